@@ -1,6 +1,6 @@
 //! The instruction that enters the loop over the garbage, and the layout of objects: in every build
 //! with the GIL, against its symbols and its own memory. What the probe sees there is compared with
-//! the interpreter's statistics by the tracer's kernel_garbage.rs.
+//! the interpreter's statistics by the tracer's kernel/garbage.rs.
 
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 

@@ -23,7 +23,7 @@ impl Drop for Running {
 }
 
 /// `PID` is a running program, and `docker inspect` of a stand-in reports another, which is in a
-/// container made by bubblewrap. `sudo` is a stand-in as well: `kernel_sudo.rs` tests the real one.
+/// container made by bubblewrap. `sudo` is a stand-in as well: `kernel/sudo.rs` tests the real one.
 #[test]
 fn commands_of_root() {
     if !recording::privileged("commands_of_root") {

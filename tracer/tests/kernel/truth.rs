@@ -174,7 +174,7 @@ fn agrees(pause: &Pause, callback: &Value, python: &Python) {
     if let Some(oldest) = callback["oldest_objects"].as_u64() {
         assert_eq!(pause.number("oldest_objects"), Some(oldest), "{pause:?} {callback}");
     }
-    // Unknown if the kernel did not show a switch; kernel_counters.rs checks the value.
+    // Unknown if the kernel did not show a switch; kernel/counters.rs checks the value.
     let cpu = pause.number("cpu_ns").unwrap_or(0);
     assert!(cpu <= pause.end_ns - pause.start_ns, "{pause:?}");
 }

@@ -46,7 +46,7 @@ fn main() -> Outcome {
     // Less than the kernel's clock of CPU time can show, each.
     let before = cpu_ns()?;
     for _ in 0..SUMMARY_RUNS {
-        let mut reader = SummaryReader::new("summary", summary.as_slice())?;
+        let mut reader = SummaryReader::new("summary", io::Cursor::new(&summary))?;
         while let Some(item) = reader.next_item()? {
             black_box(item);
         }

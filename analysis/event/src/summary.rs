@@ -1,27 +1,25 @@
 //! Summaries: what a report needs of one trace, in a file of a few percent of its size.
 //!
 //! Owns the file: a header of one line of JSON, then its body, which is complete if its size and hash
-//! are those of the header. `summary/items.rs` has the encoding of records, `summary/possible.rs` which
-//! of them there can be. A summary is read as its trace would be: item by item, the same ones in the
+//! are those of the header. `summary/chunk.rs` has the parts of a body and their bounds,
+//! `summary/items.rs` the encoding of records, `summary/possible.rs` which of them there can be. A summary is read as its trace would be: item by item, the same ones in the
 //! same order, but for events of no interest, of which the first and the last time stay.
 
+mod chunk;
 mod items;
 mod possible;
 
 use crate::read::{DecodedItem, TraceCompletion, TraceProperty};
-use bitcode::{Decode, Encode};
-use flate2::Compression;
-use flate2::read::ZlibDecoder;
-use flate2::write::ZlibEncoder;
+use chunk::{CHUNK_ITEMS, CHUNK_NAME_BYTES, Chunk};
 use indexmap::IndexMap;
 use items::{ItemCodec, StoredItem};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::io;
-use std::io::{Read, Write as _};
+use std::io::{BufRead as _, BufReader, Read, Seek, SeekFrom};
 
 /// Name and version of the format, the value of `schema` in a header.
-pub const SCHEMA: &str = "gctrace.summary/1";
+pub const SCHEMA: &str = "gctrace.summary/2";
 /// End of the name of a summary.
 pub const EXTENSION: &str = "gcsum";
 
@@ -29,15 +27,6 @@ pub const EXTENSION: &str = "gcsum";
 const FIRST_BYTES: &[u8] = br#"{"schema":"gctrace.summary/"#;
 /// Longest header, in bytes: some hundred, and names of ranks.
 const HEADER_BYTES: u64 = 4 << 20;
-/// Most items of a chunk: what is in memory at a time, some MB.
-const CHUNK_ITEMS: usize = 1 << 14;
-/// Names of a chunk end it when they have this many bytes.
-const CHUNK_NAME_BYTES: usize = 1 << 23;
-/// Largest chunk when unpacked, in bytes: four times the largest event that is read, whose names may
-/// triple (U+FFFD in place of a byte). Readers refuse more: 64 kB can be packed such that they unpack
-/// to this.
-const CHUNK_BYTES: usize = 1 << 26;
-
 /// The first line of a summary.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SummaryHeader {
@@ -136,16 +125,6 @@ pub fn is_summary(first: &[u8]) -> bool {
     first.starts_with(FIRST_BYTES)
 }
 
-/// Part of a body.
-#[derive(Default, Encode, Decode)]
-struct Chunk {
-    /// Names that were not in earlier chunks.
-    names: Vec<String>,
-    items: Vec<StoredItem>,
-    /// In the last chunk.
-    end: Option<TraceCompletion>,
-}
-
 /// Makes the summary of one trace: [`SummaryWriter::add`] every item, then
 /// [`SummaryWriter::finish`]. In memory are the items of one chunk, and the summary so far.
 #[derive(Default)]
@@ -191,26 +170,7 @@ impl SummaryWriter {
 
     fn end_chunk(&mut self) {
         self.name_bytes = 0;
-        let chunk = std::mem::take(&mut self.chunk);
-        self.write(chunk);
-    }
-
-    /// Writes a chunk, or its halves if it is too large for readers.
-    fn write(&mut self, mut chunk: Chunk) {
-        let text = bitcode::encode(&chunk);
-        if text.len() > CHUNK_BYTES && chunk.items.len() > 1 {
-            let items = chunk.items.split_off(chunk.items.len() / 2);
-            let end = chunk.end.take();
-            self.write(chunk);
-            let names = Vec::new();
-            return self.write(Chunk { names, items, end });
-        }
-        let mut packed = ZlibEncoder::new(Vec::new(), Compression::default());
-        // Writing to memory does not fail; if it did, the summary would be refused.
-        let packed = packed.write_all(&text).and_then(|()| packed.finish());
-        let packed = packed.unwrap_or_default();
-        self.body.extend((packed.len() as u64).to_le_bytes());
-        self.body.extend(packed);
+        std::mem::take(&mut self.chunk).write(&mut self.body);
     }
 
     /// The bytes of the file; the same for the same trace and gctrace. `damage`: why the trace could
@@ -247,34 +207,36 @@ impl SummaryWriter {
     }
 }
 
-/// Reads a summary that is complete: item by item as [`crate::read::TraceReader`] reads its trace.
-pub struct SummaryReader {
+/// Reads a summary that is complete: item by item as [`crate::read::TraceReader`] reads its trace. In
+/// memory are the names so far, and the items of one chunk.
+pub struct SummaryReader<R> {
     name: String,
     header: SummaryHeader,
-    body: Vec<u8>,
-    /// Bytes of the body before the next chunk.
-    at: usize,
+    /// The file from the next chunk on.
+    input: BufReader<R>,
+    /// Bytes of the body that are left.
+    left: u64,
     codec: ItemCodec,
     items: std::vec::IntoIter<StoredItem>,
     end: Option<TraceCompletion>,
 }
 
-impl SummaryReader {
-    /// Reads the file into memory and checks that nothing is missing or changed. `name` is for
+impl<R: Read + Seek> SummaryReader<R> {
+    /// Reads the file to its end and checks that nothing is missing or changed. `name` is for
     /// messages.
     ///
     /// # Errors
     /// It is damaged, of another gctrace, or cannot be read.
-    pub fn new(name: &str, mut file: impl Read) -> Result<Self, SummaryError> {
+    pub fn new(name: &str, file: R) -> Result<Self, SummaryError> {
         let damaged = |problem| SummaryError::Damaged { file: name.to_owned(), problem };
         let failed = |source| SummaryError::Io { file: name.to_owned(), source };
-        let mut text = Vec::new();
-        file.read_to_end(&mut text).map_err(failed)?;
-        let head = text.get(..text.len().min(HEADER_BYTES as usize));
-        let head = head.unwrap_or_default();
-        let end =
-            memchr::memchr(b'\n', head).ok_or_else(|| damaged("its first line has no end"))?;
-        let body = text.split_off(end + 1);
+        let mut input = BufReader::new(file);
+        let mut line = Vec::new();
+        let mut first = input.by_ref().take(HEADER_BYTES);
+        first.read_until(b'\n', &mut line).map_err(failed)?;
+        if line.last() != Some(&b'\n') {
+            return Err(damaged("its first line has no end"));
+        }
         /// The part of the header that all versions have.
         #[derive(Deserialize)]
         struct Version {
@@ -282,7 +244,7 @@ impl SummaryReader {
             gctrace: String,
         }
         let version: Version =
-            serde_json::from_slice(&text).map_err(|_| damaged("its first line is no header"))?;
+            serde_json::from_slice(&line).map_err(|_| damaged("its first line is no header"))?;
         if version.schema != SCHEMA || version.gctrace != env!("CARGO_PKG_VERSION") {
             return Err(SummaryError::Version {
                 file: name.to_owned(),
@@ -291,18 +253,23 @@ impl SummaryReader {
             });
         }
         let header: SummaryHeader =
-            serde_json::from_slice(&text).map_err(|_| damaged("its first line is no header"))?;
-        if header.body_bytes != body.len() as u64 {
+            serde_json::from_slice(&line).map_err(|_| damaged("its first line is no header"))?;
+        let size = input.seek(SeekFrom::End(0)).map_err(failed)?;
+        let body = line.len() as u64;
+        if size.checked_sub(body) != Some(header.body_bytes) {
             return Err(damaged("its size is not that of its header"));
         }
-        if header.body_sha256 != hash(&body) {
+        input.seek(SeekFrom::Start(body)).map_err(failed)?;
+        let found = SummarySource::of(name, input.by_ref()).map_err(failed)?;
+        if header.body_sha256 != found.sha256 {
             return Err(damaged("its bytes do not have the hash of its header"));
         }
+        input.seek(SeekFrom::Start(body)).map_err(failed)?;
         Ok(Self {
             name: name.to_owned(),
+            left: header.body_bytes,
             header,
-            body,
-            at: 0,
+            input,
             codec: ItemCodec::default(),
             items: Vec::new().into_iter(),
             end: None,
@@ -332,7 +299,8 @@ impl SummaryReader {
             if self.end.is_some() {
                 return Ok(None);
             }
-            let chunk = self.chunk()?;
+            let chunk = Chunk::read(&mut self.input, &mut self.left);
+            let chunk = chunk.map_err(|problem| self.damaged(problem))?;
             self.codec.learn(chunk.names);
             self.items = chunk.items.into_iter();
             self.end = chunk.end;
@@ -345,26 +313,6 @@ impl SummaryReader {
         self.end.unwrap_or_default()
     }
 
-    fn chunk(&mut self) -> Result<Chunk, SummaryError> {
-        let packed = self.packed();
-        let packed = packed.ok_or_else(|| self.damaged("its last part is missing"))?;
-        let mut text = Vec::new();
-        let mut unpacked = ZlibDecoder::new(packed).take(CHUNK_BYTES as u64 + 1);
-        let read = unpacked.read_to_end(&mut text);
-        read.map_err(|_| self.damaged("a part cannot be unpacked"))?;
-        if text.len() > CHUNK_BYTES {
-            return Err(self.damaged("a part is larger than gctrace writes them"));
-        }
-        self.at += size_of::<u64>() + packed.len();
-        bitcode::decode(&text).map_err(|_| self.damaged("a part cannot be decoded"))
-    }
-
-    /// The next chunk as it is in the file: its size in front of it.
-    fn packed(&self) -> Option<&[u8]> {
-        let (size, rest) = self.body.get(self.at..)?.split_first_chunk()?;
-        rest.get(..usize::try_from(u64::from_le_bytes(*size)).ok()?)
-    }
-
     fn damaged(&self, problem: &'static str) -> SummaryError {
         SummaryError::Damaged { file: self.name.clone(), problem }
     }
@@ -372,79 +320,4 @@ impl SummaryReader {
 
 fn hash(bytes: &[u8]) -> String {
     format!("{:x}", Sha256::digest(bytes))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{Annotation, Note, Record};
-
-    fn written(items: &[Record]) -> Vec<u8> {
-        let mut writer = SummaryWriter::default();
-        for item in items {
-            writer.add(DecodedItem::Record(item.clone()));
-        }
-        let source = SummarySource::of("t.json", &b""[..]).unwrap();
-        writer.finish(TraceCompletion::default(), source, None)
-    }
-
-    /// The items, and the unpacked bytes of the largest chunk.
-    fn read(file: &[u8]) -> Result<(Vec<Record>, usize), SummaryError> {
-        let mut reader = SummaryReader::new("t.gcsum", file)?;
-        let (mut items, mut largest, mut at) = (Vec::new(), 0, None);
-        while let Some(item) = reader.next_item()? {
-            if let DecodedItem::Record(record) = item {
-                items.push(record);
-            }
-            if at != Some(reader.at) {
-                let chunk = reader.body.get(at.unwrap_or(0)..reader.at);
-                let packed = chunk.and_then(|chunk| chunk.get(8..)).unwrap_or_default();
-                let unpacked = io::copy(&mut ZlibDecoder::new(packed), &mut io::sink());
-                largest = largest.max(unpacked.unwrap() as usize);
-                at = Some(reader.at);
-            }
-        }
-        Ok((items, largest))
-    }
-
-    #[test]
-    fn chunks_of_large_items_are_divided() {
-        let note = |byte: u8| {
-            Record::Note(Note {
-                pid: None,
-                at_ns: 1,
-                message: char::from(byte).to_string().repeat(CHUNK_BYTES / 3),
-            })
-        };
-        let named = |byte: u8| {
-            Record::Annotation(Annotation {
-                pid: 1,
-                tid: 1,
-                name: char::from(byte).to_string().repeat(CHUNK_BYTES / 6),
-                start_ns: 1,
-                end_ns: 2,
-            })
-        };
-        let items: Vec<Record> = (b'a'..b'e').map(note).chain((b'a'..b'h').map(named)).collect();
-        let (restored, largest) = read(&written(&items)).unwrap();
-        assert!(restored == items, "other items");
-        assert!((CHUNK_BYTES / 2..=CHUNK_BYTES).contains(&largest), "{largest}");
-    }
-
-    #[test]
-    fn chunks_that_unpack_to_more_are_refused() {
-        let mut packed = ZlibEncoder::new(Vec::new(), Compression::default());
-        packed.write_all(&vec![0; CHUNK_BYTES + 1]).unwrap();
-        let packed = packed.finish().unwrap();
-        let body = [&(packed.len() as u64).to_le_bytes(), packed.as_slice()].concat();
-        let whole = written(&[]);
-        let mut header: SummaryHeader =
-            serde_json::from_slice(whole.split(|byte| *byte == b'\n').next().unwrap()).unwrap();
-        (header.body_bytes, header.body_sha256) = (body.len() as u64, hash(&body));
-        let first = serde_json::to_vec(&header).unwrap();
-        let file = [first.as_slice(), b"\n", &body].concat();
-        assert!(file.len() < 100_000, "{}", file.len());
-        let error = read(&file).unwrap_err().to_string();
-        assert!(error.contains("larger than gctrace writes"), "{error}");
-    }
 }

@@ -1,7 +1,7 @@
 //! Arbitrary bytes as a summary: refused, or items that can be reported. No panic, termination, and
-//! little memory. The first byte chooses whether the rest is the file, its body with a header that
-//! fits, or the content of the body's only part, unpacked; anything else is a trace, of which the
-//! summary has the items.
+//! little memory: fuzz.sh limits it. The first byte chooses whether the rest is the file, its body with a
+//! header that fits, the content of the body's only part, or that in short, so that few bytes can be a
+//! part of millions of items; anything else is a trace, of which the summary has the items.
 
 #![no_main]
 
@@ -20,7 +20,7 @@ fn file_of(body: &[u8]) -> Vec<u8> {
     let source = SummarySource::of("fuzz", body).expect("it is in memory");
     let writer = SummaryWriter::default();
     let empty = writer.finish(TraceCompletion::default(), source.clone(), None);
-    let empty = SummaryReader::new("empty", empty.as_slice()).expect("it was written");
+    let empty = SummaryReader::new("empty", Cursor::new(empty)).expect("it was written");
     let header = SummaryHeader {
         body_bytes: source.bytes,
         body_sha256: source.sha256,
@@ -32,18 +32,43 @@ fn file_of(body: &[u8]) -> Vec<u8> {
     file
 }
 
-/// A body of one part, which is not compressed.
-fn body_of(content: &[u8]) -> Vec<u8> {
-    let mut packed = ZlibEncoder::new(Vec::new(), Compression::none());
+/// A body of one part.
+fn body_of(content: &[u8], level: Compression) -> Vec<u8> {
+    let mut packed = ZlibEncoder::new(Vec::new(), level);
     packed.write_all(content).expect("it is in memory");
-    let packed = packed.finish().expect("it is in memory");
+    let mut packed = packed.finish().expect("it is in memory");
+    // A reader refuses parts that are packed smaller.
+    packed.resize(packed.len().max(content.len().div_ceil(32)), 0);
     let mut body = (packed.len() as u64).to_le_bytes().to_vec();
     body.extend(packed);
     body
 }
 
+/// The content that these bytes are short for: up to 127 stand for as many bytes as follow, larger ones
+/// for up to 2^26 times the byte that follows. It ends at 64 MiB, as long as a part can be.
+fn content_of(mut short: &[u8]) -> Vec<u8> {
+    const LONGEST: usize = 1 << 26;
+    let mut content = Vec::new();
+    while let [length, rest @ ..] = short
+        && content.len() < LONGEST
+    {
+        let length = usize::from(*length);
+        if length < 128 {
+            let (literal, after) = rest.split_at(length.min(rest.len()));
+            content.extend(literal);
+            short = after;
+        } else {
+            let (byte, after) = rest.split_first().unwrap_or((&0, &[]));
+            let times = (1 << (length % 27)).min(LONGEST - content.len());
+            content.resize(content.len() + times, *byte);
+            short = after;
+        }
+    }
+    content
+}
+
 fn read(file: &[u8]) -> Result<(), SummaryError> {
-    let mut reader = SummaryReader::new("fuzz", file)?;
+    let mut reader = SummaryReader::new("fuzz", Cursor::new(file))?;
     let mut analysis = Analysis::default();
     analysis.begin_trace("fuzz");
     while let Some(item) = reader.next_item()? {
@@ -69,7 +94,7 @@ fn trace(bytes: &[u8]) -> Option<()> {
     let source = SummarySource::of("fuzz", bytes).expect("it is in memory");
     let ending = reader.finish();
     let file = writer.finish(ending.clone(), source, None);
-    let mut reader = SummaryReader::new("fuzz", file.as_slice()).expect("it was written");
+    let mut reader = SummaryReader::new("fuzz", Cursor::new(file)).expect("it was written");
     let mut restored = Vec::new();
     while let Some(item) = reader.next_item().expect("it was written") {
         if !matches!(item, DecodedItem::Work { .. }) {
@@ -86,7 +111,10 @@ fuzz_target!(|bytes: &[u8]| {
     match bytes.split_first() {
         Some((0, file)) => drop(read(file)),
         Some((1, body)) => drop(read(&file_of(body))),
-        Some((2, content)) => drop(read(&file_of(&body_of(content)))),
+        Some((2, content)) => drop(read(&file_of(&body_of(content, Compression::none())))),
+        Some((3, short)) => {
+            drop(read(&file_of(&body_of(&content_of(short), Compression::best()))));
+        }
         Some(_) => drop(trace(bytes)),
         None => {}
     }

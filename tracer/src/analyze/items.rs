@@ -20,7 +20,7 @@ pub(crate) enum TraceItems {
     /// A trace.
     Trace(Box<TraceReader>),
     /// Its summary, of this size in bytes.
-    Summary(Box<SummaryReader>, u64),
+    Summary(Box<SummaryReader<File>>, u64),
 }
 
 impl TraceItems {
@@ -102,7 +102,7 @@ impl TraceItems {
     fn consumed(&self) -> u64 {
         match self {
             Self::Trace(reader) => reader.events().input().consumed(),
-            // It is in memory before its first item.
+            // It is read to its end before its first item.
             Self::Summary(_, size) => *size,
         }
     }

@@ -95,7 +95,7 @@ mod tests {
         writer.add(DecodedItem::Record(Record::Pause(pause)));
         let source = SummarySource::of("t.json", &b""[..]).unwrap();
         let file = writer.finish(TraceCompletion::default(), source, None);
-        let mut reader = SummaryReader::new("t.gcsum", file.as_slice()).unwrap();
+        let mut reader = SummaryReader::new("t.gcsum", std::io::Cursor::new(file)).unwrap();
         match reader.next_item() {
             Ok(item) => item.is_some(),
             Err(error) => {

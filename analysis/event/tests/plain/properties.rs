@@ -74,7 +74,7 @@ proptest! {
             bytes.truncate(cut.index(bytes.len()).max(FIRST));
         }
         let summary = summarized(&bytes);
-        let mut reader = SummaryReader::new("test", summary.as_slice()).unwrap();
+        let mut reader = SummaryReader::new("test", Cursor::new(&summary)).unwrap();
         let mut items = Vec::new();
         while let Some(item) = reader.next_item().unwrap() {
             if !matches!(item, DecodedItem::Work { .. }) {
@@ -99,9 +99,9 @@ proptest! {
     ) {
         let header = TraceHeader { format: FORMAT.to_owned(), ..TraceHeader::default() };
         let whole = summarized(&written(&header, &records, &TraceEnd::default()));
-        prop_assert!(SummaryReader::new("test", any.as_slice()).is_err());
+        prop_assert!(SummaryReader::new("test", Cursor::new(&any)).is_err());
         let cut = cut.index(whole.len());
-        prop_assert!(SummaryReader::new("test", &whole[..cut]).is_err(), "cut at {}", cut);
+        prop_assert!(SummaryReader::new("test", Cursor::new(&whole[..cut])).is_err(), "cut at {}", cut);
         let body_at = whole.iter().position(|byte| *byte == b'\n').unwrap() + 1;
         let mut body = whole[body_at..].to_vec();
         for (index, byte) in damage {
@@ -109,13 +109,13 @@ proptest! {
         }
         let changed = [&whole[..body_at], &body].concat();
         let is_same = changed == whole;
-        prop_assert_eq!(SummaryReader::new("test", changed.as_slice()).is_ok(), is_same);
+        prop_assert_eq!(SummaryReader::new("test", Cursor::new(&changed)).is_ok(), is_same);
         let mut first: SummaryHeader = serde_json::from_slice(&whole[..body_at]).unwrap();
         first.body_sha256 = SummarySource::of("", body.as_slice()).unwrap().sha256;
         let mut forged = serde_json::to_vec(&first).unwrap();
         forged.push(b'\n');
         forged.extend(body);
-        let mut reader = SummaryReader::new("test", forged.as_slice()).unwrap();
+        let mut reader = SummaryReader::new("test", Cursor::new(&forged)).unwrap();
         while let Ok(Some(_)) = reader.next_item() {}
         let _ = reader.finish();
     }

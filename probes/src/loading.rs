@@ -2,10 +2,8 @@
 //! into it.
 
 use crate::ResolveError;
-use crate::elf::{ElfImage, ImageData, Machine, NotAnImage, open};
-use object::ReadCache;
+use crate::elf::{ElfImage, FileBytes, ImageData, Machine, NotAnImage, open, open_file};
 use std::ffi::OsStr;
-use std::fs::File;
 use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -40,13 +38,13 @@ const FIRST_BYTES: u64 = 256;
 /// If the file cannot be opened or read.
 pub fn loading(file: &Path) -> Result<Loading, ResolveError> {
     let failed = ResolveError::read(file);
-    let opened = File::open(file).map_err(failed)?;
+    let opened = open_file(file).map_err(failed)?;
     let mut start = Vec::new();
     (&opened).take(FIRST_BYTES).read_to_end(&mut start).map_err(failed)?;
     if let Some(script) = script(&start) {
         return Ok(script);
     }
-    let cache = ReadCache::new(opened);
+    let cache = FileBytes::cached(opened);
     Ok(match ElfImage::parse(ImageData::File(&cache), Machine::HOST) {
         Ok(image) => match image.loader() {
             Some(loader) => Loading::Loader(Path::new(OsStr::from_bytes(loader)).to_owned()),

@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 use std::ffi::OsString;
+use std::io::Read as _;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
@@ -53,10 +54,28 @@ impl ProcessError {
     }
 }
 
-/// Contents of a file below `/proc/PID`.
-pub(crate) fn read(pid: u32, what: &'static str) -> Result<Vec<u8>, ProcessError> {
-    std::fs::read(format!("/proc/{pid}/{what}"))
-        .map_err(|error| ProcessError::new(pid, what, error))
+/// Most bytes of a file below `/proc/PID` that are read: the map of 65,530 mappings
+/// (`vm.max_map_count`), whose paths are long.
+const LARGEST: u64 = 64 << 20;
+/// Most bytes of a command line and of an environment: what exec allows both (`bprm_stack_limits`,
+/// fs/exec.c, since 4.13). A program can have the kernel show its whole memory there
+/// (`PR_SET_MM_MAP`).
+const LARGEST_ARGUMENTS: u64 = 6 << 20;
+
+/// Contents of a file below `/proc/PID`, as much of it as a program usually has.
+///
+/// # Errors
+/// If the process is gone or may not be inspected.
+pub fn read(pid: u32, what: &'static str) -> Result<Vec<u8>, ProcessError> {
+    let most = match what {
+        "cmdline" | "environ" => LARGEST_ARGUMENTS,
+        _ => LARGEST,
+    };
+    let mut bytes = Vec::new();
+    std::fs::File::open(format!("/proc/{pid}/{what}"))
+        .and_then(|file| file.take(most).read_to_end(&mut bytes))
+        .map_err(|error| ProcessError::new(pid, what, error))?;
+    Ok(bytes)
 }
 
 /// Path of the executable as seen inside the process, without the marker of a deleted file.

@@ -15,7 +15,6 @@ use gctrace_event::read::{EventReader, ReadError, TraceInput, TraceReader};
 use gctrace_event::summary;
 use gctrace_event::summary::{SummaryError, SummaryReader, SummarySource, SummaryWriter};
 use std::collections::HashMap;
-use std::fs::File;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
@@ -117,12 +116,12 @@ fn summarize(
     };
     let failed = || format!("{file}: cannot be read");
     let before = as_it_is().with_context(failed)?;
-    // A directory opens, and says what to name when it is read as a trace.
-    let source = match TraceInput::open(trace) {
-        Err(error @ ReadError::Directory { .. }) => return Err(error.into()),
-        _ => File::open(trace).and_then(|bytes| SummarySource::of(&file, bytes)),
-    };
-    let source = source.with_context(failed)?;
+    if trace.is_dir() {
+        return Err(ReadError::Directory { file }.into());
+    }
+    // It is read twice.
+    let open = || files::open_regular(trace).with_context(failed);
+    let source = SummarySource::of(&file, open()?).with_context(failed)?;
     let is_summary = files::read_head(trace, 64).is_some_and(|head| summary::is_summary(&head));
     anyhow::ensure!(!is_summary, "{file}: is a summary already");
     if let Some(found) = existing(path, &source)? {
@@ -131,7 +130,7 @@ fn summarize(
             Some(why) => print::message(format!("{why}: it is summarized again")),
         }
     }
-    let mut reader = TraceReader::new(EventReader::new(TraceInput::open(trace)?));
+    let mut reader = TraceReader::new(EventReader::new(TraceInput::new(&file, open()?)?));
     let mut writer = SummaryWriter::default();
     let damage = match items(&mut reader, &mut writer, progress) {
         Ok(()) => None,
@@ -149,7 +148,7 @@ fn summarize(
 
 /// Whether there is a summary: `Some(None)` if it is complete and of this trace, otherwise why not.
 fn existing(path: &Path, source: &SummarySource) -> anyhow::Result<Option<Option<String>>> {
-    let Ok(file) = File::open(path) else {
+    let Ok(file) = files::open_regular(path) else {
         return Ok(None);
     };
     let trace = &source.file;

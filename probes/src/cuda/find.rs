@@ -3,10 +3,12 @@
 
 use super::CudaLibrary;
 use crate::arch::DEBIAN_LIBRARIES;
+use crate::elf::open_file;
 use crate::proc_status::ProcessError;
 use crate::{maps, proc_status};
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
+use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
@@ -37,6 +39,8 @@ const DRIVER_FOLDERS: [&str; 7] = [
 
 /// Maximum number of entries read per library folder.
 const MAX_ENTRIES: usize = 20_000;
+/// Most bytes of the loader's cache that are read: usual are some 100 kB.
+const LARGEST_CACHE: u64 = 16 << 20;
 
 /// Libraries that a process has mapped, each file once.
 ///
@@ -282,7 +286,11 @@ impl ProcessRoot {
     /// Paths in the loader's cache. The file is a table followed by NUL-terminated strings
     /// (ldconfig(8), glibc's `cache.h`).
     fn loader_cache(&self, wanted: fn(&str) -> bool) -> Vec<PathBuf> {
-        let bytes = std::fs::read(self.open(Path::new("/etc/ld.so.cache"))).unwrap_or_default();
+        let mut bytes = Vec::new();
+        if let Ok(file) = open_file(&self.open(Path::new("/etc/ld.so.cache"))) {
+            // One that cannot be read names nothing.
+            let _ignored = file.take(LARGEST_CACHE).read_to_end(&mut bytes);
+        }
         bytes
             .split(|byte| *byte == 0)
             .filter(|text| text.starts_with(b"/"))

@@ -1,26 +1,76 @@
 //! The bytes of a file: read on demand, or already in memory.
 //!
-//! Files are read, not mapped: truncation while reading gives an error, not a signal.
+//! Files are read, not mapped: truncation while reading gives an error, not a signal. Owns how many
+//! bytes of a file are kept in memory, which may be far more than its disk blocks.
 
+use super::LARGEST_PART;
 use crate::ResolveError;
+use nix::fcntl::OFlag;
 use object::{ReadCache, ReadRef};
-use std::fs::File;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 /// Where an image's bytes come from.
 #[derive(Clone, Copy)]
 pub(crate) enum ImageData<'data> {
     /// A file; what was read is cached.
-    File(&'data ReadCache<File>),
+    File(&'data ReadCache<FileBytes>),
     /// Bytes in memory.
     Memory(&'data [u8]),
 }
 
 /// Opens a file, for [`ImageData::File`].
-pub(crate) fn open(path: &Path) -> Result<ReadCache<File>, ResolveError> {
-    let opened = File::open(path).map_err(ResolveError::read(path))?;
-    Ok(ReadCache::new(opened))
+pub(crate) fn open(path: &Path) -> Result<ReadCache<FileBytes>, ResolveError> {
+    let file = open_file(path).map_err(ResolveError::read(path))?;
+    Ok(FileBytes::cached(file))
+}
+
+/// Opens a regular file: whatever else a process has put into its root folder neither blocks nor is
+/// read.
+///
+/// # Errors
+/// It cannot be opened, or is of another kind.
+pub(crate) fn open_file(path: &Path) -> io::Result<File> {
+    let flags = OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
+    let file = OpenOptions::new().read(true).custom_flags(flags.bits()).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::other("it is not a regular file")),
+    }
+}
+
+/// A file of which at most [`LARGEST_PART`] bytes are read, in all: its sections may overlap, and be
+/// larger than what it has on disk.
+#[derive(Debug)]
+pub(crate) struct FileBytes {
+    file: File,
+    left: u64,
+}
+
+impl FileBytes {
+    pub(crate) fn cached(file: File) -> ReadCache<Self> {
+        let left = LARGEST_PART;
+        ReadCache::new(Self { file, left })
+    }
+}
+
+impl Read for FileBytes {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read(buffer)?;
+        let left = self.left.checked_sub(read as u64);
+        self.left = left.ok_or_else(|| io::Error::other("too large"))?;
+        Ok(read)
+    }
+}
+
+impl Seek for FileBytes {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.file.seek(to)
+    }
 }
 
 impl<'data> ReadRef<'data> for ImageData<'data> {

@@ -3,9 +3,8 @@
 //!
 //! Formats: "Separate Debug Files" and "MiniDebugInfo" in the GDB manual.
 
-use super::{ElfImage, ImageData, Machine, symbols};
+use super::{ElfImage, FileBytes, ImageData, Machine, open_file, symbols};
 use object::ReadCache;
-use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
@@ -15,15 +14,15 @@ const LARGEST_MINI_DEBUG_INFO: usize = 256 << 20;
 /// An opened file with symbols.
 pub(crate) enum DebugFile {
     /// A file on disk.
-    File(Box<ReadCache<File>>),
+    File(Box<ReadCache<FileBytes>>),
     /// Unpacked in memory.
     Memory(Vec<u8>),
 }
 
 impl DebugFile {
     fn open(path: &Path) -> Result<Self, String> {
-        let file = File::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
-        Ok(Self::File(Box::new(ReadCache::new(file))))
+        let file = open_file(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        Ok(Self::File(Box::new(FileBytes::cached(file))))
     }
 
     /// Calls `then` with the parsed image.
@@ -96,7 +95,7 @@ fn debug_link<'data>(image: &ElfImage<'data>) -> Option<(&'data str, u32)> {
 }
 
 fn file_checksum(path: &Path) -> std::io::Result<u32> {
-    let mut file = File::open(path)?;
+    let mut file = open_file(path)?;
     let mut hasher = crc32fast::Hasher::new();
     let mut buffer = vec![0; 1 << 16];
     loop {

@@ -11,14 +11,15 @@ mod notes;
 mod relocations;
 mod symbols;
 
-pub(crate) use data::{ImageData, open};
+pub(crate) use data::{FileBytes, ImageData, open, open_file};
 pub use machine::Machine;
 pub(crate) use notes::StaticProbe;
 pub(crate) use symbols::ElfSymbol;
 
 use object::{LittleEndian, ReadRef, elf};
 
-/// Maximum size in bytes of a section or segment that gctrace reads whole.
+/// Maximum size in bytes of a section or segment that gctrace reads whole, and of all that it reads of
+/// one file.
 const LARGEST_PART: u64 = 1 << 30;
 
 /// Why bytes could not be parsed as an image.

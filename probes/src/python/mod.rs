@@ -19,11 +19,9 @@ pub(crate) mod version;
 
 use crate::ResolveError;
 use crate::cache::ResolutionCache;
-use crate::elf::{ElfImage, ImageData, Machine, NotAnImage, debug_file};
+use crate::elf::{ElfImage, FileBytes, ImageData, Machine, NotAnImage, debug_file, open_file};
 use crate::resolution::{ProbePoint, Resolution, ResolveOptions, SearchStrategy, StrategyOutcome};
 use facts::InterpreterFacts;
-use object::ReadCache;
-use std::fs::File;
 use std::path::Path;
 
 /// Finds the collector in a file.
@@ -35,12 +33,9 @@ use std::path::Path;
 /// collector that was not found. A damaged cache is not an error: it is rewritten.
 pub fn resolve(file: &Path, options: &ResolveOptions) -> Result<Option<Resolution>, ResolveError> {
     let failed = ResolveError::read(file);
-    let opened = File::open(file).map_err(failed)?;
+    let opened = open_file(file).map_err(failed)?;
     let metadata = opened.metadata().map_err(failed)?;
-    if !metadata.is_file() {
-        return Err(failed(std::io::ErrorKind::InvalidInput.into()));
-    }
-    let reads = ReadCache::new(opened);
+    let reads = FileBytes::cached(opened);
     let Some(image) = parse(file, ImageData::File(&reads), options.machine)? else {
         return Ok(None);
     };

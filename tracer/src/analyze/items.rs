@@ -3,7 +3,8 @@
 //! Owns which of both a file is, and the directories of summaries.
 
 use super::{TraceProgress, summaries};
-use crate::files::{read_head, with_extension};
+use crate::files::{open_regular, read_head, with_extension};
+use anyhow::Context as _;
 use gctrace_event::read::{DecodedItem, EventReader, TraceCompletion, TraceInput, TraceReader};
 use gctrace_event::summary;
 use gctrace_event::summary::{SummaryHeader, SummaryReader};
@@ -27,16 +28,21 @@ impl TraceItems {
     /// Opens either.
     ///
     /// # Errors
-    /// It cannot be opened. A summary: it is damaged, of another gctrace, or of a trace that has
-    /// changed since.
+    /// It cannot be opened. A summary: it is damaged, of another gctrace, of a trace that has changed
+    /// since, or only named like one and no file.
     pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
         let is_summary = |head: Vec<u8>| summary::is_summary(&head);
         if !read_head(path, SUMMARY_HEAD).is_some_and(is_summary) {
+            // Only a trace may be a FIFO. A directory's entries were not named by the user.
+            if path.extension().is_some_and(|end| end == summary::EXTENSION) {
+                let named = || format!("{}: is no summary", path.display());
+                open_regular(path).with_context(named)?;
+            }
             let input = TraceInput::open(path)?;
             let reader = TraceReader::new(EventReader::new(input));
             return Ok(Self::Trace(Box::new(reader)));
         }
-        let file = File::open(path)?;
+        let file = open_regular(path)?;
         let size = file.metadata()?.len();
         let reader = SummaryReader::new(&path.display().to_string(), file)?;
         summaries::check_current(path, &reader.header().source)?;

@@ -2,10 +2,10 @@
 //!
 //! Owns what is wrong with a set of them: traces that are in it twice, have changed, or are missing.
 
+use crate::files::open_regular;
 use crate::text;
 use gctrace_event::summary::{SummaryHeader, SummarySource};
 use std::collections::{BTreeSet, HashMap};
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 /// Ranks that are named in a message; of more, the number is enough.
@@ -75,7 +75,7 @@ impl DistinctTraces {
 
 /// `None` if the file cannot be read.
 fn sha256(path: &Path) -> Option<String> {
-    let source = File::open(path).and_then(|file| SummarySource::of("", file));
+    let source = open_regular(path).and_then(|file| SummarySource::of("", file));
     source.ok().map(|source| source.sha256)
 }
 

@@ -2,6 +2,7 @@
 
 use crate::args::InterpreterArg;
 use crate::doctor::child_query;
+use crate::files::open_regular;
 use crate::launch::{CacheDir, Invoker, LaunchPlan};
 use crate::print::clean;
 use anyhow::{Context, bail};
@@ -242,7 +243,7 @@ fn may_be_python(file: &Path) -> bool {
 fn is_script(file: &Path) -> bool {
     use std::io::Read;
     let mut start = [0; 2];
-    fs::File::open(file).and_then(|mut file| file.read_exact(&mut start)).is_ok() && &start == b"#!"
+    open_regular(file).and_then(|mut file| file.read_exact(&mut start)).is_ok() && &start == b"#!"
 }
 
 fn place_of<'a>(

@@ -3,11 +3,11 @@
 //! A guess: a file that is named here and not run costs only its probes; one that is run and not
 //! named is stopped when it starts.
 
+use crate::files::open_regular;
 use crate::launch::LaunchPlan;
 use crate::launch::environment::Environment;
 use crate::launch::program::find;
 use std::ffi::OsStr;
-use std::fs::File;
 use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
@@ -90,7 +90,7 @@ fn is_program(file: &Path) -> bool {
 /// The text after `#!`.
 fn first_line(file: &Path) -> Option<Vec<u8>> {
     let mut text = Vec::new();
-    let opened = File::open(file).ok()?;
+    let opened = open_regular(file).ok()?;
     opened.take(FIRST_LINE as u64).read_to_end(&mut text).ok()?;
     let line = text.split(|byte| *byte == b'\n').next()?;
     line.strip_prefix(b"#!").map(<[u8]>::to_vec)

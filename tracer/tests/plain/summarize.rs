@@ -234,3 +234,25 @@ fn ray_makes_all_summaries_though_a_worker_is_killed() {
     folder.summarize(&format!("{} -o whole", names.join(" ")));
     assert!(folder.files("sums") == folder.files("whole"));
 }
+
+/// A FIFO has no writer, /dev/zero no end: neither is read, wherever a file is expected.
+#[test]
+fn what_is_no_file_is_not_read() {
+    let folder = Folder::new();
+    folder.add("rank0.json", rank(0));
+    folder.summarize("rank0.json -o summaries");
+    let place = folder.path("summaries");
+    let fifo = Command::new("mkfifo").arg(place.join("rank1.gcsum")).status_in_time().unwrap();
+    assert!(fifo.success());
+    let outcome = folder.gctrace(&["analyze", "summaries"]);
+    assert!(outcome.err.contains("rank1.gcsum: is no summary"), "{}", outcome.err);
+    for arguments in [
+        ["summarize", "/dev/zero", "-o", "zero"].as_slice(),
+        &["analyze", "/dev/zero"],
+        &["export", "/dev/zero", "-o", "zero.svg"],
+    ] {
+        let outcome = folder.gctrace(arguments);
+        assert_eq!(outcome.code, Some(1), "{arguments:?}: {}", outcome.err);
+        assert!(outcome.err.contains("/dev/zero"), "{}", outcome.err);
+    }
+}

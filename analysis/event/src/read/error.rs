@@ -68,6 +68,12 @@ pub enum ReadError {
         /// Name of the directory.
         file: String,
     },
+    /// A disk, a terminal, or something like /dev/zero, which has no end.
+    #[error("{file}: is a device; name a file, or - for standard input")]
+    Device {
+        /// Name of the device.
+        file: String,
+    },
     /// No byte in it.
     #[error("{file}: is empty (byte 0): nothing was recorded. {RECORD}")]
     Empty {

@@ -6,7 +6,7 @@
 use super::error::{ReadError, TracePlace, TracePosition, line_ends};
 use super::scan;
 use flate2::read::MultiGzDecoder;
-use std::fs::File;
+use std::fs::{File, FileType};
 use std::io;
 use std::io::Read;
 use std::ops::Range;
@@ -27,23 +27,24 @@ pub struct TraceInput {
 }
 
 impl TraceInput {
-    /// Opens a file; `-` is standard input.
+    /// Opens a file or a FIFO; `-` is standard input.
     ///
     /// # Errors
-    /// [`ReadError::Open`], [`ReadError::Directory`], [`ReadError::Io`].
+    /// [`ReadError::Open`], [`ReadError::Directory`], [`ReadError::Device`], [`ReadError::Io`].
     pub fn open(path: &Path) -> Result<Self, ReadError> {
         if path == Path::new("-") {
             return Self::new("standard input", io::stdin());
         }
         let name = path.display().to_string();
-        let opened = File::open(path).and_then(|file| Ok((file.metadata()?, file)));
-        let (metadata, file) = match opened {
-            Ok(opened) => opened,
-            Err(source) => return Err(ReadError::Open { file: name, source }),
-        };
+        let failed = |source| ReadError::Open { file: name.clone(), source };
+        let metadata = std::fs::metadata(path).map_err(failed)?;
         if metadata.is_dir() {
             return Err(ReadError::Directory { file: name });
         }
+        if is_device(metadata.file_type()) {
+            return Err(ReadError::Device { file: name });
+        }
+        let file = File::open(path).map_err(failed)?;
         let mut input = Self::new(&name, file)?;
         input.size = metadata.is_file().then_some(metadata.len());
         Ok(input)
@@ -102,6 +103,19 @@ impl Read for TraceInput {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.reader.read(buffer)
     }
+}
+
+/// Whether it may have no end.
+#[cfg(unix)]
+fn is_device(kind: FileType) -> bool {
+    use std::os::unix::fs::FileTypeExt as _;
+    kind.is_char_device() || kind.is_block_device()
+}
+
+/// Devices are not files here.
+#[cfg(not(unix))]
+fn is_device(_: FileType) -> bool {
+    false
 }
 
 struct CountingReader<R> {

@@ -13,6 +13,7 @@ use crate::record::frames::FrameTree;
 use crate::record::output::RecordSink as _;
 use crate::record::trace::RecordingTrace;
 use gctrace_event::{ProcessOrigin, Record};
+use gctrace_probes::proc_status;
 use gctrace_ring::{LostKind, RingConsumer, RingHello, RingRole};
 use std::os::fd::OwnedFd;
 
@@ -93,9 +94,9 @@ impl InjectedProcess {
         let Some(ring) = self.rings.iter().find(|ring| ring.role == role) else {
             return false;
         };
-        let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.facts.process.pid));
+        let maps = proc_status::read(self.facts.process.pid, "maps").unwrap_or_default();
         // `address rights offset device inode path` (proc_pid_maps(5)).
-        maps.unwrap_or_default().lines().any(|line| {
+        String::from_utf8_lossy(&maps).lines().any(|line| {
             let mut words = line.split_ascii_whitespace().skip(4);
             let inode = words.next().and_then(|inode| inode.parse().ok());
             let is_memory = words.next().is_some_and(|path| path.starts_with("/memfd:"));

@@ -3,6 +3,7 @@
 //! Owns the probes of every file and what is known about programs. Does not know processes
 //! (`recorded_processes.rs`): it answers about one file or program at a time.
 
+use crate::files::open_regular;
 use crate::launch::CacheDir;
 use crate::record::examination::Unexamined;
 use crate::record::{clock, plan};
@@ -294,7 +295,7 @@ impl ProbedInterpreters {
         shown: &Path,
         identity: FileIdentity,
     ) -> anyhow::Result<Option<InterpreterIndex>> {
-        let opened = File::open(open)?;
+        let opened = open_regular(open)?;
         let owner = std::fs::metadata(open)?.uid();
         let root = proc_status::root(pid);
         let options = CacheDir::resolve_options(self.cache.as_ref(), Some(owner), &root);

@@ -190,7 +190,30 @@ def torch_leaks():
     time.sleep(1000)
 
 
+def forged():
+    """40 lists whose items are said to be in 20 GiB that are mapped and never written: a few MB resident."""
+    import ctypes
+    import os
+
+    global kept
+    libc = ctypes.CDLL(None)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+    private_anonymous_noreserve = 0x4022
+    base = libc.mmap(None, 20 << 30, 1, private_anonymous_noreserve, -1, 0)
+    gc.disable()
+    kept = [[] for _ in range(40)]
+    for number, one in enumerate(kept):
+        ctypes.c_ssize_t.from_address(id(one) + 16).value = 1 << 26
+        ctypes.c_void_p.from_address(id(one) + 24).value = base + (number << 29)
+        ctypes.c_ssize_t.from_address(id(one) + 32).value = 1 << 26
+    ready()
+    sys.stdin.read(1)
+    os._exit(3)
+
+
 PROGRAMS = {
+    "forged": forged,
     "torch": torch_leaks,
     "growing": growing,
     "leaks": leaks,

@@ -5,6 +5,7 @@ use crate::image::Image;
 use crate::layout::{GC_FLAGS, GC_HEAD, Layout};
 use gctrace_analysis::heap::HeapPlace;
 use gctrace_probes::{GcBase, StatsLocation};
+use std::time::Instant;
 
 /// Longest list that is followed: 2^31 objects are more than 64 GiB.
 const LONGEST: usize = 1 << 31;
@@ -90,21 +91,34 @@ pub(crate) fn full_collections(
     word(record.checked_add(stats.collections.into())?)
 }
 
+/// Why the tracked objects are not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Untracked {
+    /// A list is broken, because it is being changed or because the layout is another.
+    Broken,
+    /// The deadline has passed.
+    Late,
+}
+
 /// The tracked objects, oldest first: those of the permanent generation, then from the oldest to
-/// the youngest. `None`: a list is broken, because it is being changed or because the layout is
-/// another.
+/// the youngest.
 pub(crate) fn tracked(
     image: &mut Image,
     layout: &Layout,
     state: &InterpreterState,
-) -> Option<Vec<(u64, HeapPlace)>> {
+    deadline: Instant,
+) -> Result<Vec<(u64, HeapPlace)>, Untracked> {
     let mut all = Vec::new();
     for (offset, generation) in &layout.lists {
         let place = generation.map_or(HeapPlace::Frozen, HeapPlace::Generation);
-        list(image, state.collector.checked_add(*offset)?, place, &mut all)?;
+        let head = state.collector.checked_add(*offset);
+        list(image, head.ok_or(Untracked::Broken)?, place, &mut all, deadline)?;
     }
-    Some(all)
+    Ok(all)
 }
+
+/// Objects between two looks at the clock: some 10 us.
+const CLOCK_INTERVAL: usize = 1 << 10;
 
 /// Follows a list: each node must be the one before its next.
 fn list(
@@ -112,19 +126,27 @@ fn list(
     head: u64,
     place: HeapPlace,
     all: &mut Vec<(u64, HeapPlace)>,
-) -> Option<()> {
-    let most = all.len().checked_add(LONGEST)?;
+    deadline: Instant,
+) -> Result<(), Untracked> {
+    let most = all.len().saturating_add(LONGEST);
     let mut at = head;
-    loop {
+    let mut next_of = |at: u64| {
         let next = image.word(at)? & !GC_FLAGS;
-        if image.word(next.checked_add(8)?)? & !GC_FLAGS != at {
-            return None;
-        }
+        let before = image.word(next.checked_add(8)?)? & !GC_FLAGS;
+        (before == at).then_some(next)
+    };
+    loop {
+        let next = next_of(at).ok_or(Untracked::Broken)?;
         if next == head {
-            return Some(());
+            return Ok(());
         }
-        let object = next.checked_add(GC_HEAD)?;
-        (object % 8 == 0 && all.len() < most).then_some(())?;
+        let object = next.checked_add(GC_HEAD).ok_or(Untracked::Broken)?;
+        if object % 8 != 0 || all.len() >= most {
+            return Err(Untracked::Broken);
+        }
+        if all.len() % CLOCK_INTERVAL == 0 && Instant::now() >= deadline {
+            return Err(Untracked::Late);
+        }
         all.push((object, place));
         at = next;
     }
@@ -161,6 +183,7 @@ pub(crate) fn tracked_roughly(
 mod tests {
     use super::*;
     use crate::image::BLOCK;
+    use std::time::Duration;
 
     fn image(words: &[(usize, u64)]) -> Image {
         let mut bytes = vec![0; 512];
@@ -184,12 +207,19 @@ mod tests {
         ];
         let mut all = Vec::new();
         let place = HeapPlace::Frozen;
-        assert_eq!(list(&mut image(&words), at(0), place, &mut all), Some(()));
+        let later = Instant::now() + Duration::from_secs(3600);
+        assert_eq!(list(&mut image(&words), at(0), place, &mut all, later), Ok(()));
         assert_eq!(all, [(at(10), place), (at(18), place)]);
         for broken in 0..words.len() {
             let mut words = words;
             words[broken].1 = at(24);
-            assert_eq!(list(&mut image(&words), at(0), place, &mut Vec::new()), None);
+            assert_eq!(
+                list(&mut image(&words), at(0), place, &mut Vec::new(), later),
+                Err(Untracked::Broken)
+            );
         }
+        let now = Instant::now();
+        let late = list(&mut image(&words), at(0), place, &mut Vec::new(), now);
+        assert_eq!(late, Err(Untracked::Late));
     }
 }

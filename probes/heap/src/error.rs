@@ -13,6 +13,14 @@ pub enum HeapError {
         /// Process id.
         pid: u32,
     },
+    /// Its files in `/proc` could not be opened, for lack of descriptors for example.
+    #[error("process {pid} cannot be examined: {source}; see: ulimit -n")]
+    Unreadable {
+        /// Process id.
+        pid: u32,
+        /// The system's error.
+        source: std::io::Error,
+    },
     /// `/proc` could not be read.
     #[error(transparent)]
     Process(#[from] ProcessError),
@@ -104,6 +112,27 @@ pub enum HeapError {
         tries: u32,
         /// What was in the way the last time.
         why: &'static str,
+    },
+    /// It has more objects than can be listed while it is stopped.
+    #[error(
+        "process {pid} has too many objects to be copied within the {limit_ms} ms for which it may be stopped; it runs on unharmed. At the end of a full collection it waits by itself: gctrace heap --at-full N -- COMMAND"
+    )]
+    TooManyObjects {
+        /// Process id.
+        pid: u32,
+        /// How long it was stopped at most, in ms.
+        limit_ms: u128,
+    },
+    /// Its objects lead to more memory than it uses, or than this machine has left.
+    #[error(
+        "the objects of process {pid} lead to more than {} MiB of memory, which is more than it has or than this machine has left (see: grep -E 'VmRSS|VmSwap' /proc/{pid}/status; free -m)",
+        limit >> 20
+    )]
+    TooLarge {
+        /// Process id.
+        pid: u32,
+        /// Most bytes that are copied.
+        limit: u64,
     },
     /// The watchdog that limits the stop could not be started.
     #[error("cannot start the process that limits how long {pid} is stopped: {source}")]

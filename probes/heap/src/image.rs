@@ -41,13 +41,24 @@ pub(crate) struct Image {
     last: (u64, u32),
     source: Source,
     missing: FastSet<u64>,
+    /// Most blocks that are copied.
+    most: usize,
+    /// Whether more would have been.
+    is_full: bool,
 }
 
 impl Image {
-    /// An empty image that copies what is read, while the process runs.
-    pub(crate) fn of_process(pid: u32, regions: Regions) -> Self {
+    /// An empty image that copies what is read, while the process runs, up to `limit` bytes.
+    pub(crate) fn of_process(pid: u32, regions: Regions, limit: u64) -> Self {
         let pid = Pid::from_raw(pid.cast_signed());
-        Self::new(Source::Process { pid, regions })
+        let mut image = Self::new(Source::Process { pid, regions });
+        image.most = usize::try_from(limit / BLOCK).unwrap_or(usize::MAX);
+        image
+    }
+
+    /// The limit in bytes, if the process's objects led to more.
+    pub(crate) fn exceeded(&self) -> Option<u64> {
+        self.is_full.then_some(self.most as u64 * BLOCK)
     }
 
     fn new(source: Source) -> Self {
@@ -57,6 +68,8 @@ impl Image {
             last: (u64::MAX, 0),
             source,
             missing: FastSet::default(),
+            most: usize::MAX,
+            is_full: false,
         }
     }
 
@@ -133,6 +146,9 @@ impl Image {
             return;
         }
         for number in first..=last.min(first.saturating_add(MOST_COVERED)) {
+            if self.is_full {
+                return;
+            }
             if !self.positions.contains_key(&number) {
                 let _absent = self.fetch(number);
             }
@@ -197,6 +213,10 @@ impl Image {
             }
         };
         if self.missing.contains(&number) {
+            return None;
+        }
+        if self.blocks.len() >= self.most {
+            self.is_full = true;
             return None;
         }
         let mut block = (number, vec![0; BLOCK as usize].into_boxed_slice());
@@ -334,7 +354,7 @@ mod tests {
         let bytes: Vec<u8> = (0..300_000_u32).map(|byte| (byte % 251) as u8).collect();
         let start = bytes.as_ptr() as u64;
         let pid = std::process::id();
-        let mut image = Image::of_process(pid, Regions::of(pid).unwrap());
+        let mut image = Image::of_process(pid, Regions::of(pid).unwrap(), u64::MAX);
         let mut copy = vec![0; bytes.len()];
         image.fill(start, &mut copy).unwrap();
         assert_eq!(copy, bytes);

@@ -44,7 +44,7 @@ impl StoppedThreads {
     /// Seizes and interrupts threads that are not yet. Returns their number.
     fn seize(&mut self, pid: u32) -> Result<usize, HeapError> {
         let folder = format!("/proc/{pid}/task");
-        let entries = std::fs::read_dir(folder).map_err(|_gone| HeapError::Gone { pid })?;
+        let entries = std::fs::read_dir(folder).map_err(|error| unreadable(pid, error))?;
         let mut new = 0;
         for entry in entries.flatten() {
             let name = entry.file_name();
@@ -160,6 +160,15 @@ fn has_exited(pid: u32, tid: i32) -> bool {
 
 fn waits_in_kernel(pid: u32, tid: i32) -> bool {
     matches!(state(pid, tid).0, None | Some('D' | 'Z' | 'X'))
+}
+
+/// Why `/proc/PID` could not be read.
+pub(crate) fn unreadable(pid: u32, error: std::io::Error) -> HeapError {
+    match error.raw_os_error().map(Errno::from_raw) {
+        Some(errno @ (Errno::EACCES | Errno::EPERM)) => refusal(pid, errno),
+        Some(Errno::ENOENT | Errno::ESRCH) => HeapError::Gone { pid },
+        _ => HeapError::Unreadable { pid, source: error },
+    }
 }
 
 /// Why a process may not be traced.

@@ -1,12 +1,12 @@
 //! The order: a first pass while the program runs, the stop, the copy, the graph.
 
-use crate::collector::InterpreterState;
-use crate::image::Image;
+use crate::collector::{InterpreterState, Untracked};
+use crate::image::{BLOCK, Image};
 use crate::layout::Layout;
 use crate::moment::{HeapCallback, HeapMoment, NOT_THERE};
 use crate::regions::Regions;
 use crate::roots::add_roots;
-use crate::stop::{StoppedThreads, refusal};
+use crate::stop::{StoppedThreads, refusal, unreadable};
 use crate::tables::copy_tables;
 use crate::walk::Walk;
 use crate::watchdog::Watchdog;
@@ -27,6 +27,8 @@ const COLLECTION_POLL: Duration = Duration::from_micros(200);
 /// How often the stop is repeated because memory was needed that the first pass had not seen. One
 /// block is enough of a reason: it may be the table of the list that grows.
 const COMPLETIONS: u32 = 2;
+/// Bytes that may be copied of files that a process has mapped and not read.
+const OF_FILES: u64 = 16 << 20;
 /// How long threads may take to stop.
 const STOP_LIMIT: Duration = Duration::from_millis(500);
 /// How long the program may be stopped; the watchdog's limit is later.
@@ -92,7 +94,7 @@ impl RunningHeap {
             return Err(HeapError::FreeThreaded { pid, version });
         }
         let memory = ProcessMemory::open(pid)?;
-        let mut image = Image::of_process(pid, regions(pid)?);
+        let mut image = Image::of_process(pid, regions(pid)?, most_bytes(pid));
         if image.word(runtime).is_none() {
             return Err(refusal(pid, Errno::EPERM));
         }
@@ -119,7 +121,7 @@ impl RunningHeap {
     /// # Errors
     /// The process is gone, or its interpreter.
     pub fn update(&mut self) -> Result<(), HeapError> {
-        self.image = Image::of_process(self.pid, regions(self.pid)?);
+        self.image = Image::of_process(self.pid, regions(self.pid)?, most_bytes(self.pid));
         self.read_through()
     }
 
@@ -179,7 +181,14 @@ impl RunningHeap {
         let mut walk = Walk::new(&mut self.image, &self.layout, self.pid);
         walk.visit_all(&tracked);
         let _notes = add_roots(&mut walk, &state);
-        Ok(())
+        self.within_limit()
+    }
+
+    /// # Errors
+    /// The objects led to more memory than may be copied.
+    fn within_limit(&self) -> Result<(), HeapError> {
+        let pid = self.pid;
+        self.image.exceeded().map_or(Ok(()), |limit| Err(HeapError::TooLarge { pid, limit }))
     }
 
     /// Stops the program, copies its heap, lets it go, and reads the copy.
@@ -210,6 +219,7 @@ impl RunningHeap {
                 return Ok(None);
             };
             stops += 1;
+            self.within_limit()?;
             self.image.close();
             let mut walk = Walk::new(&mut self.image, &self.layout, self.pid);
             walk.visit_all(&stopped.tracked);
@@ -364,11 +374,15 @@ impl RunningHeap {
         if moment.is_disturbed(|| collector::is_collecting(image, &self.layout, &state)) {
             return Ok(Err("was within a collection"));
         }
-        let tracked = collector::tracked(&mut self.image, &self.layout, &state);
-        let Some(tracked) = tracked else {
-            return Ok(Err("changed its list of objects"));
-        };
         let deadline = start + COPY_LIMIT;
+        let tracked = match collector::tracked(&mut self.image, &self.layout, &state, deadline) {
+            Ok(tracked) => tracked,
+            Err(Untracked::Broken) => return Ok(Err("changed its list of objects")),
+            Err(Untracked::Late) => {
+                let (pid, limit_ms) = (self.pid, COPY_LIMIT.as_millis());
+                return Err(HeapError::TooManyObjects { pid, limit_ms });
+            }
+        };
         copy_tables(&mut self.image, &self.layout, &tracked, known, deadline);
         let word = |address| self.image.word(address);
         self.copied_collections = collector::full_collections(word, &self.layout, &state);
@@ -386,11 +400,27 @@ impl RunningHeap {
     }
 }
 
+/// Most bytes of a process that are copied. A block is copied for something in it that the program has
+/// written, so there are no more blocks than pages that are in memory or swapped out; some of files
+/// may be neither. And half of what this machine has left. Memory that a process maps and never
+/// writes takes nothing there, but would here.
+fn most_bytes(pid: u32) -> u64 {
+    let kib = |bytes: &[u8], name: &str| {
+        let text = String::from_utf8_lossy(bytes);
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        line.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    let status = proc_status::read(pid, "status").unwrap_or_default();
+    let used: u64 = ["VmRSS:", "VmSwap:"].iter().filter_map(|name| kib(&status, name)).sum();
+    let of_process = (used / 4 * BLOCK).saturating_add(OF_FILES);
+    // A virtual file of some kB.
+    let machine = std::fs::read("/proc/meminfo").unwrap_or_default();
+    let left = kib(&machine, "MemAvailable:").map_or(u64::MAX, |kib| kib << 9);
+    of_process.min(left)
+}
+
 fn regions(pid: u32) -> Result<Regions, HeapError> {
-    Regions::of(pid).map_err(|error| match error.raw_os_error().map(Errno::from_raw) {
-        Some(errno @ (Errno::EACCES | Errno::EPERM)) => refusal(pid, errno),
-        _ => HeapError::Gone { pid },
-    })
+    Regions::of(pid).map_err(|error| unreadable(pid, error))
 }
 
 /// The interpreter of a process, and the address of its `_PyRuntime`.

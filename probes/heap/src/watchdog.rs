@@ -14,6 +14,10 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 /// How long this process may keep another one stopped, in ms.
 pub(crate) const LIMIT_MS: i32 = 2000;
 
+/// Printed by the child, as the killed process cannot.
+const LAST_WORDS: &str = "gctrace: it kept the program stopped for 2 s, the most that is allowed, and \
+     was killed by its watchdog; the program runs on. For large heaps: gctrace heap --at-full N -- COMMAND\n";
+
 const ARM: u8 = b'a';
 const DISARM: u8 = b'd';
 
@@ -74,11 +78,13 @@ fn watch(reader: &OwnedFd, watched: libc::pid_t) -> ! {
         let mut all: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&raw mut all);
         libc::sigprocmask(libc::SIG_BLOCK, &raw const all, std::ptr::null_mut());
-        let own = pipe.cast_unsigned();
-        if own > 0 {
-            libc::syscall(libc::SYS_close_range, 0, own - 1, 0);
+        // Standard error stays, for the last words.
+        let kept = pipe.cast_unsigned();
+        for (first, last) in [(0, 1), (3, kept - 1), (kept + 1, u32::MAX)] {
+            if first <= last {
+                libc::syscall(libc::SYS_close_range, first, last, 0);
+            }
         }
-        libc::syscall(libc::SYS_close_range, own + 1, u32::MAX, 0);
     }
     let mut timeout = -1;
     loop {
@@ -94,6 +100,8 @@ fn watch(reader: &OwnedFd, watched: libc::pid_t) -> ! {
             unsafe {
                 if libc::getppid() == watched {
                     libc::kill(watched, libc::SIGKILL);
+                    // Afterwards: a full pipe or a stopped terminal must not delay it.
+                    libc::write(2, LAST_WORDS.as_ptr().cast(), LAST_WORDS.len());
                 }
                 libc::_exit(0);
             }

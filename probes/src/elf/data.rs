@@ -6,12 +6,12 @@
 use super::LARGEST_PART;
 use crate::ResolveError;
 use nix::fcntl::OFlag;
+use nix::sys::stat::Mode;
 use object::{ReadCache, ReadRef};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 /// Where an image's bytes come from.
@@ -35,8 +35,8 @@ pub(crate) fn open(path: &Path) -> Result<ReadCache<FileBytes>, ResolveError> {
 /// # Errors
 /// It cannot be opened, or is of another kind.
 pub(crate) fn open_file(path: &Path) -> io::Result<File> {
-    let flags = OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
-    let file = OpenOptions::new().read(true).custom_flags(flags.bits()).open(path)?;
+    let flags = OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+    let file = File::from(nix::fcntl::open(path, flags, Mode::empty())?);
     match file.metadata()?.is_file() {
         true => Ok(file),
         false => Err(io::Error::other("it is not a regular file")),

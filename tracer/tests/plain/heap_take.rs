@@ -108,6 +108,24 @@ fn a_heap_of_a_process() {
     assert_eq!(read(&file), graph);
 }
 
+/// A program whose objects lead into 20 GiB that it never wrote has them refused, not copied.
+#[test]
+fn no_more_is_copied_than_the_program_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("heap.gcheap");
+    let test = "no_more_is_copied_than_the_program_has";
+    let mut program = Program::start(&python(test), "forged");
+    let pid = program.pid().to_string();
+    let output = gctrace(&["-p", &pid], &file).output_in_time().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("lead to more than"), "{text}");
+    assert!(!file.exists());
+    assert!(matches!(program.state(), 'S' | 'R'), "it is left alone");
+    drop(program.child.stdin.take());
+    assert_eq!(program.child.status_in_time().unwrap().code(), Some(3));
+}
+
 /// Kills or stops gctrace when the program is seen stopped by it.
 fn interfere(test: &str, signal: i32) {
     let folder = tempfile::tempdir().unwrap();

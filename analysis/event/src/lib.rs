@@ -38,6 +38,7 @@ mod record;
 #[cfg(target_os = "linux")]
 mod sink;
 pub mod summary;
+mod unpaired;
 
 #[cfg(target_os = "linux")]
 pub use file::TraceFile;
@@ -54,6 +55,7 @@ pub use record::{
     ProcessCounters, ProcessExit, ProcessOrigin, Record, RecordingMode, StepMark, StepMarker,
     TraceEnd, TraceHeader, is_throttling,
 };
+pub use unpaired::{UnpairedPauses, overlap_ns};
 
 /// Maximum number of frames of a recorded stack.
 pub const MAX_STACK_DEPTH: u32 = 64;

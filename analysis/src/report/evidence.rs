@@ -356,4 +356,7 @@ pub struct MissingData {
     /// Number of processes whose overlapping pauses may be counted twice, because their trace is
     /// far out of order.
     pub inexact_overlaps: u64,
+    /// Number of pauses that the probes and the library recorded separately (`--mode both`); each is
+    /// in the figures once.
+    pub recorded_twice: u64,
 }

@@ -120,6 +120,7 @@ impl Analysis {
                 add_to(sum, *count);
             }
             missing.anomalies += trace.ending.anomalies.count;
+            add_to(&mut missing.recorded_twice, trace.ending.recorded_twice);
             missing.attached += trace.unlisted.attached;
             let Some(end) = &trace.end else {
                 missing.traces_without_end += 1;

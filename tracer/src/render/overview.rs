@@ -338,6 +338,13 @@ pub(super) fn missing_items(report: &Report) -> Vec<String> {
             counted(missing.inexact_overlaps, "process")
         ));
     }
+    if missing.recorded_twice > 0 {
+        items.push(format!(
+            "{} recorded by the probes and in-process separately; each counts once.",
+            counted(missing.recorded_twice, "pause")
+                + if missing.recorded_twice == 1 { " was" } else { " were" }
+        ));
+    }
     items.extend(missing.unreadable.iter().map(|why| format!("Left out: {}", why)));
     items.extend(report.traces.iter().flat_map(|trace| {
         let name = match report.traces.len() {

@@ -16,8 +16,9 @@ use super::events::{ChromeEvent, EventReader, TraceEntry};
 use super::input::TraceInput;
 use super::value::JsonValue;
 use crate::{
-    Allocations, CycleSignature, Frame, Garbage, GcSettings, GpuDevice, GpuSample, Note,
-    ObjectKind, PauseMemory, Pressure, Process, ProcessExit, Record, TraceEnd, TraceHeader,
+    Allocations, CycleSignature, EventSource, Frame, Garbage, GcSettings, GpuDevice, GpuSample,
+    Note, ObjectKind, Pause, PauseMemory, Pressure, Process, ProcessExit, Record, RecordingMode,
+    TraceEnd, TraceHeader, UnpairedPauses,
 };
 use bitcode::{Decode, Encode};
 use frames::{FrameNumbers, stack_frame};
@@ -66,6 +67,8 @@ pub struct TraceCompletion {
     pub cut: Option<TracePosition>,
     /// Values and events that were ignored.
     pub anomalies: Anomalies,
+    /// Pauses of which both sources have a record of their own in the trace; each was read once.
+    pub recorded_twice: u64,
 }
 
 /// Reads a trace: ours, or any in Chrome's trace event format.
@@ -76,6 +79,9 @@ pub struct TraceReader {
     names: FrameNumbers,
     /// There was a header of ours: frames are events, the section only repeats them.
     is_ours: bool,
+    /// Pauses that one of two sources recorded alone; `None`: there is one source.
+    unpaired: Option<UnpairedPauses>,
+    recorded_twice: u64,
 }
 
 impl TraceReader {
@@ -96,6 +102,8 @@ impl TraceReader {
             anomalies: Anomalies::default(),
             names: FrameNumbers::default(),
             is_ours: false,
+            unpaired: None,
+            recorded_twice: 0,
         }
     }
 
@@ -115,6 +123,7 @@ impl TraceReader {
             events: self.events.events(),
             cut: self.events.cut(),
             anomalies: self.anomalies,
+            recorded_twice: self.recorded_twice,
         }
     }
 
@@ -154,11 +163,33 @@ impl TraceReader {
             }
             DecodedItem::Header(header) => {
                 self.is_ours = true;
+                let both = header.mode == RecordingMode::Both;
+                self.unpaired = both.then(UnpairedPauses::default);
                 Ok(Some(DecodedItem::Header(header)))
+            }
+            DecodedItem::Record(Record::Pause(pause))
+                if is_second_record(self.unpaired.as_mut(), &pause) =>
+            {
+                self.recorded_twice = self.recorded_twice.saturating_add(1);
+                Ok(Some(DecodedItem::Unusable))
             }
             item => Ok(Some(item)),
         }
     }
+}
+
+/// Whether the other source's record of this pause was read before. gctrace joins the two while it
+/// records, unless one of them comes late.
+fn is_second_record(unpaired: Option<&mut UnpairedPauses>, pause: &Pause) -> bool {
+    let Some(unpaired) = unpaired.filter(|_| !matches!(pause.source, EventSource::Both { .. }))
+    else {
+        return false;
+    };
+    let is_second = unpaired.take_other(pause);
+    if !is_second {
+        unpaired.add(pause);
+    }
+    is_second
 }
 
 /// The meaning of one event of a trace.
@@ -180,8 +211,8 @@ pub enum DecodedItem<'a> {
     },
     /// Metadata of another tool's trace.
     Property(TraceProperty),
-    /// An event or metadata that would be one of the above if its values were valid; it was
-    /// reported as an anomaly.
+    /// An event or metadata that would be one of the above if its values were valid, which was
+    /// reported as an anomaly; or a second record of a pause.
     Unusable,
     /// Any other event, undecoded.
     Other(ChromeEvent<'a>),

@@ -76,6 +76,40 @@ fn pytorch_profiler_with_large_other_sections() {
     assert_eq!(ending, TraceCompletion { events: 3, ..TraceCompletion::default() });
 }
 
+/// gctrace joins the records of both sources while it records; one that came too late stands alone.
+#[test]
+fn two_records_of_one_pause_are_read_once() {
+    let header =
+        r#"{"ph":"M","name":"gctrace_header","args":{"format":"gctrace.trace/1","mode":"MODE"}}"#;
+    let pause = |tid: u32, start: u32, length: u32, args: &str| {
+        format!(
+            r#"{{"ph":"X","cat":"gc","name":"gc gen0","pid":1,"tid":{tid},"ts":{start},"dur":{length},"args":{{{args}}}}}"#
+        )
+    };
+    let injected = r#""source":"injected""#;
+    let events = [
+        pause(1, 10, 5, ""),
+        pause(1, 30, 5, ""),
+        pause(1, 9, 7, injected),
+        // Of another thread, of another interpreter, and before all others.
+        pause(2, 29, 7, injected),
+        pause(1, 29, 7, r#""source":"injected","interpreter":4"#),
+        pause(1, 1, 7, injected),
+        // The probes' record comes second.
+        pause(2, 30, 5, r#""interpreter":0"#),
+    ];
+    let read = |mode: &str| {
+        let lines = [&[header.replace("MODE", mode)][..], &events].concat();
+        let text = format!(r#"{{"traceEvents":[{}]}}"#, lines.join(",\n"));
+        let (pauses, _, ending) = collections(text.as_bytes()).unwrap();
+        let starts: Vec<u64> = pauses.iter().map(|pause| pause.start_ns / 1000).collect();
+        (starts, ending.recorded_twice)
+    };
+    // An interpreter that is unknown may be any: the record of 4 is the probes' at 30.
+    assert_eq!(read("both"), (vec![10, 30, 29, 1], 3));
+    assert_eq!(read("ebpf"), (vec![10, 30, 9, 29, 29, 1, 30], 0));
+}
+
 #[test]
 fn wrong_types_and_absurd_numbers_are_reported_with_their_place() {
     let text = br#"{"traceEvents":[

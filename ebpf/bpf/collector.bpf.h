@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Owns: the collections of each interpreter that no probe saw. */
+/* Owns: the collections that were not recorded: of each interpreter those that no probe saw, of each
+ * process all of them. */
 #ifndef GCTRACE_COLLECTOR_H
 #define GCTRACE_COLLECTOR_H
 
@@ -27,6 +28,29 @@ struct {
 	__type(value, struct collector);
 } collectors SEC(".maps");
 
+/* Collections of each process that were not recorded: pid -> number. Kept when it ends. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_PROCESSES);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, u32);
+	__type(value, u64);
+} unrecorded SEC(".maps");
+
+/* `which`: the counter of what became of them. Of processes that find no room only that is known. */
+static __always_inline void lose_collections(u32 which, u32 pid, u64 many)
+{
+	u64 none = 0, *number = bpf_map_lookup_elem(&unrecorded, &pid);
+
+	count_many(which, many);
+	if (!number) {
+		bpf_map_update_elem(&unrecorded, &pid, &none, BPF_NOEXIST);
+		number = bpf_map_lookup_elem(&unrecorded, &pid);
+	}
+	if (number)
+		__sync_fetch_and_add(number, many);
+}
+
 static __always_inline u64 all_collections(const struct statistics *statistics)
 {
 	return statistics->collections[0] + statistics->collections[1] + statistics->collections[2];
@@ -47,7 +71,7 @@ static __always_inline void enter_collector(struct open_pause *pause, u32 pid,
 	if (!known) {
 		/* The first pause of a program that is recorded from its start. */
 		if (process->from_exec && before)
-			count_many(COUNTER_UNPROBED, before);
+			lose_collections(COUNTER_UNPROBED, pid, before);
 		bpf_map_update_elem(&collectors, &key, &first, BPF_NOEXIST);
 		return;
 	}
@@ -55,7 +79,7 @@ static __always_inline void enter_collector(struct open_pause *pause, u32 pid,
 	 * a value. */
 	if (!known->open) {
 		if (before > known->collections)
-			count_many(COUNTER_UNPROBED, before - known->collections);
+			lose_collections(COUNTER_UNPROBED, pid, before - known->collections);
 		/* Smaller: a new interpreter at the address of a previous one. */
 		known->collections = before;
 	}

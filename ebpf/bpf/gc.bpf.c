@@ -190,7 +190,7 @@ static __always_inline void send_pause(struct thread *thread, const struct open_
 	struct pause_event *event = reserve_pause_event(tid);
 
 	if (!event) {
-		count(COUNTER_LOST_PAUSES);
+		lose_collections(COUNTER_LOST_PAUSES, thread->pid, 1);
 		return;
 	}
 	event->kind = EVENT_PAUSE;

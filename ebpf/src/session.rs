@@ -26,6 +26,7 @@ use libbpf_rs::{
     RingBufferBuilder,
 };
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
@@ -292,6 +293,29 @@ impl BpfSession {
             *value = per_cpu::sum(&self.skeleton.maps.counters, "counters", index)?;
         }
         Ok(counts)
+    }
+
+    /// Collections that were not recorded, by process: those of [`ProgramCounts::lost_pauses`] and
+    /// [`ProgramCounts::unprobed`], as far as there was room for their processes. Several processes
+    /// may have had a pid, one after another.
+    ///
+    /// # Errors
+    /// [`Error::Map`].
+    pub fn unrecorded(&self) -> Result<HashMap<u32, u64>, Error> {
+        let map = &self.skeleton.maps.unrecorded;
+        let mut by_process = HashMap::new();
+        for key in map.keys() {
+            let number = map
+                .lookup(&key, MapFlags::ANY)
+                .map_err(|source| Error::Map { map: "unrecorded", source })?;
+            // Programs only add entries.
+            let pid = key.try_into().map(u32::from_ne_bytes);
+            let number = number.unwrap_or_default().try_into().map(u64::from_ne_bytes);
+            if let (Ok(pid), Ok(number)) = (pid, number) {
+                by_process.insert(pid, number);
+            }
+        }
+        Ok(by_process)
     }
 }
 

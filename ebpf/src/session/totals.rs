@@ -72,11 +72,16 @@ impl ProgramCounts {
         }
     }
 
-    /// Losses in words, with their number; only nonzero ones.
+    /// Pauses for which the ring had no room.
+    #[must_use]
+    pub fn lost_pauses(&self) -> u64 {
+        self.value(Counter::COUNTER_LOST_PAUSES.0)
+    }
+
+    /// Other losses in words, with their number; only nonzero ones.
     #[must_use]
     pub fn lost(&self) -> Vec<(&'static str, u64)> {
         [
-            (Counter::COUNTER_LOST_PAUSES, "pauses: the ring buffer was full (--ring-size)"),
             (Counter::COUNTER_LOST_PROCESS_EVENTS, "process events: their ring buffer was full"),
             (Counter::COUNTER_LOST_THREADS, "pauses: too many threads were collecting at once"),
             (Counter::COUNTER_LOST_DEPTH, "pauses: nested too deeply"),

@@ -56,6 +56,8 @@ pub(crate) struct InProcessSource {
     step_function: Option<String>,
     /// The command handed over a ring.
     has_launched: bool,
+    /// When all rings were last read, in ns of CLOCK_MONOTONIC.
+    read_until_ns: u64,
     /// Counts the processes that hand over no ring, by reason.
     absent: std::fs::File,
     /// Dropped last.
@@ -125,6 +127,7 @@ impl InProcessSource {
             lacks_cuda: options.cuda && !options.yields && crate::record::mode::has_device(),
             step_function: injection.step_function.clone(),
             has_launched: false,
+            read_until_ns: 0,
             absent,
             folder,
         };
@@ -165,6 +168,7 @@ impl InProcessSource {
 
     /// Accepts new rings, drains all of them, reaps exited processes.
     fn drain(&mut self, trace: &mut RecordingTrace) {
+        let begin_ns = clock::monotonic_ns();
         self.connections.listen(&self.waiting);
         // A process seen as exited here writes no more; the loop below drains it.
         let dead = self.dead();
@@ -178,6 +182,10 @@ impl InProcessSource {
         let now_ns = clock::monotonic_ns();
         for pid in gone {
             self.reap(pid, now_ns, trace);
+        }
+        // The ring of a process that waits to be accepted may have records of any age.
+        if self.connections.accepted_all() {
+            self.read_until_ns = begin_ns;
         }
     }
 
@@ -295,6 +303,10 @@ impl Source for InProcessSource {
     fn poll(&mut self, trace: &mut RecordingTrace) -> anyhow::Result<()> {
         self.drain(trace);
         Ok(())
+    }
+
+    fn read_until_ns(&self) -> u64 {
+        self.read_until_ns
     }
 
     fn pids(&self) -> Vec<u32> {

@@ -85,6 +85,8 @@ pub(crate) struct KernelSource {
     cost: Option<MeasuredCost>,
     /// Events of the last poll.
     polled: Vec<KernelEvent>,
+    /// When that was, in ns of CLOCK_MONOTONIC.
+    read_until_ns: u64,
     /// Dropped last: it resumes programs that are stopped until the probes are gone.
     guardian: Option<Guardian>,
 }
@@ -317,11 +319,17 @@ impl Source for KernelSource {
     /// CUDA calls are kept until the next tick.
     fn poll(&mut self, _trace: &mut RecordingTrace) -> anyhow::Result<()> {
         self.stopped.allow(&mut self.session);
+        let now_ns = clock::monotonic_ns();
         self.polled.extend(self.session.poll(Duration::ZERO)?);
+        self.read_until_ns = now_ns;
         if let Some(cuda) = &mut self.cuda {
             cuda.poll();
         }
         Ok(())
+    }
+
+    fn read_until_ns(&self) -> u64 {
+        self.read_until_ns
     }
 
     fn handle(&mut self, trace: &mut RecordingTrace) {

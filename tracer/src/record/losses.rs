@@ -1,6 +1,6 @@
 //! Losses and cost of a recording, as its sources add them up while it runs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Losses and probe hits so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,4 +20,77 @@ pub(crate) struct RecordingLosses {
 /// counts in its own memory.
 pub(crate) fn lost_events(lost: &BTreeMap<String, u64>) -> u64 {
     lost.values().copied().fold(0, u64::saturating_add)
+}
+
+/// With two sources: what each of them has of the collections of each process that the other lost.
+/// Processes are known by their pid, which several may have had one after another.
+#[derive(Debug, Default)]
+pub(crate) struct CollectionLosses {
+    /// Processes of which the probes recorded a collection.
+    probed: HashSet<u32>,
+    /// Collections that the probes did not record, and the library did.
+    injected_alone: HashMap<u32, u64>,
+    /// Collections that the library did not record.
+    lost_in_process: HashMap<u32, u64>,
+}
+
+impl CollectionLosses {
+    /// The probes recorded a collection of this process.
+    pub(crate) fn probed(&mut self, pid: u32) {
+        self.probed.insert(pid);
+    }
+
+    /// The library recorded a collection, and the probes did not.
+    pub(crate) fn injected_alone(&mut self, pid: u32) {
+        *self.injected_alone.entry(pid).or_default() += 1;
+    }
+
+    /// The probes did record a collection of [`CollectionLosses::injected_alone`].
+    pub(crate) fn came_late(&mut self, pid: u32) {
+        if let Some(alone) = self.injected_alone.get_mut(&pid) {
+            *alone = alone.saturating_sub(1);
+        }
+    }
+
+    /// The library did not record that many collections, by its own count, which a program can
+    /// change.
+    pub(crate) fn lost_in_process(&mut self, pid: u32, count: u64) {
+        let lost = self.lost_in_process.entry(pid).or_default();
+        *lost = lost.saturating_add(count);
+    }
+
+    /// Number of collections that neither source recorded. `lost_by_probes`: the collections of each
+    /// process that the probes know of and did not record, by CPython's own count; those that the
+    /// library recorded alone are among them. In other processes there were no probes.
+    pub(crate) fn by_both(&self, lost_by_probes: &HashMap<u32, u64>) -> u64 {
+        let alone = |pid| self.injected_alone.get(pid).copied().unwrap_or(0);
+        let probed = lost_by_probes.iter().map(|(pid, lost)| lost.saturating_sub(alone(pid)));
+        let unprobed = self
+            .lost_in_process
+            .iter()
+            .filter(|(pid, _)| !self.probed.contains(pid) && !lost_by_probes.contains_key(pid))
+            .map(|(_, lost)| *lost);
+        probed.chain(unprobed).fold(0, u64::saturating_add)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_one_source_recorded_is_not_lost() {
+        let mut losses = CollectionLosses::default();
+        // The library recorded 3 of the 5 that the probes lost, and lost 100 that the probes have.
+        losses.probed(1);
+        (0..4).for_each(|_| losses.injected_alone(1));
+        losses.came_late(1);
+        losses.lost_in_process(1, 100);
+        // No probe ever recorded anything: all of it was lost, or there were no probes.
+        losses.injected_alone(2);
+        losses.lost_in_process(3, 30);
+        let lost_by_probes = HashMap::from([(1, 5), (2, 8), (4, 200)]);
+        assert_eq!(losses.by_both(&lost_by_probes), (5 - 3) + (8 - 1) + 200 + 30);
+        assert_eq!(losses.by_both(&HashMap::new()), 30);
+    }
 }

@@ -1,32 +1,48 @@
-//! `--mode both`: merges the pauses that both sources report.
+//! `--mode both`: joins the two records of a pause that both sources saw.
 //!
-//! Pure. Owns the rule: same process, same thread, overlapping in time. A thread runs one
-//! collection at a time, so pauses of one source never overlap each other, and at most one of the
-//! other source fits best.
+//! Pure. Owns how long a record waits for the other one, and how many pauses only one source has.
+//! [`overlap_ns`] decides which records can be of one pause; a source has at most one of each.
 
-use gctrace_event::{EventSource, Pause};
+use crate::record::losses::CollectionLosses;
+use gctrace_event::{EventSource, Pause, UnpairedPauses, overlap_ns};
 use std::collections::{BTreeMap, HashMap};
 
-/// Polls of all sources before a pause stops waiting for its other half. There are at least 25
-/// polls per second; both halves are written within microseconds, unless the thread is stopped
-/// between them.
-const ROUNDS: u32 = 25;
+/// How far beyond the end of a pause the other source must have been read before the pause is
+/// written without it. Both records are written within microseconds, unless the thread is stopped
+/// or starved in between; one that is being written holds up those behind it in a ring of the
+/// library for 1 s (`gctrace_ring::RingConsumer`).
+const PATIENCE_NS: u64 = 2_000_000_000;
 
-/// How many pauses were reported by both sources and how many by only one.
+/// Most records that wait, of some 400 bytes each; if there are more, the older half is written.
+const MOST_WAITING: usize = 1 << 16;
+
+/// Up to when each source was read, in ns of CLOCK_MONOTONIC: every record written before then is
+/// known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ReadUntil {
+    pub probes_ns: u64,
+    pub injected_ns: u64,
+}
+
+/// How many pauses were written as seen by both sources and by only one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SourceTotals {
     pub both: u64,
     pub only_probes: u64,
     pub only_injected: u64,
+    /// Of those of one source: the other's record came after they were written.
+    pub late: u64,
 }
 
-/// Pauses waiting for their other half.
+/// Pauses waiting for their other record.
 #[derive(Default)]
 pub(crate) struct PauseMerger {
     /// By process and thread.
     waiting: HashMap<(u32, u32), ThreadPauses>,
-    round: u32,
+    /// Those that were written without the other record.
+    alone: UnpairedPauses,
     counts: SourceTotals,
+    losses: CollectionLosses,
 }
 
 #[derive(Default)]
@@ -35,47 +51,91 @@ struct ThreadPauses {
     injected: UnmatchedPauses,
 }
 
-/// Pauses of one source by their start, with the round in which they arrived. The second number of
-/// the key keeps apart pauses with the same start, which damaged data may contain.
+/// Pauses of one source by their start. The second number of the key keeps apart pauses with the
+/// same start, which damaged data may contain.
 #[derive(Default)]
-struct UnmatchedPauses(BTreeMap<(u64, u32), (Pause, u32)>);
+struct UnmatchedPauses(BTreeMap<(u64, u32), Pause>);
 
 impl PauseMerger {
-    /// Takes a pause of either source; returns the merged one if its other half is waiting.
+    /// Takes a pause of either source; returns the merged one if its other record is waiting.
     pub(crate) fn take(&mut self, pause: &Pause) -> Option<Pause> {
+        if is_probed(pause) {
+            self.losses.probed(pause.pid);
+        }
         let thread = self.waiting.entry((pause.pid, pause.tid)).or_default();
         let (own, other) = match is_probed(pause) {
             true => (&mut thread.probed, &mut thread.injected),
             false => (&mut thread.injected, &mut thread.probed),
         };
-        let Some(half) = other.take_overlapping(pause) else {
-            own.add(pause.clone(), self.round);
+        if let Some(half) = other.take_overlapping(pause) {
+            self.counts.both += 1;
+            return Some(if is_probed(pause) {
+                joined(pause.clone(), &half)
+            } else {
+                joined(half, pause)
+            });
+        }
+        if !self.alone.take_other(pause) {
+            own.add(pause.clone());
             return None;
-        };
-        self.counts.both += 1;
-        Some(if is_probed(pause) { joined(pause.clone(), &half) } else { joined(half, pause) })
+        }
+        self.counts.late += 1;
+        if is_probed(pause) {
+            self.losses.came_late(pause.pid);
+        }
+        None
     }
 
-    /// All sources were read once more: releases pauses whose other half is overdue.
-    pub(crate) fn next_round(&mut self) -> Vec<Pause> {
-        self.round += 1;
-        let now = self.round;
-        self.release(|round| round + ROUNDS < now)
+    /// Both sources were read that far: releases the pauses whose other record is overdue.
+    pub(crate) fn release(&mut self, read: ReadUntil) -> Vec<Pause> {
+        let mut released = self.release_if(|pause| {
+            let other_ns = match is_probed(pause) {
+                true => read.injected_ns,
+                false => read.probes_ns,
+            };
+            pause.end_ns.saturating_add(PATIENCE_NS) <= other_ns
+        });
+        let waiting = self.waiting.values().flat_map(ThreadPauses::all);
+        let mut ends: Vec<u64> = waiting.map(|pause| pause.end_ns).collect();
+        if ends.len() > MOST_WAITING {
+            let middle = ends.len() / 2;
+            let (_, newest_ns, _) = ends.select_nth_unstable(middle);
+            let newest_ns = *newest_ns;
+            released.extend(self.release_if(|pause| pause.end_ns <= newest_ns));
+        }
+        released
     }
 
     /// No more pauses will come: releases all that wait.
     pub(crate) fn finish(&mut self) -> Vec<Pause> {
-        self.release(|_| true)
+        self.release_if(|_| true)
     }
 
-    fn release(&mut self, which: impl Fn(u32) -> bool) -> Vec<Pause> {
+    /// In the order of their starts.
+    fn release_if(&mut self, which: impl Fn(&Pause) -> bool) -> Vec<Pause> {
         let mut released = Vec::new();
-        let counts = &mut self.counts;
         self.waiting.retain(|_, thread| {
-            counts.only_probes += thread.probed.release(&which, &mut released);
-            counts.only_injected += thread.injected.release(&which, &mut released);
-            !(thread.probed.0.is_empty() && thread.injected.0.is_empty())
+            for unmatched in [&mut thread.probed, &mut thread.injected] {
+                unmatched.0.retain(|_, pause| {
+                    let goes = which(pause);
+                    if goes {
+                        released.push(pause.clone());
+                    }
+                    !goes
+                });
+            }
+            thread.all().next().is_some()
         });
+        released.sort_by_key(|pause| pause.start_ns);
+        for pause in &released {
+            self.alone.add(pause);
+            if is_probed(pause) {
+                self.counts.only_probes += 1;
+            } else {
+                self.counts.only_injected += 1;
+                self.losses.injected_alone(pause.pid);
+            }
+        }
         released
     }
 
@@ -83,49 +143,47 @@ impl PauseMerger {
     pub(crate) fn counts(&self) -> SourceTotals {
         self.counts
     }
+
+    /// The library lost records of collections of a process.
+    pub(crate) fn lost_in_process(&mut self, pid: u32, count: u64) {
+        self.losses.lost_in_process(pid, count);
+    }
+
+    /// Number of collections that no source recorded. `lost_by_probes`: those of each process that
+    /// the probes did not record.
+    pub(crate) fn lost_by_both(&self, lost_by_probes: &HashMap<u32, u64>) -> u64 {
+        self.losses.by_both(lost_by_probes)
+    }
+}
+
+impl ThreadPauses {
+    fn all(&self) -> impl Iterator<Item = &Pause> {
+        self.probed.0.values().chain(self.injected.0.values())
+    }
 }
 
 impl UnmatchedPauses {
-    fn add(&mut self, pause: Pause, round: u32) {
+    fn add(&mut self, pause: Pause) {
         let begin = pause.start_ns;
         let last = self.0.range((begin, 0)..=(begin, u32::MAX)).next_back();
         let number = last.map_or(0, |((_, number), _)| number + 1);
-        self.0.insert((begin, number), (pause, round));
+        self.0.insert((begin, number), pause);
     }
 
     /// Takes the pause with the longest overlap with `pause`.
     fn take_overlapping(&mut self, pause: &Pause) -> Option<Pause> {
         let begun = self.0.range(..=(pause.end_ns, u32::MAX)).rev();
+        // Pauses of other interpreters may be nested, three deep.
         let fitting = begun
-            .map(|(key, (other, _))| (overlap(other, pause), *key))
-            .take_while(|(overlap, _)| *overlap >= 0);
+            .take_while(|(_, other)| other.end_ns >= pause.start_ns)
+            .filter_map(|(key, other)| Some((overlap_ns(other, pause)?, *key)));
         let (_, key) = fitting.max()?;
-        Some(self.0.remove(&key)?.0)
-    }
-
-    /// Returns the number of released pauses.
-    fn release(&mut self, which: impl Fn(u32) -> bool, released: &mut Vec<Pause>) -> u64 {
-        let before = released.len();
-        self.0.retain(|_, (pause, round)| {
-            let goes = which(*round);
-            if goes {
-                released.push(pause.clone());
-            }
-            !goes
-        });
-        (released.len() - before) as u64
+        self.0.remove(&key)
     }
 }
 
 fn is_probed(pause: &Pause) -> bool {
     pause.source == EventSource::Probes
-}
-
-/// Nanoseconds of overlap; negative: the time between the pauses.
-fn overlap(one: &Pause, other: &Pause) -> i128 {
-    let end = one.end_ns.min(other.end_ns);
-    let begin = one.start_ns.max(other.start_ns);
-    i128::from(end) - i128::from(begin)
 }
 
 /// The probes' pause, with the fields that only the library knows.

@@ -101,8 +101,12 @@ fn summary(totals: OutputTotals, sources: Option<merge::SourceTotals>, end: &Tra
         return format!("0 pauses: {}; {lost}", why_none(&examined));
     }
     let sources = sources.map_or(String::new(), |counts| {
+        let late = match counts.late {
+            0 => String::new(),
+            late => format!("; of {late}, the other source's record came too late to be joined"),
+        };
         format!(
-            " ({} seen by both sources, {} by probes alone, {} in-process alone)",
+            " ({} seen by both sources, {} by probes alone, {} in-process alone{late})",
             counts.both, counts.only_probes, counts.only_injected
         )
     });
@@ -129,7 +133,10 @@ fn missing(lost: &BTreeMap<String, u64>, examined: &ExaminedProcesses) -> String
     let lost = match losses::lost_events(lost) {
         0 if examined.is_complete() => "nothing lost".to_owned(),
         0 => "no event lost since the library was loaded".to_owned(),
-        count => format!("{count} events LOST; a larger --ring-size keeps more"),
+        count if lost.keys().any(|place| place.contains("--ring-size")) => {
+            format!("{count} events LOST; a larger --ring-size keeps more")
+        }
+        count => format!("{count} events LOST"),
     };
     match examined.unexamined() {
         0 => lost,

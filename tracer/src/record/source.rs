@@ -14,6 +14,9 @@ pub(super) trait Source {
     /// Drains the rings. What does not depend on another source is written at once.
     fn poll(&mut self, trace: &mut RecordingTrace) -> anyhow::Result<()>;
 
+    /// Every record written before then has been handled, in ns of CLOCK_MONOTONIC; 0: none was.
+    fn read_until_ns(&self) -> u64;
+
     /// Handles what was polled; all sources were.
     fn handle(&mut self, _trace: &mut RecordingTrace) {}
 

@@ -8,6 +8,7 @@ use crate::launch::CommandEnd;
 use crate::record::inprocess::InProcessSource;
 use crate::record::kernel::KernelSource;
 use crate::record::losses::RecordingLosses;
+use crate::record::merge::ReadUntil;
 use crate::record::source::Source;
 use crate::record::trace::RecordingTrace;
 use gctrace_event::TraceEnd;
@@ -42,6 +43,12 @@ impl RecordingSources {
         }
         for source in self.all() {
             source.handle(trace);
+        }
+        if let (Some(kernel), Some(inprocess)) = (&self.kernel, &self.inprocess) {
+            trace.read_until(ReadUntil {
+                probes_ns: kernel.read_until_ns(),
+                injected_ns: inprocess.read_until_ns(),
+            });
         }
         Ok(())
     }
@@ -117,14 +124,16 @@ impl RecordingSources {
     /// # Errors
     /// The kernel does not report the losses.
     pub(super) fn finish(
-        self,
+        mut self,
         trace: &mut RecordingTrace,
         end: &mut TraceEnd,
         ended: Option<CommandEnd>,
     ) -> anyhow::Result<usize> {
         let mut alive = 0;
-        if let Some(inprocess) = self.inprocess {
+        if let Some(inprocess) = self.inprocess.take() {
             alive = inprocess.finish(trace, end, ended)?;
+            // The probes' records of the pauses that it read last.
+            self.poll(trace)?;
         }
         end.processes = Some(trace.examination.result(self.kernel.is_some()));
         trace.finish();

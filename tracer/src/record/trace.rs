@@ -7,11 +7,12 @@ use crate::record::call_sources::CallSources;
 use crate::record::clock;
 use crate::record::examination::Examination;
 use crate::record::frames::FrameTree;
-use crate::record::merge::{PauseMerger, SourceTotals};
+use crate::record::merge::{PauseMerger, ReadUntil, SourceTotals};
 use crate::record::nvml::GpuSampling;
 use crate::record::output::RecordOutput;
 use gctrace_ebpf::PauseEvent;
 use gctrace_event::{GcSettings, Pause};
+use std::collections::HashMap;
 
 /// The trace of a recording, shared by all sources: output, frames and merged pauses.
 pub(crate) struct RecordingTrace {
@@ -76,11 +77,31 @@ impl RecordingTrace {
         self.merge.as_ref().map(PauseMerger::counts)
     }
 
-    /// To be called after every poll of all sources. Writes what is due by the clock.
-    pub(crate) fn tick(&mut self) {
-        for pause in self.merge.iter_mut().flat_map(PauseMerger::next_round) {
+    /// Both sources were read that far: writes the pauses whose other record is overdue.
+    pub(crate) fn read_until(&mut self, read: ReadUntil) {
+        for pause in self.merge.iter_mut().flat_map(|merge| merge.release(read)) {
             self.output.pause(&pause);
         }
+    }
+
+    /// The library lost records of collections of a process. Returns whether the probes may have
+    /// them: then [`RecordingTrace::lost_by_both`] counts the rest.
+    pub(crate) fn lost_in_process(&mut self, pid: u32, count: u64) -> bool {
+        if let Some(merge) = &mut self.merge {
+            merge.lost_in_process(pid, count);
+        }
+        self.merge.is_some()
+    }
+
+    /// Number of collections that neither of two sources recorded; `None` if there is one source.
+    /// `lost_by_probes`: those of each process that the probes did not record.
+    pub(crate) fn lost_by_both(&self, lost_by_probes: &HashMap<u32, u64>) -> Option<u64> {
+        let merge = self.merge.as_ref()?;
+        Some(merge.lost_by_both(lost_by_probes))
+    }
+
+    /// To be called after every poll of all sources. Writes what is due by the clock.
+    pub(crate) fn tick(&mut self) {
         if let Some(gpus) = &mut self.gpus {
             gpus.tick(&mut self.output);
         }

@@ -11,8 +11,9 @@ const LISTENER: u64 = u64::MAX;
 /// Epoll data of an open connection.
 const CONNECTION: u64 = u64::MAX - 1;
 
-/// Connections accepted per tick. More wake gctrace again at once; stopped programs come first.
-pub(super) const ACCEPTED_AT_ONCE: usize = 8;
+/// Connections accepted per tick: some 10 ms. More wake gctrace again at once; stopped programs come
+/// first. On an overloaded machine a tick lasts a third of a second, and 40 processes may start in it.
+pub(super) const ACCEPTED_AT_ONCE: usize = 64;
 /// Connections open without an offer; beyond that the oldest is closed.
 const MAX_OPEN: usize = 64;
 /// Maximum of these per process, which has two rings to offer; beyond that its oldest is closed.
@@ -98,6 +99,12 @@ impl RingConnections {
     /// Whether the last [`RingConnections::take`] left connections to accept.
     pub(super) fn has_more(&self) -> bool {
         self.has_more
+    }
+
+    /// Whether the last [`RingConnections::take`] accepted every process that had connected before.
+    /// Those of which a ring is still to come have not written to it yet.
+    pub(super) fn accepted_all(&self) -> bool {
+        self.is_listening && !self.has_more
     }
 
     fn keep(&mut self, connection: RingConnection, waiting: &Epoll, until: Instant) {

@@ -188,12 +188,17 @@ impl OpenedRing {
         {
             trace.output.write(&Record::Allocations(record));
         }
-        let kinds = LostKind::ALL.map(|kind| (lost_name(kind), lost.of(kind)));
-        let damaged = ("incomplete or invalid records", self.damaged);
-        for (what, count) in kinds.into_iter().chain([damaged]) {
-            if count > 0 {
-                stats.lose(facts.process.pid, what, count);
+        for kind in LostKind::ALL {
+            let (what, count) = (lost_name(kind), lost.of(kind));
+            match (kind, count) {
+                (_, 0) => {}
+                (LostKind::Pauses, _) => facts.lose_collections(what, count, trace, stats),
+                _ => stats.lose(facts.process.pid, what, count),
             }
+        }
+        if self.damaged > 0 {
+            let what = "incomplete or invalid records";
+            stats.lose(facts.process.pid, what, self.damaged);
         }
         stats.report_lost(&mut trace.output);
     }

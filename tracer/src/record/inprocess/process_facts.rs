@@ -132,9 +132,9 @@ impl InjectedProcessFacts {
                 RingEvent::Notice(notice) => {
                     stats.notices.report(self.process.pid, notice, &mut trace.output);
                 }
-                // If probes record collections too, these are missing only if the probes saw none
-                // of them.
-                RingEvent::Missed(MISSED, _) if !stats.describes_processes => {}
+                RingEvent::Missed(MISSED, count) => {
+                    self.lose_collections(MISSED, count, trace, stats);
+                }
                 RingEvent::Missed(what, count) => {
                     stats.lose(self.process.pid, what, count);
                 }
@@ -144,6 +144,20 @@ impl InjectedProcessFacts {
                 RingEvent::NoCupti => trace.calls.without_cupti(self.process.pid),
                 RingEvent::Overhead { ns, queue_full } => stats.overhead.add(ns, queue_full),
             }
+        }
+    }
+
+    /// Counts collections that the library did not record, unless the probes may have.
+    pub(super) fn lose_collections(
+        &self,
+        what: &'static str,
+        count: u64,
+        trace: &mut RecordingTrace,
+        stats: &mut InjectedStats,
+    ) {
+        let pid = self.process.pid;
+        if !trace.lost_in_process(pid, count) {
+            stats.lose(pid, what, count);
         }
     }
 

@@ -99,6 +99,7 @@ impl LoadedProbes {
             newcomers: None,
             cost: None,
             polled: Vec::new(),
+            read_until_ns: 0,
             guardian,
         })
     }

@@ -5,11 +5,10 @@ use crate::record::kernel::cuda_probes::CudaProbes;
 use crate::record::kernel::probe_cost::MeasuredCost;
 use crate::record::kernel::stopped_programs::StopTimes;
 use crate::record::losses::RecordingLosses;
-use crate::record::merge;
 use crate::record::trace::RecordingTrace;
-use gctrace_ebpf::{Calibration, ProbePointKind, ProgramCounts};
+use gctrace_ebpf::{BpfSession, Calibration, ProbePointKind, ProgramCounts};
 use gctrace_event::{ProbeCost, TraceEnd};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// The kinds of probes, except those on CUDA calls.
 const POINTS: [ProbePointKind; 9] = [
@@ -32,7 +31,7 @@ impl KernelSource {
     ) -> anyhow::Result<()> {
         let counters = self.session.counters()?;
         losses.lost.extend(lost(&counters, self.stacks.lost()));
-        lose_unprobed(counters.unprobed(), trace.sources(), &mut losses.lost);
+        losses.lost.extend(lost_collections(&self.session, &counters, trace)?);
         losses.hits += POINTS.map(|point| counters.hits(point)).iter().sum::<u64>();
         let cost = self.cost.as_mut().and_then(MeasuredCost::known);
         losses.cost_ns = cost.map(|known| {
@@ -69,7 +68,7 @@ impl KernelSource {
             end.lost.extend(cuda.lost_and_hits()?.0);
         }
         end.lost.extend(lost(&counters, self.stacks.lost()));
-        lose_unprobed(counters.unprobed(), trace.sources(), &mut end.lost);
+        end.lost.extend(lost_collections(&self.session, &counters, trace)?);
         // The cost of probes is for the reader of a trace.
         let (turn, own_probes) = match trace.output.path().is_some() {
             true => measure(&mut self, &counters, end),
@@ -115,22 +114,50 @@ fn measure(
     (turn, own_probes)
 }
 
-/// Counts collections in a function that is not probed as lost, such as those of the copy of the
-/// collector in a program compiled by Nuitka, minus those that the library saw.
-fn lose_unprobed(
-    unprobed: u64,
-    sources: Option<merge::SourceTotals>,
-    lost: &mut BTreeMap<String, u64>,
-) {
-    // Without the library none was seen by it.
-    let seen = sources.map_or(0, |counts| counts.only_injected);
-    if let Some(missing @ 1..) = unprobed.checked_sub(seen) {
-        lost.insert(UNPROBED.to_owned(), missing);
-    }
+/// Collections that are not in the trace, by place, without zeros.
+fn lost_collections(
+    session: &BpfSession,
+    counters: &ProgramCounts,
+    trace: &RecordingTrace,
+) -> anyhow::Result<BTreeMap<String, u64>> {
+    let (no_room, unprobed) = (counters.lost_pauses(), counters.unprobed());
+    let by_process = match no_room.saturating_add(unprobed) {
+        0 => HashMap::new(),
+        _ => session.unrecorded()?,
+    };
+    let lost = match trace.lost_by_both(&by_process) {
+        None => [(NO_ROOM, no_room), (UNPROBED, unprobed)],
+        Some(lost) => {
+            let known = by_process.values().copied().fold(0, u64::saturating_add);
+            let elsewhere = no_room.saturating_add(unprobed).saturating_sub(known);
+            let place = match no_room {
+                0 => IN_NEITHER,
+                _ => NO_ROOM_IN_EITHER,
+            };
+            [(place, lost), (PERHAPS_IN_NEITHER, elsewhere)]
+        }
+    };
+    let lost = lost.into_iter().filter(|(_, count)| *count > 0);
+    Ok(lost.map(|(what, count)| (what.to_owned(), count)).collect())
 }
 
-/// Collections in CPython's statistics for which no probe fired.
+/// Pauses that found no room in the probes' ring.
+const NO_ROOM: &str = "pauses: the ring buffer was full (--ring-size)";
+
+/// Collections in CPython's statistics for which no probe fired, such as those of the copy of the
+/// collector in a program compiled by Nuitka.
 const UNPROBED: &str = "collections that no probe saw: they ran before the probes were placed, or in another collector than CPython's own";
+
+/// With two sources, collections that neither of them recorded.
+const IN_NEITHER: &str = "collections: neither the probes nor the library recorded them";
+
+/// The same, if the probes' ring was full.
+const NO_ROOM_IN_EITHER: &str =
+    "collections: neither the probes nor the library recorded them (--ring-size)";
+
+/// The same, of processes beyond the 32,768 whose losses the probes keep apart: the library may have
+/// recorded them.
+const PERHAPS_IN_NEITHER: &str = "collections, at most: the probes lost them, in too many processes to know which of them the library recorded";
 
 /// Losses by place, without zeros.
 fn lost(counters: &ProgramCounts, stacks_lost: u64) -> BTreeMap<String, u64> {

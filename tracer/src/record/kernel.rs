@@ -46,7 +46,7 @@ use crate::record::trace::RecordingTrace;
 use gctrace_ebpf::{BpfSession, FileKey, KernelEvent};
 use gctrace_event::{ProcessOrigin, TraceEnd};
 use gctrace_probes::proc_status;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::MetadataExt as _;
 use std::time::{Duration, Instant};
@@ -87,6 +87,8 @@ pub(crate) struct KernelSource {
     polled: Vec<KernelEvent>,
     /// When that was, in ns of CLOCK_MONOTONIC.
     read_until_ns: u64,
+    /// Lost collections, by place, as far as they were reported while recording.
+    reported_lost: BTreeMap<String, u64>,
     /// Dropped last: it resumes programs that are stopped until the probes are gone.
     guardian: Option<Guardian>,
 }

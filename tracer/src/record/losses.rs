@@ -61,9 +61,15 @@ impl CollectionLosses {
 
     /// Number of collections that neither source recorded. `lost_by_probes`: the collections of each
     /// process that the probes know of and did not record, by CPython's own count; those that the
-    /// library recorded alone are among them. In other processes there were no probes.
-    pub(crate) fn by_both(&self, lost_by_probes: &HashMap<u32, u64>) -> u64 {
-        let alone = |pid| self.injected_alone.get(pid).copied().unwrap_or(0);
+    /// library recorded alone are among them. In other processes there were no probes. `waiting`: those
+    /// that the library recorded and the probes may not have.
+    pub(crate) fn by_both(
+        &self,
+        lost_by_probes: &HashMap<u32, u64>,
+        waiting: &HashMap<u32, u64>,
+    ) -> u64 {
+        let known = |of: &HashMap<u32, u64>, pid| of.get(pid).copied().unwrap_or(0);
+        let alone = |pid| known(&self.injected_alone, pid).saturating_add(known(waiting, pid));
         let probed = lost_by_probes.iter().map(|(pid, lost)| lost.saturating_sub(alone(pid)));
         let unprobed = self
             .lost_in_process
@@ -90,7 +96,11 @@ mod tests {
         losses.injected_alone(2);
         losses.lost_in_process(3, 30);
         let lost_by_probes = HashMap::from([(1, 5), (2, 8), (4, 200)]);
-        assert_eq!(losses.by_both(&lost_by_probes), (5 - 3) + (8 - 1) + 200 + 30);
-        assert_eq!(losses.by_both(&HashMap::new()), 30);
+        let none = HashMap::new();
+        let lost = (5 - 3) + (8 - 1) + 200 + 30;
+        assert_eq!(losses.by_both(&lost_by_probes, &none), lost);
+        let waiting = HashMap::from([(1, 1), (2, 9), (5, 10)]);
+        assert_eq!(losses.by_both(&lost_by_probes, &waiting), lost - 1 - 7);
+        assert_eq!(losses.by_both(&none, &none), 30);
     }
 }

@@ -152,7 +152,11 @@ impl PauseMerger {
     /// Number of collections that no source recorded. `lost_by_probes`: those of each process that
     /// the probes did not record.
     pub(crate) fn lost_by_both(&self, lost_by_probes: &HashMap<u32, u64>) -> u64 {
-        self.losses.by_both(lost_by_probes)
+        let mut waiting = HashMap::new();
+        for ((pid, _), thread) in &self.waiting {
+            *waiting.entry(*pid).or_default() += thread.injected.0.len() as u64;
+        }
+        self.losses.by_both(lost_by_probes, &waiting)
     }
 }
 

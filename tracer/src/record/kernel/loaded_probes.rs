@@ -17,7 +17,7 @@ use crate::record::kernel::stopped_programs::StoppedPrograms;
 use crate::record::trace::RecordingTrace;
 use anyhow::Context as _;
 use gctrace_ebpf::{BpfSession, GarbagePrograms, KernelSupport, SessionConfig, StoppedProcesses};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// With `--garbage cycles`: probes copy no references between objects.
 const NO_CYCLES: &str = "--garbage cycles: from the kernel only the types of garbage are recorded; cycles need in-process recording (--mode both)";
@@ -100,6 +100,7 @@ impl LoadedProbes {
             cost: None,
             polled: Vec::new(),
             read_until_ns: 0,
+            reported_lost: BTreeMap::new(),
             guardian,
         })
     }

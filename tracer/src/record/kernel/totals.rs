@@ -31,7 +31,13 @@ impl KernelSource {
     ) -> anyhow::Result<()> {
         let counters = self.session.counters()?;
         losses.lost.extend(lost(&counters, self.stacks.lost()));
-        losses.lost.extend(lost_collections(&self.session, &counters, trace)?);
+        for (place, count) in lost_collections(&self.session, &counters, trace)? {
+            // A counter of the metrics: it does not decrease when the library has a collection that
+            // seemed lost.
+            let most = self.reported_lost.entry(place.clone()).or_default();
+            *most = count.max(*most);
+            losses.lost.insert(place, *most);
+        }
         losses.hits += POINTS.map(|point| counters.hits(point)).iter().sum::<u64>();
         let cost = self.cost.as_mut().and_then(MeasuredCost::known);
         losses.cost_ns = cost.map(|known| {

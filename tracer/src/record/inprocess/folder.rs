@@ -10,6 +10,7 @@ use anyhow::Context as _;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, Flock, FlockArg, OFlag};
 use nix::sys::stat::Mode;
+use nix::sys::statvfs::Statvfs;
 use nix::unistd::{Gid, Uid, UnlinkatFlags};
 use std::ffi::OsStr;
 use std::fs::File;
@@ -17,7 +18,7 @@ use std::hash::BuildHasher;
 use std::io;
 use std::io::Read as _;
 use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -29,6 +30,13 @@ const SETTLED: Duration = Duration::from_secs(10);
 
 /// Maximum number of folders of other gctraces that are examined to remove leftovers.
 const MAX_FOLDERS: usize = 1000;
+
+/// Maximum number of entries of the folder that are listed: three files for each process that may
+/// report, and some of the programs' own.
+const MAX_ENTRIES: usize = 10_000;
+
+/// Folders within folders that are removed, which each keep a descriptor open meanwhile.
+const DEEPEST: u32 = 64;
 
 /// The user who owns the folder and whose programs connect to the socket in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,12 +151,11 @@ impl InjectFolder {
         Ok(File::from(file))
     }
 
-    /// Names of the files in it.
+    /// Names of what is in it: its first entries, as the user's programs may make any number.
     pub(crate) fn names(&self) -> Vec<String> {
-        // By the descriptor: its user may have renamed it.
-        let listed = std::fs::read_dir(format!("/proc/self/fd/{}", self.locked.as_raw_fd()));
+        let listed = entries(&self.locked);
         let names = listed.into_iter().flatten().flatten();
-        names.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+        names.take(MAX_ENTRIES).filter_map(|entry| entry.file_name().into_string().ok()).collect()
     }
 
     /// Reads a file that a program has written; of another user's folder, only that user's files.
@@ -235,7 +242,19 @@ fn open_place(place: &Path) -> anyhow::Result<File> {
     let is_sticky = found.mode() & libc::S_ISVTX != 0;
     anyhow::ensure!(is_trusted, "it belongs to another user");
     anyhow::ensure!(!is_shared || is_sticky, "others may rename what is in it");
+    let space = nix::sys::statvfs::fstatvfs(&opened).context("statvfs")?;
+    anyhow::ensure!(has_room(&space), "it is full");
     Ok(opened)
+}
+
+/// Room for what gctrace and the processes of a command write in the folder, in bytes: 16 reports.
+const ROOM: u64 = 1 << 16;
+
+/// Whether ordinary users may write this much. Memory without a limit (`tmpfs` of size 0) has no
+/// blocks at all.
+fn has_room(space: &Statvfs) -> bool {
+    let free = space.blocks_available().saturating_mul(space.fragment_size());
+    space.blocks() == 0 || free >= ROOM
 }
 
 fn open_folder(parent: &File, name: &OsStr) -> nix::Result<File> {
@@ -278,16 +297,48 @@ fn remove_leftover(parent: &File, name: &OsStr, owner: FolderOwner) -> io::Resul
     }
 }
 
-/// Removes the files in the opened folder, and then the name, which can only be that of an empty
+/// Removes what is in the opened folder, and then the name, which can only be that of an empty
 /// folder: if its user replaced it, the replacement stays.
 fn remove(parent: &File, name: &OsStr, folder: &File) -> io::Result<()> {
-    // By the descriptor: the name may lead elsewhere by now.
-    let listed = std::fs::read_dir(format!("/proc/self/fd/{}", folder.as_raw_fd()));
-    for entry in listed?.flatten() {
-        let name = entry.file_name();
-        nix::unistd::unlinkat(folder, name.as_os_str(), UnlinkatFlags::NoRemoveDir)?;
-    }
+    empty(folder, 0)?;
     Ok(nix::unistd::unlinkat(parent, name, UnlinkatFlags::RemoveDir)?)
+}
+
+/// Removes what is in an opened folder. Programs may make folders in it.
+fn empty(folder: &File, depth: u32) -> io::Result<()> {
+    for entry in entries(folder)?.flatten() {
+        let name = entry.file_name();
+        let removed = nix::unistd::unlinkat(folder, name.as_os_str(), UnlinkatFlags::NoRemoveDir);
+        // EPERM: as POSIX has it for folders.
+        if !matches!(removed, Err(Errno::EISDIR | Errno::EPERM)) {
+            removed?;
+            continue;
+        }
+        if depth >= DEEPEST {
+            return Err(io::Error::other("it contains folders in folders in folders"));
+        }
+        empty(&open_inner(folder, &name)?, depth + 1)?;
+        nix::unistd::unlinkat(folder, name.as_os_str(), UnlinkatFlags::RemoveDir)?;
+    }
+    Ok(())
+}
+
+/// Opens a folder in a folder. One that its own user may not list is made listable; root may.
+fn open_inner(folder: &File, name: &OsStr) -> io::Result<File> {
+    match open_folder(folder, name) {
+        Err(Errno::EACCES) => {}
+        opened => return Ok(opened?),
+    }
+    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let place = nix::fcntl::openat(folder, name, flags, Mode::empty())?;
+    let listable = std::fs::Permissions::from_mode(0o700);
+    std::fs::set_permissions(format!("/proc/self/fd/{}", place.as_raw_fd()), listable)?;
+    Ok(open_folder(folder, name)?)
+}
+
+/// What is in an opened folder: by the descriptor, the name may lead elsewhere by now.
+fn entries(folder: &File) -> io::Result<std::fs::ReadDir> {
+    std::fs::read_dir(format!("/proc/self/fd/{}", folder.as_raw_fd()))
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ fn place() -> tempfile::TempDir {
     place
 }
 
-fn entries(place: &Path) -> usize {
+fn count(place: &Path) -> usize {
     std::fs::read_dir(place).expect("a directory").count()
 }
 
@@ -27,7 +27,7 @@ fn only_the_owner_can_enter_and_nothing_is_left() {
     let listener = RingListener::bind(&folder.socket()).expect("a socket");
     std::os::unix::fs::symlink("/etc/passwd", folder.path.join("link")).expect("a link");
     drop((listener, folder));
-    assert_eq!(entries(place.path()), 0);
+    assert_eq!(count(place.path()), 0);
     assert!(Path::new("/etc/passwd").exists());
 }
 
@@ -81,5 +81,48 @@ fn a_place_too_deep_for_a_socket_is_skipped() {
     let folder =
         InjectFolder::make(&[deep.clone(), place.path().to_owned()], me()).expect("a folder");
     assert_eq!(folder.path.parent(), Some(place.path()));
-    assert_eq!(entries(&deep), 0);
+    assert_eq!(count(&deep), 0);
+}
+
+/// A program may make folders in it: it knows the name.
+#[test]
+fn folders_of_programs_in_it_are_removed() {
+    let place = place();
+    let folder = InjectFolder::make(&[place.path().to_owned()], me()).expect("a folder");
+    let inner = folder.path.join("a/b/c");
+    std::fs::create_dir_all(&inner).expect("folders");
+    std::fs::write(inner.join("file"), "x").expect("a file");
+    std::os::unix::fs::symlink("/etc", folder.path.join("a/link")).expect("a link");
+    let rights = std::fs::Permissions::from_mode(0o000);
+    std::fs::set_permissions(folder.path.join("a/b/c"), rights).expect("chmod");
+    drop(folder);
+    assert_eq!(count(place.path()), 0);
+    assert!(Path::new("/etc/passwd").exists());
+}
+
+/// The next place is used if one is full, and each is named if all are.
+#[test]
+fn a_full_place_is_skipped() {
+    let test = "a_full_place_is_skipped";
+    let full = tempfile::tempdir().expect("a directory");
+    let mounted = std::process::Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=4k,mode=1777", "tmpfs"])
+        .arg(full.path())
+        .output();
+    if !mounted.is_ok_and(|mounted| mounted.status.success()) {
+        eprintln!("skipped {test}: mounting needs root");
+        return;
+    }
+    let next = place();
+    std::fs::write(full.path().join("filler"), [0; 4096]).expect("room for one page");
+    let both = [full.path().to_owned(), next.path().to_owned()];
+    let found = InjectFolder::make(&both, me()).map(|folder| folder.path.clone());
+    let error = InjectFolder::make(&both[..1], me()).map(drop);
+    let unmounted = std::process::Command::new("umount").arg(full.path()).status();
+    assert!(unmounted.is_ok_and(|unmounted| unmounted.success()));
+    let found = found.expect("the second");
+    assert_eq!(found.parent(), Some(next.path()));
+    let error = error.expect_err("full").to_string();
+    let reason = format!("{}: it is full", full.path().display());
+    assert!(error.contains(&reason), "{error}");
 }

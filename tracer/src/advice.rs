@@ -4,10 +4,9 @@
 
 use crate::args::AdviceConfig;
 use crate::print::clean;
-use crate::setting::GcSetting;
 use crate::text::shell_line;
 use crate::units::duration;
-use crate::{analyze, print, render};
+use crate::{analyze, print, render, setting};
 use anyhow::Context;
 use gctrace_analysis::report::{Advice, Report};
 
@@ -69,7 +68,7 @@ pub(crate) fn text(advice: &Advice, report: &Report) -> String {
 
 /// The command that applies the same settings without a change to the program, if there is one.
 fn without_code(advice: &Advice, report: &Report) -> String {
-    let setting = advice.settings.as_ref().and_then(GcSetting::of_advice);
+    let setting = advice.settings.as_ref().and_then(setting::of_advice);
     let Some(setting) = setting else {
         return String::new();
     };

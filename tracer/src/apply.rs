@@ -1,30 +1,27 @@
 //! `gctrace apply`: starts a command with other settings of the collector, without touching the
 //! program.
 //!
-//! Owns the sequence; `probes/inject/src/apply/agent.py` applies the settings in the programs.
+//! Owns the sequence; `probes/inject/src/python/apply.rs` applies the settings in the programs.
 //!
 //! - `session`: the library in the command, and the folder of its reports;
-//! - `report`: what a process reports;
 //! - `render`: the report of a command;
 //! - `undo`: takes the settings back.
 
 mod render;
-mod report;
 mod session;
 mod undo;
 
-use crate::setting::GcSetting;
-pub(crate) use report::{AppliedProcess, CollectionSums};
-pub(crate) use session::{ApplyRequest, ApplySession, BlockLengths, StartedCommand};
+pub(crate) use session::{ApplySession, StartedCommand};
 
 use crate::args::{ApplyConfig, ApplyStart, OutputFormat, SettingSource, Verbosity};
 use crate::files::write_export;
 use crate::launch::{CommandEnd, Invoker};
 use crate::record::INTERRUPTED;
 use crate::text::chain;
-use crate::{analyze, print, render as report_words};
+use crate::{analyze, print, render as report_words, setting};
 use anyhow::Context as _;
 use gctrace_analysis::report::Advice;
+use gctrace_settings::{ApplyRequest, GcSetting};
 use render::CommandReport;
 use std::io;
 use std::path::Path;
@@ -42,11 +39,7 @@ pub(crate) fn run(config: &ApplyConfig, verbosity: Verbosity) -> anyhow::Result<
 }
 
 fn apply(config: &ApplyStart, verbosity: Verbosity) -> anyhow::Result<u8> {
-    let request = ApplyRequest {
-        settings: setting(&config.settings)?.to_string(),
-        step_function: config.step_function.clone(),
-        ..ApplyRequest::default()
-    };
+    let request = ApplyRequest::of(wanted(&config.settings)?);
     let invoker = Invoker::detect();
     if let Some(path) = output_file(config) {
         anyhow::ensure!(
@@ -61,9 +54,10 @@ fn apply(config: &ApplyStart, verbosity: Verbosity) -> anyhow::Result<u8> {
         config.as_root,
         config.prints_to_stdout(),
         &request,
+        config.step_function.as_deref(),
     )?;
     let ended = supervisor.wait_for_end()?;
-    let report = CommandReport::new(&request.settings, &launch.words(), ended, &session);
+    let report = CommandReport::new(&request, &launch.words(), ended, &session);
     if let Err(error) = write(&report, config, &invoker, verbosity) {
         tracing::error!("{}", chain(&error));
     }
@@ -76,7 +70,7 @@ fn output_file(config: &ApplyStart) -> Option<&Path> {
     file.filter(|_| !config.prints_to_stdout())
 }
 
-fn setting(source: &SettingSource) -> anyhow::Result<GcSetting> {
+fn wanted(source: &SettingSource) -> anyhow::Result<GcSetting> {
     let (traces, number) = match source {
         SettingSource::Given(setting) => return Ok(setting.clone()),
         SettingSource::Advice(traces, number) => (traces, *number),
@@ -99,7 +93,7 @@ fn setting(source: &SettingSource) -> anyhow::Result<GcSetting> {
 }
 
 fn settings_of(advice: &Advice) -> Option<GcSetting> {
-    advice.settings.as_ref().and_then(GcSetting::of_advice)
+    advice.settings.as_ref().and_then(setting::of_advice)
 }
 
 /// Number and settings of the first advice that changes only settings.

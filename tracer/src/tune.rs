@@ -15,24 +15,19 @@ mod render;
 mod runs;
 mod table;
 
-use crate::apply::{ApplyRequest, BlockLengths, StartedCommand};
+use crate::apply::StartedCommand;
 use crate::args::{OutputFormat, TuneConfig, Verbosity};
 use crate::files::write_export;
 use crate::launch::Invoker;
 use crate::print;
-use crate::setting::GcSetting;
 use crate::text::shell_line;
 use anyhow::Context as _;
 use gctrace_analysis::tune::{MeasuredSetting, TuneReport};
+use gctrace_settings::{ApplyRequest, BlockLengths, GcChange, GcSetting};
 use std::io;
 use std::io::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
-
-/// Steps before the first block.
-const WARM_UP_STEPS: u64 = 50;
-/// Steps per block without a plan.
-const BLOCK_STEPS: u64 = 25;
 
 /// Measures the settings and prints the result. Returns the exit code: that of a command that
 /// failed, otherwise 0.
@@ -41,7 +36,7 @@ const BLOCK_STEPS: u64 = 25;
 /// The library cannot be loaded, the command cannot be started, or the output file exists.
 pub(crate) fn run(config: &TuneConfig, verbosity: Verbosity) -> anyhow::Result<u8> {
     let tuner = Tuner::new(config, verbosity)?;
-    let freezes = config.settings.iter().any(|setting| has(setting, "freeze"));
+    let freezes = config.settings.iter().any(|setting| setting.has(&GcChange::Freeze));
     let code = match config.runs || freezes {
         true => runs::measure(&tuner),
         false => blocks::measure(&tuner),
@@ -78,22 +73,20 @@ impl<'a> Tuner<'a> {
     }
 
     fn block_steps(&self) -> u64 {
-        let plans = self.config.settings.iter().filter_map(plan);
-        let shortest = plans.map(|every| every.saturating_mul(3)).max();
-        self.config.block.unwrap_or_else(|| shortest.unwrap_or(0).max(BLOCK_STEPS))
-    }
-
-    fn names(&self) -> Vec<String> {
-        self.settings.iter().map(|setting| setting.name.clone()).collect()
+        let plans = self.config.settings.iter().filter_map(GcSetting::plan);
+        let shortest = plans.map(|plan| u64::from(plan.every) * 3).max();
+        self.config.block.unwrap_or_else(|| {
+            let usual = BlockLengths::default().block;
+            shortest.unwrap_or(0).max(usual)
+        })
     }
 
     /// Starts the command with these settings, several of which alternate.
-    fn start(&self, settings: &[String]) -> anyhow::Result<StartedCommand> {
+    fn start(&self, settings: &[GcSetting]) -> anyhow::Result<StartedCommand> {
         let config = self.config;
         let request = ApplyRequest {
-            settings: settings.join("|"),
-            step_function: config.step_function.clone(),
-            blocks: Some(BlockLengths { block: self.block_steps(), warm_up: WARM_UP_STEPS }),
+            settings: settings.to_vec(),
+            blocks: BlockLengths { block: self.block_steps(), ..BlockLengths::default() },
             writes_steps: true,
         };
         StartedCommand::start(
@@ -102,6 +95,7 @@ impl<'a> Tuner<'a> {
             config.as_root,
             config.prints_to_stdout(),
             &request,
+            config.step_function.as_deref(),
         )
     }
 
@@ -168,27 +162,8 @@ impl<'a> Tuner<'a> {
 fn measured_setting(setting: &GcSetting) -> MeasuredSetting {
     MeasuredSetting {
         name: setting.to_string(),
-        collects: has(setting, "plan") || !has(setting, "disable"),
+        collects: setting.plan().is_some() || !setting.has(&GcChange::Disable),
     }
-}
-
-/// The items of a setting without their points: `threshold=7000`, `10`, `freeze`.
-fn items(setting: &GcSetting) -> Vec<String> {
-    let text = setting.to_string();
-    let items = text.split(',').map(|item| item.split('@').next());
-    items.flatten().map(str::to_owned).collect()
-}
-
-fn has(setting: &GcSetting, name: &str) -> bool {
-    let named = |item: &String| item.split(['=', ':']).next() == Some(name);
-    items(setting).iter().any(named)
-}
-
-/// N of plan:N.
-fn plan(setting: &GcSetting) -> Option<u64> {
-    let items = items(setting);
-    let value = |item: &String| item.strip_prefix("plan")?.get(1..)?.parse().ok();
-    items.iter().find_map(value)
 }
 
 /// `7 min`, for estimates.

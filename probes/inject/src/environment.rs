@@ -1,12 +1,12 @@
 //! Parses and removes the environment variables by which gctrace configures this library.
 
+use crate::apply::ApplyOptions;
 use gctrace_ring::{InjectOptions, OPTIONS_VARIABLE, RENDEZVOUS_VARIABLE, STEP_FUNCTION_VARIABLE};
+use gctrace_settings::{APPLY_VARIABLE, ApplyRequest, FOLDER_VARIABLE};
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// The settings to apply, see `apply/agent.py`.
-const APPLY_VARIABLE: &str = "GCTRACE_APPLY";
 const PRELOAD: &str = "LD_PRELOAD";
 const CUDA_INJECTION: &str = "CUDA_INJECTION64_PATH";
 
@@ -17,9 +17,32 @@ pub(crate) fn request() -> Option<(InjectOptions, Vec<u8>)> {
     Some((InjectOptions::parse(options.as_bytes()), rendezvous.into_vec()))
 }
 
-/// Whether settings of the collector are to be applied in this program.
-pub(crate) fn applies() -> bool {
-    std::env::var_os(APPLY_VARIABLE).is_some_and(|setting| !setting.is_empty())
+/// The settings of the collector to apply in this program; `None`: none. An error is for the user, if
+/// the program turns out to be a Python.
+pub(crate) fn apply_options() -> Option<Result<ApplyOptions, String>> {
+    let variable = |name: &str| std::env::var(name).ok();
+    let request = match ApplyRequest::parse(variable) {
+        Ok(request) => request?,
+        Err(error) => {
+            let text = variable(APPLY_VARIABLE).unwrap_or_default();
+            return Some(Err(format!("{APPLY_VARIABLE}={text} is not applied: {error}")));
+        }
+    };
+    let options = std::env::var_os(OPTIONS_VARIABLE).unwrap_or_default();
+    let folder = std::env::var_os(FOLDER_VARIABLE).filter(|path| !path.is_empty());
+    Some(Ok(ApplyOptions {
+        request,
+        counts_function: variable(STEP_FUNCTION_VARIABLE).is_some_and(|name| !name.is_empty()),
+        folder: folder.map(PathBuf::from),
+        rank: variable("RANK").as_deref().and_then(rank),
+        filters: InjectOptions::parse(options.as_bytes()).filters,
+    }))
+}
+
+/// A rank in decimal digits; `None`: unknown.
+fn rank(text: &str) -> Option<u32> {
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    digits.then(|| text.parse().ok()).flatten()
 }
 
 /// Removes this library and gctrace's own variables from the environment, so that programs started
@@ -83,6 +106,14 @@ fn own_file() -> &'static [u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ranks_are_plain_numbers() {
+        assert_eq!((rank("7"), rank("007")), (Some(7), Some(7)));
+        for text in ["", "+7", "-1", "7 ", "\u{b2}", "99999999999999999999"] {
+            assert_eq!(rank(text), None, "{text}");
+        }
+    }
 
     #[test]
     fn only_our_entry_is_taken_out() {

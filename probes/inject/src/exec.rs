@@ -19,17 +19,17 @@ unsafe extern "C" {
 
 /// The next function of a name. Resolved before the program's code runs: between fork and exec that
 /// would be unsafe.
-struct NextFunction {
+pub(crate) struct NextFunction {
     name: &'static CStr,
     address: AtomicPtr<c_void>,
 }
 
 impl NextFunction {
-    const fn new(name: &'static CStr) -> Self {
+    pub(crate) const fn new(name: &'static CStr) -> Self {
         Self { name, address: AtomicPtr::new(std::ptr::null_mut()) }
     }
 
-    fn address(&self) -> *mut c_void {
+    pub(crate) fn address(&self) -> *mut c_void {
         let known = self.address.load(Ordering::Relaxed);
         if !known.is_null() {
             return known;

@@ -7,15 +7,16 @@
 //! use CUDA, opens nothing but its rings and CUPTI, and never lets a panic escape.
 //!
 //! - `dlopen`: libraries that the program opens at run time;
-//! - `environment`: gctrace's variables; `exec`: programs started without them;
+//! - `environment`: gctrace's variables; `exec`: programs started without them; `exit`: the end;
 //! - `seccomp`: whether it must stay inactive;
 //! - `process_ring`: the rings, and forks;
 //! - `recording`: panics and broken invariants end the recording, not the program;
-//! - `python`: the interpreter's hooks;
+//! - `python`: the interpreter's hooks; `apply`: settings, as far as they need no interpreter;
+//! - `loaded`: what the loader has mapped;
 //! - `cupti`: GPU work.
 //!
 //! Exports `dlopen` and `setlocale` (see `dlopen`), the functions that start programs (see `exec`),
-//! `torch::autograd::Engine::execute` (see `python/steps/backward`), and nothing else of its own. Needs the C library and its loader, of the version that it was
+//! `_exit` (see `exit`), `torch::autograd::Engine::execute` (see `python/steps/backward`), and nothing else of its own. Needs the C library and its loader, of the version that it was
 //! linked with or newer, and no other library: libgcc is linked statically, see build.rs. Linked on
 //! Debian 12 (glibc 2.36, gcc 12) it requires glibc 2.35, for `_dl_find_object` (see `objdump -T`):
 //! to run in older containers it must be linked on a system as old. With an older C library the
@@ -24,12 +25,15 @@
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod apply;
 mod arch;
 mod cupti;
 mod dlopen;
 mod environment;
 mod exec;
+mod exit;
 mod find;
+mod loaded;
 mod names;
 mod process_ring;
 mod python;
@@ -41,14 +45,16 @@ pub use find::{NotBuilt, find_library};
 /// Run by the loader before the program's own code.
 extern "C" fn begin() {
     recording::guarded(|| {
-        let (request, applies) = (environment::request(), environment::applies());
-        if request.is_none() && !applies {
+        exit::begin();
+        let (request, settings) = (environment::request(), environment::apply_options());
+        if request.is_none() && settings.is_none() {
             return;
         }
         recording::begin();
         exec::begin();
-        if applies {
-            python::apply::request();
+        let applies = settings.is_some();
+        if let Some(settings) = settings {
+            python::apply::request(settings);
         }
         let records = request.is_some_and(|(options, rendezvous)| record(options, rendezvous));
         if records || applies {

@@ -2,16 +2,41 @@
 //! off in the process, and gctrace reports it.
 
 use crate::process_ring::switch_off;
+use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, Location};
+use std::sync::Mutex;
 
 /// Has panics switch recording off, and print nothing: the program's terminal is not ours. Sets the
 /// hook of the standard library copy inside this file.
 pub(crate) fn begin() {
     std::panic::set_hook(Box::new(|panic| {
         if let Some(place) = panic.location() {
-            switch_off(place);
+            end_at(place);
         }
     }));
+}
+
+/// Where the first fault was: at most this many bytes of `file:line`.
+static FAULT: Mutex<([u8; 100], usize)> = Mutex::new(([0; 100], 0));
+
+/// Where the first fault of this library in the process was, as `file:line`; `None`: there was none.
+pub(crate) fn fault() -> Option<String> {
+    let fault = FAULT.try_lock().ok()?;
+    let place = fault.0.get(..fault.1).filter(|place| !place.is_empty())?;
+    Some(String::from_utf8_lossy(place).into_owned())
+}
+
+/// Like [`switch_off`], allocates nothing and waits for nothing.
+fn end_at(place: &Location<'_>) {
+    if let Ok(mut fault) = FAULT.try_lock()
+        && fault.1 == 0
+    {
+        let mut rest = &mut fault.0[..];
+        // A longer one is cut.
+        let _ = write!(rest, "{}:{}", place.file(), place.line());
+        fault.1 = 100 - rest.len();
+    }
+    switch_off(place);
 }
 
 /// Runs code that must not unwind into C; `None` if it panicked. Around every function that the
@@ -28,7 +53,7 @@ pub(crate) fn guarded<T>(work: impl FnOnce() -> T) -> Option<T> {
 #[inline]
 pub(crate) fn expected<T>(value: Option<T>) -> Option<T> {
     if value.is_none() {
-        switch_off(Location::caller());
+        end_at(Location::caller());
     }
     value
 }

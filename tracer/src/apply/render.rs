@@ -1,10 +1,10 @@
 //! The report of a command that applied settings: JSON, and lines for people.
 
-use super::report::{AppliedProcess, CollectionSums};
-use super::session::ApplySession;
+use super::session::{ApplySession, CommandProcesses};
 use crate::launch::CommandEnd;
 use crate::text::file_name;
 use crate::units::{bytes, count, counted, duration};
+use gctrace_settings::{AppliedProcess, ApplyRequest, CollectionSums, GcSetting, MAX_PROCESSES};
 use serde::Serialize;
 use std::ffi::OsString;
 use std::io;
@@ -33,25 +33,28 @@ pub(super) struct CommandReport {
     processes: Vec<AppliedProcess>,
     /// Processes whose report could not be read.
     unreadable: Vec<u32>,
+    /// Number of processes that wrote none.
+    left_out: u64,
 }
 
 impl CommandReport {
     pub(super) fn new(
-        settings: &str,
+        request: &ApplyRequest,
         words: &[OsString],
         ended: Option<CommandEnd>,
         session: &ApplySession,
     ) -> Self {
-        let (processes, unreadable) = session.processes();
+        let CommandProcesses { processes, unreadable, left_out } = session.processes();
         let words = words.iter().map(|word| word.to_string_lossy().into_owned());
         Self {
             schema: SCHEMA,
             gctrace: gctrace_ring::VERSION,
             command: words.collect(),
-            settings: settings.to_owned(),
+            settings: request.text(),
             exit_code: ended.map(CommandEnd::exit_code),
             processes,
             unreadable,
+            left_out,
         }
     }
 
@@ -70,7 +73,7 @@ impl CommandReport {
             lines.extend(process_lines(process));
         }
         lines.extend(others_lines(&others, stepping.is_empty()));
-        if self.processes.is_empty() {
+        if self.processes.is_empty() && self.left_out == 0 {
             lines.push(
                 "nothing was applied: no CPython of this command loaded the library \
                  (gctrace doctor; -v shows more)"
@@ -81,6 +84,13 @@ impl CommandReport {
             lines.push(format!(
                 "the reports of {} cannot be read",
                 counted(self.unreadable.len() as u64, "process")
+            ));
+        }
+        if self.left_out > 0 {
+            lines.push(format!(
+                "{} wrote no report: at most {} do, and only while their folder has room",
+                counted(self.left_out, "other process"),
+                count(MAX_PROCESSES),
             ));
         }
         lines
@@ -130,7 +140,10 @@ fn applied(process: &AppliedProcess) -> String {
         parts.push(format!("and {} more", more + 1));
     }
     match parts.is_empty() {
-        true => format!("nothing was applied of {}", process.settings.join(" | ")),
+        true => {
+            let settings: Vec<String> = process.settings.iter().map(GcSetting::to_string).collect();
+            format!("nothing was applied of {}", settings.join(" | "))
+        }
         false => parts.join("; "),
     }
 }

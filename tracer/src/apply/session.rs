@@ -1,67 +1,26 @@
 //! A command that applies settings to itself: the library in it, the folder of its reports.
 
-use super::report::AppliedProcess;
 use crate::launch::{Invoker, LaunchPlan, Signals, library_for};
 use crate::record::CommandSupervisor;
 use crate::record::folder::{FolderOwner, InjectFolder, places};
+use crate::record::mode::own_filters;
 use anyhow::Context as _;
-use gctrace_ring::STEP_FUNCTION_VARIABLE;
+use gctrace_ring::{InjectOptions, OPTIONS_VARIABLE, STEP_FUNCTION_VARIABLE};
+use gctrace_settings::{
+    AppliedProcess, ApplyRequest, CONTROL_FILE, FOLDER_VARIABLE, MAX_PROCESSES, MAX_REPORT,
+    REPORT_SUFFIX, STEPS_SUFFIX,
+};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::io::Write as _;
 use std::os::unix::fs::FileExt as _;
 
-/// The file in which the processes look for a request: `1` takes the settings back.
-pub(super) const CONTROL: &str = "control";
-/// The variable that names the folder.
-pub(super) const FOLDER_VARIABLE: &str = "GCTRACE_APPLY_FOLDER";
-
-/// End of the name of a process's report, after its pid.
-const REPORT: &str = ".report.json";
-/// End of the name of a process's table of steps, after its pid.
-const STEPS: &str = ".steps";
-/// Largest report of a process that is read, in bytes: the agent writes a few thousand.
-const MAX_REPORT: u64 = 1 << 20;
-/// Largest table of steps that is read, in bytes: two million steps.
-const MAX_STEPS: u64 = 256 << 20;
-
-/// What the processes of a command are to apply.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct ApplyRequest {
-    /// One setting, or several joined by `|` that alternate in blocks of steps.
-    pub(crate) settings: String,
-    /// The function whose calls are steps; `None`: what PyTorch shows.
-    pub(crate) step_function: Option<String>,
-    /// The blocks; `None`: the agent's defaults.
-    pub(crate) blocks: Option<BlockLengths>,
-    /// Write the table of steps, also for one setting.
-    pub(crate) writes_steps: bool,
-}
-
-/// Lengths in steps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct BlockLengths {
-    /// Of each block, at least 1.
-    pub(crate) block: u64,
-    /// Before the first block.
-    pub(crate) warm_up: u64,
-}
-
-impl ApplyRequest {
-    fn variables(&self) -> Vec<(&'static str, String)> {
-        let mut variables = vec![("GCTRACE_APPLY", self.settings.clone())];
-        variables.extend(self.step_function.clone().map(|name| (STEP_FUNCTION_VARIABLE, name)));
-        if let Some(blocks) = self.blocks {
-            variables.push(("GCTRACE_APPLY_BLOCK", blocks.block.to_string()));
-            variables.push(("GCTRACE_APPLY_WARM_UP", blocks.warm_up.to_string()));
-        }
-        if self.writes_steps {
-            variables.push(("GCTRACE_APPLY_STEPS", "1".to_owned()));
-        }
-        variables
-    }
-}
+/// The most bytes of reports that are read: those of [`MAX_PROCESSES`] processes take 4 MB, and a
+/// report may take eight times as much when it is read.
+const MAX_REPORTS: u64 = 16 << 20;
+/// The most bytes of tables of steps that are read: a million steps.
+const MAX_TABLES: u64 = 128 << 20;
 
 /// The private folder of a command's reports, removed when dropped.
 #[derive(Debug)]
@@ -89,11 +48,15 @@ impl StartedCommand {
         as_root: bool,
         answers_on_stdout: bool,
         request: &ApplyRequest,
+        step_function: Option<&str>,
     ) -> anyhow::Result<Self> {
         // Before any thread is created, so that all of them inherit the mask.
         let signals = Signals::block().context("cannot block signals")?;
         let mut launch = LaunchPlan::new(command, invoker, as_root);
         let session = ApplySession::prepare(&mut launch, invoker, as_root, request)?;
+        if let Some(name) = step_function {
+            launch.set_variable(STEP_FUNCTION_VARIABLE, name.into());
+        }
         if answers_on_stdout {
             launch.redirect_stdout().context("the command's standard output")?;
         }
@@ -128,8 +91,8 @@ impl ApplySession {
         }
         let owner = FolderOwner::of_command(invoker, as_root);
         let folder = InjectFolder::make(&places(owner), owner)?;
-        let mut control = folder.make_file(CONTROL, owner)?;
-        control.write_all(b"0").context(CONTROL)?;
+        let mut control = folder.make_file(CONTROL_FILE, owner)?;
+        control.write_all(b"0").context(CONTROL_FILE)?;
         launch
             .preload(&library, folder.path())
             .with_context(|| format!("cannot load {} into the command", library.display()))?;
@@ -137,6 +100,8 @@ impl ApplySession {
             launch.set_variable(name, value.into());
         }
         launch.set_variable(FOLDER_VARIABLE, folder.path().into());
+        let options = InjectOptions { filters: own_filters(), ..InjectOptions::nothing() };
+        launch.set_variable(OPTIONS_VARIABLE, options.to_string().into());
         folder.hand_to(owner)?;
         Ok(Self { folder, control })
     }
@@ -149,32 +114,65 @@ impl ApplySession {
         self.control.write_all_at(b"1", 0)
     }
 
-    /// The reports of the processes by now, by pid, and the pids of those that cannot be read.
-    pub(crate) fn processes(&self) -> (Vec<AppliedProcess>, Vec<u32>) {
-        let (mut processes, mut unreadable) = (Vec::new(), Vec::new());
+    /// The reports of the processes by now.
+    pub(crate) fn processes(&self) -> CommandProcesses {
+        let mut found = CommandProcesses::default();
+        let (mut reports, mut bytes) = (0, 0);
         for name in self.folder.names() {
-            let pid = name.strip_suffix(REPORT).and_then(|pid| pid.parse().ok());
-            let Some(pid) = pid else { continue };
-            let read = self.folder.read(&name, MAX_REPORT);
-            let report = read.map_err(anyhow::Error::from).and_then(|bytes| {
-                let report: AppliedProcess = serde_json::from_slice(&bytes)?;
-                Ok(report)
-            });
+            let pid = name.strip_suffix(REPORT_SUFFIX);
+            let Some(pid) = pid.and_then(|pid| pid.parse().ok()) else {
+                continue;
+            };
+            reports += 1;
+            if reports > MAX_PROCESSES || bytes >= MAX_REPORTS {
+                found.left_out += 1;
+                continue;
+            }
+            let report = self.report(&name, &mut bytes);
             match report {
-                Ok(report) => processes.push(report),
+                Ok(report) => found.processes.push(report),
                 Err(error) => {
                     tracing::debug!("{name}: {error}");
-                    unreadable.push(pid);
+                    found.unreadable.push(pid);
                 }
             }
         }
-        processes.sort_by_key(|process| (process.rank, process.pid));
-        (processes, unreadable)
+        // Each has appended a byte.
+        let length = self.control.metadata().map_or(0, |control| control.len());
+        found.left_out += length.saturating_sub(1).saturating_sub(reports);
+        found.processes.sort_by_key(|process| (process.rank, process.pid));
+        found
     }
 
-    /// The table of steps of a process, as the agent wrote it (docs/architecture.md); `None` if it
-    /// wrote none or it cannot be read.
-    pub(crate) fn steps(&self, pid: u32) -> Option<Vec<u8>> {
-        self.folder.read(&format!("{pid}{STEPS}"), MAX_STEPS).ok()
+    fn report(&self, name: &str, bytes: &mut u64) -> anyhow::Result<AppliedProcess> {
+        let read = self.folder.read(name, MAX_REPORT)?;
+        *bytes += read.len() as u64;
+        Ok(serde_json::from_slice(&read)?)
     }
+
+    /// The tables of steps of processes, as the agent wrote them (docs/architecture.md). Of one that
+    /// wrote none there is none, nor of those that would be too many.
+    pub(crate) fn tables(
+        &self,
+        processes: Vec<AppliedProcess>,
+    ) -> impl Iterator<Item = (AppliedProcess, Vec<u8>)> {
+        let mut left = MAX_TABLES;
+        processes.into_iter().filter_map(move |process| {
+            let name = format!("{}{STEPS_SUFFIX}", process.pid);
+            let table = self.folder.read(&name, left).ok()?;
+            left = left.saturating_sub(table.len() as u64);
+            Some((process, table))
+        })
+    }
+}
+
+/// The processes of a command, as they reported.
+#[derive(Debug, Default)]
+pub(crate) struct CommandProcesses {
+    /// By rank and pid.
+    pub(crate) processes: Vec<AppliedProcess>,
+    /// Pids of those whose report cannot be read.
+    pub(crate) unreadable: Vec<u32>,
+    /// Number of those without a report: [`MAX_PROCESSES`] write one, if there is room for it.
+    pub(crate) left_out: u64,
 }

@@ -1,10 +1,9 @@
 //! `gctrace apply --undo`: takes the settings back in a running program.
 
-use super::report::AppliedProcess;
-use super::session::{CONTROL, FOLDER_VARIABLE};
 use crate::print;
 use anyhow::Context as _;
 use gctrace_probes::proc_status;
+use gctrace_settings::{AppliedProcess, CONTROL_FILE, FOLDER_VARIABLE, MAX_REPORT, REPORT_SUFFIX};
 use nix::fcntl::OFlag;
 use nix::sys::stat::Mode;
 use nix::unistd::Uid;
@@ -18,8 +17,6 @@ use std::time::{Duration, Instant};
 /// How long an answer is awaited: programs look at each step and after collections.
 const PATIENCE: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// Largest report that is read, in bytes.
-const MAX_REPORT: u64 = 1 << 20;
 
 /// Asks the program of a process to take its settings back, and waits for the answer.
 ///
@@ -41,8 +38,8 @@ pub(super) fn undo(pid: u32) -> anyhow::Result<()> {
     let folder = open_folder(folder, own)
         .with_context(|| format!("the folder of process {pid}, {}", folder.display()))?;
     let flags = OFlag::O_WRONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
-    let mut control = open(&folder, CONTROL, flags, own).context(CONTROL)?;
-    control.write_all(b"1").context(CONTROL)?;
+    let mut control = open(&folder, CONTROL_FILE, flags, own).context(CONTROL_FILE)?;
+    control.write_all(b"1").context(CONTROL_FILE)?;
     let until = Instant::now() + PATIENCE;
     while Instant::now() < until {
         if has_taken_back(&folder, pid, own) {
@@ -78,7 +75,7 @@ fn open(folder: &File, name: &str, flags: OFlag, own: u32) -> io::Result<File> {
 fn has_taken_back(folder: &File, pid: u32, own: u32) -> bool {
     let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
     let mut bytes = Vec::new();
-    let read = open(folder, &format!("{pid}.report.json"), flags, own)
+    let read = open(folder, &format!("{pid}{REPORT_SUFFIX}"), flags, own)
         .and_then(|file| file.take(MAX_REPORT).read_to_end(&mut bytes));
     let report = read.ok().and_then(|_| serde_json::from_slice(&bytes).ok());
     report.is_some_and(|report: AppliedProcess| report.taken_back)

@@ -3,9 +3,9 @@
 use super::choices::OutputFormat;
 use super::{usage_error, values};
 use crate::files::is_stdout;
-use crate::setting::GcSetting;
 use clap::Args;
 use clap::error::ErrorKind;
+use gctrace_settings::GcSetting;
 use std::ffi::OsString;
 use std::path::PathBuf;
 

@@ -3,10 +3,10 @@
 use super::choices::OutputFormat;
 use super::{usage_error, values};
 use crate::files::is_stdout;
-use crate::setting::GcSetting;
 use clap::error::ErrorKind;
 use clap::{Args, ValueEnum};
 use gctrace_analysis::tune::TuneMeasure;
+use gctrace_settings::GcSetting;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;

@@ -3,9 +3,8 @@
 
 use super::{code, write_out};
 use crate::args::DemoConfig;
-use crate::setting::GcSetting;
 use crate::units::{duration, signed_duration};
-use crate::{analyze, print, render};
+use crate::{analyze, print, render, setting};
 use anyhow::Context as _;
 use gctrace_analysis::report::Advice;
 use std::path::Path;
@@ -30,7 +29,7 @@ pub(super) fn follow(
     let (mut analysis, _) = analyze::read_all(std::slice::from_ref(&config.output), None)?;
     let report = render::report(&mut analysis);
     let first = report.advice.iter().zip(1..).find_map(|(advice, number)| {
-        let setting = GcSetting::of_advice(advice.settings.as_ref()?)?;
+        let setting = setting::of_advice(advice.settings.as_ref()?)?;
         Some((number, advice, setting.to_string()))
     });
     let Some((number, advice, setting)) = first else {

@@ -9,7 +9,7 @@ use super::style::Style;
 use super::table::{TextTable, cut, width, wrap};
 use super::words::places;
 use super::{evidence, garbage, lines, overview, steps, text};
-use crate::setting::GcSetting;
+use crate::setting;
 use crate::units::{bytes, count, counted, duration, percent, signed_duration};
 use gctrace_analysis::report::{
     Advice, AdviceId, Level, PhaseReport, PhasesReport, Report, TrainingMark,
@@ -233,7 +233,7 @@ fn is_change(advice: &Advice) -> bool {
 /// Whether `gctrace apply` can make the change.
 fn is_applicable(advice: &Advice) -> bool {
     let settings = advice.settings.as_ref();
-    settings.and_then(GcSetting::of_advice).is_some()
+    settings.and_then(setting::of_advice).is_some()
 }
 
 /// The remedies that everybody tries first and that are not advised here; `None` if there are none.

@@ -21,7 +21,7 @@ const GROWTH: f64 = 1.2;
 
 /// Measures one run. If it ends without steps and the budget is not spent, measures whole runs.
 pub(super) fn measure(tuner: &Tuner<'_>) -> anyhow::Result<u8> {
-    let mut command = tuner.start(&tuner.names())?;
+    let mut command = tuner.start(&tuner.config.settings)?;
     let mut progress = TuneProgress::new(tuner);
     let measured = watch(tuner, &mut command, &progress)?;
     progress.finish();

@@ -3,13 +3,13 @@
 use super::progress::TuneProgress;
 use super::table::CommandSteps;
 use super::{Tuner, table, whole_minutes};
-use crate::apply::{AppliedProcess, CollectionSums};
 use crate::launch::CommandEnd;
 use crate::print;
 use crate::record::INTERRUPTED;
 use gctrace_analysis::tune::{
     FEWEST_PAIRS, Measured, MeasuredBlocks, TuneMethod, TuneReport, TuneUnit, compare, whole_run,
 };
+use gctrace_settings::{AppliedProcess, CollectionSums, GcSetting};
 use nix::sys::resource::{UsageWho, getrusage};
 use std::time::{Duration, Instant};
 
@@ -90,15 +90,17 @@ enum Group {
 
 /// One run with each setting: forwards, then backwards, so that what changes steadily cancels out.
 fn group(tuner: &Tuner<'_>, number: usize) -> anyhow::Result<Group> {
-    let names = tuner.names();
-    let mut order: Vec<usize> = (0..names.len()).collect();
+    let settings = &tuner.config.settings;
+    let mut order: Vec<usize> = (0..settings.len()).collect();
     if number % 2 == 1 {
         order.reverse();
     }
     let mut runs = Vec::new();
     for at in order {
-        let Some(name) = names.get(at) else { continue };
-        match run(tuner, name)? {
+        let Some(setting) = settings.get(at) else {
+            continue;
+        };
+        match run(tuner, setting)? {
             Ok(run) => runs.push((at, run)),
             Err(code) => return Ok(Group::Failed(code)),
         }
@@ -108,8 +110,8 @@ fn group(tuner: &Tuner<'_>, number: usize) -> anyhow::Result<Group> {
 }
 
 /// Runs the command once; `Err`: its exit code, not 0.
-fn run(tuner: &Tuner<'_>, setting: &str) -> anyhow::Result<Result<TunedRun, u8>> {
-    let mut command = tuner.start(&[setting.to_owned()])?;
+fn run(tuner: &Tuner<'_>, setting: &GcSetting) -> anyhow::Result<Result<TunedRun, u8>> {
+    let mut command = tuner.start(std::slice::from_ref(setting))?;
     let (began, cpu) = (Instant::now(), children_cpu()?);
     let ended = command.supervisor.wait_for_end()?;
     let wall = began.elapsed();
@@ -117,7 +119,7 @@ fn run(tuner: &Tuner<'_>, setting: &str) -> anyhow::Result<Result<TunedRun, u8>>
     if code != 0 {
         return Ok(Err(code));
     }
-    let (processes, _) = command.session.processes();
+    let processes = command.session.processes().processes;
     let steps = table::read(&command.session, 1);
     Ok(Ok(TunedRun {
         whole: whole(&processes, wall, children_cpu()?.saturating_sub(cpu)),

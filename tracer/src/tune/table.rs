@@ -1,7 +1,8 @@
 //! The steps of a command: of the ranks of a job, or of the process that made the most.
 
-use crate::apply::{AppliedProcess, ApplySession};
+use crate::apply::ApplySession;
 use gctrace_analysis::tune::StepTable;
+use gctrace_settings::AppliedProcess;
 use std::collections::BTreeMap;
 
 /// The steps of a command by now, and what they are of.
@@ -19,11 +20,9 @@ pub(super) struct CommandSteps {
 
 /// Reads the tables of all processes. `settings`: number of settings that alternate.
 pub(super) fn read(session: &ApplySession, settings: usize) -> CommandSteps {
-    let (processes, _) = session.processes();
-    let mut stepping: Vec<(AppliedProcess, StepTable)> = processes
-        .into_iter()
-        .filter_map(|process| {
-            let bytes = session.steps(process.pid)?;
+    let mut stepping: Vec<(AppliedProcess, StepTable)> = session
+        .tables(session.processes().processes)
+        .filter_map(|(process, bytes)| {
             let table = StepTable::parse(&bytes, settings);
             (!table.rows.is_empty()).then_some((process, table))
         })

@@ -1,7 +1,7 @@
 //! CPython's C API, resolved by name in the interpreter of the process. Only exported functions,
 //! with the types of the headers of 3.8 to 3.15; no structure layouts are used here.
 
-use std::ffi::{CStr, c_char, c_int, c_long, c_longlong, c_ulonglong, c_void};
+use std::ffi::{CStr, c_char, c_int, c_long, c_longlong, c_void};
 use std::sync::OnceLock;
 
 /// `PyObject *`.
@@ -95,7 +95,6 @@ functions! {
         fn PyUnicode_AsUTF8AndSize(Object, *mut isize) -> *const c_char;
         fn PyLong_FromLong(c_long) -> Object;
         fn PyLong_AsLong(Object) -> c_long;
-        fn PyLong_FromUnsignedLongLong(c_ulonglong) -> Object;
         fn PyTuple_New(isize) -> Object;
         fn PyTuple_SetItem(Object, isize, Object) -> c_int;
         fn PyDict_New() -> Object;
@@ -108,8 +107,6 @@ functions! {
         fn PyCapsule_New(*mut c_void, *const c_char, Option<unsafe extern "C" fn(Object)>) -> Object;
         fn PyCapsule_GetPointer(Object, *const c_char) -> *mut c_void;
         fn PyCFunction_NewEx(*const MethodDef, Object, Object) -> Object;
-        fn Py_CompileString(*const c_char, *const c_char, c_int) -> Object;
-        fn PyEval_EvalCode(Object, Object, Object) -> Object;
         fn PyEval_GetFrame() -> Object;
         fn PyFrame_GetLineNumber(Object) -> c_int;
         fn PyInterpreterState_GetID(*mut c_void) -> c_longlong;
@@ -134,6 +131,7 @@ functions! {
         fn PyThreadState_Get() -> *mut c_void;
         fn PyCode_Addr2Line(Object, c_int) -> c_int;
         fn PyGILState_Check() -> c_int;
+        fn PyGILState_GetThisThreadState() -> *mut c_void;
         fn PyType_GenericAlloc(Object, isize) -> Object;
         fn PyObject_GC_Del(*mut c_void);
         fn PyMem_GetAllocator(c_int, *mut MemAllocator);
@@ -151,9 +149,11 @@ functions! {
         fn PyType_GetQualName(Object) -> Object;
         // 3.12
         fn PyGen_GetCode(Object) -> Object;
+        fn PyUnstable_GC_VisitObjects(unsafe extern "C" fn(Object, *mut c_void) -> c_int, *mut c_void);
     }
     types {
         PyFunction_Type
+        PyCFunction_Type
         PyMethod_Type
         PyCell_Type
         PyFrame_Type
@@ -248,6 +248,19 @@ impl PythonApi {
         // SAFETY: both may be called at any time by any thread.
         let is_running = unsafe { !state().is_null() && has_lock() != 0 };
         is_running.then(|| self.interpreter().addr())
+    }
+
+    /// Whether the calling thread runs the main interpreter, with its lock. Certain also in a thread
+    /// that CPython does not know.
+    pub(crate) fn runs_main_interpreter(&self) -> bool {
+        let current = self.PyThreadState_GetUnchecked.or(self._PyThreadState_UncheckedGet);
+        let (Some(own), Some(current)) = (self.PyGILState_GetThisThreadState, current) else {
+            return false;
+        };
+        // SAFETY: both may be called at any time by any thread. In 3.8 to 3.11 the second is the state
+        // of whichever thread has the lock.
+        let has_lock = unsafe { !own().is_null() && own() == current() };
+        has_lock && self.interpreter_id() == 0
     }
 
     /// Its id.

@@ -1,176 +1,179 @@
 //! Settings of the collector, applied in the program at its steps: `gctrace apply`.
 //!
-//! Owns the agent, Python source that runs in the main interpreter before any user code, and the
-//! sums of collections that it reads. The sums are written by a C function: Python code in
-//! `gc.callbacks` would run the program's signal handlers where their exceptions are lost.
+//! Native code, called through the C API: no Python code of ours runs in the program, and no attribute
+//! of a module is replaced. What runs the program's own code here are collections alone, as the
+//! collector may at any allocation.
+//!
+//! - `agent`: what follows from a step;
+//! - `settings`: applies them, holds them, gives them back;
+//! - `collector`: the functions of the module gc, and the calls of them that the program makes;
+//! - `calls`: what these were, and what the program wants;
+//! - `sums`: collections, by an entry in `gc.callbacks`;
+//! - `report`: what is reported.
+//!
+//! Here: from where they are called, and the end of the process.
+
+mod agent;
+mod calls;
+mod collector;
+mod report;
+mod settings;
+mod sums;
 
 use super::api::{MethodDef, NULL, Object, PythonApi, api};
 use super::interpreter::method;
-use super::object::{OwnedRef, number};
-use crate::process_ring::{is_off, now_ns};
-use crate::recording::guarded;
+use super::object::OwnedRef;
+use crate::apply::ApplyOptions;
+use crate::apply::files::say;
+use crate::loaded::place_of;
+use crate::process_ring::is_off;
+use crate::recording::{fault, guarded};
+use agent::Agent;
+use collector::{CollectCall, Collector};
 use gctrace_ring::StepMarker;
-use std::ffi::{CStr, c_int, c_void};
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, TryLockError};
 
-/// The agent's files, run in this order in one namespace.
-const SOURCES: [(&CStr, &str); 3] = [
-    (c"<gctrace settings.py>", concat!(include_str!("../apply/settings.py"), "\0")),
-    (c"<gctrace report.py>", concat!(include_str!("../apply/report.py"), "\0")),
-    (c"<gctrace agent.py>", concat!(include_str!("../apply/agent.py"), "\0")),
-];
+/// What is to be applied, or why nothing is.
+static OPTIONS: OnceLock<Result<ApplyOptions, String>> = OnceLock::new();
 
-/// `Py_file_input`.
-const WHOLE_FILE: c_int = 257;
+/// The agent of the main interpreter. Locked while it works, which runs no Python code and waits for
+/// nothing; a second thread of a free-threaded build does not wait for it.
+static AGENT: Mutex<Option<Agent>> = Mutex::new(None);
 
-/// `__name__` in the agent's namespace.
-const NAMESPACE: &CStr = c"gctrace_apply";
+/// Whether there is one.
+static IS_ACTIVE: AtomicBool = AtomicBool::new(false);
 
-/// Time between two calls of the agent's `idle` in ns, at least.
-const IDLE_EVERY_NS: u64 = 1_000_000_000;
+/// The process that has it: not one that shares its memory (vfork).
+static PID: AtomicU32 = AtomicU32::new(0);
 
-/// Whether `GCTRACE_APPLY` is set.
-static IS_REQUESTED: AtomicBool = AtomicBool::new(false);
+/// Addresses of the interpreter's code and data.
+static INTERPRETER: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
-/// The agent of the main interpreter: null if there is none. Never freed.
-static AGENT: AtomicPtr<Agent> = AtomicPtr::new(std::ptr::null_mut());
-
-/// The agent's functions.
-struct Agent {
-    step: Object,
-    idle: Object,
-}
-
-/// Collections of the main interpreter in this process, and of its ancestors by fork before.
-struct Sums {
-    /// Collections, cyclic garbage in objects and time in ns, of each generation.
-    of_generations: [[AtomicU64; 3]; 3],
-    /// The longest collection in ns since it was last reset.
-    longest_ns: AtomicU64,
-    /// Start of the running collection, CLOCK_MONOTONIC in ns.
-    start_ns: AtomicU64,
-    /// When `idle` was last asked for.
-    idle_ns: AtomicU64,
-}
-
-static SUMS: Sums = Sums {
-    of_generations: [const { [const { AtomicU64::new(0) }; 3] }; 3],
-    longest_ns: AtomicU64::new(0),
-    start_ns: AtomicU64::new(0),
-    idle_ns: AtomicU64::new(0),
-};
-
-static COLLECTION: MethodDef = method(c"gctrace_apply", collection);
-static TOTALS: MethodDef = method(c"gctrace_totals", totals);
+static FORKED: MethodDef = method(c"gctrace_apply_forked", forked);
+static ENDING: MethodDef = method(c"gctrace_apply_ending", ending);
 
 /// Has interpreters that start run the agent.
-pub(crate) fn request() {
-    IS_REQUESTED.store(true, Relaxed);
+pub(crate) fn request(options: Result<ApplyOptions, String>) {
+    let _ = OPTIONS.set(options);
 }
 
 /// Whether the agent runs in this process.
 #[inline]
 pub(super) fn is_active() -> bool {
-    !AGENT.load(Relaxed).is_null()
+    IS_ACTIVE.load(Ordering::Relaxed)
 }
 
 /// Starts the agent in the interpreter that the calling thread runs, if that is the main one.
 pub(super) fn install(api: &'static PythonApi) {
-    if IS_REQUESTED.load(Relaxed) && api.interpreter_id() == 0 {
-        start(api);
+    let options = match OPTIONS.get() {
+        Some(options) if api.interpreter_id() == 0 => options,
+        _ => return,
+    };
+    match options {
+        Err(why) => say(why),
+        Ok(options) => {
+            if start(api, options).is_none() {
+                say("GCTRACE_APPLY is not applied: this CPython is not as it is known");
+            }
+        }
     }
 }
 
-fn start(api: &'static PythonApi) -> Option<()> {
-    // SAFETY: the lock is held; names and methods are static.
-    let make =
-        |function| unsafe { OwnedRef::new(api, (api.PyCFunction_NewEx)(function, NULL, NULL)) };
-    let (entry, native) = (make(&raw const COLLECTION)?, make(&raw const TOTALS)?);
-    let callbacks = OwnedRef::import(api, c"gc")?.attribute(c"callbacks")?;
-    // SAFETY: the lock is held, objects are alive.
-    unsafe {
-        if (api.PyList_Append)(callbacks.object(), entry.object()) != 0 {
-            (api.PyErr_Clear)();
-            return None;
-        }
+fn start(api: &'static PythonApi, options: &'static ApplyOptions) -> Option<()> {
+    let gc = OwnedRef::import(api, c"gc")?;
+    let collector = Collector::find(api, &gc)?;
+    let (thresholds, is_enabled) = (collector.thresholds()?, collector.is_enabled()?);
+    let interpreter = place_of(api.Py_IsInitialized as usize)?.object;
+    calls::begin(api, thresholds, is_enabled);
+    collector.watch()?;
+    let Some(()) = sums::install(api, &gc) else {
+        collector::unwatch();
+        return None;
+    };
+    let agent = Agent::new(api, collector, options)?;
+    for (place, address) in INTERPRETER.iter().zip([interpreter.start, interpreter.end]) {
+        place.store(address, Ordering::Relaxed);
     }
-    let namespace = namespace(api)?;
-    for (name, source) in SOURCES {
-        execute(api, name, source, &namespace)?;
-    }
-    let begin = namespace.value(&OwnedRef::interned(api, c"begin")?)?;
-    let functions = begin.call(Some(&native))?;
-    let mut functions = functions.items();
-    let agent = Agent { step: functions.next()?.release(), idle: functions.next()?.release() };
-    AGENT.store(Box::into_raw(Box::new(agent)), Relaxed);
+    PID.store(std::process::id(), Ordering::Relaxed);
+    *AGENT.try_lock().ok()? = Some(agent);
+    IS_ACTIVE.store(true, Ordering::Release);
+    register(api);
     Some(())
 }
 
-/// A namespace for a module's code.
-fn namespace(api: &'static PythonApi) -> Option<OwnedRef> {
-    let builtins = OwnedRef::import(api, c"builtins")?;
-    let name = OwnedRef::interned(api, NAMESPACE)?;
-    // SAFETY: the lock is held, objects are alive.
-    unsafe {
-        let namespace = OwnedRef::new(api, (api.PyDict_New)())?;
-        for (key, value) in [(c"__builtins__", &builtins), (c"__name__", &name)] {
-            if (api.PyDict_SetItemString)(namespace.object(), key.as_ptr(), value.object()) != 0 {
-                (api.PyErr_Clear)();
-                return None;
-            }
-        }
-        Some(namespace)
-    }
-}
-
-/// Runs a source, which ends in a zero.
-fn execute(
-    api: &'static PythonApi,
-    name: &CStr,
-    source: &str,
-    namespace: &OwnedRef,
-) -> Option<OwnedRef> {
-    let (source, namespace) = (source.as_ptr().cast(), namespace.object());
-    // SAFETY: the lock is held; C strings, and a dictionary.
-    unsafe {
-        let code = (api.Py_CompileString)(source, name.as_ptr(), WHOLE_FILE);
-        let code = OwnedRef::new(api, code)?;
-        let result = (api.PyEval_EvalCode)(code.object(), namespace, namespace);
-        OwnedRef::new(api, result)
-    }
-}
-
-/// The name of a marker in the agent.
-fn marker_name(marker: StepMarker) -> &'static CStr {
-    match marker {
-        StepMarker::Function => c"function",
-        StepMarker::Optimizer => c"optimizer",
-        StepMarker::Backward => c"backward",
-        StepMarker::DataLoader => c"dataloader",
-    }
-}
-
-/// Passes a mark of a step to the agent, if there is one. The interpreter's lock is held, and no
-/// exception is set before or after: those of the program's signal handlers are raised soon after.
-pub(super) fn step(api: &'static PythonApi, marker: StepMarker) {
-    let agent = AGENT.load(Relaxed);
-    if agent.is_null() || is_off() || api.interpreter_id() != 0 {
-        return;
-    }
-    // SAFETY: never freed.
-    let step = unsafe { OwnedRef::share(api, (*agent).step) };
-    if let Some(name) = OwnedRef::interned(api, marker_name(marker))
-        && let Some(arguments) = tuple(api, [name])
+/// Registers for forked children and for the end of the interpreter. Without these modules it does
+/// not fork, or its end is that of the process.
+fn register(api: &'static PythonApi) {
+    // SAFETY: the lock is held; the methods are static.
+    let make = |method| unsafe { OwnedRef::new(api, (api.PyCFunction_NewEx)(method, NULL, NULL)) };
+    let forks = OwnedRef::import(api, c"posix");
+    if let Some(register) = forks.and_then(|posix| posix.attribute(c"register_at_fork"))
+        && let Some(forked) = make(&raw const FORKED)
     {
-        // SAFETY: the lock is held, objects are alive.
-        unsafe {
-            let result = (api.PyObject_Call)(step.object(), arguments.object(), NULL);
-            match result.is_null() {
-                true => raise_later(api),
-                false => (api.Py_DecRef)(result),
-            }
+        register.call_by_keyword(c"after_in_child", &forked);
+    }
+    let ends = OwnedRef::import(api, c"atexit");
+    if let Some(register) = ends.and_then(|atexit| atexit.attribute(c"register"))
+        && let Some(ending) = make(&raw const ENDING)
+    {
+        register.call(Some(&ending));
+    }
+}
+
+/// Has the agent do something, unless another thread or a fault prevents it. The interpreter's lock is
+/// held, and no exception is set.
+fn act<T>(work: impl FnOnce(&mut Agent) -> Option<T>) -> Option<T> {
+    let done = guarded(|| {
+        let mut agent = AGENT.try_lock().ok()?;
+        let agent = agent.as_mut()?;
+        if !agent.is_mine() {
+            PID.store(std::process::id(), Ordering::Relaxed);
+            agent.forked();
         }
+        match is_off() {
+            true => None,
+            false => Some(work(agent)),
+        }
+    });
+    if is_off() {
+        guarded(fail);
+    }
+    done.flatten().flatten()
+}
+
+/// Ends the agent: an invariant of this library is broken, or it has panicked.
+fn fail() {
+    if let Some(mut agent) = locked()
+        && let Some(agent) = agent.as_mut()
+    {
+        agent.fail(fault().unwrap_or_else(|| "unknown".to_owned()));
+    }
+}
+
+/// The agent, also after a panic; `None` if it is at work.
+fn locked() -> Option<MutexGuard<'static, Option<Agent>>> {
+    match AGENT.try_lock() {
+        Ok(agent) => Some(agent),
+        Err(TryLockError::Poisoned(agent)) => Some(agent.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}
+
+/// Makes the collections that the agent asks for, one after the other.
+fn run(mut call: Option<CollectCall>) {
+    while let Some(next) = call.take() {
+        next.run();
+        call = act(Agent::collected);
+    }
+}
+
+/// Passes a mark of a step to the agent, if there is one. Called outside of [`guarded`], with the
+/// interpreter's lock held and no exception set.
+pub(super) fn step(api: &'static PythonApi, marker: StepMarker) {
+    if is_active() && api.interpreter_id() == 0 {
+        run(act(|agent| agent.marked(marker)));
     }
 }
 
@@ -187,157 +190,81 @@ pub(super) fn step_without_lock(marker: StepMarker) {
 
 /// Runs in the main thread.
 unsafe extern "C" fn passed_on(marker: *mut c_void) -> c_int {
-    guarded(|| {
-        let all = [
-            StepMarker::Function,
-            StepMarker::Optimizer,
-            StepMarker::Backward,
-            StepMarker::DataLoader,
-        ];
-        let marker = all.into_iter().find(|one| *one as usize == marker.addr());
-        if let (Some(api), Some(marker)) = (api(), marker) {
-            step(api, marker);
-        }
-    });
+    let all =
+        [StepMarker::Function, StepMarker::Optimizer, StepMarker::Backward, StepMarker::DataLoader];
+    let marker = all.into_iter().find(|one| *one as usize == marker.addr());
+    if let (Some(api), Some(marker)) = (api(), marker) {
+        step(api, marker);
+    }
     0
 }
 
-fn tuple<const N: usize>(api: &'static PythonApi, items: [OwnedRef; N]) -> Option<OwnedRef> {
-    // SAFETY: the lock is held; SetItem takes over a reference.
-    unsafe {
-        let tuple = OwnedRef::new(api, (api.PyTuple_New)(items.len().cast_signed()))?;
-        for (index, item) in (0..).zip(items) {
-            (api.PyTuple_SetItem)(tuple.object(), index, item.release());
-        }
-        Some(tuple)
-    }
-}
-
-/// Moves the exception that is set to where Python code of the main thread runs next.
-unsafe fn raise_later(api: &'static PythonApi) {
-    let mut exception = Box::new((NULL, NULL, NULL));
-    let (kind, value, trace) = &mut *exception;
-    // SAFETY: the lock is held; `raise` frees what it is passed.
-    unsafe {
-        (api.PyErr_Fetch)(kind, value, trace);
-        let exception = Box::into_raw(exception);
-        if (api.Py_AddPendingCall)(raise, exception.cast()) != 0 {
-            drop(Box::from_raw(exception));
-        }
-    }
-}
-
-/// Raises an exception in the main thread.
-unsafe extern "C" fn raise(exception: *mut c_void) -> c_int {
-    guarded(|| {
-        if let Some(api) = api() {
-            // SAFETY: as `raise_later` passed it; the lock is held.
-            unsafe {
-                let exception = Box::from_raw(exception.cast::<(Object, Object, Object)>());
-                (api.PyErr_Restore)(exception.0, exception.1, exception.2);
-            }
-        }
-    });
-    -1
-}
-
-/// `gctrace_apply(phase, info)`, the entry in `gc.callbacks`.
-unsafe extern "C" fn collection(_own: Object, arguments: *const Object, count: isize) -> Object {
-    let Some(api) = api() else { return NULL };
-    guarded(|| {
-        // SAFETY: the lock is held; the arguments number `count`.
-        unsafe {
-            if count == 2 && !is_off() {
-                SUMS.called(api, *arguments, *arguments.add(1));
-            }
-        }
-    });
-    api.none()
-}
-
-impl Sums {
-    /// # Safety
-    /// The lock is held, the objects are alive.
-    unsafe fn called(&self, api: &'static PythonApi, phase: Object, info: Object) -> Option<()> {
-        let now_ns = now_ns();
-        // SAFETY: as the caller promises.
-        let (phase, info) = unsafe { (OwnedRef::share(api, phase), OwnedRef::share(api, info)) };
-        // SAFETY: may be called at any time. Not so late that modules are gone.
-        let is_up = unsafe { (api.Py_IsInitialized)() } != 0;
-        if phase.text()? != "stop" {
-            if is_up {
-                super::steps::look(api);
-            }
-            self.start_ns.store(crate::process_ring::now_ns(), Relaxed);
-            return None;
-        }
-        let pause_ns = now_ns.saturating_sub(self.start_ns.load(Relaxed));
-        let entry = |key| info.value(&OwnedRef::interned(api, key)?)?.number();
-        let generation = usize::try_from(entry(c"generation")?).ok()?;
-        let garbage = u64::try_from(entry(c"collected")?).ok()?;
-        for (sums, value) in self.of_generations.iter().zip([1, garbage, pause_ns]) {
-            sums.get(generation)?.fetch_add(value, Relaxed);
-        }
-        self.longest_ns.fetch_max(pause_ns, Relaxed);
-        if is_up && now_ns.saturating_sub(self.idle_ns.load(Relaxed)) > IDLE_EVERY_NS {
-            self.idle_ns.store(now_ns, Relaxed);
-            // SAFETY: may be called by any thread.
-            unsafe { (api.Py_AddPendingCall)(idle, NULL) };
-        }
-        Some(())
-    }
-}
-
-/// Has the agent do what is due; an exception is one of the program's signal handlers.
+/// Has the agent do what is due from time to time. Runs in the main thread.
 unsafe extern "C" fn idle(_argument: *mut c_void) -> c_int {
-    let result = guarded(|| {
-        let agent = AGENT.load(Relaxed);
-        let api = api()?;
-        // SAFETY: may be called at any time.
-        if agent.is_null() || is_off() || unsafe { (api.Py_IsInitialized)() } == 0 {
-            return None;
-        }
-        let arguments = tuple(api, [])?;
-        // SAFETY: the lock is held; the agent is never freed.
-        unsafe {
-            let result = (api.PyObject_Call)((*agent).idle, arguments.object(), NULL);
-            if result.is_null() {
-                return Some(-1);
-            }
-            (api.Py_DecRef)(result);
-        }
-        None
-    });
-    result.flatten().unwrap_or(0)
+    // SAFETY: may be called at any time.
+    let is_up = api().is_some_and(|api| unsafe { (api.Py_IsInitialized)() } != 0);
+    if is_active() && is_up {
+        run(act(Agent::idle));
+    }
+    0
 }
 
-/// `gctrace_totals(reset)`: see agent.py.
-unsafe extern "C" fn totals(_own: Object, arguments: *const Object, count: isize) -> Object {
-    let Some(api) = api() else { return NULL };
-    let made = guarded(|| {
-        // SAFETY: the lock is held; the arguments number `count`.
-        let resets = count == 1 && unsafe { number(api, *arguments) } == Some(1);
-        let longest_ns = match resets {
-            true => SUMS.longest_ns.swap(0, Relaxed),
-            false => SUMS.longest_ns.load(Relaxed),
-        };
-        let sums = SUMS.of_generations.iter().flatten();
-        let values = sums.map(|sum| sum.load(Relaxed)).chain([longest_ns]);
-        // SAFETY: as above; SetItem takes over a reference, also to null.
-        unsafe {
-            let tuple = (api.PyTuple_New)(10);
-            if !tuple.is_null() {
-                for (index, value) in (0..).zip(values) {
-                    let value = (api.PyLong_FromUnsignedLongLong)(value);
-                    if value.is_null() {
-                        (api.Py_DecRef)(tuple);
-                        return NULL;
-                    }
-                    (api.PyTuple_SetItem)(tuple, index, value);
-                }
-            }
-            tuple
-        }
+/// In a child of `os.fork`.
+unsafe extern "C" fn forked(_own: Object, _: *const Object, _: isize) -> Object {
+    act(|_| None::<()>);
+    api().map_or(NULL, PythonApi::none)
+}
+
+/// The interpreter ends (`atexit`).
+unsafe extern "C" fn ending(_own: Object, _: *const Object, _: isize) -> Object {
+    act(|agent| {
+        agent.end(true);
+        None::<()>
     });
-    made.unwrap_or_else(|| api.none())
+    api().map_or(NULL, PythonApi::none)
+}
+
+/// The process ends by `exit`, or by returning from `main`. The interpreter has ended before, if it
+/// did.
+pub(crate) fn process_ends() {
+    if is_active() && is_this_process() {
+        guarded(|| {
+            if let Some(mut agent) = locked()
+                && let Some(agent) = agent.as_mut()
+            {
+                agent.end(false);
+                agent.line().as_deref().map(say);
+            }
+        });
+    }
+}
+
+/// The process is about to end by `_exit`, called at this address. If the interpreter does that
+/// (`os._exit()`), it is reported as its end. Not for another caller: it may be a signal handler that
+/// interrupts anything.
+pub(crate) fn process_exits(caller: *const c_void) {
+    let [start, end] = INTERPRETER.each_ref().map(|place| place.load(Ordering::Relaxed));
+    let is_interpreters = (start..end).contains(&caller.addr());
+    if is_active()
+        && is_interpreters
+        && is_this_process()
+        && api().is_some_and(PythonApi::runs_main_interpreter)
+    {
+        act(|agent| {
+            agent.end(true);
+            agent.line().as_deref().map(say)
+        });
+    }
+}
+
+fn is_this_process() -> bool {
+    PID.load(Ordering::Relaxed) == std::process::id()
+}
+
+/// CPU time of the calling thread in ns.
+fn thread_cpu_ns() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: writes to a variable of ours.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut now) };
+    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
 }

@@ -98,15 +98,25 @@ impl OwnedRef {
     }
 
     fn call_with(&self, arguments: &[&Self], keywords: Object) -> Option<Self> {
-        let count = isize::try_from(arguments.len()).ok()?;
+        let tuple = Self::tuple(self.api, arguments)?;
+        // SAFETY: the lock is held, objects are alive.
+        unsafe {
+            let result = (self.api.PyObject_Call)(self.object, tuple.object, keywords);
+            Self::new(self.api, result)
+        }
+    }
+
+    /// A tuple of these.
+    pub(crate) fn tuple(api: &'static PythonApi, items: &[&Self]) -> Option<Self> {
+        let count = isize::try_from(items.len()).ok()?;
         // SAFETY: the lock is held, objects are alive; SetItem takes over a reference.
         unsafe {
-            let tuple = Self::new(self.api, (self.api.PyTuple_New)(count))?;
-            for (at, argument) in (0..count).zip(arguments) {
-                let shared = Self::share(self.api, argument.object).release();
-                (self.api.PyTuple_SetItem)(tuple.object, at, shared);
+            let tuple = Self::new(api, (api.PyTuple_New)(count))?;
+            for (at, item) in (0..count).zip(items) {
+                let shared = Self::share(api, item.object).release();
+                (api.PyTuple_SetItem)(tuple.object, at, shared);
             }
-            Self::new(self.api, (self.api.PyObject_Call)(self.object, tuple.object, keywords))
+            Some(tuple)
         }
     }
 
@@ -201,4 +211,10 @@ pub(crate) fn number(api: &PythonApi, object: Object) -> Option<i64> {
         }
         Some(value)
     }
+}
+
+/// Size of the head that every object has (`PyObject_HEAD`), in bytes: larger in free-threaded builds.
+pub(crate) fn object_head(api: &'static PythonApi) -> Option<usize> {
+    let plain = OwnedRef::import(api, c"builtins")?.attribute(c"object")?;
+    usize::try_from(plain.attribute(c"__basicsize__")?.number()?).ok()
 }

@@ -11,7 +11,7 @@
 //! milliseconds late, and `os.fork` warns about it.)
 
 use super::api::{NULL, Object, PythonApi, api, find};
-use super::object::OwnedRef;
+use super::object::{OwnedRef, object_head};
 use crate::recording::{expected, guarded};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
@@ -177,8 +177,7 @@ fn slots_of(api: &'static PythonApi, object: Object) -> Option<*mut *mut ModuleS
     if kind.attribute(c"__name__")?.text()? != "moduledef" {
         return None;
     }
-    let plain = OwnedRef::import(api, c"builtins")?.attribute(c"object")?;
-    let head = usize::try_from(plain.attribute(c"__basicsize__")?.number()?).ok()?;
+    let head = object_head(api)?;
     // SAFETY: within the definition, as its type shows.
     unsafe {
         let name = object.byte_add(head + 24).cast::<*const c_char>().read();

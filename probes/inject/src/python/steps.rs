@@ -62,14 +62,8 @@ fn are_wanted() -> bool {
     apply::is_active() || options().is_some_and(|options| options.steps)
 }
 
-/// Every mark but those of backward passes comes through here, with the interpreter's lock held and
-/// no exception set.
-fn mark(api: &'static PythonApi, marker: StepMarker, name: &str) {
-    write(marker, name);
-    apply::step(api, marker);
-}
-
-/// Writes a mark. Needs no lock.
+/// Writes a mark. Needs no lock. [`apply::step`] follows, outside of [`guarded`]: it may run Python
+/// code.
 fn write(marker: StepMarker, name: &str) {
     if !options().is_some_and(|options| options.steps) {
         return;

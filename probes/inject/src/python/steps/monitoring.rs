@@ -6,6 +6,7 @@
 
 use super::function;
 use crate::python::api::{MethodDef, NULL, Object, PythonApi, api};
+use crate::python::apply;
 use crate::python::interpreter::method;
 use crate::python::object::OwnedRef;
 use crate::recording::{expected, guarded};
@@ -110,26 +111,28 @@ unsafe extern "C" fn started(_: Object, arguments: *const Object, count: isize) 
     let Some(api) = expected(api()) else {
         return NULL;
     };
-    let stays = guarded(|| {
+    let marked = guarded(|| {
         if count < 1 || !super::are_wanted() {
-            return false;
+            return None;
         }
         // SAFETY: called by the interpreter, with its lock and this many arguments.
         let code = unsafe { OwnedRef::share(api, *arguments) };
         if code.object() == DATA_LOADER.load(Ordering::Relaxed) {
             let class = class_of_self(api);
             let class = class.as_ref().and_then(OwnedRef::text).unwrap_or_default();
-            super::mark(api, StepMarker::DataLoader, class);
-            return true;
+            super::write(StepMarker::DataLoader, class);
+            return Some(StepMarker::DataLoader);
         }
         let named = function::named().and_then(|named| named.qualified_name(&code));
-        if let Some(name) = &named {
-            super::mark(api, StepMarker::Function, name);
-        }
-        named.is_some()
+        super::write(StepMarker::Function, &named?);
+        Some(StepMarker::Function)
     });
+    if let Some(marker) = marked.flatten() {
+        apply::step(api, marker);
+        return api.none();
+    }
     let disable = DISABLE.load(Ordering::Relaxed);
-    if stays == Some(true) || disable.is_null() {
+    if disable.is_null() {
         return api.none();
     }
     // SAFETY: the lock is held; our reference to the object is never released.

@@ -6,6 +6,7 @@
 //! (`torch.compile(optimizer.step)`) marks nothing.
 
 use crate::python::api::{MethodDef, NULL, Object, PythonApi, api};
+use crate::python::apply;
 use crate::python::interpreter::method;
 use crate::python::object::OwnedRef;
 use crate::recording::{expected, guarded};
@@ -45,19 +46,22 @@ unsafe extern "C" fn stepped(_: Object, arguments: *const Object, count: isize) 
     let Some(api) = expected(api()) else {
         return NULL;
     };
-    guarded(|| {
+    let is_marked = guarded(|| {
         if count < 1 || !super::are_wanted() {
-            return;
+            return false;
         }
         // SAFETY: called by the interpreter, with its lock and this many arguments.
         let optimizer = unsafe { OwnedRef::share(api, *arguments) };
         let marks = MARKING.try_lock();
-        if marks.is_ok_and(|mut marking| marking.marks(optimizer.object().addr()))
-            && let Some(class) = optimizer.class_name()
-        {
-            super::mark(api, StepMarker::Optimizer, class.text().unwrap_or_default());
+        let is_marked = marks.is_ok_and(|mut marking| marking.marks(optimizer.object().addr()));
+        if is_marked && let Some(class) = optimizer.class_name() {
+            super::write(StepMarker::Optimizer, class.text().unwrap_or_default());
         }
+        is_marked
     });
+    if is_marked == Some(true) {
+        apply::step(api, StepMarker::Optimizer);
+    }
     api.none()
 }
 

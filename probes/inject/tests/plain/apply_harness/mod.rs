@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test program uses some of it")]
 
 use serde_json::Value;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use test_kit::interpreters::Python;
 use test_kit::limit::WithTimeout as _;
@@ -51,21 +51,25 @@ pub(crate) fn apply_in(folder: &Path, command: &mut Command, settings: &str) -> 
         .output_in_time()
         .unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let (mut reports, mut steps) = (Vec::new(), Vec::new());
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        if name.ends_with(".report.json") {
-            let report = serde_json::from_slice(&std::fs::read(&path).unwrap());
-            reports.push(report.unwrap());
-        } else if name.ends_with(".steps") {
-            let text = std::fs::read_to_string(&path).unwrap();
-            let row = |line: &str| line.split(',').map(|field| field.parse().unwrap()).collect();
-            steps = text.lines().skip(1).map(row).collect();
-        }
-    }
+    let read = |path: &Path| std::fs::read_to_string(path).unwrap();
+    let table = files(folder).find(|path| path.to_string_lossy().ends_with(".steps"));
+    let row = |line: &str| line.split(',').map(|field| field.parse().unwrap()).collect();
+    let steps = table.map_or(Vec::new(), |path| read(&path).lines().skip(1).map(row).collect());
     let (errors, output) = (text(&output.stderr), text(&output.stdout));
-    Applied { output, errors, reports, steps }
+    Applied { output, errors, reports: reports(folder), steps }
+}
+
+fn files(folder: &Path) -> impl Iterator<Item = PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    entries.map(|entry| entry.unwrap().path())
+}
+
+/// The reports in a folder.
+pub(crate) fn reports(folder: &Path) -> Vec<Value> {
+    files(folder)
+        .filter(|path| path.to_string_lossy().ends_with(".report.json"))
+        .map(|path| serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap())
+        .collect()
 }
 
 /// Runs a script after [`OPTIMIZER`] with settings. Nothing fails in it or in the agent.

@@ -1,0 +1,25 @@
+//! What `gctrace apply` does in a program, as far as it needs no Python: `python/apply` has the rest.
+//!
+//! - `marks`: which marks are steps, and the setting of each step;
+//! - `rows`: the table of steps;
+//! - `files`: what is written, and what the kernel reports of the process.
+
+pub(crate) mod files;
+pub(crate) mod marks;
+pub(crate) mod rows;
+
+use gctrace_settings::ApplyRequest;
+use std::path::PathBuf;
+
+/// What is to be applied in this process, from its variables.
+#[derive(Debug)]
+pub(crate) struct ApplyOptions {
+    pub(crate) request: ApplyRequest,
+    /// Whether calls of a function are steps, and nothing else is.
+    pub(crate) counts_function: bool,
+    /// Where to report; `None`: in one line, at the end.
+    pub(crate) folder: Option<PathBuf>,
+    pub(crate) rank: Option<u32>,
+    /// As [`gctrace_ring::InjectOptions::filters`].
+    pub(crate) filters: u32,
+}

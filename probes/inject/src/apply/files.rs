@@ -1,0 +1,244 @@
+//! What a process that applies settings writes, and what the kernel reports of it: by plain system
+//! calls, which no code of the program notices. A signal that writing raises never reaches it.
+
+use crate::seccomp;
+use gctrace_settings::{AppliedProcess, CONTROL_FILE, MAX_PROCESSES, REPORT_SUFFIX, STEPS_SUFFIX};
+use std::fs::File;
+use std::io;
+use std::io::{Read as _, Write as _};
+use std::mem::MaybeUninit;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+/// gctrace's private folder, as one process uses it.
+pub(crate) struct ReportFolder {
+    path: PathBuf,
+    filters: u32,
+    /// Whether this process is among the first [`MAX_PROCESSES`]; `None`: it has not counted itself.
+    is_admitted: Option<bool>,
+    /// Something could not be written: the folder is full or gone, with the gctrace that made it, or
+    /// the program must not write. Not tried again.
+    is_lost: bool,
+}
+
+impl ReportFolder {
+    pub(crate) fn new(path: &Path, filters: u32) -> Self {
+        Self { path: path.to_owned(), filters, is_admitted: None, is_lost: false }
+    }
+
+    /// Whether the settings are to be taken back.
+    pub(crate) fn wants_back(&self) -> bool {
+        let mut first = [0];
+        let is_read = !self.is_lost && read_into(&self.path.join(CONTROL_FILE), &mut first) == 1;
+        is_read && first == *b"1"
+    }
+
+    /// Replaces the report of this process.
+    pub(crate) fn report(&mut self, report: &AppliedProcess) {
+        let pid = report.pid;
+        self.write(|folder| {
+            let text = serde_json::to_vec(report)?;
+            let (unfinished, path) = (
+                folder.join(format!("{pid}.report.tmp")),
+                folder.join(format!("{pid}{REPORT_SUFFIX}")),
+            );
+            write(&unfinished, libc::O_TRUNC, &text)?;
+            std::fs::rename(unfinished, path)
+        });
+    }
+
+    /// Starts or continues the table of steps of this process.
+    pub(crate) fn steps(&mut self, pid: u32, text: &str, is_first: bool) {
+        let flag = if is_first { libc::O_TRUNC } else { libc::O_APPEND };
+        self.write(|folder| {
+            let path = folder.join(format!("{pid}{STEPS_SUFFIX}"));
+            write(&path, flag, text.as_bytes())
+        });
+    }
+
+    fn write(&mut self, work: impl FnOnce(&Path) -> io::Result<()>) {
+        if self.is_lost || seccomp::is_confined(self.filters) {
+            return;
+        }
+        let path = &self.path;
+        if *self.is_admitted.get_or_insert_with(|| is_admitted(path)) {
+            self.is_lost = work(path).is_err();
+        }
+    }
+}
+
+/// Counts this process among those that report; whether it may.
+fn is_admitted(folder: &Path) -> bool {
+    let path = folder.join(CONTROL_FILE);
+    let opened = File::options().append(true).custom_flags(libc::O_NOFOLLOW).open(path);
+    // Without the file nobody counts.
+    let Ok(mut control) = opened else { return true };
+    let counted = quietly(|| control.write_all(b"."));
+    let length = control.metadata().map_or(0, |control| control.len());
+    counted.is_err() || length.saturating_sub(1) <= MAX_PROCESSES
+}
+
+fn write(path: &Path, flag: i32, text: &[u8]) -> io::Result<()> {
+    let mut file = File::options()
+        .write(true)
+        .create(true)
+        .mode(0o600)
+        .custom_flags(flag | libc::O_NOFOLLOW)
+        .open(path)?;
+    quietly(|| file.write_all(text))
+}
+
+/// Writes a line on standard error, if that takes it at once.
+pub(crate) fn say(text: &str) {
+    let mut standard_error =
+        libc::pollfd { fd: libc::STDERR_FILENO, events: libc::POLLOUT, revents: 0 };
+    // SAFETY: one descriptor, and no waiting.
+    let polled = unsafe { libc::poll(&raw mut standard_error, 1, 0) };
+    if polled == 1 && standard_error.revents == libc::POLLOUT {
+        let line = format!("gctrace: {text}\n");
+        let _ = quietly(|| {
+            // SAFETY: the line's bytes.
+            let written =
+                unsafe { libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) };
+            match written {
+                ..0 => Err(io::Error::last_os_error()),
+                _ => Ok(()),
+            }
+        });
+    }
+}
+
+/// Writes with the signals blocked that writing raises in the thread that writes: SIGXFSZ beyond the
+/// program's limit of file sizes, SIGPIPE where nothing reads. If it raised one, the signal is taken
+/// away again.
+fn quietly(write: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+    let mut before = empty_set();
+    let mut pending = empty_set();
+    let raised = set_of(&[libc::SIGXFSZ, libc::SIGPIPE]);
+    // SAFETY: sets of this function.
+    unsafe {
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const raised, &raw mut before);
+        libc::sigpending(&raw mut pending);
+    }
+    let result = write();
+    let error = result.as_ref().err().and_then(io::Error::raw_os_error);
+    let signal = match error {
+        Some(libc::EFBIG) => Some(libc::SIGXFSZ),
+        Some(libc::EPIPE) => Some(libc::SIGPIPE),
+        _ => None,
+    };
+    // SAFETY: as above.
+    unsafe {
+        if let Some(signal) = signal
+            && libc::sigismember(&raw const pending, signal) == 0
+        {
+            let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+            let set = set_of(&[signal]);
+            libc::sigtimedwait(&raw const set, std::ptr::null_mut(), &raw const at_once);
+        }
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
+    }
+    result
+}
+
+fn empty_set() -> libc::sigset_t {
+    let mut set = MaybeUninit::uninit();
+    // SAFETY: makes it an empty set.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        set.assume_init()
+    }
+}
+
+fn set_of(signals: &[i32]) -> libc::sigset_t {
+    let mut set = empty_set();
+    for signal in signals {
+        // SAFETY: a set of this function.
+        unsafe { libc::sigaddset(&raw mut set, *signal) };
+    }
+    set
+}
+
+/// Length of what was read from the start of a file; 0 if nothing could be.
+fn read_into(path: &Path, text: &mut [u8]) -> usize {
+    let opened =
+        File::options().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path);
+    opened.and_then(|mut file| file.read(text)).unwrap_or(0)
+}
+
+/// Resident memory in bytes.
+pub(crate) fn rss_bytes() -> Option<u64> {
+    let mut text = [0; 256];
+    let length = read_into(Path::new("/proc/self/statm"), &mut text);
+    let text = str::from_utf8(text.get(..length)?).ok()?;
+    let pages: u64 = text.split(' ').nth(1)?.parse().ok()?;
+    // SAFETY: only reads a constant.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    Some(pages * u64::try_from(page).ok()?)
+}
+
+/// The most resident memory so far, in bytes.
+pub(crate) fn peak_rss_bytes() -> Option<u64> {
+    let mut text = [0; 4096];
+    let length = read_into(Path::new("/proc/self/status"), &mut text);
+    let text = String::from_utf8_lossy(text.get(..length)?);
+    let value = text.split("VmHWM:").nth(1)?.split_whitespace().next()?;
+    Some(value.parse::<u64>().ok()? * 1024)
+}
+
+/// The command line, at most 1000 bytes of it.
+pub(crate) fn command_line() -> String {
+    let mut text = [0; 1000];
+    let length = read_into(Path::new("/proc/self/cmdline"), &mut text);
+    let text = String::from_utf8_lossy(text.get(..length).unwrap_or_default());
+    text.trim_end_matches('\0').replace('\0', " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_is_asked() {
+        let (rss, peak) = (rss_bytes().expect("statm"), peak_rss_bytes().expect("status"));
+        assert!(rss > 1 << 16 && peak > 1 << 16, "{rss} {peak}");
+        assert!(command_line().contains("gctrace_inject"), "{}", command_line());
+    }
+
+    #[test]
+    fn processes_beyond_the_limit_write_nothing() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let control = folder.path().join(CONTROL_FILE);
+        let others = usize::try_from(MAX_PROCESSES).expect("small") - 1;
+        std::fs::write(&control, "0".to_owned() + &".".repeat(others)).expect("written");
+        for pid in 1..=3 {
+            let mut own = ReportFolder::new(folder.path(), u32::MAX);
+            for _ in 0..2 {
+                own.report(&AppliedProcess { pid, ..AppliedProcess::default() });
+                own.steps(pid, "1\n", true);
+            }
+        }
+        let names = std::fs::read_dir(folder.path()).expect("listed").flatten();
+        let mut names: Vec<_> = names.map(|entry| entry.file_name()).collect();
+        names.sort();
+        assert_eq!(names, ["1.report.json", "1.steps", CONTROL_FILE]);
+        let length = control.metadata().expect("there").len();
+        assert_eq!(length, MAX_PROCESSES + 3);
+    }
+
+    #[test]
+    fn a_pipe_that_nothing_reads_raises_no_signal() {
+        // SAFETY: of this process: a test that fails would end it.
+        unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+        let (reader, mut writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let error = quietly(|| writer.write_all(b"x")).expect_err("broken");
+        assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
+        let mut pending = empty_set();
+        // SAFETY: a set of this function.
+        unsafe { libc::sigpending(&raw mut pending) };
+        // SAFETY: as above.
+        let is_pending = unsafe { libc::sigismember(&raw const pending, libc::SIGPIPE) };
+        assert_eq!(is_pending, 0);
+    }
+}

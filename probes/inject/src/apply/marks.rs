@@ -1,0 +1,164 @@
+//! Which marks are steps, and which setting each step has. Depends on nothing but numbers, so the
+//! ranks of a job agree.
+
+use gctrace_ring::StepMarker;
+use gctrace_settings::BlockLengths;
+
+/// Marks of backward passes and of a DataLoader before they count: a better marker may come.
+const UNCERTAIN: u64 = 32;
+
+/// Counts the marks of the best marker seen so far.
+#[derive(Debug)]
+pub(crate) struct MarkCounter {
+    /// Only calls of the function count, or only other marks.
+    by_function: bool,
+    seen: [u64; 4],
+    marker: Option<StepMarker>,
+    marks: u64,
+}
+
+/// What a mark is.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Marked {
+    /// Not one that counts.
+    Nothing,
+    /// The end of a step, or the start of one.
+    Step,
+    /// The first of a better marker than this one: numbers start again.
+    StepAnew(StepMarker),
+}
+
+impl MarkCounter {
+    pub(crate) fn new(by_function: bool) -> Self {
+        Self { by_function, seen: [0; 4], marker: None, marks: 0 }
+    }
+
+    pub(crate) fn count(&mut self, marker: StepMarker) -> Marked {
+        let rank = preference(marker);
+        if self.by_function != (marker == StepMarker::Function) {
+            return Marked::Nothing;
+        }
+        let Some(seen) = self.seen.get_mut(rank) else {
+            return Marked::Nothing;
+        };
+        *seen += 1;
+        let before = self.marker;
+        if before != Some(marker) {
+            let is_better = before.is_none_or(|before| rank < preference(before));
+            let is_uncertain = rank >= preference(StepMarker::Backward) && *seen < UNCERTAIN;
+            if !is_better || is_uncertain {
+                return Marked::Nothing;
+            }
+            self.marker = Some(marker);
+            self.marks = *seen - 1;
+        }
+        self.marks += 1;
+        match before.filter(|before| *before != marker) {
+            Some(before) => Marked::StepAnew(before),
+            None => Marked::Step,
+        }
+    }
+
+    /// What marks steps; `None`: nothing so far.
+    pub(crate) fn marker(&self) -> Option<StepMarker> {
+        self.marker
+    }
+
+    /// Steps completed: an optimizer's mark ends one, the others start one.
+    pub(crate) fn steps(&self) -> u64 {
+        match self.marker {
+            Some(StepMarker::Optimizer) => self.marks,
+            _ => self.marks.saturating_sub(1),
+        }
+    }
+}
+
+fn preference(marker: StepMarker) -> usize {
+    match marker {
+        StepMarker::Function => 0,
+        StepMarker::Optimizer => 1,
+        StepMarker::Backward => 2,
+        StepMarker::DataLoader => 3,
+    }
+}
+
+/// As reports name it.
+pub(crate) fn name(marker: StepMarker) -> &'static str {
+    match marker {
+        StepMarker::Function => "function",
+        StepMarker::Optimizer => "optimizer",
+        StepMarker::Backward => "backward",
+        StepMarker::DataLoader => "dataloader",
+    }
+}
+
+/// The place of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StepPlace {
+    /// -1 during the warm-up.
+    pub(crate) block: i64,
+    /// Index of the setting.
+    pub(crate) setting: usize,
+}
+
+impl StepPlace {
+    /// That of the step after `steps` steps, if `settings` settings alternate. A block has the digit
+    /// sum of its number, to their base, modulo their number: Thue-Morse order for two.
+    pub(crate) fn after(steps: u64, lengths: BlockLengths, settings: usize) -> Self {
+        let Some(since) = steps.checked_sub(lengths.warm_up) else {
+            return Self { block: -1, setting: 0 };
+        };
+        let block = since / lengths.block.max(1);
+        let (base, mut rest, mut sum) = (settings as u64, block, 0);
+        while rest > 0 && base > 1 {
+            sum += rest % base;
+            rest /= base;
+        }
+        Self { block: block.cast_signed(), setting: sum.checked_rem(base).unwrap_or(0) as usize }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_better_marker_starts_again() {
+        let mut marks = MarkCounter::new(false);
+        for _ in 1..UNCERTAIN {
+            assert_eq!(marks.count(StepMarker::Backward), Marked::Nothing);
+        }
+        assert_eq!(marks.count(StepMarker::Backward), Marked::Step);
+        assert_eq!(marks.steps(), UNCERTAIN - 1);
+        let anew = Marked::StepAnew(StepMarker::Backward);
+        assert_eq!(marks.count(StepMarker::Optimizer), anew);
+        assert_eq!(marks.count(StepMarker::Backward), Marked::Nothing);
+        assert_eq!(marks.count(StepMarker::Function), Marked::Nothing);
+        assert_eq!(marks.count(StepMarker::Optimizer), Marked::Step);
+        assert_eq!((marks.steps(), marks.marker()), (2, Some(StepMarker::Optimizer)));
+    }
+
+    #[test]
+    fn a_named_function_counts_alone() {
+        let mut marks = MarkCounter::new(true);
+        assert_eq!(marks.count(StepMarker::Optimizer), Marked::Nothing);
+        assert_eq!(marks.count(StepMarker::Function), Marked::Step);
+        assert_eq!(marks.steps(), 0);
+    }
+
+    #[test]
+    fn blocks_take_turns() {
+        let lengths = BlockLengths { block: 5, warm_up: 10 };
+        let settings = |count| -> Vec<usize> {
+            let steps = (0..8).map(|block| 10 + block * 5 + 4);
+            let places = steps.map(|steps| StepPlace::after(steps, lengths, count));
+            places.map(|place| place.setting).collect()
+        };
+        assert_eq!(settings(2), [0, 1, 1, 0, 1, 0, 0, 1]);
+        assert_eq!(settings(3), [0, 1, 2, 1, 2, 0, 2, 0]);
+        assert_eq!(settings(1), [0; 8]);
+        let warming = StepPlace { block: -1, setting: 0 };
+        assert_eq!(StepPlace::after(9, lengths, 2), warming);
+        assert_eq!(StepPlace::after(20, lengths, 2).block, 2);
+    }
+}

@@ -1,0 +1,58 @@
+//! The end of the process: by `exit`, and by `_exit`, which the C library's own functions do not see.
+//!
+//! The library's `_exit` interposes the C library's. It always goes on to that, by a jump: whatever is
+//! done before cannot keep the program from exiting.
+
+use crate::arch::stand_before;
+use crate::exec::NextFunction;
+use crate::python::apply;
+use crate::recording::guarded;
+use std::ffi::{c_int, c_void};
+
+static REAL: NextFunction = NextFunction::new(c"_exit");
+
+/// Finds the real function: later, between fork and exec or in a signal handler, that would be unsafe.
+pub(crate) fn begin() {
+    REAL.address();
+}
+
+/// Interposes the C library's.
+///
+/// # Safety
+/// As of `_exit(2)`.
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn _exit(_status: c_int) {
+    stand_before!(before)
+}
+
+/// Returns the real function's address. May run in a signal handler, and in a child that shares its
+/// parent's memory.
+unsafe extern "C" fn before(
+    _status: c_int,
+    _second: usize,
+    caller: *const c_void,
+) -> *const c_void {
+    guarded(|| apply::process_exits(caller));
+    let real = REAL.address();
+    match real.is_null() {
+        true => leave as *const c_void,
+        false => real,
+    }
+}
+
+/// Used if the C library has no such function.
+unsafe extern "C" fn leave(status: c_int) {
+    // SAFETY: what the function does.
+    unsafe { libc::syscall(libc::SYS_exit_group, status) };
+}
+
+/// Run by the loader when the program exits.
+extern "C" fn end() {
+    guarded(apply::process_ends);
+}
+
+/// Only in the library, see `BEGIN`.
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static END: extern "C" fn() = end;

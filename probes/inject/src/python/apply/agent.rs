@@ -1,0 +1,449 @@
+//! Applies settings at steps, holds them, and sums up what they did.
+//!
+//! Called by `super` with the interpreter's lock held, and with its own, in which no Python code runs:
+//! a collection is a [`CollectCall`] that it returns, and it goes on when that has been made.
+
+use super::calls;
+use super::calls::MOST_LINES;
+use super::collector::{CollectCall, Collector};
+use super::sums::{Totals, forget_longest, longest_ns, totals};
+use crate::apply::files::ReportFolder;
+use crate::apply::marks::{MarkCounter, Marked, StepPlace};
+use crate::apply::rows::{StepRow, StepRows};
+use crate::apply::{ApplyOptions, marks};
+use crate::process_ring::now_ns;
+use crate::python::api::PythonApi;
+use crate::python::heap_size::tracked_objects;
+use gctrace_ring::{OwnerMark, StepMarker};
+use gctrace_settings::{AppliedProcess, CollectionSums, GcChange};
+
+/// Between two reports on the way, in ns.
+const REPORT_EVERY_NS: u64 = 1_000_000_000;
+/// Between two looks for a request to take the settings back, in ns.
+const LOOK_EVERY_NS: u64 = 100_000_000;
+
+/// The oldest generation.
+pub(super) const OLDEST: i64 = 2;
+
+/// The agent of one process.
+pub(super) struct Agent {
+    pub(super) api: &'static PythonApi,
+    pub(super) collector: Collector,
+    pub(super) options: &'static ApplyOptions,
+    /// What is reported, up to date in all that needs no look at the process.
+    pub(super) report: AppliedProcess,
+    pub(super) folder: Option<ReportFolder>,
+    /// Null in a forked child.
+    mark: OwnerMark,
+    marks: MarkCounter,
+    /// Changes that are in effect.
+    pub(super) active: Vec<GcChange>,
+    /// The thresholds that are to hold, as the collector reports them.
+    pub(super) held: Option<Vec<u32>>,
+    pub(super) place: StepPlace,
+    pub(super) stage: Stage,
+    /// Where the sums of the current time start.
+    pub(super) since: Totals,
+    since_ns: u64,
+    /// Start of the step that runs.
+    pub(super) row: Option<RowStart>,
+    rows: StepRows,
+    writes_rows: bool,
+    pub(super) freezes: u32,
+    /// When it began to work, at this mark or after a collection.
+    began_ns: u64,
+    reported_ns: u64,
+    looked_ns: u64,
+    /// The interpreter's end was reported.
+    has_ended: bool,
+}
+
+/// What a collection that it asked for is part of.
+pub(super) enum Stage {
+    /// It asked for none.
+    Idle,
+    /// The end of a block whose setting let garbage wait.
+    ClosingBlock,
+    /// A freeze, at this time and with these sums before.
+    Freezing { at_ns: u64, before: Totals },
+    /// Settings were taken back, in a mark of a step or not.
+    GivingBack { in_mark: bool },
+    /// A plan.
+    Planned { before: Totals },
+}
+
+pub(super) struct RowStart {
+    at_ns: u64,
+    totals: Totals,
+    cpu_ns: u64,
+}
+
+impl Agent {
+    /// `None`: there is no memory for it.
+    pub(super) fn new(
+        api: &'static PythonApi,
+        collector: Collector,
+        options: &'static ApplyOptions,
+    ) -> Option<Self> {
+        let mut agent = Self {
+            api,
+            collector,
+            options,
+            report: AppliedProcess::default(),
+            folder: None,
+            mark: OwnerMark::new()?,
+            marks: MarkCounter::new(options.counts_function),
+            active: Vec::new(),
+            held: None,
+            place: StepPlace::after(0, options.request.blocks, 0),
+            stage: Stage::Idle,
+            since: Totals::default(),
+            since_ns: 0,
+            row: None,
+            rows: StepRows::default(),
+            writes_rows: options.folder.is_some()
+                && (options.request.settings.len() > 1 || options.request.writes_steps),
+            freezes: 0,
+            began_ns: 0,
+            reported_ns: 0,
+            looked_ns: 0,
+            has_ended: false,
+        };
+        agent.reset();
+        agent.warn_of_build();
+        agent.apply_due();
+        Some(agent)
+    }
+
+    /// The state of a process that has just begun.
+    fn reset(&mut self) {
+        let (now, options) = (now_ns(), self.options);
+        self.report = super::report::of_new_process(self, now);
+        let folder = options.folder.as_deref();
+        self.folder = folder.map(|path| ReportFolder::new(path, options.filters));
+        self.marks = MarkCounter::new(options.counts_function);
+        self.place = self.next_place();
+        self.stage = Stage::Idle;
+        (self.row, self.rows) = (None, StepRows::default());
+        self.freezes = 0;
+        (self.since, self.since_ns) = (totals(), now);
+        (self.reported_ns, self.looked_ns) = (now, now);
+        self.has_ended = false;
+        forget_longest();
+    }
+
+    /// Whether it is that of this process, not of the one that forked it.
+    pub(super) fn is_mine(&self) -> bool {
+        self.mark.is_mine()
+    }
+
+    /// In a forked child: applies nothing at steps that it does not have, and reports for itself.
+    /// Frozen objects stay frozen, so that their pages remain shared.
+    pub(super) fn forked(&mut self) {
+        let Some(mark) = OwnerMark::new() else { return };
+        self.mark = mark;
+        self.read_own();
+        calls::with(calls::ProgramCalls::forget);
+        self.active.retain(|change| *change != GcChange::Freeze);
+        self.leave();
+        let of_parent = std::mem::take(&mut self.report);
+        self.reset();
+        let report = &mut self.report;
+        report.forked = true;
+        report.warnings = of_parent.warnings;
+        report.failure = of_parent.failure;
+        report.taken_back = of_parent.taken_back;
+        report.later = of_parent.later.map(|_| CollectionSums::default());
+        if report.failure.is_none() && !report.taken_back {
+            self.apply_due();
+        }
+    }
+
+    /// Reads what the program wants now: it may have set thresholds, which are in effect then.
+    pub(super) fn read_own(&mut self) {
+        let has_set = calls::with(|calls| std::mem::take(&mut calls.has_set_thresholds));
+        if has_set == Some(true)
+            && let Some(thresholds) = self.collector.thresholds()
+        {
+            calls::with(|calls| calls.thresholds = thresholds);
+        }
+    }
+
+    pub(super) fn warn(&mut self, text: &str) {
+        let warnings = &mut self.report.warnings;
+        if warnings.len() < MOST_LINES && !warnings.iter().any(|known| known == text) {
+            warnings.push(text.to_owned());
+        }
+    }
+
+    // Sums
+
+    fn sums(&mut self) -> &mut CollectionSums {
+        let AppliedProcess { later, after, before, .. } = &mut self.report;
+        later.as_mut().or(after.as_mut()).unwrap_or(before)
+    }
+
+    pub(super) fn sum_up(&mut self, now: u64, totals: Totals) {
+        let (since, since_ns) = (self.since, self.since_ns);
+        let sums = self.sums();
+        totals.since(since).add_to(sums);
+        sums.duration_ns += now.saturating_sub(since_ns);
+        sums.longest_ns = sums.longest_ns.max(longest_ns());
+        (self.since, self.since_ns) = (totals, now);
+    }
+
+    // Steps
+
+    /// A mark of a step. Returns a collection to be made, after which [`Agent::collected`] follows.
+    pub(super) fn marked(&mut self, marker: StepMarker) -> Option<CollectCall> {
+        if !matches!(self.stage, Stage::Idle) {
+            // Another thread, or code that the collection runs.
+            return None;
+        }
+        self.read_own();
+        // Together: what is done here may start a collection.
+        let (now, totals) = (now_ns(), totals());
+        self.began_ns = now;
+        let marked = self.marks.count(marker);
+        if marked == Marked::Nothing {
+            return None;
+        }
+        self.report.marker = self.marks.marker().map(|own| marks::name(own).to_owned());
+        if let Marked::StepAnew(before) = marked {
+            self.warn(&format!(
+                "steps were counted by {} until the first by {}",
+                marks::name(before),
+                marks::name(marker)
+            ));
+            (self.row, self.rows) = (None, StepRows::default());
+            self.leave();
+            self.report.after = None;
+        }
+        (self.has_ended, self.report.ended) = (false, false);
+        self.report.steps = self.marks.steps();
+        let steps = self.report.steps;
+        calls::with(|calls| calls.steps = steps);
+        let cpu_ns = self.cpu_ns();
+        self.sum_up(now, totals);
+        match self.report.startup {
+            None => self.begin_steps(),
+            Some(_) => self.sums().steps += 1,
+        }
+        if self.is_last_of_block() && self.disables() {
+            // Its garbage is its own cost.
+            self.stage = Stage::ClosingBlock;
+            return self.asked(1);
+        }
+        self.step_ended(now, totals, cpu_ns)
+    }
+
+    /// The collection that was returned has been made.
+    pub(super) fn collected(&mut self) -> Option<CollectCall> {
+        self.read_own();
+        let (now, totals) = (now_ns(), totals());
+        self.began_ns = now;
+        match std::mem::replace(&mut self.stage, Stage::Idle) {
+            Stage::Idle => None,
+            Stage::ClosingBlock => {
+                let cpu_ns = self.cpu_ns();
+                self.step_ended(now, totals, cpu_ns)
+            }
+            Stage::Freezing { at_ns, before } => {
+                self.frozen(at_ns, before);
+                self.step_applied()
+            }
+            Stage::GivingBack { in_mark } => {
+                self.write_report();
+                match in_mark {
+                    true => self.step_begins(),
+                    false => None,
+                }
+            }
+            Stage::Planned { before } => {
+                totals.since(before).add_to(&mut self.report.planned);
+                None
+            }
+        }
+    }
+
+    /// A collection to be made now.
+    pub(super) fn asked(&mut self, generation: i64) -> Option<CollectCall> {
+        self.report.agent_ns += now_ns().saturating_sub(self.began_ns);
+        let call = self.collector.collection(generation);
+        if call.is_none() {
+            self.stage = Stage::Idle;
+        }
+        call
+    }
+
+    /// What was before the first mark is start-up.
+    fn begin_steps(&mut self) {
+        if self.report.after.is_none() {
+            self.report.startup = Some(std::mem::take(&mut self.report.before));
+        } else {
+            self.report.startup = self.report.after.replace(CollectionSums::default());
+            self.measure_heap();
+        }
+        forget_longest();
+    }
+
+    /// Where the step that starts now is.
+    fn next_place(&self) -> StepPlace {
+        let request = &self.options.request;
+        StepPlace::after(self.report.steps, request.blocks, request.settings.len())
+    }
+
+    /// Whether another setting follows.
+    fn is_last_of_block(&self) -> bool {
+        !self.report.taken_back && self.next_place().setting != self.place.setting
+    }
+
+    fn step_ended(&mut self, now: u64, totals: Totals, cpu_ns: u64) -> Option<CollectCall> {
+        let is_last = self.is_last_of_block();
+        self.end_row(now, totals, cpu_ns);
+        if is_last {
+            self.flush();
+            self.leave();
+        }
+        if !self.report.taken_back {
+            self.place.setting = self.next_place().setting;
+            if !self.active.is_empty() {
+                let waiting = self.collector.waiting().unwrap_or(0);
+                self.report.most_waiting = self.report.most_waiting.max(waiting);
+                if let Some(call) = self.hold() {
+                    return Some(call);
+                }
+            }
+        }
+        self.step_applied()
+    }
+
+    /// Applies what is still due, then ends the work between two steps.
+    fn step_applied(&mut self) -> Option<CollectCall> {
+        if !self.report.taken_back
+            && let Some(call) = self.apply_due()
+        {
+            return Some(call);
+        }
+        self.place = self.next_place();
+        self.look(true).or_else(|| self.step_begins())
+    }
+
+    fn step_begins(&mut self) -> Option<CollectCall> {
+        let (cpu_ns, at_ns, totals) = (self.cpu_ns(), now_ns(), totals());
+        self.report.agent_ns += at_ns.saturating_sub(self.began_ns);
+        self.row = Some(RowStart { at_ns, totals, cpu_ns });
+        let plan = self.active.iter().find_map(|change| match change {
+            GcChange::Plan(plan) => Some(*plan),
+            _ => None,
+        })?;
+        let is_due = |every: u32| self.report.steps.checked_rem(u64::from(every)) == Some(0);
+        let generation = match (is_due(plan.full()), is_due(plan.every)) {
+            _ if self.report.steps == 0 => return None,
+            (true, _) => OLDEST,
+            (false, true) => 1,
+            (false, false) => return None,
+        };
+        self.stage = Stage::Planned { before: totals };
+        self.began_ns = at_ns;
+        self.asked(generation)
+    }
+
+    /// CPU time of this thread in ns, if it is asked for.
+    fn cpu_ns(&self) -> u64 {
+        if !self.writes_rows {
+            return 0;
+        }
+        super::thread_cpu_ns()
+    }
+
+    fn end_row(&mut self, now: u64, totals: Totals, cpu_ns: u64) {
+        let Some(start) = self.row.take().filter(|_| self.writes_rows) else {
+            return;
+        };
+        let during = totals.since(start.totals);
+        let is_full = self.rows.push(&StepRow {
+            step: self.report.steps,
+            setting: self.place.setting,
+            block: self.place.block,
+            start_ns: start.at_ns,
+            end_ns: now,
+            pause_ns: during.pause_ns(),
+            collections: during.collections(),
+            cpu_ns: cpu_ns.saturating_sub(start.cpu_ns),
+        });
+        if is_full || self.next_place().block != self.place.block {
+            self.flush();
+        }
+    }
+
+    pub(super) fn flush(&mut self) {
+        let pid = self.report.pid;
+        if let (Some(folder), Some((text, is_first))) = (&mut self.folder, self.rows.take()) {
+            folder.steps(pid, &text, is_first);
+        }
+    }
+
+    // From time to time
+
+    /// What is due from time to time, between steps or not.
+    pub(super) fn look(&mut self, in_mark: bool) -> Option<CollectCall> {
+        let now = now_ns();
+        if let Some(folder) =
+            self.folder.as_ref().filter(|_| now.saturating_sub(self.looked_ns) > LOOK_EVERY_NS)
+        {
+            self.looked_ns = now;
+            if folder.wants_back() && !self.report.taken_back {
+                self.flush();
+                self.give_back();
+                self.stage = Stage::GivingBack { in_mark };
+                return self.asked(OLDEST);
+            }
+        }
+        if now.saturating_sub(self.reported_ns) > REPORT_EVERY_NS {
+            self.write_report();
+        }
+        None
+    }
+
+    /// The same outside of steps, unless a mark is at it.
+    pub(super) fn idle(&mut self) -> Option<CollectCall> {
+        if !matches!(self.stage, Stage::Idle) {
+            return None;
+        }
+        self.read_own();
+        self.began_ns = now_ns();
+        self.look(false)
+    }
+
+    pub(super) fn write_report(&mut self) {
+        self.reported_ns = now_ns();
+        if self.folder.is_some() {
+            self.sum_up(self.reported_ns, totals());
+            self.update_report(self.reported_ns);
+            if let Some(folder) = &mut self.folder {
+                folder.report(&self.report);
+            }
+        }
+    }
+
+    /// The interpreter ends, or the process. `counts_objects`: this thread has the interpreter's lock.
+    pub(super) fn end(&mut self, counts_objects: bool) {
+        if std::mem::replace(&mut self.has_ended, true) {
+            return;
+        }
+        self.report.ended = true;
+        if counts_objects {
+            self.read_own();
+            if self.report.frozen_objects.is_some() {
+                self.report.frozen_objects_at_end = self.collector.frozen();
+            }
+            if self.report.tracked_objects_at_start.is_some() {
+                self.report.tracked_objects_at_end = tracked_objects(self.api);
+            }
+        }
+        self.flush();
+        self.sum_up(now_ns(), totals());
+        self.write_report();
+    }
+}

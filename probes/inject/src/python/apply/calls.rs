@@ -1,0 +1,175 @@
+//! What the program itself asks of its collector: the lines that call functions of the module gc, and
+//! the settings that it wants. Noted in [`super::collector`], read by the agent.
+
+use super::collector::WatchedFunction;
+use super::sums::{Totals, totals};
+use crate::process_ring::is_off;
+use crate::python::api::{PythonApi, api};
+use crate::python::frames::{CodeNames, RunningLine};
+use crate::python::raw_frame::RawFrameLayout;
+use gctrace_settings::{AskedCollections, SettingCalls};
+use std::sync::{Mutex, MutexGuard};
+
+/// Most lines of each kind that are kept.
+pub(super) const MOST_LINES: usize = 100;
+
+/// Longest name of a line in bytes; of a longer one the end is kept.
+const LONGEST: usize = 200;
+
+/// The program's calls. Locked for short: no Python code runs meanwhile.
+static CALLS: Mutex<Option<ProgramCalls>> = Mutex::new(None);
+
+/// What the program called, and wants.
+pub(super) struct ProgramCalls {
+    layout: Option<&'static RawFrameLayout>,
+    /// The thresholds and whether to collect, as the program last set them: given back with the
+    /// settings.
+    pub(super) thresholds: Vec<u32>,
+    pub(super) is_enabled: bool,
+    /// The thresholds are to be read: the program has set them.
+    pub(super) has_set_thresholds: bool,
+    /// The program has unfrozen since the last freeze.
+    pub(super) is_unfrozen: bool,
+    /// The last line that called each function.
+    last: [Option<String>; 6],
+    /// Number of steps so far.
+    pub(super) steps: u64,
+    pub(super) calls: Vec<SettingCalls>,
+    pub(super) asked: Vec<AskedCollections>,
+}
+
+impl ProgramCalls {
+    /// The line that last called a function.
+    pub(super) fn last(&self, function: WatchedFunction) -> Option<&str> {
+        self.last[function as usize].as_deref()
+    }
+
+    /// Forgets what was called, not what is wanted: the process was forked.
+    pub(super) fn forget(&mut self) {
+        self.is_unfrozen = false;
+        self.last = [const { None }; 6];
+        self.steps = 0;
+        self.calls.clear();
+        self.asked.clear();
+    }
+}
+
+/// Starts to note calls.
+pub(super) fn begin(api: &'static PythonApi, thresholds: Vec<u32>, is_enabled: bool) {
+    if let Some(mut calls) = locked() {
+        *calls = Some(ProgramCalls {
+            layout: RawFrameLayout::verified(api),
+            thresholds,
+            is_enabled,
+            has_set_thresholds: false,
+            is_unfrozen: false,
+            last: [const { None }; 6],
+            steps: 0,
+            calls: Vec::new(),
+            asked: Vec::new(),
+        });
+    }
+}
+
+/// What was noted so far. `None`: nothing is noted in this process, or another thread of a
+/// free-threaded build is at it.
+pub(super) fn with<T>(work: impl FnOnce(&mut ProgramCalls) -> T) -> Option<T> {
+    locked()?.as_mut().map(work)
+}
+
+fn locked() -> Option<MutexGuard<'static, Option<ProgramCalls>>> {
+    /// Another thread of a free-threaded build needs some hundred nanoseconds, unless it was there
+    /// when the process was forked.
+    const TRIES: u32 = 1000;
+    for _ in 0..TRIES {
+        if let Ok(calls) = CALLS.try_lock() {
+            return Some(calls);
+        }
+        std::hint::spin_loop();
+    }
+    None
+}
+
+/// A function is about to be called: the collections so far; `None`: its calls are not noted.
+pub(super) fn before() -> Option<Totals> {
+    let is_main = api().is_some_and(|api| api.interpreter_id() == 0);
+    (is_main && super::is_active() && !is_off()).then(totals)
+}
+
+/// A function was called, and has returned.
+pub(super) fn after(function: WatchedFunction, before: &Totals) {
+    let Some(api) = api() else { return };
+    let layout = with(|calls| calls.layout).flatten();
+    let by = line(api, layout);
+    let during = totals().since(*before);
+    with(|calls| calls.note(function, by, during));
+}
+
+/// The line that this thread executes.
+fn line(api: &'static PythonApi, layout: Option<&'static RawFrameLayout>) -> String {
+    let Some(line) = RunningLine::innermost(api, layout) else {
+        return "the start of a thread".to_owned();
+    };
+    let (function, file) = CodeNames::new(api).of(line.code(), str::to_owned);
+    let text = format!("{file}:{} {function}", line.line(api, layout));
+    let start = text.len().saturating_sub(LONGEST);
+    let start = (start..text.len()).find(|at| text.is_char_boundary(*at));
+    text.get(start.unwrap_or(0)..).unwrap_or_default().to_owned()
+}
+
+impl ProgramCalls {
+    fn note(&mut self, function: WatchedFunction, by: String, during: Totals) {
+        match function {
+            WatchedFunction::Enable => self.is_enabled = true,
+            WatchedFunction::Disable => self.is_enabled = false,
+            WatchedFunction::SetThreshold => self.has_set_thresholds = true,
+            WatchedFunction::Unfreeze => self.is_unfrozen = true,
+            WatchedFunction::Freeze => {}
+            WatchedFunction::Collect => {
+                self.last[function as usize] = Some(by.clone());
+                return self.asked(&by, during);
+            }
+        }
+        self.last[function as usize] = Some(by.clone());
+        let (name, step) = (function.name(), self.steps);
+        let is_known = |line: &SettingCalls| line.function == name && line.by == by;
+        let line = line_of(&mut self.calls, is_known, || SettingCalls {
+            function: name.to_owned(),
+            by: by.clone(),
+            step,
+            times: 0,
+        });
+        if let Some(line) = line {
+            line.times += 1;
+        }
+    }
+
+    fn asked(&mut self, by: &str, during: Totals) {
+        let is_known = |line: &AskedCollections| line.by == by;
+        let line = line_of(&mut self.asked, is_known, || AskedCollections {
+            by: by.to_owned(),
+            times: 0,
+            garbage: 0,
+            pause_ns: 0,
+        });
+        if let Some(line) = line {
+            line.times += 1;
+            line.garbage += during.garbage();
+            line.pause_ns += during.pause_ns();
+        }
+    }
+}
+
+/// The line that is known, or a new one; `None`: there are [`MOST_LINES`] others.
+pub(super) fn line_of<T>(
+    lines: &mut Vec<T>,
+    is_known: impl Fn(&T) -> bool,
+    make: impl FnOnce() -> T,
+) -> Option<&mut T> {
+    let known = lines.iter().position(is_known);
+    let at = known.unwrap_or(lines.len());
+    if known.is_none() && at < MOST_LINES {
+        lines.push(make());
+    }
+    lines.get_mut(at)
+}

@@ -1,0 +1,163 @@
+//! Sums of the collections of the main interpreter: an entry in `gc.callbacks`, a C function.
+
+use crate::process_ring::{is_off, now_ns};
+use crate::python::api::{MethodDef, NULL, Object, PythonApi, api};
+use crate::python::interpreter::method;
+use crate::python::object::OwnedRef;
+use crate::recording::guarded;
+use gctrace_settings::CollectionSums;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Time between two calls of `idle` in ns, at least.
+const IDLE_EVERY_NS: u64 = 1_000_000_000;
+
+/// Collections of the main interpreter in this process, and of its ancestors by fork before.
+struct Sums {
+    /// Collections, cyclic garbage in objects and time in ns, of each generation.
+    of_generations: [[AtomicU64; 3]; 3],
+    /// The longest collection in ns since it was last reset.
+    longest_ns: AtomicU64,
+    /// Start of the running collection, CLOCK_MONOTONIC in ns.
+    start_ns: AtomicU64,
+    /// When `idle` was last asked for.
+    idle_ns: AtomicU64,
+}
+
+static SUMS: Sums = Sums {
+    of_generations: [const { [const { AtomicU64::new(0) }; 3] }; 3],
+    longest_ns: AtomicU64::new(0),
+    start_ns: AtomicU64::new(0),
+    idle_ns: AtomicU64::new(0),
+};
+
+static COLLECTION: MethodDef = method(c"gctrace_apply", collection);
+
+/// The sums at one time.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Totals([[u64; 3]; 3]);
+
+/// The collections so far.
+pub(super) fn totals() -> Totals {
+    Totals(SUMS.of_generations.each_ref().map(|sums| sums.each_ref().map(|sum| sum.load(Relaxed))))
+}
+
+/// The longest collection since the last [`forget_longest`], in ns.
+pub(super) fn longest_ns() -> u64 {
+    SUMS.longest_ns.load(Relaxed)
+}
+
+/// From now on the longest collection is one that is still to come.
+pub(super) fn forget_longest() {
+    SUMS.longest_ns.store(0, Relaxed);
+}
+
+impl Totals {
+    /// What was added since an earlier time.
+    pub(super) fn since(self, before: Self) -> Self {
+        self.with(before, u64::saturating_sub)
+    }
+
+    /// The sums without these.
+    pub(super) fn plus(self, other: Self) -> Self {
+        self.with(other, u64::saturating_add)
+    }
+
+    fn with(mut self, other: Self, work: fn(u64, u64) -> u64) -> Self {
+        let values = self.0.iter_mut().flatten();
+        for (value, other) in values.zip(other.0.into_iter().flatten()) {
+            *value = work(*value, other);
+        }
+        self
+    }
+
+    /// Adds them to the sums of a time.
+    pub(super) fn add_to(self, sums: &mut CollectionSums) {
+        let parts = [&mut sums.collections, &mut sums.garbage, &mut sums.pause_ns];
+        for (part, own) in parts.into_iter().zip(self.0) {
+            for (value, more) in part.iter_mut().zip(own) {
+                *value = value.saturating_add(more);
+            }
+        }
+    }
+
+    /// Number of collections, by generation.
+    pub(super) fn collections(self) -> [u64; 3] {
+        let [collections, _, _] = self.0;
+        collections
+    }
+
+    /// Garbage of all generations, in objects.
+    pub(super) fn garbage(self) -> u64 {
+        let [_, garbage, _] = self.0;
+        garbage.into_iter().sum()
+    }
+
+    /// Time of all generations, in ns.
+    pub(super) fn pause_ns(self) -> u64 {
+        let [_, _, pause_ns] = self.0;
+        pause_ns.into_iter().sum()
+    }
+}
+
+/// Adds the entry to `gc.callbacks`.
+pub(super) fn install(api: &'static PythonApi, gc: &OwnedRef) -> Option<()> {
+    let callbacks = gc.attribute(c"callbacks")?;
+    // SAFETY: the lock is held; the method is static, objects are alive.
+    unsafe {
+        let entry = (api.PyCFunction_NewEx)(&raw const COLLECTION, NULL, NULL);
+        let entry = OwnedRef::new(api, entry)?;
+        if (api.PyList_Append)(callbacks.object(), entry.object()) != 0 {
+            (api.PyErr_Clear)();
+            return None;
+        }
+    }
+    Some(())
+}
+
+/// `gctrace_apply(phase, info)`, the entry.
+unsafe extern "C" fn collection(_own: Object, arguments: *const Object, count: isize) -> Object {
+    let Some(api) = api() else { return NULL };
+    guarded(|| {
+        // SAFETY: the lock is held; the arguments number `count`.
+        unsafe {
+            if count == 2 && !is_off() {
+                SUMS.called(api, *arguments, *arguments.add(1));
+            }
+        }
+    });
+    api.none()
+}
+
+impl Sums {
+    /// # Safety
+    /// The lock is held, the objects are alive.
+    unsafe fn called(&self, api: &'static PythonApi, phase: Object, info: Object) -> Option<()> {
+        let now = now_ns();
+        // SAFETY: as the caller promises.
+        let (phase, info) = unsafe { (OwnedRef::share(api, phase), OwnedRef::share(api, info)) };
+        // SAFETY: may be called at any time. Not so late that modules are gone.
+        let is_up = unsafe { (api.Py_IsInitialized)() } != 0;
+        if phase.text()? != "stop" {
+            if is_up {
+                crate::python::steps::look(api);
+            }
+            self.start_ns.store(now_ns(), Relaxed);
+            return None;
+        }
+        let pause_ns = now.saturating_sub(self.start_ns.load(Relaxed));
+        let entry = |key| info.value(&OwnedRef::interned(api, key)?)?.number();
+        let generation = usize::try_from(entry(c"generation")?).ok()?;
+        let garbage = u64::try_from(entry(c"collected")?).ok()?;
+        for (sums, value) in self.of_generations.iter().zip([1, garbage, pause_ns]) {
+            sums.get(generation)?.fetch_add(value, Relaxed);
+        }
+        self.longest_ns.fetch_max(pause_ns, Relaxed);
+        if is_up && now.saturating_sub(self.idle_ns.load(Relaxed)) > IDLE_EVERY_NS {
+            self.idle_ns.store(now, Relaxed);
+            // SAFETY: may be called by any thread.
+            unsafe { (api.Py_AddPendingCall)(super::idle, NULL) };
+        }
+        Some(())
+    }
+}

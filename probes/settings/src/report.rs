@@ -1,0 +1,177 @@
+//! What a process reports of the settings that it applied: JSON, written by the library in it.
+
+use super::setting::GcSetting;
+use serde::{Deserialize, Serialize};
+
+/// One process. Times are of CLOCK_MONOTONIC.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct AppliedProcess {
+    /// Its id, in its own pid namespace.
+    pub pid: u32,
+    /// Its parent's id when it wrote the report.
+    pub parent: u32,
+    /// `RANK` in its environment.
+    pub rank: Option<u32>,
+    /// Its command line, at most 1000 bytes.
+    pub command: String,
+    /// Version of CPython.
+    pub python: String,
+    /// Whether the build is free-threaded.
+    pub free_threaded: bool,
+    /// Forked from a process with settings, without an exec since.
+    pub forked: bool,
+    /// The report was written at the interpreter's end; otherwise up to a second before the
+    /// process ended.
+    pub ended: bool,
+    /// As requested; several alternate.
+    pub settings: Vec<GcSetting>,
+    /// What was applied, at most 100 entries.
+    pub applied: Vec<AppliedSetting>,
+    /// `gctrace apply --undo` took the settings back.
+    pub taken_back: bool,
+    /// What marked steps; `None`: nothing did.
+    pub marker: Option<String>,
+    /// Number of steps completed.
+    pub steps: u64,
+    /// When the library started to apply settings, in ns.
+    pub start_ns: u64,
+    /// When the report was written, in ns.
+    pub end_ns: u64,
+    /// Time that gctrace's own code took at steps, without the collections that it ran.
+    pub agent_ns: u64,
+    /// Collections until the first mark of a step; `None`: there was none.
+    pub startup: Option<CollectionSums>,
+    /// Collections from then on until all settings were applied.
+    pub before: CollectionSums,
+    /// Collections from then on, or from the first step; `None`: not all were applied.
+    pub after: Option<CollectionSums>,
+    /// Collections since the settings were taken back; `None`: they were not.
+    pub later: Option<CollectionSums>,
+    /// Collections that a plan ran, also in `after`.
+    pub planned: CollectionSums,
+    /// Collections before `gc.freeze()`, in neither `before` nor `after`.
+    pub freezing: CollectionSums,
+    /// Calls of `gc.collect()` by the program, by line.
+    pub asked: Vec<AskedCollections>,
+    /// Calls of the program that change settings, by line.
+    pub calls: Vec<SettingCalls>,
+    /// Settings that did not hold until the next step, by the line that undid them; they were
+    /// applied again.
+    pub undone: Vec<UndoneSetting>,
+    /// Frozen objects after the last `gc.freeze()` of gctrace; `None`: there was none.
+    pub frozen_objects: Option<u64>,
+    /// Frozen objects at the interpreter's end; `None`: the end was not seen, or nothing was frozen.
+    pub frozen_objects_at_end: Option<u64>,
+    /// Objects that the collector tracks, frozen ones not counted, when all settings were applied, or
+    /// at the first step if that was later; `None`: they were not applied.
+    pub tracked_objects_at_start: Option<u64>,
+    /// The same at the interpreter's end.
+    pub tracked_objects_at_end: Option<u64>,
+    /// Resident memory at the same time, or at the process's start.
+    pub rss_bytes_at_start: Option<u64>,
+    /// Resident memory when the report was written.
+    pub rss_bytes_at_end: Option<u64>,
+    /// The most resident memory of the process so far.
+    pub peak_rss_bytes: Option<u64>,
+    /// Most objects in the youngest generation at a step's end since all settings were applied.
+    pub most_waiting: u64,
+    /// The first threshold that the program itself has.
+    pub own_threshold: u64,
+    /// What the user should know about the settings in this build or program.
+    pub warnings: Vec<String>,
+    /// Why gctrace's code in the process ended early; `None`: it did not.
+    pub failure: Option<String>,
+}
+
+/// A setting that was applied.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AppliedSetting {
+    /// The change with its values, such as `plan:5,gen2:50`.
+    pub setting: String,
+    /// After this step; 0: at the start.
+    pub step: u64,
+    /// When, in ns.
+    pub at_ns: u64,
+    /// Length of applying it, with the collection before `gc.freeze()`.
+    pub took_ns: u64,
+}
+
+/// Collections of a time, by generation where there are three numbers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CollectionSums {
+    /// Steps of that time.
+    pub steps: u64,
+    /// Length of that time.
+    pub duration_ns: u64,
+    /// Number of collections.
+    pub collections: [u64; 3],
+    /// Objects of cyclic garbage that were freed.
+    pub garbage: [u64; 3],
+    /// Time of the collections.
+    pub pause_ns: [u64; 3],
+    /// The longest collection; 0 also where it is unknown.
+    pub longest_ns: u64,
+}
+
+impl CollectionSums {
+    /// Collections of all generations.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        sum(self.collections)
+    }
+
+    /// Time of all collections, in ns.
+    #[must_use]
+    pub fn all_pause_ns(&self) -> u64 {
+        sum(self.pause_ns)
+    }
+
+    /// Garbage of all generations, in objects.
+    #[must_use]
+    pub fn all_garbage(&self) -> u64 {
+        sum(self.garbage)
+    }
+}
+
+fn sum(values: [u64; 3]) -> u64 {
+    values.into_iter().fold(0, u64::saturating_add)
+}
+
+/// Calls of `gc.collect()` at one line.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AskedCollections {
+    /// `file:line function`.
+    pub by: String,
+    /// Number of calls.
+    pub times: u64,
+    /// Objects of cyclic garbage that they freed.
+    pub garbage: u64,
+    /// Their time.
+    pub pause_ns: u64,
+}
+
+/// Calls of a function of the module gc at one line.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SettingCalls {
+    /// Its name.
+    pub function: String,
+    /// `file:line function`.
+    pub by: String,
+    /// The step of the first call.
+    pub step: u64,
+    /// Number of calls.
+    pub times: u64,
+}
+
+/// A setting that did not hold.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct UndoneSetting {
+    /// The kind of the change: `threshold`, `freeze`, `disable` or `plan`.
+    pub setting: String,
+    /// `file:line function`.
+    pub by: String,
+    /// The step after which it was first seen.
+    pub step: u64,
+    /// Number of steps after which it did not hold.
+    pub times: u64,
+}

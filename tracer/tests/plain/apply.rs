@@ -243,6 +243,65 @@ print(gc.get_threshold(), gc.isenabled(), gc.get_freeze_count() > 100000)
     assert!(errors(&none).contains("there is no advice 99"));
 }
 
+/// Of many processes the first thousand leave a report, with the one that forked them among them, and
+/// gctrace states how many there are.
+#[test]
+fn a_thousand_processes_report() {
+    let place = TestDir::new();
+    let script = r"
+def count(end): return sum(name.endswith(end) for name in os.listdir(os.environ['GCTRACE_APPLY_FOLDER']))
+for i in range(9): step()
+for i in range(1100):
+    child = os.fork()
+    if child == 0: os._exit(0)
+    os.waitpid(child, 0)
+print(count('.report.json'), count('.tmp'))
+";
+    let output = place.run(&["--gc", "freeze"], script);
+    assert_eq!(printed(&output), "999 0\n", "{}", errors(&output));
+    let text = errors(&output);
+    for part in [
+        "9 steps, by optimizer",
+        "999 processes without steps",
+        "101 other processes wrote no report: at most 1,000 do",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+/// Programs may write anything into the folder: what is read of it is bounded, and its folders go.
+#[test]
+fn what_programs_write_as_reports_is_bounded() {
+    let place = TestDir::new();
+    let script = r"
+import json
+folder = os.environ['GCTRACE_APPLY_FOLDER']
+begun = time.monotonic()
+while not any(name.endswith('.report.json') for name in os.listdir(folder)):
+    time.sleep(0.05)
+    step()
+report = json.load(open(folder + '/%d.report.json' % os.getpid()))
+report['warnings'] = [''] * 80000
+for pid in range(1, 300):
+    report['pid'] = pid
+    json.dump(report, open(folder + '/%d.report.json' % pid, 'w'), separators=(',', ':'))
+for pid in range(2000, 14000): open(folder + '/%d.other' % pid, 'w')
+os.makedirs(folder + '/a/b')
+";
+    let mut command = place.program(&["--gc", "threshold=7000", "-o", "r.json"], script);
+    let output = command.output_in_time().unwrap();
+    assert!(output.status.success(), "{}", errors(&output));
+    let report = fs::read(place.path().join("r.json")).unwrap();
+    let report: Value = serde_json::from_slice(&report).unwrap();
+    let read = report["processes"].as_array().unwrap().len() as u64;
+    let left_out = report["left_out"].as_u64().unwrap();
+    // 16 MiB in reports of 240 kB; of 12,301 names 10,000 are read, in any order.
+    assert!((1..=80).contains(&read), "{read}");
+    assert!((1..=300).contains(&left_out), "{left_out}");
+    assert_eq!(errors(&output), "");
+    assert_eq!(place.leftovers(), Vec::<PathBuf>::new());
+}
+
 /// Waits until a program with [`OPTIMIZER`] has written a file.
 fn wait_for(path: &Path) -> String {
     loop {

@@ -26,6 +26,11 @@ impl ReportFolder {
         Self { path: path.to_owned(), filters, is_admitted: None, is_lost: false }
     }
 
+    /// Counts this process now, not at its first report: it may fork many others before.
+    pub(crate) fn count(&mut self) {
+        self.write(|_| Ok(()));
+    }
+
     /// Whether the settings are to be taken back.
     pub(crate) fn wants_back(&self) -> bool {
         let mut first = [0];

@@ -110,6 +110,9 @@ impl Agent {
             has_ended: false,
         };
         agent.reset();
+        if let Some(folder) = &mut agent.folder {
+            folder.count();
+        }
         agent.warn_of_build();
         agent.apply_due();
         Some(agent)

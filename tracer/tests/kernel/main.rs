@@ -1,6 +1,7 @@
 //! Tests that load BPF programs into the running kernel: root.
 
 mod alloc;
+mod both;
 mod control;
 mod counters;
 mod cuda;

@@ -4,6 +4,7 @@ mod allocations;
 mod apply;
 mod apply_harness;
 mod apply_processes;
+mod apply_unseen;
 mod collections;
 mod cupti;
 mod cupti_faults;

@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
 
-mod apply_harness;
+use crate::apply_harness;
 
 use apply_harness::{GARBAGE, reports};
 use serde_json::Value;

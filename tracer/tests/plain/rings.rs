@@ -202,6 +202,9 @@ fn offers_twice() {
     let hello = RingHello { role: RingRole::Gpu, own_pid: pid, at_ns: now_ns(), is_fork: false };
     let socket = std::env::var_os(gctrace_ring::RENDEZVOUS_VARIABLE).unwrap();
     assert!(gctrace_ring::offer(socket.as_bytes(), descriptor.as_fd(), &hello));
+    // gctrace looks into the map of this process, which must not be gone: after an exec the second
+    // ring would be right.
+    std::thread::sleep(std::time::Duration::from_secs(1));
 }
 
 /// A collection, one that has only started, and a fault of the library.

@@ -26,7 +26,8 @@ import kinds
 import rounds
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-# Maximum time of a round, in seconds: longer ones hang.
+# Maximum time of a round, in seconds: longer ones hang. For each process of a crowd half a second
+# more.
 LIMIT = 240
 
 
@@ -62,7 +63,7 @@ def one(options, kind, mode, seed):
                        left=[kernel.describe(pid) for pid in kernel.descendants(os.getpid())])
     rounds.clean_up()
     outcome.update(place=round.place, stopped=round.watch.longest, killed=round.signals_sent(),
-                   incomplete=round.is_incomplete, refused=round.was_refused,
+                   incomplete=round.is_incomplete, refused=round.was_refused, figures=round.figures,
                    seconds=time.monotonic() - started)
     if not round.findings and not options.keep:
         shutil.rmtree(round.place, ignore_errors=True)
@@ -97,7 +98,7 @@ class Tally:
         self.kills, self.longest, self.incomplete = collections.Counter(), 0.0, 0
         self.refused = 0
 
-    def add(self, kind, mode, seed, outcome):
+    def add(self, kind, mode, seed, outcome, figures):
         self.states[outcome["state"]] += 1
         self.by_pair[kind][mode] += outcome["state"] != "skipped"
         self.by_pair[kind]["failed"] += outcome["state"] == "failed"
@@ -108,6 +109,9 @@ class Tally:
         name = "seed %d %s %s" % (seed, kind, mode)
         if outcome["state"] == "skipped":
             print("skipped %s: %s" % (name, outcome["reason"]), flush=True)
+        if figures and outcome.get("figures"):
+            print("%s: %s, %.0f s" % (name, ", ".join(
+                "%s %s" % figure for figure in sorted(outcome["figures"].items())), outcome["seconds"]), flush=True)
         if outcome["state"] == "failed":
             print("FAILED %s (again: --seed %d --rounds 1 --kinds %s --modes %s; kept: %s)" % (
                 name, seed, kind, mode, outcome.get("place")))
@@ -134,17 +138,17 @@ class Tally:
 
 def start(options, kind, mode, seed):
     command = [sys.executable, os.path.abspath(__file__), "--one", "%s:%s:%d" % (kind, mode, seed)]
-    for name in ("gctrace", "folder", "manifest"):
-        command += ["--%s" % name, getattr(options, name)]
+    for name in ("gctrace", "folder", "manifest", "crowd", "load"):
+        command += ["--%s" % name, str(getattr(options, name))]
     command += ["--keep"] if options.keep else []
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, start_new_session=True)
     return process, (kind, mode, seed), time.monotonic()
 
 
-def collect(process, started):
+def collect(process, started, limit):
     """The result of a round that has ended; None while it runs."""
-    if process.poll() is None and time.monotonic() - started < LIMIT:
+    if process.poll() is None and time.monotonic() - started < limit:
         return None
     if process.poll() is None:
         left = [kernel.describe(pid) for pid in kernel.descendants(process.pid)]
@@ -178,10 +182,10 @@ def drive(options):
             break
         time.sleep(0.05)
         for entry in list(running):
-            outcome = collect(entry[0], entry[2])
+            outcome = collect(entry[0], entry[2], LIMIT + options.crowd / 2)
             if outcome:
                 running.remove(entry)
-                tally.add(*entry[1], outcome)
+                tally.add(*entry[1], outcome, options.figures)
                 if not running:
                     rounds.clean_up()
         if started >= reported + 50:
@@ -205,6 +209,9 @@ def main():
     parser.add_argument("--kinds", type=words, default=list(kinds.KINDS), help=", ".join(kinds.KINDS))
     parser.add_argument("--modes", type=words, default=list(kinds.EVERYWHERE))
     parser.add_argument("--jobs", type=int, default=1, help="rounds at the same time")
+    parser.add_argument("--crowd", type=int, default=80, help="processes of the kind crowd")
+    parser.add_argument("--load", type=int, default=4, help="busy processes beside them")
+    parser.add_argument("--figures", action="store_true", help="print what each round counted")
     parser.add_argument("--keep", action="store_true", help="keep the folders of rounds that passed, too")
     parser.add_argument("--folder", help="of the rounds; default: a new one in /tmp")
     parser.add_argument("--manifest", default="", help="interpreters, as scripts/interpreters.sh lists them")

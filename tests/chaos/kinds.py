@@ -7,6 +7,7 @@ import select
 import shutil
 import signal
 import subprocess
+import sys
 import time
 
 from rounds import Refused
@@ -197,6 +198,35 @@ def forks(round):
 
 def execs(round):
     storm(round, forks=0, children=round.random.randint(0, 3), copies=60)
+
+
+def crowd(round):
+    """Hundreds of short processes on an overloaded machine, while gctrace gets no CPU time or is
+    stopped again and again."""
+    probed = round.how in ("ebpf", "both")
+    command = round.victim(crowd=round.options.crowd, whole=probed, steps=1, children=0, forks=0, copies=0)
+    reference = round.reference(command)
+    round.patience += round.options.crowd / 4
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(round.options.load)]
+    try:
+        round.record(command)
+        how = round.random.choice(("none", "idle", "stop"))
+        while_it_runs(round, {"seconds": 0})
+        if how == "idle" and round.gctrace.poll() is None and round.program():  # which would inherit it
+            round.done.append("SCHED_IDLE for %d" % round.gctrace.pid)
+            os.sched_setscheduler(round.gctrace.pid, os.SCHED_IDLE, os.sched_param(0))
+        while how == "stop" and round.gctrace.poll() is None:
+            round.excused.add(round.gctrace.pid)
+            round.signal(round.gctrace.pid, signal.SIGSTOP)
+            round.sleep(0.1, 2.5)
+            round.signal(round.gctrace.pid, signal.SIGCONT)
+            round.sleep(0, 2)
+        round.wait(round.gctrace, "gctrace")
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+    finish(round, reference)
 
 
 def survivors(round):
@@ -392,6 +422,7 @@ KINDS = {
     "memory": (memory, EVERYWHERE, 1),
     "forks": (forks, EVERYWHERE, 2),
     "execs": (execs, EVERYWHERE, 2),
+    "crowd": (crowd, EVERYWHERE, 1),
     "survivors": (survivors, EVERYWHERE, 2),
     "ancestor": (ancestor, ATTACHING, 2),
     "launcher": (launcher, EVERYWHERE, 3),

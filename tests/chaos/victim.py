@@ -1,7 +1,7 @@
 """A program for rounds of chaos: the same output every time, and the truth about its collections.
 
     victim.py FOLDER [--steps 20] [--pace 0.02] [--children N] [--forks N] [--copies N] [--threads N]
-                     [--collections N] [--log] [--deaf] [--exit 37]
+                     [--collections N] [--crowd N [--whole]] [--log] [--deaf] [--exit 37]
 
 Prints a line for each step; the last has a digest of its children's output and exit codes. Every
 process writes FOLDER/PID.json before its end: `collections` is their number from `start_ns` to
@@ -93,6 +93,49 @@ def copied(folder, number):
     return code
 
 
+# A short process. Imports nothing that is not built in: hundreds of them start per second.
+SHORT = """
+import gc, posix, time
+def count():
+    return sum(entry["collections"] for entry in gc.get_stats())
+start_ns, base = time.monotonic_ns(), count()
+for _ in range(100):
+    cycle = []
+    cycle.append(cycle)
+del cycle
+gc.collect()
+gc.disable()
+print(posix.getpid(), start_ns, base, count(), time.monotonic_ns(), flush=True)
+posix._exit(3)
+"""
+CROWD_AT_ONCE = 40
+
+
+def crowd(folder, number, whole):
+    """Many short processes; returns how many ended as they should. `whole`: their truth is that of
+    their whole life."""
+    running, right = [], 0
+
+    def finish():
+        done = running.pop(0)
+        pid, start_ns, base, all_, end_ns = map(int, done.communicate()[0].split())
+        if whole:
+            start_ns = base = 0
+        truth = {"pid": pid, "start_ns": start_ns, "all": all_, "collections": all_ - base,
+                 "end_ns": end_ns, "log": None}
+        with open(os.path.join(folder, "%d.json" % pid), "w") as file:
+            json.dump(truth, file)
+        return done.returncode == 3
+
+    for _ in range(number):
+        if len(running) == CROWD_AT_ONCE:
+            right += finish()
+        running.append(subprocess.Popen([sys.executable, "-S", "-E", "-c", SHORT], stdout=subprocess.PIPE))
+    while running:
+        right += finish()
+    return right
+
+
 def threads(number):
     workers = [threading.Thread(target=garbage, args=(3000,)) for _ in range(number)]
     for worker in workers:
@@ -116,6 +159,8 @@ def work(options):
         time.sleep(options.pace)
     for _ in range(options.collections):
         gc.collect(0)
+    if options.crowd:
+        print("crowd", crowd(options.folder, options.crowd, options.whole), flush=True)
     print("digest", digest.hexdigest(), flush=True)
 
 
@@ -124,9 +169,10 @@ def main():
     parser.add_argument("folder")
     parser.add_argument("--pace", type=float, default=0.02)
     for name, default in (("steps", 20), ("children", 0), ("forks", 0), ("copies", 0), ("threads", 0),
-                          ("collections", 0), ("exit", 37)):
+                          ("collections", 0), ("crowd", 0), ("exit", 37)):
         parser.add_argument("--" + name, type=int, default=default)
     parser.add_argument("--leaf", type=int)
+    parser.add_argument("--whole", action="store_true", help="short processes are recorded from their start")
     parser.add_argument("--log", action="store_true", help="record when each collection started and ended")
     parser.add_argument("--deaf", action="store_true", help="SIGINT and SIGTERM change nothing")
     options = parser.parse_args()

@@ -4,6 +4,7 @@ Owned here: users, folders, environment, and the results of a run. Not here: the
 """
 
 import dataclasses
+import functools
 import os
 import pathlib
 import pwd
@@ -15,6 +16,7 @@ import tempfile
 import time
 
 import leftovers
+from program import APPLY
 from program import HERE
 from program import INJECT
 from program import SCRIPTS
@@ -96,6 +98,13 @@ class Machine:
         }
         return [re.sub(r"\{(\w+)\}", lambda match: str(places.get(match[1], match[0])), word) for word in words]
 
+    @functools.cache
+    def thresholds(self, python):
+        """The setting that changes nothing there."""
+        ask = "import gc; print(*gc.get_threshold(), sep=',')"
+        asked = subprocess.run([self.pythons[python], "-c", ask], check=True, capture_output=True, text=True)
+        return f"threshold={asked.stdout.strip()}"
+
     def readable(self):
         """Folders that the ordinary user must be able to read, wherever they are."""
         wanted = [HERE, *(CHECKOUT / name for name in (".venv-programs", ".venv-torch", ".interpreters"))]
@@ -121,7 +130,10 @@ def environment(machine, program, work, truth, ordinary):
 
 def command_line(machine, program, mode, ordinary, work, trace):
     line = machine.fill(program, program.command, work)
-    if mode:
+    if mode == APPLY:
+        setting = machine.thresholds(program.python)
+        line = [str(machine.gctrace), "apply", "-q", "--gc", setting, "--", *line]
+    elif mode:
         line = [str(machine.gctrace), "record", "--mode", mode, "-o", str(trace), "--", *line]
     if program.terminal:
         # -I -S: it is not counted.
@@ -181,7 +193,7 @@ def run(machine, program, mode, ordinary):
         own_words=own_words,
         seconds=seconds,
         truth=truth,
-        trace=trace if mode else None,
+        trace=trace if mode not in (None, APPLY) else None,
     )
 
 
@@ -204,4 +216,4 @@ def normalized(program, text, work):
 
 
 def default_mode_is_ordinary(program, mode):
-    return mode == INJECT and not program.root
+    return mode in (INJECT, APPLY) and not program.root

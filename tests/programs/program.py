@@ -9,8 +9,9 @@ from collections.abc import Sequence
 HERE = pathlib.Path(__file__).resolve().parent
 SCRIPTS = HERE / "scripts"
 
-EBPF, INJECT, BOTH = "ebpf", "inject", "both"
-MODES = (EBPF, INJECT, BOTH)
+# The modes of recording, and `gctrace apply` with the thresholds that the Python has anyway.
+EBPF, INJECT, BOTH, APPLY = "ebpf", "inject", "both", "apply"
+MODES = (EBPF, INJECT, BOTH, APPLY)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,11 +41,11 @@ class Program:
     code: int = 0
     # Minimum number of processes that must have written their collector's counters; 0: not checked.
     processes: int = 1
-    # Modes in which it is not run, and those in which some collections are not seen, with the
-    # reason. Then the trace must not claim to be complete.
+    # Modes in which it is not run (those of `inject` count for `apply` too), and those in which some
+    # collections are not seen, with the reason. Then the trace must not claim to be complete.
     excluded: Mapping[str, str] = dataclasses.field(default_factory=dict)
     unseen: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    # Whether it needs root in mode inject too, where an ordinary user runs the others.
+    # Whether it needs root in the modes inject and apply too, where an ordinary user runs the others.
     root: bool = False
     # Whether it runs in its own terminal (stdout and stderr are one there).
     terminal: bool = False
@@ -55,3 +56,7 @@ class Program:
     environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
     # Additional results to compare: reads them from the run's folder.
     results: Callable[[pathlib.Path], object] | None = None
+
+    def why_excluded(self, mode):
+        """Why it is not run in a mode, or None."""
+        return self.excluded.get(INJECT if mode == APPLY else mode)

@@ -147,8 +147,8 @@ class Table:
             print(f"{result} {name} {mode}: {words}", flush=True)
 
     def lines(self):
-        yield "| program | ebpf | inject | both |"
-        yield "|---|---|---|---|"
+        yield "| program | " + " | ".join(program.MODES) + " |"
+        yield "|---" * (1 + len(program.MODES)) + "|"
         for name, row in self.rows.items():
             yield "| " + " | ".join([name, *(row.get(mode, "-") for mode in program.MODES)]) + " |"
 
@@ -160,8 +160,8 @@ def run_program(one, machine, modes, table):
     reason = why_not(one, machine)
     untraced = {}
     for mode in modes:
-        if reason or mode in one.excluded:
-            table.put(one.name, mode, "skipped", reason or one.excluded[mode])
+        if why := reason or one.why_excluded(mode):
+            table.put(one.name, mode, "skipped", why)
             continue
         ordinary = execution.default_mode_is_ordinary(one, mode)
         if ordinary not in untraced:
@@ -173,7 +173,7 @@ def run_program(one, machine, modes, table):
             continue
         traced = execution.run(machine, one, mode, ordinary)
         wrong, words = behaves_alike(one, base, traced), "same"
-        if one.processes:
+        if one.processes and traced.trace:
             exact, more = counts_alike(one, machine, mode, traced)
             words, wrong = f"same, {exact}", wrong + more
         if wrong:

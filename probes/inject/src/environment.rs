@@ -1,6 +1,7 @@
 //! Parses and removes the environment variables by which gctrace configures this library.
 
 use crate::apply::ApplyOptions;
+use crate::seccomp;
 use gctrace_ring::{InjectOptions, OPTIONS_VARIABLE, RENDEZVOUS_VARIABLE, STEP_FUNCTION_VARIABLE};
 use gctrace_settings::{APPLY_VARIABLE, ApplyRequest, FOLDER_VARIABLE};
 use std::ffi::{CStr, OsStr};
@@ -28,14 +29,18 @@ pub(crate) fn apply_options() -> Option<Result<ApplyOptions, String>> {
             return Some(Err(format!("{APPLY_VARIABLE}={text} is not applied: {error}")));
         }
     };
-    let options = std::env::var_os(OPTIONS_VARIABLE).unwrap_or_default();
+    let filters = match std::env::var_os(OPTIONS_VARIABLE) {
+        Some(options) => InjectOptions::parse(options.as_bytes()).filters,
+        // Without gctrace: those that the program adds confine it.
+        None => seccomp::own_filters().unwrap_or(u32::MAX),
+    };
     let folder = std::env::var_os(FOLDER_VARIABLE).filter(|path| !path.is_empty());
     Some(Ok(ApplyOptions {
         request,
         counts_function: variable(STEP_FUNCTION_VARIABLE).is_some_and(|name| !name.is_empty()),
         folder: folder.map(PathBuf::from),
         rank: variable("RANK").as_deref().and_then(rank),
-        filters: InjectOptions::parse(options.as_bytes()).filters,
+        filters,
     }))
 }
 

@@ -6,20 +6,28 @@
 //! has the same ones, and gctrace made the same calls and survived. That also holds in containers,
 //! whose filter applies to gctrace as well.
 
-use std::io::Read;
-
 /// Whether there are filters that do not apply to gctrace, or their number is unknown.
 pub(crate) fn is_confined(filters_of_gctrace: u32) -> bool {
     if filters_of_gctrace == u32::MAX {
         return false;
     }
-    // Only calls that every program's loader makes: open, read, close.
+    own_filters().is_none_or(|filters| filters > filters_of_gctrace)
+}
+
+/// The number of filters of this process; `None`: unknown.
+pub(crate) fn own_filters() -> Option<u32> {
     let mut text = [0; 4096];
-    let read =
-        std::fs::File::open("/proc/self/status").and_then(|mut status| status.read(&mut text));
-    let Ok(length) = read else {
-        return true;
+    // Only calls that every program's loader makes: open, read, close. Debug builds of std::fs make
+    // another one.
+    // SAFETY: a C string, and at most as many bytes as there is room for.
+    let length = unsafe {
+        let status = libc::open(c"/proc/self/status".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
+        if status < 0 {
+            return None;
+        }
+        let length = libc::read(status, text.as_mut_ptr().cast(), text.len());
+        libc::close(status);
+        length
     };
-    let text = text.get(..length).unwrap_or_default();
-    gctrace_ring::seccomp_filters(text).is_none_or(|filters| filters > filters_of_gctrace)
+    gctrace_ring::seccomp_filters(text.get(..usize::try_from(length).ok()?)?)
 }

@@ -10,12 +10,12 @@ import xml.etree.ElementTree
 from program import Program
 
 GROUPS = {
-    "collector": "test_gc test_weakref test_finalization test_sys test_capi test_atexit test_generators",
+    "collector": "test_gc test_audit test_weakref test_finalization test_sys test_capi test_atexit test_generators",
     "threads": "test_threading test_thread test_threadedtempfile test_queue test_signal test_threadsignals test_faulthandler",
     "processes": "test_subprocess test_fork1 test_os test_posix test_wait3 test_wait4 test_popen test_pty test_embed",
     "pools": "test_multiprocessing_main_handling test_concurrent_futures test_multiprocessing_forkserver",
 }
-VERSIONS = ("3.8", "3.12", "3.13")
+VERSIONS = ("3.8", "3.11", "3.12", "3.13")
 # pyenv's 3.12.1 does not install the packages of the other tests, and those of 3.13.0 did not end in 20 minutes, untraced.
 FEWER = dict.fromkeys([("3.12", "pools"), ("3.13", "pools")], "test_multiprocessing_main_handling")
 

@@ -26,9 +26,12 @@ impl ReportFolder {
         Self { path: path.to_owned(), filters, is_admitted: None, is_lost: false }
     }
 
-    /// Counts this process now, not at its first report: it may fork many others before.
-    pub(crate) fn count(&mut self) {
-        self.write(|_| Ok(()));
+    /// Whether this process may write here, which counts it at the first call.
+    pub(crate) fn is_open(&mut self) -> bool {
+        let path = &self.path;
+        !self.is_lost
+            && !seccomp::is_confined(self.filters)
+            && *self.is_admitted.get_or_insert_with(|| is_admitted(path))
     }
 
     /// Whether the settings are to be taken back.
@@ -62,12 +65,8 @@ impl ReportFolder {
     }
 
     fn write(&mut self, work: impl FnOnce(&Path) -> io::Result<()>) {
-        if self.is_lost || seccomp::is_confined(self.filters) {
-            return;
-        }
-        let path = &self.path;
-        if *self.is_admitted.get_or_insert_with(|| is_admitted(path)) {
-            self.is_lost = work(path).is_err();
+        if self.is_open() {
+            self.is_lost = work(&self.path).is_err();
         }
     }
 }

@@ -28,6 +28,7 @@ use crate::apply::files::say;
 use crate::loaded::place_of;
 use crate::process_ring::is_off;
 use crate::recording::{fault, guarded};
+use crate::seccomp::is_confined;
 use agent::Agent;
 use collector::{CollectCall, Collector};
 use gctrace_ring::StepMarker;
@@ -129,8 +130,11 @@ fn act<T>(work: impl FnOnce(&mut Agent) -> Option<T>) -> Option<T> {
         let mut agent = AGENT.try_lock().ok()?;
         let agent = agent.as_mut()?;
         if !agent.is_mine() {
+            if agent.forked().is_none() {
+                IS_ACTIVE.store(false, Ordering::Relaxed);
+                return None;
+            }
             PID.store(std::process::id(), Ordering::Relaxed);
-            agent.forked();
         }
         match is_off() {
             true => None,
@@ -227,7 +231,7 @@ unsafe extern "C" fn ending(_own: Object, _: *const Object, _: isize) -> Object 
 /// The process ends by `exit`, or by returning from `main`. The interpreter has ended before, if it
 /// did.
 pub(crate) fn process_ends() {
-    if is_active() && is_this_process() {
+    if is_active() && may_report() {
         guarded(|| {
             if let Some(mut agent) = locked()
                 && let Some(agent) = agent.as_mut()
@@ -247,7 +251,7 @@ pub(crate) fn process_exits(caller: *const c_void) {
     let is_interpreters = (start..end).contains(&caller.addr());
     if is_active()
         && is_interpreters
-        && is_this_process()
+        && may_report()
         && api().is_some_and(PythonApi::runs_main_interpreter)
     {
         act(|agent| {
@@ -257,8 +261,12 @@ pub(crate) fn process_exits(caller: *const c_void) {
     }
 }
 
-fn is_this_process() -> bool {
-    PID.load(Ordering::Relaxed) == std::process::id()
+/// Whether this process has the agent, and not another one that shares its memory, and may still make
+/// system calls that the program does not.
+fn may_report() -> bool {
+    let filters = OPTIONS.get().and_then(|options| options.as_ref().ok());
+    !filters.is_none_or(|options| is_confined(options.filters))
+        && PID.load(Ordering::Relaxed) == std::process::id()
 }
 
 /// CPU time of the calling thread in ns.

@@ -287,6 +287,49 @@ os._exit(6)
     }
 }
 
+/// A program that forbids itself system calls, to be killed for them, makes none of them.
+#[test]
+fn a_program_that_confines_itself_lives() {
+    // getppid, rename, renameat, rt_sigprocmask
+    let script = r"
+import ctypes, platform, struct
+numbers = [110, 82, 264, 14] if platform.machine() == 'x86_64' else [173, 38, 276, 135]
+lines = [(0x20, 0, 0, 0)] + [(0x15, len(numbers) - at, 0, one) for at, one in enumerate(numbers)]
+lines += [(6, 0, 0, 0x7fff0000), (6, 0, 0, 0x80000000)]
+code = ctypes.create_string_buffer(b''.join(struct.pack('HBBI', *line) for line in lines))
+program = struct.pack('HxxxxxxQ', len(lines), ctypes.addressof(code))
+library = ctypes.CDLL(None, use_errno=True)
+for i in range(9): step()
+assert library.prctl(38, 1, 0, 0, 0) == 0
+assert library.prctl(22, 2, ctypes.c_char_p(program), 0, 0) == 0
+begun = time.monotonic()
+while time.monotonic() - begun < lasts:
+    step()
+    gc.collect(0)
+    time.sleep(0.05)
+print('lives', gc.get_threshold()[0], flush=True)
+";
+    for python in interpreters("a_program_that_confines_itself_lives") {
+        // Longer than the time between two reports, and shorter.
+        for (lasts, end) in [("1.2", "sys.exit(3)"), ("0.1", "os._exit(3)")] {
+            let script = format!("lasts = {lasts}\n{script}{end}");
+            let (applied, _) = run(&python, true, &script, |command| {
+                command
+                    .env("GCTRACE_APPLY", "threshold=1234,plan:5")
+                    .env("GCTRACE_INJECT", format!("filters={}", own_filters()));
+            });
+            assert_eq!(applied.status.code(), Some(3), "{}: {applied:?}", python.name);
+            assert_eq!(applied.stdout, b"lives 1234\n", "{}", python.name);
+        }
+    }
+}
+
+/// As gctrace has it for the library.
+fn own_filters() -> u32 {
+    let status = std::fs::read("/proc/self/status").unwrap();
+    gctrace_ring::seccomp_filters(&status).unwrap()
+}
+
 /// A rank that is no number is unknown.
 #[test]
 fn strange_ranks_are_unknown() {

@@ -14,6 +14,7 @@ use crate::apply::{ApplyOptions, marks};
 use crate::process_ring::now_ns;
 use crate::python::api::PythonApi;
 use crate::python::heap_size::tracked_objects;
+use crate::seccomp::is_confined;
 use gctrace_ring::{OwnerMark, StepMarker};
 use gctrace_settings::{AppliedProcess, CollectionSums, GcChange};
 
@@ -111,7 +112,8 @@ impl Agent {
         };
         agent.reset();
         if let Some(folder) = &mut agent.folder {
-            folder.count();
+            // Counted now, not at its first report: it may fork many others before.
+            folder.is_open();
         }
         agent.warn_of_build();
         agent.apply_due();
@@ -141,14 +143,16 @@ impl Agent {
     }
 
     /// In a forked child: applies nothing at steps that it does not have, and reports for itself.
-    /// Frozen objects stay frozen, so that their pages remain shared.
-    pub(super) fn forked(&mut self) {
-        let Some(mark) = OwnerMark::new() else { return };
-        self.mark = mark;
+    /// Frozen objects stay frozen, so that their pages remain shared. `None`: the child is left alone.
+    pub(super) fn forked(&mut self) -> Option<()> {
         self.read_own();
         calls::with(calls::ProgramCalls::forget);
         self.active.retain(|change| *change != GcChange::Freeze);
         self.leave();
+        if is_confined(self.options.filters) {
+            return None;
+        }
+        self.mark = OwnerMark::new()?;
         let of_parent = std::mem::take(&mut self.report);
         self.reset();
         let report = &mut self.report;
@@ -160,6 +164,7 @@ impl Agent {
         if report.failure.is_none() && !report.taken_back {
             self.apply_due();
         }
+        Some(())
     }
 
     /// Reads what the program wants now: it may have set thresholds, which are in effect then.
@@ -421,7 +426,7 @@ impl Agent {
 
     pub(super) fn write_report(&mut self) {
         self.reported_ns = now_ns();
-        if self.folder.is_some() {
+        if self.folder.as_mut().is_some_and(ReportFolder::is_open) {
             self.sum_up(self.reported_ns, totals());
             self.update_report(self.reported_ns);
             if let Some(folder) = &mut self.folder {

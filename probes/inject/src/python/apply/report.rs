@@ -15,7 +15,6 @@ pub(super) fn of_new_process(agent: &Agent, now: u64) -> AppliedProcess {
     let version = agent.api.version().to_string_lossy();
     AppliedProcess {
         pid: std::process::id(),
-        parent: std::os::unix::process::parent_id(),
         rank: agent.options.rank,
         command: command_line(),
         python: version.split(' ').next().unwrap_or_default().to_owned(),

@@ -55,8 +55,7 @@ def circles(files):
             modules[(crate, "" if module in ("lib", "main") else module)] = name
     edges = collections.defaultdict(set)
     for (crate, module), name in modules.items():
-        for path in re.findall(r"^use (crate|super(?:::super)*)::([\w:]+)", files[name], re.MULTILINE):
-            base, rest = path
+        for base, rest in imports(files[name]):
             parts = rest.split("::")
             if base != "crate":
                 parent = module.split("::")[: -base.count("super") or None]
@@ -68,6 +67,13 @@ def circles(files):
             if target and not (module + "::").startswith(target + "::") and not (target + "::").startswith(module + "::"):
                 edges[(crate, module)].add((crate, target))
     return [group for group in components(edges) if len(group) > 1]
+
+
+def imports(text):
+    """`crate` or `super`s, and the path below it, of everything imported: a list in braces stands for its items."""
+    for base, path, items in re.findall(r"^use (crate|super(?:::super)*)::([\w:]*)(?:\{([^}]*)\})?", text, re.MULTILINE):
+        for item in re.findall(r"\w+", re.sub(r" as \w+", "", items)) or [""]:
+            yield base, (path + item).removesuffix("::")
 
 
 def components(edges):

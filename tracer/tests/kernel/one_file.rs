@@ -160,8 +160,14 @@ fn others_do_not_choose_the_library() {
     set_mode(&file, 0o757);
     refused("everyone may write");
     set_mode(&file, 0o755);
-    set_mode(&folder, 0o1777);
+    set_mode(&folder, 0o777);
     refused("everyone may write");
+    // With the sticky bit only Alice and root can replace it: a copy is loaded, as she could.
+    set_mode(&folder, 0o1777);
+    let copies = RootsCopies::watch();
+    let (_, libraries) = reported(&alice.shell(&format!("sudo venv/bin/gctrace {}", WAYS[0])));
+    assert!(libraries.iter().all(|path| path.starts_with(ROOTS)), "{libraries:?}");
+    drop(copies);
     set_mode(&folder, 0o775);
     let group = format!(":{}", mallory.name);
     run("chgrp", &[&group[1..], folder.to_str().unwrap()]);

@@ -199,6 +199,7 @@ fn root_tries_a_library_without_capabilities() {
     assert!(runs[0].contains("NoNewPrivs:\t1"), "{}", runs[0]);
 
     let open = tempfile::tempdir().unwrap();
+    fs::set_permissions(open.path(), fs::Permissions::from_mode(0o777)).unwrap();
     let library = hostile_library(open.path());
     let mut command = Command::new(recording::binary());
     command

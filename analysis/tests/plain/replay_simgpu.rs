@@ -5,7 +5,7 @@
 //! cargo test -p gctrace-analysis --test plain replay_simgpu:: -- --nocapture | grep '^|'
 //! ```
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "helpers of tests, outside of #[test]")]
+#![expect(clippy::panic, reason = "helpers of tests, outside of #[test]")]
 
 use crate::simgpu;
 

@@ -144,7 +144,7 @@ fn list(
         if object % 8 != 0 || all.len() >= most {
             return Err(Untracked::Broken);
         }
-        if all.len() % CLOCK_INTERVAL == 0 && Instant::now() >= deadline {
+        if all.len().is_multiple_of(CLOCK_INTERVAL) && Instant::now() >= deadline {
             return Err(Untracked::Late);
         }
         all.push((object, place));

@@ -1,7 +1,5 @@
 //! Summaries in place of their traces, in reports and tables. Needs no privileges.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
-
 use crate::traces;
 
 use std::path::Path;

@@ -1,8 +1,6 @@
 //! `gctrace summarize`: which summaries there are in the end, and what kills leave behind. Needs no
 //! privileges.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
-
 use crate::traces;
 
 use std::process::Command;

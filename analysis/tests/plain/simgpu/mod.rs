@@ -2,6 +2,8 @@
 //!
 //! Owns starting the programs and reading their output, which `trial.rs` evaluates.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
+
 pub(crate) mod figure;
 pub(crate) mod trial;
 

@@ -3,6 +3,8 @@
 //!
 //! Figures are judged in `figure.rs`.
 
+#![expect(clippy::panic, reason = "helpers of tests fail by panicking")]
+
 use super::figure::{Figure, PausedRuns, RIGHT_RUNS, UnpausedRuns, Verdict};
 use super::{Recorded, figure};
 use gctrace_analysis::gpu::ranks;

@@ -1,5 +1,6 @@
 //! A script that runs while its heap is taken.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 #![allow(clippy::allow_attributes, dead_code, reason = "each test program uses a part")]
 
 use gctrace_analysis::heap::HeapGraph;

@@ -1,7 +1,5 @@
 //! Torch tier: the heap of a PyTorch program, with types of C++ and Cython.
 
-#![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
-
 use crate::script;
 
 use gctrace_analysis::heap::report::Held;

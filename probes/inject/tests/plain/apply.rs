@@ -1,10 +1,6 @@
 //! Settings of the collector applied by the agent, against what the program itself sees.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "helpers of tests, outside of #[test]"
-)]
+#![expect(clippy::indexing_slicing, reason = "helpers of tests, outside of #[test]")]
 
 use crate::apply_harness;
 

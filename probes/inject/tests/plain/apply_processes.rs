@@ -1,10 +1,6 @@
 //! The agent in processes: taken back, forked, failing, without a folder, in several ranks.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "helpers of tests, outside of #[test]"
-)]
+#![expect(clippy::indexing_slicing, reason = "helpers of tests, outside of #[test]")]
 
 use crate::apply_harness;
 

@@ -1,6 +1,8 @@
 //! The line table decoder against the interpreters: every instruction of some thousand code objects
 //! must have the line that the interpreter reports.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
+
 use gctrace_probes::LineTableFormat;
 use gctrace_probes::line_table::line;
 use serde::Deserialize;

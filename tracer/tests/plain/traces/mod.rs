@@ -1,5 +1,7 @@
 //! A folder with traces of all kinds, in which gctrace runs.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
+
 use gctrace_event::{Process, Record, TraceHeader};
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -1,5 +1,6 @@
 //! Runs programs with settings that the agent applies, for `apply.rs` and `apply_processes.rs`.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 #![allow(dead_code, reason = "each test program uses some of it")]
 
 use serde_json::Value;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Owns: noticing that a recorded process maps a library that may be a libpython, or one of CUDA,
- * NCCL or torch. User space determines which library it is. Called from the system call tracepoint
+ * Owns: noticing that a recorded process maps a library that may be a libpython or PyPy's, or one of
+ * CUDA, NCCL or torch. User space determines which library it is. Called from the system call tracepoint
  * of arena.bpf.c: the one place where every kernel exposes a mapping.
  */
 
@@ -15,6 +15,7 @@ bool watch_libraries = false;
 #define NAME_BYTES 6
 #define NAME_MASK ((1ull << (8 * NAME_BYTES)) - 1)
 #define LIBPYT 0x74797062696cull
+#define LIBPYP 0x70797062696cull
 #define LIBCUD 0x64756362696cull
 #define LIBNCC 0x63636e62696cull
 #define LIBC10 0x30316362696cull
@@ -31,6 +32,7 @@ static __always_inline u32 named_like(struct file *file)
 	/* Also upper-case letters: libnvToolsExt. */
 	switch ((start | 0x202020202020ull) & NAME_MASK) {
 	case LIBPYT:
+	case LIBPYP:
 		return LIBRARY_PYTHON;
 	case LIBCUD:
 	case LIBNCC:

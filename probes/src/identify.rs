@@ -15,6 +15,8 @@ pub enum ProgramKind {
         /// File offset of the program's entry point: by then the loader has mapped the library.
         entry_file_offset: u64,
     },
+    /// An executable that is PyPy, or loads it: a Python whose collector is another one.
+    PyPy,
     /// Another dynamically linked executable; what it loads later is unknown.
     OtherDynamic {
         /// File offset of the program's entry point.
@@ -49,6 +51,9 @@ fn kind_of(image: &ElfImage<'_>) -> ProgramKind {
     };
     if runtime.is_some() {
         return ProgramKind::Static;
+    }
+    if image.needed().into_iter().any(is_libpypy) || image.dynamic_symbol(PYPY_MAIN).is_some() {
+        return ProgramKind::PyPy;
     }
     let Some(entry_file_offset) = image.file_offset(image.entry).filter(|_| image.has_loader())
     else {
@@ -92,10 +97,46 @@ pub(crate) fn is_libpython(name: &str) -> bool {
         .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()) && rest.contains(".so"))
 }
 
+/// Whether a library's file name is PyPy's, such as `libpypy3.9-c.so`, which holds all but its
+/// `main`.
+fn is_libpypy(name: &str) -> bool {
+    name.starts_with("libpypy")
+}
+
+/// The function that PyPy's `main` calls, exported also where
+/// it is in the executable itself.
+const PYPY_MAIN: &str = "pypy_main_startup";
+
 #[cfg(test)]
 mod tests {
-    use super::{is_libpython, likely_libpython};
+    use super::{ProgramKind, identify, is_libpython, likely_libpython};
     use std::process::Command;
+
+    /// Stand-ins for PyPy, which is a small program and a large library, or one file.
+    #[test]
+    fn pypy_is_recognized_by_its_library_or_its_main() {
+        let place = tempfile::tempdir().unwrap();
+        let build = |arguments: &[&str]| {
+            let built = Command::new("cc").current_dir(&place).args(arguments).status();
+            built.is_ok_and(|status| status.success())
+        };
+        let library = "int pypy_main_startup(int count, char **words) { return 0; }";
+        std::fs::write(place.path().join("library.c"), library).unwrap();
+        let main = "int pypy_main_startup(int, char **); int main(int c, char **v) { return pypy_main_startup(c, v); }";
+        std::fs::write(place.path().join("main.c"), main).unwrap();
+        let shared = ["-shared", "-fPIC", "library.c", "-o", "libpypy3.9-c.so"];
+        let linked = ["main.c", "-L.", "-l:libpypy3.9-c.so", "-o", "linked"];
+        let whole = ["main.c", "library.c", "-rdynamic", "-o", "whole"];
+        if !build(&shared) {
+            eprintln!("skipped pypy_is_recognized_by_its_library_or_its_main: no C compiler");
+            return;
+        }
+        assert!(build(&linked) && build(&whole));
+        for name in ["linked", "whole"] {
+            let kind = identify(&place.path().join(name)).unwrap();
+            assert_eq!(kind, ProgramKind::PyPy, "{name}");
+        }
+    }
 
     #[test]
     fn a_libpython_is_searched_for_where_the_program_names_it() {

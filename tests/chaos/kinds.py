@@ -210,12 +210,13 @@ def crowd(round):
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(round.options.load)]
     try:
         round.record(command)
-        how = round.random.choice(("none", "idle", "stop"))
+        how = round.random.choice(("left alone", "idle", "stopped"))
+        round.figures["gctrace"] = how
         while_it_runs(round, {"seconds": 0})
         if how == "idle" and round.gctrace.poll() is None and round.program():  # which would inherit it
             round.done.append("SCHED_IDLE for %d" % round.gctrace.pid)
             os.sched_setscheduler(round.gctrace.pid, os.SCHED_IDLE, os.sched_param(0))
-        while how == "stop" and round.gctrace.poll() is None:
+        while how == "stopped" and round.gctrace.poll() is None:
             round.excused.add(round.gctrace.pid)
             round.signal(round.gctrace.pid, signal.SIGSTOP)
             round.sleep(0.1, 2.5)

@@ -302,7 +302,7 @@ class Round:
             surplus += max(0, len(within) - truth["collections"])
         outside = sum(truth["all"] - truth["collections"] + (8 if truth["start_ns"] else 0)
                       for truth in truths.values())
-        self.figures = dict(sources, processes=len(truths), missing=missing, surplus=surplus, lost=lost,
+        self.figures.update(sources, processes=len(truths), missing=missing, surplus=surplus, lost=lost,
                             collections=sum(truth["collections"] for truth in truths.values()))
         if surplus:
             self.fault("%d pauses more than collections" % surplus)

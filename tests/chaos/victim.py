@@ -99,11 +99,10 @@ import gc, posix, time
 def count():
     return sum(entry["collections"] for entry in gc.get_stats())
 start_ns, base = time.monotonic_ns(), count()
-for _ in range(100):
+for generation in (0, 1, 2, 0, 0, 1, 0, 2):
     cycle = []
     cycle.append(cycle)
-del cycle
-gc.collect()
+    gc.collect(generation)
 gc.disable()
 print(posix.getpid(), start_ns, base, count(), time.monotonic_ns(), flush=True)
 posix._exit(3)

@@ -61,6 +61,13 @@ pub(crate) fn reports_heap_to() -> Option<&'static [u8]> {
     Some(&request.rendezvous)
 }
 
+/// Reports why this process hands over no ring, if gctrace asked for one.
+pub(crate) fn report_absence(why: Absence) {
+    if let Some(request) = request() {
+        why.report(&request.rendezvous);
+    }
+}
+
 /// Whether this process was forked, without an exec since, from one in which this library was
 /// active.
 pub(crate) fn is_forked() -> bool {

@@ -25,12 +25,14 @@ pub enum Absence {
     OtherGctrace = b'g',
     /// The library switched recording off before it created a ring.
     SwitchedOff = b'x',
+    /// It runs PyPy, which has another collector.
+    PyPy = b'p',
 }
 
 impl Absence {
     /// All variants, in the order in which [`absences`] returns their counts.
-    pub const ALL: [Self; 4] =
-        [Self::Confined, Self::Environment, Self::OtherGctrace, Self::SwitchedOff];
+    pub const ALL: [Self; 5] =
+        [Self::Confined, Self::Environment, Self::OtherGctrace, Self::SwitchedOff, Self::PyPy];
 
     /// Appends the reason to the file next to this socket; a failure is ignored. Allocates nothing:
     /// may be called between fork and exec.
@@ -105,6 +107,6 @@ mod tests {
         let counts = absences(&std::fs::File::open(&path).unwrap()).unwrap();
         std::fs::remove_dir_all(&folder).unwrap();
         // "nonsense" has two e.
-        assert_eq!(counts, [0, 4, 1, 0]);
+        assert_eq!(counts, [0, 4, 1, 0, 0]);
     }
 }

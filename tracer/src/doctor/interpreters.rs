@@ -86,10 +86,25 @@ impl InterpreterExaminer {
             InterpreterArg::Process(pid) => self.examine_process(*pid),
             InterpreterArg::File(file) => self.examine_file(file),
         }?;
+        if found.is_empty() && self.is_pypy(python) {
+            let python = shown(python);
+            bail!(
+                "{python}: does not contain CPython: it is PyPy, whose collector gctrace does not record"
+            );
+        }
         if found.is_empty() {
             bail!("{}: does not contain CPython", shown(python));
         }
         Ok(found)
+    }
+
+    fn is_pypy(&self, python: &InterpreterArg) -> bool {
+        let program = match python {
+            InterpreterArg::Process(pid) => Some(proc_status::executable_link(*pid)),
+            InterpreterArg::File(file) => self.looked_up(file),
+        };
+        let kind = program.and_then(|program| gctrace_probes::identify(&program).ok());
+        kind == Some(ProgramKind::PyPy)
     }
 
     fn examine_file(&self, file: &Path) -> anyhow::Result<Vec<Resolution>> {

@@ -32,6 +32,8 @@ pub(crate) enum Unexamined {
     Unhooked,
     /// Neither it nor its files may be read.
     Forbidden,
+    /// It ran PyPy.
+    PyPy,
 }
 
 impl fmt::Display for Unexamined {
@@ -48,6 +50,7 @@ impl fmt::Display for Unexamined {
             Self::SwitchedOff => "in which gctrace's library switched itself off",
             Self::Unhooked => "without gctrace in gc.callbacks",
             Self::Forbidden => "could not be inspected",
+            Self::PyPy => "ran PyPy, whose collector gctrace does not record",
         })
     }
 }
@@ -59,6 +62,7 @@ impl From<Absence> for Unexamined {
             Absence::Environment => Self::Environment,
             Absence::OtherGctrace => Self::OtherGctrace,
             Absence::SwitchedOff => Self::SwitchedOff,
+            Absence::PyPy => Self::PyPy,
         }
     }
 }
@@ -112,6 +116,11 @@ impl Examination {
     pub(crate) fn unexamined(&mut self, pid: u32, why: Unexamined) {
         let finding = self.living.entry(pid).or_default();
         finding.unexamined.get_or_insert(why);
+    }
+
+    /// Why a living process may have run Python unseen, if so.
+    pub(crate) fn why_unexamined(&self, pid: u32) -> Option<Unexamined> {
+        self.living.get(&pid)?.unexamined
     }
 
     /// `count` processes are known only by their absence.

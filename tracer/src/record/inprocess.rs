@@ -151,19 +151,20 @@ impl InProcessSource {
         self.launched = Some(pid);
     }
 
-    /// Counts the processes known only by their absence, unless probes see them.
-    fn count_absent(&self, trace: &mut RecordingTrace) {
-        if !self.stats.describes_processes {
-            return;
-        }
-        match gctrace_ring::absences(&self.absent) {
-            Ok(counts) => {
-                for (absence, count) in Absence::ALL.into_iter().zip(counts) {
-                    trace.examination.absent(absence.into(), count);
-                }
+    /// Counts the processes known only by their absence, unless probes see them. Returns whether one
+    /// of them ran PyPy.
+    fn count_absent(&self, trace: &mut RecordingTrace) -> bool {
+        let counts = gctrace_ring::absences(&self.absent).unwrap_or_else(|error| {
+            tracing::debug!("{}: {error}", gctrace_ring::ABSENCE_FILE);
+            Default::default()
+        });
+        let counts = Absence::ALL.into_iter().zip(counts);
+        if self.stats.describes_processes {
+            for (absence, count) in counts.clone() {
+                trace.examination.absent(absence.into(), count);
             }
-            Err(error) => tracing::debug!("{}: {error}", gctrace_ring::ABSENCE_FILE),
         }
+        counts.into_iter().any(|(absence, count)| absence == Absence::PyPy && count > 0)
     }
 
     /// Accepts new rings, drains all of them, reaps exited processes.
@@ -336,7 +337,7 @@ impl Source for InProcessSource {
                 break;
             }
         }
-        self.count_absent(trace);
+        let saw_pypy = self.count_absent(trace);
         for process in self.processes.values_mut() {
             process.close(None, trace, &mut self.stats);
         }
@@ -348,7 +349,8 @@ impl Source for InProcessSource {
             let exit = ended.exit(pid, now_ns);
             trace.output.write(&Record::ProcessExit(exit));
         }
-        if self.lacks_python {
+        // Of PyPy the summary of the recording says more.
+        if self.lacks_python && !saw_pypy {
             self.warn(0, format!("no CPython was recorded: {UNREACHED}"), trace);
         } else if let Some(function) = &self.step_function
             && !self.stats.function_is_settled

@@ -178,7 +178,9 @@ impl KernelSource {
                 }
             }
         }
-        if self.interpreters.count() == 0 {
+        if trace.examination.why_unexamined(pid) == Some(Unexamined::PyPy) {
+            tracing::warn!("process {pid} {}", Unexamined::PyPy);
+        } else if self.interpreters.count() == 0 {
             tracing::warn!(
                 "process {pid} does not run CPython yet, waiting for it (details: gctrace doctor --python {pid})"
             );

@@ -121,8 +121,9 @@ fn summary(totals: OutputTotals, sources: Option<merge::SourceTotals>, end: &Tra
 /// Why there is no pause in the trace.
 fn why_none(examined: &ExaminedProcesses) -> String {
     match (examined.python, examined.other) {
-        (0, Some(_)) => "no Python ran".to_owned(),
-        (0, None) => "the library saw no Python".to_owned(),
+        (0, Some(_)) if examined.is_complete() => "no Python ran".to_owned(),
+        (0, Some(_)) => "no CPython was seen".to_owned(),
+        (0, None) => "the library saw no CPython".to_owned(),
         (1, _) => "no collection was seen in the Python process".to_owned(),
         (count, _) => format!("no collection was seen in {count} Python processes"),
     }

@@ -12,7 +12,9 @@
 
 use super::api::{NULL, Object, PythonApi, api, find};
 use super::object::{OwnedRef, object_head};
+use crate::process_ring::report_absence;
 use crate::recording::{expected, guarded};
+use gctrace_ring::Absence;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,6 +47,11 @@ static WAITING: AtomicBool = AtomicBool::new(false);
 pub(crate) fn begin() {
     WAITING.store(true, Ordering::Release);
     search_in(libc::RTLD_DEFAULT);
+    // SAFETY: looks a name up. PyPy's `main` calls it.
+    let pypy = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"pypy_main_startup".as_ptr()) };
+    if is_waiting() && !pypy.is_null() {
+        report_absence(Absence::PyPy);
+    }
 }
 
 /// Whether a CPython is still searched for.

@@ -339,7 +339,12 @@ impl HeapWatch for HeapCallbacks<'_> {
 
     fn report_end(&self) {
         let mut text = format!("no heap was taken (--at-full {}): ", self.at_full);
+        let absences = gctrace_ring::absences(&self.absent).unwrap_or_default();
+        let absences = Absence::ALL.into_iter().zip(absences);
+        let saw_pypy =
+            absences.clone().any(|(absence, count)| absence == Absence::PyPy && count > 0);
         match (&self.seen.most, self.seen.pids.len()) {
+            (None, _) if saw_pypy => text += "no CPython was seen",
             (None, _) => text = format!("{text}no CPython was seen: {UNREACHED}"),
             (Some((count, pid, command)), 1) => {
                 let count = counted(*count, "full collection");
@@ -353,8 +358,7 @@ impl HeapWatch for HeapCallbacks<'_> {
                 );
             }
         }
-        let absences = gctrace_ring::absences(&self.absent).unwrap_or_default();
-        let absences = Absence::ALL.into_iter().map(Unexamined::from).zip(absences);
+        let absences = absences.map(|(absence, count)| (Unexamined::from(absence), count));
         let uncounted = (Unexamined::Unhooked, self.seen.uncounted.len() as u64);
         for (why, count) in absences.chain([uncounted]) {
             if count > 0 {

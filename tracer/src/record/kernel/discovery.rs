@@ -193,7 +193,7 @@ impl ProcessDiscovery {
             ProgramKind::NeedsLibpython { .. } | ProgramKind::OtherDynamic { .. } => {
                 maps::has_libpython(pid).unwrap_or(false)
             }
-            ProgramKind::Other => false,
+            ProgramKind::PyPy | ProgramKind::Other => false,
         };
         if python { ScanResult::Python } else { ScanResult::NotYet }
     }

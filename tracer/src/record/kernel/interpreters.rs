@@ -157,7 +157,7 @@ impl ProbedInterpreters {
         link: &Path,
     ) -> anyhow::Result<ProbeNeed> {
         let program = match gctrace_probes::identify(link)? {
-            ProgramKind::Static => {
+            ProgramKind::Static | ProgramKind::PyPy => {
                 self.arm(session, pid, link, &shown(link))?.map(ProbeNeed::Interpreter)
             }
             ProgramKind::NeedsLibpython { entry_file_offset } => {
@@ -282,7 +282,12 @@ impl ProbedInterpreters {
             self.unprobed_in.insert(pid, *why);
         }
         let index = armed?;
-        self.unprobed.remove(&identity);
+        if index.is_none() && gctrace_probes::identify(open)? == ProgramKind::PyPy {
+            self.unprobed.insert(identity, Unexamined::PyPy);
+            self.unprobed_in.insert(pid, Unexamined::PyPy);
+        } else {
+            self.unprobed.remove(&identity);
+        }
         self.files.insert(identity, index);
         Ok(index)
     }

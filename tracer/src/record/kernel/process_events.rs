@@ -182,6 +182,10 @@ impl KernelSource {
                 let armed = self.interpreters.arm_mapped(&mut self.session, pid);
                 if let Some(why) = self.interpreters.take_unprobed(pid).filter(|_| armed.is_none())
                 {
+                    // No reason to stop it again.
+                    if why == Unexamined::PyPy {
+                        self.known(file);
+                    }
                     return trace.examination.unexamined(pid, why);
                 }
                 // The exit of a process before its memory map was examined does not show anything

@@ -5,6 +5,7 @@
 use crate::gctrace::Gctrace;
 use crate::map;
 use crate::place::Place;
+use crate::secret::SecretArgs;
 use crate::tables::Inputs;
 use anyhow::{Context as _, Result};
 use futures::{StreamExt as _, TryStreamExt as _};
@@ -22,9 +23,10 @@ const HEADER_BYTES: u64 = 4 << 20;
 /// code it returns.
 ///
 /// # Errors
-/// There is not exactly one summary of each trace.
+/// There is no secret, or not exactly one summary of each trace.
 pub(crate) async fn run(
     scheduler: &str,
+    secret: &SecretArgs,
     inputs: &[Place],
     summaries: &Place,
     gctrace: &Gctrace,
@@ -48,9 +50,10 @@ pub(crate) async fn run(
             "{input}: has summaries and no traces: name the traces, or run gctrace analyze on the summaries"
         );
     }
+    let secret = secret.read()?;
     let count = traces.len();
     crate::message(format!("{count} traces are summarized by {scheduler}, into {summaries}"));
-    map::summarize(scheduler, &traces, summaries).await?;
+    map::summarize(scheduler, &secret, &traces, summaries).await?;
 
     // In a directory of their own: another may have summaries of other traces, too.
     let scratch = tempfile::Builder::new().prefix("gctrace-").tempdir()?;

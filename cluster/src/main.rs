@@ -6,8 +6,11 @@ mod analyze;
 mod gctrace;
 mod map;
 mod place;
+mod plan;
 mod processes;
 mod query;
+mod rpc;
+mod secret;
 mod tables;
 
 use clap::{Parser, Subcommand};
@@ -15,6 +18,7 @@ use gctrace::Gctrace;
 use place::Place;
 use processes::{ExecutorArgs, SchedulerArgs};
 use query::Format;
+use secret::SecretArgs;
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -64,6 +68,8 @@ enum Command {
         /// Directory for the summaries, which all machines share, or URL
         #[arg(short = 'o', long, value_name = "DIR")]
         summaries: String,
+        #[command(flatten)]
+        secret: SecretArgs,
         /// Options of `gctrace analyze`, behind `--`
         #[arg(last = true, value_name = "OPTION")]
         options: Vec<OsString>,
@@ -98,9 +104,9 @@ async fn run(arguments: Arguments) -> anyhow::Result<u8> {
             let answer = query::run(&sql, &places(&inputs)?, &gctrace, format).await?;
             print(&answer)?;
         }
-        Command::Analyze { on, inputs, summaries, options } => {
+        Command::Analyze { on, inputs, summaries, secret, options } => {
             let (inputs, summaries) = (places(&inputs)?, Place::parse(&summaries)?);
-            return analyze::run(&on, &inputs, &summaries, &gctrace, &options).await;
+            return analyze::run(&on, &secret, &inputs, &summaries, &gctrace, &options).await;
         }
         Command::Scheduler(arguments) => processes::scheduler(&arguments).await?,
         Command::Executor(arguments) => processes::executor(&arguments, gctrace).await?,

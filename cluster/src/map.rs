@@ -1,59 +1,51 @@
 //! `gctrace summarize` on many machines: one call of a function per trace, in a plan of Ballista.
 //!
-//! Owns the function, the plan and the check of its result. The only leaf of the plan is a table in
-//! memory, which Ballista divides among tasks; a leaf of our own would be read whole by each of them
-//! (docs/adr/0005).
+//! Owns the function and the check of its result; the plan is that of [`plan`].
 
 use crate::gctrace::Gctrace;
 use crate::place::Place;
+use crate::plan;
+use crate::plan::{Part, TableCodec};
+use crate::secret::Secret;
 use anyhow::{Context as _, Result};
 use ballista::prelude::{SessionConfigExt as _, SessionContextExt as _};
-use ballista_core::serde::BallistaLogicalExtensionCodec;
 use bytes::Bytes;
-use datafusion::arrow::array::{ArrayRef, AsArray as _, RecordBatch, StringArray};
-use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use datafusion::arrow::ipc::reader::StreamReader;
-use datafusion::arrow::ipc::writer::StreamWriter;
-use datafusion::catalog::{MemTable, TableProvider};
-use datafusion::common::{TableReference, exec_err};
-use datafusion::error::DataFusionError;
-use datafusion::execution::{SessionStateBuilder, TaskContext};
-use datafusion::logical_expr::{
-    ColumnarValue, Extension, LogicalPlan, ScalarUDF, Volatility, create_udf,
-};
-use datafusion::prelude::{SessionConfig, SessionContext, col};
-use datafusion_proto::logical_plan::LogicalExtensionCodec;
+use datafusion::arrow::array::{AsArray as _, StringArray};
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::exec_err;
+use datafusion::execution::SessionStateBuilder;
+use datafusion::logical_expr::{ColumnarValue, ScalarUDF, Volatility, create_udf};
+use datafusion::prelude::SessionContext;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// Columns of the table of the plan: a trace and the directory of its summary, as text.
-const COLUMNS: [&str; 2] = ["trace", "directory"];
-/// Tasks of a plan, at most: each costs 50 ms, and a task that is lost is done again whole.
-const TASKS: usize = 1_024;
 
 /// Has the traces summarized into `directory`, by the executors of `scheduler`.
 ///
 /// # Errors
-/// The scheduler is not reached or gives up, a trace cannot be summarized, or the result does not have
+/// The scheduler is not reached, has another secret or gives up, a trace cannot be summarized, or the result does not have
 /// every trace exactly once.
-pub(crate) async fn summarize(scheduler: &str, traces: &[Place], directory: &Place) -> Result<()> {
-    anyhow::ensure!(
-        scheduler.starts_with("ballista://"),
-        "{scheduler}: not an address of a scheduler: ballista://HOST:PORT"
-    );
-    let parts = traces.chunks(traces.len().div_ceil(TASKS).max(1));
-    let parts: Vec<Vec<RecordBatch>> =
-        parts.map(|part| Ok(vec![batch(part, directory)?])).collect::<Result<_>>()?;
-    let config = SessionConfig::new_with_ballista()
-        .with_target_partitions(parts.len().max(1))
-        .with_round_robin_repartition(false)
-        .with_ballista_logical_extension_codec(Arc::new(TableCodec::default()));
+pub(crate) async fn summarize(
+    scheduler: &str,
+    secret: &Secret,
+    traces: &[Place],
+    directory: &Place,
+) -> Result<()> {
+    let address = scheduler.strip_prefix("ballista://").with_context(|| {
+        format!("{scheduler}: not an address of a scheduler: ballista://HOST:PORT")
+    })?;
+    // If there is none, Ballista's message says so.
+    let _ = secret.reaches(address).await?;
+    let row = |trace: &Place| [trace.to_string(), directory.to_string()];
+    let parts = traces.chunks(traces.len().div_ceil(plan::TASKS).max(1));
+    let parts: Vec<Part> = parts.map(|part| part.iter().map(row).collect()).collect();
+    let config = plan::settings(parts.len())
+        .with_ballista_use_tls(true)
+        .with_ballista_override_create_grpc_client_endpoint(secret.endpoints())
+        .with_ballista_logical_extension_codec(Arc::new(TableCodec));
     let state = SessionStateBuilder::new().with_config(config).with_default_features().build();
     let context = SessionContext::remote_with_state(scheduler, state).await?;
-    context.register_table("traces", Arc::new(MemTable::try_new(schema(), parts)?))?;
-    let call = function(Gctrace::find(None)).call(COLUMNS.map(col).into());
-    let rows = context.table("traces").await?;
-    let rows = rows.select(vec![col("trace"), call.alias("problem")])?;
+    let plan = plan::of(&parts, &function(Gctrace::find(None)))?;
+    let rows = context.execute_logical_plan(plan).await?;
     let failed = || format!("{scheduler}: the traces were not summarized");
     let batches = rows.collect().await.with_context(failed)?;
     let mut results = Vec::with_capacity(traces.len());
@@ -89,25 +81,13 @@ fn each_once(traces: &[String], results: &[(&str, Option<&str>)]) -> Result<()> 
     Ok(())
 }
 
-fn schema() -> SchemaRef {
-    let fields = COLUMNS.map(|name| Field::new(name, DataType::Utf8, false));
-    Arc::new(Schema::new(fields.to_vec()))
-}
-
-fn batch(traces: &[Place], directory: &Place) -> Result<RecordBatch> {
-    let texts: StringArray = traces.iter().map(|trace| Some(trace.to_string())).collect();
-    let directories = StringArray::from(vec![directory.to_string(); traces.len()]);
-    let columns: Vec<ArrayRef> = vec![Arc::new(texts), Arc::new(directories)];
-    Ok(RecordBatch::try_new(schema(), columns)?)
-}
-
 /// `gctrace_summarize(trace, directory)`: null, or why there is no summary. The only work that an
 /// executor does for a plan of ours.
 pub(crate) fn function(gctrace: Gctrace) -> ScalarUDF {
     let run = move |arguments: &[ColumnarValue]| {
         let columns = ColumnarValue::values_to_arrays(arguments)?;
         let [traces, directories] = columns.as_slice() else {
-            return exec_err!("gctrace_summarize has two arguments");
+            return exec_err!("{} has two arguments", plan::FUNCTION);
         };
         let texts = traces.as_string::<i32>().iter().zip(directories.as_string::<i32>());
         let problems = texts.map(|(trace, directory)| {
@@ -120,8 +100,8 @@ pub(crate) fn function(gctrace: Gctrace) -> ScalarUDF {
     };
     // Volatile: neither called while planning nor replaced by an earlier result.
     create_udf(
-        "gctrace_summarize",
-        vec![DataType::Utf8; COLUMNS.len()],
+        plan::FUNCTION,
+        vec![DataType::Utf8; plan::COLUMNS.len()],
         DataType::Utf8,
         Volatility::Volatile,
         Arc::new(run),
@@ -141,7 +121,7 @@ fn in_own_runtime<F: Future<Output = Result<()>>>(future: impl FnOnce() -> F + S
 
 /// Makes the summary of one trace, unless it is there.
 async fn one(gctrace: &Gctrace, trace: &str, directory: &str) -> Result<()> {
-    let (trace, directory) = (Place::parse(trace)?, Place::parse(directory)?);
+    let (trace, directory) = (written(trace)?, written(directory)?);
     let scratch = tempfile::Builder::new().prefix("gctrace-").tempdir()?;
     let copy = trace.local_copy(scratch.path()).await?;
     let summarize = |output: std::path::PathBuf| {
@@ -170,6 +150,13 @@ async fn one(gctrace: &Gctrace, trace: &str, directory: &str) -> Result<()> {
     Ok(())
 }
 
+/// A place, from the text that [`summarize`] makes of one.
+fn written(text: &str) -> Result<Place> {
+    let place = Place::parse(text)?;
+    anyhow::ensure!(place.to_string() == text, "{text}: not as a client writes {place}");
+    Ok(place)
+}
+
 /// Name of the summary that `gctrace summarize` makes of a trace.
 pub(crate) fn summary_name(trace: &Place) -> String {
     let path = trace.to_string().replace('%', "%25").replace('/', "%2F");
@@ -180,57 +167,6 @@ pub(crate) fn summary_name(trace: &Place) -> String {
 fn host() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname");
     name.map_or_else(|_| "executor".to_owned(), |name| name.trim().to_owned())
-}
-
-/// Sends tables in memory with a plan, a batch per partition; Ballista's own codec refuses them.
-#[derive(Debug, Default)]
-pub(crate) struct TableCodec(BallistaLogicalExtensionCodec);
-
-impl LogicalExtensionCodec for TableCodec {
-    fn try_decode(
-        &self,
-        bytes: &[u8],
-        inputs: &[LogicalPlan],
-        context: &TaskContext,
-    ) -> Result<Extension, DataFusionError> {
-        self.0.try_decode(bytes, inputs, context)
-    }
-
-    fn try_encode(&self, node: &Extension, bytes: &mut Vec<u8>) -> Result<(), DataFusionError> {
-        self.0.try_encode(node, bytes)
-    }
-
-    fn try_decode_table_provider(
-        &self,
-        bytes: &[u8],
-        _: &TableReference,
-        schema: SchemaRef,
-        _: &TaskContext,
-    ) -> Result<Arc<dyn TableProvider>, DataFusionError> {
-        let batches = StreamReader::try_new(bytes, None)?;
-        let parts = batches.map(|batch| Ok(vec![batch?]));
-        let parts = parts.collect::<Result<Vec<_>, DataFusionError>>()?;
-        Ok(Arc::new(MemTable::try_new(schema, parts)?))
-    }
-
-    fn try_encode_table_provider(
-        &self,
-        name: &TableReference,
-        table: Arc<dyn TableProvider>,
-        bytes: &mut Vec<u8>,
-    ) -> Result<(), DataFusionError> {
-        let Some(table) = (table.as_ref() as &dyn std::any::Any).downcast_ref::<MemTable>() else {
-            return exec_err!("{name}: not a table in memory");
-        };
-        let mut writer = StreamWriter::try_new(bytes, &table.schema())?;
-        for part in &table.batches {
-            let Ok(batches) = part.try_read() else {
-                return exec_err!("{name}: is being written");
-            };
-            batches.iter().try_for_each(|batch| writer.write(batch))?;
-        }
-        Ok(writer.finish()?)
-    }
 }
 
 #[cfg(test)]
@@ -257,26 +193,5 @@ mod tests {
         }
         let failed = each_once(&traces, &[("a", None), ("b", Some("host: b: full"))]);
         assert!(failed.unwrap_err().to_string().starts_with("host: b: full"));
-    }
-
-    #[test]
-    fn a_table_is_sent_with_its_partitions() {
-        let places = ["/a", "s3://b/c", "/d"].map(|text| Place::parse(text).unwrap());
-        let parts = places.chunks(2).map(|part| vec![batch(part, &places[1]).unwrap()]);
-        let parts: Vec<_> = parts.collect();
-        let table: Arc<dyn TableProvider> =
-            Arc::new(MemTable::try_new(schema(), parts.clone()).unwrap());
-        let (codec, name) = (TableCodec::default(), TableReference::bare("traces"));
-        let mut bytes = Vec::new();
-        codec.try_encode_table_provider(&name, table, &mut bytes).unwrap();
-        let context = TaskContext::default();
-        let decoded = codec.try_decode_table_provider(&bytes, &name, schema(), &context).unwrap();
-        let decoded = (decoded.as_ref() as &dyn std::any::Any).downcast_ref::<MemTable>().unwrap();
-        let found = decoded.batches.iter().map(|part| part.try_read().unwrap().clone());
-        assert_eq!(found.collect::<Vec<_>>(), parts);
-        let cut = bytes.len() / 2;
-        for damaged in [&bytes[..cut], b"", b"no table"] {
-            let _ = codec.try_decode_table_provider(damaged, &name, schema(), &context);
-        }
     }
 }

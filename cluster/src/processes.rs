@@ -1,24 +1,31 @@
 //! `gctrace-cluster scheduler` and `executor`: Ballista's, with the function of [`map`].
 //!
-//! Neither asks who is there, and an executor reads any file that a plan names: they listen on
-//! loopback unless `--listen` names another address.
+//! Both answer those with the same secret only, and only the calls of [`rpc`].
 
 use crate::gctrace::Gctrace;
-use crate::map;
-use crate::map::TableCodec;
-use anyhow::Result;
+use crate::plan::TableCodec;
+use crate::secret::{RETRY, SecretArgs};
+use crate::{map, plan, rpc};
+use anyhow::{Context as _, Result};
+use arrow_flight::flight_service_server::FlightServiceServer;
 use ballista_core::config::TaskSchedulingPolicy;
 use ballista_core::registry::BallistaFunctionRegistry;
-use ballista_core::utils::default_session_builder;
+use ballista_core::serde::protobuf::scheduler_grpc_server::SchedulerGrpcServer;
+use ballista_core::utils::{create_grpc_server, default_session_builder};
 use ballista_executor::executor_process::{ExecutorProcessConfig, start_executor_process};
+use ballista_executor::flight_service::BallistaFlightService;
 use ballista_scheduler::cluster::BallistaCluster;
 use ballista_scheduler::config::SchedulerConfig;
-use ballista_scheduler::scheduler_process::start_server;
+use ballista_scheduler::scheduler_process::create_scheduler;
 use clap::Args;
 use datafusion::execution::FunctionRegistry as _;
+use datafusion_proto::protobuf::{LogicalPlanNode, PhysicalPlanNode};
+use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
+use tonic::transport::Server;
+use tonic::transport::server::TcpIncoming;
 
 /// Executors ask for work at least this often (Ballista's `HEARTBEAT_POLL_INTERVAL`), and are lost if
 /// they do not for longer than the timeout, in seconds.
@@ -26,7 +33,7 @@ const ASKING_SECONDS: u64 = 5;
 
 #[derive(Debug, Args)]
 pub(crate) struct SchedulerArgs {
-    /// Address to listen on. It must be reached by trusted machines only
+    /// Address to listen on
     #[arg(long, value_name = "IP", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
     listen: IpAddr,
     /// Port to listen on
@@ -35,6 +42,8 @@ pub(crate) struct SchedulerArgs {
     /// Seconds after which the work of a silent executor is given to others
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(ASKING_SECONDS + 1..))]
     executor_timeout: u64,
+    #[command(flatten)]
+    secret: SecretArgs,
 }
 
 #[derive(Debug, Args)]
@@ -45,7 +54,7 @@ pub(crate) struct ExecutorArgs {
     /// Port of the scheduler
     #[arg(long, value_name = "PORT", default_value_t = 50050)]
     scheduler_port: u16,
-    /// Address to listen on. It must be reached by trusted machines only
+    /// Address to listen on
     #[arg(long, value_name = "IP", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
     listen: IpAddr,
     /// Port to listen on, by which results are fetched
@@ -60,78 +69,98 @@ pub(crate) struct ExecutorArgs {
     /// Directory for results until they are fetched [default: a temporary one]
     #[arg(long, value_name = "DIR")]
     work_dir: Option<PathBuf>,
-}
-
-/// Why an address is dangerous; `None` for loopback.
-fn exposed(listen: IpAddr) -> Option<String> {
-    (!listen.is_loopback()).then(|| {
-        format!(
-            "listens on {listen}: whoever reaches this port can have files of this user read; use a \
-             private network, or a firewall"
-        )
-    })
+    #[command(flatten)]
+    secret: SecretArgs,
 }
 
 /// Runs a scheduler until it is ended.
 ///
 /// # Errors
-/// It cannot listen.
+/// It cannot listen, or others could have read the secret.
 pub(crate) async fn scheduler(arguments: &SchedulerArgs) -> Result<()> {
-    exposed(arguments.listen).iter().for_each(crate::message);
+    let secret = arguments.secret.read_or_make()?;
     let timeout = arguments.executor_timeout;
-    let function = Arc::new(map::function(Gctrace::find(None)));
-    let config = Arc::new(SchedulerConfig {
-        bind_host: arguments.listen.to_string(),
-        bind_port: arguments.port,
+    let function = map::function(Gctrace::find(None));
+    let known = Arc::new(function.clone());
+    let config = SchedulerConfig {
         scheduling_policy: TaskSchedulingPolicy::PullStaged,
         executor_timeout_seconds: timeout,
         expire_dead_executor_interval_seconds: (timeout / 4).max(1),
         no_executors_grace_period_seconds: timeout,
-        override_logical_codec: Some(Arc::new(TableCodec::default())),
+        override_create_grpc_client_endpoint: Some(secret.endpoints()),
+        override_logical_codec: Some(Arc::new(TableCodec)),
         override_session_builder: Some(Arc::new(move |config| {
             let mut state = default_session_builder(config)?;
-            state.register_udf(Arc::clone(&function))?;
+            state.register_udf(Arc::clone(&known))?;
             Ok(state)
         })),
         ..SchedulerConfig::default()
-    });
+    };
+    let bytes = config.grpc_server_max_decoding_message_size as usize;
     let cluster = BallistaCluster::new_from_config(&config).await?;
+    let inner =
+        create_scheduler::<LogicalPlanNode, PhysicalPlanNode>(cluster, Arc::new(config)).await?;
+    let service = SchedulerGrpcServer::new(rpc::Scheduler { inner, function })
+        .max_decoding_message_size(bytes)
+        .max_encoding_message_size(bytes);
     let address = SocketAddr::new(arguments.listen, arguments.port);
+    let failed = || format!("{address}: cannot be listened on");
+    let listener = TcpIncoming::bind(address).with_context(failed)?;
     crate::message(format!("scheduler at ballista://{address}"));
-    start_server(cluster, address, config).await?;
+    let mut server = Server::builder().tls_config(secret.server())?;
+    let server = server.add_service(service);
+    let listener = listener.with_nodelay(Some(true));
+    server.serve_with_incoming(listener).await?;
     Ok(())
 }
 
 /// Runs an executor until it is ended, or the scheduler ends it.
 ///
 /// # Errors
-/// It cannot listen, or the scheduler is not reached.
+/// It cannot listen, or the scheduler has another secret.
 pub(crate) async fn executor(arguments: &ExecutorArgs, gctrace: Gctrace) -> Result<()> {
-    exposed(arguments.listen).iter().for_each(crate::message);
     let temporary = tempfile::Builder::new().prefix("gctrace-executor-").tempdir()?;
     let directory = arguments.work_dir.as_deref().unwrap_or(temporary.path());
-    let mut functions = BallistaFunctionRegistry::default();
     let function = Arc::new(map::function(gctrace));
-    functions.scalar_functions.insert(function.name().to_owned(), function);
+    let functions = BallistaFunctionRegistry {
+        scalar_functions: [(function.name().to_owned(), function)].into(),
+        aggregate_functions: HashMap::new(),
+        window_functions: HashMap::new(),
+        higher_order_functions: HashMap::new(),
+    };
+    let (host, port) = (arguments.scheduler.clone(), arguments.scheduler_port);
+    crate::message(format!("executor of ballista://{host}:{port}, for which it waits if needed"));
+    let secret = arguments.secret.wait().await?;
+    while !secret.reaches(&format!("{host}:{port}")).await? {
+        tokio::time::sleep(RETRY).await;
+    }
     let processors = || std::thread::available_parallelism().map_or(1, usize::from);
     let config = ExecutorProcessConfig {
         bind_host: arguments.listen.to_string(),
         external_host: arguments.advertise.clone(),
         port: arguments.port,
-        scheduler_host: arguments.scheduler.clone(),
-        scheduler_port: arguments.scheduler_port,
+        scheduler_host: host,
+        scheduler_port: port,
         // Not 0: waits for a scheduler that is started later; as Ballista measures it, without end.
         scheduler_connect_timeout_seconds: 1,
         vcores: arguments.jobs.map_or_else(processors, usize::from),
         work_dir: Some(directory.display().to_string()),
         task_scheduling_policy: TaskSchedulingPolicy::PullStaged,
         override_function_registry: Some(Arc::new(functions)),
+        override_execution_engine: Some(Arc::new(plan::Engine::default())),
+        override_create_grpc_client_endpoint: Some(secret.endpoints()),
+        override_arrow_flight_service: Some(Arc::new(
+            move |directory, address, mut end, config| {
+                let results = rpc::Results(BallistaFlightService::new(directory));
+                let server = create_grpc_server(&config).tls_config(secret.server());
+                tokio::spawn(async move {
+                    let server = server?.add_service(FlightServiceServer::new(results));
+                    Ok(server.serve_with_shutdown(address, end.recv()).await?)
+                })
+            },
+        )),
         ..ExecutorProcessConfig::default()
     };
-    crate::message(format!(
-        "executor of ballista://{}:{}, for which it waits if needed",
-        arguments.scheduler, arguments.scheduler_port
-    ));
     start_executor_process(Arc::new(config)).await?;
     Ok(())
 }

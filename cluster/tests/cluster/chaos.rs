@@ -5,7 +5,7 @@ use crate::job;
 use crate::job::Job;
 use crate::limit::{LIMIT, WithTimeout as _};
 use std::fs::Permissions;
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -39,20 +39,21 @@ pub(crate) struct Cluster {
     directory: TempDir,
     /// Environment of all processes.
     variables: Vec<(&'static str, String)>,
-    port: u16,
+    ports: [u16; 3],
     scheduler: Process,
     executors: Vec<Process>,
 }
 
 impl Cluster {
     /// Starts them. A trace takes `seconds` longer to read than gctrace needs.
-    pub(crate) fn start(seconds: &str, variables: Vec<(&'static str, String)>) -> Self {
+    pub(crate) fn start(seconds: &str, mut variables: Vec<(&'static str, String)>) -> Self {
         let ports = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
         let ports = ports.map(|port| port.local_addr().unwrap().port());
         let directory = tempfile::tempdir().unwrap();
-        let scheduler = start_scheduler(ports[0]);
-        let mut cluster =
-            Self { directory, variables, port: ports[0], scheduler, executors: Vec::new() };
+        let home = directory.path().to_str().unwrap().to_owned();
+        variables.push(("XDG_CONFIG_HOME", home));
+        let scheduler = start_scheduler(ports[0], &variables);
+        let mut cluster = Self { directory, variables, ports, scheduler, executors: Vec::new() };
         for port in &ports[1..] {
             let begun = cluster.begun_by(cluster.executors.len());
             std::fs::write(&begun, "").unwrap();
@@ -63,7 +64,32 @@ impl Cluster {
             );
             cluster.add(*port, &script);
         }
+        cluster.wait();
         cluster
+    }
+
+    /// Waits until the scheduler listens; executors do so by themselves.
+    fn wait(&self) {
+        let patience = Instant::now() + LIMIT;
+        while TcpStream::connect(("127.0.0.1", self.ports[0])).is_err() {
+            assert!(Instant::now() < patience, "the scheduler does not listen");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Those of the scheduler and the executors.
+    pub(crate) fn ports(&self) -> [u16; 3] {
+        self.ports
+    }
+
+    /// Where its files are: [`Self::secret`], and who began to read what.
+    pub(crate) fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// What its processes share, once the scheduler is there.
+    pub(crate) fn secret(&self) -> PathBuf {
+        self.directory.path().join("gctrace/cluster.pem")
     }
 
     /// Starts an executor that reads traces with this script.
@@ -73,7 +99,12 @@ impl Cluster {
         std::fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
         let mut executor = Command::new(env!("CARGO_BIN_EXE_gctrace-cluster"));
         executor.arg("--gctrace").arg(program).arg("executor");
-        executor.args(["--scheduler-port", &self.port.to_string(), "--port", &port.to_string()]);
+        executor.args([
+            "--scheduler-port",
+            &self.ports[0].to_string(),
+            "--port",
+            &port.to_string(),
+        ]);
         executor.args(["--jobs", "1"]).envs(self.variables.clone());
         self.executors.push(Process::start(&mut executor));
     }
@@ -84,22 +115,23 @@ impl Cluster {
     }
 
     /// Number of traces that an executor began to read.
-    fn begun(&self, executor: usize) -> usize {
+    pub(crate) fn begun(&self, executor: usize) -> usize {
         std::fs::read_to_string(self.begun_by(executor)).unwrap().lines().count()
     }
 
     /// The command that summarizes `inputs` into `summaries` and prints the report.
     pub(crate) fn analyze(&self, inputs: &[String], summaries: &str) -> Command {
         let mut command = job::cluster();
-        command.args(["analyze", "--on", &format!("ballista://127.0.0.1:{}", self.port)]);
+        command.args(["analyze", "--on", &format!("ballista://127.0.0.1:{}", self.ports[0])]);
         command.args(inputs).args(["-o", summaries, "--", "--format", "json"]);
         command.envs(self.variables.clone());
         command
     }
 }
 
-fn start_scheduler(port: u16) -> Process {
+fn start_scheduler(port: u16, variables: &[(&str, String)]) -> Process {
     let mut scheduler = job::cluster();
+    scheduler.envs(variables.iter().cloned());
     scheduler.args(["scheduler", "--executor-timeout", "6", "--port", &port.to_string()]);
     Process::start(&mut scheduler)
 }
@@ -197,7 +229,8 @@ fn the_scheduler_is_killed() {
     assert!(message.contains("the traces were not summarized"), "{message}");
 
     // The executors find the next one, and what was done is not done again.
-    cluster.scheduler = start_scheduler(cluster.port);
+    cluster.scheduler = start_scheduler(cluster.ports[0], &cluster.variables);
+    cluster.wait();
     let times = |path: &PathBuf| std::fs::metadata(path).unwrap().modified().unwrap();
     let files = summaries(directory).into_iter().map(|path| (times(&path), path));
     let files: Vec<_> = files.collect();
@@ -237,13 +270,18 @@ fn a_trace_without_a_summary_is_an_error() {
 #[test]
 fn without_a_scheduler_there_is_no_answer() {
     let job = Job::new(2);
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let mut cluster = Cluster::start("0", Vec::new());
+    cluster.scheduler.kill();
+    let port = cluster.ports[0];
     for (scheduler, expected) in [
         (format!("ballista://127.0.0.1:{port}"), "not summarized"),
         (format!("http://127.0.0.1:{port}"), "ballista://HOST:PORT"),
     ] {
         let mut command = job::cluster();
-        command.args(["analyze", "--on", &scheduler, "-o", "/nowhere"]).args(&job.traces);
+        command
+            .args(["analyze", "--on", &scheduler, "-o", "/nowhere"])
+            .args(&job.traces)
+            .envs(cluster.variables.clone());
         let message = job::refused(&command.output_in_time().unwrap());
         assert!(message.contains(expected), "{message}");
     }

@@ -7,5 +7,9 @@ mod job;
 #[expect(unreachable_pub, reason = "of the library tests/kit")]
 #[path = "../../../tests/kit/src/limit.rs"]
 mod limit;
+mod peer;
+mod plans;
 mod query;
 mod s3;
+mod sender;
+mod strangers;

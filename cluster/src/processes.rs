@@ -4,14 +4,18 @@
 
 use crate::gctrace::Gctrace;
 use crate::plan::TableCodec;
-use crate::secret::{RETRY, SecretArgs};
+use crate::secret::{RETRY, Secret, SecretArgs};
 use crate::{map, plan, rpc};
 use anyhow::{Context as _, Result};
 use arrow_flight::flight_service_server::FlightServiceServer;
 use ballista_core::config::TaskSchedulingPolicy;
+use ballista_core::error::BallistaError;
 use ballista_core::registry::BallistaFunctionRegistry;
 use ballista_core::serde::protobuf::scheduler_grpc_server::SchedulerGrpcServer;
-use ballista_core::utils::{create_grpc_server, default_session_builder};
+use ballista_core::utils::{
+    GrpcServerConfig, create_grpc_server, create_grpc_server_incoming, default_session_builder,
+};
+use ballista_executor::ArrowFlightServerProvider;
 use ballista_executor::executor_process::{ExecutorProcessConfig, start_executor_process};
 use ballista_executor::flight_service::BallistaFlightService;
 use ballista_scheduler::cluster::BallistaCluster;
@@ -23,7 +27,7 @@ use datafusion_proto::protobuf::{LogicalPlanNode, PhysicalPlanNode};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 
@@ -73,6 +77,11 @@ pub(crate) struct ExecutorArgs {
     secret: SecretArgs,
 }
 
+fn listen(address: SocketAddr) -> Result<TcpIncoming> {
+    let failed = || format!("{address}: cannot be listened on");
+    create_grpc_server_incoming(address, &GrpcServerConfig::default()).with_context(failed)
+}
+
 /// Runs a scheduler until it is ended.
 ///
 /// # Errors
@@ -104,12 +113,10 @@ pub(crate) async fn scheduler(arguments: &SchedulerArgs) -> Result<()> {
         .max_decoding_message_size(bytes)
         .max_encoding_message_size(bytes);
     let address = SocketAddr::new(arguments.listen, arguments.port);
-    let failed = || format!("{address}: cannot be listened on");
-    let listener = TcpIncoming::bind(address).with_context(failed)?;
+    let listener = listen(address)?;
     crate::message(format!("scheduler at ballista://{address}"));
     let mut server = Server::builder().tls_config(secret.server())?;
     let server = server.add_service(service);
-    let listener = listener.with_nodelay(Some(true));
     server.serve_with_incoming(listener).await?;
     Ok(())
 }
@@ -134,6 +141,7 @@ pub(crate) async fn executor(arguments: &ExecutorArgs, gctrace: Gctrace) -> Resu
     while !secret.reaches(&format!("{host}:{port}")).await? {
         tokio::time::sleep(RETRY).await;
     }
+    let listener = listen(SocketAddr::new(arguments.listen, arguments.port))?;
     let processors = || std::thread::available_parallelism().map_or(1, usize::from);
     let config = ExecutorProcessConfig {
         bind_host: arguments.listen.to_string(),
@@ -149,18 +157,25 @@ pub(crate) async fn executor(arguments: &ExecutorArgs, gctrace: Gctrace) -> Resu
         override_function_registry: Some(Arc::new(functions)),
         override_execution_engine: Some(Arc::new(plan::Engine::default())),
         override_create_grpc_client_endpoint: Some(secret.endpoints()),
-        override_arrow_flight_service: Some(Arc::new(
-            move |directory, address, mut end, config| {
-                let results = rpc::Results(BallistaFlightService::new(directory));
-                let server = create_grpc_server(&config).tls_config(secret.server());
-                tokio::spawn(async move {
-                    let server = server?.add_service(FlightServiceServer::new(results));
-                    Ok(server.serve_with_shutdown(address, end.recv()).await?)
-                })
-            },
-        )),
+        override_arrow_flight_service: Some(results(secret, listener)),
         ..ExecutorProcessConfig::default()
     };
     start_executor_process(Arc::new(config)).await?;
     Ok(())
+}
+
+/// The server by which clients fetch results. It is started once.
+fn results(secret: Secret, listener: TcpIncoming) -> Arc<ArrowFlightServerProvider> {
+    let listener = Mutex::new(Some(listener));
+    Arc::new(move |directory, _, mut end, config| {
+        let service = FlightServiceServer::new(rpc::Results(BallistaFlightService::new(directory)));
+        let server = create_grpc_server(&config).tls_config(secret.server());
+        let listener = listener.lock().map_or(None, |mut it| it.take());
+        tokio::spawn(async move {
+            let again = || BallistaError::Internal("results are served already".to_owned());
+            let (mut server, listener) = (server?, listener.ok_or_else(again)?);
+            let server = server.add_service(service);
+            Ok(server.serve_with_incoming_shutdown(listener, end.recv()).await?)
+        })
+    })
 }

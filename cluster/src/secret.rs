@@ -13,7 +13,7 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity, ServerTlsConfig};
+use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity, Server, ServerTlsConfig};
 
 /// Name in the certificate, whatever host it is used on.
 const NAME: &str = "gctrace-cluster";
@@ -140,7 +140,16 @@ impl Secret {
         let mut pem = String::new();
         file.take(FILE_BYTES).read_to_string(&mut pem).with_context(failed)?;
         let path = path.to_owned();
-        Ok(Some(Self { path, pem }))
+        let secret = Self { path, pem };
+        let usable = Server::builder().tls_config(secret.server());
+        usable.with_context(|| {
+            format!(
+                "{}: is not a secret of gctrace-cluster: copy it again, or remove it and have the \
+                 scheduler make a new one",
+                secret.path.display()
+            )
+        })?;
+        Ok(Some(secret))
     }
 
     fn certificate(&self) -> Certificate {

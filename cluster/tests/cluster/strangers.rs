@@ -154,11 +154,27 @@ fn the_secret_is_of_its_user_alone() {
     peer::other_secret(cluster.directory());
     let other = cluster.directory().join("other");
     let work = ["executor", "--scheduler-port", &port, "--port", "0"];
+    let message =
+        refused(cluster.directory(), &["executor", "--port", &port, "--scheduler-port", &port]);
+    assert!(message.contains(&format!("127.0.0.1:{port}: cannot be listened on")), "{message}");
     for arguments in [&analyze[..], &work] {
         let message = refused(&other, arguments);
         assert!(message.contains(&format!("127.0.0.1:{port}: is no scheduler with")), "{message}");
         assert!(message.contains("other/gctrace/cluster.pem: copy the file"), "{message}");
     }
+
+    // None at all.
+    let broken = other.join("gctrace/cluster.pem");
+    let whole = std::fs::read_to_string(&broken).unwrap();
+    let (certificate, key) = whole.split_at(whole.find("-----BEGIN PRIVATE").unwrap());
+    for text in ["", "secret", certificate, key, &whole[..whole.len() / 2]] {
+        std::fs::write(&broken, text).unwrap();
+        for arguments in [&analyze[..], &work, &["scheduler", "--port", "0"]] {
+            let message = refused(&other, arguments);
+            assert!(message.contains("cluster.pem: is not a secret of"), "{message}");
+        }
+    }
+    std::fs::write(&broken, whole).unwrap();
 
     // One that others can read, or that another user has made.
     let other = other.join("gctrace/cluster.pem");

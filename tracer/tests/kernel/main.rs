@@ -15,6 +15,7 @@ mod nvml;
 mod nvml_simulated;
 mod one_file;
 mod pressure;
+mod pypy;
 mod rights;
 mod setcap;
 mod simgpu;

@@ -117,6 +117,28 @@ assert pod["hostPID"] and other_pod["hostPID"]
 END
 }
 
+# Each pod: without the token of its service account, and each container without other rights than the four
+# of gctrace; the system calls are those that the runtime allows, except for gctrace's probes.
+few_rights() {
+    "$tools/python" - "$manifests"/*.yaml <<'END'
+import pathlib, sys, yaml
+pods = [(path, document) for path in sys.argv[1:] for document in yaml.safe_load_all(pathlib.Path(path).read_text())]
+pods = [(path, document.get("spec", {})) for path, document in pods if document["kind"] != "Namespace"]
+for path, spec in pods:
+    pod = spec.get("template", {}).get("spec", spec)
+    assert pod["automountServiceAccountToken"] is False, path
+    for container in pod["containers"] + pod.get("initContainers", []):
+        name = f"{path}: {container['name']}"
+        security = pod.get("securityContext", {}) | container.get("securityContext", {})
+        assert security.get("allowPrivilegeEscalation") is False, name
+        assert security["capabilities"]["drop"] == ["ALL"], name
+        added = security["capabilities"].get("add", [])
+        assert added in ([], ["BPF", "PERFMON", "SYS_PTRACE", "DAC_READ_SEARCH"]), name
+        assert security["seccompProfile"]["type"] == ("Unconfined" if added else "RuntimeDefault"), name
+assert len(pods) == 4, pods
+END
+}
+
 # The init container of in-process.yaml, and what it left run by an ordinary user.
 in_process() {
     bundle container "$manifests/in-process.yaml" gctrace "$work/bundle"
@@ -140,6 +162,7 @@ END
 for manifest in "$manifests"/*.yaml; do
     check "kubernetes-validate $(basename "$manifest")" "$tools/kubernetes-validate" --strict "$manifest"
 done
+check "no tokens, and no other rights" few_rights
 check "the sidecar has the DaemonSet's rights" same_rights
 bundle unpack "$archive" "$work/bundle"
 check "the program starts" says "Usage: gctrace" -- --keep "" help

@@ -10,8 +10,11 @@ use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tonic::Code;
+
+/// Silent connections are given up after this time, and not before.
+const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// Whether a server wrote the status: those of a connection that it did not accept are the client's.
 fn is_answer(status: &Result<(), tonic::Status>) -> bool {
@@ -32,6 +35,12 @@ async fn strangers_get_no_answer() {
     ];
     for port in cluster.ports() {
         peer::started(port, &secret).await;
+        // Others are not kept waiting by those who connect and say nothing.
+        let silent = [(); 50].map(|()| TcpStream::connect(("127.0.0.1", port)).unwrap());
+        let begun = Instant::now();
+        peer::started(port, &secret).await;
+        assert!(begun.elapsed() < HANDSHAKE, "{:?}", begun.elapsed());
+        drop(silent);
         for stranger in &strangers {
             for path in peer::paths() {
                 let status = peer::status(&stranger.connect(port), &path).await;

@@ -10,9 +10,10 @@ import subprocess
 import sys
 import time
 
-from rounds import Refused
+from rounds import WITHOUT_TRACE, Refused
 
-EVERYWHERE = ("ebpf", "inject", "both", "top")
+RECORDING = ("ebpf", "inject", "both", "top")
+EVERYWHERE = RECORDING + tuple(WITHOUT_TRACE)
 PROBES = ("ebpf", "both", "top")
 # Modes in which gctrace attaches to a running process.
 ATTACHING = ("ebpf", "top")
@@ -70,6 +71,20 @@ def kill_guardian(round):
     if guardian:
         round.signal(guardian, signal.SIGKILL)
     finish(round, reference)
+
+
+def kill_together(round):
+    """gctrace and its guardian at once: the guardian's successor resumes what is stopped."""
+    reference = recorded(round, round.victim())
+    while_it_runs(round, reference)
+    guardian = round.guardian()
+    if round.gctrace.poll() is None:
+        if guardian:
+            round.signal(guardian, signal.SIGKILL)
+        round.signal(round.gctrace.pid, signal.SIGKILL)
+        after_its_death(round, reference)
+    else:
+        finish(round, reference)
 
 
 def kill_program(round):
@@ -391,6 +406,32 @@ def attach_once(round, program, trace):
     return way
 
 
+def take_heaps(round):
+    """Takes the heap of a program, repeatedly, with gctrace killed or stopped meanwhile."""
+    command = round.victim(steps=60, pace=0.02)
+    reference = round.reference(command)
+    program = round.run_plainly(command)
+    round.traces = []
+    for turn in range(round.random.randint(1, 4)):
+        round.sleep(0.05, 0.3)
+        if program.poll() is not None:
+            break
+        gctrace = round.start(["heap", "-p", str(program.pid), "-o", round.file("%d.gcheap" % turn)],
+                              output="lines")
+        way = round.random.choice(("whole", "kill", "stop"))
+        if way != "whole":
+            round.sleep(0, 0.4)
+            round.excused.add(gctrace.pid)
+            round.signal(gctrace.pid, signal.SIGKILL if way == "kill" else signal.SIGSTOP)
+        if way == "stop":
+            round.sleep(0.1, 2.5)
+            round.signal(gctrace.pid, signal.SIGCONT)
+        round.wait(gctrace, "gctrace heap")
+    code = round.wait(program, "the program")
+    round.wait_for_all()
+    round.same(reference, code)
+
+
 def check_between(round, pid, events):
     """Between the first and the last recorded pause, every collection of the program is
     recorded."""
@@ -414,6 +455,7 @@ KINDS = {
     "none": (nothing, EVERYWHERE, 1),
     "kill-gctrace": (kill_gctrace, EVERYWHERE, 3),
     "kill-guardian": (kill_guardian, PROBES, 2),
+    "kill-together": (kill_together, PROBES, 2),
     "kill-program": (kill_program, EVERYWHERE, 3),
     "stop-gctrace": (stop_gctrace, EVERYWHERE, 2),
     "leave": (leave, EVERYWHERE, 1),
@@ -423,10 +465,11 @@ KINDS = {
     "memory": (memory, EVERYWHERE, 1),
     "forks": (forks, EVERYWHERE, 2),
     "execs": (execs, EVERYWHERE, 2),
-    "crowd": (crowd, EVERYWHERE, 1),
+    "crowd": (crowd, RECORDING, 1),
     "survivors": (survivors, EVERYWHERE, 2),
     "ancestor": (ancestor, ATTACHING, 2),
-    "launcher": (launcher, EVERYWHERE, 3),
-    "terminal": (terminal, EVERYWHERE, 2),
+    "launcher": (launcher, RECORDING, 3),
+    "terminal": (terminal, RECORDING, 2),
     "attach": (attach, ATTACHING, 2),
+    "take-heaps": (take_heaps, ("heap",), 4),
 }

@@ -31,6 +31,27 @@ LOST_PAUSES = ("pauses:", "collections:")
 MAY_MISS = ("may be missing",)
 
 
+SETTINGS = ("none", "threshold=700,10,10", "threshold=7000,10,10", "disable", "plan:3", "freeze")
+
+
+def apply(round):
+    step = round.random.choice(([], ["--step-function", "step"]))
+    return ["apply", "--gc", round.random.choice(SETTINGS)] + step
+
+
+def tune(round):
+    return ["tune", "--budget", "20s", "--block", "2", "--settings", "none|threshold=7000,10,10",
+            "--step-function", "step"]
+
+
+def heap(round):
+    return ["heap", "--at-full", str(round.random.randint(1, 3))]
+
+
+# Modes that start the command and write something else than a trace: the beginning of their command lines.
+WITHOUT_TRACE = {"apply": apply, "tune": tune, "heap": heap}
+
+
 class Refused(Exception):
     """This kind cannot run here, for the reason given."""
 
@@ -97,11 +118,13 @@ class Round:
         """Starts gctrace with a command."""
         if self.mode == "top":
             line = ["top", "--plain", "-d", "0.2", "--record", self.trace, "--output", self.file("output")]
-            line += ["--mode", self.how]
+            line += ["--mode", self.how] + self.whims()
+        elif self.mode in WITHOUT_TRACE:
+            line = WITHOUT_TRACE[self.mode](self) + ["-o", os.path.join(os.path.dirname(self.trace), "result")]
         else:
-            line = ["record", "--mode", self.mode, "-o", self.trace]
+            line = ["record", "--mode", self.mode, "-o", self.trace] + self.whims()
         output = "lines" if self.mode == "top" else "output"
-        return self.start(line + self.whims() + list(words) + ["--"] + command, output=output, **settings)
+        return self.start(line + list(words) + ["--"] + command, output=output, **settings)
 
     def attach(self, pid, trace, *words):
         """Starts gctrace on a running process."""

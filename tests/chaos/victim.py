@@ -144,18 +144,22 @@ def threads(number):
     return number
 
 
+def step(options, number, digest):
+    garbage(1500)
+    said = [number]
+    said += [child(options.folder, number)] if number < options.children else []
+    said += [forked(options.folder, number)] if number < options.forks else []
+    said += [copied(options.folder, number)] if number < options.copies else []
+    said += [threads(options.threads)] if options.threads else []
+    digest.update(repr(said).encode())
+    print("step", number, flush=True)
+    time.sleep(options.pace)
+
+
 def work(options):
     digest = hashlib.sha256()
-    for step in range(options.steps):
-        garbage(1500)
-        said = [step]
-        said += [child(options.folder, step)] if step < options.children else []
-        said += [forked(options.folder, step)] if step < options.forks else []
-        said += [copied(options.folder, step)] if step < options.copies else []
-        said += [threads(options.threads)] if options.threads else []
-        digest.update(repr(said).encode())
-        print("step", step, flush=True)
-        time.sleep(options.pace)
+    for number in range(options.steps):
+        step(options, number, digest)
     for _ in range(options.collections):
         gc.collect(0)
     if options.crowd:

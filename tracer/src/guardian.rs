@@ -5,15 +5,18 @@
 //! and a pipe whose other end only gctrace has. While that pipe is open it resumes programs that
 //! were stopped for too long; when it is closed, with or without a final message, all that are
 //! still stopped. It keeps only that map alive: programs, links and with them the probes are
-//! released with gctrace. Another process of this kind guards the terminal
+//! released with gctrace. A successor (`guardian/successor.rs`) takes over if the guardian is killed,
+//! also together with gctrace. Another process of this kind guards the terminal
 //! (`guardian/terminal.rs`).
 
 mod stopped_map;
+mod successor;
 mod terminal;
 
 pub(crate) use terminal::{LEAVE, TerminalGuardian, guard as guard_terminal, raw};
 
 use crate::guardian::stopped_map::StoppedMap;
+use crate::guardian::successor::Successor;
 use crate::wait;
 use nix::errno::Errno;
 use nix::sys::signal::{SigHandler, Signal, kill};
@@ -151,6 +154,7 @@ pub(crate) fn guard() -> io::Result<()> {
     let mut world = KernelWorld { map: StoppedMap::new(map) };
     // Fails for anything but a map, in case the guardian was started by hand.
     world.stopped()?;
+    let successor = Successor::fork()?;
     let mut pipe = io::stdin();
     while !wait::readable([pipe.as_fd()], WATCH_MS)? {
         resume_overdue(&mut world)?;
@@ -159,7 +163,11 @@ pub(crate) fn guard() -> io::Result<()> {
         true => QUIET,
         false => Duration::ZERO,
     };
-    resume_all(&mut world, quiet)
+    let resumed = resume_all(&mut world, quiet);
+    if let Some(successor) = successor {
+        successor.dismiss();
+    }
+    resumed
 }
 
 /// Ignores every signal that can be ignored, so that the guardian outlives gctrace.
@@ -171,12 +179,14 @@ fn ignore_signals() -> io::Result<()> {
         // and still terminate the process.
         unsafe { nix::sys::signal::signal(signal, SigHandler::SigIgn)? };
     }
-    let name = std::ffi::CString::new(NAME)?;
-    nix::sys::prctl::set_name(&name)?;
-    Ok(())
+    set_name(NAME)
 }
 
-/// Waits for gctrace's end: true if it came without [`DISMISSED`].
+fn set_name(name: &str) -> io::Result<()> {
+    Ok(nix::sys::prctl::set_name(&std::ffi::CString::new(name)?)?)
+}
+
+/// Waits for the end of who has the pipe's other end: true if it came without [`DISMISSED`].
 fn abandoned(pipe: &mut impl Read) -> bool {
     let mut dismissal = [0];
     !matches!(pipe.read_exact(&mut dismissal), Ok(()))

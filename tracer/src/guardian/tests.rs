@@ -269,6 +269,74 @@ fn a_killed_gctrace_leaves_nothing_stopped() {
     end(stopped);
 }
 
+/// Children of all threads of a process, by their comm. (In the tests' executable a thread runs
+/// the guardian.)
+fn children(pid: u32) -> Vec<(u32, String)> {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    threads
+        .map(|thread| std::fs::read_to_string(thread.path().join("children")).unwrap_or_default())
+        .flat_map(|pids| pids.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+        .filter_map(|pid| pid.parse().ok())
+        .map(|pid: u32| {
+            let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+            (pid, name.trim().to_owned())
+        })
+        .collect()
+}
+
+/// Waits for the successor of the guardian `pid`.
+fn successor_of(pid: u32) -> u32 {
+    let found = || children(pid).into_iter().find(|(_, name)| name == "gc-successor");
+    until("successor", || found().is_some());
+    found().expect("successor").0
+}
+
+fn sigkill(pid: u32) {
+    kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL).expect("kill");
+}
+
+#[test]
+fn a_guardian_killed_with_gctrace_leaves_nothing_stopped() {
+    if skipped_without_root("a_guardian_killed_with_gctrace_leaves_nothing_stopped") {
+        return;
+    }
+    let stopped = stopped_sleep();
+    let map = real_map(&[]);
+    let mut guardian = start_in_tests(map.as_fd());
+    let successor = successor_of(guardian.0.process.id());
+    insert(&map, stopped.id(), far_future());
+    sigkill(guardian.0.process.id());
+    drop(guardian.0.pipe.take()); // gctrace's death
+    until("continue", || state(stopped.id()) == 'S');
+    until("the successor's end", || matches!(state(successor), 'X' | 'Z'));
+    assert!(map_is_empty(&map));
+    end(stopped);
+}
+
+/// Each that takes over has a successor itself, and is dismissed as the first would have been.
+#[test]
+fn guardians_killed_one_by_one_leave_nothing_stopped() {
+    if skipped_without_root("guardians_killed_one_by_one_leave_nothing_stopped") {
+        return;
+    }
+    let stopped = stopped_sleep();
+    let map = real_map(&[]);
+    let mut guardian = start_in_tests(map.as_fd());
+    let mut acting = guardian.0.process.id();
+    for _ in 0..3 {
+        let successor = successor_of(acting);
+        sigkill(acting);
+        acting = successor;
+    }
+    let last = successor_of(acting);
+    insert(&map, stopped.id(), crate::record::monotonic_ns());
+    until("continue", || state(stopped.id()) == 'S');
+    until("forget", || map_is_empty(&map));
+    guardian.0.dismiss();
+    until("the ends", || [acting, last].iter().all(|pid| matches!(state(*pid), 'X' | 'Z')));
+    end(stopped);
+}
+
 #[test]
 fn a_dismissed_guardian_leaves_nothing_stopped() {
     if skipped_without_root("a_dismissed_guardian_leaves_nothing_stopped") {

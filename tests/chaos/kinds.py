@@ -155,9 +155,8 @@ def aborted(round, limit, reference):
 
 def limited(round, limit, inherited, late):
     """A limit that the program has as well, or one that is set for gctrace alone while it runs."""
-    round.is_cut_short = True
+    round.is_cut_short = round.may_refuse = True
     if round.mode == "top" or round.random.random() < 0.5:
-        round.may_refuse = True
         limits = ((limit, round.random.choice(inherited)),)
         round.done.append("limits %s" % (limits,))
         reference = recorded(round, round.victim(), limits=limits)

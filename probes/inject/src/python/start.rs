@@ -3,12 +3,13 @@
 //! In a program that contains a CPython from its start (for those that load one later see `late`),
 //! the table of built-in modules (`PyImport_Inittab`, a public variable that embedders change
 //! before `Py_Initialize`) is replaced by a copy in which the function that creates the module
-//! `_abc` is ours: it calls the real one, and appends a step of ours to the module's definition.
-//! Each interpreter, subinterpreters included, imports `_abc` for `io` when it opens its standard
-//! streams: after the import system works and before `site` or any other user code. The lock is
-//! held then. Afterwards this costs nothing. (An audit hook would be as early, but cannot be
-//! removed, and an argument tuple is created for each audited event; a polling thread is
-//! milliseconds late, and `os.fork` warns about it.)
+//! `_codecs` is ours: it calls the real one, and appends a step of ours to the module's definition.
+//! Each interpreter, subinterpreters included, imports `_codecs` for `encodings` when it looks for
+//! the encoding of file names (`init_fs_encoding` in Python/pylifecycle.c, 3.8 to 3.15): after the
+//! import system works and before `site` or any other user code. (`_abc`, which `io` imported, is
+//! not loaded without `site` from 3.14.4 on.) The lock is held then. Afterwards this costs nothing.
+//! (An audit hook would be as early, but cannot be removed, and an argument tuple is created for
+//! each audited event; a polling thread is milliseconds late, and `os.fork` warns about it.)
 
 use super::api::{NULL, Object, PythonApi, api, find};
 use super::object::{OwnedRef, object_head};
@@ -31,7 +32,7 @@ struct InittabEntry {
 }
 
 /// A module that each interpreter creates once, after the import system works and before user code.
-const EARLY: &CStr = c"_abc";
+const EARLY: &CStr = c"_codecs";
 
 /// Maximum length of a table of built-in modules: 3.15 has about 40 entries, frozen programs a few
 /// hundred.
@@ -119,7 +120,7 @@ fn exchange(library: *mut c_void) -> bool {
     }
 }
 
-/// Creates `_abc`, or returns its definition.
+/// Creates `_codecs`, or returns its definition.
 unsafe extern "C" fn init() -> *mut c_void {
     // Set before the table was replaced.
     let Some(real) = expected(REAL.get()) else {

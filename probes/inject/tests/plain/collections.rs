@@ -82,6 +82,19 @@ fn equal_to_the_interpreters_own_statistics() {
     }
 }
 
+/// Without `site` 3.14 imports neither `abc` nor `os`: what remains are the modules that every start
+/// of every version needs.
+#[test]
+fn interpreters_that_import_next_to_nothing_are_seen() {
+    for python in interpreters("interpreters_that_import_next_to_nothing_are_seen") {
+        let mut command = std::process::Command::new(&python.path);
+        command.args(["-I", "-S", "-c", TRUTH]);
+        let run = run(InjectOptions::default(), &mut command);
+        assert_eq!(run.errors, "", "{}", python.name);
+        check(&python, run.only(), &run.numbers());
+    }
+}
+
 /// Counts what each of three full collections left in the oldest generation.
 const LEFT: &str = r"
 import gc

@@ -7,8 +7,8 @@
 //! Each interpreter, subinterpreters included, imports `_codecs` for `encodings` when it looks for
 //! the encoding of file names (`init_fs_encoding` in Python/pylifecycle.c, 3.8 to 3.15): after the
 //! import system works and before `site` or any other user code. (`_abc`, which `io` imported, is
-//! not loaded without `site` by 3.14.8, 3.14.9 and 3.15; where that began was not determined.) The lock is held then. Afterwards this costs nothing.
-//! (An audit hook would be as early, but cannot be removed, and an argument tuple is created for
+//! not loaded without `site` by 3.14.8, 3.14.9 and 3.15; where that began was not determined.) The
+//! lock is held then. Afterwards this costs nothing. (An audit hook would be as early, but cannot be removed, and an argument tuple is created for
 //! each audited event; a polling thread is milliseconds late, and `os.fork` warns about it.)
 
 use super::api::{NULL, Object, PythonApi, api, find};

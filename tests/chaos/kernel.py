@@ -88,7 +88,7 @@ class StopWatch(threading.Thread):
         while not self.over.wait(0.1):
             now, stopped = time.monotonic(), set()
             for pid in descendants(me):
-                if state(pid) == "T" and pid not in self.excused:
+                if state(pid) in ("T", "t") and pid not in self.excused:  # by a signal, or by ptrace
                     stopped.add(pid)
                     self.look(pid, now)
             self.since = {pid: since for pid, since in self.since.items() if pid in stopped}

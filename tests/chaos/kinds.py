@@ -407,7 +407,7 @@ def attach_once(round, program, trace):
 
 def take_heaps(round):
     """Takes the heap of a program, repeatedly, with gctrace killed or stopped meanwhile."""
-    command = round.victim(steps=60, pace=0.02)
+    command = round.victim(steps=60, pace=0.02, kept=round.random.choice((0, 500000)))
     reference = round.reference(command)
     program = round.run_plainly(command)
     round.traces = []

@@ -1,7 +1,7 @@
 """A program for rounds of chaos: the same output every time, and the truth about its collections.
 
     victim.py FOLDER [--steps 20] [--pace 0.02] [--children N] [--forks N] [--copies N] [--threads N]
-                     [--collections N] [--crowd N [--whole]] [--log] [--deaf] [--exit 37]
+                     [--collections N] [--kept N] [--crowd N [--whole]] [--log] [--deaf] [--exit 37]
 
 Prints a line for each step; the last has a digest of its children's output and exit codes. Every
 process writes FOLDER/PID.json before its end: `collections` is their number from `start_ns` to
@@ -158,13 +158,14 @@ def step(options, number, digest):
 
 def work(options):
     digest = hashlib.sha256()
+    kept = [[number] for number in range(options.kept)]
     for number in range(options.steps):
         step(options, number, digest)
     for _ in range(options.collections):
         gc.collect(0)
     if options.crowd:
         print("crowd", crowd(options.folder, options.crowd, options.whole), flush=True)
-    print("digest", digest.hexdigest(), flush=True)
+    print("digest", digest.hexdigest(), len(kept), flush=True)
 
 
 def main():
@@ -172,7 +173,7 @@ def main():
     parser.add_argument("folder")
     parser.add_argument("--pace", type=float, default=0.02)
     for name, default in (("steps", 20), ("children", 0), ("forks", 0), ("copies", 0), ("threads", 0),
-                          ("collections", 0), ("crowd", 0), ("exit", 37)):
+                          ("collections", 0), ("kept", 0), ("crowd", 0), ("exit", 37)):
         parser.add_argument("--" + name, type=int, default=default)
     parser.add_argument("--leaf", type=int)
     parser.add_argument("--whole", action="store_true", help="short processes are recorded from their start")

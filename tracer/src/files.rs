@@ -35,7 +35,9 @@ pub(crate) use export::write_export;
 pub(crate) use log::{append_row, check_log};
 pub(crate) use manual::write_manual_pages;
 pub(crate) use small::{open_regular, read_head, read_small};
-pub(crate) use summary::{create_directory, with_extension, write_summary};
+pub(crate) use summary::{
+    create_directory, remove_summary_leftovers, with_extension, write_summary,
+};
 #[cfg(feature = "parquet")]
 pub(crate) use tables::NewTables;
 #[cfg(target_os = "linux")]

@@ -126,7 +126,10 @@ fn summarize(
     anyhow::ensure!(!is_summary, "{file}: is a summary already");
     if let Some(found) = existing(path, &source)? {
         match found {
-            None => return Ok(Summarized::There),
+            None => {
+                files::remove_summary_leftovers(path, invoker);
+                return Ok(Summarized::There);
+            }
             Some(why) => print::message(format!("{why}: it is summarized again")),
         }
     }

@@ -48,9 +48,7 @@ pub(crate) fn write_summary(path: &Path, invoker: &Invoker, bytes: &[u8]) -> Res
                 return refused("exists and is no summary; name another directory");
             }
         }
-        let directory = path.parent().filter(|parent| *parent != Path::new(""));
-        let directory = directory.unwrap_or(Path::new("."));
-        let prefix = prefix(path);
+        let (directory, prefix) = place(path);
         let mut builder: tempfile::Builder<'_, '_> = system::new_file();
         let mut made = builder.prefix(&prefix).tempfile_in(directory)?;
         made.write_all(bytes)?;
@@ -62,7 +60,7 @@ pub(crate) fn write_summary(path: &Path, invoker: &Invoker, bytes: &[u8]) -> Res
         }
         // Only then is the name durable; a file system that cannot do this has others to ask for it.
         let _ = File::open(directory).and_then(|directory| directory.sync_all());
-        remove_leftovers(directory, &prefix);
+        remove_leftovers(path);
         Ok(())
     });
     written.map_err(|failure| failure.of(path, invoker, "-o"))
@@ -71,18 +69,29 @@ pub(crate) fn write_summary(path: &Path, invoker: &Invoker, bytes: &[u8]) -> Res
 /// More than the first bytes of a summary.
 const HEAD: u64 = 64;
 
-/// How the files begin that are to become this one.
-fn prefix(path: &Path) -> String {
+/// The directory of a summary, and how the names of files begin that are to become this one.
+fn place(path: &Path) -> (&Path, String) {
+    let directory = path.parent().filter(|parent| *parent != Path::new(""));
     let name = path.file_name().unwrap_or_default();
-    format!(".{}-", name.to_string_lossy())
+    (directory.unwrap_or(Path::new(".")), format!(".{}-", name.to_string_lossy()))
+}
+
+/// Removes, as the invoker, what killed processes left of a summary that is complete: they may have
+/// been killed between its rename and the removal of what others had left.
+pub(crate) fn remove_summary_leftovers(path: &Path, invoker: &Invoker) {
+    let _ = as_invoker(invoker, || {
+        remove_leftovers(path);
+        Ok(())
+    });
 }
 
 /// Removes what killed processes left of a summary that is complete now. One that still writes it
 /// fails to rename its own, which is not needed any more.
-fn remove_leftovers(directory: &Path, prefix: &str) {
+fn remove_leftovers(path: &Path) {
+    let (directory, prefix) = place(path);
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     for entry in entries {
-        if entry.file_name().to_string_lossy().starts_with(prefix) {
+        if entry.file_name().to_string_lossy().starts_with(&prefix) {
             // What cannot be removed takes room, nothing else.
             let _ = std::fs::remove_file(entry.path());
         }

@@ -50,6 +50,21 @@ fn a_killed_run_is_finished_by_the_next_with_the_same_bytes() {
     assert!(cut_short > 0, "no run was killed while it ran");
 }
 
+/// Killed after it gave a summary its name, gctrace leaves the files of earlier tries.
+#[test]
+fn what_killed_runs_left_beside_a_complete_summary_is_removed() {
+    let folder = Folder::new();
+    folder.add("rank0.json", rank(0));
+    folder.add("rank1.json", rank(1));
+    folder.summarize("rank0.json rank1.json -o sums");
+    let whole = folder.files("sums");
+    folder.add("sums/.rank0.json.gcsum-aB3xyz", "half");
+    folder.add("sums/.rank2.json.gcsum-aB3xyz", "of a trace that is not summarized here");
+    assert!(folder.summarize("rank0.json rank1.json -o sums").contains("0 new, 2 complete before"));
+    std::fs::remove_file(folder.path("sums/.rank2.json.gcsum-aB3xyz")).unwrap();
+    assert!(folder.files("sums") == whole, "{:?}", folder.files("sums").keys());
+}
+
 #[test]
 fn a_rerun_makes_only_what_is_missing_or_outdated_and_says_so() {
     let folder = Folder::new();

@@ -22,7 +22,8 @@ use std::sync::Arc;
 /// Has the traces summarized into `directory`, by the executors of `scheduler`.
 ///
 /// # Errors
-/// The scheduler is not reached, has another secret or gives up, a trace cannot be summarized, or the result does not have
+/// The scheduler is not reached, has another secret or gives up, a trace cannot be summarized, or the
+/// result does not have
 /// every trace exactly once.
 pub(crate) async fn summarize(
     scheduler: &str,

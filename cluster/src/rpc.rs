@@ -52,7 +52,8 @@ impl<S: SchedulerGrpc> SchedulerGrpc for Scheduler<S> {
         self.inner.execute_query_push(request).await
     }
 
-    /// Of an executor, which asks for work. It is said what it did not say and Ballista relies on.
+    /// Of an executor, which polls for work. Its address is added if it is missing: Ballista relies on
+    /// that.
     async fn poll_work(
         &self,
         mut request: Request<proto::PollWorkParams>,

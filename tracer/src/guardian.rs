@@ -5,8 +5,8 @@
 //! and a pipe whose other end only gctrace has. While that pipe is open it resumes programs that
 //! were stopped for too long; when it is closed, with or without a final message, all that are
 //! still stopped. It keeps only that map alive: programs, links and with them the probes are
-//! released with gctrace. A successor (`guardian/successor.rs`) takes over if the guardian is killed,
-//! also together with gctrace. Another process of this kind guards the terminal
+//! released with gctrace. A successor (`guardian/successor.rs`) takes over if the guardian is
+//! killed, also together with gctrace. Another process of this kind guards the terminal
 //! (`guardian/terminal.rs`).
 
 mod stopped_map;
@@ -186,7 +186,7 @@ fn set_name(name: &str) -> io::Result<()> {
     Ok(nix::sys::prctl::set_name(&std::ffi::CString::new(name)?)?)
 }
 
-/// Waits for the end of who has the pipe's other end: true if it came without [`DISMISSED`].
+/// Waits for the end of the process at the pipe's other end: true if it came without [`DISMISSED`].
 fn abandoned(pipe: &mut impl Read) -> bool {
     let mut dismissal = [0];
     !matches!(pipe.read_exact(&mut dismissal), Ok(()))

@@ -1,10 +1,11 @@
 //! The guardian's successor: a fork of it that takes over when the guardian itself is killed.
 //!
 //! gctrace and its guardian may be killed together while a program is stopped, and no stop ends by
-//! itself: a SIGSTOP lasts until a SIGCONT, and a BPF timer that could send one is canceled once no
-//! process has its map open (`bpf_map_put_uref` in kernel/bpf/syscall.c, Linux 6.18). So a third
-//! process waits. It holds what the guardian holds and has a name of its own, so that neither
-//! `killall gctrace` nor `killall gc-guardian` reaches it. One that takes over forks the next.
+//! itself: a SIGSTOP lasts until a SIGCONT. A BPF timer could send one, but it is canceled once no
+//! process has its map open (`bpf_map_put_uref` in kernel/bpf/syscall.c), unless the map is pinned:
+//! that needs a mounted bpffs, and leaves a file when all are killed. So a third process waits. It
+//! holds what the guardian holds and has a name of its own, so that neither `killall gctrace` nor
+//! `killall gc-guardian` reaches it. One that takes over forks the next.
 
 use super::{DISMISSED, NAME, abandoned, set_name};
 use nix::sys::wait::waitpid;
@@ -25,8 +26,8 @@ pub(super) struct Successor {
 
 impl Successor {
     /// Forks it. Returns in the guardian at once, and in each successor once its guardian was
-    /// killed: whoever this returns in is the guardian from then on. `None` if no process or pipe
-    /// could be made; the guardian is alone then.
+    /// killed: the process in which it returns is the guardian from then on. `None` if no process
+    /// or pipe could be made; the guardian is alone then.
     pub(super) fn fork() -> io::Result<Option<Self>> {
         loop {
             let Ok((mut elder, pipe)) = io::pipe() else {

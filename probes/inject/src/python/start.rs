@@ -8,8 +8,9 @@
 //! the encoding of file names (`init_fs_encoding` in Python/pylifecycle.c, 3.8 to 3.15): after the
 //! import system works and before `site` or any other user code. (`_abc`, which `io` imported, is
 //! not loaded without `site` by 3.14.8, 3.14.9 and 3.15; where that began was not determined.) The
-//! lock is held then. Afterwards this costs nothing. (An audit hook would be as early, but cannot be removed, and an argument tuple is created for
-//! each audited event; a polling thread is milliseconds late, and `os.fork` warns about it.)
+//! lock is held then. Afterwards this costs nothing. (An audit hook would be as early, but cannot be
+//! removed, and an argument tuple is created for each audited event; a polling thread is
+//! milliseconds late, and `os.fork` warns about it.)
 
 use super::api::{NULL, Object, PythonApi, api, find};
 use super::object::{OwnedRef, object_head};
@@ -48,11 +49,15 @@ static WAITING: AtomicBool = AtomicBool::new(false);
 pub(crate) fn begin() {
     WAITING.store(true, Ordering::Release);
     search_in(libc::RTLD_DEFAULT);
-    // SAFETY: looks a name up. PyPy's `main` calls it.
-    let pypy = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"pypy_main_startup".as_ptr()) };
-    if is_waiting() && !pypy.is_null() {
+    if is_waiting() && is_pypy() {
         report_absence(Absence::PyPy);
     }
+}
+
+/// Whether the program is PyPy, whose `main` calls this function.
+fn is_pypy() -> bool {
+    // SAFETY: looks a name up.
+    !unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"pypy_main_startup".as_ptr()) }.is_null()
 }
 
 /// Whether a CPython is still searched for.

@@ -168,8 +168,9 @@ impl KernelSource {
         let mut known = 0;
         while follow && self.processes.seen() > known {
             known = self.processes.seen();
-            let own = proc_status::descendants(std::process::id())?;
             let descendants = proc_status::descendants(pid)?;
+            // Read last: the guardian may fork meanwhile.
+            let own = proc_status::descendants(std::process::id())?;
             for child in descendants.into_iter().filter(|pid| !own.contains(pid)) {
                 let parent = proc_status::status(child).ok().and_then(|status| status.parent);
                 match self.attach_to(trace, child, parent) {

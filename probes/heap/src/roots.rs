@@ -271,7 +271,7 @@ impl RootFinder<'_, '_> {
         }
         if too_many > 0 {
             notes.push(format!(
-                "{too_many} objects have fewer references than were found, and are taken for reachable"
+                "objects that have fewer references than were found, taken for reachable: {too_many}"
             ));
         }
         notes

@@ -152,6 +152,7 @@ fn nodes_and_edges_are_the_interpreters_own() {
         for how in [&[][..], &["freeze"][..]] {
             let mut script = Script::start(&python, &[&SIZES, how].concat());
             let before: Before = script.line();
+            script.wait_until_idle();
             let graph = take(script.pid());
             let context = format!("{} {how:?}: {:?}", python.name, graph.header.notes);
             script.go_on();
@@ -183,6 +184,7 @@ fn garbage_is_found_and_nothing_alive_is_called_garbage() {
     for python in with_gil("garbage_is_found_and_nothing_alive_is_called_garbage") {
         let mut script = Script::start(&python, &[&SIZES[..], &["garbage"]].concat());
         let _started = script.text();
+        script.wait_until_idle();
         let graph = take(script.pid());
         script.go_on();
         let garbage: Garbage = script.line();

@@ -8,6 +8,7 @@ use gctrace_heap::{HeapOptions, RunningHeap};
 use serde::Deserialize;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
 use test_kit::interpreters;
 use test_kit::interpreters::Python;
 use test_kit::limit::WithTimeout as _;
@@ -48,6 +49,25 @@ impl Script {
         match (name.as_deref(), children) {
             (Ok("unshare\n"), Ok(children)) => children.trim().parse().unwrap(),
             _ => own,
+        }
+    }
+
+    /// Waits until the program waits, too: right after its last line it still runs, and objects that
+    /// are between two counts then are noted.
+    pub(crate) fn wait_until_idle(&self) {
+        // Asleep at both times, and not scheduled in between: it waits for time or input.
+        let switches = || {
+            let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
+            let is_asleep = status.contains("State:\tS");
+            let of = |line: &&str| line.contains("ctxt_switches:");
+            is_asleep.then(|| status.lines().filter(of).collect::<String>())
+        };
+        loop {
+            let before = switches();
+            std::thread::sleep(Duration::from_millis(50));
+            if before.is_some() && switches() == before {
+                return;
+            }
         }
     }
 

@@ -18,6 +18,7 @@ fn leaked_tensors_are_held_by_what_keeps_them() {
     command.arg("torch");
     let mut script = Script::run(command);
     let tensors: usize = script.text().parse().unwrap();
+    script.wait_until_idle();
     let graph = take(script.pid());
     assert_eq!(graph.header.notes, Vec::<String>::new());
     let heap = Heap::new(graph).unwrap();

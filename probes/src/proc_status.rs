@@ -30,7 +30,7 @@ pub enum ProcessError {
         source: std::io::Error,
     },
     /// Any other error.
-    #[error("cannot read /proc/{pid}/{what}: {source}; see: ls -l /proc/{pid}")]
+    #[error("cannot read /proc/{pid}/{what}: {source}; see: {}", remedy(*pid, source))]
     Read {
         /// Process id.
         pid: u32,
@@ -39,6 +39,15 @@ pub enum ProcessError {
         /// The system's error.
         source: std::io::Error,
     },
+}
+
+/// The command that shows what is in the way.
+fn remedy(pid: u32, error: &std::io::Error) -> String {
+    match error.raw_os_error() {
+        // ENFILE, EMFILE.
+        Some(23 | 24) => "ulimit -n".to_owned(),
+        _ => format!("ls -l /proc/{pid}"),
+    }
 }
 
 impl ProcessError {

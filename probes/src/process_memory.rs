@@ -3,6 +3,7 @@
 //! Owns where Linux reports it: `/proc/PID/statm`, `/proc/meminfo`, and the limits of the process's
 //! cgroups, version 2 and 1 (cgroups(7)). What cannot be read is unknown.
 
+use crate::proc_status;
 use std::path::Path;
 
 /// Resident memory of a process, in bytes: the second number of `/proc/PID/statm`, in pages
@@ -15,6 +16,29 @@ pub fn resident_bytes(pid: u32) -> Option<u64> {
     let page_bytes = u64::try_from(page.ok()??).ok()?;
     // One that exited and was not reaped has none, which says nothing of the time before.
     pages.checked_mul(page_bytes).filter(|bytes| *bytes > 0)
+}
+
+/// Memory of a process that is resident or swapped out, in bytes: `VmRSS`, `VmSwap` and
+/// `HugetlbPages` of `/proc/PID/status`. `None` if it cannot be read.
+#[must_use]
+pub fn used_bytes(pid: u32) -> Option<u64> {
+    let status = proc_status::read(pid, "status").ok()?;
+    let status = String::from_utf8_lossy(&status);
+    let others = ["VmSwap:", "HugetlbPages:"];
+    let others = others.iter().filter_map(|name| kib_line(&status, name));
+    others.fold(kib_line(&status, "VmRSS:"), |sum, part| sum.map(|sum| sum.saturating_add(part)))
+}
+
+/// Memory that is left for this process, in bytes: `MemAvailable` of `/proc/meminfo`, or what its
+/// cgroups leave it if that is less. `None` if it cannot be read.
+#[must_use]
+pub fn available_bytes() -> Option<u64> {
+    let machine = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let available = kib_line(&machine, "MemAvailable:")?;
+    let own = std::process::id();
+    let of_cgroup = limit_bytes(own)
+        .map_or(u64::MAX, |limit| limit.saturating_sub(resident_bytes(own).unwrap_or(0)));
+    Some(available.min(of_cgroup))
 }
 
 /// Memory that a process may use, in bytes: the smallest limit of its cgroups and those above them,
@@ -30,7 +54,12 @@ pub fn limit_bytes(pid: u32) -> Option<u64> {
 
 /// `MemTotal` of `/proc/meminfo`, in bytes.
 fn memory_total_bytes(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    kib_line(meminfo, "MemTotal:")
+}
+
+/// The bytes in a line such as `VmRSS:  8192 kB`.
+fn kib_line(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kib.checked_mul(1024)
 }
@@ -75,6 +104,10 @@ mod tests {
             Some(limit) => assert!(own < limit, "{own} of {limit}"),
             None => eprintln!("skipped: the cgroup of this process is not visible"),
         }
+        let used = used_bytes(std::process::id()).unwrap();
+        let available = available_bytes().unwrap();
+        assert!(used > 100_000 && available > 100_000, "{used} {available}");
+        assert_eq!(used_bytes(u32::MAX), None);
         assert_eq!(resident_bytes(u32::MAX), None);
         assert_eq!(limit_bytes(u32::MAX), None);
     }

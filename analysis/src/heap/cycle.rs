@@ -74,19 +74,19 @@ impl Heap {
         Some(within)
     }
 
-    /// A shortest cycle through an object as data; without steps if there is none.
+    /// A shortest cycle through an object as data, of a long one its ends; without steps if there is
+    /// none.
     #[must_use]
     pub fn cycle(&self, node: NodeIndex) -> HeapPath {
         let cycle = self.shortest_cycle(node).unwrap_or_default();
         let edges = cycle.iter().filter_map(|at| self.graph().edges.get(*at as usize));
         // The name of a step is that of the reference to it: of the first one, of the last reference.
         let before = edges.clone().next_back().into_iter().chain(edges.clone());
-        let step = |(edge, before)| PathStep {
+        let steps: Vec<_> = edges.map(|edge| edge.from).zip(before).collect();
+        HeapPath::ends(&steps, |(node, before)| PathStep {
             name: self.edge_name(before).map(Cow::into_owned),
-            object: self.object(edge),
-        };
-        let steps = edges.map(|edge| edge.from).zip(before).map(step);
-        HeapPath { steps: steps.collect(), ..HeapPath::default() }
+            object: self.object(*node),
+        })
     }
 
     fn numbered(&self, from: NodeIndex) -> impl Iterator<Item = (u32, &super::HeapEdge)> {

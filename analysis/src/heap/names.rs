@@ -22,6 +22,21 @@ pub(super) struct Place {
     pub names: Vec<String>,
 }
 
+impl HeapPath {
+    /// Objects in order; of many the first and the last ones.
+    pub(super) fn ends<T>(objects: &[T], step: impl Fn(&T) -> PathStep) -> Self {
+        let omitted = objects.len().saturating_sub(2 * ENDS);
+        let (head, tail) = objects.split_at(objects.len().min(ENDS));
+        let tail = tail.get(omitted..).unwrap_or_default();
+        Self {
+            root: None,
+            steps: head.iter().chain(tail).map(step).collect(),
+            omitted: omitted as u64,
+            omitted_before: (omitted > 0).then_some(ENDS as u64),
+        }
+    }
+}
+
 impl Heap {
     fn text(&self, text: TextIndex) -> &str {
         &self.graph().texts[text as usize]
@@ -125,15 +140,7 @@ impl Heap {
             name: self.holder(*node).and_then(|edge| self.edge_name(edge)).map(Cow::into_owned),
             object: self.object(*node),
         };
-        let omitted = chain.len().saturating_sub(2 * ENDS);
-        let (head, tail) = chain.split_at(chain.len().min(ENDS));
-        let tail = tail.get(omitted..).unwrap_or_default();
-        HeapPath {
-            root: root.map(str::to_owned),
-            steps: head.iter().chain(tail).map(step).collect(),
-            omitted: omitted as u64,
-            omitted_before: (omitted > 0).then_some(ENDS as u64),
-        }
+        HeapPath { root: root.map(str::to_owned), ..HeapPath::ends(&chain, step) }
     }
 
     /// Where an object is: from the nearest one on its path that has a name of its own.

@@ -3,12 +3,10 @@
 use crate::hash::FastSet;
 use crate::image::Image;
 use crate::layout::{GC_FLAGS, GC_HEAD, Layout};
+use crate::limits::Exceeded;
 use gctrace_analysis::heap::HeapPlace;
 use gctrace_probes::{GcBase, StatsLocation};
-use std::time::Instant;
 
-/// Longest list that is followed: 2^31 objects are more than 64 GiB.
-const LONGEST: usize = 1 << 31;
 /// Most interpreters of a process that are looked through.
 const MOST_INTERPRETERS: usize = 10_000;
 
@@ -91,34 +89,21 @@ pub(crate) fn full_collections(
     word(record.checked_add(stats.collections.into())?)
 }
 
-/// Why the tracked objects are not known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Untracked {
-    /// A list is broken, because it is being changed or because the layout is another.
-    Broken,
-    /// The deadline has passed.
-    Late,
-}
-
 /// The tracked objects, oldest first: those of the permanent generation, then from the oldest to
-/// the youngest.
+/// the youngest. `None`: a list is broken, because it is being changed or because the layout is
+/// another.
 pub(crate) fn tracked(
     image: &mut Image,
     layout: &Layout,
     state: &InterpreterState,
-    deadline: Instant,
-) -> Result<Vec<(u64, HeapPlace)>, Untracked> {
+) -> Option<Vec<(u64, HeapPlace)>> {
     let mut all = Vec::new();
     for (offset, generation) in &layout.lists {
         let place = generation.map_or(HeapPlace::Frozen, HeapPlace::Generation);
-        let head = state.collector.checked_add(*offset);
-        list(image, head.ok_or(Untracked::Broken)?, place, &mut all, deadline)?;
+        list(image, state.collector.checked_add(*offset)?, place, &mut all)?;
     }
-    Ok(all)
+    Some(all)
 }
-
-/// Objects between two looks at the clock: some 10 us.
-const CLOCK_INTERVAL: usize = 1 << 10;
 
 /// Follows a list: each node must be the one before its next.
 fn list(
@@ -126,30 +111,37 @@ fn list(
     head: u64,
     place: HeapPlace,
     all: &mut Vec<(u64, HeapPlace)>,
-    deadline: Instant,
-) -> Result<(), Untracked> {
-    let most = all.len().saturating_add(LONGEST);
+) -> Option<()> {
     let mut at = head;
-    let mut next_of = |at: u64| {
-        let next = image.word(at)? & !GC_FLAGS;
-        let before = image.word(next.checked_add(8)?)? & !GC_FLAGS;
-        (before == at).then_some(next)
-    };
     loop {
-        let next = next_of(at).ok_or(Untracked::Broken)?;
+        let next = image.word(at)? & !GC_FLAGS;
+        if image.word(next.checked_add(8)?)? & !GC_FLAGS != at {
+            return None;
+        }
         if next == head {
-            return Ok(());
+            return Some(());
         }
-        let object = next.checked_add(GC_HEAD).ok_or(Untracked::Broken)?;
-        if object % 8 != 0 || all.len() >= most {
-            return Err(Untracked::Broken);
-        }
-        if all.len().is_multiple_of(CLOCK_INTERVAL) && Instant::now() >= deadline {
-            return Err(Untracked::Late);
-        }
-        all.push((object, place));
+        let object = next.checked_add(GC_HEAD)?;
+        object.is_multiple_of(8).then_some(())?;
+        push(image, all, (object, place))?;
         at = next;
     }
+}
+
+/// Adds an object; `None` if there are too many.
+fn push(
+    image: &mut Image,
+    all: &mut Vec<(u64, HeapPlace)>,
+    object: (u64, HeapPlace),
+) -> Option<()> {
+    if all.len() as u64 >= image.limits().objects {
+        return image.give_up(Exceeded::Read);
+    }
+    if all.try_reserve(1).is_err() {
+        return image.give_up(Exceeded::Memory);
+    }
+    all.push(object);
+    Some(())
 }
 
 /// As [`tracked`], from a running program: whatever can be read, each once.
@@ -169,10 +161,10 @@ pub(crate) fn tracked_roughly(
             while let Some(next) = image.word(at.wrapping_add(direction)) {
                 at = next & !GC_FLAGS;
                 let object = at.wrapping_add(GC_HEAD);
-                if at == head || at % 8 != 0 || !seen.insert(object) {
+                let is_new = at != head && at.is_multiple_of(8) && seen.insert(object);
+                if !is_new || push(image, &mut all, (object, place)).is_none() {
                     break;
                 }
-                all.push((object, place));
             }
         }
     }
@@ -183,7 +175,6 @@ pub(crate) fn tracked_roughly(
 mod tests {
     use super::*;
     use crate::image::BLOCK;
-    use std::time::Duration;
 
     fn image(words: &[(usize, u64)]) -> Image {
         let mut bytes = vec![0; 512];
@@ -207,19 +198,12 @@ mod tests {
         ];
         let mut all = Vec::new();
         let place = HeapPlace::Frozen;
-        let later = Instant::now() + Duration::from_secs(3600);
-        assert_eq!(list(&mut image(&words), at(0), place, &mut all, later), Ok(()));
+        assert_eq!(list(&mut image(&words), at(0), place, &mut all), Some(()));
         assert_eq!(all, [(at(10), place), (at(18), place)]);
         for broken in 0..words.len() {
             let mut words = words;
             words[broken].1 = at(24);
-            assert_eq!(
-                list(&mut image(&words), at(0), place, &mut Vec::new(), later),
-                Err(Untracked::Broken)
-            );
+            assert_eq!(list(&mut image(&words), at(0), place, &mut Vec::new()), None);
         }
-        let now = Instant::now();
-        let late = list(&mut image(&words), at(0), place, &mut Vec::new(), now);
-        assert_eq!(late, Err(Untracked::Late));
     }
 }

@@ -13,17 +13,9 @@ pub enum HeapError {
         /// Process id.
         pid: u32,
     },
-    /// Its files in `/proc` could not be opened, for lack of descriptors for example.
-    #[error("process {pid} cannot be examined: {source}; see: ulimit -n")]
-    Unreadable {
-        /// Process id.
-        pid: u32,
-        /// The system's error.
-        source: std::io::Error,
-    },
     /// `/proc` could not be read.
     #[error(transparent)]
-    Process(#[from] ProcessError),
+    Process(ProcessError),
     /// One of its files could not be examined, or its version is not supported.
     #[error(transparent)]
     Resolve(#[from] ResolveError),
@@ -134,6 +126,20 @@ pub enum HeapError {
         /// Most bytes that are copied.
         limit: u64,
     },
+    /// More references, or reads, than its memory can hold.
+    #[error(
+        "the objects of process {pid} refer to more than its memory can hold: what is where they should be is not what CPython keeps there. See how much memory it has: grep -E 'VmRSS|VmSwap' /proc/{pid}/status"
+    )]
+    Implausible {
+        /// Process id.
+        pid: u32,
+    },
+    /// This process may have no more memory.
+    #[error("there is too little memory for the heap of process {pid}; see: ulimit -v; free -m")]
+    NoMemory {
+        /// Process id.
+        pid: u32,
+    },
     /// The watchdog that limits the stop could not be started.
     #[error("cannot start the process that limits how long {pid} is stopped: {source}")]
     Watchdog {
@@ -148,6 +154,15 @@ pub enum HeapError {
         /// The system's error.
         source: std::io::Error,
     },
+}
+
+impl From<ProcessError> for HeapError {
+    fn from(error: ProcessError) -> Self {
+        match error {
+            ProcessError::Gone { pid } => Self::Gone { pid },
+            error => Self::Process(error),
+        }
+    }
 }
 
 fn text(ids: &[i64]) -> String {

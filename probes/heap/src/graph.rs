@@ -4,6 +4,7 @@
 //! in an object is read elsewhere.
 
 use crate::hash::FastMap;
+use crate::limits::{Exceeded, Limits};
 use gctrace_analysis::heap::{
     HeapEdge, HeapEdgeName, HeapGraph, HeapNode, HeapRoot, NodeIndex, TextIndex,
 };
@@ -79,11 +80,37 @@ pub(crate) struct GraphBuilder {
     /// For each node, the references to it that were found and are counted.
     found: Vec<u32>,
     pid: u32,
+    limits: Limits,
+    /// Which of them was reached: no more is added then.
+    exceeded: Option<Exceeded>,
 }
 
 impl GraphBuilder {
-    pub(crate) fn new(pid: u32) -> Self {
-        Self { pid, ..Self::default() }
+    pub(crate) fn new(pid: u32, limits: Limits) -> Self {
+        Self { pid, limits, ..Self::default() }
+    }
+
+    pub(crate) fn exceeded(&self) -> Option<Exceeded> {
+        self.exceeded
+    }
+
+    /// Whether there is room for one more in a list, of which there may be so many, in so many bytes.
+    fn has_room<T>(
+        exceeded: &mut Option<Exceeded>,
+        list: &mut Vec<T>,
+        most: u64,
+        memory: u64,
+    ) -> bool {
+        // A list that is full doubles.
+        let doubled = || list.capacity().saturating_mul(2 * size_of::<T>()) as u64;
+        if list.len() as u64 >= most {
+            exceeded.get_or_insert(Exceeded::Read);
+        } else if list.len() == list.capacity()
+            && (doubled() > memory || list.try_reserve(1).is_err())
+        {
+            exceeded.get_or_insert(Exceeded::Memory);
+        }
+        exceeded.is_none()
     }
 
     pub(crate) fn text(&mut self, text: &str) -> TextIndex {
@@ -113,16 +140,20 @@ impl GraphBuilder {
         self.index.get(address)
     }
 
-    /// Adds an object, unless it is there.
-    pub(crate) fn add(&mut self, node: HeapNode) -> NodeIndex {
+    /// Adds an object, unless it is there; `None` if there are too many.
+    pub(crate) fn add(&mut self, node: HeapNode) -> Option<NodeIndex> {
         if let Some(known) = self.index.get(node.address) {
-            return known;
+            return Some(known);
+        }
+        let nodes = &mut self.graph.nodes;
+        if !Self::has_room(&mut self.exceeded, nodes, self.limits.objects, self.limits.memory) {
+            return None;
         }
         let number = self.graph.nodes.len() as NodeIndex;
         self.index.insert(node.address, number);
         self.graph.nodes.push(node);
         self.found.push(0);
-        number
+        Some(number)
     }
 
     pub(crate) fn node_mut(&mut self, node: NodeIndex) -> Option<&mut HeapNode> {
@@ -137,7 +168,11 @@ impl GraphBuilder {
         name: HeapEdgeName,
         counted: bool,
     ) {
-        self.graph.edges.push(HeapEdge { from, to, name });
+        let edges = &mut self.graph.edges;
+        if !Self::has_room(&mut self.exceeded, edges, self.limits.references, self.limits.memory) {
+            return;
+        }
+        edges.push(HeapEdge { from, to, name });
         if counted && let Some(found) = self.found.get_mut(to as usize) {
             *found = found.saturating_add(1);
         }
@@ -195,8 +230,8 @@ mod tests {
         for (number, address) in (0..).zip(addresses) {
             let node = HeapNode { address, references: Some(2), ..HeapNode::default() };
             assert_eq!(builder.node(address), None);
-            assert_eq!(builder.add(node), number);
-            assert_eq!(builder.add(node), number);
+            assert_eq!(builder.add(node), Some(number));
+            assert_eq!(builder.add(node), Some(number));
         }
         for (number, address) in (0..).zip(addresses) {
             assert_eq!(builder.node(address), Some(number));
@@ -209,5 +244,27 @@ mod tests {
         assert_eq!(builder.unexplained(1), Some(0));
         assert_eq!(builder.remove_edges(|from| from == 2), [1]);
         assert_eq!(builder.unexplained(1), Some(1));
+    }
+
+    #[test]
+    fn limits_end_all() {
+        let limits = Limits { objects: 2, references: 3, ..Limits::default() };
+        let mut builder = GraphBuilder::new(1, limits);
+        let at = |address| HeapNode { address, ..HeapNode::default() };
+        for _ in 0..4 {
+            builder.edge(0, 0, HeapEdgeName::Unnamed, true);
+        }
+        assert_eq!(builder.graph.edges.len(), 3);
+        assert_eq!(builder.exceeded(), Some(Exceeded::Read));
+        let mut builder = GraphBuilder::new(1, limits);
+        assert_eq!([16, 32, 48].map(|address| builder.add(at(address))), [Some(0), Some(1), None]);
+        assert_eq!(builder.exceeded(), Some(Exceeded::Read));
+        assert_eq!(builder.add(at(32)), Some(1));
+        let mut builder = GraphBuilder::new(1, Limits { memory: 1 << 12, ..Limits::default() });
+        while builder.exceeded().is_none() {
+            builder.edge(0, 0, HeapEdgeName::Unnamed, true);
+        }
+        assert_eq!(builder.exceeded(), Some(Exceeded::Memory));
+        assert!(builder.graph.edges.len() * size_of::<HeapEdge>() <= 1 << 12);
     }
 }

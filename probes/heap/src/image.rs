@@ -6,6 +6,7 @@
 //! bytes are fetched and found, not what they mean.
 
 use crate::hash::{FastMap, FastSet};
+use crate::limits::{Exceeded, Limits};
 use crate::regions::Regions;
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
@@ -16,8 +17,14 @@ use std::time::Instant;
 pub(crate) const BLOCK: u64 = 1 << SHIFT;
 const SHIFT: u32 = 16;
 
-/// Blocks that one call of `process_vm_readv` copies; the kernel takes up to 1024 ranges (IOV_MAX).
-const BATCH: usize = 256;
+/// Blocks that one call of `process_vm_readv` copies, in about 2 ms; the kernel takes up to 1024 ranges
+/// (IOV_MAX).
+const BATCH: usize = 64;
+
+/// Bytes that may be read between two looks at the clock and at the limits: some 10 us.
+const FUEL: u64 = 1 << 16;
+/// What it counts as, in bytes, to look whether a block is there.
+const SIZE_OF_LOOK: u64 = 64;
 
 /// Most blocks of one table: those of the largest that is read ([`crate::walk::MOST_WORDS`]).
 const MOST_COVERED: u64 = crate::walk::MOST_WORDS * 8 / BLOCK;
@@ -41,42 +48,91 @@ pub(crate) struct Image {
     last: (u64, u32),
     source: Source,
     missing: FastSet<u64>,
-    /// Most blocks that are copied.
-    most: usize,
-    /// Whether more would have been.
-    is_full: bool,
+    limits: Limits,
+    /// Until when the process may be read: while it is stopped.
+    deadline: Option<Instant>,
+    /// Bytes that may be read before the limits are looked at, and after that.
+    fuel: u64,
+    reserve: u64,
+    exceeded: Option<Exceeded>,
 }
 
 impl Image {
-    /// An empty image that copies what is read, while the process runs, up to `limit` bytes.
-    pub(crate) fn of_process(pid: u32, regions: Regions, limit: u64) -> Self {
+    /// An empty image that copies what is read, while the process runs.
+    pub(crate) fn of_process(pid: u32, regions: Regions, limits: Limits) -> Self {
         let pid = Pid::from_raw(pid.cast_signed());
-        let mut image = Self::new(Source::Process { pid, regions });
-        image.most = usize::try_from(limit / BLOCK).unwrap_or(usize::MAX);
-        image
+        Self::new(Source::Process { pid, regions }, limits)
     }
 
-    /// The limit in bytes, if the process's objects led to more.
-    pub(crate) fn exceeded(&self) -> Option<u64> {
-        self.is_full.then_some(self.most as u64 * BLOCK)
+    /// Which limit was reached, in this pass: from then on nothing is there any more.
+    pub(crate) fn exceeded(&self) -> Option<Exceeded> {
+        self.exceeded
     }
 
-    fn new(source: Source) -> Self {
+    /// Its limits.
+    pub(crate) fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// Begins a pass: as much may be read again.
+    fn refill(&mut self, deadline: Option<Instant>) {
+        self.deadline = deadline;
+        self.exceeded = None;
+        (self.fuel, self.reserve) = (0, self.limits.read);
+    }
+
+    /// Counts bytes that are about to be read; `None` if that is too much, or too late.
+    fn spend(&mut self, bytes: u64) -> Option<()> {
+        match self.fuel.checked_sub(bytes) {
+            Some(left) => self.fuel = left,
+            None => self.refuel(bytes)?,
+        }
+        Some(())
+    }
+
+    #[cold]
+    fn refuel(&mut self, bytes: u64) -> Option<()> {
+        let left = self.reserve.checked_sub(FUEL + bytes);
+        match left.filter(|_| self.exceeded.is_none()) {
+            Some(_) if self.is_late() => self.give_up(Exceeded::Time),
+            Some(left) => {
+                (self.fuel, self.reserve) = (FUEL, left);
+                Some(())
+            }
+            None => self.give_up(Exceeded::Read),
+        }
+    }
+
+    fn is_late(&self) -> bool {
+        self.deadline.is_some_and(|end| Instant::now() >= end)
+    }
+
+    /// Nothing is there any more, for the reason that came first.
+    pub(crate) fn give_up(&mut self, why: Exceeded) -> Option<()> {
+        self.exceeded.get_or_insert(why);
+        (self.fuel, self.last) = (0, (u64::MAX, 0));
+        None
+    }
+
+    fn new(source: Source, limits: Limits) -> Self {
         Self {
             blocks: Vec::new(),
             positions: FastMap::default(),
             last: (u64::MAX, 0),
             source,
             missing: FastSet::default(),
-            most: usize::MAX,
-            is_full: false,
+            limits,
+            deadline: None,
+            fuel: 0,
+            reserve: limits.read,
+            exceeded: None,
         }
     }
 
     /// An image of these bytes, from an address divisible by [`BLOCK`].
     #[cfg(test)]
     pub(crate) fn of_bytes(start: u64, bytes: &[u8]) -> Self {
-        let mut image = Self::new(Source::Closed(Regions::default()));
+        let mut image = Self::new(Source::Closed(Regions::default()), Limits::default());
         for (index, part) in bytes.chunks(BLOCK as usize).enumerate() {
             let mut block = part.to_vec();
             block.resize(BLOCK as usize, 0);
@@ -111,6 +167,7 @@ impl Image {
 
     /// From now on nothing more is copied.
     pub(crate) fn close(&mut self) {
+        self.refill(None);
         if let Source::Process { regions, .. } = &self.source {
             self.source = Source::Closed(regions.clone());
         }
@@ -146,7 +203,7 @@ impl Image {
             return;
         }
         for number in first..=last.min(first.saturating_add(MOST_COVERED)) {
-            if self.is_full {
+            if self.spend(SIZE_OF_LOOK).is_none() {
                 return;
             }
             if !self.positions.contains_key(&number) {
@@ -155,8 +212,10 @@ impl Image {
         }
     }
 
-    /// Opens it again, for the process as it is mapped now; adds the blocks that were missing.
-    pub(crate) fn reopen(&mut self, pid: u32, regions: Regions) {
+    /// Opens it again, for the process as it is mapped now, until a deadline; adds the blocks that were
+    /// missing.
+    pub(crate) fn reopen(&mut self, pid: u32, regions: Regions, deadline: Option<Instant>) {
+        self.refill(deadline);
         let pid = Pid::from_raw(pid.cast_signed());
         self.source = Source::Process { pid, regions };
         let missing: Vec<u64> = self.missing.drain().collect();
@@ -165,19 +224,17 @@ impl Image {
         }
     }
 
-    /// Copies all blocks again, until the deadline. Returns the bytes that were not: they are those
-    /// of an earlier copy.
-    pub(crate) fn refresh(&mut self, deadline: Instant) -> u64 {
+    /// Copies all blocks again.
+    pub(crate) fn refresh(&mut self) {
         let Source::Process { pid, regions } = &self.source else {
-            return self.bytes();
+            return;
         };
         let mut order: Vec<&mut (u64, Box<[u8]>)> = self.blocks.iter_mut().collect();
         order.sort_unstable_by_key(|block| block.0);
-        let mut left = 0;
         for batch in order.chunks_mut(BATCH) {
-            if Instant::now() >= deadline {
-                left += batch.len() as u64 * BLOCK;
-                continue;
+            if self.deadline.is_some_and(|end| Instant::now() >= end) {
+                let _late = self.give_up(Exceeded::Time);
+                return;
             }
             let whole = read_batch(*pid, regions, batch);
             if !whole {
@@ -189,11 +246,13 @@ impl Image {
                 }
             }
         }
-        left
     }
 
     fn insert(&mut self, number: u64, block: Box<[u8]>) -> Option<u32> {
         let position = u32::try_from(self.blocks.len()).ok()?;
+        if self.blocks.try_reserve(1).is_err() || self.positions.try_reserve(1).is_err() {
+            self.give_up(Exceeded::Memory)?;
+        }
         self.blocks.push((number, block));
         self.positions.insert(number, position);
         Some(position)
@@ -201,25 +260,32 @@ impl Image {
 
     /// Copies a block from the process.
     fn fetch(&mut self, number: u64) -> Option<u32> {
-        let (pid, regions) = match &self.source {
-            Source::Process { pid, regions } => (pid, regions),
-            Source::Closed(regions) => {
-                let start = number << SHIFT;
-                let mut parts = regions.within(start, start.saturating_add(BLOCK));
-                if parts.next().is_some() {
-                    self.missing.insert(number);
-                }
-                return None;
+        if let Source::Closed(regions) = &self.source {
+            let start = number << SHIFT;
+            let mut parts = regions.within(start, start.saturating_add(BLOCK));
+            if parts.next().is_some() {
+                self.missing.insert(number);
             }
-        };
+            return None;
+        }
         if self.missing.contains(&number) {
             return None;
         }
-        if self.blocks.len() >= self.most {
-            self.is_full = true;
-            return None;
+        if self.bytes() + BLOCK > self.limits.copied {
+            self.give_up(Exceeded::Copied(self.limits.copied))?;
         }
-        let mut block = (number, vec![0; BLOCK as usize].into_boxed_slice());
+        if self.is_late() {
+            self.give_up(Exceeded::Time)?;
+        }
+        let mut bytes = Vec::new();
+        if bytes.try_reserve_exact(BLOCK as usize).is_err() {
+            self.give_up(Exceeded::Memory)?;
+        }
+        bytes.resize(BLOCK as usize, 0);
+        let mut block = (number, bytes.into_boxed_slice());
+        let Source::Process { pid, regions } = &self.source else {
+            return None;
+        };
         if !read_batch(*pid, regions, &mut [&mut block]) {
             // Not asked for again in this pass.
             self.missing.insert(number);
@@ -241,6 +307,7 @@ impl Image {
 
     /// The bytes at an address; `None` if any of them is not there.
     pub(crate) fn array<const SIZE: usize>(&mut self, address: u64) -> Option<[u8; SIZE]> {
+        self.spend(SIZE as u64)?;
         let start = (address % BLOCK) as usize;
         if let Some(end) = start.checked_add(SIZE).filter(|end| *end <= BLOCK as usize) {
             let block = self.block(address >> SHIFT)?;
@@ -258,6 +325,7 @@ impl Image {
         while !rest.is_empty() {
             let start = (at % BLOCK) as usize;
             let size = rest.len().min(BLOCK as usize - start);
+            self.spend(size as u64)?;
             let (now, later) = rest.split_at_mut(size);
             now.copy_from_slice(self.block(at >> SHIFT)?.get(start..start + size)?);
             at = at.checked_add(size as u64)?;
@@ -290,6 +358,9 @@ impl Image {
             let size = (count - words.len()).min((BLOCK as usize - start) / 8);
             if size == 0 {
                 // A word across two blocks: memory is never laid out like that.
+                return;
+            }
+            if self.spend(size as u64 * 8).is_none() {
                 return;
             }
             let Some(block) = self.block(at >> SHIFT) else {
@@ -354,16 +425,21 @@ mod tests {
         let bytes: Vec<u8> = (0..300_000_u32).map(|byte| (byte % 251) as u8).collect();
         let start = bytes.as_ptr() as u64;
         let pid = std::process::id();
-        let mut image = Image::of_process(pid, Regions::of(pid).unwrap(), u64::MAX);
+        let mut image = Image::of_process(pid, Regions::of(pid).unwrap(), Limits::default());
         let mut copy = vec![0; bytes.len()];
         image.fill(start, &mut copy).unwrap();
         assert_eq!(copy, bytes);
         assert_eq!(image.array::<4>(start + 70_000), bytes[70_000..70_004].try_into().ok());
         assert!(image.bytes() >= 300_000 && image.bytes() < 450_000);
         assert_eq!(image.word(8), None);
-        let far = Instant::now() + std::time::Duration::from_secs(60);
-        assert_eq!(image.refresh(far), 0);
-        assert_eq!(image.refresh(Instant::now()), image.bytes());
+        image.refresh();
+        assert_eq!(image.exceeded(), None);
+        image.reopen(pid, Regions::of(pid).unwrap(), Some(Instant::now()));
+        assert_eq!(image.word(start), None);
+        assert_eq!(image.exceeded(), Some(Exceeded::Time));
+        image.reopen(pid, Regions::of(pid).unwrap(), Some(Instant::now()));
+        image.refresh();
+        assert_eq!(image.exceeded(), Some(Exceeded::Time));
         image.close();
         assert_eq!(image.word(8), None);
         assert_eq!(image.missing(), 0);
@@ -371,6 +447,30 @@ mod tests {
         assert_eq!(image.missing(), 1);
         image.fill(start, &mut copy).unwrap();
         assert_eq!(copy, bytes);
+    }
+
+    #[test]
+    fn limits_end_all() {
+        let bytes = vec![1_u8; 10 * BLOCK as usize];
+        let start = bytes.as_ptr() as u64;
+        let pid = std::process::id();
+        let regions = || Regions::of(pid).unwrap();
+        let read = 4 * BLOCK;
+        let mut image = Image::of_process(pid, regions(), Limits { read, ..Limits::default() });
+        for _ in 0..read / 8 {
+            image.word(start);
+        }
+        assert_eq!(image.word(start), None);
+        assert_eq!(image.exceeded(), Some(Exceeded::Read));
+        let copied = 5 * BLOCK;
+        let limits = Limits { copied, ..Limits::default() };
+        let mut image = Image::of_process(pid, regions(), limits);
+        image.cover(start, bytes.len() as u64);
+        assert_eq!(image.bytes(), copied);
+        assert_eq!(image.exceeded(), Some(Exceeded::Copied(copied)));
+        assert_eq!(image.word(start), None);
+        image.close();
+        assert_eq!(image.word(start), Some(0x0101_0101_0101_0101));
     }
 
     #[test]

@@ -6,13 +6,15 @@
 //! use gctrace_heap::RunningHeap;
 //!
 //! let mut heap = RunningHeap::open(4242, HeapOptions::default())?;
-//! println!("{} bytes, stopped for about {:?}", heap.bytes(), heap.expected_stop());
+//! let stop = heap.longest_stop()?;
+//! println!("{} bytes, stopped for at most about {stop:?}", heap.bytes());
 //! let graph = heap.take()?;
 //! println!("{} objects", graph.nodes.len());
 //! # Ok::<(), gctrace_heap::HeapError>(())
 //! ```
 //!
 //! - [`regions`]: which memory may be read; [`image`]: the copy;
+//! - [`limits`]: how much of a program is read;
 //! - [`stop`]: all threads stopped and let go; [`watchdog`]: for 2 s at most, whatever happens;
 //! - [`layout`]: offsets by version, as data;
 //! - [`collector`]: the collector's lists; [`walk`], [`shapes`], [`frames`], [`roots`]: objects and
@@ -34,6 +36,7 @@ mod graph;
 mod hash;
 mod image;
 mod layout;
+mod limits;
 mod moment;
 mod regions;
 mod roots;

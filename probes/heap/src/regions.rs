@@ -4,6 +4,12 @@
 //! executables and libraries. Shared memory, devices (GPU mappings among them) and what the kernel
 //! maps hold no objects and are never read.
 
+use crate::HeapError;
+use crate::stop::refusal;
+use gctrace_probes::proc_status;
+use gctrace_probes::proc_status::ProcessError;
+use nix::errno::Errno;
+
 /// Mappings that may be read, by address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Regions {
@@ -13,8 +19,18 @@ pub(crate) struct Regions {
 
 impl Regions {
     /// Reads the memory map of a process.
-    pub(crate) fn of(pid: u32) -> std::io::Result<Self> {
-        Ok(Self::parse(&std::fs::read(format!("/proc/{pid}/maps"))?))
+    ///
+    /// # Errors
+    /// The process is gone, or may not be inspected.
+    pub(crate) fn of(pid: u32) -> Result<Self, HeapError> {
+        match proc_status::read(pid, "maps") {
+            Ok(text) => Ok(Self::parse(&text)),
+            Err(ProcessError::Forbidden { source, .. }) => {
+                let errno = source.raw_os_error().map_or(Errno::EPERM, Errno::from_raw);
+                Err(refusal(pid, errno))
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// From the text of `/proc/PID/maps`; lines that cannot be parsed are skipped. Neighbors are

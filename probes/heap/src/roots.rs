@@ -27,6 +27,8 @@ const OLD_NAMESPACES: [u64; 3] = [40, 48, 56];
 /// are to objects that have fewer references than were found: a thread that is stopped between two
 /// counts is off by a few.
 const WRONG_OBJECTS: u64 = 8;
+/// Most types whose references are taken back: each is a pass over all references.
+const WRONG_TYPES: usize = 64;
 const WRONG_SHARE: f64 = 0.001;
 
 /// Adds the roots, and takes back references that cannot be right. Returns what to note.
@@ -244,7 +246,10 @@ impl RootFinder<'_, '_> {
     /// Objects with more references than were found, and those of unknown number.
     fn outside(&mut self) -> Vec<String> {
         let mut notes = Vec::new();
-        while let Some((kind, objects)) = self.wrong_type() {
+        for _ in 0..WRONG_TYPES {
+            let Some((kind, objects)) = self.wrong_type() else {
+                break;
+            };
             let name = self.walk.type_info(kind).map_or_else(String::new, |info| info.name.clone());
             notes.push(format!(
                 "The references of {name} are unknown: {objects} objects would have more references than they count"

@@ -7,10 +7,12 @@
 //! system calls and library functions by stop signals").
 
 use crate::HeapError;
+use gctrace_probes::proc_status;
 use nix::errno::Errno;
 use nix::sys::ptrace;
 use nix::unistd::Pid;
 use std::collections::BTreeMap;
+use std::io;
 use std::time::{Duration, Instant};
 
 /// The threads of a process, stopped by this thread until dropped.
@@ -34,6 +36,10 @@ impl StoppedThreads {
             if new == 0 {
                 break;
             }
+            // It starts threads as fast as they are stopped.
+            if Instant::now() >= deadline {
+                return Err(HeapError::NotStopped { pid, tid: pid.cast_signed() });
+            }
         }
         if stopped.threads.is_empty() {
             return Err(HeapError::Gone { pid });
@@ -43,14 +49,9 @@ impl StoppedThreads {
 
     /// Seizes and interrupts threads that are not yet. Returns their number.
     fn seize(&mut self, pid: u32) -> Result<usize, HeapError> {
-        let folder = format!("/proc/{pid}/task");
-        let entries = std::fs::read_dir(folder).map_err(|error| unreadable(pid, error))?;
         let mut new = 0;
-        for entry in entries.flatten() {
-            let name = entry.file_name();
-            let Some(tid) = name.to_str().and_then(|name| name.parse().ok()) else {
-                continue;
-            };
+        for tid in proc_status::threads(pid)? {
+            let tid = tid.cast_signed();
             if self.threads.contains_key(&tid) {
                 continue;
             }
@@ -145,35 +146,36 @@ fn poll(pid: u32, tid: i32) -> Poll {
 }
 
 /// The letter of a thread's state, and the thread that traces it.
-fn state(pid: u32, tid: i32) -> (Option<char>, Option<u32>) {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/status"));
-    let text = text.unwrap_or_default();
+fn state(pid: u32, tid: i32) -> io::Result<(Option<char>, Option<u32>)> {
+    let text = std::fs::read(format!("/proc/{pid}/task/{tid}/status"))?;
+    let text = String::from_utf8_lossy(&text);
     let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name));
     let letter = field("State:").and_then(|text| text.trim().chars().next());
     let tracer = field("TracerPid:").and_then(|text| text.trim().parse().ok());
-    (letter, tracer.filter(|tracer| *tracer != 0))
+    Ok((letter, tracer.filter(|tracer| *tracer != 0)))
+}
+
+/// Whether a thread is there no more, or in one of these states; not if that cannot be found out.
+fn is_gone_or(pid: u32, tid: i32, states: &[char]) -> bool {
+    match state(pid, tid) {
+        Ok((letter, _)) => letter.is_none_or(|letter| states.contains(&letter)),
+        Err(error) => {
+            matches!(error.raw_os_error().map(Errno::from_raw), Some(Errno::ENOENT | Errno::ESRCH))
+        }
+    }
 }
 
 fn has_exited(pid: u32, tid: i32) -> bool {
-    matches!(state(pid, tid).0, None | Some('Z' | 'X'))
+    is_gone_or(pid, tid, &['Z', 'X'])
 }
 
 fn waits_in_kernel(pid: u32, tid: i32) -> bool {
-    matches!(state(pid, tid).0, None | Some('D' | 'Z' | 'X'))
-}
-
-/// Why `/proc/PID` could not be read.
-pub(crate) fn unreadable(pid: u32, error: std::io::Error) -> HeapError {
-    match error.raw_os_error().map(Errno::from_raw) {
-        Some(errno @ (Errno::EACCES | Errno::EPERM)) => refusal(pid, errno),
-        Some(Errno::ENOENT | Errno::ESRCH) => HeapError::Gone { pid },
-        _ => HeapError::Unreadable { pid, source: error },
-    }
+    is_gone_or(pid, tid, &['D', 'Z', 'X'])
 }
 
 /// Why a process may not be traced.
 pub(crate) fn refusal(pid: u32, errno: Errno) -> HeapError {
-    if let (_, Some(thread)) = state(pid, pid.cast_signed()) {
+    if let Ok((_, Some(thread))) = state(pid, pid.cast_signed()) {
         let status = std::fs::read_to_string(format!("/proc/{thread}/status")).unwrap_or_default();
         let process = status.lines().find_map(|line| line.strip_prefix("Tgid:"));
         let process = process.and_then(|text| text.trim().parse().ok());

@@ -12,40 +12,33 @@ use crate::layout::{DICT_KEYS, DICT_VALUES, LIST_ITEMS, Layout, SET_MASK, SET_TA
 use crate::types::{Shape, read_type};
 use crate::walk::Walk;
 use gctrace_analysis::heap::HeapPlace;
-use std::time::Instant;
 
 /// New objects that are visited whole, which takes about a microsecond each.
 const MOST_NEW: usize = 100_000;
-/// Objects between two looks at the clock.
-const BETWEEN: usize = 4_096;
-
 /// Copies the tables of all tracked containers, and what objects in blocks from number `known` on
-/// lead to. Ends at the deadline; blocks that are missing then are noticed when they are needed.
+/// lead to.
 pub(crate) fn copy_tables(
     image: &mut Image,
     layout: &Layout,
     tracked: &[(u64, HeapPlace)],
     known: usize,
-    deadline: Instant,
 ) {
     let mut shapes: FastMap<u64, Shape> = FastMap::default();
     let mut new = Vec::new();
-    for part in tracked.chunks(BETWEEN) {
-        if Instant::now() >= deadline {
+    for (address, place) in tracked {
+        if image.exceeded().is_some() {
             return;
         }
-        for (address, place) in part {
-            if image.is_in_later_block(*address, known) && new.len() < MOST_NEW {
-                new.push((*address, *place));
-            }
-            let Some(kind) = image.word(address.wrapping_add(TYPE)) else {
-                continue;
-            };
-            let shape = *shapes.entry(kind).or_insert_with(|| {
-                read_type(image, layout, kind).map_or(Shape::Plain, |kind| kind.shape)
-            });
-            let _unreadable = copy_table(image, layout, *address, shape);
+        if image.is_in_later_block(*address, known) && new.len() < MOST_NEW {
+            new.push((*address, *place));
         }
+        let Some(kind) = image.word(address.wrapping_add(TYPE)) else {
+            continue;
+        };
+        let shape = *shapes.entry(kind).or_insert_with(|| {
+            read_type(image, layout, kind).map_or(Shape::Plain, |kind| kind.shape)
+        });
+        let _unreadable = copy_table(image, layout, *address, shape);
     }
     Walk::new(image, layout, 0).visit_all(&new);
 }

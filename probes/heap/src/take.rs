@@ -1,43 +1,33 @@
 //! The order: a first pass while the program runs, the stop, the copy, the graph.
+//!
+//! `take/stopped.rs` has what happens while the program is stopped, `take/estimate.rs` how long that
+//! will take.
 
-use crate::collector::{InterpreterState, Untracked};
+mod estimate;
+mod stopped;
+
+use crate::collector::InterpreterState;
 use crate::image::{BLOCK, Image};
 use crate::layout::Layout;
-use crate::moment::{HeapCallback, HeapMoment, NOT_THERE};
+use crate::limits::{Exceeded, Limits};
+use crate::moment::{HeapCallback, HeapMoment};
 use crate::regions::Regions;
 use crate::roots::add_roots;
-use crate::stop::{StoppedThreads, refusal, unreadable};
-use crate::tables::copy_tables;
+use crate::stop::refusal;
 use crate::walk::Walk;
 use crate::watchdog::Watchdog;
 use crate::{HeapError, collector};
-use gctrace_analysis::heap::{HeapGraph, HeapHeader, HeapPlace};
+use gctrace_analysis::heap::{HeapGraph, HeapHeader};
 use gctrace_probes::{
     Memory as _, ProcessMemory, Resolution, ResolveOptions, maps, proc_status, resolve,
 };
 use nix::errno::Errno;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::SystemTime;
+use stopped::{COPY_LIMIT, StoppedHeap};
 
-/// How often a program that turns out to be collecting is stopped, each time for about as long as it
-/// takes to stop its threads.
-const TRIES: u32 = 100;
-/// How long the end of a collection is waited for before each stop, and the time between two polls.
-const COLLECTION_LIMIT: Duration = Duration::from_secs(2);
-const COLLECTION_POLL: Duration = Duration::from_micros(200);
 /// How often the stop is repeated because memory was needed that the first pass had not seen. One
 /// block is enough of a reason: it may be the table of the list that grows.
 const COMPLETIONS: u32 = 2;
-/// Bytes that may be copied of files that a process has mapped and not read.
-const OF_FILES: u64 = 16 << 20;
-/// How long threads may take to stop.
-const STOP_LIMIT: Duration = Duration::from_millis(500);
-/// How long the program may be stopped; the watchdog's limit is later.
-const COPY_LIMIT: Duration = Duration::from_millis(1500);
-/// Bytes copied in a second, for the estimate: 150 MB in 0.1 s.
-const RATE: f64 = 1.5e9;
-/// What stopping itself takes.
-const STOP_COST: Duration = Duration::from_millis(5);
-
 /// What to take.
 #[derive(Clone, Debug, Default)]
 pub struct HeapOptions {
@@ -65,20 +55,6 @@ pub struct RunningHeap {
     copied_collections: Option<u64>,
 }
 
-/// What was found while the program was stopped.
-struct StoppedHeap {
-    tracked: Vec<(u64, HeapPlace)>,
-    state: InterpreterState,
-    /// Ids of all interpreters.
-    interpreters: Vec<i64>,
-    is_finalizing: bool,
-    at_ns: u64,
-    taken: SystemTime,
-    stopped: Duration,
-    /// Bytes that were copied before the stop only.
-    stale: u64,
-}
-
 impl RunningHeap {
     /// Finds the interpreter of a process and reads its heap once while it runs, to know which
     /// memory to copy. The program is not stopped.
@@ -94,7 +70,7 @@ impl RunningHeap {
             return Err(HeapError::FreeThreaded { pid, version });
         }
         let memory = ProcessMemory::open(pid)?;
-        let mut image = Image::of_process(pid, regions(pid)?, most_bytes(pid));
+        let mut image = image(pid)?;
         if image.word(runtime).is_none() {
             return Err(refusal(pid, Errno::EPERM));
         }
@@ -121,7 +97,7 @@ impl RunningHeap {
     /// # Errors
     /// The process is gone, or its interpreter.
     pub fn update(&mut self) -> Result<(), HeapError> {
-        self.image = Image::of_process(self.pid, regions(self.pid)?, most_bytes(self.pid));
+        self.image = image(self.pid)?;
         self.read_through()
     }
 
@@ -147,12 +123,6 @@ impl RunningHeap {
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.image.bytes()
-    }
-
-    /// How long the program will be stopped, predicted from [`RunningHeap::bytes`].
-    #[must_use]
-    pub fn expected_stop(&self) -> Duration {
-        STOP_COST + Duration::from_secs_f64(self.bytes() as f64 / RATE)
     }
 
     /// Version of its interpreter.
@@ -181,14 +151,23 @@ impl RunningHeap {
         let mut walk = Walk::new(&mut self.image, &self.layout, self.pid);
         walk.visit_all(&tracked);
         let _notes = add_roots(&mut walk, &state);
-        self.within_limit()
+        let exceeded = walk.exceeded();
+        self.within_limits(exceeded)
     }
 
     /// # Errors
-    /// The objects led to more memory than may be copied.
-    fn within_limit(&self) -> Result<(), HeapError> {
+    /// A limit was reached.
+    fn within_limits(&self, exceeded: Option<Exceeded>) -> Result<(), HeapError> {
         let pid = self.pid;
-        self.image.exceeded().map_or(Ok(()), |limit| Err(HeapError::TooLarge { pid, limit }))
+        match exceeded {
+            None => Ok(()),
+            Some(Exceeded::Copied(limit)) => Err(HeapError::TooLarge { pid, limit }),
+            Some(Exceeded::Read) => Err(HeapError::Implausible { pid }),
+            Some(Exceeded::Memory) => Err(HeapError::NoMemory { pid }),
+            Some(Exceeded::Time) => {
+                Err(HeapError::TooManyObjects { pid, limit_ms: COPY_LIMIT.as_millis() })
+            }
+        }
     }
 
     /// Stops the program, copies its heap, lets it go, and reads the copy.
@@ -219,16 +198,17 @@ impl RunningHeap {
                 return Ok(None);
             };
             stops += 1;
-            self.within_limit()?;
             self.image.close();
             let mut walk = Walk::new(&mut self.image, &self.layout, self.pid);
             walk.visit_all(&stopped.tracked);
             let mut notes = add_roots(&mut walk, &stopped.state);
+            let exceeded = walk.exceeded();
             let mut graph = walk.builder.graph;
+            self.within_limits(exceeded)?;
             let missing = self.image.missing();
             let may_repeat = matches!(moment, HeapMoment::BetweenCollections);
             if missing > 0 && stops <= COMPLETIONS && may_repeat {
-                self.image.reopen(self.pid, regions(self.pid)?);
+                self.image.reopen(self.pid, Regions::of(self.pid)?, None);
                 continue;
             }
             self.notes(&mut notes, &stopped, missing, stops);
@@ -262,12 +242,6 @@ impl RunningHeap {
         if stopped.is_finalizing {
             notes.push("The interpreter was being finalized".to_owned());
         }
-        if stopped.stale > 0 {
-            notes.push(format!(
-                "Copying took longer than the program may be stopped: {} MiB were copied while it ran, and may not fit the rest",
-                stopped.stale >> 20
-            ));
-        }
         if missing > 0 {
             notes.push(format!(
                 "{missing} blocks of 64 KiB were needed and not copied: tables that were allocated during the capture"
@@ -279,148 +253,11 @@ impl RunningHeap {
             ));
         }
     }
-
-    /// Stops the program until it is at the right moment, and copies.
-    fn stop_and_copy(&mut self, moment: &HeapMoment<'_>) -> Result<Option<StoppedHeap>, HeapError> {
-        let mut why = "";
-        for _ in 0..TRIES {
-            let start = Instant::now();
-            while moment.is_disturbed(|| self.is_collecting()) && start.elapsed() < COLLECTION_LIMIT
-            {
-                std::thread::sleep(COLLECTION_POLL);
-            }
-            match self.stop_once(moment)? {
-                Ok(stopped) => {
-                    if let HeapMoment::InCallback(callback) = moment {
-                        callback.leave();
-                    }
-                    return Ok(Some(stopped));
-                }
-                Err(NOT_THERE) => return Ok(None),
-                Err(obstacle) => why = obstacle,
-            }
-        }
-        Err(HeapError::Busy { pid: self.pid, tries: TRIES, why })
-    }
-
-    /// Whether a collection is running now.
-    fn is_collecting(&self) -> bool {
-        let collecting = self.layout.collector.collecting;
-        self.state.is_some_and(|state| {
-            let mut bytes = [0; 4];
-            let address = state.collector.wrapping_add(collecting.into());
-            self.memory.read(address, &mut bytes).is_ok() && bytes != [0; 4]
-        })
-    }
-
-    /// One stop; what was in the way, if anything. In a thread of its own, whose end detaches what
-    /// could not be detached otherwise.
-    fn stop_once(
-        &mut self,
-        moment: &HeapMoment<'_>,
-    ) -> Result<Result<StoppedHeap, &'static str>, HeapError> {
-        std::thread::scope(|scope| {
-            let thread = std::thread::Builder::new()
-                .spawn_scoped(scope, || self.stop_in_this_thread(moment))
-                .map_err(|source| HeapError::Thread { source })?;
-            match thread.join() {
-                Ok(result) => result,
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
-        })
-    }
-
-    fn stop_in_this_thread(
-        &mut self,
-        moment: &HeapMoment<'_>,
-    ) -> Result<Result<StoppedHeap, &'static str>, HeapError> {
-        let pid = self.pid;
-        let watchdog = |source| HeapError::Watchdog { pid, source };
-        self.watchdog.arm().map_err(watchdog)?;
-        let start = Instant::now();
-        let threads = StoppedThreads::stop(pid, start + STOP_LIMIT);
-        let result = match &threads {
-            Ok(_) => self.copy(start, moment),
-            Err(_) => Ok(Err("did not stop")),
-        };
-        let failed = threads.map(drop);
-        let stopped = start.elapsed();
-        self.watchdog.disarm().map_err(watchdog)?;
-        failed?;
-        result.map(|result| result.map(|heap| StoppedHeap { stopped, ..heap }))
-    }
-
-    /// While the program is stopped.
-    fn copy(
-        &mut self,
-        start: Instant,
-        moment: &HeapMoment<'_>,
-    ) -> Result<Result<StoppedHeap, &'static str>, HeapError> {
-        self.image.reopen(self.pid, regions(self.pid)?);
-        let at_ns = monotonic_ns();
-        let taken = SystemTime::now();
-        if let HeapMoment::InCallback(callback) = moment
-            && !callback.is_there()
-        {
-            return Ok(Err(NOT_THERE));
-        }
-        if moment.is_disturbed(|| self.is_collecting()) {
-            return Ok(Err("was within a collection"));
-        }
-        let known = self.image.blocks();
-        let stale = self.image.refresh(start + COPY_LIMIT);
-        let (state, interpreters) = self.state()?;
-        let image = &mut self.image;
-        if moment.is_disturbed(|| collector::is_collecting(image, &self.layout, &state)) {
-            return Ok(Err("was within a collection"));
-        }
-        let deadline = start + COPY_LIMIT;
-        let tracked = match collector::tracked(&mut self.image, &self.layout, &state, deadline) {
-            Ok(tracked) => tracked,
-            Err(Untracked::Broken) => return Ok(Err("changed its list of objects")),
-            Err(Untracked::Late) => {
-                let (pid, limit_ms) = (self.pid, COPY_LIMIT.as_millis());
-                return Err(HeapError::TooManyObjects { pid, limit_ms });
-            }
-        };
-        copy_tables(&mut self.image, &self.layout, &tracked, known, deadline);
-        let word = |address| self.image.word(address);
-        self.copied_collections = collector::full_collections(word, &self.layout, &state);
-        let is_finalizing = collector::is_finalizing(&mut self.image, &self.layout, self.runtime);
-        Ok(Ok(StoppedHeap {
-            tracked,
-            state,
-            interpreters,
-            is_finalizing,
-            at_ns,
-            taken,
-            stopped: Duration::ZERO,
-            stale,
-        }))
-    }
 }
 
-/// Most bytes of a process that are copied. A block is copied for something in it that the program has
-/// written, so there are no more blocks than pages that are in memory or swapped out; some of files
-/// may be neither. And half of what this machine has left. Memory that a process maps and never
-/// writes takes nothing there, but would here.
-fn most_bytes(pid: u32) -> u64 {
-    let kib = |bytes: &[u8], name: &str| {
-        let text = String::from_utf8_lossy(bytes);
-        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-        line.split_whitespace().next()?.parse::<u64>().ok()
-    };
-    let status = proc_status::read(pid, "status").unwrap_or_default();
-    let used: u64 = ["VmRSS:", "VmSwap:"].iter().filter_map(|name| kib(&status, name)).sum();
-    let of_process = (used / 4 * BLOCK).saturating_add(OF_FILES);
-    // A virtual file of some kB.
-    let machine = std::fs::read("/proc/meminfo").unwrap_or_default();
-    let left = kib(&machine, "MemAvailable:").map_or(u64::MAX, |kib| kib << 9);
-    of_process.min(left)
-}
-
-fn regions(pid: u32) -> Result<Regions, HeapError> {
-    Regions::of(pid).map_err(|error| unreadable(pid, error))
+/// A new image of a process.
+fn image(pid: u32) -> Result<Image, HeapError> {
+    Ok(Image::of_process(pid, Regions::of(pid)?, Limits::of_process(pid, BLOCK)))
 }
 
 /// The interpreter of a process, and the address of its `_PyRuntime`.
@@ -433,16 +270,6 @@ fn find(pid: u32, options: &ResolveOptions) -> Result<(Resolution, u64), HeapErr
         }
     }
     Err(HeapError::NotPython { pid })
-}
-
-/// CLOCK_MONOTONIC.
-fn monotonic_ns() -> u64 {
-    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC);
-    let ns = |time: nix::sys::time::TimeSpec| {
-        let seconds = u64::try_from(time.tv_sec()).ok()?.checked_mul(1_000_000_000)?;
-        seconds.checked_add(u64::try_from(time.tv_nsec()).ok()?)
-    };
-    now.ok().and_then(ns).unwrap_or(0)
 }
 
 #[cfg(test)]

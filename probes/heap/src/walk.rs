@@ -11,6 +11,7 @@ use crate::graph::GraphBuilder;
 use crate::hash::FastMap;
 use crate::image::Image;
 use crate::layout::{Layout, SIZE, TYPE, WEAKREF_CALLBACK, flags};
+use crate::limits::Exceeded;
 use crate::text::read_text;
 use crate::types::{Shape, TypeInfo, read_type, unreadable};
 use gctrace_analysis::heap::{HeapEdgeName, HeapNode, HeapPlace, NodeIndex};
@@ -60,10 +61,11 @@ pub(crate) struct Walk<'image> {
 
 impl<'image> Walk<'image> {
     pub(crate) fn new(image: &'image mut Image, layout: &'image Layout, pid: u32) -> Self {
+        let builder = GraphBuilder::new(pid, image.limits());
         Self {
             image,
             layout,
-            builder: GraphBuilder::new(pid),
+            builder,
             types: Vec::new(),
             types_by_address: FastMap::default(),
             node_types: Vec::new(),
@@ -80,16 +82,23 @@ impl<'image> Walk<'image> {
     /// Adds the tracked objects, then visits each, and the untracked ones that they refer to.
     pub(crate) fn visit_all(&mut self, tracked: &[(u64, HeapPlace)]) {
         for (address, place) in tracked {
-            self.add(*address, *place);
+            let _too_many = self.add(*address, *place);
         }
         let mut at = 0;
-        while let Some(node) = self.builder.graph.nodes.get(at) {
+        while let Some(node) = self.builder.graph.nodes.get(at)
+            && self.exceeded().is_none()
+        {
             let address = node.address;
             self.visit(at as NodeIndex, address);
             at += 1;
         }
         self.add_possible();
         self.builder.graph.edges.sort_by_key(|edge| edge.from);
+    }
+
+    /// Which limit was reached: what was found is not all, then.
+    pub(crate) fn exceeded(&self) -> Option<Exceeded> {
+        self.image.exceeded().or(self.builder.exceeded())
     }
 
     /// The state of a module also has addresses that are no references: an object has as many
@@ -105,7 +114,7 @@ impl<'image> Walk<'image> {
         }
     }
 
-    fn add(&mut self, address: u64, place: HeapPlace) -> NodeIndex {
+    fn add(&mut self, address: u64, place: HeapPlace) -> Option<NodeIndex> {
         let type_address = self.image.word(address.wrapping_add(TYPE)).unwrap_or(0);
         let kind = self.type_at(type_address);
         let known = self.builder.graph.nodes.len();
@@ -188,7 +197,10 @@ impl<'image> Walk<'image> {
             }
             _ => false,
         };
-        is_wanted.then(|| self.add(address, HeapPlace::Untracked))
+        match is_wanted {
+            true => self.add(address, HeapPlace::Untracked),
+            false => None,
+        }
     }
 
     /// Adds references to those of these words that are addresses of nodes. `offset` is that of

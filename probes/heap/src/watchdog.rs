@@ -12,11 +12,13 @@ use std::io::Write as _;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 
 /// How long this process may keep another one stopped, in ms.
-pub(crate) const LIMIT_MS: i32 = 2000;
+pub(crate) const LIMIT_MS: i32 = 1800;
 
 /// Printed by the child, as the killed process cannot.
-const LAST_WORDS: &str = "gctrace: it kept the program stopped for 2 s, the most that is allowed, and \
-     was killed by its watchdog; the program runs on. For large heaps: gctrace heap --at-full N -- COMMAND\n";
+const LAST_WORDS: &str = "gctrace: kept the program stopped for 1.8 s, and is killed by its watchdog; the \
+     program runs on unharmed. A heap without such a stop: gctrace heap --at-full N -- COMMAND\n";
+/// How long printing them may take, in us: a full pipe or a stopped terminal delays the end no longer.
+const PATIENCE_US: i64 = 50_000;
 
 const ARM: u8 = b'a';
 const DISARM: u8 = b'd';
@@ -70,11 +72,14 @@ impl Drop for Watchdog {
 /// The child's whole life.
 fn watch(reader: &OwnedFd, watched: libc::pid_t) -> ! {
     let pipe = reader.as_raw_fd();
-    // Out of reach of the terminal's signals, and without any other descriptor: the pipe must end
-    // with the watched process.
+    // Before others when its time comes, if that is allowed; out of reach of the terminal's signals,
+    // and without any other descriptor: the pipe must end with the watched process.
     // SAFETY: system calls on plain numbers.
     unsafe {
         libc::setsid();
+        let mut priority: libc::sched_param = std::mem::zeroed();
+        priority.sched_priority = 2;
+        libc::sched_setscheduler(0, libc::SCHED_RR, &raw const priority);
         let mut all: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&raw mut all);
         libc::sigprocmask(libc::SIG_BLOCK, &raw const all, std::ptr::null_mut());
@@ -99,9 +104,8 @@ fn watch(reader: &OwnedFd, watched: libc::pid_t) -> ! {
             // the pipe is open.
             unsafe {
                 if libc::getppid() == watched {
+                    print_last_words();
                     libc::kill(watched, libc::SIGKILL);
-                    // Afterwards: a full pipe or a stopped terminal must not delay it.
-                    libc::write(2, LAST_WORDS.as_ptr().cast(), LAST_WORDS.len());
                 }
                 libc::_exit(0);
             }
@@ -114,6 +118,27 @@ fn watch(reader: &OwnedFd, watched: libc::pid_t) -> ! {
             (1, _) => timeout = -1,
             // SAFETY: ends this process, without any of its parent's clean-up.
             _ => unsafe { libc::_exit(0) },
+        }
+    }
+}
+
+/// Prints why the watched process ends, if standard error takes it in time.
+fn print_last_words() {
+    extern "C" fn interrupt(_signal: libc::c_int) {}
+    let tick = libc::timeval { tv_sec: 0, tv_usec: PATIENCE_US };
+    // Repeated, as the first signal may come before the write.
+    let timer = libc::itimerval { it_interval: tick, it_value: tick };
+    // SAFETY: all zeros are a valid sigaction, without SA_RESTART: the signal ends a write that waits.
+    // The handler does nothing; everything that is passed is valid.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = interrupt as *const () as usize;
+        libc::sigaction(libc::SIGALRM, &raw const action, std::ptr::null_mut());
+        let mut alarm: libc::sigset_t = std::mem::zeroed();
+        libc::sigaddset(&raw mut alarm, libc::SIGALRM);
+        libc::sigprocmask(libc::SIG_UNBLOCK, &raw const alarm, std::ptr::null_mut());
+        if libc::setitimer(libc::ITIMER_REAL, &raw const timer, std::ptr::null_mut()) == 0 {
+            libc::write(libc::STDERR_FILENO, LAST_WORDS.as_ptr().cast(), LAST_WORDS.len());
         }
     }
 }

@@ -63,7 +63,7 @@ pub(crate) fn run(config: &TakeHeapConfig) -> anyhow::Result<u8> {
         HeapProgram::Process(pid) => {
             permission::attachable(*pid)?;
             let mut heap = RunningHeap::open(*pid, options(config))?;
-            announce(*pid, &heap);
+            announce(*pid, &mut heap)?;
             let graph = heap.take()?;
             write(config, &graph, &[]).map(|()| 0)
         }
@@ -102,17 +102,21 @@ fn options(config: &TakeHeapConfig) -> HeapOptions {
 }
 
 /// What is going to happen to the program.
-fn announce(pid: u32, heap: &RunningHeap) {
+///
+/// # Errors
+/// It would be stopped for too long.
+fn announce(pid: u32, heap: &mut RunningHeap) -> anyhow::Result<()> {
+    let stop = heap.longest_stop()?;
     let command = proc_status::command_line(pid).unwrap_or_default();
-    let stop = heap.expected_stop();
     print::message(format!(
-        "stops process {pid} ({}, CPython {}) for about {} (predicted) to copy {}; blocking system \
-         calls in it may return EINTR, which Python itself repeats",
+        "stops process {pid} ({}, CPython {}) for at most about {} (predicted) to copy {}; blocking \
+         system calls in it may return EINTR, which Python itself repeats",
         shell_line(&command),
         heap.version(),
         duration(stop),
         units::bytes(heap.bytes()),
     ));
+    Ok(())
 }
 
 fn duration(time: Duration) -> String {

@@ -178,7 +178,7 @@ fn group(group: &WhyGroup, of: u64, style: Style) -> Vec<String> {
         (Held::Nothing, _) => format!(
             "{}garbage, in a cycle of {}",
             many,
-            counted(group.example.steps.len() as u64, "object")
+            counted(group.example.steps.len() as u64 + group.example.omitted, "object")
         ),
         (_, Some(place)) => format!("{many}{place}"),
         (_, None) => many,

@@ -138,12 +138,31 @@ proptest! {
             for pair in edges.windows(2) {
                 prop_assert_eq!(pair[0].to, pair[1].from);
             }
-            prop_assert_eq!(heap.cycle(node).steps.len(), edges.len());
+            let path = heap.cycle(node);
+            prop_assert_eq!(path.steps.len() as u64 + path.omitted, edges.len() as u64);
             let component = heap.small_component(node, 100).expect("a small heap");
             prop_assert!(edges.iter().all(|edge| component.contains(&edge.from)));
             prop_assert!(component.iter().all(|other| heap.small_component(*other, 100).expect("small").contains(&node)));
         }
     }
+}
+
+#[test]
+fn of_a_long_cycle_the_ends_are_shown() {
+    const LENGTH: u32 = 250_000;
+    let mut made = Builder::default();
+    let nodes: Vec<NodeIndex> = (0..LENGTH).map(|_| made.object("Node")).collect();
+    for (from, to) in nodes.iter().zip(nodes.iter().cycle().skip(1)) {
+        made.refer(*from, ".next", *to);
+    }
+    let heap = made.heap();
+    let cycle = heap.cycle(nodes[7]);
+    assert_eq!(cycle.steps.len() as u64 + cycle.omitted, u64::from(LENGTH));
+    assert!(cycle.steps.len() < 50, "{}", cycle.steps.len());
+    let names: Vec<_> = cycle.steps.iter().filter_map(|step| step.name.as_deref()).collect();
+    assert_eq!(names, vec![".next"; cycle.steps.len()]);
+    let why = heap.why("Node", &heap.of_type("Node"), 10);
+    assert!(why.groups[0].example.steps.len() < 50);
 }
 
 /// Recursion would end the process here.

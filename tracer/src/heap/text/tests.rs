@@ -48,3 +48,30 @@ fn differences() {
     let diff = gctrace_analysis::heap::diff(&heaps, 20).expect("two heaps");
     insta::assert_snapshot!(text(&heaps, HeapAnswer::Diff(diff)));
 }
+
+#[test]
+fn of_a_long_cycle_the_ends_are_printed() {
+    let mut graph = classic().graph().clone();
+    let (first, length) = (graph.nodes.len() as u32, 250_000);
+    let node = graph.nodes.last().cloned().expect("a node");
+    let last = first + length - 1;
+    for number in first..=last {
+        graph.nodes.push(gctrace_analysis::heap::HeapNode {
+            address: 0x10_0000 + 16 * u64::from(number),
+            references: Some(1),
+            label: None,
+            ..node.clone()
+        });
+        graph.edges.push(gctrace_analysis::heap::HeapEdge {
+            from: number,
+            to: if number == last { first } else { number + 1 },
+            name: gctrace_analysis::heap::HeapEdgeName::Unnamed,
+        });
+    }
+    let heap = Heap::new(graph).expect("a valid heap");
+    let why = HeapAnswer::Why(heap.why("one", &[last], 20));
+    let text = text(std::slice::from_ref(&heap), why);
+    assert!(text.contains("in a cycle of 250,000 objects"), "{text}");
+    assert!(text.contains(" more …"), "{text}");
+    assert!(text.lines().count() < 60, "{text}");
+}

@@ -448,4 +448,44 @@ mod tests {
         assert!(matches!(command_line(pid), Err(ProcessError::Gone { .. })));
         assert!(matches!(thread_name(pid, pid), Err(ProcessError::Gone { .. })));
     }
+    /// The kernel shows whatever a program says its arguments are: here 64 MiB.
+    #[test]
+    fn of_a_long_command_line_the_start_is_read() {
+        const SCRIPT: &str = "
+import ctypes, struct, sys
+libc = ctypes.CDLL(None)
+libc.sbrk.restype = ctypes.c_ulong
+size = 64 << 20
+kept = ctypes.create_string_buffer(b'x' * size)
+start = ctypes.addressof(kept)
+stat = open('/proc/self/stat').read().rsplit(')', 1)[1].split()
+def fields(*numbers): return [int(stat[number - 3]) for number in numbers]
+# struct prctl_mm_map: proc(5) has what stays.
+memory = struct.pack('12Q2I', *fields(26, 27, 45, 46, 47), libc.sbrk(0), *fields(28),
+                     start, start + size + 1, *fields(50, 51), 0, 0, 2**32 - 1)
+libc.prctl.argtypes = [ctypes.c_int, ctypes.c_ulong, ctypes.c_char_p, ctypes.c_ulong, ctypes.c_ulong]
+done = libc.prctl(35, 14, memory, len(memory), 0)  # PR_SET_MM, PR_SET_MM_MAP
+print('n' if done else 'y', flush=True)
+sys.stdin.read()
+";
+        let mut child = std::process::Command::new("python3")
+            .args(["-c", SCRIPT])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut answer = [0];
+        child.stdout.as_mut().unwrap().read_exact(&mut answer).unwrap();
+        match answer {
+            [b'y'] => {
+                let bytes = read(child.id(), "cmdline").unwrap();
+                assert_eq!(bytes.len() as u64, LARGEST_ARGUMENTS);
+            }
+            _ => eprintln!(
+                "skipped of_a_long_command_line_the_start_is_read: this kernel has no PR_SET_MM_MAP"
+            ),
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
 }

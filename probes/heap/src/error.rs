@@ -128,7 +128,7 @@ pub enum HeapError {
     },
     /// More references, or reads, than its memory can hold.
     #[error(
-        "the objects of process {pid} refer to more than its memory can hold: what is where they should be is not what CPython keeps there. See how much memory it has: grep -E 'VmRSS|VmSwap' /proc/{pid}/status"
+        "the objects of process {pid} lead to more than its memory can hold: they are not what CPython keeps there. See how much memory it has: grep -E 'VmRSS|VmSwap' /proc/{pid}/status"
     )]
     Implausible {
         /// Process id.

@@ -95,3 +95,20 @@ impl<'data> ReadRef<'data> for ImageData<'data> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write as _;
+
+    /// Parts that overlap are read again and again: the sum counts.
+    #[test]
+    fn no_more_of_a_file_is_read_than_may_be() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&[7; 1000]).unwrap();
+        let cache = ReadCache::new(FileBytes { file, left: 2500 });
+        let data = ImageData::File(&cache);
+        let sizes = (0..10).map(|start| data.read_bytes_at(start, 900).map(<[u8]>::len));
+        assert_eq!(sizes.filter(|size| *size == Ok(900)).count(), 2);
+    }
+}

@@ -111,25 +111,48 @@ fn file_checksum(path: &Path) -> std::io::Result<u32> {
 pub(crate) fn mini_debug_info(image: &ElfImage<'_>) -> Result<DebugFile, String> {
     let section = image.section(".gnu_debugdata").ok_or("no .gnu_debugdata")?;
     let packed = image.section_bytes(&section).ok_or(".gnu_debugdata lies outside the file")?;
-    let mut unpacked = BoundedReader(Vec::new());
+    let mut unpacked = BoundedBytes { bytes: Vec::new(), most: LARGEST_MINI_DEBUG_INFO };
     lzma_rs::xz_decompress(&mut &*packed, &mut unpacked)
         .map_err(|error| format!(".gnu_debugdata cannot be unpacked: {error:?}"))?;
-    Ok(DebugFile::Memory(unpacked.0))
+    Ok(DebugFile::Memory(unpacked.bytes))
 }
 
 /// Accepts bytes up to a limit, so that a small file cannot exhaust memory.
-struct BoundedReader(Vec<u8>);
+struct BoundedBytes {
+    bytes: Vec<u8>,
+    most: usize,
+}
 
-impl Write for BoundedReader {
+impl Write for BoundedBytes {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        if self.0.len().saturating_add(bytes.len()) > LARGEST_MINI_DEBUG_INFO {
+        if self.bytes.len().saturating_add(bytes.len()) > self.most {
             return Err(std::io::ErrorKind::FileTooLarge.into());
         }
-        self.0.extend_from_slice(bytes);
+        self.bytes.extend_from_slice(bytes);
         Ok(bytes.len())
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One that unpacks to a gigabyte is given up as soon as there is more than the limit.
+    #[test]
+    fn what_unpacks_to_too_much_is_given_up() {
+        let mut packed = Vec::new();
+        lzma_rs::xz_compress(&mut [0; 1000].as_slice(), &mut packed).unwrap();
+        let unpack = |most| {
+            let mut unpacked = BoundedBytes { bytes: Vec::new(), most };
+            let result = lzma_rs::xz_decompress(&mut packed.as_slice(), &mut unpacked);
+            (result.is_ok(), unpacked.bytes.len())
+        };
+        assert_eq!(unpack(1000), (true, 1000));
+        let (done, kept) = unpack(999);
+        assert!(!done && kept <= 999, "{kept}");
     }
 }

@@ -9,7 +9,7 @@
 
 use gctrace_analysis::heap::{HeapGraph, HeapPlace};
 use std::io::{BufRead as _, BufReader};
-use std::os::unix::process::CommandExt as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use test_kit::interpreters;
 use test_kit::interpreters::Python;
 use test_kit::limit::WithTimeout as _;
 
-/// Above the 2 s after which the watchdog ends gctrace, on a busy machine.
+/// Above the 1.8 s after which the watchdog ends gctrace, on a busy machine.
 const LONGEST_STOP: Duration = Duration::from_secs(10);
 /// `nobody` of Debian.
 const NOBODY: u32 = 65534;
@@ -131,17 +131,19 @@ fn interfere(test: &str, signal: i32) {
     let folder = tempfile::tempdir().unwrap();
     let mut program = Program::start(&python(test), "ticks");
     let pid = program.pid().to_string();
-    let mut hit = 0;
+    let (mut hit, mut killed) = (0, 0);
     for round in 0..20 {
         let file = folder.path().join(format!("{round}.gcheap"));
         let mut command = gctrace(&["-p", &pid], &file);
-        command.stderr(Stdio::null());
+        let printed = folder.path().join("printed");
+        command.stderr(std::fs::File::create(&printed).unwrap());
         let mut child = command.spawn().unwrap();
+        let mut was_hit = false;
         while child.try_wait().unwrap().is_none() {
             if program.state() == 't' {
                 // SAFETY: a signal to the test's own child.
                 unsafe { libc::kill(child.id().cast_signed(), signal) };
-                hit += 1;
+                was_hit = true;
                 break;
             }
             std::hint::spin_loop();
@@ -153,15 +155,24 @@ fn interfere(test: &str, signal: i32) {
         }
         // SAFETY: as above; one that was stopped after it let the program go continues.
         unsafe { libc::kill(child.id().cast_signed(), libc::SIGCONT) };
-        let _status = child.status_in_time();
+        let status = child.status_in_time().unwrap();
+        let printed = std::fs::read_to_string(&printed).unwrap();
+        if signal == libc::SIGSTOP && status.signal() == Some(libc::SIGKILL) {
+            // Before it was killed: the last words are there as soon as it is gone.
+            assert!(printed.contains("is killed by its watchdog"), "{test}: {printed}");
+            assert!(printed.contains("gctrace heap --at-full"), "{test}: {printed}");
+            killed += 1;
+        }
+        hit += u32::from(was_hit);
         for _ in 0..3 {
             assert_eq!(program.line(), "400000", "{test}");
         }
         if hit >= 3 {
-            return;
+            break;
         }
     }
     assert!(hit > 0, "{test}: gctrace was never seen at work");
+    assert!(signal == libc::SIGKILL || killed > 0, "{test}: never killed by its watchdog");
 }
 
 #[test]

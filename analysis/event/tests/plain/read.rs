@@ -332,3 +332,22 @@ fn counters_and_pressure_that_make_no_sense_are_reported_with_their_place() {
     let lines: Vec<u64> = lines.map(|anomaly| anomaly.position.line).collect();
     assert_eq!(lines, [2, 3, 3, 4, 5, 6, 7]);
 }
+
+/// Its text is not kept while its end is looked for.
+#[test]
+fn an_event_of_more_than_16_mib_is_passed_over() {
+    let pause = |ts: u32| format!(r#"{{"ph":"X","cat":"gc","pid":1,"tid":1,"ts":{ts},"dur":1}}"#);
+    let long = format!(r#"{{"ph":"X","cat":"gc","name":"{}"}}"#, "x".repeat(17 << 20));
+    let text = format!("[{},{long},{}]", pause(1), pause(5));
+    let input = TraceInput::new("t.json", Cursor::new(text.into_bytes())).unwrap();
+    let mut reader = TraceReader::new(EventReader::new(input));
+    let mut pauses = 0;
+    while let Some(item) = reader.next_item().unwrap() {
+        pauses += u32::from(matches!(item, DecodedItem::Record(Record::Pause(_))));
+    }
+    assert_eq!(pauses, 2);
+    let ending = reader.finish();
+    assert_eq!(ending.cut, None);
+    assert_eq!(ending.anomalies.count, 1);
+    assert!(ending.anomalies.first[0].problem.contains("over 16 MiB"));
+}

@@ -152,3 +152,29 @@ impl DescriptorReserve {
         self.0.clear();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::sys::epoll::EpollCreateFlags;
+    use std::os::unix::net::UnixStream;
+
+    /// A process may connect without end, and stay silent.
+    #[test]
+    fn of_silent_connections_few_stay_open() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("s");
+        let mut connections = RingConnections::new(RingListener::bind(&path).expect("a socket"));
+        let waiting = Epoll::new(EpollCreateFlags::empty()).expect("an epoll");
+        connections.listen(&waiting);
+        let silent: Vec<UnixStream> =
+            (0..200).map(|_| UnixStream::connect(&path).expect("connected")).collect();
+        let mut offers = Vec::new();
+        for _ in 0..silent.len() / ACCEPTED_AT_ONCE {
+            assert!(!connections.take(&waiting, &mut offers));
+            assert!(connections.has_more());
+            assert_eq!(connections.open.len(), MAX_PER_PROCESS);
+        }
+        assert!(offers.is_empty());
+    }
+}

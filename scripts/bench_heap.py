@@ -67,7 +67,7 @@ class Taken:
         )
         self.wall = time.monotonic() - start
         if done.returncode != 0:
-            if "runs on unharmed" not in done.stderr:
+            if done.returncode != 1 or "runs on unharmed" not in done.stderr:
                 raise SystemExit(done.stderr)
             self.stopped = None
             return

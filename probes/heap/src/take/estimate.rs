@@ -5,12 +5,15 @@ use super::stopped::{COPY_LIMIT, be_urgent};
 use crate::limits::Exceeded;
 use crate::regions::Regions;
 use crate::tables::copy_tables;
+use crate::watchdog::LIMIT_MS;
 use crate::{HeapError, collector};
 use nix::time::ClockId;
 use std::time::{Duration, Instant};
 
-/// How much longer it may take than in the rehearsal.
+/// How much more CPU time it may take than in the rehearsal.
 const MARGIN: f64 = 1.5;
+/// How much longer it may take then if other programs run, which share the CPUs differently each time.
+const SHARE_MARGIN: f64 = 3.0;
 /// What stopping itself takes.
 const STOP_COST: Duration = Duration::from_millis(5);
 /// How long a thread that becomes runnable waits for each that is runnable already: the time slice
@@ -20,49 +23,81 @@ const SLICE: Duration = Duration::from_millis(4);
 impl RunningHeap {
     /// How long the program will be stopped, at most (predicted): from a rehearsal while it runs, and
     /// from how many threads of this machine want to run. That includes the time until its threads run
-    /// again.
+    /// again. No longer than the watchdog allows.
     ///
     /// # Errors
     /// The process is gone, or it would be stopped for longer than it may be.
     pub fn longest_stop(&mut self) -> Result<Duration, HeapError> {
-        let (cost, may_be_urgent) = std::thread::scope(|scope| -> Result<_, HeapError> {
-            let rehearse = || (self.rehearse(), be_urgent());
+        let rehearsal = std::thread::scope(|scope| {
             let thread = std::thread::Builder::new()
-                .spawn_scoped(scope, rehearse)
+                .spawn_scoped(scope, || self.rehearse())
                 .map_err(|source| HeapError::Thread { source })?;
             match thread.join() {
-                Ok(done) => Ok(done),
+                Ok(result) => result,
                 Err(panic) => std::panic::resume_unwind(panic),
             }
         })?;
-        Ok(longest(cost?, waiting_threads(), may_be_urgent))
+        let watchdog = Duration::from_millis(u64::from(LIMIT_MS.unsigned_abs()));
+        Ok(rehearsal.longest(waiting_threads()).min(watchdog))
     }
 
-    /// Does what is done while the program is stopped, and returns the CPU time of that.
-    fn rehearse(&mut self) -> Result<Duration, HeapError> {
-        let Some(state) = self.state else {
-            return Ok(Duration::ZERO);
+    /// Does what is done while the program is stopped, with this thread's usual priority.
+    fn rehearse(&mut self) -> Result<Rehearsal, HeapError> {
+        let begun = Stopwatch::start();
+        let mut spared = Took::default();
+        if let Some(state) = self.state {
+            // Time on the CPU counts, of which there may be little.
+            let patience = begun.wall + COPY_LIMIT * 8;
+            self.image.reopen(self.pid, Regions::of(self.pid)?, Some(patience));
+            self.image.refresh();
+            let known = self.image.blocks();
+            let tracked = collector::tracked(&mut self.image, &self.layout, &state);
+            let tracked = tracked.unwrap_or_else(|| {
+                // The program changes its lists: both ways, and with a look whether each object is new,
+                // it takes more than twice as long as while the program is stopped.
+                let begun = Stopwatch::start();
+                let all = collector::tracked_roughly(&mut self.image, &self.layout, &state);
+                let Took { cpu, wall } = begun.took();
+                spared = Took { cpu: cpu / 2, wall: wall / 2 };
+                all
+            });
+            copy_tables(&mut self.image, &self.layout, &tracked, known);
+        }
+        let took = begun.took();
+        let rehearsal = Rehearsal {
+            cpu: took.cpu.saturating_sub(spared.cpu),
+            wall: took.wall.saturating_sub(spared.wall),
+            is_urgent: be_urgent(),
         };
-        let before = cpu_time();
-        // Time on the CPU counts, of which there may be little.
-        let patience = Instant::now() + COPY_LIMIT * 8;
-        self.image.reopen(self.pid, Regions::of(self.pid)?, Some(patience));
-        self.image.refresh();
-        let known = self.image.blocks();
-        let tracked = collector::tracked_roughly(&mut self.image, &self.layout, &state);
-        copy_tables(&mut self.image, &self.layout, &tracked, known);
-        let cost = cpu_time().saturating_sub(before);
-        let is_late = cost > COPY_LIMIT;
         let exceeded = self.image.exceeded();
+        let is_late = rehearsal.without_margins() > COPY_LIMIT;
         self.within_limits(exceeded.or(is_late.then_some(Exceeded::Time)))?;
-        Ok(cost)
+        Ok(rehearsal)
     }
 }
 
-/// `waiting`: threads that want to run and cannot, for each CPU.
-fn longest(cost: Duration, waiting: f64, is_urgent: bool) -> Duration {
-    let share = if is_urgent { 1.0 } else { 1.0 + waiting };
-    STOP_COST + cost.mul_f64(MARGIN * share) + SLICE.mul_f64(2.0 * waiting)
+/// What the rehearsal took.
+struct Rehearsal {
+    cpu: Duration,
+    wall: Duration,
+    /// Whether the thread that stops the program runs before all others.
+    is_urgent: bool,
+}
+
+impl Rehearsal {
+    fn without_margins(&self) -> Duration {
+        if self.is_urgent { self.cpu } else { self.wall }
+    }
+
+    /// `waiting`: threads that want to run and cannot, for each CPU.
+    fn longest(&self, waiting: f64) -> Duration {
+        let cpu = self.cpu.mul_f64(MARGIN);
+        let copying = match self.is_urgent {
+            true => cpu,
+            false => cpu.mul_f64(1.0 + waiting).max(self.wall.mul_f64(SHARE_MARGIN)),
+        };
+        STOP_COST + copying + SLICE.mul_f64(2.0 * waiting)
+    }
 }
 
 /// Threads that are runnable, for each CPU, in addition to one: now, or on average over the last
@@ -76,10 +111,31 @@ fn waiting_threads() -> f64 {
     (average.max(now.unwrap_or(0.0)) / cpus as f64 - 1.0).max(0.0)
 }
 
-/// CPU time of this thread.
-fn cpu_time() -> Duration {
-    nix::time::clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)
-        .map_or(Duration::ZERO, Duration::from)
+/// Time that passes, and CPU time of this thread.
+struct Stopwatch {
+    wall: Instant,
+    cpu: Duration,
+}
+
+#[derive(Default)]
+struct Took {
+    cpu: Duration,
+    wall: Duration,
+}
+
+impl Stopwatch {
+    fn start() -> Self {
+        Self { wall: Instant::now(), cpu: Self::cpu() }
+    }
+
+    fn took(&self) -> Took {
+        Took { cpu: Self::cpu().saturating_sub(self.cpu), wall: self.wall.elapsed() }
+    }
+
+    fn cpu() -> Duration {
+        nix::time::clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)
+            .map_or(Duration::ZERO, Duration::from)
+    }
 }
 
 #[cfg(test)]
@@ -88,12 +144,15 @@ mod tests {
 
     #[test]
     fn waiting_threads_make_a_stop_longer() {
-        let cost = Duration::from_millis(100);
-        let idle = longest(cost, 0.0, true);
-        assert_eq!(idle, Duration::from_millis(155));
-        assert_eq!(longest(cost, 0.0, false), idle);
-        assert_eq!(longest(cost, 5.0, true), Duration::from_millis(195));
-        assert_eq!(longest(cost, 5.0, false), Duration::from_millis(945));
+        let ms = Duration::from_millis;
+        let longest = |wall, is_urgent, waiting| {
+            Rehearsal { cpu: ms(100), wall: ms(wall), is_urgent }.longest(waiting)
+        };
+        assert_eq!(longest(100, true, 0.0), ms(155));
+        assert_eq!(longest(700, true, 5.0), ms(195));
+        assert_eq!(longest(100, false, 0.0), ms(305));
+        assert_eq!(longest(200, false, 5.0), ms(945));
+        assert_eq!(longest(700, false, 5.0), ms(2145));
         assert!(waiting_threads() >= 0.0);
     }
 }

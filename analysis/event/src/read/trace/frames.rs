@@ -117,6 +117,19 @@ mod tests {
     }
 
     #[test]
+    fn long_names_and_too_many_are_left_out() {
+        let (mut names, mut problems) = (FrameNumbers::default(), 0);
+        let mut report = |_: Problem| problems += 1;
+        assert_eq!(names.text_id(&[b'x'; MAX_NAME_BYTES + 1], &mut report), None);
+        for number in 0..MAX_NAMES {
+            assert!(names.text_id(&number.to_ne_bytes(), &mut report).is_some());
+        }
+        assert_eq!(names.text_id(b"one more", &mut report), None);
+        assert!(names.text_id(&0_usize.to_ne_bytes(), &mut report).is_some());
+        assert_eq!(problems, 2);
+    }
+
+    #[test]
     fn numbers_name_themselves_and_texts_get_one() {
         let mut names = FrameNumbers::default();
         let mut reports = 0;

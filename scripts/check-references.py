@@ -6,8 +6,8 @@
 Checked are names that end in .rs, .c, .h, .py, .sh or .md, paths in backticks that start with a
 folder of the repository, and the targets of relative links. A name may be relative to the
 repository, to its file's folder or to any folder between (`layout.rs`, `python/layout.rs`), and may
-contain wildcards. Files of CPython, Linux, NVIDIA and others, examples and placeholders are listed
-in OTHERS. Prints FILE:LINE: NAME for each that does not exist; the exit code is then 1.
+contain wildcards. A function that a document names after its file and `::` has to be in that file.
+Files of CPython, Linux, NVIDIA and others, examples and placeholders are listed in OTHERS. Prints FILE:LINE: NAME for each that does not exist; the exit code is then 1.
 """
 
 import fnmatch
@@ -26,6 +26,7 @@ OPEN = {".cargo", ".ci", ".github"}
 
 NAME = re.compile(r"(?<![\w/.$}>{-])((?:[\w.*-]+/)*[\w.*-]*[\w*]\.(?:rs|py|sh|md|c|h))(?![\w(/*{-]|\.\w)")
 QUOTED = re.compile(r"`([\w-]+/[\w./*-]*[\w*/])`")
+FUNCTION = re.compile(r"`([\w./-]+\.rs)::(\w+)`")
 LINK = re.compile(r"\]\(([^)#\s:]+)(?:#[^)]*)?\)")
 URL = re.compile(r"\w+://\S*|#include\s*<[^>]*>")
 
@@ -114,20 +115,24 @@ def wrong(root):
             for name in dict.fromkeys(names):
                 if not exists(name, path, root, known):
                     yield f"{path}:{number}: {name}"
+            for name, function in FUNCTION.findall(line) if path.endswith(".md") else ():
+                file = root / name
+                if not (file.exists() and re.search(rf"\bfn {function}\b", file.read_text(encoding="utf-8"))):
+                    yield f"{path}:{number}: {name}::{function}"
 
 
 def self_test():
     """A repository with right and wrong names: exactly the wrong ones are found."""
     contents = {
         "README.md": "See [the guide](docs/guide.md#start) and [none](docs/none.md), `lib/src`, `lib/gone`, https://a.org/b.md\n",
-        "docs/guide.md": "Run `scripts/go.sh TRACE`, then `scripts/went.sh`.\n",
+        "docs/guide.md": "Run `scripts/go.sh TRACE`, then `scripts/went.sh`.\n`lib/src/b.rs::main`, `lib/src/b.rs::mai`\n",
         "scripts/go.sh": "#!/bin/sh\n# As lib/src/*.rs has it, not lib/test/*.rs.\necho gone.rs # and lost.rs\n",
         "lib/src/a.rs": "//! Beside b.rs, see also src/b.rs; src/c.rs.\nlet x = \"d.rs\"; // Objects/obmalloc.c\n",
         "lib/src/b.rs": "fn main() {} // `kernel/fork.c`, `e.rs`\n",
         "lib/c.c": "/* The types\n   of gone.h, */\nint f(void); /* and\n * a.rs */\n#include <stdio.h>\n",
         "lib/p.py": '"""What a.rs does,\nand absent.py.\n"""\nname = "x.py"  # y.py\n',
     }
-    expected = ["README.md:1: lib/gone", "README.md:1: docs/none.md", "docs/guide.md:1: scripts/went.sh", "lib/c.c:2: gone.h",
+    expected = ["README.md:1: lib/gone", "README.md:1: docs/none.md", "docs/guide.md:1: scripts/went.sh", "docs/guide.md:2: lib/src/b.rs::mai", "lib/c.c:2: gone.h",
                 "lib/p.py:2: absent.py", "lib/p.py:4: y.py", "lib/src/a.rs:1: src/c.rs", "lib/src/b.rs:1: e.rs",
                 "scripts/go.sh:2: lib/test/*.rs", "scripts/go.sh:3: lost.rs"]
     with tempfile.TemporaryDirectory() as folder:
@@ -148,7 +153,7 @@ def main():
     else:
         found = list(wrong(Path(__file__).resolve().parent.parent))
         for line in found:
-            print(f"{line}: no such file")
+            print(f"{line}: no such file or function")
         sys.exit(1 if found else 0)
 
 

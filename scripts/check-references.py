@@ -7,7 +7,8 @@ Checked are names that end in .rs, .c, .h, .py, .sh or .md, paths in backticks t
 folder of the repository, and the targets of relative links. A name may be relative to the
 repository, to its file's folder or to any folder between (`layout.rs`, `python/layout.rs`), and may
 contain wildcards. A function that a document names after its file and `::` has to be in that file.
-Files of CPython, Linux, NVIDIA and others, examples and placeholders are listed in OTHERS. Prints FILE:LINE: NAME for each that does not exist; the exit code is then 1.
+Files of CPython, Linux, NVIDIA and others, examples and placeholders are listed in OTHERS. Prints
+FILE:LINE: NAME for each that does not exist; the exit code is then 1.
 """
 
 import fnmatch

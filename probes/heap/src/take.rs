@@ -276,13 +276,13 @@ fn find(pid: u32, options: &ResolveOptions) -> Result<(Resolution, u64), HeapErr
 mod tests {
     use super::*;
     use std::io;
-    use std::process::{Command, Stdio};
+    use std::process::{Child, Command, Stdio};
+    use std::time::Instant;
     use test_kit::interpreters;
 
-    /// What is read from a program may be anything: the walk ends, and does not panic.
-    #[test]
-    fn damaged_memory_is_no_panic() {
-        let python = interpreters::interpreters("damaged_memory_is_no_panic");
+    /// A program that waits, and its heap.
+    fn waiting(test: &str) -> (Child, RunningHeap) {
+        let python = interpreters::interpreters(test);
         let python = python.iter().find(|python| !python.is("free-threaded"));
         let python = python.expect("an interpreter");
         let mut child = Command::new(&python.path)
@@ -294,7 +294,29 @@ mod tests {
         let mut line = [0];
         let mut output = child.stdout.take().expect("piped");
         io::Read::read_exact(&mut output, &mut line).expect("started");
-        let mut heap = RunningHeap::open(child.id(), HeapOptions::default()).expect("a heap");
+        let heap = RunningHeap::open(child.id(), HeapOptions::default()).expect("a heap");
+        (child, heap)
+    }
+
+    /// Past the deadline nothing more is read, and what else can be done is named; the next stop has a
+    /// deadline of its own.
+    #[test]
+    fn a_late_copy_is_given_up() {
+        let (mut child, mut heap) = waiting("a_late_copy_is_given_up");
+        let late = Instant::now().checked_sub(COPY_LIMIT).expect("up for longer");
+        let _nothing = heap.copy(late, &HeapMoment::BetweenCollections);
+        let refused = heap.within_limits(heap.image.exceeded()).expect_err("too late");
+        assert!(refused.to_string().contains("gctrace heap --at-full"), "{refused}");
+        let taken = heap.take().expect("a heap");
+        assert!(taken.nodes.len() > 1000);
+        let _ended = child.kill();
+        let _ended = child.wait();
+    }
+
+    /// What is read from a program may be anything: the walk ends, and does not panic.
+    #[test]
+    fn damaged_memory_is_no_panic() {
+        let (mut child, mut heap) = waiting("damaged_memory_is_no_panic");
         let stopped = heap.stop_and_copy(&HeapMoment::BetweenCollections);
         let stopped = stopped.expect("stopped").expect("between collections");
         heap.image.close();

@@ -116,8 +116,8 @@ impl RunningHeap {
         result.map(|result| result.map(|heap| StoppedHeap { stopped, ..heap }))
     }
 
-    /// While the program is stopped.
-    fn copy(
+    /// While the program is stopped, since `start`.
+    pub(super) fn copy(
         &mut self,
         start: Instant,
         moment: &HeapMoment<'_>,

@@ -53,14 +53,14 @@ fn differences() {
 fn of_a_long_cycle_the_ends_are_printed() {
     let mut graph = classic().graph().clone();
     let (first, length) = (graph.nodes.len() as u32, 250_000);
-    let node = graph.nodes.last().cloned().expect("a node");
+    let node = *graph.nodes.last().expect("a node");
     let last = first + length - 1;
     for number in first..=last {
         graph.nodes.push(gctrace_analysis::heap::HeapNode {
             address: 0x10_0000 + 16 * u64::from(number),
             references: Some(1),
             label: None,
-            ..node.clone()
+            ..node
         });
         graph.edges.push(gctrace_analysis::heap::HeapEdge {
             from: number,

@@ -163,9 +163,12 @@ impl RunningHeap {
 }
 
 /// Has this thread run before all that have no deadline, as the stop is as short as it gets to run.
-/// Whether that is allowed: to root. The kernel leaves others a share of the CPU
-/// (`kernel.sched_rt_runtime_us`), and the priority ends with the thread.
+/// Whether that is allowed: to root, and with a second CPU for everybody else, who could wait for
+/// the whole stop otherwise. The priority ends with the thread.
 pub(super) fn be_urgent() -> bool {
+    if !std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1) {
+        return false;
+    }
     // SAFETY: all zeros are a valid sched_param.
     let mut priority: libc::sched_param = unsafe { std::mem::zeroed() };
     priority.sched_priority = 1;
@@ -182,4 +185,25 @@ fn monotonic_ns() -> u64 {
         seconds.checked_add(u64::try_from(time.tv_nsec()).ok()?)
     };
     now.ok().and_then(ns).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::be_urgent;
+    use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+    use nix::unistd::Pid;
+
+    #[test]
+    fn on_one_cpu_others_are_not_held_up() {
+        let own = Pid::from_raw(0);
+        let is_urgent = std::thread::spawn(move || {
+            let all = sched_getaffinity(own).unwrap();
+            let first = (0..CpuSet::count()).find(|cpu| all.is_set(*cpu).unwrap()).unwrap();
+            let mut one = CpuSet::new();
+            one.set(first).unwrap();
+            sched_setaffinity(own, &one).unwrap();
+            be_urgent()
+        });
+        assert!(!is_urgent.join().unwrap());
+    }
 }

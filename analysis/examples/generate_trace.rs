@@ -71,6 +71,7 @@ fn process(pid: u32) -> Process {
         command: vec!["python".to_owned(), "train.py".to_owned()],
         torch: None,
         memory_limit_bytes: None,
+        unseen: None,
         rank: Some(pid - 1000),
         interpreter: Some(Interpreter {
             file: "/usr/bin/python3".to_owned(),

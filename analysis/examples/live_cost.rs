@@ -89,6 +89,7 @@ fn process(pid: u32) -> Record {
         command: vec!["python".to_owned(), "train.py".to_owned()],
         torch: None,
         memory_limit_bytes: None,
+        unseen: None,
         rank: Some(pid),
         interpreter: Some(Interpreter { version: "3.13.0".to_owned(), ..Interpreter::default() }),
     })

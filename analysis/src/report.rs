@@ -41,7 +41,7 @@ pub use cuda::{CudaFunction, CudaReport, DeviceMemoryReport};
 pub use evidence::{
     CpuTime, ExplicitCallsReport, FreedNothingReport, GrowthPoint, GrowthReport, HeapTrend,
     MissingData, OverheadReport, PauseTotal, PausesReport, Prediction, ProbeReport, ReachesLimit,
-    StopTheWorld, Trend, WorstPause,
+    StopTheWorld, Trend, UnseenReport, WorstPause,
 };
 pub use findings::{
     BoundsLimit, MainCycles, MergeNote, NoComparison, NotCovered, NotMergedReason, Worded,

@@ -23,6 +23,7 @@ mod setting;
 mod summarize;
 mod text;
 mod units;
+mod unseen;
 mod variables;
 
 #[cfg(target_os = "linux")]

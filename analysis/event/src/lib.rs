@@ -53,7 +53,7 @@ pub use record::{
     GpuOp, GpuOpKind, GpuProcess, GpuSample, GpuSync, GpuSyncKind, Interpreter, KindCount, KindId,
     Note, ObjectKind, OmittedPauses, Pause, PauseMemory, Pressure, ProbeCost, Process,
     ProcessCounters, ProcessExit, ProcessOrigin, Record, RecordingMode, StepMark, StepMarker,
-    TraceEnd, TraceHeader, is_throttling,
+    TraceEnd, TraceHeader, UnseenCollections, is_throttling,
 };
 pub use unpaired::{UnpairedPauses, overlap_ns};
 

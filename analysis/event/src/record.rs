@@ -25,7 +25,9 @@ pub use garbage::{
 };
 pub use gpu::{GpuDevice, GpuProcess, GpuSample, is_throttling};
 pub use gpu_work::{Annotation, Collective, GpuOp, GpuOpKind, GpuSync, GpuSyncKind};
-pub use recording::{OmittedPauses, ProbeCost, RecordingMode, TraceEnd, TraceHeader};
+pub use recording::{
+    OmittedPauses, ProbeCost, RecordingMode, TraceEnd, TraceHeader, UnseenCollections,
+};
 pub use source::EventSource;
 pub use step::{StepMark, StepMarker};
 
@@ -324,6 +326,10 @@ pub struct Process {
     /// machine; `None` if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_limit_bytes: Option<u64>,
+    /// Its collections that the library could not see; `None` with probes, which see them, and as long
+    /// as no interpreter of it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unseen: Option<UnseenCollections>,
 }
 
 /// The collector's settings of one interpreter, read when first seen and whenever they changed.

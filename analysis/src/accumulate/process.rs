@@ -193,6 +193,7 @@ impl ProcessState {
             since_start_ns: start_ns.saturating_sub(started_ns),
             observed_ns,
             basis,
+            unseen: described.and_then(|process| process.unseen).map(Into::into),
             pauses: self.tally.report(),
             by_generation: self.tally.sums.by_generation(),
             by_reason: self.tally.sums.by_reason(),

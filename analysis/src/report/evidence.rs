@@ -1,7 +1,7 @@
 //! The parts of a report that support the verdict.
 
 use super::{Basis, Location};
-use gctrace_event::GcReason;
+use gctrace_event::{GcReason, UnseenCollections};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -328,6 +328,25 @@ pub struct ProbeReport {
     pub ns_per_hit: Option<f64>,
 }
 
+/// Collections that the injected library could not see, by the interpreters' own count; they are in no
+/// other figure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct UnseenReport {
+    /// Number of collections of interpreters before the library's hook was in place.
+    pub at_start: u64,
+    /// Number of the last collections of interpreters, for which no callback is called.
+    pub at_end: u64,
+    /// Number of starts and ends of interpreters whose collections could not be counted.
+    pub uncounted: u64,
+}
+
+impl From<UnseenCollections> for UnseenReport {
+    fn from(unseen: UnseenCollections) -> Self {
+        let UnseenCollections { at_start, at_end, uncounted } = unseen;
+        Self { at_start, at_end, uncounted }
+    }
+}
+
 /// What the figures do not include.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct MissingData {
@@ -340,6 +359,9 @@ pub struct MissingData {
     /// except what is counted here. `null` if a trace does not contain this: older versions, other
     /// tools, and traces without a last line.
     pub every_process_examined: Option<bool>,
+    /// Collections that the library could not see, over all traces; `null` if no trace states it: those
+    /// of probes, of older versions and of other tools, and without a last line.
+    pub unseen: Option<UnseenReport>,
     /// Pauses shorter than `--min-pause`: counted without details. Their time is in the totals.
     pub omitted: PauseTotal,
     /// Pauses cut short by the end of their process or thread; they are in the figures.

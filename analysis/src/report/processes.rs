@@ -2,7 +2,7 @@
 
 use super::{
     AfterFreeze, AllocationsReport, Basis, CountersReport, GarbageReport, GrowthReport,
-    LinesReport, PauseTotal, PausesReport, PressureReport, RecordedReport,
+    LinesReport, PauseTotal, PausesReport, PressureReport, RecordedReport, UnseenReport,
 };
 use gctrace_event::{Collector, ProcessOrigin};
 use schemars::JsonSchema;
@@ -112,6 +112,9 @@ pub struct ProcessReport {
     pub observed_ns: u64,
     /// Basis of `observed_ns`: inferred if its start or end was taken from its events.
     pub basis: Basis,
+    /// Collections of it that the library could not see; `null` if recorded with probes, which see
+    /// them, and if unknown.
+    pub unseen: Option<UnseenReport>,
     /// Statistics of its pauses, on all its threads.
     pub pauses: PausesReport,
     /// Pauses by generation: 0, 1, 2, unknown.

@@ -7,7 +7,7 @@ use crate::report::{
     Basis, ExplicitCallsReport, FreedNothingReport, MissingData, OverheadReport, PauseTotal,
     ProbeReport, ProcessReport,
 };
-use gctrace_event::{ExaminedProcesses, ProcessOrigin};
+use gctrace_event::{ExaminedProcesses, ProcessOrigin, UnseenCollections};
 use std::collections::BTreeMap;
 
 impl Analysis {
@@ -109,6 +109,7 @@ impl Analysis {
             ..MissingData::default()
         };
         let mut complete = Some(true);
+        let mut all_unseen = None::<UnseenCollections>;
         for trace in &self.traces {
             let end = trace.end.as_ref();
             let examined = end.and_then(|end| end.processes.as_ref());
@@ -126,6 +127,9 @@ impl Analysis {
                 missing.traces_without_end += 1;
                 continue;
             };
+            if let Some(unseen) = end.unseen {
+                all_unseen.get_or_insert_default().add(unseen);
+            }
             for (place, count) in &end.lost {
                 let lost = missing.lost.entry(place.clone()).or_default();
                 add_to(lost, *count);
@@ -139,6 +143,7 @@ impl Analysis {
             missing.attached += u64::from(attached == Some(ProcessOrigin::Attached));
             missing.inexact_overlaps += u64::from(process.inexact());
         }
+        missing.unseen = all_unseen.map(Into::into);
         missing.every_process_examined = complete.filter(|_| !self.traces.is_empty());
         missing
     }

@@ -109,6 +109,7 @@ fn records() -> Vec<Record> {
         command: vec!["python".to_owned()],
         torch: None,
         memory_limit_bytes: Some(1 << 40),
+        unseen: None,
         rank: Some(0),
         interpreter: Some(Interpreter { version: "3.12.1".to_owned(), ..Interpreter::default() }),
     });

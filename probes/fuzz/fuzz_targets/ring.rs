@@ -28,9 +28,9 @@ fn memory() -> File {
 
 fuzz_target!(|bytes: &[u8]| {
     let file = memory();
-    let (header, slots) = bytes.split_at(bytes.len().min(256));
+    let (header, slots) = bytes.split_at(bytes.len().min(512));
     file.write_all_at(header, 0).unwrap();
-    file.write_all_at(b"GCTRING6", 0).unwrap();
+    file.write_all_at(b"GCTRING7", 0).unwrap();
     let slots = slots.get(..RECORDS * 64).unwrap_or(slots);
     file.write_all_at(slots, SLOTS as u64).unwrap();
     // Likely sequence numbers; otherwise hardly any slot would be read.
@@ -52,5 +52,5 @@ fuzz_target!(|bytes: &[u8]| {
         assert!(taken <= RECORDS);
     }
     let _ = consumer.allocations();
-    let _ = consumer.lost().total();
+    let _ = (consumer.lost().total(), consumer.costs(), consumer.allocation_ns());
 });

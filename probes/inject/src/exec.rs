@@ -5,7 +5,6 @@
 //! changed: a program that is to be started without these variables still is.
 
 use crate::process_ring;
-use crate::recording::guarded;
 use gctrace_ring::{Absence, RENDEZVOUS_VARIABLE};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -41,23 +40,28 @@ impl NextFunction {
     }
 }
 
-macro_rules! stand_before {
-    ($($name:ident($($argument:ident: $type:ty),*) checks ($path:ident, $environment:expr);)*) => {
+/// Functions that interpose the C library's of the same name and type, and go on to it after what
+/// `before` names.
+macro_rules! interpose {
+    ($($name:ident($($argument:ident: $type:ty),*) before $before:expr;)*) => {
         $(
             #[doc = concat!("Interposes the C library's ", stringify!($name), ".")]
             ///
             /// # Safety
             /// As of that function.
             #[unsafe(no_mangle)]
-            pub(crate) unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
+            pub(crate) unsafe extern "C" fn $name($($argument: $type),*) -> std::ffi::c_int {
                 // SAFETY: as the caller promises; the real function has this type.
                 unsafe {
-                    guarded(|| report_if_unrecorded($path, $environment));
+                    $crate::recording::guarded(|| $before);
                     let address = real::$name.address();
                     if address.is_null() {
-                        return NOT_THERE;
+                        return $crate::exec::NOT_THERE;
                     }
-                    std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($type),*) -> c_int>(address)($($argument),*)
+                    std::mem::transmute::<
+                        *mut std::ffi::c_void,
+                        unsafe extern "C" fn($($type),*) -> std::ffi::c_int,
+                    >(address)($($argument),*)
                 }
             }
         )*
@@ -65,7 +69,7 @@ macro_rules! stand_before {
         mod real {
             #![expect(non_upper_case_globals, reason = "names of the C library")]
             $(
-                pub(super) static $name: super::NextFunction = super::NextFunction::new(
+                pub(super) static $name: $crate::exec::NextFunction = $crate::exec::NextFunction::new(
                     // SAFETY: ends in its only zero.
                     unsafe {
                         std::ffi::CStr::from_bytes_with_nul_unchecked(
@@ -82,19 +86,20 @@ macro_rules! stand_before {
         }
     };
 }
+pub(crate) use interpose;
 
-/// Return value of exec if there is no real function.
-const NOT_THERE: c_int = -1;
+/// Return value of a function if there is no real one.
+pub(crate) const NOT_THERE: c_int = -1;
 
-stand_before! {
-    execve(path: *const c_char, arguments: Strings, environment: Strings) checks (path, environment);
-    execv(path: *const c_char, arguments: Strings) checks (path, environ);
-    execvp(path: *const c_char, arguments: Strings) checks (path, environ);
-    execvpe(path: *const c_char, arguments: Strings, environment: Strings) checks (path, environment);
+interpose! {
+    execve(path: *const c_char, arguments: Strings, environment: Strings) before report_if_unrecorded(path, environment);
+    execv(path: *const c_char, arguments: Strings) before report_if_unrecorded(path, environ);
+    execvp(path: *const c_char, arguments: Strings) before report_if_unrecorded(path, environ);
+    execvpe(path: *const c_char, arguments: Strings, environment: Strings) before report_if_unrecorded(path, environment);
     posix_spawn(pid: *mut libc::pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void,
-        arguments: Strings, environment: Strings) checks (path, environment);
+        arguments: Strings, environment: Strings) before report_if_unrecorded(path, environment);
     posix_spawnp(pid: *mut libc::pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void,
-        arguments: Strings, environment: Strings) checks (path, environment);
+        arguments: Strings, environment: Strings) before report_if_unrecorded(path, environment);
 }
 
 /// Reports that a program is about to be started without gctrace's variables. May run between fork

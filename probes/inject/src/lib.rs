@@ -8,6 +8,7 @@
 //!
 //! - `dlopen`: libraries that the program opens at run time;
 //! - `environment`: gctrace's variables; `exec`: programs started without them; `exit`: the end;
+//! - `rights`: what must be handed over while that is possible;
 //! - `seccomp`: whether it must stay inactive;
 //! - `process_ring`: the rings, and forks;
 //! - `recording`: panics and broken invariants end the recording, not the program;
@@ -15,8 +16,8 @@
 //! - `loaded`: what the loader has mapped;
 //! - `cupti`: GPU work.
 //!
-//! Exports `dlopen` and `setlocale` (see `dlopen`), the functions that start programs (see `exec`),
-//! `_exit` (see `exit`), `torch::autograd::Engine::execute` (see `python/steps/backward`), and nothing else of its own. Needs the C library and its loader, of the version that it was
+//! Exports `dlopen` and `setlocale` (see `dlopen`), the functions that start programs (see `exec`) and
+//! those that give up rights (see `rights`), `_exit` (see `exit`), `torch::autograd::Engine::execute` (see `python/steps/backward`), and nothing else of its own. Needs the C library and its loader, of the version that it was
 //! linked with or newer, and no other library: libgcc is linked statically, see build.rs. Linked on
 //! Debian 12 (glibc 2.36, gcc 12) it requires glibc 2.35, for `_dl_find_object` (see `objdump -T`):
 //! to run in older containers it must be linked on a system as old. With an older C library the
@@ -38,6 +39,7 @@ mod names;
 mod process_ring;
 mod python;
 mod recording;
+mod rights;
 mod seccomp;
 
 pub use find::{NotBuilt, find_library};
@@ -45,6 +47,7 @@ pub use find::{NotBuilt, find_library};
 /// Run by the loader before the program's own code.
 extern "C" fn begin() {
     recording::guarded(|| {
+        let begun_ns = process_ring::now_ns();
         exit::begin();
         let (request, settings) = (environment::request(), environment::apply_options());
         if request.is_none() && settings.is_none() {
@@ -52,6 +55,7 @@ extern "C" fn begin() {
         }
         recording::begin();
         exec::begin();
+        rights::begin();
         let applies = settings.is_some();
         if let Some(settings) = settings {
             python::apply::request(settings);
@@ -61,6 +65,7 @@ extern "C" fn begin() {
             python::steps::begin();
             python::begin();
         }
+        python::loaded(begun_ns);
     });
 }
 

@@ -1,20 +1,23 @@
 //! This process: its options, its rings, and whether it was forked.
 //!
-//! Owns the rings and their numbers for texts and frames. Knows nothing of Python or CUPTI.
+//! Owns the rings; `names.rs` in this folder has their numbers for texts and
+//! frames. Knows nothing of Python or CUPTI.
 //! Everything here may be called from any thread at any time, also in a forked child; nothing
 //! unwinds, and nothing waits except for another thread that writes a name.
 
-use crate::names::{CycleKey, ObjectKindKey, RingNames};
+mod names;
+
+use crate::names::RingNames;
 use crate::seccomp;
 use gctrace_ring::{
-    Absence, InjectOptions, LostKind, NO_TEXT, OwnerMark, RingHello, RingProducer, RingRecord,
-    RingRole, TextId, offer, pieces,
+    Absence, InjectOptions, LostKind, OwnerMark, RingHello, RingProducer, RingRecord, RingRole,
+    WorkKind, offer,
 };
 use std::cell::Cell;
 use std::os::fd::{AsFd, OwnedFd};
 use std::panic::Location;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
-use std::sync::{Mutex, OnceLock, TryLockError};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
 
 /// The options, and where gctrace listens.
 struct RecordingRequest {
@@ -90,6 +93,8 @@ static RINGS: AtomicU32 = AtomicU32::new(0);
 pub(crate) struct ProcessRing {
     producer: RingProducer,
     mark: OwnerMark,
+    /// The process that created it, as it sees its id.
+    pid: u32,
     number: u32,
     names: Mutex<RingNames>,
 }
@@ -120,12 +125,89 @@ pub(crate) fn existing_ring(role: RingRole) -> Option<&'static ProcessRing> {
 /// The ring of this process behind a pointer of `PYTHON` or `GPU`.
 #[inline]
 fn published(pointer: *mut ProcessRing) -> Option<&'static ProcessRing> {
+    any_published(pointer).filter(|ring| ring.mark.is_mine())
+}
+
+/// The ring behind a pointer of `PYTHON` or `GPU`, of this process or of an ancestor.
+#[inline]
+fn any_published(pointer: *mut ProcessRing) -> Option<&'static ProcessRing> {
     if pointer.is_null() || pointer == refused() {
         return None;
     }
     // SAFETY: published by `first_ring`, never freed.
-    let ring = unsafe { &*pointer };
-    ring.mark.is_mine().then_some(ring)
+    Some(unsafe { &*pointer })
+}
+
+/// The fork by which a process began in which Python's hook ran. A child that was forked by other
+/// code finds its parent's.
+struct LastFork {
+    /// Process id as it sees it; 0: none.
+    pid: AtomicU32,
+    at_ns: AtomicU64,
+    /// The ring that announces it; null: it had to create one at once.
+    announced_in: AtomicPtr<ProcessRing>,
+}
+
+static LAST_FORK: LastFork = LastFork {
+    pid: AtomicU32::new(0),
+    at_ns: AtomicU64::new(0),
+    announced_in: AtomicPtr::new(std::ptr::null_mut()),
+};
+
+/// To be called in a forked child, at its start. Announces it in the ring of the ancestor that has
+/// one, whose memory it inherited, so that it creates a ring only once it has something else to
+/// write. `false`: it must create one at once, because gctrace does not read that ring, would not
+/// know the child by its id, which may be of another pid namespace, or allocations are counted.
+pub(crate) fn announce_fork() -> bool {
+    let (pid, at_ns) = (std::process::id(), now_ns());
+    let parent = LAST_FORK.pid.swap(pid, Ordering::Relaxed);
+    LAST_FORK.at_ns.store(at_ns, Ordering::Relaxed);
+    let inherited = PYTHON.load(Ordering::Acquire);
+    let is_announced = any_published(inherited).is_some_and(|ring| {
+        let is_lazy = options().is_some_and(|options| options.follow)
+            && ALLOCATION_PS.load(Ordering::Relaxed) == 0;
+        // The parent is the one that had the ring, or was announced in it. Otherwise it is gone, or
+        // the ids are of different namespaces.
+        let (known, parent) = ([ring.pid, parent], std::os::unix::process::parent_id());
+        is_lazy
+            && ring.producer.takes_forks()
+            && known.contains(&parent)
+            && ring.push(&RingRecord::Fork { at_ns, pid, parent })
+    });
+    let announced_in = match is_announced {
+        true => inherited,
+        false => std::ptr::null_mut(),
+    };
+    LAST_FORK.announced_in.store(announced_in, Ordering::Relaxed);
+    is_announced
+}
+
+/// The ring of an ancestor that announces this process.
+fn announced_in() -> Option<&'static ProcessRing> {
+    let ring = any_published(LAST_FORK.announced_in.load(Ordering::Relaxed))?;
+    (LAST_FORK.pid.load(Ordering::Relaxed) == std::process::id()).then_some(ring)
+}
+
+/// A collection ended in a process without a ring: counts it where the process is announced.
+#[cold]
+pub(crate) fn lose_without_ring() {
+    if let Some(ring) = announced_in() {
+        ring.lose(LostKind::WithoutRing, 1);
+    }
+}
+
+/// The process is about to give up rights, without which it could not hand over a ring: creates it
+/// now if it is only announced.
+pub(crate) fn settle() {
+    if announced_in().is_some() {
+        ring(RingRole::Python);
+    }
+}
+
+/// The ring, if it has been created already, or the one that announces this process: for sums to
+/// which both may add.
+pub(crate) fn shared_ring() -> Option<&'static ProcessRing> {
+    existing_ring(RingRole::Python).or_else(announced_in)
 }
 
 /// Recording was switched off, in this process or an ancestor by fork.
@@ -193,7 +275,10 @@ fn first_ring(role: RingRole) -> Option<&'static ProcessRing> {
     let hello = RingHello {
         role,
         own_pid: std::process::id(),
-        at_ns: now_ns(),
+        at_ns: match announced_in() {
+            Some(_) => LAST_FORK.at_ns.load(Ordering::Relaxed),
+            None => now_ns(),
+        },
         is_fork: !before.is_null(),
     };
     if !offer(&request.rendezvous, descriptor.as_fd(), &hello) {
@@ -204,25 +289,29 @@ fn first_ring(role: RingRole) -> Option<&'static ProcessRing> {
     Some(unsafe { &*pointer })
 }
 
-/// Whether allocations are counted in the Python ring.
-static COUNTS_ALLOCATIONS: AtomicBool = AtomicBool::new(false);
+/// Time that counting an allocation and its free takes, in ps; 0: they are not counted in the Python
+/// ring.
+static ALLOCATION_PS: AtomicU64 = AtomicU64::new(0);
 
-/// Counts allocations from now on, in this process and in forked children.
-pub(crate) fn count_allocations() {
-    COUNTS_ALLOCATIONS.store(true, Ordering::Relaxed);
+/// Counts allocations from now on, in this process and in forked children; what was counted so far
+/// is dropped.
+pub(crate) fn count_allocations(allocation_ps: u64) {
+    ALLOCATION_PS.store(allocation_ps, Ordering::Relaxed);
     if let Some(ring) = existing_ring(RingRole::Python) {
-        ring.producer.count_allocations_since(now_ns());
+        ring.producer.count_allocations_since(now_ns(), allocation_ps);
     }
 }
 
 fn make(role: RingRole, options: &InjectOptions) -> Option<(ProcessRing, OwnedFd)> {
     let (producer, descriptor) = RingProducer::create(role.records(options))?;
-    if role == RingRole::Python && COUNTS_ALLOCATIONS.load(Ordering::Relaxed) {
-        producer.count_allocations_since(now_ns());
+    let allocation_ps = ALLOCATION_PS.load(Ordering::Relaxed);
+    if role == RingRole::Python && allocation_ps > 0 {
+        producer.count_allocations_since(now_ns(), allocation_ps);
     }
     let ring = ProcessRing {
         producer,
         mark: OwnerMark::new()?,
+        pid: std::process::id(),
         number: RINGS.fetch_add(1, Ordering::Relaxed) + 1,
         names: Mutex::new(RingNames::default()),
     };
@@ -247,120 +336,15 @@ impl ProcessRing {
         self.producer.lose(kind, count);
     }
 
-    /// The producer, for counting allocations.
+    /// Adds the time that the library has taken from the calling thread since `begun_ns`.
+    pub(crate) fn spend(&self, kind: WorkKind, begun_ns: u64) {
+        self.producer.spend(kind, now_ns().saturating_sub(begun_ns));
+    }
+
+    /// The producer, for counting allocations and for the cost of collections.
     #[inline]
     pub(crate) fn producer(&self) -> &RingProducer {
         &self.producer
-    }
-
-    /// The number of a text, which is written before it is first used; [`NO_TEXT`] if there is no
-    /// room in the ring (counted as lost) or among the names.
-    pub(crate) fn text(&self, text: &str) -> TextId {
-        let Some(mut names) = self.names() else {
-            return NO_TEXT;
-        };
-        if let Some(known) = names.text(text) {
-            return known;
-        }
-        let Some(id) = names.next_text() else {
-            return NO_TEXT;
-        };
-        for piece in pieces(id, text) {
-            if !self.push(&piece) {
-                return NO_TEXT;
-            }
-        }
-        names.keep_text(text, id);
-        id
-    }
-
-    /// As [`ProcessRing::text`], for the name of a kind of object: once there are too many kinds, only
-    /// names that are known have a number.
-    pub(crate) fn text_of_kind(&self, text: &str) -> TextId {
-        let has_room = self.names().is_some_and(|names| names.has_room_for_kind());
-        if has_room {
-            return self.text(text);
-        }
-        let known = self.names().and_then(|names| names.text(text));
-        known.unwrap_or(NO_TEXT)
-    }
-
-    /// The number of a frame below a caller's (0: none); 0 if there is no room.
-    pub(crate) fn frame(&self, parent: u32, function: TextId, file: TextId, line: u32) -> u32 {
-        let Some(mut names) = self.names() else {
-            return 0;
-        };
-        let node = (parent, function, file, line);
-        if let Some(known) = names.frame(node) {
-            return known;
-        }
-        let Some(id) = names.next_frame() else {
-            return 0;
-        };
-        let record = RingRecord::Frame { id, parent, function, file, line };
-        if !self.push(&record) {
-            return 0;
-        }
-        names.keep_frame(node, id);
-        id
-    }
-
-    /// The number of a kind of object; 0 if there is no room, of which there is more if `is_fixed`, for
-    /// a type that lives for ever.
-    pub(crate) fn kind(&self, key: ObjectKindKey, is_fixed: bool) -> u32 {
-        let Some(mut names) = self.names() else {
-            return 0;
-        };
-        if let Some(known) = names.kind(key) {
-            return known;
-        }
-        let Some(id) = names.next_kind(is_fixed) else {
-            return 0;
-        };
-        let (type_name, function, file, line) = key;
-        let record = RingRecord::ObjectKind { id, type_name, function, file, line };
-        if !self.push(&record) {
-            return 0;
-        }
-        names.keep_kind(key, id);
-        id
-    }
-
-    /// The number of a cycle; 0 if there is no room. Its edges are written without those of others
-    /// in between.
-    pub(crate) fn cycle(&self, key: &CycleKey) -> u32 {
-        let Some(mut names) = self.names() else {
-            return 0;
-        };
-        if let Some(known) = names.cycle(key) {
-            return known;
-        }
-        let Some(cycle) = names.next_cycle() else {
-            return 0;
-        };
-        for (at, (kind, name)) in key.iter().enumerate() {
-            let edge = RingRecord::CycleEdge {
-                cycle,
-                at: at as u16,
-                length: key.len() as u16,
-                kind: *kind,
-                name: *name,
-            };
-            if !self.push(&edge) {
-                return 0;
-            }
-        }
-        names.keep_cycle(key, cycle);
-        cycle
-    }
-
-    /// Waits for another thread that writes a name: a few hundred nanoseconds.
-    fn names(&self) -> Option<std::sync::MutexGuard<'_, RingNames>> {
-        match self.names.try_lock() {
-            Ok(names) => Some(names),
-            Err(TryLockError::Poisoned(_)) => None,
-            Err(TryLockError::WouldBlock) => self.names.lock().ok(),
-        }
     }
 }
 

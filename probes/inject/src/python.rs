@@ -14,10 +14,10 @@ mod allocations;
 mod api;
 pub(crate) mod apply;
 mod callback;
+mod collector_state;
 mod frames;
 mod garbage;
 mod heap;
-mod heap_size;
 mod install;
 mod interpreter;
 mod late;
@@ -30,15 +30,16 @@ mod watch;
 pub(crate) use late::{may_begin, opens};
 pub(crate) use start::begin;
 
-use crate::process_ring::{ProcessRing, now_ns, options, ring};
+use crate::process_ring::{ProcessRing, existing_ring, now_ns, options, ring};
 use api::PythonApi;
-use gctrace_ring::{HookState, RingRecord, RingRole};
+use gctrace_ring::{HookState, InjectOptions, RingRecord, RingRole, WorkKind};
 use std::ffi::CStr;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Hooks into the interpreter that the calling thread runs, whose lock it holds. No exception is
 /// set before or after.
 fn install(api: &'static PythonApi) {
+    let begun_ns = now_ns();
     let options = options();
     if options.is_some_and(|options| options.allocations) {
         allocations::install(api);
@@ -46,6 +47,23 @@ fn install(api: &'static PythonApi) {
     if !install::is_first_time(api) {
         return;
     }
+    hook(api, options);
+    if let Some(ring) = existing_ring(RingRole::Python) {
+        // The library's own start counts with the first interpreter.
+        let loaded_ns = LOADED_NS.swap(0, Ordering::Relaxed);
+        ring.spend(WorkKind::Start, begun_ns.saturating_sub(loaded_ns));
+    }
+}
+
+/// Time that the library took when it was loaded, in ns; 0 once it is counted.
+static LOADED_NS: AtomicU64 = AtomicU64::new(0);
+
+/// The library was loaded, which began at `begun_ns`.
+pub(crate) fn loaded(begun_ns: u64) {
+    LOADED_NS.store(now_ns().saturating_sub(begun_ns), Ordering::Relaxed);
+}
+
+fn hook(api: &'static PythonApi, options: Option<&InjectOptions>) {
     apply::install(api);
     heap::install(api);
     steps::install(api);

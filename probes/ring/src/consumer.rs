@@ -2,7 +2,7 @@
 
 use crate::allocations::CLASSES;
 use crate::layout::{MAGIC, PAYLOAD_WORDS, RingMapping, bytes};
-use crate::{AllocationTotals, LostRecords, MalformedRecord, RingRecord};
+use crate::{AllocationTotals, LostRecords, MalformedRecord, RingRecord, WorkCost, WorkKind};
 use std::fmt;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::Ordering;
@@ -168,6 +168,30 @@ impl RingConsumer {
     pub fn lost(&self) -> LostRecords {
         let lost = &self.mapping.header().lost;
         LostRecords(lost.each_ref().map(|lost| lost.load(Ordering::Relaxed)))
+    }
+
+    /// Declares whether children that are forked from the process may announce themselves by
+    /// [`RingRecord::Fork`].
+    pub fn take_forks(&self, takes: bool) {
+        let header = self.mapping.header();
+        header.takes_forks.store(u64::from(takes), Ordering::Relaxed);
+    }
+
+    /// Time that the library took from the program so far, in the order of [`WorkKind::ALL`].
+    #[must_use]
+    pub fn costs(&self) -> [WorkCost; WorkKind::ALL.len()] {
+        let costs = &self.mapping.header().costs;
+        costs.each_ref().map(|cost| WorkCost {
+            count: cost.count.load(Ordering::Relaxed),
+            ns: cost.ns.load(Ordering::Relaxed),
+        })
+    }
+
+    /// Time that counting an allocation and its free takes, in ns; `None` if unknown.
+    #[must_use]
+    pub fn allocation_ns(&self) -> Option<f64> {
+        let ps = self.mapping.header().allocation_ps.load(Ordering::Relaxed);
+        (ps > 0).then(|| ps as f64 / 1e3)
     }
 
     /// When the library switched recording off in the process (CLOCK_MONOTONIC ns), and why; `None`

@@ -6,7 +6,7 @@ use crate::allocations::CLASSES;
 use std::sync::atomic::AtomicU64;
 
 /// First eight bytes; the digit is the version of this layout and of the records.
-pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"GCTRING6");
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"GCTRING7");
 
 /// Slots of a process's Python ring: 1 MiB. At 100,000 collections a second (two records each) and
 /// a reader that polls every 40 ms, 8,000 are in use.
@@ -51,12 +51,22 @@ pub enum LostKind {
     Steps,
     /// The garbage of collections.
     Garbage,
+    /// Collections of forked children that could not create a ring, counted in the one that announces
+    /// them ([`RingRecord::Fork`](crate::RingRecord::Fork)).
+    WithoutRing,
 }
 
 impl LostKind {
     /// All kinds, in the order of their counts in the ring.
-    pub const ALL: [Self; 6] =
-        [Self::Pauses, Self::Descriptions, Self::GpuWork, Self::Calls, Self::Steps, Self::Garbage];
+    pub const ALL: [Self; 7] = [
+        Self::Pauses,
+        Self::Descriptions,
+        Self::GpuWork,
+        Self::Calls,
+        Self::Steps,
+        Self::Garbage,
+        Self::WithoutRing,
+    ];
 }
 
 /// Numbers of records that found the ring full, by kind.
@@ -77,6 +87,40 @@ impl LostRecords {
     }
 }
 
+/// What the library does in a program, by what makes it do so, for its cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkKind {
+    /// An interpreter started.
+    Start,
+    /// A collection.
+    Collection,
+    /// A mark of a training step.
+    Step,
+    /// The process was forked from another.
+    Fork,
+}
+
+impl WorkKind {
+    /// All kinds, in the order of their costs in the ring.
+    pub const ALL: [Self; 4] = [Self::Start, Self::Collection, Self::Step, Self::Fork];
+}
+
+/// Time that the library took from the threads of a program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WorkCost {
+    /// How often.
+    pub count: u64,
+    /// In total, in ns.
+    pub ns: u64,
+}
+
+/// As [`WorkCost`], in the ring.
+#[repr(C)]
+pub(crate) struct CostCounter {
+    pub(crate) count: AtomicU64,
+    pub(crate) ns: AtomicU64,
+}
+
 /// At the start of the memory. Producers and consumer write different cache lines of it.
 #[repr(C)]
 pub(crate) struct RingHeader {
@@ -89,12 +133,18 @@ pub(crate) struct RingHeader {
     _producers: [AtomicU64; 7],
     /// Number of records read and freed.
     pub(crate) tail: AtomicU64,
-    _consumer: [AtomicU64; 7],
+    /// 1: the reader takes announcements of forked children ([`RingRecord::Fork`](crate::RingRecord::Fork)).
+    pub(crate) takes_forks: AtomicU64,
+    _consumer: [AtomicU64; 6],
     pub(crate) lost: [AtomicU64; LostKind::ALL.len()],
     /// When the library switched recording off (CLOCK_MONOTONIC); 0: it did not.
     pub(crate) off_since_ns: AtomicU64,
     /// Why: UTF-8, then zeroes.
     pub(crate) off_reason: [AtomicU64; REASON_BYTES / 8],
+    /// In the order of [`WorkKind::ALL`].
+    pub(crate) costs: [CostCounter; WorkKind::ALL.len()],
+    /// Time that counting an allocation and its free takes, in ps; 0: unknown.
+    pub(crate) allocation_ps: AtomicU64,
 }
 
 /// Number and bytes of allocations, by size class.

@@ -56,7 +56,7 @@ pub use absence::{ABSENCE_FILE, Absence, absences};
 pub use allocations::{AllocationTotals, CLASSES, class_of, largest_of_class};
 pub use consumer::{RingConsumer, RingOpenError, RingRead};
 pub use heap::{HeapNotice, HeapState, report_heap};
-pub use layout::{GPU_RECORDS, LostKind, LostRecords, PYTHON_RECORDS};
+pub use layout::{GPU_RECORDS, LostKind, LostRecords, PYTHON_RECORDS, WorkCost, WorkKind};
 pub use options::{
     GarbageDetail, InjectOptions, OPTIONS_VARIABLE, STEP_FUNCTION_VARIABLE, seccomp_filters,
 };

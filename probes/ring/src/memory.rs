@@ -2,7 +2,7 @@
 //! between processes, which Miri cannot run.
 
 use crate::layout::RingMapping;
-use crate::{LostKind, RingConsumer, RingProducer, RingRecord};
+use crate::{LostKind, RingConsumer, RingProducer, RingRecord, WorkKind};
 use std::mem::ManuallyDrop;
 
 fn ring(records: usize) -> (RingProducer, ManuallyDrop<RingConsumer>) {
@@ -27,6 +27,8 @@ fn what_threads_push_is_read_whole_and_in_order() {
     const THREADS: u32 = 2;
     const EACH: u64 = 20;
     let (producer, mut consumer) = ring(4);
+    producer.count_allocation(9, true);
+    producer.count_allocations_since(5, 7_000);
     let mut found = Vec::new();
     let mut passed = 0;
     std::thread::scope(|scope| {
@@ -55,10 +57,33 @@ fn what_threads_push_is_read_whole_and_in_order() {
         assert!(at_ns >= next[tid as usize], "none twice");
         next[tid as usize] = at_ns + 1;
     }
-    producer.count_allocations_since(5);
     let (since_ns, totals, _) = consumer.allocations().expect("counted");
     let count: u64 = totals.iter().map(|class| class.count).sum();
     assert_eq!((since_ns, count), (5, u64::from(THREADS) * EACH));
+    assert_eq!(consumer.allocation_ns(), Some(7.0));
+}
+
+#[test]
+fn costs_are_added_by_kind() {
+    let (producer, consumer) = ring(1);
+    for ns in [3, 4] {
+        producer.spend(WorkKind::Collection, ns);
+    }
+    producer.spend(WorkKind::Fork, 5);
+    let costs = consumer.costs().map(|cost| (cost.count, cost.ns));
+    assert_eq!(costs, [(0, 0), (2, 7), (0, 0), (1, 5)]);
+    assert_eq!(consumer.allocation_ns(), None);
+}
+
+#[test]
+fn forks_are_announced_only_where_they_are_read() {
+    let (producer, consumer) = ring(1);
+    let takes = |takes| {
+        consumer.take_forks(takes);
+        producer.takes_forks()
+    };
+    assert!(!producer.takes_forks());
+    assert_eq!([takes(true), takes(false)], [true, false]);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use crate::allocations::class_of;
 use crate::layout::{MAGIC, REASON_BYTES, RingMapping, bytes};
-use crate::{LostKind, LostRecords, RingRecord};
+use crate::{LostKind, LostRecords, RingRecord, WorkKind};
 use std::fmt;
 use std::io::Write as _;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -141,6 +141,20 @@ impl RingProducer {
         self.mapping.header().lost[kind as usize].fetch_add(count, Ordering::Relaxed);
     }
 
+    /// Adds `ns` that the library took from the calling thread.
+    pub fn spend(&self, kind: WorkKind, ns: u64) {
+        let cost = &self.mapping.header().costs[kind as usize];
+        cost.count.fetch_add(1, Ordering::Relaxed);
+        cost.ns.fetch_add(ns, Ordering::Relaxed);
+    }
+
+    /// Whether the reader takes announcements of children that are forked from the process and have
+    /// its memory ([`RingRecord::Fork`]).
+    #[must_use]
+    pub fn takes_forks(&self) -> bool {
+        self.mapping.header().takes_forks.load(Ordering::Relaxed) == 1
+    }
+
     /// Declares that nothing more will be pushed since `now_ns` (CLOCK_MONOTONIC), and why; cut at
     /// 128 bytes. To be called once. Allocates nothing.
     pub fn switch_off(&self, now_ns: u64, reason: fmt::Arguments<'_>) {
@@ -160,10 +174,18 @@ impl RingProducer {
         LostRecords(self.mapping.header().lost.each_ref().map(|lost| lost.load(Ordering::Relaxed)))
     }
 
-    /// Declares that allocations are counted from `now_ns` (CLOCK_MONOTONIC) on; before that
-    /// [`RingConsumer::allocations`](crate::RingConsumer::allocations) returns `None`.
-    pub fn count_allocations_since(&self, now_ns: u64) {
+    /// Declares that allocations are counted from `now_ns` (CLOCK_MONOTONIC) on, and that counting
+    /// one and its free takes `allocation_ps`. Those counted so far are dropped; until then
+    /// [`RingConsumer::allocations`](crate::RingConsumer::allocations) returns `None`. No other thread
+    /// counts meanwhile.
+    pub fn count_allocations_since(&self, now_ns: u64, allocation_ps: u64) {
         let table = self.mapping.allocations();
+        let counts = table.count.iter().chain(&table.bytes);
+        for count in counts.chain([&table.frees]) {
+            count.store(0, Ordering::Relaxed);
+        }
+        let header = self.mapping.header();
+        header.allocation_ps.store(allocation_ps, Ordering::Relaxed);
         table.since_ns.store(now_ns, Ordering::Relaxed);
     }
 

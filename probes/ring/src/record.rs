@@ -46,7 +46,8 @@ pub struct TimeInterval {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Immutable, IntoBytes, KnownLayout, TryFromBytes)]
 #[repr(u8)]
 pub enum HookState {
-    /// Collections are recorded from now on.
+    /// Collections are recorded from now on; `count` ran in this interpreter before
+    /// ([`HookState::UNCOUNTED`]). Of a forked child 0: it inherited the hook.
     Installed = 1,
     /// The program had removed our entry from `gc.callbacks`; it was added again. In between,
     /// `count` collections were missed, by the collector's own statistics.
@@ -67,6 +68,17 @@ pub enum HookState {
     NotWatchingFunction = 8,
     /// The garbage of collections is not examined; `detail` has the reason.
     NotExaminingGarbage = 9,
+    /// The interpreter ends. Its last collections call no callbacks.
+    Ending = 10,
+    /// It has ended, with `count` such collections since [`HookState::Ending`] or, in 3.8, those at
+    /// the ends of all interpreters. Missing if they cannot be counted.
+    Ended = 11,
+}
+
+impl HookState {
+    /// `count` of [`HookState::Installed`] if the collector's statistics do not count all collections
+    /// (3.14.0 - 3.14.4) or are unavailable.
+    pub const UNCOUNTED: u64 = u64::MAX;
 }
 
 /// State of recording by CUPTI, and what `code` and `detail` of [`RingRecord::Cupti`] contain in
@@ -376,6 +388,16 @@ pub enum RingRecord {
         /// Number of collections missed.
         count: u64,
     },
+    /// A process was forked that has no ring yet: it creates one when it has something else to write.
+    /// In the ring of the nearest ancestor that has one, whose memory it inherited.
+    Fork {
+        /// Time at which it began.
+        at_ns: u64,
+        /// Its process id, as it sees it.
+        pid: u32,
+        /// Its parent's, which sees the same ids.
+        parent: u32,
+    },
     /// An operation of a GPU.
     Gpu(RingGpuOp),
     /// A thread, or a stream, waited.
@@ -453,11 +475,11 @@ pub enum RingRecord {
 
 impl RingRecord {
     /// The kind under which its loss is counted. The start of a collection is not counted: its end
-    /// repeats all of it.
+    /// repeats all of it. Nor is a forked child, which then creates a ring.
     #[must_use]
     pub fn lost_kind(&self) -> Option<LostKind> {
         Some(match self {
-            Self::PauseStart { .. } => return None,
+            Self::PauseStart { .. } | Self::Fork { .. } => return None,
             Self::Pause(_) => LostKind::Pauses,
             Self::Gpu(_) | Self::Sync { .. } | Self::Event { .. } => LostKind::GpuWork,
             Self::Api { .. } | Self::Overhead { .. } => LostKind::Calls,

@@ -10,6 +10,7 @@ pub(crate) mod folder;
 mod garbage;
 mod gpu;
 mod injected_process;
+mod library_cost;
 mod notices;
 mod process_facts;
 mod python;
@@ -21,18 +22,21 @@ use crate::record::clock;
 use crate::record::inprocess::connections::RingConnections;
 use crate::record::inprocess::folder::{FolderOwner, InjectFolder};
 use crate::record::inprocess::injected_process::InjectedProcess;
+use crate::record::inprocess::library_cost::LibraryCost;
 use crate::record::inprocess::notices::NoticeCounts;
+use crate::record::inprocess::process_facts::InjectedProcessFacts;
 use crate::record::losses::RecordingLosses;
 use crate::record::mode::InjectionPlan;
 use crate::record::output::{RecordOutput, RecordSink as _};
 use crate::record::source::Source;
 use crate::record::trace::RecordingTrace;
 use anyhow::Context as _;
-use gctrace_event::{ProbeCost, ProcessExit, ProcessOrigin, Record, TraceEnd};
+use gctrace_event::{ProcessExit, ProcessOrigin, Record, TraceEnd, UnseenCollections};
 use gctrace_ring::{Absence, InjectOptions, OfferedRing, RingConsumer, RingListener, RingRole};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 
 /// The processes that are recorded in-process.
@@ -71,6 +75,11 @@ struct InjectedStats {
     describes_processes: bool,
     notices: NoticeCounts,
     lost: BTreeMap<String, u64>,
+    unseen: UnseenCollections,
+    /// Children that were forked and have no ring, to be recorded.
+    forked: Vec<InjectedProcessFacts>,
+    /// Of the rings that are closed.
+    cost: LibraryCost,
     /// As `lost`, not yet written.
     lost_by_process: BTreeMap<(u32, &'static str), u64>,
     overhead: CuptiOverhead,
@@ -180,6 +189,9 @@ impl InProcessSource {
             process.read(is_dead, trace, &mut self.stats);
             gone.extend(is_dead.then_some(*pid));
         }
+        for facts in std::mem::take(&mut self.stats.forked) {
+            gone.extend(self.begin_forked(facts, trace));
+        }
         let now_ns = clock::monotonic_ns();
         for pid in gone {
             self.reap(pid, now_ns, trace);
@@ -255,6 +267,30 @@ impl InProcessSource {
         }
     }
 
+    /// Records a forked child that has no ring yet. Returns its pid if it has exited.
+    fn begin_forked(
+        &mut self,
+        facts: InjectedProcessFacts,
+        trace: &mut RecordingTrace,
+    ) -> Option<u32> {
+        let pid = facts.process.pid;
+        // Its id is whatever a program has written into its memory.
+        let user = std::fs::metadata(format!("/proc/{pid}")).map(|entry| entry.uid());
+        let is_foreign = user.is_ok_and(|uid| !self.owner.accepts(pid, uid));
+        if is_foreign || self.processes.contains_key(&pid) {
+            return None;
+        }
+        let pidfd = self.watch_end(pid);
+        let is_gone = pidfd.is_none();
+        trace.examination.started(pid, None);
+        let has_python = facts.process.interpreter.is_some();
+        trace.examination.examined(pid, has_python);
+        let mut process = InjectedProcess::forked(facts, pidfd);
+        process.facts.announce(trace, &self.stats);
+        self.processes.insert(pid, process);
+        is_gone.then_some(pid)
+    }
+
     /// `None` if the process has exited and was waited for already.
     fn watch_end(&self, pid: u32) -> Option<OwnedFd> {
         let pidfd = crate::launch::pidfd(pid).ok()?;
@@ -321,6 +357,15 @@ impl Source for InProcessSource {
     ) -> anyhow::Result<()> {
         losses.lost.extend(self.stats.lost.clone());
         losses.hits += self.stats.collections + self.stats.calls + self.stats.steps;
+        let mut cost = self.stats.cost;
+        for process in self.processes.values() {
+            process.add_cost(&mut cost);
+        }
+        // With probes, if what those cost is known too.
+        losses.cost_ns = match (self.stats.describes_processes, losses.cost_ns) {
+            (false, None) => None,
+            (_, probes_ns) => Some(probes_ns.unwrap_or(0).saturating_add(cost.total_ns())),
+        };
         Ok(())
     }
 
@@ -364,7 +409,9 @@ impl Source for InProcessSource {
         }
         self.stats.overhead.note(&mut trace.output);
         self.stats.notices.finish(&mut trace.output);
-        end.probes.extend(self.stats.hooks());
+        end.probes.extend(self.stats.cost.entries(self.stats.calls));
+        end.unseen = (self.stats.describes_processes && self.options.collections)
+            .then_some(self.stats.unseen);
         end.lost.extend(self.stats.lost);
         Ok(self.processes.len())
     }
@@ -399,17 +446,6 @@ fn raise_descriptor_limit() {
 }
 
 impl InjectedStats {
-    fn hooks(&self) -> Vec<ProbeCost> {
-        let hooks = [
-            ("collection, in-process", self.collections),
-            ("CUDA call, reported by CUPTI", self.calls),
-            ("mark of a step, in-process", self.steps),
-        ];
-        let used = hooks.into_iter().filter(|(_, hits)| *hits > 0);
-        used.map(|(probe, hits)| ProbeCost { probe: probe.to_owned(), hits, ns_per_hit: None })
-            .collect()
-    }
-
     /// Counts lost records, in total and for their process.
     fn lose(&mut self, pid: u32, what: &'static str, count: u64) {
         for lost in [

@@ -5,6 +5,8 @@ use crate::record::output::OutputTotals;
 use crate::record::sources::RecordingSources;
 use crate::record::trace::RecordingTrace;
 use crate::record::{EndReason, clock, losses, merge};
+use crate::unseen::unseen_words;
+use gctrace_analysis::report::UnseenReport;
 use gctrace_event::{ExaminedProcesses, TraceEnd};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -97,6 +99,8 @@ fn summary(totals: OutputTotals, sources: Option<merge::SourceTotals>, end: &Tra
     };
     let examined = end.processes.clone().unwrap_or_default();
     let lost = missing(&end.lost, &examined);
+    let unseen = end.unseen.map(UnseenReport::from).and_then(unseen_words);
+    let lost = unseen.map_or(lost.clone(), |unseen| format!("{unseen}; {lost}"));
     if totals.pauses == 0 && totals.omitted.count == 0 {
         return format!("0 pauses: {}; {lost}", why_none(&examined));
     }

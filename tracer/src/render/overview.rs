@@ -3,7 +3,10 @@
 use super::section::{INDENT, ReportSection, mark, paragraph};
 use super::table::{TextTable, cut, width, wrap};
 use crate::units::{count, counted, duration, percent, short_count};
-use gctrace_analysis::report::{GroupName, PausesReport, ProcessReport, Report, TraceReport};
+use crate::unseen::{unseen_places, unseen_words};
+use gctrace_analysis::report::{
+    GroupName, MissingData, PausesReport, ProcessReport, Report, TraceReport,
+};
 use gctrace_event::{Collector, GcReason};
 use std::collections::BTreeSet;
 
@@ -218,11 +221,12 @@ fn process_table(report: &Report) -> Vec<String> {
         let first = of(first, traces);
         processes.iter().all(|process| of(process, traces) == first)
     };
-    let optional: [OptionalColumn; 4] = [
+    let optional: [OptionalColumn; 5] = [
         (HOST, |process, traces| traces.get(process.trace)?.host.clone()),
         ("rank", |process, _| process.rank.map(|rank| rank.to_string())),
         ("Python", |process, _| python(process)),
         ("thresholds", |process, _| thresholds(process)),
+        ("not recorded", |process, _| process.unseen.and_then(unseen_places)),
     ];
     let differs = |(name, of): &OptionalColumn| match *name {
         HOST => several_hosts(traces),
@@ -311,6 +315,7 @@ pub(super) fn missing_items(report: &Report) -> Vec<String> {
             if *count == 1 { "it" } else { "them" }
         )
     }));
+    items.extend(missing.unseen.and_then(unseen_words).map(|words| format!("{words}.")));
     if missing.omitted.count > 0 {
         items.push(format!(
             "{} under --min-pause left out of the tables ({}, included in the totals).",
@@ -354,21 +359,26 @@ pub(super) fn missing_items(report: &Report) -> Vec<String> {
         remarks(trace).into_iter().map(move |remark| format!("{name}{remark}"))
     }));
     if items.is_empty() {
-        items.push(nothing_known(missing.every_process_examined).to_owned());
+        items.push(nothing_known(missing).to_owned());
     }
     items
 }
 
 /// The sentence if no loss is known. "Nothing was lost" requires that every process was examined.
-fn nothing_known(every_process_examined: Option<bool>) -> &'static str {
-    match every_process_examined {
-        Some(true) => "Nothing was lost.",
-        Some(false) => {
+fn nothing_known(missing: &MissingData) -> &'static str {
+    match (missing.every_process_examined, missing.unseen) {
+        (Some(true), _) => "Nothing was lost.",
+        (Some(false), Some(_)) => {
+            "No event was lost. Processes that do not load the library are not seen in-process."
+        }
+        (Some(false), None) => {
             "No event was lost. Not seen in-process: the first collections of each interpreter (3 - 7), \
              before the library is loaded; the last ones of subinterpreters; processes that do not \
              load the library."
         }
-        None => "No loss is recorded. The trace does not state whether every process was examined.",
+        (None, _) => {
+            "No loss is recorded. The trace does not state whether every process was examined."
+        }
     }
 }
 

@@ -11,6 +11,7 @@ mod follow;
 mod garbage;
 mod inject;
 mod inject_gpu;
+mod inject_unseen;
 mod nvml;
 mod nvml_simulated;
 mod one_file;

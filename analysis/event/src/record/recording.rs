@@ -122,6 +122,33 @@ pub struct OmittedPauses {
     pub total_ns: u64,
 }
 
+/// Collections that were not lost: a recording in-process cannot see them, but the interpreter counts
+/// them. Not of processes, and not of interpreters, that are not recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
+#[serde(default)]
+pub struct UnseenCollections {
+    /// Number of collections of interpreters before the library's hook was in place.
+    pub at_start: u64,
+    /// Number of the last collections of interpreters, for which no callback is called.
+    pub at_end: u64,
+    /// Number of starts and ends of interpreters whose collections could not be counted; they are in
+    /// neither of the others.
+    pub uncounted: u64,
+}
+
+impl UnseenCollections {
+    /// Adds others; sums saturate.
+    pub fn add(&mut self, other: Self) {
+        for (sum, more) in [
+            (&mut self.at_start, other.at_start),
+            (&mut self.at_end, other.at_end),
+            (&mut self.uncounted, other.uncounted),
+        ] {
+            *sum = sum.saturating_add(more);
+        }
+    }
+}
+
 /// The last line of a trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[serde(default)]
@@ -136,6 +163,10 @@ pub struct TraceEnd {
     /// Events lost, by where (`ring buffer full`, ...). Empty means that no event of an examined
     /// process was lost.
     pub lost: BTreeMap<String, u64>,
+    /// Collections of all processes that the library could not see; `None` with probes, which see them,
+    /// and in traces from before that was written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unseen: Option<UnseenCollections>,
     /// Which processes were examined; absent in traces from before that was written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub processes: Option<ExaminedProcesses>,

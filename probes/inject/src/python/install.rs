@@ -1,9 +1,9 @@
 //! Hooks into an interpreter: finds its objects, adds the entry in `gc.callbacks`.
 
 use super::api::{NULL, PythonApi};
+use super::collector_state::CollectorState;
 use super::frames::FrameCache;
 use super::garbage::GarbageHook;
-use super::heap_size::HeapSize;
 use super::interpreter::{
     CAPSULE, CallbackKeys, HookedInterpreter, InterpreterObjects, InterpreterState,
 };
@@ -45,6 +45,7 @@ pub(crate) fn install(api: &'static PythonApi) -> Result<(), &'static str> {
         },
         state: Mutex::new(InterpreterState {
             start_ns: 0,
+            start_work_ns: 0,
             introduced: 0,
             settings: None,
             settings_are_due: false,
@@ -55,12 +56,13 @@ pub(crate) fn install(api: &'static PythonApi) -> Result<(), &'static str> {
             live: Some(live),
         }),
         garbage: GarbageHook::new(),
-        heap_size: HeapSize::find(api, &gc),
+        collector: CollectorState::find(api, &gc, before),
     };
     // From now on its capsule owns it.
     let interpreter: &'static HookedInterpreter = Box::leak(Box::new(interpreter));
     let mut state = interpreter.state.try_lock().map_err(|_| "it is in use")?;
     interpreter.put_in(&mut state).ok_or("gc.callbacks rejects the entry")?;
+    interpreter.time_calls(&state);
     watch::begin(interpreter);
     interpreter.introduce(&mut state);
     drop(state);
@@ -81,9 +83,7 @@ pub(super) fn is_first_time(api: &'static PythonApi) -> bool {
     unsafe {
         let dictionary = OwnedRef::share(api, dictionary);
         let is_first = dictionary.value(&mark).is_none();
-        if (api.PyDict_SetItemString)(dictionary.object(), CAPSULE.as_ptr(), mark.object()) != 0 {
-            (api.PyErr_Clear)();
-        }
+        dictionary.insert(CAPSULE, &mark);
         is_first
     }
 }

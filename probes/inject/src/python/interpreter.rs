@@ -1,13 +1,13 @@
 //! One interpreter (main or sub): the hooks in it, and its state.
 
 use super::api::{FASTCALL, FastCall, MethodDef, NULL, Object, PythonApi};
+use super::collector_state::CollectorState;
 use super::frames::FrameCache;
 use super::garbage::GarbageHook;
-use super::heap_size::HeapSize;
 use super::object::OwnedRef;
-use crate::process_ring::{ProcessRing, now_ns, ring};
+use crate::process_ring::{ProcessRing, is_forked, now_ns, ring};
 use crate::recording::expected;
-use gctrace_ring::{HookState, NO_TEXT, RingRecord, RingRole};
+use gctrace_ring::{HookState, NO_TEXT, RingRecord, RingRole, WorkKind};
 use std::ffi::{CStr, c_void};
 use std::sync::Mutex;
 
@@ -19,6 +19,8 @@ pub(crate) type Settings = ([i32; 3], bool);
 pub(crate) struct InterpreterState {
     /// Start of the running collection; 0: none is running.
     pub(crate) start_ns: u64,
+    /// Time that the call at its start took, in ns.
+    pub(crate) start_work_ns: u64,
     /// The ring to which this interpreter has been reported.
     pub(crate) introduced: u32,
     pub(crate) settings: Option<Settings>,
@@ -64,8 +66,7 @@ pub(crate) struct HookedInterpreter {
     pub(crate) keys: CallbackKeys,
     pub(crate) state: Mutex<InterpreterState>,
     pub(crate) garbage: GarbageHook,
-    /// `None`: unknown in this build.
-    pub(crate) heap_size: Option<HeapSize>,
+    pub(crate) collector: CollectorState,
 }
 
 /// Distinguishes our capsules from others'.
@@ -149,15 +150,30 @@ impl InterpreterObjects {
 impl HookedInterpreter {
     /// Reports the interpreter in this process's ring, once.
     pub(crate) fn introduce(&self, state: &mut InterpreterState) -> Option<&'static ProcessRing> {
+        let begun_ns = now_ns();
         let ring = ring(RingRole::Python)?;
         if state.introduced != ring.number() {
-            state.introduced = ring.number();
+            // A forked child inherits what its parent has reported.
+            let unseen = match std::mem::replace(&mut state.introduced, ring.number()) {
+                0 => self.unseen_before(state),
+                _ => 0,
+            };
             super::report_interpreter(self.api, ring);
-            self.report(ring, HookState::Installed, "", 0);
+            self.report(ring, HookState::Installed, "", unseen);
             state.settings = None;
             self.read_settings(ring, state);
         }
+        if is_forked() {
+            ring.spend(WorkKind::Fork, begun_ns);
+        }
         Some(ring)
+    }
+
+    /// Collections before the hook was added, as [`HookState::Installed`] reports them.
+    fn unseen_before(&self, state: &InterpreterState) -> u64 {
+        // In a build whose state is not known, the statistics may leave some out.
+        let counted = self.collector.collections().and(state.before);
+        counted.unwrap_or(HookState::UNCOUNTED)
     }
 
     /// Writes the state of the hook.

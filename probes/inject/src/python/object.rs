@@ -86,15 +86,9 @@ impl OwnedRef {
 
     /// Calls it with one keyword argument.
     pub(crate) fn call_by_keyword(&self, name: &CStr, value: &Self) -> Option<Self> {
-        // SAFETY: the lock is held, objects are alive.
-        unsafe {
-            let keywords = Self::dictionary(self.api)?;
-            if (self.api.PyDict_SetItemString)(keywords.object, name.as_ptr(), value.object) != 0 {
-                (self.api.PyErr_Clear)();
-                return None;
-            }
-            self.call_with(&[], keywords.object)
-        }
+        let keywords = Self::dictionary(self.api)?;
+        keywords.insert(name, value)?;
+        self.call_with(&[], keywords.object)
     }
 
     fn call_with(&self, arguments: &[&Self], keywords: Object) -> Option<Self> {
@@ -169,6 +163,18 @@ impl OwnedRef {
             }
             Some(Self::share(self.api, value))
         }
+    }
+
+    /// Sets the value of a key of a dictionary; `None` if there is no memory for it.
+    pub(crate) fn insert(&self, key: &CStr, value: &Self) -> Option<()> {
+        // SAFETY: the lock is held, objects are alive.
+        unsafe {
+            if (self.api.PyDict_SetItemString)(self.object, key.as_ptr(), value.object) != 0 {
+                (self.api.PyErr_Clear)();
+                return None;
+            }
+        }
+        Some(())
     }
 
     /// As [`number`].

@@ -19,7 +19,7 @@ use super::apply;
 use super::object::OwnedRef;
 use crate::process_ring::{now_ns, options, ring, tid};
 use crate::recording::guarded;
-use gctrace_ring::{HookState, NO_TEXT, RingRecord, RingRole, StepMarker};
+use gctrace_ring::{HookState, NO_TEXT, RingRecord, RingRole, StepMarker, WorkKind};
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicIsize, AtomicU8, Ordering};
 
@@ -77,6 +77,7 @@ fn write(marker: StepMarker, name: &str) {
         _ => ring.text(name),
     };
     ring.push(&RingRecord::StepMark { at_ns, tid: tid(), marker, name });
+    ring.spend(WorkKind::Step, at_ns);
 }
 
 /// Begins to watch in a new interpreter, whose lock is held.

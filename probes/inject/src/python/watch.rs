@@ -9,9 +9,9 @@ use super::api::{MethodDef, Object, api};
 use super::interpreter::{HookedInterpreter, InterpreterState, behind, callable, method};
 use super::object::OwnedRef;
 use super::{callback, steps};
-use crate::process_ring::existing_ring;
+use crate::process_ring::{announce_fork, existing_ring, now_ns, shared_ring};
 use crate::recording::{expected, guarded};
-use gctrace_ring::{HookState, RingRole};
+use gctrace_ring::{HookState, RingRole, WorkKind};
 
 static FORKED: MethodDef = method(c"gctrace_forked", forked);
 static ENDING: MethodDef = method(c"gctrace_ending", ending);
@@ -34,18 +34,10 @@ pub(crate) fn begin(interpreter: &'static HookedInterpreter) {
     }
 }
 
-/// In a child of `os.fork`: creates its ring from the start, whether or not it ever collects.
+/// In a child of `os.fork`: makes it known, whether or not it ever collects.
 unsafe extern "C" fn forked(capsule: Object, _: *const Object, _: isize) -> Object {
     // SAFETY: called by the interpreter, with its lock.
-    unsafe {
-        with(capsule, |interpreter| {
-            if let Ok(mut state) = interpreter.state.try_lock()
-                && state.live.is_some()
-            {
-                interpreter.introduce(&mut state);
-            }
-        })
-    }
+    unsafe { with(capsule, HookedInterpreter::fork) }
 }
 
 /// The interpreter ends (`atexit`): reports what is missing, and releases its objects while it can
@@ -109,7 +101,7 @@ impl HookedInterpreter {
             return;
         };
         if state.live.is_none() {
-            return; // The interpreter ends, and so does its list.
+            return self.released(&state);
         }
         let missed = state.missed();
         let Some(ring) = self.introduce(&mut state) else {
@@ -123,6 +115,21 @@ impl HookedInterpreter {
         } else {
             state.was_restored = true;
             self.report(ring, HookState::Restored, "", missed);
+        }
+    }
+
+    fn fork(&'static self) {
+        let begun_ns = now_ns();
+        let Ok(mut state) = self.state.try_lock() else {
+            return;
+        };
+        if state.live.is_none() {
+            return;
+        }
+        if !announce_fork() {
+            self.introduce(&mut state);
+        } else if let Some(ring) = shared_ring() {
+            ring.spend(WorkKind::Fork, begun_ns);
         }
     }
 
@@ -144,8 +151,12 @@ impl HookedInterpreter {
                     let kept = "removed by the program and kept by it";
                     self.report(ring, HookState::GivenUp, kept, missed);
                 }
+                state.seen += missed;
             }
             self.read_settings(ring, &mut state);
+            if has_entry {
+                self.report(ring, HookState::Ending, "", 0);
+            }
         }
         self.garbage.finish(self.api);
         state.frames.forget();
@@ -153,5 +164,17 @@ impl HookedInterpreter {
         let live = state.live.take();
         drop(state);
         drop(live);
+    }
+
+    /// The collector releases its list of callbacks, with our entry, after the interpreter's last
+    /// collection (`_PyGC_Fini`). No object may be created any more.
+    fn released(&self, state: &InterpreterState) {
+        let unseen = self.collector.collections().zip(state.before);
+        let unseen = unseen.map(|(all, before)| all.saturating_sub(before + state.seen));
+        if let Some(unseen) = unseen
+            && let Some(ring) = shared_ring()
+        {
+            self.report(ring, HookState::Ended, "", unseen);
+        }
     }
 }

@@ -20,3 +20,4 @@ mod late;
 mod lifecycle;
 mod steps;
 mod switched_off;
+mod unseen;

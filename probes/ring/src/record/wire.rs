@@ -164,4 +164,5 @@ wire_records! {
         bytes: u64,
     }
     22 = GarbageBirth { tid: u32, kind: u32, samples: u32 }
+    23 = Fork { pid: u32, parent: u32, at_ns: u64 }
 }

@@ -53,7 +53,12 @@ fn python() -> impl Strategy<Value = RingRecord> {
         marker: StepMarker::DataLoader,
         name,
     });
-    prop_oneof![frame, interpreter, settings, start, pause(), hook, step]
+    let fork = any::<(u64, u32, u32)>().prop_map(|(at_ns, pid, parent)| RingRecord::Fork {
+        at_ns,
+        pid,
+        parent,
+    });
+    prop_oneof![frame, interpreter, settings, start, pause(), hook, step, fork]
 }
 
 fn gpu() -> impl Strategy<Value = RingRecord> {
@@ -117,7 +122,7 @@ proptest! {
     }
 
     #[test]
-    fn any_words_are_a_record_or_an_error(words in any::<[u64; 7]>(), kind in 0..20_u64) {
+    fn any_words_are_a_record_or_an_error(words in any::<[u64; 7]>(), kind in 0..26_u64) {
         let _ = RingRecord::decode(words);
         let mut likely = words;
         likely[0] = words[0] & !0xff | kind;

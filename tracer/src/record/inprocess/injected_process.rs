@@ -5,6 +5,7 @@
 use super::InjectedStats;
 use super::counted_allocations::CountedAllocations;
 use super::gpu::GpuRing;
+use super::library_cost::LibraryCost;
 use super::process_facts::InjectedProcessFacts;
 use super::python::PythonRing;
 use super::ring_event::RingEvent;
@@ -19,7 +20,7 @@ use std::os::fd::OwnedFd;
 
 /// A process that is recorded in-process.
 pub(super) struct InjectedProcess {
-    facts: InjectedProcessFacts,
+    pub(super) facts: InjectedProcessFacts,
     rings: Vec<OpenedRing>,
     /// Readable once it has exited; `None`: it exited before it could be opened.
     pub(super) pidfd: Option<OwnedFd>,
@@ -53,8 +54,13 @@ impl InjectedProcess {
         Self { facts: InjectedProcessFacts::look(pid, hello, origin), rings: Vec::new(), pidfd }
     }
 
+    /// A forked child without a ring.
+    pub(super) fn forked(facts: InjectedProcessFacts, pidfd: Option<OwnedFd>) -> Self {
+        Self { facts, rings: Vec::new(), pidfd }
+    }
+
     /// Adds a ring. An existing one of the same role is finished: the process executed another
-    /// program.
+    /// program, as did a forked child that offers its first as if it was not one.
     pub(super) fn add(
         &mut self,
         hello: &RingHello,
@@ -70,10 +76,13 @@ impl InjectedProcess {
                 before = python.last_numbers();
             }
             ring.close(Some(clock::monotonic_ns()), &mut self.facts, trace, stats);
-            let origin = self.facts.process.origin;
-            self.facts = InjectedProcessFacts::look(self.facts.process.pid, hello, origin);
+            self.facts = self.facts.look_again(hello);
+        } else if self.facts.is_fork && !hello.is_fork {
+            self.facts = self.facts.look_again(hello);
         }
         let pid = self.facts.process.pid;
+        // Where the ids of its children are known, they need no ring to be known.
+        consumer.take_forks(hello.own_pid == pid);
         self.rings.push(OpenedRing {
             role: hello.role,
             consumer,
@@ -102,6 +111,13 @@ impl InjectedProcess {
             let is_memory = words.next().is_some_and(|path| path.starts_with("/memfd:"));
             inode.is_some() && inode == ring.inode && is_memory
         })
+    }
+
+    /// Adds what the library has cost it so far.
+    pub(super) fn add_cost(&self, cost: &mut LibraryCost) {
+        for ring in &self.rings {
+            cost.add(&ring.consumer);
+        }
     }
 
     /// Drains its rings. `dead`: no more records will come.
@@ -173,7 +189,9 @@ impl OpenedRing {
         stats: &mut InjectedStats,
     ) {
         let mut ring_events = Vec::new();
+        self.consumer.take_forks(false);
         let lost = self.consumer.lost();
+        stats.cost.add(&self.consumer);
         match (&mut self.meaning, ended_ns) {
             (RingState::Python(ring), Some(ended_ns)) => {
                 let may_have_ended = self.is_off || lost.of(LostKind::Pauses) > 0;
@@ -227,5 +245,6 @@ fn lost_name(kind: LostKind) -> &'static str {
         LostKind::Steps => "marks of steps: the ring of the process was full",
         LostKind::Garbage => "garbage of collections: the ring of the process was full",
         LostKind::Calls => "CUDA calls: the ring of the process was full (--ring-size)",
+        LostKind::WithoutRing => "collections: the forked process could not create a ring",
     }
 }

@@ -9,7 +9,7 @@ use crate::record::clock;
 use crate::record::examination::Unexamined;
 use crate::record::output::RecordSink as _;
 use crate::record::trace::RecordingTrace;
-use gctrace_event::{Interpreter, Pressure, ProcessOrigin, Record, StepMarker};
+use gctrace_event::{Interpreter, Pressure, ProcessOrigin, Record, StepMarker, UnseenCollections};
 use gctrace_probes::{proc_status, process_memory};
 use gctrace_ring::RingHello;
 use std::collections::{HashMap, HashSet};
@@ -22,6 +22,8 @@ pub(super) struct InjectedProcessFacts {
     pub(super) process: gctrace_event::Process,
     /// Its record must be written (again).
     is_new: bool,
+    /// It was forked, and has executed no program since.
+    pub(super) is_fork: bool,
     /// Its pid in its own pid namespace.
     own_pid: u32,
     threads: ProcessThreads,
@@ -61,9 +63,42 @@ impl InjectedProcessFacts {
                 interpreter: None,
                 torch: None,
                 memory_limit_bytes: process_memory::limit_bytes(pid),
+                unseen: None,
             },
             is_new: true,
+            is_fork: hello.is_fork,
             own_pid: hello.own_pid,
+            threads: ProcessThreads::default(),
+            is_off: false,
+            garbage: None,
+            memory_written_ns: 0,
+        }
+    }
+
+    /// The facts of a process that has executed another program.
+    pub(super) fn look_again(&self, hello: &RingHello) -> Self {
+        let mut facts = Self::look(self.process.pid, hello, self.process.origin);
+        facts.process.unseen = self.process.unseen;
+        facts
+    }
+
+    /// The facts of a child that was forked from a process of these facts, or from such a child: it
+    /// is a copy of it.
+    fn forked(&self, at_ns: u64, pid: u32, parent: u32) -> Self {
+        Self {
+            process: gctrace_event::Process {
+                pid,
+                parent: Some(parent),
+                origin: ProcessOrigin::Child,
+                since_ns: at_ns,
+                torch: None,
+                // It inherited the hook.
+                unseen: self.process.unseen.map(|_| UnseenCollections::default()),
+                ..self.process.clone()
+            },
+            is_new: true,
+            is_fork: true,
+            own_pid: pid,
             threads: ProcessThreads::default(),
             is_off: false,
             garbage: None,
@@ -124,8 +159,9 @@ impl InjectedProcessFacts {
                         trace.examination.unexamined(pid, Unexamined::Unhooked);
                     }
                 }
+                // A forked process missed nothing: it inherited the hook.
+                RingEvent::SeenSince(_) if self.is_fork => {}
                 RingEvent::SeenSince(at_ns) => {
-                    // A forked process missed nothing: it inherited the hook.
                     self.is_new |= self.process.since_ns < at_ns;
                     self.process.since_ns = self.process.since_ns.max(at_ns);
                 }
@@ -141,6 +177,17 @@ impl InjectedProcessFacts {
                 RingEvent::CuptiSince(at_ns) => {
                     trace.calls.reported_by_cupti(self.process.pid, at_ns);
                 }
+                RingEvent::Unseen(unseen) if stats.describes_processes => {
+                    self.process.unseen.get_or_insert_default().add(unseen);
+                    stats.unseen.add(unseen);
+                    self.is_new = true;
+                }
+                // Probes see them.
+                RingEvent::Unseen(_) => {}
+                RingEvent::Forked { at_ns, pid, parent } if stats.describes_processes => {
+                    stats.forked.push(self.forked(at_ns, pid, parent));
+                }
+                RingEvent::Forked { .. } => {}
                 RingEvent::NoCupti => trace.calls.without_cupti(self.process.pid),
                 RingEvent::Overhead { ns, queue_full } => stats.overhead.add(ns, queue_full),
             }
@@ -218,7 +265,10 @@ impl InjectedProcessFacts {
                 trace.output.write(&Record::Step(step));
             }
             // Its pause is next.
-            Record::Garbage(garbage) => self.garbage = Some(garbage),
+            Record::Garbage(garbage) => {
+                garbage.cost_ns.into_iter().for_each(|ns| stats.cost.add_garbage(ns));
+                self.garbage = Some(garbage);
+            }
             Record::Settings(settings) => trace.output.settings(settings),
             other => trace.output.write(&other),
         }

@@ -6,10 +6,10 @@ use super::texts::{NAME_LOST, RingTexts};
 use crate::record::frames::{FrameNode, FrameTree};
 use gctrace_event::{
     Collector, CycleId, EventSource, FrameId, GcReason, GcSettings, Interpreter, KindId, Pause,
-    Record, StepMark, StepMarker,
+    Record, StepMark, StepMarker, UnseenCollections,
 };
 use gctrace_ring::{HookState, RingPause, TextId, TimeInterval};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Place where collections are counted that ran while the program had our callback removed.
 pub(super) const MISSED: &str =
@@ -30,7 +30,12 @@ pub(super) struct PythonRing {
     /// Collections in progress, by thread and interpreter.
     open: HashMap<(u32, i64), OpenPause>,
     garbage: GarbageRecords,
+    /// Interpreters that have begun to end, at most [`MAX_OPEN`].
+    ending: HashSet<i64>,
 }
+
+/// A start or an end of an interpreter whose collections are not counted.
+const UNCOUNTED: UnseenCollections = UnseenCollections { at_start: 0, at_end: 0, uncounted: 1 };
 
 #[derive(Clone, Copy, Debug)]
 struct OpenPause {
@@ -132,6 +137,28 @@ impl PythonRing {
                     end_ns: at_ns,
                 })))
             }
+            From::Fork { at_ns, pid, parent } => {
+                ring_events.push(RingEvent::Forked { at_ns, pid, parent });
+            }
+            From::Hook { at_ns, state: HookState::Installed, count, .. } => {
+                ring_events.push(RingEvent::SeenSince(at_ns));
+                ring_events.push(RingEvent::Unseen(match count {
+                    HookState::UNCOUNTED => UNCOUNTED,
+                    at_start => UnseenCollections { at_start, ..UnseenCollections::default() },
+                }));
+            }
+            From::Hook { state: HookState::Ending, interpreter, .. } => {
+                if self.ending.len() < MAX_OPEN {
+                    self.ending.insert(interpreter);
+                }
+            }
+            From::Hook { state: HookState::Ended, interpreter, count: at_end, .. } => {
+                self.ending.remove(&interpreter);
+                ring_events.push(RingEvent::Unseen(UnseenCollections {
+                    at_end,
+                    ..UnseenCollections::default()
+                }));
+            }
             From::Hook { at_ns, state, detail, count, .. } => {
                 self.hook(at_ns, state, detail, count, ring_events)
             }
@@ -142,6 +169,8 @@ impl PythonRing {
     /// The process exited: closes collections that were in progress. `lost`: records of collections
     /// were lost, so that those in progress may have ended.
     pub(super) fn ended(&mut self, at_ns: u64, lost: bool, ring_events: &mut Vec<RingEvent>) {
+        let uncounted = self.ending.drain().map(|_| RingEvent::Unseen(UNCOUNTED));
+        ring_events.extend(uncounted);
         for ((tid, interpreter), begun) in std::mem::take(&mut self.open) {
             let pause = RingPause {
                 interval: TimeInterval { start_ns: begun.at_ns, end_ns: at_ns },
@@ -213,8 +242,10 @@ impl PythonRing {
         let why = self.texts.get(detail);
         let why = why.map_or(String::new(), |why| format!(": {why}"));
         let text = match state {
-            HookState::Installed => return ring_events.push(RingEvent::SeenSince(at_ns)),
-            HookState::CountingAllocations => return,
+            HookState::Installed
+            | HookState::Ending
+            | HookState::Ended
+            | HookState::CountingAllocations => return,
             HookState::Restored => format!(
                 "the program removed gctrace from gc.callbacks; it was put back, but the collections in
                  between were missed{why}"

@@ -1,7 +1,7 @@
 //! Decoded records of a process: records for the trace, and events for gctrace itself.
 
 use crate::record::output::RecordSink;
-use gctrace_event::{Interpreter, Record};
+use gctrace_event::{Interpreter, Record, UnseenCollections};
 
 /// One event decoded from the records of a ring. Thread ids are those in the process's pid
 /// namespace.
@@ -13,6 +13,14 @@ pub(super) enum RingEvent {
     Interpreter(Interpreter),
     /// Its collections are recorded from then on.
     SeenSince(u64),
+    /// Collections of one of its interpreters that call no callback.
+    Unseen(UnseenCollections),
+    /// A child was forked that has no ring yet; the ids are those of its pid namespace.
+    Forked {
+        at_ns: u64,
+        pid: u32,
+        parent: u32,
+    },
     /// Collections of one of its interpreters are not recorded, or no longer.
     Unhooked,
     /// Calls of the function of `--step-function` are not recorded.

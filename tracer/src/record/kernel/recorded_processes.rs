@@ -207,6 +207,7 @@ impl RecordedProcesses {
             interpreter,
             torch: None,
             memory_limit_bytes: process_memory::limit_bytes(pid),
+            unseen: None,
         }));
     }
 

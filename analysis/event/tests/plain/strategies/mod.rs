@@ -7,7 +7,7 @@ use gctrace_event::{
     Collector, Counter, Counters, EventSource, ExaminedProcesses, FORMAT, Frame, GcReason,
     GcSettings, GpuDevice, GpuProcess, GpuSample, Interpreter, Note, OmittedPauses, Pause,
     Pressure, ProbeCost, Process, ProcessCounters, ProcessExit, ProcessOrigin, Record,
-    RecordingMode, TraceEnd, TraceHeader,
+    RecordingMode, TraceEnd, TraceHeader, UnseenCollections,
 };
 use proptest::collection::{btree_map, vec};
 use proptest::option::of;
@@ -162,11 +162,18 @@ prop_compose! {
         interpreter in of(interpreter()),
         torch in of(any::<String>()),
         memory_limit_bytes in any::<Option<u64>>(),
+        unseen in of(unseen()),
     ) -> Record {
         Record::Process(Process {
             pid, namespace_pid, parent, origin, since_ns, command, rank, interpreter, torch,
-            memory_limit_bytes,
+            memory_limit_bytes, unseen,
         })
+    }
+}
+
+prop_compose! {
+    fn unseen()((at_start, at_end, uncounted) in any::<(u64, u64, u64)>()) -> UnseenCollections {
+        UnseenCollections { at_start, at_end, uncounted }
     }
 }
 
@@ -176,12 +183,13 @@ prop_compose! {
         why in any::<String>(),
         exit_code in any::<Option<i32>>(),
         lost in btree_map(any::<String>(), any::<u64>(), 0..3),
+        unseen in of(unseen()),
         processes in of((any::<u64>(), any::<Option<u64>>(), btree_map(any::<String>(), any::<u64>(), 0..3))),
         omitted in any::<(u64, u64)>(),
         probes in vec((any::<String>(), any::<u64>(), of(0.0..1e6f64)), 0..3),
     ) -> TraceEnd {
         TraceEnd {
-            ended_ns, why, exit_code, lost,
+            ended_ns, why, exit_code, lost, unseen,
             processes: processes
                 .map(|(python, other, unexamined)| ExaminedProcesses { python, other, unexamined }),
             omitted: OmittedPauses { count: omitted.0, total_ns: omitted.1 },

@@ -13,7 +13,7 @@ use crate::apply::rows::{StepRow, StepRows};
 use crate::apply::{ApplyOptions, marks};
 use crate::process_ring::now_ns;
 use crate::python::api::PythonApi;
-use crate::python::heap_size::tracked_objects;
+use crate::python::collector_state::tracked_objects;
 use crate::seccomp::is_confined;
 use gctrace_ring::{OwnerMark, StepMarker};
 use gctrace_settings::{AppliedProcess, CollectionSums, GcChange};

@@ -4,7 +4,7 @@ use super::agent::Agent;
 use super::calls;
 use crate::apply::files::{command_line, peak_rss_bytes, rss_bytes};
 use crate::python::api::PythonApi;
-use crate::python::heap_size::version;
+use crate::python::collector_state::version;
 use gctrace_settings::{AppliedProcess, CollectionSums, GcChange};
 
 /// Applied settings in the line for people.

@@ -7,7 +7,7 @@ use super::collector::{CollectCall, WatchedFunction, unwatch};
 use super::sums::{Totals, forget_longest, totals};
 use crate::apply::files::rss_bytes;
 use crate::process_ring::now_ns;
-use crate::python::heap_size::tracked_objects;
+use crate::python::collector_state::tracked_objects;
 use gctrace_settings::{AppliedSetting, CollectionSums, GcChange, GcSetting, UndoneSetting};
 
 /// A freeze that was undone is repeated this often: each costs a full collection.

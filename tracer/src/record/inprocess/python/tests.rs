@@ -119,16 +119,42 @@ fn lost_ends_do_not_make_collections_unfinished() {
 #[test]
 fn missed_collections_are_counted_and_reported() {
     let given = [
-        Raw::Hook { at_ns: 3, state: HookState::Installed, interpreter: 0, detail: 0, count: 0 },
+        Raw::Hook { at_ns: 3, state: HookState::Installed, interpreter: 0, detail: 0, count: 6 },
         Raw::Hook { at_ns: 5, state: HookState::Restored, interpreter: 0, detail: 0, count: 12 },
     ];
     let stats = ring_events(&mut PythonRing::new(7, (0, 0)), &mut FrameTree::default(), &given);
-    let [RingEvent::SeenSince(3), RingEvent::Missed(MISSED, 12), RingEvent::Notice(notice)] =
-        stats.as_slice()
+    let [
+        RingEvent::SeenSince(3),
+        RingEvent::Unseen(UnseenCollections { at_start: 6, at_end: 0, uncounted: 0 }),
+        RingEvent::Missed(MISSED, 12),
+        RingEvent::Notice(notice),
+    ] = stats.as_slice()
     else {
         panic!("since when, how many, why: {stats:?}");
     };
     assert!(notice.weight == NoticeLevel::Warning && notice.text.contains("gc.callbacks"));
+}
+
+#[test]
+fn an_end_that_is_not_counted_is_reported() {
+    let hook =
+        |state, interpreter, count| Raw::Hook { at_ns: 3, state, interpreter, detail: 0, count };
+    let given = [
+        hook(HookState::Installed, 1, HookState::UNCOUNTED),
+        hook(HookState::Ending, 1, 0),
+        hook(HookState::Ending, 2, 0),
+        hook(HookState::Ended, 2, 3),
+    ];
+    let mut ring = PythonRing::new(7, (0, 0));
+    let mut all = ring_events(&mut ring, &mut FrameTree::default(), &given);
+    ring.ended(9, false, &mut all);
+    let mut sum = UnseenCollections::default();
+    for event in &all {
+        if let RingEvent::Unseen(unseen) = event {
+            sum.add(*unseen);
+        }
+    }
+    assert_eq!(sum, UnseenCollections { at_start: 0, at_end: 3, uncounted: 2 });
 }
 
 fn garbage(at_ns: u64, tid: u32, kinds: u32) -> Raw {

@@ -111,6 +111,7 @@ fn beginning(pid: u32, rank: u32) -> [Record; 2] {
             .to_vec(),
         torch: None,
         memory_limit_bytes: None,
+        unseen: None,
         rank: Some(rank),
         interpreter: Some(Interpreter { version: "3.12.1".to_owned(), ..Interpreter::default() }),
     };

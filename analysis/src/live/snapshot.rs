@@ -105,9 +105,9 @@ pub struct RecorderCost {
     pub resident_bytes: Option<u64>,
     /// Number of hits of probes and hooks in recorded programs since the start.
     pub hits: u64,
-    /// Inferred: CPU time that the probes on the collector cost the recorded programs since the
-    /// start, in ns: hits times the measured time per hit. CUDA calls and in-process hooks are not
-    /// included. Absent if it was not measured.
+    /// Inferred: time that recording cost the recorded programs since the start, in ns: hits of the
+    /// probes on the collector times the measured time per hit, and what the library measured
+    /// in-process. CUDA calls are not included. Absent if it was not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub probe_overhead_ns: Option<u64>,
     /// Path of the trace that is written at the same time; absent without `--record`.

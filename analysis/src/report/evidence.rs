@@ -302,7 +302,7 @@ pub struct Prediction {
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct OverheadReport {
     /// Always inferred: hits are counted, and the time per hit is measured on the same machine at
-    /// the end of the recording.
+    /// the end of the recording, in-process by the library as it runs.
     pub basis: Basis,
     /// Hits and time per hit by kind of probe, in alphabetical order.
     pub probes: Vec<ProbeReport>,

@@ -11,8 +11,8 @@ pub(crate) struct RecordingLosses {
     pub unexamined: u64,
     /// Hits of probes and hooks in recorded programs.
     pub hits: u64,
-    /// CPU time that probes on the collector took from recorded programs, if the cost of one is
-    /// known.
+    /// Time that probes on the collector and the library took from recorded programs, if the cost of
+    /// a probe is known.
     pub cost_ns: Option<u64>,
 }
 

@@ -1,6 +1,8 @@
 //! Kernel tier: what a recording in-process states about collections that it cannot see, against the
 //! probes in the same run; and forked children, which have no ring until they need one.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
+
 use std::path::Path;
 use test_kit::interpreters::{direct, interpreters};
 use test_kit::recording;
@@ -100,7 +102,7 @@ fn children_are_known_before_they_have_a_ring() {
         {
             assert_eq!(trace.0.pauses_of(*pid).len(), collections, "{} {pid}", python.name);
             let processes = trace.0.named("gctrace_process");
-            let known = processes.iter().filter(|(of, _)| of == pid).last();
+            let known = processes.iter().rfind(|(of, _)| of == pid);
             let process = known.unwrap_or_else(|| panic!("{}: {pid} is unknown", python.name)).1;
             assert_eq!(process["origin"], "child", "{process}");
             assert_eq!(process["unseen"]["at_start"], 0, "{process}");

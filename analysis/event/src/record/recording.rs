@@ -106,7 +106,8 @@ pub struct ProbeCost {
     pub probe: String,
     /// Times it was hit in recorded processes.
     pub hits: u64,
-    /// Time per hit, measured on this machine at the end of the recording; `None` if that failed.
+    /// Time per hit, measured on this machine at the end of the recording, or in-process, the mean of
+    /// what the library measured as it ran; `None` if that failed.
     pub ns_per_hit: Option<f64>,
 }
 

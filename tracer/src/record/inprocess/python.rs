@@ -147,10 +147,10 @@ impl PythonRing {
                     at_start => UnseenCollections { at_start, ..UnseenCollections::default() },
                 }));
             }
-            From::Hook { state: HookState::Ending, interpreter, .. } => {
-                if self.ending.len() < MAX_OPEN {
-                    self.ending.insert(interpreter);
-                }
+            From::Hook { state: HookState::Ending, interpreter, .. }
+                if self.ending.len() < MAX_OPEN =>
+            {
+                self.ending.insert(interpreter);
             }
             From::Hook { state: HookState::Ended, interpreter, count: at_end, .. } => {
                 self.ending.remove(&interpreter);

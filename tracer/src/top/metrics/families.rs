@@ -141,7 +141,7 @@ families! {
     HITS = "gctrace_probe_hits"; Counter;
         "Hits of probes and hooks in recorded programs.";
     PROBE_COST = "gctrace_probe_cost", "seconds"; Counter;
-        "CPU time of recorded programs spent in probes on the collector: hits times the measured cost per hit (inferred).";
+        "Time that recorded programs spent in probes on the collector (hits times the measured cost per hit) and in the injected library (inferred).";
     OWN_CPU = "process_cpu", "seconds"; Counter;
         "CPU time of gctrace itself.";
     OWN_RESIDENT = "process_resident_memory", "bytes"; Gauge;

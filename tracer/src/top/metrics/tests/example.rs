@@ -109,7 +109,6 @@ fn training() -> ProcessFigures {
             resident_bytes_per_hour: Some(1_073_741_824.0),
             resident_rises: false,
             memory_limit_bytes: Some(16 << 30),
-            unseen: None,
             reaches_limit_in_ns: Some(32_400 * SECOND),
         }),
         freeze: Some(FreezeFigures { frozen_objects: 500_000, freed_since: 31 }),

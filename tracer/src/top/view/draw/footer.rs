@@ -6,7 +6,7 @@ use crate::top::live_handle::LivePhase;
 use crate::top::view::state::Overlay;
 use crate::top::view::{text, theme};
 use crate::units;
-use gctrace_analysis::live::{Notice, RecorderCost, Snapshot};
+use gctrace_analysis::live::{Notice, Snapshot};
 use gctrace_event::RecordingMode;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
@@ -61,7 +61,7 @@ fn totals(snapshot: &Snapshot, width: usize) -> Line<'static> {
         plain(" · "),
         losses(snapshot),
     ];
-    with_parts(spans, own_cost(&snapshot.recorder), width)
+    with_parts(spans, own_cost(snapshot), width)
 }
 
 fn losses(snapshot: &Snapshot) -> Span<'static> {
@@ -80,7 +80,8 @@ fn losses(snapshot: &Snapshot) -> Span<'static> {
     styled(words, theme::bad())
 }
 
-fn own_cost(recorder: &RecorderCost) -> Vec<String> {
+fn own_cost(snapshot: &Snapshot) -> Vec<String> {
+    let recorder = &snapshot.recorder;
     let known = |figure: Option<String>| figure.unwrap_or_else(|| "-".to_owned());
     let mut parts = vec![format!(
         "gctrace {} % of a core, {}",
@@ -91,7 +92,11 @@ fn own_cost(recorder: &RecorderCost) -> Vec<String> {
         parts.push(format!("to {}", text::clean(text::file_name(trace))));
     }
     if let Some(cost) = recorder.probe_overhead_ns {
-        parts.push(format!("~{} in probes", units::duration(cost)));
+        let place = match snapshot.mode {
+            RecordingMode::Inject => "in-process",
+            _ => "in probes",
+        };
+        parts.push(format!("~{} {place}", units::duration(cost)));
     }
     parts
 }

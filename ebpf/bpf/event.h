@@ -63,7 +63,7 @@ struct point {
 	__u32 reason_register;
 	__u32 nofail_register;
 	__s32 fixed_generation; /* the one generation of this clone, or ARGUMENT_UNKNOWN           */
-	__u32 reserved;
+	__u32 except;          /* a process of which hits are ignored, or 0: it has other probes   */
 };
 
 /* CPython's statistics of a generation: the same three adjacent fields in every version. */
@@ -458,6 +458,8 @@ struct process_event {
 	__u32 known;           /* EXEC, LIBRARY: the file need not be examined                    */
 	__u32 library;         /* LIBRARY: enum library                                           */
 	__u32 parent_stopped;  /* the parent was stopped before the process                       */
+	__u32 by_thread;       /* EXEC: by another thread than the main one                       */
+	__u32 reserved;
 };
 
 /* ---- Allocation windows (alloc.bpf.c) ------------------------------------------------------- */
@@ -603,7 +605,7 @@ _Static_assert(sizeof(struct type_event) == 48 + TYPE_NAME_BYTES + 2 * TYPE_STRI
 _Static_assert(sizeof(struct garbage_kind) == 56, "garbage_kind");
 _Static_assert(sizeof(struct garbage_event) == 48, "garbage_event");
 _Static_assert(sizeof(struct allocation_event) == 16, "allocation_event");
-_Static_assert(sizeof(struct process_event) == 56, "process_event");
+_Static_assert(sizeof(struct process_event) == 64, "process_event");
 _Static_assert(sizeof(struct cuda_call_event) == 64, "cuda_call_event");
 _Static_assert(sizeof(struct device_memory_event) == 48, "device_memory_event");
 _Static_assert(sizeof(struct file_key) == 16, "file_key");

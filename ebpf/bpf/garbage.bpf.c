@@ -194,13 +194,15 @@ int at_garbage(struct pt_regs *registers)
 	bool full;
 
 	stay_on_thread_stack(registers);
+	if (!point || point->except == pid)
+		return 0;
 	if (!process) {
 		count(COUNTER_FOREIGN_HITS + POINT_GARBAGE);
 		return 0;
 	}
 	count(COUNTER_HITS + POINT_GARBAGE);
 	thread = bpf_map_lookup_elem(&threads, &tid);
-	if (!point || !thread)
+	if (!thread)
 		return 0;
 	context.layout = bpf_map_lookup_elem(&layouts, &point->layout);
 	depth = thread->depth - 1ull;

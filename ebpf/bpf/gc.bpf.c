@@ -326,7 +326,7 @@ static __always_inline struct point *point_of(struct pt_regs *context, u32 *inde
 	if (!point)
 		return 0;
 	kind = point->kind;
-	if (kind >= POINT_KINDS)
+	if (kind >= POINT_KINDS || point->except == pid)
 		return 0;
 	*process = bpf_map_lookup_elem(&followed, &pid);
 	if (!*process) {
@@ -337,20 +337,20 @@ static __always_inline struct point *point_of(struct pt_regs *context, u32 *inde
 	return point;
 }
 
-SEC("uprobe.multi")
-int at_entry(struct pt_regs *context)
+/* Whether the function's return is of interest as well. */
+static __always_inline bool entered(struct pt_regs *context)
 {
 	u64 ids = bpf_get_current_pid_tgid();
 	u32 pid = ids >> 32, tid = ids, index;
 	const struct followed_process *process;
-	struct point *point;
+	struct point *point = point_of(context, &index, pid, &process);
 
-	stay_on_thread_stack(context);
-	point = point_of(context, &index, pid, &process);
 	if (!point)
-		return 0;
+		return false;
 	switch (point->kind) {
 	case POINT_COLLECT:
+		begin_pause(context, point, index, tid, pid, process);
+		return true;
 	case POINT_USDT_START:
 		begin_pause(context, point, index, tid, pid, process);
 		break;
@@ -364,7 +364,7 @@ int at_entry(struct pt_regs *context)
 	case POINT_GC_COLLECT:
 	case POINT_PYGC_COLLECT:
 		enter_explicit(point->kind, tid, pid);
-		break;
+		return true;
 	case POINT_STOP_WORLD:
 	case POINT_START_WORLD:
 		world(point->kind, tid, bpf_ktime_get_ns());
@@ -376,6 +376,34 @@ int at_entry(struct pt_regs *context)
 		stop_at_program_entry(pid, bpf_ktime_get_ns());
 		break;
 	}
+	return false;
+}
+
+static __always_inline void returned(struct pt_regs *context, u64 now)
+{
+	u64 ids = bpf_get_current_pid_tgid();
+	u32 pid = ids >> 32, tid = ids;
+	struct thread *thread = bpf_map_lookup_elem(&threads, &tid);
+	struct point *point;
+	u32 index;
+
+	if (!thread)
+		return;
+	index = bpf_get_attach_cookie(context);
+	point = bpf_map_lookup_elem(&points, &index);
+	if (!point || point->except == pid)
+		return;
+	if (point->kind == POINT_COLLECT)
+		end_pause(thread, tid, now);
+	else
+		leave_explicit(point->kind, thread);
+}
+
+SEC("uprobe.multi")
+int at_entry(struct pt_regs *context)
+{
+	stay_on_thread_stack(context);
+	entered(context);
 	return 0;
 }
 
@@ -383,21 +411,23 @@ SEC("uprobe.multi")
 int at_return(struct pt_regs *context)
 {
 	u64 now = bpf_ktime_get_ns();
-	u32 tid = bpf_get_current_pid_tgid();
-	struct thread *thread = bpf_map_lookup_elem(&threads, &tid);
-	struct point *point;
-	u32 index;
 
 	stay_on_thread_stack(context);
-	if (!thread)
-		return 0;
-	index = bpf_get_attach_cookie(context);
-	point = bpf_map_lookup_elem(&points, &index);
-	if (!point)
-		return 0;
-	if (point->kind == POINT_COLLECT)
-		end_pause(thread, tid, now);
-	else
-		leave_explicit(point->kind, thread);
+	returned(context, now);
+	return 0;
+}
+
+/* Both ends of a function. If it returns 1 at the entry, the kernel places no return probe for this
+ * call: a process that is not recorded pays for one trap instead of two. */
+SEC("uprobe.session")
+int at_both_ends(struct pt_regs *context)
+{
+	u64 now = bpf_ktime_get_ns();
+
+	stay_on_thread_stack_in_session(context);
+	/* The address of the probe; at the return the program counter is that of the caller. */
+	if (bpf_get_func_ip(context) == context->PROGRAM_COUNTER)
+		return !entered(context);
+	returned(context, now);
 	return 0;
 }

@@ -25,6 +25,10 @@ const volatile u32 gctrace_pid = 0;
 u64 stop_until_ns = 0;
 /* If not 0: children of this process are recorded (gctrace itself, while it starts the command). */
 u32 launcher_pid = 0;
+/* If not 0: the process in which alone probes were placed. */
+u32 probed_alone = 0;
+/* No other process has probes yet: the first one to be recorded must not run before. */
+bool others_wait = false;
 /* Threads in a pause, system-wide: lets sched_switch return at once if there are none. */
 u64 threads_in_pause = 0;
 
@@ -36,7 +40,7 @@ struct {
 	__uint(max_entries, 1);
 	__type(key, u32);
 	__type(value, u32);
-} no_programs SEC(".maps");
+} no_programs SEC(".maps"), no_session_programs SEC(".maps");
 
 /*
  * Keeps a uprobe program on the stack of its thread. Since 6.13 the kernel gives large programs a
@@ -51,6 +55,14 @@ static __always_inline void stay_on_thread_stack(void *context)
 {
 	if (has_tail_call)
 		bpf_tail_call(context, &no_programs, 0);
+}
+
+/* Programs that share such a map must be attached in the same way (6.18,
+ * __bpf_prog_map_compatible in kernel/bpf/core.c). */
+static __always_inline void stay_on_thread_stack_in_session(void *context)
+{
+	if (has_tail_call)
+		bpf_tail_call(context, &no_session_programs, 0);
 }
 
 struct {

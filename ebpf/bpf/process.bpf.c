@@ -22,6 +22,8 @@ static __always_inline struct process_event *reserve_process_event(u32 kind, u32
 	event->known = 0;
 	event->library = LIBRARY_NONE;
 	event->parent_stopped = 0;
+	event->by_thread = 0;
+	event->reserved = 0;
 	return event;
 }
 
@@ -90,11 +92,10 @@ static __always_inline bool may_follow(struct task_struct *task)
 static __always_inline void abandon_pauses(u32 tid, u64 now);
 static __always_inline void copy_pauses_to_child(u32 parent_tid, u32 child, u64 now);
 
-SEC("raw_tp/sched_process_fork")
-int on_fork(struct bpf_raw_tracepoint_args *context)
+/* The event of a new child that is recorded, not yet sent; 0 if there is none. */
+static __always_inline struct process_event *forked(struct task_struct *parent,
+						    struct task_struct *child)
 {
-	struct task_struct *parent = (struct task_struct *)context->args[0];
-	struct task_struct *child = (struct task_struct *)context->args[1];
 	u32 parent_pid = BPF_CORE_READ(parent, tgid);
 	u32 child_pid = BPF_CORE_READ(child, tgid);
 	u32 child_tid = BPF_CORE_READ(child, pid);
@@ -116,10 +117,40 @@ int on_fork(struct bpf_raw_tracepoint_args *context)
 	begin_process_counts(child_pid, now, launched);
 	copy_pauses_to_child(BPF_CORE_READ(parent, pid), child_pid, now);
 	event = reserve_process_event(EVENT_FORK, child_pid, now);
+	if (event)
+		event->parent = parent_pid;
+	return event;
+}
+
+SEC("raw_tp/sched_process_fork")
+int on_fork(struct bpf_raw_tracepoint_args *context)
+{
+	struct process_event *event = forked((struct task_struct *)context->args[0],
+					     (struct task_struct *)context->args[1]);
+
+	if (event)
+		bpf_ringbuf_submit(event, 0);
+	return 0;
+}
+
+/* In place of on_fork where children can be stopped: as long as others wait for probes, they are. A
+ * child that runs in its parent's memory (vfork) is stopped at its exec: until then it runs no
+ * Python, and its parent waits. */
+SEC("tp_btf/sched_process_fork")
+int on_fork_stopping(u64 *context)
+{
+	struct task_struct *parent = (struct task_struct *)context[0];
+	struct task_struct *child = (struct task_struct *)context[1];
+	struct process_event *event = forked(parent, child);
+	u64 wakes = 0;
+
 	if (!event)
 		return 0;
-	event->parent = parent_pid;
-	bpf_ringbuf_submit(event, 0);
+	if (others_wait && event->parent != gctrace_pid && child->mm != parent->mm) {
+		event->stop = stop_child(child, event->pid, event->at_ns);
+		wakes = BPF_RB_FORCE_WAKEUP;
+	}
+	bpf_ringbuf_submit(event, wakes);
 	return 0;
 }
 
@@ -133,13 +164,14 @@ int on_exec(struct bpf_raw_tracepoint_args *context)
 	struct followed_process process = {}, *before;
 	struct file_key key = {};
 	struct file *executable;
-	bool attached;
+	bool attached, was_executed;
 	u64 now;
 
 	before = bpf_map_lookup_elem(&followed, &pid);
 	if (!before)
 		return 0;
 	attached = before->incarnation == ATTACHED;
+	was_executed = before->from_exec;
 	now = bpf_ktime_get_ns();
 	abandon_pauses(old_tid, now);
 	if (!may_follow(task)) {
@@ -161,7 +193,11 @@ int on_exec(struct bpf_raw_tracepoint_args *context)
 	if (!event)
 		return 0;
 	event->file = key;
+	event->by_thread = old_tid != pid;
 	event->known = !may_hold_collector(executable) || bpf_map_lookup_elem(&known_files, &key) != 0;
+	/* Its probes were those of its former main thread; or it is the second program to record. */
+	if (pid == probed_alone ? event->by_thread || (others_wait && was_executed) : others_wait)
+		event->known = 0;
 	if (!event->known)
 		stop_for(event, attached);
 	bpf_ringbuf_submit(event, BPF_RB_FORCE_WAKEUP);

@@ -11,8 +11,11 @@
 /* include/linux/sched/signal.h */
 #define SIGNAL_STOP_STOPPED 1
 /* include/linux/pid_types.h; fixed since 4.19 */
-#define PIDTYPE_PGID 2
-#define PIDTYPE_SID 3
+enum pid_type {
+	PIDTYPE_TGID = 1,
+	PIDTYPE_PGID = 2,
+	PIDTYPE_SID = 3,
+};
 
 /* An executable that contains CPython's collector is larger: the smallest known one has 5.3 MB. */
 #define SMALLEST_INTERPRETER (2 << 20)
@@ -91,14 +94,13 @@ static __always_inline bool waits_for_stops(struct task_struct *task)
 }
 
 /*
- * Whether stopping the current process would be noticed or do harm: a debugger; a parent that waits
- * for stops; a shell with job control, where a member of the process group has its parent in the
+ * Whether stopping a process would be noticed or do harm: a debugger; a parent that waits for stops; a shell with job control, where a member of the process group has its parent in the
  * same session. If that parent exits while a member is stopped, the kernel kills the whole group
  * (kill_orphaned_pgrp). The group of gctrace itself has a member that stays.
  */
-static __noinline int would_be_seen(void)
+static __always_inline int would_be_seen(struct task_struct *task)
 {
-	struct task_struct *task = (struct task_struct *)bpf_get_current_task(), *parent;
+	struct task_struct *parent;
 	struct pid *group, *session;
 	int generation;
 
@@ -123,6 +125,11 @@ static __noinline int would_be_seen(void)
 	return 1;
 }
 
+static __noinline int current_would_be_seen(void)
+{
+	return would_be_seen((struct task_struct *)bpf_get_current_task());
+}
+
 /* Stops the current process, if permitted: enum stop. Never without an event for user space, which
  * alone resumes it. */
 static __always_inline u32 stop_program(u32 pid, u64 now)
@@ -131,11 +138,34 @@ static __always_inline u32 stop_program(u32 pid, u64 now)
 		return STOP_OTHER_USER;
 	if (now >= stop_until_ns)
 		return STOP_NOT_NOW;
-	if (would_be_seen())
+	if (current_would_be_seen())
 		return STOP_SEEN;
 	if (bpf_map_update_elem(&stopped, &pid, &now, BPF_ANY))
 		return STOP_FAILED;
 	if (bpf_send_signal(SIGSTOP)) {
+		bpf_map_delete_elem(&stopped, &pid);
+		return STOP_FAILED;
+	}
+	return STOP_SENT;
+}
+
+/* Since 6.13, kernel/trace/bpf_trace.c. `value` is for realtime signals. */
+extern int bpf_send_signal_task(struct task_struct *task, int signal, enum pid_type type,
+				u64 value) __ksym __weak;
+
+/* The same for a child of the current process that has not run yet. */
+static __always_inline u32 stop_child(struct task_struct *child, u32 pid, u64 now)
+{
+	/* A child has the user of its parent. */
+	if (stop_only_user != ANY_USER && (u32)bpf_get_current_uid_gid() != stop_only_user)
+		return STOP_OTHER_USER;
+	if (now >= stop_until_ns)
+		return STOP_NOT_NOW;
+	if (would_be_seen(child))
+		return STOP_SEEN;
+	if (bpf_map_update_elem(&stopped, &pid, &now, BPF_ANY))
+		return STOP_FAILED;
+	if (bpf_send_signal_task(child, SIGSTOP, PIDTYPE_TGID, 0)) {
 		bpf_map_delete_elem(&stopped, &pid);
 		return STOP_FAILED;
 	}

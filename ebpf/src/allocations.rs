@@ -3,9 +3,9 @@
 //! Owns the object of `bpf/alloc.bpf.c`, on the thread that creates it. When to open a window and
 //! what its counts mean is decided elsewhere.
 
-use crate::attach::LinkPlan;
+use crate::attach::{LinkPlan, ProbeEnd};
 use crate::error::Error;
-use crate::link::{EVERY_PROCESS, ProbeLink};
+use crate::link::ProbeLink;
 use crate::session::SharedMaps;
 use crate::support::AttachMethod;
 use crate::wire::read;
@@ -98,6 +98,9 @@ fn largest(class: usize) -> Option<u64> {
 /// The loaded programs of `bpf/alloc.bpf.c`; nothing is probed until [`AllocationPrograms::open`].
 pub struct AllocationPrograms {
     skeleton: AllocSkel<'static>,
+    /// Breakpoints are placed in the process of the window alone. Before 6.10 all processes are probed:
+    /// the filter would compare threads, and only the main thread would count.
+    filters_processes: bool,
 }
 
 /// An open window. Dropping it closes it: the probes are detached at once, the call returns after a
@@ -124,7 +127,7 @@ impl AllocationPrograms {
         }
         shared.lend(open.open_object_mut()).map_err(Error::Load)?;
         let skeleton = open.load().map_err(Error::Load)?;
-        Ok(Self { skeleton })
+        Ok(Self { skeleton, filters_processes: shared.filters_processes })
     }
 
     /// Opens a window: from now on each allocation of the process is counted, and slow.
@@ -154,23 +157,11 @@ impl AllocationPrograms {
         for (offset, size) in probes {
             plan.push(*offset, size.cookie(), None);
         }
-        // Breakpoints are placed in this process alone. Kernels before 6.10 compare threads there,
-        // so that only the main thread would count; they report no error, so all processes are
-        // probed on them.
         let program = &self.skeleton.progs.at_allocation;
-        let only = if self.filters_processes() { target.pid.cast_signed() } else { EVERY_PROCESS };
-        ProbeLink::multi(program, only, file, &plan, false)
+        let only = self.filters_processes.then_some(target.pid);
+        ProbeLink::multi(program, only, file, &plan, ProbeEnd::Entry)
             .map(|link| AllocationWindow { _link: link })
             .map_err(|source| Error::Attach { file: file.to_owned(), source: source.into() })
-    }
-
-    /// Linux 6.10 and later (46ba0e49b642, "bpf: fix multi-uprobe PID filtering logic").
-    fn filters_processes(&self) -> bool {
-        let release =
-            nix::sys::utsname::uname().map(|name| name.release().to_string_lossy().into_owned());
-        let release = release.unwrap_or_default();
-        let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
-        (numbers.next(), numbers.next()) >= (Some(6), Some(10))
     }
 
     /// Number of hits so far.

@@ -1,5 +1,6 @@
 //! Splits a plan into what each link needs. Pure; `link.rs` creates the links.
 
+use crate::support::AttachMethod;
 use crate::wire::{ARGUMENT_UNKNOWN, Point};
 use gctrace_abi::{ArgumentRegister, CollectorArguments, ProbePointKind};
 
@@ -24,7 +25,8 @@ pub struct PlannedPoint {
 }
 
 impl PlannedPoint {
-    pub(crate) fn wire(&self) -> Point {
+    /// `except`: a process of which hits are ignored.
+    pub(crate) fn wire(&self, except: Option<u32>) -> Point {
         let register = |which: Option<ArgumentRegister>| which.map_or(0, |which| which as u32);
         let arguments = &self.arguments;
         Point {
@@ -36,12 +38,22 @@ impl PlannedPoint {
             reason_register: register(arguments.reason),
             nofail_register: register(arguments.no_fail),
             fixed_generation: arguments.fixed_generation.map_or(ARGUMENT_UNKNOWN, i32::from),
-            reserved: 0,
+            // No process has the pid 0.
+            except: except.unwrap_or(0),
         }
     }
 }
 
-/// The probes of one link: one file, one end.
+/// Where in a function a link's program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ProbeEnd {
+    Entry,
+    Return,
+    /// At the entry, which decides whether also at the return of that call.
+    Both,
+}
+
+/// The probes of one link: one file, one [`ProbeEnd`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LinkPlan {
     pub(crate) offsets: Vec<usize>,
@@ -50,15 +62,15 @@ pub(crate) struct LinkPlan {
 }
 
 impl LinkPlan {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.offsets.is_empty()
+    }
+
     pub(crate) fn push(&mut self, offset: u64, cookie: u64, semaphore: Option<u64>) {
         // 64 bits: a file offset fits usize
         self.offsets.push(offset as usize);
         self.cookies.push(cookie);
         self.semaphores.push(semaphore.unwrap_or(0) as usize);
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.offsets.is_empty()
     }
 
     /// Offsets of the semaphores as required by the kernel: empty if no probe has one.
@@ -71,19 +83,34 @@ impl LinkPlan {
     }
 }
 
-/// Splits a file's points into the entry link and the return link. `first_index` is the index in
-/// the map `points` of the first of them, and so its cookie.
-pub(crate) fn plan_links(points: &[PlannedPoint], first_index: u32) -> (LinkPlan, LinkPlan) {
-    let (mut entries, mut returns) = (LinkPlan::default(), LinkPlan::default());
+/// Splits a file's points into its links, in the order to create them. `first_index` is the index
+/// in the map `points` of the first of them, and so its cookie.
+pub(crate) fn plan_links(
+    points: &[PlannedPoint],
+    first_index: u32,
+    method: AttachMethod,
+) -> Vec<(ProbeEnd, LinkPlan)> {
+    // Return probes first: a pause with a seen start must have a seen end.
+    let ends = [ProbeEnd::Return, ProbeEnd::Both, ProbeEnd::Entry];
+    let mut links = ends.map(|end| (end, LinkPlan::default()));
+    let [(_, returns), (_, both), (_, entries)] = &mut links;
     for (cookie, point) in (u64::from(first_index)..).zip(points) {
-        if let Some(offset) = point.entry {
-            entries.push(offset, cookie, point.semaphore);
-        }
-        if let Some(offset) = point.on_return {
-            returns.push(offset, cookie, None);
+        match (point.entry, point.on_return) {
+            (Some(offset), Some(again)) if method == AttachMethod::Session && offset == again => {
+                both.push(offset, cookie, point.semaphore);
+            }
+            (entry, on_return) => {
+                if let Some(offset) = entry {
+                    entries.push(offset, cookie, point.semaphore);
+                }
+                if let Some(offset) = on_return {
+                    returns.push(offset, cookie, None);
+                }
+            }
         }
     }
-    (entries, returns)
+    let planned = links.into_iter();
+    planned.filter(|(_, plan)| !plan.is_empty()).collect()
 }
 
 #[cfg(test)]
@@ -105,12 +132,38 @@ mod tests {
     #[test]
     fn one_link_per_end_and_cookies_are_indexes() {
         let points = [point(Some(16), Some(12), None), point(Some(32), None, Some(64))];
-        let (entries, returns) = plan_links(&points, 5);
-        assert_eq!(entries.offsets, [16, 32]);
-        assert_eq!(entries.cookies, [5, 6]);
-        assert_eq!(entries.semaphores_if_any(), [0, 64]);
-        assert_eq!(returns.offsets, [12]);
-        assert_eq!(returns.cookies, [5]);
-        assert!(returns.semaphores_if_any().is_empty());
+        for method in [AttachMethod::Single, AttachMethod::Multi] {
+            let links = plan_links(&points, 5, method);
+            let [(ProbeEnd::Return, returns), (ProbeEnd::Entry, entries)] = links.as_slice() else {
+                panic!("{links:?}");
+            };
+            assert_eq!(entries.offsets, [16, 32]);
+            assert_eq!(entries.cookies, [5, 6]);
+            assert_eq!(entries.semaphores_if_any(), [0, 64]);
+            assert_eq!(returns.offsets, [12]);
+            assert_eq!(returns.cookies, [5]);
+            assert!(returns.semaphores_if_any().is_empty());
+        }
+    }
+
+    #[test]
+    fn a_session_has_both_ends_of_a_function() {
+        let points = [
+            point(Some(16), Some(16), None),
+            point(Some(32), None, None),
+            point(None, Some(48), None),
+            point(Some(64), Some(64), None),
+        ];
+        let links = plan_links(&points, 5, AttachMethod::Session);
+        let links: Vec<_> = links
+            .iter()
+            .map(|(end, plan)| (*end, plan.offsets.as_slice(), plan.cookies.as_slice()))
+            .collect();
+        let expected: [(_, &[usize], &[u64]); 3] = [
+            (ProbeEnd::Return, &[48], &[7]),
+            (ProbeEnd::Both, &[16, 64], &[5, 8]),
+            (ProbeEnd::Entry, &[32], &[6]),
+        ];
+        assert_eq!(links, expected);
     }
 }

@@ -8,6 +8,7 @@ use crate::arch::calibration_target;
 use crate::attach::PlannedPoint;
 use crate::error::Error;
 use crate::session::{Attachment, BpfSession};
+use crate::support::AttachMethod;
 use crate::wire::{FrameWire, InstructionKind, LayoutWire, NO_OFFSET};
 use gctrace_abi::{ArgumentRegister, CollectorArguments, ProbePointKind};
 use nix::errno::Errno;
@@ -26,6 +27,8 @@ pub struct Calibration {
     pub explicit_ns: f64,
     /// An entry probe alone, as on the stop-the-world markers of free-threaded builds.
     pub entry_ns: f64,
+    /// The probes of a collection or an explicit call in a process that is not recorded.
+    pub foreign_ns: f64,
 }
 
 /// Calls per round, and number of rounds: about 5 ms in all at 2 us per hit.
@@ -94,6 +97,7 @@ impl BpfSession {
         layout: u32,
     ) -> Result<(Calibration, Vec<Attachment>), Error> {
         let without = rounds(|| Ok(()))?;
+        let is_session = self.attach_kind() == AttachMethod::Session;
         let mut point = PlannedPoint {
             kind: ProbePointKind::StartTheWorld,
             layout: Some(layout),
@@ -104,26 +108,36 @@ impl BpfSession {
             },
             runtime_delta: 0,
             entry: Some(offset),
-            on_return: None,
+            // In a session the kind decides whether the return is probed.
+            on_return: is_session.then_some(offset),
             semaphore: None,
         };
-        let entry_index = self.next_point();
-        let at_entry = self.attach(Path::new("/proc/self/exe"), std::slice::from_ref(&point))?;
+        let own = Path::new("/proc/self/exe");
+        let first = self.next_point();
+        let mut probes = vec![self.attach(own, std::slice::from_ref(&point))?];
         let entry_ns = self.time()? - without;
-        point.entry = None;
-        point.on_return = Some(offset);
-        let return_index = self.next_point();
-        let at_return = self.attach(Path::new("/proc/self/exe"), std::slice::from_ref(&point))?;
+        if !is_session {
+            point.entry = None;
+            point.on_return = Some(offset);
+            probes.push(self.attach(own, std::slice::from_ref(&point))?);
+        }
         let mut time_as = |kind| {
             point.kind = kind;
-            self.set_point(entry_index, &point)?;
-            self.set_point(return_index, &point)?;
+            for index in first..self.next_point() {
+                self.set_point(index, &point, None)?;
+            }
             Ok::<f64, Error>((self.time()? - without).max(0.0))
         };
         let explicit_ns = time_as(ProbePointKind::GcCollectBuiltin)?;
         let collect_ns = time_as(ProbePointKind::Collect)?;
-        let calibration = Calibration { collect_ns, explicit_ns, entry_ns: entry_ns.max(0.0) };
-        Ok((calibration, vec![at_entry, at_return]))
+        self.unfollow(std::process::id());
+        let calibration = Calibration {
+            collect_ns,
+            explicit_ns,
+            entry_ns: entry_ns.max(0.0),
+            foreign_ns: (self.time()? - without).max(0.0),
+        };
+        Ok((calibration, probes))
     }
 
     /// Time per call with the current probes.

@@ -10,7 +10,7 @@ pub use calibrate::CudaCalibration;
 pub use cookie::CallProbe;
 pub use decode::{CudaCallEvent, CudaEvent, DeviceMemoryEvent};
 
-use crate::attach::LinkPlan;
+use crate::attach::{LinkPlan, ProbeEnd};
 use crate::error::Error;
 use crate::session::{Attachment, BpfSession};
 use crate::support::AttachMethod;
@@ -108,14 +108,14 @@ impl CudaPrograms {
         let mut links = Vec::new();
         // Return probes first: a call with a seen start must have a seen end.
         let ends = [
-            (&self.skeleton.progs.at_call_return, &returns, true),
-            (&self.skeleton.progs.at_call, &entries, false),
+            (&self.skeleton.progs.at_call_return, &returns, ProbeEnd::Return),
+            (&self.skeleton.progs.at_call, &entries, ProbeEnd::Entry),
         ];
-        for (program, plan, on_return) in ends {
+        for (program, plan, end) in ends {
             if plan.is_empty() {
                 continue;
             }
-            let linked = link::attach(self.attach, program, file, plan, on_return);
+            let linked = link::attach(self.attach, None, program, file, plan, end);
             links.extend(linked.map_err(|source| Error::Attach {
                 file: file.to_owned(),
                 source: source.into(),

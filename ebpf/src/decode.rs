@@ -36,10 +36,15 @@ pub fn decode(bytes: &[u8]) -> Option<KernelEvent> {
 fn process(wire: &ProcessWire) -> Option<ProcessEvent> {
     let (pid, at_ns, stop) = (wire.pid, wire.at_ns, stop(wire));
     Some(match EventKind(wire.kind) {
-        EventKind::EVENT_FORK => ProcessEvent::Fork { pid, parent: wire.parent, at_ns },
-        EventKind::EVENT_EXEC => {
-            ProcessEvent::Exec { pid, file: wire.file, stop, known: wire.known != 0, at_ns }
-        }
+        EventKind::EVENT_FORK => ProcessEvent::Fork { pid, parent: wire.parent, stop, at_ns },
+        EventKind::EVENT_EXEC => ProcessEvent::Exec {
+            pid,
+            file: wire.file,
+            stop,
+            known: wire.known != 0,
+            by_thread: wire.by_thread != 0,
+            at_ns,
+        },
         EventKind::EVENT_PROGRAM_ENTRY => ProcessEvent::ProgramEntry { pid, stop, at_ns },
         EventKind::EVENT_LIBRARY => ProcessEvent::Library {
             pid,

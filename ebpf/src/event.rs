@@ -229,6 +229,9 @@ pub enum ProcessEvent {
         pid: u32,
         /// Process id of the parent.
         parent: u32,
+        /// Whether it was stopped: it is the first process beside the one that was probed alone
+        /// ([`crate::BpfSession::probe_only`]).
+        stop: StopState,
         /// Time of the fork.
         at_ns: u64,
     },
@@ -243,6 +246,8 @@ pub enum ProcessEvent {
         /// The executable need not be examined: it was marked as known, or certainly contains no
         /// collector.
         known: bool,
+        /// A thread other than the main one executed it, and is the main thread now.
+        by_thread: bool,
         /// Time of the exec.
         at_ns: u64,
     },

@@ -2,7 +2,7 @@
 //!
 //! Owns the object of `bpf/garbage.bpf.c`. What it finds arrives with the session's events.
 
-use crate::attach::LinkPlan;
+use crate::attach::{LinkPlan, PlannedPoint, ProbeEnd};
 use crate::error::Error;
 use crate::session::{Attachment, BpfSession};
 use crate::support::AttachMethod;
@@ -78,16 +78,38 @@ impl GarbagePrograms {
         Ok(Self { attach, skeleton })
     }
 
-    /// Places the probe in a file, at this offset. `point`: index of the point in the session, whose
-    /// layout is that of the file ([`BpfSession::add_point`]).
+    /// Places the probe in a file, in the processes in which the session places its own.
     ///
     /// # Errors
-    /// [`Error::Attach`] with the kernel's error.
-    pub fn attach(&mut self, file: &Path, offset: u64, point: u32) -> Result<Attachment, Error> {
+    /// [`Error::Attach`] with the kernel's error; [`Error::TooMany`].
+    pub fn attach(
+        &self,
+        session: &mut BpfSession,
+        file: &Path,
+        point: &PlannedPoint,
+    ) -> Result<Attachment, Error> {
+        let index = session.next_point();
+        let attachment = self.attach_except(session, file, point, None)?;
+        session.remember_alone(file, std::slice::from_ref(point), index)?;
+        Ok(attachment)
+    }
+
+    /// `except`: a process of which hits are ignored.
+    pub(crate) fn attach_except(
+        &self,
+        session: &mut BpfSession,
+        file: &Path,
+        point: &PlannedPoint,
+        except: Option<u32>,
+    ) -> Result<Attachment, Error> {
+        let index = session.add_point(point, except)?;
         let mut plan = LinkPlan::default();
-        plan.push(offset, point.into(), None);
+        if let Some(offset) = point.entry {
+            plan.push(offset, index.into(), None);
+        }
         let program = &self.skeleton.progs.at_garbage;
-        let links = link::attach(self.attach, program, file, &plan, false);
+        let only = session.probed_alone();
+        let links = link::attach(self.attach, only, program, file, &plan, ProbeEnd::Entry);
         links
             .map(Attachment::new)
             .map_err(|source| Error::Attach { file: file.to_owned(), source: source.into() })

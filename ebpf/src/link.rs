@@ -7,7 +7,7 @@
 //! running programs ("failed to unregister, leaking uprobe"), each of which costs about a
 //! microsecond per hit until the program ends.
 
-use crate::attach::LinkPlan;
+use crate::attach::{LinkPlan, ProbeEnd};
 use crate::support::AttachMethod;
 use libbpf_rs::{ProgramMut, libbpf_sys};
 use nix::errno::Errno;
@@ -18,9 +18,8 @@ use std::os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, IntoRawFd as _, Owned
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-/// Every process: the kernel's own filter compares threads before 6.10, and a filter in the program
-/// costs other processes one trap per collection.
-pub(crate) const EVERY_PROCESS: i32 = -1;
+/// Every process, for perf_event_open(2).
+const EVERY_PROCESS: i32 = -1;
 
 /// Stack of [`in_child`]: system calls and libbpf's wrappers of them, in a debug build too.
 const CHILD_STACK_BYTES: usize = 64 << 10;
@@ -56,14 +55,14 @@ impl ProbeLink {
         Ok(link)
     }
 
-    /// Attaches a program to all probes of a plan with one link (Linux 6.6), in one process or
-    /// [`EVERY_PROCESS`].
+    /// Attaches a program to all probes of a plan with one link (Linux 6.6), in one process or in
+    /// every one.
     pub(crate) fn multi(
         program: &ProgramMut<'_>,
-        pid: i32,
+        only: Option<u32>,
         file: &Path,
         plan: &LinkPlan,
-        on_return: bool,
+        end: ProbeEnd,
     ) -> io::Result<Self> {
         let path = CString::new(file.as_os_str().as_bytes())?;
         let semaphores = plan.semaphores_if_any();
@@ -81,13 +80,17 @@ impl ProbeLink {
             true => std::ptr::null(),
             false => semaphores.as_ptr().cast(),
         };
-        // 0: no filter; libbpf passes -1 as 0 in the same way.
-        probes.pid = u32::try_from(pid).unwrap_or(0);
-        probes.flags = match on_return {
-            true => libbpf_sys::BPF_F_UPROBE_MULTI_RETURN,
-            false => 0,
+        // 0: no filter
+        probes.pid = only.unwrap_or(0);
+        let (kind, flags) = match end {
+            ProbeEnd::Entry => (libbpf_sys::BPF_TRACE_UPROBE_MULTI, 0),
+            ProbeEnd::Return => {
+                (libbpf_sys::BPF_TRACE_UPROBE_MULTI, libbpf_sys::BPF_F_UPROBE_MULTI_RETURN)
+            }
+            ProbeEnd::Both => (libbpf_sys::BPF_TRACE_UPROBE_SESSION, 0),
         };
-        let link = create_link(program, -1, libbpf_sys::BPF_TRACE_UPROBE_MULTI, &options)?;
+        probes.flags = flags;
+        let link = create_link(program, -1, kind, &options)?;
         Ok(Self { descriptors: vec![link] })
     }
 
@@ -96,13 +99,13 @@ impl ProbeLink {
         program: &ProgramMut<'_>,
         file: &Path,
         plan: &LinkPlan,
-        on_return: bool,
+        end: ProbeEnd,
     ) -> io::Result<Vec<Self>> {
         let path = CString::new(file.as_os_str().as_bytes())?;
         let places = plan.offsets.iter().zip(&plan.cookies).zip(&plan.semaphores);
         places
             .map(|((offset, cookie), semaphore)| {
-                let event = open_probe(&path, *offset as u64, *semaphore as u64, on_return)?;
+                let event = open_probe(&path, *offset as u64, *semaphore as u64, end)?;
                 Self::to_event(program, event, *cookie)
             })
             .collect()
@@ -122,20 +125,28 @@ impl Drop for ProbeLink {
     }
 }
 
-/// Attaches a program to the probes of a plan in every process, with as many links as the kernel
-/// needs.
+/// Attaches a program to the probes of a plan, with as many links as the kernel needs. `only`: in this
+/// process alone, which the kernel can ([`crate::KernelSupport::filters`]); `None`: in every process
+/// that maps the file, now and later. All others pay for a trap at each hit.
 pub(crate) fn attach(
     method: AttachMethod,
+    only: Option<u32>,
     program: &ProgramMut<'_>,
     file: &Path,
     plan: &LinkPlan,
-    on_return: bool,
+    end: ProbeEnd,
 ) -> io::Result<Vec<ProbeLink>> {
     match method {
-        AttachMethod::Multi => {
-            ProbeLink::multi(program, EVERY_PROCESS, file, plan, on_return).map(|link| vec![link])
+        AttachMethod::Session | AttachMethod::Multi => {
+            let multi = |only| ProbeLink::multi(program, only, file, plan, end);
+            let linked = match multi(only) {
+                // The process has just exited; its file was found and is probed as any other.
+                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => multi(None),
+                linked => linked,
+            };
+            linked.map(|link| vec![link])
         }
-        AttachMethod::Single => ProbeLink::each(program, file, plan, on_return),
+        AttachMethod::Single => ProbeLink::each(program, file, plan, end),
     }
 }
 
@@ -159,7 +170,7 @@ fn create_link(
 }
 
 /// Opens the perf event of a probe in every process.
-fn open_probe(path: &CString, offset: u64, semaphore: u64, on_return: bool) -> io::Result<OwnedFd> {
+fn open_probe(path: &CString, offset: u64, semaphore: u64, end: ProbeEnd) -> io::Result<OwnedFd> {
     const KIND: &str = "/sys/bus/event_source/devices/uprobe/type";
     let kind = std::fs::read_to_string(KIND)?;
     let mut attributes = libbpf_sys::perf_event_attr {
@@ -167,7 +178,7 @@ fn open_probe(path: &CString, offset: u64, semaphore: u64, on_return: bool) -> i
         size: size_of::<libbpf_sys::perf_event_attr>() as u32,
         // PERF_PROBE_CONFIG_IS_RETPROBE and PERF_UPROBE_REF_CTR_OFFSET_SHIFT in
         // kernel/events/core.c, as in format/ beside the file above
-        config: u64::from(on_return) | semaphore << 32,
+        config: u64::from(end == ProbeEnd::Return) | semaphore << 32,
         ..Default::default()
     };
     attributes.__bindgen_anon_3.uprobe_path = path.as_ptr() as u64;

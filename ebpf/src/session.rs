@@ -1,5 +1,6 @@
 //! The loaded programs: attach, follow, poll, count.
 
+mod alone;
 mod counters;
 mod shared;
 mod totals;
@@ -7,7 +8,7 @@ mod totals;
 pub use shared::SharedMaps;
 pub use totals::{GarbageCounts, ProgramCounts};
 
-use crate::attach::{PlannedPoint, plan_links};
+use crate::attach::{PlannedPoint, ProbeEnd, plan_links};
 use crate::counts::CounterSet;
 use crate::decode::decode;
 use crate::error::Error;
@@ -22,7 +23,7 @@ use crate::{link, per_cpu, ring_memory};
 use gctrace_abi::{CollectorLayout, FrameLayout, ObjectLayout};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{
-    Link, MapCore, MapFlags, MapHandle, OpenObject, ProgramAttachType, RingBuffer,
+    Link, MapCore, MapFlags, MapHandle, OpenObject, ProgramAttachType, ProgramType, RingBuffer,
     RingBufferBuilder,
 };
 use std::cell::RefCell;
@@ -55,7 +56,10 @@ pub struct BpfSession {
     batch: Rc<RefCell<Vec<KernelEvent>>>,
     _tracepoints: Vec<Link>,
     pub(crate) arena_links: Vec<ProbeLink>,
-    attach: AttachMethod,
+    method: AttachMethod,
+    /// The kernel can limit a link to one process.
+    filters_processes: bool,
+    alone: alone::ProbedAlone,
     points: u32,
     layouts: u32,
     counter_set: CounterSet,
@@ -98,8 +102,10 @@ impl BpfSession {
         if let Some(refusal) = support.refusal() {
             return Err(refusal);
         }
-        let skeleton = load(config, support.attach())?;
-        let tracepoints = attach_tracepoints(&skeleton)?;
+        // Of a process that is probed alone.
+        let stops_children = config.follow_children && support.filters(true);
+        let skeleton = load(config, support, stops_children)?;
+        let tracepoints = attach_tracepoints(&skeleton, stops_children)?;
         let batch = Rc::new(RefCell::new(Vec::new()));
         ring_memory::for_rings(config.ring_bytes)
             .map_err(|source| Error::NoRoom { bytes: config.ring_bytes, source })?;
@@ -109,7 +115,12 @@ impl BpfSession {
             batch,
             _tracepoints: tracepoints,
             arena_links: Vec::new(),
-            attach: support.attach(),
+            method: support.attach(),
+            filters_processes: support.process_filter,
+            alone: alone::ProbedAlone::new(
+                support.filters(config.follow_children),
+                config.follow_children,
+            ),
             points: 0,
             layouts: 0,
             counter_set: config.counters,
@@ -194,33 +205,49 @@ impl BpfSession {
         Ok(index)
     }
 
-    /// Places probes in a file. They fire in every process that maps it, now and later.
+    /// Places probes in a file. They fire in every process that maps it, now and later, or in one
+    /// ([`BpfSession::probe_only`]).
     ///
     /// # Errors
     /// [`Error::Attach`] with the kernel's error.
     pub fn attach(&mut self, file: &Path, points: &[PlannedPoint]) -> Result<Attachment, Error> {
+        let first = self.points;
+        let attachment = self.attach_points(file, points, None)?;
+        self.remember_alone(file, points, first)?;
+        Ok(attachment)
+    }
+
+    /// `except`: a process of which hits are ignored.
+    fn attach_points(
+        &mut self,
+        file: &Path,
+        points: &[PlannedPoint],
+        except: Option<u32>,
+    ) -> Result<Attachment, Error> {
         let first = self.points;
         let free = (MAX_POINTS - first) as usize;
         if points.len() > free {
             return Err(Error::TooMany { what: "probed functions", limit: MAX_POINTS });
         }
         for (index, point) in (first..).zip(points) {
-            self.set_point(index, point)?;
+            self.set_point(index, point, except)?;
         }
         self.points += points.len() as u32;
         self.link(file, points, first)
     }
 
     /// Registers a point that a program of another object will be attached to; returns its index.
-    ///
-    /// # Errors
-    /// [`Error::TooMany`], [`Error::Map`].
-    pub fn add_point(&mut self, point: &PlannedPoint) -> Result<u32, Error> {
+    /// `except`: a process of which hits are ignored.
+    pub(crate) fn add_point(
+        &mut self,
+        point: &PlannedPoint,
+        except: Option<u32>,
+    ) -> Result<u32, Error> {
         let index = self.points;
         if index >= MAX_POINTS {
             return Err(Error::TooMany { what: "probed functions", limit: MAX_POINTS });
         }
-        self.set_point(index, point)?;
+        self.set_point(index, point, except)?;
         self.points += 1;
         Ok(index)
     }
@@ -229,29 +256,26 @@ impl BpfSession {
         self.points
     }
 
-    pub(crate) fn set_point(&self, index: u32, point: &PlannedPoint) -> Result<(), Error> {
-        update(&self.skeleton.maps.points, "points", &index.to_ne_bytes(), point.wire().as_bytes())
+    pub(crate) fn set_point(
+        &self,
+        index: u32,
+        point: &PlannedPoint,
+        except: Option<u32>,
+    ) -> Result<(), Error> {
+        let wire = point.wire(except);
+        update(&self.skeleton.maps.points, "points", &index.to_ne_bytes(), wire.as_bytes())
     }
 
-    fn link(
-        &mut self,
-        file: &Path,
-        points: &[PlannedPoint],
-        first: u32,
-    ) -> Result<Attachment, Error> {
-        let (entries, returns) = plan_links(points, first);
-        let attach = self.attach;
+    fn link(&self, file: &Path, points: &[PlannedPoint], first: u32) -> Result<Attachment, Error> {
         let mut links = Vec::new();
-        // Return probes first: a pause with a seen start must have a seen end.
-        let ends = [
-            (&mut self.skeleton.progs.at_return, &returns, true),
-            (&mut self.skeleton.progs.at_entry, &entries, false),
-        ];
-        for (program, plan, on_return) in ends {
-            if plan.is_empty() {
-                continue;
-            }
-            let linked = link::attach(attach, program, file, plan, on_return);
+        for (end, plan) in plan_links(points, first, self.method) {
+            let programs = &self.skeleton.progs;
+            let program = match end {
+                ProbeEnd::Entry => &programs.at_entry,
+                ProbeEnd::Return => &programs.at_return,
+                ProbeEnd::Both => &programs.at_both_ends,
+            };
+            let linked = link::attach(self.method, self.alone.process(), program, file, &plan, end);
             links.extend(linked.map_err(|source| Error::Attach {
                 file: file.to_owned(),
                 source: source.into(),
@@ -319,7 +343,11 @@ impl BpfSession {
     }
 }
 
-fn load(config: SessionConfig, attach: AttachMethod) -> Result<GctraceSkel<'static>, Error> {
+fn load(
+    config: SessionConfig,
+    support: &KernelSupport,
+    stops_children: bool,
+) -> Result<GctraceSkel<'static>, Error> {
     // The skeleton borrows its object for its whole life, which is until gctrace ends: a few
     // hundred bytes once per process.
     let storage: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
@@ -339,9 +367,14 @@ fn load(config: SessionConfig, attach: AttachMethod) -> Result<GctraceSkel<'stat
             rodata.follow_only_group = nix::unistd::Gid::current().as_raw();
         }
     }
-    if attach == AttachMethod::Single {
+    let programs = &mut open.progs;
+    // The others: functions with one probed end.
+    programs.at_both_ends.set_autoload(support.attach() == AttachMethod::Session);
+    programs.on_fork.set_autoload(!stops_children);
+    programs.on_fork_stopping.set_autoload(stops_children);
+    if support.attach() == AttachMethod::Single {
         // The value 0, which ordinary kprobe programs have.
-        for program in [&mut open.progs.at_entry, &mut open.progs.at_return] {
+        for program in [&mut programs.at_entry, &mut programs.at_return] {
             program.set_attach_type(ProgramAttachType::CgroupInetIngress);
         }
     }
@@ -354,19 +387,28 @@ fn has_file_capabilities() -> bool {
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
-fn attach_tracepoints(skeleton: &GctraceSkel<'_>) -> Result<Vec<Link>, Error> {
+fn attach_tracepoints(
+    skeleton: &GctraceSkel<'_>,
+    stops_children: bool,
+) -> Result<Vec<Link>, Error> {
     let programs = &skeleton.progs;
+    let on_fork = match stops_children {
+        true => &programs.on_fork_stopping,
+        false => &programs.on_fork,
+    };
     [
-        (&programs.on_fork, "sched_process_fork"),
+        (on_fork, "sched_process_fork"),
         (&programs.on_exec, "sched_process_exec"),
         (&programs.on_exit, "sched_process_exit"),
         (&programs.on_switch, "sched_switch"),
     ]
     .into_iter()
     .map(|(program, tracepoint)| {
-        program
-            .attach_raw_tracepoint(tracepoint)
-            .map_err(|source| Error::Tracepoint { tracepoint, source })
+        let attached = match program.prog_type() {
+            ProgramType::Tracing => program.attach_trace(),
+            _ => program.attach_raw_tracepoint(tracepoint),
+        };
+        attached.map_err(|source| Error::Tracepoint { tracepoint, source })
     })
     .collect()
 }

@@ -21,6 +21,13 @@ pub struct KernelSupport {
     pub cookie: bool,
     /// Many probes of a file in one link (6.6).
     pub uprobe_multi: bool,
+    /// Such a link can be limited to one process (6.10; before, the kernel compares threads).
+    pub process_filter: bool,
+    /// A link serves both ends of a function, and its program at the entry decides whether the
+    /// return is probed (6.13).
+    pub uprobe_session: bool,
+    /// A program can stop a child before it runs (`bpf_send_signal_task`, 6.13).
+    pub stops_children: bool,
     /// A program can loop over a list of any length (`bpf_loop`, 5.17): needed for
     /// [`crate::GarbagePrograms`] only.
     pub loops: bool,
@@ -33,7 +40,8 @@ pub struct KernelSupport {
     /// CAP_SYS_ADMIN, whatever `kernel.perf_event_paranoid` is.
     pub uprobe_events: bool,
     /// Whether the caller may load BPF programs at all; if not, `ring_buffer`, `cookie`,
-    /// `uprobe_multi`, `loops` and `send_signal` are unknown and false.
+    /// `uprobe_multi`, `process_filter`, `uprobe_session`, `loops` and `send_signal` are unknown
+    /// and false.
     pub permitted: bool,
 }
 
@@ -43,6 +51,9 @@ pub const OLDEST_LINUX: &str = "5.15";
 /// How probes are attached, as the kernel allows ([`KernelSupport::attach`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttachMethod {
+    /// One link per file for the functions whose return is probed, one for the others. A process that
+    /// is not recorded pays for the entries only.
+    Session,
     /// One link per file and end: attaching and detaching is fast.
     Multi,
     /// One link per probe: detaching waits for a grace period of the kernel per probe.
@@ -62,13 +73,19 @@ impl KernelSupport {
         };
         let names = name.as_ref().map_err(|errno| *errno);
         let permitted = load_tiny_program(0).is_some();
+        let refused = |kind, pid, error| permitted && refused_link(kind, pid) == error;
+        let multi = libbpf_sys::BPF_TRACE_UPROBE_MULTI;
+        let uprobe_multi = refused(multi, 0, libc::EBADF);
         Self {
             release: text(names.map(nix::sys::utsname::UtsName::release)),
             machine: text(names.map(nix::sys::utsname::UtsName::machine)),
             btf: Path::new("/sys/kernel/btf/vmlinux").exists(),
             ring_buffer: permitted && MapType::RingBuf.is_supported().unwrap_or(false),
             cookie: permitted && helper_exists(libbpf_sys::BPF_FUNC_get_attach_cookie),
-            uprobe_multi: permitted && uprobe_multi_exists(),
+            uprobe_multi,
+            process_filter: uprobe_multi && refused(multi, NO_PROCESS, libc::EINVAL),
+            uprobe_session: refused(libbpf_sys::BPF_TRACE_UPROBE_SESSION, 0, libc::EBADF),
+            stops_children: permitted && has_kernel_function(c"bpf_send_signal_task"),
             loops: permitted && has_loops(),
             send_signal: permitted && helper_exists(libbpf_sys::BPF_FUNC_send_signal),
             perf_events: perf_events_permitted(),
@@ -107,10 +124,23 @@ impl KernelSupport {
         }
     }
 
-    /// Multi links if the kernel has them.
+    /// The method with the fewest links, and traps, that the kernel has.
     #[must_use]
     pub fn attach(&self) -> AttachMethod {
-        if self.uprobe_multi { AttachMethod::Multi } else { AttachMethod::Single }
+        match (self.uprobe_multi, self.uprobe_session) {
+            (true, true) => AttachMethod::Session,
+            (true, false) => AttachMethod::Multi,
+            (false, _) => AttachMethod::Single,
+        }
+    }
+
+    /// Whether probes can be placed in the recorded process alone. The kernel's filter does not
+    /// include its children: if they are recorded, the first one is stopped until the probes are in
+    /// every process.
+    #[must_use]
+    pub fn filters(&self, children_are_recorded: bool) -> bool {
+        let holds_children = self.stops_children && self.attach() == AttachMethod::Session;
+        self.process_filter && self.uprobe_multi && (!children_are_recorded || holds_children)
     }
 }
 
@@ -181,6 +211,22 @@ fn helper_exists(helper: libbpf_sys::bpf_func_id) -> bool {
     }
 }
 
+/// Whether the kernel has a function that programs may call ("kfunc").
+fn has_kernel_function(name: &CStr) -> bool {
+    // SAFETY: without an argument; the result is freed below.
+    let types = unsafe { libbpf_sys::btf__load_vmlinux_btf() };
+    if types.is_null() {
+        return false;
+    }
+    // SAFETY: loaded above, and a C string.
+    let found = unsafe {
+        libbpf_sys::btf__find_by_name_kind(types, name.as_ptr(), libbpf_sys::BTF_KIND_FUNC)
+    };
+    // SAFETY: loaded above, and not used any more.
+    unsafe { libbpf_sys::btf__free(types) };
+    found > 0
+}
+
 /// Loads `return 0` as a uprobe program; `None` if it may not be loaded.
 fn load_tiny_program(attach_type: u32) -> Option<OwnedFd> {
     const LICENSE: &CStr = c"GPL";
@@ -209,11 +255,16 @@ fn load_tiny_program(attach_type: u32) -> Option<OwnedFd> {
     (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Requests a multi link on a directory: a kernel with such links returns EBADF (not a regular
-/// file), one without returns EINVAL. libbpf checks the same way.
-fn uprobe_multi_exists() -> bool {
-    let Some(program) = load_tiny_program(libbpf_sys::BPF_TRACE_UPROBE_MULTI) else {
-        return false;
+/// The pid -1, which no process has.
+const NO_PROCESS: u32 = u32::MAX;
+
+/// The error (errno) of a multi link on a directory, in one process (0: in all). A kernel with such
+/// links returns EBADF (not a regular file), one without EINVAL. One whose filter compares processes
+/// and not threads refuses a negative pid with EINVAL before it examines the file (46ba0e49b642,
+/// "bpf: fix multi-uprobe PID filtering logic"). libbpf checks both in the same way.
+fn refused_link(attach_type: libbpf_sys::bpf_attach_type, pid: u32) -> i32 {
+    let Some(program) = load_tiny_program(attach_type) else {
+        return 0;
     };
     let offset: u64 = 0;
     let mut options = libbpf_sys::bpf_link_create_opts {
@@ -223,21 +274,17 @@ fn uprobe_multi_exists() -> bool {
     options.__bindgen_anon_1.uprobe_multi.path = c"/".as_ptr();
     options.__bindgen_anon_1.uprobe_multi.offsets = &raw const offset;
     options.__bindgen_anon_1.uprobe_multi.cnt = 1;
+    options.__bindgen_anon_1.uprobe_multi.pid = pid;
     // SAFETY: all pointers live through the call.
     let result = unsafe {
-        libbpf_sys::bpf_link_create(
-            program.as_raw_fd(),
-            -1,
-            libbpf_sys::BPF_TRACE_UPROBE_MULTI,
-            &raw const options,
-        )
+        libbpf_sys::bpf_link_create(program.as_raw_fd(), -1, attach_type, &raw const options)
     };
     if result >= 0 {
         // SAFETY: a non-negative result is a descriptor with no other owner.
         drop(unsafe { OwnedFd::from_raw_fd(result) });
-        return true;
+        return 0;
     }
-    result == -libc::EBADF
+    -result
 }
 
 #[cfg(test)]
@@ -252,6 +299,9 @@ mod tests {
             ring_buffer: true,
             cookie: true,
             uprobe_multi: true,
+            process_filter: true,
+            uprobe_session: true,
+            stops_children: true,
             loops: true,
             send_signal: true,
             perf_events: true,
@@ -271,8 +321,10 @@ mod tests {
 
     #[test]
     fn rules_follow_facts() {
-        assert_eq!(kernel().attach(), AttachMethod::Multi);
+        assert_eq!(kernel().attach(), AttachMethod::Session);
         assert!(kernel().refusal().is_none());
+        let without_sessions = KernelSupport { uprobe_session: false, ..kernel() };
+        assert_eq!(without_sessions.attach(), AttachMethod::Multi);
         let old = KernelSupport { uprobe_multi: false, cookie: false, ..kernel() };
         assert_eq!(old.attach(), AttachMethod::Single);
         assert_eq!(
@@ -281,5 +333,20 @@ mod tests {
                 "kernel 6.18 lacks BPF cookies for uprobes: probes need Linux 5.15 or newer, with type information (BTF)"
             )
         );
+    }
+
+    /// Children must be stopped to be probed in time, and the filter of 6.6 to 6.9 misses threads.
+    #[test]
+    fn a_process_is_probed_alone_where_none_of_it_is_missed() {
+        let filters = |process_filter, stops_children, children| {
+            let support = KernelSupport { process_filter, stops_children, ..kernel() };
+            support.filters(children)
+        };
+        assert!(filters(true, false, false));
+        assert!(filters(true, true, true));
+        assert!(!filters(true, false, true));
+        assert!(!filters(false, true, false));
+        let without_links = KernelSupport { uprobe_multi: false, ..kernel() };
+        assert!(!without_links.filters(false));
     }
 }

@@ -110,6 +110,10 @@ pub struct RecorderCost {
     /// in-process. CUDA calls are not included. Absent if it was not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub probe_overhead_ns: Option<u64>,
+    /// Inferred: the same for programs of this machine that are not recorded but run the same
+    /// interpreter, in ns. Absent if it was not measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub elsewhere_overhead_ns: Option<u64>,
     /// Path of the trace that is written at the same time; absent without `--record`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace: Option<String>,

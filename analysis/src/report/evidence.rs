@@ -306,11 +306,14 @@ pub struct OverheadReport {
     pub basis: Basis,
     /// Hits and time per hit by kind of probe, in alphabetical order.
     pub probes: Vec<ProbeReport>,
-    /// Hits times time per hit, in ns, summed over the probes with both; `null` if there are none.
+    /// Hits times time per hit, in ns, summed over the probes with both that recorded processes hit;
+    /// `null` if there are none.
     pub time_ns: Option<u64>,
+    /// The same for probes that other processes of the machine hit; `null` if there are none.
+    pub elsewhere_ns: Option<u64>,
     /// `time_ns` as a share of the observed time; `null` if unknown.
     pub observed_ratio: Option<f64>,
-    /// Hits of probes without a measured time; they are not in `time_ns`.
+    /// Hits of probes in recorded processes without a measured time; they are not in `time_ns`.
     pub hits_without_time: u64,
     /// Number of traces without overhead figures (cut off, or from other tools).
     pub traces_without_overhead: u64,
@@ -321,6 +324,9 @@ pub struct OverheadReport {
 pub struct ProbeReport {
     /// Name of the kind of probe, for example `collector, entry and return`.
     pub probe: String,
+    /// Whether other processes hit it, which are not recorded but run the same interpreter or use the
+    /// same libraries: the recorded ones did not pay for that.
+    pub elsewhere: bool,
     /// Number of hits, over all traces.
     pub hits: u64,
     /// Time per hit, in ns; over several traces the mean weighted by hits. `null` if it was not

@@ -67,25 +67,41 @@ impl Analysis {
         reason = "a cost needs no more than 52 bits; casts of floats saturate"
     )]
     pub(super) fn overhead(&self, observed_ns: u64) -> OverheadReport {
-        /// Hits, hits that have a price, and their price in ns.
-        type Sums = (u64, u64, f64);
+        #[derive(Default)]
+        struct Sums {
+            elsewhere: bool,
+            hits: u64,
+            /// Hits that have a price, and that price in ns.
+            priced: u64,
+            ns: f64,
+        }
         let mut sums: BTreeMap<&str, Sums> = BTreeMap::new();
         let ends = || self.traces.iter().filter_map(|trace| trace.end.as_ref());
         for probe in ends().flat_map(|end| &end.probes) {
-            let (hits, priced, ns) = sums.entry(&probe.probe).or_default();
-            add_to(hits, probe.hits);
+            let sums = sums.entry(&probe.probe).or_default();
+            sums.elsewhere = probe.is_elsewhere();
+            add_to(&mut sums.hits, probe.hits);
             if let Some(ns_per_hit) = probe.ns_per_hit.filter(|ns| ns.is_finite() && *ns >= 0.0) {
-                add_to(priced, probe.hits);
-                *ns += probe.hits as f64 * ns_per_hit;
+                add_to(&mut sums.priced, probe.hits);
+                sums.ns += probe.hits as f64 * ns_per_hit;
             }
         }
-        let priced = sums.values().any(|(_, priced, _)| *priced > 0);
-        let time_ns = priced.then(|| sums.values().map(|(_, _, ns)| ns).sum::<f64>() as u64);
+        let time_ns = |elsewhere| {
+            let priced = || {
+                let of = sums.values().filter(|sums| sums.elsewhere == elsewhere);
+                of.filter(|sums| sums.priced > 0)
+            };
+            let ns = priced().map(|sums| sums.ns).sum::<f64>() as u64;
+            priced().next().map(|_| ns)
+        };
+        let recorded = sums.values().filter(|sums| !sums.elsewhere);
+        let observed_ratio = time_ns(false).and_then(|time_ns| ratio(time_ns, observed_ns));
         OverheadReport {
             basis: Basis::Inferred,
-            time_ns,
-            observed_ratio: time_ns.and_then(|time_ns| ratio(time_ns, observed_ns)),
-            hits_without_time: sum(sums.values().map(|(hits, priced, _)| hits - priced)),
+            time_ns: time_ns(false),
+            elsewhere_ns: time_ns(true),
+            observed_ratio,
+            hits_without_time: sum(recorded.map(|sums| sums.hits - sums.priced)),
             traces_without_overhead: self
                 .traces
                 .iter()
@@ -93,10 +109,11 @@ impl Analysis {
                 .count() as u64,
             probes: sums
                 .into_iter()
-                .map(|(probe, (hits, priced, ns))| ProbeReport {
+                .map(|(probe, sums)| ProbeReport {
                     probe: probe.to_owned(),
-                    hits,
-                    ns_per_hit: (priced > 0).then(|| ns / priced as f64),
+                    elsewhere: sums.elsewhere,
+                    hits: sums.hits,
+                    ns_per_hit: (sums.priced > 0).then(|| sums.ns / sums.priced as f64),
                 })
                 .collect(),
         }

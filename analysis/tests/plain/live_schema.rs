@@ -85,6 +85,7 @@ fn full(ended: Option<(Option<i32>, Option<i32>)>) -> Snapshot {
     let recorder = RecorderCost {
         lost: [("ring buffer full".to_owned(), 5)].into(),
         probe_overhead_ns: Some(99),
+        elsewhere_overhead_ns: Some(99),
         trace: Some("trace.json".to_owned()),
         cpu_ns: Some(7),
         resident_bytes: Some(8),

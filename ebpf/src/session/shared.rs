@@ -28,6 +28,8 @@ pub struct SharedMaps {
     handles: Vec<MapHandle>,
     /// How probes are attached on this kernel.
     pub(crate) attach: AttachMethod,
+    /// Whether links can be limited to one process.
+    pub(crate) filters_processes: bool,
 }
 
 impl BpfSession {
@@ -41,9 +43,12 @@ impl BpfSession {
             SHARED.contains(&name)
         });
         let handles = shared.map(|map| MapHandle::try_from(&map)).collect::<Result<_, _>>();
-        let attach = self.attach;
         handles
-            .map(|handles| SharedMaps { handles, attach })
+            .map(|handles| SharedMaps {
+                handles,
+                attach: self.method,
+                filters_processes: self.filters_processes,
+            })
             .map_err(|source| Error::Map { map: "pause_ring", source })
     }
 }
@@ -51,7 +56,7 @@ impl BpfSession {
 impl BpfSession {
     /// How probes are attached on this kernel.
     pub(crate) fn attach_kind(&self) -> AttachMethod {
-        self.attach
+        self.method
     }
 }
 

@@ -25,8 +25,11 @@ fn hits_of_a_calibration(support: &KernelSupport) -> u64 {
     let (calibration, probes) = session.calibrate().unwrap();
     detach(probes);
     assert!(calibration.collect_ns > 0.0 && calibration.explicit_ns > 0.0);
-    assert!(session.counters().unwrap().lost().is_empty());
-    session.counters().unwrap().hits(ProbePointKind::Collect)
+    let counters = session.counters().unwrap();
+    assert!(counters.lost().is_empty());
+    let hits = counters.hits(ProbePointKind::Collect);
+    assert_eq!(counters.foreign_hits(ProbePointKind::Collect), hits);
+    hits
 }
 
 #[test]
@@ -35,6 +38,16 @@ fn probes_are_hit_and_cost_something() {
         return;
     };
     assert!(hits_of_a_calibration(&support) > 0);
+}
+
+/// As on kernels before 6.13: a link for each end.
+#[test]
+fn pairs_of_links_work_as_well() {
+    let Some(support) = support("pairs_of_links_work_as_well") else {
+        return;
+    };
+    let older = KernelSupport { uprobe_session: false, ..support };
+    assert!(hits_of_a_calibration(&older) > 0);
 }
 
 /// As on kernels before 6.6: one perf link per probe.

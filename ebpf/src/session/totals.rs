@@ -39,12 +39,11 @@ impl ProgramCounts {
         self.value(Counter::COUNTER_HITS.0 + kind as u32)
     }
 
-    /// Hits of all probes in processes that are not recorded but run the same files.
+    /// Hits of one kind of probe in processes that are not recorded but run the same files. With
+    /// probes in the recorded process alone there are none.
     #[must_use]
-    pub fn foreign_hits(&self) -> u64 {
-        (Counter::COUNTER_FOREIGN_HITS.0..Counter::COUNTER_LOST_PAUSES.0)
-            .map(|index| self.value(index))
-            .sum()
+    pub fn foreign_hits(&self, kind: ProbePointKind) -> u64 {
+        self.value(Counter::COUNTER_FOREIGN_HITS.0 + kind as u32)
     }
 
     /// Calls of the collector that collected nothing; these are not pauses.

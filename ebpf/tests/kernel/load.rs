@@ -60,7 +60,7 @@ fn the_verifier_accepts_every_program() {
         session.count_arenas().expect("tracepoints of system calls");
         let shared = session.shared_maps().expect("shared maps");
         let _cuda = CudaPrograms::load(&session, RING_BYTES).expect("cuda.bpf.c");
-        let _allocations = (support.attach() == AttachMethod::Multi)
+        let _allocations = (support.attach() != AttachMethod::Single)
             .then(|| AllocationPrograms::load(&shared, config.stack_depth).expect("alloc.bpf.c"));
         let _garbage =
             support.loops.then(|| GarbagePrograms::load(&session, 0.01).expect("garbage.bpf.c"));

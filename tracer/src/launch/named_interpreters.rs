@@ -7,6 +7,7 @@ use crate::files::open_regular;
 use crate::launch::LaunchPlan;
 use crate::launch::environment::Environment;
 use crate::launch::program::find;
+use gctrace_probes::ProgramKind;
 use std::ffi::OsStr;
 use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
@@ -23,6 +24,13 @@ const MAX_STEPS: usize = 4;
 const FIRST_LINE: usize = 256;
 
 impl LaunchPlan {
+    /// Whether the command is an interpreter itself, and not a program or a script that starts one.
+    pub(crate) fn is_interpreter(&self) -> bool {
+        let program = self.with_users_rights(|| find(&self.program, &self.environment));
+        let kind = program.flatten().and_then(|file| gctrace_probes::identify(&file).ok());
+        matches!(kind, Some(ProgramKind::Static | ProgramKind::NeedsLibpython { .. }))
+    }
+
     /// Executable files that may be interpreters or lead to one, with links resolved: those named
     /// by a word of the command line (`sudo -u x /usr/bin/python3`, and the words of `sh -c
     /// '...'`), by first lines of scripts among them, by `VIRTUAL_ENV` and `CONDA_PREFIX`, and

@@ -131,13 +131,21 @@ impl KernelSource {
 
     /// Starts the command; it is stopped at its exec until its probes are placed.
     pub(crate) fn launch(&mut self, plan: &LaunchPlan) -> anyhow::Result<RunningCommand> {
-        self.arm_named(plan);
+        // Probes in the command alone wait for its process, which is stopped at its exec. A command
+        // that is no interpreter starts one.
+        let alone = self.session.may_probe_one() && plan.is_interpreter();
+        if !alone {
+            self.arm_named(plan);
+        }
         self.stopped.allow(&mut self.session);
         self.session.record_own_children(true);
         let launched = plan.spawn();
         self.session.record_own_children(false);
         let launched = launched?;
         self.launched = Some(launched.pid());
+        if alone {
+            self.session.probe_only(launched.pid());
+        }
         Ok(launched)
     }
 
@@ -164,6 +172,11 @@ impl KernelSource {
         pid: u32,
         follow: bool,
     ) -> anyhow::Result<()> {
+        if !follow || stopped_programs::children_can_stop(pid) {
+            self.session.probe_only(pid);
+            // Its children, until they have probes.
+            self.stopped.allow(&mut self.session);
+        }
         self.attach_to(trace, pid, None)?;
         let mut known = 0;
         while follow && self.processes.seen() > known {
@@ -172,6 +185,7 @@ impl KernelSource {
             // Read last: the guardian may fork meanwhile.
             let own = proc_status::descendants(std::process::id())?;
             for child in descendants.into_iter().filter(|pid| !own.contains(pid)) {
+                self.probe_everywhere(trace);
                 let parent = proc_status::status(child).ok().and_then(|status| status.parent);
                 match self.attach_to(trace, child, parent) {
                     Err(AttachError::Forbidden(forbidden)) => self.forbidden(trace, &forbidden),

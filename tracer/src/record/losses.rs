@@ -14,6 +14,8 @@ pub(crate) struct RecordingLosses {
     /// Time that probes on the collector and the library took from recorded programs, if the cost of
     /// a probe is known.
     pub cost_ns: Option<u64>,
+    /// The same of programs that are not recorded but run a probed interpreter.
+    pub elsewhere_ns: Option<u64>,
 }
 
 /// The sum of losses by place; the largest number stands for more, which a program can claim, as it

@@ -4,10 +4,10 @@ use super::section::{ReportSection, mark, paragraph};
 use super::table::TextTable;
 use crate::units::{bytes, count, counted, duration, percent, short_count, three_digits};
 use gctrace_analysis::report::{
-    GrowthPoint, GrowthReport, HeapTrend, Location, PauseTotal, ProcessReport, Report, Trend,
-    WorstPause,
+    GrowthPoint, GrowthReport, HeapTrend, Location, PauseTotal, ProbeReport, ProcessReport, Report,
+    Trend, WorstPause,
 };
-use gctrace_event::GcReason;
+use gctrace_event::{GcReason, ProbeCost};
 use std::time::{Duration, SystemTime};
 
 /// Maximum number of processes with growth shown; the others are in the JSON.
@@ -344,6 +344,42 @@ pub(crate) fn processor(report: &Report) -> ReportSection {
     section("CPU time", &sentences)
 }
 
+/// What the probes cost processes that were not recorded, if they hit any.
+pub(crate) fn cost_elsewhere(report: &Report) -> Option<String> {
+    let probes = report.overhead.probes.iter().filter(|probe| probe.elsewhere);
+    let costs: Vec<String> = probes
+        .map(|probe| {
+            let what = match probe.probe == ProbeCost::CUDA_ELSEWHERE {
+                true => "CUDA call",
+                false => "collection",
+            };
+            match probe.ns_per_hit {
+                Some(ns) => format!("{} a {what}", duration(ns as u64)),
+                None => format!("an unknown time in each of {}", counted(probe.hits, what)),
+            }
+        })
+        .collect();
+    if costs.is_empty() {
+        return None;
+    }
+    let total = report.overhead.elsewhere_ns;
+    let total =
+        total.map(|ns| format!(", {}{} in total", duration(ns), mark(report.overhead.basis)));
+    Some(format!(
+        "Probes also cost other Python processes on this machine {}{}.",
+        costs.join(" and "),
+        total.unwrap_or_default()
+    ))
+}
+
+fn hits(probe: &ProbeReport) -> String {
+    let price = match probe.ns_per_hit {
+        Some(ns) => format!("{} each", duration(ns as u64)),
+        None => "cost unknown".to_owned(),
+    };
+    format!("{}: {}, {price}", probe.probe, counted(probe.hits, "hit"))
+}
+
 pub(crate) fn own_cost(report: &Report) -> ReportSection {
     let cost = &report.overhead;
     let mut sentences = Vec::new();
@@ -355,21 +391,12 @@ pub(crate) fn own_cost(report: &Report) -> ReportSection {
             of_observed(cost.observed_ratio),
         ));
     }
-    let probes: Vec<String> = cost
-        .probes
-        .iter()
-        .map(|probe| {
-            let price = match probe.ns_per_hit {
-                Some(ns) => format!("{} each", duration(ns as u64)),
-                None => "cost unknown".to_owned(),
-            };
-            let name = &probe.probe;
-            format!("{name}: {}, {price}", counted(probe.hits, "hit"))
-        })
-        .collect();
+    let probes: Vec<String> =
+        cost.probes.iter().filter(|probe| !probe.elsewhere).map(hits).collect();
     if !probes.is_empty() {
         sentences.push(probes.join("; ") + ".");
     }
+    sentences.extend(cost_elsewhere(report));
     if cost.traces_without_overhead > 0 && report.totals.pauses.count > 0 {
         let traces = counted(cost.traces_without_overhead, "trace");
         sentences.push(format!("{traces} without recorded overhead."));

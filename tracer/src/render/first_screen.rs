@@ -327,7 +327,9 @@ fn trust(report: &Report) -> Vec<String> {
         0 | 1 => String::new(),
         all => format!(" And {} (--full).", counted(all as u64 - 1, "more remark")),
     };
-    let sentence = format!("{pauses}{processes} measured. {first}{more} {overhead}.");
+    let elsewhere = evidence::cost_elsewhere(report);
+    let elsewhere = elsewhere.map_or(String::new(), |cost| format!(" {cost}"));
+    let sentence = format!("{pauses}{processes} measured. {first}{more} {overhead}.{elsewhere}");
     wrap(&sentence, "", "")
 }
 

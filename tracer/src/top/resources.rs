@@ -65,6 +65,7 @@ impl ResourceSampler {
             resident_bytes: process_memory::resident_bytes(std::process::id()),
             hits: tally.hits,
             probe_overhead_ns: tally.cost_ns,
+            elsewhere_overhead_ns: tally.elsewhere_ns,
             trace: self.trace.clone(),
         }
     }

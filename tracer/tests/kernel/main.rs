@@ -15,6 +15,7 @@ mod inject_unseen;
 mod nvml;
 mod nvml_simulated;
 mod one_file;
+mod other_programs;
 mod pressure;
 mod pypy;
 mod rights;

@@ -104,7 +104,8 @@ fn known_count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>
 pub struct ProbeCost {
     /// Name of the probe, for example `collector, entry and return`.
     pub probe: String,
-    /// Times it was hit in recorded processes.
+    /// Times it was hit in recorded processes. If [`ProbeCost::is_elsewhere`]: collections and CUDA calls
+    /// of other processes.
     pub hits: u64,
     /// Time per hit, measured on this machine at the end of the recording, or in-process, the mean of
     /// what the library measured as it ran; `None` if that failed.
@@ -112,6 +113,19 @@ pub struct ProbeCost {
 }
 
 impl Eq for ProbeCost {}
+
+impl ProbeCost {
+    /// The probes on the collector, hit in other processes that run the same interpreter file.
+    pub const COLLECTOR_ELSEWHERE: &str = "collector, in processes that are not recorded";
+    /// The probes on CUDA calls, hit in other processes that use the same libraries.
+    pub const CUDA_ELSEWHERE: &str = "CUDA calls in processes not recorded";
+
+    /// Whether it cost other processes of the machine, and not those recorded.
+    #[must_use]
+    pub fn is_elsewhere(&self) -> bool {
+        [Self::COLLECTOR_ELSEWHERE, Self::CUDA_ELSEWHERE].contains(&self.probe.as_str())
+    }
+}
 
 /// Pauses shorter than `--min-pause`, which were counted but not written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]

@@ -38,6 +38,8 @@ pub(crate) struct ProbedInterpreters {
     unprobed_in: HashMap<u32, Unexamined>,
     /// Programs that are stopped once at their entry point, when their libraries are mapped.
     entries: HashMap<FileIdentity, Attachment>,
+    /// Probes in every process but the one that was probed alone before.
+    everywhere: Vec<Attachment>,
     warned: HashSet<String>,
     warnings: Vec<String>,
     /// What is missing and was not asked for.
@@ -52,8 +54,7 @@ struct ProbedInterpreter {
     layout: u32,
     frames: Option<FrameLayout>,
     resolution: Resolution,
-    probes: Attachment,
-    garbage_probe: Option<Attachment>,
+    probes: Vec<Attachment>,
     /// When the probes were in place, CLOCK_MONOTONIC in ns.
     since_ns: u64,
 }
@@ -111,11 +112,18 @@ impl ProbedInterpreters {
 
     /// The probes in all files, those at entry points included, for the caller to detach.
     pub(crate) fn into_probes(self) -> impl Iterator<Item = Attachment> {
-        self.armed
-            .into_iter()
-            .flat_map(|armed| [Some(armed.probes), armed.garbage_probe])
-            .flatten()
-            .chain(self.entries.into_values())
+        let armed = self.armed.into_iter().flat_map(|armed| armed.probes);
+        armed.chain(self.entries.into_values()).chain(self.everywhere)
+    }
+
+    /// Places the probes that are in one process in all others, and probes in every process from now
+    /// on.
+    pub(crate) fn probe_everywhere(
+        &mut self,
+        session: &mut BpfSession,
+    ) -> Result<(), gctrace_ebpf::Error> {
+        self.everywhere.extend(session.probe_everywhere(self.garbage.as_ref())?);
+        Ok(())
     }
 
     /// Warnings not yet taken, each once per recording.
@@ -325,7 +333,7 @@ impl ProbedInterpreters {
         let probes = session
             .attach(&by_descriptor(&opened), &points)
             .context("the interpreter was found but not probed")?;
-        let garbage_probe = self.probe_garbage(session, &opened, shown, &resolution, layout);
+        let garbage = self.probe_garbage(session, &opened, shown, &resolution, layout);
         for warning in &resolution.warnings {
             self.warn(format!("{}: {warning}", shown.display()));
         }
@@ -341,8 +349,7 @@ impl ProbedInterpreters {
             layout,
             frames: plan::lines(&resolution).cloned(),
             resolution,
-            probes,
-            garbage_probe,
+            probes: [Some(probes), garbage].into_iter().flatten().collect(),
             since_ns: clock::monotonic_ns(),
         });
         Ok(Some(index))
@@ -357,7 +364,7 @@ impl ProbedInterpreters {
         resolution: &Resolution,
         layout: u32,
     ) -> Option<Attachment> {
-        let programs = self.garbage.as_mut()?;
+        let programs = self.garbage.as_ref()?;
         let Some(point) = plan::garbage(resolution, layout) else {
             let why = match resolution.free_threaded {
                 true => "a free-threaded collector keeps no list of it that probes could read",
@@ -367,11 +374,7 @@ impl ProbedInterpreters {
                 .push(format!("{}: what collections free is not recorded: {why}", shown.display()));
             return None;
         };
-        let offset = point.entry?;
-        let index = session.add_point(&point);
-        let attached =
-            index.and_then(|index| programs.attach(&by_descriptor(opened), offset, index));
-        match attached {
+        match programs.attach(session, &by_descriptor(opened), &point) {
             Ok(attachment) => Some(attachment),
             Err(error) => {
                 let error = crate::text::chain(&error.into());

@@ -1,11 +1,12 @@
 //! Handles each event of the probes: stop, resolve, probe, resume, write.
 
+use crate::record::clock;
 use crate::record::examination::Unexamined;
 use crate::record::kernel::interpreters::{InterpreterIndex, ProbeNeed};
 use crate::record::kernel::stopped_programs::{StopPoint, is_running};
 use crate::record::kernel::{KernelSource, cuda_probes};
 use crate::record::trace::RecordingTrace;
-use gctrace_ebpf::{FileKey, KernelEvent, LibraryKind, ProcessEvent};
+use gctrace_ebpf::{FileKey, KernelEvent, LibraryKind, ProcessEvent, StopState};
 use gctrace_event::ProcessOrigin;
 
 impl KernelSource {
@@ -47,9 +48,13 @@ impl KernelSource {
 
     fn process_event(&mut self, trace: &mut RecordingTrace, event: ProcessEvent) {
         match event {
-            ProcessEvent::Fork { pid, parent, at_ns } => self.forked(trace, pid, parent, at_ns),
-            ProcessEvent::Exec { pid, file, stop: state, known, at_ns } => {
+            ProcessEvent::Fork { pid, parent, stop: state, at_ns } => {
+                self.forked(trace, pid, parent, at_ns);
+                self.child_waits(trace, StopPoint { pid, state, at_ns });
+            }
+            ProcessEvent::Exec { pid, file, stop: state, known, by_thread, at_ns } => {
                 let stop = StopPoint { pid, state, at_ns };
+                self.is_second_program(trace, pid, by_thread);
                 self.executed(trace, pid, file, at_ns);
                 if self.is_foreign(pid) {
                     self.became_foreign(trace, pid, at_ns);
@@ -83,6 +88,7 @@ impl KernelSource {
             ProcessEvent::Foreign { pid, at_ns } => self.became_foreign(trace, pid, at_ns),
             ProcessEvent::Exit { pid, status, at_ns } => {
                 self.ended(trace, pid, at_ns);
+                self.was_alone(trace, pid);
                 self.processes.remove(pid, status, at_ns, &mut trace.output);
                 trace.examination.ended(pid);
             }
@@ -99,6 +105,18 @@ impl KernelSource {
         self.announce(trace, pid);
     }
 
+    /// A child of the process that is probed alone does not run before it has probes.
+    fn child_waits(&mut self, trace: &mut RecordingTrace, stop: StopPoint) {
+        if stop.state == StopState::NotNeeded {
+            return;
+        }
+        if !self.stopped.is_ending {
+            self.probe_everywhere(trace);
+            self.stopped.ran_unstopped(trace, stop, clock::monotonic_ns());
+        }
+        self.stopped.release(trace, stop);
+    }
+
     /// A process executed another program.
     fn executed(&mut self, trace: &mut RecordingTrace, pid: u32, file: FileKey, at_ns: u64) {
         if !self.processes.contains(pid) && self.launched.is_none_or(|launched| launched == pid) {
@@ -107,6 +125,33 @@ impl KernelSource {
         self.processes.new_program(pid, at_ns);
         self.programs.insert(pid, file);
         trace.calls.executed(pid, at_ns);
+    }
+
+    /// Before a second process runs Python: places the probes that are in one process in all others.
+    pub(super) fn probe_everywhere(&mut self, trace: &mut RecordingTrace) {
+        if let Err(error) = self.interpreters.probe_everywhere(&mut self.session) {
+            let error = crate::text::chain(&error.into());
+            trace.note(&format!("children of the process are not recorded: {error}"));
+        }
+    }
+
+    /// See [`BpfSession::was_alone`].
+    fn was_alone(&mut self, trace: &mut RecordingTrace, pid: u32) {
+        if let Err(error) = self.session.was_alone(pid) {
+            let error = crate::text::chain(&error.into());
+            trace.note(&format!("process {pid} is not recorded any more: {error}"));
+        }
+    }
+
+    /// A process that was probed alone executed a program, or another one did.
+    fn is_second_program(&mut self, trace: &mut RecordingTrace, pid: u32, by_thread: bool) {
+        let is_first = !self.programs.contains_key(&pid);
+        if self.session.ends_alone(pid, by_thread, is_first) {
+            self.probe_everywhere(trace);
+        }
+        if by_thread {
+            self.was_alone(trace, pid);
+        }
     }
 
     /// `rescan` examines its libraries once they are mapped.

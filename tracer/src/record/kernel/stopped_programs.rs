@@ -51,6 +51,30 @@ struct StoppedParent {
     since: Instant,
 }
 
+/// Whether a stop of a new child of this process is seen by nobody, as far as it is known before: the
+/// rules of `would_be_seen` in `ebpf/bpf/stop.bpf.c`.
+pub(crate) fn children_can_stop(pid: u32) -> bool {
+    /// Number of ancestors that are checked there.
+    const MOST_ANCESTORS: usize = 16;
+    let Ok(process) = proc_status::stat(pid) else {
+        return false;
+    };
+    let mut parent = process.parent;
+    for _ in 0..MOST_ANCESTORS {
+        if parent <= 1 {
+            return true;
+        }
+        let Ok(ancestor) = proc_status::stat(parent) else {
+            return false;
+        };
+        if ancestor.group != process.group {
+            return ancestor.session != process.session;
+        }
+        parent = ancestor.parent;
+    }
+    false
+}
+
 /// The stopped programs of a recording.
 pub(crate) struct StoppedPrograms {
     map: StoppedProcesses,

@@ -40,11 +40,14 @@ impl KernelSource {
         }
         losses.hits += POINTS.map(|point| counters.hits(point)).iter().sum::<u64>();
         let cost = self.cost.as_mut().and_then(MeasuredCost::known);
-        losses.cost_ns = cost.map(|known| {
-            let costs = costs(&counters, Some(known), StopTimes::default());
-            let each = costs.iter().filter_map(|cost| Some(cost.hits as f64 * cost.ns_per_hit?));
-            each.sum::<f64>() as u64
-        });
+        if let Some(known) = cost {
+            let (elsewhere, recorded): (Vec<_>, Vec<_>) =
+                costs(&counters, Some(known), StopTimes::default())
+                    .into_iter()
+                    .partition(ProbeCost::is_elsewhere);
+            losses.cost_ns = Some(total_ns(&recorded));
+            losses.elsewhere_ns = Some(total_ns(&elsewhere));
+        }
         if let Some(cuda) = &self.cuda {
             let (lost, hits) = cuda.lost_and_hits()?;
             losses.lost.extend(lost);
@@ -106,6 +109,8 @@ fn measure(
             "other recordings end at the same time: the overhead of the probes may be reported too low"
         );
     }
+    // The measured calls are gctrace's.
+    source.session.end_alone();
     let cuda = source.cuda.as_mut();
     let cuda_costs = cuda.map(|cuda| cuda.costs(&source.session));
     let (calibration, own_probes) = match source.session.calibrate() {
@@ -176,6 +181,13 @@ fn lost(counters: &ProgramCounts, stacks_lost: u64) -> BTreeMap<String, u64> {
         .collect()
 }
 
+/// Hits times time per hit.
+fn total_ns(costs: &[ProbeCost]) -> u64 {
+    let each = costs.iter();
+    let each = each.filter_map(|cost| Some(cost.hits as f64 * cost.ns_per_hit?));
+    each.sum::<f64>() as u64
+}
+
 /// The number of hits and the cost of each kind of probe. Entry and return of a function are one
 /// hit.
 fn costs(
@@ -198,6 +210,21 @@ fn costs(
     let garbage_ns = calibration
         .filter(|_| garbage > 0)
         .map(|c| c.entry_ns + counters.garbage().took_ns as f64 / garbage as f64);
+    let foreign = POINTS.map(|point| (counters.foreign_hits(point), point));
+    let foreign_ns = calibration.map(|c| {
+        let each = foreign.iter().map(|(hits, point)| match point.has_return() {
+            true => *hits as f64 * c.foreign_ns,
+            false => *hits as f64 * c.entry_ns,
+        });
+        each.sum::<f64>()
+    });
+    // Whatever else was hit is a part of what a collection cost, if there was one.
+    let collections = counters.foreign_hits(ProbePointKind::Collect)
+        + counters.foreign_hits(ProbePointKind::UsdtStart);
+    let foreign = match collections {
+        0 => foreign.iter().map(|(hits, _)| hits).sum::<u64>(),
+        known => known,
+    };
     let stopped_ns = (stops.count > 0).then(|| stops.total_ns as f64 / stops.count as f64);
     [
         cost(
@@ -215,11 +242,7 @@ fn costs(
         ),
         cost("garbage of collections", garbage, garbage_ns),
         cost("program stopped at exec", stops.count, stopped_ns),
-        cost(
-            "collector, in processes that are not recorded",
-            counters.foreign_hits(),
-            calibration.map(|c| c.explicit_ns),
-        ),
+        cost(ProbeCost::COLLECTOR_ELSEWHERE, foreign, foreign_ns.map(|ns| ns / foreign as f64)),
     ]
     .into_iter()
     .filter(|cost| cost.hits > 0)

@@ -44,6 +44,7 @@ fn recorder() -> RecorderCost {
         resident_bytes: Some(40_000_000),
         hits: 5000,
         probe_overhead_ns: Some(1_500_000),
+        elsewhere_overhead_ns: Some(12_000_000),
         trace: None,
     }
 }

@@ -98,6 +98,9 @@ fn own_cost(snapshot: &Snapshot) -> Vec<String> {
         };
         parts.push(format!("~{} {place}", units::duration(cost)));
     }
+    if let Some(cost @ 1..) = recorder.elsewhere_overhead_ns {
+        parts.push(format!("~{} in other programs", units::duration(cost)));
+    }
     parts
 }
 

@@ -1,0 +1,170 @@
+//! Probes in the recorded process alone: no other process of the machine pays for them.
+//!
+//! The kernel can limit a link to one process, but then its children have no probes either, and a
+//! link for each of them would make every fork wait for user space. So there are two cases, chosen
+//! by the number of recorded processes: one is probed alone; before a second one runs, the probes are
+//! placed in every process.
+
+use super::{Attachment, BpfSession};
+use crate::attach::PlannedPoint;
+use crate::error::Error;
+use crate::garbage::GarbagePrograms;
+use gctrace_abi::ProbePointKind;
+use std::fs::File;
+use std::os::fd::AsRawFd as _;
+use std::path::{Path, PathBuf};
+
+/// Where probes are, as long as there is one recorded process.
+#[derive(Debug)]
+pub(super) struct ProbedAlone {
+    /// The kernel can, and nothing would be missed.
+    is_possible: bool,
+    follows_children: bool,
+    /// The process whose links were limited to it; until it ends.
+    pid: Option<u32>,
+    /// Probes are placed in this process alone now.
+    is_on: bool,
+    files: Vec<FileAlone>,
+}
+
+/// A file with probes in one process.
+#[derive(Debug)]
+struct FileAlone {
+    file: File,
+    points: Vec<PlannedPoint>,
+    /// Index of the first point in that process, and of the first in all others.
+    first: u32,
+    elsewhere: Option<u32>,
+}
+
+impl ProbedAlone {
+    pub(super) fn new(is_possible: bool, follows_children: bool) -> Self {
+        Self { is_possible, follows_children, pid: None, is_on: false, files: Vec::new() }
+    }
+
+    /// The process in which alone probes are placed now.
+    pub(super) fn process(&self) -> Option<u32> {
+        self.pid.filter(|_| self.is_on)
+    }
+}
+
+impl BpfSession {
+    /// Whether [`BpfSession::probe_only`] has an effect.
+    #[must_use]
+    pub fn may_probe_one(&self) -> bool {
+        self.alone.is_possible
+    }
+
+    /// Places probes in this process alone from now on, if [`BpfSession::may_probe_one`]. To be called
+    /// once, before any other process is recorded.
+    pub fn probe_only(&mut self, pid: u32) {
+        if self.alone.is_possible {
+            self.alone.pid = Some(pid);
+            self.set_alone(true);
+        }
+    }
+
+    /// Whether [`BpfSession::probe_everywhere`] is due at this exec: it is not the first program of the
+    /// process that is probed alone.
+    #[must_use]
+    pub fn ends_alone(&self, pid: u32, by_thread: bool, is_first: bool) -> bool {
+        let Some(alone) = self.alone.process() else {
+            return false;
+        };
+        match pid == alone {
+            true => by_thread || self.alone.follows_children && !is_first,
+            false => true,
+        }
+    }
+
+    /// Places probes in every process from now on, and those that are in one process alone in all
+    /// others. Returns the latter. `garbage`: the programs whose probes are among them, if they are
+    /// loaded.
+    ///
+    /// # Errors
+    /// [`Error::Attach`] with the kernel's error: other processes have no probes in that file.
+    pub fn probe_everywhere(
+        &mut self,
+        garbage: Option<&GarbagePrograms>,
+    ) -> Result<Vec<Attachment>, Error> {
+        let Some(pid) = self.alone.process() else {
+            return Ok(Vec::new());
+        };
+        self.alone.is_on = false;
+        let mut files = std::mem::take(&mut self.alone.files);
+        let placed = files.iter_mut().map(|placed| {
+            let path = PathBuf::from(format!("/proc/self/fd/{}", placed.file.as_raw_fd()));
+            placed.elsewhere = Some(self.points);
+            match (garbage, placed.points.as_slice()) {
+                (Some(garbage), [point]) if point.kind == ProbePointKind::Garbage => {
+                    garbage.attach_except(self, &path, point, Some(pid))
+                }
+                (_, points) => self.attach_points(&path, points, Some(pid)),
+            }
+        });
+        let placed = placed.collect();
+        self.alone.files = files;
+        self.set_alone(false);
+        placed
+    }
+
+    /// Places probes in every process from now on, and leaves those placed so far as they are.
+    pub fn end_alone(&mut self) {
+        self.set_alone(false);
+    }
+
+    /// The process that was probed alone has ended, or another of its threads than the main one, by
+    /// which the kernel recognizes it, executed a program: what was its pid is a process as any other.
+    ///
+    /// # Errors
+    /// [`Error::Map`].
+    pub fn was_alone(&mut self, pid: u32) -> Result<(), Error> {
+        if self.alone.pid != Some(pid) {
+            return Ok(());
+        }
+        for placed in std::mem::take(&mut self.alone.files) {
+            for (at, point) in (0..).zip(&placed.points) {
+                // First: a hit counts once at most.
+                self.set_point(placed.first + at, point, Some(pid))?;
+                if let Some(elsewhere) = placed.elsewhere {
+                    self.set_point(elsewhere + at, point, None)?;
+                }
+            }
+        }
+        self.alone.pid = None;
+        self.set_alone(false);
+        Ok(())
+    }
+
+    /// Remembers what was placed in one process alone.
+    pub(crate) fn remember_alone(
+        &mut self,
+        path: &Path,
+        points: &[PlannedPoint],
+        first: u32,
+    ) -> Result<(), Error> {
+        // An entry point is probed for a program that has not reached it.
+        let is_entry = points.iter().any(|point| point.kind == ProbePointKind::ProgramEntry);
+        if self.alone.process().is_none() || is_entry {
+            return Ok(());
+        }
+        let file = File::open(path)
+            .map_err(|source| Error::Attach { file: path.to_owned(), source: source.into() })?;
+        let points = points.to_vec();
+        self.alone.files.push(FileAlone { file, points, first, elsewhere: None });
+        Ok(())
+    }
+
+    /// The process in which alone probes are placed now.
+    pub(crate) fn probed_alone(&self) -> Option<u32> {
+        self.alone.process()
+    }
+
+    fn set_alone(&mut self, is_on: bool) {
+        self.alone.is_on = is_on;
+        if let Some(bss) = self.skeleton.maps.bss_data.as_mut() {
+            bss.probed_alone = self.alone.pid.unwrap_or(0);
+            bss.others_wait = is_on && self.alone.follows_children;
+        }
+    }
+}

@@ -184,10 +184,11 @@ impl<'a> LiveSetup<'a> {
 
     /// Prints the closing messages, after the display has ended.
     fn print_summary(&self, why: EndReason, command: &CommandSupervisor, closing: &[String]) {
+        let continues = command.command().filter(|_| !matches!(why, EndReason::CommandEnded(_)));
+        let place = self.output.dismiss(continues.is_some());
         if self.config.recording.verbosity == Verbosity::Quiet {
             return;
         }
-        let continues = command.command().filter(|_| !matches!(why, EndReason::CommandEnded(_)));
         // Printed figures stay readable; the view's screen is gone.
         let is_summarized =
             self.show == DisplayChoice::View || self.config.recording.output.is_some();
@@ -204,11 +205,11 @@ impl<'a> LiveSetup<'a> {
                 .map(|command| format!("the command keeps running: process {}", command.pid())),
         );
         let failed = matches!(why, EndReason::CommandEnded(ended) if ended.exit_code() != 0);
-        let (place, end) = self.output.dismissal(continues.is_some(), failed);
+        let place = place.map(|path| format!("the command's output is in {}", path.display()));
         for sentence in sentences.into_iter().chain(place) {
             print::message(sentence);
         }
-        if let Some(end) = end {
+        if let Some(end) = self.output.end().filter(|_| failed) {
             print::message("its last lines:");
             print::lines(&end);
         }

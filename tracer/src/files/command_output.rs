@@ -11,6 +11,9 @@ use std::path::{Path, PathBuf};
 
 const OPTION: &str = "--output";
 
+/// Mode of temporary files: for their user alone.
+const PRIVATE: u32 = 0o600;
+
 /// Opens a file for appending the output of `command`, as the invoker.
 ///
 /// # Errors
@@ -39,18 +42,53 @@ pub(crate) fn create_command_output(
     made.map_err(|failure| failure.of(path, invoker, OPTION))
 }
 
-/// Creates a temporary file for the command's output, accessible only to the invoker (mode 0600).
+/// A temporary file for the command's output.
+#[derive(Debug)]
+pub(crate) struct TemporaryOutput {
+    /// For appending.
+    pub(crate) written: File,
+    /// The same file for reading.
+    pub(crate) read: File,
+    /// Its path, on file systems without files that have no name.
+    pub(crate) path: Option<PathBuf>,
+}
+
+/// Creates a temporary file for the command's output, accessible only to the invoker (mode 0600). It has
+/// no name, so that nothing is left of it, whoever is killed.
 pub(crate) fn create_temporary_output(
     directory: &Path,
     invoker: &Invoker,
-) -> Result<(File, PathBuf), FileError> {
+) -> Result<TemporaryOutput, FileError> {
     let make = || {
-        let mut builder = tempfile::Builder::new();
-        builder.prefix("gctrace-").suffix(".out").append(true);
-        let made = builder.tempfile_in(directory)?.keep();
-        made.map_err(|error| error.error.into())
+        if let Some(written) = system::unnamed(directory, true, PRIVATE) {
+            let read = system::again(&written)?;
+            return Ok(TemporaryOutput { written, read, path: None });
+        }
+        let made = temporary().append(true).tempfile_in(directory)?;
+        let (written, path) = made.keep().map_err(|error| error.error)?;
+        let read = system::open_for_reading(&path)?;
+        Ok(TemporaryOutput { written, read, path: Some(path) })
     };
     as_invoker(invoker, make).map_err(|failure| failure.of(directory, invoker, OPTION))
+}
+
+/// Names such a file, for a command that goes on writing to it.
+pub(crate) fn name_temporary_output(
+    file: &File,
+    directory: &Path,
+    invoker: &Invoker,
+) -> io::Result<PathBuf> {
+    let name = || {
+        let made = temporary().make_in(directory, |path| system::name(file, path))?;
+        made.into_temp_path().keep().map_err(|error| error.error)
+    };
+    crate::launch::act_as(invoker, name).and_then(|named| named)
+}
+
+fn temporary() -> tempfile::Builder<'static, 'static> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix("gctrace-").suffix(".out");
+    builder
 }
 
 /// Opens the command's output for reading, as the invoker, if it is a regular file and still the one
@@ -71,7 +109,7 @@ pub(crate) fn read_command_output(
     }
 }
 
-/// Removes a file made by [`create_temporary_output`].
+/// Removes a file made by [`create_temporary_output`] that has a path.
 pub(crate) fn remove_command_output(path: &Path, invoker: &Invoker) -> io::Result<()> {
     crate::launch::act_as(invoker, || std::fs::remove_file(path)).and_then(|removed| removed)
 }

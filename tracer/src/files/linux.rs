@@ -2,11 +2,12 @@
 
 use super::FileFailure;
 use super::existing::OutputPath;
-use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::fcntl::{AT_FDCWD, AtFlags, FcntlArg, OFlag, fcntl};
+use nix::unistd::linkat;
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, FileType, OpenOptions, Permissions};
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsRawFd as _, BorrowedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{
     FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
@@ -14,7 +15,7 @@ use std::os::unix::fs::{
 use std::path::Path;
 
 /// Permissions of new files, before the umask.
-const MODE: u32 = 0o644;
+pub(super) const MODE: u32 = 0o644;
 /// Neither a FIFO nor a terminal holds up an open with these flags.
 const NEVER_WAIT: i32 = libc::O_NOCTTY | libc::O_NONBLOCK;
 
@@ -37,6 +38,33 @@ pub(super) fn new_file() -> tempfile::Builder<'static, 'static> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(".gctrace-").permissions(Permissions::from_mode(MODE));
     builder
+}
+
+/// A file without a name in this folder, for reading and appending to (or writing, without `append`):
+/// it is gone when nobody has it open, whoever is killed, unless it gets a name ([`name`]). `None` on
+/// file systems without such files (NFS), and without `/proc`.
+pub(super) fn unnamed(folder: &Path, append: bool, mode: u32) -> Option<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).append(append).mode(mode).custom_flags(libc::O_TMPFILE);
+    let file = options.open(folder).ok()?;
+    Path::new(&descriptor(&file)).exists().then_some(file)
+}
+
+/// Gives a name to a file that has none.
+pub(super) fn name(file: &File, path: &Path) -> io::Result<()> {
+    let descriptor = descriptor(file);
+    let follow = AtFlags::AT_SYMLINK_FOLLOW;
+    linkat(AT_FDCWD, descriptor.as_str(), AT_FDCWD, path, follow).map_err(Into::into)
+}
+
+/// The same file, opened again for reading.
+pub(super) fn again(file: &File) -> io::Result<File> {
+    File::open(descriptor(file))
+}
+
+/// A path of an open file, with or without a name.
+fn descriptor(file: &File) -> String {
+    format!("/proc/self/fd/{}", file.as_raw_fd())
 }
 
 /// Opens a file for reading; a FIFO in its place does not block.

@@ -9,10 +9,14 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+/// Another gctrace, or something else, has the file.
+const IN_USE: &str = "is being written by another program";
+
 /// Suffix for the previous trace, as in perf.
 const OLD: &str = ".old";
 
-/// A file for a trace. Until [`NewTrace::keep`], existing files are untouched; if dropped before, the
+/// A file for a trace. It has no name until it has a header ([`NewTrace::appear`]): gctrace may be
+/// killed at any time. Until [`NewTrace::keep`], existing files are untouched; if dropped before, the
 /// new file is removed, so that a command that cannot be started leaves the previous trace in place.
 #[derive(Debug)]
 pub(crate) struct NewTrace {
@@ -26,8 +30,9 @@ pub(crate) struct NewTrace {
 #[derive(Debug)]
 struct CreatedFile {
     invoker: Invoker,
-    /// Current path.
+    /// Current path, or the path to be.
     at: PathBuf,
+    is_unnamed: bool,
     /// Final path, if a trace exists there.
     replaces: Option<PathBuf>,
 }
@@ -66,12 +71,31 @@ impl NewTrace {
         self.file.try_clone()
     }
 
+    /// The trace has its first line, and can be found from now on.
+    ///
+    /// # Errors
+    /// The file cannot get its name: another program has created one of that name.
+    pub(crate) fn appear(&mut self, option: &'static str) -> Result<(), FileError> {
+        let Some(made) = self.made.as_mut().filter(|made| made.is_unnamed) else {
+            return Ok(());
+        };
+        let named = as_invoker(&made.invoker, || match system::name(&self.file, &made.at) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                Err(FileFailure::Refused(IN_USE.to_owned()))
+            }
+            named => Ok(named?),
+        });
+        made.is_unnamed = false;
+        named.map_err(|failure| failure.of(&self.path, &made.invoker, option))
+    }
+
     /// Puts the new trace in place, and renames a previous one to `NAME.old`. Returns that path, if
     /// any.
     ///
     /// # Errors
     /// A rename failed; the new trace then stays at its temporary path.
     pub(crate) fn keep(mut self) -> Result<Option<PathBuf>, FileError> {
+        self.appear("-o")?;
         let Some(made) = self.made.take() else {
             return Ok(None);
         };
@@ -135,19 +159,24 @@ fn create(path: &Path, invoker: &Invoker, command: &[OsString]) -> Result<NewTra
             check_is_trace(&name)?;
             check_old(&with_old(&name))?;
             let (file, at) = beside(&name)?;
-            (file, Some((at, Some(name))))
+            (file, Some((at, Some(name), false)))
         }
         ExistingFile::Nothing => {
             let is_new = std::fs::symlink_metadata(path).is_err();
-            let file = system::open(path, false)?;
-            let made = is_new.then(|| (path.to_owned(), None));
+            let unnamed = is_new.then(|| system::unnamed(folder_of(path), false, system::MODE));
+            let unnamed = unnamed.flatten();
+            let made = is_new.then(|| (path.to_owned(), None, unnamed.is_some()));
+            let file = match unnamed {
+                Some(file) => file,
+                None => system::open(path, false)?,
+            };
             (file, made)
         }
         ExistingFile::Stream => (system::open(path, false)?, None),
     };
     let found = file.metadata()?;
     if found.is_file() && found.len() > 0 {
-        return Err(FileFailure::Refused("is being written by another program".to_owned()));
+        return Err(FileFailure::Refused(IN_USE.to_owned()));
     }
     if system::is_own_stream(&file)? {
         return Err(FileFailure::Refused(
@@ -158,14 +187,26 @@ fn create(path: &Path, invoker: &Invoker, command: &[OsString]) -> Result<NewTra
         path: path.to_owned(),
         file,
         streams: false,
-        made: made.map(|(at, replaces)| CreatedFile { invoker: invoker.clone(), at, replaces }),
+        made: made.map(|(at, replaces, is_unnamed)| CreatedFile {
+            invoker: invoker.clone(),
+            at,
+            is_unnamed,
+            replaces,
+        }),
     })
+}
+
+/// The folder of a file.
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
 }
 
 /// Creates a temporary file in the directory of `name`.
 fn beside(name: &Path) -> Result<(File, PathBuf), FileFailure> {
-    let folder = name.parent().unwrap_or(Path::new("/"));
-    let made = system::new_file().suffix(".new").tempfile_in(folder)?;
+    let made = system::new_file().suffix(".new").tempfile_in(folder_of(name))?;
     made.keep().map_err(|error| error.error.into())
 }
 

@@ -87,12 +87,13 @@ impl<'a> RecordingPlan<'a> {
             let path = expand(pattern, header::name_facts(&self.header), option)?;
             NewTrace::create(&path, &self.invoker, &words, option)
         };
-        let new_trace = config.output.as_deref().map(created).transpose()?;
+        let mut new_trace = config.output.as_deref().map(created).transpose()?;
         if let (Some(true), Some(launch)) = (new_trace.as_ref().map(NewTrace::streams), &mut launch)
         {
             launch.redirect_stdout().context("the command's standard output")?;
         }
         let output = RecordOutput::start(new_trace.as_ref(), &self.header, &self.invoker, live)?;
+        new_trace.as_mut().map_or(Ok(()), |trace| trace.appear(option))?;
         // Calls are left to the library only if probes can take over.
         let library = self.probes.as_ref().and(inprocess.as_ref());
         let library = library.and(launch.as_ref());

@@ -4,13 +4,15 @@
 //! or was killed.
 
 use crate::files::command_output::{
-    create_command_output, create_temporary_output, read_command_output, remove_command_output,
+    TemporaryOutput, create_command_output, create_temporary_output, name_temporary_output,
+    read_command_output, remove_command_output,
 };
 use crate::launch::{Invoker, LaunchPlan, StdioFiles};
 use crate::print;
 use crate::print::clean;
 use anyhow::Context as _;
 use std::fs::File;
+use std::io::{self, Seek as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,8 +27,8 @@ const LAST_BYTES: usize = 4096;
 /// The file with the command's output.
 #[derive(Clone, Debug)]
 pub(super) struct CommandFile {
-    /// Where the output goes, as named by the user or created in a temporary directory.
-    pub path: PathBuf,
+    /// Where the output goes, as named by the user; `None`: a temporary file.
+    pub path: Option<PathBuf>,
     /// Opened for reading, or the reason why that failed.
     pub file: Result<Arc<File>, String>,
 }
@@ -36,22 +38,33 @@ impl CommandFile {
     #[cfg(test)]
     pub(super) fn at(path: PathBuf) -> Self {
         let file = File::open(&path).map(Arc::new);
-        Self { path, file: file.map_err(|error| error.to_string()) }
+        Self { path: Some(path), file: file.map_err(|error| error.to_string()) }
     }
 
     /// Opens the file that `writer` writes for reading.
     fn new(path: PathBuf, writer: &File, invoker: &Invoker) -> Self {
         let file = read_command_output(&path, writer, invoker);
-        Self { path, file: file.map(Arc::new).map_err(|error| error.to_string()) }
+        let file = file.map(Arc::new).map_err(|error| error.to_string());
+        Self { path: Some(path), file }
     }
 }
 
 /// The file that the command writes to, if gctrace created it.
 #[derive(Debug, Default)]
 pub(super) struct CommandOutput {
-    written: Option<CommandFile>,
-    /// For a temporary file: the user that it was created as.
-    maker: Option<Invoker>,
+    shown: Option<CommandFile>,
+    temporary: Option<Temporary>,
+}
+
+/// What is needed to name or remove a temporary file.
+#[derive(Debug)]
+struct Temporary {
+    written: File,
+    /// Its path, if it has one.
+    path: Option<PathBuf>,
+    folder: PathBuf,
+    /// The user that it was created as.
+    maker: Invoker,
 }
 
 impl CommandOutput {
@@ -65,19 +78,18 @@ impl CommandOutput {
         let (opened, output) = match asked {
             Some(path) => {
                 let opened = create_command_output(path, invoker, &launch.words())?;
-                let output = Self {
-                    written: Some(CommandFile::new(path.to_owned(), &opened, invoker)),
-                    maker: None,
-                };
-                (Some(opened), output)
+                let shown = Some(CommandFile::new(path.to_owned(), &opened, invoker));
+                (Some(opened), Self { shown, temporary: None })
             }
             None if on_screen => {
-                let (opened, path) = create_temporary_output(&temporary(launch), invoker)?;
-                let output = Self {
-                    written: Some(CommandFile::new(path, &opened, invoker)),
-                    maker: Some(invoker.clone()),
-                };
-                (Some(opened), output)
+                let folder = temporary(launch);
+                let TemporaryOutput { written, read, path } =
+                    create_temporary_output(&folder, invoker)?;
+                let opened = written.try_clone().context("the command's output")?;
+                let shown = Some(CommandFile { path: None, file: Ok(Arc::new(read)) });
+                let maker = invoker.clone();
+                let temporary = Some(Temporary { written, path, folder, maker });
+                (Some(opened), Self { shown, temporary })
             }
             None => (None, Self::default()),
         };
@@ -88,28 +100,46 @@ impl CommandOutput {
 
     /// The file, if the output goes to a file.
     pub(super) fn written(&self) -> Option<&CommandFile> {
-        self.written.as_ref()
+        self.shown.as_ref()
     }
 
-    /// The closing messages: the path of the output, and its last lines if the command `failed`.
-    /// Removes an empty temporary file, unless the command `continues`.
-    pub(super) fn dismissal(
-        &self,
-        continues: bool,
-        failed: bool,
-    ) -> (Option<String>, Option<String>) {
-        let Some(CommandFile { path, file }) = &self.written else {
-            return (None, None);
+    /// Repeats what is in a temporary file on standard output, where it would have been without the
+    /// view, and removes the file; if the command `continues`, it stays, and has a name from now on.
+    /// Returns the path of the output, if it has one.
+    pub(super) fn dismiss(&self, continues: bool) -> Option<PathBuf> {
+        let shown = self.shown.as_ref()?;
+        let Some(Temporary { written, path, folder, maker }) = &self.temporary else {
+            return shown.path.clone();
         };
-        let length = file.as_ref().ok().and_then(|file| file.metadata().ok());
-        let is_empty = length.is_some_and(|about| about.len() == 0);
-        if let (Some(maker), true, false) = (&self.maker, is_empty, continues) {
-            let _ = remove_command_output(path, maker);
-            return (None, None);
+        if continues {
+            return match path {
+                Some(path) => Some(path.clone()),
+                None => name_temporary_output(written, folder, maker)
+                    .inspect_err(|error| {
+                        tracing::warn!("what the command writes from now on is lost: {error}");
+                    })
+                    .ok(),
+            };
         }
-        let end = file.as_ref().ok().filter(|_| failed);
-        let place = format!("the command's output is in {}", path.display());
-        (Some(place), end.and_then(|file| end_of(file)))
+        if let Ok(file) = &shown.file {
+            let mut file: &File = file;
+            let repeated = file
+                .rewind()
+                .and_then(|()| print::exactly(|out| io::copy(&mut file, out).map(drop)));
+            if let Err(error) = print::unless_closed(repeated) {
+                tracing::warn!("the command's output cannot be repeated: {error}");
+            }
+        }
+        if let Some(path) = path {
+            let _ = remove_command_output(path, maker);
+        }
+        None
+    }
+
+    /// The last lines of a file that was asked for.
+    pub(super) fn end(&self) -> Option<String> {
+        let shown = self.shown.as_ref().filter(|_| self.temporary.is_none())?;
+        end_of(shown.file.as_ref().ok()?)
     }
 }
 

@@ -88,6 +88,28 @@ fn the_commands_output_goes_to_its_file() {
     assert!(messages(&output).contains("o.txt"), "{output:?}");
 }
 
+/// A trace that is there can be read, from the first moment on.
+#[test]
+fn a_gctrace_killed_at_once_leaves_no_empty_trace() {
+    let Some((python, place)) =
+        recording::place_for("a_gctrace_killed_at_once_leaves_no_empty_trace")
+    else {
+        return;
+    };
+    let (place, trace) = (place.path(), place.path().join("t.json"));
+    for round in 0..8 {
+        let mut command = top(place, &["--format", "json", "--record", "t.json", "--"]);
+        let command = command.arg(&python).args(["-c", "pass"]).stdout(Stdio::null());
+        let mut gctrace = command.spawn().unwrap();
+        while !trace.exists() && gctrace.try_wait().unwrap().is_none() {}
+        let _ = kill(Pid::from_raw(i32::try_from(gctrace.id()).unwrap()), Signal::SIGKILL);
+        gctrace.status_in_time().unwrap();
+        let analyzed = recording::gctrace(&["analyze", "t.json"], place);
+        assert!(analyzed.status.success(), "{round}: {analyzed:?}");
+        fs::remove_file(&trace).unwrap();
+    }
+}
+
 /// However gctrace ends.
 #[test]
 fn a_killed_gctrace_leaves_the_command_and_its_output() {

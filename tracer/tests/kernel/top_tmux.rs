@@ -420,3 +420,49 @@ fn the_terminal_goes_away() {
     desk.tmux.kill();
     wait_until("gctrace's end", || kill(gctrace, None).is_err());
 }
+
+/// Of the command's output, which is repeated in the terminal when the view ends. It stays, with a name,
+/// for a command that goes on.
+#[test]
+fn no_temporary_file_is_left() {
+    const TEST: &str = "no_temporary_file_is_left";
+    let Some(desk) = TmuxSession::new(TEST, &SH) else {
+        return;
+    };
+    let folder = desk.file("temporary");
+    std::fs::create_dir(&folder).unwrap();
+    let unnamed = nix::fcntl::OFlag::O_TMPFILE | nix::fcntl::OFlag::O_RDWR;
+    if nix::fcntl::open(&folder, unnamed, nix::sys::stat::Mode::S_IRWXU).is_err() {
+        eprintln!("skipped {TEST}: this file system has no files without a name");
+        return;
+    }
+    let files = || std::fs::read_dir(&folder).unwrap().count();
+    desk.tmux.line("export TMPDIR=$PWD/temporary");
+    desk.top_of_program("");
+    desk.wait_for_rows();
+    assert_eq!(files(), 0);
+    kill(desk.gctrace(), Signal::SIGKILL).unwrap();
+    desk.terminal_is_as_before();
+    assert_eq!(files(), 0);
+    desk.end_program();
+
+    desk.tmux.line("clear; touch go");
+    wait_until("a new file", || desk.file("go").exists());
+    desk.top_of_program("");
+    desk.wait_for_rows();
+    desk.end_program();
+    desk.tmux.wait_for_words("Press q to quit");
+    desk.tmux.press(&["q"]);
+    desk.tmux.wait_for("the output", |screen| {
+        !screen.contains("Press q to quit") && screen.contains("round ")
+    });
+    assert_eq!(files(), 0);
+
+    desk.tmux.line("clear; touch go");
+    wait_until("a new file", || desk.file("go").exists());
+    desk.top_of_program("");
+    desk.wait_for_rows();
+    desk.tmux.press(&["q"]);
+    desk.tmux.wait_for_words("the command's output is in");
+    assert_eq!(files(), 1);
+}

@@ -21,11 +21,31 @@ fn refused(path: &Path, command: &[&str]) -> String {
 /// Writes a trace with this host in its header.
 fn record(path: &Path, host: &str) -> Option<PathBuf> {
     let header = TraceHeader { host: host.to_owned(), ..TraceHeader::default() };
-    let trace = create(path).expect("a file");
+    let mut trace = create(path).expect("a file");
     let compressed = gctrace_event::compressed_by_name(path);
     let file = TraceFile::create(trace.writer().expect("open"), path, compressed, &header);
     file.and_then(|file| file.finish(&TraceEnd::default())).expect("written");
+    trace.appear("-o").expect("a name");
     trace.keep().expect("kept")
+}
+
+/// gctrace may be killed before the first line is written: no empty file is left.
+#[test]
+fn a_trace_without_a_header_has_no_name() {
+    let place = tempfile::tempdir().expect("a folder");
+    let path = place.path().join("trace.json");
+    let mut trace = create(&path).expect("a file");
+    assert!(names(place.path()).is_empty());
+    trace.appear("-o").expect("a name");
+    assert_eq!(names(place.path()), ["trace.json"]);
+    drop(trace);
+    assert!(names(place.path()).is_empty());
+    let mut trace = create(&path).expect("a file");
+    std::fs::write(&path, "another's").expect("written");
+    let error = trace.appear("-o").expect_err("taken");
+    assert!(error.to_string().contains("another program"), "{error}");
+    drop(trace);
+    assert_eq!(std::fs::read_to_string(&path).expect("there"), "another's");
 }
 
 fn names(folder: &Path) -> Vec<String> {

@@ -29,9 +29,9 @@ impl FileTail {
         Self { output, seen: None, lines: Vec::new(), problem: None }
     }
 
-    /// Path of the file whose end is shown.
-    pub(crate) fn path(&self) -> &Path {
-        &self.output.path
+    /// Path of the file whose end is shown; `None`: a temporary file.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        self.output.path.as_deref()
     }
 
     /// The last lines as of the last refresh, oldest first; empty before it.
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn an_unreadable_file_is_reported() {
         let mut tail = FileTail::new(CommandFile {
-            path: "/dev/zero".into(),
+            path: Some("/dev/zero".into()),
             file: Err("not a regular file".to_owned()),
         });
         assert!(tail.refresh());

@@ -13,8 +13,11 @@ pub(super) fn draw(frame: &ViewFrame<'_>, buffer: &mut Buffer, area: Rect) -> us
         put(buffer, area, 0, styled(words, theme::dim()));
         return 0;
     };
-    let path = text::clean(&tail.path().display().to_string());
-    let heading = format!("Output of the command: {path}");
+    let path = tail.path().map(|path| text::clean(&path.display().to_string()));
+    let heading = match path {
+        Some(path) => format!("Output of the command: {path}"),
+        None => "Output of the command".to_owned(),
+    };
     let area = title(frame, buffer, area, (&heading, ""), true);
     let lines = tail.lines();
     let most = text::rest(lines.len(), area.height.into());

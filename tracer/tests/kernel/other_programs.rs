@@ -21,18 +21,22 @@ use test_kit::{on_interpreters, recording};
 const OTHERS: u64 = 1000;
 
 /// Writes `NAME.ready`, waits for `NAME.go`, collects COUNT times, writes its number of collections
-/// to `NAME.count`, waits for `NAME.stop`.
+/// to `NAME.count`, waits for `NAME.stop`. Ends with its test, whose folder then is gone.
 const PROGRAM: &str = "
 import gc, os, sys, time
+def wait(name):
+    while not os.path.exists(name):
+        if not os.path.exists('program.py'): os._exit(1)
+        time.sleep(0.005)
 name, count = sys.argv[1:3]
 gc.disable()
 open(name + '.ready', 'w').close()
-while not os.path.exists(name + '.go'): time.sleep(0.005)
+wait(name + '.go')
 for _ in range(int(count)): gc.collect()
 with open(name + '.new', 'w') as file:
     file.write(str(sum(each['collections'] for each in gc.get_stats())))
 os.rename(name + '.new', name + '.count')
-while not os.path.exists(name + '.stop'): time.sleep(0.005)
+wait(name + '.stop')
 os._exit(0)
 ";
 
@@ -40,6 +44,10 @@ os._exit(0)
 /// soon as they run.
 const TREE: &str = "
 import gc, os, subprocess, sys, time
+def wait(name):
+    while not os.path.exists(name):
+        if not os.path.exists('program.py'): os._exit(1)
+        time.sleep(0.005)
 order = sys.argv[1]
 gc.disable()
 def collections(): return sum(each['collections'] for each in gc.get_stats())
@@ -58,23 +66,27 @@ def spawn():
     open('spawned.go', 'w').close(), open('spawned.stop', 'w').close()
     subprocess.run([sys.executable, 'program.py', 'spawned', '40'], check=True)
 open('own.ready', 'w').close()
-while not os.path.exists('own.go'): time.sleep(0.005)
+wait('own.go')
 before = collections() if order.startswith('attached') else 0
 for _ in range(20): gc.collect()
 for start in (fork, spawn) if order.endswith('fork') else (spawn, fork): start()
 for _ in range(20): gc.collect()
 write('own', collections() - before)
-while not os.path.exists('own.stop'): time.sleep(0.005)
+wait('own.stop')
 os._exit(0)
 ";
 
 /// Another thread than the main one executes the program, when `thread.go` is there.
 const EXECUTES: &str = "
 import gc, os, sys, threading, time
+def wait(name):
+    while not os.path.exists(name):
+        if not os.path.exists('program.py'): os._exit(1)
+        time.sleep(0.005)
 gc.disable()
 def execute():
     open('thread.ready', 'w').close()
-    while not os.path.exists('thread.go'): time.sleep(0.005)
+    wait('thread.go')
     with open('thread.count', 'w') as file:
         file.write(str(sum(each['collections'] for each in gc.get_stats())))
     os.execv(sys.executable, [sys.executable, 'program.py', 'alone', '50'])

@@ -241,7 +241,7 @@ fn costs(
             calibration.map(|c| c.entry_ns),
         ),
         cost("garbage of collections", garbage, garbage_ns),
-        cost("program stopped at exec", stops.count, stopped_ns),
+        cost("program stopped", stops.count, stopped_ns),
         cost(ProbeCost::COLLECTOR_ELSEWHERE, foreign, foreign_ns.map(|ns| ns / foreign as f64)),
     ]
     .into_iter()

@@ -283,7 +283,8 @@ fn a_tree(test: &str, name: &str, order: &str) {
 
 /// The other program has collected before there was a second process, and after.
 fn costs_are_separate(neighbor: &Neighbor, trace: &Trace, alone: bool) {
-    let (cost_ns, hits) = elsewhere(trace).expect("the other program hit them");
+    // The other program hit them.
+    let (cost_ns, hits) = elsewhere(trace).unwrap();
     let rounds = if alone { 1 } else { 2 };
     assert!((rounds * OTHERS..(rounds + 1) * OTHERS).contains(&hits), "{hits}");
     let report =

@@ -135,7 +135,7 @@ impl KernelSource {
         }
     }
 
-    /// See [`BpfSession::was_alone`].
+    /// The process that was probed alone is one as any other from now on, or has ended.
     fn was_alone(&mut self, trace: &mut RecordingTrace, pid: u32) {
         if let Err(error) = self.session.was_alone(pid) {
             let error = crate::text::chain(&error.into());

@@ -349,9 +349,10 @@ pub(crate) fn cost_elsewhere(report: &Report) -> Option<String> {
     let probes = report.overhead.probes.iter().filter(|probe| probe.elsewhere);
     let costs: Vec<String> = probes
         .map(|probe| {
-            let what = match probe.probe == ProbeCost::CUDA_ELSEWHERE {
-                true => "CUDA call",
-                false => "collection",
+            let what = match probe.probe.as_str() {
+                ProbeCost::CUDA_ELSEWHERE => "CUDA call",
+                ProbeCost::CODE_ELSEWHERE => "freed code object",
+                _ => "collection",
             };
             match probe.ns_per_hit {
                 Some(ns) => format!("{} a {what}", duration(ns as u64)),

@@ -120,10 +120,14 @@ impl ProbeCost {
     /// The probes on CUDA calls, hit in other processes that use the same libraries.
     pub const CUDA_ELSEWHERE: &str = "CUDA calls in processes not recorded";
 
+    /// The probe on the end of code objects, hit in such processes: at the end of a program mostly.
+    pub const CODE_ELSEWHERE: &str = "code objects freed in processes not recorded";
+
     /// Whether it cost other processes of the machine, and not those recorded.
     #[must_use]
     pub fn is_elsewhere(&self) -> bool {
-        [Self::COLLECTOR_ELSEWHERE, Self::CUDA_ELSEWHERE].contains(&self.probe.as_str())
+        [Self::COLLECTOR_ELSEWHERE, Self::CUDA_ELSEWHERE, Self::CODE_ELSEWHERE]
+            .contains(&self.probe.as_str())
     }
 }
 

@@ -210,7 +210,11 @@ fn costs(
     let garbage_ns = calibration
         .filter(|_| garbage > 0)
         .map(|c| c.entry_ns + counters.garbage().took_ns as f64 / garbage as f64);
-    let foreign = POINTS.map(|point| (counters.foreign_hits(point), point));
+    let code = counters.foreign_hits(ProbePointKind::CodeDealloc);
+    let foreign = POINTS.map(|point| match point {
+        ProbePointKind::CodeDealloc => (0, point),
+        _ => (counters.foreign_hits(point), point),
+    });
     let foreign_ns = calibration.map(|c| {
         let each = foreign.iter().map(|(hits, point)| match point.has_return() {
             true => *hits as f64 * c.foreign_ns,
@@ -242,6 +246,7 @@ fn costs(
         ),
         cost("garbage of collections", garbage, garbage_ns),
         cost("program stopped", stops.count, stopped_ns),
+        cost(ProbeCost::CODE_ELSEWHERE, code, calibration.map(|c| c.entry_ns)),
         cost(ProbeCost::COLLECTOR_ELSEWHERE, foreign, foreign_ns.map(|ns| ns / foreign as f64)),
     ]
     .into_iter()

@@ -1,8 +1,10 @@
 //! Programs started from here with their own environment: gctrace is not loaded into them; this is
 //! reported.
 //!
-//! The library's functions interpose the C library's and call them. The environment is never
-//! changed: a program that is to be started without these variables still is.
+//! The library's functions interpose the C library's and call them. Nothing is ever added to the
+//! environment: a program that is to be started without gctrace's variables still is. The library is
+//! left out where the program could not open its file, as below another root directory: ld.so would
+//! write that to the program's standard error.
 
 use crate::process_ring;
 use gctrace_ring::{Absence, RENDEZVOUS_VARIABLE};
@@ -41,9 +43,9 @@ impl NextFunction {
 }
 
 /// Functions that interpose the C library's of the same name and type, and go on to it after what
-/// `before` names.
+/// `before` names, unless what `instead` names returns a result.
 macro_rules! interpose {
-    ($($name:ident($($argument:ident: $type:ty),*) before $before:expr;)*) => {
+    ($($name:ident($($argument:ident: $type:ty),*) before $before:expr $(, instead $instead:expr)?;)*) => {
         $(
             #[doc = concat!("Interposes the C library's ", stringify!($name), ".")]
             ///
@@ -54,6 +56,9 @@ macro_rules! interpose {
                 // SAFETY: as the caller promises; the real function has this type.
                 unsafe {
                     $crate::recording::guarded(|| $before);
+                    $(if let Some(result) = $instead {
+                        return result;
+                    })?
                     let address = real::$name.address();
                     if address.is_null() {
                         return $crate::exec::NOT_THERE;
@@ -92,14 +97,141 @@ pub(crate) use interpose;
 pub(crate) const NOT_THERE: c_int = -1;
 
 interpose! {
-    execve(path: *const c_char, arguments: Strings, environment: Strings) before report_if_unrecorded(path, environment);
-    execv(path: *const c_char, arguments: Strings) before report_if_unrecorded(path, environ);
-    execvp(path: *const c_char, arguments: Strings) before report_if_unrecorded(path, environ);
-    execvpe(path: *const c_char, arguments: Strings, environment: Strings) before report_if_unrecorded(path, environment);
+    execve(path: *const c_char, arguments: Strings, environment: Strings)
+        before report_if_unrecorded(path, environment),
+        instead without_library(environment, |own| execve(path, arguments, own));
+    execv(path: *const c_char, arguments: Strings)
+        before report_if_unrecorded(path, environ),
+        instead without_library(environ, |own| execve(path, arguments, own));
+    execvp(path: *const c_char, arguments: Strings)
+        before report_if_unrecorded(path, environ),
+        instead without_library(environ, |own| execvpe(path, arguments, own));
+    execvpe(path: *const c_char, arguments: Strings, environment: Strings)
+        before report_if_unrecorded(path, environment),
+        instead without_library(environment, |own| execvpe(path, arguments, own));
     posix_spawn(pid: *mut libc::pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void,
-        arguments: Strings, environment: Strings) before report_if_unrecorded(path, environment);
+        arguments: Strings, environment: Strings)
+        before report_if_unrecorded(path, environment),
+        instead without_library(environment, |own| posix_spawn(pid, path, actions, attributes, arguments, own));
     posix_spawnp(pid: *mut libc::pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void,
-        arguments: Strings, environment: Strings) before report_if_unrecorded(path, environment);
+        arguments: Strings, environment: Strings)
+        before report_if_unrecorded(path, environment),
+        instead without_library(environment, |own| posix_spawnp(pid, path, actions, attributes, arguments, own));
+}
+
+const PRELOAD: &[u8] = b"LD_PRELOAD=";
+const LIBRARY: &[u8] = b"libgctrace_inject.so";
+
+fn has_library(words: &[u8]) -> bool {
+    words.windows(LIBRARY.len()).any(|part| part == LIBRARY)
+}
+
+/// Starts a program without the library if its file cannot be opened from here. `None`: it can, or
+/// the environment does not name it, or is larger than what fits the stack. May run between fork and
+/// exec, in a child that shares its parent's memory: no locks, no allocations.
+///
+/// # Safety
+/// A null-terminated list of C strings.
+unsafe fn without_library(
+    environment: Strings,
+    start: impl FnOnce(Strings) -> c_int,
+) -> Option<c_int> {
+    // SAFETY: as the caller promises.
+    let (index, value) = unsafe { preload(environment) }?;
+    let library = preloaded(value).find(|name| has_library(name))?;
+    if can_open(library)? { None } else { start_with(environment, index, value, start) }
+}
+
+/// The entry LD_PRELOAD: its place and its value.
+///
+/// # Safety
+/// A null-terminated list of C strings, valid for `'list`.
+unsafe fn preload<'list>(environment: Strings) -> Option<(usize, &'list [u8])> {
+    if environment.is_null() {
+        return None;
+    }
+    let mut index = 0;
+    loop {
+        // SAFETY: as the caller promises: the list has not ended.
+        let entry = unsafe { *environment.add(index) };
+        if entry.is_null() {
+            return None;
+        }
+        // SAFETY: as above.
+        let entry = unsafe { CStr::from_ptr(entry) }.to_bytes();
+        if let Some(value) = entry.strip_prefix(PRELOAD) {
+            return Some((index, value));
+        }
+        index += 1;
+    }
+}
+
+/// Names in a value of LD_PRELOAD, separated as in ld.so(8).
+fn preloaded(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value.split(|byte| matches!(byte, b':' | b' ')).filter(|name| !name.is_empty())
+}
+
+/// Whether ld.so could open this file; `None` if its name is too long. By the system call that ld.so
+/// makes, so that no filter of system calls forbids more to this process than to the program.
+fn can_open(path: &[u8]) -> Option<bool> {
+    let mut text = [0_u8; 4096];
+    // The last byte remains zero.
+    text.get_mut(..path.len()).filter(|_| path.len() < 4096)?.copy_from_slice(path);
+    // SAFETY: a C string; the descriptor is closed once. errno is the caller's.
+    unsafe {
+        let errno = *libc::__errno_location();
+        let file = libc::open(text.as_ptr().cast(), libc::O_RDONLY | libc::O_CLOEXEC);
+        if file >= 0 {
+            libc::close(file);
+        }
+        *libc::__errno_location() = errno;
+        Some(file >= 0)
+    }
+}
+
+/// Starts a program with the environment but for the library. A function of its own for the size of
+/// its stack frame, 24 KiB.
+#[inline(never)]
+fn start_with(
+    environment: Strings,
+    index: usize,
+    value: &[u8],
+    start: impl FnOnce(Strings) -> c_int,
+) -> Option<c_int> {
+    const MOST_ENTRIES: usize = 2048;
+    const MOST_BYTES: usize = 8192;
+    let mut list = [std::ptr::null::<c_char>(); MOST_ENTRIES];
+    let mut text = [0_u8; MOST_BYTES];
+    let mut length = 0;
+    let mut put = |part: &[u8]| {
+        // The last byte remains zero.
+        let end = length + part.len();
+        text.get_mut(length..end).filter(|_| end < MOST_BYTES)?.copy_from_slice(part);
+        length = end;
+        Some(())
+    };
+    put(PRELOAD)?;
+    let others = || preloaded(value).filter(|name| !has_library(name));
+    for (number, name) in others().enumerate() {
+        put(if number > 0 { b":" } else { b"" })?;
+        put(name)?;
+    }
+    let mut kept = 0;
+    for at in 0.. {
+        // SAFETY: a null-terminated list that has not ended.
+        let entry = unsafe { *environment.add(at) };
+        if entry.is_null() {
+            break;
+        }
+        let entry = match at == index {
+            true if others().next().is_none() => continue,
+            true => text.as_ptr().cast(),
+            false => entry,
+        };
+        *list.get_mut(kept).filter(|_| kept + 1 < MOST_ENTRIES)? = entry;
+        kept += 1;
+    }
+    Some(start(list.as_ptr()))
 }
 
 /// Reports that a program is about to be started without gctrace's variables. May run between fork
@@ -132,8 +264,6 @@ unsafe fn report_if_unrecorded(path: *const c_char, environment: Strings) {
 /// # Safety
 /// A null-terminated list of C strings.
 unsafe fn absence(environment: Strings, rendezvous: &[u8]) -> Option<Absence> {
-    const PRELOAD: &[u8] = b"LD_PRELOAD=";
-    const LIBRARY: &[u8] = b"libgctrace_inject.so";
     let (mut is_preloaded, mut meets) = (false, None);
     let mut next = environment;
     // SAFETY: as the caller promises.
@@ -141,7 +271,7 @@ unsafe fn absence(environment: Strings, rendezvous: &[u8]) -> Option<Absence> {
         // SAFETY: as above.
         let entry = unsafe { CStr::from_ptr(*next) }.to_bytes();
         if let Some(value) = entry.strip_prefix(PRELOAD) {
-            is_preloaded = value.windows(LIBRARY.len()).any(|part| part == LIBRARY);
+            is_preloaded = has_library(value);
         } else if let Some(value) = entry
             .strip_prefix(RENDEZVOUS_VARIABLE.as_bytes())
             .and_then(|value| value.strip_prefix(b"="))
@@ -162,6 +292,51 @@ unsafe fn absence(environment: Strings, rendezvous: &[u8]) -> Option<Absence> {
 mod tests {
     use super::*;
     use std::ffi::CString;
+
+    /// What a program is started with, from this environment; `None`: from the same.
+    fn started_with(entries: &[&str]) -> Option<Vec<String>> {
+        let texts: Vec<_> = entries.iter().map(|entry| CString::new(*entry).unwrap()).collect();
+        let mut list: Vec<_> = texts.iter().map(|text| text.as_ptr()).collect();
+        list.push(std::ptr::null());
+        let mut found = Vec::new();
+        let start = |own: Strings| {
+            // SAFETY: a null-terminated list of C strings.
+            unsafe {
+                for at in (0..).take_while(|at| !(*own.add(*at)).is_null()) {
+                    found.push(CStr::from_ptr(*own.add(at)).to_str().unwrap().to_owned());
+                }
+            }
+            7
+        };
+        // SAFETY: made above.
+        let result = unsafe { without_library(list.as_ptr(), start) };
+        assert!(result.is_none_or(|result| result == 7));
+        result.map(|_| found)
+    }
+
+    #[test]
+    fn a_library_that_cannot_be_opened_is_left_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let there = folder.path().join("libgctrace_inject.so");
+        std::fs::write(&there, "").unwrap();
+        let there = format!("LD_PRELOAD={}", there.display());
+        let gone = "/nowhere/libgctrace_inject.so";
+        let alone = format!("LD_PRELOAD={gone}");
+        let beside = format!("LD_PRELOAD=/x/a.so:{gone} b.so");
+        assert_eq!(started_with(&["A=1", &there, "B=2"]), None);
+        assert_eq!(started_with(&["A=1", "LD_PRELOAD=/nowhere/x.so"]), None);
+        assert_eq!(started_with(&[]), None);
+        assert_eq!(started_with(&["A=1", &alone, "B=2"]).unwrap(), ["A=1", "B=2"]);
+        assert_eq!(started_with(&[&beside, "A=1"]).unwrap(), ["LD_PRELOAD=/x/a.so:b.so", "A=1"]);
+        // What does not fit stays as it is.
+        let many = vec!["A=1"; 2048];
+        assert_eq!(started_with(&[&[alone.as_str()], &many[..]].concat()), None);
+        assert_eq!(started_with(&[&[alone.as_str()], &many[1..]].concat()).unwrap().len(), 2047);
+        let long = format!("LD_PRELOAD={gone}:{}", "x".repeat(9000));
+        assert_eq!(started_with(&[&long]), None);
+        // SAFETY: null stands for no list.
+        assert_eq!(unsafe { without_library(std::ptr::null(), |_| 7) }, None);
+    }
 
     #[test]
     fn environments_are_distinguished() {

@@ -119,3 +119,37 @@ fn recorded(python: &Path, folder: &Path) -> (Trace, Vec<u64>) {
     let pids = printed.split_whitespace().map(|pid| pid.parse().unwrap()).collect();
     (Trace::read(&folder.join("trace.json")), pids)
 }
+
+/// A program below another root directory, which has the program and its libraries, not gctrace's.
+const JAIL: &str = r"
+import os, shutil, subprocess, sys
+program = shutil.which('printenv')
+needs = subprocess.run(['ldd', program], stdout=subprocess.PIPE, universal_newlines=True, check=True)
+paths = [word for word in needs.stdout.split() if word.startswith('/')]
+for path in [program] + paths:
+    os.makedirs('jail' + os.path.dirname(path), exist_ok=True)
+    shutil.copy(os.path.realpath(path), 'jail' + path)
+for environment in None, dict(os.environ, LD_PRELOAD=os.environ['LD_PRELOAD'] + ':' + paths[0]):
+    command = ['chroot', 'jail', program]
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert (done.returncode, done.stderr) == (0, b''), done
+    preloaded = [line for line in done.stdout.split() if line.startswith(b'LD_PRELOAD=')]
+    expected = [b'LD_PRELOAD=' + paths[0].encode()] if environment else []
+    assert preloaded == expected, done
+    assert b'GCTRACE_RENDEZVOUS' in done.stdout, 'gctrace was not there at all'
+";
+
+#[test]
+fn below_another_root_programs_start_without_a_word() {
+    let test = "below_another_root_programs_start_without_a_word";
+    if !recording::privileged(test) {
+        return;
+    }
+    for python in interpreters(test).into_iter().filter_map(|python| direct(test, python)) {
+        for mode in ["inject", "both"] {
+            let folder = tempfile::tempdir().unwrap();
+            let start = ["record", "--mode", mode, "--", python.path.to_str().unwrap()];
+            recording::gctrace(&[&start[..], &["-c", JAIL]].concat(), folder.path());
+        }
+    }
+}

@@ -102,7 +102,16 @@ fn summary(totals: OutputTotals, sources: Option<merge::SourceTotals>, end: &Tra
     let unseen = end.unseen.map(UnseenReport::from).and_then(unseen_words);
     let lost = unseen.map_or(lost.clone(), |unseen| format!("{unseen}; {lost}"));
     if totals.pauses == 0 && totals.omitted.count == 0 {
-        return format!("0 pauses: {}; {lost}", why_none(&examined));
+        let why = why_none(&examined);
+        // A library that is in no program has no events to lose.
+        let says_all = (examined.python, examined.other) == (0, None)
+            && end.lost.is_empty()
+            && examined.unexamined() == 0;
+        return if says_all {
+            format!("0 pauses: {why}")
+        } else {
+            format!("0 pauses: {why}; {lost}")
+        };
     }
     let sources = sources.map_or(String::new(), |counts| {
         let late = match counts.late {

@@ -111,6 +111,15 @@ fn refusals_suggest_what_works_without_privileges() {
 }
 
 #[test]
+fn a_library_that_no_program_loads_is_not_said_to_lose_nothing() {
+    let place = TestDir::new();
+    let output = place.run(&["record", "--mode", "inject", "--", "true"]);
+    assert!(output.status.success(), "{output:?}");
+    let text = printed(&output);
+    assert!(text.contains("0 pauses: the library saw no CPython\n"), "{text}");
+}
+
+#[test]
 fn a_set_user_id_program_is_refused_before_it_starts() {
     let place = TestDir::new();
     let Some(su) = ["/usr/bin/su", "/bin/su"].into_iter().find(|su| Path::new(su).exists()) else {

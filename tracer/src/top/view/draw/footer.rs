@@ -68,8 +68,10 @@ fn losses(snapshot: &Snapshot) -> Span<'static> {
     let recorder = &snapshot.recorder;
     let lost = lost_events(&recorder.lost);
     match (lost, recorder.unexamined) {
-        // Processes that do not load the library are not counted.
-        (0, 0) if snapshot.mode == RecordingMode::Inject => return plain("no event lost"),
+        // Processes that do not load the library, and collections before it, are not counted.
+        (0, 0) if snapshot.mode == RecordingMode::Inject => {
+            return plain("the library lost no event");
+        }
         (0, 0) => return plain("nothing lost"),
         (0, 1) => return styled("1 process UNEXAMINED".to_owned(), theme::bad()),
         (0, many) => return styled(format!("{many} processes UNEXAMINED"), theme::bad()),

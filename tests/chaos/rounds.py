@@ -315,25 +315,26 @@ class Round:
             if event.get("cat") == "gc" and event["pid"] in seen:
                 seen[event["pid"]].append(round(event["ts"] * 1000))
                 sources[event["args"].get("source", "probes")] += 1
-        missing = surplus = 0
+        missing = surplus = excused = 0
         for pid, truth in truths.items():
             within = [ts for ts in seen[pid] if truth["start_ns"] <= ts <= truth["end_ns"]]
             if truth["collections"] > len(within) and (pid in unsure or unexamined):
                 self.is_incomplete = True
+                excused += truth["collections"] - len(within)
                 continue
             missing += max(0, truth["collections"] - len(within))
             surplus += max(0, len(within) - truth["collections"])
         outside = sum(truth["all"] - truth["collections"] + (8 if truth["start_ns"] else 0)
                       for truth in truths.values())
-        self.figures.update(sources, processes=len(truths), missing=missing, surplus=surplus, lost=lost,
+        self.figures.update(sources, processes=len(truths), missing=missing, excused=excused, surplus=surplus, lost=lost,
                             collections=sum(truth["collections"] for truth in truths.values()))
         if surplus:
             self.fault("%d pauses more than collections" % surplus)
         if lost is None or end is None or self.is_cut_short:
             return
-        if missing > lost or not self.is_incomplete and lost > missing + outside:
-            self.fault("%d collections are not in the trace, which reports %d losses: %s" % (
-                missing, lost, end.get("lost")))
+        if missing > lost or lost > missing + excused + outside:
+            self.fault("%d collections are not in the trace, and %d of processes with a note; it reports %d losses: %s" % (
+                missing, excused, lost, end.get("lost")))
 
     def lost_pauses(self, end):
         """None if losses of other kinds make the number meaningless."""

@@ -247,15 +247,14 @@ impl PythonRing {
             | HookState::Ended
             | HookState::CountingAllocations => return,
             HookState::Restored => format!(
-                "the program removed gctrace from gc.callbacks; it was put back, but the collections in
+                "the program removed gctrace from gc.callbacks; it was put back, but the collections in \
                  between were missed{why}"
             ),
             HookState::GivenUp => format!(
                 "the program removed gctrace from gc.callbacks again: its collections are no longer recorded{why}"
             ),
             HookState::Bypassed => {
-                "collections ran without a call of gctrace's entry in gc.callbacks"
-                    .to_owned()
+                "collections ran without a call of gctrace's entry in gc.callbacks".to_owned()
             }
             HookState::Failed => format!("collections cannot be recorded in-process{why}"),
             HookState::NotWatchingFunction => {

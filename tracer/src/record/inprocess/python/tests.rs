@@ -294,3 +294,28 @@ proptest! {
 fn frames_that_were_not_recorded_have_one_name() {
     assert_eq!(gctrace_ring::OUTER_FRAMES, gctrace_event::Frame::OUTER);
 }
+
+#[test]
+fn every_note_of_a_hook_is_one_line() {
+    use HookState::*;
+    let noted = [
+        Restored,
+        GivenUp,
+        Bypassed,
+        Failed,
+        NotWatchingFunction,
+        NotExaminingGarbage,
+        NotCountingAllocations,
+    ];
+    for state in noted {
+        let change = Raw::Hook { at_ns: 3, state, interpreter: 0, detail: 0, count: 6 };
+        let mut ring = PythonRing::new(7, (0, 0));
+        let events = ring_events(&mut ring, &mut FrameTree::default(), &[change]);
+        let note = events.iter().find_map(|event| match event {
+            RingEvent::Notice(notice) => Some(&notice.text),
+            _ => None,
+        });
+        let text = note.unwrap_or_else(|| panic!("{state:?}"));
+        assert!(!text.contains('\n') && !text.contains("  "), "{state:?}: {text:?}");
+    }
+}

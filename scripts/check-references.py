@@ -40,7 +40,7 @@ OTHERS = [re.compile(f"(?:{pattern})$") for pattern in (
     # NVIDIA, PyTorch and others
     r"(cuda|cuda_runtime_api|cupti_\w+|driver_types|nccl|nvml)\.h", r"(hta|torch)/.*\.py", r"source/unix/mio\.rs", r"terminal/buffers\.rs",
     # Examples of programs, and results of scripts.
-    r"(job|loader|small|train)\.py", r"gpu-bundle/.*", r"(gc-log|table)\.md",
+    r"(\./)?(change|job|loader|small|train)\.py", r"gpu-bundle/.*", r"(gc-log|perf-log|table)\.md",
     # Placeholders
     r"[A-Z]+/.*", r"\.bpf\.c",
 )]

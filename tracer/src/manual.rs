@@ -161,6 +161,44 @@ mod tests {
         assert_eq!(names, everything().len() + 1);
     }
 
+    /// Set to write docs/commands.md instead of comparing it.
+    const UPDATE: &str = "GCTRACE_UPDATE_COMMANDS";
+
+    /// Columns of docs/commands.md, as of the other documents.
+    const DOCUMENT_WIDTH: usize = 100;
+
+    /// Appends what `--help` prints of a command and its subcommands, each as a section.
+    fn push_help(command: &mut clap::Command, name: &str, document: &mut String) {
+        let help = command.clone().term_width(DOCUMENT_WIDTH).render_long_help().to_string();
+        let lines: Vec<&str> = help.trim_end().lines().map(str::trim_end).collect();
+        document.push_str(&format!("\n## {name}\n\n```text\n{}\n```\n", lines.join("\n")));
+        let shown = |sub: &&mut clap::Command| !sub.is_hide_set() && sub.get_name() != "help";
+        let mut subcommands: Vec<_> = command.get_subcommands_mut().filter(shown).collect();
+        subcommands.sort_by_key(|subcommand| subcommand.get_name().to_owned());
+        for subcommand in subcommands {
+            let name = format!("{name} {}", subcommand.get_name());
+            push_help(subcommand, &name, document);
+        }
+    }
+
+    #[test]
+    fn the_document_of_commands_is_up_to_date() {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/commands.md");
+        let remedy = format!("{UPDATE}=1 cargo test -p gctrace --bin gctrace manual::");
+        let mut document = format!(
+            "# Commands\n\nWhat each command prints with `--help`. `gctrace man DIR` writes it as \
+             manual pages.\n\n<!-- Generated; a test compares it. To write it anew: {remedy} -->\n"
+        );
+        let mut command = crate::args::command();
+        command.build();
+        push_help(&mut command, "gctrace", &mut document);
+        if std::env::var_os(UPDATE).is_some() {
+            fs::write(&file, &document).expect("the document can be written");
+        }
+        let published = fs::read_to_string(&file).expect("docs/commands.md");
+        assert!(published == document, "docs/commands.md is old: {remedy}");
+    }
+
     #[test]
     fn the_main_page_lists_subcommands() {
         let mut alone = Vec::new();

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Times of queries on a job of ranks: gctrace-cluster on tables, summaries and traces, DuckDB on the
-tables. Part of the section "Queries and executors" of docs/measurements.md.
+tables. Part of docs/measurements/analysis.md, "gctrace-cluster".
 
     scripts/venv.sh tables && .venv-tables/bin/python scripts/bench_queries.py --gctrace GCTRACE
         --cluster GCTRACE_CLUSTER [--ranks 128] [--steps 20 --collectives 15 --kernels 30]

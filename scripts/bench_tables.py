@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Sizes of exported tables, and times of queries: the section "Tables" of docs/measurements.md.
+"""Sizes of exported tables, and times of queries: docs/measurements/analysis.md, "Tables".
 
     scripts/venv.sh tables && .venv-tables/bin/python scripts/bench_tables.py GCTRACE [RANKS [STEPS]]
 

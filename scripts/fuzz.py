@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
-DOCUMENT = CHECKOUT / "docs/measurements.md"
+DOCUMENT = CHECKOUT / "docs/measurements/robustness.md"
 # The table in DOCUMENT is between these lines.
 BEGIN, END = "<!-- fuzz.sh: begin -->\n", "<!-- fuzz.sh: end -->\n"
 
@@ -108,7 +108,7 @@ def main():
     parser.add_argument("targets", nargs="*", metavar="TARGET", help=", ".join(TARGETS))
     parser.add_argument("--seconds", type=int, default=10, help="of each run")
     parser.add_argument("--rounds", type=int, default=1, help="number of runs per target")
-    parser.add_argument("--count", action="store_true", help="add the recorded runs to docs/measurements.md")
+    parser.add_argument("--count", action="store_true", help="add the recorded runs to docs/measurements/robustness.md")
     parser.add_argument("--folder", default=str(CHECKOUT / "target/fuzz"), help=argparse.SUPPRESS)
     parser.add_argument("--programs", help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Runs the tests that compare garbage and heaps with what each interpreter reports, and writes what
-they compared to the table of docs/measurements.md, section 20.
+they compared to the table of docs/measurements/garbage-and-heaps.md.
 
     sudo scripts/garbage_truth.py
 
@@ -17,7 +17,7 @@ import sys
 import manifest
 
 CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
-DOCUMENT = CHECKOUT / "docs/measurements.md"
+DOCUMENT = CHECKOUT / "docs/measurements/garbage-and-heaps.md"
 # The table in DOCUMENT is between these lines.
 BEGIN, END = "<!-- garbage_truth.py: begin -->\n", "<!-- garbage_truth.py: end -->\n"
 

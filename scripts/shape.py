@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Counts the figures of docs/measurements.md, section 15: the shape of the code.
+"""Counts the shape of the code: files, lines, types, circles, silent defaults.
 
     shape.py [FOLDER]          default: this checkout
 

@@ -3,7 +3,7 @@
 //! The recorded collections are taken apart into curves (`curves.rs`), a generational collector
 //! runs over them under the new setting (`collector.rs`), and the difference is the saving
 //! (`price.rs`). A saving is a range: what the recording leaves unknown is assumed for the worse,
-//! as likely, and for the better. docs/measurements.md compares ranges with measured savings.
+//! as likely, and for the better. docs/measurements/remedies.md compares ranges with measured savings.
 
 mod collector;
 mod curves;

@@ -2,7 +2,7 @@
 //! read only if a PyTorch trace of the same process is given, or to price remedies.
 //!
 //! Owns the encoding: differences from the previous pause, in as few bytes as they need (LEB128): 12
-//! instead of 40 for the pauses of a 1 GB trace, 54 MB in all (docs/measurements.md, section 4).
+//! instead of 40 for the pauses of a 1 GB trace, 54 MB in all (docs/measurements/analysis.md).
 
 use super::index::SmallNumber;
 use super::thread::ThreadIndex;

@@ -9,7 +9,7 @@ use crate::gpu::pause_span::PauseSpan;
 use gctrace_event::GcReason;
 
 /// Time per object that a full collection traverses, in times of that in the middle generation, if
-/// object counts are unknown: a heap does not fit the caches (docs/measurements.md).
+/// object counts are unknown: a heap does not fit the caches (docs/measurements/remedies.md).
 const TRAVERSING_FULL: [f64; 3] = [1.0, 2.0, 4.0];
 /// The same if they are known: it varies between collections.
 const TRAVERSING_KNOWN: [f64; 3] = [0.8, 1.0, 1.25];

@@ -1,5 +1,5 @@
 //! The replay against the truth: on the simulated GPU every second run of the same work goes without
-//! collections. The table for docs/measurements.md is
+//! collections. The table for docs/measurements/gpu.md is
 //!
 //! ```text
 //! cargo test -p gctrace-analysis --test plain replay_simgpu:: -- --nocapture | grep '^|'

@@ -8,7 +8,7 @@ use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// As deep as recording a pause may cost (docs/measurements.md, section 3).
+/// As deep as recording a pause may cost (docs/measurements/cost.md).
 const DEFAULT_STACK_DEPTH: u32 = 24;
 
 #[derive(Args, Debug)]

@@ -23,7 +23,7 @@ fn the_demonstration_records_and_explains() {
     assert!(printed.contains("is simulated"), "{printed}");
     assert!(printed.contains("200 steps in"), "{printed}");
     assert!(printed.contains("Do this"), "{printed}");
-    // Whether it is inside depends on the machine; it is a figure in docs/measurements.md.
+    // Whether it is inside depends on the machine; it is a figure in docs/measurements/remedies.md.
     assert!(printed.contains("saving predicted"), "{printed}");
     assert!(printed.contains("saving measured"), "{printed}");
     let full = recording::gctrace(&["analyze", "--full", "demo.json"], place.path());

@@ -6,7 +6,7 @@
 Checked are names that end in .rs, .c, .h, .py, .sh or .md, paths in backticks that start with a
 folder of the repository, and the targets of relative links. A name may be relative to the
 repository, to its file's folder or to any folder between (`layout.rs`, `python/layout.rs`), and may
-contain wildcards. A function that a document names after its file and `::` has to be in that file.
+contain wildcards. A link's section has to be a heading of its document. A function that a document names after its file and `::` has to be in that file.
 Files of CPython, Linux, NVIDIA and others, examples and placeholders are listed in OTHERS. Prints
 FILE:LINE: NAME for each that does not exist; the exit code is then 1.
 """
@@ -29,6 +29,7 @@ NAME = re.compile(r"(?<![\w/.$}>{-])((?:[\w.*-]+/)*[\w.*-]*[\w*]\.(?:rs|py|sh|md
 QUOTED = re.compile(r"`([\w-]+/[\w./*-]*[\w*/])`")
 FUNCTION = re.compile(r"`([\w./-]+\.rs)::(\w+)`")
 LINK = re.compile(r"\]\(([^)#\s:]+)(?:#[^)]*)?\)")
+SECTION = re.compile(r"\]\(([^)#\s:]*)#([\w-]+)\)")
 URL = re.compile(r"\w+://\S*|#include\s*<[^>]*>")
 
 OTHERS = [re.compile(f"(?:{pattern})$") for pattern in (
@@ -98,6 +99,13 @@ def exists(name, path, root, known):
     return (root / path).parent.joinpath(name).exists()
 
 
+def sections(document):
+    """What links to the headings of a document end in, as GitHub and GitLab derive it."""
+    text = re.sub(r"^ *```.*?^ *```", "", document.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.*)", text, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 def wrong(root):
     """FILE:LINE: NAME for each name that is no file."""
     root = Path(root)
@@ -116,6 +124,10 @@ def wrong(root):
             for name in dict.fromkeys(names):
                 if not exists(name, path, root, known):
                     yield f"{path}:{number}: {name}"
+            for name, section in SECTION.findall(line) if path.endswith(".md") else ():
+                document = (root / path).parent / name if name else root / path
+                if document.suffix == ".md" and document.exists() and section not in sections(document):
+                    yield f"{path}:{number}: {name}#{section}"
             for name, function in FUNCTION.findall(line) if path.endswith(".md") else ():
                 file = root / name
                 if not (file.exists() and re.search(rf"\bfn {function}\b", file.read_text(encoding="utf-8"))):
@@ -126,14 +138,15 @@ def self_test():
     """A repository with right and wrong names: exactly the wrong ones are found."""
     contents = {
         "README.md": "See [the guide](docs/guide.md#start) and [none](docs/none.md), `lib/src`, `lib/gone`, https://a.org/b.md\n",
-        "docs/guide.md": "Run `scripts/go.sh TRACE`, then `scripts/went.sh`.\n`lib/src/b.rs::main`, `lib/src/b.rs::mai`\n",
+        "docs/guide.md": "# Start\n## At `b.rs`: go\n```\n# end\n```\n[1](#at-brs-go) [2](#end) [3](../README.md#start)\nRun `scripts/go.sh TRACE`, then `scripts/went.sh`.\n`lib/src/b.rs::main`, `lib/src/b.rs::mai`\n",
         "scripts/go.sh": "#!/bin/sh\n# As lib/src/*.rs has it, not lib/test/*.rs.\necho gone.rs # and lost.rs\n",
         "lib/src/a.rs": "//! Beside b.rs, see also src/b.rs; src/c.rs.\nlet x = \"d.rs\"; // Objects/obmalloc.c\n",
         "lib/src/b.rs": "fn main() {} // `kernel/fork.c`, `e.rs`\n",
         "lib/c.c": "/* The types\n   of gone.h, */\nint f(void); /* and\n * a.rs */\n#include <stdio.h>\n",
         "lib/p.py": '"""What a.rs does,\nand absent.py.\n"""\nname = "x.py"  # y.py\n',
     }
-    expected = ["README.md:1: lib/gone", "README.md:1: docs/none.md", "docs/guide.md:1: scripts/went.sh", "docs/guide.md:2: lib/src/b.rs::mai", "lib/c.c:2: gone.h",
+    expected = ["README.md:1: lib/gone", "README.md:1: docs/none.md", "docs/guide.md:6: #end", "docs/guide.md:6: ../README.md#start",
+                "docs/guide.md:7: scripts/went.sh", "docs/guide.md:8: lib/src/b.rs::mai", "lib/c.c:2: gone.h",
                 "lib/p.py:2: absent.py", "lib/p.py:4: y.py", "lib/src/a.rs:1: src/c.rs", "lib/src/b.rs:1: e.rs",
                 "scripts/go.sh:2: lib/test/*.rs", "scripts/go.sh:3: lost.rs"]
     with tempfile.TemporaryDirectory() as folder:
@@ -154,7 +167,7 @@ def main():
     else:
         found = list(wrong(Path(__file__).resolve().parent.parent))
         for line in found:
-            print(f"{line}: no such file or function")
+            print(f"{line}: no such file, section or function")
         sys.exit(1 if found else 0)
 
 

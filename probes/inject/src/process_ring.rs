@@ -266,7 +266,12 @@ fn first_ring(role: RingRole) -> Option<&'static ProcessRing> {
         .map(|(ring, descriptor)| (Box::into_raw(Box::new(ring)), descriptor));
     let after = made.as_ref().map_or(refused(), |(pointer, _)| *pointer);
     let exchanged = place.compare_exchange(before, after, Ordering::AcqRel, Ordering::Acquire);
-    let (pointer, descriptor) = made?;
+    let Some((pointer, descriptor)) = made else {
+        if role == RingRole::Python {
+            Absence::Limited.report(&request.rendezvous);
+        }
+        return None;
+    };
     if exchanged.is_err() {
         // SAFETY: created above and not published: another thread was faster.
         drop(unsafe { Box::from_raw(pointer) });

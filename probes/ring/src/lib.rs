@@ -48,11 +48,12 @@ mod memory;
 mod options;
 mod owner;
 mod producer;
+mod quietly;
 mod record;
 mod rendezvous;
 mod version;
 
-pub use absence::{ABSENCE_FILE, Absence, absences};
+pub use absence::{ABSENCE_FILE, Absence, absences, begin_absences};
 pub use allocations::{AllocationTotals, CLASSES, class_of, largest_of_class};
 pub use consumer::{RingConsumer, RingOpenError, RingRead};
 pub use heap::{HeapNotice, HeapState, report_heap};
@@ -62,6 +63,7 @@ pub use options::{
 };
 pub use owner::OwnerMark;
 pub use producer::RingProducer;
+pub use quietly::quietly;
 pub use record::{
     ApiLayer, CuptiState, GpuRecord, HookState, KINDS_AT_ONCE, MalformedRecord, NO_TEXT,
     OUTER_FRAMES, RingCycleCount, RingGarbage, RingGpuOp, RingKindCount, RingPause, RingRecord,

@@ -3,16 +3,22 @@
 
 use crate::allocations::class_of;
 use crate::layout::{MAGIC, REASON_BYTES, RingMapping, bytes};
+use crate::quietly::quietly;
 use crate::{LostKind, LostRecords, RingRecord, WorkKind};
-use std::fmt;
 use std::io::Write as _;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::{fmt, io};
 
 /// Slots whose memory is allocated at the start: a page, and from then on twice as many each time.
 /// Allocating all of a ring of 1 MiB takes 0.3 ms, which a forked child that records nothing would
 /// spend in vain.
 const FIRST: u64 = 64;
+
+/// The result of a system call.
+fn succeeded(result: libc::c_int) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
 
 /// The writing end of a ring, in the process that created it; any thread may push to it.
 pub struct RingProducer {
@@ -41,25 +47,19 @@ impl RingProducer {
         let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
         let length = libc::off_t::try_from(bytes(records)).ok()?;
         let raw = descriptor.as_raw_fd();
-        // SAFETY: system calls on a descriptor of ours.
-        let refused = unsafe {
-            libc::ftruncate(raw, length) != 0
-                || libc::fcntl(raw, libc::F_ADD_SEALS, libc::F_SEAL_SHRINK | libc::F_SEAL_GROW) != 0
-        };
-        if refused {
-            return None;
-        }
+        // SAFETY: a system call on a descriptor of ours.
+        quietly(|| succeeded(unsafe { libc::ftruncate(raw, length) })).ok()?;
+        let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
+        // SAFETY: as above.
+        succeeded(unsafe { libc::fcntl(raw, libc::F_ADD_SEALS, seals) }).ok()?;
         let mapping = RingMapping::new(raw, records)?;
         let first = (records as u64).min(FIRST);
         let allocated = if mapping.allocate(0, first) {
             if first == records as u64 { u64::MAX } else { first }
         } else {
             // Kernels before 5.14: all of it now.
-            // SAFETY: a system call on a descriptor of ours.
-            let refused = unsafe { libc::fallocate(raw, 0, 0, length) != 0 };
-            if refused {
-                return None;
-            }
+            // SAFETY: as above.
+            quietly(|| succeeded(unsafe { libc::fallocate(raw, 0, 0, length) })).ok()?;
             u64::MAX
         };
         let producer = Self::over(mapping);

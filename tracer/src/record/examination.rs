@@ -32,6 +32,8 @@ pub(crate) enum Unexamined {
     Unhooked,
     /// Neither it nor its files may be read.
     Forbidden,
+    /// In-process: [`gctrace_ring::Absence::Limited`].
+    Limited,
     /// It ran PyPy.
     PyPy,
 }
@@ -50,6 +52,7 @@ impl fmt::Display for Unexamined {
             Self::SwitchedOff => "in which gctrace's library switched itself off",
             Self::Unhooked => "without gctrace in gc.callbacks",
             Self::Forbidden => "could not be inspected",
+            Self::Limited => "whose limits (ulimit) leave no room for gctrace's records",
             Self::PyPy => "ran PyPy, whose collector gctrace does not record",
         })
     }
@@ -62,6 +65,7 @@ impl From<Absence> for Unexamined {
             Absence::Environment => Self::Environment,
             Absence::OtherGctrace => Self::OtherGctrace,
             Absence::SwitchedOff => Self::SwitchedOff,
+            Absence::Limited => Self::Limited,
             Absence::PyPy => Self::PyPy,
         }
     }

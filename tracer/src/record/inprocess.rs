@@ -118,6 +118,7 @@ impl InProcessSource {
         let listener = RingListener::bind(&folder.socket())
             .with_context(|| format!("cannot listen at {}", folder.socket().display()))?;
         let absent = folder.make_file(gctrace_ring::ABSENCE_FILE, owner)?;
+        gctrace_ring::begin_absences(&absent).context(gctrace_ring::ABSENCE_FILE)?;
         let waiting = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).context("epoll")?;
         let mut injected = Self {
             connections: RingConnections::new(listener),
@@ -161,7 +162,7 @@ impl InProcessSource {
     }
 
     /// Counts the processes known only by their absence, unless probes see them. Returns whether one
-    /// of them ran PyPy.
+    /// of them loaded the library and has a reason of its own not to be recorded.
     fn count_absent(&self, trace: &mut RecordingTrace) -> bool {
         let counts = gctrace_ring::absences(&self.absent).unwrap_or_else(|error| {
             tracing::debug!("{}: {error}", gctrace_ring::ABSENCE_FILE);
@@ -173,7 +174,8 @@ impl InProcessSource {
                 trace.examination.absent(absence.into(), count);
             }
         }
-        counts.into_iter().any(|(absence, count)| absence == Absence::PyPy && count > 0)
+        let is_reason = |absence| matches!(absence, Absence::PyPy | Absence::Limited);
+        counts.into_iter().any(|(absence, count)| is_reason(absence) && count > 0)
     }
 
     /// Accepts new rings, drains all of them, reaps exited processes.
@@ -382,7 +384,7 @@ impl Source for InProcessSource {
                 break;
             }
         }
-        let saw_pypy = self.count_absent(trace);
+        let is_known_why = self.count_absent(trace);
         for process in self.processes.values_mut() {
             process.close(None, trace, &mut self.stats);
         }
@@ -394,8 +396,8 @@ impl Source for InProcessSource {
             let exit = ended.exit(pid, now_ns);
             trace.output.write(&Record::ProcessExit(exit));
         }
-        // Of PyPy the summary of the recording says more.
-        if self.lacks_python && !saw_pypy {
+        // The summary of the recording has the reason.
+        if self.lacks_python && !is_known_why {
             self.warn(0, format!("no CPython was recorded: {UNREACHED}"), trace);
         } else if let Some(function) = &self.step_function
             && !self.stats.function_is_settled

@@ -120,6 +120,17 @@ fn a_library_that_no_program_loads_is_not_said_to_lose_nothing() {
 }
 
 #[test]
+fn a_program_without_room_for_records_is_named() {
+    let place = TestDir::new();
+    let program = "ulimit -f 64; exec python3 -c pass";
+    let output = place.run(&["record", "--mode", "inject", "--", "sh", "-c", program]);
+    assert!(output.status.success(), "{output:?}");
+    let text = printed(&output).replace("\ngctrace:   ", " ");
+    assert!(text.contains("whose limits (ulimit) leave no room"), "{text}");
+    assert!(!text.contains("no CPython was recorded"), "{text}");
+}
+
+#[test]
 fn a_set_user_id_program_is_refused_before_it_starts() {
     let place = TestDir::new();
     let Some(su) = ["/usr/bin/su", "/bin/su"].into_iter().find(|su| Path::new(su).exists()) else {

@@ -1,6 +1,7 @@
 //! Processes and interpreters that start, exit, fork, are killed, or remove the hook.
 
 use gctrace_ring::{HookState, InjectOptions, RingPause};
+use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 use std::time::Duration;
 use test_kit::interpreters::interpreters;
@@ -417,5 +418,40 @@ fn a_program_continues_without_a_listener() {
         assert!(output.status.success(), "{}", python.name);
         assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{}", python.name);
         assert_eq!(output.stdout, b"True\n", "{}: no thread of ours", python.name);
+    }
+}
+
+/// A ring is a file for the kernel: one larger than the limit raises SIGXFSZ, which ends what has
+/// not ignored it, as Python does only later.
+#[test]
+fn a_limit_of_file_sizes_ends_no_program() {
+    let script = r"
+import gc, os, signal
+signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+pid = os.fork()
+gc.collect()
+if pid == 0: os._exit(5)
+assert os.waitpid(pid, 0)[1] == 5 << 8
+os._exit(6)
+";
+    for python in interpreters("a_limit_of_file_sizes_ends_no_program") {
+        for bytes in [0, 4096, 1 << 18] {
+            let mut command = Command::new(&python.path);
+            command.args(["-c", script]);
+            let limited = move || {
+                let limit = libc::rlimit { rlim_cur: bytes, rlim_max: bytes };
+                // SAFETY: a limit of this process.
+                match unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) } {
+                    0 => Ok(()),
+                    _ => Err(std::io::Error::last_os_error()),
+                }
+            };
+            // SAFETY: one system call.
+            unsafe { command.pre_exec(limited) };
+            let run = run(InjectOptions::default(), &mut command);
+            let context = format!("{} {bytes}: {} {}", python.name, run.status, run.errors);
+            assert_eq!(run.status.code(), Some(6), "{context}");
+            assert_eq!(run.errors, "", "{context}");
+        }
     }
 }

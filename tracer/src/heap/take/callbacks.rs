@@ -102,6 +102,7 @@ impl<'config> HeapCallbacks<'config> {
         let listener = RingListener::bind(&socket)
             .with_context(|| format!("cannot listen at {}", socket.display()))?;
         let absent = folder.make_file(gctrace_ring::ABSENCE_FILE, owner)?;
+        gctrace_ring::begin_absences(&absent).context(gctrace_ring::ABSENCE_FILE)?;
         let heap_interpreter = u32::try_from(config.interpreter).context("--interpreter")?;
         let options = InjectOptions {
             heap: at_full.get(),

@@ -4,8 +4,9 @@
 //! constant number of kernels. A wrong period would be worse than none, so periods that are parts
 //! of longer ones (the layers of a model) are refused.
 
-use super::collect::part::steps_between;
-use super::timeline::{CallIndex, NameIndex, Op, StepSource, StepSpan, StreamIndex, Timeline};
+use super::timeline::{
+    CallIndex, NameIndex, Op, StepSource, StepSpan, StreamIndex, ThreadIndex, Timeline,
+};
 use gctrace_event::GpuOpKind;
 use std::collections::{BTreeMap, HashMap};
 
@@ -37,6 +38,23 @@ pub(super) fn steps(timeline: &Timeline) -> Vec<StepSpan> {
     marks.sort_unstable();
     marks.dedup();
     steps_between(StepSource::PeriodicLaunches, thread, &marks)
+}
+
+/// Steps from each mark to the next; marks are in order.
+pub(super) fn steps_between(
+    source: StepSource,
+    thread: ThreadIndex,
+    marks: &[u64],
+) -> Vec<StepSpan> {
+    let pairs = (0..).zip(marks.iter().zip(marks.iter().skip(1)));
+    let steps = pairs.map(|(number, (start_ns, end_ns))| StepSpan {
+        start_ns: *start_ns,
+        end_ns: *end_ns,
+        thread,
+        number,
+        source,
+    });
+    steps.collect()
 }
 
 /// The stream with the most kernels; of several the first.

@@ -12,10 +12,9 @@ mod program;
 pub(crate) mod report;
 
 pub use plan::{
-    Assumption, FullLengths, RAISED, disable, freeze, planned, thresholds, without_any,
-    without_explicit,
+    FullLengths, RAISED, disable, freeze, planned, thresholds, without_any, without_explicit,
 };
-pub use program::ProgramModel;
+pub use program::{Assumption, ProgramModel};
 
 use crate::gpu::replay::ReplayChange;
 use crate::gpu::replays::RunLength;
@@ -25,7 +24,7 @@ use crate::report::{
 use crate::time::{difference, signed, times};
 use assumed_outcome::RunBaseline;
 use gctrace_event::GcReason;
-use program::Certainty;
+use program::{Certainty, mean_step_ns};
 
 /// One hour: the time over which garbage without any collection is reported.
 const HOUR_NS: u64 = 3_600_000_000_000;
@@ -131,7 +130,7 @@ fn of_explicit(programs: &[ProgramModel<'_>]) -> Scenario {
 fn of_planned(programs: &[ProgramModel<'_>]) -> Option<Scenario> {
     let lengths = FullLengths::of(programs)?;
     let every = collect_every::choose(programs, &lengths)?;
-    let step_ns = programs.iter().filter_map(collect_every::mean_step_ns).max()?;
+    let step_ns = programs.iter().filter_map(mean_step_ns).max()?;
     let (shorter_ns, longer_ns) = lengths.range();
     let steps = programs.iter().map(|own| own.steps().len() as u64).max()?;
     let in_proportion = |length_ns: u64| times(length_ns, steps) / every.steps;

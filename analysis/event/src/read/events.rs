@@ -11,9 +11,9 @@ pub use properties::{TraceMember, TraceMemberKey};
 
 use super::error::{ReadError, TracePlace, TracePosition, describe, excerpt};
 use super::input::{ReadWindow, TraceInput};
-use super::scan;
 use super::scan::{FieldRanges, ScanStop};
 use super::value::JsonValue;
+use super::{scan, tokens};
 use std::ops::Range;
 
 /// Bytes read at once, and the usual size of the buffer.
@@ -360,7 +360,7 @@ impl EventReader {
                 return Ok(false);
             }
         }
-        match self.scanned(|text, at| scan::event(text, at, fields))? {
+        match self.scanned(|text, at| event_fields(text, at, fields))? {
             Some(()) => return Ok(true),
             None if self.window.ended() => self.end_early()?,
             None => self.skip_noting("an event over 16 MiB")?,
@@ -455,5 +455,14 @@ impl EventReader {
             found: excerpt(self.window.rest().get(at..).unwrap_or_default()),
             events: self.window.events(),
         }
+    }
+}
+
+/// Sets the fields of the event with its opening brace at `text[at]`: 64 bytes at a time, or one by
+/// one where those do not suffice.
+fn event_fields(text: &[u8], at: usize, fields: &mut FieldRanges) -> Result<(), ScanStop> {
+    match tokens::event(text, at, fields) {
+        Some(()) => Ok(()),
+        None => scan::event(text, at, fields),
     }
 }

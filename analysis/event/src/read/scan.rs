@@ -5,7 +5,6 @@
 //! than JSON in two points, for files that exist: `NaN` and `Infinity` (Python's `json` writes
 //! them) and raw control characters in strings.
 
-use super::tokens;
 use std::ops::Range;
 
 /// Nesting allowed within one event; deeper text is refused, so that no file exhausts the stack.
@@ -67,20 +66,8 @@ impl FieldRanges {
     }
 }
 
-/// Sets the fields of the event with its opening brace at `text[at]`.
-pub(crate) fn event(text: &[u8], at: usize, fields: &mut FieldRanges) -> Result<(), ScanStop> {
-    match tokens::event(text, at, fields) {
-        Some(()) => Ok(()),
-        None => event_by_bytes(text, at, fields),
-    }
-}
-
-/// As [`event`], one byte after the other.
-pub(super) fn event_by_bytes(
-    text: &[u8],
-    at: usize,
-    fields: &mut FieldRanges,
-) -> Result<(), ScanStop> {
+/// Sets the fields of the event with its opening brace at `text[at]`, one byte after the other.
+pub(super) fn event(text: &[u8], at: usize, fields: &mut FieldRanges) -> Result<(), ScanStop> {
     *fields = FieldRanges::default();
     fields.end = object(text, at, MAX_DEPTH, |member| fields.set(text, member))?;
     Ok(())

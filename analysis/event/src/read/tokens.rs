@@ -268,7 +268,7 @@ mod tests {
     fn both(text: &[u8]) -> (Option<FieldRanges>, Option<FieldRanges>) {
         let (mut fast, mut slow) = (FieldRanges::default(), FieldRanges::default());
         let is_fast = event(text, 0, &mut fast).is_some();
-        let is_slow = scan::event_by_bytes(text, 0, &mut slow).is_ok();
+        let is_slow = scan::event(text, 0, &mut slow).is_ok();
         (is_fast.then_some(fast), is_slow.then_some(slow))
     }
 

@@ -8,7 +8,7 @@ use crate::gpu::index::Index;
 use crate::gpu::periods;
 use crate::gpu::timeline::{
     Call, CallIndex, EventWait, Op, ProcessTimeline, StepSource, StepSpan, Stream, StreamIndex,
-    StringTable, ThreadIndex, Timeline,
+    StringTable, Timeline,
 };
 use gctrace_event::{GpuSync, GpuSyncKind};
 use std::collections::BTreeMap;
@@ -89,8 +89,9 @@ impl ProcessBuilder {
             }
         }
         for (source, threads) in by_source {
-            let of_thread =
-                |(tid, marks): (u32, Vec<u64>)| steps_between(source, self.thread(tid), &marks);
+            let of_thread = |(tid, marks): (u32, Vec<u64>)| {
+                periods::steps_between(source, self.thread(tid), &marks)
+            };
             let steps: Vec<StepSpan> = threads.into_iter().flat_map(of_thread).collect();
             if !steps.is_empty() {
                 return steps;
@@ -130,23 +131,6 @@ impl ProcessBuilder {
         }
         CorrelationMap::of(correlations)
     }
-}
-
-/// Steps from each mark to the next; marks are in order.
-pub(in crate::gpu) fn steps_between(
-    source: StepSource,
-    thread: ThreadIndex,
-    marks: &[u64],
-) -> Vec<StepSpan> {
-    let pairs = (0..).zip(marks.iter().zip(marks.iter().skip(1)));
-    let steps = pairs.map(|(number, (start_ns, end_ns))| StepSpan {
-        start_ns: *start_ns,
-        end_ns: *end_ns,
-        thread,
-        number,
-        source,
-    });
-    steps.collect()
 }
 
 /// Calls by correlation id; of several with one id, the first.

@@ -2,9 +2,9 @@
 //! enough to limit garbage.
 
 use super::plan::FullLengths;
-use super::program::ProgramModel;
+use super::program::{ProgramModel, mean_step_ns};
 use crate::report::PlannedInterval;
-use crate::time::{duration, scaled, times};
+use crate::time::{scaled, times};
 
 /// Planned collections may cost this share of the step time (in thousandths): repeated runs differ
 /// by more.
@@ -25,14 +25,6 @@ pub(super) fn choose(
     let by_garbage = by_garbage.map(round_down);
     let steps = by_garbage.map_or(by_cost, |most| by_cost.min(most));
     Some(PlannedInterval { steps, length_ns, step_ns, by_cost })
-}
-
-/// From the start of the first step to the end of the last, by the number of steps.
-pub(super) fn mean_step_ns(program: &ProgramModel<'_>) -> Option<u64> {
-    let steps = program.steps();
-    let (first, last) = (steps.first()?, steps.last()?);
-    let count = steps.len() as u64;
-    (count > 1).then(|| (duration(first.start_ns, last.end_ns) / count).max(1))
 }
 
 /// Steps after which the garbage reaches a limit; `None` where it never does.

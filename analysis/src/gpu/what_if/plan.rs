@@ -4,32 +4,13 @@
 //! those of all programs. Each change has a pessimistic and an optimistic version; its effect on the
 //! run is not computed here.
 
-use super::program::{Certainty, ProgramModel, known, traversed};
+use super::program::{Assumption, Certainty, ProgramModel, known, part_of, traversed};
 use crate::accumulate::sum;
 use crate::gpu::pause_span::PauseSpan;
 use crate::gpu::replay::{InsertedPause, PauseLength, ReplayChange};
 use crate::gpu::timeline::PauseIndex;
 use crate::report::AdviceId;
 use crate::time::{after, later, scaled, signed};
-
-/// How a plan treats what the recording leaves unknown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Assumption {
-    /// The version that saves the least time.
-    Pessimistic,
-    /// The version that saves the most time.
-    Optimistic,
-}
-
-impl Assumption {
-    /// Of a figure for the better and one for the worse.
-    pub(super) fn of<T>(self, [better, worse]: [T; 2]) -> T {
-        match self {
-            Self::Optimistic => better,
-            Self::Pessimistic => worse,
-        }
-    }
-}
 
 /// Pause time removed minus pause time added, in ns.
 pub(super) fn saved_pause_ns(change: &ReplayChange, programs: &[ProgramModel<'_>]) -> i64 {
@@ -195,16 +176,6 @@ pub fn thresholds(programs: &[ProgramModel<'_>], side: Assumption) -> ReplayChan
         }
     }
     plan
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a prediction needs no more than 52 bits; casts of floats saturate"
-)]
-pub(super) fn part_of(whole: u64, part: f64) -> u64 {
-    (whole as f64 * part) as u64
 }
 
 /// How many full collections become one if all take that part of their time: 1 to [`RAISED`].

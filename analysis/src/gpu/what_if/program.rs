@@ -1,7 +1,5 @@
 //! One process as the predictions see it: its timeline, its collector, what its garbage weighs.
 
-use super::collect_every::mean_step_ns;
-use super::plan::{Assumption, part_of};
 use crate::accumulate::sum;
 use crate::gpu::index::{Index, SmallNumber};
 use crate::gpu::pause_span::PauseSpan;
@@ -30,6 +28,25 @@ pub struct ProgramModel<'a> {
     pub device_reserved_bytes: u64,
     /// Memory of pymalloc arenas per object of the heap, in bytes; `None` if unknown.
     pub bytes_per_object: Option<u64>,
+}
+
+/// How a plan treats what the recording leaves unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Assumption {
+    /// The version that saves the least time.
+    Pessimistic,
+    /// The version that saves the most time.
+    Optimistic,
+}
+
+impl Assumption {
+    /// Of a figure for the better and one for the worse.
+    pub(super) fn of<T>(self, [better, worse]: [T; 2]) -> T {
+        match self {
+            Self::Optimistic => better,
+            Self::Pessimistic => worse,
+        }
+    }
 }
 
 /// A property that the trace may leave open.
@@ -137,6 +154,24 @@ impl ProgramModel<'_> {
         let [_, _, old] = self.thresholds;
         u64::from(old.max(0).unsigned_abs()) + 1
     }
+}
+
+/// From the start of the first step to the end of the last, by the number of steps.
+pub(super) fn mean_step_ns(program: &ProgramModel<'_>) -> Option<u64> {
+    let steps = program.steps();
+    let (first, last) = (steps.first()?, steps.last()?);
+    let count = steps.len() as u64;
+    (count > 1).then(|| (duration(first.start_ns, last.end_ns) / count).max(1))
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a prediction needs no more than 52 bits; casts of floats saturate"
+)]
+pub(super) fn part_of(whole: u64, part: f64) -> u64 {
+    (whole as f64 * part) as u64
 }
 
 /// A number that may be missing.

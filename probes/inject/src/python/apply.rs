@@ -6,8 +6,8 @@
 //!
 //! - `agent`: what follows from a step;
 //! - `settings`: applies them, holds them, gives them back;
-//! - `collector`: the functions of the module gc, and the calls of them that the program makes;
-//! - `calls`: what these were, and what the program wants;
+//! - `collector`: the functions of the module gc, called and watched;
+//! - `calls`: the calls of them that the program makes, and what it wants;
 //! - `sums`: collections, by an entry in `gc.callbacks`;
 //! - `report`: what is reported.
 //!

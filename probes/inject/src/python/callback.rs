@@ -1,16 +1,19 @@
-//! The entry in `gc.callbacks`: the start and the end of each collection.
+//! What the collector calls: the entry in `gc.callbacks`, at the start and the end of each collection,
+//! and the weak reference of the sentinel, where the list of the unreachable is complete.
 //!
 //! Called by the collector with the interpreter's lock held and no exception set
 //! (`invoke_gc_callback` in Modules/gcmodule.c, Python/gc.c), and with `collecting` set:
 //! allocations here trigger no collection.
 
 use super::api::{MethodDef, NULL, Object, PythonApi, api};
-use super::interpreter::{HookedInterpreter, InterpreterState, behind, method};
+use super::interpreter::{HookedInterpreter, InterpreterState, behind, callable, method};
 use super::object::{OwnedRef, number};
 use super::steps;
-use crate::process_ring::{ProcessRing, existing_ring, is_off, lose_without_ring, now_ns, tid};
+use crate::process_ring::{
+    ProcessRing, existing_ring, is_off, lose_without_ring, now_ns, ring, tid,
+};
 use crate::recording::{expected, guarded};
-use gctrace_ring::{LostKind, RingPause, RingRecord, RingRole, TimeInterval, WorkKind};
+use gctrace_ring::{HookState, LostKind, RingPause, RingRecord, RingRole, TimeInterval, WorkKind};
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -19,6 +22,7 @@ const NAME: &CStr = c"gctrace_callback";
 pub(crate) const NAME_TEXT: &str = "gctrace_callback";
 
 pub(crate) static METHOD: MethodDef = method(NAME, callback);
+static FOUND: MethodDef = method(c"gctrace_garbage", found);
 
 /// Minimum length of pauses for which the whole stack and the settings are read, in ns: a few
 /// microseconds more do not matter then.
@@ -44,6 +48,37 @@ unsafe extern "C" fn callback(capsule: Object, arguments: *const Object, count: 
         }
     });
     api.none()
+}
+
+/// The callback of the sentinel's weak reference.
+unsafe extern "C" fn found(capsule: Object, _: *const Object, _: isize) -> Object {
+    // The function was created by it.
+    let Some(api) = expected(api()) else {
+        return NULL;
+    };
+    guarded(|| {
+        // SAFETY: the collector holds the lock; the capsule is ours.
+        if let Some(interpreter) = unsafe { behind(api, capsule) } {
+            let done = interpreter.garbage.found(interpreter.api, interpreter.id);
+            interpreter.garbage_state(done);
+        }
+    });
+    api.none()
+}
+
+impl HookedInterpreter {
+    /// Starts to examine its garbage, if that is requested. The lock is held.
+    pub(super) fn examine_garbage(&'static self) {
+        let found = || callable(self, &FOUND, None);
+        self.garbage_state(self.garbage.install(self.api, self.id, found));
+    }
+
+    /// Reports why its garbage is not examined, if it is not.
+    fn garbage_state(&self, state: Result<(), &str>) {
+        if let (Err(reason), Some(ring)) = (state, ring(RingRole::Python)) {
+            self.report(ring, HookState::NotExaminingGarbage, reason, 0);
+        }
+    }
 }
 
 /// The third letter of "start" and "stop".

@@ -22,28 +22,24 @@ mod references;
 mod sentinel;
 mod tally;
 
-use super::api::{MethodDef, Object, PythonApi, api};
-use super::interpreter::{HookedInterpreter, behind, callable, method};
+use super::api::{Object, PythonApi};
 use super::object::OwnedRef;
 use super::raw_frame::RawFrameLayout;
 use crate::process_ring::{ProcessRing, is_off, now_ns, options, ring, tid};
-use crate::recording::{expected, guarded};
 pub(super) use births::{allocated, freed};
 
 use births::InstanceTypes;
 use budget::Budget;
 use cycles::CycleReader;
 use gctrace_ring::{
-    GarbageDetail, HookState, InjectOptions, KINDS_AT_ONCE, RingCycleCount, RingGarbage,
-    RingKindCount, RingRecord, RingRole,
+    GarbageDetail, InjectOptions, KINDS_AT_ONCE, RingCycleCount, RingGarbage, RingKindCount,
+    RingRecord, RingRole,
 };
 use kinds::KindReader;
 use references::ReferenceNames;
 use sentinel::{Planted, Sentinel, take_back};
 use std::sync::Mutex;
 use tally::Tally;
-
-static FOUND: MethodDef = method(c"gctrace_garbage", found);
 
 /// Examines the garbage of one interpreter.
 pub(crate) struct GarbageHook {
@@ -65,49 +61,23 @@ struct GarbageExaminer {
     gave_up: bool,
 }
 
-/// The callback of the sentinel's weak reference: the list of the unreachable is complete.
-unsafe extern "C" fn found(capsule: Object, _: *const Object, _: isize) -> Object {
-    // The function was created by it.
-    let Some(api) = expected(api()) else {
-        return super::api::NULL;
-    };
-    guarded(|| {
-        // SAFETY: the collector holds the lock; the capsule is ours.
-        if let Some(interpreter) = unsafe { behind(api, capsule) } {
-            interpreter.garbage.found(interpreter);
-        }
-    });
-    api.none()
-}
-
-/// Starts to examine an interpreter's garbage, if that is requested. The lock is held.
-pub(super) fn install(interpreter: &'static HookedInterpreter) {
-    let Some(options) = options().filter(|options| options.garbage != GarbageDetail::Off) else {
-        return;
-    };
-    let made = GarbageExaminer::new(interpreter, options);
-    match (made, interpreter.garbage.examiner.try_lock()) {
-        (Ok(made), Ok(mut examiner)) => *examiner = Some(made),
-        (Ok(_), Err(_)) => {}
-        (Err(reason), _) => interpreter.garbage.report(interpreter, reason),
-    }
-}
-
 impl GarbageExaminer {
+    /// `found` makes what the sentinel's weak reference calls.
     fn new(
-        interpreter: &'static HookedInterpreter,
+        api: &'static PythonApi,
+        interpreter: i64,
         options: &InjectOptions,
+        found: impl FnOnce() -> Option<OwnedRef>,
     ) -> Result<Self, &'static str> {
-        let api = interpreter.api;
         if api.is_free_threaded() {
             return Err("free-threaded builds have no list of it");
         }
         let unknown = "this build is not one that gctrace knows";
-        let callback = callable(interpreter, &FOUND, None).ok_or(unknown)?;
+        let callback = found().ok_or(unknown)?;
         let get_debug = OwnedRef::import(api, c"gc").and_then(|gc| gc.attribute(c"get_debug"));
         let raw = RawFrameLayout::verified(api);
         // Others' allocations are not sampled.
-        let samples = options.allocations && interpreter.id == 0;
+        let samples = options.allocations && interpreter == 0;
         let instances = samples
             .then(|| InstanceTypes::new(api).filter(|_| births::begin(api, raw).is_some()))
             .flatten();
@@ -144,7 +114,7 @@ impl GarbageExaminer {
     /// Walks the list of the unreachable. `None` if it is not as expected.
     fn examine(
         &mut self,
-        interpreter: &HookedInterpreter,
+        interpreter: i64,
         ring: &ProcessRing,
         [sentinel, other]: [Object; 2],
     ) -> Option<()> {
@@ -181,7 +151,7 @@ impl GarbageExaminer {
         let garbage = RingGarbage {
             at_ns,
             tid: tid(),
-            interpreter: interpreter.id,
+            interpreter,
             objects: self.tally.objects(),
             cost_ns: now_ns().saturating_sub(at_ns),
             kinds: counts.len() as u32,
@@ -244,6 +214,25 @@ impl GarbageHook {
         Self { planted: Planted::new(std::ptr::null_mut()), examiner: Mutex::new(None) }
     }
 
+    /// Starts to examine the garbage of an interpreter, if that is requested; `Err`: why that is
+    /// impossible. The lock is held. `found` makes the function that calls [`Self::found`].
+    pub(super) fn install(
+        &self,
+        api: &'static PythonApi,
+        interpreter: i64,
+        found: impl FnOnce() -> Option<OwnedRef>,
+    ) -> Result<(), &'static str> {
+        let Some(options) = options().filter(|options| options.garbage != GarbageDetail::Off)
+        else {
+            return Ok(());
+        };
+        let made = GarbageExaminer::new(api, interpreter, options, found)?;
+        if let Ok(mut examiner) = self.examiner.try_lock() {
+            *examiner = Some(made);
+        }
+        Ok(())
+    }
+
     /// A collection starts; the last moment before it looks at objects. The lock is held.
     pub(super) fn begin(&self, is_oldest: bool) {
         if let Ok(mut examiner) = self.examiner.try_lock()
@@ -266,28 +255,35 @@ impl GarbageHook {
         }
     }
 
-    fn found(&self, interpreter: &HookedInterpreter) {
+    /// The list of the unreachable is complete: called by the weak reference of the sentinel. The
+    /// lock is held. `Err`: why nothing is examined any more.
+    pub(super) fn found(
+        &self,
+        api: &'static PythonApi,
+        interpreter: i64,
+    ) -> Result<(), &'static str> {
         // First of all, and whatever happens: the collection must not free it.
-        let Some(taken) = take_back(interpreter.api, &self.planted) else {
-            return;
+        let Some(taken) = take_back(api, &self.planted) else {
+            return Ok(());
         };
         let Ok(mut place) = self.examiner.try_lock() else {
-            return;
+            return Ok(());
         };
         let Some(examiner) = &mut *place else {
-            return;
+            return Ok(());
         };
         examiner.sentinel.was_called();
         if is_off() {
-            return;
+            return Ok(());
         }
         let Some(ring) = ring(RingRole::Python) else {
-            return;
+            return Ok(());
         };
         if examiner.examine(interpreter, ring, taken.objects()).is_none() {
             examiner.gave_up = true;
-            self.report(interpreter, "its list in memory is not as expected");
+            return Err("its list in memory is not as expected");
         }
+        Ok(())
     }
 
     /// Examines nothing more, and releases what belongs to the interpreter, which ends. The lock is
@@ -308,12 +304,6 @@ impl GarbageHook {
                 // Whether the sentinel was taken back the last time is unknown.
                 false => std::mem::forget(last),
             }
-        }
-    }
-
-    fn report(&self, interpreter: &HookedInterpreter, reason: &str) {
-        if let Some(ring) = ring(RingRole::Python) {
-            interpreter.report(ring, HookState::NotExaminingGarbage, reason, 0);
         }
     }
 }

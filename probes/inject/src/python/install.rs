@@ -8,7 +8,7 @@ use super::interpreter::{
     CAPSULE, CallbackKeys, HookedInterpreter, InterpreterObjects, InterpreterState,
 };
 use super::object::OwnedRef;
-use super::{callback, garbage, watch};
+use super::{callback, watch};
 use crate::process_ring::options;
 use std::sync::Mutex;
 
@@ -66,7 +66,7 @@ pub(crate) fn install(api: &'static PythonApi) -> Result<(), &'static str> {
     watch::begin(interpreter);
     interpreter.introduce(&mut state);
     drop(state);
-    garbage::install(interpreter);
+    interpreter.examine_garbage();
     Ok(())
 }
 

@@ -1,7 +1,6 @@
 //! What the program itself asks of its collector: the lines that call functions of the module gc, and
 //! the settings that it wants. Noted in [`super::collector`], read by the agent.
 
-use super::collector::WatchedFunction;
 use super::sums::{Totals, totals};
 use crate::process_ring::is_off;
 use crate::python::api::{PythonApi, api};
@@ -15,6 +14,40 @@ pub(super) const MOST_LINES: usize = 100;
 
 /// Longest name of a line in bytes; of a longer one the end is kept.
 const LONGEST: usize = 200;
+
+/// A function by which a program changes settings, or collects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WatchedFunction {
+    Enable,
+    Disable,
+    SetThreshold,
+    Freeze,
+    Unfreeze,
+    Collect,
+}
+
+impl WatchedFunction {
+    pub(super) const ALL: [Self; 6] = [
+        Self::Enable,
+        Self::Disable,
+        Self::SetThreshold,
+        Self::Freeze,
+        Self::Unfreeze,
+        Self::Collect,
+    ];
+
+    /// Its name in the module gc.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Enable => "enable",
+            Self::Disable => "disable",
+            Self::SetThreshold => "set_threshold",
+            Self::Freeze => "freeze",
+            Self::Unfreeze => "unfreeze",
+            Self::Collect => "collect",
+        }
+    }
+}
 
 /// The program's calls. Locked for short: no Python code runs meanwhile.
 static CALLS: Mutex<Option<ProgramCalls>> = Mutex::new(None);

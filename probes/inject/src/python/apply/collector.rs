@@ -7,6 +7,7 @@
 //! afterwards.
 
 use super::calls;
+use super::calls::WatchedFunction;
 use crate::loaded::place_of;
 use crate::python::api::{NULL, Object, PythonApi};
 use crate::python::object::{OwnedRef, object_head};
@@ -32,40 +33,6 @@ const VARARGS: c_int = 0x1;
 const KEYWORDS: c_int = 0x2;
 const NOARGS: c_int = 0x4;
 const FASTCALL: c_int = 0x80;
-
-/// A function by which a program changes settings, or collects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum WatchedFunction {
-    Enable,
-    Disable,
-    SetThreshold,
-    Freeze,
-    Unfreeze,
-    Collect,
-}
-
-impl WatchedFunction {
-    const ALL: [Self; 6] = [
-        Self::Enable,
-        Self::Disable,
-        Self::SetThreshold,
-        Self::Freeze,
-        Self::Unfreeze,
-        Self::Collect,
-    ];
-
-    /// Its name in the module gc.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Enable => "enable",
-            Self::Disable => "disable",
-            Self::SetThreshold => "set_threshold",
-            Self::Freeze => "freeze",
-            Self::Unfreeze => "unfreeze",
-            Self::Collect => "collect",
-        }
-    }
-}
 
 /// What is in a method table, and what was there.
 struct Watch {

@@ -2,8 +2,8 @@
 
 use super::agent::{Agent, OLDEST, Stage};
 use super::calls;
-use super::calls::{MOST_LINES, line_of};
-use super::collector::{CollectCall, WatchedFunction, unwatch};
+use super::calls::{MOST_LINES, WatchedFunction, line_of};
+use super::collector::{CollectCall, unwatch};
 use super::sums::{Totals, forget_longest, totals};
 use crate::apply::files::rss_bytes;
 use crate::process_ring::now_ns;

@@ -6,7 +6,6 @@
 mod allocations;
 mod cause;
 mod clocks;
-mod communicators;
 mod comparison;
 mod counters;
 mod cuda;

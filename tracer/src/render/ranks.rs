@@ -1,13 +1,12 @@
-//! The section on ranks of distributed jobs: which ranks waited for which, and what the pauses of
-//! one rank cost the others.
+//! The section on ranks of distributed jobs: which ranks waited for which, what the pauses of one
+//! rank cost the others, and what the ranks of each communicator waited for each other.
 
-use super::communicators;
 use super::section::{INDENT, ReportSection, paragraph};
 use super::table::TextTable;
 use crate::units::{count, counted, duration, percent, three_digits};
 use gctrace_analysis::report::{
-    CollectivesReport, PauseSource, RankFigure, RankPauses, RankReport, RankedJob, RanksReport,
-    Report,
+    CollectiveWaits, CollectivesReport, CommunicatorKind, CommunicatorReport, PauseSource,
+    RankFigure, RankPauses, RankReport, RankedJob, RanksReport, Report,
 };
 
 /// Maximum number of ranks listed; the others are in the JSON.
@@ -18,6 +17,10 @@ const MATRIX_RANKS: usize = 8;
 const OUTLIERS_SHOWN: usize = 3;
 /// Maximum number of sources of pauses shown.
 const SOURCES_SHOWN: usize = 8;
+/// Maximum number of kinds of communicators shown; the others are in the JSON.
+const KINDS_SHOWN: usize = 3;
+/// Maximum number of communicators shown of each kind.
+const LONGEST_SHOWN: usize = 2;
 
 pub(crate) fn ranks(report: &Report) -> ReportSection {
     let ranks = report.gpu.as_ref().and_then(|work| work.ranks.as_ref());
@@ -59,7 +62,7 @@ fn of_job(job: &RankedJob) -> Vec<String> {
             lines.extend(matrix(pauses));
         }
     }
-    lines.extend(communicators::communicators(job));
+    lines.extend(communicators(job));
     lines
 }
 
@@ -71,6 +74,10 @@ const SPREAD: &str = "stand out: ranks with a modified z-score beyond 3.5, by th
     median deviation of all ranks; a rank that waits less than the others is one that they wait for.";
 const MATRIX: &str = "Without the pauses of the rank of a row, the rank of a column would finish \
     earlier by (inferred):";
+
+const COMMUNICATORS: &str = "waited: peer wait in their collectives, summed over the ranks; for pauses: how \
+    much less without the pauses of all ranks, of whatever communicator; most for: the same of one \
+    rank. All inferred, for pauses by replay.";
 
 fn matched(ranks: usize, collectives: &CollectivesReport) -> String {
     let all = match collectives.on_all_ranks == collectives.matched {
@@ -271,7 +278,7 @@ fn costliest(pauses: &RankPauses) -> String {
     }
 }
 
-pub(super) fn who(source: &PauseSource) -> String {
+fn who(source: &PauseSource) -> String {
     match source.ranks.as_slice() {
         [rank] => format!("rank {rank}"),
         ranks => format!("{} ranks", ranks.len()),
@@ -343,12 +350,85 @@ fn matrix(pauses: &RankPauses) -> Vec<String> {
     table.lines()
 }
 
-pub(super) fn signed(ns: i64) -> String {
+fn signed(ns: i64) -> String {
     match ns {
         0 => "0".to_owned(),
         ns if ns < 0 => format!("-{}", duration(ns.unsigned_abs())),
         ns => duration(ns.unsigned_abs()),
     }
+}
+
+/// Empty for a job with one communicator: it waited what its ranks did.
+fn communicators(job: &RankedJob) -> Vec<String> {
+    let all: u64 = job.communicators.iter().map(|kind| kind.communicators).sum();
+    if all < 2 {
+        return Vec::new();
+    }
+    let sources = job.pauses.iter().flat_map(|pauses| &pauses.sources);
+    let sources: Vec<&PauseSource> = sources.collect();
+    let mut table = TextTable::new(&["waited", "for pauses", "most for", "communicators"], &[2, 3]);
+    for kind in job.communicators.iter().take(KINDS_SHOWN) {
+        table.row(communicator_row(&kind.waits, &sources, kind_label(kind)));
+        if kind.communicators > 1 {
+            for own in kind.longest.iter().take(LONGEST_SHOWN) {
+                table.row(communicator_row(&own.waits, &sources, format!("  {}", named(own))));
+            }
+        }
+    }
+    let mut lines = vec![String::new()];
+    lines.extend(table.lines());
+    let more = job.communicators.len().saturating_sub(KINDS_SHOWN);
+    let more = match more {
+        0 => String::new(),
+        more => format!("{more} more kinds of communicators are in the JSON. "),
+    };
+    lines.extend(paragraph(&format!("{more}{COMMUNICATORS}")));
+    lines
+}
+
+fn communicator_row(
+    waits: &CollectiveWaits,
+    sources: &[&PauseSource],
+    label: String,
+) -> Vec<String> {
+    let by_source = sources.iter().zip(&waits.for_sources_ns);
+    let by_source = by_source.filter(|(_, for_ns)| **for_ns > 0);
+    // One rank rather than all that are not listed one by one, even if these cost more.
+    let most = by_source.max_by_key(|(source, for_ns)| (source.ranks.len() == 1, **for_ns));
+    vec![
+        duration(waits.wait_ns),
+        waits.for_pauses_ns.map_or_else(|| "-".to_owned(), signed),
+        most.map_or_else(
+            || "-".to_owned(),
+            |(source, for_ns)| format!("{}: {}", who(source), signed(*for_ns)),
+        ),
+        label,
+    ]
+}
+
+/// `16 of 8 ranks each, neighbors`.
+fn kind_label(kind: &CommunicatorKind) -> String {
+    if let ([only], 1) = (kind.longest.as_slice(), kind.communicators) {
+        return named(only);
+    }
+    let communicators = count(kind.communicators);
+    let Some(size) = kind.size else {
+        return format!("{communicators} of other kinds");
+    };
+    let apart = match kind.stride {
+        Some(1) => ", neighbors".to_owned(),
+        Some(stride) => format!(", {stride} apart"),
+        None => String::new(),
+    };
+    format!("{communicators} of {} ranks each{apart}", count(size))
+}
+
+/// `"tp_0", 8 ranks, 0 to 7`.
+fn named(own: &CommunicatorReport) -> String {
+    let name = own.name.as_ref();
+    let name = name.map_or_else(String::new, |name| format!("\"{name}\", "));
+    let (ranks, first, last) = (count(own.ranks), own.first_rank, own.last_rank);
+    format!("{name}{ranks} ranks, {first} to {last}")
 }
 
 fn unrelated(ranks: &RanksReport) -> Option<String> {

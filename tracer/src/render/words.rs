@@ -23,6 +23,15 @@ const FREEZE_RISK: &str = "Frozen objects that become garbage in a cycle are nev
 /// The risk of a higher first threshold.
 const THRESHOLDS_RISK: &str = "Cyclic garbage lives up to ten times longer before it is freed";
 
+/// The text of an advice; `code` and `risk` are empty where there are none.
+#[derive(Default)]
+struct AdviceText {
+    action: &'static str,
+    why: String,
+    code: String,
+    risk: String,
+}
+
 /// Fills in all sentences of a report.
 pub(crate) fn put_into_words(report: &mut Report) {
     report.what_if.iter_mut().for_each(what_if::word);

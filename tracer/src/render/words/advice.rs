@@ -1,6 +1,6 @@
 //! The words of each advice.
 
-use super::{cycles, places};
+use super::{AdviceText, cycles, places};
 use crate::units;
 use crate::units::{count, counted, duration, percent, three_digits};
 use gctrace_analysis::PauseTimes;
@@ -8,15 +8,6 @@ use gctrace_analysis::report::{
     Advice, AdviceId, GroupName, Level, PauseTotal, ProcessReport, Report, SettingsReport, WhatIf,
 };
 use gctrace_event::{Collector, Counter};
-
-/// The text of an advice; `code` and `risk` are empty where there are none.
-#[derive(Default)]
-pub(super) struct AdviceText {
-    pub(super) action: &'static str,
-    pub(super) why: String,
-    pub(super) code: String,
-    pub(super) risk: String,
-}
 
 /// Fills in the sentences of an advice of this report.
 pub(super) fn word(advice: &mut Advice, report: &Report) {

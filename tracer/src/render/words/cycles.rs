@@ -1,6 +1,6 @@
 //! The words for garbage: kinds of objects, cycles, and how each kind of cycle is broken.
 
-use super::advice::AdviceText;
+use super::AdviceText;
 use crate::render::table::cut;
 use crate::units::{count, duration, percent, short_count, three_digits};
 use gctrace_analysis::report::{

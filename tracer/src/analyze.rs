@@ -14,7 +14,7 @@ pub(crate) use summaries::{DistinctTraces, missing_ranks};
 
 use crate::args::{AnalyzeConfig, OutputFormat};
 use crate::files::{first_repetition, write_export};
-use crate::platform::Invoker;
+use crate::invoker::Invoker;
 use crate::render::Style;
 use crate::{print, render, text};
 use anyhow::Context;

@@ -15,7 +15,8 @@ pub(crate) use session::{ApplySession, StartedCommand};
 
 use crate::args::{ApplyConfig, ApplyStart, OutputFormat, SettingSource, Verbosity};
 use crate::files::write_export;
-use crate::launch::{CommandEnd, Invoker};
+use crate::invoker::Invoker;
+use crate::launch::CommandEnd;
 use crate::record::INTERRUPTED;
 use crate::text::chain;
 use crate::{analyze, print, render as report_words, setting};

@@ -7,7 +7,8 @@ mod follow;
 
 use crate::args::DemoConfig;
 use crate::files::write_export;
-use crate::launch::{Invoker, LaunchPlan};
+use crate::invoker::Invoker;
+use crate::launch::LaunchPlan;
 use crate::print;
 use crate::record::mode;
 use crate::variables::{VariableEffect, temporary_directory, variable};

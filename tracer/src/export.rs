@@ -15,7 +15,7 @@ mod speedscope;
 use crate::args::{ExportConfig, ExportFormat, StackWeight};
 use crate::files::write_export;
 use crate::heap::is_heap;
-use crate::platform::Invoker;
+use crate::invoker::Invoker;
 use crate::print::clean;
 use crate::{analyze, print};
 use anyhow::Context;

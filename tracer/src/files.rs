@@ -43,7 +43,7 @@ pub(crate) use tables::NewTables;
 #[cfg(target_os = "linux")]
 pub(crate) use trace::NewTrace;
 
-use crate::platform::Invoker;
+use crate::invoker::Invoker;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -107,7 +107,7 @@ fn as_invoker<R: Send>(
     invoker: &Invoker,
     action: impl FnOnce() -> Result<R, FileFailure> + Send,
 ) -> Result<R, FileFailure> {
-    crate::platform::act_as(invoker, action)?
+    crate::invoker::act_as(invoker, action)?
 }
 
 /// Whether `path` is `-`, which stands for standard output.

@@ -255,7 +255,7 @@ impl GuardianWorld for KernelWorld {
     }
 
     fn now(&mut self) -> Duration {
-        Duration::from_nanos(crate::record::monotonic_ns())
+        Duration::from_nanos(crate::clock::monotonic_ns())
     }
 
     fn sleep(&mut self, time: Duration) {

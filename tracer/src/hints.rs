@@ -1,7 +1,9 @@
 //! Maps known errors to the command that fixes them.
 
+#[cfg(target_os = "linux")]
+mod recording;
+
 use crate::files::FileError;
-use crate::platform;
 use std::io;
 
 /// Exit code for a failure of gctrace.
@@ -9,17 +11,18 @@ const FAILED: u8 = 1;
 
 /// The remedy for an error, ready to print after it; `None` if there is none.
 pub(crate) fn hint(error: &anyhow::Error) -> Option<String> {
-    platform::hint(error).or_else(|| {
-        let mut causes = error.chain();
-        match causes.find_map(|cause| cause.downcast_ref::<FileError>())? {
-            FileError::Create { option, .. } => file_hint(os_error(error)?, option),
-            FileError::Refused { .. } => None,
-        }
-    })
+    #[cfg(target_os = "linux")]
+    if let Some(hint) = recording::hint(error) {
+        return Some(hint);
+    }
+    match error.chain().find_map(|cause| cause.downcast_ref::<FileError>())? {
+        FileError::Create { option, .. } => file_hint(os_error(error)?, option),
+        FileError::Refused { .. } => None,
+    }
 }
 
 /// The system's error number in the chain, if it contains one.
-pub(crate) fn os_error(error: &anyhow::Error) -> Option<i32> {
+fn os_error(error: &anyhow::Error) -> Option<i32> {
     error.chain().find_map(|cause| {
         let io_error = cause.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error);
         io_error.or_else(|| in_words(&cause.to_string()))
@@ -53,16 +56,20 @@ fn file_hint(code: i32, option: &str) -> Option<String> {
     Some(text)
 }
 
-/// The exit code for an error; for a command that cannot be started, the one that shells use.
+/// The exit code for an error of gctrace; for a command that cannot be started, the one that shells use.
 pub(crate) fn exit_code(error: &anyhow::Error) -> u8 {
-    platform::exit_code(error).unwrap_or(FAILED)
+    #[cfg(target_os = "linux")]
+    if let Some(code) = recording::exit_code(error) {
+        return code;
+    }
+    FAILED
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::files::NewTrace;
-    use crate::platform::Invoker;
+    use crate::invoker::Invoker;
     use anyhow::Context;
     use std::path::Path;
 

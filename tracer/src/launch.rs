@@ -4,11 +4,10 @@
 //! way, and files created for that user. Knows nothing of probes: the BPF programs stop a new
 //! program until its probes are placed.
 
-mod as_user;
 mod bundle;
+mod cache;
 mod environment;
 mod inherited;
-mod invoker;
 mod named_interpreters;
 mod preload;
 mod program;
@@ -16,10 +15,11 @@ mod signals;
 mod trial;
 mod trust;
 
-pub(crate) use as_user::{CacheDir, act_as};
 pub(crate) use bundle::simulator;
-pub(crate) use invoker::Invoker;
-pub(crate) use preload::{CUDA_INJECTION, LibraryError, injected_library, library_for};
+pub(crate) use cache::CacheDir;
+pub(crate) use preload::{
+    CUDA_INJECTION, InjectionPlan, LibraryError, injected_library, library_for,
+};
 #[cfg(test)]
 pub(crate) use program::ObstacleKind;
 pub(crate) use program::PreloadObstacle;
@@ -27,6 +27,7 @@ pub(crate) use signals::{SignalDecision, SignalPolicy, Signals};
 pub(crate) use trial::load;
 pub(crate) use trust::{WritablePath, writable_beside_root};
 
+use crate::invoker::{Credentials, Invoker, act_as};
 use crate::launch::environment::Environment;
 use crate::launch::inherited::InheritedState;
 use gctrace_event::ProcessExit;
@@ -184,13 +185,13 @@ impl LaunchPlan {
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         command.args(&self.arguments).env_clear().envs(&self.environment);
-        let identity = self.identity.as_ref().map(invoker::Credentials::of);
+        let identity = self.identity.as_ref().map(Credentials::of);
         let inherited = InheritedState::at_start();
         // SAFETY: the closure only makes system calls; it neither allocates nor locks.
         unsafe {
             command.pre_exec(move || {
                 inherited.restore()?;
-                identity.as_ref().map_or(Ok(()), invoker::Credentials::assume)
+                identity.as_ref().map_or(Ok(()), Credentials::assume)
             });
         }
         command
@@ -226,7 +227,7 @@ impl LaunchPlan {
         let exists = || std::fs::metadata(&self.program).is_ok();
         self.names_a_path()
             && match &self.identity {
-                Some(user) => as_user::act_as(user, exists).unwrap_or(false),
+                Some(user) => act_as(user, exists).unwrap_or(false),
                 None => exists(),
             }
     }

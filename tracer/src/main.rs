@@ -1,4 +1,4 @@
-//! The `gctrace` command: parses arguments, starts logging, dispatches, sets the exit code.
+//! The `gctrace` command: parses arguments, starts logging, sets the exit code.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 #![cfg_attr(
@@ -9,13 +9,17 @@
 mod advice;
 mod analyze;
 mod args;
+mod commands;
 mod compare;
 mod export;
 mod files;
 mod heap;
 mod hints;
+#[cfg_attr(not(target_os = "linux"), path = "invoker/elsewhere.rs")]
+mod invoker;
 mod log;
 mod manual;
+#[cfg_attr(not(target_os = "linux"), path = "platform/elsewhere.rs")]
 mod platform;
 mod print;
 mod render;
@@ -28,6 +32,8 @@ mod variables;
 
 #[cfg(target_os = "linux")]
 mod apply;
+#[cfg(target_os = "linux")]
+mod clock;
 #[cfg(target_os = "linux")]
 mod demo;
 #[cfg(target_os = "linux")]
@@ -49,7 +55,6 @@ mod tune;
 #[cfg(target_os = "linux")]
 mod wait;
 
-use crate::args::{Invocation, Verbosity};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -58,7 +63,7 @@ fn main() -> ExitCode {
         Err(error) => return ExitCode::from(args::explain(&error)),
     };
     log::start(verbosity);
-    match platform::keep_what_is_needed().and_then(|()| run(action, verbosity)) {
+    match commands::run(action, verbosity) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             print::message(text::chain(&error));
@@ -67,26 +72,5 @@ fn main() -> ExitCode {
             }
             ExitCode::from(hints::exit_code(&error))
         }
-    }
-}
-
-fn run(action: Invocation, verbosity: Verbosity) -> anyhow::Result<u8> {
-    match action {
-        Invocation::Completions(shell) => {
-            let written = print::exactly(|out| manual::completions(shell, out));
-            Ok(print::unless_closed(written).map(|()| 0)?)
-        }
-        Invocation::Man(None) => {
-            let written = print::exactly(manual::page);
-            Ok(print::unless_closed(written).map(|()| 0)?)
-        }
-        Invocation::Man(Some(directory)) => Ok(manual::write(&directory).map(|()| 0)?),
-        Invocation::Analyze(config) => analyze::run(&config),
-        Invocation::Summarize(config) => summarize::run(&config),
-        Invocation::Advice(config) => advice::run(&config),
-        Invocation::Compare(config) => compare::run(&config),
-        Invocation::Heap(config) => heap::run(&config),
-        Invocation::Export(config) => export::run(&config),
-        Invocation::OnLinux(action) => platform::run(&action, verbosity),
     }
 }

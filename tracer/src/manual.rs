@@ -1,7 +1,7 @@
 //! Completion scripts and manual pages, generated from the description of the command line.
 
 use crate::files::write_manual_pages;
-use crate::platform::Invoker;
+use crate::invoker::Invoker;
 use clap_complete::Shell;
 use std::io;
 use std::io::Write;

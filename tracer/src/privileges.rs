@@ -7,8 +7,7 @@ mod credentials;
 mod facts;
 
 pub(crate) use credentials::{
-    has_more_rights_than_its_user, is_root_without_ptrace, keep_what_is_needed,
-    may_inspect_all_users, renounce, too_few_files,
+    is_root_without_ptrace, keep_what_is_needed, may_inspect_all_users, renounce, too_few_files,
 };
 pub(crate) use facts::{Lockdown, PrivilegeFacts, in_foreign_user_namespace};
 

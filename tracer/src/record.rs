@@ -4,7 +4,6 @@
 //! (`record/source.rs`) handle events; `record/output.rs` writes.
 
 mod call_sources;
-mod clock;
 mod examination;
 mod frames;
 mod git;
@@ -28,7 +27,6 @@ mod trace;
 use crate::args::{RecordConfig, RecordTarget, Shard, SummarizeConfig, Verbosity};
 use crate::files::NewTrace;
 use crate::launch::{CommandEnd, LaunchPlan, RunningCommand, Signals};
-pub(crate) use crate::record::clock::{monotonic_ns, nanoseconds};
 pub(crate) use crate::record::examination::Unexamined;
 pub(crate) use crate::record::inprocess::{UNREACHED, folder};
 pub(crate) use crate::record::losses::{RecordingLosses, lost_events};

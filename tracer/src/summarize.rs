@@ -7,7 +7,7 @@
 use crate::analyze::ReadProgress;
 use crate::args::SummarizeConfig;
 use crate::files::is_stdout;
-use crate::platform::Invoker;
+use crate::invoker::Invoker;
 use crate::{analyze, files, print, text, units};
 use anyhow::Context as _;
 use gctrace_analysis::parallel;

@@ -17,9 +17,11 @@ mod view;
 pub(crate) use live_handle::LiveHandle;
 
 use crate::args::{DisplayChoice, RecordConfig, RecordTarget, TopConfig, Verbosity};
-use crate::launch::{CommandEnd, Invoker, LaunchPlan, Signals};
+use crate::clock::nanoseconds;
+use crate::invoker::Invoker;
+use crate::launch::{CommandEnd, LaunchPlan, Signals};
 use crate::print;
-use crate::record::{CommandSupervisor, EndReason, Recording, RecordingPlan, nanoseconds};
+use crate::record::{CommandSupervisor, EndReason, Recording, RecordingPlan};
 use crate::text::shell_line;
 use crate::top::live_handle::UserCommand;
 use crate::top::metrics::MetricsServer;

@@ -18,7 +18,7 @@ mod table;
 use crate::apply::StartedCommand;
 use crate::args::{OutputFormat, TuneConfig, Verbosity};
 use crate::files::write_export;
-use crate::launch::Invoker;
+use crate::invoker::Invoker;
 use crate::print;
 use crate::text::shell_line;
 use anyhow::Context as _;

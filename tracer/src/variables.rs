@@ -19,7 +19,7 @@ pub(crate) enum VariableEffect {
     Place,
     /// Which part of the files that the user names is worked on.
     Part,
-    /// Identity of the user; trusted only if gctrace runs as root (`launch/invoker.rs`).
+    /// Identity of the user; trusted only if gctrace runs as root (`invoker.rs`).
     Identity,
     /// Code to load, into gctrace or into recorded programs.
     Code,

@@ -1,6 +1,7 @@
 //! A command that applies settings to itself: the library in it, the folder of its reports.
 
-use crate::launch::{Invoker, LaunchPlan, Signals, library_for};
+use crate::invoker::Invoker;
+use crate::launch::{LaunchPlan, Signals, library_for};
 use crate::record::CommandSupervisor;
 use crate::record::folder::{FolderOwner, InjectFolder, places};
 use crate::record::mode::own_filters;

@@ -115,7 +115,8 @@ pub(super) fn price(text: &str) -> Result<f64, String> {
 /// File name of a trace, which may contain `%h`, `%r` and `%p`.
 pub(super) fn trace_name() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|path| {
-        crate::platform::check_trace_name(&path)?;
+        #[cfg(target_os = "linux")]
+        crate::files::name::check_pattern(&path)?;
         Ok::<_, String>(path)
     })
 }

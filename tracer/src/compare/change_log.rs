@@ -1,7 +1,7 @@
 //! `--log`: one row per comparison in a table.
 
 use crate::files::{append_row, check_log};
-use crate::platform::Invoker;
+use crate::invoker::Invoker;
 use crate::print::clean;
 use crate::render;
 use gctrace_analysis::compare::{ComparedRun, Comparison, FactId, FigureId};

@@ -1,9 +1,9 @@
 //! The run after the change, recorded now, with the options of the trace before it.
 
 use super::after_name;
-use crate::args::CompareConfig;
+use crate::args::{CompareConfig, RecordConfig};
 use crate::files::read_head;
-use crate::{args, platform, print};
+use crate::{args, print};
 use anyhow::Context as _;
 use gctrace_event::TraceHeader;
 use gctrace_event::read::{DecodedItem, TraceReader};
@@ -50,7 +50,7 @@ pub(super) fn record(config: &CompareConfig) -> anyhow::Result<Result<PathBuf, u
     let recording = args::recording(options).map_err(|error| {
         anyhow::anyhow!("cannot record with the options of {}: {error}", first.display())
     })?;
-    let (code, trace) = platform::record_to_trace(&recording)?;
+    let (code, trace) = record_to_trace(&recording)?;
     match (code, trace) {
         (0, Some(trace)) => Ok(Ok(trace)),
         (code, _) => {
@@ -58,6 +58,25 @@ pub(super) fn record(config: &CompareConfig) -> anyhow::Result<Result<PathBuf, u
             Ok(Err(code.max(1)))
         }
     }
+}
+
+/// Records as configured. Returns gctrace's exit code, and the trace, if there is one.
+///
+/// # Errors
+/// The recording is not possible.
+#[cfg(target_os = "linux")]
+fn record_to_trace(config: &RecordConfig) -> anyhow::Result<(u8, Option<PathBuf>)> {
+    let recorded = crate::record::run_to_trace(config)?;
+    // What follows can be interrupted.
+    nix::sys::signal::SigSet::all().thread_unblock()?;
+    Ok(recorded)
+}
+
+/// # Errors
+/// Always: recording needs Linux.
+#[cfg(not(target_os = "linux"))]
+fn record_to_trace(_: &RecordConfig) -> anyhow::Result<(u8, Option<PathBuf>)> {
+    Err(crate::platform::needs_linux("recording a command"))
 }
 
 /// The first line of a trace; `None` if it is not one of gctrace's.

@@ -3,7 +3,8 @@
 //! The file alone does not determine which libpython the loader maps, or what a wrapper script
 //! starts. The interpreter runs as the invoking user, isolated from that user's settings.
 
-use crate::launch::{Invoker, LaunchPlan};
+use crate::invoker::Invoker;
+use crate::launch::LaunchPlan;
 use std::ffi::OsString;
 use std::io;
 use std::io::Read;

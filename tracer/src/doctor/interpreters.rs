@@ -3,7 +3,8 @@
 use crate::args::InterpreterArg;
 use crate::doctor::child_query;
 use crate::files::open_regular;
-use crate::launch::{CacheDir, Invoker, LaunchPlan};
+use crate::invoker::Invoker;
+use crate::launch::{CacheDir, LaunchPlan};
 use crate::print::clean;
 use anyhow::{Context, bail};
 use gctrace_probes::maps::{FileIdentity, MappedFile, identity};

@@ -1,9 +1,8 @@
 //! Gathers facts on this machine and this process.
 
 use crate::args::usual_recording;
-use crate::launch::{
-    Invoker, LaunchPlan, LibraryError, WritablePath, library_for, writable_beside_root,
-};
+use crate::invoker::Invoker;
+use crate::launch::{LaunchPlan, LibraryError, WritablePath, library_for, writable_beside_root};
 use crate::privileges::PrivilegeFacts;
 use crate::record::mode;
 use crate::record::mode::{ModeDecision, ModeError};

@@ -5,7 +5,7 @@
 use crate::analyze::{DistinctTraces, ReadProgress, TraceItems};
 use crate::args::ExportConfig;
 use crate::files::NewTables;
-use crate::platform::Invoker;
+use crate::invoker::Invoker;
 use crate::{analyze, print, text};
 use anyhow::Context as _;
 use gctrace_analysis::tables::{Table, TableError, TraceTables};

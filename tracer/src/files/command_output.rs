@@ -2,7 +2,7 @@
 
 use super::existing::ExistingFile;
 use super::{FileError, FileFailure, as_invoker, existing, system};
-use crate::launch::Invoker;
+use crate::invoker::Invoker;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
@@ -82,7 +82,7 @@ pub(crate) fn name_temporary_output(
         let made = temporary().make_in(directory, |path| system::name(file, path))?;
         made.into_temp_path().keep().map_err(|error| error.error)
     };
-    crate::launch::act_as(invoker, name).and_then(|named| named)
+    crate::invoker::act_as(invoker, name).and_then(|named| named)
 }
 
 fn temporary() -> tempfile::Builder<'static, 'static> {
@@ -99,7 +99,7 @@ pub(crate) fn read_command_output(
     invoker: &Invoker,
 ) -> io::Result<File> {
     let open = || system::open_for_reading(path);
-    let file = crate::launch::act_as(invoker, open).and_then(|opened| opened)?;
+    let file = crate::invoker::act_as(invoker, open).and_then(|opened| opened)?;
     let (ours, found) = (written.metadata()?, file.metadata()?);
     let is_same = (ours.dev(), ours.ino()) == (found.dev(), found.ino());
     if found.is_file() && is_same {
@@ -111,5 +111,5 @@ pub(crate) fn read_command_output(
 
 /// Removes a file made by [`create_temporary_output`] that has a path.
 pub(crate) fn remove_command_output(path: &Path, invoker: &Invoker) -> io::Result<()> {
-    crate::launch::act_as(invoker, || std::fs::remove_file(path)).and_then(|removed| removed)
+    crate::invoker::act_as(invoker, || std::fs::remove_file(path)).and_then(|removed| removed)
 }

@@ -2,7 +2,7 @@
 
 use super::existing::ExistingFile;
 use super::{FileError, FileFailure, as_invoker, existing, system};
-use crate::platform::Invoker;
+use crate::invoker::Invoker;
 use std::io;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};

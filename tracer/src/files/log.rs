@@ -3,7 +3,7 @@
 use super::existing::ExistingFile;
 use super::small::read_small;
 use super::{FileError, FileFailure, as_invoker, existing, system};
-use crate::platform::Invoker;
+use crate::invoker::Invoker;
 use std::io::Write as _;
 use std::path::Path;
 

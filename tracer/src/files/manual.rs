@@ -3,7 +3,7 @@
 use super::existing::ExistingFile;
 use super::export::replace;
 use super::{FileError, FileFailure, as_invoker, existing};
-use crate::platform::Invoker;
+use crate::invoker::Invoker;
 use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;

@@ -5,7 +5,7 @@
 
 use super::existing::ExistingFile;
 use super::{FileError, FileFailure, as_invoker, existing, read_head, system};
-use crate::platform::Invoker;
+use crate::invoker::Invoker;
 use gctrace_event::summary::is_summary;
 use std::fs::File;
 use std::io;

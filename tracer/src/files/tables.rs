@@ -5,7 +5,7 @@
 
 use super::existing::ExistingFile;
 use super::{FileError, FileFailure, as_invoker, existing, system};
-use crate::platform::Invoker;
+use crate::invoker::Invoker;
 use gctrace_analysis::tables::FORMAT;
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};

@@ -2,7 +2,7 @@
 
 use super::existing::ExistingFile;
 use super::{FileError, FileFailure, as_invoker, existing, is_stdout, system};
-use crate::launch::Invoker;
+use crate::invoker::Invoker;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;

@@ -329,7 +329,7 @@ fn guardians_killed_one_by_one_leave_nothing_stopped() {
         acting = successor;
     }
     let last = successor_of(acting);
-    insert(&map, stopped.id(), crate::record::monotonic_ns());
+    insert(&map, stopped.id(), crate::clock::monotonic_ns());
     until("continue", || state(stopped.id()) == 'S');
     until("forget", || map_is_empty(&map));
     guardian.0.dismiss();
@@ -360,7 +360,7 @@ fn a_gctrace_that_is_stuck_leaves_nothing_stopped() {
     let stopped = stopped_sleep();
     let map = real_map(&[]);
     let guardian = start_in_tests(map.as_fd());
-    insert(&map, stopped.id(), crate::record::monotonic_ns());
+    insert(&map, stopped.id(), crate::clock::monotonic_ns());
     until("continue", || state(stopped.id()) == 'S');
     until("forget", || map_is_empty(&map));
     drop(guardian);

@@ -9,7 +9,8 @@ mod polling;
 
 use crate::args::{HeapProgram, TakeHeapConfig};
 use crate::files::{is_stdout, write_export};
-use crate::launch::{CommandEnd, Invoker, LaunchPlan, RunningCommand, Signals};
+use crate::invoker::Invoker;
+use crate::launch::{CommandEnd, LaunchPlan, RunningCommand, Signals};
 use crate::record::kernel::permission;
 use crate::record::{CommandSupervisor, INTERRUPTED};
 use crate::text::{chain, shell_line};

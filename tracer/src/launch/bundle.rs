@@ -5,8 +5,9 @@
 //! with the embedded contents.
 
 use crate::files::copy::keep_copy;
-use crate::launch::as_user::own_folder;
-use crate::launch::{Invoker, trust};
+use crate::invoker::Invoker;
+use crate::launch::cache::own_folder;
+use crate::launch::trust;
 use crate::variables::{VariableEffect, temporary_directory, variable};
 use anyhow::{Context as _, bail};
 use flate2::read::ZlibDecoder;

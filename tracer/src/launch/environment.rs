@@ -3,8 +3,8 @@
 //! sudo replaces `PATH`, drops most variables and sets some of its own. Its own process still has
 //! the user's in `/proc/PID/environ`, which root may read.
 
-use crate::launch::invoker::{Invoker, PrivilegeTool};
-use crate::privileges::has_more_rights_than_its_user;
+use crate::invoker::{Invoker, PrivilegeTool};
+use crate::platform::has_more_rights_than_its_user;
 use gctrace_probes::proc_status;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};

@@ -3,10 +3,10 @@
 //!
 //! `probes/inject` is the library; `record/mode.rs` decides whether it is used.
 
+use crate::invoker::Invoker;
 use crate::launch::bundle::BundledLibrary;
 use crate::launch::trust::WritablePath;
-use crate::launch::{Invoker, LaunchPlan, bundle, trial, trust};
-use crate::record::mode::InjectionPlan;
+use crate::launch::{LaunchPlan, bundle, trial, trust};
 use crate::variables::{VariableEffect, variable};
 use anyhow::Context as _;
 use gctrace_ring::{OPTIONS_VARIABLE, RENDEZVOUS_VARIABLE, STEP_FUNCTION_VARIABLE};
@@ -35,6 +35,16 @@ const INSTALLED: [&str; 2] = ["/usr/local/lib/gctrace", "/usr/lib/gctrace"];
 
 /// Most bytes of a library that is copied; a debug build has 20 MB.
 const MOST_BYTES: u64 = 256 << 20;
+
+/// The library, and what it records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct InjectionPlan {
+    pub(crate) library: PathBuf,
+    /// What the library is to record, as its environment variable will state it.
+    pub(crate) options: gctrace_ring::InjectOptions,
+    /// The function of `--step-function`.
+    pub(crate) step_function: Option<String>,
+}
 
 /// Builds and installs gctrace with its libraries.
 const BUILD: &str = "cargo build --release && sudo target/release/gctrace setup";

@@ -3,8 +3,9 @@
 //! Follows the command as the kernel and env(1) would: through PATH, first lines of scripts, and
 //! words of `env`.
 
+use crate::invoker::act_as;
+use crate::launch::LaunchPlan;
 use crate::launch::environment::Environment;
-use crate::launch::{LaunchPlan, as_user};
 use gctrace_probes::{Loading, ProgramKind};
 use nix::unistd::{Gid, Uid};
 use std::env::consts::ARCH;
@@ -116,7 +117,7 @@ impl LaunchPlan {
     /// Runs `look` with the command's access to files.
     pub(super) fn with_users_rights<R: Send>(&self, look: impl FnOnce() -> R + Send) -> Option<R> {
         match &self.identity {
-            Some(user) => as_user::act_as(user, look).ok(),
+            Some(user) => act_as(user, look).ok(),
             None => Some(look()),
         }
     }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::files::command_output::create_command_output;
 use crate::files::{NewTrace, write_export, write_manual_pages};
-use crate::launch::invoker::PrivilegeTool;
+use crate::invoker::PrivilegeTool;
 use nix::unistd::Uid;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};

@@ -5,8 +5,8 @@
 //! which may have more rights than the user who chose the file. The child is gctrace again: between
 //! fork and exec, a process with threads may only make system calls.
 
+use crate::invoker::Credentials;
 use crate::launch::LaunchPlan;
-use crate::launch::invoker::Credentials;
 use crate::{privileges, wait};
 use anyhow::bail;
 use std::ffi::{CStr, CString};

@@ -1,7 +1,8 @@
 //! Which users may change a file: with more rights than its user, gctrace loads into a command only
 //! what root or the command's user chose.
 
-use crate::privileges::{has_more_rights_than_its_user, in_foreign_user_namespace};
+use crate::platform::has_more_rights_than_its_user;
+use crate::privileges::in_foreign_user_namespace;
 use nix::errno::Errno;
 use nix::unistd::{Gid, Group, Uid, User};
 use std::ffi::CString;

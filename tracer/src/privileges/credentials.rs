@@ -1,5 +1,6 @@
 //! Capabilities of this process, and how it drops them.
 
+use crate::platform::has_more_rights_than_its_user;
 use crate::privileges::{Capabilities, FOR_OTHERS, NEEDED};
 use anyhow::Context as _;
 use nix::errno::Errno;
@@ -12,13 +13,6 @@ const CAPABILITIES: u64 = 64;
 
 /// `_LINUX_CAPABILITY_VERSION_3` (include/uapi/linux/capability.h).
 const CAPABILITY_VERSION: u32 = 0x2008_0522;
-
-/// Whether this process has privileges that its user lacks, by file capabilities or a setuid file
-/// (`AT_SECURE`, getauxval(3)).
-pub(crate) fn has_more_rights_than_its_user() -> bool {
-    // SAFETY: reads a number from the auxiliary vector.
-    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
-}
 
 /// Drops all capabilities of the calling thread permanently, also across exec. Makes system calls
 /// only, so that it may run between fork and exec.

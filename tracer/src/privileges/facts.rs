@@ -1,7 +1,7 @@
 //! Facts on the privileges of this process, from `/proc` and `/sys`. Nothing here fails: unreadable
 //! values get the usual default, and the kernel decides in the end.
 
-use crate::launch::Invoker;
+use crate::invoker::Invoker;
 use crate::privileges::{Capabilities, credentials};
 use crate::variables::{VariableEffect, variable};
 use gctrace_probes::proc_status;

@@ -1,11 +1,12 @@
 //! The first line of a trace: what is recorded, where, since when.
 
 use crate::args::{RecordConfig, RecordTarget};
+use crate::clock;
 use crate::files::name::NameValues;
-use crate::launch::{Invoker, act_as};
+use crate::invoker::{Invoker, act_as};
+use crate::record::git;
 use crate::record::git::GitState;
 use crate::record::mode::CollectionSource;
-use crate::record::{clock, git};
 use clap::ValueEnum;
 use gctrace_event::{FORMAT, TraceHeader};
 use gctrace_probes::proc_status::RANK_VARIABLES;

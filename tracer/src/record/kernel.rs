@@ -22,10 +22,10 @@ mod stopped_programs;
 mod totals;
 
 use crate::args::RecordConfig;
+use crate::clock;
 use crate::guardian::Guardian;
 use crate::launch::{CommandEnd, LaunchPlan, RunningCommand};
-use crate::privileges::has_more_rights_than_its_user;
-use crate::record::clock;
+use crate::platform::has_more_rights_than_its_user;
 use crate::record::examination::Unexamined;
 use crate::record::kernel::allocations::AllocationWindows;
 use crate::record::kernel::counters::CounterRecording;

@@ -8,7 +8,7 @@ mod rules;
 pub(crate) use rules::{ModeError, choose};
 
 use crate::args::{CudaMode, RecordConfig, RecordMode};
-use crate::launch::{LaunchPlan, LibraryError, PreloadObstacle, library_for};
+use crate::launch::{InjectionPlan, LaunchPlan, LibraryError, PreloadObstacle, library_for};
 use crate::privileges;
 use crate::privileges::PrivilegeError;
 use gctrace_ebpf::KernelSupport;
@@ -71,16 +71,6 @@ impl fmt::Display for ModeSummary {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{} ({})", self.sentence, self.more)
     }
-}
-
-/// The library, and what it records.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct InjectionPlan {
-    pub(crate) library: PathBuf,
-    /// What the library is to record, as its environment variable will state it.
-    pub(crate) options: gctrace_ring::InjectOptions,
-    /// The function of `--step-function`.
-    pub(crate) step_function: Option<String>,
 }
 
 /// Why the kernel accepts no probes from this process.

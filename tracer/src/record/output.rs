@@ -4,7 +4,7 @@
 //! nothing of BPF and of `/proc`.
 
 use crate::files::NewTrace;
-use crate::launch::Invoker;
+use crate::invoker::Invoker;
 use crate::record::torch_version::TorchVersions;
 use gctrace_event::{
     GcSettings, Note, OmittedPauses, Pause, Process, Record, TraceEnd, TraceFile, TraceHeader,

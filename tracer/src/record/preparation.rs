@@ -3,7 +3,8 @@
 use crate::args::{RecordConfig, RecordTarget};
 use crate::files::NewTrace;
 use crate::files::name::expand;
-use crate::launch::{Invoker, LaunchPlan, Signals};
+use crate::invoker::Invoker;
+use crate::launch::{LaunchPlan, Signals};
 use crate::privileges;
 use crate::record::call_sources::CallSources;
 use crate::record::inprocess::InProcessSource;

@@ -1,10 +1,11 @@
 //! The end of a recording: ends the sources, closes the trace, sums up.
 
+use crate::clock;
 use crate::record::examination::unexamined_words;
 use crate::record::output::OutputTotals;
 use crate::record::sources::RecordingSources;
 use crate::record::trace::RecordingTrace;
-use crate::record::{EndReason, clock, losses, merge};
+use crate::record::{EndReason, losses, merge};
 use crate::unseen::unseen_words;
 use gctrace_analysis::report::UnseenReport;
 use gctrace_event::{ExaminedProcesses, TraceEnd};

@@ -4,7 +4,7 @@
 //! program imports torch at a time of its own choice.
 
 use crate::files::read_small;
-use crate::launch::{Invoker, act_as};
+use crate::invoker::{Invoker, act_as};
 use gctrace_event::Process;
 use gctrace_probes::maps;
 use std::collections::HashMap;

@@ -3,8 +3,8 @@
 //! Owns the output, the tree of frames, the GPU samples, and which of the two sources a pause or a
 //! CUDA call comes from.
 
+use crate::clock;
 use crate::record::call_sources::CallSources;
-use crate::record::clock;
 use crate::record::examination::Examination;
 use crate::record::frames::FrameTree;
 use crate::record::merge::{PauseMerger, ReadUntil, SourceTotals};

@@ -49,8 +49,8 @@ impl LiveHandle {
     /// Takes a snapshot now; with details of the process `detail`.
     pub(crate) fn snapshot(&self, interval: Duration, detail: Option<u32>) -> Snapshot {
         let request = SnapshotRequest {
-            now_ns: crate::record::monotonic_ns(),
-            interval_ns: crate::record::nanoseconds(interval),
+            now_ns: crate::clock::monotonic_ns(),
+            interval_ns: crate::clock::nanoseconds(interval),
             detail,
         };
         self.live().snapshot(&request)

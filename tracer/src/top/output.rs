@@ -7,7 +7,8 @@ use crate::files::command_output::{
     TemporaryOutput, create_command_output, create_temporary_output, name_temporary_output,
     read_command_output, remove_command_output,
 };
-use crate::launch::{Invoker, LaunchPlan, StdioFiles};
+use crate::invoker::Invoker;
+use crate::launch::{LaunchPlan, StdioFiles};
 use crate::print;
 use crate::print::clean;
 use anyhow::Context as _;

@@ -3,7 +3,8 @@
 //! Owns the deadlines, and the end if the reader is gone. `lines.rs` and `json.rs` format the
 //! snapshots. A thread of its own, so that a reader that blocks does not block the recording.
 
-use crate::record::{CommandSupervisor, monotonic_ns, nanoseconds};
+use crate::clock::{monotonic_ns, nanoseconds};
+use crate::record::CommandSupervisor;
 use crate::top::json::JsonOutput;
 use crate::top::lines::LineOutput;
 use crate::top::live_handle::{LiveHandle, LivePhase, UserCommand};

@@ -1,7 +1,8 @@
 //! Sampled once a second in the live view: memory of the recorded processes, gctrace's own overhead,
 //! and losses.
 
-use crate::record::{Recording, monotonic_ns};
+use crate::clock::monotonic_ns;
+use crate::record::Recording;
 use crate::top::LiveHandle;
 use gctrace_analysis::live::RecorderCost;
 use gctrace_probes::process_memory;

@@ -3,11 +3,13 @@
 
 use super::{HeapWatch, UPDATE_SHARE, duration, options};
 use crate::args::TakeHeapConfig;
-use crate::launch::{Invoker, LaunchPlan, library_for};
+use crate::clock::monotonic_ns;
+use crate::invoker::Invoker;
+use crate::launch::{InjectionPlan, LaunchPlan, library_for};
 use crate::record::folder::{FolderOwner, InjectFolder, places};
 use crate::record::kernel::permission;
-use crate::record::mode::{InjectionPlan, own_filters};
-use crate::record::{UNREACHED, Unexamined, monotonic_ns};
+use crate::record::mode::own_filters;
+use crate::record::{UNREACHED, Unexamined};
 use crate::text::shell_line;
 use crate::units::counted;
 use crate::{print, units};

@@ -2,7 +2,7 @@
 
 use super::{HeapWatch, UPDATE_SHARE, options};
 use crate::args::TakeHeapConfig;
-use crate::record::monotonic_ns;
+use crate::clock::monotonic_ns;
 use crate::units;
 use gctrace_analysis::heap::HeapGraph;
 use gctrace_heap::{HeapError, RunningHeap};

@@ -1,8 +1,7 @@
 //! Files that may and may not be loaded, and the resulting environment.
 
 use super::*;
-use crate::launch::Invoker;
-use crate::launch::invoker::PrivilegeTool;
+use crate::invoker::{Invoker, PrivilegeTool};
 use gctrace_ring::InjectOptions;
 use nix::unistd::Uid;
 use std::fs;

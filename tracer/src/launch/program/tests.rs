@@ -1,7 +1,7 @@
 //! Programs created for the test, and those of this machine.
 
 use super::*;
-use crate::launch::Invoker;
+use crate::invoker::Invoker;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 

@@ -1,6 +1,6 @@
 //! `--alloc`, counted in-process: each allocation, by size class.
 
-use crate::record::clock;
+use crate::clock;
 use gctrace_event::Allocations;
 use gctrace_ring::{RingConsumer, largest_of_class};
 use std::time::{Duration, Instant};

@@ -4,7 +4,7 @@
 //! gctrace was killed, at the next start. It contains the socket of a recording, the reports of
 //! `gctrace apply`, and files that the command must find at a path without spaces.
 
-use crate::launch::Invoker;
+use crate::invoker::Invoker;
 use crate::variables::{VariableEffect, variable};
 use anyhow::Context as _;
 use nix::errno::Errno;

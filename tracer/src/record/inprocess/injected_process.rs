@@ -9,7 +9,7 @@ use super::library_cost::LibraryCost;
 use super::process_facts::InjectedProcessFacts;
 use super::python::PythonRing;
 use super::ring_event::RingEvent;
-use crate::record::clock;
+use crate::clock;
 use crate::record::frames::FrameTree;
 use crate::record::output::RecordSink as _;
 use crate::record::trace::RecordingTrace;

@@ -1,7 +1,7 @@
 //! Notices from processes, each sentence once.
 
 use super::ring_event::{InjectedNotice, NoticeLevel};
-use crate::record::clock;
+use crate::clock;
 use crate::record::output::RecordOutput;
 use std::collections::BTreeMap;
 

@@ -5,7 +5,7 @@
 use super::InjectedStats;
 use super::python::MISSED;
 use super::ring_event::{InjectedNotice, NoticeLevel, RingEvent};
-use crate::record::clock;
+use crate::clock;
 use crate::record::examination::Unexamined;
 use crate::record::output::RecordSink as _;
 use crate::record::trace::RecordingTrace;

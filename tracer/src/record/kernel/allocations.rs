@@ -107,7 +107,7 @@ impl AllocationWindows {
                 }
                 WindowMessage::Note(pid, message) => {
                     tracing::warn!("{message}");
-                    output.note(pid, crate::record::clock::monotonic_ns(), message);
+                    output.note(pid, crate::clock::monotonic_ns(), message);
                 }
             }
         }

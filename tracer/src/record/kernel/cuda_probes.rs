@@ -6,8 +6,8 @@ mod plan;
 mod store;
 
 use crate::args::CudaMode;
+use crate::clock;
 use crate::record::call_sources::CallSources;
-use crate::record::clock;
 use crate::record::kernel::cuda_probes::store::CudaStore;
 use crate::record::kernel::recorded_processes::RecordedProcesses;
 use crate::record::kernel::stopped_programs::StopPoint;

@@ -3,7 +3,7 @@
 //! Owns which processes were examined, when, and with what result. `gctrace_probes` decides whether
 //! a file is an interpreter; `kernel.rs` follows children and places probes.
 
-use crate::record::clock;
+use crate::clock;
 use crate::record::kernel::recorded_processes::RESCAN_DELAYS;
 use gctrace_probes::proc_status::ListedProcess;
 use gctrace_probes::{ProgramKind, maps, proc_status};

@@ -2,8 +2,8 @@
 //! it.
 
 use super::KernelSource;
-use crate::privileges::has_more_rights_than_its_user;
-use crate::record::clock;
+use crate::clock;
+use crate::platform::has_more_rights_than_its_user;
 use crate::record::examination::Unexamined;
 use crate::record::kernel::permission::{AttachRefusal, check};
 use crate::record::trace::RecordingTrace;

@@ -3,10 +3,11 @@
 //! Owns the probes of every file and what is known about programs. Does not know processes
 //! (`recorded_processes.rs`): it answers about one file or program at a time.
 
+use crate::clock;
 use crate::files::open_regular;
 use crate::launch::CacheDir;
 use crate::record::examination::Unexamined;
-use crate::record::{clock, plan};
+use crate::record::plan;
 use anyhow::Context as _;
 use gctrace_ebpf::{
     Attachment, BpfSession, CollectorArguments, GarbagePrograms, PlannedPoint, ProbePointKind,

@@ -1,9 +1,10 @@
 //! Prepared before a program is touched: the BPF programs, the counters, the guardian.
 
 use crate::args::{CounterChoice, GarbageDetail, RecordConfig};
+use crate::clock;
 use crate::guardian::Guardian;
-use crate::launch::{CacheDir, Invoker};
-use crate::record::clock;
+use crate::invoker::Invoker;
+use crate::launch::CacheDir;
 use crate::record::kernel::KernelSource;
 use crate::record::kernel::allocations::AllocationWindows;
 use crate::record::kernel::counters::CounterRecording;

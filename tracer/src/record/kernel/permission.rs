@@ -10,7 +10,7 @@
 //! A reused pid cannot race with this: an entry of the table of recorded processes is removed with
 //! its process, and made before the kernel is asked.
 
-use crate::privileges;
+use crate::platform::has_more_rights_than_its_user;
 use anyhow::Context as _;
 use gctrace_probes::proc_status;
 use nix::unistd::{Uid, User};
@@ -72,7 +72,7 @@ pub(crate) fn attachable(pid: u32) -> anyhow::Result<()> {
     proc_status::command_line(pid)
         .map(drop)
         .with_context(|| format!("cannot record process {pid}"))?;
-    if privileges::has_more_rights_than_its_user() {
+    if has_more_rights_than_its_user() {
         check(pid)?;
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! Handles each event of the probes: stop, resolve, probe, resume, write.
 
-use crate::record::clock;
+use crate::clock;
 use crate::record::examination::Unexamined;
 use crate::record::kernel::interpreters::{InterpreterIndex, ProbeNeed};
 use crate::record::kernel::stopped_programs::{StopPoint, is_running};

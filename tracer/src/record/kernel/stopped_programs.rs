@@ -5,7 +5,7 @@
 //! programs decide whether to stop a program (`ebpf/bpf/stop.bpf.c`); the guardian has the same map
 //! and resumes what gctrace does not.
 
-use crate::record::clock;
+use crate::clock;
 use crate::record::examination::Unexamined;
 use crate::record::trace::RecordingTrace;
 use gctrace_ebpf::{BpfSession, NotStopped, StopState, StoppedProcesses};

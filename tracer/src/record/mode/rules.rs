@@ -1,8 +1,8 @@
 //! The decision about the mode, from facts. Pure.
 
-use super::{CollectionSource, InjectionPlan, ModeDecision, ModeFacts, ModeSummary, NoProbes};
+use super::{CollectionSource, ModeDecision, ModeFacts, ModeSummary, NoProbes};
 use crate::args::{CudaMode, GarbageDetail, RecordConfig, RecordMode, RecordTarget};
-use crate::launch::{LibraryError, PreloadObstacle};
+use crate::launch::{InjectionPlan, LibraryError, PreloadObstacle};
 use crate::privileges::PrivilegeError;
 use crate::text::shell_line;
 use gctrace_ring::InjectOptions;

@@ -1,7 +1,7 @@
 //! The sampling thread: handles a library and GPUs that come and go.
 
 use super::SamplingMessage;
-use crate::record::clock;
+use crate::clock;
 use gctrace_event::GpuDevice;
 use gctrace_probes::nvml::{ExtraQueries, NvmlAbsences, NvmlError, NvmlLibrary, NvmlSampler};
 use std::collections::{HashMap, HashSet};

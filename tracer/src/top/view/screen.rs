@@ -156,7 +156,7 @@ impl ViewScreen {
             self.phase = phase;
             self.state.paused = false;
             // Everything has been read; no settling time is needed.
-            self.ended_ns = Some(crate::record::monotonic_ns() + SETTLE_NS);
+            self.ended_ns = Some(crate::clock::monotonic_ns() + SETTLE_NS);
             self.refresh();
             changed = true;
         }
@@ -210,7 +210,7 @@ impl ViewScreen {
         };
         self.shared.live().snapshot(&SnapshotRequest {
             now_ns,
-            interval_ns: crate::record::nanoseconds(self.state.interval),
+            interval_ns: crate::clock::nanoseconds(self.state.interval),
             detail,
         })
     }
@@ -224,7 +224,7 @@ impl ViewScreen {
         let known = self.shared.snapshot(self.state.interval, None).notes;
         let fresh =
             fresh.into_iter().filter(|line| !known.iter().any(|note| note.message == *line));
-        let now_ns = crate::record::monotonic_ns();
+        let now_ns = crate::clock::monotonic_ns();
         let mut live = self.shared.live();
         for message in fresh {
             live.record(&Record::Note(Note { pid: None, at_ns: now_ns, message }));

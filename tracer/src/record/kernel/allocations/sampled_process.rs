@@ -6,7 +6,7 @@ use super::local_rate::WindowSample;
 use super::schedule::{LONGEST, WindowSchedule};
 use super::steps::MarkerReading;
 use super::task_clock::TaskClock;
-use crate::record::clock;
+use crate::clock;
 use gctrace_ebpf::{AllocationCounts, AllocationProbe, AllocationPrograms, WindowTarget};
 use gctrace_event::Allocations as Summary;
 use gctrace_probes::frames::FrameLayout;

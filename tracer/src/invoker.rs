@@ -1,4 +1,6 @@
-//! The user who typed the command: the one behind sudo or doas, or simply the present one.
+//! The user who typed the command: the one behind sudo or doas, or simply the present one; and access
+//! to files on that user's behalf: root must not write through a user's symbolic link with root's
+//! rights. `invoker/elsewhere.rs` has the stand-ins of other systems.
 
 use crate::variables::{VariableEffect, variable};
 use nix::errno::Errno;
@@ -17,7 +19,7 @@ pub(crate) enum PrivilegeTool {
 
 impl PrivilegeTool {
     /// Name of its process, by which it is found among the ancestors of gctrace.
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Sudo => "sudo",
             Self::Doas => "doas",
@@ -122,7 +124,7 @@ impl Invoker {
         }
     }
 
-    pub(super) fn from_ids(uid: u32, gid: u32, tool: Option<PrivilegeTool>) -> Self {
+    pub(crate) fn from_ids(uid: u32, gid: u32, tool: Option<PrivilegeTool>) -> Self {
         let user = User::from_uid(Uid::from_raw(uid)).ok().flatten();
         let groups = user.as_ref().map_or_else(|| vec![gid], |user| groups_of(&user.name, gid));
         let (name, home, shell) = match user {
@@ -162,20 +164,20 @@ fn groups_of(name: &str, gid: u32) -> Vec<u32> {
 
 /// The ids of an invoker in the form that system calls take, prepared before fork.
 #[derive(Clone, Debug)]
-pub(super) struct Credentials {
+pub(crate) struct Credentials {
     uid: u32,
     gid: u32,
     groups: Vec<u32>,
 }
 
 impl Credentials {
-    pub(super) fn of(invoker: &Invoker) -> Self {
+    pub(crate) fn of(invoker: &Invoker) -> Self {
         Self { uid: invoker.uid, gid: invoker.gid, groups: invoker.groups.clone() }
     }
 
     /// Assumes the identity for good and drops all capabilities. Raw system calls only: those of
     /// the C library would try to change the threads that the forked child does not have.
-    pub(super) fn assume(&self) -> io::Result<()> {
+    pub(crate) fn assume(&self) -> io::Result<()> {
         // As root: a limit of the user could prevent leaving root's keyring.
         join_new_session_keyring();
         self.set_groups()?;
@@ -191,7 +193,7 @@ impl Credentials {
 
     /// Assumes the identity for the calling thread's access to files only; this also drops the
     /// capabilities to override permissions (capabilities(7), "Effect of user ID changes").
-    pub(super) fn assume_for_files(&self) -> io::Result<()> {
+    pub(crate) fn assume_for_files(&self) -> io::Result<()> {
         self.set_groups()?;
         // SAFETY: plain numbers. Both calls return the previous id and never fail, so the second
         // call of each pair, with an invalid id, reads the current one.
@@ -217,6 +219,30 @@ impl Credentials {
         })?;
         Ok(())
     }
+}
+
+/// Runs `action` with the invoker's access to files, on a thread of its own, because these ids
+/// belong to a thread. If gctrace already is that user, calls it directly.
+///
+/// # Errors
+/// The kernel's, if the ids cannot be assumed or no thread can be created; `action` has not run
+/// then.
+pub(crate) fn act_as<R: Send>(
+    invoker: &Invoker,
+    action: impl FnOnce() -> R + Send,
+) -> io::Result<R> {
+    if Uid::effective().as_raw() == invoker.uid {
+        return Ok(action());
+    }
+    let credentials = Credentials::of(invoker);
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new();
+        let act = move || credentials.assume_for_files().map(|()| action());
+        let thread = thread.spawn_scoped(scope, act)?;
+        thread.join().unwrap_or_else(|_| {
+            Err(io::Error::other("the thread with the user's identity panicked"))
+        })
+    })
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Remedies and exit codes for errors of commands that record.
 
-use crate::hints::os_error;
+use super::os_error;
 use crate::launch::{LaunchError, LibraryError};
 use crate::privileges::PrivilegeError;
 use crate::record::kernel::permission::AttachRefusal;

@@ -1,10 +1,8 @@
-//! Access to files on behalf of the user who typed the command, and the cache.
-//!
-//! Root must not write through a user's symbolic link with root's rights, nor trust a cache that a
-//! user can write: it decides where breakpoints are placed.
+//! The cache of interpreters. Root must not trust one that a user can write: it decides where
+//! breakpoints are placed.
 
-use crate::launch::invoker::{Credentials, Invoker};
-use crate::privileges::has_more_rights_than_its_user;
+use crate::invoker::Invoker;
+use crate::platform::has_more_rights_than_its_user;
 use crate::variables::{VariableEffect, variable};
 use gctrace_probes::ResolveOptions;
 use nix::unistd::Uid;
@@ -15,30 +13,6 @@ use std::path::{Path, PathBuf};
 
 /// The cache of root's recordings.
 const ROOT_CACHE: &str = "/var/cache/gctrace";
-
-/// Runs `action` with the invoker's access to files, on a thread of its own, because these ids
-/// belong to a thread. If gctrace already is that user, calls it directly.
-///
-/// # Errors
-/// The kernel's, if the ids cannot be assumed or no thread can be created; `action` has not run
-/// then.
-pub(crate) fn act_as<R: Send>(
-    invoker: &Invoker,
-    action: impl FnOnce() -> R + Send,
-) -> io::Result<R> {
-    if Uid::effective().as_raw() == invoker.uid {
-        return Ok(action());
-    }
-    let credentials = Credentials::of(invoker);
-    std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new();
-        let act = move || credentials.assume_for_files().map(|()| action());
-        let thread = thread.spawn_scoped(scope, act)?;
-        thread.join().unwrap_or_else(|_| {
-            Err(io::Error::other("the thread with the user's identity panicked"))
-        })
-    })
-}
 
 /// The folder where resolutions of interpreters are kept between recordings.
 #[derive(Clone, Debug, PartialEq, Eq)]

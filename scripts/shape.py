@@ -1,16 +1,30 @@
 #!/usr/bin/env python3
 """Counts the shape of the code: files, lines, types, circles, silent defaults.
 
-    shape.py [FOLDER]          default: this checkout
+    shape.py [FOLDER]               default: this checkout
+    shape.py [FOLDER] --list WHAT   circles, arrows, small or rooms, by name
+    shape.py [FOLDER] --check       exit code 1 if there is a circle, or a room without a place in the order
+    shape.py --self-test            shows that the check finds both
 
-Rust sources of the five folders; tests (tests/, benches/, examples/, fuzz/, compare/, files and modules named tests) are
-left out. Lines are code lines: neither blank nor comment. Prints a Markdown table with one column.
+Rust sources of the five folders; tests (tests/, benches/, examples/, fuzz/, event/compare/, files and modules named
+tests) are left out. Lines are code lines: neither blank nor comment. Prints a Markdown table with one column.
+
+A circle is a group of files of one crate that import each other (`use`, also `pub use`) directly or over others. A module
+and its parent are one thing seen from two sides, which is how Rust nests modules: imports between them do not count.
+
+A room is a module at the root of a crate with all that is below it. docs/architecture.md lists the rooms of the largest
+crates from the ceiling to the floor ("Order of the rooms"). An arrow runs from one room to another that it names with
+`crate::`, in imports or elsewhere; it is upward if the other is listed before it.
 """
 
+import argparse
 import collections
+import contextlib
+import io
 import pathlib
 import re
 import sys
+import tempfile
 
 FOLDERS = ("tracer", "ebpf", "probes", "analysis", "scripts")
 WORDS = r"told|said|says?|tells?|moments?|stretch(?:es)?|nobody|somebody|from within|give or take|so (?:much|many|long)"
@@ -18,7 +32,8 @@ WORDS += r"|for nothing|stood still|looks? at every|mend(?:ed|s)?|besides"
 TYPE = re.compile(r"^\s*(?:pub(?:\([^)]*\))? )?(?:struct|enum|union|trait|type) (\w+)", re.MULTILINE)
 DEFAULTS = re.compile(r"unwrap_or\((?:0|[\w:]*MAX|NONE)\)|unwrap_or_default\(\)|map_or\((?:0|[\w:]*MAX|NONE),")
 DOC = re.compile(r"((?:^[ \t]*///.*\n)+)(?:[ \t]*#\[.*\n)*[ \t]*pub (?!\()", re.MULTILINE)
-TESTS = re.compile(r"(^|/)(tests|benches|examples|fuzz|compare)(/|\.rs$)|_tests?\.rs$")
+TESTS = re.compile(r"(^|/)(tests|benches|examples|fuzz|event/compare)(/|\.rs$)|_tests?\.rs$")
+SMALL = 40  # code lines
 
 
 def sources(root):
@@ -46,13 +61,8 @@ def short_docs(text):
 
 
 def circles(files):
-    """Groups of files of a crate that refer to each other in a circle by `use crate::`."""
-    modules = {}
-    for name in files:
-        crate, found, inside = name.partition("/src/")
-        if found:
-            module = inside[:-3].removesuffix("/mod").replace("/", "::")
-            modules[(crate, "" if module in ("lib", "main") else module)] = name
+    """Groups of files of a crate that import each other in a circle, as the module's text defines it."""
+    modules = modules_of(files)
     edges = collections.defaultdict(set)
     for (crate, module), name in modules.items():
         for base, rest in imports(files[name]):
@@ -66,12 +76,76 @@ def circles(files):
             # A module and its own parts, or its parent, are one thing seen from two sides.
             if target and not (module + "::").startswith(target + "::") and not (target + "::").startswith(module + "::"):
                 edges[(crate, module)].add((crate, target))
-    return [group for group in components(edges) if len(group) > 1]
+    return [sorted(modules[module] for module in group) for group in components(edges) if len(group) > 1]
+
+
+def modules_of(files):
+    """(crate, path of the module): file; the path of a crate's root is empty."""
+    modules = {}
+    for name in files:
+        crate, found, inside = name.partition("/src/")
+        if found:
+            module = inside[:-3].removesuffix("/mod").replace("/", "::")
+            modules[(crate, "" if module in ("lib", "main") else module)] = name
+    return modules
+
+
+def rooms(files):
+    """(crate, room): code lines; the room of a crate's root is empty."""
+    lines = collections.Counter()
+    for (crate, module), name in modules_of(files).items():
+        lines[(crate, module.split("::")[0])] += len(code(files[name]))
+    return lines
+
+
+def order(root):
+    """crate: its rooms from the ceiling to the floor, by docs/architecture.md."""
+    text = (root / "docs" / "architecture.md").read_text()
+    block = re.search(r"^### Order of the rooms\n.*?^```\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    listed = collections.defaultdict(list)
+    crate = None
+    for line in block[1].splitlines() if block else []:
+        head, colon, names = line.rpartition(":")
+        crate = head.strip() if colon else crate
+        listed[crate] += names.split()
+    return listed
+
+
+def arrows(files):
+    """(crate, room, room that it names): the files that do."""
+    lines = rooms(files)
+    found = collections.defaultdict(set)
+    for (crate, module), name in modules_of(files).items():
+        room = module.split("::")[0]
+        text = "\n".join(code(files[name]))
+        named = {path.split("::")[0] for base, path in imports(files[name]) if base == "crate"}
+        named |= set(re.findall(r"\bcrate::(\w+)", text))
+        above = {path.split("::")[0] for base, path in imports(files[name]) if base.count("super") == module.count("::") + 1}
+        for other in named | above:
+            if room and other != room and (crate, other) in lines:
+                found[(crate, room, other)].add(name)
+    return found
+
+
+def upward(files, listed):
+    place = {(crate, room): at for crate, names in listed.items() for at, room in enumerate(names)}
+    return {
+        (crate, room, other): names
+        for (crate, room, other), names in arrows(files).items()
+        if place.get((crate, other), len(place)) < place.get((crate, room), -1)
+    }
+
+
+def unordered(files, listed):
+    """Rooms without a place in the order, and places without a room."""
+    there = {(crate, room) for crate, room in rooms(files) if room and crate in listed}
+    places = {(crate, room) for crate, names in listed.items() for room in names}
+    return sorted(there ^ places)
 
 
 def imports(text):
     """`crate` or `super`s, and the path below it, of everything imported: a list in braces stands for its items."""
-    for base, path, items in re.findall(r"^use (crate|super(?:::super)*)::([\w:]*)(?:\{([^}]*)\})?", text, re.MULTILINE):
+    for base, path, items in re.findall(r"^(?:pub(?:\([^)]*\))? )?use (crate|super(?:::super)*)::([\w:]*)(?:\{([^}]*)\})?", text, re.MULTILINE):
         for item in re.findall(r"\w+", re.sub(r" as \w+", "", items)) or [""]:
             yield base, (path + item).removesuffix("::")
 
@@ -126,17 +200,91 @@ def table(root):
         ("silent defaults (`unwrap_or(0\\|MAX\\|NONE)`, `unwrap_or_default()`, `map_or(0, ..)`)", len(DEFAULTS.findall(joined))),
         ("asserts (`assert*!`, `debug_assert*!`)", len(re.findall(r"\b(?:debug_)?assert\w*!", joined))),
         ("circles between files", len(circles(files))),
+        ("arrows between the rooms of a crate: of these upward", f"{len(arrows(files)):,}: {len(upward(files, order(root)))}"),
+        (f"files under {SMALL} code lines", len(small(files))),
         ("doc comments of public items, of one to five words", sum(map(short_docs, files.values()))),
         ("words that the glossary replaces, in code and docs", sum(len(re.findall(rf"\b(?:{WORDS})\b", text)) for text in prose)),
     ]
 
 
+def small(files):
+    return sorted((len(code(text)), name) for name, text in files.items() if len(code(text)) < SMALL)
+
+
+def listing(root, what):
+    files = dict(sources(root))
+    if what == "circles":
+        for group in circles(files):
+            print(" -- ".join(group))
+    elif what == "arrows":
+        for (crate, room, other), names in sorted(upward(files, order(root)).items()):
+            print(f"{crate}: {room} -> {other}: {' '.join(sorted(names))}")
+    elif what == "small":
+        for lines, name in small(files):
+            print(f"{lines:3} {name}")
+    else:
+        for (crate, room), lines in sorted(rooms(files).items()):
+            print(f"{lines:6,} {crate}: {room or 'its root'}")
+
+
+def check(root):
+    files = dict(sources(root))
+    found = [f"circle of imports: {' -- '.join(group)}" for group in circles(files)]
+    found += [
+        f"{crate}: {room} is a room or has a place in docs/architecture.md (Order of the rooms), not both"
+        for crate, room in unordered(files, order(root))
+    ]
+    for line in found:
+        print(f"shape.py: {line}")
+    return 1 if found else 0
+
+
+def self_test():
+    tree = {
+        "docs/architecture.md": "### Order of the rooms\n\n```\ntracer: top record\n   files\n```\n",
+        "tracer/src/main.rs": "mod files;\nmod record;\nmod top;\n",
+        "tracer/src/top.rs": "use crate::record::RecordedRun;\n",
+        # A parent and its child.
+        "tracer/src/record.rs": "mod plan;\npub(crate) use plan::RecordedRun;\nuse crate::files;\n",
+        "tracer/src/record/plan.rs": "use super::record;\npub(crate) struct RecordedRun;\n",
+        "tracer/src/files.rs": "fn write() {}\n",
+    }
+    changes = [
+        ({}, 0, 0),
+        ({"tracer/src/files.rs": "fn write() { crate::top::draw() }\n"}, 0, 1),
+        ({"tracer/src/files.rs": "pub(crate) use crate::{\n    record as recorded,\n};\n"}, 1, 1),
+        ({"tracer/src/record/plan.rs": "use super::super::top;\n", "tracer/src/top.rs": "use crate::record::plan;\n"}, 1, 1),
+        ({"tracer/src/record/plan.rs": "use super::end;\n", "tracer/src/record/end.rs": "use super::plan::RecordedRun;\n"}, 1, 0),
+        ({"tracer/src/attic.rs": "fn none() {}\n"}, 1, 0),
+    ]
+    for change, code_expected, upward_expected in changes:
+        with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
+            root = pathlib.Path(folder)
+            for name, text in (tree | change).items():
+                (root / name).parent.mkdir(parents=True, exist_ok=True)
+                (root / name).write_text(text)
+            found = check(root), len(upward(dict(sources(root)), order(root)))
+        assert found == (code_expected, upward_expected), (change, found)
+
+
 def main():
-    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).resolve().parent.parent)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", nargs="?", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent)
+    parser.add_argument("--list", choices=("circles", "arrows", "small", "rooms"))
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--self-test", action="store_true")
+    asked = parser.parse_args()
+    if asked.self_test:
+        return self_test()
+    if asked.check:
+        return check(asked.folder)
+    if asked.list:
+        return listing(asked.folder, asked.list)
     print("| | |\n|---|---|")
-    for name, value in table(root):
-        print(f"| {name} | {value:,} |")
+    for name, value in table(asked.folder):
+        print(f"| {name} | {value if isinstance(value, str) else f'{value:,}'} |")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -11,6 +11,8 @@ skipped() { echo "skipped $1: $2"; }
 
 scripts/check-references.py --self-test
 scripts/check-references.py
+scripts/shape.py --self-test
+scripts/shape.py --check
 if build fmt --version >/dev/null 2>&1; then
     build fmt --all --check
     # Imports, which only the nightly checks.

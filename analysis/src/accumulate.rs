@@ -33,13 +33,3 @@ pub(crate) enum Keep {
     /// The last [`WINDOW_NS`]; records before that are not counted: for recordings without end.
     Window,
 }
-
-/// Adds to a sum. It ends at the largest number: traces are input, and may state any.
-pub(crate) fn add_to(sum: &mut u64, value: u64) {
-    *sum = sum.saturating_add(value);
-}
-
-/// The sum of these numbers, as by [`add_to`].
-pub(crate) fn sum(numbers: impl IntoIterator<Item = u64>) -> u64 {
-    numbers.into_iter().fold(0, u64::saturating_add)
-}

@@ -328,7 +328,7 @@ impl PauseTimes {
     /// The share of these pauses in the time of all, 0 to 1.
     #[must_use]
     pub fn share(&self, pauses: PauseTotal) -> f64 {
-        crate::accumulate::tally::ratio(pauses.time_ns, self.all_ns).unwrap_or(0.0)
+        crate::time::stats::ratio(pauses.time_ns, self.all_ns).unwrap_or(0.0)
     }
 
     fn worth(&self, pauses: PauseTotal) -> bool {

@@ -17,11 +17,11 @@ pub use report::{
 pub use series::{TrainingPart, TrainingSeries};
 
 use self::figures::Sides;
-use crate::accumulate::sum;
-use crate::accumulate::tally::ratio;
 use crate::report::{Basis, PhasesReport, ProcessReport, Report};
 use crate::statistics;
 use crate::statistics::bootstrap;
+use crate::time::stats::ratio;
+use crate::time::sum;
 
 const NS_PER_S: f64 = 1e9;
 

@@ -1,6 +1,6 @@
 //! Lengths of pauses, and their percentiles, in bounded memory.
 
-use crate::accumulate::add_to;
+use crate::time::add_to;
 use hdrhistogram::Histogram;
 
 /// Up to this many values are kept as they are, and percentiles are exact.

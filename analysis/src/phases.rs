@@ -4,12 +4,10 @@
 //! about. What a collection costs matters in training; at start-up and exit it is reported, but no
 //! remedy is credited with it.
 
-use crate::accumulate::add_to;
 use crate::accumulate::process::ProcessState;
 use crate::accumulate::stacks::{
     NodeId, RankingLimits, StackRanking, StackSums, StackTree, TraceStacks,
 };
-use crate::accumulate::tally::ratio;
 use crate::analysis::Analysis;
 use crate::gpu::kept::KeptTimeline;
 use crate::gpu::pause_span::PauseSpan;
@@ -19,7 +17,9 @@ use crate::report::{
     Basis, LinesReport, PauseTotal, PhaseReport, PhasesReport, ProcessReport, TrainingMark,
 };
 use crate::time;
+use crate::time::add_to;
 use crate::time::intervals::Intervals;
+use crate::time::stats::ratio;
 use gctrace_event::GcReason;
 use std::borrow::Cow;
 use std::collections::BTreeMap;

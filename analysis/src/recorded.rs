@@ -1,9 +1,9 @@
 //! How traces were recorded: pauses counted by source, and what each mode does not record.
 
-use crate::accumulate::add_to;
 use crate::analysis::TraceState;
 use crate::distribution::Distribution;
 use crate::report::{RecordedReport, Sources};
+use crate::time::add_to;
 use gctrace_event::EventSource;
 
 /// Significant digits of percentiles over more than 4,096 values.

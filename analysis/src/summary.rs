@@ -8,10 +8,12 @@ use crate::accumulate::counters::CounterSums;
 use crate::accumulate::pause_sums::REASONS;
 use crate::accumulate::process::{OtherRecords, ProcessState};
 use crate::accumulate::stacks::{RankingLimits, StackRanking};
-use crate::accumulate::tally::{PauseTally, ratio};
-use crate::accumulate::{add_to, garbage, pressure, sum};
+use crate::accumulate::tally::PauseTally;
+use crate::accumulate::{garbage, pressure};
 use crate::advice;
 use crate::analysis::{Analysis, TraceState, UnlistedSums};
+use crate::time::stats::ratio;
+use crate::time::{add_to, sum};
 
 use crate::compare::TrainingSeries;
 use crate::gpu::kept::KeptTimeline;

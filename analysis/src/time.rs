@@ -1,7 +1,7 @@
-//! Arithmetic on times: lengths, unions of intervals, offsets between clocks, and medians.
+//! Arithmetic on times: lengths, sums, unions of intervals, offsets between clocks, medians and ratios.
 //!
 //! Knows nothing of where the times come from. A trace may contain any times, and two clocks any
-//! offset: what goes beyond the numbers saturates, here and in `accumulate.rs`.
+//! offset: what goes beyond the numbers saturates here.
 
 pub(crate) mod intervals;
 pub(crate) mod offset;
@@ -54,4 +54,14 @@ pub(crate) fn scaled(value: u64, part: u64, whole: u64) -> u64 {
 /// A timestamp that may lie before the zero of its clock; 0 then.
 pub(crate) fn timestamp(at_ns: i128) -> u64 {
     u64::try_from(at_ns.max(0)).unwrap_or(u64::MAX)
+}
+
+/// Adds to a sum. It ends at the largest number: traces are input, and may state any.
+pub(crate) fn add_to(sum: &mut u64, value: u64) {
+    *sum = sum.saturating_add(value);
+}
+
+/// The sum of these numbers, as by [`add_to`].
+pub(crate) fn sum(numbers: impl IntoIterator<Item = u64>) -> u64 {
+    numbers.into_iter().fold(0, u64::saturating_add)
 }

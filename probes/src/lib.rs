@@ -45,6 +45,7 @@ pub mod process_memory;
 pub mod progress;
 mod python;
 mod resolution;
+mod version;
 
 pub use elf::Machine;
 pub use error::ResolveError;
@@ -57,6 +58,6 @@ pub use loading::{Loading, exported_bytes, loading};
 pub use memory::{Memory, MemoryError, ProcessMemory};
 pub use python::allocator::{AllocationPoint, AllocationSize, Allocator, allocator};
 pub use python::code_object::{CodeObject, CodeObjectError, decode_unicode};
-pub use python::version::{CollectorKind, PythonVersion};
 pub use python::{frames, line_table, resolve, resolve_bytes};
 pub use resolution::{ProbePoint, Resolution, ResolveOptions, SearchStrategy, StrategyOutcome};
+pub use version::{CollectorKind, PythonVersion};

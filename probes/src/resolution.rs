@@ -1,7 +1,7 @@
 //! The result: the collector of one file, its functions and where their probes are placed.
 
 use crate::elf::Machine;
-use crate::python::version::{CollectorKind, PythonVersion};
+use crate::version::{CollectorKind, PythonVersion};
 use gctrace_abi::{CollectorArguments, CollectorLayout, FrameLayout, ObjectLayout, ProbePointKind};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;

@@ -1,9 +1,9 @@
 //! Allocations of one process, from allocation windows or counted in-process.
 
 use crate::accumulate::stacks::{MovedNodes, NodeId, StackTree};
-use crate::accumulate::sum;
-use crate::accumulate::tally::ratio;
 use crate::report::{AllocatingLine, AllocationsReport, SizeClass};
+use crate::time::stats::ratio;
+use crate::time::sum;
 use gctrace_event::Allocations;
 use std::collections::HashMap;
 

@@ -3,9 +3,9 @@
 //! Owns the sums and the ratios made of them. Every ratio is taken over exactly those pauses that
 //! have both of its values.
 
-use crate::accumulate::add_to;
-use crate::accumulate::tally::ratio;
 use crate::report::{Basis, CounterReport, CountersReport, PauseTotal};
+use crate::time::add_to;
+use crate::time::stats::ratio;
 use gctrace_event::{Counter, Pause, ProcessCounters};
 
 const COUNTERS: usize = Counter::ALL.len();

@@ -3,8 +3,8 @@
 //!
 //! The cost of pauses for the GPU is not computed here.
 
-use crate::accumulate::{add_to, sum};
 use crate::report::{CudaFunction, CudaReport, DeviceMemoryReport};
+use crate::time::{add_to, sum};
 use gctrace_event::{CudaCall, CudaLaunches, DeviceMemory, PauseMemory, StepMark};
 use std::collections::BTreeMap;
 
@@ -176,7 +176,7 @@ pub(crate) fn report<'a>(
     }
     any.then(|| CudaReport {
         launches: sum.launches,
-        launches_per_s: crate::accumulate::tally::rate(sum.launches, launching_ns),
+        launches_per_s: crate::time::stats::rate(sum.launches, launching_ns),
         functions: sum.functions(),
         memory,
         pauses_that_freed: sum.pauses_that_freed,

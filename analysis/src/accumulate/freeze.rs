@@ -3,9 +3,9 @@
 //! Nothing in an interpreter counts frozen objects: a freeze is inferred from full collections that
 //! go through much less than the one before left.
 
-use super::add_to;
 use super::growth::traversed;
 use crate::report::{AfterFreeze, Basis};
+use crate::time::add_to;
 use gctrace_event::{GcReason, Pause};
 
 /// A full collection that went through less than one in this many of the objects that the one

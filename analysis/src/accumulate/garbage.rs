@@ -11,9 +11,10 @@ mod together;
 use self::per_step::CountSeries;
 use self::table::{RowSums, SumTable};
 pub(crate) use self::together::together;
+use super::Keep;
 use super::pause_sums::{GENERATIONS, generation_index};
-use super::{Keep, add_to, sum};
 use crate::report::GarbageEdge;
+use crate::time::{add_to, sum};
 use gctrace_event::{CycleCount, CycleSignature, Garbage, GcReason, ObjectKind, Pause};
 use std::collections::VecDeque;
 

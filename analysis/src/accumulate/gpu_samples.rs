@@ -2,8 +2,8 @@
 //!
 //! Owns the sums, in memory bounded by the numbers of GPUs and of processes on them.
 
-use crate::accumulate::tally::ratio;
 use crate::report::{Basis, GpuFigure, GpuProcessReport, GpuReport, ThrottleShare};
+use crate::time::stats::ratio;
 use gctrace_event::{GpuDevice, GpuSample, is_throttling};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

@@ -6,7 +6,7 @@
 //! `time/intervals.rs`, which takes the space of one sorted list and no time per interval.
 
 use super::{Keep, WINDOW_NS};
-use crate::accumulate::add_to;
+use crate::time::add_to;
 use crate::time::intervals::{clipped, length};
 use std::collections::VecDeque;
 

@@ -1,7 +1,7 @@
 //! Counts, times and outcomes of pauses, by reason and generation.
 
-use super::add_to;
 use crate::report::PauseTotal;
+use crate::time::add_to;
 use gctrace_event::{GcReason, Pause};
 
 /// Generations 0, 1 and 2, and a last entry for pauses of unknown generation.

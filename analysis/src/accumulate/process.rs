@@ -5,12 +5,14 @@ use crate::accumulate::counters::CounterSums;
 use crate::accumulate::pause_sums::reason_index;
 use crate::accumulate::process_sums::ProcessSums;
 use crate::accumulate::stacks::{RankingLimits, StackRanking, StackTree, TraceStacks};
-use crate::accumulate::tally::{PauseTally, rate, ratio};
-use crate::accumulate::{Keep, add_to, growth};
+use crate::accumulate::tally::PauseTally;
+use crate::accumulate::{Keep, growth};
 use crate::gpu::timeline::StepSpan;
 use crate::report::{
     Basis, InterpreterReport, LinesReport, PressureReport, ProcessReport, SettingsReport,
 };
+use crate::time::add_to;
+use crate::time::stats::{rate, ratio};
 use gctrace_event::{GcReason, Pause};
 use std::collections::BTreeSet;
 

@@ -1,9 +1,10 @@
 //! Running sums over a set of pauses.
 
-use super::add_to;
 use super::pause_sums::PauseSums;
 use crate::distribution::Distribution;
 use crate::report::{Basis, CpuTime, PauseTotal, PausesReport, StopTheWorld};
+use crate::time::add_to;
+use crate::time::stats::ratio;
 use gctrace_event::Pause;
 
 /// Accumulates a [`PausesReport`], one pause at a time.
@@ -115,15 +116,4 @@ impl PauseTally {
 /// Whether a collection is known to have found no garbage.
 pub(crate) fn freed_nothing(pause: &Pause) -> bool {
     pause.collected == Some(0) && pause.uncollectable.unwrap_or(0) == 0 && !pause.unfinished
-}
-
-/// `part` / `whole`, `None` where there is no whole.
-#[expect(clippy::cast_precision_loss, reason = "a ratio needs no more than 52 bits")]
-pub(crate) fn ratio(part: u64, whole: u64) -> Option<f64> {
-    (whole > 0).then(|| part as f64 / whole as f64)
-}
-
-/// Events per second; `None` if no time passed.
-pub(crate) fn rate(count: u64, time_ns: u64) -> Option<f64> {
-    ratio(count, time_ns).map(|per_ns| per_ns * 1e9)
 }

@@ -3,10 +3,10 @@
 //! Owns the bound on memory: a listed process takes some 5 KB, an unlisted one a hundred bytes.
 
 use super::Analysis;
-use crate::accumulate::add_to;
 use crate::accumulate::process::{ENOUGH_PAUSES, ProcessState};
 use crate::accumulate::stacks::{StackTree, TraceFrames};
-use crate::accumulate::tally::ratio;
+use crate::time::add_to;
+use crate::time::stats::ratio;
 use gctrace_event::{
     GcReason, Pause, Process, ProcessCounters, ProcessExit, ProcessOrigin, Record,
 };

@@ -1,15 +1,14 @@
 //! The training phase of a run in parts that can be resampled.
 
 use crate::accumulate::pause_sums::generation_index;
-use crate::accumulate::sum;
 use crate::gpu::kept::KeptTimeline;
 use crate::gpu::pause_span::PauseSpan;
 use crate::gpu::steps::busiest_thread;
 use crate::gpu::timeline::{ProcessTimeline, StepSpan};
 use crate::phases::{JudgedRun, Phase};
 use crate::report::{PauseTotal, TrainingMark};
-use crate::time::duration;
 use crate::time::intervals::Intervals;
+use crate::time::{duration, sum};
 use gctrace_event::GcReason;
 
 /// Steps of a part. Neighboring steps are alike; means of so many are nearly independent.

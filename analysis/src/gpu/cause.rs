@@ -7,12 +7,11 @@ use super::replay::{
     ReplaySchedule, StepEvidence, attribute,
 };
 use super::timeline::{PauseIndex, Timeline};
-use crate::accumulate::sum;
 use crate::report::{
     Basis, CauseReport, DeviceCost, PauseCostParts, PauseCostReport, PauseTotal, StepEvidenceReport,
 };
 use crate::time::intervals::Intervals;
-use crate::time::{duration, since};
+use crate::time::{duration, since, sum};
 use gctrace_event::Pause;
 use std::collections::HashMap;
 

@@ -3,9 +3,9 @@
 use super::breakdown;
 use super::device::DeviceTimeline;
 use super::timeline::{Op, StreamIndex};
-use crate::accumulate::tally::ratio;
 use crate::report::{Basis, DeviceReport, StreamReport};
 use crate::time::intervals::Intervals;
+use crate::time::stats::ratio;
 use std::collections::BTreeMap;
 
 /// The figures of one device.

@@ -8,10 +8,9 @@ use super::calls::CallEffect;
 use super::device::{DeviceGap, DeviceTimeline};
 use super::pause_span::PauseSpan;
 use super::timeline::{Call, Op, ThreadIndex, Timeline};
-use crate::accumulate::{add_to, sum};
 use crate::report::{Basis, DeviceGaps, GapReport, GapsReport, HostTime};
-use crate::time::duration;
 use crate::time::intervals::{Intervals, length};
+use crate::time::{add_to, duration, sum};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 

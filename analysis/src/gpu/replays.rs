@@ -12,10 +12,9 @@ use super::replay::{
 };
 use super::timeline::OpIndex;
 use super::{cause, ranks, replay};
-use crate::accumulate::sum;
 use crate::parallel;
 use crate::report::{CauseReport, NotReplayed};
-use crate::time::duration;
+use crate::time::{duration, sum};
 use std::num::NonZeroUsize;
 
 /// What is learned of one timeline.

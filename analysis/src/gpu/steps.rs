@@ -5,8 +5,6 @@ use super::device::DeviceTimeline;
 use super::kept::KeptTimeline;
 use super::pause_span::PauseSpan;
 use super::timeline::{ProcessTimeline, StepSource, StepSpan, ThreadIndex, Timeline};
-use crate::accumulate::sum;
-use crate::accumulate::tally::ratio;
 use crate::distribution::Distribution;
 use crate::report::{
     Basis, FullBy, MedianComparison, MedianDifference, NoComparison, ProcessSteps, StepComparison,
@@ -14,7 +12,8 @@ use crate::report::{
 };
 use crate::statistics::{Estimate, bootstrap};
 use crate::time::intervals::Intervals;
-use crate::time::{duration, stats, times};
+use crate::time::stats::ratio;
+use crate::time::{duration, stats, sum, times};
 use crate::{StepCell, StepRow};
 use gctrace_event::Pause;
 use std::cmp::Reverse;

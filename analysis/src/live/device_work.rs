@@ -9,7 +9,8 @@
 use super::ring::{BUCKET_NS, BucketRing, bucket};
 use super::snapshot::GpuBusy;
 use crate::accumulate::interval_union::IntervalUnion;
-use crate::accumulate::{Keep, WINDOW_NS, add_to};
+use crate::accumulate::{Keep, WINDOW_NS};
+use crate::time::add_to;
 
 /// Number of busy intervals of a device that are kept: 1 MiB. An operation that ends before this
 /// many intervals is not counted.

@@ -2,8 +2,8 @@
 
 use super::ring::{BUCKET_NS, BucketRing, bucket, index};
 use super::snapshot::GENERATIONS;
-use crate::accumulate::add_to;
 use crate::accumulate::pause_sums::generation_index;
+use crate::time::add_to;
 use gctrace_event::Pause;
 
 /// Buckets of a second.

@@ -9,9 +9,9 @@
 
 use super::STEPS;
 use super::snapshot::StepFigures;
-use crate::accumulate::add_to;
 use crate::accumulate::interval_union::IntervalUnion;
 use crate::report::{PauseTotal, StepSource};
+use crate::time::add_to;
 use gctrace_event::{Annotation, StepMark, StepMarker};
 use std::cmp::Reverse;
 use std::collections::VecDeque;

@@ -1,7 +1,7 @@
 //! The part of a report about the cost of pauses, by replay of the schedule without them.
 
 use super::{Basis, PauseTotal, Worded};
-use crate::accumulate::tally::ratio;
+use crate::time::stats::ratio;
 use schemars::JsonSchema;
 use serde::Serialize;
 

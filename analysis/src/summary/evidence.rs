@@ -1,12 +1,12 @@
 //! Collections without need, the overhead of recording, and missing data.
 
-use crate::accumulate::tally::{rate, ratio};
-use crate::accumulate::{add_to, sum};
 use crate::analysis::Analysis;
 use crate::report::{
     Basis, ExplicitCallsReport, FreedNothingReport, MissingData, OverheadReport, PauseTotal,
     ProbeReport, ProcessReport,
 };
+use crate::time::stats::{rate, ratio};
+use crate::time::{add_to, sum};
 use gctrace_event::{ExaminedProcesses, ProcessOrigin, UnseenCollections};
 use std::collections::BTreeMap;
 

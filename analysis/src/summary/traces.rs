@@ -1,9 +1,9 @@
 //! The entry of each trace in a report.
 
 use super::{basis, stopped_ratio};
-use crate::accumulate::sum;
 use crate::analysis::TraceState;
 use crate::report::{ProcessReport, TraceReport};
+use crate::time::sum;
 use gctrace_event::Note;
 
 /// The host that a trace was recorded on; `None` if the trace does not contain it.

@@ -1,4 +1,4 @@
-//! Medians and other order statistics.
+//! Medians and other order statistics, and ratios.
 //!
 //! Of an even number of values a median is one of the middle two: figures are times that were
 //! measured, not means of them.
@@ -27,6 +27,17 @@ pub(crate) fn spread(values: &[i64], center: i64) -> Option<u64> {
 
 fn nth<T: Ord + Copy>(values: &mut [T], place: usize) -> Option<T> {
     (place < values.len()).then(|| *values.select_nth_unstable(place).1)
+}
+
+/// `part` / `whole`, `None` where there is no whole.
+#[expect(clippy::cast_precision_loss, reason = "a ratio needs no more than 52 bits")]
+pub(crate) fn ratio(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}
+
+/// Events per second; `None` if no time passed.
+pub(crate) fn rate(count: u64, time_ns: u64) -> Option<f64> {
+    ratio(count, time_ns).map(|per_ns| per_ns * 1e9)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! Sources: the headers and objects of each version (frameobject.h, pycore_frame.h, pycore_long.h,
 //! rangeobject.c, listobject.c, enumobject.c), compared with running interpreters by `tracer/tests/kernel/alloc.rs`.
 
-use crate::python::version::PythonVersion;
+use crate::version::PythonVersion;
 
 /// Addresses of type objects: in a process or, in [`crate::Allocator::types`], at link time. 0 stands
 /// for one that the file does not export.

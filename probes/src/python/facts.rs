@@ -1,10 +1,9 @@
 //! What a file reveals about its interpreter before any function is searched for.
 
 use super::debug_offsets::DebugOffsets;
-use super::version;
-use super::version::PythonVersion;
 use crate::elf::ElfImage;
-use crate::python::version::CollectorKind;
+use crate::version;
+use crate::version::{CollectorKind, PythonVersion};
 
 /// The interpreter in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]

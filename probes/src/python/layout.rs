@@ -5,8 +5,7 @@
 //! `_Py_DebugOffsets` overrides the table. Probe placement is decided elsewhere.
 
 use super::debug_offsets::DebugOffsets;
-use super::version::PythonVersion;
-use crate::python::version::CollectorKind;
+use crate::version::{CollectorKind, PythonVersion};
 use gctrace_abi::{
     CollectorLayout, GcBase, GenerationStats, SelfCheck, StatsLayout, StatsLocation,
 };

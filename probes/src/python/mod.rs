@@ -15,7 +15,6 @@ pub mod line_table;
 mod names;
 mod objects;
 mod points;
-pub(crate) mod version;
 
 use crate::ResolveError;
 use crate::cache::ResolutionCache;

@@ -6,8 +6,8 @@ use crate::code::FunctionTable;
 use crate::elf::ElfImage;
 use crate::placement;
 use crate::placement::{Placement, PreservedState};
-use crate::python::version::CollectorKind;
 use crate::resolution::ProbePoint;
+use crate::version::CollectorKind;
 use gctrace_abi::{CollectorArguments, ProbePointKind};
 use std::ops::Range;
 

@@ -3,8 +3,6 @@
 use super::per_step::StepTicks;
 use super::table::RowSums as _;
 use super::{Counted, CycleSums, GarbageSums, KindSums};
-use crate::accumulate::sum;
-use crate::accumulate::tally::{rate, ratio};
 use crate::gpu::timeline::StepSpan;
 use crate::paths;
 use crate::remedy::cycles;
@@ -12,6 +10,8 @@ use crate::report::{
     Basis, BirthLine, BirthLines, GarbageCycle, GarbageEdge, GarbageEstimate, GarbageKind,
     GarbageReport, Location, MainCycles, PerStep, Worded,
 };
+use crate::time::stats::{rate, ratio};
+use crate::time::sum;
 use gctrace_event::ObjectKind;
 
 /// Cycles in a verdict, at most: more are no few.

@@ -1,11 +1,11 @@
 //! The garbage of several processes as one.
 
 use super::figures::{CYCLES_REPORTED, KINDS_REPORTED};
-use crate::accumulate::add_to;
-use crate::accumulate::tally::ratio;
 use crate::report::{
     Basis, GarbageCycle, GarbageEstimate, GarbageKind, GarbageReport, ProcessReport,
 };
+use crate::time::add_to;
+use crate::time::stats::ratio;
 use std::cmp::Reverse;
 
 /// The garbage of all processes; of one process it is that of the report itself. Steps of different

@@ -1,12 +1,12 @@
 //! Which lines and stacks cost most.
 
 use super::{LocationId, NodeId, StackSums, StackTree, TraceStacks};
-use crate::accumulate::tally::ratio;
 use crate::paths;
 use crate::report::{
     LibraryReport, LineReport, LineTotal, LinesReport, Location, PauseTotal, StackReport,
     TrainingLibrary,
 };
+use crate::time::stats::ratio;
 use gctrace_event::{Frame, GcReason};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};

@@ -2,13 +2,13 @@
 
 use super::activity::CallActivity;
 use super::{BoundsContext, PauseBounds, bounds};
-use crate::accumulate::add_to;
 use crate::analysis::Analysis;
 use crate::gpu::kept::KeptTimeline;
 use crate::gpu::timeline::Timeline;
 use crate::report::{
     Basis, BoundsLimit, BoundsReport, BoundsRule, PauseTotal, ProcessBounds, RuleBounds,
 };
+use crate::time::add_to;
 use gctrace_event::ProcessOrigin;
 use std::collections::HashSet;
 

@@ -3,11 +3,10 @@
 //! Owns which collectives are of one communicator, and which communicators are of one kind.
 
 use super::RankJob;
-use crate::accumulate::{add_to, sum};
 use crate::gpu::replay::ReplayJob;
 use crate::gpu::timeline::Communicator as CommunicatorName;
 use crate::report::{CollectiveWaits, CommunicatorKind, CommunicatorReport};
-use crate::time::later;
+use crate::time::{add_to, later, sum};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

@@ -2,12 +2,11 @@
 
 use super::RankJob;
 use super::communicators::{Communicators, ShorterWaits};
-use crate::accumulate::sum;
 use crate::gpu::pause_span::PauseSpan;
 use crate::gpu::replay::{JoinedReplay, JoinedSkeletons};
 use crate::gpu::timeline::Timeline;
 use crate::report::{Basis, PauseSource, RankPauses, StepEffect};
-use crate::time::{later, since};
+use crate::time::{later, since, sum};
 
 /// Number of ranks whose pauses are removed one by one, those with the most pause time; those of
 /// all others are removed together, so that a job of many ranks needs only some replays.

@@ -1,12 +1,11 @@
 //! What ranks waited for each other in collectives, and which of them was last.
 
 use super::{RankJob, shared_ops};
-use crate::accumulate::add_to;
 use crate::gpu::index::Index;
 use crate::gpu::replay::{ReplayCollective, ReplayJob};
 use crate::gpu::timeline::{Op, OpIndex, Timeline};
 use crate::time::intervals::Intervals;
-use crate::time::{later, signed};
+use crate::time::{add_to, later, signed};
 use std::collections::{BTreeMap, HashMap};
 
 /// The waits of a job.

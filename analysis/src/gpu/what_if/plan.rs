@@ -5,12 +5,11 @@
 //! run is not computed here.
 
 use super::program::{Assumption, Certainty, ProgramModel, known, part_of, traversed};
-use crate::accumulate::sum;
 use crate::gpu::pause_span::PauseSpan;
 use crate::gpu::replay::{InsertedPause, PauseLength, ReplayChange};
 use crate::gpu::timeline::PauseIndex;
 use crate::report::AdviceId;
-use crate::time::{after, later, scaled, signed};
+use crate::time::{after, later, scaled, signed, sum};
 
 /// Pause time removed minus pause time added, in ns.
 pub(super) fn saved_pause_ns(change: &ReplayChange, programs: &[ProgramModel<'_>]) -> i64 {

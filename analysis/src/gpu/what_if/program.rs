@@ -1,6 +1,5 @@
 //! One process as the predictions see it: its timeline, its collector, what its garbage weighs.
 
-use crate::accumulate::sum;
 use crate::gpu::index::{Index, SmallNumber};
 use crate::gpu::pause_span::PauseSpan;
 use crate::gpu::replay::main_steps;
@@ -8,7 +7,7 @@ use crate::gpu::timeline::{PauseIndex, ProcessTimeline, StepSpan};
 use crate::remedy;
 use crate::remedy::{RecordedRun, SimulatedParts};
 use crate::report::AdviceId;
-use crate::time::{after, duration, scaled};
+use crate::time::{after, duration, scaled, sum};
 use gctrace_event::{GcReason, Pause};
 
 /// A process and facts that are not in its timeline.

@@ -2,7 +2,6 @@
 
 use super::assumed_outcome::RunBaseline;
 use super::{ProgramModel, Scenario, outcome, scenarios, without_any};
-use crate::accumulate::tally::ratio;
 use crate::analysis::Analysis;
 use crate::gpu::kept::KeptTimeline;
 use crate::gpu::replay::{JoinedSkeletons, ReplayChange};
@@ -10,6 +9,7 @@ use crate::gpu::replays::{JobReplays, RunLength};
 use crate::report::{
     CauseReport, GpuCost, GpuWorkReport, PauseTotal, ProcessReport, SettingsReport, WhatIf,
 };
+use crate::time::stats::ratio;
 use crate::time::{after, duration, times};
 use gctrace_event::ProcessOrigin;
 use std::collections::{HashMap, HashSet};

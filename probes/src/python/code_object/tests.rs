@@ -3,7 +3,7 @@
 use super::{CodeObject, CodeObjectError, decode_unicode};
 use crate::elf::Machine;
 use crate::python::frames::{frame_layout, walk};
-use crate::python::version::PythonVersion;
+use crate::version::PythonVersion;
 use gctrace_abi::FrameLayout;
 use proptest::prelude::any;
 use proptest::proptest;

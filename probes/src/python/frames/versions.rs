@@ -7,7 +7,7 @@
 
 use crate::elf::Machine;
 use crate::python::debug_offsets::{DebugOffsets, FrameOffsets};
-use crate::python::version::PythonVersion;
+use crate::version::PythonVersion;
 use gctrace_abi::{FrameLayout, GilHolder, InstructionPointer, LineTableFormat};
 
 /// The layout of a version; `None` if unknown.

@@ -7,7 +7,6 @@ use super::{
     ChangedEdge, MarkedStep, Scenarios, Skeleton, SkeletonEdge, SkeletonMark, SkeletonMeet,
     SteppingMarks, small,
 };
-use crate::accumulate::sum;
 use crate::gpu::index::Index;
 use crate::gpu::pause_span::PauseSpan;
 use crate::gpu::replay::ModelParts;
@@ -17,7 +16,7 @@ use crate::gpu::replay::pauses::AppliedChange;
 use crate::gpu::replay::steps::paused_steps;
 use crate::gpu::replay::timestamps::TimestampRule;
 use crate::gpu::timeline::{OpIndex, ThreadIndex, Timeline};
-use crate::time::difference;
+use crate::time::{difference, sum};
 use std::collections::BTreeMap;
 
 /// The network of a rank while it is cut and reduced.

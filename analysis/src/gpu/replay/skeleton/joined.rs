@@ -1,7 +1,6 @@
 //! The skeletons of a job's ranks, joined at their collectives.
 
 use super::{Skeleton, SkeletonMark};
-use crate::accumulate::sum;
 use crate::gpu::index::Index;
 use crate::gpu::replay::network::{
     DelayChange, EdgeIndex, Network, NetworkBuilder, NodeIndex, TieOrder,
@@ -9,7 +8,7 @@ use crate::gpu::replay::network::{
 use crate::gpu::replay::steps::{ReplayedStep, StepEvidence};
 use crate::gpu::replay::{ReplayCollective, last_and_waited};
 use crate::report::PauseTotal;
-use crate::time::{difference, duration, timestamp};
+use crate::time::{difference, duration, sum, timestamp};
 
 /// A job that can be replayed, each rank in one of its skeleton's scenarios.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ mod deferred;
 mod empty_collections;
 mod process_stacks;
 mod profiler_metadata;
-mod trace_state;
+pub(crate) mod trace_state;
 mod unlisted;
 
 use self::deferred::DeferredCollections;

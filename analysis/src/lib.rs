@@ -44,7 +44,6 @@ pub mod live;
 pub mod parallel;
 pub mod paths;
 mod phases;
-mod recorded;
 mod regression;
 mod remedy;
 pub mod report;

@@ -9,7 +9,6 @@
 //! Records may arrive late and out of order, as those of GPUs and of pauses do: they change the
 //! figures of their own time. Totals count every record once, whenever it arrives.
 
-mod clock;
 mod device_work;
 mod figures;
 mod garbage;
@@ -19,14 +18,12 @@ mod live_process;
 mod live_processes;
 mod locations;
 mod long_pauses;
-mod pressure;
 mod process_gpus;
 mod recorder_cost;
 mod ring;
 mod snapshot;
 mod steps;
 mod sums;
-mod text;
 
 pub use snapshot::{
     CodeLine, CollectionCounts, CycleFigures, FreezeFigures, GENERATIONS, GarbageDetail,
@@ -37,16 +34,14 @@ pub use snapshot::{
 };
 
 use crate::accumulate::examining::ExaminingCosts;
-use clock::WallClock;
 use figures::BucketRange;
 use gctrace_event::{GpuOp, Pause, Record, TraceHeader};
 use gpus::LiveGpus;
 use live_processes::{ENDED_SHOWN_NS, LiveProcesses};
-use locations::LocationTable;
+use locations::{LocationTable, brief_cycle, brief_kind};
 use long_pauses::LongPauses;
-use recorder_cost::{LiveCost, LiveNotes};
+use recorder_cost::{LiveCost, LiveNotes, WallClock};
 use ring::{BUCKET_NS, bucket};
-use text::{brief_cycle, brief_kind};
 
 /// Largest number of long pauses that are kept, the most recent ones by start.
 pub const LONG_PAUSES: usize = 200;

@@ -5,39 +5,33 @@
 //! the enclosing object. Timestamps are on the clock of the trace (`CLOCK_MONOTONIC`).
 
 mod advice;
-mod allocations;
 mod cause;
 mod clocks;
 mod condense;
 mod counters;
-mod cuda;
 mod evidence;
 mod findings;
 mod garbage;
 mod gpu_bounds;
 mod gpu_devices;
-mod gpu_gaps;
-mod gpu_work;
 mod gpus;
-mod launching;
 mod lines;
 mod phases;
-mod pressure;
 mod processes;
 mod ranks;
-mod recorded;
 mod steps;
 mod what_if;
 
 pub use advice::{Advice, AdviceId, AdvisedSettings};
-pub use allocations::{AllocatingLine, AllocationsReport, SizeClass};
 pub use cause::{
     CauseReport, DeviceCost, GpuCost, PauseCostParts, PauseCostReport, StepEvidenceReport,
 };
 pub use clocks::{AlignedBy, ClockReport, NotMerged, RecognizedBy};
 pub use condense::DESCRIBED_TRACES;
-pub use counters::{CounterReport, CountersReport};
-pub use cuda::{CudaFunction, CudaReport, DeviceMemoryReport};
+pub use counters::{
+    AllocatingLine, AllocationsReport, ArenasReport, CounterReport, CountersReport, PressureReport,
+    SizeClass,
+};
 pub use evidence::{
     CpuTime, ExplicitCallsReport, FreedNothingReport, GrowthPoint, GrowthReport, HeapTrend,
     MissingData, OverheadReport, PauseTotal, PausesReport, Prediction, ProbeReport, ReachesLimit,
@@ -51,23 +45,27 @@ pub use garbage::{
     GarbageKind, GarbageReport, PerStep,
 };
 pub use gpu_bounds::{BoundsReport, BoundsRule, ProcessBounds, RuleBounds};
-pub use gpu_devices::{DeviceId, DeviceReport, StreamIdle, StreamReport, TemporalBreakdown};
-pub use gpu_gaps::{DeviceGaps, GapReport, GapsReport, HostTime};
-pub use gpu_work::{GpuWorkReport, IgnoredWork, NotReplayed};
-pub use gpus::{GpuFigure, GpuProcessReport, GpuReport, ThrottleShare};
-pub use launching::{DepthPoint, DepthReport, DeviceLaunching, LatencyReport, LaunchingReport};
+pub use gpu_devices::{
+    DepthPoint, DepthReport, DeviceGaps, DeviceId, DeviceLaunching, DeviceReport, GapReport,
+    GapsReport, GpuWorkReport, HostTime, IgnoredWork, LatencyReport, LaunchingReport, NotReplayed,
+    StreamIdle, StreamReport, TemporalBreakdown,
+};
+pub use gpus::{
+    CudaFunction, CudaReport, DeviceMemoryReport, GpuFigure, GpuProcessReport, GpuReport,
+    ThrottleShare,
+};
 pub use lines::{
     LibraryReport, LineReport, LineTotal, LinesReport, Location, StackReport, TrainingLibrary,
 };
 pub use phases::{PhaseReport, PhasesReport, TrainingMark};
-pub use pressure::{ArenasReport, PressureReport};
-pub use processes::{InterpreterReport, ProcessReport, SettingsReport, TraceReport};
+pub use processes::{
+    InterpreterReport, ProcessReport, RecordedReport, SettingsReport, Sources, TraceReport,
+};
 pub use ranks::{
     CollectiveWaits, CollectivesReport, CommunicatorKind, CommunicatorReport, HostOutlier,
     PauseSource, RankFigure, RankOutlier, RankPauses, RankReport, RankSpread, RankedJob,
     RanksReport, StepEffect, UnrelatedRank, UsefulBusy,
 };
-pub use recorded::{RecordedReport, Sources};
 pub use steps::{
     FullBy, MedianComparison, MedianDifference, ProcessSteps, StepComparison, StepDifference,
     StepLengths, StepReport, StepSource, StepsReport,

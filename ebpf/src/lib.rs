@@ -61,7 +61,6 @@ mod layout;
 mod link;
 mod per_cpu;
 mod release;
-mod ring_memory;
 mod session;
 mod support;
 mod wire;

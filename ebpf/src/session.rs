@@ -16,10 +16,10 @@ use crate::event::KernelEvent;
 use crate::layout::layout;
 use crate::link::ProbeLink;
 use crate::release::StoppedProcesses;
-use crate::support::{AttachMethod, KernelSupport};
+use crate::support::{AttachMethod, KernelSupport, room_for_rings};
 use crate::wire::skeleton::{GctraceSkel, GctraceSkelBuilder};
 use crate::wire::{FileKey, FollowedProcess, LayoutWire, MAX_LAYOUTS, MAX_POINTS};
-use crate::{link, per_cpu, ring_memory};
+use crate::{link, per_cpu};
 use gctrace_abi::{CollectorLayout, FrameLayout, ObjectLayout};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{
@@ -107,7 +107,7 @@ impl BpfSession {
         let skeleton = load(config, support, stops_children)?;
         let tracepoints = attach_tracepoints(&skeleton, stops_children)?;
         let batch = Rc::new(RefCell::new(Vec::new()));
-        ring_memory::for_rings(config.ring_bytes)
+        room_for_rings(config.ring_bytes)
             .map_err(|source| Error::NoRoom { bytes: config.ring_bytes, source })?;
         let rings = rings(&skeleton, &batch).map_err(Error::Load)?;
         Ok(Self {

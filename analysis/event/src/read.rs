@@ -9,7 +9,6 @@ mod error;
 mod events;
 mod input;
 mod number;
-mod ours;
 mod scan;
 mod tokens;
 mod trace;
@@ -21,7 +20,8 @@ pub use events::{
 };
 pub use input::TraceInput;
 pub(crate) use number::LONGEST_NS;
-pub use ours::is_gctrace;
 pub(crate) use trace::pauses::MAX_COUNT;
-pub use trace::{Anomalies, Anomaly, DecodedItem, TraceCompletion, TraceProperty, TraceReader};
+pub use trace::{
+    Anomalies, Anomaly, DecodedItem, TraceCompletion, TraceProperty, TraceReader, is_gctrace,
+};
 pub use value::{JsonValue, ObjectMembers};

@@ -7,18 +7,15 @@
 mod allocations;
 mod counters;
 mod cuda;
-mod examined;
 mod garbage;
 mod gpu;
 mod gpu_work;
 mod recording;
-mod source;
 mod step;
 
 pub use allocations::{Allocations, Pressure};
 pub use counters::{Counter, Counters, ProcessCounters};
 pub use cuda::{CudaCall, CudaLaunches, CudaLayer, DeviceMemory, PauseMemory};
-pub use examined::ExaminedProcesses;
 pub use garbage::{
     BirthCount, CycleCount, CycleEdge, CycleId, CycleSignature, Garbage, KindCount, KindId,
     ObjectKind,
@@ -26,9 +23,9 @@ pub use garbage::{
 pub use gpu::{GpuDevice, GpuProcess, GpuSample, is_throttling};
 pub use gpu_work::{Annotation, Collective, GpuOp, GpuOpKind, GpuSync, GpuSyncKind};
 pub use recording::{
-    OmittedPauses, ProbeCost, RecordingMode, TraceEnd, TraceHeader, UnseenCollections,
+    EventSource, ExaminedProcesses, OmittedPauses, ProbeCost, RecordingMode, TraceEnd, TraceHeader,
+    UnseenCollections,
 };
-pub use source::EventSource;
 pub use step::{StepMark, StepMarker};
 
 use bitcode::{Decode, Encode};

@@ -1,9 +1,9 @@
 //! The figures of one process.
 
+use super::garbage::pressure;
 use super::gpus::LiveGpus;
 use super::live_process::LiveProcess;
 use super::locations::LocationTable;
-use super::pressure::pressure;
 use super::ring::{BUCKET_NS, bucket, index};
 use super::snapshot::{ProcessDetail, ProcessEnd, ProcessFigures, TimelineCell};
 use super::{HISTORY_SECONDS, LINES, garbage};

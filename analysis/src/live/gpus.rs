@@ -1,9 +1,9 @@
 //! GPUs as NVML reports them: the latest figures of each, and its utilization of the last minute.
 //! `accumulate/gpu_samples.rs` sums up all samples of a trace, of which nothing is shown here.
 
+use super::locations::first_bytes;
 use super::ring::{BUCKET_NS, BucketRing, bucket};
 use super::snapshot::GpuFigures;
-use super::text::first_bytes;
 use gctrace_event::{GpuDevice, GpuProcess, GpuSample};
 use std::collections::BTreeMap;
 

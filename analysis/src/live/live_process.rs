@@ -4,12 +4,11 @@
 //! `figures.rs` computes what is shown.
 
 use super::history::PauseHistory;
-use super::locations::{LocationIndex, LocationSums};
+use super::locations::{LocationIndex, LocationSums, first_bytes};
 use super::process_gpus::ProcessGpus;
 use super::snapshot::{HeapObjects, PauseFigures};
 use super::steps::{LiveSteps, StepPauses};
 use super::sums::ClassedSums;
-use super::text::first_bytes;
 use crate::accumulate::pause_sums::known_generation;
 use crate::accumulate::process_sums::ProcessSums;
 use crate::accumulate::{Keep, WINDOW_NS};

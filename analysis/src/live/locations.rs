@@ -1,13 +1,13 @@
 //! Names of Python lines, and the lines that triggered pauses.
 //!
 //! Owns how many names are kept, however many a program creates, and which part of a stack is
-//! shown: the program's own innermost line, and the library line below it.
+//! shown: the program's own innermost line, and the library line below it; and how much of the
+//! texts of a program is kept.
 
 use super::snapshot::{CodeLine, LineFigures};
-use super::text::first_bytes;
 use crate::paths;
 use crate::report::PauseTotal;
-use gctrace_event::{Frame, FrameId};
+use gctrace_event::{CycleEdge, CycleSignature, Frame, FrameId, ObjectKind};
 use indexmap::IndexSet;
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -156,6 +156,38 @@ impl LocationSums {
     }
 }
 
+/// Maximum length of the names of a kind of object, in bytes.
+const KIND_BYTES: usize = 256;
+/// Maximum number of objects of a cycle that are kept.
+const EDGES: usize = 32;
+
+/// A kind of object with cut names.
+pub(super) fn brief_kind(kind: &ObjectKind) -> ObjectKind {
+    let cut = |text: &String| first_bytes(text, KIND_BYTES).to_owned();
+    ObjectKind {
+        type_name: cut(&kind.type_name),
+        function: kind.function.as_ref().map(cut),
+        file: kind.file.as_ref().map(cut),
+        ..*kind
+    }
+}
+
+/// The start of a cycle, with cut names.
+pub(super) fn brief_cycle(cycle: &CycleSignature) -> CycleSignature {
+    let cut = |text: &String| first_bytes(text, KIND_BYTES).to_owned();
+    let edge = |edge: &CycleEdge| CycleEdge { kind: edge.kind, name: edge.name.as_ref().map(cut) };
+    CycleSignature { edges: cycle.edges.iter().take(EDGES).map(edge).collect(), ..*cycle }
+}
+
+/// The first bytes of a text, up to a whole character.
+pub(super) fn first_bytes(text: &str, most: usize) -> &str {
+    let mut end = most.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.get(..end).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -207,5 +239,13 @@ mod tests {
         assert_eq!(lines[0].pauses.time_ns, 19_997 * 100 + 10);
         let named = lines.iter().map(|line| line.pauses.time_ns);
         assert_eq!(named.sum::<u64>() + other.time_ns, time);
+    }
+
+    #[test]
+    fn characters_stay_whole() {
+        assert_eq!(first_bytes("aé", 2), "a");
+        assert_eq!(first_bytes("aé", 3), "aé");
+        assert_eq!(first_bytes("aé", 100), "aé");
+        assert_eq!(first_bytes("é", 1), "");
     }
 }

@@ -1,8 +1,8 @@
 //! The log of long pauses.
 
 use super::LONG_PAUSES;
-use super::clock::WallClock;
 use super::locations::{LocationIndex, LocationTable};
+use super::recorder_cost::WallClock;
 use super::snapshot::LongPause;
 use crate::accumulate::pause_sums::known_generation;
 use gctrace_event::Pause;

@@ -2,25 +2,20 @@
 //! which are also the schema of `gctrace top --format json` (one object per interval). The
 //! figures are computed in `live.rs` and the files beside this one.
 
-mod detail;
 mod garbage;
-mod gpu;
 mod pauses;
-mod process_figures;
 
-pub use detail::{LineFigures, ProcessDetail, StepFigures, TimelineCell};
 pub use garbage::{
     CycleFigures, FreezeFigures, GarbageDetail, GarbageFigures, KindFigures, KindName, TrendFigures,
 };
-pub use gpu::{GpuBusy, GpuFigures, ProcessGpu};
 pub use pauses::{
     CodeLine, CollectionCounts, GENERATIONS, Histogram, LongPause, PAUSE_CLASSES_NS, PauseFigures,
 };
-pub use process_figures::{HeapObjects, PressureFigures, ProcessEnd, ProcessFigures};
 
+use crate::report::{PauseTotal, StepSource};
 use gctrace_event::RecordingMode;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 
 /// Name and version of the schema, the value of `schema` in a snapshot.
@@ -129,4 +124,270 @@ pub struct Notice {
     pub pid: Option<u32>,
     /// The message as text, for people, at most 1,024 bytes; its wording may change.
     pub message: String,
+}
+
+/// Figures that a snapshot contains for the selected process only: trigger lines, steps and a
+/// timeline.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub struct ProcessDetail {
+    /// Process id of the selected process on the host.
+    pub pid: u32,
+    /// Lines that triggered collections, by pause time, descending, at most 20.
+    pub lines: Vec<LineFigures>,
+    /// Pauses of all other lines and of unknown ones. Of more than a thousand lines, those with the
+    /// least time are added here and counted anew.
+    pub other_lines: PauseTotal,
+    /// What its collections free; absent if none was examined (`--garbage`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub garbage: Option<GarbageDetail>,
+    /// The most recent steps, oldest first, at most 60.
+    pub steps: Vec<StepFigures>,
+    /// What delimits the steps: `backward pass` (start to start), or the name of the profiler's
+    /// annotation; empty without steps.
+    #[serde(serialize_with = "basis")]
+    #[schemars(with = "String")]
+    pub step_basis: Option<StepSource>,
+    /// Timeline of the last seconds, oldest first, in cells of `cell_ns`; the last one ends at
+    /// `timeline_end_ns`.
+    pub timeline: Vec<TimelineCell>,
+    /// Length of a cell, in ns.
+    pub cell_ns: u64,
+    /// End of the last cell, in ns.
+    pub timeline_end_ns: u64,
+}
+
+fn basis<S: Serializer>(source: &Option<StepSource>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(source.map_or("", StepSource::basis))
+}
+
+/// A line that triggered collections, itself or through a library that it called.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct LineFigures {
+    /// The innermost line outside the standard library and installed packages, or the innermost
+    /// line if there is none.
+    pub line: CodeLine,
+    /// The library line with the most pause time that was reached from it; absent if the
+    /// collections started in `line` itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub below: Option<CodeLine>,
+    /// Number and time of the pauses that started in `line` or below it.
+    pub pauses: PauseTotal,
+}
+
+/// One training step and the pauses in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct StepFigures {
+    /// Start of the step, in ns.
+    pub start_ns: u64,
+    /// Length of the step, in ns.
+    pub duration_ns: u64,
+    /// Pauses of the process: the number that started within the step (at least 1 if any ran), and
+    /// the time in which at least one ran.
+    pub pauses: PauseTotal,
+}
+
+/// A short interval of one process and its GPUs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct TimelineCell {
+    /// Time in which at least one pause ran, in ns.
+    pub gc_ns: u64,
+    /// Time in which any operation of the process ran on its first GPU (CUPTI), in ns; absent if
+    /// that is not recorded or not received yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpu_busy_ns: Option<u64>,
+    /// Utilization of its GPU in percent, from the last NVML sample; absent if unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gpu_utilization_percent: Option<u32>,
+}
+
+/// One GPU as one process uses it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub struct ProcessGpu {
+    /// Index of the device: CUDA's index within the process, or NVML's if `by_nvml`.
+    pub device: u32,
+    /// Whether `device` is NVML's index, as in `gpus`.
+    pub by_nvml: bool,
+    /// NVML's index of the device; absent if unknown. CUDA may number devices differently: if a
+    /// process uses one device by either numbering, they are assumed to be the same; if it uses
+    /// several, there is one entry per index of either.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nvml_index: Option<u32>,
+    /// Memory allocated by PyTorch's allocator, in bytes; absent if it is not recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub torch_allocated_bytes: Option<u64>,
+    /// Memory that PyTorch's allocator reserved from the driver, in bytes; absent if it is not
+    /// recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub torch_reserved_bytes: Option<u64>,
+    /// Memory of the process on the GPU (NVML), in bytes; absent if unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    /// Busy and idle time from CUPTI; absent if CUPTI does not record.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub busy: Option<GpuBusy>,
+}
+
+/// Busy and idle time of one process on one GPU, from CUPTI.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct GpuBusy {
+    /// Length of the interval that `busy_ns`, `idle_ns` and `idle_in_gc_ns` cover, in ns: the
+    /// interval of the snapshot, or less if the first operation is more recent; 0 if the last
+    /// operation is more than 60 s old.
+    pub window_ns: u64,
+    /// End of that interval, in ns: at most the end of the last known operation, as the GPU
+    /// delivers its records late. If it is seconds old, the process no longer uses the GPU, or its
+    /// records are delayed.
+    pub window_end_ns: u64,
+    /// Time in which any operation ran, in ns.
+    pub busy_ns: u64,
+    /// Time in which no operation ran, in ns.
+    pub idle_ns: u64,
+    /// Idle time during pauses of the process, in ns: overlap, which is not necessarily caused by
+    /// them.
+    pub idle_in_gc_ns: u64,
+    /// Busy time since the first operation, in ns.
+    pub total_busy_ns: u64,
+    /// Idle time from the first to the last known operation, in ns. May decrease when the record of
+    /// an operation arrives late.
+    pub total_idle_ns: u64,
+    /// Of `total_idle_ns`, time during pauses of the process, in ns. May decrease likewise.
+    pub total_idle_in_gc_ns: u64,
+}
+
+/// The last NVML sample of one GPU.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub struct GpuFigures {
+    /// NVML's index of the GPU on the host, from 0.
+    pub index: u32,
+    /// Product name of the GPU, as NVML reports it; absent if unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Share of the driver's last sample period in which any kernel ran, in percent; absent if
+    /// unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub utilization_percent: Option<u32>,
+    /// Memory in use, in bytes; absent if unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_used_bytes: Option<u64>,
+    /// Total memory, in bytes; absent if unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_total_bytes: Option<u64>,
+    /// Time of the sample, in ns.
+    pub at_ns: u64,
+}
+
+/// One process that runs Python: what it is, its pauses, its settings and its memory.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub struct ProcessFigures {
+    /// Process id on the host; another process may get it after this one ended.
+    pub pid: u32,
+    /// Process id in its own pid namespace; absent if it is the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace_pid: Option<u32>,
+    /// Process id of the parent on the host; absent if unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent: Option<u32>,
+    /// Rank in a distributed job; absent if unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rank: Option<u32>,
+    /// Command line, arguments separated by spaces.
+    pub command: String,
+    /// Version of CPython, for example `3.13.0t`; empty if unknown.
+    pub interpreter: String,
+    /// Time from which its pauses are complete, in ns.
+    pub since_ns: u64,
+    /// How it ended; absent while it runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended: Option<ProcessEnd>,
+    /// Counts and times of its collections since `since_ns`, by generation and reason.
+    pub collections: CollectionCounts,
+    /// Pauses that ended in the interval, by generation (0, 1, 2, unknown).
+    pub interval_pauses: [u64; GENERATIONS],
+    /// Pause time in the interval, in ns; pauses of interpreters or threads that collect at the
+    /// same time are summed.
+    pub interval_pause_ns: u64,
+    /// Time of the interval in which at least one pause ran, in ns; at most the interval.
+    pub interval_paused_ns: u64,
+    /// Pause time (summed) of each of the last 60 seconds, in ns, oldest first; the last second
+    /// ends with the interval. Fewer entries if the process is younger.
+    pub history_ns: Vec<u64>,
+    /// Time since `since_ns` in which at least one pause ran, in ns.
+    pub paused_ns: u64,
+    /// `paused_ns` in millionths of the wall time since `since_ns`.
+    pub share_ppm: u64,
+    /// The pause that ended last; absent if there was none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last: Option<PauseFigures>,
+    /// The longest pause; absent if there was none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worst: Option<PauseFigures>,
+    /// Number of containers, as last reported by a collection; absent if unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub heap_objects: Option<HeapObjects>,
+    /// What its collections free, by type; absent if none was examined (`--garbage`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub garbage: Option<GarbageFigures>,
+    /// How its heap grows; absent for fewer than five full collections.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub heap_trend: Option<TrendFigures>,
+    /// What is still freed after its heap was frozen; absent unless a freeze was seen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub freeze: Option<FreezeFigures>,
+    /// Whether automatic collection is enabled (`gc.isenabled()`), as last recorded; absent if
+    /// unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub enabled: Option<bool>,
+    /// Thresholds of generations 0, 1 and 2 (`gc.get_threshold()`), as last recorded; absent if
+    /// unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thresholds: Option<[i32; 3]>,
+    /// Its latest allocation pressure; absent if unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pressure: Option<PressureFigures>,
+    /// Resident memory, in bytes; absent if unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resident_bytes: Option<u64>,
+    /// GPUs that the process uses; empty if none or unknown.
+    pub gpus: Vec<ProcessGpu>,
+}
+
+/// When a process ended, and with which exit code or signal.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct ProcessEnd {
+    /// Time of the end, in ns.
+    pub at_ns: u64,
+    /// Exit code; absent if a signal killed it or if unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub code: Option<i32>,
+    /// Signal that killed it; absent otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signal: Option<i32>,
+}
+
+/// Number of containers (objects that the collector tracks).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct HeapObjects {
+    /// Number of containers after that collection, in the part of the heap that `all` states.
+    pub count: u64,
+    /// Whether `count` covers the whole heap; otherwise only the oldest generation.
+    pub all: bool,
+    /// Time of the pause that reported it, in ns.
+    pub at_ns: u64,
+}
+
+/// How fast a process allocates, by the latest records of each kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct PressureFigures {
+    /// Net containers per second: containers allocated minus those freed, inferred from the
+    /// collections. Absent if these do not report it (`--mode inject`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub net_containers_per_second: Option<u64>,
+    /// Bytes of arenas mapped minus those unmapped, per second; absent if they are not recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub arena_bytes_per_second: Option<i64>,
+    /// Allocations per second of the program's CPU time; absent without `--alloc`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub allocations_per_cpu_second: Option<u64>,
+    /// End of the interval that these figures cover, in ns.
+    pub at_ns: u64,
 }

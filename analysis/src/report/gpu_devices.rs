@@ -1,6 +1,7 @@
-//! The part of a report about how busy each device was.
+//! The parts of a report about GPU work: what the pauses cost it, how busy each device was, its idle
+//! intervals, and how far the host is ahead of it.
 
-use super::Basis;
+use super::{Basis, CauseReport, ClockReport, NotMerged, RanksReport};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -92,4 +93,240 @@ pub struct StreamIdle {
     /// In ns: the operation was launched in time and started later, for example because it waited
     /// for an event of another stream.
     pub other: u64,
+}
+
+/// Gaps of the devices: idle intervals between the first and the last operation of a device, in
+/// which none of its streams ran an operation.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct GapsReport {
+    /// Basis of `host`: inferred from what the launching thread did in the gap. Counts and lengths
+    /// are measured by the GPU.
+    pub basis: Basis,
+    /// Number of gaps, over all devices.
+    pub count: u64,
+    /// Sum of their lengths, in ns; the part of a device is its idle time.
+    pub time_ns: u64,
+    /// What the host did in the gaps.
+    pub host: HostTime,
+    /// Totals of the gaps, by device and process.
+    pub devices: Vec<DeviceGaps>,
+    /// The longest gaps, longest first, at most 20.
+    pub longest: Vec<GapReport>,
+}
+
+/// Totals of the gaps of one device of one process.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct DeviceGaps {
+    /// The device, and the process that used it.
+    #[serde(flatten)]
+    pub id: DeviceId,
+    /// Number of gaps of the device.
+    pub count: u64,
+    /// Sum of their lengths, in ns.
+    pub time_ns: u64,
+    /// What the host did in these gaps.
+    pub host: HostTime,
+}
+
+/// One idle interval of a device.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct GapReport {
+    /// The device, and the process that used it.
+    #[serde(flatten)]
+    pub id: DeviceId,
+    /// Start of the gap: end of the last operation before it, in ns on the clock of the trace.
+    pub start_ns: u64,
+    /// Start of the gap, in ns after the start of the device's first operation.
+    pub after_first_ns: u64,
+    /// Length of the gap, in ns.
+    pub duration_ns: u64,
+    /// Name of the last operation before the gap, at most 160 characters.
+    pub before: String,
+    /// Name of the operation that ends the gap, at most 160 characters.
+    pub after: String,
+    /// The call that launched that operation; `null` if it is not in the trace.
+    pub call: Option<String>,
+    /// Thread id of that call; `null` if it is not in the trace.
+    pub tid: Option<u32>,
+    /// Name of that thread; `null` if unknown.
+    pub thread: Option<String>,
+    /// Ids of the threads that ran a collection during the gap, the one with the most time first,
+    /// at most four.
+    pub collecting: Vec<u32>,
+    /// What the launching thread did during the gap.
+    pub host: HostTime,
+}
+
+/// What the thread that launched the operation at the end of a gap did during the gap, in ns. The
+/// parts add up to the length of the gap; if several apply, the first in this list counts, and
+/// `launch_under_way_ns` before all others. They coincide with the gap and need not be its cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct HostTime {
+    /// In ns: the thread ran a collection.
+    pub gc_ns: u64,
+    /// In ns: it was in a call that synchronizes with a stream, an event or a device.
+    pub synchronizing_ns: u64,
+    /// In ns: it was in a call that copies or allocates memory.
+    pub copy_or_allocation_ns: u64,
+    /// In ns: another thread of the process ran a collection and, except in free-threaded builds,
+    /// held the GIL.
+    pub gc_on_other_thread_ns: u64,
+    /// In ns: it was in an annotation for data loading, such as those of PyTorch's DataLoader.
+    pub waiting_for_data_ns: u64,
+    /// In ns: the launch had already started; the rest is launch latency or a wait of the stream
+    /// for another one.
+    pub launch_under_way_ns: u64,
+    /// In ns: it ran other code, so the launch was late.
+    pub launching_late_ns: u64,
+    /// In ns: the thread that launched the operation is not in the trace.
+    pub unknown_ns: u64,
+}
+
+impl HostTime {
+    /// All parts, in the order of the fields of the text report: they add up to the gap.
+    #[must_use]
+    pub fn classes(&self) -> [u64; 8] {
+        [
+            self.gc_ns,
+            self.gc_on_other_thread_ns,
+            self.synchronizing_ns,
+            self.copy_or_allocation_ns,
+            self.waiting_for_data_ns,
+            self.launch_under_way_ns,
+            self.launching_late_ns,
+            self.unknown_ns,
+        ]
+    }
+}
+
+/// What ran on the GPUs and what the pauses cost, from traces that contain operations with GPU
+/// times.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct GpuWorkReport {
+    /// Measured by the GPU, through CUPTI.
+    pub basis: Basis,
+    /// Number of kernels, memcpys and memsets.
+    pub operations: u64,
+    /// How busy each device of each process was: ns, measured.
+    pub devices: Vec<DeviceReport>,
+    /// Idle intervals of the devices and what the host did in them: ns, inferred. `null` if there
+    /// are none.
+    pub gaps: Option<GapsReport>,
+    /// How far the host was ahead of the devices: ns and operations, measured. `null` if no
+    /// operation has a correlation id of a recorded call.
+    pub launching: Option<LaunchingReport>,
+    /// Traces of the PyTorch profiler that were merged with gctrace's trace of the same process.
+    pub clocks: Vec<ClockReport>,
+    /// Traces of the PyTorch profiler that could not be merged.
+    pub not_merged: Vec<NotMerged>,
+    /// Ranks of distributed jobs: ns, inferred. `null` if the traces contain fewer than two ranks.
+    pub ranks: Option<RanksReport>,
+    /// What the pauses cost, by replay: one entry for each process that used a GPU and ran the
+    /// collector, by trace and process. ns, inferred.
+    pub cause: Vec<CauseReport>,
+    /// Why there are no costs of pauses although there were pauses; `null` if there are.
+    pub not_replayed: Option<NotReplayed>,
+    /// Records that these figures ignore, counted by reason.
+    pub ignored: IgnoredWork,
+}
+
+/// A process or a job that is too large to be replayed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct NotReplayed {
+    /// Times that its model would have: starts and ends of operations and calls of the largest
+    /// process, or what is left of them where the ranks of a job wait for each other.
+    pub timestamps: u64,
+    /// The most that a model can have.
+    pub most: u64,
+}
+
+/// Records of GPU work that the figures ignore, counted.
+#[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
+pub struct IgnoredWork {
+    /// Operations whose call is not in the trace. They count as busy time, but the launching thread
+    /// is unknown.
+    pub operations_without_call: u64,
+    /// Operations that started before their call, because the clocks of the trace disagree.
+    pub operations_before_call: u64,
+    /// Calls inside other calls of the same thread; only the outermost counts.
+    pub nested_calls: u64,
+    /// Repeated records of operations, calls and collections.
+    pub duplicates: u64,
+    /// Operations that cannot be attributed to a process, in a trace with several: neither they nor
+    /// a call of theirs state it. They count as busy time of their device.
+    pub operations_without_process: u64,
+}
+
+/// How far the host is ahead of the devices. A pause shorter than the queued work costs nothing.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct LaunchingReport {
+    /// Always measured: calls on the host, operations by the GPU.
+    pub basis: Basis,
+    /// The figures by device of each process; devices without a recorded launch are omitted.
+    pub devices: Vec<DeviceLaunching>,
+}
+
+/// How far the host was ahead of one device of one process.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct DeviceLaunching {
+    /// The device, and the process that launched to it.
+    #[serde(flatten)]
+    pub id: DeviceId,
+    /// Operations that these figures omit: their call is not in the trace, they started before it
+    /// by the clocks of the trace, or they are not the first of their graph.
+    pub left_out: u64,
+    /// Launch latency: from the start of the launch call to the start of its operation.
+    pub latency: LatencyReport,
+    /// Operations launched and not started; `null` if the span of the device is empty.
+    pub waiting: Option<DepthReport>,
+    /// Queue depth: operations launched and not finished; `null` if the span of the device is
+    /// empty.
+    pub unfinished: Option<DepthReport>,
+}
+
+/// A distribution of launch latencies. Percentiles are by nearest rank.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub struct LatencyReport {
+    /// Number of operations in the distribution.
+    pub count: u64,
+    /// Shortest launch latency of an operation, in ns.
+    pub min_ns: u64,
+    /// 5th percentile of the launch latency, in ns.
+    pub p5_ns: u64,
+    /// Median of the launch latency, in ns.
+    pub p50_ns: u64,
+    /// 95th percentile of the launch latency, in ns.
+    pub p95_ns: u64,
+    /// 99th percentile of the launch latency, in ns.
+    pub p99_ns: u64,
+    /// Longest launch latency of an operation, in ns.
+    pub max_ns: u64,
+    /// Largest relative error of the percentiles; 0 if they are exact (up to 4,096 operations).
+    pub percentile_error_ratio: f64,
+}
+
+/// A number of operations over time, between the first start and the last end on the device.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct DepthReport {
+    /// Mean number of operations, weighted by time.
+    pub mean: f64,
+    /// Largest number of operations at any time.
+    pub max: u64,
+    /// Time in which the number was 0, in ns.
+    pub zero_ns: u64,
+    /// `zero_ns` as a share of the device's span, 0 to 1.
+    pub zero_ratio: f64,
+    /// The number over time, in at most 64 slices of equal length.
+    pub series: Vec<DepthPoint>,
+}
+
+/// One slice of time of a series.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct DepthPoint {
+    /// Start of the slice, in ns after the start of the device's first operation.
+    pub at_ns: u64,
+    /// Mean number of operations in the slice, weighted by time.
+    pub mean: f64,
+    /// Largest number of operations at any time of the slice.
+    pub max: u64,
 }

@@ -32,7 +32,7 @@ pub(super) fn trace_report(trace: &TraceState, own: &[&ProcessReport]) -> TraceR
         host: host(trace),
         kernel: header.map(|header| header.kernel.clone()),
         recorded_by: header.map(|header| header.gctrace.clone()),
-        recorded: crate::recorded::report(trace),
+        recorded: crate::analysis::trace_state::report(trace),
         cpus: header.and_then(|header| header.cpus),
         git_commit: header.and_then(|header| header.git_commit.clone()),
         git_modified: header.and_then(|header| header.git_modified),

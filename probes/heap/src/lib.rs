@@ -37,7 +37,6 @@ mod hash;
 mod image;
 mod layout;
 mod limits;
-mod moment;
 mod regions;
 mod roots;
 mod shapes;
@@ -50,5 +49,5 @@ mod walk;
 mod watchdog;
 
 pub use error::HeapError;
-pub use moment::HeapCallback;
+pub use stop::HeapCallback;
 pub use take::{HeapOptions, RunningHeap};

@@ -1,7 +1,6 @@
 //! The reading side: one reader, which trusts nothing in the memory.
 
-use crate::allocations::CLASSES;
-use crate::layout::{MAGIC, PAYLOAD_WORDS, RingMapping, bytes};
+use crate::layout::{CLASSES, MAGIC, PAYLOAD_WORDS, RingMapping, bytes};
 use crate::{AllocationTotals, LostRecords, MalformedRecord, RingRecord, WorkCost, WorkKind};
 use std::fmt;
 use std::os::fd::{AsRawFd, BorrowedFd};

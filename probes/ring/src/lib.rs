@@ -39,14 +39,12 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod absence;
-mod allocations;
 mod consumer;
 mod heap;
 mod layout;
 #[cfg(test)]
 mod memory;
 mod options;
-mod owner;
 mod producer;
 mod quietly;
 mod record;
@@ -54,15 +52,16 @@ mod rendezvous;
 mod version;
 
 pub use absence::{ABSENCE_FILE, Absence, absences, begin_absences};
-pub use allocations::{AllocationTotals, CLASSES, class_of, largest_of_class};
 pub use consumer::{RingConsumer, RingOpenError, RingRead};
 pub use heap::{HeapNotice, HeapState, report_heap};
-pub use layout::{GPU_RECORDS, LostKind, LostRecords, PYTHON_RECORDS, WorkCost, WorkKind};
+pub use layout::{
+    AllocationTotals, CLASSES, GPU_RECORDS, LostKind, LostRecords, PYTHON_RECORDS, WorkCost,
+    WorkKind, class_of, largest_of_class,
+};
 pub use options::{
     GarbageDetail, InjectOptions, OPTIONS_VARIABLE, STEP_FUNCTION_VARIABLE, seccomp_filters,
 };
-pub use owner::OwnerMark;
-pub use producer::RingProducer;
+pub use producer::{OwnerMark, RingProducer};
 pub use quietly::quietly;
 pub use record::{
     ApiLayer, CuptiState, GpuRecord, HookState, KINDS_AT_ONCE, MalformedRecord, NO_TEXT,

@@ -12,7 +12,6 @@ pub mod frames;
 mod garbage;
 pub(crate) mod layout;
 pub mod line_table;
-mod names;
 mod objects;
 mod points;
 

@@ -1,8 +1,10 @@
-//! The recording itself: how it was made, and how it ended.
+//! The recording itself: how it was made, the source of its events, which processes it examined, and
+//! how it ended.
 
-use super::ExaminedProcesses;
 use bitcode::{Decode, Encode};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::ser::SerializeMap as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 
 /// The source of a recording's collections.
@@ -193,6 +195,79 @@ pub struct TraceEnd {
     pub omitted: OmittedPauses,
     /// Overhead of recording, one entry for each kind of probe.
     pub probes: Vec<ProbeCost>,
+}
+
+/// The processes of a recording by the result of their examination. A forked child without an exec
+/// of its own counts as what its parent was.
+///
+/// If `other` is known and `unexamined` is empty, only what `lost` counts is missing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
+#[serde(default)]
+pub struct ExaminedProcesses {
+    /// Number of processes in which a Python interpreter was found.
+    pub python: u64,
+    /// Processes examined in which no Python was found; absent where such processes are not counted
+    /// (recorded in-process: the library reports itself only where it finds Python).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub other: Option<u64>,
+    /// Processes that may have run Python without being recorded, or for longer than recorded, by
+    /// reason: a predicate such as `ended before being examined`.
+    pub unexamined: BTreeMap<String, u64>,
+}
+
+impl ExaminedProcesses {
+    /// Processes that could have run Python unseen.
+    #[must_use]
+    pub fn unexamined(&self) -> u64 {
+        self.unexamined.values().fold(0, |sum, count| sum.saturating_add(*count))
+    }
+
+    /// Every process that could have run Python was examined.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.other.is_some() && self.unexamined.is_empty()
+    }
+}
+
+/// The source of an event. All timestamps are of CLOCK_MONOTONIC.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Encode, Decode)]
+pub enum EventSource {
+    /// Probes on the functions themselves (eBPF), from outside. Of traces of other tools: whatever
+    /// that tool has.
+    #[default]
+    Probes,
+    /// gctrace's library within the process: `gc.callbacks` for collections, CUPTI for calls.
+    Injected,
+    /// Both. The times of the event are those of the probes.
+    Both {
+        /// Start as recorded in-process.
+        start_ns: u64,
+        /// End as recorded in-process; never before `start_ns`.
+        end_ns: u64,
+    },
+}
+
+/// As members of its event; none for probes, which traces from before there was another source have
+/// too.
+impl Serialize for EventSource {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut members = serializer.serialize_map(None)?;
+        match *self {
+            Self::Probes => {}
+            Self::Injected => members.serialize_entry("source", "injected")?,
+            Self::Both { start_ns, end_ns } => {
+                members.serialize_entry("source", "both")?;
+                members.serialize_entry("injected_ts", &us(start_ns))?;
+                members.serialize_entry("injected_dur", &us(end_ns.saturating_sub(start_ns)))?;
+            }
+        }
+        members.end()
+    }
+}
+
+/// Nanoseconds as microseconds with exactly three decimals.
+fn us(ns: u64) -> Option<Box<RawValue>> {
+    RawValue::from_string(format!("{}.{:03}", ns / 1000, ns % 1000)).ok()
 }
 
 #[cfg(test)]

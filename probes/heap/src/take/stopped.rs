@@ -4,9 +4,8 @@
 
 use super::RunningHeap;
 use crate::collector::InterpreterState;
-use crate::moment::{HeapMoment, NOT_THERE};
 use crate::regions::Regions;
-use crate::stop::StoppedThreads;
+use crate::stop::{HeapMoment, NOT_THERE, StoppedThreads};
 use crate::tables::copy_tables;
 use crate::{HeapError, collector};
 use gctrace_analysis::heap::HeapPlace;

@@ -1,10 +1,9 @@
 //! `gctrace analyze`: reads traces and writes a report; also reads traces for `gctrace export`.
 //!
-//! Owns the sequence of files, errors and output. `gctrace_event::read` reads traces,
+//! Owns the sequence of files, errors, output and the limits of `--fail-if`. `gctrace_event::read` reads traces,
 //! `gctrace_analysis` analyzes them, `render` formats the report.
 
 mod items;
-mod limits;
 mod progress;
 mod summaries;
 
@@ -12,10 +11,11 @@ pub(crate) use items::{TraceItems, with_summaries};
 pub(crate) use progress::{ReadProgress, TraceProgress};
 pub(crate) use summaries::{DistinctTraces, missing_ranks};
 
-use crate::args::{AnalyzeConfig, OutputFormat};
+use crate::args::{AnalyzeConfig, OutputFormat, ReportLimit};
 use crate::files::{first_repetition, write_export};
 use crate::invoker::Invoker;
 use crate::render::Style;
+use crate::units::{duration, percent};
 use crate::{print, render, text};
 use anyhow::Context;
 use gctrace_analysis::report::Report;
@@ -27,6 +27,7 @@ use std::convert::Infallible;
 use std::io;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Exit code if a trace could not be read, or only partly.
 const SOME_UNREADABLE: u8 = 1;
@@ -43,7 +44,7 @@ pub(crate) const LIMIT_EXCEEDED: u8 = 3;
 pub(crate) fn run(config: &AnalyzeConfig) -> anyhow::Result<u8> {
     let (mut analysis, code) = read_all(&config.traces, config.jobs)?;
     let mut report = render::report(&mut analysis);
-    let exceeded = limits::exceeded(&report, &config.fail_if);
+    let exceeded = exceeded(&report, &config.fail_if);
     if config.format == OutputFormat::Json {
         report.condense();
     }
@@ -244,4 +245,46 @@ pub(crate) fn no_evidence(name: &str, ending: &TraceCompletion) -> anyhow::Error
          To record collections: sudo gctrace -o trace.json -- python SCRIPT.py",
         ending.events
     )
+}
+
+/// A sentence for each limit that the training phase exceeds, or whose figure the traces do not
+/// contain: a check that cannot fail is worse than none.
+fn exceeded(report: &Report, limits: &[ReportLimit]) -> Vec<String> {
+    limits.iter().filter_map(|limit| check(report, *limit)).collect()
+}
+
+fn check(report: &Report, limit: ReportLimit) -> Option<String> {
+    let training = report.phases.as_ref().map(|phases| &phases.training);
+    // Without any pause there are no phases.
+    let quiet = report.totals.pauses.count == 0;
+    match limit {
+        ReportLimit::GcShare(limit) => {
+            let share = training.and_then(|training| training.paused_ratio);
+            match share.or(quiet.then_some(0.0)) {
+                None => Some(unknown("gc_share")),
+                Some(share) if share <= limit => None,
+                Some(share) => Some(format!(
+                    "limit exceeded: the collector paused {} of training, more than {}",
+                    percent(share),
+                    percent(limit)
+                )),
+            }
+        }
+        ReportLimit::Longest(limit) => {
+            let longest = training.map(|training| training.longest_ns.unwrap_or(0));
+            match longest.or(quiet.then_some(0)) {
+                None => Some(unknown("longest")),
+                Some(longest_ns) if Duration::from_nanos(longest_ns) <= limit => None,
+                Some(longest_ns) => Some(format!(
+                    "limit exceeded: the longest pause in training took {}, more than {}",
+                    duration(longest_ns),
+                    humantime::format_duration(limit)
+                )),
+            }
+        }
+    }
+}
+
+fn unknown(figure: &str) -> String {
+    format!("limit not checked, so it counts as exceeded: these traces do not contain {figure}")
 }

@@ -3,7 +3,6 @@
 //! Owns every option, its help and its validation. Executes nothing. No other module depends on
 //! clap, except `manual.rs`, which renders this description.
 
-mod advice;
 mod analyze;
 mod apply;
 mod choices;
@@ -21,8 +20,7 @@ mod top;
 mod tune;
 mod values;
 
-pub(crate) use advice::AdviceConfig;
-pub(crate) use analyze::AnalyzeConfig;
+pub(crate) use analyze::{AdviceConfig, AnalyzeConfig};
 pub(crate) use apply::{ApplyConfig, ApplyStart, SettingSource};
 pub(crate) use choices::{CounterChoice, CudaMode, GarbageDetail, OutputFormat, RecordMode};
 pub(crate) use compare::CompareConfig;
@@ -164,8 +162,8 @@ enum Subcommands {
     #[command(after_help = summarize::EXAMPLES)]
     Summarize(summarize::SummarizeArgs),
     /// Print the code of one advice, its risk and how to check it
-    #[command(after_help = advice::EXAMPLES)]
-    Advice(advice::AdviceArgs),
+    #[command(after_help = analyze::EXAMPLES)]
+    Advice(analyze::AdviceArgs),
     /// Start a command with other settings of the collector, applied at its training steps
     #[command(after_help = apply::EXAMPLES, override_usage = apply::USAGE)]
     Apply(apply::ApplyArgs),

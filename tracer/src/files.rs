@@ -17,7 +17,6 @@ mod log;
 mod manual;
 #[cfg(target_os = "linux")]
 pub(crate) mod name;
-mod small;
 mod summary;
 #[cfg(not(target_os = "linux"))]
 #[path = "files/elsewhere.rs"]
@@ -30,11 +29,10 @@ mod tables;
 #[cfg(target_os = "linux")]
 mod trace;
 
-pub(crate) use existing::first_repetition;
+pub(crate) use existing::{first_repetition, open_regular, read_head, read_small};
 pub(crate) use export::write_export;
 pub(crate) use log::{append_row, check_log};
 pub(crate) use manual::write_manual_pages;
-pub(crate) use small::{open_regular, read_head, read_small};
 pub(crate) use summary::{
     create_directory, remove_summary_leftovers, with_extension, write_summary,
 };

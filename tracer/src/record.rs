@@ -5,7 +5,6 @@
 
 mod call_sources;
 mod examination;
-mod frames;
 mod git;
 mod header;
 mod inprocess;

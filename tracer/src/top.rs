@@ -1,9 +1,8 @@
 //! `gctrace top`: the live view.
 //!
 //! Owns the threads: this one records, others display. Figures come from `gctrace_analysis::live`;
-//! `top/view/` draws them, `top/lines.rs` and `top/json.rs` print them, `top/metrics/` serves them.
+//! `top/view/` draws them, `top/lines.rs` prints them, `top/metrics/` serves them.
 
-mod json;
 mod lines;
 mod live_handle;
 mod local_time;
@@ -11,7 +10,6 @@ mod metrics;
 mod output;
 mod printer;
 mod resources;
-
 mod view;
 
 pub(crate) use live_handle::LiveHandle;

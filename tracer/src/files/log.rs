@@ -1,7 +1,6 @@
 //! Change logs: Markdown tables that grow by a row at a time.
 
-use super::existing::ExistingFile;
-use super::small::read_small;
+use super::existing::{ExistingFile, read_small};
 use super::{FileError, FileFailure, as_invoker, existing, system};
 use crate::invoker::Invoker;
 use std::io::Write as _;

@@ -2,7 +2,7 @@
 
 mod paths;
 
-use super::advice::advice;
+use super::advice;
 use crate::print::clean;
 use crate::render::{Style, TextTable, cut, fit, wrap};
 use crate::text::shell_line;

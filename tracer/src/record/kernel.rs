@@ -7,7 +7,6 @@ mod allocations;
 mod counters;
 mod cuda_probes;
 mod discovery;
-mod foreign;
 mod garbage;
 mod interpreters;
 mod loaded_probes;

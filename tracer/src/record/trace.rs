@@ -1,18 +1,19 @@
 //! The trace of a recording, and what is written to it from any source.
 //!
-//! Owns the output, the tree of frames, the GPU samples, and which of the two sources a pause or a
+//! Owns the output, the tree of frames, in which each is written once for all sources and processes, the
+//! GPU samples, and which of the two sources a pause or a
 //! CUDA call comes from.
 
 use crate::clock;
 use crate::record::call_sources::CallSources;
 use crate::record::examination::Examination;
-use crate::record::frames::FrameTree;
 use crate::record::merge::{PauseMerger, ReadUntil, SourceTotals};
 use crate::record::nvml::GpuSampling;
-use crate::record::output::RecordOutput;
+use crate::record::output::{RecordOutput, RecordSink};
 use gctrace_ebpf::PauseEvent;
-use gctrace_event::{GcSettings, Pause};
+use gctrace_event::{Frame, FrameId, GcSettings, Pause, Record};
 use std::collections::HashMap;
+use std::rc::Rc;
 
 /// The trace of a recording, shared by all sources: output, frames and merged pauses.
 pub(crate) struct RecordingTrace {
@@ -116,5 +117,54 @@ impl RecordingTrace {
         for pause in self.merge.iter_mut().flat_map(PauseMerger::finish) {
             self.output.pause(&pause);
         }
+    }
+}
+
+/// Every frame written to the trace so far, each identified by its caller, function, file and line.
+#[derive(Default)]
+pub(crate) struct FrameTree {
+    tree: HashMap<FrameNode, FrameId>,
+    names: HashMap<Rc<str>, Rc<str>>,
+}
+
+/// A frame, identified by its properties and its parent.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(crate) struct FrameNode {
+    /// The frame that called this one; `None` for the outermost.
+    pub parent: Option<FrameId>,
+    pub function: Rc<str>,
+    /// Path of the source file as in `co_filename`: may be relative, or `<string>`.
+    pub file: Rc<str>,
+    /// Line that was running, counted from 1; `None` if the source gave none.
+    pub line: Option<u32>,
+}
+
+impl FrameTree {
+    /// The frame's id in the trace; writes the frame if it is new.
+    pub(crate) fn place(&mut self, node: FrameNode, sink: &mut impl RecordSink) -> FrameId {
+        if let Some(id) = self.tree.get(&node) {
+            return *id;
+        }
+        let id = self.tree.len() as FrameId + 1;
+        debug_assert!(id > 0, "invariant: memory ends before the ids of frames");
+        sink.write(&Record::Frame(Frame {
+            id,
+            parent: node.parent,
+            function: node.function.to_string(),
+            file: node.file.to_string(),
+            line: node.line,
+        }));
+        self.tree.insert(node, id);
+        id
+    }
+
+    /// The shared copy of a name.
+    pub(crate) fn name(&mut self, name: &str) -> Rc<str> {
+        if let Some(known) = self.names.get(name) {
+            return Rc::clone(known);
+        }
+        let name: Rc<str> = Rc::from(name);
+        self.names.insert(Rc::clone(&name), Rc::clone(&name));
+        name
     }
 }

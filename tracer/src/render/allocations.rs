@@ -1,7 +1,6 @@
 //! The section on allocations (`--alloc`).
 
-use super::section::{ReportSection, paragraph};
-use super::table::TextTable;
+use super::table::{ReportSection, TextTable, paragraph};
 use crate::units::short_count;
 use gctrace_analysis::report::{AllocationsReport, Report, SizeClass};
 

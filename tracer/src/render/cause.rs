@@ -1,8 +1,7 @@
 //! The section on the cost of pauses for GPU work.
 
 use super::evidence::after_start;
-use super::section::{INDENT, ReportSection, paragraph};
-use super::table::TextTable;
+use super::table::{INDENT, ReportSection, TextTable, paragraph};
 use crate::units::{count, counted, duration, percent};
 use gctrace_analysis::report::{CauseReport, DeviceCost, NotReplayed, PauseCostReport, Report};
 

@@ -1,6 +1,6 @@
 //! Lines on merged traces of one process, and on records that were left out of the figures.
 
-use super::section::{mark, paragraph};
+use super::table::{mark, paragraph};
 use crate::units::{count, counted, duration};
 use gctrace_analysis::report::{
     AlignedBy, ClockReport, GpuWorkReport, IgnoredWork, NotMerged, RecognizedBy, TraceReport,

@@ -2,9 +2,8 @@
 //!
 //! Owns its layout, at most 40 lines, and its sentences.
 
-use super::section::INDENT;
 use super::style::Style;
-use super::table::{TextTable, cut, fit, width, wrap};
+use super::table::{INDENT, TextTable, cut, fit, width, wrap};
 use crate::units::{bytes, counted, duration, percent, three_digits};
 use gctrace_analysis::compare::{
     ComparedRun, Comparison, ComparisonNote, FactChange, FactId, FigureComparison, FigureId,

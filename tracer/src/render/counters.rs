@@ -1,7 +1,6 @@
 //! The section on performance counters. Counters without a value are left out.
 
-use super::section::{ReportSection, paragraph};
-use super::table::TextTable;
+use super::table::{ReportSection, TextTable, paragraph};
 use crate::units::{count, counted, duration, percent, short_count, three_digits};
 use gctrace_analysis::report::{CounterReport, CountersReport, Report};
 use gctrace_event::Counter;

@@ -1,7 +1,6 @@
 //! The section on CUDA, NCCL and torch's device memory.
 
-use super::section::{ReportSection, paragraph};
-use super::table::TextTable;
+use super::table::{ReportSection, TextTable, paragraph};
 use crate::units::{duration, short_count};
 use gctrace_analysis::report::{CudaReport, DeviceMemoryReport, Report};
 

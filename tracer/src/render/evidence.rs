@@ -1,7 +1,6 @@
 //! The sections on individual pauses, the heap, explicit calls, CPU time and overhead.
 
-use super::section::{ReportSection, mark, paragraph};
-use super::table::TextTable;
+use super::table::{ReportSection, TextTable, mark, paragraph};
 use crate::units::{bytes, count, counted, duration, percent, short_count, three_digits};
 use gctrace_analysis::report::{
     GrowthPoint, GrowthReport, HeapTrend, Location, PauseTotal, ProbeReport, ProcessReport, Report,

@@ -4,9 +4,8 @@
 //! of a recording. The full report has the evidence.
 
 use super::launching::BARS;
-use super::section::INDENT;
 use super::style::Style;
-use super::table::{TextTable, cut, width, wrap};
+use super::table::{INDENT, TextTable, cut, width, wrap};
 use super::words::places;
 use super::{evidence, garbage, lines, overview, steps, text};
 use crate::setting;

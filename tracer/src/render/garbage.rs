@@ -1,7 +1,6 @@
 //! The section on what the collector frees (`--garbage`).
 
-use super::section::{INDENT, ReportSection, mark, paragraph};
-use super::table::{TextTable, width, wrap};
+use super::table::{INDENT, ReportSection, TextTable, mark, paragraph, width, wrap};
 use super::words::cycles;
 use crate::units::{bytes, count, counted, duration, percent, short_count};
 use gctrace_analysis::report::{

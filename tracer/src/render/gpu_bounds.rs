@@ -1,7 +1,6 @@
 //! The section on bounds of the GPU cost of pauses, for traces with calls only.
 
-use super::section::{INDENT, ReportSection, mark, paragraph};
-use super::table::TextTable;
+use super::table::{INDENT, ReportSection, TextTable, mark, paragraph};
 use crate::units::{counted, duration, short_count};
 use gctrace_analysis::report::{BoundsReport, BoundsRule, Report};
 

@@ -1,7 +1,7 @@
-//! The section on busy and idle time per device.
+//! The sections on recorded GPU operations and on busy and idle time per device.
 
-use super::section::{INDENT, ReportSection, paragraph};
-use super::table::TextTable;
+use super::clocks;
+use super::table::{INDENT, ReportSection, TextTable, paragraph};
 use crate::units::{count, duration, percent, short_count};
 use gctrace_analysis::report::{DeviceId, DeviceReport, GpuWorkReport, Report, StreamReport};
 use std::cmp::Reverse;
@@ -97,6 +97,30 @@ fn streams(device: &DeviceReport) -> Vec<String> {
          later, for example because it waited for another stream (other).",
     ));
     lines
+}
+
+/// The number of operations, and how traces were merged.
+pub(crate) fn gpu_work(report: &Report) -> ReportSection {
+    let mut lines = Vec::new();
+    if let Some(work) = &report.gpu {
+        lines.extend(paragraph(&operations(work)));
+        lines.extend(clocks::clocks(work, &report.traces));
+    }
+    ReportSection::new("GPU work", lines)
+}
+
+fn operations(work: &GpuWorkReport) -> String {
+    let unlinked = match work.ignored.operations_without_call {
+        0 => String::new(),
+        some => format!(
+            " {} of them have no recorded call, so the launching thread is unknown.",
+            count(some)
+        ),
+    };
+    format!(
+        "{} operations with GPU timestamps (measured by CUPTI).{unlinked}",
+        count(work.operations)
+    )
 }
 
 #[cfg(test)]

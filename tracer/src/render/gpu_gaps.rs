@@ -3,8 +3,7 @@
 use super::cause::started_ns;
 use super::evidence::after_start;
 use super::gpu_devices::name;
-use super::section::{INDENT, ReportSection, paragraph};
-use super::table::{TextTable, cut, width, wrap};
+use super::table::{INDENT, ReportSection, TextTable, cut, paragraph, width, wrap};
 use crate::units::{counted, duration, percent};
 use gctrace_analysis::report::{DeviceId, GapReport, GapsReport, HostTime, Report};
 

@@ -1,7 +1,6 @@
 //! The section on NVML samples (`--nvml-hz`).
 
-use super::section::{ReportSection, paragraph};
-use super::table::TextTable;
+use super::table::{ReportSection, TextTable, paragraph};
 use crate::units::{duration, percent, three_digits};
 use gctrace_analysis::report::{GpuFigure, GpuProcessReport, GpuReport, Report};
 use std::collections::BTreeMap;

@@ -1,8 +1,7 @@
 //! The section on launch latency and on how far the host runs ahead of the devices.
 
 use super::gpu_devices::{DEVICES_SHOWN, more, name};
-use super::section::{INDENT, ReportSection, paragraph};
-use super::table::TextTable;
+use super::table::{INDENT, ReportSection, TextTable, paragraph};
 use crate::units::{duration, percent, short_count, three_digits};
 use gctrace_analysis::report::{DepthPoint, DepthReport, DeviceId, LaunchingReport, Report};
 

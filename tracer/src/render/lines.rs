@@ -3,8 +3,7 @@
 //! A collection is attributed to the innermost line of the program's own code, as that is the one
 //! a user can change; the library line that was executing is shown below it.
 
-use super::section::{ReportSection, paragraph};
-use super::table::{TextTable, cut, width};
+use super::table::{ReportSection, TextTable, cut, paragraph, width};
 use crate::units::{count, counted, duration, percent, short_count};
 use gctrace_analysis::paths;
 use gctrace_analysis::report::{

@@ -1,13 +1,12 @@
-//! The overview sections: recording, pauses, processes, and missing data.
+//! The overview sections: recording and its sources, pauses, processes, and missing data.
 
-use super::section::{INDENT, ReportSection, mark, paragraph};
-use super::table::{TextTable, cut, width, wrap};
+use super::table::{INDENT, ReportSection, TextTable, cut, mark, paragraph, width, wrap};
 use crate::units::{count, counted, duration, percent, short_count};
 use crate::unseen::{unseen_places, unseen_words};
 use gctrace_analysis::report::{
-    GroupName, MissingData, PausesReport, ProcessReport, Report, TraceReport,
+    GroupName, MissingData, PausesReport, ProcessReport, RecordedReport, Report, TraceReport,
 };
-use gctrace_event::{Collector, GcReason};
+use gctrace_event::{Collector, GcReason, RecordingMode};
 use std::collections::BTreeSet;
 
 /// Maximum number of processes listed; the others are in the JSON.
@@ -35,7 +34,7 @@ pub(crate) fn recording(report: &Report) -> ReportSection {
         [trace] => one_trace(trace),
         _ => many_traces(report),
     };
-    lines.extend(super::recorded::lines(report));
+    lines.extend(sources(report));
     ReportSection::new("Recording", lines)
 }
 
@@ -406,4 +405,63 @@ fn remarks(trace: &TraceReport) -> Vec<String> {
     some(&trace.anomalies, 0);
     some(&trace.notes, trace.notes_left_out);
     list
+}
+
+/// Empty if all traces were recorded by probes only, which has no such limits.
+fn sources(report: &Report) -> Vec<String> {
+    let of = |mode: RecordingMode| -> Vec<&RecordedReport> {
+        let all = report.traces.iter();
+        all.filter_map(|trace| trace.recorded.as_ref())
+            .filter(|recorded| recorded.mode == mode)
+            .collect()
+    };
+    let sentences = [
+        in_process(&of(RecordingMode::Inject), report.traces.len()),
+        by_both(&of(RecordingMode::Both), report.traces.len()),
+    ];
+    let wrapped = sentences.into_iter().flatten();
+    wrapped.flat_map(|sentence| paragraph(&sentence)).collect()
+}
+
+/// The start of the sentence: `Recorded`, or with the number of traces.
+fn subject(some: usize, all: usize) -> String {
+    match (some, all) {
+        (1, 1) => "Recorded".to_owned(),
+        (some, all) if some == all => format!("All {all} recorded"),
+        (some, all) => format!("{some} of {all} traces recorded"),
+    }
+}
+
+fn in_process(traces: &[&RecordedReport], all: usize) -> Option<String> {
+    (!traces.is_empty()).then(|| {
+        format!(
+            "{} in-process (--mode inject): the reasons of collections are unknown, and collections \
+             in the first milliseconds of a program and at its end are not in the trace.",
+            subject(traces.len(), all)
+        )
+    })
+}
+
+fn by_both(traces: &[&RecordedReport], all: usize) -> Option<String> {
+    if traces.is_empty() {
+        return None;
+    }
+    let sum = |of: fn(&RecordedReport) -> u64| traces.iter().map(|trace| of(trace)).sum::<u64>();
+    let largest =
+        |of: fn(&RecordedReport) -> Option<u64>| traces.iter().filter_map(|trace| of(trace)).max();
+    let half = largest(|trace| trace.sources.both_apart_p50_ns);
+    let apart = half.zip(largest(|trace| trace.sources.both_apart_p99_ns));
+    Some(format!(
+        "{} by kernel probes and in-process (--mode both): {} seen by both{}, {} by probes only, {} \
+         in-process only.",
+        subject(traces.len(), all),
+        counted(sum(|trace| trace.sources.both), "pause"),
+        apart.map_or_else(String::new, |(half, most)| format!(
+            " (p50 {} apart, p99 {})",
+            duration(half),
+            duration(most)
+        )),
+        sum(|trace| trace.sources.probes),
+        sum(|trace| trace.sources.injected),
+    ))
 }

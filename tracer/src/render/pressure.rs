@@ -1,7 +1,6 @@
 //! The section on allocation pressure.
 
-use super::section::{ReportSection, paragraph};
-use super::table::TextTable;
+use super::table::{ReportSection, TextTable, paragraph};
 use crate::units::{short_count, three_digits};
 use gctrace_analysis::report::{ArenasReport, Basis, PressureReport, ProcessReport, Report};
 

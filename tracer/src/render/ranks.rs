@@ -1,8 +1,7 @@
 //! The section on ranks of distributed jobs: which ranks waited for which, what the pauses of one
 //! rank cost the others, and what the ranks of each communicator waited for each other.
 
-use super::section::{INDENT, ReportSection, paragraph};
-use super::table::TextTable;
+use super::table::{INDENT, ReportSection, TextTable, paragraph};
 use crate::units::{count, counted, duration, percent, three_digits};
 use gctrace_analysis::report::{
     CollectiveWaits, CollectivesReport, CommunicatorKind, CommunicatorReport, PauseSource,

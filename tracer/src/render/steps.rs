@@ -1,7 +1,6 @@
 //! The section on training steps.
 
-use super::section::{INDENT, ReportSection, mark, paragraph};
-use super::table::TextTable;
+use super::table::{INDENT, ReportSection, TextTable, mark, paragraph};
 use crate::units::{count, counted, duration, percent, signed_duration};
 use gctrace_analysis::report::{
     Basis, FullBy, MedianComparison, ProcessSteps, Report, StepComparison, StepDifference,

@@ -3,8 +3,8 @@
 use super::style::Style;
 use super::table::wrap;
 use super::{
-    allocations, cause, counters, cuda, evidence, garbage, gpu_bounds, gpu_devices, gpu_gaps,
-    gpu_work, gpus, launching, lines, overview, pressure, ranks, steps, what_if,
+    allocations, cause, counters, cuda, evidence, garbage, gpu_bounds, gpu_devices, gpu_gaps, gpus,
+    launching, lines, overview, pressure, ranks, steps, what_if,
 };
 use crate::print::clean;
 use crate::units::{duration, signed_duration};
@@ -31,7 +31,7 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
         gpu_bounds::gpu_bounds(report),
         ranks::ranks(report),
         steps::steps(report),
-        gpu_work::gpu_work(report),
+        gpu_devices::gpu_work(report),
         gpu_devices::gpu_devices(report),
         gpu_gaps::gpu_gaps(report),
         launching::launching(report),

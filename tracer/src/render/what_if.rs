@@ -1,8 +1,7 @@
 //! The section on what-ifs: predictions by replay for other collector settings. Without GPU times
 //! there is no replay, and the advice has the upper bounds.
 
-use super::section::{ReportSection, paragraph};
-use super::table::TextTable;
+use super::table::{ReportSection, TextTable, paragraph};
 use crate::units::{duration, short_count, signed_duration};
 use gctrace_analysis::report::{PredictedLength, Report, Saving, ScenarioId, WhatIf};
 

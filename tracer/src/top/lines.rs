@@ -1,11 +1,14 @@
-//! Snapshots as lines of text, in columns that fit 100 characters.
+//! Snapshots as lines: of text, in columns that fit 100 characters, or of JSON.
 
+use crate::print;
 use crate::print::clean;
 use crate::record::lost_events;
 use crate::top::local_time::{offset_s, time_of_day};
 use crate::top::view::text;
 use gctrace_analysis::live::{LineFigures, ProcessFigures, Snapshot};
+use std::collections::HashSet;
 use std::fmt::Write as _;
+use std::io;
 
 /// On a terminal, the head is repeated after this number of lines, so that one is always visible.
 const HEADER_EVERY: u64 = 20;
@@ -158,14 +161,39 @@ fn time(ns: u64) -> String {
     }
 }
 
+/// Writes snapshots, each long pause once.
+#[derive(Debug, Default)]
+pub(super) struct JsonOutput {
+    /// Long pauses of the previous snapshot: pid, tid, start.
+    printed: HashSet<(u32, u32, u64)>,
+}
+
+impl JsonOutput {
+    /// The line for a snapshot. Long pauses of the previous snapshot are left out.
+    pub(super) fn text(&mut self, snapshot: &Snapshot) -> io::Result<Vec<u8>> {
+        let name =
+            |pause: &gctrace_analysis::live::LongPause| (pause.pid, pause.tid, pause.start_ns);
+        let mut shown = snapshot.clone();
+        shown.long_pauses.retain(|pause| !self.printed.contains(&name(pause)));
+        self.printed = snapshot.long_pauses.iter().map(name).collect();
+        let mut line = Vec::new();
+        serde_json::to_writer(print::JsonEscaper(&mut line), &shown)?;
+        line.push(b'\n');
+        Ok(line)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use gctrace_analysis::live::{
-        CodeLine, GpuBusy, GpuFigures, PauseFigures, ProcessDetail, ProcessEnd, ProcessGpu,
+        CodeLine, GpuBusy, GpuFigures, LongPause, PauseFigures, ProcessDetail, ProcessEnd,
+        ProcessGpu,
     };
     use gctrace_analysis::report::PauseTotal;
+    use gctrace_event::GcReason;
     use proptest::prelude::*;
+    use serde_json::Value;
 
     fn process(pid: u32, pause_ns: u64) -> ProcessFigures {
         let pause = |duration_ns| PauseFigures { duration_ns, ..PauseFigures::default() };
@@ -262,5 +290,28 @@ mod tests {
             texts.filter(|text| text.starts_with(HEADER)).count()
         };
         assert_eq!((headers(true), headers(false)), (3, 1));
+    }
+
+    fn long(start_ns: u64) -> LongPause {
+        LongPause { start_ns, reason: GcReason::Automatic, ..LongPause::default() }
+    }
+
+    fn starts(line: &[u8]) -> Vec<u64> {
+        assert_eq!(line.iter().filter(|byte| **byte == b'\n').count(), 1);
+        let value: Value = serde_json::from_slice(line).expect("an object");
+        let pauses = value["long_pauses"].as_array().expect("long pauses");
+        let start = |pause: &Value| pause["start_ns"].as_u64().expect("a number");
+        pauses.iter().map(start).collect()
+    }
+
+    #[test]
+    fn long_pauses_are_written_once() {
+        let mut json = JsonOutput::default();
+        let mut snapshot = Snapshot { long_pauses: vec![long(1), long(5)], ..Snapshot::default() };
+        assert_eq!(starts(&json.text(&snapshot).expect("text")), [1, 5]);
+        assert_eq!(starts(&json.text(&snapshot).expect("text")), [0; 0]);
+        // One that was read late, with an earlier start.
+        snapshot.long_pauses = vec![long(5), long(4)];
+        assert_eq!(starts(&json.text(&snapshot).expect("text")), [4]);
     }
 }

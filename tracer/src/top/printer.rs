@@ -5,8 +5,7 @@
 
 use crate::clock::{monotonic_ns, nanoseconds};
 use crate::record::CommandSupervisor;
-use crate::top::json::JsonOutput;
-use crate::top::lines::LineOutput;
+use crate::top::lines::{JsonOutput, LineOutput};
 use crate::top::live_handle::{LiveHandle, LivePhase, UserCommand};
 use crate::{print, wait};
 use gctrace_analysis::live::{SETTLE_NS, Snapshot, SnapshotRequest};

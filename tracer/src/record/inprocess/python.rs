@@ -3,7 +3,7 @@
 use super::garbage::GarbageRecords;
 use super::ring_event::{InjectedNotice, NoticeLevel, RingEvent};
 use super::texts::{NAME_LOST, RingTexts};
-use crate::record::frames::{FrameNode, FrameTree};
+use crate::record::trace::{FrameNode, FrameTree};
 use gctrace_event::{
     Collector, CycleId, EventSource, FrameId, GcReason, GcSettings, Interpreter, KindId, Pause,
     Record, StepMark, StepMarker, UnseenCollections,

@@ -2,7 +2,6 @@
 //!
 //! Owns the probed libraries and when they are looked for. `cuda_probes/store.rs` writes the calls.
 
-mod plan;
 mod store;
 
 use crate::args::CudaMode;
@@ -14,10 +13,14 @@ use crate::record::kernel::stopped_programs::StopPoint;
 use crate::record::output::RecordOutput;
 use crate::record::trace::RecordingTrace;
 use anyhow::Context as _;
-use gctrace_ebpf::{Attachment, BpfSession, CallKind, CudaEvent, CudaPrograms, FileKey, StopState};
+use gctrace_ebpf::{
+    Attachment, BpfSession, CallKind, CallProbe, CudaEvent, CudaPrograms, FileKey, StopState,
+};
 use gctrace_event::{Pause, ProbeCost};
 use gctrace_probes::Machine;
-use gctrace_probes::cuda::{CudaFile, CudaLibrary, FunctionLayer, TABLE};
+use gctrace_probes::cuda::{
+    CudaFile, CudaLibrary, CudaPoint, CudaPoints, FunctionLayer, ProbedEnds, ProbedFunction, TABLE,
+};
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
@@ -244,7 +247,7 @@ impl CudaProbes {
             ));
             return Ok(());
         }
-        let probes = plan::probes(&found, self.mode);
+        let probes = probes(&found, self.mode);
         if probes.is_empty() {
             return Ok(());
         }
@@ -365,4 +368,35 @@ fn is_cuptis(layer: FunctionLayer) -> bool {
 /// The probed function with that number.
 fn function(number: u16) -> Option<&'static gctrace_probes::cuda::ProbedFunction> {
     TABLE.get(usize::from(number))
+}
+
+/// The probes for the functions found in a library that this mode records.
+fn probes(found: &CudaPoints, mode: CudaMode) -> Vec<CallProbe> {
+    let wanted = |kind: CallKind| match kind {
+        CallKind::Launch => mode != CudaMode::Sync,
+        // With many streams there are as many of these as launches; only `all` needs them.
+        CallKind::Event => mode == CudaMode::All,
+        _ => true,
+    };
+    found
+        .points
+        .iter()
+        .filter_map(|point| Some((point, function(point.function)?)))
+        .filter(|(_, function)| wanted(function.kind))
+        .map(|(point, function)| probe(point, function))
+        .collect()
+}
+
+fn probe(point: &CudaPoint, function: &ProbedFunction) -> CallProbe {
+    CallProbe {
+        function: point.function,
+        kind: function.kind,
+        entry: point.file_offset,
+        on_return: function.ends == ProbedEnds::Both,
+        returns: point.returns.clone(),
+        encloses: function.encloses(),
+        stream: function.stream,
+        bytes: function.bytes,
+        grid: function.grid,
+    }
 }

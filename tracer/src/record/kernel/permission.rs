@@ -1,5 +1,5 @@
 //! Which processes gctrace may record: with file capabilities, only those that its user may
-//! inspect.
+//! inspect. The others are not recorded, and the trace states it.
 //!
 //! In that case gctrace drops all capabilities but those for BPF (`privileges/credentials.rs`), so
 //! that the kernel itself decides for that user, by `PTRACE_MODE_READ` (ptrace(2)): it requires
@@ -10,7 +10,11 @@
 //! A reused pid cannot race with this: an entry of the table of recorded processes is removed with
 //! its process, and made before the kernel is asked.
 
+use super::KernelSource;
+use crate::clock;
 use crate::platform::has_more_rights_than_its_user;
+use crate::record::examination::Unexamined;
+use crate::record::trace::RecordingTrace;
 use anyhow::Context as _;
 use gctrace_probes::proc_status;
 use nix::unistd::{Uid, User};
@@ -93,6 +97,34 @@ pub(crate) enum AttachError {
     /// The user of gctrace may not inspect it.
     #[error(transparent)]
     Forbidden(#[from] AttachRefusal),
+}
+
+impl KernelSource {
+    /// Detects what the BPF programs cannot on this kernel, or in a user namespace.
+    pub(super) fn is_foreign(&self, pid: u32) -> bool {
+        has_more_rights_than_its_user() && check(pid).is_err()
+    }
+
+    /// A recorded process executed a program that the user of gctrace may not inspect.
+    pub(super) fn became_foreign(&mut self, trace: &mut RecordingTrace, pid: u32, at_ns: u64) {
+        self.session.unfollow(pid);
+        self.ended(trace, pid, at_ns);
+        if let Err(forbidden) = check(pid) {
+            self.forbidden(trace, &forbidden);
+        } else {
+            trace.examination.unexamined(pid, Unexamined::Forbidden);
+        }
+        trace.examination.ended(pid);
+        self.processes.forget(pid, &mut trace.output);
+    }
+
+    /// Reports, to the trace as well, that a process is not recorded.
+    pub(super) fn forbidden(&self, trace: &mut RecordingTrace, forbidden: &AttachRefusal) {
+        trace.examination.unexamined(forbidden.pid, Unexamined::Forbidden);
+        let message = format!("{forbidden}: it is not recorded");
+        tracing::warn!("{message}");
+        trace.output.note(Some(forbidden.pid), clock::monotonic_ns(), message);
+    }
 }
 
 #[cfg(test)]

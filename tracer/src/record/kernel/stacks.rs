@@ -4,8 +4,8 @@
 //! read while they were alive; only what did not fit or was not resident is read from the process
 //! here. The tree of frames is in `frames.rs`.
 
-use crate::record::frames::{FrameNode, FrameTree};
 use crate::record::output::RecordOutput;
+use crate::record::trace::{FrameNode, FrameTree};
 use gctrace_ebpf::{CapturedFrame, CodeEvent, CodeId, StackEvent, StackId};
 use gctrace_event::{Frame, FrameId};
 use gctrace_probes::frames::FrameLayout;

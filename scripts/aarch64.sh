@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tests gctrace for arm64 on another machine, with everything cross-built (scripts/cross.sh).
+# Tests gctrace for arm64 on another machine, with everything cross-built (scripts/test/cross.sh).
 #
 #   scripts/aarch64.sh [user|wheel|kernels]...       default: all
 #
@@ -23,8 +23,8 @@ failed=
 
 need_packages "arm64 programs" binutils llvm qemu-user-static python3 util-linux
 need_cargo
-# shellcheck source-path=SCRIPTDIR source=cross.sh
-. "$checkout/scripts/cross.sh"
+# shellcheck source-path=SCRIPTDIR source=test/cross.sh
+. "$checkout/scripts/test/cross.sh"
 
 # Runs arm64 programs, and those that they start, in a user namespace of its own, where the loader
 # and the libraries of that machine are among this one's, and python3 is one of its: no other process
@@ -115,7 +115,7 @@ place=$(as_builder mktemp -d)
 trap 'rm -rf "$place"' EXIT
 chmod a+rx "$place"
 as_builder "$checkout/scripts/interpreters.sh" "$interpreters" >&2
-as_builder "$checkout/scripts/cross-root.sh" "$checkout/.cross-root" >&2
+as_builder "$checkout/scripts/test/cross-root.sh" "$checkout/.cross-root" >&2
 bin=$place/bin
 as_builder mkdir "$bin"
 as_builder ln -s "$(awk -F'\t' '$1 == "debian-3.13" { print $4 }' "$interpreters/manifest.tsv")" "$bin/python3"

@@ -24,4 +24,4 @@ as_builder "$checkout/scripts/interpreters.sh" "$checkout/.interpreters" >/dev/n
 python=$(awk -F'\t' '$3 ~ /symbols/ && $1 ~ /3\.1[12]$/ { path = $4 } END { print path }' "$checkout/.interpreters/manifest.tsv")
 python=${GCTRACE_BENCH_PYTHON:-${python:-/usr/bin/python3}}
 torch=$(as_builder env "GCTRACE_TORCH_BASE=$python" "$checkout/scripts/torch-venv.sh" "$checkout/.venv-torch-bench") || torch=
-as_root python3 "$checkout/scripts/bench.py" --gctrace "$GCTRACE" --python "$python" ${torch:+--torch-python "$torch"} "$@"
+as_root python3 "$checkout/scripts/bench/bench.py" --gctrace "$GCTRACE" --python "$python" ${torch:+--torch-python "$torch"} "$@"

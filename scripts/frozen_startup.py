@@ -1,4 +1,4 @@
-"""`__startup__` of a frozen base (see elf_python.py): the part of python's command
+"""`__startup__` of a frozen base (see test/elf_python.py, and interpreters made before name this path): the part of python's command
 line that scripts and multiprocessing use."""
 
 import signal

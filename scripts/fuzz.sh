@@ -14,7 +14,7 @@ set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=setup.sh
 . "$(dirname "$0")/setup.sh"
 
-if [ "${1:-}" = --count ]; then exec python3 "$checkout/scripts/fuzz.py" --count; fi
+if [ "${1:-}" = --count ]; then exec python3 "$checkout/scripts/test/fuzz.py" --count; fi
 
 need_packages building "${build_packages[@]}" g++
 need_cargo
@@ -28,4 +28,4 @@ for room in analysis ebpf probes; do
         --target "$machine" --manifest-path "$checkout/$room/fuzz/Cargo.toml"
 done
 as_builder "$checkout/probes/fuzz/seed.sh" "$folder/corpus/resolve" >/dev/null
-as_builder python3 "$checkout/scripts/fuzz.py" --folder "$folder" --programs "$folder/$machine/release" "$@"
+as_builder python3 "$checkout/scripts/test/fuzz.py" --folder "$folder" --programs "$folder/$machine/release" "$@"

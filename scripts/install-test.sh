@@ -29,7 +29,7 @@ RELEASE_ARCH=${RELEASE_ARCH:-$(uname -m)}
 [ -e "$RELEASE_OUT/SHA256SUMS" ] || die "no artifacts in $RELEASE_OUT: scripts/release.sh"
 can_be_root || die "it needs root: sudo $0"
 need_packages "tests of installed packages" passwd python3 python3-venv sudo util-linux xz-utils
-INSTALL_TEST_TOOLS=$(as_builder "$checkout/scripts/release-venv.sh" "$checkout/.venv-release") || INSTALL_TEST_TOOLS=
+INSTALL_TEST_TOOLS=$(as_builder "$checkout/scripts/release/release-venv.sh" "$checkout/.venv-release") || INSTALL_TEST_TOOLS=
 
 (cd "$RELEASE_OUT" && sha256sum --check --quiet SHA256SUMS) || die "$RELEASE_OUT is not as it was made"
 results=$(mktemp)

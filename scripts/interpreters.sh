@@ -11,7 +11,7 @@
 # generational|incremental|free-threaded, and `container` for a wrapper that
 # runs the interpreter in its own mount and pid namespace under its own root.
 # With GCTRACE_MACHINE=aarch64 the interpreters are for that machine, tried with qemu-user; zig of
-# scripts/release-venv.sh in PATH compiles the programs that start shared libraries.
+# scripts/release/release-venv.sh in PATH compiles the programs that start shared libraries.
 #
 # An unavailable kind has `-` for version and path, and its note has the reason: tests print it as a
 # named skip.
@@ -53,8 +53,8 @@ if [ "$machine" != "$(uname -m)" ]; then
     runner=("qemu-$machine-static" -L "$folder/trixie")
     compiler=(zig cc -target "$machine-linux-gnu.2.17")
 fi
-# shellcheck source-path=SCRIPTDIR source=debian.sh
-. "$here/debian.sh"
+# shellcheck source-path=SCRIPTDIR source=test/debian.sh
+. "$here/test/debian.sh"
 
 # Debian releases, and the interpreters to take from each.
 debian_suites=(trixie forky)
@@ -166,7 +166,7 @@ debian_relocate() {
     mkdir -p "$root/usr/patched"
     ln -s "lib/$machine-linux-gnu" "$root/usr/l"
     for version in ${debian_versions[$suite]}; do
-        python3 "$here/elf_python.py" relocate "$root/usr/bin/python$version" "$root/usr/patched/python$version" \
+        python3 "$here/test/elf_python.py" relocate "$root/usr/bin/python$version" "$root/usr/patched/python$version" \
             "$folder/$suite/usr/$loader" || return 1
     done
 }
@@ -321,7 +321,7 @@ wheel_unpack() {
     cp "$core/lib/python$minor/"{_sysconfigdata__,_sysconfigdata_t_}linux_"$machine"-linux-gnu.py
     ln -s .. "$core/lib/python$minor/lib-dynload"
     ln -s "python$minor" "$core/lib/python${minor}t"
-    python3 "$here/elf_python.py" unfreeze "$base" "$core" "$minor" >>"$log" 2>&1 || {
+    python3 "$here/test/elf_python.py" unfreeze "$base" "$core" "$minor" >>"$log" 2>&1 || {
         echo "the base of freeze-core $release is not as expected (see $log)"
         return 1
     }
@@ -357,8 +357,8 @@ pypi() {
 
 case $files-$(uname -s)-$machine in
 aarch64-*)
-    # shellcheck source-path=SCRIPTDIR source=interpreters-aarch64.sh
-    . "$here/interpreters-aarch64.sh"
+    # shellcheck source-path=SCRIPTDIR source=test/interpreters-aarch64.sh
+    . "$here/test/interpreters-aarch64.sh"
     aarch64_debian
     aarch64_pypi
     ;;

@@ -11,7 +11,7 @@
 #
 # With GCTRACE_MACHINE=aarch64 everything is for that machine: cross-built tests, its kernels (a
 # VERSION ending in -16k is a kernel with pages of 16 KiB) in .cross-kernels, its interpreters in
-# .cross-interpreters, and a small Debian of that machine (scripts/cross-root.sh) around them. scripts/aarch64.sh calls it.
+# .cross-interpreters, and a small Debian of that machine (scripts/test/cross-root.sh) around them. scripts/aarch64.sh calls it.
 #
 # The closing table has a line per check and a column per kernel. An unavailable kernel is a named
 # skip. GCTRACE_KERNELS_CORE=short leaves out the checks that take longest.
@@ -22,8 +22,8 @@ set -euo pipefail
 machine=${GCTRACE_MACHINE:-$(uname -m)}
 case $machine in
 aarch64)
-    # shellcheck source-path=SCRIPTDIR source=cross.sh
-    . "$checkout/scripts/cross.sh"
+    # shellcheck source-path=SCRIPTDIR source=test/cross.sh
+    . "$checkout/scripts/test/cross.sh"
     folder=$checkout/.cross-kernels
     manifest=$checkout/.cross-interpreters/manifest.tsv
     debian_machine=arm64
@@ -37,8 +37,8 @@ esac
 mkdir -p "$folder"
 log=$folder/log.txt
 : >"$log"
-# shellcheck source-path=SCRIPTDIR source=debian.sh
-. "$checkout/scripts/debian.sh"
+# shellcheck source-path=SCRIPTDIR source=test/debian.sh
+. "$checkout/scripts/test/debian.sh"
 
 # Limits in seconds: for one check, for all checks of one kernel.
 check_limit=${GCTRACE_KERNELS_CHECK_LIMIT:-300}
@@ -210,7 +210,7 @@ export GCTRACE_INTERPRETERS=/kernels/manifest.tsv GCTRACE_TEST_PATIENCE=$check_l
 ENVIRONMENT
     gctrace=${CARGO_TARGET_DIR:-$checkout/target}/${target:+$target/}debug
     {
-        printf '%s\t%s\n' "$checkout/scripts/kernel-guest.sh" /init "$plan" /kernels/plan \
+        printf '%s\t%s\n' "$checkout/scripts/test/kernel-guest.sh" /init "$plan" /kernels/plan \
             "$folder/manifest.tsv" /kernels/manifest.tsv "$folder/environment" /kernels/environment
         if [ "$machine" = "$(uname -m)" ]; then
             for name in "${commands[@]}"; do PATH=$PATH:/usr/sbin:/sbin command -v "$name" | grep / || true; done
@@ -229,7 +229,7 @@ ENVIRONMENT
         while IFS=$'\t' read -r _ _ _ line _; do interpreter_files "$line"; done <"$folder/manifest.tsv"
     } >"$folder/list"
     # The packages' folders only, without their sources.
-    grep -vxE "$checkout(/(tracer|ebpf|probes))?" "$folder/list" | sort -u | python3 "$checkout/scripts/kernel_image.py" "$1"
+    grep -vxE "$checkout(/(tracer|ebpf|probes))?" "$folder/list" | sort -u | python3 "$checkout/scripts/test/kernel_image.py" "$1"
 }
 
 # --------------------------------------------------------------------- boot
@@ -299,7 +299,7 @@ objcopy=objcopy
 if [ "$machine" = aarch64 ]; then objcopy=llvm-objcopy; fi
 need_cargo
 [ -e "$manifest" ] || GCTRACE_MACHINE=$machine as_builder "$checkout/scripts/interpreters.sh" "${manifest%/*}" >>"$log"
-if [ "$machine" != "$(uname -m)" ]; then as_builder "$checkout/scripts/cross-root.sh" "$checkout/.cross-root" >>"$log"; fi
+if [ "$machine" != "$(uname -m)" ]; then as_builder "$checkout/scripts/test/cross-root.sh" "$checkout/.cross-root" >>"$log"; fi
 say "building the tests and the image"
 make_image "$folder/image"
 booted=()

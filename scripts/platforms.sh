@@ -9,7 +9,7 @@
 #   macos          checks the code for Apple silicon; nothing here can run it
 #
 # Standard libraries are rustup's, where it has them (rustup target add TARGET), otherwise compiled
-# from Debian's package (scripts/cross-rust.sh).
+# from Debian's package (scripts/test/cross-rust.sh).
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=setup.sh
 . "$(dirname "$0")/setup.sh"
@@ -24,7 +24,7 @@ cross() {
     local target=$1 command=$2 options=()
     shift 2
     if [ ! -d "$(as_builder rustc --print sysroot)/lib/rustlib/$target/lib" ]; then
-        RUSTC=$(as_builder "$checkout/scripts/cross-rust.sh" "$checkout/.cross-rust" "$target") || die "no standard library for $target"
+        RUSTC=$(as_builder "$checkout/scripts/test/cross-rust.sh" "$checkout/.cross-rust" "$target") || die "no standard library for $target"
         export RUSTC RUSTC_BOOTSTRAP=1
         options=(-Z "build-std=std,panic_abort")
     fi

@@ -235,7 +235,7 @@ aarch64() {
         note "aarch64: skipped: cross-building was only tried on x86-64"
     elif ! (need_packages "arm64 in an emulated machine" qemu-system-arm qemu-user-static) || ! command -v qemu-system-aarch64 >/dev/null; then
         note "aarch64: skipped: qemu-system-aarch64 is not installed"
-    elif ! as_builder scripts/cross-rust.sh .cross-rust >/dev/null 2> >(tee "$logs/cross-rust" >&2); then
+    elif ! as_builder scripts/test/cross-rust.sh .cross-rust >/dev/null 2> >(tee "$logs/cross-rust" >&2); then
         note "aarch64: skipped: $(tail -1 "$logs/cross-rust")"
     elif step aarch64 scripts/aarch64.sh; then
         note "aarch64: passed"
@@ -401,7 +401,7 @@ programs() {
         need_packages "the programs tier" bubblewrap expect gcc libpython3-dev make python3-dev strace tini uwsgi-core uwsgi-plugin-python3
         as_builder scripts/torch-venv.sh "$checkout/.venv-torch" >/dev/null 2> >(tee "$logs/torch-venv" >&2) || true
     fi
-    as_builder scripts/programs-venv.sh "$checkout/.venv-programs" "$form" >/dev/null 2> >(tee "$logs/programs-venv" >&2) ||
+    as_builder scripts/test/programs-venv.sh "$checkout/.venv-programs" "$form" >/dev/null 2> >(tee "$logs/programs-venv" >&2) ||
         note "programs: without their environment: $(tail -1 "$logs/programs-venv")"
     build build --quiet -p gctrace -p gctrace-inject || {
         fail "programs (build)"

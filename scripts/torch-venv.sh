@@ -67,7 +67,7 @@ if nvidia-smi >/dev/null 2>&1; then
 else
     install "${pure[@]}" || give_up "PyTorch's requirements could not be installed (see $log)"
     install --no-deps "$torch" "${cuda[@]}" || give_up "$torch could not be installed (see $log)"
-    "$folder/bin/python" "$here/torch_without_cuda.py" >>"$log" 2>&1 || give_up "torch_without_cuda.py failed (see $log)"
+    "$folder/bin/python" "$here/test/torch_without_cuda.py" >>"$log" 2>&1 || give_up "torch_without_cuda.py failed (see $log)"
 fi
 works || give_up "torch is installed but does not import (see $log)"
 touch "$folder/.complete"

@@ -2,7 +2,7 @@
 //! numbers that it wrote are the truth, and are then taken away.
 //!
 //! `cargo run --release -p gctrace-analysis --example ranks_truth -- TRACES`, one for each rank, of
-//! PyTorch 2.12 and later or of `scripts/generate_ranks.py`.
+//! PyTorch 2.12 and later or of `scripts/bench/generate_ranks.py`.
 
 use gctrace_analysis::Analysis;
 use gctrace_analysis::gpu::ranks::jobs;

@@ -7,8 +7,8 @@ if [ -n "$INSTALL_TEST_QUICK" ]; then
     exit
 fi
 enter_overlay
-# shellcheck source=../debian.sh
-. "$checkout/scripts/debian.sh"
+# shellcheck source=../test/debian.sh
+. "$checkout/scripts/test/debian.sh"
 
 log=/tmp/debian11.log
 root=/tmp/debian11

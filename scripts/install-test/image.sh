@@ -8,7 +8,7 @@ if ! command -v runc >/dev/null; then
     exit
 fi
 manifests=$checkout/packaging/kubernetes
-if ! tools=$("$checkout/scripts/kubernetes-venv.sh" 2>&1); then
+if ! tools=$("$checkout/scripts/install-test/kubernetes-venv.sh" 2>&1); then
     skipped "the manifests and the image: $tools"
     exit
 fi

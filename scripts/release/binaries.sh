@@ -15,7 +15,7 @@ objcopy=objcopy
 if [ "$RELEASE_ARCH" != "$(uname -m)" ]; then
     objcopy=$RELEASE_ARCH-linux-gnu-objcopy
     need_packages "binaries of $RELEASE_ARCH" "binutils-$RELEASE_ARCH-linux-gnu" qemu-user-static
-    "$checkout/scripts/cross-root.sh" "$checkout/.cross-root" >&2
+    "$checkout/scripts/test/cross-root.sh" "$checkout/.cross-root" >&2
 fi
 
 # stripped FROM TO: the file without names and line tables, which go to debug/. One that would be

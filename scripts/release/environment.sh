@@ -96,9 +96,9 @@ need_packages releases "${release_packages[@]}"
 need_cargo
 [ -z "${RELEASE_HERE:-}" ] || [ "$RELEASE_ARCH" = "$(uname -m)" ] || die "--here is for this machine's architecture"
 [ "$builder" = "$(id -un)" ] || die "run it as $builder, without sudo"
-release_tools=$("$checkout/scripts/release-venv.sh") || die "the tools could not be installed"
+release_tools=$("$checkout/scripts/release/release-venv.sh") || die "the tools could not be installed"
 if [ "$RELEASE_ARCH" != "$(uname -m)" ] && [ -z "${RUSTC:-}" ]; then
-    RUSTC=$("$checkout/scripts/cross-rust.sh" "$checkout/.cross-rust" "$release_target") ||
+    RUSTC=$("$checkout/scripts/test/cross-rust.sh" "$checkout/.cross-rust" "$release_target") ||
         die "there is no Rust compiler for $RELEASE_ARCH"
     export RUSTC
 fi

@@ -26,7 +26,7 @@ class Program:
 
     name: str
     command: Sequence[str]
-    # Which python: "venv" (scripts/programs-venv.sh), "torch" (scripts/torch-venv.sh), "system", or
+    # Which python: "venv" (scripts/test/programs-venv.sh), "torch" (scripts/torch-venv.sh), "system", or
     # a name from .interpreters/manifest.tsv.
     python: str = "system"
     # Modules and tools that must be available there; otherwise the program is skipped.

@@ -54,7 +54,7 @@ def why_not(one, machine):
     """Why a program cannot be run on this machine, or None."""
     path = machine.pythons.get(one.python)
     if path is None:
-        return f"there is no python '{one.python}' (scripts/programs-venv.sh, torch-venv.sh, interpreters.sh)"
+        return f"there is no python '{one.python}' (scripts/test/programs-venv.sh, torch-venv.sh, interpreters.sh)"
     for module in one.modules:
         if subprocess.run([path, "-c", f"import {module}"], capture_output=True).returncode != 0:
             return f"{path} has no module {module}"

@@ -116,7 +116,7 @@ pub fn skip(test: &str, why: &str) {
     eprintln!("skipped {test}: {why}");
 }
 
-/// Prints a cell of the table of scripts/garbage_truth.py: what a passed check compared.
+/// Prints a cell of the table of scripts/bench/garbage_truth.py: what a passed check compared.
 pub fn compared(python: &Python, column: &str, cell: impl std::fmt::Display) {
     println!("compared\t{}\t{column}\t{cell}", python.name);
 }

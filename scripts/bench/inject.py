@@ -1,6 +1,6 @@
 """Cost of the injected library per collection and per allocation; part `inject` of bench.py.
 
-    bench_inject.py --library libgctrace_inject.so --python PYTHON... [--gctrace BINARY] [--repetitions 15]
+    inject.py --library libgctrace_inject.so --python PYTHON... [--gctrace BINARY] [--repetitions 15]
 
 The library hands its ring to a listener; here that is this script, which drains it every 5 ms
 without decoding. With --gctrace (and root) whole recordings are added, in-process and by eBPF. Each
@@ -20,7 +20,7 @@ import tempfile
 import threading
 import time
 
-CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
+CHECKOUT = pathlib.Path(__file__).resolve().parents[2]
 
 # Offsets of the ring's header (probes/ring/src/layout.rs).
 HEAD, TAIL = 64, 128

@@ -26,7 +26,7 @@ import subprocess
 import sys
 import tempfile
 
-HERE = pathlib.Path(__file__).resolve().parent.parent
+HERE = pathlib.Path(__file__).resolve().parents[2]
 PROGRAMS = HERE / "tests/python/tune"
 USUAL = "700,10,10", "701,10,10"
 # The simulator's program makes few containers.

@@ -3,7 +3,7 @@
 import os
 import pathlib
 
-CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
+CHECKOUT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def interpreters():

@@ -7,12 +7,12 @@
   start from the start of gctrace to the command's first line of Python
   detach     from SIGINT, or the command's own end, to gctrace's exit
   analyze    gctrace analyze of a generated trace of 1 GB
-  alloc      --alloc against probes on each allocation, see bench_alloc.py
-  cuda       what recording a launch costs, see bench_cuda.py
-  hta        gctrace analyze against HolisticTraceAnalysis, see bench_hta.py
+  alloc      --alloc against probes on each allocation, see alloc.py
+  cuda       what recording a launch costs, see cuda.py
+  hta        gctrace analyze against HolisticTraceAnalysis, see hta.py
   parts      cost of the parts of a recording per collection
-  inject     what the injected library costs, see bench_inject.py
-  builds     this build against --before, see bench_builds.py
+  inject     what the injected library costs, see inject.py
+  builds     this build against --before, see builds.py
 
 busy and torch run untraced, under gctrace, and under a bpftrace script that probes the entry and
 return of the same function. The three alternate within every repetition, in an order that rotates;
@@ -35,13 +35,14 @@ import tempfile
 import threading
 import time
 
-import bench_alloc
-import bench_builds
-import bench_cuda
-import bench_hta
-import bench_inject
+import alloc
+import builds
+import cuda
+import hta
+import inject
+from common import spread, wait_until_attached
 
-CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
+CHECKOUT = pathlib.Path(__file__).resolve().parents[2]
 
 BPFTRACE = """
 uprobe:FILE:FUNCTION { @start[tid] = nsecs; @generation[tid] = arg1; }
@@ -109,28 +110,6 @@ class Bpftrace:
         return said
 
 
-def wait_until_attached(tracer, fewest=2):
-    """bpftrace does not report when it is ready (its output is buffered): it is once it has opened
-    its perf events, at least one per probe, and opens no more."""
-    seen, since = 0, time.monotonic()
-    while seen < fewest or time.monotonic() - since < 0.5:
-        if tracer.poll() is not None:
-            raise RuntimeError(f"bpftrace ended with status {tracer.returncode}")
-        if time.monotonic() - since > 20:
-            raise RuntimeError("bpftrace does not attach")
-        time.sleep(0.05)
-        events = sum(perf_event(fd) for fd in pathlib.Path(f"/proc/{tracer.pid}/fd").iterdir())
-        if events != seen:
-            seen, since = events, time.monotonic()
-
-
-def perf_event(fd):
-    try:
-        return "perf_event" in os.readlink(fd)
-    except OSError:  # closed meanwhile
-        return False
-
-
 def tracers(python, options, folder):
     found = [Untraced(), Gctrace(options.gctrace, folder)]
     if not collector(python):
@@ -159,13 +138,6 @@ def paired(title, command, value, unit, python, options, folder):
     if "bpftrace" in values:
         ratios = sorted(a / b for a, b in zip(values["gctrace"], values["bpftrace"]))
         print(f"\ngctrace to bpftrace: {spread(ratios)}")
-
-
-def spread(ratios):
-    if len(ratios) < 4:
-        return f"{statistics.median(ratios):.4f}"
-    low, middle, high = statistics.quantiles(ratios, n=4)
-    return f"{middle:.4f} ({low:.4f} - {high:.4f})"
 
 
 def busy(options, folder):
@@ -374,9 +346,9 @@ def machine():
 
 def main():
     all_parts = {"busy": busy, "torch": torch, "start": start, "detach": detach, "analyze": analyze,
-             "alloc": bench_alloc.alloc, "cuda": bench_cuda.cuda, "hta": bench_hta.hta,
-             "parts": parts, "inject": bench_inject.inject,
-             "builds": lambda options, folder: bench_builds.builds(options, folder, generate, spread)}
+             "alloc": alloc.alloc, "cuda": cuda.cuda, "hta": hta.hta,
+             "parts": parts, "inject": inject.inject,
+             "builds": lambda options, folder: builds.builds(options, folder, generate, spread)}
     parser = argparse.ArgumentParser()
     parser.add_argument("--gctrace", required=True, type=os.path.abspath)
     parser.add_argument("--python", required=True)

@@ -2,7 +2,7 @@
 """Times of queries on a job of ranks: gctrace-cluster on tables, summaries and traces, DuckDB on the
 tables. Part of docs/measurements/analysis.md, "gctrace-cluster".
 
-    scripts/venv.sh tables && .venv-tables/bin/python scripts/bench_queries.py --gctrace GCTRACE
+    scripts/venv.sh tables && .venv-tables/bin/python scripts/bench/queries.py --gctrace GCTRACE
         --cluster GCTRACE_CLUSTER [--ranks 128] [--steps 20 --collectives 15 --kernels 30]
 
 Profiles are those of generate_ranks.py; queries are three of docs/tasks/sql.md. Stated are CPU seconds
@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 
-CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
+CHECKOUT = pathlib.Path(__file__).resolve().parents[2]
 QUESTIONS = (
     "Which rank is paused most?",
     "Which rank do the others wait for?",
@@ -71,7 +71,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         traces, tables, summaries = (folder / name for name in ("traces", "tables", "summaries"))
-        subprocess.run([sys.executable, CHECKOUT / "scripts/generate_ranks.py", traces, *sizes], check=True)
+        subprocess.run([sys.executable, CHECKOUT / "scripts/bench/generate_ranks.py", traces, *sizes], check=True)
         files = sorted(traces.iterdir())
         _, cpu, wall = run([gctrace, "export", "--format", "parquet", *files, "-o", tables])
         print(f"tables of the traces: {cpu:.2f} CPU s, {wall:.2f} s")

@@ -1,7 +1,7 @@
 """Cost of --garbage, as ratios of CPU time: a table with a row for each interpreter, mode, program
 and variant.
 
-    bench_garbage.py --gctrace target/release/gctrace --python PYTHON... [--mode inject ebpf]
+    garbage.py --gctrace target/release/gctrace --python PYTHON... [--mode inject ebpf]
         [--variants types cycles unlimited-types unlimited-cycles off-alloc births] [--quads 10]
 
 PYTHON is a program or a name of scripts/interpreters.sh. Two programs: examples/train.py, and one
@@ -24,7 +24,7 @@ import tempfile
 
 import manifest
 
-CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
+CHECKOUT = pathlib.Path(__file__).resolve().parents[2]
 
 # Runs a script, and writes its CPU time to a file.
 TIMED = """

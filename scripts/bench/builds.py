@@ -12,7 +12,7 @@ import statistics
 import subprocess
 import sys
 
-CHECKOUT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+CHECKOUT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 # Size of the generated trace: large enough that the reader's speed decides.
 TRACE_BYTES = 200_000_000
 

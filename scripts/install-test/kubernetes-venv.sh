@@ -2,13 +2,13 @@
 # Creates a small virtual environment with kubernetes-validate, which checks manifests by the schemas
 # of Kubernetes, without a cluster.
 #
-#   scripts/kubernetes-venv.sh [FOLDER]         (default: .venv-kubernetes; 40 MB)
+#   scripts/install-test/kubernetes-venv.sh [FOLDER]         (default: .venv-kubernetes; 40 MB)
 #
 # Prints the folder of its programs. If that fails, prints the reason to stderr and exits with 1.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
-folder=$(realpath -m "${1:-$here/../.venv-kubernetes}")
+folder=$(realpath -m "${1:-$here/../../.venv-kubernetes}")
 package=kubernetes-validate==1.37.0
 
 give_up() {

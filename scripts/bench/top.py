@@ -8,7 +8,7 @@ with --record, as gctrace record, and with the view on a pseudo-terminal that is
 The program's cost is its own CPU time per pause, untraced, under record and under top, alternating
 in rounds.
 
-    sudo python3 scripts/bench_top.py --gctrace target/release/gctrace
+    sudo python3 scripts/bench/top.py --gctrace target/release/gctrace
 """
 
 import argparse

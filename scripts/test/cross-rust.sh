@@ -2,11 +2,11 @@
 # A Rust compiler that builds for other targets than this machine's, where rustup has none to offer:
 # Debian's, of a later release, unpacked into a folder and never installed.
 #
-#   scripts/cross-rust.sh [FOLDER] [TARGET...]
+#   scripts/test/cross-rust.sh [FOLDER] [TARGET...]
 #                                  (default: .cross-rust aarch64-unknown-linux-gnu)
 #
 # Prints the path of the compiler, for cargo's variable RUSTC; the linker is the caller's business
-# (scripts/release-venv.sh has zig). If that fails, prints the reason to stderr and exits with 1.
+# (scripts/release/release-venv.sh has zig). If that fails, prints the reason to stderr and exits with 1.
 #
 # TARGET aarch64-unknown-linux-gnu comes with its standard library. No Debian release has a recent
 # one for Windows or macOS: for any other target the library's source is unpacked, which
@@ -14,7 +14,7 @@
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
-folder=${1:-$here/../.cross-rust}
+folder=${1:-$here/../../.cross-rust}
 shift $(($# > 0 ? 1 : 0))
 targets=("$@")
 if [ ${#targets[@]} = 0 ]; then targets=(aarch64-unknown-linux-gnu); fi

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Time from the start of a command to its end: a bare interpreter, `gctrace --version`, recordings.
 
-    scripts/bench_start.py GCTRACE [--rounds N]
+    scripts/bench/start.py GCTRACE [--rounds N]
 
 GCTRACE is an installed gctrace. Each round runs every command once, in turns, so that they share
 the machine's state; commands marked cold first lose the program's and its libraries' pages

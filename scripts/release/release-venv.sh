@@ -2,14 +2,14 @@
 # Creates a virtual environment with the tools that make and check releases: zig, which compiles and
 # links for an old glibc and other machines, cargo-zigbuild, maturin, auditwheel and uv.
 #
-#   scripts/release-venv.sh [FOLDER]            (default: .venv-release; 510 MB, 140 MB to download)
+#   scripts/release/release-venv.sh [FOLDER]            (default: .venv-release; 510 MB, 140 MB to download)
 #
 # Prints its folder `bin`, for the front of PATH. If that fails, prints the reason to stderr and
 # exits with 1. Versions are pinned: the same tools make the same bytes.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
-folder=${1:-$here/../.venv-release}
+folder=${1:-$here/../../.venv-release}
 packages=(ziglang==0.17.1 cargo-zigbuild==0.24.0 maturin==1.16.0 auditwheel==6.8.2 uv==0.13.9)
 
 mkdir -p "$(dirname "$folder")"

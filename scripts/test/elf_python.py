@@ -130,7 +130,7 @@ def unfreeze(base, core, minor):
         os.symlink("../lib", os.path.join(core, "bin", "lib"))
         with open(os.path.join(library, "library.dat"), "w") as file:
             file.write("python" + minor)
-        startup = os.path.join(os.path.dirname(os.path.abspath(__file__)), "frozen_startup.py")
+        startup = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "frozen_startup.py")
         os.symlink(startup, os.path.join(library, "python" + minor, "__startup__.py"))
     elf.write(os.path.join(core, "bin", "python"))
 

@@ -2,7 +2,7 @@
 """Cost of a report on many ranks: a table with a row for each number of ranks, from their traces and
 from their summaries.
 
-    bench_ranks.py --gctrace target/release/gctrace [--before OTHER_GCTRACE] [--ranks 8 32 128 512]
+    ranks.py --gctrace target/release/gctrace [--before OTHER_GCTRACE] [--ranks 8 32 128 512]
         [--steps 6 --collectives 3 --kernels 3] [--free] [--copies 8] [--hta PYTHON]
 
 Profiles are those of generate_ranks.py. CPU seconds (user and system), wall seconds with --jobs 2, and

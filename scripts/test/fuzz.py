@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 
-CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
+CHECKOUT = pathlib.Path(__file__).resolve().parents[2]
 DOCUMENT = CHECKOUT / "docs/measurements/robustness.md"
 # The table in DOCUMENT is between these lines.
 BEGIN, END = "<!-- fuzz.sh: begin -->\n", "<!-- fuzz.sh: end -->\n"

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Writes a trace of many processes with one pause each, to measure `gctrace analyze`:
 
-    scripts/many-processes.py trace.json 1000000              pauses only, as of processes attached late
-    scripts/many-processes.py trace.json 300000 --threads     one process, as many threads
-    scripts/many-processes.py trace.json 100000 --described   each with its description and its end
+    scripts/bench/many-processes.py trace.json 1000000              pauses only, as of processes attached late
+    scripts/bench/many-processes.py trace.json 300000 --threads     one process, as many threads
+    scripts/bench/many-processes.py trace.json 100000 --described   each with its description and its end
 
 Prints its seed; --seed N repeats a trace.
 """

@@ -2,7 +2,7 @@
 """Measures how long `gctrace heap -p PID` stops a program, and how fast it copies and reads.
 
     cargo build --release -p gctrace
-    sudo scripts/bench_heap.py [--gctrace PATH] [--python PYTHON ...] [--repetitions N] [--nodes N ...]
+    sudo scripts/bench/heap.py [--gctrace PATH] [--python PYTHON ...] [--repetitions N] [--nodes N ...]
                                [--kinds KIND ...] [--load N ...] [--predictions]
 
 PYTHON is a program or a name of scripts/interpreters.sh; KIND says what the nodes are. Prints a Markdown

@@ -2,7 +2,7 @@
 """Runs the tests that compare garbage and heaps with what each interpreter reports, and writes what
 they compared to the table of docs/measurements/garbage-and-heaps.md.
 
-    sudo scripts/garbage_truth.py
+    sudo scripts/bench/garbage_truth.py
 
 A test prints a cell once its comparison has passed (`compared`, tests/kit/src/interpreters.rs);
 `refused` where it checked that gctrace refuses the build. A cell that no test printed is empty: the
@@ -16,7 +16,7 @@ import sys
 
 import manifest
 
-CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
+CHECKOUT = pathlib.Path(__file__).resolve().parents[2]
 DOCUMENT = CHECKOUT / "docs/measurements/garbage-and-heaps.md"
 # The table in DOCUMENT is between these lines.
 BEGIN, END = "<!-- garbage_truth.py: begin -->\n", "<!-- garbage_truth.py: end -->\n"

@@ -15,11 +15,13 @@ import tempfile
 import threading
 import time
 
-CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
+CHECKOUT = pathlib.Path(__file__).resolve().parents[2]
 TURN_S = 3
 
 PROGRAM = """
 import ctypes, sys, time
+
+from common import spread
 driver, runtime = (ctypes.CDLL(sys.argv[1] + name) for name in ("/libcuda.so.1", "/libcudart.so.12"))
 class Dim3(ctypes.Structure):
     _fields_ = [("x", ctypes.c_uint), ("y", ctypes.c_uint), ("z", ctypes.c_uint)]
@@ -82,7 +84,6 @@ def while_attached(command, launching):
 
 
 def cuda(options, folder):
-    from bench import spread
     print(f"\n### Cost of recording a launch, on the simulated GPU; {options.repetitions} turns of {TURN_S} s\n")
     libraries = tempfile.mkdtemp(prefix="simgpu")
     subprocess.run(["cargo", "run", "--release", "--quiet", "-p", "gctrace-simgpu", "--example", "lay_out", "--",

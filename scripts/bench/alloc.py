@@ -19,7 +19,9 @@ import sys
 import threading
 import time
 
-CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
+from common import spread, wait_until_attached
+
+CHECKOUT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAM = str(CHECKOUT / "tests/python/allocate.py")
 SECONDS = "8"
 TURN_S = 3
@@ -105,7 +107,6 @@ def in_turns(options, folder, python, kind):
 
 def bpftrace(python, kind, folder):
     """Rounds per second of CPU time while each call is counted, and the calls per round."""
-    from bench import wait_until_attached
     code = ("import sys; print([l.split()[-1] for l in open('/proc/self/maps') if '/libpython' in l][:1]"
             " or [sys.executable])")
     file = os.path.realpath(eval(output([python, "-c", code]))[0])
@@ -141,7 +142,6 @@ def alloc(options, folder):
 
 
 def of_program(options, folder, python, kind):
-    from bench import spread
     per_round = counted_per_round(python, kind, folder)
     values = in_turns(options, folder, python, kind)
     ratios = {name: sorted(base / mine for base, mine in zip(values["untraced"], own)) for name, own in values.items()}

@@ -26,7 +26,7 @@ import statistics
 import subprocess
 import sys
 
-HERE = pathlib.Path(__file__).resolve().parent.parent
+HERE = pathlib.Path(__file__).resolve().parents[2]
 PROGRAMS = HERE / "tests/python/remedies"
 OWN = sorted(path.stem for path in PROGRAMS.glob("*.py") if path.stem not in ("apply", "progress"))
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Unpacks a small Debian of arm64 into a folder: what programs of that machine need under qemu.
 #
-#   scripts/cross-root.sh [FOLDER]            (default: .cross-root; 120 MB)
+#   scripts/test/cross-root.sh [FOLDER]            (default: .cross-root; 120 MB)
 #
 # It contains the debug files of its own Python 3.13, which .cross-interpreters/trixie
 # (scripts/interpreters.sh) has too: there the collector is found by symbols, elsewhere by code.
@@ -9,7 +9,7 @@
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
-folder=${1:-$here/../.cross-root}
+folder=${1:-$here/../../.cross-root}
 mkdir -p "$(dirname "$folder")"
 folder=$(cd "$(dirname "$folder")" && pwd)/$(basename "$folder")
 log=$folder.log

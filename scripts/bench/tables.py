@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Sizes of exported tables, and times of queries: docs/measurements/analysis.md, "Tables".
 
-    scripts/venv.sh tables && .venv-tables/bin/python scripts/bench_tables.py GCTRACE [RANKS [STEPS]]
+    scripts/venv.sh tables && .venv-tables/bin/python scripts/bench/tables.py GCTRACE [RANKS [STEPS]]
 
 Traces: the real ones of analysis/tests/data/kineto, and a job simulated by tests/python/tables_job.py.
 Queries are those of docs/tasks/sql.md, each run five times in one thread on the simulated job; stated
@@ -19,7 +19,7 @@ import time
 import datafusion
 import duckdb
 
-CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
+CHECKOUT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(CHECKOUT / "tests/python"))
 import tables_job
 

@@ -17,7 +17,7 @@ import subprocess
 import tempfile
 import time
 
-CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
+CHECKOUT = pathlib.Path(__file__).resolve().parents[2]
 TRACES = CHECKOUT / "analysis/tests/data/kineto"
 HTA = "HolisticTraceAnalysis==0.5.0"
 ENLARGED_BYTES = 200_000_000

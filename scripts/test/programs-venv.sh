@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Creates a virtual environment with the programs that tests/programs runs.
 #
-#   scripts/programs-venv.sh [FOLDER [short]]      (default: .venv-programs)
+#   scripts/test/programs-venv.sh [FOLDER [short]]      (default: .venv-programs)
 #
 # `short` installs only what the short form of that tier needs (5 MB instead of 150). Prints the
 # path of its python. If that fails, prints the reason to stderr and exits with 1: the programs that
@@ -9,7 +9,7 @@
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
-folder=${1:-$here/../.venv-programs}
+folder=${1:-$here/../../.venv-programs}
 form=${2:-whole}
 short=(pytest==9.2.0 pytest-xdist==3.8.0 gunicorn==27.0.1 setproctitle==1.3.8)
 whole=(tox==4.67.15 uvicorn==0.54.0 celery==5.7.0 joblib==1.6.0 dask==2026.8.0 distributed==2026.8.0 ray==2.60.0

@@ -1,6 +1,6 @@
 """Writes profiles of the ranks of a job, as PyTorch 2.12 would, simulated forward.
 
-    python3 scripts/generate_ranks.py FOLDER --ranks 32 [--group 8] [--unnamed]
+    python3 scripts/bench/generate_ranks.py FOLDER --ranks 32 [--group 8] [--unnamed]
 
 Each step has all-reduces of neighboring ranks (--group of them) and a last one of all ranks, with
 kernels between them; the host waits at the end of each step, and collects in one of ten on average.

@@ -5,8 +5,8 @@
 
 # shellcheck disable=SC2154  # from setup.sh
 target=aarch64-unknown-linux-gnu
-cross_rustc=$(as_builder "$checkout/scripts/cross-rust.sh" "$checkout/.cross-rust" "$target")
-cross_tools=$(as_builder "$checkout/scripts/release-venv.sh" "$checkout/.venv-release")
+cross_rustc=$(as_builder "$checkout/scripts/test/cross-rust.sh" "$checkout/.cross-rust" "$target")
+cross_tools=$(as_builder "$checkout/scripts/release/release-venv.sh" "$checkout/.venv-release")
 export PATH=$cross_tools:$PATH CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$checkout/target/cross}
 
 # build COMMAND OPTION...: cargo's, with zig as the linker, for an old C library.

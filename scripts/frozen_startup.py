@@ -1,5 +1,5 @@
-"""`__startup__` of a frozen base (see test/elf_python.py, and interpreters made before name this path): the part of python's command
-line that scripts and multiprocessing use."""
+"""`__startup__` of a frozen base (see test/elf_python.py): the part of python's command line that scripts
+and multiprocessing use. Interpreters that were made before link to it by this path."""
 
 import signal
 import sys

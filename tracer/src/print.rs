@@ -16,6 +16,7 @@
 
 pub(crate) mod clean;
 #[cfg(target_os = "linux")]
+pub(crate) mod descriptors;
 mod json;
 
 pub(crate) use json::JsonEscaper;
@@ -25,7 +26,6 @@ use crate::variables::text;
 use std::fmt::Display;
 use std::io;
 use std::io::{IsTerminal as _, Write};
-use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use terminal_size::{Width, terminal_size_of};
 
@@ -124,20 +124,4 @@ pub(crate) fn errors_on_terminal() -> bool {
 pub(crate) fn colors_wanted(on_terminal: bool) -> bool {
     let dumb = text("TERM").is_none_or(|term| term == "dumb");
     on_terminal && text("NO_COLOR").is_none() && !dumb
-}
-
-/// Duplicates standard output, for the view, which bypasses `print.rs`.
-///
-/// # Errors
-/// Too many open files.
-pub(crate) fn output_descriptor() -> io::Result<OwnedFd> {
-    io::stdout().as_fd().try_clone_to_owned()
-}
-
-/// Duplicates standard error, for the command.
-///
-/// # Errors
-/// Too many open files.
-pub(crate) fn error_descriptor() -> io::Result<OwnedFd> {
-    io::stderr().as_fd().try_clone_to_owned()
 }

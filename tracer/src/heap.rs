@@ -1,7 +1,8 @@
 //! `gctrace heap show`, `why`, `dominators`, `diff`: answers about heaps in files.
 //!
-//! Owns reading heaps and finding what a question is about. What each kind of leak suspect
-//! is, and what to do about it, is here; `gctrace_analysis::heap` answers, `heap/text.rs` has the text; `heap/take.rs` makes the files.
+//! Owns reading heaps and finding what a question is about; and what each kind of leak suspect is and
+//! what to do about it. `gctrace_analysis::heap` answers, `heap/text.rs` has the text; `heap/take.rs`
+//! makes the files.
 
 #[cfg(target_os = "linux")]
 pub(crate) mod take;

@@ -1,8 +1,8 @@
 //! Starts the command as the user who typed it would, as if gctrace were not there.
 //!
-//! Owns that user's identity, the environment, inherited state, the command's end, signals on the
-//! way, and files created for that user. Knows nothing of probes: the BPF programs stop a new
-//! program until its probes are placed.
+//! Owns that user's environment, inherited state, the command's end, signals on the way, and files
+//! created for that user (`invoker.rs` has the identity). Knows nothing of probes: the BPF programs
+//! stop a new program until its probes are placed.
 
 mod bundle;
 mod cache;

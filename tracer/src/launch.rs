@@ -83,10 +83,15 @@ pub(crate) enum LaunchError {
 }
 
 impl LaunchError {
-    /// The exit code of a shell for the same failure.
+    /// The exit code of a shell for the same failure; 1 where gctrace's own limits are the reason.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::NotFound { .. } | Self::InterpreterMissing { .. } => 127,
+            Self::NotExecutable { source, .. }
+                if matches!(source.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) =>
+            {
+                1
+            }
             Self::NotExecutable { .. } => 126,
             Self::Watch { .. } => 1,
         }

@@ -77,6 +77,13 @@ fn commands_that_cannot_start() {
     assert_eq!(code, 126);
     assert!(message.contains("chmod +x"), "{message}");
     assert_eq!(refused("/").0, 126);
+    let of = |number| LaunchError::NotExecutable {
+        program: "x".to_owned(),
+        who: String::new(),
+        source: std::io::Error::from_raw_os_error(number),
+        advice: String::new(),
+    };
+    assert_eq!((of(libc::EMFILE).exit_code(), of(libc::EACCES).exit_code()), (1, 126));
 }
 
 #[test]

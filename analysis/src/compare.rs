@@ -2,7 +2,8 @@
 //!
 //! Owns what is compared and how sure a difference is. Each run goes through the aggregator by
 //! itself; its [`Report`] has the figures, and the training phase in parts. Parts are resampled
-//! within runs, and runs within a side (`statistics.rs`). The sentences are the renderer's.
+//! within runs, and runs within a side (`statistics.rs`); of one run on a side there are figures and
+//! no verdict. The sentences are the renderer's.
 
 mod facts;
 mod figures;
@@ -19,7 +20,7 @@ pub use series::{TrainingPart, TrainingSeries};
 use self::figures::Sides;
 use crate::report::{Basis, PhasesReport, ProcessReport, Report};
 use crate::statistics;
-use crate::statistics::bootstrap;
+use crate::statistics::bootstrap::{FEWEST, SEVERAL};
 use crate::time::stats::ratio;
 use crate::time::sum;
 
@@ -200,11 +201,10 @@ fn notes<'a>(
     mut reports: impl Iterator<Item = &'a Report>,
 ) -> Vec<ComparisonNote> {
     let runs = || sides.before.iter().chain(sides.after);
+    let one_run = sides.before.len().min(sides.after.len()) < SEVERAL;
     let known = |run: &RunFacts<'_>| run.series.is_some();
     let steps = |run: &RunFacts<'_>| run.series.is_some_and(|series| series.steps() > 0);
-    let short = |run: &RunFacts<'_>| {
-        run.series.is_some_and(|series| series.parts.len() < bootstrap::FEWEST)
-    };
+    let short = |run: &RunFacts<'_>| run.series.is_some_and(|series| series.parts.len() < FEWEST);
     let incomplete = |report: &Report| {
         report
             .traces
@@ -215,8 +215,8 @@ fn notes<'a>(
         (ComparisonNote::NoTraining, !runs().all(known)),
         (ComparisonNote::NoSteps, !runs().all(steps)),
         (ComparisonNote::DifferentMarks, runs().all(steps) && different_marks(sides)),
-        (ComparisonNote::TooShort, runs().any(short)),
-        (ComparisonNote::OneRun, sides.before.len().min(sides.after.len()) < 2),
+        (ComparisonNote::TooShort, !one_run && runs().any(short)),
+        (ComparisonNote::OneRun, one_run),
         (ComparisonNote::Incomplete, reports.any(incomplete)),
         (
             ComparisonNote::DifferentCommands,

@@ -16,8 +16,12 @@ use gctrace_analysis::compare::compare;
 use gctrace_analysis::report::Report;
 use std::path::{Path, PathBuf};
 
-/// Prints a comparison. Returns the exit code: 3 if a limit is exceeded, 1 if a trace could be read
-/// only in part, the command's own if a recorded command failed, otherwise 0.
+/// Exit code of an option that cannot be followed, as that of the command line's parser.
+const WRONG_OPTION: u8 = 2;
+
+/// Prints a comparison. Returns the exit code: 3 if a limit is exceeded, 2 if limits were given but
+/// a side has one run, 1 if a trace could be read only in part, the command's own if a recorded
+/// command failed, otherwise 0.
 ///
 /// # Errors
 /// A trace cannot be read or is named twice, the command cannot be recorded, or an output cannot be
@@ -48,6 +52,10 @@ pub(crate) fn run(config: &CompareConfig) -> anyhow::Result<u8> {
     print::unless_closed(written).context("cannot write the comparison to standard output")?;
     if let Some(path) = &config.log {
         change_log::append(path, &comparison)?;
+    }
+    if let Some(reason) = limits::unchecked(&comparison, &config.fail_if) {
+        print::message(reason);
+        return Ok(WRONG_OPTION);
     }
     let exceeded = limits::exceeded(&comparison, &config.fail_if);
     exceeded.iter().for_each(print::message);

@@ -5,13 +5,11 @@ use super::report::{FigureComparison, FigureId, Interval, RateUnit};
 use super::series::TrainingPart;
 use crate::report::Basis;
 use crate::statistics;
-use crate::statistics::{Estimate, bootstrap, permutation};
+use crate::statistics::{Estimate, bootstrap};
 
 const NS_PER_S: f64 = 1e9;
 /// A resample whose figure is lower than this share of the figure itself is as good as 0.
 const LEAST_RATIO: f64 = 1e-6;
-/// Fewer runs than this on a side do not show the noise between runs.
-const SEVERAL: usize = 2;
 
 /// Both sides of a comparison.
 #[derive(Clone, Copy)]
@@ -71,7 +69,7 @@ impl Sides<'_> {
         ]
     }
 
-    /// A figure that each part of training has: the noise within runs is known.
+    /// A figure that each part of training has: the noise within and between several runs is known.
     fn of_parts<N, D>(
         &self,
         figure: FigureId,
@@ -101,7 +99,7 @@ impl Sides<'_> {
                 false => f64::INFINITY,
             });
             found.set_intervals(difference, ratio.filter(|ratio| ratio.high.is_finite()));
-            found.p = p_of_parts(&before, &after).filter(|_| difference.is_some());
+            found.p = p_of_runs(&before, &after).filter(|_| difference.is_some());
         }
         found
     }
@@ -189,15 +187,11 @@ fn mean_of_runs(runs: &[Vec<f64>]) -> Option<f64> {
     statistics::mean(&means?)
 }
 
-/// Over the runs if both sides have several, otherwise over all parts.
-fn p_of_parts(before: &[Vec<f64>], after: &[Vec<f64>]) -> Option<f64> {
-    if before.len().min(after.len()) >= SEVERAL {
-        let means = |runs: &[Vec<f64>]| -> Option<Vec<f64>> {
-            runs.iter().map(|run| statistics::mean(run)).collect()
-        };
-        return statistics::welch(&means(after)?, &means(before)?);
-    }
-    permutation::two_samples(&after.concat(), &before.concat())
+fn p_of_runs(before: &[Vec<f64>], after: &[Vec<f64>]) -> Option<f64> {
+    let means = |runs: &[Vec<f64>]| -> Option<Vec<f64>> {
+        runs.iter().map(|run| statistics::mean(run)).collect()
+    };
+    statistics::welch(&means(after)?, &means(before)?)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "figures are compared to some digits")]

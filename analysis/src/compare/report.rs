@@ -62,7 +62,7 @@ pub enum Outcome {
     Worse,
     /// The runs show no difference.
     NoDifference,
-    /// The figure or its interval is unknown.
+    /// The figure or its interval is unknown, as with one run on a side.
     Unknown,
 }
 
@@ -195,12 +195,12 @@ pub struct FigureComparison {
     /// `after` / `before` - 1; `null` if either is unknown or `before` is 0. If `before` may be 0 by
     /// chance, its interval is that of `difference`, divided by `before`.
     pub change_ratio: Option<Interval>,
-    /// Two-sided p of no difference, 0 to 1, of this figure alone: over the runs if both sides have
-    /// several (Welch), otherwise over the parts of training (permutation). `null` without a test.
+    /// Two-sided p of no difference, 0 to 1, of this figure alone, over the runs (Welch). `null`
+    /// without a test.
     pub p: Option<f64>,
 }
 
-/// A difference with its 95 % confidence interval.
+/// A difference with its 95 % confidence interval, which only several runs on each side show.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Interval {
     /// The difference.
@@ -245,7 +245,8 @@ pub struct LineComparison {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ComparisonNote {
-    /// A side has one run: the noise between runs is unknown and in no interval.
+    /// A side has one run: the noise between runs is unknown, so there are no intervals, no p and no
+    /// verdict.
     OneRun,
     /// No training steps are known of at least one run: rates are per second, and step time is not
     /// compared.

@@ -14,6 +14,8 @@ use super::{Estimate, count, groups, mean, quantiles};
 pub const RESAMPLES: u32 = 10_000;
 /// Fewer values than this do not show their spread.
 pub const FEWEST: usize = 3;
+/// Fewer runs than this do not show the noise between runs.
+pub const SEVERAL: usize = 2;
 /// More values than this are first averaged in this many groups of neighbors.
 const GROUPS: usize = 256;
 /// Any number: it makes reports repeatable.
@@ -99,27 +101,24 @@ fn resampled_median(sorted: &[f64], rng: &mut Rng) -> f64 {
 /// the runs, and within each the blocks (A. C. Davison and D. V. Hinkley, Bootstrap Methods and
 /// Their Application, 1997, section 3.8): a little too wide rather than too narrow.
 ///
-/// Of a side with one run only the blocks vary: the noise between runs is not in the interval.
-/// `None` if a side has no run, or a run fewer than [`FEWEST`] blocks.
+/// `None` if a side has fewer than [`SEVERAL`] runs, or a run fewer than [`FEWEST`] blocks.
 #[must_use]
 pub fn nested(
     these: &[Vec<f64>],
     those: &[Vec<f64>],
     combine: impl Fn(f64, f64) -> f64,
 ) -> Option<Estimate> {
-    let runs = these.iter().chain(those);
-    let fewest_blocks = runs.map(Vec::len).min().unwrap_or_default();
-    if these.is_empty() || those.is_empty() || fewest_blocks < FEWEST {
+    let mut runs = these.iter().chain(those);
+    // The level with the fewest draws decides how narrow a small sample makes the interval.
+    let fewest = these.len().min(those.len());
+    if fewest < SEVERAL || runs.any(|run| run.len() < FEWEST) {
         return None;
     }
     let sides = [these, those]
         .map(|runs| -> Vec<Vec<f64>> { runs.iter().map(|run| groups(run, GROUPS)).collect() });
     let [these_mean, those_mean] = sides.each_ref().map(|runs| mean_of_runs(runs, mean));
-    // The level with the fewest draws decides how narrow a small sample makes the interval.
-    let numbers = [these.len(), those.len()];
-    let fewest = numbers.into_iter().filter(|runs| *runs > 1).min();
     let [first, second] = &sides;
-    Some(estimate(combine(these_mean?, those_mean?), fewest.unwrap_or(fewest_blocks), |rng| {
+    Some(estimate(combine(these_mean?, those_mean?), fewest, |rng| {
         let [these, those] = [first, second].map(|runs| resampled_runs(runs, rng));
         combine(these, those)
     }))
@@ -220,14 +219,14 @@ mod tests {
     }
 
     #[test]
-    fn nested_with_one_run_is_the_plain_difference() {
-        let (these, those) = (vec![5.0, 6.0, 7.5, 4.0], vec![3.0, 2.0, 4.0]);
-        let plain = difference(&these, &those).unwrap();
-        let found = nested(&[these], &[those], |this, that| this - that).unwrap();
-        assert!((found.value - plain.value).abs() < 1e-12);
-        assert!((found.low - plain.low).abs() < 0.2 && (found.high - plain.high).abs() < 0.2);
-        assert_eq!(nested(&[], &[vec![1.0; 3]], |this, that| this - that), None);
-        assert_eq!(nested(&[vec![1.0; 2]], &[vec![1.0; 3]], |one, _| one), None);
+    fn one_run_or_two_blocks_have_no_nested_interval() {
+        let of = |runs: usize, blocks: usize| vec![vec![1.0; blocks]; runs];
+        let found = |these: &[_], those: &[_]| nested(these, those, |this, that| this - that);
+        assert!(found(&of(2, 3), &of(2, 3)).is_some());
+        for (runs, blocks) in [(0, 3), (1, 3), (1, 1_000), (2, 2)] {
+            assert_eq!(found(&of(runs, blocks), &of(3, 3)), None, "{runs} runs of {blocks}");
+            assert_eq!(found(&of(3, 3), &of(runs, blocks)), None, "{runs} runs of {blocks}");
+        }
     }
 
     #[test]

@@ -72,8 +72,15 @@ impl Run {
     }
 }
 
-fn of_one(before: Run, after: Run) -> Comparison {
-    compare(&[before.report()], &[after.report()])
+impl Run {
+    /// Three runs that differ by noise.
+    fn reports(self) -> [Report; 3] {
+        [0, 100, 200].map(|more| Run { seed: self.seed + more, ..self }.report())
+    }
+}
+
+fn of_several(before: Run, after: Run) -> Comparison {
+    compare(&before.reports(), &after.reports())
 }
 
 /// Ends of the interval of a difference.
@@ -91,7 +98,7 @@ fn known_differences_are_inside_the_interval() {
         let after = Run { step_ns: 9.8e6, young_ns: 0.2e6, seed: seed + 1_000, ..RUN };
         // Ten times the pause in one of 40 steps: 1.225 young pauses per step.
         let true_ns = -0.2e6 - 0.2e6 * 1.225;
-        let comparison = of_one(before, after);
+        let comparison = of_several(before, after);
         let (low, high) = interval(&comparison, FigureId::StepTime);
         held += u32::from(low <= true_ns && true_ns <= high);
         shown += u32::from(comparison.verdict.outcome == Outcome::Better);
@@ -104,7 +111,7 @@ fn known_differences_are_inside_the_interval() {
 fn identical_runs_seldom_differ() {
     let mut flagged = [0; 2];
     for seed in 0..20 {
-        let comparison = of_one(Run { seed, ..RUN }, Run { seed: seed + 1_000, ..RUN });
+        let comparison = of_several(Run { seed, ..RUN }, Run { seed: seed + 1_000, ..RUN });
         let figures = [FigureId::StepTime, FigureId::GcShare];
         for (flagged, figure) in flagged.iter_mut().zip(figures) {
             let figure = comparison.figure(figure).unwrap();
@@ -117,15 +124,38 @@ fn identical_runs_seldom_differ() {
 
 #[test]
 fn swapping_the_sides_flips_the_signs() {
-    let (before, after) = (RUN.report(), Run { young_ns: 0.1e6, seed: 2, ..RUN }.report());
-    let there = compare(std::slice::from_ref(&before), std::slice::from_ref(&after));
-    let back = compare(&[after], &[before]);
+    let (before, after) = (RUN.reports(), Run { young_ns: 0.1e6, seed: 2, ..RUN }.reports());
+    let there = compare(&before, &after);
+    let back = compare(&after, &before);
     assert_eq!(there.verdict.outcome, Outcome::Better);
     assert_eq!(back.verdict.outcome, Outcome::Worse);
     for (there, back) in there.figures.iter().zip(&back.figures) {
         assert_eq!((there.before, there.after), (back.after, back.before));
         let [there, back] = [there, back].map(|figure| figure.difference.unwrap().value);
         assert_eq!(there, -back);
+    }
+}
+
+/// However large the difference: another run may differ as much.
+#[test]
+fn one_run_on_a_side_has_figures_and_no_verdict() {
+    let (one, several) = (RUN.report(), RUN.reports());
+    let other = Run { step_ns: 30e6, young_ns: 4e6, seed: 2, ..RUN };
+    for (before, after) in [
+        (std::slice::from_ref(&one), &[other.report()][..]),
+        (&several[..], &[other.report()][..]),
+        (std::slice::from_ref(&one), &other.reports()[..]),
+    ] {
+        let comparison = compare(before, after);
+        assert_eq!(comparison.verdict.outcome, Outcome::Unknown);
+        assert!(comparison.notes.contains(&ComparisonNote::OneRun));
+        let step = comparison.figure(FigureId::StepTime).unwrap();
+        assert!(step.difference.unwrap().value > 20e6 && step.change_ratio.unwrap().value > 1.5);
+        for figure in &comparison.figures {
+            assert_eq!((figure.outcome(), figure.p), (None, None), "{figure:?}");
+            let ends = figure.change_ratio.map(|ratio| (ratio.low, ratio.high));
+            assert!(ends.is_none_or(|ends| ends == (None, None)), "{figure:?}");
+        }
     }
 }
 
@@ -145,7 +175,7 @@ fn several_runs_show_the_noise_between_them() {
     let before = runs([10.0e6, 10.4e6, 9.6e6], 1);
     let after = runs([10.3e6, 9.9e6, 10.5e6], 10);
     let one = compare(&before[..1], &after[..1]);
-    assert_eq!(one.verdict.outcome, Outcome::Worse);
+    assert_eq!(one.verdict.outcome, Outcome::Unknown);
     assert!(one.notes.contains(&ComparisonNote::OneRun));
     let several = compare(&before, &after);
     assert_eq!(several.verdict.outcome, Outcome::NoDifference);
@@ -159,7 +189,7 @@ fn several_runs_show_the_noise_between_them() {
 #[test]
 fn without_steps_rates_are_per_second_and_step_time_is_not_compared() {
     let quiet = Run { steps: false, ..RUN };
-    let comparison = of_one(quiet, Run { young_ns: 0.1e6, ..quiet });
+    let comparison = of_several(quiet, Run { young_ns: 0.1e6, ..quiet });
     assert_eq!(comparison.per, RateUnit::Second);
     assert!(comparison.figure(FigureId::StepTime).is_none());
     assert!(comparison.notes.contains(&ComparisonNote::NoSteps));
@@ -169,7 +199,7 @@ fn without_steps_rates_are_per_second_and_step_time_is_not_compared() {
 
 #[test]
 fn what_changed_is_told_from_what_is_unknown() {
-    let comparison = of_one(RUN, Run { threshold: 7_000, ..RUN });
+    let comparison = of_several(RUN, Run { threshold: 7_000, ..RUN });
     let changed: Vec<FactId> = comparison.changed.iter().map(|own| own.fact).collect();
     assert_eq!(changed, [FactId::Thresholds]);
     assert_eq!(comparison.changed[0].before, ["700, 10, 10"]);
@@ -190,8 +220,8 @@ proptest! {
         steps in any::<bool>(),
     ) {
         let run = Run { step_ns, young_ns, noise_ns, steps, seed, ..RUN };
-        let report = run.report();
-        let comparison = compare(std::slice::from_ref(&report), std::slice::from_ref(&report));
+        let runs = [run.report(), run.report()];
+        let comparison = compare(&runs, &runs);
         prop_assert_eq!(comparison.verdict.outcome, Outcome::NoDifference);
         prop_assert!(comparison.changed.is_empty());
         for figure in &comparison.figures {

@@ -13,10 +13,11 @@ Examples:
   gctrace compare before.json after.json
   gctrace compare a1.json a2.json a3.json -- b1.json b2.json b3.json     several runs each
   gctrace compare before.json -- python train.py                         record it now
-  gctrace compare before.json after.json --fail-if 'step_time>2%' --log perf-log.md
+  gctrace compare a?.json --fail-if 'step_time>2%' --log perf-log.md -- b?.json
 
-With one run on a side, the noise between runs is unknown. Exit code: 3 if a limit of --fail-if is
-exceeded, 1 if a trace could not be read completely.";
+With one run on a side, the noise between runs is unknown: the figures are shown without a verdict.
+Exit code: 3 if a limit of --fail-if is exceeded, 2 if it was given with one run on a side, 1 if a
+trace could not be read completely.";
 
 pub(super) const USAGE: &str = "gctrace compare [OPTIONS] BEFORE AFTER\n       \
                                 gctrace compare [OPTIONS] BEFORE... -- AFTER...\n       \
@@ -32,7 +33,8 @@ pub(super) struct CompareArgs {
     #[arg(last = true, value_name = "AFTER")]
     after: Vec<OsString>,
     /// Exit with 3 if a figure got worse by more, beyond its 95 % interval: step_time>PERCENT,
-    /// gc_share>+POINTS%, gpu_cost>+POINTS%, longest>PERCENT or +TIME; repeatable
+    /// gc_share>+POINTS%, gpu_cost>+POINTS%, longest>PERCENT or +TIME; repeatable; needs several runs
+    /// on each side
     #[arg(long, value_name = "LIMIT", value_parser = limits::change_limit)]
     fail_if: Vec<ChangeLimit>,
     /// Add a row to this change log, a table in Markdown; created if it does not exist

@@ -2,7 +2,16 @@
 
 use crate::args::{ChangeLimit, Increase, LimitedFigure};
 use crate::units::{duration, three_digits};
-use gctrace_analysis::compare::{Comparison, FigureId, Interval};
+use gctrace_analysis::compare::{Comparison, ComparisonNote, FigureId, Interval};
+
+/// Why the limits cannot be checked; `None` if they can.
+pub(super) fn unchecked(comparison: &Comparison, limits: &[ChangeLimit]) -> Option<&'static str> {
+    let one_run = comparison.notes.contains(&ComparisonNote::OneRun);
+    (one_run && !limits.is_empty()).then_some(
+        "limits not checked: --fail-if needs several runs on each side, as the noise between runs \
+         is unknown (gctrace compare --fail-if LIMIT A... -- B...)",
+    )
+}
 
 /// A sentence for each limit that is exceeded, with the whole interval where there is one, or whose
 /// figure is unknown: a check that cannot fail is worse than none.

@@ -16,6 +16,9 @@ const CHANGES_SHOWN: usize = 8;
 const LINES_SHOWN: usize = 4;
 /// Lines whose collections changed by less than this share of all of them are not shown.
 const LINE_RATIO: f64 = 0.02;
+/// Why the sentence of one run has no verdict.
+const ONE_RUN: &str = "The noise between runs is unknown, so there is no verdict: name several runs \
+                       on each side (A... -- B...).";
 /// Characters of a commit's hash shown.
 const HASH: usize = 12;
 
@@ -78,6 +81,7 @@ pub(crate) fn fact_name(fact: FactId) -> &'static str {
 fn sentence(comparison: &Comparison) -> String {
     let figure = comparison.verdict.figure;
     let outcome = match (comparison.verdict.outcome, figure) {
+        (Outcome::Unknown, _) if one_run(comparison) => "One run on a side",
         (Outcome::Better, FigureId::StepTime) => "Faster",
         (Outcome::Worse, FigureId::StepTime) => "Slower",
         (Outcome::Better, _) => "Less garbage collection",
@@ -90,10 +94,16 @@ fn sentence(comparison: &Comparison) -> String {
         comparison.figure(FigureId::StepTime).and_then(step_time),
     ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
+    let why = if one_run(comparison) { format!(" {ONE_RUN}") } else { String::new() };
     match parts.is_empty() {
-        true => format!("{outcome}."),
-        false => format!("{outcome}: {}.", parts.join(", ")),
+        true => format!("{outcome}.{why}"),
+        false => format!("{outcome}: {}.{why}", parts.join(", ")),
     }
+}
+
+/// Whether a side has one run, so that the figures have neither interval nor verdict.
+fn one_run(comparison: &Comparison) -> bool {
+    comparison.notes.contains(&ComparisonNote::OneRun)
 }
 
 fn gc_share(figure: &FigureComparison) -> Option<String> {
@@ -160,17 +170,20 @@ fn change(change: &FactChange) -> String {
 
 fn figures(comparison: &Comparison) -> Vec<String> {
     let head = ["", "before", "after", "change", "95 % interval", "p"];
-    let mut table = TextTable::new(&head, &[0]);
+    let columns = if one_run(comparison) { 4 } else { head.len() };
+    let mut table = TextTable::new(&head[..columns], &[0]);
     for figure in &comparison.figures {
         let change = shown_change(figure);
-        table.row(vec![
+        let mut row = vec![
             figure_name(figure, comparison.per),
             figure.before.map_or_else(unknown, |own| value(figure.figure, own)),
             figure.after.map_or_else(unknown, |own| value(figure.figure, own)),
             change.map_or_else(unknown, |(change, unit)| signed(change.value * 100.0, unit)),
             change.and_then(interval).unwrap_or_else(unknown),
             figure.p.map_or_else(unknown, p_value),
-        ]);
+        ];
+        row.truncate(columns);
+        table.row(row);
     }
     let mut lines = table.lines();
     let runs =
@@ -280,15 +293,14 @@ fn lines(comparison: &Comparison) -> Vec<String> {
 }
 
 fn remarks(comparison: &Comparison) -> Vec<String> {
-    let notes: Vec<&str> = comparison.notes.iter().map(|note| remark(*note)).collect();
+    let notes: Vec<&str> = comparison.notes.iter().filter_map(|note| remark(*note)).collect();
     wrap(&notes.join(" "), "", "")
 }
 
-fn remark(note: ComparisonNote) -> &'static str {
-    match note {
-        ComparisonNote::OneRun => {
-            "n = 1: the noise between runs is unknown; compare several runs (A... -- B...)."
-        }
+/// `None` for what the sentence says.
+fn remark(note: ComparisonNote) -> Option<&'static str> {
+    Some(match note {
+        ComparisonNote::OneRun => return None,
         ComparisonNote::NoSteps => {
             "Training steps are unknown in some runs: rates are per second of what follows \
              start-up, and step time is not tested."
@@ -304,7 +316,7 @@ fn remark(note: ComparisonNote) -> &'static str {
             "A trace is incomplete (gctrace analyze has the details): figures may be too low."
         }
         ComparisonNote::DifferentCommands => "The commands differ: is this the same work?",
-    }
+    })
 }
 
 fn unknown() -> String {

@@ -94,6 +94,7 @@ pub(crate) fn advice(report: &Report, priced: Option<PricedRun>) -> (Vec<Advice>
         (None, None) => (worthwhile(report, most), Vec::new()),
     };
     let (mut list, rest) = match level {
+        Level::TooShort => (Vec::new(), Vec::new()),
         Level::None | Level::Negligible => {
             let priced = list.into_iter().chain(rest);
             let rest = priced.filter(|advice| advice.settings.is_some()).collect();

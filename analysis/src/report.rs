@@ -215,6 +215,9 @@ pub enum Level {
     None,
     /// The observed time is unknown; or the traces would not show collections if there were any.
     Unknown,
+    /// Without GPU times: the part of the run that is judged has no known steps and is shorter than
+    /// 100 ms, or its share of 1 % or more is of one or two pauses under 100 ms.
+    TooShort,
     /// Under 1 % of the time, and no pause of 100 ms or more.
     Negligible,
     /// Under 1 % of the time, but with pauses of 100 ms or more.

@@ -67,8 +67,8 @@ impl Analysis {
         let phases = judged.as_ref().map(JudgedRun::report);
         let series = judged.as_ref().and_then(|run| TrainingSeries::of(run, timelines));
         let remedies = judged.as_ref().and_then(advice::remedies);
-        let training = phases.as_ref().map(|phases| &phases.training);
-        let verdict = verdict::verdict(&totals, training, &traces, outlook.cost.as_ref());
+        let cost = outlook.cost.as_ref();
+        let verdict = verdict::verdict(&totals, phases.as_ref(), &traces, cost);
         let verdict = match runs {
             0 | 1 => verdict,
             _ => Verdict { level: Level::Unknown, ..verdict },

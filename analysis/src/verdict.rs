@@ -1,9 +1,10 @@
 //! How much of a problem the collector is.
 //!
 //! The limits are choices: one percent is what repeated runs of a training step differ by, and
-//! 100 ms are one step of many models.
+//! 100 ms are one step of many models. Shares of less time than that, and of one or two short
+//! pauses, say nothing of a longer run.
 
-use crate::report::{Basis, GpuCost, Level, PhaseReport, Totals, TraceReport, Verdict};
+use crate::report::{Basis, GpuCost, Level, PhasesReport, Totals, TraceReport, Verdict};
 
 /// From this share of the time on the collector is worth a look.
 const NOTICEABLE: f64 = 0.01;
@@ -11,12 +12,18 @@ const NOTICEABLE: f64 = 0.01;
 const HEAVY: f64 = 0.05;
 /// From this length on a single pause is felt.
 const LONG_PAUSE_NS: u64 = 100_000_000;
+/// Less time than this without known steps is not judged: nothing in it is as long as a pause that
+/// is felt, and it is an end of start-up rather than work that repeats.
+const SHORTEST_NS: u64 = LONG_PAUSE_NS;
+/// From this number of pauses on they repeat. A share that is worth a look is not judged by fewer,
+/// unless one of them is felt: whether another follows, and when, is unknown.
+const FEWEST_PAUSES: u64 = 3;
 
-/// `training`: that phase of the process that the verdict is about; without it, all pauses of all
-/// processes count. `cost`: if GPU times are known.
+/// `phases`: of the process that the verdict is about, of which training counts; without them, all
+/// pauses of all processes count. `cost`: if GPU times are known.
 pub(crate) fn verdict(
     totals: &Totals,
-    training: Option<&PhaseReport>,
+    phases: Option<&PhasesReport>,
     traces: &[TraceReport],
     cost: Option<&GpuCost>,
 ) -> Verdict {
@@ -24,7 +31,7 @@ pub(crate) fn verdict(
     let level = match cost {
         _ if is_unreported => Level::Unknown,
         Some(cost) => level_by_cost(cost),
-        None => level(totals, training),
+        None => level(totals, phases),
     };
     Verdict {
         level,
@@ -38,17 +45,26 @@ pub(crate) fn verdict(
     }
 }
 
-fn level(totals: &Totals, training: Option<&PhaseReport>) -> Level {
+fn level(totals: &Totals, phases: Option<&PhasesReport>) -> Level {
+    let training = phases.map(|phases| &phases.training);
     let (ratio, longest_ns) = match training {
         Some(training) => (training.paused_ratio, training.longest_ns),
         None => (totals.stopped_ratio, totals.pauses.max_ns),
     };
+    let (judged_ns, count) = match training {
+        Some(training) => (training.duration_ns, training.pauses.count),
+        None => (totals.observed_ns, totals.pauses.count),
+    };
+    let has_steps = phases.is_some_and(|phases| phases.steps.is_some());
+    let is_felt = longest_ns >= Some(LONG_PAUSE_NS);
     match (totals.pauses.count, ratio) {
         (0, _) => Level::None,
         (_, None) => Level::Unknown,
+        _ if judged_ns < SHORTEST_NS && !has_steps => Level::TooShort,
+        (_, Some(NOTICEABLE..)) if count < FEWEST_PAUSES && !is_felt => Level::TooShort,
         (_, Some(HEAVY..)) => Level::Heavy,
         (_, Some(NOTICEABLE..)) => Level::Noticeable,
-        _ if longest_ns >= Some(LONG_PAUSE_NS) => Level::RareLongPauses,
+        _ if is_felt => Level::RareLongPauses,
         _ => Level::Negligible,
     }
 }

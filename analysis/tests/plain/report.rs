@@ -4,6 +4,7 @@ use gctrace_analysis::Analysis;
 use gctrace_analysis::report::{AdviceId, Basis, Level, Report};
 use gctrace_event::{
     Collector, GcReason, GcSettings, OmittedPauses, Pause, ProbeCost, ProcessOrigin, Record,
+    StepMark, StepMarker,
 };
 use test_kit::reports::{MS, START, add, end, exit, pause, process, report};
 
@@ -134,29 +135,30 @@ fn growth_of_the_full_collection() {
 #[test]
 fn collections_that_freed_nothing_and_explicit_calls() {
     let of = |reason, generation, collected, from_ms| {
-        Record::Pause(Pause { reason, generation, collected, ..pause(1, from_ms, from_ms + 2) })
+        Record::Pause(Pause { reason, generation, collected, ..pause(1, from_ms, from_ms + 4) })
     };
     let report = report(
         vec![
             process(1, 0, "generational"),
             of(GcReason::Automatic, 2, Some(0), 0),
-            of(GcReason::Automatic, 0, Some(0), 10),
-            of(GcReason::Manual, 2, Some(0), 20),
-            of(GcReason::Manual, 2, Some(5), 30),
-            of(GcReason::Shutdown, 2, Some(0), 40),
-            of(GcReason::Automatic, 2, None, 50),
+            of(GcReason::Automatic, 0, Some(0), 100),
+            of(GcReason::Manual, 2, Some(0), 200),
+            of(GcReason::Manual, 2, Some(5), 250),
+            of(GcReason::Manual, 2, Some(5), 300),
+            of(GcReason::Shutdown, 2, Some(0), 400),
+            of(GcReason::Automatic, 2, None, 500),
         ],
-        Some(end(100)),
+        Some(end(1000)),
     );
     let nothing = &report.freed_nothing;
     assert_eq!(nothing.automatic_full.count, 1);
     assert_eq!(nothing.automatic_partial.count, 1);
     assert_eq!(nothing.manual.count, 1);
     assert_eq!(nothing.shutdown.count, 1);
-    assert_eq!((nothing.total.count, nothing.total.time_ns), (4, 8 * MS));
+    assert_eq!((nothing.total.count, nothing.total.time_ns), (4, 16 * MS));
     assert_eq!(report.totals.pauses.outcome_unknown, 1);
-    assert_eq!(report.explicit_calls.pauses.count, 2);
-    assert!((report.explicit_calls.rate_per_s.unwrap() - 20.0).abs() < 1e-9);
+    assert_eq!(report.explicit_calls.pauses.count, 3);
+    assert!((report.explicit_calls.rate_per_s.unwrap() - 3.0).abs() < 1e-9);
     assert_eq!(report.verdict.level, Level::Heavy);
     assert_eq!(ids(&report), [AdviceId::ExplicitCalls, AdviceId::Freeze]);
 }
@@ -224,13 +226,50 @@ fn levels_of_the_verdict() {
                 .map(|(from, to)| Record::Pause(pause(1, from, to))),
         );
         let report = report(records, Some(end(length_ms)));
-        (report.verdict.level, report.advice[0].id)
+        (report.verdict.level, report.advice.first().map(|advice| advice.id))
     };
-    assert_eq!(level(&[], 1000), (Level::None, AdviceId::NoCollection));
-    assert_eq!(level(&[(0, 1)], 1000), (Level::Negligible, AdviceId::Leave));
+    assert_eq!(level(&[], 1000), (Level::None, Some(AdviceId::NoCollection)));
+    assert_eq!(level(&[(0, 1)], 1000), (Level::Negligible, Some(AdviceId::Leave)));
     assert_eq!(level(&[(0, 150)], 100_000).0, Level::RareLongPauses);
-    assert_eq!(level(&[(0, 10)], 1000).0, Level::Noticeable);
-    assert_eq!(level(&[(0, 50)], 1000).0, Level::Heavy);
+    assert_eq!(level(&[(0, 3), (10, 13), (20, 24)], 1000).0, Level::Noticeable);
+    assert_eq!(level(&[(0, 10), (20, 30), (40, 50)], 1000).0, Level::Heavy);
+    // One pause that is felt, however short the run.
+    assert_eq!(level(&[(0, 100)], 1000).0, Level::Heavy);
+    // Whether one or two that are not felt repeat is unknown.
+    assert_eq!(level(&[(0, 99)], 1000), (Level::TooShort, None));
+    assert_eq!(level(&[(0, 30), (40, 70)], 1000), (Level::TooShort, None));
+    assert_eq!(level(&[(0, 90)], 15_000), (Level::TooShort, None));
+    assert_eq!(level(&[(0, 90)], 30_000).0, Level::Negligible);
+    // Half of less than 200 ms, whatever happened in it.
+    assert_eq!(level(&[(0, 1), (2, 4), (5, 9), (10, 14)], 199), (Level::TooShort, None));
+    assert_eq!(level(&[(0, 1), (2, 4), (5, 9), (10, 14)], 200).0, Level::Heavy);
+    assert_eq!(level(&[], 10).0, Level::None);
+}
+
+/// Steps repeat: 20 of 2 ms with a pause in each are enough, without them the same pauses are not.
+#[test]
+fn a_short_recording_is_judged_by_its_steps() {
+    let level = |with_steps: bool, pauses: u64| {
+        let mut records = vec![process(1, 0, "generational")];
+        for step in 0..20 {
+            let start_ns = START + 2 * step * MS;
+            let mark = StepMark {
+                pid: 1,
+                tid: 1,
+                marker: StepMarker::Backward,
+                start_ns,
+                end_ns: start_ns + MS / 10,
+            };
+            records.extend(with_steps.then_some(Record::Step(mark)));
+            let own =
+                Pause { start_ns: start_ns + MS, end_ns: start_ns + MS + MS / 2, ..pause(1, 0, 0) };
+            records.extend((step > 10 && step <= 10 + pauses).then_some(Record::Pause(own)));
+        }
+        report(records, Some(end(50))).verdict.level
+    };
+    assert_eq!(level(true, 9), Level::Heavy);
+    assert_eq!(level(true, 2), Level::TooShort);
+    assert_eq!(level(false, 9), Level::TooShort);
 }
 
 #[test]

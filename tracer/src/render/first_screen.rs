@@ -86,8 +86,11 @@ fn priced_run(report: &Report) -> Option<String> {
 }
 
 /// What the collector costs per hour of training: its share of the time, or with GPU times of the
-/// run, of all GPUs. `None` if the share is unknown.
+/// run, of all GPUs. `None` if the share is unknown, or of too short a run.
 fn hourly_cost(report: &Report, price: f64, gpus: Option<u32>) -> Option<String> {
+    if report.verdict.level == Level::TooShort {
+        return None;
+    }
     let share = match (&report.gpu_cost, &report.phases) {
         (Some(cost), _) => cost.ratio(),
         (None, Some(phases)) => phases.training.paused_ratio?,
@@ -176,13 +179,7 @@ fn advice(report: &Report) -> Vec<String> {
     let changes: Vec<(usize, &Advice)> =
         report.advice.iter().enumerate().filter(|(_, advice)| is_change(advice)).collect();
     if changes.is_empty() {
-        let nothing = match report.verdict.level {
-            Level::None | Level::Negligible => "Nothing to change.",
-            Level::RareLongPauses | Level::Noticeable | Level::Heavy | Level::Unknown => {
-                "No change of the collector's settings is likely to save time."
-            }
-        };
-        return vec![format!("{INDENT}{nothing}")];
+        return vec![format!("{INDENT}{}", nothing(report))];
     }
     if changes.iter().all(|(_, advice)| advice.saves_at_most_ns.is_none()) {
         let numbered = |(index, advice): (usize, &Advice)| {
@@ -222,6 +219,17 @@ fn advice(report: &Report) -> Vec<String> {
         lines.extend(wrap(&switch, INDENT, INDENT));
     }
     lines
+}
+
+/// In place of changes.
+pub(super) fn nothing(report: &Report) -> &'static str {
+    match report.verdict.level {
+        Level::None | Level::Negligible => "Nothing to change.",
+        Level::TooShort => "Record a longer run: what to change is unknown.",
+        Level::RareLongPauses | Level::Noticeable | Level::Heavy | Level::Unknown => {
+            "No change of the collector's settings is likely to save time."
+        }
+    }
 }
 
 /// Whether an advice is a change to make.

@@ -216,7 +216,8 @@ fn functions(garbage: &GarbageReport) -> String {
 
 /// What the collector frees in a line or two, if collections matter.
 pub(super) fn in_short(report: &Report) -> Option<String> {
-    let matters = !matches!(report.verdict.level, Level::None | Level::Negligible);
+    let matters =
+        !matches!(report.verdict.level, Level::None | Level::Negligible | Level::TooShort);
     let judged = report.phases.as_ref();
     let process = judged.and_then(|phases| {
         let mut own = report.processes.iter();

@@ -217,6 +217,7 @@ fn free_threaded() {
         )
         .pause(7, 10.0, 60.0, 0, args)
         .pause(7, 200.0, 60.0, 0, args)
+        .pause(7, 400.0, 60.0, 0, args)
         .end(1000, PROBES);
     insta::assert_snapshot!(plain(&[("trace.json", trace.json())]));
 }

@@ -3,8 +3,8 @@
 use super::style::Style;
 use super::table::wrap;
 use super::{
-    allocations, cause, counters, cuda, evidence, garbage, gpu_bounds, gpu_devices, gpu_gaps, gpus,
-    launching, lines, overview, pressure, ranks, steps, what_if,
+    allocations, cause, counters, cuda, evidence, first_screen, garbage, gpu_bounds, gpu_devices,
+    gpu_gaps, gpus, launching, lines, overview, pressure, ranks, steps, what_if,
 };
 use crate::print::clean;
 use crate::units::{duration, signed_duration};
@@ -57,6 +57,9 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
         }
         text.push_str(&next_step(index + 1, advice, style));
     }
+    if report.advice.is_empty() && report.runs < 2 {
+        text.push_str(&format!("  {}\n", first_screen::nothing(report)));
+    }
     text.push_str(&footnote(report));
     text
 }
@@ -65,7 +68,9 @@ pub(super) fn verdict(report: &Report, style: Style) -> String {
     let sentence = wrap(&report.verdict.sentence, "", "").join("\n");
     let colored = match report.verdict.level {
         Level::None | Level::Negligible => style.good(&sentence),
-        Level::RareLongPauses | Level::Noticeable | Level::Unknown => style.warning(&sentence),
+        Level::RareLongPauses | Level::Noticeable | Level::Unknown | Level::TooShort => {
+            style.warning(&sentence)
+        }
         Level::Heavy => style.bad(&sentence),
     };
     colored + "\n"

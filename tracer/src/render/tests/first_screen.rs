@@ -52,6 +52,27 @@ fn nothing_to_change() {
     insta::assert_snapshot!(screen(&report(&[("trace.json", trace.json())])));
 }
 
+/// What a program of a few ms shows says nothing of a longer run, whatever its share.
+#[test]
+fn a_run_that_is_too_short_to_judge() {
+    let trace = Trace::new()
+        .python(4242)
+        .pause(4242, 7.0, 0.8, 2, r#""reason":"manual","collected":3"#)
+        .end(10, PROBES);
+    let report = report(&[("trace.json", trace.json())]);
+    let text = screen(&report) + "\n" + &verdict_lines(&report).join("\n");
+    assert!(!text.contains("is a problem") && !text.contains("saves"), "{text}");
+    insta::assert_snapshot!(text);
+    let without =
+        Trace::new().python(1).pause(1, 1.0, 0.8, 0, r#""reason":"automatic""#).end(10, PROBES);
+    let without = super::report(&[("trace.json", without.json())]);
+    let sentence = &without.verdict.sentence;
+    assert!(sentence.contains("too short") && sentence.contains("did not run"), "{sentence}");
+    let none = Trace::new().python(1).end(10, PROBES);
+    let none = super::report(&[("trace.json", none.json())]);
+    assert!(!none.verdict.sentence.contains("too short"), "{}", none.verdict.sentence);
+}
+
 #[test]
 fn no_collection() {
     let trace = Trace::new().process(1, "").end(1000, "");

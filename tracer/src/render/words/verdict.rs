@@ -9,6 +9,9 @@ use gctrace_event::{GcReason, RecordingMode};
 /// The part at shutdown is reported from this fraction of the stopped time.
 const REPORTED_FRACTION: u64 = 10;
 
+/// Of a run that is not judged.
+const TOO_SHORT: &str = "The recording is too short to judge the garbage collector";
+
 pub(super) fn sentence(report: &Report) -> String {
     let level = report.verdict.level;
     let cost = report.gpu_cost.as_ref();
@@ -138,6 +141,13 @@ fn in_training(level: Level, phases: &PhasesReport, named: bool) -> String {
             "The garbage collector takes little of {of} ({share}: {time}), but individual pauses \
              are long: up to {longest}."
         ),
+        Level::TooShort if training.pauses.count > 0 => format!(
+            "{TOO_SHORT}: it paused {share} of {of} ({time}), in {} of up to {longest}.",
+            counted(training.pauses.count, "pause")
+        ),
+        Level::TooShort => {
+            format!("{TOO_SHORT}: it did not run in {of} ({}).", duration(training.duration_ns))
+        }
         _ if training.pauses.count == 0 => format!(
             "The garbage collector is not the problem: it did not run in {of} ({}).",
             duration(training.duration_ns)
@@ -172,6 +182,10 @@ fn with_collections(report: &Report) -> String {
         Level::RareLongPauses => format!(
             "The garbage collector takes little time ({share}: {stopped} of \
              {observed}{together}), but individual pauses are long: up to {longest}."
+        ),
+        Level::TooShort => format!(
+            "{TOO_SHORT}: Python was paused for {share} of the time ({stopped} of \
+             {observed}{together}), in {pauses} of up to {longest}."
         ),
         Level::Unknown => format!(
             "The garbage collector ran for {stopped} in {pauses} of up to {longest}; how long the \

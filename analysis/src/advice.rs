@@ -108,18 +108,13 @@ pub(crate) fn advice(report: &Report, priced: Option<PricedRun>) -> (Vec<Advice>
     (list, rest)
 }
 
-/// The remedies that are likely to save a part of the run, best first, and the others. Those that
-/// may cost more than they are likely to save, and more than half of what they may save, are among
-/// the others.
+/// The remedies that save a part of the run, best first, and the others: those that do not, or of
+/// which one recording does not show it.
 fn simulated(report: &Report, mut priced: PricedRun) -> (Vec<Advice>, Vec<Advice>) {
     let least_ns = priced.training_ns / REPORTED_FRACTION;
-    let worth = |remedy: &PricedRemedy| {
-        let likely_ns = remedy.likely_ns();
-        let reported = u64::try_from(likely_ns).is_ok_and(|ns| ns >= least_ns.max(1));
-        let [least_ns, _, most_ns] = remedy.saves_ns;
-        let may_cost_ns = least_ns.min(0).unsigned_abs();
-        let cheap = may_cost_ns < likely_ns.unsigned_abs();
-        reported && (cheap || most_ns.unsigned_abs() / 2 >= may_cost_ns)
+    let worth = |advice: &Advice| {
+        let likely_ns = advice.saves_likely_ns.and_then(|ns| u64::try_from(ns).ok());
+        likely_ns >= Some(least_ns.max(1)) && !advice.is_uncertain()
     };
     let by_rank = |one: &PricedRemedy, other: &PricedRemedy| other.rank().total_cmp(&one.rank());
     priced.remedies.sort_by(by_rank);
@@ -133,14 +128,31 @@ fn simulated(report: &Report, mut priced: PricedRun) -> (Vec<Advice>, Vec<Advice
         settings: Some(remedy.settings),
         ..plain(remedy.id)
     };
-    let (worth, rest): (Vec<PricedRemedy>, Vec<PricedRemedy>) =
-        priced.remedies.into_iter().partition(worth);
-    let mut list: Vec<Advice> = worth.into_iter().map(advice).collect();
+    let (mut list, rest): (Vec<Advice>, Vec<Advice>) =
+        priced.remedies.into_iter().map(advice).partition(worth);
     list.extend(swapped_out(report, &PauseTimes::of(report)));
-    if list.is_empty() {
+    leave_if_settled(report, &mut list, &rest);
+    (list, rest)
+}
+
+/// Without a change to make, and without one of which nothing is known yet: leave it.
+fn leave_if_settled(report: &Report, list: &mut Vec<Advice>, rest: &[Advice]) {
+    if list.is_empty() && !rest.iter().any(|advice| report.is_undecided(advice)) {
         list.push(plain(AdviceId::Leave));
     }
-    (list, rest.into_iter().map(advice).collect())
+}
+
+impl Report {
+    /// Whether what this remedy saves matters and one recording does not show it.
+    #[must_use]
+    pub fn is_undecided(&self, remedy: &Advice) -> bool {
+        let training = self.phases.as_ref().map(|phases| phases.training.duration_ns);
+        let run_ns = self.gpu_cost.as_ref().map(|cost| cost.run_ns).or(training).unwrap_or(0);
+        let matters =
+            !matches!(self.verdict.level, Level::None | Level::Negligible | Level::TooShort);
+        let most_ns = remedy.saves_at_most_ns.unwrap_or(0);
+        matters && remedy.is_uncertain() && most_ns >= (run_ns / REPORTED_FRACTION).max(1)
+    }
 }
 
 /// `None` unless many pauses waited for a disk.
@@ -215,14 +227,12 @@ fn predicted(list: Vec<Advice>, report: &Report, cost: &GpuCost) -> (Vec<Advice>
     };
     let worth = |advice: &Advice| {
         let most_ns = advice.saves_at_most_ns;
-        most_ns.is_none_or(|ns| ns >= cost.run_ns / REPORTED_FRACTION)
+        most_ns.is_none_or(|ns| ns >= cost.run_ns / REPORTED_FRACTION) && !advice.is_uncertain()
     };
     let (mut list, rest): (Vec<Advice>, Vec<Advice>) =
         list.into_iter().map(refine).partition(worth);
     list.sort_by_key(|advice| std::cmp::Reverse(expected_ns(advice)));
-    if list.is_empty() {
-        list.push(plain(AdviceId::Leave));
-    }
+    leave_if_settled(report, &mut list, &rest);
     (list, rest)
 }
 
@@ -345,5 +355,33 @@ impl PauseTimes {
     )]
     fn rarer_saves_ns(&self) -> u64 {
         (self.automatic_partial.time_ns as f64 * RARER_SAVES) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_with_0_or_wider_than_the_likely_saving_is_uncertain() {
+        let uncertain = |saves_at_least_ns, saves_likely_ns, most_ns| {
+            let saves_at_most_ns = Some(most_ns);
+            Advice {
+                saves_at_least_ns,
+                saves_likely_ns,
+                saves_at_most_ns,
+                ..plain(AdviceId::Freeze)
+            }
+            .is_uncertain()
+        };
+        assert!(uncertain(Some(-1), Some(99), 100));
+        assert!(uncertain(Some(0), Some(99), 100));
+        assert!(!uncertain(Some(1), Some(99), 100));
+        assert!(uncertain(Some(50), Some(70), 121));
+        assert!(!uncertain(Some(50), Some(70), 120));
+        // By replay there is no likely saving; an upper bound alone is no range.
+        assert!(!uncertain(Some(1), None, 100) && uncertain(Some(0), None, 100));
+        assert!(!uncertain(None, None, 100));
+        assert!(uncertain(Some(i64::MIN), Some(i64::MAX), u64::MAX));
     }
 }

@@ -108,8 +108,9 @@ pub struct Report {
     pub verdict: Verdict,
     /// Changes to make, in the order to try them, each with its predicted effect.
     pub advice: Vec<Advice>,
-    /// Remedies that were priced and are not worth it, with their predicted effect: they are likely
-    /// to save less than a thousandth of the run, or may cost more than they save.
+    /// Remedies that were priced and are not advised, with their predicted effect: they are likely to
+    /// save less than a thousandth of the run, or one recording does not show what they save, as the
+    /// range contains 0 or is wider than the likely saving.
     pub not_advised: Vec<Advice>,
     /// Number of separate runs that the traces are of, as far as their times are known: traces of
     /// one run overlap in time. Of several runs there is no common verdict.

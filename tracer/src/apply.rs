@@ -85,7 +85,7 @@ fn wanted(source: &SettingSource) -> anyhow::Result<GcSetting> {
         None => first_applicable(&advice).with_context(|| {
             format!(
                 "no advice changes only settings: gctrace analyze {traces} lists all; \
-                 --gc names settings"
+                 gctrace tune -- COMMAND measures settings, --gc names one"
             )
         })?,
     };

@@ -40,6 +40,19 @@ pub struct Advice {
     pub basis: Basis,
 }
 
+impl Advice {
+    /// Whether the range of the saving contains 0, or is wider than the likely saving where that is
+    /// known: one recording does not show what the change does. False without a range.
+    #[must_use]
+    pub fn is_uncertain(&self) -> bool {
+        let Some(least_ns) = self.saves_at_least_ns else {
+            return false;
+        };
+        let width_ns = i128::from(self.saves_at_most_ns.unwrap_or(0)) - i128::from(least_ns);
+        least_ns <= 0 || self.saves_likely_ns.is_some_and(|likely_ns| width_ns > likely_ns.into())
+    }
+}
+
 /// Settings of the collector that an advice is about; what is `null` or `false` stays as it is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct AdvisedSettings {

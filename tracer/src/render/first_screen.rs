@@ -178,8 +178,12 @@ fn sparkline(phase: &PhaseReport) -> String {
 fn advice(report: &Report) -> Vec<String> {
     let changes: Vec<(usize, &Advice)> =
         report.advice.iter().enumerate().filter(|(_, advice)| is_change(advice)).collect();
+    let undecided = wrap(&undecided(report), INDENT, INDENT);
     if changes.is_empty() {
-        return vec![format!("{INDENT}{}", nothing(report))];
+        return match undecided.is_empty() {
+            true => vec![format!("{INDENT}{}", nothing(report))],
+            false => undecided,
+        };
     }
     if changes.iter().all(|(_, advice)| advice.saves_at_most_ns.is_none()) {
         let numbered = |(index, advice): (usize, &Advice)| {
@@ -201,17 +205,7 @@ fn advice(report: &Report) -> Vec<String> {
         ]);
     }
     let mut lines = table.lines();
-    let is_loss = |advice: &Advice| advice.saves_at_least_ns.is_some_and(|ns| ns < 0);
-    let losses: Vec<&Advice> =
-        shown().map(|(_, advice)| *advice).filter(|advice| is_loss(advice)).collect();
-    if !losses.is_empty() {
-        // What no setting changes is measured after the change.
-        let measured = match losses.into_iter().all(is_applicable) {
-            true => "gctrace tune -- COMMAND measures which it is.",
-            false => "make the change, then gctrace compare measures which it is.",
-        };
-        lines.extend(wrap(&format!("Below 0 is a loss: {measured}"), INDENT, INDENT));
-    }
+    lines.extend(undecided);
     if let Some(rest) = not_worth_it(report) {
         lines.extend(wrap(&rest, INDENT, INDENT));
     }
@@ -219,6 +213,23 @@ fn advice(report: &Report) -> Vec<String> {
         lines.extend(wrap(&switch, INDENT, INDENT));
     }
     lines
+}
+
+/// The remedies that may save time, of which one recording does not show it, without figures; empty
+/// without any.
+pub(super) fn undecided(report: &Report) -> String {
+    let of = |applicable: bool, measured: &str| {
+        let open = report.not_advised.iter().filter(|advice| report.is_undecided(advice));
+        let open = open.filter(|advice| is_applicable(advice) == applicable).map(change);
+        let names: Vec<String> = open.take(ADVICE_SHOWN).collect();
+        let names = names.join(", or ");
+        (!names.is_empty())
+            .then(|| format!("One recording cannot tell what this saves: {names}. {measured}"))
+    };
+    // What no setting changes is measured after the change.
+    let settings = of(true, "gctrace tune -- COMMAND measures it.");
+    let program = of(false, "Make the change, and compare several runs with gctrace compare.");
+    settings.into_iter().chain(program).collect::<Vec<String>>().join(" ")
 }
 
 /// In place of changes.
@@ -245,7 +256,8 @@ fn is_applicable(advice: &Advice) -> bool {
 
 /// The remedies that everybody tries first and that are not advised here; `None` if there are none.
 fn not_worth_it(report: &Report) -> Option<String> {
-    let priced = report.not_advised.iter().filter_map(|advice| {
+    let settled = report.not_advised.iter().filter(|advice| !report.is_undecided(advice));
+    let priced = settled.filter_map(|advice| {
         let known = matches!(advice.id, AdviceId::Freeze | AdviceId::RaiseThreshold);
         Some(format!("{} ({})", change(advice), range(advice).filter(|_| known)?))
     });

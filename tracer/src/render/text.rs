@@ -57,8 +57,15 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
         }
         text.push_str(&next_step(index + 1, advice, style));
     }
-    if report.advice.is_empty() && report.runs < 2 {
-        text.push_str(&format!("  {}\n", first_screen::nothing(report)));
+    if report.runs < 2 {
+        let mut more = first_screen::undecided(report);
+        if more.is_empty() && report.advice.is_empty() {
+            first_screen::nothing(report).clone_into(&mut more);
+        }
+        for line in wrap(&more, "  ", "  ") {
+            text.push_str(&line);
+            text.push('\n');
+        }
     }
     text.push_str(&footnote(report));
     text

@@ -8,7 +8,7 @@ use gctrace_analysis::report::{
 };
 
 fn of(report: &Report, id: AdviceId) -> &Advice {
-    let mut advice = report.advice.iter();
+    let mut advice = report.advice.iter().chain(&report.not_advised);
     advice.find(|advice| advice.id == id).unwrap()
 }
 

@@ -7,7 +7,7 @@ use super::launching::BARS;
 use super::style::Style;
 use super::table::{INDENT, TextTable, cut, width, wrap};
 use super::words::places;
-use super::{evidence, garbage, lines, overview, steps, text};
+use super::{evidence, garbage, lines, overview, steps};
 use crate::setting;
 use crate::units::{bytes, count, counted, duration, percent, signed_duration};
 use gctrace_analysis::report::{
@@ -33,7 +33,7 @@ pub(crate) fn first_screen(
     style: Style,
 ) -> String {
     super::table::fit(style.width());
-    let mut text = text::verdict(report, style);
+    let mut text = verdict(report, style);
     if let Some(cost) = money.and_then(|(price, gpus)| hourly_cost(report, price, gpus)) {
         text.push_str(&cost);
         text.push('\n');
@@ -213,6 +213,19 @@ fn advice(report: &Report) -> Vec<String> {
         lines.extend(wrap(&switch, INDENT, INDENT));
     }
     lines
+}
+
+/// The sentence of the verdict, colored by its level.
+pub(super) fn verdict(report: &Report, style: Style) -> String {
+    let sentence = wrap(&report.verdict.sentence, "", "").join("\n");
+    let colored = match report.verdict.level {
+        Level::None | Level::Negligible => style.good(&sentence),
+        Level::RareLongPauses | Level::Noticeable | Level::Unknown | Level::TooShort => {
+            style.warning(&sentence)
+        }
+        Level::Heavy => style.bad(&sentence),
+    };
+    colored + "\n"
 }
 
 /// The remedies that may save time, of which one recording does not show it, without figures; empty

@@ -8,12 +8,12 @@ use super::{
 };
 use crate::print::clean;
 use crate::units::{duration, signed_duration};
-use gctrace_analysis::report::{Advice, Level, Report};
+use gctrace_analysis::report::{Advice, Report};
 
 /// The whole report, in the style's width.
 pub(crate) fn text(report: &Report, style: Style) -> String {
     super::table::fit(style.width());
-    let mut text = verdict(report, style);
+    let mut text = first_screen::verdict(report, style);
     let evidence = [
         overview::recording(report),
         overview::pauses(report),
@@ -69,18 +69,6 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
     }
     text.push_str(&footnote(report));
     text
-}
-
-pub(super) fn verdict(report: &Report, style: Style) -> String {
-    let sentence = wrap(&report.verdict.sentence, "", "").join("\n");
-    let colored = match report.verdict.level {
-        Level::None | Level::Negligible => style.good(&sentence),
-        Level::RareLongPauses | Level::Noticeable | Level::Unknown | Level::TooShort => {
-            style.warning(&sentence)
-        }
-        Level::Heavy => style.bad(&sentence),
-    };
-    colored + "\n"
 }
 
 fn next_step(number: usize, advice: &Advice, style: Style) -> String {

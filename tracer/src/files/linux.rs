@@ -41,7 +41,7 @@ pub(super) fn new_file() -> tempfile::Builder<'static, 'static> {
 }
 
 /// A file without a name in this folder, for reading and appending to (or writing, without `append`):
-/// it is gone when nobody has it open, whoever is killed, unless it gets a name ([`name`]). `None` on
+/// the kernel frees it with its last descriptor, whoever is killed, unless it is named ([`name`]). `None` on
 /// file systems without such files (NFS), and without `/proc`.
 pub(super) fn unnamed(folder: &Path, append: bool, mode: u32) -> Option<File> {
     let mut options = OpenOptions::new();

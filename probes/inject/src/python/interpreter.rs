@@ -171,7 +171,7 @@ impl HookedInterpreter {
 
     /// Collections before the hook was added, as [`HookState::Installed`] reports them.
     fn unseen_before(&self, state: &InterpreterState) -> u64 {
-        // In a build whose state is not known, the statistics may leave some out.
+        // In a build of unknown layout, the statistics may lack some.
         let counted = self.collector.collections().and(state.before);
         counted.unwrap_or(HookState::UNCOUNTED)
     }

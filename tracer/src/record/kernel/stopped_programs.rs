@@ -51,7 +51,7 @@ struct StoppedParent {
     since: Instant,
 }
 
-/// Whether a stop of a new child of this process is seen by nobody, as far as it is known before: the
+/// Whether no parent or debugger sees a new child of this process stop, as far as /proc shows it: the
 /// rules of `would_be_seen` in `ebpf/bpf/stop.bpf.c`.
 pub(crate) fn children_can_stop(pid: u32) -> bool {
     /// Number of ancestors that are checked there.

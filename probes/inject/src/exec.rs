@@ -171,21 +171,24 @@ fn preloaded(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|byte| matches!(byte, b':' | b' ')).filter(|name| !name.is_empty())
 }
 
-/// Whether ld.so could open this file; `None` if its name is too long. By the system call that ld.so
-/// makes, so that no filter of system calls forbids more to this process than to the program.
+/// Whether ld.so could open this file, as far as that depends on the file: without a free descriptor
+/// here, the program may have one. `None` if its name is too long. By the system call that ld.so makes,
+/// so that no filter of system calls forbids more to this process than to the program.
 fn can_open(path: &[u8]) -> Option<bool> {
     let mut text = [0_u8; 4096];
     // The last byte remains zero.
     text.get_mut(..path.len()).filter(|_| path.len() < 4096)?.copy_from_slice(path);
     // SAFETY: a C string; the descriptor is closed once. errno is the caller's.
     unsafe {
-        let errno = *libc::__errno_location();
+        let before = *libc::__errno_location();
         let file = libc::open(text.as_ptr().cast(), libc::O_RDONLY | libc::O_CLOEXEC);
+        let error = *libc::__errno_location();
         if file >= 0 {
             libc::close(file);
         }
-        *libc::__errno_location() = errno;
-        Some(file >= 0)
+        *libc::__errno_location() = before;
+        let is_unreachable = matches!(error, libc::ENOENT | libc::ENOTDIR | libc::EACCES);
+        Some(file >= 0 || !is_unreachable)
     }
 }
 

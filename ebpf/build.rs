@@ -53,12 +53,11 @@ fn write_skeletons() -> Result<(), Box<dyn Error>> {
             return Err(format!("{VARIABLE} must be {choices}, not {other}").into());
         }
     };
-    let objects = match compiles {
-        true => {
-            compile(&architecture, &out)?;
-            &out
-        }
-        false => &prebuilt,
+    let objects = if compiles {
+        compile(&architecture, &out)?;
+        &out
+    } else {
+        &prebuilt
     };
     for name in OBJECTS {
         let object = objects.join(format!("{name}.bpf.o"));

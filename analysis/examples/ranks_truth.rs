@@ -61,10 +61,12 @@ fn main() -> Result<(), Box<dyn Error>> {
                 }
                 let truth = keys.first().copied().flatten();
                 let truth = truth.and_then(|key| ranks.get(&key));
-                match keys.len() == 1 {
-                    true if truth == Some(&own) => right += 1,
-                    true => part += 1,
-                    false => mixed += 1,
+                if keys.len() != 1 {
+                    mixed += 1;
+                } else if truth == Some(&own) {
+                    right += 1;
+                } else {
+                    part += 1;
                 }
             }
         }

@@ -355,9 +355,10 @@ impl Analysis {
 
     fn add_note(&mut self, note: Note) {
         if let Some(trace) = self.traces.last_mut() {
-            match trace.notes.len() < NOTES_KEPT {
-                true => trace.notes.push(note),
-                false => trace.notes_left_out += 1,
+            if trace.notes.len() < NOTES_KEPT {
+                trace.notes.push(note)
+            } else {
+                trace.notes_left_out += 1
             }
         }
     }

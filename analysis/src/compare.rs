@@ -35,10 +35,7 @@ pub fn compare(before: &[Report], after: &[Report]) -> Comparison {
     let sides = Sides { before: &facts_before, after: &facts_after };
     let runs = || facts_before.iter().chain(&facts_after);
     let has_steps = runs().all(|run| run.series.is_some_and(|series| series.steps() > 0));
-    let per = match has_steps {
-        true => RateUnit::Step,
-        false => RateUnit::Second,
-    };
+    let per = if has_steps { RateUnit::Step } else { RateUnit::Second };
     let facts = facts::compare(before, after);
     let figures = figures::figures(sides, per, has_steps && !different_marks(sides));
     Comparison {

@@ -240,13 +240,12 @@ impl<'a> JudgedRun<'a> {
         let trace = traces.get(process.trace)?;
         // A merged timeline has the clock of the other trace.
         let origin_ns = traces.get(timeline.trace)?.started_ns();
-        let span_ns = match timeline.trace == timeline.process_trace {
-            true => {
-                let start_ns = time::after(trace.started_ns(), process.since_start_ns);
-                (start_ns, time::after(start_ns, process.observed_ns))
-            }
-            // Nothing is said of a timeline without anything.
-            false => kept.activity().unwrap_or_default(),
+        let span_ns = if timeline.trace == timeline.process_trace {
+            let start_ns = time::after(trace.started_ns(), process.since_start_ns);
+            (start_ns, time::after(start_ns, process.observed_ns))
+        } else {
+            // An empty timeline has no phases.
+            kept.activity().unwrap_or_default()
         };
         if span_ns.0 >= span_ns.1 {
             return None;
@@ -257,10 +256,7 @@ impl<'a> JudgedRun<'a> {
         let stacks: Vec<&TraceStacks> = with_id.map(|own| &own.stacks).collect();
         let shown = |pause: &PauseSpan| {
             let node = node(&stacks, pause)?;
-            Some(match analysis.stacks.is_import(node) {
-                true => At::Import,
-                false => At::Elsewhere,
-            })
+            Some(if analysis.stacks.is_import(node) { At::Import } else { At::Elsewhere })
         };
         Some(Self {
             process,

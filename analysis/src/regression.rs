@@ -49,9 +49,10 @@ impl Regression {
         Some(FittedLine {
             slope,
             intercept: self.mean_y - slope * self.mean_x,
-            r_squared: match self.yy > 0.0 {
-                true => (self.xy * self.xy / (self.xx * self.yy)).clamp(0.0, 1.0),
-                false => 0.0,
+            r_squared: if self.yy > 0.0 {
+                (self.xy * self.xy / (self.xx * self.yy)).clamp(0.0, 1.0)
+            } else {
+                0.0
             },
         })
     }

@@ -56,9 +56,10 @@ impl Analysis {
         let planned = PlannedChanges::of(self, timelines, &processes);
         let with_gpu: Vec<&KeptTimeline> =
             timelines.iter().filter(|timeline| timeline.has_gpu_times()).collect();
-        let replays = match with_gpu.is_empty() {
-            true => JobReplays::default(),
-            false => JobReplays::of(&with_gpu, &planned.changes(), self.threads),
+        let replays = if with_gpu.is_empty() {
+            JobReplays::default()
+        } else {
+            JobReplays::of(&with_gpu, &planned.changes(), self.threads)
         };
         let gpu = gpu_work(&merged, &with_gpu, &replays, self.threads);
         let outlook = planned.outlook(&replays, gpu.as_ref());
@@ -320,10 +321,7 @@ fn stopped_ratio<'a>(
 }
 
 fn basis(measured: bool) -> Basis {
-    match measured {
-        true => Basis::Measured,
-        false => Basis::Inferred,
-    }
+    if measured { Basis::Measured } else { Basis::Inferred }
 }
 
 /// GPU work, with the traces of each process merged.

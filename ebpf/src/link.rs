@@ -76,10 +76,8 @@ impl ProbeLink {
         probes.cnt = u32::try_from(plan.offsets.len()).map_err(io::Error::other)?;
         probes.offsets = plan.offsets.as_ptr().cast();
         probes.cookies = plan.cookies.as_ptr();
-        probes.ref_ctr_offsets = match semaphores.is_empty() {
-            true => std::ptr::null(),
-            false => semaphores.as_ptr().cast(),
-        };
+        probes.ref_ctr_offsets =
+            if semaphores.is_empty() { std::ptr::null() } else { semaphores.as_ptr().cast() };
         // 0: no filter
         probes.pid = only.unwrap_or(0);
         let (kind, flags) = match end {

@@ -392,10 +392,7 @@ fn attach_tracepoints(
     stops_children: bool,
 ) -> Result<Vec<Link>, Error> {
     let programs = &skeleton.progs;
-    let on_fork = match stops_children {
-        true => &programs.on_fork_stopping,
-        false => &programs.on_fork,
-    };
+    let on_fork = if stops_children { &programs.on_fork_stopping } else { &programs.on_fork };
     [
         (on_fork, "sched_process_fork"),
         (&programs.on_exec, "sched_process_exec"),

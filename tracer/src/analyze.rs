@@ -58,10 +58,7 @@ pub(crate) fn run(config: &AnalyzeConfig) -> anyhow::Result<u8> {
             .context("cannot write the report to standard output")?,
     }
     exceeded.iter().for_each(print::message);
-    Ok(match exceeded.is_empty() {
-        true => code,
-        false => LIMIT_EXCEEDED,
-    })
+    Ok(if exceeded.is_empty() { code } else { LIMIT_EXCEEDED })
 }
 
 /// Largest trace that is read for [`verdict`], in bytes: read in well under a second.
@@ -136,10 +133,7 @@ pub(crate) fn read_all(
     for error in &failures {
         print::message(text::chain(error));
     }
-    let code = match failures.is_empty() {
-        true => 0,
-        false => SOME_UNREADABLE,
-    };
+    let code = if failures.is_empty() { 0 } else { SOME_UNREADABLE };
     Ok((analysis, code))
 }
 
@@ -177,12 +171,11 @@ fn show(report: &Report, config: &AnalyzeConfig) -> io::Result<()> {
 fn text_report(report: &Report, config: &AnalyzeConfig, style: Style) -> String {
     let name = |trace: &PathBuf| trace.display().to_string();
     let traces: Vec<String> = config.traces.iter().map(name).collect();
-    match config.full {
-        true => render::text(report, style),
-        false => {
-            let money = config.gpu_hour.map(|price| (price, config.gpus));
-            render::first_screen(report, &traces, money, style)
-        }
+    if config.full {
+        render::text(report, style)
+    } else {
+        let money = config.gpu_hour.map(|price| (price, config.gpus));
+        render::first_screen(report, &traces, money, style)
     }
 }
 

@@ -327,10 +327,7 @@ pub(crate) fn parse() -> Result<(Invocation, Verbosity), clap::Error> {
 /// Prints a usage error, help or the version. Returns the exit code.
 pub(crate) fn explain(error: &clap::Error) -> u8 {
     let styled = error.render();
-    let text = |colors: bool| match colors {
-        true => styled.ansi().to_string(),
-        false => styled.to_string(),
-    };
+    let text = |colors: bool| if colors { styled.ansi().to_string() } else { styled.to_string() };
     if error.use_stderr() {
         print::lines(&text(print::colors_wanted(print::errors_on_terminal())));
         return USAGE;

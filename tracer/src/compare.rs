@@ -33,12 +33,13 @@ pub(crate) fn run(config: &CompareConfig) -> anyhow::Result<u8> {
     if let Some(path) = &config.log {
         change_log::check(path)?;
     }
-    let after = match recording::is_command(&config.after) {
-        false => config.after.iter().map(PathBuf::from).collect(),
-        true => match recording::record(config)? {
+    let after = if recording::is_command(&config.after) {
+        match recording::record(config)? {
             Ok(trace) => vec![trace],
             Err(failed) => return Ok(failed),
-        },
+        }
+    } else {
+        config.after.iter().map(PathBuf::from).collect()
     };
     let after = reports(&after, &mut code)?;
     let mut comparison = compare(&before, &after);
@@ -59,10 +60,7 @@ pub(crate) fn run(config: &CompareConfig) -> anyhow::Result<u8> {
     }
     let exceeded = limits::exceeded(&comparison, &config.fail_if);
     exceeded.iter().for_each(print::message);
-    Ok(match exceeded.is_empty() {
-        true => code,
-        false => LIMIT_EXCEEDED,
-    })
+    Ok(if exceeded.is_empty() { code } else { LIMIT_EXCEEDED })
 }
 
 /// One report for each run of a side. Traces of ranks that overlap in time are of one run.

@@ -148,10 +148,7 @@ fn name(process: &ProcessStacks<'_>, many_traces: bool) -> String {
         command if command.is_empty() => "process".to_owned(),
         command => command,
     };
-    let trace = match many_traces {
-        true => format!("#{} ", process.trace() + 1),
-        false => String::new(),
-    };
+    let trace = if many_traces { format!("#{} ", process.trace() + 1) } else { String::new() };
     let rank = process.rank().map_or(String::new(), |rank| format!("rank {rank}: "));
     format!("{trace}{rank}{command} ({})", process.pid())
 }

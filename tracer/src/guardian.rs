@@ -159,10 +159,7 @@ pub(crate) fn guard() -> io::Result<()> {
     while !wait::readable([pipe.as_fd()], WATCH_MS)? {
         resume_overdue(&mut world)?;
     }
-    let quiet = match abandoned(&mut pipe) {
-        true => QUIET,
-        false => Duration::ZERO,
-    };
+    let quiet = if abandoned(&mut pipe) { QUIET } else { Duration::ZERO };
     let resumed = resume_all(&mut world, quiet);
     if let Some(successor) = successor {
         successor.dismiss();

@@ -91,11 +91,10 @@ fn check_order(config: &HeapConfig, heaps: &[Heap]) -> anyhow::Result<()> {
 /// The file cannot be opened, or is no heap.
 pub(crate) fn read(path: &Path) -> anyhow::Result<Heap> {
     let name = || path.display().to_string();
-    let mut file: Box<dyn Read> = match is_stdout(path) {
-        true => Box::new(io::stdin().lock()),
-        false => {
-            Box::new(File::open(path).with_context(|| format!("cannot open {}", path.display()))?)
-        }
+    let mut file: Box<dyn Read> = if is_stdout(path) {
+        Box::new(io::stdin().lock())
+    } else {
+        Box::new(File::open(path).with_context(|| format!("cannot open {}", path.display()))?)
     };
     let graph = HeapGraph::read(&mut file).with_context(name)?;
     Heap::new(graph).with_context(name)
@@ -127,9 +126,10 @@ pub(crate) fn find(heap: &Heap, target: &HeapTarget) -> anyhow::Result<Vec<NodeI
     let nodes = heap.of_type(name);
     if nodes.is_empty() {
         let like = similar(heap, name);
-        let like = match like.is_empty() {
-            true => "all types: gctrace heap show -n 1000 FILE".to_owned(),
-            false => format!("there are {}", like.join(", ")),
+        let like = if like.is_empty() {
+            "all types: gctrace heap show -n 1000 FILE".to_owned()
+        } else {
+            format!("there are {}", like.join(", "))
         };
         anyhow::bail!("no object of type {name} is in the heap; {like}");
     }

@@ -74,12 +74,11 @@ impl NewFile {
 pub(crate) fn run(config: &SetupConfig) -> anyhow::Result<u8> {
     let prefix = resolved(&config.prefix)?;
     permitted(&prefix, config)?;
-    match config.uninstall {
-        true => uninstall(&prefix)?,
-        false => {
-            let program = std::fs::read("/proc/self/exe").context("cannot read gctrace's file")?;
-            install(&prefix, new_files(program)?)?;
-        }
+    if config.uninstall {
+        uninstall(&prefix)?
+    } else {
+        let program = std::fs::read("/proc/self/exe").context("cannot read gctrace's file")?;
+        install(&prefix, new_files(program)?)?;
     }
     Ok(0)
 }

@@ -167,16 +167,16 @@ fn existing(path: &Path, source: &SummarySource) -> anyhow::Result<Option<Option
     };
     let known = &reader.header().source;
     let size = |bytes| units::bytes(bytes);
-    Ok(Some(match known == source {
-        true => None,
-        false if known.sha256 == source.sha256 => {
-            Some(format!("{trace}: was {} when it was summarized", known.file))
-        }
-        false => Some(format!(
+    Ok(Some(if known == source {
+        None
+    } else if known.sha256 == source.sha256 {
+        Some(format!("{trace}: was {} when it was summarized", known.file))
+    } else {
+        Some(format!(
             "{trace}: has changed since it was summarized (was {}, is {}, with another SHA-256)",
             size(known.bytes),
             size(source.bytes)
-        )),
+        ))
     }))
 }
 

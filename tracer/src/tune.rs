@@ -37,10 +37,8 @@ use std::time::{Duration, Instant};
 pub(crate) fn run(config: &TuneConfig, verbosity: Verbosity) -> anyhow::Result<u8> {
     let tuner = Tuner::new(config, verbosity)?;
     let freezes = config.settings.iter().any(|setting| setting.has(&GcChange::Freeze));
-    let code = match config.runs || freezes {
-        true => runs::measure(&tuner),
-        false => blocks::measure(&tuner),
-    }?;
+    let code =
+        if config.runs || freezes { runs::measure(&tuner) } else { blocks::measure(&tuner) }?;
     Ok(code)
 }
 
@@ -126,9 +124,8 @@ impl<'a> Tuner<'a> {
         let text = render::lines(report, self.config).join("\n") + "\n";
         let is_json = self.config.format == OutputFormat::Json;
         if let Some(path) = self.output_file() {
-            let content = |out: &mut dyn io::Write| match is_json {
-                true => json(out),
-                false => print::answer_to(out, &text),
+            let content = |out: &mut dyn io::Write| {
+                if is_json { json(out) } else { print::answer_to(out, &text) }
             };
             write_export(path, &self.invoker, &[], self.config.force, &content)?;
             return Ok(());
@@ -139,10 +136,7 @@ impl<'a> Tuner<'a> {
             }
             return Ok(());
         }
-        let written = match is_json {
-            true => print::exactly(json),
-            false => print::answer(&text),
-        };
+        let written = if is_json { print::exactly(json) } else { print::answer(&text) };
         print::unless_closed(written).context("cannot write the report to standard output")
     }
 
@@ -169,8 +163,5 @@ fn measured_setting(setting: &GcSetting) -> MeasuredSetting {
 /// `7 min`, for estimates.
 fn whole_minutes(time: Duration) -> String {
     let minutes = time.as_secs().div_ceil(60).max(1);
-    match minutes < 120 {
-        true => format!("{minutes}m"),
-        false => format!("{}h", minutes.div_ceil(60)),
-    }
+    if minutes < 120 { format!("{minutes}m") } else { format!("{}h", minutes.div_ceil(60)) }
 }

@@ -291,9 +291,10 @@ impl<R: Read + Seek> SummaryReader<R> {
             if let Some(item) = self.items.next() {
                 let item = self.codec.restore(item);
                 let item = item.ok_or_else(|| self.damaged("an unknown name"))?;
-                return match possible::is_possible(&item) {
-                    true => Ok(Some(item)),
-                    false => Err(self.damaged("an item that no trace can have")),
+                return if possible::is_possible(&item) {
+                    Ok(Some(item))
+                } else {
+                    Err(self.damaged("an item that no trace can have"))
                 };
             }
             if self.end.is_some() {

@@ -116,9 +116,12 @@ impl StackTree {
         let locations: Vec<Option<LocationId>> = other
             .locations
             .into_iter()
-            .map(|location| match self.locations.len() < FRAMES_KEPT {
-                true => Some(self.locations.insert_full(location).0),
-                false => self.locations.get_index_of(&location),
+            .map(|location| {
+                if self.locations.len() < FRAMES_KEPT {
+                    Some(self.locations.insert_full(location).0)
+                } else {
+                    self.locations.get_index_of(&location)
+                }
             })
             .collect();
         let mut moved: Vec<Result<NodeId, Option<NodeId>>> = Vec::new();
@@ -148,10 +151,7 @@ impl StackTree {
                 Some(above) if importing => above.line,
                 _ => location,
             },
-            own: match own {
-                true => Some(location),
-                false => above.and_then(|above| above.own),
-            },
+            own: if own { Some(location) } else { above.and_then(|above| above.own) },
             import: match import {
                 _ if own => None,
                 None if importing => Some(Import {

@@ -94,9 +94,8 @@ impl Sides<'_> {
             let difference = bootstrap::nested(&after, &before, |after, before| after - before);
             // Of rare events, a resample may have none: the interval has no upper end then.
             let least = mean_of_runs(&before).unwrap_or(0.0) * LEAST_RATIO;
-            let ratio = bootstrap::nested(&after, &before, |after, before| match before > least {
-                true => after / before - 1.0,
-                false => f64::INFINITY,
+            let ratio = bootstrap::nested(&after, &before, |after, before| {
+                if before > least { after / before - 1.0 } else { f64::INFINITY }
             });
             found.set_intervals(difference, ratio.filter(|ratio| ratio.high.is_finite()));
             found.p = p_of_runs(&before, &after).filter(|_| difference.is_some());

@@ -136,9 +136,10 @@ impl BoundsEvaluator<'_> {
             let seen_ns = seen_ns.map_or(start_ns, |seen_ns| seen_ns.clamp(start_ns, end_ns));
             at_most_ns = at_most_ns.max(end_ns - seen_ns);
         }
-        match all_waited {
-            true => (BoundsRule::GpuStayedBusy, 0, 0),
-            false => (BoundsRule::OtherThread, 0, at_most_ns),
+        if all_waited {
+            (BoundsRule::GpuStayedBusy, 0, 0)
+        } else {
+            (BoundsRule::OtherThread, 0, at_most_ns)
         }
     }
 
@@ -151,10 +152,8 @@ impl BoundsEvaluator<'_> {
         let launches = &self.timeline.counted_launches;
         let begun = launches.partition_point(|own| own.first_ns <= pause.end_ns);
         let launch = launches[..begun].iter().rev().find(|own| own.thread == thread);
-        let launch_ns = launch.map(|own| match own.last_ns <= pause.end_ns {
-            true => own.last_ns,
-            false => own.first_ns,
-        });
+        let launch_ns =
+            launch.map(|own| if own.last_ns <= pause.end_ns { own.last_ns } else { own.first_ns });
         let waited = call.is_some_and(|call| {
             let waits = matches!(
                 call.kind,

@@ -106,9 +106,10 @@ fn depth(
     let (mut at_ns, mut open) = (first_ns, 0u64);
     for (next_ns, starts) in changes {
         series.hold(at_ns, next_ns, open);
-        match starts {
-            true => open += 1,
-            false => open -= 1,
+        if starts {
+            open += 1
+        } else {
+            open -= 1
         }
         at_ns = next_ns;
     }

@@ -54,10 +54,7 @@ pub(crate) fn report(
     let processes: Vec<ProcessSteps> = with_steps.iter().filter_map(of_process).collect();
     let periodic = |own: &ProcessSteps| own.source == StepSource::PeriodicLaunches;
     Some(StepsReport {
-        basis: match processes.iter().any(periodic) {
-            true => Basis::Inferred,
-            false => Basis::Measured,
-        },
+        basis: if processes.iter().any(periodic) { Basis::Inferred } else { Basis::Measured },
         processes,
         processes_left_out: left_out as u64,
     })
@@ -207,10 +204,7 @@ impl<'a> StepTable<'a> {
         };
         let (these, others) = (lengths(true), lengths(false));
         let estimate = bootstrap::difference(&these, &others);
-        let missing = match known {
-            false => NoComparison::UnknownCollections,
-            true => NoComparison::FewSteps,
-        };
+        let missing = if known { NoComparison::FewSteps } else { NoComparison::UnknownCollections };
         comparison(&these, &others, estimate, missing)
     }
 
@@ -228,10 +222,8 @@ impl<'a> StepTable<'a> {
         }
         let lengths = |steps: &[u64]| steps.iter().map(|ns| *ns as f64).collect::<Vec<f64>>();
         let estimate = bootstrap::median_difference(&lengths(&after), &lengths(&others));
-        let missing = match known {
-            false => NoComparison::UnknownCollections,
-            true => NoComparison::FewAfterFull,
-        };
+        let missing =
+            if known { NoComparison::FewAfterFull } else { NoComparison::UnknownCollections };
         MedianComparison {
             basis: Basis::Inferred,
             count: after.len() as u64,

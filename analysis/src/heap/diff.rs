@@ -142,9 +142,8 @@ fn owners(last: &Heap, is_born: &[bool], old: &[bool], most: usize) -> Vec<Owner
     let mut owned: HashMap<u32, (HeapCount, HashMap<&str, u64>)> = HashMap::new();
     for node in dominators.order().iter().copied() {
         let dominator = dominators.immediate(node);
-        owner[node as usize] = dominator.map_or(0, |dominator| match old[dominator as usize] {
-            true => dominator + 1,
-            false => owner[dominator as usize],
+        owner[node as usize] = dominator.map_or(0, |dominator| {
+            if old[dominator as usize] { dominator + 1 } else { owner[dominator as usize] }
         });
         if is_born[node as usize] {
             let (count, types) = owned.entry(owner[node as usize]).or_default();

@@ -170,9 +170,10 @@ impl Search {
             while waiting != NONE {
                 let least = self.least(waiting);
                 self.immediate[waiting as usize] =
-                    match self.semi[least as usize] < self.semi[waiting as usize] {
-                        true => least,
-                        false => parent,
+                    if self.semi[least as usize] < self.semi[waiting as usize] {
+                        least
+                    } else {
+                        parent
                     };
                 waiting = next[waiting as usize];
             }

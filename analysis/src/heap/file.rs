@@ -216,9 +216,10 @@ fn read_node(input: &mut NumberReader<impl Read>, before: u64) -> Result<HeapNod
     let has = |flag| flags & flag != 0;
     let distance = input.number()?.rotate_left(ALIGNMENT_BITS);
     Ok(HeapNode {
-        address: match has(IS_BELOW) {
-            true => before.wrapping_sub(distance),
-            false => before.wrapping_add(distance),
+        address: if has(IS_BELOW) {
+            before.wrapping_sub(distance)
+        } else {
+            before.wrapping_add(distance)
         },
         kind: input.small()?,
         label: has(HAS_LABEL).then(|| input.small()).transpose()?,

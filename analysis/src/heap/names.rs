@@ -216,9 +216,10 @@ impl Heap {
 
 /// The last part of the name of a program's file; of a library's file all from its package on.
 fn file_name(file: &str) -> &str {
-    match paths::is_library(file) {
-        true => paths::short(file),
-        false => file.rsplit('/').next().unwrap_or(file),
+    if paths::is_library(file) {
+        paths::short(file)
+    } else {
+        file.rsplit('/').next().unwrap_or(file)
     }
 }
 

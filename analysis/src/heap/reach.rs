@@ -80,9 +80,10 @@ impl HeapGraph {
             return Err(InvalidHeap("a reference leads nowhere or is out of order"));
         }
         let root_is_valid = |root: &HeapRoot| is_node(root.node) && is_text(root.name);
-        match self.roots.iter().all(root_is_valid) {
-            true => Ok(()),
-            false => Err(InvalidHeap("a root holds nothing or has no name")),
+        if self.roots.iter().all(root_is_valid) {
+            Ok(())
+        } else {
+            Err(InvalidHeap("a root holds nothing or has no name"))
         }
     }
 }

@@ -113,9 +113,10 @@ impl Heap {
             // another reference is the head of the chain.
             let kind = |at: usize| nodes.get(at).map(|node| self.node(*node).kind);
             let last = repeated + period - 1;
-            let head = match kind(last + 1).is_some() && kind(last + 1) == kind(last + 1 - period) {
-                true => last + 1,
-                false => last,
+            let head = if kind(last + 1).is_some() && kind(last + 1) == kind(last + 1 - period) {
+                last + 1
+            } else {
+                last
             };
             return nodes.get(head).copied().unwrap_or(node);
         }

@@ -112,10 +112,7 @@ impl Heap {
             });
             let is_chain = holders.take(PERIOD).any(|node| steps[node as usize] == step);
             let (held, path) = paths[edge.from as usize];
-            paths[at] = match is_chain {
-                true => (held, path),
-                false => (held, hash(&(path, step))),
-            };
+            paths[at] = if is_chain { (held, path) } else { (held, hash(&(path, step))) };
         }
         wanted.iter().map(|node| (*node, paths[*node as usize])).collect()
     }
@@ -131,10 +128,7 @@ impl Heap {
             name.is_some_and(|name| name == ".__dict__")
         };
         let is_position = name.starts_with('[') && !is_of_namespace();
-        Some(match is_position {
-            true => "[]".to_owned(),
-            false => name.into_owned(),
-        })
+        Some(if is_position { "[]".to_owned() } else { name.into_owned() })
     }
 }
 

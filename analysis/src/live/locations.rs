@@ -55,9 +55,10 @@ impl LocationTable {
         let Some(innermost) = self.intern(frame).filter(|_| at < FRAMES) else {
             return !std::mem::replace(&mut self.full, true);
         };
-        let own = match !frame.file.is_empty() && !paths::is_library(&frame.file) {
-            true => Some(innermost),
-            false => self.of(frame.parent).and_then(|above| above.own),
+        let own = if !frame.file.is_empty() && !paths::is_library(&frame.file) {
+            Some(innermost)
+        } else {
+            self.of(frame.parent).and_then(|above| above.own)
         };
         if self.frames.len() <= at {
             self.frames.resize(at + 1, None);
@@ -72,9 +73,10 @@ impl LocationTable {
             file: first_bytes(&frame.file, NAME_BYTES).to_owned(),
             line: frame.line,
         };
-        let at = match self.lines.len() < LINES {
-            true => self.lines.insert_full(line).0,
-            false => self.lines.get_index_of(&line)?,
+        let at = if self.lines.len() < LINES {
+            self.lines.insert_full(line).0
+        } else {
+            self.lines.get_index_of(&line)?
         };
         u32::try_from(at).ok()
     }

@@ -59,10 +59,7 @@ impl<T: Copy + Default> BucketRing<T> {
     pub(super) fn within(&self, from: u64, until: u64) -> impl Iterator<Item = (u64, T)> {
         let end = self.newest.saturating_add(1);
         let from = from.max(self.oldest).max(end.saturating_sub(BUCKETS));
-        let until = match self.slots.is_empty() {
-            true => from,
-            false => until.min(end),
-        };
+        let until = if self.slots.is_empty() { from } else { until.min(end) };
         let slots = &self.slots;
         (from..until).filter_map(move |bucket| Some((bucket, *slots.get(place(bucket))?)))
     }
@@ -116,10 +113,7 @@ pub(super) fn bucket(at_ns: u64) -> u64 {
 fn buckets(start_ns: u64, end_ns: u64) -> impl Iterator<Item = (u64, u64)> {
     let start_ns = start_ns.max(end_ns.saturating_sub(WINDOW_NS));
     let behind = end_ns.div_ceil(BUCKET_NS);
-    let first = match start_ns < end_ns {
-        true => bucket(start_ns),
-        false => behind,
-    };
+    let first = if start_ns < end_ns { bucket(start_ns) } else { behind };
     (first..behind).map(move |bucket| {
         let from = start_ns.max(bucket * BUCKET_NS);
         let until = end_ns.min((bucket + 1).saturating_mul(BUCKET_NS));

@@ -211,10 +211,8 @@ impl OldGeneration {
     ) {
         let live_ns = curves.live_ns(window);
         let least_ns = (live_ns - self.frozen_ns).max(0.0);
-        let most_ns = match self.frozen_ns > 0.0 {
-            true => live_ns.min(least_ns + self.unfrozen_ns),
-            false => least_ns,
-        };
+        let most_ns =
+            if self.frozen_ns > 0.0 { live_ns.min(least_ns + self.unfrozen_ns) } else { least_ns };
         let traversing_ns = match assumption {
             CostAssumption::Cheap => least_ns,
             CostAssumption::Likely => f64::midpoint(least_ns, most_ns),

@@ -146,9 +146,10 @@ impl RecordedCurves {
                 GcReason::Unknown => pause.generation != 2 || since_full > old,
                 GcReason::Manual | GcReason::Shutdown => false,
             };
-            let sum = match automatic {
-                true => curves.automatic.get_mut(usize::from(pause.generation))?,
-                false => &mut curves.explicit,
+            let sum = if automatic {
+                curves.automatic.get_mut(usize::from(pause.generation))?
+            } else {
+                &mut curves.explicit
             };
             let time_ns = times.time_ns(pause);
             if in_training {
@@ -245,12 +246,11 @@ impl RecordedCurves {
             let windows = (full.window - window).max(1.0);
             let growth_ns = (full.live_ns - live_ns).max(0.0);
             let quarter_ns = live_ns / 4.0;
-            let promoted_ns = match full.automatic {
-                true if full.middle > threshold + 1.0 => quarter_ns * (1.0 + 0.5 / full.middle),
-                automatic => {
-                    let least_ns = if automatic { quarter_ns } else { 0.0 };
-                    (growth_ns + self.traversing_ns.likely * full.freed).max(least_ns)
-                }
+            let promoted_ns = if full.automatic && full.middle > threshold + 1.0 {
+                quarter_ns * (1.0 + 0.5 / full.middle)
+            } else {
+                let least_ns = if full.automatic { quarter_ns } else { 0.0 };
+                (growth_ns + self.traversing_ns.likely * full.freed).max(least_ns)
             };
             full.promoted_ns = promoted_ns / windows;
             full.growth_ns = growth_ns / windows;

@@ -135,10 +135,8 @@ pub(super) fn parts(
         }
         _ => return None,
     };
-    let part = |estimate: RemedyEstimate, side, more: f64, recorded_ns: f64| match recorded_ns > 0.0
-    {
-        true => (estimate.at(side) / recorded_ns + more).max(0.0),
-        false => 1.0,
+    let part = |estimate: RemedyEstimate, side, more: f64, recorded_ns: f64| {
+        if recorded_ns > 0.0 { (estimate.at(side) / recorded_ns + more).max(0.0) } else { 1.0 }
     };
     let sides = [(CostAssumption::Cheap, -RUN_TO_RUN), (CostAssumption::Costly, RUN_TO_RUN)];
     Some(sides.map(|(side, more)| SimulatedParts {

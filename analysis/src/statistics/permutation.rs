@@ -29,10 +29,8 @@ pub fn sign_flips(differences: &[f64]) -> Option<f64> {
     let values = groups(differences, GROUPS);
     let bound = values.iter().sum::<f64>().abs() * ROUNDING;
     let flipped = |signs: &mut dyn FnMut(usize) -> bool| -> bool {
-        let signed = values.iter().enumerate().map(|(at, value)| match signs(at) {
-            true => -value,
-            false => *value,
-        });
+        let signed =
+            values.iter().enumerate().map(|(at, value)| if signs(at) { -value } else { *value });
         signed.sum::<f64>().abs() >= bound
     };
     if values.len() <= MOST_EXACT {

@@ -14,9 +14,10 @@ pub(super) fn student(share: f64, freedom: u32) -> Option<f64> {
     let (mut low, mut high) = (0.0, 1e9);
     for _ in 0..100 {
         let middle = f64::midpoint(low, high);
-        match student_within(middle, freedom.min(MOST_FREEDOM)) < 2.0 * share - 1.0 {
-            true => low = middle,
-            false => high = middle,
+        if student_within(middle, freedom.min(MOST_FREEDOM)) < 2.0 * share - 1.0 {
+            low = middle
+        } else {
+            high = middle
         }
     }
     Some(f64::midpoint(low, high))
@@ -52,10 +53,7 @@ fn student_within(t: f64, freedom: u32) -> f64 {
         term *= cosine * cosine * f64::from(power + 1) / f64::from(power + 2);
         power += 2;
     }
-    match odd {
-        true => FRAC_2_PI * (angle + sine * sum),
-        false => sine * sum,
-    }
+    if odd { FRAC_2_PI * (angle + sine * sum) } else { sine * sum }
 }
 
 /// Share of the normal distribution above `deviate`, which must not be negative; off by at most

@@ -120,10 +120,7 @@ impl<W: Write + Send> TableFile<W> {
             }
         }
         self.rows += 1;
-        match self.rows >= ROWS {
-            true => self.end_row_group(),
-            false => Ok(()),
-        }
+        if self.rows >= ROWS { self.end_row_group() } else { Ok(()) }
     }
 
     /// Drops the rows of the trace that ends, as far as they are not written yet.
@@ -245,10 +242,11 @@ where
     T::T: Default,
 {
     let rows = || order.iter().map(|row| values.get(*row).and_then(Option::as_ref));
-    let known: Vec<T::T> = match nullable {
-        true => rows().flatten().map(value).collect(),
+    let known: Vec<T::T> = if nullable {
+        rows().flatten().map(value).collect()
+    } else {
         // A time is never unknown; a null in its place would shift all others.
-        false => rows().map(|one| one.map_or_else(T::T::default, &value)).collect(),
+        rows().map(|one| one.map_or_else(T::T::default, &value)).collect()
     };
     let levels: Vec<i16> = rows().map(|one| i16::from(one.is_some())).collect();
     let levels = nullable.then_some(levels.as_slice());
@@ -267,10 +265,8 @@ fn schema(table: Table) -> Result<Type, ParquetError> {
             ColumnKind::Flag => (PhysicalType::BOOLEAN, None),
             _ => (PhysicalType::INT64, None),
         };
-        let repetition = match is_nullable(column.kind) {
-            true => Repetition::OPTIONAL,
-            false => Repetition::REQUIRED,
-        };
+        let repetition =
+            if is_nullable(column.kind) { Repetition::OPTIONAL } else { Repetition::REQUIRED };
         let field = Type::primitive_type_builder(column.name, physical)
             .with_repetition(repetition)
             .with_logical_type(logical)

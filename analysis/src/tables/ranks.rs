@@ -115,10 +115,7 @@ impl<W: Write + Send> TraceTables<W> {
                     Cell::Number(start_ns),
                     Cell::Number(later(start_ns, signed(op.duration_ns()))),
                     Cell::of(arrival.wait_ns(last.start_ns)),
-                    match decided {
-                        true => Cell::Flag(arrival.member == last.member),
-                        false => Cell::Null,
-                    },
+                    if decided { Cell::Flag(arrival.member == last.member) } else { Cell::Null },
                 ];
                 self.row(Table::Collectives, &row)?;
             }

@@ -44,10 +44,7 @@ fn pause<'a>(
     let known = pause.generation != Pause::UNKNOWN_GENERATION;
     let counter = |counter| Cell::of(pause.counters.get(counter));
     let counted = !pause.counters.is_empty();
-    let mark = |mark| match counted {
-        true => Cell::Flag(mark),
-        false => Cell::Null,
-    };
+    let mark = |mark| if counted { Cell::Flag(mark) } else { Cell::Null };
     [
         of.trace,
         of.rank,

@@ -108,10 +108,7 @@ pub(super) fn measured(rows: &[StepRow]) -> Option<Measured> {
     });
     Some(Measured {
         wall_ns: mean(&|row| row.wall_ns)?,
-        cpu_ns: match cpu_known {
-            true => Some(mean(&|row| row.cpu_ns.unwrap_or(0))?),
-            false => None,
-        },
+        cpu_ns: if cpu_known { Some(mean(&|row| row.cpu_ns.unwrap_or(0))?) } else { None },
         pause_ns: mean(&|row| row.pause_ns),
         collections,
         full_pause_ns: Some(full_pause(rows) / count),

@@ -163,8 +163,8 @@ fn work() -> impl Strategy<Value = Record> {
     (1..4u32, 0..100u64, 1..40u64, any::<bool>()).prop_map(|(pid, at, length, call)| {
         let start_ns = START + at * 10 * MS;
         let end_ns = start_ns + length * MS / 4;
-        match call {
-            true => Record::CudaCall(CudaCall {
+        if call {
+            Record::CudaCall(CudaCall {
                 pid,
                 tid: pid,
                 layer: CudaLayer::Runtime,
@@ -173,8 +173,9 @@ fn work() -> impl Strategy<Value = Record> {
                 end_ns,
                 correlation: Some(at),
                 ..CudaCall::default()
-            }),
-            false => Record::GpuOp(GpuOp {
+            })
+        } else {
+            Record::GpuOp(GpuOp {
                 pid: Some(pid),
                 name: "ncclDevKernel_AllReduce".to_owned(),
                 stream: 7,
@@ -182,7 +183,7 @@ fn work() -> impl Strategy<Value = Record> {
                 end_ns,
                 correlation: Some(at),
                 ..GpuOp::default()
-            }),
+            })
         }
     })
 }

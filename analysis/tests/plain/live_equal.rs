@@ -342,9 +342,10 @@ fn simulated() -> Recording {
             id,
             parent: (id > 1).then_some(id / 2),
             function: format!("f{}", id % 25),
-            file: match library {
-                true => "/usr/lib/python3/dist-packages/torch/x.py".to_owned(),
-                false => format!("train{}.py", id % 7),
+            file: if library {
+                "/usr/lib/python3/dist-packages/torch/x.py".to_owned()
+            } else {
+                format!("train{}.py", id % 7)
             },
             line: Some(id % 25),
         };

@@ -53,9 +53,8 @@ impl<'a> Both<'a> {
         self.assert_same("measured", &as_measured, &measured);
         for rank in 0..self.job.timelines.len() {
             let change = ReplayChange::without(self.job, |at, _| at == rank);
-            let without = joined.replay(|at| match at == rank {
-                true => JoinedSkeletons::WITHOUT_PAUSES,
-                false => JoinedSkeletons::MEASURED,
+            let without = joined.replay(|at| {
+                if at == rank { JoinedSkeletons::WITHOUT_PAUSES } else { JoinedSkeletons::MEASURED }
             });
             self.assert_same("without a rank's", &without, &self.full.replay(&change));
         }

@@ -71,10 +71,7 @@ impl BpfSession {
         let Some(alone) = self.alone.process() else {
             return false;
         };
-        match pid == alone {
-            true => by_thread || self.alone.follows_children && !is_first,
-            false => true,
-        }
+        if pid == alone { by_thread || self.alone.follows_children && !is_first } else { true }
     }
 
     /// Places probes in every process from now on, and those that are in one process alone in all

@@ -231,12 +231,13 @@ pub(crate) fn old_values(
     let stack = image.word(address.checked_add(OLD_VALUE_STACK)?)?;
     let variables = stack.checked_sub(first)? / 8;
     let top = address.checked_add(frame.stack_top)?;
-    let depth = match frame.top_is_depth {
-        true => u64::try_from(image.int(top)?).unwrap_or(0),
-        false => match image.word(top)? {
+    let depth = if frame.top_is_depth {
+        u64::try_from(image.int(top)?).unwrap_or(0)
+    } else {
+        match image.word(top)? {
             0 => 0,
             top => top.checked_sub(stack)? / 8,
-        },
+        }
     };
     variables.checked_add(depth)
 }

@@ -206,9 +206,10 @@ impl RootFinder<'_, '_> {
             // The locals of a module are its globals, which the module holds too.
             let is_globals =
                 offset == fields.locals_dict && word == self.word(frame, fields.globals);
-            match is_globals {
-                true => self.namespace(word, &name),
-                false => self.value(word, is_tagged, &format!("{name}: ({part})")),
+            if is_globals {
+                self.namespace(word, &name)
+            } else {
+                self.value(word, is_tagged, &format!("{name}: ({part})"))
             }
         }
     }
@@ -217,10 +218,7 @@ impl RootFinder<'_, '_> {
     fn value(&mut self, word: u64, tagged: bool, name: &str) {
         if let Some((address, counted)) = untagged(word, tagged) {
             let node = self.walk.builder.node(address);
-            match counted {
-                true => self.holder(node, name),
-                false => self.root(node, name),
-            }
+            if counted { self.holder(node, name) } else { self.root(node, name) }
         }
     }
 

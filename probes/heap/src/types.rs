@@ -102,9 +102,10 @@ pub(crate) fn read_type(image: &mut Image, layout: &Layout, address: u64) -> Opt
         dict_offset: image.word(at(type_object::DICT_OFFSET)?)?.cast_signed(),
         scan_from,
         names: names(image, layout, &bases, bits, basic_size),
-        cached_keys: match is_heap_type {
-            true => image.word(at(layout.cached_keys)?).unwrap_or(0),
-            false => 0,
+        cached_keys: if is_heap_type {
+            image.word(at(layout.cached_keys)?).unwrap_or(0)
+        } else {
+            0
         },
     })
 }

@@ -162,10 +162,8 @@ impl<'image> Walk<'image> {
             return Rc::clone(known);
         }
         let is_code = self.type_of(address).is_some_and(|kind| kind.shape == Shape::Code);
-        let code = match is_code {
-            true => read_code(self.image, self.layout, address),
-            false => CodeInfo::default(),
-        };
+        let code =
+            if is_code { read_code(self.image, self.layout, address) } else { CodeInfo::default() };
         let code = Rc::new(code);
         self.codes.insert(address, Rc::clone(&code));
         code
@@ -197,10 +195,7 @@ impl<'image> Walk<'image> {
             }
             _ => false,
         };
-        match is_wanted {
-            true => self.add(address, HeapPlace::Untracked),
-            false => None,
-        }
+        if is_wanted { self.add(address, HeapPlace::Untracked) } else { None }
     }
 
     /// Adds references to those of these words that are addresses of nodes. `offset` is that of
@@ -221,10 +216,8 @@ impl<'image> Walk<'image> {
                 known => known,
             };
             if let Some(target) = target {
-                let name = match is_named {
-                    true => self.field(kind, info, offset),
-                    false => HeapEdgeName::Unnamed,
-                };
+                let name =
+                    if is_named { self.field(kind, info, offset) } else { HeapEdgeName::Unnamed };
                 self.builder.edge(from, target, name, true);
             }
         }
@@ -383,9 +376,10 @@ impl<'image> Walk<'image> {
     /// `Py_SIZE`, or the digits of an `int`.
     fn item_count(&mut self, address: u64, info: &TypeInfo) -> Option<u64> {
         let size = self.image.word(address.checked_add(SIZE)?)?;
-        let count = match info.has(flags::LONG) && self.layout.minor >= 12 {
-            true => size >> 3,
-            false => size.cast_signed().unsigned_abs(),
+        let count = if info.has(flags::LONG) && self.layout.minor >= 12 {
+            size >> 3
+        } else {
+            size.cast_signed().unsigned_abs()
         };
         (count < MOST_WORDS * 8).then_some(count)
     }

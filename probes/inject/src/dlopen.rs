@@ -63,10 +63,7 @@ unsafe extern "C" fn before_setlocale(_category: i32, _locale: *const c_char) ->
         known = unsafe { libc::dlsym(libc::RTLD_NEXT, c"setlocale".as_ptr()) };
         REAL.store(known, Ordering::Relaxed);
     }
-    match known.is_null() {
-        true => no_locale as *const c_void,
-        false => known,
-    }
+    if known.is_null() { no_locale as *const c_void } else { known }
 }
 
 /// Used if there is no setlocale at all.

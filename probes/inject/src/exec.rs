@@ -226,10 +226,12 @@ fn start_with(
         if entry.is_null() {
             break;
         }
-        let entry = match at == index {
-            true if others().next().is_none() => continue,
-            true => text.as_ptr().cast(),
-            false => entry,
+        let entry = if at != index {
+            entry
+        } else if others().next().is_none() {
+            continue;
+        } else {
+            text.as_ptr().cast()
         };
         *list.get_mut(kept).filter(|_| kept + 1 < MOST_ENTRIES)? = entry;
         kept += 1;

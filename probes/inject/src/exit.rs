@@ -35,10 +35,7 @@ unsafe extern "C" fn before(
 ) -> *const c_void {
     guarded(|| apply::process_exits(caller));
     let real = REAL.address();
-    match real.is_null() {
-        true => leave as *const c_void,
-        false => real,
-    }
+    if real.is_null() { leave as *const c_void } else { real }
 }
 
 /// Used if the C library has no such function.

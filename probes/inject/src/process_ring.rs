@@ -174,10 +174,7 @@ pub(crate) fn announce_fork() -> bool {
             && known.contains(&parent)
             && ring.push(&RingRecord::Fork { at_ns, pid, parent })
     });
-    let announced_in = match is_announced {
-        true => inherited,
-        false => std::ptr::null_mut(),
-    };
+    let announced_in = if is_announced { inherited } else { std::ptr::null_mut() };
     LAST_FORK.announced_in.store(announced_in, Ordering::Relaxed);
     is_announced
 }

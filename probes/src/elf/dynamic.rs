@@ -26,10 +26,7 @@ impl<'data> ElfImage<'data> {
     /// `DT_RUNPATH`, or the older `DT_RPATH`, which is ignored if both exist (ld.so(8)).
     pub(crate) fn library_folders(&self) -> Vec<&'data str> {
         let newer = self.dynamic_texts(elf::DT_RUNPATH.0);
-        let lists = match newer.is_empty() {
-            true => self.dynamic_texts(elf::DT_RPATH.0),
-            false => newer,
-        };
+        let lists = if newer.is_empty() { self.dynamic_texts(elf::DT_RPATH.0) } else { newer };
         lists.into_iter().flat_map(|list| list.split(':')).collect()
     }
 

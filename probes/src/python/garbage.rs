@@ -38,10 +38,7 @@ pub(super) fn point(image: &ElfImage<'_>, points: &[ProbePoint]) -> Option<Probe
         .flat_map(|range| entries(image, &range))
         .map(|entry| (entry.instruction.address(), entry))
         .collect();
-    let found = match inlined.is_empty() {
-        false => inlined,
-        true => in_callees(image, &graph, &collectors),
-    };
+    let found = if inlined.is_empty() { in_callees(image, &graph, &collectors) } else { inlined };
     let mut found = found.into_values();
     let entry = found.next()?;
     // A second one is a guess that this rule does not make.

@@ -67,10 +67,7 @@ pub fn blocks() -> Result<Vec<Block>, Vec<String>> {
             }
         }
     }
-    match errors.is_empty() {
-        true => Ok(blocks),
-        false => Err(errors),
-    }
+    if errors.is_empty() { Ok(blocks) } else { Err(errors) }
 }
 
 /// The blocks of one document.

@@ -144,10 +144,7 @@ pub fn records(run: ClosuresRun) -> Vec<Record> {
         }
         if half % STEP_HALVES == STEP_HALVES - 1 {
             collections += 1;
-            let closures = match run.constant {
-                true => PER_STEP * STEP_HALVES / 2,
-                false => collections,
-            };
+            let closures = if run.constant { PER_STEP * STEP_HALVES / 2 } else { collections };
             collect(at_ms, collections, closures, 0, &mut records);
         }
     }

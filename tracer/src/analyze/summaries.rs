@@ -95,10 +95,7 @@ pub(super) fn check_current(summary: &Path, source: &SummarySource) -> anyhow::R
     };
     let output = absolute.parent().unwrap_or(directory);
     let output = output.strip_prefix(directory).unwrap_or(output);
-    let output = match output == Path::new("") {
-        true => Path::new("."),
-        false => output,
-    };
+    let output = if output == Path::new("") { Path::new(".") } else { output };
     let words = ["gctrace", "summarize", &source.file, "-o"].map(Path::new);
     anyhow::bail!(
         "{}: has changed since {} was made of it (was {} bytes, is {bytes}): {} && {}",

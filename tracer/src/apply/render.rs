@@ -139,12 +139,11 @@ fn applied(process: &AppliedProcess) -> String {
     if let Some(more) = process.applied.len().checked_sub(5) {
         parts.push(format!("and {} more", more + 1));
     }
-    match parts.is_empty() {
-        true => {
-            let settings: Vec<String> = process.settings.iter().map(GcSetting::to_string).collect();
-            format!("nothing was applied of {}", settings.join(" | "))
-        }
-        false => parts.join("; "),
+    if parts.is_empty() {
+        let settings: Vec<String> = process.settings.iter().map(GcSetting::to_string).collect();
+        format!("nothing was applied of {}", settings.join(" | "))
+    } else {
+        parts.join("; ")
     }
 }
 
@@ -262,9 +261,10 @@ fn memory(process: &AppliedProcess) -> String {
     {
         parts.push(format!("{} tracked, then {}", counted(start, "object"), count(end)));
     }
-    match parts.is_empty() {
-        true => "memory: unknown".to_owned(),
-        false => format!("memory: {}", parts.join("; ")),
+    if parts.is_empty() {
+        "memory: unknown".to_owned()
+    } else {
+        format!("memory: {}", parts.join("; "))
     }
 }
 
@@ -308,11 +308,12 @@ fn others_lines(others: &[&AppliedProcess], alone: bool) -> Vec<String> {
         count(applied),
     )];
     if alone {
-        lines.push(match others.iter().any(|process| process.after.is_some()) {
-            true => "no step was seen; the settings hold from the start".to_owned(),
-            false => "no step was seen: nothing was applied at a step; \
+        lines.push(if others.iter().any(|process| process.after.is_some()) {
+            "no step was seen; the settings hold from the start".to_owned()
+        } else {
+            "no step was seen: nothing was applied at a step; \
                       name the function of a step with --step-function"
-                .to_owned(),
+                .to_owned()
         });
     }
     for process in others {

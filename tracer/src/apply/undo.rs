@@ -57,18 +57,20 @@ fn open_folder(path: &OsStr, own: u32) -> io::Result<File> {
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let folder = File::from(nix::fcntl::open(path, flags, Mode::empty())?);
     let found = folder.metadata()?;
-    match found.uid() == own && found.mode() & 0o077 == 0 {
-        true => Ok(folder),
-        false => Err(io::Error::other("it is not a private folder of this user")),
+    if found.uid() == own && found.mode() & 0o077 == 0 {
+        Ok(folder)
+    } else {
+        Err(io::Error::other("it is not a private folder of this user"))
     }
 }
 
 fn open(folder: &File, name: &str, flags: OFlag, own: u32) -> io::Result<File> {
     let file = File::from(nix::fcntl::openat(folder, name, flags, Mode::empty())?);
     let found = file.metadata()?;
-    match found.is_file() && found.uid() == own && found.nlink() == 1 {
-        true => Ok(file),
-        false => Err(io::Error::other("it is not gctrace's file")),
+    if found.is_file() && found.uid() == own && found.nlink() == 1 {
+        Ok(file)
+    } else {
+        Err(io::Error::other("it is not gctrace's file"))
     }
 }
 

@@ -88,10 +88,7 @@ pub(super) fn config(args: CompareArgs) -> Result<CompareConfig, clap::Error> {
         after,
         fail_if: args.fail_if,
         log: args.log,
-        format: match args.json {
-            true => OutputFormat::Json,
-            false => args.format,
-        },
+        format: if args.json { OutputFormat::Json } else { args.format },
         output: args.output,
     })
 }

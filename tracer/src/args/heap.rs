@@ -166,9 +166,6 @@ fn answer_config(question: HeapQuestions) -> HeapConfig {
         question,
         files,
         rows: answer.rows.unwrap_or(rows),
-        format: match answer.json {
-            true => OutputFormat::Json,
-            false => answer.format,
-        },
+        format: if answer.json { OutputFormat::Json } else { answer.format },
     }
 }

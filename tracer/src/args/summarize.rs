@@ -114,12 +114,13 @@ fn shard(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<Shard,
         }
         None => return Err(NOT_PARTS.to_owned()),
     };
-    match index < count {
-        true => Ok(Shard { index, count }),
-        false => Err(format!(
+    if index < count {
+        Ok(Shard { index, count })
+    } else {
+        Err(format!(
             "part {index} of {count} does not exist: the first is 0, the last is {}",
             count.saturating_sub(1)
-        )),
+        ))
     }
 }
 

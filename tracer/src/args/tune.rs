@@ -178,8 +178,9 @@ fn precision(text: &str) -> Result<f64, String> {
         .trim()
         .parse()
         .map_err(|_| format!("{text:?} is not a number of percent (examples: 0.5, 2)"))?;
-    match value > 0.0 && value <= 100.0 {
-        true => Ok(value),
-        false => Err("must be above 0 and at most 100 percent".to_owned()),
+    if value > 0.0 && value <= 100.0 {
+        Ok(value)
+    } else {
+        Err("must be above 0 and at most 100 percent".to_owned())
     }
 }

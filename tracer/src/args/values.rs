@@ -28,11 +28,10 @@ pub(super) fn budget(text: &str) -> Result<f64, String> {
 pub(super) fn step_function(text: &str) -> Result<String, String> {
     let name = text.rsplit_once(':').map_or(text, |(_, name)| name);
     let is_one = !name.is_empty() && !name.contains(|sign: char| "/()".contains(sign));
-    match is_one && !text.contains(|sign: char| sign.is_control()) {
-        true => Ok(text.to_owned()),
-        false => {
-            Err("must be a function: train_step, Trainer.step or train.py:train_step".to_owned())
-        }
+    if is_one && !text.contains(|sign: char| sign.is_control()) {
+        Ok(text.to_owned())
+    } else {
+        Err("must be a function: train_step, Trainer.step or train.py:train_step".to_owned())
     }
 }
 
@@ -123,9 +122,12 @@ pub(super) fn trace_name() -> impl TypedValueParser<Value = PathBuf> {
 
 /// Name of a file that is read back later, so not standard output.
 pub(super) fn file_name() -> impl TypedValueParser<Value = PathBuf> {
-    PathBufValueParser::new().try_map(|path| match crate::files::is_stdout(&path) {
-        true => Err("must be a file, as it is read back later"),
-        false => Ok(path),
+    PathBufValueParser::new().try_map(|path| {
+        if crate::files::is_stdout(&path) {
+            Err("must be a file, as it is read back later")
+        } else {
+            Ok(path)
+        }
     })
 }
 

@@ -69,10 +69,7 @@ fn changed(comparison: &Comparison) -> String {
             )
         })
         .collect();
-    match words.is_empty() {
-        true => "nothing known".to_owned(),
-        false => words.join("; "),
-    }
+    if words.is_empty() { "nothing known".to_owned() } else { words.join("; ") }
 }
 
 /// Mean and standard deviation of step time, in ms: over several runs of their means, otherwise over

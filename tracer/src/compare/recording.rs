@@ -97,9 +97,10 @@ fn options(header: &TraceHeader) -> Vec<OsString> {
         format!("--mode={}", header.mode.as_str()),
         format!("--stack-depth={}", header.stack_depth),
         format!("--min-pause={}ns", header.min_pause_ns),
-        match counters.is_empty() {
-            true => "--counters=none".to_owned(),
-            false => format!("--counters={}", counters.join(",")),
+        if counters.is_empty() {
+            "--counters=none".to_owned()
+        } else {
+            format!("--counters={}", counters.join(","))
         },
     ];
     options.extend(header.cuda.iter().map(|cuda| format!("--cuda={cuda}")));

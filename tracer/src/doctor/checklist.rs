@@ -103,9 +103,8 @@ fn hidden(count: usize, rights: &PrivilegeFacts) -> Option<CheckLine> {
     let line = CheckLine::note("processes", format!("{count} cannot be inspected"));
     let denied = PrivilegeError::from_facts(rights.clone());
     let sudo_helps = denied.is_some_and(|denied| denied.sudo_helps());
-    (count > 0).then(|| match sudo_helps {
-        true => line.with_fix("To inspect all of them: sudo gctrace doctor"),
-        false => line,
+    (count > 0).then(|| {
+        if sudo_helps { line.with_fix("To inspect all of them: sudo gctrace doctor") } else { line }
     })
 }
 
@@ -216,9 +215,10 @@ fn other_users(rights: &PrivilegeFacts) -> CheckLine {
         .iter()
         .map(|lacking| format!("{} is needed to {}", cap(lacking), lacking.purpose))
         .collect();
-    let remedy = match rights.bounding.lacking(FOR_OTHERS).is_empty() {
-        true => "sudo gctrace",
-        false => "add to the capabilities of this container or service",
+    let remedy = if rights.bounding.lacking(FOR_OTHERS).is_empty() {
+        "sudo gctrace"
+    } else {
+        "add to the capabilities of this container or service"
     };
     CheckLine::note(what, value).with_fix(format!("{}: {remedy}", purposes.join(", ")))
 }
@@ -305,10 +305,7 @@ fn container(machine: &HostFacts) -> CheckLine {
 }
 
 fn fatal_unless(there: bool) -> CheckStatus {
-    match there {
-        true => CheckStatus::Ok,
-        false => CheckStatus::Missing,
-    }
+    if there { CheckStatus::Ok } else { CheckStatus::Missing }
 }
 
 fn interpreter(interpreter: &InterpreterFile) -> CheckLine {
@@ -318,9 +315,10 @@ fn interpreter(interpreter: &InterpreterFile) -> CheckLine {
             let functions = explain::collector_functions(found);
             let title = explain::title(found);
             let value = format!("{title}\n{place}\n{functions}, found by {}", found.rung);
-            match found.warnings.is_empty() {
-                true => CheckLine::ok("python", value),
-                false => CheckLine::note("python", value).with_fix(found.warnings.join("\n")),
+            if found.warnings.is_empty() {
+                CheckLine::ok("python", value)
+            } else {
+                CheckLine::note("python", value).with_fix(found.warnings.join("\n"))
             }
         }
         Err(error) => CheckLine::note("python", format!("cannot be recorded\n{place}"))

@@ -62,10 +62,8 @@ fn write_point(text: &mut String, point: &ProbePoint) -> std::fmt::Result {
         ("single-stepped by the kernel", "about 16 us per hit in a virtual machine")
     };
     // No hit was measured on another processor.
-    let cost = match cfg!(target_arch = "x86_64") {
-        true => format!("{method}: {cost}"),
-        false => method.to_owned(),
-    };
+    let cost =
+        if cfg!(target_arch = "x86_64") { format!("{method}: {cost}") } else { method.to_owned() };
     writeln!(text, "      {:<24} {cost}", point.instruction)?;
     if let Some(offset) = point.semaphore_file_offset {
         writeln!(text, "      enabled by the semaphore at file offset {offset:#x}")?;

@@ -91,9 +91,10 @@ impl OutputPath {
 /// It cannot be opened, or is of another kind.
 pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
     let file = system::open_for_reading(path)?;
-    match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(io::Error::other("it is not a regular file")),
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(io::Error::other("it is not a regular file"))
     }
 }
 

@@ -29,9 +29,10 @@ pub(crate) fn append_row(
             Some(content) => {
                 let newline = if content.ends_with('\n') { "" } else { "\n" };
                 let last = content.lines().rfind(|line| !line.trim().is_empty());
-                match last.is_some_and(|line| line.starts_with('|')) {
-                    true => format!("{newline}{row}"),
-                    false => format!("{newline}\n{head}{row}"),
+                if last.is_some_and(|line| line.starts_with('|')) {
+                    format!("{newline}{row}")
+                } else {
+                    format!("{newline}\n{head}{row}")
                 }
             }
         };
@@ -59,9 +60,10 @@ fn content(path: &Path, title: &str) -> Result<Option<String>, FileFailure> {
         ExistingFile::Content => {
             let content = read_small(path, LOG_BYTES).ok_or_else(|| not_a_log(title))?;
             let content = String::from_utf8(content).map_err(|_| not_a_log(title))?;
-            match content.lines().next() == Some(title) {
-                true => Ok(Some(content)),
-                false => Err(not_a_log(title)),
+            if content.lines().next() == Some(title) {
+                Ok(Some(content))
+            } else {
+                Err(not_a_log(title))
             }
         }
     }

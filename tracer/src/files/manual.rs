@@ -46,11 +46,10 @@ fn check(path: &Path) -> Result<(), FileFailure> {
         ExistingFile::Content => {
             let mut head = Vec::new();
             File::open(path)?.take(TITLE_WITHIN).read_to_end(&mut head)?;
-            match head.windows(TITLE.len()).any(|text| text == TITLE) {
-                true => Ok(()),
-                false => {
-                    refused("exists and is not a manual page of gctrace; name another directory")
-                }
+            if head.windows(TITLE.len()).any(|text| text == TITLE) {
+                Ok(())
+            } else {
+                refused("exists and is not a manual page of gctrace; name another directory")
             }
         }
     }

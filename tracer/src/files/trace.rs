@@ -49,9 +49,10 @@ impl NewTrace {
         command: &[OsString],
         option: &'static str,
     ) -> Result<Self, FileError> {
-        let made = match is_stdout(path) {
-            true => to_stdout(path),
-            false => as_invoker(invoker, || create(path, invoker, command)),
+        let made = if is_stdout(path) {
+            to_stdout(path)
+        } else {
+            as_invoker(invoker, || create(path, invoker, command))
         };
         made.map_err(|failure| failure.of(path, invoker, option))
     }
@@ -211,12 +212,13 @@ fn beside(name: &Path) -> Result<(File, PathBuf), FileFailure> {
 }
 
 fn check_is_trace(name: &Path) -> Result<(), FileFailure> {
-    match is_trace(name)? {
-        true => Ok(()),
-        false => Err(FileFailure::Refused(
+    if is_trace(name)? {
+        Ok(())
+    } else {
+        Err(FileFailure::Refused(
             "exists and is not a trace of gctrace, so it was not overwritten. Name another file"
                 .to_owned(),
-        )),
+        ))
     }
 }
 

@@ -53,10 +53,7 @@ fn heap(facts: &HeapFacts) -> String {
         let taken = humantime::format_rfc3339_seconds(taken).to_string();
         format!(", {}", taken.trim_end_matches('Z').replace('T', " ") + " UTC")
     });
-    let way = match header.in_process {
-        true => "walked in-process",
-        false => "copied from outside",
-    };
+    let way = if header.in_process { "walked in-process" } else { "copied from outside" };
     let stopped = header.stopped_ns.map(|ns| format!(", stopped for {}", duration(ns)));
     format!(
         "{command} (pid {}, CPython {}){}: {}, {} of their own, {}; {way}{}.",

@@ -108,9 +108,10 @@ impl SignalPolicy {
 
     /// Ctrl-C: the first is for the command, the second ends the recording.
     fn interrupted(&mut self) -> SignalDecision {
-        match std::mem::replace(&mut self.interrupted, true) {
-            true => SignalDecision::EndRecording,
-            false => SignalDecision::GoOn,
+        if std::mem::replace(&mut self.interrupted, true) {
+            SignalDecision::EndRecording
+        } else {
+            SignalDecision::GoOn
         }
     }
 }

@@ -171,10 +171,7 @@ impl<'a> IndexEntries<'a> {
         let flags_at = Self::STAT + self.hash_bytes;
         let flags = short(entry, flags_at)?;
         let extended = flags & Self::EXTENDED != 0;
-        let more = match extended {
-            true => short(entry, flags_at + 2)?,
-            false => 0,
-        };
+        let more = if extended { short(entry, flags_at + 2)? } else { 0 };
         let path_at = flags_at + if extended { 4 } else { 2 };
         let name = entry.get(path_at..)?;
         let length = name.iter().position(|byte| *byte == 0)?;

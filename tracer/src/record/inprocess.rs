@@ -251,9 +251,10 @@ impl InProcessSource {
         drop(ring);
         if !self.processes.contains_key(&pid) {
             let pidfd = self.watch_end(pid);
-            let origin = match self.launched == Some(pid) {
-                true => ProcessOrigin::Launched,
-                false => ProcessOrigin::Child,
+            let origin = if self.launched == Some(pid) {
+                ProcessOrigin::Launched
+            } else {
+                ProcessOrigin::Child
             };
             let process = InjectedProcess::new(pid, &hello, origin, pidfd);
             self.processes.insert(pid, process);

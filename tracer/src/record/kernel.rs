@@ -120,9 +120,10 @@ impl KernelSource {
                 continue;
             };
             let key = FileKey::of(found.dev(), found.ino());
-            match file == program {
-                true => drop(self.usual.insert((key.inode, key.device), index)),
-                false => drop(self.libraries.insert((key.inode, key.device), Some(index))),
+            if file == program {
+                drop(self.usual.insert((key.inode, key.device), index))
+            } else {
+                drop(self.libraries.insert((key.inode, key.device), Some(index)))
             }
             self.known(key);
         }

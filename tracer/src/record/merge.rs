@@ -63,9 +63,10 @@ impl PauseMerger {
             self.losses.probed(pause.pid);
         }
         let thread = self.waiting.entry((pause.pid, pause.tid)).or_default();
-        let (own, other) = match is_probed(pause) {
-            true => (&mut thread.probed, &mut thread.injected),
-            false => (&mut thread.injected, &mut thread.probed),
+        let (own, other) = if is_probed(pause) {
+            (&mut thread.probed, &mut thread.injected)
+        } else {
+            (&mut thread.injected, &mut thread.probed)
         };
         if let Some(half) = other.take_overlapping(pause) {
             self.counts.both += 1;
@@ -89,10 +90,7 @@ impl PauseMerger {
     /// Both sources were read that far: releases the pauses whose other record is overdue.
     pub(crate) fn release(&mut self, read: ReadUntil) -> Vec<Pause> {
         let mut released = self.release_if(|pause| {
-            let other_ns = match is_probed(pause) {
-                true => read.injected_ns,
-                false => read.probes_ns,
-            };
+            let other_ns = if is_probed(pause) { read.injected_ns } else { read.probes_ns };
             pause.end_ns.saturating_add(PATIENCE_NS) <= other_ns
         });
         let waiting = self.waiting.values().flat_map(ThreadPauses::all);

@@ -215,9 +215,10 @@ impl OpenTrace {
             bytes: 0,
             cause: source,
         })?;
-        let file = match trace.streams() {
-            true => TraceFile::stream(file, path, compressed, header)?,
-            false => TraceFile::create(file, path, compressed, header)?,
+        let file = if trace.streams() {
+            TraceFile::stream(file, path, compressed, header)?
+        } else {
+            TraceFile::create(file, path, compressed, header)?
         };
         Ok(Self { path: path.to_owned(), file, flushed: Instant::now() })
     }

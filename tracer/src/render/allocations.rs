@@ -19,10 +19,7 @@ pub(crate) fn allocations(report: &Report) -> ReportSection {
     let mut lines = Vec::new();
     for (pid, allocations) in with.into_iter().take(PROCESSES_SHOWN) {
         let who = if several { format!("Process {pid}: ") } else { String::new() };
-        let sentence = match allocations.exact {
-            true => counted(allocations),
-            false => rate(allocations),
-        };
+        let sentence = if allocations.exact { counted(allocations) } else { rate(allocations) };
         lines.extend(paragraph(&format!("{who}{sentence}")));
         if !allocations.exact {
             lines.extend(paragraph(&cost(allocations)));

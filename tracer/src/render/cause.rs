@@ -52,9 +52,10 @@ fn name(cause: &CauseReport, report: &Report) -> String {
         Some(rank) => format!("Rank {rank} (process {})", cause.pid),
         None => format!("Process {}", cause.pid),
     };
-    match report.traces.len() > 1 {
-        true => format!("{process} of trace {}", cause.trace + 1),
-        false => process,
+    if report.traces.len() > 1 {
+        format!("{process} of trace {}", cause.trace + 1)
+    } else {
+        process
     }
 }
 
@@ -127,10 +128,7 @@ fn idle(device: &DeviceCost) -> String {
 fn unexplained(cause: &CauseReport) -> Option<String> {
     let steps = cause.steps.as_ref()?;
     let unexplained = steps.unexplained_ns?;
-    let more = match unexplained < 0 {
-        true => "shorter",
-        false => "longer",
-    };
+    let more = if unexplained < 0 { "shorter" } else { "longer" };
     Some(format!(
         "Unexplained: with their pauses removed, the {} of {} steps with pauses are still {} {more} \
          in total than the others (inferred, by medians).",

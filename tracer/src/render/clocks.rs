@@ -32,9 +32,10 @@ fn file(traces: &[TraceReport], index: usize) -> String {
 }
 
 fn pair(clock: &ClockReport, traces: &[TraceReport]) -> String {
-    let process = match clock.pid == clock.profiler_pid {
-        true => format!("process {}", clock.pid),
-        false => format!("process {} ({} in the former)", clock.pid, clock.profiler_pid),
+    let process = if clock.pid == clock.profiler_pid {
+        format!("process {}", clock.pid)
+    } else {
+        format!("process {} ({} in the former)", clock.pid, clock.profiler_pid)
     };
     let how = match clock.recognized_by {
         RecognizedBy::ProcessId => "",

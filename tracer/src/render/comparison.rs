@@ -95,9 +95,10 @@ fn sentence(comparison: &Comparison) -> String {
     ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     let why = if one_run(comparison) { format!(" {ONE_RUN}") } else { String::new() };
-    match parts.is_empty() {
-        true => format!("{outcome}.{why}"),
-        false => format!("{outcome}: {}.{why}", parts.join(", ")),
+    if parts.is_empty() {
+        format!("{outcome}.{why}")
+    } else {
+        format!("{outcome}: {}.{why}", parts.join(", "))
     }
 }
 
@@ -246,9 +247,10 @@ fn value(figure: FigureId, value: f64) -> String {
 fn sampled(runs: &[ComparedRun]) -> String {
     let known: u64 = runs.iter().filter_map(|run| run.steps).sum();
     let time = runs.iter().map(|run| run.training_ns).sum();
-    let steps = match runs.iter().all(|run| run.steps.is_some()) {
-        true => format!("{}, {}", counted(known, "step"), duration(time)),
-        false => duration(time),
+    let steps = if runs.iter().all(|run| run.steps.is_some()) {
+        format!("{}, {}", counted(known, "step"), duration(time))
+    } else {
+        duration(time)
     };
     match runs {
         [run] => format!("{} ({steps})", run.files.join(" ")),
@@ -286,10 +288,7 @@ fn lines(comparison: &Comparison) -> Vec<String> {
             format!("{name}{number} in {}", line.location.function),
         ]);
     }
-    match shown.is_empty() {
-        true => Vec::new(),
-        false => table.lines(),
-    }
+    if shown.is_empty() { Vec::new() } else { table.lines() }
 }
 
 fn remarks(comparison: &Comparison) -> Vec<String> {

@@ -72,10 +72,7 @@ fn dash() -> String {
 
 /// The value inside pauses.
 fn value(counter: &CounterReport) -> String {
-    match is_clock(counter) {
-        true => duration(counter.inside),
-        false => short_count(counter.inside),
-    }
+    if is_clock(counter) { duration(counter.inside) } else { short_count(counter.inside) }
 }
 
 fn is_clock(counter: &CounterReport) -> bool {

@@ -29,10 +29,7 @@ pub(crate) fn longest(report: &Report) -> ReportSection {
     for pause in &report.worst {
         table.row(worst_row(pause, with_trace, report.processes.len() == 1));
     }
-    let mut lines = match report.worst.is_empty() {
-        true => Vec::new(),
-        false => table.lines(),
-    };
+    let mut lines = if report.worst.is_empty() { Vec::new() } else { table.lines() };
     if with_trace && !lines.is_empty() {
         lines.push("  #N: trace N, in the order above".to_owned());
     }
@@ -205,9 +202,10 @@ fn growth_sentence(process: &ProcessReport, growth: &GrowthReport) -> String {
 pub(super) fn trend_sentence(trend: &HeapTrend) -> String {
     let over = duration(trend.duration_ns);
     let whole = |per_hour: f64| short_count(per_hour.abs() as u64);
-    let objects = match trend.objects.rises {
-        true => change(&trend.objects, "objects", whole),
-        false => "no lasting growth of the number of objects".to_owned(),
+    let objects = if trend.objects.rises {
+        change(&trend.objects, "objects", whole)
+    } else {
+        "no lasting growth of the number of objects".to_owned()
     };
     let memory = match trend.resident.as_ref() {
         None => String::new(),
@@ -313,9 +311,10 @@ pub(crate) fn processor(report: &Report) -> ReportSection {
     let all = &report.totals.pauses;
     let mut sentences = Vec::new();
     if let Some(cpu) = &all.cpu {
-        let of = match cpu.pauses == all.count {
-            true => String::new(),
-            false => format!(" (of {} of {} pauses)", count(cpu.pauses), count(all.count)),
+        let of = if cpu.pauses == all.count {
+            String::new()
+        } else {
+            format!(" (of {} of {} pauses)", count(cpu.pauses), count(all.count))
         };
         sentences.push(format!(
             "The collecting thread was on a CPU for {} of {} of pauses{of}, and preempted or \

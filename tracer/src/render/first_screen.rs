@@ -180,9 +180,10 @@ fn advice(report: &Report) -> Vec<String> {
         report.advice.iter().enumerate().filter(|(_, advice)| is_change(advice)).collect();
     let undecided = wrap(&undecided(report), INDENT, INDENT);
     if changes.is_empty() {
-        return match undecided.is_empty() {
-            true => vec![format!("{INDENT}{}", nothing(report))],
-            false => undecided,
+        return if undecided.is_empty() {
+            vec![format!("{INDENT}{}", nothing(report))]
+        } else {
+            undecided
         };
     }
     if changes.iter().all(|(_, advice)| advice.saves_at_most_ns.is_none()) {
@@ -315,10 +316,7 @@ fn saving(advice: &Advice) -> Option<String> {
 fn range(advice: &Advice) -> Option<String> {
     let most = duration(advice.saves_at_most_ns?);
     let least = signed_duration(advice.saves_at_least_ns.unwrap_or(0));
-    Some(match least == most {
-        true => most,
-        false => format!("{least}..{most}"),
-    })
+    Some(if least == most { most } else { format!("{least}..{most}") })
 }
 
 /// How much more garbage waits in memory.
@@ -385,12 +383,13 @@ fn next(report: &Report, traces: &[String]) -> Vec<String> {
         lines.push(format!("Flame graph:      gctrace export {traces} -o gc.svg"));
     }
     let fits = |line: &String| line.chars().count() <= width();
-    match lines.iter().all(fits) {
-        true => lines,
-        false => wrap(
+    if lines.iter().all(fits) {
+        lines
+    } else {
+        wrap(
             "More: gctrace analyze --full, gctrace advice, gctrace export, each with these traces.",
             "",
             "",
-        ),
+        )
     }
 }

@@ -80,9 +80,10 @@ fn rate_basis(garbage: &GarbageReport) -> Basis {
 }
 
 fn rate(per_step: Option<PerStep>, estimate: Option<GarbageEstimate>, steps: bool) -> String {
-    let rate = match steps {
-        true => per_step.map(cycles::mean),
-        false => estimate.and_then(|own| own.per_s).map(cycles::figure),
+    let rate = if steps {
+        per_step.map(cycles::mean)
+    } else {
+        estimate.and_then(|own| own.per_s).map(cycles::figure)
     };
     rate.unwrap_or_else(|| "-".to_owned())
 }
@@ -208,10 +209,7 @@ fn functions(garbage: &GarbageReport) -> String {
         .collect();
     lines.dedup();
     lines.truncate(LINES);
-    match lines.is_empty() {
-        true => String::new(),
-        false => format!("; functions of {}", lines.join(" and ")),
-    }
+    if lines.is_empty() { String::new() } else { format!("; functions of {}", lines.join(" and ")) }
 }
 
 /// What the collector frees in a line or two, if collections matter.

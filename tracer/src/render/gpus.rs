@@ -33,9 +33,10 @@ pub(crate) fn gpus(report: &Report) -> ReportSection {
 }
 
 fn name(gpu: &GpuReport, several: bool) -> String {
-    match several {
-        true => format!("GPU {} of trace {}", gpu.index, gpu.trace + 1),
-        false => format!("GPU {}", gpu.index),
+    if several {
+        format!("GPU {} of trace {}", gpu.index, gpu.trace + 1)
+    } else {
+        format!("GPU {}", gpu.index)
     }
 }
 

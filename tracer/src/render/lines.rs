@@ -94,9 +94,10 @@ impl<'a> FileNames<'a> {
     }
 
     fn file<'b>(&self, location: &'b Location) -> &'b str {
-        match location.library {
-            true => paths::short(&location.file),
-            false => location.file.strip_prefix(self.directory).unwrap_or(&location.file),
+        if location.library {
+            paths::short(&location.file)
+        } else {
+            location.file.strip_prefix(self.directory).unwrap_or(&location.file)
         }
     }
 

@@ -79,9 +79,10 @@ const COMMUNICATORS: &str = "waited: peer wait in their collectives, summed over
     rank. All inferred, for pauses by replay.";
 
 fn matched(ranks: usize, collectives: &CollectivesReport) -> String {
-    let all = match collectives.on_all_ranks == collectives.matched {
-        true => String::new(),
-        false => format!(", {} of them on all ranks", count(collectives.on_all_ranks)),
+    let all = if collectives.on_all_ranks == collectives.matched {
+        String::new()
+    } else {
+        format!(", {} of them on all ranks", count(collectives.on_all_ranks))
     };
     let mut sentence = format!(
         "{ranks} ranks of one job: {} matched{all} (inferred).",
@@ -233,10 +234,7 @@ fn waits(ranks: &[RankReport]) -> Vec<String> {
 fn useful(rank: &RankReport) -> String {
     let busy: f64 = rank.devices.iter().map(|one| one.busy_ns as f64).sum();
     let useful = rank.devices.iter().map(|one| one.useful_busy_ns as f64);
-    match busy > 0.0 {
-        true => percent(useful.sum::<f64>() / busy),
-        false => "-".to_owned(),
-    }
+    if busy > 0.0 { percent(useful.sum::<f64>() / busy) } else { "-".to_owned() }
 }
 
 fn legend(job: &RankedJob) -> String {

@@ -98,12 +98,13 @@ fn comparisons(own: &ProcessSteps, one_of_several: bool) -> Vec<String> {
     if own.gc_ns.is_none() {
         return Vec::new();
     }
-    let of = match one_of_several {
-        true => match own.rank {
+    let of = if one_of_several {
+        match own.rank {
             Some(rank) => format!("Rank {rank}: "),
             None => format!("Process {}: ", own.pid),
-        },
-        false => String::new(),
+        }
+    } else {
+        String::new()
     };
     let full = match own.full_by {
         FullBy::Generation => "",

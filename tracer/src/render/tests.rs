@@ -78,9 +78,10 @@ impl Trace {
 
     fn end(self, at_ms: u64, args: &str) -> Self {
         let ts = 5_000_000 + at_ms * 1000;
-        let processes = match args.contains("processes") {
-            true => "",
-            false => r#","processes":{"python":1,"other":0,"unexamined":{}}"#,
+        let processes = if args.contains("processes") {
+            ""
+        } else {
+            r#","processes":{"python":1,"other":0,"unexamined":{}}"#
         };
         self.line(&format!(
             r#"{{"ph":"M","name":"gctrace_end","pid":0,"tid":0,"ts":{ts}.000,"args":{{"ended_ns":0,"why":"the command ended","exit_code":0{processes}{args}}}}}"#

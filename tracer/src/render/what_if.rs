@@ -92,10 +92,7 @@ fn length(step: &PredictedLength) -> String {
 
 /// `FROM .. TO`, or one figure if both are equal when rounded.
 fn range(from: &str, to: &str) -> String {
-    match from == to {
-        true => from.to_owned(),
-        false => format!("{from} .. {to}"),
-    }
+    if from == to { from.to_owned() } else { format!("{from} .. {to}") }
 }
 
 fn garbage(own: &WhatIf) -> String {

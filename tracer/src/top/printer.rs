@@ -103,10 +103,8 @@ impl PrintJob {
             let has_ended = self.wait();
             let now_ns = monotonic_ns();
             // Once the recording is over, everything has been read.
-            let (until_ns, interval_ns) = match has_ended {
-                true => self.clock.last(now_ns),
-                false => self.clock.passed(now_ns),
-            };
+            let (until_ns, interval_ns) =
+                if has_ended { self.clock.last(now_ns) } else { self.clock.passed(now_ns) };
             let snapshot = self.shared.live().snapshot(&SnapshotRequest {
                 now_ns: until_ns,
                 interval_ns,

@@ -105,9 +105,10 @@ fn wait_a_little(command: &mut StartedCommand) -> anyhow::Result<Option<Option<C
 /// The result is known while the command runs: prints it, and leaves the command to itself.
 fn go_on(tuner: &Tuner<'_>, mut command: StartedCommand, known: Watched) -> anyhow::Result<u8> {
     if let Watched::Known(steps, found) = known {
-        match steps.table.rows.is_empty() {
-            true => print::message(no_steps(tuner)),
-            false => tuner.print(*found),
+        if steps.table.rows.is_empty() {
+            print::message(no_steps(tuner))
+        } else {
+            tuner.print(*found)
         }
     }
     if let Err(error) = command.session.take_back() {

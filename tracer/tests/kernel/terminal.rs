@@ -51,10 +51,11 @@ fn without_room_for_threads_the_exit_code_is_the_commands() {
                 .env_remove("SUDO_UID")
                 .output_in_time()
                 .unwrap();
-            match started.exists() {
-                true => assert_eq!(output.status.code(), Some(37), "{mode} {kib} {output:?}"),
+            if started.exists() {
+                assert_eq!(output.status.code(), Some(37), "{mode} {kib} {output:?}");
+            } else {
                 // This includes the dynamic loader's own exit code.
-                false => assert!(!output.status.success(), "{mode} {kib} {output:?}"),
+                assert!(!output.status.success(), "{mode} {kib} {output:?}");
             }
             let messages = String::from_utf8_lossy(&output.stderr);
             assert!(!messages.contains("panicked"), "{mode} {kib} {messages}");

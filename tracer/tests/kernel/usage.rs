@@ -14,9 +14,10 @@ fn what_cannot_be_recorded_is_refused_in_one_line() {
     let kernel_thread =
         std::fs::read_to_string("/proc/2/comm").is_ok_and(|name| name == "kthreadd\n");
     let mut uses = vec![("4194303", "gctrace: no process 4194303 (ps -ef lists them)\n")];
-    match kernel_thread {
-        true => uses.push(("2", "gctrace: process 2 is a kernel thread and never runs Python\n")),
-        false => eprintln!("skipped a part: no thread of the kernel is to be seen here"),
+    if kernel_thread {
+        uses.push(("2", "gctrace: process 2 is a kernel thread and never runs Python\n"))
+    } else {
+        eprintln!("skipped a part: no thread of the kernel is to be seen here")
     }
     for (pid, expected) in uses {
         let output = Command::new(recording::binary())

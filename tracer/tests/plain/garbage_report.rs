@@ -96,15 +96,12 @@ fn each_cycle_of_each_step_is_counted() {
             // Fewer collections do not show whether every step leaves the same.
             let constant = garbage["examined"].as_u64().unwrap() >= 9;
             assert_eq!(per_step["constant"], constant, "{name}: {garbage}");
-            let expected = match constant {
-                true => {
-                    "6 cycles in every step, all from closures.py:4; without them no \
+            let expected = if constant {
+                "6 cycles in every step, all from closures.py:4; without them no \
                          collection is needed."
-                }
-                false => {
-                    "6 cycles per step on average, all from closures.py:4; without them no \
+            } else {
+                "6 cycles per step on average, all from closures.py:4; without them no \
                           collection is needed."
-                }
             };
             assert_eq!(garbage["verdict"], expected, "{name}");
         }

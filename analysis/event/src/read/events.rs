@@ -345,9 +345,10 @@ impl EventReader {
             }
             Some(b']') => {
                 self.window.advance(1);
-                match self.array_form {
-                    true => self.behind()?,
-                    false => self.state = ReaderState::Members,
+                if self.array_form {
+                    self.behind()?
+                } else {
+                    self.state = ReaderState::Members
                 }
                 return Ok(false);
             }
@@ -401,10 +402,7 @@ impl EventReader {
     }
 
     fn pass_over(&mut self) -> Result<(), ReadError> {
-        match self.window.pass_over()? {
-            true => Ok(()),
-            false => self.end_early(),
-        }
+        if self.window.pass_over()? { Ok(()) } else { self.end_early() }
     }
 
     /// The text ended where it must not.

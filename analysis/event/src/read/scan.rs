@@ -185,10 +185,7 @@ fn word(text: &[u8], at: usize) -> Step {
         Some(b'-') => word == b"-Infinity" || word.get(1..).is_some_and(number),
         _ => matches!(word, b"true" | b"false" | b"null" | b"NaN" | b"Infinity"),
     };
-    match known {
-        true => Ok(at + length),
-        false => Err(ScanStop::Bad(at, "a number, true, false or null")),
-    }
+    if known { Ok(at + length) } else { Err(ScanStop::Bad(at, "a number, true, false or null")) }
 }
 
 /// Digits, optionally a fraction and an exponent. Leading zeros pass.

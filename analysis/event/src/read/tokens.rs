@@ -136,9 +136,10 @@ impl<'a> Tokens<'a> {
         /// The last byte of a block.
         const LAST: u32 = u64::BITS - 1;
         let marks = BlockMarks::of(block);
-        let (quotes, within) = match marks.backslashes == 0 && !self.escaped {
-            true => (marks.quotes, self.in_string ^ odd_so_far(marks.quotes)),
-            false => self.unescaped(block),
+        let (quotes, within) = if marks.backslashes == 0 && !self.escaped {
+            (marks.quotes, self.in_string ^ odd_so_far(marks.quotes))
+        } else {
+            self.unescaped(block)
         };
         let runs = !(marks.structure | marks.space | quotes | within);
         let begins = runs & !(runs << 1 | self.in_run);

@@ -361,9 +361,10 @@ fn pressure(event: &ChromeEvent<'_>) -> Result<Pressure, Problem> {
         at_ns: time(event.ts)?,
         ..args(event, "the allocation pressure of a process is damaged")?
     };
-    match pressure.since_ns > pressure.at_ns {
-        true => Err("an interval of allocation pressure ends before it starts"),
-        false => Ok(pressure),
+    if pressure.since_ns > pressure.at_ns {
+        Err("an interval of allocation pressure ends before it starts")
+    } else {
+        Ok(pressure)
     }
 }
 

@@ -50,10 +50,7 @@ impl Chunk {
             self.write(body);
             return rest.write(body);
         }
-        let level = match is_large {
-            true => Compression::none(),
-            false => Compression::default(),
-        };
+        let level = if is_large { Compression::none() } else { Compression::default() };
         let mut packed = ZlibEncoder::new(Vec::new(), level);
         // Writing to memory does not fail; if it did, the summary would be refused.
         let packed = packed.write_all(&text).and_then(|()| packed.finish());

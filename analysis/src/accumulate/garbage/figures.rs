@@ -40,10 +40,7 @@ impl GarbageSums {
         let (examined, collected) = self.freed();
         let view = ReportView {
             sums: self,
-            basis: match examined < collected {
-                true => Basis::Inferred,
-                false => Basis::Measured,
-            },
+            basis: if examined < collected { Basis::Inferred } else { Basis::Measured },
             observed_ns,
             ticks: StepTicks::of(&self.garbage, steps),
             born: self.born(),

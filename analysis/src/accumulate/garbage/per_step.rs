@@ -35,10 +35,7 @@ impl CountSeries {
         };
         let next = points.get(behind).copied().unwrap_or(self.last);
         if self.points.is_whole() || next.0 <= from_ns {
-            return match at_ns >= self.last.0 {
-                true => float(self.last.1),
-                false => float(from),
-            };
+            return if at_ns >= self.last.0 { float(self.last.1) } else { float(from) };
         }
         let share = float(at_ns.min(next.0) - from_ns) / float(next.0 - from_ns);
         float(from) + (float(next.1) - float(from)) * share

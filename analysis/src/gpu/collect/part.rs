@@ -41,10 +41,8 @@ impl ProcessBuilder {
             names: Arc::clone(names),
             ..Timeline::default()
         };
-        let streams = match ops.is_empty() {
-            true => self.streams_by_handle(),
-            false => SortedStreams::of(&ops),
-        };
+        let streams =
+            if ops.is_empty() { self.streams_by_handle() } else { SortedStreams::of(&ops) };
         timeline.counted_launches = self.take_counted_launches(&streams);
         let correlations = self.take_calls(&mut timeline, &streams);
         timeline.add_ops(&ops, &correlations, &streams);

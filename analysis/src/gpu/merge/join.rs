@@ -75,10 +75,7 @@ fn clock(
 ) -> ClockReport {
     let measured = aligned_by != AlignedBy::WallClock;
     ClockReport {
-        basis: match measured {
-            true => Basis::Measured,
-            false => Basis::Inferred,
-        },
+        basis: if measured { Basis::Measured } else { Basis::Inferred },
         trace: pair.their.trace,
         gc_trace: pair.own.trace,
         pid: pair.own.pid,
@@ -136,13 +133,12 @@ impl TimelineMerge<'_> {
         let known: Intervals = pauses.iter().map(|one| around(one, slack_ns)).collect();
         for pause in &their.pauses {
             let (start_ns, end_ns) = around(pause, 0);
-            match known.length_within(start_ns, end_ns) > 0 {
-                true => self.repeated.push(pause.start_ns),
-                false => {
-                    clock.pauses_of_profiler_only += 1;
-                    // Frame ids are those of gctrace's trace.
-                    pauses.push(PauseSpan { stack: None, ..*pause });
-                }
+            if known.length_within(start_ns, end_ns) > 0 {
+                self.repeated.push(pause.start_ns)
+            } else {
+                clock.pauses_of_profiler_only += 1;
+                // Frame ids are those of gctrace's trace.
+                pauses.push(PauseSpan { stack: None, ..*pause });
             }
         }
         clock.pauses_in_both = self.repeated.len() as u64;

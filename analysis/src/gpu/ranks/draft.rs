@@ -342,10 +342,7 @@ impl JobDraft {
             timeline,
             offset_ns: fit.offset_ns,
             error_ns: fit.error_ns,
-            aligned_by: match fit.same_clock {
-                true => 0,
-                false => fit.shared() as u64,
-            },
+            aligned_by: if fit.same_clock { 0 } else { fit.shared() as u64 },
             ambiguous: fit.ambiguous,
             keyed: fit.pairs.keyed > 0,
         });

@@ -244,10 +244,7 @@ impl OffsetMatch<'_> {
         let Some(error_ns) = center.and_then(|center| stats::spread(&off, center)) else {
             return false;
         };
-        let part = match pairs.len() * 10 >= both * MAX_TENTHS {
-            true => CLOSE,
-            false => VERY_CLOSE,
-        };
+        let part = if pairs.len() * 10 >= both * MAX_TENTHS { CLOSE } else { VERY_CLOSE };
         let allowed = |distance: i64| (distance / part).max(ALWAYS_NS);
         pairs.len() * 10 >= ends.len().min(other_ends.len()) * FEWEST_TENTHS
             && distance(&ends).is_none_or(|distance| signed(error_ns) <= allowed(distance))

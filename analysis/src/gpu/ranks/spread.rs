@@ -41,9 +41,10 @@ fn of_figure(figure: RankFigure, ranks: &[RankReport], traces: &[TraceReport]) -
     }
     let of_hosts: Vec<(&str, u64, u64)> =
         hosts.into_iter().map(|(host, (count, sum))| (host, count, sum / count.max(1))).collect();
-    let slow_hosts = match of_hosts.len() < ENOUGH {
-        true => Vec::new(),
-        false => self::outliers(of_hosts.iter().map(|(_, _, mean)| *mean as f64)),
+    let slow_hosts = if of_hosts.len() < ENOUGH {
+        Vec::new()
+    } else {
+        self::outliers(of_hosts.iter().map(|(_, _, mean)| *mean as f64))
     };
     RankSpread {
         figure,

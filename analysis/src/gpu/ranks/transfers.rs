@@ -50,10 +50,7 @@ pub(super) fn find(ranks: &[PlacedRank<'_>]) -> Vec<TransferPair> {
                 continue;
             };
             let channel = channels.entry(channel).or_default();
-            let sides = match kernel.sends {
-                true => &mut channel.senders,
-                false => &mut channel.receivers,
-            };
+            let sides = if kernel.sends { &mut channel.senders } else { &mut channel.receivers };
             if sides.last().is_none_or(|side| side.position != position) {
                 sides.push(ChannelSide { position, kernels: Vec::new() });
             }

@@ -60,10 +60,7 @@ impl RankArrival {
     /// Time that it waited in the collective for the last rank, which arrived at this time.
     pub(crate) fn wait_ns(&self, last_start_ns: i64) -> u64 {
         let until_last_ns = last_start_ns.abs_diff(self.start_ns);
-        match self.waited {
-            true => until_last_ns.min(self.op.duration_ns()),
-            false => 0,
-        }
+        if self.waited { until_last_ns.min(self.op.duration_ns()) } else { 0 }
     }
 }
 
@@ -80,10 +77,7 @@ pub(super) fn waits(ranks: &RankJob, job: &ReplayJob<'_>) -> JobWaits {
             waited_ns = waits.add(&arrivals, last.start_ns);
             let others = &arrivals[..arrivals.len() - 1];
             if others.iter().any(|other| other.waited) {
-                match is_last(&arrivals, ranks) {
-                    true => waits.last(last, job),
-                    false => waits.undecided += 1,
-                }
+                if is_last(&arrivals, ranks) { waits.last(last, job) } else { waits.undecided += 1 }
             }
         }
         waits.collectives_ns.push(waited_ns);

@@ -113,10 +113,7 @@ impl<'a> BlockingEvidence<'a> {
             {
                 let op = &self.timeline.ops[own];
                 let votes = votes.entry(op.name).or_default();
-                match op.end_ns <= call.end_ns {
-                    true => votes.yes += 1,
-                    false => votes.no += 1,
-                }
+                if op.end_ns <= call.end_ns { votes.yes += 1 } else { votes.no += 1 }
             }
         }
         let clear = votes.into_iter().map(|(name, votes)| (name, votes.clear()));
@@ -133,9 +130,10 @@ impl<'a> BlockingEvidence<'a> {
             }
             let (votes, waited) = votes.entry(call.function).or_default();
             for target in self.before(call) {
-                match self.ended(target, call) {
-                    true => votes.yes += 1,
-                    false => votes.no += 1,
+                if self.ended(target, call) {
+                    votes.yes += 1
+                } else {
+                    votes.no += 1
                 }
                 *waited |= self.waited_for(target, call);
             }

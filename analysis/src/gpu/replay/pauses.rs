@@ -72,9 +72,12 @@ impl AppliedChange {
     /// The effect of the change on a delay before a time inside it.
     pub(super) fn before(&self, edge: EdgeIndex, at_ns: u64) -> i64 {
         let parts = self.parts.get(&edge).into_iter().flatten();
-        let until = |part: &AppliedDelay| match part.end_ns <= at_ns {
-            true => part.by_ns,
-            false => part.by_ns.max(-signed(duration(part.start_ns, at_ns))).min(0),
+        let until = |part: &AppliedDelay| {
+            if part.end_ns <= at_ns {
+                part.by_ns
+            } else {
+                part.by_ns.max(-signed(duration(part.start_ns, at_ns))).min(0)
+            }
         };
         parts.map(until).fold(0, later)
     }

@@ -125,8 +125,5 @@ fn limit(launches: &[QueuedLaunch]) -> usize {
     let deepest = depths.fold(0, usize::max);
     let waited =
         launches.iter().filter(|launch| launch.long && launch.depth + deepest / 50 >= deepest);
-    match waited.count() >= EVIDENCE && deepest > DEPTH / 16 {
-        true => deepest,
-        false => deepest.max(DEPTH),
-    }
+    if waited.count() >= EVIDENCE && deepest > DEPTH / 16 { deepest } else { deepest.max(DEPTH) }
 }

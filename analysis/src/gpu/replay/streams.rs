@@ -50,9 +50,10 @@ pub(super) fn learn(
 pub(super) fn link_ends(layout: &ReplayLayout, builder: &mut NetworkBuilder) {
     for op in layout.all_ops() {
         let (start, end) = layout.op(op);
-        match layout.meets[op.at()] {
-            true => builder.edge(start, end, 0),
-            false => builder.fixed(start, end),
+        if layout.meets[op.at()] {
+            builder.edge(start, end, 0)
+        } else {
+            builder.fixed(start, end)
         };
     }
 }

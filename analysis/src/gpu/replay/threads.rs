@@ -61,9 +61,8 @@ impl UnblockedTime {
             .filter(|call| call.timed && (call.kind.may_block() || call.kind.launches()));
         let mut lengths: Vec<(NameIndex, u64)> =
             blocking.map(|call| (call.function, call.duration_ns())).collect();
-        let part = |function| match CallEffect::of(timeline.names.text(function)).launches() {
-            true => 2,
-            false => 10,
+        let part = |function| {
+            if CallEffect::of(timeline.names.text(function)).launches() { 2 } else { 10 }
         };
         lengths.sort_unstable();
         let low = lengths.chunk_by(|a, b| a.0 == b.0).map(|of_one| {

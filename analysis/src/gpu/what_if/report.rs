@@ -125,9 +125,8 @@ fn programs<'a>(
     processes: &[ProcessReport],
 ) -> Vec<ProgramModel<'a>> {
     let with_gpu = timelines.iter().any(KeptTimeline::has_gpu_times);
-    let relevant = |timeline: &&KeptTimeline| match with_gpu {
-        true => timeline.has_gpu_times(),
-        false => !timeline.pauses.is_empty(),
+    let relevant = |timeline: &&KeptTimeline| {
+        if with_gpu { timeline.has_gpu_times() } else { !timeline.pauses.is_empty() }
     };
     let timelines = timelines.iter().filter(relevant);
     // Of several with one id, the one that was stopped longest, which comes first.

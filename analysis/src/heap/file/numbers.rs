@@ -75,10 +75,7 @@ impl<R: Read> NumberReader<R> {
         let length = self.number()?;
         let mut bytes = Vec::new();
         (&mut self.0).take(length).read_to_end(&mut bytes)?;
-        match bytes.len() as u64 == length {
-            true => Ok(bytes),
-            false => Err(HeapFileError::Incomplete),
-        }
+        if bytes.len() as u64 == length { Ok(bytes) } else { Err(HeapFileError::Incomplete) }
     }
 
     /// # Errors

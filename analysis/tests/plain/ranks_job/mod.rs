@@ -141,10 +141,7 @@ impl Plan {
             state = state.wrapping_mul(0xbf58_476d_1ce4_e5b9);
             state ^= state >> 32;
         }
-        match self.even {
-            true => mean,
-            false => mean / 2 + state % mean.max(1),
-        }
+        if self.even { mean } else { mean / 2 + state % mean.max(1) }
     }
 }
 

@@ -408,9 +408,10 @@ pub(crate) fn compare(
                 let members: Vec<(u32, usize)> = members.collect();
                 let ranks: BTreeSet<u32> = members.iter().map(|(rank, _)| *rank).collect();
                 let one = members.iter().all(|(_, truth)| *truth == members[0].1);
-                match one && truths[&members[0].1] == ranks {
-                    true => found[at].right += 1,
-                    false => found[at].wrong += 1,
+                if one && truths[&members[0].1] == ranks {
+                    found[at].right += 1
+                } else {
+                    found[at].wrong += 1
                 }
             }
         };

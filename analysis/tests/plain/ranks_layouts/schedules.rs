@@ -99,9 +99,10 @@ pub(crate) fn interleaved(
                 let chunk = if forward { chunk } else { chunks - 1 - chunk };
                 let start = stage == 0 && chunk == 0;
                 let end = stage == stages - 1 && chunk == chunks - 1;
-                let (from, to, has_from, has_to) = match forward {
-                    true => (before, after, !start, !end),
-                    false => (after, before, !end, !start),
+                let (from, to, has_from, has_to) = if forward {
+                    (before, after, !start, !end)
+                } else {
+                    (after, before, !end, !start)
                 };
                 if has_from {
                     acts.push(Act::Receive(from));

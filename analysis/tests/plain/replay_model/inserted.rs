@@ -201,9 +201,10 @@ impl Host<'_> {
         let after_call = content.start_ns.saturating_sub(measured_call_ns);
         let after_stream = content.start_ns.saturating_sub(measured_free);
         // It waited for the nearer of the two; the other is a bound.
-        let start = match after_call <= after_stream {
-            true => (call_ns + after_call).max(free),
-            false => (free + after_stream).max(call_ns + after_call.min(LAUNCH_NS)),
+        let start = if after_call <= after_stream {
+            (call_ns + after_call).max(free)
+        } else {
+            (free + after_stream).max(call_ns + after_call.min(LAUNCH_NS))
         };
         self.ops[op] = (start, start + content.duration_ns());
         self.free[content.stream.at()] = (content.end_ns, start + content.duration_ns());

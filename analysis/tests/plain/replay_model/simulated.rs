@@ -197,9 +197,10 @@ impl Machine {
 
     fn wait(&mut self, thread: usize, function: &str, stream: usize, done: u64) {
         let call_start = self.now;
-        self.now = match done > call_start {
-            true => (done + RETURN).max(call_start + CALL),
-            false => call_start + CALL,
+        self.now = if done > call_start {
+            (done + RETURN).max(call_start + CALL)
+        } else {
+            call_start + CALL
         };
         self.call(thread, function, call_start, self.now, stream);
     }

@@ -92,9 +92,10 @@ impl Rehearsal {
     /// `waiting`: threads that want to run and cannot, for each CPU.
     fn longest(&self, waiting: f64) -> Duration {
         let cpu = self.cpu.mul_f64(MARGIN);
-        let copying = match self.is_urgent {
-            true => cpu,
-            false => cpu.mul_f64(1.0 + waiting).max(self.wall.mul_f64(SHARE_MARGIN)),
+        let copying = if self.is_urgent {
+            cpu
+        } else {
+            cpu.mul_f64(1.0 + waiting).max(self.wall.mul_f64(SHARE_MARGIN))
         };
         STOP_COST + copying + SLICE.mul_f64(2.0 * waiting)
     }

@@ -136,10 +136,7 @@ fn act<T>(work: impl FnOnce(&mut Agent) -> Option<T>) -> Option<T> {
             }
             PID.store(std::process::id(), Ordering::Relaxed);
         }
-        match is_off() {
-            true => None,
-            false => Some(work(agent)),
-        }
+        if is_off() { None } else { Some(work(agent)) }
     });
     if is_off() {
         guarded(fail);

@@ -84,10 +84,7 @@ fn statistics(version: (u32, u32), is_free_threaded: bool, garbage: usize) -> Op
         (8..=14, _) => Some(Statistics::Inline(garbage - 80)),
         (15, _) => Some(Statistics::Rings {
             pointer: garbage - 24,
-            lengths: match is_free_threaded {
-                true => [1, 1, 1],
-                false => [11, 3, 3],
-            },
+            lengths: if is_free_threaded { [1, 1, 1] } else { [11, 3, 3] },
         }),
         _ => None,
     }
@@ -208,9 +205,10 @@ pub(super) fn version(api: &PythonApi) -> Option<(u32, u32)> {
 fn lists(api: &'static PythonApi, gc: &OwnedRef) -> Option<usize> {
     let lists = [gc.attribute(c"garbage")?, gc.attribute(c"callbacks")?];
     let wanted = lists.each_ref().map(|list| list.object().addr());
-    let (from, words) = match api.is_free_threaded() {
-        true => (api.running_interpreter()?, FREE_THREADED_WORDS),
-        false => (youngest_generation(api)?.next_multiple_of(8), WORDS),
+    let (from, words) = if api.is_free_threaded() {
+        (api.running_interpreter()?, FREE_THREADED_WORDS)
+    } else {
+        (youngest_generation(api)?.next_multiple_of(8), WORDS)
     };
     let mut places = (from..).step_by(8).take(words);
     // SAFETY: within the interpreter's state or, in 3.8, the runtime's.

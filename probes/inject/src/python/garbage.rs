@@ -299,10 +299,11 @@ impl GarbageHook {
             if is_whole && last.as_ref().is_some_and(|last| last.reader.finds_births()) {
                 births::end();
             }
-            match is_whole {
-                true => drop(last),
+            if is_whole {
+                drop(last);
+            } else {
                 // Whether the sentinel was taken back the last time is unknown.
-                false => std::mem::forget(last),
+                std::mem::forget(last);
             }
         }
     }

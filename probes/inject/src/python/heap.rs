@@ -109,10 +109,7 @@ unsafe fn called(api: &'static PythonApi, phase: Object, info: Object) -> Option
     drop((phase, info, generation));
     let count = COUNT.fetch_add(1, Relaxed) + 1;
     let is_reached = count >= u64::from(options()?.heap);
-    report(match is_reached {
-        true => HeapState::Waits,
-        false => HeapState::Counts,
-    });
+    report(if is_reached { HeapState::Waits } else { HeapState::Counts });
     Some(())
 }
 

@@ -163,9 +163,10 @@ print(sum(one() is not None for one in alive))
         if generational {
             assert!(leaked > 30, "{}: {leaked}", python.name);
         }
-        let expected = match python.is("free-threaded") {
-            true => "no generations",
-            false => "generation 2 is never collected",
+        let expected = if python.is("free-threaded") {
+            "no generations"
+        } else {
+            "generation 2 is never collected"
         };
         assert!(warnings.contains(expected), "{}: {warnings}", python.name);
         let (kept, warnings) = alive("plan:5,gen2:10");

@@ -117,9 +117,10 @@ fn full_collections_report_what_they_left() {
         let full = pauses.filter(|pause| pause.generation == 2 && !pause.at_exit);
         let left: Vec<u64> = full.map(|pause| pause.oldest_objects.into()).collect();
         // Without such a count: 0 is unknown.
-        let expected = match python.is("free-threaded") || python.is("incremental") {
-            true => vec![0; 3],
-            false => run.numbers(),
+        let expected = if python.is("free-threaded") || python.is("incremental") {
+            vec![0; 3]
+        } else {
+            run.numbers()
         };
         let last = left.len().saturating_sub(3);
         assert_eq!(left[last..], expected, "{}", python.name);

@@ -43,9 +43,8 @@ fn kinds_and_sizes_are_those_of_saveall() {
 /// Objects that belong to code have its name, and the line.
 fn code_is_named(python: &Python, garbage: &SeenGarbage, recursive: u64) {
     let file = root().join("tests/python/garbage.py");
-    let qualified = |name: &'static str, own: &'static str| match python.version >= (3, 11, 0) {
-        true => name,
-        false => own,
+    let qualified = |name: &'static str, own: &'static str| {
+        if python.version >= (3, 11, 0) { name } else { own }
     };
     let recursive = (qualified("closure.<locals>.recursive", "recursive"), Some(recursive));
     for (name, (function, line)) in [

@@ -62,9 +62,10 @@ fn planted_cycles_are_found_once_each_with_their_lines() {
         let raw_frames = python.version >= (3, 11, 0);
         // Instances had a dict of their own.
         let dicts = |count: u64| if raw_frames { 0 } else { count };
-        let generator = match raw_frames {
-            true => "generator.gi_frame.f_locals['own']",
-            false => "frame.f_locals['own'] generator.gi_frame",
+        let generator = if raw_frames {
+            "generator.gi_frame.f_locals['own']"
+        } else {
+            "frame.f_locals['own'] generator.gi_frame"
         };
         let in_frames = |with: u64, without: u64| if raw_frames { without } else { with };
         let planted = [

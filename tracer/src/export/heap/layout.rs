@@ -116,10 +116,8 @@ fn layers(boxes: usize, arrows: &[Arrow]) -> Vec<usize> {
     for _ in 0..boxes {
         let before = layers.clone();
         for (arrow, is_back) in arrows.iter().zip(&is_back) {
-            let (upper, lower) = match is_back {
-                true => (arrow.to, arrow.from),
-                false => (arrow.from, arrow.to),
-            };
+            let (upper, lower) =
+                if *is_back { (arrow.to, arrow.from) } else { (arrow.from, arrow.to) };
             if upper != lower {
                 layers[lower] = layers[lower].max(layers[upper] + 1);
             }
@@ -177,10 +175,7 @@ fn cut(arrow: Arrow, places: &mut Vec<Place>) -> Way {
         return Way::default();
     }
     let is_down = places[arrow.from].layer < places[arrow.to].layer;
-    let (upper, lower) = match is_down {
-        true => (arrow.from, arrow.to),
-        false => (arrow.to, arrow.from),
-    };
+    let (upper, lower) = if is_down { (arrow.from, arrow.to) } else { (arrow.to, arrow.from) };
     let (top, bottom) = (places[upper].layer, places[lower].layer);
     let middle = top + (bottom - top) / 2;
     // Names are between layers of boxes.
@@ -191,10 +186,7 @@ fn cut(arrow: Arrow, places: &mut Vec<Place>) -> Way {
         let is_named = layer == layer_of_name;
         places.push(Place {
             layer,
-            size: match is_named {
-                true => arrow.name,
-                false => NO_NAME,
-            },
+            size: if is_named { arrow.name } else { NO_NAME },
             above: Vec::new(),
             below: Vec::new(),
             is_way: true,

@@ -67,10 +67,7 @@ impl Picture {
         let root = heap.root_name(first).unwrap_or_default().to_owned();
         // `module train` holds the module of this name, which needs no box of its own.
         let is_its_own = heap.title(first) == root;
-        let omitted = match chain.len() > MOST {
-            true => chain.len() - 2 * ENDS,
-            false => 0,
-        };
+        let omitted = if chain.len() > MOST { chain.len() - 2 * ENDS } else { 0 };
         if !is_its_own {
             picture.boxes.push(PictureBox {
                 lines: vec![shortened(&root)],
@@ -90,13 +87,14 @@ impl Picture {
             if to > 0 {
                 picture.arrows.push(PictureArrow { from: to - 1, to, name: shortened(&name) });
             }
-            picture.boxes.push(match is_left_out {
-                true => PictureBox {
+            picture.boxes.push(if is_left_out {
+                PictureBox {
                     lines: vec![format!("{} more", count(omitted as u64))],
                     role: Role::Omitted,
                     depth,
-                },
-                false => PictureBox {
+                }
+            } else {
+                PictureBox {
                     lines: lines(heap, *member),
                     role: match (depth, position, is_its_own) {
                         (0, ..) => Role::Target,
@@ -104,7 +102,7 @@ impl Picture {
                         _ => Role::Object,
                     },
                     depth,
-                },
+                }
             });
         }
         picture
@@ -140,16 +138,10 @@ impl Picture {
         let depths = depths(members.len(), &arrows);
         let boxes = members.iter().zip(depths).map(|(member, depth)| PictureBox {
             lines: lines(heap, *member),
-            role: match member == &node {
-                true => Role::Target,
-                false => Role::Object,
-            },
+            role: if member == &node { Role::Target } else { Role::Object },
             depth,
         });
-        let state = match heap.is_garbage(node) {
-            true => "garbage",
-            false => "alive",
-        };
+        let state = if heap.is_garbage(node) { "garbage" } else { "alive" };
         Some(Self {
             title: format!("The cycle of {} ({state})", heap.title(node)),
             boxes: boxes.collect(),

@@ -176,10 +176,7 @@ fn ends(picture: &Picture, laid: &Layout, own: &[Size]) -> Vec<(Point, Point)> {
             let half = if *is_upper { -size.height } else { size.height } / 2.0;
             let point = Point { x: center.x + share * size.width * 0.8, y: center.y + half };
             if let Some(ends) = ends.get_mut(*arrow) {
-                match is_start {
-                    true => ends.0 = point,
-                    false => ends.1 = point,
-                }
+                if *is_start { ends.0 = point } else { ends.1 = point }
             }
         }
     }
@@ -262,12 +259,13 @@ fn name_size(name: &str) -> Size {
 fn loops(picture: &Picture, at: usize) -> Size {
     let own = picture.arrows.iter().filter(|arrow| arrow.from == at && arrow.to == at);
     let names: Vec<f64> = own.map(|arrow| text_width(&arrow.name)).collect();
-    match names.is_empty() {
-        true => Size::default(),
-        false => Size {
+    if names.is_empty() {
+        Size::default()
+    } else {
+        Size {
             width: LOOP + names.iter().copied().fold(0.0, f64::max) + 6.0,
             height: names.len() as f64 * LINE,
-        },
+        }
     }
 }
 

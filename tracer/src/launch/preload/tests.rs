@@ -211,10 +211,7 @@ fn the_embedded_library_is_used_from_the_first_place_that_can_have_it() {
     let text = refused.to_string();
     assert!(text.contains("/dev/null/none ("), "{text}");
     assert!(text.contains("/proc/none ("), "{text}");
-    let remedy = match Uid::effective().is_root() {
-        true => "setup --prefix",
-        false => "XDG_CACHE_HOME=",
-    };
+    let remedy = if Uid::effective().is_root() { "setup --prefix" } else { "XDG_CACHE_HOME=" };
     assert!(refused.remedy().contains(remedy), "{refused:?}");
 }
 

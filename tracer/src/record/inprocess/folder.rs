@@ -49,9 +49,10 @@ impl FolderOwner {
     /// The user that a command runs as.
     pub(crate) fn of_command(invoker: &Invoker, as_root: bool) -> Self {
         let is_other = invoker.escalated_by().is_some() && !as_root;
-        let (uid, gid) = match is_other {
-            true => (invoker.uid, invoker.gid),
-            false => (Uid::effective().as_raw(), Gid::effective().as_raw()),
+        let (uid, gid) = if is_other {
+            (invoker.uid, invoker.gid)
+        } else {
+            (Uid::effective().as_raw(), Gid::effective().as_raw())
         };
         Self { uid, gid }
     }

@@ -102,10 +102,7 @@ impl PythonRing {
                 let garbage = self.garbage.of_pause(pause.tid, pause.interval);
                 ring_events.extend(garbage.map(RingEvent::Record));
                 ring_events.push(RingEvent::Record(Record::Pause(Pause {
-                    reason: match pause.at_exit {
-                        true => GcReason::Shutdown,
-                        false => GcReason::Unknown,
-                    },
+                    reason: if pause.at_exit { GcReason::Shutdown } else { GcReason::Unknown },
                     collected: Some(pause.collected),
                     uncollectable: Some(pause.uncollectable),
                     stack: self.frames.get(&pause.frame).copied(),

@@ -367,9 +367,10 @@ impl ProbedInterpreters {
     ) -> Option<Attachment> {
         let programs = self.garbage.as_ref()?;
         let Some(point) = plan::garbage(resolution, layout) else {
-            let why = match resolution.free_threaded {
-                true => "a free-threaded collector keeps no list of it that probes could read",
-                false => "its list was not found in this build",
+            let why = if resolution.free_threaded {
+                "a free-threaded collector keeps no list of it that probes could read"
+            } else {
+                "its list was not found in this build"
             };
             self.notes
                 .push(format!("{}: what collections free is not recorded: {why}", shown.display()));
@@ -399,11 +400,10 @@ impl ProbedInterpreters {
                     Some(ProcessError::Forbidden { .. })
                 )
         };
-        let advice = match error.chain().any(is_forbidden) {
-            true => {
-                "; files of other users need CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH (gctrace doctor lists what is available)"
-            }
-            false => "",
+        let advice = if error.chain().any(is_forbidden) {
+            "; files of other users need CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH (gctrace doctor lists what is available)"
+        } else {
+            ""
         };
         self.warn(format!("process {pid} is not recorded: {}: {error:#}{advice}", file.display()));
     }

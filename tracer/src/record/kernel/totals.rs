@@ -79,9 +79,10 @@ impl KernelSource {
         end.lost.extend(lost(&counters, self.stacks.lost()));
         end.lost.extend(lost_collections(&self.session, &counters, trace)?);
         // The cost of probes is for the reader of a trace.
-        let (turn, own_probes) = match trace.output.path().is_some() {
-            true => measure(&mut self, &counters, end),
-            false => Default::default(),
+        let (turn, own_probes) = if trace.output.path().is_some() {
+            measure(&mut self, &counters, end)
+        } else {
+            Default::default()
         };
         let arenas = self.session.stop_counting_arenas();
         let probes = self.interpreters.into_probes().chain(own_probes);
@@ -216,9 +217,8 @@ fn costs(
         _ => (counters.foreign_hits(point), point),
     });
     let foreign_ns = calibration.map(|c| {
-        let each = foreign.iter().map(|(hits, point)| match point.has_return() {
-            true => *hits as f64 * c.foreign_ns,
-            false => *hits as f64 * c.entry_ns,
+        let each = foreign.iter().map(|(hits, point)| {
+            if point.has_return() { *hits as f64 * c.foreign_ns } else { *hits as f64 * c.entry_ns }
         });
         each.sum::<f64>()
     });

@@ -54,9 +54,10 @@ pub(super) fn verdict(garbage: &GarbageReport, main: &MainCycles) -> String {
         (lines, 0) => format!(", from {}", lines.join(" and ")),
         (lines, more) => format!(", from {} and {more} more", lines.join(", ")),
     };
-    let then = match main.is_all() {
-        true => "; without them no collection is needed".to_owned(),
-        false => format!(": {} of the garbage", percent(main.ratio)),
+    let then = if main.is_all() {
+        "; without them no collection is needed".to_owned()
+    } else {
+        format!(": {} of the garbage", percent(main.ratio))
     };
     format!("{number}{mark}{from}{then}.")
 }
@@ -100,9 +101,10 @@ pub(crate) fn figure(value: f64) -> String {
 
 /// `train.py:10`, of a library `json/decoder.py:353`.
 pub(crate) fn place(location: &Location) -> String {
-    let file = match location.library {
-        true => paths::short(&location.file),
-        false => location.file.rsplit('/').next().unwrap_or_default(),
+    let file = if location.library {
+        paths::short(&location.file)
+    } else {
+        location.file.rsplit('/').next().unwrap_or_default()
     };
     match location.line {
         Some(line) => format!("{file}:{line}"),
@@ -198,9 +200,10 @@ pub(crate) fn path(edges: &[GarbageEdge]) -> String {
             "" => "?",
             known => known,
         };
-        let label = match repeated {
-            true => type_name.to_owned(),
-            false => kind(type_name, edge.function.as_deref(), edge.file.as_deref(), edge.line),
+        let label = if repeated {
+            type_name.to_owned()
+        } else {
+            kind(type_name, edge.function.as_deref(), edge.file.as_deref(), edge.line)
         };
         format!("{label}{}", edge.name.as_deref().unwrap_or_default())
     };

@@ -36,11 +36,10 @@ pub(crate) fn library_switch(report: &Report) -> Option<String> {
     let name = library.name();
     Some(match library.switch() {
         Some(switch) => {
-            let leak = match library.skips_full_collections() {
-                true => {
-                    " (it collects generation 1 only: what survives two collections is never freed)"
-                }
-                false => "",
+            let leak = if library.skips_full_collections() {
+                " (it collects generation 1 only: what survives two collections is never freed)"
+            } else {
+                ""
             };
             format!("{name} has its own switch: {switch}{leak}.")
         }
@@ -90,10 +89,7 @@ pub(super) fn explicit(report: &Report) -> Option<String> {
             )
         })
         .collect();
-    let more = match lines.len() > NAMED {
-        true => ", and others",
-        false => "",
-    };
+    let more = if lines.len() > NAMED { ", and others" } else { "" };
     (!named.is_empty()).then(|| format!(" The calls come from {}{more}.", named.join("; ")))
 }
 

@@ -96,10 +96,7 @@ fn no_collection(report: &Report) -> String {
         recorded.is_some_and(|recorded| recorded.mode == RecordingMode::Inject)
     };
     let is_certain = report.missing.every_process_examined == Some(true);
-    let ran = match report.traces.iter().any(in_process) || !is_certain {
-        true => "was seen",
-        false => "ran",
-    };
+    let ran = if report.traces.iter().any(in_process) || !is_certain { "was seen" } else { "ran" };
     let omitted = report.missing.omitted;
     match omitted.count {
         0 => format!("No garbage collection {ran} in {recorded} of recording."),
@@ -297,14 +294,15 @@ impl GpuIdle {
     fn sentence(&self) -> String {
         /// Less idle time than this is not worth reporting.
         const REPORTED_FRACTION: f64 = 0.01;
-        match self.ratio >= REPORTED_FRACTION {
-            true => format!(
+        if self.ratio >= REPORTED_FRACTION {
+            format!(
                 " The GPU was idle {} of the time; during {} of that the host {}.",
                 percent(self.ratio),
                 percent(self.host_ratio),
                 self.host
-            ),
-            false => format!(" The GPU was idle at most {} of the time.", percent(self.ratio)),
+            )
+        } else {
+            format!(" The GPU was idle at most {} of the time.", percent(self.ratio))
         }
     }
 }

@@ -127,10 +127,8 @@ fn gathers(garbage: &Garbage) -> String {
     let device = garbage.device_bytes.filter(|device| *device > 0);
     let device = device.map(|device| format!("{} of device memory", bytes(device)));
     let memory: Vec<String> = host.into_iter().chain(device).collect();
-    let memory = match memory.is_empty() {
-        true => String::new(),
-        false => format!(" ({})", memory.join(", ")),
-    };
+    let memory =
+        if memory.is_empty() { String::new() } else { format!(" ({})", memory.join(", ")) };
     format!(
         ": at the recorded rate about {1} objects in {0}{memory}",
         duration(garbage.over_ns),

@@ -78,9 +78,10 @@ pub(crate) fn stack_frame<'a>(
     let (function, file, line) = parts(&name);
     DecodedItem::Record(Record::Frame(Frame {
         id,
-        parent: match parent.is_missing() || parent.json() == b"null" {
-            true => None,
-            false => names.id(parent, &mut report),
+        parent: if parent.is_missing() || parent.json() == b"null" {
+            None
+        } else {
+            names.id(parent, &mut report)
         },
         function: function.to_owned(),
         file: file.to_owned(),

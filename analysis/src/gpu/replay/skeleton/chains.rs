@@ -73,9 +73,10 @@ impl Chains {
             for node in nodes.map(|node| network.place(node)) {
                 let link = last.and_then(|last| {
                     let mut waits = network.waits(node).filter(|wait| wait.from == last);
-                    match starts[node] == Some(last) {
-                        true => Some((last, DelayRows::same(0))),
-                        false => Some((last, scenarios.delays[waits.next()?.edge])),
+                    if starts[node] == Some(last) {
+                        Some((last, DelayRows::same(0)))
+                    } else {
+                        Some((last, scenarios.delays[waits.next()?.edge]))
                     }
                 });
                 match link {

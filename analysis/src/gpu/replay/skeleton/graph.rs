@@ -197,9 +197,10 @@ impl DelayGraph {
     }
 
     fn between(&self, from: GraphIndex, to: GraphIndex) -> Option<LinkIndex> {
-        match self.nodes[from].outs <= self.nodes[to].ins {
-            true => self.outs(from).find(|link| self.links[*link].to == to),
-            false => self.ins(to).find(|link| self.links[*link].from == from),
+        if self.nodes[from].outs <= self.nodes[to].ins {
+            self.outs(from).find(|link| self.links[*link].to == to)
+        } else {
+            self.ins(to).find(|link| self.links[*link].from == from)
         }
     }
 

@@ -262,10 +262,7 @@ impl Agent {
             }
             Stage::GivingBack { in_mark } => {
                 self.write_report();
-                match in_mark {
-                    true => self.step_begins(),
-                    false => None,
-                }
+                if in_mark { self.step_begins() } else { None }
             }
             Stage::Planned { before } => {
                 totals.since(before).add_to(&mut self.report.planned);

@@ -281,9 +281,10 @@ impl CollectCall {
         // SAFETY: the lock is held; a function of this kind, see `Collector::find`.
         unsafe {
             let result = (self.native)(self.module, arguments.as_ptr().cast(), 1, NULL);
-            match result.is_null() {
-                true => (self.api.PyErr_Clear)(),
-                false => (self.api.Py_DecRef)(result),
+            if result.is_null() {
+                (self.api.PyErr_Clear)()
+            } else {
+                (self.api.Py_DecRef)(result)
             }
             (self.api.Py_DecRef)(self.generation);
         }

@@ -108,10 +108,7 @@ impl Agent {
                 format!(
                     "{steps} steps by {}; applied: {}; undone {} times",
                     report.marker.as_deref().unwrap_or("nothing"),
-                    match applied.is_empty() {
-                        true => "nothing".to_owned(),
-                        false => applied.join(", "),
-                    },
+                    if applied.is_empty() { "nothing".to_owned() } else { applied.join(", ") },
                     report.undone.iter().map(|one| one.times).sum::<u64>()
                 )
             }

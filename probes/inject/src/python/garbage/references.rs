@@ -96,10 +96,7 @@ impl ReferenceNames {
         let lists = [c"co_varnames", c"co_cellvars", c"co_freevars"];
         Self {
             api,
-            exception: match has_raw_frames {
-                true => EXCEPTION_WITH_NOTES,
-                false => EXCEPTION,
-            },
+            exception: if has_raw_frames { EXCEPTION_WITH_NOTES } else { EXCEPTION },
             function: if is_old { FUNCTION } else { FUNCTION_3_10 },
             values: match () {
                 () if !has_raw_frames => InlineValues::None,
@@ -108,10 +105,11 @@ impl ReferenceNames {
                 () => InlineValues::Within,
             },
             cached_keys: cached_keys(api),
-            items: match api.PyTuple_Type.is_null() {
-                true => 24,
-                // Of tuples `tp_basicsize` is without items (Objects/tupleobject.c).
-                false => tuple.basic_size() as usize,
+            items: if api.PyTuple_Type.is_null() {
+                24
+            } else {
+                // `tp_basicsize` of a tuple excludes its items (Objects/tupleobject.c).
+                tuple.basic_size() as usize
             },
             raw,
             variables: match () {

@@ -146,10 +146,8 @@ fn more(snapshot: &Snapshot, most: &ProcessFigures) -> Vec<String> {
     let mut more = Vec::new();
     let worst = snapshot.processes.iter().filter_map(|process| Some((process, process.worst?)));
     if let Some((process, worst)) = worst.max_by_key(|(_, worst)| worst.duration_ns) {
-        let of = match process.pid == most.pid {
-            true => String::new(),
-            false => format!(" ({})", name(process)),
-        };
+        let of =
+            if process.pid == most.pid { String::new() } else { format!(" ({})", name(process)) };
         more.push(format!("worst {}{of}", units::duration(worst.duration_ns)));
     }
     let pauses = snapshot.totals.interval_pauses.iter().sum();

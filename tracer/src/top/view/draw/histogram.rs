@@ -91,9 +91,10 @@ fn whole(ns: u64) -> String {
     let Some((number, unit)) = words.split_once(' ') else {
         return words;
     };
-    let number = match number.contains('.') {
-        true => number.trim_end_matches('0').trim_end_matches('.'),
-        false => number,
+    let number = if number.contains('.') {
+        number.trim_end_matches('0').trim_end_matches('.')
+    } else {
+        number
     };
     format!("{number} {unit}")
 }

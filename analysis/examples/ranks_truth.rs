@@ -30,8 +30,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         reports::read(&mut analysis, &file, TraceReader::open(Path::new(&file))?)?;
     }
     let recorded = analysis.timelines().iter();
-    let recorded = recorded.filter(|own| own.has_gpu_times());
-    let recorded: Vec<Timeline> = recorded.map(|own| own.whole().into_owned()).collect();
+    let recorded = recorded.filter(|recorded| recorded.has_gpu_times());
+    let recorded: Vec<Timeline> = recorded.map(|recorded| recorded.whole().into_owned()).collect();
     let mut ranks: BTreeMap<Key<'_>, BTreeSet<usize>> = BTreeMap::new();
     for (at, timeline) in recorded.iter().enumerate() {
         for key in timeline.ops.iter().filter_map(|op| key(timeline, op)) {
@@ -47,7 +47,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         (Naming::Names, "names"),
         (Naming::Nothing, "nothing"),
     ] {
-        let timelines: Vec<Timeline> = recorded.iter().map(|own| written(own, naming)).collect();
+        let timelines: Vec<Timeline> =
+            recorded.iter().map(|recorded| written(recorded, naming)).collect();
         let found = jobs(&timelines.iter().collect::<Vec<_>>());
         let (mut right, mut part, mut mixed) = (0, 0, 0);
         for job in &found.jobs {

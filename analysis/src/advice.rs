@@ -28,7 +28,7 @@ const REPORTED_FRACTION: u64 = 1_000;
 /// collector is not simulated: it is not generational, or the trace has no generations.
 pub(crate) fn remedies(run: &JudgedRun<'_>) -> Option<PricedRun> {
     let interpreter = run.process.interpreter.as_ref();
-    if interpreter.is_some_and(|own| own.collector != Collector::Generational) {
+    if interpreter.is_some_and(|interpreter| interpreter.collector != Collector::Generational) {
         return None;
     }
     let settings = run.process.settings.as_ref();
@@ -42,9 +42,10 @@ pub(crate) fn remedies(run: &JudgedRun<'_>) -> Option<PricedRun> {
             pauses: &run.pauses,
             training_ns: run.phases.training_ns,
             steps: run.phases.steps,
-            thresholds: settings.map_or(SettingsReport::DEFAULT_THRESHOLDS, |own| own.thresholds),
-            enabled: settings.and_then(|own| own.enabled),
-            few_cycles: verdict.is_some_and(|own| own.finding.is_all()),
+            thresholds: settings
+                .map_or(SettingsReport::DEFAULT_THRESHOLDS, |setting| setting.thresholds),
+            enabled: settings.and_then(|setting| setting.enabled),
+            few_cycles: verdict.is_some_and(|verdict| verdict.finding.is_all()),
         })?,
     })
 }
@@ -195,7 +196,7 @@ fn worthwhile(report: &Report, most: &ProcessReport) -> Vec<Advice> {
         list.push(saving(AdviceId::RaiseThreshold, times.rarer_saves_ns()));
     }
     list.extend(swapped_out(report, &times));
-    let growing = most.growth.as_ref().is_some_and(|own| own.still_growing());
+    let growing = most.growth.as_ref().is_some_and(|growth| growth.still_growing());
     list.sort_by_key(|advice| {
         let doubtful = advice.id == AdviceId::Freeze && growing;
         (doubtful, std::cmp::Reverse(advice.saves_at_most_ns))
@@ -221,7 +222,7 @@ fn predicted(list: Vec<Advice>, report: &Report, cost: &GpuCost) -> (Vec<Advice>
         Advice {
             saves_at_least_ns: what.saved_ns.at_least_ns,
             saves_at_most_ns: Some(u64::try_from(what.saved_ns.at_most_ns).unwrap_or(0)),
-            settings: advice.settings.map(|own| at_interval(own, what.every_steps)),
+            settings: advice.settings.map(|setting| at_interval(setting, what.every_steps)),
             ..advice
         }
     };

@@ -174,8 +174,8 @@ impl Analysis {
         let about = self.about(index, &current);
         let timelines = current.gpu.finish(&about).into_iter();
         self.timelines.extend(timelines.map(KeptTimeline::from));
-        let own = self.processes.iter_mut().rev();
-        for process in own.take_while(|process| process.trace == index) {
+        let processes = self.processes.iter_mut().rev();
+        for process in processes.take_while(|process| process.trace == index) {
             process.name = current.process_names.get(&process.sums.pid).cloned();
             process.stacks.resolve(&current.frames, &mut self.stacks);
             process.sums.garbage.settle();

@@ -142,7 +142,9 @@ fn judged(report: &Report) -> Option<&ProcessReport> {
     let phases = report.phases.as_ref();
     let mut processes = report.processes.iter();
     match phases {
-        Some(phases) => processes.find(|own| own.trace == phases.trace && own.pid == phases.pid),
+        Some(phases) => {
+            processes.find(|process| process.trace == phases.trace && process.pid == phases.pid)
+        }
         None => processes.next(),
     }
 }

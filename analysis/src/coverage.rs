@@ -30,7 +30,7 @@ impl Analysis {
 
     /// Why the cost of pauses for the GPU is unknown; `None` if it is known.
     fn no_cost(&self, timelines: &[KeptTimeline], has_calls: bool) -> Option<NotCovered> {
-        let mut working = timelines.iter().filter(|own| own.has_gpu_times());
+        let mut working = timelines.iter().filter(|timeline| timeline.has_gpu_times());
         match (working.clone().count(), self.covers_collections()) {
             (0, _) if has_calls => Some(NotCovered::CostBeyondBounds),
             (0, _) if self.traces.iter().any(|trace| trace.gpus.has_samples()) => {
@@ -38,7 +38,7 @@ impl Analysis {
             }
             (0, _) => Some(NotCovered::CostWithoutWork),
             (_, false) => Some(NotCovered::Collections),
-            _ if self.all.count() > 0 && working.all(|own| own.pauses.is_empty()) => {
+            _ if self.all.count() > 0 && working.all(|working| working.pauses.is_empty()) => {
                 Some(NotCovered::CostOfOthersWork)
             }
             _ => None,

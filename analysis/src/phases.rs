@@ -104,14 +104,14 @@ impl RunPhases {
 
     fn row(&self, phase: Phase, pauses: &[PauseSpan], origin_ns: u64) -> PhaseReport {
         let (start_ns, end_ns) = self.span_of(phase);
-        let own = pauses.iter().filter(|pause| self.phase_of(pause) == phase);
+        let pauses = pauses.iter().filter(|pause| self.phase_of(pause) == phase);
         let mut sum = PauseTotal::default();
         let mut longest_ns = None;
-        for pause in own.clone() {
+        for pause in pauses.clone() {
             sum.add(pause.duration_ns());
             longest_ns = longest_ns.max(Some(pause.duration_ns()));
         }
-        let paused = Intervals::from_iter(own.map(PauseSpan::span));
+        let paused = Intervals::from_iter(pauses.map(PauseSpan::span));
         let duration_ns = end_ns - start_ns;
         let paused_ns = paused.length_within(start_ns, end_ns);
         PhaseReport {
@@ -216,15 +216,16 @@ impl<'a> JudgedRun<'a> {
         processes: &'a [ProcessReport],
     ) -> Option<Self> {
         let timeline_of = |process: &ProcessReport| {
-            let mut own = timelines.iter();
-            own.find(|own| own.process_trace == process.trace && own.pid == process.pid)
+            let mut timelines = timelines.iter();
+            timelines.find(|own| own.process_trace == process.trace && own.pid == process.pid)
         };
-        let with_steps = timelines.iter().filter(|own| own.steps.len() >= FEWEST_STEPS);
-        let with_steps = with_steps.filter_map(|own| {
+        let with_steps = timelines.iter().filter(|timeline| timeline.steps.len() >= FEWEST_STEPS);
+        let with_steps = with_steps.filter_map(|with_step| {
             let mut processes = processes.iter();
-            let process = processes
-                .find(|process| process.trace == own.process_trace && process.pid == own.pid)?;
-            Some((own.steps.len(), process.stopped_ns, process))
+            let process = processes.find(|process| {
+                process.trace == with_step.process_trace && process.pid == with_step.pid
+            })?;
+            Some((with_step.steps.len(), process.stopped_ns, process))
         });
         let most = with_steps.max_by_key(|(steps, stopped_ns, _)| (*steps, *stopped_ns));
         let rank = || processes.iter().find(|process| process.rank.is_some());
@@ -253,7 +254,7 @@ impl<'a> JudgedRun<'a> {
         let of_process =
             |own: &&ProcessState| own.trace == process.trace && own.sums.pid == process.pid;
         let with_id = analysis.processes.iter().filter(of_process);
-        let stacks: Vec<&TraceStacks> = with_id.map(|own| &own.stacks).collect();
+        let stacks: Vec<&TraceStacks> = with_id.map(|with_id| &with_id.stacks).collect();
         let shown = |pause: &PauseSpan| {
             let node = node(&stacks, pause)?;
             Some(if analysis.stacks.is_import(node) { At::Import } else { At::Elsewhere })
@@ -262,8 +263,8 @@ impl<'a> JudgedRun<'a> {
             process,
             phases: RunPhases::of(&timeline, span_ns, shown),
             pauses: match timeline {
-                Cow::Borrowed(own) => own.pauses.clone(),
-                Cow::Owned(own) => own.pauses,
+                Cow::Borrowed(borrowed) => borrowed.pauses.clone(),
+                Cow::Owned(owned) => owned.pauses,
             },
             origin_ns,
             tree: &analysis.stacks,
@@ -321,7 +322,7 @@ impl<'a> JudgedRun<'a> {
 /// The stack of a pause of these processes, of one id; `None` without one.
 fn node(stacks: &[&TraceStacks], pause: &PauseSpan) -> Option<NodeId> {
     let frame = pause.stack?;
-    stacks.iter().find_map(|own| own.node(frame.get()))
+    stacks.iter().find_map(|stack| stack.node(frame.get()))
 }
 
 #[cfg(test)]

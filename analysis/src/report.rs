@@ -201,7 +201,8 @@ impl Report {
             AdviceId::BreakCycles => &[ScenarioId::Disable],
             _ => &[],
         };
-        let mut found = ids.iter().filter_map(|id| self.what_if.iter().find(|own| own.id == *id));
+        let mut found =
+            ids.iter().filter_map(|id| self.what_if.iter().find(|what_if| what_if.id == *id));
         found.next()
     }
 }

@@ -38,8 +38,8 @@ impl Analysis {
         let processes = self.process_reports();
         let mut by_trace: Vec<Vec<&ProcessReport>> = vec![Vec::new(); self.traces.len()];
         for process in &processes {
-            if let Some(own) = by_trace.get_mut(process.trace) {
-                own.push(process);
+            if let Some(by_trace) = by_trace.get_mut(process.trace) {
+                by_trace.push(process);
             }
         }
         let traces: Vec<TraceReport> = self
@@ -141,11 +141,11 @@ impl Analysis {
         let ranks: HashMap<(usize, u32), u32> = self
             .processes
             .iter()
-            .filter_map(|own| Some(((own.trace, own.sums.pid), own.sums.rank()?)))
+            .filter_map(|process| Some(((process.trace, process.sums.pid), process.sums.rank()?)))
             .collect();
-        let launched = self.processes.iter().filter_map(|own| {
-            let parent = (own.trace, own.sums.described.as_ref()?.parent?);
-            (own.sums.rank()? != *ranks.get(&parent)?).then_some(parent)
+        let launched = self.processes.iter().filter_map(|process| {
+            let parent = (process.trace, process.sums.described.as_ref()?.parent?);
+            (process.sums.rank()? != *ranks.get(&parent)?).then_some(parent)
         });
         launched.collect()
     }
@@ -179,19 +179,20 @@ impl Analysis {
     /// What its timeline and the device memory of its trace show of a process.
     fn other_records(&self, process: &ProcessState) -> OtherRecords {
         let mut timelines = self.timelines.iter();
-        let own = timelines.find(|own| own.trace == process.trace && own.pid == process.sums.pid);
+        let timeline = timelines
+            .find(|timeline| timeline.trace == process.trace && timeline.pid == process.sums.pid);
         let cuda = self.traces.get(process.trace).map(|trace| &trace.cuda);
         let cuda = cuda.filter(|cuda| cuda.devices_of(process.sums.pid) > 0);
         OtherRecords {
-            steps: own.map_or_else(Vec::new, |own| training_steps(own)),
+            steps: timeline.map_or_else(Vec::new, |own| training_steps(own)),
             device_bytes: cuda.map(|cuda| cuda.memory_of(process.sums.pid).0),
         }
     }
 
     /// Processes, by trace and id, whose collector runs only full collections.
     fn only_full(&self) -> HashSet<(usize, u32)> {
-        let free_threaded = self.processes.iter().filter(|own| own.sums.free_threaded());
-        free_threaded.map(|own| (own.trace, own.sums.pid)).collect()
+        let free_threaded = self.processes.iter().filter(|process| process.sums.free_threaded());
+        free_threaded.map(|free_threaded| (free_threaded.trace, free_threaded.sums.pid)).collect()
     }
 
     fn lines(&self) -> Option<LinesReport> {
@@ -212,7 +213,7 @@ impl Analysis {
 
     fn gpus(&self) -> Vec<GpuReport> {
         let of_trace = |(index, trace): (usize, &TraceState)| {
-            let first = self.processes.partition_point(|own| own.trace < index);
+            let first = self.processes.partition_point(|process| process.trace < index);
             let own = self.processes.iter().skip(first);
             let own = own.take_while(|own| own.trace == index);
             let recorded = own.map(|own| (own.sums.pid, own.sums.rank()));

@@ -19,8 +19,8 @@ impl Gctrace {
         // It is started in other directories.
         let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let beside = || {
-            let own = std::env::current_exe().ok()?;
-            Some(own.with_file_name("gctrace")).filter(|path| path.is_file())
+            let executable = std::env::current_exe().ok()?;
+            Some(executable.with_file_name("gctrace")).filter(|path| path.is_file())
         };
         let named = named.map(absolute).or_else(beside);
         Self(named.unwrap_or_else(|| PathBuf::from("gctrace")))

@@ -112,14 +112,14 @@ impl BpfSession {
             on_return: is_session.then_some(offset),
             semaphore: None,
         };
-        let own = Path::new("/proc/self/exe");
+        let path = Path::new("/proc/self/exe");
         let first = self.next_point();
-        let mut probes = vec![self.attach(own, std::slice::from_ref(&point))?];
+        let mut probes = vec![self.attach(path, std::slice::from_ref(&point))?];
         let entry_ns = self.time()? - without;
         if !is_session {
             point.entry = None;
             point.on_return = Some(offset);
-            probes.push(self.attach(own, std::slice::from_ref(&point))?);
+            probes.push(self.attach(path, std::slice::from_ref(&point))?);
         }
         let mut time_as = |kind| {
             point.kind = kind;

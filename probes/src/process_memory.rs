@@ -73,7 +73,7 @@ fn cgroup_limits(cgroups: &str, mounted: &Path) -> Option<Vec<u64>> {
         let (_, controllers, path) = (fields.next()?, fields.next()?, fields.next()?);
         let (folder, file) = match controllers {
             "" => (mounted.to_owned(), "memory.max"),
-            _ if controllers.split(',').any(|own| own == "memory") => {
+            _ if controllers.split(',').any(|split| split == "memory") => {
                 (mounted.join("memory"), "memory.limit_in_bytes")
             }
             _ => continue,
@@ -81,8 +81,8 @@ fn cgroup_limits(cgroups: &str, mounted: &Path) -> Option<Vec<u64>> {
         if path.split('/').any(|part| part == "..") {
             return None;
         }
-        let own = folder.join(path.trim_start_matches('/'));
-        let visible = own.ancestors().take_while(|above| above.starts_with(&folder));
+        let group = folder.join(path.trim_start_matches('/'));
+        let visible = group.ancestors().take_while(|above| above.starts_with(&folder));
         limits.extend(visible.filter_map(|above| {
             let text = std::fs::read_to_string(above.join(file)).ok()?;
             // "max": none.
@@ -115,9 +115,9 @@ mod tests {
     #[test]
     fn the_smallest_limit_of_the_cgroups_above_counts() {
         let dir = tempfile::tempdir().unwrap();
-        let own = dir.path().join("kubepods/pod1/container");
-        std::fs::create_dir_all(&own).unwrap();
-        std::fs::write(own.join("memory.max"), "max\n").unwrap();
+        let group = dir.path().join("kubepods/pod1/container");
+        std::fs::create_dir_all(&group).unwrap();
+        std::fs::write(group.join("memory.max"), "max\n").unwrap();
         let pod = dir.path().join("kubepods/pod1/memory.max");
         std::fs::write(pod, "17179869184\n").unwrap();
         let old = dir.path().join("memory/a");

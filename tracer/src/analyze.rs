@@ -77,10 +77,10 @@ pub(crate) fn verdict(path: &Path) -> Vec<String> {
         return Vec::new();
     }
     let progress = ReadProgress::new(std::slice::from_ref(&path));
-    let mut own = read(path, &progress);
+    let mut read = read(path, &progress);
     progress.finish();
-    match own.failure {
-        None => render::verdict_lines(&render::report(&mut own.analysis)),
+    match read.failure {
+        None => render::verdict_lines(&render::report(&mut read.analysis)),
         Some(_) => Vec::new(),
     }
 }
@@ -109,7 +109,7 @@ pub(crate) fn read_all(
         }
     }
     let headers = parts.iter().filter_map(|part| part.summary.as_ref());
-    let stated: Vec<Option<u32>> = headers.map(|own| own.world_size).collect();
+    let stated: Vec<Option<u32>> = headers.map(|header| header.world_size).collect();
     let found: BTreeSet<u32> = parts.iter().flat_map(|part| part.analysis.ranks()).collect();
     let missing = missing_ranks(&stated, &found);
     let mut failures = Vec::new();

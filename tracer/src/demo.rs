@@ -119,11 +119,11 @@ fn possible() -> anyhow::Result<()> {
 /// CUPTI.
 fn search_path(folder: &Path) -> OsString {
     let mut path = folder.as_os_str().to_owned();
-    if let Some(own) =
-        variable("LD_LIBRARY_PATH", VariableEffect::Place).filter(|own| !own.is_empty())
+    if let Some(variable) =
+        variable("LD_LIBRARY_PATH", VariableEffect::Place).filter(|variable| !variable.is_empty())
     {
         path.push(":");
-        path.push(own);
+        path.push(variable);
     }
     path
 }

@@ -174,8 +174,8 @@ impl PrivilegeError {
     }
 
     fn sudo_or_setcap(&self) -> String {
-        let own = self.facts.executable.as_os_str();
-        let words: Vec<&OsStr> = [own]
+        let executable = self.facts.executable.as_os_str();
+        let words: Vec<&OsStr> = [executable]
             .into_iter()
             .chain(self.facts.arguments.iter().map(|word| word.as_os_str()))
             .collect();
@@ -187,17 +187,17 @@ impl PrivilegeError {
         let group = &self.facts.group;
         if self.facts.on_nosuid_mount {
             let installed = OsStr::new("/usr/local/bin/gctrace");
-            let install = shell_line(&[OsStr::new("install"), own, installed]);
+            let install = shell_line(&[OsStr::new("install"), executable, installed]);
             return format!(
                 "{sudo}Or grant the capabilities once to a copy, for members of the group {group} and their own processes (they \
                  have no effect on {}, as its file system is mounted nosuid):\n    sudo {install} && {}",
-                shell_line(&[own]),
+                shell_line(&[executable]),
                 grant(group, installed),
             );
         }
         format!(
             "{sudo}Or grant the capabilities once to this file, for members of the group {group} and their own processes:\n    {}",
-            grant(group, own)
+            grant(group, executable)
         )
     }
 }

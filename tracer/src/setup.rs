@@ -107,8 +107,8 @@ fn permitted(prefix: &Path, config: &SetupConfig) -> anyhow::Result<()> {
     let Err(reason) = writable else {
         return Ok(());
     };
-    let own = std::env::current_exe().unwrap_or_else(|_| "gctrace".into());
-    let mut words = vec![OsStr::new("sudo"), own.as_os_str(), OsStr::new("setup")];
+    let executable = std::env::current_exe().unwrap_or_else(|_| "gctrace".into());
+    let mut words = vec![OsStr::new("sudo"), executable.as_os_str(), OsStr::new("setup")];
     if config.prefix != Path::new("/usr/local") {
         words.extend([OsStr::new("--prefix"), prefix.as_os_str()]);
     }

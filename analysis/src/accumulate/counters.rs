@@ -115,8 +115,8 @@ impl CounterSums {
         self.migrated_processes += other.migrated_processes();
         for counter in Counter::ALL {
             if let Some(pair) = other.compared(counter) {
-                let own = self.compared[counter as usize].get_or_insert_default();
-                own.add(pair.value, pair.other);
+                let compared = self.compared[counter as usize].get_or_insert_default();
+                compared.add(pair.value, pair.other);
             }
         }
     }

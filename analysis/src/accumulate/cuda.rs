@@ -94,17 +94,17 @@ impl CudaSums {
 
     /// Devices on which a process's torch had memory.
     pub(crate) fn devices_of(&self, pid: u32) -> usize {
-        let own = self.devices.range((pid, i8::MIN)..=(pid, i8::MAX));
-        own.count()
+        let devices = self.devices.range((pid, i8::MIN)..=(pid, i8::MAX));
+        devices.count()
     }
 
     /// Device memory that a process freed during pauses, and the most that PyTorch reserved, in
     /// bytes, summed over devices.
     pub(crate) fn memory_of(&self, pid: u32) -> (u64, u64) {
-        let own = self.devices.range((pid, i8::MIN)..=(pid, i8::MAX));
+        let devices = self.devices.range((pid, i8::MIN)..=(pid, i8::MAX));
         (
-            sum(own.clone().map(|(_, memory)| memory.freed_in_pauses)),
-            sum(own.map(|(_, memory)| memory.peak_reserved)),
+            sum(devices.clone().map(|(_, memory)| memory.freed_in_pauses)),
+            sum(devices.map(|(_, memory)| memory.peak_reserved)),
         )
     }
 

@@ -61,7 +61,7 @@ pub(crate) struct TypeCounts {
 impl TypeCounts {
     fn add(&mut self, type_name: &str, objects: u64) {
         let room = self.counts.len() < TYPES;
-        match self.counts.iter_mut().find(|own| own.0 == type_name) {
+        match self.counts.iter_mut().find(|count| count.0 == type_name) {
             Some((_, count)) => add_to(count, objects),
             None if room => self.counts.push((type_name.to_owned(), objects)),
             None => add_to(&mut self.other, objects),
@@ -111,8 +111,8 @@ struct Counted {
 impl Counted {
     fn add(&mut self, count: u64, at_ns: u64, pause: Option<&RecentPause>) {
         let generation = pause.map_or(UNKNOWN, |pause| pause.generation);
-        if let Some(own) = self.by_generation.get_mut(generation) {
-            add_to(own, count);
+        if let Some(by_generation) = self.by_generation.get_mut(generation) {
+            add_to(by_generation, count);
         }
         self.series.add(at_ns, count);
     }
@@ -215,7 +215,7 @@ impl GarbageSums {
 
     /// Adds a pause, whether or not it was examined.
     pub(crate) fn add_pause(&mut self, pause: &Pause) {
-        let own = RecentPause {
+        let recent_pause = RecentPause {
             tid: pause.tid,
             start_ns: pause.start_ns,
             end_ns: pause.end_ns,
@@ -223,19 +223,19 @@ impl GarbageSums {
             collected: pause.collected,
             shutdown: pause.reason == GcReason::Shutdown,
         };
-        self.collections += u64::from(pause.collected != Some(0) && !own.shutdown);
-        if let Some(stratum) = self.strata.get_mut(own.generation) {
-            let collected = pause.collected.filter(|_| !own.shutdown);
+        self.collections += u64::from(pause.collected != Some(0) && !recent_pause.shutdown);
+        if let Some(stratum) = self.strata.get_mut(recent_pause.generation) {
+            let collected = pause.collected.filter(|_| !recent_pause.shutdown);
             add_to(&mut stratum.collected, collected.unwrap_or(0));
         }
-        let found = self.waiting.iter().position(|garbage| own.contained(garbage));
+        let found = self.waiting.iter().position(|garbage| recent_pause.contained(garbage));
         if let Some(garbage) = found.and_then(|index| self.waiting.remove(index)) {
-            return self.count(&garbage, Some(&own));
+            return self.count(&garbage, Some(&recent_pause));
         }
         if self.recent.len() >= RECENT {
             self.recent.pop_front();
         }
-        self.recent.push_back(own);
+        self.recent.push_back(recent_pause);
     }
 
     /// Counts garbage that still waits for its pause: no more records follow.

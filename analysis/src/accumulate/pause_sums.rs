@@ -82,8 +82,8 @@ impl PauseSums {
 
     /// Adds the sums of other pauses.
     pub(crate) fn merge(&mut self, other: &Self) {
-        let own = self.totals.iter_mut().flatten();
-        for (total, other) in own.zip(other.totals.iter().flatten()) {
+        let totals = self.totals.iter_mut().flatten();
+        for (total, other) in totals.zip(other.totals.iter().flatten()) {
             total.add_all(other);
         }
         add_to(&mut self.collected, other.collected);

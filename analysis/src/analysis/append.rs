@@ -43,9 +43,9 @@ impl Analysis {
         }
         self.timelines.extend(timelines);
         self.all.merge(other.all);
-        let own = self.by_generation.iter_mut().chain(&mut self.by_reason);
+        let by_generation = self.by_generation.iter_mut().chain(&mut self.by_reason);
         let others = other.by_generation.into_iter().chain(other.by_reason);
-        own.zip(others).for_each(|(own, other)| own.merge(other));
+        by_generation.zip(others).for_each(|(own, other)| own.merge(other));
         self.nothing.merge(&other.nothing);
         self.unfinished.add_all(&other.unfinished);
         for entry in other.worst.into_entries() {
@@ -53,7 +53,7 @@ impl Analysis {
         }
         self.unreadable.extend(other.unreadable);
         let deferred = other.deferred.into_iter();
-        let moved = deferred.map(|own| own.moved(places.traces, places.processes));
+        let moved = deferred.map(|deferred| deferred.moved(places.traces, places.processes));
         self.deferred.extend(moved);
     }
 }

@@ -132,9 +132,9 @@ impl UnlistedProcesses {
     }
 
     fn add_counters(&mut self, trace: usize, whole: ProcessCounters) {
-        let mut own = crate::accumulate::counters::CounterSums::default();
-        own.set_whole(whole);
-        self.together(trace).counters.merge(&own);
+        let mut counter_sums = crate::accumulate::counters::CounterSums::default();
+        counter_sums.set_whole(whole);
+        self.together(trace).counters.merge(&counter_sums);
     }
 
     /// A description after an end is that of another process.

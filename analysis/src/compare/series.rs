@@ -50,9 +50,9 @@ pub struct TrainingPart {
 impl TrainingSeries {
     /// `None` if training has no length.
     pub(crate) fn of(run: &JudgedRun<'_>, timelines: &[KeptTimeline]) -> Option<Self> {
-        let mut own = timelines.iter();
-        let timeline =
-            own.find(|own| own.process_trace == run.process.trace && own.pid == run.process.pid)?;
+        let mut timelines = timelines.iter();
+        let timeline = timelines
+            .find(|own| own.process_trace == run.process.trace && own.pid == run.process.pid)?;
         let pauses: Vec<&PauseSpan> = run
             .pauses
             .iter()
@@ -92,8 +92,8 @@ impl PartSpan {
     fn part(&self, pauses: &[&PauseSpan], paused: &Intervals) -> TrainingPart {
         let mut by_generation = [PauseTotal::default(); 4];
         let first = pauses.partition_point(|pause| pause.start_ns < self.start_ns);
-        let own = pauses.iter().skip(first);
-        for pause in own.take_while(|pause| pause.start_ns < self.end_ns) {
+        let pauses = pauses.iter().skip(first);
+        for pause in pauses.take_while(|pause| pause.start_ns < self.end_ns) {
             if let Some(sum) = by_generation.get_mut(generation_index(pause.generation)) {
                 sum.add(pause.duration_ns());
             }

@@ -150,10 +150,11 @@ impl BoundsEvaluator<'_> {
         let begun = calls.partition_point(|call| call.start_ns <= pause.end_ns);
         let call = calls[..begun].iter().rev().find(|call| call.thread == thread);
         let launches = &self.timeline.counted_launches;
-        let begun = launches.partition_point(|own| own.first_ns <= pause.end_ns);
-        let launch = launches[..begun].iter().rev().find(|own| own.thread == thread);
-        let launch_ns =
-            launch.map(|own| if own.last_ns <= pause.end_ns { own.last_ns } else { own.first_ns });
+        let begun = launches.partition_point(|launch| launch.first_ns <= pause.end_ns);
+        let launch = launches[..begun].iter().rev().find(|launch| launch.thread == thread);
+        let launch_ns = launch.map(|launch| {
+            if launch.last_ns <= pause.end_ns { launch.last_ns } else { launch.first_ns }
+        });
         let waited = call.is_some_and(|call| {
             let waits = matches!(
                 call.kind,

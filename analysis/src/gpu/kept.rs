@@ -222,15 +222,20 @@ impl Work {
         });
         let calls = calls.collect();
         let mut last = LastStart::default();
-        let counted_launches = timeline.counted_launches.iter().map(|own| {
-            let span = last.pack((own.first_ns, own.last_ns));
-            (span, own.count, place(own.thread), place_or_0(own.stream))
+        let counted_launches = timeline.counted_launches.iter().map(|counted_launch| {
+            let span = last.pack((counted_launch.first_ns, counted_launch.last_ns));
+            (
+                span,
+                counted_launch.count,
+                place(counted_launch.thread),
+                place_or_0(counted_launch.stream),
+            )
         });
         let counted_launches = counted_launches.collect();
         let mut last = LastStart::default();
-        let annotations = timeline.annotations.iter().map(|own| {
-            let span = last.pack((own.start_ns, own.end_ns));
-            (span, place(own.thread), place(own.name))
+        let annotations = timeline.annotations.iter().map(|annotation| {
+            let span = last.pack((annotation.start_ns, annotation.end_ns));
+            (span, place(annotation.thread), place(annotation.name))
         });
         let waits = timeline.waits.iter().map(|wait| {
             let streams = [wait.stream, wait.event_stream].map(place_or_0);
@@ -240,7 +245,7 @@ impl Work {
         });
         let op_bytes = timeline.op_bytes.iter();
         Self {
-            streams: streams.map(|own| (own.device, own.number)).collect(),
+            streams: streams.map(|stream| (stream.device, stream.number)).collect(),
             ops,
             op_bytes: op_bytes.map(|(op, bytes)| (place(*op), *bytes)).collect(),
             calls,

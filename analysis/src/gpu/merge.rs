@@ -54,9 +54,9 @@ pub fn merge<'a>(timelines: &'a [KeptTimeline], spans: &[Span]) -> MergedTimelin
         let theirs_ = &timelines[*at];
         match partner(timelines, spans, &ours, &theirs, (theirs_, *window)) {
             MergePartner::Found(index, recognized_by) => {
-                let mut own = timelines[index].whole().into_owned();
-                own.unpack();
-                let pair = join::join(&own, &theirs_.whole(), recognized_by);
+                let mut whole = timelines[index].whole().into_owned();
+                whole.unpack();
+                let pair = join::join(&whole, &theirs_.whole(), recognized_by);
                 let starts = pair.repeated.into_iter();
                 let repeated = starts.map(|start_ns| (theirs_.trace, theirs_.pid, start_ns));
                 merged.repeated.extend(repeated);

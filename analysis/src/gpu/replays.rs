@@ -88,7 +88,7 @@ impl JobReplays {
             let timestamps = timestamps.filter(|timestamps| *timestamps > most)?;
             Some(NotReplayed { timestamps, most })
         };
-        let models = timelines.iter().map(|own| own.timestamps());
+        let models = timelines.iter().map(|timeline| timeline.timestamps());
         replays.not_replayed = too_large(models.max());
         if replays.not_replayed.is_some() {
             return replays;
@@ -115,7 +115,7 @@ impl JobReplays {
         let members = job.members.iter();
         let skeletons = members.filter_map(|member| self.learned.get(member.timeline));
         let (mut nodes, mut edges) = (job.meetings().count() as u64, 0);
-        for skeleton in skeletons.map(|own| &own.skeleton) {
+        for skeleton in skeletons.map(|skeleton| &skeleton.skeleton) {
             nodes += skeleton.nodes() as u64;
             edges += skeleton.edges() as u64;
         }
@@ -139,7 +139,7 @@ impl JobReplays {
 
     /// What the pauses of each timeline cost that had some, as if it ran alone.
     pub(crate) fn causes(&self) -> impl Iterator<Item = &CauseReport> {
-        self.learned.iter().filter_map(|own| own.cause.as_ref())
+        self.learned.iter().filter_map(|learned| learned.cause.as_ref())
     }
 
     /// All jobs: those of several ranks, and every other timeline alone. None where nothing paused,
@@ -210,8 +210,8 @@ fn by_timeline(changes: &[&ReplayChange], timelines: usize) -> Vec<Vec<ReplayCha
     let mut parts = vec![vec![ReplayChange::default(); changes.len()]; timelines];
     for (at, change) in changes.iter().enumerate() {
         for length in &change.lengths {
-            let own = &mut parts[length.timeline as usize][at].lengths;
-            own.push(PauseLength { timeline: 0, ..*length });
+            let lengths = &mut parts[length.timeline as usize][at].lengths;
+            lengths.push(PauseLength { timeline: 0, ..*length });
         }
         for inserted in &change.inserted {
             let own = &mut parts[inserted.timeline as usize][at].inserted;

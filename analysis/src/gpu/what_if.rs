@@ -79,8 +79,9 @@ fn scenarios(programs: &[ProgramModel<'_>]) -> Vec<Scenario> {
     ];
     let scenarios = scenarios.into_iter().flatten();
     // If the reason of collections is unknown, one version may be empty.
-    let changing =
-        scenarios.filter(|own| !own.optimistic.lengths.is_empty() && own.makes_sense(programs));
+    let changing = scenarios.filter(|scenario| {
+        !scenario.optimistic.lengths.is_empty() && scenario.makes_sense(programs)
+    });
     changing.collect()
 }
 
@@ -99,11 +100,12 @@ fn of_freeze(programs: &[ProgramModel<'_>]) -> Scenario {
 fn more_frequent(programs: &[ProgramModel<'_>]) -> Option<(u64, u64)> {
     let counts = programs.iter().map(|program| {
         let own = |generation| {
-            let own = program.pauses();
-            own.filter(|(_, pause)| {
-                pause.generation == generation && program.automatic(pause) != Certainty::No
-            })
-            .count() as u64
+            let pauses = program.pauses();
+            pauses
+                .filter(|(_, pause)| {
+                    pause.generation == generation && program.automatic(pause) != Certainty::No
+                })
+                .count() as u64
         };
         ((own(2) + own(1)) / program.middle_per_full(), own(2))
     });
@@ -132,7 +134,7 @@ fn of_planned(programs: &[ProgramModel<'_>]) -> Option<Scenario> {
     let every = collect_every::choose(programs, &lengths)?;
     let step_ns = programs.iter().filter_map(mean_step_ns).max()?;
     let (shorter_ns, longer_ns) = lengths.range();
-    let steps = programs.iter().map(|own| own.steps().len() as u64).max()?;
+    let steps = programs.iter().map(|program| program.steps().len() as u64).max()?;
     let in_proportion = |length_ns: u64| times(length_ns, steps) / every.steps;
     let garbage = garbage::over(programs, times(step_ns, every.steps));
     let mut scenario = Scenario::new(Change::Planned(every), garbage, |side| {

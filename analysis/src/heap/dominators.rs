@@ -49,10 +49,10 @@ impl Dominators {
             }
         }
         for node in found.order.iter().rev() {
-            let own = heap.node(*node).bytes.unwrap_or(0);
+            let value = heap.node(*node).bytes.unwrap_or(0);
             let retained = &mut found.retained[*node as usize];
             retained.objects += 1;
-            retained.bytes = retained.bytes.saturating_add(own);
+            retained.bytes = retained.bytes.saturating_add(value);
             let retained = *retained;
             if let Some(dominator) =
                 found.retained.get_mut(found.immediate[*node as usize] as usize)

@@ -41,7 +41,7 @@ pub(super) fn detail(sums: &GarbageSums, observed_ns: u64) -> Option<GarbageDeta
 fn kind(kind: GarbageKind) -> KindFigures {
     KindFigures {
         objects: kind.objects,
-        per_second: kind.estimate.and_then(|own| own.per_s),
+        per_second: kind.estimate.and_then(|estimate| estimate.per_s),
         births: kind.births,
         kind: KindName {
             type_name: kind.type_name,
@@ -66,7 +66,7 @@ fn cycle(cycle: GarbageCycle) -> CycleFigures {
         shape: cycle.shape,
         count: cycle.count,
         objects: cycle.objects.saturating_add(cycle.held_objects),
-        per_second: cycle.estimate.and_then(|own| own.per_s),
+        per_second: cycle.estimate.and_then(|estimate| estimate.per_s),
         edges: cycle.edges.into_iter().map(edge).collect(),
     }
 }
@@ -77,10 +77,10 @@ pub(super) fn trend(trend: &HeapTrend) -> TrendFigures {
     TrendFigures {
         objects_per_hour: trend.objects.per_s * HOUR_S,
         objects_rise: trend.objects.rises,
-        resident_bytes_per_hour: trend.resident.map(|own| own.per_s * HOUR_S),
-        resident_rises: trend.resident.is_some_and(|own| own.rises),
+        resident_bytes_per_hour: trend.resident.map(|resident| resident.per_s * HOUR_S),
+        resident_rises: trend.resident.is_some_and(|resident| resident.rises),
         memory_limit_bytes: trend.memory_limit_bytes,
-        reaches_limit_in_ns: trend.reaches_limit.map(|own| own.likely_ns),
+        reaches_limit_in_ns: trend.reaches_limit.map(|reaches_limit| reaches_limit.likely_ns),
     }
 }
 

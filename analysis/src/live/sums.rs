@@ -21,8 +21,8 @@ impl ClassedSums {
     /// Adds the sums of others.
     pub(super) fn merge(&mut self, other: &Self) {
         self.sums.merge(&other.sums);
-        let own = self.histogram.iter_mut().flatten();
-        for (class, other) in own.zip(other.histogram.iter().flatten()) {
+        let histogram = self.histogram.iter_mut().flatten();
+        for (class, other) in histogram.zip(other.histogram.iter().flatten()) {
             *class += other;
         }
     }

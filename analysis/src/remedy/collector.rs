@@ -69,7 +69,7 @@ pub(super) fn full_collections(
     let of = |figure: fn(&SimulatedFulls) -> f64| {
         let figures = each.clone().map(|sum| figure(&sum));
         let mean = figures.clone().sum::<f64>() / f64::from(PHASES);
-        let squares: f64 = figures.map(|own| (own - mean).powi(2)).sum();
+        let squares: f64 = figures.map(|figure| (figure - mean).powi(2)).sum();
         let deviation = (squares / f64::from(PHASES)).sqrt();
         match assumption {
             CostAssumption::Cheap => (mean - deviation).max(0.0),
@@ -148,7 +148,7 @@ fn begin(
         state.collect(curves, start, assumption, sum);
         // The heap at that time lies between those of the full collections around it.
         let live_ns = curves.live_ns(start);
-        let around = [last, Some(interval)].map(|full| full.map_or(live_ns, |own| own.live_ns));
+        let around = [last, Some(interval)].map(|full| full.map_or(live_ns, |full| full.live_ns));
         sum.time_ns = match assumption {
             CostAssumption::Cheap => around.iter().fold(sum.time_ns, |least, own| least.min(*own)),
             CostAssumption::Likely => sum.time_ns,

@@ -242,7 +242,8 @@ impl RecordedCurves {
         for full in &mut self.fulls {
             let freeing_ns = self.freeing_ns.likely * full.freed;
             full.live_ns = (full.time_ns - freeing_ns).max(full.time_ns * 0.1);
-            let (window, live_ns) = before.map_or((0.0, 0.0), |own| (own.window, own.live_ns));
+            let (window, live_ns) =
+                before.map_or((0.0, 0.0), |before| (before.window, before.live_ns));
             let windows = (full.window - window).max(1.0);
             let growth_ns = (full.live_ns - live_ns).max(0.0);
             let quarter_ns = live_ns / 4.0;

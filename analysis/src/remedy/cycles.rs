@@ -55,8 +55,8 @@ pub(crate) fn location(edges: &[GarbageEdge]) -> Option<Location> {
         })
     };
     let mut lines = edges.iter().filter_map(of);
-    let own = lines.clone().find(|location| !location.library);
-    own.or_else(|| lines.next())
+    let line = lines.clone().find(|location| !location.library);
+    line.or_else(|| lines.next())
 }
 
 #[cfg(test)]

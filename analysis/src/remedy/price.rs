@@ -26,8 +26,8 @@ pub(super) fn remedies(run: &RecordedRun<'_>, curves: &RecordedCurves) -> Vec<Pr
     let enabled = run.enabled != Some(false) && run.thresholds[0] > 0;
     let automatic = enabled && curves.automatic_ns() > 0.0;
     let in_training = |automatic| {
-        let mut own = curves.fulls.iter();
-        own.any(|full| full.in_training && full.automatic == automatic)
+        let mut fulls = curves.fulls.iter();
+        fulls.any(|full| full.in_training && full.automatic == automatic)
     };
     let mut list = Vec::new();
     if curves.explicit.count > 0.0 {

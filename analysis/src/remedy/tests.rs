@@ -76,7 +76,7 @@ fn of(remedies: &[PricedRemedy], id: AdviceId) -> Option<&PricedRemedy> {
 fn a_growing_heap_needs_fewer_full_collections() {
     let pauses = growing(3_000);
     let remedies = run(&pauses, [700, 10, 10], true);
-    let in_training = pauses.iter().filter(|own| own.start_ns >= pauses[1_498].end_ns);
+    let in_training = pauses.iter().filter(|pause| pause.start_ns >= pauses[1_498].end_ns);
     let recorded: u64 = in_training.map(PauseSpan::duration_ns).sum();
     let threshold = of(&remedies, AdviceId::RaiseThreshold).unwrap();
     assert_eq!(threshold.settings.thresholds, Some([7_000, 10, 10]));
@@ -102,8 +102,8 @@ fn a_frozen_heap_is_not_frozen_again() {
     let mut pauses = growing(20_000);
     let (first, rest) = pauses.split_at_mut(15_000);
     assert!(first.iter().any(|own| own.generation == 2));
-    for own in rest.iter_mut().filter(|own| own.generation == 2) {
-        own.end_ns = own.start_ns + 1_000;
+    for rest in rest.iter_mut().filter(|rest| rest.generation == 2) {
+        rest.end_ns = rest.start_ns + 1_000;
     }
     assert_eq!(of(&run(&pauses, [700, 10, 10], true), AdviceId::Freeze), None);
 }

@@ -86,50 +86,51 @@ impl Report {
                 None => false,
             }
         };
-        self.processes.retain_mut(|own| known(&mut own.trace));
-        self.worst.retain_mut(|own| known(&mut own.trace));
-        self.gpus.retain_mut(|own| known(&mut own.trace));
-        self.phases = self.phases.take().and_then(|mut own| known(&mut own.trace).then_some(own));
+        self.processes.retain_mut(|process| known(&mut process.trace));
+        self.worst.retain_mut(|worst| known(&mut worst.trace));
+        self.gpus.retain_mut(|gpus| known(&mut gpus.trace));
+        self.phases =
+            self.phases.take().and_then(|mut phase| known(&mut phase.trace).then_some(phase));
         if let Some(bounds) = &mut self.gpu_bounds {
-            bounds.processes.retain_mut(|own| known(&mut own.trace));
+            bounds.processes.retain_mut(|process| known(&mut process.trace));
         }
         if let Some(cuda) = &mut self.cuda {
-            cuda.memory.retain_mut(|own| known(&mut own.trace));
+            cuda.memory.retain_mut(|memory| known(&mut memory.trace));
         }
         if let Some(steps) = &mut self.steps {
             let before = steps.processes.len();
-            steps.processes.retain_mut(|own| known(&mut own.trace));
+            steps.processes.retain_mut(|process| known(&mut process.trace));
             steps.processes_left_out += (before - steps.processes.len()) as u64;
         }
         let Some(gpu) = &mut self.gpu else {
             return;
         };
-        gpu.devices.retain_mut(|own| known(&mut own.id.trace));
-        gpu.cause.retain_mut(|own| known(&mut own.trace));
-        gpu.clocks.retain_mut(|own| known(&mut own.trace) && known(&mut own.gc_trace));
-        gpu.not_merged.retain_mut(|own| known(&mut own.trace));
+        gpu.devices.retain_mut(|device| known(&mut device.id.trace));
+        gpu.cause.retain_mut(|cause| known(&mut cause.trace));
+        gpu.clocks.retain_mut(|clock| known(&mut clock.trace) && known(&mut clock.gc_trace));
+        gpu.not_merged.retain_mut(|not_merged| known(&mut not_merged.trace));
         if let Some(gaps) = &mut gpu.gaps {
-            gaps.devices.retain_mut(|own| known(&mut own.id.trace));
-            gaps.longest.retain_mut(|own| known(&mut own.id.trace));
+            gaps.devices.retain_mut(|device| known(&mut device.id.trace));
+            gaps.longest.retain_mut(|longest| known(&mut longest.id.trace));
         }
         if let Some(launching) = &mut gpu.launching {
-            launching.devices.retain_mut(|own| known(&mut own.id.trace));
+            launching.devices.retain_mut(|device| known(&mut device.id.trace));
         }
         let Some(ranks) = &mut gpu.ranks else {
             return;
         };
-        ranks.unrelated.retain_mut(|own| known_rank(&mut own.trace));
+        ranks.unrelated.retain_mut(|unrelated| known_rank(&mut unrelated.trace));
         for job in &mut ranks.jobs {
-            job.ranks.retain_mut(|own| known_rank(&mut own.trace));
+            job.ranks.retain_mut(|rank| known_rank(&mut rank.trace));
             for spread in &mut job.spread {
                 let before = spread.outliers.len();
-                spread.outliers.retain_mut(|own| known_rank(&mut own.trace));
+                spread.outliers.retain_mut(|outlier| known_rank(&mut outlier.trace));
                 spread.outliers_left_out += (before - spread.outliers.len()) as u64;
             }
             if job.ranks.is_empty() {
                 job.communicators.clear();
             }
-            let described: BTreeSet<u32> = job.ranks.iter().map(|own| own.rank).collect();
+            let described: BTreeSet<u32> = job.ranks.iter().map(|rank| rank.rank).collect();
             let Some(pauses) = &mut job.pauses else {
                 continue;
             };

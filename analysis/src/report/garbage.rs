@@ -104,12 +104,12 @@ impl BirthLines {
         for line in lines {
             births.samples = births.samples.saturating_add(line.samples);
             let mut known = births.lines.iter_mut();
-            match known.find(|own| own.location == line.location) {
+            match known.find(|known| known.location == line.location) {
                 Some(own) => own.samples = own.samples.saturating_add(line.samples),
                 None => births.lines.push(line),
             }
         }
-        births.lines.sort_by_key(|own| Reverse(own.samples));
+        births.lines.sort_by_key(|line| Reverse(line.samples));
         births.lines.truncate(MOST);
         (births.samples > 0).then_some(births)
     }

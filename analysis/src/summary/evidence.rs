@@ -133,7 +133,7 @@ impl Analysis {
             complete = complete
                 .zip(examined.map(ExaminedProcesses::is_complete))
                 .map(|(one, other)| one && other);
-            for (why, count) in examined.iter().flat_map(|own| &own.unexamined) {
+            for (why, count) in examined.iter().flat_map(|examined| &examined.unexamined) {
                 let sum = missing.unexamined.entry(why.clone()).or_default();
                 add_to(sum, *count);
             }

@@ -173,7 +173,7 @@ impl<W: Write + Send> TraceTables<W> {
         let mut bytes = timeline.op_bytes.iter().copied().peekable();
         for (at, op) in Index::enumerate(&timeline.ops) {
             let stream = timeline.streams[op.stream];
-            let own = bytes.next_if(|(op, _)| *op == at);
+            let next = bytes.next_if(|(op, _)| *op == at);
             let row: [Cell<'_>; GPU_OPS.len()] = [
                 of.trace,
                 of.rank,
@@ -189,7 +189,7 @@ impl<W: Write + Send> TraceTables<W> {
                 time(op.start_ns),
                 time(op.duration_ns()),
                 Cell::of(op.call.map(|call| call.at() as u64)),
-                Cell::of(own.map(|(_, bytes)| bytes)),
+                Cell::of(next.map(|(_, bytes)| bytes)),
                 Cell::text(op.group.map(|group| timeline.names.text(group))),
                 Cell::of(op.sequence.map(|number| u64::from(number.get()))),
             ];

@@ -368,18 +368,18 @@ fn adds_up(bounds: &BoundsReport) {
     for (all, by_rule, by_process) in [
         (
             bounds.at_least_ns,
-            rules.iter().map(|own| own.at_least_ns).sum::<u64>(),
-            processes.iter().map(|own| own.at_least_ns).sum::<u64>(),
+            rules.iter().map(|rule| rule.at_least_ns).sum::<u64>(),
+            processes.iter().map(|process| process.at_least_ns).sum::<u64>(),
         ),
         (
             bounds.at_most_ns,
-            rules.iter().map(|own| own.at_most_ns).sum(),
-            processes.iter().map(|own| own.at_most_ns).sum(),
+            rules.iter().map(|rule| rule.at_most_ns).sum(),
+            processes.iter().map(|process| process.at_most_ns).sum(),
         ),
         (
             bounds.pauses.time_ns,
-            rules.iter().map(|own| own.pauses.time_ns).sum(),
-            processes.iter().map(|own| own.pauses.time_ns).sum(),
+            rules.iter().map(|rule| rule.pauses.time_ns).sum(),
+            processes.iter().map(|process| process.pauses.time_ns).sum(),
         ),
     ] {
         assert_eq!((all, all), (by_rule, by_process));

@@ -200,7 +200,7 @@ fn without_steps_rates_are_per_second_and_step_time_is_not_compared() {
 #[test]
 fn what_changed_is_told_from_what_is_unknown() {
     let comparison = of_several(RUN, Run { threshold: 7_000, ..RUN });
-    let changed: Vec<FactId> = comparison.changed.iter().map(|own| own.fact).collect();
+    let changed: Vec<FactId> = comparison.changed.iter().map(|changed| changed.fact).collect();
     assert_eq!(changed, [FactId::Thresholds]);
     assert_eq!(comparison.changed[0].before, ["700, 10, 10"]);
     assert_eq!(comparison.changed[0].after, ["7000, 10, 10"]);

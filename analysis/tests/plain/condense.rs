@@ -63,9 +63,9 @@ fn indices(value: &Value, found: &mut Vec<(u64, Option<u64>)>) {
             if let Some(trace) = members.get("trace").and_then(Value::as_u64) {
                 found.push((trace, members.get("rank").and_then(Value::as_u64)));
             }
-            members.values().for_each(|own| indices(own, found));
+            members.values().for_each(|member| indices(member, found));
         }
-        Value::Array(items) => items.iter().for_each(|own| indices(own, found)),
+        Value::Array(items) => items.iter().for_each(|item| indices(item, found)),
         _ => {}
     }
 }

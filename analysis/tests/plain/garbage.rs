@@ -22,15 +22,15 @@ fn garbage(report: &Report) -> &GarbageReport {
 #[test]
 fn the_same_closures_in_every_step() {
     let report = of(ClosuresRun::default());
-    let own = garbage(&report);
-    assert_eq!((own.collections, own.examined), (84, 84));
-    assert_eq!(own.examined_ratio, Some(1.0));
-    assert_eq!(own.objects, 4 * 50 + 80 * 60);
-    assert_eq!(own.cost_ns, Some(84_000));
-    assert_eq!(own.device_bytes, None, "unknown without --cuda");
-    assert_eq!(own.steps, Some(200));
-    assert_eq!(own.other_objects, 0);
-    let cell = &own.kinds[0];
+    let garbage = garbage(&report);
+    assert_eq!((garbage.collections, garbage.examined), (84, 84));
+    assert_eq!(garbage.examined_ratio, Some(1.0));
+    assert_eq!(garbage.objects, 4 * 50 + 80 * 60);
+    assert_eq!(garbage.cost_ns, Some(84_000));
+    assert_eq!(garbage.device_bytes, None, "unknown without --cuda");
+    assert_eq!(garbage.steps, Some(200));
+    assert_eq!(garbage.other_objects, 0);
+    let cell = &garbage.kinds[0];
     assert_eq!(cell.type_name, "cell");
     assert_eq!(cell.function.as_deref(), Some("Trainer.step.<locals>.closure"));
     assert_eq!((cell.objects, cell.bytes), (1200, Some(48_000)));
@@ -38,12 +38,12 @@ fn the_same_closures_in_every_step() {
     assert!((per_step.mean - 6.0).abs() < 0.05, "{per_step:?}");
     assert!(per_step.constant);
     assert_eq!(per_step.basis, Basis::Measured);
-    let error = own.kinds.last().unwrap();
+    let error = garbage.kinds.last().unwrap();
     assert_eq!((error.type_name.as_str(), error.objects), ("ModuleNotFoundError", 200));
     assert_eq!(error.per_step.unwrap().mean, 0.0, "of the imports only");
     assert!(!error.per_step.unwrap().constant);
 
-    let cycles = own.cycles.as_ref().unwrap();
+    let cycles = garbage.cycles.as_ref().unwrap();
     assert_eq!(cycles.len(), 1);
     let closure = &cycles[0];
     assert_eq!(closure.shape, CycleShape::Closure);
@@ -51,21 +51,21 @@ fn the_same_closures_in_every_step() {
     let location = closure.location.as_ref().unwrap();
     assert_eq!((location.file.as_str(), location.line), ("/srv/train.py", Some(10)));
     assert!(closure.per_step.unwrap().constant);
-    assert_eq!(own.cycle_garbage, 5000);
-    assert_eq!(own.other_cycle_objects, 200);
-    assert_eq!(report.processes[0].garbage.as_ref(), Some(own));
+    assert_eq!(garbage.cycle_garbage, 5000);
+    assert_eq!(garbage.other_cycle_objects, 200);
+    assert_eq!(report.processes[0].garbage.as_ref(), Some(garbage));
 }
 
 #[test]
 fn a_part_of_the_collections_stands_for_all() {
     let run = ClosuresRun { every: 4, cycles: false, ..ClosuresRun::default() };
     let report = of(run);
-    let own = garbage(&report);
-    let ratio = own.examined_ratio.unwrap();
+    let garbage = garbage(&report);
+    let ratio = garbage.examined_ratio.unwrap();
     assert!((0.25..0.4).contains(&ratio), "{ratio}");
-    assert!(own.examined < own.collections);
-    assert_eq!(own.cycles, None);
-    let cell = &own.kinds[0];
+    assert!(garbage.examined < garbage.collections);
+    assert_eq!(garbage.cycles, None);
+    let cell = &garbage.kinds[0];
     let estimate = cell.estimate.unwrap();
     assert_eq!(estimate.basis, Basis::Inferred);
     assert!(cell.objects < 500);
@@ -188,8 +188,8 @@ fn cycles_that_were_not_examined_are_estimated() {
     let all = records.iter_mut().filter_map(garbage_of).skip(4);
     all.step_by(2).for_each(|garbage| garbage.cycles = None);
     let report = reports::report(records, Some(reports::end(garbage::end_ms(run))));
-    let own = garbage(&report);
-    let closure = &own.cycles.as_ref().unwrap()[0];
+    let garbage = garbage(&report);
+    let closure = &garbage.cycles.as_ref().unwrap()[0];
     assert_eq!(closure.count, 600);
     let estimate = closure.estimate.unwrap();
     assert_eq!(estimate.basis, Basis::Inferred);
@@ -197,7 +197,7 @@ fn cycles_that_were_not_examined_are_estimated() {
     let per_step = closure.per_step.unwrap();
     assert_eq!(per_step.basis, Basis::Inferred);
     assert!((per_step.mean - 6.0).abs() < 0.3, "{per_step:?}");
-    assert_eq!(own.kinds[0].estimate.unwrap().basis, Basis::Measured);
+    assert_eq!(garbage.kinds[0].estimate.unwrap().basis, Basis::Measured);
 }
 
 /// Lines of births are of a type, and no kinds of their own.
@@ -209,20 +209,20 @@ fn births_are_those_of_the_type() {
     let records = garbage::with_births(plain.clone());
     let without = reports::report(plain, Some(end.clone()));
     let mut report = reports::report(records, Some(end));
-    let own = report.garbage.as_mut().unwrap();
-    let tensors = own.kinds.iter_mut().find(|own| own.births.is_some());
+    let garbage = report.garbage.as_mut().unwrap();
+    let tensors = garbage.kinds.iter_mut().find(|kind| kind.births.is_some());
     let tensors = tensors.unwrap();
     assert_eq!(tensors.type_name, "torch.Tensor");
     let births = tensors.births.take().unwrap();
     let seen: Vec<_> = births
         .lines
         .iter()
-        .map(|own| (own.location.function.as_str(), own.location.line, own.samples))
+        .map(|line| (line.location.function.as_str(), line.location.line, line.samples))
         .collect();
     // Each of 80 collections frees 15 closures.
     assert_eq!(births.samples, 80);
     assert_eq!(seen, [("Model.build", Some(31), 80)]);
-    assert_eq!(Some(&*own), without.garbage.as_ref());
+    assert_eq!(Some(&*garbage), without.garbage.as_ref());
 }
 
 /// Several processes: sums, without steps.
@@ -246,13 +246,13 @@ fn processes_are_summed() {
     let other: Vec<Record> = other.collect();
     records.extend(other);
     let report = reports::report(records, Some(reports::end(garbage::end_ms(run))));
-    let own = garbage(&report);
-    assert_eq!((own.collections, own.examined), (168, 168));
-    assert_eq!(own.examined_ratio, Some(1.0));
-    assert_eq!(own.kinds[0].objects, 2400);
-    assert_eq!(own.kinds[0].per_step, None);
-    assert_eq!(own.cycles.as_ref().unwrap()[0].count, 2400);
-    assert_eq!(own.steps, None);
+    let garbage = garbage(&report);
+    assert_eq!((garbage.collections, garbage.examined), (168, 168));
+    assert_eq!(garbage.examined_ratio, Some(1.0));
+    assert_eq!(garbage.kinds[0].objects, 2400);
+    assert_eq!(garbage.kinds[0].per_step, None);
+    assert_eq!(garbage.cycles.as_ref().unwrap()[0].count, 2400);
+    assert_eq!(garbage.steps, None);
 }
 
 prop_compose! {
@@ -360,7 +360,7 @@ fn live_figures_are_those_of_the_report() {
         of_type.map(|kind| kind.objects).sum::<u64>()
     };
     assert_eq!(figures.objects["other"], own.other_objects);
-    for (name, objects) in figures.objects.iter().filter(|own| own.0 != "other") {
+    for (name, objects) in figures.objects.iter().filter(|object| object.0 != "other") {
         assert_eq!(*objects, by_type(name), "{name}");
     }
     assert_eq!(figures.collected, process.collections.collected);

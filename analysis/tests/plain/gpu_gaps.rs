@@ -290,8 +290,8 @@ impl Random {
                 _ => &mut host.gc_on_other_thread_ns,
             };
         };
-        let mut own = self.calls.iter().filter(|call| call.0 == *thread);
-        let in_call = own.find(|call| call.2 <= at && at < call.3);
+        let mut calls = self.calls.iter().filter(|call| call.0 == *thread);
+        let in_call = calls.find(|call| call.2 <= at && at < call.3);
         let of_thread =
             |spans: &[(u32, u64, u64)]| spans.iter().filter(covers).any(|span| span.0 == *thread);
         match in_call.map(|call| call.1) {

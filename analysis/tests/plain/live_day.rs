@@ -264,12 +264,12 @@ fn a_day_takes_no_more_memory_than_an_hour() {
     assert_eq!(totals.ended, day.processes - 1 - u64::from(WORKERS));
     let detail = snapshot.detail.unwrap();
     let lines = detail.lines.iter().map(|line| line.pauses.count);
-    let own = &snapshot.processes[0];
+    let processes = &snapshot.processes[0];
     assert_eq!(
         lines.sum::<u64>() + detail.other_lines.count,
-        own.collections.pauses.iter().sum::<u64>()
+        processes.collections.pauses.iter().sum::<u64>()
     );
-    let busy = own.gpus[0].busy.unwrap();
+    let busy = processes.gpus[0].busy.unwrap();
     // 150 ms of every 200 for 800 ms of every round.
     assert_eq!(busy.total_busy_ns, 24 * HOUR / EVERY * 600 * MS);
 }

@@ -149,9 +149,9 @@ fn same_process(process: &ProcessReport, figures: &ProcessFigures) {
     }
     for (effort, reason) in process.by_reason.iter().zip(REASONS) {
         let own = collections.by_reason.get(&reason);
-        let own = own.copied().unwrap_or_default();
-        let count = own.iter().map(|sum| sum.count).sum();
-        let time_ns = own.iter().map(|sum| sum.time_ns).sum();
+        let value = own.copied().unwrap_or_default();
+        let count = value.iter().map(|sum| sum.count).sum();
+        let time_ns = value.iter().map(|sum| sum.time_ns).sum();
         assert_eq!(*effort, PauseTotal { count, time_ns });
     }
     assert_eq!(collections.collected, process.pauses.collected);
@@ -221,8 +221,8 @@ fn same_devices(report: &Report, figures: &ProcessFigures) -> usize {
     };
     let mut compared = 0;
     for device in gpu.devices.iter().filter(|device| device.id.pid == figures.pid) {
-        let own = figures.gpus.iter().find(|own| own.device == device.id.device);
-        let busy = own.unwrap().busy.unwrap();
+        let gpus = figures.gpus.iter().find(|gpus| gpus.device == device.id.device);
+        let busy = gpus.unwrap().busy.unwrap();
         assert_eq!(busy.total_busy_ns, device.busy_ns);
         assert_eq!(busy.total_idle_ns, device.idle_ns);
         let cause = gpu.cause.iter().find(|cause| cause.pid == figures.pid);

@@ -345,7 +345,7 @@ fn count_once(args: &str, generation: Option<u8>) {
         let report = analysis.report();
         assert_eq!(report.totals.pauses.count, 5, "4 of gctrace's, 1 of the profiler's alone");
         let name = GroupName::Generation(generation);
-        let group = report.by_generation.iter().find(|own| own.name == name);
+        let group = report.by_generation.iter().find(|generation| generation.name == name);
         assert_eq!(group.unwrap().pauses.count, 1);
         let worst = report.worst.iter().find(|worst| worst.generation != Some(0));
         assert_eq!(worst.unwrap().thread.as_deref(), Some("main"));

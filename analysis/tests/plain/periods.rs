@@ -43,7 +43,7 @@ fn timeline(records: &[Record]) -> Timeline {
         }
     }
     let timelines = collector.finish(&TimelineContext::default());
-    let most = timelines.into_iter().max_by_key(|own| own.ops.len());
+    let most = timelines.into_iter().max_by_key(|timeline| timeline.ops.len());
     most.expect("a process with operations")
 }
 

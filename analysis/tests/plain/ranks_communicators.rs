@@ -52,7 +52,7 @@ fn less(before: &BTreeMap<String, i64>, after: &BTreeMap<String, i64>) -> BTreeM
 
 fn named(kinds: &[CommunicatorKind]) -> BTreeMap<String, &CommunicatorReport> {
     let all = kinds.iter().flat_map(|kind| &kind.longest);
-    all.map(|own| (own.name.clone().expect("a name"), own)).collect()
+    all.map(|all| (all.name.clone().expect("a name"), all)).collect()
 }
 
 #[track_caller]
@@ -80,10 +80,10 @@ fn assert_plan(plan: &Plan) -> RankedJob {
     let found = named(&job.communicators);
     assert_eq!(found.len(), waited.len());
     for (name, truth_ns) in &waited {
-        let own = found[name];
+        let found = found[name];
         // Each start is placed by its clock, with an error of some microseconds.
-        let members = own.waits.collectives * own.ranks;
-        let (waits, allowed_ns) = (&own.waits, members * 3_000);
+        let members = found.waits.collectives * found.ranks;
+        let (waits, allowed_ns) = (&found.waits, members * 3_000);
         let wait_ns = waits.wait_ns.cast_signed();
         assert_close(name, wait_ns, *truth_ns, allowed_ns);
         let for_pauses_ns = waits.for_pauses_ns.expect("pauses");
@@ -101,12 +101,13 @@ fn assert_plan(plan: &Plan) -> RankedJob {
 
 /// Kinds add up to what the ranks waited, and communicators to their kinds.
 fn assert_sums(job: &RankedJob) {
-    let total = |waits: &[&CollectiveWaits]| -> u64 { waits.iter().map(|own| own.wait_ns).sum() };
+    let total = |waits: &[&CollectiveWaits]| -> u64 { waits.iter().map(|wait| wait.wait_ns).sum() };
     let kinds: Vec<&CollectiveWaits> = job.communicators.iter().map(|kind| &kind.waits).collect();
     let ranks_ns: u64 = job.ranks.iter().map(|rank| rank.peer_wait_ns).sum();
     assert_eq!(total(&kinds), ranks_ns);
     for kind in &job.communicators {
-        let own: Vec<&CollectiveWaits> = kind.longest.iter().map(|own| &own.waits).collect();
+        let own: Vec<&CollectiveWaits> =
+            kind.longest.iter().map(|longest| &longest.waits).collect();
         assert!(kind.longest.is_sorted_by_key(|own| std::cmp::Reverse(own.waits.wait_ns)));
         if kind.communicators == own.len() as u64 {
             assert_eq!(total(&own), kind.waits.wait_ns);
@@ -212,18 +213,18 @@ fn assert_layout(layout: &Layout) {
         let truth = truth_of(&traces);
         assert_eq!(found.len(), truth.len());
         for (group, truth_ns) in truth {
-            let own = found[&group.map_or(0, |group| group + 1).to_string()];
+            let found = found[&group.map_or(0, |group| group + 1).to_string()];
             let ranks = group.map(|group| &layout.groups[group]);
             let ranks = ranks.map(|ranks| (ranks.first(), ranks.last(), ranks.len() as u64));
             if let Some((first, last, count)) = ranks {
-                let bounds = (Some(&own.first_rank), Some(&own.last_rank), own.ranks);
+                let bounds = (Some(&found.first_rank), Some(&found.last_rank), found.ranks);
                 assert_eq!(bounds, (first, last, count));
             }
-            let kernels = own.waits.collectives * ranks.map_or(2, |(.., count)| count);
-            let wait_ns = own.waits.wait_ns.cast_signed();
+            let kernels = found.waits.collectives * ranks.map_or(2, |(.., count)| count);
+            let wait_ns = found.waits.wait_ns.cast_signed();
             let what = format!("{naming:?}, {group:?}");
             assert_close(&what, wait_ns, truth_ns.cast_signed(), kernels * 3_000);
-            assert_eq!((own.waits.for_pauses_ns, own.waits.for_sources_ns.len()), (None, 0));
+            assert_eq!((found.waits.for_pauses_ns, found.waits.for_sources_ns.len()), (None, 0));
         }
         assert_sums(&job);
     }

@@ -141,7 +141,7 @@ fn an_interleaved_pipeline() {
     let job = &report.jobs[0];
     let kernels: usize = traces
         .iter()
-        .map(|(_, trace)| trace.kernels.iter().filter(|own| own.is_transfer()).count())
+        .map(|(_, trace)| trace.kernels.iter().filter(|kernel| kernel.is_transfer()).count())
         .sum();
     assert_eq!(job.collectives.point_to_point, kernels as u64);
     assert_eq!(job.collectives.point_to_point_matched, kernels as u64);

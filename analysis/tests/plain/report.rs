@@ -261,9 +261,9 @@ fn a_short_recording_is_judged_by_its_steps() {
                 end_ns: start_ns + MS / 10,
             };
             records.extend(with_steps.then_some(Record::Step(mark)));
-            let own =
+            let pause =
                 Pause { start_ns: start_ns + MS, end_ns: start_ns + MS + MS / 2, ..pause(1, 0, 0) };
-            records.extend((step > 10 && step <= 10 + pauses).then_some(Record::Pause(own)));
+            records.extend((step > 10 && step <= 10 + pauses).then_some(Record::Pause(pause)));
         }
         report(records, Some(end(50))).verdict.level
     };

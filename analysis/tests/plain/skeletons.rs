@@ -30,9 +30,9 @@ impl<'a> Both<'a> {
     fn new(job: &'a ReplayJob<'a>, changes: &'a [ReplayChange], cut_every: usize) -> Self {
         let skeletons = (0u32..).zip(&job.timelines).map(|(at, timeline)| {
             let members = job.collectives.iter().flat_map(|one| &one.members);
-            let own = members.filter(|member| member.timeline == at);
+            let members = members.filter(|member| member.timeline == at);
             let others = Index::all(&timeline.ops).step_by(cut_every);
-            let meets: Vec<OpIndex> = own.map(|member| member.op).chain(others).collect();
+            let meets: Vec<OpIndex> = members.map(|member| member.op).chain(others).collect();
             let changes: Vec<ReplayChange> =
                 changes.iter().map(|change| of_one(change, at)).collect();
             ReplayModel::learn(&ReplayJob::single(timeline)).skeleton(timeline, &meets, &changes)

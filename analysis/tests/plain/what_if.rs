@@ -103,9 +103,9 @@ fn planning_is_between_disabling_and_nothing() {
         let report = analyzed(&run(program, DEFAULT));
         let less = |id| of(&report, id).unwrap().pause_time_saved_ns;
         for what in &report.what_if {
-            let own = what.pause_time_saved_ns;
-            assert!(own.at_least_ns <= own.at_most_ns, "{what:?}");
-            assert!(own.at_most_ns <= less(ScenarioId::Disable).at_most_ns, "{what:?}");
+            let saved_ns = what.pause_time_saved_ns;
+            assert!(saved_ns.at_least_ns <= saved_ns.at_most_ns, "{what:?}");
+            assert!(saved_ns.at_most_ns <= less(ScenarioId::Disable).at_most_ns, "{what:?}");
             let run = what.run.unwrap();
             assert!(run.at_least_ns <= run.at_most_ns, "{what:?}");
         }

@@ -156,7 +156,7 @@ fn analyzed(records: Vec<Record>) -> Report {
 }
 
 fn of(report: &Report, id: ScenarioId) -> Option<&WhatIf> {
-    report.what_if.iter().find(|own| own.id == id)
+    report.what_if.iter().find(|what_if| what_if.id == id)
 }
 
 fn holds(what: &WhatIf, truth_ns: u64) -> Option<()> {

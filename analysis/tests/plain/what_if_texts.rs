@@ -26,7 +26,7 @@ fn hidden_pauses_are_not_the_problem() {
     // By pause time alone it would have been.
     let paused: u64 = report.totals.pauses.time_ns;
     assert!(paused > 10 * (of(&report, ScenarioId::Disable).unwrap().saved_ns.at_most_ns as u64));
-    let ids: Vec<AdviceId> = report.advice.iter().map(|own| own.id).collect();
+    let ids: Vec<AdviceId> = report.advice.iter().map(|advice| advice.id).collect();
     assert_eq!(ids, [AdviceId::Leave]);
     assert!(report.gpu_cost.is_some());
 }
@@ -38,7 +38,7 @@ fn exposed_pauses_cost_and_advice_helps() {
     let report = analyzed(&measured);
     assert_eq!(report.verdict.level, Level::Heavy);
     let mut priced = report.advice.iter().chain(&report.not_advised);
-    let planned = priced.find(|own| own.id == AdviceId::Planned).unwrap();
+    let planned = priced.find(|priced| priced.id == AdviceId::Planned).unwrap();
     let every = of(&report, ScenarioId::Planned).unwrap().every_steps.unwrap();
     let prediction = report.prediction(AdviceId::Planned).unwrap();
     assert_eq!(prediction.every_steps, Some(every));
@@ -85,7 +85,7 @@ fn without_gpu_times_there_are_upper_bounds() {
         assert_eq!(what.saved_ns.at_least_ns, None);
         assert!(what.run.is_none() && what.step.is_none());
     }
-    let mut simulated = report.advice.iter().filter(|own| own.settings.is_some());
+    let mut simulated = report.advice.iter().filter(|advice| advice.settings.is_some());
     assert!(simulated.all(|own| own.saves_at_least_ns <= own.saves_likely_ns));
 }
 

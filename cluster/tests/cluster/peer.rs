@@ -82,8 +82,8 @@ impl Peer {
             Self::Anonymous(server) => endpoint.tls_config(tls(server)).unwrap(),
             Self::With(server, own) => {
                 let own = std::fs::read(own).unwrap();
-                let own = Identity::from_pem(&own, &own);
-                endpoint.tls_config(tls(server).identity(own)).unwrap()
+                let from_pem = Identity::from_pem(&own, &own);
+                endpoint.tls_config(tls(server).identity(from_pem)).unwrap()
             }
         };
         endpoint.connect_lazy()

@@ -201,20 +201,20 @@ fn type_name(
     is_heap_type: bool,
 ) -> Option<String> {
     let own = image.word(address.checked_add(type_object::NAME)?)?;
-    let own = image.c_string(own, LONGEST_NAME)?;
-    (!own.is_empty()).then_some(())?;
+    let text = image.c_string(own, LONGEST_NAME)?;
+    (!text.is_empty()).then_some(())?;
     if !is_heap_type {
-        return Some(own);
+        return Some(text);
     }
     let qualified = image.word(address.checked_add(layout.qualified_name)?)?;
     let Some(qualified) = read_text(image, layout, qualified, LONGEST_NAME) else {
-        return Some(own);
+        return Some(text);
     };
     let dict = image.word(address.checked_add(type_object::DICT)?)?;
     let module = crate::containers::find_key(image, layout, dict, "__module__")
         .and_then(|module| read_text(image, layout, module, LONGEST_NAME));
     Some(match module.as_deref() {
-        None if own.contains('.') => own,
+        None if text.contains('.') => text,
         None | Some("builtins") => qualified,
         Some(module) => format!("{module}.{qualified}"),
     })

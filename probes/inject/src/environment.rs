@@ -56,11 +56,11 @@ fn rank(text: &str) -> Option<u32> {
 /// # Safety
 /// No other thread may use the environment: call this while the program is being loaded.
 pub(crate) unsafe fn scrub() {
-    let own = own_file();
+    let own_file = own_file();
     let preload = std::env::var_os(PRELOAD).unwrap_or_default();
-    let rest = others(preload.as_bytes(), own);
+    let rest = others(preload.as_bytes(), own_file);
     let injects =
-        std::env::var_os(CUDA_INJECTION).is_some_and(|path| is_same(path.as_bytes(), own));
+        std::env::var_os(CUDA_INJECTION).is_some_and(|path| is_same(path.as_bytes(), own_file));
     // SAFETY: as the caller promises.
     unsafe {
         if rest.is_empty() {

@@ -292,8 +292,8 @@ fn files_for_another_machine_are_refused() {
         Machine::X86_64 => Machine::Aarch64,
         Machine::Aarch64 => Machine::X86_64,
     };
-    let own = std::env::current_exe().unwrap();
+    let executable = std::env::current_exe().unwrap();
     let options = ResolveOptions { machine: other, ..ResolveOptions::default() };
-    let error = resolve(&own, &options).unwrap_err();
+    let error = resolve(&executable, &options).unwrap_err();
     assert!(matches!(error, ResolveError::Architecture { .. }), "{error}");
 }

@@ -56,7 +56,7 @@ impl Fake {
 
 /// The library's values of GPU `n` with everything supported.
 fn expected(n: u32) -> GpuSample {
-    let own =
+    let gpu_process =
         GpuProcess { pid: std::process::id(), memory_bytes: Some(u64::from(1 + n) * GIB / 2) };
     let init = GpuProcess { pid: 1, memory_bytes: None };
     GpuSample {
@@ -71,7 +71,7 @@ fn expected(n: u32) -> GpuSample {
         pcie_rx_kb_per_s: Some(1000 + n),
         pcie_tx_kb_per_s: Some(2000 + n),
         throttle_reasons: Some(vec!["sw_power_cap".to_owned()]),
-        processes: Some(vec![init, own]),
+        processes: Some(vec![init, gpu_process]),
     }
 }
 

@@ -141,9 +141,9 @@ fn block(page: &str, line: usize, commands: &str, marker: Option<&str>) -> Resul
 /// If a block fails or a check is not met, or if the environment has no block.
 pub fn run<G>(environment: &str, mut prepare: impl FnMut(&mut Shell) -> G) {
     let all = blocks().expect("every block has a marker");
-    let own = all.iter().filter(|block| block.environment.as_deref() == Some(environment));
+    let all = all.iter().filter(|block| block.environment.as_deref() == Some(environment));
     let mut pages: BTreeMap<&str, Vec<&Block>> = BTreeMap::new();
-    for block in own {
+    for block in all {
         pages.entry(&block.page).or_default().push(block);
     }
     assert!(!pages.is_empty(), "{environment}: no document has such a block");

@@ -78,7 +78,7 @@ fn garbage(pause: &Pause, closures: u64, errors: u64, cycles: bool) -> Garbage {
         count(5, errors, 88),
     ];
     kinds.retain(|count| count.objects > 0);
-    let own = CycleCount {
+    let cycle_count = CycleCount {
         cycle: 1,
         count: closures,
         objects: 3 * closures,
@@ -93,7 +93,7 @@ fn garbage(pause: &Pause, closures: u64, errors: u64, cycles: bool) -> Garbage {
         objects: 4 * closures + errors,
         kinds,
         births: Vec::new(),
-        cycles: cycles.then(|| if closures > 0 { vec![own] } else { Vec::new() }),
+        cycles: cycles.then(|| if closures > 0 { vec![cycle_count] } else { Vec::new() }),
         cost_ns: Some(1_000),
     }
 }
@@ -114,7 +114,7 @@ pub fn records(run: ClosuresRun) -> Vec<Record> {
     records.push(Record::CycleSignature(closure_cycle()));
     let collect = |from_ms: u64, index: u64, closures, errors, records: &mut Vec<Record>| {
         let full = index % 10 == 9;
-        let own = Pause {
+        let pause = Pause {
             generation: if full { 2 } else { 0 },
             collected: Some(4 * closures + errors),
             oldest_objects: Some(100_000),
@@ -122,10 +122,10 @@ pub fn records(run: ClosuresRun) -> Vec<Record> {
             ..pause(PID, from_ms, from_ms + if full { 5 } else { 1 })
         };
         if full || index.is_multiple_of(run.every) {
-            let garbage = garbage(&own, closures, errors, run.cycles);
+            let garbage = garbage(&pause, closures, errors, run.cycles);
             records.push(Record::Garbage(garbage));
         }
-        records.push(Record::Pause(own));
+        records.push(Record::Pause(pause));
     };
     for index in 0..4 {
         collect(100 * index, index, 0, 50, &mut records);
@@ -168,12 +168,12 @@ pub fn with_births(mut records: Vec<Record>) -> Vec<Record> {
         let Record::Garbage(garbage) = record else {
             continue;
         };
-        let tensors = garbage.kinds.iter().find(|own| own.kind == 4);
-        let samples = tensors.map_or(0, |own| own.objects / 10);
+        let tensors = garbage.kinds.iter().find(|kind| kind.kind == 4);
+        let samples = tensors.map_or(0, |tensor| tensor.objects / 10);
         let birth = |kind, samples| BirthCount { kind, samples };
         let second = samples / 4;
         garbage.births = vec![birth(6, samples - second), birth(7, second)];
-        garbage.births.retain(|own| own.samples > 0);
+        garbage.births.retain(|birth| birth.samples > 0);
     }
     let at = records.iter().position(|record| matches!(record, Record::Garbage(_)));
     let lines = [born(6, "Model.build", 31), born(7, "Model.grow", 40)];

@@ -61,7 +61,7 @@ pub struct Python {
 impl Python {
     /// Whether it has this trait.
     pub fn is(&self, what: &str) -> bool {
-        self.traits.iter().any(|own| own == what)
+        self.traits.iter().any(|named| named == what)
     }
 
     /// A command that runs a script given as text.

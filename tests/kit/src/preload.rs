@@ -154,9 +154,9 @@ impl Run {
 
     /// The ring of a process.
     pub fn of(&self, pid: u32) -> &SeenRecords {
-        let mut own = self.rings.iter().filter(|ring| ring.pid == pid);
-        let ring = own.next().unwrap_or_else(|| panic!("no ring of {pid}: {}", self.errors));
-        assert!(own.next().is_none(), "two rings of {pid}");
+        let mut rings = self.rings.iter().filter(|ring| ring.pid == pid);
+        let ring = rings.next().unwrap_or_else(|| panic!("no ring of {pid}: {}", self.errors));
+        assert!(rings.next().is_none(), "two rings of {pid}");
         ring
     }
 
@@ -231,7 +231,7 @@ impl SeenRecords {
                     births: Vec::new(),
                 }),
                 RingRecord::GarbageBirth { tid, kind, samples } => {
-                    let of = all.iter_mut().rfind(|own| own.head.tid == tid);
+                    let of = all.iter_mut().rfind(|all| all.head.tid == tid);
                     let birth = (kinds[&kind].clone(), samples);
                     of.expect("a head before its births").births.push(birth);
                 }
@@ -241,7 +241,7 @@ impl SeenRecords {
                     edges.push((kinds[&kind].clone(), text(name)));
                 }
                 RingRecord::GarbageCycles(count) => {
-                    let of = all.iter_mut().rfind(|own| own.head.tid == count.tid);
+                    let of = all.iter_mut().rfind(|all| all.head.tid == count.tid);
                     let cycle = (signatures[&count.cycle].clone(), count);
                     of.expect("a head before its cycles").cycles.push(cycle);
                 }

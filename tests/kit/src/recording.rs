@@ -41,8 +41,8 @@ extern "C" fn reset_signals() {
 /// The binary under test, which cargo puts above the folder of the test's own program.
 pub fn binary() -> &'static str {
     static BINARY: LazyLock<String> = LazyLock::new(|| {
-        let own = std::env::current_exe().expect("this test has a file");
-        let folder = own.ancestors().nth(2).expect("it is in debug/deps");
+        let executable = std::env::current_exe().expect("this test has a file");
+        let folder = executable.ancestors().nth(2).expect("it is in debug/deps");
         let binary = folder.join("gctrace");
         assert!(binary.is_file(), "{}: not built", binary.display());
         binary.to_str().expect("UTF-8").to_owned()

@@ -39,8 +39,8 @@ pub fn libraries() -> &'static Path {
 
 /// Cargo's folder for the temporary files of tests.
 fn temporary() -> PathBuf {
-    let own = std::env::current_exe().expect("this test has a file");
-    let target = own.ancestors().nth(3).expect("it is in target/debug/deps");
+    let executable = std::env::current_exe().expect("this test has a file");
+    let target = executable.ancestors().nth(3).expect("it is in target/debug/deps");
     let folder = target.join("tmp");
     std::fs::create_dir_all(&folder).expect("cargo's folder can be written");
     folder

@@ -24,9 +24,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// `gctrace apply` did not start it, or it belongs to another user.
 pub(super) fn undo(pid: u32) -> anyhow::Result<()> {
     let status = proc_status::status(pid)?;
-    let own = Uid::effective().as_raw();
+    let effective = Uid::effective().as_raw();
     anyhow::ensure!(
-        status.effective_user == Some(own),
+        status.effective_user == Some(effective),
         "process {pid} belongs to another user: run gctrace apply --undo -p {pid} as that user"
     );
     let environment = proc_status::environment(pid)?;
@@ -35,14 +35,14 @@ pub(super) fn undo(pid: u32) -> anyhow::Result<()> {
             "process {pid} was not started by gctrace apply: {FOLDER_VARIABLE} is not set in it"
         )
     })?;
-    let folder = open_folder(folder, own)
+    let folder = open_folder(folder, effective)
         .with_context(|| format!("the folder of process {pid}, {}", folder.display()))?;
     let flags = OFlag::O_WRONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
-    let mut control = open(&folder, CONTROL_FILE, flags, own).context(CONTROL_FILE)?;
+    let mut control = open(&folder, CONTROL_FILE, flags, effective).context(CONTROL_FILE)?;
     control.write_all(b"1").context(CONTROL_FILE)?;
     let until = Instant::now() + PATIENCE;
     while Instant::now() < until {
-        if has_taken_back(&folder, pid, own) {
+        if has_taken_back(&folder, pid, effective) {
             print::message(format!("process {pid} has taken its settings back"));
             return Ok(());
         }

@@ -39,7 +39,7 @@ fn row(comparison: &Comparison, now: SystemTime) -> String {
     let commit = after.and_then(|run| run.git_commit.as_deref());
     let gc = |before: bool| {
         let figure = comparison.figure(FigureId::GcShare);
-        let value = figure.and_then(|own| if before { own.before } else { own.after });
+        let value = figure.and_then(|figure| if before { figure.before } else { figure.after });
         value.map_or_else(|| "-".to_owned(), crate::units::percent)
     };
     let cells = [

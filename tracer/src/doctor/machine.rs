@@ -97,8 +97,8 @@ impl InProcessFacts {
 }
 
 fn replaceable() -> Option<WritablePath> {
-    let own = std::env::current_exe().ok()?;
-    writable_beside_root(&own, Invoker::detect().uid).ok()?
+    let executable = std::env::current_exe().ok()?;
+    writable_beside_root(&executable, Invoker::detect().uid).ok()?
 }
 
 fn gpus() -> Result<GpuFacts, NvmlError> {

@@ -122,6 +122,6 @@ pub(super) fn is_own_stream(file: &File) -> io::Result<bool> {
         // SAFETY: not closed here; fstat fails if it is not open.
         let stream = unsafe { BorrowedFd::borrow_raw(number) };
         nix::sys::stat::fstat(stream)
-            .is_ok_and(|own| (own.st_dev, own.st_ino) == (found.dev(), found.ino()))
+            .is_ok_and(|fstat| (fstat.st_dev, fstat.st_ino) == (found.dev(), found.ino()))
     }))
 }

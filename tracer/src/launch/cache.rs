@@ -91,17 +91,17 @@ mod tests {
     fn a_cache_writable_by_others_is_not_used() {
         let place = tempfile::tempdir().expect("a directory");
         let directory = place.path().join("deep/gctrace");
-        let own = Uid::effective().as_raw();
-        let made = CacheDir::at(&directory, own, None).expect("a cache");
-        assert_eq!(made.for_file_of(own + 1), Some(directory.as_path()));
+        let effective = Uid::effective().as_raw();
+        let made = CacheDir::at(&directory, effective, None).expect("a cache");
+        assert_eq!(made.for_file_of(effective + 1), Some(directory.as_path()));
         assert_eq!(std::fs::metadata(&directory).expect("made").mode() & 0o777, 0o700);
 
-        assert_eq!(CacheDir::at(&directory, own + 1, None), None);
+        assert_eq!(CacheDir::at(&directory, effective + 1, None), None);
         std::fs::set_permissions(&directory, PermissionsExt::from_mode(0o770)).expect("chmod");
-        assert_eq!(CacheDir::at(&directory, own, None), None);
+        assert_eq!(CacheDir::at(&directory, effective, None), None);
         let link = place.path().join("link");
         std::os::unix::fs::symlink(place.path(), &link).expect("a link");
-        assert_eq!(CacheDir::at(&link, own, None), None);
+        assert_eq!(CacheDir::at(&link, effective, None), None);
     }
 
     #[test]

@@ -396,8 +396,8 @@ impl LaunchPlan {
     /// folder.
     pub(crate) fn preload(&mut self, library: &Path, private: &Path) -> io::Result<PathBuf> {
         let library = preloadable(library, private)?;
-        let own = self.environment.get(OsStr::new(PRELOAD));
-        let mut preloaded = own.cloned().unwrap_or_default();
+        let environment = self.environment.get(OsStr::new(PRELOAD));
+        let mut preloaded = environment.cloned().unwrap_or_default();
         if !split_preload(&preloaded).any(|entry| entry == library.as_os_str()) {
             if !preloaded.is_empty() {
                 preloaded.push(":");

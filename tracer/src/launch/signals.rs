@@ -196,8 +196,8 @@ fn relayed_to_group(sender: u32, own: u32) -> bool {
 
 /// Whether a process is in gctrace's own process group.
 pub(super) fn in_own_group(pid: u32) -> bool {
-    let own = nix::unistd::getpgrp().as_raw();
-    proc_status::stat(pid).is_ok_and(|stat| i64::from(stat.group) == i64::from(own))
+    let group = nix::unistd::getpgrp().as_raw();
+    proc_status::stat(pid).is_ok_and(|stat| i64::from(stat.group) == i64::from(group))
 }
 
 fn descends_from(pid: u32, ancestor: u32) -> bool {

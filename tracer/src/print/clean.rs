@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 /// SGR sequences (ECMA-48, 8.3.117) that gctrace uses: bold, underline and colors. None hides text.
-const OWN: [&str; 11] = [
+const COLORS: [&str; 11] = [
     "\x1b[0m",
     "\x1b[1m",
     "\x1b[4m",
@@ -48,11 +48,11 @@ pub(crate) fn text(text: &str) -> Cow<'_, str> {
     let mut clean = String::with_capacity(text.len() + 16);
     let mut rest = text;
     while let Some(char) = rest.chars().next() {
-        let own = OWN.iter().find(|own| rest.starts_with(**own));
-        let length = match (own, char) {
-            (Some(own), _) => {
-                clean.push_str(own);
-                own.len()
+        let escape = COLORS.iter().find(|escape| rest.starts_with(**escape));
+        let length = match (escape, char) {
+            (Some(escape), _) => {
+                clean.push_str(escape);
+                escape.len()
             }
             (None, '\n') => {
                 clean.push('\n');
@@ -128,7 +128,7 @@ mod tests {
         fn nothing_harmful_comes_through(any in any::<String>()) {
             prop_assert!(!line(&any).contains(is_harmful));
             let mut left = text(&any).into_owned();
-            for own in OWN {
+            for own in COLORS {
                 left = left.replace(own, "");
             }
             prop_assert!(!left.contains(|char| char != '\n' && is_harmful(char)));

@@ -121,9 +121,9 @@ impl KernelSource {
             };
             let key = FileKey::of(found.dev(), found.ino());
             if file == program {
-                drop(self.usual.insert((key.inode, key.device), index))
+                self.usual.insert((key.inode, key.device), index);
             } else {
-                drop(self.libraries.insert((key.inode, key.device), Some(index)))
+                self.libraries.insert((key.inode, key.device), Some(index));
             }
             self.known(key);
         }

@@ -70,15 +70,15 @@ impl TorchVersions {
     pub(super) fn due(&mut self) -> Vec<Process> {
         let now = Instant::now();
         let mut found = Vec::new();
-        for own in self.processes.values_mut() {
-            let age = now.saturating_duration_since(own.started);
-            if own.process.torch.is_some() || age < own.next || own.next > LAST {
+        for process in self.processes.values_mut() {
+            let age = now.saturating_duration_since(process.started);
+            if process.process.torch.is_some() || age < process.next || process.next > LAST {
                 continue;
             }
-            own.next = age * 2;
-            own.process.torch = version(own.process.pid, &self.invoker);
-            if own.process.torch.is_some() {
-                found.push(own.process.clone());
+            process.next = age * 2;
+            process.process.torch = version(process.process.pid, &self.invoker);
+            if process.process.torch.is_some() {
+                found.push(process.process.clone());
             }
         }
         found
@@ -88,8 +88,9 @@ impl TorchVersions {
 /// The version that a process has loaded; `None` if it has loaded none, or it cannot be read.
 fn version(pid: u32, invoker: &Invoker) -> Option<String> {
     let mappings = maps::mappings(pid).ok()?;
-    let mut own = mappings.iter().filter(|mapping| !mapping.deleted);
-    let library = own.find(|mapping| mapping.path.ends_with(Path::new("lib").join(LIBRARY)))?;
+    let mut mappings = mappings.iter().filter(|mapping| !mapping.deleted);
+    let library =
+        mappings.find(|mapping| mapping.path.ends_with(Path::new("lib").join(LIBRARY)))?;
     let package = library.path.parent()?.parent()?.strip_prefix("/").ok()?;
     let root = PathBuf::from(format!("/proc/{pid}/root"));
     let path = root.join(package).join("version.py");

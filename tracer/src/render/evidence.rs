@@ -169,7 +169,7 @@ fn growth_lines(process: &ProcessReport, growth: &GrowthReport) -> Vec<String> {
     lines.extend(paragraph(&growth_sentence(process, growth)));
     let trend = growth.trend.as_ref();
     // Less shows set-up rather than a leak.
-    if let Some(trend) = trend.filter(|own| own.duration_ns >= SHORTEST_TREND_NS) {
+    if let Some(trend) = trend.filter(|trend| trend.duration_ns >= SHORTEST_TREND_NS) {
         lines.extend(paragraph(&trend_sentence(trend)));
     }
     lines
@@ -269,8 +269,8 @@ pub(super) fn leak(report: &Report) -> Option<String> {
         let per_hour = short_count((trend.objects.per_s * 3_600.0) as u64);
         format!("{per_hour} objects")
     });
-    let resident = trend.resident.filter(|own| own.rises);
-    let resident = resident.map(|own| bytes((own.per_s * 3_600.0) as u64));
+    let resident = trend.resident.filter(|resident| resident.rises);
+    let resident = resident.map(|resident| bytes((resident.per_s * 3_600.0) as u64));
     let grown: Vec<String> = objects.into_iter().chain(resident).collect();
     let ends = trend.reaches_limit.zip(trend.memory_limit_bytes);
     let ends = ends.map_or(String::new(), |(reaches, limit)| {

@@ -58,7 +58,7 @@ pub(crate) fn first_screen(
     }
     section("Where it comes from", lines::costliest(report, PLACES_SHOWN));
     let heap = garbage::in_short(report).into_iter().chain(evidence::leak(report));
-    section("", heap.flat_map(|own| wrap(&own, "", "")).collect());
+    section("", heap.flat_map(|heap| wrap(&heap, "", "")).collect());
     section("", trust(report));
     section("", next(report, traces));
     text

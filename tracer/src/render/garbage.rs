@@ -30,7 +30,7 @@ pub(crate) fn garbage(report: &Report) -> ReportSection {
         }
     }
     for process in &report.processes {
-        lines.extend(after_freeze(process).iter().flat_map(|own| paragraph(own)));
+        lines.extend(after_freeze(process).iter().flat_map(|after_freeze| paragraph(after_freeze)));
     }
     ReportSection::new("What the collector frees", lines)
 }
@@ -75,7 +75,7 @@ fn rate_head(garbage: &GarbageReport) -> &'static str {
 /// What rates rest on.
 fn rate_basis(garbage: &GarbageReport) -> Basis {
     let estimates = garbage.kinds.iter().filter_map(|kind| kind.estimate);
-    let measured = estimates.into_iter().all(|own| own.basis == Basis::Measured);
+    let measured = estimates.into_iter().all(|estimate| estimate.basis == Basis::Measured);
     if measured { Basis::Measured } else { Basis::Inferred }
 }
 
@@ -83,7 +83,7 @@ fn rate(per_step: Option<PerStep>, estimate: Option<GarbageEstimate>, steps: boo
     let rate = if steps {
         per_step.map(cycles::mean)
     } else {
-        estimate.and_then(|own| own.per_s).map(cycles::figure)
+        estimate.and_then(|estimate| estimate.per_s).map(cycles::figure)
     };
     rate.unwrap_or_else(|| "-".to_owned())
 }
@@ -180,7 +180,7 @@ fn cycles(garbage: &GarbageReport) -> Vec<String> {
 
 /// That a frozen process still frees objects; `None` if it does not.
 fn after_freeze(process: &ProcessReport) -> Option<String> {
-    let after = process.after_freeze.filter(|own| own.freed > 0)?;
+    let after = process.after_freeze.filter(|after_freeze| after_freeze.freed > 0)?;
     Some(format!(
         "Process {} froze its heap ({} objects{}), and its collections still freed {}: cycles that \
          arise after the freeze. Cycles among the frozen objects are never freed.",
@@ -218,8 +218,8 @@ pub(super) fn in_short(report: &Report) -> Option<String> {
         !matches!(report.verdict.level, Level::None | Level::Negligible | Level::TooShort);
     let judged = report.phases.as_ref();
     let process = judged.and_then(|phases| {
-        let mut own = report.processes.iter();
-        own.find(|own| (own.trace, own.pid) == (phases.trace, phases.pid))
+        let mut processes = report.processes.iter();
+        processes.find(|own| (own.trace, own.pid) == (phases.trace, phases.pid))
     });
     let garbage = process.and_then(|process| process.garbage.as_ref());
     let garbage = garbage.or(report.garbage.as_ref()).filter(|_| matters)?;
@@ -227,8 +227,8 @@ pub(super) fn in_short(report: &Report) -> Option<String> {
         return Some(format!("What it frees: {}", verdict.sentence));
     }
     let of = |kind: &GarbageKind| match garbage.steps {
-        Some(_) => kind.per_step.map(|own| own.mean),
-        None => kind.estimate.and_then(|own| own.per_s),
+        Some(_) => kind.per_step.map(|per_step| per_step.mean),
+        None => kind.estimate.and_then(|estimate| estimate.per_s),
     };
     let rates = garbage.kinds.iter().filter_map(of);
     let all: f64 = rates.clone().sum();

@@ -104,7 +104,7 @@ fn several_hosts(traces: &[TraceReport]) -> bool {
 
 /// `rank 3`, or `ranks 8-15`: those of the processes of a trace, otherwise that of the recording.
 fn ranks(report: &Report, trace: usize) -> Option<String> {
-    let own = report.processes.iter().filter(|own| own.trace == trace);
+    let own = report.processes.iter().filter(|process| process.trace == trace);
     let own: BTreeSet<u32> = own.filter_map(|process| process.rank).collect();
     let recording = report.traces.get(trace).and_then(|trace| trace.rank);
     let first = own.first().copied().or(recording)?;

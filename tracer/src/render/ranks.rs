@@ -168,33 +168,34 @@ fn spread(job: &RankedJob) -> Vec<String> {
     };
     let head = ["min", "p5", "p50", "p95", "max", "of all ranks", "stand out"];
     let mut table = TextTable::new(&head, &[5, 6]);
-    for own in &job.spread {
-        let outliers = own.outliers.iter().map(|rank| match &rank.host {
+    for spread in &job.spread {
+        let outliers = spread.outliers.iter().map(|rank| match &rank.host {
             Some(host) => format!("{} ({host})", rank.rank),
             None => rank.rank.to_string(),
         });
-        let all = own.outliers.len() as u64 + own.outliers_left_out;
+        let all = spread.outliers.len() as u64 + spread.outliers_left_out;
         let shown: Vec<String> = outliers.take(OUTLIERS_SHOWN).collect();
         let outliers = match all.saturating_sub(shown.len() as u64) {
             0 if shown.is_empty() => "-".to_owned(),
             0 => shown.join(", "),
             more => format!("{} and {more} more", shown.join(", ")),
         };
-        let mut row: Vec<String> = [own.min_ns, own.p5_ns, own.p50_ns, own.p95_ns, own.max_ns]
-            .into_iter()
-            .map(duration)
-            .collect();
-        row.extend([name(own.figure).to_owned(), outliers]);
+        let mut row: Vec<String> =
+            [spread.min_ns, spread.p5_ns, spread.p50_ns, spread.p95_ns, spread.max_ns]
+                .into_iter()
+                .map(duration)
+                .collect();
+        row.extend([name(spread.figure).to_owned(), outliers]);
         table.row(row);
     }
     let mut lines = table.lines();
-    for own in &job.spread {
-        for host in &own.hosts {
+    for spread in &job.spread {
+        for host in &spread.hosts {
             lines.extend(paragraph(&format!(
                 "Host {}: {} of {} on average over {}, unlike the other hosts (z {:.1}).",
                 host.host,
                 duration(host.mean_ns),
-                name(own.figure),
+                name(spread.figure),
                 counted(host.ranks, "rank"),
                 host.z
             )));
@@ -367,8 +368,12 @@ fn communicators(job: &RankedJob) -> Vec<String> {
     for kind in job.communicators.iter().take(KINDS_SHOWN) {
         table.row(communicator_row(&kind.waits, &sources, kind_label(kind)));
         if kind.communicators > 1 {
-            for own in kind.longest.iter().take(LONGEST_SHOWN) {
-                table.row(communicator_row(&own.waits, &sources, format!("  {}", named(own))));
+            for longest in kind.longest.iter().take(LONGEST_SHOWN) {
+                table.row(communicator_row(
+                    &longest.waits,
+                    &sources,
+                    format!("  {}", named(longest)),
+                ));
             }
         }
     }

@@ -30,7 +30,7 @@ pub(crate) fn steps(report: &Report) -> ReportSection {
 }
 
 fn table(steps: &StepsReport) -> Vec<String> {
-    let idle = steps.processes.iter().any(|own| own.gpu_idle_ns.is_some());
+    let idle = steps.processes.iter().any(|process| process.gpu_idle_ns.is_some());
     let mut head = vec!["process", "steps", "mean", "p50", "longest", "in GC", "of time"];
     head.extend(idle.then_some("GPU idle"));
     let mut table = TextTable::new(&head, &[0]);
@@ -65,7 +65,8 @@ fn process(own: &ProcessSteps) -> String {
 }
 
 fn legend(steps: &StepsReport) -> String {
-    let sources: BTreeSet<StepSource> = steps.processes.iter().map(|own| own.source).collect();
+    let sources: BTreeSet<StepSource> =
+        steps.processes.iter().map(|process| process.source).collect();
     let kinds: Vec<String> = sources.into_iter().map(lasts).collect();
     let basis = match steps.basis {
         Basis::Measured => " (measured)",
@@ -75,7 +76,7 @@ fn legend(steps: &StepsReport) -> String {
         [only] if only == PROFILERS => format!("Steps are the profiler's{basis}."),
         kinds => format!("A step {}{basis}.", kinds.join(", or ")),
     };
-    if steps.processes.iter().any(|own| own.gc_ns.is_none()) {
+    if steps.processes.iter().any(|process| process.gc_ns.is_none()) {
         text += " ?: the trace has no data on collections.";
     }
     text
@@ -147,10 +148,10 @@ fn with_full(comparison: &StepComparison) -> String {
 pub(crate) fn cold_steps(report: &Report) -> Option<String> {
     let phases = report.phases.as_ref()?;
     let mut processes = report.steps.as_ref()?.processes.iter();
-    let own = processes.find(|own| own.pid == phases.pid)?;
-    let difference = own.after_full.difference?;
+    let process = processes.find(|process| process.pid == phases.pid)?;
+    let difference = process.after_full.difference?;
     difference.is_significant().then_some(())?;
-    after_full(&own.after_full)
+    after_full(&process.after_full)
 }
 
 fn after_full(comparison: &MedianComparison) -> Option<String> {

@@ -8,13 +8,13 @@ use gctrace_analysis::report::{PredictedLength, Report, Saving, ScenarioId, What
 pub(crate) fn what_if(report: &Report) -> ReportSection {
     let mut lines = Vec::new();
     let list = &report.what_if;
-    let run = list.first().and_then(|own| own.run);
+    let run = list.first().and_then(|list| list.run);
     if let (Some(first), Some(run)) = (list.first(), run)
         && list.iter().any(matters)
     {
         lines.extend(paragraph(&basis(first, run)));
         lines.extend(table(list));
-        let every = list.iter().filter_map(|own| own.why_every.as_deref());
+        let every = list.iter().filter_map(|list| list.why_every.as_deref());
         for why in every {
             lines.extend(paragraph(why));
         }
@@ -48,7 +48,7 @@ fn basis(first: &WhatIf, run: PredictedLength) -> String {
 }
 
 fn table(list: &[WhatIf]) -> Vec<String> {
-    let with_step = list.iter().any(|own| own.step.is_some());
+    let with_step = list.iter().any(|list| list.step.is_some());
     let mut head = vec!["change", "saves"];
     if with_step {
         head.push("mean step");
@@ -56,12 +56,12 @@ fn table(list: &[WhatIf]) -> Vec<String> {
     head.push("garbage");
     let last = head.len() - 1;
     let mut table = TextTable::new(&head, &[0, last]);
-    for own in list {
-        let mut row = vec![change(own), saves(own.saved_ns)];
+    for list in list {
+        let mut row = vec![change(list), saves(list.saved_ns)];
         if with_step {
-            row.push(own.step.as_ref().map_or_else(|| "-".to_owned(), length));
+            row.push(list.step.as_ref().map_or_else(|| "-".to_owned(), length));
         }
-        row.push(garbage(own));
+        row.push(garbage(list));
         table.row(row);
     }
     table.lines()

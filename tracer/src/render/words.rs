@@ -70,12 +70,12 @@ pub(crate) fn put_into_words(report: &mut Report) {
             }
         }
     }
-    for process in report.gpu_bounds.iter_mut().flat_map(|own| &mut own.processes) {
+    for process in report.gpu_bounds.iter_mut().flat_map(|gpu_bound| &mut gpu_bound.processes) {
         if let Some(limit) = &mut process.limited_by {
             word(limit, |limit| findings::limit(*limit).to_owned());
         }
     }
-    for process in report.steps.iter_mut().flat_map(|own| &mut own.processes) {
+    for process in report.steps.iter_mut().flat_map(|step| &mut step.processes) {
         let with = &mut process.with_full;
         comparison(&mut with.missing, with.count, with.other_count);
         let after = &mut process.after_full;

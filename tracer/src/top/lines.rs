@@ -127,8 +127,8 @@ fn gpu(snapshot: &Snapshot, process: &ProcessFigures) -> Option<String> {
     if let Some(busy) = busy.filter(|busy| busy.window_ns > 0) {
         return Some(format!("{:.0}%", busy.busy_ns as f64 * 100.0 / busy.window_ns as f64));
     }
-    let own = process.gpus.iter().find(|gpu| gpu.by_nvml)?;
-    let device = snapshot.gpus.iter().find(|gpu| gpu.index == own.device)?;
+    let gpus = process.gpus.iter().find(|gpu| gpu.by_nvml)?;
+    let device = snapshot.gpus.iter().find(|gpu| gpu.index == gpus.device)?;
     Some(format!("~{}%", device.utilization_percent?))
 }
 

@@ -47,9 +47,9 @@ fn a_storm_of_forks_is_complete() {
     assert!(truths.len() >= 200, "{} processes", truths.len());
     for truth in &truths {
         let pauses = trace.pauses_of(truth["pid"].as_u64().unwrap());
-        let own = pauses.iter().filter(|pause| pause.reason != "shutdown");
+        let pauses = pauses.iter().filter(|pause| pause.reason != "shutdown");
         assert_eq!(
-            recording::by_generation(own),
+            recording::by_generation(pauses),
             recording::collections_since_base(truth),
             "{truth}"
         );
@@ -71,13 +71,13 @@ fn a_thousand_threads_are_distinguished() {
     assert!(explicit.len() >= 1000, "{} threads", explicit.len());
     let pauses = trace.pauses();
     for (thread, count) in explicit {
-        let own = pauses
+        let pauses = pauses
             .iter()
             .filter(|pause| pause.tid.to_string() == *thread && pause.reason == "manual");
-        assert_eq!(own.count() as u64, count.as_u64().unwrap(), "thread {thread}");
+        assert_eq!(pauses.count() as u64, count.as_u64().unwrap(), "thread {thread}");
     }
-    let own = pauses.iter().filter(|pause| pause.reason != "shutdown");
-    assert_eq!(recording::by_generation(own), recording::stats(&truth, "collections"));
+    let pauses = pauses.iter().filter(|pause| pause.reason != "shutdown");
+    assert_eq!(recording::by_generation(pauses), recording::stats(&truth, "collections"));
 }
 
 /// With the system's interpreter, and with one whose callbacks run inside the collector.

@@ -113,8 +113,8 @@ impl Recorded {
         let time = |name: &str| interval[name].as_u64().unwrap();
         let (begin, end) = (time("begin"), time("end"));
         let pid = self.trace.host_pid(interval);
-        let own = examined.iter().filter(|one| one.pid == pid);
-        own.filter(|one| (begin..=end).contains(&one.at_ns)).collect()
+        let examined = examined.iter().filter(|one| one.pid == pid);
+        examined.filter(|one| (begin..=end).contains(&one.at_ns)).collect()
     }
 
     /// In each interval what was examined is what was collected; returns the objects.

@@ -81,7 +81,7 @@ fn interpreters(truth: &Value) -> impl Iterator<Item = &Value> {
 fn counts_are_equal(pauses: &[Pause], truth: &Value, python: &Python) {
     let time = |name: &str| truth[name].as_u64().unwrap();
     let listened = time("made_ns")..time("finished_ns");
-    let own = pauses
+    let pauses = pauses
         .iter()
         .filter(|pause| listened.contains(&pause.start_ns) && of_interpreter(pause, 0));
     let callbacks = truth["collections"].as_array().unwrap();
@@ -89,11 +89,11 @@ fn counts_are_equal(pauses: &[Pause], truth: &Value, python: &Python) {
     // interpreters, a collection at the end of a subinterpreter is, and no callback is called for
     // it.
     if python.is("incremental") || python.version < (3, 9, 0) {
-        assert_eq!(recording::by_generation(own), by_generation(callbacks));
+        assert_eq!(recording::by_generation(pauses), by_generation(callbacks));
         return;
     }
-    assert_eq!(recording::by_generation(own.clone()), recording::collections_since_base(truth));
-    let collected: u64 = own.filter_map(|pause| pause.number("collected")).sum();
+    assert_eq!(recording::by_generation(pauses.clone()), recording::collections_since_base(truth));
+    let collected: u64 = pauses.filter_map(|pause| pause.number("collected")).sum();
     let sum = |which: &str| -> u64 {
         let of = |entry: &Value| entry["collected"].as_u64().unwrap();
         truth[which].as_array().unwrap().iter().map(of).sum()
@@ -102,7 +102,7 @@ fn counts_are_equal(pauses: &[Pause], truth: &Value, python: &Python) {
 }
 
 fn of_interpreter(pause: &Pause, id: u64) -> bool {
-    pause.number("interpreter").is_none_or(|own| own == id)
+    pause.number("interpreter").is_none_or(|number| number == id)
 }
 
 fn by_generation(callbacks: &[Value]) -> BTreeMap<u64, u64> {
@@ -245,9 +245,9 @@ fn however_a_process_ends_nothing_is_lost() {
         let pauses = trace.pauses_of(truth["pid"].as_u64().unwrap());
         let time = |name: &str| truth[name].as_u64().unwrap();
         let life = time("since_ns")..time("until_ns");
-        let own = pauses.iter().filter(|pause| life.contains(&pause.start_ns));
+        let pauses = pauses.iter().filter(|pause| life.contains(&pause.start_ns));
         let counted = recording::collections_since_base(&truth);
-        assert_eq!(recording::by_generation(own), counted, "{truth}");
+        assert_eq!(recording::by_generation(pauses), counted, "{truth}");
         let end = truth["end"].as_str().unwrap().to_owned();
         *ends.entry(end).or_insert(0) += 1;
     }

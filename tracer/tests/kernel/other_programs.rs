@@ -197,12 +197,12 @@ impl Neighbor {
 
     /// Lets the recorded tree end: its number of collections, counted by each of its processes.
     fn collect_tree(&self) -> u64 {
-        let own = collect(self.path(), "own");
+        let collect = collect(self.path(), "own");
         let children = ["forked", "spawned"].map(|name| {
             let text = fs::read_to_string(self.path().join(format!("{name}.count")));
             text.unwrap().parse::<u64>().unwrap()
         });
-        own + children.iter().sum::<u64>()
+        collect + children.iter().sum::<u64>()
     }
 
     /// Lets another program collect and end.

@@ -30,9 +30,9 @@ fn complete(place: &Path, command: &[&str]) {
     trace.assert_nothing_lost();
     let truth = recording::json(&place.join("truth.json"));
     let pauses = trace.pauses_of(truth["pid"].as_u64().unwrap());
-    let own = pauses.iter().filter(|pause| pause.reason != "shutdown");
+    let pauses = pauses.iter().filter(|pause| pause.reason != "shutdown");
     assert_eq!(
-        recording::by_generation(own),
+        recording::by_generation(pauses),
         recording::stats(&truth, "collections"),
         "{command:?}"
     );
@@ -147,12 +147,12 @@ fn the_guardian_resumes_stopped_programs() {
     let place = place.path().canonicalize().unwrap();
     // A copy that the command line does not name: interpreters named there are probed before the
     // command starts.
-    let own = place.join("interpreter");
-    fs::copy(python, &own).unwrap();
+    let copy = place.join("interpreter");
+    fs::copy(python, &copy).unwrap();
     let line = "touch started; while [ ! -e go ]; do sleep 0.01; done; exec \"$OWN\" -c 'open(\"ended\", \"w\")'";
     let mut gctrace = Command::new(recording::binary())
         .args(["--", "sh", "-c", line])
-        .env("OWN", own)
+        .env("OWN", copy)
         .env("PYTHONHOME", "/usr")
         .current_dir(&place)
         .spawn()

@@ -32,8 +32,8 @@ impl TestDir {
         let open = fs::Permissions::from_mode(0o777);
         fs::set_permissions(folder.path(), open.clone()).unwrap();
         fs::write(folder.path().join("program.py"), PROGRAM).unwrap();
-        let own = folder.path().join("interpreter");
-        fs::copy(python, &own).unwrap();
+        let copy = folder.path().join("interpreter");
+        fs::copy(python, &copy).unwrap();
         for name in ["true", "false", "seq"] {
             let file = folder.path().join(format!("large-{name}"));
             fs::copy(format!("/usr/bin/{name}"), &file).unwrap();
@@ -41,7 +41,7 @@ impl TestDir {
             large.set_len(4 << 20).unwrap();
             fs::set_permissions(&file, open.clone()).unwrap();
         }
-        Self { folder, python: own }
+        Self { folder, python: copy }
     }
 
     fn path(&self) -> &Path {

@@ -123,13 +123,13 @@ fn an_ignored_sigterm_ends_a_recording_that_was_attached() {
     recording::wait_until("attached", || {
         fs::read_to_string(&trace).is_ok_and(|text| text.contains("found_by"))
     });
-    let own = Pid::from_raw(i32::try_from(gctrace.id()).unwrap());
+    let pid = Pid::from_raw(i32::try_from(gctrace.id()).unwrap());
     for ignored in [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT] {
-        kill(own, ignored).unwrap();
+        kill(pid, ignored).unwrap();
     }
     std::thread::sleep(std::time::Duration::from_millis(300));
     assert!(gctrace.try_wait().unwrap().is_none(), "ignored stays ignored");
-    kill(own, Signal::SIGTERM).unwrap();
+    kill(pid, Signal::SIGTERM).unwrap();
     assert_eq!(gctrace.status_in_time().unwrap().code(), Some(0));
     assert!(program.try_wait().unwrap().is_none());
     program.kill().unwrap();

@@ -281,15 +281,15 @@ fn memory_and_cost_are_sampled() {
         return;
     };
     let place = place.path();
-    let mut own = program(&python, place, &[]);
-    let mut top = Top::start(place, &["-p", &own.id().to_string()]);
+    let mut program = program(&python, place, &[]);
+    let mut top = Top::start(place, &["-p", &program.id().to_string()]);
     let resident = || {
         let processes = top.processes();
-        let process = processes.get(&u64::from(own.id()))?;
+        let process = processes.get(&u64::from(program.id()))?;
         process["resident_bytes"].as_u64()
     };
     wait_until("memory is reported", || resident().is_some());
-    let status = fs::read_to_string(format!("/proc/{}/status", own.id())).unwrap();
+    let status = fs::read_to_string(format!("/proc/{}/status", program.id())).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let truth: u64 = line
         .and_then(|line| line.trim().strip_suffix(" kB"))
@@ -297,14 +297,14 @@ fn memory_and_cost_are_sampled() {
         .unwrap();
     // The kernel keeps statm and status up to date by batches of pages for each CPU (mm/percpu_counter).
     assert!(resident().unwrap().abs_diff(truth * 1024) < 2 << 20);
-    go(place, own.id());
+    go(place, program.id());
     wait_until("hits are reported", || top.last()["recorder"]["hits"].as_u64().unwrap() >= 25);
     let recorder = top.last()["recorder"].clone();
     assert!(recorder["cpu_ns"].as_u64().unwrap() > 0, "{recorder}");
     assert!(recorder["resident_bytes"].as_u64().unwrap() > 1 << 20);
     assert_eq!(top.interrupt(), Some(0));
     std::thread::sleep(Duration::from_millis(50));
-    assert!(own.try_wait().unwrap().is_none(), "the process keeps running");
+    assert!(program.try_wait().unwrap().is_none(), "the process keeps running");
     fs::write(place.join("stop"), "").unwrap();
-    own.status_in_time().unwrap();
+    program.status_in_time().unwrap();
 }

@@ -61,19 +61,19 @@ fn interpreter_is_named(trace: &Trace, truth: &Value, python: &Python) {
 
 /// Whether a pause belongs to an interpreter; 3.8 has one collector for all of them.
 fn of_interpreter(pause: &Pause, id: u64) -> bool {
-    pause.number("interpreter").is_none_or(|own| own == id)
+    pause.number("interpreter").is_none_or(|number| number == id)
 }
 
 fn counts_are_equal(pauses: &[Pause], truth: &Value, python: &Python) {
     let interpreters = truth["interpreters"].as_array().unwrap();
     for one in std::iter::once(truth).chain(interpreters) {
         let id = one["interpreter"].as_u64().unwrap();
-        let own =
+        let pauses =
             pauses.iter().filter(|pause| of_interpreter(pause, id) && pause.reason != "shutdown");
         // Increments that only mark are not in gc.get_stats(): there, the callbacks are the truth.
         if python.is("incremental") {
             let made = one["made_ns"].as_u64().unwrap();
-            let heard = own.filter(|pause| pause.start_ns > made);
+            let heard = pauses.filter(|pause| pause.start_ns > made);
             assert_eq!(
                 recording::by_generation(heard),
                 callbacks_by_generation(one),
@@ -82,12 +82,12 @@ fn counts_are_equal(pauses: &[Pause], truth: &Value, python: &Python) {
         } else {
             let expected = recording::stats(one, "collections");
             assert_eq!(
-                recording::by_generation(own.clone()),
+                recording::by_generation(pauses.clone()),
                 expected,
                 "collections of interpreter {id}"
             );
             assert_eq!(
-                total(own, "collected"),
+                total(pauses, "collected"),
                 sum(&recording::stats(one, "collected")),
                 "objects collected, interpreter {id}"
             );

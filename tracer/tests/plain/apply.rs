@@ -474,8 +474,8 @@ sys.exit(max(rank.wait() for rank in ranks))
         })
         .collect();
     for rank in ["0", "1"] {
-        let own = fs::read_to_string(place.path().join(rank)).unwrap();
-        assert_eq!(own, expected.concat(), "rank {rank}");
+        let lines = fs::read_to_string(place.path().join(rank)).unwrap();
+        assert_eq!(lines, expected.concat(), "rank {rank}");
     }
     let report = fs::read(place.path().join("report.json")).unwrap();
     let report: Value = serde_json::from_slice(&report).unwrap();

@@ -52,10 +52,10 @@ fn planted_cycles_are_in_the_trace() {
         let garbage: Vec<&Value> =
             events.filter(|event| event["name"] == "gctrace_garbage").collect();
         let pauses = trace.pauses();
-        for own in &garbage {
-            let at_ns = recording::nanoseconds(&own["ts"]);
+        for garbage in &garbage {
+            let at_ns = recording::nanoseconds(&garbage["ts"]);
             let is_own = |pause: &&recording::Pause| {
-                (pause.start_ns..=pause.end_ns).contains(&at_ns) && own["tid"] == pause.tid
+                (pause.start_ns..=pause.end_ns).contains(&at_ns) && garbage["tid"] == pause.tid
             };
             assert_eq!(pauses.iter().filter(is_own).count(), 1, "{}", python.name);
         }

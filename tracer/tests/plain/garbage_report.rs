@@ -49,11 +49,11 @@ fn recorded(python: &Python, extra: &[&str], place: &Path) -> Value {
 /// Cycles of the program's closures.
 fn closures(garbage: &Value) -> Vec<&Value> {
     let cycles = garbage["cycles"].as_array().unwrap().iter();
-    let own = cycles.filter(|cycle| {
+    let cycles = cycles.filter(|cycle| {
         let file = cycle["location"]["file"].as_str().unwrap_or_default();
         file.ends_with("closures.py")
     });
-    own.collect()
+    cycles.collect()
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn instances_have_the_lines_they_were_born_at() {
         let json = recording::gctrace(&json, place.path());
         let report: Value = serde_json::from_slice(&json.stdout).unwrap();
         let kinds = report["garbage"]["kinds"].as_array().unwrap();
-        let nodes = kinds.iter().find(|own| own["type_name"] == "__main__.Node");
+        let nodes = kinds.iter().find(|kind| kind["type_name"] == "__main__.Node");
         let births = &nodes.unwrap()["births"];
         let samples = |own: &Value| own["samples"].as_u64().unwrap();
         let lines = births["lines"].as_array().unwrap();

@@ -67,7 +67,7 @@ fn leaks_are_found_where_they_are() {
         .as_array()
         .unwrap()
         .iter()
-        .map(|own| (own["holder"].as_str().unwrap(), own["place"].as_str().unwrap()))
+        .map(|suspect| (suspect["holder"].as_str().unwrap(), suspect["place"].as_str().unwrap()))
         .collect();
     let holds = |holder: &str, place: &str| {
         found.iter().any(|(own, at)| *own == holder && at.contains(place))

@@ -58,9 +58,9 @@ fn compare(trace: &Trace, user: &OrdinaryUser) -> usize {
         let pauses = trace.pauses_of(truth["pid"].as_u64().unwrap());
         let time = |name: &str| truth[name].as_u64().unwrap();
         let life = time("since_ns")..time("until_ns");
-        let own = pauses.iter().filter(|pause| life.contains(&pause.start_ns));
+        let pauses = pauses.iter().filter(|pause| life.contains(&pause.start_ns));
         let counted = recording::collections_since_base(truth);
-        assert_eq!(recording::by_generation(own), counted, "{truth}");
+        assert_eq!(recording::by_generation(pauses), counted, "{truth}");
         assert!(counted[&2] > 0, "importing torch alone collects all generations");
     }
     truths.len()

@@ -13,7 +13,9 @@ pub(super) fn is_possible(item: &DecodedItem<'_>) -> bool {
             times(record).is_none_or(|(start_ns, end_ns)| is_span(start_ns, end_ns))
                 && match record {
                     Record::Pause(pause) => is_pause(pause),
-                    Record::Counters(own) => own.since_ns <= own.at_ns && are_counts(&own.counters),
+                    Record::Counters(counters) => {
+                        counters.since_ns <= counters.at_ns && are_counts(&counters.counters)
+                    }
                     _ => true,
                 }
         }
@@ -56,26 +58,28 @@ fn are_counts(counters: &Counters) -> bool {
 fn times(record: &Record) -> Option<(u64, u64)> {
     let once = |at_ns: u64| Some((at_ns, at_ns));
     match record {
-        Record::Pause(own) => Some((own.start_ns, own.end_ns)),
-        Record::CudaCall(own) => Some((own.start_ns, own.end_ns)),
-        Record::GpuOp(own) => Some((own.start_ns, own.end_ns)),
-        Record::Annotation(own) => Some((own.start_ns, own.end_ns)),
-        Record::GpuSync(own) => Some((own.start_ns, own.end_ns)),
-        Record::Step(own) => Some((own.start_ns, own.end_ns)),
-        Record::CudaLaunches(own) => Some((own.first_ns, own.last_ns)),
-        Record::Pressure(own) => Some((own.since_ns, own.at_ns)),
-        Record::Process(own) => once(own.since_ns),
-        Record::ProcessExit(own) => once(own.at_ns),
-        Record::Settings(own) => once(own.at_ns),
-        Record::Counters(own) => once(own.at_ns),
-        Record::Allocations(own) => once(own.at_ns),
-        Record::Garbage(own) => once(own.at_ns),
-        Record::GpuDevice(own) => once(own.at_ns),
-        Record::GpuSample(own) => once(own.at_ns),
-        Record::DeviceMemory(own) => once(own.at_ns),
-        Record::PauseMemory(own) => once(own.start_ns),
-        Record::Note(own) => once(own.at_ns),
-        Record::End(own) => once(own.ended_ns),
+        Record::Pause(pause) => Some((pause.start_ns, pause.end_ns)),
+        Record::CudaCall(cuda_call) => Some((cuda_call.start_ns, cuda_call.end_ns)),
+        Record::GpuOp(gpu_op) => Some((gpu_op.start_ns, gpu_op.end_ns)),
+        Record::Annotation(annotation) => Some((annotation.start_ns, annotation.end_ns)),
+        Record::GpuSync(gpu_sync) => Some((gpu_sync.start_ns, gpu_sync.end_ns)),
+        Record::Step(step) => Some((step.start_ns, step.end_ns)),
+        Record::CudaLaunches(cuda_launches) => {
+            Some((cuda_launches.first_ns, cuda_launches.last_ns))
+        }
+        Record::Pressure(pressure) => Some((pressure.since_ns, pressure.at_ns)),
+        Record::Process(process) => once(process.since_ns),
+        Record::ProcessExit(process_exit) => once(process_exit.at_ns),
+        Record::Settings(settings) => once(settings.at_ns),
+        Record::Counters(counters) => once(counters.at_ns),
+        Record::Allocations(allocations) => once(allocations.at_ns),
+        Record::Garbage(garbage) => once(garbage.at_ns),
+        Record::GpuDevice(gpu_device) => once(gpu_device.at_ns),
+        Record::GpuSample(gpu_sample) => once(gpu_sample.at_ns),
+        Record::DeviceMemory(device_memory) => once(device_memory.at_ns),
+        Record::PauseMemory(pause_memory) => once(pause_memory.start_ns),
+        Record::Note(note) => once(note.at_ns),
+        Record::End(end) => once(end.ended_ns),
         Record::Frame(_)
         | Record::ObjectKind(_)
         | Record::CycleSignature(_)

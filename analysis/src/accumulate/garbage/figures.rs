@@ -59,7 +59,8 @@ impl GarbageSums {
         });
         let listed = sum(kinds.iter().map(|kind| kind.objects));
         let in_cycles = cycles.iter().flatten();
-        let in_cycles = sum(in_cycles.map(|own| own.objects.saturating_add(own.held_objects)));
+        let in_cycles =
+            sum(in_cycles.map(|in_cycle| in_cycle.objects.saturating_add(in_cycle.held_objects)));
         let cycle_garbage = self.cycle_garbage.unwrap_or(0);
         let verdict = cycles.as_ref().and_then(|cycles| view.main_cycles(cycles));
         Some(GarbageReport {
@@ -131,8 +132,8 @@ impl ReportView<'_> {
         let is_own = |(type_name, _): &&(&str, BirthLine)| {
             kind.function.is_none() && *type_name == kind.type_name
         };
-        let own = self.born.iter().filter(is_own);
-        BirthLines::of(own.map(|(_, line)| line.clone()))
+        let born = self.born.iter().filter(is_own);
+        BirthLines::of(born.map(|(_, line)| line.clone()))
     }
 
     fn cycle(&self, edges: &[GarbageEdge], sums: &CycleSums) -> GarbageCycle {
@@ -201,7 +202,7 @@ impl ReportView<'_> {
             Some(all) => {
                 let objects = cycle.objects.saturating_add(cycle.held_objects);
                 let each = ratio(objects, cycle.count).unwrap_or(0.0);
-                let mean = cycle.per_step.map_or(0.0, |own| own.mean);
+                let mean = cycle.per_step.map_or(0.0, |per_step| per_step.mean);
                 let garbage = all.map_or(0.0, |(mean, _)| mean * times);
                 if garbage > 0.0 { each * mean / garbage } else { 0.0 }
             }
@@ -226,7 +227,7 @@ impl ReportView<'_> {
             };
             main.cycles.push(index);
             main.ratio = (main.ratio + share).min(1.0);
-            let per_s = cycle.estimate.and_then(|own| own.per_s);
+            let per_s = cycle.estimate.and_then(|estimate| estimate.per_s);
             main.per_s = main.per_s.zip(per_s).map(|(sum, own)| sum + own);
             if let Some((sum, own)) = main.per_step.as_mut().zip(cycle.per_step) {
                 sum.mean += own.mean;

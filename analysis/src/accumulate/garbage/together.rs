@@ -66,7 +66,7 @@ fn merge(sum: &mut GarbageReport, other: GarbageReport) {
 
 fn merge_cycles(sum: &mut GarbageReport, other: Option<Vec<GarbageCycle>>) {
     let Some(other) = other else {
-        return sum.cycles.iter_mut().flatten().for_each(|own| own.per_step = None);
+        return sum.cycles.iter_mut().flatten().for_each(|cycle| cycle.per_step = None);
     };
     let cycles = sum.cycles.get_or_insert_default();
     for cycle in other {

@@ -18,11 +18,11 @@ pub(crate) fn report(analysis: &Analysis, timelines: &[KeptTimeline]) -> Option<
     let mut processes = Vec::new();
     let attached = attached(analysis);
     // With GPU times there are no bounds; without, no timeline is packed.
-    for timeline in timelines.iter().filter(|own| !own.has_gpu_times()) {
+    for timeline in timelines.iter().filter(|timeline| !timeline.has_gpu_times()) {
         let timeline = timeline.whole();
         let timeline = timeline.as_ref();
         let circumstances = circumstances(analysis, timeline, &attached);
-        let Some(pauses) = bounds(timeline, circumstances).filter(|own| !own.is_empty()) else {
+        let Some(pauses) = bounds(timeline, circumstances).filter(|bound| !bound.is_empty()) else {
             continue;
         };
         let sum = BoundsSum::of(pauses.iter());
@@ -40,7 +40,8 @@ pub(crate) fn report(analysis: &Analysis, timelines: &[KeptTimeline]) -> Option<
     if processes.is_empty() {
         return None;
     }
-    processes.sort_by_key(|own| (std::cmp::Reverse(own.at_most_ns), own.trace, own.pid));
+    processes
+        .sort_by_key(|process| (std::cmp::Reverse(process.at_most_ns), process.trace, process.pid));
     let sum = BoundsSum::of(all.iter());
     Some(BoundsReport {
         basis: Basis::Inferred,

@@ -184,7 +184,7 @@ impl JobDraft {
         }
         let mut series: HashMap<NameIndex, TimestampPair> = HashMap::new();
         let communicators = self.communicators.iter();
-        for meeting in communicators.flat_map(|own| &own.collectives) {
+        for meeting in communicators.flat_map(|communicator| &communicator.collectives) {
             let meeting = &self.meetings[*meeting];
             let series = series.entry(meeting.label.name).or_default();
             series.fixed.push(meeting.end_ns);
@@ -317,8 +317,8 @@ impl JobDraft {
     ) -> bool {
         let wall_ns = timeline.unix_offset_ns.zip(self.wall_ns);
         wall_ns.is_none_or(|(unix_ns, (lowest, highest))| {
-            let own = difference(unix_ns, offset_ns);
-            own.abs_diff(lowest).max(own.abs_diff(highest)) <= apart_ns
+            let difference = difference(unix_ns, offset_ns);
+            difference.abs_diff(lowest).max(difference.abs_diff(highest)) <= apart_ns
         })
     }
 
@@ -333,9 +333,9 @@ impl JobDraft {
         self.ranks.extend(about.rank);
         self.traces.entry(about.trace).or_insert(fit.offset_ns);
         if let Some(unix_ns) = about.unix_offset_ns {
-            let own = difference(unix_ns, fit.offset_ns);
-            let (lowest, highest) = self.wall_ns.unwrap_or((own, own));
-            self.wall_ns = Some((lowest.min(own), highest.max(own)));
+            let difference = difference(unix_ns, fit.offset_ns);
+            let (lowest, highest) = self.wall_ns.unwrap_or((difference, difference));
+            self.wall_ns = Some((lowest.min(difference), highest.max(difference)));
         }
         let position = self.members.len();
         self.members.push(DraftMember {

@@ -118,7 +118,7 @@ impl CollectiveKernels {
             }
             let name = timeline.op_name(op);
             let operation = operation(timeline, &annotations, op);
-            let known = op.group.map(|own| Communicator::parse(timeline.names.text(own)));
+            let known = op.group.map(|group| Communicator::parse(timeline.names.text(group)));
             let group = known.map(|known| names.intern(known.identity));
             if is_point_to_point(operation.as_deref(), name) {
                 let peer = known.and_then(|known| known.peer);

@@ -124,8 +124,8 @@ fn source(
     numbers.sort_unstable();
     PauseSource {
         ranks: numbers,
-        pauses: sum(pauses().map(|own| own.count)),
-        paused_ns: sum(pauses().map(|own| own.time_ns)),
+        pauses: sum(pauses().map(|pause| pause.count)),
+        paused_ns: sum(pauses().map(|pause| pause.time_ns)),
         total_ns,
         amplification_ratio: ratio(total_ns, own_ns),
         job_earlier_ns: since(measured.makespan_end_ns(), without.makespan_end_ns()),

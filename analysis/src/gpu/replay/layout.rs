@@ -100,7 +100,7 @@ impl ReplayLayout {
             chains: chains(timeline),
             quiet_ns: Vec::new(),
             streams: timeline.ops.iter().map(|op| op.stream).collect(),
-            devices: timeline.streams.iter().map(|own| own.device).collect(),
+            devices: timeline.streams.iter().map(|stream| stream.device).collect(),
             meets: vec![false; timeline.ops.len()],
         };
         for (spans, begin, end) in [

@@ -37,9 +37,10 @@ impl TimestampRule {
             };
         }
         let hand_over = chain.hand_over(place);
-        let handed_over = hand_over.filter(|own| layout.call_span(own.source).1 <= at_ns);
+        let handed_over =
+            hand_over.filter(|hand_over| layout.call_span(hand_over.source).1 <= at_ns);
         Self {
-            after: Some(handed_over.map_or(end, |own| layout.call(own.source).1)),
+            after: Some(handed_over.map_or(end, |handed_over| layout.call(handed_over.source).1)),
             paused: match handed_over {
                 Some(own) => Some(own.edge),
                 None => chain.own.get(place).copied(),

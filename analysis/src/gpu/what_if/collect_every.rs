@@ -19,7 +19,7 @@ pub(super) fn choose(
     let (_, length_ns) = lengths.range();
     let by_cost = times(length_ns, 1000).div_ceil(times(step_ns, COST_PER_MILLE));
     // More steps than were recorded would not be tried by a run of this length.
-    let recorded = programs.iter().map(|own| own.steps().len() as u64).max()?;
+    let recorded = programs.iter().map(|program| program.steps().len() as u64).max()?;
     let by_cost = round_up(by_cost.max(1)).min(round_down(recorded));
     let by_garbage = programs.iter().filter_map(allowed_by_garbage).min();
     let by_garbage = by_garbage.map(round_down);

@@ -36,8 +36,8 @@ fn part(program: &ProgramModel<'_>, sum: u64, over_ns: u64) -> u64 {
 /// The mean time between two automatic collections, in the process where it is longest, in ns.
 pub(super) fn between_collections_ns(programs: &[ProgramModel<'_>]) -> u64 {
     let each = programs.iter().map(|program| {
-        let own = program.pauses();
-        let count = own.filter(|(_, pause)| program.automatic(pause) != Certainty::No);
+        let pauses = program.pauses();
+        let count = pauses.filter(|(_, pause)| program.automatic(pause) != Certainty::No);
         program.recorded_ns() / (count.count() as u64).max(1)
     });
     each.fold(0, u64::max)

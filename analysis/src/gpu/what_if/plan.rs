@@ -202,8 +202,8 @@ fn rarer(program: &ProgramModel<'_>, automatic: &[(PauseIndex, &PauseSpan)]) -> 
         return RAISED;
     }
     let count = |generation| {
-        let own = automatic.iter();
-        own.filter(|(_, pause)| pause.generation == generation).count()
+        let automatic = automatic.iter();
+        automatic.filter(|(_, pause)| pause.generation == generation).count()
     };
     let between = (count(1) / count(2).max(1)).max(1);
     (RAISED * program.middle_per_full() as usize / between).clamp(1, RAISED)

@@ -142,8 +142,8 @@ impl ProgramModel<'_> {
 
     /// Objects that garbage collections started by themselves freed.
     pub(super) fn freed_objects(&self) -> u64 {
-        let own = self.pauses();
-        let automatic = own.filter(|(_, pause)| self.automatic(pause).or(true));
+        let pauses = self.pauses();
+        let automatic = pauses.filter(|(_, pause)| self.automatic(pause).or(true));
         sum(automatic.filter_map(|(_, pause)| known(pause.collected)))
     }
 

@@ -45,7 +45,7 @@ impl<'a> PlannedChanges<'a> {
     /// the one without any pause that a setting affects, then the two sides of each scenario.
     pub(crate) fn changes(&self) -> Vec<&ReplayChange> {
         let sides = self.scenarios.iter();
-        let sides = sides.flat_map(|own| [&own.pessimistic, &own.optimistic]);
+        let sides = sides.flat_map(|side| [&side.pessimistic, &side.optimistic]);
         std::iter::once(&self.without_any).chain(sides).collect()
     }
 
@@ -168,7 +168,8 @@ fn program<'a>(
         timeline,
         span_ns,
         free_threaded: interpreter.is_some_and(|interpreter| interpreter.free_threaded),
-        thresholds: settings.map_or(SettingsReport::DEFAULT_THRESHOLDS, |own| own.thresholds),
+        thresholds: settings
+            .map_or(SettingsReport::DEFAULT_THRESHOLDS, |setting| setting.thresholds),
         device_freed_bytes: freed,
         device_reserved_bytes: reserved,
         bytes_per_object: process.and_then(bytes_per_object),

@@ -401,9 +401,9 @@ pub(crate) fn compare(
         let mut count = |collectives: &[ReplayCollective], at: usize| {
             for collective in collectives {
                 let members = collective.members.iter().map(|member| {
-                    let own = &job.members[member.timeline as usize];
-                    let op = &timelines[own.timeline].ops[member.op];
-                    (own.rank, by_span[&(own.rank, op.start_ns, op.end_ns)])
+                    let members = &job.members[member.timeline as usize];
+                    let op = &timelines[members.timeline].ops[member.op];
+                    (members.rank, by_span[&(members.rank, op.start_ns, op.end_ns)])
                 });
                 let members: Vec<(u32, usize)> = members.collect();
                 let ranks: BTreeSet<u32> = members.iter().map(|(rank, _)| *rank).collect();

@@ -244,5 +244,5 @@ pub(crate) fn analyzed(outcome: &Outcome) -> Report {
 }
 
 pub(crate) fn of(report: &Report, id: ScenarioId) -> Option<&WhatIf> {
-    report.what_if.iter().find(|own| own.id == id)
+    report.what_if.iter().find(|what_if| what_if.id == id)
 }

@@ -194,13 +194,13 @@ mod tests {
 
     #[test]
     fn on_one_cpu_others_are_not_held_up() {
-        let own = Pid::from_raw(0);
+        let pid = Pid::from_raw(0);
         let is_urgent = std::thread::spawn(move || {
-            let all = sched_getaffinity(own).unwrap();
+            let all = sched_getaffinity(pid).unwrap();
             let first = (0..CpuSet::count()).find(|cpu| all.is_set(*cpu).unwrap()).unwrap();
             let mut one = CpuSet::new();
             one.set(first).unwrap();
-            sched_setaffinity(own, &one).unwrap();
+            sched_setaffinity(pid, &one).unwrap();
             be_urgent()
         });
         assert!(!is_urgent.join().unwrap());

@@ -165,10 +165,10 @@ mod tests {
         let others = usize::try_from(MAX_PROCESSES).expect("small") - 1;
         std::fs::write(&control, "0".to_owned() + &".".repeat(others)).expect("written");
         for pid in 1..=3 {
-            let mut own = ReportFolder::new(folder.path(), u32::MAX);
+            let mut folder = ReportFolder::new(folder.path(), u32::MAX);
             for _ in 0..2 {
-                own.report(&AppliedProcess { pid, ..AppliedProcess::default() });
-                own.steps(pid, "1\n", true);
+                folder.report(&AppliedProcess { pid, ..AppliedProcess::default() });
+                folder.steps(pid, "1\n", true);
             }
         }
         let names = std::fs::read_dir(folder.path()).expect("listed").flatten();

@@ -61,7 +61,7 @@ impl CollectorState {
     /// which may be about to end.
     pub(crate) fn collections(self) -> Option<u64> {
         // SAFETY: in the state of the interpreter, which is not freed before its list of callbacks.
-        self.statistics.and_then(|own| unsafe { own.read() })
+        self.statistics.and_then(|statistic| unsafe { statistic.read() })
     }
 }
 

@@ -159,7 +159,7 @@ fn nothing_is_examined_while_the_program_debugs() {
         assert_eq!(printed.count() as u64, each, "{}", python.name);
         // Those without a flag, and those that free what was kept.
         let garbage = run.only().garbage();
-        let same = garbage.iter().filter(|own| own.head.objects == each);
+        let same = garbage.iter().filter(|garbage| garbage.head.objects == each);
         assert_eq!(same.count(), 4, "{}", python.name);
     }
 }
@@ -210,7 +210,7 @@ fn only_what_the_budget_allows() {
         for pause in run.only().pauses() {
             let (start, end) = (pause.interval.start_ns, pause.interval.end_ns);
             let garbage = run.only().garbage();
-            let has = garbage.iter().any(|own| (start..=end).contains(&own.head.at_ns));
+            let has = garbage.iter().any(|garbage| (start..=end).contains(&garbage.head.at_ns));
             let is_full = pause.generation == 2 && pause.collected > 0 && !pause.at_exit;
             assert!(has || !is_full, "{}: {pause:?}", python.name);
         }
@@ -232,8 +232,8 @@ fn kinds_are_those_that_probes_see() {
         };
         let garbage = run.only().garbage();
         let window = number(truth, "begin")..number(truth, "end");
-        let mut own = garbage.iter().filter(|own| window.contains(&own.head.at_ns));
-        let kinds = &own.next().unwrap().kinds;
+        let mut garbage = garbage.iter().filter(|garbage| window.contains(&garbage.head.at_ns));
+        let kinds = &garbage.next().unwrap().kinds;
         let text = |text: &String| Value::from((!text.is_empty()).then_some(text.as_str()));
         let seen: BTreeMap<String, u64> = kinds
             .iter()
@@ -275,9 +275,9 @@ the_last_function()
         assert!(run.status.success(), "{}: {}", python.name, run.errors);
         let ring = run.only();
         let garbage = ring.garbage();
-        let unnamed = garbage.iter().any(|own| {
-            let named: u64 = own.kinds.iter().map(|(_, count)| count.objects).sum();
-            named < own.head.objects
+        let unnamed = garbage.iter().any(|garbage| {
+            let named: u64 = garbage.kinds.iter().map(|(_, count)| count.objects).sum();
+            named < garbage.head.objects
         });
         assert!(unnamed, "{}: 12,000 kinds are too many", python.name);
         let kinds = |record: &&RingRecord| matches!(record, RingRecord::ObjectKind { .. });
@@ -289,7 +289,7 @@ the_last_function()
             stack.first().is_some_and(|(function, ..)| function == "the_last_function")
         };
         assert!(frames.filter(|frame| *frame != 0).any(is_last), "{}", python.name);
-        let last = garbage.iter().rfind(|own| own.types().contains_key("list"));
+        let last = garbage.iter().rfind(|garbage| garbage.types().contains_key("list"));
         assert!(last.is_some(), "{}: the kinds of CPython have room of their own", python.name);
     }
 }

@@ -28,7 +28,7 @@ fn cycles(python: &Python, arguments: &[&str]) -> Command {
 /// The garbage of the one collection between the truth's times, and of those after it.
 fn since(run: &Run, truth: &Value) -> Vec<SeenGarbage> {
     let mut garbage = run.only().garbage();
-    garbage.retain(|own| own.head.at_ns >= number(truth, "begin"));
+    garbage.retain(|garbage| garbage.head.at_ns >= number(truth, "begin"));
     garbage
 }
 
@@ -43,7 +43,7 @@ fn words(edges: &[(SeenKind, String)]) -> String {
 
 /// Count, objects and line of the only cycle with these words; `None` if there is none.
 fn found(garbage: &[SeenGarbage], expected: &str) -> Option<(u32, u64, Option<u64>)> {
-    let cycles = garbage.iter().flat_map(|own| &own.cycles);
+    let cycles = garbage.iter().flat_map(|garbage| &garbage.cycles);
     let mut same = cycles.filter(|(edges, _)| words(edges) == expected);
     let (edges, count) = same.next()?;
     assert!(same.next().is_none(), "{expected} twice");
@@ -110,7 +110,7 @@ fn planted_cycles_are_found_once_each_with_their_lines() {
 fn task_is_found(python: &Python, garbage: &[SeenGarbage], line: Option<u64>) {
     let tasks: Vec<_> = garbage
         .iter()
-        .flat_map(|own| &own.cycles)
+        .flat_map(|garbage| &garbage.cycles)
         .filter(|(edges, _)| edges.iter().any(|((name, ..), _)| name == "_asyncio.Task"))
         .collect();
     let [(edges, count)] = tasks.as_slice() else { panic!("{}: {tasks:?}", python.name) };
@@ -167,7 +167,7 @@ fn nothing_of_it_can_be_seen() {
             let run = run(options, &mut script(&python, &["visible"]));
             let examined = run.only().garbage();
             let has_cycles =
-                examined.iter().all(|own| own.head.cycles != RingGarbage::NOT_EXAMINED);
+                examined.iter().all(|examined| examined.head.cycles != RingGarbage::NOT_EXAMINED);
             assert_eq!(has_cycles, options.garbage == GarbageDetail::Cycles);
             truth(&python, &run)
         });

@@ -30,7 +30,7 @@ fn freezing_and_nested_collections() {
         let each = collected[0];
         assert_eq!(collected, [each, 0, each, each, 0, each, each], "{}", python.name);
         let same = run.only().garbage();
-        let same = same.iter().filter(|own| own.head.objects == each).count();
+        let same = same.iter().filter(|same| same.head.objects == each).count();
         assert_eq!(same, 5, "{}", python.name);
     }
 }
@@ -49,7 +49,7 @@ fn a_fork_in_the_middle() {
             (number(&truth, "child"), &collected[1..]),
         ] {
             let garbage = run.of(pid as u32).garbage();
-            let counts: Vec<u64> = garbage.iter().map(|own| own.head.objects).collect();
+            let counts: Vec<u64> = garbage.iter().map(|garbage| garbage.head.objects).collect();
             for count in expected {
                 assert!(counts.contains(count), "{}: {counts:?}", python.name);
             }
@@ -136,9 +136,9 @@ exec(code % (9, 170, 9))
         assert_eq!(run.only().switched_off, None, "{}", python.name);
         let garbage = run.only().garbage();
         let count = |name: &str| {
-            let own = garbage.iter().filter_map(|own| {
-                let count = own.types().get(name).copied()?;
-                Some((own.head.interpreter, count))
+            let own = garbage.iter().filter_map(|garbage| {
+                let count = garbage.types().get(name).copied()?;
+                Some((garbage.head.interpreter, count))
             });
             own.max_by_key(|(_, count)| *count)
         };

@@ -228,9 +228,9 @@ fn subinterpreters_by_their_ids() {
         }
         for (index, id) in ids.into_iter().enumerate() {
             let pauses = ring.pauses().into_iter();
-            let own =
+            let pauses =
                 pauses.filter(|pause| pause.interpreter as u64 == id && pause.generation == 2);
-            let count = own.count();
+            let count = pauses.count();
             // Its own, and those at its end.
             assert!(
                 (index + 1..=index + 4).contains(&count),

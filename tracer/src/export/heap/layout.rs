@@ -146,8 +146,8 @@ fn back(boxes: usize, arrows: &[Arrow]) -> Vec<bool> {
             stack.push((start, 0));
         }
         while let Some((at, next)) = stack.last_mut() {
-            let mut own = arrows.iter().enumerate().filter(|(_, arrow)| arrow.from == *at);
-            match own.nth(*next) {
+            let mut arrows = arrows.iter().enumerate().filter(|(_, arrow)| arrow.from == *at);
+            match arrows.nth(*next) {
                 None => {
                     states[*at] = State::Done;
                     stack.pop();
@@ -271,9 +271,9 @@ fn crossings(rows: &[Vec<usize>], places: &[Place]) -> usize {
     }
     let lines = |row: &Vec<usize>| -> Vec<(usize, usize)> {
         let of = |at: &usize| {
-            let own = position[*at];
+            let position = position[*at];
             let below = places[*at].below.iter();
-            below.map(move |below| (own, *below)).collect::<Vec<_>>()
+            below.map(move |below| (position, *below)).collect::<Vec<_>>()
         };
         let lines = row.iter().flat_map(of);
         lines.map(|(own, below)| (own, position[below])).collect()

@@ -257,8 +257,8 @@ fn name_size(name: &str) -> Size {
 
 /// Space beside a box for the names of its arrows to itself.
 fn loops(picture: &Picture, at: usize) -> Size {
-    let own = picture.arrows.iter().filter(|arrow| arrow.from == at && arrow.to == at);
-    let names: Vec<f64> = own.map(|arrow| text_width(&arrow.name)).collect();
+    let arrows = picture.arrows.iter().filter(|arrow| arrow.from == at && arrow.to == at);
+    let names: Vec<f64> = arrows.map(|arrow| text_width(&arrow.name)).collect();
     if names.is_empty() {
         Size::default()
     } else {

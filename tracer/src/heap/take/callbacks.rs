@@ -224,7 +224,7 @@ impl<'config> HeapCallbacks<'config> {
         (self.listener, self.pending) = (None, Vec::new());
         permission::attachable(pid)?;
         let prepared = self.prepared.take();
-        let prepared = prepared.filter(|own| own.pid == pid && !self.seen.has_started);
+        let prepared = prepared.filter(|prepared| prepared.pid == pid && !self.seen.has_started);
         let mut heap = match prepared {
             Some(mut prepared) => {
                 if prepared.took < SHORT_PASS {
@@ -250,7 +250,7 @@ impl<'config> HeapCallbacks<'config> {
             "process {pid} waited for {} (measured) at the end of full collection {count}",
             duration(left.duration_since(start)),
         ));
-        let own = heap.copied_collections().filter(|own| *own != count);
+        let own = heap.copied_collections().filter(|number| *number != count);
         let own = own.map_or_else(String::new, |own| {
             format!(" (by gctrace's count; the interpreter's own is {own})")
         });

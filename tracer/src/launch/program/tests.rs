@@ -113,12 +113,12 @@ fn programs_with_privileges_beyond_their_users() {
     let file =
         executable(place.path(), "x", &elf(INTERPRETER, X86_64, "/lib64/ld-linux-x86-64.so.2"));
     let path = Path::new(&file);
-    let own = path.metadata().expect("made");
+    let metadata = path.metadata().expect("made");
     let mode = |mode: u32| fs::set_permissions(path, fs::Permissions::from_mode(mode));
     mode(0o4755).expect("chmod");
-    let user = (own.uid(), own.gid());
+    let user = (metadata.uid(), metadata.gid());
     assert_eq!(other_rights(path, user), None, "the same user");
-    let other = (own.uid() + 1, own.gid());
+    let other = (metadata.uid() + 1, metadata.gid());
     let nosuid = nix::sys::statvfs::statvfs(path)
         .expect("statvfs")
         .flags()
@@ -130,7 +130,7 @@ fn programs_with_privileges_beyond_their_users() {
     }
     assert_eq!(other_rights(path, other), Some(ObstacleKind::OtherRights("setuid")));
     mode(0o2755).expect("chmod");
-    let group = (own.uid(), own.gid() + 1);
+    let group = (metadata.uid(), metadata.gid() + 1);
     assert_eq!(other_rights(path, group), Some(ObstacleKind::OtherRights("setgid")));
     mode(0o2745).expect("chmod");
     assert_eq!(other_rights(path, group), None, "mandatory locking");

@@ -115,7 +115,7 @@ fn a_program_that_only_imports_has_no_problem() {
     let lines = report.lines.unwrap();
     let own = &lines.own[0];
     assert_eq!((own.location.line, own.imports.as_deref()), (Some(11), Some("torch")));
-    let frames: Vec<Option<u32>> = lines.stacks[0].frames.iter().map(|own| own.line).collect();
+    let frames: Vec<Option<u32>> = lines.stacks[0].frames.iter().map(|frame| frame.line).collect();
     assert_eq!(frames, [Some(30), Some(11)], "without the import system");
 }
 

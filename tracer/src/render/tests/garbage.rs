@@ -55,7 +55,7 @@ fn births_are_labelled_as_sampled() {
 fn the_first_screen_names_where_the_most_frequent_kind_was_born() {
     let run = ClosuresRun { cycles: false, ..ClosuresRun::default() };
     let mut report = of_records(run, &garbage::with_births(garbage::records(run)));
-    let own = report.processes.iter_mut().map(|own| &mut own.garbage);
+    let own = report.processes.iter_mut().map(|process| &mut process.garbage);
     for garbage in own.chain([&mut report.garbage]).flatten() {
         garbage.kinds.retain(|kind| kind.births.is_some());
     }
@@ -68,7 +68,7 @@ fn the_first_screen_names_where_the_most_frequent_kind_was_born() {
 #[test]
 fn kinds_of_a_part_of_the_collections() {
     let report = of(ClosuresRun { every: 4, cycles: false, ..ClosuresRun::default() });
-    let ids: Vec<AdviceId> = report.advice.iter().map(|own| own.id).collect();
+    let ids: Vec<AdviceId> = report.advice.iter().map(|advice| advice.id).collect();
     assert!(!ids.contains(&AdviceId::BreakCycles), "{ids:?}");
     insta::assert_snapshot!(section(&report) + "\n\n" + &screen(&report));
 }

@@ -245,8 +245,9 @@ fn full_collection_rule(process: &ProcessReport) -> &'static str {
 fn raise_threshold(report: &Report, advice: &Advice, times: &PauseTimes) -> AdviceText {
     let most = most(report);
     let settings = most.settings.as_ref();
-    let thresholds = settings.map_or(SettingsReport::DEFAULT_THRESHOLDS, |own| own.thresholds);
-    let advised = advice.settings.as_ref().and_then(|own| own.thresholds);
+    let thresholds =
+        settings.map_or(SettingsReport::DEFAULT_THRESHOLDS, |setting| setting.thresholds);
+    let advised = advice.settings.as_ref().and_then(|setting| setting.thresholds);
     let raised = advised.unwrap_or_else(|| SettingsReport::raised(thresholds));
     let youngest = GroupName::Generation(Some(0));
     let mut groups = report.by_generation.iter();
@@ -294,9 +295,9 @@ fn planned(report: &Report, advice: &Advice, times: &PauseTimes) -> AdviceText {
     let reason = chosen.and_then(|(_, what)| what.why_every.as_ref());
     // The replay's choice, if there is one.
     let settings = advice.settings.as_ref().filter(|_| chosen.is_none());
-    let advised = settings.and_then(|own| own.collect_every_steps);
+    let advised = settings.and_then(|setting| setting.collect_every_steps);
     let step = advised.or(chosen.map(|(every, _)| every)).unwrap_or(1000);
-    let every_ns = settings.and_then(|own| own.collect_every_ns);
+    let every_ns = settings.and_then(|setting| setting.collect_every_ns);
     AdviceText {
         action: "Disable automatic collection and call gc.collect() between steps.",
         why: format!(
@@ -373,8 +374,8 @@ fn planned_risk(most: &ProcessReport) -> String {
 
 fn swapped_out(report: &Report, times: &PauseTimes) -> AdviceText {
     let counters = report.counters.as_ref();
-    let pauses = counters.map_or(PauseTotal::default(), |own| own.major_fault_pauses);
-    let faults = counters.into_iter().flat_map(|own| &own.counters);
+    let pauses = counters.map_or(PauseTotal::default(), |counter| counter.major_fault_pauses);
+    let faults = counters.into_iter().flat_map(|counter| &counter.counters);
     let faults = faults.filter(|counter| counter.name == Counter::MajorFaults);
     AdviceText {
         action: "Add memory, or make the program use less: its heap is swapped out.",

@@ -190,11 +190,12 @@ fn born(births: &BirthLines) -> Vec<String> {
 /// one, otherwise with the first.
 pub(crate) fn path(edges: &[GarbageEdge]) -> String {
     let names = |edge: &&GarbageEdge| edge.function.is_some();
-    let function = edges.iter().filter(names).find(|own| own.type_name == "function");
+    let function = edges.iter().filter(names).find(|edge| edge.type_name == "function");
     let named = function.or_else(|| edges.iter().find(names));
     let object = |edge: &GarbageEdge| {
-        let repeated = named.is_some_and(|own| {
-            !std::ptr::eq(own, edge) && (&own.function, &own.file) == (&edge.function, &edge.file)
+        let repeated = named.is_some_and(|named| {
+            !std::ptr::eq(named, edge)
+                && (&named.function, &named.file) == (&edge.function, &edge.file)
         });
         let type_name = match edge.type_name.as_str() {
             "" => "?",
@@ -346,12 +347,12 @@ fn remedy(shape: CycleShape) -> &'static str {
 
 /// The advice to break the cycles that all garbage comes from.
 pub(super) fn advice(report: &Report, times: &PauseTimes) -> AdviceText {
-    let garbage = report
-        .processes
-        .iter()
-        .filter_map(|process| process.garbage.as_ref())
-        .find(|garbage| garbage.verdict.as_ref().is_some_and(|own| own.finding.is_all()));
-    let Some((garbage, main)) = garbage.and_then(|own| Some((own, &own.verdict.as_ref()?.finding)))
+    let garbage =
+        report.processes.iter().filter_map(|process| process.garbage.as_ref()).find(|garbage| {
+            garbage.verdict.as_ref().is_some_and(|verdict| verdict.finding.is_all())
+        });
+    let Some((garbage, main)) =
+        garbage.and_then(|garbage| Some((garbage, &garbage.verdict.as_ref()?.finding)))
     else {
         return AdviceText::default();
     };

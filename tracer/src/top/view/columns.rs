@@ -207,10 +207,10 @@ pub(crate) fn places(width: u16, from: usize, snapshot: &Snapshot) -> Vec<Column
             Column::Command => width,
             column => column.width_on(width),
         };
-        let own = own.min(width - x);
-        places.push(ColumnPosition { column, x, width: own });
+        let min = own.min(width - x);
+        places.push(ColumnPosition { column, x, width: min });
         // At most one past the width of the screen.
-        x += own + 1;
+        x += min + 1;
     }
     places
 }

@@ -62,9 +62,10 @@ impl Chains {
             lengths_ns: vec![0; network.len() * columns],
         };
         let threads = layout.chains.iter().filter(|chain| !chain.polls);
-        let threads = threads.map(|own| own.calls.iter().map(|call| layout.call(*call)).collect());
+        let threads =
+            threads.map(|thread| thread.calls.iter().map(|call| layout.call(*call)).collect());
         let streams = layout.ops_by_stream().into_iter();
-        let streams = streams.map(|own| own.into_iter().map(|op| layout.op(op)).collect());
+        let streams = streams.map(|stream| stream.into_iter().map(|op| layout.op(op)).collect());
         let mut chain = 0;
         for spans in threads.chain(streams) {
             let spans: Vec<(NodeIndex, NodeIndex)> = spans;
@@ -133,11 +134,11 @@ impl ChainEntries {
         if self.of_node.len() <= node.at() {
             self.of_node.resize_with(node.at() + 1, Vec::new);
         }
-        let own = &mut self.of_node[node.at()];
+        let node = &mut self.of_node[node.at()];
         let entry = ChainEntry { chain, place, delay };
-        match own.iter_mut().find(|known| known.chain == chain) {
+        match node.iter_mut().find(|known| known.chain == chain) {
             Some(known) => *known = entry,
-            None => own.push(entry),
+            None => node.push(entry),
         }
     }
 

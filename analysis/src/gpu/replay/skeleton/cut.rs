@@ -125,12 +125,12 @@ impl<'a> Cut<'a> {
             if !is_kept && sources.len() <= SOURCES {
                 self.sources.extend_from_slice(&sources);
             } else {
-                let own = self.add(network.measured_at(node), is_kept);
+                let add = self.add(network.measured_at(node), is_kept);
                 for (from, delay) in &sources {
-                    self.graph.link(*from, own, *delay);
+                    self.graph.link(*from, add, *delay);
                 }
-                entries.is_node(chains, node, own);
-                self.sources.push((own, DelayRows::same(0)));
+                entries.is_node(chains, node, add);
+                self.sources.push((add, DelayRows::same(0)));
             }
             sources.clear();
             self.first_source.push(self.sources.len());

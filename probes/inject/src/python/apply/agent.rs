@@ -216,7 +216,7 @@ impl Agent {
         if marked == Marked::Nothing {
             return None;
         }
-        self.report.marker = self.marks.marker().map(|own| marks::name(own).to_owned());
+        self.report.marker = self.marks.marker().map(|marker| marks::name(marker).to_owned());
         if let Marked::StepAnew(before) = marked {
             self.warn(&format!(
                 "steps were counted by {} until the first by {}",

@@ -215,7 +215,7 @@ impl Sampler {
         let Some(line) = RunningLine::innermost(self.api, self.raw) else {
             return;
         };
-        let known = self.fresh.iter().position(|own| own.is_same(&line));
+        let known = self.fresh.iter().position(|fresh| fresh.is_same(&line));
         let fresh = match known {
             Some(known) => known,
             None if self.fresh.len() < MAX_FRESH => {

@@ -184,7 +184,7 @@ impl CycleReader {
             place.and_then(|place| kinds.get(place).copied()).unwrap_or(0)
         };
         let cycle = graph.shortest_cycle(components, component, kind, &mut self.search)?;
-        let mut key: Vec<u32> = cycle.iter().take(LONGEST).map(|own| kind(*own)).collect();
+        let mut key: Vec<u32> = cycle.iter().take(LONGEST).map(|cycle| kind(*cycle)).collect();
         if cycle.len() > LONGEST {
             key.push(u32::MAX);
         }
@@ -196,8 +196,8 @@ impl CycleReader {
             return Ok(0);
         }
         let object = |at: usize| {
-            let own = cycle.get(at % cycle.len())?;
-            nodes.get(*own as usize).map(|node| node.object)
+            let cycle = cycle.get(at % cycle.len())?;
+            nodes.get(*cycle as usize).map(|node| node.object)
         };
         let mut edges = Vec::new();
         for (at, kind) in key.iter().take(LONGEST).enumerate() {

@@ -115,7 +115,7 @@ impl Graph {
                     lowest[parent] = lowest[parent].min(lowest[at]);
                 }
                 if lowest[at] == order[at] {
-                    let first = open.iter().rposition(|own| *own as usize == at);
+                    let first = open.iter().rposition(|open| *open as usize == at);
                     let members = open.split_off(first.unwrap_or(0));
                     for member in &members {
                         is_open[*member as usize] = false;
@@ -159,7 +159,7 @@ impl Graph {
             };
             let cycle = rotated(cycle, &kinds);
             let is_shorter = best.is_empty() || cycle.len() < best.len();
-            let kinds = |cycle: &[u32]| cycle.iter().map(|own| kinds(*own)).collect::<Vec<_>>();
+            let kinds = |cycle: &[u32]| cycle.iter().map(|cycle| kinds(*cycle)).collect::<Vec<_>>();
             if is_shorter || cycle.len() == best.len() && kinds(&cycle) < kinds(&best) {
                 best = cycle;
             }
@@ -194,7 +194,7 @@ impl Graph {
 /// and all that it could have begun with it.
 fn rotated(mut cycle: Vec<u32>, kinds: impl Fn(u32) -> u32) -> Vec<u32> {
     let length = cycle.len();
-    let kind = |at: usize| cycle.get(at % length).map_or(0, |own| kinds(*own));
+    let kind = |at: usize| cycle.get(at % length).map_or(0, |cycle| kinds(*cycle));
     let (mut first, mut other, mut equal) = (0, 1, 0);
     while first < length && other < length && equal < length {
         match kind(first + equal).cmp(&kind(other + equal)) {
@@ -308,8 +308,8 @@ mod tests {
 
     fn graph(references: &[Vec<u32>]) -> Graph {
         let mut graph = Graph::new();
-        for own in references {
-            own.iter().for_each(|target| graph.add(*target).unwrap());
+        for reference in references {
+            reference.iter().for_each(|target| graph.add(*target).unwrap());
             graph.end_object().unwrap();
         }
         graph

@@ -339,8 +339,8 @@ impl ReferenceNames {
         unsafe {
             let names = self.variable_names(raw.code_of(frame));
             let at = |index: &usize| {
-                let own = reference(variables, index * 8);
-                own.map_addr(|address| address & !TAG) == to
+                let reference = reference(variables, index * 8);
+                reference.map_addr(|address| address & !TAG) == to
             };
             let found = (0..names.len()).find(at)?;
             names.get(found).cloned()
@@ -390,13 +390,13 @@ unsafe fn member(class: TypeView, from: Object, to: Object) -> Option<String> {
         // have these members.
         unsafe {
             for at in 0..if members.is_null() { 0 } else { MANY } {
-                let own = members.wrapping_byte_add(at * SIZE);
-                let name = reference(own, 0).cast::<c_char>();
+                let member = members.wrapping_byte_add(at * SIZE);
+                let name = reference(member, 0).cast::<c_char>();
                 if name.is_null() {
                     break;
                 }
-                let offset = word(own, 16);
-                if OBJECTS.contains(&integer(own, 8)) && reference(from, offset) == to {
+                let offset = word(member, 16);
+                if OBJECTS.contains(&integer(member, 8)) && reference(from, offset) == to {
                     return Some(format!(".{}", CStr::from_ptr(name).to_str().ok()?));
                 }
             }
@@ -438,9 +438,9 @@ fn name_list(api: &'static PythonApi) -> Option<usize> {
     api.PyFrame_GetLasti?;
     let (_, code) = known_class(api)?;
     let is_there = |(name, at): &(&CStr, usize)| {
-        let own = code.attribute(name);
+        let attribute = code.attribute(name);
         // SAFETY: a code object, which is longer than that; only addresses are compared.
-        own.is_some_and(|own| own.object() == unsafe { reference(code.object(), *at) })
+        attribute.is_some_and(|own| own.object() == unsafe { reference(code.object(), *at) })
     };
     AROUND.iter().all(is_there).then_some(PLACE)
 }

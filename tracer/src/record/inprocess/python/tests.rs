@@ -237,9 +237,9 @@ fn garbage_of_two_threads_precedes_its_pauses() {
     assert_eq!(signature.edges[0].kind, 12);
     assert_eq!(signature.edges[0].name.as_deref(), Some("a.py"));
     assert_eq!((of_eight.tid, of_eight.kinds.len()), (8, 1));
-    let kinds: Vec<_> = of_seven.kinds.iter().map(|own| (own.kind, own.bytes)).collect();
+    let kinds: Vec<_> = of_seven.kinds.iter().map(|kind| (kind.kind, kind.bytes)).collect();
     assert_eq!(kinds, [(12, Some(64)), (11, None), (12, Some(64))]);
-    let births = of_seven.births.iter().map(|own| (own.kind, own.samples));
+    let births = of_seven.births.iter().map(|birth| (birth.kind, birth.samples));
     assert_eq!(births.collect::<Vec<_>>(), [(12, 3)]);
     let cycle = of_seven.cycles.as_ref().and_then(|cycles| cycles.first());
     assert_eq!(cycle.map(|own| (own.cycle, own.count)), Some((21, 3)));

@@ -155,11 +155,11 @@ fn a_program_that_loads_libpython_late_is_found() {
 
 #[test]
 fn only_processes_of_the_requested_user_are_reported() {
-    let own = nix::unistd::geteuid();
+    let user = nix::unistd::geteuid();
     let python = Running::python(Path::new(PYTHON));
-    assert!(ProcessDiscovery::new(Some(own.as_raw())).scan().contains(&python.pid()));
-    assert!(!ProcessDiscovery::new(Some(own.as_raw() + 1)).scan().contains(&python.pid()));
-    if !own.is_root() {
+    assert!(ProcessDiscovery::new(Some(user.as_raw())).scan().contains(&python.pid()));
+    assert!(!ProcessDiscovery::new(Some(user.as_raw() + 1)).scan().contains(&python.pid()));
+    if !user.is_root() {
         eprintln!(
             "skipped a part of only_processes_of_the_requested_user..: another user needs root"
         );

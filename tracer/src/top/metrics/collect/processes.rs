@@ -187,8 +187,8 @@ impl MetricsFigures {
     fn gpu_memory(&self) -> impl Iterator<Item = Sample<'_>> {
         self.alive().flat_map(|one| {
             one.gpus.iter().filter_map(|gpu| {
-                let own = gpu.by_nvml.then_some(gpu.device);
-                let index = labels::number("gpu", own.or(gpu.nvml_index)?);
+                let device = gpu.by_nvml.then_some(gpu.device);
+                let index = labels::number("gpu", device.or(gpu.nvml_index)?);
                 let labels = labels::with(&labels::process(one), index);
                 Some((labels, Whole(gpu.memory_bytes?)))
             })

@@ -39,7 +39,7 @@ pub(super) fn lines(
             let what = format!("{}{births}", kind(&own.kind));
             lines.push(row(own.objects, own.per_second, &what, room));
         }
-        if garbage.cycles.as_ref().is_some_and(|own| !own.is_empty()) {
+        if garbage.cycles.as_ref().is_some_and(|cycle| !cycle.is_empty()) {
             let heading = text::cut(" CYCLES      /S  OF", width);
             lines.push(Line::from(styled(heading, theme::bold())));
         }
@@ -56,9 +56,9 @@ pub(super) fn lines(
 /// The share of freed objects that was examined, unless it is all of them.
 fn share(process: &ProcessFigures) -> String {
     let garbage = process.garbage.as_ref();
-    let part = garbage.filter(|own| own.examined_collected < own.collected);
-    part.map_or(String::new(), |own| {
-        let ratio = own.examined_collected as f64 / own.collected.max(1) as f64;
+    let part = garbage.filter(|garbage| garbage.examined_collected < garbage.collected);
+    part.map_or(String::new(), |part| {
+        let ratio = part.examined_collected as f64 / part.collected.max(1) as f64;
         format!(" ({} EXAMINED)", units::percent(ratio))
     })
 }

@@ -307,7 +307,7 @@ pub(super) fn garbage() -> Snapshot {
             }]),
         });
         let pid = detail.pid;
-        let own = snapshot.processes.iter_mut().find(|own| own.pid == pid);
+        let own = snapshot.processes.iter_mut().find(|process| process.pid == pid);
         if let Some(process) = own {
             process.garbage = Some(GarbageFigures {
                 objects: [("cell".to_owned(), 72_000)].into(),

@@ -20,6 +20,7 @@
 //! ```
 
 mod collector;
+pub mod cpython;
 mod cuda;
 mod frames;
 mod objects;

@@ -7,7 +7,7 @@
 use super::debug_offsets::DebugOffsets;
 use crate::version::{CollectorKind, PythonVersion};
 use gctrace_abi::{
-    CollectorLayout, GcBase, GenerationStats, SelfCheck, StatsLayout, StatsLocation,
+    CollectorLayout, GcBase, GenerationStats, SelfCheck, StatsLayout, StatsLocation, cpython,
 };
 
 /// Fields of the runtime, the interpreter and the thread of one minor version.
@@ -30,8 +30,8 @@ struct CollectorFields {
     long_lived_total: Option<u32>,
 }
 
-/// Size of `struct gc_generation` and offset of its threshold, in every version.
-const GENERATION: (u32, u32) = (24, 16);
+/// Size of `struct gc_generation` and offset of its threshold.
+const GENERATION: (u32, u32) = (cpython::GENERATION as u32, cpython::GENERATION_THRESHOLD as u32);
 
 /// Offset of `interp` in `PyThreadState`: after `prev` and `next`, in every version.
 const THREAD_INTERPRETER: u32 = 16;

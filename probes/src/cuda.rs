@@ -12,7 +12,7 @@ mod table;
 
 pub use find::{CudaFile, before_start, cupti_before_start, from_environment, mapped};
 pub use gctrace_abi::{BytesArgument, CallKind, GridArgument, StreamArgument};
-pub use table::{FunctionLayer, ProbedEnds, ProbedFunction, TABLE};
+pub use table::{ProbedEnds, ProbedFunction, TABLE};
 
 use crate::code::{Flow, decode};
 use crate::elf::{ElfImage, ImageData, Machine, NotAnImage, open};
@@ -24,12 +24,13 @@ use std::path::Path;
 /// Suffixes of function variants for per-thread default streams (`cuda.h`, `cuda_runtime_api.h`).
 const PER_THREAD: [&str; 3] = ["", "_ptsz", "_ptds"];
 
-/// A library, identified by its file name.
+/// A library, identified by its file name, and the layer of its functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CudaLibrary {
     /// `libcuda.so`: the driver.
     Driver,
-    /// `libcudart.so`: the runtime.
+    /// `libcudart.so`: the runtime. cuBLAS, NCCL and others link a copy of it statically, so only the
+    /// driver sees their calls.
     Runtime,
     /// `libnccl.so`: collectives.
     Nccl,
@@ -56,27 +57,11 @@ impl CudaLibrary {
         }
     }
 
-    /// Layers whose functions are searched for in this library: a simulated GPU is all of CUDA in
-    /// one file.
-    fn layers(self) -> &'static [FunctionLayer] {
-        match self {
-            Self::Driver | Self::Runtime | Self::Nccl => {
-                &[FunctionLayer::Driver, FunctionLayer::Runtime, FunctionLayer::Nccl]
-            }
-            Self::TorchMemory => &[FunctionLayer::TorchMemory],
-            Self::TorchAutograd => &[FunctionLayer::TorchAutograd],
-        }
-    }
-
-    /// The layer whose functions it should export.
-    fn own_layer(self) -> FunctionLayer {
-        match self {
-            Self::Driver => FunctionLayer::Driver,
-            Self::Runtime => FunctionLayer::Runtime,
-            Self::Nccl => FunctionLayer::Nccl,
-            Self::TorchMemory => FunctionLayer::TorchMemory,
-            Self::TorchAutograd => FunctionLayer::TorchAutograd,
-        }
+    /// Whether functions of a layer are searched for in this library: a simulated GPU is all of CUDA
+    /// in one file.
+    fn may_contain(self, layer: Self) -> bool {
+        let is_cudas = |one| matches!(one, Self::Driver | Self::Runtime | Self::Nccl);
+        self == layer || (is_cudas(self) && is_cudas(layer))
     }
 }
 
@@ -126,7 +111,7 @@ pub fn resolve_library(
 fn points(image: &ElfImage<'_>, library: CudaLibrary) -> CudaPoints {
     let mut found = CudaPoints::default();
     for (index, function) in (0u16..).zip(TABLE) {
-        if !library.layers().contains(&function.layer) {
+        if !library.may_contain(function.layer) {
             continue;
         }
         let before = found.points.len();
@@ -140,7 +125,7 @@ fn points(image: &ElfImage<'_>, library: CudaLibrary) -> CudaPoints {
                 }),
             );
         }
-        if found.points.len() == before && function.layer == library.own_layer() {
+        if found.points.len() == before && function.layer == library {
             found.absent.push(function.name);
         }
     }
@@ -151,7 +136,7 @@ fn points(image: &ElfImage<'_>, library: CudaLibrary) -> CudaPoints {
 impl ProbedFunction {
     fn suffixes(&self) -> &'static [&'static str] {
         match self.layer {
-            FunctionLayer::Driver | FunctionLayer::Runtime => &PER_THREAD,
+            CudaLibrary::Driver | CudaLibrary::Runtime => &PER_THREAD,
             _ => &PER_THREAD[..1],
         }
     }

@@ -11,8 +11,9 @@ pub(crate) use fields::{BORROWED, BUILT_IN};
 pub(crate) use gctrace_abi::cpython::*;
 
 use crate::image::Image;
+use gctrace_event::Collector;
 use gctrace_probes::frames::FrameLayout;
-use gctrace_probes::{CollectorKind, CollectorLayout, Resolution};
+use gctrace_probes::{CollectorLayout, Resolution};
 
 /// References that `type_traverse` visits, and their names.
 pub(crate) const TYPE_REFERENCES: [(u64, &str); 5] = [
@@ -90,7 +91,7 @@ impl Layout {
         (found.version.major == 3 && (8..=15).contains(&minor)).then_some(())?;
         Some(Self {
             minor,
-            lists: lists(minor, found.collector, &collector)?,
+            lists: lists(minor, &found.collector, &collector)?,
             collector,
             frame,
             interpreter: interpreter(minor, image, runtime)?,
@@ -118,13 +119,13 @@ impl Layout {
 
 fn lists(
     minor: u8,
-    kind: CollectorKind,
+    kind: &Collector,
     collector: &CollectorLayout,
 ) -> Option<Vec<(u64, Option<u8>)>> {
     let first = u64::from(*collector.thresholds.first()?).checked_sub(GENERATION_THRESHOLD)?;
     let generation = |number: u8| (first + u64::from(number) * GENERATION, Some(number));
     match kind {
-        CollectorKind::Generational => {
+        Collector::Generational => {
             // `generation0` came between them up to 3.13, and is aligned also where the
             // generations are not.
             let permanent = match minor {
@@ -134,13 +135,13 @@ fn lists(
             Some(vec![(permanent, None), generation(2), generation(1), generation(0)])
         }
         // Young, two spaces of the old generation, permanent (pycore_interp_structs.h of 3.14.0).
-        CollectorKind::Incremental => Some(vec![
+        Collector::Incremental => Some(vec![
             (first + 3 * GENERATION, None),
             (first + GENERATION, Some(1)),
             (first + 2 * GENERATION, Some(1)),
             generation(0),
         ]),
-        CollectorKind::FreeThreaded => None,
+        Collector::FreeThreaded | Collector::Other(_) => None,
     }
 }
 

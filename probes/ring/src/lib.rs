@@ -65,8 +65,8 @@ pub use producer::{OwnerMark, RingProducer};
 pub use quietly::quietly;
 pub use record::{
     ApiLayer, CuptiState, GpuRecord, HookState, KINDS_AT_ONCE, MalformedRecord, NO_TEXT,
-    OUTER_FRAMES, RingCycleCount, RingGarbage, RingGpuOp, RingKindCount, RingPause, RingRecord,
-    StepMarker, TEXT_BYTES, TextId, TextPiece, TimeInterval, pieces,
+    OUTER_FRAMES, RingCall, RingCycleCount, RingGarbage, RingGpuOp, RingKindCount, RingPause,
+    RingRecord, RingSync, StepMarker, TEXT_BYTES, TextId, TextPiece, TimeInterval, pieces,
 };
 pub use rendezvous::{
     OfferState, OfferedRing, RENDEZVOUS_VARIABLE, RingConnection, RingHello, RingListener,

@@ -262,6 +262,40 @@ pub struct RingGpuOp {
     pub graph: u32,
 }
 
+/// A CUDA call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RingCall {
+    /// From entry to return.
+    pub interval: TimeInterval,
+    /// Layer of the function.
+    pub layer: ApiLayer,
+    /// Thread id.
+    pub tid: u32,
+    /// Correlation id, shared with the GPU operations it enqueued.
+    pub correlation: u32,
+    /// Function id (cupti_runtime_cbid.h, cupti_driver_cbid.h).
+    pub function: u32,
+    /// Its name, if CUPTI reports it.
+    pub name: TextId,
+}
+
+/// A thread, or a stream, waited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RingSync {
+    /// Interval of the wait.
+    pub interval: TimeInterval,
+    /// `CUpti_ActivitySynchronizationType`: 1 event, 2 stream for event, 3 stream, 4 context.
+    pub kind: u8,
+    /// Correlation id of the call.
+    pub correlation: u32,
+    /// Context id.
+    pub context: u32,
+    /// Stream that waits or is waited for; `u32::MAX`: all.
+    pub stream: u32,
+    /// Event that is waited for.
+    pub event: u32,
+}
+
 /// Every record that the injected library emits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RingRecord {
@@ -401,20 +435,7 @@ pub enum RingRecord {
     /// An operation of a GPU.
     Gpu(RingGpuOp),
     /// A thread, or a stream, waited.
-    Sync {
-        /// Interval of the wait.
-        interval: TimeInterval,
-        /// `CUpti_ActivitySynchronizationType`: 1 event, 2 stream for event, 3 stream, 4 context.
-        kind: u8,
-        /// Correlation id of the call.
-        correlation: u32,
-        /// Context id.
-        context: u32,
-        /// Stream that waits or is waited for; `u32::MAX`: all.
-        stream: u32,
-        /// Event that is waited for.
-        event: u32,
-    },
+    Sync(RingSync),
     /// An event was recorded in a stream.
     Event {
         /// Correlation id of the call.
@@ -427,20 +448,7 @@ pub enum RingRecord {
         event: u32,
     },
     /// A CUDA call.
-    Api {
-        /// From entry to return.
-        interval: TimeInterval,
-        /// Layer of the function.
-        layer: ApiLayer,
-        /// Thread id.
-        tid: u32,
-        /// Correlation id, shared with the GPU operations it enqueued.
-        correlation: u32,
-        /// Function id (cupti_runtime_cbid.h, cupti_driver_cbid.h).
-        function: u32,
-        /// Its name, if CUPTI reports it.
-        name: TextId,
-    },
+    Api(RingCall),
     /// CUPTI, or the driver for it, kept a thread busy.
     Overhead {
         /// Interval of the overhead.

@@ -3,23 +3,8 @@
 //! Signatures are those of NVIDIA's public headers `cuda.h`, `cuda_runtime_api.h` (12.x and 13.x)
 //! and `nccl.h` (2.x), in the x86-64 calling convention; those of torch are from its sources (2.9).
 
+use super::CudaLibrary;
 use gctrace_abi::{BytesArgument, CallKind, GridArgument, StreamArgument};
-
-/// The library layer that a function belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum FunctionLayer {
-    /// libcuda.
-    Driver,
-    /// libcudart. cuBLAS, NCCL and others link a copy of it statically, so only the driver sees
-    /// their calls.
-    Runtime,
-    /// libnccl.
-    Nccl,
-    /// torch's libc10.
-    TorchMemory,
-    /// torch's libtorch_cpu.
-    TorchAutograd,
-}
 
 /// Which ends of a function are probed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -41,7 +26,7 @@ pub struct ProbedFunction {
     /// `symbol` is a prefix (C++: the argument types follow).
     pub is_prefix: bool,
     /// The layer that the function belongs to, whichever file contains it.
-    pub layer: FunctionLayer,
+    pub layer: CudaLibrary,
     /// What the function does, under which its calls are recorded.
     pub kind: CallKind,
     /// Which of its ends are probed.
@@ -59,21 +44,21 @@ impl ProbedFunction {
     #[must_use]
     pub fn shown(&self) -> &'static str {
         match self.layer {
-            FunctionLayer::TorchMemory => "c10::reportMemoryUsageToProfiler",
-            FunctionLayer::TorchAutograd => "torch::autograd::Engine::execute",
-            FunctionLayer::Driver | FunctionLayer::Runtime | FunctionLayer::Nccl => self.name,
+            CudaLibrary::TorchMemory => "c10::reportMemoryUsageToProfiler",
+            CudaLibrary::TorchAutograd => "torch::autograd::Engine::execute",
+            CudaLibrary::Driver | CudaLibrary::Runtime | CudaLibrary::Nccl => self.name,
         }
     }
 
     /// Probed at the entry only, although it calls probed functions of the layer below.
     #[must_use]
     pub fn encloses(&self) -> bool {
-        self.layer == FunctionLayer::Runtime && self.ends == ProbedEnds::Entry
+        self.layer == CudaLibrary::Runtime && self.ends == ProbedEnds::Entry
     }
 }
 
 const fn call(
-    layer: FunctionLayer,
+    layer: CudaLibrary,
     name: &'static str,
     kind: CallKind,
     ends: ProbedEnds,
@@ -98,7 +83,7 @@ const fn driver(
     stream: StreamArgument,
     bytes: BytesArgument,
 ) -> ProbedFunction {
-    call(FunctionLayer::Driver, name, kind, ProbedEnds::Both, stream, bytes)
+    call(CudaLibrary::Driver, name, kind, ProbedEnds::Both, stream, bytes)
 }
 
 const fn runtime(
@@ -107,7 +92,7 @@ const fn runtime(
     stream: StreamArgument,
     bytes: BytesArgument,
 ) -> ProbedFunction {
-    call(FunctionLayer::Runtime, name, kind, ProbedEnds::Both, stream, bytes)
+    call(CudaLibrary::Runtime, name, kind, ProbedEnds::Both, stream, bytes)
 }
 
 const fn collective(
@@ -115,15 +100,15 @@ const fn collective(
     stream: StreamArgument,
     bytes: BytesArgument,
 ) -> ProbedFunction {
-    call(FunctionLayer::Nccl, name, CallKind::Collective, ProbedEnds::Both, stream, bytes)
+    call(CudaLibrary::Nccl, name, CallKind::Collective, ProbedEnds::Both, stream, bytes)
 }
 
-const fn event(layer: FunctionLayer, name: &'static str, stream: StreamArgument) -> ProbedFunction {
+const fn event(layer: CudaLibrary, name: &'static str, stream: StreamArgument) -> ProbedFunction {
     call(layer, name, CallKind::Event, ProbedEnds::Entry, stream, BytesArgument::None)
 }
 
 const fn launch(
-    layer: FunctionLayer,
+    layer: CudaLibrary,
     name: &'static str,
     stream: StreamArgument,
     grid: GridArgument,
@@ -135,7 +120,7 @@ const fn launch(
 
 use BytesArgument::{Argument as Count, Elements, None as NoBytes};
 use CallKind::{Allocate, Copy as Transfer, Free, Set, Synchronize};
-use FunctionLayer::{Driver, Runtime};
+use CudaLibrary::{Driver, Runtime};
 use StreamArgument::{Argument as In, None as NoStream};
 
 /// All probed functions. A function's index is its id in the BPF programs.
@@ -226,7 +211,7 @@ pub const TABLE: &[ProbedFunction] = &[
     ProbedFunction {
         is_prefix: true,
         ..call(
-            FunctionLayer::TorchMemory,
+            CudaLibrary::TorchMemory,
             "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE",
             CallKind::Memory,
             ProbedEnds::Entry,
@@ -237,7 +222,7 @@ pub const TABLE: &[ProbedFunction] = &[
     ProbedFunction {
         is_prefix: true,
         ..call(
-            FunctionLayer::TorchAutograd,
+            CudaLibrary::TorchAutograd,
             "_ZN5torch8autograd6Engine7execute",
             CallKind::Step,
             ProbedEnds::Instructions,
@@ -273,7 +258,7 @@ mod tests {
         for function in TABLE.iter().filter(|function| function.ends == ProbedEnds::Both) {
             let is_c = matches!(
                 function.layer,
-                FunctionLayer::Driver | FunctionLayer::Runtime | FunctionLayer::Nccl
+                CudaLibrary::Driver | CudaLibrary::Runtime | CudaLibrary::Nccl
             );
             assert!(is_c, "{}", function.name);
         }

@@ -18,44 +18,24 @@ use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// The source of collections that a recording uses, once `--mode auto` has been decided.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CollectionSource {
-    /// The kernel's probes.
-    Probes,
-    /// The injected library, in-process.
-    Injected,
-    /// Both.
-    Both,
-}
-
-impl CollectionSource {
-    /// As a trace's header has it.
-    pub(crate) fn recording_mode(self) -> RecordingMode {
-        match self {
-            Self::Probes => RecordingMode::Ebpf,
-            Self::Injected => RecordingMode::Inject,
-            Self::Both => RecordingMode::Both,
-        }
-    }
-
-    /// Whether the kernel's probes are used.
-    pub(crate) fn uses_probes(self) -> bool {
-        self != Self::Injected
-    }
-}
-
 /// The sources that a recording uses, and what to report about that choice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ModeDecision {
     /// Whether probes, the injected library or both record collections.
-    pub(crate) collections: CollectionSource,
+    pub(crate) collections: RecordingMode,
     /// The library to inject, if any.
     pub(crate) injection: Option<InjectionPlan>,
     /// One line for the user at the start. Not for the trace, whose header has the mode.
     pub(crate) opening: Option<ModeSummary>,
     /// Sentences for the user, reported once and written to the trace as notes.
     pub(crate) notes: Vec<String>,
+}
+
+impl ModeDecision {
+    /// Whether the kernel's probes are used.
+    pub(crate) fn uses_probes(&self) -> bool {
+        self.collections != RecordingMode::Inject
+    }
 }
 
 /// One line at the start of a recording.

@@ -11,7 +11,7 @@ use crate::record::output::RecordSink as _;
 use crate::record::trace::RecordingTrace;
 use gctrace_event::{Interpreter, Pressure, ProcessOrigin, Record, StepMarker, UnseenCollections};
 use gctrace_probes::{proc_status, process_memory};
-use gctrace_ring::RingHello;
+use gctrace_ring::{Absence, RingHello};
 use std::collections::{HashMap, HashSet};
 
 /// The least time between two records of resident memory, as between intervals of the pressure.
@@ -126,7 +126,7 @@ impl InjectedProcessFacts {
                 "recording in process {pid} was switched off: gctrace's library is faulty at {reason}"
             ),
         };
-        trace.examination.unexamined(pid, Unexamined::SwitchedOff);
+        trace.examination.unexamined(pid, Unexamined::Absent(Absence::SwitchedOff));
         stats.notices.report(pid, notice, &mut trace.output);
     }
 

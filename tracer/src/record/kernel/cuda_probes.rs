@@ -16,10 +16,10 @@ use anyhow::Context as _;
 use gctrace_ebpf::{
     Attachment, BpfSession, CallKind, CallProbe, CudaEvent, CudaPrograms, FileKey, StopState,
 };
-use gctrace_event::{Pause, ProbeCost};
+use gctrace_event::{DeviceMemory, Pause, ProbeCost};
 use gctrace_probes::Machine;
 use gctrace_probes::cuda::{
-    CudaFile, CudaLibrary, CudaPoint, CudaPoints, FunctionLayer, ProbedEnds, ProbedFunction, TABLE,
+    CudaFile, CudaLibrary, CudaPoint, CudaPoints, ProbedEnds, ProbedFunction, TABLE,
 };
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -186,7 +186,7 @@ impl CudaProbes {
                 continue;
             }
             let (CudaEvent::Call(gctrace_ebpf::CudaCallEvent { pid, tid, .. })
-            | CudaEvent::Memory(gctrace_ebpf::DeviceMemoryEvent { pid, tid, .. })) = event;
+            | CudaEvent::Memory(DeviceMemory { pid, tid, .. })) = event;
             if self.threads.insert((pid, tid)) {
                 processes.name_thread(pid, tid, output);
             }
@@ -361,8 +361,8 @@ pub(super) fn wait_for_mapping(pid: u32, inode: u64) {
 }
 
 /// Whether CUPTI reports calls of functions like this.
-fn is_cuptis(layer: FunctionLayer) -> bool {
-    matches!(layer, FunctionLayer::Driver | FunctionLayer::Runtime)
+fn is_cuptis(layer: CudaLibrary) -> bool {
+    matches!(layer, CudaLibrary::Driver | CudaLibrary::Runtime)
 }
 
 /// The probed function with that number.

@@ -1,11 +1,23 @@
 //! CPython's structures in memory: where their fields are, each once for all that read them.
 //!
 //! Offsets in bytes on 64-bit machines, of builds with the GIL, 3.8 - 3.15; `minor` is the version's
-//! second number. Measured with `offsetof` in the headers of 3.8.18, 3.9.18, 3.10.13, 3.11.7, 3.12.1,
-//! 3.13.0, 3.14.10 and 3.15.2, and compared with running interpreters by the tests of those that use
-//! them. What only one place reads is there: `gctrace-probes` has the collector's state and what
-//! `_Py_DebugOffsets` overrides, `gctrace-heap` the types that nobody else looks into. The BPF
+//! second number. Measured with `offsetof` in the headers of 3.8.18, 3.9.18, 3.10.13, 3.11.7, 3.12.1
+//! and 3.13.0, of frames also 3.14.10 and 3.15.2, and all compared with running interpreters by the
+//! tests of those that use them. What only one place reads is there: `gctrace-probes` has the collector's state and what
+//! `_Py_DebugOffsets` overrides, `gctrace-heap` the types that only heaps need. The BPF
 //! programs' copies are in `ebpf/bpf/garbage_kinds.bpf.h`.
+
+mod frames;
+
+pub use frames::*;
+
+/// Constants, each documented by its name in CPython's headers.
+macro_rules! named {
+    ($($name:ident: $theirs:ident = $value:expr),* $(,)?) => {
+        $(#[doc = concat!("`", stringify!($theirs), "` in the headers of CPython.")] pub const $name: u64 = $value;)*
+    };
+}
+use named;
 
 /// References of a kind of object: their offsets, and their names as Python writes them.
 pub type Fields = &'static [(u64, &'static str)];
@@ -13,7 +25,7 @@ pub type Fields = &'static [(u64, &'static str)];
 /// `ob_type` of an object; `ob_size` of one with items, and its first item or field after that
 /// (Include/object.h).
 pub const TYPE: u64 = 8;
-/// See [`TYPE`].
+/// `ob_size`: number of items, see [`TYPE`].
 pub const SIZE: u64 = 16;
 /// See [`TYPE`]: the size of what all objects have.
 pub const HEADER: u64 = 16;
@@ -22,98 +34,73 @@ pub const HEADER: u64 = 16;
 pub const GC_HEAD: u64 = 16;
 /// Flags in the low bits of both fields of `PyGC_Head` (`_PyGC_PREV_SHIFT`; of `next` those of 3.14).
 pub const GC_FLAGS: u64 = 3;
-/// Size of `struct gc_generation`.
+/// Size of `struct gc_generation`, the head of a list of objects.
 pub const GENERATION: u64 = 24;
-/// In it: `threshold`.
+/// `threshold` in `struct gc_generation`.
 pub const GENERATION_THRESHOLD: u64 = 16;
 /// How far before an object of a type with [`flags::MANAGED_DICT`] the word for its dict is
 /// (Include/internal/pycore_object.h of 3.11 and later), and in 3.11 that for its values.
 pub const DICT_BEFORE: u64 = 24;
-/// See [`DICT_BEFORE`].
+/// The word for values of 3.11, see [`DICT_BEFORE`].
 pub const VALUES_BEFORE: u64 = 32;
 
 /// Fields of `PyTypeObject` (Include/cpython/object.h).
 pub mod type_object {
-    /// `tp_name`
-    pub const NAME: u64 = 24;
-    /// `tp_basicsize`
-    pub const BASIC_SIZE: u64 = 32;
-    /// `tp_itemsize`
-    pub const ITEM_SIZE: u64 = 40;
-    /// `tp_dealloc`
-    pub const DEALLOCATE: u64 = 48;
-    /// `tp_flags`: [`flags`](super::flags)
-    pub const FLAGS: u64 = 168;
-    /// `tp_traverse`
-    pub const TRAVERSE: u64 = 184;
-    /// `tp_clear`
-    pub const CLEAR: u64 = 192;
-    /// `tp_weaklistoffset`
-    pub const WEAK_LIST_OFFSET: u64 = 208;
-    /// `tp_members`
-    pub const MEMBERS: u64 = 240;
-    /// `tp_base`
-    pub const BASE: u64 = 256;
-    /// `tp_dict`
-    pub const DICT: u64 = 264;
-    /// `tp_dictoffset`
-    pub const DICT_OFFSET: u64 = 288;
-    /// `tp_alloc`
-    pub const ALLOCATE: u64 = 304;
-    /// `tp_free`
-    pub const FREE: u64 = 320;
-    /// `tp_is_gc`
-    pub const IS_GC: u64 = 328;
-    /// `tp_bases`
-    pub const BASES: u64 = 336;
-    /// `tp_mro`
-    pub const MRO: u64 = 344;
-    /// `tp_cache`
-    pub const CACHE: u64 = 352;
-    /// `tp_subclasses`
-    pub const SUBCLASSES: u64 = 360;
+    super::named! {
+        NAME: tp_name = 24,
+        BASIC_SIZE: tp_basicsize = 32,
+        ITEM_SIZE: tp_itemsize = 40,
+        DEALLOCATE: tp_dealloc = 48,
+        FLAGS: tp_flags = 168,
+        TRAVERSE: tp_traverse = 184,
+        CLEAR: tp_clear = 192,
+        WEAK_LIST_OFFSET: tp_weaklistoffset = 208,
+        MEMBERS: tp_members = 240,
+        BASE: tp_base = 256,
+        DICT: tp_dict = 264,
+        DICT_OFFSET: tp_dictoffset = 288,
+        ALLOCATE: tp_alloc = 304,
+        FREE: tp_free = 320,
+        IS_GC: tp_is_gc = 328,
+        BASES: tp_bases = 336,
+        MRO: tp_mro = 344,
+        CACHE: tp_cache = 352,
+        SUBCLASSES: tp_subclasses = 360,
+    }
 }
 
 /// Bits of `tp_flags` (Include/object.h).
 pub mod flags {
-    /// 3.13 and later: attributes may be stored after the object.
-    pub const INLINE_VALUES: u64 = 1 << 2;
-    /// 3.12 and later: the weak references are referred to before the object.
-    pub const MANAGED_WEAKREF: u64 = 1 << 3;
-    /// 3.11 and later: the dict is referred to before the object.
-    pub const MANAGED_DICT: u64 = 1 << 4;
-    /// Made at run time.
-    pub const HEAP_TYPE: u64 = 1 << 9;
-    /// The collector knows its instances.
-    pub const HAVE_GC: u64 = 1 << 14;
-    /// Derived from `int`.
-    pub const LONG: u64 = 1 << 24;
-    /// Derived from `list`.
-    pub const LIST: u64 = 1 << 25;
-    /// Derived from `tuple`.
-    pub const TUPLE: u64 = 1 << 26;
-    /// Derived from `bytes`.
-    pub const BYTES: u64 = 1 << 27;
-    /// Derived from `str`.
-    pub const UNICODE: u64 = 1 << 28;
-    /// Derived from `dict`.
-    pub const DICT: u64 = 1 << 29;
-    /// Derived from `BaseException`.
-    pub const EXCEPTION: u64 = 1 << 30;
-    /// Derived from `type`.
-    pub const TYPE: u64 = 1 << 31;
+    super::named! {
+        // 3.13 and later: attributes may be stored after the object.
+        INLINE_VALUES: Py_TPFLAGS_INLINE_VALUES = 1 << 2,
+        // 3.12 and later: before the object is a word for its weak references.
+        MANAGED_WEAKREF: Py_TPFLAGS_MANAGED_WEAKREF = 1 << 3,
+        // 3.11 and later: before the object is a word for its dict.
+        MANAGED_DICT: Py_TPFLAGS_MANAGED_DICT = 1 << 4,
+        HEAP_TYPE: Py_TPFLAGS_HEAPTYPE = 1 << 9,
+        HAVE_GC: Py_TPFLAGS_HAVE_GC = 1 << 14,
+        LONG: Py_TPFLAGS_LONG_SUBCLASS = 1 << 24,
+        LIST: Py_TPFLAGS_LIST_SUBCLASS = 1 << 25,
+        TUPLE: Py_TPFLAGS_TUPLE_SUBCLASS = 1 << 26,
+        BYTES: Py_TPFLAGS_BYTES_SUBCLASS = 1 << 27,
+        UNICODE: Py_TPFLAGS_UNICODE_SUBCLASS = 1 << 28,
+        DICT: Py_TPFLAGS_DICT_SUBCLASS = 1 << 29,
+        EXCEPTION: Py_TPFLAGS_BASE_EXC_SUBCLASS = 1 << 30,
+        TYPE: Py_TPFLAGS_TYPE_SUBCLASS = 1 << 31,
+    }
 }
 
 /// `PyMemberDef` (Include/structmember.h; 3.12: descrobject.h): an array that ends with one without
 /// a name.
 pub mod member {
-    /// Size of one.
+    /// Size of one element of the array.
     pub const BYTES: u64 = 40;
-    /// `type`, an `int`.
+    /// `type`, an `int`: one of [`OBJECTS`] for a reference.
     pub const KIND: u64 = 8;
-    /// `offset`
+    /// `offset` in the objects of the type.
     pub const OFFSET: u64 = 16;
-    /// `T_OBJECT` and `T_OBJECT_EX`.
+    /// `T_OBJECT` and `T_OBJECT_EX`: kinds of members that are references.
     pub const OBJECTS: [i32; 2] = [6, 16];
 }
 
@@ -130,14 +117,13 @@ pub const fn type_qualname(minor: u8) -> u64 {
     }
 }
 
-/// `ob_item` of a list.
-pub const LIST_ITEMS: u64 = 24;
-/// `allocated` of a list, in items.
-pub const LIST_ALLOCATED: u64 = 32;
-/// `ma_keys` of a dict.
-pub const DICT_KEYS: u64 = 32;
-/// `ma_values` of a dict.
-pub const DICT_VALUES: u64 = 40;
+// Lists and dicts. A list's `allocated` counts items.
+named! {
+    LIST_ITEMS: ob_item = 24,
+    LIST_ALLOCATED: allocated = 32,
+    DICT_KEYS: ma_keys = 32,
+    DICT_VALUES: ma_values = 40,
+}
 
 /// `PyDictKeysObject` (Objects/dict-common.h; 3.11: Include/internal/pycore_dict.h).
 pub mod dict_keys {
@@ -151,13 +137,13 @@ pub mod dict_keys {
     /// Size of an entry of keys that are all texts (3.11 and later): key, value.
     pub const NAME_ENTRY: u64 = 16;
 
-    /// `dk_nentries`.
+    /// `dk_nentries`: number of entries, unused ones included.
     #[must_use]
     pub const fn count(has_logarithms: bool) -> u64 {
         if has_logarithms { 24 } else { 32 }
     }
 
-    /// `dk_indices`, which the entries follow.
+    /// `dk_indices`, a table that the entries follow.
     #[must_use]
     pub const fn indices(has_logarithms: bool) -> u64 {
         count(has_logarithms) + 8
@@ -197,16 +183,16 @@ pub const fn tuple_items(minor: u8) -> u64 {
 
 /// `ob_ref` of a cell (Include/cpython/cellobject.h).
 pub const CELL: Fields = &[(CELL_CONTENTS, ".cell_contents")];
-/// See [`CELL`].
+/// `ob_ref` of a cell, see [`CELL`].
 pub const CELL_CONTENTS: u64 = 16;
 
 /// Fields of a traceback (Include/cpython/traceback.h).
 pub const TRACEBACK: Fields = &[(16, ".tb_next"), (TRACEBACK_FRAME, ".tb_frame")];
-/// `tb_frame`
+/// `tb_frame`: the frame object.
 pub const TRACEBACK_FRAME: u64 = 24;
-/// `tb_lasti`, an `int`.
+/// `tb_lasti`, an `int`: a byte offset.
 pub const TRACEBACK_LAST_INSTRUCTION: u64 = 32;
-/// `tb_lineno`, an `int`; from 3.12 on negative until somebody asks for it.
+/// `tb_lineno`, an `int`; from 3.12 on negative until it is requested.
 pub const TRACEBACK_LINE: u64 = 36;
 
 /// References of `BaseException` (`PyException_HEAD`, Include/cpython/pyerrors.h): 3.11 inserted
@@ -239,13 +225,13 @@ pub const fn function_code(minor: u8) -> u64 {
     if minor < 10 { 16 } else { 48 }
 }
 
-/// In a function: `func_closure`.
+/// In a function: `func_closure`, a tuple of cells or null.
 #[must_use]
 pub const fn function_closure(minor: u8) -> u64 {
     if minor < 10 { 48 } else { 72 }
 }
 
-/// All references of a function.
+/// All references of a function, and their names.
 #[must_use]
 pub const fn function(minor: u8) -> Fields {
     match minor {
@@ -299,235 +285,4 @@ const fn joined<const A: usize, const B: usize, const C: usize>(
         index += 1;
     }
     all
-}
-
-/// In a code object of 3.11 and later: `co_filename` (Include/cpython/code.h).
-pub const CODE_FILENAME: u64 = 112;
-/// In a code object of 3.11 and later: `co_qualname`.
-pub const CODE_QUALNAME: u64 = 128;
-/// How far before the instructions of a code object `_co_firsttraceable` is, an `int` in units of two
-/// bytes (3.11 and later; without thread-local copies of the code).
-pub const FIRST_TRACEABLE_BEFORE: u64 = 16;
-
-/// Where names of variables are in a code object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum VariableNames {
-    /// Three tuples (3.8 - 3.10).
-    Tuples {
-        /// `co_varnames`
-        locals: u64,
-        /// `co_cellvars`
-        cells: u64,
-        /// `co_freevars`
-        free: u64,
-    },
-    /// One for all of them (3.11 and later).
-    Joined {
-        /// `co_localsplusnames`
-        names: u64,
-        /// `co_nfreevars`, an `int`: so many of them, at the end, are free.
-        free_count: u64,
-    },
-}
-
-impl VariableNames {
-    /// Of a version.
-    #[must_use]
-    pub const fn new(minor: u8) -> Self {
-        match minor {
-            ..=10 => Self::Tuples { locals: 72, free: 80, cells: 88 },
-            11 => Self::Joined { names: 96, free_count: 92 },
-            12.. => Self::Joined { names: 96, free_count: 88 },
-        }
-    }
-}
-
-/// Fields of a frame object of 3.8 - 3.10 (Include/frameobject.h, Include/cpython/frameobject.h).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FrameObject {
-    /// `f_trace`
-    pub trace: u64,
-    /// `f_stacktop`, a pointer (3.8, 3.9), or `f_stackdepth`, an `int` (3.10).
-    pub stack_top: u64,
-    /// Whether it is the latter.
-    pub top_is_depth: bool,
-    /// `f_lasti`, an `int`.
-    pub last_instruction: u64,
-    /// `f_localsplus`
-    pub locals: u64,
-}
-
-impl FrameObject {
-    /// `f_back`
-    pub const BACK: u64 = 24;
-    /// `f_code`
-    pub const CODE: u64 = 32;
-    /// `f_builtins`
-    pub const BUILTINS: u64 = 40;
-    /// `f_globals`
-    pub const GLOBALS: u64 = 48;
-    /// `f_locals`
-    pub const LOCALS: u64 = 56;
-    /// `f_valuestack`
-    pub const VALUE_STACK: u64 = 64;
-}
-
-/// Fields of `_PyInterpreterFrame` of 3.11 and later (Include/internal/pycore_frame.h, 3.14:
-/// pycore_interpframe_structs.h), and what leads to and from it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct InterpreterFrame {
-    /// In `PyThreadState`: pointer to the innermost frame, or to the `_PyCFrame` that points to it
-    /// (Include/cpython/pystate.h).
-    pub in_thread: u64,
-    /// In `_PyCFrame` (3.11, 3.12).
-    pub in_cframe: Option<u64>,
-    /// `f_code`, from 3.14 on `f_executable`
-    pub code: u64,
-    /// `f_func`, from 3.12 on `f_funcobj`
-    pub function: u64,
-    /// `f_globals`
-    pub globals: u64,
-    /// `f_locals`
-    pub locals_dict: u64,
-    /// `frame_obj`
-    pub object: u64,
-    /// `previous`
-    pub previous: u64,
-    /// `prev_instr`, from 3.13 on `instr_ptr`: an address.
-    pub instruction: u64,
-    /// `stacktop`, an `int` (before 3.14), or `stackpointer`.
-    pub stack_top: u64,
-    /// `owner`, a byte.
-    pub owner: u64,
-    /// `localsplus`
-    pub locals: u64,
-    /// References have tags in their low bits (3.14 and later): 1 means not counted, 3 a number.
-    pub tagged: bool,
-    /// In a generator, coroutine or asynchronous generator: `gi_iframe`
-    /// (Include/internal/pycore_genobject.h).
-    pub in_generator: u64,
-    /// In those: `gi_exc_state.previous_item`, which is the address of no object; the next field is
-    /// `cr_origin_or_finalizer` of coroutines and not initialized in generators.
-    pub previous_exception: u64,
-    /// In those: `gi_frame_state`.
-    pub state: u64,
-    /// Its value for a cleared frame (`FRAME_CLEARED`).
-    pub cleared: i8,
-    /// In a code object: its instructions.
-    pub code_instructions: u64,
-}
-
-impl InterpreterFrame {
-    /// In a frame object: `f_back`.
-    pub const OBJECT_BACK: u64 = 16;
-    /// In a frame object: `f_frame`.
-    pub const OBJECT_FRAME: u64 = 24;
-    /// Tag bits of a reference (`Py_TAG_BITS`, pycore_stackref.h of 3.14).
-    pub const TAG: u64 = 3;
-
-    /// 3.11 - 3.15.
-    pub const ALL: [(u8, Self); 5] = [
-        (
-            11,
-            Self {
-                in_cframe: Some(8),
-                code: 32,
-                function: 0,
-                globals: 8,
-                locals_dict: 24,
-                object: 40,
-                previous: 48,
-                owner: 69,
-                in_generator: 80,
-                previous_exception: 56,
-                state: 75,
-                code_instructions: 184,
-                ..TWELVE
-            },
-        ),
-        (12, TWELVE),
-        (13, THIRTEEN),
-        (14, FOURTEEN),
-        (15, Self { cleared: 5, ..FOURTEEN }),
-    ];
-}
-
-const TWELVE: InterpreterFrame = InterpreterFrame {
-    in_thread: 56,
-    in_cframe: Some(0),
-    code: 0,
-    function: 16,
-    globals: 24,
-    locals_dict: 40,
-    object: 48,
-    previous: 8,
-    instruction: 56,
-    stack_top: 64,
-    owner: 70,
-    locals: 72,
-    tagged: false,
-    in_generator: 72,
-    previous_exception: 48,
-    state: 67,
-    cleared: 4,
-    code_instructions: 192,
-};
-
-const THIRTEEN: InterpreterFrame =
-    InterpreterFrame { in_thread: 72, in_cframe: None, code_instructions: 200, ..TWELVE };
-
-const FOURTEEN: InterpreterFrame =
-    InterpreterFrame { owner: 74, locals: 80, tagged: true, code_instructions: 208, ..THIRTEEN };
-
-/// How a version stores frames.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Frames {
-    /// As objects (3.8 - 3.10).
-    Objects(FrameObject),
-    /// 3.11 and later.
-    Interpreter(InterpreterFrame),
-}
-
-impl Frames {
-    /// Of a version; `None` if unknown.
-    #[must_use]
-    pub fn new(minor: u8) -> Option<Self> {
-        let object = FrameObject {
-            trace: 80,
-            stack_top: 72,
-            top_is_depth: false,
-            last_instruction: 104,
-            locals: 360,
-        };
-        match minor {
-            8 | 9 => Some(Self::Objects(object)),
-            10 => Some(Self::Objects(FrameObject {
-                trace: 72,
-                stack_top: 80,
-                top_is_depth: true,
-                last_instruction: 96,
-                locals: 352,
-            })),
-            _ => {
-                let known = InterpreterFrame::ALL.iter().find(|(version, _)| *version == minor);
-                known.map(|(_, frame)| Self::Interpreter(*frame))
-            }
-        }
-    }
-}
-
-/// In a generator, coroutine or asynchronous generator of 3.8 - 3.10: `gi_frame`, null once it has
-/// ended (Include/genobject.h). Later ones: [`InterpreterFrame::in_generator`].
-pub const GENERATOR_FRAME: u64 = 16;
-
-/// In a generator, coroutine or asynchronous generator: `gi_code`, which 3.12 removed. Before 3.10
-/// `gi_running` precedes it.
-#[must_use]
-pub const fn generator_code(minor: u8) -> Option<u64> {
-    match minor {
-        ..=9 => Some(32),
-        10 => Some(24),
-        11 => Some(16),
-        12.. => None,
-    }
 }

@@ -262,37 +262,37 @@ pub struct RingGpuOp {
     pub graph: u32,
 }
 
-/// A CUDA call.
+/// A CUDA call, as CUPTI records it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingCall {
-    /// From entry to return.
+    /// From the entry to the return, on the calling thread.
     pub interval: TimeInterval,
-    /// Layer of the function.
+    /// API layer that its function belongs to.
     pub layer: ApiLayer,
-    /// Thread id.
+    /// Kernel id of the calling thread; 0: unknown.
     pub tid: u32,
     /// Correlation id, shared with the GPU operations it enqueued.
     pub correlation: u32,
-    /// Function id (cupti_runtime_cbid.h, cupti_driver_cbid.h).
+    /// Id of the function in its layer (cupti_runtime_cbid.h, cupti_driver_cbid.h).
     pub function: u32,
     /// Its name, if CUPTI reports it.
     pub name: TextId,
 }
 
-/// A thread, or a stream, waited.
+/// A wait of a thread or of a stream, as CUPTI records it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingSync {
-    /// Interval of the wait.
+    /// When the thread waited, or enqueued the wait.
     pub interval: TimeInterval,
     /// `CUpti_ActivitySynchronizationType`: 1 event, 2 stream for event, 3 stream, 4 context.
     pub kind: u8,
-    /// Correlation id of the call.
+    /// Correlation id of the call that waits.
     pub correlation: u32,
-    /// Context id.
+    /// Id of its context, as CUPTI numbers them.
     pub context: u32,
     /// Stream that waits or is waited for; `u32::MAX`: all.
     pub stream: u32,
-    /// Event that is waited for.
+    /// Id of the event that is waited for.
     pub event: u32,
 }
 

@@ -5,8 +5,8 @@
 
 use gctrace_abi::AllocationSize;
 use gctrace_probes::{
-    Machine, ProbePoint, ProbePointKind, Resolution, ResolveError, ResolveOptions,
-    SearchStrategy, allocator, resolve, resolve_bytes,
+    Machine, ProbePoint, ProbePointKind, Resolution, ResolveError, ResolveOptions, SearchStrategy,
+    allocator, resolve, resolve_bytes,
 };
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};

@@ -19,6 +19,7 @@ use crate::elf::{ElfImage, ImageData, Machine, NotAnImage, open};
 use crate::error::ResolveError;
 use crate::placement;
 use crate::placement::PreservedState;
+use gctrace_event::CudaLayer;
 use std::path::Path;
 
 /// Suffixes of function variants for per-thread default streams (`cuda.h`, `cuda_runtime_api.h`).
@@ -27,13 +28,9 @@ const PER_THREAD: [&str; 3] = ["", "_ptsz", "_ptds"];
 /// A library, identified by its file name, and the layer of its functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CudaLibrary {
-    /// `libcuda.so`: the driver.
-    Driver,
-    /// `libcudart.so`: the runtime. cuBLAS, NCCL and others link a copy of it statically, so only the
-    /// driver sees their calls.
-    Runtime,
-    /// `libnccl.so`: collectives.
-    Nccl,
+    /// `libcuda.so`, `libcudart.so` or `libnccl.so`. cuBLAS, NCCL and others link a copy of the runtime
+    /// statically, so only the driver sees their calls.
+    Cuda(CudaLayer),
     /// `libc10.so`: torch's allocators.
     TorchMemory,
     /// `libtorch_cpu.so`: torch's automatic differentiation.
@@ -48,9 +45,9 @@ impl CudaLibrary {
         let (stem, _) = name.split_once(".so")?;
         let stem = stem.split_once('-').map_or(stem, |(stem, _)| stem);
         match stem {
-            "libcuda" => Some(Self::Driver),
-            "libcudart" => Some(Self::Runtime),
-            "libnccl" => Some(Self::Nccl),
+            "libcuda" => Some(Self::Cuda(CudaLayer::Driver)),
+            "libcudart" => Some(Self::Cuda(CudaLayer::Runtime)),
+            "libnccl" => Some(Self::Cuda(CudaLayer::Nccl)),
             "libc10" => Some(Self::TorchMemory),
             "libtorch_cpu" => Some(Self::TorchAutograd),
             _ => None,
@@ -60,8 +57,7 @@ impl CudaLibrary {
     /// Whether functions of a layer are searched for in this library: a simulated GPU is all of CUDA
     /// in one file.
     fn may_contain(self, layer: Self) -> bool {
-        let is_cudas = |one| matches!(one, Self::Driver | Self::Runtime | Self::Nccl);
-        self == layer || (is_cudas(self) && is_cudas(layer))
+        self == layer || matches!((self, layer), (Self::Cuda(_), Self::Cuda(_)))
     }
 }
 
@@ -136,7 +132,7 @@ fn points(image: &ElfImage<'_>, library: CudaLibrary) -> CudaPoints {
 impl ProbedFunction {
     fn suffixes(&self) -> &'static [&'static str] {
         match self.layer {
-            CudaLibrary::Driver | CudaLibrary::Runtime => &PER_THREAD,
+            CudaLibrary::Cuda(CudaLayer::Driver | CudaLayer::Runtime) => &PER_THREAD,
             _ => &PER_THREAD[..1],
         }
     }
@@ -185,11 +181,11 @@ mod tests {
     #[test]
     fn libraries_are_known_by_their_names() {
         let of = CudaLibrary::of_file_name;
-        assert_eq!(of("libcuda.so.1"), Some(CudaLibrary::Driver));
-        assert_eq!(of("libcuda.so.550.54.15"), Some(CudaLibrary::Driver));
-        assert_eq!(of("libcudart-d0da41ae.so.11.0"), Some(CudaLibrary::Runtime));
-        assert_eq!(of("libcudart.so.12"), Some(CudaLibrary::Runtime));
-        assert_eq!(of("libnccl.so.2"), Some(CudaLibrary::Nccl));
+        assert_eq!(of("libcuda.so.1"), Some(CudaLibrary::Cuda(CudaLayer::Driver)));
+        assert_eq!(of("libcuda.so.550.54.15"), Some(CudaLibrary::Cuda(CudaLayer::Driver)));
+        assert_eq!(of("libcudart-d0da41ae.so.11.0"), Some(CudaLibrary::Cuda(CudaLayer::Runtime)));
+        assert_eq!(of("libcudart.so.12"), Some(CudaLibrary::Cuda(CudaLayer::Runtime)));
+        assert_eq!(of("libnccl.so.2"), Some(CudaLibrary::Cuda(CudaLayer::Nccl)));
         assert_eq!(of("libtorch_cpu.so"), Some(CudaLibrary::TorchAutograd));
         assert_eq!(of("libc10.so"), Some(CudaLibrary::TorchMemory));
         assert_eq!(of("libc10_cuda.so"), None);
@@ -200,7 +196,8 @@ mod tests {
     #[test]
     fn a_file_without_such_functions_has_none() {
         let program = std::env::current_exe().unwrap();
-        let found = resolve_library(&program, CudaLibrary::Nccl, Machine::HOST).unwrap();
+        let found =
+            resolve_library(&program, CudaLibrary::Cuda(CudaLayer::Nccl), Machine::HOST).unwrap();
         assert!(found.points.is_empty());
         assert!(found.absent.contains(&"ncclAllReduce"));
     }

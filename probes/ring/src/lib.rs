@@ -53,14 +53,13 @@ mod version;
 
 pub use absence::{ABSENCE_FILE, Absence, absences, begin_absences};
 pub use consumer::{RingConsumer, RingOpenError, RingRead};
+pub use gctrace_settings::GarbageDetail;
 pub use heap::{HeapNotice, HeapState, report_heap};
 pub use layout::{
     AllocationTotals, CLASSES, GPU_RECORDS, LostKind, LostRecords, PYTHON_RECORDS, WorkCost,
     WorkKind, class_of, largest_of_class,
 };
-pub use options::{
-    GarbageDetail, InjectOptions, OPTIONS_VARIABLE, STEP_FUNCTION_VARIABLE, seccomp_filters,
-};
+pub use options::{InjectOptions, OPTIONS_VARIABLE, STEP_FUNCTION_VARIABLE, seccomp_filters};
 pub use producer::{OwnerMark, RingProducer};
 pub use quietly::quietly;
 pub use record::{

@@ -1,5 +1,5 @@
 //! Settings of CPython's collector that gctrace applies in programs: their text, how they get there,
-//! what is reported of them.
+//! what is reported of them; and what is recorded of garbage.
 //!
 //! The vocabulary between the command line of `gctrace apply` and `gctrace tune`, and
 //! `libgctrace_inject.so`, which applies the settings. Data only; neither reads a file here.
@@ -18,10 +18,12 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod garbage;
 mod report;
 mod request;
 mod setting;
 
+pub use garbage::GarbageDetail;
 pub use report::{
     AppliedProcess, AppliedSetting, AskedCollections, CollectionSums, SettingCalls, UndoneSetting,
 };

@@ -5,6 +5,7 @@
 
 use super::CudaLibrary;
 use gctrace_abi::{BytesArgument, CallKind, GridArgument, StreamArgument};
+use gctrace_event::CudaLayer;
 
 /// Which ends of a function are probed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -46,14 +47,14 @@ impl ProbedFunction {
         match self.layer {
             CudaLibrary::TorchMemory => "c10::reportMemoryUsageToProfiler",
             CudaLibrary::TorchAutograd => "torch::autograd::Engine::execute",
-            CudaLibrary::Driver | CudaLibrary::Runtime | CudaLibrary::Nccl => self.name,
+            CudaLibrary::Cuda(_) => self.name,
         }
     }
 
     /// Probed at the entry only, although it calls probed functions of the layer below.
     #[must_use]
     pub fn encloses(&self) -> bool {
-        self.layer == CudaLibrary::Runtime && self.ends == ProbedEnds::Entry
+        self.layer == CudaLibrary::Cuda(Runtime) && self.ends == ProbedEnds::Entry
     }
 }
 
@@ -83,7 +84,7 @@ const fn driver(
     stream: StreamArgument,
     bytes: BytesArgument,
 ) -> ProbedFunction {
-    call(CudaLibrary::Driver, name, kind, ProbedEnds::Both, stream, bytes)
+    call(CudaLibrary::Cuda(Driver), name, kind, ProbedEnds::Both, stream, bytes)
 }
 
 const fn runtime(
@@ -92,7 +93,7 @@ const fn runtime(
     stream: StreamArgument,
     bytes: BytesArgument,
 ) -> ProbedFunction {
-    call(CudaLibrary::Runtime, name, kind, ProbedEnds::Both, stream, bytes)
+    call(CudaLibrary::Cuda(Runtime), name, kind, ProbedEnds::Both, stream, bytes)
 }
 
 const fn collective(
@@ -100,27 +101,48 @@ const fn collective(
     stream: StreamArgument,
     bytes: BytesArgument,
 ) -> ProbedFunction {
-    call(CudaLibrary::Nccl, name, CallKind::Collective, ProbedEnds::Both, stream, bytes)
+    call(
+        CudaLibrary::Cuda(CudaLayer::Nccl),
+        name,
+        CallKind::Collective,
+        ProbedEnds::Both,
+        stream,
+        bytes,
+    )
 }
 
-const fn event(layer: CudaLibrary, name: &'static str, stream: StreamArgument) -> ProbedFunction {
-    call(layer, name, CallKind::Event, ProbedEnds::Entry, stream, BytesArgument::None)
+const fn event(layer: CudaLayer, name: &'static str, stream: StreamArgument) -> ProbedFunction {
+    call(
+        CudaLibrary::Cuda(layer),
+        name,
+        CallKind::Event,
+        ProbedEnds::Entry,
+        stream,
+        BytesArgument::None,
+    )
 }
 
 const fn launch(
-    layer: CudaLibrary,
+    layer: CudaLayer,
     name: &'static str,
     stream: StreamArgument,
     grid: GridArgument,
 ) -> ProbedFunction {
-    let function =
-        call(layer, name, CallKind::Launch, ProbedEnds::Entry, stream, BytesArgument::None);
+    let function = call(
+        CudaLibrary::Cuda(layer),
+        name,
+        CallKind::Launch,
+        ProbedEnds::Entry,
+        stream,
+        BytesArgument::None,
+    );
     ProbedFunction { grid, ..function }
 }
 
 use BytesArgument::{Argument as Count, Elements, None as NoBytes};
 use CallKind::{Allocate, Copy as Transfer, Free, Set, Synchronize};
-use CudaLibrary::{Driver, Runtime};
+use CudaLayer::{Driver, Runtime};
+
 use StreamArgument::{Argument as In, None as NoStream};
 
 /// All probed functions. A function's index is its id in the BPF programs.
@@ -256,10 +278,7 @@ mod tests {
     #[test]
     fn return_addresses_are_replaced_in_c_functions_only() {
         for function in TABLE.iter().filter(|function| function.ends == ProbedEnds::Both) {
-            let is_c = matches!(
-                function.layer,
-                CudaLibrary::Driver | CudaLibrary::Runtime | CudaLibrary::Nccl
-            );
+            let is_c = matches!(function.layer, CudaLibrary::Cuda(_));
             assert!(is_c, "{}", function.name);
         }
     }

@@ -12,7 +12,7 @@ use crate::launch::{InjectionPlan, LaunchPlan, LibraryError, PreloadObstacle, li
 use crate::privileges;
 use crate::privileges::PrivilegeError;
 use gctrace_ebpf::KernelSupport;
-use gctrace_event::RecordingMode;
+use gctrace_event::{CudaLayer, RecordingMode};
 use gctrace_probes::cuda::{CudaFile, CudaLibrary};
 use std::ffi::OsString;
 use std::fmt;
@@ -155,8 +155,10 @@ const SYSTEM: [&str; 5] = ["/usr", "/lib", "/lib64", "/run", "/etc"];
 /// The driver's library: any if there is a device, else one outside the system folders (a simulated
 /// GPU).
 fn driver(files: &[CudaFile], device: bool) -> Option<PathBuf> {
-    let mut drivers =
-        files.iter().filter(|file| file.library == CudaLibrary::Driver).map(|file| &file.path);
+    let mut drivers = files
+        .iter()
+        .filter(|file| file.library == CudaLibrary::Cuda(CudaLayer::Driver))
+        .map(|file| &file.path);
     let systems = |path: &Path| SYSTEM.iter().any(|folder| path.starts_with(folder));
     drivers.find(|path| device || !systems(path)).cloned()
 }
@@ -183,9 +185,10 @@ mod tests {
 
     #[test]
     fn a_system_driver_needs_a_device() {
-        let systems = file(CudaLibrary::Driver, "/usr/lib/x86_64-linux-gnu/libcuda.so.1");
-        let runtime = file(CudaLibrary::Runtime, "/opt/sim/libcudart.so");
-        let simulated = file(CudaLibrary::Driver, "/opt/sim/libcuda.so.1");
+        let systems =
+            file(CudaLibrary::Cuda(CudaLayer::Driver), "/usr/lib/x86_64-linux-gnu/libcuda.so.1");
+        let runtime = file(CudaLibrary::Cuda(CudaLayer::Runtime), "/opt/sim/libcudart.so");
+        let simulated = file(CudaLibrary::Cuda(CudaLayer::Driver), "/opt/sim/libcuda.so.1");
         let files = [runtime.clone(), systems.clone()];
         assert_eq!(driver(&files, false), None);
         assert_eq!(driver(&files, true), Some(systems.path.clone()));

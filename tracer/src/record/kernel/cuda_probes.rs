@@ -16,7 +16,7 @@ use anyhow::Context as _;
 use gctrace_ebpf::{
     Attachment, BpfSession, CallKind, CallProbe, CudaEvent, CudaPrograms, FileKey, StopState,
 };
-use gctrace_event::{DeviceMemory, Pause, ProbeCost};
+use gctrace_event::{CudaLayer, DeviceMemory, Pause, ProbeCost};
 use gctrace_probes::Machine;
 use gctrace_probes::cuda::{
     CudaFile, CudaLibrary, CudaPoint, CudaPoints, ProbedEnds, ProbedFunction, TABLE,
@@ -217,7 +217,7 @@ impl CudaProbes {
     ) {
         let is_left = !files.is_empty() && calls.is_left_to_cupti(pid);
         for file in files {
-            if !is_left || !matches!(file.library, CudaLibrary::Driver | CudaLibrary::Runtime) {
+            if !is_left || !is_cuptis(file.library) {
                 self.arm(session, file);
             }
         }
@@ -362,7 +362,7 @@ pub(super) fn wait_for_mapping(pid: u32, inode: u64) {
 
 /// Whether CUPTI reports calls of functions like this.
 fn is_cuptis(layer: CudaLibrary) -> bool {
-    matches!(layer, CudaLibrary::Driver | CudaLibrary::Runtime)
+    matches!(layer, CudaLibrary::Cuda(CudaLayer::Driver | CudaLayer::Runtime))
 }
 
 /// The probed function with that number.

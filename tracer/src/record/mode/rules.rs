@@ -1,7 +1,7 @@
 //! The decision about the mode, from facts. Pure.
 
 use super::{ModeDecision, ModeFacts, ModeSummary, NoProbes};
-use crate::args::{CudaMode, GarbageDetail, RecordConfig, RecordMode, RecordTarget};
+use crate::args::{CudaMode, RecordConfig, RecordMode, RecordTarget};
 use crate::launch::{InjectionPlan, LibraryError, PreloadObstacle};
 use crate::privileges::PrivilegeError;
 use crate::text::shell_line;
@@ -159,7 +159,7 @@ fn within(
         collections: true,
         // Next to probes, allocations are estimated as without the library.
         allocations: config.alloc_budget.is_some() && collections == RecordingMode::Inject,
-        garbage: garbage(config.garbage),
+        garbage: config.garbage,
         // 100 %: all, whatever it costs; the library is tested with a thousand times that.
         garbage_budget_ppm: match config.garbage_budget {
             1.0.. => 1_000_000_000,
@@ -190,14 +190,6 @@ fn options(config: &RecordConfig) -> InjectOptions {
         gpu_records: InjectOptions::gpu_ring_of(config.ring_size),
         follow: config.follow,
         ..InjectOptions::default()
-    }
-}
-
-fn garbage(detail: GarbageDetail) -> gctrace_ring::GarbageDetail {
-    match detail {
-        GarbageDetail::Off => gctrace_ring::GarbageDetail::Off,
-        GarbageDetail::Types => gctrace_ring::GarbageDetail::Types,
-        GarbageDetail::Cycles => gctrace_ring::GarbageDetail::Cycles,
     }
 }
 

@@ -6,8 +6,7 @@ use crate::args::CudaMode;
 use crate::record::output::RecordSink;
 use gctrace_ebpf::{CallKind, CudaCallEvent as Call};
 use gctrace_event::{
-    CudaCall, CudaLaunches, CudaLayer, DeviceMemory, Pause, PauseMemory, Record, StepMark,
-    StepMarker,
+    CudaCall, CudaLaunches, DeviceMemory, Pause, PauseMemory, Record, StepMark, StepMarker,
 };
 use gctrace_probes::cuda::{
     BytesArgument, CudaLibrary, GridArgument, ProbedEnds, ProbedFunction, StreamArgument,
@@ -217,11 +216,8 @@ impl MemoryState {
 }
 
 fn record(call: &Call, function: &ProbedFunction) -> Option<Record> {
-    let layer = match function.layer {
-        CudaLibrary::Driver => CudaLayer::Driver,
-        CudaLibrary::Runtime => CudaLayer::Runtime,
-        CudaLibrary::Nccl => CudaLayer::Nccl,
-        CudaLibrary::TorchAutograd | CudaLibrary::TorchMemory => return None,
+    let CudaLibrary::Cuda(layer) = function.layer else {
+        return None;
     };
     Some(Record::CudaCall(CudaCall {
         pid: call.pid,

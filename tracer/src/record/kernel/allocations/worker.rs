@@ -217,7 +217,7 @@ impl WindowWorker<'_> {
             probes: allocator.points.iter().map(|point| (point.file_offset, point.size)).collect(),
             emulated: allocator.points.iter().all(|point| point.emulated),
             layout: layout.clone(),
-            frames: frames.clone(),
+            frames: *frames,
         };
         Some((Arc::new(interpreter), allocator.types))
     }

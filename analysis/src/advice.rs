@@ -63,7 +63,7 @@ impl PricedRun {
     /// time.
     fn candidates(self, report: &Report) -> Vec<Advice> {
         let times = PauseTimes::of(report);
-        let own = self.remedies.into_iter().map(|remedy| Advice {
+        let remedies = self.remedies.into_iter().map(|remedy| Advice {
             settings: Some(remedy.settings),
             memory_objects: Some(remedy.waiting_objects),
             memory_bytes: self
@@ -71,7 +71,7 @@ impl PricedRun {
                 .map(|bytes| bytes.saturating_mul(remedy.waiting_objects)),
             ..saving(remedy.id, times.all_ns)
         });
-        own.chain(swapped_out(report, &times)).collect()
+        remedies.chain(swapped_out(report, &times)).collect()
     }
 }
 

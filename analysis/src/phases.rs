@@ -143,8 +143,8 @@ fn over_time(paused: &Intervals, (start_ns, end_ns): (u64, u64)) -> Vec<u64> {
 /// [`FEWEST_STEPS`].
 pub(crate) fn training_steps(timeline: &ProcessTimeline) -> Vec<StepSpan> {
     let thread = busiest_thread(timeline);
-    let own = timeline.steps.iter().filter(|step| Some(step.thread) == thread);
-    let steps: Vec<StepSpan> = own.copied().collect();
+    let steps = timeline.steps.iter().filter(|step| Some(step.thread) == thread);
+    let steps: Vec<StepSpan> = steps.copied().collect();
     let trained = steps.get(warm_up(&steps)..).unwrap_or_default();
     match trained.len() {
         0..FEWEST_STEPS => Vec::new(),
@@ -217,7 +217,9 @@ impl<'a> JudgedRun<'a> {
     ) -> Option<Self> {
         let timeline_of = |process: &ProcessReport| {
             let mut timelines = timelines.iter();
-            timelines.find(|own| own.process_trace == process.trace && own.pid == process.pid)
+            timelines.find(|timeline| {
+                timeline.process_trace == process.trace && timeline.pid == process.pid
+            })
         };
         let with_steps = timelines.iter().filter(|timeline| timeline.steps.len() >= FEWEST_STEPS);
         let with_steps = with_steps.filter_map(|with_step| {
@@ -252,7 +254,7 @@ impl<'a> JudgedRun<'a> {
             return None;
         }
         let of_process =
-            |own: &&ProcessState| own.trace == process.trace && own.sums.pid == process.pid;
+            |state: &&ProcessState| state.trace == process.trace && state.sums.pid == process.pid;
         let with_id = analysis.processes.iter().filter(of_process);
         let stacks: Vec<&TraceStacks> = with_id.map(|with_id| &with_id.stacks).collect();
         let shown = |pause: &PauseSpan| {

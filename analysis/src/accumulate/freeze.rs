@@ -34,8 +34,8 @@ impl FreezeWatch {
     /// Adds a pause; `full`: whether it went through the whole heap. Other interpreters have heaps
     /// of their own and are ignored, and so is the end of the interpreter.
     pub(crate) fn add(&mut self, pause: &Pause, full: bool) {
-        let own = pause.interpreter.unwrap_or(0) == 0;
-        if !own || pause.unfinished || pause.reason == GcReason::Shutdown {
+        let is_main = pause.interpreter.unwrap_or(0) == 0;
+        if !is_main || pause.unfinished || pause.reason == GcReason::Shutdown {
             return;
         }
         if full && let Some(traversed) = traversed(pause) {

@@ -45,7 +45,7 @@ impl Analysis {
         self.all.merge(other.all);
         let by_generation = self.by_generation.iter_mut().chain(&mut self.by_reason);
         let others = other.by_generation.into_iter().chain(other.by_reason);
-        by_generation.zip(others).for_each(|(own, other)| own.merge(other));
+        by_generation.zip(others).for_each(|(sum, other)| sum.merge(other));
         self.nothing.merge(&other.nothing);
         self.unfinished.add_all(&other.unfinished);
         for entry in other.worst.into_entries() {

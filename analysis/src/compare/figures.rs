@@ -177,7 +177,9 @@ fn linearized(
     }
     let ratio = parts.iter().map(&part).sum::<f64>() / total;
     let mean = total / float(parts.len() as u64);
-    let residual = |own: &TrainingPart| ratio + (part(own) - ratio * whole(own)) / mean;
+    let residual = |training_part: &TrainingPart| {
+        ratio + (part(training_part) - ratio * whole(training_part)) / mean
+    };
     Some(parts.iter().map(residual).collect())
 }
 

@@ -315,17 +315,17 @@ impl JobFinder<'_> {
     /// Computes the clock offsets again that rest on kernels without a sequence number: from those
     /// alone that are certain to be of one collective.
     fn refine(&self, members: &mut [DraftMember], collectives: &[pairs::DraftCollective]) {
-        let mut own: Vec<Vec<(usize, i64)>> = vec![Vec::new(); members.len()];
+        let mut ends_by_member: Vec<Vec<(usize, i64)>> = vec![Vec::new(); members.len()];
         for (at, collective) in collectives.iter().enumerate() {
             for (position, op) in &collective.members {
                 let timeline = self.timelines[members[*position].timeline];
-                own[*position].push((at, signed(timeline.ops[*op].end_ns)));
+                ends_by_member[*position].push((at, signed(timeline.ops[*op].end_ns)));
             }
         }
         let mut ends: Vec<Option<i64>> = vec![None; collectives.len()];
-        for (member, own) in members.iter_mut().zip(own) {
+        for (member, member_ends) in members.iter_mut().zip(ends_by_member) {
             let differences =
-                own.iter().filter_map(|(at, end_ns)| Some(difference(ends[*at]?, *end_ns)));
+                member_ends.iter().filter_map(|(at, end_ns)| Some(difference(ends[*at]?, *end_ns)));
             let mut differences: Vec<i64> = differences.collect();
             if member.aligned_by > 0
                 && !member.keyed
@@ -336,7 +336,7 @@ impl JobFinder<'_> {
                 member.error_ns = error_ns;
                 member.aligned_by = differences.len() as u64;
             }
-            for (at, end_ns) in own {
+            for (at, end_ns) in member_ends {
                 ends[at].get_or_insert(later(end_ns, member.offset_ns));
             }
         }

@@ -159,7 +159,9 @@ impl JobReplays {
             }
         }
         let alone = self.learned.iter().zip(alone).filter(|(_, alone)| *alone);
-        jobs.extend(alone.map(|(own, _)| JoinedSkeletons::join(&[&own.skeleton], &[0], &[])));
+        jobs.extend(
+            alone.map(|(learned, _)| JoinedSkeletons::join(&[&learned.skeleton], &[0], &[])),
+        );
         jobs
     }
 }
@@ -214,8 +216,8 @@ fn by_timeline(changes: &[&ReplayChange], timelines: usize) -> Vec<Vec<ReplayCha
             lengths.push(PauseLength { timeline: 0, ..*length });
         }
         for inserted in &change.inserted {
-            let own = &mut parts[inserted.timeline as usize][at].inserted;
-            own.push(InsertedPause { timeline: 0, ..*inserted });
+            let pauses = &mut parts[inserted.timeline as usize][at].inserted;
+            pauses.push(InsertedPause { timeline: 0, ..*inserted });
         }
     }
     parts

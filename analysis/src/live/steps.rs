@@ -131,7 +131,7 @@ impl LiveSteps {
 
     /// The steps of a thread; `None` if there are too many threads.
     fn thread(&mut self, tid: u32, marker: Option<&StepMarker>) -> Option<&mut ThreadSteps> {
-        let is_own = |own: &ThreadSteps| own.tid == tid && own.marker.as_ref() == marker;
+        let is_own = |steps: &ThreadSteps| steps.tid == tid && steps.marker.as_ref() == marker;
         let at = self.threads.iter().position(is_own);
         let at = at.unwrap_or(self.threads.len());
         if at == self.threads.len() {

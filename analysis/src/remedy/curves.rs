@@ -219,7 +219,7 @@ impl RecordedCurves {
         let young_ns = quotient(young.time_ns, young_objects);
         self.middle_ns = quotient(middle.time_ns, middle.count * self.containers.1);
         let known = self.fulls.iter().filter_map(|full| Some((full.traversed?, full.time_ns)));
-        let sum = known.fold((0.0, 0.0), |sum, own| (sum.0 + own.0, sum.1 + own.1));
+        let sum = known.fold((0.0, 0.0), |sum, full| (sum.0 + full.0, sum.1 + full.1));
         self.traversing_ns = match sum {
             (objects, time_ns) if objects > 0.0 => {
                 RemedyEstimate::around(time_ns / objects, TRAVERSING_KNOWN)

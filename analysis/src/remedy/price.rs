@@ -127,7 +127,7 @@ pub(super) fn parts(
     let [partial, full] = match remedy {
         AdviceId::RaiseThreshold => {
             let times = raised_times(run, curves);
-            let partial = |own| times.youngest.at(own) + times.middle.at(own);
+            let partial = |assumption| times.youngest.at(assumption) + times.middle.at(assumption);
             [RemedyEstimate::of(partial), times.full]
         }
         AdviceId::Freeze => {
@@ -148,7 +148,7 @@ pub(super) fn parts(
 /// Time of full collections after `gc.freeze()`.
 fn frozen_full(run: &RecordedRun<'_>, curves: &RecordedCurves) -> RemedyEstimate {
     let frozen = Setting { freeze: true, ..setting(run) };
-    RemedyEstimate::of(|own| full_collections(curves, frozen, own).time_ns)
+    RemedyEstimate::of(|assumption| full_collections(curves, frozen, assumption).time_ns)
 }
 
 fn freeze(run: &RecordedRun<'_>, curves: &RecordedCurves) -> PricedRemedy {
@@ -171,9 +171,9 @@ fn planned(run: &RecordedRun<'_>, curves: &RecordedCurves) -> Option<PricedRemed
     let fits = tried.filter(|count| garbage / f64::from(**count) <= live);
     let each = fits.map(|count| {
         let at = |index: u32| start + (end - start) * f64::from(index) / f64::from(*count);
-        let traversing_ns: f64 = (1..=*count).map(|own| curves.live_ns(at(own))).sum();
-        let of_planned = RemedyEstimate::of(|own| {
-            traversing_moved_ns(traversing_ns, own) + curves.to_free_ns(garbage, own)
+        let traversing_ns: f64 = (1..=*count).map(|index| curves.live_ns(at(index))).sum();
+        let of_planned = RemedyEstimate::of(|assumption| {
+            traversing_moved_ns(traversing_ns, assumption) + curves.to_free_ns(garbage, assumption)
         });
         let waiting = garbage / f64::from(*count);
         let count = u64::from(*count);
@@ -237,8 +237,8 @@ fn priced(
     let all_ns = curves.automatic_ns() + curves.explicit.time_ns;
     let likely_ns = recorded_ns - parts.iter().map(|part| part.likely).sum::<f64>();
     let deviation_ns = |side: CostAssumption| {
-        let own = parts.iter().map(|part| part.at(side) - part.likely);
-        let squares: f64 = own.map(|ns| ns * ns).sum();
+        let deviations = parts.iter().map(|part| part.at(side) - part.likely);
+        let squares: f64 = deviations.map(|ns| ns * ns).sum();
         (squares + (all_ns * RUN_TO_RUN).powi(2)).sqrt()
     };
     let most_ns = (likely_ns + deviation_ns(CostAssumption::Cheap)).min(recorded_ns);

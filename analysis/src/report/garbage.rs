@@ -105,7 +105,7 @@ impl BirthLines {
             births.samples = births.samples.saturating_add(line.samples);
             let mut known = births.lines.iter_mut();
             match known.find(|known| known.location == line.location) {
-                Some(own) => own.samples = own.samples.saturating_add(line.samples),
+                Some(known) => known.samples = known.samples.saturating_add(line.samples),
                 None => births.lines.push(line),
             }
         }

@@ -86,7 +86,7 @@ fn without_gpu_times_there_are_upper_bounds() {
         assert!(what.run.is_none() && what.step.is_none());
     }
     let mut simulated = report.advice.iter().filter(|advice| advice.settings.is_some());
-    assert!(simulated.all(|own| own.saves_at_least_ns <= own.saves_likely_ns));
+    assert!(simulated.all(|advice| advice.saves_at_least_ns <= advice.saves_likely_ns));
 }
 
 /// Traces of the PyTorch profiler contain neither generation nor reason nor objects.

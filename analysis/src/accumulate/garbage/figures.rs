@@ -172,13 +172,13 @@ impl ReportView<'_> {
     fn estimate(&self, counted: &Counted, times: f64) -> Option<GarbageEstimate> {
         let all = self.sums.freed().1;
         let mut count = 0.0;
-        for (own, stratum) in counted.by_generation.iter().zip(&self.sums.strata) {
+        for (objects, stratum) in counted.by_generation.iter().zip(&self.sums.strata) {
             count += match ratio(stratum.collected, stratum.examined) {
-                Some(times) => *own as f64 * times.max(1.0),
+                Some(times) => *objects as f64 * times.max(1.0),
                 None if ratio(stratum.collected, all).is_some_and(|part| part > NEGLIGIBLE) => {
                     return None;
                 }
-                None => *own as f64,
+                None => *objects as f64,
             };
         }
         let basis = match self.basis {
@@ -228,10 +228,10 @@ impl ReportView<'_> {
             main.cycles.push(index);
             main.ratio = (main.ratio + share).min(1.0);
             let per_s = cycle.estimate.and_then(|estimate| estimate.per_s);
-            main.per_s = main.per_s.zip(per_s).map(|(sum, own)| sum + own);
-            if let Some((sum, own)) = main.per_step.as_mut().zip(cycle.per_step) {
-                sum.mean += own.mean;
-                sum.constant &= own.constant;
+            main.per_s = main.per_s.zip(per_s).map(|(sum, rate)| sum + rate);
+            if let Some((sum, per_step)) = main.per_step.as_mut().zip(cycle.per_step) {
+                sum.mean += per_step.mean;
+                sum.constant &= per_step.constant;
             }
         }
         (main.ratio >= MOSTLY).then_some(main)

@@ -254,12 +254,13 @@ impl JobDraft {
                 continue;
             };
             let range = later(first_ns, -SLACK_NS)..=later(last_ns, SLACK_NS);
-            let own = chain.iter().map(|at| &kernels.collective[*at]);
-            let own = own.filter(|own| range.contains(&later(own.end_ns, offset_ns)));
+            let kernels_of_chain = chain.iter().map(|at| &kernels.collective[*at]);
+            let in_range =
+                kernels_of_chain.filter(|kernel| range.contains(&later(kernel.end_ns, offset_ns)));
             let known = self.communicators[communicator].collectives.iter();
             let known = known.filter(|at| range.contains(&self.meetings[**at].end_ns));
             paired += in_pairs;
-            all += (own.count() + known.count()) as u64;
+            all += (in_range.count() + known.count()) as u64;
         }
         (paired, all.max(paired))
     }

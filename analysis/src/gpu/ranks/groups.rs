@@ -100,8 +100,8 @@ pub(super) fn find(ranks: &[PlacedRank<'_>], others: OtherRanks) -> MatchedGroup
     let mut undecided: Vec<(usize, usize)> = Vec::new();
     for (position, rank) in ranks.iter().enumerate() {
         for chain in rank.kernels.by_chain() {
-            let own = chain.iter().map(|at| &rank.kernels.collective[*at]);
-            let group = Group::of(own, position, rank.offset_ns);
+            let kernels = chain.iter().map(|at| &rank.kernels.collective[*at]);
+            let group = Group::of(kernels, position, rank.offset_ns);
             if let Some(group) = group {
                 place(group, enough, &mut groups, &mut undecided);
             }
@@ -160,7 +160,7 @@ fn place(chain: Group, enough: f64, groups: &mut Vec<Group>, undecided: &mut Vec
             }
         }
     }
-    let own = match best {
+    let chosen = match best {
         Some((noise_ns, at)) => {
             groups[at].add(chain, noise_ns);
             at
@@ -170,7 +170,7 @@ fn place(chain: Group, enough: f64, groups: &mut Vec<Group>, undecided: &mut Vec
             groups.len() - 1
         }
     };
-    undecided.extend(maybe.into_iter().filter(|at| *at != own).map(|at| (at, own)));
+    undecided.extend(maybe.into_iter().filter(|at| *at != chosen).map(|at| (at, chosen)));
 }
 
 /// Merges groups that turned out to be one. Returns whether any did.
@@ -257,13 +257,13 @@ impl Group {
         let kernels: Vec<CollectiveKernel> =
             other.collectives.iter().map(DraftCollective::kernel).collect();
         let beside = OffsetMatch { meetings: &self.collectives, kernels: &kernels, offset_ns: 0 };
-        let own: Vec<usize> = (0..self.collectives.len()).collect();
+        let all: Vec<usize> = (0..self.collectives.len()).collect();
         let others: Vec<usize> = (0..kernels.len()).collect();
-        let mut pairs = beside.pairs(&own, &others);
+        let mut pairs = beside.pairs(&all, &others);
         let agree = self.name.is_some()
-            || self.ranks.is_disjoint(&other.ranks) && beside.agree(&own, &others, &pairs);
+            || self.ranks.is_disjoint(&other.ranks) && beside.agree(&all, &others, &pairs);
         pairs.retain(|(one, other)| self.collectives[*one].overlaps(&kernels[*other], 0));
-        let enough = pairs.len() * 10 >= own.len().min(others.len()) * FEWEST_TENTHS;
+        let enough = pairs.len() * 10 >= all.len().min(others.len()) * FEWEST_TENTHS;
         (agree && (enough || self.name.is_some())).then_some(pairs)
     }
 
@@ -336,8 +336,8 @@ impl Group {
             let ends = group.collectives.iter().map(|one| one.end_ns);
             ends.collect::<Vec<i64>>()
         };
-        let (own, others) = (ends(self), ends(other));
-        let both = within(&own, &others).min(within(&others, &own));
+        let (ends_here, others) = (ends(self), ends(other));
+        let both = within(&ends_here, &others).min(within(&others, &ends_here));
         pairs * 100 >= both * FEWEST_HUNDREDTHS
     }
 

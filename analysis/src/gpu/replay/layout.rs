@@ -37,7 +37,7 @@ pub(super) struct CallChain {
     pub(super) calls: Vec<CallIndex>,
     /// Per call: the edge into its start from the end of the call before on the thread. Empty if it
     /// only polls.
-    pub(super) own: Vec<EdgeIndex>,
+    pub(super) into_start: Vec<EdgeIndex>,
     /// Per call: what handed over to it, if the thread waited for another one. Empty if it only
     /// polls.
     pub(super) hand_overs: Vec<Option<HandOver>>,

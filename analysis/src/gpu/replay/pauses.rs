@@ -107,7 +107,7 @@ impl PauseEffects {
                 PauseEffect { start_ns: pause.start_ns, end_ns: pause.end_ns, parts: Vec::new() };
             for ((thread, chain), usual) in layout.chains.iter().enumerate().zip(&usual) {
                 if thread == pause.thread.at() {
-                    own(pause, chain, layout, &mut taken, &mut effect);
+                    on_collecting_thread(pause, chain, layout, &mut taken, &mut effect);
                 } else if !chain.polls {
                     let other = WaitingThread {
                         chain,
@@ -164,7 +164,7 @@ fn waiting(chain: &CallChain, at_ns: u64, layout: &ReplayLayout) -> Option<HandO
     let (_, handed_over_ns) = layout.call_span(hand_over.source);
     let (from_ns, to_ns) = gap(chain, place, layout)?;
     (place > 0 && from_ns <= at_ns && at_ns < handed_over_ns).then(|| HandOverWait {
-        edge: chain.own[place],
+        edge: chain.into_start[place],
         from_ns,
         handed_over_ns,
         to_ns,
@@ -229,8 +229,8 @@ fn take(
     let Some((from, to)) = gap(chain, place, layout) else {
         return;
     };
-    if let Some(own) = chain.own.get(place) {
-        taken.take(*own, from, to, effect);
+    if let Some(edge) = chain.into_start.get(place) {
+        taken.take(*edge, from, to, effect);
     }
     if let Some(hand_over) = chain.hand_over(place) {
         let (_, handed_over) = layout.call_span(hand_over.source);
@@ -239,7 +239,7 @@ fn take(
 }
 
 /// On the thread that collects: every gap that the pause lies in, one as a rule.
-fn own(
+fn on_collecting_thread(
     pause: &PauseSpan,
     chain: &CallChain,
     layout: &ReplayLayout,
@@ -293,7 +293,7 @@ impl WaitingThread<'_> {
                 take(self.chain, first, layout, taken, effect);
             }
             if !switched && let Some(usual_ns) = (self.usual_ns)(place) {
-                taken.limit(self.chain.own[place], duration(usual_ns, to - from));
+                taken.limit(self.chain.into_start[place], duration(usual_ns, to - from));
             }
             take(self.chain, place, layout, taken, effect);
         }
@@ -420,7 +420,7 @@ fn lengthened(
         if !collects && !stands_still {
             continue;
         }
-        edges.extend(chain.own.get(place));
+        edges.extend(chain.into_start.get(place));
         let hand_over = chain.hand_over(place);
         let done = hand_over.filter(|hand_over| layout.call_span(hand_over.source).1 <= at_ns);
         edges.extend(done.map(|hand_over| hand_over.edge));

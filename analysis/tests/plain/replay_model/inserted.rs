@@ -211,10 +211,10 @@ impl Host<'_> {
         self.last[content.stream.at()] = Some(op);
     }
 
-    fn end(&self, call: usize, start: u64, own: &[usize]) -> u64 {
+    fn end(&self, call: usize, start: u64, enqueued: &[usize]) -> u64 {
         let content = self.timeline.calls[call];
         let waits_for = match content.kind {
-            CallEffect::Copy => own.last().copied(),
+            CallEffect::Copy => enqueued.last().copied(),
             CallEffect::DeviceSynchronize
             | CallEffect::StreamSynchronize
             | CallEffect::EventSynchronize => {

@@ -80,9 +80,9 @@ impl Peer {
         let endpoint = match self {
             Self::Plain => endpoint,
             Self::Anonymous(server) => endpoint.tls_config(tls(server)).unwrap(),
-            Self::With(server, own) => {
-                let own = std::fs::read(own).unwrap();
-                let from_pem = Identity::from_pem(&own, &own);
+            Self::With(server, identity) => {
+                let pem = std::fs::read(identity).unwrap();
+                let from_pem = Identity::from_pem(&pem, &pem);
                 endpoint.tls_config(tls(server).identity(from_pem)).unwrap()
             }
         };

@@ -83,8 +83,8 @@ pub fn likely_libpython(executable: &Path) -> Option<PathBuf> {
             |below| folder.join(below.trim_start_matches('/')),
         )
     });
-    let own = [folder.join("../lib"), folder.to_owned()];
-    let places = declared.chain(own).chain(SYSTEM.map(PathBuf::from));
+    let beside = [folder.join("../lib"), folder.to_owned()];
+    let places = declared.chain(beside).chain(SYSTEM.map(PathBuf::from));
     let mut files = places.map(|place| place.join(name));
     files.find(|file| file.is_file())?.canonicalize().ok()
 }

@@ -200,8 +200,8 @@ fn type_name(
     address: u64,
     is_heap_type: bool,
 ) -> Option<String> {
-    let own = image.word(address.checked_add(type_object::NAME)?)?;
-    let text = image.c_string(own, LONGEST_NAME)?;
+    let name = image.word(address.checked_add(type_object::NAME)?)?;
+    let text = image.c_string(name, LONGEST_NAME)?;
     (!text.is_empty()).then_some(())?;
     if !is_heap_type {
         return Some(text);

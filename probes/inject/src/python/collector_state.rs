@@ -43,7 +43,9 @@ impl CollectorState {
         };
         let statistics = statistics(version, api.is_free_threaded(), lists);
         // SAFETY: in the state of the interpreter, which runs.
-        let is_right = |own: &Statistics| unsafe { own.is_mapped() && own.read() == collections };
+        let is_right = |statistics: &Statistics| unsafe {
+            statistics.is_mapped() && statistics.read() == collections
+        };
         Self {
             oldest: oldest(version, lists + 8).filter(|_| !api.is_free_threaded()),
             statistics: statistics.filter(is_right),
@@ -221,9 +223,9 @@ fn youngest_generation(api: &'static PythonApi) -> Option<usize> {
     unsafe {
         let last = OwnedRef::new(api, (api.PyList_New?)(0))?;
         // `PyGC_Head`: next, previous; in their two lowest bits flags.
-        let own = last.object().addr() - 16;
-        let head = word(own) & !3;
-        (head != 0 && word(head + 8) & !3 == own).then_some(head)
+        let list_head = last.object().addr() - 16;
+        let head = word(list_head) & !3;
+        (head != 0 && word(head + 8) & !3 == list_head).then_some(head)
     }
 }
 

@@ -263,19 +263,19 @@ impl KindReader {
         }
         let (code, function) = if self.is_class(key.code) {
             // SAFETY: a type, as just seen.
-            let own = unsafe { TypeView::new(key.code) };
-            self.qualified_name(own);
+            let view = unsafe { TypeView::new(key.code) };
+            self.qualified_name(view);
             let name = ring.text_of_kind(&self.text);
             // SAFETY: as above.
-            (unsafe { self.first_method(own) }, name)
+            (unsafe { self.first_method(view) }, name)
         } else {
             (key.code, NO_TEXT)
         };
         if code.is_null() {
             return ring.kind((type_name, function, NO_TEXT, 0), false);
         }
-        let (own, file) = self.names.of(code, |text| ring.text_of_kind(text));
-        let function = if function == NO_TEXT { own } else { function };
+        let (code_name, file) = self.names.of(code, |text| ring.text_of_kind(text));
+        let function = if function == NO_TEXT { code_name } else { function };
         if function == NO_TEXT || file == NO_TEXT {
             return 0;
         }

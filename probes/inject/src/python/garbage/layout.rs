@@ -54,8 +54,8 @@ const STACK: usize = 1 << 20;
 /// Called while the collector calls weakrefs' callbacks, from such a callback, with `first` among
 /// the unreachable objects.
 pub(super) unsafe fn walk(first: Object, mut visit: impl FnMut(Object)) -> Option<()> {
-    let own = 0_u8;
-    let floor = std::ptr::from_ref(&own).addr();
+    let local = 0_u8;
+    let floor = std::ptr::from_ref(&local).addr();
     let first = head_of(first).cast_const();
     let mut list = None;
     // SAFETY: the list is a ring of valid heads.

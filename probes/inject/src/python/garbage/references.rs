@@ -136,7 +136,7 @@ impl ReferenceNames {
                 let found = fields.iter().find(|(_, at)| reference(from, *at) == to);
                 found.map(|(name, _)| (*name).to_owned())
             };
-            let own = match class.object() {
+            let name = match class.object() {
                 of if of == api.PyCell_Type => field(CELL),
                 of if of == api.PyTraceBack_Type => field(TRACEBACK),
                 of if of == api.PyFunction_Type => field(self.function),
@@ -159,7 +159,7 @@ impl ReferenceNames {
                 }
                 _ => None,
             };
-            own.or_else(|| member(class, from, to))
+            name.or_else(|| member(class, from, to))
                 .or_else(|| self.attribute(class, from, to))
                 .or_else(|| (class.object() == to).then(|| ".__class__".to_owned()))
         }
@@ -440,7 +440,8 @@ fn name_list(api: &'static PythonApi) -> Option<usize> {
     let is_there = |(name, at): &(&CStr, usize)| {
         let attribute = code.attribute(name);
         // SAFETY: a code object, which is longer than that; only addresses are compared.
-        attribute.is_some_and(|own| own.object() == unsafe { reference(code.object(), *at) })
+        attribute
+            .is_some_and(|attribute| attribute.object() == unsafe { reference(code.object(), *at) })
     };
     AROUND.iter().all(is_there).then_some(PLACE)
 }

@@ -121,7 +121,7 @@ pub(crate) fn with_summaries(traces: &[PathBuf]) -> Vec<PathBuf> {
         match with_extension(trace, summary::EXTENSION) {
             // No directory, or one without summaries, which is an error when it is read.
             none if none.is_empty() => files.push(trace.clone()),
-            own => files.extend(own),
+            summaries => files.extend(summaries),
         }
     }
     files

@@ -59,16 +59,16 @@ impl DistinctTraces {
                 known.hashed.entry(hash).or_insert(other);
             }
         }
-        let own = source.map_or_else(|| sha256(path), |source| Some(source.sha256.clone()));
-        let Some(own) = own else { return Ok(()) };
-        if let Some(other) = known.hashed.get(&own) {
+        let hash = source.map_or_else(|| sha256(path), |source| Some(source.sha256.clone()));
+        let Some(hash) = hash else { return Ok(()) };
+        if let Some(other) = known.hashed.get(&hash) {
             anyhow::bail!(
                 "{}: is the same trace as {}: name one of them",
                 path.display(),
                 other.display()
             );
         }
-        known.hashed.insert(own, path.to_owned());
+        known.hashed.insert(hash, path.to_owned());
         Ok(())
     }
 }

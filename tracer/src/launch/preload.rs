@@ -263,13 +263,13 @@ fn copied(
 fn folders_beside() -> Vec<PathBuf> {
     let program = std::env::current_exe().ok();
     let mut folders = Vec::new();
-    if let Some(own) = program.as_deref().and_then(Path::parent) {
+    if let Some(folder) = program.as_deref().and_then(Path::parent) {
         // Cargo leaves old copies behind: the newest is the one of this build.
         let built: fn(&PathBuf) -> Option<SystemTime> =
             |folder| folder.join(LIBRARY).metadata().ok()?.modified().ok();
-        folders = vec![own.to_owned(), own.join("deps")];
+        folders = vec![folder.to_owned(), folder.join("deps")];
         folders.sort_by_key(|folder| std::cmp::Reverse(built(folder)));
-        folders.extend(own.parent().map(|above| above.join("lib/gctrace")));
+        folders.extend(folder.parent().map(|above| above.join("lib/gctrace")));
     }
     folders
 }

@@ -63,7 +63,7 @@ impl PauseMerger {
             self.losses.probed(pause.pid);
         }
         let thread = self.waiting.entry((pause.pid, pause.tid)).or_default();
-        let (own, other) = if is_probed(pause) {
+        let (same_source, other) = if is_probed(pause) {
             (&mut thread.probed, &mut thread.injected)
         } else {
             (&mut thread.injected, &mut thread.probed)
@@ -77,7 +77,7 @@ impl PauseMerger {
             });
         }
         if !self.alone.take_other(pause) {
-            own.add(pause.clone());
+            same_source.add(pause.clone());
             return None;
         }
         self.counts.late += 1;

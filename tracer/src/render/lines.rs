@@ -84,8 +84,8 @@ struct FileNames<'a> {
 impl<'a> FileNames<'a> {
     fn new(lines: &'a LinesReport) -> Self {
         let stacks = lines.stacks.iter().flat_map(|stack| &stack.frames);
-        let own = lines.own.iter().map(|line| &line.location);
-        let files = own
+        let own_lines = lines.own.iter().map(|line| &line.location);
+        let files = own_lines
             .chain(stacks)
             .filter(|location| !location.library && location.file.starts_with('/'))
             .map(|location| location.file.as_str());

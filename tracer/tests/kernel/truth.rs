@@ -185,9 +185,9 @@ fn agrees(pause: &Pause, callback: &Value, python: &Python) {
 fn has_young_count(pause: &Pause, callback: &Value) {
     let recorded = pause.number("young_count").expect("a count");
     // The containers of the call of the callback: its arguments.
-    let own = 4;
-    let first = callback["count"].as_u64().unwrap().saturating_sub(own);
-    let last = callback["count_after"].as_u64().unwrap() + own;
+    let of_call = 4;
+    let first = callback["count"].as_u64().unwrap().saturating_sub(of_call);
+    let last = callback["count_after"].as_u64().unwrap() + of_call;
     assert!((first..=last).contains(&recorded), "{pause:?} {callback}");
 }
 

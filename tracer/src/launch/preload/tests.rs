@@ -31,13 +31,13 @@ const SOCKET: &str = "/run/user/1000/gctrace-1/s";
 #[test]
 fn the_users_own_libraries_stay_first() {
     let library = Path::new("/opt/gctrace/libgctrace_inject.so");
-    for (own, expected) in [
+    for (preload, expected) in [
         ("", "/opt/gctrace/libgctrace_inject.so"),
         ("/a.so", "/a.so:/opt/gctrace/libgctrace_inject.so"),
         ("/a.so b.so", "/a.so b.so:/opt/gctrace/libgctrace_inject.so"),
         ("/opt/gctrace/libgctrace_inject.so /a.so", "/opt/gctrace/libgctrace_inject.so /a.so"),
     ] {
-        let mut plan = plan(&[(PRELOAD, own)]);
+        let mut plan = plan(&[(PRELOAD, preload)]);
         plan.inject(&injection(library), Path::new(SOCKET)).expect("no link is needed");
         assert_eq!(plan.variable(PRELOAD), Some(OsStr::new(expected)));
         assert_eq!(plan.variable(CUDA_INJECTION), Some(library.as_os_str()));

@@ -165,8 +165,8 @@ impl InjectFolder {
         let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
         let file = nix::fcntl::openat(&*self.locked, name, flags, Mode::empty())?;
         let file = File::from(file);
-        let (found, own) = (file.metadata()?, self.locked.metadata()?);
-        let is_owners = found.uid() == own.uid() && found.nlink() == 1;
+        let (found, folder) = (file.metadata()?, self.locked.metadata()?);
+        let is_owners = found.uid() == folder.uid() && found.nlink() == 1;
         if !found.is_file() || !is_owners || found.len() > most {
             return Err(io::Error::other("not a report"));
         }

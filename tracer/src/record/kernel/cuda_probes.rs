@@ -317,11 +317,11 @@ impl CudaProbes {
         let both_ns = prices.map(|prices| prices.both_ns);
         let foreign = counted.iter().map(|(_, _, counts)| counts.foreign).sum();
         let foreign = cost("CUDA calls in processes not recorded", foreign, entry_ns);
-        let own = counted.iter().map(|(name, both, counts)| {
+        let recorded = counted.iter().map(|(name, both, counts)| {
             let ns_per_hit = if *both { both_ns } else { entry_ns };
             cost(name, counts.hits, ns_per_hit)
         });
-        let costs = own.chain([foreign]);
+        let costs = recorded.chain([foreign]);
         costs.filter(|cost| cost.hits > 0).collect()
     }
 

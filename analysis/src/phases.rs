@@ -40,7 +40,7 @@ pub(crate) enum Phase {
 /// The phases of one process; timestamps in ns on the clock of its timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RunPhases {
-    /// Start and end of what is recorded of it.
+    /// Start and end of its recorded part.
     pub(crate) span_ns: (u64, u64),
     /// Start and end of training; within the span.
     pub(crate) training_ns: (u64, u64),
@@ -50,8 +50,8 @@ pub(crate) struct RunPhases {
 }
 
 impl RunPhases {
-    /// The phases of a process. `span_ns`: start and end of what is recorded of it; `stack`: what
-    /// the stack of a pause shows, `None` without one.
+    /// The phases of a process. `span_ns`: start and end of its recorded part; `stack`: what the
+    /// stack of a pause shows, `None` without one.
     pub(crate) fn of(
         timeline: &ProcessTimeline,
         span_ns: (u64, u64),
@@ -139,7 +139,7 @@ fn over_time(paused: &Intervals, (start_ns, end_ns): (u64, u64)) -> Vec<u64> {
     parts.collect()
 }
 
-/// The steps of the thread with the most steps, without those of the warm-up; empty for fewer than
+/// The steps of the thread with the most steps, without the warm-up's; empty for fewer than
 /// [`FEWEST_STEPS`].
 pub(crate) fn training_steps(timeline: &ProcessTimeline) -> Vec<StepSpan> {
     let thread = busiest_thread(timeline);

@@ -136,7 +136,7 @@ impl Analysis {
     }
 
     /// Launchers of ranks, by trace and id: processes with a child of another rank. Where a scheduler
-    /// started one launcher per node, the rank in its environment is that of the node.
+    /// started one launcher per node, the rank in its environment is the node's.
     fn launchers(&self) -> HashSet<(usize, u32)> {
         let ranks: HashMap<(usize, u32), u32> = self
             .processes

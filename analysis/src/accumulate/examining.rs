@@ -1,7 +1,8 @@
 //! Pauses without the time that gctrace spent in them on examining their garbage.
 //!
-//! Owns the difference between the recorded pause and that of the program alone: what examining
-//! takes is within the budget of `--garbage-budget`, but would be a large part of short pauses.
+//! Owns the difference between the recorded pause and the pause of the program alone: what
+//! examining takes is within the budget of `--garbage-budget`, but would be a large part of short
+//! pauses.
 
 use gctrace_event::{Garbage, Pause};
 use std::collections::HashMap;

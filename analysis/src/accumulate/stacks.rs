@@ -193,8 +193,8 @@ impl StackTree {
         Some(module.map_or_else(String::new, |file| paths::module(file)))
     }
 
-    /// The frames of a stack from the innermost to the outermost, without those of the import
-    /// system, as in a traceback of Python.
+    /// The frames of a stack from the innermost to the outermost, without the import system's, as
+    /// in a traceback of Python.
     pub(crate) fn frames(&self, node: NodeId) -> impl Iterator<Item = &Location> {
         let innermost = &self.nodes[node];
         let only_imports = self.location(innermost.line).is(IMPORT);

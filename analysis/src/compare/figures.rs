@@ -141,7 +141,8 @@ impl FigureComparison {
         }
     }
 
-    /// Sets the intervals. Without one of the ratio, that of the difference is divided by `before`.
+    /// Sets the intervals. Without an interval of the ratio, the difference's is divided by
+    /// `before`.
     fn set_intervals(&mut self, difference: Option<Estimate>, ratio: Option<Estimate>) {
         let finite = |interval: &mut Option<Interval>, (low, high): (f64, f64)| {
             if let Some(interval) = interval

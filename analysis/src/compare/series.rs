@@ -89,7 +89,7 @@ struct PartSpan {
 }
 
 impl PartSpan {
-    /// `pauses`: those of training, by start.
+    /// `pauses`: of training, by start.
     fn part(&self, pauses: &[&PauseSpan], paused: &Intervals) -> TrainingPart {
         let mut by_generation = [PauseTotal::default(); 4];
         let first = pauses.partition_point(|pause| pause.start_ns < self.start_ns);

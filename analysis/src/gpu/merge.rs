@@ -12,10 +12,10 @@ use crate::report::{ClockReport, NotMerged, NotMergedReason, RecognizedBy};
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-/// Timelines of which no two are known to be of the same process at the same time.
+/// Timelines, no two of which are known to be of the same process at the same time.
 #[derive(Clone, Debug)]
 pub struct MergedTimelines<'a> {
-    /// The timelines, with those of one process merged; trace by trace.
+    /// The timelines, merged where two are of one process; trace by trace.
     pub timelines: Cow<'a, [KeptTimeline]>,
     /// The merges, with their clock offsets.
     pub clocks: Vec<ClockReport>,

@@ -42,8 +42,8 @@ impl LearnedTimeline {
 /// The jobs of some timelines, and what was learned to replay them.
 #[derive(Debug, Default)]
 pub struct JobReplays {
-    /// Which of the timelines are ranks of one job. Operations are places in what is at hand of a
-    /// timeline ([`KeptTimeline::at_hand`]).
+    /// Which of the timelines are ranks of one job. Operations are places in the part of a timeline
+    /// that is at hand ([`KeptTimeline::at_hand`]).
     pub(crate) found: RankJobs,
     /// One per timeline; none where nothing paused, since learning takes long.
     pub(crate) learned: Vec<LearnedTimeline>,
@@ -142,8 +142,8 @@ impl JobReplays {
         self.learned.iter().filter_map(|learned| learned.cause.as_ref())
     }
 
-    /// All jobs: those of several ranks, and every other timeline alone. None where nothing paused,
-    /// or if one of them is not replayed.
+    /// All jobs: of several ranks, and every other timeline alone. None where nothing paused, or if
+    /// one of them is not replayed.
     #[must_use]
     pub fn jobs(&self) -> Vec<JoinedSkeletons<'_>> {
         if self.not_replayed.is_some() {

@@ -146,7 +146,7 @@ fn begin(
     };
     if setting.freeze {
         state.collect(curves, start, assumption, sum);
-        // The heap at that time lies between those of the full collections around it.
+        // The heap at that time lies between the heaps of the full collections around it.
         let live_ns = curves.live_ns(start);
         let around = [last, Some(interval)].map(|full| full.map_or(live_ns, |full| full.live_ns));
         sum.time_ns = match assumption {

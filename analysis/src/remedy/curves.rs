@@ -16,7 +16,7 @@ const TRAVERSING_KNOWN: [f64; 3] = [0.8, 1.0, 1.25];
 /// Time per object to free garbage that left the caches, in times of that per object of the younger
 /// generations.
 const FREEING_COLD: [f64; 3] = [1.5, 4.0, 8.0];
-/// A heap of which less than this part is left was frozen: programs seldom free so much at once.
+/// A heap with less than this part left was frozen: programs seldom free so much at once.
 const FROZEN: f64 = 0.3;
 /// Fewer freed objects do not show the most that freeing one takes.
 const FEWEST_FREED: u64 = 100;

@@ -8,10 +8,10 @@ use crate::report::{AdviceId, AdvisedSettings, SettingsReport};
 /// By how much [`SettingsReport::raised`] raises threshold 0. More is no better: 50,000 new
 /// containers do not fit the caches, so that collections of generation 0 take more than they save.
 const RAISED: u8 = 10;
-/// Up to this threshold 0 (that of CPython 3.13) raising it is advised.
+/// Up to this threshold 0 (CPython 3.13's) raising it is advised.
 const LARGEST_RAISED: i32 = 2_000;
-/// Time of collections of generation 0 under the raised threshold, in times of that of the recorded
-/// ones that went through objects of the same age.
+/// Time of collections of generation 0 under the raised threshold, as a multiple of the time of the
+/// recorded collections that went through objects of the same age.
 const YOUNGEST_RAISED: [f64; 3] = [0.4, 0.75, 1.5];
 /// Planned collections in training that are tried.
 const PLANNED: [u32; 10] = [1, 2, 3, 4, 6, 8, 12, 16, 32, 64];
@@ -71,8 +71,8 @@ fn raised_times(run: &RecordedRun<'_>, curves: &RecordedCurves) -> RaisedTimes {
         ..setting(run)
     };
     let fulls = |assumption| full_collections(curves, raised, assumption);
-    // Generation 0 now has the age that the middle one had, and the middle one that of what was
-    // promoted.
+    // Generation 0 now has the age that the middle one had, and the middle one the age of the
+    // promoted objects.
     let freed = quotient(young.freed, young.count * curves.containers.0).min(1.0);
     let youngest = RemedyEstimate::around(young.time_ns * freed + middle.time_ns, YOUNGEST_RAISED);
     let promoted = (middle.count * curves.containers.1 - middle.freed).max(old.freed);

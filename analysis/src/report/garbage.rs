@@ -96,7 +96,7 @@ pub struct BirthLine {
 }
 
 impl BirthLines {
-    /// Of these lines, each of which may come several times; `None` without any.
+    /// Of these lines, which may repeat; `None` without any.
     pub(crate) fn of(lines: impl IntoIterator<Item = BirthLine>) -> Option<Self> {
         /// Lines kept.
         const MOST: usize = 8;

@@ -25,7 +25,7 @@ struct KnownProcess<'a> {
     read: Option<&'a ReadProcess>,
 }
 
-/// How the clock of a process relates to that of its job.
+/// How the clock of a process relates to its job's.
 #[derive(Default)]
 struct KnownClock {
     job: Option<u64>,

@@ -1,5 +1,5 @@
-//! Groups of ranks that run in step, pipelines, uneven ranks: what is matched is right, and what is
-//! undecided is reported as that.
+//! Groups of ranks that run in step, pipelines, uneven ranks: all matches are right, and undecided
+//! kernels are reported as such.
 
 use crate::ranks_layouts;
 
@@ -54,7 +54,7 @@ fn assert_truth(traces: &[(u32, Trace)], layout: &Layout) -> usize {
 fn groups_in_step_are_ambiguous_without_names() {
     let layout = in_step(16, 4, 12, 40 * US, 8 * US, 1);
     let right = assert_truth(&all(&layout), &layout);
-    // Those of all ranks may be distinguished, those of four of them are not.
+    // The communicator of all ranks may be distinguished, the groups of four of them are not.
     assert!(right <= 12, "{right}");
     let (jobs, timelines) = found(&all(&layout), &layout, Naming::Nothing);
     assert!(jobs.jobs[0].ambiguous >= 16 * 12 * 5);

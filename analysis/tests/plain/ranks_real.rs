@@ -88,7 +88,7 @@ fn real_ranks() {
     // Their clocks were synchronized well.
     assert!(job.members[1].offset_ns.abs() < 400_000, "{:?}", job.members);
     assert_eq!(job.members[1].aligned_by, 5);
-    // Starts of the later rank minus those of the earlier, in microseconds, computed by hand.
+    // Starts of the later rank minus the earlier's, in microseconds, computed by hand.
     let by_hand_us = [4_859, 3_302, 84, 22_328, 1_292];
     let timelines: Vec<&Timeline> = NAMED.iter().collect();
     let report = report(&timelines).expect("ranks");

@@ -154,15 +154,15 @@ impl ReportView<'_> {
         }
     }
 
-    /// The number of times that all examined garbage is that whose cycles were examined: those of
+    /// All examined garbage as a multiple of the garbage whose cycles were examined: the cycles of
     /// large garbage are not.
     fn of_cycles(&self) -> f64 {
         let with_cycles = self.sums.cycle_garbage.unwrap_or(0);
         ratio(self.sums.objects, with_cycles).unwrap_or(1.0).max(1.0)
     }
 
-    /// Each generation's count, as many times as all its collections freed what the examined ones
-    /// did, and `times` that.
+    /// Each generation's count, scaled by what all its collections freed to what the examined ones
+    /// did, and by `times`.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -237,7 +237,7 @@ impl ReportView<'_> {
         (main.ratio >= MOSTLY).then_some(main)
     }
 
-    /// The number of times that the garbage of all collections is that of the examined ones.
+    /// The garbage of all collections as a multiple of the garbage of the examined ones.
     fn scale(&self) -> f64 {
         let (examined, collected) = self.sums.freed();
         ratio(collected, examined).unwrap_or(1.0).max(1.0)

@@ -8,8 +8,8 @@ use crate::time::add_to;
 use crate::time::stats::ratio;
 use std::cmp::Reverse;
 
-/// The garbage of all processes; of one process it is that of the report itself. Steps of different
-/// processes are not the same, so that several have no figures per step.
+/// The garbage of all processes; of one process its report, unchanged. Steps of different processes
+/// are not the same, so that several have no figures per step.
 pub(crate) fn together(processes: &[ProcessReport]) -> Option<GarbageReport> {
     let reports = processes.iter().filter_map(|process| {
         let garbage = process.garbage.clone()?;
@@ -97,7 +97,7 @@ fn is_same(one: &GarbageKind, other: &GarbageKind) -> bool {
         == (&other.type_name, &other.function, &other.file, other.line)
 }
 
-/// The sum of what is known.
+/// The sum of the known ones.
 fn known(one: Option<u64>, other: Option<u64>) -> Option<u64> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.saturating_add(other)),

@@ -137,7 +137,7 @@ impl TimelineMerge<'_> {
                 self.repeated.push(pause.start_ns)
             } else {
                 clock.pauses_of_profiler_only += 1;
-                // Frame ids are those of gctrace's trace.
+                // Frame ids refer to gctrace's trace.
                 pauses.push(PauseSpan { stack: None, ..*pause });
             }
         }

@@ -79,7 +79,7 @@ impl TimelinePair<'_> {
         offset::offset(&in_both(series), guess_ns, FEWEST_PAUSES)
     }
 
-    /// The profiler's thread whose calls or collections coincide with those of a gctrace thread.
+    /// The profiler's thread whose calls or collections coincide with a gctrace thread's.
     pub(super) fn coinciding(self, thread: ThreadIndex, offset_ns: i64) -> Option<ThreadIndex> {
         let calls = self.recorded.calls.iter().filter(|call| call.thread == thread);
         let calls = calls.filter_map(|call| {

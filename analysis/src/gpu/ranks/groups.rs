@@ -2,8 +2,8 @@
 //!
 //! Kernels whose communicator the profiler named are matched by name and order. Of the others it
 //! decides whether ends that agree show one communicator, or several that run the same program in
-//! step: those agree within a millisecond, too, until one of them is delayed. Owns that decision;
-//! what is undecided is not matched.
+//! step, whose ends agree within a millisecond, too, until one of them is delayed. Owns that
+//! decision; undecided kernels are not matched.
 
 use super::kernels::{CollectiveKernel, CollectiveKernels};
 use super::pairs::{DraftCollective, FEWEST_TENTHS, OffsetMatch, within};
@@ -78,11 +78,11 @@ struct Group {
     undecided: bool,
 }
 
-/// How kernels of one rank, or of one group, compare with those of another group.
+/// How kernels of one rank, or of one group, compare with another group's.
 enum Verdict {
     /// They are of other communicators.
     Other,
-    /// Their ends agree, but those of groups in step could agree as well.
+    /// Their ends agree, but the ends of groups in step could as well.
     Undecided,
     Same {
         noise_ns: u64,
@@ -122,7 +122,7 @@ pub(super) fn find(ranks: &[PlacedRank<'_>], others: OtherRanks) -> MatchedGroup
         }
     }
     let mut found = MatchedGroups::default();
-    // At a wrong clock, kernels of one collective are taken for those of different ones.
+    // At a wrong clock, kernels of one collective are taken for kernels of different ones.
     let is_wrong = others == OtherRanks::InTraces || !are_related(ranks, &groups);
     for group in groups {
         if group.undecided || is_wrong && group.name.is_none() {
@@ -137,8 +137,8 @@ pub(super) fn find(ranks: &[PlacedRank<'_>], others: OtherRanks) -> MatchedGroup
 
 /// Adds kernels to the group that they are of, or makes them a group of their own.
 fn place(chain: Group, enough: f64, groups: &mut Vec<Group>, undecided: &mut Vec<(usize, usize)>) {
-    // The group whose ends agree best: those of other communicators of the same ranks are late
-    // whenever they are.
+    // The group whose ends agree best: other communicators of the same ranks end late whenever this
+    // one does.
     let mut best: Option<(u64, usize)> = None;
     let mut maybe: Vec<usize> = Vec::new();
     for (at, group) in groups.iter().enumerate() {

@@ -143,8 +143,8 @@ fn longest(job: &ReplayJob<'_>, pauses: &[PauseId], count: usize) -> Vec<usize> 
     places
 }
 
-/// Groups of pauses that are removed together: those of `single` alone, the runs of others between
-/// them.
+/// Groups of pauses that are removed together: each of `single` alone, and the runs of others
+/// between them.
 fn groups(count: usize, single: &[usize]) -> Vec<Range<usize>> {
     let mut groups = Vec::with_capacity(single.len() * 2 + 1);
     let mut from = 0;

@@ -38,7 +38,7 @@ pub(super) struct NetworkBuilder {
     edges: Vec<Edge>,
 }
 
-/// The time of `to` is at least that of `from` plus `delay_ns`.
+/// `to` is at least `delay_ns` after `from`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Edge {
     from: NodeIndex,
@@ -78,7 +78,7 @@ impl NetworkBuilder {
         Index::push(&mut self.edges, Edge { from, to, delay_ns })
     }
 
-    /// The time of `to` is that of `from` plus the measured difference.
+    /// `to` stays at the measured distance from `from`.
     pub(super) fn fixed(&mut self, from: NodeIndex, to: NodeIndex) -> EdgeIndex {
         self.edge(from, to, i64::MAX)
     }

@@ -171,7 +171,7 @@ fn waiting(chain: &CallChain, at_ns: u64, layout: &ReplayLayout) -> Option<HandO
     })
 }
 
-/// For each delay what is assigned to pauses.
+/// For each delay the part that is assigned to pauses.
 #[derive(Debug, Default)]
 struct ClaimedTime {
     by_edge: HashMap<EdgeIndex, Claim>,

@@ -150,7 +150,8 @@ fn link(
     typical: &TypicalLatency,
     builder: &mut NetworkBuilder,
 ) {
-    // Operations of one stream should not overlap; those of a graph, or of a damaged trace, may.
+    // Operations of one stream should not overlap; operations of a graph, or of a damaged trace,
+    // may.
     let mut running: Vec<OpIndex> = Vec::new();
     let mut last_done: Option<OpIndex> = None;
     for op in &queue.ops {

@@ -1,8 +1,8 @@
 //! Changes of the collector's settings as changes of pauses.
 //!
-//! Owns the length of each pause and the added pauses, as changes of a replay whose timelines are
-//! those of all programs. Each change has a pessimistic and an optimistic version; its effect on the
-//! run is not computed here.
+//! Owns the length of each pause and the added pauses, as changes of a replay with the timelines of
+//! all programs. Each change has a pessimistic and an optimistic version; its effect on the run is
+//! not computed here.
 
 use super::program::{Assumption, Certainty, ProgramModel, known, part_of, traversed};
 use crate::gpu::pause_span::PauseSpan;
@@ -50,8 +50,8 @@ fn without(
     plan
 }
 
-/// `gc.disable()`: removes all automatic collections, on the optimistic side also those of unknown
-/// reason.
+/// `gc.disable()`: removes all automatic collections, on the optimistic side also collections of
+/// unknown reason.
 #[must_use]
 pub fn disable(programs: &[ProgramModel<'_>], side: Assumption) -> ReplayChange {
     let unsure = side == Assumption::Optimistic;

@@ -69,7 +69,7 @@ pub(crate) fn one(timeline: &Timeline, pause: Pause, way: InsertionMethod) -> Op
     })
 }
 
-/// The first time from that of the pause at which the thread is between two calls.
+/// The first time from the pause's on at which the thread is between two calls.
 fn in_a_gap(timeline: &Timeline, pause: Pause) -> Option<Pause> {
     let calls = timeline.calls.iter().filter(|call| call.thread == pause.thread);
     let calls: Vec<_> = calls.collect();

@@ -217,7 +217,7 @@ impl BpfSession {
         Ok(attachment)
     }
 
-    /// `except`: a process of which hits are ignored.
+    /// `except`: a process whose hits are ignored.
     fn attach_points(
         &mut self,
         file: &Path,
@@ -237,7 +237,7 @@ impl BpfSession {
     }
 
     /// Registers a point that a program of another object will be attached to; returns its index.
-    /// `except`: a process of which hits are ignored.
+    /// `except`: a process whose hits are ignored.
     pub(crate) fn add_point(
         &mut self,
         point: &PlannedPoint,
@@ -319,7 +319,7 @@ impl BpfSession {
         Ok(counts)
     }
 
-    /// Collections that were not recorded, by process: those of [`ProgramCounts::lost_pauses`] and
+    /// Collections that were not recorded, by process: [`ProgramCounts::lost_pauses`] and
     /// [`ProgramCounts::unprobed`], as far as there was room for their processes. Several processes
     /// may have had a pid, one after another.
     ///

@@ -27,7 +27,7 @@ pub(crate) struct CollectorState {
 /// The counters behind `gc.get_stats()`, of each generation.
 #[derive(Clone, Copy, Debug)]
 enum Statistics {
-    /// At this address, three numbers each, of which the first counts collections.
+    /// At this address, three numbers each; the first counts collections.
     Inline(usize),
     /// From 3.15 on: behind the pointer at this address, a ring of records each.
     Rings { pointer: usize, lengths: [usize; 3] },
@@ -67,7 +67,8 @@ impl CollectorState {
     }
 }
 
-/// Address of the number of objects in the oldest generation, from that of the list of callbacks.
+/// Address of the number of objects in the oldest generation, from the address of the list of
+/// callbacks.
 fn oldest(version: (u32, u32), callbacks: usize) -> Option<usize> {
     let distance = match version {
         (8..=13, _) => 8,
@@ -203,7 +204,7 @@ pub(super) fn version(api: &PythonApi) -> Option<(u32, u32)> {
     Some((minor.parse().ok()?, micro.parse().ok()?))
 }
 
-/// Address in the state where the list of garbage is, followed by that of callbacks.
+/// Address in the state where the list of garbage is, followed by the list of callbacks.
 fn lists(api: &'static PythonApi, gc: &OwnedRef) -> Option<usize> {
     let lists = [gc.attribute(c"garbage")?, gc.attribute(c"callbacks")?];
     let wanted = lists.each_ref().map(|list| list.object().addr());

@@ -236,7 +236,7 @@ for i in range(1, 7):
     }
 }
 
-/// Settings are those of the main interpreter.
+/// Settings apply to the main interpreter.
 #[test]
 fn subinterpreters_are_left_alone() {
     let script = r"

@@ -61,7 +61,7 @@ enum InlineValues {
     None,
     /// 3.11: behind a pointer four words before the object; the dict's is three before it.
     Pointer,
-    /// 3.12: behind that of the dict, then odd.
+    /// 3.12: behind the dict's pointer, then odd.
     Tagged,
     /// 3.13 and later: in the object.
     Within,
@@ -129,7 +129,7 @@ impl ReferenceNames {
     /// The lock is held, both are whole.
     pub(super) unsafe fn name(&self, from: Object, to: Object) -> Option<String> {
         let api = self.api;
-        // SAFETY: as the caller promises; fields are those of the object's type.
+        // SAFETY: as the caller promises; fields belong to the object's type.
         unsafe {
             let class = TypeView::new(type_of(from));
             let field = |fields: Fields| {

@@ -89,7 +89,7 @@ pub fn likely_libpython(executable: &Path) -> Option<PathBuf> {
     files.find(|file| file.is_file())?.canonicalize().ok()
 }
 
-/// Whether a library's file name is that of a libpython that contains the interpreter, such as
+/// Whether a library's file name is a libpython's that contains the interpreter, such as
 /// `libpython3.11.so.1.0`, `libpython3.13t.so.1.0` or `libpython3.9d.so`; not the stub
 /// `libpython3.so`.
 pub(crate) fn is_libpython(name: &str) -> bool {

@@ -26,7 +26,7 @@ const FUEL: u64 = 1 << 16;
 /// What it counts as, in bytes, to look whether a block is there.
 const SIZE_OF_LOOK: u64 = 64;
 
-/// Most blocks of one table: those of the largest that is read ([`crate::walk::MOST_WORDS`]).
+/// Most blocks of one table: of the largest that is read ([`crate::walk::MOST_WORDS`]).
 const MOST_COVERED: u64 = crate::walk::MOST_WORDS * 8 / BLOCK;
 
 /// Where an image takes blocks from that it does not have.

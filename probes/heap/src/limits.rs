@@ -54,7 +54,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Those for a process as it is now.
+    /// The limits for a process as it is now.
     ///
     /// A block is copied for something in it that the program has written, so there are no more blocks
     /// than pages that are in memory or swapped out; some of files may be neither. Half of what this

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 pub enum RingOpenError {
     /// It could shrink under the reader, or the descriptor is not memory.
     NotSealed,
-    /// Its length is not that of the requested ring.
+    /// Its length is not the requested ring's.
     Length {
         /// Actual length in bytes.
         bytes: u64,

@@ -119,7 +119,7 @@ impl RingProducer {
         }
     }
 
-    /// Allocates memory up to that of the record with this number, at least twice as much as before;
+    /// Allocates memory up to the record with this number, at least twice as much as before;
     /// `false` if the kernel has none: writing there would be a SIGBUS in the program. Threads may
     /// allocate the same.
     #[cold]

@@ -46,7 +46,7 @@ impl<'data> FunctionTable<'data> {
         self.entry(address).map(|entry| entry.range.clone())
     }
 
-    /// Whether the stack at the start of the range is that of a function just called, with at most
+    /// Whether the stack at the start of the range is as in a function just called, with at most
     /// the return address pushed. Cold parts usually start deeper.
     pub(crate) fn starts_as_called(&self, start: u64) -> bool {
         let Some(entry) = self.entry(start) else {

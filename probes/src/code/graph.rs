@@ -53,7 +53,7 @@ impl<'image, 'data> CodeGraph<'image, 'data> {
     }
 
     /// The function that jumps into a cold part; `None` for a whole function. A part that no direct
-    /// call targets is cold if the stack at its start is not that of a function just called, or if
+    /// call targets is cold if the stack at its start is not as in a function just called, or if
     /// another function jumps into its interior. A plain jump to its start proves nothing: tail
     /// calls look the same.
     fn owners(&self, part: &Range<u64>) -> Option<Vec<Range<u64>>> {

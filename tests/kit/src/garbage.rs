@@ -21,7 +21,7 @@ const STEP_MS: u64 = 10;
 pub struct ClosuresRun {
     /// Steps; an even number shows whole figures.
     pub steps: u64,
-    /// The number of collections of which one is examined; full ones always are.
+    /// One collection in `every` is examined; full ones always are.
     pub every: u64,
     /// Whether cycles were examined, too.
     pub cycles: bool,

@@ -16,7 +16,7 @@ use gctrace_analysis::compare::compare;
 use gctrace_analysis::report::Report;
 use std::path::{Path, PathBuf};
 
-/// Exit code of an option that cannot be followed, as that of the command line's parser.
+/// Exit code of an option that cannot be followed, equal to the command line's parser's.
 const WRONG_OPTION: u8 = 2;
 
 /// Prints a comparison. Returns the exit code: 3 if a limit is exceeded, 2 if limits were given but

@@ -74,7 +74,7 @@ pub(crate) fn run(config: &SummarizeConfig) -> anyhow::Result<u8> {
     Ok(u8::from(!failures.is_empty()))
 }
 
-/// The summaries' names, of all traces in the order that all shards have: that of the names.
+/// The summaries' names, of all traces in the order that all shards have, by name.
 fn names(traces: &[PathBuf]) -> anyhow::Result<Vec<(String, &Path)>> {
     let mut named: HashMap<String, &Path> = HashMap::new();
     for trace in traces {

@@ -1,4 +1,4 @@
-//! The items of a trace, or those of its summary, which are the same ones in the same order.
+//! The items of a trace, or of its summary, the same ones in the same order.
 //!
 //! Owns which of both a file is, and the directories of summaries.
 

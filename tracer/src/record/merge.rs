@@ -30,7 +30,7 @@ pub(crate) struct SourceTotals {
     pub both: u64,
     pub only_probes: u64,
     pub only_injected: u64,
-    /// Of those of one source: the other's record came after they were written.
+    /// Of the pauses from one source: the other's record came after they were written.
     pub late: u64,
 }
 
@@ -147,7 +147,7 @@ impl PauseMerger {
         self.losses.lost_in_process(pid, count);
     }
 
-    /// Number of collections that no source recorded. `lost_by_probes`: those of each process that
+    /// Number of collections that no source recorded. `lost_by_probes`: by process, the number that
     /// the probes did not record.
     pub(crate) fn lost_by_both(&self, lost_by_probes: &HashMap<u32, u64>) -> u64 {
         let mut waiting = HashMap::new();

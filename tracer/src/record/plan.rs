@@ -13,8 +13,8 @@ pub(crate) fn lines(resolution: &Resolution) -> Option<&FrameLayout> {
     resolution.frames.as_ref().filter(|_| deaths_seen)
 }
 
-/// Converts the points found in an interpreter for `ebpf`, except that of garbage. `layout`: index of its memory layout in
-/// the BPF programs.
+/// Converts the points found in an interpreter for `ebpf`, except the garbage point. `layout`:
+/// index of its memory layout in the BPF programs.
 pub(crate) fn points(resolution: &Resolution, layout: u32) -> Vec<PlannedPoint> {
     let found = resolution.points.iter();
     found

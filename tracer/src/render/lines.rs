@@ -75,8 +75,7 @@ pub(crate) fn costliest(report: &Report, most: usize) -> Vec<String> {
     table.lines().split_off(1)
 }
 
-/// Shortens file names: those of libraries start at the package, those of the program lose their
-/// common directory.
+/// Shortens file names: libraries' start at the package, the program's lose their common directory.
 struct FileNames<'a> {
     directory: &'a str,
 }

@@ -102,7 +102,7 @@ fn several_hosts(traces: &[TraceReport]) -> bool {
     hosts.any(|host| Some(host) != first)
 }
 
-/// `rank 3`, or `ranks 8-15`: those of the processes of a trace, otherwise that of the recording.
+/// `rank 3`, or `ranks 8-15`: the ranks of a trace's processes, otherwise the recording's.
 fn ranks(report: &Report, trace: usize) -> Option<String> {
     let processes = report.processes.iter().filter(|process| process.trace == trace);
     let ranks: BTreeSet<u32> = processes.filter_map(|process| process.rank).collect();

@@ -179,8 +179,8 @@ fn agrees(pause: &Pause, callback: &Value, python: &Python) {
     assert!(cpu <= pause.end_ns - pause.start_ns, "{pause:?}");
 }
 
-/// The count of the youngest generation is that of `gc.get_count()` in the callback, which creates
-/// a few containers itself: until 3.12 it runs before the probe, from 3.13 after it. (Free-threaded
+/// The count of the youngest generation is `gc.get_count()`'s in the callback, which creates a few
+/// containers itself: until 3.12 it runs before the probe, from 3.13 after it. (Free-threaded
 /// builds count per thread and sum up from time to time.)
 fn has_young_count(pause: &Pause, callback: &Value) {
     let recorded = pause.number("young_count").expect("a count");
@@ -194,7 +194,7 @@ fn has_young_count(pause: &Pause, callback: &Value) {
 /// `--stack-depth` by default.
 const STACK_DEPTH: usize = 24;
 
-/// The frames of the pause are those of `sys._getframe()` in the callback: file, function and line.
+/// The frames of the pause are `sys._getframe()`'s in the callback: file, function and line.
 fn has_stack(pause: &Pause, callback: &Value, frames: &BTreeMap<u64, &Value>) {
     let mut recorded = Vec::new();
     let mut next = pause.stack;

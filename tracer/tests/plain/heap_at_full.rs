@@ -161,7 +161,7 @@ fn a_command_without_python() {
     assert!(!text.contains("full collections"), "{text}");
 }
 
-/// The program's entry in `gc.callbacks` is gone: what is not known is not claimed.
+/// The program's entry in `gc.callbacks` is gone: nothing unknown is claimed.
 #[test]
 fn a_program_that_clears_the_callbacks() {
     let folder = tempfile::tempdir().unwrap();

@@ -273,7 +273,8 @@ fn a_file_next_to_gctrace_wins() {
     assert_eq!(path, beside);
 }
 
-/// The rule of sshd's StrictModes: root's files, and those of the user that the command runs as.
+/// The rule of sshd's StrictModes: root's files, and the files of the user that the command runs
+/// as.
 #[test]
 fn as_root_the_commands_users_own_library_is_loaded() {
     if !Uid::effective().is_root() {

@@ -57,7 +57,7 @@ pub(crate) struct CudaProbes {
 }
 
 impl CudaProbes {
-    /// Prepares to probe libraries, of which none is known yet; `None` for `--cuda off`.
+    /// Prepares to probe libraries; none is known yet. `None` for `--cuda off`.
     pub(crate) fn start(mode: CudaMode, ring_bytes: u32, session: &mut BpfSession) -> Option<Self> {
         if mode == CudaMode::Off {
             return None;
@@ -293,7 +293,7 @@ impl CudaProbes {
         Ok((lost, hits))
     }
 
-    /// Measures what the probes cost; discards what is in the ring.
+    /// Measures what the probes cost; discards the ring's contents.
     pub(crate) fn costs(&mut self, session: &BpfSession) -> Vec<ProbeCost> {
         let Some(programs) = &mut self.programs else {
             return Vec::new();

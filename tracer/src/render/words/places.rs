@@ -21,7 +21,7 @@ fn place(location: &Location) -> String {
     }
 }
 
-/// The lines that the advice is about: those of training, where the phases are known.
+/// The lines that the advice is about: training's, where the phases are known.
 fn lines(report: &Report) -> Option<&LinesReport> {
     match &report.phases {
         Some(phases) => phases.lines.as_ref(),

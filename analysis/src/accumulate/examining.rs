@@ -27,7 +27,7 @@ impl ExaminingCosts {
         self.0.insert(thread, (garbage.at_ns, cost_ns));
     }
 
-    /// The pause without that time, which it ends earlier by.
+    /// The pause without the time of examining, by which it ends earlier.
     pub(crate) fn without(&mut self, pause: &mut Pause) {
         let thread = (pause.pid, pause.tid);
         let Some((at_ns, cost_ns)) = self.0.get(&thread).copied() else {

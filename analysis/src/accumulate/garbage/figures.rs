@@ -14,15 +14,16 @@ use crate::time::stats::{rate, ratio};
 use crate::time::sum;
 use gctrace_event::ObjectKind;
 
-/// Cycles in a verdict, at most: more are no few.
+/// Most cycles that a verdict sums up: it is about a few cycles or none.
 const MAIN_CYCLES: usize = 8;
-/// From this share of the garbage on cycles are in the verdict.
+/// Least share of the garbage, from 0 to 1, that the cycles of a verdict leave.
 const MOSTLY: f64 = 0.5;
-/// A generation that freed less than this part of everything need not be examined for an estimate.
+/// An estimate needs no examined collection of a generation that freed less than this part of all
+/// objects.
 const NEGLIGIBLE: f64 = 0.01;
-/// Kinds and cycles in a report.
+/// Kinds of objects in a report.
 pub(super) const KINDS_REPORTED: usize = 64;
-/// See [`KINDS_REPORTED`].
+/// Cycles in a report.
 pub(super) const CYCLES_REPORTED: usize = 32;
 
 impl GarbageSums {
@@ -161,8 +162,9 @@ impl ReportView<'_> {
         ratio(self.sums.objects, with_cycles).unwrap_or(1.0).max(1.0)
     }
 
-    /// Each generation's count, scaled by what all its collections freed to what the examined ones
-    /// did, and by `times`.
+    /// The count over all collections: each generation's, scaled by the objects that all its
+    /// collections freed per object that the examined ones did, and then by `times`. `None` if a
+    /// generation that freed much was not examined.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -192,7 +194,8 @@ impl ReportView<'_> {
         Some(GarbageEstimate { basis, count, per_s: rate(count, self.observed_ns) })
     }
 
-    /// The fewest cycles that nearly all garbage comes from, or the few that half of it does.
+    /// The fewest cycles that leave nearly all garbage, or else up to [`MAIN_CYCLES`] that leave at
+    /// least half of it; `None` if they leave less.
     fn main_cycles(&self, cycles: &[GarbageCycle]) -> Option<MainCycles> {
         // With steps only the garbage of training counts: imports leave some once.
         let all = self.ticks.as_ref().map(|ticks| ticks.per_step(&self.sums.garbage));

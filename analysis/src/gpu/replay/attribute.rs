@@ -173,6 +173,8 @@ fn shares(
     let mut shares = Vec::with_capacity(pauses.len());
     for group in groups(pauses.len(), single) {
         let members = &pauses[group];
+        // On top of the groups before it, so that the shares sum to the cost of all pauses: alone,
+        // neither of two pauses that hide behind each other costs anything.
         run.change(&model.removed(members), None);
         let without = ends.latest(&run);
         let gained = sooner(end, without);

@@ -186,7 +186,8 @@ impl<'a> BlockingEvidence<'a> {
         {
             return vec![enqueued];
         }
-        // A copy from memory that is not pinned may wait for its stream before it is queued.
+        // A copy from memory that is not pinned may wait for its stream before it is queued:
+        // https://docs.nvidia.com/cuda/cuda-driver-api/api-sync-behavior.html
         let stream = call.stream.map(|stream| &self.queues[stream.at()]);
         let before = stream.and_then(|queue| queue.last_before(call.start_ns));
         let waited_for = before.filter(|before| self.waited_for(*before, call));

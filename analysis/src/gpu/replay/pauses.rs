@@ -275,6 +275,9 @@ impl WaitingThread<'_> {
         effect: &mut PauseEffect,
     ) {
         let first = layout.first_from(self.chain, effect.start_ns);
+        // The collecting thread keeps the GIL, but for finalizers that run Python or release it:
+        // requests for it are answered between bytecodes only (`_Py_HandlePending`).
+        // https://github.com/python/cpython/blob/v3.13.0/Python/ceval_gil.c
         // Only a thread in Python that had released the GIL for a call starts this one during the
         // pause.
         let one = self.chain.python

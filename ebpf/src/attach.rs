@@ -104,6 +104,7 @@ pub(crate) fn plan_links(
                     entries.push(offset, cookie, point.semaphore);
                 }
                 if let Some(offset) = on_return {
+                    // The entry's link holds the reference to the semaphore: one is enough.
                     returns.push(offset, cookie, None);
                 }
             }

@@ -181,6 +181,7 @@ impl Instruction {
     /// authentication, `adr` and `adrp`. Loads relative to the instruction are emulated by some
     /// kernels and rejected by others; `nop` is emulated from 6.13 on.
     pub(super) fn is_emulated(&self) -> bool {
+        // https://github.com/torvalds/linux/blob/v6.12/arch/arm64/kernel/probes/decode-insn.c
         let indirect = [0xd61f_0000, 0xd63f_0000, 0xd65f_0000]; // br, blr, ret
         self.branch_target().is_some() && !self.is(0xff00_0010, 0x5400_0010)
             || self.loaded_place().is_some()

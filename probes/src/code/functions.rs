@@ -98,6 +98,8 @@ fn eh_frame<'data>(image: &ElfImage<'data>) -> Option<(u64, &'data [u8])> {
 }
 
 fn ranges(table: &EhFrame<Reader<'_>>, bases: &BaseAddresses) -> Vec<FunctionRange> {
+    // strip(1) keeps the table: it is loaded with the program, for exceptions and backtraces.
+    // https://refspecs.linuxfoundation.org/LSB_5.0.0/LSB-Core-generic/LSB-Core-generic/ehframechpt.html
     let mut entries = table.entries(bases);
     let mut found = Vec::new();
     while let Ok(Some(entry)) = entries.next() {

@@ -139,6 +139,8 @@ impl<'body> PathValues<'body> {
 
     /// Notes what is known where a path arrives.
     fn reach(&mut self, index: usize, known: KnownValues) {
+        // A value that is known stays as it is, so that each arrival only adds registers, and the
+        // work ends.
         let before = self.arriving.get(&index);
         let joined = before.map_or(known, |before| before.or(&known));
         if before != Some(&joined) {

@@ -155,7 +155,7 @@ plain() {
 
 # The simulated GPU's libraries, for tests that need a GPU of known behavior.
 simulated_gpu() {
-    if [ -n "${GCTRACE_SIMGPU:-}" ] || [ ! -d probes/simgpu ]; then return 0; fi
+    if [ -n "${GCTRACE_SIMGPU:-}" ] || [ ! -d tests/simgpu ]; then return 0; fi
     simulator=$(as_builder mktemp -d)
     # With the features of the workspace: nothing is compiled again.
     if build build --quiet --workspace --lib --example lay_out &&

@@ -7,7 +7,7 @@ use crate::print::clean;
 use crate::render::{Style, TextTable, cut, fit, wrap};
 use crate::text::shell_line;
 use crate::units::{bytes, count, counted, duration, percent};
-use gctrace_analysis::heap::report::{
+use gctrace_heap::report::{
     DiffAnswer, DominatorsAnswer, HeapAnswer, HeapCount, HeapFacts, HeapObject, HeapReport, Held,
     ShowAnswer, WhyAnswer, WhyGroup,
 };

@@ -3,7 +3,7 @@
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "what fails here fails the test")]
 
-use gctrace_analysis::heap::{HeapGraph, HeapPlace};
+use gctrace_heap::{HeapGraph, HeapPlace};
 use std::collections::{HashMap, HashSet};
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};

@@ -3,7 +3,7 @@
 use crate::print::clean;
 use crate::render::{Style, cut};
 use crate::units::{bytes, count};
-use gctrace_analysis::heap::report::{HeapObject, HeapPath};
+use gctrace_heap::report::{HeapObject, HeapPath};
 
 /// Widest column of references.
 const WIDEST_NAME: usize = 28;

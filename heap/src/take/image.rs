@@ -34,7 +34,7 @@ const MOST_COVERED: u64 = crate::take::walk::MOST_WORDS * 8 / BLOCK;
 enum Source {
     /// From the process.
     Process { pid: Pid, regions: Regions },
-    /// From nowhere: what is missing, of that which was mapped, is noted.
+    /// From nowhere: missing blocks of these regions are noted.
     Closed(Regions),
 }
 

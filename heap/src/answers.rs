@@ -62,12 +62,12 @@ impl Heap {
                 type_name: type_name.to_owned(),
                 ..TypeRow::default()
             });
-            let own = self.node(node);
-            row.all.add(own.bytes);
+            let object = self.node(node);
+            row.all.add(object.bytes);
             if self.is_garbage(node) {
-                row.garbage.add(own.bytes);
+                row.garbage.add(object.bytes);
             }
-            match own.place {
+            match object.place {
                 HeapPlace::Generation(generation) => {
                     if let Some(count) = row.generations.get_mut(usize::from(generation)) {
                         *count += 1;

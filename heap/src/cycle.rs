@@ -80,7 +80,7 @@ impl Heap {
     pub fn cycle(&self, node: NodeIndex) -> HeapPath {
         let cycle = self.shortest_cycle(node).unwrap_or_default();
         let edges = cycle.iter().filter_map(|at| self.graph().edges.get(*at as usize));
-        // The name of a step is that of the reference to it: of the first one, of the last reference.
+        // A step is named by the reference to it: the first one by the last reference.
         let before = edges.clone().next_back().into_iter().chain(edges.clone());
         let steps: Vec<_> = edges.map(|edge| edge.from).zip(before).collect();
         HeapPath::ends(&steps, |(node, before)| PathStep {

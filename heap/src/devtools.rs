@@ -1,7 +1,7 @@
 //! The heap snapshot of V8 (`.heapsnapshot`), which Chrome's DevTools and memlab read.
 //!
 //! Owns the mapping. Types of objects become constructors, so that DevTools groups by them; names of
-//! modules, functions and the like become strings behind a property. The format is that of V8's
+//! modules, functions and the like become strings behind a property. The format is from V8's
 //! `src/profiler/heap-snapshot-generator.cc`; its reader is
 //! `front_end/entrypoints/heap_snapshot_worker` of DevTools, which keeps all numbers in 32 bits.
 
@@ -26,7 +26,7 @@ const WEAK: u32 = 6;
 const OUTSIDE: u32 = 1;
 const GARBAGE: u32 = 2;
 const FIRST: u32 = 3;
-/// Strings before those of the heap.
+/// Strings before the heap's.
 const STRINGS: [&str; 6] =
     ["<dummy>", "", "(outside the heap)", "(garbage)", "(unnamed)", "__name__"];
 
@@ -209,11 +209,11 @@ impl Snapshot<'_> {
         node(SYNTHETIC, 1, 0, self.named.len() + 2)?;
         node(SYNTHETIC, 2, 0, self.outside.len())?;
         node(SYNTHETIC, 3, 0, self.garbage.len())?;
-        for (index, own) in self.heap.indices().zip(&self.heap.graph().nodes) {
+        for (index, object) in self.heap.indices().zip(&self.heap.graph().nodes) {
             let edges =
                 self.heap.references(index).len() + usize::from(self.label(index).is_some());
             let kind = self.heap.kind(index);
-            let bytes = own.bytes.unwrap_or(0);
+            let bytes = object.bytes.unwrap_or(0);
             match (kind.type_name.as_str(), self.label(index)) {
                 ("function", Some(name)) => node(CLOSURE, name, bytes, edges)?,
                 _ => {

@@ -1,7 +1,7 @@
 //! What changed between heaps of one process.
 //!
-//! Owns the rule for what is the same object. Address, type and label must be equal, and it cannot
-//! have become younger: a generation only rises. That leaves an object that died and one of its type
+//! Owns the rule for the same object. Address, type and label must be equal, and it cannot have
+//! become younger: a generation only rises. That leaves an object that died and one of its type
 //! that got its memory. The collector's lists are in order of age, but for the objects that a
 //! collection moved behind those that refer to them; so they are cut where the fewest objects
 //! contradict the cut, and an object on the new side is a new one whatever its address.
@@ -23,8 +23,8 @@ struct Matched {
     reused: u64,
 }
 
-/// Compares heaps of one process, oldest first: what is in the last one, but not in the first, and
-/// in all between. At most `most` rows per table.
+/// Compares heaps of one process, oldest first: the objects in the last one, but not in the first,
+/// and in all between. At most `most` rows per table.
 #[must_use]
 pub fn diff(heaps: &[Heap], most: usize) -> Option<DiffAnswer> {
     let [first, between @ .., last] = heaps else {

@@ -11,7 +11,7 @@ use super::reach::Heap;
 /// No number.
 const NONE: u32 = u32::MAX;
 
-/// What each object that is alive retains: its own memory and that of all it dominates.
+/// What each object that is alive retains: its own memory and the memory of all it dominates.
 #[derive(Debug)]
 pub struct Dominators {
     /// Immediate dominator of each node.
@@ -221,7 +221,7 @@ impl Predecessors {
     fn new(search: &Search, heap: &Heap) -> Self {
         let mut starts = vec![0_u32; search.vertices.len() + 1];
         let number = |node: NodeIndex| search.numbers[node as usize];
-        // What refers from garbage has no number; what is referred to from a number has one.
+        // Garbage has no number; every object that a numbered one refers to has one.
         let edges = || {
             let edges = heap.graph().edges.iter();
             edges.map(|edge| (number(edge.from), number(edge.to))).filter(|(from, _)| *from != NONE)

@@ -28,7 +28,7 @@ const UNTRACKED: u8 = 5;
 const HAS_LABEL: u8 = 1 << 3;
 const HAS_REFERENCES: u8 = 1 << 4;
 const HAS_BYTES: u8 = 1 << 5;
-/// The address is below that of the node before.
+/// The address is below the previous node's.
 const IS_BELOW: u8 = 1 << 6;
 
 /// Objects are aligned to 16 bytes (`ALIGNMENT` of CPython's `Objects/obmalloc.c`), so the last four
@@ -121,7 +121,7 @@ impl HeapGraph {
     }
 
     /// Reads a `.gcheap` file. Whatever the bytes, the memory for it is at most about 1,000 times
-    /// their number. The pid of the kinds is that of the header.
+    /// their number. The pid of the kinds is the header's.
     ///
     /// # Errors
     /// The bytes are not a heap of this version, are incomplete or damaged, or a read failed.

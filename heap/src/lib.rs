@@ -14,7 +14,7 @@
 //!
 //! - [`HeapGraph`]: a heap as data;
 //! - `take`: from a running program, on Linux; nothing is written to its memory, no code runs in it;
-//! - [`file`]: in a file, `.gcheap`;
+//! - [`mod@file`]: in a file, `.gcheap`;
 //! - [`reach`]: checked and indexed, [`Heap`]; [`dominators`]: what each object keeps alive;
 //! - [`answers`], [`why`], [`suspects`], [`mod@diff`], [`cycle`], [`names`]: answers to questions, as
 //!   [`report`] defines them;

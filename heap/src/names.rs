@@ -104,17 +104,17 @@ impl Heap {
     /// The object as data.
     #[must_use]
     pub fn object(&self, node: NodeIndex) -> HeapObject {
-        let (own, kind) = (self.node(node), self.kind(node));
+        let (object, kind) = (self.node(node), self.kind(node));
         HeapObject {
-            address: format!("{:#x}", own.address),
+            address: format!("{:#x}", object.address),
             type_name: kind.type_name.clone(),
             function: kind.function.clone(),
             file: kind.file.clone(),
             line: kind.line,
             label: self.label(node).map(str::to_owned),
-            bytes: own.bytes,
+            bytes: object.bytes,
             refers_to: self.references(node).len() as u64,
-            references: own.references,
+            references: object.references,
         }
     }
 

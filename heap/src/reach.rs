@@ -1,9 +1,10 @@
 //! A heap whose references can be followed, and what holds each object.
 //!
-//! Owns the rule for what is alive. Modules and other roots that last hold first; then frames, whose
-//! variables go when they return; then objects with more references than the heap shows, which
-//! something outside of it must hold; then those whose references are unknown. What is still not
-//! reached is garbage: the collector's own rule (`deduce_unreachable` of CPython's `Python/gc.c`).
+//! Owns the rule for which objects are alive. Modules and other roots that last hold first; then
+//! frames, whose variables go when they return; then objects with more references than the heap
+//! shows, which something outside of it must hold; then those whose references are unknown. What is
+//! still not reached is garbage: the collector's own rule (`deduce_unreachable` of CPython's
+//! `Python/gc.c`).
 
 use super::{HeapEdge, HeapEdgeName, HeapGraph, HeapNode, HeapPlace, HeapRoot, NodeIndex};
 use gctrace_event::{KindId, ObjectKind};

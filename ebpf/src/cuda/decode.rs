@@ -47,7 +47,7 @@ pub struct DeviceMemoryEvent {
     pub tid: u32,
     /// Type of the device, a `c10::DeviceType`: 1 is CUDA.
     pub device_type: i8,
-    /// Index of the device among those of its type.
+    /// Index among the devices of its type.
     pub device: i8,
     /// Time of the event, in ns of CLOCK_MONOTONIC.
     pub at_ns: u64,

@@ -37,9 +37,9 @@ fn usual_leaks_have_their_name() {
         ..ObjectKind::default()
     });
     made.refer(namespace, "['Trainer']", class);
-    let (own, seen) = (made.object("dict"), made.object("list"));
-    made.refer(class, ".__dict__", own);
-    made.refer(own, "['seen']", seen);
+    let (attributes, seen) = (made.object("dict"), made.object("list"));
+    made.refer(class, ".__dict__", attributes);
+    made.refer(attributes, "['seen']", seen);
     holds(&mut made, seen, 300);
     let hooks = made.object("list");
     made.refer(namespace, "['step_hooks']", hooks);
@@ -82,10 +82,10 @@ fn a_chain_is_named_by_its_head() {
     let namespace = made.module("train");
     let mut before = namespace;
     for index in 0..1_000 {
-        let (node, own) = (made.object("Node"), made.object("dict"));
+        let (node, attributes) = (made.object("Node"), made.object("dict"));
         made.refer(before, if index == 0 { "['head']" } else { "['next']" }, node);
-        made.refer(node, ".__dict__", own);
-        before = own;
+        made.refer(node, ".__dict__", attributes);
+        before = attributes;
     }
     assert_eq!(suspects(made), [(SuspectHolder::ModuleAttribute, "train.head".to_owned(), 2_000)]);
 }

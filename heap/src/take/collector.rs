@@ -89,8 +89,8 @@ pub(crate) fn full_collections(
     word(record.checked_add(stats.collections.into())?)
 }
 
-/// The tracked objects, oldest first: those of the permanent generation, then from the oldest to
-/// the youngest. `None`: a list is broken, because it is being changed or because the layout is
+/// The tracked objects, oldest first: the permanent generation's, then from the oldest to the
+/// youngest. `None`: a list is broken, because it is being changed or because the layout is
 /// another.
 pub(crate) fn tracked(
     image: &mut Image,

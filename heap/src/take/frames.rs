@@ -161,8 +161,8 @@ impl Walk<'_> {
             (info.basic_size as usize).saturating_sub(16) / 8,
             &mut words,
         );
-        // gi_code, and what is no reference: gi_exc_state.previous_item; before 3.10 gi_running, one
-        // byte and uninitialized ones (Include/genobject.h).
+        // gi_code, and the words that are no references: gi_exc_state.previous_item; before 3.10
+        // gi_running, one byte and uninitialized ones (Include/genobject.h).
         let (code, others) = match self.layout.minor {
             10 => (24, [80, 80]),
             _ => (32, [24, 88]),

@@ -92,7 +92,7 @@ impl GraphBuilder {
         self.exceeded
     }
 
-    /// Whether there is room for one more in a list, of which there may be so many, in so many bytes.
+    /// Whether there is room for one more in a list, at most `most`, within `memory` bytes.
     fn has_room<T>(
         exceeded: &mut Option<Exceeded>,
         list: &mut Vec<T>,

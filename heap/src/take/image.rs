@@ -26,7 +26,7 @@ const FUEL: u64 = 1 << 16;
 /// What it counts as, in bytes, to look whether a block is there.
 const SIZE_OF_LOOK: u64 = 64;
 
-/// Most blocks of one table: those of the largest that is read ([`crate::take::walk::MOST_WORDS`]).
+/// Most blocks of one table: of the largest that is read ([`crate::take::walk::MOST_WORDS`]).
 const MOST_COVERED: u64 = crate::take::walk::MOST_WORDS * 8 / BLOCK;
 
 /// Where an image takes blocks from that it does not have.
@@ -34,7 +34,7 @@ const MOST_COVERED: u64 = crate::take::walk::MOST_WORDS * 8 / BLOCK;
 enum Source {
     /// From the process.
     Process { pid: Pid, regions: Regions },
-    /// From nowhere: what is missing, of that which was mapped, is noted.
+    /// From nowhere: missing blocks of these regions are noted.
     Closed(Regions),
 }
 

@@ -113,8 +113,8 @@ pub(crate) struct NewFrame {
     pub(crate) tagged: bool,
     /// `gi_iframe` of a generator.
     pub(crate) in_generator: u64,
-    /// `gi_exc_state.previous_item`, which is the address of no object; the next field is that of
-    /// coroutines (`cr_origin_or_finalizer`) and not initialized in generators.
+    /// `gi_exc_state.previous_item`, which is the address of no object; the next field is
+    /// coroutines' (`cr_origin_or_finalizer`) and not initialized in generators.
     pub(crate) previous_exception: u64,
     /// `gi_frame_state`, and its value for a cleared frame (pycore_frame.h).
     pub(crate) state: u64,
@@ -132,7 +132,7 @@ pub(crate) enum Frames {
 pub(crate) enum VariableNames {
     /// Three tuples: `co_varnames`, `co_cellvars`, `co_freevars`.
     Tuples { locals: u64, cells: u64, free: u64 },
-    /// `co_localsplusnames`, of which the last `co_nfreevars` are free.
+    /// `co_localsplusnames`; the last `co_nfreevars` are free.
     Joined { names: u64, free_count: u64 },
 }
 

@@ -54,11 +54,11 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Those for a process as it is now.
+    /// The limits for a process as it is now.
     ///
     /// A block is copied for something in it that the program has written, so there are no more blocks
     /// than pages that are in memory or swapped out; some of files may be neither. Half of what this
-    /// machine has left is for what is read from the copy.
+    /// machine has left is for the result of reading the copy.
     pub(crate) fn of_process(pid: u32, block: u64) -> Self {
         let used = process_memory::used_bytes(pid).unwrap_or(0);
         let left = process_memory::available_bytes().unwrap_or(u64::MAX);

@@ -241,7 +241,7 @@ impl RootFinder<'_, '_> {
         }
     }
 
-    /// Objects with more references than were found, and those of unknown number.
+    /// Objects with more references than were found, and with an unknown number of them.
     fn outside(&mut self) -> Vec<String> {
         let mut notes = Vec::new();
         for _ in 0..WRONG_TYPES {

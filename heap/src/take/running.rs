@@ -36,7 +36,7 @@ pub struct HeapOptions {
     pub interpreter: i64,
 }
 
-/// The heap of a running program, of which a first pass has been made.
+/// The heap of a running program, after a first pass.
 #[derive(Debug)]
 pub struct RunningHeap {
     pid: u32,

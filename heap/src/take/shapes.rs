@@ -58,7 +58,7 @@ impl Walk<'_> {
         self.words = words;
     }
 
-    /// `type_traverse`. A class's place is that of its first method.
+    /// `type_traverse`. A class's place is its first method's.
     pub(crate) fn class(&mut self, node: NodeIndex, address: u64) -> CodePlace {
         for (offset, name) in type_object::REFERENCES {
             let target = self.image.word(address.wrapping_add(offset)).unwrap_or(0);

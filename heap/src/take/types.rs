@@ -128,8 +128,8 @@ fn read(image: &mut Image, base: u64, offset: u64) -> u64 {
     image.word(base.wrapping_add(offset)).unwrap_or(0)
 }
 
-/// Derived from `collections.OrderedDict`, whose fields after those of a dict are scanned: only
-/// the dict of attributes is among them.
+/// Derived from `collections.OrderedDict`, whose fields after a dict's are scanned: only the dict
+/// of attributes is among them.
 fn is_ordered(image: &mut Image, bases: &[u64]) -> bool {
     bases.iter().any(|base| {
         let name = read(image, *base, type_object::NAME);
@@ -200,8 +200,8 @@ fn type_name(
     address: u64,
     is_heap_type: bool,
 ) -> Option<String> {
-    let own = image.word(address.checked_add(type_object::NAME)?)?;
-    let text = image.c_string(own, LONGEST_NAME)?;
+    let name = image.word(address.checked_add(type_object::NAME)?)?;
+    let text = image.c_string(name, LONGEST_NAME)?;
     (!text.is_empty()).then_some(())?;
     if !is_heap_type {
         return Some(text);

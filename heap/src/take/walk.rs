@@ -198,8 +198,8 @@ impl<'image> Walk<'image> {
         if is_wanted { self.add(address, HeapPlace::Untracked) } else { None }
     }
 
-    /// Adds references to those of these words that are addresses of nodes. `offset` is that of
-    /// the first, for names.
+    /// Adds references to the nodes whose addresses are among these words. `offset` is the first
+    /// word's, for names.
     fn scan(&mut self, from: NodeIndex, kind: TypeIndex, info: &TypeInfo, offset: u64) {
         let words = std::mem::take(&mut self.words);
         for (offset, word) in (offset..).step_by(8).zip(&words) {

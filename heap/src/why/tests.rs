@@ -29,7 +29,7 @@ fn alike_paths_are_one_group() {
         .iter()
         .map(|group| (group.count.objects, group.held, group.place.as_deref()))
         .collect();
-    // Keys of a dict are positions, but those of a module's namespace are variables.
+    // Keys of a dict are positions, but keys of a module's namespace are variables.
     assert_eq!(groups[0], (30, Held::Root, Some("train.cache[0]")));
     assert_eq!(groups[1], (2, Held::Root, Some("train.hooks['a']")));
     assert_eq!((answer.other_groups, answer.others.objects), (1, 2));

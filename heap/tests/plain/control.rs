@@ -277,10 +277,10 @@ fn what_cannot_be_taken_is_an_error() {
         let process = Pid::from_raw(script.pid().cast_signed());
         nix::sys::ptrace::seize(process, nix::sys::ptrace::Options::empty()).unwrap();
         let traced = heap.take();
-        let own = std::process::id();
-        assert!(matches!(traced, Err(HeapError::Traced { tracer, .. }) if tracer == own));
+        let pid = std::process::id();
+        assert!(matches!(traced, Err(HeapError::Traced { tracer, .. }) if tracer == pid));
         let message = traced.unwrap_err().to_string();
-        assert!(message.contains(&format!("kill {own}")), "{message}");
+        assert!(message.contains(&format!("kill {pid}")), "{message}");
         nix::sys::ptrace::interrupt(process).unwrap();
         wait_for(script.pid(), 't');
         nix::sys::ptrace::detach(process, None).unwrap();

@@ -21,7 +21,7 @@ struct Before {
     generations: [usize; 3],
     frozen: usize,
     /// Objects made for the report itself.
-    own: Vec<u64>,
+    of_report: Vec<u64>,
 }
 
 /// What it reports afterwards: by address, the addresses of what it refers to.
@@ -102,7 +102,7 @@ fn check_nodes(heap: &Heap<'_>, before: &Before, context: &str) {
         .iter()
         .filter(|(address, node)| {
             let is_frozen = heap.graph.nodes[**node].place == HeapPlace::Frozen;
-            !is_frozen && !expected.contains(address) && !before.own.contains(address)
+            !is_frozen && !expected.contains(address) && !before.of_report.contains(address)
         })
         .map(|(_, node)| heap.kind(*node))
         .collect();
@@ -167,8 +167,8 @@ fn nodes_and_edges_are_the_interpreters_own() {
                         .filter(|node| node.place == HeapPlace::Generation(generation))
                         .count();
                     // Those made for the report are in the youngest, some of them for a moment.
-                    let own = if generation == 0 { 4 } else { 0 };
-                    assert!(count.abs_diff(found) <= own, "{context}: {count} {found}");
+                    let of_report = if generation == 0 { 4 } else { 0 };
+                    assert!(count.abs_diff(found) <= of_report, "{context}: {count} {found}");
                 }
             }
             assert_eq!(graph.header.notes, Vec::<String>::new(), "{context}");

@@ -42,12 +42,12 @@ impl Script {
 
     /// The interpreter's process: in a container the only child of its wrapper.
     pub(crate) fn pid(&self) -> u32 {
-        let own = self.child.id();
-        let name = std::fs::read_to_string(format!("/proc/{own}/comm"));
-        let children = std::fs::read_to_string(format!("/proc/{own}/task/{own}/children"));
+        let child = self.child.id();
+        let name = std::fs::read_to_string(format!("/proc/{child}/comm"));
+        let children = std::fs::read_to_string(format!("/proc/{child}/task/{child}/children"));
         match (name.as_deref(), children) {
             (Ok("unshare\n"), Ok(children)) => children.trim().parse().unwrap(),
-            _ => own,
+            _ => child,
         }
     }
 

@@ -119,6 +119,9 @@ impl FrameOffsets {
         let copies = |(index, array)| Some((offset(index)?, offset(array)?));
         Some(Self {
             threads_head: offset(THREADS_HEAD)?,
+            // A subinterpreter may share the GIL of another one, which `ceval.gil` points to. The
+            // offsets of the GIL's fields are in the interpreter that has it: only the difference
+            // holds for every GIL.
             gil: GilHolder {
                 pointer: offset(at.ceval_gil)?,
                 holder: offset(last_holder)?.checked_sub(offset(gil_state)?)?,

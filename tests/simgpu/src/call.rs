@@ -80,7 +80,7 @@ pub(crate) fn traced(
     result
 }
 
-/// A call starts on this thread: returns its correlation id, that of the outermost call.
+/// A call starts on this thread: returns the outermost call's correlation id.
 #[unsafe(no_mangle)]
 extern "C" fn simgpuCallBegin(_layer: u32, correlation: *mut u32) -> i32 {
     guarded(|| {

@@ -39,12 +39,12 @@ macro_rules! exported {
             let elsewhere = ELSEWHERE.get_or_init(|| {
                 let name = concat!(stringify!($name), "\0").as_bytes();
                 let address = crate::link::address(std::ffi::CStr::from_bytes_with_nul(name).ok()?)?;
-                let own: Function = $name;
+                let here: Function = $name;
                 // SAFETY: a function of this name in another copy of this library: the same type.
                 let other = unsafe {
                     std::mem::transmute::<*const c_void, Function>(std::ptr::with_exposed_provenance(address))
                 };
-                (own as usize != address).then_some(other)
+                (here as usize != address).then_some(other)
             });
             match elsewhere {
                 Some(function) => function($($argument),*),

@@ -39,10 +39,10 @@ pub(crate) fn folder() -> PathBuf {
 /// of functions in it. The real libraries are kept by their exit handlers too.
 fn stay_loaded() {
     // SAFETY: the file is loaded already; nothing is run.
-    let own =
+    let library =
         unsafe { Library::open(Some(own_file()), RTLD_NOW | RTLD_LOCAL | libc::RTLD_NODELETE) };
-    if let Ok(own) = own {
-        std::mem::forget(own);
+    if let Ok(library) = library {
+        std::mem::forget(library);
     }
 }
 

@@ -2,8 +2,8 @@
 //! reports the same in any process.
 //!
 //! Utilization is the share of the last sixth of a second in which a kernel ran (copies do not
-//! count; a collective that waits for its peers does), PCIe throughput that of the last 20 ms.
-//! Power and clocks are derived from the utilization: made-up figures that vary.
+//! count; a collective that waits for its peers does), PCIe throughput covers the last 20 ms. Power
+//! and clocks are derived from the utilization: made-up figures that vary.
 
 mod device;
 mod identity;

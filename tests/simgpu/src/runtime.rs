@@ -16,8 +16,8 @@ thread_local! {
     static LAST_ERROR: Cell<i32> = const { Cell::new(0) };
 }
 
-/// Runs a call's body with a current context, that of device 0 unless the thread selected another,
-/// and remembers its error.
+/// Runs a call's body with a current context, device 0's unless the thread selected another, and
+/// remembers its error.
 fn with_context(body: impl FnOnce() -> Status) -> Status {
     remembered(ready().and_then(|()| body()))
 }

@@ -25,7 +25,7 @@ pub(crate) fn correlation() -> u32 {
     CALLS.get().1
 }
 
-/// A call starts: returns its correlation id, that of the outermost call; `new`: makes one.
+/// A call starts: returns the outermost call's correlation id; `new`: makes one.
 pub(crate) fn begin_call(new: impl FnOnce() -> u32) -> u32 {
     let (depth, id) = CALLS.get();
     let id = if depth == 0 { new() } else { id };

@@ -121,10 +121,10 @@ pub(crate) fn snapshots(shared: &Path, device: u32) -> Vec<ProcessUsage> {
 
 /// Bytes that other processes have allocated on the device.
 pub(crate) fn other_processes_memory(shared: &Path, device: u32) -> u64 {
-    let own = std::process::id();
+    let this_pid = std::process::id();
     files(shared, device)
         .into_iter()
-        .filter(|(pid, _)| *pid != own)
+        .filter(|(pid, _)| *pid != this_pid)
         .filter_map(|(_, path)| map(&path))
         .map(|map| load(words(&map), 1))
         .sum()

@@ -1,4 +1,4 @@
-//! The objects and references of a picture: those of one path or cycle, at most 50.
+//! The objects and references of a picture: of one path or cycle, at most 50.
 
 use crate::print::clean;
 use crate::units::{count, counted};
@@ -116,8 +116,8 @@ impl Picture {
         let cycle: Vec<HeapEdge> = cycle.iter().filter_map(edges).collect();
         let (members, references) = match heap.small_component(node, MOST) {
             Some(members) => {
-                let own = members.iter().flat_map(|member| heap.references(*member));
-                let references = own.filter(|edge| members.contains(&edge.to)).copied();
+                let references = members.iter().flat_map(|member| heap.references(*member));
+                let references = references.filter(|edge| members.contains(&edge.to)).copied();
                 let references: Vec<HeapEdge> = references.collect();
                 (members, references)
             }

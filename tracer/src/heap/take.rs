@@ -1,6 +1,6 @@
 //! `gctrace heap -p PID` and `gctrace heap --at-full N -- COMMAND`: takes a heap and writes it.
 //!
-//! Owns what is said before and after, and the command while it runs; `gctrace_heap` stops the
+//! Owns the messages before and after, and the command while it runs; `gctrace_heap` stops the
 //! program and reads it. When the heap of a command is taken: `take/callbacks.rs` or, where the
 //! library cannot be loaded, `take/polling.rs`.
 

@@ -217,8 +217,8 @@ fn dominators(found: &DominatorsAnswer, style: Style) -> Vec<String> {
             .mostly
             .iter()
             .map(|mostly| {
-                let (objects, own) = (count(mostly.count.objects), bytes(mostly.count.bytes));
-                format!("{objects} {} ({own})", mostly.type_name)
+                let (objects, size) = (count(mostly.count.objects), bytes(mostly.count.bytes));
+                format!("{objects} {} ({size})", mostly.type_name)
             })
             .collect();
         lines.extend(wrap(&format!("Most of it: {}.", types.join(", ")), "   ", "   "));

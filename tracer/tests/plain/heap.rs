@@ -70,7 +70,7 @@ fn leaks_are_found_where_they_are() {
         .map(|suspect| (suspect["holder"].as_str().unwrap(), suspect["place"].as_str().unwrap()))
         .collect();
     let holds = |holder: &str, place: &str| {
-        found.iter().any(|(own, at)| *own == holder && at.contains(place))
+        found.iter().any(|(suspect, at)| *suspect == holder && at.contains(place))
     };
     assert!(holds("default_argument", "collect.__defaults__[0]"), "{found:?}");
     assert!(holds("lru_cache", "load"), "{found:?}");

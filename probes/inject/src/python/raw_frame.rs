@@ -3,7 +3,7 @@
 //! The C API creates a frame object for every frame that is requested, which lives as long as the
 //! frame: a program's `gc.get_count()` and its memory would differ from those without gctrace. So
 //! frames are read from the interpreter's memory (`struct _PyInterpreterFrame`). The offsets are
-//! those of the version, and are trusted only if they yield what the C API returns
+//! the version's, and are trusted only if they yield what the C API returns
 //! ([`RawFrameLayout::verified`], once, before the user's code).
 
 use super::api::{Object, PythonApi};

@@ -61,7 +61,7 @@ pub(crate) struct Operation {
     pub(crate) launched_ns: u64,
     pub(crate) grid: [u32; 3],
     pub(crate) block: [u32; 3],
-    /// Ends it waits for in addition to those of its own stream.
+    /// Ends it waits for in addition to its own stream's.
     pub(crate) after: Vec<Completion>,
     /// Of a wait for an event: correlation id of the call that recorded it; 0 for all others.
     pub(crate) awaited: u32,

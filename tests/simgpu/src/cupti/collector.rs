@@ -41,7 +41,7 @@ pub(super) struct ActivityCollector {
     /// API functions with disabled records: kind of record and id.
     pub(super) muted: BTreeSet<(u32, u32)>,
     pub(super) callbacks: Option<(RequestBuffer, BufferCompleted)>,
-    /// Whether records contain system thread ids instead of those of pthreads.
+    /// Whether records contain system thread ids instead of ids of pthreads.
     pub(super) system_threads: bool,
     pub(super) dropped: u64,
     /// Offset from CLOCK_MONOTONIC to the clock of the records.
@@ -250,7 +250,7 @@ pub(crate) fn deliver_full_buffers() {
     }
 }
 
-/// Deliveries in progress: a flush returns once those of other threads have arrived too.
+/// Deliveries in progress: a flush returns once other threads' have arrived too.
 static DELIVERY: Mutex<()> = Mutex::new(());
 
 /// Passes completed records to the buffers' callbacks; `forced`: all records. The collector is not

@@ -1,5 +1,5 @@
-//! Activity records as bytes. Offsets are those of all versions from 11.8 to 13.0, sizes those of
-//! each (measured by compiling against `cupti_activity.h` of 11.8.87, 12.4.127 and 13.0.85). Bytes
+//! Activity records as bytes. Offsets hold for all versions from 11.8 to 13.0, sizes for each
+//! (measured by compiling against `cupti_activity.h` of 11.8.87, 12.4.127 and 13.0.85). Bytes
 //! outside our fields are poisoned, so that a reader that uses too much finds garbage.
 
 /// Value of meaningless bytes.

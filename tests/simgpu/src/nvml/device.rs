@@ -49,7 +49,7 @@ struct ProcessV1 {
     memory: u64,
 }
 
-/// `nvmlProcessInfo_v2_t`, which is also that of the functions `_v3`.
+/// `nvmlProcessInfo_v2_t`, which the functions `_v3` use too.
 #[repr(C)]
 struct ProcessV2 {
     pid: u32,
@@ -97,7 +97,7 @@ fn percent(snapshots: &[ProcessUsage]) -> u32 {
 fn utilization(handle: u64, target: *mut [u32; 2]) -> Status {
     session::count_query();
     let gpu = percent(&snapshots(handle)?);
-    // Time in which memory was read or written: here, that of the kernels.
+    // Time in which memory was read or written: here, the kernels' time.
     c::write(target, [gpu, gpu])
 }
 

@@ -36,7 +36,7 @@ fn initialize() -> Status {
     Ok(())
 }
 
-/// Settings from the environment; for missing ones, those of the processes that use the devices.
+/// Settings from the environment; for missing ones, from the processes that use the devices.
 fn settings() -> SimSettings {
     let mut settings = SimSettings::from_environment(&link::folder());
     let text = std::fs::read_to_string(settings.shared.join("devices")).unwrap_or_default();

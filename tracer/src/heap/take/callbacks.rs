@@ -249,12 +249,12 @@ impl<'config> HeapCallbacks<'config> {
             "process {pid} waited for {} (measured) at the end of full collection {count}",
             duration(left.duration_since(start)),
         ));
-        let own = heap.copied_collections().filter(|number| *number != count);
-        let own = own.map_or_else(String::new, |own| {
-            format!(" (by gctrace's count; the interpreter's own is {own})")
+        let copied = heap.copied_collections().filter(|number| *number != count);
+        let copied = copied.map_or_else(String::new, |number| {
+            format!(" (by gctrace's count; the interpreter's own is {number})")
         });
         graph.header.notes.push(format!(
-            "Taken at the end of full collection {count}{own}; gctrace's entry in gc.callbacks, a \
+            "Taken at the end of full collection {count}{copied}; gctrace's entry in gc.callbacks, a \
              builtin_function_or_method with its PyCapsule, is part of this heap"
         ));
         Ok(Some((graph, Vec::new())))

@@ -53,8 +53,8 @@ fn object(object: &HeapObject, is_last: bool) -> String {
         text += &format!(" at {}", object.address);
     }
     if is_last {
-        if let Some(own) = object.bytes {
-            text += &format!(", {}", bytes(own));
+        if let Some(size) = object.bytes {
+            text += &format!(", {}", bytes(size));
         }
         if let Some(references) = object.references {
             text += &format!(", referred to {}", times(references.into()));

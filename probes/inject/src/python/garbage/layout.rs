@@ -20,7 +20,7 @@ pub(super) struct GcHead {
     pub(super) previous: usize,
 }
 
-/// Bits of both fields that are flags (`_PyGC_PREV_SHIFT`; of `next` those of 3.14).
+/// Bits of both fields that are flags (`_PyGC_PREV_SHIFT`; of `next` as in 3.14).
 pub(super) const FLAGS: usize = 3;
 
 /// `_PyGC_PREV_MASK_COLLECTING`: the object is among those being collected. Set on everything
@@ -54,8 +54,8 @@ const STACK: usize = 1 << 20;
 /// Called while the collector calls weakrefs' callbacks, from such a callback, with `first` among
 /// the unreachable objects.
 pub(super) unsafe fn walk(first: Object, mut visit: impl FnMut(Object)) -> Option<()> {
-    let own = 0_u8;
-    let floor = std::ptr::from_ref(&own).addr();
+    let local = 0_u8;
+    let floor = std::ptr::from_ref(&local).addr();
     let first = head_of(first).cast_const();
     let mut list = None;
     // SAFETY: the list is a ring of valid heads.
@@ -159,7 +159,8 @@ type IsGc = unsafe extern "C" fn(Object) -> c_int;
 pub(super) struct TypeView(Object);
 
 /// `Py_TPFLAGS_INLINE_VALUES` (3.13), `Py_TPFLAGS_MANAGED_WEAKREF` (3.12), `Py_TPFLAGS_MANAGED_DICT`
-/// (3.11), `Py_TPFLAGS_HEAPTYPE`, `Py_TPFLAGS_HAVE_GC`, and those of subclasses of built-in types.
+/// (3.11), `Py_TPFLAGS_HEAPTYPE`, `Py_TPFLAGS_HAVE_GC`, and the flags of subclasses of built-in
+/// types.
 const INLINE_VALUES: usize = 1 << 2;
 const MANAGED_WEAKREF: usize = 1 << 3;
 const MANAGED_DICT: usize = 1 << 4;
@@ -184,7 +185,7 @@ impl TypeView {
         self.0
     }
 
-    /// `tp_name`: of static types and those of extensions with the module's name before it.
+    /// `tp_name`: of static types and extensions' types with the module's name before it.
     pub(super) fn name<'a>(self) -> &'a CStr {
         // SAFETY: a type, by the promise of `new`; every type has a name, as long as it lives.
         unsafe { CStr::from_ptr(reference(self.0, 24).cast::<c_char>()) }

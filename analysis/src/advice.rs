@@ -1,9 +1,9 @@
 //! What to do next: rules from evidence to advice.
 //!
 //! Owns when an advice is given and in which order. What it saves is derived from this recording:
-//! gctrace has not seen the program with the change. With GPU times it is the prediction of the
-//! replay, otherwise that of a simulated collector (`remedy.rs`); for collectors that are not
-//! simulated, an upper bound.
+//! gctrace has not seen the program with the change. With GPU times the replay predicts it,
+//! otherwise a simulated collector (`remedy.rs`); for collectors that are not simulated there is an
+//! upper bound.
 
 use crate::gpu::what_if::report::bytes_per_object;
 use crate::phases::JudgedRun;
@@ -63,7 +63,7 @@ impl PricedRun {
     /// time.
     fn candidates(self, report: &Report) -> Vec<Advice> {
         let times = PauseTimes::of(report);
-        let own = self.remedies.into_iter().map(|remedy| Advice {
+        let remedies = self.remedies.into_iter().map(|remedy| Advice {
             settings: Some(remedy.settings),
             memory_objects: Some(remedy.waiting_objects),
             memory_bytes: self
@@ -71,7 +71,7 @@ impl PricedRun {
                 .map(|bytes| bytes.saturating_mul(remedy.waiting_objects)),
             ..saving(remedy.id, times.all_ns)
         });
-        own.chain(swapped_out(report, &times)).collect()
+        remedies.chain(swapped_out(report, &times)).collect()
     }
 }
 
@@ -109,8 +109,8 @@ pub(crate) fn advice(report: &Report, priced: Option<PricedRun>) -> (Vec<Advice>
     (list, rest)
 }
 
-/// The remedies that save a part of the run, best first, and the others: those that do not, or of
-/// which one recording does not show it.
+/// The remedies that save a part of the run, best first, and the others, which do not, or for which
+/// one recording does not show it.
 fn simulated(report: &Report, mut priced: PricedRun) -> (Vec<Advice>, Vec<Advice>) {
     let least_ns = priced.training_ns / REPORTED_FRACTION;
     let worth = |advice: &Advice| {
@@ -136,7 +136,7 @@ fn simulated(report: &Report, mut priced: PricedRun) -> (Vec<Advice>, Vec<Advice
     (list, rest)
 }
 
-/// Without a change to make, and without one of which nothing is known yet: leave it.
+/// With no change to make, and none left undecided: leave the program as it is.
 fn leave_if_settled(report: &Report, list: &mut Vec<Advice>, rest: &[Advice]) {
     if list.is_empty() && !rest.iter().any(|advice| report.is_undecided(advice)) {
         list.push(plain(AdviceId::Leave));

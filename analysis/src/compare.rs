@@ -58,7 +58,7 @@ impl Comparison {
     /// The comparison of a figure; `None` if no run has it.
     #[must_use]
     pub fn figure(&self, figure: FigureId) -> Option<&FigureComparison> {
-        self.figures.iter().find(|own| own.figure == figure)
+        self.figures.iter().find(|candidate| candidate.figure == figure)
     }
 }
 
@@ -177,7 +177,7 @@ fn compared(report: &Report) -> ComparedRun {
 
 /// Rests on step time; if that is not compared, on the share of GC.
 fn verdict(figures: &[FigureComparison]) -> ComparisonVerdict {
-    let of = |figure| figures.iter().find(|own| own.figure == figure);
+    let of = |figure| figures.iter().find(|candidate| candidate.figure == figure);
     let rests_on = of(FigureId::StepTime).or_else(|| of(FigureId::GcShare));
     ComparisonVerdict {
         outcome: rests_on.and_then(FigureComparison::outcome).unwrap_or(Outcome::Unknown),

@@ -39,7 +39,6 @@ pub mod compare;
 mod coverage;
 mod distribution;
 pub mod gpu;
-pub mod heap;
 pub mod live;
 pub mod parallel;
 pub mod paths;

@@ -68,8 +68,8 @@ pub struct CudaPoint {
     pub function: u16,
     /// Name of the exported symbol, with its suffix (`_ptsz`) or mangled argument types.
     pub symbol: String,
-    /// File offset of an instruction at which the stack pointer and the arguments are still those
-    /// of the call.
+    /// File offset of an instruction at which the stack pointer and the arguments are still as at
+    /// the call.
     pub file_offset: u64,
     /// File offsets of the return instructions; only for functions with
     /// [`ProbedEnds::Instructions`].

@@ -278,7 +278,7 @@ impl From<LinuxInvocation> for Invocation {
     }
 }
 
-/// Which messages gctrace prints; each level includes those of the levels before it.
+/// Which messages gctrace prints; each level includes the levels before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Verbosity {
     /// Errors only (`-q`).

@@ -61,8 +61,8 @@ pub enum HookState {
     /// Allocations are not counted; `detail` has the reason.
     NotCountingAllocations = 6,
     /// The collector's own statistics contain `count` collections for which our entry was not
-    /// called, although it was in place: those of another collector (Nuitka's), or the program
-    /// removed it, kept it and restored it.
+    /// called, although it was in place: another collector's (Nuitka's), or the program removed it,
+    /// kept it and restored it.
     Bypassed = 7,
     /// Calls of the function that the user named are not recorded; `detail` has the reason.
     NotWatchingFunction = 8,
@@ -156,7 +156,7 @@ pub struct RingPause {
     pub tid: u32,
     /// Generation, as passed to the callback.
     pub generation: u8,
-    /// Id of the interpreter, as CPython numbers those of a process.
+    /// Id of the interpreter, as CPython numbers a process's interpreters.
     pub interpreter: i64,
     /// Number of unreachable objects that it freed.
     pub collected: u64,
@@ -246,7 +246,7 @@ pub struct RingGpuOp {
     pub work: GpuRecord,
     /// `CUpti_ActivityMemcpyKind` of a copy (1 HtoD, 2 DtoH, 8 DtoD, ...).
     pub copy_kind: u8,
-    /// Number of the device, as CUDA counts those of a process.
+    /// Number of the device, as CUDA counts a process's devices.
     pub device: u32,
     /// Id of its context, as CUPTI numbers them.
     pub context: u32,

@@ -61,7 +61,7 @@ pub fn mapped(pid: u32) -> Result<Vec<CudaFile>, ProcessError> {
         .collect())
 }
 
-/// Libraries that a process is likely to map: those of its interpreter's environment, of its
+/// Libraries that a process is likely to map: in its interpreter's environment, in its
 /// `LD_LIBRARY_PATH`, and the driver that the loader knows. Each file once.
 ///
 /// # Errors
@@ -248,7 +248,7 @@ impl ProcessRoot {
         entries.take(MAX_ENTRIES).filter_map(|entry| Some(entry.ok()?.file_name())).collect()
     }
 
-    /// Library folders in an environment: conda's own, and those of pip packages.
+    /// Library folders in an environment: conda's, and pip packages'.
     fn folders_of(&self, prefix: &Path) -> Vec<PathBuf> {
         let mut folders = vec![prefix.join("lib")];
         for lib in ["lib", "lib64"] {

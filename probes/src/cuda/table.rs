@@ -1,7 +1,7 @@
 //! Table of the probed functions: name, layer, kind of call, argument positions, probed ends.
 //!
-//! Signatures are those of NVIDIA's public headers `cuda.h`, `cuda_runtime_api.h` (12.x and 13.x)
-//! and `nccl.h` (2.x), in the x86-64 calling convention; those of torch are from its sources (2.9).
+//! Signatures are from NVIDIA's public headers `cuda.h`, `cuda_runtime_api.h` (12.x and 13.x) and
+//! `nccl.h` (2.x), in the x86-64 calling convention; torch's are from its sources (2.9).
 
 use super::CudaLibrary;
 use gctrace_abi::{BytesArgument, CallKind, GridArgument, StreamArgument};

@@ -76,6 +76,8 @@ fn collector_name(facts: &InterpreterFacts) -> &'static str {
 /// Functions that load the address of the debug line, with cold parts replaced by the function that
 /// they belong to. More than one: clones.
 fn by_debug_line(image: &ElfImage<'_>, graph: &CodeGraph<'_, '_>) -> Option<Vec<Range<u64>>> {
+    // Builds contain the call whether it is printed or not (`gc_collect_main`):
+    // https://github.com/python/cpython/blob/v3.13.0/Python/gc.c
     let found: Vec<Range<u64>> = addresses_of(image, DEBUG_LINE)
         .into_iter()
         .flat_map(|line| graph.functions_that_load(line))
@@ -92,6 +94,8 @@ fn by_callers(
     builtin: u64,
 ) -> Option<Vec<Range<u64>>> {
     let exported: BTreeSet<u64> = image.dynamic_symbols().map(|symbol| symbol.address).collect();
+    // Whatever else both call is exported, or a helper that is short beside the collector, in which
+    // the phases of a collection are inlined.
     let from_entry = graph.reachable(entry, CALL_DEPTH);
     let largest = graph
         .reachable(builtin, CALL_DEPTH)
@@ -105,6 +109,9 @@ fn by_callers(
 /// The C function behind `gc.collect`: found through the method table, by the pointer to its
 /// docstring.
 fn gc_collect(image: &ElfImage<'_>) -> Option<u64> {
+    // Not by the name: the linker merges equal strings, and other tables may have a "collect". The
+    // docstring (`gc_collect__doc__`) belongs to this function alone:
+    // https://github.com/python/cpython/blob/v3.13.0/Modules/clinic/gcmodule.c.h
     addresses_of(image, COLLECT_DOC)
         .into_iter()
         .flat_map(|doc| image.pointers_to(doc))
@@ -151,6 +158,8 @@ fn unexported_stop_and_start(
     graph: &CodeGraph<'_, '_>,
     functions: &[CollectorFunction],
 ) -> Option<(Range<u64>, Range<u64>)> {
+    // It calls nothing but stop, `gc_visit_heaps` and start, in this order:
+    // https://github.com/python/cpython/blob/v3.13.0/Python/gc_free_threading.c
     let visit = image.dynamic_symbol("PyUnstable_GC_VisitObjects")?.address;
     let reached: BTreeSet<u64> = functions
         .iter()

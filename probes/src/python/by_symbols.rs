@@ -49,6 +49,10 @@ fn function(symbol: &ElfSymbol<'_>) -> Option<CollectorFunction> {
 /// If `gc_collect_main` exists, `_PyGC_Collect` only jumps to it and would count twice; if neither
 /// exists in the table, `collect` could be another file's static function.
 fn only_the_collector(functions: Vec<CollectorFunction>) -> Vec<CollectorFunction> {
+    // In 3.14.0 - 3.14.4 `_PyGC_Collect` has the collector's body, in other versions it is
+    // `return gc_collect_main(..)`:
+    // https://github.com/python/cpython/blob/v3.14.0/Python/gc.c
+    // https://github.com/python/cpython/blob/v3.13.0/Python/gc.c
     let best = ["gc_collect_main", "_PyGC_Collect", "collect"]
         .into_iter()
         .find(|name| functions.iter().any(|f| source_name(&f.name) == Some(name)));

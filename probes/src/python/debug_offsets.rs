@@ -94,6 +94,8 @@ fn frames(
 ) -> Option<FrameLayout> {
     let at = FramePositions::of(minor)?;
     let (gil_state, last_holder) = (at.ceval_gil + 1, at.ceval_gil + 4);
+    // A subinterpreter may share the GIL of another one, which `ceval.gil` points to. The offsets of
+    // the GIL's fields are in the interpreter that has it: only the difference holds for every GIL.
     let gil = GilHolder {
         pointer: offset(at.ceval_gil)?,
         holder: offset(last_holder)?.checked_sub(offset(gil_state)?)?,

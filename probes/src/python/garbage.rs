@@ -103,6 +103,8 @@ fn calls_of_clear(body: &[Instruction]) -> Vec<usize> {
             let calls = |one: &Instruction| {
                 one.flow() == Flow::IndirectCall && one.called_register() == Some(loaded)
             };
+            // `delete_garbage` takes a reference to the object before it calls the function:
+            // https://github.com/python/cpython/blob/v3.13.0/Python/gc.c
             let near = body.get(at + 1..).unwrap_or_default().iter().take(TO_CALL);
             found.extend(
                 near.enumerate()

@@ -59,6 +59,9 @@ pub(crate) fn layout(
     }
     let (size, threshold) = GENERATION;
     let first = state.generations + threshold;
+    // Where the collector itself tests `collecting`, a call of it during a collection returns at
+    // once (`gc_collect_main`): its probe fires, and no collection runs.
+    // https://github.com/python/cpython/blob/v3.13.0/Python/gc.c
     Some(CollectorLayout {
         tstate_interpreter: debug.map_or(THREAD_INTERPRETER, |debug| debug.thread_interpreter),
         interpreters_head: places.interpreters_head,
@@ -87,6 +90,9 @@ const PACKED: u32 = 4;
 /// Whether the generations start earlier than usual, judged by the initial state of the main
 /// interpreter, which is part of `_PyRuntime` and contains `enabled` and the thresholds.
 fn is_packed(state: &CollectorFields, initial_runtime: &[u8]) -> bool {
+    // `_Py_DebugOffsets` do not locate the main interpreter in `_PyRuntime`, so its initial values
+    // (`_PyInterpreterState_INIT`) are searched for anywhere in it:
+    // https://github.com/python/cpython/blob/v3.13.0/Include/internal/pycore_runtime_init.h
     let usual = (state.generations + GENERATION.1 - state.enabled) / 4;
     let words: Vec<i32> = initial_runtime
         .chunks_exact(4)

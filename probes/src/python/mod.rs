@@ -86,12 +86,17 @@ fn resolve_image(
     image: &ElfImage<'_>,
     options: &ResolveOptions,
 ) -> Result<Option<Resolution>, ResolveError> {
-    // A file that merely uses an interpreter does not define this.
+    // A file that merely uses an interpreter does not define this. It is exported (`PyAPI_DATA`),
+    // so that stripped files have it in `.dynsym`:
+    // https://github.com/python/cpython/blob/v3.13.0/Include/internal/pycore_runtime.h
     let Some(runtime) = image.symbol("_PyRuntime") else {
         return Ok(None);
     };
     let facts = known_version(file, InterpreterFacts::read(image, runtime.address))?;
     let mut tried = Vec::new();
+    // A symbol table names the functions, clones included; code analysis infers them. Trace points
+    // come last: they exist only in builds `--with-dtrace`, and no argument of the collector is at
+    // hand there.
     for rung in SearchStrategy::ALL.into_iter().filter(|rung| *rung >= options.first_rung) {
         let found = climb(rung, file, image, &facts, options);
         tried.push(outcome(rung, &found));

@@ -75,6 +75,8 @@ const FREE_THREADED_HEADER: u64 = 16;
 
 /// The function that frees code objects, found through their exported type, which every file has.
 pub(crate) fn code_dealloc(image: &ElfImage<'_>, facts: &InterpreterFacts) -> Option<ProbePoint> {
+    // `code_dealloc` is static, but its type has its address:
+    // https://github.com/python/cpython/blob/v3.13.0/Objects/codeobject.c
     let header = if facts.free_threaded { FREE_THREADED_HEADER } else { 0 };
     let slot = image.dynamic_symbol("PyCode_Type")?.address.checked_add(TYPE_DEALLOC + header)?;
     let function = image.pointer_at(slot)?;

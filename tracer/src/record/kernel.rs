@@ -184,8 +184,8 @@ impl KernelSource {
             known = self.processes.seen();
             let descendants = proc_status::descendants(pid)?;
             // Read last: the guardian may fork meanwhile.
-            let own = proc_status::descendants(std::process::id())?;
-            for child in descendants.into_iter().filter(|pid| !own.contains(pid)) {
+            let helpers = proc_status::descendants(std::process::id())?;
+            for child in descendants.into_iter().filter(|pid| !helpers.contains(pid)) {
                 self.probe_everywhere(trace);
                 let parent = proc_status::status(child).ok().and_then(|status| status.parent);
                 match self.attach_to(trace, child, parent) {

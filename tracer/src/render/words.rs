@@ -1,7 +1,7 @@
 //! The sentences of the report: findings of the analysis in words.
 //!
-//! Owns every sentence that both forms of the report have; those of the text form alone are in its
-//! sections.
+//! Owns every sentence that both forms of the report have; sentences of the text form alone are in
+//! its sections.
 
 mod advice;
 pub(crate) mod cycles;

@@ -1,7 +1,7 @@
 //! Items of a trace as they are stored.
 //!
 //! Owns what makes them small: names of frequent records are stored once, their times and correlation
-//! ids as differences from those of the record of the same kind before.
+//! ids as differences from the previous record of the same kind.
 
 use crate::read::{DecodedItem, TraceProperty};
 use crate::{

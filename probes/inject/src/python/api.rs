@@ -254,12 +254,13 @@ impl PythonApi {
     /// that CPython does not know.
     pub(crate) fn runs_main_interpreter(&self) -> bool {
         let current = self.PyThreadState_GetUnchecked.or(self._PyThreadState_UncheckedGet);
-        let (Some(own), Some(current)) = (self.PyGILState_GetThisThreadState, current) else {
+        let (Some(this_thread), Some(current)) = (self.PyGILState_GetThisThreadState, current)
+        else {
             return false;
         };
         // SAFETY: both may be called at any time by any thread. In 3.8 to 3.11 the second is the state
         // of whichever thread has the lock.
-        let has_lock = unsafe { !own().is_null() && own() == current() };
+        let has_lock = unsafe { !this_thread().is_null() && this_thread() == current() };
         has_lock && self.interpreter_id() == 0
     }
 

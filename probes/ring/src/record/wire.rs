@@ -71,7 +71,7 @@ macro_rules! wire_records {
     };
 }
 
-/// A variant with its fields, its own or those of its struct: a pattern or an expression.
+/// A variant with its fields, its own or its struct's: a pattern or an expression.
 macro_rules! variant {
     ($kind:ident [] $fields:tt) => { RingRecord::$kind $fields };
     ($kind:ident [$payload:ident] $fields:tt) => { RingRecord::$kind($payload $fields) };

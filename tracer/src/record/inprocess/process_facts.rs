@@ -307,8 +307,8 @@ impl ProcessThreads {
     fn look(&mut self, pid: u32) {
         for tid in proc_status::threads(pid).into_iter().flatten() {
             if self.asked.insert(tid) {
-                let own = proc_status::status(tid).ok().and_then(|status| status.inner_pid());
-                self.by_own.extend(own.map(|own| (own, tid)));
+                let inner_tid = proc_status::status(tid).ok().and_then(|status| status.inner_pid());
+                self.by_own.extend(inner_tid.map(|inner_tid| (inner_tid, tid)));
             }
         }
     }

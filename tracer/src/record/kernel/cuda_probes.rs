@@ -57,7 +57,7 @@ pub(crate) struct CudaProbes {
 }
 
 impl CudaProbes {
-    /// Prepares to probe libraries, of which none is known yet; `None` for `--cuda off`.
+    /// Prepares to probe libraries; none is known yet. `None` for `--cuda off`.
     pub(crate) fn start(mode: CudaMode, ring_bytes: u32, session: &mut BpfSession) -> Option<Self> {
         if mode == CudaMode::Off {
             return None;
@@ -293,7 +293,7 @@ impl CudaProbes {
         Ok((lost, hits))
     }
 
-    /// Measures what the probes cost; discards what is in the ring.
+    /// Measures what the probes cost; discards the ring's contents.
     pub(crate) fn costs(&mut self, session: &BpfSession) -> Vec<ProbeCost> {
         let Some(programs) = &mut self.programs else {
             return Vec::new();
@@ -317,11 +317,11 @@ impl CudaProbes {
         let both_ns = prices.map(|prices| prices.both_ns);
         let foreign = counted.iter().map(|(_, _, counts)| counts.foreign).sum();
         let foreign = cost("CUDA calls in processes not recorded", foreign, entry_ns);
-        let own = counted.iter().map(|(name, both, counts)| {
+        let recorded = counted.iter().map(|(name, both, counts)| {
             let ns_per_hit = if *both { both_ns } else { entry_ns };
             cost(name, counts.hits, ns_per_hit)
         });
-        let costs = own.chain([foreign]);
+        let costs = recorded.chain([foreign]);
         costs.filter(|cost| cost.hits > 0).collect()
     }
 

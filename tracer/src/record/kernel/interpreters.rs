@@ -349,7 +349,7 @@ impl ProbedInterpreters {
         self.armed.push(ProbedInterpreter {
             description: plan::describe(&resolution, shown),
             layout,
-            frames: plan::lines(&resolution).cloned(),
+            frames: plan::frame_layout(&resolution).cloned(),
             resolution,
             probes: [Some(probes), garbage].into_iter().flatten().collect(),
             since_ns: clock::monotonic_ns(),

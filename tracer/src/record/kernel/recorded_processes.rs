@@ -208,7 +208,7 @@ impl RecordedProcesses {
         output.forget(pid);
     }
 
-    /// Removes an exited process; `status` is that of wait(2).
+    /// Removes an exited process; `status` is as from wait(2).
     pub(crate) fn remove(&mut self, pid: u32, status: i32, at_ns: u64, output: &mut RecordOutput) {
         self.forget(pid, output);
         let end = CommandEnd::from_status(status);

@@ -289,12 +289,12 @@ impl InstanceTypes {
             let is_class = TypeView::new(type_of(class.object())).is_metatype();
             is_class.then(|| TypeView::new(class.object()))?
         };
-        let own = Self {
+        let functions = Self {
             deallocate: view.deallocate(),
             allocate: api.PyType_GenericAlloc? as usize,
             free: api.PyObject_GC_Del? as usize,
         };
-        own.distance(view).is_some().then_some(own)
+        functions.distance(view).is_some().then_some(functions)
     }
 
     /// Bytes from the block of an object of this type to the object; `None` if it may be in memory

@@ -117,8 +117,8 @@ impl KindReader {
         self.instances.is_some()
     }
 
-    /// From the block of an object of this type to the object; `None` if its birth is unknown, or is
-    /// that of its code.
+    /// From the block of an object of this type to the object; `None` if its birth is unknown, or
+    /// is its code's.
     pub(super) fn distance(&self, class: TypeView) -> Option<usize> {
         let instances = self.instances.as_ref()?;
         (self.path(class) == CodePath::None).then(|| instances.distance(class)).flatten()
@@ -127,9 +127,9 @@ impl KindReader {
     /// The code that an object belongs to, and the line; null and 0 if there is none.
     ///
     /// # Safety
-    /// The lock is held; the object is whole, and `path` that of its type.
+    /// The lock is held; the object is whole, and `path` its type's.
     pub(super) unsafe fn code(&self, object: Object, path: CodePath) -> (Object, u32) {
-        // SAFETY: as the caller promises; offsets are those of the types that `path` stands for.
+        // SAFETY: as the caller promises; offsets belong to the types that `path` stands for.
         unsafe {
             match path {
                 CodePath::None => (NULL, 0),
@@ -242,19 +242,19 @@ impl KindReader {
         }
         let (code, function) = if self.is_class(key.code) {
             // SAFETY: a type, as just seen.
-            let own = unsafe { TypeView::new(key.code) };
-            self.qualified_name(own);
+            let view = unsafe { TypeView::new(key.code) };
+            self.qualified_name(view);
             let name = ring.text_of_kind(&self.text);
             // SAFETY: as above.
-            (unsafe { self.first_method(own) }, name)
+            (unsafe { self.first_method(view) }, name)
         } else {
             (key.code, NO_TEXT)
         };
         if code.is_null() {
             return ring.kind((type_name, function, NO_TEXT, 0), false);
         }
-        let (own, file) = self.names.of(code, |text| ring.text_of_kind(text));
-        let function = if function == NO_TEXT { own } else { function };
+        let (code_name, file) = self.names.of(code, |text| ring.text_of_kind(text));
+        let function = if function == NO_TEXT { code_name } else { function };
         if function == NO_TEXT || file == NO_TEXT {
             return 0;
         }
@@ -345,7 +345,7 @@ impl KindReader {
             let name = class.name().to_str().unwrap_or(UNREADABLE);
             return self.text.push_str(name);
         }
-        // SAFETY: the lock is held, the type whole; the offset is that of heap types.
+        // SAFETY: the lock is held, the type whole; the offset belongs to heap types.
         let name = unsafe {
             match self.api.PyType_GetQualName {
                 Some(name) => OwnedRef::new(self.api, name(class.object())),

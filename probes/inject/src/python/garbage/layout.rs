@@ -54,8 +54,8 @@ const STACK: usize = 1 << 20;
 /// Called while the collector calls weakrefs' callbacks, from such a callback, with `first` among
 /// the unreachable objects.
 pub(super) unsafe fn walk(first: Object, mut visit: impl FnMut(Object)) -> Option<()> {
-    let own = 0_u8;
-    let floor = std::ptr::from_ref(&own).addr();
+    let local = 0_u8;
+    let floor = std::ptr::from_ref(&local).addr();
     let first = head_of(first).cast_const();
     let mut list = None;
     // SAFETY: the list is a ring of valid heads.
@@ -170,7 +170,7 @@ impl TypeView {
         self.0
     }
 
-    /// `tp_name`: of static types and those of extensions with the module's name before it.
+    /// `tp_name`: of static types and extensions' types with the module's name before it.
     pub(super) fn name<'a>(self) -> &'a CStr {
         // SAFETY: a type, by the promise of `new`; every type has a name, as long as it lives.
         unsafe { CStr::from_ptr(reference(self.0, type_object::NAME).cast::<c_char>()) }

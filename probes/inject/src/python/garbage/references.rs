@@ -31,7 +31,7 @@ enum InlineValues {
     None,
     /// 3.11: behind a pointer four words before the object; the dict's is three before it.
     Pointer,
-    /// 3.12: behind that of the dict, then odd.
+    /// 3.12: behind the dict's pointer, then odd.
     Tagged,
     /// 3.13 and later: in the object.
     Within,
@@ -85,14 +85,14 @@ impl ReferenceNames {
     /// The lock is held, both are whole.
     pub(super) unsafe fn name(&self, from: Object, to: Object) -> Option<String> {
         let api = self.api;
-        // SAFETY: as the caller promises; fields are those of the object's type.
+        // SAFETY: as the caller promises; fields belong to the object's type.
         unsafe {
             let class = TypeView::new(type_of(from));
             let field = |fields: Fields| {
                 let found = fields.iter().find(|(at, _)| reference(from, *at) == to);
                 found.map(|(_, name)| (*name).to_owned())
             };
-            let own = match class.object() {
+            let name = match class.object() {
                 of if of == api.PyCell_Type => field(CELL),
                 of if of == api.PyTraceBack_Type => field(TRACEBACK),
                 of if of == api.PyFunction_Type => field(function(self.minor)),
@@ -113,7 +113,7 @@ impl ReferenceNames {
                 }
                 _ => None,
             };
-            own.or_else(|| member(class, from, to))
+            name.or_else(|| member(class, from, to))
                 .or_else(|| self.attribute(class, from, to))
                 .or_else(|| (class.object() == to).then(|| ".__class__".to_owned()))
         }
@@ -389,7 +389,8 @@ fn name_list(api: &'static PythonApi, minor: u8) -> Option<u64> {
     let is_there = |(name, at): &(&CStr, u64)| {
         let attribute = code.attribute(name);
         // SAFETY: a code object, which is longer than that; only addresses are compared.
-        attribute.is_some_and(|own| own.object() == unsafe { reference(code.object(), *at) })
+        attribute
+            .is_some_and(|attribute| attribute.object() == unsafe { reference(code.object(), *at) })
     };
     AROUND.iter().all(is_there).then_some(names)
 }

@@ -18,17 +18,15 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
-mod garbage;
 mod report;
 mod request;
 mod setting;
 
-pub use garbage::GarbageDetail;
 pub use report::{
     AppliedProcess, AppliedSetting, AskedCollections, CollectionSums, SettingCalls, UndoneSetting,
 };
 pub use request::{
-    APPLY_VARIABLE, ApplyRequest, BlockLengths, CONTROL_FILE, FOLDER_VARIABLE, MAX_PROCESSES,
-    MAX_REPORT, REPORT_SUFFIX, STEPS_SUFFIX,
+    APPLY_VARIABLE, ApplyRequest, BlockLengths, CONTROL_FILE, FOLDER_VARIABLE, GarbageDetail,
+    MAX_PROCESSES, MAX_REPORT, REPORT_SUFFIX, STEPS_SUFFIX,
 };
 pub use setting::{GcChange, GcPlan, GcSetting, GcSettingError, SettingItem};

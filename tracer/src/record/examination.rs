@@ -18,7 +18,7 @@ pub(crate) enum Unexamined {
     Late,
     /// Its Python was found, but the kernel refused the probes.
     Unprobed,
-    /// It has no ring, and said why; or the library found a fault in itself later
+    /// It handed over no ring, and reported why; or the library found a fault in itself later
     /// ([`Absence::SwitchedOff`]), or the probes found PyPy.
     Absent(Absence),
     /// In-process: the `gc.callbacks` of one of its interpreters took no entry, or the program

@@ -268,7 +268,7 @@ def report():
         "objects": [id(one) for one in objects],
         "generations": generations,
         "frozen": gc.get_freeze_count(),
-        "own": [id(objects), id(generations)],
+        "of_report": [id(objects), id(generations)],
     }
     text = json.dumps(first) + "\n"
     del first

@@ -22,7 +22,7 @@ mod values;
 
 pub(crate) use analyze::{AdviceConfig, AnalyzeConfig};
 pub(crate) use apply::{ApplyConfig, ApplyStart, SettingSource};
-pub(crate) use choices::{CounterChoice, CudaMode, GarbageDetail, OutputFormat, RecordMode};
+pub(crate) use choices::{CounterChoice, CudaMode, OutputFormat, RecordMode};
 pub(crate) use compare::CompareConfig;
 pub(crate) use demo::DemoConfig;
 pub(crate) use export::{ExportConfig, ExportFormat, HeapPicture, StackWeight};

@@ -3,7 +3,7 @@
 use crate::take::image::Image;
 use crate::take::layout::{
     DEQUE_BLOCK, DEQUE_LEFT, DEQUE_LEFT_INDEX, DEQUE_RIGHT_INDEX, DICT_KEYS, DICT_VALUES, Layout,
-    SET_MASK, SET_SMALL_TABLE, SET_TABLE, SIZE,
+    SET_MASK, SET_SMALL_TABLE, SET_TABLE, SIZE, VALUES_HEAD, dict_keys,
 };
 use crate::take::text::read_text;
 
@@ -28,40 +28,27 @@ impl Keys {
     /// `PyDictKeysObject` (Objects/dict-common.h, pycore_dict.h).
     pub(crate) fn read(image: &mut Image, layout: &Layout, address: u64) -> Option<Self> {
         (address != 0).then_some(())?;
-        let keys = if layout.minor <= 10 {
-            // dk_size, dk_nentries; indices of 1, 2, 4 or 8 bytes.
-            let size = image.word(address.checked_add(8)?)?;
-            (size <= MOST).then_some(())?;
-            let count = image.word(address.checked_add(32)?)?;
-            let index = match size {
-                0..=0xff => 1,
-                0x100..=0xffff => 2,
-                0x1_0000..=0xffff_ffff => 4,
-                _ => 8,
-            };
-            let indices = size.checked_mul(index)?;
-            // USABLE_FRACTION
-            let usable = size * 2 / 3;
-            Self {
-                entries: address.checked_add(40)?.checked_add(indices)?,
-                stride: 24,
-                key: 8,
-                count,
-                bytes: 40 + indices + usable * 24,
-            }
-        } else {
-            // dk_log2_size, dk_log2_index_bytes, dk_kind (0: general, with hashes), dk_nentries.
-            let [size, index, kind] = image.array(address.checked_add(8)?)?;
+        let has_logarithms = layout.minor >= 11;
+        let count = image.word(address.checked_add(dict_keys::count(has_logarithms))?)?;
+        let first = address.checked_add(dict_keys::SLOTS)?;
+        let (slots, indices, stride) = if has_logarithms {
+            // dk_log2_size, dk_log2_index_bytes, dk_kind
+            let [size, index, kind] = image.array(first)?;
             (size < 40 && index < 43).then_some(())?;
-            let count = image.word(address.checked_add(24)?)?;
-            let stride = if kind == 0 { 24 } else { 16 };
-            Self {
-                entries: address.checked_add(32)?.checked_add(1 << index)?,
-                stride,
-                key: stride - 16,
-                count,
-                bytes: 32 + (1 << index) + ((1_u64 << size) * 2 / 3) * stride,
-            }
+            let stride = if kind == 0 { dict_keys::ENTRY } else { dict_keys::NAME_ENTRY };
+            (1 << size, 1 << index, stride)
+        } else {
+            let slots = image.word(first)?;
+            (slots <= MOST).then_some(())?;
+            (slots, slots * dict_keys::index_bytes(slots), dict_keys::ENTRY)
+        };
+        let head = dict_keys::indices(has_logarithms) + indices;
+        let keys = Self {
+            entries: address.checked_add(head)?,
+            stride,
+            key: stride - 16,
+            count,
+            bytes: head + dict_keys::usable(slots) * stride,
         };
         (keys.count <= MOST).then_some(keys)
     }
@@ -74,7 +61,7 @@ impl Keys {
 
     /// Whether keys may be other objects than texts.
     fn is_general(&self) -> bool {
-        self.stride == 24
+        self.stride == dict_keys::ENTRY
     }
 }
 
@@ -125,7 +112,7 @@ pub(crate) fn dict(image: &mut Image, layout: &Layout, address: u64) -> Option<D
 /// The first of a dict's or an object's values (`PyDictValues`, whose header comes first from 3.13
 /// on).
 pub(crate) fn value_words(layout: &Layout, values: u64) -> Option<u64> {
-    values.checked_add(if layout.minor >= 13 { 8 } else { 0 })
+    values.checked_add(if layout.minor >= 13 { VALUES_HEAD } else { 0 })
 }
 
 /// Shared keys with one object's values.

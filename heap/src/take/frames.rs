@@ -3,7 +3,8 @@
 use crate::take::code::instruction;
 use crate::take::image::Image;
 use crate::take::layout::{
-    Frames, Layout, NewFrame, OldFrame, TRACEBACK_FRAME, TRACEBACK_LAST_INSTRUCTION, TRACEBACK_LINE,
+    FrameObject, Frames, GENERATOR_FRAME, InterpreterFrame, Layout, TRACEBACK_FRAME,
+    TRACEBACK_LAST_INSTRUCTION, TRACEBACK_LINE, generator_code,
 };
 use crate::take::types::TypeInfo;
 use crate::take::walk::{CodePlace, Walk};
@@ -13,9 +14,8 @@ use crate::{HeapEdgeName, NodeIndex};
 const OWNED_BY_OBJECT: u8 = 2;
 /// Most variables and values on the stack of one frame.
 const MOST_VALUES: u64 = 1 << 20;
-/// Low bits of a reference in a frame (`Py_TAG_BITS`, pycore_stackref.h of 3.14): all set is a
-/// number, 1 a reference that is not counted.
-const TAG: u64 = 3;
+/// Low bits of a reference in a frame ([`InterpreterFrame::TAG`]): all set is a number, 1 a reference
+/// that is not counted.
 const NUMBER: u64 = 3;
 const NOT_COUNTED: u64 = 1;
 
@@ -24,21 +24,26 @@ pub(crate) fn untagged(word: u64, tagged: bool) -> Option<(u64, bool)> {
     if !tagged {
         return (word != 0).then_some((word, true));
     }
-    let address = word & !TAG;
-    (address != 0 && word & TAG != NUMBER).then_some((address, word & NOT_COUNTED == 0))
+    let address = word & !InterpreterFrame::TAG;
+    (address != 0 && word & InterpreterFrame::TAG != NUMBER)
+        .then_some((address, word & NOT_COUNTED == 0))
 }
 
-/// `f_frame` of a frame object, 3.11 and later.
-pub(crate) const OBJECT_FRAME: u64 = 24;
 /// `f_back`, `f_trace` and, from 3.13 on, `f_extra_locals` and `f_locals_cache` (pycore_frame.h).
-const OBJECT_REFERENCES: [(u64, &str, u8); 4] =
-    [(16, ".f_back", 11), (32, ".f_trace", 11), (48, ".f_locals", 13), (56, ".f_locals", 13)];
+const OBJECT_REFERENCES: [(u64, &str, u8); 4] = [
+    (InterpreterFrame::OBJECT_BACK, ".f_back", 11),
+    (32, ".f_trace", 11),
+    (48, ".f_locals", 13),
+    (56, ".f_locals", 13),
+];
 /// Those of frame objects before 3.11; the trace function's place differs.
-const OLD_REFERENCES: [(u64, &str); 5] =
-    [(24, ".f_back"), (32, ".f_code"), (40, ".f_builtins"), (48, ".f_globals"), (56, ".f_locals")];
-/// `f_code` and `f_valuestack` of those.
-const OLD_CODE: u64 = 32;
-const OLD_VALUE_STACK: u64 = 64;
+const OLD_REFERENCES: [(u64, &str); 5] = [
+    (FrameObject::BACK, ".f_back"),
+    (FrameObject::CODE, ".f_code"),
+    (FrameObject::BUILTINS, ".f_builtins"),
+    (FrameObject::GLOBALS, ".f_globals"),
+    (FrameObject::LOCALS, ".f_locals"),
+];
 
 impl Walk<'_> {
     pub(crate) fn frame_object(&mut self, node: NodeIndex, address: u64) -> CodePlace {
@@ -52,7 +57,10 @@ impl Walk<'_> {
                         self.refer(node, target, name);
                     }
                 }
-                let data = self.image.word(address.wrapping_add(OBJECT_FRAME)).unwrap_or(0);
+                let data = self
+                    .image
+                    .word(address.wrapping_add(InterpreterFrame::OBJECT_FRAME))
+                    .unwrap_or(0);
                 let owner = self.image.byte(data.wrapping_add(frame.owner));
                 if owner == Some(OWNED_BY_OBJECT) {
                     self.frame_data(node, data, frame);
@@ -62,7 +70,7 @@ impl Walk<'_> {
         }
     }
 
-    fn old_frame(&mut self, node: NodeIndex, address: u64, frame: OldFrame) -> CodePlace {
+    fn old_frame(&mut self, node: NodeIndex, address: u64, frame: FrameObject) -> CodePlace {
         for (offset, name) in OLD_REFERENCES.into_iter().chain([(frame.trace, ".f_trace")]) {
             let target = self.image.word(address.wrapping_add(offset)).unwrap_or(0);
             let name = self.named(name);
@@ -70,13 +78,13 @@ impl Walk<'_> {
         }
         let first = address.wrapping_add(frame.locals);
         let values = old_values(self.image, address, frame, first).unwrap_or(0);
-        let code = self.image.word(address.wrapping_add(OLD_CODE)).unwrap_or(0);
+        let code = self.image.word(address.wrapping_add(FrameObject::CODE)).unwrap_or(0);
         self.variables(node, code, first, values, false);
         frame_place(self, address).unwrap_or_default()
     }
 
     /// `_PyFrame_Traverse`: the data of a frame that an object or a generator owns.
-    fn frame_data(&mut self, node: NodeIndex, data: u64, frame: NewFrame) {
+    fn frame_data(&mut self, node: NodeIndex, data: u64, frame: InterpreterFrame) {
         for (offset, name) in [
             (frame.object, ".gi_frame"),
             (frame.locals_dict, ".f_locals"),
@@ -96,7 +104,7 @@ impl Walk<'_> {
         let first = data.wrapping_add(frame.locals);
         let count = stack_top(self.image, data, frame).unwrap_or(0);
         let code = self.image.word(data.wrapping_add(frame.code)).unwrap_or(0);
-        self.variables(node, code & !TAG, first, count, frame.tagged);
+        self.variables(node, code & !InterpreterFrame::TAG, first, count, frame.tagged);
     }
 
     /// Variables, then values on the stack.
@@ -161,24 +169,26 @@ impl Walk<'_> {
             (info.basic_size as usize).saturating_sub(16) / 8,
             &mut words,
         );
-        // gi_code, and the words that are no references: gi_exc_state.previous_item; before 3.10
-        // gi_running, one byte and uninitialized ones (Include/genobject.h).
-        let (code, others) = match self.layout.minor {
-            10 => (24, [80, 80]),
-            _ => (32, [24, 88]),
+        // What is no reference: gi_exc_state.previous_item; before 3.10 gi_running, one byte and
+        // uninitialized ones (Include/genobject.h).
+        let others = match self.layout.minor {
+            10 => [80, 80],
+            _ => [24, 88],
         };
         for (offset, word) in (16..).step_by(8).zip(words) {
             let is_reference = offset != info.weak_list && !others.contains(&offset);
             if is_reference && let Some(to) = self.builder.node(word) {
                 let name = match offset {
-                    16 => self.named(".gi_frame"),
+                    GENERATOR_FRAME => self.named(".gi_frame"),
                     _ => HeapEdgeName::Unnamed,
                 };
                 self.builder.edge(node, to, name, true);
             }
         }
-        let frame = self.image.word(address.wrapping_add(16)).unwrap_or(0);
-        let code = self.image.word(address.wrapping_add(code)).unwrap_or(0);
+        let frame = self.image.word(address.wrapping_add(GENERATOR_FRAME)).unwrap_or(0);
+        let code = generator_code(self.layout.minor)
+            .and_then(|code| self.image.word(address.wrapping_add(code)))
+            .unwrap_or(0);
         match frame {
             0 => CodePlace { code, ..CodePlace::default() },
             frame => frame_place(self, frame).unwrap_or_default(),
@@ -190,7 +200,9 @@ impl Walk<'_> {
         let object = self.image.word(address.checked_add(TRACEBACK_FRAME)?)?;
         let frame = match self.layout.frames {
             Frames::Objects(_) => object,
-            Frames::Interpreter(_) => self.image.word(object.checked_add(OBJECT_FRAME)?)?,
+            Frames::Interpreter(_) => {
+                self.image.word(object.checked_add(InterpreterFrame::OBJECT_FRAME)?)?
+            }
         };
         let code = frame_code(self.image, self.layout, frame)?;
         let line = self.image.int(address.checked_add(TRACEBACK_LINE)?)?;
@@ -225,10 +237,10 @@ pub(crate) fn frame_place(walk: &mut Walk<'_>, frame: u64) -> Option<CodePlace> 
 pub(crate) fn old_values(
     image: &mut Image,
     address: u64,
-    frame: OldFrame,
+    frame: FrameObject,
     first: u64,
 ) -> Option<u64> {
-    let stack = image.word(address.checked_add(OLD_VALUE_STACK)?)?;
+    let stack = image.word(address.checked_add(FrameObject::VALUE_STACK)?)?;
     let variables = stack.checked_sub(first)? / 8;
     let top = address.checked_add(frame.stack_top)?;
     let depth = if frame.top_is_depth {
@@ -243,7 +255,7 @@ pub(crate) fn old_values(
 }
 
 /// Number of variables and values on the stack of a suspended frame; 0 while it is executed.
-fn stack_top(image: &mut Image, data: u64, frame: NewFrame) -> Option<u64> {
+fn stack_top(image: &mut Image, data: u64, frame: InterpreterFrame) -> Option<u64> {
     let place = data.checked_add(frame.stack_top)?;
     if !frame.tagged {
         return u64::try_from(image.int(place)?).ok();

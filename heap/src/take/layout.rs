@@ -5,67 +5,22 @@
 //! `gc.get_objects` and `gc.get_referents` of running interpreters by `tests/plain/truth.rs`. Builds with
 //! the GIL on 64-bit machines. What is the same in all versions is a constant.
 
-mod fields;
-
-pub(crate) use fields::{BORROWED, BUILT_IN};
+pub(crate) use gctrace_abi::cpython::*;
 
 use crate::take::image::Image;
-use fields::{EXCEPTION, OLD_EXCEPTION, function};
+use gctrace_event::Collector;
 use gctrace_probes::frames::FrameLayout;
-use gctrace_probes::{CollectorKind, CollectorLayout, Resolution};
+use gctrace_probes::{CollectorLayout, Resolution};
 
-/// `ob_type` of an object; `ob_size` of one with items, and its first item or field after that.
-pub(crate) const TYPE: u64 = 8;
-pub(crate) const SIZE: u64 = 16;
-pub(crate) const HEADER: u64 = 16;
-/// `PyGC_Head` precedes the object: `_gc_next`, `_gc_prev`, both with flags in the low bits.
-pub(crate) const GC_HEAD: u64 = 16;
-pub(crate) const GC_FLAGS: u64 = 3;
+/// References that `type_traverse` visits, and their names.
+pub(crate) const TYPE_REFERENCES: [(u64, &str); 5] = [
+    (type_object::DICT, ".__dict__"),
+    (type_object::CACHE, ".tp_cache"),
+    (type_object::MRO, ".__mro__"),
+    (type_object::BASES, ".__bases__"),
+    (type_object::BASE, ".__base__"),
+];
 
-/// Fields of `PyTypeObject`, in every version (Include/cpython/object.h).
-pub(crate) mod type_object {
-    pub(crate) const NAME: u64 = 24;
-    pub(crate) const BASIC_SIZE: u64 = 32;
-    pub(crate) const ITEM_SIZE: u64 = 40;
-    pub(crate) const FLAGS: u64 = 168;
-    pub(crate) const WEAK_LIST_OFFSET: u64 = 208;
-    pub(crate) const MEMBERS: u64 = 240;
-    pub(crate) const BASE: u64 = 256;
-    pub(crate) const DICT: u64 = 264;
-    pub(crate) const DICT_OFFSET: u64 = 288;
-    /// References that `type_traverse` visits, and their names.
-    pub(crate) const REFERENCES: [(u64, &str); 5] = [
-        (DICT, ".__dict__"),
-        (352, ".tp_cache"),
-        (344, ".__mro__"),
-        (336, ".__bases__"),
-        (BASE, ".__base__"),
-    ];
-}
-
-/// Bits of `tp_flags` (Include/object.h).
-pub(crate) mod flags {
-    /// 3.13 and later: attributes may be stored after the object.
-    pub(crate) const INLINE_VALUES: u64 = 1 << 2;
-    /// 3.11 and later: the dict is referred to before the object.
-    pub(crate) const MANAGED_DICT: u64 = 1 << 4;
-    pub(crate) const HEAP_TYPE: u64 = 1 << 9;
-    pub(crate) const LONG: u64 = 1 << 24;
-    pub(crate) const LIST: u64 = 1 << 25;
-    pub(crate) const TUPLE: u64 = 1 << 26;
-    pub(crate) const BYTES: u64 = 1 << 27;
-    pub(crate) const UNICODE: u64 = 1 << 28;
-    pub(crate) const DICT: u64 = 1 << 29;
-    pub(crate) const EXCEPTION: u64 = 1 << 30;
-    pub(crate) const TYPE: u64 = 1 << 31;
-}
-
-/// `ob_item` of a list.
-pub(crate) const LIST_ITEMS: u64 = 24;
-pub(crate) const LIST_ALLOCATED: u64 = 32;
-/// `ma_keys` and `ma_values` of a dict.
-pub(crate) const DICT_KEYS: u64 = 32;
-pub(crate) const DICT_VALUES: u64 = 40;
 /// `mask`, `table` and `smalltable` of a set; a slot is a key and its hash.
 pub(crate) const SET_MASK: u64 = 32;
 pub(crate) const SET_TABLE: u64 = 40;
@@ -79,71 +34,35 @@ pub(crate) const DEQUE_BLOCK: u64 = 64;
 pub(crate) const WEAKREF_CALLBACK: u64 = 24;
 /// `md_dict` of a module.
 pub(crate) const MODULE_DICT: u64 = 16;
-/// Fields of a traceback.
-pub(crate) const TRACEBACK_FRAME: u64 = 24;
-pub(crate) const TRACEBACK_LAST_INSTRUCTION: u64 = 32;
-pub(crate) const TRACEBACK_LINE: u64 = 36;
-/// `ob_ref` of a cell; `im_func` of a method.
-pub(crate) const CELL_CONTENTS: u64 = 16;
+/// `im_func` of a method.
 pub(crate) const METHOD_FUNCTION: u64 = 16;
 
-/// Fields of a frame object of 3.8 - 3.10 (Include/frameobject.h).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct OldFrame {
-    pub(crate) trace: u64,
-    /// `f_stacktop`, a pointer (3.8, 3.9), or `f_stackdepth`, an `int` (3.10).
-    pub(crate) stack_top: u64,
-    pub(crate) top_is_depth: bool,
-    pub(crate) locals: u64,
-}
+/// Names of references of other built-in types, by type: for those without `PyMemberDef`s.
+pub(crate) const BUILT_IN: &[(&str, Fields)] = &[
+    ("cell", CELL),
+    ("method", &[(METHOD_FUNCTION, ".__func__"), (24, ".__self__")]),
+    ("builtin_function_or_method", &[(24, ".__self__"), (32, ".__module__")]),
+    ("traceback", TRACEBACK),
+    ("property", &[(16, ".fget"), (24, ".fset"), (32, ".fdel"), (40, ".__doc__")]),
+    ("staticmethod", &[(16, ".__func__"), (24, ".__dict__")]),
+    ("classmethod", &[(16, ".__func__"), (24, ".__dict__")]),
+    ("mappingproxy", &[(16, ".mapping")]),
+    ("functools.partial", &[(16, ".func"), (24, ".args"), (32, ".keywords"), (40, ".__dict__")]),
+    ("collections.defaultdict", &[(48, ".default_factory")]),
+    ("functools._lru_cache_wrapper", &[(72, ".cache"), (88, ".__wrapped__")]),
+    ("types.SimpleNamespace", &[(16, ".__dict__")]),
+];
 
-/// Fields of `_PyInterpreterFrame`, 3.11 and later (pycore_frame.h, pycore_interpframe.h).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NewFrame {
-    pub(crate) code: u64,
-    pub(crate) function: u64,
-    pub(crate) globals: u64,
-    pub(crate) locals_dict: u64,
-    pub(crate) object: u64,
-    /// `stacktop`, an `int` (before 3.14), or `stackpointer`.
-    pub(crate) stack_top: u64,
-    pub(crate) owner: u64,
-    pub(crate) locals: u64,
-    /// References carry tags in their low bits (3.14 and later): 1 means not counted, 3 a number.
-    pub(crate) tagged: bool,
-    /// `gi_iframe` of a generator.
-    pub(crate) in_generator: u64,
-    /// `gi_exc_state.previous_item`, which is the address of no object; the next field is
-    /// coroutines' (`cr_origin_or_finalizer`) and not initialized in generators.
-    pub(crate) previous_exception: u64,
-    /// `gi_frame_state`, and its value for a cleared frame (pycore_frame.h).
-    pub(crate) state: u64,
-    pub(crate) cleared: i8,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Frames {
-    Objects(OldFrame),
-    Interpreter(NewFrame),
-}
-
-/// Where names of variables are in a code object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum VariableNames {
-    /// Three tuples: `co_varnames`, `co_cellvars`, `co_freevars`.
-    Tuples { locals: u64, cells: u64, free: u64 },
-    /// `co_localsplusnames`; the last `co_nfreevars` are free.
-    Joined { names: u64, free_count: u64 },
-}
-
-/// Fields of a function (Include/cpython/funcobject.h).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Function {
-    pub(crate) code: u64,
-    pub(crate) closure: u64,
-    /// Every reference and its name.
-    pub(crate) references: &'static [(u64, &'static str)],
-}
+/// Words of objects that are addresses of objects, but no references: type, first minor version,
+/// offsets.
+pub(crate) const BORROWED: &[(&str, u8, &[u64])] = &[
+    // Links of the list, the first of which is the cache itself (Modules/_functoolsmodule.c).
+    ("functools._lru_cache_wrapper", 8, &[16, 24]),
+    // The thread's dict of a `threading.local` (Modules/_threadmodule.c).
+    ("_thread._localdummy", 8, &[16]),
+    // The placeholder belongs to the module.
+    ("functools.partial", 14, &[56]),
+];
 
 /// Other fields of a module (pycore_moduleobject.h).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -182,50 +101,30 @@ pub(crate) struct Layout {
     pub(crate) cached_keys: u64,
     /// `ht_module` (3.9 and later).
     pub(crate) type_module: Option<u64>,
-    pub(crate) function: Function,
     pub(crate) module: Module,
     pub(crate) variables: VariableNames,
     pub(crate) frames: Frames,
-    /// References of `BaseException`.
-    pub(crate) exception: &'static [(u64, &'static str)],
 }
 
 impl Layout {
     /// The layout of an interpreter whose `_PyRuntime` is at `runtime`; `None` if it is unknown.
     pub(crate) fn of(found: &Resolution, image: &mut Image, runtime: u64) -> Option<Self> {
         let collector = found.layout.clone()?;
-        let frame = found.frames.clone()?;
+        let frame = found.frames?;
         let minor = found.version.minor;
         (found.version.major == 3 && (8..=15).contains(&minor)).then_some(())?;
         Some(Self {
             minor,
-            lists: lists(minor, found.collector, &collector)?,
+            lists: lists(minor, &found.collector, &collector)?,
             collector,
             frame,
             interpreter: interpreter(minor, image, runtime)?,
             // At least this much, in every version.
             thread_size: 256,
-            tuple_items: if minor >= 14 { 32 } else { 24 },
-            qualified_name: match minor {
-                9 => 856,
-                8 | 10 | 11 => 864,
-                12..=14 => 872,
-                _ => 880,
-            },
-            cached_keys: match minor {
-                9 => 864,
-                8 | 10 | 11 => 872,
-                12..=14 => 880,
-                _ => 888,
-            },
-            type_module: match minor {
-                8 => None,
-                9 => Some(872),
-                10 | 11 => Some(880),
-                12..=14 => Some(888),
-                _ => Some(896),
-            },
-            function: function(minor),
+            tuple_items: tuple_items(minor),
+            qualified_name: type_qualname(minor),
+            cached_keys: type_qualname(minor) + 8,
+            type_module: (minor >= 9).then_some(type_qualname(minor) + 16),
             module: match minor {
                 ..=14 => Module {
                     name: 48,
@@ -236,25 +135,21 @@ impl Layout {
                 },
                 _ => Module { name: 40, state: 24, definition: None, state_size: 56, traverse: 64 },
             },
-            variables: variables(minor),
-            frames: frames(minor),
-            exception: if minor >= 11 { &EXCEPTION } else { &OLD_EXCEPTION },
+            variables: VariableNames::new(minor),
+            frames: Frames::new(minor)?,
         })
     }
 }
 
 fn lists(
     minor: u8,
-    kind: CollectorKind,
+    kind: &Collector,
     collector: &CollectorLayout,
 ) -> Option<Vec<(u64, Option<u8>)>> {
-    /// The threshold's place in `struct gc_generation`, and its size.
-    const THRESHOLD: u32 = 16;
-    const GENERATION: u64 = 24;
-    let first = u64::from(collector.thresholds.first()?.checked_sub(THRESHOLD)?);
+    let first = u64::from(*collector.thresholds.first()?).checked_sub(GENERATION_THRESHOLD)?;
     let generation = |number: u8| (first + u64::from(number) * GENERATION, Some(number));
     match kind {
-        CollectorKind::Generational => {
+        Collector::Generational => {
             // `generation0` came between them up to 3.13, and is aligned also where the
             // generations are not.
             let permanent = match minor {
@@ -264,13 +159,13 @@ fn lists(
             Some(vec![(permanent, None), generation(2), generation(1), generation(0)])
         }
         // Young, two spaces of the old generation, permanent (pycore_interp_structs.h of 3.14.0).
-        CollectorKind::Incremental => Some(vec![
+        Collector::Incremental => Some(vec![
             (first + 3 * GENERATION, None),
             (first + GENERATION, Some(1)),
             (first + 2 * GENERATION, Some(1)),
             generation(0),
         ]),
-        CollectorKind::FreeThreaded => None,
+        Collector::FreeThreaded | Collector::Other(_) => None,
     }
 }
 
@@ -293,59 +188,4 @@ fn interpreter(minor: u8, image: &mut Image, runtime: u64) -> Option<Interpreter
         }
     };
     Some(Interpreter { size, modules, sys_dict, builtins })
-}
-
-fn variables(minor: u8) -> VariableNames {
-    match minor {
-        ..=10 => VariableNames::Tuples { locals: 72, free: 80, cells: 88 },
-        11 => VariableNames::Joined { names: 96, free_count: 92 },
-        _ => VariableNames::Joined { names: 96, free_count: 88 },
-    }
-}
-
-fn frames(minor: u8) -> Frames {
-    let twelve = NewFrame {
-        code: 0,
-        function: 16,
-        globals: 24,
-        locals_dict: 40,
-        object: 48,
-        stack_top: 64,
-        owner: 70,
-        locals: 72,
-        tagged: false,
-        in_generator: 72,
-        previous_exception: 48,
-        state: 67,
-        cleared: 4,
-    };
-    match minor {
-        8 | 9 => {
-            Frames::Objects(OldFrame { trace: 80, stack_top: 72, top_is_depth: false, locals: 360 })
-        }
-        ..=10 => {
-            Frames::Objects(OldFrame { trace: 72, stack_top: 80, top_is_depth: true, locals: 352 })
-        }
-        11 => Frames::Interpreter(NewFrame {
-            code: 32,
-            function: 0,
-            globals: 8,
-            locals_dict: 24,
-            object: 40,
-            owner: 69,
-            in_generator: 80,
-            previous_exception: 56,
-            state: 75,
-            ..twelve
-        }),
-        12 | 13 => Frames::Interpreter(twelve),
-        14 => Frames::Interpreter(NewFrame { owner: 74, locals: 80, tagged: true, ..twelve }),
-        _ => Frames::Interpreter(NewFrame {
-            owner: 74,
-            locals: 80,
-            tagged: true,
-            cleared: 5,
-            ..twelve
-        }),
-    }
 }

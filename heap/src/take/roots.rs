@@ -7,7 +7,7 @@ use crate::take::collector::InterpreterState;
 use crate::take::containers;
 use crate::take::frames::{frame_code, frame_place, old_values, untagged};
 use crate::take::hash::FastSet;
-use crate::take::layout::{Frames, NewFrame, OldFrame};
+use crate::take::layout::{FrameObject, Frames, InterpreterFrame};
 use crate::take::text::read_text;
 use crate::take::types::Shape;
 use crate::take::walk::{TypeIndex, Walk};
@@ -21,7 +21,7 @@ const MOST_THREADS: usize = 100_000;
 const MOST_FRAMES: usize = 1_000_000;
 const MOST_VARIABLES: u64 = 1 << 16;
 /// `f_builtins`, `f_globals`, `f_locals` of frame objects before 3.11.
-const OLD_NAMESPACES: [u64; 3] = [40, 48, 56];
+const OLD_NAMESPACES: [u64; 3] = [FrameObject::BUILTINS, FrameObject::GLOBALS, FrameObject::LOCALS];
 
 /// A type's references are taken for wrong if at least this many, and at least this share of them,
 /// are to objects that have fewer references than were found: a thread that is stopped between two
@@ -140,7 +140,7 @@ impl RootFinder<'_, '_> {
     }
 
     /// A frame object that is being executed, and that the collector usually does not track.
-    fn running_object(&mut self, frame: u64, fields: OldFrame) {
+    fn running_object(&mut self, frame: u64, fields: FrameObject) {
         let name = self.frame_name(frame);
         if let Some(node) = self.walk.builder.node(frame) {
             self.holder(Some(node), &name);
@@ -175,7 +175,7 @@ impl RootFinder<'_, '_> {
     }
 
     /// A frame that is no object: its variables.
-    fn running(&mut self, frame: u64, fields: NewFrame) {
+    fn running(&mut self, frame: u64, fields: InterpreterFrame) {
         let owner = self.walk.image.byte(frame.wrapping_add(fields.owner));
         if owner.is_none_or(|owner| owner >= FrameLayout::OWNER_SHIM) {
             return;

@@ -2,8 +2,8 @@
 
 use crate::take::containers;
 use crate::take::layout::{
-    CELL_CONTENTS, LIST_ALLOCATED, LIST_ITEMS, METHOD_FUNCTION, MODULE_DICT, SIZE, TYPE, flags,
-    type_object,
+    CELL_CONTENTS, LIST_ALLOCATED, LIST_ITEMS, METHOD_FUNCTION, MODULE_DICT, SIZE, TYPE,
+    TYPE_REFERENCES, flags, function_closure, function_code, type_object,
 };
 use crate::take::text::read_text;
 use crate::take::types::Shape;
@@ -60,7 +60,7 @@ impl Walk<'_> {
 
     /// `type_traverse`. A class's place is its first method's.
     pub(crate) fn class(&mut self, node: NodeIndex, address: u64) -> CodePlace {
-        for (offset, name) in type_object::REFERENCES {
+        for (offset, name) in TYPE_REFERENCES {
             let target = self.image.word(address.wrapping_add(offset)).unwrap_or(0);
             let name = self.named(name);
             self.refer(node, target, name);
@@ -170,8 +170,8 @@ impl Walk<'_> {
     /// The place of a function; its references are plain. Its cells are labeled with the names of
     /// the variables.
     pub(crate) fn function(&mut self, address: u64) -> Option<CodePlace> {
-        let code = self.image.word(address.checked_add(self.layout.function.code)?)?;
-        let closure = self.image.word(address.checked_add(self.layout.function.closure)?)?;
+        let code = self.image.word(address.checked_add(function_code(self.layout.minor))?)?;
+        let closure = self.image.word(address.checked_add(function_closure(self.layout.minor))?)?;
         let info = self.code(code);
         if closure != 0 {
             let first = closure.checked_add(self.layout.tuple_items)?;

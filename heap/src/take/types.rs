@@ -1,7 +1,9 @@
 //! Types: their names, how their objects are laid out, and the names of their fields.
 
 use crate::take::image::Image;
-use crate::take::layout::{BORROWED, BUILT_IN, HEADER, Layout, flags, type_object};
+use crate::take::layout::{
+    BORROWED, BUILT_IN, HEADER, Layout, exception, flags, function, member, type_object,
+};
 use crate::take::text::read_text;
 use gctrace_event::ObjectKind;
 
@@ -229,10 +231,6 @@ fn names(
     bits: u64,
     basic_size: u64,
 ) -> Vec<(u64, String)> {
-    /// `T_OBJECT` and `T_OBJECT_EX` (Include/structmember.h; 3.12: descrobject.h).
-    const OBJECT: [i32; 2] = [6, 16];
-    /// `sizeof(PyMemberDef)`: name, type, offset, flags, doc.
-    const MEMBER: u64 = 40;
     let mut all: Vec<(u64, String)> = Vec::new();
     let mut add = |offset: u64, name: String| {
         let inside = (HEADER..basic_size).contains(&offset);
@@ -241,7 +239,7 @@ fn names(
         }
     };
     if bits & flags::EXCEPTION != 0 {
-        for (offset, name) in layout.exception {
+        for (offset, name) in exception(layout.minor) {
             add(*offset, (*name).to_owned());
         }
     }
@@ -251,7 +249,7 @@ fn names(
             .and_then(|name| image.c_string(name, LONGEST_NAME))
             .unwrap_or_default();
         if name == "function" {
-            for (offset, name) in layout.function.references {
+            for (offset, name) in function(layout.minor) {
                 add(*offset, (*name).to_owned());
             }
         }
@@ -264,14 +262,14 @@ fn names(
         if members == 0 {
             continue;
         }
-        for member in (0..MOST_MEMBERS).map(|index| members.wrapping_add(index * MEMBER)) {
-            let Some(text) = image.word(member).filter(|text| *text != 0) else {
+        for at in (0..MOST_MEMBERS).map(|index| members.wrapping_add(index * member::BYTES)) {
+            let Some(text) = image.word(at).filter(|text| *text != 0) else {
                 break;
             };
-            let kind = image.int(member.wrapping_add(8));
-            let offset = image.word(member.wrapping_add(16));
+            let kind = image.int(at.wrapping_add(member::KIND));
+            let offset = image.word(at.wrapping_add(member::OFFSET));
             if let (Some(kind), Some(offset)) = (kind, offset)
-                && OBJECT.contains(&kind)
+                && member::OBJECTS.contains(&kind)
                 && let Some(text) = image.c_string(text, LONGEST_NAME)
             {
                 add(offset, format!(".{text}"));

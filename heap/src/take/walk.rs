@@ -10,7 +10,9 @@ use crate::take::containers::Keys;
 use crate::take::graph::GraphBuilder;
 use crate::take::hash::FastMap;
 use crate::take::image::Image;
-use crate::take::layout::{Layout, SIZE, TYPE, WEAKREF_CALLBACK, flags};
+use crate::take::layout::{
+    DICT_BEFORE, Layout, SIZE, TYPE, VALUES_BEFORE, VALUES_VALID, WEAKREF_CALLBACK, flags,
+};
 use crate::take::limits::Exceeded;
 use crate::take::text::read_text;
 use crate::take::types::{Shape, TypeInfo, read_type, unreadable};
@@ -409,20 +411,20 @@ impl<'image> Walk<'image> {
         let (values, dict) = match self.layout.minor {
             // Two words: values, dict (Objects/object.c of 3.11).
             ..=11 => {
-                let values = self.image.word(before(32)?)?;
-                (values, self.image.word(before(24)?)?)
+                let values = self.image.word(before(VALUES_BEFORE)?)?;
+                (values, self.image.word(before(DICT_BEFORE)?)?)
             }
             // One word for both, its low bit set for values (pycore_object.h of 3.12).
-            12 => match self.image.word(before(24)?)? {
+            12 => match self.image.word(before(DICT_BEFORE)?)? {
                 both if both & 1 == 1 => (both.wrapping_add(1), 0),
                 dict => (0, dict),
             },
             // The dict before the object; valid values after it.
             _ => {
                 let values = address.checked_add(info.basic_size)?;
-                let is_valid =
-                    info.has(flags::INLINE_VALUES) && self.image.byte(values.checked_add(3)?)? != 0;
-                (if is_valid { values } else { 0 }, self.image.word(before(24)?)?)
+                let is_valid = info.has(flags::INLINE_VALUES)
+                    && self.image.byte(values.checked_add(VALUES_VALID)?)? != 0;
+                (if is_valid { values } else { 0 }, self.image.word(before(DICT_BEFORE)?)?)
             }
         };
         if values != 0 {

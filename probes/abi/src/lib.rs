@@ -20,6 +20,7 @@
 //! ```
 
 mod collector;
+pub mod cpython;
 mod cuda;
 mod frames;
 mod objects;
@@ -31,4 +32,4 @@ pub use collector::{
 pub use cuda::{BytesArgument, CallKind, GridArgument, StreamArgument};
 pub use frames::{FrameLayout, GilHolder, InstructionPointer, LineTableFormat};
 pub use objects::{KnownType, ObjectLayout};
-pub use points::{ArgumentRegister, CollectorArguments, ProbePointKind};
+pub use points::{AllocationSize, ArgumentRegister, CollectorArguments, ProbePointKind};

@@ -4,11 +4,12 @@
 //! symbols name in every build it was compared with (`tests/plain/ladder.rs`).
 
 use super::facts::InterpreterFacts;
-use super::points::{CollectorFunction, FunctionRole, points};
+use super::points::{CollectorFunction, points};
 use crate::code::{CodeGraph, decode, moved_argument};
 use crate::elf::ElfImage;
 use crate::resolution::ProbePoint;
-use crate::version::CollectorKind;
+use gctrace_abi::ProbePointKind;
+use gctrace_event::Collector;
 use memchr::memmem;
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -44,29 +45,29 @@ pub(crate) fn find(
         .ok_or("neither the collector's debug line nor its callers were found")?;
     let mut functions: Vec<CollectorFunction> = collectors
         .into_iter()
-        .map(|range| function(FunctionRole::Collect, collector_name(facts), range))
+        .map(|range| function(ProbePointKind::Collect, collector_name(facts), range))
         .collect();
     let mut add = |role, name: &str, address: Option<u64>| {
         let range = address.map(|start| graph.containing(start).unwrap_or(start..start));
         functions.extend(range.map(|range| function(role, name, range)));
     };
-    add(FunctionRole::GcCollectBuiltin, "gc_collect", builtin);
-    add(FunctionRole::PyGcCollect, "PyGC_Collect", entry);
+    add(ProbePointKind::GcCollectBuiltin, "gc_collect", builtin);
+    add(ProbePointKind::PyGcCollect, "PyGC_Collect", entry);
     if let Some((stop, start)) = stop_and_start(image, &graph, &functions, facts) {
-        functions.push(function(FunctionRole::StopTheWorld, "_PyEval_StopTheWorld", stop));
-        functions.push(function(FunctionRole::StartTheWorld, "_PyEval_StartTheWorld", start));
+        functions.push(function(ProbePointKind::StopTheWorld, "_PyEval_StopTheWorld", stop));
+        functions.push(function(ProbePointKind::StartTheWorld, "_PyEval_StartTheWorld", start));
     }
     Ok(points(image, facts, &functions))
 }
 
-fn function(role: FunctionRole, name: &str, range: Range<u64>) -> CollectorFunction {
+fn function(role: ProbePointKind, name: &str, range: Range<u64>) -> CollectorFunction {
     CollectorFunction { role, name: name.to_owned(), range }
 }
 
 /// The function's name in CPython's source.
 fn collector_name(facts: &InterpreterFacts) -> &'static str {
-    match (facts.version.minor, facts.collector) {
-        (_, CollectorKind::Incremental) => "_PyGC_Collect",
+    match (facts.version.minor, &facts.collector) {
+        (_, Collector::Incremental) => "_PyGC_Collect",
         (8 | 9, _) => "collect",
         _ => "gc_collect_main",
     }
@@ -146,7 +147,7 @@ fn stop_and_start(
     functions: &[CollectorFunction],
     facts: &InterpreterFacts,
 ) -> Option<(Range<u64>, Range<u64>)> {
-    (facts.collector == CollectorKind::FreeThreaded).then_some(())?;
+    (facts.collector == Collector::FreeThreaded).then_some(())?;
     let exported = |name| graph.containing(image.dynamic_symbol(name)?.address);
     let both = exported("_PyEval_StopTheWorld").zip(exported("_PyEval_StartTheWorld"));
     both.or_else(|| unexported_stop_and_start(image, graph, functions))
@@ -162,7 +163,7 @@ fn unexported_stop_and_start(
     let visit = image.dynamic_symbol("PyUnstable_GC_VisitObjects")?.address;
     let reached: BTreeSet<u64> = functions
         .iter()
-        .filter(|function| function.role == FunctionRole::Collect)
+        .filter(|function| function.role == ProbePointKind::Collect)
         .flat_map(|function| graph.reachable(function.range.start, CALL_DEPTH))
         .collect();
     let wrappers: Vec<(Range<u64>, u64)> = graph

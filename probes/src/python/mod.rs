@@ -178,14 +178,14 @@ fn answer(
     let debug = facts.debug.as_ref();
     let initial = debug.and_then(|debug| image.bytes_at(facts.runtime, debug.runtime_size.into()));
     let layout =
-        layout::layout(&facts.version, facts.collector, debug, initial.unwrap_or_default());
+        layout::layout(&facts.version, &facts.collector, debug, initial.unwrap_or_default());
     let frames = frames::frame_layout(&facts.version, debug, image.machine);
     Resolution {
         file: file.to_owned(),
         build_id: image.build_id(),
         version: facts.version.clone(),
         free_threaded: facts.free_threaded,
-        collector: facts.collector,
+        collector: facts.collector.clone(),
         rung,
         tried,
         warnings: points::warnings(facts, &points, layout.is_some(), frames.is_some()),

@@ -1,9 +1,9 @@
 //! What `ebpf` and the trace need of what `probes` found. Pure.
 
 use gctrace_ebpf::PlannedPoint;
-use gctrace_event::{Collector, Interpreter};
+use gctrace_event::Interpreter;
 use gctrace_probes::frames::FrameLayout;
-use gctrace_probes::{CollectorKind, ProbePoint, ProbePointKind, Resolution};
+use gctrace_probes::{ProbePoint, ProbePointKind, Resolution};
 use std::path::Path;
 
 /// The layout of frames, if their lines can be resolved: only with a probe on the freeing of code
@@ -49,11 +49,7 @@ pub(crate) fn describe(resolution: &Resolution, shown: &Path) -> Interpreter {
         file: shown.to_string_lossy().into_owned(),
         version: resolution.version.to_string(),
         free_threaded: resolution.free_threaded,
-        collector: match resolution.collector {
-            CollectorKind::Generational => Collector::Generational,
-            CollectorKind::Incremental => Collector::Incremental,
-            CollectorKind::FreeThreaded => Collector::FreeThreaded,
-        },
+        collector: resolution.collector.clone(),
         found_by: resolution.rung.to_string(),
         build_id: resolution.build_id.clone(),
     }

@@ -37,8 +37,10 @@ impl CudaLayer {
 }
 
 /// A call on the CPU. Of nested calls (the runtime's of the driver) the outermost is recorded.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct CudaCall {
+///
+/// `Function` is how the function is named: in traces by its name, in summaries by the name's number.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Encode, Decode)]
+pub struct CudaCall<Function = Cow<'static, str>> {
     /// Process id in the host's initial pid namespace; of other tools' traces as written there.
     #[serde(skip)]
     pub pid: u32,
@@ -50,7 +52,7 @@ pub struct CudaCall {
     pub layer: CudaLayer,
     /// Name of the function, for example `cudaLaunchKernel`.
     #[serde(skip)]
-    pub function: Cow<'static, str>,
+    pub function: Function,
     /// Time of the entry, in ns of the trace's clock (gctrace's: CLOCK_MONOTONIC).
     #[serde(skip)]
     pub start_ns: u64,
@@ -75,6 +77,28 @@ pub struct CudaCall {
     /// The error that it returned (`CUresult`, `cudaError_t`, `ncclResult_t`), if it did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<i32>,
+}
+
+impl<Function> CudaCall<Function> {
+    /// The same call with its function named in another way.
+    pub(crate) fn renamed<Other>(self, name: impl FnOnce(Function) -> Other) -> CudaCall<Other> {
+        let Self { pid, tid, layer, function, start_ns, end_ns, .. } = self;
+        let Self { stream, bytes, grid, correlation, error, .. } = self;
+        let function = name(function);
+        CudaCall {
+            pid,
+            tid,
+            layer,
+            function,
+            start_ns,
+            end_ns,
+            stream,
+            bytes,
+            grid,
+            correlation,
+            error,
+        }
+    }
 }
 
 impl CudaCall {

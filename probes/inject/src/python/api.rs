@@ -163,7 +163,6 @@ functions! {
         PyAsyncGen_Type
         PyDict_Type
         PyList_Type
-        PyTuple_Type
         PyLong_Type
     }
 }
@@ -220,9 +219,10 @@ impl PythonApi {
         unsafe { CStr::from_ptr((self.Py_GetVersion)()) }
     }
 
-    /// Whether the version is in this series, such as `3.8.`.
-    pub(crate) fn is_series(&self, prefix: &str) -> bool {
-        self.version().to_bytes().starts_with(prefix.as_bytes())
+    /// The second number of its version; `None` if it is not 3.x.
+    pub(crate) fn minor(&self) -> Option<u8> {
+        let rest = self.version().to_str().ok()?.strip_prefix("3.")?;
+        rest.split_once('.')?.0.parse().ok()
     }
 
     /// Whether it is a free-threaded build.

@@ -360,7 +360,7 @@ impl HeapWatch for HeapCallbacks<'_> {
                 );
             }
         }
-        let absences = absences.map(|(absence, count)| (Unexamined::from(absence), count));
+        let absences = absences.map(|(absence, count)| (Unexamined::Absent(absence), count));
         let uncounted = (Unexamined::Unhooked, self.seen.uncounted.len() as u64);
         for (why, count) in absences.chain([uncounted]) {
             if count > 0 {

@@ -29,6 +29,7 @@ def graph(width, depth):
 
 def main():
     table = [{"row": row, "cells": [row, [row]]} for row in range(120_000)]
+    progress.loaded()
     for _ in range(1_200):
         nodes = graph(40, 20)
         nodes[-1].grad = 1.0

@@ -6,6 +6,7 @@ import progress
 
 def main():
     index = {}
+    progress.loaded()
     for step in range(600):
         for number in range(step * 1_000, (step + 1) * 1_000):
             key = str(number)

@@ -28,6 +28,7 @@ def check(parsed):
 def main():
     rng = random.Random(1)
     cache = {number: document(rng, number) for number in range(6_000)}
+    progress.loaded()
     for request in range(30_000):
         number = rng.randrange(len(cache))
         parsed = json.loads(json.dumps(cache[number]))

@@ -17,6 +17,7 @@ def main():
     gc.collect()
     gc.freeze()
     kept = []
+    progress.loaded()
     for step in range(9_000):
         for _ in range(100):
             one, other = Pair(), Pair()

@@ -20,6 +20,7 @@ def main():
     paths = sorted(pathlib.Path(sysconfig.get_path("stdlib")).glob("*.py"))[:120]
     texts = [path.read_text(encoding="utf-8", errors="ignore")[:12_000] for path in paths]
     kept = {}
+    progress.loaded()
     for step in range(1_000):
         number = step * 7 % len(texts)
         try:

@@ -50,9 +50,9 @@ pub(crate) fn text(advice: &Advice, report: &Report) -> String {
     }
     text += &without_code(advice, report);
     if let Some(phases) = &report.phases
-        && let Some(most_ns) = advice.saves_at_most_ns
+        && let Some(most_ns) = advice.effect.saves_at_most_ns
     {
-        let least_ns = advice.saves_at_least_ns.unwrap_or(0);
+        let least_ns = advice.effect.saves_at_least_ns.unwrap_or(0);
         let sign = if least_ns < 0 { "-" } else { "" };
         text += &comment(&format!(
             "To check: record the run again and compare the verdict. The collector took {} of {}; \
@@ -68,7 +68,7 @@ pub(crate) fn text(advice: &Advice, report: &Report) -> String {
 
 /// The command that applies the same settings without a change to the program, if there is one.
 fn without_code(advice: &Advice, report: &Report) -> String {
-    let setting = advice.settings.as_ref().and_then(setting::of_advice);
+    let setting = advice.effect.settings.as_ref().and_then(setting::of_advice);
     let Some(setting) = setting else {
         return String::new();
     };

@@ -94,7 +94,7 @@ fn wanted(source: &SettingSource) -> anyhow::Result<GcSetting> {
 }
 
 fn settings_of(advice: &Advice) -> Option<GcSetting> {
-    advice.settings.as_ref().and_then(setting::of_advice)
+    advice.effect.settings.as_ref().and_then(setting::of_advice)
 }
 
 /// Number and settings of the first advice that changes only settings.
@@ -114,7 +114,7 @@ fn numbered(advice: &[Advice], number: usize, traces: &str) -> anyhow::Result<Gc
         )
     })?;
     settings_of(one).with_context(|| {
-        let why = match one.settings.as_ref().map(|settings| settings.disable) {
+        let why = match one.effect.settings.as_ref().map(|settings| settings.disable) {
             Some(true) => "plans collections between steps, and the trace has no steps",
             _ => "changes no setting",
         };

@@ -86,7 +86,7 @@ fn verdict(cause: &CauseReport) -> String {
         None => String::new(),
     };
     let no_error = match &cause.no_error_bar {
-        Some(why) => format!(" No error bar: {}.", why.sentence),
+        Some(why) => format!(" No error bar: {}.", why),
         None => String::new(),
     };
     let idle: i64 = cause.devices.iter().map(|device| device.idle_cost_ns).sum();

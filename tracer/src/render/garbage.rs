@@ -1,11 +1,11 @@
 //! The section on what the collector frees (`--garbage`).
 
 use super::table::{INDENT, ReportSection, TextTable, mark, paragraph, width, wrap};
-use super::words::cycles;
 use crate::units::{bytes, count, counted, duration, percent, short_count};
 use gctrace_analysis::report::{
     Basis, GarbageEstimate, GarbageKind, GarbageReport, Level, PerStep, ProcessReport, Report,
 };
+use gctrace_analysis::words::cycles;
 use std::collections::BTreeSet;
 
 /// Kinds and cycles shown; the others are in the JSON.
@@ -22,7 +22,7 @@ pub(crate) fn garbage(report: &Report) -> ReportSection {
         lines.extend(paragraph(&examined(garbage)));
         lines.extend(kinds(garbage));
         if let Some(verdict) = &garbage.verdict {
-            lines.extend(paragraph(verdict));
+            lines.extend(paragraph(&verdict.sentence));
         }
         lines.extend(cycles(garbage));
         if garbage.cycles.is_none() {
@@ -224,7 +224,7 @@ pub(super) fn in_short(report: &Report) -> Option<String> {
     let garbage = process.and_then(|process| process.garbage.as_ref());
     let garbage = garbage.or(report.garbage.as_ref()).filter(|_| matters)?;
     if let Some(verdict) = &garbage.verdict {
-        return Some(format!("What it frees: {}", verdict.sentence));
+        return Some(format!("What it frees: {}", verdict));
     }
     let of = |kind: &GarbageKind| match garbage.steps {
         Some(_) => kind.per_step.map(|per_step| per_step.mean),

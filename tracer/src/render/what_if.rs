@@ -109,12 +109,11 @@ fn garbage(own: &WhatIf) -> String {
 mod tests {
     use super::*;
     use gctrace_analysis::Analysis;
-    use gctrace_analysis::report::{Basis, Change, Garbage, PredictedRange, PredictionMethod};
+    use gctrace_analysis::report::{Basis, Garbage, PredictedRange, PredictionMethod};
 
     fn disable() -> WhatIf {
         WhatIf {
             id: ScenarioId::Disable,
-            made: Change::Disable,
             change: "gc.disable()".to_owned(),
             basis: Basis::Predicted,
             method: PredictionMethod::PauseTime,

@@ -4,14 +4,14 @@ use super::per_step::StepTicks;
 use super::table::RowSums as _;
 use super::{Counted, CycleSums, GarbageSums, KindSums};
 use crate::gpu::timeline::StepSpan;
-use crate::paths;
 use crate::remedy::cycles;
 use crate::report::{
     Basis, BirthLine, BirthLines, GarbageCycle, GarbageEdge, GarbageEstimate, GarbageKind,
-    GarbageReport, Location, MainCycles, PerStep, Worded,
+    GarbageReport, Location, MainCycles, PerStep,
 };
 use crate::time::stats::{rate, ratio};
 use crate::time::sum;
+use crate::{paths, words};
 use gctrace_event::ObjectKind;
 
 /// Cycles in a verdict, at most: more are no few.
@@ -78,7 +78,7 @@ impl GarbageSums {
             cycle_garbage,
             other_cycle_objects: cycle_garbage.saturating_sub(in_cycles),
             steps: view.ticks.is_some().then_some(steps.len() as u64),
-            verdict: verdict.map(Worded::from),
+            verdict,
         })
     }
 
@@ -219,6 +219,7 @@ impl ReportView<'_> {
             per_step: all.is_some().then_some(PerStep { basis, mean: 0.0, constant: true }),
             per_s: Some(0.0),
             basis,
+            sentence: String::new(),
         };
         for (index, share) in order.into_iter().take(MAIN_CYCLES) {
             let cycle = cycles.get(index).filter(|_| share > 0.0 && !main.is_all());
@@ -234,7 +235,10 @@ impl ReportView<'_> {
                 sum.constant &= own.constant;
             }
         }
-        (main.ratio >= MOSTLY).then_some(main)
+        (main.ratio >= MOSTLY).then(|| {
+            let sentence = words::cycles::verdict(cycles, &main);
+            MainCycles { sentence, ..main }
+        })
     }
 
     /// The number of times that the garbage of all collections is that of the examined ones.

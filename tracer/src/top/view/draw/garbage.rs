@@ -1,11 +1,11 @@
 //! What the collector frees in the selected process, and whether its heap grows, below its lines.
 
 use super::{plain, styled};
-use crate::render::cycles;
 use crate::top::view::{text, theme};
 use crate::units;
 use gctrace_analysis::live::{CycleFigures, KindName, ProcessDetail, ProcessFigures, TrendFigures};
 use gctrace_analysis::report::GarbageEdge;
+use gctrace_analysis::words::cycles;
 use ratatui::text::Line;
 
 /// Characters before a kind or a cycle.

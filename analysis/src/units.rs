@@ -100,6 +100,15 @@ pub fn bytes(bytes: u64) -> String {
     }
 }
 
+/// An amount of memory in MiB or, from 1,024 of them, GiB: `0 MiB`, `0.500 MiB`, `-12.3 MiB`, `2.05 GiB`.
+pub fn mebibytes(bytes: f64) -> String {
+    match bytes / 1_048_576.0 {
+        0.0 => "0 MiB".to_owned(),
+        size if size.abs() < 1024.0 => format!("{} MiB", three_digits(size)),
+        size => format!("{} GiB", three_digits(size / 1024.0)),
+    }
+}
+
 /// A count with its noun: `1 pause`, `2 pauses`.
 pub fn counted(value: u64, singular: &str) -> String {
     let plural = match (value, singular.strip_suffix("ss")) {

@@ -8,6 +8,7 @@ use super::style::Style;
 use super::table::{INDENT, TextTable, cut, width, wrap};
 use super::{evidence, garbage, lines, overview, steps};
 use crate::setting;
+use crate::text::OrDash as _;
 use crate::units::{bytes, count, counted, duration, percent, signed_duration};
 use gctrace_analysis::report::{
     Advice, AdviceId, Level, PhaseReport, PhasesReport, Report, TrainingMark,
@@ -122,8 +123,8 @@ fn phases(phases: &PhasesReport) -> Vec<String> {
             name.to_owned(),
             duration(phase.duration_ns),
             duration(phase.paused_ns),
-            phase.paused_ratio.map_or_else(|| "-".to_owned(), percent),
-            phase.longest_ns.map_or_else(|| "-".to_owned(), duration),
+            phase.paused_ratio.map(percent).or_dash(),
+            phase.longest_ns.map(duration).or_dash(),
             if pauses { remark } else { String::new() },
         ]);
     }
@@ -200,7 +201,7 @@ fn advice(report: &Report) -> Vec<String> {
         table.row(vec![
             (index + 1).to_string(),
             cut(&change(advice), width() - BESIDE_CHANGE),
-            saving(advice).unwrap_or_else(|| "-".to_owned()),
+            saving(advice).or_dash(),
             memory(advice).unwrap_or_default(),
             risk(advice.id).to_owned(),
         ]);

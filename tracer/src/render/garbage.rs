@@ -1,6 +1,7 @@
 //! The section on what the collector frees (`--garbage`).
 
 use super::table::{INDENT, ReportSection, TextTable, mark, paragraph, width, wrap};
+use crate::text::OrDash as _;
 use crate::units::{bytes, count, counted, duration, percent, short_count};
 use gctrace_analysis::report::{
     Basis, GarbageEstimate, GarbageKind, GarbageReport, Level, PerStep, ProcessReport, Report,
@@ -85,14 +86,14 @@ fn rate(per_step: Option<PerStep>, estimate: Option<GarbageEstimate>, steps: boo
     } else {
         estimate.and_then(|estimate| estimate.per_s).map(cycles::figure)
     };
-    rate.unwrap_or_else(|| "-".to_owned())
+    rate.or_dash()
 }
 
 fn kinds(garbage: &GarbageReport) -> Vec<String> {
     let head = ["objects", rate_head(garbage), "bytes", "share", "kind"];
     let mut table = TextTable::new(&head, &[4]);
     let steps = garbage.steps.is_some();
-    let known = |size: Option<u64>| size.map_or_else(|| "-".to_owned(), bytes);
+    let known = |size: Option<u64>| size.map(bytes).or_dash();
     for kind in garbage.kinds.iter().take(KINDS_SHOWN) {
         table.row(vec![
             short_count(kind.objects),
@@ -153,7 +154,7 @@ fn cycles(garbage: &GarbageReport) -> Vec<String> {
             rate(cycle.per_step, cycle.estimate, garbage.steps.is_some()),
             short_count(cycle.objects),
             short_count(cycle.held_objects),
-            cycle.bytes.map_or_else(|| "-".to_owned(), bytes),
+            cycle.bytes.map(bytes).or_dash(),
             percent(cycle.ratio),
             format!(
                 "({}) {}",

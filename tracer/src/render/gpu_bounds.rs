@@ -1,6 +1,7 @@
 //! The section on bounds of the GPU cost of pauses, for traces with calls only.
 
 use super::table::{INDENT, ReportSection, TextTable, mark, paragraph};
+use crate::text::OrDash as _;
 use crate::units::{counted, duration, short_count};
 use gctrace_analysis::report::{BoundsLimit, BoundsReport, BoundsRule, Report};
 
@@ -65,7 +66,7 @@ fn processes(bounds: &BoundsReport) -> Vec<String> {
     let mut table = TextTable::new(&["rank", "pid", "pauses", "at least", "at most"], &[]);
     for process in bounds.processes.iter().take(PROCESSES_SHOWN) {
         table.row(vec![
-            process.rank.map_or("-".to_owned(), |rank| rank.to_string()),
+            process.rank.map(|rank| rank.to_string()).or_dash(),
             process.pid.to_string(),
             duration(process.pauses.time_ns),
             duration(process.at_least_ns),

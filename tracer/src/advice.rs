@@ -2,7 +2,7 @@
 //!
 //! Owns the form: Python that can be pasted, everything else as comments.
 
-use crate::args::AdviceConfig;
+use crate::args::AdviceArgs;
 use crate::print::clean;
 use crate::text::shell_line;
 use crate::units::duration;
@@ -15,7 +15,7 @@ use gctrace_analysis::report::{Advice, Report};
 ///
 /// # Errors
 /// No trace can be read, there is no advice of this number, or the output cannot be written.
-pub(crate) fn run(config: &AdviceConfig) -> anyhow::Result<u8> {
+pub(crate) fn run(config: &AdviceArgs) -> anyhow::Result<u8> {
     let (mut analysis, code) = analyze::read_all(&config.traces, None)?;
     let report = render::report(&mut analysis);
     let index = config.number.checked_sub(1);
@@ -26,7 +26,7 @@ pub(crate) fn run(config: &AdviceConfig) -> anyhow::Result<u8> {
     Ok(code)
 }
 
-fn no_such(config: &AdviceConfig, report: &Report) -> String {
+fn no_such(config: &AdviceArgs, report: &Report) -> String {
     let traces: Vec<String> = config.traces.iter().map(|path| path.display().to_string()).collect();
     format!(
         "there is no advice {} in this report, which has {}: gctrace analyze {}",

@@ -1,6 +1,6 @@
 //! The result as text: what can be shown at all, the verdict, the table, the command to use.
 
-use crate::args::TuneConfig;
+use crate::args::TuneArgs;
 use crate::print;
 use crate::render::{TextTable, fit, wrap};
 use crate::text::OrDash as _;
@@ -14,7 +14,7 @@ use gctrace_analysis::tune::{
 const WIDTH: usize = 100;
 
 /// The report for people.
-pub(super) fn lines(report: &TuneReport, config: &TuneConfig) -> Vec<String> {
+pub(super) fn lines(report: &TuneReport, config: &TuneArgs) -> Vec<String> {
     fit(print::columns().unwrap_or(WIDTH));
     let mut lines = wrap(&basis(report), "", "");
     lines.extend(table(report));
@@ -148,7 +148,7 @@ fn verdict(report: &TuneReport) -> String {
     }
 }
 
-fn refused(refusal: TuneRefusal, report: &TuneReport, config: &TuneConfig) -> String {
+fn refused(refusal: TuneRefusal, report: &TuneReport, config: &TuneArgs) -> String {
     match refusal {
         TuneRefusal::FewPairs { pairs, needed } => {
             let remedy = match report.method {

@@ -3,7 +3,7 @@
 
     scripts/heap-pictures.py [--gctrace PROGRAM] [--python PROGRAM] [--out FOLDER]
 
-Needs what `gctrace heap -p` needs: the right to trace a process of one's own, or root. Addresses
+Needs graphviz, and what `gctrace heap -p` needs: the right to trace a process of one's own, or root. Addresses
 differ from run to run, so the pictures do too.
 """
 
@@ -39,9 +39,9 @@ def main():
         subprocess.run([options.gctrace, "heap", "-p", str(program.pid), "-o", str(heap)], check=True)
         program.communicate("\n")
         for name, (what, target) in PICTURES.items():
-            subprocess.run(
-                [options.gctrace, "export", str(heap), what, target or cache, "-f", "-o",
-                 str(out / ("%s.svg" % name))], check=True)
+            drawn = subprocess.run(
+                [options.gctrace, "export", str(heap), what, target or cache], check=True, stdout=subprocess.PIPE)
+            subprocess.run(["dot", "-Tsvg", "-o", str(out / ("%s.svg" % name))], check=True, input=drawn.stdout)
     return 0
 
 

@@ -229,7 +229,7 @@ ENVIRONMENT
         while IFS=$'\t' read -r _ _ _ line _; do interpreter_files "$line"; done <"$folder/manifest.tsv"
     } >"$folder/list"
     # The packages' folders only, without their sources.
-    grep -vxE "$checkout(/(tracer|ebpf|probes))?" "$folder/list" | sort -u | python3 "$checkout/scripts/test/kernel_image.py" "$1"
+    grep -vxE "$checkout(/(tracer|ebpf|heap|probes))?" "$folder/list" | sort -u | python3 "$checkout/scripts/test/kernel_image.py" "$1"
 }
 
 # --------------------------------------------------------------------- boot

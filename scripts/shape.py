@@ -26,7 +26,7 @@ import re
 import sys
 import tempfile
 
-FOLDERS = ("tracer", "ebpf", "probes", "analysis", "scripts")
+FOLDERS = ("tracer", "ebpf", "heap", "probes", "analysis", "scripts")
 WORDS = r"told|said|says?|tells?|moments?|stretch(?:es)?|nobody|somebody|from within|give or take|so (?:much|many|long)"
 WORDS += r"|for nothing|stood still|looks? at every|mend(?:ed|s)?|besides"
 TYPE = re.compile(r"^\s*(?:pub(?:\([^)]*\))? )?(?:struct|enum|union|trait|type) (\w+)", re.MULTILINE)

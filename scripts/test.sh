@@ -8,6 +8,7 @@
 #   install  packages as users get them: root
 #   gpu-bundle
 #            scripts/gpu-bundle.sh, tried without a GPU: root
+#   slow     what plain, kernel and torch leave out without 'all' (.config/nextest.toml): root
 #   chaos    gctrace and programs killed, stopped and starved at random times (scripts/chaos.sh): root
 #   programs-short, programs
 #            real programs run untraced and traced (tests/programs), a few or all: root
@@ -21,9 +22,9 @@
 #   scripts/test.sh [TIER...]         lints, plain, kernel, torch, install and gpu-bundle, or these
 #   scripts/test.sh all [TIER...]     whole: also chaos and programs-short, or these
 #
-# Without 'all', tests run on four interpreters instead of twenty and with fewer random cases, the
-# torch tier leaves out launchers and schedulers, and the install tier installs a wheel of this
-# machine's build: what fails in practice. 'all' leaves nothing of a tier out.
+# Without 'all', tests run on four interpreters instead of twenty and with fewer random cases, those
+# of the tier slow are left out, the install tier installs a wheel of this machine's build, and of the
+# bundle the short parts are tried: what fails in practice. 'all' leaves nothing of a tier out.
 #
 # A tier that cannot run is skipped, with the reason; so is a single test, which prints a line
 # 'skipped TEST: REASON'. The closing lines list both, and time and disk of each tier. Tests run in
@@ -125,10 +126,13 @@ compile() {
 # run_tests TIER builder|root FILTER: the tests of a tier, FILTER in nextest's words. Failures and
 # what tests print are in the log; the terminal gets a line per test, and the failures at the end.
 run_tests() {
-    local tier=$1 who=$2 filter=$3 log=$logs/$1.log folder program
+    local tier=$1 who=$2 filter=$3 log=$logs/$1.log folder program options=()
+    if [ -n "$whole" ] || [ "$tier" = slow ]; then options+=(--ignore-default-filter); fi
+    # Many of these wait rather than compute.
+    if [ "$tier" = plain ]; then options+=(--test-threads 3); fi
     if [ -n "$nextest" ]; then
         "as_$who" env "${test_environment[@]}" "$nextest" nextest run --cargo-metadata "$logs/cargo.json" \
-            --binaries-metadata "$logs/binaries.json" --filterset "$filter" 2>&1 </dev/null |
+            --binaries-metadata "$logs/binaries.json" "${options[@]}" --filterset "$filter" 2>&1 </dev/null |
             tee -a "$log" | grep --line-buffered -E '^ +(PASS|FAIL|ABORT|SIG|SLOW|TIMEOUT|LEAK|Summary)' && return 0
         awk '/^ +Summary/ { on = 1 } on' "$log"
         return 1
@@ -155,7 +159,7 @@ plain() {
 
 # The simulated GPU's libraries, for tests that need a GPU of known behavior.
 simulated_gpu() {
-    if [ -n "${GCTRACE_SIMGPU:-}" ] || [ ! -d probes/simgpu ]; then return 0; fi
+    if [ -n "${GCTRACE_SIMGPU:-}" ] || [ ! -d tests/simgpu ]; then return 0; fi
     simulator=$(as_builder mktemp -d)
     # With the features of the workspace: nothing is compiled again.
     if build build --quiet --workspace --lib --example lay_out &&
@@ -208,6 +212,18 @@ kernel() {
         if wants lints; then start_lints; fi
         if [ -n "$whole" ] && wants install; then start_packages; fi
         privileged kernel
+    fi
+}
+
+slow() {
+    if [ -z "$nextest" ]; then
+        note "slow: skipped: without cargo-nextest plain, kernel and torch leave nothing out"
+    elif ! can_be_root || [ ! -e /sys/kernel/btf/vmlinux ]; then
+        note "slow: skipped: needs root and BTF (/sys/kernel/btf/vmlinux)"
+    elif torch_python slow; then
+        # What needs no privileges has none here either.
+        run_tests slow builder 'not default() & binary(plain)' || fail "slow (plain)"
+        privileged slow 'not default() & not binary(plain) & not test(/^docs::/)'
     fi
 }
 
@@ -273,7 +289,7 @@ torch() {
     torch_python torch || return 0
     if nvidia-smi >/dev/null 2>&1; then note "torch: on the GPU"; else note "torch: on the CPU: no NVIDIA driver here"; fi
     if [ -z "$whole" ]; then
-        privileged torch 'binary(torch) & not test(/^docs::/)'
+        privileged torch
         return 0
     fi
     # Slurm and Open MPI for the commands in the documents; Ray if the whole tier programs has run.
@@ -297,7 +313,7 @@ gpu_bundle() {
     simulated_gpu
     folder=$(as_builder mktemp -d)
     if RELEASE_HERE=$([ -n "$whole" ] || echo yes) PROFILE=dev as_builder scripts/gpu-bundle.sh "$folder" &&
-        step gpu_bundle as_root tests/gpu_bundle.sh "$folder" "$GCTRACE_TORCH_PYTHON" "$GCTRACE_SIMGPU"; then
+        step gpu_bundle as_root tests/gpu_bundle.sh "$folder" "$GCTRACE_TORCH_PYTHON" "$GCTRACE_SIMGPU" "${whole:-short}"; then
         note "gpu-bundle: ran to its end without a GPU"
     else
         fail gpu-bundle
@@ -442,18 +458,18 @@ else
     note "cargo-nextest is not installed (cargo install --locked cargo-nextest): tests run one program after the other"
 fi
 timed interpreters interpreters
-if wants plain || wants kernel || wants torch; then timed compilation compile; fi
-if wants plain || wants kernel || wants gpu-bundle; then simulated_gpu; fi
+if wants plain || wants kernel || wants torch || wants slow; then timed compilation compile; fi
+if wants plain || wants kernel || wants slow || wants gpu-bundle; then simulated_gpu; fi
 for tier in "${tiers[@]}"; do
     case $tier in
     # Beside the kernel tier; last.
     lints) if ! wants kernel; then timed lints lints; fi ;;
-    plain | kernel | kernels | aarch64 | chaos | torch | platforms | cluster) timed "$tier" "$tier" ;;
+    plain | kernel | slow | kernels | aarch64 | chaos | torch | platforms | cluster) timed "$tier" "$tier" ;;
     install) timed install install_tier ;;
     programs) timed programs programs whole ;;
     programs-short) timed programs-short programs short ;;
     gpu-bundle) timed gpu-bundle gpu_bundle ;;
-    *) die "no tier '$tier': lints, plain, kernel, torch, install, gpu-bundle, chaos, programs-short, programs, kernels, aarch64, platforms, cluster" ;;
+    *) die "no tier '$tier': lints, plain, kernel, torch, install, gpu-bundle, slow, chaos, programs-short, programs, kernels, aarch64, platforms, cluster" ;;
     esac
 done
 if wants lints && wants kernel; then timed "lints, the rest" lints; fi
@@ -474,7 +490,7 @@ if [ -n "$skipped" ]; then
     echo "== tests skipped"
     echo "$skipped"
 fi
-if [ -z "$whole" ]; then echo "interpreters: $few; 'scripts/test.sh all' has all of them"; fi
+if [ -z "$whole" ]; then echo "interpreters: $few; left out: the tier slow; 'scripts/test.sh all' has all of them"; fi
 if [ -f "$logs/interpreters" ]; then
     awk -F'\t' '$4 == "-" { print "interpreter unavailable: " $1 ": " $5 }' "$logs/interpreters"
 fi

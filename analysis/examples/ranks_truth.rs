@@ -54,17 +54,17 @@ fn main() -> Result<(), Box<dyn Error>> {
         for job in &found.jobs {
             for collective in &job.collectives {
                 let mut keys: BTreeSet<Option<Key<'_>>> = BTreeSet::new();
-                let mut own: BTreeSet<usize> = BTreeSet::new();
+                let mut met: BTreeSet<usize> = BTreeSet::new();
                 for member in &collective.members {
                     let at = job.members[member.timeline as usize].timeline;
                     keys.insert(key(&recorded[at], &recorded[at].ops[member.op]));
-                    own.insert(at);
+                    met.insert(at);
                 }
                 let truth = keys.first().copied().flatten();
                 let truth = truth.and_then(|key| ranks.get(&key));
                 if keys.len() != 1 {
                     mixed += 1;
-                } else if truth == Some(&own) {
+                } else if truth == Some(&met) {
                     right += 1;
                 } else {
                     part += 1;

@@ -1,7 +1,7 @@
 //! Measures how well the replay removes pauses from real traces: a pause is inserted into a trace,
 //! a model is learned from the changed trace, and the pause is removed again. Prints by trace,
-//! thread and length the mean and the largest error of the cost, next to that of the overlap rule
-//! (GPU idle time during the pause).
+//! thread and length the mean and the largest error of the cost, next to the overlap rule's (GPU
+//! idle time during the pause).
 //!
 //! `cargo run --release -p gctrace-analysis --example replay_errors -- TRACES`
 

@@ -1,9 +1,9 @@
 //! What to do next: rules from evidence to advice.
 //!
 //! Owns when an advice is given and in which order. What it saves is derived from this recording:
-//! gctrace has not seen the program with the change. With GPU times it is the prediction of the
-//! replay, otherwise that of a simulated collector (`remedy.rs`); for collectors that are not
-//! simulated, an upper bound.
+//! gctrace has not seen the program with the change. With GPU times the replay predicts it,
+//! otherwise a simulated collector (`remedy.rs`); for collectors that are not simulated there is an
+//! upper bound.
 
 use crate::gpu::what_if::report::bytes_per_object;
 use crate::phases::JudgedRun;
@@ -134,8 +134,8 @@ fn choose(report: &Report, priced: Option<PricedRun>) -> Advised {
     (list, rest)
 }
 
-/// The remedies that save a part of the run, best first, and the others: those that do not, or of
-/// which one recording does not show it.
+/// The remedies that save a part of the run, best first, and the others, which do not, or for which
+/// one recording does not show it.
 fn simulated(report: &Report, mut priced: PricedRun) -> Advised {
     let least_ns = priced.training_ns / REPORTED_FRACTION;
     let worth = |advice: &Candidate| {
@@ -159,7 +159,7 @@ fn simulated(report: &Report, mut priced: PricedRun) -> Advised {
     (list, rest)
 }
 
-/// Without a change to make, and without one of which nothing is known yet: leave it.
+/// With no change to make, and none left undecided: leave the program as it is.
 fn leave_if_settled(report: &Report, list: &mut Vec<Candidate>, rest: &[Candidate]) {
     if list.is_empty() && !rest.iter().any(|advice| report.is_undecided(&advice.effect)) {
         list.push(plain(AdviceId::Leave));

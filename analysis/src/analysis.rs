@@ -1,7 +1,7 @@
 //! The aggregator: the items of one trace after another in, one report out.
 //!
-//! Owns what is summed over pauses. Does not read files; texts are in `verdict.rs` and `advice.rs`,
-//! the report is built in `summary.rs`.
+//! Owns the sums over pauses. Does not read files; texts are in `verdict.rs` and `advice.rs`, the
+//! report is built in `summary.rs`.
 
 mod append;
 mod deferred;

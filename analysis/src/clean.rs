@@ -117,8 +117,8 @@ mod tests {
 
     #[test]
     fn own_colors_stay_in_text_and_no_others() {
-        let own = "\x1b[1;31mbad\x1b[0m\nnext";
-        assert_eq!(text(own), own);
+        let colored = "\x1b[1;31mbad\x1b[0m\nnext";
+        assert_eq!(text(colored), colored);
         assert_eq!(text("\x1b[8mhidden\x1b[0m"), "\\x1b[8mhidden\x1b[0m");
         assert_eq!(text("\x1b[2J\x1b[1"), r"\x1b[2J\x1b[1");
     }
@@ -128,8 +128,8 @@ mod tests {
         fn nothing_harmful_comes_through(any in any::<String>()) {
             prop_assert!(!line(&any).contains(is_harmful));
             let mut left = text(&any).into_owned();
-            for own in COLORS {
-                left = left.replace(own, "");
+            for color in COLORS {
+                left = left.replace(color, "");
             }
             prop_assert!(!left.contains(|char| char != '\n' && is_harmful(char)));
             let once = line(&any);

@@ -189,7 +189,9 @@ mod tests {
             let whole = of(&values[..length]);
             let mut merged = of(first);
             merged.merge(of(second));
-            let figures = |own: &Distribution| (own.count(), own.sum(), own.max());
+            let figures = |distribution: &Distribution| {
+                (distribution.count(), distribution.sum(), distribution.max())
+            };
             assert_eq!(figures(&merged), figures(&whole), "{length} at {at}");
             assert_eq!(merged.percentiles(PERCENT), whole.percentiles(PERCENT), "{length} at {at}");
             assert!(merged.error_ratio() == whole.error_ratio());

@@ -40,7 +40,6 @@ pub mod compare;
 mod coverage;
 mod distribution;
 pub mod gpu;
-pub mod heap;
 pub mod live;
 pub mod parallel;
 pub mod paths;

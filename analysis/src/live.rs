@@ -6,7 +6,7 @@
 //! busy. Names of lines take at most some 20 MiB in total. When and how a snapshot is shown is up
 //! to the caller.
 //!
-//! Records may arrive late and out of order, as those of GPUs and of pauses do: they change the
+//! Records may arrive late and out of order, as records of GPUs and of pauses do: they change the
 //! figures of their own time. Totals count every record once, whenever it arrives.
 
 mod device_work;

@@ -33,7 +33,7 @@ pub fn map<T: Sync, R: Send>(
         let mut done = take();
         for helper in helpers {
             match helper.join() {
-                Ok(own) => done.extend(own),
+                Ok(results) => done.extend(results),
                 Err(panic) => std::panic::resume_unwind(panic),
             }
         }

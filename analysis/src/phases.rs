@@ -40,7 +40,7 @@ pub(crate) enum Phase {
 /// The phases of one process; timestamps in ns on the clock of its timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RunPhases {
-    /// Start and end of what is recorded of it.
+    /// Start and end of its recorded part.
     pub(crate) span_ns: (u64, u64),
     /// Start and end of training; within the span.
     pub(crate) training_ns: (u64, u64),
@@ -50,8 +50,8 @@ pub(crate) struct RunPhases {
 }
 
 impl RunPhases {
-    /// The phases of a process. `span_ns`: start and end of what is recorded of it; `stack`: what
-    /// the stack of a pause shows, `None` without one.
+    /// The phases of a process. `span_ns`: start and end of its recorded part; `stack`: what the
+    /// stack of a pause shows, `None` without one.
     pub(crate) fn of(
         timeline: &ProcessTimeline,
         span_ns: (u64, u64),
@@ -139,12 +139,12 @@ fn over_time(paused: &Intervals, (start_ns, end_ns): (u64, u64)) -> Vec<u64> {
     parts.collect()
 }
 
-/// The steps of the thread with the most steps, without those of the warm-up; empty for fewer than
+/// The steps of the thread with the most steps, without the warm-up's; empty for fewer than
 /// [`FEWEST_STEPS`].
 pub(crate) fn training_steps(timeline: &ProcessTimeline) -> Vec<StepSpan> {
     let thread = busiest_thread(timeline);
-    let own = timeline.steps.iter().filter(|step| Some(step.thread) == thread);
-    let steps: Vec<StepSpan> = own.copied().collect();
+    let steps = timeline.steps.iter().filter(|step| Some(step.thread) == thread);
+    let steps: Vec<StepSpan> = steps.copied().collect();
     let trained = steps.get(warm_up(&steps)..).unwrap_or_default();
     match trained.len() {
         0..FEWEST_STEPS => Vec::new(),
@@ -217,7 +217,9 @@ impl<'a> JudgedRun<'a> {
     ) -> Option<Self> {
         let timeline_of = |process: &ProcessReport| {
             let mut timelines = timelines.iter();
-            timelines.find(|own| own.process_trace == process.trace && own.pid == process.pid)
+            timelines.find(|timeline| {
+                timeline.process_trace == process.trace && timeline.pid == process.pid
+            })
         };
         let with_steps = timelines.iter().filter(|timeline| timeline.steps.len() >= FEWEST_STEPS);
         let with_steps = with_steps.filter_map(|with_step| {
@@ -252,7 +254,7 @@ impl<'a> JudgedRun<'a> {
             return None;
         }
         let of_process =
-            |own: &&ProcessState| own.trace == process.trace && own.sums.pid == process.pid;
+            |state: &&ProcessState| state.trace == process.trace && state.sums.pid == process.pid;
         let with_id = analysis.processes.iter().filter(of_process);
         let stacks: Vec<&TraceStacks> = with_id.map(|with_id| &with_id.stacks).collect();
         let shown = |pause: &PauseSpan| {

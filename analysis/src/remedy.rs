@@ -120,9 +120,9 @@ pub(crate) fn price(run: &RecordedRun<'_>) -> Option<Vec<PricedRemedy>> {
 /// if nothing is gained.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SimulatedParts {
-    /// Of those of the younger generations.
+    /// Of collections of the younger generations.
     pub(crate) partial: f64,
-    /// Of the full ones.
+    /// Of full collections.
     pub(crate) full: f64,
 }
 

@@ -46,7 +46,7 @@ impl Analysis {
             .traces
             .iter()
             .zip(by_trace)
-            .map(|(trace, own)| traces::trace_report(trace, &own))
+            .map(|(trace, listed)| traces::trace_report(trace, &listed))
             .collect();
         let missing = self.missing();
         let totals = self.totals(&processes, &missing);
@@ -137,7 +137,7 @@ impl Analysis {
     }
 
     /// Launchers of ranks, by trace and id: processes with a child of another rank. Where a scheduler
-    /// started one launcher per node, the rank in its environment is that of the node.
+    /// started one launcher per node, the rank in its environment is the node's.
     fn launchers(&self) -> HashSet<(usize, u32)> {
         let ranks: HashMap<(usize, u32), u32> = self
             .processes
@@ -185,7 +185,7 @@ impl Analysis {
         let cuda = self.traces.get(process.trace).map(|trace| &trace.cuda);
         let cuda = cuda.filter(|cuda| cuda.devices_of(process.sums.pid) > 0);
         OtherRecords {
-            steps: timeline.map_or_else(Vec::new, |own| training_steps(own)),
+            steps: timeline.map_or_else(Vec::new, |timeline| training_steps(timeline)),
             device_bytes: cuda.map(|cuda| cuda.memory_of(process.sums.pid).0),
         }
     }
@@ -215,9 +215,9 @@ impl Analysis {
     fn gpus(&self) -> Vec<GpuReport> {
         let of_trace = |(index, trace): (usize, &TraceState)| {
             let first = self.processes.partition_point(|process| process.trace < index);
-            let own = self.processes.iter().skip(first);
-            let own = own.take_while(|own| own.trace == index);
-            let recorded = own.map(|own| (own.sums.pid, own.sums.rank()));
+            let later = self.processes.iter().skip(first);
+            let processes = later.take_while(|process| process.trace == index);
+            let recorded = processes.map(|process| (process.sums.pid, process.sums.rank()));
             trace.gpus.report(index, &recorded.collect())
         };
         self.traces.iter().enumerate().flat_map(of_trace).collect()

@@ -1,10 +1,10 @@
 //! Traces as tables, in Parquet files for DuckDB, polars, pandas and the like.
 //!
-//! Owns when rows are written: those of a trace when it ends, or before if there are very many, or
-//! with those of the next if there are few.
-//! What is kept beyond is little: sums of processes, and the kernels of collectives, which the clocks
-//! of ranks are related by when all traces were read. `columns.rs` has the schema, `rows.rs` the
-//! contents of most tables, `ranks.rs` of those over all traces, `file.rs` the format.
+//! Owns when rows are written: a trace's when it ends, or before if there are very many, or with
+//! the next trace's if there are few. What is kept beyond is little: sums of processes, and the
+//! kernels of collectives, which the clocks of ranks are related by when all traces were read.
+//! `columns.rs` has the schema, `rows.rs` the contents of most tables, `ranks.rs` of those over all
+//! traces, `file.rs` the format.
 
 mod columns;
 mod file;

@@ -19,7 +19,7 @@ const SHORTEST_NS: u64 = LONG_PAUSE_NS;
 /// unless one of them is felt: whether another follows, and when, is unknown.
 const FEWEST_PAUSES: u64 = 3;
 
-/// `phases`: of the process that the verdict is about, of which training counts; without them, all
+/// `phases`: of the process that the verdict is about, whose training counts; without them, all
 /// pauses of all processes count. `cost`: if GPU times are known.
 pub(crate) fn verdict(
     totals: &Totals,

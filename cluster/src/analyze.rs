@@ -35,7 +35,7 @@ pub(crate) async fn run(
     let Inputs {
         traces,
         directories,
-        // Those of an earlier run, in a directory below that of the traces.
+        // Summaries of an earlier run, in a directory below the traces'.
         summaries: _,
     } = Inputs::find(inputs).await?;
     if let Some(directory) = directories.first() {

@@ -14,7 +14,7 @@ use tokio::process::Command;
 pub(crate) struct Gctrace(PathBuf);
 
 impl Gctrace {
-    /// The one that is named, or that in the directory of this program, or that of `PATH`.
+    /// The named one, or the one in the directory of this program, or else the first in `PATH`.
     pub(crate) fn find(named: Option<&Path>) -> Self {
         // It is started in other directories.
         let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());

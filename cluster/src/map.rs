@@ -1,6 +1,6 @@
 //! `gctrace summarize` on many machines: one call of a function per trace, in a plan of Ballista.
 //!
-//! Owns the function and the check of its result; the plan is that of [`plan`].
+//! Owns the function and the check of its result; [`plan`] has the plan.
 
 use crate::gctrace::Gctrace;
 use crate::place::Place;

@@ -1,7 +1,7 @@
 //! Where traces and tables are: a file or directory of this machine, or an object of S3, GCS or Azure.
 //!
-//! Owns how places are written, listed and copied. Credentials are those of the environment, under
-//! the names that `object_store` defines (`AWS_`, `GOOGLE_`, `AZURE_`).
+//! Owns how places are written, listed and copied. Credentials come from the environment, under the
+//! names that `object_store` defines (`AWS_`, `GOOGLE_`, `AZURE_`).
 
 use anyhow::{Context as _, Result};
 use bytes::Bytes;

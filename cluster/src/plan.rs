@@ -70,7 +70,7 @@ pub(crate) fn of(parts: &[Part], function: &ScalarUDF) -> Result<LogicalPlan> {
 /// Number of partitions of the plan's table.
 ///
 /// # Errors
-/// The bytes are not, to the last one, those of the plan that we make of the same table.
+/// The bytes are not exactly the plan that we make of the same table.
 pub(crate) fn check(bytes: &[u8], function: &ScalarUDF) -> Result<usize> {
     let sent = LogicalPlanNode::decode(bytes)?;
     let other = || format!("a plan other than the one of {FUNCTION}");
@@ -92,7 +92,7 @@ pub(crate) fn check(bytes: &[u8], function: &ScalarUDF) -> Result<usize> {
     Ok(parts.len())
 }
 
-/// Parts of a table from JSON. Not by Arrow's reader, which other bytes than those of its writer make
+/// Parts of a table from JSON. Not by Arrow's reader: bytes that its writer did not write make it
 /// panic, or ask for memory without bound.
 fn decode(bytes: &[u8]) -> Result<Vec<Part>> {
     let parts: Vec<Part> = serde_json::from_slice(bytes)?;

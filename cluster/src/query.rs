@@ -43,7 +43,7 @@ pub(crate) async fn run(
     match format {
         Format::Text => {
             let text = pretty_format_batches(&batches)?.to_string();
-            // Names in traces are those of programs: they must not control the terminal.
+            // Names in traces come from programs: they must not control the terminal.
             let clean = |one: char| match one {
                 '\n' => one,
                 _ if one.is_control() => char::REPLACEMENT_CHARACTER,

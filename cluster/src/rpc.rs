@@ -37,7 +37,7 @@ pub(crate) struct Scheduler<S> {
 impl<S: SchedulerGrpc> SchedulerGrpc for Scheduler<S> {
     type ExecuteQueryPushStream = S::ExecuteQueryPushStream;
 
-    /// Of a client. Its settings are not used: those of the plan are known.
+    /// Of a client. Its settings are not used: the plan's are known.
     async fn execute_query_push(
         &self,
         mut request: Request<proto::ExecuteQueryParams>,

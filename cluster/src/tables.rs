@@ -170,8 +170,8 @@ async fn firsts(context: &SessionContext, directories: &[Place]) -> Result<Vec<[
         for (trace, job, process) in processes(context, directory).await? {
             last = [last[0].max(trace), last[1].max(job.unwrap_or(-1))];
             let Some(process) = process else { continue };
-            let own = (directory, trace);
-            let known = seen.entry(process.clone()).or_insert(own);
+            let place = (directory, trace);
+            let known = seen.entry(process.clone()).or_insert(place);
             anyhow::ensure!(
                 known.1 == trace && known.0.to_string() == directory.to_string(),
                 "{process} is in trace {} of {} and in trace {trace} of {directory}: its figures \
@@ -202,9 +202,9 @@ async fn processes(
     for batch in &batches {
         let numbers = |at: usize| batch.column(at).as_primitive::<Int64Type>().iter();
         let texts = |at: usize| batch.column(at).as_string::<i32>().iter();
-        let own = numbers(2).zip(numbers(3)).zip(texts(4).zip(texts(5)));
-        for (own, (trace, job)) in own.zip(numbers(0).zip(numbers(1))) {
-            let ((pid, start), (file, host)) = own;
+        let names = numbers(2).zip(numbers(3)).zip(texts(4).zip(texts(5)));
+        for (name, (trace, job)) in names.zip(numbers(0).zip(numbers(1))) {
+            let ((pid, start), (file, host)) = name;
             let file = file.and_then(|file| file.rsplit('/').next()).unwrap_or_default();
             let name = pid.zip(start).map(|(pid, start)| {
                 let host = host.map(|host| format!(" on {host}")).unwrap_or_default();

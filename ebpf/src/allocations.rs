@@ -9,6 +9,7 @@ use crate::link::ProbeLink;
 use crate::session::SharedMaps;
 use crate::support::AttachMethod;
 use crate::wire::read;
+use gctrace_abi::AllocationSize;
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 use libbpf_rs::{MapCore as _, MapFlags};
 use skeleton::types::{alloc_window, allocations};
@@ -36,30 +37,17 @@ const CLASSES: usize = 44;
 /// `SMALL_CLASSES` of `bpf/event.h`: 16 bytes each.
 const SMALL_CLASSES: u32 = 32;
 
-/// Location of the size of an allocation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SizeSource {
-    /// In a register, by its number in this machine's instructions.
-    Register(u8),
-    /// A constant size.
-    Constant(u32),
-    /// Unknown at that instruction.
-    Unknown,
-}
-
-impl SizeSource {
-    /// `COOKIE_CONSTANT` and `COOKIE_UNKNOWN` of `bpf/alloc.bpf.c`.
-    fn cookie(self) -> u64 {
-        match self {
-            Self::Register(number) => u64::from(number & 31),
-            Self::Constant(size) => 32 | u64::from(size) << 8,
-            Self::Unknown => 33,
-        }
+/// `COOKIE_CONSTANT` and `COOKIE_UNKNOWN` of `bpf/alloc.bpf.c`.
+fn cookie(size: AllocationSize) -> u64 {
+    match size {
+        AllocationSize::Register(number) => u64::from(number & 31),
+        AllocationSize::Constant(size) => 32 | u64::from(size) << 8,
+        AllocationSize::Unknown => 33,
     }
 }
 
 /// A probed instruction: offset in its file, and location of the size.
-pub type AllocationProbe = (u64, SizeSource);
+pub type AllocationProbe = (u64, AllocationSize);
 
 /// The target process of a window.
 #[derive(Clone, Copy, Debug)]
@@ -155,7 +143,7 @@ impl AllocationPrograms {
             .map_err(|source| Error::Map { map: "alloc_window", source })?;
         let mut plan = LinkPlan::default();
         for (offset, size) in probes {
-            plan.push(*offset, size.cookie(), None);
+            plan.push(*offset, cookie(*size), None);
         }
         let program = &self.skeleton.progs.at_allocation;
         let only = self.filters_processes.then_some(target.pid);

@@ -25,7 +25,7 @@ pub struct PlannedPoint {
 }
 
 impl PlannedPoint {
-    /// `except`: a process of which hits are ignored.
+    /// `except`: a process whose hits are ignored.
     pub(crate) fn wire(&self, except: Option<u32>) -> Point {
         let register = |which: Option<ArgumentRegister>| which.map_or(0, |which| which as u32);
         let arguments = &self.arguments;
@@ -104,6 +104,7 @@ pub(crate) fn plan_links(
                     entries.push(offset, cookie, point.semaphore);
                 }
                 if let Some(offset) = on_return {
+                    // The entry's link holds the reference to the semaphore: one is enough.
                     returns.push(offset, cookie, None);
                 }
             }

@@ -8,7 +8,7 @@ mod decode;
 
 pub use calibrate::CudaCalibration;
 pub use cookie::CallProbe;
-pub use decode::{CudaCallEvent, CudaEvent, DeviceMemoryEvent};
+pub use decode::{CudaCallEvent, CudaEvent};
 
 use crate::attach::{LinkPlan, ProbeEnd};
 use crate::error::Error;

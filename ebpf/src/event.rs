@@ -84,7 +84,7 @@ pub struct CodeEvent {
     pub line_table_length: Option<u64>,
 }
 
-/// A sampled allocation in an allocation window, of which only the stack is recorded.
+/// A sampled allocation in an allocation window; only its stack is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AllocationEvent {
     /// Process id in the initial pid namespace.

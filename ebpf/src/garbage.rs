@@ -94,7 +94,7 @@ impl GarbagePrograms {
         Ok(attachment)
     }
 
-    /// `except`: a process of which hits are ignored.
+    /// `except`: a process whose hits are ignored.
     pub(crate) fn attach_except(
         &self,
         session: &mut BpfSession,

@@ -30,7 +30,7 @@ pub(crate) fn layout(
 /// `ascii_data`: where the text of a `str` is.
 fn objects((found, ascii_data): (&ObjectLayout, u32)) -> ObjectsWire {
     let mut types = [0; KNOWN_TYPES];
-    // The first is that of all others.
+    // The first stands for all other types.
     for (to, from) in types.iter_mut().skip(1).zip(found.types) {
         *to = from.unwrap_or(0);
     }

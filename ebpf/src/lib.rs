@@ -66,16 +66,12 @@ mod support;
 mod wire;
 
 pub use allocations::{
-    AllocationCounts, AllocationProbe, AllocationPrograms, AllocationWindow, SizeSource,
-    WindowTarget,
+    AllocationCounts, AllocationProbe, AllocationPrograms, AllocationWindow, WindowTarget,
 };
 pub use attach::PlannedPoint;
 pub use calibrate::{Calibration, CalibrationLock};
 pub use counts::CounterSet;
-pub use cuda::{
-    CallCounts, CallProbe, CudaCalibration, CudaCallEvent, CudaEvent, CudaPrograms,
-    DeviceMemoryEvent,
-};
+pub use cuda::{CallCounts, CallProbe, CudaCalibration, CudaCallEvent, CudaEvent, CudaPrograms};
 pub use decode::decode;
 pub use error::Error;
 pub use event::{

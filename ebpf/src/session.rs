@@ -82,6 +82,8 @@ impl Attachment {
 /// Detaches the probes of many files. The kernel waits for a grace period for each link (about 45
 /// ms); waiting for all of them in parallel takes no longer than for one.
 pub fn detach(attachments: impl IntoIterator<Item = Attachment>) {
+    // `uprobe_unregister_sync`: no program may run in a probe whose memory is freed.
+    // https://github.com/torvalds/linux/blob/v6.13/kernel/events/uprobes.c
     std::thread::scope(|scope| {
         for link in attachments.into_iter().flat_map(|attachment| attachment.links) {
             // If no thread can be created, the closure is dropped here, and its link with it.
@@ -217,7 +219,7 @@ impl BpfSession {
         Ok(attachment)
     }
 
-    /// `except`: a process of which hits are ignored.
+    /// `except`: a process whose hits are ignored.
     fn attach_points(
         &mut self,
         file: &Path,
@@ -237,7 +239,7 @@ impl BpfSession {
     }
 
     /// Registers a point that a program of another object will be attached to; returns its index.
-    /// `except`: a process of which hits are ignored.
+    /// `except`: a process whose hits are ignored.
     pub(crate) fn add_point(
         &mut self,
         point: &PlannedPoint,
@@ -296,6 +298,9 @@ impl BpfSession {
             Err(error) if error.kind() == libbpf_rs::ErrorKind::Interrupted => {}
             Err(error) => return Err(failed(error)),
         }
+        // `poll` reads the rings that woke it. Most records are submitted without a wakeup
+        // (`BPF_RB_NO_WAKEUP`), so that they cost the program no switch: they are read here.
+        // https://docs.kernel.org/bpf/ringbuf.html
         self.rings.consume().map_err(failed)?;
         Ok(std::mem::take(&mut *self.batch.borrow_mut()))
     }
@@ -319,7 +324,7 @@ impl BpfSession {
         Ok(counts)
     }
 
-    /// Collections that were not recorded, by process: those of [`ProgramCounts::lost_pauses`] and
+    /// Collections that were not recorded, by process: [`ProgramCounts::lost_pauses`] and
     /// [`ProgramCounts::unprobed`], as far as there was room for their processes. Several processes
     /// may have had a pid, one after another.
     ///

@@ -1,5 +1,4 @@
-//! What depends on the processor of this machine; [`crate::Machine`] has what depends on that of a
-//! file.
+//! What depends on the processor of this machine; [`crate::Machine`] has what depends on a file's.
 
 use std::ops::Range;
 

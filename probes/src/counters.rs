@@ -99,7 +99,7 @@ fn cpu_list(text: &str) -> Option<Vec<u32>> {
     Some(cpus)
 }
 
-/// The generic hardware events, which the kernel maps to those of the CPU.
+/// The generic hardware events, which the kernel maps to the CPU's.
 fn builder(counter: Counter) -> Option<Builder<'static>> {
     let load_misses = |which| Cache { which, operation: CacheOp::READ, result: CacheResult::MISS };
     Some(match counter {

@@ -12,27 +12,25 @@ mod table;
 
 pub use find::{CudaFile, before_start, cupti_before_start, from_environment, mapped};
 pub use gctrace_abi::{BytesArgument, CallKind, GridArgument, StreamArgument};
-pub use table::{FunctionLayer, ProbedEnds, ProbedFunction, TABLE};
+pub use table::{ProbedEnds, ProbedFunction, TABLE};
 
 use crate::code::{Flow, decode};
 use crate::elf::{ElfImage, ImageData, Machine, NotAnImage, open};
 use crate::error::ResolveError;
 use crate::placement;
 use crate::placement::PreservedState;
+use gctrace_event::CudaLayer;
 use std::path::Path;
 
 /// Suffixes of function variants for per-thread default streams (`cuda.h`, `cuda_runtime_api.h`).
 const PER_THREAD: [&str; 3] = ["", "_ptsz", "_ptds"];
 
-/// A library, identified by its file name.
+/// A library, identified by its file name, and the layer of its functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CudaLibrary {
-    /// `libcuda.so`: the driver.
-    Driver,
-    /// `libcudart.so`: the runtime.
-    Runtime,
-    /// `libnccl.so`: collectives.
-    Nccl,
+    /// `libcuda.so`, `libcudart.so` or `libnccl.so`. cuBLAS, NCCL and others link a copy of the runtime
+    /// statically, so only the driver sees their calls.
+    Cuda(CudaLayer),
     /// `libc10.so`: torch's allocators.
     TorchMemory,
     /// `libtorch_cpu.so`: torch's automatic differentiation.
@@ -47,36 +45,19 @@ impl CudaLibrary {
         let (stem, _) = name.split_once(".so")?;
         let stem = stem.split_once('-').map_or(stem, |(stem, _)| stem);
         match stem {
-            "libcuda" => Some(Self::Driver),
-            "libcudart" => Some(Self::Runtime),
-            "libnccl" => Some(Self::Nccl),
+            "libcuda" => Some(Self::Cuda(CudaLayer::Driver)),
+            "libcudart" => Some(Self::Cuda(CudaLayer::Runtime)),
+            "libnccl" => Some(Self::Cuda(CudaLayer::Nccl)),
             "libc10" => Some(Self::TorchMemory),
             "libtorch_cpu" => Some(Self::TorchAutograd),
             _ => None,
         }
     }
 
-    /// Layers whose functions are searched for in this library: a simulated GPU is all of CUDA in
-    /// one file.
-    fn layers(self) -> &'static [FunctionLayer] {
-        match self {
-            Self::Driver | Self::Runtime | Self::Nccl => {
-                &[FunctionLayer::Driver, FunctionLayer::Runtime, FunctionLayer::Nccl]
-            }
-            Self::TorchMemory => &[FunctionLayer::TorchMemory],
-            Self::TorchAutograd => &[FunctionLayer::TorchAutograd],
-        }
-    }
-
-    /// The layer whose functions it should export.
-    fn own_layer(self) -> FunctionLayer {
-        match self {
-            Self::Driver => FunctionLayer::Driver,
-            Self::Runtime => FunctionLayer::Runtime,
-            Self::Nccl => FunctionLayer::Nccl,
-            Self::TorchMemory => FunctionLayer::TorchMemory,
-            Self::TorchAutograd => FunctionLayer::TorchAutograd,
-        }
+    /// Whether functions of a layer are searched for in this library: a simulated GPU is all of CUDA
+    /// in one file.
+    fn may_contain(self, layer: Self) -> bool {
+        self == layer || matches!((self, layer), (Self::Cuda(_), Self::Cuda(_)))
     }
 }
 
@@ -87,8 +68,8 @@ pub struct CudaPoint {
     pub function: u16,
     /// Name of the exported symbol, with its suffix (`_ptsz`) or mangled argument types.
     pub symbol: String,
-    /// File offset of an instruction at which the stack pointer and the arguments are still those
-    /// of the call.
+    /// File offset of an instruction at which the stack pointer and the arguments are still as at
+    /// the call.
     pub file_offset: u64,
     /// File offsets of the return instructions; only for functions with
     /// [`ProbedEnds::Instructions`].
@@ -126,7 +107,7 @@ pub fn resolve_library(
 fn points(image: &ElfImage<'_>, library: CudaLibrary) -> CudaPoints {
     let mut found = CudaPoints::default();
     for (index, function) in (0u16..).zip(TABLE) {
-        if !library.layers().contains(&function.layer) {
+        if !library.may_contain(function.layer) {
             continue;
         }
         let before = found.points.len();
@@ -140,7 +121,7 @@ fn points(image: &ElfImage<'_>, library: CudaLibrary) -> CudaPoints {
                 }),
             );
         }
-        if found.points.len() == before && function.layer == library.own_layer() {
+        if found.points.len() == before && function.layer == library {
             found.absent.push(function.name);
         }
     }
@@ -151,7 +132,7 @@ fn points(image: &ElfImage<'_>, library: CudaLibrary) -> CudaPoints {
 impl ProbedFunction {
     fn suffixes(&self) -> &'static [&'static str] {
         match self.layer {
-            FunctionLayer::Driver | FunctionLayer::Runtime => &PER_THREAD,
+            CudaLibrary::Cuda(CudaLayer::Driver | CudaLayer::Runtime) => &PER_THREAD,
             _ => &PER_THREAD[..1],
         }
     }
@@ -200,11 +181,11 @@ mod tests {
     #[test]
     fn libraries_are_known_by_their_names() {
         let of = CudaLibrary::of_file_name;
-        assert_eq!(of("libcuda.so.1"), Some(CudaLibrary::Driver));
-        assert_eq!(of("libcuda.so.550.54.15"), Some(CudaLibrary::Driver));
-        assert_eq!(of("libcudart-d0da41ae.so.11.0"), Some(CudaLibrary::Runtime));
-        assert_eq!(of("libcudart.so.12"), Some(CudaLibrary::Runtime));
-        assert_eq!(of("libnccl.so.2"), Some(CudaLibrary::Nccl));
+        assert_eq!(of("libcuda.so.1"), Some(CudaLibrary::Cuda(CudaLayer::Driver)));
+        assert_eq!(of("libcuda.so.550.54.15"), Some(CudaLibrary::Cuda(CudaLayer::Driver)));
+        assert_eq!(of("libcudart-d0da41ae.so.11.0"), Some(CudaLibrary::Cuda(CudaLayer::Runtime)));
+        assert_eq!(of("libcudart.so.12"), Some(CudaLibrary::Cuda(CudaLayer::Runtime)));
+        assert_eq!(of("libnccl.so.2"), Some(CudaLibrary::Cuda(CudaLayer::Nccl)));
         assert_eq!(of("libtorch_cpu.so"), Some(CudaLibrary::TorchAutograd));
         assert_eq!(of("libc10.so"), Some(CudaLibrary::TorchMemory));
         assert_eq!(of("libc10_cuda.so"), None);
@@ -215,7 +196,8 @@ mod tests {
     #[test]
     fn a_file_without_such_functions_has_none() {
         let program = std::env::current_exe().unwrap();
-        let found = resolve_library(&program, CudaLibrary::Nccl, Machine::HOST).unwrap();
+        let found =
+            resolve_library(&program, CudaLibrary::Cuda(CudaLayer::Nccl), Machine::HOST).unwrap();
         assert!(found.points.is_empty());
         assert!(found.absent.contains(&"ncclAllReduce"));
     }

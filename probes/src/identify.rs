@@ -83,13 +83,13 @@ pub fn likely_libpython(executable: &Path) -> Option<PathBuf> {
             |below| folder.join(below.trim_start_matches('/')),
         )
     });
-    let own = [folder.join("../lib"), folder.to_owned()];
-    let places = declared.chain(own).chain(SYSTEM.map(PathBuf::from));
+    let beside = [folder.join("../lib"), folder.to_owned()];
+    let places = declared.chain(beside).chain(SYSTEM.map(PathBuf::from));
     let mut files = places.map(|place| place.join(name));
     files.find(|file| file.is_file())?.canonicalize().ok()
 }
 
-/// Whether a library's file name is that of a libpython that contains the interpreter, such as
+/// Whether a library's file name is a libpython's that contains the interpreter, such as
 /// `libpython3.11.so.1.0`, `libpython3.13t.so.1.0` or `libpython3.9d.so`; not the stub
 /// `libpython3.so`.
 pub(crate) fn is_libpython(name: &str) -> bool {

@@ -56,8 +56,8 @@ pub use gctrace_abi::{
 pub use identify::{ProgramKind, identify, likely_libpython};
 pub use loading::{Loading, exported_bytes, loading};
 pub use memory::{Memory, MemoryError, ProcessMemory};
-pub use python::allocator::{AllocationPoint, AllocationSize, Allocator, allocator};
+pub use python::allocator::{AllocationPoint, Allocator, allocator};
 pub use python::code_object::{CodeObject, CodeObjectError, decode_unicode};
 pub use python::{frames, line_table, resolve, resolve_bytes};
 pub use resolution::{ProbePoint, Resolution, ResolveOptions, SearchStrategy, StrategyOutcome};
-pub use version::{CollectorKind, PythonVersion};
+pub use version::PythonVersion;

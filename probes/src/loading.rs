@@ -115,8 +115,8 @@ mod tests {
 
     #[test]
     fn programs_of_this_machine() {
-        let own = loading(Path::new("/proc/self/exe")).unwrap();
-        assert_eq!(own, Loading::Loader(PathBuf::from("/lib64/ld-linux-x86-64.so.2")));
+        let this_program = loading(Path::new("/proc/self/exe")).unwrap();
+        assert_eq!(this_program, Loading::Loader(PathBuf::from("/lib64/ld-linux-x86-64.so.2")));
         let place = tempfile::tempdir().unwrap();
         let file = place.path().join("x");
         std::fs::write(&file, "hello").unwrap();

@@ -30,7 +30,7 @@ pub(crate) enum PreservedState {
 struct Kept {
     /// Must not be changed.
     values: Registers,
-    /// Must not be read either: what is saved before a return probe fires is not replaced by it.
+    /// Must not be read either: values saved before a return probe fires are not replaced by it.
     unread: Registers,
 }
 

@@ -416,10 +416,10 @@ mod tests {
 
     #[test]
     fn the_list_has_this_process_under_one_number() {
-        let own =
+        let this_process =
             |list: Vec<ListedProcess>| list.into_iter().find(|one| one.pid == std::process::id());
-        let first = own(all().unwrap()).unwrap();
-        assert_eq!(own(all().unwrap()).unwrap(), first);
+        let first = this_process(all().unwrap()).unwrap();
+        assert_eq!(this_process(all().unwrap()).unwrap(), first);
         assert!(stat(first.pid).unwrap().started_ns > 0);
     }
 

@@ -35,9 +35,9 @@ pub fn used_bytes(pid: u32) -> Option<u64> {
 pub fn available_bytes() -> Option<u64> {
     let machine = std::fs::read_to_string("/proc/meminfo").ok()?;
     let available = kib_line(&machine, "MemAvailable:")?;
-    let own = std::process::id();
-    let of_cgroup = limit_bytes(own)
-        .map_or(u64::MAX, |limit| limit.saturating_sub(resident_bytes(own).unwrap_or(0)));
+    let pid = std::process::id();
+    let of_cgroup = limit_bytes(pid)
+        .map_or(u64::MAX, |limit| limit.saturating_sub(resident_bytes(pid).unwrap_or(0)));
     Some(available.min(of_cgroup))
 }
 
@@ -98,10 +98,10 @@ mod tests {
 
     #[test]
     fn this_process_uses_memory_and_less_than_it_may() {
-        let own = resident_bytes(std::process::id()).unwrap();
-        assert!(own > 100_000, "{own}");
+        let resident = resident_bytes(std::process::id()).unwrap();
+        assert!(resident > 100_000, "{resident}");
         match limit_bytes(std::process::id()) {
-            Some(limit) => assert!(own < limit, "{own} of {limit}"),
+            Some(limit) => assert!(resident < limit, "{resident} of {limit}"),
             None => eprintln!("skipped: the cgroup of this process is not visible"),
         }
         let used = used_bytes(std::process::id()).unwrap();

@@ -1,8 +1,9 @@
 //! The result: the collector of one file, its functions and where their probes are placed.
 
 use crate::elf::Machine;
-use crate::version::{CollectorKind, PythonVersion};
+use crate::version::PythonVersion;
 use gctrace_abi::{CollectorArguments, CollectorLayout, FrameLayout, ObjectLayout, ProbePointKind};
+use gctrace_event::Collector;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -97,7 +98,7 @@ pub struct Resolution {
     /// Whether it is a build without the GIL.
     pub free_threaded: bool,
     /// Kind of collector, which follows from version and build.
-    pub collector: CollectorKind,
+    pub collector: Collector,
     /// The strategy that found the collector: the last of `tried`.
     pub rung: SearchStrategy,
     /// The results of all strategies up to that one, in order.

@@ -4,28 +4,6 @@ use crate::elf::ElfImage;
 use memchr::memmem;
 use serde::{Deserialize, Serialize};
 
-/// Kind of collector in a build.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum CollectorKind {
-    /// Three generations: 3.8 - 3.13, 3.14.5 and later, 3.15.
-    Generational,
-    /// Incremental, with young and old: 3.14.0 - 3.14.4.
-    Incremental,
-    /// The collector of free-threaded builds.
-    FreeThreaded,
-}
-
-impl std::fmt::Display for CollectorKind {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(match self {
-            Self::Generational => "generational",
-            Self::Incremental => "incremental",
-            Self::FreeThreaded => "free-threaded",
-        })
-    }
-}
-
 /// A CPython version, as precise as could be determined.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PythonVersion {

@@ -5,7 +5,7 @@
                 [--out FOLDER] [PROGRAM...]
 
 Each program is recorded, then run again with each remedy that the report prices, advised or not, applied by
-tests/python/remedies/apply.py where the advice says, and without any. Compared is the collector's CPU time in the
+tests/verdict/apply.py where the advice says, and without any. Compared is the collector's CPU time in the
 training phase, from its first whole step on: the least of --repeat runs, in turns, as load only adds to it. The pauses
 of the recording get their CPU time for their length, so that other programs on the machine change neither side;
 predicted ranges are scaled by the least of the runs without a remedy over the recorded one. An interval in seconds is
@@ -27,8 +27,8 @@ import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parents[2]
-PROGRAMS = HERE / "tests/python/remedies"
-OWN = sorted(path.stem for path in PROGRAMS.glob("*.py") if path.stem not in ("apply", "progress"))
+PROGRAMS = HERE / "tests/verdict/programs"
+OWN = sorted(path.stem for path in PROGRAMS.glob("*.py") if path.stem not in ("launcher", "pool", "progress", "ranks", "short"))
 
 
 def command(options, name):
@@ -54,7 +54,7 @@ def lay_out(options):
 
 def run(options, name, log, remedy=(), trace=None):
     python, mark, program, arguments = command(options, name)
-    line = [python, PROGRAMS / "apply.py", "--log", log, *mark, *remedy, program, *arguments]
+    line = [python, PROGRAMS.parent / "apply.py", "--log", log, *mark, *remedy, program, *arguments]
     environment = dict(os.environ)
     if name == "train_simgpu":
         folder = str(options.out / "simgpu")

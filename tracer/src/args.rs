@@ -22,7 +22,7 @@ mod values;
 
 pub(crate) use analyze::{AdviceArgs, AnalyzeArgs};
 pub(crate) use apply::ApplyArgs;
-pub(crate) use choices::{CounterChoice, CudaMode, GarbageDetail, OutputFormat, RecordMode};
+pub(crate) use choices::{CounterChoice, CudaMode, OutputFormat, RecordMode};
 pub(crate) use compare::CompareConfig;
 pub(crate) use demo::DemoConfig;
 pub(crate) use export::{ExportConfig, ExportFormat, HeapPicture, StackWeight};
@@ -278,7 +278,7 @@ impl From<LinuxInvocation> for Invocation {
     }
 }
 
-/// Which messages gctrace prints; each level includes those of the levels before it.
+/// Which messages gctrace prints; each level includes the levels before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Verbosity {
     /// Errors only (`-q`).

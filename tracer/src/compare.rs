@@ -16,7 +16,7 @@ use gctrace_analysis::compare::compare;
 use gctrace_analysis::report::Report;
 use std::path::{Path, PathBuf};
 
-/// Exit code of an option that cannot be followed, as that of the command line's parser.
+/// Exit code of an option that cannot be followed, equal to the command line's parser's.
 const WRONG_OPTION: u8 = 2;
 
 /// Prints a comparison. Returns the exit code: 3 if a limit is exceeded, 2 if limits were given but
@@ -69,7 +69,7 @@ fn reports(traces: &[PathBuf], code: &mut u8) -> anyhow::Result<Vec<Report>> {
     for path in traces {
         let report = report(std::slice::from_ref(path), code)?;
         match runs.iter_mut().find(|(_, run)| is_other_rank(run, &report)) {
-            Some((own, _)) => own.push(path.clone()),
+            Some((paths, _)) => paths.push(path.clone()),
             None => runs.push((vec![path.clone()], report)),
         }
     }
@@ -81,8 +81,8 @@ fn reports(traces: &[PathBuf], code: &mut u8) -> anyhow::Result<Vec<Report>> {
 }
 
 fn report(traces: &[PathBuf], code: &mut u8) -> anyhow::Result<Report> {
-    let (mut analysis, own) = analyze::read_all(traces, None)?;
-    *code = own.max(*code);
+    let (mut analysis, read_code) = analyze::read_all(traces, None)?;
+    *code = read_code.max(*code);
     analysis.settle();
     Ok(analysis.report())
 }
@@ -96,8 +96,8 @@ fn is_other_rank(run: &Report, other: &Report) -> bool {
         Some((trace.rank?, start_ns, end_ns))
     };
     match (facts(run), facts(other)) {
-        (Some((rank, start_ns, end_ns)), Some((own, own_start_ns, own_end_ns))) => {
-            rank != own && start_ns < own_end_ns && own_start_ns < end_ns
+        (Some((rank, start_ns, end_ns)), Some((other_rank, other_start_ns, other_end_ns))) => {
+            rank != other_rank && start_ns < other_end_ns && other_start_ns < end_ns
         }
         _ => false,
     }

@@ -1,20 +1,24 @@
 //! `gctrace heap show`, `why`, `dominators`, `diff`: answers about heaps in files.
 //!
 //! Owns reading heaps and finding what a question is about; and what each kind of leak suspect is and
-//! what to do about it. `gctrace_analysis::heap` answers, `heap/text.rs` has the text; `heap/take.rs`
-//! makes the files.
+//! what to do about it. `gctrace-heap` answers, `heap/text.rs` has the text, `heap/picture.rs` the
+//! pictures; `heap/take.rs` makes the files.
 
+pub(crate) mod dot;
+mod picture;
 #[cfg(target_os = "linux")]
 pub(crate) mod take;
 mod text;
+
+pub(crate) use picture::Picture;
 
 use crate::args::{HeapConfig, HeapQuestion, HeapTarget, OutputFormat};
 use crate::files::is_stdout;
 use crate::render::Style;
 use crate::{files, print, render};
 use anyhow::Context as _;
-use gctrace_analysis::heap::report::{HeapAnswer, HeapReport, SuspectHolder};
-use gctrace_analysis::heap::{Dominators, Heap, HeapGraph, MAGIC, NodeIndex, diff};
+use gctrace_heap::report::{HeapAnswer, HeapReport, SuspectHolder};
+use gctrace_heap::{Dominators, Heap, HeapGraph, MAGIC, NodeIndex, diff};
 use std::fs::File;
 use std::io;
 use std::io::Read;

@@ -175,8 +175,8 @@ impl Credentials {
         Self { uid: invoker.uid, gid: invoker.gid, groups: invoker.groups.clone() }
     }
 
-    /// Assumes the identity for good and drops all capabilities. Raw system calls only: those of
-    /// the C library would try to change the threads that the forked child does not have.
+    /// Assumes the identity for good and drops all capabilities. Raw system calls only: the C
+    /// library's would try to change the threads that the forked child does not have.
     pub(crate) fn assume(&self) -> io::Result<()> {
         // As root: a limit of the user could prevent leaving root's keyring.
         join_new_session_keyring();
@@ -213,7 +213,7 @@ impl Credentials {
     }
 
     fn set_groups(&self) -> io::Result<()> {
-        // SAFETY: pointer and length are those of one live vector.
+        // SAFETY: pointer and length are of one live vector.
         Errno::result(unsafe {
             libc::syscall(libc::SYS_setgroups, self.groups.len(), self.groups.as_ptr())
         })?;

@@ -4,6 +4,7 @@
 //! (`record/source.rs`) handle events; `record/output.rs` writes.
 
 mod call_sources;
+mod described;
 mod examination;
 mod git;
 mod header;

@@ -140,7 +140,7 @@ fn new_files(program: Vec<u8>) -> anyhow::Result<Vec<NewFile>> {
     Ok(files)
 }
 
-/// Writes the files, and removes those of an earlier version that are no longer needed. Changes
+/// Writes the files, and removes files of an earlier version that are no longer needed. Changes
 /// nothing if a file that is not gctrace's is in the way.
 fn install(prefix: &Path, mut files: Vec<NewFile>) -> anyhow::Result<()> {
     for file in &files {
@@ -218,7 +218,7 @@ fn folder_of_others(prefix: &Path, path: &Path) -> anyhow::Result<Option<Writabl
     found.with_context(|| format!("cannot examine {}", folder.display()))
 }
 
-/// Fails if what is at `path` is not a file of gctrace, or behind a link.
+/// Fails if the file at `path` is not gctrace's, or behind a link.
 fn replaceable(prefix: &Path, path: &Path) -> anyhow::Result<()> {
     let target = prefix.join(path);
     let in_the_way = |part: &Path, what: &str| {

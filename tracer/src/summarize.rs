@@ -36,14 +36,14 @@ pub(crate) fn run(config: &SummarizeConfig) -> anyhow::Result<u8> {
     let named = names(&config.traces)?;
     let invoker = Invoker::detect();
     files::create_directory(&config.output, &invoker)?;
-    let own = named.iter().enumerate();
-    let own = own.filter(|(at, _)| at % config.shard.count == config.shard.index);
-    let own: Vec<&(String, &Path)> = own.map(|(_, trace)| trace).collect();
-    let paths: Vec<&Path> = own.iter().map(|(_, path)| *path).collect();
+    let numbered = named.iter().enumerate();
+    let of_shard = numbered.filter(|(at, _)| at % config.shard.count == config.shard.index);
+    let traces: Vec<&(String, &Path)> = of_shard.map(|(_, trace)| trace).collect();
+    let paths: Vec<&Path> = traces.iter().map(|(_, path)| *path).collect();
     let progress = ReadProgress::new(&paths);
     let processors = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let jobs = config.jobs.unwrap_or_else(processors);
-    let results = parallel::map(&own, jobs, |(name, trace)| {
+    let results = parallel::map(&traces, jobs, |(name, trace)| {
         let path = config.output.join(name);
         summarize(trace, &path, &invoker, &progress)
     });
@@ -74,7 +74,7 @@ pub(crate) fn run(config: &SummarizeConfig) -> anyhow::Result<u8> {
     Ok(u8::from(!failures.is_empty()))
 }
 
-/// The summaries' names, of all traces in the order that all shards have: that of the names.
+/// The summaries' names, of all traces in the order that all shards have, by name.
 fn names(traces: &[PathBuf]) -> anyhow::Result<Vec<(String, &Path)>> {
     let mut named: HashMap<String, &Path> = HashMap::new();
     for trace in traces {

@@ -29,8 +29,8 @@ use std::io::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Measures the settings and prints the result. Returns the exit code: that of a command that
-/// failed, otherwise 0.
+/// Measures the settings and prints the result. Returns the exit code of a command that failed,
+/// otherwise 0.
 ///
 /// # Errors
 /// The library cannot be loaded, the command cannot be started, or the output file exists.

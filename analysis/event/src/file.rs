@@ -403,7 +403,7 @@ impl Write for ByteCounter {
 impl Drop for TraceFile {
     fn drop(&mut self) {
         if !self.stopped {
-            // There is no caller left to report an error to; what is on disk is readable.
+            // There is no caller left to report an error to; the part on disk is readable.
             let _ = self.hand_over();
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! Owns the meaning of each record, and the `args` of its event in `trace.json`; `line.rs` adds the
 //! rest of the event, `read.rs` reads it. All timestamps are ns of `CLOCK_MONOTONIC`; process and
-//! thread ids are those of the host's initial pid namespace.
+//! thread ids are from the host's initial pid namespace.
 
 mod allocations;
 mod counters;
@@ -147,7 +147,7 @@ pub struct Pause {
     pub stack: Option<FrameId>,
 }
 
-/// A pause of which only its source is known.
+/// A pause with nothing known but its source.
 impl Default for Pause {
     fn default() -> Self {
         Self {

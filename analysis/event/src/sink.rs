@@ -87,9 +87,10 @@ impl TraceSink {
         }
     }
 
-    /// Writes `pending` and removes from it what is in the file afterwards. On an error that is as
-    /// many whole lines as fit (for a compressed trace: bytes), after which the file is closed as
-    /// well as possible. What a pipe does not accept yet stays in `pending`, up to a limit.
+    /// Writes `pending` and removes from it the bytes that are in the file afterwards. On an error
+    /// these are as many whole lines as fit (for a compressed trace: bytes), after which the file
+    /// is closed as well as possible. What a pipe does not accept yet stays in `pending`, up to a
+    /// limit.
     pub(crate) fn write(&mut self, pending: &mut Vec<u8>) -> io::Result<()> {
         if pending.is_empty() {
             return Ok(());

@@ -1,9 +1,10 @@
 //! Summaries: what a report needs of one trace, in a file of a few percent of its size.
 //!
-//! Owns the file: a header of one line of JSON, then its body, which is complete if its size and hash
-//! are those of the header. `summary/chunk.rs` has the parts of a body and their bounds,
-//! `summary/items.rs` the encoding of records, `summary/possible.rs` which of them there can be. A summary is read as its trace would be: item by item, the same ones in the
-//! same order, but for events of no interest, of which the first and the last time stay.
+//! Owns the file: a header of one line of JSON, then its body, which is complete if its size and
+//! hash are as in the header. `summary/chunk.rs` has the parts of a body and their bounds,
+//! `summary/items.rs` the encoding of records, `summary/possible.rs` which of them there can be. A
+//! summary is read as its trace would be: item by item, the same ones in the same order, but for
+//! events of no interest: only their first and last time stay.
 
 mod chunk;
 mod items;

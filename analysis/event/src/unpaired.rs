@@ -1,4 +1,4 @@
-//! Two records of one pause: what makes them one, and pauses of which only one was seen so far.
+//! Two records of one pause: what makes them one, and pauses with one record seen so far.
 //!
 //! With `--mode both`, the probes and the injected library record the same collections, each at its
 //! own pace. Pure.
@@ -48,8 +48,8 @@ impl UnpairedPauses {
         self.by_end.insert(key, Interval::of(pause));
     }
 
-    /// Forgets the pause of which `pause` is the other source's record. Returns whether there was
-    /// one.
+    /// Forgets the remembered pause that is the other source's record of `pause`. Returns whether
+    /// there was one.
     pub fn take_other(&mut self, pause: &Pause) -> bool {
         let interval = Interval::of(pause);
         let key = |end_ns| (!is_probed(pause), pause.pid, pause.tid, end_ns);

@@ -4,7 +4,7 @@
 
 #![no_main]
 
-use gctrace_analysis::heap::{Dominators, Heap, HeapGraph, MAGIC, diff};
+use gctrace_heap::{Dominators, Heap, HeapGraph, MAGIC, diff};
 use libfuzzer_sys::fuzz_target;
 
 /// A file with one block of stored (uncompressed) bytes.

@@ -1,7 +1,8 @@
 //! Pauses without the time that gctrace spent in them on examining their garbage.
 //!
-//! Owns the difference between the recorded pause and that of the program alone: what examining
-//! takes is within the budget of `--garbage-budget`, but would be a large part of short pauses.
+//! Owns the difference between the recorded pause and the pause of the program alone: what
+//! examining takes is within the budget of `--garbage-budget`, but would be a large part of short
+//! pauses.
 
 use gctrace_event::{Garbage, Pause};
 use std::collections::HashMap;
@@ -26,7 +27,7 @@ impl ExaminingCosts {
         self.0.insert(thread, (garbage.at_ns, cost_ns));
     }
 
-    /// The pause without that time, which it ends earlier by.
+    /// The pause without the time of examining, by which it ends earlier.
     pub(crate) fn without(&mut self, pause: &mut Pause) {
         let thread = (pause.pid, pause.tid);
         let Some((at_ns, cost_ns)) = self.0.get(&thread).copied() else {

@@ -1,15 +1,15 @@
 //! Whether a process froze its heap, and what its collector still frees.
 //!
 //! Nothing in an interpreter counts frozen objects: a freeze is inferred from full collections that
-//! go through much less than the one before left.
+//! traverse much less than the previous one left.
 
 use super::growth::traversed;
 use crate::report::{AfterFreeze, Basis};
 use crate::time::add_to;
 use gctrace_event::{GcReason, Pause};
 
-/// A full collection that went through less than one in this many of the objects that the one
-/// before left shows a freeze: programs seldom free so much at once by references alone.
+/// A full collection shows a freeze if it traversed less than one in this many of the objects that
+/// the previous one left: programs seldom free so much at once by references alone.
 const FROZEN: u64 = 2;
 /// A heap of fewer objects shows none: an import or a model is larger.
 const SMALLEST: u64 = 10_000;
@@ -34,8 +34,8 @@ impl FreezeWatch {
     /// Adds a pause; `full`: whether it went through the whole heap. Other interpreters have heaps
     /// of their own and are ignored, and so is the end of the interpreter.
     pub(crate) fn add(&mut self, pause: &Pause, full: bool) {
-        let own = pause.interpreter.unwrap_or(0) == 0;
-        if !own || pause.unfinished || pause.reason == GcReason::Shutdown {
+        let is_main = pause.interpreter.unwrap_or(0) == 0;
+        if !is_main || pause.unfinished || pause.reason == GcReason::Shutdown {
             return;
         }
         if full && let Some(traversed) = traversed(pause) {

@@ -307,6 +307,6 @@ impl GarbageSums {
     /// Objects freed by examined collections, and by all.
     pub(crate) fn freed(&self) -> (u64, u64) {
         let of = |figure: fn(&Stratum) -> u64| sum(self.strata.iter().map(figure));
-        (of(|own| own.examined), of(|own| own.collected))
+        (of(|stratum| stratum.examined), of(|stratum| stratum.collected))
     }
 }

@@ -101,7 +101,7 @@ impl ProcessState {
         self.add_shared(pause, full);
     }
 
-    /// Counts what is also summed over processes: the stack and the counters.
+    /// Counts the parts that are also summed over processes: the stack and the counters.
     pub(crate) fn add_shared(&mut self, pause: &Pause, full: bool) {
         self.stacks.add(pause, full);
         let traversed = growth::traversed(pause).filter(|_| full);

@@ -30,8 +30,8 @@ pub(crate) struct ProcessSums {
 }
 
 impl ProcessSums {
-    /// A process of which nothing else is known yet. `keep`: how much of the past; `pauses`: how
-    /// many disjoint pauses are kept for late records.
+    /// A process known by its id alone. `keep`: how much of the past; `pauses`: how many disjoint
+    /// pauses are kept for late records.
     pub(crate) fn new(pid: u32, keep: Keep, pauses: usize) -> Self {
         Self {
             pid,

@@ -44,8 +44,8 @@ struct StackNode {
     /// The innermost location outside the import system; [`IMPORT`] if there is none.
     line: LocationId,
     /// The innermost location that is no library's.
-    own: Option<LocationId>,
-    /// The import that `own` executes.
+    own_line: Option<LocationId>,
+    /// The import that `own_line` executes.
     import: Option<Import>,
     /// Its outermost frames are unknown.
     cut: bool,
@@ -139,7 +139,7 @@ impl StackTree {
     fn new_node(&mut self, parent: Option<NodeId>, location: LocationId) -> NodeId {
         let above = parent.map(|parent| self.nodes[parent]);
         let line = &self.locations[location];
-        let own = !line.library && !line.file.is_empty();
+        let is_own = !line.library && !line.file.is_empty();
         let outer = line.function == Frame::OUTER;
         let importing = line.is(IMPORT);
         let import = above.and_then(|above| above.import);
@@ -151,11 +151,11 @@ impl StackTree {
                 Some(above) if importing => above.line,
                 _ => location,
             },
-            own: if own { Some(location) } else { above.and_then(|above| above.own) },
+            own_line: if is_own { Some(location) } else { above.and_then(|above| above.own_line) },
             import: match import {
-                _ if own => None,
+                _ if is_own => None,
                 None if importing => Some(Import {
-                    direct: above.is_some_and(|above| above.own == Some(above.location)),
+                    direct: above.is_some_and(|above| above.own_line == Some(above.location)),
                     module: None,
                 }),
                 Some(import) if !importing => {
@@ -176,7 +176,7 @@ impl StackTree {
     /// The innermost line of a stack that is no library's; its innermost line where all are.
     pub(crate) fn own_line(&self, node: NodeId) -> &Location {
         let node = &self.nodes[node];
-        self.location(node.own.unwrap_or(node.line))
+        self.location(node.own_line.unwrap_or(node.line))
     }
 
     /// Whether the program's innermost own line executes an import; without such a line, whether
@@ -193,8 +193,8 @@ impl StackTree {
         Some(module.map_or_else(String::new, |file| paths::module(file)))
     }
 
-    /// The frames of a stack from the innermost to the outermost, without those of the import
-    /// system, as in a traceback of Python.
+    /// The frames of a stack from the innermost to the outermost, without the import system's, as
+    /// in a traceback of Python.
     pub(crate) fn frames(&self, node: NodeId) -> impl Iterator<Item = &Location> {
         let innermost = &self.nodes[node];
         let only_imports = self.location(innermost.line).is(IMPORT);
@@ -306,7 +306,7 @@ mod tests {
         const LOAD: &str = "<frozen importlib._bootstrap>";
         const FILE: &str = "<frozen importlib._bootstrap_external>";
         const IMPORTLIB: &str = "/usr/lib/python3.12/importlib/__init__.py";
-        for (files, shown, own, import) in [
+        for (files, shown, own_line, import) in [
             (&["t.py"][..], &[1][..], 1, None),
             (&["t.py", LOAD, FILE, TORCH], &[4, 1], 1, Some("torch")),
             (&["t.py", LOAD, TORCH, LOAD, NUMPY], &[5, 3, 1], 1, Some("torch")),
@@ -320,9 +320,9 @@ mod tests {
             let (tree, node) = stack(files);
             let lines = lines(&tree, node);
             assert_eq!(lines, shown.iter().copied().map(Some).collect::<Vec<_>>(), "{files:?}");
-            assert_eq!(tree.own_line(node).line, Some(own), "{files:?}");
+            assert_eq!(tree.own_line(node).line, Some(own_line), "{files:?}");
             assert_eq!(tree.imported(&tree.nodes[node]).as_deref(), import, "{files:?}");
-            let importing = files.iter().skip(own as usize).any(|file| *file == LOAD);
+            let importing = files.iter().skip(own_line as usize).any(|file| *file == LOAD);
             assert_eq!(tree.is_import(node), importing, "{files:?}");
         }
     }

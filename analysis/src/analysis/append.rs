@@ -1,6 +1,6 @@
 //! Two analyses into one, so that traces can be read at the same time.
 //!
-//! Owns what is renumbered: traces, processes and stacks have their places in an analysis as names.
+//! Owns the renumbering: traces, processes and stacks have their places in an analysis as names.
 
 use super::Analysis;
 use crate::accumulate::stacks::MovedNodes;
@@ -14,8 +14,8 @@ struct NewPlaces {
 }
 
 impl Analysis {
-    /// Adds the traces of another analysis as if they had been read after those of this one. To be
-    /// called before [`Analysis::settle`] of either, and not within a trace.
+    /// Adds the traces of another analysis as if they had been read after this one's. To be called
+    /// before [`Analysis::settle`] of either, and not within a trace.
     pub fn append(&mut self, other: Self) {
         let places = NewPlaces {
             traces: self.traces.len(),
@@ -45,7 +45,7 @@ impl Analysis {
         self.all.merge(other.all);
         let by_generation = self.by_generation.iter_mut().chain(&mut self.by_reason);
         let others = other.by_generation.into_iter().chain(other.by_reason);
-        by_generation.zip(others).for_each(|(own, other)| own.merge(other));
+        by_generation.zip(others).for_each(|(sum, other)| sum.merge(other));
         self.nothing.merge(&other.nothing);
         self.automatic_full.add_all(&other.automatic_full);
         self.unfinished.add_all(&other.unfinished);

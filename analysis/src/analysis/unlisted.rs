@@ -137,7 +137,7 @@ impl UnlistedProcesses {
         self.together(trace).counters.merge(&counter_sums);
     }
 
-    /// A description after an end is that of another process.
+    /// A description after an end belongs to another process.
     fn describe(&mut self, process: &Process) {
         let known = self.processes.entry(process.pid).or_default();
         if known.exit_ns.is_some_and(|exit| exit <= process.since_ns) {

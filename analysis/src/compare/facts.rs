@@ -59,8 +59,8 @@ fn value(report: &Report, fact: FactId) -> Option<String> {
     let known = |text: &String| (!text.is_empty()).then(|| text.clone());
     match fact {
         FactId::Command => {
-            let own = process.map(|process| &process.command);
-            let command = [Some(&trace.command), own].into_iter().flatten();
+            let described = process.map(|process| &process.command);
+            let command = [Some(&trace.command), described].into_iter().flatten();
             let mut command = command.filter(|command| !command.is_empty());
             command.next().map(|command| command.join(" "))
         }

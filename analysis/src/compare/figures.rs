@@ -141,7 +141,8 @@ impl FigureComparison {
         }
     }
 
-    /// Sets the intervals. Without one of the ratio, that of the difference is divided by `before`.
+    /// Sets the intervals. Without an interval of the ratio, the difference's is divided by
+    /// `before`.
     fn set_intervals(&mut self, difference: Option<Estimate>, ratio: Option<Estimate>) {
         let finite = |interval: &mut Option<Interval>, (low, high): (f64, f64)| {
             if let Some(interval) = interval
@@ -177,7 +178,9 @@ fn linearized(
     }
     let ratio = parts.iter().map(&part).sum::<f64>() / total;
     let mean = total / float(parts.len() as u64);
-    let residual = |own: &TrainingPart| ratio + (part(own) - ratio * whole(own)) / mean;
+    let residual = |training_part: &TrainingPart| {
+        ratio + (part(training_part) - ratio * whole(training_part)) / mean
+    };
     Some(parts.iter().map(residual).collect())
 }
 

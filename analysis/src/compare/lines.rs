@@ -38,8 +38,9 @@ pub(super) fn compare(
         }
     }
     for (key, new) in new {
-        let mut others = old.iter().filter(|(own, _)| (own.0, own.1) == (key.0, key.1));
-        match others.next().map(|(own, _)| *own) {
+        let mut others =
+            old.iter().filter(|(candidate, _)| (candidate.0, candidate.1) == (key.0, key.1));
+        match others.next().map(|(candidate, _)| *candidate) {
             Some(moved) => {
                 let old = old.remove(&moved);
                 found.push(line(old, new.location, new.time, LineChange::Moved));
@@ -79,14 +80,14 @@ fn lines<'a>(runs: &[RunFacts<'a>], per: RateUnit) -> Option<(SideLines<'a>, f64
     let mut sums = SideLines::new();
     let mut least = 0.0_f64;
     for run in runs {
-        let own: &'a LinesReport = run.phases?.lines.as_ref()?;
+        let lines: &'a LinesReport = run.phases?.lines.as_ref()?;
         let whole = run.training_units(per).filter(|whole| *whole > 0.0)?;
         let share = |time_ns: u64| float(time_ns) / whole / float(runs.len() as u64);
-        if own.own_total > own.own.len() as u64 {
-            let last = own.own.iter().map(|line| Reverse(line.pauses.time_ns)).max();
+        if lines.own_total > lines.own.len() as u64 {
+            let last = lines.own.iter().map(|line| Reverse(line.pauses.time_ns)).max();
             least = least.max(last.map_or(0.0, |Reverse(ns)| share(ns)));
         }
-        for line in &own.own {
+        for line in &lines.own {
             let location = &line.location;
             let name = location.file.rsplit('/').next().unwrap_or_default();
             let key = (name, location.function.as_str(), location.line);

@@ -51,8 +51,9 @@ impl TrainingSeries {
     /// `None` if training has no length.
     pub(crate) fn of(run: &JudgedRun<'_>, timelines: &[KeptTimeline]) -> Option<Self> {
         let mut timelines = timelines.iter();
-        let timeline = timelines
-            .find(|own| own.process_trace == run.process.trace && own.pid == run.process.pid)?;
+        let timeline = timelines.find(|timeline| {
+            timeline.process_trace == run.process.trace && timeline.pid == run.process.pid
+        })?;
         let pauses: Vec<&PauseSpan> = run
             .pauses
             .iter()
@@ -88,7 +89,7 @@ struct PartSpan {
 }
 
 impl PartSpan {
-    /// `pauses`: those of training, by start.
+    /// `pauses`: of training, by start.
     fn part(&self, pauses: &[&PauseSpan], paused: &Intervals) -> TrainingPart {
         let mut by_generation = [PauseTotal::default(); 4];
         let first = pauses.partition_point(|pause| pause.start_ns < self.start_ns);
@@ -111,10 +112,10 @@ impl PartSpan {
 
 fn step_parts(timeline: &ProcessTimeline, (start_ns, end_ns): (u64, u64)) -> Vec<PartSpan> {
     let thread = busiest_thread(timeline);
-    let own = timeline.steps.iter().filter(|step| {
+    let steps = timeline.steps.iter().filter(|step| {
         Some(step.thread) == thread && step.start_ns >= start_ns && step.end_ns <= end_ns
     });
-    let steps: Vec<&StepSpan> = own.collect();
+    let steps: Vec<&StepSpan> = steps.collect();
     let shortest = (steps.len() / FEWEST_PARTS).clamp(1, STEPS);
     let each = shortest.max(steps.len().div_ceil(MOST_PARTS));
     let part = |steps: &[&StepSpan]| {

@@ -1,8 +1,8 @@
 //! Idle time by the definitions of HolisticTraceAnalysis (HTA), for comparison with it.
 //!
 //! Owns both forms: as HTA 0.5.0 reports the figures (whole microseconds, without the last profiler
-//! step), and by the same definitions in nanoseconds over all operations. The definitions are those
-//! of `hta/analyzers/breakdown_analysis.py`, `hta/utils/utils.py` and `hta/common/trace.py`.
+//! step), and by the same definitions in nanoseconds over all operations. The definitions are from
+//! `hta/analyzers/breakdown_analysis.py`, `hta/utils/utils.py` and `hta/common/trace.py`.
 
 use super::device::DeviceTimeline;
 use super::timeline::{Call, NameIndex, Op, StepSource, StreamIndex, Timeline};

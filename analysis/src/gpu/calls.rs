@@ -1,7 +1,7 @@
 //! The effect of a CUDA call on a schedule, by its name.
 //!
-//! Names are those of the driver, the runtime and NCCL, as CUPTI and gctrace's probes write them;
-//! suffixes of ABI variants (`_v2`, `_ptsz`, `_v3020`) are ignored.
+//! The names are functions of the driver, the runtime and NCCL, as CUPTI and gctrace's probes write
+//! them; suffixes of ABI variants (`_v2`, `_ptsz`, `_v3020`) are ignored.
 
 use bitcode::{Decode, Encode};
 

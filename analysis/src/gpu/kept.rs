@@ -140,6 +140,7 @@ struct PackedSpan {
     length_ns: u64,
 }
 
+/// An [`Op`] in a quarter of its memory: a job of 1,000 ranks is kept whole only so.
 #[derive(Encode, Decode)]
 struct PackedOp {
     span: PackedSpan,
@@ -151,6 +152,7 @@ struct PackedOp {
     sequence: u32,
 }
 
+/// A [`Call`], as [`PackedOp`] is an operation.
 #[derive(Encode, Decode)]
 struct PackedCall {
     span: PackedSpan,

@@ -12,10 +12,10 @@ use crate::report::{ClockReport, NotMerged, NotMergedReason, RecognizedBy};
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-/// Timelines of which no two are known to be of the same process at the same time.
+/// Timelines, no two of which are known to be of the same process at the same time.
 #[derive(Clone, Debug)]
 pub struct MergedTimelines<'a> {
-    /// The timelines, with those of one process merged; trace by trace.
+    /// The timelines, merged where two are of one process; trace by trace.
     pub timelines: Cow<'a, [KeptTimeline]>,
     /// The merges, with their clock offsets.
     pub clocks: Vec<ClockReport>,
@@ -39,33 +39,33 @@ pub fn merge<'a>(timelines: &'a [KeptTimeline], spans: &[Span]) -> MergedTimelin
         not_merged: Vec::new(),
         repeated: HashSet::new(),
     };
-    let ours: Vec<usize> = indices(timelines, |timeline| timeline.is_ours);
-    let theirs = indices(timelines, |timeline| {
+    let recorded: Vec<usize> = indices(timelines, |timeline| timeline.is_ours);
+    let profiles = indices(timelines, |timeline| {
         !timeline.is_ours && (timeline.has_gpu_times() || !timeline.pauses.is_empty())
     });
-    if ours.is_empty() {
+    if recorded.is_empty() {
         return merged;
     }
     let window = |at: usize| timelines[at].unix(timelines[at].window()?);
-    let theirs: Vec<(usize, Window)> = theirs.into_iter().map(|at| (at, window(at))).collect();
+    let profiles: Vec<(usize, Window)> = profiles.into_iter().map(|at| (at, window(at))).collect();
     let mut joined: Vec<(usize, KeptTimeline)> = Vec::new();
     let mut used = HashSet::new();
-    for (at, window) in &theirs {
-        let theirs_ = &timelines[*at];
-        match partner(timelines, spans, &ours, &theirs, (theirs_, *window)) {
+    for (at, window) in &profiles {
+        let profiled = &timelines[*at];
+        match partner(timelines, spans, &recorded, &profiles, (profiled, *window)) {
             MergePartner::Found(index, recognized_by) => {
                 let mut whole = timelines[index].whole().into_owned();
                 whole.unpack();
-                let pair = join::join(&whole, &theirs_.whole(), recognized_by);
+                let pair = join::join(&whole, &profiled.whole(), recognized_by);
                 let starts = pair.repeated.into_iter();
-                let repeated = starts.map(|start_ns| (theirs_.trace, theirs_.pid, start_ns));
+                let repeated = starts.map(|start_ns| (profiled.trace, profiled.pid, start_ns));
                 merged.repeated.extend(repeated);
                 used.insert(index);
                 joined.push((*at, pair.timeline.into()));
                 merged.clocks.push(pair.clock);
             }
             MergePartner::None(why) => {
-                merged.not_merged.push(NotMerged { trace: theirs_.trace, pid: theirs_.pid, why })
+                merged.not_merged.push(NotMerged { trace: profiled.trace, pid: profiled.pid, why })
             }
         }
     }
@@ -107,30 +107,30 @@ enum MergePartner {
 fn partner(
     timelines: &[KeptTimeline],
     spans: &[Span],
-    ours: &[usize],
-    theirs: &[(usize, Window)],
-    (their, window): (&KeptTimeline, Window),
+    recorded: &[usize],
+    profiles: &[(usize, Window)],
+    (profiled, window): (&KeptTimeline, Window),
 ) -> MergePartner {
     let Some(window) = window else {
         return MergePartner::None(NotMergedReason::NoWallClock);
     };
-    let span = |own: &KeptTimeline| own.unix(spans.get(own.trace).copied()??);
+    let span = |timeline: &KeptTimeline| timeline.unix(spans.get(timeline.trace).copied()??);
     let same_time =
-        |own: &&usize| span(&timelines[**own]).is_some_and(|span| overlap(span, window));
-    let candidates: Vec<usize> = ours.iter().filter(same_time).copied().collect();
-    let rivals = theirs.iter().filter(|(at, _)| {
+        |index: &&usize| span(&timelines[**index]).is_some_and(|span| overlap(span, window));
+    let candidates: Vec<usize> = recorded.iter().filter(same_time).copied().collect();
+    let rivals = profiles.iter().filter(|(at, _)| {
         let other = &timelines[*at];
-        (other.trace, other.pid) != (their.trace, their.pid)
+        (other.trace, other.pid) != (profiled.trace, profiled.pid)
     });
     let alone = !rivals.filter_map(|(_, other)| *other).any(|other| overlap(other, window));
-    choose(timelines, &candidates, their, alone)
+    choose(timelines, &candidates, profiled, alone)
 }
 
 /// Selects the timeline of the same process among those that overlap in time.
 fn choose(
     timelines: &[KeptTimeline],
     candidates: &[usize],
-    their: &KeptTimeline,
+    profiled: &KeptTimeline,
     alone: bool,
 ) -> MergePartner {
     let only = |is: &dyn Fn(&KeptTimeline) -> bool| {
@@ -141,11 +141,14 @@ fn choose(
             _ => None,
         }
     };
-    let rank_fits =
-        |own: &KeptTimeline| own.rank.is_none() || their.rank.is_none() || own.rank == their.rank;
-    let namespace = |own: &KeptTimeline| own.namespace_pid == Some(their.pid) && rank_fits(own);
-    let pid = |own: &KeptTimeline| own.pid == their.pid && rank_fits(own);
-    let rank = |own: &KeptTimeline| own.rank.is_some() && own.rank == their.rank;
+    let rank_fits = |timeline: &KeptTimeline| {
+        timeline.rank.is_none() || profiled.rank.is_none() || timeline.rank == profiled.rank
+    };
+    let namespace = |timeline: &KeptTimeline| {
+        timeline.namespace_pid == Some(profiled.pid) && rank_fits(timeline)
+    };
+    let pid = |timeline: &KeptTimeline| timeline.pid == profiled.pid && rank_fits(timeline);
+    let rank = |timeline: &KeptTimeline| timeline.rank.is_some() && timeline.rank == profiled.rank;
     let found = [
         (only(&namespace), RecognizedBy::NamespaceProcessId),
         (only(&pid), RecognizedBy::ProcessId),

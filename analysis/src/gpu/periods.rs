@@ -92,9 +92,9 @@ fn anchor(timeline: &Timeline, stream: StreamIndex) -> Option<Vec<CallIndex>> {
         }
     }
     let found = rarest.iter().find_map(|(_, name)| {
-        let own = places.get(name)?;
-        let numbers: Vec<usize> = own.iter().map(|(place, _)| *place).collect();
-        is_regular(&numbers).then_some(own)
+        let places = places.get(name)?;
+        let numbers: Vec<usize> = places.iter().map(|(place, _)| *place).collect();
+        is_regular(&numbers).then_some(places)
     })?;
     found.iter().map(|(_, call)| *call).collect()
 }

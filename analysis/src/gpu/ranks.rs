@@ -39,7 +39,7 @@ const WALL_CLOCKS_APART_NS: u64 = 300_000_000_000;
 pub struct RankJobs {
     /// Jobs of at least two ranks each.
     pub jobs: Vec<RankJob>,
-    /// Timelines with a rank whose collectives match those of no other, as indices.
+    /// Timelines with a rank whose collectives match no other rank's, as indices.
     pub alone: Vec<usize>,
 }
 
@@ -54,8 +54,8 @@ pub struct RankJob {
     pub unmatched: u64,
     /// Of these, kernels that ended when not all ranks were recorded.
     pub unmatched_outside: u64,
-    /// Kernels of collectives of which it is undecided whether they are one with those of other
-    /// ranks; they are in no collective.
+    /// Kernels that may or may not be of one collective with other ranks' kernels; they are in no
+    /// collective.
     pub ambiguous: u64,
     /// A kernel that sends and the one that receives from it, by end; like `collectives`.
     pub transfers: Vec<ReplayCollective>,
@@ -68,10 +68,10 @@ pub struct RankMember {
     pub timeline: usize,
     /// Number of the rank in its job, from 0.
     pub rank: u32,
-    /// Add to its times to get the job's common clock: that of the first member, later by a
-    /// constant where another member's times would be negative on it.
+    /// Add to its times to get the job's common clock: the first member's, later by a constant
+    /// where another member's times would be negative on it.
     pub offset_ns: i64,
-    /// Median distance of its ends of collectives from those of the ranks before, in ns.
+    /// Median distance of its ends of collectives from the previous ranks' ends, in ns.
     pub error_ns: u64,
     /// Number of collectives that the offset was computed from; 0 if its clock is known: the first
     /// member's and those from the same trace.
@@ -110,7 +110,7 @@ pub fn jobs(timelines: &[&Timeline]) -> RankJobs {
     related(timelines, &firsts_ns.collect::<Vec<_>>())
 }
 
-/// The same of what is at hand of timelines: operations are places there.
+/// The same for the parts of timelines that are at hand: operations are places there.
 pub(crate) fn jobs_of(timelines: &[&KeptTimeline]) -> RankJobs {
     let firsts_ns = timelines.iter().map(|kept| {
         let (first_ns, _) = kept.window()?;
@@ -315,17 +315,17 @@ impl JobFinder<'_> {
     /// Computes the clock offsets again that rest on kernels without a sequence number: from those
     /// alone that are certain to be of one collective.
     fn refine(&self, members: &mut [DraftMember], collectives: &[pairs::DraftCollective]) {
-        let mut own: Vec<Vec<(usize, i64)>> = vec![Vec::new(); members.len()];
+        let mut ends_by_member: Vec<Vec<(usize, i64)>> = vec![Vec::new(); members.len()];
         for (at, collective) in collectives.iter().enumerate() {
             for (position, op) in &collective.members {
                 let timeline = self.timelines[members[*position].timeline];
-                own[*position].push((at, signed(timeline.ops[*op].end_ns)));
+                ends_by_member[*position].push((at, signed(timeline.ops[*op].end_ns)));
             }
         }
         let mut ends: Vec<Option<i64>> = vec![None; collectives.len()];
-        for (member, own) in members.iter_mut().zip(own) {
+        for (member, member_ends) in members.iter_mut().zip(ends_by_member) {
             let differences =
-                own.iter().filter_map(|(at, end_ns)| Some(difference(ends[*at]?, *end_ns)));
+                member_ends.iter().filter_map(|(at, end_ns)| Some(difference(ends[*at]?, *end_ns)));
             let mut differences: Vec<i64> = differences.collect();
             if member.aligned_by > 0
                 && !member.keyed
@@ -336,7 +336,7 @@ impl JobFinder<'_> {
                 member.error_ns = error_ns;
                 member.aligned_by = differences.len() as u64;
             }
-            for (at, end_ns) in own {
+            for (at, end_ns) in member_ends {
                 ends[at].get_or_insert(later(end_ns, member.offset_ns));
             }
         }

@@ -194,6 +194,8 @@ impl ReplayModel {
     /// times (two per call and operation, one per process and per collective) or delays between them.
     #[must_use]
     pub fn learn(job: &ReplayJob<'_>) -> Self {
+        // A graph of dependencies from the trace, and a simulation of it, as in Daydream (Zhu et
+        // al., ATC 2020): https://www.usenix.org/conference/atc20/presentation/zhu-hongyu
         let mut builder = NetworkBuilder::default();
         let base = layout::base(job);
         let mut layouts: Vec<ReplayLayout> = (0..job.timelines.len())
@@ -206,6 +208,7 @@ impl ReplayModel {
             }
         }
         for (timeline, layout) in job.timelines.iter().zip(&mut layouts) {
+            // Sets when a thread is unusually quiet, which pauses are judged by below.
             threads::learn(timeline, layout, &mut builder);
             let (queues, typical) = streams::learn(timeline, layout, &mut builder);
             waits::learn(timeline, layout, &queues, &typical, &mut builder);

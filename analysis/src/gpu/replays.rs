@@ -42,8 +42,8 @@ impl LearnedTimeline {
 /// The jobs of some timelines, and what was learned to replay them.
 #[derive(Debug, Default)]
 pub struct JobReplays {
-    /// Which of the timelines are ranks of one job. Operations are places in what is at hand of a
-    /// timeline ([`KeptTimeline::at_hand`]).
+    /// Which of the timelines are ranks of one job. Operations are places in the part of a timeline
+    /// that is at hand ([`KeptTimeline::at_hand`]).
     pub(crate) found: RankJobs,
     /// One per timeline; none where nothing paused, since learning takes long.
     pub(crate) learned: Vec<LearnedTimeline>,
@@ -142,8 +142,8 @@ impl JobReplays {
         self.learned.iter().filter_map(|learned| learned.cause.as_ref())
     }
 
-    /// All jobs: those of several ranks, and every other timeline alone. None where nothing paused,
-    /// or if one of them is not replayed.
+    /// All jobs: of several ranks, and every other timeline alone. None where nothing paused, or if
+    /// one of them is not replayed.
     #[must_use]
     pub fn jobs(&self) -> Vec<JoinedSkeletons<'_>> {
         if self.not_replayed.is_some() {
@@ -159,7 +159,9 @@ impl JobReplays {
             }
         }
         let alone = self.learned.iter().zip(alone).filter(|(_, alone)| *alone);
-        jobs.extend(alone.map(|(own, _)| JoinedSkeletons::join(&[&own.skeleton], &[0], &[])));
+        jobs.extend(
+            alone.map(|(learned, _)| JoinedSkeletons::join(&[&learned.skeleton], &[0], &[])),
+        );
         jobs
     }
 }
@@ -214,8 +216,8 @@ fn by_timeline(changes: &[&ReplayChange], timelines: usize) -> Vec<Vec<ReplayCha
             lengths.push(PauseLength { timeline: 0, ..*length });
         }
         for inserted in &change.inserted {
-            let own = &mut parts[inserted.timeline as usize][at].inserted;
-            own.push(InsertedPause { timeline: 0, ..*inserted });
+            let pauses = &mut parts[inserted.timeline as usize][at].inserted;
+            pauses.push(InsertedPause { timeline: 0, ..*inserted });
         }
     }
     parts

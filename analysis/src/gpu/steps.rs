@@ -52,7 +52,7 @@ pub(crate) fn report(
         StepTable::of(timeline, idle.as_deref(), full)?.report()
     };
     let processes: Vec<ProcessSteps> = with_steps.iter().filter_map(of_process).collect();
-    let periodic = |own: &ProcessSteps| own.source == StepSource::PeriodicLaunches;
+    let periodic = |process: &ProcessSteps| process.source == StepSource::PeriodicLaunches;
     Some(StepsReport {
         basis: if processes.iter().any(periodic) { Basis::Inferred } else { Basis::Measured },
         processes,
@@ -119,9 +119,9 @@ impl<'a> StepTable<'a> {
         all_full: bool,
     ) -> Option<Self> {
         let thread = busiest_thread(timeline)?;
-        let own = || timeline.steps.iter().filter(|step| step.thread == thread);
+        let spans = || timeline.steps.iter().filter(|step| step.thread == thread);
         let collected = Intervals::from_iter(timeline.pauses.iter().map(PauseSpan::span));
-        let steps = own().map(|span| {
+        let steps = spans().map(|span| {
             let begun = begun_in(&timeline.pauses, span);
             let full = begun.iter().filter(|pause| all_full || is_full(pause));
             let overlapping = collected.length_within(span.start_ns, span.end_ns);
@@ -139,7 +139,7 @@ impl<'a> StepTable<'a> {
         Some(Self {
             timeline,
             thread,
-            source: own().next()?.source,
+            source: spans().next()?.source,
             full_by: full_by(&timeline.pauses, all_full),
             steps: steps.collect(),
         })

@@ -70,7 +70,7 @@ pub struct Timeline {
     pub streams: Vec<Stream>,
     /// Operations by start; empty if the trace contains no GPU times.
     pub ops: Vec<Op>,
-    /// Bytes that operations copied or set, by operation; those of which the trace contains none are
+    /// Bytes that operations copied or set, by operation; operations without bytes in the trace are
     /// missing.
     pub op_bytes: Vec<(OpIndex, u64)>,
     /// Outermost calls of all threads by start.
@@ -221,8 +221,8 @@ impl Call {
     }
 }
 
-/// Launches of one thread to one stream within a millisecond, of which only the first and the last
-/// have a timestamp.
+/// Launches of one thread to one stream within a millisecond; only the first and the last have a
+/// timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CountedLaunches {
     /// Start of the first launch, in ns on the timeline's clock.

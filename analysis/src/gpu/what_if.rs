@@ -100,7 +100,7 @@ fn of_freeze(programs: &[ProgramModel<'_>]) -> Scenario {
 /// generation, which frozen ones have left.
 fn more_frequent(programs: &[ProgramModel<'_>]) -> Option<(u64, u64)> {
     let counts = programs.iter().map(|program| {
-        let own = |generation| {
+        let automatic_of = |generation| {
             let pauses = program.pauses();
             pauses
                 .filter(|(_, pause)| {
@@ -108,7 +108,7 @@ fn more_frequent(programs: &[ProgramModel<'_>]) -> Option<(u64, u64)> {
                 })
                 .count() as u64
         };
-        ((own(2) + own(1)) / program.middle_per_full(), own(2))
+        ((automatic_of(2) + automatic_of(1)) / program.middle_per_full(), automatic_of(2))
     });
     let most = counts.max_by_key(|(most, _)| *most);
     most.filter(|(most, full)| *most > full * 2)

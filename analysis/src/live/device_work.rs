@@ -2,9 +2,9 @@
 //!
 //! Owns the definition of busy and idle, as in the report of a trace: busy is the union over
 //! streams of kernels, memcpys and memsets, idle the rest between the first start and the last end.
-//! Operations arrive seconds late, those of several streams out of order, and pauses are known only
-//! at their end: each adds its new part to the unions, so that the figures are exact once both have
-//! arrived. For that the last minute is kept, and at most [`STRETCHES`] intervals.
+//! Operations arrive seconds late, and out of order where there are several streams, and pauses are
+//! known only at their end: each adds its new part to the unions, so that the figures are exact
+//! once both have arrived. For that the last minute is kept, and at most [`STRETCHES`] intervals.
 
 use super::ring::{BUCKET_NS, BucketRing, bucket};
 use super::snapshot::GpuBusy;

@@ -68,7 +68,7 @@ impl LiveProcess {
         }
     }
 
-    /// Adds a description, of which what is shown is kept.
+    /// Adds a description; only the parts that are shown are kept.
     pub(super) fn describe(&mut self, process: &Process) {
         let interpreter = process.interpreter.as_ref().map(|interpreter| Interpreter {
             version: first_bytes(&interpreter.version, VERSION_BYTES).to_owned(),

@@ -29,12 +29,12 @@ pub(super) struct LocationIndex {
     /// The line that was running.
     innermost: u32,
     /// The innermost that is no library's, if there is one.
-    own: Option<u32>,
+    own_line: Option<u32>,
 }
 
 impl LocationIndex {
     fn line(self) -> u32 {
-        self.own.unwrap_or(self.innermost)
+        self.own_line.unwrap_or(self.innermost)
     }
 }
 
@@ -55,15 +55,15 @@ impl LocationTable {
         let Some(innermost) = self.intern(frame).filter(|_| at < FRAMES) else {
             return !std::mem::replace(&mut self.full, true);
         };
-        let own = if !frame.file.is_empty() && !paths::is_library(&frame.file) {
+        let own_line = if !frame.file.is_empty() && !paths::is_library(&frame.file) {
             Some(innermost)
         } else {
-            self.of(frame.parent).and_then(|above| above.own)
+            self.of(frame.parent).and_then(|above| above.own_line)
         };
         if self.frames.len() <= at {
             self.frames.resize(at + 1, None);
         }
-        self.frames[at] = Some(LocationIndex { innermost, own });
+        self.frames[at] = Some(LocationIndex { innermost, own_line });
         false
     }
 

@@ -2,10 +2,10 @@
 //!
 //! Owns the definition of a step, as in the report of a trace: an annotation `ProfilerStep#n` if
 //! there are any, otherwise the time from one mark to the next, by the preferred marker that has
-//! any steps; those of the thread with the most steps. For an annotation, which is reported at its end, pauses
-//! are counted as far as they are kept: a minute, or the last 65,535. The report's `gpu/steps.rs`
-//! has all steps and pauses in order, keeps each step and compares them; here they arrive late, and
-//! the last ones are kept.
+//! any steps, on the thread with the most steps. For an annotation, which is reported at its end,
+//! pauses are counted as far as they are kept: a minute, or the last 65,535. The report's
+//! `gpu/steps.rs` has all steps and pauses in order, keeps each step and compares them; here they
+//! arrive late, and the last ones are kept.
 
 use super::STEPS;
 use super::snapshot::StepFigures;
@@ -131,7 +131,7 @@ impl LiveSteps {
 
     /// The steps of a thread; `None` if there are too many threads.
     fn thread(&mut self, tid: u32, marker: Option<&StepMarker>) -> Option<&mut ThreadSteps> {
-        let is_own = |own: &ThreadSteps| own.tid == tid && own.marker.as_ref() == marker;
+        let is_own = |steps: &ThreadSteps| steps.tid == tid && steps.marker.as_ref() == marker;
         let at = self.threads.iter().position(is_own);
         let at = at.unwrap_or(self.threads.len());
         if at == self.threads.len() {

@@ -146,13 +146,17 @@ fn begin(
     };
     if setting.freeze {
         state.collect(curves, start, assumption, sum);
-        // The heap at that time lies between those of the full collections around it.
+        // The heap at that time lies between the heaps of the full collections around it.
         let live_ns = curves.live_ns(start);
         let around = [last, Some(interval)].map(|full| full.map_or(live_ns, |full| full.live_ns));
         sum.time_ns = match assumption {
-            CostAssumption::Cheap => around.iter().fold(sum.time_ns, |least, own| least.min(*own)),
+            CostAssumption::Cheap => {
+                around.iter().fold(sum.time_ns, |least, heap_ns| least.min(*heap_ns))
+            }
             CostAssumption::Likely => sum.time_ns,
-            CostAssumption::Costly => around.iter().fold(sum.time_ns, |most, own| most.max(*own)),
+            CostAssumption::Costly => {
+                around.iter().fold(sum.time_ns, |most, heap_ns| most.max(*heap_ns))
+            }
         };
         state.total_ns = live_ns;
         state.frozen_ns = live_ns;

@@ -16,7 +16,7 @@ const TRAVERSING_KNOWN: [f64; 3] = [0.8, 1.0, 1.25];
 /// Time per object to free garbage that left the caches, in times of that per object of the younger
 /// generations.
 const FREEING_COLD: [f64; 3] = [1.5, 4.0, 8.0];
-/// A heap of which less than this part is left was frozen: programs seldom free so much at once.
+/// A heap with less than this part left was frozen: programs seldom free so much at once.
 const FROZEN: f64 = 0.3;
 /// Fewer freed objects do not show the most that freeing one takes.
 const FEWEST_FREED: u64 = 100;
@@ -219,7 +219,7 @@ impl RecordedCurves {
         let young_ns = quotient(young.time_ns, young_objects);
         self.middle_ns = quotient(middle.time_ns, middle.count * self.containers.1);
         let known = self.fulls.iter().filter_map(|full| Some((full.traversed?, full.time_ns)));
-        let sum = known.fold((0.0, 0.0), |sum, own| (sum.0 + own.0, sum.1 + own.1));
+        let sum = known.fold((0.0, 0.0), |sum, full| (sum.0 + full.0, sum.1 + full.1));
         self.traversing_ns = match sum {
             (objects, time_ns) if objects > 0.0 => {
                 RemedyEstimate::around(time_ns / objects, TRAVERSING_KNOWN)

@@ -8,10 +8,10 @@ use crate::report::{AdviceId, AdvisedSettings, SettingsReport};
 /// By how much [`SettingsReport::raised`] raises threshold 0. More is no better: 50,000 new
 /// containers do not fit the caches, so that collections of generation 0 take more than they save.
 const RAISED: u8 = 10;
-/// Up to this threshold 0 (that of CPython 3.13) raising it is advised.
+/// Up to this threshold 0 (CPython 3.13's) raising it is advised.
 const LARGEST_RAISED: i32 = 2_000;
-/// Time of collections of generation 0 under the raised threshold, in times of that of the recorded
-/// ones that went through objects of the same age.
+/// Time of collections of generation 0 under the raised threshold, as a multiple of the time of the
+/// recorded collections that went through objects of the same age.
 const YOUNGEST_RAISED: [f64; 3] = [0.4, 0.75, 1.5];
 /// Planned collections in training that are tried.
 const PLANNED: [u32; 10] = [1, 2, 3, 4, 6, 8, 12, 16, 32, 64];
@@ -71,8 +71,8 @@ fn raised_times(run: &RecordedRun<'_>, curves: &RecordedCurves) -> RaisedTimes {
         ..setting(run)
     };
     let fulls = |assumption| full_collections(curves, raised, assumption);
-    // Generation 0 now has the age that the middle one had, and the middle one that of what was
-    // promoted.
+    // Generation 0 now has the age that the middle one had, and the middle one the age of the
+    // promoted objects.
     let freed = quotient(young.freed, young.count * curves.containers.0).min(1.0);
     let youngest = RemedyEstimate::around(young.time_ns * freed + middle.time_ns, YOUNGEST_RAISED);
     let promoted = (middle.count * curves.containers.1 - middle.freed).max(old.freed);
@@ -127,7 +127,7 @@ pub(super) fn parts(
     let [partial, full] = match remedy {
         AdviceId::RaiseThreshold => {
             let times = raised_times(run, curves);
-            let partial = |own| times.youngest.at(own) + times.middle.at(own);
+            let partial = |assumption| times.youngest.at(assumption) + times.middle.at(assumption);
             [RemedyEstimate::of(partial), times.full]
         }
         AdviceId::Freeze => {
@@ -148,7 +148,7 @@ pub(super) fn parts(
 /// Time of full collections after `gc.freeze()`.
 fn frozen_full(run: &RecordedRun<'_>, curves: &RecordedCurves) -> RemedyEstimate {
     let frozen = Setting { freeze: true, ..setting(run) };
-    RemedyEstimate::of(|own| full_collections(curves, frozen, own).time_ns)
+    RemedyEstimate::of(|assumption| full_collections(curves, frozen, assumption).time_ns)
 }
 
 fn freeze(run: &RecordedRun<'_>, curves: &RecordedCurves) -> PricedRemedy {
@@ -171,9 +171,9 @@ fn planned(run: &RecordedRun<'_>, curves: &RecordedCurves) -> Option<PricedRemed
     let fits = tried.filter(|count| garbage / f64::from(**count) <= live);
     let each = fits.map(|count| {
         let at = |index: u32| start + (end - start) * f64::from(index) / f64::from(*count);
-        let traversing_ns: f64 = (1..=*count).map(|own| curves.live_ns(at(own))).sum();
-        let of_planned = RemedyEstimate::of(|own| {
-            traversing_moved_ns(traversing_ns, own) + curves.to_free_ns(garbage, own)
+        let traversing_ns: f64 = (1..=*count).map(|index| curves.live_ns(at(index))).sum();
+        let of_planned = RemedyEstimate::of(|assumption| {
+            traversing_moved_ns(traversing_ns, assumption) + curves.to_free_ns(garbage, assumption)
         });
         let waiting = garbage / f64::from(*count);
         let count = u64::from(*count);
@@ -237,8 +237,8 @@ fn priced(
     let all_ns = curves.automatic_ns() + curves.explicit.time_ns;
     let likely_ns = recorded_ns - parts.iter().map(|part| part.likely).sum::<f64>();
     let deviation_ns = |side: CostAssumption| {
-        let own = parts.iter().map(|part| part.at(side) - part.likely);
-        let squares: f64 = own.map(|ns| ns * ns).sum();
+        let deviations = parts.iter().map(|part| part.at(side) - part.likely);
+        let squares: f64 = deviations.map(|ns| ns * ns).sum();
         (squares + (all_ns * RUN_TO_RUN).powi(2)).sqrt()
     };
     let most_ns = (likely_ns + deviation_ns(CostAssumption::Cheap)).min(recorded_ns);

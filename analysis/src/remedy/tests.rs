@@ -101,7 +101,7 @@ fn what_is_in_force_is_not_given_again() {
 fn a_frozen_heap_is_not_frozen_again() {
     let mut pauses = growing(20_000);
     let (first, rest) = pauses.split_at_mut(15_000);
-    assert!(first.iter().any(|own| own.generation == 2));
+    assert!(first.iter().any(|pause| pause.generation == 2));
     for rest in rest.iter_mut().filter(|rest| rest.generation == 2) {
         rest.end_ns = rest.start_ns + 1_000;
     }
@@ -111,7 +111,7 @@ fn a_frozen_heap_is_not_frozen_again() {
 #[test]
 fn full_collections_that_no_threshold_starts_are_the_program_s() {
     let at = |window: u64| pause(window * BETWEEN_NS, 5_000_000, 2, 0);
-    let pauses: Vec<PauseSpan> = (1..100).map(|own| at(own * 10)).collect();
+    let pauses: Vec<PauseSpan> = (1..100).map(|index| at(index * 10)).collect();
     let remedies = run(&pauses, [700, 10, 10], true);
     let explicit = of(&remedies, AdviceId::ExplicitCalls).unwrap();
     assert!(explicit.likely_ns() > 200_000_000, "{explicit:?}");
@@ -148,7 +148,7 @@ proptest! {
                 ..pause(start, length, generation, u64::from(collected))
             })
             .collect();
-        pauses.sort_by_key(|own| own.start_ns);
+        pauses.sort_by_key(|pause| pause.start_ns);
         let run = RecordedRun { few_cycles: true, pauses: &pauses, training_ns: training, steps, thresholds, enabled: None };
         for remedy in price(&run).unwrap_or_default() {
             let [least, likely, most] = remedy.saves_ns;

@@ -11,9 +11,9 @@ pub const DESCRIBED_TRACES: usize = 128;
 
 impl Report {
     /// Leaves out what the report says about single traces, except for the [`DESCRIBED_TRACES`]
-    /// that explain the most: those with one of the longest pauses or gaps, with a rank or host that
-    /// stands out, damaged ones, and then those whose pauses cost the most. Indices of traces are
-    /// those of the shorter list. Does nothing if there are no more.
+    /// that explain the most: traces with one of the longest pauses or gaps, with a rank or host
+    /// that stands out, damaged ones, and then those whose pauses cost the most. Indices of traces
+    /// refer to the shorter list. Does nothing if there are no more.
     ///
     /// The tables of `gctrace export --format parquet` have all.
     pub fn condense(&mut self) {

@@ -96,7 +96,7 @@ pub struct BirthLine {
 }
 
 impl BirthLines {
-    /// Of these lines, each of which may come several times; `None` without any.
+    /// Of these lines, which may repeat; `None` without any.
     pub(crate) fn of(lines: impl IntoIterator<Item = BirthLine>) -> Option<Self> {
         /// Lines kept.
         const MOST: usize = 8;
@@ -105,7 +105,7 @@ impl BirthLines {
             births.samples = births.samples.saturating_add(line.samples);
             let mut known = births.lines.iter_mut();
             match known.find(|known| known.location == line.location) {
-                Some(own) => own.samples = own.samples.saturating_add(line.samples),
+                Some(known) => known.samples = known.samples.saturating_add(line.samples),
                 None => births.lines.push(line),
             }
         }

@@ -131,7 +131,7 @@ fn resampled_runs(runs: &[Vec<f64>], rng: &mut Rng) -> f64 {
     mean_of_runs(drawn, |run| Some(resampled_mean(run, rng))).unwrap_or_default()
 }
 
-/// The interval of what `resample` draws from samples of which the smallest has `sample` values.
+/// The interval of the draws of `resample` from samples, the smallest with `sample` values.
 fn estimate(value: f64, sample: usize, mut resample: impl FnMut(&mut Rng) -> f64) -> Estimate {
     let mut rng = Rng::with_seed(SEED);
     let mut found: Vec<f64> = (0..RESAMPLES).map(|_| resample(&mut rng)).collect();

@@ -59,8 +59,8 @@ fn change(values: &[f64], rng: &mut Rng) -> Option<usize> {
     (p_value < 0.01).then(|| at * values.len() / groups.len())
 }
 
-/// Whether the mean of so many first values is farther from those of all later parts than these are
-/// from each other.
+/// Whether the mean of the first `count` values is farther from the means of all later parts than
+/// these are from each other.
 fn begins_unlike(values: &[f64], count: usize) -> bool {
     let (first, rest) = values.split_at(count.min(values.len()));
     let length = count.min(rest.len() / LATER_PARTS).max(1);

@@ -14,16 +14,16 @@ pub(super) fn host(trace: &TraceState) -> Option<String> {
     }
 }
 
-/// `own`: its processes that are listed.
-pub(super) fn trace_report(trace: &TraceState, own: &[&ProcessReport]) -> TraceReport {
-    let own = || own.iter().copied();
+/// `listed`: its processes that are listed.
+pub(super) fn trace_report(trace: &TraceState, listed: &[&ProcessReport]) -> TraceReport {
+    let listed = || listed.iter().copied();
     let unlisted = &trace.unlisted;
     let header = trace.header.as_ref();
     let end = trace.end.as_ref();
     let omitted_ns = end.map_or(0, |end| end.omitted.total_ns);
-    let observed = own().map(|process| process.observed_ns);
+    let observed = listed().map(|process| process.observed_ns);
     let observed_ns = sum(observed.chain([unlisted.observed_ns]));
-    let stopped = own().map(|process| process.stopped_ns);
+    let stopped = listed().map(|process| process.stopped_ns);
     let stopped_ns = sum(stopped.chain([omitted_ns, unlisted.paused_ns]));
     TraceReport {
         file: trace.file.clone(),
@@ -46,11 +46,11 @@ pub(super) fn trace_report(trace: &TraceState, own: &[&ProcessReport]) -> TraceR
         observed_ns,
         stopped_ns,
         stopped_ratio: stopped_ratio(
-            own(),
+            listed(),
             unlisted.observed_ns,
             sum([omitted_ns, unlisted.paused_of_observed_ns]),
         ),
-        processes: own().count() as u64 + unlisted.collecting,
+        processes: listed().count() as u64 + unlisted.collecting,
         ended: end.map(|end| end.why.clone()),
         exit_code: end.and_then(|end| end.exit_code),
         cut_at: trace.ending.cut.map(|position| position.to_string()),

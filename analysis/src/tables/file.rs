@@ -1,7 +1,7 @@
 //! One table as a Parquet file.
 //!
-//! Owns the encoding of columns, and which rows are kept in memory: those of the row group that is
-//! being filled, at most [`ROWS`].
+//! Owns the encoding of columns, and which rows are kept in memory: the row group that is being
+//! filled, at most [`ROWS`].
 
 use super::TableError;
 use super::columns::{Column, ColumnKind, Table};
@@ -21,8 +21,8 @@ use std::sync::Arc;
 /// Largest number of rows of a row group: about 25 MB of memory for the widest table, and enough
 /// row groups for the threads of a reader (DuckDB's own have 122,880 rows).
 pub(super) const ROWS: usize = 1 << 18;
-/// Fewer rows than these share a row group with those of the next trace: the description of a row
-/// group takes some 100 bytes per column.
+/// Fewer rows than these share a row group with the next trace's: the description of a row group
+/// takes some 100 bytes per column.
 const FEW_ROWS: usize = ROWS / 16;
 /// Level of zstd's compression: beyond it files hardly shrink.
 const ZSTD_LEVEL: i32 = 6;
@@ -194,7 +194,7 @@ impl<W: Write + Send> TableFile<W> {
         order
     }
 
-    /// Writes what is left and the end of the file.
+    /// Writes the remaining rows and the end of the file.
     pub(super) fn finish(mut self) -> Result<(), TableError> {
         self.end_row_group()?;
         let table = self.table;

@@ -25,7 +25,7 @@ struct KnownProcess<'a> {
     read: Option<&'a ReadProcess>,
 }
 
-/// How the clock of a process relates to that of its job.
+/// How the clock of a process relates to its job's.
 #[derive(Default)]
 struct KnownClock {
     job: Option<u64>,
@@ -163,8 +163,8 @@ fn rank<'a>(
     let (process, read) = (known.state, known.read);
     let described = process.and_then(|process| process.sums.described.as_ref());
     let interpreter = described.and_then(|described| described.interpreter.as_ref());
-    let own = described.and_then(|described| described.rank);
-    let number = own.or_else(|| read.and_then(|read| read.reduced.rank));
+    let environment_rank = described.and_then(|described| described.rank);
+    let number = environment_rank.or_else(|| read.and_then(|read| read.reduced.rank));
     let of = RowProcess::new(trace, number.or_else(|| state.rank()), pid);
     let (header, end) = (state.header.as_ref(), state.end.as_ref());
     let observed = process.map(|process| {

@@ -1,6 +1,6 @@
 //! Rows of one trace: pauses, GPU work, steps, frames, annotations and garbage.
 //!
-//! Owns the order of the cells, which is that of `columns.rs`.
+//! Owns the order of the cells, which is the order in `columns.rs`.
 
 use super::columns::{ANNOTATIONS, CALLS, FRAMES, GARBAGE, GPU_OPS, PAUSES, STEPS};
 use super::file::Cell;

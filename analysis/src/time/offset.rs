@@ -183,7 +183,7 @@ fn matched(series: &[TimestampPair], guess_ns: i64) -> Vec<i64> {
 /// Ends of one collective agree between ranks to within this: 0.33 ms at most in profiles of two
 /// ranks of one job (HTA's test data), some 10 us being usual.
 pub(crate) const TOLERANCE_NS: i64 = 1_000_000;
-/// A difference at which an agreement counts half: that of most collectives is smaller.
+/// A difference at which an agreement counts half: most collectives differ by less.
 const FINE_NS: i64 = 20_000;
 /// Pairs of times that are tried; more are thinned out,
 const PAIRS: usize = 1 << 17;

@@ -15,8 +15,8 @@ pub struct Measured {
     pub pause_ns: Option<f64>,
     /// Collections in the block (or the run), by generation.
     pub collections: [f64; 3],
-    /// Part of the time of collections that is that of full collections, in ns per step (or run);
-    /// `None`: unknown.
+    /// Part of the time of collections that full collections take, in ns per step (or run); `None`:
+    /// unknown.
     pub full_pause_ns: Option<f64>,
     /// Largest resident memory of the run, in bytes; `None` for blocks of one run.
     pub peak_rss_bytes: Option<u64>,
@@ -195,7 +195,7 @@ pub(super) mod tests {
         });
         let found = blocks(&table, 2, 25);
         assert!((175..190).contains(&found.warm_up_steps), "{}", found.warm_up_steps);
-        // 41 blocks, of which the first six are touched by the warm-up and one has no partner.
+        // 41 blocks: the first six are touched by the warm-up, and one has no partner.
         assert_eq!(found.groups.len(), 17);
         assert!(found.groups.iter().flatten().all(|measured| measured.wall_ns < 1_003.0));
     }

@@ -61,9 +61,9 @@ impl StepTable {
         self.rows.push(row);
     }
 
-    /// The steps of a job of several ranks: those that every rank made with the same setting. A
-    /// step is as long as that of its slowest rank, for which the others wait; pauses, CPU time and
-    /// collections are the ranks' mean (rounded down).
+    /// The steps of a job of several ranks that every rank made with the same setting. A step is as
+    /// long as its slowest rank's, for which the others wait; pauses, CPU time and collections are
+    /// the ranks' mean (rounded down).
     #[must_use]
     pub fn of_job(ranks: &[Self]) -> Self {
         let [first, others @ ..] = ranks else {

@@ -23,20 +23,21 @@ const WHOLE: f64 = 0.05;
 
 /// `6 cycles in every step, all from train.py:10; without them no collection is needed.`
 pub(crate) fn verdict(cycles: &[GarbageCycle], main: &MainCycles) -> String {
-    let own = main.cycles.iter().filter_map(|index| cycles.get(*index));
+    let main_cycles = main.cycles.iter().filter_map(|index| cycles.get(*index));
     let number = number(main);
     let mark = match main.basis {
         Basis::Measured => "",
         _ => " (inferred)",
     };
     let places: BTreeSet<String> =
-        own.clone().filter_map(|cycle| cycle.location.as_ref().map(place)).collect();
-    let all_known = own.clone().all(|cycle| cycle.location.is_some());
+        main_cycles.clone().filter_map(|cycle| cycle.location.as_ref().map(place)).collect();
+    let all_known = main_cycles.clone().all(|cycle| cycle.location.is_some());
     let named: Vec<String> = places.iter().take(LINES).cloned().collect();
     let from = match (named.as_slice(), places.len() - named.len()) {
-        ([], _) => {
-            own.clone().next().map_or(String::new(), |cycle| format!(", {}", path(&cycle.edges)))
-        }
+        ([], _) => main_cycles
+            .clone()
+            .next()
+            .map_or(String::new(), |cycle| format!(", {}", path(&cycle.edges))),
         ([line], 0) if all_known => format!(", all from {line}"),
         (lines, 0) => format!(", from {}", lines.join(" and ")),
         (lines, more) => format!(", from {} and {more} more", lines.join(", ")),
@@ -53,12 +54,14 @@ pub(crate) fn verdict(cycles: &[GarbageCycle], main: &MainCycles) -> String {
 fn number(main: &MainCycles) -> String {
     let cycles = |mean: f64| if mean == 1.0 { "cycle" } else { "cycles" };
     match (main.per_step, main.per_s) {
-        (Some(own), _) if own.constant => {
-            let shown = mean(own);
+        (Some(per_step), _) if per_step.constant => {
+            let shown = mean(per_step);
             let noun = if shown == "1" { "cycle" } else { "cycles" };
             format!("{shown} {noun} in every step")
         }
-        (Some(own), _) => format!("{} {} per step on average", mean(own), cycles(own.mean)),
+        (Some(per_step), _) => {
+            format!("{} {} per step on average", mean(per_step), cycles(per_step.mean))
+        }
         (None, Some(rate)) => format!("{} {} per second", three_digits(rate), cycles(rate)),
         (None, None) => "Few cycles".to_owned(),
     }
@@ -69,10 +72,10 @@ pub fn mean(per_step: PerStep) -> String {
     let nearest = per_step.mean.round();
     match per_step.mean {
         0.0 => "0".to_owned(),
-        own if nearest >= 1.0 && (own - nearest).abs() <= WHOLE.min(nearest * 0.02) => {
+        cycles if nearest >= 1.0 && (cycles - nearest).abs() <= WHOLE.min(nearest * 0.02) => {
             count(nearest as u64)
         }
-        own => figure(own),
+        cycles => figure(cycles),
     }
 }
 
@@ -160,13 +163,13 @@ pub fn births(births: &BirthLines) -> String {
 /// The lines with the most samples.
 fn born(births: &BirthLines) -> Vec<String> {
     let lines = births.lines.iter().take(LINES).enumerate();
-    let line = lines.map(|(index, own)| {
+    let line = lines.map(|(index, line)| {
         let of = match index {
             0 => format!(" of {} sampled", short_count(births.samples)),
             _ => String::new(),
         };
-        let samples = short_count(own.samples);
-        let (place, function) = (place(&own.location), &own.location.function);
+        let samples = short_count(line.samples);
+        let (place, function) = (place(&line.location), &line.location.function);
         format!("{place} in {function} ({samples}{of})")
     });
     line.collect()
@@ -394,7 +397,7 @@ mod tests {
 
     #[test]
     fn means_are_whole_if_they_nearly_are() {
-        let shown = |own| mean(PerStep { basis: Basis::Measured, mean: own, constant: true });
+        let shown = |cycles| mean(PerStep { basis: Basis::Measured, mean: cycles, constant: true });
         assert_eq!(shown(5.97), "6");
         assert_eq!(shown(5.5), "5.50");
         assert_eq!(shown(1.04), "1.04");

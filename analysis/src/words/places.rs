@@ -19,7 +19,7 @@ fn place(location: &Location) -> String {
     }
 }
 
-/// The lines that the advice is about: those of training, where the phases are known.
+/// The lines that the advice is about: training's, where the phases are known.
 fn lines(report: &Report) -> Option<&LinesReport> {
     match &report.phases {
         Some(phases) => phases.lines.as_ref(),
@@ -53,10 +53,10 @@ pub fn library_switch(report: &Report) -> Option<String> {
 pub(super) fn before_workers(report: &Report, parent: &ProcessReport) -> String {
     /// Fewer objects than this, some 50 MB, are copied within milliseconds.
     const LARGE: u64 = 500_000;
-    let is_worker = |own: &&ProcessReport| {
-        let is_child = own.origin == Some(ProcessOrigin::Child);
-        let forked = own.command == parent.command;
-        is_child && forked && own.trace == parent.trace && own.parent == Some(parent.pid)
+    let is_worker = |process: &&ProcessReport| {
+        let is_child = process.origin == Some(ProcessOrigin::Child);
+        let forked = process.command == parent.command;
+        is_child && forked && process.trace == parent.trace && process.parent == Some(parent.pid)
     };
     let workers = report.processes.iter().filter(is_worker).count() as u64;
     let objects = parent.growth.as_ref().map_or(0, |growth| growth.last.objects);

@@ -87,13 +87,13 @@ fn lines_by_time_own_and_innermost() {
             (Frame::UNREADABLE, None, 1, 1),
         ]
     );
-    let own = &lines.own[0];
-    assert!((own.time_ratio - 0.4).abs() < 1e-12, "of all 100 ms");
-    assert_eq!(own.max_ns, 30 * MS);
-    assert_eq!(own.by_generation[0], effort(1, 10));
-    assert_eq!(own.by_generation[2], effort(1, 30));
-    assert_eq!(own.with.len(), 1);
-    assert_eq!(own.with[0].location.file, JSON);
+    let line = &lines.own[0];
+    assert!((line.time_ratio - 0.4).abs() < 1e-12, "of all 100 ms");
+    assert_eq!(line.max_ns, 30 * MS);
+    assert_eq!(line.by_generation[0], effort(1, 10));
+    assert_eq!(line.by_generation[2], effort(1, 30));
+    assert_eq!(line.with.len(), 1);
+    assert_eq!(line.with[0].location.file, JSON);
     let callers = &lines.innermost[0].with;
     assert_eq!(callers[0].location.function, "load");
     assert_eq!(callers.len(), 1);

@@ -272,7 +272,7 @@ prop_compose! {
             at_ns: START + at_ms * reports::MS,
             objects: kinds.iter().fold(unlisted, |sum, (_, objects, _)| sum.saturating_add(*objects)),
             kinds: kinds.into_iter().map(kind).collect(),
-            cycles: cycles.map(|own| own.into_iter().map(cycle).collect()),
+            cycles: cycles.map(|counts| counts.into_iter().map(cycle).collect()),
             ..Garbage::default()
         })
     }
@@ -314,26 +314,26 @@ proptest! {
                 _ => None,
             })
             .collect();
-        let objects = all.iter().fold(0u64, |sum, own| sum.saturating_add(own.objects));
-        let some = all.iter().filter(|own| own.objects > 0).count() as u64;
-        let known = all.iter().flat_map(|own| &own.kinds).filter(|count| count.kind < 60);
+        let objects = all.iter().fold(0u64, |sum, record| sum.saturating_add(record.objects));
+        let some = all.iter().filter(|record| record.objects > 0).count() as u64;
+        let known = all.iter().flat_map(|record| &record.kinds).filter(|count| count.kind < 60);
         let known: u64 = known.map(|count| count.objects).sum();
         records.splice(0..0, (0..60).map(kind));
         // A process is in the report if it has a pause.
         records.push(Record::Pause(reports::pause(1, 1000, 1001)));
         let report = reports::report(records, Some(reports::end(2000)));
-        let Some(own) = &report.garbage else {
+        let Some(garbage) = &report.garbage else {
             prop_assert_eq!(some, 0);
             return Ok(());
         };
-        prop_assert_eq!((own.examined, own.objects), (some, objects));
-        let listed: u64 = own.kinds.iter().map(|kind| kind.objects).sum();
+        prop_assert_eq!((garbage.examined, garbage.objects), (some, objects));
+        let listed: u64 = garbage.kinds.iter().map(|kind| kind.objects).sum();
         prop_assert_eq!(listed, known);
-        prop_assert_eq!(own.other_objects, objects - listed);
-        prop_assert!(own.kinds.windows(2).all(|pair| pair[0].objects >= pair[1].objects));
-        prop_assert!(own.kinds.iter().all(|kind| (0.0..=1.0).contains(&kind.ratio)));
-        prop_assert!(own.examined_ratio.is_none_or(|ratio| (0.0..=1.0).contains(&ratio)));
-        prop_assert!(own.collections >= own.examined);
+        prop_assert_eq!(garbage.other_objects, objects - listed);
+        prop_assert!(garbage.kinds.windows(2).all(|pair| pair[0].objects >= pair[1].objects));
+        prop_assert!(garbage.kinds.iter().all(|kind| (0.0..=1.0).contains(&kind.ratio)));
+        prop_assert!(garbage.examined_ratio.is_none_or(|ratio| (0.0..=1.0).contains(&ratio)));
+        prop_assert!(garbage.collections >= garbage.examined);
     }
 }
 
@@ -342,7 +342,7 @@ proptest! {
 fn live_figures_are_those_of_the_report() {
     let run = ClosuresRun { every: 3, ..ClosuresRun::default() };
     let report = of(run);
-    let own = garbage(&report);
+    let reported = garbage(&report);
     let mut live = Live::new(reports::header(), 0);
     for record in garbage::records(run) {
         live.record(&record);
@@ -356,29 +356,29 @@ fn live_figures_are_those_of_the_report() {
     let process = &snapshot.processes[0];
     let figures = process.garbage.as_ref().unwrap();
     let by_type = |name: &str| {
-        let of_type = own.kinds.iter().filter(|kind| kind.type_name == name);
+        let of_type = reported.kinds.iter().filter(|kind| kind.type_name == name);
         of_type.map(|kind| kind.objects).sum::<u64>()
     };
-    assert_eq!(figures.objects["other"], own.other_objects);
+    assert_eq!(figures.objects["other"], reported.other_objects);
     for (name, objects) in figures.objects.iter().filter(|object| object.0 != "other") {
         assert_eq!(*objects, by_type(name), "{name}");
     }
     assert_eq!(figures.collected, process.collections.collected);
     assert_eq!(
-        own.examined_ratio.unwrap() * figures.collected as f64,
+        reported.examined_ratio.unwrap() * figures.collected as f64,
         figures.examined_collected as f64
     );
     let detail = snapshot.detail.unwrap().garbage.unwrap();
-    assert_eq!(detail.objects, own.objects);
-    for (one, other) in detail.kinds.iter().zip(&own.kinds) {
+    assert_eq!(detail.objects, reported.objects);
+    for (one, other) in detail.kinds.iter().zip(&reported.kinds) {
         assert_eq!((&one.kind.type_name, one.objects), (&other.type_name, other.objects));
     }
-    let (one, other) = (&detail.cycles.unwrap()[0], &own.cycles.as_ref().unwrap()[0]);
+    let (one, other) = (&detail.cycles.unwrap()[0], &reported.cycles.as_ref().unwrap()[0]);
     assert_eq!((one.count, one.edges.len()), (other.count, other.edges.len()));
     assert_eq!(one.shape, other.shape);
     // Pauses are without the time that examining took, in both.
     let time_ns: u64 = process.collections.pause_ns.iter().sum();
     assert_eq!(time_ns, report.totals.pauses.time_ns);
     let recorded = (4 + 72) * reports::MS + 8 * 5 * reports::MS;
-    assert_eq!(time_ns, recorded - own.cost_ns.unwrap());
+    assert_eq!(time_ns, recorded - reported.cost_ns.unwrap());
 }

@@ -72,15 +72,15 @@ fn idleness_and_settings_are_no_throttling() {
 
 #[test]
 fn memory_by_process_is_a_peak_and_marks_recorded_processes() {
-    let on_gpu = |at_ms, own: u64, foreign| {
+    let on_gpu = |at_ms, recorded: u64, foreign| {
         let process = |pid, memory_bytes| GpuProcess { pid, memory_bytes };
         Record::GpuSample(GpuSample {
-            processes: Some(vec![process(7, Some(own)), process(99, foreign)]),
+            processes: Some(vec![process(7, Some(recorded)), process(99, foreign)]),
             ..sample(0, at_ms, 1, &[])
         })
     };
-    let Record::Process(own) = process(7, 0, "generational") else { unreachable!() };
-    let ranked = Record::Process(Process { rank: Some(3), ..own });
+    let Record::Process(described) = process(7, 0, "generational") else { unreachable!() };
+    let ranked = Record::Process(Process { rank: Some(3), ..described });
     let gpu = gpus(vec![
         ranked,
         on_gpu(0, GIB, None),

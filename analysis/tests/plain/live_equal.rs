@@ -148,8 +148,8 @@ fn same_process(process: &ProcessReport, figures: &ProcessFigures) {
         assert_eq!(process.by_generation[generation], sum);
     }
     for (effort, reason) in process.by_reason.iter().zip(REASONS) {
-        let own = collections.by_reason.get(&reason);
-        let value = own.copied().unwrap_or_default();
+        let sums = collections.by_reason.get(&reason);
+        let value = sums.copied().unwrap_or_default();
         let count = value.iter().map(|sum| sum.count).sum();
         let time_ns = value.iter().map(|sum| sum.time_ns).sum();
         assert_eq!(*effort, PauseTotal { count, time_ns });
@@ -174,19 +174,19 @@ fn same_lines(process: &ProcessReport, detail: &ProcessDetail) -> usize {
         return 0;
     };
     assert_eq!(detail.lines.len(), lines.own.len());
-    for (own, line) in lines.own.iter().zip(&detail.lines) {
-        assert_eq!(own.pauses, line.pauses);
+    for (reported, line) in lines.own.iter().zip(&detail.lines) {
+        assert_eq!(reported.pauses, line.pauses);
         // Of lines with the same figures either may be first.
         let is_it = |line: &&gctrace_analysis::live::LineFigures| {
-            let (line, other) = (&line.line, &own.location);
+            let (line, other) = (&line.line, &reported.location);
             (&line.file, &line.function, line.line) == (&other.file, &other.function, other.line)
         };
         let found = detail.lines.iter().find(is_it);
         if let Some(found) = found {
-            assert_eq!(own.pauses, found.pauses);
+            assert_eq!(reported.pauses, found.pauses);
         } else {
             let last = detail.lines.last().unwrap();
-            assert_eq!(own.pauses, last.pauses);
+            assert_eq!(reported.pauses, last.pauses);
         }
     }
     lines.own.len()

@@ -102,8 +102,8 @@ proptest! {
         prop_assert_eq!(snapshot.interval_ns, interval * MS);
         prop_assert_eq!(snapshot.interval_end_ns, START + until * MS);
         for figures in &snapshot.processes {
-            let own: Vec<Drawn> = known.iter().copied().filter(|pause| pause.2 == figures.pid).collect();
-            same_process(figures, &own, until - interval, until);
+            let pauses: Vec<Drawn> = known.iter().copied().filter(|pause| pause.2 == figures.pid).collect();
+            same_process(figures, &pauses, until - interval, until);
         }
         let all: u64 = known.iter().map(|pause| pause.1 * MS).sum();
         prop_assert_eq!(snapshot.totals.collections.pause_ns.iter().sum::<u64>(), all);

@@ -11,7 +11,6 @@ mod gpu_figures;
 mod gpu_gaps;
 mod gpu_steps;
 mod gpus;
-mod heap_schema;
 #[path = "replay_model/inserted.rs"]
 mod inserted;
 mod kineto;

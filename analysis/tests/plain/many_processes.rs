@@ -1,5 +1,5 @@
-//! Traces of very many processes: sums are those of all, whether they are listed or not, in time
-//! and memory that follow their number.
+//! Traces of very many processes: sums are over all of them, listed or not, in time and memory that
+//! follow their number.
 
 use gctrace_analysis::Analysis;
 use gctrace_analysis::report::Report;
@@ -45,7 +45,7 @@ fn sums(report: &Report) -> String {
     )
 }
 
-/// The same processes in one trace, and in several of which none exceeds the limit.
+/// The same processes in one trace, and in several, none of which exceeds the limit.
 #[test]
 fn sums_are_those_of_all_processes() {
     let count = 2 * LISTED + 500;

@@ -307,7 +307,7 @@ fn a_report_of_both_files() {
 /// In either order of the files, and with GPU work or without.
 #[test]
 fn collections_in_both_files_count_once() {
-    // The profiler's have no generation, those of other tools do.
+    // The profiler's have no generation, other tools' do.
     for (args, generation) in [(r#""Ev Idx":0"#, None), (r#""generation":1"#, Some(1))] {
         count_once(args, generation);
     }

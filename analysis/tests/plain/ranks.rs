@@ -107,7 +107,7 @@ fn unrelated_traces_are_no_job() {
             );
         }
     }
-    // Nor do those of one rank, or of none.
+    // Nor do two timelines of one rank, or of none.
     let same = [first[0].timeline(0), first[0].timeline(1)];
     assert_eq!(found(&same).jobs.len(), 0);
     let unranked = |trace| TimelineContext { trace, ..TimelineContext::default() };

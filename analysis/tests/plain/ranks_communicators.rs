@@ -106,11 +106,14 @@ fn assert_sums(job: &RankedJob) {
     let ranks_ns: u64 = job.ranks.iter().map(|rank| rank.peer_wait_ns).sum();
     assert_eq!(total(&kinds), ranks_ns);
     for kind in &job.communicators {
-        let own: Vec<&CollectiveWaits> =
+        let waits: Vec<&CollectiveWaits> =
             kind.longest.iter().map(|longest| &longest.waits).collect();
-        assert!(kind.longest.is_sorted_by_key(|own| std::cmp::Reverse(own.waits.wait_ns)));
-        if kind.communicators == own.len() as u64 {
-            assert_eq!(total(&own), kind.waits.wait_ns);
+        assert!(
+            kind.longest
+                .is_sorted_by_key(|communicator| std::cmp::Reverse(communicator.waits.wait_ns))
+        );
+        if kind.communicators == waits.len() as u64 {
+            assert_eq!(total(&waits), kind.waits.wait_ns);
         }
     }
 }

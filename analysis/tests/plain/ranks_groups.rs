@@ -1,5 +1,5 @@
-//! Groups of ranks that run in step, pipelines, uneven ranks: what is matched is right, and what is
-//! undecided is reported as that.
+//! Groups of ranks that run in step, pipelines, uneven ranks: all matches are right, and undecided
+//! kernels are reported as such.
 
 use crate::ranks_layouts;
 
@@ -54,7 +54,7 @@ fn assert_truth(traces: &[(u32, Trace)], layout: &Layout) -> usize {
 fn groups_in_step_are_ambiguous_without_names() {
     let layout = in_step(16, 4, 12, 40 * US, 8 * US, 1);
     let right = assert_truth(&all(&layout), &layout);
-    // Those of all ranks may be distinguished, those of four of them are not.
+    // The communicator of all ranks may be distinguished, the groups of four of them are not.
     assert!(right <= 12, "{right}");
     let (jobs, timelines) = found(&all(&layout), &layout, Naming::Nothing);
     assert!(jobs.jobs[0].ambiguous >= 16 * 12 * 5);
@@ -219,8 +219,8 @@ proptest! {
         let few = groups.len();
         groups.push(ranks.clone());
         let acts = ranks.iter().map(|rank| {
-            let own = groups[..few].iter().position(|group| group.contains(rank));
-            let own = own.expect("a group");
+            let group_of_rank = groups[..few].iter().position(|group| group.contains(rank));
+            let group_of_rank = group_of_rank.expect("a group");
             let rank = u64::from(*rank);
             // Some ranks are always slower.
             let own_ns = random(seed, [rank % 3, 9, 9], own_us * US + 1);
@@ -229,7 +229,7 @@ proptest! {
                 let few = (0..=buckets).flat_map(move |bucket| {
                     let more_ns = random(seed, [rank, step, bucket], more_us * US + 1);
                     let length_ns = (mean_us + bucket * 13) * US + more_ns + own_ns;
-                    let group = if bucket == buckets { few } else { own };
+                    let group = if bucket == buckets { few } else { group_of_rank };
                     [Act::Compute(length_ns), Act::Together(group)]
                 });
                 let is_late = pauses && random(seed, [rank, step, 7], 10) == 0;

@@ -88,7 +88,7 @@ fn real_ranks() {
     // Their clocks were synchronized well.
     assert!(job.members[1].offset_ns.abs() < 400_000, "{:?}", job.members);
     assert_eq!(job.members[1].aligned_by, 5);
-    // Starts of the later rank minus those of the earlier, in microseconds, computed by hand.
+    // Starts of the later rank minus the earlier's, in microseconds, computed by hand.
     let by_hand_us = [4_859, 3_302, 84, 22_328, 1_292];
     let timelines: Vec<&Timeline> = NAMED.iter().collect();
     let report = report(&timelines).expect("ranks");
@@ -143,10 +143,10 @@ fn with_pause(timelines: &[Timeline], source: usize, length_ns: u64) -> Vec<Time
         .replay(&ReplayChange { inserted: vec![inserted], ..ReplayChange::default() });
     let mut changed: Vec<Timeline> = Vec::new();
     for (at, timeline) in timelines.iter().enumerate() {
-        let own = |(start, end): (u64, u64)| {
+        let on_rank_clock = |(start, end): (u64, u64)| {
             let back = job.offsets_ns[at].checked_neg().expect("an offset");
-            let own = |at_ns: u64| at_ns.checked_add_signed(back).expect("a time");
-            (own(start), own(end))
+            let moved_back = |at_ns: u64| at_ns.checked_add_signed(back).expect("a time");
+            (moved_back(start), moved_back(end))
         };
         let mut moved = Timeline::clone(timeline);
         let mut order: Vec<CallIndex> = Index::all(&moved.calls).collect();
@@ -155,17 +155,18 @@ fn with_pause(timelines: &[Timeline], source: usize, length_ns: u64) -> Vec<Time
         for (new, old) in Index::all(&timeline.calls).zip(&order) {
             place[old.at()] = new;
             let mut call = timeline.calls[*old];
-            (call.start_ns, call.end_ns) = own(schedule.call(at, *old));
+            (call.start_ns, call.end_ns) = on_rank_clock(schedule.call(at, *old));
             moved.calls[new] = call;
         }
         for (index, op) in Index::all(&timeline.ops).zip(&mut moved.ops) {
-            (op.start_ns, op.end_ns) = own(schedule.op(at, index));
+            (op.start_ns, op.end_ns) = on_rank_clock(schedule.op(at, index));
             op.call = op.call.map(|call| place[call.at()]);
         }
         moved.ops.sort_by_key(|op| (op.start_ns, op.end_ns));
         for span in &mut moved.annotations {
             let timestamp = |at_ns| schedule.timestamp(at, span.thread, at_ns);
-            (span.start_ns, span.end_ns) = own((timestamp(span.start_ns), timestamp(span.end_ns)));
+            (span.start_ns, span.end_ns) =
+                on_rank_clock((timestamp(span.start_ns), timestamp(span.end_ns)));
         }
         moved.annotations.sort_by_key(|span| span.start_ns);
         if at == source {

@@ -92,7 +92,7 @@ fn victims_of_random_pauses() {
     }
 }
 
-/// Ranks 0 and 1, and 2 and 3, have collectives of their own in addition to those of all.
+/// Ranks 0 and 1, and 2 and 3, have collectives of their own in addition to the collectives of all.
 #[test]
 fn communicators_of_few_and_of_all() {
     for numbered in [false, true] {

@@ -276,7 +276,7 @@ proptest! {
         let job = ReplayJob::single(&timeline);
         let model = ReplayModel::learn(&job);
         let change = |longer: bool| ReplayChange {
-            lengths: lengths.iter().filter(|own| own.0 < timeline.pauses.len()).map(|(pause, length, more)| PauseLength {
+            lengths: lengths.iter().filter(|length| length.0 < timeline.pauses.len()).map(|(pause, length, more)| PauseLength {
                 timeline: 0,
                 pause: Index::new(*pause),
                 length_ns: length + if longer { *more } else { 0 },
@@ -307,7 +307,7 @@ proptest! {
     ) {
         let job = ReplayJob::single(&timeline);
         let model = ReplayModel::learn(&job);
-        let lengths = lengths.iter().filter(|own| own.0 < timeline.pauses.len());
+        let lengths = lengths.iter().filter(|length| length.0 < timeline.pauses.len());
         let change = ReplayChange {
             lengths: lengths.map(|(pause, length_ns)| PauseLength {
                 timeline: 0,

@@ -1,5 +1,5 @@
-//! `analyze --on` with a scheduler and two executors on loopback, of which one is killed. The answer
-//! must be that of `gctrace analyze` on the same traces, to the byte, or an error.
+//! `analyze --on` with a scheduler and two executors on loopback, one of which is killed. The
+//! answer must be `gctrace analyze`'s on the same traces, to the byte, or an error.
 
 use crate::job;
 use crate::job::Job;

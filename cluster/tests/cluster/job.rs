@@ -12,7 +12,7 @@ pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
 }
 
-/// The `gctrace` that reads traces: of `GCTRACE_PROGRAM`, or that of the checkout.
+/// The `gctrace` that reads traces: of `GCTRACE_PROGRAM`, or the checkout's.
 pub(crate) fn gctrace() -> PathBuf {
     let path = std::env::var_os("GCTRACE_PROGRAM")
         .map_or_else(|| root().join("target/debug/gctrace"), PathBuf::from);

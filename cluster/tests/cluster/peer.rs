@@ -59,7 +59,7 @@ pub(crate) enum Peer {
     Plain,
     /// Encrypted, but it says nothing. It would talk to a server with the secret of this file.
     Anonymous(PathBuf),
-    /// As one that has the secret of the second file, and would talk to one with that of the first.
+    /// As one that has the secret of the second file, and would talk to one with the first's.
     With(PathBuf, PathBuf),
 }
 
@@ -69,7 +69,7 @@ impl Peer {
         Self::With(secret.to_owned(), secret.to_owned())
     }
 
-    /// A connection to a port of this machine; errors are those of the first call.
+    /// A connection to a port of this machine; errors come with the first call.
     pub(crate) fn connect(&self, port: u16) -> Channel {
         let scheme = if matches!(self, Self::Plain) { "http" } else { "https" };
         let endpoint = Endpoint::from_shared(format!("{scheme}://127.0.0.1:{port}")).unwrap();
@@ -80,9 +80,9 @@ impl Peer {
         let endpoint = match self {
             Self::Plain => endpoint,
             Self::Anonymous(server) => endpoint.tls_config(tls(server)).unwrap(),
-            Self::With(server, own) => {
-                let own = std::fs::read(own).unwrap();
-                let from_pem = Identity::from_pem(&own, &own);
+            Self::With(server, identity) => {
+                let pem = std::fs::read(identity).unwrap();
+                let from_pem = Identity::from_pem(&pem, &pem);
                 endpoint.tls_config(tls(server).identity(from_pem)).unwrap()
             }
         };

@@ -148,7 +148,7 @@ async fn an_executor_accepts_the_plan_only() {
     let row = [job.traces[0].to_str().unwrap(), summaries.to_str().unwrap()];
     let sender = Sender::new(&[row], outside.path());
     for (name, query) in sender.queries().await {
-        // Their tasks are those of the plan: of one row, one row is all.
+        // Their tasks are the plan's: of one row, one row is all.
         if ["the plan,", "a part,"].iter().any(|same| name.starts_with(same)) {
             continue;
         }

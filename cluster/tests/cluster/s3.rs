@@ -1,4 +1,4 @@
-//! Traces, tables and summaries in S3: that of moto, a server on loopback (scripts/venv.sh s3).
+//! Traces, tables and summaries in S3, as served by moto on loopback (scripts/venv.sh s3).
 
 use crate::chaos::{Cluster, Process};
 use crate::job::Job;

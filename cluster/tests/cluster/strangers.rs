@@ -16,7 +16,8 @@ use tonic::Code;
 /// Silent connections are given up after this time, and not before.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// Whether a server wrote the status: those of a connection that it did not accept are the client's.
+/// Whether a server wrote the status: the status of a connection that it did not accept is the
+/// client's.
 fn is_answer(status: &Result<(), tonic::Status>) -> bool {
     let Err(status) = status else { return true };
     std::error::Error::source(status).is_none() && status.code() != Code::Unavailable

@@ -56,8 +56,8 @@ pub struct CallProbe {
     pub function: u16,
     /// Kind of call, under which its hits are counted ([`super::CudaPrograms::counts`]).
     pub kind: CallKind,
-    /// File offset of an instruction at which the stack pointer and the arguments are still those
-    /// of the call.
+    /// File offset of an instruction at which the stack pointer and the arguments are still as at
+    /// the call.
     pub entry: u64,
     /// Whether the return is probed too, by replacing the return address: not for functions through
     /// which C++ exceptions unwind, where such an address would abort the program.

@@ -238,13 +238,13 @@ mod tests {
         memory.iter_mut().step_by(4096).for_each(|byte| *byte = 1);
         std::hint::black_box(&memory);
         let found = session.living_processes(9).unwrap();
-        let own = found.iter().find(|one| one.pid == std::process::id());
-        let own = own.unwrap();
-        assert_eq!((own.since_ns, own.at_ns), (5, 9));
-        let faults = own.counters.get(Counter::PageFaults).unwrap();
-        assert!(faults > 0, "{own:?}");
-        assert!(own.counters.get(Counter::TaskClock).is_some());
-        assert!(own.counters.get(Counter::Cycles).is_none());
+        let this_process = found.iter().find(|one| one.pid == std::process::id());
+        let this_process = this_process.unwrap();
+        assert_eq!((this_process.since_ns, this_process.at_ns), (5, 9));
+        let faults = this_process.counters.get(Counter::PageFaults).unwrap();
+        assert!(faults > 0, "{this_process:?}");
+        assert!(this_process.counters.get(Counter::TaskClock).is_some());
+        assert!(this_process.counters.get(Counter::Cycles).is_none());
         assert_eq!(session.ended_process(1, 9).unwrap(), None);
     }
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// Offsets in bytes of the fields that lead from a thread to file, function and line of its frames.
 ///
 /// `None`: this version has no such field.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FrameLayout {
     /// In `_PyRuntime`: pointer to the thread state that holds the GIL, null while it is free (3.8
     /// - 3.11).

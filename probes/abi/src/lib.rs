@@ -2,8 +2,8 @@
 //! layouts in memory.
 //!
 //! The vocabulary between `gctrace-probes`, which finds all this in files, and `gctrace-ebpf`, whose
-//! programs read it in processes; neither knows the other. Data only. Arguments are those of the
-//! x86-64 System V calling convention, offsets are in bytes.
+//! programs read it in processes; neither knows the other. Data only. Arguments follow the x86-64
+//! System V calling convention, offsets are in bytes.
 //!
 //! ```
 //! use gctrace_abi::ArgumentRegister;
@@ -20,6 +20,7 @@
 //! ```
 
 mod collector;
+pub mod cpython;
 mod cuda;
 mod frames;
 mod objects;
@@ -31,4 +32,4 @@ pub use collector::{
 pub use cuda::{BytesArgument, CallKind, GridArgument, StreamArgument};
 pub use frames::{FrameLayout, GilHolder, InstructionPointer, LineTableFormat};
 pub use objects::{KnownType, ObjectLayout};
-pub use points::{ArgumentRegister, CollectorArguments, ProbePointKind};
+pub use points::{AllocationSize, ArgumentRegister, CollectorArguments, ProbePointKind};

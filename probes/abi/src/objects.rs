@@ -19,7 +19,7 @@ pub struct ObjectLayout {
     pub generator_frame: u32,
     /// In a frame object: pointer to its frame (3.11 and later; before, it is the frame).
     pub frame_object_frame: Option<u32>,
-    /// Whether the tables of dicts are those of 3.11 and later, which store sizes as powers of two.
+    /// Whether dicts have the tables of 3.11 and later, which store sizes as powers of two.
     pub has_compact_keys: bool,
 }
 

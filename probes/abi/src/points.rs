@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// What a location in a program is probed for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[repr(u32)]
 pub enum ProbePointKind {
@@ -36,6 +36,18 @@ impl ProbePointKind {
     pub fn has_return(self) -> bool {
         matches!(self, Self::Collect | Self::GcCollectBuiltin | Self::PyGcCollect)
     }
+}
+
+/// Where the size of an allocation is when its probe fires.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AllocationSize {
+    /// In a register, by its number in the machine's encodings: on x86-64 0 is `rax`, 6 `rsi`, 7
+    /// `rdi`, 15 `r15`; on aarch64 0 is `x0`, 30 `x30`.
+    Register(u8),
+    /// Always this many bytes.
+    Constant(u32),
+    /// Unknown at that instruction.
+    Unknown,
 }
 
 /// The arguments of a collector function with known registers.

@@ -7,7 +7,7 @@
 //! header or library.
 //!
 //! ```text
-//! find.rs   libcupti in the process, or that of its CUDA
+//! find.rs   libcupti in the process, or its CUDA's
 //! api.rs    its functions by name
 //! clock.rs  converts its timestamps
 //! session.rs: buffers.rs -> decode.rs -> kernels.rs, calls.rs, functions.rs -> ring

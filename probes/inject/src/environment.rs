@@ -78,18 +78,18 @@ pub(crate) unsafe fn scrub() {
 }
 
 /// The other preloaded libraries: entries are separated by colons or spaces (ld.so(8)).
-fn others(preload: &[u8], own: &[u8]) -> Vec<u8> {
+fn others(preload: &[u8], library: &[u8]) -> Vec<u8> {
     preload
         .split(|byte| matches!(byte, b':' | b' '))
-        .filter(|entry| !entry.is_empty() && !is_same(entry, own))
+        .filter(|entry| !entry.is_empty() && !is_same(entry, library))
         .collect::<Vec<_>>()
         .join(&b':')
 }
 
 /// Whether a path names this library: by its file name, which is unique.
-fn is_same(path: &[u8], own: &[u8]) -> bool {
+fn is_same(path: &[u8], library: &[u8]) -> bool {
     let name = |path| Path::new(OsStr::from_bytes(path)).file_name();
-    path == own || (name(path).is_some() && name(path) == name(own))
+    path == library || (name(path).is_some() && name(path) == name(library))
 }
 
 /// The file that this code was loaded from, by the loader's name for it.
@@ -122,8 +122,8 @@ mod tests {
 
     #[test]
     fn only_our_entry_is_taken_out() {
-        let own = b"/run/x/libgctrace_inject.so";
-        let rest = |preload: &[u8]| others(preload, own);
+        let library = b"/run/x/libgctrace_inject.so";
+        let rest = |preload: &[u8]| others(preload, library);
         assert_eq!(rest(b"/run/x/libgctrace_inject.so"), b"");
         assert_eq!(
             rest(b"/lib/a.so /run/x/libgctrace_inject.so:/lib/b.so"),

@@ -99,24 +99,24 @@ pub(crate) const NOT_THERE: c_int = -1;
 interpose! {
     execve(path: *const c_char, arguments: Strings, environment: Strings)
         before report_if_unrecorded(path, environment),
-        instead without_library(environment, |own| execve(path, arguments, own));
+        instead without_library(environment, |rest| execve(path, arguments, rest));
     execv(path: *const c_char, arguments: Strings)
         before report_if_unrecorded(path, environ),
-        instead without_library(environ, |own| execve(path, arguments, own));
+        instead without_library(environ, |rest| execve(path, arguments, rest));
     execvp(path: *const c_char, arguments: Strings)
         before report_if_unrecorded(path, environ),
-        instead without_library(environ, |own| execvpe(path, arguments, own));
+        instead without_library(environ, |rest| execvpe(path, arguments, rest));
     execvpe(path: *const c_char, arguments: Strings, environment: Strings)
         before report_if_unrecorded(path, environment),
-        instead without_library(environment, |own| execvpe(path, arguments, own));
+        instead without_library(environment, |rest| execvpe(path, arguments, rest));
     posix_spawn(pid: *mut libc::pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void,
         arguments: Strings, environment: Strings)
         before report_if_unrecorded(path, environment),
-        instead without_library(environment, |own| posix_spawn(pid, path, actions, attributes, arguments, own));
+        instead without_library(environment, |rest| posix_spawn(pid, path, actions, attributes, arguments, rest));
     posix_spawnp(pid: *mut libc::pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void,
         arguments: Strings, environment: Strings)
         before report_if_unrecorded(path, environment),
-        instead without_library(environment, |own| posix_spawnp(pid, path, actions, attributes, arguments, own));
+        instead without_library(environment, |rest| posix_spawnp(pid, path, actions, attributes, arguments, rest));
 }
 
 const PRELOAD: &[u8] = b"LD_PRELOAD=";
@@ -304,11 +304,11 @@ mod tests {
         let mut list: Vec<_> = texts.iter().map(|text| text.as_ptr()).collect();
         list.push(std::ptr::null());
         let mut found = Vec::new();
-        let start = |own: Strings| {
+        let start = |entries: Strings| {
             // SAFETY: a null-terminated list of C strings.
             unsafe {
-                for at in (0..).take_while(|at| !(*own.add(*at)).is_null()) {
-                    found.push(CStr::from_ptr(*own.add(at)).to_str().unwrap().to_owned());
+                for at in (0..).take_while(|at| !(*entries.add(*at)).is_null()) {
+                    found.push(CStr::from_ptr(*entries.add(at)).to_str().unwrap().to_owned());
                 }
             }
             7

@@ -46,13 +46,13 @@ fn within(info: &libc::dl_phdr_info, address: usize) -> Option<LoadedPlace> {
         start..start.saturating_add(header.p_memsz as usize)
     };
     let of = |kind| headers.iter().filter(move |header| header.p_type == kind);
-    let own = of(libc::PT_LOAD).find(|header| range(header).contains(&address))?;
+    let segment = of(libc::PT_LOAD).find(|header| range(header).contains(&address))?;
     let starts = of(libc::PT_LOAD).map(|header| range(header).start);
     let ends = of(libc::PT_LOAD).map(|header| range(header).end);
     let is_protected = of(libc::PT_GNU_RELRO).any(|header| range(header).contains(&address));
     Some(LoadedPlace {
         object: starts.min()?..ends.max()?,
-        is_writable: own.p_flags & libc::PF_W != 0 && !is_protected,
+        is_writable: segment.p_flags & libc::PF_W != 0 && !is_protected,
     })
 }
 

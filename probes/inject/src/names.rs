@@ -10,7 +10,7 @@ const MAX_TEXTS: u32 = 1 << 16;
 const MAX_FRAMES: u32 = 1 << 17;
 
 /// Maximum number of kinds of objects per ring; some 50 bytes each. A program that keeps making
-/// classes keeps making kinds: their texts, three at most, must leave room for those of others.
+/// classes keeps making kinds: their texts, three at most, must leave room for others'.
 const MAX_KINDS: u32 = 1 << 13;
 /// As many more for types that live for ever.
 const MAX_FIXED_KINDS: u32 = 1 << 10;

@@ -108,7 +108,7 @@ pub fn begin_absences(file: &std::fs::File) -> io::Result<()> {
 /// Number of processes per reason, in the order of [`Absence::ALL`].
 ///
 /// # Errors
-/// The kernel's error; that of a file that was shortened, too.
+/// The kernel's error, also for a file that was shortened.
 pub fn absences(file: &std::fs::File) -> io::Result<[u64; Absence::ALL.len()]> {
     let mut counts = [0; Absence::ALL.len()];
     for (at, count) in (0..).step_by(8).zip(&mut counts) {

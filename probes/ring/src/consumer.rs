@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 pub enum RingOpenError {
     /// It could shrink under the reader, or the descriptor is not memory.
     NotSealed,
-    /// Its length is not that of the requested ring.
+    /// Its length is not the requested ring's.
     Length {
         /// Actual length in bytes.
         bytes: u64,
@@ -108,6 +108,7 @@ impl RingConsumer {
         mut take: impl FnMut(Result<RingRecord, MalformedRecord>),
     ) -> RingRead {
         let head = self.mapping.header().head.load(Ordering::Acquire);
+        // The program can write any number there: no more than a ring's worth is believed.
         let pending = head.wrapping_sub(self.tail).min(self.mapping.records as u64);
         let end = self.tail.wrapping_add(pending);
         let mut read = RingRead::default();
@@ -142,6 +143,7 @@ impl RingConsumer {
     fn words_at(&self, number: u64) -> Option<[u64; PAYLOAD_WORDS]> {
         let slot = self.mapping.slot(number);
         let is_finished = slot.sequence.load(Ordering::Acquire) == number.wrapping_add(1);
+        // Copied, then decoded: the program could change words between a check and their use.
         is_finished.then(|| slot.words.each_ref().map(|word| word.load(Ordering::Relaxed)))
     }
 

@@ -53,20 +53,19 @@ mod version;
 
 pub use absence::{ABSENCE_FILE, Absence, absences, begin_absences};
 pub use consumer::{RingConsumer, RingOpenError, RingRead};
+pub use gctrace_settings::GarbageDetail;
 pub use heap::{HeapNotice, HeapState, report_heap};
 pub use layout::{
     AllocationTotals, CLASSES, GPU_RECORDS, LostKind, LostRecords, PYTHON_RECORDS, WorkCost,
     WorkKind, class_of, largest_of_class,
 };
-pub use options::{
-    GarbageDetail, InjectOptions, OPTIONS_VARIABLE, STEP_FUNCTION_VARIABLE, seccomp_filters,
-};
+pub use options::{InjectOptions, OPTIONS_VARIABLE, STEP_FUNCTION_VARIABLE, seccomp_filters};
 pub use producer::{OwnerMark, RingProducer};
 pub use quietly::quietly;
 pub use record::{
     ApiLayer, CuptiState, GpuRecord, HookState, KINDS_AT_ONCE, MalformedRecord, NO_TEXT,
-    OUTER_FRAMES, RingCycleCount, RingGarbage, RingGpuOp, RingKindCount, RingPause, RingRecord,
-    StepMarker, TEXT_BYTES, TextId, TextPiece, TimeInterval, pieces,
+    OUTER_FRAMES, RingCall, RingCycleCount, RingGarbage, RingGpuOp, RingKindCount, RingPause,
+    RingRecord, RingSync, StepMarker, TEXT_BYTES, TextId, TextPiece, TimeInterval, pieces,
 };
 pub use rendezvous::{
     OfferState, OfferedRing, RENDEZVOUS_VARIABLE, RingConnection, RingHello, RingListener,

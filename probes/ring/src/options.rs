@@ -1,6 +1,7 @@
 //! Options of the injected library, in one environment variable.
 
 use crate::layout::{GPU_RECORDS, MAX_RECORDS, SLOT_BYTES};
+use gctrace_settings::GarbageDetail;
 use std::fmt;
 
 /// Environment variable that contains the [`InjectOptions`].
@@ -45,27 +46,6 @@ pub struct InjectOptions {
     pub heap: u32,
     /// Id of the interpreter whose full collections count.
     pub heap_interpreter: u32,
-}
-
-/// What to record of the objects that collections free.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GarbageDetail {
-    /// Nothing.
-    Off = 0,
-    /// Their kinds.
-    Types = 1,
-    /// Their kinds and the cycles that they form.
-    Cycles = 2,
-}
-
-impl GarbageDetail {
-    fn numbered(number: u32) -> Self {
-        match number {
-            0 => Self::Off,
-            1 => Self::Types,
-            _ => Self::Cycles,
-        }
-    }
 }
 
 impl Default for InjectOptions {
@@ -118,7 +98,13 @@ impl InjectOptions {
                 b"stack" => options.stack_depth = number,
                 b"gc" => options.collections = number != 0,
                 b"alloc" => options.allocations = number != 0,
-                b"garbage" => options.garbage = GarbageDetail::numbered(number),
+                b"garbage" => {
+                    options.garbage = match number {
+                        0 => GarbageDetail::Off,
+                        1 => GarbageDetail::Types,
+                        _ => GarbageDetail::Cycles,
+                    }
+                }
                 b"garbage_ppm" => options.garbage_budget_ppm = number,
                 b"steps" => options.steps = number != 0,
                 b"cuda" => options.cuda = number != 0,

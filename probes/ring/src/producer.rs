@@ -49,6 +49,9 @@ impl RingProducer {
         let raw = descriptor.as_raw_fd();
         // SAFETY: a system call on a descriptor of ours.
         quietly(|| succeeded(unsafe { libc::ftruncate(raw, length) })).ok()?;
+        // gctrace maps memory that the program can change: if the program could shorten it too,
+        // reading it would raise SIGBUS in gctrace.
+        // https://man7.org/linux/man-pages/man2/memfd_create.2.html
         let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
         // SAFETY: as above.
         succeeded(unsafe { libc::fcntl(raw, libc::F_ADD_SEALS, seals) }).ok()?;
@@ -90,6 +93,9 @@ impl RingProducer {
         for (word, value) in slot.words.iter().zip(words) {
             word.store(value, Ordering::Relaxed);
         }
+        // Publishes the words. A thread that dies before leaves the number of the previous round,
+        // which the reader recognizes. As in Vyukov's bounded queue:
+        // https://www.1024cores.net/home/lock-free-algorithms/queues/bounded-mpmc-queue
         slot.sequence.store(number + 1, Ordering::Release);
         true
     }
@@ -106,6 +112,8 @@ impl RingProducer {
             if head >= self.allocated.load(Ordering::Relaxed) && !self.allocate(head) {
                 return None;
             }
+            // Not `fetch_add`: a number that was taken has to be written, and a thread that finds
+            // the ring full could not give its number back. Relaxed: it publishes nothing.
             let taken = header.head.compare_exchange_weak(
                 head,
                 head + 1,
@@ -119,7 +127,7 @@ impl RingProducer {
         }
     }
 
-    /// Allocates memory up to that of the record with this number, at least twice as much as before;
+    /// Allocates memory up to the record with this number, at least twice as much as before;
     /// `false` if the kernel has none: writing there would be a SIGBUS in the program. Threads may
     /// allocate the same.
     #[cold]
@@ -132,6 +140,7 @@ impl RingProducer {
             return false;
         }
         let allocated = if until == records { u64::MAX } else { until };
+        // The maximum: another thread may have allocated more meanwhile.
         self.allocated.fetch_max(allocated, Ordering::Relaxed);
         true
     }
@@ -165,6 +174,7 @@ impl RingProducer {
         for (word, bytes) in header.off_reason.iter().zip(text.as_chunks().0) {
             word.store(u64::from_ne_bytes(*bytes), Ordering::Relaxed);
         }
+        // Last: a reader that sees the time sees the whole reason.
         header.off_since_ns.store(now_ns, Ordering::Release);
     }
 
@@ -235,6 +245,8 @@ impl OwnerMark {
     /// refuses.
     #[must_use]
     pub fn new() -> Option<Self> {
+        // The kernel wipes private anonymous pages only:
+        // https://man7.org/linux/man-pages/man2/madvise.2.html
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         let rights = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping, placed by the kernel.

@@ -3,9 +3,11 @@
 //! Timestamps are nanoseconds of CLOCK_MONOTONIC, threads are kernel ids as seen by the process. A
 //! text is sent once, in pieces, and referenced by a number from then on.
 
+mod gpu;
 mod text;
 mod wire;
 
+pub use gpu::{ApiLayer, CuptiState, GpuRecord, RingCall, RingGpuOp, RingSync};
 pub use text::{NO_TEXT, OUTER_FRAMES, TEXT_BYTES, TextPiece, pieces};
 
 use crate::LostKind;
@@ -61,8 +63,8 @@ pub enum HookState {
     /// Allocations are not counted; `detail` has the reason.
     NotCountingAllocations = 6,
     /// The collector's own statistics contain `count` collections for which our entry was not
-    /// called, although it was in place: those of another collector (Nuitka's), or the program
-    /// removed it, kept it and restored it.
+    /// called, although it was in place: another collector's (Nuitka's), or the program removed it,
+    /// kept it and restored it.
     Bypassed = 7,
     /// Calls of the function that the user named are not recorded; `detail` has the reason.
     NotWatchingFunction = 8,
@@ -79,56 +81,6 @@ impl HookState {
     /// `count` of [`HookState::Installed`] if the collector's statistics do not count all collections
     /// (3.14.0 - 3.14.4) or are unavailable.
     pub const UNCOUNTED: u64 = u64::MAX;
-}
-
-/// State of recording by CUPTI, and what `code` and `detail` of [`RingRecord::Cupti`] contain in
-/// it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Immutable, IntoBytes, KnownLayout, TryFromBytes)]
-#[repr(u8)]
-pub enum CuptiState {
-    /// GPU work is recorded from now on; `code` is CUPTI's version, `detail` its file.
-    Recording = 1,
-    /// There is no libcupti in the process or near its libraries.
-    Absent = 2,
-    /// It lacks a required function: `detail`.
-    TooOld = 3,
-    /// Another library has subscribed (CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED, 39).
-    Busy = 4,
-    /// There is no driver, or it is not initialized (15, 999).
-    NoDriver = 5,
-    /// A call failed: its name in `detail`, its result in `code`.
-    Refused = 6,
-    /// Left to the program's own profiler (`--gpu-yield`).
-    Yielded = 7,
-    /// GPU timestamps are not CUPTI's own in our clock but calibrated against it; `code` is the
-    /// largest error in nanoseconds.
-    Calibrated = 8,
-    /// Records of one kind are unavailable: the kind in `code`, the reason in `detail`.
-    Partial = 9,
-}
-
-/// Kind of GPU operation, as CUPTI distinguishes them: a copy between devices is a kind of its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Immutable, IntoBytes, KnownLayout, TryFromBytes)]
-#[repr(u8)]
-pub enum GpuRecord {
-    /// Ran a kernel.
-    Kernel = 1,
-    /// Copied memory.
-    Memcpy = 2,
-    /// Filled memory.
-    Memset = 3,
-    /// Copied memory from one device to another.
-    PeerCopy = 4,
-}
-
-/// API layer of a CUDA function, which decides what its CUPTI function id means.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Immutable, IntoBytes, KnownLayout, TryFromBytes)]
-#[repr(u8)]
-pub enum ApiLayer {
-    /// The driver, libcuda.
-    Driver = 1,
-    /// The runtime, libcudart.
-    Runtime = 2,
 }
 
 /// What marks a training step.
@@ -156,7 +108,7 @@ pub struct RingPause {
     pub tid: u32,
     /// Generation, as passed to the callback.
     pub generation: u8,
-    /// Id of the interpreter, as CPython numbers those of a process.
+    /// Id of the interpreter, as CPython numbers a process's interpreters.
     pub interpreter: i64,
     /// Number of unreachable objects that it freed.
     pub collected: u64,
@@ -236,31 +188,6 @@ impl RingKindCount {
 
 /// Number of kinds per record.
 pub const KINDS_AT_ONCE: usize = 2;
-
-/// An operation of a GPU, as CUPTI records it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RingGpuOp {
-    /// When it ran, on the GPU.
-    pub interval: TimeInterval,
-    /// Whether it was a kernel, a copy or a fill.
-    pub work: GpuRecord,
-    /// `CUpti_ActivityMemcpyKind` of a copy (1 HtoD, 2 DtoH, 8 DtoD, ...).
-    pub copy_kind: u8,
-    /// Number of the device, as CUDA counts those of a process.
-    pub device: u32,
-    /// Id of its context, as CUPTI numbers them.
-    pub context: u32,
-    /// Id of its stream, as CUPTI numbers them.
-    pub stream: u32,
-    /// Correlation id of the call that enqueued it.
-    pub correlation: u32,
-    /// Size of a copy or fill in bytes; 0 for a kernel.
-    pub bytes: u64,
-    /// Mangled name of a kernel; [`NO_TEXT`] for others.
-    pub name: TextId,
-    /// Id of the graph that contains it; 0: none.
-    pub graph: u32,
-}
 
 /// Every record that the injected library emits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -401,20 +328,7 @@ pub enum RingRecord {
     /// An operation of a GPU.
     Gpu(RingGpuOp),
     /// A thread, or a stream, waited.
-    Sync {
-        /// Interval of the wait.
-        interval: TimeInterval,
-        /// `CUpti_ActivitySynchronizationType`: 1 event, 2 stream for event, 3 stream, 4 context.
-        kind: u8,
-        /// Correlation id of the call.
-        correlation: u32,
-        /// Context id.
-        context: u32,
-        /// Stream that waits or is waited for; `u32::MAX`: all.
-        stream: u32,
-        /// Event that is waited for.
-        event: u32,
-    },
+    Sync(RingSync),
     /// An event was recorded in a stream.
     Event {
         /// Correlation id of the call.
@@ -427,20 +341,7 @@ pub enum RingRecord {
         event: u32,
     },
     /// A CUDA call.
-    Api {
-        /// From entry to return.
-        interval: TimeInterval,
-        /// Layer of the function.
-        layer: ApiLayer,
-        /// Thread id.
-        tid: u32,
-        /// Correlation id, shared with the GPU operations it enqueued.
-        correlation: u32,
-        /// Function id (cupti_runtime_cbid.h, cupti_driver_cbid.h).
-        function: u32,
-        /// Its name, if CUPTI reports it.
-        name: TextId,
-    },
+    Api(RingCall),
     /// CUPTI, or the driver for it, kept a thread busy.
     Overhead {
         /// Interval of the overhead.

@@ -1,5 +1,5 @@
 //! Settings of CPython's collector that gctrace applies in programs: their text, how they get there,
-//! what is reported of them.
+//! what is reported of them; and what is recorded of garbage.
 //!
 //! The vocabulary between the command line of `gctrace apply` and `gctrace tune`, and
 //! `libgctrace_inject.so`, which applies the settings. Data only; neither reads a file here.
@@ -26,7 +26,7 @@ pub use report::{
     AppliedProcess, AppliedSetting, AskedCollections, CollectionSums, SettingCalls, UndoneSetting,
 };
 pub use request::{
-    APPLY_VARIABLE, ApplyRequest, BlockLengths, CONTROL_FILE, FOLDER_VARIABLE, MAX_PROCESSES,
-    MAX_REPORT, REPORT_SUFFIX, STEPS_SUFFIX,
+    APPLY_VARIABLE, ApplyRequest, BlockLengths, CONTROL_FILE, FOLDER_VARIABLE, GarbageDetail,
+    MAX_PROCESSES, MAX_REPORT, REPORT_SUFFIX, STEPS_SUFFIX,
 };
 pub use setting::{GcChange, GcPlan, GcSetting, GcSettingError, SettingItem};

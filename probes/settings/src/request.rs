@@ -1,6 +1,18 @@
-//! How settings get into programs, and where the programs write what became of them.
+//! How settings get into programs, and where the programs write what became of them; what else is
+//! requested of the injected library.
 
 use super::setting::{GcSetting, GcSettingError};
+
+/// What to record of the objects that collections free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GarbageDetail {
+    /// Nothing.
+    Off = 0,
+    /// Their types, and the lines that belong to them.
+    Types = 1,
+    /// Also the cycles that they form; in-process only.
+    Cycles = 2,
+}
 
 /// The variable with the settings.
 pub const APPLY_VARIABLE: &str = "GCTRACE_APPLY";

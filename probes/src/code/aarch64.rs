@@ -1,8 +1,8 @@
 //! aarch64: branches and addresses by the bits of their encodings, registers and text as
 //! yaxpeax-arm decodes them.
 //!
-//! All instructions have four bytes. An address is made by two of them: `adrp` loads that of a
-//! 4 KiB page, and an addition or the displacement of a load adds the rest.
+//! All instructions have four bytes. An address is made by two of them: `adrp` loads the address of
+//! a 4 KiB page, and an addition or the displacement of a load adds the rest.
 
 mod known_values;
 
@@ -15,7 +15,7 @@ use std::ops::Range;
 use yaxpeax_arch::{Decoder, U8Reader};
 use yaxpeax_arm::armv8::a64::{InstDecoder, Opcode, Operand};
 
-/// Number of `sp` in encodings (in other operands, that of the zero register).
+/// Number of `sp` in encodings (in other operands, the zero register's).
 pub(super) const STACK_POINTER: u8 = 31;
 /// Number of the register with the return address.
 pub(super) const LINK_REGISTER: u8 = 30;
@@ -181,6 +181,7 @@ impl Instruction {
     /// authentication, `adr` and `adrp`. Loads relative to the instruction are emulated by some
     /// kernels and rejected by others; `nop` is emulated from 6.13 on.
     pub(super) fn is_emulated(&self) -> bool {
+        // https://github.com/torvalds/linux/blob/v6.12/arch/arm64/kernel/probes/decode-insn.c
         let indirect = [0xd61f_0000, 0xd63f_0000, 0xd65f_0000]; // br, blr, ret
         self.branch_target().is_some() && !self.is(0xff00_0010, 0x5400_0010)
             || self.loaded_place().is_some()

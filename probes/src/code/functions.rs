@@ -46,7 +46,7 @@ impl<'data> FunctionTable<'data> {
         self.entry(address).map(|entry| entry.range.clone())
     }
 
-    /// Whether the stack at the start of the range is that of a function just called, with at most
+    /// Whether the stack at the start of the range is as in a function just called, with at most
     /// the return address pushed. Cold parts usually start deeper.
     pub(crate) fn starts_as_called(&self, start: u64) -> bool {
         let Some(entry) = self.entry(start) else {
@@ -98,6 +98,8 @@ fn eh_frame<'data>(image: &ElfImage<'data>) -> Option<(u64, &'data [u8])> {
 }
 
 fn ranges(table: &EhFrame<Reader<'_>>, bases: &BaseAddresses) -> Vec<FunctionRange> {
+    // strip(1) keeps the table: it is loaded with the program, for exceptions and backtraces.
+    // https://refspecs.linuxfoundation.org/LSB_5.0.0/LSB-Core-generic/LSB-Core-generic/ehframechpt.html
     let mut entries = table.entries(bases);
     let mut found = Vec::new();
     while let Ok(Some(entry)) = entries.next() {

@@ -53,10 +53,13 @@ impl<'image, 'data> CodeGraph<'image, 'data> {
     }
 
     /// The function that jumps into a cold part; `None` for a whole function. A part that no direct
-    /// call targets is cold if the stack at its start is not that of a function just called, or if
+    /// call targets is cold if the stack at its start is not as in a function just called, or if
     /// another function jumps into its interior. A plain jump to its start proves nothing: tail
     /// calls look the same.
     fn owners(&self, part: &Range<u64>) -> Option<Vec<Range<u64>>> {
+        // gcc moves code that it expects to run rarely to a part of its own, with an unwind entry
+        // of its own (-freorder-blocks-and-partition): the table alone does not distinguish them.
+        // https://gcc.gnu.org/onlinedocs/gcc/Optimize-Options.html
         let branches = references::branches(self.image, &self.functions, part);
         let called = branches.iter().any(|branch| branch.is_call && branch.target == part.start);
         let entered = branches.iter().any(|branch| !branch.is_call && branch.target != part.start);

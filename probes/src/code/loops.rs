@@ -9,6 +9,8 @@ use std::collections::{BTreeSet, HashMap};
 ///
 /// Padding before the first instruction of a loop enters it only if execution gets there.
 pub(crate) fn entries(body: &[Instruction], inside: usize) -> Vec<usize> {
+    // A strongly connected component, not a natural loop: compilers jump into loops at their test,
+    // and no dominators are needed.
     let (after, before) = edges(body);
     let reached = closure(&after, inside);
     let reaches = closure(&before, inside);

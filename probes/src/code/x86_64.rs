@@ -54,6 +54,7 @@ pub(super) fn jumps_within(instruction: &Instruction) -> bool {
 /// of a register. An operand-size prefix rules it out. The multi-byte nops that 6.18 emulates are
 /// single-stepped by older kernels and so not counted.
 pub(super) fn is_emulated(instruction: &Instruction) -> bool {
+    // https://github.com/torvalds/linux/blob/v6.12/arch/x86/kernel/uprobes.c
     match instruction.code() {
         Code::Nopd => instruction.len() == 1,
         Code::Push_r64 => true,
@@ -147,6 +148,8 @@ pub(super) fn displacements(image: &ElfImage<'_>, targets: &Range<u64>) -> Vec<u
         // Relative to the start of the part everything fits in 32 bits, which makes the pass fast.
         let first = targets.start.wrapping_sub(address).wrapping_sub(4);
         for (position, window) in bytes.windows(4).enumerate() {
+            // An immediate would come after the displacement and move the end that it is relative
+            // to: such instructions are missed, but jumps, calls and loads into registers have none.
             let &[a, b, c, d] = window else { continue };
             let displacement = i64::from(i32::from_le_bytes([a, b, c, d]));
             let reached = (position as u64).wrapping_add_signed(displacement);

@@ -61,7 +61,7 @@ pub fn mapped(pid: u32) -> Result<Vec<CudaFile>, ProcessError> {
         .collect())
 }
 
-/// Libraries that a process is likely to map: those of its interpreter's environment, of its
+/// Libraries that a process is likely to map: in its interpreter's environment, in its
 /// `LD_LIBRARY_PATH`, and the driver that the loader knows. Each file once.
 ///
 /// # Errors
@@ -248,7 +248,7 @@ impl ProcessRoot {
         entries.take(MAX_ENTRIES).filter_map(|entry| Some(entry.ok()?.file_name())).collect()
     }
 
-    /// Library folders in an environment: conda's own, and those of pip packages.
+    /// Library folders in an environment: conda's, and pip packages'.
     fn folders_of(&self, prefix: &Path) -> Vec<PathBuf> {
         let mut folders = vec![prefix.join("lib")];
         for lib in ["lib", "lib64"] {
@@ -322,6 +322,7 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gctrace_event::CudaLayer;
     use std::fs;
     use std::os::unix::fs::symlink;
 
@@ -380,11 +381,17 @@ mod tests {
         let mut libraries = found(root.path(), &["python"], &path);
         libraries.sort_by(|a, b| a.1.cmp(&b.1));
         let expected = [
-            (CudaLibrary::Driver, "/drivers/libcuda.so.1".to_owned()),
-            (CudaLibrary::Runtime, format!("/{packages}/nvidia/cu13/lib/libcudart.so.13")),
-            (CudaLibrary::Runtime, format!("/{packages}/nvidia/cuda_runtime/lib/libcudart.so.12")),
+            (CudaLibrary::Cuda(CudaLayer::Driver), "/drivers/libcuda.so.1".to_owned()),
+            (
+                CudaLibrary::Cuda(CudaLayer::Runtime),
+                format!("/{packages}/nvidia/cu13/lib/libcudart.so.13"),
+            ),
+            (
+                CudaLibrary::Cuda(CudaLayer::Runtime),
+                format!("/{packages}/nvidia/cuda_runtime/lib/libcudart.so.12"),
+            ),
             (CudaLibrary::TorchAutograd, format!("/{packages}/torch/lib/libtorch_cpu.so")),
-            (CudaLibrary::Nccl, "/opt/own/libnccl.so.2".to_owned()),
+            (CudaLibrary::Cuda(CudaLayer::Nccl), "/opt/own/libnccl.so.2".to_owned()),
         ];
         let mut expected = expected.to_vec();
         expected.sort_by(|a, b| a.1.cmp(&b.1));

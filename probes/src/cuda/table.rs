@@ -1,25 +1,11 @@
 //! Table of the probed functions: name, layer, kind of call, argument positions, probed ends.
 //!
-//! Signatures are those of NVIDIA's public headers `cuda.h`, `cuda_runtime_api.h` (12.x and 13.x)
-//! and `nccl.h` (2.x), in the x86-64 calling convention; those of torch are from its sources (2.9).
+//! Signatures are from NVIDIA's public headers `cuda.h`, `cuda_runtime_api.h` (12.x and 13.x) and
+//! `nccl.h` (2.x), in the x86-64 calling convention; torch's are from its sources (2.9).
 
+use super::CudaLibrary;
 use gctrace_abi::{BytesArgument, CallKind, GridArgument, StreamArgument};
-
-/// The library layer that a function belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum FunctionLayer {
-    /// libcuda.
-    Driver,
-    /// libcudart. cuBLAS, NCCL and others link a copy of it statically, so only the driver sees
-    /// their calls.
-    Runtime,
-    /// libnccl.
-    Nccl,
-    /// torch's libc10.
-    TorchMemory,
-    /// torch's libtorch_cpu.
-    TorchAutograd,
-}
+use gctrace_event::CudaLayer;
 
 /// Which ends of a function are probed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -41,7 +27,7 @@ pub struct ProbedFunction {
     /// `symbol` is a prefix (C++: the argument types follow).
     pub is_prefix: bool,
     /// The layer that the function belongs to, whichever file contains it.
-    pub layer: FunctionLayer,
+    pub layer: CudaLibrary,
     /// What the function does, under which its calls are recorded.
     pub kind: CallKind,
     /// Which of its ends are probed.
@@ -59,21 +45,21 @@ impl ProbedFunction {
     #[must_use]
     pub fn shown(&self) -> &'static str {
         match self.layer {
-            FunctionLayer::TorchMemory => "c10::reportMemoryUsageToProfiler",
-            FunctionLayer::TorchAutograd => "torch::autograd::Engine::execute",
-            FunctionLayer::Driver | FunctionLayer::Runtime | FunctionLayer::Nccl => self.name,
+            CudaLibrary::TorchMemory => "c10::reportMemoryUsageToProfiler",
+            CudaLibrary::TorchAutograd => "torch::autograd::Engine::execute",
+            CudaLibrary::Cuda(_) => self.name,
         }
     }
 
     /// Probed at the entry only, although it calls probed functions of the layer below.
     #[must_use]
     pub fn encloses(&self) -> bool {
-        self.layer == FunctionLayer::Runtime && self.ends == ProbedEnds::Entry
+        self.layer == CudaLibrary::Cuda(Runtime) && self.ends == ProbedEnds::Entry
     }
 }
 
 const fn call(
-    layer: FunctionLayer,
+    layer: CudaLibrary,
     name: &'static str,
     kind: CallKind,
     ends: ProbedEnds,
@@ -98,7 +84,7 @@ const fn driver(
     stream: StreamArgument,
     bytes: BytesArgument,
 ) -> ProbedFunction {
-    call(FunctionLayer::Driver, name, kind, ProbedEnds::Both, stream, bytes)
+    call(CudaLibrary::Cuda(Driver), name, kind, ProbedEnds::Both, stream, bytes)
 }
 
 const fn runtime(
@@ -107,7 +93,7 @@ const fn runtime(
     stream: StreamArgument,
     bytes: BytesArgument,
 ) -> ProbedFunction {
-    call(FunctionLayer::Runtime, name, kind, ProbedEnds::Both, stream, bytes)
+    call(CudaLibrary::Cuda(Runtime), name, kind, ProbedEnds::Both, stream, bytes)
 }
 
 const fn collective(
@@ -115,27 +101,48 @@ const fn collective(
     stream: StreamArgument,
     bytes: BytesArgument,
 ) -> ProbedFunction {
-    call(FunctionLayer::Nccl, name, CallKind::Collective, ProbedEnds::Both, stream, bytes)
+    call(
+        CudaLibrary::Cuda(CudaLayer::Nccl),
+        name,
+        CallKind::Collective,
+        ProbedEnds::Both,
+        stream,
+        bytes,
+    )
 }
 
-const fn event(layer: FunctionLayer, name: &'static str, stream: StreamArgument) -> ProbedFunction {
-    call(layer, name, CallKind::Event, ProbedEnds::Entry, stream, BytesArgument::None)
+const fn event(layer: CudaLayer, name: &'static str, stream: StreamArgument) -> ProbedFunction {
+    call(
+        CudaLibrary::Cuda(layer),
+        name,
+        CallKind::Event,
+        ProbedEnds::Entry,
+        stream,
+        BytesArgument::None,
+    )
 }
 
 const fn launch(
-    layer: FunctionLayer,
+    layer: CudaLayer,
     name: &'static str,
     stream: StreamArgument,
     grid: GridArgument,
 ) -> ProbedFunction {
-    let function =
-        call(layer, name, CallKind::Launch, ProbedEnds::Entry, stream, BytesArgument::None);
+    let function = call(
+        CudaLibrary::Cuda(layer),
+        name,
+        CallKind::Launch,
+        ProbedEnds::Entry,
+        stream,
+        BytesArgument::None,
+    );
     ProbedFunction { grid, ..function }
 }
 
 use BytesArgument::{Argument as Count, Elements, None as NoBytes};
 use CallKind::{Allocate, Copy as Transfer, Free, Set, Synchronize};
-use FunctionLayer::{Driver, Runtime};
+use CudaLayer::{Driver, Runtime};
+
 use StreamArgument::{Argument as In, None as NoStream};
 
 /// All probed functions. A function's index is its id in the BPF programs.
@@ -226,7 +233,7 @@ pub const TABLE: &[ProbedFunction] = &[
     ProbedFunction {
         is_prefix: true,
         ..call(
-            FunctionLayer::TorchMemory,
+            CudaLibrary::TorchMemory,
             "_ZN3c1027reportMemoryUsageToProfilerEPvlmmNS_6DeviceE",
             CallKind::Memory,
             ProbedEnds::Entry,
@@ -237,7 +244,7 @@ pub const TABLE: &[ProbedFunction] = &[
     ProbedFunction {
         is_prefix: true,
         ..call(
-            FunctionLayer::TorchAutograd,
+            CudaLibrary::TorchAutograd,
             "_ZN5torch8autograd6Engine7execute",
             CallKind::Step,
             ProbedEnds::Instructions,
@@ -271,10 +278,7 @@ mod tests {
     #[test]
     fn return_addresses_are_replaced_in_c_functions_only() {
         for function in TABLE.iter().filter(|function| function.ends == ProbedEnds::Both) {
-            let is_c = matches!(
-                function.layer,
-                FunctionLayer::Driver | FunctionLayer::Runtime | FunctionLayer::Nccl
-            );
+            let is_c = matches!(function.layer, CudaLibrary::Cuda(_));
             assert!(is_c, "{}", function.name);
         }
     }

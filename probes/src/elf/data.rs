@@ -44,7 +44,7 @@ pub(crate) fn open_file(path: &Path) -> io::Result<File> {
     }
 }
 
-/// A file of which at most [`LARGEST_PART`] bytes are read, in all: its sections may overlap, and be
+/// A file; at most [`LARGEST_PART`] bytes of it are read, in all: its sections may overlap, and be
 /// larger than what it has on disk.
 #[derive(Debug)]
 pub(crate) struct FileBytes {

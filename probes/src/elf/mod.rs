@@ -125,8 +125,7 @@ impl<'data> ElfImage<'data> {
         })
     }
 
-    /// Address at which the lowest mapping starts: that of the first segment, rounded down to a
-    /// page.
+    /// Address at which the lowest mapping starts: the first segment's, rounded down to a page.
     pub(crate) fn lowest_address(&self) -> u64 {
         const PAGE: u64 = 4096;
         self.segments

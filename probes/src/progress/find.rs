@@ -8,6 +8,7 @@ use super::{
 use crate::arch::USER_ADDRESSES;
 use crate::memory::Memory;
 use gctrace_abi::FrameLayout;
+use gctrace_abi::cpython::DICT_KEYS;
 use std::collections::HashSet;
 
 /// Maximum number of frames searched, innermost first.
@@ -113,7 +114,7 @@ fn slots(
         of_frame(&mut found, frame, bytes, frames, layout);
         let globals = word(bytes, layout.globals as usize);
         if seen.insert(globals) {
-            let keys = pointer(memory, globals.wrapping_add(DICTIONARY_KEYS));
+            let keys = pointer(memory, globals.wrapping_add(DICT_KEYS));
             let code = word(bytes, frames.frame_code as usize) & !frames.code_tag_mask;
             let mut bytes = vec![0; GLOBALS_BYTES];
             if let Some(bytes) = read_some(memory, keys, &mut bytes) {
@@ -142,9 +143,6 @@ fn of_frame(
     let address = frame + u64::from(layout.locals);
     push_words(found, (frame, code), 0, address, locals);
 }
-
-/// `ma_keys` in `PyDictObject`, 3.8 - 3.15. It points to the values of a module's globals.
-const DICTIONARY_KEYS: u64 = 32;
 
 fn push_words(
     found: &mut Vec<ObjectSlot>,

@@ -1,9 +1,10 @@
-//! Offsets of variables and iterators, by version, as data.
+//! Offsets of variables and iterators.
 //!
-//! Sources: the headers and objects of each version (frameobject.h, pycore_frame.h, pycore_long.h,
-//! rangeobject.c, listobject.c, enumobject.c), compared with running interpreters by `tracer/tests/kernel/alloc.rs`.
+//! Sources: the headers and objects of each version (pycore_long.h, rangeobject.c, listobject.c,
+//! enumobject.c), compared with running interpreters by `tracer/tests/kernel/alloc.rs`.
 
 use crate::version::PythonVersion;
+use gctrace_abi::cpython::{FrameObject, Frames};
 
 /// Addresses of type objects: in a process or, in [`crate::Allocator::types`], at link time. 0 stands
 /// for one that the file does not export.
@@ -44,15 +45,17 @@ impl ProgressLayout {
         types: TypeAddresses,
         young_count: Option<u64>,
     ) -> Option<Self> {
-        let (locals, globals) = match (version.major, version.minor) {
-            (3, 8 | 9) => (360, 48),
-            (3, 10) => (352, 48),
-            (3, 11) => (72, 8),
-            (3, 12 | 13) => (72, 24),
-            (3, 14 | 15) => (80, 24),
-            _ => return None,
+        let (locals, globals) = match Frames::new(version.minor)? {
+            Frames::Objects(frame) => (frame.locals, FrameObject::GLOBALS),
+            Frames::Interpreter(frame) => (frame.locals, frame.globals),
         };
-        Some(Self { locals, globals, tagged_integers: version.minor >= 12, types, young_count })
+        (version.major == 3).then_some(Self {
+            locals: locals as u32,
+            globals: globals as u32,
+            tagged_integers: version.minor >= 12,
+            types,
+            young_count,
+        })
     }
 
     /// Which word of an iterator counts its steps, and whether it counts down.

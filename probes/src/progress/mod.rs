@@ -33,7 +33,7 @@ pub const GLOBALS: u32 = 1000;
 pub struct MarkerKey {
     /// Address of the code object; 0 if it does not belong to a frame.
     pub code: u64,
-    /// Which variable or evaluation stack slot; those of globals start at [`GLOBALS`].
+    /// Which variable or evaluation stack slot; globals start at [`GLOBALS`].
     pub slot: u32,
     /// What the number is; a slot may contain an integer now and an iterator later.
     pub kind: MarkerKind,

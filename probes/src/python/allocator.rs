@@ -15,20 +15,9 @@ use crate::code::{FunctionTable, Instruction, decode, near_loads};
 use crate::elf::{ElfImage, ImageData, Machine, open};
 use crate::placement::{PreservedState, place};
 use crate::progress::TypeAddresses;
+use gctrace_abi::AllocationSize;
 use std::ops::Range;
 use std::path::Path;
-
-/// Where the size of an allocation is when its probe fires.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AllocationSize {
-    /// In a register, by its number in the machine's encodings: on x86-64 0 is `rax`, 6 `rsi`, 7
-    /// `rdi`, 15 `r15`; on aarch64 0 is `x0`, 30 `x30`.
-    Register(u8),
-    /// Always this many bytes.
-    Constant(u32),
-    /// Unknown at that instruction.
-    Unknown,
-}
 
 /// A probe that fires once per allocation on this path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

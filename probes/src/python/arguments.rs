@@ -29,6 +29,9 @@ fn trusted(minor: u8, read: &BTreeSet<ArgumentRegister>) -> CollectorArguments {
     let full: BTreeSet<ArgumentRegister> = ArgumentRegister::ALL.into_iter().take(count).collect();
     let tstate =
         (minor >= 9 && read.contains(&ArgumentRegister::Rdi)).then_some(ArgumentRegister::Rdi);
+    // After a dropped argument all others are passed in earlier registers than the signature shows
+    // (gcc's -fipa-sra and -fipa-cp): a register then contains another argument.
+    // https://gcc.gnu.org/onlinedocs/gcc/Optimize-Options.html
     if *read != full {
         return CollectorArguments { tstate, ..CollectorArguments::default() };
     }

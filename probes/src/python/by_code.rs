@@ -4,11 +4,12 @@
 //! symbols name in every build it was compared with (`tests/plain/ladder.rs`).
 
 use super::facts::InterpreterFacts;
-use super::points::{CollectorFunction, FunctionRole, points};
+use super::points::{CollectorFunction, points};
 use crate::code::{CodeGraph, decode, moved_argument};
 use crate::elf::ElfImage;
 use crate::resolution::ProbePoint;
-use crate::version::CollectorKind;
+use gctrace_abi::ProbePointKind;
+use gctrace_event::Collector;
 use memchr::memmem;
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -44,29 +45,29 @@ pub(crate) fn find(
         .ok_or("neither the collector's debug line nor its callers were found")?;
     let mut functions: Vec<CollectorFunction> = collectors
         .into_iter()
-        .map(|range| function(FunctionRole::Collect, collector_name(facts), range))
+        .map(|range| function(ProbePointKind::Collect, collector_name(facts), range))
         .collect();
     let mut add = |role, name: &str, address: Option<u64>| {
         let range = address.map(|start| graph.containing(start).unwrap_or(start..start));
         functions.extend(range.map(|range| function(role, name, range)));
     };
-    add(FunctionRole::GcCollectBuiltin, "gc_collect", builtin);
-    add(FunctionRole::PyGcCollect, "PyGC_Collect", entry);
+    add(ProbePointKind::GcCollectBuiltin, "gc_collect", builtin);
+    add(ProbePointKind::PyGcCollect, "PyGC_Collect", entry);
     if let Some((stop, start)) = stop_and_start(image, &graph, &functions, facts) {
-        functions.push(function(FunctionRole::StopTheWorld, "_PyEval_StopTheWorld", stop));
-        functions.push(function(FunctionRole::StartTheWorld, "_PyEval_StartTheWorld", start));
+        functions.push(function(ProbePointKind::StopTheWorld, "_PyEval_StopTheWorld", stop));
+        functions.push(function(ProbePointKind::StartTheWorld, "_PyEval_StartTheWorld", start));
     }
     Ok(points(image, facts, &functions))
 }
 
-fn function(role: FunctionRole, name: &str, range: Range<u64>) -> CollectorFunction {
+fn function(role: ProbePointKind, name: &str, range: Range<u64>) -> CollectorFunction {
     CollectorFunction { role, name: name.to_owned(), range }
 }
 
 /// The function's name in CPython's source.
 fn collector_name(facts: &InterpreterFacts) -> &'static str {
-    match (facts.version.minor, facts.collector) {
-        (_, CollectorKind::Incremental) => "_PyGC_Collect",
+    match (facts.version.minor, &facts.collector) {
+        (_, Collector::Incremental) => "_PyGC_Collect",
         (8 | 9, _) => "collect",
         _ => "gc_collect_main",
     }
@@ -75,6 +76,8 @@ fn collector_name(facts: &InterpreterFacts) -> &'static str {
 /// Functions that load the address of the debug line, with cold parts replaced by the function that
 /// they belong to. More than one: clones.
 fn by_debug_line(image: &ElfImage<'_>, graph: &CodeGraph<'_, '_>) -> Option<Vec<Range<u64>>> {
+    // Builds contain the call whether it is printed or not (`gc_collect_main`):
+    // https://github.com/python/cpython/blob/v3.13.0/Python/gc.c
     let found: Vec<Range<u64>> = addresses_of(image, DEBUG_LINE)
         .into_iter()
         .flat_map(|line| graph.functions_that_load(line))
@@ -91,6 +94,8 @@ fn by_callers(
     builtin: u64,
 ) -> Option<Vec<Range<u64>>> {
     let exported: BTreeSet<u64> = image.dynamic_symbols().map(|symbol| symbol.address).collect();
+    // Whatever else both call is exported, or a helper that is short beside the collector, in which
+    // the phases of a collection are inlined.
     let from_entry = graph.reachable(entry, CALL_DEPTH);
     let largest = graph
         .reachable(builtin, CALL_DEPTH)
@@ -104,6 +109,9 @@ fn by_callers(
 /// The C function behind `gc.collect`: found through the method table, by the pointer to its
 /// docstring.
 fn gc_collect(image: &ElfImage<'_>) -> Option<u64> {
+    // Not by the name: the linker merges equal strings, and other tables may have a "collect". The
+    // docstring (`gc_collect__doc__`) belongs to this function alone:
+    // https://github.com/python/cpython/blob/v3.13.0/Modules/clinic/gcmodule.c.h
     addresses_of(image, COLLECT_DOC)
         .into_iter()
         .flat_map(|doc| image.pointers_to(doc))
@@ -139,7 +147,7 @@ fn stop_and_start(
     functions: &[CollectorFunction],
     facts: &InterpreterFacts,
 ) -> Option<(Range<u64>, Range<u64>)> {
-    (facts.collector == CollectorKind::FreeThreaded).then_some(())?;
+    (facts.collector == Collector::FreeThreaded).then_some(())?;
     let exported = |name| graph.containing(image.dynamic_symbol(name)?.address);
     let both = exported("_PyEval_StopTheWorld").zip(exported("_PyEval_StartTheWorld"));
     both.or_else(|| unexported_stop_and_start(image, graph, functions))
@@ -150,10 +158,12 @@ fn unexported_stop_and_start(
     graph: &CodeGraph<'_, '_>,
     functions: &[CollectorFunction],
 ) -> Option<(Range<u64>, Range<u64>)> {
+    // It calls nothing but stop, `gc_visit_heaps` and start, in this order:
+    // https://github.com/python/cpython/blob/v3.13.0/Python/gc_free_threading.c
     let visit = image.dynamic_symbol("PyUnstable_GC_VisitObjects")?.address;
     let reached: BTreeSet<u64> = functions
         .iter()
-        .filter(|function| function.role == FunctionRole::Collect)
+        .filter(|function| function.role == ProbePointKind::Collect)
         .flat_map(|function| graph.reachable(function.range.start, CALL_DEPTH))
         .collect();
     let wrappers: Vec<(Range<u64>, u64)> = graph

@@ -2,9 +2,10 @@
 //! their names.
 
 use super::facts::InterpreterFacts;
-use super::points::{CollectorFunction, FunctionRole, points};
+use super::points::{CollectorFunction, points};
 use crate::elf::{ElfImage, ElfSymbol};
 use crate::resolution::ProbePoint;
+use gctrace_abi::ProbePointKind;
 
 /// The collector's functions by the names in `symbols`, which is `image` or its debug file.
 pub(crate) fn find(
@@ -21,7 +22,7 @@ pub(crate) fn find(
         .filter_map(|symbol| function(&symbol))
         .collect();
     let functions = without_duplicates(only_the_collector(functions));
-    if functions.iter().any(|function| function.role == FunctionRole::Collect) {
+    if functions.iter().any(|function| function.role == ProbePointKind::Collect) {
         Ok(points(image, facts, &functions))
     } else {
         Err(format!("no symbol named {}", COLLECTORS.join(" or ")))
@@ -30,12 +31,12 @@ pub(crate) fn find(
 
 fn function(symbol: &ElfSymbol<'_>) -> Option<CollectorFunction> {
     let role = match source_name(symbol.name)? {
-        name if COLLECTORS.contains(&name) => FunctionRole::Collect,
+        name if COLLECTORS.contains(&name) => ProbePointKind::Collect,
         // The wrapper of 3.8 - 3.15 that Argument Clinic makes for gc.collect.
-        "gc_collect" => FunctionRole::GcCollectBuiltin,
-        "PyGC_Collect" => FunctionRole::PyGcCollect,
-        "_PyEval_StopTheWorld" => FunctionRole::StopTheWorld,
-        "_PyEval_StartTheWorld" => FunctionRole::StartTheWorld,
+        "gc_collect" => ProbePointKind::GcCollectBuiltin,
+        "PyGC_Collect" => ProbePointKind::PyGcCollect,
+        "_PyEval_StopTheWorld" => ProbePointKind::StopTheWorld,
+        "_PyEval_StartTheWorld" => ProbePointKind::StartTheWorld,
         _ => return None,
     };
     Some(CollectorFunction {
@@ -48,12 +49,16 @@ fn function(symbol: &ElfSymbol<'_>) -> Option<CollectorFunction> {
 /// If `gc_collect_main` exists, `_PyGC_Collect` only jumps to it and would count twice; if neither
 /// exists in the table, `collect` could be another file's static function.
 fn only_the_collector(functions: Vec<CollectorFunction>) -> Vec<CollectorFunction> {
+    // In 3.14.0 - 3.14.4 `_PyGC_Collect` has the collector's body, in other versions it is
+    // `return gc_collect_main(..)`:
+    // https://github.com/python/cpython/blob/v3.14.0/Python/gc.c
+    // https://github.com/python/cpython/blob/v3.13.0/Python/gc.c
     let best = ["gc_collect_main", "_PyGC_Collect", "collect"]
         .into_iter()
         .find(|name| functions.iter().any(|f| source_name(&f.name) == Some(name)));
     functions
         .into_iter()
-        .filter(|f| f.role != FunctionRole::Collect || source_name(&f.name) == best)
+        .filter(|f| f.role != ProbePointKind::Collect || source_name(&f.name) == best)
         .collect()
 }
 

@@ -28,7 +28,10 @@ fn point(image: &ElfImage<'_>, probe: &StaticProbe) -> Option<ProbePoint> {
     };
     let placement = placement::place_at(image, probe.address)?;
     let mut point = points::make(image, kind, &probe.name, probe.address, placement)?;
-    // A semaphore at an unknown file offset would leave the trace point disabled.
+    // CPython passes the trace point only if its semaphore is not 0 (`PyDTrace_GC_START_ENABLED`);
+    // the kernel increments it for a probe that names its file offset (`update_ref_ctr`). At an
+    // unknown offset the trace point would stay disabled.
+    // https://github.com/torvalds/linux/blob/v6.12/kernel/events/uprobes.c
     point.semaphore_file_offset = match probe.semaphore {
         Some(semaphore) => Some(image.file_offset(semaphore)?),
         None => None,

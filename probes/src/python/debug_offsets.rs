@@ -1,8 +1,10 @@
 //! `_Py_DebugOffsets`: the self-description of memory layout that CPython 3.13 and later have at
 //! the start of `_PyRuntime` (Include/internal/pycore_debug_offsets.h, in 3.13 pycore_runtime.h).
 
+use super::frames::CODE_VERSION;
 use crate::elf::ElfImage;
-use gctrace_abi::GilHolder;
+use gctrace_abi::cpython::{FIRST_TRACEABLE_BEFORE, InterpreterFrame};
+use gctrace_abi::{FrameLayout, GilHolder, InstructionPointer, LineTableFormat};
 
 /// The magic number at the start of the structure.
 const COOKIE: &[u8; 8] = b"xdebugpy";
@@ -31,38 +33,10 @@ pub(crate) struct DebugOffsets {
     /// 3.15 and later: size of the statistics and offset of the pointer to them.
     pub(crate) generation_stats: Option<(u32, u32)>,
     /// How to reach the Python stack; `None` if a field is implausible.
-    pub(crate) frames: Option<FrameOffsets>,
+    pub(crate) frames: Option<FrameLayout>,
 }
 
-/// The fields that lead from a thread to the code objects of its frames. In bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct FrameOffsets {
-    pub(crate) threads_head: u32,
-    pub(crate) gil: GilHolder,
-    pub(crate) tstate_next: u32,
-    pub(crate) tstate_thread_id: u32,
-    pub(crate) tstate_frame: u32,
-    pub(crate) frame_code: u32,
-    pub(crate) frame_back: u32,
-    pub(crate) frame_instruction: u32,
-    pub(crate) frame_owner: u32,
-    /// Free-threaded 3.14 and later: the index in the frame, the array in the code object.
-    pub(crate) tlbc: Option<(u32, u32)>,
-    pub(crate) code_filename: u32,
-    pub(crate) code_qualname: u32,
-    pub(crate) code_line_table: u32,
-    pub(crate) code_first_line: u32,
-    pub(crate) code_bytes: u32,
-    pub(crate) object_type: u32,
-    pub(crate) type_name: u32,
-    pub(crate) bytes_length: u32,
-    pub(crate) bytes_data: u32,
-    pub(crate) unicode_state: u32,
-    pub(crate) unicode_length: u32,
-    pub(crate) unicode_ascii_size: u32,
-}
-
-/// Where the groups of [`FrameOffsets`] start in one minor version, in words like
+/// Where the groups of a [`FrameLayout`] start in one minor version, in words like
 /// [`OffsetPositions`]. The order within a group is the same in all versions.
 struct FramePositions {
     /// `interpreter_state.ceval_gil`.
@@ -112,41 +86,70 @@ impl FramePositions {
     }
 }
 
-impl FrameOffsets {
-    fn read(minor: u8, free_threaded: bool, offset: impl Fn(usize) -> Option<u32>) -> Option<Self> {
-        let at = FramePositions::of(minor)?;
-        let (gil_state, last_holder) = (at.ceval_gil + 1, at.ceval_gil + 4);
-        let copies = |(index, array)| Some((offset(index)?, offset(array)?));
-        Some(Self {
-            threads_head: offset(THREADS_HEAD)?,
-            gil: GilHolder {
-                pointer: offset(at.ceval_gil)?,
-                holder: offset(last_holder)?.checked_sub(offset(gil_state)?)?,
-            },
-            tstate_next: offset(at.thread_next)?,
-            tstate_thread_id: offset(at.thread_id)?,
-            tstate_frame: offset(at.thread_next + 2)?,
-            frame_back: offset(at.frame)?,
-            frame_code: offset(at.frame + 1)?,
-            frame_instruction: offset(at.frame + 2)?,
-            frame_owner: offset(at.frame + 4)?,
-            // They are 0 in builds with the GIL.
-            tlbc: at.tlbc.filter(|_| free_threaded).and_then(copies),
-            code_filename: offset(at.code)?,
-            code_qualname: offset(at.code + 2)?,
-            code_line_table: offset(at.code + 3)?,
-            code_first_line: offset(at.code + 4)?,
-            code_bytes: offset(at.code + 8)?,
-            object_type: offset(at.object_type)?,
-            type_name: offset(at.type_name)?,
-            bytes_length: offset(at.bytes)?,
-            bytes_data: offset(at.bytes + 1)?,
-            unicode_state: offset(at.unicode)?,
-            unicode_length: offset(at.unicode + 1)?,
-            unicode_ascii_size: offset(at.unicode + 2)?,
-        })
-    }
+/// `None` if a field is implausible.
+fn frames(
+    minor: u8,
+    free_threaded: bool,
+    offset: impl Fn(usize) -> Option<u32>,
+) -> Option<FrameLayout> {
+    let at = FramePositions::of(minor)?;
+    let (gil_state, last_holder) = (at.ceval_gil + 1, at.ceval_gil + 4);
+    // A subinterpreter may share the GIL of another one, which `ceval.gil` points to. The offsets of
+    // the GIL's fields are in the interpreter that has it: only the difference holds for every GIL.
+    let gil = GilHolder {
+        pointer: offset(at.ceval_gil)?,
+        holder: offset(last_holder)?.checked_sub(offset(gil_state)?)?,
+    };
+    // They are 0 in builds with the GIL.
+    let copies = |(index, array)| Some((offset(index)?, offset(array)?));
+    let (tlbc_index, tlbc) = at.tlbc.filter(|_| free_threaded).and_then(copies).unzip();
+    let (first_line, instructions) = (offset(at.code + 4)?, offset(at.code + 8)?);
+    // It and `co_extra` come just before the array of thread-local copies or, without that, before
+    // the code.
+    let first_traceable =
+        tlbc.unwrap_or(instructions).checked_sub(FIRST_TRACEABLE_BEFORE as u32)?;
+    let (unicode_length, ascii_size) = (offset(at.unicode + 1)?, offset(at.unicode + 2)?);
+    Some(FrameLayout {
+        runtime_tstate_current: None,
+        // The GIL of a free-threaded build is usually disabled; its last holder is then
+        // meaningless.
+        interpreter_gil: (!free_threaded).then_some(gil),
+        interpreter_threads_head: offset(THREADS_HEAD)?,
+        tstate_next: offset(at.thread_next)?,
+        tstate_thread_id: offset(at.thread_id)?,
+        tstate_frame: offset(at.thread_next + 2)?,
+        frame_indirection: None,
+        frame_back: offset(at.frame)?,
+        frame_code: offset(at.frame + 1)?,
+        code_tag_mask: if minor == 13 { 0 } else { InterpreterFrame::TAG },
+        instruction: InstructionPointer::Pointer { offset: offset(at.frame + 2)? },
+        frame_owner: Some(offset(at.frame + 4)?),
+        frame_tlbc_index: tlbc_index,
+        code_filename: offset(at.code)?,
+        code_name: offset(at.code + 2)?,
+        code_line_table: offset(at.code + 3)?,
+        line_table_format: LineTableFormat::Locations,
+        code_first_line: first_line,
+        code_version: Some(first_line.checked_add(CODE_VERSION)?),
+        code_bytes: instructions,
+        code_tlbc: tlbc,
+        code_first_traceable: Some(first_traceable),
+        object_type: offset(at.object_type)?,
+        type_name: offset(at.type_name)?,
+        bytes_length: offset(at.bytes)?,
+        bytes_data: offset(at.bytes + 1)?,
+        unicode_state: offset(at.unicode)?,
+        unicode_state_shift: if free_threaded && minor > 13 { 8 } else { 2 },
+        unicode_length,
+        unicode_hash: unicode_length.checked_add(8)?,
+        unicode_ascii_data: ascii_size,
+        unicode_compact_data: ascii_size.checked_add(UTF8_FIELDS)?,
+    })
 }
+
+/// `utf8_length` and `utf8`, by which `PyCompactUnicodeObject` is longer than `PyASCIIObject` from
+/// 3.12 on.
+const UTF8_FIELDS: u32 = 16;
 
 /// `interpreter_state.threads_head`, as an index of a word.
 const THREADS_HEAD: usize = 9;
@@ -206,7 +209,7 @@ impl DebugOffsets {
             gc_size: offset(at.gc)?,
             gc_collecting: offset(at.gc + 1)?,
             generation_stats: at.generation_stats.and_then(stats),
-            frames: FrameOffsets::read(minor, word(2)? != 0, offset),
+            frames: frames(minor, word(2)? != 0, offset),
         };
         let fits = found.gc_collecting < found.gc_size
             && found.interpreter_gc.checked_add(found.gc_size)? <= offset(6)?

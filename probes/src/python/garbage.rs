@@ -13,11 +13,11 @@ use crate::elf::ElfImage;
 use crate::placement::Placement;
 use crate::resolution::ProbePoint;
 use gctrace_abi::ProbePointKind;
+use gctrace_abi::cpython::type_object;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// `tp_clear` in `PyTypeObject` (cpython/object.h of 3.8 - 3.15 with the GIL).
-const TYPE_CLEAR: u32 = 0xc0;
+const TYPE_CLEAR: u32 = type_object::CLEAR as u32;
 
 /// Number of instructions between the load of `tp_clear` and its call: a test for null and the
 /// counting of references lie between.
@@ -103,6 +103,8 @@ fn calls_of_clear(body: &[Instruction]) -> Vec<usize> {
             let calls = |one: &Instruction| {
                 one.flow() == Flow::IndirectCall && one.called_register() == Some(loaded)
             };
+            // `delete_garbage` takes a reference to the object before it calls the function:
+            // https://github.com/python/cpython/blob/v3.13.0/Python/gc.c
             let near = body.get(at + 1..).unwrap_or_default().iter().take(TO_CALL);
             found.extend(
                 near.enumerate()

@@ -5,10 +5,11 @@
 //! `_Py_DebugOffsets` overrides the table. Probe placement is decided elsewhere.
 
 use super::debug_offsets::DebugOffsets;
-use crate::version::{CollectorKind, PythonVersion};
+use crate::version::PythonVersion;
 use gctrace_abi::{
-    CollectorLayout, GcBase, GenerationStats, SelfCheck, StatsLayout, StatsLocation,
+    CollectorLayout, GcBase, GenerationStats, SelfCheck, StatsLayout, StatsLocation, cpython,
 };
+use gctrace_event::Collector;
 
 /// Fields of the runtime, the interpreter and the thread of one minor version.
 struct RuntimeFields {
@@ -30,8 +31,8 @@ struct CollectorFields {
     long_lived_total: Option<u32>,
 }
 
-/// Size of `struct gc_generation` and offset of its threshold, in every version.
-const GENERATION: (u32, u32) = (24, 16);
+/// Size of `struct gc_generation` and offset of its threshold.
+const GENERATION: (u32, u32) = (cpython::GENERATION as u32, cpython::GENERATION_THRESHOLD as u32);
 
 /// Offset of `interp` in `PyThreadState`: after `prev` and `next`, in every version.
 const THREAD_INTERPRETER: u32 = 16;
@@ -43,7 +44,7 @@ const TESTS_COLLECTING_SINCE: u8 = 13;
 /// file, empty if it is not.
 pub(crate) fn layout(
     version: &PythonVersion,
-    collector: CollectorKind,
+    collector: &Collector,
     debug: Option<&DebugOffsets>,
     initial_runtime: &[u8],
 ) -> Option<CollectorLayout> {
@@ -58,6 +59,9 @@ pub(crate) fn layout(
     }
     let (size, threshold) = GENERATION;
     let first = state.generations + threshold;
+    // Where the collector itself tests `collecting`, a call of it during a collection returns at
+    // once (`gc_collect_main`): its probe fires, and no collection runs.
+    // https://github.com/python/cpython/blob/v3.13.0/Python/gc.c
     Some(CollectorLayout {
         tstate_interpreter: debug.map_or(THREAD_INTERPRETER, |debug| debug.thread_interpreter),
         interpreters_head: places.interpreters_head,
@@ -69,7 +73,7 @@ pub(crate) fn layout(
         tests_collecting: version.minor >= TESTS_COLLECTING_SINCE,
         enabled: state.enabled,
         thresholds: [first, first + size, first + 2 * size],
-        is_incremental: collector == CollectorKind::Incremental,
+        is_incremental: *collector == Collector::Incremental,
         generations_self_check: state
             .generation0
             .map(|pointer| SelfCheck { pointer, target: state.generations }),
@@ -86,6 +90,9 @@ const PACKED: u32 = 4;
 /// Whether the generations start earlier than usual, judged by the initial state of the main
 /// interpreter, which is part of `_PyRuntime` and contains `enabled` and the thresholds.
 fn is_packed(state: &CollectorFields, initial_runtime: &[u8]) -> bool {
+    // `_Py_DebugOffsets` do not locate the main interpreter in `_PyRuntime`, so its initial values
+    // (`_PyInterpreterState_INIT`) are searched for anywhere in it:
+    // https://github.com/python/cpython/blob/v3.13.0/Include/internal/pycore_runtime_init.h
     let usual = (state.generations + GENERATION.1 - state.enabled) / 4;
     let words: Vec<i32> = initial_runtime
         .chunks_exact(4)
@@ -137,24 +144,25 @@ fn places(minor: u8) -> Option<RuntimeFields> {
 
 fn state(
     minor: u8,
-    collector: CollectorKind,
+    collector: &Collector,
     debug: Option<&DebugOffsets>,
 ) -> Option<CollectorFields> {
     let size = debug.map(|debug| debug.gc_size);
     match (minor, collector, size) {
-        (8..=12, CollectorKind::Generational, None)
-        | (13, CollectorKind::Generational, Some(240)) => Some(classic()),
+        (8..=12, Collector::Generational, None) | (13, Collector::Generational, Some(240)) => {
+            Some(classic())
+        }
         // Has the pointer to generation 0 but never sets it.
-        (13, CollectorKind::FreeThreaded, Some(248)) => {
+        (13, Collector::FreeThreaded, Some(248)) => {
             Some(CollectorFields { generation0: None, ..classic() })
         }
-        (14, CollectorKind::Incremental, Some(240)) => {
+        (14, Collector::Incremental, Some(240)) => {
             Some(CollectorFields { generation0: None, long_lived_total: None, ..fourteen() })
         }
-        (14, CollectorKind::FreeThreaded, Some(288)) => {
+        (14, Collector::FreeThreaded, Some(288)) => {
             Some(CollectorFields { generation0: None, heap_size: None, ..fourteen() })
         }
-        (14, CollectorKind::Generational, Some(264)) => Some(fourteen()),
+        (14, Collector::Generational, Some(264)) => Some(fourteen()),
         (15, _, Some(176)) => fifteen(collector, debug?.generation_stats?),
         _ => None,
     }
@@ -187,8 +195,8 @@ fn fourteen() -> CollectorFields {
 }
 
 /// `struct _gc_runtime_state` of 3.15.
-fn fifteen(collector: CollectorKind, (stats_size, stats): (u32, u32)) -> Option<CollectorFields> {
-    let free_threaded = collector == CollectorKind::FreeThreaded;
+fn fifteen(collector: &Collector, (stats_size, stats): (u32, u32)) -> Option<CollectorFields> {
+    let free_threaded = *collector == Collector::FreeThreaded;
     Some(CollectorFields {
         enabled: 0,
         generations: 8,

@@ -81,7 +81,7 @@ fn locations(table: &[u8], first_line: i64, offset: u64) -> Option<i64> {
 }
 
 /// Difference of a location entry's line from the previous one; `None`: it has no line. The codes
-/// are those of `enum _PyCodeLocationInfoKind` (pycore_code.h).
+/// are from `enum _PyCodeLocationInfoKind` (pycore_code.h).
 fn line_growth(code: u8, arguments: &[u8]) -> Option<i64> {
     match code {
         // PY_CODE_LOCATION_INFO_NONE

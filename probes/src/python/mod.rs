@@ -86,12 +86,17 @@ fn resolve_image(
     image: &ElfImage<'_>,
     options: &ResolveOptions,
 ) -> Result<Option<Resolution>, ResolveError> {
-    // A file that merely uses an interpreter does not define this.
+    // A file that merely uses an interpreter does not define this. It is exported (`PyAPI_DATA`),
+    // so that stripped files have it in `.dynsym`:
+    // https://github.com/python/cpython/blob/v3.13.0/Include/internal/pycore_runtime.h
     let Some(runtime) = image.symbol("_PyRuntime") else {
         return Ok(None);
     };
     let facts = known_version(file, InterpreterFacts::read(image, runtime.address))?;
     let mut tried = Vec::new();
+    // A symbol table names the functions, clones included; code analysis infers them. Trace points
+    // come last: they exist only in builds `--with-dtrace`, and no argument of the collector is at
+    // hand there.
     for rung in SearchStrategy::ALL.into_iter().filter(|rung| *rung >= options.first_rung) {
         let found = climb(rung, file, image, &facts, options);
         tried.push(outcome(rung, &found));
@@ -173,14 +178,14 @@ fn answer(
     let debug = facts.debug.as_ref();
     let initial = debug.and_then(|debug| image.bytes_at(facts.runtime, debug.runtime_size.into()));
     let layout =
-        layout::layout(&facts.version, facts.collector, debug, initial.unwrap_or_default());
+        layout::layout(&facts.version, &facts.collector, debug, initial.unwrap_or_default());
     let frames = frames::frame_layout(&facts.version, debug, image.machine);
     Resolution {
         file: file.to_owned(),
         build_id: image.build_id(),
         version: facts.version.clone(),
         free_threaded: facts.free_threaded,
-        collector: facts.collector,
+        collector: facts.collector.clone(),
         rung,
         tried,
         warnings: points::warnings(facts, &points, layout.is_some(), frames.is_some()),

@@ -7,24 +7,14 @@ use crate::elf::ElfImage;
 use crate::placement;
 use crate::placement::{Placement, PreservedState};
 use crate::resolution::ProbePoint;
-use crate::version::CollectorKind;
 use gctrace_abi::{CollectorArguments, ProbePointKind};
+use gctrace_event::Collector;
 use std::ops::Range;
-
-/// Role of a function in collection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum FunctionRole {
-    Collect,
-    GcCollectBuiltin,
-    PyGcCollect,
-    StopTheWorld,
-    StartTheWorld,
-}
 
 /// A function that was found; the range is empty at its start if the end is unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CollectorFunction {
-    pub(crate) role: FunctionRole,
+    pub(crate) role: ProbePointKind,
     pub(crate) name: String,
     pub(crate) range: Range<u64>,
 }
@@ -43,8 +33,8 @@ pub(crate) fn points(
 }
 
 /// With the GIL these two do nothing.
-fn stops_the_world(role: FunctionRole) -> bool {
-    matches!(role, FunctionRole::StopTheWorld | FunctionRole::StartTheWorld)
+fn stops_the_world(role: ProbePointKind) -> bool {
+    matches!(role, ProbePointKind::StopTheWorld | ProbePointKind::StartTheWorld)
 }
 
 fn point(
@@ -54,24 +44,17 @@ fn point(
 ) -> Option<ProbePoint> {
     let range = whole_range(image, &function.range);
     let placement = placement::place(image, &range, keep(function.role))?;
-    let kind = match function.role {
-        FunctionRole::Collect => ProbePointKind::Collect,
-        FunctionRole::GcCollectBuiltin => ProbePointKind::GcCollectBuiltin,
-        FunctionRole::PyGcCollect => ProbePointKind::PyGcCollect,
-        FunctionRole::StopTheWorld => ProbePointKind::StopTheWorld,
-        FunctionRole::StartTheWorld => ProbePointKind::StartTheWorld,
-    };
-    let mut point = make(image, kind, &function.name, range.start, placement)?;
-    if function.role == FunctionRole::Collect {
+    let mut point = make(image, function.role, &function.name, range.start, placement)?;
+    if function.role == ProbePointKind::Collect {
         point.arguments = arguments::of(image, &range, facts);
     }
     Some(point)
 }
 
 /// Only the collector's arguments are read.
-fn keep(role: FunctionRole) -> PreservedState {
+fn keep(role: ProbePointKind) -> PreservedState {
     match role {
-        FunctionRole::Collect => PreservedState::Arguments,
+        ProbePointKind::Collect => PreservedState::Arguments,
         _ => PreservedState::Stack,
     }
 }
@@ -92,6 +75,8 @@ const FREE_THREADED_HEADER: u64 = 16;
 
 /// The function that frees code objects, found through their exported type, which every file has.
 pub(crate) fn code_dealloc(image: &ElfImage<'_>, facts: &InterpreterFacts) -> Option<ProbePoint> {
+    // `code_dealloc` is static, but its type has its address:
+    // https://github.com/python/cpython/blob/v3.13.0/Objects/codeobject.c
     let header = if facts.free_threaded { FREE_THREADED_HEADER } else { 0 };
     let slot = image.dynamic_symbol("PyCode_Type")?.address.checked_add(TYPE_DEALLOC + header)?;
     let function = image.pointer_at(slot)?;
@@ -150,7 +135,7 @@ pub(crate) fn warnings(
                 .to_owned(),
         );
     }
-    if facts.collector == CollectorKind::FreeThreaded
+    if facts.collector == Collector::FreeThreaded
         && !(has(ProbePointKind::StopTheWorld) && has(ProbePointKind::StartTheWorld))
     {
         warnings.push(

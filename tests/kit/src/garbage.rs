@@ -21,7 +21,7 @@ const STEP_MS: u64 = 10;
 pub struct ClosuresRun {
     /// Steps; an even number shows whole figures.
     pub steps: u64,
-    /// The number of collections of which one is examined; full ones always are.
+    /// One collection in `every` is examined; full ones always are.
     pub every: u64,
     /// Whether cycles were examined, too.
     pub cycles: bool,
@@ -37,7 +37,7 @@ impl Default for ClosuresRun {
 
 /// The kinds of its garbage: cell, function, tuple, tensor, and an exception of the imports.
 pub fn kinds() -> [ObjectKind; 5] {
-    let own = |id, type_name: &str| ObjectKind {
+    let plain = |id, type_name: &str| ObjectKind {
         pid: PID,
         id,
         type_name: type_name.to_owned(),
@@ -47,14 +47,14 @@ pub fn kinds() -> [ObjectKind; 5] {
         function: Some("Trainer.step.<locals>.closure".to_owned()),
         file: Some("/srv/train.py".to_owned()),
         line: Some(10),
-        ..own(id, type_name)
+        ..plain(id, type_name)
     };
     [
         closure(1, "cell"),
         closure(2, "function"),
-        own(3, "tuple"),
-        own(4, "torch.Tensor"),
-        own(5, "ModuleNotFoundError"),
+        plain(3, "tuple"),
+        plain(4, "torch.Tensor"),
+        plain(5, "ModuleNotFoundError"),
     ]
 }
 

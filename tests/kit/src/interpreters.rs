@@ -1,4 +1,4 @@
-//! The interpreters to test with: those of `scripts/interpreters.sh`, or else the system's.
+//! The interpreters to test with: from `scripts/interpreters.sh`, or else the system's.
 
 use crate::limit::WithTimeout as _;
 use std::path::{Path, PathBuf};

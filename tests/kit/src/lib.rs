@@ -21,6 +21,8 @@
 pub mod docs;
 #[cfg(feature = "reports")]
 pub mod garbage;
+#[cfg(feature = "heap")]
+pub mod heap;
 pub mod interpreters;
 pub mod limit;
 pub mod optimizer;

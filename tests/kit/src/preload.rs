@@ -24,7 +24,7 @@ pub struct SeenRecords {
     pub lost: LostRecords,
     /// When and why the library switched recording off; `None`: it did not.
     pub switched_off: Option<(u64, String)>,
-    /// The last allocation totals: their time, by class, and those of no class.
+    /// The last allocation totals: their time, by class, and without a class.
     pub allocations: Option<(u64, [AllocationTotals; CLASSES], u64)>,
     consumer: RingConsumer,
 }

@@ -14,8 +14,8 @@ use std::time::UNIX_EPOCH;
 /// Passes the folder of a scenario to its process.
 const FOLDER: &str = "SIMGPU_TEST_FOLDER";
 
-/// The laid-out libraries of this build. They are large: all tests share one folder, and those of
-/// earlier builds are removed.
+/// The laid-out libraries of this build. They are large: all tests share one folder, and earlier
+/// builds' are removed.
 pub fn libraries() -> &'static Path {
     static LIBRARIES: OnceLock<PathBuf> = OnceLock::new();
     LIBRARIES.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! The items of a trace, or those of its summary, which are the same ones in the same order.
+//! The items of a trace, or of its summary, the same ones in the same order.
 //!
 //! Owns which of both a file is, and the directories of summaries.
 
@@ -121,7 +121,7 @@ pub(crate) fn with_summaries(traces: &[PathBuf]) -> Vec<PathBuf> {
         match with_extension(trace, summary::EXTENSION) {
             // No directory, or one without summaries, which is an error when it is read.
             none if none.is_empty() => files.push(trace.clone()),
-            own => files.extend(own),
+            summaries => files.extend(summaries),
         }
     }
     files

@@ -1,6 +1,6 @@
 //! Summaries in place of their traces.
 //!
-//! Owns what is wrong with a set of them: traces that are in it twice, have changed, or are missing.
+//! Owns the errors of a set of them: traces that are in it twice, have changed, or are missing.
 
 use crate::files::open_regular;
 use crate::text;
@@ -14,7 +14,7 @@ const NAMED: usize = 32;
 /// line, and summaries are usually in a directory beside the traces, or one further below.
 const ABOVE: usize = 3;
 
-/// Traces and summaries that were read, to find those of one trace.
+/// Traces and summaries that were read, to find a trace that is named twice.
 #[derive(Default)]
 pub(crate) struct DistinctTraces {
     /// By size of the trace in bytes: it is hashed only if a summary is of a trace of that size.
@@ -59,16 +59,16 @@ impl DistinctTraces {
                 known.hashed.entry(hash).or_insert(other);
             }
         }
-        let own = source.map_or_else(|| sha256(path), |source| Some(source.sha256.clone()));
-        let Some(own) = own else { return Ok(()) };
-        if let Some(other) = known.hashed.get(&own) {
+        let hash = source.map_or_else(|| sha256(path), |source| Some(source.sha256.clone()));
+        let Some(hash) = hash else { return Ok(()) };
+        if let Some(other) = known.hashed.get(&hash) {
             anyhow::bail!(
                 "{}: is the same trace as {}: name one of them",
                 path.display(),
                 other.display()
             );
         }
-        known.hashed.insert(own, path.to_owned());
+        known.hashed.insert(hash, path.to_owned());
         Ok(())
     }
 }
@@ -107,8 +107,8 @@ pub(super) fn check_current(summary: &Path, source: &SummarySource) -> anyhow::R
     )
 }
 
-/// The ranks that are missing in a job of which there are summaries; `None` if there are none.
-/// `stated`: the number of ranks that each summary states; `found`: the ranks of all traces.
+/// The ranks that are missing in a job with summaries; `None` if there are none. `stated`: the
+/// number of ranks that each summary states; `found`: the ranks of all traces.
 pub(crate) fn missing_ranks(
     stated: &[Option<u32>],
     found: &BTreeSet<u32>,

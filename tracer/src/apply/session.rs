@@ -17,8 +17,8 @@ use std::io;
 use std::io::Write as _;
 use std::os::unix::fs::FileExt as _;
 
-/// The most bytes of reports that are read: those of [`MAX_PROCESSES`] processes take 4 MB, and a
-/// report may take eight times as much when it is read.
+/// The most bytes of reports that are read: the reports of [`MAX_PROCESSES`] processes take 4 MB,
+/// and a report may take eight times as much when it is read.
 const MAX_REPORTS: u64 = 16 << 20;
 /// The most bytes of tables of steps that are read: a million steps.
 const MAX_TABLES: u64 = 128 << 20;

@@ -53,31 +53,31 @@ pub(super) fn undo(pid: u32) -> anyhow::Result<()> {
 }
 
 /// Opens gctrace's private folder, and no other user's.
-fn open_folder(path: &OsStr, own: u32) -> io::Result<File> {
+fn open_folder(path: &OsStr, uid: u32) -> io::Result<File> {
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let folder = File::from(nix::fcntl::open(path, flags, Mode::empty())?);
     let found = folder.metadata()?;
-    if found.uid() == own && found.mode() & 0o077 == 0 {
+    if found.uid() == uid && found.mode() & 0o077 == 0 {
         Ok(folder)
     } else {
         Err(io::Error::other("it is not a private folder of this user"))
     }
 }
 
-fn open(folder: &File, name: &str, flags: OFlag, own: u32) -> io::Result<File> {
+fn open(folder: &File, name: &str, flags: OFlag, uid: u32) -> io::Result<File> {
     let file = File::from(nix::fcntl::openat(folder, name, flags, Mode::empty())?);
     let found = file.metadata()?;
-    if found.is_file() && found.uid() == own && found.nlink() == 1 {
+    if found.is_file() && found.uid() == uid && found.nlink() == 1 {
         Ok(file)
     } else {
         Err(io::Error::other("it is not gctrace's file"))
     }
 }
 
-fn has_taken_back(folder: &File, pid: u32, own: u32) -> bool {
+fn has_taken_back(folder: &File, pid: u32, uid: u32) -> bool {
     let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
     let mut bytes = Vec::new();
-    let read = open(folder, &format!("{pid}{REPORT_SUFFIX}"), flags, own)
+    let read = open(folder, &format!("{pid}{REPORT_SUFFIX}"), flags, uid)
         .and_then(|file| file.take(MAX_REPORT).read_to_end(&mut bytes));
     let report = read.ok().and_then(|_| serde_json::from_slice(&bytes).ok());
     report.is_some_and(|report: AppliedProcess| report.taken_back)

@@ -1,7 +1,9 @@
 //! Enumerations for options that take one of a few values.
 
 use clap::ValueEnum;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use gctrace_event::Counter;
+use gctrace_settings::GarbageDetail;
 use std::path::Path;
 
 /// Whether output is for people or for programs.
@@ -98,13 +100,16 @@ impl CounterChoice {
     }
 }
 
-/// What `--garbage` records of the objects that collections free.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum GarbageDetail {
-    /// Nothing.
-    Off,
-    /// Their types, and the lines that belong to them.
-    Types,
-    /// Also the cycles that they form; in-process only.
-    Cycles,
+/// Parses `--garbage`. (The injected library shares the type, which therefore does not know clap.)
+pub(super) fn garbage_detail() -> impl TypedValueParser<Value = GarbageDetail> {
+    PossibleValuesParser::new([
+        PossibleValue::new("off").help("Nothing"),
+        PossibleValue::new("types").help("Their types, and the lines that belong to them"),
+        PossibleValue::new("cycles").help("Also the cycles that they form; in-process only"),
+    ])
+    .map(|word| match word.as_str() {
+        "off" => GarbageDetail::Off,
+        "types" => GarbageDetail::Types,
+        _ => GarbageDetail::Cycles,
+    })
 }

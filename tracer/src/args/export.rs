@@ -14,8 +14,8 @@ Examples:
   gctrace export rank*.json.gz --format parquet -o tables       for DuckDB, polars, pandas, ...
   gctrace export rank*.json --format collapsed --generation 2 | flamegraph.pl > full.svg
   gctrace export train.gcheap -o train.heapsnapshot             for the DevTools of Chrome
-  gctrace export train.gcheap --path Trainer -o why.svg         a picture of what keeps it alive
-  gctrace export train.gcheap --cycle 0x7f3a5c012340 -o cycle.svg
+  gctrace export train.gcheap --path Trainer | dot -Tsvg -o why.svg       what keeps it alive
+  gctrace export train.gcheap --cycle 0x7f3a5c012340 | dot -Tsvg -o cycle.svg
 
 With several processes, each is a root frame of its own, or with speedscope a profile.";
 
@@ -27,7 +27,7 @@ pub(super) struct ExportArgs {
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<PathBuf>,
     /// File format [default: by extension: .svg, .json (speedscope), .txt or .collapsed,
-    /// .html (heatmap), .heapsnapshot, .dot; otherwise svg]
+    /// .html (heatmap), .heapsnapshot, .dot; otherwise svg, with `--path` or `--cycle` dot]
     #[arg(long, value_enum)]
     format: Option<ExportFormat>,
     /// File to write; `-` is standard output, the default. An existing file is not overwritten. With
@@ -43,10 +43,11 @@ pub(super) struct ExportArgs {
     /// Only collections of this generation
     #[arg(long, value_name = "GENERATION", value_parser = clap::value_parser!(u8).range(0..=2))]
     generation: Option<u8>,
-    /// Of a heap: draw the shortest path from a root to this object, or to one of this type
+    /// Of a heap: draw the shortest path from a root to this object, or to one of this type, for
+    /// graphviz
     #[arg(long, value_name = "TYPE|ADDRESS", conflicts_with = "cycle")]
     path: Option<HeapTarget>,
-    /// Of a heap: draw the cycle that this object, or one of this type, is in
+    /// Of a heap: draw the cycle that this object, or one of this type, is in, for graphviz
     #[arg(long, value_name = "TYPE|ADDRESS")]
     cycle: Option<HeapTarget>,
 }
@@ -94,7 +95,7 @@ pub(crate) struct ExportConfig {
     /// Traces or summaries to read, at least one, whose stacks go into one file, `-` is standard input; or one
     /// heap.
     pub traces: Vec<PathBuf>,
-    /// Format as requested, else by the extension of `output`, else SVG.
+    /// Format as requested, else by the extension of `output`, else SVG, or DOT of a picture of a heap.
     pub format: ExportFormat,
     /// File to write, of tables the directory; `None` is standard output.
     pub output: Option<PathBuf>,
@@ -111,9 +112,11 @@ pub(crate) struct ExportConfig {
 /// Fills in defaults; rejects an unknown extension of the output, and an SVG for a terminal.
 pub(super) fn config(args: ExportArgs) -> Result<ExportConfig, clap::Error> {
     let output = args.output.filter(|path| !is_stdout(path));
+    let picture = args.path.map(HeapPicture::Path).or(args.cycle.map(HeapPicture::Cycle));
     let format = match (args.format, &output) {
         (Some(format), _) => format,
         (None, Some(path)) => by_name(path)?,
+        (None, None) if picture.is_some() => ExportFormat::Dot,
         (None, None) => ExportFormat::Svg,
     };
     if format == ExportFormat::Svg && output.is_none() && crate::print::on_terminal() {
@@ -130,7 +133,7 @@ pub(super) fn config(args: ExportArgs) -> Result<ExportConfig, clap::Error> {
         force: args.force,
         by: args.by,
         generation: args.generation,
-        picture: args.path.map(HeapPicture::Path).or(args.cycle.map(HeapPicture::Cycle)),
+        picture,
     })
 }
 

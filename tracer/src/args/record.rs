@@ -1,10 +1,11 @@
 //! The command line of a recording: of `gctrace record`, and of `gctrace` without a subcommand.
 
 use super::sources::SourceArgs;
-use super::{CounterChoice, CudaMode, GarbageDetail, RecordMode, Verbosity, usage_error, values};
+use super::{CounterChoice, CudaMode, RecordMode, Verbosity, usage_error, values};
 use crate::files::is_stdout;
 use clap::Args;
 use clap::error::ErrorKind;
+use gctrace_settings::GarbageDetail;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,10 +1,10 @@
 //! Options that `record` and `top` share: which processes and events to record, and how.
 
 use super::{
-    CounterChoice, CudaMode, GarbageDetail, RecordConfig, RecordMode, RecordTarget, Verbosity,
-    values,
+    CounterChoice, CudaMode, RecordConfig, RecordMode, RecordTarget, Verbosity, choices, values,
 };
 use clap::Args;
+use gctrace_settings::GarbageDetail;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ pub(super) struct SourceArgs {
     /// (`cycles`, in-process only), or nothing (`off`)
     #[arg(
         long,
-        value_enum,
+        value_parser = choices::garbage_detail(),
         value_name = "WHAT",
         default_value = "types",
         hide_possible_values = true

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 /// First bytes of a gzip file (RFC 1952).
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
-/// Whether the words are a command: the first one names no trace. A missing file whose name is that
-/// of a trace is none either, but a mistake.
+/// Whether the words are a command: the first one names no trace. A missing file with the name of a
+/// trace is none either, but a mistake.
 pub(super) fn is_command(words: &[OsString]) -> bool {
     let Some(first) = words.first().map(Path::new) else {
         return false;

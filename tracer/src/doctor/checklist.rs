@@ -359,7 +359,7 @@ fn closing(machine: &HostFacts, lines: &[CheckLine], found: &FoundInterpreters) 
                 "Recording will not work: see {missing}. gctrace analyze works everywhere."
             );
         }
-        Ok(decision) if !decision.collections.uses_probes() => {
+        Ok(decision) if !decision.uses_probes() => {
             return format!(
                 "Recording will work in-process, for commands that gctrace starts. For recording by kernel probes, \
                  and of running processes, see {missing}."

@@ -48,7 +48,7 @@ struct InterpreterPath {
 /// Finds and resolves interpreters on behalf of a user.
 pub(crate) struct InterpreterExaminer {
     invoker: Invoker,
-    /// The user's environment, not that of sudo.
+    /// The user's environment, not sudo's.
     environment: LaunchPlan,
     cache: Option<CacheDir>,
 }

@@ -13,8 +13,8 @@ use std::io::Write;
 /// Microseconds per nanosecond, as times are shown in microseconds.
 const US_PER_NS: f64 = 1e-3;
 
-/// Draws the stacks. Red frames are the program's, blue frames those of installed packages, yellow
-/// frames those of the standard library.
+/// Draws the stacks. Red frames are the program's, blue frames installed packages', yellow frames
+/// the standard library's.
 pub(super) fn write(
     processes: &[ExportedProcess<'_>],
     config: &ExportConfig,

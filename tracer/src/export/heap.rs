@@ -1,21 +1,12 @@
-//! `gctrace export` of a heap: as a file for DevTools, or a picture of one path or cycle.
+//! `gctrace export` of a heap: as a file for DevTools, or for graphviz a picture of one path or cycle.
 //!
-//! Owns the choice of what is drawn. `snapshot.rs` has DevTools' format, `picture.rs` the objects of
-//! a picture, `layout.rs` where they go, `svg.rs` and `dot.rs` how they look.
-
-mod dot;
-mod layout;
-mod picture;
-mod snapshot;
-mod svg;
-#[cfg(test)]
-pub(crate) mod testing;
+//! Owns the choice of what is drawn; `heap/picture.rs` has the objects of a picture, `heap/dot.rs` how
+//! they look.
 
 use crate::args::{ExportConfig, ExportFormat, HeapPicture, HeapTarget};
-use crate::heap::{find, name, read};
+use crate::heap::{Picture, dot, find, name, read};
 use anyhow::Context as _;
-use gctrace_analysis::heap::{Heap, NodeIndex};
-use picture::Picture;
+use gctrace_heap::{Heap, NodeIndex, devtools};
 
 /// Writes a heap in the format that was asked for.
 ///
@@ -29,34 +20,45 @@ pub(super) fn run(config: &ExportConfig) -> anyhow::Result<()> {
     let heap = read(file)?;
     match config.format {
         ExportFormat::Heapsnapshot => {
-            super::output(config, &|mut out| snapshot::write(&heap, &mut out))
+            super::output(config, &|mut out| devtools::write(&heap, &mut out))
         }
         ExportFormat::Dot => {
             let picture = picture(&heap, config)?;
             super::output(config, &|mut out| dot::write(&picture, &mut out))
         }
         ExportFormat::Svg => {
-            let picture = picture(&heap, config)?;
-            super::output(config, &|mut out| svg::write(&picture, &mut out))
+            let (option, target) = match picture_of(config)? {
+                HeapPicture::Path(target) => ("--path", target),
+                HeapPicture::Cycle(target) => ("--cycle", target),
+            };
+            anyhow::bail!(
+                "graphviz draws heaps: gctrace export {} {option} {} | dot -Tsvg -o {}",
+                file.display(),
+                name(target),
+                config.output.as_deref().unwrap_or("heap.svg".as_ref()).display()
+            )
         }
         ExportFormat::Collapsed
         | ExportFormat::Speedscope
         | ExportFormat::Heatmap
         | ExportFormat::Parquet => {
             anyhow::bail!(
-                "{} is a heap: export it with --format heapsnapshot, dot or svg",
+                "{} is a heap: export it with --format heapsnapshot or dot",
                 file.display()
             )
         }
     }
 }
 
-fn picture(heap: &Heap, config: &ExportConfig) -> anyhow::Result<Picture> {
-    let picture = config.picture.as_ref().context(
+fn picture_of(config: &ExportConfig) -> anyhow::Result<&HeapPicture> {
+    config.picture.as_ref().context(
         "a picture shows one object: name it with --path TYPE|ADDRESS or --cycle TYPE|ADDRESS. A \
          whole heap is for DevTools: -o FILE.heapsnapshot",
-    )?;
-    match picture {
+    )
+}
+
+fn picture(heap: &Heap, config: &ExportConfig) -> anyhow::Result<Picture> {
+    match picture_of(config)? {
         HeapPicture::Path(target) => {
             let node = alive(heap, target)?;
             Ok(Picture::of_path(heap, node))

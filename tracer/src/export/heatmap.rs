@@ -49,13 +49,13 @@ impl HeatMap {
         for lot in rows.chunks(high) {
             let (mut steps, mut collections) =
                 (vec![None; columns.len()], vec![None; columns.len()]);
-            for own in lot.iter().flat_map(|row| &row.steps) {
-                let column = numbers.partition_point(|number| *number < own.number) / wide;
+            for cell in lot.iter().flat_map(|row| &row.steps) {
+                let column = numbers.partition_point(|number| *number < cell.number) / wide;
                 if let (Some(length), Some(gc)) =
                     (steps.get_mut(column), collections.get_mut(column))
                 {
-                    *length = (*length).max(Some(own.duration_ns / 1000));
-                    *gc = (*gc).max(own.gc_ns.map(|ns| ns / 1000));
+                    *length = (*length).max(Some(cell.duration_ns / 1000));
+                    *gc = (*gc).max(cell.gc_ns.map(|ns| ns / 1000));
                 }
             }
             step.push(steps);

@@ -149,7 +149,7 @@ struct CreateAttribute {
     max_entries: u32,
 }
 
-/// A real hash map like that of the BPF programs, containing these pids.
+/// A real hash map like the BPF programs', containing these pids.
 fn real_map(pids: &[u32]) -> OwnedFd {
     const BPF_MAP_CREATE: i64 = 0;
     const BPF_MAP_TYPE_HASH: u32 = 1;

@@ -1,6 +1,6 @@
 //! `gctrace heap -p PID` and `gctrace heap --at-full N -- COMMAND`: takes a heap and writes it.
 //!
-//! Owns what is said before and after, and the command while it runs; `gctrace_heap` stops the
+//! Owns the messages before and after, and the command while it runs; `gctrace_heap` stops the
 //! program and reads it. When the heap of a command is taken: `take/callbacks.rs` or, where the
 //! library cannot be loaded, `take/polling.rs`.
 
@@ -17,8 +17,7 @@ use crate::text::{chain, shell_line};
 use crate::{print, units, wait};
 use anyhow::Context as _;
 use callbacks::HeapCallbacks;
-use gctrace_analysis::heap::HeapGraph;
-use gctrace_heap::{HeapOptions, RunningHeap};
+use gctrace_heap::{HeapGraph, HeapOptions, RunningHeap};
 use gctrace_probes::proc_status;
 use nix::poll::PollTimeout;
 use polling::PollingWatch;

@@ -7,7 +7,7 @@ use crate::print::clean;
 use crate::render::{Style, TextTable, cut, fit, wrap};
 use crate::text::{OrDash as _, shell_line};
 use crate::units::{bytes, count, counted, duration, percent};
-use gctrace_analysis::heap::report::{
+use gctrace_heap::report::{
     DiffAnswer, DominatorsAnswer, HeapAnswer, HeapCount, HeapFacts, HeapObject, HeapReport, Held,
     ShowAnswer, WhyAnswer, WhyGroup,
 };
@@ -217,8 +217,8 @@ fn dominators(found: &DominatorsAnswer, style: Style) -> Vec<String> {
             .mostly
             .iter()
             .map(|mostly| {
-                let (objects, own) = (count(mostly.count.objects), bytes(mostly.count.bytes));
-                format!("{objects} {} ({own})", mostly.type_name)
+                let (objects, size) = (count(mostly.count.objects), bytes(mostly.count.bytes));
+                format!("{objects} {} ({size})", mostly.type_name)
             })
             .collect();
         lines.extend(wrap(&format!("Most of it: {}.", types.join(", ")), "   ", "   "));

@@ -45,8 +45,8 @@ impl CacheDir {
         Some(Self { directory: directory.to_owned(), only_files_of })
     }
 
-    /// How to resolve an interpreter whose file has this owner, `None` if that is unknown. `root` is
-    /// that of its process: debug files of a container are below its own.
+    /// How to resolve an interpreter whose file has this owner, `None` if that is unknown. `root`
+    /// is its process's: debug files of a container are below its own.
     pub(crate) fn resolve_options(
         cache: Option<&Self>,
         owner: Option<u32>,

@@ -171,7 +171,7 @@ fn installed() -> String {
 /// binary, or one that is installed for all users.
 ///
 /// # Errors
-/// Why not; of several files, that of the first.
+/// Why not; of several files, the first one's reason.
 pub(crate) fn library_for(launch: &LaunchPlan) -> Result<PathBuf, LibraryError> {
     match variable(LIBRARY_VARIABLE, VariableEffect::Code) {
         Some(named) => usable(&PathBuf::from(named), launch, &bundle::places()),
@@ -263,19 +263,19 @@ fn copied(
 fn folders_beside() -> Vec<PathBuf> {
     let program = std::env::current_exe().ok();
     let mut folders = Vec::new();
-    if let Some(own) = program.as_deref().and_then(Path::parent) {
+    if let Some(folder) = program.as_deref().and_then(Path::parent) {
         // Cargo leaves old copies behind: the newest is the one of this build.
         let built: fn(&PathBuf) -> Option<SystemTime> =
             |folder| folder.join(LIBRARY).metadata().ok()?.modified().ok();
-        folders = vec![own.to_owned(), own.join("deps")];
+        folders = vec![folder.to_owned(), folder.join("deps")];
         folders.sort_by_key(|folder| std::cmp::Reverse(built(folder)));
-        folders.extend(own.parent().map(|above| above.join("lib/gctrace")));
+        folders.extend(folder.parent().map(|above| above.join("lib/gctrace")));
     }
     folders
 }
 
-/// Checks one file; returns the path to load: its own with links resolved or, below a folder such as
-/// `/tmp`, that of a private copy in the first of `places` that can have one.
+/// Checks one file; returns the path to load: its own with links resolved or, below a folder such
+/// as `/tmp`, the path of a private copy in the first of `places` that can have one.
 fn usable(file: &Path, launch: &LaunchPlan, places: &[PathBuf]) -> Result<PathBuf, LibraryError> {
     let unusable = |reason: String| LibraryError::Unusable { path: file.to_owned(), reason };
     let mut path = std::fs::canonicalize(file).map_err(|error| unusable(error.to_string()))?;
@@ -308,7 +308,7 @@ fn usable(file: &Path, launch: &LaunchPlan, places: &[PathBuf]) -> Result<PathBu
 }
 
 /// A private copy of a file that no other user can replace now, but later: programs load the library
-/// whenever they start others, and what is in `/tmp` may be removed while they run. `None`: no place
+/// whenever they start others, and files in `/tmp` may be removed while they run. `None`: no place
 /// can have it.
 fn kept_elsewhere(
     path: &Path,
@@ -459,7 +459,7 @@ fn split_preload(value: &OsStr) -> impl Iterator<Item = &OsStr> {
     value.as_bytes().split(|byte| matches!(byte, b' ' | b':')).map(OsStr::from_bytes)
 }
 
-/// A path that the loader does not split: the library's own, or that of a link to it in the private
+/// A path that the loader does not split: the library's own, or a link's to it in the private
 /// folder.
 fn preloadable(library: &Path, private: &Path) -> io::Result<PathBuf> {
     let whole = |path: &Path| split_preload(path.as_os_str()).nth(1).is_none();

@@ -159,12 +159,12 @@ impl AsFd for Signals {
 }
 
 fn origin(info: &siginfo) -> SignalOrigin {
-    let own = std::process::id();
+    let this_pid = std::process::id();
     if hung_up(info) {
         SignalOrigin::Other
-    } else if info.ssi_code == libc::SI_KERNEL || relayed_to_group(info.ssi_pid, own) {
+    } else if info.ssi_code == libc::SI_KERNEL || relayed_to_group(info.ssi_pid, this_pid) {
         SignalOrigin::Group
-    } else if descends_from(info.ssi_pid, own) {
+    } else if descends_from(info.ssi_pid, this_pid) {
         SignalOrigin::Command
     } else {
         SignalOrigin::Other
@@ -182,13 +182,13 @@ fn hung_up(info: &siginfo) -> bool {
 /// sudo with a terminal of its own (`use_pty`) runs a monitor as the leader of the new session;
 /// that monitor, our parent, forwards signals to the whole process group (`deliver_signal`,
 /// src/exec_monitor.c of sudo 1.9).
-fn relayed_to_group(sender: u32, own: u32) -> bool {
-    match (proc_status::stat(sender), proc_status::stat(own)) {
-        (Ok(theirs), Ok(ours)) => {
-            theirs.name == "sudo"
-                && ours.parent == sender
-                && theirs.session == sender
-                && ours.group == own
+fn relayed_to_group(sender: u32, this_pid: u32) -> bool {
+    match (proc_status::stat(sender), proc_status::stat(this_pid)) {
+        (Ok(relay), Ok(this_process)) => {
+            relay.name == "sudo"
+                && this_process.parent == sender
+                && relay.session == sender
+                && this_process.group == this_pid
         }
         _ => false,
     }
@@ -255,8 +255,8 @@ mod tests {
                 );
             }
         }
-        let own = [(Signal::SIGINT, SignalOrigin::Command); 3];
-        assert_eq!(decisions(&mut with_command(), &own), [SignalDecision::GoOn; 3]);
+        let signals = [(Signal::SIGINT, SignalOrigin::Command); 3];
+        assert_eq!(decisions(&mut with_command(), &signals), [SignalDecision::GoOn; 3]);
     }
 
     #[test]

@@ -42,7 +42,7 @@ impl fmt::Display for WritablePath {
     }
 }
 
-/// Where gctrace has rights beyond those of its user from; `None` if it has none. `for_another`: it
+/// Where gctrace has rights beyond its user's from; `None` if it has none. `for_another`: it
 /// assumes another user's identity. Root of a user namespace has its owner's rights, and the host's
 /// files belong to other users there.
 pub(crate) fn rights_beyond_user(for_another: bool) -> Option<&'static str> {

@@ -147,7 +147,7 @@ fn keep(bits: u64) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// Capabilities are per thread: those of the test runner are not affected.
+    /// Capabilities are per thread: the test runner's are not affected.
     #[test]
     fn renounced_capabilities_are_gone() {
         let status = std::thread::spawn(|| {

@@ -18,24 +18,14 @@ pub(crate) enum Unexamined {
     Late,
     /// Its Python was found, but the kernel refused the probes.
     Unprobed,
-    /// In-process: [`gctrace_ring::Absence::Confined`].
-    Confined,
-    /// In-process: [`gctrace_ring::Absence::Environment`].
-    Environment,
-    /// In-process: [`gctrace_ring::Absence::OtherGctrace`].
-    OtherGctrace,
-    /// In-process: the library found a fault in itself, before it had a ring
-    /// ([`gctrace_ring::Absence::SwitchedOff`]) or later.
-    SwitchedOff,
+    /// It handed over no ring, and reported why; or the library found a fault in itself later
+    /// ([`Absence::SwitchedOff`]), or the probes found PyPy.
+    Absent(Absence),
     /// In-process: the `gc.callbacks` of one of its interpreters took no entry, or the program
     /// removed it.
     Unhooked,
     /// Neither it nor its files may be read.
     Forbidden,
-    /// In-process: [`gctrace_ring::Absence::Limited`].
-    Limited,
-    /// It ran PyPy.
-    PyPy,
 }
 
 impl fmt::Display for Unexamined {
@@ -44,30 +34,21 @@ impl fmt::Display for Unexamined {
             Self::Ended => "ended before being examined",
             Self::Late => "ran Python before being probed",
             Self::Unprobed => "ran a Python that could not be probed",
-            Self::Confined => {
+            Self::Absent(Absence::Confined) => {
                 "confined by a seccomp filter, under which the library makes no system call"
             }
-            Self::Environment => "started without gctrace's variables (LD_PRELOAD)",
-            Self::OtherGctrace => "recorded by another gctrace inside",
-            Self::SwitchedOff => "in which gctrace's library switched itself off",
+            Self::Absent(Absence::Environment) => {
+                "started without gctrace's variables (LD_PRELOAD)"
+            }
+            Self::Absent(Absence::OtherGctrace) => "recorded by another gctrace inside",
+            Self::Absent(Absence::SwitchedOff) => "in which gctrace's library switched itself off",
             Self::Unhooked => "without gctrace in gc.callbacks",
             Self::Forbidden => "could not be inspected",
-            Self::Limited => "whose limits (ulimit) leave no room for gctrace's records",
-            Self::PyPy => "ran PyPy, whose collector gctrace does not record",
+            Self::Absent(Absence::Limited) => {
+                "whose limits (ulimit) leave no room for gctrace's records"
+            }
+            Self::Absent(Absence::PyPy) => "ran PyPy, whose collector gctrace does not record",
         })
-    }
-}
-
-impl From<Absence> for Unexamined {
-    fn from(absence: Absence) -> Self {
-        match absence {
-            Absence::Confined => Self::Confined,
-            Absence::Environment => Self::Environment,
-            Absence::OtherGctrace => Self::OtherGctrace,
-            Absence::SwitchedOff => Self::SwitchedOff,
-            Absence::Limited => Self::Limited,
-            Absence::PyPy => Self::PyPy,
-        }
     }
 }
 

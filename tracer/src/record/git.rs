@@ -86,7 +86,7 @@ fn packed(common: &Path, name: &str) -> Option<String> {
     Some(hash.to_owned())
 }
 
-/// Whether a name is that of a reference, below the repository.
+/// Whether a name is a reference's, below the repository.
 fn is_reference(name: &str) -> bool {
     let mut parts = Path::new(name).components();
     name.starts_with("refs/") && parts.all(|part| matches!(part, Component::Normal(_)))

@@ -6,9 +6,8 @@ use crate::files::name::NameValues;
 use crate::invoker::{Invoker, act_as};
 use crate::record::git;
 use crate::record::git::GitState;
-use crate::record::mode::CollectionSource;
 use clap::ValueEnum;
-use gctrace_event::{FORMAT, TraceHeader};
+use gctrace_event::{FORMAT, RecordingMode, TraceHeader};
 use gctrace_probes::proc_status::RANK_VARIABLES;
 use std::ffi::OsStr;
 
@@ -24,7 +23,7 @@ pub(crate) fn name_facts(header: &TraceHeader) -> NameValues<'_> {
 /// Describes the recording. `variable` reads the environment that the command will have.
 pub(crate) fn header<'a>(
     config: &RecordConfig,
-    collections: CollectionSource,
+    collections: RecordingMode,
     invoker: &Invoker,
     variable: impl Fn(&str) -> Option<&'a OsStr>,
 ) -> TraceHeader {
@@ -61,7 +60,7 @@ pub(crate) fn header<'a>(
         stack_depth: config.stack_depth,
         cuda: config.cuda.to_possible_value().map(|value| value.get_name().to_owned()),
         step_function: config.step_function.clone(),
-        mode: collections.recording_mode(),
+        mode: collections,
         ..TraceHeader::default()
     }
 }

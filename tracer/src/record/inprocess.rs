@@ -20,6 +20,7 @@ mod texts;
 use crate::clock;
 use crate::invoker::Invoker;
 use crate::launch::{CommandEnd, InjectionPlan};
+use crate::record::examination::Unexamined;
 use crate::record::inprocess::connections::RingConnections;
 use crate::record::inprocess::folder::{FolderOwner, InjectFolder};
 use crate::record::inprocess::injected_process::InjectedProcess;
@@ -171,7 +172,7 @@ impl InProcessSource {
         let counts = Absence::ALL.into_iter().zip(counts);
         if self.stats.describes_processes {
             for (absence, count) in counts.clone() {
-                trace.examination.absent(absence.into(), count);
+                trace.examination.absent(Unexamined::Absent(absence), count);
             }
         }
         let is_reason = |absence| matches!(absence, Absence::PyPy | Absence::Limited);

@@ -45,6 +45,7 @@ use crate::record::trace::RecordingTrace;
 use gctrace_ebpf::{BpfSession, FileKey, KernelEvent};
 use gctrace_event::{ProcessOrigin, TraceEnd};
 use gctrace_probes::proc_status;
+use gctrace_ring::Absence;
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::MetadataExt as _;
@@ -183,8 +184,8 @@ impl KernelSource {
             known = self.processes.seen();
             let descendants = proc_status::descendants(pid)?;
             // Read last: the guardian may fork meanwhile.
-            let own = proc_status::descendants(std::process::id())?;
-            for child in descendants.into_iter().filter(|pid| !own.contains(pid)) {
+            let helpers = proc_status::descendants(std::process::id())?;
+            for child in descendants.into_iter().filter(|pid| !helpers.contains(pid)) {
                 self.probe_everywhere(trace);
                 let parent = proc_status::status(child).ok().and_then(|status| status.parent);
                 match self.attach_to(trace, child, parent) {
@@ -193,8 +194,8 @@ impl KernelSource {
                 }
             }
         }
-        if trace.examination.why_unexamined(pid) == Some(Unexamined::PyPy) {
-            tracing::warn!("process {pid} {}", Unexamined::PyPy);
+        if trace.examination.why_unexamined(pid) == Some(Unexamined::Absent(Absence::PyPy)) {
+            tracing::warn!("process {pid} {}", Unexamined::Absent(Absence::PyPy));
         } else if self.interpreters.count() == 0 {
             tracing::warn!(
                 "process {pid} does not run CPython yet, waiting for it (details: gctrace doctor --python {pid})"

@@ -28,7 +28,7 @@ pub(crate) fn lost_events(lost: &BTreeMap<String, u64>) -> u64 {
 /// Processes are known by their pid, which several may have had one after another.
 #[derive(Debug, Default)]
 pub(crate) struct CollectionLosses {
-    /// Processes of which the probes recorded a collection.
+    /// Processes with a collection that the probes recorded.
     probed: HashSet<u32>,
     /// Collections that the probes did not record, and the library did.
     injected_alone: HashMap<u32, u64>,

@@ -30,7 +30,7 @@ pub(crate) struct SourceTotals {
     pub both: u64,
     pub only_probes: u64,
     pub only_injected: u64,
-    /// Of those of one source: the other's record came after they were written.
+    /// Of the pauses from one source: the other's record came after they were written.
     pub late: u64,
 }
 
@@ -63,7 +63,7 @@ impl PauseMerger {
             self.losses.probed(pause.pid);
         }
         let thread = self.waiting.entry((pause.pid, pause.tid)).or_default();
-        let (own, other) = if is_probed(pause) {
+        let (same_source, other) = if is_probed(pause) {
             (&mut thread.probed, &mut thread.injected)
         } else {
             (&mut thread.injected, &mut thread.probed)
@@ -77,7 +77,7 @@ impl PauseMerger {
             });
         }
         if !self.alone.take_other(pause) {
-            own.add(pause.clone());
+            same_source.add(pause.clone());
             return None;
         }
         self.counts.late += 1;
@@ -147,7 +147,7 @@ impl PauseMerger {
         self.losses.lost_in_process(pid, count);
     }
 
-    /// Number of collections that no source recorded. `lost_by_probes`: those of each process that
+    /// Number of collections that no source recorded. `lost_by_probes`: by process, the number that
     /// the probes did not record.
     pub(crate) fn lost_by_both(&self, lost_by_probes: &HashMap<u32, u64>) -> u64 {
         let mut waiting = HashMap::new();

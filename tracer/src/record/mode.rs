@@ -12,50 +12,30 @@ use crate::launch::{InjectionPlan, LaunchPlan, LibraryError, PreloadObstacle, li
 use crate::privileges;
 use crate::privileges::PrivilegeError;
 use gctrace_ebpf::KernelSupport;
-use gctrace_event::RecordingMode;
+use gctrace_event::{CudaLayer, RecordingMode};
 use gctrace_probes::cuda::{CudaFile, CudaLibrary};
 use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// The source of collections that a recording uses, once `--mode auto` has been decided.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CollectionSource {
-    /// The kernel's probes.
-    Probes,
-    /// The injected library, in-process.
-    Injected,
-    /// Both.
-    Both,
-}
-
-impl CollectionSource {
-    /// As a trace's header has it.
-    pub(crate) fn recording_mode(self) -> RecordingMode {
-        match self {
-            Self::Probes => RecordingMode::Ebpf,
-            Self::Injected => RecordingMode::Inject,
-            Self::Both => RecordingMode::Both,
-        }
-    }
-
-    /// Whether the kernel's probes are used.
-    pub(crate) fn uses_probes(self) -> bool {
-        self != Self::Injected
-    }
-}
-
 /// The sources that a recording uses, and what to report about that choice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ModeDecision {
     /// Whether probes, the injected library or both record collections.
-    pub(crate) collections: CollectionSource,
+    pub(crate) collections: RecordingMode,
     /// The library to inject, if any.
     pub(crate) injection: Option<InjectionPlan>,
     /// One line for the user at the start. Not for the trace, whose header has the mode.
     pub(crate) opening: Option<ModeSummary>,
     /// Sentences for the user, reported once and written to the trace as notes.
     pub(crate) notes: Vec<String>,
+}
+
+impl ModeDecision {
+    /// Whether the kernel's probes are used.
+    pub(crate) fn uses_probes(&self) -> bool {
+        self.collections != RecordingMode::Inject
+    }
 }
 
 /// One line at the start of a recording.
@@ -175,8 +155,10 @@ const SYSTEM: [&str; 5] = ["/usr", "/lib", "/lib64", "/run", "/etc"];
 /// The driver's library: any if there is a device, else one outside the system folders (a simulated
 /// GPU).
 fn driver(files: &[CudaFile], device: bool) -> Option<PathBuf> {
-    let mut drivers =
-        files.iter().filter(|file| file.library == CudaLibrary::Driver).map(|file| &file.path);
+    let mut drivers = files
+        .iter()
+        .filter(|file| file.library == CudaLibrary::Cuda(CudaLayer::Driver))
+        .map(|file| &file.path);
     let systems = |path: &Path| SYSTEM.iter().any(|folder| path.starts_with(folder));
     drivers.find(|path| device || !systems(path)).cloned()
 }
@@ -203,9 +185,10 @@ mod tests {
 
     #[test]
     fn a_system_driver_needs_a_device() {
-        let systems = file(CudaLibrary::Driver, "/usr/lib/x86_64-linux-gnu/libcuda.so.1");
-        let runtime = file(CudaLibrary::Runtime, "/opt/sim/libcudart.so");
-        let simulated = file(CudaLibrary::Driver, "/opt/sim/libcuda.so.1");
+        let systems =
+            file(CudaLibrary::Cuda(CudaLayer::Driver), "/usr/lib/x86_64-linux-gnu/libcuda.so.1");
+        let runtime = file(CudaLibrary::Cuda(CudaLayer::Runtime), "/opt/sim/libcudart.so");
+        let simulated = file(CudaLibrary::Cuda(CudaLayer::Driver), "/opt/sim/libcuda.so.1");
         let files = [runtime.clone(), systems.clone()];
         assert_eq!(driver(&files, false), None);
         assert_eq!(driver(&files, true), Some(systems.path.clone()));

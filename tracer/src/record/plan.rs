@@ -1,20 +1,21 @@
 //! What `ebpf` and the trace need of what `probes` found. Pure.
 
 use gctrace_ebpf::PlannedPoint;
-use gctrace_event::{Collector, Interpreter};
+use gctrace_event::Interpreter;
 use gctrace_probes::frames::FrameLayout;
-use gctrace_probes::{CollectorKind, ProbePoint, ProbePointKind, Resolution};
+use gctrace_probes::{ProbePoint, ProbePointKind, Resolution};
 use std::path::Path;
 
-/// The layout of stacks, if lines can be resolved: the freeing of code objects must be seen.
-pub(crate) fn lines(resolution: &Resolution) -> Option<&FrameLayout> {
-    let deaths_seen =
+/// The layout of frames, if their lines can be resolved: only with a probe on the freeing of code
+/// objects, as an address may become another code object.
+pub(crate) fn frame_layout(resolution: &Resolution) -> Option<&FrameLayout> {
+    let sees_code_freed =
         resolution.points.iter().any(|point| point.kind == ProbePointKind::CodeDealloc);
-    resolution.frames.as_ref().filter(|_| deaths_seen)
+    resolution.frames.as_ref().filter(|_| sees_code_freed)
 }
 
-/// Converts the points found in an interpreter for `ebpf`, except that of garbage. `layout`: index of its memory layout in
-/// the BPF programs.
+/// Converts the points found in an interpreter for `ebpf`, except the garbage point. `layout`:
+/// index of its memory layout in the BPF programs.
 pub(crate) fn points(resolution: &Resolution, layout: u32) -> Vec<PlannedPoint> {
     let found = resolution.points.iter();
     found
@@ -48,11 +49,7 @@ pub(crate) fn describe(resolution: &Resolution, shown: &Path) -> Interpreter {
         file: shown.to_string_lossy().into_owned(),
         version: resolution.version.to_string(),
         free_threaded: resolution.free_threaded,
-        collector: match resolution.collector {
-            CollectorKind::Generational => Collector::Generational,
-            CollectorKind::Incremental => Collector::Incremental,
-            CollectorKind::FreeThreaded => Collector::FreeThreaded,
-        },
+        collector: resolution.collector.clone(),
         found_by: resolution.rung.to_string(),
         build_id: resolution.build_id.clone(),
     }

@@ -9,14 +9,14 @@ use crate::privileges;
 use crate::record::call_sources::CallSources;
 use crate::record::inprocess::InProcessSource;
 use crate::record::kernel::{LoadedProbes, permission};
-use crate::record::mode::{CollectionSource, ModeDecision};
+use crate::record::mode::ModeDecision;
 use crate::record::output::{RecordOutput, RecordSink};
 use crate::record::sources::RecordingSources;
 use crate::record::supervision::CommandSupervisor;
 use crate::record::trace::RecordingTrace;
 use crate::record::{Recording, header, mode};
 use anyhow::Context as _;
-use gctrace_event::TraceHeader;
+use gctrace_event::{RecordingMode, TraceHeader};
 
 /// A recording that is possible, with its sources ready; its trace does not exist yet.
 pub(crate) struct RecordingPlan<'a> {
@@ -43,11 +43,11 @@ impl<'a> RecordingPlan<'a> {
         if let RecordTarget::Process { pid, .. } = &config.target {
             permission::attachable(*pid)?;
         }
-        let by_probes = decision.collections.uses_probes();
+        let by_probes = decision.uses_probes();
         if let (true, Some(why)) = (by_probes, privileges::too_few_files()) {
             anyhow::bail!("cannot record from the kernel: {why}");
         }
-        let alone = decision.collections == CollectionSource::Probes;
+        let alone = decision.collections == RecordingMode::Ebpf;
         let probes = by_probes.then(|| LoadedProbes::open(config, alone)).transpose()?;
         let mut inprocess = None;
         if let (Some(injection), Some(launch)) = (&decision.injection, &mut launch) {
@@ -59,7 +59,7 @@ impl<'a> RecordingPlan<'a> {
             source.hand_over()?;
             inprocess = Some(source);
         }
-        let mut header = header::header(config, decision.collections, &invoker, |name| {
+        let mut header = header::header(config, decision.collections.clone(), &invoker, |name| {
             launch.as_ref().and_then(|launch| launch.variable(name))
         });
         if let Some(probes) = &probes {
@@ -100,7 +100,7 @@ impl<'a> RecordingPlan<'a> {
         let library = library.and(launch.as_ref());
         let library = library.and_then(LaunchPlan::cuda_injection);
         let calls = CallSources::new(library.map(ToOwned::to_owned));
-        let both = decision.collections == CollectionSource::Both;
+        let both = decision.collections == RecordingMode::Both;
         let mut trace = RecordingTrace::new(output, both, calls);
         if let Some(opening) = &decision.opening {
             tracing::warn!("{opening}");

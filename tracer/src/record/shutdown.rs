@@ -66,8 +66,8 @@ pub(crate) fn finish(
     Ok(Outcome { sentences: vec![first], trace: path, has_python })
 }
 
-/// Marks the trace as cut short: states what is missing in what was written. `alive`: processes
-/// that were still running.
+/// Marks the trace as cut short: states what the written part lacks. `alive`: processes that were
+/// still running.
 fn cut_short(end: &mut TraceEnd, reason: &str, unwritten: u64, alive: usize) {
     end.why = format!("{}: {reason}", words(EndReason::CannotWrite));
     if unwritten > 0 {

@@ -139,8 +139,8 @@ mod tests {
         };
         assert_eq!(versions.described(&process("3.12.1")), None);
         assert!(versions.due().is_empty(), "not due yet");
-        let own = versions.processes.get_mut(&std::process::id()).expect("known");
-        own.process.torch = Some("2.9.0".to_owned());
+        let known = versions.processes.get_mut(&std::process::id()).expect("known");
+        known.process.torch = Some("2.9.0".to_owned());
         assert_eq!(versions.described(&process("3.12.1")).as_deref(), Some("2.9.0"));
         assert_eq!(versions.described(&process("3.13.1")), None);
         versions.forget(std::process::id());

@@ -95,7 +95,7 @@ impl RecordingTrace {
     }
 
     /// Number of collections that neither of two sources recorded; `None` if there is one source.
-    /// `lost_by_probes`: those of each process that the probes did not record.
+    /// `lost_by_probes`: by process, the number that the probes did not record.
     pub(crate) fn lost_by_both(&self, lost_by_probes: &HashMap<u32, u64>) -> Option<u64> {
         let merge = self.merge.as_ref()?;
         Some(merge.lost_by_both(lost_by_probes))

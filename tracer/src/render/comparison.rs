@@ -124,8 +124,8 @@ fn figures(comparison: &Comparison) -> Vec<String> {
         let change = shown_change(figure);
         let mut row = vec![
             figure_name(figure, comparison.per),
-            figure.before.map_or_else(unknown, |own| value(figure.figure, own)),
-            figure.after.map_or_else(unknown, |own| value(figure.figure, own)),
+            figure.before.map_or_else(unknown, |mean| value(figure.figure, mean)),
+            figure.after.map_or_else(unknown, |mean| value(figure.figure, mean)),
             change.map_or_else(unknown, |(change, unit)| signed(change.value * 100.0, unit)),
             change.and_then(interval).unwrap_or_else(unknown),
             figure.p.map_or_else(unknown, p_value),

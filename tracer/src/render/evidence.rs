@@ -236,7 +236,7 @@ pub(super) fn trend_sentence(trend: &HeapTrend) -> String {
 /// `+36,000 objects per hour (95 %: 35,100 to 36,900; p < 0.001)`.
 fn change(trend: &Trend, unit: &str, shown: impl Fn(f64) -> String) -> String {
     let [per, low, high] =
-        [trend.per_s, trend.at_least_per_s, trend.at_most_per_s].map(|own| own * 3_600.0);
+        [trend.per_s, trend.at_least_per_s, trend.at_most_per_s].map(|per_s| per_s * 3_600.0);
     let p = match trend.p_value {
         p if p < 0.001 => "p < 0.001".to_owned(),
         p => format!("p = {}", three_digits(p)),

@@ -230,7 +230,7 @@ pub(super) fn verdict(report: &Report, style: Style) -> String {
     colored + "\n"
 }
 
-/// The remedies that may save time, of which one recording does not show it, without figures; empty
+/// The remedies that may save time although one recording does not show it, without figures; empty
 /// without any.
 pub(super) fn undecided(report: &Report) -> String {
     let of = |applicable: bool, measured: &str| {

@@ -220,7 +220,7 @@ pub(super) fn in_short(report: &Report) -> Option<String> {
     let judged = report.phases.as_ref();
     let process = judged.and_then(|phases| {
         let mut processes = report.processes.iter();
-        processes.find(|own| (own.trace, own.pid) == (phases.trace, phases.pid))
+        processes.find(|process| (process.trace, process.pid) == (phases.trace, phases.pid))
     });
     let garbage = process.and_then(|process| process.garbage.as_ref());
     let garbage = garbage.or(report.garbage.as_ref()).filter(|_| matters)?;
@@ -236,7 +236,7 @@ pub(super) fn in_short(report: &Report) -> Option<String> {
     let most = rates.fold(0.0, f64::max);
     // Of kinds that are about as frequent, one that names a line.
     let mut named = garbage.kinds.iter().filter(|kind| kind.file.is_some());
-    let kind = named.find(|kind| of(kind).is_some_and(|own| own >= most * NEARLY));
+    let kind = named.find(|kind| of(kind).is_some_and(|rate| rate >= most * NEARLY));
     let kind = kind.or(garbage.kinds.first()).filter(|_| most > 0.0)?;
     let suggestion = match garbage.cycles {
         None => " Which cycles: record with --garbage cycles.",

@@ -75,8 +75,7 @@ pub(crate) fn costliest(report: &Report, most: usize) -> Vec<String> {
     table.lines().split_off(1)
 }
 
-/// Shortens file names: those of libraries start at the package, those of the program lose their
-/// common directory.
+/// Shortens file names: libraries' start at the package, the program's lose their common directory.
 struct FileNames<'a> {
     directory: &'a str,
 }
@@ -84,8 +83,8 @@ struct FileNames<'a> {
 impl<'a> FileNames<'a> {
     fn new(lines: &'a LinesReport) -> Self {
         let stacks = lines.stacks.iter().flat_map(|stack| &stack.frames);
-        let own = lines.own.iter().map(|line| &line.location);
-        let files = own
+        let own_lines = lines.own.iter().map(|line| &line.location);
+        let files = own_lines
             .chain(stacks)
             .filter(|location| !location.library && location.file.starts_with('/'))
             .map(|location| location.file.as_str());

@@ -103,18 +103,18 @@ fn several_hosts(traces: &[TraceReport]) -> bool {
     hosts.any(|host| Some(host) != first)
 }
 
-/// `rank 3`, or `ranks 8-15`: those of the processes of a trace, otherwise that of the recording.
+/// `rank 3`, or `ranks 8-15`: the ranks of a trace's processes, otherwise the recording's.
 fn ranks(report: &Report, trace: usize) -> Option<String> {
-    let own = report.processes.iter().filter(|process| process.trace == trace);
-    let own: BTreeSet<u32> = own.filter_map(|process| process.rank).collect();
+    let processes = report.processes.iter().filter(|process| process.trace == trace);
+    let ranks: BTreeSet<u32> = processes.filter_map(|process| process.rank).collect();
     let recording = report.traces.get(trace).and_then(|trace| trace.rank);
-    let first = own.first().copied().or(recording)?;
-    let last = own.last().copied().unwrap_or(first);
+    let first = ranks.first().copied().or(recording)?;
+    let last = ranks.last().copied().unwrap_or(first);
     Some(match last - first {
         0 => format!("rank {first}"),
-        apart if own.len() as u64 == u64::from(apart) + 1 => format!("ranks {first}-{last}"),
+        apart if ranks.len() as u64 == u64::from(apart) + 1 => format!("ranks {first}-{last}"),
         _ => {
-            let list: Vec<String> = own.iter().map(u32::to_string).collect();
+            let list: Vec<String> = ranks.iter().map(u32::to_string).collect();
             format!("ranks {}", list.join(","))
         }
     })

@@ -310,9 +310,9 @@ fn label(source: &PauseSource) -> String {
 }
 
 fn cost(label: &str, source: &PauseSource, victims: &[u32]) -> Vec<String> {
-    let own = victims.iter().zip(&source.earlier_ns);
-    let own = own.filter(|(victim, _)| source.ranks.contains(victim));
-    let own_ns: i64 = own.map(|(_, earlier_ns)| *earlier_ns).fold(0, i64::saturating_add);
+    let savings = victims.iter().zip(&source.earlier_ns);
+    let savings = savings.filter(|(victim, _)| source.ranks.contains(victim));
+    let own_ns: i64 = savings.map(|(_, earlier_ns)| *earlier_ns).fold(0, i64::saturating_add);
     vec![
         label.to_owned(),
         count(source.pauses),
@@ -422,10 +422,11 @@ fn kind_label(kind: &CommunicatorKind) -> String {
 }
 
 /// `"tp_0", 8 ranks, 0 to 7`.
-fn named(own: &CommunicatorReport) -> String {
-    let name = own.name.as_ref();
+fn named(communicator: &CommunicatorReport) -> String {
+    let name = communicator.name.as_ref();
     let name = name.map_or_else(String::new, |name| format!("\"{name}\", "));
-    let (ranks, first, last) = (count(own.ranks), own.first_rank, own.last_rank);
+    let (ranks, first, last) =
+        (count(communicator.ranks), communicator.first_rank, communicator.last_rank);
     format!("{name}{ranks} ranks, {first} to {last}")
 }
 

@@ -34,15 +34,15 @@ fn table(steps: &StepsReport) -> Vec<String> {
     let mut head = vec!["process", "steps", "mean", "p50", "longest", "in GC", "of time"];
     head.extend(idle.then_some("GPU idle"));
     let mut table = TextTable::new(&head, &[0]);
-    for own in steps.processes.iter().take(PROCESSES_SHOWN) {
+    for process_steps in steps.processes.iter().take(PROCESSES_SHOWN) {
         let time = |ns: Option<u64>| ns.map_or_else(|| "?".to_owned(), duration);
-        let mut row = vec![process(own), count(own.count)];
-        let length = own.length;
+        let mut row = vec![process(process_steps), count(process_steps.count)];
+        let length = process_steps.length;
         let lengths = [length.mean_ns, length.p50_ns, length.max_ns];
         row.extend(lengths.map(duration));
-        row.push(time(own.gc_ns));
-        row.push(own.gc_ratio.map_or_else(|| "?".to_owned(), percent));
-        row.extend(idle.then(|| time(own.gpu_idle_ns)));
+        row.push(time(process_steps.gc_ns));
+        row.push(process_steps.gc_ratio.map_or_else(|| "?".to_owned(), percent));
+        row.extend(idle.then(|| time(process_steps.gpu_idle_ns)));
         table.row(row);
     }
     let mut lines = table.lines();
@@ -57,10 +57,10 @@ fn table(steps: &StepsReport) -> Vec<String> {
     lines
 }
 
-fn process(own: &ProcessSteps) -> String {
-    match own.rank {
+fn process(steps: &ProcessSteps) -> String {
+    match steps.rank {
         Some(rank) => format!("rank {rank}"),
-        None => own.pid.to_string(),
+        None => steps.pid.to_string(),
     }
 }
 
@@ -95,30 +95,30 @@ fn lasts(source: StepSource) -> String {
     }
 }
 
-fn comparisons(own: &ProcessSteps, one_of_several: bool) -> Vec<String> {
-    if own.gc_ns.is_none() {
+fn comparisons(steps: &ProcessSteps, one_of_several: bool) -> Vec<String> {
+    if steps.gc_ns.is_none() {
         return Vec::new();
     }
     let of = if one_of_several {
-        match own.rank {
+        match steps.rank {
             Some(rank) => format!("Rank {rank}: "),
-            None => format!("Process {}: ", own.pid),
+            None => format!("Process {}: ", steps.pid),
         }
     } else {
         String::new()
     };
-    let full = match own.full_by {
+    let full = match steps.full_by {
         FullBy::Generation => "",
         _ => {
             " Where the generation is unknown, a pause of at least 1 ms counts as a full collection."
         }
     };
     vec![
-        of + &with_full(&own.with_full) + full,
-        after_full(&own.after_full).unwrap_or_else(|| {
+        of + &with_full(&steps.with_full) + full,
+        after_full(&steps.after_full).unwrap_or_else(|| {
             format!(
                 "Steps that follow a full collection cannot be compared with others: {}.",
-                missing(own.after_full.missing)
+                missing(steps.after_full.missing)
             )
         }),
     ]

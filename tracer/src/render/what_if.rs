@@ -24,11 +24,11 @@ pub(crate) fn what_if(report: &Report) -> ReportSection {
 }
 
 /// Whether the change is at least 0.1 % of the run; less is below run-to-run variation.
-fn matters(own: &WhatIf) -> bool {
-    let saving = own.saved_ns;
+fn matters(what_if: &WhatIf) -> bool {
+    let saving = what_if.saved_ns;
     let least = saving.at_least_ns.map_or(0, i64::unsigned_abs);
     let most = least.max(saving.at_most_ns.unsigned_abs());
-    own.run.is_some_and(|run| most >= run.measured_ns / 1000)
+    what_if.run.is_some_and(|run| most >= run.measured_ns / 1000)
 }
 
 /// The basis of all figures in the section.
@@ -69,14 +69,14 @@ fn table(list: &[WhatIf]) -> Vec<String> {
 }
 
 /// The change in a few words; the full text is in the JSON and in the advice.
-fn change(own: &WhatIf) -> String {
-    match (own.id, own.every_steps) {
+fn change(what_if: &WhatIf) -> String {
+    match (what_if.id, what_if.every_steps) {
         (ScenarioId::Freeze, _) => "gc.freeze()".to_owned(),
         (ScenarioId::Thresholds, _) => "threshold0 x10".to_owned(),
         (ScenarioId::Planned, Some(every)) => format!("plan, every {}", short_count(every)),
         (ScenarioId::Disable, _) => "gc.disable()".to_owned(),
         (ScenarioId::Explicit, _) => "no gc.collect()".to_owned(),
-        (ScenarioId::Planned, None) => own.change.clone(),
+        (ScenarioId::Planned, None) => what_if.change.clone(),
     }
 }
 
@@ -96,9 +96,9 @@ fn range(from: &str, to: &str) -> String {
     if from == to { from.to_owned() } else { format!("{from} .. {to}") }
 }
 
-fn garbage(own: &WhatIf) -> String {
-    let Some(garbage) = &own.garbage else {
-        return match own.id {
+fn garbage(what_if: &WhatIf) -> String {
+    let Some(garbage) = &what_if.garbage else {
+        return match what_if.id {
             ScenarioId::Freeze | ScenarioId::Explicit => "as now".to_owned(),
             _ => "unknown".to_owned(),
         };

@@ -1,5 +1,5 @@
-//! The list of installed files, for their removal: one path below the prefix on each line; that of
-//! a folder that setup created ends in a slash.
+//! The list of installed files, for their removal: one path below the prefix on each line; the path
+//! of a folder that setup created ends in a slash.
 
 use crate::files::copy::keep_copy;
 use crate::files::read_small;

@@ -104,9 +104,9 @@ impl CommandOutput {
         self.shown.as_ref()
     }
 
-    /// Repeats what is in a temporary file on standard output, where it would have been without the
-    /// view, and removes the file; if the command `continues`, it stays, and has a name from now on.
-    /// Returns the path of the output, if it has one.
+    /// Repeats the contents of a temporary file on standard output, where it would have been
+    /// without the view, and removes the file; if the command `continues`, it stays, and has a name
+    /// from now on. Returns the path of the output, if it has one.
     pub(super) fn dismiss(&self, continues: bool) -> Option<PathBuf> {
         let shown = self.shown.as_ref()?;
         let Some(Temporary { written, path, folder, maker }) = &self.temporary else {

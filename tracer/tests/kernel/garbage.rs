@@ -138,14 +138,14 @@ impl Recorded {
         let examined = self.examined();
         let mut matched = 0;
         for pause in self.trace.pauses() {
-            let own = examined.iter().filter(|one| is_of(one, &pause));
-            let own: Vec<u64> = own.map(Examined::objects).collect();
-            matched += own.len();
+            let matching = examined.iter().filter(|one| is_of(one, &pause));
+            let objects: Vec<u64> = matching.map(Examined::objects).collect();
+            matched += objects.len();
             let collected = pause.number("collected").unwrap_or(0);
             let expected = if collected > 0 { 1 } else { 0 };
-            assert_eq!(own.len(), expected, "{section}: {pause:?}");
+            assert_eq!(objects.len(), expected, "{section}: {pause:?}");
             // A weak reference that dies in a list is counted in the collector's sum (3.11).
-            let sum: u64 = own.iter().sum();
+            let sum: u64 = objects.iter().sum();
             assert!(collected.abs_diff(sum) <= 1, "{section}: {sum}, {pause:?}");
         }
         assert_eq!(matched, examined.len(), "{section}");

@@ -141,7 +141,7 @@ fn is_of(pause: &Pause, callback: &Value) -> bool {
         && pause.end_ns <= time("stop_ns")
 }
 
-/// The innermost frame is that of `sys._getframe()` in the callback.
+/// The innermost frame is `sys._getframe()`'s in the callback.
 fn has_line(pause: &Pause, callback: &Value, frames: &BTreeMap<u64, &Value>) {
     let expected = callback["stack"].as_array().unwrap().first();
     let recorded = pause.stack.map(|id| {

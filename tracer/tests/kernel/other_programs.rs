@@ -362,7 +362,7 @@ fn a_command_alone(test: &str, name: &str) {
     assert_eq!(elsewhere(&trace), None);
 }
 
-/// The same for a running process, the children of which are not recorded.
+/// The same for a running process, whose children are not recorded.
 fn a_process_alone(test: &str, name: &str) {
     let Some((mut neighbor, python)) = Neighbor::start(test, name) else {
         return;

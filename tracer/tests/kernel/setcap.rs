@@ -240,8 +240,8 @@ impl Running {
 
     /// The pid of Python, below timeout(1).
     fn pid(&self) -> String {
-        let own = self.0.id();
-        let path = format!("/proc/{own}/task/{own}/children");
+        let timeout = self.0.id();
+        let path = format!("/proc/{timeout}/task/{timeout}/children");
         let children = fs::read_to_string(path).unwrap();
         children.split_whitespace().next().expect("a child").to_owned()
     }
@@ -264,7 +264,7 @@ fn a_user_records_their_own_processes_only() {
     let Some(setcap) = Setcap::install(test, CAPABILITIES) else {
         return;
     };
-    let own = Running::start(&setcap, ALICE, "");
+    let of_alice = Running::start(&setcap, ALICE, "");
     let others = [
         Running::start(&setcap, BOB, ""),
         Running::start(&setcap, 0, ""),
@@ -283,7 +283,7 @@ fn a_user_records_their_own_processes_only() {
         assert!(printed.contains("sudo gctrace record -p"), "{printed}");
         assert!(!setcap.file("other.json").exists());
     }
-    let output = record(&own, "own.json");
+    let output = record(&of_alice, "own.json");
     assert!(output.status.success(), "{}", text(&output));
     let trace = fs::read_to_string(setcap.file("own.json")).unwrap();
     assert!(trace.contains(&format!("secret_function_of_{ALICE}")));
@@ -295,7 +295,7 @@ fn a_user_records_their_own_processes_only() {
     let trace = Trace::read(&setcap.file("top.json"));
     let pids = trace.named("gctrace_process");
     let pids: Vec<String> = pids.iter().map(|(pid, _)| pid.to_string()).collect();
-    assert!(pids.contains(&own.pid()), "{pids:?}");
+    assert!(pids.contains(&of_alice.pid()), "{pids:?}");
     for other in &others {
         assert!(!pids.contains(&other.pid()), "{pids:?}");
     }

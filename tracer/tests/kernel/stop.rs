@@ -169,11 +169,11 @@ fn an_ancestor_is_recorded() {
     assert!(shell.status_in_time().unwrap().success());
     let trace = recording::Trace::read(&place.path().join("trace.json"));
     let processes = trace.named("gctrace_process");
-    let own = |(_, process): &(u64, &Value)| {
+    let is_gctrace = |(_, process): &(u64, &Value)| {
         let command = process["command"].to_string();
         command.contains(recording::binary()) || command.contains("guardian")
     };
-    assert!(!processes.iter().any(own), "{processes:?}");
+    assert!(!processes.iter().any(is_gctrace), "{processes:?}");
 }
 
 #[test]

@@ -104,8 +104,8 @@ fn a_kernel_that_lacks_something_is_refused_in_one_sentence() {
     assert!(trace.pauses().len() >= 20);
 }
 
-/// A filter like that of a sandbox: kills the process at the system calls by which kernels
-/// implement probes (uretprobe is 335, uprobe 336 on x86-64).
+/// A filter like a sandbox's: kills the process at the system calls by which kernels implement
+/// probes (uretprobe is 335, uprobe 336 on x86-64).
 const SANDBOXED: &str = "
 import ctypes, gc, struct
 libc = ctypes.CDLL(None, use_errno=True)

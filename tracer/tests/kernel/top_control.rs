@@ -331,8 +331,8 @@ fn without_rights_a_command_is_watched_from_within() {
     assert!(trace.pauses().len() >= 50);
     equal_to_trace(last, &trace);
 
-    let own = std::process::id().to_string();
-    for arguments in [vec!["top"], vec!["top", "-p", &own]] {
+    let pid = std::process::id().to_string();
+    for arguments in [vec!["top"], vec!["top", "-p", &pid]] {
         let mut command = user.command(&[], &user.file("bin/gctrace"));
         let output = command.args(&arguments).output_in_time().unwrap();
         assert_eq!(output.status.code(), Some(1), "{arguments:?} {output:?}");

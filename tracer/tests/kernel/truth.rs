@@ -179,22 +179,22 @@ fn agrees(pause: &Pause, callback: &Value, python: &Python) {
     assert!(cpu <= pause.end_ns - pause.start_ns, "{pause:?}");
 }
 
-/// The count of the youngest generation is that of `gc.get_count()` in the callback, which creates
-/// a few containers itself: until 3.12 it runs before the probe, from 3.13 after it. (Free-threaded
+/// The count of the youngest generation is `gc.get_count()`'s in the callback, which creates a few
+/// containers itself: until 3.12 it runs before the probe, from 3.13 after it. (Free-threaded
 /// builds count per thread and sum up from time to time.)
 fn has_young_count(pause: &Pause, callback: &Value) {
     let recorded = pause.number("young_count").expect("a count");
     // The containers of the call of the callback: its arguments.
-    let own = 4;
-    let first = callback["count"].as_u64().unwrap().saturating_sub(own);
-    let last = callback["count_after"].as_u64().unwrap() + own;
+    let of_call = 4;
+    let first = callback["count"].as_u64().unwrap().saturating_sub(of_call);
+    let last = callback["count_after"].as_u64().unwrap() + of_call;
     assert!((first..=last).contains(&recorded), "{pause:?} {callback}");
 }
 
 /// `--stack-depth` by default.
 const STACK_DEPTH: usize = 24;
 
-/// The frames of the pause are those of `sys._getframe()` in the callback: file, function and line.
+/// The frames of the pause are `sys._getframe()`'s in the callback: file, function and line.
 fn has_stack(pause: &Pause, callback: &Value, frames: &BTreeMap<u64, &Value>) {
     let mut recorded = Vec::new();
     let mut next = pause.stack;

@@ -355,8 +355,8 @@ fn settings_are_taken_back_in_a_running_program() {
     let ended = wait_for(&place.path().join("ended"));
     assert!(ended.ends_with(" True\n") && !ended.contains(" 7000 "), "{ended}");
     assert!(errors(&output).contains("taken back when asked"), "{}", errors(&output));
-    let own = std::process::id().to_string();
-    let other = place.gctrace(&["--undo", "-p", &own]).output_in_time().unwrap();
+    let pid = std::process::id().to_string();
+    let other = place.gctrace(&["--undo", "-p", &pid]).output_in_time().unwrap();
     assert_eq!(other.status.code(), Some(1));
     assert!(errors(&other).contains("was not started by gctrace apply"));
 }

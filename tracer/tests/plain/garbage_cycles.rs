@@ -39,7 +39,7 @@ fn planted_cycles_are_in_the_trace() {
         trace.assert_nothing_lost();
         let ids = |name: &str| -> BTreeMap<u64, &Value> {
             let all = trace.named(name).into_iter();
-            all.map(|(_, own)| (number(own, "id"), own)).collect()
+            all.map(|(_, record)| (number(record, "id"), record)).collect()
         };
         let (kinds, cycles) = (ids("gctrace_object_kind"), ids("gctrace_cycle"));
         for cycle in cycles.values() {
@@ -59,7 +59,8 @@ fn planted_cycles_are_in_the_trace() {
             };
             assert_eq!(pauses.iter().filter(is_own).count(), 1, "{}", python.name);
         }
-        let is_planted = |own: &&&Value| window.contains(&recording::nanoseconds(&own["ts"]));
+        let is_planted =
+            |garbage: &&&Value| window.contains(&recording::nanoseconds(&garbage["ts"]));
         let planted = garbage.iter().find(is_planted).unwrap();
         let args = &planted["args"];
         assert_eq!(args["objects"], truth["collected"], "{}", python.name);

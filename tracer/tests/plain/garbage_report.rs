@@ -78,9 +78,9 @@ fn each_cycle_of_each_step_is_counted() {
         let missing = &report["missing"];
         assert_eq!(missing["lost"], serde_json::json!({}), "{name}: {missing}");
         assert_eq!(garbage["examined_ratio"], 1.0, "{name}: {garbage}");
-        let own = closures(garbage);
-        let [closure] = own.as_slice() else {
-            unreachable!("{name}: one signature, not {own:?}");
+        let signatures = closures(garbage);
+        let [closure] = signatures.as_slice() else {
+            unreachable!("{name}: one signature, not {signatures:?}");
         };
         assert_eq!(closure["shape"], "closure", "{name}: {closure}");
         assert_eq!(closure["location"]["line"], LINE, "{name}: {closure}");
@@ -150,12 +150,12 @@ fn instances_have_the_lines_they_were_born_at() {
         let kinds = report["garbage"]["kinds"].as_array().unwrap();
         let nodes = kinds.iter().find(|kind| kind["type_name"] == "__main__.Node");
         let births = &nodes.unwrap()["births"];
-        let samples = |own: &Value| own["samples"].as_u64().unwrap();
+        let samples = |births: &Value| births["samples"].as_u64().unwrap();
         let lines = births["lines"].as_array().unwrap();
         let [often, seldom] = lines.as_slice() else {
             unreachable!("{name}: two lines, not {births}");
         };
-        let at = |own: &Value| own["location"]["line"].as_u64();
+        let at = |line: &Value| line["location"]["line"].as_u64();
         assert_eq!((at(often), at(seldom)), (Some(4), Some(5)), "{births}");
         assert_eq!(samples(births), samples(often) + samples(seldom));
         // Of 80,000 objects one in 256 is sampled: 312 on average.

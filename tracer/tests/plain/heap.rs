@@ -70,7 +70,7 @@ fn leaks_are_found_where_they_are() {
         .map(|suspect| (suspect["holder"].as_str().unwrap(), suspect["place"].as_str().unwrap()))
         .collect();
     let holds = |holder: &str, place: &str| {
-        found.iter().any(|(own, at)| *own == holder && at.contains(place))
+        found.iter().any(|(suspect, at)| *suspect == holder && at.contains(place))
     };
     assert!(holds("default_argument", "collect.__defaults__[0]"), "{found:?}");
     assert!(holds("lru_cache", "load"), "{found:?}");
@@ -123,11 +123,13 @@ fn heaps_are_exported() {
     let snapshot: Value = serde_json::from_str(&export(&[], "c.heapsnapshot")).unwrap();
     let objects = answer(&["show", "c.gcheap"])["heaps"][0]["objects"].as_u64().unwrap();
     assert!(snapshot["snapshot"]["node_count"].as_u64().unwrap() > objects);
-    let ring = export(&["--cycle", "Node"], "ring.svg");
-    assert_eq!(ring.matches(">__main__.Node</text>").count(), 3, "{ring}");
-    assert!(ring.contains("(garbage)") && ring.ends_with("</svg>\n"));
-    let path = export(&["--path", "Batch"], "path.svg");
-    assert!(path.contains(">module</text>") && path.contains(">__main__</text>"), "{path}");
+    let ring = export(&["--cycle", "Node"], "ring.dot");
+    assert_eq!(ring.matches("[label=\"__main__.Node\\n").count(), 3, "{ring}");
+    assert!(ring.contains("(garbage)") && ring.ends_with("}\n"));
+    // On standard output, too.
+    let path = gctrace(&["export", "c.gcheap", "--path", "Batch"]);
+    let path = String::from_utf8(path.stdout).unwrap();
+    assert!(path.contains("[label=\"module\\n__main__\""), "{path}");
 }
 
 /// What graphviz draws from a DOT file has its boxes and arrows, with their texts.
@@ -177,6 +179,9 @@ fn mistakes_are_explained() {
         error(&["heap", "why", "0x10", "a.gcheap"]).contains("no object of the heap is at 0x10")
     );
     assert!(error(&["export", "a.gcheap", "-o", "x.svg"]).contains("--path TYPE|ADDRESS"));
+    let by_graphviz = error(&["export", "a.gcheap", "--path", "Batch", "-o", "x.svg"]);
+    let command = "gctrace export a.gcheap --path Batch | dot -Tsvg -o x.svg";
+    assert!(by_graphviz.contains(command), "{by_graphviz}");
     assert!(error(&["export", "a.gcheap", "-o", "x.txt"]).contains("--format heapsnapshot"));
     assert!(error(&["export", "truth.json", "-o", "x.dot"]).contains("are for heaps"));
     cut(Path::new("a.gcheap"));

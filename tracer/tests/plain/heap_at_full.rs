@@ -3,7 +3,7 @@
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "what fails here fails the test")]
 
-use gctrace_analysis::heap::{HeapGraph, HeapPlace};
+use gctrace_heap::{HeapGraph, HeapPlace};
 use std::collections::{HashMap, HashSet};
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
@@ -56,10 +56,10 @@ fn python(test: &str) -> Python {
 /// What the program itself found: types of tracked objects by address, the addresses of those that it
 /// made for that, and the number of frozen ones, which are not among them.
 fn truth(path: &Path) -> (HashMap<u64, String>, HashSet<u64>, usize) {
-    let (mut all, mut own, mut frozen) = (HashMap::new(), HashSet::new(), None);
+    let (mut all, mut of_truth, mut frozen) = (HashMap::new(), HashSet::new(), None);
     for line in std::fs::read_to_string(path).unwrap().lines() {
         if let Some(address) = line.strip_prefix('+') {
-            own.insert(address.parse().unwrap());
+            of_truth.insert(address.parse().unwrap());
         } else if let Some(count) = line.strip_prefix('=') {
             frozen = Some(count.parse().unwrap());
         } else {
@@ -67,7 +67,7 @@ fn truth(path: &Path) -> (HashMap<u64, String>, HashSet<u64>, usize) {
             all.insert(address.parse().unwrap(), kind.to_owned());
         }
     }
-    (all, own, frozen.unwrap())
+    (all, of_truth, frozen.unwrap())
 }
 
 /// Types of the objects of a heap that `gc.get_objects()` returns, by address, and the number of frozen
@@ -102,17 +102,17 @@ fn the_heap_is_that_of_the_collection() {
         assert_eq!(lines(&output), ["6"], "{context}");
         assert!(text.contains("end of full collection 4;"), "{context}");
         let (found, frozen) = tracked(&read(&file));
-        let (expected, own, expected_frozen) = self::truth(&truth);
+        let (expected, of_truth, expected_frozen) = self::truth(&truth);
         assert_eq!(frozen, expected_frozen, "{context}");
         assert!(expected.len() > 3000, "{context}");
         let only_truth = expected
             .iter()
-            .filter(|(address, _)| !found.contains_key(address) && !own.contains(address));
+            .filter(|(address, _)| !found.contains_key(address) && !of_truth.contains(address));
         let only_truth: Vec<_> = only_truth.collect();
         assert!(only_truth.is_empty(), "{context}: {only_truth:?}");
         let only_heap = found
             .iter()
-            .filter(|(address, _)| !expected.contains_key(address) && !own.contains(address));
+            .filter(|(address, _)| !expected.contains_key(address) && !of_truth.contains(address));
         let only_heap: Vec<_> = only_heap.collect();
         assert!(only_heap.is_empty(), "{context}: {only_heap:?}");
         println!("{}: {} objects", python.name, found.len());
@@ -161,7 +161,7 @@ fn a_command_without_python() {
     assert!(!text.contains("full collections"), "{text}");
 }
 
-/// The program's entry in `gc.callbacks` is gone: what is not known is not claimed.
+/// The program's entry in `gc.callbacks` is gone: nothing unknown is claimed.
 #[test]
 fn a_program_that_clears_the_callbacks() {
     let folder = tempfile::tempdir().unwrap();

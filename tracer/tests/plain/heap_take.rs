@@ -7,7 +7,7 @@
     reason = "helpers of tests, outside of #[test]"
 )]
 
-use gctrace_analysis::heap::{HeapGraph, HeapPlace};
+use gctrace_heap::{HeapGraph, HeapPlace};
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::Path;

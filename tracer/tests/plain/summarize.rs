@@ -167,7 +167,7 @@ fn what_cannot_be_summarized_is_an_error() {
     assert_eq!(folder.files("sums").len(), 1);
 }
 
-/// Recording writes a summary of its own, and the exit code stays that of the command.
+/// Recording writes a summary of its own, and the exit code stays the command's.
 #[test]
 fn a_recording_summarizes_its_trace() {
     let test = "a_recording_summarizes_its_trace";

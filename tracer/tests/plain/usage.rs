@@ -11,8 +11,8 @@ use test_kit::recording;
 /// Command line, exit code, parts of standard error.
 type Use = (&'static str, i32, &'static [&'static str]);
 
-/// Words are separated by spaces. Exit code 2 is a usage error, 1 a failure of gctrace, 126 and 127 are
-/// those of the command, as in shells.
+/// Words are separated by spaces. Exit code 2 is a usage error, 1 a failure of gctrace, 126 and 127
+/// are the command's, as in shells.
 const WRONG: &[Use] = &[
     // What to record.
     ("", 2, &["nothing to record", "gctrace -- python train.py"]),

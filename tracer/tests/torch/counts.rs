@@ -50,8 +50,8 @@ fn a_training_script_is_counted_exactly() {
     trace.assert_nothing_lost();
     let truth = recording::json(&place.path().join("truth.json"));
     let pauses = trace.pauses_of(truth["pid"].as_u64().unwrap());
-    let own = pauses.iter().filter(|pause| pause.reason != "shutdown");
-    assert_eq!(recording::by_generation(own), recording::stats(&truth, "collections"));
+    let running = pauses.iter().filter(|pause| pause.reason != "shutdown");
+    assert_eq!(recording::by_generation(running), recording::stats(&truth, "collections"));
     assert!(
         recording::by_generation(&pauses)[&2] > 0,
         "importing torch alone collects all generations"

@@ -19,7 +19,7 @@ fn is_mark(name: &str) -> bool {
         || name.starts_with("enumerate(DataLoader)#")
 }
 
-/// The number of marks by name, and of those of threads other than the first.
+/// The number of marks by name, and of the marks of threads other than the first.
 fn marks(trace: &Trace) -> (BTreeMap<String, u64>, u64) {
     let mut counts = BTreeMap::new();
     let mut of_threads = 0;
@@ -48,7 +48,7 @@ fn alone(python: &Path, scenario: &str) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// The marks that the program reports; those of `DataLoader` need CPython 3.12.
+/// The marks that the program reports; `DataLoader`'s need CPython 3.12.
 fn expected(python: &Path, truth: &Value) -> BTreeMap<String, u64> {
     let ask = "import sys; print(sys.version_info >= (3, 12))";
     let output = Command::new(python).args(["-c", ask]).output_in_time().unwrap();

@@ -38,8 +38,8 @@ impl GpuTracks {
         self.counter(out, sample, "PCIe", &pcie)
     }
 
-    /// Appends a counter with those of its series that have a value, if it differs from the last
-    /// one written.
+    /// Appends a counter with its series that have a value, if it differs from the last one
+    /// written.
     fn counter(
         &mut self,
         out: &mut Vec<u8>,

@@ -190,7 +190,7 @@ impl EventReader {
     /// events and is reported by [`EventReader::cut`].
     ///
     /// # Errors
-    /// Every [`ReadError`] except those of opening. None after the first.
+    /// Every [`ReadError`] except errors of opening. None after the first.
     pub fn next_entry(&mut self) -> Result<Option<TraceEntry<'_>>, ReadError> {
         loop {
             match self.state {
@@ -393,7 +393,7 @@ impl EventReader {
     }
 
     fn skip_noting(&mut self, what: &'static str) -> Result<(), ReadError> {
-        /// Enough to show what is wrong; more only costs memory.
+        /// Enough to show the problem; more only costs memory.
         const KEPT: usize = 16;
         if self.skipped.len() < KEPT {
             self.skipped.push((self.window.current_position(), what));

@@ -62,13 +62,13 @@ impl Anomalies {
 /// How the reading of a trace ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Encode, Decode)]
 pub struct TraceCompletion {
-    /// Events read, those of no interest included.
+    /// Events read, including events of no interest.
     pub events: u64,
     /// Where the file ends in the middle of something.
     pub cut: Option<TracePosition>,
     /// Values and events that were ignored.
     pub anomalies: Anomalies,
-    /// Pauses of which both sources have a record of their own in the trace; each was read once.
+    /// Pauses that both sources recorded in the trace; each was read once.
     pub recorded_twice: u64,
 }
 
@@ -277,7 +277,7 @@ fn process_id(event: &ChromeEvent<'_>, problem: Problem) -> Result<u32, Problem>
     id(event.pid).ok_or(problem)
 }
 
-/// The record in the `args` of an event of gctrace's; what is in the event's head is missing.
+/// The record in the `args` of a gctrace event, without the members in the event's head.
 fn args<T: DeserializeOwned>(event: &ChromeEvent<'_>, problem: Problem) -> Result<T, Problem> {
     event.args.parse().or(Err(problem))
 }

@@ -41,7 +41,7 @@ impl<'a> JsonValue<'a> {
         {
             return Some(Cow::Owned(text));
         }
-        // Much faster than the search for what is not UTF-8, which is hardly ever there.
+        // Much faster than the search for invalid UTF-8, which is hardly ever there.
         Some(match std::str::from_utf8(raw) {
             Ok(text) => Cow::Borrowed(text),
             Err(_) => String::from_utf8_lossy(raw),

@@ -17,7 +17,7 @@ pub enum CudaLayer {
 }
 
 impl CudaLayer {
-    /// `cat` of its calls; those of driver and runtime are the PyTorch profiler's.
+    /// `cat` of its calls; the names for driver and runtime are the PyTorch profiler's.
     #[must_use]
     pub fn category(self) -> &'static str {
         match self {
@@ -37,8 +37,10 @@ impl CudaLayer {
 }
 
 /// A call on the CPU. Of nested calls (the runtime's of the driver) the outermost is recorded.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct CudaCall {
+///
+/// `Function` is how the function is named: in traces by its name, in summaries by the name's number.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Encode, Decode)]
+pub struct CudaCall<Function = Cow<'static, str>> {
     /// Process id in the host's initial pid namespace; of other tools' traces as written there.
     #[serde(skip)]
     pub pid: u32,
@@ -50,12 +52,12 @@ pub struct CudaCall {
     pub layer: CudaLayer,
     /// Name of the function, for example `cudaLaunchKernel`.
     #[serde(skip)]
-    pub function: Cow<'static, str>,
+    pub function: Function,
     /// Time of the entry, in ns of the trace's clock (gctrace's: CLOCK_MONOTONIC).
     #[serde(skip)]
     pub start_ns: u64,
-    /// Time of the return. For launches and events, of which only the entry is recorded, equal to
-    /// the start.
+    /// Time of the return; equal to the start for launches and events, whose entry alone is
+    /// recorded.
     #[serde(skip)]
     pub end_ns: u64,
     /// Its stream: the handle that it was given (0 is the default stream), or the PyTorch
@@ -77,6 +79,28 @@ pub struct CudaCall {
     pub error: Option<i32>,
 }
 
+impl<Function> CudaCall<Function> {
+    /// The same call with its function named in another way.
+    pub(crate) fn renamed<Other>(self, name: impl FnOnce(Function) -> Other) -> CudaCall<Other> {
+        let Self { pid, tid, layer, function, start_ns, end_ns, .. } = self;
+        let Self { stream, bytes, grid, correlation, error, .. } = self;
+        let function = name(function);
+        CudaCall {
+            pid,
+            tid,
+            layer,
+            function,
+            start_ns,
+            end_ns,
+            stream,
+            bytes,
+            grid,
+            correlation,
+            error,
+        }
+    }
+}
+
 impl CudaCall {
     /// Whether it puts a kernel or a graph into a stream.
     #[must_use]
@@ -93,8 +117,8 @@ impl CudaCall {
     }
 }
 
-/// Launches of one thread into one stream, counted instead of written one by one: those of one
-/// millisecond.
+/// Launches of one thread into one stream within one millisecond, counted instead of written one by
+/// one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 pub struct CudaLaunches {
     /// Process id in the host's initial pid namespace.
@@ -137,7 +161,7 @@ pub struct DeviceMemory {
     /// Bytes given to the program by this one event; negative: taken back.
     #[serde(rename = "Bytes")]
     pub bytes: i64,
-    /// Index of the device among those of its type.
+    /// Index among the devices of its type.
     #[serde(rename = "Device Id")]
     pub device: i8,
     /// Type of the device, a `c10::DeviceType`: 1 is CUDA.
@@ -161,7 +185,7 @@ pub struct PauseMemory {
     pub end_ns: u64,
     /// Type of the device, a `c10::DeviceType`: 1 is CUDA.
     pub device_type: i8,
-    /// Index of the device among those of its type.
+    /// Index among the devices of its type.
     pub device: i8,
     /// Sum of the blocks freed, in bytes.
     pub freed_bytes: u64,

@@ -3,11 +3,11 @@
 use bitcode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
-/// Identifies an [`ObjectKind`] among those of its process; counted from 1. A kind that is sent again
-/// under the same number is the same kind.
+/// Identifies an [`ObjectKind`] within its process; counted from 1. A kind that is sent again under
+/// the same number is the same kind.
 pub type KindId = u32;
 
-/// Identifies a [`CycleSignature`] among those of its process; counted from 1.
+/// Identifies a [`CycleSignature`] within its process; counted from 1.
 pub type CycleId = u32;
 
 /// What objects have in common: their type and, for those that belong to code, the code. Written
@@ -31,7 +31,7 @@ pub struct ObjectKind {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
     /// Its first line; of frames, generators, coroutines and tracebacks the line being executed, of
-    /// births that of the allocation.
+    /// births the line of the allocation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
 }

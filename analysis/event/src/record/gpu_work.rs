@@ -63,7 +63,7 @@ pub struct GpuOp {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
     /// Process id if the trace contains it; the PyTorch profiler has the device in its place, and
-    /// the process is that of the call with the same correlation id.
+    /// the operation belongs to the process of the call with the same correlation id.
     #[serde(rename = "process", skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
     /// Communicator and collective of an NCCL kernel, if the profiler recorded them.

@@ -238,7 +238,7 @@ pub enum EventSource {
     Probes,
     /// gctrace's library within the process: `gc.callbacks` for collections, CUPTI for calls.
     Injected,
-    /// Both. The times of the event are those of the probes.
+    /// Both. The event has the probes' times.
     Both {
         /// Start as recorded in-process.
         start_ns: u64,

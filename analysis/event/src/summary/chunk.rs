@@ -60,8 +60,8 @@ impl Chunk {
         body.extend(packed);
     }
 
-    /// Takes off what is to come after it; `None` if it is a single name or item. Names come before the
-    /// items that have them.
+    /// Splits off the part that comes after it; `None` if it is a single name or item. Names come
+    /// before the items that have them.
     fn split(&mut self) -> Option<Self> {
         let (names, items) = (self.names.len(), self.items.len());
         if names + items <= 1 {
@@ -78,7 +78,7 @@ impl Chunk {
         Some(Self { names, items, end })
     }
 
-    /// Reads the next one, of a body of which `left` bytes are left.
+    /// Reads the next one from a body with `left` bytes left.
     ///
     /// # Errors
     /// What is wrong with it.

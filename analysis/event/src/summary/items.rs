@@ -1,14 +1,13 @@
 //! Items of a trace as they are stored.
 //!
 //! Owns what makes them small: names of frequent records are stored once, their times and correlation
-//! ids as differences from those of the record of the same kind before.
+//! ids as differences from the previous record of the same kind.
 
 use crate::read::{DecodedItem, TraceProperty};
 use crate::{
-    Allocations, Annotation, CudaCall, CudaLaunches, CudaLayer, CycleSignature, DeviceMemory,
-    Frame, Garbage, GcSettings, GpuDevice, GpuOp, GpuSample, GpuSync, Note, ObjectKind, Pause,
-    PauseMemory, Pressure, Process, ProcessCounters, ProcessExit, Record, StepMark, TraceEnd,
-    TraceHeader,
+    Allocations, Annotation, CudaCall, CudaLaunches, CycleSignature, DeviceMemory, Frame, Garbage,
+    GcSettings, GpuDevice, GpuOp, GpuSample, GpuSync, Note, ObjectKind, Pause, PauseMemory,
+    Pressure, Process, ProcessCounters, ProcessExit, Record, StepMark, TraceEnd, TraceHeader,
 };
 use bitcode::{Decode, Encode};
 use indexmap::IndexSet;
@@ -27,7 +26,7 @@ macro_rules! stored {
             Property(TraceProperty),
             Work { pid: Option<u32>, start_ns: u64, end_ns: u64 },
             ThreadName { pid: u32, tid: u32, name: String },
-            Call(StoredCall),
+            Call(CudaCall<NameNumber>),
             /// Its name is empty here.
             Op(NameNumber, GpuOp),
             /// Its name is empty here.
@@ -91,22 +90,6 @@ stored! {
     End: TraceEnd,
 }
 
-/// A [`CudaCall`] whose function is a number.
-#[derive(Encode, Decode)]
-pub(super) struct StoredCall {
-    pid: u32,
-    tid: u32,
-    layer: CudaLayer,
-    function: NameNumber,
-    start_ns: u64,
-    end_ns: u64,
-    stream: Option<u64>,
-    bytes: Option<u64>,
-    grid: Option<[u32; 3]>,
-    correlation: Option<u64>,
-    error: Option<i32>,
-}
-
 /// Stores items in order, or restores them in the same order.
 #[derive(Default)]
 pub(super) struct ItemCodec {
@@ -139,22 +122,10 @@ impl ItemCodec {
         };
         match record {
             Record::CudaCall(call) => {
-                let mut stored = StoredCall {
-                    pid: call.pid,
-                    tid: call.tid,
-                    layer: call.layer,
-                    function: self.number(call.function.into_owned(), names),
-                    start_ns: call.start_ns,
-                    end_ns: call.end_ns,
-                    stream: call.stream,
-                    bytes: call.bytes,
-                    grid: call.grid,
-                    correlation: call.correlation,
-                    error: call.error,
-                };
-                let times = (&mut stored.start_ns, &mut stored.end_ns);
-                self.calls.subtract(times, stored.correlation.as_mut());
-                Some(StoredItem::Call(stored))
+                let mut call = call.renamed(|name| self.number(name.into_owned(), names));
+                let times = (&mut call.start_ns, &mut call.end_ns);
+                self.calls.subtract(times, call.correlation.as_mut());
+                Some(StoredItem::Call(call))
             }
             Record::GpuOp(mut op) => {
                 let name = self.number(std::mem::take(&mut op.name), names);
@@ -185,22 +156,11 @@ impl ItemCodec {
     /// The item that was stored; `None` if it has a name that was not.
     pub(super) fn restore(&mut self, item: StoredItem) -> Option<DecodedItem<'static>> {
         let record = match item {
-            StoredItem::Call(mut stored) => {
-                let times = (&mut stored.start_ns, &mut stored.end_ns);
-                self.calls.add(times, stored.correlation.as_mut());
-                Record::CudaCall(CudaCall {
-                    pid: stored.pid,
-                    tid: stored.tid,
-                    layer: stored.layer,
-                    function: self.name(stored.function)?.into(),
-                    start_ns: stored.start_ns,
-                    end_ns: stored.end_ns,
-                    stream: stored.stream,
-                    bytes: stored.bytes,
-                    grid: stored.grid,
-                    correlation: stored.correlation,
-                    error: stored.error,
-                })
+            StoredItem::Call(mut call) => {
+                let times = (&mut call.start_ns, &mut call.end_ns);
+                self.calls.add(times, call.correlation.as_mut());
+                let name = self.name(call.function)?;
+                Record::CudaCall(call.renamed(|_| name.into()))
             }
             StoredItem::Op(name, mut op) => {
                 let times = (&mut op.start_ns, &mut op.end_ns);

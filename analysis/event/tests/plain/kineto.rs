@@ -205,7 +205,7 @@ fn collectives_of_torch_2_4() {
 
 #[test]
 fn waits_with_enable_cuda_sync_events() {
-    // The members are those of `libkineto/src/CuptiActivity.cpp`; -1 means unknown.
+    // The members are from `libkineto/src/CuptiActivity.cpp`; -1 means unknown.
     let event = r#"{"ph":"X","cat":"cuda_sync","name":"Stream Wait Event","pid":0,"tid":20,"ts":5.5,"dur":0.25,
         "args":{"wait_on_stream":7,"wait_on_cuda_event_record_corr_id":118,"wait_on_cuda_event_id":3,
         "cuda_sync_kind":"Stream Wait Event","stream":20,"correlation":119,"device":0,"context":1}}"#;

@@ -14,15 +14,16 @@ use crate::time::sum;
 use crate::{paths, words};
 use gctrace_event::ObjectKind;
 
-/// Cycles in a verdict, at most: more are no few.
+/// Most cycles that a verdict sums up: it is about a few cycles or none.
 const MAIN_CYCLES: usize = 8;
-/// From this share of the garbage on cycles are in the verdict.
+/// Least share of the garbage, from 0 to 1, that the cycles of a verdict leave.
 const MOSTLY: f64 = 0.5;
-/// A generation that freed less than this part of everything need not be examined for an estimate.
+/// An estimate needs no examined collection of a generation that freed less than this part of all
+/// objects.
 const NEGLIGIBLE: f64 = 0.01;
-/// Kinds and cycles in a report.
+/// Kinds of objects in a report.
 pub(super) const KINDS_REPORTED: usize = 64;
-/// See [`KINDS_REPORTED`].
+/// Cycles in a report.
 pub(super) const CYCLES_REPORTED: usize = 32;
 
 impl GarbageSums {
@@ -154,15 +155,16 @@ impl ReportView<'_> {
         }
     }
 
-    /// The number of times that all examined garbage is that whose cycles were examined: those of
+    /// All examined garbage as a multiple of the garbage whose cycles were examined: the cycles of
     /// large garbage are not.
     fn of_cycles(&self) -> f64 {
         let with_cycles = self.sums.cycle_garbage.unwrap_or(0);
         ratio(self.sums.objects, with_cycles).unwrap_or(1.0).max(1.0)
     }
 
-    /// Each generation's count, as many times as all its collections freed what the examined ones
-    /// did, and `times` that.
+    /// The count over all collections: each generation's, scaled by the objects that all its
+    /// collections freed per object that the examined ones did, and then by `times`. `None` if a
+    /// generation that freed much was not examined.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -172,13 +174,13 @@ impl ReportView<'_> {
     fn estimate(&self, counted: &Counted, times: f64) -> Option<GarbageEstimate> {
         let all = self.sums.freed().1;
         let mut count = 0.0;
-        for (own, stratum) in counted.by_generation.iter().zip(&self.sums.strata) {
+        for (objects, stratum) in counted.by_generation.iter().zip(&self.sums.strata) {
             count += match ratio(stratum.collected, stratum.examined) {
-                Some(times) => *own as f64 * times.max(1.0),
+                Some(times) => *objects as f64 * times.max(1.0),
                 None if ratio(stratum.collected, all).is_some_and(|part| part > NEGLIGIBLE) => {
                     return None;
                 }
-                None => *own as f64,
+                None => *objects as f64,
             };
         }
         let basis = match self.basis {
@@ -192,7 +194,8 @@ impl ReportView<'_> {
         Some(GarbageEstimate { basis, count, per_s: rate(count, self.observed_ns) })
     }
 
-    /// The fewest cycles that nearly all garbage comes from, or the few that half of it does.
+    /// The fewest cycles that leave nearly all garbage, or else up to [`MAIN_CYCLES`] that leave at
+    /// least half of it; `None` if they leave less.
     fn main_cycles(&self, cycles: &[GarbageCycle]) -> Option<MainCycles> {
         // With steps only the garbage of training counts: imports leave some once.
         let all = self.ticks.as_ref().map(|ticks| ticks.per_step(&self.sums.garbage));
@@ -229,10 +232,10 @@ impl ReportView<'_> {
             main.cycles.push(index);
             main.ratio = (main.ratio + share).min(1.0);
             let per_s = cycle.estimate.and_then(|estimate| estimate.per_s);
-            main.per_s = main.per_s.zip(per_s).map(|(sum, own)| sum + own);
-            if let Some((sum, own)) = main.per_step.as_mut().zip(cycle.per_step) {
-                sum.mean += own.mean;
-                sum.constant &= own.constant;
+            main.per_s = main.per_s.zip(per_s).map(|(sum, rate)| sum + rate);
+            if let Some((sum, per_step)) = main.per_step.as_mut().zip(cycle.per_step) {
+                sum.mean += per_step.mean;
+                sum.constant &= per_step.constant;
             }
         }
         (main.ratio >= MOSTLY).then(|| {
@@ -241,7 +244,7 @@ impl ReportView<'_> {
         })
     }
 
-    /// The number of times that the garbage of all collections is that of the examined ones.
+    /// The garbage of all collections as a multiple of the garbage of the examined ones.
     fn scale(&self) -> f64 {
         let (examined, collected) = self.sums.freed();
         ratio(collected, examined).unwrap_or(1.0).max(1.0)

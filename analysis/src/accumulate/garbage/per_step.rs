@@ -81,8 +81,8 @@ impl StepTicks {
                 _ => self.ticks.get((index + 1) * quarter),
             };
             let ends = self.ticks.get(index * quarter).zip(to);
-            let own = ends.and_then(|(from, to)| rate(*from, *to));
-            own.is_some_and(|own| (own - mean).abs() <= mean * SAME)
+            let quarter_rate = ends.and_then(|(from, to)| rate(*from, *to));
+            quarter_rate.is_some_and(|quarter_rate| (quarter_rate - mean).abs() <= mean * SAME)
         });
         let constant = same && mean > 0.0 && self.ticks.len() >= FEWEST_COLLECTIONS;
         Some((mean, constant))

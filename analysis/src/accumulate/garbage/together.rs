@@ -8,8 +8,8 @@ use crate::time::add_to;
 use crate::time::stats::ratio;
 use std::cmp::Reverse;
 
-/// The garbage of all processes; of one process it is that of the report itself. Steps of different
-/// processes are not the same, so that several have no figures per step.
+/// The garbage of all processes; of one process its report, unchanged. Steps of different processes
+/// are not the same, so that several have no figures per step.
 pub(crate) fn together(processes: &[ProcessReport]) -> Option<GarbageReport> {
     let reports = processes.iter().filter_map(|process| {
         let garbage = process.garbage.clone()?;
@@ -40,12 +40,12 @@ fn merge(sum: &mut GarbageReport, other: GarbageReport) {
     sum.cost_ns = known(sum.cost_ns, other.cost_ns);
     (sum.steps, sum.verdict) = (None, None);
     for kind in other.kinds {
-        match sum.kinds.iter_mut().find(|own| is_same(own, &kind)) {
-            Some(own) => {
-                add_to(&mut own.objects, kind.objects);
-                own.bytes = known(own.bytes, kind.bytes);
-                own.estimate = estimates(own.estimate, kind.estimate);
-                own.births = match (own.births.take(), kind.births) {
+        match sum.kinds.iter_mut().find(|total| is_same(total, &kind)) {
+            Some(total) => {
+                add_to(&mut total.objects, kind.objects);
+                total.bytes = known(total.bytes, kind.bytes);
+                total.estimate = estimates(total.estimate, kind.estimate);
+                total.births = match (total.births.take(), kind.births) {
                     (Some(one), Some(other)) => Some(one.and(other)),
                     (one, other) => one.or(other),
                 };
@@ -70,13 +70,13 @@ fn merge_cycles(sum: &mut GarbageReport, other: Option<Vec<GarbageCycle>>) {
     };
     let cycles = sum.cycles.get_or_insert_default();
     for cycle in other {
-        match cycles.iter_mut().find(|own| own.edges == cycle.edges) {
-            Some(own) => {
-                add_to(&mut own.count, cycle.count);
-                add_to(&mut own.objects, cycle.objects);
-                add_to(&mut own.held_objects, cycle.held_objects);
-                own.bytes = known(own.bytes, cycle.bytes);
-                own.estimate = estimates(own.estimate, cycle.estimate);
+        match cycles.iter_mut().find(|total| total.edges == cycle.edges) {
+            Some(total) => {
+                add_to(&mut total.count, cycle.count);
+                add_to(&mut total.objects, cycle.objects);
+                add_to(&mut total.held_objects, cycle.held_objects);
+                total.bytes = known(total.bytes, cycle.bytes);
+                total.estimate = estimates(total.estimate, cycle.estimate);
             }
             None => cycles.push(cycle),
         }
@@ -97,7 +97,7 @@ fn is_same(one: &GarbageKind, other: &GarbageKind) -> bool {
         == (&other.type_name, &other.function, &other.file, other.line)
 }
 
-/// The sum of what is known.
+/// The sum of the known ones.
 fn known(one: Option<u64>, other: Option<u64>) -> Option<u64> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.saturating_add(other)),

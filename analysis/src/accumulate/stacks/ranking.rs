@@ -37,7 +37,7 @@ pub(crate) struct StackRanking<'a> {
     all_ns: u64,
     lines: LinesReport,
     innermost: BTreeMap<LocationId, LineGroup>,
-    own: BTreeMap<LocationId, LineGroup>,
+    own_lines: BTreeMap<LocationId, LineGroup>,
     stacks: BTreeMap<NodeId, StackSums>,
     libraries: BTreeMap<TrainingLibrary, PauseTotal>,
 }
@@ -58,7 +58,7 @@ impl<'a> StackRanking<'a> {
             all_ns,
             lines: LinesReport::default(),
             innermost: BTreeMap::new(),
-            own: BTreeMap::new(),
+            own_lines: BTreeMap::new(),
             stacks: BTreeMap::new(),
             libraries: BTreeMap::new(),
         }
@@ -85,7 +85,7 @@ impl<'a> StackRanking<'a> {
         lines.automatic_partial_total.add_all(&partial);
         if node.cut {
             self.lines.stack_too_deep.add_all(&total);
-            if node.own.is_none() {
+            if node.own_line.is_none() {
                 self.lines.own_line_too_deep.add_all(&total);
             }
         }
@@ -93,15 +93,15 @@ impl<'a> StackRanking<'a> {
             self.lines.unreadable.add_all(&total);
         }
         self.add_libraries(node_id, &total);
-        let own = node.own.unwrap_or(node.line);
+        let own_line = node.own_line.unwrap_or(node.line);
         self.stacks.entry(node_id).or_default().merge(sums);
         let innermost = self.innermost.entry(node.line).or_default();
-        innermost.add(sums, Some(own).filter(|own| *own != node.line));
-        let executed = Some(node.line).filter(|line| *line != own);
-        let own = self.own.entry(own).or_default();
-        own.add(sums, executed);
+        innermost.add(sums, Some(own_line).filter(|own_line| *own_line != node.line));
+        let executed = Some(node.line).filter(|line| *line != own_line);
+        let group = self.own_lines.entry(own_line).or_default();
+        group.add(sums, executed);
         if let Some(module) = self.tree.imported(node) {
-            own.imports.entry(module).or_default().add_all(&total);
+            group.imports.entry(module).or_default().add_all(&total);
         }
     }
 
@@ -125,7 +125,7 @@ impl<'a> StackRanking<'a> {
             return None;
         }
         let of_kind = |effort: fn(&StackSums) -> PauseTotal| {
-            let efforts = self.own.iter().map(|(id, group)| (*id, effort(&group.sums)));
+            let efforts = self.own_lines.iter().map(|(id, group)| (*id, effort(&group.sums)));
             let used: BTreeMap<_, _> = efforts.filter(|(_, effort)| effort.count > 0).collect();
             self.efforts(&used, OF_A_KIND)
         };
@@ -136,8 +136,8 @@ impl<'a> StackRanking<'a> {
             libraries: self.library_reports(),
             innermost: self.line_reports(&self.innermost, limits),
             innermost_total: self.innermost.len() as u64,
-            own: self.line_reports(&self.own, limits),
-            own_total: self.own.len() as u64,
+            own: self.line_reports(&self.own_lines, limits),
+            own_total: self.own_lines.len() as u64,
             stacks: self.stack_reports(limits),
             stacks_total: self.stacks.len() as u64,
             ..self.lines

@@ -85,7 +85,8 @@ impl CallActivity {
             CallEffect::StreamSynchronize
             | CallEffect::DeviceSynchronize
             | CallEffect::EventSynchronize => {
-                // A call with an unknown end shows neither how long it waited nor what is done.
+                // A call with an unknown end shows neither how long it waited nor which operations
+                // have ended.
                 if call.timed {
                     self.syncs.push(SyncCall {
                         start_ns: call.start_ns,

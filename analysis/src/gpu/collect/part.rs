@@ -98,8 +98,8 @@ impl ProcessBuilder {
         Vec::new()
     }
 
-    /// Sorts the calls, leaves out nested ones, and returns the index of each correlation id: that
-    /// of the outermost call, since driver and runtime share the id.
+    /// Sorts the calls, leaves out nested ones, and returns for each correlation id the index of
+    /// the outermost call, since driver and runtime share the id.
     fn take_calls(&mut self, timeline: &mut Timeline, streams: &SortedStreams) -> CorrelationMap {
         let mut calls = std::mem::take(&mut self.calls);
         // Of two with the same start, the longer one encloses the other.

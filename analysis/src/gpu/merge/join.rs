@@ -24,33 +24,33 @@ pub(super) struct MergedTimeline {
 /// Merges timelines that overlap by their wall clocks.
 #[expect(clippy::expect_used, reason = "`merge.rs` has compared their times")]
 pub(super) fn join(
-    own: &Timeline,
-    their: &Timeline,
+    recorded: &Timeline,
+    profiled: &Timeline,
     recognized_by: RecognizedBy,
 ) -> MergedTimeline {
-    let pair = TimelinePair { own, their };
+    let pair = TimelinePair { recorded, profiled };
     let unix_offset_ns = |timeline: &Timeline| {
         let known = timeline.unix_offset_ns;
         known.expect("invariant: both have a wall clock")
     };
-    let by_wall_clock = difference(unix_offset_ns(own), unix_offset_ns(their));
+    let by_wall_clock = difference(unix_offset_ns(recorded), unix_offset_ns(profiled));
     let (aligned_by, offset) = align(pair, by_wall_clock);
     let mut clock = clock(pair, recognized_by, aligned_by, offset);
     clock.beyond_wall_clock_ns = difference(offset.offset_ns, by_wall_clock);
     let mut joint = TimelineMerge {
-        timeline: their.clone(),
+        timeline: profiled.clone(),
         threads: HashMap::new(),
         guessed: Vec::new(),
         repeated: Vec::new(),
         pair,
         offset_ns: offset.offset_ns,
-        window: their.window().expect("invariant: it has times"),
+        window: profiled.window().expect("invariant: it has times"),
     };
-    joint.timeline.pid = own.pid;
-    joint.timeline.process_trace = own.process_trace;
-    joint.timeline.namespace_pid = own.namespace_pid;
-    joint.timeline.rank = their.rank.or(own.rank);
-    joint.timeline.world_size = their.world_size.or(own.world_size);
+    joint.timeline.pid = recorded.pid;
+    joint.timeline.process_trace = recorded.process_trace;
+    joint.timeline.namespace_pid = recorded.namespace_pid;
+    joint.timeline.rank = profiled.rank.or(recorded.rank);
+    joint.timeline.world_size = profiled.world_size.or(recorded.world_size);
     joint.timeline.is_ours = true;
     joint.take_pauses(&mut clock);
     joint.take_steps();
@@ -76,10 +76,10 @@ fn clock(
     let measured = aligned_by != AlignedBy::WallClock;
     ClockReport {
         basis: if measured { Basis::Measured } else { Basis::Inferred },
-        trace: pair.their.trace,
-        gc_trace: pair.own.trace,
-        pid: pair.own.pid,
-        profiler_pid: pair.their.pid,
+        trace: pair.profiled.trace,
+        gc_trace: pair.recorded.trace,
+        pid: pair.recorded.pid,
+        profiler_pid: pair.profiled.pid,
         recognized_by,
         aligned_by,
         offset_ns: offset.offset_ns,
@@ -113,10 +113,10 @@ struct TimelineMerge<'a> {
 impl TimelineMerge<'_> {
     /// gctrace's pauses within the profiler's time, and those that only the profiler has.
     fn take_pauses(&mut self, clock: &mut ClockReport) {
-        let TimelinePair { own, their } = self.pair;
+        let TimelinePair { recorded, profiled } = self.pair;
         let (first, last) = self.window;
         let mut pauses: Vec<PauseSpan> = Vec::new();
-        for pause in &own.pauses {
+        for pause in &recorded.pauses {
             let moved = self.moved(pause.start_ns).zip(self.moved(pause.end_ns));
             match moved.filter(|(start_ns, end_ns)| *end_ns >= first && *start_ns <= last) {
                 None => clock.pauses_outside += 1,
@@ -131,13 +131,13 @@ impl TimelineMerge<'_> {
         clock.pauses = pauses.len() as u64;
         let slack_ns = MATCH_NS.unsigned_abs();
         let known: Intervals = pauses.iter().map(|one| around(one, slack_ns)).collect();
-        for pause in &their.pauses {
+        for pause in &profiled.pauses {
             let (start_ns, end_ns) = around(pause, 0);
             if known.length_within(start_ns, end_ns) > 0 {
                 self.repeated.push(pause.start_ns)
             } else {
                 clock.pauses_of_profiler_only += 1;
-                // Frame ids are those of gctrace's trace.
+                // Frame ids refer to gctrace's trace.
                 pauses.push(PauseSpan { stack: None, ..*pause });
             }
         }
@@ -148,14 +148,14 @@ impl TimelineMerge<'_> {
 
     /// The profiler's steps, or gctrace's if it has none or only inferred ones.
     fn take_steps(&mut self) {
-        let TimelinePair { own, their } = self.pair;
+        let TimelinePair { recorded, profiled } = self.pair;
         let inferred = |step: &StepSpan| step.source == StepSource::PeriodicLaunches;
-        match their.steps.first() {
-            Some(first) if own.steps.is_empty() || !inferred(first) => return,
+        match profiled.steps.first() {
+            Some(first) if recorded.steps.is_empty() || !inferred(first) => return,
             _ => self.timeline.steps.clear(),
         }
         let (first, last) = self.window;
-        for step in &own.steps {
+        for step in &recorded.steps {
             let moved = self.moved(step.start_ns).zip(self.moved(step.end_ns));
             if let Some((start_ns, end_ns)) = moved
                 && start_ns >= first
@@ -172,41 +172,41 @@ impl TimelineMerge<'_> {
     }
 
     /// The index here of a thread of gctrace's timeline.
-    fn thread(&mut self, own: ThreadIndex) -> ThreadIndex {
-        if let Some(known) = self.threads.get(&own) {
+    fn thread(&mut self, recorded: ThreadIndex) -> ThreadIndex {
+        if let Some(known) = self.threads.get(&recorded) {
             return *known;
         }
-        let found = match self.same(own) {
+        let found = match self.same(recorded) {
             Some(found) => found,
-            None => self.coinciding_or_new(own),
+            None => self.coinciding_or_new(recorded),
         };
-        self.threads.insert(own, found);
+        self.threads.insert(recorded, found);
         found
     }
 
     /// The profiler's thread of the same id.
-    fn same(&self, own: ThreadIndex) -> Option<ThreadIndex> {
-        let who = self.pair.who(self.pair.own, own);
+    fn same(&self, recorded: ThreadIndex) -> Option<ThreadIndex> {
+        let who = self.pair.who(self.pair.recorded, recorded);
         if who == MatchedThread::Unknown {
             return None;
         }
-        let mut threads = Index::all(&self.pair.their.threads);
-        threads.find(|thread| self.pair.who(self.pair.their, *thread) == who)
+        let mut threads = Index::all(&self.pair.profiled.threads);
+        threads.find(|thread| self.pair.who(self.pair.profiled, *thread) == who)
     }
 
     /// One that does the same things at the same time; of a main thread the one with most of the
     /// steps, else of the calls; otherwise one that the profiler has not seen.
-    fn coinciding_or_new(&mut self, own: ThreadIndex) -> ThreadIndex {
+    fn coinciding_or_new(&mut self, recorded: ThreadIndex) -> ThreadIndex {
         if !self.pair.same_ids()
-            && let Some(found) = self.pair.coinciding(own, self.offset_ns)
+            && let Some(found) = self.pair.coinciding(recorded, self.offset_ns)
         {
             return found;
         }
-        let thread = self.pair.own.threads[own].clone();
-        if self.pair.who(self.pair.own, own) == MatchedThread::Main
+        let thread = self.pair.recorded.threads[recorded].clone();
+        if self.pair.who(self.pair.recorded, recorded) == MatchedThread::Main
             && let Some(busiest) = self.busiest()
         {
-            let tid = self.pair.their.threads[busiest].tid;
+            let tid = self.pair.profiled.threads[busiest].tid;
             self.guessed.push(MergeNote::AssumedMainThread(tid));
             return busiest;
         }
@@ -218,9 +218,9 @@ impl TimelineMerge<'_> {
 
     /// The profiler's thread with most steps, else with most calls.
     fn busiest(&self) -> Option<ThreadIndex> {
-        let their = self.pair.their;
-        let steps = most(their.steps.iter().map(|step| step.thread));
-        steps.or_else(|| most(their.calls.iter().map(|call| call.thread)))
+        let profiled = self.pair.profiled;
+        let steps = most(profiled.steps.iter().map(|step| step.thread));
+        steps.or_else(|| most(profiled.calls.iter().map(|call| call.thread)))
     }
 
     fn note_guesses(&mut self, clock: &mut ClockReport) {

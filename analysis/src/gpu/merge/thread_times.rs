@@ -17,8 +17,8 @@ const FEWEST_PAUSES: usize = 3;
 /// gctrace's timeline and the profiler's of one process.
 #[derive(Clone, Copy)]
 pub(super) struct TimelinePair<'a> {
-    pub(super) own: &'a Timeline,
-    pub(super) their: &'a Timeline,
+    pub(super) recorded: &'a Timeline,
+    pub(super) profiled: &'a Timeline,
 }
 
 /// A thread as both traces know it.
@@ -35,7 +35,7 @@ pub(super) enum MatchedThread {
 impl TimelinePair<'_> {
     /// Whether thread ids of both are of the same namespace.
     pub(super) fn same_ids(self) -> bool {
-        self.own.pid == self.their.pid
+        self.recorded.pid == self.profiled.pid
     }
 
     pub(super) fn who(self, timeline: &Timeline, thread: ThreadIndex) -> MatchedThread {
@@ -49,14 +49,14 @@ impl TimelinePair<'_> {
     /// The offset by calls in both traces.
     pub(super) fn by_calls(self, guess_ns: i64) -> Option<ClockOffset> {
         let mut series: BTreeMap<(MatchedThread, NameIndex), TimestampPair> = BTreeMap::new();
-        for call in &self.their.calls {
-            let key = (self.who(self.their, call.thread), call.function);
+        for call in &self.profiled.calls {
+            let key = (self.who(self.profiled, call.thread), call.function);
             series.entry(key).or_default().fixed.push(call.start_ns.cast_signed());
         }
-        for call in &self.own.calls {
-            let function = self.own.names.text(call.function);
-            let who = self.who(self.own, call.thread);
-            if let Some(function) = self.their.names.index(function)
+        for call in &self.recorded.calls {
+            let function = self.recorded.names.text(call.function);
+            let who = self.who(self.recorded, call.thread);
+            if let Some(function) = self.profiled.names.index(function)
                 && let Some(series) = series.get_mut(&(who, function))
             {
                 series.moved.push(call.start_ns.cast_signed());
@@ -68,32 +68,33 @@ impl TimelinePair<'_> {
     /// The offset by collections in both traces.
     pub(super) fn by_pauses(self, guess_ns: i64) -> Option<ClockOffset> {
         let mut series: BTreeMap<MatchedThread, TimestampPair> = BTreeMap::new();
-        for pause in &self.their.pauses {
-            let who = self.who(self.their, pause.thread);
+        for pause in &self.profiled.pauses {
+            let who = self.who(self.profiled, pause.thread);
             series.entry(who).or_default().fixed.push(middle(pause).cast_signed());
         }
-        for pause in &self.own.pauses {
-            let who = self.who(self.own, pause.thread);
+        for pause in &self.recorded.pauses {
+            let who = self.who(self.recorded, pause.thread);
             series.entry(who).or_default().moved.push(middle(pause).cast_signed());
         }
         offset::offset(&in_both(series), guess_ns, FEWEST_PAUSES)
     }
 
-    /// The profiler's thread whose calls or collections coincide with those of a gctrace thread.
+    /// The profiler's thread whose calls or collections coincide with a gctrace thread's.
     pub(super) fn coinciding(self, thread: ThreadIndex, offset_ns: i64) -> Option<ThreadIndex> {
-        let calls = self.own.calls.iter().filter(|call| call.thread == thread);
+        let calls = self.recorded.calls.iter().filter(|call| call.thread == thread);
         let calls = calls.filter_map(|call| {
-            let function = self.own.names.text(call.function);
-            let function = self.their.names.index(function)?;
+            let function = self.recorded.names.text(call.function);
+            let function = self.profiled.names.index(function)?;
             let at = call.start_ns.checked_add_signed(offset_ns)?;
-            nearest(&self.their.calls, at, |call| call.start_ns)
-                .filter(|their| their.function == function)
-                .map(|their| their.thread)
+            nearest(&self.profiled.calls, at, |call| call.start_ns)
+                .filter(|profiled| profiled.function == function)
+                .map(|profiled| profiled.thread)
         });
-        let pauses = self.own.pauses.iter().filter(|pause| pause.thread == thread);
+        let pauses = self.recorded.pauses.iter().filter(|pause| pause.thread == thread);
         let pauses = pauses.filter_map(|pause| {
             let at = pause.start_ns.checked_add_signed(offset_ns)?;
-            nearest(&self.their.pauses, at, |pause| pause.start_ns).map(|their| their.thread)
+            nearest(&self.profiled.pauses, at, |pause| pause.start_ns)
+                .map(|profiled| profiled.thread)
         });
         let mut votes: BTreeMap<ThreadIndex, usize> = BTreeMap::new();
         for found in calls.chain(pauses) {

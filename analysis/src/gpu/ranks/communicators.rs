@@ -109,32 +109,32 @@ impl Communicators {
         for (at, communicator) in self.all.iter().enumerate() {
             kinds.entry(communicator.shape()).or_default().push(at);
         }
-        let wait_ns = |own: &[usize]| sum(own.iter().map(|at| waits_ns[*at]));
+        let wait_ns = |indices: &[usize]| sum(indices.iter().map(|at| waits_ns[*at]));
         let mut kinds: Vec<(Option<Shape>, Vec<usize>)> =
-            kinds.into_iter().map(|(shape, own)| (Some(shape), own)).collect();
-        kinds.sort_by_key(|(shape, own)| (Reverse(wait_ns(own)), *shape));
+            kinds.into_iter().map(|(shape, indices)| (Some(shape), indices)).collect();
+        kinds.sort_by_key(|(shape, indices)| (Reverse(wait_ns(indices)), *shape));
         if kinds.len() > KINDS {
             let others = kinds.split_off(KINDS - 1);
-            kinds.push((None, others.into_iter().flat_map(|(_, own)| own).collect()));
+            kinds.push((None, others.into_iter().flat_map(|(_, indices)| indices).collect()));
         }
-        let waits = |own: &[usize]| CollectiveWaits {
-            collectives: sum(own.iter().map(|at| self.all[*at].collectives)),
-            wait_ns: wait_ns(own),
-            for_pauses_ns: shorter.map(|shorter| added(own, &shorter.all_ns)),
+        let waits = |indices: &[usize]| CollectiveWaits {
+            collectives: sum(indices.iter().map(|at| self.all[*at].collectives)),
+            wait_ns: wait_ns(indices),
+            for_pauses_ns: shorter.map(|shorter| added(indices, &shorter.all_ns)),
             for_sources_ns: shorter
                 .iter()
                 .flat_map(|shorter| &shorter.sources_ns)
-                .map(|source| added(own, source))
+                .map(|source| added(indices, source))
                 .collect(),
         };
-        let kind = |(shape, mut own): (Option<Shape>, Vec<usize>)| {
-            own.sort_by_key(|at| Reverse(waits_ns[*at]));
+        let kind = |(shape, mut indices): (Option<Shape>, Vec<usize>)| {
+            indices.sort_by_key(|at| Reverse(waits_ns[*at]));
             CommunicatorKind {
                 size: shape.map(|(size, _)| size),
                 stride: shape.and_then(|(_, stride)| stride),
-                communicators: own.len() as u64,
-                waits: waits(&own),
-                longest: own
+                communicators: indices.len() as u64,
+                waits: waits(&indices),
+                longest: indices
                     .iter()
                     .take(LONGEST)
                     .map(|at| self.all[*at].report(waits(&[*at])))
@@ -146,8 +146,8 @@ impl Communicators {
 }
 
 /// The sum of some communicators' times.
-fn added(own: &[usize], times_ns: &[i64]) -> i64 {
-    own.iter().map(|at| times_ns[*at]).fold(0, later)
+fn added(indices: &[usize], times_ns: &[i64]) -> i64 {
+    indices.iter().map(|at| times_ns[*at]).fold(0, later)
 }
 
 impl Communicator {

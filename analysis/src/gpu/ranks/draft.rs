@@ -18,8 +18,8 @@ const FEWEST: usize = 3;
 const FEWEST_KEYED: usize = 2;
 /// to within this: hosts of a cluster synchronize their clocks to milliseconds.
 const ABOUT_NS: u64 = 1_000_000_000;
-/// Ends with a larger median difference are not those of the same collectives, even with equal
-/// sequence numbers: two runs of one program have the same numbers.
+/// Ends with a larger median difference are not of the same collectives, even with equal sequence
+/// numbers: two runs of one program have the same numbers.
 const LARGEST_ERROR_NS: u64 = 5_000_000;
 /// An offset is as good as the best if it has this many tenths of its score, with ends no further
 /// apart.
@@ -39,11 +39,11 @@ const CLEARLY_NEARER: u64 = 4;
 pub(super) struct DraftMember {
     /// Index among all timelines.
     pub(super) timeline: usize,
-    /// Clock offset: added to its timestamps it gives those of the job.
+    /// Clock offset: added to its timestamps it gives the job's.
     pub(super) offset_ns: i64,
     /// Median distance of its ends of collectives from the others'.
     pub(super) error_ns: u64,
-    /// Number of these ends; 0 where the clock is the same as that of a timeline before.
+    /// Number of these ends; 0 where a previous timeline has the same clock.
     pub(super) aligned_by: u64,
     /// Other offsets fit about as well.
     pub(super) ambiguous: bool,
@@ -91,7 +91,7 @@ pub(super) struct DraftFit {
 }
 
 impl DraftFit {
-    /// Whether the part in pairs is not clearly smaller than that of another fit.
+    /// Whether the part in pairs is not clearly smaller than another fit's.
     fn is_as_complete(&self, (paired, all): (u64, u64)) -> bool {
         u128::from(self.complete.0) * u128::from(all) * 10
             >= u128::from(self.complete.1) * u128::from(paired) * u128::from(AS_COMPLETE_TENTHS)
@@ -254,12 +254,13 @@ impl JobDraft {
                 continue;
             };
             let range = later(first_ns, -SLACK_NS)..=later(last_ns, SLACK_NS);
-            let own = chain.iter().map(|at| &kernels.collective[*at]);
-            let own = own.filter(|own| range.contains(&later(own.end_ns, offset_ns)));
+            let kernels_of_chain = chain.iter().map(|at| &kernels.collective[*at]);
+            let in_range =
+                kernels_of_chain.filter(|kernel| range.contains(&later(kernel.end_ns, offset_ns)));
             let known = self.communicators[communicator].collectives.iter();
             let known = known.filter(|at| range.contains(&self.meetings[**at].end_ns));
             paired += in_pairs;
-            all += (own.count() + known.count()) as u64;
+            all += (in_range.count() + known.count()) as u64;
         }
         (paired, all.max(paired))
     }
@@ -297,7 +298,7 @@ impl JobDraft {
         self.traces.get(&timeline.trace).copied()
     }
 
-    /// Whether a job of other ranks, of which not all collectives are named, may be a part of this
+    /// Whether a job of other ranks, whose collectives are not all named, may be a part of this
     /// one: none of its ranks is here.
     pub(super) fn may_belong(&self, other: &Self) -> bool {
         !other.communicators.is_empty() && self.ranks.is_disjoint(&other.ranks)

@@ -2,8 +2,8 @@
 //!
 //! Kernels whose communicator the profiler named are matched by name and order. Of the others it
 //! decides whether ends that agree show one communicator, or several that run the same program in
-//! step: those agree within a millisecond, too, until one of them is delayed. Owns that decision;
-//! what is undecided is not matched.
+//! step, whose ends agree within a millisecond, too, until one of them is delayed. Owns that
+//! decision; undecided kernels are not matched.
 
 use super::kernels::{CollectiveKernel, CollectiveKernels};
 use super::pairs::{DraftCollective, FEWEST_TENTHS, OffsetMatch, within};
@@ -78,11 +78,11 @@ struct Group {
     undecided: bool,
 }
 
-/// How kernels of one rank, or of one group, compare with those of another group.
+/// How kernels of one rank, or of one group, compare with another group's.
 enum Verdict {
     /// They are of other communicators.
     Other,
-    /// Their ends agree, but those of groups in step could agree as well.
+    /// Their ends agree, but the ends of groups in step could as well.
     Undecided,
     Same {
         noise_ns: u64,
@@ -100,8 +100,8 @@ pub(super) fn find(ranks: &[PlacedRank<'_>], others: OtherRanks) -> MatchedGroup
     let mut undecided: Vec<(usize, usize)> = Vec::new();
     for (position, rank) in ranks.iter().enumerate() {
         for chain in rank.kernels.by_chain() {
-            let own = chain.iter().map(|at| &rank.kernels.collective[*at]);
-            let group = Group::of(own, position, rank.offset_ns);
+            let kernels = chain.iter().map(|at| &rank.kernels.collective[*at]);
+            let group = Group::of(kernels, position, rank.offset_ns);
             if let Some(group) = group {
                 place(group, enough, &mut groups, &mut undecided);
             }
@@ -122,7 +122,7 @@ pub(super) fn find(ranks: &[PlacedRank<'_>], others: OtherRanks) -> MatchedGroup
         }
     }
     let mut found = MatchedGroups::default();
-    // At a wrong clock, kernels of one collective are taken for those of different ones.
+    // At a wrong clock, kernels of one collective are taken for kernels of different ones.
     let is_wrong = others == OtherRanks::InTraces || !are_related(ranks, &groups);
     for group in groups {
         if group.undecided || is_wrong && group.name.is_none() {
@@ -137,8 +137,8 @@ pub(super) fn find(ranks: &[PlacedRank<'_>], others: OtherRanks) -> MatchedGroup
 
 /// Adds kernels to the group that they are of, or makes them a group of their own.
 fn place(chain: Group, enough: f64, groups: &mut Vec<Group>, undecided: &mut Vec<(usize, usize)>) {
-    // The group whose ends agree best: those of other communicators of the same ranks are late
-    // whenever they are.
+    // The group whose ends agree best: other communicators of the same ranks end late whenever this
+    // one does.
     let mut best: Option<(u64, usize)> = None;
     let mut maybe: Vec<usize> = Vec::new();
     for (at, group) in groups.iter().enumerate() {
@@ -160,7 +160,7 @@ fn place(chain: Group, enough: f64, groups: &mut Vec<Group>, undecided: &mut Vec
             }
         }
     }
-    let own = match best {
+    let chosen = match best {
         Some((noise_ns, at)) => {
             groups[at].add(chain, noise_ns);
             at
@@ -170,7 +170,7 @@ fn place(chain: Group, enough: f64, groups: &mut Vec<Group>, undecided: &mut Vec
             groups.len() - 1
         }
     };
-    undecided.extend(maybe.into_iter().filter(|at| *at != own).map(|at| (at, own)));
+    undecided.extend(maybe.into_iter().filter(|at| *at != chosen).map(|at| (at, chosen)));
 }
 
 /// Merges groups that turned out to be one. Returns whether any did.
@@ -257,13 +257,13 @@ impl Group {
         let kernels: Vec<CollectiveKernel> =
             other.collectives.iter().map(DraftCollective::kernel).collect();
         let beside = OffsetMatch { meetings: &self.collectives, kernels: &kernels, offset_ns: 0 };
-        let own: Vec<usize> = (0..self.collectives.len()).collect();
+        let all: Vec<usize> = (0..self.collectives.len()).collect();
         let others: Vec<usize> = (0..kernels.len()).collect();
-        let mut pairs = beside.pairs(&own, &others);
+        let mut pairs = beside.pairs(&all, &others);
         let agree = self.name.is_some()
-            || self.ranks.is_disjoint(&other.ranks) && beside.agree(&own, &others, &pairs);
+            || self.ranks.is_disjoint(&other.ranks) && beside.agree(&all, &others, &pairs);
         pairs.retain(|(one, other)| self.collectives[*one].overlaps(&kernels[*other], 0));
-        let enough = pairs.len() * 10 >= own.len().min(others.len()) * FEWEST_TENTHS;
+        let enough = pairs.len() * 10 >= all.len().min(others.len()) * FEWEST_TENTHS;
         (agree && (enough || self.name.is_some())).then_some(pairs)
     }
 
@@ -336,8 +336,8 @@ impl Group {
             let ends = group.collectives.iter().map(|one| one.end_ns);
             ends.collect::<Vec<i64>>()
         };
-        let (own, others) = (ends(self), ends(other));
-        let both = within(&own, &others).min(within(&others, &own));
+        let (ends_here, others) = (ends(self), ends(other));
+        let both = within(&ends_here, &others).min(within(&others, &ends_here));
         pairs * 100 >= both * FEWEST_HUNDREDTHS
     }
 

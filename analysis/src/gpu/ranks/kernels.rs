@@ -232,10 +232,10 @@ fn transfer(
     let call = timeline.call(op)?;
     let (what, between) = annotations.around(call.thread, call.start_ns)?.split_once(' ')?;
     let sends = what == "send";
-    let (own, other) = between.split_once(if sends { "->" } else { "<-" })?;
-    let (own, other): (u32, u32) = (own.parse().ok()?, other.parse().ok()?);
-    let known = group.is_some() || own == rank;
-    let (from, to) = if sends { (own, other) } else { (other, own) };
+    let (caller, other) = between.split_once(if sends { "->" } else { "<-" })?;
+    let (caller, other): (u32, u32) = (caller.parse().ok()?, other.parse().ok()?);
+    let known = group.is_some() || caller == rank;
+    let (from, to) = if sends { (caller, other) } else { (other, caller) };
     known.then(|| (sends, channel(from, to)))
 }
 

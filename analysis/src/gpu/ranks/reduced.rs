@@ -1,4 +1,4 @@
-//! A timeline without everything that relating it to those of other ranks does not need.
+//! A timeline reduced to what relates it to other ranks' timelines.
 //!
 //! Owns what is kept: kernels of NCCL, the calls that launched them, PyTorch's annotations around
 //! those, and the process. [`super::jobs`] finds the same jobs, clocks and collectives in it.

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 /// How far the first pair is searched from the one whose ends are closest.
 const REACH: i64 = 32;
-/// The pairs of an assignment must end closer together than those of any other by this factor,
+/// The pairs of an assignment must end closer together than any other assignment's by this factor,
 const CLEARLY: u64 = 2;
 /// and at least this many tenths of the kernels of the side with fewer must be in pairs.
 const FEWEST_TENTHS: usize = 5;
@@ -93,7 +93,7 @@ fn pair(send: &ChannelSide, receive: &ChannelSide) -> Vec<TransferPair> {
     pairs.collect()
 }
 
-/// How many places later the send is whose end is closest to that of the receive in the middle.
+/// How many places later the send is whose end is closest to the middle receive's.
 fn middle(send: &ChannelSide, receive: &ChannelSide) -> Option<i64> {
     let at = receive.kernels.len() / 2;
     let end_ns = receive.kernels.get(at)?.end_ns;

@@ -8,8 +8,8 @@ use crate::gpu::timeline::Timeline;
 use crate::report::{Basis, PauseSource, RankPauses, StepEffect};
 use crate::time::{later, since, sum};
 
-/// Number of ranks whose pauses are removed one by one, those with the most pause time; those of
-/// all others are removed together, so that a job of many ranks needs only some replays.
+/// Number of ranks whose pauses are removed one by one, the ranks with the most pause time; all
+/// others' pauses are removed together, so that a job of many ranks needs only some replays.
 const SINGLE: usize = 16;
 
 /// The victim matrix of a job, by rank and by communicator, `None` where nothing paused.

@@ -143,8 +143,8 @@ fn longest(job: &ReplayJob<'_>, pauses: &[PauseId], count: usize) -> Vec<usize> 
     places
 }
 
-/// Groups of pauses that are removed together: those of `single` alone, the runs of others between
-/// them.
+/// Groups of pauses that are removed together: each of `single` alone, and the runs of others
+/// between them.
 fn groups(count: usize, single: &[usize]) -> Vec<Range<usize>> {
     let mut groups = Vec::with_capacity(single.len() * 2 + 1);
     let mut from = 0;
@@ -173,6 +173,8 @@ fn shares(
     let mut shares = Vec::with_capacity(pauses.len());
     for group in groups(pauses.len(), single) {
         let members = &pauses[group];
+        // On top of the groups before it, so that the shares sum to the cost of all pauses: alone,
+        // neither of two pauses that hide behind each other costs anything.
         run.change(&model.removed(members), None);
         let without = ends.latest(&run);
         let gained = sooner(end, without);

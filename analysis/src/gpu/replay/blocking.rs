@@ -46,7 +46,7 @@ struct BlockingEvidence<'a> {
     timeline: &'a Timeline,
     queues: &'a [StreamQueue],
     /// For each call the last operation that it enqueued.
-    own: Vec<Option<OpIndex>>,
+    enqueued: Vec<Option<OpIndex>>,
     /// Names of copies that are done when their call returns.
     copies_wait: HashMap<NameIndex, bool>,
     /// Functions for memory that return once the device is idle.
@@ -71,16 +71,16 @@ impl BlockingVotes {
 
 impl<'a> BlockingEvidence<'a> {
     fn collect(timeline: &'a Timeline, queues: &'a [StreamQueue]) -> Self {
-        let mut own = vec![None; timeline.calls.len()];
+        let mut enqueued = vec![None; timeline.calls.len()];
         for (index, op) in Index::enumerate(&timeline.ops) {
             if let Some(call) = op.call {
-                own[call.at()] = Some(index);
+                enqueued[call.at()] = Some(index);
             }
         }
         let mut evidence = Self {
             timeline,
             queues,
-            own,
+            enqueued,
             copies_wait: HashMap::new(),
             memory_waits: HashMap::new(),
             return_ns: RETURN_NS,
@@ -106,12 +106,12 @@ impl<'a> BlockingEvidence<'a> {
 
     fn of_copies(&self) -> HashMap<NameIndex, bool> {
         let mut votes: HashMap<NameIndex, BlockingVotes> = HashMap::new();
-        for (call, own) in self.timeline.calls.iter().zip(&self.own) {
-            if let Some(own) = *own
+        for (call, enqueued) in self.timeline.calls.iter().zip(&self.enqueued) {
+            if let Some(enqueued) = *enqueued
                 && call.kind == CallEffect::Copy
                 && call.timed
             {
-                let op = &self.timeline.ops[own];
+                let op = &self.timeline.ops[enqueued];
                 let votes = votes.entry(op.name).or_default();
                 if op.end_ns <= call.end_ns { votes.yes += 1 } else { votes.no += 1 }
             }
@@ -180,13 +180,14 @@ impl<'a> BlockingEvidence<'a> {
     }
 
     fn of_copy(&self, index: CallIndex, call: &Call) -> Vec<OpIndex> {
-        if let Some(own) = self.own[index.at()]
-            && (self.copies_wait.get(&self.timeline.ops[own].name) == Some(&true)
-                || self.waited_for(own, call))
+        if let Some(enqueued) = self.enqueued[index.at()]
+            && (self.copies_wait.get(&self.timeline.ops[enqueued].name) == Some(&true)
+                || self.waited_for(enqueued, call))
         {
-            return vec![own];
+            return vec![enqueued];
         }
-        // A copy from memory that is not pinned may wait for its stream before it is queued.
+        // A copy from memory that is not pinned may wait for its stream before it is queued:
+        // https://docs.nvidia.com/cuda/cuda-driver-api/api-sync-behavior.html
         let stream = call.stream.map(|stream| &self.queues[stream.at()]);
         let before = stream.and_then(|queue| queue.last_before(call.start_ns));
         let waited_for = before.filter(|before| self.waited_for(*before, call));

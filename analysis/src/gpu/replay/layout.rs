@@ -12,9 +12,9 @@ use crate::time::timestamp;
 pub(super) struct ReplayLayout {
     /// Add to a time of the timeline to get the network's clock.
     shift: i128,
-    /// Nanoseconds from the clock of the timeline to that of the job.
+    /// Nanoseconds from the timeline's clock to the job's.
     offset_ns: i64,
-    /// The node before everything else; those of the calls follow, then those of the operations.
+    /// The node before everything else; the calls' nodes follow, then the operations'.
     pub(super) origin: NodeIndex,
     /// Measured starts and ends, on the clock of the timeline.
     pub(super) calls: Vec<(u64, u64)>,
@@ -37,7 +37,7 @@ pub(super) struct CallChain {
     pub(super) calls: Vec<CallIndex>,
     /// Per call: the edge into its start from the end of the call before on the thread. Empty if it
     /// only polls.
-    pub(super) own: Vec<EdgeIndex>,
+    pub(super) into_start: Vec<EdgeIndex>,
     /// Per call: what handed over to it, if the thread waited for another one. Empty if it only
     /// polls.
     pub(super) hand_overs: Vec<Option<HandOver>>,

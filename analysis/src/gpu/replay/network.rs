@@ -38,7 +38,7 @@ pub(super) struct NetworkBuilder {
     edges: Vec<Edge>,
 }
 
-/// The time of `to` is at least that of `from` plus `delay_ns`.
+/// `to` is at least `delay_ns` after `from`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Edge {
     from: NodeIndex,
@@ -78,7 +78,7 @@ impl NetworkBuilder {
         Index::push(&mut self.edges, Edge { from, to, delay_ns })
     }
 
-    /// The time of `to` is that of `from` plus the measured difference.
+    /// `to` stays at the measured distance from `from`.
     pub(super) fn fixed(&mut self, from: NodeIndex, to: NodeIndex) -> EdgeIndex {
         self.edge(from, to, i64::MAX)
     }
@@ -100,6 +100,8 @@ impl NetworkBuilder {
     /// The place of every node: all that it waits for first, else by time. In a circle the
     /// earliest goes first.
     fn ranks(&self) -> Vec<Rank> {
+        // Topological sorting (Kahn, CACM 5, 1962: https://doi.org/10.1145/368996.369025), but for
+        // circles: many edges are inferred, and two of them may contradict each other.
         let count = self.times.len();
         let (first_out, out) = self.successors();
         let mut missing = vec![0u32; count];
@@ -348,6 +350,8 @@ impl NetworkRun<'_> {
             start = start.min(node);
             horizon = horizon.max(node);
         }
+        // Every edge leads to a later place: behind the last node that waits for a changed one
+        // nothing changes.
         let mut node = start;
         while node <= horizon {
             let time = self.time(node);

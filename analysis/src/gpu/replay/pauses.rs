@@ -107,7 +107,7 @@ impl PauseEffects {
                 PauseEffect { start_ns: pause.start_ns, end_ns: pause.end_ns, parts: Vec::new() };
             for ((thread, chain), usual) in layout.chains.iter().enumerate().zip(&usual) {
                 if thread == pause.thread.at() {
-                    own(pause, chain, layout, &mut taken, &mut effect);
+                    on_collecting_thread(pause, chain, layout, &mut taken, &mut effect);
                 } else if !chain.polls {
                     let other = WaitingThread {
                         chain,
@@ -164,14 +164,14 @@ fn waiting(chain: &CallChain, at_ns: u64, layout: &ReplayLayout) -> Option<HandO
     let (_, handed_over_ns) = layout.call_span(hand_over.source);
     let (from_ns, to_ns) = gap(chain, place, layout)?;
     (place > 0 && from_ns <= at_ns && at_ns < handed_over_ns).then(|| HandOverWait {
-        edge: chain.own[place],
+        edge: chain.into_start[place],
         from_ns,
         handed_over_ns,
         to_ns,
     })
 }
 
-/// For each delay what is assigned to pauses.
+/// For each delay the part that is assigned to pauses.
 #[derive(Debug, Default)]
 struct ClaimedTime {
     by_edge: HashMap<EdgeIndex, Claim>,
@@ -229,8 +229,8 @@ fn take(
     let Some((from, to)) = gap(chain, place, layout) else {
         return;
     };
-    if let Some(own) = chain.own.get(place) {
-        taken.take(*own, from, to, effect);
+    if let Some(edge) = chain.into_start.get(place) {
+        taken.take(*edge, from, to, effect);
     }
     if let Some(hand_over) = chain.hand_over(place) {
         let (_, handed_over) = layout.call_span(hand_over.source);
@@ -239,7 +239,7 @@ fn take(
 }
 
 /// On the thread that collects: every gap that the pause lies in, one as a rule.
-fn own(
+fn on_collecting_thread(
     pause: &PauseSpan,
     chain: &CallChain,
     layout: &ReplayLayout,
@@ -275,6 +275,9 @@ impl WaitingThread<'_> {
         effect: &mut PauseEffect,
     ) {
         let first = layout.first_from(self.chain, effect.start_ns);
+        // The collecting thread keeps the GIL, but for finalizers that run Python or release it:
+        // requests for it are answered between bytecodes only (`_Py_HandlePending`).
+        // https://github.com/python/cpython/blob/v3.13.0/Python/ceval_gil.c
         // Only a thread in Python that had released the GIL for a call starts this one during the
         // pause.
         let one = self.chain.python
@@ -293,7 +296,7 @@ impl WaitingThread<'_> {
                 take(self.chain, first, layout, taken, effect);
             }
             if !switched && let Some(usual_ns) = (self.usual_ns)(place) {
-                taken.limit(self.chain.own[place], duration(usual_ns, to - from));
+                taken.limit(self.chain.into_start[place], duration(usual_ns, to - from));
             }
             take(self.chain, place, layout, taken, effect);
         }
@@ -420,7 +423,7 @@ fn lengthened(
         if !collects && !stands_still {
             continue;
         }
-        edges.extend(chain.own.get(place));
+        edges.extend(chain.into_start.get(place));
         let hand_over = chain.hand_over(place);
         let done = hand_over.filter(|hand_over| layout.call_span(hand_over.source).1 <= at_ns);
         edges.extend(done.map(|hand_over| hand_over.edge));

@@ -87,7 +87,7 @@ impl ReplaySchedule {
     }
 
     /// The replayed time of a measured timestamp of a thread, for starts and ends of steps. `at_ns`
-    /// is on the clock of the timeline, the result on that of the job.
+    /// is on the timeline's clock, the result on the job's.
     #[must_use]
     pub fn timestamp(&self, timeline: usize, thread: ThreadIndex, at_ns: u64) -> u64 {
         let layout = &self.inner.layouts[timeline];

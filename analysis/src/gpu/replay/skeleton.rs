@@ -4,8 +4,8 @@
 //! there: the end of one comes from outside. Of the rest only the nodes stay that something outside
 //! asks for (starts and ends of these, steps, the end of the rank) and the delays between them that
 //! can decide in one of the scenarios, with their length in each: see `chains.rs`, `cut.rs` and
-//! `graph.rs`. That is exact: joined with those of the other ranks (`joined.rs`), all these times are
-//! those of a replay of the whole job.
+//! `graph.rs`. That is exact: joined with the other ranks' skeletons (`joined.rs`), all these times
+//! are as in a replay of the whole job.
 
 mod chains;
 mod cut;
@@ -39,8 +39,7 @@ pub struct Skeleton {
     scenarios: Vec<u32>,
     /// Kernels that may be collectives, by operation.
     meets: Vec<SkeletonMeet>,
-    /// Last end of any operation or call, without those of threads that only poll; `None` without
-    /// any.
+    /// Last end of any operation or call, except of threads that only poll; `None` without any.
     end: Option<u32>,
     /// All steps.
     stepping: Option<SteppingMarks>,
@@ -132,8 +131,8 @@ impl ReplayModel {
     ///
     /// # Panics
     ///
-    /// If the model is not that of this timeline alone, if it does not contain one of the operations,
-    /// or if a change names a pause or a thread that is not in it.
+    /// If the model is not of this timeline alone, if it does not contain one of the operations, or
+    /// if a change names a pause or a thread that is not in it.
     #[must_use]
     pub fn skeleton(
         &self,

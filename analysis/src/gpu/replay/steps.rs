@@ -11,7 +11,7 @@ const FEWEST: usize = 5;
 /// The evidence of a process's steps for a replay without any pause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StepEvidence {
-    /// Number of steps that were compared: those of the thread with the most steps, at least five.
+    /// Number of compared steps, of the thread with the most steps; at least five.
     pub steps: u64,
     /// Steps with a pause among them.
     pub with_pauses: u64,
@@ -37,11 +37,11 @@ pub(super) struct ReplayedStep {
 impl StepEvidence {
     /// Leaves out one step after the other: its duration without pauses, by a replay without any,
     /// minus the median of the other steps' is its error. Two runs of N such steps differ by the
-    /// standard deviation of these errors times the square root of 2 N; from 25 steps on, by that of
-    /// the sums over as many blocks as each has steps: a host that waits for the GPU in every fourth
-    /// step makes steps that differ, and blocks that do not. Compared with differences
-    /// between real runs, using only the steps with pauses, or the median deviation, was two to
-    /// five times too low. `None` with fewer than five steps.
+    /// standard deviation of these errors times the square root of 2 N; from 25 steps on, by the
+    /// standard deviation of the sums over as many blocks as each has steps: a host that waits for
+    /// the GPU in every fourth step makes steps that differ, and blocks that do not. Compared with
+    /// differences between real runs, using only the steps with pauses, or the median deviation,
+    /// was two to five times too low. `None` with fewer than five steps.
     #[must_use]
     pub fn collect(
         timeline: &ProcessTimeline,

@@ -150,7 +150,8 @@ fn link(
     typical: &TypicalLatency,
     builder: &mut NetworkBuilder,
 ) {
-    // Operations of one stream should not overlap; those of a graph, or of a damaged trace, may.
+    // Operations of one stream should not overlap; operations of a graph, or of a damaged trace,
+    // may.
     let mut running: Vec<OpIndex> = Vec::new();
     let mut last_done: Option<OpIndex> = None;
     for op in &queue.ops {
@@ -163,6 +164,7 @@ fn link(
         let (done, still): (Vec<OpIndex>, Vec<OpIndex>) = running.into_iter().partition(ended);
         last_done =
             done.iter().copied().chain(last_done).max_by_key(|done| layout.op_span(*done).1);
+        // The times do not show which of the ended operations it waited for: it waits for all.
         for done in done.iter().chain(&last_done) {
             builder.edge(layout.op(*done).1, start, typical.gap_ns[kind]);
         }

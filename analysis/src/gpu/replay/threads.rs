@@ -190,11 +190,11 @@ fn link(
     let mut from = layout.origin;
     for (call, source) in chain.calls.iter().zip(sources) {
         let (start, end) = layout.call(*call);
-        let own = match source {
+        let into_start = match source {
             Some(_) => builder.edge(from, start, 0),
             None => builder.fixed(from, start),
         };
-        chain.own.push(own);
+        chain.into_start.push(into_start);
         let hand_over = source
             .map(|source| HandOver { source, edge: builder.fixed(layout.call(source).1, start) });
         chain.hand_overs.push(hand_over);

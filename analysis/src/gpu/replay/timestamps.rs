@@ -42,8 +42,8 @@ impl TimestampRule {
         Self {
             after: Some(handed_over.map_or(end, |handed_over| layout.call(handed_over.source).1)),
             paused: match handed_over {
-                Some(own) => Some(own.edge),
-                None => chain.own.get(place).copied(),
+                Some(hand_over) => Some(hand_over.edge),
+                None => chain.into_start.get(place).copied(),
             },
             no_earlier: Some(end),
             no_later: next,

@@ -1,8 +1,8 @@
 //! Changes of the collector's settings as changes of pauses.
 //!
-//! Owns the length of each pause and the added pauses, as changes of a replay whose timelines are
-//! those of all programs. Each change has a pessimistic and an optimistic version; its effect on the
-//! run is not computed here.
+//! Owns the length of each pause and the added pauses, as changes of a replay with the timelines of
+//! all programs. Each change has a pessimistic and an optimistic version; its effect on the run is
+//! not computed here.
 
 use super::program::{Assumption, Certainty, ProgramModel, known, part_of, traversed};
 use crate::gpu::pause_span::PauseSpan;
@@ -44,18 +44,18 @@ fn without(
 ) -> ReplayChange {
     let mut plan = ReplayChange::default();
     for (index, program) in (0..).zip(programs) {
-        let removed = program.pauses().filter(|(_, own)| predicate(program, own));
+        let removed = program.pauses().filter(|(_, pause)| predicate(program, pause));
         plan.remove(index, removed.map(|(pause, _)| pause));
     }
     plan
 }
 
-/// `gc.disable()`: removes all automatic collections, on the optimistic side also those of unknown
-/// reason.
+/// `gc.disable()`: removes all automatic collections, on the optimistic side also collections of
+/// unknown reason.
 #[must_use]
 pub fn disable(programs: &[ProgramModel<'_>], side: Assumption) -> ReplayChange {
     let unsure = side == Assumption::Optimistic;
-    without(programs, |program, own| program.automatic(own).or(unsure))
+    without(programs, |program, pause| program.automatic(pause).or(unsure))
 }
 
 /// No collection at all while the program runs.
@@ -68,7 +68,7 @@ pub fn without_any(programs: &[ProgramModel<'_>]) -> ReplayChange {
 #[must_use]
 pub fn without_explicit(programs: &[ProgramModel<'_>], side: Assumption) -> ReplayChange {
     let unsure = side == Assumption::Pessimistic;
-    without(programs, |program, own| !program.automatic(own).or(unsure))
+    without(programs, |program, pause| !program.automatic(pause).or(unsure))
 }
 
 /// `gc.freeze()` after setup: later full collections do not traverse the objects that existed then.
@@ -82,7 +82,7 @@ pub fn freeze(programs: &[ProgramModel<'_>], side: Assumption) -> ReplayChange {
         let warm_ns = program.warm_ns();
         let frozen = frozen(program, warm_ns, side);
         let parts = program.simulated(AdviceId::Freeze, side);
-        let later = program.pauses().filter(|(_, own)| own.start_ns >= warm_ns);
+        let later = program.pauses().filter(|(_, pause)| pause.start_ns >= warm_ns);
         for (pause, span) in later {
             if !program.full(span).or(side == Assumption::Optimistic) {
                 continue;
@@ -138,13 +138,13 @@ pub fn thresholds(programs: &[ProgramModel<'_>], side: Assumption) -> ReplayChan
     for (index, program) in (0..).zip(programs) {
         let automatic: Vec<(PauseIndex, &PauseSpan)> = program
             .pauses()
-            .filter(|(_, own)| program.automatic(own).or(side == Assumption::Optimistic))
+            .filter(|(_, pause)| program.automatic(pause).or(side == Assumption::Optimistic))
             .collect();
         let (full, partial): (Vec<_>, Vec<_>) =
-            automatic.iter().copied().partition(|(_, own)| program.full(own) == Certainty::Yes);
+            automatic.iter().copied().partition(|(_, pause)| program.full(pause) == Certainty::Yes);
         let parts = program.simulated(AdviceId::RaiseThreshold, side);
         for group in partial.chunks(RAISED) {
-            let sum_ns = sum(group.iter().map(|(_, own)| own.duration_ns()));
+            let sum_ns = sum(group.iter().map(|(_, pause)| pause.duration_ns()));
             let length_ns = match (&parts, side) {
                 (Some(parts), _) => part_of(sum_ns, parts.partial),
                 (None, Assumption::Pessimistic) => sum_ns,
@@ -157,7 +157,7 @@ pub fn thresholds(programs: &[ProgramModel<'_>], side: Assumption) -> ReplayChan
         match (parts, side) {
             (Some(parts), _) => {
                 for group in full.chunks(becoming_one(parts.full)) {
-                    let sum_ns = sum(group.iter().map(|(_, own)| own.duration_ns()));
+                    let sum_ns = sum(group.iter().map(|(_, pause)| pause.duration_ns()));
                     merge(&mut plan, index, group, part_of(sum_ns, parts.full));
                 }
             }
@@ -213,7 +213,7 @@ fn rarer(program: &ProgramModel<'_>, automatic: &[(PauseIndex, &PauseSpan)]) -> 
 #[derive(Debug)]
 pub struct FullLengths {
     /// Start and length of each pause, by start, for each program.
-    own: Vec<Vec<(u64, u64)>>,
+    by_program: Vec<Vec<(u64, u64)>>,
     /// Shortest and longest of all.
     all: (u64, u64),
 }
@@ -222,7 +222,7 @@ impl FullLengths {
     /// `None` where no such collection was recorded.
     #[must_use]
     pub fn of(programs: &[ProgramModel<'_>]) -> Option<Self> {
-        let own: Vec<Vec<(u64, u64)>> = programs
+        let by_program: Vec<Vec<(u64, u64)>> = programs
             .iter()
             .map(|program| {
                 let full =
@@ -230,19 +230,19 @@ impl FullLengths {
                 full.map(|(_, pause)| (pause.start_ns, pause.duration_ns())).collect()
             })
             .collect();
-        let lengths = || own.iter().flatten().map(|(_, length_ns)| *length_ns);
+        let lengths = || by_program.iter().flatten().map(|(_, length_ns)| *length_ns);
         let all = (lengths().min()?, lengths().max()?);
-        Some(Self { own, all })
+        Some(Self { by_program, all })
     }
 
     /// Shorter and longer of the neighbors; for a program without any, shortest and longest of the
     /// others.
     #[must_use]
     pub fn at(&self, program: usize, at_ns: u64) -> (u64, u64) {
-        let own = &self.own[program];
-        let next = own.partition_point(|(timestamp_ns, _)| *timestamp_ns <= at_ns);
-        let after = own.get(next);
-        let before = next.checked_sub(1).and_then(|last| own.get(last));
+        let pauses = &self.by_program[program];
+        let next = pauses.partition_point(|(timestamp_ns, _)| *timestamp_ns <= at_ns);
+        let after = pauses.get(next);
+        let before = next.checked_sub(1).and_then(|last| pauses.get(last));
         match (before.or(after), after.or(before)) {
             (Some((_, one)), Some((_, other))) => (*one.min(other), *one.max(other)),
             _ => self.all,

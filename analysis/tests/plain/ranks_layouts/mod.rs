@@ -171,10 +171,10 @@ impl Simulation {
                 }
             }
             Act::Send(to) => {
-                let own = rank as u32;
+                let from = rank as u32;
                 self.transfers[rank] += 1;
                 let sent = (self.now_ns[rank], self.transfers[rank]);
-                self.sent.entry((own, to)).or_default().push_back(sent);
+                self.sent.entry((from, to)).or_default().push_back(sent);
             }
             Act::Receive(from) => {
                 if !self.receive(layout, from, rank) {
@@ -428,7 +428,9 @@ pub(crate) fn truths(traces: &[(u32, Trace)]) -> [usize; 2] {
         *ranks.entry((kernel.peer.is_some(), kernel.truth)).or_default() += 1;
     }
     let of = |transfer: bool| {
-        let shared = ranks.iter().filter(|((own, _), count)| *own == transfer && **count > 1);
+        let shared = ranks
+            .iter()
+            .filter(|((is_transfer, _), count)| *is_transfer == transfer && **count > 1);
         shared.count()
     };
     [of(false), of(true)]

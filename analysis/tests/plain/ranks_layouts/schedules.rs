@@ -55,12 +55,12 @@ pub(crate) fn expert_parallel(seed: u64) -> Layout {
                 let place = [u64::from(rank), step, what];
                 Act::Compute(mean + random(seed, place, 2 * mean))
             };
-            let own = (rank / size) as usize;
+            let group = (rank / size) as usize;
             [
                 load(1, 150 * US),
-                Act::Together(own),
+                Act::Together(group),
                 load(2, 400 * US),
-                Act::Together(own),
+                Act::Together(group),
                 load(3, 100 * US),
                 Act::Together(across + (rank % size) as usize),
                 load(4, 50 * US),

@@ -69,7 +69,7 @@ pub(crate) fn one(timeline: &Timeline, pause: Pause, way: InsertionMethod) -> Op
     })
 }
 
-/// The first time from that of the pause at which the thread is between two calls.
+/// The first time from the pause's on at which the thread is between two calls.
 fn in_a_gap(timeline: &Timeline, pause: Pause) -> Option<Pause> {
     let calls = timeline.calls.iter().filter(|call| call.thread == pause.thread);
     let calls: Vec<_> = calls.collect();
@@ -211,10 +211,10 @@ impl Host<'_> {
         self.last[content.stream.at()] = Some(op);
     }
 
-    fn end(&self, call: usize, start: u64, own: &[usize]) -> u64 {
+    fn end(&self, call: usize, start: u64, enqueued: &[usize]) -> u64 {
         let content = self.timeline.calls[call];
         let waits_for = match content.kind {
-            CallEffect::Copy => own.last().copied(),
+            CallEffect::Copy => enqueued.last().copied(),
             CallEffect::DeviceSynchronize
             | CallEffect::StreamSynchronize
             | CallEffect::EventSynchronize => {

@@ -36,7 +36,7 @@ pub(crate) struct Recorded {
     pub(crate) waited_ns: Option<i64>,
 }
 
-/// The folder of the simulated libraries: that of `GCTRACE_SIMGPU`, else one made of this build's.
+/// The folder of the simulated libraries: `GCTRACE_SIMGPU`, else one made of this build's.
 fn libraries() -> &'static Path {
     static LIBRARIES: OnceLock<PathBuf> = OnceLock::new();
     LIBRARIES.get_or_init(|| {

@@ -12,7 +12,7 @@ use gctrace_analysis::gpu::replay::{ReplayChange, ReplayJob, ReplayModel, Replay
 use gctrace_analysis::gpu::timeline::{OpIndex, Timeline};
 use std::collections::BTreeSet;
 
-/// The traces of each rank have timestamps later by this than those of the previous rank:
+/// The traces of each rank have timestamps later by this than the previous rank's:
 /// kineto_of_simgpu.py.
 const AHEAD_NS: i64 = 3_000_000;
 /// How far off the analysis may be in finding that. The simulator ends a collective for all ranks

@@ -1,7 +1,7 @@
 //! CUPTI's functions, resolved by name: no header, nothing linked. Defines which are required and
 //! which are optional; when they are called is decided elsewhere.
 //!
-//! Types are those of `cupti_activity.h` and `cupti_callbacks.h` of CUPTI 11.8 - 13.0.
+//! Types are from `cupti_activity.h` and `cupti_callbacks.h` of CUPTI 11.8 - 13.0.
 
 use super::find::CuptiLibrary;
 use std::ffi::{CStr, c_char, c_void};

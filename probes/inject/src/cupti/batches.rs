@@ -1,11 +1,11 @@
 //! Passes calls from the threads on which CUPTI completes buffers to the one that sorts them,
 //! without a lock: a thread that completes a buffer never waits.
 
-use super::decode::ApiCall;
+use gctrace_ring::RingCall;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 struct CallBatch {
-    calls: Vec<ApiCall>,
+    calls: Vec<RingCall>,
     next: *mut CallBatch,
 }
 
@@ -18,7 +18,7 @@ impl CallBatches {
         Self(AtomicPtr::new(std::ptr::null_mut()))
     }
 
-    pub(super) fn push(&self, calls: Vec<ApiCall>) {
+    pub(super) fn push(&self, calls: Vec<RingCall>) {
         if calls.is_empty() {
             return;
         }
@@ -34,7 +34,7 @@ impl CallBatches {
     }
 
     /// All calls, in no particular order.
-    pub(super) fn take(&self) -> Vec<ApiCall> {
+    pub(super) fn take(&self) -> Vec<RingCall> {
         let mut batch = self.0.swap(std::ptr::null_mut(), Ordering::Acquire);
         let mut all = Vec::new();
         while !batch.is_null() {
@@ -49,19 +49,19 @@ impl CallBatches {
 
 #[cfg(test)]
 mod tests {
-    use super::super::decode::CuptiSpan;
     use super::*;
-    use gctrace_ring::ApiLayer;
+    use gctrace_ring::{ApiLayer, NO_TEXT, TimeInterval};
 
     #[test]
     fn nothing_is_lost_or_doubled_between_threads() {
         let batches = CallBatches::new();
-        let call = |correlation| ApiCall {
-            span: CuptiSpan { start_ns: 1, end_ns: 2 },
+        let call = |correlation| RingCall {
+            interval: TimeInterval { start_ns: 1, end_ns: 2 },
             layer: ApiLayer::Driver,
             function: 0,
             tid: 1,
             correlation,
+            name: NO_TEXT,
         };
         let mut all = Vec::new();
         std::thread::scope(|scope| {

@@ -13,8 +13,7 @@
 //! Limitation: an inner call is kept if its outer call returns, or its buffer arrives, later than
 //! that. Readers must expect nested calls, rarely.
 
-use super::decode::ApiCall;
-use gctrace_ring::ApiLayer;
+use gctrace_ring::{ApiLayer, RingCall};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
@@ -26,7 +25,7 @@ const TURNS: u32 = 4;
 const MOST: usize = 1 << 19;
 
 struct SeenCall {
-    call: ApiCall,
+    call: RingCall,
     /// Flushes since it arrived.
     turns: u32,
     /// Already kept or dropped: remembered only to show which others are nested in it.
@@ -40,23 +39,23 @@ pub(super) struct OutermostFilter(Vec<SeenCall>);
 impl OutermostFilter {
     /// Takes the calls that arrived since the last flush; returns those to keep now. `last`: no
     /// more will arrive.
-    pub(super) fn turn(&mut self, calls: Vec<ApiCall>, last: bool) -> Vec<ApiCall> {
+    pub(super) fn turn(&mut self, calls: Vec<RingCall>, last: bool) -> Vec<RingCall> {
         self.0.iter_mut().for_each(|known| known.turns += 1);
         self.0.extend(calls.into_iter().map(|call| SeenCall { call, turns: 0, is_decided: false }));
         // Outer calls before those nested in them: they start no later and end no earlier.
         self.0.sort_by_key(|SeenCall { call, .. }| {
             let layer = Reverse(call.layer as u8);
-            (call.tid, call.span.start_ns, Reverse(call.span.end_ns), layer)
+            (call.tid, call.interval.start_ns, Reverse(call.interval.end_ns), layer)
         });
         let kept = self.decide(last);
         self.forget();
         kept
     }
 
-    fn decide(&mut self, last: bool) -> Vec<ApiCall> {
+    fn decide(&mut self, last: bool) -> Vec<RingCall> {
         let newest = self.newest();
         let mut kept = Vec::new();
-        let mut outer: Option<ApiCall> = None;
+        let mut outer: Option<RingCall> = None;
         for known in &mut self.0 {
             let call = known.call;
             if outer.is_some_and(|outer| is_within(&call, &outer)) {
@@ -80,7 +79,7 @@ impl OutermostFilter {
         let mut newest: HashMap<u32, (u64, u32)> = HashMap::new();
         for SeenCall { call, .. } in &self.0 {
             let last = newest.entry(call.tid).or_default();
-            *last = (*last).max((call.span.end_ns, call.correlation));
+            *last = (*last).max((call.interval.end_ns, call.correlation));
         }
         let ids = newest.into_iter().map(|(tid, (_, id))| (tid, id));
         ids.collect()
@@ -98,11 +97,11 @@ impl OutermostFilter {
     }
 }
 
-fn is_within(inner: &ApiCall, outer: &ApiCall) -> bool {
+fn is_within(inner: &RingCall, outer: &RingCall) -> bool {
     inner.tid == outer.tid
         && inner.correlation == outer.correlation
-        && inner.span.start_ns >= outer.span.start_ns
-        && inner.span.end_ns <= outer.span.end_ns
+        && inner.interval.start_ns >= outer.interval.start_ns
+        && inner.interval.end_ns <= outer.interval.end_ns
 }
 
 #[cfg(test)]

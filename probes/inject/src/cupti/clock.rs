@@ -7,7 +7,7 @@
 use crate::process_ring::now_ns;
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
 
-/// Number of pairs of readings, of which the closest counts.
+/// Number of pairs of readings; the closest one counts.
 const PAIRS: usize = 100;
 
 /// Work may have started before us: up to an hour.

@@ -2,7 +2,9 @@
 //! compiled against their headers: later ones only append). Pure: follows no pointer, calls
 //! nothing.
 
-use gctrace_ring::{ApiLayer, GpuRecord};
+use gctrace_ring::{
+    ApiLayer, GpuRecord, NO_TEXT, RingCall, RingGpuOp, RingRecord, RingSync, TimeInterval,
+};
 
 /// `CUpti_ActivityKind`, in the order in which gctrace enables them. Kernels as 10, concurrent
 /// ones: 3 would serialize them.
@@ -28,64 +30,13 @@ const PEER_MEMCPY: u32 = 22;
 const EVENT: u32 = 36;
 const SYNCHRONIZATION: u32 = 38;
 
-/// From `start_ns` to `end_ns` of CUPTI's clock; 0: not measured, or not ended.
+/// A decoded record, as the ring has it but for three things: its times are CUPTI's, 0 if not measured
+/// or not ended; its thread is CUPTI's; and texts have no numbers yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct CuptiSpan {
-    pub(super) start_ns: u64,
-    pub(super) end_ns: u64,
-}
-
-/// A CUDA call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ApiCall {
-    pub(super) span: CuptiSpan,
-    pub(super) layer: ApiLayer,
-    /// Function id in its layer.
-    pub(super) function: u32,
-    pub(super) tid: u32,
-    pub(super) correlation: u32,
-}
-
-/// A kernel, a copy or a fill.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct DeviceActivity {
-    pub(super) span: CuptiSpan,
-    pub(super) work: GpuRecord,
-    pub(super) copy_kind: u8,
-    pub(super) device: u32,
-    pub(super) context: u32,
-    pub(super) stream: u32,
-    pub(super) correlation: u32,
-    pub(super) bytes: u64,
+pub(super) struct ActivityRecord {
+    pub(super) record: RingRecord,
     /// Address of a kernel's name, a C string owned by CUPTI; 0: none.
     pub(super) name: u64,
-    /// Graph id; 0: none.
-    pub(super) graph: u32,
-}
-
-/// A decoded record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ActivityRecord {
-    Work(DeviceActivity),
-    Call(ApiCall),
-    Synchronization {
-        span: CuptiSpan,
-        kind: u32,
-        correlation: u32,
-        context: u32,
-        stream: u32,
-        event: u32,
-    },
-    Event {
-        correlation: u32,
-        context: u32,
-        stream: u32,
-        event: u32,
-    },
-    Overhead {
-        span: CuptiSpan,
-        kind: u32,
-    },
 }
 
 /// Bytes from the start of a record to the end of its buffer.
@@ -107,8 +58,8 @@ impl RecordBytes<'_> {
         Some(u64::from_ne_bytes(*bytes))
     }
 
-    fn span(self, at: usize) -> Option<CuptiSpan> {
-        Some(CuptiSpan { start_ns: self.u64(at)?, end_ns: self.u64(at + 8)? })
+    fn interval(self, at: usize) -> Option<TimeInterval> {
+        Some(TimeInterval { start_ns: self.u64(at)?, end_ns: self.u64(at + 8)? })
     }
 }
 
@@ -116,35 +67,38 @@ impl RecordBytes<'_> {
 /// were not enabled, and if the buffer ends within the fields.
 pub(super) fn decode(bytes: &[u8]) -> Option<ActivityRecord> {
     let bytes = RecordBytes(bytes);
-    match bytes.u32(0)? {
-        KERNEL => kernel(bytes),
-        MEMCPY => copy(bytes, GpuRecord::Memcpy, bytes.u8(4)?, 44),
-        MEMSET => copy(bytes, GpuRecord::Memset, 0, 44),
-        PEER_MEMCPY => copy(bytes, GpuRecord::PeerCopy, bytes.u8(4)?, 60),
-        DRIVER => call(bytes, ApiLayer::Driver),
-        RUNTIME => call(bytes, ApiLayer::Runtime),
-        SYNCHRONIZATION => Some(ActivityRecord::Synchronization {
-            span: bytes.span(8)?,
-            kind: bytes.u32(4)?,
+    let kind = bytes.u32(0)?;
+    let record = match kind {
+        KERNEL => kernel(bytes)?,
+        MEMCPY => copy(bytes, GpuRecord::Memcpy, bytes.u8(4)?, 44)?,
+        MEMSET => copy(bytes, GpuRecord::Memset, 0, 44)?,
+        PEER_MEMCPY => copy(bytes, GpuRecord::PeerCopy, bytes.u8(4)?, 60)?,
+        DRIVER => call(bytes, ApiLayer::Driver)?,
+        RUNTIME => call(bytes, ApiLayer::Runtime)?,
+        SYNCHRONIZATION => RingRecord::Sync(RingSync {
+            interval: bytes.interval(8)?,
+            kind: u8::try_from(bytes.u32(4)?).unwrap_or(0),
             correlation: bytes.u32(24)?,
             context: bytes.u32(28)?,
             stream: bytes.u32(32)?,
             event: bytes.u32(36)?,
         }),
-        EVENT => Some(ActivityRecord::Event {
+        EVENT => RingRecord::Event {
             correlation: bytes.u32(4)?,
             context: bytes.u32(8)?,
             stream: bytes.u32(12)?,
             event: bytes.u32(16)?,
-        }),
-        OVERHEAD => Some(ActivityRecord::Overhead { span: bytes.span(24)?, kind: bytes.u32(4)? }),
-        _ => None,
-    }
+        },
+        OVERHEAD => RingRecord::Overhead { interval: bytes.interval(24)?, kind: bytes.u32(4)? },
+        _ => return None,
+    };
+    let name = if kind == KERNEL { bytes.u64(104)? } else { 0 };
+    Some(ActivityRecord { record, name })
 }
 
-fn kernel(bytes: RecordBytes) -> Option<ActivityRecord> {
-    Some(ActivityRecord::Work(DeviceActivity {
-        span: bytes.span(16)?,
+fn kernel(bytes: RecordBytes) -> Option<RingRecord> {
+    Some(RingRecord::Gpu(RingGpuOp {
+        interval: bytes.interval(16)?,
         work: GpuRecord::Kernel,
         copy_kind: 0,
         device: bytes.u32(40)?,
@@ -152,7 +106,7 @@ fn kernel(bytes: RecordBytes) -> Option<ActivityRecord> {
         stream: bytes.u32(48)?,
         correlation: bytes.u32(92)?,
         bytes: 0,
-        name: bytes.u64(104)?,
+        name: NO_TEXT,
         graph: bytes.u32(156)?,
     }))
 }
@@ -162,9 +116,9 @@ fn copy(
     work: GpuRecord,
     copy_kind: u8,
     correlation_at: usize,
-) -> Option<ActivityRecord> {
-    Some(ActivityRecord::Work(DeviceActivity {
-        span: bytes.span(16)?,
+) -> Option<RingRecord> {
+    Some(RingRecord::Gpu(RingGpuOp {
+        interval: bytes.interval(16)?,
         work,
         copy_kind,
         device: bytes.u32(32)?,
@@ -172,18 +126,19 @@ fn copy(
         stream: bytes.u32(40)?,
         correlation: bytes.u32(correlation_at)?,
         bytes: bytes.u64(8)?,
-        name: 0,
+        name: NO_TEXT,
         graph: 0,
     }))
 }
 
-fn call(bytes: RecordBytes, layer: ApiLayer) -> Option<ActivityRecord> {
-    Some(ActivityRecord::Call(ApiCall {
-        span: bytes.span(8)?,
+fn call(bytes: RecordBytes, layer: ApiLayer) -> Option<RingRecord> {
+    Some(RingRecord::Api(RingCall {
+        interval: bytes.interval(8)?,
         layer,
         function: bytes.u32(4)?,
         tid: bytes.u32(28)?,
         correlation: bytes.u32(32)?,
+        name: NO_TEXT,
     }))
 }
 

@@ -13,7 +13,7 @@ impl KernelNames {
     /// The text number of the name at an address; address 0 is no name.
     ///
     /// # Safety
-    /// The address is 0 or that of a C string.
+    /// The address is 0 or a C string's.
     pub(super) unsafe fn text(&mut self, address: u64, ring: &ProcessRing) -> TextId {
         if address == 0 {
             return NO_TEXT;

@@ -9,14 +9,14 @@ use super::batches::CallBatches;
 use super::buffers::{BUFFER_BYTES, BufferPool};
 use super::calls::OutermostFilter;
 use super::clock::CuptiClock;
-use super::decode::{ActivityRecord, ApiCall, CuptiSpan, DeviceActivity, KINDS, decode};
+use super::decode::{ActivityRecord, KINDS, decode};
 use super::functions::FunctionClasses;
 use super::kernels::KernelNames;
 use super::report;
 use crate::process_ring;
 use crate::process_ring::ProcessRing;
 use crate::recording::guarded;
-use gctrace_ring::{CuptiState, RingGpuOp, RingRecord, RingRole, TimeInterval};
+use gctrace_ring::{CuptiState, RingCall, RingRecord, RingRole, TimeInterval};
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -139,22 +139,18 @@ impl CuptiSession {
         let kept = outermost.turn(calls, last);
         drop(outermost);
         for call in kept {
-            self.write_call(&call);
+            self.write_call(call);
         }
     }
 
-    fn write_call(&self, call: &ApiCall) {
-        let function = call.function;
-        let wanted = self.functions.wanted(call.layer, function, &self.api, self.ring);
+    fn write_call(&self, mut call: RingCall) {
+        let wanted = self.functions.wanted(call.layer, call.function, &self.api, self.ring);
         let Some(name) = wanted else { return };
-        self.ring.push(&RingRecord::Api {
-            interval: TimeInterval { start_ns: call.span.start_ns, end_ns: call.span.end_ns },
-            layer: call.layer,
-            tid: if self.names_threads { call.tid } else { 0 },
-            correlation: call.correlation,
-            function,
-            name,
-        });
+        call.name = name;
+        if !self.names_threads {
+            call.tid = 0;
+        }
+        self.ring.push(&RingRecord::Api(call));
     }
 
     fn count_dropped(&self) {
@@ -214,60 +210,43 @@ impl CuptiSession {
     }
 
     fn take(&self, activity: ActivityRecord, reading: &mut BufferReading) {
-        let record = match activity {
-            ActivityRecord::Work(work) => self.work(&work, reading),
-            ActivityRecord::Call(mut call) => {
-                let interval = self.measured(call.span, reading);
-                if let Some(interval) = interval {
-                    call.span.start_ns = interval.start_ns;
-                    call.span.end_ns = interval.end_ns;
-                    reading.calls.push(call);
-                }
-                return;
-            }
-            ActivityRecord::Synchronization { span, kind, correlation, context, stream, event } => {
-                self.interval(span, reading).map(|interval| RingRecord::Sync {
-                    interval,
-                    kind: u8::try_from(kind).unwrap_or(0),
-                    correlation,
-                    context,
-                    stream,
-                    event,
-                })
-            }
-            ActivityRecord::Event { correlation, context, stream, event } => {
-                Some(RingRecord::Event { correlation, context, stream, event })
-            }
-            ActivityRecord::Overhead { span, kind } => {
-                self.interval(span, reading).map(|interval| RingRecord::Overhead { interval, kind })
-            }
-        };
-        if let Some(record) = record {
+        if let Some(record) = self.converted(activity, reading) {
             self.ring.push(&record);
         }
     }
 
-    fn work(&self, work: &DeviceActivity, reading: &mut BufferReading) -> Option<RingRecord> {
-        let interval = self.measured(work.span, reading)?;
-        // SAFETY: the address comes from a record that CUPTI has just handed over.
-        let name = unsafe { reading.names.text(work.name, self.ring) };
-        Some(RingRecord::Gpu(RingGpuOp {
-            interval,
-            work: work.work,
-            copy_kind: work.copy_kind,
-            device: work.device,
-            context: work.context,
-            stream: work.stream,
-            correlation: work.correlation,
-            bytes: work.bytes,
-            name,
-            graph: work.graph,
-        }))
+    /// The record with our times; `None` if it has none, and for calls, which wait for others.
+    fn converted(
+        &self,
+        activity: ActivityRecord,
+        reading: &mut BufferReading,
+    ) -> Option<RingRecord> {
+        Some(match activity.record {
+            RingRecord::Gpu(mut op) => {
+                op.interval = self.measured(op.interval, reading)?;
+                // SAFETY: the address comes from a record that CUPTI has just handed over.
+                op.name = unsafe { reading.names.text(activity.name, self.ring) };
+                RingRecord::Gpu(op)
+            }
+            RingRecord::Api(mut call) => {
+                call.interval = self.measured(call.interval, reading)?;
+                reading.calls.push(call);
+                return None;
+            }
+            RingRecord::Sync(mut sync) => {
+                sync.interval = self.interval(sync.interval, reading)?;
+                RingRecord::Sync(sync)
+            }
+            RingRecord::Overhead { interval, kind } => {
+                RingRecord::Overhead { interval: self.interval(interval, reading)?, kind }
+            }
+            other => other,
+        })
     }
 
     /// As [`interval`](Self::interval); a missing timestamp is counted.
-    fn measured(&self, span: CuptiSpan, reading: &BufferReading) -> Option<TimeInterval> {
-        let interval = self.interval(span, reading);
+    fn measured(&self, cuptis: TimeInterval, reading: &BufferReading) -> Option<TimeInterval> {
+        let interval = self.interval(cuptis, reading);
         if interval.is_none() {
             self.unmeasured.fetch_add(1, Ordering::Relaxed);
         }
@@ -276,12 +255,12 @@ impl CuptiSession {
 
     /// Converts to our clock; `None` for operations without timestamps, because they have not ended
     /// or CUPTI had no memory for them, and for implausible timestamps.
-    fn interval(&self, span: CuptiSpan, reading: &BufferReading) -> Option<TimeInterval> {
-        if span.start_ns == 0 || span.end_ns == 0 {
+    fn interval(&self, cuptis: TimeInterval, reading: &BufferReading) -> Option<TimeInterval> {
+        if cuptis.start_ns == 0 || cuptis.end_ns == 0 {
             return None;
         }
-        let start_ns = self.clock.convert(span.start_ns);
-        let end_ns = self.clock.convert(span.end_ns);
+        let start_ns = self.clock.convert(cuptis.start_ns);
+        let end_ns = self.clock.convert(cuptis.end_ns);
         let is_plausible = |timestamp_ns| self.clock.is_plausible(timestamp_ns, reading.latest_ns);
         let is_measured = is_plausible(start_ns) && is_plausible(end_ns);
         is_measured.then_some(TimeInterval { start_ns, end_ns })
@@ -291,7 +270,7 @@ impl CuptiSession {
 /// State kept while a buffer is read.
 struct BufferReading {
     names: KernelNames,
-    calls: Vec<ApiCall>,
+    calls: Vec<RingCall>,
     /// No timestamp in the buffer is later.
     latest_ns: u64,
 }

@@ -59,7 +59,7 @@ impl ProcessRing {
         id
     }
 
-    /// The number of a kind of object; 0 if there is no room, of which there is more if `is_fixed`, for
+    /// The number of a kind of object; 0 if there is no room. There is more room if `is_fixed`, for
     /// a type that lives for ever.
     pub(crate) fn kind(&self, key: ObjectKindKey, is_fixed: bool) -> u32 {
         let Some(mut names) = self.names() else {
@@ -80,8 +80,8 @@ impl ProcessRing {
         id
     }
 
-    /// The number of a cycle; 0 if there is no room. Its edges are written without those of others
-    /// in between.
+    /// The number of a cycle; 0 if there is no room. Its edges are written without others' in
+    /// between.
     pub(crate) fn cycle(&self, key: &CycleKey) -> u32 {
         let Some(mut names) = self.names() else {
             return 0;

@@ -75,7 +75,7 @@ fn wrap(api: &PythonApi) -> Option<()> {
     });
     let [_, (_, before, wrapper)] = &wrapped;
     // SAFETY: the allocators of a domain, with the lock held.
-    let [plain_ps, counting_ps] = [before, wrapper].map(|own| unsafe { time(own) });
+    let [plain_ps, counting_ps] = [before, wrapper].map(|allocator| unsafe { time(allocator) });
     process_ring::count_allocations(counting_ps.saturating_sub(plain_ps).max(1));
     for (domain, _, wrapper) in wrapped {
         // SAFETY: it calls the previous one.

@@ -163,7 +163,6 @@ functions! {
         PyAsyncGen_Type
         PyDict_Type
         PyList_Type
-        PyTuple_Type
         PyLong_Type
     }
 }
@@ -220,9 +219,10 @@ impl PythonApi {
         unsafe { CStr::from_ptr((self.Py_GetVersion)()) }
     }
 
-    /// Whether the version is in this series, such as `3.8.`.
-    pub(crate) fn is_series(&self, prefix: &str) -> bool {
-        self.version().to_bytes().starts_with(prefix.as_bytes())
+    /// The second number of its version; `None` if it is not 3.x.
+    pub(crate) fn minor(&self) -> Option<u8> {
+        let rest = self.version().to_str().ok()?.strip_prefix("3.")?;
+        rest.split_once('.')?.0.parse().ok()
     }
 
     /// Whether it is a free-threaded build.
@@ -254,12 +254,13 @@ impl PythonApi {
     /// that CPython does not know.
     pub(crate) fn runs_main_interpreter(&self) -> bool {
         let current = self.PyThreadState_GetUnchecked.or(self._PyThreadState_UncheckedGet);
-        let (Some(own), Some(current)) = (self.PyGILState_GetThisThreadState, current) else {
+        let (Some(this_thread), Some(current)) = (self.PyGILState_GetThisThreadState, current)
+        else {
             return false;
         };
         // SAFETY: both may be called at any time by any thread. In 3.8 to 3.11 the second is the state
         // of whichever thread has the lock.
-        let has_lock = unsafe { !own().is_null() && own() == current() };
+        let has_lock = unsafe { !this_thread().is_null() && this_thread() == current() };
         has_lock && self.interpreter_id() == 0
     }
 

@@ -105,7 +105,7 @@ fn start(api: &'static PythonApi, options: &'static ApplyOptions) -> Option<()> 
 }
 
 /// Registers for forked children and for the end of the interpreter. Without these modules it does
-/// not fork, or its end is that of the process.
+/// not fork, or its end is the process's.
 fn register(api: &'static PythonApi) {
     // SAFETY: the lock is held; the methods are static.
     let make = |method| unsafe { OwnedRef::new(api, (api.PyCFunction_NewEx)(method, NULL, NULL)) };

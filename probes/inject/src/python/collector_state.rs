@@ -27,7 +27,7 @@ pub(crate) struct CollectorState {
 /// The counters behind `gc.get_stats()`, of each generation.
 #[derive(Clone, Copy, Debug)]
 enum Statistics {
-    /// At this address, three numbers each, of which the first counts collections.
+    /// At this address, three numbers each; the first counts collections.
     Inline(usize),
     /// From 3.15 on: behind the pointer at this address, a ring of records each.
     Rings { pointer: usize, lengths: [usize; 3] },
@@ -43,7 +43,9 @@ impl CollectorState {
         };
         let statistics = statistics(version, api.is_free_threaded(), lists);
         // SAFETY: in the state of the interpreter, which runs.
-        let is_right = |own: &Statistics| unsafe { own.is_mapped() && own.read() == collections };
+        let is_right = |statistics: &Statistics| unsafe {
+            statistics.is_mapped() && statistics.read() == collections
+        };
         Self {
             oldest: oldest(version, lists + 8).filter(|_| !api.is_free_threaded()),
             statistics: statistics.filter(is_right),
@@ -65,7 +67,8 @@ impl CollectorState {
     }
 }
 
-/// Address of the number of objects in the oldest generation, from that of the list of callbacks.
+/// Address of the number of objects in the oldest generation, from the address of the list of
+/// callbacks.
 fn oldest(version: (u32, u32), callbacks: usize) -> Option<usize> {
     let distance = match version {
         (8..=13, _) => 8,
@@ -201,7 +204,7 @@ pub(super) fn version(api: &PythonApi) -> Option<(u32, u32)> {
     Some((minor.parse().ok()?, micro.parse().ok()?))
 }
 
-/// Address in the state where the list of garbage is, followed by that of callbacks.
+/// Address in the state where the list of garbage is, followed by the list of callbacks.
 fn lists(api: &'static PythonApi, gc: &OwnedRef) -> Option<usize> {
     let lists = [gc.attribute(c"garbage")?, gc.attribute(c"callbacks")?];
     let wanted = lists.each_ref().map(|list| list.object().addr());
@@ -221,9 +224,9 @@ fn youngest_generation(api: &'static PythonApi) -> Option<usize> {
     unsafe {
         let last = OwnedRef::new(api, (api.PyList_New?)(0))?;
         // `PyGC_Head`: next, previous; in their two lowest bits flags.
-        let own = last.object().addr() - 16;
-        let head = word(own) & !3;
-        (head != 0 && word(head + 8) & !3 == own).then_some(head)
+        let list_head = last.object().addr() - 16;
+        let head = word(list_head) & !3;
+        (head != 0 && word(head + 8) & !3 == list_head).then_some(head)
     }
 }
 

@@ -8,6 +8,7 @@ use super::api::{Object, PythonApi};
 use super::object::OwnedRef;
 use super::raw_frame::{RawFrame, RawFrameLayout};
 use crate::process_ring::ProcessRing;
+use gctrace_abi::cpython::FrameObject;
 use gctrace_ring::{NO_TEXT, OUTER_FRAMES, TextId};
 
 /// Number of slots for lines, and for code objects.
@@ -15,10 +16,6 @@ const PLACES: usize = 64;
 
 /// Maximum number of frames per stack, whatever is requested.
 const DEEPEST: u32 = 1024;
-
-/// Offsets in `PyFrameObject` of 3.8 (Include/frameobject.h), which ends with that series.
-const BACK_3_8: usize = 24;
-const CODE_3_8: usize = 32;
 
 struct CachedLine {
     code: OwnedRef,
@@ -75,7 +72,7 @@ pub(crate) struct FrameCache {
     codes: Box<[Option<CachedCode>; PLACES]>,
     attributes: CodeNames,
     /// How frames are read without creating frame objects; `None`: through the C API.
-    layout: Option<&'static RawFrameLayout>,
+    layout: Option<RawFrameLayout>,
 }
 
 impl FrameCache {
@@ -180,10 +177,7 @@ impl FrameCache {
 }
 
 /// The innermost frame of this thread.
-fn running(
-    api: &'static PythonApi,
-    layout: Option<&'static RawFrameLayout>,
-) -> Option<ThreadFrame> {
+fn running(api: &'static PythonApi, layout: Option<RawFrameLayout>) -> Option<ThreadFrame> {
     if let Some(layout) = layout {
         return layout.innermost(api).map(ThreadFrame::Raw);
     }
@@ -205,7 +199,7 @@ impl RunningLine {
     /// That of the calling thread.
     pub(crate) fn innermost(
         api: &'static PythonApi,
-        layout: Option<&'static RawFrameLayout>,
+        layout: Option<RawFrameLayout>,
     ) -> Option<Self> {
         let frame = running(api, layout)?;
         let at = match &frame {
@@ -226,7 +220,7 @@ impl RunningLine {
     }
 
     /// The line; 0 if the code has none. `layout`: as above.
-    pub(crate) fn line(&self, api: &PythonApi, layout: Option<&'static RawFrameLayout>) -> u32 {
+    pub(crate) fn line(&self, api: &PythonApi, layout: Option<RawFrameLayout>) -> u32 {
         let line = match (layout, api.PyCode_Addr2Line) {
             // SAFETY: the lock is held, the code alive.
             (Some(_), Some(line)) => unsafe { line(self.code.object(), self.at) },
@@ -254,7 +248,7 @@ impl ThreadFrame {
                 OwnedRef::new(api, code(frame.object()))
             },
             // SAFETY: as above.
-            (Self::Object(frame), None) => unsafe { field(api, frame.object(), CODE_3_8) },
+            (Self::Object(frame), None) => unsafe { field(api, frame.object(), FrameObject::CODE) },
         }
     }
 
@@ -297,7 +291,7 @@ impl ThreadFrame {
                     let caller = back(frame);
                     (!caller.is_null()).then(|| OwnedRef::new(api, caller))?
                 }
-                None => field(api, frame, BACK_3_8),
+                None => field(api, frame, FrameObject::BACK),
             }
         };
         caller.map(Self::Object)
@@ -308,13 +302,13 @@ impl ThreadFrame {
 ///
 /// # Safety
 /// The lock is held, the frame alive.
-unsafe fn field(api: &'static PythonApi, frame: Object, offset: usize) -> Option<OwnedRef> {
-    if !api.is_series("3.8.") {
+unsafe fn field(api: &'static PythonApi, frame: Object, offset: u64) -> Option<OwnedRef> {
+    if api.minor() != Some(8) {
         return None;
     }
     // SAFETY: as the caller promises; the offset is within the structure and aligned.
     unsafe {
-        let object = frame.byte_add(offset).cast::<Object>().read();
+        let object = frame.byte_add(offset as usize).cast::<Object>().read();
         (!object.is_null()).then(|| OwnedRef::share(api, object))
     }
 }

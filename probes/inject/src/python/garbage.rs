@@ -75,6 +75,7 @@ impl GarbageExaminer {
         let unknown = "this build is not one that gctrace knows";
         let callback = found().ok_or(unknown)?;
         let get_debug = OwnedRef::import(api, c"gc").and_then(|gc| gc.attribute(c"get_debug"));
+        let minor = api.minor().ok_or(unknown)?;
         let raw = RawFrameLayout::verified(api);
         // Others' allocations are not sampled.
         let samples = options.allocations && interpreter == 0;
@@ -82,12 +83,12 @@ impl GarbageExaminer {
             .then(|| InstanceTypes::new(api).filter(|_| births::begin(api, raw).is_some()))
             .flatten();
         let cycles = (options.garbage == GarbageDetail::Cycles)
-            .then(|| CycleReader::new(ReferenceNames::new(api, raw)));
+            .then(|| CycleReader::new(ReferenceNames::new(api, minor, raw)));
         Ok(Self {
             sentinel: Sentinel::new(api, callback).ok_or(unknown)?,
             get_debug: get_debug.ok_or(unknown)?,
             budget: Budget::new(options.garbage_budget_ppm),
-            reader: KindReader::new(api, raw, instances).ok_or(unknown)?,
+            reader: KindReader::new(api, minor, raw, instances).ok_or(unknown)?,
             tally: Tally::new(),
             cycles,
             gave_up: false,

@@ -2,9 +2,9 @@
 //! heap --at-full`.
 //!
 //! An entry in `gc.callbacks` is called with `collecting` set, after the collector has merged its
-//! lists and updated its statistics (`gc_collect_with_callback`, `_PyGC_Collect`): the heap that
-//! gctrace takes meanwhile is that of this moment. The interpreter's lock is held while waiting. The
-//! entry stays in the list afterwards, as removing it would have the collector skip the next one.
+//! lists and updated its statistics (`gc_collect_with_callback`, `_PyGC_Collect`): gctrace takes
+//! the heap as it is then. The interpreter's lock is held while waiting. The entry stays in the
+//! list afterwards, as removing it would have the collector skip the next one.
 
 use super::api::{MethodDef, NULL, Object, PythonApi, api};
 use super::callback::OLDEST;

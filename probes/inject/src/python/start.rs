@@ -154,13 +154,13 @@ fn extend(api: &'static PythonApi, definition: Object) -> bool {
     };
     let steps = *STEPS.get_or_init(|| {
         // SAFETY: the definition's own array, which is zero-terminated; it is short.
-        let own = unsafe {
+        let slots = unsafe {
             let first = *place;
             let length =
                 (0..LONGEST).take_while(|at| !first.is_null() && (*first.add(*at)).kind != 0);
             std::slice::from_raw_parts(first, length.count())
         };
-        let mut steps = own.to_vec();
+        let mut steps = slots.to_vec();
         steps.push(ModuleSlot { kind: EXEC, value: step as *mut c_void });
         steps.push(ModuleSlot { kind: 0, value: NULL });
         steps.leak().as_mut_ptr().expose_provenance()

@@ -144,7 +144,7 @@ impl HookedInterpreter {
             let missed = state.missed();
             let has_entry = live.has_entry();
             // 3.8 also counts collections without callbacks, at the ends of subinterpreters.
-            if missed > 0 && !(has_entry && self.api.is_series("3.8.")) {
+            if missed > 0 && !(has_entry && self.api.minor() == Some(8)) {
                 if has_entry {
                     self.report(ring, HookState::Bypassed, "", missed);
                 } else {

@@ -191,8 +191,8 @@ print(gc.isenabled())
         assert_eq!(applied.lines(), ["False"]);
         let report = applied.report();
         let asked = report["asked"].as_array().unwrap();
-        let own = |one: &&Value| one["times"] == 4;
-        assert!(asked.iter().any(|one| own(&one)), "{}: {asked:?}", python.name);
+        let is_planted = |one: &&Value| one["times"] == 4;
+        assert!(asked.iter().any(|one| is_planted(&one)), "{}: {asked:?}", python.name);
         assert_eq!(report["calls"][0]["function"], "disable", "{}", python.name);
         let warnings = report["warnings"].to_string();
         assert!(warnings.contains("itself has disabled"), "{warnings}");

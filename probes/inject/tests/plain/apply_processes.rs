@@ -236,7 +236,7 @@ for i in range(1, 7):
     }
 }
 
-/// Settings are those of the main interpreter.
+/// Settings apply to the main interpreter.
 #[test]
 fn subinterpreters_are_left_alone() {
     let script = r"
@@ -258,9 +258,9 @@ print(gc.get_threshold()[0])
         assert_eq!(lines.last(), Some(&"7654"), "{}", python.name);
         match lines[0] {
             "none" => eprintln!("{}: no subinterpreters of their own", python.name),
-            own => assert!(
-                own.ends_with(" builtin_function_or_method") && !own.starts_with("7654"),
-                "{}: {own}",
+            line => assert!(
+                line.ends_with(" builtin_function_or_method") && !line.starts_with("7654"),
+                "{}: {line}",
                 python.name
             ),
         }

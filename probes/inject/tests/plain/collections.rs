@@ -41,7 +41,7 @@ fn check(python: &Python, seen: &SeenRecords, numbers: &[u64]) {
     let (by_generation, stats) = by_generation.split_at(3);
     let pauses = seen.pauses();
     // Those before the script's first line and after its last are known only to us.
-    let own: Vec<_> = pauses
+    let matching: Vec<_> = pauses
         .windows(*count as usize)
         .filter(|window| window.iter().map(|pause| pause.collected).sum::<u64>() == *collected)
         .filter(|window| {
@@ -51,7 +51,7 @@ fn check(python: &Python, seen: &SeenRecords, numbers: &[u64]) {
             })
         })
         .collect();
-    assert!(!own.is_empty(), "{}: {numbers:?}", python.name);
+    assert!(!matching.is_empty(), "{}: {numbers:?}", python.name);
     if !python.is("incremental") {
         assert_eq!(stats[..3], *by_generation, "{}", python.name);
         assert_eq!(stats[3], *collected, "{}", python.name);

@@ -43,8 +43,8 @@ fn kinds_and_sizes_are_those_of_saveall() {
 /// Objects that belong to code have its name, and the line.
 fn code_is_named(python: &Python, garbage: &SeenGarbage, recursive: u64) {
     let file = root().join("tests/python/garbage.py");
-    let qualified = |name: &'static str, own: &'static str| {
-        if python.version >= (3, 11, 0) { name } else { own }
+    let qualified = |name: &'static str, plain: &'static str| {
+        if python.version >= (3, 11, 0) { name } else { plain }
     };
     let recursive = (qualified("closure.<locals>.recursive", "recursive"), Some(recursive));
     for (name, (function, line)) in [
@@ -56,10 +56,10 @@ fn code_is_named(python: &Python, garbage: &SeenGarbage, recursive: u64) {
     ] {
         let kinds = garbage.kinds.iter().filter(|(kind, _)| kind.0 == name);
         let most = kinds.max_by_key(|(_, count)| count.objects);
-        let ((_, own, from, at), count) =
+        let ((_, function_name, from, at), count) =
             most.unwrap_or_else(|| panic!("{}: no {name}", python.name));
         assert_eq!(
-            (own.as_str(), from.as_str()),
+            (function_name.as_str(), from.as_str()),
             (function, file.to_str().unwrap()),
             "{} {name}",
             python.name

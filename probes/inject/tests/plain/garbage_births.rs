@@ -125,6 +125,6 @@ fn without_alloc_nothing_is_sampled() {
         let run = run(all(), &mut births(&python, "planted"));
         truth(&python, &run);
         let mut garbage = run.only().garbage().into_iter();
-        assert!(garbage.all(|own| own.births.is_empty()), "{}", python.name);
+        assert!(garbage.all(|examined| examined.births.is_empty()), "{}", python.name);
     }
 }

@@ -133,7 +133,11 @@ fn components_are_those_of_get_referents() {
             garbage.cycles.iter().map(|(_, count)| of(count)).sum::<u64>()
         };
         assert_eq!(
-            [sum(|own| own.count.into()), sum(|own| own.objects), sum(|own| own.held_objects)],
+            [
+                sum(|count| count.count.into()),
+                sum(|count| count.objects),
+                sum(|count| count.held_objects)
+            ],
             ["count", "objects", "held"].map(|name| number(&truth, name)),
             "{}",
             python.name

@@ -100,14 +100,14 @@ fn free_threaded_builds_say_so_once() {
 
 #[test]
 fn subinterpreters() {
-    let own = "import gc\nclass Own%d: pass\ngc.collect(); gc.disable()\nfor _ in range(%d):\n own = Own%d(); own.own = own\ndel own\ngc.collect()\n";
+    let leak = "import gc\nclass Own%d: pass\ngc.collect(); gc.disable()\nfor _ in range(%d):\n own = Own%d(); own.own = own\ndel own\ngc.collect()\n";
     let script = format!(
         r"
 try:
     import _interpreters as interpreters
 except ImportError:
     import _xxsubinterpreters as interpreters
-code = '''{own}'''
+code = '''{leak}'''
 first = interpreters.create()
 second = interpreters.create()
 for index, one in enumerate((first, second)):
@@ -126,7 +126,7 @@ exec(code % (9, 170, 9))
             continue;
         }
         // All its interpreters share one collector.
-        let own = |id| if version == (3, 8) { 0 } else { id };
+        let interpreter_id = |id| if version == (3, 8) { 0 } else { id };
         let run = run(all(), &mut python.command(&script));
         if run.errors.contains("No module named '_xxsubinterpreters'") {
             skip("subinterpreters", &format!("{}: it has no module for them", python.name));
@@ -136,15 +136,15 @@ exec(code % (9, 170, 9))
         assert_eq!(run.only().switched_off, None, "{}", python.name);
         let garbage = run.only().garbage();
         let count = |name: &str| {
-            let own = garbage.iter().filter_map(|garbage| {
+            let counts = garbage.iter().filter_map(|garbage| {
                 let count = garbage.types().get(name).copied()?;
                 Some((garbage.head.interpreter, count))
             });
-            own.max_by_key(|(_, count)| *count)
+            counts.max_by_key(|(_, count)| *count)
         };
         for (name, interpreter, objects) in [
-            ("__main__.Own0", own(1), 100),
-            ("__main__.Own1", own(2), 101),
+            ("__main__.Own0", interpreter_id(1), 100),
+            ("__main__.Own1", interpreter_id(2), 101),
             ("__main__.Own7", 0, 150),
             ("__main__.Own8", 0, 160),
             ("__main__.Own9", 0, 170),

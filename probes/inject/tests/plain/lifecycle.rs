@@ -64,7 +64,7 @@ os._exit(0)
         assert_eq!(count(parent), 5, "{}", python.name);
         assert_eq!(count(grandchild), 7, "{}", python.name);
         assert_eq!(count(second), 0, "{}", python.name);
-        // Its own five, and those of the interpreter at its end.
+        // Its own five, and the interpreter's at its end.
         assert!((5..=9).contains(&count(first)), "{}: {}", python.name, count(first));
         for pid in [first, second, grandchild] {
             let ring = run.of(pid);

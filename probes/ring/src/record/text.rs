@@ -3,7 +3,7 @@
 use crate::RingRecord;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// The [`TextId`](crate::TextId) that stands for no text; those of texts start at 1.
+/// The [`TextId`](crate::TextId) that stands for no text; texts' ids start at 1.
 pub const NO_TEXT: u32 = 0;
 
 /// Function of the frame that stands for those beyond the requested depth of stacks; it has no file

@@ -3,9 +3,9 @@
 //! A change here changes the ring's version (`MAGIC` in `layout.rs`).
 
 use super::{
-    ApiLayer, CuptiState, GpuRecord, HookState, KINDS_AT_ONCE, MalformedRecord, RingCycleCount,
-    RingGarbage, RingGpuOp, RingKindCount, RingPause, RingRecord, StepMarker, TextId, TextPiece,
-    TimeInterval,
+    ApiLayer, CuptiState, GpuRecord, HookState, KINDS_AT_ONCE, MalformedRecord, RingCall,
+    RingCycleCount, RingGarbage, RingGpuOp, RingKindCount, RingPause, RingRecord, RingSync,
+    StepMarker, TextId, TextPiece, TimeInterval,
 };
 use crate::layout::PAYLOAD_WORDS;
 use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
@@ -71,7 +71,7 @@ macro_rules! wire_records {
     };
 }
 
-/// A variant with its fields, its own or those of its struct: a pattern or an expression.
+/// A variant with its fields, its own or its struct's: a pattern or an expression.
 macro_rules! variant {
     ($kind:ident [] $fields:tt) => { RingRecord::$kind $fields };
     ($kind:ident [$payload:ident] $fields:tt) => { RingRecord::$kind($payload $fields) };
@@ -121,7 +121,7 @@ wire_records! {
         name: TextId,
         graph: u32,
     }
-    9 = Sync {
+    9 = Sync(RingSync) {
         kind: u8,
         correlation: u32,
         interval: TimeInterval,
@@ -130,7 +130,7 @@ wire_records! {
         event: u32,
     }
     10 = Event { correlation: u32, context: u32, stream: u32, event: u32 }
-    11 = Api {
+    11 = Api(RingCall) {
         layer: ApiLayer,
         correlation: u32,
         interval: TimeInterval,

@@ -1,8 +1,8 @@
 //! Round trip of records through their words; invalid words.
 
 use gctrace_ring::{
-    ApiLayer, CuptiState, GpuRecord, HookState, RingGpuOp, RingPause, RingRecord, StepMarker,
-    TimeInterval, pieces,
+    ApiLayer, CuptiState, GpuRecord, HookState, RingCall, RingGpuOp, RingPause, RingRecord,
+    RingSync, StepMarker, TimeInterval, pieces,
 };
 use proptest::prelude::*;
 
@@ -79,26 +79,23 @@ fn gpu() -> impl Strategy<Value = RingRecord> {
         },
     );
     let sync = (interval(), any::<(u8, u32, u32, u32, u32)>()).prop_map(
-        |(interval, (kind, correlation, context, stream, event))| RingRecord::Sync {
-            interval,
-            kind,
-            correlation,
-            context,
-            stream,
-            event,
+        |(interval, (kind, correlation, context, stream, event))| {
+            RingRecord::Sync(RingSync { interval, kind, correlation, context, stream, event })
         },
     );
     let event = any::<(u32, u32, u32, u32)>().prop_map(|(correlation, context, stream, event)| {
         RingRecord::Event { correlation, context, stream, event }
     });
     let api = (interval(), any::<(u32, u32, u32, u32)>()).prop_map(
-        |(interval, (tid, correlation, function, name))| RingRecord::Api {
-            interval,
-            layer: ApiLayer::Runtime,
-            tid,
-            correlation,
-            function,
-            name,
+        |(interval, (tid, correlation, function, name))| {
+            RingRecord::Api(RingCall {
+                interval,
+                layer: ApiLayer::Runtime,
+                tid,
+                correlation,
+                function,
+                name,
+            })
         },
     );
     let overhead = (interval(), any::<u32>())

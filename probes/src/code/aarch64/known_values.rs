@@ -12,7 +12,7 @@ pub(crate) struct KnownValues([Option<u64>; 32]);
 const CHANGED_BY_CALLS: Registers = Registers(0x4007_ffff);
 
 impl KnownValues {
-    /// These, and of the registers without a known value those of `other`.
+    /// These, with `other`'s value for each register that has no known one here.
     fn or(&self, other: &Self) -> Self {
         let mut joined = *self;
         for (one, other) in joined.0.iter_mut().zip(other.0) {
@@ -139,6 +139,8 @@ impl<'body> PathValues<'body> {
 
     /// Notes what is known where a path arrives.
     fn reach(&mut self, index: usize, known: KnownValues) {
+        // A value that is known stays as it is, so that each arrival only adds registers, and the
+        // work ends.
         let before = self.arriving.get(&index);
         let joined = before.map_or(known, |before| before.or(&known));
         if before != Some(&joined) {

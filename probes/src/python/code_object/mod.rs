@@ -121,8 +121,7 @@ impl CodeObject {
         line_table::line(self.format, &self.line_table, self.first_line, byte_offset)
     }
 
-    /// The line shown for a frame: that of its instruction, or the first line if it has not
-    /// started.
+    /// The line shown for a frame: its instruction's, or the first line if it has not started.
     #[must_use]
     pub fn frame_line(&self, byte_offset: Option<u32>) -> Option<u32> {
         match byte_offset {

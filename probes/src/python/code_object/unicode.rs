@@ -6,7 +6,7 @@ use gctrace_abi::FrameLayout;
 ///
 /// If `bytes` end before the text does, the result is truncated. Lone surrogates, by which CPython
 /// represents undecodable bytes of file names, become U+FFFD. `None`: `bytes` contain no whole
-/// header, or not that of a compact string (code objects have no other).
+/// header, or not a compact string's (code objects have no other).
 #[must_use]
 pub fn decode_unicode(bytes: &[u8], layout: &FrameLayout) -> Option<String> {
     let header = StringHeader::read(bytes, layout)?;

@@ -9,5 +9,5 @@ mod walk;
 
 pub use gctrace_abi::{FrameLayout, GilHolder, InstructionPointer};
 pub use threads::{current_thread, thread_by_id};
-pub(crate) use versions::frame_layout;
+pub(crate) use versions::{CODE_VERSION, frame_layout};
 pub use walk::{WalkedFrame, walk};

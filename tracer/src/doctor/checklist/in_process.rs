@@ -2,7 +2,8 @@
 
 use super::{CheckLine, CheckStatus, HostFacts};
 use crate::print::clean;
-use crate::record::mode::{CollectionSource, ModeDecision};
+use crate::record::mode::ModeDecision;
+use gctrace_event::RecordingMode;
 
 pub(super) fn lines(machine: &HostFacts) -> Vec<CheckLine> {
     vec![library(machine), cuda(machine), auto(machine)]
@@ -49,8 +50,8 @@ fn auto(machine: &HostFacts) -> CheckLine {
             return CheckLine::missing(what, format!("none: {refused}"));
         }
     };
-    let verdict = match (decision.collections, decision.notes.is_empty()) {
-        (CollectionSource::Injected, _) | (_, false) => CheckStatus::Note,
+    let verdict = match (&decision.collections, decision.notes.is_empty()) {
+        (RecordingMode::Inject, _) | (_, false) => CheckStatus::Note,
         _ => CheckStatus::Ok,
     };
     let details: Vec<String> = decision
@@ -64,11 +65,11 @@ fn auto(machine: &HostFacts) -> CheckLine {
 }
 
 fn chosen(decision: &ModeDecision) -> &'static str {
-    match (decision.collections, &decision.injection) {
-        (CollectionSource::Injected, _) => "inject: a library in the programs",
-        (CollectionSource::Both, _) => "both",
-        (CollectionSource::Probes, None) => "ebpf: kernel probes only",
-        (CollectionSource::Probes, Some(_)) => {
+    match (&decision.collections, &decision.injection) {
+        (RecordingMode::Inject, _) => "inject: a library in the programs",
+        (RecordingMode::Both, _) => "both",
+        (_, None) => "ebpf: kernel probes only",
+        (_, Some(_)) => {
             "ebpf: kernel probes; GPU times by CUPTI, through a library in the programs"
         }
     }

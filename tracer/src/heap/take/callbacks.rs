@@ -14,8 +14,7 @@ use crate::text::shell_line;
 use crate::units::counted;
 use crate::{print, units};
 use anyhow::Context as _;
-use gctrace_analysis::heap::HeapGraph;
-use gctrace_heap::{HeapCallback, HeapError, RunningHeap};
+use gctrace_heap::{HeapCallback, HeapError, HeapGraph, RunningHeap};
 use gctrace_probes::proc_status;
 use gctrace_ring::{Absence, HeapNotice, HeapState, InjectOptions, RingConnection, RingListener};
 use nix::poll::PollTimeout;
@@ -250,12 +249,12 @@ impl<'config> HeapCallbacks<'config> {
             "process {pid} waited for {} (measured) at the end of full collection {count}",
             duration(left.duration_since(start)),
         ));
-        let own = heap.copied_collections().filter(|number| *number != count);
-        let own = own.map_or_else(String::new, |own| {
-            format!(" (by gctrace's count; the interpreter's own is {own})")
+        let copied = heap.copied_collections().filter(|number| *number != count);
+        let copied = copied.map_or_else(String::new, |number| {
+            format!(" (by gctrace's count; the interpreter's own is {number})")
         });
         graph.header.notes.push(format!(
-            "Taken at the end of full collection {count}{own}; gctrace's entry in gc.callbacks, a \
+            "Taken at the end of full collection {count}{copied}; gctrace's entry in gc.callbacks, a \
              builtin_function_or_method with its PyCapsule, is part of this heap"
         ));
         Ok(Some((graph, Vec::new())))
@@ -361,7 +360,7 @@ impl HeapWatch for HeapCallbacks<'_> {
                 );
             }
         }
-        let absences = absences.map(|(absence, count)| (Unexamined::from(absence), count));
+        let absences = absences.map(|(absence, count)| (Unexamined::Absent(absence), count));
         let uncounted = (Unexamined::Unhooked, self.seen.uncounted.len() as u64);
         for (why, count) in absences.chain([uncounted]) {
             if count > 0 {

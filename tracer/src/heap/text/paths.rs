@@ -3,7 +3,7 @@
 use crate::print::clean;
 use crate::render::{Style, cut};
 use crate::units::{bytes, count};
-use gctrace_analysis::heap::report::{HeapObject, HeapPath};
+use gctrace_heap::report::{HeapObject, HeapPath};
 
 /// Widest column of references.
 const WIDEST_NAME: usize = 28;
@@ -53,8 +53,8 @@ fn object(object: &HeapObject, is_last: bool) -> String {
         text += &format!(" at {}", object.address);
     }
     if is_last {
-        if let Some(own) = object.bytes {
-            text += &format!(", {}", bytes(own));
+        if let Some(size) = object.bytes {
+            text += &format!(", {}", bytes(size));
         }
         if let Some(references) = object.references {
             text += &format!(", referred to {}", times(references.into()));

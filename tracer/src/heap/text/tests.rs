@@ -1,6 +1,6 @@
 use super::*;
-use crate::export::heap::testing::classic;
-use gctrace_analysis::heap::{Dominators, Heap, HeapGraph};
+use gctrace_heap::{Dominators, Heap, HeapGraph};
+use test_kit::heap::classic;
 
 fn text(heaps: &[Heap], answer: HeapAnswer) -> String {
     let files = ["a.gcheap", "b.gcheap", "c.gcheap"];
@@ -45,7 +45,7 @@ fn differences() {
         graph.header.notes.push("The layout of torch.Tensor is unknown.".to_owned());
     });
     let heaps = [first, last];
-    let diff = gctrace_analysis::heap::diff(&heaps, 20).expect("two heaps");
+    let diff = gctrace_heap::diff(&heaps, 20).expect("two heaps");
     insta::assert_snapshot!(text(&heaps, HeapAnswer::Diff(diff)));
 }
 
@@ -56,16 +56,16 @@ fn of_a_long_cycle_the_ends_are_printed() {
     let node = *graph.nodes.last().expect("a node");
     let last = first + length - 1;
     for number in first..=last {
-        graph.nodes.push(gctrace_analysis::heap::HeapNode {
+        graph.nodes.push(gctrace_heap::HeapNode {
             address: 0x10_0000 + 16 * u64::from(number),
             references: Some(1),
             label: None,
             ..node
         });
-        graph.edges.push(gctrace_analysis::heap::HeapEdge {
+        graph.edges.push(gctrace_heap::HeapEdge {
             from: number,
             to: if number == last { first } else { number + 1 },
-            name: gctrace_analysis::heap::HeapEdgeName::Unnamed,
+            name: gctrace_heap::HeapEdgeName::Unnamed,
         });
     }
     let heap = Heap::new(graph).expect("a valid heap");

@@ -138,8 +138,8 @@ fn many_processes_at_once_share_one_copy() {
 fn temporary_folders_are_last() {
     let places = places();
     let user = Uid::effective();
-    let own = format!("gctrace-{user}");
-    let is_temporary = |place: &PathBuf| place.ends_with(&own);
+    let name = format!("gctrace-{user}");
+    let is_temporary = |place: &PathBuf| place.ends_with(&name);
     assert!(!is_temporary(&places[0]), "{places:?}");
     let trusted = trust::rights_beyond_user(false).is_none();
     assert_eq!(places.iter().any(is_temporary), trusted, "{places:?}");

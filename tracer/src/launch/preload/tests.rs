@@ -31,13 +31,13 @@ const SOCKET: &str = "/run/user/1000/gctrace-1/s";
 #[test]
 fn the_users_own_libraries_stay_first() {
     let library = Path::new("/opt/gctrace/libgctrace_inject.so");
-    for (own, expected) in [
+    for (preload, expected) in [
         ("", "/opt/gctrace/libgctrace_inject.so"),
         ("/a.so", "/a.so:/opt/gctrace/libgctrace_inject.so"),
         ("/a.so b.so", "/a.so b.so:/opt/gctrace/libgctrace_inject.so"),
         ("/opt/gctrace/libgctrace_inject.so /a.so", "/opt/gctrace/libgctrace_inject.so /a.so"),
     ] {
-        let mut plan = plan(&[(PRELOAD, own)]);
+        let mut plan = plan(&[(PRELOAD, preload)]);
         plan.inject(&injection(library), Path::new(SOCKET)).expect("no link is needed");
         assert_eq!(plan.variable(PRELOAD), Some(OsStr::new(expected)));
         assert_eq!(plan.variable(CUDA_INJECTION), Some(library.as_os_str()));
@@ -273,7 +273,8 @@ fn a_file_next_to_gctrace_wins() {
     assert_eq!(path, beside);
 }
 
-/// The rule of sshd's StrictModes: root's files, and those of the user that the command runs as.
+/// The rule of sshd's StrictModes: root's files, and the files of the user that the command runs
+/// as.
 #[test]
 fn as_root_the_commands_users_own_library_is_loaded() {
     if !Uid::effective().is_root() {

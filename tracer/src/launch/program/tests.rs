@@ -1,4 +1,4 @@
-//! Programs created for the test, and those of this machine.
+//! Programs created for the test, and programs of this machine.
 
 use super::*;
 use crate::invoker::Invoker;

@@ -67,7 +67,7 @@ fn only_root_and_the_commands_user_may_write() {
     assert!(writable_by_others(&folder.join("none"), 0).is_err());
 }
 
-/// The sticky bit protects what is in the folder now, not who created it.
+/// The sticky bit protects the files in the folder now, not who created it.
 #[test]
 fn a_file_below_tmp_is_anyones() {
     let place = tempfile::tempdir_in("/var/tmp").expect("a folder");

@@ -102,7 +102,7 @@ impl RingConnections {
     }
 
     /// Whether the last [`RingConnections::take`] accepted every process that had connected before.
-    /// Those of which a ring is still to come have not written to it yet.
+    /// Processes whose ring is still to come have not written to it yet.
     pub(super) fn accepted_all(&self) -> bool {
         self.is_listening && !self.has_more
     }

@@ -152,7 +152,7 @@ impl InjectFolder {
         Ok(File::from(file))
     }
 
-    /// Names of what is in it: its first entries, as the user's programs may make any number.
+    /// Names in it: its first entries, as the user's programs may make any number.
     pub(crate) fn names(&self) -> Vec<String> {
         let listed = entries(&self.locked);
         let names = listed.into_iter().flatten().flatten();
@@ -165,8 +165,8 @@ impl InjectFolder {
         let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
         let file = nix::fcntl::openat(&*self.locked, name, flags, Mode::empty())?;
         let file = File::from(file);
-        let (found, own) = (file.metadata()?, self.locked.metadata()?);
-        let is_owners = found.uid() == own.uid() && found.nlink() == 1;
+        let (found, folder) = (file.metadata()?, self.locked.metadata()?);
+        let is_owners = found.uid() == folder.uid() && found.nlink() == 1;
         if !found.is_file() || !is_owners || found.len() > most {
             return Err(io::Error::other("not a report"));
         }
@@ -298,14 +298,14 @@ fn remove_leftover(parent: &File, name: &OsStr, owner: FolderOwner) -> io::Resul
     }
 }
 
-/// Removes what is in the opened folder, and then the name, which can only be that of an empty
-/// folder: if its user replaced it, the replacement stays.
+/// Removes the contents of the opened folder, and then the name, which can only be an empty
+/// folder's: if its user replaced it, the replacement stays.
 fn remove(parent: &File, name: &OsStr, folder: &File) -> io::Result<()> {
     empty(folder, 0)?;
     Ok(nix::unistd::unlinkat(parent, name, UnlinkatFlags::RemoveDir)?)
 }
 
-/// Removes what is in an opened folder. Programs may make folders in it.
+/// Removes the contents of an opened folder. Programs may make folders in it.
 fn empty(folder: &File, depth: u32) -> io::Result<()> {
     for entry in entries(folder)?.flatten() {
         let name = entry.file_name();

@@ -16,7 +16,7 @@ const MAX_OPEN: usize = 1 << 10;
 #[derive(Debug, Default)]
 pub(super) struct GarbageRecords {
     pid: u32,
-    /// Kinds of earlier rings of the process: those of this one are numbered after them.
+    /// Kinds of earlier rings of the process: this one's are numbered after them.
     before: KindId,
     /// The last number used.
     last: KindId,
@@ -25,7 +25,7 @@ pub(super) struct GarbageRecords {
     last_cycle: CycleId,
     /// The signature whose edges are coming; they come one after the other.
     edges: Vec<CycleEdge>,
-    /// By thread: that of its collection, of which parts may still be missing.
+    /// By thread: its collection's, parts of which may still be missing.
     open: HashMap<u32, OpenGarbage>,
 }
 

@@ -8,7 +8,7 @@ use super::ring_event::{InjectedNotice, NoticeLevel, RingEvent};
 use super::texts::{NAME_LOST, RingTexts};
 use gctrace_event::{CudaCall, CudaLayer, GpuOp, GpuOpKind, GpuSync, GpuSyncKind, Record};
 use gctrace_ring::{
-    ApiLayer, CuptiState, GpuRecord, RingGpuOp, RingRecord as Raw, TextId, TimeInterval,
+    ApiLayer, CuptiState, GpuRecord, RingCall, RingGpuOp, RingRecord as Raw, RingSync, TextId,
 };
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -37,29 +37,10 @@ pub(super) struct GpuRing {
     devices: HashMap<u32, u32>,
     /// By context and event: the stream that recorded it, by correlation id.
     events: HashMap<(u32, u32), BTreeMap<u32, u32>>,
-    calls: HashMap<u32, CorrelatedCall>,
-    waits: Vec<CorrelatedWait>,
+    calls: HashMap<u32, RingCall>,
+    waits: Vec<RingSync>,
     /// Everything up to then was handed over.
     flushed_ns: u64,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct CorrelatedCall {
-    interval: TimeInterval,
-    layer: ApiLayer,
-    tid: u32,
-    function: u32,
-    name: TextId,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct CorrelatedWait {
-    interval: TimeInterval,
-    kind: GpuSyncKind,
-    correlation: u32,
-    context: u32,
-    stream: u32,
-    event: u32,
 }
 
 impl GpuRing {
@@ -73,25 +54,11 @@ impl GpuRing {
         match *record {
             Raw::Text(piece) => self.texts.take(&piece),
             Raw::Gpu(op) => self.work(&op, ring_events),
-            Raw::Sync { interval, kind, correlation, context, stream, event } => {
-                if let Some(kind) = wait_kind(kind) {
-                    self.waits.push(CorrelatedWait {
-                        interval,
-                        kind,
-                        correlation,
-                        context,
-                        stream,
-                        event,
-                    });
-                }
-            }
+            Raw::Sync(wait) => self.waits.push(wait),
             Raw::Event { correlation, context, stream, event } => {
                 self.recorded(context, event, correlation, stream)
             }
-            Raw::Api { interval, layer, tid, correlation, function, name } => {
-                let call = CorrelatedCall { interval, layer, tid, function, name };
-                self.call(correlation, call, ring_events);
-            }
+            Raw::Api(call) => self.call(call, ring_events),
             Raw::Overhead { interval, kind } => ring_events.push(RingEvent::Overhead {
                 ns: interval.end_ns.saturating_sub(interval.start_ns),
                 queue_full: kind == QUEUE_FULL,
@@ -167,12 +134,12 @@ impl GpuRing {
     }
 
     /// Driver and runtime records of nested calls share a correlation id; 0 is none.
-    fn call(&mut self, correlation: u32, call: CorrelatedCall, ring_events: &mut Vec<RingEvent>) {
-        if correlation == 0 {
-            ring_events.push(RingEvent::Record(call.record(self.pid, None, &self.texts)));
+    fn call(&mut self, call: RingCall, ring_events: &mut Vec<RingEvent>) {
+        if call.correlation == 0 {
+            ring_events.push(RingEvent::Record(call_record(&call, self.pid, &self.texts)));
             return;
         }
-        let known = self.calls.entry(correlation).or_insert(call);
+        let known = self.calls.entry(call.correlation).or_insert(call);
         if call.interval.start_ns < known.interval.start_ns || call.layer == ApiLayer::Runtime {
             *known = call;
         }
@@ -188,25 +155,26 @@ impl GpuRing {
     fn write_until(&mut self, until_ns: u64, ring_events: &mut Vec<RingEvent>) {
         let (pid, texts) = (self.pid, &self.texts);
         let due = self.calls.extract_if(|_, call| call.interval.end_ns <= until_ns);
-        ring_events.extend(due.map(|(correlation, call)| {
-            RingEvent::Record(call.record(pid, Some(correlation), texts))
-        }));
+        ring_events.extend(due.map(|(_, call)| RingEvent::Record(call_record(&call, pid, texts))));
         let due = self.waits.extract_if(.., |wait| wait.interval.end_ns <= until_ns);
         for wait in due.collect::<Vec<_>>() {
-            ring_events.push(RingEvent::Record(Record::GpuSync(self.wait(&wait))));
+            let record = self.wait(&wait).map(Record::GpuSync);
+            ring_events.extend(record.map(RingEvent::Record));
         }
     }
 
-    fn wait(&self, wait: &CorrelatedWait) -> GpuSync {
-        let for_event = matches!(wait.kind, GpuSyncKind::Event | GpuSyncKind::StreamWaitEvent);
+    /// `None` if it is of an unknown kind.
+    fn wait(&self, wait: &RingSync) -> Option<GpuSync> {
+        let kind = wait_kind(wait.kind)?;
+        let for_event = matches!(kind, GpuSyncKind::Event | GpuSyncKind::StreamWaitEvent);
         let recordings = self.events.get(&(wait.context, wait.event));
         let recording = recordings
             .filter(|_| for_event)
             .and_then(|recordings| recordings.range(..=wait.correlation).next_back());
-        let has_stream = wait.stream != u32::MAX && wait.kind != GpuSyncKind::Context;
-        GpuSync {
+        let has_stream = wait.stream != u32::MAX && kind != GpuSyncKind::Context;
+        Some(GpuSync {
             pid: Some(self.pid),
-            kind: wait.kind,
+            kind,
             device: self.devices.get(&wait.context).copied(),
             stream: has_stream.then_some(u64::from(wait.stream)),
             start_ns: wait.interval.start_ns,
@@ -214,7 +182,7 @@ impl GpuRing {
             correlation: Some(u64::from(wait.correlation)),
             event_stream: recording.map(|(_, stream)| u64::from(*stream)),
             event_correlation: recording.map(|(correlation, _)| u64::from(*correlation)),
-        }
+        })
     }
 
     fn cupti(
@@ -243,19 +211,17 @@ impl GpuRing {
     }
 }
 
-impl CorrelatedCall {
-    fn record(&self, pid: u32, correlation: Option<u32>, texts: &RingTexts) -> Record {
-        Record::CudaCall(CudaCall {
-            pid,
-            tid: self.tid,
-            layer: layer(self.layer),
-            function: function(self, texts),
-            start_ns: self.interval.start_ns,
-            end_ns: self.interval.end_ns.max(self.interval.start_ns),
-            correlation: correlation.map(u64::from),
-            ..CudaCall::default()
-        })
-    }
+fn call_record(call: &RingCall, pid: u32, texts: &RingTexts) -> Record {
+    Record::CudaCall(CudaCall {
+        pid,
+        tid: call.tid,
+        layer: layer(call.layer),
+        function: function(call, texts),
+        start_ns: call.interval.start_ns,
+        end_ns: call.interval.end_ns.max(call.interval.start_ns),
+        correlation: (call.correlation != 0).then_some(u64::from(call.correlation)),
+        ..CudaCall::default()
+    })
 }
 
 /// The state of CUPTI, as a sentence.
@@ -315,7 +281,7 @@ fn layer(layer: ApiLayer) -> CudaLayer {
 
 /// The function's name without the version that CUPTI adds (`cudaLaunchKernel_v7000`); its number
 /// if CUPTI has no name.
-fn function(call: &CorrelatedCall, texts: &RingTexts) -> Cow<'static, str> {
+fn function(call: &RingCall, texts: &RingTexts) -> Cow<'static, str> {
     let Some(name) = texts.get(call.name) else {
         let library = match call.layer {
             ApiLayer::Driver => "driver",

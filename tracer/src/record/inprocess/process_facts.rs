@@ -6,12 +6,13 @@ use super::InjectedStats;
 use super::python::MISSED;
 use super::ring_event::{InjectedNotice, NoticeLevel, RingEvent};
 use crate::clock;
+use crate::record::described::DescribedProcess;
 use crate::record::examination::Unexamined;
 use crate::record::output::RecordSink as _;
 use crate::record::trace::RecordingTrace;
 use gctrace_event::{Interpreter, Pressure, ProcessOrigin, Record, StepMarker, UnseenCollections};
 use gctrace_probes::{proc_status, process_memory};
-use gctrace_ring::RingHello;
+use gctrace_ring::{Absence, RingHello};
 use std::collections::{HashMap, HashSet};
 
 /// The least time between two records of resident memory, as between intervals of the pressure.
@@ -19,7 +20,7 @@ const MEMORY_INTERVAL_NS: u64 = 1_000_000_000;
 
 /// The process as it is written to the trace.
 pub(super) struct InjectedProcessFacts {
-    pub(super) process: gctrace_event::Process,
+    pub(super) process: DescribedProcess,
     /// Its record must be written (again).
     is_new: bool,
     /// It was forked, and has executed no program since.
@@ -38,7 +39,6 @@ pub(super) struct InjectedProcessFacts {
 /// The threads of a process, with their ids in both pid namespaces.
 #[derive(Default)]
 struct ProcessThreads {
-    named: HashSet<u32>,
     /// By their ids in the process's pid namespace; empty if that is gctrace's own.
     by_own: HashMap<u32, u32>,
     /// Threads, by gctrace's ids, whose own ids were read.
@@ -49,22 +49,11 @@ struct ProcessThreads {
 
 impl InjectedProcessFacts {
     pub(super) fn look(pid: u32, hello: &RingHello, origin: ProcessOrigin) -> Self {
-        let status = proc_status::status(pid).ok();
+        let command = proc_status::command_or_name(pid);
+        let mut process = DescribedProcess::new(pid, origin, hello.at_ns, command);
+        process.parent = process.look().and_then(|status| status.parent);
         Self {
-            process: gctrace_event::Process {
-                pid,
-                namespace_pid: status.as_ref().and_then(proc_status::ProcessStatus::inner_pid),
-                parent: status.as_ref().and_then(|status| status.parent),
-                origin,
-                since_ns: hello.at_ns,
-                // Empty in the trace if it is unknown.
-                command: proc_status::command_or_name(pid).unwrap_or_default(),
-                rank: proc_status::rank(pid).ok().flatten(),
-                interpreter: None,
-                torch: None,
-                memory_limit_bytes: process_memory::limit_bytes(pid),
-                unseen: None,
-            },
+            process,
             is_new: true,
             is_fork: hello.is_fork,
             own_pid: hello.own_pid,
@@ -86,7 +75,7 @@ impl InjectedProcessFacts {
     /// is a copy of it.
     fn forked(&self, at_ns: u64, pid: u32, parent: u32) -> Self {
         Self {
-            process: gctrace_event::Process {
+            process: DescribedProcess::of(gctrace_event::Process {
                 pid,
                 parent: Some(parent),
                 origin: ProcessOrigin::Child,
@@ -94,8 +83,8 @@ impl InjectedProcessFacts {
                 torch: None,
                 // It inherited the hook.
                 unseen: self.process.unseen.map(|_| UnseenCollections::default()),
-                ..self.process.clone()
-            },
+                ..(*self.process).clone()
+            }),
             is_new: true,
             is_fork: true,
             own_pid: pid,
@@ -126,7 +115,7 @@ impl InjectedProcessFacts {
                 "recording in process {pid} was switched off: gctrace's library is faulty at {reason}"
             ),
         };
-        trace.examination.unexamined(pid, Unexamined::SwitchedOff);
+        trace.examination.unexamined(pid, Unexamined::Absent(Absence::SwitchedOff));
         stats.notices.report(pid, notice, &mut trace.output);
     }
 
@@ -277,18 +266,13 @@ impl InjectedProcessFacts {
     /// Writes what is known about the process, if it is new, unless the probes do that.
     pub(super) fn announce(&mut self, trace: &mut RecordingTrace, stats: &InjectedStats) {
         if std::mem::take(&mut self.is_new) && stats.describes_processes {
-            trace.output.write(&Record::Process(self.process.clone()));
+            self.process.write(&mut trace.output);
         }
     }
 
-    /// Writes the name of a thread when it is first seen.
     fn name_thread(&mut self, tid: u32, trace: &mut RecordingTrace, stats: &InjectedStats) {
-        let pid = self.process.pid;
-        if stats.describes_processes
-            && self.threads.named.insert(tid)
-            && let Ok(name) = proc_status::thread_name(pid, tid)
-        {
-            trace.output.write(&Record::ThreadName { pid, tid, name });
+        if stats.describes_processes {
+            self.process.name_thread(tid, &mut trace.output);
         }
     }
 
@@ -323,8 +307,8 @@ impl ProcessThreads {
     fn look(&mut self, pid: u32) {
         for tid in proc_status::threads(pid).into_iter().flatten() {
             if self.asked.insert(tid) {
-                let own = proc_status::status(tid).ok().and_then(|status| status.inner_pid());
-                self.by_own.extend(own.map(|own| (own, tid)));
+                let inner_tid = proc_status::status(tid).ok().and_then(|status| status.inner_pid());
+                self.by_own.extend(inner_tid.map(|inner_tid| (inner_tid, tid)));
             }
         }
     }

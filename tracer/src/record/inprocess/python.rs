@@ -81,7 +81,7 @@ impl PythonRing {
                 .push(RingEvent::Interpreter(self.interpreter(version, file, free_threaded))),
             From::Settings {
                 at_ns,
-                // The trace has settings by process: those of its main interpreter.
+                // The trace has settings by process: its main interpreter's.
                 interpreter: 0,
                 thresholds,
                 enabled,

@@ -15,7 +15,7 @@ pub(super) enum RingEvent {
     SeenSince(u64),
     /// Collections of one of its interpreters that call no callback.
     Unseen(UnseenCollections),
-    /// A child was forked that has no ring yet; the ids are those of its pid namespace.
+    /// A child was forked that has no ring yet; the ids are in its pid namespace.
     Forked {
         at_ns: u64,
         pid: u32,

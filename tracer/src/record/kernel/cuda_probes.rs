@@ -16,10 +16,10 @@ use anyhow::Context as _;
 use gctrace_ebpf::{
     Attachment, BpfSession, CallKind, CallProbe, CudaEvent, CudaPrograms, FileKey, StopState,
 };
-use gctrace_event::{Pause, ProbeCost};
+use gctrace_event::{CudaLayer, DeviceMemory, Pause, ProbeCost};
 use gctrace_probes::Machine;
 use gctrace_probes::cuda::{
-    CudaFile, CudaLibrary, CudaPoint, CudaPoints, FunctionLayer, ProbedEnds, ProbedFunction, TABLE,
+    CudaFile, CudaLibrary, CudaPoint, CudaPoints, ProbedEnds, ProbedFunction, TABLE,
 };
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -57,7 +57,7 @@ pub(crate) struct CudaProbes {
 }
 
 impl CudaProbes {
-    /// Prepares to probe libraries, of which none is known yet; `None` for `--cuda off`.
+    /// Prepares to probe libraries; none is known yet. `None` for `--cuda off`.
     pub(crate) fn start(mode: CudaMode, ring_bytes: u32, session: &mut BpfSession) -> Option<Self> {
         if mode == CudaMode::Off {
             return None;
@@ -186,7 +186,7 @@ impl CudaProbes {
                 continue;
             }
             let (CudaEvent::Call(gctrace_ebpf::CudaCallEvent { pid, tid, .. })
-            | CudaEvent::Memory(gctrace_ebpf::DeviceMemoryEvent { pid, tid, .. })) = event;
+            | CudaEvent::Memory(DeviceMemory { pid, tid, .. })) = event;
             if self.threads.insert((pid, tid)) {
                 processes.name_thread(pid, tid, output);
             }
@@ -217,7 +217,7 @@ impl CudaProbes {
     ) {
         let is_left = !files.is_empty() && calls.is_left_to_cupti(pid);
         for file in files {
-            if !is_left || !matches!(file.library, CudaLibrary::Driver | CudaLibrary::Runtime) {
+            if !is_left || !is_cuptis(file.library) {
                 self.arm(session, file);
             }
         }
@@ -293,7 +293,7 @@ impl CudaProbes {
         Ok((lost, hits))
     }
 
-    /// Measures what the probes cost; discards what is in the ring.
+    /// Measures what the probes cost; discards the ring's contents.
     pub(crate) fn costs(&mut self, session: &BpfSession) -> Vec<ProbeCost> {
         let Some(programs) = &mut self.programs else {
             return Vec::new();
@@ -317,11 +317,11 @@ impl CudaProbes {
         let both_ns = prices.map(|prices| prices.both_ns);
         let foreign = counted.iter().map(|(_, _, counts)| counts.foreign).sum();
         let foreign = cost("CUDA calls in processes not recorded", foreign, entry_ns);
-        let own = counted.iter().map(|(name, both, counts)| {
+        let recorded = counted.iter().map(|(name, both, counts)| {
             let ns_per_hit = if *both { both_ns } else { entry_ns };
             cost(name, counts.hits, ns_per_hit)
         });
-        let costs = own.chain([foreign]);
+        let costs = recorded.chain([foreign]);
         costs.filter(|cost| cost.hits > 0).collect()
     }
 
@@ -361,8 +361,8 @@ pub(super) fn wait_for_mapping(pid: u32, inode: u64) {
 }
 
 /// Whether CUPTI reports calls of functions like this.
-fn is_cuptis(layer: FunctionLayer) -> bool {
-    matches!(layer, FunctionLayer::Driver | FunctionLayer::Runtime)
+fn is_cuptis(layer: CudaLibrary) -> bool {
+    matches!(layer, CudaLibrary::Cuda(CudaLayer::Driver | CudaLayer::Runtime))
 }
 
 /// The probed function with that number.

@@ -105,6 +105,10 @@ impl ProcessDiscovery {
         if listed.pid == std::process::id() {
             return false;
         }
+        // The inode comes with the listing, the start time costs a file. The kernel numbers a new
+        // inode when it has dropped the old one to save memory (`proc_pid_make_inode`), so only the
+        // same one proves that it is the same process.
+        // https://github.com/torvalds/linux/blob/v6.12/fs/proc/base.c
         let known = self.known.get_mut(&listed.pid);
         if known.as_ref().is_some_and(|known| known.inode == listed.inode) {
             return false;
@@ -149,6 +153,7 @@ impl ProcessDiscovery {
             let ScanState::Waiting { due, looked, program } = &mut known.state else {
                 continue;
             };
+            // execve(2) changes neither pid nor start time: only the executable shows it.
             let is_waiting = *due >= now && program.is_some() && age < YOUNG;
             if is_waiting && running(*pid).is_some_and(|file| *program != Some(identity(&file))) {
                 *looked = 0;
@@ -179,7 +184,8 @@ impl ProcessDiscovery {
         }
         match std::fs::metadata(proc_status::executable_link(pid)) {
             Ok(file) => self.see_program(pid, &file),
-            // Only a process without memory of its own has no executable.
+            // Only a process without memory of its own has no executable (`proc_exe_link`).
+            // https://github.com/torvalds/linux/blob/v6.12/fs/proc/base.c
             Err(error) if error.kind() == ErrorKind::NotFound => ScanResult::Never,
             Err(_) => ScanResult::NotYet,
         }

@@ -82,7 +82,7 @@ impl GarbageKinds {
             return;
         };
         let within = pause.start_ns..=pause.end_ns;
-        let own: Vec<GarbageEvent> =
+        let examined: Vec<GarbageEvent> =
             open.extract_if(.., |garbage| within.contains(&garbage.at_ns)).collect();
         if open.is_empty() {
             self.open.remove(&thread);
@@ -91,7 +91,7 @@ impl GarbageKinds {
             return;
         }
         let process = self.processes.entry(pause.pid).or_default();
-        for garbage in own {
+        for garbage in examined {
             process.write(&garbage, pause.interpreter, stacks, output);
         }
     }

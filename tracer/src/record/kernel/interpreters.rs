@@ -17,6 +17,7 @@ use gctrace_probes::frames::FrameLayout;
 use gctrace_probes::maps::{FileIdentity, MappedFile, identity};
 use gctrace_probes::proc_status::ProcessError;
 use gctrace_probes::{ProgramKind, Resolution, proc_status};
+use gctrace_ring::Absence;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::os::fd::AsRawFd as _;
@@ -292,8 +293,8 @@ impl ProbedInterpreters {
         }
         let index = armed?;
         if index.is_none() && gctrace_probes::identify(open)? == ProgramKind::PyPy {
-            self.unprobed.insert(identity, Unexamined::PyPy);
-            self.unprobed_in.insert(pid, Unexamined::PyPy);
+            self.unprobed.insert(identity, Unexamined::Absent(Absence::PyPy));
+            self.unprobed_in.insert(pid, Unexamined::Absent(Absence::PyPy));
         } else {
             self.unprobed.remove(&identity);
         }
@@ -348,7 +349,7 @@ impl ProbedInterpreters {
         self.armed.push(ProbedInterpreter {
             description: plan::describe(&resolution, shown),
             layout,
-            frames: plan::lines(&resolution).cloned(),
+            frames: plan::frame_layout(&resolution).cloned(),
             resolution,
             probes: [Some(probes), garbage].into_iter().flatten().collect(),
             since_ns: clock::monotonic_ns(),

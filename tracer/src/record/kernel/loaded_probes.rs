@@ -1,6 +1,6 @@
 //! Prepared before a program is touched: the BPF programs, the counters, the guardian.
 
-use crate::args::{CounterChoice, GarbageDetail, RecordConfig};
+use crate::args::{CounterChoice, RecordConfig};
 use crate::clock;
 use crate::guardian::Guardian;
 use crate::invoker::Invoker;
@@ -18,6 +18,7 @@ use crate::record::kernel::stopped_programs::StoppedPrograms;
 use crate::record::trace::RecordingTrace;
 use anyhow::Context as _;
 use gctrace_ebpf::{BpfSession, GarbagePrograms, KernelSupport, SessionConfig, StoppedProcesses};
+use gctrace_settings::GarbageDetail;
 use std::collections::{BTreeMap, HashMap};
 
 /// With `--garbage cycles`: probes copy no references between objects.

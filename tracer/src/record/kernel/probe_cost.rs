@@ -1,7 +1,7 @@
 //! The cost of a probe on this machine, for the live view.
 //!
-//! Owns the thread that measures it, once, on BPF programs of its own: calibration discards what is
-//! in the rings of its session. Without a live view it is measured at the end
+//! Owns the thread that measures it, once, on BPF programs of its own: calibration discards the
+//! contents of its session's rings. Without a live view it is measured at the end
 //! (`record/kernel/totals.rs`).
 
 use crate::args::RecordConfig;
@@ -17,7 +17,7 @@ pub(super) struct MeasuredCost {
 }
 
 impl MeasuredCost {
-    /// Starts to measure probes like those of this recording.
+    /// Starts to measure probes like this recording's.
     pub(super) fn start(config: &RecordConfig) -> std::io::Result<Self> {
         let (sender, measured) = sync_channel(1);
         let config = config.clone();

@@ -8,6 +8,7 @@ use crate::record::kernel::{KernelSource, cuda_probes};
 use crate::record::trace::RecordingTrace;
 use gctrace_ebpf::{FileKey, KernelEvent, LibraryKind, ProcessEvent, StopState};
 use gctrace_event::ProcessOrigin;
+use gctrace_ring::Absence;
 
 impl KernelSource {
     pub(super) fn event(&mut self, trace: &mut RecordingTrace, event: KernelEvent) {
@@ -228,7 +229,7 @@ impl KernelSource {
                 if let Some(why) = self.interpreters.take_unprobed(pid).filter(|_| armed.is_none())
                 {
                     // No reason to stop it again.
-                    if why == Unexamined::PyPy {
+                    if why == Unexamined::Absent(Absence::PyPy) {
                         self.known(file);
                     }
                     return trace.examination.unexamined(pid, why);

@@ -3,11 +3,12 @@
 //! Owns the table of processes and their records. Does not place probes.
 
 use crate::launch::CommandEnd;
+use crate::record::described::DescribedProcess;
 use crate::record::kernel::interpreters::{InterpreterIndex, ProbedInterpreters};
 use crate::record::output::{RecordOutput, RecordSink as _};
-use gctrace_event::{Process, ProcessOrigin, Record};
-use gctrace_probes::{proc_status, process_memory};
-use std::collections::{HashMap, HashSet};
+use gctrace_event::{ProcessOrigin, Record};
+use gctrace_probes::proc_status;
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 /// When to examine a process without a known interpreter again after its program started: most that
@@ -32,12 +33,9 @@ pub(crate) struct RecordedProcesses {
 }
 
 struct RecordedProcess {
-    parent: Option<u32>,
-    origin: ProcessOrigin,
-    since_ns: u64,
-    command: Vec<String>,
+    /// Without its interpreter, which is the next field.
+    described: DescribedProcess,
     interpreter: Option<InterpreterIndex>,
-    threads: HashSet<u32>,
     started: Instant,
     looked: usize,
     /// When its command line was last read, and how often since the program started.
@@ -57,18 +55,14 @@ impl RecordedProcesses {
     ) {
         let inherited = parent.and_then(|parent| self.table.get(&parent));
         let interpreter = inherited.and_then(|parent| parent.interpreter);
-        // Empty in the trace if it is unknown.
         let command = proc_status::command_or_name(pid)
-            .or_else(|| inherited.map(|parent| parent.command.clone()))
-            .unwrap_or_default();
+            .or_else(|| inherited.map(|parent| parent.described.command.clone()));
+        let mut described = DescribedProcess::new(pid, origin, since_ns, command);
+        described.parent = parent;
         self.seen += 1;
         let entry = RecordedProcess {
-            parent,
-            origin,
-            since_ns,
-            command,
+            described,
             interpreter,
-            threads: HashSet::new(),
             started: Instant::now(),
             looked: 0,
             titled: (Instant::now(), 0),
@@ -88,8 +82,7 @@ impl RecordedProcesses {
             entry.started = Instant::now();
             entry.looked = 0;
             entry.titled = (Instant::now(), 0);
-            entry.threads.clear();
-            entry.command = proc_status::command_or_name(pid).unwrap_or_default();
+            entry.described.new_program();
         }
     }
 
@@ -104,7 +97,7 @@ impl RecordedProcesses {
         if let Some(entry) = self.table.get_mut(&pid) {
             entry.interpreter = interpreter;
             entry.confirmed = interpreter.is_some();
-            entry.since_ns = since_ns.unwrap_or(entry.since_ns);
+            entry.described.since_ns = since_ns.unwrap_or(entry.described.since_ns);
         }
     }
 
@@ -150,8 +143,10 @@ impl RecordedProcesses {
             }
             entry.titled = (Instant::now(), count + 1);
             let line = proc_status::command_line(*pid).ok();
-            if let Some(line) = line.filter(|line| !line.is_empty() && *line != entry.command) {
-                entry.command = line;
+            if let Some(line) =
+                line.filter(|line| !line.is_empty() && *line != entry.described.command)
+            {
+                entry.described.command = line;
                 changed.push(*pid);
             }
         }
@@ -186,40 +181,24 @@ impl RecordedProcesses {
 
     /// Writes what is known about a process.
     pub(crate) fn announce(
-        &self,
+        &mut self,
         pid: u32,
         interpreters: &ProbedInterpreters,
         output: &mut RecordOutput,
     ) {
-        let Some(entry) = self.table.get(&pid) else {
-            return;
-        };
-        let namespace_pid = proc_status::status(pid).ok().and_then(|status| status.inner_pid());
-        let interpreter = entry.interpreter.and_then(|index| interpreters.describe(index)).cloned();
-        output.write(&Record::Process(Process {
-            pid,
-            namespace_pid,
-            parent: entry.parent,
-            origin: entry.origin,
-            since_ns: entry.since_ns,
-            command: entry.command.clone(),
-            rank: proc_status::rank(pid).ok().flatten(),
-            interpreter,
-            torch: None,
-            memory_limit_bytes: process_memory::limit_bytes(pid),
-            unseen: None,
-        }));
+        if let Some(entry) = self.table.get_mut(&pid) {
+            let described = &mut entry.described;
+            let interpreter = entry.interpreter.and_then(|index| interpreters.describe(index));
+            described.interpreter = interpreter.cloned();
+            described.look();
+            described.write(output);
+        }
     }
 
     /// Writes the name of a thread when it is first seen.
     pub(crate) fn name_thread(&mut self, pid: u32, tid: u32, output: &mut RecordOutput) {
-        let Some(entry) = self.table.get_mut(&pid) else {
-            return;
-        };
-        if entry.threads.insert(tid)
-            && let Ok(name) = proc_status::thread_name(pid, tid)
-        {
-            output.write(&Record::ThreadName { pid, tid, name });
+        if let Some(entry) = self.table.get_mut(&pid) {
+            entry.described.name_thread(tid, output);
         }
     }
 
@@ -229,7 +208,7 @@ impl RecordedProcesses {
         output.forget(pid);
     }
 
-    /// Removes an exited process; `status` is that of wait(2).
+    /// Removes an exited process; `status` is as from wait(2).
     pub(crate) fn remove(&mut self, pid: u32, status: i32, at_ns: u64, output: &mut RecordOutput) {
         self.forget(pid, output);
         let end = CommandEnd::from_status(status);

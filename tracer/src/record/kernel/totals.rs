@@ -97,7 +97,7 @@ impl KernelSource {
     }
 }
 
-/// Measures what the probes cost; discards what is in the rings. Lasts until the probes placed for
+/// Measures what the probes cost; discards the rings' contents. Lasts until the probes placed for
 /// this are detached.
 fn measure(
     source: &mut KernelSource,
@@ -156,8 +156,8 @@ fn lost_collections(
 /// Pauses that found no room in the probes' ring.
 const NO_ROOM: &str = "pauses: the ring buffer was full (--ring-size)";
 
-/// Collections in CPython's statistics for which no probe fired, such as those of the copy of the
-/// collector in a program compiled by Nuitka.
+/// Collections in CPython's statistics for which no probe fired, such as collections by the copy of
+/// the collector in a program compiled by Nuitka.
 const UNPROBED: &str = "collections that no probe saw: they ran before the probes were placed, or in another collector than CPython's own";
 
 /// With two sources, collections that neither of them recorded.

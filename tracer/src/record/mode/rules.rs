@@ -1,10 +1,11 @@
 //! The decision about the mode, from facts. Pure.
 
-use super::{CollectionSource, ModeDecision, ModeFacts, ModeSummary, NoProbes};
-use crate::args::{CudaMode, GarbageDetail, RecordConfig, RecordMode, RecordTarget};
+use super::{ModeDecision, ModeFacts, ModeSummary, NoProbes};
+use crate::args::{CudaMode, RecordConfig, RecordMode, RecordTarget};
 use crate::launch::{InjectionPlan, LibraryError, PreloadObstacle};
 use crate::privileges::PrivilegeError;
 use crate::text::shell_line;
+use gctrace_event::RecordingMode;
 use gctrace_ring::InjectOptions;
 
 /// Why the requested mode is not possible.
@@ -73,13 +74,13 @@ pub(crate) fn choose(config: &RecordConfig, facts: &ModeFacts) -> Result<ModeDec
         return Err(error);
     }
     match config.mode {
-        RecordMode::Auto if by_both => within(config, facts, CollectionSource::Both),
+        RecordMode::Auto if by_both => within(config, facts, RecordingMode::Both),
         RecordMode::Ebpf => from_kernel(config, facts).map(|()| probes_alone()),
-        RecordMode::Inject => within(config, facts, CollectionSource::Injected),
+        RecordMode::Inject => within(config, facts, RecordingMode::Inject),
         RecordMode::Both => {
             attached(config).map_or(Ok(()), Err)?;
             from_kernel(config, facts)?;
-            within(config, facts, CollectionSource::Both)
+            within(config, facts, RecordingMode::Both)
         }
         RecordMode::Auto => match &facts.no_probes {
             None => Ok(privileged(config, facts)),
@@ -90,7 +91,7 @@ pub(crate) fn choose(config: &RecordConfig, facts: &ModeFacts) -> Result<ModeDec
 
 fn probes_alone() -> ModeDecision {
     ModeDecision {
-        collections: CollectionSource::Probes,
+        collections: RecordingMode::Ebpf,
         injection: None,
         notes: Vec::new(),
         opening: None,
@@ -144,7 +145,7 @@ fn instead(config: &RecordConfig) -> String {
 fn within(
     config: &RecordConfig,
     facts: &ModeFacts,
-    collections: CollectionSource,
+    collections: RecordingMode,
 ) -> Result<ModeDecision, ModeError> {
     let Some(library) = facts.library.as_ref().filter(|_| attached(config).is_none()) else {
         let mode = config.mode.as_str();
@@ -157,8 +158,8 @@ fn within(
     let options = InjectOptions {
         collections: true,
         // Next to probes, allocations are estimated as without the library.
-        allocations: config.alloc_budget.is_some() && collections == CollectionSource::Injected,
-        garbage: garbage(config.garbage),
+        allocations: config.alloc_budget.is_some() && collections == RecordingMode::Inject,
+        garbage: config.garbage,
         // 100 %: all, whatever it costs; the library is tested with a thousand times that.
         garbage_budget_ppm: match config.garbage_budget {
             1.0.. => 1_000_000_000,
@@ -189,14 +190,6 @@ fn options(config: &RecordConfig) -> InjectOptions {
         gpu_records: InjectOptions::gpu_ring_of(config.ring_size),
         follow: config.follow,
         ..InjectOptions::default()
-    }
-}
-
-fn garbage(detail: GarbageDetail) -> gctrace_ring::GarbageDetail {
-    match detail {
-        GarbageDetail::Off => gctrace_ring::GarbageDetail::Off,
-        GarbageDetail::Types => gctrace_ring::GarbageDetail::Types,
-        GarbageDetail::Cycles => gctrace_ring::GarbageDetail::Cycles,
     }
 }
 
@@ -262,7 +255,7 @@ fn unprivileged(
     if attached(config).is_some() {
         return Err(refused(instead(config)));
     }
-    let mut decision = within(config, facts, CollectionSource::Injected).map_err(|error| {
+    let mut decision = within(config, facts, RecordingMode::Inject).map_err(|error| {
         refused(format!(
             "Without privileges gctrace records in-process, but: {error}\n{}",
             match &error {

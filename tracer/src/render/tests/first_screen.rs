@@ -113,8 +113,8 @@ fn a_program_that_only_imports_has_no_problem() {
     assert_eq!(report.verdict.level, gctrace_analysis::report::Level::Negligible);
     insta::assert_snapshot!(screen(&report));
     let lines = report.lines.unwrap();
-    let own = &lines.own[0];
-    assert_eq!((own.location.line, own.imports.as_deref()), (Some(11), Some("torch")));
+    let line = &lines.own[0];
+    assert_eq!((line.location.line, line.imports.as_deref()), (Some(11), Some("torch")));
     let frames: Vec<Option<u32>> = lines.stacks[0].frames.iter().map(|frame| frame.line).collect();
     assert_eq!(frames, [Some(30), Some(11)], "without the import system");
 }

@@ -14,10 +14,10 @@ fn of(run: ClosuresRun) -> Report {
     of_records(run, &garbage::records(run))
 }
 
-fn of_records(run: ClosuresRun, own: &[Record]) -> Report {
+fn of_records(run: ClosuresRun, records: &[Record]) -> Report {
     let mut end = records::end("the command ended");
     end.ended_ns = test_kit::reports::START + garbage::end_ms(run) * test_kit::reports::MS;
-    let trace = written(&records::header(), own, &end);
+    let trace = written(&records::header(), records, &end);
     report(&[("trace.json", String::from_utf8(trace).unwrap())])
 }
 
@@ -55,8 +55,8 @@ fn births_are_labelled_as_sampled() {
 fn the_first_screen_names_where_the_most_frequent_kind_was_born() {
     let run = ClosuresRun { cycles: false, ..ClosuresRun::default() };
     let mut report = of_records(run, &garbage::with_births(garbage::records(run)));
-    let own = report.processes.iter_mut().map(|process| &mut process.garbage);
-    for garbage in own.chain([&mut report.garbage]).flatten() {
+    let processes = report.processes.iter_mut().map(|process| &mut process.garbage);
+    for garbage in processes.chain([&mut report.garbage]).flatten() {
         garbage.kinds.retain(|kind| kind.births.is_some());
     }
     let words: Vec<String> = screen(&report).split_whitespace().map(str::to_owned).collect();

@@ -88,9 +88,9 @@ fn section(traces: &[(&str, String)]) -> String {
     let section = text.split("\nRanks\n").nth(1).expect("the section");
     // Lines of a section are indented; headings are not.
     let lines = section.lines();
-    let own: Vec<&str> =
+    let indented: Vec<&str> =
         lines.take_while(|line| line.is_empty() || line.starts_with(' ')).collect();
-    own.join("\n").trim_end().to_owned()
+    indented.join("\n").trim_end().to_owned()
 }
 
 #[test]

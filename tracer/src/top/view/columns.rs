@@ -204,11 +204,11 @@ pub(crate) fn places(width: u16, from: usize, snapshot: &Snapshot) -> Vec<Column
         if x >= width {
             break;
         }
-        let own = match column {
+        let wide = match column {
             Column::Command => width,
             column => column.width_on(width),
         };
-        let min = own.min(width - x);
+        let min = wide.min(width - x);
         places.push(ColumnPosition { column, x, width: min });
         // At most one past the width of the screen.
         x += min + 1;

@@ -1,6 +1,6 @@
 //! Runs of the collector, and counters.
 //!
-//! Owns the members of a pause, ours and those of other tools.
+//! Owns the members of a pause, gctrace's and other tools'.
 
 use super::{ChromeEvent, DecodeError, FrameNumbers, JsonValue, Problem, id, time};
 use crate::{Counter, Counters, EventSource, GcReason, Pause, ProcessCounters};
@@ -126,7 +126,7 @@ pub(super) fn process_counters(
     })
 }
 
-/// Counters by their names in `perf list`; those of another name are ignored.
+/// Counters by their names in `perf list`; other names are ignored.
 pub(super) fn counters(value: JsonValue<'_>, report: &mut impl FnMut(Problem)) -> Counters {
     let mut counters = Counters::default();
     if !value.is_missing() && value.json().first() != Some(&b'{') {

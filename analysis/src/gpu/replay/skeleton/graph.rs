@@ -83,7 +83,7 @@ impl DelayRows {
         row.map_or(0, |row| self.by_ns[row.at() * self.others + other])
     }
 
-    /// A delay in one of all scenarios, of which the measured one is the first.
+    /// A delay in one of all scenarios, the measured one being the first.
     pub(super) fn in_column(&self, delay: Delay, column: usize) -> i64 {
         match column.checked_sub(1) {
             Some(other) => self.value(delay, other),

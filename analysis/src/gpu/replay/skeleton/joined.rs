@@ -153,7 +153,7 @@ impl<'a> JoinedSkeletons<'a> {
     pub const MEASURED: usize = 0;
     /// The scenario without any pause of the rank.
     pub const WITHOUT_PAUSES: usize = 1;
-    /// The scenario of the first change that the skeletons were made with; those of the others
+    /// The scenario of the first change that the skeletons were made with; the other changes'
     /// follow.
     pub const FIRST_CHANGE: usize = 2;
 

@@ -1,16 +1,23 @@
-use super::super::decode::CuptiSpan;
 use super::*;
+use gctrace_ring::{NO_TEXT, TimeInterval};
 use proptest::prelude::*;
 
-fn call(layer: ApiLayer, tid: u32, correlation: u32, start_ns: u64, end_ns: u64) -> ApiCall {
-    ApiCall { span: CuptiSpan { start_ns, end_ns }, layer, function: 0, tid, correlation }
+fn call(layer: ApiLayer, tid: u32, correlation: u32, start_ns: u64, end_ns: u64) -> RingCall {
+    RingCall {
+        interval: TimeInterval { start_ns, end_ns },
+        layer,
+        function: 0,
+        tid,
+        correlation,
+        name: NO_TEXT,
+    }
 }
 
-fn runtime(correlation: u32, start_ns: u64, end_ns: u64) -> ApiCall {
+fn runtime(correlation: u32, start_ns: u64, end_ns: u64) -> RingCall {
     call(ApiLayer::Runtime, 1, correlation, start_ns, end_ns)
 }
 
-fn driver(correlation: u32, start_ns: u64, end_ns: u64) -> ApiCall {
+fn driver(correlation: u32, start_ns: u64, end_ns: u64) -> RingCall {
     call(ApiLayer::Driver, 1, correlation, start_ns, end_ns)
 }
 
@@ -123,7 +130,7 @@ proptest! {
             from = cut;
         }
         kept.extend(outermost.turn(calls[from..].to_vec(), true));
-        let key = |call: &ApiCall| (call.correlation, call.tid, call.span.start_ns, call.layer as u8);
+        let key = |call: &RingCall| (call.correlation, call.tid, call.interval.start_ns, call.layer as u8);
         kept.sort_by_key(key);
         expected.sort_by_key(key);
         prop_assert_eq!(kept, expected);

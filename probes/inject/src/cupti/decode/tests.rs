@@ -25,8 +25,8 @@ fn a_kernel_by_its_documented_offsets() {
     ];
     // Sizes of 11.8, 12.4, 13.0, and a future one; the shortest that has all fields.
     for bytes in [200, 208, 216, 400, 160] {
-        let expected = DeviceActivity {
-            span: CuptiSpan { start_ns: 1_000, end_ns: 2_000 },
+        let expected = RingGpuOp {
+            interval: TimeInterval { start_ns: 1_000, end_ns: 2_000 },
             work: GpuRecord::Kernel,
             copy_kind: 0,
             device: 1,
@@ -34,11 +34,12 @@ fn a_kernel_by_its_documented_offsets() {
             stream: 13,
             correlation: 77,
             bytes: 0,
-            name: 0x7f00,
+            name: NO_TEXT,
             graph: 5,
         };
         let decoded = decode(&record(KERNEL, &fields, bytes));
-        assert_eq!(decoded, Some(ActivityRecord::Work(expected)));
+        let record = RingRecord::Gpu(expected);
+        assert_eq!(decoded, Some(ActivityRecord { record, name: 0x7f00 }));
     }
     assert_eq!(decode(&record(KERNEL, &fields, 160)[..159]), None);
 }
@@ -48,7 +49,9 @@ fn copies_have_the_correlation_of_their_kind() {
     let fields: [(usize, &[u8]); 3] =
         [(4, &[10]), (44, &44_u32.to_ne_bytes()), (60, &60_u32.to_ne_bytes())];
     let correlation = |kind| match decode(&record(kind, &fields, 96)) {
-        Some(ActivityRecord::Work(work)) => (work.copy_kind, work.correlation),
+        Some(ActivityRecord { record: RingRecord::Gpu(work), .. }) => {
+            (work.copy_kind, work.correlation)
+        }
         other => panic!("{other:?}"),
     };
     assert_eq!(correlation(MEMCPY), (10, 44));

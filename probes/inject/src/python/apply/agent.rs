@@ -137,7 +137,7 @@ impl Agent {
         forget_longest();
     }
 
-    /// Whether it is that of this process, not of the one that forked it.
+    /// Whether it is this process's, not its parent's from before the fork.
     pub(super) fn is_mine(&self) -> bool {
         self.mark.is_mine()
     }

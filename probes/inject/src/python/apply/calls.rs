@@ -54,7 +54,7 @@ static CALLS: Mutex<Option<ProgramCalls>> = Mutex::new(None);
 
 /// What the program called, and wants.
 pub(super) struct ProgramCalls {
-    layout: Option<&'static RawFrameLayout>,
+    layout: Option<RawFrameLayout>,
     /// The thresholds and whether to collect, as the program last set them: given back with the
     /// settings.
     pub(super) thresholds: Vec<u32>,
@@ -139,7 +139,7 @@ pub(super) fn after(function: WatchedFunction, before: &Totals) {
 }
 
 /// The line that this thread executes.
-fn line(api: &'static PythonApi, layout: Option<&'static RawFrameLayout>) -> String {
+fn line(api: &'static PythonApi, layout: Option<RawFrameLayout>) -> String {
     let Some(line) = RunningLine::innermost(api, layout) else {
         return "the start of a thread".to_owned();
     };

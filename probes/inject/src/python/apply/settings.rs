@@ -169,13 +169,13 @@ impl Agent {
 
     /// Gives the program the settings that it wants, to apply others or none.
     pub(super) fn leave(&mut self) {
-        let own = calls::with(|calls| (calls.thresholds.clone(), calls.is_enabled));
+        let wanted = calls::with(|calls| (calls.thresholds.clone(), calls.is_enabled));
         if self.active.contains(&GcChange::Freeze) {
             self.collector.unfreeze();
             self.freezes = 0;
             calls::with(|calls| calls.is_unfrozen = false);
         }
-        if let Some((thresholds, is_enabled)) = own {
+        if let Some((thresholds, is_enabled)) = wanted {
             if self.disables() && is_enabled {
                 self.collector.enable();
             }

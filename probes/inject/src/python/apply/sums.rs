@@ -74,8 +74,8 @@ impl Totals {
     /// Adds them to the sums of a time.
     pub(super) fn add_to(self, sums: &mut CollectionSums) {
         let parts = [&mut sums.collections, &mut sums.garbage, &mut sums.pause_ns];
-        for (part, own) in parts.into_iter().zip(self.0) {
-            for (value, more) in part.iter_mut().zip(own) {
+        for (part, addends) in parts.into_iter().zip(self.0) {
+            for (value, more) in part.iter_mut().zip(addends) {
                 *value = value.saturating_add(more);
             }
         }

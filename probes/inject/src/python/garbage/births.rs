@@ -17,6 +17,7 @@ use crate::python::next_random;
 use crate::python::object::OwnedRef;
 use crate::python::raw_frame::RawFrameLayout;
 use crate::recording::guarded;
+use gctrace_abi::cpython::GC_HEAD;
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::atomic::Ordering::Relaxed;
@@ -73,7 +74,7 @@ pub(super) struct BirthLine {
 /// Samples the allocations of the main interpreter. Those of others may run at the same time.
 struct Sampler {
     api: &'static PythonApi,
-    raw: Option<&'static RawFrameLayout>,
+    raw: Option<RawFrameLayout>,
     interpreter: usize,
     names: CodeNames,
     random: u32,
@@ -143,7 +144,7 @@ fn sample(block: usize) {
 
 /// Starts to sample; the lock of the main interpreter is held. `None`: lines cannot be read without
 /// allocating.
-pub(super) fn begin(api: &'static PythonApi, raw: Option<&'static RawFrameLayout>) -> Option<()> {
+pub(super) fn begin(api: &'static PythonApi, raw: Option<RawFrameLayout>) -> Option<()> {
     let is_readable = raw.is_some() || api.PyFrame_GetLasti.is_none();
     let sampler = Sampler {
         api,
@@ -288,12 +289,12 @@ impl InstanceTypes {
             let is_class = TypeView::new(type_of(class.object())).is_metatype();
             is_class.then(|| TypeView::new(class.object()))?
         };
-        let own = Self {
+        let functions = Self {
             deallocate: view.deallocate(),
             allocate: api.PyType_GenericAlloc? as usize,
             free: api.PyObject_GC_Del? as usize,
         };
-        own.distance(view).is_some().then_some(own)
+        functions.distance(view).is_some().then_some(functions)
     }
 
     /// Bytes from the block of an object of this type to the object; `None` if it may be in memory
@@ -301,8 +302,6 @@ impl InstanceTypes {
     /// words for its dict and weak references, if its type has them (`_PyType_PreHeaderSize`,
     /// Include/internal/pycore_object.h).
     pub(super) fn distance(&self, class: TypeView) -> Option<usize> {
-        /// Size of `PyGC_Head`.
-        const HEAD: usize = 16;
         const WORDS: usize = 16;
         let is_one_by_one = class.is_heap()
             && class.is_collected()
@@ -310,7 +309,7 @@ impl InstanceTypes {
             && class.allocate() == self.allocate
             && class.free() == self.free;
         let words = if class.has_words_before() { WORDS } else { 0 };
-        is_one_by_one.then_some(HEAD + words)
+        is_one_by_one.then_some(GC_HEAD as usize + words)
     }
 }
 

@@ -5,6 +5,8 @@
 
 use super::layout::{TypeView, reference, size_of, word};
 use crate::python::api::{Object, PythonApi};
+use gctrace_abi::cpython::dict_keys::usable;
+use gctrace_abi::cpython::{DICT_KEYS, DICT_VALUES, LIST_ALLOCATED, dict_keys};
 
 /// How to determine the size of the objects of a type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,9 +23,9 @@ pub(super) enum Size {
 /// Format of a dict's table (`PyDictKeysObject`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DictTable {
-    /// 3.8 - 3.10 (Objects/dict-common.h).
+    /// 3.8 - 3.10.
     Slots,
-    /// 3.11 and later (Include/internal/pycore_dict.h).
+    /// 3.11 and later.
     Logarithms,
 }
 
@@ -40,38 +42,32 @@ impl DictTable {
         // SAFETY: a table of keys of this format, by the caller's promise.
         unsafe {
             match self {
-                Self::Slots => word(keys, 8) as u64 * 2 / 3,
-                // `dk_usable` and `dk_nentries`.
-                Self::Logarithms => (word(keys, 16) as u64).wrapping_add(word(keys, 24) as u64),
+                Self::Slots => usable(word(keys, dict_keys::SLOTS) as u64),
+                Self::Logarithms => (word(keys, dict_keys::USABLE) as u64).wrapping_add(word(
+                    keys,
+                    dict_keys::count(true),
+                )
+                    as u64),
             }
         }
     }
 
     /// Size of the table of keys in bytes.
     unsafe fn bytes(self, keys: Object) -> u64 {
-        /// Size of an entry with the hash, and without it.
-        const ENTRY: u64 = 24;
-        const NAME_ENTRY: u64 = 16;
-        let usable = |slots: u64| slots * 2 / 3;
         // SAFETY: a table of keys of this format, by the caller's promise.
         unsafe {
             match self {
                 Self::Slots => {
-                    let slots = word(keys, 8) as u64;
-                    let width = match slots {
-                        0..=0xff => 1,
-                        0x100..=0xffff => 2,
-                        0x1_0000..=0xffff_ffff => 4,
-                        _ => 8,
-                    };
-                    40 + slots * width + usable(slots) * ENTRY
+                    let slots = word(keys, dict_keys::SLOTS) as u64;
+                    dict_keys::indices(false)
+                        + slots * dict_keys::index_bytes(slots)
+                        + usable(slots) * dict_keys::ENTRY
                 }
                 Self::Logarithms => {
-                    // Three bytes: of the slots, of the size of their table, the kind of keys.
-                    let [slots, table, kind, ..] = word(keys, 8).to_le_bytes();
-                    let entry = if kind == 0 { ENTRY } else { NAME_ENTRY };
+                    let [slots, table, kind, ..] = word(keys, dict_keys::SLOTS).to_le_bytes();
+                    let entry = if kind == 0 { dict_keys::ENTRY } else { dict_keys::NAME_ENTRY };
                     let power = |exponent: u8| 1_u64.checked_shl(exponent.into()).unwrap_or(0);
-                    32 + power(table) + usable(power(slots)) * entry
+                    dict_keys::indices(true) + power(table) + usable(power(slots)) * entry
                 }
             }
         }
@@ -100,19 +96,15 @@ impl Size {
     /// It is alive, and of the type that this was made for.
     #[inline]
     pub(super) unsafe fn of(self, object: Object) -> Option<u64> {
-        /// `allocated` of a list, in items.
-        const ALLOCATED: usize = 32;
-        /// `ma_keys` of a dict; `ma_values` comes after it.
-        const KEYS: usize = 32;
         // SAFETY: as the caller promises.
         unsafe {
             Some(match self {
                 Self::Fixed(bytes) => bytes,
                 Self::Items(basic, item) => basic + (size_of(object) as u64).wrapping_mul(item),
-                Self::List(basic) => basic + word(object, ALLOCATED) as u64 * 8,
+                Self::List(basic) => basic + word(object, LIST_ALLOCATED) as u64 * 8,
                 Self::Dict(basic, table) => {
-                    let keys = reference(object, KEYS);
-                    let is_shared = word(object, KEYS + 8) != 0;
+                    let keys = reference(object, DICT_KEYS);
+                    let is_shared = word(object, DICT_VALUES) != 0;
                     match () {
                         () if keys.is_null() => basic,
                         // With the keys of other instances: the values alone are its own.

@@ -179,8 +179,8 @@ impl CycleReader {
         kinds: &[u32],
     ) -> Result<u32, TryReserveError> {
         let nodes = &self.nodes;
-        let kind = |own: u32| {
-            let place = nodes.get(own as usize).map(|node| usize::from(node.kind));
+        let kind = |object: u32| {
+            let place = nodes.get(object as usize).map(|node| usize::from(node.kind));
             place.and_then(|place| kinds.get(place).copied()).unwrap_or(0)
         };
         let cycle = graph.shortest_cycle(components, component, kind, &mut self.search)?;

@@ -270,7 +270,7 @@ impl Search {
         self.number += 1;
         self.next.clear();
         self.next.push_back((start, 1));
-        let own = components.of[start as usize];
+        let component = components.of[start as usize];
         while let Some((object, length)) = self.next.pop_front() {
             if length as usize > longest {
                 return Ok(None);
@@ -288,7 +288,7 @@ impl Search {
                     cycle.reverse();
                     return Ok(Some(cycle));
                 }
-                if components.of[at] == own && self.seen[at] != self.number {
+                if components.of[at] == component && self.seen[at] != self.number {
                     self.seen[at] = self.number;
                     self.from[at] = object;
                     self.next.try_reserve(1)?;
@@ -319,7 +319,9 @@ mod tests {
         let components = graph.components().unwrap();
         let mut search = Search::default();
         (0..components.len() as u32)
-            .map(|own| graph.shortest_cycle(&components, own, &kinds, &mut search).unwrap())
+            .map(|component| {
+                graph.shortest_cycle(&components, component, &kinds, &mut search).unwrap()
+            })
             .collect()
     }
 
@@ -334,7 +336,7 @@ mod tests {
         assert_eq!(holders[3], holders[4]);
         assert!(holders[2] == holders[0] || holders[2] == holders[5]);
         assert_eq!(holders[6], NONE);
-        let mut cycles = shortest(&all, |own| own);
+        let mut cycles = shortest(&all, |object| object);
         cycles.sort();
         assert_eq!(cycles, [vec![0, 1], vec![3, 4], vec![5]]);
     }
@@ -343,15 +345,15 @@ mod tests {
     fn the_shortest_of_several_begins_at_the_smallest_kind() {
         // 0 -> 1 -> 2 -> 3 -> 0, and 2 -> 1.
         let all = graph(&[vec![1], vec![2], vec![3, 1], vec![0]]);
-        assert_eq!(shortest(&all, |own| 9 - own), [vec![2, 1]]);
+        assert_eq!(shortest(&all, |object| 9 - object), [vec![2, 1]]);
     }
 
     proptest! {
         #[test]
         fn the_least_rotation(kinds in vec(0..3_u32, 1..12)) {
             let numbers = (0..kinds.len() as u32).collect();
-            let turned = rotated(numbers, |own| kinds[own as usize]);
-            let turned: Vec<u32> = turned.iter().map(|own| kinds[*own as usize]).collect();
+            let turned = rotated(numbers, |object| kinds[object as usize]);
+            let turned: Vec<u32> = turned.iter().map(|object| kinds[*object as usize]).collect();
             let all = (0..kinds.len()).map(|at| {
                 let mut one = kinds.clone();
                 one.rotate_left(at);
@@ -364,10 +366,11 @@ mod tests {
     #[test]
     fn long_lists_need_no_stack() {
         const LENGTH: u32 = 300_000;
-        let ring: Vec<_> = (0..LENGTH).map(|own| vec![(own + 1) % LENGTH]).collect();
+        let ring: Vec<_> = (0..LENGTH).map(|index| vec![(index + 1) % LENGTH]).collect();
         assert_eq!(shortest(&graph(&ring), |_| 1)[0].len(), LENGTH as usize);
-        let list: Vec<_> =
-            (0..LENGTH).map(|own| vec![(own + 1).min(LENGTH - 1), own.saturating_sub(1)]).collect();
+        let list: Vec<_> = (0..LENGTH)
+            .map(|index| vec![(index + 1).min(LENGTH - 1), index.saturating_sub(1)])
+            .collect();
         let cycles = shortest(&graph(&list), |_| 1);
         assert_eq!(cycles.len(), 1);
         assert_eq!(cycles[0].len(), 1, "the last refers to itself");
@@ -381,8 +384,8 @@ mod tests {
             let all = graph(&references);
             let components = all.components().unwrap();
             let mut reaches = [[false; 12]; 12];
-            for (own, targets) in references.iter().enumerate() {
-                targets.iter().for_each(|target| reaches[own][*target as usize] = true);
+            for (object, targets) in references.iter().enumerate() {
+                targets.iter().for_each(|target| reaches[object][*target as usize] = true);
             }
             for by in 0..12 {
                 for from in 0..12 {
@@ -400,14 +403,14 @@ mod tests {
                 }
             }
             let holders = all.holders(&components).unwrap();
-            for own in 0..12 {
-                let held = (0..12).any(|by| reaches[by][by] && (by == own || reaches[by][own]));
-                prop_assert_eq!(holders[own] != NONE, held);
+            for object in 0..12 {
+                let held = (0..12).any(|by| reaches[by][by] && (by == object || reaches[by][object]));
+                prop_assert_eq!(holders[object] != NONE, held);
             }
-            for cycle in shortest(&all, |own| own) {
-                for (at, own) in cycle.iter().enumerate() {
+            for cycle in shortest(&all, |object| object) {
+                for (at, object) in cycle.iter().enumerate() {
                     let next = cycle[(at + 1) % cycle.len()];
-                    prop_assert!(all.references(*own).contains(&next));
+                    prop_assert!(all.references(*object).contains(&next));
                 }
             }
         }

@@ -13,6 +13,10 @@ use crate::python::api::{NULL, Object, PythonApi};
 use crate::python::frames::CodeNames;
 use crate::python::object::OwnedRef;
 use crate::python::raw_frame::RawFrameLayout;
+use gctrace_abi::cpython::{
+    CELL_CONTENTS, FrameObject, GENERATOR_FRAME, TRACEBACK_FRAME, TRACEBACK_LAST_INSTRUCTION,
+    TRACEBACK_LINE, generator_code, type_qualname,
+};
 use gctrace_ring::{NO_TEXT, TextId};
 use std::collections::HashMap;
 
@@ -46,25 +50,15 @@ pub(super) enum CodePath {
     Class,
 }
 
-/// Offsets that depend on the version (Include/frameobject.h, Include/cpython/genobject.h), as
-/// measured with `offsetof`.
-struct GeneratorLayout {
-    /// Of 3.8 - 3.10: the frame object, null once it has ended.
-    frame: Option<usize>,
-    /// The code object, up to 3.11; later ones have `PyGen_GetCode`.
-    code: Option<usize>,
-}
-
 /// Reads kinds in one interpreter.
 pub(super) struct KindReader {
     api: &'static PythonApi,
-    generator: GeneratorLayout,
-    /// Offset of `ht_qualname` in heap types, before 3.11.
-    qualified: Option<usize>,
+    /// Of its version, the second number.
+    minor: u8,
     /// `__module__`, interned.
     module: OwnedRef,
     names: CodeNames,
-    raw: Option<&'static RawFrameLayout>,
+    raw: Option<RawFrameLayout>,
     table: DictTable,
     /// `None`: births are not sampled.
     instances: Option<InstanceTypes>,
@@ -78,27 +72,13 @@ impl KindReader {
     /// `instances`: types whose objects are found by their blocks.
     pub(super) fn new(
         api: &'static PythonApi,
-        raw: Option<&'static RawFrameLayout>,
+        minor: u8,
+        raw: Option<RawFrameLayout>,
         instances: Option<InstanceTypes>,
     ) -> Option<Self> {
-        let series = |name: &str| api.is_series(name);
-        let generator = match () {
-            () if series("3.8.") || series("3.9.") => {
-                GeneratorLayout { frame: Some(16), code: Some(32) }
-            }
-            () if series("3.10.") => GeneratorLayout { frame: Some(16), code: Some(24) },
-            () if series("3.11.") => GeneratorLayout { frame: None, code: Some(16) },
-            () => GeneratorLayout { frame: None, code: None },
-        };
-        let qualified = match () {
-            () if series("3.8.") || series("3.10.") => Some(864),
-            () if series("3.9.") => Some(856),
-            () => None,
-        };
         Some(Self {
             api,
-            generator,
-            qualified,
+            minor,
             module: OwnedRef::interned(api, c"__module__")?,
             names: CodeNames::new(api),
             raw,
@@ -137,8 +117,8 @@ impl KindReader {
         self.instances.is_some()
     }
 
-    /// From the block of an object of this type to the object; `None` if its birth is unknown, or is
-    /// that of its code.
+    /// From the block of an object of this type to the object; `None` if its birth is unknown, or
+    /// is its code's.
     pub(super) fn distance(&self, class: TypeView) -> Option<usize> {
         let instances = self.instances.as_ref()?;
         (self.path(class) == CodePath::None).then(|| instances.distance(class)).flatten()
@@ -147,9 +127,9 @@ impl KindReader {
     /// The code that an object belongs to, and the line; null and 0 if there is none.
     ///
     /// # Safety
-    /// The lock is held; the object is whole, and `path` that of its type.
+    /// The lock is held; the object is whole, and `path` its type's.
     pub(super) unsafe fn code(&self, object: Object, path: CodePath) -> (Object, u32) {
-        // SAFETY: as the caller promises; offsets are those of the types that `path` stands for.
+        // SAFETY: as the caller promises; offsets belong to the types that `path` stands for.
         unsafe {
             match path {
                 CodePath::None => (NULL, 0),
@@ -162,8 +142,7 @@ impl KindReader {
                     Some(function) => self.content(function(object)),
                     None => (NULL, 0),
                 },
-                // `ob_ref`.
-                CodePath::Cell => self.content(reference(object, 16)),
+                CodePath::Cell => self.content(reference(object, CELL_CONTENTS)),
                 CodePath::Frame => self.frame(object),
                 CodePath::Traceback => self.traceback(object),
                 CodePath::Generator => self.generator(object),
@@ -186,8 +165,6 @@ impl KindReader {
     }
 
     unsafe fn frame(&self, frame: Object) -> (Object, u32) {
-        /// `f_code` of 3.8, which has no function for it.
-        const CODE: usize = 32;
         if frame.is_null() {
             return (NULL, 0);
         }
@@ -199,21 +176,23 @@ impl KindReader {
                     Some(code) => code.object(),
                     None => return (NULL, 0),
                 },
-                None => reference(frame, CODE),
+                // 3.8
+                None => reference(frame, FrameObject::CODE),
             };
             (code, line((self.api.PyFrame_GetLineNumber)(frame)))
         }
     }
 
-    /// Offsets of `PyTracebackObject` (Include/cpython/traceback.h).
     unsafe fn traceback(&self, traceback: Object) -> (Object, u32) {
         // SAFETY: a traceback that is alive, by the caller's promise.
         unsafe {
-            let (code, _) = self.frame(reference(traceback, 24));
-            let known = integer(traceback, 36);
+            let (code, _) = self.frame(reference(traceback, TRACEBACK_FRAME));
+            let known = integer(traceback, TRACEBACK_LINE);
             // From 3.12 on it is found when it is asked for.
             let known = match (known, self.api.PyCode_Addr2Line) {
-                (..0, Some(line)) if !code.is_null() => line(code, integer(traceback, 32)),
+                (..0, Some(line)) if !code.is_null() => {
+                    line(code, integer(traceback, TRACEBACK_LAST_INSTRUCTION))
+                }
                 _ => known,
             };
             (code, line(known))
@@ -223,13 +202,13 @@ impl KindReader {
     unsafe fn generator(&self, generator: Object) -> (Object, u32) {
         // SAFETY: a generator that is alive, by the caller's promise.
         unsafe {
-            if let Some(at) = self.generator.frame
-                && let frame = reference(generator, at)
+            if self.minor <= 10
+                && let frame = reference(generator, GENERATOR_FRAME)
                 && !frame.is_null()
             {
                 return self.frame(frame);
             }
-            let code = match (self.generator.code, self.api.PyGen_GetCode) {
+            let code = match (generator_code(self.minor), self.api.PyGen_GetCode) {
                 (Some(at), _) => reference(generator, at),
                 (None, Some(code)) => match OwnedRef::new(self.api, code(generator)) {
                     // The generator refers to it too.
@@ -263,19 +242,19 @@ impl KindReader {
         }
         let (code, function) = if self.is_class(key.code) {
             // SAFETY: a type, as just seen.
-            let own = unsafe { TypeView::new(key.code) };
-            self.qualified_name(own);
+            let view = unsafe { TypeView::new(key.code) };
+            self.qualified_name(view);
             let name = ring.text_of_kind(&self.text);
             // SAFETY: as above.
-            (unsafe { self.first_method(own) }, name)
+            (unsafe { self.first_method(view) }, name)
         } else {
             (key.code, NO_TEXT)
         };
         if code.is_null() {
             return ring.kind((type_name, function, NO_TEXT, 0), false);
         }
-        let (own, file) = self.names.of(code, |text| ring.text_of_kind(text));
-        let function = if function == NO_TEXT { own } else { function };
+        let (code_name, file) = self.names.of(code, |text| ring.text_of_kind(text));
+        let function = if function == NO_TEXT { code_name } else { function };
         if function == NO_TEXT || file == NO_TEXT {
             return 0;
         }
@@ -366,15 +345,14 @@ impl KindReader {
             let name = class.name().to_str().unwrap_or(UNREADABLE);
             return self.text.push_str(name);
         }
-        // SAFETY: the lock is held, the type whole; the offset is that of heap types.
+        // SAFETY: the lock is held, the type whole; the offset belongs to heap types.
         let name = unsafe {
-            match (self.qualified, self.api.PyType_GetQualName) {
-                (Some(at), _) => {
-                    let name = reference(class.object(), at);
+            match self.api.PyType_GetQualName {
+                Some(name) => OwnedRef::new(self.api, name(class.object())),
+                None => {
+                    let name = reference(class.object(), type_qualname(self.minor));
                     (!name.is_null()).then(|| OwnedRef::share(self.api, name))
                 }
-                (None, Some(name)) => OwnedRef::new(self.api, name(class.object())),
-                (None, None) => None,
             }
         };
         let name = name.as_ref().and_then(OwnedRef::text);

@@ -1,12 +1,12 @@
 //! Reads the collector's list and the objects on it from memory: no attribute is looked up, and
 //! nothing is written.
 //!
-//! Offsets in bytes on 64-bit machines, equal in 3.8 to 3.15 (Include/cpython/object.h,
-//! Include/internal/pycore_gc.h), and trusted only if they yield what Python itself reports about a
-//! type ([`is_as_expected`], once per interpreter).
+//! The offsets ([`gctrace_abi::cpython`]) are trusted only if they yield what Python itself reports
+//! about a type ([`is_as_expected`], once per interpreter).
 
 use crate::python::api::Object;
 use crate::python::object::OwnedRef;
+use gctrace_abi::cpython::{GC_FLAGS, SIZE, TYPE, flags, type_object};
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 /// `PyGC_Head`, directly before each object that the collector knows. The heads of its lists are part
@@ -20,8 +20,8 @@ pub(super) struct GcHead {
     pub(super) previous: usize,
 }
 
-/// Bits of both fields that are flags (`_PyGC_PREV_SHIFT`; of `next` those of 3.14).
-pub(super) const FLAGS: usize = 3;
+/// Bits of both fields that are flags.
+pub(super) const FLAGS: usize = GC_FLAGS as usize;
 
 /// `_PyGC_PREV_MASK_COLLECTING`: the object is among those being collected. Set on everything
 /// unreachable from the moment that weakrefs are handled until finalizers have run.
@@ -54,8 +54,8 @@ const STACK: usize = 1 << 20;
 /// Called while the collector calls weakrefs' callbacks, from such a callback, with `first` among
 /// the unreachable objects.
 pub(super) unsafe fn walk(first: Object, mut visit: impl FnMut(Object)) -> Option<()> {
-    let own = 0_u8;
-    let floor = std::ptr::from_ref(&own).addr();
+    let local = 0_u8;
+    let floor = std::ptr::from_ref(&local).addr();
     let first = head_of(first).cast_const();
     let mut list = None;
     // SAFETY: the list is a ring of valid heads.
@@ -104,27 +104,27 @@ pub(super) unsafe fn unlink(head: *mut GcHead) {
 ///
 /// # Safety
 /// The object is alive and has a word there.
-pub(super) unsafe fn word(object: Object, offset: usize) -> usize {
+pub(super) unsafe fn word(object: Object, offset: u64) -> usize {
     // SAFETY: as the caller promises.
-    unsafe { object.byte_add(offset).cast::<usize>().read() }
+    unsafe { object.byte_add(offset as usize).cast::<usize>().read() }
 }
 
 /// A reference in an object; may be null.
 ///
 /// # Safety
 /// The object is alive and has a reference there.
-pub(super) unsafe fn reference(object: Object, offset: usize) -> Object {
+pub(super) unsafe fn reference(object: Object, offset: u64) -> Object {
     // SAFETY: as the caller promises.
-    unsafe { object.byte_add(offset).cast::<Object>().read() }
+    unsafe { object.byte_add(offset as usize).cast::<Object>().read() }
 }
 
 /// A C `int` in an object.
 ///
 /// # Safety
 /// The object is alive and has one there.
-pub(super) unsafe fn integer(object: Object, offset: usize) -> i32 {
+pub(super) unsafe fn integer(object: Object, offset: u64) -> i32 {
     // SAFETY: as the caller promises.
-    unsafe { object.byte_add(offset).cast::<i32>().read() }
+    unsafe { object.byte_add(offset as usize).cast::<i32>().read() }
 }
 
 /// `ob_type`.
@@ -133,7 +133,7 @@ pub(super) unsafe fn integer(object: Object, offset: usize) -> i32 {
 /// The object is alive.
 pub(super) unsafe fn type_of(object: Object) -> Object {
     // SAFETY: as the caller promises.
-    unsafe { reference(object, 8) }
+    unsafe { reference(object, TYPE) }
 }
 
 /// `ob_size` of an object whose type has it.
@@ -142,7 +142,7 @@ pub(super) unsafe fn type_of(object: Object) -> Object {
 /// The object is alive and of a variable size.
 pub(super) unsafe fn size_of(object: Object) -> usize {
     // SAFETY: as the caller promises.
-    unsafe { word(object, 16) }
+    unsafe { word(object, SIZE) }
 }
 
 /// `visitproc`: a reference, and the argument of `tp_traverse`.
@@ -158,20 +158,6 @@ type IsGc = unsafe extern "C" fn(Object) -> c_int;
 #[derive(Clone, Copy)]
 pub(super) struct TypeView(Object);
 
-/// `Py_TPFLAGS_INLINE_VALUES` (3.13), `Py_TPFLAGS_MANAGED_WEAKREF` (3.12), `Py_TPFLAGS_MANAGED_DICT`
-/// (3.11), `Py_TPFLAGS_HEAPTYPE`, `Py_TPFLAGS_HAVE_GC`, and those of subclasses of built-in types.
-const INLINE_VALUES: usize = 1 << 2;
-const MANAGED_WEAKREF: usize = 1 << 3;
-const MANAGED_DICT: usize = 1 << 4;
-const HEAP: usize = 1 << 9;
-const HAVE_GC: usize = 1 << 14;
-const LIST: usize = 1 << 25;
-const TUPLE: usize = 1 << 26;
-const TEXT: usize = 1 << 28;
-const DICT: usize = 1 << 29;
-const EXCEPTION: usize = 1 << 30;
-const TYPE: usize = 1 << 31;
-
 impl TypeView {
     /// # Safety
     /// A type that stays alive as long as the view is used.
@@ -184,125 +170,127 @@ impl TypeView {
         self.0
     }
 
-    /// `tp_name`: of static types and those of extensions with the module's name before it.
+    /// `tp_name`: of static types and extensions' types with the module's name before it.
     pub(super) fn name<'a>(self) -> &'a CStr {
         // SAFETY: a type, by the promise of `new`; every type has a name, as long as it lives.
-        unsafe { CStr::from_ptr(reference(self.0, 24).cast::<c_char>()) }
+        unsafe { CStr::from_ptr(reference(self.0, type_object::NAME).cast::<c_char>()) }
     }
 
     /// `tp_dealloc`.
     pub(super) fn deallocate(self) -> usize {
         // SAFETY: a type, by the promise of `new`.
-        unsafe { word(self.0, 48) }
+        unsafe { word(self.0, type_object::DEALLOCATE) }
     }
 
     /// `tp_alloc`.
     pub(super) fn allocate(self) -> usize {
         // SAFETY: as above.
-        unsafe { word(self.0, 304) }
+        unsafe { word(self.0, type_object::ALLOCATE) }
     }
 
     /// `tp_free`.
     pub(super) fn free(self) -> usize {
         // SAFETY: as above.
-        unsafe { word(self.0, 320) }
+        unsafe { word(self.0, type_object::FREE) }
     }
 
     /// `tp_basicsize` in bytes; 0 if it is negative.
     pub(super) fn basic_size(self) -> u64 {
         // SAFETY: a type, by the promise of `new`.
-        u64::try_from(unsafe { word(self.0, 32) }.cast_signed()).unwrap_or(0)
+        u64::try_from(unsafe { word(self.0, type_object::BASIC_SIZE) }.cast_signed()).unwrap_or(0)
     }
 
     /// `tp_itemsize` in bytes.
     pub(super) fn item_size(self) -> u64 {
         // SAFETY: as above.
-        u64::try_from(unsafe { word(self.0, 40) }.cast_signed()).unwrap_or(0)
+        u64::try_from(unsafe { word(self.0, type_object::ITEM_SIZE) }.cast_signed()).unwrap_or(0)
     }
 
-    fn flags(self) -> usize {
+    fn flags(self) -> u64 {
         // SAFETY: as above.
-        unsafe { word(self.0, 168) }
+        unsafe { word(self.0, type_object::FLAGS) as u64 }
     }
 
     /// Whether it was made at run time, and can be freed.
     pub(super) fn is_heap(self) -> bool {
-        self.flags() & HEAP != 0
+        self.flags() & flags::HEAP_TYPE != 0
     }
 
     /// Whether the collector knows its instances.
     pub(super) fn is_collected(self) -> bool {
-        self.flags() & HAVE_GC != 0
+        self.flags() & flags::HAVE_GC != 0
     }
 
     /// Whether two words are before its instances, for their dicts and weak references (3.11 and
     /// later).
     pub(super) fn has_words_before(self) -> bool {
-        self.flags() & (MANAGED_DICT | MANAGED_WEAKREF) != 0
+        self.flags() & (flags::MANAGED_DICT | flags::MANAGED_WEAKREF) != 0
     }
 
     /// Whether its instances are tuples.
     pub(super) fn is_tuple(self) -> bool {
-        self.flags() & TUPLE != 0
+        self.flags() & flags::TUPLE != 0
     }
 
     /// Whether its instances are types.
     pub(super) fn is_metatype(self) -> bool {
-        self.flags() & TYPE != 0
+        self.flags() & flags::TYPE != 0
     }
 
     /// Whether its instances are dicts.
     pub(super) fn is_dict(self) -> bool {
-        self.flags() & DICT != 0
+        self.flags() & flags::DICT != 0
     }
 
     /// Whether its instances are lists.
     pub(super) fn is_list(self) -> bool {
-        self.flags() & LIST != 0
+        self.flags() & flags::LIST != 0
     }
 
     /// Whether its instances are texts.
     pub(super) fn is_text(self) -> bool {
-        self.flags() & TEXT != 0
+        self.flags() & flags::UNICODE != 0
     }
 
     /// Whether its instances are exceptions.
     pub(super) fn is_exception(self) -> bool {
-        self.flags() & EXCEPTION != 0
+        self.flags() & flags::EXCEPTION != 0
     }
 
     /// Whether the dicts of its instances are before them (3.11 and later).
     pub(super) fn has_managed_dictionary(self) -> bool {
-        self.flags() & MANAGED_DICT != 0
+        self.flags() & flags::MANAGED_DICT != 0
     }
 
     /// Whether the values of its instances are in them (3.13 and later).
     pub(super) fn has_inline_values(self) -> bool {
-        self.flags() & INLINE_VALUES != 0
+        self.flags() & flags::INLINE_VALUES != 0
     }
 
     /// `tp_dictoffset` in bytes; 0: none.
     pub(super) fn dictionary_offset(self) -> isize {
         // SAFETY: as above.
-        unsafe { word(self.0, 288) }.cast_signed()
+        unsafe { word(self.0, type_object::DICT_OFFSET) }.cast_signed()
     }
 
     /// `tp_members`; null: none.
     pub(super) fn members(self) -> Object {
         // SAFETY: as above.
-        unsafe { reference(self.0, 240) }
+        unsafe { reference(self.0, type_object::MEMBERS) }
     }
 
     /// `tp_base`, borrowed.
     pub(super) fn base(self) -> Option<Object> {
         // SAFETY: as above.
-        Some(unsafe { reference(self.0, 256) }).filter(|base| !base.is_null())
+        Some(unsafe { reference(self.0, type_object::BASE) }).filter(|base| !base.is_null())
     }
 
     /// `tp_traverse`, if the collector knows its instances.
     pub(super) fn traverse(self) -> Option<Traverse> {
         // SAFETY: as above; a function of this type, or null.
-        unsafe { std::mem::transmute::<usize, Option<Traverse>>(word(self.0, 184)) }
+        unsafe {
+            std::mem::transmute::<usize, Option<Traverse>>(word(self.0, type_object::TRAVERSE))
+        }
     }
 
     /// Whether the collector knows one of its instances (`PyObject_IS_GC`).
@@ -310,11 +298,12 @@ impl TypeView {
     /// # Safety
     /// An instance that is alive.
     pub(super) unsafe fn knows(self, object: Object) -> bool {
-        if self.flags() & HAVE_GC == 0 {
+        if self.flags() & flags::HAVE_GC == 0 {
             return false;
         }
         // SAFETY: `tp_is_gc`, a function of this type or null.
-        let is_gc = unsafe { std::mem::transmute::<usize, Option<IsGc>>(word(self.0, 328)) };
+        let is_gc =
+            unsafe { std::mem::transmute::<usize, Option<IsGc>>(word(self.0, type_object::IS_GC)) };
         // SAFETY: as the caller promises.
         is_gc.is_none_or(|is_gc| unsafe { is_gc(object) } != 0)
     }
@@ -322,7 +311,7 @@ impl TypeView {
     /// `tp_dict`, borrowed; null in static types from 3.12 on.
     pub(super) fn dictionary(self) -> Object {
         // SAFETY: as above.
-        unsafe { reference(self.0, 264) }
+        unsafe { reference(self.0, type_object::DICT) }
     }
 }
 
@@ -343,7 +332,7 @@ pub(super) fn is_as_expected(object: &OwnedRef, name: &CStr) -> Option<bool> {
     Some(
         u64::try_from(number(c"__basicsize__")?) == Ok(view.basic_size())
             && u64::try_from(number(c"__itemsize__")?) == Ok(view.item_size())
-            && number(c"__flags__")? == view.flags().cast_signed() as i64
+            && number(c"__flags__")? == view.flags().cast_signed()
             && view.name() == name
             && head.next == 0,
     )

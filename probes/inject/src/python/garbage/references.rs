@@ -5,53 +5,23 @@ use super::layout::{TypeView, integer, reference, size_of, type_of, word};
 use crate::python::api::{NULL, Object, PythonApi};
 use crate::python::object::OwnedRef;
 use crate::python::raw_frame::RawFrameLayout;
+use gctrace_abi::cpython::{
+    CELL, CODE_FILENAME, CODE_QUALNAME, DICT_BEFORE, Fields, FrameObject, Frames, GENERATOR_FRAME,
+    InterpreterFrame, LIST_ITEMS, TRACEBACK, VALUES_BEFORE, VALUES_HEAD, VALUES_VALID,
+    VariableNames, dict_keys, exception, function, generator_code, member, tuple_items,
+    type_object, type_qualname,
+};
 use std::ffi::{CStr, c_char};
 
 /// Maximum length of a key or name, in characters.
 const LONGEST: usize = 60;
 
-/// Where references of a kind of object are: their names, and their offsets in bytes.
-type Fields = &'static [(&'static str, usize)];
-
-/// Fields that are no members of their types (`PyMemberDef`), equal in 3.8 to 3.15
-/// (Include/cpython/cellobject.h, Include/cpython/traceback.h, Include/cpython/object.h).
-const CELL: Fields = &[(".cell_contents", 16)];
-const TRACEBACK: Fields = &[(".tb_next", 16), (".tb_frame", 24)];
-const CLASS: Fields =
-    &[(".__base__", 256), (".__bases__", 336), (".__mro__", 344), (".__subclasses__()", 360)];
-/// `PyBaseExceptionObject` (Include/cpython/pyerrors.h), before 3.11 and from then on.
-const EXCEPTION: Fields = &[
-    (".__dict__", 16),
-    (".args", 24),
-    (".__traceback__", 32),
-    (".__context__", 40),
-    (".__cause__", 48),
-];
-const EXCEPTION_WITH_NOTES: Fields = &[
-    (".__dict__", 16),
-    (".args", 24),
-    (".__notes__", 32),
-    (".__traceback__", 40),
-    (".__context__", 48),
-    (".__cause__", 56),
-];
-/// `PyFunctionObject` (Include/cpython/funcobject.h), before 3.10 and from then on.
-const FUNCTION: Fields = &[
-    (".__code__", 16),
-    (".__globals__", 24),
-    (".__defaults__", 32),
-    (".__kwdefaults__", 40),
-    (".__closure__", 48),
-    (".__dict__", 72),
-];
-const FUNCTION_3_10: Fields = &[
-    (".__globals__", 16),
-    (".__builtins__", 24),
-    (".__code__", 48),
-    (".__defaults__", 56),
-    (".__kwdefaults__", 64),
-    (".__closure__", 72),
-    (".__dict__", 88),
+/// References of a class, beside its own dict.
+const CLASS: Fields = &[
+    (type_object::BASE, ".__base__"),
+    (type_object::BASES, ".__bases__"),
+    (type_object::MRO, ".__mro__"),
+    (type_object::SUBCLASSES, ".__subclasses__()"),
 ];
 
 /// Where the values of instances without a dict of their own are.
@@ -61,7 +31,7 @@ enum InlineValues {
     None,
     /// 3.11: behind a pointer four words before the object; the dict's is three before it.
     Pointer,
-    /// 3.12: behind that of the dict, then odd.
+    /// 3.12: behind the dict's pointer, then odd.
     Tagged,
     /// 3.13 and later: in the object.
     Within,
@@ -70,54 +40,40 @@ enum InlineValues {
 /// Finds names in one interpreter.
 pub(super) struct ReferenceNames {
     api: &'static PythonApi,
-    exception: Fields,
-    function: Fields,
+    /// Of its version, the second number.
+    minor: u8,
     values: InlineValues,
     /// Offset of `ht_cached_keys` in heap types; `None` if unknown.
-    cached_keys: Option<usize>,
-    /// Offset of the first item of a tuple.
-    items: usize,
-    raw: Option<&'static RawFrameLayout>,
+    cached_keys: Option<u64>,
+    raw: Option<RawFrameLayout>,
     /// Where frames are objects (before 3.11): offset of their variables.
-    variables: Option<usize>,
+    variables: Option<u64>,
     /// From 3.11 on: see [`name_list`].
-    name_list: Option<usize>,
+    name_list: Option<u64>,
     /// Before: attributes of code objects with the names of variables, in their order.
     lists: Vec<OwnedRef>,
 }
 
 impl ReferenceNames {
-    pub(super) fn new(api: &'static PythonApi, raw: Option<&'static RawFrameLayout>) -> Self {
-        let series = |name: &str| api.is_series(name);
-        let is_old = series("3.8.") || series("3.9.");
-        let has_raw_frames = api.PyFrame_GetLasti.is_some();
-        // SAFETY: a static type.
-        let tuple = unsafe { TypeView::new(api.PyTuple_Type) };
+    /// `minor`: of the version, the second number.
+    pub(super) fn new(api: &'static PythonApi, minor: u8, raw: Option<RawFrameLayout>) -> Self {
         let lists = [c"co_varnames", c"co_cellvars", c"co_freevars"];
         Self {
             api,
-            exception: if has_raw_frames { EXCEPTION_WITH_NOTES } else { EXCEPTION },
-            function: if is_old { FUNCTION } else { FUNCTION_3_10 },
-            values: match () {
-                () if !has_raw_frames => InlineValues::None,
-                () if series("3.11.") => InlineValues::Pointer,
-                () if series("3.12.") => InlineValues::Tagged,
-                () => InlineValues::Within,
+            minor,
+            values: match minor {
+                ..=10 => InlineValues::None,
+                11 => InlineValues::Pointer,
+                12 => InlineValues::Tagged,
+                13.. => InlineValues::Within,
             },
-            cached_keys: cached_keys(api),
-            items: if api.PyTuple_Type.is_null() {
-                24
-            } else {
-                // `tp_basicsize` of a tuple excludes its items (Objects/tupleobject.c).
-                tuple.basic_size() as usize
-            },
+            cached_keys: cached_keys(api, minor),
             raw,
-            variables: match () {
-                () if is_old => Some(360),
-                () if series("3.10.") => Some(352),
-                () => None,
+            variables: match Frames::new(minor) {
+                Some(Frames::Objects(frame)) => Some(frame.locals),
+                _ => None,
             },
-            name_list: name_list(api),
+            name_list: name_list(api, minor),
             lists: lists.into_iter().filter_map(|name| OwnedRef::interned(api, name)).collect(),
         }
     }
@@ -129,17 +85,17 @@ impl ReferenceNames {
     /// The lock is held, both are whole.
     pub(super) unsafe fn name(&self, from: Object, to: Object) -> Option<String> {
         let api = self.api;
-        // SAFETY: as the caller promises; fields are those of the object's type.
+        // SAFETY: as the caller promises; fields belong to the object's type.
         unsafe {
             let class = TypeView::new(type_of(from));
             let field = |fields: Fields| {
-                let found = fields.iter().find(|(_, at)| reference(from, *at) == to);
-                found.map(|(name, _)| (*name).to_owned())
+                let found = fields.iter().find(|(at, _)| reference(from, *at) == to);
+                found.map(|(_, name)| (*name).to_owned())
             };
-            let own = match class.object() {
+            let name = match class.object() {
                 of if of == api.PyCell_Type => field(CELL),
                 of if of == api.PyTraceBack_Type => field(TRACEBACK),
-                of if of == api.PyFunction_Type => field(self.function),
+                of if of == api.PyFunction_Type => field(function(self.minor)),
                 of if of == api.PyFrame_Type => self.variable_of_frame(from, to),
                 of if of == api.PyGen_Type => self.variable_of_generator(from, to, ".gi_frame"),
                 of if of == api.PyCoro_Type => self.variable_of_generator(from, to, ".cr_frame"),
@@ -147,28 +103,31 @@ impl ReferenceNames {
                     self.variable_of_generator(from, to, ".ag_frame")
                 }
                 _ if class.is_metatype() => self.class_field(from, to).or_else(|| field(CLASS)),
-                _ if class.is_exception() => field(self.exception),
+                _ if class.is_exception() => field(exception(self.minor)),
                 _ if class.is_dict() => self.key(from, to),
-                _ if class.is_tuple()
-                    && self.has_item(from.wrapping_byte_add(self.items), from, to) =>
-                {
+                _ if class.is_tuple() && self.has_item(self.first_item(from), from, to) => {
                     Some("[]".to_owned())
                 }
-                _ if class.is_list() && self.has_item(reference(from, 24), from, to) => {
+                _ if class.is_list() && self.has_item(reference(from, LIST_ITEMS), from, to) => {
                     Some("[]".to_owned())
                 }
                 _ => None,
             };
-            own.or_else(|| member(class, from, to))
+            name.or_else(|| member(class, from, to))
                 .or_else(|| self.attribute(class, from, to))
                 .or_else(|| (class.object() == to).then(|| ".__class__".to_owned()))
         }
     }
 
+    /// Where a tuple's items begin.
+    fn first_item(&self, tuple: Object) -> Object {
+        tuple.wrapping_byte_add(tuple_items(self.minor) as usize)
+    }
+
     /// Whether one of the items of a list or tuple is another object.
     unsafe fn has_item(&self, items: Object, of: Object, to: Object) -> bool {
         // SAFETY: the items of a list or tuple, by the caller's promise.
-        let at = |index: usize| unsafe { reference(items, index * 8) };
+        let at = |index: usize| unsafe { reference(items, index as u64 * 8) };
         // SAFETY: as above.
         !items.is_null() && (0..unsafe { size_of(of) }).any(|index| at(index) == to)
     }
@@ -220,14 +179,14 @@ impl ReferenceNames {
         unsafe {
             let dictionary = match (class.dictionary_offset(), class.has_managed_dictionary()) {
                 (_, true) => {
-                    let before = from.wrapping_byte_sub(24);
+                    let before = from.wrapping_byte_sub(DICT_BEFORE as usize);
                     reference(before, 0)
                 }
-                (offset, false) if offset > 0 => reference(from, offset.cast_unsigned()),
+                (offset, false) if offset > 0 => reference(from, offset.cast_unsigned() as u64),
                 // From the end: of variable-sized types before 3.12.
                 (offset, false) if offset < 0 && class.is_tuple() => {
                     let end = class.basic_size() as usize + size_of(from) * 8;
-                    reference(from, end.checked_add_signed(offset)?)
+                    reference(from, end.checked_add_signed(offset)? as u64)
                 }
                 _ => NULL,
             };
@@ -238,18 +197,18 @@ impl ReferenceNames {
                 return None;
             }
             let values = match self.values {
-                InlineValues::Pointer => reference(from.wrapping_byte_sub(32), 0),
+                InlineValues::Pointer => {
+                    reference(from.wrapping_byte_sub(VALUES_BEFORE as usize), 0)
+                }
                 InlineValues::Tagged if dictionary.addr() & 1 == 1 => {
                     dictionary.wrapping_byte_add(1)
                 }
                 InlineValues::Within if class.has_inline_values() => {
                     let values = from.wrapping_byte_add(class.basic_size() as usize);
-                    // Four bytes: capacity, size, embedded, valid.
-                    let [.., valid] = integer(values, 0).to_le_bytes();
-                    if valid == 0 {
+                    if values.byte_add(VALUES_VALID as usize).cast::<u8>().read() == 0 {
                         return None;
                     }
-                    values.wrapping_byte_add(8)
+                    values.wrapping_byte_add(VALUES_HEAD as usize)
                 }
                 _ => NULL,
             };
@@ -257,7 +216,7 @@ impl ReferenceNames {
                 return None;
             }
             let keys = reference(class.object(), self.cached_keys?);
-            self.name_in(keys, |at| reference(values, at * 8) == to)
+            self.name_in(keys, |at| reference(values, at as u64 * 8) == to)
         }
     }
 
@@ -268,38 +227,36 @@ impl ReferenceNames {
         }
         // SAFETY: a table of keys, by the caller's promise: see `bytes::DictTable`.
         unsafe {
-            let [_, table, kind, ..] = word(keys, 8).to_le_bytes();
+            let [_, table, kind, ..] = word(keys, dict_keys::SLOTS).to_le_bytes();
             // Only keys that are all texts are shared.
             if kind == 0 {
                 return None;
             }
-            let entries = keys.wrapping_byte_add(32 + (1_usize.checked_shl(table.into())?));
-            let at = (0..word(keys, 24)).find(|at| is_it(*at))?;
-            let name = reference(entries, at * 16);
+            let entries = dict_keys::indices(true) + 1_u64.checked_shl(table.into())?;
+            let at = (0..word(keys, dict_keys::count(true))).find(|at| is_it(*at))?;
+            let name = reference(keys, entries + at as u64 * dict_keys::NAME_ENTRY);
             (!name.is_null()).then(|| self.text(name))?.map(|name| format!(".{name}"))
         }
     }
 
     unsafe fn variable_of_frame(&self, frame: Object, to: Object) -> Option<String> {
-        /// `f_back`, from 3.11 on and before; in 3.11 and later after it `f_frame`.
-        const BACK: [usize; 2] = [16, 24];
         // SAFETY: a frame, by the caller's promise; variables are as many as its code names.
         unsafe {
             if let Some(variables) = self.variables {
-                if reference(frame, BACK[1]) == to {
+                if reference(frame, FrameObject::BACK) == to {
                     return Some(".f_back".to_owned());
                 }
-                let code = reference(frame, 32);
+                let code = reference(frame, FrameObject::CODE);
                 let names = self.variable_names(code);
-                let at = |index: &usize| reference(frame, variables + index * 8) == to;
+                let at = |index: &usize| reference(frame, variables + *index as u64 * 8) == to;
                 let found = (0..names.len()).find(at)?;
                 return names.get(found).map(|name| format!(".f_locals['{name}']"));
             }
-            if reference(frame, BACK[0]) == to {
+            if reference(frame, InterpreterFrame::OBJECT_BACK) == to {
                 return Some(".f_back".to_owned());
             }
             let raw = self.raw?;
-            self.variable(raw, reference(frame, BACK[1]), to)
+            self.variable(raw, reference(frame, InterpreterFrame::OBJECT_FRAME), to)
                 .map(|name| format!(".f_locals['{name}']"))
         }
     }
@@ -313,12 +270,11 @@ impl ReferenceNames {
         // SAFETY: a generator, by the caller's promise.
         unsafe {
             if self.variables.is_some() {
-                return (reference(from, 16) == to).then(|| frame.to_owned());
+                return (reference(from, GENERATOR_FRAME) == to).then(|| frame.to_owned());
             }
             let code = match self.api.PyGen_GetCode {
                 Some(code) => OwnedRef::new(self.api, code(from))?,
-                // `gi_code` of 3.11.
-                None => OwnedRef::share(self.api, reference(from, 16)),
+                None => OwnedRef::share(self.api, reference(from, generator_code(self.minor)?)),
             };
             let raw = self.raw?;
             let within = raw.frame_within(from, code.object())?;
@@ -328,19 +284,17 @@ impl ReferenceNames {
     }
 
     /// The name of a variable in a frame of 3.11 and later.
-    unsafe fn variable(&self, raw: &RawFrameLayout, frame: Object, to: Object) -> Option<String> {
-        /// Tag bits of a reference (3.14).
-        const TAG: usize = 3;
+    unsafe fn variable(&self, raw: RawFrameLayout, frame: Object, to: Object) -> Option<String> {
         if frame.is_null() {
             return None;
         }
-        let variables = frame.wrapping_byte_add(raw.variables());
+        let variables = frame.wrapping_byte_add(raw.variables() as usize);
         // SAFETY: a frame whose code names its variables.
         unsafe {
             let names = self.variable_names(raw.code_of(frame));
             let at = |index: &usize| {
-                let reference = reference(variables, index * 8);
-                reference.map_addr(|address| address & !TAG) == to
+                let reference = reference(variables, *index as u64 * 8);
+                reference.map_addr(|address| address & !(InterpreterFrame::TAG as usize)) == to
             };
             let found = (0..names.len()).find(at)?;
             names.get(found).cloned()
@@ -376,12 +330,8 @@ impl ReferenceNames {
 
 /// The name of a slot (`__slots__`), or of a member of a type of an extension.
 unsafe fn member(class: TypeView, from: Object, to: Object) -> Option<String> {
-    /// `T_OBJECT`, `T_OBJECT_EX` (Include/structmember.h).
-    const OBJECTS: [i32; 2] = [6, 16];
-    /// Size of a `PyMemberDef`.
-    const SIZE: usize = 40;
     /// More members, or bases, than any type has.
-    const MANY: usize = 1000;
+    const MANY: u64 = 1000;
     let mut class = Some(class);
     for _ in 0..MANY {
         let view = class?;
@@ -390,13 +340,14 @@ unsafe fn member(class: TypeView, from: Object, to: Object) -> Option<String> {
         // have these members.
         unsafe {
             for at in 0..if members.is_null() { 0 } else { MANY } {
-                let member = members.wrapping_byte_add(at * SIZE);
-                let name = reference(member, 0).cast::<c_char>();
+                let field = |field: u64| at * member::BYTES + field;
+                let name = reference(members, field(0)).cast::<c_char>();
                 if name.is_null() {
                     break;
                 }
-                let offset = word(member, 16);
-                if OBJECTS.contains(&integer(member, 8)) && reference(from, offset) == to {
+                let kind = integer(members, field(member::KIND));
+                let offset = word(members, field(member::OFFSET)) as u64;
+                if member::OBJECTS.contains(&kind) && reference(from, offset) == to {
                     return Some(format!(".{}", CStr::from_ptr(name).to_str().ok()?));
                 }
             }
@@ -413,34 +364,33 @@ fn known_class(api: &'static PythonApi) -> Option<(OwnedRef, OwnedRef)> {
     Some((class, code))
 }
 
-/// Offset of `ht_cached_keys`, which follows `ht_qualname` in every version: found by what
-/// `PyType_GetQualName` returns. `None` before 3.11, where it is not needed.
-fn cached_keys(api: &'static PythonApi) -> Option<usize> {
-    /// Where `ht_qualname` is in the versions known: 856 - 872.
-    const PLACES: std::ops::Range<usize> = 840..904;
+/// Offset of `ht_cached_keys`, if `ht_qualname` before it is what `PyType_GetQualName` returns. `None`
+/// before 3.11, where it is not needed.
+fn cached_keys(api: &'static PythonApi, minor: u8) -> Option<u64> {
     let (class, _) = known_class(api)?;
-    // SAFETY: the lock is held; a heap type, which is longer than that (from 3.11 on).
+    let at = type_qualname(minor);
+    // SAFETY: the lock is held; a heap type, which is longer than that. The name of a class that is
+    // not nested is the same object.
     unsafe {
         let name = OwnedRef::new(api, (api.PyType_GetQualName?)(class.object()))?;
-        let mut places = PLACES.step_by(8);
-        // The name of a class that is not nested is the same object, and comes before it.
-        let found = places.rfind(|at| reference(class.object(), *at) == name.object());
-        found.map(|at| at + 8)
+        (reference(class.object(), at) == name.object()).then_some(at + 8)
     }
 }
 
-/// Offset in code objects of the names of all variables (`co_localsplusnames`,
-/// Include/cpython/code.h), if what is around it is where 3.11 - 3.13 have it. `None` before 3.11,
-/// where there are three lists.
-fn name_list(api: &'static PythonApi) -> Option<usize> {
-    const PLACE: usize = 96;
-    const AROUND: [(&CStr, usize); 2] = [(c"co_filename", 112), (c"co_qualname", 128)];
-    api.PyFrame_GetLasti?;
+/// Offset in code objects of the names of all variables, if what is around it is where it is known
+/// to be. `None` before 3.11, where there are three lists.
+fn name_list(api: &'static PythonApi, minor: u8) -> Option<u64> {
+    const AROUND: [(&CStr, u64); 2] =
+        [(c"co_filename", CODE_FILENAME), (c"co_qualname", CODE_QUALNAME)];
+    let VariableNames::Joined { names, .. } = VariableNames::new(minor) else {
+        return None;
+    };
     let (_, code) = known_class(api)?;
-    let is_there = |(name, at): &(&CStr, usize)| {
+    let is_there = |(name, at): &(&CStr, u64)| {
         let attribute = code.attribute(name);
         // SAFETY: a code object, which is longer than that; only addresses are compared.
-        attribute.is_some_and(|own| own.object() == unsafe { reference(code.object(), *at) })
+        attribute
+            .is_some_and(|attribute| attribute.object() == unsafe { reference(code.object(), *at) })
     };
-    AROUND.iter().all(is_there).then_some(PLACE)
+    AROUND.iter().all(is_there).then_some(names)
 }

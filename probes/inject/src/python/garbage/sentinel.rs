@@ -41,7 +41,7 @@ pub(super) struct Sentinel {
     is_spent: bool,
     /// Head of a list of the collector's kind with the weak reference alone: on one of the
     /// collector's lists it would count as an object that survived.
-    own: *mut GcHead,
+    private_list: *mut GcHead,
 }
 
 /// The sentinel while it is planted, else null. Not behind a lock: it must be taken back.
@@ -86,7 +86,7 @@ impl Sentinel {
             callback,
             weak: None,
             is_spent: false,
-            own: Box::into_raw(Box::new(GcHead { next: 0, previous: 0 })),
+            private_list: Box::into_raw(Box::new(GcHead { next: 0, previous: 0 })),
         })
     }
 
@@ -116,16 +116,16 @@ impl Sentinel {
             OwnedRef::new(self.api, make(self.method, self.callback.object()))
         }?;
         let head = head_of(weak.object());
-        let own = self.own;
+        let list = self.private_list;
         // SAFETY: a weak reference is tracked from its creation on. From here on it is on our list
         // of two, from which the collector may take it, and which outlives it.
         unsafe {
             let flags = (*head).next & FLAGS;
             (self.functions.untrack)(weak.object());
-            (*head).next = own.expose_provenance() | flags;
-            (*head).previous |= own.expose_provenance();
-            (*own).next = head.expose_provenance();
-            (*own).previous = head.expose_provenance();
+            (*head).next = list.expose_provenance() | flags;
+            (*head).previous |= list.expose_provenance();
+            (*list).next = head.expose_provenance();
+            (*list).previous = head.expose_provenance();
         }
         Some(weak)
     }
@@ -169,7 +169,7 @@ impl Drop for Sentinel {
                 clear.call(None);
             }
             (self.api.Py_DecRef)(self.method);
-            drop(Box::from_raw(self.own));
+            drop(Box::from_raw(self.private_list));
         }
     }
 }
@@ -188,11 +188,11 @@ pub(super) fn take_back(api: &PythonApi, planted: &Planted) -> Option<TakenBack>
         return None;
     }
     // Without them there is no sentinel.
-    let (untrack, own) = (api.PyObject_GC_UnTrack?, api.PyMethod_Self?);
+    let (untrack, method_self) = (api.PyObject_GC_UnTrack?, api.PyMethod_Self?);
     // SAFETY: planted, so nobody has freed it; the lock is held.
     let list = unsafe {
         (api.Py_IncRef)(method);
-        own(method)
+        method_self(method)
     };
     Some(TakenBack { method, list, untrack })
 }

@@ -89,7 +89,7 @@ impl Tally {
             first.objects += 1;
             return Some(at);
         }
-        // SAFETY: as the caller promises; both are those of its type.
+        // SAFETY: as the caller promises; both belong to its type.
         let (bytes, (code, line)) = unsafe { (size.of(object), reader.code(object, path)) };
         let at = if code.is_null() {
             at

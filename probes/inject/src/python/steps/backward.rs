@@ -67,7 +67,7 @@ fn is_nested() -> bool {
 /// Finds torch's own functions: among the libraries of the caller, which torch opens without making
 /// them visible to others, or in everything visible. Null if there is none.
 fn find(caller: *const c_void) -> *mut c_void {
-    let own = execute as *mut c_void;
+    let interposed = execute as *mut c_void;
     for library in [dlopen::library_of(caller), libc::RTLD_NEXT] {
         if library.is_null() {
             continue;
@@ -76,7 +76,7 @@ fn find(caller: *const c_void) -> *mut c_void {
         let (real, task) = unsafe {
             (libc::dlsym(library, EXECUTE.as_ptr()), libc::dlsym(library, CURRENT_TASK.as_ptr()))
         };
-        if !real.is_null() && real != own {
+        if !real.is_null() && real != interposed {
             TASK.store(task, Ordering::Relaxed);
             REAL.store(real, Ordering::Release);
             return real;

@@ -1,5 +1,5 @@
-//! Calls of Python functions, by `sys.monitoring` (3.12 and later): that of the function that the
-//! user named, and of the `__next__` of torch's `DataLoader`.
+//! Calls of Python functions, by `sys.monitoring` (3.12 and later): of the function that the user
+//! named, and of the `__next__` of torch's `DataLoader`.
 //!
 //! For the first, the start of every code object is an event once; then it is disabled for all
 //! others. For the second, only its own code object has events.

@@ -68,8 +68,8 @@ unsafe extern "C" fn stepped(_: Object, arguments: *const Object, count: isize) 
 static MARKING: Mutex<MarkingOptimizer> =
     Mutex::new(MarkingOptimizer { marking: 0, other: 0, others: 0 });
 
-/// Which optimizer marks the steps, of several (those of generator and discriminator): the first,
-/// as long as it steps.
+/// Which optimizer marks the steps, of several (generator's and discriminator's): the first, as
+/// long as it steps.
 struct MarkingOptimizer {
     /// Address of the object; 0: none has stepped.
     marking: usize,
@@ -109,7 +109,7 @@ impl MarkingOptimizer {
 mod tests {
     use super::*;
 
-    /// The steps of which each of these optimizers is a mark.
+    /// For each step of these optimizers, whether it is a mark.
     fn marks(steps: &[usize]) -> Vec<bool> {
         let mut marking = MarkingOptimizer { marking: 0, other: 0, others: 0 };
         steps.iter().map(|step| marking.marks(*step)).collect()

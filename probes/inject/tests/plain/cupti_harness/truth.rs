@@ -1,7 +1,7 @@
 //! Compares what was read from the ring with the truth log.
 
 use super::Ring;
-use gctrace_ring::{ApiLayer, GpuRecord, RingRecord};
+use gctrace_ring::{ApiLayer, GpuRecord, RingCall, RingRecord};
 use std::collections::{BTreeMap, BTreeSet};
 use test_kit::simulator::log::{Call, Log};
 
@@ -83,7 +83,8 @@ pub(crate) fn calls_of_log(log: &Log, functions: &[&str]) -> BTreeSet<CallSeen> 
 pub(crate) fn calls_of_ring(ring: &Ring) -> BTreeSet<CallSeen> {
     let mut count = 0;
     let calls = ring.records.iter().filter_map(|record| {
-        let RingRecord::Api { interval, layer, tid, correlation, name, .. } = record else {
+        let RingRecord::Api(RingCall { interval, layer, tid, correlation, name, .. }) = record
+        else {
             return None;
         };
         count += 1;

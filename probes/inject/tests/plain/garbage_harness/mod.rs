@@ -60,10 +60,10 @@ pub(crate) fn between(ring: &SeenRecords, truth: &Value) -> Vec<(Option<SeenGarb
         .filter(|pause| window.contains(&pause.interval.start_ns))
         .map(|pause| {
             let (start, end) = (pause.interval.start_ns, pause.interval.end_ns);
-            let own = garbage.iter().position(|garbage| {
+            let position = garbage.iter().position(|garbage| {
                 garbage.head.tid == pause.tid && (start..=end).contains(&garbage.head.at_ns)
             });
-            (own.map(|at| garbage.remove(at)), pause.collected)
+            (position.map(|at| garbage.remove(at)), pause.collected)
         })
         .collect()
 }

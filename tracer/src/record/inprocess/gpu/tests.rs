@@ -1,6 +1,7 @@
 //! The trace records of CUPTI's ring, without CUPTI.
 
 use super::*;
+use gctrace_ring::TimeInterval;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -13,7 +14,7 @@ fn text(id: u32, text: &str) -> Vec<Raw> {
 }
 
 fn call(layer: ApiLayer, interval: TimeInterval, correlation: u32, name: u32) -> Raw {
-    Raw::Api { interval, layer, tid: 8, correlation, function: 211, name }
+    Raw::Api(RingCall { interval, layer, tid: 8, correlation, function: 211, name })
 }
 
 fn kernel(interval: TimeInterval, correlation: u32, name: u32) -> Raw {
@@ -32,7 +33,7 @@ fn kernel(interval: TimeInterval, correlation: u32, name: u32) -> Raw {
 }
 
 fn wait(kind: u8, interval: TimeInterval, correlation: u32) -> Raw {
-    Raw::Sync { interval, kind, correlation, context: 2, stream: 9, event: 5 }
+    Raw::Sync(RingSync { interval, kind, correlation, context: 2, stream: 9, event: 5 })
 }
 
 fn recorded(correlation: u32, stream: u32) -> Raw {

@@ -242,7 +242,7 @@ fn garbage_of_two_threads_precedes_its_pauses() {
     let births = of_seven.births.iter().map(|birth| (birth.kind, birth.samples));
     assert_eq!(births.collect::<Vec<_>>(), [(12, 3)]);
     let cycle = of_seven.cycles.as_ref().and_then(|cycles| cycles.first());
-    assert_eq!(cycle.map(|own| (own.cycle, own.count)), Some((21, 3)));
+    assert_eq!(cycle.map(|count| (count.cycle, count.count)), Some((21, 3)));
 }
 
 #[test]

@@ -2,12 +2,10 @@
 
 use super::sampled_process::{SampledInterpreter, SampledProcess};
 use super::{WindowCommand, WindowMessage};
-use gctrace_ebpf::{AllocationProbe, AllocationPrograms, SharedMaps, SizeSource};
+use gctrace_ebpf::{AllocationPrograms, SharedMaps};
 use gctrace_probes::maps::{MappedFile, identity};
 use gctrace_probes::progress::{ProgressLayout, TypeAddresses};
-use gctrace_probes::{
-    AllocationSize, Allocator, GcBase, Machine, Memory as _, ProcessMemory, Resolution,
-};
+use gctrace_probes::{Allocator, GcBase, Machine, Memory as _, ProcessMemory, Resolution};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -216,10 +214,10 @@ impl WindowWorker<'_> {
         let interpreter = SampledInterpreter {
             file: candidate.openable,
             layout_index: waiting.layout,
-            probes: allocator.points.iter().map(probe).collect(),
+            probes: allocator.points.iter().map(|point| (point.file_offset, point.size)).collect(),
             emulated: allocator.points.iter().all(|point| point.emulated),
             layout: layout.clone(),
-            frames: frames.clone(),
+            frames: *frames,
         };
         Some((Arc::new(interpreter), allocator.types))
     }
@@ -232,15 +230,6 @@ impl WindowWorker<'_> {
             self.note(None, format!("{name} has no instruction in PyObject_Malloc that the kernel emulates: a hit costs 16 us and windows are few"));
         }
     }
-}
-
-fn probe(point: &gctrace_probes::AllocationPoint) -> AllocationProbe {
-    let size = match point.size {
-        AllocationSize::Register(number) => SizeSource::Register(number),
-        AllocationSize::Constant(size) => SizeSource::Constant(size),
-        AllocationSize::Unknown => SizeSource::Unknown,
-    };
-    (point.file_offset, size)
 }
 
 /// The mapping of the interpreter's file in a process.

@@ -4,13 +4,12 @@
 
 use crate::args::CudaMode;
 use crate::record::output::RecordSink;
-use gctrace_ebpf::{CallKind, CudaCallEvent as Call, DeviceMemoryEvent};
+use gctrace_ebpf::{CallKind, CudaCallEvent as Call};
 use gctrace_event::{
-    CudaCall, CudaLaunches, CudaLayer, DeviceMemory, Pause, PauseMemory, Record, StepMark,
-    StepMarker,
+    CudaCall, CudaLaunches, DeviceMemory, Pause, PauseMemory, Record, StepMark, StepMarker,
 };
 use gctrace_probes::cuda::{
-    BytesArgument, FunctionLayer, GridArgument, ProbedEnds, ProbedFunction, StreamArgument,
+    BytesArgument, CudaLibrary, GridArgument, ProbedEnds, ProbedFunction, StreamArgument,
 };
 use std::collections::{HashMap, VecDeque};
 
@@ -47,7 +46,7 @@ struct MemoryState {
 
 #[derive(Clone, Copy)]
 struct MemorySample {
-    event: DeviceMemoryEvent,
+    event: DeviceMemory,
     written: bool,
 }
 
@@ -60,9 +59,9 @@ impl CudaStore {
         let Some(function) = super::function(call.function) else {
             return;
         };
-        if call.kind == CallKind::Launch && self.counts_launches {
+        if function.kind == CallKind::Launch && self.counts_launches {
             self.launch(call, sink);
-        } else if call.kind == CallKind::Step {
+        } else if function.kind == CallKind::Step {
             self.step(call, sink);
         } else if let Some(record) = record(call, function) {
             sink.write(&record);
@@ -115,14 +114,14 @@ impl CudaStore {
         counted.count += 1;
     }
 
-    pub(super) fn memory(&mut self, event: &DeviceMemoryEvent, sink: &mut impl RecordSink) {
+    pub(super) fn memory(&mut self, event: &DeviceMemory, sink: &mut impl RecordSink) {
         let key =
             MemoryKey { pid: event.pid, device_type: event.device_type, device: event.device };
         let device = self.devices.entry(key).or_default();
         let due = device.written_ns.is_none_or(|written| event.at_ns >= written + MILLISECOND_NS);
         if due {
             device.written_ns = Some(event.at_ns);
-            sink.write(&memory(event));
+            sink.write(&Record::DeviceMemory(*event));
         }
         if device.recent.len() >= KEPT {
             device.recent.pop_front();
@@ -186,7 +185,7 @@ impl MemoryState {
             && !sample.written
         {
             sample.written = true;
-            sink.write(&memory(&sample.event));
+            sink.write(&Record::DeviceMemory(sample.event));
         }
     }
 
@@ -216,25 +215,9 @@ impl MemoryState {
     }
 }
 
-fn memory(event: &DeviceMemoryEvent) -> Record {
-    Record::DeviceMemory(DeviceMemory {
-        pid: event.pid,
-        tid: event.tid,
-        at_ns: event.at_ns,
-        device_type: event.device_type,
-        device: event.device,
-        bytes: event.bytes,
-        allocated: event.allocated,
-        reserved: event.reserved,
-    })
-}
-
 fn record(call: &Call, function: &ProbedFunction) -> Option<Record> {
-    let layer = match function.layer {
-        FunctionLayer::Driver => CudaLayer::Driver,
-        FunctionLayer::Runtime => CudaLayer::Runtime,
-        FunctionLayer::Nccl => CudaLayer::Nccl,
-        FunctionLayer::TorchAutograd | FunctionLayer::TorchMemory => return None,
+    let CudaLibrary::Cuda(layer) = function.layer else {
+        return None;
     };
     Some(Record::CudaCall(CudaCall {
         pid: call.pid,

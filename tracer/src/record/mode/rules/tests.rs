@@ -47,16 +47,16 @@ fn obstacle(what: ObstacleKind) -> Vec<PreloadObstacle> {
 fn outcome(config: &RecordConfig, facts: &ModeFacts) -> String {
     match choose(config, facts) {
         Ok(decision) => {
-            let by = match (decision.collections, &decision.injection) {
-                (CollectionSource::Probes, None) => "probes",
-                (CollectionSource::Probes, Some(_)) => "probes+gpu",
-                (CollectionSource::Injected, _) => "injected",
-                (CollectionSource::Both, _) => "both",
+            let by = match (&decision.collections, &decision.injection) {
+                (RecordingMode::Ebpf, None) => "probes",
+                (RecordingMode::Ebpf, Some(_)) => "probes+gpu",
+                (RecordingMode::Inject, _) => "injected",
+                (mode, _) => mode.as_str(),
             };
             let injects = decision.injection.map(|injection| injection.options);
             assert_eq!(
                 injects.is_some_and(|options| options.collections),
-                decision.collections != CollectionSource::Probes
+                decision.collections != RecordingMode::Ebpf
             );
             let is_one_line = |note: &String| !note.contains('\n');
             assert!(decision.notes.iter().all(is_one_line));

@@ -183,7 +183,7 @@ fn promtool_takes_every_query() {
     assert!(String::from_utf8_lossy(&checked.stdout).contains(&found));
 }
 
-/// Nine ranks of which one stands out: docs/prometheus-rules.test.yml.
+/// Nine ranks, one of which stands out: docs/prometheus-rules.test.yml.
 #[test]
 fn rules_give_what_their_test_expects() {
     let test = "rules_give_what_their_test_expects";

@@ -32,20 +32,20 @@ pub(super) fn lines(
         let heading = format!("OBJECTS      /S  WHAT THE COLLECTOR FREES{}", share(process));
         lines.push(Line::from(styled(text::cut(&heading, width), theme::bold())));
         let room = text::rest(width, BEFORE);
-        for own in &garbage.kinds {
-            let births = own
+        for count in &garbage.kinds {
+            let births = count
                 .births
                 .as_ref()
                 .map_or(String::new(), |births| format!(" {}", cycles::births(births)));
-            let what = format!("{}{births}", kind(&own.kind));
-            lines.push(row(own.objects, own.per_second, &what, room));
+            let what = format!("{}{births}", kind(&count.kind));
+            lines.push(row(count.objects, count.per_second, &what, room));
         }
         if garbage.cycles.as_ref().is_some_and(|cycle| !cycle.is_empty()) {
             let heading = text::cut(" CYCLES      /S  OF", width);
             lines.push(Line::from(styled(heading, theme::bold())));
         }
-        for own in garbage.cycles.iter().flatten() {
-            lines.push(row(own.count, own.per_second, &cycle(own), room));
+        for signature in garbage.cycles.iter().flatten() {
+            lines.push(row(signature.count, signature.per_second, &cycle(signature), room));
         }
     }
     if !lines.is_empty() {

@@ -9,23 +9,22 @@ fn number(name: &str) -> u16 {
     u16::try_from(index.unwrap()).unwrap()
 }
 
-fn call(name: &str, kind: CallKind, start_ns: u64, end_ns: u64) -> Call {
+fn call(name: &str, start_ns: u64, end_ns: u64) -> Call {
     Call {
         pid: 7,
         tid: 8,
         function: number(name),
-        kind,
         start_ns,
         end_ns,
         stream: 5,
         bytes: 9,
         grid: [1, 2, 3],
-        result: 0,
+        ..Call::default()
     }
 }
 
-fn memory(at_ns: u64, tid: u32, bytes: i64, allocated: u64) -> DeviceMemoryEvent {
-    DeviceMemoryEvent {
+fn memory(at_ns: u64, tid: u32, bytes: i64, allocated: u64) -> DeviceMemory {
+    DeviceMemory {
         pid: 7,
         tid,
         device_type: 1,
@@ -61,7 +60,7 @@ fn allocated(records: &[Record]) -> Vec<u64> {
 fn launches_of_one_millisecond_are_one_record() {
     let (mut store, mut records) = (CudaStore::new(CudaMode::Launches), Vec::new());
     for at_ns in [1_100_000, 1_200_000, 1_999_999, 2_000_000] {
-        let launch = call("cuLaunchKernel", CallKind::Launch, at_ns, at_ns);
+        let launch = call("cuLaunchKernel", at_ns, at_ns);
         store.call(&launch, &mut records);
     }
     assert_eq!(records.len(), 1);
@@ -81,10 +80,10 @@ fn launches_of_one_millisecond_are_one_record() {
 #[test]
 fn a_call_has_the_fields_of_its_function() {
     let (mut store, mut records) = (CudaStore::new(CudaMode::All), Vec::new());
-    let mut failed = call("cudaMalloc", CallKind::Allocate, 10, 30);
+    let mut failed = call("cudaMalloc", 10, 30);
     failed.result = 2;
     store.call(&failed, &mut records);
-    let launch = call("cudaLaunchKernel", CallKind::Launch, 40, 40);
+    let launch = call("cudaLaunchKernel", 40, 40);
     store.call(&launch, &mut records);
     let [Record::CudaCall(malloc), Record::CudaCall(launch)] = records.as_slice() else {
         panic!("{records:?}");
@@ -100,7 +99,7 @@ fn steps_ended_by_an_exception_have_no_end() {
     let (mut store, mut records) = (CudaStore::new(CudaMode::All), Vec::new());
     let mut step = |start_ns, end_ns| {
         let name = "torch::autograd::Engine::execute";
-        let step = call(name, CallKind::Step, start_ns, end_ns);
+        let step = call(name, start_ns, end_ns);
         store.call(&step, &mut records);
     };
     step(10, 10);

@@ -307,8 +307,8 @@ pub(super) fn garbage() -> Snapshot {
             }]),
         });
         let pid = detail.pid;
-        let own = snapshot.processes.iter_mut().find(|process| process.pid == pid);
-        if let Some(process) = own {
+        let shown = snapshot.processes.iter_mut().find(|process| process.pid == pid);
+        if let Some(process) = shown {
             process.garbage = Some(GarbageFigures {
                 objects: [("cell".to_owned(), 72_000)].into(),
                 examined_collected: 190_000,

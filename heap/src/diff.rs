@@ -1,0 +1,171 @@
+//! What changed between heaps of one process.
+//!
+//! Owns the rule for the same object. Address, type and label must be equal, and it cannot have
+//! become younger: a generation only rises. That leaves an object that died and one of its type
+//! that got its memory. The collector's lists are in order of age, but for the objects that a
+//! collection moved behind those that refer to them; so they are cut where the fewest objects
+//! contradict the cut, and an object on the new side is a new one whatever its address.
+
+use super::dominators::Dominators;
+use super::reach::Heap;
+use super::report::{DiffAnswer, DiffRow, HeapCount, OwnerRow};
+use super::{HeapPlace, NodeIndex};
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+/// Objects that are in two heaps.
+struct Matched {
+    /// Whether an object of the newer heap is in the older one.
+    old: Vec<bool>,
+    /// Whether an object of the older heap is in the newer one.
+    stayed: Vec<bool>,
+    /// Objects at the address of one that looks the same, which are taken for new ones.
+    reused: u64,
+}
+
+/// Compares heaps of one process, oldest first: the objects in the last one, but not in the first,
+/// and in all between. At most `most` rows per table.
+#[must_use]
+pub fn diff(heaps: &[Heap], most: usize) -> Option<DiffAnswer> {
+    let [first, between @ .., last] = heaps else {
+        return None;
+    };
+    let matched = matched(first, last);
+    let mut is_born: Vec<bool> = matched.old.iter().map(|old| !old).collect();
+    for middle in between {
+        let stayed = self::matched(middle, last).old;
+        for (is_born, stayed) in is_born.iter_mut().zip(stayed) {
+            *is_born &= stayed;
+        }
+    }
+    let mut answer = DiffAnswer {
+        born: HeapCount::default(),
+        gone: HeapCount::default(),
+        reused_addresses: matched.reused,
+        types: types(heaps, &is_born, &matched.stayed),
+        owners: owners(last, &is_born, &matched.old, most),
+    };
+    for row in &answer.types {
+        answer.born.add_all(row.born);
+        answer.gone.add_all(row.gone);
+    }
+    answer.types.truncate(most);
+    Some(answer)
+}
+
+fn matched(older: &Heap, newer: &Heap) -> Matched {
+    let addresses: HashMap<u64, NodeIndex> =
+        older.indices().map(|node| (older.node(node).address, node)).collect();
+    let same = |node: NodeIndex| {
+        let before = *addresses.get(&newer.node(node).address)?;
+        let is_same = newer.kind(node).type_name == older.kind(before).type_name
+            && newer.kind(node).function == older.kind(before).function
+            && newer.label(node) == older.label(before)
+            && is_possible(older.node(before).place, newer.node(node).place);
+        is_same.then_some(before)
+    };
+    let mut counterparts: Vec<Option<NodeIndex>> = newer.indices().map(same).collect();
+    let reused = cut(newer, &mut counterparts);
+    let mut stayed = vec![false; older.graph().nodes.len()];
+    for before in counterparts.iter().flatten() {
+        stayed[*before as usize] = true;
+    }
+    Matched { old: counterparts.iter().map(Option::is_some).collect(), stayed, reused }
+}
+
+/// Whether the collector can have moved an object so: to an older generation, or by `gc.freeze()`
+/// and `gc.unfreeze()`. Dicts and tuples may lose and regain its attention.
+fn is_possible(before: HeapPlace, after: HeapPlace) -> bool {
+    match (before, after) {
+        (HeapPlace::Generation(before), HeapPlace::Generation(after)) => before <= after,
+        _ => true,
+    }
+}
+
+/// Forgets the counterparts of objects on the new side of the lists. Returns how many.
+fn cut(newer: &Heap, counterparts: &mut [Option<NodeIndex>]) -> u64 {
+    let is_in_order =
+        |node: &NodeIndex| matches!(newer.node(*node).place, HeapPlace::Generation(_));
+    let ordered: Vec<NodeIndex> = newer.indices().filter(is_in_order).collect();
+    // Matched objects before the cut minus new ones, at its best.
+    let (mut score, mut best, mut cut) = (0_i64, 0_i64, 0);
+    for (position, node) in (1..).zip(&ordered) {
+        score += match counterparts.get(*node as usize) {
+            Some(Some(_)) => 1,
+            _ => -1,
+        };
+        if score >= best {
+            (best, cut) = (score, position);
+        }
+    }
+    let mut reused = 0;
+    for node in ordered.get(cut..).unwrap_or_default() {
+        let forgotten = counterparts.get_mut(*node as usize).and_then(Option::take);
+        reused += u64::from(forgotten.is_some());
+    }
+    reused
+}
+
+fn types(heaps: &[Heap], is_born: &[bool], stayed: &[bool]) -> Vec<DiffRow> {
+    let mut rows: HashMap<&str, DiffRow> = HashMap::new();
+    for (position, heap) in heaps.iter().enumerate() {
+        for node in heap.indices() {
+            let type_name = heap.kind(node).type_name.as_str();
+            let row = rows.entry(type_name).or_insert_with(|| DiffRow {
+                type_name: type_name.to_owned(),
+                heaps: vec![HeapCount::default(); heaps.len()],
+                ..DiffRow::default()
+            });
+            let bytes = heap.node(node).bytes;
+            row.heaps[position].add(bytes);
+            if position + 1 == heaps.len() && is_born[node as usize] {
+                row.born.add(bytes);
+            }
+            if position == 0 && !stayed[node as usize] {
+                row.gone.add(bytes);
+            }
+        }
+    }
+    let mut rows: Vec<DiffRow> = rows.into_values().collect();
+    rows.sort_by(|a, b| {
+        let key = |row: &DiffRow| (Reverse(row.born.bytes), Reverse(row.born.objects));
+        key(a).cmp(&key(b)).then_with(|| a.type_name.cmp(&b.type_name))
+    });
+    rows
+}
+
+/// New objects by the nearest object that dominates them and is not new.
+fn owners(last: &Heap, is_born: &[bool], old: &[bool], most: usize) -> Vec<OwnerRow> {
+    let dominators = Dominators::new(last);
+    // Node -> its nearest dominator that is old, plus 1.
+    let mut owner = vec![0; is_born.len()];
+    let mut owned: HashMap<u32, (HeapCount, HashMap<&str, u64>)> = HashMap::new();
+    for node in dominators.order().iter().copied() {
+        let dominator = dominators.immediate(node);
+        owner[node as usize] = dominator.map_or(0, |dominator| {
+            if old[dominator as usize] { dominator + 1 } else { owner[dominator as usize] }
+        });
+        if is_born[node as usize] {
+            let (count, types) = owned.entry(owner[node as usize]).or_default();
+            count.add(last.node(node).bytes);
+            *types.entry(last.kind(node).type_name.as_str()).or_default() += 1;
+        }
+    }
+    let mut owned: Vec<_> = owned.into_iter().collect();
+    owned.sort_by_key(|(owner, (count, _))| (Reverse(count.bytes), Reverse(count.objects), *owner));
+    owned.truncate(most);
+    let row = |(owner, (born, types)): (u32, (HeapCount, HashMap<&str, u64>))| {
+        let mostly = types.into_iter().max_by_key(|(name, count)| (*count, Reverse(*name)));
+        let owner = owner.checked_sub(1);
+        OwnerRow {
+            place: owner.map_or_else(|| "several".to_owned(), |owner| last.place(owner)),
+            owner: owner.map(|owner| last.object(owner)),
+            born,
+            mostly: mostly.map(|(name, _)| name.to_owned()).unwrap_or_default(),
+        }
+    };
+    owned.into_iter().map(row).collect()
+}
+
+#[cfg(test)]
+mod tests;

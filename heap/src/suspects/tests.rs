@@ -1,0 +1,101 @@
+use super::*;
+use crate::testing::Builder;
+use gctrace_event::ObjectKind;
+
+fn holds(made: &mut Builder, list: NodeIndex, count: u32) {
+    for index in 0..count {
+        let batch = made.object("Batch");
+        made.refer(list, &format!("[{index}]"), batch);
+    }
+}
+
+fn suspects(made: Builder) -> Vec<(SuspectHolder, String, u64)> {
+    let heap = made.heap();
+    let answer = heap.retained(&Dominators::new(&heap), 5);
+    let row = |suspect: Suspect| (suspect.holder, suspect.row.place, suspect.row.retained.objects);
+    answer.suspects.into_iter().map(row).collect()
+}
+
+#[test]
+fn usual_leaks_have_their_name() {
+    let mut made = Builder::default();
+    let namespace = made.module("train");
+    let collect = made.function("collect", 12);
+    made.refer(namespace, "['collect']", collect);
+    let (defaults, cache) = (made.object("tuple"), made.object("list"));
+    made.refer(collect, ".__defaults__", defaults);
+    made.refer(defaults, "[0]", cache);
+    holds(&mut made, cache, 500);
+    let wrapper = made.object("functools._lru_cache_wrapper");
+    made.refer(namespace, "['load']", wrapper);
+    let kept = made.object("dict");
+    made.refer(wrapper, ".cache", kept);
+    holds(&mut made, kept, 400);
+    let class = made.of_kind(ObjectKind {
+        type_name: "type".to_owned(),
+        function: Some("Trainer".to_owned()),
+        ..ObjectKind::default()
+    });
+    made.refer(namespace, "['Trainer']", class);
+    let (attributes, seen) = (made.object("dict"), made.object("list"));
+    made.refer(class, ".__dict__", attributes);
+    made.refer(attributes, "['seen']", seen);
+    holds(&mut made, seen, 300);
+    let hooks = made.object("list");
+    made.refer(namespace, "['step_hooks']", hooks);
+    holds(&mut made, hooks, 200);
+    assert_eq!(
+        suspects(made),
+        [
+            (SuspectHolder::DefaultArgument, "train.py:12 collect.__defaults__[0]".to_owned(), 501),
+            (SuspectHolder::LruCache, "train.load.cache".to_owned(), 401),
+            (SuspectHolder::ClassAttribute, "Trainer.seen".to_owned(), 301),
+            (SuspectHolder::Hooks, "train.step_hooks".to_owned(), 201),
+        ]
+    );
+}
+
+#[test]
+fn alike_parts_are_one_suspect() {
+    let mut made = Builder::default();
+    let namespace = made.module("train");
+    let cache = made.object("list");
+    made.refer(namespace, "['cache']", cache);
+    holds(&mut made, cache, 3);
+    let model = made.object("Model");
+    made.refer(namespace, "['model']", model);
+    for node in cache + 1..=model {
+        made.0.nodes[node as usize].bytes = Some(1 << 20);
+    }
+    assert_eq!(
+        suspects(made),
+        [
+            (SuspectHolder::ModuleAttribute, "train.cache".to_owned(), 4),
+            (SuspectHolder::ModuleAttribute, "train.model".to_owned(), 1),
+        ]
+    );
+}
+
+#[test]
+fn a_chain_is_named_by_its_head() {
+    let mut made = Builder::default();
+    let namespace = made.module("train");
+    let mut before = namespace;
+    for index in 0..1_000 {
+        let (node, attributes) = (made.object("Node"), made.object("dict"));
+        made.refer(before, if index == 0 { "['head']" } else { "['next']" }, node);
+        made.refer(node, ".__dict__", attributes);
+        before = attributes;
+    }
+    assert_eq!(suspects(made), [(SuspectHolder::ModuleAttribute, "train.head".to_owned(), 2_000)]);
+}
+
+#[test]
+fn a_heap_without_bytes_has_no_suspects() {
+    let mut made = Builder::default();
+    made.module("train");
+    for node in &mut made.0.nodes {
+        node.bytes = None;
+    }
+    assert!(suspects(made).is_empty());
+}

@@ -1,0 +1,38 @@
+//! Takes the heap of a running CPython program from outside: copies the memory that its objects are
+//! in while all its threads are stopped, and reads objects and references from the copy.
+//!
+//! - [`regions`]: which memory may be read; [`image`]: the copy;
+//! - [`limits`]: how much of a program is read;
+//! - [`stop`]: all threads stopped and resumed; [`watchdog`]: for 2 s at most, whatever happens;
+//! - [`layout`]: offsets by version, as data;
+//! - [`collector`]: the collector's lists; [`walk`], [`shapes`], [`frames`], [`roots`]: objects and
+//!   what refers to them; [`graph`]: the result;
+//! - [`tables`]: what was allocated since the first pass;
+//! - [`running`]: the order of all this.
+//!
+//! Nothing is written to the program's memory, and no code runs in it.
+
+mod code;
+mod collector;
+mod containers;
+mod error;
+mod frames;
+mod graph;
+mod hash;
+mod image;
+mod layout;
+mod limits;
+mod regions;
+mod roots;
+mod running;
+mod shapes;
+mod stop;
+mod tables;
+mod text;
+mod types;
+mod walk;
+mod watchdog;
+
+pub use error::HeapError;
+pub use running::{HeapOptions, RunningHeap};
+pub use stop::HeapCallback;

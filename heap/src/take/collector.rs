@@ -1,0 +1,209 @@
+//! The collector's lists of objects: where they are, and whether they are whole.
+
+use crate::HeapPlace;
+use crate::take::hash::FastSet;
+use crate::take::image::Image;
+use crate::take::layout::{GC_FLAGS, GC_HEAD, Layout};
+use crate::take::limits::Exceeded;
+use gctrace_probes::{GcBase, StatsLocation};
+
+/// Most interpreters of a process that are looked through.
+const MOST_INTERPRETERS: usize = 10_000;
+
+/// One interpreter's state in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct InterpreterState {
+    pub(crate) address: u64,
+    /// 0 is the main interpreter.
+    pub(crate) id: i64,
+    /// The collector's state.
+    pub(crate) collector: u64,
+}
+
+/// The interpreters of a process, newest first.
+pub(crate) fn interpreters(
+    image: &mut Image,
+    layout: &Layout,
+    runtime: u64,
+) -> Vec<InterpreterState> {
+    let collector = &layout.collector;
+    let mut all = Vec::new();
+    let mut next = image.word(runtime.wrapping_add(collector.interpreters_head.into()));
+    while let Some(address) = next.filter(|address| *address != 0) {
+        let id = match collector.interpreter_id {
+            Some(offset) => image.word(address.wrapping_add(offset.into())).map(u64::cast_signed),
+            // 3.8: the main interpreter is the oldest.
+            None => Some(0),
+        };
+        all.extend(id.map(|id| InterpreterState {
+            address,
+            id,
+            collector: match collector.gc {
+                GcBase::InRuntime(offset) => runtime.wrapping_add(offset.into()),
+                GcBase::InInterpreter(offset) => address.wrapping_add(offset.into()),
+            },
+        }));
+        if all.len() >= MOST_INTERPRETERS {
+            break;
+        }
+        next = image.word(address.wrapping_add(collector.interpreter_next.into()));
+    }
+    if collector.interpreter_id.is_none() {
+        let older = all.len();
+        for (index, one) in all.iter_mut().enumerate() {
+            one.id = (older - 1 - index) as i64;
+        }
+    }
+    all
+}
+
+/// Whether a collection is running.
+pub(crate) fn is_collecting(image: &mut Image, layout: &Layout, state: &InterpreterState) -> bool {
+    image.int(state.collector.wrapping_add(layout.collector.collecting.into())) != Some(0)
+}
+
+/// Whether the interpreter is being finalized: its objects are being torn down.
+pub(crate) fn is_finalizing(image: &mut Image, layout: &Layout, runtime: u64) -> bool {
+    image.word(runtime.wrapping_add(layout.collector.finalizing.into())) != Some(0)
+}
+
+/// Number of full collections so far (`gc.get_stats()[2]["collections"]`); `word` reads a word.
+pub(crate) fn full_collections(
+    mut word: impl FnMut(u64) -> Option<u64>,
+    layout: &Layout,
+    state: &InterpreterState,
+) -> Option<u64> {
+    let stats = &layout.collector.stats;
+    let start = match stats.place {
+        StatsLocation::Inline(offset) => state.collector.wrapping_add(offset.into()),
+        StatsLocation::Behind(offset) => word(state.collector.wrapping_add(offset.into()))?,
+    };
+    let [.., oldest] = &stats.generations;
+    let index = match oldest.index {
+        Some(offset) => word(start.checked_add(offset.into())?)? & 0xff,
+        None => 0,
+    };
+    let record = start
+        .checked_add(u64::from(oldest.base))?
+        .checked_add(index.checked_mul(oldest.stride.into())?)?;
+    word(record.checked_add(stats.collections.into())?)
+}
+
+/// The tracked objects, oldest first: the permanent generation's, then from the oldest to the
+/// youngest. `None`: a list is broken, because it is being changed or because the layout is
+/// another.
+pub(crate) fn tracked(
+    image: &mut Image,
+    layout: &Layout,
+    state: &InterpreterState,
+) -> Option<Vec<(u64, HeapPlace)>> {
+    let mut all = Vec::new();
+    for (offset, generation) in &layout.lists {
+        let place = generation.map_or(HeapPlace::Frozen, HeapPlace::Generation);
+        list(image, state.collector.checked_add(*offset)?, place, &mut all)?;
+    }
+    Some(all)
+}
+
+/// Follows a list: each node must be the one before its next.
+fn list(
+    image: &mut Image,
+    head: u64,
+    place: HeapPlace,
+    all: &mut Vec<(u64, HeapPlace)>,
+) -> Option<()> {
+    let mut at = head;
+    loop {
+        let next = image.word(at)? & !GC_FLAGS;
+        if image.word(next.checked_add(8)?)? & !GC_FLAGS != at {
+            return None;
+        }
+        if next == head {
+            return Some(());
+        }
+        let object = next.checked_add(GC_HEAD)?;
+        object.is_multiple_of(8).then_some(())?;
+        push(image, all, (object, place))?;
+        at = next;
+    }
+}
+
+/// Adds an object; `None` if there are too many.
+fn push(
+    image: &mut Image,
+    all: &mut Vec<(u64, HeapPlace)>,
+    object: (u64, HeapPlace),
+) -> Option<()> {
+    if all.len() as u64 >= image.limits().objects {
+        return image.give_up(Exceeded::Read);
+    }
+    if all.try_reserve(1).is_err() {
+        return image.give_up(Exceeded::Memory);
+    }
+    all.push(object);
+    Some(())
+}
+
+/// As [`tracked`], from a running program: whatever can be read, each once.
+pub(crate) fn tracked_roughly(
+    image: &mut Image,
+    layout: &Layout,
+    state: &InterpreterState,
+) -> Vec<(u64, HeapPlace)> {
+    let mut seen = FastSet::default();
+    let mut all = Vec::new();
+    for (offset, generation) in &layout.lists {
+        let place = generation.map_or(HeapPlace::Frozen, HeapPlace::Generation);
+        let head = state.collector.wrapping_add(*offset);
+        // Both ways: a list that is changed breaks in one place.
+        for direction in [0, 8] {
+            let mut at = head;
+            while let Some(next) = image.word(at.wrapping_add(direction)) {
+                at = next & !GC_FLAGS;
+                let object = at.wrapping_add(GC_HEAD);
+                let is_new = at != head && at.is_multiple_of(8) && seen.insert(object);
+                if !is_new || push(image, &mut all, (object, place)).is_none() {
+                    break;
+                }
+            }
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::take::image::BLOCK;
+
+    fn image(words: &[(usize, u64)]) -> Image {
+        let mut bytes = vec![0; 512];
+        for (index, word) in words {
+            bytes[index * 8..index * 8 + 8].copy_from_slice(&word.to_le_bytes());
+        }
+        Image::of_bytes(BLOCK, &bytes)
+    }
+
+    #[test]
+    fn a_list_is_whole_or_nothing() {
+        let at = |index: u64| BLOCK + index * 8;
+        // Head at 0, nodes at 8 and 16, with flags in the low bits.
+        let words = [
+            (0, at(8)),
+            (1, at(16)),
+            (8, at(16) | 1),
+            (9, at(0) | 2),
+            (16, at(0)),
+            (17, at(8) | 3),
+        ];
+        let mut all = Vec::new();
+        let place = HeapPlace::Frozen;
+        assert_eq!(list(&mut image(&words), at(0), place, &mut all), Some(()));
+        assert_eq!(all, [(at(10), place), (at(18), place)]);
+        for broken in 0..words.len() {
+            let mut words = words;
+            words[broken].1 = at(24);
+            assert_eq!(list(&mut image(&words), at(0), place, &mut Vec::new()), None);
+        }
+    }
+}

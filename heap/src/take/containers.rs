@@ -1,0 +1,186 @@
+//! Tables of dicts and sets, and blocks of deques.
+
+use crate::take::image::Image;
+use crate::take::layout::{
+    DEQUE_BLOCK, DEQUE_LEFT, DEQUE_LEFT_INDEX, DEQUE_RIGHT_INDEX, DICT_KEYS, DICT_VALUES, Layout,
+    SET_MASK, SET_SMALL_TABLE, SET_TABLE, SIZE, VALUES_HEAD, dict_keys,
+};
+use crate::take::text::read_text;
+
+/// Most entries of one container that are read: 2^28 take 4 GiB and more.
+const MOST: u64 = 1 << 28;
+
+/// The keys of a dict, or those shared by instances of a class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Keys {
+    /// Of the first entry.
+    pub(crate) entries: u64,
+    /// Distance of two entries, and of the key from the start of one; the value follows the key.
+    pub(crate) stride: u64,
+    key: u64,
+    /// Number of entries, unused ones included.
+    pub(crate) count: u64,
+    /// Of the whole table in bytes.
+    pub(crate) bytes: u64,
+}
+
+impl Keys {
+    /// `PyDictKeysObject` (Objects/dict-common.h, pycore_dict.h).
+    pub(crate) fn read(image: &mut Image, layout: &Layout, address: u64) -> Option<Self> {
+        (address != 0).then_some(())?;
+        let has_logarithms = layout.minor >= 11;
+        let count = image.word(address.checked_add(dict_keys::count(has_logarithms))?)?;
+        let first = address.checked_add(dict_keys::SLOTS)?;
+        let (slots, indices, stride) = if has_logarithms {
+            // dk_log2_size, dk_log2_index_bytes, dk_kind
+            let [size, index, kind] = image.array(first)?;
+            (size < 40 && index < 43).then_some(())?;
+            let stride = if kind == 0 { dict_keys::ENTRY } else { dict_keys::NAME_ENTRY };
+            (1 << size, 1 << index, stride)
+        } else {
+            let slots = image.word(first)?;
+            (slots <= MOST).then_some(())?;
+            (slots, slots * dict_keys::index_bytes(slots), dict_keys::ENTRY)
+        };
+        let head = dict_keys::indices(has_logarithms) + indices;
+        let keys = Self {
+            entries: address.checked_add(head)?,
+            stride,
+            key: stride - 16,
+            count,
+            bytes: head + dict_keys::usable(slots) * stride,
+        };
+        (keys.count <= MOST).then_some(keys)
+    }
+
+    /// The key of an entry; 0 if it was deleted.
+    pub(crate) fn key(&self, image: &mut Image, index: u64) -> Option<u64> {
+        let entry = index.wrapping_mul(self.stride).wrapping_add(self.key);
+        image.word(self.entries.wrapping_add(entry))
+    }
+
+    /// Whether keys may be other objects than texts.
+    fn is_general(&self) -> bool {
+        self.stride == dict_keys::ENTRY
+    }
+}
+
+/// An entry of a dict: addresses of key and value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) key: u64,
+    pub(crate) value: u64,
+}
+
+/// What a dict refers to.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DictContents {
+    pub(crate) entries: Vec<Entry>,
+    /// Own memory beside the object, in bytes.
+    pub(crate) bytes: u64,
+    /// Its values are in an object, which refers to them itself (3.13 and later).
+    pub(crate) is_embedded: bool,
+}
+
+/// The entries of a dict.
+pub(crate) fn dict(image: &mut Image, layout: &Layout, address: u64) -> Option<DictContents> {
+    let keys = image.word(address.checked_add(DICT_KEYS)?)?;
+    let values = image.word(address.checked_add(DICT_VALUES)?)?;
+    let keys = Keys::read(image, layout, keys)?;
+    if values == 0 {
+        let words = (keys.count * (keys.stride / 8)) as usize;
+        let mut table = Vec::new();
+        image.words(keys.entries, words, &mut table);
+        let first = (keys.key / 8) as usize;
+        let entries = table
+            .chunks_exact((keys.stride / 8) as usize)
+            .filter_map(|entry| {
+                let (key, value) = (*entry.get(first)?, *entry.get(first + 1)?);
+                (value != 0).then_some(Entry { key, value })
+            })
+            .collect();
+        return Some(DictContents { entries, bytes: keys.bytes, is_embedded: false });
+    }
+    let is_embedded = layout.minor >= 13 && image.byte(values.checked_add(2)?)? != 0;
+    Some(DictContents {
+        entries: values_of(image, &keys, value_words(layout, values)?),
+        bytes: if is_embedded { 0 } else { keys.count * 8 },
+        is_embedded,
+    })
+}
+
+/// The first of a dict's or an object's values (`PyDictValues`, whose header comes first from 3.13
+/// on).
+pub(crate) fn value_words(layout: &Layout, values: u64) -> Option<u64> {
+    values.checked_add(if layout.minor >= 13 { VALUES_HEAD } else { 0 })
+}
+
+/// Shared keys with one object's values.
+pub(crate) fn values_of(image: &mut Image, keys: &Keys, values: u64) -> Vec<Entry> {
+    let mut words = Vec::new();
+    image.words(values, keys.count as usize, &mut words);
+    let mut entries = Vec::new();
+    for (index, value) in (0..).zip(words) {
+        if value != 0 {
+            entries.push(Entry { key: keys.key(image, index).unwrap_or(0), value });
+        }
+    }
+    entries
+}
+
+/// The value under a text in a dict.
+pub(crate) fn find_key(image: &mut Image, layout: &Layout, address: u64, key: &str) -> Option<u64> {
+    (address != 0).then_some(())?;
+    let contents = dict(image, layout, address)?;
+    let entry = contents.entries.iter().find(|entry| {
+        read_text(image, layout, entry.key, key.len() + 1).is_some_and(|text| text == key)
+    })?;
+    Some(entry.value)
+}
+
+/// Whether a dict's keys may be other objects than texts.
+pub(crate) fn has_general_keys(image: &mut Image, layout: &Layout, address: u64) -> bool {
+    let keys = image.word(address.wrapping_add(DICT_KEYS)).unwrap_or(0);
+    Keys::read(image, layout, keys).is_some_and(|keys| keys.is_general())
+}
+
+/// Items of a set, and its memory beside the object in bytes.
+pub(crate) fn set(image: &mut Image, address: u64) -> Option<(Vec<u64>, u64)> {
+    let slots = image.word(address.checked_add(SET_MASK)?)?.checked_add(1)?;
+    (slots <= MOST).then_some(())?;
+    let table = image.word(address.checked_add(SET_TABLE)?)?;
+    let mut words = Vec::new();
+    image.words(table, slots as usize * 2, &mut words);
+    let items = words.chunks_exact(2).filter_map(|slot| slot.first().copied());
+    let items = items.filter(|item| *item != 0).collect();
+    let is_inside = table == address.wrapping_add(SET_SMALL_TABLE);
+    Some((items, if is_inside { 0 } else { slots * 16 }))
+}
+
+/// Items of a deque in order, and the memory of its blocks in bytes.
+pub(crate) fn deque(image: &mut Image, address: u64) -> Option<(Vec<u64>, u64)> {
+    let length = image.word(address.checked_add(SIZE)?)?;
+    (length <= MOST).then_some(())?;
+    let mut block = image.word(address.checked_add(DEQUE_LEFT)?)?;
+    let left = image.word(address.checked_add(DEQUE_LEFT_INDEX)?)?;
+    let right = image.word(address.checked_add(DEQUE_RIGHT_INDEX)?)?;
+    let last_block = image.word(address.checked_add(DEQUE_LEFT + 8)?)?;
+    let mut items = Vec::new();
+    let mut blocks = 1;
+    let mut from = left;
+    let mut words = Vec::new();
+    while (items.len() as u64) < length {
+        let to = if block == last_block { right } else { DEQUE_BLOCK - 1 };
+        (from < DEQUE_BLOCK && to < DEQUE_BLOCK).then_some(())?;
+        let count = to.saturating_add(1).saturating_sub(from);
+        image.words(block.checked_add(8 + from * 8)?, count as usize, &mut words);
+        items.extend_from_slice(&words);
+        if block == last_block {
+            break;
+        }
+        block = image.word(block.checked_add(8 + DEQUE_BLOCK * 8)?)?;
+        blocks += 1;
+        from = 0;
+    }
+    Some((items, blocks * (DEQUE_BLOCK + 2) * 8))
+}

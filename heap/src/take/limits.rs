@@ -1,0 +1,79 @@
+//! How much of a program is read: memory, work and time.
+//!
+//! A program may have anything where its objects should be: lists in memory that it maps and never
+//! writes, a million lists that share their items, a type of its own for each object. The limits
+//! follow from the memory that it has, which no such program can make up.
+
+use gctrace_probes::process_memory;
+
+/// Bytes that may be copied of files that a process has mapped and not read.
+const OF_FILES: u64 = 16 << 20;
+/// How often each byte of a process may be read in one pass. Real heaps: 1 to 3 times.
+const READS: u64 = 16;
+/// What a pass may read in any case.
+const LEAST_READ: u64 = 64 << 20;
+
+/// What is read of a process at most.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Bytes that are copied.
+    pub(crate) copied: u64,
+    /// Bytes that are read from the copy in one pass, each as often as it is read.
+    pub(crate) read: u64,
+    /// Objects, and references between them.
+    pub(crate) objects: u64,
+    pub(crate) references: u64,
+    /// Bytes of memory for each list of those.
+    pub(crate) memory: u64,
+}
+
+/// Why nothing more is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exceeded {
+    /// More would have been copied than these bytes.
+    Copied(u64),
+    /// More would have been read, or found, than the process has memory for.
+    Read,
+    /// This process may have no more memory.
+    Memory,
+    /// The program has been stopped for as long as it may be.
+    Time,
+}
+
+/// None at all.
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            copied: u64::MAX,
+            read: u64::MAX,
+            objects: u64::MAX,
+            references: u64::MAX,
+            memory: u64::MAX,
+        }
+    }
+}
+
+impl Limits {
+    /// The limits for a process as it is now.
+    ///
+    /// A block is copied for something in it that the program has written, so there are no more blocks
+    /// than pages that are in memory or swapped out; some of files may be neither. Half of what this
+    /// machine has left is for the result of reading the copy.
+    pub(crate) fn of_process(pid: u32, block: u64) -> Self {
+        let used = process_memory::used_bytes(pid).unwrap_or(0);
+        let left = process_memory::available_bytes().unwrap_or(u64::MAX);
+        let of_process = (used / PAGE * block).saturating_add(OF_FILES);
+        Self {
+            copied: of_process.min(left / 2),
+            read: used.saturating_mul(READS).max(LEAST_READ),
+            // An object has at least a count and a type, a reference is a word; types and some keys
+            // have two.
+            objects: used / 16,
+            references: used / 4,
+            memory: left / 8,
+        }
+    }
+}
+
+/// The smallest page of any machine that CPython runs on.
+const PAGE: u64 = 4096;

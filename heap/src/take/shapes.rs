@@ -1,0 +1,241 @@
+//! What objects of each shape refer to, other than frames and generators.
+
+use crate::take::containers;
+use crate::take::layout::{
+    CELL_CONTENTS, LIST_ALLOCATED, LIST_ITEMS, METHOD_FUNCTION, MODULE_DICT, SIZE, TYPE,
+    TYPE_REFERENCES, flags, function_closure, function_code, type_object,
+};
+use crate::take::text::read_text;
+use crate::take::types::Shape;
+use crate::take::walk::{CodePlace, LONGEST_NAME, MOST_WORDS, Walk};
+use crate::{HeapEdgeName, NodeIndex};
+
+impl Walk<'_> {
+    /// Returns the size of its table in bytes.
+    pub(crate) fn dict(&mut self, node: NodeIndex, address: u64, references_to_keys: usize) -> u64 {
+        let Some(contents) = containers::dict(self.image, self.layout, address) else {
+            return 0;
+        };
+        let has_keys = containers::has_general_keys(self.image, self.layout, address);
+        if !contents.is_embedded {
+            for entry in &contents.entries {
+                if has_keys && let Some(to) = self.target(entry.key) {
+                    for _ in 0..references_to_keys {
+                        self.builder.edge(node, to, HeapEdgeName::Unnamed, true);
+                    }
+                }
+                if let Some(to) = self.target(entry.value) {
+                    let name = self.key_name(entry.key);
+                    self.builder.edge(node, to, name, true);
+                }
+            }
+        }
+        contents.bytes
+    }
+
+    pub(crate) fn list(&mut self, node: NodeIndex, address: u64) -> u64 {
+        let size = self.image.word(address.wrapping_add(SIZE)).unwrap_or(0);
+        let items = self.image.word(address.wrapping_add(LIST_ITEMS)).unwrap_or(0);
+        let allocated = self.image.word(address.wrapping_add(LIST_ALLOCATED)).unwrap_or(0);
+        self.items(node, items, size);
+        allocated.min(MOST_WORDS) * 8
+    }
+
+    pub(crate) fn tuple(&mut self, node: NodeIndex, address: u64) {
+        let size = self.image.word(address.wrapping_add(SIZE)).unwrap_or(0);
+        self.items(node, address.wrapping_add(self.layout.tuple_items), size);
+    }
+
+    pub(crate) fn items(&mut self, node: NodeIndex, first: u64, count: u64) {
+        if first == 0 || count > MOST_WORDS {
+            return;
+        }
+        let mut words = std::mem::take(&mut self.words);
+        self.image.words(first, count as usize, &mut words);
+        for (index, word) in (0..).zip(&words) {
+            self.refer(node, *word, HeapEdgeName::Item(index));
+        }
+        self.words = words;
+    }
+
+    /// `type_traverse`. A class's place is its first method's.
+    pub(crate) fn class(&mut self, node: NodeIndex, address: u64) -> CodePlace {
+        for (offset, name) in TYPE_REFERENCES {
+            let target = self.image.word(address.wrapping_add(offset)).unwrap_or(0);
+            let name = self.named(name);
+            self.refer(node, target, name);
+        }
+        if let Some(offset) = self.layout.type_module {
+            let module = self.image.word(address.wrapping_add(offset)).unwrap_or(0);
+            let name = self.named(".ht_module");
+            self.refer(node, module, name);
+        }
+        self.class_place(address)
+    }
+
+    pub(crate) fn class_place(&mut self, class: u64) -> CodePlace {
+        CodePlace { class, ..self.first_method(class).unwrap_or_default() }
+    }
+
+    pub(crate) fn class_name(&mut self, class: u64) -> Option<String> {
+        let qualified = class.checked_add(self.layout.qualified_name)?;
+        let qualified = self.image.word(qualified)?;
+        read_text(self.image, self.layout, qualified, LONGEST_NAME)
+    }
+
+    pub(crate) fn first_method(&mut self, class: u64) -> Option<CodePlace> {
+        let dict = self.image.word(class.checked_add(type_object::DICT)?)?;
+        let contents = containers::dict(self.image, self.layout, dict)?;
+        contents.entries.iter().find_map(|entry| {
+            let kind = self.type_of(entry.value)?;
+            (kind.shape == Shape::Function).then_some(())?;
+            self.function(entry.value)
+        })
+    }
+
+    /// `lru_cache_tp_traverse`: keys and results, in the order of their use. The links that hold
+    /// them are no nodes.
+    pub(crate) fn cache(&mut self, node: NodeIndex, address: u64) {
+        let root = address;
+        let mut link = self.image.word(root.wrapping_add(CACHE_NEXT)).unwrap_or(0);
+        for _ in 0..MOST_WORDS {
+            if link == root || link == 0 {
+                break;
+            }
+            for (offset, name) in [(CACHE_KEY, ".(key)"), (CACHE_RESULT, ".(result)")] {
+                let target = self.image.word(link.wrapping_add(offset)).unwrap_or(0);
+                let name = self.named(name);
+                self.refer(node, target, name);
+            }
+            // From 3.11 on links are visited, and with them their type.
+            let kind = self.image.word(link.wrapping_add(TYPE)).unwrap_or(0);
+            if self.layout.minor >= 11
+                && let Some(kind) = self.builder.node(kind)
+            {
+                self.builder.edge(node, kind, HeapEdgeName::Unnamed, true);
+            }
+            link = self.image.word(link.wrapping_add(CACHE_NEXT)).unwrap_or(0);
+        }
+    }
+
+    /// Children and attributes of an XML element (Modules/_elementtree.c). Returns the size of its
+    /// table in bytes.
+    pub(crate) fn element(&mut self, node: NodeIndex, address: u64) -> Option<u64> {
+        let extra = self.image.word(address.checked_add(ELEMENT_EXTRA)?)?;
+        (extra != 0).then_some(())?;
+        let attributes = self.image.word(extra)?;
+        let name = self.named(".attrib");
+        self.refer(node, attributes, name);
+        let count = self.image.word(extra.checked_add(8)?)?;
+        let children = self.image.word(extra.checked_add(24)?)?;
+        self.items(node, children, count);
+        Some(count.min(MOST_WORDS) * 8)
+    }
+
+    pub(crate) fn label(&mut self, node: NodeIndex, text: &str) {
+        let label = self.builder.text(text);
+        if let Some(node) = self.builder.node_mut(node) {
+            node.label.get_or_insert(label);
+        }
+    }
+
+    pub(crate) fn module(&mut self, node: NodeIndex, address: u64) {
+        let word = |walk: &mut Self, at: u64| walk.image.word(at).unwrap_or(0);
+        let dict = word(self, address.wrapping_add(MODULE_DICT));
+        let name = self.named(".__dict__");
+        self.refer(node, dict, name);
+        let fields = self.layout.module;
+        let text = word(self, address.wrapping_add(fields.name));
+        if let Some(text) = read_text(self.image, self.layout, text, LONGEST_NAME) {
+            self.label(node, &text);
+        }
+        // A C module's state, if it has a function that visits it.
+        let state = word(self, address.wrapping_add(fields.state));
+        let described = match fields.definition {
+            Some(offset) => word(self, address.wrapping_add(offset)),
+            None => address,
+        };
+        if described == 0 || state == 0 || word(self, described.wrapping_add(fields.traverse)) == 0
+        {
+            return;
+        }
+        let size = word(self, described.wrapping_add(fields.state_size));
+        if size < 1 << 20 {
+            let mut words = Vec::new();
+            self.image.words(state, (size / 8) as usize, &mut words);
+            self.possible.extend(words.into_iter().map(|word| (node, word)));
+        }
+    }
+
+    /// The place of a function; its references are plain. Its cells are labeled with the names of
+    /// the variables.
+    pub(crate) fn function(&mut self, address: u64) -> Option<CodePlace> {
+        let code = self.image.word(address.checked_add(function_code(self.layout.minor))?)?;
+        let closure = self.image.word(address.checked_add(function_closure(self.layout.minor))?)?;
+        let info = self.code(code);
+        if closure != 0 {
+            let first = closure.checked_add(self.layout.tuple_items)?;
+            for (index, name) in (0..).zip(info.free_variables()) {
+                let cell = self.image.word(first.checked_add(index * 8)?)?;
+                if let (Some(cell), Some(name)) = (self.builder.node(cell), name) {
+                    self.label(cell, name);
+                }
+            }
+        }
+        Some(CodePlace { code, ..CodePlace::default() })
+    }
+
+    pub(crate) fn class_place_if_heap(&mut self, class: u64) -> Option<CodePlace> {
+        let bits = self.image.word(class.checked_add(type_object::FLAGS)?)?;
+        (bits & flags::HEAP_TYPE != 0).then(|| self.class_place(class))
+    }
+
+    /// The place of the function in a cell or behind a bound method.
+    pub(crate) fn place_of_content(&mut self, shape: Shape, address: u64) -> CodePlace {
+        let offset = match shape {
+            Shape::Method => METHOD_FUNCTION,
+            _ => CELL_CONTENTS,
+        };
+        let content = self.image.word(address.wrapping_add(offset)).unwrap_or(0);
+        if content == 0 {
+            return CodePlace::default();
+        }
+        let place = match self.type_of(content).map(|kind| kind.shape) {
+            Some(Shape::Function) => self.function(content),
+            Some(Shape::Type) if shape == Shape::Cell => self.class_place_if_heap(content),
+            _ => None,
+        };
+        place.unwrap_or_default()
+    }
+
+    /// The value of an `int` of one digit (Include/longintrepr.h).
+    pub(crate) fn small_int(&mut self, address: u64) -> Option<i64> {
+        let info = self.type_of(address)?;
+        info.has(flags::LONG).then_some(())?;
+        let size = self.image.word(address.checked_add(SIZE)?)?;
+        let digit = i64::from(self.image.int(address.checked_add(24)?)?);
+        if self.layout.minor >= 12 {
+            // lv_tag: the number of digits from bit 3 on; 0 is positive, 1 zero, 2 negative.
+            return match (size >> 3, size & 3) {
+                (0 | 1, 1) => Some(0),
+                (1, 0) => Some(digit),
+                (1, 2) => Some(-digit),
+                _ => None,
+            };
+        }
+        match size.cast_signed() {
+            0 => Some(0),
+            1 => Some(digit),
+            -1 => Some(-digit),
+            _ => None,
+        }
+    }
+}
+
+/// `next`, `key` and `result` of a link of an `lru_cache` (`lru_list_elem`, Modules/_functoolsmodule.c),
+/// and of the root of the list, which is the cache itself.
+const CACHE_NEXT: u64 = 24;
+const CACHE_KEY: u64 = 40;
+const CACHE_RESULT: u64 = 48;
+/// `extra` of an XML element.
+const ELEMENT_EXTRA: u64 = 40;

@@ -1,0 +1,74 @@
+//! The memory beside objects that was allocated since the first pass, copied while the program is
+//! stopped.
+//!
+//! The first pass knows which blocks objects lead to. A list that has grown since has its items
+//! elsewhere, and in a program that leaks it is the one that holds everything.
+
+use crate::HeapPlace;
+use crate::take::containers;
+use crate::take::containers::Keys;
+use crate::take::hash::FastMap;
+use crate::take::image::Image;
+use crate::take::layout::{
+    DICT_KEYS, DICT_VALUES, LIST_ITEMS, Layout, SET_MASK, SET_TABLE, SIZE, TYPE,
+};
+use crate::take::types::{Shape, read_type};
+use crate::take::walk::Walk;
+
+/// New objects that are visited whole, which takes about a microsecond each.
+const MOST_NEW: usize = 100_000;
+/// Copies the tables of all tracked containers, and what objects in blocks from number `known` on
+/// lead to.
+pub(crate) fn copy_tables(
+    image: &mut Image,
+    layout: &Layout,
+    tracked: &[(u64, HeapPlace)],
+    known: usize,
+) {
+    let mut shapes: FastMap<u64, Shape> = FastMap::default();
+    let mut new = Vec::new();
+    for (address, place) in tracked {
+        if image.exceeded().is_some() {
+            return;
+        }
+        if image.is_in_later_block(*address, known) && new.len() < MOST_NEW {
+            new.push((*address, *place));
+        }
+        let Some(kind) = image.word(address.wrapping_add(TYPE)) else {
+            continue;
+        };
+        let shape = *shapes.entry(kind).or_insert_with(|| {
+            read_type(image, layout, kind).map_or(Shape::Plain, |kind| kind.shape)
+        });
+        let _unreadable = copy_table(image, layout, *address, shape);
+    }
+    Walk::new(image, layout, 0).visit_all(&new);
+}
+
+/// `None` if the object cannot be read.
+fn copy_table(image: &mut Image, layout: &Layout, address: u64, shape: Shape) -> Option<()> {
+    let mut field = |offset: u64| image.word(address.checked_add(offset)?);
+    match shape {
+        Shape::List => {
+            let (table, items) = (field(LIST_ITEMS)?, field(SIZE)?);
+            image.cover(table, items.checked_mul(8)?);
+        }
+        Shape::Dict | Shape::OrderedDict => {
+            let (keys, values) = (field(DICT_KEYS)?, field(DICT_VALUES)?);
+            let keys = Keys::read(image, layout, keys)?;
+            match values {
+                0 => image.cover(keys.entries, keys.count.checked_mul(keys.stride)?),
+                _ => image.cover(values, keys.count.checked_mul(8)?),
+            }
+        }
+        Shape::Set => {
+            let (table, mask) = (field(SET_TABLE)?, field(SET_MASK)?);
+            image.cover(table, mask.checked_add(1)?.checked_mul(16)?);
+        }
+        Shape::Deque => {
+            let _items = containers::deque(image, address)?;
+        }
+        _ => {}
+    }
+    Some(())
+}

@@ -1,0 +1,8 @@
+//! Tests that need no privileges.
+
+mod control;
+mod devtools;
+mod schema;
+#[path = "../script/mod.rs"]
+mod script;
+mod truth;

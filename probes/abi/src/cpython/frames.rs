@@ -1,0 +1,232 @@
+//! Code objects, frames and generators.
+//!
+//! Sources and units: see [`cpython`](super).
+
+use super::named;
+
+/// In a code object of 3.11 and later: `co_filename` (Include/cpython/code.h).
+pub const CODE_FILENAME: u64 = 112;
+/// In a code object of 3.11 and later: `co_qualname`, a `str`.
+pub const CODE_QUALNAME: u64 = 128;
+/// How far before the instructions of a code object `_co_firsttraceable` is, an `int` in units of two
+/// bytes (3.11 and later; without thread-local copies of the code).
+pub const FIRST_TRACEABLE_BEFORE: u64 = 16;
+
+/// Where names of variables are in a code object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VariableNames {
+    /// Three tuples (3.8 - 3.10).
+    Tuples {
+        /// `co_varnames`: arguments and local variables.
+        locals: u64,
+        /// `co_cellvars`: variables of inner functions too.
+        cells: u64,
+        /// `co_freevars`: variables of an outer function.
+        free: u64,
+    },
+    /// One for all of them (3.11 and later).
+    Joined {
+        /// `co_localsplusnames`, in the order of `localsplus`.
+        names: u64,
+        /// `co_nfreevars`, an `int`: that many, at the end, are free.
+        free_count: u64,
+    },
+}
+
+impl VariableNames {
+    /// Where a version has them.
+    #[must_use]
+    pub const fn new(minor: u8) -> Self {
+        match minor {
+            ..=10 => Self::Tuples { locals: 72, free: 80, cells: 88 },
+            11 => Self::Joined { names: 96, free_count: 92 },
+            12.. => Self::Joined { names: 96, free_count: 88 },
+        }
+    }
+}
+
+/// Fields of a frame object of 3.8 - 3.10 (Include/frameobject.h, Include/cpython/frameobject.h).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameObject {
+    /// `f_trace`: the trace function, or null.
+    pub trace: u64,
+    /// `f_stacktop`, a pointer (3.8, 3.9), or `f_stackdepth`, an `int` (3.10).
+    pub stack_top: u64,
+    /// Whether `stack_top` is a depth.
+    pub top_is_depth: bool,
+    /// `f_lasti`, an `int`: the last instruction.
+    pub last_instruction: u64,
+    /// `f_localsplus`: variables, then the stack.
+    pub locals: u64,
+}
+
+impl FrameObject {
+    named! {
+        BACK: f_back = 24,
+        CODE: f_code = 32,
+        BUILTINS: f_builtins = 40,
+        GLOBALS: f_globals = 48,
+        LOCALS: f_locals = 56,
+        VALUE_STACK: f_valuestack = 64,
+    }
+}
+
+/// Fields of `_PyInterpreterFrame` of 3.11 and later (Include/internal/pycore_frame.h, 3.14:
+/// pycore_interpframe_structs.h), and what leads to and from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InterpreterFrame {
+    /// In `PyThreadState`: pointer to the innermost frame, or to the `_PyCFrame` that points to it
+    /// (Include/cpython/pystate.h).
+    pub in_thread: u64,
+    /// In `_PyCFrame`: pointer to the frame (3.11, 3.12).
+    pub in_cframe: Option<u64>,
+    /// `f_code`, from 3.14 on `f_executable`.
+    pub code: u64,
+    /// `f_func`, from 3.12 on `f_funcobj`.
+    pub function: u64,
+    /// `f_globals`, a borrowed reference to a dict.
+    pub globals: u64,
+    /// `f_locals`, a dict, or null.
+    pub locals_dict: u64,
+    /// `frame_obj`: the frame object, or null.
+    pub object: u64,
+    /// `previous`: the frame that called it, or null.
+    pub previous: u64,
+    /// `prev_instr`, from 3.13 on `instr_ptr`: an address.
+    pub instruction: u64,
+    /// `stacktop`, an `int` (before 3.14), or `stackpointer`.
+    pub stack_top: u64,
+    /// `owner`, a byte: `enum _frameowner`.
+    pub owner: u64,
+    /// `localsplus`: variables, then the stack.
+    pub locals: u64,
+    /// References have tags in their low bits (3.14 and later): 1 means not counted, 3 a number.
+    pub tagged: bool,
+    /// In a generator, coroutine or asynchronous generator: `gi_iframe`
+    /// (Include/internal/pycore_genobject.h).
+    pub in_generator: u64,
+    /// In those: `gi_exc_state.previous_item`, which is the address of no object; the next field is
+    /// `cr_origin_or_finalizer` of coroutines and not initialized in generators.
+    pub previous_exception: u64,
+    /// In those: `gi_frame_state`, one signed byte.
+    pub state: u64,
+    /// `gi_frame_state` of a cleared frame (`FRAME_CLEARED`).
+    pub cleared: i8,
+    /// In a code object: `co_code_adaptive`, its instructions.
+    pub code_instructions: u64,
+}
+
+impl InterpreterFrame {
+    /// In a frame object: `f_back`, a frame object.
+    pub const OBJECT_BACK: u64 = 16;
+    /// In a frame object: `f_frame`, the frame itself.
+    pub const OBJECT_FRAME: u64 = 24;
+    /// Tag bits of a reference (`Py_TAG_BITS`, pycore_stackref.h of 3.14).
+    pub const TAG: u64 = 3;
+
+    /// The layouts of 3.11 - 3.15, by minor version.
+    pub const ALL: [(u8, Self); 5] = [
+        (
+            11,
+            Self {
+                in_cframe: Some(8),
+                code: 32,
+                function: 0,
+                globals: 8,
+                locals_dict: 24,
+                object: 40,
+                previous: 48,
+                owner: 69,
+                in_generator: 80,
+                previous_exception: 56,
+                state: 75,
+                code_instructions: 184,
+                ..TWELVE
+            },
+        ),
+        (12, TWELVE),
+        (13, THIRTEEN),
+        (14, FOURTEEN),
+        (15, Self { cleared: 5, ..FOURTEEN }),
+    ];
+}
+
+const TWELVE: InterpreterFrame = InterpreterFrame {
+    in_thread: 56,
+    in_cframe: Some(0),
+    code: 0,
+    function: 16,
+    globals: 24,
+    locals_dict: 40,
+    object: 48,
+    previous: 8,
+    instruction: 56,
+    stack_top: 64,
+    owner: 70,
+    locals: 72,
+    tagged: false,
+    in_generator: 72,
+    previous_exception: 48,
+    state: 67,
+    cleared: 4,
+    code_instructions: 192,
+};
+
+const THIRTEEN: InterpreterFrame =
+    InterpreterFrame { in_thread: 72, in_cframe: None, code_instructions: 200, ..TWELVE };
+
+const FOURTEEN: InterpreterFrame =
+    InterpreterFrame { owner: 74, locals: 80, tagged: true, code_instructions: 208, ..THIRTEEN };
+
+/// How a version stores frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Frames {
+    /// As objects on the heap (3.8 - 3.10).
+    Objects(FrameObject),
+    /// On the thread's own stack of frames (3.11 and later).
+    Interpreter(InterpreterFrame),
+}
+
+impl Frames {
+    /// How a version stores frames; `None` if unknown.
+    #[must_use]
+    pub fn new(minor: u8) -> Option<Self> {
+        let object = FrameObject {
+            trace: 80,
+            stack_top: 72,
+            top_is_depth: false,
+            last_instruction: 104,
+            locals: 360,
+        };
+        match minor {
+            8 | 9 => Some(Self::Objects(object)),
+            10 => Some(Self::Objects(FrameObject {
+                trace: 72,
+                stack_top: 80,
+                top_is_depth: true,
+                last_instruction: 96,
+                locals: 352,
+            })),
+            _ => {
+                let known = InterpreterFrame::ALL.iter().find(|(version, _)| *version == minor);
+                known.map(|(_, frame)| Self::Interpreter(*frame))
+            }
+        }
+    }
+}
+
+/// In a generator, coroutine or asynchronous generator of 3.8 - 3.10: `gi_frame`, null once it has
+/// ended (Include/genobject.h). Later ones: [`InterpreterFrame::in_generator`].
+pub const GENERATOR_FRAME: u64 = 16;
+
+/// In a generator, coroutine or asynchronous generator: `gi_code`, which 3.12 removed. Before 3.10
+/// `gi_running` precedes it.
+#[must_use]
+pub const fn generator_code(minor: u8) -> Option<u64> {
+    match minor {
+        ..=9 => Some(32),
+        10 => Some(24),
+        11 => Some(16),
+        12.. => None,
+    }
+}

@@ -1,6 +1,0 @@
-//! Tests that need no privileges.
-
-mod control;
-#[path = "../script/mod.rs"]
-mod script;
-mod truth;

@@ -1,0 +1,26 @@
+#!/usr/bin/env python3
+"""An error outlives its except block: error, traceback and frame hold each other and a buffer."""
+
+import progress
+
+
+def attempt(number):
+    buffer = bytearray(200_000)
+    try:
+        raise ValueError(number)
+    except ValueError as error:
+        last = error  # noqa: F841
+    return len(buffer)
+
+
+def main():
+    table = [[number] for number in range(60_000)]
+    progress.loaded()
+    for step in range(4_000):
+        attempt(step)
+        rows = [[index] for index in range(300)]
+        table[step % len(table)] = rows[0]
+        progress.step()
+
+
+main()

@@ -9,11 +9,11 @@ use crate::gpu::what_if::report::bytes_per_object;
 use crate::phases::JudgedRun;
 use crate::remedy::{PricedRemedy, RecordedRun};
 use crate::report::{
-    Advice, AdviceId, AdvisedSettings, Basis, GpuCost, GroupName, Level, PauseTotal, ProcessReport,
-    Report, SettingsReport,
+    Advice, AdviceEffect, AdviceId, AdvisedSettings, GpuCost, Level, MainCycles, PauseTotal,
+    ProcessReport, Report, SettingsReport,
 };
-use crate::{remedy, time};
-use gctrace_event::{Collector, GcReason};
+use crate::{remedy, time, words};
+use gctrace_event::Collector;
 
 /// A cause is worth an action from this share of all pause time on.
 const WORTH_RATIO: f64 = 0.2;
@@ -45,7 +45,7 @@ pub(crate) fn remedies(run: &JudgedRun<'_>) -> Option<PricedRun> {
             thresholds: settings
                 .map_or(SettingsReport::DEFAULT_THRESHOLDS, |setting| setting.thresholds),
             enabled: settings.and_then(|setting| setting.enabled),
-            few_cycles: verdict.is_some_and(|verdict| verdict.finding.is_all()),
+            few_cycles: verdict.is_some_and(MainCycles::is_all),
         })?,
     })
 }
@@ -61,22 +61,47 @@ pub(crate) struct PricedRun {
 impl PricedRun {
     /// All remedies that are not in force, without prices: those are of collector time, not of GPU
     /// time.
-    fn candidates(self, report: &Report) -> Vec<Advice> {
-        let times = PauseTimes::of(report);
-        let remedies = self.remedies.into_iter().map(|remedy| Advice {
-            settings: Some(remedy.settings),
-            memory_objects: Some(remedy.waiting_objects),
-            memory_bytes: self
-                .bytes_per_object
-                .map(|bytes| bytes.saturating_mul(remedy.waiting_objects)),
-            ..saving(remedy.id, times.all_ns)
+    fn candidates(self, report: &Report) -> Vec<Candidate> {
+        let all_ns = report.totals.pauses.time_ns;
+        let priced = self.remedies.iter().map(|remedy| {
+            let effect = AdviceEffect { saves_at_most_ns: Some(all_ns), ..self.effect(remedy) };
+            Candidate { id: remedy.id, effect }
         });
-        remedies.chain(swapped_out(report, &times)).collect()
+        priced.chain(swapped_out(report)).collect()
+    }
+
+    /// The settings of a remedy and the memory that it takes.
+    fn effect(&self, remedy: &PricedRemedy) -> AdviceEffect {
+        let bytes = self.bytes_per_object;
+        AdviceEffect {
+            memory_objects: Some(remedy.waiting_objects),
+            memory_bytes: bytes.map(|bytes| bytes.saturating_mul(remedy.waiting_objects)),
+            settings: Some(remedy.settings.clone()),
+            ..AdviceEffect::default()
+        }
     }
 }
 
+/// A change that may be advised.
+struct Candidate {
+    id: AdviceId,
+    effect: AdviceEffect,
+}
+
+/// The changes to advise, in the order to try them; and the others.
+type Advised = (Vec<Candidate>, Vec<Candidate>);
+
 /// All advice for a report, in the order to try it; and the remedies that are not worth it.
 pub(crate) fn advice(report: &Report, priced: Option<PricedRun>) -> (Vec<Advice>, Vec<Advice>) {
+    let (list, rest) = choose(report, priced);
+    let worded = |list: Vec<Candidate>| {
+        let list = list.into_iter();
+        list.map(|advised| words::advice::advice(advised.id, advised.effect, report)).collect()
+    };
+    (worded(list), worded(rest))
+}
+
+fn choose(report: &Report, priced: Option<PricedRun>) -> Advised {
     let level = report.verdict.level;
     if report.runs > 1 {
         return (Vec::new(), Vec::new());
@@ -98,7 +123,7 @@ pub(crate) fn advice(report: &Report, priced: Option<PricedRun>) -> (Vec<Advice>
         Level::TooShort => (Vec::new(), Vec::new()),
         Level::None | Level::Negligible => {
             let priced = list.into_iter().chain(rest);
-            let rest = priced.filter(|advice| advice.settings.is_some()).collect();
+            let rest = priced.filter(|advice| advice.effect.settings.is_some()).collect();
             (vec![plain(AdviceId::Leave)], rest)
         }
         _ => (list, rest),
@@ -111,34 +136,32 @@ pub(crate) fn advice(report: &Report, priced: Option<PricedRun>) -> (Vec<Advice>
 
 /// The remedies that save a part of the run, best first, and the others, which do not, or for which
 /// one recording does not show it.
-fn simulated(report: &Report, mut priced: PricedRun) -> (Vec<Advice>, Vec<Advice>) {
+fn simulated(report: &Report, mut priced: PricedRun) -> Advised {
     let least_ns = priced.training_ns / REPORTED_FRACTION;
-    let worth = |advice: &Advice| {
-        let likely_ns = advice.saves_likely_ns.and_then(|ns| u64::try_from(ns).ok());
-        likely_ns >= Some(least_ns.max(1)) && !advice.is_uncertain()
+    let worth = |advice: &Candidate| {
+        let likely_ns = advice.effect.saves_likely_ns.and_then(|ns| u64::try_from(ns).ok());
+        likely_ns >= Some(least_ns.max(1)) && !advice.effect.is_uncertain()
     };
     let by_rank = |one: &PricedRemedy, other: &PricedRemedy| other.rank().total_cmp(&one.rank());
     priced.remedies.sort_by(by_rank);
-    let bytes = priced.bytes_per_object;
-    let advice = |remedy: PricedRemedy| Advice {
-        saves_at_least_ns: Some(remedy.saves_ns[0]),
-        saves_likely_ns: Some(remedy.likely_ns()),
-        saves_at_most_ns: Some(u64::try_from(remedy.saves_ns[2]).unwrap_or(0)),
-        memory_objects: Some(remedy.waiting_objects),
-        memory_bytes: bytes.map(|bytes| bytes.saturating_mul(remedy.waiting_objects)),
-        settings: Some(remedy.settings),
-        ..plain(remedy.id)
+    let advice = |remedy: &PricedRemedy| Candidate {
+        id: remedy.id,
+        effect: AdviceEffect {
+            saves_at_least_ns: Some(remedy.saves_ns[0]),
+            saves_likely_ns: Some(remedy.likely_ns()),
+            saves_at_most_ns: Some(u64::try_from(remedy.saves_ns[2]).unwrap_or(0)),
+            ..priced.effect(remedy)
+        },
     };
-    let (mut list, rest): (Vec<Advice>, Vec<Advice>) =
-        priced.remedies.into_iter().map(advice).partition(worth);
-    list.extend(swapped_out(report, &PauseTimes::of(report)));
+    let (mut list, rest): Advised = priced.remedies.iter().map(advice).partition(worth);
+    list.extend(swapped_out(report));
     leave_if_settled(report, &mut list, &rest);
     (list, rest)
 }
 
 /// With no change to make, and none left undecided: leave the program as it is.
-fn leave_if_settled(report: &Report, list: &mut Vec<Advice>, rest: &[Advice]) {
-    if list.is_empty() && !rest.iter().any(|advice| report.is_undecided(advice)) {
+fn leave_if_settled(report: &Report, list: &mut Vec<Candidate>, rest: &[Candidate]) {
+    if list.is_empty() && !rest.iter().any(|advice| report.is_undecided(&advice.effect)) {
         list.push(plain(AdviceId::Leave));
     }
 }
@@ -146,7 +169,7 @@ fn leave_if_settled(report: &Report, list: &mut Vec<Advice>, rest: &[Advice]) {
 impl Report {
     /// Whether what this remedy saves matters and one recording does not show it.
     #[must_use]
-    pub fn is_undecided(&self, remedy: &Advice) -> bool {
+    pub fn is_undecided(&self, remedy: &AdviceEffect) -> bool {
         let training = self.phases.as_ref().map(|phases| phases.training.duration_ns);
         let run_ns = self.gpu_cost.as_ref().map(|cost| cost.run_ns).or(training).unwrap_or(0);
         let matters =
@@ -157,82 +180,73 @@ impl Report {
 }
 
 /// `None` unless many pauses waited for a disk.
-fn swapped_out(report: &Report, times: &PauseTimes) -> Option<Advice> {
+fn swapped_out(report: &Report) -> Option<Candidate> {
     let waited = report.counters.as_ref()?.major_fault_pauses;
-    times.worth(waited).then(|| saving(AdviceId::SwappedOut, waited.time_ns))
+    worth(report, waited).then(|| saving(AdviceId::SwappedOut, waited.time_ns))
 }
 
-fn plain(id: AdviceId) -> Advice {
-    Advice {
-        id,
-        action: String::new(),
-        why: String::new(),
-        code: None,
-        risk: None,
-        saves_at_least_ns: None,
-        saves_likely_ns: None,
-        saves_at_most_ns: None,
-        memory_objects: None,
-        memory_bytes: None,
-        settings: None,
-        basis: Basis::Predicted,
-    }
+fn plain(id: AdviceId) -> Candidate {
+    Candidate { id, effect: AdviceEffect::default() }
 }
 
-fn saving(id: AdviceId, at_most_ns: u64) -> Advice {
-    Advice { saves_at_most_ns: Some(at_most_ns), ..plain(id) }
+fn saving(id: AdviceId, at_most_ns: u64) -> Candidate {
+    let effect = AdviceEffect { saves_at_most_ns: Some(at_most_ns), ..AdviceEffect::default() };
+    Candidate { id, effect }
 }
 
-fn worthwhile(report: &Report, most: &ProcessReport) -> Vec<Advice> {
-    let times = PauseTimes::of(report);
+fn worthwhile(report: &Report, most: &ProcessReport) -> Vec<Candidate> {
+    let causes = report.by_cause();
     let mut list = Vec::new();
-    if times.worth(times.manual) {
-        list.push(saving(AdviceId::ExplicitCalls, times.manual.time_ns));
+    if worth(report, causes.manual) {
+        list.push(saving(AdviceId::ExplicitCalls, causes.manual.time_ns));
     }
-    if times.worth(times.automatic_full) {
-        list.push(saving(AdviceId::Freeze, times.automatic_full.time_ns));
+    if worth(report, causes.automatic_full) {
+        list.push(saving(AdviceId::Freeze, causes.automatic_full.time_ns));
     }
-    if times.worth(times.automatic_partial) {
-        list.push(saving(AdviceId::RaiseThreshold, times.rarer_saves_ns()));
+    if worth(report, causes.automatic_partial) {
+        list.push(saving(AdviceId::RaiseThreshold, rarer_saves_ns(causes.automatic_partial)));
     }
-    list.extend(swapped_out(report, &times));
+    list.extend(swapped_out(report));
     let growing = most.growth.as_ref().is_some_and(|growth| growth.still_growing());
     list.sort_by_key(|advice| {
         let doubtful = advice.id == AdviceId::Freeze && growing;
-        (doubtful, std::cmp::Reverse(advice.saves_at_most_ns))
+        (doubtful, std::cmp::Reverse(advice.effect.saves_at_most_ns))
     });
     // Saves the most but changes the program the most, so it comes last.
-    if times.worth(times.automatic()) {
-        list.push(saving(AdviceId::Planned, times.automatic().time_ns));
+    if worth(report, causes.automatic()) {
+        list.push(saving(AdviceId::Planned, causes.automatic().time_ns));
     }
-    if list.is_empty() || times.worth(times.unknown) {
+    if list.is_empty() || worth(report, causes.unknown) {
         list.push(plain(AdviceId::RecordReasons));
     }
     list
 }
 
 /// Replaces bounds by predictions and puts what saves most first; and those that save nothing.
-fn predicted(list: Vec<Advice>, report: &Report, cost: &GpuCost) -> (Vec<Advice>, Vec<Advice>) {
-    let refine = |advice: Advice| {
-        let Some(what) = report.prediction(advice.id) else {
+fn predicted(list: Vec<Candidate>, report: &Report, cost: &GpuCost) -> Advised {
+    let refine = |Candidate { id, effect }: Candidate| {
+        let effect = match report.prediction(id) {
             // Causes without a prediction save at most the cost of all pauses.
-            let saves_at_most_ns = advice.saves_at_most_ns.map(|ns| ns.min(cost.cost_ns));
-            return Advice { saves_at_most_ns, ..advice };
+            None => AdviceEffect {
+                saves_at_most_ns: effect.saves_at_most_ns.map(|ns| ns.min(cost.cost_ns)),
+                ..effect
+            },
+            Some(what) => AdviceEffect {
+                saves_at_least_ns: what.saved_ns.at_least_ns,
+                saves_at_most_ns: Some(u64::try_from(what.saved_ns.at_most_ns).unwrap_or(0)),
+                settings: effect.settings.map(|setting| at_interval(setting, what.every_steps)),
+                ..effect
+            },
         };
-        Advice {
-            saves_at_least_ns: what.saved_ns.at_least_ns,
-            saves_at_most_ns: Some(u64::try_from(what.saved_ns.at_most_ns).unwrap_or(0)),
-            settings: advice.settings.map(|setting| at_interval(setting, what.every_steps)),
-            ..advice
-        }
+        Candidate { id, effect }
     };
-    let worth = |advice: &Advice| {
-        let most_ns = advice.saves_at_most_ns;
-        most_ns.is_none_or(|ns| ns >= cost.run_ns / REPORTED_FRACTION) && !advice.is_uncertain()
+    let worth = |advice: &Candidate| {
+        let most_ns = advice.effect.saves_at_most_ns;
+        let matters = most_ns.is_none_or(|ns| ns >= cost.run_ns / REPORTED_FRACTION);
+        matters && !advice.effect.is_uncertain()
     };
-    let (mut list, rest): (Vec<Advice>, Vec<Advice>) =
-        list.into_iter().map(refine).partition(worth);
-    list.sort_by_key(|advice| std::cmp::Reverse(expected_ns(advice)));
+    let (mut list, rest): Advised = list.into_iter().map(refine).partition(worth);
+    list.sort_by_key(|advice| std::cmp::Reverse(expected_ns(&advice.effect)));
     leave_if_settled(report, &mut list, &rest);
     (list, rest)
 }
@@ -252,111 +266,25 @@ fn at_interval(settings: AdvisedSettings, every_steps: Option<u64>) -> AdvisedSe
 }
 
 /// Twice the midpoint of the saving, in ns.
-fn expected_ns(advice: &Advice) -> i128 {
-    let max_ns = i128::from(advice.saves_at_most_ns.unwrap_or(0));
-    max_ns + advice.saves_at_least_ns.map_or(0, i128::from)
+fn expected_ns(effect: &AdviceEffect) -> i128 {
+    let max_ns = i128::from(effect.saves_at_most_ns.unwrap_or(0));
+    max_ns + effect.saves_at_least_ns.map_or(0, i128::from)
 }
 
-/// The time of all pauses of a report, by cause.
-#[derive(Clone, Copy, Debug)]
-pub struct PauseTimes {
-    /// Time of all pauses, in ns.
-    pub all_ns: u64,
-    /// Automatic collections of all generations: count and time.
-    pub automatic_full: PauseTotal,
-    /// Automatic collections of younger generations: count and time.
-    pub automatic_partial: PauseTotal,
-    /// Collections that the program requested with `gc.collect()`.
-    pub manual: PauseTotal,
-    /// Collections while the interpreter was finalizing.
-    pub shutdown: PauseTotal,
-    /// Collections whose reason the trace does not contain.
-    pub unknown: PauseTotal,
+/// Whether pauses of a cause are worth an action.
+fn worth(report: &Report, pauses: PauseTotal) -> bool {
+    pauses.count > 0 && report.share(pauses) >= WORTH_RATIO
 }
 
-impl PauseTimes {
-    /// Adds up a report's pauses by cause.
-    #[must_use]
-    pub fn of(report: &Report) -> Self {
-        let of = |reason| {
-            let pauses = report.pauses_of(reason);
-            pauses.map_or(PauseTotal::default(), |pauses| PauseTotal {
-                count: pauses.count,
-                time_ns: pauses.time_ns,
-            })
-        };
-        let automatic = of(GcReason::Automatic);
-        let full = report.freed_nothing.of_automatic_full;
-        Self {
-            all_ns: report.totals.pauses.time_ns,
-            automatic_full: full,
-            automatic_partial: PauseTotal {
-                count: automatic.count.saturating_sub(full.count),
-                time_ns: automatic.time_ns.saturating_sub(full.time_ns),
-            },
-            manual: of(GcReason::Manual),
-            shutdown: of(GcReason::Shutdown),
-            unknown: of(GcReason::Unknown),
-        }
-    }
-
-    /// The same with pauses of unknown reason counted as automatic, as most of them are.
-    #[must_use]
-    pub fn unknown_as_automatic(report: &Report) -> Self {
-        let known = Self::of(report);
-        let of = |generation| {
-            let name = GroupName::Generation(Some(generation));
-            let group = report.by_generation.iter().find(|group| group.name == name);
-            group.map_or(PauseTotal::default(), |group| PauseTotal {
-                count: group.pauses.count,
-                time_ns: group.pauses.time_ns,
-            })
-        };
-        if known.automatic().count > 0 {
-            return known;
-        }
-        // Collections at shutdown are full.
-        let full = of(2);
-        let mut partial = of(0);
-        partial.add_all(&of(1));
-        Self {
-            automatic_full: PauseTotal {
-                count: full.count.saturating_sub(known.shutdown.count),
-                time_ns: full.time_ns.saturating_sub(known.shutdown.time_ns),
-            },
-            automatic_partial: partial,
-            ..known
-        }
-    }
-
-    /// Automatic collections of all generations, full ones included.
-    #[must_use]
-    pub fn automatic(&self) -> PauseTotal {
-        let mut sum = self.automatic_full;
-        sum.add_all(&self.automatic_partial);
-        sum
-    }
-
-    /// The share of these pauses in the time of all, 0 to 1.
-    #[must_use]
-    pub fn share(&self, pauses: PauseTotal) -> f64 {
-        crate::time::stats::ratio(pauses.time_ns, self.all_ns).unwrap_or(0.0)
-    }
-
-    fn worth(&self, pauses: PauseTotal) -> bool {
-        pauses.count > 0 && self.share(pauses) >= WORTH_RATIO
-    }
-
-    /// Upper bound of the saving if collections of younger generations are ten times less frequent.
-    #[expect(
-        clippy::cast_precision_loss,
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a bound needs no more than 52 bits; casts of floats saturate"
-    )]
-    fn rarer_saves_ns(&self) -> u64 {
-        (self.automatic_partial.time_ns as f64 * RARER_SAVES) as u64
-    }
+/// Upper bound of the saving if collections of younger generations are ten times less frequent.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a bound needs no more than 52 bits; casts of floats saturate"
+)]
+fn rarer_saves_ns(younger: PauseTotal) -> u64 {
+    (younger.time_ns as f64 * RARER_SAVES) as u64
 }
 
 #[cfg(test)]
@@ -367,11 +295,11 @@ mod tests {
     fn a_range_with_0_or_wider_than_the_likely_saving_is_uncertain() {
         let uncertain = |saves_at_least_ns, saves_likely_ns, most_ns| {
             let saves_at_most_ns = Some(most_ns);
-            Advice {
+            AdviceEffect {
                 saves_at_least_ns,
                 saves_likely_ns,
                 saves_at_most_ns,
-                ..plain(AdviceId::Freeze)
+                ..AdviceEffect::default()
             }
             .is_uncertain()
         };

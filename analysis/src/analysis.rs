@@ -5,14 +5,12 @@
 
 mod append;
 mod deferred;
-mod empty_collections;
 mod process_stacks;
 mod profiler_metadata;
 pub(crate) mod trace_state;
 mod unlisted;
 
 use self::deferred::DeferredCollections;
-use self::empty_collections::EmptyCollections;
 pub use self::process_stacks::{ProcessStacks, WeightedStack};
 pub(crate) use self::trace_state::TraceState;
 use self::unlisted::UnlistedProcesses;
@@ -22,13 +20,13 @@ use crate::accumulate::pause_sums::{generation_index, reason_index};
 use crate::accumulate::process::ProcessState;
 use crate::accumulate::process_sums::PidTable;
 use crate::accumulate::stacks::{StackTree, TraceFrames};
-use crate::accumulate::tally::PauseTally;
+use crate::accumulate::tally::{PauseTally, freed_nothing};
 use crate::accumulate::worst_pauses::WorstPauses;
 use crate::gpu::collect::TimelineCollector;
 use crate::gpu::kept::KeptTimeline;
-use crate::report::PauseTotal;
+use crate::report::{ByCause, PauseTotal};
 use gctrace_event::read::{DecodedItem, TraceCompletion};
-use gctrace_event::{Note, Pause, Process, ProcessExit, Record, StepMarker};
+use gctrace_event::{GcReason, Note, Pause, Process, ProcessExit, Record, StepMarker};
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
 
@@ -52,7 +50,9 @@ pub struct Analysis {
     pub(crate) by_generation: [PauseTally; 4],
     pub(crate) by_reason: [PauseTally; 4],
     pub(crate) worst: WorstPauses,
-    pub(crate) nothing: EmptyCollections,
+    pub(crate) nothing: ByCause,
+    /// Automatic full collections, whatever they freed.
+    pub(crate) automatic_full: PauseTotal,
     pub(crate) unfinished: PauseTotal,
     pub(crate) unreadable: Vec<String>,
     pub(crate) stacks: StackTree,
@@ -89,7 +89,8 @@ impl Default for Analysis {
             by_generation: std::array::from_fn(|_| tally()),
             by_reason: std::array::from_fn(|_| tally()),
             worst: WorstPauses::default(),
-            nothing: EmptyCollections::default(),
+            nothing: ByCause::default(),
+            automatic_full: PauseTotal::default(),
             unfinished: PauseTotal::default(),
             unreadable: Vec::new(),
             stacks: StackTree::default(),
@@ -254,7 +255,12 @@ impl Analysis {
         if let Some(tally) = self.by_reason.get_mut(reason_index(pause.reason)) {
             tally.add(pause);
         }
-        self.nothing.add(pause, full);
+        if full && pause.reason == GcReason::Automatic {
+            self.automatic_full.add(pause.duration_ns());
+        }
+        if freed_nothing(pause) {
+            self.nothing.of(pause.reason, full).add(pause.duration_ns());
+        }
         if pause.unfinished {
             self.unfinished.add(pause.duration_ns());
         }

@@ -3,12 +3,13 @@
 //! Owns what is compared and how sure a difference is. Each run goes through the aggregator by
 //! itself; its [`Report`] has the figures, and the training phase in parts. Parts are resampled
 //! within runs, and runs within a side (`statistics.rs`); of one run on a side there are figures and
-//! no verdict. The sentences are the renderer's.
+//! no verdict.
 
 mod facts;
 mod figures;
 mod lines;
 mod report;
+mod sentence;
 mod series;
 
 pub use report::{
@@ -38,13 +39,14 @@ pub fn compare(before: &[Report], after: &[Report]) -> Comparison {
     let per = if has_steps { RateUnit::Step } else { RateUnit::Second };
     let facts = facts::compare(before, after);
     let figures = figures::figures(sides, per, has_steps && !different_marks(sides));
+    let notes = notes(sides, &facts.changed, before.iter().chain(after));
     Comparison {
         schema: SCHEMA.to_owned(),
         gctrace: env!("CARGO_PKG_VERSION").to_owned(),
-        verdict: verdict(&figures),
+        verdict: verdict(&figures, notes.contains(&ComparisonNote::OneRun)),
         before: of_side(before),
         after: of_side(after),
-        notes: notes(sides, &facts.changed, before.iter().chain(after)),
+        notes,
         changed: facts.changed,
         unchanged: facts.unchanged,
         unknown: facts.unknown,
@@ -58,7 +60,7 @@ impl Comparison {
     /// The comparison of a figure; `None` if no run has it.
     #[must_use]
     pub fn figure(&self, figure: FigureId) -> Option<&FigureComparison> {
-        self.figures.iter().find(|candidate| candidate.figure == figure)
+        of(&self.figures, figure)
     }
 }
 
@@ -176,15 +178,20 @@ fn compared(report: &Report) -> ComparedRun {
 }
 
 /// Rests on step time; if that is not compared, on the share of GC.
-fn verdict(figures: &[FigureComparison]) -> ComparisonVerdict {
-    let of = |figure| figures.iter().find(|candidate| candidate.figure == figure);
-    let rests_on = of(FigureId::StepTime).or_else(|| of(FigureId::GcShare));
+fn verdict(figures: &[FigureComparison], one_run: bool) -> ComparisonVerdict {
+    let rests_on = of(figures, FigureId::StepTime).or_else(|| of(figures, FigureId::GcShare));
+    let outcome = rests_on.and_then(FigureComparison::outcome).unwrap_or(Outcome::Unknown);
+    let figure = rests_on.map_or(FigureId::GcShare, |figure| figure.figure);
     ComparisonVerdict {
-        outcome: rests_on.and_then(FigureComparison::outcome).unwrap_or(Outcome::Unknown),
-        figure: rests_on.map_or(FigureId::GcShare, |figure| figure.figure),
-        sentence: String::new(),
+        outcome,
+        figure,
+        sentence: sentence::sentence(outcome, figure, figures, one_run),
         basis: Basis::Inferred,
     }
+}
+
+fn of(figures: &[FigureComparison], figure: FigureId) -> Option<&FigureComparison> {
+    figures.iter().find(|compared| compared.figure == figure)
 }
 
 fn different_marks(sides: Sides<'_>) -> bool {

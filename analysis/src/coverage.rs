@@ -3,7 +3,7 @@
 use crate::accumulate::process::ProcessState;
 use crate::analysis::Analysis;
 use crate::gpu::kept::KeptTimeline;
-use crate::report::{NotCovered, Worded};
+use crate::report::NotCovered;
 
 impl Analysis {
     /// Whether the traces would contain collections if any ran: the PyTorch profiler records them
@@ -19,13 +19,13 @@ impl Analysis {
         timelines: &[KeptTimeline],
         processes: usize,
         has_calls: bool,
-    ) -> Vec<Worded<NotCovered>> {
+    ) -> Vec<NotCovered> {
         let others = (processes > 1).then_some(NotCovered::CostToOtherProcesses);
         let stacks = |process: &ProcessState| !process.stacks.is_empty();
         let no_lines = processes > 0 && !self.processes.iter().any(stacks);
         let lines = no_lines.then_some(NotCovered::Lines);
         let all = [self.no_cost(timelines, has_calls), others, lines];
-        all.into_iter().flatten().map(Into::into).collect()
+        all.into_iter().flatten().collect()
     }
 
     /// Why the cost of pauses for the GPU is unknown; `None` if it is known.

@@ -35,6 +35,7 @@
 mod accumulate;
 mod advice;
 mod analysis;
+pub mod clean;
 pub mod compare;
 mod coverage;
 mod distribution;
@@ -53,8 +54,9 @@ mod summary;
 pub mod tables;
 mod time;
 pub mod tune;
+pub mod units;
 mod verdict;
+pub mod words;
 
-pub use advice::PauseTimes;
 pub use analysis::{Analysis, ProcessStacks, WeightedStack};
 pub use step_rows::{StepCell, StepRow};

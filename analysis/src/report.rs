@@ -4,7 +4,33 @@
 //! `basis` states what the figures of an object rest on; an object without it has the basis of
 //! the enclosing object. Timestamps are on the clock of the trace (`CLOCK_MONOTONIC`).
 
+/// Types that are serialized as what they display.
+macro_rules! serialized_as_text {
+    ($($type:ty),+) => {$(
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl schemars::JsonSchema for $type {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                String::schema_name()
+            }
+
+            fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                String::json_schema(generator)
+            }
+        }
+    )+};
+}
+
 mod advice;
+mod by_cause;
 mod cause;
 mod clocks;
 mod condense;
@@ -22,7 +48,8 @@ mod ranks;
 mod steps;
 mod what_if;
 
-pub use advice::{Advice, AdviceId, AdvisedSettings};
+pub use advice::{Advice, AdviceEffect, AdviceId, AdvisedSettings};
+pub(crate) use by_cause::ByCause;
 pub use cause::{
     CauseReport, DeviceCost, GpuCost, PauseCostParts, PauseCostReport, StepEvidenceReport,
 };
@@ -38,7 +65,7 @@ pub use evidence::{
     StopTheWorld, Trend, UnseenReport, WorstPause,
 };
 pub use findings::{
-    BoundsLimit, MainCycles, MergeNote, NoComparison, NotCovered, NotMergedReason, Worded,
+    BoundsLimit, MainCycles, MergeNote, NoComparison, NoErrorBar, NotCovered, NotMergedReason,
 };
 pub use garbage::{
     AfterFreeze, BirthLine, BirthLines, CycleShape, GarbageCycle, GarbageEdge, GarbageEstimate,
@@ -77,7 +104,7 @@ pub use what_if::{
 
 use gctrace_event::GcReason;
 use schemars::JsonSchema;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use std::fmt;
 
 /// Name and version of the schema, the value of `schema` in a report.
@@ -169,7 +196,7 @@ pub struct Report {
     /// What the figures do not include.
     pub missing: MissingData,
     /// What these traces cannot show, one sentence each.
-    pub not_covered: Vec<Worded<NotCovered>>,
+    pub not_covered: Vec<NotCovered>,
     /// What the pauses cost the run, for verdict and advice; `None` without GPU times, or without
     /// pauses.
     #[serde(skip)]
@@ -292,18 +319,13 @@ impl fmt::Display for GroupName {
     }
 }
 
-impl Serialize for GroupName {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
+serialized_as_text!(GroupName);
 
 /// Pauses of one generation or one reason.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PauseGroup {
     /// Generation (`0`, `1`, `2`, `unknown`) or reason (`automatic`, `manual`, `shutdown`,
     /// `unknown`).
-    #[schemars(with = "String")]
     pub name: GroupName,
     /// Share of this group in the time of all pauses, 0 to 1.
     pub time_ratio: f64,

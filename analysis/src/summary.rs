@@ -26,7 +26,7 @@ use crate::report::{
     PauseGroup, ProcessReport, Report, SCHEMA, Totals, TraceReport, Verdict,
 };
 use crate::time::{after, duration};
-use crate::{StepRow, gpu, verdict};
+use crate::{StepRow, gpu, verdict, words};
 use std::collections::{HashMap, HashSet};
 use std::num::NonZeroUsize;
 
@@ -119,6 +119,7 @@ impl Analysis {
         for job in jobs.into_iter().flat_map(|ranks| &mut ranks.jobs) {
             job.spread = gpu::ranks::spread::spread(&job.ranks, &report.traces);
         }
+        report.verdict.sentence = words::verdict::sentence(&report);
         (report.advice, report.not_advised) = advice::advice(&report, remedies);
         report
     }

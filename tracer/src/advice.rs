@@ -2,7 +2,7 @@
 //!
 //! Owns the form: Python that can be pasted, everything else as comments.
 
-use crate::args::AdviceConfig;
+use crate::args::AdviceArgs;
 use crate::print::clean;
 use crate::text::shell_line;
 use crate::units::duration;
@@ -15,7 +15,7 @@ use gctrace_analysis::report::{Advice, Report};
 ///
 /// # Errors
 /// No trace can be read, there is no advice of this number, or the output cannot be written.
-pub(crate) fn run(config: &AdviceConfig) -> anyhow::Result<u8> {
+pub(crate) fn run(config: &AdviceArgs) -> anyhow::Result<u8> {
     let (mut analysis, code) = analyze::read_all(&config.traces, None)?;
     let report = render::report(&mut analysis);
     let index = config.number.checked_sub(1);
@@ -26,7 +26,7 @@ pub(crate) fn run(config: &AdviceConfig) -> anyhow::Result<u8> {
     Ok(code)
 }
 
-fn no_such(config: &AdviceConfig, report: &Report) -> String {
+fn no_such(config: &AdviceArgs, report: &Report) -> String {
     let traces: Vec<String> = config.traces.iter().map(|path| path.display().to_string()).collect();
     format!(
         "there is no advice {} in this report, which has {}: gctrace analyze {}",
@@ -50,9 +50,9 @@ pub(crate) fn text(advice: &Advice, report: &Report) -> String {
     }
     text += &without_code(advice, report);
     if let Some(phases) = &report.phases
-        && let Some(most_ns) = advice.saves_at_most_ns
+        && let Some(most_ns) = advice.effect.saves_at_most_ns
     {
-        let least_ns = advice.saves_at_least_ns.unwrap_or(0);
+        let least_ns = advice.effect.saves_at_least_ns.unwrap_or(0);
         let sign = if least_ns < 0 { "-" } else { "" };
         text += &comment(&format!(
             "To check: record the run again and compare the verdict. The collector took {} of {}; \
@@ -68,7 +68,7 @@ pub(crate) fn text(advice: &Advice, report: &Report) -> String {
 
 /// The command that applies the same settings without a change to the program, if there is one.
 fn without_code(advice: &Advice, report: &Report) -> String {
-    let setting = advice.settings.as_ref().and_then(setting::of_advice);
+    let setting = advice.effect.settings.as_ref().and_then(setting::of_advice);
     let Some(setting) = setting else {
         return String::new();
     };

@@ -11,7 +11,7 @@ pub(crate) use items::{TraceItems, with_summaries};
 pub(crate) use progress::{ReadProgress, TraceProgress};
 pub(crate) use summaries::{DistinctTraces, missing_ranks};
 
-use crate::args::{AnalyzeConfig, OutputFormat, ReportLimit};
+use crate::args::{AnalyzeArgs, OutputFormat, ReportLimit};
 use crate::files::{first_repetition, write_export};
 use crate::invoker::Invoker;
 use crate::render::Style;
@@ -41,14 +41,14 @@ pub(crate) const LIMIT_EXCEEDED: u8 = 3;
 ///
 /// # Errors
 /// No trace can be read, or the report cannot be written.
-pub(crate) fn run(config: &AnalyzeConfig) -> anyhow::Result<u8> {
+pub(crate) fn run(config: &AnalyzeArgs) -> anyhow::Result<u8> {
     let (mut analysis, code) = read_all(&config.traces, config.jobs)?;
     let mut report = render::report(&mut analysis);
     let exceeded = exceeded(&report, &config.fail_if);
-    if config.format == OutputFormat::Json {
+    if config.format() == OutputFormat::Json {
         report.condense();
     }
-    match &config.output {
+    match config.file() {
         Some(path) => {
             let content = |out: &mut dyn io::Write| write(&report, config, out);
             let invoker = Invoker::detect();
@@ -159,8 +159,8 @@ pub(crate) fn all_failed(mut failures: Vec<anyhow::Error>) -> anyhow::Error {
     last.unwrap_or_else(|| anyhow::anyhow!("no trace given: gctrace analyze trace.json"))
 }
 
-fn show(report: &Report, config: &AnalyzeConfig) -> io::Result<()> {
-    match config.format {
+fn show(report: &Report, config: &AnalyzeArgs) -> io::Result<()> {
+    match config.format() {
         OutputFormat::Text => print::answer(&text_report(report, config, Style::of_output())),
         OutputFormat::Json => {
             print::exactly(|out| render::json(report, &mut print::JsonEscaper(out)))
@@ -168,7 +168,7 @@ fn show(report: &Report, config: &AnalyzeConfig) -> io::Result<()> {
     }
 }
 
-fn text_report(report: &Report, config: &AnalyzeConfig, style: Style) -> String {
+fn text_report(report: &Report, config: &AnalyzeArgs, style: Style) -> String {
     let name = |trace: &PathBuf| trace.display().to_string();
     let traces: Vec<String> = config.traces.iter().map(name).collect();
     if config.full {
@@ -179,8 +179,8 @@ fn text_report(report: &Report, config: &AnalyzeConfig, style: Style) -> String 
     }
 }
 
-fn write(report: &Report, config: &AnalyzeConfig, out: &mut dyn io::Write) -> io::Result<()> {
-    match config.format {
+fn write(report: &Report, config: &AnalyzeArgs, out: &mut dyn io::Write) -> io::Result<()> {
+    match config.format() {
         OutputFormat::Text => print::answer_to(out, &text_report(report, config, Style::OF_FILES)),
         OutputFormat::Json => render::json(report, &mut print::JsonEscaper(out)),
     }

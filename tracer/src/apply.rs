@@ -13,7 +13,7 @@ mod undo;
 
 pub(crate) use session::{ApplySession, StartedCommand};
 
-use crate::args::{ApplyConfig, ApplyStart, OutputFormat, SettingSource, Verbosity};
+use crate::args::{ApplyArgs, OutputFormat, Verbosity};
 use crate::files::write_export;
 use crate::invoker::Invoker;
 use crate::launch::CommandEnd;
@@ -32,15 +32,15 @@ use std::path::Path;
 /// # Errors
 /// There is nothing to apply, the library cannot be loaded, the command cannot be started; or the
 /// settings cannot be taken back.
-pub(crate) fn run(config: &ApplyConfig, verbosity: Verbosity) -> anyhow::Result<u8> {
-    match config {
-        ApplyConfig::Start(start) => apply(start, verbosity),
-        ApplyConfig::Undo(pid) => undo::undo(*pid).map(|()| 0),
+pub(crate) fn run(config: &ApplyArgs, verbosity: Verbosity) -> anyhow::Result<u8> {
+    match config.pid {
+        Some(pid) => undo::undo(pid).map(|()| 0),
+        None => apply(config, verbosity),
     }
 }
 
-fn apply(config: &ApplyStart, verbosity: Verbosity) -> anyhow::Result<u8> {
-    let request = ApplyRequest::of(wanted(&config.settings)?);
+fn apply(config: &ApplyArgs, verbosity: Verbosity) -> anyhow::Result<u8> {
+    let request = ApplyRequest::of(wanted(config)?);
     let invoker = Invoker::detect();
     if let Some(path) = output_file(config) {
         anyhow::ensure!(
@@ -55,7 +55,7 @@ fn apply(config: &ApplyStart, verbosity: Verbosity) -> anyhow::Result<u8> {
         config.as_root,
         config.prints_to_stdout(),
         &request,
-        config.step_function.as_deref(),
+        config.step_function(),
     )?;
     let ended = supervisor.wait_for_end()?;
     let report = CommandReport::new(&request, &launch.words(), ended, &session);
@@ -66,21 +66,22 @@ fn apply(config: &ApplyStart, verbosity: Verbosity) -> anyhow::Result<u8> {
 }
 
 /// The file that the report is written to; `None`: one of the standard streams.
-fn output_file(config: &ApplyStart) -> Option<&Path> {
+fn output_file(config: &ApplyArgs) -> Option<&Path> {
     let file = config.output.as_deref();
     file.filter(|_| !config.prints_to_stdout())
 }
 
-fn wanted(source: &SettingSource) -> anyhow::Result<GcSetting> {
-    let (traces, number) = match source {
-        SettingSource::Given(setting) => return Ok(setting.clone()),
-        SettingSource::Advice(traces, number) => (traces, *number),
-    };
+/// The setting of the command line, or that of an advice on the traces.
+fn wanted(config: &ApplyArgs) -> anyhow::Result<GcSetting> {
+    if let Some(setting) = &config.gc {
+        return Ok(setting.clone());
+    }
+    let traces = &config.from;
     let (mut analysis, _) = analyze::read_all(traces, None)?;
     let advice = report_words::report(&mut analysis).advice;
     let traces: Vec<String> = traces.iter().map(|trace| trace.display().to_string()).collect();
     let traces = traces.join(" ");
-    let (number, setting) = match number {
+    let (number, setting) = match config.advice {
         Some(number) => (number, numbered(&advice, number, &traces)?),
         None => first_applicable(&advice).with_context(|| {
             format!(
@@ -94,7 +95,7 @@ fn wanted(source: &SettingSource) -> anyhow::Result<GcSetting> {
 }
 
 fn settings_of(advice: &Advice) -> Option<GcSetting> {
-    advice.settings.as_ref().and_then(setting::of_advice)
+    advice.effect.settings.as_ref().and_then(setting::of_advice)
 }
 
 /// Number and settings of the first advice that changes only settings.
@@ -114,7 +115,7 @@ fn numbered(advice: &[Advice], number: usize, traces: &str) -> anyhow::Result<Gc
         )
     })?;
     settings_of(one).with_context(|| {
-        let why = match one.settings.as_ref().map(|settings| settings.disable) {
+        let why = match one.effect.settings.as_ref().map(|settings| settings.disable) {
             Some(true) => "plans collections between steps, and the trace has no steps",
             _ => "changes no setting",
         };
@@ -128,12 +129,12 @@ fn numbered(advice: &[Advice], number: usize, traces: &str) -> anyhow::Result<Gc
 
 fn write(
     report: &CommandReport,
-    config: &ApplyStart,
+    config: &ApplyArgs,
     invoker: &Invoker,
     verbosity: Verbosity,
 ) -> anyhow::Result<()> {
     if let Some(path) = output_file(config) {
-        let content = |out: &mut dyn io::Write| match config.format {
+        let content = |out: &mut dyn io::Write| match config.format() {
             OutputFormat::Text => print::answer_to(out, &(report.lines().join("\n") + "\n")),
             OutputFormat::Json => report.json(&mut print::JsonEscaper(out)),
         };
@@ -145,7 +146,7 @@ fn write(
         }
         return Ok(());
     }
-    let written = match config.format {
+    let written = match config.format() {
         OutputFormat::Text => print::answer(&(report.lines().join("\n") + "\n")),
         OutputFormat::Json => print::exactly(|out| report.json(&mut print::JsonEscaper(out))),
     };

@@ -20,8 +20,8 @@ mod top;
 mod tune;
 mod values;
 
-pub(crate) use analyze::{AdviceConfig, AnalyzeConfig};
-pub(crate) use apply::{ApplyConfig, ApplyStart, SettingSource};
+pub(crate) use analyze::{AdviceArgs, AnalyzeArgs};
+pub(crate) use apply::ApplyArgs;
 pub(crate) use choices::{CounterChoice, CudaMode, OutputFormat, RecordMode};
 pub(crate) use compare::CompareConfig;
 pub(crate) use demo::DemoConfig;
@@ -33,7 +33,7 @@ pub(crate) use setup::SetupConfig;
 pub(crate) use summarize::{Shard, SummarizeConfig};
 pub(crate) use take_heap::{HeapProgram, TakeHeapConfig};
 pub(crate) use top::{DisplayChoice, TopConfig};
-pub(crate) use tune::TuneConfig;
+pub(crate) use tune::TuneArgs;
 
 use crate::print;
 use crate::print::clean;
@@ -226,11 +226,11 @@ struct DoctorArgs {
 #[derive(Debug, PartialEq)]
 pub(crate) enum Invocation {
     /// Report on traces.
-    Analyze(AnalyzeConfig),
+    Analyze(AnalyzeArgs),
     /// Summarize traces.
     Summarize(SummarizeConfig),
     /// Print an advice.
-    Advice(AdviceConfig),
+    Advice(AdviceArgs),
     /// Compare runs.
     Compare(CompareConfig),
     /// Answer a question about heaps.
@@ -253,9 +253,9 @@ pub(crate) enum LinuxInvocation {
     /// Show the live view.
     Top(TopConfig),
     /// Start a command with settings of the collector, or take them back.
-    Apply(ApplyConfig),
+    Apply(ApplyArgs),
     /// Measure settings against each other.
-    Tune(TuneConfig),
+    Tune(TuneArgs),
     /// Take the heap of a program.
     TakeHeap(TakeHeapConfig),
     /// Record and explain the demo program on a simulated GPU.
@@ -362,14 +362,20 @@ fn interpret(
             LinuxInvocation::Record(record::config(record, verbosity)?).into()
         }
         Some(Subcommands::Top(top)) => LinuxInvocation::Top(top::config(top, verbosity)?).into(),
-        Some(Subcommands::Analyze(analyze)) => Invocation::Analyze(analyze.into()),
+        Some(Subcommands::Analyze(analyze)) => Invocation::Analyze(analyze),
         Some(Subcommands::Summarize(summarize)) => {
             Invocation::Summarize(summarize::config(summarize)?)
         }
-        Some(Subcommands::Advice(advice)) => Invocation::Advice(advice.into()),
-        Some(Subcommands::Apply(apply)) => LinuxInvocation::Apply(apply::config(apply)?).into(),
+        Some(Subcommands::Advice(advice)) => Invocation::Advice(advice),
+        Some(Subcommands::Apply(apply)) => {
+            apply.check()?;
+            LinuxInvocation::Apply(apply).into()
+        }
         Some(Subcommands::Compare(compare)) => Invocation::Compare(compare::config(compare)?),
-        Some(Subcommands::Tune(tune)) => LinuxInvocation::Tune(tune::config(tune)?).into(),
+        Some(Subcommands::Tune(tune)) => {
+            tune.check()?;
+            LinuxInvocation::Tune(tune).into()
+        }
         Some(Subcommands::Heap(heap)) => heap::config(heap)?,
         Some(Subcommands::Export(export)) => Invocation::Export(export::config(export)?),
         Some(Subcommands::Demo(demo)) => LinuxInvocation::Demo(demo).into(),

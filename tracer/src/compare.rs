@@ -42,8 +42,7 @@ pub(crate) fn run(config: &CompareConfig) -> anyhow::Result<u8> {
         config.after.iter().map(PathBuf::from).collect()
     };
     let after = reports(&after, &mut code)?;
-    let mut comparison = compare(&before, &after);
-    render::word_comparison(&mut comparison);
+    let comparison = compare(&before, &after);
     let written = match config.format {
         OutputFormat::Text => print::answer(&render::comparison(&comparison, Style::of_output())),
         OutputFormat::Json => {

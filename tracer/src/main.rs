@@ -26,7 +26,6 @@ mod render;
 mod setting;
 mod summarize;
 mod text;
-mod units;
 mod unseen;
 mod variables;
 
@@ -55,6 +54,7 @@ mod tune;
 #[cfg(target_os = "linux")]
 mod wait;
 
+use gctrace_analysis::units;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {

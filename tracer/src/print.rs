@@ -3,7 +3,7 @@
 //! Guarantees three properties, which is why no other module may print (enforced by `clippy.toml` and
 //! the lints in `main.rs`). A closed pipe or terminal never panics: the exit code is the command's.
 //! Text contains no control characters except newlines and gctrace's own colors, whatever names
-//! programs use (`print/clean.rs`). A blocked reader of standard error cannot block the thread that
+//! programs use (`gctrace_analysis::clean`). A blocked reader of standard error cannot block the thread that
 //! records and resumes stopped programs.
 //!
 //! The exception is the full-screen view, which writes to its terminal by itself
@@ -14,7 +14,7 @@
     reason = "the one place that writes to standard output and standard error"
 )]
 
-pub(crate) mod clean;
+pub(crate) use gctrace_analysis::clean;
 #[cfg(target_os = "linux")]
 pub(crate) mod descriptors;
 mod json;

@@ -1,7 +1,7 @@
 //! Renders reports as text and JSON.
 //!
-//! Owns the layout of a report and its sentences (`render/words/`); its content comes from
-//! `gctrace_analysis`, which has no prose. Neither reads files nor decides where output goes.
+//! Owns the layout of a report, and the sentences of the text form alone; its content and all other
+//! sentences come from `gctrace_analysis`. Neither reads files nor decides where output goes.
 
 mod allocations;
 mod cause;
@@ -26,14 +26,12 @@ mod style;
 mod table;
 mod text;
 mod what_if;
-mod words;
 
-pub(crate) use comparison::{comparison, fact_name, word_comparison};
+pub(crate) use comparison::{comparison, fact_name};
 pub(crate) use first_screen::{first_screen, verdict_lines};
 pub(crate) use style::Style;
 pub(crate) use table::{TextTable, cut, fit, wrap};
 pub(crate) use text::text;
-pub(crate) use words::cycles;
 
 use gctrace_analysis::Analysis;
 use gctrace_analysis::report::Report;
@@ -41,12 +39,10 @@ use serde::Serialize;
 use std::io;
 use std::io::Write;
 
-/// The report on all traces so far, with its sentences.
+/// The report on all traces so far.
 pub(crate) fn report(analysis: &mut Analysis) -> Report {
     analysis.settle();
-    let mut report = analysis.report();
-    words::put_into_words(&mut report);
-    report
+    analysis.report()
 }
 
 /// Writes a report or a comparison as JSON (schemas in docs/report-schema.md), followed by a newline.

@@ -28,6 +28,18 @@ pub(crate) fn file_name(path: &str) -> &str {
     path.rsplit_once('/').map_or(path, |(_, name)| name)
 }
 
+/// What a table shows of a figure that may be unknown.
+pub(crate) trait OrDash {
+    /// The figure, `-` if it is unknown.
+    fn or_dash(self) -> String;
+}
+
+impl OrDash for Option<String> {
+    fn or_dash(self) -> String {
+        self.unwrap_or_else(|| "-".to_owned())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

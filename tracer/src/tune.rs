@@ -16,7 +16,7 @@ mod runs;
 mod table;
 
 use crate::apply::StartedCommand;
-use crate::args::{OutputFormat, TuneConfig, Verbosity};
+use crate::args::{OutputFormat, TuneArgs, Verbosity};
 use crate::files::write_export;
 use crate::invoker::Invoker;
 use crate::print;
@@ -34,7 +34,7 @@ use std::time::{Duration, Instant};
 ///
 /// # Errors
 /// The library cannot be loaded, the command cannot be started, or the output file exists.
-pub(crate) fn run(config: &TuneConfig, verbosity: Verbosity) -> anyhow::Result<u8> {
+pub(crate) fn run(config: &TuneArgs, verbosity: Verbosity) -> anyhow::Result<u8> {
     let tuner = Tuner::new(config, verbosity)?;
     let freezes = config.settings.iter().any(|setting| setting.has(&GcChange::Freeze));
     let code =
@@ -44,7 +44,7 @@ pub(crate) fn run(config: &TuneConfig, verbosity: Verbosity) -> anyhow::Result<u
 
 /// What both ways to measure need.
 struct Tuner<'a> {
-    config: &'a TuneConfig,
+    config: &'a TuneArgs,
     verbosity: Verbosity,
     invoker: Invoker,
     started: Instant,
@@ -52,7 +52,7 @@ struct Tuner<'a> {
 }
 
 impl<'a> Tuner<'a> {
-    fn new(config: &'a TuneConfig, verbosity: Verbosity) -> anyhow::Result<Self> {
+    fn new(config: &'a TuneArgs, verbosity: Verbosity) -> anyhow::Result<Self> {
         let tuner = Self {
             config,
             verbosity,
@@ -93,7 +93,7 @@ impl<'a> Tuner<'a> {
             config.as_root,
             config.prints_to_stdout(),
             &request,
-            config.step_function.as_deref(),
+            config.step_function(),
         )
     }
 
@@ -122,7 +122,7 @@ impl<'a> Tuner<'a> {
             out.write_all(b"\n")
         };
         let text = render::lines(report, self.config).join("\n") + "\n";
-        let is_json = self.config.format == OutputFormat::Json;
+        let is_json = self.config.format() == OutputFormat::Json;
         if let Some(path) = self.output_file() {
             let content = |out: &mut dyn io::Write| {
                 if is_json { json(out) } else { print::answer_to(out, &text) }
@@ -144,7 +144,7 @@ impl<'a> Tuner<'a> {
     fn apply_line(&self, setting: &str) -> String {
         let mut words: Vec<std::ffi::OsString> =
             ["gctrace", "apply", "--gc", setting].map(Into::into).to_vec();
-        if let Some(name) = &self.config.step_function {
+        if let Some(name) = self.config.step_function() {
             words.extend(["--step-function".into(), name.into()]);
         }
         words.push("--".into());

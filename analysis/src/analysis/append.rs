@@ -47,6 +47,7 @@ impl Analysis {
         let others = other.by_generation.into_iter().chain(other.by_reason);
         by_generation.zip(others).for_each(|(sum, other)| sum.merge(other));
         self.nothing.merge(&other.nothing);
+        self.automatic_full.add_all(&other.automatic_full);
         self.unfinished.add_all(&other.unfinished);
         for entry in other.worst.into_entries() {
             self.worst.insert(places.worst(entry));

@@ -8,7 +8,7 @@ use crate::distribution::Distribution;
 use crate::report::{PauseTotal, RecordedReport, Sources};
 use crate::time::add_to;
 use gctrace_event::read::TraceCompletion;
-use gctrace_event::{EventSource, Note, TraceEnd, TraceHeader};
+use gctrace_event::{EventSource, Note, RecordingMode, TraceEnd, TraceHeader};
 
 /// The state of one trace.
 #[derive(Debug, Default)]
@@ -115,8 +115,23 @@ pub(crate) fn report(trace: &TraceState) -> Option<RecordedReport> {
     Some(RecordedReport {
         mode: header.mode.clone(),
         sources: trace.sources.report(),
-        not_recorded: Vec::new(),
+        not_recorded: not_recorded(&header.mode).iter().map(|what| (*what).to_owned()).collect(),
     })
+}
+
+/// What a mode of recording does not record.
+fn not_recorded(mode: &RecordingMode) -> &'static [&'static str] {
+    match mode {
+        RecordingMode::Inject => &[
+            "Why a collection ran: CPython passes the generation and counts to its callbacks, not \
+             the reason.",
+            "Collections before the library is loaded, in the first milliseconds of a program, \
+             and the last ones at shutdown.",
+            "Programs into which no library can be preloaded: statically linked ones, and those \
+             with privileges that their user lacks (setuid, capabilities).",
+        ],
+        _ => &[],
+    }
 }
 
 #[cfg(test)]

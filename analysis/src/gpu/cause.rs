@@ -8,7 +8,8 @@ use super::replay::{
 };
 use super::timeline::{PauseIndex, Timeline};
 use crate::report::{
-    Basis, CauseReport, DeviceCost, PauseCostParts, PauseCostReport, PauseTotal, StepEvidenceReport,
+    Basis, CauseReport, DeviceCost, NoErrorBar, PauseCostParts, PauseCostReport, PauseTotal,
+    StepEvidenceReport,
 };
 use crate::time::intervals::Intervals;
 use crate::time::{duration, since, sum};
@@ -52,7 +53,7 @@ pub(crate) fn of_process(timeline: &Timeline, model: &ReplayModel) -> Option<Cau
         }),
         no_error_bar: match steps {
             Some(_) => None,
-            None => Some(timeline.steps.len().into()),
+            None => Some(NoErrorBar { steps: timeline.steps.len() }),
         },
         devices: devices(timeline, &without),
         replayed_alone: attribution.pauses.len() as u64,

@@ -64,11 +64,9 @@ pub fn merge<'a>(timelines: &'a [KeptTimeline], spans: &[Span]) -> MergedTimelin
                 joined.push((*at, pair.timeline.into()));
                 merged.clocks.push(pair.clock);
             }
-            MergePartner::None(why) => merged.not_merged.push(NotMerged {
-                trace: profiled.trace,
-                pid: profiled.pid,
-                why: why.into(),
-            }),
+            MergePartner::None(why) => {
+                merged.not_merged.push(NotMerged { trace: profiled.trace, pid: profiled.pid, why })
+            }
         }
     }
     if !joined.is_empty() {

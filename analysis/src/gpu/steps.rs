@@ -204,7 +204,9 @@ impl<'a> StepTable<'a> {
         };
         let (these, others) = (lengths(true), lengths(false));
         let estimate = bootstrap::difference(&these, &others);
-        let missing = if known { NoComparison::FewSteps } else { NoComparison::UnknownCollections };
+        let (with, without) = (these.len() as u64, others.len() as u64);
+        let few = NoComparison::FewSteps { with, without };
+        let missing = if known { few } else { NoComparison::UnknownCollections };
         comparison(&these, &others, estimate, missing)
     }
 
@@ -222,20 +224,24 @@ impl<'a> StepTable<'a> {
         }
         let lengths = |steps: &[u64]| steps.iter().map(|ns| *ns as f64).collect::<Vec<f64>>();
         let estimate = bootstrap::median_difference(&lengths(&after), &lengths(&others));
-        let missing =
-            if known { NoComparison::FewAfterFull } else { NoComparison::UnknownCollections };
+        let (count, other_count) = (after.len() as u64, others.len() as u64);
+        let few = NoComparison::FewAfterFull { after: count, others: other_count };
         MedianComparison {
             basis: Basis::Inferred,
-            count: after.len() as u64,
+            count,
             median_ns: stats::median_low(&mut after),
-            other_count: others.len() as u64,
+            other_count,
             other_median_ns: stats::median_low(&mut others),
             difference: estimate.map(|estimate| MedianDifference {
                 median_ns: whole(estimate.value),
                 low_ns: whole(estimate.low),
                 high_ns: whole(estimate.high),
             }),
-            missing: estimate.is_none().then(|| missing.into()),
+            missing: estimate.is_none().then_some(if known {
+                few
+            } else {
+                NoComparison::UnknownCollections
+            }),
         }
     }
 
@@ -328,7 +334,7 @@ fn comparison(
             low_ns: whole(estimate.low),
             high_ns: whole(estimate.high),
         }),
-        missing: estimate.is_none().then(|| missing.into()),
+        missing: estimate.is_none().then_some(missing),
     }
 }
 

@@ -22,6 +22,7 @@ use crate::report::{
     Basis, Change, Garbage, PredictedRange, PredictionMethod, Saving, SettingsReport, WhatIf,
 };
 use crate::time::{difference, signed, times};
+use crate::words;
 use assumed_outcome::RunBaseline;
 use gctrace_event::GcReason;
 use program::{Certainty, mean_step_ns};
@@ -172,16 +173,18 @@ fn outcome(
         run: None,
         step: None,
         replay_error_ns: None,
-        assumes: String::new(),
-        risk: String::new(),
+        assumes: words::what_if::assumes(&scenario.made, replay.is_some()),
+        risk: words::what_if::risk(&scenario.made, scenario.garbage),
         garbage: scenario.garbage,
         every_steps: match scenario.made {
             Change::Planned(every) => Some(every.steps),
             _ => None,
         },
-        why_every: None,
-        made: scenario.made,
-        change: String::new(),
+        why_every: match &scenario.made {
+            Change::Planned(every) => Some(words::what_if::why_every(every)),
+            _ => None,
+        },
+        change: words::what_if::change(&scenario.made),
     };
     if let Some((replay, runs)) = replay {
         replayed(&mut outcome, &scenario, replay, runs);

@@ -17,6 +17,16 @@ pub struct Advice {
     pub code: Option<String>,
     /// What can go wrong; `null` if nothing is known.
     pub risk: Option<String>,
+    /// What the change saves and costs.
+    #[serde(flatten)]
+    pub effect: AdviceEffect,
+    /// Always predicted: the basis of both bounds.
+    pub basis: Basis,
+}
+
+/// The predicted effect of a change, with its settings.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub struct AdviceEffect {
     /// Lower bound of the time saved, in ns; negative if the change may cost time. With GPU times of
     /// the run, by replay under pessimistic assumptions; otherwise of the collector's time in the
     /// training phase of the process that `phases` is about, by simulation of the collector. `null`
@@ -36,11 +46,9 @@ pub struct Advice {
     /// The exact settings to apply; `null` if the advice changes no setting or nothing was
     /// simulated.
     pub settings: Option<AdvisedSettings>,
-    /// Always predicted: the basis of both bounds.
-    pub basis: Basis,
 }
 
-impl Advice {
+impl AdviceEffect {
     /// Whether the range of the saving contains 0, or is wider than the likely saving where that is
     /// known: one recording does not show what the change does. False without a range.
     #[must_use]

@@ -1,6 +1,6 @@
 //! The part of a report about the cost of pauses, by replay of the schedule without them.
 
-use super::{Basis, PauseTotal, Worded};
+use super::{Basis, NoErrorBar, PauseTotal};
 use crate::time::stats::ratio;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -33,8 +33,7 @@ pub struct CauseReport {
     /// The steps that the standard error rests on; `null` if there are none.
     pub steps: Option<StepEvidenceReport>,
     /// Why `standard_error_ns` is `null`, as text.
-    // The finding is the number of steps in the trace.
-    pub no_error_bar: Option<Worded<usize>>,
+    pub no_error_bar: Option<NoErrorBar>,
     /// What the pauses cost each device of the process.
     pub devices: Vec<DeviceCost>,
     /// Number of pauses that were replayed one by one, the longest; the others were removed in

@@ -1,6 +1,6 @@
 //! The part of a report about merged traces of one process.
 
-use super::{Basis, MergeNote, NotMergedReason, Worded};
+use super::{Basis, MergeNote, NotMergedReason};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -43,7 +43,7 @@ pub struct ClockReport {
     /// Collections only in the profiler's trace; they are included.
     pub pauses_of_profiler_only: u64,
     /// Remarks on the merge, one sentence each.
-    pub notes: Vec<Worded<MergeNote>>,
+    pub notes: Vec<MergeNote>,
 }
 
 /// How two traces were matched to one process.
@@ -72,6 +72,29 @@ pub enum AlignedBy {
     WallClock,
 }
 
+impl AlignedBy {
+    /// What the error of the clock offset covers and what it does not.
+    pub(crate) fn error_basis(self) -> &'static str {
+        match self {
+            Self::Calls => {
+                "median absolute deviation of the start differences of calls in both traces; a \
+                 constant delay between the two tools, some microseconds, cannot be detected"
+            }
+            Self::Pauses => {
+                "median absolute deviation of the midpoint differences of collections in both \
+                 traces; a constant delay between the two tools, some microseconds, cannot be \
+                 detected"
+            }
+            Self::WallClock => {
+                "not measured: the traces share no calls and no collections that could be matched. \
+                 The profiler's conversion to wall-clock time is off by some microseconds; if the \
+                 wall clock was set between the starts of gctrace and the profiler, the offset is \
+                 wrong by that amount"
+            }
+        }
+    }
+}
+
 /// A trace of the PyTorch profiler that could not be merged with one of gctrace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct NotMerged {
@@ -80,5 +103,5 @@ pub struct NotMerged {
     /// Process id as the profiler's trace states it; 0 if it contains none.
     pub pid: u32,
     /// Why it was not merged, as text.
-    pub why: Worded<NotMergedReason>,
+    pub why: NotMergedReason,
 }

@@ -1,6 +1,6 @@
 //! The part of a report about what the collector frees.
 
-use super::{Basis, Location, MainCycles, Worded};
+use super::{Basis, Location, MainCycles};
 use gctrace_event::ObjectKind;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -47,7 +47,7 @@ pub struct GarbageReport {
     pub steps: Option<u64>,
     /// The cycles that most of the garbage comes from, in a sentence; `null` if no few cycles make
     /// half of it.
-    pub verdict: Option<Worded<MainCycles>>,
+    pub verdict: Option<MainCycles>,
 }
 
 /// Garbage of one kind: objects of one type and, if they belong to code, of the same code.

@@ -1,6 +1,6 @@
 //! The part of a report about bounds of the cost, if only calls on the CPU were recorded.
 
-use super::{Basis, BoundsLimit, PauseTotal, Worded};
+use super::{Basis, BoundsLimit, PauseTotal};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -88,5 +88,5 @@ pub struct ProcessBounds {
     /// Why all pauses of the process have the rule `unknown`: launches were not recorded, events
     /// were lost or may have been (a trace without its last line), or the process used several
     /// devices. `null` if the rules could be applied.
-    pub limited_by: Option<Worded<BoundsLimit>>,
+    pub limited_by: Option<BoundsLimit>,
 }

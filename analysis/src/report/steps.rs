@@ -1,6 +1,6 @@
 //! The part of a report about training steps.
 
-use super::{Basis, NoComparison, Worded};
+use super::{Basis, NoComparison};
 use crate::statistics::bootstrap;
 use gctrace_event::StepMarker;
 use schemars::JsonSchema;
@@ -155,7 +155,7 @@ pub struct StepComparison {
     /// How much longer the former are; `null` if there are too few steps.
     pub difference: Option<StepDifference>,
     /// Why `difference` is `null`, as text.
-    pub missing: Option<Worded<NoComparison>>,
+    pub missing: Option<NoComparison>,
 }
 
 impl StepComparison {
@@ -179,7 +179,7 @@ pub struct MedianComparison {
     /// How much longer the former are, by their medians; `null` if there are too few steps.
     pub difference: Option<MedianDifference>,
     /// Why `difference` is `null`, as text.
-    pub missing: Option<Worded<NoComparison>>,
+    pub missing: Option<NoComparison>,
 }
 
 /// A difference of medians with its 95 % confidence interval by bootstrap, as [`StepDifference`].

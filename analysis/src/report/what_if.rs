@@ -11,9 +11,6 @@ use serde::Serialize;
 pub struct WhatIf {
     /// The name of the predicted change.
     pub id: ScenarioId,
-    /// The change as data, for its sentences.
-    #[serde(skip)]
-    pub made: Change,
     /// The change as text, for people, for example `gc.disable()`; its wording may change.
     pub change: String,
     /// Always predicted: the change has not been made.

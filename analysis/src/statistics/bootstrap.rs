@@ -6,6 +6,7 @@
 //! American Statistician 69, 2015, section 5.4.1). The generator is seeded, so that a report is the
 //! same every time.
 
+use crate::time::stats::median;
 use fastrand::Rng;
 
 use super::{Estimate, count, groups, mean, quantiles};
@@ -63,14 +64,6 @@ pub fn median_difference(these: &[f64], those: &[f64]) -> Option<Estimate> {
     Some(estimate(value, least, |rng| {
         resampled_median(&these, rng) - resampled_median(&those, rng)
     }))
-}
-
-fn median(sorted: &[f64]) -> Option<f64> {
-    let upper = *sorted.get(sorted.len() / 2)?;
-    match sorted.len() % 2 {
-        1 => Some(upper),
-        _ => Some(f64::midpoint(*sorted.get(sorted.len() / 2 - 1)?, upper)),
-    }
 }
 
 /// The median of a resample is a value whose place is the middle one of as many random places: of

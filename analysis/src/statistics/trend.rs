@@ -2,6 +2,7 @@
 //! and nearly unmoved by outliers.
 
 use super::{Estimate, quantiles};
+use crate::time::stats::median;
 
 /// Quantile of the normal distribution for 97.5 %, which leaves 5 % outside of both sides.
 const Z_95: f64 = 1.959_963_984_540_054;
@@ -85,15 +86,6 @@ fn tie_term(values: impl Iterator<Item = f64>) -> f64 {
             ties * (ties - 1.0) * (2.0 * ties + 5.0) / 18.0
         })
         .sum()
-}
-
-fn median(sorted: &[f64]) -> Option<f64> {
-    let middle = sorted.len() / 2;
-    let upper = *sorted.get(middle)?;
-    match sorted.len() % 2 {
-        0 => Some(f64::midpoint(*sorted.get(middle.checked_sub(1)?)?, upper)),
-        _ => Some(upper),
-    }
 }
 
 /// `place`, rounded, less `before`, within 0 to `last`.

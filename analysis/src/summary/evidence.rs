@@ -13,15 +13,7 @@ use std::collections::BTreeMap;
 impl Analysis {
     pub(super) fn freed_nothing(&self) -> FreedNothingReport {
         let nothing = &self.nothing;
-        let total: PauseTotal = [
-            &nothing.automatic_full,
-            &nothing.automatic_partial,
-            &nothing.manual,
-            &nothing.shutdown,
-            &nothing.unknown,
-        ]
-        .into_iter()
-        .collect();
+        let total = nothing.total();
         FreedNothingReport {
             basis: Basis::Measured,
             automatic_full: nothing.automatic_full,
@@ -31,7 +23,7 @@ impl Analysis {
             unknown: nothing.unknown,
             total,
             time_ratio: ratio(total.time_ns, self.all.time_ns()).unwrap_or(0.0),
-            of_automatic_full: nothing.of_automatic_full,
+            of_automatic_full: self.automatic_full,
         }
     }
 

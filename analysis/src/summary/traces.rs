@@ -65,10 +65,14 @@ pub(super) fn trace_report(trace: &TraceState, listed: &[&ProcessReport]) -> Tra
             .collect(),
         stack_depth: header.map(|header| header.stack_depth),
         counters_missing: header.map(|header| header.counters_missing.clone()).unwrap_or_default(),
-        notes: trace.notes.iter().map(note).collect(),
+        notes: trace.notes.iter().map(note).chain(trace.repeats.as_ref().map(repeated)).collect(),
         notes_left_out: trace.notes_left_out,
         repeats: trace.repeats.clone(),
     }
+}
+
+fn repeated(file: &String) -> String {
+    format!("it is the same trace as {file}: its events are counted twice")
 }
 
 fn note(note: &Note) -> String {

@@ -19,6 +19,15 @@ pub(crate) fn median_low<T: Ord + Copy>(values: &mut [T]) -> Option<T> {
     nth(values, values.len().checked_sub(1)? / 2)
 }
 
+/// The median; of an even number of values the mean of the middle two. `None` without values.
+pub(crate) fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let upper = *sorted.get(sorted.len() / 2)?;
+    let lower = *sorted.get((sorted.len() - 1) / 2)?;
+    Some(f64::midpoint(lower, upper))
+}
+
 /// Median distance from a center; of an even number the lower one. `None` without values.
 pub(crate) fn spread(values: &[i64], center: i64) -> Option<u64> {
     let mut distances: Vec<u64> = values.iter().map(|value| value.abs_diff(center)).collect();

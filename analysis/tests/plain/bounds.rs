@@ -169,7 +169,7 @@ fn bounds_are_0_and_length_without_launches_after_losses_or_on_several_devices()
     let lossy = report(lossy, Some(lost)).gpu_bounds.unwrap();
     assert_eq!((lossy.at_least_ns, lossy.at_most_ns), (0, 2 * MS));
     let limit = lossy.processes[0].limited_by.as_ref();
-    assert_eq!(limit, Some(&BoundsLimit::EventsLost.into()));
+    assert_eq!(limit, Some(&BoundsLimit::EventsLost));
 
     let copy = |at_us| {
         let at_ns = START + at_us * US;
@@ -211,7 +211,7 @@ fn from_nvml_alone_nothing_is_claimed() {
     let report = reported(vec![collection(1, 0, 100), sample]);
     assert!(report.gpu_bounds.is_none() && report.gpu.is_none());
     let gaps = report.not_covered.iter();
-    let by_samples = gaps.filter(|gap| gap.finding == NotCovered::CostBySamples);
+    let by_samples = gaps.filter(|gap| **gap == NotCovered::CostBySamples);
     assert_eq!(by_samples.count(), 1);
     assert!(report.gpu_cost.is_none());
 }

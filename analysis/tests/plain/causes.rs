@@ -129,7 +129,7 @@ fn without_stacks_there_are_no_lines() {
     let records = vec![process(1, 0, "generational"), Record::Pause(pause(1, 0, 1))];
     let report = report(records, Some(end(100)));
     assert!(report.lines.is_none() && report.processes[0].lines.is_none());
-    assert!(report.not_covered.iter().any(|gap| gap.finding == NotCovered::Lines));
+    assert!(report.not_covered.contains(&NotCovered::Lines));
     assert!(report.pressure.is_none() && report.counters.is_none());
 }
 

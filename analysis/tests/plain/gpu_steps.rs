@@ -145,9 +145,9 @@ fn the_preferred_marker_that_has_steps_delimits_them() {
 fn too_few_steps_say_why() {
     let steps = only(training(8));
     assert_eq!((steps.with_full.count, steps.with_full.difference), (1, None));
-    assert_eq!(steps.with_full.missing, Some(NoComparison::FewSteps.into()));
+    assert_eq!(steps.with_full.missing, Some(NoComparison::FewSteps { with: 1, without: 7 }));
     assert_eq!(steps.after_full.count, 1);
-    assert_eq!(steps.after_full.missing, Some(NoComparison::FewAfterFull.into()));
+    assert_eq!(steps.after_full.missing, Some(NoComparison::FewAfterFull { after: 1, others: 5 }));
 }
 
 #[test]

@@ -233,7 +233,7 @@ fn notes_unmatched_threads() {
     let run = Run { namespace_pid: Some(31), ..RUN };
     let timelines = run.timelines();
     let merged = merge(&timelines, &spans());
-    let expected = [MergeNote::SeparateThread(4001).into()];
+    let expected = [MergeNote::SeparateThread(4001)];
     assert_eq!(merged.clocks[0].notes, expected);
 }
 
@@ -244,7 +244,7 @@ fn runs_of_another_time_are_not_merged() {
     let merged = merge(&timelines, &spans());
     assert_eq!(merged.timelines.len(), 2);
     assert!(merged.clocks.is_empty());
-    let why = |merged: &MergedTimelines<'_>| merged.not_merged[0].why.finding;
+    let why = |merged: &MergedTimelines<'_>| merged.not_merged[0].why;
     assert_eq!(why(&merged), NotMergedReason::NoOverlap);
     timelines[1].unix_offset_ns = None;
     let merged = merge(&timelines, &spans());
@@ -262,7 +262,7 @@ fn another_process_id_at_the_same_time() {
     timelines.insert(1, sibling);
     let merged = merge(&timelines, &spans());
     assert!(merged.clocks.is_empty());
-    let why = merged.not_merged[0].why.finding;
+    let why = merged.not_merged[0].why;
     assert_eq!(why, NotMergedReason::Ambiguous(2));
     timelines[1].rank = Some(3);
     timelines[2].rank = Some(3);

@@ -4,6 +4,7 @@ use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use gctrace_event::Counter;
 use gctrace_settings::GarbageDetail;
+use std::path::Path;
 
 /// Whether output is for people or for programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -12,6 +13,19 @@ pub(crate) enum OutputFormat {
     Text,
     /// Machine-readable JSON
     Json,
+}
+
+impl OutputFormat {
+    /// As requested, else JSON if the file's name ends in `.json`, else text.
+    pub(super) fn of(requested: Option<Self>, json: bool, file: Option<&Path>) -> Self {
+        let is_named_json =
+            || file.is_some_and(|path| path.extension().is_some_and(|end| end == "json"));
+        match requested {
+            Some(format) => format,
+            None if json || is_named_json() => Self::Json,
+            None => Self::Text,
+        }
+    }
 }
 
 /// How much of the CUDA calls is recorded, by probes or by the injected library.

@@ -148,30 +148,20 @@ fn live_views() {
 
 #[test]
 fn the_other_subcommands() {
-    let analyze = |traces: &[&str], format| {
-        Invocation::Analyze(AnalyzeConfig {
-            traces: traces.iter().map(PathBuf::from).collect(),
-            format,
-            full: false,
-            fail_if: Vec::new(),
-            gpu_hour: None,
-            gpus: None,
-            jobs: None,
-            output: None,
-            force: false,
-        })
+    let read = |line: &str| match parsed(line) {
+        Ok(Invocation::Analyze(args)) => {
+            assert_eq!((args.file(), args.full, args.force), (None, false, false));
+            (args.traces.len(), args.format())
+        }
+        other => panic!("{other:?}"),
     };
-    assert_eq!(parsed("gctrace analyze a b").ok(), Some(analyze(&["a", "b"], OutputFormat::Text)));
-    assert_eq!(
-        parsed("gctrace analyze --format json a").ok(),
-        Some(analyze(&["a"], OutputFormat::Json))
-    );
-    assert_eq!(
-        parsed("gctrace analyze --json -o - a").ok(),
-        Some(analyze(&["a"], OutputFormat::Json))
-    );
+    assert_eq!(read("gctrace analyze a b"), (2, OutputFormat::Text));
+    assert_eq!(read("gctrace analyze --format json a"), (1, OutputFormat::Json));
+    assert_eq!(read("gctrace analyze --json -o - a"), (1, OutputFormat::Json));
     let written = |line: &str| match parsed(line) {
-        Ok(Invocation::Analyze(config)) => (config.output, config.format, config.force),
+        Ok(Invocation::Analyze(args)) => {
+            (args.file().map(Path::to_owned), args.format(), args.force)
+        }
         other => panic!("{other:?}"),
     };
     for (line, expected) in [

@@ -4,6 +4,7 @@ use crate::files::{append_row, check_log};
 use crate::invoker::Invoker;
 use crate::print::clean;
 use crate::render;
+use crate::text::OrDash as _;
 use gctrace_analysis::compare::{ComparedRun, Comparison, FactId, FigureId};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -40,7 +41,7 @@ fn row(comparison: &Comparison, now: SystemTime) -> String {
     let gc = |before: bool| {
         let figure = comparison.figure(FigureId::GcShare);
         let value = figure.and_then(|figure| if before { figure.before } else { figure.after });
-        value.map_or_else(|| "-".to_owned(), crate::units::percent)
+        value.map(crate::units::percent).or_dash()
     };
     let cells = [
         date.trim_end_matches('Z').replace('T', " "),

@@ -29,7 +29,7 @@ pub(super) fn follow(
     let (mut analysis, _) = analyze::read_all(std::slice::from_ref(&config.output), None)?;
     let report = render::report(&mut analysis);
     let first = report.advice.iter().zip(1..).find_map(|(advice, number)| {
-        let setting = setting::of_advice(advice.settings.as_ref()?)?;
+        let setting = setting::of_advice(advice.effect.settings.as_ref()?)?;
         Some((number, advice, setting.to_string()))
     });
     let Some((number, advice, setting)) = first else {
@@ -89,8 +89,8 @@ fn table([without, with]: &[Vec<u64>; 2], advice: &Advice) -> String {
     let [mean_without, mean_with] = [mean(without), mean(with)];
     let saved_ns = i64::try_from(mean_without).unwrap_or(i64::MAX)
         - i64::try_from(mean_with).unwrap_or(i64::MAX);
-    let least_ns = advice.saves_at_least_ns.unwrap_or(0);
-    let most_ns = advice.saves_at_most_ns.unwrap_or(u64::MAX);
+    let least_ns = advice.effect.saves_at_least_ns.unwrap_or(0);
+    let most_ns = advice.effect.saves_at_most_ns.unwrap_or(u64::MAX);
     let inside =
         saved_ns >= least_ns && u64::try_from(saved_ns.max(0)).is_ok_and(|ns| ns <= most_ns);
     format!(
@@ -101,7 +101,7 @@ fn table([without, with]: &[Vec<u64>; 2], advice: &Advice) -> String {
         range(with),
         duration(mean_with),
         signed_duration(least_ns),
-        advice.saves_at_most_ns.map_or_else(|| "?".to_owned(), duration),
+        advice.effect.saves_at_most_ns.map_or_else(|| "?".to_owned(), duration),
         signed_duration(saved_ns),
         if inside { "inside" } else { "outside" },
     )

@@ -5,7 +5,7 @@ mod paths;
 use super::advice;
 use crate::print::clean;
 use crate::render::{Style, TextTable, cut, fit, wrap};
-use crate::text::shell_line;
+use crate::text::{OrDash as _, shell_line};
 use crate::units::{bytes, count, counted, duration, percent};
 use gctrace_heap::report::{
     DiffAnswer, DominatorsAnswer, HeapAnswer, HeapCount, HeapFacts, HeapObject, HeapReport, Held,
@@ -232,7 +232,7 @@ fn dominators(found: &DominatorsAnswer, style: Style) -> Vec<String> {
             bytes(row.retained.bytes),
             percent(ratio(row.retained.bytes, found.alive_bytes)),
             count(row.retained.objects),
-            row.object.bytes.map_or_else(|| "-".to_owned(), bytes),
+            row.object.bytes.map(bytes).or_dash(),
             format!("{} ({})", row.place, row.object.type_name),
         ]);
     }

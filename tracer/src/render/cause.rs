@@ -2,6 +2,7 @@
 
 use super::evidence::after_start;
 use super::table::{INDENT, ReportSection, TextTable, paragraph};
+use crate::text::OrDash as _;
 use crate::units::{count, counted, duration, percent};
 use gctrace_analysis::report::{CauseReport, DeviceCost, NotReplayed, PauseCostReport, Report};
 
@@ -86,7 +87,7 @@ fn verdict(cause: &CauseReport) -> String {
         None => String::new(),
     };
     let no_error = match &cause.no_error_bar {
-        Some(why) => format!(" No error bar: {}.", why.sentence),
+        Some(why) => format!(" No error bar: {}.", why),
         None => String::new(),
     };
     let idle: i64 = cause.devices.iter().map(|device| device.idle_cost_ns).sum();
@@ -151,7 +152,7 @@ fn row(pause: &PauseCostReport, started_ns: u64) -> Vec<String> {
     let generation = pause.generation;
     vec![
         after_start(pause.start_ns.saturating_sub(started_ns)),
-        generation.map_or_else(|| "-".to_owned(), |generation| generation.to_string()),
+        generation.map(|generation| generation.to_string()).or_dash(),
         duration(pause.length_ns),
         duration(pause.parts.exposed_ns),
         duration(pause.parts.deferred_ns),

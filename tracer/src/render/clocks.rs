@@ -56,7 +56,7 @@ fn pair(clock: &ClockReport, traces: &[TraceReport]) -> String {
     }
     text += &pauses(clock);
     for note in &clock.notes {
-        text += &format!(" {}", note.sentence);
+        text += &format!(" {}", note);
     }
     text
 }
@@ -91,12 +91,7 @@ fn pauses(clock: &ClockReport) -> String {
 }
 
 fn not_merged(apart: &NotMerged, traces: &[TraceReport]) -> String {
-    format!(
-        "{} (process {}) is not merged: {}.",
-        file(traces, apart.trace),
-        apart.pid,
-        apart.why.sentence
-    )
+    format!("{} (process {}) is not merged: {}.", file(traces, apart.trace), apart.pid, apart.why)
 }
 
 fn ignored(ignored: &IgnoredWork) -> Option<String> {
@@ -114,7 +109,7 @@ fn ignored(ignored: &IgnoredWork) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gctrace_analysis::report::{Basis, MergeNote, Worded};
+    use gctrace_analysis::report::{Basis, MergeNote};
 
     fn clock(
         aligned_by: AlignedBy,
@@ -141,10 +136,7 @@ mod tests {
             pauses_outside: 204,
             pauses_in_both: 95,
             pauses_of_profiler_only: 0,
-            notes: vec![Worded {
-                finding: MergeNote::NoCollection,
-                sentence: "A note.".to_owned(),
-            }],
+            notes: vec![MergeNote::NoCollection],
         }
     }
 
@@ -156,7 +148,7 @@ mod tests {
             "aligned by 512 CUDA calls in both: remaining error 400 ns, why.",
             "differ from that by 3.00 ms.",
             "gctrace recorded 96 pauses while the profiler ran, 204 at other times.",
-            "95 are in both traces and count once. A note.",
+            "95 are in both traces and count once. gctrace recorded no collection while",
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }

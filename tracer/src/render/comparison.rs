@@ -1,10 +1,10 @@
 //! The text of `gctrace compare`: what changed, the verdict, the figures.
 //!
-//! Owns its layout, at most 40 lines, and its sentences.
+//! Owns its layout, at most 40 lines; the verdict is a sentence of the analysis.
 
 use super::style::Style;
 use super::table::{INDENT, TextTable, cut, fit, width, wrap};
-use crate::units::{bytes, counted, duration, percent, three_digits};
+use crate::units::{bytes, counted, duration, mean_duration, percent, signed, three_digits, whole};
 use gctrace_analysis::compare::{
     ComparedRun, Comparison, ComparisonNote, FactChange, FactId, FigureComparison, FigureId,
     Interval, LineChange, LineComparison, Outcome, RateUnit,
@@ -16,9 +16,6 @@ const CHANGES_SHOWN: usize = 8;
 const LINES_SHOWN: usize = 4;
 /// Lines whose collections changed by less than this share of all of them are not shown.
 const LINE_RATIO: f64 = 0.02;
-/// Why the sentence of one run has no verdict.
-const ONE_RUN: &str = "The noise between runs is unknown, so there is no verdict: name several runs \
-                       on each side (A... -- B...).";
 /// Characters of a commit's hash shown.
 const HASH: usize = 12;
 
@@ -52,11 +49,6 @@ pub(crate) fn comparison(comparison: &Comparison, style: Style) -> String {
     text
 }
 
-/// Fills in the sentences of a comparison.
-pub(crate) fn word_comparison(comparison: &mut Comparison) {
-    comparison.verdict.sentence = sentence(comparison);
-}
-
 /// A fact as people call it.
 pub(crate) fn fact_name(fact: FactId) -> &'static str {
     match fact {
@@ -78,54 +70,9 @@ pub(crate) fn fact_name(fact: FactId) -> &'static str {
     }
 }
 
-fn sentence(comparison: &Comparison) -> String {
-    let figure = comparison.verdict.figure;
-    let outcome = match (comparison.verdict.outcome, figure) {
-        (Outcome::Unknown, _) if one_run(comparison) => "One run on a side",
-        (Outcome::Better, FigureId::StepTime) => "Faster",
-        (Outcome::Worse, FigureId::StepTime) => "Slower",
-        (Outcome::Better, _) => "Less garbage collection",
-        (Outcome::Worse, _) => "More garbage collection",
-        (Outcome::NoDifference, _) => "No difference shown",
-        (Outcome::Unknown, _) => "Not enough data for a test",
-    };
-    let parts = [
-        comparison.figure(FigureId::GcShare).and_then(gc_share),
-        comparison.figure(FigureId::StepTime).and_then(step_time),
-    ];
-    let parts: Vec<String> = parts.into_iter().flatten().collect();
-    let why = if one_run(comparison) { format!(" {ONE_RUN}") } else { String::new() };
-    if parts.is_empty() {
-        format!("{outcome}.{why}")
-    } else {
-        format!("{outcome}: {}.{why}", parts.join(", "))
-    }
-}
-
 /// Whether a side has one run, so that the figures have neither interval nor verdict.
 fn one_run(comparison: &Comparison) -> bool {
     comparison.notes.contains(&ComparisonNote::OneRun)
-}
-
-fn gc_share(figure: &FigureComparison) -> Option<String> {
-    let (before, after) = (figure.before?, figure.after?);
-    Some(format!("GC {} -> {} of training", percent(before), percent(after)))
-}
-
-/// `step time 12.1 ms -> 9.80 ms, -19 % ± 2`: half the interval.
-fn step_time(figure: &FigureComparison) -> Option<String> {
-    let (before, after) = (figure.before?, figure.after?);
-    let ratio = figure.change_ratio?;
-    let half = match (ratio.low, ratio.high) {
-        (Some(low), Some(high)) => format!(" ± {}", three_digits((high - low) / 2.0 * 100.0)),
-        _ => String::new(),
-    };
-    Some(format!(
-        "step time {} -> {}, {}{half}",
-        time(before),
-        time(after),
-        signed(ratio.value * 100.0, " %"),
-    ))
 }
 
 fn changes(comparison: &Comparison) -> Vec<String> {
@@ -234,7 +181,7 @@ fn figure_name(figure: &FigureComparison, per: RateUnit) -> String {
 
 fn value(figure: FigureId, value: f64) -> String {
     match figure {
-        FigureId::StepTime | FigureId::PauseTime | FigureId::Longest => time(value),
+        FigureId::StepTime | FigureId::PauseTime | FigureId::Longest => mean_duration(value),
         FigureId::GcShare | FigureId::GpuCost | FigureId::OffCpuShare => percent(value),
         FigureId::Pauses if value == 0.0 => "0".to_owned(),
         FigureId::Pauses => three_digits(value),
@@ -276,8 +223,8 @@ fn lines(comparison: &Comparison) -> Vec<String> {
         let number = number.map_or_else(String::new, |number| format!(":{number}"));
         let name = crate::text::file_name(&line.location.file);
         table.row(vec![
-            time(line.before_ns),
-            time(line.after_ns),
+            mean_duration(line.before_ns),
+            mean_duration(line.after_ns),
             match (line.change, line.before_line) {
                 (LineChange::Appeared, _) => "new".to_owned(),
                 (LineChange::Went, _) => "gone".to_owned(),
@@ -329,34 +276,7 @@ fn p_value(p: f64) -> String {
     }
 }
 
-fn signed(value: f64, unit: &str) -> String {
-    let sign = if value > 0.0 { "+" } else { "" };
-    let value = if value == 0.0 { 0.0 } else { value };
-    match value.abs() {
-        size if size >= 1e5 => format!("{sign}{value:.0e}{unit}"),
-        size if size < 0.005 => format!("0{unit}"),
-        size if size < 0.995 => format!("{sign}{value:.2}{unit}"),
-        size if size < 9.95 => format!("{sign}{value:.1}{unit}"),
-        _ => format!("{sign}{value:.0}{unit}"),
-    }
-}
-
-/// A time in ns that may be fractional.
-fn time(ns: f64) -> String {
-    let sign = if ns < 0.0 { "-" } else { "" };
-    format!("{sign}{}", duration(whole(ns)))
-}
-
 fn objects(value: f64) -> String {
     let sign = if value <= -0.5 { "-" } else { "" };
     format!("{sign}{}", crate::units::short_count(whole(value)))
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "casts of floats saturate"
-)]
-fn whole(value: f64) -> u64 {
-    value.abs().round() as u64
 }

@@ -1,6 +1,7 @@
 //! The sections on individual pauses, the heap, explicit calls, CPU time and overhead.
 
 use super::table::{ReportSection, TextTable, mark, paragraph};
+use crate::text::OrDash as _;
 use crate::units::{bytes, count, counted, duration, percent, short_count, three_digits};
 use gctrace_analysis::report::{
     GrowthPoint, GrowthReport, HeapTrend, Location, PauseTotal, ProbeReport, ProcessReport, Report,
@@ -38,7 +39,7 @@ pub(crate) fn longest(report: &Report) -> ReportSection {
 
 /// `alone`: no other process has pauses, so the pid is omitted if there is a line.
 fn worst_row(pause: &WorstPause, with_trace: bool, alone: bool) -> Vec<String> {
-    let known = |value: Option<u64>| value.map_or_else(|| "-".to_owned(), short_count);
+    let known = |value: Option<u64>| value.map(short_count).or_dash();
     let mut place = match pause.rank {
         _ if alone && pause.line.is_some() => String::new(),
         Some(rank) => format!("rank {rank}"),
@@ -62,9 +63,9 @@ fn worst_row(pause: &WorstPause, with_trace: bool, alone: bool) -> Vec<String> {
     }
     vec![
         after_start(pause.after_start_ns),
-        pause.unix_ns.map_or_else(|| "-".to_owned(), time_of_day),
+        pause.unix_ns.map(time_of_day).or_dash(),
         duration(pause.duration_ns),
-        pause.generation.map_or_else(|| "-".to_owned(), |generation| generation.to_string()),
+        pause.generation.map(|generation| generation.to_string()).or_dash(),
         match pause.reason {
             GcReason::Manual => "gc.collect".to_owned(),
             other => other.as_str().to_owned(),

@@ -6,13 +6,14 @@
 use super::launching::BARS;
 use super::style::Style;
 use super::table::{INDENT, TextTable, cut, width, wrap};
-use super::words::places;
 use super::{evidence, garbage, lines, overview, steps};
 use crate::setting;
+use crate::text::OrDash as _;
 use crate::units::{bytes, count, counted, duration, percent, signed_duration};
 use gctrace_analysis::report::{
     Advice, AdviceId, Level, PhaseReport, PhasesReport, Report, TrainingMark,
 };
+use gctrace_analysis::words::places::library_switch;
 
 /// Maximum lines of the short report, at 80 columns.
 #[cfg(test)]
@@ -122,8 +123,8 @@ fn phases(phases: &PhasesReport) -> Vec<String> {
             name.to_owned(),
             duration(phase.duration_ns),
             duration(phase.paused_ns),
-            phase.paused_ratio.map_or_else(|| "-".to_owned(), percent),
-            phase.longest_ns.map_or_else(|| "-".to_owned(), duration),
+            phase.paused_ratio.map(percent).or_dash(),
+            phase.longest_ns.map(duration).or_dash(),
             if pauses { remark } else { String::new() },
         ]);
     }
@@ -186,7 +187,7 @@ fn advice(report: &Report) -> Vec<String> {
             undecided
         };
     }
-    if changes.iter().all(|(_, advice)| advice.saves_at_most_ns.is_none()) {
+    if changes.iter().all(|(_, advice)| advice.effect.saves_at_most_ns.is_none()) {
         let numbered = |(index, advice): (usize, &Advice)| {
             let start = format!("{INDENT}{}  ", index + 1);
             wrap(&advice.action, &start, "     ")
@@ -200,7 +201,7 @@ fn advice(report: &Report) -> Vec<String> {
         table.row(vec![
             (index + 1).to_string(),
             cut(&change(advice), width() - BESIDE_CHANGE),
-            saving(advice).unwrap_or_else(|| "-".to_owned()),
+            saving(advice).or_dash(),
             memory(advice).unwrap_or_default(),
             risk(advice.id).to_owned(),
         ]);
@@ -210,7 +211,7 @@ fn advice(report: &Report) -> Vec<String> {
     if let Some(rest) = not_worth_it(report) {
         lines.extend(wrap(&rest, INDENT, INDENT));
     }
-    if let Some(switch) = places::library_switch(report) {
+    if let Some(switch) = library_switch(report) {
         lines.extend(wrap(&switch, INDENT, INDENT));
     }
     lines
@@ -233,7 +234,7 @@ pub(super) fn verdict(report: &Report, style: Style) -> String {
 /// without any.
 pub(super) fn undecided(report: &Report) -> String {
     let of = |applicable: bool, measured: &str| {
-        let open = report.not_advised.iter().filter(|advice| report.is_undecided(advice));
+        let open = report.not_advised.iter().filter(|advice| report.is_undecided(&advice.effect));
         let open = open.filter(|advice| is_applicable(advice) == applicable).map(change);
         let names: Vec<String> = open.take(ADVICE_SHOWN).collect();
         let names = names.join(", or ");
@@ -264,13 +265,13 @@ fn is_change(advice: &Advice) -> bool {
 
 /// Whether `gctrace apply` can make the change.
 fn is_applicable(advice: &Advice) -> bool {
-    let settings = advice.settings.as_ref();
+    let settings = advice.effect.settings.as_ref();
     settings.and_then(setting::of_advice).is_some()
 }
 
 /// The remedies that everybody tries first and that are not advised here; `None` if there are none.
 fn not_worth_it(report: &Report) -> Option<String> {
-    let settled = report.not_advised.iter().filter(|advice| !report.is_undecided(advice));
+    let settled = report.not_advised.iter().filter(|advice| !report.is_undecided(&advice.effect));
     let priced = settled.filter_map(|advice| {
         let known = matches!(advice.id, AdviceId::Freeze | AdviceId::RaiseThreshold);
         Some(format!("{} ({})", change(advice), range(advice).filter(|_| known)?))
@@ -281,7 +282,7 @@ fn not_worth_it(report: &Report) -> Option<String> {
 
 /// The change in a few words.
 fn change(advice: &Advice) -> String {
-    let settings = advice.settings.clone().unwrap_or_default();
+    let settings = advice.effect.settings.clone().unwrap_or_default();
     if let Some([young, middle, old]) = settings.thresholds {
         return format!("gc.set_threshold({young}, {middle}, {old})");
     }
@@ -303,7 +304,7 @@ fn change(advice: &Advice) -> String {
 /// The predicted saving: what is likely, if that was simulated, and the range.
 fn saving(advice: &Advice) -> Option<String> {
     let range = range(advice)?;
-    Some(match advice.saves_likely_ns {
+    Some(match advice.effect.saves_likely_ns {
         None => range,
         Some(likely_ns) => {
             let likely = duration(likely_ns.max(0).unsigned_abs());
@@ -314,14 +315,14 @@ fn saving(advice: &Advice) -> Option<String> {
 
 /// Least and most that it saves.
 fn range(advice: &Advice) -> Option<String> {
-    let most = duration(advice.saves_at_most_ns?);
-    let least = signed_duration(advice.saves_at_least_ns.unwrap_or(0));
+    let most = duration(advice.effect.saves_at_most_ns?);
+    let least = signed_duration(advice.effect.saves_at_least_ns.unwrap_or(0));
     Some(if least == most { most } else { format!("{least}..{most}") })
 }
 
 /// How much more garbage waits in memory.
 fn memory(advice: &Advice) -> Option<String> {
-    Some(match (advice.memory_objects?, advice.memory_bytes) {
+    Some(match (advice.effect.memory_objects?, advice.effect.memory_bytes) {
         (0, _) => "+0".to_owned(),
         (_, Some(more)) => format!("+{}", bytes(more)),
         (_, None) => "unknown".to_owned(),

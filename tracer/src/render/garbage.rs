@@ -1,11 +1,12 @@
 //! The section on what the collector frees (`--garbage`).
 
 use super::table::{INDENT, ReportSection, TextTable, mark, paragraph, width, wrap};
-use super::words::cycles;
+use crate::text::OrDash as _;
 use crate::units::{bytes, count, counted, duration, percent, short_count};
 use gctrace_analysis::report::{
     Basis, GarbageEstimate, GarbageKind, GarbageReport, Level, PerStep, ProcessReport, Report,
 };
+use gctrace_analysis::words::cycles;
 use std::collections::BTreeSet;
 
 /// Kinds and cycles shown; the others are in the JSON.
@@ -22,7 +23,7 @@ pub(crate) fn garbage(report: &Report) -> ReportSection {
         lines.extend(paragraph(&examined(garbage)));
         lines.extend(kinds(garbage));
         if let Some(verdict) = &garbage.verdict {
-            lines.extend(paragraph(verdict));
+            lines.extend(paragraph(&verdict.sentence));
         }
         lines.extend(cycles(garbage));
         if garbage.cycles.is_none() {
@@ -85,14 +86,14 @@ fn rate(per_step: Option<PerStep>, estimate: Option<GarbageEstimate>, steps: boo
     } else {
         estimate.and_then(|estimate| estimate.per_s).map(cycles::figure)
     };
-    rate.unwrap_or_else(|| "-".to_owned())
+    rate.or_dash()
 }
 
 fn kinds(garbage: &GarbageReport) -> Vec<String> {
     let head = ["objects", rate_head(garbage), "bytes", "share", "kind"];
     let mut table = TextTable::new(&head, &[4]);
     let steps = garbage.steps.is_some();
-    let known = |size: Option<u64>| size.map_or_else(|| "-".to_owned(), bytes);
+    let known = |size: Option<u64>| size.map(bytes).or_dash();
     for kind in garbage.kinds.iter().take(KINDS_SHOWN) {
         table.row(vec![
             short_count(kind.objects),
@@ -153,7 +154,7 @@ fn cycles(garbage: &GarbageReport) -> Vec<String> {
             rate(cycle.per_step, cycle.estimate, garbage.steps.is_some()),
             short_count(cycle.objects),
             short_count(cycle.held_objects),
-            cycle.bytes.map_or_else(|| "-".to_owned(), bytes),
+            cycle.bytes.map(bytes).or_dash(),
             percent(cycle.ratio),
             format!(
                 "({}) {}",
@@ -224,7 +225,7 @@ pub(super) fn in_short(report: &Report) -> Option<String> {
     let garbage = process.and_then(|process| process.garbage.as_ref());
     let garbage = garbage.or(report.garbage.as_ref()).filter(|_| matters)?;
     if let Some(verdict) = &garbage.verdict {
-        return Some(format!("What it frees: {}", verdict.sentence));
+        return Some(format!("What it frees: {}", verdict));
     }
     let of = |kind: &GarbageKind| match garbage.steps {
         Some(_) => kind.per_step.map(|per_step| per_step.mean),

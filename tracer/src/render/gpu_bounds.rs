@@ -1,8 +1,9 @@
 //! The section on bounds of the GPU cost of pauses, for traces with calls only.
 
 use super::table::{INDENT, ReportSection, TextTable, mark, paragraph};
+use crate::text::OrDash as _;
 use crate::units::{counted, duration, short_count};
-use gctrace_analysis::report::{BoundsReport, BoundsRule, Report};
+use gctrace_analysis::report::{BoundsLimit, BoundsReport, BoundsRule, Report};
 
 /// Maximum number of processes listed; the others are in the JSON.
 const PROCESSES_SHOWN: usize = 8;
@@ -65,7 +66,7 @@ fn processes(bounds: &BoundsReport) -> Vec<String> {
     let mut table = TextTable::new(&["rank", "pid", "pauses", "at least", "at most"], &[]);
     for process in bounds.processes.iter().take(PROCESSES_SHOWN) {
         table.row(vec![
-            process.rank.map_or("-".to_owned(), |rank| rank.to_string()),
+            process.rank.map(|rank| rank.to_string()).or_dash(),
             process.pid.to_string(),
             duration(process.pauses.time_ns),
             duration(process.at_least_ns),
@@ -85,8 +86,8 @@ fn processes(bounds: &BoundsReport) -> Vec<String> {
 
 /// The reasons that kept pauses from being classified, without duplicates.
 fn limits(bounds: &BoundsReport) -> Vec<String> {
-    let mut limits: Vec<&str> =
-        bounds.processes.iter().filter_map(|process| process.limited_by.as_deref()).collect();
+    let mut limits: Vec<BoundsLimit> =
+        bounds.processes.iter().filter_map(|process| process.limited_by).collect();
     limits.sort_unstable();
     limits.dedup();
     let limits = limits.into_iter();
@@ -97,9 +98,7 @@ fn limits(bounds: &BoundsReport) -> Vec<String> {
 mod tests {
     use super::*;
     use gctrace_analysis::Analysis;
-    use gctrace_analysis::report::{
-        Basis, BoundsLimit, PauseTotal, ProcessBounds, RuleBounds, Worded,
-    };
+    use gctrace_analysis::report::{Basis, PauseTotal, ProcessBounds, RuleBounds};
 
     #[test]
     fn the_section_has_bounds_and_reasons() {
@@ -124,10 +123,7 @@ mod tests {
                 pauses,
                 at_least_ns: 2_000_000,
                 at_most_ns: 5_500_000,
-                limited_by: Some(Worded {
-                    finding: BoundsLimit::EventsLost,
-                    sentence: "events were lost, or may have been".to_owned(),
-                }),
+                limited_by: Some(BoundsLimit::EventsLost),
             }],
         });
         let text = gpu_bounds(&report).lines.join("\n");

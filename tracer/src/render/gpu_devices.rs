@@ -2,6 +2,7 @@
 
 use super::clocks;
 use super::table::{INDENT, ReportSection, TextTable, paragraph};
+use crate::text::OrDash as _;
 use crate::units::{count, duration, percent, short_count};
 use gctrace_analysis::report::{DeviceId, DeviceReport, GpuWorkReport, Report, StreamReport};
 use std::cmp::Reverse;
@@ -28,7 +29,7 @@ fn devices(work: &GpuWorkReport) -> Vec<String> {
     let head = ["device", "operations", "span", "busy", "", "idle", ""];
     let mut table = TextTable::new(&head, &[0]);
     for device in work.devices.iter().take(DEVICES_SHOWN) {
-        let share = |ratio: Option<f64>| ratio.map_or_else(|| "-".to_owned(), percent);
+        let share = |ratio: Option<f64>| ratio.map(percent).or_dash();
         table.row(vec![
             name(device.id, &ids),
             short_count(device.operations),

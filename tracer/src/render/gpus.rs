@@ -1,7 +1,8 @@
 //! The section on NVML samples (`--nvml-hz`).
 
 use super::table::{ReportSection, TextTable, paragraph};
-use crate::units::{duration, percent, three_digits};
+use crate::text::OrDash as _;
+use crate::units::{duration, mebibytes, percent, three_digits};
 use gctrace_analysis::report::{GpuFigure, GpuProcessReport, GpuReport, Report};
 use std::collections::BTreeMap;
 
@@ -54,7 +55,7 @@ fn table(shown: &[(String, &GpuReport)]) -> Vec<String> {
             figure(gpu.memory_used_bytes, |used| memory_peak(gpu, used.max)),
             figure(gpu.power_w, |power| watts(power.mean)),
             figure(gpu.power_w, |power| watts(power.max)),
-            gpu.throttled_ratio.map_or_else(|| "-".to_owned(), percent),
+            gpu.throttled_ratio.map(percent).or_dash(),
         ]);
     }
     table.lines()
@@ -64,8 +65,8 @@ fn table(shown: &[(String, &GpuReport)]) -> Vec<String> {
 #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
 fn memory_peak(gpu: &GpuReport, peak: f64) -> String {
     match gpu.memory_total_bytes {
-        Some(total) => format!("{} of {}", bytes(peak), bytes(total as f64)),
-        None => bytes(peak),
+        Some(total) => format!("{} of {}", mebibytes(peak), mebibytes(total as f64)),
+        None => mebibytes(peak),
     }
 }
 
@@ -82,15 +83,7 @@ fn models(shown: &[(String, &GpuReport)]) -> Vec<String> {
 }
 
 fn figure(figure: Option<GpuFigure>, show: impl FnOnce(GpuFigure) -> String) -> String {
-    figure.map_or_else(|| "-".to_owned(), show)
-}
-
-fn bytes(bytes: f64) -> String {
-    match bytes / f64::from(1 << 20) {
-        0.0 => "0 MiB".to_owned(),
-        size if size < 1024.0 => format!("{} MiB", three_digits(size)),
-        size => format!("{} GiB", three_digits(size / 1024.0)),
-    }
+    figure.map(show).or_dash()
 }
 
 /// `GPU 0: clocks reduced by sw_power_cap (40 % of samples).`
@@ -126,7 +119,7 @@ fn process(process: &GpuProcessReport) -> String {
     let peak = process.memory_peak_bytes.map_or_else(
         || "unknown".to_owned(),
         #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
-        |peak| bytes(peak as f64),
+        |peak| mebibytes(peak as f64),
     );
     format!("{}{who} {peak}", process.pid)
 }

@@ -1,6 +1,7 @@
 //! The overview sections: recording and its sources, pauses, processes, and missing data.
 
 use super::table::{INDENT, ReportSection, TextTable, cut, mark, paragraph, width, wrap};
+use crate::text::OrDash as _;
 use crate::units::{count, counted, duration, percent, short_count};
 use crate::unseen::{unseen_places, unseen_words};
 use gctrace_analysis::report::{
@@ -83,8 +84,8 @@ fn many_traces(report: &Report) -> Vec<String> {
             count(trace.processes),
             short_count(trace.pauses.count),
             duration(trace.stopped_ns),
-            trace.stopped_ratio.map_or_else(|| "-".to_owned(), percent),
-            trace.max_ns.map_or_else(|| "-".to_owned(), duration),
+            trace.stopped_ratio.map(percent).or_dash(),
+            trace.max_ns.map(duration).or_dash(),
             name,
         ]);
     }
@@ -166,7 +167,7 @@ fn percentile_error(pauses: &PausesReport) -> String {
 }
 
 fn pauses_row(name: &str, time_ratio: f64, pauses: &PausesReport) -> Vec<String> {
-    let time = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), duration);
+    let time = |ns: Option<u64>| ns.map(duration).or_dash();
     vec![
         name.to_owned(),
         short_count(pauses.count),
@@ -236,7 +237,7 @@ fn process_table(report: &Report) -> Vec<String> {
     head.extend(["pid", "pauses", "paused", "of time", "longest", "command"]);
     let mut table = TextTable::new(&head, &[head.len() - 1]);
     for process in processes.iter().take(PROCESSES_SHOWN) {
-        let cell = |(_, of): &OptionalColumn| of(process, traces).unwrap_or_else(|| "-".to_owned());
+        let cell = |(_, of): &OptionalColumn| of(process, traces).or_dash();
         let mut row: Vec<String> = shown.iter().map(cell).collect();
         row.extend(process_row(process));
         table.row(row);
@@ -285,8 +286,8 @@ fn process_row(process: &ProcessReport) -> Vec<String> {
         process.pid.to_string(),
         short_count(process.pauses.count),
         duration(process.stopped_ns),
-        process.stopped_ratio.map_or_else(|| "-".to_owned(), percent),
-        process.pauses.max_ns.map_or_else(|| "-".to_owned(), duration),
+        process.stopped_ratio.map(percent).or_dash(),
+        process.pauses.max_ns.map(duration).or_dash(),
         command(&process.command),
     ]
 }

@@ -1,7 +1,7 @@
 //! The section on allocation pressure.
 
 use super::table::{ReportSection, TextTable, paragraph};
-use crate::units::{short_count, three_digits};
+use crate::units::{mebibytes, short_count, three_digits};
 use gctrace_analysis::report::{ArenasReport, Basis, PressureReport, ProcessReport, Report};
 
 /// Maximum number of processes listed; the others are in the JSON.
@@ -75,22 +75,14 @@ fn arenas_cells(arenas: Option<&ArenasReport>) -> [String; 3] {
     let Some(arenas) = arenas else {
         return ["-", "-", "-"].map(str::to_owned);
     };
-    let bytes =
-        arenas.balance_bytes.map_or(String::new(), |bytes| format!(" ({})", mebibytes(bytes)));
+    let bytes = arenas
+        .balance_bytes
+        .map_or(String::new(), |bytes| format!(" ({})", mebibytes(bytes as f64)));
     [
         per_second(arenas.mapped_per_s),
         per_second(arenas.unmapped_per_s),
         format!("{:+}{bytes}", arenas.balance),
     ]
-}
-
-#[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
-fn mebibytes(bytes: i64) -> String {
-    match bytes as f64 / f64::from(1 << 20) {
-        0.0 => "0 MiB".to_owned(),
-        size if size.abs() < 1024.0 => format!("{} MiB", three_digits(size)),
-        size => format!("{} GiB", three_digits(size / 1024.0)),
-    }
 }
 
 fn legend(with: &[(&ProcessReport, &PressureReport)]) -> Vec<String> {

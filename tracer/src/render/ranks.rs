@@ -2,6 +2,7 @@
 //! rank cost the others, and what the ranks of each communicator waited for each other.
 
 use super::table::{INDENT, ReportSection, TextTable, paragraph};
+use crate::text::OrDash as _;
 use crate::units::{count, counted, duration, percent, three_digits};
 use gctrace_analysis::report::{
     CollectiveWaits, CollectivesReport, CommunicatorKind, CommunicatorReport, PauseSource,
@@ -224,7 +225,7 @@ fn waits(ranks: &[RankReport]) -> Vec<String> {
             useful(rank),
             count(rank.last),
             count(rank.last_after_pause),
-            rank.clock_error_ns.map_or_else(|| "-".to_owned(), duration),
+            rank.clock_error_ns.map(duration).or_dash(),
         ]);
     }
     table.lines()
@@ -318,17 +319,15 @@ fn cost(label: &str, source: &PauseSource, victims: &[u32]) -> Vec<String> {
         duration(source.paused_ns),
         signed(own_ns),
         signed(source.total_ns.saturating_sub(own_ns)),
-        source
-            .amplification_ratio
-            .map_or_else(|| "-".to_owned(), |ratio| format!("{}x", three_digits(ratio))),
+        source.amplification_ratio.map(|ratio| format!("{}x", three_digits(ratio))).or_dash(),
         signed(source.job_earlier_ns),
-        source.steps.map_or_else(
-            || "-".to_owned(),
-            |steps| {
+        source
+            .steps
+            .map(|steps| {
                 let without = duration(steps.mean_without_ns);
                 format!("{} -> {without}", duration(steps.mean_ns))
-            },
-        ),
+            })
+            .or_dash(),
     ]
 }
 
@@ -399,11 +398,8 @@ fn communicator_row(
     let most = by_source.max_by_key(|(source, for_ns)| (source.ranks.len() == 1, **for_ns));
     vec![
         duration(waits.wait_ns),
-        waits.for_pauses_ns.map_or_else(|| "-".to_owned(), signed),
-        most.map_or_else(
-            || "-".to_owned(),
-            |(source, for_ns)| format!("{}: {}", who(source), signed(*for_ns)),
-        ),
+        waits.for_pauses_ns.map(signed).or_dash(),
+        most.map(|(source, for_ns)| format!("{}: {}", who(source), signed(*for_ns))).or_dash(),
         label,
     ]
 }

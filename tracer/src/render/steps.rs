@@ -3,8 +3,8 @@
 use super::table::{INDENT, ReportSection, TextTable, mark, paragraph};
 use crate::units::{count, counted, duration, percent, signed_duration};
 use gctrace_analysis::report::{
-    Basis, FullBy, MedianComparison, ProcessSteps, Report, StepComparison, StepDifference,
-    StepSource, StepsReport,
+    Basis, FullBy, MedianComparison, NoComparison, ProcessSteps, Report, StepComparison,
+    StepDifference, StepSource, StepsReport,
 };
 use std::collections::BTreeSet;
 
@@ -116,20 +116,23 @@ fn comparisons(steps: &ProcessSteps, one_of_several: bool) -> Vec<String> {
     vec![
         of + &with_full(&steps.with_full) + full,
         after_full(&steps.after_full).unwrap_or_else(|| {
-            let missing = steps.after_full.missing.as_deref();
             format!(
                 "Steps that follow a full collection cannot be compared with others: {}.",
-                missing.unwrap_or("too few steps")
+                missing(steps.after_full.missing)
             )
         }),
     ]
+}
+
+fn missing(why: Option<NoComparison>) -> String {
+    why.map_or_else(|| "too few steps".to_owned(), |why| why.to_string())
 }
 
 fn with_full(comparison: &StepComparison) -> String {
     let Some(difference) = comparison.difference else {
         return format!(
             "Steps with a full collection cannot be compared with those without: {}.",
-            comparison.missing.as_deref().unwrap_or("too few steps")
+            missing(comparison.missing)
         );
     };
     format!(

@@ -2,6 +2,7 @@
 //! characters in names of the recorded program.
 
 use crate::print::clean;
+pub(crate) use crate::units::cut;
 use gctrace_analysis::report::Basis;
 use std::cell::Cell;
 use std::ops::RangeInclusive;
@@ -79,16 +80,6 @@ impl TextTable {
         }
         cut(line.trim_end(), width())
     }
-}
-
-/// `text` cut to at most `width` characters, with an ellipsis if anything was cut.
-pub(crate) fn cut(text: &str, width: usize) -> String {
-    let text = clean::line(text);
-    if text.chars().count() <= width {
-        return text.into_owned();
-    }
-    let kept: String = text.chars().take(width.saturating_sub(1)).collect();
-    format!("{}…", kept.trim_end())
 }
 
 /// Breaks a paragraph at whitespace; the first line starts with `first`, the others with `indent`.

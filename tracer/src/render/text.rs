@@ -75,7 +75,7 @@ fn next_step(number: usize, advice: &Advice, style: Style) -> String {
     let mut lines = wrap(&advice.action, &format!("  {number}. "), "     ");
     lines = lines.iter().map(|line| style.bold(line)).collect();
     lines.extend(wrap(&advice.why, "     ", "     "));
-    if let Some(max_ns) = advice.saves_at_most_ns {
+    if let Some(max_ns) = advice.effect.saves_at_most_ns {
         lines.extend(wrap(&saves(advice, max_ns), "     ", "     "));
     }
     if let Some(code) = &advice.code {
@@ -92,15 +92,15 @@ fn next_step(number: usize, advice: &Advice, style: Style) -> String {
 
 fn saves(advice: &Advice, max_ns: u64) -> String {
     let most = duration(max_ns);
-    if let Some(likely_ns) = advice.saves_likely_ns {
+    if let Some(likely_ns) = advice.effect.saves_likely_ns {
         return format!(
             "Likely saves {} of the collector's time in training, {} at least, {most} at most \
              (predicted).",
             signed_duration(likely_ns),
-            signed_duration(advice.saves_at_least_ns.unwrap_or(likely_ns)),
+            signed_duration(advice.effect.saves_at_least_ns.unwrap_or(likely_ns)),
         );
     }
-    match advice.saves_at_least_ns {
+    match advice.effect.saves_at_least_ns {
         None => format!("Saves at most {most} (predicted)."),
         Some(min_ns @ ..0) => format!(
             "Saves up to {most} of the run, or costs up to {} (predicted by replay).",
@@ -122,7 +122,7 @@ fn footnote(report: &Report) -> String {
     };
     paragraph("Figures are measured unless marked (inferred) or (predicted).");
     for gap in &report.not_covered {
-        paragraph(&format!("Not covered: {}", gap.sentence));
+        paragraph(&format!("Not covered: {}", gap));
     }
     text
 }

@@ -2,6 +2,7 @@
 //! there is no replay, and the advice has the upper bounds.
 
 use super::table::{ReportSection, TextTable, paragraph};
+use crate::text::OrDash as _;
 use crate::units::{duration, short_count, signed_duration};
 use gctrace_analysis::report::{PredictedLength, Report, Saving, ScenarioId, WhatIf};
 
@@ -59,7 +60,7 @@ fn table(list: &[WhatIf]) -> Vec<String> {
     for list in list {
         let mut row = vec![change(list), saves(list.saved_ns)];
         if with_step {
-            row.push(list.step.as_ref().map_or_else(|| "-".to_owned(), length));
+            row.push(list.step.as_ref().map(length).or_dash());
         }
         row.push(garbage(list));
         table.row(row);
@@ -109,12 +110,11 @@ fn garbage(what_if: &WhatIf) -> String {
 mod tests {
     use super::*;
     use gctrace_analysis::Analysis;
-    use gctrace_analysis::report::{Basis, Change, Garbage, PredictedRange, PredictionMethod};
+    use gctrace_analysis::report::{Basis, Garbage, PredictedRange, PredictionMethod};
 
     fn disable() -> WhatIf {
         WhatIf {
             id: ScenarioId::Disable,
-            made: Change::Disable,
             change: "gc.disable()".to_owned(),
             basis: Basis::Predicted,
             method: PredictionMethod::PauseTime,

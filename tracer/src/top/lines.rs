@@ -3,6 +3,7 @@
 use crate::print;
 use crate::print::clean;
 use crate::record::lost_events;
+use crate::text::OrDash as _;
 use crate::top::local_time::{offset_s, time_of_day};
 use crate::top::view::text;
 use gctrace_analysis::live::{LineFigures, ProcessFigures, Snapshot};
@@ -133,7 +134,7 @@ fn gpu(snapshot: &Snapshot, process: &ProcessFigures) -> Option<String> {
 }
 
 fn or_dash(text: Option<String>) -> String {
-    text.unwrap_or_else(|| "-".to_owned())
+    text.or_dash()
 }
 
 /// At least three digits: `0`, `0.25`, `2.50`, `25.0`, `250`.

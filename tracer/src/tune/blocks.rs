@@ -44,7 +44,7 @@ pub(super) fn measure(tuner: &Tuner<'_>) -> anyhow::Result<u8> {
 }
 
 fn no_steps(tuner: &Tuner<'_>) -> String {
-    let remedy = match &tuner.config.step_function {
+    let remedy = match tuner.config.step_function() {
         Some(name) => format!("no function {name} was called: --step-function names another"),
         None => "--step-function NAME names the function whose calls are steps".to_owned(),
     };
@@ -136,6 +136,6 @@ fn report(tuner: &Tuner<'_>, steps: &CommandSteps) -> TuneReport {
         other_processes: steps.others,
         unreadable_rows: steps.table.unreadable,
         agent_ns: steps.agent_ns,
-        ..compare(&tuner.settings, &measured, tuner.config.measure)
+        ..compare(&tuner.settings, &measured, tuner.config.measure())
     }
 }

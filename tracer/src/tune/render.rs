@@ -1,8 +1,9 @@
 //! The result as text: what can be shown at all, the verdict, the table, the command to use.
 
-use crate::args::TuneConfig;
+use crate::args::TuneArgs;
 use crate::print;
 use crate::render::{TextTable, fit, wrap};
+use crate::text::OrDash as _;
 use crate::units::{bytes, count, counted, duration, percent};
 use gctrace_analysis::tune::{
     MeasuredDifference, TuneMeasure, TuneMethod, TuneOutcome, TuneRefusal, TuneReport, TuneUnit,
@@ -13,7 +14,7 @@ use gctrace_analysis::tune::{
 const WIDTH: usize = 100;
 
 /// The report for people.
-pub(super) fn lines(report: &TuneReport, config: &TuneConfig) -> Vec<String> {
+pub(super) fn lines(report: &TuneReport, config: &TuneArgs) -> Vec<String> {
     fit(print::columns().unwrap_or(WIDTH));
     let mut lines = wrap(&basis(report), "", "");
     lines.extend(table(report));
@@ -91,7 +92,7 @@ fn table(report: &TuneReport) -> Vec<String> {
 }
 
 fn row(setting: &TunedSetting, measure: TuneMeasure) -> Vec<String> {
-    let time = |ns: Option<u64>| ns.map_or("-".to_owned(), duration);
+    let time = |ns: Option<u64>| ns.map(duration).or_dash();
     let found = setting.difference(measure);
     let or_none = |text: Option<String>| text.unwrap_or_default();
     vec![
@@ -104,7 +105,7 @@ fn row(setting: &TunedSetting, measure: TuneMeasure) -> Vec<String> {
         or_none(found.map(difference)),
         or_none(found.map(|found| format!("{:.4}", found.holm_p_value))),
         time(setting.pause_ns),
-        setting.peak_rss_bytes.map_or("-".to_owned(), bytes),
+        setting.peak_rss_bytes.map(bytes).or_dash(),
     ]
 }
 
@@ -147,7 +148,7 @@ fn verdict(report: &TuneReport) -> String {
     }
 }
 
-fn refused(refusal: TuneRefusal, report: &TuneReport, config: &TuneConfig) -> String {
+fn refused(refusal: TuneRefusal, report: &TuneReport, config: &TuneArgs) -> String {
     match refusal {
         TuneRefusal::FewPairs { pairs, needed } => {
             let remedy = match report.method {

@@ -194,6 +194,6 @@ fn report(tuner: &Tuner<'_>, groups: &[Vec<TunedRun>]) -> TuneReport {
         other_processes: runs().map(|run| run.steps.others).max().unwrap_or(0),
         unreadable_rows: runs().map(|run| run.steps.table.unreadable).sum(),
         agent_ns: runs().filter_map(|run| run.steps.agent_ns).max(),
-        ..compare(&tuner.settings, &measured, tuner.config.measure)
+        ..compare(&tuner.settings, &measured, tuner.config.measure())
     }
 }

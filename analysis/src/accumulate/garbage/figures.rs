@@ -4,14 +4,14 @@ use super::per_step::StepTicks;
 use super::table::RowSums as _;
 use super::{Counted, CycleSums, GarbageSums, KindSums};
 use crate::gpu::timeline::StepSpan;
-use crate::paths;
 use crate::remedy::cycles;
 use crate::report::{
     Basis, BirthLine, BirthLines, GarbageCycle, GarbageEdge, GarbageEstimate, GarbageKind,
-    GarbageReport, Location, MainCycles, PerStep, Worded,
+    GarbageReport, Location, MainCycles, PerStep,
 };
 use crate::time::stats::{rate, ratio};
 use crate::time::sum;
+use crate::{paths, words};
 use gctrace_event::ObjectKind;
 
 /// Most cycles that a verdict sums up: it is about a few cycles or none.
@@ -79,7 +79,7 @@ impl GarbageSums {
             cycle_garbage,
             other_cycle_objects: cycle_garbage.saturating_sub(in_cycles),
             steps: view.ticks.is_some().then_some(steps.len() as u64),
-            verdict: verdict.map(Worded::from),
+            verdict,
         })
     }
 
@@ -222,6 +222,7 @@ impl ReportView<'_> {
             per_step: all.is_some().then_some(PerStep { basis, mean: 0.0, constant: true }),
             per_s: Some(0.0),
             basis,
+            sentence: String::new(),
         };
         for (index, share) in order.into_iter().take(MAIN_CYCLES) {
             let cycle = cycles.get(index).filter(|_| share > 0.0 && !main.is_all());
@@ -237,7 +238,10 @@ impl ReportView<'_> {
                 sum.constant &= per_step.constant;
             }
         }
-        (main.ratio >= MOSTLY).then_some(main)
+        (main.ratio >= MOSTLY).then(|| {
+            let sentence = words::cycles::verdict(cycles, &main);
+            MainCycles { sentence, ..main }
+        })
     }
 
     /// The garbage of all collections as a multiple of the garbage of the examined ones.

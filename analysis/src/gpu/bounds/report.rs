@@ -33,7 +33,7 @@ pub(crate) fn report(analysis: &Analysis, timelines: &[KeptTimeline]) -> Option<
             pauses: sum.pauses,
             at_least_ns: sum.at_least_ns,
             at_most_ns: sum.at_most_ns,
-            limited_by: limit(timeline, circumstances).map(Into::into),
+            limited_by: limit(timeline, circumstances),
         });
         all.extend(pauses);
     }

@@ -2,6 +2,7 @@
 //! Owns the rule for outliers.
 
 use crate::report::{HostOutlier, RankFigure, RankOutlier, RankReport, RankSpread, TraceReport};
+use crate::time::stats::median;
 use std::collections::BTreeMap;
 
 /// Ranks, and hosts, from which on some can stand out from the others.
@@ -113,14 +114,6 @@ fn outliers(values: impl Iterator<Item = f64>) -> Vec<(usize, f64)> {
         scores.enumerate().filter(|(_, z)| z.abs() > CUTOFF).collect();
     found.sort_by(|(_, one), (_, other)| other.abs().total_cmp(&one.abs()));
     found
-}
-
-fn median(values: &[f64]) -> Option<f64> {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let upper = *sorted.get(sorted.len() / 2)?;
-    let lower = *sorted.get((sorted.len() - 1) / 2)?;
-    Some(f64::midpoint(lower, upper))
 }
 
 #[cfg(test)]

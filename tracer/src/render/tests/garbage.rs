@@ -35,7 +35,7 @@ fn the_same_cycles_in_every_step() {
     let mut shown = report.advice.iter().take(3);
     let advice = shown.find(|advice| advice.id == AdviceId::BreakCycles);
     let advice = advice.unwrap();
-    assert!(advice.saves_likely_ns.is_some() && advice.saves_at_least_ns.is_some());
+    assert!(advice.effect.saves_likely_ns.is_some() && advice.effect.saves_at_least_ns.is_some());
     let code = crate::advice::text(advice, &report);
     insta::assert_snapshot!(section(&report) + "\n\n" + &screen(&report) + "\n" + &code);
 }
@@ -95,7 +95,7 @@ fn what_no_setting_changes_is_measured_by_comparing() {
     report.advice.retain(|advice| advice.id == AdviceId::BreakCycles);
     report.not_advised = std::mem::take(&mut report.advice);
     for advice in &mut report.not_advised {
-        advice.saves_at_least_ns = Some(-1_000_000);
+        advice.effect.saves_at_least_ns = Some(-1_000_000);
     }
     let text = screen(&report);
     let words: Vec<&str> = text.split_whitespace().collect();

@@ -1,6 +1,7 @@
 //! Columns of the process table: titles, widths, cells, and which of them fit.
 
 use super::{text, theme};
+use crate::text::OrDash as _;
 use gctrace_analysis::live::{GENERATIONS, GpuBusy, ProcessFigures, Snapshot};
 use ratatui::style::Style;
 
@@ -267,7 +268,7 @@ pub(crate) fn cell(
         Column::Busy => theme::gpu(),
         _ => Style::new(),
     };
-    (text.unwrap_or_else(|| "-".to_owned()), style)
+    (text.or_dash(), style)
 }
 
 /// Share of the interval in pauses, in ppm.

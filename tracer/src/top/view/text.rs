@@ -11,7 +11,7 @@ use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 /// Maximum characters of untrusted text that are processed; no screen is wider.
 const LONGEST: usize = 4096;
 
-/// Text safe for a cell: escaped (`print/clean.rs`), without zero-width characters, and bounded.
+/// Text safe for a cell: escaped (`gctrace_analysis::clean`), without zero-width characters, and bounded.
 pub(crate) fn clean(text: &str) -> String {
     let start = text.char_indices().nth(LONGEST).map(|(end, _)| end);
     let text = clean::line(start.and_then(|end| text.get(..end)).unwrap_or(text));

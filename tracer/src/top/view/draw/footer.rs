@@ -2,6 +2,7 @@
 
 use super::{ViewFrame, plain, styled, with_parts};
 use crate::record::lost_events;
+use crate::text::OrDash as _;
 use crate::top::live_handle::LivePhase;
 use crate::top::view::state::Overlay;
 use crate::top::view::{text, theme};
@@ -84,7 +85,7 @@ fn losses(snapshot: &Snapshot) -> Span<'static> {
 
 fn own_cost(snapshot: &Snapshot) -> Vec<String> {
     let recorder = &snapshot.recorder;
-    let known = |figure: Option<String>| figure.unwrap_or_else(|| "-".to_owned());
+    let known = |figure: Option<String>| figure.or_dash();
     let mut parts = vec![format!(
         "gctrace {} % of a core, {}",
         known(recorder.cpu_ppm.map(text::percent)),

@@ -1,11 +1,12 @@
 //! What the collector frees in the selected process, and whether its heap grows, below its lines.
 
 use super::{plain, styled};
-use crate::render::cycles;
+use crate::text::OrDash as _;
 use crate::top::view::{text, theme};
 use crate::units;
 use gctrace_analysis::live::{CycleFigures, KindName, ProcessDetail, ProcessFigures, TrendFigures};
 use gctrace_analysis::report::GarbageEdge;
+use gctrace_analysis::words::cycles;
 use ratatui::text::Line;
 
 /// Characters before a kind or a cycle.
@@ -65,7 +66,7 @@ fn share(process: &ProcessFigures) -> String {
 
 fn row(count: u64, per_second: Option<f64>, what: &str, room: usize) -> Line<'static> {
     let count = text::fill(&text::brief_count(count), 7, false);
-    let rate = per_second.map_or_else(|| "-".to_owned(), text::short_rate);
+    let rate = per_second.map(text::short_rate).or_dash();
     let rate = text::fill(&rate, 7, false);
     let what = text::cut(&text::clean(what), room);
     Line::from(vec![plain(format!("{count} {rate}  {what}"))])

@@ -1,6 +1,7 @@
 //! The log of long pauses, newest first.
 
 use super::{ViewFrame, name_of, plain, put, put_lines, styled, title};
+use crate::text::OrDash as _;
 use crate::top::local_time;
 use crate::top::view::{text, theme};
 use crate::units;
@@ -37,7 +38,7 @@ fn entry(pause: &LongPause, utc_offset_s: i64, width: usize) -> Line<'static> {
     let length = text::fill(&text::brief(pause.duration_ns), 7, false);
     let style = if pause.duration_ns >= FELT_NS { theme::bad() } else { theme::warning() };
     let generation = pause.generation.map_or("gen -".to_owned(), |number| format!("gen {number}"));
-    let freed = pause.collected.map_or("-".to_owned(), text::brief_count);
+    let freed = pause.collected.map(text::brief_count).or_dash();
     let mut what = format!(" {generation} {:<9} freed {freed:>6}", pause.reason.as_str());
     if pause.unfinished {
         what += " unfinished";
@@ -49,7 +50,8 @@ fn entry(pause: &LongPause, utc_offset_s: i64, width: usize) -> Line<'static> {
     let line = pause
         .line
         .as_ref()
-        .map_or("-".to_owned(), |line| place(line, pause.below.as_ref(), text::rest(width, used)));
+        .map(|line| place(line, pause.below.as_ref(), text::rest(width, used)))
+        .or_dash();
     Line::from(vec![
         styled(when, theme::dim()),
         plain(format!(" {who} ")),

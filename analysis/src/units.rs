@@ -1,8 +1,10 @@
 //! Figures as people read them: three significant digits, the unit that fits.
 
+use crate::clean;
+
 /// A duration: `812 ns`, `1.23 ms`, `163 s`, `16.7 min`, `2.05 h`.
 #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
-pub(crate) fn duration(ns: u64) -> String {
+pub fn duration(ns: u64) -> String {
     let exact = ns as f64;
     match ns {
         0..1_000 => format!("{ns} ns"),
@@ -15,13 +17,42 @@ pub(crate) fn duration(ns: u64) -> String {
 }
 
 /// A difference in time as text: `-1.25 ms`, `1.25 ms`.
-pub(crate) fn signed_duration(ns: i64) -> String {
+pub fn signed_duration(ns: i64) -> String {
     let sign = if ns < 0 { "-" } else { "" };
     format!("{sign}{}", duration(ns.unsigned_abs()))
 }
 
+/// A time in ns that may be fractional, with its sign if it is negative.
+pub fn mean_duration(ns: f64) -> String {
+    let sign = if ns < 0.0 { "-" } else { "" };
+    format!("{sign}{}", duration(whole(ns)))
+}
+
+/// A difference with its sign: `+1.2 %`, `-12 %`; to two decimals, one or none.
+pub fn signed(value: f64, unit: &str) -> String {
+    let sign = if value > 0.0 { "+" } else { "" };
+    let value = if value == 0.0 { 0.0 } else { value };
+    match value.abs() {
+        size if size >= 1e5 => format!("{sign}{value:.0e}{unit}"),
+        size if size < 0.005 => format!("0{unit}"),
+        size if size < 0.995 => format!("{sign}{value:.2}{unit}"),
+        size if size < 9.95 => format!("{sign}{value:.1}{unit}"),
+        _ => format!("{sign}{value:.0}{unit}"),
+    }
+}
+
+/// The nearest whole number, without its sign.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "casts of floats saturate"
+)]
+pub fn whole(value: f64) -> u64 {
+    value.abs().round() as u64
+}
+
 /// A share of 1 as percent: `12.3 %`, `0.046 %`; never more than three decimals.
-pub(crate) fn percent(ratio: f64) -> String {
+pub fn percent(ratio: f64) -> String {
     let percent = ratio * 100.0;
     if percent == 0.0 {
         "0 %".to_owned()
@@ -35,7 +66,7 @@ pub(crate) fn percent(ratio: f64) -> String {
 }
 
 /// A whole number with thousands separators: `1,234,567`.
-pub(crate) fn count(value: u64) -> String {
+pub fn count(value: u64) -> String {
     let digits = value.to_string();
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {
@@ -49,7 +80,7 @@ pub(crate) fn count(value: u64) -> String {
 
 /// A count for narrow columns: as [`count`], from a million on `4.42 M`.
 #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
-pub(crate) fn short_count(value: u64) -> String {
+pub fn short_count(value: u64) -> String {
     match value {
         0..1_000_000 => count(value),
         1_000_000..999_500_000 => format!("{} M", three_digits(value as f64 / 1e6)),
@@ -59,7 +90,7 @@ pub(crate) fn short_count(value: u64) -> String {
 
 /// An amount of memory: `812 bytes`, `1.50 KiB`, `12.3 MiB`, `2.05 GiB`.
 #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
-pub(crate) fn bytes(bytes: u64) -> String {
+pub fn bytes(bytes: u64) -> String {
     let exact = bytes as f64;
     match bytes {
         0..1_024 => format!("{bytes} bytes"),
@@ -69,8 +100,17 @@ pub(crate) fn bytes(bytes: u64) -> String {
     }
 }
 
+/// An amount of memory in MiB or, from 1,024 of them, GiB: `0 MiB`, `0.500 MiB`, `-12.3 MiB`, `2.05 GiB`.
+pub fn mebibytes(bytes: f64) -> String {
+    match bytes / 1_048_576.0 {
+        0.0 => "0 MiB".to_owned(),
+        size if size.abs() < 1024.0 => format!("{} MiB", three_digits(size)),
+        size => format!("{} GiB", three_digits(size / 1024.0)),
+    }
+}
+
 /// A count with its noun: `1 pause`, `2 pauses`.
-pub(crate) fn counted(value: u64, singular: &str) -> String {
+pub fn counted(value: u64, singular: &str) -> String {
     let plural = match (value, singular.strip_suffix("ss")) {
         (1, _) => "",
         (_, Some(_)) => "es",
@@ -80,7 +120,7 @@ pub(crate) fn counted(value: u64, singular: &str) -> String {
 }
 
 /// A number of at least 0.001 with three significant digits, no exponent.
-pub(crate) fn three_digits(value: f64) -> String {
+pub fn three_digits(value: f64) -> String {
     match value.abs() {
         size if size >= 99.95 => format!("{value:.0}"),
         size if size >= 9.995 => format!("{value:.1}"),
@@ -89,6 +129,16 @@ pub(crate) fn three_digits(value: f64) -> String {
         size if size >= 0.009_995 => format!("{value:.4}"),
         _ => format!("{value:.5}"),
     }
+}
+
+/// `text` cut to at most `width` characters, with an ellipsis if anything was cut.
+pub fn cut(text: &str, width: usize) -> String {
+    let text = clean::line(text);
+    if text.chars().count() <= width {
+        return text.into_owned();
+    }
+    let kept: String = text.chars().take(width.saturating_sub(1)).collect();
+    format!("{}…", kept.trim_end())
 }
 
 #[cfg(test)]

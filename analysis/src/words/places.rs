@@ -1,10 +1,8 @@
 //! Where in the program an advice applies: the words for Python lines.
 
+use crate::paths;
+use crate::report::{LineTotal, LinesReport, Location, PauseTotal, ProcessReport, Report};
 use crate::units::{count, counted, duration, percent};
-use gctrace_analysis::paths;
-use gctrace_analysis::report::{
-    LineTotal, LinesReport, Location, PauseTotal, ProcessReport, Report,
-};
 use gctrace_event::ProcessOrigin;
 
 /// Lines named in one sentence.
@@ -31,7 +29,7 @@ fn lines(report: &Report) -> Option<&LinesReport> {
 
 /// The switch of the training library that the stacks show, if its loop runs the program:
 /// `torchtitan has its own switch: --training.gc_freq N.`
-pub(crate) fn library_switch(report: &Report) -> Option<String> {
+pub fn library_switch(report: &Report) -> Option<String> {
     let library = lines(report)?.libraries.first()?.library;
     let name = library.name();
     Some(match library.switch() {

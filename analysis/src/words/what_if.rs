@@ -1,20 +1,10 @@
 //! The words of the predictions.
 
+use crate::report::{Change, Garbage, PlannedInterval};
 use crate::units::{bytes, count, duration, percent, short_count};
-use gctrace_analysis::report::{Change, Garbage, PlannedInterval, WhatIf};
 
-/// Fills in the sentences of a prediction.
-pub(super) fn word(what: &mut WhatIf) {
-    what.change = change(&what.made);
-    what.why_every = match &what.made {
-        Change::Planned(interval) => Some(why_every(interval)),
-        _ => None,
-    };
-    what.assumes = assumes(what);
-    what.risk = risk(what);
-}
-
-fn change(change: &Change) -> String {
+/// The change as code.
+pub(crate) fn change(change: &Change) -> String {
     match change {
         Change::Freeze { after_step: true, .. } => "gc.freeze() after the first step".to_owned(),
         Change::Freeze { .. } => "gc.freeze() after a tenth of the run".to_owned(),
@@ -30,7 +20,8 @@ fn change(change: &Change) -> String {
     }
 }
 
-fn why_every(interval: &PlannedInterval) -> String {
+/// Why collections are planned so often.
+pub(crate) fn why_every(interval: &PlannedInterval) -> String {
     let cost = interval.length_ns as f64 / (interval.step_ns as f64 * interval.steps as f64);
     let mut why = format!(
         "A full collection takes up to {}; every {} steps of {} each, that is {} of the time.",
@@ -51,8 +42,9 @@ fn why_every(interval: &PlannedInterval) -> String {
     why
 }
 
-fn assumes(what: &WhatIf) -> String {
-    let specific = match what.made {
+/// What a prediction assumes. `is_replayed`: whether GPU times are known.
+pub(crate) fn assumes(change: &Change, is_replayed: bool) -> String {
+    let specific = match change {
         Change::Freeze { .. } => {
             "Full collections take what a collector simulated over the recorded ones takes, at \
              worst and at best; where it cannot be simulated, their time is proportional to the \
@@ -73,20 +65,20 @@ fn assumes(what: &WhatIf) -> String {
         }
         Change::Disable => "Without collections the program behaves as it did between them.",
     };
-    let general = match what.run {
-        Some(_) => "",
-        None => {
-            " GPU times are unknown, so a pause may have cost nothing: the time saved has no \
-             lower bound."
-        }
+    let general = if is_replayed {
+        ""
+    } else {
+        " GPU times are unknown, so a pause may have cost nothing: the time saved has no lower \
+         bound."
     };
     format!("{specific}{general}")
 }
 
-fn risk(what: &WhatIf) -> String {
-    let garbage = what.garbage.filter(|garbage| garbage.objects > 0);
+/// What can go wrong. `garbage`: what would accumulate.
+pub(crate) fn risk(change: &Change, garbage: Option<Garbage>) -> String {
+    let garbage = garbage.filter(|garbage| garbage.objects > 0);
     let gathers = garbage.as_ref().map_or(String::new(), gathers);
-    match &what.made {
+    match change {
         Change::Freeze { more_frequent, .. } => {
             let more = more_frequent.map_or(String::new(), |(most, full)| {
                 format!(

@@ -1,13 +1,12 @@
 //! The words for garbage: kinds of objects, cycles, and how each kind of cycle is broken.
 
 use super::AdviceText;
-use crate::render::table::cut;
-use crate::units::{count, duration, percent, short_count, three_digits};
-use gctrace_analysis::report::{
-    Basis, BirthLines, CycleShape, GarbageCycle, GarbageEdge, GarbageKind, GarbageReport, Location,
-    MainCycles, PerStep, Report,
+use crate::paths;
+use crate::report::{
+    Basis, BirthLines, ByCause, CycleShape, GarbageCycle, GarbageEdge, GarbageKind, GarbageReport,
+    Location, MainCycles, PerStep, Report,
 };
-use gctrace_analysis::{PauseTimes, paths};
+use crate::units::{count, cut, duration, percent, short_count, three_digits};
 use std::collections::BTreeSet;
 
 /// The advice in one line.
@@ -22,20 +21,8 @@ const COMMENT_WIDTH: usize = 68;
 /// A mean this near to a whole number is shown as one.
 const WHOLE: f64 = 0.05;
 
-/// Fills in the sentences about garbage.
-pub(super) fn word(garbage: &mut GarbageReport) {
-    let Some(worded) = &garbage.verdict else {
-        return;
-    };
-    let sentence = verdict(garbage, &worded.finding);
-    if let Some(worded) = &mut garbage.verdict {
-        worded.sentence = sentence;
-    }
-}
-
 /// `6 cycles in every step, all from train.py:10; without them no collection is needed.`
-pub(super) fn verdict(garbage: &GarbageReport, main: &MainCycles) -> String {
-    let cycles: Vec<&GarbageCycle> = garbage.cycles.iter().flatten().collect();
+pub(crate) fn verdict(cycles: &[GarbageCycle], main: &MainCycles) -> String {
     let main_cycles = main.cycles.iter().filter_map(|index| cycles.get(*index));
     let number = number(main);
     let mark = match main.basis {
@@ -81,7 +68,7 @@ fn number(main: &MainCycles) -> String {
 }
 
 /// A mean number per step: `6`, `3.42`.
-pub(crate) fn mean(per_step: PerStep) -> String {
+pub fn mean(per_step: PerStep) -> String {
     let nearest = per_step.mean.round();
     match per_step.mean {
         0.0 => "0".to_owned(),
@@ -93,7 +80,7 @@ pub(crate) fn mean(per_step: PerStep) -> String {
 }
 
 /// Three digits, grouped: `57.7`, `468,000`, `1.28 M`.
-pub(crate) fn figure(value: f64) -> String {
+pub fn figure(value: f64) -> String {
     const LARGE: f64 = 999.5;
     if value < LARGE {
         return three_digits(value);
@@ -103,7 +90,7 @@ pub(crate) fn figure(value: f64) -> String {
 }
 
 /// `train.py:10`, of a library `json/decoder.py:353`.
-pub(crate) fn place(location: &Location) -> String {
+pub fn place(location: &Location) -> String {
     let file = if location.library {
         paths::short(&location.file)
     } else {
@@ -116,7 +103,7 @@ pub(crate) fn place(location: &Location) -> String {
 }
 
 /// An object of a kind: `cell Trainer.step.<locals>.closure (train.py:10)`, `torch.Tensor`.
-pub(crate) fn kind(
+pub fn kind(
     type_name: &str,
     function: Option<&str>,
     file: Option<&str>,
@@ -139,7 +126,7 @@ pub(crate) fn kind(
 }
 
 /// What objects of one of CPython's own types are, in a sentence; `None` if its name says it.
-pub(crate) fn explanation(type_name: &str) -> Option<String> {
+pub fn explanation(type_name: &str) -> Option<String> {
     let what = match type_name {
         "cell" => "a variable that a function shares with functions in it",
         "frame" => "a call and its local variables",
@@ -151,7 +138,7 @@ pub(crate) fn explanation(type_name: &str) -> Option<String> {
 }
 
 /// The same as `kind`, the function shortened from its start until it fits: `cell …closure (train.py:10)`.
-pub(crate) fn kind_within(of: &GarbageKind, width: usize) -> String {
+pub fn kind_within(of: &GarbageKind, width: usize) -> String {
     let label = |function: Option<&str>| kind(&of.type_name, function, of.file.as_deref(), of.line);
     let whole = label(of.function.as_deref());
     let Some(function) = of.function.as_deref() else {
@@ -169,7 +156,7 @@ pub(crate) fn kind_within(of: &GarbageKind, width: usize) -> String {
 }
 
 /// `born at train.py:31 in build (12 of 15 sampled) and train.py:40 in grow (3)`.
-pub(crate) fn births(births: &BirthLines) -> String {
+pub fn births(births: &BirthLines) -> String {
     format!("born at {}", born(births).join(" and "))
 }
 
@@ -191,7 +178,7 @@ fn born(births: &BirthLines) -> Vec<String> {
 /// A cycle: `cell.cell_contents -> function Trainer.step.<locals>.closure (train.py:10).__closure__
 /// -> tuple[] -> back`. Code that several objects belong to is named with the function, if there is
 /// one, otherwise with the first.
-pub(crate) fn path(edges: &[GarbageEdge]) -> String {
+pub fn path(edges: &[GarbageEdge]) -> String {
     let names = |edge: &&GarbageEdge| edge.function.is_some();
     let function = edges.iter().filter(names).find(|edge| edge.type_name == "function");
     let named = function.or_else(|| edges.iter().find(names));
@@ -217,7 +204,7 @@ pub(crate) fn path(edges: &[GarbageEdge]) -> String {
 }
 
 /// What to call a cycle of this kind.
-pub(crate) fn shape(shape: CycleShape) -> &'static str {
+pub fn shape(shape: CycleShape) -> &'static str {
     match shape {
         CycleShape::Class => "class made at run time",
         CycleShape::Exception => "exception kept with its traceback",
@@ -349,13 +336,14 @@ fn remedy(shape: CycleShape) -> &'static str {
 }
 
 /// The advice to break the cycles that all garbage comes from.
-pub(super) fn advice(report: &Report, times: &PauseTimes) -> AdviceText {
-    let garbage =
-        report.processes.iter().filter_map(|process| process.garbage.as_ref()).find(|garbage| {
-            garbage.verdict.as_ref().is_some_and(|verdict| verdict.finding.is_all())
-        });
+pub(super) fn advice(report: &Report, times: &ByCause) -> AdviceText {
+    let garbage = report
+        .processes
+        .iter()
+        .filter_map(|process| process.garbage.as_ref())
+        .find(|garbage| garbage.verdict.as_ref().is_some_and(MainCycles::is_all));
     let Some((garbage, main)) =
-        garbage.and_then(|garbage| Some((garbage, &garbage.verdict.as_ref()?.finding)))
+        garbage.and_then(|garbage| Some((garbage, garbage.verdict.as_ref()?)))
     else {
         return AdviceText::default();
     };
@@ -366,11 +354,11 @@ pub(super) fn advice(report: &Report, times: &PauseTimes) -> AdviceText {
             "{} {} of the garbage {} from them. Automatic collections took {} ({} of the pause \
              time); they start when garbage accumulates, and without these cycles reference counts \
              free it at once.",
-            verdict(garbage, main),
+            main,
             percent(main.ratio),
             if main.per_step.is_some() { "of training comes" } else { "comes" },
             duration(automatic.time_ns),
-            percent(times.share(automatic)),
+            percent(report.share(automatic)),
         ),
         code: code(garbage, main),
         risk: RISK.to_owned(),

@@ -24,7 +24,7 @@ const COLORS: [&str; 11] = [
 
 /// `text` as one line: newlines and other control characters, bidirectional formatting and invisible
 /// characters become escapes: `\n`, `\x1b`, `\u{202e}`.
-pub(crate) fn line(text: &str) -> Cow<'_, str> {
+pub fn line(text: &str) -> Cow<'_, str> {
     if !text.contains(is_harmful) {
         return Cow::Borrowed(text);
     }
@@ -36,12 +36,12 @@ pub(crate) fn line(text: &str) -> Cow<'_, str> {
 }
 
 /// A path as one escaped line.
-pub(crate) fn path(path: &Path) -> String {
+pub fn path(path: &Path) -> String {
     line(&path.to_string_lossy()).into_owned()
 }
 
 /// `text` of several lines: like [`line()`], but keeps newlines and gctrace's own colors.
-pub(crate) fn text(text: &str) -> Cow<'_, str> {
+pub fn text(text: &str) -> Cow<'_, str> {
     if !text.contains(|char| char != '\n' && is_harmful(char)) {
         return Cow::Borrowed(text);
     }
@@ -86,7 +86,7 @@ fn push(clean: &mut String, char: char) {
 /// Whether a character is escaped: control characters (C0, C1, DEL), line separators, and Unicode
 /// format characters (category Cf) that are bidirectional (UAX #9) or invisible, as a name must not
 /// look like another one.
-pub(crate) fn is_harmful(char: char) -> bool {
+pub fn is_harmful(char: char) -> bool {
     char.is_control()
         || matches!(
             char,

@@ -1,9 +1,9 @@
 //! The answer in one sentence.
 
-use crate::units::{count, counted, duration, percent};
-use gctrace_analysis::report::{
+use crate::report::{
     GpuCost, GpuWorkReport, Level, PhasesReport, Report, TraceReport, TrainingMark,
 };
+use crate::units::{count, counted, duration, percent};
 use gctrace_event::{GcReason, RecordingMode};
 
 /// The part at shutdown is reported from this fraction of the stopped time.
@@ -12,7 +12,7 @@ const REPORTED_FRACTION: u64 = 10;
 /// Of a run that is not judged.
 const TOO_SHORT: &str = "The recording is too short to judge the garbage collector";
 
-pub(super) fn sentence(report: &Report) -> String {
+pub(crate) fn sentence(report: &Report) -> String {
     let level = report.verdict.level;
     let cost = report.gpu_cost.as_ref();
     let mut sentence = match (level, cost) {
@@ -310,7 +310,7 @@ impl GpuIdle {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gctrace_analysis::report::PauseTotal;
+    use crate::report::PauseTotal;
 
     fn cost(cost_ns: u64, error_ns: Option<u64>) -> GpuCost {
         GpuCost {

@@ -1,44 +1,45 @@
 //! The words of each advice.
 
 use super::{AdviceText, cycles, places};
+use crate::report::{
+    Advice, AdviceEffect, AdviceId, Basis, ByCause, GroupName, Level, PauseTotal, ProcessReport,
+    Report, SettingsReport, WhatIf,
+};
 use crate::units;
 use crate::units::{count, counted, duration, percent, three_digits};
-use gctrace_analysis::PauseTimes;
-use gctrace_analysis::report::{
-    Advice, AdviceId, GroupName, Level, PauseTotal, ProcessReport, Report, SettingsReport, WhatIf,
-};
 use gctrace_event::{Collector, Counter};
 
-/// Fills in the sentences of an advice of this report.
-pub(super) fn word(advice: &mut Advice, report: &Report) {
-    let times = match advice.saves_likely_ns {
-        Some(_) => PauseTimes::unknown_as_automatic(report),
-        None => PauseTimes::of(report),
+/// An advice of this report with its sentences.
+pub(crate) fn advice(id: AdviceId, effect: AdviceEffect, report: &Report) -> Advice {
+    let times = match effect.saves_likely_ns {
+        Some(_) => report.by_likely_cause(),
+        None => report.by_cause(),
     };
-    let text = match advice.id {
+    let text = match id {
         AdviceId::NoCollection => no_collection(report),
         AdviceId::RecordCollections => record_collections(),
         AdviceId::Leave => leave(report),
         AdviceId::ExplicitCalls => explicit_calls(report, &times),
         AdviceId::Freeze => freeze(report, most(report), &times),
-        AdviceId::RaiseThreshold => raise_threshold(report, advice, &times),
-        AdviceId::Planned => planned(report, advice, &times),
-        AdviceId::SwappedOut => swapped_out(report, &times),
+        AdviceId::RaiseThreshold => raise_threshold(report, &effect, &times),
+        AdviceId::Planned => planned(report, &effect, &times),
+        AdviceId::SwappedOut => swapped_out(report),
         AdviceId::RecordReasons => record_reasons(report, &times),
         AdviceId::Uncollectable => uncollectable(report),
         AdviceId::BreakCycles => cycles::advice(report, &times),
     };
     let some = |text: String| (!text.is_empty()).then_some(text);
-    advice.action = text.action.to_owned();
-    advice.why = text.why;
-    advice.code = some(text.code);
-    advice.risk = some(text.risk);
     // Of a program without the cycles, what an unchanged one assumes does not hold.
-    if report.gpu_cost.is_some()
-        && advice.id != AdviceId::BreakCycles
-        && let Some(what) = report.prediction(advice.id)
-    {
-        advice.why += &replayed(what);
+    let is_replayed = report.gpu_cost.is_some() && id != AdviceId::BreakCycles;
+    let prediction = report.prediction(id).filter(|_| is_replayed);
+    Advice {
+        id,
+        action: text.action.to_owned(),
+        why: text.why + &prediction.map_or_else(String::new, replayed),
+        code: some(text.code),
+        risk: some(text.risk),
+        effect,
+        basis: Basis::Predicted,
     }
 }
 
@@ -134,7 +135,7 @@ fn leave(report: &Report) -> AdviceText {
     AdviceText { action, why, ..AdviceText::default() }
 }
 
-fn explicit_calls(report: &Report, times: &PauseTimes) -> AdviceText {
+fn explicit_calls(report: &Report, times: &ByCause) -> AdviceText {
     let calls = &report.explicit_calls;
     let rate = calls.rate_per_s.map_or(String::new(), |rate| match rate {
         rate if rate >= 1.0 => format!(", {} per second", three_digits(rate)),
@@ -148,7 +149,7 @@ fn explicit_calls(report: &Report, times: &PauseTimes) -> AdviceText {
             "{}{rate} took {} ({} of the pause time){}.{}",
             counted(times.manual.count, "explicit call"),
             duration(times.manual.time_ns),
-            percent(times.share(times.manual)),
+            percent(report.share(times.manual)),
             freed_nothing_clause(calls.pauses.freed_nothing),
             callers.as_deref().unwrap_or(" Libraries call it too."),
         ),
@@ -177,14 +178,14 @@ fn freed_nothing_clause(nothing: PauseTotal) -> String {
     }
 }
 
-fn freeze(report: &Report, most: &ProcessReport, times: &PauseTimes) -> AdviceText {
+fn freeze(report: &Report, most: &ProcessReport, times: &ByCause) -> AdviceText {
     let nothing = report.freed_nothing.automatic_full;
     let mut why = format!(
         "{} took {} ({} of the pause time){}. Each traverses the whole heap: model, optimizer, \
          imported modules. Frozen objects are no longer traversed.",
         counted(times.automatic_full.count, "automatic full collection"),
         duration(times.automatic_full.time_ns),
-        percent(times.share(times.automatic_full)),
+        percent(report.share(times.automatic_full)),
         freed_nothing_clause(nothing),
     );
     why += &places::automatic_full(report);
@@ -242,12 +243,12 @@ fn full_collection_rule(process: &ProcessReport) -> &'static str {
     }
 }
 
-fn raise_threshold(report: &Report, advice: &Advice, times: &PauseTimes) -> AdviceText {
+fn raise_threshold(report: &Report, effect: &AdviceEffect, times: &ByCause) -> AdviceText {
     let most = most(report);
     let settings = most.settings.as_ref();
     let thresholds =
         settings.map_or(SettingsReport::DEFAULT_THRESHOLDS, |setting| setting.thresholds);
-    let advised = advice.settings.as_ref().and_then(|setting| setting.thresholds);
+    let advised = effect.settings.as_ref().and_then(|setting| setting.thresholds);
     let raised = advised.unwrap_or_else(|| SettingsReport::raised(thresholds));
     let youngest = GroupName::Generation(Some(0));
     let mut groups = report.by_generation.iter();
@@ -260,7 +261,7 @@ fn raise_threshold(report: &Report, advice: &Advice, times: &PauseTimes) -> Advi
              nothing. In process {}{} the thresholds are {}.{}",
             counted(times.automatic_partial.count, "automatic collection"),
             duration(times.automatic_partial.time_ns),
-            percent(times.share(times.automatic_partial)),
+            percent(report.share(times.automatic_partial)),
             count(freed_nothing),
             most.pid,
             most.young_per_s.filter(|rate| *rate > 0.0).map_or(String::new(), |rate| format!(
@@ -289,12 +290,12 @@ fn listed([young, middle, old]: [i32; 3]) -> String {
 }
 
 /// With the interval that the replay or the simulation chose; every 1000 steps if neither did.
-fn planned(report: &Report, advice: &Advice, times: &PauseTimes) -> AdviceText {
+fn planned(report: &Report, effect: &AdviceEffect, times: &ByCause) -> AdviceText {
     let chosen = report.prediction(AdviceId::Planned);
     let chosen = chosen.and_then(|what| Some((what.every_steps?, what)));
     let reason = chosen.and_then(|(_, what)| what.why_every.as_ref());
     // The replay's choice, if there is one.
-    let settings = advice.settings.as_ref().filter(|_| chosen.is_none());
+    let settings = effect.settings.as_ref().filter(|_| chosen.is_none());
     let advised = settings.and_then(|setting| setting.collect_every_steps);
     let step = advised.or(chosen.map(|(every, _)| every)).unwrap_or(1000);
     let every_ns = settings.and_then(|setting| setting.collect_every_ns);
@@ -305,7 +306,7 @@ fn planned(report: &Report, advice: &Advice, times: &PauseTimes) -> AdviceText {
              distributed job different ranks are hit at different steps and stall the others; \
              planned collections hit all ranks at the same step.{}{}",
             duration(times.automatic().time_ns),
-            percent(times.share(times.automatic())),
+            percent(report.share(times.automatic())),
             reason.map_or(String::new(), |reason| format!(" {reason}")),
             places::library_switch(report).map_or(String::new(), |switch| format!(" {switch}")),
         ),
@@ -320,9 +321,9 @@ fn planned(report: &Report, advice: &Advice, times: &PauseTimes) -> AdviceText {
                  \x20       gc.collect()"
             ),
         },
-        risk: match (chosen, advice.memory_objects) {
+        risk: match (chosen, effect.memory_objects) {
             (Some((every, what)), _) => format!("Every {} steps: {}", count(every), what.risk),
-            (None, Some(objects)) => waiting_risk(advice, objects),
+            (None, Some(objects)) => waiting_risk(effect, objects),
             (None, None) => planned_risk(most(report)),
         },
     }
@@ -342,9 +343,9 @@ fn planned_by_time(every_ns: u64) -> String {
     )
 }
 
-fn waiting_risk(advice: &Advice, objects: u64) -> String {
+fn waiting_risk(effect: &AdviceEffect, objects: u64) -> String {
     let bytes =
-        advice.memory_bytes.map_or(String::new(), |bytes| format!(" ({})", units::bytes(bytes)));
+        effect.memory_bytes.map_or(String::new(), |bytes| format!(" ({})", units::bytes(bytes)));
     format!(
         "Up to {}{bytes} of garbage wait for each collection; tensors in cycles keep their GPU \
          memory until then. gc.collect(1) would be cheaper, but what survives two collections is \
@@ -372,7 +373,7 @@ fn planned_risk(most: &ProcessReport) -> String {
     }
 }
 
-fn swapped_out(report: &Report, times: &PauseTimes) -> AdviceText {
+fn swapped_out(report: &Report) -> AdviceText {
     let counters = report.counters.as_ref();
     let pauses = counters.map_or(PauseTotal::default(), |counter| counter.major_fault_pauses);
     let faults = counters.into_iter().flat_map(|counter| &counter.counters);
@@ -386,7 +387,7 @@ fn swapped_out(report: &Report, times: &PauseTimes) -> AdviceText {
             count(pauses.count),
             counted(report.totals.pauses.count, "pause"),
             counted(faults.map(|counter| counter.inside).sum(), "major page fault"),
-            percent(times.share(pauses)),
+            percent(report.share(pauses)),
         ),
         code: "free -h; vmstat 1   # are si and so above 0?\n\
                swapon --show"
@@ -395,7 +396,7 @@ fn swapped_out(report: &Report, times: &PauseTimes) -> AdviceText {
     }
 }
 
-fn record_reasons(report: &Report, times: &PauseTimes) -> AdviceText {
+fn record_reasons(report: &Report, times: &ByCause) -> AdviceText {
     let what = match times.unknown.count {
         0 => counted(report.totals.pauses.count, "pause"),
         unknown => counted(unknown, "pause"),
@@ -419,7 +420,7 @@ fn record_reasons(report: &Report, times: &PauseTimes) -> AdviceText {
              in-process. As root, gctrace records it. Otherwise look for calls: without any, the \
              collections are automatic, and gc.freeze() after setup makes those of generation 2 \
              shorter.",
-            percent(times.share(times.unknown))
+            percent(report.share(times.unknown))
         ),
         code: "sudo gctrace -- python train.py\n\
                # or without root: does anything call gc.collect()?\n\

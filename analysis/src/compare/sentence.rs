@@ -1,0 +1,59 @@
+//! The verdict on two sets of runs, in a sentence.
+
+use super::{FigureComparison, FigureId, Outcome, of};
+use crate::units::{mean_duration, percent, signed, three_digits};
+
+/// Why the sentence of one run has no verdict.
+const ONE_RUN: &str = "The noise between runs is unknown, so there is no verdict: name several runs \
+                       on each side (A... -- B...).";
+
+/// The verdict in one sentence, with the figures that it is about. `one_run`: on a side, so that the
+/// figures have neither interval nor verdict.
+pub(super) fn sentence(
+    outcome: Outcome,
+    figure: FigureId,
+    figures: &[FigureComparison],
+    one_run: bool,
+) -> String {
+    let outcome = match (outcome, figure) {
+        (Outcome::Unknown, _) if one_run => "One run on a side",
+        (Outcome::Better, FigureId::StepTime) => "Faster",
+        (Outcome::Worse, FigureId::StepTime) => "Slower",
+        (Outcome::Better, _) => "Less garbage collection",
+        (Outcome::Worse, _) => "More garbage collection",
+        (Outcome::NoDifference, _) => "No difference shown",
+        (Outcome::Unknown, _) => "Not enough data for a test",
+    };
+    let parts = [
+        of(figures, FigureId::GcShare).and_then(gc_share),
+        of(figures, FigureId::StepTime).and_then(step_time),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    let why = if one_run { format!(" {ONE_RUN}") } else { String::new() };
+    if parts.is_empty() {
+        format!("{outcome}.{why}")
+    } else {
+        format!("{outcome}: {}.{why}", parts.join(", "))
+    }
+}
+
+fn gc_share(figure: &FigureComparison) -> Option<String> {
+    let (before, after) = (figure.before?, figure.after?);
+    Some(format!("GC {} -> {} of training", percent(before), percent(after)))
+}
+
+/// `step time 12.1 ms -> 9.80 ms, -19 % ± 2`: half the interval.
+fn step_time(figure: &FigureComparison) -> Option<String> {
+    let (before, after) = (figure.before?, figure.after?);
+    let ratio = figure.change_ratio?;
+    let half = match (ratio.low, ratio.high) {
+        (Some(low), Some(high)) => format!(" ± {}", three_digits((high - low) / 2.0 * 100.0)),
+        _ => String::new(),
+    };
+    Some(format!(
+        "step time {} -> {}, {}{half}",
+        mean_duration(before),
+        mean_duration(after),
+        signed(ratio.value * 100.0, " %"),
+    ))
+}

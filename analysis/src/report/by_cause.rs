@@ -1,0 +1,103 @@
+//! Pauses by cause.
+
+use super::{GroupName, PauseTotal, PausesReport, Report};
+use crate::time::stats::ratio;
+use gctrace_event::GcReason;
+
+/// Count and time of pauses, by what caused them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ByCause {
+    /// Automatic collections of all generations.
+    pub(crate) automatic_full: PauseTotal,
+    /// Automatic collections of younger generations.
+    pub(crate) automatic_partial: PauseTotal,
+    /// Collections that the program requested with `gc.collect()`.
+    pub(crate) manual: PauseTotal,
+    /// Collections while the interpreter was finalizing.
+    pub(crate) shutdown: PauseTotal,
+    /// Collections whose reason the trace does not contain.
+    pub(crate) unknown: PauseTotal,
+}
+
+impl ByCause {
+    /// The pauses of one cause. `full`: of the whole heap.
+    pub(crate) fn of(&mut self, reason: GcReason, full: bool) -> &mut PauseTotal {
+        match reason {
+            GcReason::Automatic if full => &mut self.automatic_full,
+            GcReason::Automatic => &mut self.automatic_partial,
+            GcReason::Manual => &mut self.manual,
+            GcReason::Shutdown => &mut self.shutdown,
+            GcReason::Unknown => &mut self.unknown,
+        }
+    }
+
+    /// Pauses of all causes.
+    pub(crate) fn total(&self) -> PauseTotal {
+        let Self { automatic_full, automatic_partial, manual, shutdown, unknown } = self;
+        [automatic_full, automatic_partial, manual, shutdown, unknown].into_iter().collect()
+    }
+
+    /// Adds other pauses.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.automatic_full.add_all(&other.automatic_full);
+        self.automatic_partial.add_all(&other.automatic_partial);
+        self.manual.add_all(&other.manual);
+        self.shutdown.add_all(&other.shutdown);
+        self.unknown.add_all(&other.unknown);
+    }
+
+    /// Automatic collections of all generations, full ones included.
+    pub(crate) fn automatic(&self) -> PauseTotal {
+        [self.automatic_full, self.automatic_partial].iter().collect()
+    }
+}
+
+impl Report {
+    /// All pauses by cause.
+    pub(crate) fn by_cause(&self) -> ByCause {
+        let of = |reason| self.pauses_of(reason).map_or(PauseTotal::default(), total);
+        let full = self.freed_nothing.of_automatic_full;
+        ByCause {
+            automatic_full: full,
+            automatic_partial: without(of(GcReason::Automatic), full),
+            manual: of(GcReason::Manual),
+            shutdown: of(GcReason::Shutdown),
+            unknown: of(GcReason::Unknown),
+        }
+    }
+
+    /// The same with pauses of unknown reason counted as automatic, as most of them are.
+    pub(crate) fn by_likely_cause(&self) -> ByCause {
+        let known = self.by_cause();
+        let of = |generation| {
+            let name = GroupName::Generation(Some(generation));
+            let group = self.by_generation.iter().find(|group| group.name == name);
+            group.map_or(PauseTotal::default(), |group| total(&group.pauses))
+        };
+        if known.automatic().count > 0 {
+            return known;
+        }
+        ByCause {
+            // Collections at shutdown are full.
+            automatic_full: without(of(2), known.shutdown),
+            automatic_partial: [of(0), of(1)].iter().collect(),
+            ..known
+        }
+    }
+
+    /// The share of these pauses in the time of all, 0 to 1.
+    pub(crate) fn share(&self, pauses: PauseTotal) -> f64 {
+        ratio(pauses.time_ns, self.totals.pauses.time_ns).unwrap_or(0.0)
+    }
+}
+
+fn total(pauses: &PausesReport) -> PauseTotal {
+    PauseTotal { count: pauses.count, time_ns: pauses.time_ns }
+}
+
+fn without(all: PauseTotal, part: PauseTotal) -> PauseTotal {
+    PauseTotal {
+        count: all.count.saturating_sub(part.count),
+        time_ns: all.time_ns.saturating_sub(part.time_ns),
+    }
+}

@@ -1,5 +1,5 @@
-//! `gctrace demo --apply`: follows the first advice that `gctrace apply` can apply, and prints its
-//! predicted saving beside the measured one.
+//! `gctrace demo --apply`: follows the first advice that `gctrace apply` can apply, or without one the
+//! first setting that one recording cannot judge, and prints its predicted saving beside the measured one.
 
 use super::{code, write_out};
 use crate::args::DemoConfig;
@@ -28,17 +28,25 @@ pub(super) fn follow(
 ) -> anyhow::Result<u8> {
     let (mut analysis, _) = analyze::read_all(std::slice::from_ref(&config.output), None)?;
     let report = render::report(&mut analysis);
-    let first = report.advice.iter().zip(1..).find_map(|(advice, number)| {
+    let (advised, others) = (report.advice.iter(), report.not_advised.iter());
+    let advised = advised.zip(1..).map(|(advice, number)| (advice, Some(number)));
+    // On a busy machine the ranges are wide: then what one recording cannot tell is tried.
+    let uncertain =
+        others.filter(|advice| advice.effect.is_uncertain()).map(|advice| (advice, None));
+    let first = advised.chain(uncertain).find_map(|(advice, number)| {
         let setting = setting::of_advice(advice.effect.settings.as_ref()?)?;
         Some((number, advice, setting.to_string()))
     });
     let Some((number, advice, setting)) = first else {
-        write_out("\nNo advice of this report can be applied: there is nothing to follow.\n")?;
+        write_out("\nNo change of the settings was priced: there is nothing to follow.\n")?;
         return Ok(0);
     };
+    let why: String = match number {
+        Some(number) => format!("Following advice {number}"),
+        None => "One recording cannot tell what this saves, so it is tried".to_owned(),
+    };
     write_out(&format!(
-        "\nFollowing advice {number}: gctrace apply --gc {setting}, {RUNS} runs with it and \
-         {RUNS} without, in turns\n"
+        "\n{why}: gctrace apply --gc {setting}, {RUNS} runs with it and {RUNS} without, in turns\n"
     ))?;
     let applied = ["apply", "-q", "--step-function", STEP_FUNCTION, "--gc", &setting, "--"];
     let mut times = [Vec::new(), Vec::new()];

@@ -20,7 +20,7 @@ use std::collections::HashMap;
 /// Number of flushes that the boundaries are remembered for: about a second.
 const TURNS: u32 = 4;
 
-/// Maximum number of calls remembered or held back at the boundaries. Half a million: 20 MB, not
+/// Maximum number of calls remembered or held back at the boundaries. Half a million: 25 MB, not
 /// reached by any program so far.
 const MOST: usize = 1 << 19;
 

@@ -14,27 +14,16 @@ use std::collections::BTreeSet;
 use test_kit::reports;
 use test_kit::reports::{MS, START};
 
-/// Set to write the schema instead of comparing it.
-const UPDATE: &str = "GCTRACE_UPDATE_SCHEMA";
-
-fn published() -> std::path::PathBuf {
-    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/top.schema.json")
-}
-
 fn schema() -> Value {
     serde_json::to_value(schemars::schema_for!(Snapshot)).unwrap()
 }
 
 #[test]
 fn published_schema_is_up_to_date() {
-    let text = serde_json::to_string_pretty(&schema()).unwrap() + "\n";
-    if std::env::var_os(UPDATE).is_some() {
-        std::fs::write(published(), &text).unwrap();
-    }
-    let published = std::fs::read_to_string(published()).unwrap();
-    assert!(
-        published == text,
-        "docs/top.schema.json is old: {UPDATE}=1 cargo test -p gctrace-analysis --test plain live_schema::"
+    test_kit::schema::assert_published(
+        "top",
+        &schema(),
+        "-p gctrace-analysis --test plain live_schema::",
     );
 }
 

@@ -9,14 +9,6 @@ use gctrace_event::Record;
 use gctrace_event::read::{DecodedItem, TraceReader};
 use test_kit::reports;
 
-/// Set to write the schema instead of comparing it.
-const UPDATE: &str = "GCTRACE_UPDATE_SCHEMA";
-
-fn published(name: &str) -> std::path::PathBuf {
-    let docs = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
-    docs.join(format!("{name}.schema.json"))
-}
-
 #[test]
 fn published_schema_is_up_to_date() {
     let schemas = [
@@ -24,21 +16,14 @@ fn published_schema_is_up_to_date() {
         ("comparison", schemars::schema_for!(Comparison)),
     ];
     for (name, schema) in schemas {
-        let text = serde_json::to_string_pretty(&schema).unwrap() + "\n";
-        if std::env::var_os(UPDATE).is_some() {
-            std::fs::write(published(name), &text).unwrap();
-        }
-        let published = std::fs::read_to_string(published(name)).unwrap();
-        assert!(
-            published == text,
-            "docs/{name}.schema.json is old: {UPDATE}=1 cargo test -p gctrace-analysis --test plain schema::"
-        );
+        let test = "-p gctrace-analysis --test plain schema::";
+        test_kit::schema::assert_published(name, &schema, test);
     }
 }
 
 #[test]
 fn comparisons_keep_to_the_published_schema() {
-    let text = std::fs::read_to_string(published("comparison")).unwrap();
+    let text = std::fs::read_to_string(test_kit::schema::published("comparison")).unwrap();
     let validator = jsonschema::validator_for(&serde_json::from_str(&text).unwrap()).unwrap();
     let validate = |before: &[Report], after: &[Report]| {
         let comparison = serde_json::to_value(compare(before, after)).unwrap();
@@ -111,7 +96,7 @@ fn with_pauses(analysis: &mut Analysis, name: &str) {
 
 #[test]
 fn reports_keep_to_the_published_schema() {
-    let text = std::fs::read_to_string(published("report")).unwrap();
+    let text = std::fs::read_to_string(test_kit::schema::published("report")).unwrap();
     let schema = serde_json::from_str(&text).unwrap();
     let validator = jsonschema::validator_for(&schema).unwrap();
     let validate = |report: &Report| {

@@ -8,27 +8,16 @@ use gctrace_analysis::tune::{
 };
 use serde_json::Value;
 
-/// Set to write the schema instead of comparing it.
-const UPDATE: &str = "GCTRACE_UPDATE_SCHEMA";
-
-fn published() -> std::path::PathBuf {
-    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/tune.schema.json")
-}
-
 fn schema() -> Value {
     serde_json::to_value(schemars::schema_for!(TuneReport)).unwrap()
 }
 
 #[test]
 fn published_schema_is_up_to_date() {
-    let text = serde_json::to_string_pretty(&schema()).unwrap() + "\n";
-    if std::env::var_os(UPDATE).is_some() {
-        std::fs::write(published(), &text).unwrap();
-    }
-    let published = std::fs::read_to_string(published()).unwrap();
-    assert!(
-        published == text,
-        "docs/tune.schema.json is old: {UPDATE}=1 cargo test -p gctrace-analysis --test plain tune_schema::"
+    test_kit::schema::assert_published(
+        "tune",
+        &schema(),
+        "-p gctrace-analysis --test plain tune_schema::",
     );
 }
 

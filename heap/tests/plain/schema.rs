@@ -10,28 +10,13 @@ use gctrace_heap::{
 };
 use serde_json::Value;
 
-/// Set to write the schema instead of comparing it.
-const UPDATE: &str = "GCTRACE_UPDATE_SCHEMA";
-
-fn published() -> std::path::PathBuf {
-    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/heap.schema.json")
-}
-
 fn schema() -> Value {
     serde_json::to_value(schemars::schema_for!(HeapReport)).unwrap()
 }
 
 #[test]
 fn published_schema_is_up_to_date() {
-    let text = serde_json::to_string_pretty(&schema()).unwrap() + "\n";
-    if std::env::var_os(UPDATE).is_some() {
-        std::fs::write(published(), &text).unwrap();
-    }
-    let published = std::fs::read_to_string(published()).unwrap();
-    assert!(
-        published == text,
-        "docs/heap.schema.json is old: {UPDATE}=1 cargo test -p gctrace-heap --test plain schema::"
-    );
+    test_kit::schema::assert_published("heap", &schema(), "-p gctrace-heap --test plain schema::");
 }
 
 /// A module with a list of `items`, and a list of garbage.

@@ -33,5 +33,6 @@ pub mod recording;
 pub mod records;
 #[cfg(feature = "reports")]
 pub mod reports;
+pub mod schema;
 #[cfg(feature = "simulator")]
 pub mod simulator;

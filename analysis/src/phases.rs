@@ -1,8 +1,8 @@
 //! A run cut into start-up, training and exit.
 //!
 //! Owns where training begins and ends in a process, and which process of a report the verdict is
-//! about. What a collection costs matters in training; at start-up and exit it is reported, but no
-//! remedy is credited with it.
+//! about. What a collection costs in training is paid for as long as the program runs, at start-up
+//! once per start; at exit it is reported only.
 
 use crate::accumulate::process::ProcessState;
 use crate::accumulate::stacks::{
@@ -14,13 +14,15 @@ use crate::gpu::pause_span::PauseSpan;
 use crate::gpu::steps::{busiest_thread, warm_up};
 use crate::gpu::timeline::{ProcessTimeline, StepSpan};
 use crate::report::{
-    Basis, LinesReport, PauseTotal, PhaseReport, PhasesReport, ProcessReport, TrainingMark,
+    Basis, JudgedPhase, LinesReport, PauseTotal, PhaseReport, PhasesReport, ProcessReport,
+    TrainingMark,
 };
 use crate::time;
+use crate::verdict;
 use crate::time::add_to;
 use crate::time::intervals::Intervals;
 use crate::time::stats::ratio;
-use gctrace_event::GcReason;
+use gctrace_event::{GcReason, ProcessOrigin};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
@@ -28,6 +30,19 @@ use std::collections::BTreeMap;
 const FEWEST_STEPS: usize = 5;
 /// Parts of a phase in [`PhaseReport::over_time_ns`].
 const PARTS: u64 = 24;
+/// A heap of fewer objects is no more than imports.
+const SMALLEST_LOADED: u64 = 40_000;
+/// Containers between two automatic collections, at least, by default: threshold 0 of CPython up to
+/// 3.12 is 700, later 2,000.
+const FEWEST_BETWEEN: u64 = 700;
+/// A run loads first if the share of its pause time that has passed is ahead of the share of its
+/// time by this much somewhere. (The statistic of Kolmogorov and Smirnov; pauses that come evenly
+/// keep it near 0.)
+const LOADING_AHEAD: f64 = 0.25;
+/// ... and from there on the share of the time that is paused is less than one in this many.
+const LOADING_DENSER: f64 = 4.0;
+/// ... and of what was allocated until then less than this part was garbage, as loaded data stay.
+const LOADING_GARBAGE: f64 = 0.25;
 
 /// A part of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,11 +65,13 @@ pub(crate) struct RunPhases {
 }
 
 impl RunPhases {
-    /// The phases of a process. `span_ns`: start and end of its recorded part; `stack`: what the
-    /// stack of a pause shows, `None` without one.
+    /// The phases of a process. `span_ns`: start and end of its recorded part; `attached`: whether it
+    /// already ran before, and had started up; `stack`: what the stack of a pause shows, `None`
+    /// without one.
     pub(crate) fn of(
         timeline: &ProcessTimeline,
         span_ns: (u64, u64),
+        attached: bool,
         stack: impl Fn(&PauseSpan) -> Option<At>,
     ) -> Self {
         let (start_ns, end_ns) = span_ns;
@@ -67,17 +84,17 @@ impl RunPhases {
             },
             _ => {
                 let exit_ns = exit_ns(timeline).clamp(start_ns, end_ns);
-                let half_ns = start_ns + (exit_ns - start_ns) / 2;
-                let imported_ns = imported_ns(&timeline.pauses, (half_ns, exit_ns), stack);
-                Self {
-                    span_ns,
-                    training_ns: (imported_ns.unwrap_or(half_ns), exit_ns),
-                    mark: match imported_ns {
-                        Some(_) => TrainingMark::AfterImports,
-                        None => TrainingMark::SecondHalf,
-                    },
-                    steps: None,
-                }
+                let started = (!attached).then_some(timeline.pauses.as_slice());
+                let imported_ns =
+                    started.and_then(|pauses| imported_ns(pauses, (start_ns, exit_ns), stack));
+                let after_imports_ns = (imported_ns.unwrap_or(start_ns), exit_ns);
+                let loaded_ns = started.and_then(|pauses| loaded_ns(pauses, after_imports_ns));
+                let (training_ns, mark) = match (loaded_ns, imported_ns) {
+                    (Some(loaded_ns), _) => (loaded_ns, TrainingMark::AfterLoading),
+                    (None, Some(imported_ns)) => (imported_ns, TrainingMark::AfterImports),
+                    (None, None) => (start_ns, TrainingMark::WholeRun),
+                };
+                Self { span_ns, training_ns: (training_ns, exit_ns), mark, steps: None }
             }
         }
     }
@@ -161,26 +178,90 @@ pub(crate) enum At {
     Elsewhere,
 }
 
-/// The end of the imports, if most of the time of the pauses between these timestamps that have a
-/// stack was spent importing; within them.
+/// The end of the imports, within these timestamps: where least of the time of the pauses that have
+/// a stack is on the wrong side, importing after it or anything else before it. `None` if it is the
+/// start.
 fn imported_ns(
     pauses: &[PauseSpan],
     (from_ns, to_ns): (u64, u64),
     stack: impl Fn(&PauseSpan) -> Option<At>,
 ) -> Option<u64> {
-    let (mut importing_ns, mut elsewhere_ns, mut last_ns) = (0, 0, None);
+    // Time that is on the wrong side, beyond what is if the imports end at the start.
+    let (mut wrong_ns, mut least_ns, mut imported_ns) = (0, 0, None);
     let within = |pause: &&PauseSpan| (from_ns..to_ns).contains(&pause.start_ns);
     for pause in pauses.iter().filter(within) {
         match stack(pause) {
             None => {}
-            Some(At::Elsewhere) => add_to(&mut elsewhere_ns, pause.duration_ns()),
-            Some(At::Import) => {
-                add_to(&mut importing_ns, pause.duration_ns());
-                last_ns = last_ns.max(Some(pause.end_ns.min(to_ns)));
-            }
+            Some(At::Elsewhere) => wrong_ns += i128::from(pause.duration_ns()),
+            Some(At::Import) => wrong_ns -= i128::from(pause.duration_ns()),
+        }
+        if wrong_ns < least_ns {
+            (least_ns, imported_ns) = (wrong_ns, Some(pause.end_ns.min(to_ns)));
         }
     }
-    last_ns.filter(|_| importing_ns > elsewhere_ns)
+    imported_ns
+}
+
+/// The end of a first part of the time between these timestamps in which the program loads; `None`
+/// without one.
+fn loaded_ns(pauses: &[PauseSpan], span_ns: (u64, u64)) -> Option<u64> {
+    grown_ns(pauses, span_ns).max(quiet_ns(pauses, span_ns))
+}
+
+/// When the heap had all but grown: the first full collection that left as many objects as all but a
+/// tenth of the most that any did, early enough and with another one after it.
+fn grown_ns(pauses: &[PauseSpan], (from_ns, to_ns): (u64, u64)) -> Option<u64> {
+    let within = |pause: &&PauseSpan| {
+        (from_ns..to_ns).contains(&pause.start_ns) && pause.reason != GcReason::Shutdown
+    };
+    // Garbage until then, and containers allocated at least.
+    let (mut freed, mut allocated) = (0, 0);
+    let mut left = |pause: &PauseSpan| {
+        freed += pause.collected.map_or(0, |freed| u64::from(freed.get()));
+        allocated += FEWEST_BETWEEN;
+        let objects = pause.objects.filter(|_| pause.generation == 2)?;
+        let stays = ratio(freed, allocated).is_none_or(|garbage| garbage < LOADING_GARBAGE);
+        Some((u64::from(objects.get()), pause.end_ns.min(to_ns), stays))
+    };
+    let pauses = pauses.iter().filter(within);
+    let left: Vec<(u64, u64, bool)> = pauses.filter_map(&mut left).collect();
+    let most = left.iter().map(|(objects, ..)| *objects).max()?;
+    let is_grown = |(objects, ..): &&(u64, u64, bool)| *objects >= most - most / 10;
+    let (_, end_ns, stays) = *left.split_last()?.1.iter().find(is_grown)?;
+    let is_early = end_ns - from_ns <= (to_ns - from_ns) / 2;
+    (most >= SMALLEST_LOADED && is_early && stays).then_some(end_ns)
+}
+
+/// The end of a first part in which the program is paused for far more of the time than after it,
+/// while what it allocates stays.
+fn quiet_ns(pauses: &[PauseSpan], (from_ns, to_ns): (u64, u64)) -> Option<u64> {
+    let within = |pause: &&PauseSpan| {
+        (from_ns..to_ns).contains(&pause.start_ns) && pause.reason != GcReason::Shutdown
+    };
+    let pauses = pauses.iter().filter(within);
+    let all_ns: u64 = pauses.clone().map(PauseSpan::duration_ns).sum();
+    let (mut paused_ns, mut collections, mut freed) = (0, 0, 0);
+    let mut ahead_most: Option<(f64, u64)> = None;
+    for pause in pauses {
+        add_to(&mut paused_ns, pause.duration_ns());
+        collections += 1;
+        freed += pause.collected.map_or(0, |freed| u64::from(freed.get()));
+        let end_ns = pause.end_ns.min(to_ns);
+        let paused = ratio(paused_ns, all_ns)?;
+        let passed = ratio(end_ns - from_ns, to_ns - from_ns)?;
+        let denser = paused / passed > LOADING_DENSER * (1.0 - paused) / (1.0 - passed);
+        let allocated = collections * FEWEST_BETWEEN;
+        let stays = ratio(freed, allocated).is_none_or(|garbage| garbage < LOADING_GARBAGE);
+        let ahead = paused - passed;
+        if denser
+            && stays
+            && ahead >= LOADING_AHEAD
+            && ahead_most.is_none_or(|(most, _)| ahead > most)
+        {
+            ahead_most = Some((ahead, end_ns));
+        }
+    }
+    ahead_most.map(|(_, end_ns)| end_ns)
 }
 
 /// When the interpreter began to finalize, by its collections; `u64::MAX` if unknown.
@@ -197,6 +278,10 @@ pub(crate) struct JudgedRun<'a> {
     /// Its pauses by start, on the clock of the phases.
     pub(crate) pauses: Vec<PauseSpan>,
     pub(crate) phases: RunPhases,
+    /// Number of processes among which it is the worst.
+    among: u64,
+    /// Whether an interpreter forked it.
+    pub(crate) forked: bool,
     /// Start of the trace on that clock.
     origin_ns: u64,
     tree: &'a StackTree,
@@ -205,39 +290,52 @@ pub(crate) struct JudgedRun<'a> {
 }
 
 impl<'a> JudgedRun<'a> {
-    /// Of the processes with training steps the one with the most (of several the one that was
-    /// paused for longest), otherwise the one that was paused for longest: of the ranks, if there
-    /// are any, as their launcher only waits for them. `None` if no process
-    /// collected or its observed time is unknown, and for free-threaded builds, where a collection
-    /// stops the program for only a part of its time.
+    /// The worst process: of those with training steps, if any has, among the ones with at least half
+    /// as many as the most (ranks wait for the slowest); otherwise of all, as one that launches or
+    /// waits must not hide another. `None` if no process collected or its observed time is unknown,
+    /// and for free-threaded builds, where a collection stops the program for only a part of its
+    /// time.
     pub(crate) fn of(
         analysis: &'a Analysis,
         timelines: &[KeptTimeline],
         processes: &'a [ProcessReport],
     ) -> Option<Self> {
-        let timeline_of = |process: &ProcessReport| {
-            let mut timelines = timelines.iter();
-            timelines.find(|timeline| {
-                timeline.process_trace == process.trace && timeline.pid == process.pid
-            })
+        let free_threaded = |process: &ProcessReport| {
+            process.interpreter.as_ref().is_some_and(|interpreter| interpreter.free_threaded)
         };
-        let with_steps = timelines.iter().filter(|timeline| timeline.steps.len() >= FEWEST_STEPS);
-        let with_steps = with_steps.filter_map(|with_step| {
-            let mut processes = processes.iter();
-            let process = processes.find(|process| {
-                process.trace == with_step.process_trace && process.pid == with_step.pid
-            })?;
-            Some((with_step.steps.len(), process.stopped_ns, process))
-        });
-        let most = with_steps.max_by_key(|(steps, stopped_ns, _)| (*steps, *stopped_ns));
-        let rank = || processes.iter().find(|process| process.rank.is_some());
-        let process = most.map(|(_, _, process)| process).or_else(rank);
-        let process = process.or(processes.first())?;
-        let interpreter = process.interpreter.as_ref();
-        if interpreter.is_some_and(|interpreter| interpreter.free_threaded) {
+        if processes.first().is_some_and(free_threaded) {
             return None;
         }
-        let kept = timeline_of(process)?;
+        let ids = timelines.iter().map(|timeline| (timeline.process_trace, timeline.pid));
+        let by_id: BTreeMap<_, _> = ids.zip(timelines).collect();
+        let timeline_of =
+            |process: &ProcessReport| by_id.get(&(process.trace, process.pid)).copied();
+        let steps_of =
+            |process: &ProcessReport| timeline_of(process).map_or(0, |kept| kept.steps.len());
+        let most_steps = processes.iter().map(steps_of).max().unwrap_or(0);
+        let enough = if most_steps < FEWEST_STEPS { 0 } else { most_steps.div_ceil(2) };
+        let among = processes.iter();
+        let among = among.filter(|process| !free_threaded(process) && steps_of(process) >= enough);
+        let mut count = 0;
+        let runs = among.filter_map(|process| {
+            let run = Self::of_process(analysis, timeline_of(process)?, process)?;
+            count += 1;
+            Some((verdict::weight(&run.report_without_lines()), run))
+        });
+        let (_, worst) = runs.max_by(|(one, _), (other, _)| one.cmp(other))?;
+        // What an interpreter starts by exec has another command line, or its parent is unknown.
+        let worker = worst.process;
+        let mut parents = processes.iter().filter(|parent| Some(parent.pid) == worker.parent);
+        let forked = worker.origin == Some(ProcessOrigin::Child)
+            && parents.any(|parent| parent.trace == worker.trace && parent.command == worker.command);
+        Some(Self { among: count, forked, ..worst })
+    }
+
+    fn of_process(
+        analysis: &'a Analysis,
+        kept: &KeptTimeline,
+        process: &'a ProcessReport,
+    ) -> Option<Self> {
         let timeline = kept.unpacked();
         let traces = &analysis.traces;
         let trace = traces.get(process.trace)?;
@@ -261,24 +359,31 @@ impl<'a> JudgedRun<'a> {
             let node = node(&stacks, pause)?;
             Some(if analysis.stacks.is_import(node) { At::Import } else { At::Elsewhere })
         };
+        let attached = process.origin.is_none_or(|origin| origin == ProcessOrigin::Attached);
         Some(Self {
             process,
-            phases: RunPhases::of(&timeline, span_ns, shown),
+            phases: RunPhases::of(&timeline, span_ns, attached, shown),
             pauses: match timeline {
                 Cow::Borrowed(borrowed) => borrowed.pauses.clone(),
                 Cow::Owned(owned) => owned.pauses,
             },
+            among: 1,
+            forked: false,
             origin_ns,
             tree: &analysis.stacks,
             stacks,
         })
     }
 
-    /// The lines that trigger the collections of training; `None` if no pause has a stack.
-    fn lines(&self) -> Option<LinesReport> {
-        let in_training = |pause: &&PauseSpan| self.phases.phase_of(pause) == Phase::Training;
+    /// The lines that trigger the collections of a phase; `None` if no pause has a stack.
+    fn lines(&self, judged: JudgedPhase) -> Option<LinesReport> {
+        let phase = match judged {
+            JudgedPhase::StartUp => Phase::StartUp,
+            JudgedPhase::Training => Phase::Training,
+        };
+        let within = |pause: &&PauseSpan| self.phases.phase_of(pause) == phase;
         let (mut by_node, mut without, mut all_ns) = (BTreeMap::new(), PauseTotal::default(), 0);
-        for pause in self.pauses.iter().filter(in_training) {
+        for pause in self.pauses.iter().filter(within) {
             let time_ns = pause.duration_ns();
             add_to(&mut all_ns, time_ns);
             match node(&self.stacks, pause) {
@@ -300,24 +405,35 @@ impl<'a> JudgedRun<'a> {
 
     /// What its pauses took in each phase.
     pub(crate) fn report(&self) -> PhasesReport {
+        let report = self.report_without_lines();
+        PhasesReport { lines: self.lines(report.judged), ..report }
+    }
+
+    /// The same without its lines.
+    pub(crate) fn report_without_lines(&self) -> PhasesReport {
         let row = |phase| self.phases.row(phase, &self.pauses, self.origin_ns);
-        PhasesReport {
+        let mut report = PhasesReport {
             basis: match self.phases.mark {
-                TrainingMark::SecondHalf
+                TrainingMark::WholeRun
                 | TrainingMark::AfterImports
+                | TrainingMark::AfterLoading
                 | TrainingMark::PeriodicLaunches => Basis::Inferred,
                 _ => Basis::Measured,
             },
             trace: self.process.trace,
             pid: self.process.pid,
             rank: self.process.rank,
+            among: self.among,
+            judged: JudgedPhase::Training,
             training_by: self.phases.mark,
             steps: self.phases.steps,
             start_up: row(Phase::StartUp),
             training: row(Phase::Training),
             exit: row(Phase::Exit),
-            lines: self.lines(),
-        }
+            lines: None,
+        };
+        report.judged = verdict::judged_phase(&report);
+        report
     }
 }
 

@@ -59,7 +59,8 @@ pub(super) fn full_collections(
     setting: Setting,
     assumption: CostAssumption,
 ) -> SimulatedFulls {
-    if setting.raised <= 1.0 {
+    // The whole run is known if none was before: nothing is at chance.
+    if setting.raised <= 1.0 || curves.last_before(curves.windows.0).is_none() {
         return run(curves, setting, assumption, None);
     }
     let each = (0..PHASES).map(|phase| {
@@ -94,8 +95,14 @@ fn run(
     let Some(mut state) = begin(curves, setting, assumption, &mut sum) else {
         return sum;
     };
-    let step = setting.raised * windows_per_middle(middle);
+    // Windows between collections of the middle generation.
+    let step_of = |interval: &FullCollection| {
+        let counted =
+            if setting.raised > 1.0 { interval.counted.at(assumption) } else { 1.0 };
+        setting.raised * windows_per_middle(middle) / counted
+    };
     if let (Some(phase), Some(interval)) = (phase, curves.interval(window)) {
+        let step = step_of(interval);
         let promoted = promoted_part(curves, setting, interval, assumption);
         let wait = (state.total_ns / 4.0).max(interval.promoted_ns * promoted * step * (old + 1.0));
         let windows = quotient(wait * phase, interval.promoted_ns * promoted);
@@ -105,7 +112,7 @@ fn run(
     }
     let mut explicit =
         curves.fulls.iter().filter(|full| full.in_training && !full.automatic).peekable();
-    loop {
+    while let Some(step) = curves.interval(window).map(step_of) {
         let next = window + step;
         while let Some(full) = explicit.next_if(|full| full.window <= next) {
             state.collect(curves, full.window, assumption, &mut sum);
@@ -144,7 +151,11 @@ fn begin(
         unfrozen_ns: 0.0,
         garbage: interval.garbage * since,
     };
-    if setting.freeze {
+    if setting.freeze && last.is_none() && curves.inherited {
+        // Frozen by the parent, whose collection is none of this process.
+        state.total_ns = curves.live_ns(start);
+        state.frozen_ns = state.total_ns;
+    } else if setting.freeze {
         state.collect(curves, start, assumption, sum);
         // The heap at that time lies between the heaps of the full collections around it.
         let live_ns = curves.live_ns(start);
@@ -178,8 +189,10 @@ fn promoted_part(
     let stays = quotient(interval.growth_ns, interval.promoted_ns).min(1.0);
     match assumption {
         CostAssumption::Cheap => stays,
-        CostAssumption::Likely => stays.max(1.0 - curves.died_young()),
-        CostAssumption::Costly => 1.0,
+        CostAssumption::Likely => {
+            stays.max((1.0 - curves.died_young()) * interval.counted.likely)
+        }
+        CostAssumption::Costly => stays.max(interval.counted.costly),
     }
 }
 

@@ -14,7 +14,11 @@ const LARGEST_RAISED: i32 = 2_000;
 /// recorded collections that went through objects of the same age.
 const YOUNGEST_RAISED: [f64; 3] = [0.4, 0.75, 1.5];
 /// Planned collections in training that are tried.
-const PLANNED: [u32; 10] = [1, 2, 3, 4, 6, 8, 12, 16, 32, 64];
+const PLANNED: [u32; 5] = [10, 16, 24, 32, 64];
+/// Up to this part of what was allocated, and this number of objects, garbage is next to nothing:
+/// interpreters leave some hundred when they start and import.
+const DISABLED_GARBAGE: f64 = 0.000_1;
+const LEAST_GARBAGE: f64 = 1_000.0;
 /// Time to free an object whose last reference goes, in times of the least that freeing garbage that
 /// waited takes: it is in the caches, and no collector takes it apart.
 const FREEING_WARM: [f64; 3] = [0.2, 0.6, 1.0];
@@ -30,17 +34,23 @@ pub(super) fn remedies(run: &RecordedRun<'_>, curves: &RecordedCurves) -> Vec<Pr
         fulls.any(|full| full.in_training && full.automatic == automatic)
     };
     let mut list = Vec::new();
-    if curves.explicit.count > 0.0 {
+    let explicit = curves.explicit.count > 0.0;
+    if explicit {
         list.push(without_explicit(run, curves));
     }
     if (in_training(true) || in_training(false)) && !curves.frozen() {
-        list.push(freeze(run, curves));
+        list.push(if run.forked { freeze_before_fork(run, curves) } else { freeze(run, curves) });
     }
     if automatic && run.thresholds[0] <= LARGEST_RAISED {
-        list.push(raise_threshold(run, curves));
+        list.extend(raise_threshold(run, curves));
     }
     if automatic && !curves.fulls.is_empty() {
-        list.extend(planned(run, curves));
+        list.extend(run.steps.and_then(|steps| planned(run, curves, steps)));
+    }
+    // With calls of its own the program collects nevertheless.
+    if enabled && !explicit && let Some(start_ns) = run.start_ns {
+        list.extend(off_while_loading(run, start_ns));
+        list.extend(disable(run, start_ns));
     }
     if automatic && run.few_cycles {
         list.push(break_cycles(curves));
@@ -64,26 +74,31 @@ struct RaisedTimes {
 }
 
 fn raised_times(run: &RecordedRun<'_>, curves: &RecordedCurves) -> RaisedTimes {
-    let [young, middle, old] = curves.automatic;
+    let [young, _, _] = curves.automatic;
     let raised = Setting {
         raised: (f64::from(run.thresholds[0]) * f64::from(RAISED)).max(1_000.0)
             / f64::from(run.thresholds[0].max(1)),
         ..setting(run)
     };
     let fulls = |assumption| full_collections(curves, raised, assumption);
-    // Generation 0 now has the age that the middle one had, and the middle one the age of the
-    // promoted objects.
-    let freed = quotient(young.freed, young.count * curves.containers.0).min(1.0);
-    let youngest = RemedyEstimate::around(young.time_ns * freed + middle.time_ns, YOUNGEST_RAISED);
-    let promoted = (middle.count * curves.containers.1 - middle.freed).max(old.freed);
+    // Windows whose containers are still counted: those that the new collections of generation 0 go
+    // through, and, as far as they did not die, the new ones of the middle generation.
+    let counted = RemedyEstimate::of(|assumption| curves.counted_windows(assumption));
+    let window_ns = quotient(young.time_ns, young.count);
+    let youngest = RemedyEstimate::of(|assumption| {
+        let factor = RemedyEstimate::around(window_ns, YOUNGEST_RAISED).at(assumption);
+        counted.at(assumption) * factor
+    });
     let of_middle = RemedyEstimate::of(|assumption| {
-        let dies = match assumption {
-            CostAssumption::Cheap => return curves.middle_ns * promoted,
-            CostAssumption::Likely => old.freed * curves.died_young(),
-            CostAssumption::Costly => old.freed,
+        let garbage = curves.garbage().min(counted.at(assumption) * curves.containers.0);
+        let objects = counted.at(assumption) * curves.containers.0 - garbage;
+        let [_, _, old] = curves.automatic;
+        let (dies, each_ns) = match assumption {
+            CostAssumption::Cheap => (0.0, curves.middle_ns),
+            CostAssumption::Likely => (old.freed * curves.died_young(), curves.traversing_ns.likely),
+            CostAssumption::Costly => (old.freed, curves.traversing_ns.costly),
         };
-        (promoted - dies) * curves.traversing_ns.at(assumption)
-            + curves.to_free_ns(dies, assumption)
+        objects * each_ns + curves.to_free_ns(dies, assumption)
     });
     let now = full_collections(curves, setting(run), CostAssumption::Likely);
     let later = fulls(CostAssumption::Likely).most_garbage - now.most_garbage;
@@ -96,9 +111,16 @@ fn raised_times(run: &RecordedRun<'_>, curves: &RecordedCurves) -> RaisedTimes {
     }
 }
 
-fn raise_threshold(run: &RecordedRun<'_>, curves: &RecordedCurves) -> PricedRemedy {
+/// Of the whole run where steps are unknown, as it is set at the start.
+fn raise_threshold(run: &RecordedRun<'_>, curves: &RecordedCurves) -> Option<PricedRemedy> {
+    let from_start = run.start_ns.filter(|_| run.steps.is_none());
+    let whole = from_start.and_then(|start_ns| {
+        let whole = run.from_start(start_ns, run.training_ns.1);
+        Some((whole, RecordedCurves::of(&whole)?))
+    });
+    let (run, curves) = whole.as_ref().map_or((run, curves), |(run, curves)| (run, curves));
     let times = raised_times(run, curves);
-    PricedRemedy {
+    Some(PricedRemedy {
         settings: AdvisedSettings {
             thresholds: Some(SettingsReport::raised(run.thresholds)),
             ..AdvisedSettings::default()
@@ -110,7 +132,7 @@ fn raise_threshold(run: &RecordedRun<'_>, curves: &RecordedCurves) -> PricedReme
             &[times.youngest, times.middle, times.full],
             times.waiting,
         )
-    }
+    })
 }
 
 /// See [`super::simulated_parts`].
@@ -160,14 +182,26 @@ fn freeze(run: &RecordedRun<'_>, curves: &RecordedCurves) -> PricedRemedy {
     }
 }
 
+/// In a forked process, with the heap of its parent frozen there before the fork.
+fn freeze_before_fork(run: &RecordedRun<'_>, curves: &RecordedCurves) -> PricedRemedy {
+    PricedRemedy {
+        id: AdviceId::FreezeBeforeFork,
+        settings: AdvisedSettings::default(),
+        ..freeze(run, curves)
+    }
+}
+
 /// The number of planned collections that is likely to save most among those whose garbage at most
-/// doubles the heap.
-fn planned(run: &RecordedRun<'_>, curves: &RecordedCurves) -> Option<PricedRemedy> {
+/// doubles the heap; an interval is at most a tenth of the steps that were seen.
+fn planned(
+    run: &RecordedRun<'_>,
+    curves: &RecordedCurves,
+    steps: u64,
+) -> Option<PricedRemedy> {
     let garbage = curves.garbage();
     let (start, end) = curves.windows;
     let live = quotient(curves.live_ns(end), curves.traversing_ns.likely);
-    let most = run.steps.unwrap_or(u64::from(u32::MAX)).max(1);
-    let tried = PLANNED.iter().filter(|count| u64::from(**count) <= most);
+    let tried = PLANNED.iter().filter(|count| u64::from(**count) <= steps);
     let fits = tried.filter(|count| garbage / f64::from(**count) <= live);
     let each = fits.map(|count| {
         let at = |index: u32| start + (end - start) * f64::from(index) / f64::from(*count);
@@ -181,7 +215,7 @@ fn planned(run: &RecordedRun<'_>, curves: &RecordedCurves) -> Option<PricedRemed
         PricedRemedy {
             settings: AdvisedSettings {
                 disable: true,
-                collect_every_steps: run.steps.map(|steps| (steps / count).max(1)),
+                collect_every_steps: Some((steps / count).max(1)),
                 collect_every_ns: Some((end_ns.saturating_sub(start_ns) / count).max(1)),
                 ..AdvisedSettings::default()
             },
@@ -189,6 +223,33 @@ fn planned(run: &RecordedRun<'_>, curves: &RecordedCurves) -> Option<PricedRemed
         }
     });
     each.max_by(|one, other| one.rank().total_cmp(&other.rank()))
+}
+
+/// Without automatic collections until training begins, and the heap frozen there, without a
+/// collection.
+fn off_while_loading(run: &RecordedRun<'_>, start_ns: u64) -> Option<PricedRemedy> {
+    let start_up = run.from_start(start_ns, run.training_ns.0);
+    let curves = RecordedCurves::of(&start_up)?;
+    let saves_ns = curves.automatic_ns();
+    let remedy = priced(AdviceId::OffWhileLoading, &curves, saves_ns, &[], curves.garbage());
+    (saves_ns > 0.0 && !run.forked && remedy.leaves_little()).then_some(remedy)
+}
+
+/// Without automatic collections at all: for a program that ends by itself, and whose collector found
+/// next to nothing. What its garbage owns is unknown, so that no part of the heap is little enough.
+fn disable(run: &RecordedRun<'_>, start_ns: u64) -> Option<PricedRemedy> {
+    if !run.ended || run.steps.is_some() {
+        return None;
+    }
+    let whole = run.from_start(start_ns, run.training_ns.1);
+    let curves = RecordedCurves::of(&whole)?;
+    let (saves_ns, garbage) = (curves.automatic_ns(), curves.garbage());
+    let (start, end) = curves.windows;
+    let allocated = (end - start) * curves.containers.0;
+    let settings = AdvisedSettings { disable: true, ..AdvisedSettings::default() };
+    (saves_ns > 0.0 && garbage <= LEAST_GARBAGE.max(allocated * DISABLED_GARBAGE)).then(|| {
+        PricedRemedy { settings, ..priced(AdviceId::Disable, &curves, saves_ns, &[], garbage) }
+    })
 }
 
 /// Without the cycles that all garbage comes from: their objects are freed as soon as nothing refers
@@ -241,7 +302,8 @@ fn priced(
         let squares: f64 = deviations.map(|ns| ns * ns).sum();
         (squares + (all_ns * RUN_TO_RUN).powi(2)).sqrt()
     };
-    let most_ns = (likely_ns + deviation_ns(CostAssumption::Cheap)).min(recorded_ns);
+    let most_ns = likely_ns + deviation_ns(CostAssumption::Cheap);
+    let most_ns = most_ns.min(recorded_ns * (1.0 + RUN_TO_RUN / 2.0));
     let least_ns = likely_ns - deviation_ns(CostAssumption::Costly);
     let live = quotient(curves.live_ns(curves.windows.1), curves.traversing_ns.likely);
     PricedRemedy {

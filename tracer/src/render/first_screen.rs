@@ -70,7 +70,8 @@ pub(crate) fn verdict_lines(report: &Report) -> Vec<String> {
     let mut lines = wrap(&report.verdict.sentence, "", "");
     if let Some(first) = report.advice.iter().find(|advice| is_change(advice)) {
         let saving = saving(first).map_or(String::new(), |saving| {
-            let run = priced_run(report).map_or(String::new(), |run| format!(" of {run}"));
+            let run = priced_run(report).filter(|_| is_of_training(first));
+            let run = run.map_or(String::new(), |run| format!(" of {run}"));
             format!(": saves {saving}{run} (predicted)")
         });
         lines.extend(wrap(&format!("Try: {}{saving}.", change(first)), "", "  "));
@@ -108,16 +109,17 @@ fn phases(phases: &PhasesReport) -> Vec<String> {
     let head = ["", "run", "paused", "share", "longest", ""];
     let mut table = TextTable::new(&head, &[0, 5]);
     let (start_up, training) = match phases.training_by {
-        TrainingMark::SecondHalf => ("first half", "second half"),
+        TrainingMark::WholeRun => ("start-up", "run"),
         TrainingMark::AfterImports => ("imports", "after them"),
+        TrainingMark::AfterLoading => ("loading", "after it"),
         _ => ("start-up", "training"),
     };
     let rows = [
-        (start_up, &phases.start_up, String::new()),
+        (start_up, &phases.start_up, "once per start".to_owned()),
         (training, &phases.training, sparkline(&phases.training)),
         ("exit", &phases.exit, "slows no step".to_owned()),
     ];
-    for (name, phase, remark) in rows {
+    for (name, phase, remark) in rows.into_iter().filter(|(_, phase, _)| phase.duration_ns > 0) {
         let pauses = phase.pauses.count > 0;
         table.row(vec![
             name.to_owned(),
@@ -130,14 +132,8 @@ fn phases(phases: &PhasesReport) -> Vec<String> {
     }
     let mut lines = table.lines();
     lines.extend(match (phases.training_by, phases.steps) {
-        (TrainingMark::SecondHalf, _) => wrap(
-            "No training steps are known, so the second half of the run stands for training.",
-            INDENT,
-            INDENT,
-        ),
-        (TrainingMark::AfterImports, _) => wrap(
-            "No training step was seen: the second half of the run still imported modules. What \
-             follows the last import stands for training.",
+        (TrainingMark::AfterLoading, _) => wrap(
+            "No step is known. Loading ends where the pauses become rare (inferred).",
             INDENT,
             INDENT,
         ),
@@ -162,7 +158,9 @@ fn marks(mark: TrainingMark) -> &'static str {
         TrainingMark::BackwardPasses => "backward passes",
         TrainingMark::Batches => "batches of the DataLoader",
         TrainingMark::PeriodicLaunches => "periodic launches (inferred)",
-        TrainingMark::SecondHalf | TrainingMark::AfterImports => "its phases",
+        TrainingMark::WholeRun | TrainingMark::AfterImports | TrainingMark::AfterLoading => {
+            "its pauses"
+        }
     }
 }
 
@@ -194,9 +192,12 @@ fn advice(report: &Report) -> Vec<String> {
         };
         return changes.into_iter().take(ADVICE_SHOWN).flat_map(numbered).collect();
     }
-    let saves = priced_run(report).map_or("saves".to_owned(), |run| format!("saves of {run}"));
-    let mut table = TextTable::new(&["", "(predicted)", &saves, "memory", "risk"], &[1, 4]);
     let shown = || changes.iter().take(ADVICE_SHOWN);
+    // What is saved once, or in the whole run, is no part of training.
+    let of_training = shown().all(|(_, advice)| is_of_training(advice));
+    let run = priced_run(report).filter(|_| of_training);
+    let saves = run.map_or("saves".to_owned(), |run| format!("saves of {run}"));
+    let mut table = TextTable::new(&["", "(predicted)", &saves, "memory", "risk"], &[1, 4]);
     for (index, advice) in shown() {
         table.row(vec![
             (index + 1).to_string(),
@@ -263,6 +264,11 @@ fn is_change(advice: &Advice) -> bool {
     !matches!(advice.id, AdviceId::Leave | AdviceId::NoCollection)
 }
 
+/// Whether what it saves is a part of training.
+fn is_of_training(advice: &Advice) -> bool {
+    !matches!(advice.id, AdviceId::OffWhileLoading | AdviceId::Disable)
+}
+
 /// Whether `gctrace apply` can make the change.
 fn is_applicable(advice: &Advice) -> bool {
     let settings = advice.effect.settings.as_ref();
@@ -296,6 +302,10 @@ fn change(advice: &Advice) -> String {
             AdviceId::RaiseThreshold => "raise the first threshold".to_owned(),
             AdviceId::ExplicitCalls => "remove gc.collect() from the loop".to_owned(),
             AdviceId::BreakCycles => "break the cycles, see its code".to_owned(),
+            AdviceId::OffWhileLoading => "gc.disable() while loading".to_owned(),
+            AdviceId::Disable => "gc.disable()".to_owned(),
+            AdviceId::FreezeBeforeFork => "gc.freeze() before the fork".to_owned(),
+            AdviceId::FindCycles => "find the cycles, see its command".to_owned(),
             _ => advice.action.trim_end_matches('.').to_owned(),
         },
     }
@@ -304,11 +314,12 @@ fn change(advice: &Advice) -> String {
 /// The predicted saving: what is likely, if that was simulated, and the range.
 fn saving(advice: &Advice) -> Option<String> {
     let range = range(advice)?;
+    let per_start = if advice.id == AdviceId::OffWhileLoading { " a start" } else { "" };
     Some(match advice.effect.saves_likely_ns {
         None => range,
         Some(likely_ns) => {
             let likely = duration(likely_ns.max(0).unsigned_abs());
-            format!("{likely} ({range})")
+            format!("{likely} ({range}){per_start}")
         }
     })
 }
@@ -332,10 +343,13 @@ fn memory(advice: &Advice) -> Option<String> {
 /// The risk in a word; the full report explains it.
 fn risk(id: AdviceId) -> &'static str {
     match id {
-        AdviceId::RaiseThreshold => "low",
-        AdviceId::Freeze | AdviceId::Planned | AdviceId::ExplicitCalls | AdviceId::BreakCycles => {
-            "medium"
-        }
+        AdviceId::RaiseThreshold | AdviceId::OffWhileLoading => "low",
+        AdviceId::Freeze
+        | AdviceId::FreezeBeforeFork
+        | AdviceId::Planned
+        | AdviceId::ExplicitCalls
+        | AdviceId::BreakCycles
+        | AdviceId::Disable => "medium",
         _ => "",
     }
 }

@@ -17,11 +17,10 @@ use crate::report::{
     Basis, JudgedPhase, LinesReport, PauseTotal, PhaseReport, PhasesReport, ProcessReport,
     TrainingMark,
 };
-use crate::time;
-use crate::verdict;
 use crate::time::add_to;
 use crate::time::intervals::Intervals;
 use crate::time::stats::ratio;
+use crate::{time, verdict};
 use gctrace_event::{GcReason, ProcessOrigin};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -38,7 +37,7 @@ const FEWEST_BETWEEN: u64 = 700;
 /// A run loads first if the share of its pause time that has passed is ahead of the share of its
 /// time by this much somewhere. (The statistic of Kolmogorov and Smirnov; pauses that come evenly
 /// keep it near 0.)
-const LOADING_AHEAD: f64 = 0.25;
+const LOADING_AHEAD: f64 = 0.15;
 /// ... and from there on the share of the time that is paused is less than one in this many.
 const LOADING_DENSER: f64 = 4.0;
 /// ... and of what was allocated until then less than this part was garbage, as loaded data stay.
@@ -327,7 +326,8 @@ impl<'a> JudgedRun<'a> {
         let worker = worst.process;
         let mut parents = processes.iter().filter(|parent| Some(parent.pid) == worker.parent);
         let forked = worker.origin == Some(ProcessOrigin::Child)
-            && parents.any(|parent| parent.trace == worker.trace && parent.command == worker.command);
+            && parents
+                .any(|parent| parent.trace == worker.trace && parent.command == worker.command);
         Some(Self { among: count, forked, ..worst })
     }
 

@@ -97,8 +97,7 @@ fn run(
     };
     // Windows between collections of the middle generation.
     let step_of = |interval: &FullCollection| {
-        let counted =
-            if setting.raised > 1.0 { interval.counted.at(assumption) } else { 1.0 };
+        let counted = if setting.raised > 1.0 { interval.counted.at(assumption) } else { 1.0 };
         setting.raised * windows_per_middle(middle) / counted
     };
     if let (Some(phase), Some(interval)) = (phase, curves.interval(window)) {
@@ -189,9 +188,7 @@ fn promoted_part(
     let stays = quotient(interval.growth_ns, interval.promoted_ns).min(1.0);
     match assumption {
         CostAssumption::Cheap => stays,
-        CostAssumption::Likely => {
-            stays.max((1.0 - curves.died_young()) * interval.counted.likely)
-        }
+        CostAssumption::Likely => stays.max((1.0 - curves.died_young()) * interval.counted.likely),
         CostAssumption::Costly => stays.max(interval.counted.costly),
     }
 }
@@ -205,14 +202,9 @@ impl OldGeneration {
         part: f64,
         assumption: CostAssumption,
     ) {
-        let garbage_ns = interval.garbage * curves.traversing_ns.likely;
-        let passing_ns = (interval.promoted_ns - garbage_ns - interval.growth_ns).max(0.0);
-        // Costly: what was found dead is what was frozen, replaced by what was promoted since.
-        let passing_ns = match assumption {
-            CostAssumption::Cheap => passing_ns,
-            CostAssumption::Likely => f64::midpoint(passing_ns, interval.promoted_ns),
-            CostAssumption::Costly => interval.promoted_ns,
-        };
+        // What stays or is alive at a time is what was frozen, replaced, or joins it.
+        let counted = interval.counted.at(assumption) * curves.containers.0 - interval.garbage;
+        let passing_ns = counted.max(0.0) * curves.traversing_ns.likely;
         self.pending_ns += interval.promoted_ns * windows * part;
         self.garbage += interval.garbage * windows * part;
         self.unfrozen_ns += passing_ns * windows;

@@ -151,7 +151,9 @@ impl RecordedCurves {
         };
         let times = EvenTimes::of(run);
         let mut middle_sum = CollectionSum::default();
-        let (mut window, mut since_full, mut middle_time_ns, mut freed_since) = (0.0, 0.0, 0.0, 0.0);
+        let mut previous = 0;
+        let (mut window, mut since_full, mut middle_time_ns, mut freed_since) =
+            (0.0, 0.0, 0.0, 0.0);
         for pause in run.pauses {
             if pause.reason == GcReason::Shutdown || pause.start_ns >= run.training_ns.1 {
                 continue;
@@ -159,8 +161,10 @@ impl RecordedCurves {
             let in_training = pause.start_ns >= run.training_ns.0;
             let automatic = match pause.reason {
                 GcReason::Automatic => true,
-                // CPython runs an automatic full collection only if threshold 2 is exceeded.
-                GcReason::Unknown => pause.generation != 2 || since_full > old,
+                // CPython runs an automatic full collection at the first chance after one of the
+                // middle generation by which threshold 2 is exceeded, and by which what is pending
+                // grew (`gc.c`, `gc_select_generation`).
+                GcReason::Unknown => pause.generation != 2 || since_full > old && previous == 1,
                 GcReason::Manual | GcReason::Shutdown => false,
             };
             let sum = if automatic {
@@ -172,6 +176,7 @@ impl RecordedCurves {
             if in_training {
                 sum.add(pause, time_ns);
             }
+            previous = pause.generation;
             freed_since += freed(pause);
             match pause.generation {
                 2 => {

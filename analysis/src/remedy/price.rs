@@ -25,32 +25,34 @@ const FREEING_WARM: [f64; 3] = [0.2, 0.6, 1.0];
 /// Recorded and predicted run differ by this share of all collector time, whatever changes.
 const RUN_TO_RUN: f64 = 0.1;
 
-/// All remedies that apply.
+/// All remedies that apply. Where steps are unknown, what is set at the start is priced for the whole
+/// run.
 pub(super) fn remedies(run: &RecordedRun<'_>, curves: &RecordedCurves) -> Vec<PricedRemedy> {
+    let from_start = run.start_ns.filter(|_| run.steps.is_none());
+    let whole = from_start.and_then(|start_ns| {
+        let whole = run.from_start(start_ns, run.training_ns.1);
+        Some((whole, RecordedCurves::of(&whole)?))
+    });
+    let (whole_run, whole) = whole.as_ref().map_or((run, curves), |(run, curves)| (run, curves));
     let enabled = run.enabled != Some(false) && run.thresholds[0] > 0;
-    let automatic = enabled && curves.automatic_ns() > 0.0;
-    let in_training = |automatic| {
-        let mut fulls = curves.fulls.iter();
-        fulls.any(|full| full.in_training && full.automatic == automatic)
-    };
+    let automatic = enabled && whole.automatic_ns() > 0.0;
     let mut list = Vec::new();
-    let explicit = curves.explicit.count > 0.0;
+    let explicit = whole.explicit.count > 0.0;
     if explicit {
-        list.push(without_explicit(run, curves));
+        list.push(without_explicit(whole_run, whole));
     }
-    if (in_training(true) || in_training(false)) && !curves.frozen() {
+    if curves.fulls.iter().any(|full| full.in_training) && !curves.frozen() {
         list.push(if run.forked { freeze_before_fork(run, curves) } else { freeze(run, curves) });
     }
     if automatic && run.thresholds[0] <= LARGEST_RAISED {
-        list.extend(raise_threshold(run, curves));
+        list.push(raise_threshold(whole_run, whole));
     }
     if automatic && !curves.fulls.is_empty() {
         list.extend(run.steps.and_then(|steps| planned(run, curves, steps)));
     }
-    // With calls of its own the program collects nevertheless.
-    if enabled && !explicit && let Some(start_ns) = run.start_ns {
+    if enabled && let Some(start_ns) = run.start_ns {
         list.extend(off_while_loading(run, start_ns));
-        list.extend(disable(run, start_ns));
+        list.extend(disable(run, whole));
     }
     if automatic && run.few_cycles {
         list.push(break_cycles(curves));
@@ -95,7 +97,9 @@ fn raised_times(run: &RecordedRun<'_>, curves: &RecordedCurves) -> RaisedTimes {
         let [_, _, old] = curves.automatic;
         let (dies, each_ns) = match assumption {
             CostAssumption::Cheap => (0.0, curves.middle_ns),
-            CostAssumption::Likely => (old.freed * curves.died_young(), curves.traversing_ns.likely),
+            CostAssumption::Likely => {
+                (old.freed * curves.died_young(), curves.traversing_ns.likely)
+            }
             CostAssumption::Costly => (old.freed, curves.traversing_ns.costly),
         };
         objects * each_ns + curves.to_free_ns(dies, assumption)
@@ -111,16 +115,9 @@ fn raised_times(run: &RecordedRun<'_>, curves: &RecordedCurves) -> RaisedTimes {
     }
 }
 
-/// Of the whole run where steps are unknown, as it is set at the start.
-fn raise_threshold(run: &RecordedRun<'_>, curves: &RecordedCurves) -> Option<PricedRemedy> {
-    let from_start = run.start_ns.filter(|_| run.steps.is_none());
-    let whole = from_start.and_then(|start_ns| {
-        let whole = run.from_start(start_ns, run.training_ns.1);
-        Some((whole, RecordedCurves::of(&whole)?))
-    });
-    let (run, curves) = whole.as_ref().map_or((run, curves), |(run, curves)| (run, curves));
+fn raise_threshold(run: &RecordedRun<'_>, curves: &RecordedCurves) -> PricedRemedy {
     let times = raised_times(run, curves);
-    Some(PricedRemedy {
+    PricedRemedy {
         settings: AdvisedSettings {
             thresholds: Some(SettingsReport::raised(run.thresholds)),
             ..AdvisedSettings::default()
@@ -132,7 +129,7 @@ fn raise_threshold(run: &RecordedRun<'_>, curves: &RecordedCurves) -> Option<Pri
             &[times.youngest, times.middle, times.full],
             times.waiting,
         )
-    })
+    }
 }
 
 /// See [`super::simulated_parts`].
@@ -193,11 +190,7 @@ fn freeze_before_fork(run: &RecordedRun<'_>, curves: &RecordedCurves) -> PricedR
 
 /// The number of planned collections that is likely to save most among those whose garbage at most
 /// doubles the heap; an interval is at most a tenth of the steps that were seen.
-fn planned(
-    run: &RecordedRun<'_>,
-    curves: &RecordedCurves,
-    steps: u64,
-) -> Option<PricedRemedy> {
+fn planned(run: &RecordedRun<'_>, curves: &RecordedCurves, steps: u64) -> Option<PricedRemedy> {
     let garbage = curves.garbage();
     let (start, end) = curves.windows;
     let live = quotient(curves.live_ns(end), curves.traversing_ns.likely);
@@ -232,23 +225,23 @@ fn off_while_loading(run: &RecordedRun<'_>, start_ns: u64) -> Option<PricedRemed
     let curves = RecordedCurves::of(&start_up)?;
     let saves_ns = curves.automatic_ns();
     let remedy = priced(AdviceId::OffWhileLoading, &curves, saves_ns, &[], curves.garbage());
-    (saves_ns > 0.0 && !run.forked && remedy.leaves_little()).then_some(remedy)
+    // With calls of its own the program collects nevertheless.
+    let applies = saves_ns > 0.0 && curves.explicit.count == 0.0 && !run.forked;
+    (applies && remedy.leaves_little()).then_some(remedy)
 }
 
 /// Without automatic collections at all: for a program that ends by itself, and whose collector found
 /// next to nothing. What its garbage owns is unknown, so that no part of the heap is little enough.
-fn disable(run: &RecordedRun<'_>, start_ns: u64) -> Option<PricedRemedy> {
-    if !run.ended || run.steps.is_some() {
-        return None;
-    }
-    let whole = run.from_start(start_ns, run.training_ns.1);
-    let curves = RecordedCurves::of(&whole)?;
+fn disable(run: &RecordedRun<'_>, curves: &RecordedCurves) -> Option<PricedRemedy> {
     let (saves_ns, garbage) = (curves.automatic_ns(), curves.garbage());
     let (start, end) = curves.windows;
-    let allocated = (end - start) * curves.containers.0;
+    let little = LEAST_GARBAGE.max((end - start) * curves.containers.0 * DISABLED_GARBAGE);
     let settings = AdvisedSettings { disable: true, ..AdvisedSettings::default() };
-    (saves_ns > 0.0 && garbage <= LEAST_GARBAGE.max(allocated * DISABLED_GARBAGE)).then(|| {
-        PricedRemedy { settings, ..priced(AdviceId::Disable, &curves, saves_ns, &[], garbage) }
+    let ends = run.ended && run.steps.is_none() && curves.explicit.count == 0.0;
+    let applies = ends && saves_ns > 0.0 && garbage <= little;
+    applies.then(|| PricedRemedy {
+        settings,
+        ..priced(AdviceId::Disable, curves, saves_ns, &[], garbage)
     })
 }
 

@@ -372,7 +372,7 @@ fn freeze_before_fork(report: &Report) -> AdviceText {
 
 fn find_cycles(report: &Report) -> AdviceText {
     AdviceText {
-        action: "Find the cycles: what they hold is all that the collector frees.",
+        action: "Find the cycles: gctrace --mode inject --garbage cycles -- COMMAND",
         why: format!(
             "{} freed {}. Garbage that reference counts free by themselves needs no collection: \
              where a few lines make the cycles, changing them saves more than any setting. What \

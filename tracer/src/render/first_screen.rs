@@ -70,7 +70,7 @@ pub(crate) fn verdict_lines(report: &Report) -> Vec<String> {
     let mut lines = wrap(&report.verdict.sentence, "", "");
     if let Some(first) = report.advice.iter().find(|advice| is_change(advice)) {
         let saving = saving(first).map_or(String::new(), |saving| {
-            let run = priced_run(report).filter(|_| is_of_training(first));
+            let run = priced_run(report).filter(|_| is_of_training(first, report));
             let run = run.map_or(String::new(), |run| format!(" of {run}"));
             format!(": saves {saving}{run} (predicted)")
         });
@@ -80,11 +80,15 @@ pub(crate) fn verdict_lines(report: &Report) -> Vec<String> {
 }
 
 /// Length of what predicted savings are parts of: of the run whose GPU work is known, else of
-/// training. `None` without savings.
+/// training, or without steps of start-up, too. `None` if neither is known.
 fn priced_run(report: &Report) -> Option<String> {
-    let training = report.phases.as_ref().map(|phases| &phases.training);
+    let phases = report.phases.as_ref();
+    let priced = phases.map(|phases| {
+        let start_up_ns = if has_steps(report) { 0 } else { phases.start_up.duration_ns };
+        start_up_ns.saturating_add(phases.training.duration_ns)
+    });
     let run = report.gpu_cost.as_ref().map(|cost| cost.run_ns);
-    run.or(Some(training?.duration_ns)).map(duration)
+    run.or(priced).map(duration)
 }
 
 /// What the collector costs per hour of training: its share of the time, or with GPU times of the
@@ -194,7 +198,7 @@ fn advice(report: &Report) -> Vec<String> {
     }
     let shown = || changes.iter().take(ADVICE_SHOWN);
     // What is saved once, or in the whole run, is no part of training.
-    let of_training = shown().all(|(_, advice)| is_of_training(advice));
+    let of_training = shown().all(|(_, advice)| is_of_training(advice, report));
     let run = priced_run(report).filter(|_| of_training);
     let saves = run.map_or("saves".to_owned(), |run| format!("saves of {run}"));
     let mut table = TextTable::new(&["", "(predicted)", &saves, "memory", "risk"], &[1, 4]);
@@ -202,7 +206,7 @@ fn advice(report: &Report) -> Vec<String> {
         table.row(vec![
             (index + 1).to_string(),
             cut(&change(advice), width() - BESIDE_CHANGE),
-            saving(advice).or_dash(),
+            saving(advice).map(|saving| saving + once(advice, report)).or_dash(),
             memory(advice).unwrap_or_default(),
             risk(advice.id).to_owned(),
         ]);
@@ -264,9 +268,18 @@ fn is_change(advice: &Advice) -> bool {
     !matches!(advice.id, AdviceId::Leave | AdviceId::NoCollection)
 }
 
-/// Whether what it saves is a part of training.
-fn is_of_training(advice: &Advice) -> bool {
-    !matches!(advice.id, AdviceId::OffWhileLoading | AdviceId::Disable)
+/// Whether what it saves is a part of the time of [`priced_run`].
+fn is_of_training(advice: &Advice, report: &Report) -> bool {
+    advice.id != AdviceId::OffWhileLoading || !has_steps(report)
+}
+
+/// With steps, of which other runs have more, what is saved at start-up is saved once.
+fn once(advice: &Advice, report: &Report) -> &'static str {
+    if is_of_training(advice, report) { "" } else { " once" }
+}
+
+fn has_steps(report: &Report) -> bool {
+    report.phases.as_ref().is_some_and(|phases| phases.steps.is_some())
 }
 
 /// Whether `gctrace apply` can make the change.
@@ -305,7 +318,6 @@ fn change(advice: &Advice) -> String {
             AdviceId::OffWhileLoading => "gc.disable() while loading".to_owned(),
             AdviceId::Disable => "gc.disable()".to_owned(),
             AdviceId::FreezeBeforeFork => "gc.freeze() before the fork".to_owned(),
-            AdviceId::FindCycles => "find the cycles, see its command".to_owned(),
             _ => advice.action.trim_end_matches('.').to_owned(),
         },
     }
@@ -314,12 +326,11 @@ fn change(advice: &Advice) -> String {
 /// The predicted saving: what is likely, if that was simulated, and the range.
 fn saving(advice: &Advice) -> Option<String> {
     let range = range(advice)?;
-    let per_start = if advice.id == AdviceId::OffWhileLoading { " a start" } else { "" };
     Some(match advice.effect.saves_likely_ns {
         None => range,
         Some(likely_ns) => {
             let likely = duration(likely_ns.max(0).unsigned_abs());
-            format!("{likely} ({range}){per_start}")
+            format!("{likely} ({range})")
         }
     })
 }

@@ -114,7 +114,7 @@ fn run(
     while let Some(step) = curves.interval(window).map(step_of) {
         let next = window + step;
         while let Some(full) = explicit.next_if(|full| full.window <= next) {
-            state.collect(curves, full.window, assumption, &mut sum);
+            state.collect(curves, full.live_ns, assumption, &mut sum);
         }
         let interval = curves.interval(next).filter(|_| next <= end);
         let Some(interval) = interval else {
@@ -124,7 +124,7 @@ fn run(
         let promoted = promoted_part(curves, setting, interval, assumption);
         state.promote(interval, curves, step, promoted, assumption);
         if state.middle > old && state.pending_ns >= state.total_ns / 4.0 {
-            state.collect(curves, window, assumption, &mut sum);
+            state.collect(curves, curves.live_ns(window), assumption, &mut sum);
         }
     }
     sum.most_garbage = sum.most_garbage.max(state.garbage);
@@ -155,7 +155,7 @@ fn begin(
         state.total_ns = curves.live_ns(start);
         state.frozen_ns = state.total_ns;
     } else if setting.freeze {
-        state.collect(curves, start, assumption, sum);
+        state.collect(curves, curves.live_ns(start), assumption, sum);
         // The heap at that time lies between the heaps of the full collections around it.
         let live_ns = curves.live_ns(start);
         let around = [last, Some(interval)].map(|full| full.map_or(live_ns, |full| full.live_ns));
@@ -211,14 +211,14 @@ impl OldGeneration {
         self.middle += 1.0;
     }
 
+    /// A full collection of a heap that takes `live_ns` to traverse.
     fn collect(
         &mut self,
         curves: &RecordedCurves,
-        window: f64,
+        live_ns: f64,
         assumption: CostAssumption,
         sum: &mut SimulatedFulls,
     ) {
-        let live_ns = curves.live_ns(window);
         let least_ns = (live_ns - self.frozen_ns).max(0.0);
         let most_ns =
             if self.frozen_ns > 0.0 { live_ns.min(least_ns + self.unfrozen_ns) } else { least_ns };

@@ -92,9 +92,9 @@ fn raised_times(run: &RecordedRun<'_>, curves: &RecordedCurves) -> RaisedTimes {
         counted.at(assumption) * factor
     });
     let of_middle = RemedyEstimate::of(|assumption| {
-        let garbage = curves.garbage().min(counted.at(assumption) * curves.containers.0);
-        let objects = counted.at(assumption) * curves.containers.0 - garbage;
-        let [_, _, old] = curves.automatic;
+        let [young, middle, old] = curves.automatic;
+        let objects = counted.at(assumption) * curves.containers.0 - young.freed - middle.freed;
+        let objects = objects.max(old.freed);
         let (dies, each_ns) = match assumption {
             CostAssumption::Cheap => (0.0, curves.middle_ns),
             CostAssumption::Likely => {

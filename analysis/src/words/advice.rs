@@ -391,7 +391,7 @@ fn off_while_loading(report: &Report, effect: &AdviceEffect) -> AdviceText {
         format!(
             "Until training begins, {} took {} of {}. Loading allocates objects that stay, so that \
              these collections free little, and full ones traverse again and again what was loaded \
-             before. Frozen, it is not traversed later either.",
+             before. Frozen, it is not traversed later either, which is not priced here.",
             counted(start_up.pauses.count, "collection"),
             duration(start_up.paused_ns),
             duration(start_up.duration_ns),

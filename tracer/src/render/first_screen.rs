@@ -347,7 +347,7 @@ fn memory(advice: &Advice) -> Option<String> {
     Some(match (advice.effect.memory_objects?, advice.effect.memory_bytes) {
         (0, _) => "+0".to_owned(),
         (_, Some(more)) => format!("+{}", bytes(more)),
-        (_, None) => "unknown".to_owned(),
+        (objects, None) => format!("+{}", counted(objects, "object")),
     })
 }
 

@@ -1,6 +1,5 @@
 //! Filter and order of the rows of the process table.
 
-use super::columns;
 use super::columns::Column;
 use gctrace_analysis::live::{ProcessFigures, Snapshot};
 use std::cmp::Ordering;
@@ -71,6 +70,7 @@ fn passes(process: &ProcessFigures, words: &[String]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::columns;
     use super::*;
 
     fn process(pid: u32, rank: Option<u32>, pause_ns: u64, command: &str) -> ProcessFigures {

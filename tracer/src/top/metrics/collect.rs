@@ -1,27 +1,17 @@
-//! Samples of a snapshot, and their encoding.
+//! Samples of a snapshot.
 //!
 //! Owns how samples are labeled, and the choice of processes on the page. `families.rs` says what
 //! each metric shows.
 
 use self::MetricValue::{Durations, Real, Signed, Whole};
-use crate::top::metrics::families::{FAMILIES, MetricFamily};
 use crate::top::metrics::labels;
 use crate::top::metrics::labels::{GENERATION_NAMES, Label};
 use gctrace_analysis::live::{
-    CollectionCounts, GpuFigures, Histogram, PAUSE_CLASSES_NS, ProcessFigures, ProcessGpu, Snapshot,
+    CollectionCounts, GpuFigures, Histogram, ProcessFigures, ProcessGpu, Snapshot,
 };
 use gctrace_analysis::report::PauseTotal;
 use gctrace_event::{GcReason, RecordingMode};
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{
-    CounterValueEncoder, DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue,
-    GaugeValueEncoder, MetricEncoder, NoLabelSet,
-};
-use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::exemplar::Exemplar;
-use prometheus_client::registry::Unit;
 use std::collections::HashSet;
-use std::fmt::Error;
 
 /// Maximum number of processes with metrics of their own, about 20 series each.
 const PROCESSES: usize = 1000;
@@ -283,81 +273,11 @@ fn device(process: &ProcessFigures, gpu: &ProcessGpu) -> Vec<Label<'static>> {
     labels::with(&labels::process(process), labels::number("device", gpu.device))
 }
 
-impl Collector for MetricsFigures {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
-        for family in FAMILIES {
-            let samples = (family.samples)(self);
-            if samples.is_empty() {
-                continue;
-            }
-            let unit = family.unit.map(|unit| Unit::Other(unit.to_owned()));
-            let (name, help) = (family.name, family.help);
-            let mut metric = encoder.encode_descriptor(name, help, unit.as_ref(), family.kind)?;
-            for (labels, value) in samples {
-                if matches!(family.kind, MetricType::Info) {
-                    metric.encode_info(&labels)?;
-                } else if labels.is_empty() {
-                    write_value(&mut metric, family, value)?;
-                } else {
-                    write_value(&mut metric.encode_family(&labels)?, family, value)?;
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-fn write_value(
-    sample: &mut MetricEncoder<'_>,
-    family: &MetricFamily,
-    value: MetricValue<'_>,
-) -> Result<(), Error> {
-    const NO_EXEMPLAR: Option<&Exemplar<NoLabelSet, f64>> = None;
-    if let Durations(classes, time_ns) = value {
-        let count = classes.iter().sum();
-        let buckets = buckets(classes);
-        return sample.encode_histogram::<NoLabelSet>(in_seconds(time_ns), count, &buckets, None);
-    }
-    match family.kind {
-        MetricType::Counter => sample.encode_counter(&value, NO_EXEMPLAR),
-        _ => sample.encode_gauge(&value),
-    }
-}
-
-/// Upper bound in seconds and count of each bucket.
-fn buckets(classes: &Histogram) -> Vec<(f64, u64)> {
-    let bounds = PAUSE_CLASSES_NS.iter().map(|bound| in_seconds(*bound));
-    bounds.chain([f64::INFINITY]).zip(classes.iter().copied()).collect()
-}
-
 pub(super) fn seconds(ns: u64) -> MetricValue<'static> {
     Real(in_seconds(ns))
 }
 
 /// Nanoseconds are exact in a double up to 104 days.
-fn in_seconds(ns: u64) -> f64 {
+pub(super) fn in_seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
-}
-
-impl EncodeCounterValue for MetricValue<'_> {
-    fn encode(&self, encoder: &mut CounterValueEncoder<'_>) -> Result<(), Error> {
-        match self {
-            Whole(value) => EncodeCounterValue::encode(value, encoder),
-            // No counter is signed.
-            Signed(value) => EncodeCounterValue::encode(&value.unsigned_abs(), encoder),
-            Real(value) => EncodeCounterValue::encode(value, encoder),
-            Durations(..) => Err(Error),
-        }
-    }
-}
-
-impl EncodeGaugeValue for MetricValue<'_> {
-    fn encode(&self, encoder: &mut GaugeValueEncoder<'_>) -> Result<(), Error> {
-        match self {
-            Whole(value) => EncodeGaugeValue::encode(value, encoder),
-            Signed(value) => EncodeGaugeValue::encode(value, encoder),
-            Real(value) => EncodeGaugeValue::encode(value, encoder),
-            Durations(..) => Err(Error),
-        }
-    }
 }

@@ -59,10 +59,14 @@ fn run(pauses: &[PauseSpan], thresholds: [i32; 3], enabled: bool) -> Vec<PricedR
     let end_ns = pauses.last().map_or(0, |last| last.end_ns + 1);
     let run = RecordedRun {
         few_cycles: false,
+        start_ns: None,
+        forked: false,
+        ended: false,
         pauses,
         training_ns: (end_ns / 2, end_ns),
         steps: Some(1_000),
         thresholds,
+        start_thresholds: thresholds,
         enabled: Some(enabled),
     };
     price(&run).unwrap()
@@ -123,10 +127,14 @@ fn nothing_is_known_of_unknown_generations() {
     let pauses = [pause(5, 5, Pause::UNKNOWN_GENERATION, 0)];
     let run = RecordedRun {
         few_cycles: false,
+        start_ns: None,
+        forked: false,
+        ended: false,
         pauses: &pauses,
         training_ns: (0, 100),
         steps: None,
         thresholds: [700, 10, 10],
+        start_thresholds: [700, 10, 10],
         enabled: None,
     };
     assert_eq!(price(&run), None);
@@ -149,7 +157,7 @@ proptest! {
             })
             .collect();
         pauses.sort_by_key(|pause| pause.start_ns);
-        let run = RecordedRun { few_cycles: true, pauses: &pauses, training_ns: training, steps, thresholds, enabled: None };
+        let run = RecordedRun { few_cycles: true, start_ns: Some(0), forked: false, ended: true, start_thresholds: thresholds, pauses: &pauses, training_ns: training, steps, thresholds, enabled: None };
         for remedy in price(&run).unwrap_or_default() {
             let [least, likely, most] = remedy.saves_ns;
             prop_assert!(least <= likely && likely <= most, "{remedy:?}");

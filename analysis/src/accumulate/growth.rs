@@ -303,7 +303,8 @@ mod tests {
     fn growth_that_ends_is_set_up() {
         for until_s in [4, 20, 26] {
             let built = (0..until_s).step_by(2).map(|at_s| (at_s, at_s * 10_000, at_s << 26));
-            let flat = (until_s..=40).step_by(7).map(|at_s| (at_s, until_s * 10_000, until_s << 26));
+            let flat =
+                (until_s..=40).step_by(7).map(|at_s| (at_s, until_s * 10_000, until_s << 26));
             let trend = state(built.chain(flat)).trend(None, Some(1 << 40)).unwrap();
             assert!(!trend.rises(), "{until_s} s: {trend:?}");
         }

@@ -11,7 +11,8 @@ use crate::take::graph::GraphBuilder;
 use crate::take::hash::FastMap;
 use crate::take::image::Image;
 use crate::take::layout::{
-    DICT_BEFORE, Layout, SIZE, TYPE, VALUES_BEFORE, VALUES_VALID, WEAKREF_CALLBACK, flags, pre_header,
+    DICT_BEFORE, Layout, SIZE, TYPE, VALUES_BEFORE, VALUES_VALID, WEAKREF_CALLBACK, flags,
+    pre_header,
 };
 use crate::take::limits::Exceeded;
 use crate::take::text::read_text;

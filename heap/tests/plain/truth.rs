@@ -155,12 +155,7 @@ fn check_edges(heap: &Heap<'_>, before: &Before, referents: &Referents, context:
 }
 
 /// Asserts that objects have the sizes that the interpreter reports.
-fn check_sizes(
-    heap: &Heap<'_>,
-    python: &Python,
-    referents: &Referents,
-    context: &str,
-) -> usize {
+fn check_sizes(heap: &Heap<'_>, python: &Python, referents: &Referents, context: &str) -> usize {
     let mut wrong: BTreeMap<String, usize> = BTreeMap::new();
     let mut right = 0;
     for (address, truth, flags) in &referents.sizes {
@@ -276,7 +271,8 @@ fn objects_have_the_size_that_was_allocated() {
         for (address, each) in measured {
             let node = heap.tracked[&address];
             let bytes = heap.graph.nodes[node].bytes.unwrap();
-            let attributes = heap.edges[node].iter().filter(|(_, name)| heap.name(*name) == ".__dict__");
+            let attributes =
+                heap.edges[node].iter().filter(|(_, name)| heap.name(*name) == ".__dict__");
             let dicts: u64 =
                 attributes.map(|(dict, _)| heap.graph.nodes[*dict].bytes.unwrap()).sum();
             // Allocations are multiples of 16 bytes; up to 3.10 an instance has a dict.

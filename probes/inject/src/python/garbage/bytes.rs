@@ -98,11 +98,8 @@ impl DictTable {
         unsafe {
             match self {
                 Self::Slots => usable(word(keys, dict_keys::SLOTS) as u64),
-                Self::Logarithms | Self::Within => (word(keys, dict_keys::USABLE) as u64).wrapping_add(word(
-                    keys,
-                    dict_keys::count(true),
-                )
-                    as u64),
+                Self::Logarithms | Self::Within => (word(keys, dict_keys::USABLE) as u64)
+                    .wrapping_add(word(keys, dict_keys::count(true)) as u64),
             }
         }
     }
@@ -131,12 +128,7 @@ impl DictTable {
 
 impl Size {
     /// For the objects of a type.
-    pub(super) fn for_type(
-        api: &PythonApi,
-        table: DictTable,
-        minor: u8,
-        class: TypeView,
-    ) -> Self {
+    pub(super) fn for_type(api: &PythonApi, table: DictTable, minor: u8, class: TypeView) -> Self {
         let item = class.item_size();
         let basic = class.basic_size() + pre_header(minor, class.flags());
         let has_values = match minor {

@@ -3,6 +3,7 @@
 use super::table::{ReportSection, TableOfColumns, paragraph};
 use crate::units::{duration, short_count};
 use gctrace_analysis::report::{CudaReport, DeviceMemoryReport, Report};
+use gctrace_event::GpuApi;
 
 /// Maximum number of functions shown; the others are in the JSON.
 const FUNCTIONS_SHOWN: usize = 8;
@@ -18,7 +19,20 @@ pub(crate) fn cuda(report: &Report) -> ReportSection {
             lines.extend(paragraph(&device(memory)));
         }
     }
-    ReportSection::new("CUDA calls", lines)
+    let heading = match api(report.cuda.as_ref()) {
+        GpuApi::Cuda => "CUDA calls",
+        GpuApi::Hip => "HIP calls",
+        GpuApi::LevelZero => "Level Zero calls",
+    };
+    ReportSection::new(heading, lines)
+}
+
+/// The API of most calls.
+pub(super) fn api(cuda: Option<&CudaReport>) -> GpuApi {
+    let functions = cuda.iter().flat_map(|cuda| &cuda.functions);
+    let apis =
+        functions.filter_map(|function| Some((GpuApi::of(&function.name)?.0, function.count)));
+    apis.max_by_key(|(_, count)| *count).map_or(GpuApi::Cuda, |(api, _)| api)
 }
 
 fn launches(cuda: &CudaReport) -> String {

@@ -4,7 +4,10 @@ use super::clocks;
 use super::table::{INDENT, ReportSection, TableOfColumns, paragraph};
 use crate::text::OrDash as _;
 use crate::units::{count, duration, percent, short_count};
-use gctrace_analysis::report::{DeviceId, DeviceReport, GpuWorkReport, Report, StreamReport};
+use gctrace_analysis::report::{
+    CudaReport, DeviceId, DeviceReport, GpuWorkReport, Report, StreamReport,
+};
+use gctrace_event::GpuApi;
 use std::cmp::Reverse;
 
 /// Maximum number of devices shown; the others are in the JSON.
@@ -93,13 +96,13 @@ fn streams(device: &DeviceReport) -> Vec<String> {
 pub(crate) fn gpu_work(report: &Report) -> ReportSection {
     let mut lines = Vec::new();
     if let Some(work) = &report.gpu {
-        lines.extend(paragraph(&operations(work)));
+        lines.extend(paragraph(&operations(work, report.cuda.as_ref())));
         lines.extend(clocks::clocks(work, &report.traces));
     }
     ReportSection::new("GPU work", lines)
 }
 
-fn operations(work: &GpuWorkReport) -> String {
+fn operations(work: &GpuWorkReport, cuda: Option<&CudaReport>) -> String {
     let unlinked = match work.ignored.operations_without_call {
         0 => String::new(),
         some => format!(
@@ -108,8 +111,13 @@ fn operations(work: &GpuWorkReport) -> String {
         ),
     };
     format!(
-        "{} operations with GPU timestamps (measured by CUPTI).{unlinked}",
-        count(work.operations)
+        "{} operations with GPU timestamps (measured by {}).{unlinked}",
+        count(work.operations),
+        match super::cuda::api(cuda) {
+            GpuApi::Cuda => "CUPTI",
+            GpuApi::Hip => "ROCm's tracer",
+            GpuApi::LevelZero => "Intel's XPUPTI",
+        },
     )
 }
 

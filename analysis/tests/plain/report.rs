@@ -160,7 +160,7 @@ fn collections_that_freed_nothing_and_explicit_calls() {
     assert_eq!(report.explicit_calls.pauses.count, 3);
     assert!((report.explicit_calls.rate_per_s.unwrap() - 3.0).abs() < 1e-9);
     assert_eq!(report.verdict.level, Level::Heavy);
-    assert_eq!(ids(&report), [AdviceId::ExplicitCalls, AdviceId::Freeze]);
+    assert_eq!(ids(&report), [AdviceId::ExplicitCalls]);
 }
 
 #[test]

@@ -47,6 +47,7 @@ mod phases;
 mod regression;
 mod remedy;
 pub mod report;
+pub mod spans;
 pub mod statistics;
 mod step_rows;
 mod summary;

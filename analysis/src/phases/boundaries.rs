@@ -1,10 +1,10 @@
 //! Where start-up and training end in a process: by its steps, by the stacks of its pauses, by the
 //! growth of its heap, and by where pauses become rare.
 
-use crate::gpu::pause_span::PauseSpan;
 use crate::gpu::steps::{busiest_thread, warm_up};
 use crate::gpu::timeline::{ProcessTimeline, StepSpan};
 use crate::report::{PauseTotal, PhaseReport, TrainingMark};
+use crate::spans::PauseSpan;
 use crate::time;
 use crate::time::add_to;
 use crate::time::intervals::Intervals;
@@ -262,8 +262,8 @@ fn exit_ns(timeline: &ProcessTimeline) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gpu::index::{Index, SmallNumber};
     use crate::report::StepSource;
+    use crate::spans::index::{Index, SmallNumber};
     use proptest::prelude::*;
 
     fn pause(start_ns: u64, end_ns: u64, reason: GcReason) -> PauseSpan {

@@ -1,7 +1,7 @@
 //! Remedies for runs whose collector and heap are known.
 
 use super::*;
-use crate::gpu::index::{Index, SmallNumber};
+use crate::spans::index::{Index, SmallNumber};
 use gctrace_event::{GcReason, Pause};
 use proptest::prelude::*;
 

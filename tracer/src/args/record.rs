@@ -5,7 +5,7 @@ use super::{CounterChoice, CudaMode, RecordMode, Verbosity, usage_error, values}
 use crate::files::is_stdout;
 use clap::Args;
 use clap::error::ErrorKind;
-use gctrace_settings::GarbageDetail;
+use gctrace_settings::{GarbageDetail, GcSetting};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -83,6 +83,8 @@ pub(crate) struct RecordConfig {
     pub step_function: Option<String>,
     /// Leave CUPTI to the program's own profiler.
     pub gpu_yield: bool,
+    /// A setting of the collector that the injected library applies in the command.
+    pub apply: Option<GcSetting>,
     /// How much gctrace itself prints on standard error, and whether it prints a summary.
     pub verbosity: Verbosity,
     /// Time after which the recording of a command stops; the command keeps running.

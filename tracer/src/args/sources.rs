@@ -111,6 +111,7 @@ impl SourceArgs {
             mode: self.mode,
             step_function: self.step_function,
             gpu_yield: self.gpu_yield,
+            apply: None,
         }
     }
 }

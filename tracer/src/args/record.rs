@@ -5,6 +5,7 @@ use super::{Verbosity, usage_error, values};
 use crate::files::is_stdout;
 use clap::Args;
 use clap::error::ErrorKind;
+use gctrace_settings::GcSetting;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -57,6 +58,8 @@ pub(crate) struct RecordConfig {
     pub min_pause: Duration,
     /// Which processes and events to record, and how.
     pub sources: SourceArgs,
+    /// A setting of the collector that the injected library applies in the command.
+    pub apply: Option<GcSetting>,
     /// How much gctrace itself prints on standard error, and whether it prints a summary.
     pub verbosity: Verbosity,
     /// Time after which the recording of a command stops; the command keeps running.
@@ -90,6 +93,7 @@ pub(super) fn config(args: RecordArgs, verbosity: Verbosity) -> Result<RecordCon
         ));
     }
     Ok(RecordConfig {
+        apply: None,
         target,
         output: Some(args.output),
         min_pause: args.min_pause,

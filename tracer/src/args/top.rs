@@ -138,6 +138,7 @@ pub(super) fn config(args: TopArgs, verbosity: Verbosity) -> Result<TopConfig, c
     }
     Ok(TopConfig {
         recording: RecordConfig {
+            apply: None,
             target,
             output: options.record.clone(),
             min_pause: Duration::ZERO,

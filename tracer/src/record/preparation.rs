@@ -17,6 +17,7 @@ use crate::record::trace::RecordingTrace;
 use crate::record::{Recording, header, mode};
 use anyhow::Context as _;
 use gctrace_event::{RecordingMode, TraceHeader};
+use gctrace_settings::{APPLY_VARIABLE, ApplyRequest};
 
 /// A recording that is possible, with its sources ready; its trace does not exist yet.
 pub(crate) struct RecordingPlan<'a> {
@@ -59,6 +60,22 @@ impl<'a> RecordingPlan<'a> {
                 .with_context(|| format!("cannot inject {library} into the command"))?;
             source.hand_over()?;
             inprocess = Some(source);
+            let request = config.apply.clone().map(ApplyRequest::of);
+            for (name, value) in request.iter().flat_map(ApplyRequest::variables) {
+                launch.set_variable(name, value.into());
+            }
+        } else if let Some(launch) = &launch {
+            anyhow::ensure!(
+                config.apply.is_none(),
+                "the settings cannot be applied: no library is injected (gctrace doctor)"
+            );
+            if launch.variable(APPLY_VARIABLE).is_some_and(|setting| !setting.is_empty()) {
+                tracing::warn!(
+                    "{APPLY_VARIABLE} is not applied: with --mode {} no library is in the program; \
+                     --mode both and inject apply it",
+                    decision.collections.as_str()
+                );
+            }
         }
         let mut header = header::header(config, decision.collections.clone(), &invoker, |name| {
             launch.as_ref().and_then(|launch| launch.variable(name))

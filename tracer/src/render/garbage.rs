@@ -37,7 +37,9 @@ pub(crate) fn garbage(report: &Report) -> ReportSection {
 }
 
 /// How to learn more, if only kinds were recorded.
-const SUGGESTION: &str = "Record with --garbage cycles to see the cycles that make it garbage.";
+/// Also of a recording with cycles whose budget was too small for any collection.
+const SUGGESTION: &str = "Record with --garbage cycles --garbage-budget 100 to see the cycles that make it garbage: all \
+                          of each collection, which takes time.";
 
 fn examined(garbage: &GarbageReport) -> String {
     let share = match garbage.examined_ratio {
@@ -234,7 +236,7 @@ pub(super) fn in_short(report: &Report) -> Option<String> {
     let kind = named.find(|kind| of(kind).is_some_and(|rate| rate >= most * NEARLY));
     let kind = kind.or(garbage.kinds.first()).filter(|_| most > 0.0)?;
     let suggestion = match garbage.cycles {
-        None => " Which cycles: record with --garbage cycles.",
+        None => " Which cycles: record with --garbage cycles --garbage-budget 100.",
         Some(_) => "",
     };
     // A type may say nothing about the program, as cell: where it was born, or the functions beside

@@ -12,11 +12,13 @@ use crate::report::{
     Advice, AdviceEffect, AdviceId, AdvisedSettings, GpuCost, Level, MainCycles, PauseTotal,
     ProcessReport, Report, SettingsReport,
 };
-use crate::{remedy, time, words};
-use gctrace_event::Collector;
+use crate::{remedy, time, verdict, words};
+use gctrace_event::{Collector, ProcessOrigin};
 
 /// A cause is worth an action from this share of all pause time on.
 const WORTH_RATIO: f64 = 0.2;
+/// From this number of objects per collection on, a program makes garbage.
+const GARBAGE_EACH: u64 = 10;
 /// Raising threshold 0 tenfold makes collections of younger generations at most ten times less
 /// frequent.
 const RARER_SAVES: f64 = 0.9;
@@ -35,12 +37,24 @@ pub(crate) fn remedies(run: &JudgedRun<'_>) -> Option<PricedRun> {
     let garbage = run.process.garbage.as_ref();
     let verdict = garbage.and_then(|garbage| garbage.verdict.as_ref());
     let (start_ns, end_ns) = run.phases.training_ns;
+    let from_start = run.process.origin.is_some_and(|origin| origin != ProcessOrigin::Attached);
+    let ended = run.process.exit_code.is_some()
+        || run.process.exit_signal.is_some()
+        || run.process.origin == Some(ProcessOrigin::Child);
     Some(PricedRun {
         training_ns: end_ns.saturating_sub(start_ns),
+        start_up_counts: verdict::start_up_counts(&run.report_without_lines()),
         bytes_per_object: bytes_per_object(run.process),
         remedies: remedy::price(&RecordedRun {
             pauses: &run.pauses,
             training_ns: run.phases.training_ns,
+            forked: run.forked,
+            start_thresholds: match settings {
+                Some(setting) if setting.changes == 0 => setting.thresholds,
+                _ => SettingsReport::DEFAULT_THRESHOLDS,
+            },
+            start_ns: from_start.then_some(run.phases.span_ns.0),
+            ended,
             steps: run.phases.steps,
             thresholds: settings
                 .map_or(SettingsReport::DEFAULT_THRESHOLDS, |setting| setting.thresholds),
@@ -54,6 +68,8 @@ pub(crate) fn remedies(run: &JudgedRun<'_>) -> Option<PricedRun> {
 #[derive(Clone, Debug)]
 pub(crate) struct PricedRun {
     training_ns: u64,
+    /// Whether start-up is worth a change.
+    start_up_counts: bool,
     bytes_per_object: Option<u64>,
     remedies: Vec<PricedRemedy>,
 }
@@ -63,7 +79,8 @@ impl PricedRun {
     /// time.
     fn candidates(self, report: &Report) -> Vec<Candidate> {
         let all_ns = report.totals.pauses.time_ns;
-        let priced = self.remedies.iter().map(|remedy| {
+        let in_training = |remedy: &&PricedRemedy| remedy.id != AdviceId::OffWhileLoading;
+        let priced = self.remedies.iter().filter(in_training).map(|remedy| {
             let effect = AdviceEffect { saves_at_most_ns: Some(all_ns), ..self.effect(remedy) };
             Candidate { id: remedy.id, effect }
         });
@@ -76,7 +93,8 @@ impl PricedRun {
         AdviceEffect {
             memory_objects: Some(remedy.waiting_objects),
             memory_bytes: bytes.map(|bytes| bytes.saturating_mul(remedy.waiting_objects)),
-            settings: Some(remedy.settings.clone()),
+            settings: (remedy.settings != AdvisedSettings::default())
+                .then(|| remedy.settings.clone()),
             ..AdviceEffect::default()
         }
     }
@@ -128,6 +146,13 @@ fn choose(report: &Report, priced: Option<PricedRun>) -> Advised {
         }
         _ => (list, rest),
     };
+    if !matches!(level, Level::None | Level::Negligible | Level::TooShort)
+        && report.gpu_cost.is_none()
+        && list.iter().all(|advice| advice.id == AdviceId::Leave)
+        && makes_garbage(report)
+    {
+        list = vec![plain(AdviceId::FindCycles)];
+    }
     if report.totals.pauses.uncollectable > 0 {
         list.push(plain(AdviceId::Uncollectable));
     }
@@ -138,6 +163,8 @@ fn choose(report: &Report, priced: Option<PricedRun>) -> Advised {
 /// one recording does not show it.
 fn simulated(report: &Report, mut priced: PricedRun) -> Advised {
     let least_ns = priced.training_ns / REPORTED_FRACTION;
+    let start_up_counts = priced.start_up_counts;
+    priced.remedies.retain(|remedy| start_up_counts || remedy.id != AdviceId::OffWhileLoading);
     let worth = |advice: &Candidate| {
         let likely_ns = advice.effect.saves_likely_ns.and_then(|ns| u64::try_from(ns).ok());
         likely_ns >= Some(least_ns.max(1)) && !advice.effect.is_uncertain()
@@ -157,6 +184,20 @@ fn simulated(report: &Report, mut priced: PricedRun) -> Advised {
     list.extend(swapped_out(report));
     leave_if_settled(report, &mut list, &rest);
     (list, rest)
+}
+
+/// Whether the judged process makes garbage whose cycles were not recorded.
+fn makes_garbage(report: &Report) -> bool {
+    let phases = report.phases.as_ref();
+    let judged = phases.and_then(|phases| {
+        let mut processes = report.processes.iter();
+        processes.find(|process| process.trace == phases.trace && process.pid == phases.pid)
+    });
+    judged.is_some_and(|process| {
+        let named = process.garbage.as_ref().is_some_and(|garbage| garbage.cycles.is_some());
+        let collections = process.pauses.count.max(1);
+        !named && process.pauses.collected / collections >= GARBAGE_EACH
+    })
 }
 
 /// With no change to make, and none left undecided: leave the program as it is.

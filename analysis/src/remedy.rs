@@ -23,14 +23,29 @@ pub(crate) struct RecordedRun<'a> {
     pub(crate) pauses: &'a [PauseSpan],
     /// Start and end of training, on the clock of the pauses.
     pub(crate) training_ns: (u64, u64),
+    /// Start of the process; `None` if it ran before the recording.
+    pub(crate) start_ns: Option<u64>,
+    /// Whether it was forked by an interpreter: it starts with the heap of its parent.
+    pub(crate) forked: bool,
+    /// Whether the process ended while it was recorded.
+    pub(crate) ended: bool,
     /// Training steps within; `None` if unknown.
     pub(crate) steps: Option<u64>,
     /// `gc.get_threshold()` while it trained.
     pub(crate) thresholds: [i32; 3],
+    /// The same when it started.
+    pub(crate) start_thresholds: [i32; 3],
     /// `gc.isenabled()`; `None` if unknown.
     pub(crate) enabled: Option<bool>,
     /// Whether all garbage of training comes from a few known cycles.
     pub(crate) few_cycles: bool,
+}
+
+impl<'a> RecordedRun<'a> {
+    /// The run from its start until then, under the settings that it started with.
+    fn from_start(&self, start_ns: u64, end_ns: u64) -> RecordedRun<'a> {
+        Self { training_ns: (start_ns, end_ns), thresholds: self.start_thresholds, ..*self }
+    }
 }
 
 /// What is assumed where the recording leaves it open, by its effect on the time of collections
@@ -82,8 +97,8 @@ impl RemedyEstimate {
 pub(crate) struct PricedRemedy {
     pub(crate) id: AdviceId,
     pub(crate) settings: AdvisedSettings,
-    /// Collector time that training needs less, in ns: least, likely, most; negative if it needs
-    /// more.
+    /// Collector time that training (start-up with [`AdviceId::OffWhileLoading`], both with
+    /// [`AdviceId::Disable`]) needs less, in ns: least, likely, most; negative if it needs more.
     pub(crate) saves_ns: [i64; 3],
     /// Garbage that waits for its collection, beyond what did in the recording, in objects.
     pub(crate) waiting_objects: u64,
@@ -92,6 +107,11 @@ pub(crate) struct PricedRemedy {
 }
 
 impl PricedRemedy {
+    /// Whether it leaves little garbage uncollected, next to what is alive.
+    fn leaves_little(&self) -> bool {
+        self.waiting_objects <= LITTLE_GARBAGE || self.waiting_ratio <= LITTLE_PART
+    }
+
     pub(crate) fn likely_ns(&self) -> i64 {
         self.saves_ns[1]
     }
@@ -102,12 +122,16 @@ impl PricedRemedy {
     /// garbage makes of the heap (1 = no more than before).
     pub(crate) fn rank(&self) -> f64 {
         let care = match self.id {
-            AdviceId::RaiseThreshold | AdviceId::BreakCycles => 0.9,
+            AdviceId::RaiseThreshold | AdviceId::BreakCycles | AdviceId::OffWhileLoading => 0.9,
             _ => 0.75,
         };
         float(self.likely_ns().max(0).unsigned_abs()) * care / (1.0 + self.waiting_ratio)
     }
 }
+
+/// This many objects of garbage are little whatever they own, and so is this part of a heap.
+const LITTLE_GARBAGE: u64 = 1_000;
+const LITTLE_PART: f64 = 0.1;
 
 /// The remedies that apply, priced, in no order. Without any that is not in force already, empty.
 /// `None` if the collector cannot be simulated: a generation is unknown.

@@ -84,7 +84,7 @@ pub use gpus::{
 pub use lines::{
     LibraryReport, LineReport, LineTotal, LinesReport, Location, StackReport, TrainingLibrary,
 };
-pub use phases::{PhaseReport, PhasesReport, TrainingMark};
+pub use phases::{JudgedPhase, PhaseReport, PhasesReport, TrainingMark};
 pub use processes::{
     InterpreterReport, ProcessReport, RecordedReport, SettingsReport, Sources, TraceReport,
 };

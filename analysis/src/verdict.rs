@@ -4,7 +4,10 @@
 //! 100 ms are one step of many models. Shares of less time than that, and of one or two short
 //! pauses, say nothing of a longer run.
 
-use crate::report::{Basis, GpuCost, Level, PhasesReport, Totals, TraceReport, Verdict};
+use crate::report::{
+    Basis, GpuCost, JudgedPhase, Level, PhasesReport, Totals, TraceReport, Verdict,
+};
+use crate::time::stats::ratio;
 
 /// From this share of the time on the collector is worth a look.
 const NOTICEABLE: f64 = 0.01;
@@ -19,8 +22,12 @@ const SHORTEST_NS: u64 = LONG_PAUSE_NS;
 /// unless one of them is felt: whether another follows, and when, is unknown.
 const FEWEST_PAUSES: u64 = 3;
 
-/// `phases`: of the process that the verdict is about, whose training counts; without them, all
-/// pauses of all processes count. `cost`: if GPU times are known.
+/// From this share of the whole run on a start-up is worth a look: repeated starts differ by more
+/// than steps do.
+const NOTICEABLE_START: f64 = 0.02;
+
+/// `phases`: of the process that the verdict is about; without them, all pauses of all processes
+/// count. `cost`: if GPU times are known.
 pub(crate) fn verdict(
     totals: &Totals,
     phases: Option<&PhasesReport>,
@@ -46,26 +53,99 @@ pub(crate) fn verdict(
 }
 
 fn level(totals: &Totals, phases: Option<&PhasesReport>) -> Level {
-    let training = phases.map(|phases| &phases.training);
-    let (ratio, longest_ns) = match training {
-        Some(training) => (training.paused_ratio, training.longest_ns),
-        None => (totals.stopped_ratio, totals.pauses.max_ns),
-    };
-    let (judged_ns, count) = match training {
-        Some(training) => (training.duration_ns, training.pauses.count),
-        None => (totals.observed_ns, totals.pauses.count),
-    };
-    let has_steps = phases.is_some_and(|phases| phases.steps.is_some());
-    let is_felt = longest_ns >= Some(LONG_PAUSE_NS);
-    match (totals.pauses.count, ratio) {
+    match (totals.pauses.count, phases) {
         (0, _) => Level::None,
-        (_, None) => Level::Unknown,
+        (_, Some(phases)) => judge(phases).0,
+        (count, None) => {
+            let (ratio, longest_ns) = (totals.stopped_ratio, totals.pauses.max_ns);
+            level_of_share(ratio, longest_ns, count, totals.observed_ns, false)
+        }
+    }
+}
+
+/// The level of a share of some time; `longest_ns` and `count`: of its pauses.
+fn level_of_share(
+    ratio: Option<f64>,
+    longest_ns: Option<u64>,
+    count: u64,
+    judged_ns: u64,
+    has_steps: bool,
+) -> Level {
+    let is_felt = longest_ns >= Some(LONG_PAUSE_NS);
+    match ratio {
+        None => Level::Unknown,
         _ if judged_ns < SHORTEST_NS && !has_steps => Level::TooShort,
-        (_, Some(NOTICEABLE..)) if count < FEWEST_PAUSES && !is_felt => Level::TooShort,
-        (_, Some(HEAVY..)) => Level::Heavy,
-        (_, Some(NOTICEABLE..)) => Level::Noticeable,
+        Some(NOTICEABLE..) if count < FEWEST_PAUSES && !is_felt => Level::TooShort,
+        Some(HEAVY..) => Level::Heavy,
+        Some(NOTICEABLE..) => Level::Noticeable,
         _ if is_felt => Level::RareLongPauses,
         _ => Level::Negligible,
+    }
+}
+
+/// The level of training alone.
+fn training_level(phases: &PhasesReport) -> Level {
+    let training = &phases.training;
+    let (ratio, count) = (training.paused_ratio, training.pauses.count);
+    let has_steps = phases.steps.is_some();
+    level_of_share(ratio, training.longest_ns, count, training.duration_ns, has_steps)
+}
+
+/// The level of start-up: what it adds to the run as recorded. With steps, whose number goes up in
+/// other runs, it is no more than noticeable.
+fn start_up_level(phases: &PhasesReport) -> Level {
+    let start_up = &phases.start_up;
+    let parts = [start_up, &phases.training, &phases.exit].map(|phase| phase.duration_ns);
+    let run_ns = parts.into_iter().fold(0, u64::saturating_add);
+    let is_felt = start_up.paused_ns >= LONG_PAUSE_NS;
+    match ratio(start_up.paused_ns, run_ns) {
+        Some(NOTICEABLE_START..) if !is_felt => Level::TooShort,
+        Some(HEAVY..) if phases.steps.is_none() => Level::Heavy,
+        Some(NOTICEABLE_START..) => Level::Noticeable,
+        _ => Level::Negligible,
+    }
+}
+
+/// The worse phase, with its level; of two that are equally bad, the one with more time to save.
+fn judge(phases: &PhasesReport) -> (Level, JudgedPhase) {
+    let (training, start_up) = (training_level(phases), start_up_level(phases));
+    let by_time = phases.training.paused_ns.cmp(&phases.start_up.paused_ns);
+    let training_is_worse = badness(training).cmp(&badness(start_up)).then(by_time).is_ge();
+    if training_is_worse || start_up == Level::Negligible {
+        (training, JudgedPhase::Training)
+    } else {
+        (start_up, JudgedPhase::StartUp)
+    }
+}
+
+/// The phase that the verdict is about.
+pub(crate) fn judged_phase(phases: &PhasesReport) -> JudgedPhase {
+    judge(phases).1
+}
+
+/// Whether what start-up lost is worth a change.
+pub(crate) fn start_up_counts(phases: &PhasesReport) -> bool {
+    matches!(start_up_level(phases), Level::Heavy | Level::Noticeable)
+}
+
+/// By which the worst process is found: level, then training before start-up, then paused time.
+pub(crate) fn weight(phases: &PhasesReport) -> (u8, JudgedPhase, u64) {
+    let (level, judged) = judge(phases);
+    let phase = match judged {
+        JudgedPhase::StartUp => &phases.start_up,
+        JudgedPhase::Training => &phases.training,
+    };
+    (badness(level), judged, phase.paused_ns)
+}
+
+/// Levels in order.
+fn badness(level: Level) -> u8 {
+    match level {
+        Level::None | Level::Negligible => 0,
+        Level::Unknown | Level::TooShort => 1,
+        Level::RareLongPauses => 2,
+        Level::Noticeable => 3,
+        Level::Heavy => 4,
     }
 }
 

@@ -12,7 +12,7 @@ use crate::text::shell_line;
 use crate::units::duration;
 use crate::{analyze, print, render, setting};
 use anyhow::Context;
-use gctrace_analysis::report::{Advice, Report};
+use gctrace_analysis::report::{Advice, AdviceId, PhaseReport, Report};
 
 /// Prints an advice of the report on these traces. Returns the exit code: 0, or 1 if a trace was
 /// read only in part.
@@ -57,12 +57,21 @@ pub(crate) fn text(advice: &Advice, report: &Report) -> String {
         && let Some(most_ns) = advice.effect.saves_at_most_ns
     {
         let least_ns = advice.effect.saves_at_least_ns.unwrap_or(0);
+        let start_up = &phases.start_up;
+        let phase = match advice.id {
+            AdviceId::OffWhileLoading => start_up,
+            _ => &phases.training,
+        };
+        let whole = |figure: fn(&PhaseReport) -> u64| match advice.id {
+            AdviceId::Disable => figure(start_up).saturating_add(figure(phase)),
+            _ => figure(phase),
+        };
         let sign = if least_ns < 0 { "-" } else { "" };
         text += &comment(&format!(
             "To check: record the run again and compare the verdict. The collector took {} of {}; \
              with this change {sign}{} to {} less are predicted.",
-            duration(phases.training.paused_ns),
-            duration(phases.training.duration_ns),
+            duration(whole(|phase| phase.paused_ns)),
+            duration(whole(|phase| phase.duration_ns)),
             duration(least_ns.unsigned_abs()),
             duration(most_ns),
         ));

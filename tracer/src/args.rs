@@ -27,7 +27,7 @@ pub(crate) use compare::CompareConfig;
 pub(crate) use demo::DemoConfig;
 pub(crate) use export::{ExportConfig, ExportFormat, HeapPicture, StackWeight};
 pub(crate) use heap::{HeapConfig, HeapQuestion, HeapTarget};
-pub(crate) use limits::{ChangeLimit, Increase, LimitedFigure, ReportLimit};
+pub(crate) use limits::{ChangeLimit, Increase, ReportLimit};
 pub(crate) use record::{RecordConfig, RecordTarget};
 pub(crate) use setup::SetupConfig;
 pub(crate) use summarize::{Shard, SummarizeConfig};

@@ -17,7 +17,7 @@ pub(crate) fn of_advice(advised: &AdvisedSettings) -> Option<GcSetting> {
         // Advised are full collections.
         (_, Some(steps)) => items.push(format!("plan:{steps},gen2:{steps}")),
         (true, None) if advised.collect_every_ns.is_some() => return None,
-        (true, None) => items.push("disable@step:2".to_owned()),
+        (true, None) => items.push("disable".to_owned()),
         (false, None) => {}
     }
     items.join(",").parse().ok()

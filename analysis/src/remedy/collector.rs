@@ -59,7 +59,8 @@ pub(super) fn full_collections(
     setting: Setting,
     assumption: CostAssumption,
 ) -> SimulatedFulls {
-    if setting.raised <= 1.0 {
+    // The whole run is known if none was before: nothing is at chance.
+    if setting.raised <= 1.0 || curves.last_before(curves.windows.0).is_none() {
         return run(curves, setting, assumption, None);
     }
     let each = (0..PHASES).map(|phase| {
@@ -94,8 +95,13 @@ fn run(
     let Some(mut state) = begin(curves, setting, assumption, &mut sum) else {
         return sum;
     };
-    let step = setting.raised * windows_per_middle(middle);
+    // Windows between collections of the middle generation.
+    let step_of = |interval: &FullCollection| {
+        let counted = if setting.raised > 1.0 { interval.counted.at(assumption) } else { 1.0 };
+        setting.raised * windows_per_middle(middle) / counted
+    };
     if let (Some(phase), Some(interval)) = (phase, curves.interval(window)) {
+        let step = step_of(interval);
         let promoted = promoted_part(curves, setting, interval, assumption);
         let wait = (state.total_ns / 4.0).max(interval.promoted_ns * promoted * step * (old + 1.0));
         let windows = quotient(wait * phase, interval.promoted_ns * promoted);
@@ -105,10 +111,10 @@ fn run(
     }
     let mut explicit =
         curves.fulls.iter().filter(|full| full.in_training && !full.automatic).peekable();
-    loop {
+    while let Some(step) = curves.interval(window).map(step_of) {
         let next = window + step;
         while let Some(full) = explicit.next_if(|full| full.window <= next) {
-            state.collect(curves, full.window, assumption, &mut sum);
+            state.collect(curves, full.live_ns, assumption, &mut sum);
         }
         let interval = curves.interval(next).filter(|_| next <= end);
         let Some(interval) = interval else {
@@ -118,7 +124,7 @@ fn run(
         let promoted = promoted_part(curves, setting, interval, assumption);
         state.promote(interval, curves, step, promoted, assumption);
         if state.middle > old && state.pending_ns >= state.total_ns / 4.0 {
-            state.collect(curves, window, assumption, &mut sum);
+            state.collect(curves, curves.live_ns(window), assumption, &mut sum);
         }
     }
     sum.most_garbage = sum.most_garbage.max(state.garbage);
@@ -144,8 +150,12 @@ fn begin(
         unfrozen_ns: 0.0,
         garbage: interval.garbage * since,
     };
-    if setting.freeze {
-        state.collect(curves, start, assumption, sum);
+    if setting.freeze && last.is_none() && curves.inherited {
+        // Frozen by the parent, whose collection is none of this process.
+        state.total_ns = curves.live_ns(start);
+        state.frozen_ns = state.total_ns;
+    } else if setting.freeze {
+        state.collect(curves, curves.live_ns(start), assumption, sum);
         // The heap at that time lies between the heaps of the full collections around it.
         let live_ns = curves.live_ns(start);
         let around = [last, Some(interval)].map(|full| full.map_or(live_ns, |full| full.live_ns));
@@ -178,8 +188,8 @@ fn promoted_part(
     let stays = quotient(interval.growth_ns, interval.promoted_ns).min(1.0);
     match assumption {
         CostAssumption::Cheap => stays,
-        CostAssumption::Likely => stays.max(1.0 - curves.died_young()),
-        CostAssumption::Costly => 1.0,
+        CostAssumption::Likely => stays.max((1.0 - curves.died_young()) * interval.counted.likely),
+        CostAssumption::Costly => stays.max(interval.counted.costly),
     }
 }
 
@@ -192,28 +202,23 @@ impl OldGeneration {
         part: f64,
         assumption: CostAssumption,
     ) {
-        let garbage_ns = interval.garbage * curves.traversing_ns.likely;
-        let passing_ns = (interval.promoted_ns - garbage_ns - interval.growth_ns).max(0.0);
-        // Costly: what was found dead is what was frozen, replaced by what was promoted since.
-        let passing_ns = match assumption {
-            CostAssumption::Cheap => passing_ns,
-            CostAssumption::Likely => f64::midpoint(passing_ns, interval.promoted_ns),
-            CostAssumption::Costly => interval.promoted_ns,
-        };
+        // What stays or is alive at a time is what was frozen, replaced, or joins it.
+        let counted = interval.counted.at(assumption) * curves.containers.0 - interval.garbage;
+        let passing_ns = counted.max(0.0) * curves.traversing_ns.likely;
         self.pending_ns += interval.promoted_ns * windows * part;
         self.garbage += interval.garbage * windows * part;
         self.unfrozen_ns += passing_ns * windows;
         self.middle += 1.0;
     }
 
+    /// A full collection of a heap that takes `live_ns` to traverse.
     fn collect(
         &mut self,
         curves: &RecordedCurves,
-        window: f64,
+        live_ns: f64,
         assumption: CostAssumption,
         sum: &mut SimulatedFulls,
     ) {
-        let live_ns = curves.live_ns(window);
         let least_ns = (live_ns - self.frozen_ns).max(0.0);
         let most_ns =
             if self.frozen_ns > 0.0 { live_ns.min(least_ns + self.unfrozen_ns) } else { least_ns };

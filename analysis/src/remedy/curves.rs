@@ -18,6 +18,12 @@ const TRAVERSING_KNOWN: [f64; 3] = [0.8, 1.0, 1.25];
 const FREEING_COLD: [f64; 3] = [1.5, 4.0, 8.0];
 /// A heap with less than this part left was frozen: programs seldom free so much at once.
 const FROZEN: f64 = 0.3;
+/// From this part of the containers of some collections of the middle generation on, those that are
+/// alive at a time may exceed a raised threshold: the generation has 8,400 by default, ten times the
+/// threshold is 7,000.
+const REACHES_RAISED: f64 = 0.4;
+/// The least part that is still counted: something is always kept.
+const LEAST_COUNTED: f64 = 0.002;
 /// Fewer freed objects do not show the most that freeing one takes.
 const FEWEST_FREED: u64 = 100;
 
@@ -82,8 +88,16 @@ pub(super) struct FullCollection {
     /// Objects that it went through; `None` if unknown.
     traversed: Option<f64>,
     freed: f64,
-    /// Collections of the middle generation since the full one before.
+    /// Collections of the middle generation since the full one before, and their time.
     middle: f64,
+    middle_time_ns: f64,
+    /// Objects that all collections since the full one before freed, with this one.
+    freed_since: f64,
+    /// The part of the containers allocated since the full one before that a raised threshold
+    /// counts. CPython takes off its counter what reference counts free (`gc.c`,
+    /// `PyObject_GC_Del`): if what is alive at a time never reaches the threshold, only what stays
+    /// or is garbage is counted in the end.
+    pub(super) counted: RemedyEstimate,
     /// Time on the objects that it left, in ns.
     pub(super) live_ns: f64,
     /// Per window since the full collection before: what joined the oldest generation, in ns of its
@@ -102,6 +116,8 @@ pub(super) struct RecordedCurves {
     pub(super) automatic: [CollectionSum; 3],
     /// Full collections in training that the program asked for.
     pub(super) explicit: CollectionSum,
+    /// Whether the process started with a heap, its parent's.
+    pub(super) inherited: bool,
     /// Of the whole run, in order.
     pub(super) fulls: Vec<FullCollection>,
     /// Collections of the middle generation between the last full one and training.
@@ -125,6 +141,7 @@ impl RecordedCurves {
             windows: (0.0, 0.0),
             automatic: [CollectionSum::default(); 3],
             explicit: CollectionSum::default(),
+            inherited: run.forked,
             fulls: Vec::new(),
             middle_before: 0.0,
             containers,
@@ -134,7 +151,9 @@ impl RecordedCurves {
         };
         let times = EvenTimes::of(run);
         let mut middle_sum = CollectionSum::default();
-        let (mut window, mut since_full) = (0.0, 0.0);
+        let mut previous = 0;
+        let (mut window, mut since_full, mut middle_time_ns, mut freed_since) =
+            (0.0, 0.0, 0.0, 0.0);
         for pause in run.pauses {
             if pause.reason == GcReason::Shutdown || pause.start_ns >= run.training_ns.1 {
                 continue;
@@ -142,8 +161,10 @@ impl RecordedCurves {
             let in_training = pause.start_ns >= run.training_ns.0;
             let automatic = match pause.reason {
                 GcReason::Automatic => true,
-                // CPython runs an automatic full collection only if threshold 2 is exceeded.
-                GcReason::Unknown => pause.generation != 2 || since_full > old,
+                // CPython runs an automatic full collection at the first chance after one of the
+                // middle generation by which threshold 2 is exceeded, and by which what is pending
+                // grew (`gc.c`, `gc_select_generation`).
+                GcReason::Unknown => pause.generation != 2 || since_full > old && previous == 1,
                 GcReason::Manual | GcReason::Shutdown => false,
             };
             let sum = if automatic {
@@ -155,6 +176,8 @@ impl RecordedCurves {
             if in_training {
                 sum.add(pause, time_ns);
             }
+            previous = pause.generation;
+            freed_since += freed(pause);
             match pause.generation {
                 2 => {
                     let objects = pause.objects.map(|left| f64::from(left.get()) + freed(pause));
@@ -167,14 +190,18 @@ impl RecordedCurves {
                         traversed: objects,
                         freed: freed(pause),
                         middle: since_full,
+                        middle_time_ns,
+                        freed_since,
+                        counted: RemedyEstimate::default(),
                         live_ns: 0.0,
                         promoted_ns: 0.0,
                         growth_ns: 0.0,
                         garbage: 0.0,
                     });
-                    since_full = 0.0;
+                    (since_full, middle_time_ns, freed_since) = (0.0, 0.0, 0.0);
                 }
                 1 => {
+                    middle_time_ns += time_ns;
                     middle_sum.add(pause, time_ns);
                     since_full += 1.0;
                 }
@@ -192,6 +219,7 @@ impl RecordedCurves {
         curves.even_out();
         curves.price_objects(middle_sum);
         curves.promote(old);
+        curves.count();
         Some(curves)
     }
 
@@ -260,6 +288,42 @@ impl RecordedCurves {
         }
     }
 
+    /// What each interval between full collections adds to the counter of a raised threshold.
+    fn count(&mut self) {
+        let (window_containers, middle_containers) = self.containers;
+        let [young, _, _] = self.automatic;
+        let young_ns = quotient(young.time_ns, young.count * window_containers);
+        let traversing_ns = self.traversing_ns.likely;
+        let (mut window, mut left) = (0.0, 0.0);
+        for full in &mut self.fulls {
+            let containers = (full.window - window).max(1.0) * window_containers;
+            let now = full.traversed.unwrap_or(quotient(full.live_ns, traversing_ns)) - full.freed;
+            let stays = quotient((now - left).max(0.0) + full.freed_since, containers).min(1.0);
+            let alive = quotient(full.middle_time_ns, young_ns * full.middle * middle_containers);
+            let garbage = quotient(full.freed_since, containers);
+            let alive = if full.middle > 0.0 { alive + garbage } else { 1.0 };
+            let most = alive.max(stays);
+            let likely = if alive < REACHES_RAISED { stays } else { most };
+            full.counted = RemedyEstimate { cheap: stays, likely, costly: most }
+                .map(|part| part.clamp(LEAST_COUNTED, 1.0));
+            (window, left) = (full.window, now);
+        }
+    }
+
+    /// Windows of training whose containers a raised threshold counts.
+    pub(super) fn counted_windows(&self, assumption: CostAssumption) -> f64 {
+        let (start, end) = self.windows;
+        let mut from = start;
+        let mut sum = 0.0;
+        let inside = self.fulls.iter().filter(|full| full.window > start && full.window <= end);
+        for full in inside {
+            sum += (full.window - from) * full.counted.at(assumption);
+            from = full.window;
+        }
+        let last = self.interval(end).map_or(1.0, |full| full.counted.at(assumption));
+        sum + (end - from) * last
+    }
+
     /// The full collection that ends the interval at a window; after the last one, that one.
     pub(super) fn interval(&self, window: f64) -> Option<&FullCollection> {
         self.fulls.get(self.next(window)).or(self.fulls.last())
@@ -278,6 +342,8 @@ impl RecordedCurves {
     pub(super) fn live_ns(&self, window: f64) -> f64 {
         match (self.last_before(window), self.fulls.get(self.next(window))) {
             (None, None) => 0.0,
+            // The first full collection goes through what was inherited, and little else.
+            (None, Some(next)) if self.inherited => next.live_ns,
             (None, Some(next)) => next.live_ns * quotient(window, next.window.max(1.0)),
             (Some(last), None) => last.live_ns + last.growth_ns * (window - last.window),
             (Some(last), Some(next)) => {

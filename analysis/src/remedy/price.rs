@@ -14,33 +14,45 @@ const LARGEST_RAISED: i32 = 2_000;
 /// recorded collections that went through objects of the same age.
 const YOUNGEST_RAISED: [f64; 3] = [0.4, 0.75, 1.5];
 /// Planned collections in training that are tried.
-const PLANNED: [u32; 10] = [1, 2, 3, 4, 6, 8, 12, 16, 32, 64];
+const PLANNED: [u32; 5] = [10, 16, 24, 32, 64];
+/// Up to this part of what was allocated, and this number of objects, garbage is next to nothing:
+/// interpreters leave some hundred when they start and import.
+const DISABLED_GARBAGE: f64 = 0.000_1;
+const LEAST_GARBAGE: f64 = 1_000.0;
 /// Time to free an object whose last reference goes, in times of the least that freeing garbage that
 /// waited takes: it is in the caches, and no collector takes it apart.
 const FREEING_WARM: [f64; 3] = [0.2, 0.6, 1.0];
 /// Recorded and predicted run differ by this share of all collector time, whatever changes.
 const RUN_TO_RUN: f64 = 0.1;
 
-/// All remedies that apply.
+/// All remedies that apply. Where steps are unknown, what is set at the start is priced for the whole
+/// run.
 pub(super) fn remedies(run: &RecordedRun<'_>, curves: &RecordedCurves) -> Vec<PricedRemedy> {
+    let from_start = run.start_ns.filter(|_| run.steps.is_none());
+    let whole = from_start.and_then(|start_ns| {
+        let whole = run.from_start(start_ns, run.training_ns.1);
+        Some((whole, RecordedCurves::of(&whole)?))
+    });
+    let (whole_run, whole) = whole.as_ref().map_or((run, curves), |(run, curves)| (run, curves));
     let enabled = run.enabled != Some(false) && run.thresholds[0] > 0;
-    let automatic = enabled && curves.automatic_ns() > 0.0;
-    let in_training = |automatic| {
-        let mut fulls = curves.fulls.iter();
-        fulls.any(|full| full.in_training && full.automatic == automatic)
-    };
+    let automatic = enabled && whole.automatic_ns() > 0.0;
     let mut list = Vec::new();
-    if curves.explicit.count > 0.0 {
-        list.push(without_explicit(run, curves));
+    let explicit = whole.explicit.count > 0.0;
+    if explicit {
+        list.push(without_explicit(whole_run, whole));
     }
-    if (in_training(true) || in_training(false)) && !curves.frozen() {
-        list.push(freeze(run, curves));
+    if curves.fulls.iter().any(|full| full.in_training) && !curves.frozen() {
+        list.push(if run.forked { freeze_before_fork(run, curves) } else { freeze(run, curves) });
     }
     if automatic && run.thresholds[0] <= LARGEST_RAISED {
-        list.push(raise_threshold(run, curves));
+        list.push(raise_threshold(whole_run, whole));
     }
     if automatic && !curves.fulls.is_empty() {
-        list.extend(planned(run, curves));
+        list.extend(run.steps.and_then(|steps| planned(run, curves, steps)));
+    }
+    if enabled && let Some(start_ns) = run.start_ns {
+        list.extend(off_while_loading(run, start_ns));
+        list.extend(disable(run, whole));
     }
     if automatic && run.few_cycles {
         list.push(break_cycles(curves));
@@ -64,26 +76,33 @@ struct RaisedTimes {
 }
 
 fn raised_times(run: &RecordedRun<'_>, curves: &RecordedCurves) -> RaisedTimes {
-    let [young, middle, old] = curves.automatic;
+    let [young, _, _] = curves.automatic;
     let raised = Setting {
         raised: (f64::from(run.thresholds[0]) * f64::from(RAISED)).max(1_000.0)
             / f64::from(run.thresholds[0].max(1)),
         ..setting(run)
     };
     let fulls = |assumption| full_collections(curves, raised, assumption);
-    // Generation 0 now has the age that the middle one had, and the middle one the age of the
-    // promoted objects.
-    let freed = quotient(young.freed, young.count * curves.containers.0).min(1.0);
-    let youngest = RemedyEstimate::around(young.time_ns * freed + middle.time_ns, YOUNGEST_RAISED);
-    let promoted = (middle.count * curves.containers.1 - middle.freed).max(old.freed);
+    // Windows whose containers are still counted: those that the new collections of generation 0 go
+    // through, and, as far as they did not die, the new ones of the middle generation.
+    let counted = RemedyEstimate::of(|assumption| curves.counted_windows(assumption));
+    let window_ns = quotient(young.time_ns, young.count);
+    let youngest = RemedyEstimate::of(|assumption| {
+        let factor = RemedyEstimate::around(window_ns, YOUNGEST_RAISED).at(assumption);
+        counted.at(assumption) * factor
+    });
     let of_middle = RemedyEstimate::of(|assumption| {
-        let dies = match assumption {
-            CostAssumption::Cheap => return curves.middle_ns * promoted,
-            CostAssumption::Likely => old.freed * curves.died_young(),
-            CostAssumption::Costly => old.freed,
+        let [young, middle, old] = curves.automatic;
+        let objects = counted.at(assumption) * curves.containers.0 - young.freed - middle.freed;
+        let objects = objects.max(old.freed);
+        let (dies, each_ns) = match assumption {
+            CostAssumption::Cheap => (0.0, curves.middle_ns),
+            CostAssumption::Likely => {
+                (old.freed * curves.died_young(), curves.traversing_ns.likely)
+            }
+            CostAssumption::Costly => (old.freed, curves.traversing_ns.costly),
         };
-        (promoted - dies) * curves.traversing_ns.at(assumption)
-            + curves.to_free_ns(dies, assumption)
+        objects * each_ns + curves.to_free_ns(dies, assumption)
     });
     let now = full_collections(curves, setting(run), CostAssumption::Likely);
     let later = fulls(CostAssumption::Likely).most_garbage - now.most_garbage;
@@ -160,14 +179,22 @@ fn freeze(run: &RecordedRun<'_>, curves: &RecordedCurves) -> PricedRemedy {
     }
 }
 
+/// In a forked process, with the heap of its parent frozen there before the fork.
+fn freeze_before_fork(run: &RecordedRun<'_>, curves: &RecordedCurves) -> PricedRemedy {
+    PricedRemedy {
+        id: AdviceId::FreezeBeforeFork,
+        settings: AdvisedSettings::default(),
+        ..freeze(run, curves)
+    }
+}
+
 /// The number of planned collections that is likely to save most among those whose garbage at most
-/// doubles the heap.
-fn planned(run: &RecordedRun<'_>, curves: &RecordedCurves) -> Option<PricedRemedy> {
+/// doubles the heap; an interval is at most a tenth of the steps that were seen.
+fn planned(run: &RecordedRun<'_>, curves: &RecordedCurves, steps: u64) -> Option<PricedRemedy> {
     let garbage = curves.garbage();
     let (start, end) = curves.windows;
     let live = quotient(curves.live_ns(end), curves.traversing_ns.likely);
-    let most = run.steps.unwrap_or(u64::from(u32::MAX)).max(1);
-    let tried = PLANNED.iter().filter(|count| u64::from(**count) <= most);
+    let tried = PLANNED.iter().filter(|count| u64::from(**count) <= steps);
     let fits = tried.filter(|count| garbage / f64::from(**count) <= live);
     let each = fits.map(|count| {
         let at = |index: u32| start + (end - start) * f64::from(index) / f64::from(*count);
@@ -181,7 +208,7 @@ fn planned(run: &RecordedRun<'_>, curves: &RecordedCurves) -> Option<PricedRemed
         PricedRemedy {
             settings: AdvisedSettings {
                 disable: true,
-                collect_every_steps: run.steps.map(|steps| (steps / count).max(1)),
+                collect_every_steps: Some((steps / count).max(1)),
                 collect_every_ns: Some((end_ns.saturating_sub(start_ns) / count).max(1)),
                 ..AdvisedSettings::default()
             },
@@ -189,6 +216,33 @@ fn planned(run: &RecordedRun<'_>, curves: &RecordedCurves) -> Option<PricedRemed
         }
     });
     each.max_by(|one, other| one.rank().total_cmp(&other.rank()))
+}
+
+/// Without automatic collections until training begins, and the heap frozen there, without a
+/// collection.
+fn off_while_loading(run: &RecordedRun<'_>, start_ns: u64) -> Option<PricedRemedy> {
+    let start_up = run.from_start(start_ns, run.training_ns.0);
+    let curves = RecordedCurves::of(&start_up)?;
+    let saves_ns = curves.automatic_ns();
+    let remedy = priced(AdviceId::OffWhileLoading, &curves, saves_ns, &[], curves.garbage());
+    // With calls of its own the program collects nevertheless.
+    let applies = saves_ns > 0.0 && curves.explicit.count == 0.0 && !run.forked;
+    (applies && remedy.leaves_little()).then_some(remedy)
+}
+
+/// Without automatic collections at all: for a program that ends by itself, and whose collector found
+/// next to nothing. What its garbage owns is unknown, so that no part of the heap is little enough.
+fn disable(run: &RecordedRun<'_>, curves: &RecordedCurves) -> Option<PricedRemedy> {
+    let (saves_ns, garbage) = (curves.automatic_ns(), curves.garbage());
+    let (start, end) = curves.windows;
+    let little = LEAST_GARBAGE.max((end - start) * curves.containers.0 * DISABLED_GARBAGE);
+    let settings = AdvisedSettings { disable: true, ..AdvisedSettings::default() };
+    let ends = run.ended && run.steps.is_none() && curves.explicit.count == 0.0;
+    let applies = ends && saves_ns > 0.0 && garbage <= little;
+    applies.then(|| PricedRemedy {
+        settings,
+        ..priced(AdviceId::Disable, curves, saves_ns, &[], garbage)
+    })
 }
 
 /// Without the cycles that all garbage comes from: their objects are freed as soon as nothing refers
@@ -241,7 +295,8 @@ fn priced(
         let squares: f64 = deviations.map(|ns| ns * ns).sum();
         (squares + (all_ns * RUN_TO_RUN).powi(2)).sqrt()
     };
-    let most_ns = (likely_ns + deviation_ns(CostAssumption::Cheap)).min(recorded_ns);
+    let most_ns = likely_ns + deviation_ns(CostAssumption::Cheap);
+    let most_ns = most_ns.min(recorded_ns * (1.0 + RUN_TO_RUN / 2.0));
     let least_ns = likely_ns - deviation_ns(CostAssumption::Costly);
     let live = quotient(curves.live_ns(curves.windows.1), curves.traversing_ns.likely);
     PricedRemedy {

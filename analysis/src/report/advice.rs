@@ -90,16 +90,25 @@ pub enum AdviceId {
     ExplicitCalls,
     /// Call `gc.freeze()` once, after setup.
     Freeze,
+    /// Call `gc.freeze()` once, in the process that forks workers, before it does.
+    FreezeBeforeFork,
     /// Raise the first threshold.
     RaiseThreshold,
     /// Disable automatic collection and collect between steps.
     Planned,
+    /// Disable automatic collection until everything is loaded, then freeze the heap and enable it.
+    /// What it saves is saved once per start.
+    OffWhileLoading,
+    /// Disable automatic collection for good.
+    Disable,
     /// Add memory: the heap is swapped out.
     SwappedOut,
     /// Record the reasons of the collections.
     RecordReasons,
     /// Change the program so that the few cycles that all garbage comes from do not arise.
     BreakCycles,
+    /// Record which cycles the garbage is in: no setting is known to save time.
+    FindCycles,
     /// Inspect `gc.garbage`.
     Uncollectable,
 }

@@ -5,8 +5,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 /// The run of one process, the one that the verdict is about, cut into start-up, training and exit:
-/// of the processes with training steps the one with the most, otherwise the one that was paused
-/// for longest.
+/// the worst of the processes with training steps, or of all if none has steps.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PhasesReport {
     /// Basis of the times that separate the phases: measured by marks of training steps, otherwise
@@ -18,17 +17,24 @@ pub struct PhasesReport {
     pub pid: u32,
     /// Rank in a distributed job; `null` if unknown.
     pub rank: Option<u32>,
+    /// Number of processes among which it is the worst, with itself: those with training steps, at
+    /// least half as many as the process with the most; without steps all that collected.
+    pub among: u64,
+    /// The phase that the verdict is about.
+    pub judged: JudgedPhase,
     /// What the start and the end of training were recognized by.
     pub training_by: TrainingMark,
     /// Number of training steps, without those of the warm-up; `null` if no steps are known.
     pub steps: Option<u64>,
-    /// Imports, setup, and the first steps while they last more than three times the median.
+    /// Imports, setup, and the first steps while they last more than three times the median; without
+    /// known steps the imports and the loading of data.
     pub start_up: PhaseReport,
-    /// Training steps; without known steps the second half of the run, or what follows the imports.
+    /// Training steps; without known steps what follows the start-up, up to the shutdown of the
+    /// interpreter.
     pub training: PhaseReport,
     /// Everything after training, and all collections of the finalizing interpreter.
     pub exit: PhaseReport,
-    /// The lines that trigger the collections of training; `null` if none of its pauses has a
+    /// The lines that trigger the collections of the judged phase; `null` if none of its pauses has a
     /// stack.
     pub lines: Option<LinesReport>,
 }
@@ -50,11 +56,23 @@ pub enum TrainingMark {
     Batches,
     /// Periods of kernel launches.
     PeriodicLaunches,
-    /// No step is known: the second half of the run, up to the shutdown of the interpreter.
-    SecondHalf,
-    /// No step is known, and in the second half of the run most of the time of pauses with a stack
-    /// was spent importing modules: what follows the last such pause.
+    /// No step is known: the run. Its start-up could not be told apart, or was not recorded.
+    WholeRun,
+    /// No step is known, and the first pauses with a stack were in imports: what follows them.
     AfterImports,
+    /// No step is known, and a first part of the run is paused for far more of the time than the
+    /// rest while what it allocates stays: what follows it.
+    AfterLoading,
+}
+
+/// The phase that a verdict is about: the worse one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum JudgedPhase {
+    /// Paid once per start: judged by its pauses' share of the whole run.
+    StartUp,
+    /// Paid as long as the program runs: judged by their share of the phase.
+    Training,
 }
 
 impl From<StepSource> for TrainingMark {

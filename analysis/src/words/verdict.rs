@@ -1,7 +1,7 @@
 //! The answer in one sentence.
 
 use crate::report::{
-    GpuCost, GpuWorkReport, Level, PhasesReport, Report, TraceReport, TrainingMark,
+    GpuCost, GpuWorkReport, JudgedPhase, Level, PhasesReport, Report, TraceReport, TrainingMark,
 };
 use crate::units::{count, counted, duration, percent};
 use gctrace_event::{GcReason, RecordingMode};
@@ -21,7 +21,13 @@ pub(crate) fn sentence(report: &Report) -> String {
         (_, Some(cost)) => with_cost(level, cost, report.gpu.as_ref()),
         (Level::None, None) => no_collection(report),
         _ => match &report.phases {
-            Some(phases) => in_training(level, phases, report.totals.processes > 1),
+            Some(phases) => {
+                let named = report.totals.processes > 1;
+                match phases.judged {
+                    JudgedPhase::StartUp => at_start_up(level, phases, named),
+                    JudgedPhase::Training => in_training(level, phases, named),
+                }
+            }
             None => with_collections(report),
         },
     };
@@ -109,22 +115,59 @@ fn no_collection(report: &Report) -> String {
     }
 }
 
-/// What the collector cost the training phase of the busiest process, which is named if there are
-/// others.
+/// The judged process, if there are others; of the ranks or workers it is the worst.
+fn process(phases: &PhasesReport, named: bool) -> String {
+    let worst = match phases.among {
+        0 | 1 => String::new(),
+        many => format!(", the worst of {}", count(many)),
+    };
+    match (named, phases.rank) {
+        (false, _) => String::new(),
+        (true, Some(rank)) => format!(" of rank {rank}{worst}"),
+        (true, None) => format!(" of process {}{worst}", phases.pid),
+    }
+}
+
+/// What the collector cost until training.
+fn at_start_up(level: Level, phases: &PhasesReport, named: bool) -> String {
+    let PhasesReport { start_up, training, .. } = phases;
+    let judgment = match level {
+        Level::Heavy => "is a problem at start-up",
+        Level::TooShort => "took part of a short start-up",
+        _ => "costs time at start-up",
+    };
+    let until = match (phases.training_by, phases.steps) {
+        (_, Some(_)) => "before the first training step",
+        (TrainingMark::AfterLoading, _) => "in which the program loads",
+        _ => "until its imports end",
+    };
+    let after = match training.pauses.count {
+        0 => "did not run after it".to_owned(),
+        _ => format!("took {} of the time after it", percent(training.paused_ratio.unwrap_or(0.0))),
+    };
+    format!(
+        "The garbage collector {judgment}{}: it paused {} of the {} {until} ({}), for up to {} at \
+         a time, and {after}.",
+        process(phases, named),
+        percent(start_up.paused_ratio.unwrap_or(0.0)),
+        duration(start_up.duration_ns),
+        duration(start_up.paused_ns),
+        duration(start_up.longest_ns.unwrap_or(0)),
+    )
+}
+
+/// What the collector cost the training phase of the judged process.
 fn in_training(level: Level, phases: &PhasesReport, named: bool) -> String {
     let training = &phases.training;
     let share = percent(training.paused_ratio.unwrap_or(0.0));
     let longest = duration(training.longest_ns.unwrap_or(0));
     let of = match (phases.training_by, phases.steps) {
         (TrainingMark::AfterImports, _) => "the run after its imports".to_owned(),
-        (_, None) => "the second half of the run".to_owned(),
+        (TrainingMark::AfterLoading, _) => "the run after loading".to_owned(),
+        (_, None) => "the run".to_owned(),
         (_, Some(steps)) => counted(steps, "training step"),
     };
-    let of = match (named, phases.rank) {
-        (false, _) => of,
-        (true, Some(rank)) => format!("{of} of rank {rank}"),
-        (true, None) => format!("{of} of process {}", phases.pid),
-    };
+    let of = of + &process(phases, named);
     let time = format!("{} of {}", duration(training.paused_ns), duration(training.duration_ns));
     match level {
         Level::Heavy => format!(

@@ -12,8 +12,8 @@ pub fn published(name: &str) -> PathBuf {
     docs.join(format!("{name}.schema.json"))
 }
 
-/// Checks that `docs/NAME.schema.json` is this schema; `test`: the crate and module that compare it, as
-/// words for `cargo test`.
+/// Checks that the schema in docs is this one; `name`: its file's name before `.schema.json`, `test`: the
+/// crate and module that compare it, as words for `cargo test`.
 ///
 /// # Panics
 /// It is not, or cannot be read or, with `GCTRACE_UPDATE_SCHEMA` set, written.

@@ -143,14 +143,14 @@ mod tests {
         let mut line = options(&header, false);
         line.extend(["--".into(), "true".into()]);
         let config = args::recording(line).expect("a recording");
-        assert_eq!(config.mode, args::RecordMode::Inject);
-        assert_eq!(config.stack_depth, 7);
+        assert_eq!(config.sources.mode, args::RecordMode::Inject);
+        assert_eq!(config.sources.stack_depth, 7);
         assert_eq!(config.min_pause, Duration::from_nanos(1_500));
-        assert_eq!(config.cuda, args::CudaMode::Sync);
-        assert_eq!(config.step_function.as_deref(), Some("train_step"));
-        assert!(!config.follow);
-        let CounterChoice::Named(counters) = config.counters else {
-            panic!("{:?}", config.counters);
+        assert_eq!(config.sources.cuda, args::CudaMode::Sync);
+        assert_eq!(config.sources.step_function.as_deref(), Some("train_step"));
+        assert!(!config.sources.follow);
+        let CounterChoice::Named(counters) = config.sources.counters else {
+            panic!("{:?}", config.sources.counters);
         };
         assert_eq!(counters, [gctrace_event::Counter::Cycles]);
     }

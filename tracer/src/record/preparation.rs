@@ -36,7 +36,7 @@ impl<'a> RecordingPlan<'a> {
         let invoker = Invoker::detect();
         let mut launch = match &config.target {
             RecordTarget::Command(command) => {
-                Some(LaunchPlan::new(command, &invoker, config.as_root))
+                Some(LaunchPlan::new(command, &invoker, config.sources.as_root))
             }
             RecordTarget::Process { .. } | RecordTarget::Everything => None,
         };
@@ -52,7 +52,8 @@ impl<'a> RecordingPlan<'a> {
         let probes = by_probes.then(|| LoadedProbes::open(config, alone)).transpose()?;
         let mut inprocess = None;
         if let (Some(injection), Some(launch)) = (&decision.injection, &mut launch) {
-            let source = InProcessSource::start(&invoker, config.as_root, !by_probes, injection)?;
+            let source =
+                InProcessSource::start(&invoker, config.sources.as_root, !by_probes, injection)?;
             let library = injection.library.display();
             launch
                 .inject(injection, &source.rendezvous())

@@ -1,6 +1,6 @@
 //! The section on CUDA, NCCL and torch's device memory.
 
-use super::table::{ReportSection, TextTable, paragraph};
+use super::table::{ReportSection, TableOfColumns, paragraph};
 use crate::units::{duration, short_count};
 use gctrace_analysis::report::{CudaReport, DeviceMemoryReport, Report};
 use gctrace_event::GpuApi;
@@ -52,20 +52,13 @@ fn functions(cuda: &CudaReport) -> Vec<String> {
     if cuda.functions.is_empty() {
         return Vec::new();
     }
-    let mut table = TextTable::new(&["function", "calls", "time", "longest"], &[0]);
-    for function in cuda.functions.iter().take(FUNCTIONS_SHOWN) {
-        let timed = |ns: u64| match ns {
-            0 => "-".to_owned(),
-            ns => duration(ns),
-        };
-        table.row(vec![
-            function.name.clone(),
-            short_count(function.count),
-            timed(function.time_ns),
-            timed(function.max_ns),
-        ]);
-    }
-    table.lines()
+    let timed = |ns: u64| if ns == 0 { "-".to_owned() } else { duration(ns) };
+    TableOfColumns::new(cuda.functions.iter().take(FUNCTIONS_SHOWN))
+        .left("function", |function| function.name.clone())
+        .right("calls", |function| short_count(function.count))
+        .right("time", |function| timed(function.time_ns))
+        .right("longest", |function| timed(function.max_ns))
+        .lines()
 }
 
 fn device(memory: &DeviceMemoryReport) -> String {

@@ -1,6 +1,6 @@
 //! The sections on individual pauses, the heap, explicit calls, CPU time and overhead.
 
-use super::table::{ReportSection, TextTable, mark, paragraph};
+use super::table::{ReportSection, TableOfColumns, TextTable, mark, paragraph};
 use crate::text::OrDash as _;
 use crate::units::{bytes, count, counted, duration, percent, short_count, three_digits};
 use gctrace_analysis::report::{
@@ -155,18 +155,14 @@ pub(crate) fn growth(report: &Report) -> ReportSection {
 }
 
 fn growth_lines(process: &ProcessReport, growth: &GrowthReport) -> Vec<String> {
-    let mut table = TextTable::new(&["after start", "objects", "pause"], &[]);
     let mut points: Vec<GrowthPoint> =
         [0.0, 0.25, 0.5, 0.75, 1.0].map(|ratio| growth.at(ratio)).to_vec();
     points.dedup();
-    for point in points {
-        table.row(vec![
-            after_start(point.after_start_ns),
-            count(point.objects),
-            duration(point.duration_ns),
-        ]);
-    }
-    let mut lines = table.lines();
+    let mut lines = TableOfColumns::new(&points)
+        .right("after start", |point| after_start(point.after_start_ns))
+        .right("objects", |point| count(point.objects))
+        .right("pause", |point| duration(point.duration_ns))
+        .lines();
     lines.extend(paragraph(&growth_sentence(process, growth)));
     let trend = growth.trend.as_ref();
     // Less shows set-up rather than a leak.

@@ -70,7 +70,8 @@ pub(crate) fn verdict_lines(report: &Report) -> Vec<String> {
     let mut lines = wrap(&report.verdict.sentence, "", "");
     if let Some(first) = report.advice.iter().find(|advice| is_change(advice)) {
         let saving = saving(first).map_or(String::new(), |saving| {
-            let run = priced_run(report).map_or(String::new(), |run| format!(" of {run}"));
+            let run = priced_run(report).filter(|_| is_of_training(first, report));
+            let run = run.map_or(String::new(), |run| format!(" of {run}"));
             format!(": saves {saving}{run} (predicted)")
         });
         lines.extend(wrap(&format!("Try: {}{saving}.", change(first)), "", "  "));
@@ -79,11 +80,15 @@ pub(crate) fn verdict_lines(report: &Report) -> Vec<String> {
 }
 
 /// Length of what predicted savings are parts of: of the run whose GPU work is known, else of
-/// training. `None` without savings.
+/// training, or without steps of start-up, too. `None` if neither is known.
 fn priced_run(report: &Report) -> Option<String> {
-    let training = report.phases.as_ref().map(|phases| &phases.training);
+    let phases = report.phases.as_ref();
+    let priced = phases.map(|phases| {
+        let start_up_ns = if has_steps(report) { 0 } else { phases.start_up.duration_ns };
+        start_up_ns.saturating_add(phases.training.duration_ns)
+    });
     let run = report.gpu_cost.as_ref().map(|cost| cost.run_ns);
-    run.or(Some(training?.duration_ns)).map(duration)
+    run.or(priced).map(duration)
 }
 
 /// What the collector costs per hour of training: its share of the time, or with GPU times of the
@@ -108,16 +113,17 @@ fn phases(phases: &PhasesReport) -> Vec<String> {
     let head = ["", "run", "paused", "share", "longest", ""];
     let mut table = TextTable::new(&head, &[0, 5]);
     let (start_up, training) = match phases.training_by {
-        TrainingMark::SecondHalf => ("first half", "second half"),
+        TrainingMark::WholeRun => ("start-up", "run"),
         TrainingMark::AfterImports => ("imports", "after them"),
+        TrainingMark::AfterLoading => ("loading", "after it"),
         _ => ("start-up", "training"),
     };
     let rows = [
-        (start_up, &phases.start_up, String::new()),
+        (start_up, &phases.start_up, "once per start".to_owned()),
         (training, &phases.training, sparkline(&phases.training)),
         ("exit", &phases.exit, "slows no step".to_owned()),
     ];
-    for (name, phase, remark) in rows {
+    for (name, phase, remark) in rows.into_iter().filter(|(_, phase, _)| phase.duration_ns > 0) {
         let pauses = phase.pauses.count > 0;
         table.row(vec![
             name.to_owned(),
@@ -130,14 +136,8 @@ fn phases(phases: &PhasesReport) -> Vec<String> {
     }
     let mut lines = table.lines();
     lines.extend(match (phases.training_by, phases.steps) {
-        (TrainingMark::SecondHalf, _) => wrap(
-            "No training steps are known, so the second half of the run stands for training.",
-            INDENT,
-            INDENT,
-        ),
-        (TrainingMark::AfterImports, _) => wrap(
-            "No training step was seen: the second half of the run still imported modules. What \
-             follows the last import stands for training.",
+        (TrainingMark::AfterLoading, _) => wrap(
+            "No step is known. Loading ends where the pauses become rare (inferred).",
             INDENT,
             INDENT,
         ),
@@ -162,7 +162,9 @@ fn marks(mark: TrainingMark) -> &'static str {
         TrainingMark::BackwardPasses => "backward passes",
         TrainingMark::Batches => "batches of the DataLoader",
         TrainingMark::PeriodicLaunches => "periodic launches (inferred)",
-        TrainingMark::SecondHalf | TrainingMark::AfterImports => "its phases",
+        TrainingMark::WholeRun | TrainingMark::AfterImports | TrainingMark::AfterLoading => {
+            "its pauses"
+        }
     }
 }
 
@@ -194,14 +196,17 @@ fn advice(report: &Report) -> Vec<String> {
         };
         return changes.into_iter().take(ADVICE_SHOWN).flat_map(numbered).collect();
     }
-    let saves = priced_run(report).map_or("saves".to_owned(), |run| format!("saves of {run}"));
-    let mut table = TextTable::new(&["", "(predicted)", &saves, "memory", "risk"], &[1, 4]);
     let shown = || changes.iter().take(ADVICE_SHOWN);
+    // What is saved once, or in the whole run, is no part of training.
+    let of_training = shown().all(|(_, advice)| is_of_training(advice, report));
+    let run = priced_run(report).filter(|_| of_training);
+    let saves = run.map_or("saves".to_owned(), |run| format!("saves of {run}"));
+    let mut table = TextTable::new(&["", "(predicted)", &saves, "memory", "risk"], &[1, 4]);
     for (index, advice) in shown() {
         table.row(vec![
             (index + 1).to_string(),
             cut(&change(advice), width() - BESIDE_CHANGE),
-            saving(advice).or_dash(),
+            saving(advice).map(|saving| saving + once(advice, report)).or_dash(),
             memory(advice).unwrap_or_default(),
             risk(advice.id).to_owned(),
         ]);
@@ -263,6 +268,20 @@ fn is_change(advice: &Advice) -> bool {
     !matches!(advice.id, AdviceId::Leave | AdviceId::NoCollection)
 }
 
+/// Whether what it saves is a part of the time of [`priced_run`].
+fn is_of_training(advice: &Advice, report: &Report) -> bool {
+    advice.id != AdviceId::OffWhileLoading || !has_steps(report)
+}
+
+/// With steps, of which other runs have more, what is saved at start-up is saved once.
+fn once(advice: &Advice, report: &Report) -> &'static str {
+    if is_of_training(advice, report) { "" } else { " once" }
+}
+
+fn has_steps(report: &Report) -> bool {
+    report.phases.as_ref().is_some_and(|phases| phases.steps.is_some())
+}
+
 /// Whether `gctrace apply` can make the change.
 fn is_applicable(advice: &Advice) -> bool {
     let settings = advice.effect.settings.as_ref();
@@ -296,6 +315,9 @@ fn change(advice: &Advice) -> String {
             AdviceId::RaiseThreshold => "raise the first threshold".to_owned(),
             AdviceId::ExplicitCalls => "remove gc.collect() from the loop".to_owned(),
             AdviceId::BreakCycles => "break the cycles, see its code".to_owned(),
+            AdviceId::OffWhileLoading => "gc.disable() while loading".to_owned(),
+            AdviceId::Disable => "gc.disable()".to_owned(),
+            AdviceId::FreezeBeforeFork => "gc.freeze() before the fork".to_owned(),
             _ => advice.action.trim_end_matches('.').to_owned(),
         },
     }
@@ -325,17 +347,20 @@ fn memory(advice: &Advice) -> Option<String> {
     Some(match (advice.effect.memory_objects?, advice.effect.memory_bytes) {
         (0, _) => "+0".to_owned(),
         (_, Some(more)) => format!("+{}", bytes(more)),
-        (_, None) => "unknown".to_owned(),
+        (objects, None) => format!("+{}", counted(objects, "object")),
     })
 }
 
 /// The risk in a word; the full report explains it.
 fn risk(id: AdviceId) -> &'static str {
     match id {
-        AdviceId::RaiseThreshold => "low",
-        AdviceId::Freeze | AdviceId::Planned | AdviceId::ExplicitCalls | AdviceId::BreakCycles => {
-            "medium"
-        }
+        AdviceId::RaiseThreshold | AdviceId::OffWhileLoading => "low",
+        AdviceId::Freeze
+        | AdviceId::FreezeBeforeFork
+        | AdviceId::Planned
+        | AdviceId::ExplicitCalls
+        | AdviceId::BreakCycles
+        | AdviceId::Disable => "medium",
         _ => "",
     }
 }

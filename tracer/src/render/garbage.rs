@@ -1,6 +1,6 @@
 //! The section on what the collector frees (`--garbage`).
 
-use super::table::{INDENT, ReportSection, TextTable, mark, paragraph, width, wrap};
+use super::table::{INDENT, ReportSection, TableOfColumns, mark, paragraph, width, wrap};
 use crate::text::OrDash as _;
 use crate::units::{bytes, count, counted, duration, percent, short_count};
 use gctrace_analysis::report::{
@@ -92,19 +92,15 @@ fn rate(per_step: Option<PerStep>, estimate: Option<GarbageEstimate>, steps: boo
 }
 
 fn kinds(garbage: &GarbageReport) -> Vec<String> {
-    let head = ["objects", rate_head(garbage), "bytes", "share", "kind"];
-    let mut table = TextTable::new(&head, &[4]);
     let steps = garbage.steps.is_some();
     let known = |size: Option<u64>| size.map(bytes).or_dash();
-    for kind in garbage.kinds.iter().take(KINDS_SHOWN) {
-        table.row(vec![
-            short_count(kind.objects),
-            rate(kind.per_step, kind.estimate, steps),
-            known(kind.bytes),
-            percent(kind.ratio),
-            cycles::kind_within(kind, width().saturating_sub(BESIDE_KIND)),
-        ]);
-    }
+    let table = TableOfColumns::new(garbage.kinds.iter().take(KINDS_SHOWN))
+        .right("objects", |kind| short_count(kind.objects))
+        .right(rate_head(garbage), |kind| rate(kind.per_step, kind.estimate, steps))
+        .right("bytes", |kind| known(kind.bytes))
+        .right("share", |kind| percent(kind.ratio))
+        .left("kind", |kind| cycles::kind_within(kind, width().saturating_sub(BESIDE_KIND)));
+    let mut table = table.table();
     let more = garbage.kinds.iter().skip(KINDS_SHOWN).map(|kind| kind.objects);
     let other = more.sum::<u64>().saturating_add(garbage.other_objects);
     if other > 0 {
@@ -147,24 +143,23 @@ fn cycles(garbage: &GarbageReport) -> Vec<String> {
     if list.is_empty() {
         return Vec::new();
     }
-    let head = ["cycles", rate_head(garbage), "objects", "held", "bytes", "share", "line"];
-    let mut table = TextTable::new(&head, &[6]);
     let shown = || list.iter().take(CYCLES_SHOWN);
-    for (number, cycle) in shown().enumerate() {
-        table.row(vec![
-            short_count(cycle.count),
-            rate(cycle.per_step, cycle.estimate, garbage.steps.is_some()),
-            short_count(cycle.objects),
-            short_count(cycle.held_objects),
-            cycle.bytes.map(bytes).or_dash(),
-            percent(cycle.ratio),
+    let table = TableOfColumns::new(shown().enumerate())
+        .right("cycles", |(_, cycle)| short_count(cycle.count))
+        .right(rate_head(garbage), |(_, cycle)| {
+            rate(cycle.per_step, cycle.estimate, garbage.steps.is_some())
+        })
+        .right("objects", |(_, cycle)| short_count(cycle.objects))
+        .right("held", |(_, cycle)| short_count(cycle.held_objects))
+        .right("bytes", |(_, cycle)| cycle.bytes.map(bytes).or_dash())
+        .right("share", |(_, cycle)| percent(cycle.ratio))
+        .left("line", |(number, cycle)| {
             format!(
                 "({}) {}",
                 number + 1,
                 cycle.location.as_ref().map(cycles::place).unwrap_or_default()
-            ),
-        ]);
-    }
+            )
+        });
     let mut lines = table.lines();
     for (number, cycle) in shown().enumerate() {
         let start = format!("{INDENT}({}) ", number + 1);

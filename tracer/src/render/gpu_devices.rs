@@ -1,7 +1,7 @@
 //! The sections on recorded GPU operations and on busy and idle time per device.
 
 use super::clocks;
-use super::table::{INDENT, ReportSection, TextTable, paragraph};
+use super::table::{INDENT, ReportSection, TableOfColumns, paragraph};
 use crate::text::OrDash as _;
 use crate::units::{count, duration, percent, short_count};
 use gctrace_analysis::report::{
@@ -29,21 +29,16 @@ pub(crate) fn gpu_devices(report: &Report) -> ReportSection {
 
 fn devices(work: &GpuWorkReport) -> Vec<String> {
     let ids: Vec<DeviceId> = work.devices.iter().map(|device| device.id).collect();
-    let head = ["device", "operations", "span", "busy", "", "idle", ""];
-    let mut table = TextTable::new(&head, &[0]);
-    for device in work.devices.iter().take(DEVICES_SHOWN) {
-        let share = |ratio: Option<f64>| ratio.map(percent).or_dash();
-        table.row(vec![
-            name(device.id, &ids),
-            short_count(device.operations),
-            duration(device.span_ns),
-            duration(device.busy_ns),
-            share(device.busy_ratio),
-            duration(device.idle_ns),
-            share(device.idle_ratio),
-        ]);
-    }
-    let mut lines = table.lines();
+    let share = |ratio: Option<f64>| ratio.map(percent).or_dash();
+    let mut lines = TableOfColumns::new(work.devices.iter().take(DEVICES_SHOWN))
+        .left("device", |device| name(device.id, &ids))
+        .right("operations", |device| short_count(device.operations))
+        .right("span", |device| duration(device.span_ns))
+        .right("busy", |device| duration(device.busy_ns))
+        .right("", |device| share(device.busy_ratio))
+        .right("idle", |device| duration(device.idle_ns))
+        .right("", |device| share(device.idle_ratio))
+        .lines();
     lines.extend(more(work.devices.len(), DEVICES_SHOWN));
     lines.extend(paragraph(
         "Busy: a kernel, memcpy or memset ran on any stream; span: from the first to the last of \
@@ -80,20 +75,14 @@ pub(crate) fn name(id: DeviceId, all: &[DeviceId]) -> String {
 fn streams(device: &DeviceReport) -> Vec<String> {
     let mut busiest: Vec<&StreamReport> = device.streams.iter().collect();
     busiest.sort_by_key(|stream| (Reverse(stream.busy_ns), stream.stream));
-    let head = ["stream", "operations", "busy", "host wait", "kernel wait", "other"];
-    let mut table = TextTable::new(&head, &[]);
-    for stream in busiest.iter().take(STREAMS_SHOWN) {
-        let idle = stream.exact_idle_ns;
-        table.row(vec![
-            stream.stream.to_string(),
-            short_count(stream.operations),
-            duration(stream.busy_ns),
-            duration(idle.host_wait),
-            duration(idle.kernel_wait),
-            duration(idle.other),
-        ]);
-    }
-    let mut lines = table.lines();
+    let mut lines = TableOfColumns::new(busiest.iter().take(STREAMS_SHOWN))
+        .right("stream", |stream| stream.stream.to_string())
+        .right("operations", |stream| short_count(stream.operations))
+        .right("busy", |stream| duration(stream.busy_ns))
+        .right("host wait", |stream| duration(stream.exact_idle_ns.host_wait))
+        .right("kernel wait", |stream| duration(stream.exact_idle_ns.kernel_wait))
+        .right("other", |stream| duration(stream.exact_idle_ns.other))
+        .lines();
     lines.extend(more(busiest.len(), STREAMS_SHOWN));
     lines.extend(paragraph(
         "Idle time between operations of a stream: the next one was launched only after the last had \

@@ -66,7 +66,11 @@ fn all_that_probes_see_is_recorded_or_counted() {
 
 /// Children that only exit, that collect, and that first give up what they need to reach gctrace.
 const CHILDREN: &str = r"
-import gc, os, tempfile
+import gc, os, resource, struct, tempfile
+try:
+    import ctypes
+except ImportError:
+    ctypes = None
 gc.disable()
 def exits(): pass
 def collects(): collect()
@@ -76,9 +80,25 @@ def as_nobody():
 def in_a_jail():
     os.chroot(tempfile.gettempdir())
     collect()
+def without_descriptors():
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
+    collect()
+def with_little_memory():
+    resource.prlimit(0, resource.RLIMIT_AS, (1 << 20, 1 << 20))
+    collect()
+def confined():
+    # A filter that allows every call.
+    allow = ctypes.create_string_buffer(struct.pack('HBBI', 6, 0, 0, 0x7fff0000), 8)
+    program = ctypes.create_string_buffer(struct.pack('HP', 1, ctypes.addressof(allow)))
+    set_no_new_privileges, set_seccomp, filtered = 38, 22, 2
+    prctl = ctypes.CDLL(None).prctl
+    assert prctl(set_no_new_privileges, 1, 0, 0, 0) == 0
+    assert prctl(set_seccomp, filtered, program, 0, 0) == 0
+    collect()
 def collect():
     for _ in range(5): gc.collect()
-for child in exits, collects, as_nobody, in_a_jail:
+children = [exits, collects, as_nobody, in_a_jail, without_descriptors, with_little_memory]
+for child in children + [confined] if ctypes else children:
     pid = os.fork()
     if pid == 0:
         child()

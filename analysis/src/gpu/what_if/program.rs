@@ -116,10 +116,14 @@ impl ProgramModel<'_> {
     fn recorded_run(&self) -> Option<RecordedRun<'_>> {
         (!self.free_threaded).then(|| RecordedRun {
             few_cycles: false,
+            start_ns: None,
+            forked: false,
+            ended: false,
             pauses: &self.timeline.pauses,
             training_ns: (self.warm_ns(), self.span_ns.1),
             steps: None,
             thresholds: self.thresholds,
+            start_thresholds: self.thresholds,
             enabled: None,
         })
     }

@@ -146,12 +146,18 @@ fn choose(report: &Report, priced: Option<PricedRun>) -> Advised {
         }
         _ => (list, rest),
     };
-    if !matches!(level, Level::None | Level::Negligible | Level::TooShort)
-        && report.gpu_cost.is_none()
-        && list.iter().all(|advice| advice.id == AdviceId::Leave)
-        && makes_garbage(report)
-    {
-        list = vec![plain(AdviceId::FindCycles)];
+    let matters = !matches!(level, Level::None | Level::Negligible | Level::TooShort);
+    let has_change = list.iter().any(|advice| advice.id != AdviceId::Leave);
+    if matters && !has_change && report.gpu_cost.is_none() {
+        // A problem is followed by something to do.
+        let undecided = |advice: &Candidate| {
+            advice.effect.settings.is_some() && report.is_undecided(&advice.effect)
+        };
+        if makes_garbage(report) {
+            list = vec![plain(AdviceId::FindCycles)];
+        } else if rest.iter().any(undecided) {
+            list = vec![plain(AdviceId::Measure)];
+        }
     }
     if report.totals.pauses.uncollectable > 0 {
         list.push(plain(AdviceId::Uncollectable));

@@ -47,8 +47,8 @@ mod phases;
 mod regression;
 mod remedy;
 pub mod report;
+pub mod spans;
 pub mod statistics;
-mod step_rows;
 mod summary;
 #[cfg(feature = "parquet")]
 pub mod tables;
@@ -59,4 +59,4 @@ mod verdict;
 pub mod words;
 
 pub use analysis::{Analysis, ProcessStacks, WeightedStack};
-pub use step_rows::{StepCell, StepRow};
+pub use summary::{StepCell, StepRow};

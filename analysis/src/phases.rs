@@ -15,10 +15,10 @@ use crate::accumulate::stacks::{
 };
 use crate::analysis::Analysis;
 use crate::gpu::kept::KeptTimeline;
-use crate::gpu::pause_span::PauseSpan;
 use crate::report::{
     Basis, JudgedPhase, LinesReport, PauseTotal, PhasesReport, ProcessReport, TrainingMark,
 };
+use crate::spans::PauseSpan;
 use crate::time::add_to;
 use crate::{time, verdict};
 use gctrace_event::ProcessOrigin;

@@ -13,8 +13,8 @@ mod price;
 mod tests;
 
 use self::curves::RecordedCurves;
-use crate::gpu::pause_span::PauseSpan;
 use crate::report::{AdviceId, AdvisedSettings};
+use crate::spans::PauseSpan;
 
 /// A run to price remedies for.
 #[derive(Clone, Copy, Debug)]

@@ -144,7 +144,7 @@ struct object_layout {
 	__u32 generator_frame;     /* until 3.10 a pointer to the frame, then the frame itself    */
 	__u32 frame_object_frame;  /* in a frame object: pointer to the frame; NO_OFFSET: it is one */
 	__u32 ascii_data;          /* in an ASCII str: its text                                   */
-	__u32 compact_keys;        /* tables of dicts are those of 3.11 and later                 */
+	__u32 minor;               /* second number of the version                                */
 	__u32 reserved;
 };
 

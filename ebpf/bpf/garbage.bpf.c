@@ -87,7 +87,7 @@ static long count_object(u64 index, struct walk_context *context)
 		}
 	}
 	kind->objects += 1;
-	add_bytes(walk, context->layout, kind);
+	add_bytes(walk, context->layout, kind, node + HEAD_BYTES);
 	return 0;
 }
 

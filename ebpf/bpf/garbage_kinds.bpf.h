@@ -16,6 +16,10 @@
 #define OBJECT_SIZE 4
 /* Py_TPFLAGS_HEAPTYPE, _TUPLE_SUBCLASS and _TYPE_SUBCLASS: every version */
 #define HEAP_TYPE (1ull << 9)
+/* Py_TPFLAGS_INLINE_VALUES (3.13), _MANAGED_WEAKREF (3.12) and _MANAGED_DICT (3.11) */
+#define INLINE_VALUES (1ull << 2)
+#define MANAGED_WEAKREF (1ull << 3)
+#define MANAGED_DICT (1ull << 4)
 #define TUPLE_SUBCLASS (1ull << 26)
 #define TYPE_SUBCLASS (1ull << 31)
 /* PyTypeObject, 3.8 - 3.15 with the GIL */
@@ -134,7 +138,18 @@ __noinline u32 known_type(const struct layout *layout, u64 runtime, u64 type)
 	return TYPE_OTHER;
 }
 
+/* Instead of the bytes of each item. */
 #define ITEMS_UNKNOWN (~0u)
+#define HAS_VALUES (~0u - 1)
+
+/* What is before an object: PyGC_Head, and two words for dict and values or weak references
+ * (_PyType_PreHeaderSize in pycore_object.h). */
+static __always_inline u32 bytes_before(u32 minor, u64 flags)
+{
+	u64 managed = minor >= 12 ? MANAGED_DICT | MANAGED_WEAKREF : minor >= 11 ? MANAGED_DICT : 0;
+
+	return flags & managed ? 32 : 16;
+}
 
 /* Sizes of the objects of a type, and how they lead to code. */
 __noinline int note_type(struct garbage_kind *kind, const struct layout *layout, u64 runtime)
@@ -147,12 +162,15 @@ __noinline int note_type(struct garbage_kind *kind, const struct layout *layout,
 	flags = read_pointer(kind->type + TYPE_FLAGS);
 	bpf_probe_read_user(sizes, sizeof(sizes), (void *)(kind->type + TYPE_BASIC_BYTES));
 	kind->known_type = flags & TYPE_SUBCLASS ? TYPE_CLASS : known_type(layout, runtime, kind->type);
-	kind->basic_bytes = sizes[0];
+	kind->basic_bytes = sizes[0] + bytes_before(layout->objects.minor, flags);
 	/* Where others have the number of their items, and whether they have one, is unknown: frames
 	 * of 3.11 and later, ints of 3.12 and later do not. */
 	kind->item_bytes = sizes[1];
 	if (kind->item_bytes && !(flags & (TUPLE_SUBCLASS | TYPE_SUBCLASS)))
 		kind->item_bytes = ITEMS_UNKNOWN;
+	else if (!kind->item_bytes && layout->objects.minor >= 11 &&
+		 flags & (layout->objects.minor >= 13 ? INLINE_VALUES : MANAGED_DICT))
+		kind->item_bytes = HAS_VALUES;
 	return 0;
 }
 
@@ -249,7 +267,7 @@ __noinline int read_keys(struct garbage_walk *walk, const struct layout *layout,
 		return false;
 	keys = &walk->keys;
 	keys->references = header[0];
-	if (layout->objects.compact_keys) {
+	if (layout->objects.minor >= 11) {
 		u64 size = header[1] & 63, index = header[1] >> 8 & 63;
 
 		keys->bytes = 32;
@@ -280,7 +298,9 @@ static __always_inline u64 table_bytes(struct garbage_walk *walk, const struct l
 		return walk->object[LIST_ALLOCATED] * 8;
 	if (type != TYPE_DICT || !read_keys(walk, layout, walk->object[DICT_KEYS]))
 		return 0;
-	if (walk->object[DICT_VALUES])
+	/* from 3.13 on they may be in the object whose dict it is: the third byte of their head */
+	if (walk->object[DICT_VALUES] &&
+	    !(layout->objects.minor >= 13 && read_pointer(walk->object[DICT_VALUES]) >> 16 & 0xff))
 		bytes = keys->usable * 8;
 	/* keys that are shared belong to the type */
 	if (keys->references == 1)
@@ -288,13 +308,45 @@ static __always_inline u64 table_bytes(struct garbage_walk *walk, const struct l
 	return bytes;
 }
 
+/* The values of an instance: from 3.13 on behind it, before in memory of their own, to which one of
+ * the words before it points (Objects/dictobject.c). */
+__noinline u32 values_bytes(struct garbage_walk *walk, const struct layout *layout, struct garbage_kind *kind,
+			    u64 object)
+{
+	u64 values, capacity = 0;
+	u8 head = 0;
+
+	if (!walk || !layout || !kind)
+		return 0;
+	if (layout->objects.minor >= 13) {
+		/* capacity, the first byte; behind the values is a byte for each */
+		bpf_probe_read_user(&head, 1, (void *)(object + kind->basic_bytes - 32));
+		return 8 + head * 8 + (head + 7) / 8 * 8;
+	}
+	values = read_pointer(object - (layout->objects.minor == 11 ? 32 : 24));
+	if (layout->objects.minor == 12)
+		values = values & 1 ? values + 1 : 0;
+	if (!values || bpf_probe_read_user(&head, 1, (void *)(values - 1)))
+		return 0;
+	/* the head has a byte for each value and two others, padded */
+	if (read_keys(walk, layout, read_pointer(kind->type + layout->objects.type_qualname + 8)))
+		capacity = walk->keys.usable & 0xff;
+	if (head > 9 && head - 9 > capacity)
+		capacity = head - 9;
+	return head + capacity * 8;
+}
+
 static __always_inline void add_bytes(struct garbage_walk *walk, const struct layout *layout,
-				      struct garbage_kind *kind)
+				      struct garbage_kind *kind, u64 object)
 {
 	u64 items = 0;
 
 	if (kind->item_bytes == ITEMS_UNKNOWN) {
 		kind->bytes = BYTES_UNKNOWN;
+		return;
+	}
+	if (kind->item_bytes == HAS_VALUES) {
+		kind->bytes += kind->basic_bytes + values_bytes(walk, layout, kind, object);
 		return;
 	}
 	if (kind->item_bytes)

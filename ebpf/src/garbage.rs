@@ -7,6 +7,7 @@ use crate::error::Error;
 use crate::session::{Attachment, BpfSession};
 use crate::support::AttachMethod;
 use crate::{link, support};
+use gctrace_abi::ProbePointKind;
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 use libbpf_rs::{MapCore as _, MapFlags, ProgramAttachType};
 use skeleton::{GarbageSkel, GarbageSkelBuilder};
@@ -95,7 +96,7 @@ impl GarbagePrograms {
     }
 
     /// `except`: a process whose hits are ignored.
-    pub(crate) fn attach_except(
+    fn attach_except(
         &self,
         session: &mut BpfSession,
         file: &Path,
@@ -113,5 +114,25 @@ impl GarbagePrograms {
         links
             .map(Attachment::new)
             .map_err(|source| Error::Attach { file: file.to_owned(), source: source.into() })
+    }
+}
+
+impl BpfSession {
+    /// Places probes in every process from now on, and those that are in one process alone in all
+    /// others. Returns the latter. `garbage`: the programs whose probes are among them, if they are
+    /// loaded.
+    ///
+    /// # Errors
+    /// [`Error::Attach`] with the kernel's error: other processes have no probes in that file.
+    pub fn probe_everywhere(
+        &mut self,
+        garbage: Option<&GarbagePrograms>,
+    ) -> Result<Vec<Attachment>, Error> {
+        self.place_everywhere(|session, file, points, pid| match (garbage, points) {
+            (Some(garbage), [point]) if point.kind == ProbePointKind::Garbage => {
+                garbage.attach_except(session, file, point, Some(pid))
+            }
+            (_, points) => session.attach_points(file, points, Some(pid)),
+        })
     }
 }

@@ -42,7 +42,7 @@ fn objects((found, ascii_data): (&ObjectLayout, u32)) -> ObjectsWire {
         generator_frame: found.generator_frame,
         frame_object_frame: or_none(found.frame_object_frame),
         ascii_data,
-        compact_keys: found.has_compact_keys.into(),
+        minor: found.minor.into(),
         reserved: 0,
     }
 }

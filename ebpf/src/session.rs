@@ -220,7 +220,7 @@ impl BpfSession {
     }
 
     /// `except`: a process whose hits are ignored.
-    fn attach_points(
+    pub(crate) fn attach_points(
         &mut self,
         file: &Path,
         points: &[PlannedPoint],

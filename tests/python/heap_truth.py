@@ -4,7 +4,7 @@ Usage: heap_truth.py LIVE DEAD [garbage] [freeze] [threads] [list]
 
 Prints a line of JSON with the addresses of all tracked objects, then waits for a byte on standard
 input, while the heap is taken; then prints a line with the references among these objects, by
-gc.get_referents. With `garbage` it instead prints its pid, waits, and then prints the addresses of
+gc.get_referents, and their sizes, by sys.getsizeof. With `garbage` it instead prints its pid, waits, and then prints the addresses of
 the garbage, by DEBUG_SAVEALL, and of the objects that are left after it was freed. Nothing is collected before that.
 """
 import collections
@@ -282,7 +282,8 @@ def report():
     for one in objects:
         if id(one) not in own:
             referents[id(one)] = [id(to) for to in gc.get_referents(one) if id(to) in ids]
-    print(json.dumps({"referents": referents}), flush=True)
+    sizes = [[id(one), sys.getsizeof(one), type(one).__flags__] for one in objects if id(one) not in own]
+    print(json.dumps({"referents": referents, "sizes": sizes}), flush=True)
     os._exit(0)
 
 

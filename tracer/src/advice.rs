@@ -2,6 +2,10 @@
 //!
 //! Owns the form: Python that can be pasted, everything else as comments.
 
+mod chosen;
+
+pub(crate) use chosen::wanted;
+
 use crate::args::AdviceArgs;
 use crate::print::clean;
 use crate::text::shell_line;

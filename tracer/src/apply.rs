@@ -13,16 +13,16 @@ mod undo;
 
 pub(crate) use session::{ApplySession, StartedCommand};
 
+use crate::advice::wanted;
 use crate::args::{ApplyArgs, OutputFormat, Verbosity};
 use crate::files::write_export;
 use crate::invoker::Invoker;
 use crate::launch::CommandEnd;
+use crate::print;
 use crate::record::INTERRUPTED;
 use crate::text::chain;
-use crate::{analyze, print, render as report_words, setting};
 use anyhow::Context as _;
-use gctrace_analysis::report::Advice;
-use gctrace_settings::{ApplyRequest, GcSetting};
+use gctrace_settings::ApplyRequest;
 use render::CommandReport;
 use std::io;
 use std::path::Path;
@@ -40,7 +40,7 @@ pub(crate) fn run(config: &ApplyArgs, verbosity: Verbosity) -> anyhow::Result<u8
 }
 
 fn apply(config: &ApplyArgs, verbosity: Verbosity) -> anyhow::Result<u8> {
-    let request = ApplyRequest::of(wanted(config)?);
+    let request = ApplyRequest::of(wanted(config.gc.as_ref(), &config.from, config.advice)?);
     let invoker = Invoker::detect();
     if let Some(path) = output_file(config) {
         anyhow::ensure!(
@@ -69,62 +69,6 @@ fn apply(config: &ApplyArgs, verbosity: Verbosity) -> anyhow::Result<u8> {
 fn output_file(config: &ApplyArgs) -> Option<&Path> {
     let file = config.output.as_deref();
     file.filter(|_| !config.prints_to_stdout())
-}
-
-/// The setting of the command line, or that of an advice on the traces.
-fn wanted(config: &ApplyArgs) -> anyhow::Result<GcSetting> {
-    if let Some(setting) = &config.gc {
-        return Ok(setting.clone());
-    }
-    let traces = &config.from;
-    let (mut analysis, _) = analyze::read_all(traces, None)?;
-    let advice = report_words::report(&mut analysis).advice;
-    let traces: Vec<String> = traces.iter().map(|trace| trace.display().to_string()).collect();
-    let traces = traces.join(" ");
-    let (number, setting) = match config.advice {
-        Some(number) => (number, numbered(&advice, number, &traces)?),
-        None => first_applicable(&advice).with_context(|| {
-            format!(
-                "no advice changes only settings: gctrace analyze {traces} lists all; \
-                 gctrace tune -- COMMAND measures settings, --gc names one"
-            )
-        })?,
-    };
-    print::message(format!("advice {number} of {traces}: --gc {setting}"));
-    Ok(setting)
-}
-
-fn settings_of(advice: &Advice) -> Option<GcSetting> {
-    advice.effect.settings.as_ref().and_then(setting::of_advice)
-}
-
-/// Number and settings of the first advice that changes only settings.
-fn first_applicable(advice: &[Advice]) -> Option<(usize, GcSetting)> {
-    let mut numbers = (1..).zip(advice);
-    numbers.find_map(|(number, one)| Some((number, settings_of(one)?)))
-}
-
-/// The settings of the advice of this number, from 1.
-fn numbered(advice: &[Advice], number: usize, traces: &str) -> anyhow::Result<GcSetting> {
-    let index = number.checked_sub(1);
-    let one = index.and_then(|index| advice.get(index));
-    let one = one.with_context(|| {
-        format!(
-            "there is no advice {number} in this report, which has {}: gctrace analyze {traces}",
-            advice.len()
-        )
-    })?;
-    settings_of(one).with_context(|| {
-        let why = match one.effect.settings.as_ref().map(|settings| settings.disable) {
-            Some(true) => "plans collections between steps, and the trace has no steps",
-            _ => "changes no setting",
-        };
-        format!(
-            "advice {number} ({}) {why}: gctrace analyze {traces} lists the others; \
-             --gc names settings",
-            one.action
-        )
-    })
 }
 
 fn write(

@@ -27,7 +27,7 @@ pub(crate) use compare::CompareConfig;
 pub(crate) use demo::DemoConfig;
 pub(crate) use export::{ExportConfig, ExportFormat, HeapPicture, StackWeight};
 pub(crate) use heap::{HeapConfig, HeapQuestion, HeapTarget};
-pub(crate) use limits::{ChangeLimit, Increase, LimitedFigure, ReportLimit};
+pub(crate) use limits::{ChangeLimit, Increase, ReportLimit};
 pub(crate) use record::{RecordConfig, RecordTarget};
 pub(crate) use setup::SetupConfig;
 pub(crate) use summarize::{Shard, SummarizeConfig};
@@ -251,7 +251,7 @@ pub(crate) enum LinuxInvocation {
     /// Record a command or a process.
     Record(RecordConfig),
     /// Show the live view.
-    Top(TopConfig),
+    Top(Box<TopConfig>),
     /// Start a command with settings of the collector, or take them back.
     Apply(ApplyArgs),
     /// Measure settings against each other.
@@ -361,7 +361,9 @@ fn interpret(
         Some(Subcommands::Record(record)) => {
             LinuxInvocation::Record(record::config(record, verbosity)?).into()
         }
-        Some(Subcommands::Top(top)) => LinuxInvocation::Top(top::config(top, verbosity)?).into(),
+        Some(Subcommands::Top(top)) => {
+            LinuxInvocation::Top(Box::new(top::config(top, verbosity)?)).into()
+        }
         Some(Subcommands::Analyze(analyze)) => Invocation::Analyze(analyze),
         Some(Subcommands::Summarize(summarize)) => {
             Invocation::Summarize(summarize::config(summarize)?)

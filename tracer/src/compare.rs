@@ -33,7 +33,12 @@ pub(crate) fn run(config: &CompareConfig) -> anyhow::Result<u8> {
     if let Some(path) = &config.log {
         change_log::check(path)?;
     }
-    let after = if recording::is_command(&config.after) {
+    let is_command = recording::is_command(&config.after);
+    anyhow::ensure!(
+        is_command || (config.gc.is_none() && config.from.is_empty()),
+        "--gc and --from are settings of a command that is recorded: put one after --"
+    );
+    let after = if is_command {
         match recording::record(config)? {
             Ok(trace) => vec![trace],
             Err(failed) => return Ok(failed),

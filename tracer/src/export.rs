@@ -4,7 +4,6 @@
 //! Owns the choice of stacks, their weights, and the output. `export/` has the formats; `analyze.rs`
 //! reads traces, `heap.rs` heaps.
 
-mod collapsed;
 mod flamegraph;
 pub(crate) mod heap;
 mod heatmap;
@@ -178,7 +177,7 @@ fn write(
     mut out: impl Write,
 ) -> io::Result<()> {
     match config.format {
-        ExportFormat::Collapsed => collapsed::write(processes, &mut out),
+        ExportFormat::Collapsed => flamegraph::write_collapsed(processes, &mut out),
         ExportFormat::Speedscope => speedscope::write(processes, config.by, &mut out),
         ExportFormat::Svg => flamegraph::write(processes, config, &mut out),
         // Done or refused before.

@@ -148,7 +148,7 @@ impl Recording<'_> {
                 let Some(kernel) = &mut self.sources.kernel else {
                     anyhow::bail!("a running process can only be recorded by probes (--mode ebpf)");
                 };
-                kernel.attach(&mut self.trace, *pid, self.config.follow)?;
+                kernel.attach(&mut self.trace, *pid, self.config.sources.follow)?;
                 self.deadline = duration.and_then(until);
                 self.attached = Some(*pid);
             }
@@ -195,7 +195,7 @@ impl Recording<'_> {
     /// own, which would be taken for the command. A failure must not end the recording: the command
     /// is running.
     fn sample_gpus(&mut self) {
-        let Some(hz) = self.config.nvml_hz else {
+        let Some(hz) = self.config.sources.nvml_rate() else {
             return;
         };
         match GpuSampling::start(hz) {

@@ -30,7 +30,7 @@ mod what_if;
 pub(crate) use comparison::{comparison, fact_name};
 pub(crate) use first_screen::{first_screen, verdict_lines};
 pub(crate) use style::Style;
-pub(crate) use table::{TextTable, cut, fit, wrap};
+pub(crate) use table::{TableOfColumns, cut, fit, wrap};
 pub(crate) use text::text;
 
 use gctrace_analysis::Analysis;

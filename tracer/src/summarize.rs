@@ -11,9 +11,9 @@ use crate::invoker::Invoker;
 use crate::{analyze, files, print, text, units};
 use anyhow::Context as _;
 use gctrace_analysis::parallel;
-use gctrace_event::read::{EventReader, ReadError, TraceInput, TraceReader};
-use gctrace_event::summary;
+use gctrace_event::read::{DecodedItem, EventReader, ReadError, TraceInput, TraceReader};
 use gctrace_event::summary::{SummaryError, SummaryReader, SummarySource, SummaryWriter};
+use gctrace_event::{Record, summary};
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,8 @@ enum Summarized {
 }
 
 /// Summarizes the traces of a shard, but for those that are. Returns the exit code: 0 if all
-/// summaries of the shard are there, 1 otherwise. A damaged trace has a summary that says so.
+/// summaries of the shard are there, 1 otherwise. A damaged trace has a summary that says so; one that
+/// `gctrace analyze` refuses has none.
 ///
 /// # Errors
 /// A trace is named twice, the directory cannot be created, or no summary can be made.
@@ -135,12 +136,17 @@ fn summarize(
     }
     let mut reader = TraceReader::new(EventReader::new(TraceInput::new(&file, open()?)?));
     let mut writer = SummaryWriter::default();
-    let damage = match items(&mut reader, &mut writer, progress) {
+    let mut has_evidence = false;
+    let damage = match items(&mut reader, &mut writer, progress, &mut has_evidence) {
         Ok(()) => None,
         Err(error @ (ReadError::Open { .. } | ReadError::Io { .. })) => return Err(error.into()),
         Err(error) => Some(error.to_string()),
     };
-    let bytes = writer.finish(reader.finish(), source, damage.clone());
+    let ending = reader.finish();
+    if !has_evidence && damage.is_none() {
+        return Err(analyze::no_evidence(&file, &ending));
+    }
+    let bytes = writer.finish(ending, source, damage.clone());
     anyhow::ensure!(
         as_it_is().with_context(failed)? == before,
         "{file}: changed while it was read: summarize it when its recording has ended"
@@ -184,11 +190,24 @@ fn items(
     reader: &mut TraceReader,
     writer: &mut SummaryWriter,
     progress: &ReadProgress,
+    has_evidence: &mut bool,
 ) -> Result<(), ReadError> {
     let mut progress = progress.trace();
     while let Some(item) = reader.next_item()? {
+        *has_evidence |= is_evidence(&item);
         writer.add(item);
     }
     progress.update(reader.events().input().consumed());
     Ok(())
+}
+
+/// Whether a trace with this item is read by `gctrace analyze`, as `Analysis::has_evidence` has it.
+fn is_evidence(item: &DecodedItem<'_>) -> bool {
+    match item {
+        DecodedItem::Header(_) => true,
+        DecodedItem::Record(record) => {
+            matches!(record, Record::Pause(_) | Record::GpuOp(_))
+        }
+        _ => false,
+    }
 }

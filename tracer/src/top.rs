@@ -102,7 +102,7 @@ struct LiveSetup<'a> {
 impl<'a> LiveSetup<'a> {
     /// Falls back to lines if the view is not possible.
     fn new(config: &'a TopConfig) -> Self {
-        let show = match (config.show, view::possible()) {
+        let show = match (config.options.show(), view::possible()) {
             (DisplayChoice::View, Err(why)) => {
                 tracing::warn!("printing lines instead of the view: {why}");
                 DisplayChoice::Lines
@@ -114,10 +114,10 @@ impl<'a> LiveSetup<'a> {
 
     /// Opens what the display needs; no program was touched yet.
     fn open(&mut self, header: &TraceHeader) -> anyhow::Result<Arc<LiveHandle>> {
-        let long_pause_ns = nanoseconds(self.config.long_pause);
+        let long_pause_ns = nanoseconds(self.config.options.long_pause);
         let shared = Arc::new(LiveHandle::new(Live::new(header.clone(), long_pause_ns)));
-        if let Some(address) = self.config.listen {
-            let arguments = self.config.listen_arguments;
+        if let Some(address) = self.config.options.listen {
+            let arguments = self.config.options.listen_arguments;
             let server = MetricsServer::start(address, arguments, Arc::clone(&shared))?;
             if !server.address().ip().is_loopback() {
                 tracing::warn!(
@@ -139,7 +139,7 @@ impl<'a> LiveSetup<'a> {
 
     /// Redirects the command's standard streams.
     fn redirect(&mut self, launch: &mut LaunchPlan) -> anyhow::Result<()> {
-        let asked = self.config.command_output.as_deref();
+        let asked = self.config.options.output.as_deref();
         let on_screen = self.show == DisplayChoice::View;
         self.output = CommandOutput::open(asked, on_screen, launch, &Invoker::detect())?;
         Ok(())
@@ -161,7 +161,8 @@ impl<'a> LiveSetup<'a> {
             DisplayChoice::Json => PrintForm::Json,
         };
         let shared = Arc::clone(shared);
-        let printer = Printer::start(shared, form, config.interval, config.iterations);
+        let printer =
+            Printer::start(shared, form, config.options.interval, config.options.iterations);
         let printer = printer.context("cannot start the printer thread")?;
         Ok(LiveDisplay::Printed(printer))
     }
@@ -174,8 +175,8 @@ impl<'a> LiveSetup<'a> {
         // Set and not empty (no-color.org).
         let no_color = crate::variables::text("NO_COLOR").is_some();
         ViewConfig {
-            interval: self.config.interval,
-            iterations: self.config.iterations,
+            interval: self.config.options.interval,
+            iterations: self.config.options.iterations,
             output: self.output.written().cloned(),
             command,
             colors: !no_color,
@@ -255,7 +256,7 @@ impl LiveDisplay {
 fn stays(why: EndReason, command: &CommandSupervisor, config: &TopConfig) -> bool {
     let by_itself =
         matches!(why, EndReason::CommandEnded(_) | EndReason::ProcessEnded | EndReason::TimeOver);
-    by_itself && !command.handed_on() && config.iterations.is_none()
+    by_itself && !command.handed_on() && config.options.iterations.is_none()
 }
 
 /// The reason of the end, as a clause.

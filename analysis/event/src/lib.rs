@@ -49,11 +49,11 @@ pub use file::compressed_by_name;
 pub use record::{
     Allocations, Annotation, BirthCount, Collective, Collector, Counter, Counters, CudaCall,
     CudaLaunches, CudaLayer, CycleCount, CycleEdge, CycleId, CycleSignature, DeviceMemory,
-    EventSource, ExaminedProcesses, Frame, FrameId, Garbage, GcReason, GcSettings, GpuDevice,
-    GpuOp, GpuOpKind, GpuProcess, GpuSample, GpuSync, GpuSyncKind, Interpreter, KindCount, KindId,
-    Note, ObjectKind, OmittedPauses, Pause, PauseMemory, Pressure, ProbeCost, Process,
-    ProcessCounters, ProcessExit, ProcessOrigin, Record, RecordingMode, StepMark, StepMarker,
-    TraceEnd, TraceHeader, UnseenCollections, is_throttling,
+    EventSource, ExaminedProcesses, Frame, FrameId, Garbage, GcReason, GcSettings, GpuApi,
+    GpuDevice, GpuOp, GpuOpKind, GpuProcess, GpuSample, GpuSync, GpuSyncKind, Interpreter,
+    KindCount, KindId, Note, ObjectKind, OmittedPauses, Pause, PauseMemory, Pressure, ProbeCost,
+    Process, ProcessCounters, ProcessExit, ProcessOrigin, Record, RecordingMode, StepMark,
+    StepMarker, TraceEnd, TraceHeader, UnseenCollections, is_launch, is_throttling,
 };
 pub use unpaired::{UnpairedPauses, overlap_ns};
 

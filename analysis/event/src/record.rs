@@ -15,7 +15,7 @@ mod step;
 
 pub use allocations::{Allocations, Pressure};
 pub use counters::{Counter, Counters, ProcessCounters};
-pub use cuda::{CudaCall, CudaLaunches, CudaLayer, DeviceMemory, PauseMemory};
+pub use cuda::{CudaCall, CudaLaunches, CudaLayer, DeviceMemory, GpuApi, PauseMemory, is_launch};
 pub use garbage::{
     BirthCount, CycleCount, CycleEdge, CycleId, CycleSignature, Garbage, KindCount, KindId,
     ObjectKind,

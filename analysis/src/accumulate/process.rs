@@ -7,10 +7,10 @@ use crate::accumulate::process_sums::ProcessSums;
 use crate::accumulate::stacks::{RankingLimits, StackRanking, StackTree, TraceStacks};
 use crate::accumulate::tally::PauseTally;
 use crate::accumulate::{Keep, growth};
-use crate::gpu::timeline::StepSpan;
 use crate::report::{
     Basis, InterpreterReport, LinesReport, PressureReport, ProcessReport, SettingsReport,
 };
+use crate::spans::StepSpan;
 use crate::time::add_to;
 use crate::time::stats::{rate, ratio};
 use gctrace_event::{GcReason, Pause};

@@ -2,11 +2,11 @@
 
 use crate::accumulate::pause_sums::generation_index;
 use crate::gpu::kept::KeptTimeline;
-use crate::gpu::pause_span::PauseSpan;
 use crate::gpu::steps::busiest_thread;
 use crate::gpu::timeline::{ProcessTimeline, StepSpan};
 use crate::phases::{JudgedRun, Phase};
 use crate::report::{PauseTotal, TrainingMark};
+use crate::spans::PauseSpan;
 use crate::time::intervals::Intervals;
 use crate::time::{duration, sum};
 use gctrace_event::GcReason;

@@ -12,9 +12,9 @@ mod activity;
 pub(crate) mod report;
 
 use super::calls::CallEffect;
-use super::pause_span::PauseSpan;
 use super::timeline::{PauseIndex, ThreadIndex, Timeline};
 use crate::report::BoundsRule;
+use crate::spans::PauseSpan;
 use activity::CallActivity;
 use gctrace_event::GcReason;
 

@@ -1,9 +1,10 @@
-//! The effect of a CUDA call on a schedule, by its name.
+//! The effect of a call of CUDA, HIP or Level Zero on a schedule, by its name.
 //!
 //! The names are functions of the driver, the runtime and NCCL, as CUPTI and gctrace's probes write
 //! them; suffixes of ABI variants (`_v2`, `_ptsz`, `_v3020`) are ignored.
 
 use bitcode::{Decode, Encode};
+use gctrace_event::{GpuApi, is_launch};
 
 /// The effect of a call on streams and on the calling thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode)]
@@ -34,29 +35,52 @@ pub enum CallEffect {
     Other,
 }
 
+/// Functions of CUDA and HIP, then of Unified Runtime and Level Zero.
+const COPIES: [&str; 5] =
+    ["Memcpy", "Memset", "EnqueueUSM", "EnqueueMem", "CommandListAppendMemory"];
+const STREAM_WAITS: [&str; 5] = [
+    "StreamSynchronize",
+    "QueueFinish",
+    "CommandQueueSynchronize",
+    "CommandListHostSynchronize",
+    "FenceHostSynchronize",
+];
+const EVENT_WAITS: [&str; 3] = ["EventSynchronize", "EventWait", "EventHostSynchronize"];
+
 impl CallEffect {
     /// The kind of the call of that name.
     #[must_use]
     pub fn of(function: &str) -> Self {
-        let function = function.strip_prefix("cuda").or_else(|| function.strip_prefix("cu"));
-        let Some(name) = function else {
-            return Self::Collective;
+        let Some((_, name)) = GpuApi::of(function) else {
+            // NCCL and RCCL have the same functions.
+            return if function.contains("nccl") { Self::Collective } else { Self::Other };
         };
         let starts_with =
             |prefixes: &[&str]| prefixes.iter().any(|prefix| name.starts_with(prefix));
         match () {
             () if starts_with(&["GraphLaunch"]) => Self::GraphLaunch,
-            () if starts_with(&["Launch"]) => Self::Launch,
-            () if starts_with(&["Memcpy", "Memset"]) => Self::Copy,
-            () if starts_with(&["StreamSynchronize"]) => Self::StreamSynchronize,
+            () if is_launch(name) => Self::Launch,
+            () if starts_with(&COPIES) => Self::Copy,
+            () if starts_with(&STREAM_WAITS) => Self::StreamSynchronize,
             () if starts_with(&["DeviceSynchronize", "CtxSynchronize", "ThreadSynchronize"]) => {
                 Self::DeviceSynchronize
             }
-            () if starts_with(&["EventSynchronize"]) => Self::EventSynchronize,
-            () if starts_with(&["EventRecord"]) => Self::EventRecord,
-            () if starts_with(&["StreamWaitEvent"]) => Self::StreamWaitEvent,
-            () if starts_with(&["EventQuery", "StreamQuery"]) => Self::Query,
-            () if starts_with(&["Malloc", "Free", "Mem", "Host"]) => Self::Memory,
+            () if starts_with(&EVENT_WAITS) => Self::EventSynchronize,
+            () if starts_with(&["EventRecord", "CommandListAppendSignalEvent"]) => {
+                Self::EventRecord
+            }
+            () if starts_with(&[
+                "StreamWaitEvent",
+                "EnqueueEventsWait",
+                "CommandListAppendWait",
+            ]) =>
+            {
+                Self::StreamWaitEvent
+            }
+            () if starts_with(&["EventQuery", "StreamQuery", "EventGetInfo"]) => Self::Query,
+            () if starts_with(&["Malloc", "Free", "Mem", "Host", "USM", "ExtMalloc"]) => {
+                Self::Memory
+            }
             () => Self::Other,
         }
     }
@@ -101,6 +125,22 @@ mod tests {
             ("cudaEventQuery", CallEffect::Query),
             ("cudaStreamIsCapturing", CallEffect::Other),
             ("ncclAllReduce", CallEffect::Collective),
+            ("hipLaunchKernel", CallEffect::Launch),
+            ("hipExtModuleLaunchKernel", CallEffect::Launch),
+            ("hipGraphLaunch", CallEffect::GraphLaunch),
+            ("hipMemcpyWithStream", CallEffect::Copy),
+            ("hipDeviceSynchronize", CallEffect::DeviceSynchronize),
+            ("hipStreamSynchronize", CallEffect::StreamSynchronize),
+            ("hipHostMalloc", CallEffect::Memory),
+            ("hipGetDevice", CallEffect::Other),
+            ("urEnqueueKernelLaunch", CallEffect::Launch),
+            ("urEnqueueUSMMemcpy", CallEffect::Copy),
+            ("urQueueFinish", CallEffect::StreamSynchronize),
+            ("urEventWait", CallEffect::EventSynchronize),
+            ("zeCommandListAppendLaunchKernel", CallEffect::Launch),
+            ("zeEventHostSynchronize", CallEffect::EventSynchronize),
+            ("zeMemAllocDevice", CallEffect::Memory),
+            ("someOtherLibrary", CallEffect::Other),
         ] {
             assert_eq!(CallEffect::of(function), kind, "{function}");
         }

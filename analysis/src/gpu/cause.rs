@@ -1,7 +1,6 @@
 //! The report's entry about what pauses cost a process.
 
 use super::device::DeviceTimeline;
-use super::pause_span::PauseSpan;
 use super::replay::{
     AttributionBudget, PauseAttribution, PauseCost, ReplayChange, ReplayJob, ReplayModel,
     ReplaySchedule, StepEvidence, attribute,
@@ -11,6 +10,7 @@ use crate::report::{
     Basis, CauseReport, DeviceCost, NoErrorBar, PauseCostParts, PauseCostReport, PauseTotal,
     StepEvidenceReport,
 };
+use crate::spans::PauseSpan;
 use crate::time::intervals::Intervals;
 use crate::time::{duration, since, sum};
 use gctrace_event::Pause;

@@ -6,12 +6,12 @@ mod handles;
 pub(super) mod part;
 
 use super::calls::CallEffect;
-use super::index::{Index, SmallNumber};
-use super::pause_span::{PackedPauses, PauseSpan};
 use super::timeline::{
     AnnotationSpan, Call, Communicator, NameIndex, StepSource, StepSpan, Stream, StringTable,
     Thread, ThreadIndex, Timeline,
 };
+use crate::spans::index::{Index, SmallNumber};
+use crate::spans::{PackedPauses, PauseSpan};
 use gctrace_event::{
     Annotation, CudaCall, CudaLaunches, GpuOp, GpuOpKind, GpuSync, Pause, StepMark, StepMarker,
 };

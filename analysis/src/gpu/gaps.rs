@@ -6,9 +6,9 @@
 
 use super::calls::CallEffect;
 use super::device::{DeviceGap, DeviceTimeline};
-use super::pause_span::PauseSpan;
 use super::timeline::{Call, Op, ThreadIndex, Timeline};
 use crate::report::{Basis, DeviceGaps, GapReport, GapsReport, HostTime};
+use crate::spans::PauseSpan;
 use crate::time::intervals::{Intervals, length};
 use crate::time::{add_to, duration, sum};
 use std::cmp::Reverse;

@@ -5,12 +5,12 @@
 //! 32 bytes, packed some 10: the pauses, the steps and the kernels of NCCL stay at hand.
 
 use super::calls::CallEffect;
-use super::index::{Index, SmallNumber};
 use super::ranks::reduced;
 use super::timeline::{
     AnnotationSpan, Call, CountedLaunches, EventWait, Op, ProcessTimeline, Stream, StringTable,
     Timeline,
 };
+use crate::spans::index::{Index, SmallNumber};
 use bitcode::{Decode, Encode};
 use gctrace_event::GpuOpKind;
 use std::borrow::Cow;

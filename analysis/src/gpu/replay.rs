@@ -36,9 +36,9 @@ pub use skeleton::{JoinedReplay, JoinedSkeletons, Skeleton};
 pub use steps::StepEvidence;
 pub(crate) use steps::main_steps;
 
-use super::index::Index;
-use super::pause_span::PauseSpan;
 use super::timeline::{OpIndex, PauseIndex, ThreadIndex, Timeline};
+use crate::spans::PauseSpan;
+use crate::spans::index::Index;
 use crate::time::{later, signed};
 use layout::ReplayLayout;
 use network::{Network, NetworkBuilder, NetworkRun, NodeIndex, TieOrder};

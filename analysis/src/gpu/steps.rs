@@ -3,13 +3,13 @@
 
 use super::device::DeviceTimeline;
 use super::kept::KeptTimeline;
-use super::pause_span::PauseSpan;
 use super::timeline::{ProcessTimeline, StepSource, StepSpan, ThreadIndex, Timeline};
 use crate::distribution::Distribution;
 use crate::report::{
     Basis, FullBy, MedianComparison, MedianDifference, NoComparison, ProcessSteps, StepComparison,
     StepDifference, StepLengths, StepReport, StepsReport,
 };
+use crate::spans::PauseSpan;
 use crate::statistics::{Estimate, bootstrap};
 use crate::time::intervals::Intervals;
 use crate::time::stats::ratio;

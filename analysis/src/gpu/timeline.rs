@@ -4,10 +4,11 @@
 //! index. `collect.rs` builds it from records.
 
 use super::calls::CallEffect;
-use super::index::{Index, SmallNumber};
-use super::pause_span::{PackedPauses, PauseSpan};
-pub use super::thread::{Thread, ThreadIndex};
 pub use crate::report::StepSource;
+pub use crate::spans::StepSpan;
+use crate::spans::index::{Index, SmallNumber};
+pub use crate::spans::index::{Thread, ThreadIndex};
+use crate::spans::{PackedPauses, PauseSpan};
 use crate::time::duration;
 use gctrace_event::{Collective, GpuOpKind};
 use std::borrow::Cow;
@@ -261,22 +262,6 @@ pub struct AnnotationSpan {
     pub thread: ThreadIndex,
     /// Text of the annotation, as the program named it.
     pub name: NameIndex,
-}
-
-/// One training step of one thread, from its start to the start of the next or to its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StepSpan {
-    /// Start of the step, in ns on the timeline's clock.
-    pub start_ns: u64,
-    /// End of the step, in ns on the timeline's clock; never after the start of the thread's next
-    /// step.
-    pub end_ns: u64,
-    /// The thread that ran the step.
-    pub thread: ThreadIndex,
-    /// Its number in the trace, otherwise counted from 0.
-    pub number: u64,
-    /// What delimits the step: the profiler or backward passes.
-    pub source: StepSource,
 }
 
 /// Records of a trace that were ignored, by reason. Usually all are 0.

@@ -1,10 +1,10 @@
 //! Where start-up and training end in a process: by its steps, by the stacks of its pauses, by the
 //! growth of its heap, and by where pauses become rare.
 
-use crate::gpu::pause_span::PauseSpan;
 use crate::gpu::steps::{busiest_thread, warm_up};
 use crate::gpu::timeline::{ProcessTimeline, StepSpan};
 use crate::report::{PauseTotal, PhaseReport, TrainingMark};
+use crate::spans::PauseSpan;
 use crate::time;
 use crate::time::add_to;
 use crate::time::intervals::Intervals;
@@ -24,6 +24,8 @@ const FEWEST_BETWEEN: u64 = 700;
 /// time by this much somewhere. (The statistic of Kolmogorov and Smirnov; pauses that come evenly
 /// keep it near 0.)
 const LOADING_AHEAD: f64 = 0.15;
+/// ... after this number of collections or more: some are imports, or chance.
+const FEWEST_LOADING: u64 = 10;
 /// ... and from there on the share of the time that is paused is less than one in this many.
 const LOADING_DENSER: f64 = 4.0;
 /// ... and of what was allocated until then less than this part was garbage, as loaded data stay.
@@ -224,7 +226,7 @@ fn quiet_ns(pauses: &[PauseSpan], (from_ns, to_ns): (u64, u64)) -> Option<u64> {
         (from_ns..to_ns).contains(&pause.start_ns) && pause.reason != GcReason::Shutdown
     };
     let pauses = pauses.iter().filter(within);
-    let all_ns: u64 = pauses.clone().map(PauseSpan::duration_ns).sum();
+    let all_ns = pauses.clone().map(PauseSpan::duration_ns).fold(0, u64::saturating_add);
     let (mut paused_ns, mut collections, mut freed) = (0, 0, 0);
     let mut ahead_most: Option<(f64, u64)> = None;
     for pause in pauses {
@@ -238,7 +240,8 @@ fn quiet_ns(pauses: &[PauseSpan], (from_ns, to_ns): (u64, u64)) -> Option<u64> {
         let allocated = collections * FEWEST_BETWEEN;
         let stays = ratio(freed, allocated).is_none_or(|garbage| garbage < LOADING_GARBAGE);
         let ahead = paused - passed;
-        if denser
+        if collections >= FEWEST_LOADING
+            && denser
             && stays
             && ahead >= LOADING_AHEAD
             && ahead_most.is_none_or(|(most, _)| ahead > most)
@@ -259,8 +262,8 @@ fn exit_ns(timeline: &ProcessTimeline) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gpu::index::{Index, SmallNumber};
     use crate::report::StepSource;
+    use crate::spans::index::{Index, SmallNumber};
     use proptest::prelude::*;
 
     fn pause(start_ns: u64, end_ns: u64, reason: GcReason) -> PauseSpan {

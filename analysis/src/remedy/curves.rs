@@ -5,7 +5,7 @@
 //! collection spends on it, as object counts are not always recorded.
 
 use super::{CostAssumption, RecordedRun, RemedyEstimate, float};
-use crate::gpu::pause_span::PauseSpan;
+use crate::spans::PauseSpan;
 use gctrace_event::GcReason;
 
 /// Time per object that a full collection traverses, in times of that in the middle generation, if

@@ -215,7 +215,9 @@ fn planned(run: &RecordedRun<'_>, curves: &RecordedCurves, steps: u64) -> Option
             ..priced(AdviceId::Planned, curves, curves.automatic_ns(), &[of_planned], waiting)
         }
     });
-    each.max_by(|one, other| one.rank().total_cmp(&other.rank()))
+    each.max_by(|one, other| {
+        one.rank().total_cmp(&other.rank()).then(one.likely_ns().cmp(&other.likely_ns()))
+    })
 }
 
 /// Without automatic collections until training begins, and the heap frozen there, without a

@@ -1,7 +1,7 @@
 //! Remedies for runs whose collector and heap are known.
 
 use super::*;
-use crate::gpu::index::{Index, SmallNumber};
+use crate::spans::index::{Index, SmallNumber};
 use gctrace_event::{GcReason, Pause};
 use proptest::prelude::*;
 
@@ -85,10 +85,11 @@ fn a_growing_heap_needs_fewer_full_collections() {
     let threshold = of(&remedies, AdviceId::RaiseThreshold).unwrap();
     assert_eq!(threshold.settings.thresholds, Some([7_000, 10, 10]));
     assert!(threshold.likely_ns() > 0, "{threshold:?}");
-    assert!(threshold.saves_ns[2].unsigned_abs() <= recorded, "{threshold:?}");
+    // Two runs differ: as much as all that was recorded, and somewhat more.
+    assert!(threshold.saves_ns[2].unsigned_abs() <= recorded + recorded / 20, "{threshold:?}");
     let planned = of(&remedies, AdviceId::Planned).unwrap();
     assert_eq!(planned.waiting_objects, 0, "it makes no garbage");
-    assert_eq!(planned.settings.collect_every_steps, Some(1_000));
+    assert_eq!(planned.settings.collect_every_steps, Some(100), "a tenth of them");
 }
 
 #[test]

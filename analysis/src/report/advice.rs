@@ -109,6 +109,8 @@ pub enum AdviceId {
     BreakCycles,
     /// Record which cycles the garbage is in: no setting is known to save time.
     FindCycles,
+    /// Measure what settings save: one recording does not show it.
+    Measure,
     /// Inspect `gc.garbage`.
     Uncollectable,
 }

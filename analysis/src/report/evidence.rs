@@ -246,7 +246,7 @@ pub struct HeapTrend {
     /// machine; `null` if unknown.
     pub memory_limit_bytes: Option<u64>,
     /// When its resident memory reaches the limit if it rises as before; `null` unless it rises and
-    /// the limit is known.
+    /// the limit is known, and if that takes more than ten times `duration_ns`.
     pub reaches_limit: Option<ReachesLimit>,
 }
 
@@ -270,7 +270,8 @@ pub struct Trend {
     /// Two-sided p of no trend, 0 to 1, if the samples are independent.
     pub p_value: f64,
     /// Whether it rises: `p_value` is below 0.05, the interval above 0, the samples span 30 s or
-    /// more, and the rise over their time is at least 1 % of the last one.
+    /// more, the rise over their time is at least 1 % of the last one, and the last third of their
+    /// time rises at least half as fast.
     pub rises: bool,
 }
 

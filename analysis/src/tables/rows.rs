@@ -5,8 +5,8 @@
 use super::columns::{ANNOTATIONS, CALLS, FRAMES, GARBAGE, GPU_OPS, PAUSES, STEPS};
 use super::file::Cell;
 use super::{Table, TableError, TraceTables};
-use crate::gpu::index::Index;
 use crate::gpu::timeline::{StreamIndex, ThreadIndex, Timeline};
+use crate::spans::index::Index;
 use crate::time::{duration, signed};
 use gctrace_event::{Counter, CudaLayer, EventSource, Frame, Garbage, GpuOpKind, Pause};
 use std::io::Write;

@@ -23,6 +23,7 @@ pub(crate) fn advice(id: AdviceId, effect: AdviceEffect, report: &Report) -> Adv
         AdviceId::Freeze => freeze(report, most(report), &times),
         AdviceId::FreezeBeforeFork => freeze_before_fork(report),
         AdviceId::FindCycles => find_cycles(report),
+        AdviceId::Measure => measure(report),
         AdviceId::RaiseThreshold => raise_threshold(report, &effect, &times),
         AdviceId::Planned => planned(report, &effect, &times),
         AdviceId::OffWhileLoading => off_while_loading(report, &effect),
@@ -367,6 +368,20 @@ fn freeze_before_fork(report: &Report) -> AdviceText {
                gc.freeze()"
             .to_owned(),
         risk: super::FREEZE_RISK.to_owned(),
+    }
+}
+
+fn measure(report: &Report) -> AdviceText {
+    AdviceText {
+        action: "Measure the settings: gctrace tune -- COMMAND",
+        why: format!(
+            "{} took {}, and what a setting saves of that depends on what one recording does not \
+             show. gctrace tune tries the settings in one run, without a change to the program.",
+            counted(report.totals.pauses.count, "collection"),
+            duration(report.totals.pauses.time_ns),
+        ),
+        code: "gctrace tune -- COMMAND".to_owned(),
+        ..AdviceText::default()
     }
 }
 

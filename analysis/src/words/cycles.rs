@@ -7,10 +7,9 @@ use crate::report::{
     Location, MainCycles, PerStep, Report,
 };
 use crate::units::{count, cut, duration, percent, short_count, three_digits};
-use std::collections::BTreeSet;
 
 /// The advice in one line.
-const ACTION: &str = "Break the cycles that all garbage comes from; then no collection is needed.";
+const ACTION: &str = "Break the cycles that all garbage comes from.";
 /// Its risk.
 const RISK: &str = "Other input may take other paths: record again, and leave the \
      collector on unless nothing is freed there either.";
@@ -21,7 +20,7 @@ const COMMENT_WIDTH: usize = 68;
 /// A mean this near to a whole number is shown as one.
 const WHOLE: f64 = 0.05;
 
-/// `6 cycles in every step, all from train.py:10; without them no collection is needed.`
+/// `6 cycles in every step, all from train.py:10; hardly anything else is garbage.`
 pub(crate) fn verdict(cycles: &[GarbageCycle], main: &MainCycles) -> String {
     let main_cycles = main.cycles.iter().filter_map(|index| cycles.get(*index));
     let number = number(main);
@@ -29,21 +28,33 @@ pub(crate) fn verdict(cycles: &[GarbageCycle], main: &MainCycles) -> String {
         Basis::Measured => "",
         _ => " (inferred)",
     };
-    let places: BTreeSet<String> =
-        main_cycles.clone().filter_map(|cycle| cycle.location.as_ref().map(place)).collect();
+    // Those of most garbage first, as the cycles are.
+    let mut places: Vec<String> = Vec::new();
+    for location in main_cycles.clone().filter_map(|cycle| cycle.location.as_ref()) {
+        let line = place(location);
+        if !places.contains(&line) {
+            places.push(line);
+        }
+    }
     let all_known = main_cycles.clone().all(|cycle| cycle.location.is_some());
     let named: Vec<String> = places.iter().take(LINES).cloned().collect();
+    let first = main_cycles.clone().next();
     let from = match (named.as_slice(), places.len() - named.len()) {
-        ([], _) => main_cycles
-            .clone()
-            .next()
-            .map_or(String::new(), |cycle| format!(", {}", path(&cycle.edges))),
+        // Lines of smaller ones would pass for its origin.
+        _ if first.is_some_and(|cycle| cycle.location.is_none()) => {
+            let more = match main_cycles.count() - 1 {
+                0 => String::new(),
+                more => format!(", and {more} more"),
+            };
+            format!(", {}{more}", first.map(|cycle| path(&cycle.edges)).unwrap_or_default())
+        }
+        ([], _) => String::new(),
         ([line], 0) if all_known => format!(", all from {line}"),
         (lines, 0) => format!(", from {}", lines.join(" and ")),
         (lines, more) => format!(", from {} and {more} more", lines.join(", ")),
     };
     let then = if main.is_all() {
-        "; without them no collection is needed".to_owned()
+        "; hardly anything else is garbage".to_owned()
     } else {
         format!(": {} of the garbage", percent(main.ratio))
     };
@@ -62,8 +73,8 @@ fn number(main: &MainCycles) -> String {
         (Some(per_step), _) => {
             format!("{} {} per step on average", mean(per_step), cycles(per_step.mean))
         }
-        (None, Some(rate)) => format!("{} {} per second", three_digits(rate), cycles(rate)),
-        (None, None) => "Few cycles".to_owned(),
+        (None, Some(rate)) => format!("{} {} per second", figure(rate), cycles(rate)),
+        (None, None) => "Cycles".to_owned(),
     }
 }
 
@@ -377,6 +388,45 @@ mod tests {
             line: function.map(|_| 10),
             name: Some(name.to_owned()),
         }
+    }
+
+    #[test]
+    fn lines_of_small_cycles_are_not_the_origin_of_large_ones() {
+        let cycle = |line: Option<u32>, objects| GarbageCycle {
+            edges: vec![edge("app.Attribute", None, ".me")],
+            shape: CycleShape::Other,
+            location: line.map(|line| Location {
+                function: "f".to_owned(),
+                file: "/srv/app.py".to_owned(),
+                line: Some(line),
+                library: false,
+            }),
+            count: objects,
+            objects,
+            held_objects: 0,
+            bytes: None,
+            ratio: 0.4,
+            estimate: None,
+            per_step: None,
+        };
+        let main = MainCycles {
+            cycles: vec![0, 1],
+            ratio: 0.9,
+            per_step: None,
+            per_s: Some(1138.0),
+            basis: Basis::Measured,
+            sentence: String::new(),
+        };
+        let first_unknown = verdict(&[cycle(None, 90), cycle(Some(3), 5)], &main);
+        assert_eq!(
+            first_unknown,
+            "1,140 cycles per second, app.Attribute.me -> back, and 1 more: 90.0 % of the garbage."
+        );
+        let known = verdict(&[cycle(Some(30), 90), cycle(Some(3), 5)], &main);
+        assert_eq!(
+            known,
+            "1,140 cycles per second, from app.py:30 and app.py:3: 90.0 % of the garbage."
+        );
     }
 
     #[test]

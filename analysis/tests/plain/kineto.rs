@@ -6,7 +6,7 @@
 use gctrace_analysis::Analysis;
 use gctrace_analysis::report::{AdviceId, GpuWorkReport, Level, Report};
 use gctrace_event::Record;
-use gctrace_event::read::{DecodedItem, TraceCompletion, TraceReader};
+use gctrace_event::read::{DecodedItem, EventReader, TraceCompletion, TraceInput, TraceReader};
 use std::path::PathBuf;
 use test_kit::reports;
 
@@ -105,4 +105,50 @@ fn repeated_events_count_once() {
     let mut rest = twice.clone();
     rest.ignored = once.ignored;
     assert_eq!(text(&rest), text(&once));
+}
+
+/// A trace with this category and name of the calls, this category of the kernels, 20 of each.
+fn of_api(call: (&str, &str), kernel: &str, wait: &str) -> Report {
+    let mut events = Vec::new();
+    for number in 0..20 {
+        let (ts, id) = (1_000 + number * 100, number + 1);
+        let ((category, launch), (runs, ends)) = (call, (ts + 10, ts + 50));
+        events.push(format!(
+            r#"{{"ph":"X","cat":"Operator","name":"ProfilerStep#{number}","pid":9,"tid":9,"ts":{ts},"dur":90}}"#
+        ));
+        events.push(format!(
+            r#"{{"ph":"X","cat":"{category}","name":"{launch}","pid":9,"tid":9,"ts":{ts},"dur":5,"args":{{"correlation":{id}}}}}"#
+        ));
+        events.push(format!(
+            r#"{{"ph":"X","cat":"{kernel}","name":"gemm","pid":0,"tid":"stream 7","ts":{runs},"dur":40,"args":{{"correlation":{id},"device":0,"stream":7}}}}"#
+        ));
+        events.push(format!(
+            r#"{{"ph":"X","cat":"{category}","name":"{wait}","pid":9,"tid":9,"ts":{ends},"dur":5,"args":{{"correlation":{}}}}}"#,
+            id + 100
+        ));
+    }
+    let text = format!("{{\"traceEvents\":[{}]}}", events.join(",\n"));
+    let mut analysis = Analysis::default();
+    let input = TraceInput::new("made.json", std::io::Cursor::new(text)).unwrap();
+    let read = TraceReader::new(EventReader::new(input));
+    reports::read(&mut analysis, "made.json", read).unwrap();
+    analysis.settle();
+    analysis.report()
+}
+
+#[test]
+fn calls_of_rocm_and_xpus_and_categories_of_2021() {
+    for (call, kernel, wait) in [
+        (("cuda_runtime", "cudaLaunchKernel"), "kernel", "cudaDeviceSynchronize"),
+        (("cuda_runtime", "hipLaunchKernel"), "kernel", "hipDeviceSynchronize"),
+        (("cuda_runtime", "hipExtModuleLaunchKernel"), "kernel", "hipStreamSynchronize"),
+        (("xpu_runtime", "urEnqueueKernelLaunch"), "kernel", "urQueueFinish"),
+        (("Runtime", "cudaLaunchKernel"), "Kernel", "cudaDeviceSynchronize"),
+    ] {
+        let report = of_api(call, kernel, wait);
+        assert_eq!(report.gpu.as_ref().map(|work| work.operations), Some(20), "{call:?}");
+        assert_eq!(report.cuda.as_ref().map(|cuda| cuda.launches), Some(20), "{call:?}");
+        let steps = report.steps.as_ref().map(|steps| steps.processes[0].count);
+        assert!(steps.is_some_and(|steps| steps >= 19), "{call:?}: {steps:?}");
+    }
 }

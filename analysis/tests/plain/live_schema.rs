@@ -98,7 +98,7 @@ fn records() -> Vec<Record> {
         since_ns: START,
         command: vec!["python".to_owned()],
         torch: None,
-        memory_limit_bytes: Some(1 << 40),
+        memory_limit_bytes: Some(2 << 30),
         unseen: None,
         rank: Some(0),
         interpreter: Some(Interpreter { version: "3.12.1".to_owned(), ..Interpreter::default() }),

@@ -5,11 +5,11 @@
 use crate::ranks_job;
 
 use gctrace_analysis::gpu::collect::{TimelineCollector, TimelineContext};
-use gctrace_analysis::gpu::index::{Index, SmallNumber};
-use gctrace_analysis::gpu::pause_span::PauseSpan;
 use gctrace_analysis::gpu::ranks::{jobs, report};
 use gctrace_analysis::gpu::replay::{InsertedPause, ReplayChange, ReplayModel};
 use gctrace_analysis::gpu::timeline::{CallIndex, OpIndex, Timeline};
+use gctrace_analysis::spans::PauseSpan;
+use gctrace_analysis::spans::index::{Index, SmallNumber};
 use gctrace_event::read::{DecodedItem, TraceReader};
 use gctrace_event::{GcReason, Record};
 use ranks_job::{MS, found};

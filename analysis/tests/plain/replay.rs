@@ -3,7 +3,6 @@
 use crate::simulated;
 
 use gctrace_analysis::gpu::calls::CallEffect;
-use gctrace_analysis::gpu::index::Index;
 use gctrace_analysis::gpu::replay::{
     AttributionBudget, CollectiveMember, InsertedPause, ReplayChange, ReplayCollective, ReplayJob,
     ReplayModel, attribute,
@@ -11,6 +10,7 @@ use gctrace_analysis::gpu::replay::{
 use gctrace_analysis::gpu::timeline::{
     Call, CallIndex, NameIndex, Op, ProcessTimeline, Stream, Thread, Timeline,
 };
+use gctrace_analysis::spans::index::Index;
 use gctrace_event::GpuOpKind;
 use proptest::prelude::*;
 use simulated::{Action, CALL, LATENCY, US, assert_same, end_ns, pause};

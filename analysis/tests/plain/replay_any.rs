@@ -4,7 +4,6 @@
 use crate::simulated;
 
 use gctrace_analysis::gpu::calls::CallEffect;
-use gctrace_analysis::gpu::index::Index;
 use gctrace_analysis::gpu::replay::{
     AttributionBudget, CollectiveMember, InsertedPause, JoinedSkeletons, PauseLength, ReplayChange,
     ReplayCollective, ReplayJob, ReplayModel, attribute,
@@ -13,6 +12,7 @@ use gctrace_analysis::gpu::timeline::{
     Call, CallIndex, EventWait, Op, ProcessTimeline, StepSource, StepSpan, Stream, StreamIndex,
     StringTable, Thread, ThreadIndex, Timeline,
 };
+use gctrace_analysis::spans::index::Index;
 use gctrace_event::GpuOpKind;
 use proptest::prelude::*;
 use simulated::{assert_same, end_ns, pause};

@@ -3,13 +3,13 @@
 
 use crate::{ranks_job, ranks_layouts};
 
-use gctrace_analysis::gpu::index::Index;
-use gctrace_analysis::gpu::pause_span::PauseSpan;
 use gctrace_analysis::gpu::replay::{
     InsertedPause, JoinedReplay, JoinedSkeletons, PauseLength, ReplayChange, ReplayJob,
     ReplayModel, ReplaySchedule, Skeleton,
 };
 use gctrace_analysis::gpu::timeline::{OpIndex, Timeline};
+use gctrace_analysis::spans::PauseSpan;
+use gctrace_analysis::spans::index::Index;
 use gctrace_event::Record;
 use proptest::prelude::*;
 use ranks_job::{Plan, RankRun, START, found, paused, run, timelines};

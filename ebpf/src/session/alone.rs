@@ -8,7 +8,6 @@
 use super::{Attachment, BpfSession};
 use crate::attach::PlannedPoint;
 use crate::error::Error;
-use crate::garbage::GarbagePrograms;
 use gctrace_abi::ProbePointKind;
 use std::fs::File;
 use std::os::fd::AsRawFd as _;
@@ -75,14 +74,10 @@ impl BpfSession {
     }
 
     /// Places probes in every process from now on, and those that are in one process alone in all
-    /// others. Returns the latter. `garbage`: the programs whose probes are among them, if they are
-    /// loaded.
-    ///
-    /// # Errors
-    /// [`Error::Attach`] with the kernel's error: other processes have no probes in that file.
-    pub fn probe_everywhere(
+    /// others, by `attach`: file, probed functions, the process without them. Returns the latter.
+    pub(crate) fn place_everywhere(
         &mut self,
-        garbage: Option<&GarbagePrograms>,
+        attach: impl Fn(&mut Self, &Path, &[PlannedPoint], u32) -> Result<Attachment, Error>,
     ) -> Result<Vec<Attachment>, Error> {
         let Some(pid) = self.alone.process() else {
             return Ok(Vec::new());
@@ -92,12 +87,7 @@ impl BpfSession {
         let placed = files.iter_mut().map(|placed| {
             let path = PathBuf::from(format!("/proc/self/fd/{}", placed.file.as_raw_fd()));
             placed.elsewhere = Some(self.points);
-            match (garbage, placed.points.as_slice()) {
-                (Some(garbage), [point]) if point.kind == ProbePointKind::Garbage => {
-                    garbage.attach_except(self, &path, point, Some(pid))
-                }
-                (_, points) => self.attach_points(&path, points, Some(pid)),
-            }
+            attach(self, &path, &placed.points, pid)
         });
         let placed = placed.collect();
         self.alone.files = files;

@@ -3,9 +3,10 @@
 use crate::take::image::Image;
 use crate::take::layout::{
     DEQUE_BLOCK, DEQUE_LEFT, DEQUE_LEFT_INDEX, DEQUE_RIGHT_INDEX, DICT_KEYS, DICT_VALUES, Layout,
-    SET_MASK, SET_SMALL_TABLE, SET_TABLE, SIZE, VALUES_HEAD, dict_keys,
+    SET_MASK, SET_SMALL_TABLE, SET_TABLE, SIZE, VALUES_HEAD, dict_keys, flags, inline_values,
 };
 use crate::take::text::read_text;
+use crate::take::types::TypeInfo;
 
 /// Most entries of one container that are read: 2^28 take 4 GiB and more.
 const MOST: u64 = 1 << 28;
@@ -20,8 +21,12 @@ pub(crate) struct Keys {
     key: u64,
     /// Number of entries, unused ones included.
     pub(crate) count: u64,
+    /// Number of entries that it has place for without growing.
+    pub(crate) capacity: u64,
     /// Of the whole table in bytes.
     pub(crate) bytes: u64,
+    /// The table of all instances of a class, or the empty one.
+    pub(crate) is_shared: bool,
 }
 
 impl Keys {
@@ -48,9 +53,21 @@ impl Keys {
             stride,
             key: stride - 16,
             count,
+            capacity: if has_logarithms {
+                count.saturating_add(image.word(address.checked_add(dict_keys::USABLE)?)?)
+            } else {
+                dict_keys::usable(slots)
+            },
             bytes: head + dict_keys::usable(slots) * stride,
+            // `dk_refcnt`
+            is_shared: image.word(address)? != 1,
         };
         (keys.count <= MOST).then_some(keys)
+    }
+
+    /// The size of the table in bytes if it belongs to one dict, otherwise 0.
+    fn of_one(&self) -> u64 {
+        if self.is_shared { 0 } else { self.bytes }
     }
 
     /// The key of an entry; 0 if it was deleted.
@@ -99,14 +116,28 @@ pub(crate) fn dict(image: &mut Image, layout: &Layout, address: u64) -> Option<D
                 (value != 0).then_some(Entry { key, value })
             })
             .collect();
-        return Some(DictContents { entries, bytes: keys.bytes, is_embedded: false });
+        return Some(DictContents { entries, bytes: keys.of_one(), is_embedded: false });
     }
     let is_embedded = layout.minor >= 13 && image.byte(values.checked_add(2)?)? != 0;
     Some(DictContents {
         entries: values_of(image, &keys, value_words(layout, values)?),
-        bytes: if is_embedded { 0 } else { keys.count * 8 },
+        bytes: keys.of_one() + if is_embedded { 0 } else { keys.capacity * 8 },
         is_embedded,
     })
+}
+
+/// The size of the values that each object of a type has behind it, in use or not; 0 if it has none.
+pub(crate) fn inline_values_bytes(
+    image: &mut Image,
+    layout: &Layout,
+    address: u64,
+    info: &TypeInfo,
+) -> u64 {
+    if layout.minor < 13 || !info.has(flags::INLINE_VALUES) {
+        return 0;
+    }
+    let capacity = image.byte(address.wrapping_add(info.basic_size)).unwrap_or(0);
+    inline_values(capacity)
 }
 
 /// The first of a dict's or an object's values (`PyDictValues`, whose header comes first from 3.13

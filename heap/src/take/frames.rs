@@ -70,6 +70,16 @@ impl Walk<'_> {
         }
     }
 
+    /// Bytes of the variables and the stack that a frame or a generator of this code has behind it
+    /// from 3.11 on: `co_nlocalsplus` and `co_stacksize`, which are next to `co_firstlineno`
+    /// (Include/cpython/code.h).
+    pub(crate) fn frame_slots(&mut self, code: u64) -> Option<u64> {
+        (self.layout.minor >= 11 && code != 0).then_some(())?;
+        let line = code.checked_add(u64::from(self.layout.frame.code_first_line))?;
+        let mut number = |at: u64| Some(u64::from(u32::from_le_bytes(self.image.array(at)?)));
+        Some((number(line.checked_sub(4)?)? + number(line.checked_add(4)?)?) * 8)
+    }
+
     fn old_frame(&mut self, node: NodeIndex, address: u64, frame: FrameObject) -> CodePlace {
         for (offset, name) in OLD_REFERENCES.into_iter().chain([(frame.trace, ".f_trace")]) {
             let target = self.image.word(address.wrapping_add(offset)).unwrap_or(0);

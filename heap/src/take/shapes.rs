@@ -118,6 +118,16 @@ impl Walk<'_> {
         }
     }
 
+    /// The memory that keeps the order of an `OrderedDict` (`odict_sizeof` in Objects/odictobject.c), in
+    /// bytes.
+    pub(crate) fn order(&mut self, address: u64) -> Option<u64> {
+        let word = |walk: &mut Self, offset: u64| walk.image.word(address.checked_add(offset)?);
+        let [entries, nodes, slots] =
+            [DICT_USED, ORDER_NODES, ORDER_SLOTS].map(|offset| word(self, offset));
+        let slots = if nodes? == 0 { 0 } else { slots? };
+        Some(slots.min(MOST_WORDS) * 8 + entries?.min(MOST_WORDS) * ORDER_NODE)
+    }
+
     /// Children and attributes of an XML element (Modules/_elementtree.c). Returns the size of its
     /// table in bytes.
     pub(crate) fn element(&mut self, node: NodeIndex, address: u64) -> Option<u64> {
@@ -129,7 +139,9 @@ impl Walk<'_> {
         let count = self.image.word(extra.checked_add(8)?)?;
         let children = self.image.word(extra.checked_add(24)?)?;
         self.items(node, children, count);
-        Some(count.min(MOST_WORDS) * 8)
+        let allocated = self.image.word(extra.checked_add(16)?)?;
+        let is_inside = children == extra.checked_add(32)?;
+        Some(ELEMENT_EXTRA_BYTES + if is_inside { 0 } else { allocated.min(MOST_WORDS) * 8 })
     }
 
     pub(crate) fn label(&mut self, node: NodeIndex, text: &str) {
@@ -239,3 +251,11 @@ const CACHE_KEY: u64 = 40;
 const CACHE_RESULT: u64 = 48;
 /// `extra` of an XML element.
 const ELEMENT_EXTRA: u64 = 40;
+/// `sizeof(ElementObjectExtra)`: attributes, length, allocated, children, and place for four of these.
+const ELEMENT_EXTRA_BYTES: u64 = 64;
+/// `ma_used` of a dict; `od_fast_nodes` and its number of slots, behind those of a dict, `od_first` and `od_last`; `sizeof(_ODictNode)`
+/// (Objects/odictobject.c).
+const DICT_USED: u64 = 16;
+const ORDER_NODES: u64 = 64;
+const ORDER_SLOTS: u64 = 72;
+const ORDER_NODE: u64 = 32;

@@ -12,6 +12,7 @@ use crate::take::hash::FastMap;
 use crate::take::image::Image;
 use crate::take::layout::{
     DICT_BEFORE, Layout, SIZE, TYPE, VALUES_BEFORE, VALUES_VALID, WEAKREF_CALLBACK, flags,
+    pre_header,
 };
 use crate::take::limits::Exceeded;
 use crate::take::text::read_text;
@@ -283,7 +284,9 @@ impl<'image> Walk<'image> {
         let mut extra = 0;
         match info.shape {
             Shape::Dict => extra = self.dict(node, address, 1),
-            Shape::OrderedDict => extra = self.dict(node, address, 2),
+            Shape::OrderedDict => {
+                extra = self.dict(node, address, 2) + self.order(address).unwrap_or(0);
+            }
             Shape::List => extra = self.list(node, address),
             Shape::Tuple => self.tuple(node, address),
             Shape::Set => {
@@ -302,7 +305,12 @@ impl<'image> Walk<'image> {
                     }
                 }
             }
-            Shape::Type => place = self.class(node, address),
+            Shape::Type => {
+                place = self.class(node, address);
+                let keys = self.image.word(address.wrapping_add(self.layout.cached_keys));
+                let keys = Keys::read(self.image, self.layout, keys.unwrap_or(0));
+                extra = keys.map_or(0, |keys| keys.bytes);
+            }
             Shape::Weakref => {
                 let callback = self.image.word(address.wrapping_add(WEAKREF_CALLBACK));
                 let name = self.named(".__callback__");
@@ -311,15 +319,22 @@ impl<'image> Walk<'image> {
             Shape::Module => self.module(node, address),
             Shape::Function => place = self.function(address).unwrap_or_default(),
             Shape::Cell | Shape::Method => place = self.place_of_content(info.shape, address),
-            Shape::Frame => place = self.frame_object(node, address),
-            Shape::Generator => place = self.generator(node, address, &info),
+            Shape::Frame => {
+                place = self.frame_object(node, address);
+                extra = self.frame_slots(place.code).unwrap_or(0);
+            }
+            Shape::Generator => {
+                place = self.generator(node, address, &info);
+                extra = self.frame_slots(place.code).unwrap_or(0);
+            }
             Shape::Traceback => place = self.traceback(address).unwrap_or_default(),
             Shape::Cache => self.cache(node, address),
             Shape::Element => extra = self.element(node, address).unwrap_or(0),
             Shape::Code | Shape::Plain => {}
         }
         let bytes = self.rest(node, address, kind, &info);
-        self.attributes_of(node, address, &info);
+        extra += self.attributes_of(node, address, &info).unwrap_or(0);
+        extra += pre_header(self.layout.minor, info.flags);
         if info.has(flags::HEAP_TYPE) {
             let name = self.named(".__class__");
             // An untracked type is a static one, which is no node.
@@ -345,8 +360,12 @@ impl<'image> Walk<'image> {
     ) -> Option<u64> {
         let items = match info.item_size {
             0 => 0,
-            // No `ob_size` from 3.11 on; its values are behind the frame's header.
-            _ if info.shape == Shape::Frame && self.layout.minor >= 11 => 0,
+            // No `ob_size` from 3.11 on, see `frame_slots`.
+            _ if matches!(info.shape, Shape::Frame | Shape::Generator)
+                && self.layout.minor >= 11 =>
+            {
+                0
+            }
             _ => self.item_count(address, info)?,
         };
         let size = info.basic_size.checked_add(items.checked_mul(info.item_size)?)?;
@@ -379,7 +398,8 @@ impl<'image> Walk<'image> {
     fn item_count(&mut self, address: u64, info: &TypeInfo) -> Option<u64> {
         let size = self.image.word(address.checked_add(SIZE)?)?;
         let count = if info.has(flags::LONG) && self.layout.minor >= 12 {
-            size >> 3
+            // At least one digit is allocated.
+            (size >> 3).max(1)
         } else {
             size.cast_signed().unsigned_abs()
         };
@@ -387,14 +407,17 @@ impl<'image> Walk<'image> {
     }
 
     /// The dict or the inline values before or after an object, and the dict of one with items.
-    fn attributes_of(&mut self, node: NodeIndex, address: u64, info: &TypeInfo) {
+    /// Returns the size of the values in bytes.
+    fn attributes_of(&mut self, node: NodeIndex, address: u64, info: &TypeInfo) -> Option<u64> {
         if info.has(flags::MANAGED_DICT) {
-            let _unreadable = self.managed(node, address, info);
-        } else if info.dict_offset < 0 && info.item_size > 0 {
+            return self.managed(node, address, info);
+        }
+        if info.dict_offset < 0 && info.item_size > 0 {
             let dict = self.dict_after_items(address, info);
             let name = self.named(".__dict__");
             self.refer(node, dict.unwrap_or(0), name);
         }
+        None
     }
 
     /// `_PyObject_GetDictPtr` for a negative `tp_dictoffset` (Objects/object.c).
@@ -405,7 +428,8 @@ impl<'image> Walk<'image> {
         self.image.word(place)
     }
 
-    fn managed(&mut self, node: NodeIndex, address: u64, info: &TypeInfo) -> Option<()> {
+    /// Returns the size of inline values in bytes.
+    fn managed(&mut self, node: NodeIndex, address: u64, info: &TypeInfo) -> Option<u64> {
         let dict_name = self.named(".__dict__");
         let before = |distance: u64| address.checked_sub(distance);
         let (values, dict) = match self.layout.minor {
@@ -427,9 +451,17 @@ impl<'image> Walk<'image> {
                 (if is_valid { values } else { 0 }, self.image.word(before(DICT_BEFORE)?)?)
             }
         };
+        let mut bytes = containers::inline_values_bytes(self.image, self.layout, address, info);
         if values != 0 {
             let keys = Keys::read(self.image, self.layout, info.cached_keys)?;
             let first = containers::value_words(self.layout, values)?;
+            if self.layout.minor <= 12 {
+                // `new_values` in Objects/dictobject.c: before them are two bytes and one for each
+                // value, the size of which, padded, is `values[-1]`. There were more when the class
+                // had fewer instances.
+                let head = u64::from(self.image.byte(values.checked_sub(1)?)?);
+                bytes = head + keys.capacity.max(head.saturating_sub(2 + 7)) * 8;
+            }
             for entry in containers::values_of(self.image, &keys, first) {
                 if let Some(to) = self.target(entry.value) {
                     let name = self.attribute_name(entry.key);
@@ -438,7 +470,7 @@ impl<'image> Walk<'image> {
             }
         }
         self.refer(node, dict, dict_name);
-        Some(())
+        Some(bytes)
     }
 
     fn kind(&mut self, kind: TypeIndex, info: &TypeInfo, place: CodePlace) -> KindId {

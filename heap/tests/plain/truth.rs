@@ -9,8 +9,14 @@ use gctrace_heap::{HeapEdgeName, HeapGraph, HeapPlace};
 use script::{Script, take, with_gil};
 use serde::Deserialize;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use test_kit::interpreters::compared;
+use std::process::Command;
+use test_kit::interpreters::{Python, compared};
 
+/// Bits of `type.__flags__` (Include/object.h).
+const MANAGED_DICT: u64 = 1 << 4;
+const LONG_SUBCLASS: u64 = 1 << 24;
+const UNICODE_SUBCLASS: u64 = 1 << 28;
+const TYPE_SUBCLASS: u64 = 1 << 31;
 /// Live objects and garbage that the script makes.
 const SIZES: [&str; 2] = ["300", "60"];
 
@@ -28,6 +34,8 @@ struct Before {
 #[derive(Debug, Deserialize)]
 struct Referents {
     referents: HashMap<u64, Vec<u64>>,
+    /// Address, `sys.getsizeof`, which includes the head of the collector, and flags of the type.
+    sizes: Vec<(u64, u64, u64)>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -146,6 +154,37 @@ fn check_edges(heap: &Heap<'_>, before: &Before, referents: &Referents, context:
     right
 }
 
+/// Asserts that objects have the sizes that the interpreter reports.
+fn check_sizes(heap: &Heap<'_>, python: &Python, referents: &Referents, context: &str) -> usize {
+    let mut wrong: BTreeMap<String, usize> = BTreeMap::new();
+    let mut right = 0;
+    for (address, truth, flags) in &referents.sizes {
+        let node = heap.tracked[address];
+        let bytes = heap.graph.nodes[node].bytes;
+        // What `sys.getsizeof` leaves out: from 3.11 on the values, at most 30, of instances; slots
+        // that a class describes, 40 bytes each; the ends of ints and, up to 3.10, of frames, whose memory is used again for smaller ones.
+        let kind = heap.kind(node);
+        let more = match () {
+            () if python.version.1 >= 11 && flags & MANAGED_DICT != 0 => 48 + 30 * 8,
+            () if flags & TYPE_SUBCLASS != 0 => 40 * 64,
+            () if kind == "frame" && python.version.1 <= 10 => 64,
+            () if flags & LONG_SUBCLASS != 0 => 8,
+            () => 0,
+        };
+        // A buffer of C code, and the text of an instance of a subclass of `str`.
+        let has_buffer = kind.starts_with("_io.Buffered")
+            || kind == "_struct.Struct"
+            || flags & UNICODE_SUBCLASS != 0;
+        if has_buffer || bytes.is_some_and(|bytes| (*truth..=truth + more).contains(&bytes)) {
+            right += 1;
+            continue;
+        }
+        *wrong.entry(format!("{kind} {bytes:?} {truth}")).or_default() += 1;
+    }
+    assert!(wrong.is_empty(), "{context}: {wrong:#?}");
+    right
+}
+
 #[test]
 fn nodes_and_edges_are_the_interpreters_own() {
     for python in with_gil("nodes_and_edges_are_the_interpreters_own") {
@@ -160,6 +199,7 @@ fn nodes_and_edges_are_the_interpreters_own() {
             let heap = Heap::new(&graph);
             check_nodes(&heap, &before, &context);
             let references = check_edges(&heap, &before, &referents, &context);
+            let sizes = check_sizes(&heap, &python, &referents, &context);
             if how.is_empty() && !python.is("incremental") {
                 for (generation, count) in (0..).zip(before.generations) {
                     let found = graph.nodes.iter();
@@ -175,6 +215,70 @@ fn nodes_and_edges_are_the_interpreters_own() {
             assert!(graph.header.stopped_ns.is_some_and(|stopped| stopped > 0));
             compared(&python, "heap: objects", heap.tracked.len());
             compared(&python, "heap: references", references);
+            compared(&python, "heap: sizes", sizes);
+        }
+    }
+}
+
+/// Instances made between two readings of `tracemalloc`, which counts what is allocated. They are the last
+/// of 10,000: a class's first instances have more place for values.
+const MEASURED: &str = r#"
+import sys, tracemalloc
+class Plain:
+    def __init__(self): self.a = None; self.b = None
+class Many:
+    def __init__(self):
+        for name in NAMES: setattr(self, name, None)
+class Slots:
+    __slots__ = ("a", "b", "c")
+class Weak:
+    __slots__ = ("a", "__weakref__")
+class Pair(tuple): pass
+NAMES = [f"n{number}" for number in range(12)]
+made = []
+tracemalloc.start()
+for make in [Plain, Many, Slots, Weak, lambda: [None, None], lambda: {1: made}, lambda: (made,), lambda: {None}, lambda: Pair((made,))]:
+    some = [make() for _ in range(9_000)] + [None] * 1_000
+    before = tracemalloc.get_traced_memory()[0]
+    for at in range(9_000, 10_000): some[at] = make()
+    each = (tracemalloc.get_traced_memory()[0] - before) / 1_000
+    made.append(some)
+    one = some[-1]
+    print(hex(id(one)), round(each), flush=True)
+print("done", flush=True)
+sys.stdin.read()
+"#;
+
+#[test]
+fn objects_have_the_size_that_was_allocated() {
+    for python in with_gil("objects_have_the_size_that_was_allocated") {
+        let mut command = Command::new(&python.path);
+        command.args(["-c", MEASURED]);
+        let mut script = Script::run(command);
+        let mut measured = Vec::new();
+        loop {
+            let line = script.text();
+            let Some((address, each)) = line.split_once(' ') else {
+                break;
+            };
+            let address = u64::from_str_radix(&address[2..], 16).unwrap();
+            measured.push((address, each.parse::<u64>().unwrap()));
+        }
+        assert_eq!(measured.len(), 9, "{}", python.name);
+        script.wait_until_idle();
+        let graph = take(script.pid());
+        let heap = Heap::new(&graph);
+        for (address, each) in measured {
+            let node = heap.tracked[&address];
+            let bytes = heap.graph.nodes[node].bytes.unwrap();
+            let attributes =
+                heap.edges[node].iter().filter(|(_, name)| heap.name(*name) == ".__dict__");
+            let dicts: u64 =
+                attributes.map(|(dict, _)| heap.graph.nodes[*dict].bytes.unwrap()).sum();
+            // Allocations are multiples of 16 bytes; up to 3.10 an instance has a dict.
+            let kind = heap.kind(node);
+            let found = bytes + dicts;
+            assert!(each.abs_diff(found) <= 16, "{} {kind}: {found} {each}", python.name);
         }
     }
 }

@@ -44,6 +44,29 @@ pub const DICT_BEFORE: u64 = 24;
 /// The word for values of 3.11, see [`DICT_BEFORE`].
 pub const VALUES_BEFORE: u64 = 32;
 
+/// Bytes before an object of a type with these flags: the head of the collector, and from 3.11 on two
+/// words for the dict and its values, or for weak references (`_PyType_PreHeaderSize` in
+/// Include/internal/pycore_object.h), as `sys.getsizeof` adds them.
+#[must_use]
+pub const fn pre_header(minor: u8, type_flags: u64) -> u64 {
+    let managed = match minor {
+        ..=10 => 0,
+        11 => flags::MANAGED_DICT,
+        12.. => flags::MANAGED_DICT | flags::MANAGED_WEAKREF,
+    };
+    let collected = if type_flags & flags::HAVE_GC != 0 { GC_HEAD } else { 0 };
+    collected + if type_flags & managed != 0 { 16 } else { 0 }
+}
+
+/// Bytes of inline values of this capacity, behind the object (3.13 and later):
+/// `values_size_from_count` in Objects/dictobject.c: the head, the values, and a byte each for the order
+/// of insertion.
+#[must_use]
+pub const fn inline_values(capacity: u8) -> u64 {
+    let capacity = capacity as u64;
+    VALUES_HEAD + capacity * 8 + capacity.next_multiple_of(8)
+}
+
 /// Fields of `PyTypeObject` (Include/cpython/object.h).
 pub mod type_object {
     super::named! {

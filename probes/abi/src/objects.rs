@@ -19,8 +19,8 @@ pub struct ObjectLayout {
     pub generator_frame: u32,
     /// In a frame object: pointer to its frame (3.11 and later; before, it is the frame).
     pub frame_object_frame: Option<u32>,
-    /// Whether dicts have the tables of 3.11 and later, which store sizes as powers of two.
-    pub has_compact_keys: bool,
+    /// Second number of the version, by which tables of dicts and values of instances differ.
+    pub minor: u8,
 }
 
 /// A type of the interpreter whose objects lead to code, or own tables.

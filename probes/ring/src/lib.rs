@@ -49,7 +49,6 @@ mod producer;
 mod quietly;
 mod record;
 mod rendezvous;
-mod version;
 
 pub use absence::{ABSENCE_FILE, Absence, absences, begin_absences};
 pub use consumer::{RingConsumer, RingOpenError, RingRead};
@@ -71,4 +70,18 @@ pub use rendezvous::{
     OfferState, OfferedRing, RENDEZVOUS_VARIABLE, RingConnection, RingHello, RingListener,
     RingRole, offer,
 };
-pub use version::{GCTRACE_INJECT_VERSION, VERSION, VERSION_SYMBOL};
+
+/// Name of the exported symbol [`GCTRACE_INJECT_VERSION`].
+pub const VERSION_SYMBOL: &str = "GCTRACE_INJECT_VERSION";
+
+/// Version of gctrace that this crate is part of, as in `Cargo.toml`.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The version as exported by the library: not NUL-terminated.
+// SAFETY: no other crate has a symbol of this name.
+#[unsafe(no_mangle)]
+pub static GCTRACE_INJECT_VERSION: [u8; VERSION.len()] = {
+    let mut text = [0; VERSION.len()];
+    text.copy_from_slice(VERSION.as_bytes());
+    text
+};

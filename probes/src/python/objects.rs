@@ -32,6 +32,6 @@ pub(super) fn layout(image: &ElfImage<'_>, facts: &InterpreterFacts) -> Option<O
             Frames::Objects(_) => None,
             Frames::Interpreter(_) => Some(InterpreterFrame::OBJECT_FRAME as u32),
         },
-        has_compact_keys: minor >= 11,
+        minor,
     })
 }

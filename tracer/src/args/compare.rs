@@ -5,6 +5,7 @@ use super::limits::ChangeLimit;
 use super::{limits, usage_error, values};
 use clap::Args;
 use clap::error::ErrorKind;
+use gctrace_settings::GcSetting;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -13,6 +14,7 @@ Examples:
   gctrace compare before.json after.json
   gctrace compare a1.json a2.json a3.json -- b1.json b2.json b3.json     several runs each
   gctrace compare before.json -- python train.py                         record it now
+  gctrace compare before.json --gc threshold=7000,10,10 -- python train.py
   gctrace compare a?.json --fail-if 'step_time>2%' --log perf-log.md -- b?.json
 
 With one run on a side, the noise between runs is unknown: the figures are shown without a verdict.
@@ -32,6 +34,13 @@ pub(super) struct CompareArgs {
     /// recorded with the options of the first trace
     #[arg(last = true, value_name = "AFTER")]
     after: Vec<OsString>,
+    /// Record the command with these settings of the collector, as gctrace apply has them
+    #[arg(long, value_name = "SETTING", conflicts_with = "from")]
+    gc: Option<GcSetting>,
+    /// Record the command with the settings of the first advice of the report on these traces that
+    /// changes only settings
+    #[arg(long, value_name = "TRACE")]
+    from: Vec<PathBuf>,
     /// Exit with 3 if a figure got worse by more, beyond its 95 % interval: step_time>PERCENT,
     /// gc_share>+POINTS%, gpu_cost>+POINTS%, longest>PERCENT or +TIME; repeatable; needs several runs
     /// on each side
@@ -58,6 +67,10 @@ pub(crate) struct CompareConfig {
     pub before: Vec<PathBuf>,
     /// Traces of the runs after it, or a command; at least one word.
     pub after: Vec<OsString>,
+    /// Settings to record a command with.
+    pub gc: Option<GcSetting>,
+    /// Traces whose advice has these settings, if `gc` has none; may be empty.
+    pub from: Vec<PathBuf>,
     /// Limits that make the exit code 3.
     pub fail_if: Vec<ChangeLimit>,
     /// Change log to add to.
@@ -86,6 +99,8 @@ pub(super) fn config(args: CompareArgs) -> Result<CompareConfig, clap::Error> {
     Ok(CompareConfig {
         before,
         after,
+        gc: args.gc,
+        from: args.from,
         fail_if: args.fail_if,
         log: args.log,
         format: if args.json { OutputFormat::Json } else { args.format },

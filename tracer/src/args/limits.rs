@@ -1,6 +1,7 @@
 //! Limits of `--fail-if`: of one report (`gctrace analyze`), and of a change (`gctrace compare`).
 
 use super::values;
+use gctrace_analysis::compare::FigureId;
 use std::time::Duration;
 
 /// A limit that a report must not exceed, such as `gc_share>2%`.
@@ -15,24 +16,21 @@ pub(crate) enum ReportLimit {
 /// How much worse a figure may be after a change, such as `step_time>2%`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct ChangeLimit {
+    /// Name of the limited figure.
+    pub name: &'static str,
     /// The limited figure.
-    pub figure: LimitedFigure,
+    pub figure: FigureId,
     /// The limit.
     pub most: Increase,
 }
 
-/// A figure of a comparison that can be limited.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LimitedFigure {
-    /// Mean length of a training step.
-    StepTime,
-    /// Share of training during which the collector paused the program.
-    GcShare,
-    /// What the pauses cost the run by replay, as a share of it.
-    GpuCost,
-    /// Longest pause in training.
-    Longest,
-}
+/// Figures of a comparison that can be limited, by their names in limits.
+const LIMITED: [(&str, FigureId); 4] = [
+    ("step_time", FigureId::StepTime),
+    ("gc_share", FigureId::GcShare),
+    ("gpu_cost", FigureId::GpuCost),
+    ("longest", FigureId::Longest),
+];
 
 /// How much a figure may grow.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -53,10 +51,7 @@ const FORMS: &str = "expected gc_share>PERCENT or longest>TIME, such as 'gc_shar
 pub(super) fn limit(text: &str) -> Result<ReportLimit, String> {
     let (figure, limit) = text.split_once('>').ok_or_else(|| FORMS.to_owned())?;
     match (figure.trim(), limit.trim()) {
-        ("gc_share", limit) => {
-            let percent = values::percent(limit)?;
-            Ok(ReportLimit::GcShare(percent / 100.0))
-        }
+        ("gc_share", limit) => Ok(ReportLimit::GcShare(values::percent(limit)?)),
         ("longest", limit) => values::time(limit).map(ReportLimit::Longest),
         _ => Err(FORMS.to_owned()),
     }
@@ -70,27 +65,20 @@ const CHANGE_FORMS: &str = "expected step_time>PERCENT, longest>PERCENT, step_ti
 /// Reads a limit of a change. Shares grow by points, which the `+` says; times by percent or, with
 /// `+`, by a time.
 pub(super) fn change_limit(text: &str) -> Result<ChangeLimit, String> {
-    let (figure, most) = text.split_once('>').ok_or_else(|| CHANGE_FORMS.to_owned())?;
-    let (figure, most) = (figure.trim(), most.trim());
-    let named = match figure {
-        "step_time" => LimitedFigure::StepTime,
-        "gc_share" => LimitedFigure::GcShare,
-        "gpu_cost" => LimitedFigure::GpuCost,
-        "longest" => LimitedFigure::Longest,
-        _ => return Err(CHANGE_FORMS.to_owned()),
-    };
-    let is_share = matches!(named, LimitedFigure::GcShare | LimitedFigure::GpuCost);
+    let (name, most) = text.split_once('>').ok_or_else(|| CHANGE_FORMS.to_owned())?;
+    let (name, most) = (name.trim(), most.trim());
+    let limited = LIMITED.into_iter().find(|(limited, _)| *limited == name);
+    let (name, figure) = limited.ok_or_else(|| CHANGE_FORMS.to_owned())?;
+    let is_share = matches!(figure, FigureId::GcShare | FigureId::GpuCost);
     let most = match (most.strip_prefix('+'), is_share) {
         (Some(points), true) => Increase::Points(increase(points)?),
         (None, true) => {
-            return Err(format!(
-                "{figure} is a share, which grows by points: write {figure}>+{most}"
-            ));
+            return Err(format!("{name} is a share, which grows by points: write {name}>+{most}"));
         }
         (Some(time), false) => Increase::Time(values::time(time.trim())?),
         (None, false) => Increase::Ratio(increase(most)?),
     };
-    Ok(ChangeLimit { figure: named, most })
+    Ok(ChangeLimit { name, figure, most })
 }
 
 /// A percentage of 0 up to 1,000, as a share of 1.
@@ -128,13 +116,13 @@ mod tests {
     #[test]
     fn limits_of_changes_are_read_or_refused() {
         let read = |text| change_limit(text).map(|limit| (limit.figure, limit.most));
-        assert_eq!(read("step_time>2%"), Ok((LimitedFigure::StepTime, Increase::Ratio(0.02))));
-        assert_eq!(read("gc_share > +1 %"), Ok((LimitedFigure::GcShare, Increase::Points(0.01))));
+        assert_eq!(read("step_time>2%"), Ok((FigureId::StepTime, Increase::Ratio(0.02))));
+        assert_eq!(read("gc_share > +1 %"), Ok((FigureId::GcShare, Increase::Points(0.01))));
         assert_eq!(
             read("longest>+10ms"),
-            Ok((LimitedFigure::Longest, Increase::Time(Duration::from_millis(10))))
+            Ok((FigureId::Longest, Increase::Time(Duration::from_millis(10))))
         );
-        assert_eq!(read("longest>0%"), Ok((LimitedFigure::Longest, Increase::Ratio(0.0))));
+        assert_eq!(read("longest>0%"), Ok((FigureId::Longest, Increase::Ratio(0.0))));
         let error = change_limit("gc_share>2%").expect_err("no points");
         assert!(error.contains("gc_share>+2%"), "{error}");
         for wrong in [

@@ -1,11 +1,11 @@
 //! The command line of a recording: of `gctrace record`, and of `gctrace` without a subcommand.
 
 use super::sources::SourceArgs;
-use super::{CounterChoice, CudaMode, RecordMode, Verbosity, usage_error, values};
+use super::{Verbosity, usage_error, values};
 use crate::files::is_stdout;
 use clap::Args;
 use clap::error::ErrorKind;
-use gctrace_settings::GarbageDetail;
+use gctrace_settings::GcSetting;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -54,35 +54,12 @@ pub(crate) struct RecordConfig {
     pub target: RecordTarget,
     /// Trace to write; `None` for `top` without `--record`.
     pub output: Option<PathBuf>,
-    /// Also record the child processes of recorded processes, and their children.
-    pub follow: bool,
     /// Pauses shorter than this are counted but not written.
     pub min_pause: Duration,
-    /// Run the command as root, with root's environment.
-    pub as_root: bool,
-    /// Size of the BPF ring buffer in bytes: a power of two, at least one page.
-    pub ring_size: u32,
-    /// Python frames recorded per pause; 0 for none.
-    pub stack_depth: u32,
-    /// Requested performance counters; the recording checks which of them this machine has.
-    pub counters: CounterChoice,
-    /// Share of CPU time (0 to 1) that allocation windows may cost; `None`: no windows.
-    pub alloc_budget: Option<f64>,
-    /// What to record of the objects that collections free.
-    pub garbage: GarbageDetail,
-    /// Share of CPU time (0 to 1) that examining garbage may cost.
-    pub garbage_budget: f64,
-    /// NVML polling rate in Hz; `None`: NVML is not used.
-    pub nvml_hz: Option<f64>,
-    /// CUDA and NCCL calls to record.
-    pub cuda: CudaMode,
-    /// Requested source of collections and GPU work; `record/mode.rs` decides what `auto` means.
-    pub mode: RecordMode,
-    /// The Python function whose calls mark training steps, never empty; `None`: only the marks of
-    /// PyTorch.
-    pub step_function: Option<String>,
-    /// Leave CUPTI to the program's own profiler.
-    pub gpu_yield: bool,
+    /// Which processes and events to record, and how.
+    pub sources: SourceArgs,
+    /// A setting of the collector that the injected library applies in the command.
+    pub apply: Option<GcSetting>,
     /// How much gctrace itself prints on standard error, and whether it prints a summary.
     pub verbosity: Verbosity,
     /// Time after which the recording of a command stops; the command keeps running.
@@ -91,7 +68,7 @@ pub(crate) struct RecordConfig {
     pub summary: Option<PathBuf>,
 }
 
-/// Which processes to record; [`RecordConfig::follow`] adds their descendants.
+/// Which processes to record; [`SourceArgs::follow`] adds their descendants.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum RecordTarget {
     /// A command to start: never empty.
@@ -115,9 +92,16 @@ pub(super) fn config(args: RecordArgs, verbosity: Verbosity) -> Result<RecordCon
             "a trace on standard output cannot be summarized: name a file with -o",
         ));
     }
-    let output = Some(args.output);
-    let config = args.sources.recording(target, output, args.min_pause, verbosity);
-    Ok(RecordConfig { duration: args.duration, summary: args.summary, ..config })
+    Ok(RecordConfig {
+        apply: None,
+        target,
+        output: Some(args.output),
+        min_pause: args.min_pause,
+        sources: args.sources,
+        verbosity,
+        duration: args.duration,
+        summary: args.summary,
+    })
 }
 
 pub(super) fn target(

@@ -1,37 +1,33 @@
 //! Options that `record` and `top` share: which processes and events to record, and how.
 
-use super::{
-    CounterChoice, CudaMode, RecordConfig, RecordMode, RecordTarget, Verbosity, choices, values,
-};
-use clap::Args;
+use super::{CounterChoice, CudaMode, RecordMode, choices, values};
+use clap::{ArgAction, Args};
 use gctrace_settings::GarbageDetail;
-use std::path::PathBuf;
-use std::time::Duration;
 
 /// As deep as recording a pause may cost (docs/measurements/cost.md).
 const DEFAULT_STACK_DEPTH: u32 = 24;
 
-#[derive(Args, Debug)]
-pub(super) struct SourceArgs {
+#[derive(Args, Clone, Debug, PartialEq)]
+pub(crate) struct SourceArgs {
     /// Do not record child processes
-    #[arg(long)]
-    no_follow: bool,
+    #[arg(long = "no-follow", action = ArgAction::SetFalse)]
+    pub(crate) follow: bool,
     /// Under sudo: run the command as root instead of the invoking user
     #[arg(long)]
-    as_root: bool,
+    pub(crate) as_root: bool,
     /// Python stack frames to record per pause, innermost first; 0 disables stacks
     #[arg(long, value_name = "FRAMES", allow_negative_numbers = true, default_value_t = DEFAULT_STACK_DEPTH,
           value_parser = clap::value_parser!(u32).range(0..=i64::from(gctrace_event::MAX_STACK_DEPTH)))]
-    stack_depth: u32,
+    pub(crate) stack_depth: u32,
     /// Performance counters to record per pause and per process: comma-separated names, `default`
     /// or `none`
     #[arg(long, value_name = "LIST", default_value = "default", value_parser = values::counters)]
-    counters: CounterChoice,
+    pub(crate) counters: CounterChoice,
     /// Estimate allocation rates, sizes and lines from short windows with a probe on the allocator
     #[arg(long)]
-    alloc: bool,
+    pub(crate) alloc: bool,
     /// With --alloc: maximum overhead of the windows, in percent of the program's CPU time
-    #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = values::percent)]
+    #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = values::percent)]
     alloc_budget: f64,
     /// What to record of the objects that collections free: their types (`types`), their cycles too
     /// (`cycles`, in-process only), or nothing (`off`)
@@ -42,11 +38,11 @@ pub(super) struct SourceArgs {
         default_value = "types",
         hide_possible_values = true
     )]
-    garbage: GarbageDetail,
+    pub(crate) garbage: GarbageDetail,
     /// With --garbage: maximum overhead, in percent of the program's CPU time; collections beyond
     /// it are not examined; 100: all are
-    #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = values::budget)]
-    garbage_budget: f64,
+    #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = values::budget)]
+    pub(crate) garbage_budget: f64,
     /// NVML polling rate in Hz; 0 disables polling
     #[arg(long, value_name = "RATE", default_value_t = 5.0, value_parser = values::nvml_rate)]
     nvml_hz: f64,
@@ -59,7 +55,7 @@ pub(super) struct SourceArgs {
         default_value = "launches",
         hide_possible_values = true
     )]
-    cuda: CudaMode,
+    pub(crate) cuda: CudaMode,
     /// Source of events: kernel probes (`ebpf`, needs privileges), a library in the recorded
     /// programs (`inject`, needs none), `both`, or the best available (`auto`; see gctrace doctor)
     #[arg(
@@ -69,48 +65,27 @@ pub(super) struct SourceArgs {
         default_value = "auto",
         hide_possible_values = true
     )]
-    mode: RecordMode,
+    pub(crate) mode: RecordMode,
     /// Mark a training step at each call of this Python function: train_step, Trainer.step or
     /// train.py:train_step; needs CPython 3.12 or later
     #[arg(long, value_name = "NAME", value_parser = values::step_function)]
-    step_function: Option<String>,
+    pub(crate) step_function: Option<String>,
     /// Leave CUPTI to the program's own profiler; GPU times are then not recorded
     #[arg(long)]
-    gpu_yield: bool,
+    pub(crate) gpu_yield: bool,
     /// Size of the BPF ring buffer: a power of two, at least 4KiB
     #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = values::ring_size)]
-    ring_size: u32,
+    pub(crate) ring_size: u32,
 }
 
 impl SourceArgs {
-    /// A recording of `target` from these sources.
-    pub(super) fn recording(
-        self,
-        target: RecordTarget,
-        output: Option<PathBuf>,
-        min_pause: Duration,
-        verbosity: Verbosity,
-    ) -> RecordConfig {
-        RecordConfig {
-            target,
-            output,
-            follow: !self.no_follow,
-            min_pause,
-            as_root: self.as_root,
-            ring_size: self.ring_size,
-            stack_depth: self.stack_depth,
-            verbosity,
-            duration: None,
-            summary: None,
-            counters: self.counters,
-            alloc_budget: self.alloc.then_some(self.alloc_budget / 100.0),
-            garbage: self.garbage,
-            garbage_budget: self.garbage_budget / 100.0,
-            nvml_hz: (self.nvml_hz > 0.0).then_some(self.nvml_hz),
-            cuda: self.cuda,
-            mode: self.mode,
-            step_function: self.step_function,
-            gpu_yield: self.gpu_yield,
-        }
+    /// Share of CPU time (0 to 1) that allocation windows may cost; `None`: no windows.
+    pub(crate) fn windows_budget(&self) -> Option<f64> {
+        self.alloc.then_some(self.alloc_budget)
+    }
+
+    /// NVML polling rate in Hz; `None`: NVML is not used.
+    pub(crate) fn nvml_rate(&self) -> Option<f64> {
+        (self.nvml_hz > 0.0).then_some(self.nvml_hz)
     }
 }

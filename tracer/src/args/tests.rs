@@ -33,11 +33,11 @@ fn record_may_be_left_out() {
     assert_eq!(short, recording("gctrace record -- python train.py -p 3 --no-follow"));
     assert_eq!(short.target, words("python train.py -p 3 --no-follow"));
     assert_eq!(short.output.as_deref(), Some(Path::new("trace.json")));
-    assert_eq!(short.ring_size, 16 << 20);
+    assert_eq!(short.sources.ring_size, 16 << 20);
     assert_eq!(short.min_pause, Duration::ZERO);
     assert_eq!(short.verbosity, Verbosity::Normal);
-    assert!(short.follow);
-    assert!(!short.as_root);
+    assert!(short.sources.follow);
+    assert!(!short.sources.as_root);
 }
 
 #[test]
@@ -47,28 +47,28 @@ fn options_of_a_recording() {
     );
     assert_eq!(all.output.as_deref(), Some(Path::new("/tmp/t.json.gz")));
     assert_eq!(all.min_pause, Duration::from_micros(50));
-    assert_eq!(all.ring_size, 65536);
+    assert_eq!(all.sources.ring_size, 65536);
     assert_eq!(all.verbosity, Verbosity::Debug);
-    assert!(all.as_root && !all.follow);
-    assert_eq!(all.nvml_hz, Some(5.0));
-    assert_eq!(recording("gctrace --nvml-hz 0 -- x").nvml_hz, None);
-    assert_eq!(recording("gctrace --nvml-hz 0.1 -- x").nvml_hz, Some(0.1));
+    assert!(all.sources.as_root && !all.sources.follow);
+    assert_eq!(all.sources.nvml_rate(), Some(5.0));
+    assert_eq!(recording("gctrace --nvml-hz 0 -- x").sources.nvml_rate(), None);
+    assert_eq!(recording("gctrace --nvml-hz 0.1 -- x").sources.nvml_rate(), Some(0.1));
     assert_eq!(recording("gctrace -q -- x").verbosity, Verbosity::Quiet);
 }
 
 #[test]
 fn modes() {
     let usual = recording("gctrace -- x");
-    assert_eq!((usual.mode, usual.gpu_yield), (RecordMode::Auto, false));
+    assert_eq!((usual.sources.mode, usual.sources.gpu_yield), (RecordMode::Auto, false));
     for mode in RecordMode::value_variants() {
         let asked = recording(&format!("gctrace --mode {} -- x", mode.as_str()));
-        assert_eq!(asked.mode, *mode);
+        assert_eq!(asked.sources.mode, *mode);
     }
-    assert!(recording("gctrace --gpu-yield -- x").gpu_yield);
-    assert_eq!(usual.step_function, None);
+    assert!(recording("gctrace --gpu-yield -- x").sources.gpu_yield);
+    assert_eq!(usual.sources.step_function, None);
     for name in ["train_step", "Trainer.step", "a/train.py:step", "<string>:main.<locals>.f"] {
         let asked = recording(&format!("gctrace --step-function {name} -- x"));
-        assert_eq!(asked.step_function.as_deref(), Some(name));
+        assert_eq!(asked.sources.step_function.as_deref(), Some(name));
     }
     for name in ["", "train.py:", "train.py", "train_step()", "a:b/c"] {
         let line = ["gctrace", "--step-function", name, "--", "x"].map(OsString::from);
@@ -78,7 +78,7 @@ fn modes() {
 
 #[test]
 fn counters_by_name() {
-    let chosen = |text: &str| recording(&format!("gctrace {text} -- x")).counters;
+    let chosen = |text: &str| recording(&format!("gctrace {text} -- x")).sources.counters;
     assert_eq!(chosen(""), CounterChoice::Default);
     assert!(!chosen("").counters().contains(&Counter::CpuClock));
     assert_eq!(chosen("--counters default"), CounterChoice::Default);
@@ -113,11 +113,14 @@ fn live_views() {
     };
     let usual = top("");
     assert_eq!(usual.recording.target, RecordTarget::Everything);
-    assert_eq!((usual.recording.output, usual.command_output), (None, None));
+    assert_eq!((&usual.recording.output, &usual.options.output), (&None, &None));
     assert_eq!(usual.recording.min_pause, Duration::ZERO);
-    assert_eq!((usual.show, usual.interval), (DisplayChoice::View, Duration::from_secs(1)));
-    assert_eq!((usual.iterations, usual.listen), (None, None));
-    assert_eq!(usual.long_pause, Duration::from_millis(10));
+    assert_eq!(
+        (usual.options.show(), usual.options.interval),
+        (DisplayChoice::View, Duration::from_secs(1))
+    );
+    assert_eq!((usual.options.iterations, usual.options.listen), (None, None));
+    assert_eq!(usual.options.long_pause, Duration::from_millis(10));
 
     let all = top(
         "-d 0.5 -n 3 --format json --long-pause 1ms --record t.json --output o --listen [::1]:99 \
@@ -125,23 +128,23 @@ fn live_views() {
     );
     assert_eq!(all.recording.target, words("python -d 3"));
     assert_eq!(all.recording.output.as_deref(), Some(Path::new("t.json")));
-    assert_eq!(all.command_output.as_deref(), Some(Path::new("o")));
-    assert_eq!((all.show, all.iterations), (DisplayChoice::Json, Some(3)));
-    assert_eq!(all.interval, Duration::from_millis(500));
-    assert_eq!(all.long_pause, Duration::from_millis(1));
-    assert_eq!(all.recording.mode, RecordMode::Inject);
+    assert_eq!(all.options.output.as_deref(), Some(Path::new("o")));
+    assert_eq!((all.options.show(), all.options.iterations), (DisplayChoice::Json, Some(3)));
+    assert_eq!(all.options.interval, Duration::from_millis(500));
+    assert_eq!(all.options.long_pause, Duration::from_millis(1));
+    assert_eq!(all.recording.sources.mode, RecordMode::Inject);
     assert_eq!(all.recording.verbosity, Verbosity::Quiet);
     let attached = RecordTarget::Process { pid: 7, duration: None };
     assert_eq!(top("-p 7 --plain").recording.target, attached);
-    assert_eq!(top("--plain").show, DisplayChoice::Lines);
-    assert_eq!(top("--format text").show, DisplayChoice::Lines);
+    assert_eq!(top("--plain").options.show(), DisplayChoice::Lines);
+    assert_eq!(top("--format text").options.show(), DisplayChoice::Lines);
     for (text, address) in [
         ("9464", "127.0.0.1:9464"),
         (":9464", "127.0.0.1:9464"),
         ("localhost:0", "127.0.0.1:0"),
         ("0.0.0.0:80", "0.0.0.0:80"),
     ] {
-        let listen = top(&format!("--listen {text}")).listen;
+        let listen = top(&format!("--listen {text}")).options.listen;
         assert_eq!(listen.map(|a| a.to_string()).as_deref(), Some(address));
     }
 }

@@ -44,34 +44,8 @@ pub(super) struct TopArgs {
     /// Watch a running process and its descendants
     #[arg(short, long, value_name = "PID", allow_negative_numbers = true, value_parser = values::pid)]
     pid: Option<u32>,
-    /// Refresh interval: 0.1 to 60 seconds, in steps of 0.1
-    #[arg(short = 'i', long, short_alias = 'd', value_name = "SECONDS", default_value = "1", value_parser = interval)]
-    interval: Duration,
-    /// Quit after this number of intervals; the command keeps running
-    #[arg(short = 'n', long, value_name = "NUMBER", value_parser = iterations)]
-    iterations: Option<u64>,
-    /// Log pauses at least this long (10ms, 500us)
-    #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = values::time)]
-    long_pause: Duration,
-    /// Print one line per interval instead of the view; the default without a terminal
-    #[arg(long, conflicts_with = "format")]
-    plain: bool,
-    /// Print one line (`text`) or one JSON object (`json`) per interval instead of the view
-    #[arg(long, value_enum, hide_possible_values = true)]
-    format: Option<OutputFormat>,
-    /// Also write a trace; FILE as with `record -o`
-    #[arg(long, value_name = "FILE", value_parser = values::trace_name())]
-    record: Option<PathBuf>,
-    /// Append the command's output to this file [default: in the view a temporary file, shown with
-    /// `o`; otherwise standard error]
-    #[arg(long, value_name = "FILE")]
-    output: Option<PathBuf>,
-    /// Serve Prometheus metrics at this address: a port on localhost (9464), or ADDRESS:PORT
-    #[arg(long, value_name = "ADDRESS", value_parser = listen)]
-    listen: Option<SocketAddr>,
-    /// With --listen: include the arguments of command lines, which may contain secrets
-    #[arg(long, requires = "listen")]
-    listen_arguments: bool,
+    #[command(flatten)]
+    options: TopOptions,
     #[command(flatten)]
     sources: SourceArgs,
 }
@@ -87,63 +61,93 @@ pub(crate) enum DisplayChoice {
     Json,
 }
 
-/// Options of `gctrace top`, validated, with defaults filled in.
+/// How `gctrace top` shows what it records.
+#[derive(Args, Clone, Debug, PartialEq)]
+pub(crate) struct TopOptions {
+    /// Refresh interval: 0.1 to 60 seconds, in steps of 0.1
+    #[arg(short = 'i', long, short_alias = 'd', value_name = "SECONDS", default_value = "1", value_parser = interval)]
+    pub(crate) interval: Duration,
+    /// Quit after this number of intervals; the command keeps running
+    #[arg(short = 'n', long, value_name = "NUMBER", value_parser = iterations)]
+    pub(crate) iterations: Option<u64>,
+    /// Log pauses at least this long (10ms, 500us)
+    #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = values::time)]
+    pub(crate) long_pause: Duration,
+    /// Print one line per interval instead of the view; the default without a terminal
+    #[arg(long, conflicts_with = "format")]
+    plain: bool,
+    /// Print one line (`text`) or one JSON object (`json`) per interval instead of the view
+    #[arg(long, value_enum, hide_possible_values = true)]
+    format: Option<OutputFormat>,
+    /// Also write a trace; FILE as with `record -o`
+    #[arg(long, value_name = "FILE", value_parser = values::trace_name())]
+    record: Option<PathBuf>,
+    /// Append the command's output to this file [default: in the view a temporary file, shown with
+    /// `o`; otherwise standard error]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Serve Prometheus metrics at this address: a port on localhost (9464), or ADDRESS:PORT
+    #[arg(long, value_name = "ADDRESS", value_parser = listen)]
+    pub(crate) listen: Option<SocketAddr>,
+    /// With --listen: include the arguments of command lines, which may contain secrets
+    #[arg(long, requires = "listen")]
+    pub(crate) listen_arguments: bool,
+}
+
+impl TopOptions {
+    /// Full screen, lines or JSON; a view that the terminal cannot show becomes lines.
+    pub(crate) fn show(&self) -> DisplayChoice {
+        match (self.plain, self.format) {
+            (false, None) => DisplayChoice::View,
+            (true, _) | (_, Some(OutputFormat::Text)) => DisplayChoice::Lines,
+            (_, Some(OutputFormat::Json)) => DisplayChoice::Json,
+        }
+    }
+}
+
+/// What `gctrace top` was asked for, validated.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct TopConfig {
     /// The recording behind the view; `output` is the trace of `--record`.
     pub recording: RecordConfig,
-    /// Time between two snapshots: 0.1 to 60 s, in steps of 0.1 s.
-    pub interval: Duration,
-    /// Pauses of at least this duration are listed in the log of long pauses.
-    pub long_pause: Duration,
-    /// File for the command's output; `None`: a temporary file with the view, otherwise standard
-    /// error.
-    pub command_output: Option<PathBuf>,
-    /// Full screen, lines or JSON; a view that the terminal cannot show becomes lines.
-    pub show: DisplayChoice,
-    /// Number of intervals after which to quit.
-    pub iterations: Option<u64>,
-    /// Where to serve Prometheus metrics; `None`: no server.
-    pub listen: Option<SocketAddr>,
-    /// Whether metrics include the arguments of command lines.
-    pub listen_arguments: bool,
+    /// How it is shown.
+    pub options: TopOptions,
 }
 
-/// Fills in defaults; rejects options that contradict each other.
+/// Rejects options that contradict each other.
 pub(super) fn config(args: TopArgs, verbosity: Verbosity) -> Result<TopConfig, clap::Error> {
     let target = target(args.command, args.pid)?;
-    if args.output.is_some() && !matches!(target, RecordTarget::Command(_)) {
+    let options = args.options;
+    if options.output.is_some() && !matches!(target, RecordTarget::Command(_)) {
         return Err(usage_error(
             ErrorKind::ArgumentConflict,
             "--output is the file for the output of a command that gctrace starts (to write a trace, use --record)",
         ));
     }
-    if args.record.as_deref().is_some_and(is_stdout) {
+    if options.record.as_deref().is_some_and(is_stdout) {
         return Err(usage_error(
             ErrorKind::ArgumentConflict,
             "--record - would mix the trace with the display; `gctrace record -o -` writes a trace to standard output",
         ));
     }
-    if args.record.is_some() && args.record == args.output {
+    if options.record.is_some() && options.record == options.output {
         return Err(usage_error(
             ErrorKind::ArgumentConflict,
             "--record and --output name the same file: the trace and the command's output need separate files",
         ));
     }
-    let show = match (args.plain, args.format) {
-        (false, None) => DisplayChoice::View,
-        (true, _) | (_, Some(OutputFormat::Text)) => DisplayChoice::Lines,
-        (_, Some(OutputFormat::Json)) => DisplayChoice::Json,
-    };
     Ok(TopConfig {
-        recording: args.sources.recording(target, args.record, Duration::ZERO, verbosity),
-        interval: args.interval,
-        long_pause: args.long_pause,
-        command_output: args.output,
-        show,
-        iterations: args.iterations,
-        listen: args.listen,
-        listen_arguments: args.listen_arguments,
+        recording: RecordConfig {
+            apply: None,
+            target,
+            output: options.record.clone(),
+            min_pause: Duration::ZERO,
+            sources: args.sources,
+            verbosity,
+            duration: None,
+            summary: None,
+        },
+        options,
     })
 }
 

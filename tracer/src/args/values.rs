@@ -8,18 +8,18 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A percentage above 0 and up to 50.
+/// A percentage above 0 and up to 50, as a ratio.
 pub(super) fn percent(text: &str) -> Result<f64, String> {
     match text.trim_end_matches('%').trim().parse::<f64>() {
-        Ok(percent) if percent > 0.0 && percent <= 50.0 => Ok(percent),
+        Ok(percent) if percent > 0.0 && percent <= 50.0 => Ok(percent / 100.0),
         _ => Err(format!("{text:?} is not a percentage above 0 and up to 50")),
     }
 }
 
-/// A percentage above 0 and up to 100.
+/// A percentage above 0 and up to 100, as a ratio.
 pub(super) fn budget(text: &str) -> Result<f64, String> {
     match text.trim_end_matches('%').trim().parse::<f64>() {
-        Ok(percent) if percent > 0.0 && percent <= 100.0 => Ok(percent),
+        Ok(percent) if percent > 0.0 && percent <= 100.0 => Ok(percent / 100.0),
         _ => Err(format!("{text:?} is not a percentage above 0 and up to 100")),
     }
 }

@@ -1,8 +1,8 @@
 //! The limits of `--fail-if`, for continuous integration.
 
-use crate::args::{ChangeLimit, Increase, LimitedFigure};
+use crate::args::{ChangeLimit, Increase};
 use crate::units::{duration, three_digits};
-use gctrace_analysis::compare::{Comparison, ComparisonNote, FigureId, Interval};
+use gctrace_analysis::compare::{Comparison, ComparisonNote, Interval};
 
 /// Why the limits cannot be checked; `None` if they can.
 pub(super) fn unchecked(comparison: &Comparison, limits: &[ChangeLimit]) -> Option<&'static str> {
@@ -21,13 +21,8 @@ pub(super) fn exceeded(comparison: &Comparison, limits: &[ChangeLimit]) -> Vec<S
 }
 
 fn check(comparison: &Comparison, limit: ChangeLimit) -> Option<String> {
-    let (name, figure) = match limit.figure {
-        LimitedFigure::StepTime => ("step_time", FigureId::StepTime),
-        LimitedFigure::GcShare => ("gc_share", FigureId::GcShare),
-        LimitedFigure::GpuCost => ("gpu_cost", FigureId::GpuCost),
-        LimitedFigure::Longest => ("longest", FigureId::Longest),
-    };
-    let found = comparison.figure(figure);
+    let name = limit.name;
+    let found = comparison.figure(limit.figure);
     let Some(difference) = found.and_then(|found| found.difference) else {
         return Some(format!(
             "limit not checked, so it counts as exceeded: not all runs have {name}"

@@ -1,12 +1,13 @@
 //! The run after the change, recorded now, with the options of the trace before it.
 
 use super::after_name;
+use crate::advice::wanted;
 use crate::args::{CompareConfig, RecordConfig};
 use crate::files::read_head;
 use crate::{args, print};
 use anyhow::Context as _;
-use gctrace_event::TraceHeader;
 use gctrace_event::read::{DecodedItem, TraceReader};
+use gctrace_event::{RecordingMode, TraceHeader};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -44,12 +45,17 @@ pub(super) fn record(config: &CompareConfig) -> anyhow::Result<Result<PathBuf, u
     })?;
     let name = config.output.clone();
     let name = name.unwrap_or_else(|| after_name(first));
-    let mut options = options(&header);
+    let setting = match config.gc.is_some() || !config.from.is_empty() {
+        true => Some(wanted(config.gc.as_ref(), &config.from, None)?),
+        false => None,
+    };
+    let mut options = options(&header, setting.is_some());
     options.extend(["-o".into(), name.into(), "--".into()]);
     options.extend(config.after.iter().cloned());
-    let recording = args::recording(options).map_err(|error| {
+    let mut recording = args::recording(options).map_err(|error| {
         anyhow::anyhow!("cannot record with the options of {}: {error}", first.display())
     })?;
+    recording.apply = setting;
     let (code, trace) = record_to_trace(&recording)?;
     match (code, trace) {
         (0, Some(trace)) => Ok(Ok(trace)),
@@ -89,12 +95,17 @@ fn header(path: &Path) -> anyhow::Result<Option<TraceHeader>> {
     })
 }
 
-/// The options of `gctrace record` that make a trace like this one.
-fn options(header: &TraceHeader) -> Vec<OsString> {
+/// The options of `gctrace record` that make a trace like this one. `applies`: with settings, which only
+/// the injected library applies.
+fn options(header: &TraceHeader, applies: bool) -> Vec<OsString> {
+    let mode = match &header.mode {
+        RecordingMode::Ebpf if applies => &RecordingMode::Both,
+        mode => mode,
+    };
     let counters = header.counters.iter().chain(header.counters_missing.keys());
     let counters: Vec<&str> = counters.map(String::as_str).collect();
     let mut options = vec![
-        format!("--mode={}", header.mode.as_str()),
+        format!("--mode={}", mode.as_str()),
         format!("--stack-depth={}", header.stack_depth),
         format!("--min-pause={}ns", header.min_pause_ns),
         if counters.is_empty() {
@@ -116,7 +127,6 @@ fn options(header: &TraceHeader) -> Vec<OsString> {
 mod tests {
     use super::*;
     use crate::args::CounterChoice;
-    use gctrace_event::RecordingMode;
     use std::time::Duration;
 
     #[test]
@@ -130,19 +140,31 @@ mod tests {
             counters: vec!["cycles".to_owned()],
             ..TraceHeader::default()
         };
-        let mut line = options(&header);
+        let mut line = options(&header, false);
         line.extend(["--".into(), "true".into()]);
         let config = args::recording(line).expect("a recording");
-        assert_eq!(config.mode, args::RecordMode::Inject);
-        assert_eq!(config.stack_depth, 7);
+        assert_eq!(config.sources.mode, args::RecordMode::Inject);
+        assert_eq!(config.sources.stack_depth, 7);
         assert_eq!(config.min_pause, Duration::from_nanos(1_500));
-        assert_eq!(config.cuda, args::CudaMode::Sync);
-        assert_eq!(config.step_function.as_deref(), Some("train_step"));
-        assert!(!config.follow);
-        let CounterChoice::Named(counters) = config.counters else {
-            panic!("{:?}", config.counters);
+        assert_eq!(config.sources.cuda, args::CudaMode::Sync);
+        assert_eq!(config.sources.step_function.as_deref(), Some("train_step"));
+        assert!(!config.sources.follow);
+        let CounterChoice::Named(counters) = config.sources.counters else {
+            panic!("{:?}", config.sources.counters);
         };
         assert_eq!(counters, [gctrace_event::Counter::Cycles]);
+    }
+
+    #[test]
+    fn settings_need_the_library() {
+        for (mode, expected) in [
+            (RecordingMode::Ebpf, "--mode=both"),
+            (RecordingMode::Both, "--mode=both"),
+            (RecordingMode::Inject, "--mode=inject"),
+        ] {
+            let header = TraceHeader { mode, ..TraceHeader::default() };
+            assert_eq!(options(&header, true)[0], expected);
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! A flame graph as SVG, drawn by inferno.
+//! A flame graph as SVG, drawn by inferno, and its collapsed stacks as text.
 
-use super::{ExportedProcess, collapsed, frame_name};
+use super::{ExportedProcess, frame_name};
 use crate::args::{ExportConfig, StackWeight};
 use gctrace_analysis::paths::is_package;
 use gctrace_analysis::report::Location;
@@ -20,7 +20,7 @@ pub(super) fn write(
     config: &ExportConfig,
     out: &mut impl Write,
 ) -> io::Result<()> {
-    let lines: Vec<String> = collapsed::lines(processes).collect();
+    let lines: Vec<String> = lines(processes).collect();
     let mut options = Options::default();
     let of = match config.generation {
         Some(generation) => format!("Garbage collection (generation {generation})"),
@@ -57,11 +57,11 @@ fn colors(processes: &[ExportedProcess<'_>]) -> PaletteMap {
     // inferno's root frame has no name.
     map.insert("", GRAY);
     for process in processes {
-        map.insert(collapsed::separated(&process.name), GRAY);
+        map.insert(separated(&process.name), GRAY);
     }
     let stacks = processes.iter().flat_map(|process| &process.stacks);
     for frame in stacks.flat_map(|stack| &stack.frames) {
-        map.insert(collapsed::separated(&frame_name(frame)), color(frame));
+        map.insert(separated(&frame_name(frame)), color(frame));
     }
     map
 }
@@ -80,4 +80,41 @@ fn color(frame: &Location) -> Color {
     };
     let bright = |part: u8| part.saturating_add(brighter);
     Color { r: bright(r), g: bright(g), b: bright(b) }
+}
+
+/// Writes collapsed stacks: one line per stack with semicolon-separated frames, outermost first, a
+/// space, and the weight (github.com/brendangregg/FlameGraph, `flamegraph.pl`); with several
+/// processes, each under a root frame with its name.
+pub(super) fn write_collapsed(
+    processes: &[ExportedProcess<'_>],
+    out: &mut impl Write,
+) -> io::Result<()> {
+    for line in lines(processes) {
+        writeln!(out, "{line}")?;
+    }
+    Ok(())
+}
+
+/// One line per stack, frames outermost first, without newline; with several processes, the name of
+/// the process comes first.
+fn lines<'a>(processes: &'a [ExportedProcess<'_>]) -> impl Iterator<Item = String> + 'a {
+    let several = processes.len() > 1;
+    processes.iter().flat_map(move |process| {
+        let root = several.then(|| separated(&process.name));
+        process.stacks.iter().map(move |stack| {
+            let frames = stack.frames.iter().map(|frame| separated(&frame_name(frame)));
+            let names: Vec<String> = root.iter().cloned().chain(frames).collect();
+            format!("{} {}", names.join(";"), stack.weight)
+        })
+    })
+}
+
+/// A name without the characters that would end it in this format.
+fn separated(name: &str) -> String {
+    let plain = |char: char| match char {
+        ';' => ':',
+        char if char.is_control() => '\u{fffd}',
+        char => char,
+    };
+    name.chars().map(plain).collect()
 }

@@ -4,7 +4,7 @@ mod paths;
 
 use super::advice;
 use crate::print::clean;
-use crate::render::{Style, TextTable, cut, fit, wrap};
+use crate::render::{Style, TableOfColumns, cut, fit, wrap};
 use crate::text::{OrDash as _, shell_line};
 use crate::units::{bytes, count, counted, duration, percent};
 use gctrace_heap::report::{
@@ -93,28 +93,16 @@ fn show(show: &ShowAnswer, facts: Option<&HeapFacts>, style: Style) -> Vec<Strin
     let generations = show.types.iter().any(|row| row.generations != [0; 3]);
     let frozen = show.types.iter().any(|row| row.frozen > 0);
     let garbage = show.types.iter().any(|row| row.garbage.objects > 0);
-    let mut head = vec!["objects", "bytes"];
-    head.extend(generations.then_some(["gen 0", "gen 1", "gen 2"]).into_iter().flatten());
-    head.push("untracked");
-    head.extend(frozen.then_some("frozen"));
-    head.extend(garbage.then_some("garbage"));
-    head.push("type");
-    let mut table = TextTable::new(&head, &[head.len() - 1]);
-    for row in &show.types {
-        let mut cells = vec![count(row.all.objects), bytes(row.all.bytes)];
-        if generations {
-            cells.extend(row.generations.map(count));
-        }
-        cells.push(count(row.untracked));
-        if frozen {
-            cells.push(count(row.frozen));
-        }
-        if garbage {
-            cells.push(count(row.garbage.objects));
-        }
-        cells.push(row.type_name.clone());
-        table.row(cells);
-    }
+    let table = TableOfColumns::new(&show.types)
+        .right("objects", |row| count(row.all.objects))
+        .right("bytes", |row| bytes(row.all.bytes))
+        .right_if(generations, "gen 0", |row| count(row.generations[0]))
+        .right_if(generations, "gen 1", |row| count(row.generations[1]))
+        .right_if(generations, "gen 2", |row| count(row.generations[2]))
+        .right("untracked", |row| count(row.untracked))
+        .right_if(frozen, "frozen", |row| count(row.frozen))
+        .right_if(garbage, "garbage", |row| count(row.garbage.objects))
+        .left("type", |row| row.type_name.clone());
     let mut lines = bold_head(table.lines(), style);
     if show.other_types > 0 {
         let text =
@@ -226,16 +214,12 @@ fn dominators(found: &DominatorsAnswer, style: Style) -> Vec<String> {
     }
     lines.push(String::new());
     lines.push(style.bold("Objects that depend on no other one alone:"));
-    let mut table = TextTable::new(&["retained", "share", "objects", "own", "object"], &[4]);
-    for row in &found.largest {
-        table.row(vec![
-            bytes(row.retained.bytes),
-            percent(ratio(row.retained.bytes, found.alive_bytes)),
-            count(row.retained.objects),
-            row.object.bytes.map(bytes).or_dash(),
-            format!("{} ({})", row.place, row.object.type_name),
-        ]);
-    }
+    let table = TableOfColumns::new(&found.largest)
+        .right("retained", |row| bytes(row.retained.bytes))
+        .right("share", |row| percent(ratio(row.retained.bytes, found.alive_bytes)))
+        .right("objects", |row| count(row.retained.objects))
+        .right("own", |row| row.object.bytes.map(bytes).or_dash())
+        .left("object", |row| format!("{} ({})", row.place, row.object.type_name));
     lines.extend(table.lines());
     let text = "Retained: what would be freed with an object, itself included; own memory of the \
                 objects, not of what lies outside the heap, such as data of tensors.";
@@ -268,39 +252,30 @@ fn diff(diff: &DiffAnswer, style: Style) -> Vec<String> {
     );
     let mut lines = wrap(&text, "", "");
     lines.push(String::new());
-    let mut head = names.to_vec();
-    head.extend(["born", "bytes born", "gone", "type"]);
-    let mut table = TextTable::new(&head, &[head.len() - 1]);
-    for row in &diff.types {
-        if row.born.objects + row.gone.objects == 0 {
-            continue;
-        }
-        let heaps = row.heaps.iter().map(|heap| count(heap.objects));
-        let mut cells: Vec<String> = heaps.collect();
-        cells.extend([
-            count(row.born.objects),
-            bytes(row.born.bytes),
-            count(row.gone.objects),
-            row.type_name.clone(),
-        ]);
-        table.row(cells);
+    let changed = diff.types.iter().filter(|row| row.born.objects + row.gone.objects > 0);
+    let mut table = TableOfColumns::new(changed);
+    for (index, name) in names.iter().enumerate() {
+        table = table.right(name, |row| {
+            row.heaps.get(index).map_or_else(String::new, |heap| count(heap.objects))
+        });
     }
+    let table = table
+        .right("born", |row| count(row.born.objects))
+        .right("bytes born", |row| bytes(row.born.bytes))
+        .right("gone", |row| count(row.gone.objects))
+        .left("type", |row| row.type_name.clone());
     lines.extend(bold_head(table.lines(), style));
     if !diff.owners.is_empty() {
         lines.push(String::new());
         lines.push(style.bold("What holds those born, the nearest object that was there before:"));
-        let mut table = TextTable::new(&["born", "bytes", "mostly", "held by"], &[2, 3]);
-        for owner in &diff.owners {
-            table.row(vec![
-                count(owner.born.objects),
-                bytes(owner.born.bytes),
-                owner.mostly.clone(),
-                match &owner.owner {
-                    Some(object) => format!("{} ({})", owner.place, object.type_name),
-                    None => "several objects".to_owned(),
-                },
-            ]);
-        }
+        let table = TableOfColumns::new(&diff.owners)
+            .right("born", |owner| count(owner.born.objects))
+            .right("bytes", |owner| bytes(owner.born.bytes))
+            .left("mostly", |owner| owner.mostly.clone())
+            .left("held by", |owner| match &owner.owner {
+                Some(object) => format!("{} ({})", owner.place, object.type_name),
+                None => "several objects".to_owned(),
+            });
         lines.extend(table.lines());
     }
     lines.push(String::new());

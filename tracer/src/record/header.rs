@@ -56,10 +56,10 @@ pub(crate) fn header<'a>(
         started_ns: clock::monotonic_ns(),
         started_unix_ns: clock::unix_ns(),
         min_pause_ns: clock::nanoseconds(config.min_pause),
-        follow: config.follow,
-        stack_depth: config.stack_depth,
-        cuda: config.cuda.to_possible_value().map(|value| value.get_name().to_owned()),
-        step_function: config.step_function.clone(),
+        follow: config.sources.follow,
+        stack_depth: config.sources.stack_depth,
+        cuda: config.sources.cuda.to_possible_value().map(|value| value.get_name().to_owned()),
+        step_function: config.sources.step_function.clone(),
         mode: collections,
         ..TraceHeader::default()
     }

@@ -105,7 +105,7 @@ pub(crate) fn own_filters() -> u32 {
 impl ModeFacts {
     /// Gathers no more facts than the mode needs.
     pub(crate) fn gather(config: &RecordConfig, launch: Option<&LaunchPlan>) -> Self {
-        let mode = config.mode;
+        let mode = config.sources.mode;
         let no_probes = match mode {
             RecordMode::Inject => None,
             RecordMode::Auto => no_probes(),
@@ -114,12 +114,12 @@ impl ModeFacts {
         };
         let may_inject = launch.filter(|_| mode != RecordMode::Ebpf);
         let cuda = may_inject
-            .filter(|_| config.cuda != CudaMode::Off)
+            .filter(|_| config.sources.cuda != CudaMode::Off)
             .and_then(|launch| driver(&launch.cuda_libraries(), has_device()));
         let is_needed = mode != RecordMode::Auto
             || no_probes.is_some()
             || cuda.is_some()
-            || config.step_function.is_some();
+            || config.sources.step_function.is_some();
         let needed = may_inject.filter(|_| is_needed);
         Self {
             no_probes,

@@ -17,6 +17,7 @@ use crate::record::trace::RecordingTrace;
 use crate::record::{Recording, header, mode};
 use anyhow::Context as _;
 use gctrace_event::{RecordingMode, TraceHeader};
+use gctrace_settings::{APPLY_VARIABLE, ApplyRequest};
 
 /// A recording that is possible, with its sources ready; its trace does not exist yet.
 pub(crate) struct RecordingPlan<'a> {
@@ -35,7 +36,7 @@ impl<'a> RecordingPlan<'a> {
         let invoker = Invoker::detect();
         let mut launch = match &config.target {
             RecordTarget::Command(command) => {
-                Some(LaunchPlan::new(command, &invoker, config.as_root))
+                Some(LaunchPlan::new(command, &invoker, config.sources.as_root))
             }
             RecordTarget::Process { .. } | RecordTarget::Everything => None,
         };
@@ -51,13 +52,30 @@ impl<'a> RecordingPlan<'a> {
         let probes = by_probes.then(|| LoadedProbes::open(config, alone)).transpose()?;
         let mut inprocess = None;
         if let (Some(injection), Some(launch)) = (&decision.injection, &mut launch) {
-            let source = InProcessSource::start(&invoker, config.as_root, !by_probes, injection)?;
+            let source =
+                InProcessSource::start(&invoker, config.sources.as_root, !by_probes, injection)?;
             let library = injection.library.display();
             launch
                 .inject(injection, &source.rendezvous())
                 .with_context(|| format!("cannot inject {library} into the command"))?;
             source.hand_over()?;
             inprocess = Some(source);
+            let request = config.apply.clone().map(ApplyRequest::of);
+            for (name, value) in request.iter().flat_map(ApplyRequest::variables) {
+                launch.set_variable(name, value.into());
+            }
+        } else if let Some(launch) = &launch {
+            anyhow::ensure!(
+                config.apply.is_none(),
+                "the settings cannot be applied: no library is injected (gctrace doctor)"
+            );
+            if launch.variable(APPLY_VARIABLE).is_some_and(|setting| !setting.is_empty()) {
+                tracing::warn!(
+                    "{APPLY_VARIABLE} is not applied: with --mode {} no library is in the program; \
+                     --mode both and inject apply it",
+                    decision.collections.as_str()
+                );
+            }
         }
         let mut header = header::header(config, decision.collections.clone(), &invoker, |name| {
             launch.as_ref().and_then(|launch| launch.variable(name))

@@ -1,6 +1,6 @@
 //! The section on allocations (`--alloc`).
 
-use super::table::{ReportSection, TextTable, paragraph};
+use super::table::{ReportSection, TableOfColumns, paragraph};
 use crate::units::short_count;
 use gctrace_analysis::report::{AllocationsReport, Report, SizeClass};
 
@@ -95,17 +95,14 @@ fn places(allocations: &AllocationsReport) -> Vec<String> {
     if allocations.lines.is_empty() {
         return Vec::new();
     }
-    let mut table = TextTable::new(&["allocations", "line", "function"], &[1, 2]);
-    for line in allocations.lines.iter().take(LINES_SHOWN) {
-        let place = match line.location.line {
+    TableOfColumns::new(allocations.lines.iter().take(LINES_SHOWN))
+        .right("allocations", |line| {
+            format!("{:.0} % ± {:.0}", line.share * 100.0, line.standard_error * 100.0)
+        })
+        .left("line", |line| match line.location.line {
             Some(number) => format!("{}:{number}", line.location.file),
             None => line.location.file.clone(),
-        };
-        table.row(vec![
-            format!("{:.0} % ± {:.0}", line.share * 100.0, line.standard_error * 100.0),
-            place,
-            line.location.function.clone(),
-        ]);
-    }
-    table.lines()
+        })
+        .left("function", |line| line.location.function.clone())
+        .lines()
 }

@@ -1,10 +1,10 @@
 //! The section on the cost of pauses for GPU work.
 
 use super::evidence::after_start;
-use super::table::{INDENT, ReportSection, TextTable, paragraph};
+use super::table::{INDENT, ReportSection, TableOfColumns, paragraph};
 use crate::text::OrDash as _;
 use crate::units::{count, counted, duration, percent};
-use gctrace_analysis::report::{CauseReport, DeviceCost, NotReplayed, PauseCostReport, Report};
+use gctrace_analysis::report::{CauseReport, DeviceCost, NotReplayed, Report};
 
 /// Maximum number of processes described; the others are in the JSON.
 const PROCESSES_SHOWN: usize = 4;
@@ -140,25 +140,15 @@ fn unexplained(cause: &CauseReport) -> Option<String> {
 }
 
 fn table(cause: &CauseReport, started_ns: u64) -> Vec<String> {
-    let head = ["after start", "gen", "length", "exposed", "deferred", "hidden", "share"];
-    let mut table = TextTable::new(&head, &[]);
-    for pause in cause.longest.iter().take(PAUSES_SHOWN) {
-        table.row(row(pause, started_ns));
-    }
-    table.lines()
-}
-
-fn row(pause: &PauseCostReport, started_ns: u64) -> Vec<String> {
-    let generation = pause.generation;
-    vec![
-        after_start(pause.start_ns.saturating_sub(started_ns)),
-        generation.map(|generation| generation.to_string()).or_dash(),
-        duration(pause.length_ns),
-        duration(pause.parts.exposed_ns),
-        duration(pause.parts.deferred_ns),
-        duration(pause.parts.hidden_ns),
-        duration(pause.share_ns),
-    ]
+    TableOfColumns::new(cause.longest.iter().take(PAUSES_SHOWN))
+        .right("after start", |pause| after_start(pause.start_ns.saturating_sub(started_ns)))
+        .right("gen", |pause| pause.generation.map(|generation| generation.to_string()).or_dash())
+        .right("length", |pause| duration(pause.length_ns))
+        .right("exposed", |pause| duration(pause.parts.exposed_ns))
+        .right("deferred", |pause| duration(pause.parts.deferred_ns))
+        .right("hidden", |pause| duration(pause.parts.hidden_ns))
+        .right("share", |pause| duration(pause.share_ns))
+        .lines()
 }
 
 fn legend(cause: &CauseReport) -> String {

@@ -3,7 +3,7 @@
 //! Owns its layout, at most 40 lines; the verdict is a sentence of the analysis.
 
 use super::style::Style;
-use super::table::{INDENT, TextTable, cut, fit, width, wrap};
+use super::table::{INDENT, TableOfColumns, TextTable, cut, fit, width, wrap};
 use crate::units::{bytes, counted, duration, mean_duration, percent, signed, three_digits, whole};
 use gctrace_analysis::compare::{
     ComparedRun, Comparison, ComparisonNote, FactChange, FactId, FigureComparison, FigureId,
@@ -117,23 +117,24 @@ fn change(change: &FactChange) -> String {
 }
 
 fn figures(comparison: &Comparison) -> Vec<String> {
-    let head = ["", "before", "after", "change", "95 % interval", "p"];
-    let columns = if one_run(comparison) { 4 } else { head.len() };
-    let mut table = TextTable::new(&head[..columns], &[0]);
-    for figure in &comparison.figures {
-        let change = shown_change(figure);
-        let mut row = vec![
-            figure_name(figure, comparison.per),
-            figure.before.map_or_else(unknown, |mean| value(figure.figure, mean)),
-            figure.after.map_or_else(unknown, |mean| value(figure.figure, mean)),
-            change.map_or_else(unknown, |(change, unit)| signed(change.value * 100.0, unit)),
-            change.and_then(interval).unwrap_or_else(unknown),
-            figure.p.map_or_else(unknown, p_value),
-        ];
-        row.truncate(columns);
-        table.row(row);
-    }
-    let mut lines = table.lines();
+    let several = !one_run(comparison);
+    let mut lines = TableOfColumns::new(&comparison.figures)
+        .left("", |figure| figure_name(figure, comparison.per))
+        .right("before", |figure| {
+            figure.before.map_or_else(unknown, |mean| value(figure.figure, mean))
+        })
+        .right("after", |figure| {
+            figure.after.map_or_else(unknown, |mean| value(figure.figure, mean))
+        })
+        .right("change", |figure| {
+            let change = shown_change(figure);
+            change.map_or_else(unknown, |(change, unit)| signed(change.value * 100.0, unit))
+        })
+        .right_if(several, "95 % interval", |figure| {
+            shown_change(figure).and_then(interval).unwrap_or_else(unknown)
+        })
+        .right_if(several, "p", |figure| figure.p.map_or_else(unknown, p_value))
+        .lines();
     let runs =
         format!("Before: {}; after: {}.", sampled(&comparison.before), sampled(&comparison.after));
     lines.extend(wrap(&runs, INDENT, INDENT));

@@ -1,6 +1,6 @@
 //! The section on performance counters. Counters without a value are left out.
 
-use super::table::{ReportSection, TextTable, paragraph};
+use super::table::{ReportSection, TableOfColumns, paragraph};
 use crate::units::{count, counted, duration, percent, short_count, three_digits};
 use gctrace_analysis::report::{CounterReport, CountersReport, Report};
 use gctrace_event::Counter;
@@ -31,28 +31,22 @@ fn table(counters: &CountersReport) -> Vec<String> {
         None
     };
     let objects = all.iter().any(|counter| counter.per_1000_objects.is_some());
-    let mut head = vec!["", "in pauses", "of all"];
-    if let Some((name, _)) = rates {
-        head.extend([name, "outside"]);
-    }
-    head.extend(objects.then_some("per 1000 objects"));
-    let mut table = TextTable::new(&head, &[0]);
-    for counter in all {
-        let mut row = vec![
-            counter.name.as_str().to_owned(),
-            value(counter),
-            counter.inside_ratio.map_or_else(dash, percent),
-        ];
-        // The rate of a clock is meaningless.
-        let cell =
-            |rate: Option<f64>| rate.filter(|_| !is_clock(counter)).map_or_else(dash, figure);
-        if let Some((_, rates)) = rates {
-            row.extend(rates(counter).map(cell));
-        }
-        row.extend(objects.then(|| cell(counter.per_1000_objects)));
-        table.row(row);
-    }
-    table.lines()
+    // The rate of a clock is meaningless.
+    let cell = |counter: &CounterReport, rate: Option<f64>| {
+        rate.filter(|_| !is_clock(counter)).map_or_else(dash, figure)
+    };
+    let rate = |counter, side: usize| {
+        cell(counter, rates.and_then(|(_, rates)| rates(counter).get(side).copied().flatten()))
+    };
+    let name = rates.map_or("", |(name, _)| name);
+    TableOfColumns::new(all)
+        .left("", |counter| counter.name.as_str().to_owned())
+        .right("in pauses", value)
+        .right("of all", |counter| counter.inside_ratio.map_or_else(dash, percent))
+        .right_if(rates.is_some(), name, |counter| rate(counter, 0))
+        .right_if(rates.is_some(), "outside", |counter| rate(counter, 1))
+        .right_if(objects, "per 1000 objects", |counter| cell(counter, counter.per_1000_objects))
+        .lines()
 }
 
 /// Rates of a counter inside and outside pauses.

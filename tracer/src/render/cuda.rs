@@ -1,8 +1,9 @@
 //! The section on CUDA, NCCL and torch's device memory.
 
-use super::table::{ReportSection, TextTable, paragraph};
+use super::table::{ReportSection, TableOfColumns, paragraph};
 use crate::units::{duration, short_count};
 use gctrace_analysis::report::{CudaReport, DeviceMemoryReport, Report};
+use gctrace_event::GpuApi;
 
 /// Maximum number of functions shown; the others are in the JSON.
 const FUNCTIONS_SHOWN: usize = 8;
@@ -18,7 +19,20 @@ pub(crate) fn cuda(report: &Report) -> ReportSection {
             lines.extend(paragraph(&device(memory)));
         }
     }
-    ReportSection::new("CUDA calls", lines)
+    let heading = match api(report.cuda.as_ref()) {
+        GpuApi::Cuda => "CUDA calls",
+        GpuApi::Hip => "HIP calls",
+        GpuApi::LevelZero => "Level Zero calls",
+    };
+    ReportSection::new(heading, lines)
+}
+
+/// The API of most calls.
+pub(super) fn api(cuda: Option<&CudaReport>) -> GpuApi {
+    let functions = cuda.iter().flat_map(|cuda| &cuda.functions);
+    let apis =
+        functions.filter_map(|function| Some((GpuApi::of(&function.name)?.0, function.count)));
+    apis.max_by_key(|(_, count)| *count).map_or(GpuApi::Cuda, |(api, _)| api)
 }
 
 fn launches(cuda: &CudaReport) -> String {
@@ -38,20 +52,13 @@ fn functions(cuda: &CudaReport) -> Vec<String> {
     if cuda.functions.is_empty() {
         return Vec::new();
     }
-    let mut table = TextTable::new(&["function", "calls", "time", "longest"], &[0]);
-    for function in cuda.functions.iter().take(FUNCTIONS_SHOWN) {
-        let timed = |ns: u64| match ns {
-            0 => "-".to_owned(),
-            ns => duration(ns),
-        };
-        table.row(vec![
-            function.name.clone(),
-            short_count(function.count),
-            timed(function.time_ns),
-            timed(function.max_ns),
-        ]);
-    }
-    table.lines()
+    let timed = |ns: u64| if ns == 0 { "-".to_owned() } else { duration(ns) };
+    TableOfColumns::new(cuda.functions.iter().take(FUNCTIONS_SHOWN))
+        .left("function", |function| function.name.clone())
+        .right("calls", |function| short_count(function.count))
+        .right("time", |function| timed(function.time_ns))
+        .right("longest", |function| timed(function.max_ns))
+        .lines()
 }
 
 fn device(memory: &DeviceMemoryReport) -> String {

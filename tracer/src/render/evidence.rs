@@ -1,6 +1,6 @@
 //! The sections on individual pauses, the heap, explicit calls, CPU time and overhead.
 
-use super::table::{ReportSection, TextTable, mark, paragraph};
+use super::table::{ReportSection, TableOfColumns, TextTable, mark, paragraph};
 use crate::text::OrDash as _;
 use crate::units::{bytes, count, counted, duration, percent, short_count, three_digits};
 use gctrace_analysis::report::{
@@ -155,18 +155,14 @@ pub(crate) fn growth(report: &Report) -> ReportSection {
 }
 
 fn growth_lines(process: &ProcessReport, growth: &GrowthReport) -> Vec<String> {
-    let mut table = TextTable::new(&["after start", "objects", "pause"], &[]);
     let mut points: Vec<GrowthPoint> =
         [0.0, 0.25, 0.5, 0.75, 1.0].map(|ratio| growth.at(ratio)).to_vec();
     points.dedup();
-    for point in points {
-        table.row(vec![
-            after_start(point.after_start_ns),
-            count(point.objects),
-            duration(point.duration_ns),
-        ]);
-    }
-    let mut lines = table.lines();
+    let mut lines = TableOfColumns::new(&points)
+        .right("after start", |point| after_start(point.after_start_ns))
+        .right("objects", |point| count(point.objects))
+        .right("pause", |point| duration(point.duration_ns))
+        .lines();
     lines.extend(paragraph(&growth_sentence(process, growth)));
     let trend = growth.trend.as_ref();
     // Less shows set-up rather than a leak.
@@ -202,9 +198,10 @@ fn growth_sentence(process: &ProcessReport, growth: &GrowthReport) -> String {
 /// How what full collections leave changes: `After each of the last 32 full collections: ..`.
 pub(super) fn trend_sentence(trend: &HeapTrend) -> String {
     let over = duration(trend.duration_ns);
-    let whole = |per_hour: f64| short_count(per_hour.abs() as u64);
+    let per = per(trend);
+    let whole = |rate: f64| short_count(rate.abs() as u64);
     let objects = if trend.objects.rises {
-        change(&trend.objects, "objects", whole)
+        change(&trend.objects, "objects", per, whole)
     } else {
         "no lasting growth of the number of objects".to_owned()
     };
@@ -212,8 +209,8 @@ pub(super) fn trend_sentence(trend: &HeapTrend) -> String {
         None => String::new(),
         Some(resident) if !resident.rises => "; resident memory did not grow".to_owned(),
         Some(resident) => {
-            let shown = |per_hour: f64| bytes(per_hour.abs() as u64);
-            format!("; {}", change(resident, "of resident memory", shown))
+            let shown = |rate: f64| bytes(rate.abs() as u64);
+            format!("; {}", change(resident, "of resident memory", per, shown))
         }
     };
     let ends = trend.reaches_limit.zip(trend.memory_limit_bytes);
@@ -233,15 +230,26 @@ pub(super) fn trend_sentence(trend: &HeapTrend) -> String {
     )
 }
 
-/// `+36,000 objects per hour (95 %: 35,100 to 36,900; p < 0.001)`.
-fn change(trend: &Trend, unit: &str, shown: impl Fn(f64) -> String) -> String {
-    let [per, low, high] =
-        [trend.per_s, trend.at_least_per_s, trend.at_most_per_s].map(|per_s| per_s * 3_600.0);
+/// The unit of time of a trend, in s with its name: at most ten times what it rests on.
+fn per(trend: &HeapTrend) -> (f64, &'static str) {
+    const SIX_MINUTES_NS: u64 = 360_000_000_000;
+    if trend.duration_ns >= SIX_MINUTES_NS { (3_600.0, "hour") } else { (60.0, "minute") }
+}
+
+/// `+36,000 objects per hour (95 %: 35,100 to 36,900; p < 0.001)`. `seconds`: of the unit of time.
+fn change(
+    trend: &Trend,
+    unit: &str,
+    (seconds, per): (f64, &str),
+    shown: impl Fn(f64) -> String,
+) -> String {
+    let [rate, low, high] =
+        [trend.per_s, trend.at_least_per_s, trend.at_most_per_s].map(|per_s| per_s * seconds);
     let p = match trend.p_value {
         p if p < 0.001 => "p < 0.001".to_owned(),
         p => format!("p = {}", three_digits(p)),
     };
-    format!("+{} {unit} per hour (95 %: {} to {}; {p})", shown(per), shown(low), shown(high))
+    format!("+{} {unit} per {per} (95 %: {} to {}; {p})", shown(rate), shown(low), shown(high))
 }
 
 /// `9.1 h`, `3.2 days`; shorter ones as any other duration.
@@ -262,27 +270,33 @@ pub(super) fn leak(report: &Report) -> Option<String> {
         Some((process, trend))
     });
     let (process, trend) = growing?;
-    let which = match report.processes.len() {
-        1 => "Its heap".to_owned(),
-        _ => format!("The heap of process {}", process.pid),
+    let of = |what: &str| match report.processes.len() {
+        1 => format!("Its {what}"),
+        _ => format!("The {what} of process {}", process.pid),
     };
-    let objects = trend.objects.rises.then(|| {
-        let per_hour = short_count((trend.objects.per_s * 3_600.0) as u64);
-        format!("{per_hour} objects")
-    });
+    let (seconds, per) = per(&trend);
     let resident = trend.resident.filter(|resident| resident.rises);
-    let resident = resident.map(|resident| bytes((resident.per_s * 3_600.0) as u64));
-    let grown: Vec<String> = objects.into_iter().chain(resident).collect();
+    let resident = resident.map(|resident| bytes((resident.per_s * seconds) as u64));
     let ends = trend.reaches_limit.zip(trend.memory_limit_bytes);
     let ends = ends.map_or(String::new(), |(reaches, limit)| {
         let when = long_duration(reaches.likely_ns);
         format!(", {} in {when} (predicted)", bytes(limit))
     });
-    Some(format!(
-        "{which} keeps growing: {} per hour{}{ends}.",
-        grown.join(" and "),
-        mark(trend.basis),
-    ))
+    let inferred = mark(trend.basis);
+    Some(match (trend.objects.rises, resident) {
+        (true, resident) => {
+            let objects = short_count((trend.objects.per_s * seconds) as u64);
+            let bytes = resident.map_or(String::new(), |bytes| format!(" and {bytes}"));
+            let heap = of("heap");
+            format!("{heap} keeps growing: {objects} objects{bytes} per {per}{inferred}{ends}.")
+        }
+        (false, resident) => format!(
+            "{} keeps growing: {} per {per}{inferred}{ends}, without more objects in the heap: \
+             in few large ones, or outside Python.",
+            of("resident memory"),
+            resident.or_dash(),
+        ),
+    })
 }
 
 pub(crate) fn explicit_calls(report: &Report) -> ReportSection {

@@ -194,7 +194,8 @@ fn advice(report: &Report) -> Vec<String> {
             let start = format!("{INDENT}{}  ", index + 1);
             wrap(&advice.action, &start, "     ")
         };
-        return changes.into_iter().take(ADVICE_SHOWN).flat_map(numbered).collect();
+        let numbered = changes.into_iter().take(ADVICE_SHOWN).flat_map(numbered);
+        return numbered.chain(undecided).collect();
     }
     let shown = || changes.iter().take(ADVICE_SHOWN);
     // What is saved once, or in the whole run, is no part of training.

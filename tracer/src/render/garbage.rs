@@ -1,6 +1,6 @@
 //! The section on what the collector frees (`--garbage`).
 
-use super::table::{INDENT, ReportSection, TextTable, mark, paragraph, width, wrap};
+use super::table::{INDENT, ReportSection, TableOfColumns, mark, paragraph, width, wrap};
 use crate::text::OrDash as _;
 use crate::units::{bytes, count, counted, duration, percent, short_count};
 use gctrace_analysis::report::{
@@ -37,7 +37,9 @@ pub(crate) fn garbage(report: &Report) -> ReportSection {
 }
 
 /// How to learn more, if only kinds were recorded.
-const SUGGESTION: &str = "Record with --garbage cycles to see the cycles that make it garbage.";
+/// Also of a recording with cycles whose budget was too small for any collection.
+const SUGGESTION: &str = "Record with --garbage cycles --garbage-budget 100 to see the cycles that make it garbage: all \
+                          of each collection, which takes time.";
 
 fn examined(garbage: &GarbageReport) -> String {
     let share = match garbage.examined_ratio {
@@ -90,19 +92,15 @@ fn rate(per_step: Option<PerStep>, estimate: Option<GarbageEstimate>, steps: boo
 }
 
 fn kinds(garbage: &GarbageReport) -> Vec<String> {
-    let head = ["objects", rate_head(garbage), "bytes", "share", "kind"];
-    let mut table = TextTable::new(&head, &[4]);
     let steps = garbage.steps.is_some();
     let known = |size: Option<u64>| size.map(bytes).or_dash();
-    for kind in garbage.kinds.iter().take(KINDS_SHOWN) {
-        table.row(vec![
-            short_count(kind.objects),
-            rate(kind.per_step, kind.estimate, steps),
-            known(kind.bytes),
-            percent(kind.ratio),
-            cycles::kind_within(kind, width().saturating_sub(BESIDE_KIND)),
-        ]);
-    }
+    let table = TableOfColumns::new(garbage.kinds.iter().take(KINDS_SHOWN))
+        .right("objects", |kind| short_count(kind.objects))
+        .right(rate_head(garbage), |kind| rate(kind.per_step, kind.estimate, steps))
+        .right("bytes", |kind| known(kind.bytes))
+        .right("share", |kind| percent(kind.ratio))
+        .left("kind", |kind| cycles::kind_within(kind, width().saturating_sub(BESIDE_KIND)));
+    let mut table = table.table();
     let more = garbage.kinds.iter().skip(KINDS_SHOWN).map(|kind| kind.objects);
     let other = more.sum::<u64>().saturating_add(garbage.other_objects);
     if other > 0 {
@@ -145,24 +143,23 @@ fn cycles(garbage: &GarbageReport) -> Vec<String> {
     if list.is_empty() {
         return Vec::new();
     }
-    let head = ["cycles", rate_head(garbage), "objects", "held", "bytes", "share", "line"];
-    let mut table = TextTable::new(&head, &[6]);
     let shown = || list.iter().take(CYCLES_SHOWN);
-    for (number, cycle) in shown().enumerate() {
-        table.row(vec![
-            short_count(cycle.count),
-            rate(cycle.per_step, cycle.estimate, garbage.steps.is_some()),
-            short_count(cycle.objects),
-            short_count(cycle.held_objects),
-            cycle.bytes.map(bytes).or_dash(),
-            percent(cycle.ratio),
+    let table = TableOfColumns::new(shown().enumerate())
+        .right("cycles", |(_, cycle)| short_count(cycle.count))
+        .right(rate_head(garbage), |(_, cycle)| {
+            rate(cycle.per_step, cycle.estimate, garbage.steps.is_some())
+        })
+        .right("objects", |(_, cycle)| short_count(cycle.objects))
+        .right("held", |(_, cycle)| short_count(cycle.held_objects))
+        .right("bytes", |(_, cycle)| cycle.bytes.map(bytes).or_dash())
+        .right("share", |(_, cycle)| percent(cycle.ratio))
+        .left("line", |(number, cycle)| {
             format!(
                 "({}) {}",
                 number + 1,
                 cycle.location.as_ref().map(cycles::place).unwrap_or_default()
-            ),
-        ]);
-    }
+            )
+        });
     let mut lines = table.lines();
     for (number, cycle) in shown().enumerate() {
         let start = format!("{INDENT}({}) ", number + 1);
@@ -239,7 +236,7 @@ pub(super) fn in_short(report: &Report) -> Option<String> {
     let kind = named.find(|kind| of(kind).is_some_and(|rate| rate >= most * NEARLY));
     let kind = kind.or(garbage.kinds.first()).filter(|_| most > 0.0)?;
     let suggestion = match garbage.cycles {
-        None => " Which cycles: record with --garbage cycles.",
+        None => " Which cycles: record with --garbage cycles --garbage-budget 100.",
         Some(_) => "",
     };
     // A type may say nothing about the program, as cell: where it was born, or the functions beside

@@ -1,6 +1,6 @@
 //! The section on bounds of the GPU cost of pauses, for traces with calls only.
 
-use super::table::{INDENT, ReportSection, TextTable, mark, paragraph};
+use super::table::{INDENT, ReportSection, TableOfColumns, mark, paragraph};
 use crate::text::OrDash as _;
 use crate::units::{counted, duration, short_count};
 use gctrace_analysis::report::{BoundsLimit, BoundsReport, BoundsRule, Report};
@@ -37,16 +37,12 @@ fn sentence(bounds: &BoundsReport) -> String {
 }
 
 fn rules(bounds: &BoundsReport) -> Vec<String> {
-    let mut table = TextTable::new(&["pauses", "time", "at least", "at most", "why"], &[4]);
-    for rule in &bounds.rules {
-        table.row(vec![
-            short_count(rule.pauses.count),
-            duration(rule.pauses.time_ns),
-            duration(rule.at_least_ns),
-            duration(rule.at_most_ns),
-            why(rule.rule).to_owned(),
-        ]);
-    }
+    let table = TableOfColumns::new(&bounds.rules)
+        .right("pauses", |rule| short_count(rule.pauses.count))
+        .right("time", |rule| duration(rule.pauses.time_ns))
+        .right("at least", |rule| duration(rule.at_least_ns))
+        .right("at most", |rule| duration(rule.at_most_ns))
+        .left("why", |rule| why(rule.rule).to_owned());
     table.lines()
 }
 
@@ -63,16 +59,12 @@ fn why(rule: BoundsRule) -> &'static str {
 }
 
 fn processes(bounds: &BoundsReport) -> Vec<String> {
-    let mut table = TextTable::new(&["rank", "pid", "pauses", "at least", "at most"], &[]);
-    for process in bounds.processes.iter().take(PROCESSES_SHOWN) {
-        table.row(vec![
-            process.rank.map(|rank| rank.to_string()).or_dash(),
-            process.pid.to_string(),
-            duration(process.pauses.time_ns),
-            duration(process.at_least_ns),
-            duration(process.at_most_ns),
-        ]);
-    }
+    let table = TableOfColumns::new(bounds.processes.iter().take(PROCESSES_SHOWN))
+        .right("rank", |process| process.rank.map(|rank| rank.to_string()).or_dash())
+        .right("pid", |process| process.pid.to_string())
+        .right("pauses", |process| duration(process.pauses.time_ns))
+        .right("at least", |process| duration(process.at_least_ns))
+        .right("at most", |process| duration(process.at_most_ns));
     let mut lines = table.lines();
     let more = bounds.processes.len().saturating_sub(PROCESSES_SHOWN);
     if more > 0 {

@@ -1,10 +1,13 @@
 //! The sections on recorded GPU operations and on busy and idle time per device.
 
 use super::clocks;
-use super::table::{INDENT, ReportSection, TextTable, paragraph};
+use super::table::{INDENT, ReportSection, TableOfColumns, paragraph};
 use crate::text::OrDash as _;
 use crate::units::{count, duration, percent, short_count};
-use gctrace_analysis::report::{DeviceId, DeviceReport, GpuWorkReport, Report, StreamReport};
+use gctrace_analysis::report::{
+    CudaReport, DeviceId, DeviceReport, GpuWorkReport, Report, StreamReport,
+};
+use gctrace_event::GpuApi;
 use std::cmp::Reverse;
 
 /// Maximum number of devices shown; the others are in the JSON.
@@ -26,21 +29,16 @@ pub(crate) fn gpu_devices(report: &Report) -> ReportSection {
 
 fn devices(work: &GpuWorkReport) -> Vec<String> {
     let ids: Vec<DeviceId> = work.devices.iter().map(|device| device.id).collect();
-    let head = ["device", "operations", "span", "busy", "", "idle", ""];
-    let mut table = TextTable::new(&head, &[0]);
-    for device in work.devices.iter().take(DEVICES_SHOWN) {
-        let share = |ratio: Option<f64>| ratio.map(percent).or_dash();
-        table.row(vec![
-            name(device.id, &ids),
-            short_count(device.operations),
-            duration(device.span_ns),
-            duration(device.busy_ns),
-            share(device.busy_ratio),
-            duration(device.idle_ns),
-            share(device.idle_ratio),
-        ]);
-    }
-    let mut lines = table.lines();
+    let share = |ratio: Option<f64>| ratio.map(percent).or_dash();
+    let mut lines = TableOfColumns::new(work.devices.iter().take(DEVICES_SHOWN))
+        .left("device", |device| name(device.id, &ids))
+        .right("operations", |device| short_count(device.operations))
+        .right("span", |device| duration(device.span_ns))
+        .right("busy", |device| duration(device.busy_ns))
+        .right("", |device| share(device.busy_ratio))
+        .right("idle", |device| duration(device.idle_ns))
+        .right("", |device| share(device.idle_ratio))
+        .lines();
     lines.extend(more(work.devices.len(), DEVICES_SHOWN));
     lines.extend(paragraph(
         "Busy: a kernel, memcpy or memset ran on any stream; span: from the first to the last of \
@@ -77,20 +75,14 @@ pub(crate) fn name(id: DeviceId, all: &[DeviceId]) -> String {
 fn streams(device: &DeviceReport) -> Vec<String> {
     let mut busiest: Vec<&StreamReport> = device.streams.iter().collect();
     busiest.sort_by_key(|stream| (Reverse(stream.busy_ns), stream.stream));
-    let head = ["stream", "operations", "busy", "host wait", "kernel wait", "other"];
-    let mut table = TextTable::new(&head, &[]);
-    for stream in busiest.iter().take(STREAMS_SHOWN) {
-        let idle = stream.exact_idle_ns;
-        table.row(vec![
-            stream.stream.to_string(),
-            short_count(stream.operations),
-            duration(stream.busy_ns),
-            duration(idle.host_wait),
-            duration(idle.kernel_wait),
-            duration(idle.other),
-        ]);
-    }
-    let mut lines = table.lines();
+    let mut lines = TableOfColumns::new(busiest.iter().take(STREAMS_SHOWN))
+        .right("stream", |stream| stream.stream.to_string())
+        .right("operations", |stream| short_count(stream.operations))
+        .right("busy", |stream| duration(stream.busy_ns))
+        .right("host wait", |stream| duration(stream.exact_idle_ns.host_wait))
+        .right("kernel wait", |stream| duration(stream.exact_idle_ns.kernel_wait))
+        .right("other", |stream| duration(stream.exact_idle_ns.other))
+        .lines();
     lines.extend(more(busiest.len(), STREAMS_SHOWN));
     lines.extend(paragraph(
         "Idle time between operations of a stream: the next one was launched only after the last had \
@@ -104,13 +96,13 @@ fn streams(device: &DeviceReport) -> Vec<String> {
 pub(crate) fn gpu_work(report: &Report) -> ReportSection {
     let mut lines = Vec::new();
     if let Some(work) = &report.gpu {
-        lines.extend(paragraph(&operations(work)));
+        lines.extend(paragraph(&operations(work, report.cuda.as_ref())));
         lines.extend(clocks::clocks(work, &report.traces));
     }
     ReportSection::new("GPU work", lines)
 }
 
-fn operations(work: &GpuWorkReport) -> String {
+fn operations(work: &GpuWorkReport, cuda: Option<&CudaReport>) -> String {
     let unlinked = match work.ignored.operations_without_call {
         0 => String::new(),
         some => format!(
@@ -119,8 +111,13 @@ fn operations(work: &GpuWorkReport) -> String {
         ),
     };
     format!(
-        "{} operations with GPU timestamps (measured by CUPTI).{unlinked}",
-        count(work.operations)
+        "{} operations with GPU timestamps (measured by {}).{unlinked}",
+        count(work.operations),
+        match super::cuda::api(cuda) {
+            GpuApi::Cuda => "CUPTI",
+            GpuApi::Hip => "ROCm's tracer",
+            GpuApi::LevelZero => "Intel's XPUPTI",
+        },
     )
 }
 

@@ -1,6 +1,6 @@
 //! The section on NVML samples (`--nvml-hz`).
 
-use super::table::{ReportSection, TextTable, paragraph};
+use super::table::{ReportSection, TableOfColumns, paragraph};
 use crate::text::OrDash as _;
 use crate::units::{duration, mebibytes, percent, three_digits};
 use gctrace_analysis::report::{GpuFigure, GpuProcessReport, GpuReport, Report};
@@ -42,23 +42,22 @@ fn name(gpu: &GpuReport, several: bool) -> String {
 }
 
 fn table(shown: &[(String, &GpuReport)]) -> Vec<String> {
-    let head = ["", "busy", "(min - max)", "memory peak", "power", "(max)", "throttled"];
-    let mut table = TextTable::new(&head, &[0]);
-    for (name, gpu) in shown {
-        let watts = |watts: f64| format!("{} W", three_digits(watts));
-        table.row(vec![
-            name.clone(),
-            figure(gpu.utilization_ratio, |busy| percent(busy.mean)),
+    let watts = |watts: f64| format!("{} W", three_digits(watts));
+    TableOfColumns::new(shown)
+        .left("", |(name, _)| name.clone())
+        .right("busy", |(_, gpu)| figure(gpu.utilization_ratio, |busy| percent(busy.mean)))
+        .right("(min - max)", |(_, gpu)| {
             figure(gpu.utilization_ratio, |busy| {
                 format!("{:.0} - {:.0} %", busy.min * 100.0, busy.max * 100.0)
-            }),
-            figure(gpu.memory_used_bytes, |used| memory_peak(gpu, used.max)),
-            figure(gpu.power_w, |power| watts(power.mean)),
-            figure(gpu.power_w, |power| watts(power.max)),
-            gpu.throttled_ratio.map(percent).or_dash(),
-        ]);
-    }
-    table.lines()
+            })
+        })
+        .right("memory peak", |(_, gpu)| {
+            figure(gpu.memory_used_bytes, |used| memory_peak(gpu, used.max))
+        })
+        .right("power", |(_, gpu)| figure(gpu.power_w, |power| watts(power.mean)))
+        .right("(max)", |(_, gpu)| figure(gpu.power_w, |power| watts(power.max)))
+        .right("throttled", |(_, gpu)| gpu.throttled_ratio.map(percent).or_dash())
+        .lines()
 }
 
 /// `17.2 GiB of 80.0 GiB`.

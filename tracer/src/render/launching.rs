@@ -1,9 +1,12 @@
 //! The section on launch latency and on how far the host runs ahead of the devices.
 
 use super::gpu_devices::{DEVICES_SHOWN, more, name};
-use super::table::{INDENT, ReportSection, TextTable, paragraph};
+use super::table::{INDENT, ReportSection, TableOfColumns, paragraph};
+use crate::text::OrDash as _;
 use crate::units::{duration, percent, short_count, three_digits};
-use gctrace_analysis::report::{DepthPoint, DepthReport, DeviceId, LaunchingReport, Report};
+use gctrace_analysis::report::{
+    DepthPoint, DepthReport, DeviceId, DeviceLaunching, LaunchingReport, Report,
+};
 
 /// Minimum mean depth to draw: below it, the host is practically never ahead.
 const MIN_MEAN: f64 = 0.01;
@@ -24,16 +27,18 @@ pub(crate) fn launching(report: &Report) -> ReportSection {
 
 fn table(launching: &LaunchingReport) -> Vec<String> {
     let ids: Vec<DeviceId> = launching.devices.iter().map(|device| device.id).collect();
-    let head = ["device", "latency p50", "p95", "longest", "ahead", "max", "none"];
-    let mut table = TextTable::new(&head, &[0]);
-    for device in launching.devices.iter().take(DEVICES_SHOWN) {
-        let latency = device.latency;
-        let mut row = vec![name(device.id, &ids)];
-        row.extend([latency.p50_ns, latency.p95_ns, latency.max_ns].map(duration));
-        row.extend(depth(device.waiting.as_ref()));
-        table.row(row);
-    }
-    let mut lines = table.lines();
+    let of = |device: &DeviceLaunching, text: fn(&DepthReport) -> String| {
+        device.waiting.as_ref().map(text).or_dash()
+    };
+    let mut lines = TableOfColumns::new(launching.devices.iter().take(DEVICES_SHOWN))
+        .left("device", |device| name(device.id, &ids))
+        .right("latency p50", |device| duration(device.latency.p50_ns))
+        .right("p95", |device| duration(device.latency.p95_ns))
+        .right("longest", |device| duration(device.latency.max_ns))
+        .right("ahead", |device| of(device, |depth| mean(depth.mean)))
+        .right("max", |device| of(device, |depth| short_count(depth.max)))
+        .right("none", |device| of(device, |depth| percent(depth.zero_ratio)))
+        .lines();
     lines.extend(more(launching.devices.len(), DEVICES_SHOWN));
     lines.extend(paragraph(
         "Latency: from the start of a launch to the start of its operation. Ahead: operations launched \
@@ -41,13 +46,6 @@ fn table(launching: &LaunchingReport) -> Vec<String> {
          them hide a pause from the GPU.",
     ));
     lines
-}
-
-fn depth(depth: Option<&DepthReport>) -> [String; 3] {
-    let Some(depth) = depth else {
-        return ["-", "-", "-"].map(str::to_owned);
-    };
-    [mean(depth.mean), short_count(depth.max), percent(depth.zero_ratio)]
 }
 
 /// A mean number of operations.

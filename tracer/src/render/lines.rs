@@ -3,7 +3,7 @@
 //! A collection is attributed to the innermost line of the program's own code, as that is the one
 //! a user can change; the library line that was executing is shown below it.
 
-use super::table::{ReportSection, TextTable, cut, paragraph, width};
+use super::table::{ReportSection, TableOfColumns, TextTable, cut, paragraph, width};
 use crate::units::{count, counted, duration, percent, short_count};
 use gctrace_analysis::paths;
 use gctrace_analysis::report::{
@@ -221,19 +221,16 @@ fn by_process(processes: &[ProcessReport], names: &FileNames<'_>) -> Vec<String>
     if with.len() < 2 {
         return Vec::new();
     }
-    let mut table = TextTable::new(&["process", "pauses", "time", "costliest line"], &[3]);
-    for (process, line, lines) in with.iter().take(PROCESSES_SHOWN) {
-        let name = match process.rank {
+    let table = TableOfColumns::new(with.iter().take(PROCESSES_SHOWN))
+        .right("process", |(process, ..)| match process.rank {
             Some(rank) => format!("rank {rank}"),
             None => process.pid.to_string(),
-        };
-        table.row(vec![
-            name,
-            short_count(lines.with_stack.count),
-            duration(lines.with_stack.time_ns),
-            format!("{} {}", percent(line.time_ratio), names.line(line)),
-        ]);
-    }
+        })
+        .right("pauses", |(.., lines)| short_count(lines.with_stack.count))
+        .right("time", |(.., lines)| duration(lines.with_stack.time_ns))
+        .left("costliest line", |(_, line, _)| {
+            format!("{} {}", percent(line.time_ratio), names.line(line))
+        });
     let mut text = vec![String::new()];
     text.extend(table.lines());
     let more = with.len().saturating_sub(PROCESSES_SHOWN) as u64;

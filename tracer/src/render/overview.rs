@@ -1,6 +1,8 @@
 //! The overview sections: recording and its sources, pauses, processes, and missing data.
 
-use super::table::{INDENT, ReportSection, TextTable, cut, mark, paragraph, width, wrap};
+use super::table::{
+    INDENT, ReportSection, TableOfColumns, TextTable, cut, mark, paragraph, width, wrap,
+};
 use crate::text::OrDash as _;
 use crate::units::{count, counted, duration, percent, short_count};
 use crate::unseen::{unseen_places, unseen_words};
@@ -63,37 +65,30 @@ fn one_trace(trace: &TraceReport) -> Vec<String> {
 fn many_traces(report: &Report) -> Vec<String> {
     let traces = &report.traces;
     let hosts = several_hosts(traces);
-    let head = ["recorded", "processes", "pauses", "paused", "of time", "longest", "trace"];
-    let mut table = TextTable::new(&head, &[6]);
-    for (number, trace) in traces.iter().enumerate().take(TRACES_SHOWN) {
-        let mut name = trace.file.clone();
-        if trace.cut_at.is_some() || trace.damage.is_some() {
-            name = format!("(partly) {name}");
-        }
-        // Names made with %h contain the host already.
-        let host = trace.host.as_ref().filter(|host| hosts && !name.contains(host.as_str()));
-        let origin: Vec<String> = ranks(report, number)
-            .into_iter()
-            .chain(host.map(|host| format!("on {host}")))
-            .collect();
-        if !origin.is_empty() {
-            name = format!("{}: {name}", origin.join(" "));
-        }
-        table.row(vec![
-            duration(trace.duration_ns),
-            count(trace.processes),
-            short_count(trace.pauses.count),
-            duration(trace.stopped_ns),
-            trace.stopped_ratio.map(percent).or_dash(),
-            trace.max_ns.map(duration).or_dash(),
-            name,
-        ]);
-    }
-    let mut lines = table.lines();
+    let mut lines = TableOfColumns::new(traces.iter().enumerate().take(TRACES_SHOWN))
+        .right("recorded", |(_, trace)| duration(trace.duration_ns))
+        .right("processes", |(_, trace)| count(trace.processes))
+        .right("pauses", |(_, trace)| short_count(trace.pauses.count))
+        .right("paused", |(_, trace)| duration(trace.stopped_ns))
+        .right("of time", |(_, trace)| trace.stopped_ratio.map(percent).or_dash())
+        .right("longest", |(_, trace)| trace.max_ns.map(duration).or_dash())
+        .left("trace", |(number, trace)| trace_name(report, number, trace, hosts))
+        .lines();
     if let Some(more) = traces.len().checked_sub(TRACES_SHOWN).filter(|more| *more > 0) {
         lines.push(format!("  and {more} more (--format json lists more)"));
     }
     lines
+}
+
+/// The file of a trace, with its ranks and its host if there are several.
+fn trace_name(report: &Report, number: usize, trace: &TraceReport, hosts: bool) -> String {
+    let partly = if trace.cut_at.is_some() || trace.damage.is_some() { "(partly) " } else { "" };
+    let name = format!("{partly}{}", trace.file);
+    // Names made with %h contain the host already.
+    let host = trace.host.as_ref().filter(|host| hosts && !name.contains(host.as_str()));
+    let host = host.map(|host| format!("on {host}"));
+    let origin: Vec<String> = ranks(report, number).into_iter().chain(host).collect();
+    if origin.is_empty() { name } else { format!("{}: {name}", origin.join(" ")) }
 }
 
 /// Whether traces are of several hosts, as far as they are known.

@@ -1,12 +1,12 @@
 //! The section on ranks of distributed jobs: which ranks waited for which, what the pauses of one
 //! rank cost the others, and what the ranks of each communicator waited for each other.
 
-use super::table::{INDENT, ReportSection, TextTable, paragraph};
+use super::table::{INDENT, ReportSection, TableOfColumns, TextTable, paragraph};
 use crate::text::OrDash as _;
 use crate::units::{count, counted, duration, percent, three_digits};
 use gctrace_analysis::report::{
     CollectiveWaits, CollectivesReport, CommunicatorKind, CommunicatorReport, PauseSource,
-    RankFigure, RankPauses, RankReport, RankedJob, RanksReport, Report,
+    RankFigure, RankPauses, RankReport, RankSpread, RankedJob, RanksReport, Report,
 };
 
 /// Maximum number of ranks listed; the others are in the JSON.
@@ -167,29 +167,15 @@ fn spread(job: &RankedJob) -> Vec<String> {
         RankFigure::Transfer => "transfer",
         RankFigure::UsefulBusy => "useful busy",
     };
-    let head = ["min", "p5", "p50", "p95", "max", "of all ranks", "stand out"];
-    let mut table = TextTable::new(&head, &[5, 6]);
-    for spread in &job.spread {
-        let outliers = spread.outliers.iter().map(|rank| match &rank.host {
-            Some(host) => format!("{} ({host})", rank.rank),
-            None => rank.rank.to_string(),
-        });
-        let all = spread.outliers.len() as u64 + spread.outliers_left_out;
-        let shown: Vec<String> = outliers.take(OUTLIERS_SHOWN).collect();
-        let outliers = match all.saturating_sub(shown.len() as u64) {
-            0 if shown.is_empty() => "-".to_owned(),
-            0 => shown.join(", "),
-            more => format!("{} and {more} more", shown.join(", ")),
-        };
-        let mut row: Vec<String> =
-            [spread.min_ns, spread.p5_ns, spread.p50_ns, spread.p95_ns, spread.max_ns]
-                .into_iter()
-                .map(duration)
-                .collect();
-        row.extend([name(spread.figure).to_owned(), outliers]);
-        table.row(row);
-    }
-    let mut lines = table.lines();
+    let mut lines = TableOfColumns::new(&job.spread)
+        .right("min", |spread| duration(spread.min_ns))
+        .right("p5", |spread| duration(spread.p5_ns))
+        .right("p50", |spread| duration(spread.p50_ns))
+        .right("p95", |spread| duration(spread.p95_ns))
+        .right("max", |spread| duration(spread.max_ns))
+        .left("of all ranks", |spread| name(spread.figure).to_owned())
+        .left("stand out", outliers)
+        .lines();
     for spread in &job.spread {
         for host in &spread.hosts {
             lines.extend(paragraph(&format!(
@@ -206,29 +192,38 @@ fn spread(job: &RankedJob) -> Vec<String> {
     lines
 }
 
+/// The ranks whose figure stands out, `-` if none does.
+fn outliers(spread: &RankSpread) -> String {
+    let outliers = spread.outliers.iter().map(|rank| match &rank.host {
+        Some(host) => format!("{} ({host})", rank.rank),
+        None => rank.rank.to_string(),
+    });
+    let all = spread.outliers.len() as u64 + spread.outliers_left_out;
+    let shown: Vec<String> = outliers.take(OUTLIERS_SHOWN).collect();
+    match all.saturating_sub(shown.len() as u64) {
+        0 if shown.is_empty() => "-".to_owned(),
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
+}
+
 /// Per rank: the time it waited for others, and how often others waited for it.
 fn waits(ranks: &[RankReport]) -> Vec<String> {
-    let head =
-        ["rank", "paused", "peer wait", "transfer", "useful", "last", "after pause", "clock ±"];
     let mut shown: Vec<&RankReport> = ranks.iter().collect();
     if shown.len() > RANKS_SHOWN {
         shown.sort_by_key(|rank| std::cmp::Reverse((rank.last_after_pause, rank.paused_ns)));
         shown.truncate(RANKS_SHOWN);
     }
-    let mut table = TextTable::new(&head, &[]);
-    for rank in shown {
-        table.row(vec![
-            rank.rank.to_string(),
-            duration(rank.paused_ns),
-            duration(rank.peer_wait_ns),
-            duration(rank.transfer_ns),
-            useful(rank),
-            count(rank.last),
-            count(rank.last_after_pause),
-            rank.clock_error_ns.map(duration).or_dash(),
-        ]);
-    }
-    table.lines()
+    TableOfColumns::new(shown)
+        .right("rank", |rank| rank.rank.to_string())
+        .right("paused", |rank| duration(rank.paused_ns))
+        .right("peer wait", |rank| duration(rank.peer_wait_ns))
+        .right("transfer", |rank| duration(rank.transfer_ns))
+        .right("useful", useful)
+        .right("last", |rank| count(rank.last))
+        .right("after pause", |rank| count(rank.last_after_pause))
+        .right("clock ±", |rank| rank.clock_error_ns.map(duration).or_dash())
+        .lines()
 }
 
 /// Share of the busy time without waiting for peers.
@@ -286,15 +281,27 @@ fn who(source: &PauseSource) -> String {
 
 /// Per source of pauses: their cost for the rank itself, for the others and for the job.
 fn costs(pauses: &RankPauses) -> Vec<String> {
-    let head = ["rank", "pauses", "paused", "own", "others", "ampl.", "job", "step"];
-    let mut table = TextTable::new(&head, &[]);
-    for source in pauses.sources.iter().take(SOURCES_SHOWN) {
-        table.row(cost(&label(source), source, &pauses.victims));
-    }
-    if pauses.sources.len() > 1 {
-        table.row(cost("all", &pauses.all, &pauses.victims));
-    }
-    let mut lines = table.lines();
+    let listed = pauses.sources.iter().take(SOURCES_SHOWN);
+    let rows = listed.map(|source| (None, source));
+    let all = (pauses.sources.len() > 1).then_some((Some("all"), &pauses.all));
+    let own_ns = |source| own_ns(source, &pauses.victims);
+    let mut lines = TableOfColumns::new(rows.chain(all))
+        .right("rank", |(name, source)| name.map_or_else(|| label(source), str::to_owned))
+        .right("pauses", |(_, source)| count(source.pauses))
+        .right("paused", |(_, source)| duration(source.paused_ns))
+        .right("own", |(_, source)| signed(own_ns(source)))
+        .right("others", |(_, source)| signed(source.total_ns.saturating_sub(own_ns(source))))
+        .right("ampl.", |(_, source)| {
+            source.amplification_ratio.map(|ratio| format!("{}x", three_digits(ratio))).or_dash()
+        })
+        .right("job", |(_, source)| signed(source.job_earlier_ns))
+        .right("step", |(_, source)| {
+            let lengths = source.steps.map(|steps| {
+                format!("{} -> {}", duration(steps.mean_ns), duration(steps.mean_without_ns))
+            });
+            lengths.or_dash()
+        })
+        .lines();
     let more = pauses.sources.len().saturating_sub(SOURCES_SHOWN);
     if more > 0 {
         lines.push(format!("{INDENT}{more} more rows are in the JSON."));
@@ -309,26 +316,11 @@ fn label(source: &PauseSource) -> String {
     }
 }
 
-fn cost(label: &str, source: &PauseSource, victims: &[u32]) -> Vec<String> {
+/// Time that the ranks of a source would save themselves.
+fn own_ns(source: &PauseSource, victims: &[u32]) -> i64 {
     let savings = victims.iter().zip(&source.earlier_ns);
     let savings = savings.filter(|(victim, _)| source.ranks.contains(victim));
-    let own_ns: i64 = savings.map(|(_, earlier_ns)| *earlier_ns).fold(0, i64::saturating_add);
-    vec![
-        label.to_owned(),
-        count(source.pauses),
-        duration(source.paused_ns),
-        signed(own_ns),
-        signed(source.total_ns.saturating_sub(own_ns)),
-        source.amplification_ratio.map(|ratio| format!("{}x", three_digits(ratio))).or_dash(),
-        signed(source.job_earlier_ns),
-        source
-            .steps
-            .map(|steps| {
-                let without = duration(steps.mean_without_ns);
-                format!("{} -> {without}", duration(steps.mean_ns))
-            })
-            .or_dash(),
-    ]
+    savings.map(|(_, earlier_ns)| *earlier_ns).fold(0, i64::saturating_add)
 }
 
 /// The matrix of costs: a row per source, a column per affected rank.

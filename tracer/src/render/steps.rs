@@ -1,6 +1,6 @@
 //! The section on training steps.
 
-use super::table::{INDENT, ReportSection, TextTable, mark, paragraph};
+use super::table::{INDENT, ReportSection, TableOfColumns, mark, paragraph};
 use crate::units::{count, counted, duration, percent, signed_duration};
 use gctrace_analysis::report::{
     Basis, FullBy, MedianComparison, NoComparison, ProcessSteps, Report, StepComparison,
@@ -31,21 +31,17 @@ pub(crate) fn steps(report: &Report) -> ReportSection {
 
 fn table(steps: &StepsReport) -> Vec<String> {
     let idle = steps.processes.iter().any(|process| process.gpu_idle_ns.is_some());
-    let mut head = vec!["process", "steps", "mean", "p50", "longest", "in GC", "of time"];
-    head.extend(idle.then_some("GPU idle"));
-    let mut table = TextTable::new(&head, &[0]);
-    for process_steps in steps.processes.iter().take(PROCESSES_SHOWN) {
-        let time = |ns: Option<u64>| ns.map_or_else(|| "?".to_owned(), duration);
-        let mut row = vec![process(process_steps), count(process_steps.count)];
-        let length = process_steps.length;
-        let lengths = [length.mean_ns, length.p50_ns, length.max_ns];
-        row.extend(lengths.map(duration));
-        row.push(time(process_steps.gc_ns));
-        row.push(process_steps.gc_ratio.map_or_else(|| "?".to_owned(), percent));
-        row.extend(idle.then(|| time(process_steps.gpu_idle_ns)));
-        table.row(row);
-    }
-    let mut lines = table.lines();
+    let time = |ns: Option<u64>| ns.map_or_else(|| "?".to_owned(), duration);
+    let mut lines = TableOfColumns::new(steps.processes.iter().take(PROCESSES_SHOWN))
+        .left("process", process)
+        .right("steps", |steps| count(steps.count))
+        .right("mean", |steps| duration(steps.length.mean_ns))
+        .right("p50", |steps| duration(steps.length.p50_ns))
+        .right("longest", |steps| duration(steps.length.max_ns))
+        .right("in GC", |steps| time(steps.gc_ns))
+        .right("of time", |steps| steps.gc_ratio.map_or_else(|| "?".to_owned(), percent))
+        .right_if(idle, "GPU idle", |steps| time(steps.gpu_idle_ns))
+        .lines();
     let more = steps.processes.len().saturating_sub(PROCESSES_SHOWN) as u64;
     let more = more + steps.processes_left_out;
     if more > 0 {

@@ -82,6 +82,50 @@ impl TextTable {
     }
 }
 
+/// A table that grows by columns; `R` is what a row shows.
+pub(crate) struct TableOfColumns<R> {
+    rows: Vec<R>,
+    table: TextTable,
+}
+
+impl<R: Copy> TableOfColumns<R> {
+    /// A table with a row for each of `rows`, without columns.
+    pub(crate) fn new(rows: impl IntoIterator<Item = R>) -> Self {
+        let rows: Vec<R> = rows.into_iter().collect();
+        let table = TextTable { rows: vec![Vec::new(); rows.len() + 1], left: Vec::new() };
+        Self { rows, table }
+    }
+
+    /// Adds a right-aligned column.
+    pub(crate) fn right(mut self, title: &str, cell: impl Fn(R) -> String) -> Self {
+        let cells = self.rows.iter().map(|row| clean::line(&cell(*row)).into_owned());
+        let column = std::iter::once(title.to_owned()).chain(cells);
+        self.table.rows.iter_mut().zip(column).for_each(|(row, cell)| row.push(cell));
+        self
+    }
+
+    /// Adds a left-aligned column.
+    pub(crate) fn left(mut self, title: &str, cell: impl Fn(R) -> String) -> Self {
+        self.table.left.extend(self.table.rows.first().map(Vec::len));
+        self.right(title, cell)
+    }
+
+    /// Adds a right-aligned column if the condition holds.
+    pub(crate) fn right_if(self, shown: bool, title: &str, cell: impl Fn(R) -> String) -> Self {
+        if shown { self.right(title, cell) } else { self }
+    }
+
+    /// The table, for rows of another kind.
+    pub(crate) fn table(self) -> TextTable {
+        self.table
+    }
+
+    /// The lines of the table.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.table.lines()
+    }
+}
+
 /// Breaks a paragraph at whitespace; the first line starts with `first`, the others with `indent`.
 pub(crate) fn wrap(text: &str, first: &str, indent: &str) -> Vec<String> {
     let mut lines = Vec::new();

@@ -17,7 +17,28 @@ const HEADER_EVERY: u64 = 20;
 /// Maximum characters per line.
 const WIDTH: usize = 100;
 
-const HEADER: &str = "    time proc GC ms/s share gen0/1/2 per s   last  worst  GPU lost   own  busiest and its line";
+/// Title, width and text of a figure; `None` if unknown. The process is the busiest.
+type LineFigure = (&'static str, usize, fn(&Snapshot, Option<&ProcessFigures>) -> Option<String>);
+
+/// The figures of a line, from left to right.
+#[rustfmt::skip]
+const FIGURES: [LineFigure; 10] = [
+    ("time", 8, |snapshot, _| Some(local(snapshot.at_unix_ns))),
+    ("proc", 4, |snapshot, _| Some((snapshot.totals.processes - snapshot.totals.ended).to_string())),
+    ("GC ms/s", 7, |snapshot, _|
+        Some(number(snapshot.totals.interval_pause_ns as f64 / 1e6 / seconds(snapshot)))),
+    ("share", 5, |_, process| Some(percent(process?.share_ppm))),
+    ("gen0/1/2 per s", 14, |snapshot, _| {
+        let [young, middle, old, _] = snapshot.totals.interval_pauses;
+        let rate = |count| text::short_rate(count as f64 / seconds(snapshot));
+        Some([young, middle, old].map(rate).join("/"))
+    }),
+    ("last", 6, |_, process| Some(time(process?.last?.duration_ns))),
+    ("worst", 6, |_, process| Some(time(process?.worst?.duration_ns))),
+    ("GPU", 4, |snapshot, process| gpu(snapshot, process?)),
+    ("lost", 4, |snapshot, _| Some(lost_events(&snapshot.recorder.lost).to_string())),
+    ("own", 5, |snapshot, _| snapshot.recorder.cpu_ppm.map(percent)),
+];
 
 /// Formats snapshots as lines below a head.
 #[derive(Debug)]
@@ -45,13 +66,13 @@ impl LineOutput {
         let is_due =
             self.lines == 0 || (self.on_terminal && self.lines.is_multiple_of(HEADER_EVERY));
         if is_due {
-            text.push_str(HEADER);
-            text.push('\n');
+            text.push_str(&aligned(|(title, _, _)| title.to_owned()));
+            text.push_str("  busiest and its line\n");
         }
         self.lines += 1;
         let busiest = busiest(snapshot);
         self.busiest = busiest.map(|process| process.pid);
-        let mut line = figures(snapshot, busiest);
+        let mut line = aligned(|(_, _, text)| text(snapshot, busiest).or_dash());
         if let Some(process) = busiest {
             let _ = write!(line, "  {}", place(snapshot, process));
         }
@@ -74,27 +95,14 @@ fn local(unix_ns: u64) -> String {
     time_of_day(unix_ns, offset_s(unix_ns))
 }
 
-fn figures(snapshot: &Snapshot, busiest: Option<&ProcessFigures>) -> String {
-    let totals = &snapshot.totals;
-    let seconds = (snapshot.interval_ns.max(1) as f64) / 1e9;
-    let [young, middle, old, _] = totals.interval_pauses;
-    let rates = [young, middle, old].map(|count| text::short_rate(count as f64 / seconds));
-    let share = busiest.map(|process| percent(process.share_ppm));
-    let last = busiest.and_then(|process| process.last);
-    let worst = busiest.and_then(|process| process.worst);
-    format!(
-        "{:8} {:>4} {:>7} {:>5} {:>14} {:>6} {:>6} {:>4} {:>4} {:>5}",
-        local(snapshot.at_unix_ns),
-        totals.processes - totals.ended,
-        number(totals.interval_pause_ns as f64 / 1e6 / seconds),
-        or_dash(share),
-        rates.join("/"),
-        or_dash(last.map(|pause| time(pause.duration_ns))),
-        or_dash(worst.map(|pause| time(pause.duration_ns))),
-        or_dash(busiest.and_then(|process| gpu(snapshot, process))),
-        lost_events(&snapshot.recorder.lost),
-        or_dash(snapshot.recorder.cpu_ppm.map(percent)),
-    )
+/// A text of each figure, right-aligned.
+fn aligned(text: impl Fn(LineFigure) -> String) -> String {
+    FIGURES.map(|figure| format!("{:>1$}", text(figure), figure.1)).join(" ")
+}
+
+/// Length of the interval.
+fn seconds(snapshot: &Snapshot) -> f64 {
+    (snapshot.interval_ns.max(1) as f64) / 1e9
 }
 
 /// The process, if there are several, and its costliest line.
@@ -131,10 +139,6 @@ fn gpu(snapshot: &Snapshot, process: &ProcessFigures) -> Option<String> {
     let gpus = process.gpus.iter().find(|gpu| gpu.by_nvml)?;
     let device = snapshot.gpus.iter().find(|gpu| gpu.index == gpus.device)?;
     Some(format!("~{}%", device.utilization_percent?))
-}
-
-fn or_dash(text: Option<String>) -> String {
-    text.or_dash()
 }
 
 /// At least three digits: `0`, `0.25`, `2.50`, `25.0`, `250`.
@@ -288,7 +292,7 @@ mod tests {
         let headers = |on_terminal| {
             let mut lines = LineOutput::new(on_terminal);
             let texts = (0..45).map(|_| lines.text(&Snapshot::default()));
-            texts.filter(|text| text.starts_with(HEADER)).count()
+            texts.filter(|text| text.starts_with("    time proc")).count()
         };
         assert_eq!((headers(true), headers(false)), (3, 1));
     }

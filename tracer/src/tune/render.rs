@@ -2,7 +2,7 @@
 
 use crate::args::TuneArgs;
 use crate::print;
-use crate::render::{TextTable, fit, wrap};
+use crate::render::{TableOfColumns, fit, wrap};
 use crate::text::OrDash as _;
 use crate::units::{bytes, count, counted, duration, percent};
 use gctrace_analysis::tune::{
@@ -79,34 +79,23 @@ fn clock(report: &TuneReport) -> &'static str {
 
 fn table(report: &TuneReport) -> Vec<String> {
     let mean = format!("{}{}", unit(report), clock(report));
-    let head = ["setting", &mean, "sd", "difference (95 %)", "p", "pauses", "peak memory"];
     let has_memory = report.settings.iter().any(|setting| setting.peak_rss_bytes.is_some());
-    let shown = if has_memory { head.len() } else { head.len() - 1 };
-    let mut table = TextTable::new(head.get(..shown).unwrap_or_default(), &[0]);
-    for setting in &report.settings {
-        let mut cells = row(setting, report.measure);
-        cells.truncate(shown);
-        table.row(cells);
-    }
-    table.lines()
-}
-
-fn row(setting: &TunedSetting, measure: TuneMeasure) -> Vec<String> {
     let time = |ns: Option<u64>| ns.map(duration).or_dash();
-    let found = setting.difference(measure);
-    let or_none = |text: Option<String>| text.unwrap_or_default();
-    vec![
-        setting.setting.clone(),
-        time(match measure {
-            TuneMeasure::Wall => setting.wall_ns,
-            TuneMeasure::Cpu => setting.cpu_ns,
-        }),
-        time(setting.standard_deviation_ns),
-        or_none(found.map(difference)),
-        or_none(found.map(|found| format!("{:.4}", found.holm_p_value))),
-        time(setting.pause_ns),
-        setting.peak_rss_bytes.map(bytes).or_dash(),
-    ]
+    let found = |setting: &TunedSetting, text: fn(&MeasuredDifference) -> String| {
+        setting.difference(report.measure).map(text).unwrap_or_default()
+    };
+    TableOfColumns::new(&report.settings)
+        .left("setting", |setting| setting.setting.clone())
+        .right(&mean, |setting| match report.measure {
+            TuneMeasure::Wall => time(setting.wall_ns),
+            TuneMeasure::Cpu => time(setting.cpu_ns),
+        })
+        .right("sd", |setting| time(setting.standard_deviation_ns))
+        .right("difference (95 %)", |setting| found(setting, difference))
+        .right("p", |setting| found(setting, |found| format!("{:.4}", found.holm_p_value)))
+        .right("pauses", |setting| time(setting.pause_ns))
+        .right_if(has_memory, "peak memory", |setting| setting.peak_rss_bytes.map(bytes).or_dash())
+        .lines()
 }
 
 /// `-6.03 % (-8.50 to -3.76)`.

@@ -260,3 +260,21 @@ fn a_command_is_recorded_and_compared_with_the_run_before() {
     assert_eq!(failed.code, Some(7), "{}", failed.err);
     assert!(failed.out.is_empty() && failed.err.contains("not compared"), "{}", failed.err);
 }
+
+#[test]
+fn a_command_is_recorded_with_settings() {
+    let place = Place::new();
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/train.py");
+    let words = ["python3", program.to_str().unwrap(), "--steps", "60"];
+    let record = ["--mode", "inject", "-o", "before.json", "--"];
+    assert_eq!(place.run(&[&record, &words[..]].concat()).code, Some(0));
+    let setting = ["before.json", "--gc", "threshold=5000,10,10", "--"];
+    let compared = place.compare(&[&setting, &words[..]].concat());
+    assert_eq!(compared.code, Some(0), "{}", compared.err);
+    let both = format!("{}{}", compared.out, compared.err);
+    assert!(both.contains("threshold=5000,10,10: "), "{both}");
+    assert!(both.contains(" -> 5000, 10, 10"), "{both}");
+    let no_command = place.compare(&["before.json", "before-after.json", "--gc", "threshold=5000"]);
+    assert_eq!(no_command.code, Some(1));
+    assert!(no_command.err.contains("put one after --"), "{}", no_command.err);
+}

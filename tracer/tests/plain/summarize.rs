@@ -269,3 +269,20 @@ fn what_is_no_file_is_not_read() {
         assert!(outcome.err.contains("/dev/zero"), "{}", outcome.err);
     }
 }
+
+#[test]
+fn what_analyze_refuses_has_no_summary() {
+    let folder = Folder::new();
+    folder.add("rank0.json", rank(0));
+    folder.add("empty.json", r#"{"traceEvents":[{"ph":"X","cat":"cpu_op","name":"add","pid":9,"tid":9,"ts":1,"dur":2}]}"#);
+    let refused = folder.gctrace(&["analyze", "empty.json"]);
+    let alone = folder.gctrace(&["summarize", "empty.json", "-o", "sums"]);
+    let both = folder.gctrace(&["summarize", "empty.json", "rank0.json", "-o", "sums"]);
+    let why = "none of which is a usable garbage collection or a GPU operation";
+    for (outcome, code) in [(&refused, 1), (&alone, 1), (&both, 1)] {
+        assert_eq!(outcome.code, Some(code), "{}", outcome.err);
+        assert!(outcome.err.contains(why), "{}", outcome.err);
+    }
+    let names: Vec<String> = folder.files("sums").into_keys().collect();
+    assert_eq!(names, ["rank0.json.gcsum"]);
+}

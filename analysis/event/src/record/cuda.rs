@@ -27,13 +27,70 @@ impl CudaLayer {
         }
     }
 
-    /// The layer with this category ([`CudaLayer::category`]); `None` for any other.
+    /// The layer with this category: [`CudaLayer::category`], or the profiler's of XPUs and of PyTorch
+    /// 1.8 to 1.11; `None` for any other.
     #[must_use]
     pub fn from_category(category: &[u8]) -> Option<Self> {
+        match category {
+            b"Runtime" | b"xpu_runtime" => return Some(Self::Runtime),
+            b"xpu_driver" => return Some(Self::Driver),
+            _ => {}
+        }
         [Self::Driver, Self::Runtime, Self::Nccl]
             .into_iter()
             .find(|layer| layer.category().as_bytes() == category)
     }
+}
+
+/// The API of a call on the CPU, by the name of its function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GpuApi {
+    /// CUDA's runtime and driver, of NVIDIA; recorded by CUPTI.
+    Cuda,
+    /// HIP, of AMD's ROCm.
+    Hip,
+    /// Level Zero, and Unified Runtime and its predecessor, which call it: of Intel's XPUs.
+    LevelZero,
+}
+
+impl GpuApi {
+    /// The API of a function and the function's name without its prefix; `None` for those of libraries,
+    /// such as NCCL.
+    #[must_use]
+    pub fn of(function: &str) -> Option<(Self, &str)> {
+        [
+            ("cuda", Self::Cuda),
+            ("cu", Self::Cuda),
+            ("hip", Self::Hip),
+            ("ze", Self::LevelZero),
+            ("ur", Self::LevelZero),
+            ("pi", Self::LevelZero),
+        ]
+        .into_iter()
+        .find_map(|(prefix, api)| {
+            let name = function.strip_prefix(prefix)?;
+            name.starts_with(|first: char| first.is_ascii_uppercase()).then_some((api, name))
+        })
+    }
+}
+
+/// Whether a function, named without its API's prefix, puts a kernel into a stream; of a graph of
+/// kernels it is `GraphLaunch`.
+#[must_use]
+pub fn is_launch(name: &str) -> bool {
+    const LAUNCHES: [&str; 8] = [
+        "Launch",
+        "GraphLaunch",
+        // HIP
+        "ModuleLaunch",
+        "ExtLaunch",
+        "ExtModuleLaunch",
+        "HccModuleLaunch",
+        // Unified Runtime, Level Zero
+        "EnqueueKernelLaunch",
+        "CommandListAppendLaunch",
+    ];
+    LAUNCHES.iter().any(|launch| name.starts_with(launch))
 }
 
 /// A call on the CPU. Of nested calls (the runtime's of the driver) the outermost is recorded.
@@ -105,9 +162,7 @@ impl CudaCall {
     /// Whether it puts a kernel or a graph into a stream.
     #[must_use]
     pub fn is_launch(&self) -> bool {
-        self.function.starts_with("cuLaunch")
-            || self.function.starts_with("cudaLaunch")
-            || self.function.ends_with("GraphLaunch")
+        GpuApi::of(&self.function).is_some_and(|(_, name)| is_launch(name))
     }
 
     /// Time in the call in nanoseconds.

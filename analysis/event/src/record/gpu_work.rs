@@ -28,9 +28,16 @@ impl GpuOpKind {
         }
     }
 
-    /// The kind with this category ([`GpuOpKind::category`]); `None` for any other.
+    /// The kind with this category: [`GpuOpKind::category`], or that of PyTorch 1.8 to 1.11; `None` for
+    /// any other.
     #[must_use]
     pub fn from_category(category: &[u8]) -> Option<Self> {
+        match category {
+            b"Kernel" => return Some(Self::Kernel),
+            b"Memcpy" => return Some(Self::Memcpy),
+            b"Memset" => return Some(Self::Memset),
+            _ => {}
+        }
         [Self::Kernel, Self::Memcpy, Self::Memset]
             .into_iter()
             .find(|kind| kind.category().as_bytes() == category)

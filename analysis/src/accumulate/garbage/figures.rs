@@ -3,12 +3,12 @@
 use super::per_step::StepTicks;
 use super::table::RowSums as _;
 use super::{Counted, CycleSums, GarbageSums, KindSums};
-use crate::gpu::timeline::StepSpan;
 use crate::remedy::cycles;
 use crate::report::{
     Basis, BirthLine, BirthLines, GarbageCycle, GarbageEdge, GarbageEstimate, GarbageKind,
     GarbageReport, Location, MainCycles, PerStep,
 };
+use crate::spans::StepSpan;
 use crate::time::stats::{rate, ratio};
 use crate::time::sum;
 use crate::{paths, words};

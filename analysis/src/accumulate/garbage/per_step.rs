@@ -1,7 +1,7 @@
 //! What is freed per training step.
 
 use crate::accumulate::thinned::ThinnedSeries;
-use crate::gpu::timeline::StepSpan;
+use crate::spans::StepSpan;
 
 /// Entries kept of a series.
 const SERIES: usize = 128;
@@ -108,8 +108,8 @@ fn float(number: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gpu::index::Index;
     use crate::report::StepSource;
+    use crate::spans::index::Index;
 
     fn steps(count: u64) -> Vec<StepSpan> {
         let step = |number| StepSpan {

@@ -4,12 +4,12 @@
 
 use super::{NO_PROCESS, ProcessBuilder, RawCall, RawOp, TimelineContext};
 use crate::gpu::calls::CallEffect;
-use crate::gpu::index::Index;
 use crate::gpu::periods;
 use crate::gpu::timeline::{
     Call, CallIndex, EventWait, Op, ProcessTimeline, StepSource, StepSpan, Stream, StreamIndex,
     StringTable, Timeline,
 };
+use crate::spans::index::Index;
 use gctrace_event::{GpuSync, GpuSyncKind};
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -4,10 +4,10 @@
 //! pauses are gctrace's, on the profiler's clock.
 
 use super::thread_times::{MatchedThread, TimelinePair};
-use crate::gpu::index::Index;
-use crate::gpu::pause_span::PauseSpan;
 use crate::gpu::timeline::{StepSource, StepSpan, ThreadIndex, Timeline};
 use crate::report::{AlignedBy, Basis, ClockReport, MergeNote, RecognizedBy};
+use crate::spans::PauseSpan;
+use crate::spans::index::Index;
 use crate::time::difference;
 use crate::time::intervals::Intervals;
 use crate::time::offset::{ClockOffset, MATCH_NS};

@@ -3,8 +3,8 @@
 //! Owns which timestamps are comparable: starts of calls of one function, midpoints of collections,
 //! by thread if threads can be distinguished.
 
-use crate::gpu::pause_span::PauseSpan;
 use crate::gpu::timeline::{NameIndex, ThreadIndex, Timeline};
+use crate::spans::PauseSpan;
 use crate::time::offset;
 use crate::time::offset::{ClockOffset, MATCH_NS, TimestampPair};
 use std::collections::BTreeMap;

@@ -3,11 +3,11 @@
 //! Knows the names that NCCL and PyTorch use; nothing about other ranks.
 
 use crate::gpu::calls::CallEffect;
-use crate::gpu::index::{Index, SmallNumber};
 use crate::gpu::timeline::{
     Communicator, NameIndex, Op, OpIndex, StreamIndex, StringTable, ThreadIndex, Timeline,
     TransferPeer,
 };
+use crate::spans::index::{Index, SmallNumber};
 use crate::time::signed;
 use gctrace_event::GpuOpKind;
 use std::collections::HashMap;

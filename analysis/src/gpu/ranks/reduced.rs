@@ -4,10 +4,10 @@
 //! those, and the process. [`super::jobs`] finds the same jobs, clocks and collectives in it.
 
 use super::kernels::{ANNOTATION, KERNEL};
-use crate::gpu::index::Index;
 use crate::gpu::timeline::{
     AnnotationSpan, Call, CallIndex, NameIndex, Op, OpIndex, StringTable, Timeline,
 };
+use crate::spans::index::Index;
 use gctrace_event::GpuOpKind;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

@@ -2,10 +2,10 @@
 
 use super::RankJob;
 use super::communicators::{Communicators, ShorterWaits};
-use crate::gpu::pause_span::PauseSpan;
 use crate::gpu::replay::{JoinedReplay, JoinedSkeletons};
 use crate::gpu::timeline::Timeline;
 use crate::report::{Basis, PauseSource, RankPauses, StepEffect};
+use crate::spans::PauseSpan;
 use crate::time::{later, since, sum};
 
 /// Number of ranks whose pauses are removed one by one, the ranks with the most pause time; all

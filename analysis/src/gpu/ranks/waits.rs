@@ -1,9 +1,9 @@
 //! What ranks waited for each other in collectives, and which of them was last.
 
 use super::{RankJob, shared_ops};
-use crate::gpu::index::Index;
 use crate::gpu::replay::{ReplayCollective, ReplayJob};
 use crate::gpu::timeline::{Op, OpIndex, Timeline};
+use crate::spans::index::Index;
 use crate::time::intervals::Intervals;
 use crate::time::{add_to, later, signed};
 use std::collections::{BTreeMap, HashMap};

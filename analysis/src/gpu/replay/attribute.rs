@@ -3,9 +3,9 @@
 use super::exposed::PauseSurroundings;
 use super::network::{DelayChange, DelayUndo, NetworkRun, NodeIndex};
 use super::{ReplayChange, ReplayJob, ReplayModel, pauses};
-use crate::gpu::index::Index;
-use crate::gpu::pause_span::PauseSpan;
 use crate::gpu::timeline::PauseIndex;
+use crate::spans::PauseSpan;
+use crate::spans::index::Index;
 use crate::time::duration;
 use std::ops::Range;
 

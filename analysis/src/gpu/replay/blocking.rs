@@ -10,8 +10,8 @@ use super::network::NetworkBuilder;
 use super::streams::StreamQueue;
 use super::waits;
 use crate::gpu::calls::CallEffect;
-use crate::gpu::index::Index;
 use crate::gpu::timeline::{Call, CallIndex, NameIndex, OpIndex, Timeline};
+use crate::spans::index::Index;
 use crate::time::{signed, stats};
 use std::collections::HashMap;
 

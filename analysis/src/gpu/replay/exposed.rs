@@ -3,9 +3,9 @@
 use super::ReplayJob;
 use super::layout::ReplayLayout;
 use super::network::NetworkRun;
-use crate::gpu::index::Index;
-use crate::gpu::pause_span::PauseSpan;
 use crate::gpu::timeline::{OpIndex, Timeline};
+use crate::spans::PauseSpan;
+use crate::spans::index::Index;
 use crate::time::duration;
 use crate::time::intervals::Intervals;
 

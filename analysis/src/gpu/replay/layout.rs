@@ -3,8 +3,8 @@
 use super::ReplayJob;
 use super::network::{EdgeIndex, LIMIT_NS, NetworkBuilder, NodeIndex, TieOrder};
 use crate::gpu::calls::CallEffect;
-use crate::gpu::index::Index;
 use crate::gpu::timeline::{Call, CallIndex, Op, OpIndex, StreamIndex, Timeline};
+use crate::spans::index::Index;
 use crate::time::timestamp;
 
 /// Nodes of one timeline, and its threads' calls in order.

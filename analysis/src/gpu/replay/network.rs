@@ -3,7 +3,7 @@
 //! The time of a node is the latest of (time of a node that it waits for + delay). Owns the order
 //! of nodes, the delays, and the propagation of changed delays. Knows nothing of GPUs.
 
-use crate::gpu::index::Index;
+use crate::spans::index::Index;
 use crate::time::later;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

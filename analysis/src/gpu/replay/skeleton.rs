@@ -16,8 +16,8 @@ pub use joined::{JoinedReplay, JoinedSkeletons};
 
 use super::pauses::AppliedChange;
 use super::{ModelParts, ReplayChange, ReplayJob, ReplayModel, pauses};
-use crate::gpu::index::Index;
 use crate::gpu::timeline::{OpIndex, Timeline};
+use crate::spans::index::Index;
 use cut::Cut;
 use graph::{Delay, DelayRows};
 use serde::{Deserialize, Serialize};

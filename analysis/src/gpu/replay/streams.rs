@@ -3,8 +3,8 @@
 
 use super::layout::ReplayLayout;
 use super::network::NetworkBuilder;
-use crate::gpu::index::Index;
 use crate::gpu::timeline::{Op, OpIndex, Timeline};
+use crate::spans::index::Index;
 use crate::time::{after, signed, stats};
 
 /// The operations of a stream in order.

@@ -9,9 +9,9 @@
 use super::layout::{CallChain, HandOver, ReplayLayout};
 use super::network::NetworkBuilder;
 use crate::gpu::calls::CallEffect;
-use crate::gpu::index::Index;
-use crate::gpu::pause_span::PauseSpan;
 use crate::gpu::timeline::{Call, CallIndex, NameIndex, Timeline};
+use crate::spans::PauseSpan;
+use crate::spans::index::Index;
 use crate::time::intervals::SummedIntervals;
 use crate::time::{signed, stats, times};
 

@@ -10,8 +10,8 @@ use super::layout::ReplayLayout;
 use super::network::NetworkBuilder;
 use super::streams::{StreamQueue, TypicalLatency};
 use crate::gpu::calls::CallEffect;
-use crate::gpu::index::Index;
 use crate::gpu::timeline::{CallIndex, EventWait, Op, OpIndex, StreamIndex, Timeline};
+use crate::spans::index::Index;
 use crate::time::duration;
 use std::collections::HashMap;
 

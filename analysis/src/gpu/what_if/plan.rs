@@ -5,10 +5,10 @@
 //! not computed here.
 
 use super::program::{Assumption, Certainty, ProgramModel, known, part_of, traversed};
-use crate::gpu::pause_span::PauseSpan;
 use crate::gpu::replay::{InsertedPause, PauseLength, ReplayChange};
 use crate::gpu::timeline::PauseIndex;
 use crate::report::AdviceId;
+use crate::spans::PauseSpan;
 use crate::time::{after, later, scaled, signed, sum};
 
 /// Pause time removed minus pause time added, in ns.

@@ -1,12 +1,12 @@
 //! One process as the predictions see it: its timeline, its collector, what its garbage weighs.
 
-use crate::gpu::index::{Index, SmallNumber};
-use crate::gpu::pause_span::PauseSpan;
 use crate::gpu::replay::main_steps;
 use crate::gpu::timeline::{PauseIndex, ProcessTimeline, StepSpan};
 use crate::remedy;
 use crate::remedy::{RecordedRun, SimulatedParts};
 use crate::report::AdviceId;
+use crate::spans::PauseSpan;
+use crate::spans::index::{Index, SmallNumber};
 use crate::time::{after, duration, scaled, sum};
 use gctrace_event::{GcReason, Pause};
 

@@ -3,10 +3,10 @@
 
 use gctrace_analysis::Analysis;
 use gctrace_analysis::gpu::calls::CallEffect;
-use gctrace_analysis::gpu::index::Index;
-use gctrace_analysis::gpu::pause_span::PauseSpan;
 use gctrace_analysis::gpu::replay::{InsertedPause, ReplayChange, ReplayJob, ReplayModel};
 use gctrace_analysis::gpu::timeline::{ThreadIndex, Timeline};
+use gctrace_analysis::spans::PauseSpan;
+use gctrace_analysis::spans::index::Index;
 use gctrace_event::GcReason;
 use gctrace_event::read::{ReadError, TraceReader};
 use std::path::Path;

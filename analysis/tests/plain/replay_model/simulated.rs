@@ -8,12 +8,12 @@
 )]
 
 use gctrace_analysis::gpu::calls::CallEffect;
-use gctrace_analysis::gpu::index::Index;
-use gctrace_analysis::gpu::pause_span::PauseSpan;
 use gctrace_analysis::gpu::replay::{ReplayChange, ReplayJob, ReplayModel};
 use gctrace_analysis::gpu::timeline::{
     Call, CallIndex, EventWait, Op, Stream, StringTable, Thread, Timeline,
 };
+use gctrace_analysis::spans::PauseSpan;
+use gctrace_analysis::spans::index::Index;
 use gctrace_event::{GcReason, GpuOpKind};
 use std::sync::Arc;
 

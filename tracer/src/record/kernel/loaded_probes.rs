@@ -38,12 +38,13 @@ impl LoadedProbes {
     /// Loads the programs and opens the counters.
     /// `alone`: the library, which examines garbage itself, is not injected for collections.
     pub(crate) fn open(config: &RecordConfig, alone: bool) -> anyhow::Result<Self> {
-        let counting = CounterRecording::examine(config.counters.counters());
-        warn_of_missing(&counting, &config.counters);
-        let (mut session, counting) = open_session(config, counting, config.follow)?;
+        let counting = CounterRecording::examine(config.sources.counters.counters());
+        warn_of_missing(&counting, &config.sources.counters);
+        let (mut session, counting) = open_session(config, counting, config.sources.follow)?;
         let arenas = session.count_arenas();
-        let wanted = alone && config.garbage != GarbageDetail::Off;
-        let garbage = wanted.then(|| GarbagePrograms::load(&session, config.garbage_budget));
+        let wanted = alone && config.sources.garbage != GarbageDetail::Off;
+        let garbage =
+            wanted.then(|| GarbagePrograms::load(&session, config.sources.garbage_budget));
         Ok(Self { session, counting, arenas, garbage })
     }
 
@@ -57,13 +58,13 @@ impl LoadedProbes {
         let mut session = self.session;
         let stopped = session.stopped()?;
         let guardian = start_guardian(&stopped);
-        let cuda = CudaProbes::start(config.cuda, config.ring_size, &mut session);
+        let cuda = CudaProbes::start(config.sources.cuda, config.sources.ring_size, &mut session);
         if let Err(error) = self.arenas {
             trace.note(&crate::text::chain(&error.into()));
         }
         let garbage = match self.garbage {
             Some(Ok(programs)) => {
-                if config.garbage == GarbageDetail::Cycles {
+                if config.sources.garbage == GarbageDetail::Cycles {
                     trace.note(NO_CYCLES);
                 }
                 Some(programs)
@@ -78,9 +79,9 @@ impl LoadedProbes {
             None => None,
         };
         let mut allocations = None;
-        if let Some(budget) = config.alloc_budget {
+        if let Some(budget) = config.sources.windows_budget() {
             let shared = session.shared_maps()?;
-            let windows = AllocationWindows::start(budget, config.stack_depth, shared);
+            let windows = AllocationWindows::start(budget, config.sources.stack_depth, shared);
             allocations = Some(windows.context("cannot start the allocation window thread")?);
         }
         Ok(KernelSource {
@@ -117,8 +118,8 @@ pub(super) fn open_session(
     let session = BpfSession::open(
         SessionConfig {
             follow_children,
-            ring_bytes: config.ring_size,
-            stack_depth: config.stack_depth,
+            ring_bytes: config.sources.ring_size,
+            stack_depth: config.sources.stack_depth,
             counters: counting.set(),
         },
         &KernelSupport::probe(),

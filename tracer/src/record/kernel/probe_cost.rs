@@ -38,7 +38,7 @@ impl MeasuredCost {
 }
 
 fn measure(config: &RecordConfig) -> Result<Calibration, Error> {
-    let counting = CounterRecording::examine(config.counters.counters());
+    let counting = CounterRecording::examine(config.sources.counters.counters());
     // The recorded program is gctrace here, and the command its child.
     let (mut session, _counting) = open_session(config, counting, false)?;
     let turn = CalibrationLock::wait();

@@ -69,11 +69,11 @@ impl ModeError {
 /// # Errors
 /// The requested mode is not possible.
 pub(crate) fn choose(config: &RecordConfig, facts: &ModeFacts) -> Result<ModeDecision, ModeError> {
-    let by_both = config.step_function.is_some() && facts.no_probes.is_none();
+    let by_both = config.sources.step_function.is_some() && facts.no_probes.is_none();
     if let Some(error) = step_function_unseen(config) {
         return Err(error);
     }
-    match config.mode {
+    match config.sources.mode {
         RecordMode::Auto if by_both => within(config, facts, RecordingMode::Both),
         RecordMode::Ebpf => from_kernel(config, facts).map(|()| probes_alone()),
         RecordMode::Inject => within(config, facts, RecordingMode::Inject),
@@ -100,8 +100,8 @@ fn probes_alone() -> ModeDecision {
 
 /// The function of `--step-function` cannot be watched.
 fn step_function_unseen(config: &RecordConfig) -> Option<ModeError> {
-    let function = config.step_function.clone()?;
-    let without = match (&config.target, config.mode) {
+    let function = config.sources.step_function.clone()?;
+    let without = match (&config.target, config.sources.mode) {
         (RecordTarget::Process { .. }, _) => "-p",
         (RecordTarget::Everything, _) => "a view without a command",
         (RecordTarget::Command(_), RecordMode::Ebpf) => "--mode ebpf",
@@ -111,7 +111,7 @@ fn step_function_unseen(config: &RecordConfig) -> Option<ModeError> {
 }
 
 fn attached(config: &RecordConfig) -> Option<ModeError> {
-    let mode = config.mode.as_str();
+    let mode = config.sources.mode.as_str();
     (!matches!(config.target, RecordTarget::Command(_))).then_some(ModeError::Attach { mode })
 }
 
@@ -148,7 +148,7 @@ fn within(
     collections: RecordingMode,
 ) -> Result<ModeDecision, ModeError> {
     let Some(library) = facts.library.as_ref().filter(|_| attached(config).is_none()) else {
-        let mode = config.mode.as_str();
+        let mode = config.sources.mode.as_str();
         return Err(ModeError::Attach { mode });
     };
     let library = library.clone().map_err(ModeError::Library)?;
@@ -158,10 +158,11 @@ fn within(
     let options = InjectOptions {
         collections: true,
         // Next to probes, allocations are estimated as without the library.
-        allocations: config.alloc_budget.is_some() && collections == RecordingMode::Inject,
-        garbage: config.garbage,
+        allocations: config.sources.windows_budget().is_some()
+            && collections == RecordingMode::Inject,
+        garbage: config.sources.garbage,
         // 100 %: all, whatever it costs; the library is tested with a thousand times that.
-        garbage_budget_ppm: match config.garbage_budget {
+        garbage_budget_ppm: match config.sources.garbage_budget {
             1.0.. => 1_000_000_000,
             share => (share * 1e6) as u32,
         },
@@ -172,7 +173,7 @@ fn within(
         injection: Some(InjectionPlan {
             library,
             options,
-            step_function: config.step_function.clone(),
+            step_function: config.sources.step_function.clone(),
         }),
         notes: warnings(config, facts),
         opening: None,
@@ -182,19 +183,19 @@ fn within(
 fn options(config: &RecordConfig) -> InjectOptions {
     InjectOptions {
         collections: false,
-        stack_depth: config.stack_depth,
+        stack_depth: config.sources.stack_depth,
         allocations: false,
-        cuda: config.cuda != CudaMode::Off,
-        only_waits: config.cuda == CudaMode::Sync,
-        yields: config.gpu_yield,
-        gpu_records: InjectOptions::gpu_ring_of(config.ring_size),
-        follow: config.follow,
+        cuda: config.sources.cuda != CudaMode::Off,
+        only_waits: config.sources.cuda == CudaMode::Sync,
+        yields: config.sources.gpu_yield,
+        gpu_records: InjectOptions::gpu_ring_of(config.sources.ring_size),
+        follow: config.sources.follow,
         ..InjectOptions::default()
     }
 }
 
 fn certain(config: &RecordConfig, facts: &ModeFacts) -> Option<PreloadObstacle> {
-    let certain = |obstacle: &&PreloadObstacle| obstacle.is_certain(config.follow);
+    let certain = |obstacle: &&PreloadObstacle| obstacle.is_certain(config.sources.follow);
     facts.obstacles.iter().find(certain).cloned()
 }
 
@@ -202,8 +203,8 @@ fn certain(config: &RecordConfig, facts: &ModeFacts) -> Option<PreloadObstacle> 
 fn warnings(config: &RecordConfig, facts: &ModeFacts) -> Vec<String> {
     let mut notes: Vec<String> = facts.obstacles.iter().map(ToString::to_string).collect();
     if let Some(other) = &facts.foreign_injection
-        && config.cuda != CudaMode::Off
-        && !config.gpu_yield
+        && config.sources.cuda != CudaMode::Off
+        && !config.sources.gpu_yield
     {
         notes.push(format!(
             "CUDA_INJECTION64_PATH names another tool ({}): it is kept, and may prevent gctrace from recording GPU times",
@@ -216,7 +217,7 @@ fn warnings(config: &RecordConfig, facts: &ModeFacts) -> Vec<String> {
 /// Auto, if probes can be placed: the library only adds GPU times.
 fn privileged(config: &RecordConfig, facts: &ModeFacts) -> ModeDecision {
     let decision = probes_alone();
-    let wanted = facts.cuda.is_some() && !config.gpu_yield;
+    let wanted = facts.cuda.is_some() && !config.sources.gpu_yield;
     let Some(library) = facts.library.as_ref().filter(|_| wanted) else {
         return decision;
     };

@@ -1,282 +1,283 @@
-//! Converts a snapshot to samples.
+//! Samples of a snapshot.
 //!
-//! Owns the mapping from figures to metrics, and the choice of processes on the page. `families.rs`
-//! defines the metrics.
+//! Owns how samples are labeled, and the choice of processes on the page. `families.rs` says what
+//! each metric shows.
 
-mod processes;
-
-use self::MetricValue::{Real, Signed, Whole};
-use crate::top::metrics::families::MetricFamily;
+use self::MetricValue::{Durations, Real, Signed, Whole};
+use crate::top::metrics::labels;
 use crate::top::metrics::labels::{GENERATION_NAMES, Label};
-use crate::top::metrics::{families, labels};
-use gctrace_analysis::live::{CollectionCounts, GpuFigures, Histogram, PAUSE_CLASSES_NS, Snapshot};
+use gctrace_analysis::live::{
+    CollectionCounts, GpuFigures, Histogram, ProcessFigures, ProcessGpu, Snapshot,
+};
 use gctrace_analysis::report::PauseTotal;
 use gctrace_event::{GcReason, RecordingMode};
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{
-    CounterValueEncoder, DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue,
-    GaugeValueEncoder, MetricEncoder, NoLabelSet,
-};
-use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::exemplar::Exemplar;
-use prometheus_client::registry::Unit;
-use std::fmt::Error;
+use std::collections::HashSet;
+
+/// Maximum number of processes with metrics of their own, about 20 series each.
+const PROCESSES: usize = 1000;
 
 /// The figures of one page, all from one snapshot.
 #[derive(Debug)]
 pub(super) struct MetricsFigures {
-    snapshot: Snapshot,
-    left_out: u64,
+    pub(super) snapshot: Snapshot,
+    /// Processes without metrics of their own.
+    pub(super) left_out: u64,
 }
 
 /// A value.
 #[derive(Clone, Copy, Debug)]
-enum MetricValue {
+pub(super) enum MetricValue<'a> {
     Whole(u64),
     Signed(i64),
     Real(f64),
+    /// Durations by class, and their sum in ns.
+    Durations(&'a Histogram, u64),
 }
 
 /// A sample of a family.
-type Sample<'a> = (Vec<Label<'a>>, MetricValue);
+pub(super) type Sample<'a> = (Vec<Label<'a>>, MetricValue<'a>);
+
+/// Keeps the latest process for each pid, and at most [`PROCESSES`] of them: those with the most
+/// time in pauses. Returns the number left out.
+fn choose(processes: &mut Vec<ProcessFigures>) -> u64 {
+    let mut seen = HashSet::new();
+    processes.reverse();
+    processes.retain(|process| seen.insert(process.pid));
+    processes.reverse();
+    if processes.len() <= PROCESSES {
+        return 0;
+    }
+    processes.sort_by_cached_key(|process| {
+        let time: u64 = process.collections.pause_ns.iter().sum();
+        (std::cmp::Reverse(time), process.pid)
+    });
+    processes.drain(PROCESSES..).count() as u64
+}
 
 impl MetricsFigures {
     pub(super) fn new(mut snapshot: Snapshot) -> Self {
-        let left_out = processes::choose(&mut snapshot.processes);
+        let left_out = choose(&mut snapshot.processes);
         Self { snapshot, left_out }
     }
 
-    fn recording(&self, page: &mut FamilyWriter<'_>) -> Result<(), Error> {
-        let snapshot = &self.snapshot;
-        let totals = &snapshot.totals;
-        let of_recording = vec![
+    /// Labels of the recording.
+    pub(super) fn recording(&self) -> Vec<Label<'_>> {
+        vec![
             labels::word("version", env!("CARGO_PKG_VERSION")),
-            labels::text("mode", snapshot.mode.as_str()),
-            labels::text("host", &snapshot.host),
-        ];
-        page.write(&families::RECORDING, [(of_recording, Whole(1))])?;
-        page.one(&families::STARTED, self.unix(snapshot.started_ns))?;
-        let alive = totals.processes - totals.ended;
-        page.one(&families::PROCESSES, Whole(alive))?;
-        page.one(&families::PROCESSES_SEEN, Whole(totals.processes))?;
-        page.one(&families::PROCESSES_LEFT_OUT, Whole(self.left_out))
+            labels::text("mode", self.snapshot.mode.as_str()),
+            labels::text("host", &self.snapshot.host),
+        ]
     }
 
-    fn totals(&self, page: &mut FamilyWriter<'_>) -> Result<(), Error> {
-        let all = &self.snapshot.totals.collections;
-        let by_reason = by_reason(all, &[], self.usual_reason());
-        let count = |(labels, value): &OfReason| (labels.clone(), Whole(value.count));
-        let time = |(labels, value): &OfReason| (labels.clone(), seconds(value.time_ns));
-        page.write(&families::PAUSES, by_reason.iter().map(count))?;
-        page.write(&families::PAUSE_TIME, by_reason.iter().map(time))?;
-        page.histograms(&families::PAUSE_DURATION, all)?;
-        page.one(&families::LONGEST_PAUSE, seconds(all.longest_ns))?;
-        page.one(&families::COLLECTED, Whole(all.collected))?;
-        page.one(&families::UNCOLLECTABLE, Whole(all.uncollectable))?;
-        page.one(&families::WITH_COLLECTED, Whole(all.with_collected))
+    /// Collections of all processes by generation and reason.
+    pub(super) fn of_all(&self, value: fn(&PauseTotal) -> MetricValue<'static>) -> Vec<Sample<'_>> {
+        self.by_reason(&self.snapshot.totals.collections, &[], value)
     }
 
-    fn gpus(&self, page: &mut FamilyWriter<'_>) -> Result<(), Error> {
-        let gpus = &self.snapshot.gpus;
-        let named = |index| vec![labels::number("gpu", index)];
-        let described = gpus.iter().map(|gpu| {
-            let name = labels::text("name", gpu.name.as_deref().unwrap_or(""));
-            (labels::with(&named(gpu.index), name), Whole(1))
-        });
-        page.write(&families::GPU, described)?;
-        let utilization = gpus.iter().filter_map(|gpu| {
-            let percent = f64::from(gpu.utilization_percent?);
-            Some((named(gpu.index), Real(percent / 100.0)))
-        });
-        page.write(&families::GPU_UTILIZATION, utilization)?;
-        let memory = |bytes: fn(&GpuFigures) -> Option<u64>| {
-            gpus.iter().filter_map(move |gpu| Some((named(gpu.index), Whole(bytes(gpu)?))))
+    /// Collections of each process by generation and reason.
+    pub(super) fn of_each(
+        &self,
+        value: fn(&PauseTotal) -> MetricValue<'static>,
+    ) -> Vec<Sample<'_>> {
+        let of = |process: &ProcessFigures| {
+            self.by_reason(&process.collections, &labels::process(process), value)
         };
-        page.write(&families::GPU_MEMORY_USED, memory(|gpu| gpu.memory_used_bytes))?;
-        page.write(&families::GPU_MEMORY_CAPACITY, memory(|gpu| gpu.memory_total_bytes))
+        self.snapshot.processes.iter().flat_map(of).collect()
     }
 
-    fn recorder(&self, page: &mut FamilyWriter<'_>) -> Result<(), Error> {
-        let recorder = &self.snapshot.recorder;
-        // Always at least one series, so that alerts on losses can detect an absent metric.
-        let nowhere: Sample<'_> = (vec![labels::word("where", "")], Whole(0));
-        let lost = recorder.lost.iter();
-        let lost = lost.map(|(place, count)| {
-            let place = labels::text("where", place);
-            (vec![place], Whole(*count))
-        });
-        let none = recorder.lost.is_empty().then_some(nowhere);
-        page.write(&families::LOST, lost.chain(none))?;
-        page.one(&families::HITS, Whole(recorder.hits))?;
-        let cost = recorder.probe_overhead_ns;
-        let cost = cost.map(|cost| (Vec::new(), seconds(cost)));
-        page.write(&families::PROBE_COST, cost)?;
-        let cpu = recorder.cpu_ns.map(|ns| (Vec::new(), seconds(ns)));
-        page.write(&families::OWN_CPU, cpu)?;
-        let resident = recorder.resident_bytes.map(Whole);
-        let resident = resident.map(|bytes| (Vec::new(), bytes));
-        page.write(&families::OWN_RESIDENT, resident)
-    }
-
-    /// The reason of most collections. In-process recording does not see reasons.
-    fn usual_reason(&self) -> GcReason {
-        match self.snapshot.mode {
+    /// Pauses by generation and reason. `rate()` misses the first increase of a counter that appears
+    /// with it, so series of the usual reason always exist, for three generations.
+    fn by_reason(
+        &self,
+        of: &CollectionCounts,
+        labels: &[Label<'static>],
+        value: fn(&PauseTotal) -> MetricValue<'static>,
+    ) -> Vec<Sample<'static>> {
+        // The reason of most collections. In-process recording does not see reasons.
+        let usual_reason = match self.snapshot.mode {
             RecordingMode::Inject => GcReason::Unknown,
             _ => GcReason::Automatic,
+        };
+        let mut reasons = of.by_reason.clone();
+        reasons.entry(usual_reason).or_default();
+        let mut samples = Vec::new();
+        for (reason, generations) in reasons {
+            for (name, pauses) in GENERATION_NAMES.into_iter().zip(generations) {
+                if name == "unknown" && pauses.count == 0 {
+                    continue;
+                }
+                let labels = labels::with(labels, labels::word("generation", name));
+                let reason = labels::word("reason", reason.as_str());
+                samples.push((labels::with(&labels, reason), value(&pauses)));
+            }
         }
+        samples
+    }
+
+    /// Histograms of the durations of all collections by generation.
+    pub(super) fn durations(&self) -> Vec<Sample<'_>> {
+        let all = &self.snapshot.totals.collections;
+        let generations = GENERATION_NAMES.into_iter().zip(all.histogram.iter().zip(all.pause_ns));
+        let known = generations
+            .filter(|(name, (classes, _))| *name != "unknown" || classes.iter().any(|n| *n > 0));
+        known
+            .map(|(name, (classes, time_ns))| {
+                (vec![labels::word("generation", name)], Durations(classes, time_ns))
+            })
+            .collect()
+    }
+
+    /// A sample per process, including exited processes that are still in the snapshot.
+    pub(super) fn each<'a>(
+        &'a self,
+        value: impl Fn(&'a ProcessFigures) -> Option<MetricValue<'a>>,
+    ) -> Vec<Sample<'a>> {
+        let processes = self.snapshot.processes.iter();
+        processes.filter_map(|process| Some((labels::process(process), value(process)?))).collect()
+    }
+
+    /// A sample per running process.
+    pub(super) fn running<'a>(
+        &'a self,
+        value: impl Fn(&'a ProcessFigures) -> Option<MetricValue<'a>>,
+    ) -> Vec<Sample<'a>> {
+        self.each(|process| if process.ended.is_none() { value(process) } else { None })
+    }
+
+    fn alive(&self) -> impl Iterator<Item = &ProcessFigures> {
+        self.snapshot.processes.iter().filter(|process| process.ended.is_none())
+    }
+
+    /// What is known of each process, as labels.
+    pub(super) fn described(&self) -> Vec<Sample<'_>> {
+        let described = |process| {
+            let mut all: Vec<Label<'_>> = labels::process(process);
+            all.push(labels::text("interpreter", &process.interpreter));
+            all.push(labels::text("command", &process.command));
+            all.extend(process.parent.map(|parent| labels::number("parent", parent)));
+            let inner = process.namespace_pid;
+            all.extend(inner.map(|pid| labels::number("namespace_pid", pid)));
+            (all, Whole(1))
+        };
+        self.snapshot.processes.iter().map(described).collect()
+    }
+
+    /// Examined garbage of each process by type.
+    pub(super) fn garbage_types(&self) -> Vec<Sample<'_>> {
+        let processes = self.snapshot.processes.iter();
+        let types = processes.flat_map(|process| {
+            let types = process.garbage.iter().flat_map(|garbage| &garbage.objects);
+            types.map(move |(name, objects)| (process, name, objects))
+        });
+        types
+            .map(|(process, name, objects)| {
+                let name = labels::text("type", name);
+                (labels::with(&labels::process(process), name), Whole(*objects))
+            })
+            .collect()
+    }
+
+    /// Objects that the collector of each running process tracks.
+    pub(super) fn heap_objects(&self) -> Vec<Sample<'_>> {
+        let heaps = self.alive().filter_map(|process| {
+            let heap = process.heap_objects?;
+            let scope = labels::word("scope", if heap.all { "all" } else { "oldest" });
+            Some((labels::with(&labels::process(process), scope), Whole(heap.count)))
+        });
+        heaps.collect()
+    }
+
+    /// Thresholds of each running process by generation.
+    pub(super) fn thresholds(&self) -> Vec<Sample<'_>> {
+        let thresholds = self.alive().flat_map(|process| {
+            let named = GENERATION_NAMES.into_iter().zip(process.thresholds.into_iter().flatten());
+            named.map(|(name, threshold)| {
+                let generation = labels::word("generation", name);
+                let labels = labels::with(&labels::process(process), generation);
+                (labels, Signed(threshold.into()))
+            })
+        });
+        thresholds.collect()
+    }
+
+    /// Samples of the devices of processes, by CUDA's index in the process. `running`: without
+    /// exited processes.
+    pub(super) fn on_gpus(
+        &self,
+        running: bool,
+        value: fn(&ProcessGpu) -> Option<MetricValue<'static>>,
+    ) -> Vec<Sample<'_>> {
+        let processes = self.snapshot.processes.iter();
+        let processes = processes.filter(|process| !running || process.ended.is_none());
+        let samples = processes.flat_map(|process| {
+            let gpus = process.gpus.iter();
+            gpus.filter_map(|gpu| Some((device(process, gpu), value(gpu)?)))
+        });
+        samples.collect()
+    }
+
+    /// The devices of running processes of which CUDA's and NVML's index are known.
+    pub(super) fn known_by_both(&self) -> Vec<Sample<'_>> {
+        let devices = self.alive().flat_map(|process| {
+            process.gpus.iter().filter_map(|gpu| {
+                let index = labels::number("gpu", gpu.nvml_index.filter(|_| !gpu.by_nvml)?);
+                Some((labels::with(&device(process, gpu), index), Whole(1)))
+            })
+        });
+        devices.collect()
+    }
+
+    /// Samples from NVML, labeled with NVML's index.
+    pub(super) fn gpu_memory(&self) -> Vec<Sample<'_>> {
+        let memory = self.alive().flat_map(|process| {
+            process.gpus.iter().filter_map(|gpu| {
+                let index = gpu.by_nvml.then_some(gpu.device).or(gpu.nvml_index)?;
+                let index = labels::number("gpu", index);
+                let labels = labels::with(&labels::process(process), index);
+                Some((labels, Whole(gpu.memory_bytes?)))
+            })
+        });
+        memory.collect()
+    }
+
+    /// A sample per GPU of the machine.
+    pub(super) fn gpus(
+        &self,
+        value: fn(&GpuFigures) -> Option<MetricValue<'static>>,
+    ) -> Vec<Sample<'_>> {
+        let gpus = self.snapshot.gpus.iter();
+        gpus.filter_map(|gpu| Some((vec![labels::number("gpu", gpu.index)], value(gpu)?))).collect()
+    }
+
+    /// Lost events by place. Always at least one series, so that alerts on losses can detect an
+    /// absent metric.
+    pub(super) fn lost(&self) -> Vec<Sample<'_>> {
+        let lost = &self.snapshot.recorder.lost;
+        if lost.is_empty() {
+            return vec![(vec![labels::word("where", "")], Whole(0))];
+        }
+        let places = lost.iter();
+        places.map(|(place, count)| (vec![labels::text("where", place)], Whole(*count))).collect()
     }
 
     /// A timestamp of CLOCK_MONOTONIC as Unix time in seconds.
-    fn unix(&self, at_ns: u64) -> MetricValue {
+    pub(super) fn unix(&self, at_ns: u64) -> MetricValue<'static> {
         // A process that was first seen after the time of the snapshot counts as seen at it.
         let ago = self.snapshot.at_ns.saturating_sub(at_ns);
         seconds(self.snapshot.at_unix_ns.saturating_sub(ago))
     }
 }
 
-impl Collector for MetricsFigures {
-    fn encode(&self, encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
-        let page = &mut FamilyWriter { encoder };
-        self.recording(page)?;
-        self.totals(page)?;
-        self.processes(page)?;
-        self.gpus(page)?;
-        self.recorder(page)
-    }
+/// Labels of a device, with CUDA's index in the process.
+fn device(process: &ProcessFigures, gpu: &ProcessGpu) -> Vec<Label<'static>> {
+    labels::with(&labels::process(process), labels::number("device", gpu.device))
 }
 
-type OfReason = (Vec<Label<'static>>, PauseTotal);
-
-/// Pauses by generation and reason. `rate()` misses the first increase of a counter that appears
-/// with it, so series of the usual reason always exist, for three generations.
-fn by_reason(
-    of: &CollectionCounts,
-    labels: &[Label<'static>],
-    usual_reason: GcReason,
-) -> Vec<OfReason> {
-    let mut reasons = of.by_reason.clone();
-    reasons.entry(usual_reason).or_default();
-    let mut samples = Vec::new();
-    for (reason, generations) in reasons {
-        for (name, value) in GENERATION_NAMES.into_iter().zip(generations) {
-            if name == "unknown" && value.count == 0 {
-                continue;
-            }
-            let mut all = labels.to_vec();
-            all.push(labels::word("generation", name));
-            all.push(labels::word("reason", reason.as_str()));
-            samples.push((all, value));
-        }
-    }
-    samples
-}
-
-/// Writes families.
-struct FamilyWriter<'a> {
-    encoder: DescriptorEncoder<'a>,
-}
-
-impl FamilyWriter<'_> {
-    /// A family of one sample.
-    fn one(&mut self, family: &MetricFamily, value: MetricValue) -> Result<(), Error> {
-        self.write(family, [(Vec::new(), value)])
-    }
-
-    /// A family; omitted if it has no samples.
-    fn write<'a>(
-        &mut self,
-        family: &MetricFamily,
-        samples: impl IntoIterator<Item = Sample<'a>>,
-    ) -> Result<(), Error> {
-        let mut samples = samples.into_iter().peekable();
-        if samples.peek().is_none() {
-            return Ok(());
-        }
-        let unit = unit(family);
-        let (name, help) = (family.name, family.help);
-        let mut encoder = self.encoder.encode_descriptor(name, help, unit.as_ref(), family.kind)?;
-        for (labels, value) in samples {
-            if matches!(family.kind, MetricType::Info) {
-                encoder.encode_info(&labels)?;
-                continue;
-            }
-            if labels.is_empty() {
-                write_value(&mut encoder, family, value)?;
-            } else {
-                write_value(&mut encoder.encode_family(&labels)?, family, value)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Histograms of pause lengths by generation.
-    fn histograms(&mut self, family: &MetricFamily, of: &CollectionCounts) -> Result<(), Error> {
-        let unit = unit(family);
-        let (name, help) = (family.name, family.help);
-        let mut encoder = self.encoder.encode_descriptor(name, help, unit.as_ref(), family.kind)?;
-        let generations = of.histogram.iter().zip(of.pause_ns);
-        for (name, (classes, time_ns)) in GENERATION_NAMES.into_iter().zip(generations) {
-            let count = classes.iter().sum();
-            if name == "unknown" && count == 0 {
-                continue;
-            }
-            let labels = vec![labels::word("generation", name)];
-            let mut sample = encoder.encode_family(&labels)?;
-            let buckets = buckets(classes);
-            sample.encode_histogram::<NoLabelSet>(in_seconds(time_ns), count, &buckets, None)?;
-        }
-        Ok(())
-    }
-}
-
-fn write_value(
-    sample: &mut MetricEncoder<'_>,
-    family: &MetricFamily,
-    value: MetricValue,
-) -> Result<(), Error> {
-    const NO_EXEMPLAR: Option<&Exemplar<NoLabelSet, f64>> = None;
-    match family.kind {
-        MetricType::Counter => sample.encode_counter(&value, NO_EXEMPLAR),
-        _ => sample.encode_gauge(&value),
-    }
-}
-
-/// Upper bound in seconds and count of each bucket.
-fn buckets(classes: &Histogram) -> Vec<(f64, u64)> {
-    let bounds = PAUSE_CLASSES_NS.iter().map(|bound| in_seconds(*bound));
-    bounds.chain([f64::INFINITY]).zip(classes.iter().copied()).collect()
-}
-
-fn unit(family: &MetricFamily) -> Option<Unit> {
-    family.unit.map(|unit| Unit::Other(unit.to_owned()))
-}
-
-fn seconds(ns: u64) -> MetricValue {
+pub(super) fn seconds(ns: u64) -> MetricValue<'static> {
     Real(in_seconds(ns))
 }
 
 /// Nanoseconds are exact in a double up to 104 days.
-fn in_seconds(ns: u64) -> f64 {
+pub(super) fn in_seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
-}
-
-impl EncodeCounterValue for MetricValue {
-    fn encode(&self, encoder: &mut CounterValueEncoder<'_>) -> Result<(), Error> {
-        match self {
-            Whole(value) => EncodeCounterValue::encode(value, encoder),
-            // No counter is signed.
-            Signed(value) => EncodeCounterValue::encode(&value.unsigned_abs(), encoder),
-            Real(value) => EncodeCounterValue::encode(value, encoder),
-        }
-    }
-}
-
-impl EncodeGaugeValue for MetricValue {
-    fn encode(&self, encoder: &mut GaugeValueEncoder<'_>) -> Result<(), Error> {
-        match self {
-            Whole(value) => EncodeGaugeValue::encode(value, encoder),
-            Signed(value) => EncodeGaugeValue::encode(value, encoder),
-            Real(value) => EncodeGaugeValue::encode(value, encoder),
-        }
-    }
 }

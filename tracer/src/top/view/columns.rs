@@ -42,6 +42,9 @@ pub(crate) struct ColumnDef {
     pub(crate) meaning: &'static str,
     /// The cell of a process; `None` if unknown. `processes.rs` draws the history.
     cell: fn(&ProcessFigures, &Snapshot) -> Option<String>,
+    /// The figure that rows are sorted by; unknown values sort below all others. `rows.rs` compares
+    /// texts.
+    pub(crate) figure: fn(&ProcessFigures, &Snapshot) -> Option<u64>,
 }
 
 /// All columns, from left to right, in the order of [`Column`].
@@ -49,61 +52,80 @@ pub(crate) struct ColumnDef {
 pub(crate) const COLUMNS: [ColumnDef; 19] = [
     ColumnDef { column: Column::Rank, title: "RANK", width: 4,
         meaning: "rank in a distributed job",
-        cell: |process, _| process.rank.map(|rank| rank.to_string()) },
+        cell: |process, _| process.rank.map(|rank| rank.to_string()),
+        figure: running_pause_ns },
     ColumnDef { column: Column::Pid, title: "PID", width: 7,
         meaning: "process id",
-        cell: |process, _| Some(process.pid.to_string()) },
+        cell: |process, _| Some(process.pid.to_string()),
+        figure: running_pause_ns },
     ColumnDef { column: Column::Rate, title: "GC ms/s", width: 8,
         meaning: "time in collections, ms per second of the last interval",
-        cell: |process, snapshot| Some(rate(process, snapshot)) },
+        cell: |process, snapshot| Some(rate(process, snapshot)),
+        figure: running_pause_ns },
     ColumnDef { column: Column::History, title: "LAST MIN", width: HISTORY,
         meaning: "GC ms/s over the last minute; steps: >0 1 5 10 20 50 100 250",
-        cell: |_, _| None },
+        cell: |_, _| None,
+        figure: running_pause_ns },
     ColumnDef { column: Column::Share, title: "SHARE%", width: 7,
         meaning: "share of wall time in collections, since first seen",
-        cell: |process, _| Some(text::percent(process.share_ppm)) },
+        cell: |process, _| Some(text::percent(process.share_ppm)),
+        figure: |process, _| Some(process.share_ppm) },
     ColumnDef { column: Column::Pauses, title: "GC/s", width: 6,
         meaning: "collections per second",
-        cell: |process, snapshot| Some(text::rate(per_second(interval_pauses(process), snapshot))) },
+        cell: |process, snapshot| Some(text::rate(per_second(interval_pauses(process), snapshot))),
+        figure: |process, _| Some(interval_pauses(process)) },
     ColumnDef { column: Column::ByGeneration, title: "GEN0 GEN1 GEN2", width: 14,
         meaning: "collections per second by generation (4th: unknown)",
-        cell: |process, snapshot| Some(by_generation(process, snapshot)) },
+        cell: |process, snapshot| Some(by_generation(process, snapshot)),
+        figure: |process, _| Some(interval_pauses(process)) },
     ColumnDef { column: Column::Last, title: "LAST", width: 7,
         meaning: "length of the last collection",
-        cell: |process, _| process.last.map(|last| text::brief(last.duration_ns)) },
+        cell: |process, _| process.last.map(|last| text::brief(last.duration_ns)),
+        figure: |process, _| Some(process.last?.duration_ns) },
     ColumnDef { column: Column::Worst, title: "WORST", width: 7,
         meaning: "length of the longest collection",
-        cell: |process, _| process.worst.map(|worst| text::brief(worst.duration_ns)) },
+        cell: |process, _| process.worst.map(|worst| text::brief(worst.duration_ns)),
+        figure: |process, _| Some(process.worst?.duration_ns) },
     ColumnDef { column: Column::Heap, title: "OBJECTS", width: 7,
         meaning: "objects that the collector tracks; >: oldest generation only",
-        cell: |process, _| heap(process) },
+        cell: |process, _| heap(process),
+        figure: |process, _| Some(process.heap_objects?.count) },
     ColumnDef { column: Column::Busy, title: "GPU%", width: 4,
         meaning: "GPU busy time; ~: utilization sampled by NVML",
-        cell: busy },
+        cell: busy,
+        figure: busy_percent },
     ColumnDef { column: Column::GpuMemory, title: "GPUMEM", width: 6,
         meaning: "GPU memory of the process (NVML)",
-        cell: |process, _| gpu_memory(process).map(text::memory) },
+        cell: |process, _| gpu_memory(process).map(text::memory),
+        figure: |process, _| gpu_memory(process) },
     ColumnDef { column: Column::Overlap, title: "OVERLAP%", width: 8,
         meaning: "GPU idle time during collections: overlap, not cause",
-        cell: |process, _| overlap_ppm(process).map(text::percent) },
+        cell: |process, _| overlap_ppm(process).map(text::percent),
+        figure: |process, _| overlap_ppm(process) },
     ColumnDef { column: Column::Resident, title: "RSS", width: 6,
         meaning: "resident memory",
-        cell: |process, _| process.resident_bytes.map(text::memory) },
+        cell: |process, _| process.resident_bytes.map(text::memory),
+        figure: |process, _| process.resident_bytes },
     ColumnDef { column: Column::Pressure, title: "~NET/s", width: 7,
         meaning: "net containers per second; inferred from collections",
-        cell: |process, _| net_containers_per_second(process).map(text::brief_count) },
+        cell: |process, _| net_containers_per_second(process).map(text::brief_count),
+        figure: |process, _| net_containers_per_second(process) },
     ColumnDef { column: Column::Device, title: "GPU", width: 5,
         meaning: "GPUs in use; c: CUDA index in the process",
-        cell: |process, _| devices(process) },
+        cell: |process, _| devices(process),
+        figure: running_pause_ns },
     ColumnDef { column: Column::Interpreter, title: "PYTHON", width: 8,
         meaning: "CPython version",
-        cell: |process, _| (!process.interpreter.is_empty()).then(|| text::clean(&process.interpreter)) },
+        cell: |process, _| (!process.interpreter.is_empty()).then(|| text::clean(&process.interpreter)),
+        figure: running_pause_ns },
     ColumnDef { column: Column::Total, title: "GC TIME", width: 7,
         meaning: "time in collections, since first seen",
-        cell: |process, _| Some(text::brief(total_ns(process))) },
+        cell: |process, _| Some(text::brief(total_ns(process))),
+        figure: |process, _| Some(total_ns(process)) },
     ColumnDef { column: Column::Command, title: "COMMAND", width: COMMAND,
         meaning: "command line without interpreter and directories",
-        cell: |process, _| Some(command(process)) },
+        cell: |process, _| Some(command(process)),
+        figure: running_pause_ns },
 ];
 
 /// Columns in the order in which they get room; all of these fit a screen of 80 columns.
@@ -354,10 +376,15 @@ pub(crate) fn overlap_ppm(process: &ProcessFigures) -> Option<u64> {
     window_ppm(process, |exact| exact.idle_in_gc_ns)
 }
 
-/// GPU busy time for sorting, in percent.
-pub(crate) fn busy_ppm(process: &ProcessFigures, snapshot: &Snapshot) -> Option<u64> {
+/// GPU busy time, in percent.
+fn busy_percent(process: &ProcessFigures, snapshot: &Snapshot) -> Option<u64> {
     let text = busy(process, snapshot)?;
     text.trim_start_matches('~').parse::<u64>().ok()
+}
+
+/// Time in collections in the interval, of a process that runs.
+fn running_pause_ns(process: &ProcessFigures, _: &Snapshot) -> Option<u64> {
+    process.ended.is_none().then_some(process.interval_pause_ns)
 }
 
 /// Allocation pressure of the last seconds, inferred.

@@ -1,6 +1,5 @@
 //! Filter and order of the rows of the process table.
 
-use super::columns;
 use super::columns::Column;
 use gctrace_analysis::live::{ProcessFigures, Snapshot};
 use std::cmp::Ordering;
@@ -36,7 +35,7 @@ fn compare(by: Column, a: &ProcessFigures, b: &ProcessFigures, snapshot: &Snapsh
         Column::Command => a.command.cmp(&b.command),
         Column::Interpreter => a.interpreter.cmp(&b.interpreter),
         Column::Device => device(a).cmp(&device(b)),
-        by => value(by, b, snapshot).cmp(&value(by, a, snapshot)),
+        by => (by.def().figure)(b, snapshot).cmp(&(by.def().figure)(a, snapshot)),
     }
 }
 
@@ -46,24 +45,6 @@ fn missing_last(rank: Option<u32>) -> (bool, Option<u32>) {
 
 fn device(process: &ProcessFigures) -> (bool, Option<u32>) {
     missing_last(process.gpus.first().map(|gpu| gpu.device))
-}
-
-/// The figure of a column; unknown values sort below all others.
-fn value(by: Column, process: &ProcessFigures, snapshot: &Snapshot) -> Option<u64> {
-    match by {
-        Column::Share => Some(process.share_ppm),
-        Column::Pauses | Column::ByGeneration => Some(columns::interval_pauses(process)),
-        Column::Last => process.last.map(|last| last.duration_ns),
-        Column::Worst => process.worst.map(|worst| worst.duration_ns),
-        Column::Heap => process.heap_objects.map(|heap| heap.count),
-        Column::Busy => columns::busy_ppm(process, snapshot),
-        Column::GpuMemory => columns::gpu_memory(process),
-        Column::Overlap => columns::overlap_ppm(process),
-        Column::Resident => process.resident_bytes,
-        Column::Pressure => columns::net_containers_per_second(process),
-        Column::Total => Some(columns::total_ns(process)),
-        _ => process.ended.is_none().then_some(process.interval_pause_ns),
-    }
 }
 
 fn words(filter: &str) -> Vec<String> {
@@ -89,6 +70,7 @@ fn passes(process: &ProcessFigures, words: &[String]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::columns;
     use super::*;
 
     fn process(pid: u32, rank: Option<u32>, pause_ns: u64, command: &str) -> ProcessFigures {

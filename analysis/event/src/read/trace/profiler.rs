@@ -42,6 +42,12 @@ pub(super) fn slice(event: &ChromeEvent<'_>) -> Result<Record, DecodeError> {
         }
         b"cuda_sync" => Record::GpuSync(sync(event)?),
         b"user_annotation" => marked(annotation(event)?),
+        // Of PyTorch 1.8 to 1.11, where annotations and operators have one category.
+        b"Operator"
+            if event.name.raw_text().is_some_and(|name| name.starts_with(b"ProfilerStep#")) =>
+        {
+            marked(annotation(event)?)
+        }
         _ => return Err(DecodeError::Other),
     })
 }

@@ -7,8 +7,6 @@ use super::{
     ChangedEdge, MarkedStep, Scenarios, Skeleton, SkeletonEdge, SkeletonMark, SkeletonMeet,
     SteppingMarks, small,
 };
-use crate::gpu::index::Index;
-use crate::gpu::pause_span::PauseSpan;
 use crate::gpu::replay::ModelParts;
 use crate::gpu::replay::layout::ReplayLayout;
 use crate::gpu::replay::network::{Network, NodeIndex};
@@ -16,6 +14,8 @@ use crate::gpu::replay::pauses::AppliedChange;
 use crate::gpu::replay::steps::paused_steps;
 use crate::gpu::replay::timestamps::TimestampRule;
 use crate::gpu::timeline::{OpIndex, ThreadIndex, Timeline};
+use crate::spans::PauseSpan;
+use crate::spans::index::Index;
 use crate::time::{difference, sum};
 use std::collections::BTreeMap;
 

@@ -3,7 +3,7 @@
 //! Each delay has a value in every scenario. A node is removed by linking all that it waited for
 //! with all that waited for it; of parallel delays the longest counts, in each scenario.
 
-use crate::gpu::index::Index;
+use crate::spans::index::Index;
 use crate::time::{difference, later};
 
 /// A node of the graph.

@@ -1,13 +1,13 @@
 //! The skeletons of a job's ranks, joined at their collectives.
 
 use super::{Skeleton, SkeletonMark};
-use crate::gpu::index::Index;
 use crate::gpu::replay::network::{
     DelayChange, EdgeIndex, Network, NetworkBuilder, NodeIndex, TieOrder,
 };
 use crate::gpu::replay::steps::{ReplayedStep, StepEvidence};
 use crate::gpu::replay::{ReplayCollective, last_and_waited};
 use crate::report::PauseTotal;
+use crate::spans::index::Index;
 use crate::time::{difference, duration, sum, timestamp};
 
 /// A job that can be replayed, each rank in one of its skeleton's scenarios.

@@ -82,7 +82,7 @@ impl KindReader {
             module: OwnedRef::interned(api, c"__module__")?,
             names: CodeNames::new(api),
             raw,
-            table: DictTable::of(api),
+            table: DictTable::of(minor),
             instances,
             fixed: HashMap::new(),
             ring: 0,
@@ -109,7 +109,7 @@ impl KindReader {
 
     /// How to determine the size of objects of this type.
     pub(super) fn size(&self, class: TypeView) -> Size {
-        Size::for_type(self.api, self.table, class)
+        Size::for_type(self.api, self.table, self.minor, class)
     }
 
     /// Whether births are sampled.

@@ -206,7 +206,8 @@ impl TypeView {
         u64::try_from(unsafe { word(self.0, type_object::ITEM_SIZE) }.cast_signed()).unwrap_or(0)
     }
 
-    fn flags(self) -> u64 {
+    /// `tp_flags`.
+    pub(super) fn flags(self) -> u64 {
         // SAFETY: as above.
         unsafe { word(self.0, type_object::FLAGS) as u64 }
     }

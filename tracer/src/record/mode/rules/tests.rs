@@ -6,7 +6,12 @@ use crate::launch::{ObstacleKind, PreloadObstacle};
 use crate::privileges;
 
 fn asked(mode: RecordMode) -> RecordConfig {
-    RecordConfig { mode, ..usual_recording("python") }
+    changed(usual_recording("python"), |config| config.sources.mode = mode)
+}
+
+fn changed(mut config: RecordConfig, change: impl Fn(&mut RecordConfig)) -> RecordConfig {
+    change(&mut config);
+    config
 }
 
 fn attach(mode: RecordMode) -> RecordConfig {
@@ -140,7 +145,7 @@ fn obstacles_that_prevent_injection() {
     for (mode, facts, expected) in rows {
         assert_eq!(outcome(&asked(mode), &facts), expected, "{mode:?} {facts:?}");
     }
-    let alone = RecordConfig { follow: false, ..asked(RecordMode::Inject) };
+    let alone = changed(asked(RecordMode::Inject), |config| config.sources.follow = false);
     assert_eq!(outcome(&alone, &with(facts(), ObstacleKind::Static)), "command");
 }
 
@@ -150,14 +155,13 @@ fn options_reach_the_library() {
         let decision = choose(config, facts).expect("a decision");
         decision.injection.expect("an injection").options
     };
-    let all = RecordConfig {
-        alloc_budget: Some(0.01),
-        stack_depth: 3,
-        follow: false,
-        gpu_yield: true,
-        cuda: CudaMode::Sync,
-        ..asked(RecordMode::Inject)
-    };
+    let all = changed(asked(RecordMode::Inject), |config| {
+        config.sources.alloc = true;
+        config.sources.stack_depth = 3;
+        config.sources.follow = false;
+        config.sources.gpu_yield = true;
+        config.sources.cuda = CudaMode::Sync;
+    });
     let expected = InjectOptions {
         collections: true,
         garbage: gctrace_ring::GarbageDetail::Types,
@@ -172,20 +176,20 @@ fn options_reach_the_library() {
         ..InjectOptions::default()
     };
     assert_eq!(options(&all, &facts()), expected);
-    let both = RecordConfig { mode: RecordMode::Both, ..all };
+    let both = changed(all, |config| config.sources.mode = RecordMode::Both);
     assert!(!options(&both, &facts()).allocations);
     let gpu = options(&asked(RecordMode::Auto), &with_cuda());
     assert!(!gpu.collections && !gpu.allocations && gpu.cuda && gpu.follow);
-    let off = RecordConfig { cuda: CudaMode::Off, ..asked(RecordMode::Inject) };
+    let off = changed(asked(RecordMode::Inject), |config| config.sources.cuda = CudaMode::Off);
     assert!(!options(&off, &facts()).cuda);
+}
+
+fn watching_step(config: RecordConfig) -> RecordConfig {
+    changed(config, |config| config.sources.step_function = Some("train_step".to_owned()))
 }
 
 #[test]
 fn a_step_function_needs_the_library() {
-    let watching = |config: RecordConfig| RecordConfig {
-        step_function: Some("train_step".to_owned()),
-        ..config
-    };
     let rows = [
         (RecordMode::Auto, facts(), "both, 0 notes"),
         (RecordMode::Auto, with_cuda(), "both, 0 notes"),
@@ -196,7 +200,7 @@ fn a_step_function_needs_the_library() {
         (RecordMode::Ebpf, facts(), "function"),
     ];
     for (mode, facts, expected) in rows {
-        let config = watching(asked(mode));
+        let config = watching_step(asked(mode));
         assert_eq!(outcome(&config, &facts), expected, "{mode:?}");
         if let Ok(decision) = choose(&config, &facts) {
             let function = decision.injection.expect("a library").step_function;
@@ -204,13 +208,13 @@ fn a_step_function_needs_the_library() {
         }
     }
     for mode in [RecordMode::Auto, RecordMode::Inject] {
-        assert_eq!(outcome(&watching(attach(mode)), &facts()), "function");
+        assert_eq!(outcome(&watching_step(attach(mode)), &facts()), "function");
     }
 }
 
 #[test]
 fn cupti_is_left_to_another_tool() {
-    let yielding = RecordConfig { gpu_yield: true, ..asked(RecordMode::Auto) };
+    let yielding = changed(asked(RecordMode::Auto), |config| config.sources.gpu_yield = true);
     assert_eq!(outcome(&yielding, &with_cuda()), "probes, 0 notes");
     let facts = ModeFacts { foreign_injection: Some("/opt/nsys/inject.so".into()), ..with_cuda() };
     assert_eq!(outcome(&asked(RecordMode::Auto), &facts), "probes+gpu, 1 notes");
@@ -230,13 +234,7 @@ fn messages() {
         refusal(&attach(RecordMode::Auto), &unprivileged()),
         refusal(&asked(RecordMode::Auto), &no_library(unprivileged())),
         refusal(&attach(RecordMode::Inject), &facts()),
-        refusal(
-            &RecordConfig {
-                step_function: Some("train_step".to_owned()),
-                ..asked(RecordMode::Ebpf)
-            },
-            &facts(),
-        ),
+        refusal(&watching_step(asked(RecordMode::Ebpf)), &facts()),
         refusal(
             &asked(RecordMode::Inject),
             &ModeFacts { obstacles: obstacle(ObstacleKind::StaticPython), ..facts() },

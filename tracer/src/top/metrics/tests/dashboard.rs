@@ -1,7 +1,9 @@
 //! docs/metrics.md, the dashboards and the rules name existing metrics, with valid PromQL.
 
-use crate::top::metrics::families;
-use crate::top::metrics::families::MetricFamily;
+#![expect(clippy::disallowed_methods, reason = "variables of tests, not of gctrace")]
+
+use crate::top::metrics::collect::MetricsFigures;
+use crate::top::metrics::families::{FAMILIES, MetricFamily};
 use crate::top::metrics::page::open_metrics;
 use crate::top::metrics::tests::example::example;
 use prometheus_client::metrics::MetricType;
@@ -89,25 +91,66 @@ fn queries_of_document() -> Vec<String> {
     lines.filter(|line| !line.is_empty() && !line.starts_with('#')).map(str::to_owned).collect()
 }
 
-#[test]
-fn the_document_lists_every_family_and_no_other() {
-    let document = document("metrics.md");
-    let rows = document.lines().filter_map(|line| line.strip_prefix("| `"));
-    let names = rows.filter_map(|row| row.split('`').next());
-    let listed: Vec<&str> = names.filter(|name| !name.contains(':')).collect();
-    let unique: BTreeSet<String> = listed.iter().map(|name| (*name).to_owned()).collect();
-    let exist: BTreeSet<String> = families::ALL.iter().map(asked_for).collect();
-    assert_eq!(unique, exist);
-    assert_eq!(listed.len(), unique.len(), "one is listed twice");
-    for family in families::ALL {
-        let row = document
-            .lines()
-            .find(|line| line.starts_with(&format!("| `{}` ", asked_for(family))))
-            .unwrap();
-        assert!(row.contains(&format!("| {}", family.kind.as_str())), "{row}");
-        if let Some(unit) = family.unit {
-            assert!(row.contains(&format!(", {unit} |")), "{row}");
+/// Set to write the tables of docs/metrics.md instead of comparing them.
+const UPDATE: &str = "GCTRACE_UPDATE_METRICS";
+
+/// The heading of the table of a family in the document.
+fn section(family: &MetricFamily) -> &'static str {
+    match family.name {
+        name if name.starts_with("gctrace_process") && !name.starts_with("gctrace_processes") => {
+            "### Per process"
         }
+        name if name.starts_with("gctrace_gpu") => "### GPUs",
+        name if name.starts_with("process_") => "### gctrace itself",
+        "gctrace_lost_events" | "gctrace_probe_hits" | "gctrace_probe_cost" => "### gctrace itself",
+        _ => "### All processes",
+    }
+}
+
+/// The row of a family: its type and unit, the labels of its samples, its help.
+fn row(family: &MetricFamily, figures: &MetricsFigures) -> String {
+    let mut labels = Vec::new();
+    for (name, _) in (family.samples)(figures).iter().flat_map(|(labels, _)| labels) {
+        let of_section = section(family) == "### Per process" && ["pid", "rank"].contains(name);
+        let name = format!("`{name}`");
+        if !of_section && !labels.contains(&name) {
+            labels.push(name);
+        }
+    }
+    let unit = family.unit.map(|unit| format!(", {unit}")).unwrap_or_default();
+    let (name, kind, labels) = (asked_for(family), family.kind.as_str(), labels.join(", "));
+    let help = family.help.trim_end_matches('.');
+    format!("| `{name}` | {kind}{unit} | {labels} | {help} |\n").replace("|  |", "| |")
+}
+
+#[test]
+fn the_tables_of_the_document_are_those_of_the_page() {
+    let figures = MetricsFigures::new(example());
+    let before = document("metrics.md");
+    let mut made = String::new();
+    let mut heading = "";
+    for line in before.lines() {
+        if line.starts_with('#') {
+            heading = line;
+        }
+        let is_listed = heading.starts_with("###");
+        if !is_listed || !line.starts_with("| `") {
+            made.push_str(line);
+            made.push('\n');
+        }
+        if is_listed && line.starts_with("|---") {
+            let families = FAMILIES.iter().filter(|family| section(family) == heading);
+            made.extend(families.map(|family| row(family, &figures)));
+        }
+    }
+    if std::env::var_os(UPDATE).is_some() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/metrics.md");
+        std::fs::write(path, &made).unwrap();
+    }
+    let remedy = format!("{UPDATE}=1 cargo test -p gctrace --bin gctrace metrics::");
+    assert!(made == document("metrics.md"), "docs/metrics.md is old: {remedy}");
+    for family in FAMILIES {
+        assert!(made.contains(&row(family, &figures)), "{} has no table", family.name);
     }
 }
 

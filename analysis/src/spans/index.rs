@@ -1,4 +1,4 @@
-//! Typed indices into the lists of a timeline, and small numbers that may be unknown.
+//! Typed indices into the lists of a timeline, small numbers that may be unknown, and threads.
 //!
 //! Both take 4 bytes, as an `Option` too: a large trace has tens of millions of them.
 //!
@@ -153,3 +153,15 @@ impl<T> fmt::Debug for Index<T> {
 
 const _: () = assert!(size_of::<Option<SmallNumber>>() == 4);
 const _: () = assert!(size_of::<Option<Index<String>>>() == 4);
+
+/// Place of a thread in the `threads` of its timeline.
+pub type ThreadIndex = Index<Thread>;
+
+/// A thread of the process that appears in its records.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Thread {
+    /// Thread id as the trace states it: in gctrace's, the kernel's on the host.
+    pub tid: u32,
+    /// Name of the thread; `None` if unknown.
+    pub name: Option<String>,
+}

@@ -1,0 +1,69 @@
+//! The setting that a command line chooses: by `--gc`, or an advice by `--from`.
+
+use crate::{analyze, print, render, setting};
+use anyhow::Context as _;
+use gctrace_analysis::report::Advice;
+use gctrace_settings::GcSetting;
+use std::path::PathBuf;
+
+/// The setting of the command line, or that of an advice on the traces.
+///
+/// # Errors
+/// No trace can be read, or no advice on them changes only settings.
+pub(crate) fn wanted(
+    setting: Option<&GcSetting>,
+    traces: &[PathBuf],
+    number: Option<usize>,
+) -> anyhow::Result<GcSetting> {
+    if let Some(setting) = setting {
+        return Ok(setting.clone());
+    }
+    let (mut analysis, _) = analyze::read_all(traces, None)?;
+    let advice = render::report(&mut analysis).advice;
+    let traces: Vec<String> = traces.iter().map(|trace| trace.display().to_string()).collect();
+    let traces = traces.join(" ");
+    let (number, setting) = match number {
+        Some(number) => (number, numbered(&advice, number, &traces)?),
+        None => first_applicable(&advice).with_context(|| {
+            format!(
+                "no advice changes only settings: gctrace analyze {traces} lists all; \
+                 gctrace tune -- COMMAND measures settings, --gc names one"
+            )
+        })?,
+    };
+    print::message(format!("advice {number} of {traces}: --gc {setting}"));
+    Ok(setting)
+}
+
+fn settings_of(advice: &Advice) -> Option<GcSetting> {
+    advice.effect.settings.as_ref().and_then(setting::of_advice)
+}
+
+/// Number and settings of the first advice that changes only settings.
+fn first_applicable(advice: &[Advice]) -> Option<(usize, GcSetting)> {
+    let mut numbers = (1..).zip(advice);
+    numbers.find_map(|(number, one)| Some((number, settings_of(one)?)))
+}
+
+/// The settings of the advice of this number, from 1.
+fn numbered(advice: &[Advice], number: usize, traces: &str) -> anyhow::Result<GcSetting> {
+    let index = number.checked_sub(1);
+    let one = index.and_then(|index| advice.get(index));
+    let one = one.with_context(|| {
+        format!(
+            "there is no advice {number} in this report, which has {}: gctrace analyze {traces}",
+            advice.len()
+        )
+    })?;
+    settings_of(one).with_context(|| {
+        let why = match one.effect.settings.as_ref().map(|settings| settings.disable) {
+            Some(true) => "plans collections between steps, and the trace has no steps",
+            _ => "changes no setting",
+        };
+        format!(
+            "advice {number} ({}) {why}: gctrace analyze {traces} lists the others; \
+             --gc names settings",
+            one.action
+        )
+    })
+}

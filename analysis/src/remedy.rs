@@ -43,7 +43,7 @@ pub(crate) struct RecordedRun<'a> {
 
 impl<'a> RecordedRun<'a> {
     /// The run from its start until then, under the settings that it started with.
-    fn from_start(&self, start_ns: u64, end_ns: u64) -> RecordedRun<'a> {
+    fn since(&self, start_ns: u64, end_ns: u64) -> RecordedRun<'a> {
         Self { training_ns: (start_ns, end_ns), thresholds: self.start_thresholds, ..*self }
     }
 }

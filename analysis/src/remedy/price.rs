@@ -30,7 +30,7 @@ const RUN_TO_RUN: f64 = 0.1;
 pub(super) fn remedies(run: &RecordedRun<'_>, curves: &RecordedCurves) -> Vec<PricedRemedy> {
     let from_start = run.start_ns.filter(|_| run.steps.is_none());
     let whole = from_start.and_then(|start_ns| {
-        let whole = run.from_start(start_ns, run.training_ns.1);
+        let whole = run.since(start_ns, run.training_ns.1);
         Some((whole, RecordedCurves::of(&whole)?))
     });
     let (whole_run, whole) = whole.as_ref().map_or((run, curves), |(run, curves)| (run, curves));
@@ -223,7 +223,7 @@ fn planned(run: &RecordedRun<'_>, curves: &RecordedCurves, steps: u64) -> Option
 /// Without automatic collections until training begins, and the heap frozen there, without a
 /// collection.
 fn off_while_loading(run: &RecordedRun<'_>, start_ns: u64) -> Option<PricedRemedy> {
-    let start_up = run.from_start(start_ns, run.training_ns.0);
+    let start_up = run.since(start_ns, run.training_ns.0);
     let curves = RecordedCurves::of(&start_up)?;
     let saves_ns = curves.automatic_ns();
     let remedy = priced(AdviceId::OffWhileLoading, &curves, saves_ns, &[], curves.garbage());

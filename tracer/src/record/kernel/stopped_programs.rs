@@ -19,10 +19,6 @@ const AFTER_POLL_NS: u64 = 1_000_000_000;
 /// A stop of at most this length was not ended by the guardian (`LONGEST` there).
 const GUARDIANS_PATIENCE_NS: u64 = 1_500_000_000;
 
-/// How long no program is stopped after the guardian had to resume some: one of them may be about to
-/// be stopped again, for the libpython that it loads.
-const SPARED_NS: u64 = 2_000_000_000;
-
 /// How long to watch a parent that may have stopped itself because its child was stopped.
 const PARENTS: Duration = Duration::from_millis(250);
 
@@ -79,33 +75,9 @@ pub(crate) fn children_can_stop(pid: u32) -> bool {
     false
 }
 
-/// Until when programs may be stopped, all times of CLOCK_MONOTONIC in ns.
-#[derive(Debug, Default)]
-struct StopPermission {
-    last_poll_ns: Option<u64>,
-    spared_until_ns: u64,
-}
-
-impl StopPermission {
-    /// The end of the permission that a poll gives; 0: none. Between polls as far apart as the
-    /// guardian's patience it has resumed programs.
-    fn at_poll(&mut self, now_ns: u64) -> u64 {
-        let last_ns = self.last_poll_ns.replace(now_ns);
-        if last_ns.is_some_and(|last_ns| now_ns - last_ns >= GUARDIANS_PATIENCE_NS) {
-            self.guardian_resumed(now_ns);
-        }
-        if now_ns < self.spared_until_ns { 0 } else { now_ns + AFTER_POLL_NS }
-    }
-
-    fn guardian_resumed(&mut self, now_ns: u64) {
-        self.spared_until_ns = now_ns + SPARED_NS;
-    }
-}
-
 /// The stopped programs of a recording.
 pub(crate) struct StoppedPrograms {
     map: StoppedProcesses,
-    permission: StopPermission,
     /// Number and total time of all stops.
     pub times: StopTimes,
     /// The recording is ending: no program is stopped any more; those that are get resumed at once.
@@ -116,16 +88,14 @@ pub(crate) struct StoppedPrograms {
 
 impl StoppedPrograms {
     pub(crate) fn new(map: StoppedProcesses) -> Self {
-        let (permission, times) = (StopPermission::default(), StopTimes::default());
-        Self { map, permission, times, is_ending: false, parents: Vec::new() }
+        Self { map, times: StopTimes::default(), is_ending: false, parents: Vec::new() }
     }
 
     /// Allows stopping programs that start within the next second; to be called at each poll of the
-    /// rings. None for a while after the guardian has resumed programs: each stop is 2 s at most, but
-    /// two in a row are longer.
-    pub(crate) fn allow(&mut self, session: &mut BpfSession) {
+    /// rings.
+    pub(crate) fn allow(&self, session: &mut BpfSession) {
         if !self.is_ending {
-            session.may_stop_until(self.permission.at_poll(clock::monotonic_ns()));
+            session.may_stop_until(clock::monotonic_ns() + AFTER_POLL_NS);
         }
     }
 
@@ -167,7 +137,6 @@ impl StoppedPrograms {
                 }
             }
             Ok(false) => {
-                self.permission.guardian_resumed(clock::monotonic_ns());
                 let message = "the process was stopped for 2 s and then resumed by gctrace's guardian before its probes \
                                were in place: its first collections may be missing";
                 trace.output.note(Some(pid), at_ns, message.to_owned());
@@ -249,28 +218,4 @@ pub(super) fn is_running(pid: u32) -> bool {
 /// Whether a process is stopped by a signal.
 fn is_stopped(pid: u32) -> bool {
     proc_status::stat(pid).is_ok_and(|stat| stat.state == 'T')
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SECOND: u64 = 1_000_000_000;
-
-    #[test]
-    fn what_the_guardian_resumed_is_not_stopped_again_at_once() {
-        let mut permission = StopPermission::default();
-        let mut at = |now_ns| permission.at_poll(now_ns);
-        assert_eq!(at(9 * SECOND), 10 * SECOND);
-        assert_eq!(at(10 * SECOND), 11 * SECOND);
-        // gctrace was stopped for 2 s.
-        assert_eq!(at(12 * SECOND), 0);
-        assert_eq!(at(13 * SECOND), 0);
-        assert_eq!(at(14 * SECOND), 15 * SECOND);
-
-        // gctrace polls, but is slow to place probes.
-        permission.guardian_resumed(14 * SECOND);
-        assert_eq!(permission.at_poll(15 * SECOND), 0);
-        assert_eq!(permission.at_poll(16 * SECOND), 17 * SECOND);
-    }
 }

@@ -8,6 +8,7 @@ pub mod cycles;
 pub mod places;
 pub(crate) mod verdict;
 pub(crate) mod what_if;
+mod whole_run;
 
 /// The risk of calling `gc.collect()` no more.
 const EXPLICIT_CALLS_RISK: &str = "A call before a phase that needs a lot of memory may be \

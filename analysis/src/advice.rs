@@ -182,6 +182,8 @@ fn simulated(report: &Report, mut priced: PricedRun) -> Advised {
         effect: AdviceEffect {
             saves_at_least_ns: Some(remedy.saves_ns[0]),
             saves_likely_ns: Some(remedy.likely_ns()),
+            costs_once_ns: Some(remedy.once_ns),
+            longest_ns: Some(remedy.longest_ns),
             saves_at_most_ns: Some(u64::try_from(remedy.saves_ns[2]).unwrap_or(0)),
             ..priced.effect(remedy)
         },

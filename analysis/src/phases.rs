@@ -45,8 +45,8 @@ pub(crate) struct JudgedRun<'a> {
 
 impl<'a> JudgedRun<'a> {
     /// The worst process: of those with training steps, if any has, among the ones with at least half
-    /// as many as the most (ranks wait for the slowest); otherwise of all, as one that launches or
-    /// waits must not hide another. `None` if no process collected or its observed time is unknown,
+    /// as many as the most (ranks wait for the slowest); otherwise of the ranks, for which their
+    /// launcher waits; otherwise of all. `None` if no process collected or its observed time is unknown,
     /// and for free-threaded builds, where a collection stops the program for only a part of its
     /// time.
     pub(crate) fn of(
@@ -69,7 +69,11 @@ impl<'a> JudgedRun<'a> {
         let most_steps = processes.iter().map(steps_of).max().unwrap_or(0);
         let enough = if most_steps < FEWEST_STEPS { 0 } else { most_steps.div_ceil(2) };
         let among = processes.iter();
-        let among = among.filter(|process| !free_threaded(process) && steps_of(process) >= enough);
+        let ranks = processes.iter().any(|process| process.rank.is_some());
+        let among = among.filter(|process| {
+            let waits = enough == 0 && ranks && process.rank.is_none();
+            !free_threaded(process) && !waits && steps_of(process) >= enough
+        });
         let mut count = 0;
         let runs = among.filter_map(|process| {
             let run = Self::of_process(analysis, timeline_of(process)?, process)?;

@@ -100,6 +100,10 @@ pub(crate) struct PricedRemedy {
     /// Collector time that training (start-up with [`AdviceId::OffWhileLoading`], both with
     /// [`AdviceId::Disable`]) needs less, in ns: least, likely, most; negative if it needs more.
     pub(crate) saves_ns: [i64; 3],
+    /// What the remedy costs once, where it begins, in ns; not in `saves_ns`.
+    pub(crate) once_ns: u64,
+    /// The longest pause that is left in the time of `saves_ns`, in ns.
+    pub(crate) longest_ns: u64,
     /// Garbage that waits for its collection, beyond what did in the recording, in objects.
     pub(crate) waiting_objects: u64,
     /// The same as a share of the live heap; 0 if the heap is unknown.

@@ -7,7 +7,6 @@
 use crate::report::{
     Basis, GpuCost, JudgedPhase, Level, PhasesReport, Totals, TraceReport, Verdict,
 };
-use crate::time::stats::ratio;
 
 /// From this share of the time on the collector is worth a look.
 const NOTICEABLE: f64 = 0.01;
@@ -95,10 +94,8 @@ fn training_level(phases: &PhasesReport) -> Level {
 /// other runs, it is no more than noticeable.
 fn start_up_level(phases: &PhasesReport) -> Level {
     let start_up = &phases.start_up;
-    let parts = [start_up, &phases.training, &phases.exit].map(|phase| phase.duration_ns);
-    let run_ns = parts.into_iter().fold(0, u64::saturating_add);
     let is_felt = start_up.paused_ns >= LONG_PAUSE_NS;
-    match ratio(start_up.paused_ns, run_ns) {
+    match phases.start_up_ratio() {
         Some(NOTICEABLE_START..) if !is_felt => Level::TooShort,
         Some(HEAVY..) if phases.steps.is_none() => Level::Heavy,
         Some(NOTICEABLE_START..) => Level::Noticeable,

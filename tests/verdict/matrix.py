@@ -72,10 +72,15 @@ def least(runs, figure):
     return min(one[figure] for one in runs)
 
 
+def median(values):
+    """Of some values, the upper one of two; NaN without any."""
+    return sorted(values)[len(values) // 2] if values else float("nan")
+
+
 def spread(runs, figure):
     """How far the middle of the repeats is from the least."""
-    values = sorted(one[figure] for one in runs)
-    return values[len(values) // 2] - values[0]
+    values = [one[figure] for one in runs]
+    return median(values) - min(values)
 
 
 def record(gctrace, python, program, mode, folder, reuse):
@@ -125,26 +130,43 @@ def judge(report, screen, truth):
     pointed = any(word in screen for word in ("gctrace tune", "--garbage cycles", "Record a longer run"))
     if gains[best] >= MISSED and not advised and not pointed:
         yield f"missed: {best} saves {gains[best]:.1%}; {level}"
-    phases = report["phases"]
-    # What is predicted is of one process, without its exit, and counts as of all that are like it.
-    paused_s = phases and (phases["start_up"]["paused_ns"] + phases["training"]["paused_ns"]) / 1e9
     for remedy, advice in advised:
         if remedy not in truth:
             continue
-        runs = truth[remedy]
-        noise = max(noise_s, spread(runs, "cpu_s")) / cpu_s
+        noise = max(noise_s, spread(truth[remedy], "cpu_s")) / cpu_s
         if gains[remedy] < -max(LOSS, noise):
             yield f"sign: {remedy} costs {-gains[remedy]:.1%}"
-        low, high = advice["saves_at_least_ns"], advice["saves_at_most_ns"]
-        if low is None or high is None or not paused_s:
-            continue
-        scale = collector_s / paused_s
-        # What is off while loading saves there is predicted, without what freezing saves later.
-        figure = "loading_s" if remedy == "loading" else "collector_s"
-        saved = least(base, figure) - least(runs, figure)
-        slack = max(spread(runs, figure), spread(base, figure), 0.005 * collector_s)
-        if not low / 1e9 * scale - slack <= saved <= high / 1e9 * scale + slack:
-            yield f"range: {remedy} {low / 1e9 * scale:.3f} .. {high / 1e9 * scale:.3f} s, measured {saved:.3f} s"
+        priced = against(report, advice, truth)
+        if priced and not priced["held"]:
+            yield f"range: {remedy} {priced['low_s']:.3f} .. {priced['high_s']:.3f} s, measured {priced['saved_s']:.3f} s"
+
+
+def against(report, advice, truth):
+    """What an advice predicts and what it saved, in CPU seconds of the collector; None if either is unknown."""
+    remedy, phases = remedy_of(advice), report["phases"]
+    ends = [advice["saves_at_least_ns"], advice["saves_likely_ns"], advice["saves_at_most_ns"]]
+    if remedy not in truth or phases is None or None in ends:
+        return None
+    # What is predicted is of one process, without its exit, and counts as of all that are like it.
+    paused_s = (phases["start_up"]["paused_ns"] + phases["training"]["paused_ns"]) / 1e9
+    base, runs = truth["none"], truth[remedy]
+    collector_s = least(base, "collector_s")
+    if not paused_s or not collector_s:
+        return None
+    low_s, likely_s, high_s = (end / 1e9 * collector_s / paused_s for end in ends)
+    # What is off while loading saves there is predicted, without what freezing saves later.
+    figure = "loading_s" if remedy == "loading" else "collector_s"
+    saved_s = least(base, figure) - least(runs, figure)
+    slack_s = max(spread(runs, figure), spread(base, figure), 0.005 * collector_s)
+    return {
+        "remedy": remedy,
+        "low_s": low_s,
+        "likely_s": likely_s,
+        "high_s": high_s,
+        "saved_s": saved_s,
+        "collector_s": collector_s,
+        "held": low_s - slack_s <= saved_s <= high_s + slack_s,
+    }
 
 
 def main():

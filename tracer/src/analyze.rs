@@ -18,7 +18,7 @@ use crate::render::Style;
 use crate::units::{duration, percent};
 use crate::{print, render, text};
 use anyhow::Context;
-use gctrace_analysis::report::Report;
+use gctrace_analysis::report::{PhaseReport, PhasesReport, Report};
 use gctrace_analysis::{Analysis, parallel};
 use gctrace_event::read::{DecodedItem, TraceCompletion};
 use gctrace_event::summary::SummaryHeader;
@@ -240,42 +240,69 @@ pub(crate) fn no_evidence(name: &str, ending: &TraceCompletion) -> anyhow::Error
     )
 }
 
-/// A sentence for each limit that the training phase exceeds, or whose figure the traces do not
-/// contain: a check that cannot fail is worse than none.
+/// A sentence for each limit that the worst process exceeds in training or start-up, or whose figure
+/// the traces do not contain: a check that cannot fail is worse than none.
 fn exceeded(report: &Report, limits: &[ReportLimit]) -> Vec<String> {
     limits.iter().filter_map(|limit| check(report, *limit)).collect()
 }
 
 fn check(report: &Report, limit: ReportLimit) -> Option<String> {
-    let training = report.phases.as_ref().map(|phases| &phases.training);
+    let phases = report.phases.as_ref();
     // Without any pause there are no phases.
     let quiet = report.totals.pauses.count == 0;
     match limit {
         ReportLimit::GcShare(limit) => {
-            let share = training.and_then(|training| training.paused_ratio);
-            match share.or(quiet.then_some(0.0)) {
+            let training = phases.and_then(|phases| phases.training.paused_ratio);
+            let start_up = phases.and_then(PhasesReport::start_up_ratio);
+            // Of equal shares the first counts.
+            let (share, of) = if start_up > training {
+                (start_up, "the run at start-up")
+            } else {
+                (training.or(quiet.then_some(0.0)), "training")
+            };
+            match share {
                 None => Some(unknown("gc_share")),
                 Some(share) if share <= limit => None,
                 Some(share) => Some(format!(
-                    "limit exceeded: the collector paused {} of training, more than {}",
+                    "limit exceeded: the collector paused {} of {of}{}, more than {}",
                     percent(share),
+                    process(phases),
                     percent(limit)
                 )),
             }
         }
         ReportLimit::Longest(limit) => {
-            let longest = training.map(|training| training.longest_ns.unwrap_or(0));
-            match longest.or(quiet.then_some(0)) {
+            let longest = |phase: &PhaseReport| phase.longest_ns.unwrap_or(0);
+            let training = phases.map(|phases| longest(&phases.training));
+            // Where steps are unknown, so is the end of start-up.
+            let start_up = phases.filter(|phases| phases.steps.is_none());
+            let start_up = start_up.map(|phases| longest(&phases.start_up));
+            let (longest, at) = if start_up > training {
+                (start_up, "at start-up")
+            } else {
+                (training.or(quiet.then_some(0)), "in training")
+            };
+            match longest {
                 None => Some(unknown("longest")),
                 Some(longest_ns) if Duration::from_nanos(longest_ns) <= limit => None,
                 Some(longest_ns) => Some(format!(
-                    "limit exceeded: the longest pause in training took {}, more than {}",
+                    "limit exceeded: the longest pause {at}{} took {}, more than {}",
+                    process(phases),
                     duration(longest_ns),
                     humantime::format_duration(limit)
                 )),
             }
         }
     }
+}
+
+/// The worst of several processes.
+fn process(phases: Option<&PhasesReport>) -> String {
+    let named = phases.filter(|phases| phases.among > 1);
+    named.map_or(String::new(), |phases| match phases.rank {
+        Some(rank) => format!(" of rank {rank}"),
+        None => format!(" of process {}", phases.pid),
+    })
 }
 
 fn unknown(figure: &str) -> String {

@@ -29,7 +29,11 @@ pub(super) struct Setting {
 /// Full collections in training.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SimulatedFulls {
+    /// Without the one before a freeze.
     pub(super) time_ns: f64,
+    /// Of the collection before a freeze.
+    pub(super) once_ns: f64,
+    pub(super) longest_ns: f64,
     /// Most garbage that one of them, or the end of training, found, in objects.
     pub(super) most_garbage: f64,
 }
@@ -78,7 +82,12 @@ pub(super) fn full_collections(
             CostAssumption::Costly => mean + deviation,
         }
     };
-    SimulatedFulls { time_ns: of(|sum| sum.time_ns), most_garbage: of(|sum| sum.most_garbage) }
+    SimulatedFulls {
+        time_ns: of(|sum| sum.time_ns),
+        once_ns: of(|sum| sum.once_ns),
+        longest_ns: of(|sum| sum.longest_ns),
+        most_garbage: of(|sum| sum.most_garbage),
+    }
 }
 
 /// `phase`: the part of the interval between two full collections, 0 to 1, that has passed when
@@ -156,18 +165,8 @@ fn begin(
         state.frozen_ns = state.total_ns;
     } else if setting.freeze {
         state.collect(curves, curves.live_ns(start), assumption, sum);
-        // The heap at that time lies between the heaps of the full collections around it.
+        *sum = SimulatedFulls { once_ns: sum.time_ns, ..SimulatedFulls::default() };
         let live_ns = curves.live_ns(start);
-        let around = [last, Some(interval)].map(|full| full.map_or(live_ns, |full| full.live_ns));
-        sum.time_ns = match assumption {
-            CostAssumption::Cheap => {
-                around.iter().fold(sum.time_ns, |least, heap_ns| least.min(*heap_ns))
-            }
-            CostAssumption::Likely => sum.time_ns,
-            CostAssumption::Costly => {
-                around.iter().fold(sum.time_ns, |most, heap_ns| most.max(*heap_ns))
-            }
-        };
         state.total_ns = live_ns;
         state.frozen_ns = live_ns;
     }
@@ -227,8 +226,10 @@ impl OldGeneration {
             CostAssumption::Likely => f64::midpoint(least_ns, most_ns),
             CostAssumption::Costly => most_ns,
         };
-        sum.time_ns += traversing_moved_ns(traversing_ns, assumption)
+        let time_ns = traversing_moved_ns(traversing_ns, assumption)
             + curves.to_free_ns(self.garbage, assumption);
+        sum.time_ns += time_ns;
+        sum.longest_ns = sum.longest_ns.max(time_ns);
         sum.most_garbage = sum.most_garbage.max(self.garbage);
         self.total_ns = traversing_ns;
         self.pending_ns = 0.0;

@@ -32,6 +32,7 @@ const FEWEST_FREED: u64 = 100;
 pub(super) struct CollectionSum {
     pub(super) count: f64,
     pub(super) time_ns: f64,
+    pub(super) longest_ns: f64,
     /// Objects freed.
     pub(super) freed: f64,
 }
@@ -40,6 +41,7 @@ impl CollectionSum {
     fn add(&mut self, pause: &PauseSpan, time_ns: f64) {
         self.count += 1.0;
         self.time_ns += time_ns;
+        self.longest_ns = self.longest_ns.max(time_ns);
         self.freed += freed(pause);
     }
 }
@@ -378,6 +380,12 @@ impl RecordedCurves {
     /// Time of all automatic collections of training, in ns.
     pub(super) fn automatic_ns(&self) -> f64 {
         self.automatic.iter().map(|sum| sum.time_ns).sum()
+    }
+
+    /// The longest automatic collection of these generations in training, in ns.
+    pub(super) fn longest_ns(&self, generations: std::ops::RangeInclusive<usize>) -> f64 {
+        let sums = self.automatic.get(generations).into_iter().flatten();
+        sums.map(|sum| sum.longest_ns).fold(0.0, f64::max)
     }
 
     /// Time to free garbage that waited, in ns.

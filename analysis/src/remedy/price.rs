@@ -1,6 +1,6 @@
 //! The price of each remedy: recorded time of collections, less their time under the new setting.
 
-use super::collector::{Setting, full_collections, traversing_moved_ns};
+use super::collector::{Setting, SimulatedFulls, full_collections, traversing_moved_ns};
 use super::curves::{RecordedCurves, quotient};
 use super::{CostAssumption, PricedRemedy, RecordedRun, RemedyEstimate, SimulatedParts};
 use crate::report::{AdviceId, AdvisedSettings, SettingsReport};
@@ -71,6 +71,8 @@ struct RaisedTimes {
     youngest: RemedyEstimate,
     middle: RemedyEstimate,
     full: RemedyEstimate,
+    /// The longest full collection.
+    longest_ns: f64,
     /// Objects that are found dead later than recorded.
     waiting: f64,
 }
@@ -111,6 +113,7 @@ fn raised_times(run: &RecordedRun<'_>, curves: &RecordedCurves) -> RaisedTimes {
         youngest,
         middle: of_middle,
         full: RemedyEstimate::of(|assumption| fulls(assumption).time_ns),
+        longest_ns: fulls(CostAssumption::Likely).longest_ns,
         waiting: later.max(0.0) + more.min(curves.garbage()),
     }
 }
@@ -118,6 +121,8 @@ fn raised_times(run: &RecordedRun<'_>, curves: &RecordedCurves) -> RaisedTimes {
 fn raise_threshold(run: &RecordedRun<'_>, curves: &RecordedCurves) -> PricedRemedy {
     let times = raised_times(run, curves);
     PricedRemedy {
+        // The new youngest collections are as large as the recorded ones of the middle generation.
+        longest_ns: natural(times.longest_ns.max(curves.longest_ns(0..=1))),
         settings: AdvisedSettings {
             thresholds: Some(SettingsReport::raised(run.thresholds)),
             ..AdvisedSettings::default()
@@ -150,7 +155,11 @@ pub(super) fn parts(
             [RemedyEstimate::of(partial), times.full]
         }
         AdviceId::Freeze => {
-            [RemedyEstimate::around(recorded[0], [1.0; 3]), frozen_full(run, curves)]
+            let full = RemedyEstimate::of(|assumption| {
+                let sum = frozen(run, curves, assumption);
+                sum.time_ns + sum.once_ns
+            });
+            [RemedyEstimate::around(recorded[0], [1.0; 3]), full]
         }
         _ => return None,
     };
@@ -164,17 +173,23 @@ pub(super) fn parts(
     }))
 }
 
-/// Time of full collections after `gc.freeze()`.
-fn frozen_full(run: &RecordedRun<'_>, curves: &RecordedCurves) -> RemedyEstimate {
-    let frozen = Setting { freeze: true, ..setting(run) };
-    RemedyEstimate::of(|assumption| full_collections(curves, frozen, assumption).time_ns)
+/// Full collections after `gc.freeze()`.
+fn frozen(
+    run: &RecordedRun<'_>,
+    curves: &RecordedCurves,
+    assumption: CostAssumption,
+) -> SimulatedFulls {
+    full_collections(curves, Setting { freeze: true, ..setting(run) }, assumption)
 }
 
 fn freeze(run: &RecordedRun<'_>, curves: &RecordedCurves) -> PricedRemedy {
-    let of_fulls = frozen_full(run, curves);
+    let of_fulls = RemedyEstimate::of(|assumption| frozen(run, curves, assumption).time_ns);
+    let likely = frozen(run, curves, CostAssumption::Likely);
     let recorded_ns = curves.automatic[2].time_ns + curves.explicit.time_ns;
     PricedRemedy {
         settings: AdvisedSettings { freeze: true, ..AdvisedSettings::default() },
+        once_ns: natural(likely.once_ns),
+        longest_ns: natural(likely.longest_ns.max(curves.longest_ns(0..=1))),
         ..priced(AdviceId::Freeze, curves, recorded_ns, &[of_fulls], 0.0)
     }
 }
@@ -205,7 +220,10 @@ fn planned(run: &RecordedRun<'_>, curves: &RecordedCurves, steps: u64) -> Option
         let waiting = garbage / f64::from(*count);
         let count = u64::from(*count);
         let (start_ns, end_ns) = run.training_ns;
+        let longest_ns = traversing_moved_ns(curves.live_ns(end), CostAssumption::Likely)
+            + curves.to_free_ns(waiting, CostAssumption::Likely);
         PricedRemedy {
+            longest_ns: natural(longest_ns),
             settings: AdvisedSettings {
                 disable: true,
                 collect_every_steps: Some((steps / count).max(1)),
@@ -278,7 +296,10 @@ fn without_explicit(run: &RecordedRun<'_>, curves: &RecordedCurves) -> PricedRem
         };
         freeing_ns + fulls.min(calls.count) * mean_ns
     });
-    priced(AdviceId::ExplicitCalls, curves, calls.time_ns, &[added], calls.freed)
+    PricedRemedy {
+        longest_ns: natural(curves.longest_ns(0..=2)),
+        ..priced(AdviceId::ExplicitCalls, curves, calls.time_ns, &[added], calls.freed)
+    }
 }
 
 /// `recorded_ns`: of the collections that change. `parts`: the time that replaces it; what is
@@ -305,9 +326,16 @@ fn priced(
         id,
         settings: AdvisedSettings::default(),
         saves_ns: [least_ns, likely_ns, most_ns].map(whole),
-        waiting_objects: whole(waiting).max(0).unsigned_abs(),
+        once_ns: 0,
+        longest_ns: 0,
+        waiting_objects: natural(waiting),
         waiting_ratio: quotient(waiting, live),
     }
+}
+
+/// A whole number, 0 at least.
+fn natural(figure: f64) -> u64 {
+    whole(figure).max(0).unsigned_abs()
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "casts of floats saturate")]

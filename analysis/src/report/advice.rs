@@ -38,6 +38,12 @@ pub struct AdviceEffect {
     /// Upper bound of the time saved, in ns: of the same time as `saves_at_least_ns`, of the time of
     /// all pauses without it. `null` if the change saves no time.
     pub saves_at_most_ns: Option<u64>,
+    /// What the change costs once, where it begins, in ns: the collection before a freeze. It is not in
+    /// the saving. `null` if the collector cannot be simulated, and with GPU times.
+    pub costs_once_ns: Option<u64>,
+    /// The longest pause that is left in the time that the saving is of, in ns, by simulation; `null`
+    /// if the collector cannot be simulated, and with GPU times.
+    pub longest_ns: Option<u64>,
     /// Garbage that waits longer for its collection, at most, in objects; `null` if unknown.
     pub memory_objects: Option<u64>,
     /// The memory of these objects, in bytes; `null` if unknown: the trace needs the allocator's

@@ -1,6 +1,7 @@
 //! The part of a report about the phases of the run.
 
 use super::{Basis, LinesReport, PauseTotal, StepSource};
+use crate::time::stats::ratio;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -18,7 +19,7 @@ pub struct PhasesReport {
     /// Rank in a distributed job; `null` if unknown.
     pub rank: Option<u32>,
     /// Number of processes among which it is the worst, with itself: those with training steps, at
-    /// least half as many as the process with the most; without steps all that collected.
+    /// least half as many as the process with the most; without steps the ranks, or all that collected.
     pub among: u64,
     /// The phase that the verdict is about.
     pub judged: JudgedPhase,
@@ -37,6 +38,16 @@ pub struct PhasesReport {
     /// The lines that trigger the collections of the judged phase; `null` if none of its pauses has a
     /// stack.
     pub lines: Option<LinesReport>,
+}
+
+impl PhasesReport {
+    /// The share of the whole recorded run that its start-up was paused for; `None` for a run without
+    /// length.
+    #[must_use]
+    pub fn start_up_ratio(&self) -> Option<f64> {
+        let parts = [&self.start_up, &self.training, &self.exit].map(|phase| phase.duration_ns);
+        ratio(self.start_up.paused_ns, parts.into_iter().fold(0, u64::saturating_add))
+    }
 }
 
 /// What marks the start and the end of training: steps, from the first one after the warm-up to the

@@ -20,7 +20,7 @@ pub(crate) fn advice(id: AdviceId, effect: AdviceEffect, report: &Report) -> Adv
         AdviceId::RecordCollections => record_collections(),
         AdviceId::Leave => leave(report),
         AdviceId::ExplicitCalls => explicit_calls(report, &times),
-        AdviceId::Freeze => freeze(report, most(report), &times),
+        AdviceId::Freeze => freeze(report, &effect, &times),
         AdviceId::FreezeBeforeFork => whole_run::freeze_before_fork(report),
         AdviceId::FindCycles => whole_run::find_cycles(report),
         AdviceId::Measure => whole_run::measure(report),
@@ -183,7 +183,8 @@ fn freed_nothing_clause(nothing: PauseTotal) -> String {
     }
 }
 
-fn freeze(report: &Report, most: &ProcessReport, times: &ByCause) -> AdviceText {
+fn freeze(report: &Report, effect: &AdviceEffect, times: &ByCause) -> AdviceText {
+    let most = most(report);
     let nothing = report.freed_nothing.automatic_full;
     let mut why = format!(
         "{} took {} ({} of the pause time){}. Each traverses the whole heap: model, optimizer, \
@@ -212,6 +213,12 @@ fn freeze(report: &Report, most: &ProcessReport, times: &ByCause) -> AdviceText 
         }
     }
     why += &places::before_workers(report, most);
+    if let Some(once_ns @ 1..) = effect.costs_once_ns {
+        why += &format!(
+            " The collection before the freeze takes {} once, which is not in the saving.",
+            duration(once_ns)
+        );
+    }
     AdviceText {
         action: "Call gc.freeze() once, after setup and before the loop.",
         why,
@@ -296,10 +303,10 @@ fn listed([young, middle, old]: [i32; 3]) -> String {
 
 /// With the interval that the replay or the simulation chose; every 1000 steps if neither did.
 fn planned(report: &Report, effect: &AdviceEffect, times: &ByCause) -> AdviceText {
-    let chosen = report.prediction(AdviceId::Planned);
+    // The replay's choice, where the price is the replay's.
+    let chosen = report.prediction(AdviceId::Planned).filter(|_| report.gpu_cost.is_some());
     let chosen = chosen.and_then(|what| Some((what.every_steps?, what)));
     let reason = chosen.and_then(|(_, what)| what.why_every.as_ref());
-    // The replay's choice, if there is one.
     let settings = effect.settings.as_ref().filter(|_| chosen.is_none());
     let advised = settings.and_then(|setting| setting.collect_every_steps);
     let step = advised.or(chosen.map(|(every, _)| every)).unwrap_or(1000);

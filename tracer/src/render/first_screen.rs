@@ -11,7 +11,7 @@ use crate::setting;
 use crate::text::OrDash as _;
 use crate::units::{bytes, count, counted, duration, percent, signed_duration};
 use gctrace_analysis::report::{
-    Advice, AdviceId, Level, PhaseReport, PhasesReport, Report, TrainingMark,
+    Advice, AdviceId, JudgedPhase, Level, PhaseReport, PhasesReport, Report, TrainingMark,
 };
 use gctrace_analysis::words::places::library_switch;
 
@@ -202,14 +202,22 @@ fn advice(report: &Report) -> Vec<String> {
     let of_training = shown().all(|(_, advice)| is_of_training(advice, report));
     let run = priced_run(report).filter(|_| of_training);
     let saves = run.map_or("saves".to_owned(), |run| format!("saves of {run}"));
-    let mut table = TextTable::new(&["", "(predicted)", &saves, "memory", "risk"], &[1, 4]);
+    // By replay, the pauses that are left are unknown.
+    let by_replay = report.gpu_cost.is_some();
+    let last = if by_replay { "risk" } else { "longest" };
+    let left = if by_replay { vec![1, 4] } else { vec![1] };
+    let mut table = TextTable::new(&["", "(predicted)", &saves, "memory", last], &left);
     for (index, advice) in shown() {
         table.row(vec![
             (index + 1).to_string(),
             cut(&change(advice), width() - BESIDE_CHANGE),
             saving(advice).map(|saving| saving + once(advice, report)).or_dash(),
             memory(advice).unwrap_or_default(),
-            risk(advice.id).to_owned(),
+            if by_replay {
+                risk(advice.id).to_owned()
+            } else {
+                advice.effect.longest_ns.map(duration).or_dash()
+            },
         ]);
     }
     let mut lines = table.lines();
@@ -255,8 +263,11 @@ pub(super) fn undecided(report: &Report) -> String {
 
 /// In place of changes.
 pub(super) fn nothing(report: &Report) -> &'static str {
+    let phases = report.phases.as_ref();
+    let at_start_up = phases.is_some_and(|phases| phases.judged == JudgedPhase::StartUp);
     match report.verdict.level {
         Level::None | Level::Negligible => "Nothing to change.",
+        Level::TooShort if at_start_up => "A start-up this short is not worth a change.",
         Level::TooShort => "Record a longer run: what to change is unknown.",
         Level::RareLongPauses | Level::Noticeable | Level::Heavy | Level::Unknown => {
             "No change of the collector's settings is likely to save time."
@@ -327,12 +338,16 @@ fn change(advice: &Advice) -> String {
 /// The predicted saving: what is likely, if that was simulated, and the range.
 fn saving(advice: &Advice) -> Option<String> {
     let range = range(advice)?;
-    Some(match advice.effect.saves_likely_ns {
-        None => range,
-        Some(likely_ns) => {
-            let likely = duration(likely_ns.max(0).unsigned_abs());
-            format!("{likely} ({range})")
-        }
+    let Some(likely_ns) = advice.effect.saves_likely_ns else {
+        return Some(range);
+    };
+    let likely = duration(likely_ns.max(0).unsigned_abs());
+    // A unit that all have is said once.
+    let unit = likely.rsplit_once(' ').map_or("", |(_, unit)| unit);
+    let numbers = range.replace(&format!(" {unit}"), "");
+    Some(match likely.strip_suffix(unit) {
+        Some(likely) if !numbers.contains(' ') => format!("{likely}({numbers}) {unit}"),
+        _ => format!("{likely} ({range})"),
     })
 }
 

@@ -324,7 +324,7 @@ fn a_launcher_is_no_rank_and_hosts_have_names() {
     assert_eq!(outcome.code, Some(0), "{}", outcome.err);
     let text = outcome.out.split_whitespace().collect::<Vec<_>>().join(" ");
     // The launchers were paused for longest, but rank 3 is the slowest of those that train.
-    assert!(text.contains("of rank 3 ("), "{text}");
+    assert!(text.contains("of rank 3, the worst of 4 ("), "{text}");
     for trace in ["ranks 0-1 on node1: ", "ranks 2-3 on node2: "] {
         assert!(text.contains(trace), "{text}");
     }

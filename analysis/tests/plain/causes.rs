@@ -112,7 +112,7 @@ fn lines_of_explicit_and_automatic_collections() {
     records.push(Record::Pause(at(Some(2), 200, 40, 0)));
     let report = report(records, Some(end(1000)));
     let ids: Vec<AdviceId> = report.advice.iter().map(|advice| advice.id).collect();
-    assert_eq!(ids, [AdviceId::Measure], "three collections show a problem, and not what helps");
+    assert_eq!(ids, [AdviceId::Freeze]);
     let lines = report.lines.unwrap();
     let first = |lines: &[LineTotal]| {
         let LineTotal { location, pauses, .. } = &lines[0];

@@ -216,7 +216,7 @@ fn advice(report: &Report) -> Vec<String> {
             if by_replay {
                 risk(advice.id).to_owned()
             } else {
-                advice.effect.longest_ns.map(duration).or_dash()
+                advice.effect.longest_ns.map(longest).or_dash()
             },
         ]);
     }
@@ -379,6 +379,11 @@ fn risk(id: AdviceId) -> &'static str {
         | AdviceId::Disable => "medium",
         _ => "",
     }
+}
+
+/// The longest pause that is left.
+fn longest(longest_ns: u64) -> String {
+    if longest_ns == 0 { "none".to_owned() } else { duration(longest_ns) }
 }
 
 /// What the figures rest on: overhead, and what is missing.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes docs/first-screens.md: the first screen of every example, of public PyTorch traces, and of `import torch`.
 
-    sudo scripts/first-screens.py --gctrace FILE [--torch PYTHON] [--mode auto]
+    sudo scripts/first-screens.py --gctrace FILE [--torch PYTHON] [--mode auto] [--verdict FOLDER]
 
 FILE must have its libraries beside it (scripts/run.sh builds them).
 """
@@ -16,8 +16,9 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent.parent
 HEAD = """# First screens
 
-What `gctrace analyze` prints for the example programs, for `import torch` alone, and for four traces
-of the PyTorch profiler that others published (`analysis/tests/data/kineto`). Made by
+What `gctrace analyze` prints for the example programs, for `import torch` alone, for four traces of
+the PyTorch profiler that others published (`analysis/tests/data/kineto`), and for the programs of
+`tests/verdict`. Made by
 `scripts/first-screens.py`; the figures are those of one run on a machine with two cores.
 """
 
@@ -38,6 +39,7 @@ def main():
     parser.add_argument("--python", default="python3")
     parser.add_argument("--torch", help="a Python with PyTorch")
     parser.add_argument("--mode", default="auto")
+    parser.add_argument("--verdict", type=pathlib.Path, help="a folder of traces that tests/verdict/matrix.py recorded")
     options = parser.parse_args()
     gctrace = options.gctrace.resolve()
     environment = pathlib.Path(options.torch or sys.executable).absolute().parent.parent
@@ -64,6 +66,9 @@ def main():
         for trace in sorted((HERE / "analysis/tests/data/kineto").glob("*.json.gz")):
             shutil.copy(trace, folder)
             screen(trace.name, f"gctrace analyze {trace.name}", trace.name)
+        for trace in sorted(options.verdict.glob("*.json")) if options.verdict else []:
+            shutil.copy(trace, folder)
+            screen(f"tests/verdict: {trace.stem}", f"gctrace -o {trace.name} -- python3 {trace.stem}.py", trace.name)
     (HERE / "docs/first-screens.md").write_text("".join(sections))
 
 

@@ -22,6 +22,8 @@ pub(super) const LINES: usize = 30;
 const ADVICE_SHOWN: usize = 3;
 /// Characters of a line that are reserved for the figures beside a change.
 const BESIDE_CHANGE: usize = 46;
+/// This many objects take little memory, whatever they are.
+const FEW_OBJECTS: u64 = 1_000;
 /// Lines of the program shown.
 const PLACES_SHOWN: usize = 3;
 
@@ -363,7 +365,8 @@ fn memory(advice: &Advice) -> Option<String> {
     Some(match (advice.effect.memory_objects?, advice.effect.memory_bytes) {
         (0, _) => "+0".to_owned(),
         (_, Some(more)) => format!("+{}", bytes(more)),
-        (objects, None) => format!("+{}", counted(objects, "object")),
+        (objects @ ..=FEW_OBJECTS, None) => format!("+{}", counted(objects, "object")),
+        (_, None) => "unknown".to_owned(),
     })
 }
 

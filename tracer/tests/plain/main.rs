@@ -23,5 +23,6 @@ mod tables;
 mod traces;
 mod tune;
 mod usage;
+mod verdicts;
 mod without_root;
 mod write_limits;

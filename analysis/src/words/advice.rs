@@ -2,9 +2,10 @@
 
 use super::{AdviceText, cycles, places, whole_run};
 use crate::report::{
-    Advice, AdviceEffect, AdviceId, Basis, ByCause, GroupName, Level, PauseTotal, ProcessReport,
-    Report, SettingsReport, WhatIf,
+    Advice, AdviceEffect, AdviceId, Basis, ByCause, GroupName, Level, PauseTotal, PhaseReport,
+    ProcessReport, Report, SettingsReport, WhatIf,
 };
+use crate::time::stats::ratio;
 use crate::units;
 use crate::units::{count, counted, duration, percent, three_digits};
 use gctrace_event::{Collector, Counter};
@@ -107,6 +108,17 @@ fn record_collections() -> AdviceText {
     }
 }
 
+/// The share of its time that the judged process was paused until its exit; without one, that all were.
+fn paused_ratio(report: &Report) -> Option<f64> {
+    let Some(phases) = &report.phases else {
+        return report.totals.stopped_ratio;
+    };
+    let sum = |figure: fn(&PhaseReport) -> u64| {
+        figure(&phases.start_up).saturating_add(figure(&phases.training))
+    };
+    ratio(sum(|phase| phase.paused_ns), sum(|phase| phase.duration_ns))
+}
+
 fn leave(report: &Report) -> AdviceText {
     const AS_IT_IS: &str = "Leave the garbage collector as it is and look elsewhere.";
     let level = report.verdict.level;
@@ -114,8 +126,9 @@ fn leave(report: &Report) -> AdviceText {
         None => (
             AS_IT_IS,
             format!(
-                "Without any collection the program would be at most {} faster.",
-                percent(report.totals.stopped_ratio.unwrap_or(0.0))
+                "Without any collection {} would take {} less time, by the time in collections.",
+                if report.totals.processes > 1 { "the worst process" } else { "the program" },
+                percent(paused_ratio(report).unwrap_or(0.0))
             ),
         ),
         Some(cost) if matches!(level, Level::None | Level::Negligible) => (

@@ -8,6 +8,11 @@ use gctrace_analysis::report::{
 };
 use std::collections::BTreeSet;
 
+/// Steps after a full collection are remarked on if they are longer by one part in this many.
+const COLD_FRACTION: i64 = 20;
+/// Fewer of them may all have another reason.
+const FEWEST_COLD: u64 = 10;
+
 /// Maximum number of processes shown; the others are in the JSON.
 const PROCESSES_SHOWN: usize = 10;
 
@@ -148,9 +153,13 @@ pub(crate) fn cold_steps(report: &Report) -> Option<String> {
     let phases = report.phases.as_ref()?;
     let mut processes = report.steps.as_ref()?.processes.iter();
     let process = processes.find(|process| process.pid == phases.pid)?;
-    let difference = process.after_full.difference?;
-    difference.is_significant().then_some(())?;
-    after_full(&process.after_full)
+    let comparison = &process.after_full;
+    let difference = comparison.difference?;
+    // Longer steps are what a collection explains, a few more or by a few percent nobody acts on.
+    let usual_ns = i64::try_from(comparison.other_median_ns?).ok()?;
+    let matters = difference.median_ns >= usual_ns / COLD_FRACTION;
+    (difference.is_significant() && matters && comparison.count >= FEWEST_COLD).then_some(())?;
+    after_full(comparison)
 }
 
 fn after_full(comparison: &MedianComparison) -> Option<String> {

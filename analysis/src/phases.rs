@@ -9,7 +9,6 @@ mod boundaries;
 pub(crate) use self::boundaries::{Phase, RunPhases, training_steps};
 
 use self::boundaries::{At, FEWEST_STEPS};
-use crate::accumulate::process::ProcessState;
 use crate::accumulate::stacks::{
     NodeId, RankingLimits, StackRanking, StackSums, StackTree, TraceStacks,
 };
@@ -64,6 +63,10 @@ impl<'a> JudgedRun<'a> {
         let by_id: BTreeMap<_, _> = ids.zip(timelines).collect();
         let timeline_of =
             |process: &ProcessReport| by_id.get(&(process.trace, process.pid)).copied();
+        let mut stacks: BTreeMap<(usize, u32), Vec<&TraceStacks>> = BTreeMap::new();
+        for state in &analysis.processes {
+            stacks.entry((state.trace, state.sums.pid)).or_default().push(&state.stacks);
+        }
         let steps_of =
             |process: &ProcessReport| timeline_of(process).map_or(0, |kept| kept.steps.len());
         let most_steps = processes.iter().map(steps_of).max().unwrap_or(0);
@@ -76,7 +79,8 @@ impl<'a> JudgedRun<'a> {
         });
         let mut count = 0;
         let runs = among.filter_map(|process| {
-            let run = Self::of_process(analysis, timeline_of(process)?, process)?;
+            let stacks = stacks.get(&(process.trace, process.pid)).cloned().unwrap_or_default();
+            let run = Self::of_process(analysis, timeline_of(process)?, process, stacks)?;
             count += 1;
             Some((verdict::weight(&run.report_without_lines()), run))
         });
@@ -94,6 +98,7 @@ impl<'a> JudgedRun<'a> {
         analysis: &'a Analysis,
         kept: &KeptTimeline,
         process: &'a ProcessReport,
+        stacks: Vec<&'a TraceStacks>,
     ) -> Option<Self> {
         let timeline = kept.unpacked();
         let traces = &analysis.traces;
@@ -110,10 +115,6 @@ impl<'a> JudgedRun<'a> {
         if span_ns.0 >= span_ns.1 {
             return None;
         }
-        let of_process =
-            |state: &&ProcessState| state.trace == process.trace && state.sums.pid == process.pid;
-        let with_id = analysis.processes.iter().filter(of_process);
-        let stacks: Vec<&TraceStacks> = with_id.map(|with_id| &with_id.stacks).collect();
         let shown = |pause: &PauseSpan| {
             let node = node(&stacks, pause)?;
             Some(if analysis.stacks.is_import(node) { At::Import } else { At::Elsewhere })

@@ -71,12 +71,17 @@ pub(crate) fn first_screen(
 pub(crate) fn verdict_lines(report: &Report) -> Vec<String> {
     let mut lines = wrap(&report.verdict.sentence, "", "");
     if let Some(first) = report.advice.iter().find(|advice| is_change(advice)) {
-        let saving = saving(first).map_or(String::new(), |saving| {
-            let run = priced_run(report).filter(|_| is_of_training(first, report));
-            let run = run.map_or(String::new(), |run| format!(" of {run}"));
-            format!(": saves {saving}{run} (predicted)")
-        });
-        lines.extend(wrap(&format!("Try: {}{saving}.", change(first)), "", "  "));
+        let change = change(first);
+        let sentence = match saving(first) {
+            // An action, with its command.
+            None => change,
+            Some(saving) => {
+                let run = priced_run(report).filter(|_| is_of_training(first, report));
+                let run = run.map_or(String::new(), |run| format!(" of {run}"));
+                format!("Try: {change}: saves {saving}{run} (predicted).")
+            }
+        };
+        lines.extend(wrap(&sentence, "", "  "));
     }
     lines
 }

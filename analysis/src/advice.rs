@@ -12,7 +12,7 @@ use crate::report::{
     Advice, AdviceEffect, AdviceId, AdvisedSettings, GpuCost, Level, MainCycles, PauseTotal,
     ProcessReport, Report, SettingsReport,
 };
-use crate::{remedy, time, verdict, words};
+use crate::{remedy, verdict, words};
 use gctrace_event::{Collector, ProcessOrigin};
 
 /// A cause is worth an action from this share of all pause time on.
@@ -302,16 +302,8 @@ fn predicted(list: Vec<Candidate>, report: &Report, cost: &GpuCost) -> Advised {
 
 /// The settings with the interval that the prediction is for.
 fn at_interval(settings: AdvisedSettings, every_steps: Option<u64>) -> AdvisedSettings {
-    let steps = settings.collect_every_steps.zip(every_steps);
-    let Some((old_steps, new_steps)) = steps.filter(|(old, _)| *old > 0) else {
-        return settings;
-    };
-    let every_ns = settings.collect_every_ns;
-    AdvisedSettings {
-        collect_every_steps: Some(new_steps),
-        collect_every_ns: every_ns.map(|ns| time::times(ns, new_steps) / old_steps),
-        ..settings
-    }
+    let planned = settings.collect_every_steps;
+    AdvisedSettings { collect_every_steps: planned.and(every_steps).or(planned), ..settings }
 }
 
 /// Twice the midpoint of the saving, in ns.

@@ -96,27 +96,26 @@ def cost_ms(log, since):
     return sum(own[2] for own in log["collections"] if own[0] >= since) / 1e6
 
 
-def remedies(report, since, steps):
+def remedies(report, since):
     """Name, options of apply.py and range in ms of each remedy that has a price."""
-    training_ns = report["phases"]["training"]["duration_ns"] if report["phases"] else 0
     advised = len(report["advice"])
     for place, advice in enumerate([*report["advice"], *report["not_advised"]]):
         settings = advice["settings"]
-        if not settings:
+        if not settings and advice["id"] != "explicit-calls":
             continue
         limits = [advice[name] for name in ("saves_at_least_ns", "saves_likely_ns", "saves_at_most_ns")]
         limits = [limit / 1e6 if limit is not None else None for limit in limits]
         at = ["--at", str(since)]
-        if settings["thresholds"]:
+        if advice["id"] == "explicit-calls":
+            name, remedy = "no explicit calls", ["--no-explicit", *at]
+        elif settings["thresholds"]:
             thresholds = ",".join(map(str, settings["thresholds"]))
             name, remedy = f"threshold {thresholds}", ["--threshold", thresholds]
         elif settings["freeze"]:
             name, remedy = "freeze", ["--freeze", *at]
-        elif settings["disable"]:
-            every = settings["collect_every_steps"] or round((steps - since) * settings["collect_every_ns"] / training_ns)
-            name, remedy = f"collect every {every} steps", ["--every-steps", str(max(1, every)), *at]
-        elif advice["id"] == "explicit-calls":
-            name, remedy = "no explicit calls", ["--no-explicit", *at]
+        elif settings["collect_every_steps"]:
+            every = settings["collect_every_steps"]
+            name, remedy = f"collect every {every} steps", ["--every-steps", str(every), *at]
         else:
             continue
         yield name, "yes" if place < advised else "no", remedy, limits
@@ -135,10 +134,9 @@ def measure(options, name):
     )
     report = json.loads(analyzed.stdout)
     (folder / f"{name}.report.json").write_text(analyzed.stdout)
-    steps = len(recorded["steps"])
     training_ns = started_ns + (report["phases"]["training"]["after_start_ns"] if report["phases"] else 0)
     since = bisect.bisect(recorded["steps"], training_ns) + 1  # the first whole step
-    tried = list(remedies(report, since, steps))
+    tried = list(remedies(report, since))
     without, applied = [], {label: [] for label, *_ in tried}
     for turn in range(options.repeat):
         without.append(run(options, name, folder / f"{name}.none.log"))

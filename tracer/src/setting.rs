@@ -3,8 +3,7 @@
 use gctrace_analysis::report::AdvisedSettings;
 use gctrace_settings::GcSetting;
 
-/// The settings of an advice; `None` if it changes none, or plans collections by time, for
-/// which there is no setting.
+/// The settings of an advice; `None` if it changes none.
 pub(crate) fn of_advice(advised: &AdvisedSettings) -> Option<GcSetting> {
     let mut items = Vec::new();
     if let Some([first, second, third]) = advised.thresholds {
@@ -16,7 +15,6 @@ pub(crate) fn of_advice(advised: &AdvisedSettings) -> Option<GcSetting> {
     match (advised.disable, advised.collect_every_steps) {
         // Advised are full collections.
         (_, Some(steps)) => items.push(format!("plan:{steps},gen2:{steps}")),
-        (true, None) if advised.collect_every_ns.is_some() => return None,
         (true, None) => items.push("disable".to_owned()),
         (false, None) => {}
     }
@@ -38,14 +36,9 @@ mod tests {
         assert_eq!(text(raised).as_deref(), Some("threshold=7000,10,10"));
         let freeze = AdvisedSettings { freeze: true, ..advised() };
         assert_eq!(text(freeze).as_deref(), Some("freeze@step:2"));
-        let planned = AdvisedSettings {
-            disable: true,
-            collect_every_steps: Some(50),
-            collect_every_ns: Some(1),
-            ..advised()
-        };
+        let planned = AdvisedSettings { disable: true, collect_every_steps: Some(50), ..advised() };
         assert_eq!(text(planned.clone()).as_deref(), Some("plan:50,gen2:50"));
         let without_steps = AdvisedSettings { collect_every_steps: None, ..planned };
-        assert_eq!(text(without_steps), None);
+        assert_eq!(text(without_steps).as_deref(), Some("disable"));
     }
 }

@@ -48,7 +48,7 @@ pub(super) fn remedies(run: &RecordedRun<'_>, curves: &RecordedCurves) -> Vec<Pr
         list.push(raise_threshold(whole_run, whole));
     }
     if automatic && !curves.fulls.is_empty() {
-        list.extend(run.steps.and_then(|steps| planned(run, curves, steps)));
+        list.extend(run.steps.and_then(|steps| planned(curves, steps)));
     }
     if enabled && let Some(start_ns) = run.start_ns {
         list.extend(off_while_loading(run, start_ns));
@@ -205,7 +205,7 @@ fn freeze_before_fork(run: &RecordedRun<'_>, curves: &RecordedCurves) -> PricedR
 
 /// The number of planned collections that is likely to save most among those whose garbage at most
 /// doubles the heap; an interval is at most a tenth of the steps that were seen.
-fn planned(run: &RecordedRun<'_>, curves: &RecordedCurves, steps: u64) -> Option<PricedRemedy> {
+fn planned(curves: &RecordedCurves, steps: u64) -> Option<PricedRemedy> {
     let garbage = curves.garbage();
     let (start, end) = curves.windows;
     let live = quotient(curves.live_ns(end), curves.traversing_ns.likely);
@@ -219,7 +219,6 @@ fn planned(run: &RecordedRun<'_>, curves: &RecordedCurves, steps: u64) -> Option
         });
         let waiting = garbage / f64::from(*count);
         let count = u64::from(*count);
-        let (start_ns, end_ns) = run.training_ns;
         let longest_ns = traversing_moved_ns(curves.live_ns(end), CostAssumption::Likely)
             + curves.to_free_ns(waiting, CostAssumption::Likely);
         PricedRemedy {
@@ -227,7 +226,6 @@ fn planned(run: &RecordedRun<'_>, curves: &RecordedCurves, steps: u64) -> Option
             settings: AdvisedSettings {
                 disable: true,
                 collect_every_steps: Some((steps / count).max(1)),
-                collect_every_ns: Some((end_ns.saturating_sub(start_ns) / count).max(1)),
                 ..AdvisedSettings::default()
             },
             ..priced(AdviceId::Planned, curves, curves.automatic_ns(), &[of_planned], waiting)

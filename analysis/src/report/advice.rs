@@ -78,8 +78,6 @@ pub struct AdvisedSettings {
     pub disable: bool,
     /// `gc.collect()` after each so many steps; `null` if steps are unknown.
     pub collect_every_steps: Option<u64>,
-    /// The same in time, in ns.
-    pub collect_every_ns: Option<u64>,
 }
 
 /// The kinds of advice, in no order.

@@ -67,7 +67,7 @@ pub enum TrainingMark {
     Batches,
     /// Periods of kernel launches.
     PeriodicLaunches,
-    /// No step is known: the run. Its start-up could not be told apart, or was not recorded.
+    /// No step is known: the run. Where its start-up ends is unknown, or it was not recorded.
     WholeRun,
     /// No step is known, and the first pauses with a stack were in imports: what follows them.
     AfterImports,

@@ -323,7 +323,6 @@ fn planned(report: &Report, effect: &AdviceEffect, times: &ByCause) -> AdviceTex
     let settings = effect.settings.as_ref().filter(|_| chosen.is_none());
     let advised = settings.and_then(|setting| setting.collect_every_steps);
     let step = advised.or(chosen.map(|(every, _)| every)).unwrap_or(1000);
-    let every_ns = settings.and_then(|setting| setting.collect_every_ns);
     AdviceText {
         action: "Disable automatic collection and call gc.collect() between steps.",
         why: format!(
@@ -335,37 +334,20 @@ fn planned(report: &Report, effect: &AdviceEffect, times: &ByCause) -> AdviceTex
             reason.map_or(String::new(), |reason| format!(" {reason}")),
             places::library_switch(report).map_or(String::new(), |switch| format!(" {switch}")),
         ),
-        code: match (advised, every_ns) {
-            (None, Some(every_ns)) => planned_by_time(every_ns),
-            _ => format!(
-                "import gc\n\
-                 gc.disable()\n\
-                 for step, batch in enumerate(loader):\n\
-                 \x20   train_step(batch)\n\
-                 \x20   if step % {step} == 0:   # the same step on every rank\n\
-                 \x20       gc.collect()"
-            ),
-        },
+        code: format!(
+            "import gc\n\
+             gc.disable()\n\
+             for step, batch in enumerate(loader):\n\
+             \x20   train_step(batch)\n\
+             \x20   if step % {step} == 0:   # the same step on every rank\n\
+             \x20       gc.collect()"
+        ),
         risk: match (chosen, effect.memory_objects) {
             (Some((every, what)), _) => format!("Every {} steps: {}", count(every), what.risk),
             (None, Some(objects)) => waiting_risk(effect, objects),
             (None, None) => planned_risk(most(report)),
         },
     }
-}
-
-fn planned_by_time(every_ns: u64) -> String {
-    let seconds = three_digits(every_ns as f64 / 1e9);
-    format!(
-        "import gc, time\n\
-         gc.disable()\n\
-         collected = time.monotonic()\n\
-         for batch in loader:\n\
-         \x20   train_step(batch)\n\
-         \x20   if time.monotonic() - collected > {seconds}:   # better: every N steps\n\
-         \x20       gc.collect()\n\
-         \x20       collected = time.monotonic()"
-    )
 }
 
 fn waiting_risk(effect: &AdviceEffect, objects: u64) -> String {

@@ -324,11 +324,10 @@ fn change(advice: &Advice) -> String {
     if let Some([young, middle, old]) = settings.thresholds {
         return format!("gc.set_threshold({young}, {middle}, {old})");
     }
-    match (settings.collect_every_steps, settings.collect_every_ns) {
-        (Some(1), _) => "collect every step only".to_owned(),
-        (Some(steps), _) => format!("collect every {} steps only", count(steps)),
-        (None, Some(ns)) => format!("collect every {} only", duration(ns)),
-        (None, None) => match advice.id {
+    match settings.collect_every_steps {
+        Some(1) => "collect every step only".to_owned(),
+        Some(steps) => format!("collect every {} steps only", count(steps)),
+        None => match advice.id {
             AdviceId::Freeze => "gc.freeze() after setup".to_owned(),
             AdviceId::Planned => "gc.collect() between steps only".to_owned(),
             AdviceId::RaiseThreshold => "raise the first threshold".to_owned(),
@@ -349,7 +348,7 @@ fn saving(advice: &Advice) -> Option<String> {
         return Some(range);
     };
     let likely = duration(likely_ns.max(0).unsigned_abs());
-    // A unit that all have is said once.
+    // A unit that all have is printed once.
     let unit = likely.rsplit_once(' ').map_or("", |(_, unit)| unit);
     let numbers = range.replace(&format!(" {unit}"), "");
     Some(match likely.strip_suffix(unit) {

@@ -1,16 +1,20 @@
 //! What to do next: rules from evidence to advice.
 //!
 //! Owns when an advice is given and in which order. What it saves is derived from this recording:
-//! gctrace has not seen the program with the change. With GPU times the replay predicts it,
-//! otherwise a simulated collector (`remedy.rs`); for collectors that are not simulated there is an
-//! upper bound.
+//! gctrace has not seen the program with the change. A simulated collector predicts it (`remedy.rs`),
+//! with GPU times the replay of a run with the pauses of that collector (`replayed.rs`); for
+//! collectors that are not simulated there is an upper bound.
 
-use crate::gpu::what_if::report::bytes_per_object;
+mod replayed;
+
+pub(crate) use self::replayed::{AskedChanges, ReplayedRun};
+
+use crate::analysis::Analysis;
 use crate::phases::JudgedRun;
-use crate::remedy::{PricedRemedy, RecordedRun};
+use crate::remedy::{DeviceGarbage, PricedRemedy, RecordedRun};
 use crate::report::{
-    Advice, AdviceEffect, AdviceId, AdvisedSettings, GpuCost, Level, MainCycles, PauseTotal,
-    ProcessReport, Report, SettingsReport,
+    Advice, AdviceEffect, AdviceId, AdvisedSettings, Level, MainCycles, PauseTotal, ProcessReport,
+    Report, SettingsReport,
 };
 use crate::{remedy, verdict, words};
 use gctrace_event::{Collector, ProcessOrigin};
@@ -28,40 +32,60 @@ const REPORTED_FRACTION: u64 = 1_000;
 
 /// The remedies for the run that the verdict is about, with the bytes of an object. `None` if its
 /// collector is not simulated: it is not generational, or the trace has no generations.
-pub(crate) fn remedies(run: &JudgedRun<'_>) -> Option<PricedRun> {
+pub(crate) fn remedies(analysis: &Analysis, run: &JudgedRun<'_>) -> Option<PricedRun> {
     let interpreter = run.process.interpreter.as_ref();
     if interpreter.is_some_and(|interpreter| interpreter.collector != Collector::Generational) {
         return None;
     }
-    let settings = run.process.settings.as_ref();
-    let garbage = run.process.garbage.as_ref();
-    let verdict = garbage.and_then(|garbage| garbage.verdict.as_ref());
     let (start_ns, end_ns) = run.phases.training_ns;
-    let from_start = run.process.origin.is_some_and(|origin| origin != ProcessOrigin::Attached);
-    let ended = run.process.exit_code.is_some()
-        || run.process.exit_signal.is_some()
-        || run.process.origin == Some(ProcessOrigin::Child);
     Some(PricedRun {
         training_ns: end_ns.saturating_sub(start_ns),
         start_up_counts: verdict::start_up_counts(&run.report_without_lines()),
         bytes_per_object: bytes_per_object(run.process),
-        remedies: remedy::price(&RecordedRun {
-            pauses: &run.pauses,
-            training_ns: run.phases.training_ns,
-            forked: run.forked,
-            start_thresholds: match settings {
-                Some(setting) if setting.changes == 0 => setting.thresholds,
-                _ => SettingsReport::DEFAULT_THRESHOLDS,
-            },
-            start_ns: from_start.then_some(run.phases.span_ns.0),
-            ended,
-            steps: run.phases.steps,
-            thresholds: settings
-                .map_or(SettingsReport::DEFAULT_THRESHOLDS, |setting| setting.thresholds),
-            enabled: settings.and_then(|setting| setting.enabled),
-            few_cycles: verdict.is_some_and(MainCycles::is_all),
-        })?,
+        remedies: remedy::price(&recorded_run(analysis, run))?,
     })
+}
+
+/// What remedies are priced for.
+fn recorded_run<'a>(analysis: &Analysis, run: &'a JudgedRun<'_>) -> RecordedRun<'a> {
+    let settings = run.process.settings.as_ref();
+    let garbage = run.process.garbage.as_ref();
+    let verdict = garbage.and_then(|garbage| garbage.verdict.as_ref());
+    let from_start = run.process.origin.is_some_and(|origin| origin != ProcessOrigin::Attached);
+    let ended = run.process.exit_code.is_some()
+        || run.process.exit_signal.is_some()
+        || run.process.origin == Some(ProcessOrigin::Child);
+    let trace = analysis.traces.get(run.process.trace);
+    let (freed_bytes, reserved_bytes) =
+        trace.map_or((0, 0), |trace| trace.cuda.memory_of(run.process.pid));
+    RecordedRun {
+        pauses: &run.pauses,
+        training_ns: run.phases.training_ns,
+        forked: run.forked,
+        start_thresholds: match settings {
+            Some(setting) if setting.changes == 0 => setting.thresholds,
+            _ => SettingsReport::DEFAULT_THRESHOLDS,
+        },
+        start_ns: from_start.then_some(run.phases.span_ns.0),
+        ended,
+        steps: run.phases.steps,
+        thresholds: settings
+            .map_or(SettingsReport::DEFAULT_THRESHOLDS, |setting| setting.thresholds),
+        enabled: settings.and_then(|setting| setting.enabled),
+        few_cycles: verdict.is_some_and(MainCycles::is_all),
+        device: (reserved_bytes > 0).then_some(DeviceGarbage { freed_bytes, reserved_bytes }),
+    }
+}
+
+/// The peak memory of pymalloc arenas, per object of the largest heap. Not for processes that were
+/// already running: the arenas they had mapped before are unknown.
+fn bytes_per_object(process: &ProcessReport) -> Option<u64> {
+    let arenas = process.pressure.as_ref()?.arenas.as_ref()?;
+    let bytes = u64::try_from(arenas.peak_balance_bytes?).ok()?;
+    let objects = process.growth.as_ref()?.largest.objects;
+    let from_start = process.origin != Some(ProcessOrigin::Attached);
+    let each = bytes.checked_div(objects).filter(|_| from_start);
+    each.filter(|bytes| *bytes > 0)
 }
 
 /// Remedies for one run.
@@ -75,27 +99,24 @@ pub(crate) struct PricedRun {
 }
 
 impl PricedRun {
-    /// All remedies that are not in force, without prices: those are of collector time, not of GPU
-    /// time.
-    fn candidates(self, report: &Report) -> Vec<Candidate> {
-        let all_ns = report.totals.pauses.time_ns;
-        let in_training = |remedy: &&PricedRemedy| remedy.id != AdviceId::OffWhileLoading;
-        let priced = self.remedies.iter().filter(in_training).map(|remedy| {
-            let effect = AdviceEffect { saves_at_most_ns: Some(all_ns), ..self.effect(remedy) };
-            Candidate { id: remedy.id, effect }
-        });
-        priced.chain(swapped_out(report)).collect()
-    }
-
-    /// The settings of a remedy and the memory that it takes.
-    fn effect(&self, remedy: &PricedRemedy) -> AdviceEffect {
+    /// What a remedy saves and takes; of the run where it was replayed.
+    fn effect(&self, remedy: &PricedRemedy, replayed: &ReplayedRun) -> AdviceEffect {
         let bytes = self.bytes_per_object;
+        let saving = replayed.effects.get(&remedy.id).cloned().unwrap_or_else(|| AdviceEffect {
+            saves_at_least_ns: Some(remedy.saves_ns[0]),
+            saves_likely_ns: Some(remedy.likely_ns()),
+            saves_at_most_ns: Some(u64::try_from(remedy.saves_ns[2]).unwrap_or(0)),
+            ..AdviceEffect::default()
+        });
         AdviceEffect {
+            costs_once_ns: Some(remedy.once_ns),
+            longest_ns: Some(remedy.longest_ns),
+            memory_device_bytes: remedy.waiting_device_bytes,
             memory_objects: Some(remedy.waiting_objects),
             memory_bytes: bytes.map(|bytes| bytes.saturating_mul(remedy.waiting_objects)),
             settings: (remedy.settings != AdvisedSettings::default())
                 .then(|| remedy.settings.clone()),
-            ..AdviceEffect::default()
+            ..saving
         }
     }
 }
@@ -110,8 +131,12 @@ struct Candidate {
 type Advised = (Vec<Candidate>, Vec<Candidate>);
 
 /// All advice for a report, in the order to try it; and the remedies that are not worth it.
-pub(crate) fn advice(report: &Report, priced: Option<PricedRun>) -> (Vec<Advice>, Vec<Advice>) {
-    let (list, rest) = choose(report, priced);
+pub(crate) fn advice(
+    report: &Report,
+    priced: Option<PricedRun>,
+    replayed: &ReplayedRun,
+) -> (Vec<Advice>, Vec<Advice>) {
+    let (list, rest) = choose(report, priced, replayed);
     let worded = |list: Vec<Candidate>| {
         let list = list.into_iter();
         list.map(|advised| words::advice::advice(advised.id, advised.effect, report)).collect()
@@ -119,7 +144,7 @@ pub(crate) fn advice(report: &Report, priced: Option<PricedRun>) -> (Vec<Advice>
     (worded(list), worded(rest))
 }
 
-fn choose(report: &Report, priced: Option<PricedRun>) -> Advised {
+fn choose(report: &Report, priced: Option<PricedRun>, replayed: &ReplayedRun) -> Advised {
     let level = report.verdict.level;
     if report.runs > 1 {
         return (Vec::new(), Vec::new());
@@ -131,11 +156,9 @@ fn choose(report: &Report, priced: Option<PricedRun>) -> Advised {
         };
         return (vec![only], Vec::new());
     };
-    let (list, rest) = match (&report.gpu_cost, priced) {
-        (Some(cost), Some(priced)) => predicted(priced.candidates(report), report, cost),
-        (Some(cost), None) => predicted(worthwhile(report, most), report, cost),
-        (None, Some(priced)) => simulated(report, priced),
-        (None, None) => (worthwhile(report, most), Vec::new()),
+    let (list, rest) = match priced {
+        Some(priced) => simulated(report, priced, replayed),
+        None => (bounded(report, most), Vec::new()),
     };
     let (mut list, rest) = match level {
         Level::TooShort => (Vec::new(), Vec::new()),
@@ -148,7 +171,7 @@ fn choose(report: &Report, priced: Option<PricedRun>) -> Advised {
     };
     let matters = !matches!(level, Level::None | Level::Negligible | Level::TooShort);
     let has_change = list.iter().any(|advice| advice.id != AdviceId::Leave);
-    if matters && !has_change && report.gpu_cost.is_none() {
+    if matters && !has_change {
         // A problem is followed by something to do.
         let undecided = |advice: &Candidate| {
             advice.effect.settings.is_some() && report.is_undecided(&advice.effect)
@@ -167,28 +190,27 @@ fn choose(report: &Report, priced: Option<PricedRun>) -> Advised {
 
 /// The remedies that save a part of the run, best first, and the others, which do not, or for which
 /// one recording does not show it.
-fn simulated(report: &Report, mut priced: PricedRun) -> Advised {
-    let least_ns = priced.training_ns / REPORTED_FRACTION;
+fn simulated(report: &Report, mut priced: PricedRun, replayed: &ReplayedRun) -> Advised {
+    let run_ns = report.gpu_cost.as_ref().map_or(priced.training_ns, |cost| cost.run_ns);
+    let least_ns = (run_ns / REPORTED_FRACTION).max(1);
     let start_up_counts = priced.start_up_counts;
     priced.remedies.retain(|remedy| start_up_counts || remedy.id != AdviceId::OffWhileLoading);
+    let mut ranked: Vec<(f64, Candidate)> = priced
+        .remedies
+        .iter()
+        .map(|remedy| {
+            let effect = priced.effect(remedy, replayed);
+            let rank = remedy.rank_of(effect.saves_likely_ns.unwrap_or(0));
+            (rank, Candidate { id: remedy.id, effect })
+        })
+        .collect();
+    ranked.sort_by(|(one, _), (other, _)| other.total_cmp(one));
     let worth = |advice: &Candidate| {
         let likely_ns = advice.effect.saves_likely_ns.and_then(|ns| u64::try_from(ns).ok());
-        likely_ns >= Some(least_ns.max(1)) && !advice.effect.is_uncertain()
+        likely_ns >= Some(least_ns) && !advice.effect.is_uncertain()
     };
-    let by_rank = |one: &PricedRemedy, other: &PricedRemedy| other.rank().total_cmp(&one.rank());
-    priced.remedies.sort_by(by_rank);
-    let advice = |remedy: &PricedRemedy| Candidate {
-        id: remedy.id,
-        effect: AdviceEffect {
-            saves_at_least_ns: Some(remedy.saves_ns[0]),
-            saves_likely_ns: Some(remedy.likely_ns()),
-            costs_once_ns: Some(remedy.once_ns),
-            longest_ns: Some(remedy.longest_ns),
-            saves_at_most_ns: Some(u64::try_from(remedy.saves_ns[2]).unwrap_or(0)),
-            ..priced.effect(remedy)
-        },
-    };
-    let (mut list, rest): Advised = priced.remedies.iter().map(advice).partition(worth);
+    let all = ranked.into_iter().map(|(_, candidate)| candidate);
+    let (mut list, rest): Advised = all.partition(worth);
     list.extend(swapped_out(report));
     leave_if_settled(report, &mut list, &rest);
     (list, rest)
@@ -243,7 +265,8 @@ fn saving(id: AdviceId, at_most_ns: u64) -> Candidate {
     Candidate { id, effect }
 }
 
-fn worthwhile(report: &Report, most: &ProcessReport) -> Vec<Candidate> {
+/// By the cause of the pauses, with upper bounds: their time, and with GPU times what all cost.
+fn bounded(report: &Report, most: &ProcessReport) -> Vec<Candidate> {
     let causes = report.by_cause();
     let mut list = Vec::new();
     if worth(report, causes.manual) {
@@ -268,48 +291,13 @@ fn worthwhile(report: &Report, most: &ProcessReport) -> Vec<Candidate> {
     if list.is_empty() || worth(report, causes.unknown) {
         list.push(plain(AdviceId::RecordReasons));
     }
+    if let Some(cost) = &report.gpu_cost {
+        for advice in &mut list {
+            let most_ns = &mut advice.effect.saves_at_most_ns;
+            *most_ns = most_ns.map(|ns| ns.min(cost.cost_ns));
+        }
+    }
     list
-}
-
-/// Replaces bounds by predictions and puts what saves most first; and those that save nothing.
-fn predicted(list: Vec<Candidate>, report: &Report, cost: &GpuCost) -> Advised {
-    let refine = |Candidate { id, effect }: Candidate| {
-        let effect = match report.prediction(id) {
-            // Causes without a prediction save at most the cost of all pauses.
-            None => AdviceEffect {
-                saves_at_most_ns: effect.saves_at_most_ns.map(|ns| ns.min(cost.cost_ns)),
-                ..effect
-            },
-            Some(what) => AdviceEffect {
-                saves_at_least_ns: what.saved_ns.at_least_ns,
-                saves_at_most_ns: Some(u64::try_from(what.saved_ns.at_most_ns).unwrap_or(0)),
-                settings: effect.settings.map(|setting| at_interval(setting, what.every_steps)),
-                ..effect
-            },
-        };
-        Candidate { id, effect }
-    };
-    let worth = |advice: &Candidate| {
-        let most_ns = advice.effect.saves_at_most_ns;
-        let matters = most_ns.is_none_or(|ns| ns >= cost.run_ns / REPORTED_FRACTION);
-        matters && !advice.effect.is_uncertain()
-    };
-    let (mut list, rest): Advised = list.into_iter().map(refine).partition(worth);
-    list.sort_by_key(|advice| std::cmp::Reverse(expected_ns(&advice.effect)));
-    leave_if_settled(report, &mut list, &rest);
-    (list, rest)
-}
-
-/// The settings with the interval that the prediction is for.
-fn at_interval(settings: AdvisedSettings, every_steps: Option<u64>) -> AdvisedSettings {
-    let planned = settings.collect_every_steps;
-    AdvisedSettings { collect_every_steps: planned.and(every_steps).or(planned), ..settings }
-}
-
-/// Twice the midpoint of the saving, in ns.
-fn expected_ns(effect: &AdviceEffect) -> i128 {
-    let max_ns = i128::from(effect.saves_at_most_ns.unwrap_or(0));
-    max_ns + effect.saves_at_least_ns.map_or(0, i128::from)
 }
 
 /// Whether pauses of a cause are worth an action.

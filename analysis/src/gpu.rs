@@ -21,4 +21,3 @@ pub mod replays;
 pub(crate) mod steps;
 pub(crate) mod summary;
 pub mod timeline;
-pub mod what_if;

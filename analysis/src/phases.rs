@@ -94,7 +94,8 @@ impl<'a> JudgedRun<'a> {
         Some(Self { among: count, forked, ..worst })
     }
 
-    fn of_process(
+    /// One process, `stacks` of its pauses. `None` if its observed time is unknown.
+    pub(crate) fn of_process(
         analysis: &'a Analysis,
         kept: &KeptTimeline,
         process: &'a ProcessReport,

@@ -4,13 +4,19 @@
 //! runs over them under the new setting (`collector.rs`), and the difference is the saving
 //! (`price.rs`). A saving is a range: what the recording leaves unknown is assumed for the worse,
 //! as likely, and for the better. docs/measurements/remedies.md compares ranges with measured savings.
+//!
+//! The same as pauses, for a replay of the run (`pauses.rs`): each recorded one takes the part of its
+//! time that its kind of collection keeps.
 
 mod collector;
 mod curves;
 pub(crate) mod cycles;
+mod pauses;
 mod price;
 #[cfg(test)]
 mod tests;
+
+pub(crate) use self::pauses::ChangedPauses;
 
 use self::curves::RecordedCurves;
 use crate::report::{AdviceId, AdvisedSettings};
@@ -39,6 +45,17 @@ pub(crate) struct RecordedRun<'a> {
     pub(crate) enabled: Option<bool>,
     /// Whether all garbage of training comes from a few known cycles.
     pub(crate) few_cycles: bool,
+    /// Device memory; `None` if it was not recorded.
+    pub(crate) device: Option<DeviceGarbage>,
+}
+
+/// Device memory that collections gave back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DeviceGarbage {
+    /// Freed during pauses, in bytes.
+    pub(crate) freed_bytes: u64,
+    /// The most that torch's allocator reserved from the driver, in bytes.
+    pub(crate) reserved_bytes: u64,
 }
 
 impl<'a> RecordedRun<'a> {
@@ -57,6 +74,10 @@ enum CostAssumption {
     Costly,
 }
 
+impl CostAssumption {
+    const ALL: [Self; 3] = [Self::Cheap, Self::Likely, Self::Costly];
+}
+
 /// A figure under each [`CostAssumption`].
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct RemedyEstimate {
@@ -66,6 +87,10 @@ struct RemedyEstimate {
 }
 
 impl RemedyEstimate {
+    /// All of something, and nothing of it, whatever is assumed.
+    const ALL: Self = Self { cheap: 1.0, likely: 1.0, costly: 1.0 };
+    const NONE: Self = Self { cheap: 0.0, likely: 0.0, costly: 0.0 };
+
     fn of(mut figure: impl FnMut(CostAssumption) -> f64) -> Self {
         Self {
             cheap: figure(CostAssumption::Cheap),
@@ -106,8 +131,31 @@ pub(crate) struct PricedRemedy {
     pub(crate) longest_ns: u64,
     /// Garbage that waits for its collection, beyond what did in the recording, in objects.
     pub(crate) waiting_objects: u64,
+    /// Device memory that this garbage holds, in bytes; `None` if it was not recorded.
+    pub(crate) waiting_device_bytes: Option<u64>,
     /// The same as a share of the live heap; 0 if the heap is unknown.
     waiting_ratio: f64,
+    left: PartsLeft,
+}
+
+/// The parts that are left of the time of recorded collections; more than 1 if they take longer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct PartsLeft {
+    /// Of automatic ones of the younger generations.
+    younger: RemedyEstimate,
+    /// Of automatic full ones.
+    full: RemedyEstimate,
+    /// Of those that the program asked for.
+    explicit: RemedyEstimate,
+}
+
+impl PartsLeft {
+    /// All of them.
+    const ALL: Self = Self {
+        younger: RemedyEstimate::ALL,
+        full: RemedyEstimate::ALL,
+        explicit: RemedyEstimate::ALL,
+    };
 }
 
 impl PricedRemedy {
@@ -120,16 +168,21 @@ impl PricedRemedy {
         self.saves_ns[1]
     }
 
+    /// See [`Self::rank_of`].
+    fn rank(&self) -> f64 {
+        self.rank_of(self.likely_ns())
+    }
+
     /// By which remedies are ranked: the likely saving, less a tenth for thresholds and broken cycles, and a quarter
     /// for what needs care (freezing keeps what it froze, planned collection depends on its
     /// interval, an explicit call may have a reason), divided by the memory that the waiting
     /// garbage makes of the heap (1 = no more than before).
-    pub(crate) fn rank(&self) -> f64 {
+    pub(crate) fn rank_of(&self, likely_ns: i64) -> f64 {
         let care = match self.id {
             AdviceId::RaiseThreshold | AdviceId::BreakCycles | AdviceId::OffWhileLoading => 0.9,
             _ => 0.75,
         };
-        float(self.likely_ns().max(0).unsigned_abs()) * care / (1.0 + self.waiting_ratio)
+        float(likely_ns.max(0).unsigned_abs()) * care / (1.0 + self.waiting_ratio)
     }
 }
 
@@ -144,31 +197,17 @@ pub(crate) fn price(run: &RecordedRun<'_>) -> Option<Vec<PricedRemedy>> {
     Some(price::remedies(run, &curves))
 }
 
-/// What collections take under another setting, in parts of what the recorded ones took; 1 or more
-/// if nothing is gained.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct SimulatedParts {
-    /// Of collections of the younger generations.
-    pub(crate) partial: f64,
-    /// Of full collections.
-    pub(crate) full: f64,
-}
-
-/// The parts for the better and for the worse under a setting that a simulated collector runs:
-/// [`AdviceId::RaiseThreshold`] or [`AdviceId::Freeze`]. `None` for others, as for [`price()`], and
-/// where the run has no automatic collections.
-pub(crate) fn simulated_parts(
+/// The pauses of a run under remedies that were priced for it or for another process of its job: for
+/// the better, as likely, for the worse. `steps`: number and start of each training step. `None` as
+/// for [`price()`].
+pub(crate) fn changed_pauses(
     run: &RecordedRun<'_>,
-    remedy: AdviceId,
-) -> Option<[SimulatedParts; 2]> {
+    remedies: &[PricedRemedy],
+    steps: &[(u64, u64)],
+) -> Option<Vec<[ChangedPauses; 3]>> {
     let curves = RecordedCurves::of(run)?;
-    price::parts(run, &curves, remedy)
-}
-
-/// Time to free an object of garbage that waited for a planned collection, in ns, at most; `None`
-/// as for [`price()`].
-pub(crate) fn freeing_ns(run: &RecordedRun<'_>) -> Option<f64> {
-    Some(RecordedCurves::of(run)?.freeing_ns.costly)
+    let own = price::remedies(run, &curves);
+    Some(remedies.iter().map(|one| pauses::changed(run, &curves, one, &own, steps)).collect())
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a prediction needs no more than 52 bits")]

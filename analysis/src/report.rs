@@ -46,9 +46,8 @@ mod phases;
 mod processes;
 mod ranks;
 mod steps;
-mod what_if;
 
-pub use advice::{Advice, AdviceEffect, AdviceId, AdvisedSettings};
+pub use advice::{Advice, AdviceEffect, AdviceId, AdvisedSettings, PredictedLength};
 pub(crate) use by_cause::ByCause;
 pub use cause::{
     CauseReport, DeviceCost, GpuCost, PauseCostParts, PauseCostReport, StepEvidenceReport,
@@ -96,10 +95,6 @@ pub use ranks::{
 pub use steps::{
     FullBy, MedianComparison, MedianDifference, ProcessSteps, StepComparison, StepDifference,
     StepLengths, StepReport, StepSource, StepsReport,
-};
-pub use what_if::{
-    Change, Garbage, PlannedInterval, PredictedLength, PredictedRange, PredictionMethod, Saving,
-    ScenarioId, WhatIf,
 };
 
 use gctrace_event::GcReason;
@@ -171,9 +166,6 @@ pub struct Report {
     /// Lower and upper bounds of what pauses cost the GPUs, for processes whose CUDA calls were
     /// recorded without GPU times; `null` if there are none.
     pub gpu_bounds: Option<BoundsReport>,
-    /// Predictions for other settings of the collector, for processes that used a GPU or took
-    /// training steps. Empty if no pause would change.
-    pub what_if: Vec<WhatIf>,
     /// Start-up, training and exit of the process that the verdict is about; `null` if no process
     /// collected, and for free-threaded builds.
     pub phases: Option<PhasesReport>,
@@ -214,23 +206,6 @@ impl Report {
         let mut groups = self.by_reason.iter();
         let group = groups.find(|group| group.name == GroupName::Reason(reason));
         group.map(|group| &group.pauses)
-    }
-
-    /// The prediction that an advice is about.
-    #[must_use]
-    pub fn prediction(&self, advice: AdviceId) -> Option<&WhatIf> {
-        let ids: &[ScenarioId] = match advice {
-            AdviceId::Freeze => &[ScenarioId::Freeze],
-            AdviceId::RaiseThreshold => &[ScenarioId::Thresholds],
-            // Without a full collection in the recording, the length of a planned one is unknown.
-            AdviceId::Planned => &[ScenarioId::Planned, ScenarioId::Disable],
-            AdviceId::ExplicitCalls => &[ScenarioId::Explicit],
-            AdviceId::BreakCycles => &[ScenarioId::Disable],
-            _ => &[],
-        };
-        let mut found =
-            ids.iter().filter_map(|id| self.what_if.iter().find(|what_if| what_if.id == *id));
-        found.next()
     }
 }
 

@@ -11,6 +11,7 @@ use crate::accumulate::stacks::{RankingLimits, StackRanking};
 use crate::accumulate::tally::PauseTally;
 use crate::accumulate::{garbage, pressure};
 use crate::advice;
+use crate::advice::AskedChanges;
 use crate::analysis::{Analysis, TraceState, UnlistedSums};
 use crate::time::stats::ratio;
 use crate::time::{add_to, sum};
@@ -19,7 +20,6 @@ use crate::compare::TrainingSeries;
 use crate::gpu::kept::KeptTimeline;
 use crate::gpu::merge::MergedTimelines;
 use crate::gpu::replays::JobReplays;
-use crate::gpu::what_if::report::PlannedChanges;
 use crate::phases::{JudgedRun, training_steps};
 use crate::report::{
     Basis, CountersReport, GpuReport, GpuWorkReport, GroupName, Level, LinesReport, MissingData,
@@ -79,23 +79,22 @@ impl Analysis {
         let by_reason = self.groups(REASONS.map(GroupName::Reason), &self.by_reason);
         let merged = gpu::merge::merge(&self.timelines, &self.spans());
         let timelines = merged.timelines.as_ref();
-        let planned = PlannedChanges::of(self, timelines, &processes);
+        let runs = runs(&self.traces);
+        let judged = JudgedRun::of(self, timelines, &processes).filter(|_| runs < 2);
+        let remedies = judged.as_ref().and_then(|run| advice::remedies(self, run));
         let with_gpu: Vec<&KeptTimeline> =
             timelines.iter().filter(|timeline| timeline.has_gpu_times()).collect();
+        let asked = AskedChanges::of(self, &with_gpu, &processes, remedies.as_ref());
         let replays = if with_gpu.is_empty() {
             JobReplays::default()
         } else {
-            JobReplays::of(&with_gpu, &planned.changes(), self.threads)
+            JobReplays::of(&with_gpu, &asked.changes(), self.threads)
         };
         let gpu = gpu_work(&merged, &with_gpu, &replays, self.threads);
-        let outlook = planned.outlook(&replays, gpu.as_ref());
-        let runs = runs(&self.traces);
-        let judged = JudgedRun::of(self, timelines, &processes).filter(|_| runs < 2);
+        let replayed = asked.outcome(&replays, gpu.as_ref());
         let phases = judged.as_ref().map(JudgedRun::report);
         let series = judged.as_ref().and_then(|run| TrainingSeries::of(run, timelines));
-        let remedies = judged.as_ref().and_then(advice::remedies);
-        let cost = outlook.cost.as_ref();
-        let verdict = verdict::verdict(&totals, phases.as_ref(), &traces, cost);
+        let verdict = verdict::verdict(&totals, phases.as_ref(), &traces, replayed.cost.as_ref());
         let verdict = match runs {
             0 | 1 => verdict,
             _ => Verdict { level: Level::Unknown, ..verdict },
@@ -124,7 +123,6 @@ impl Analysis {
             cuda,
             counters: self.counters(),
             gpu,
-            what_if: outlook.what_if,
             gpu_bounds: gpu::bounds::report::report(self, timelines),
             phases,
             steps: gpu::steps::report(timelines, &self.only_full()),
@@ -138,7 +136,7 @@ impl Analysis {
             traces_left_out: 0,
             processes,
             missing,
-            gpu_cost: outlook.cost,
+            gpu_cost: replayed.cost,
             series,
         };
         let jobs = report.gpu.as_mut().and_then(|gpu| gpu.ranks.as_mut());
@@ -146,7 +144,7 @@ impl Analysis {
             job.spread = gpu::ranks::spread::spread(&job.ranks, &report.traces);
         }
         report.verdict.sentence = words::verdict::sentence(&report);
-        (report.advice, report.not_advised) = advice::advice(&report, remedies);
+        (report.advice, report.not_advised) = advice::advice(&report, remedies, &replayed);
         report
     }
 

@@ -45,12 +45,6 @@ pub(crate) fn signed(length_ns: u64) -> i64 {
     i64::try_from(length_ns).unwrap_or(i64::MAX)
 }
 
-/// `value` x `part` / `whole`; a `whole` of 0 counts as 1.
-pub(crate) fn scaled(value: u64, part: u64, whole: u64) -> u64 {
-    let scaled = u128::from(value) * u128::from(part) / u128::from(whole.max(1));
-    u64::try_from(scaled).unwrap_or(u64::MAX)
-}
-
 /// A timestamp that may lie before the zero of its clock; 0 then.
 pub(crate) fn timestamp(at_ns: i128) -> u64 {
     u64::try_from(at_ns.max(0)).unwrap_or(u64::MAX)

@@ -7,7 +7,6 @@ pub(crate) mod advice;
 pub mod cycles;
 pub mod places;
 pub(crate) mod verdict;
-pub(crate) mod what_if;
 mod whole_run;
 
 /// The risk of calling `gc.collect()` no more.

@@ -21,11 +21,11 @@ mod lines;
 mod overview;
 mod pressure;
 mod ranks;
+mod settings;
 mod steps;
 mod style;
 mod table;
 mod text;
-mod what_if;
 
 pub(crate) use comparison::{comparison, fact_name};
 pub(crate) use first_screen::{first_screen, verdict_lines};

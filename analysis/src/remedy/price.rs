@@ -2,7 +2,7 @@
 
 use super::collector::{Setting, SimulatedFulls, full_collections, traversing_moved_ns};
 use super::curves::{RecordedCurves, quotient};
-use super::{CostAssumption, PricedRemedy, RecordedRun, RemedyEstimate, SimulatedParts};
+use super::{CostAssumption, PartsLeft, PricedRemedy, RecordedRun, RemedyEstimate, float};
 use crate::report::{AdviceId, AdvisedSettings, SettingsReport};
 
 /// By how much [`SettingsReport::raised`] raises threshold 0. More is no better: 50,000 new
@@ -22,6 +22,12 @@ const LEAST_GARBAGE: f64 = 1_000.0;
 /// Time to free an object whose last reference goes, in times of the least that freeing garbage that
 /// waited takes: it is in the caches, and no collector takes it apart.
 const FREEING_WARM: [f64; 3] = [0.2, 0.6, 1.0];
+/// Garbage that waits for a planned collection holds at most this part of the device's memory that
+/// PyTorch reserved, one in so many.
+const MOST_OF_DEVICE: u64 = 20;
+/// No automatic collections.
+const WITHOUT_AUTOMATIC: PartsLeft =
+    PartsLeft { younger: RemedyEstimate::NONE, full: RemedyEstimate::NONE, ..PartsLeft::ALL };
 /// Recorded and predicted run differ by this share of all collector time, whatever changes.
 const RUN_TO_RUN: f64 = 0.1;
 
@@ -48,7 +54,7 @@ pub(super) fn remedies(run: &RecordedRun<'_>, curves: &RecordedCurves) -> Vec<Pr
         list.push(raise_threshold(whole_run, whole));
     }
     if automatic && !curves.fulls.is_empty() {
-        list.extend(run.steps.and_then(|steps| planned(curves, steps)));
+        list.extend(run.steps.and_then(|steps| planned(run, curves, steps)));
     }
     if enabled && let Some(start_ns) = run.start_ns {
         list.extend(off_while_loading(run, start_ns));
@@ -57,11 +63,18 @@ pub(super) fn remedies(run: &RecordedRun<'_>, curves: &RecordedCurves) -> Vec<Pr
     if automatic && run.few_cycles {
         list.push(break_cycles(curves));
     }
+    let garbage = curves.garbage() + curves.explicit.freed;
+    for remedy in &mut list {
+        let waiting = quotient(float(remedy.waiting_objects), garbage);
+        remedy.waiting_device_bytes =
+            run.device.map(|device| natural(float(device.freed_bytes) * waiting));
+    }
     list
 }
 
 fn setting(run: &RecordedRun<'_>) -> Setting {
     let [_, middle, old] = run.thresholds.map(|threshold| f64::from(threshold.max(0)));
+    let old = if run.enabled == Some(false) { f64::INFINITY } else { old };
     Setting { raised: 1.0, thresholds: [middle, old], freeze: false }
 }
 
@@ -120,7 +133,17 @@ fn raised_times(run: &RecordedRun<'_>, curves: &RecordedCurves) -> RaisedTimes {
 
 fn raise_threshold(run: &RecordedRun<'_>, curves: &RecordedCurves) -> PricedRemedy {
     let times = raised_times(run, curves);
+    let [young, middle, old] = curves.automatic;
+    let younger = RemedyEstimate::of(|assumption| {
+        times.youngest.at(assumption) + times.middle.at(assumption)
+    });
+    let full = part(times.full, old.time_ns + curves.explicit.time_ns);
     PricedRemedy {
+        left: PartsLeft {
+            younger: part(younger, young.time_ns + middle.time_ns),
+            full,
+            explicit: full,
+        },
         // The new youngest collections are as large as the recorded ones of the middle generation.
         longest_ns: natural(times.longest_ns.max(curves.longest_ns(0..=1))),
         settings: AdvisedSettings {
@@ -137,40 +160,13 @@ fn raise_threshold(run: &RecordedRun<'_>, curves: &RecordedCurves) -> PricedReme
     }
 }
 
-/// See [`super::simulated_parts`].
-pub(super) fn parts(
-    run: &RecordedRun<'_>,
-    curves: &RecordedCurves,
-    remedy: AdviceId,
-) -> Option<[SimulatedParts; 2]> {
-    if curves.automatic_ns() <= 0.0 {
-        return None;
+/// Times as a part of the recorded one, with what differs between two runs.
+fn part(times: RemedyEstimate, recorded_ns: f64) -> RemedyEstimate {
+    if recorded_ns <= 0.0 {
+        return RemedyEstimate::ALL;
     }
-    let [young, middle, old] = curves.automatic;
-    let recorded = [young.time_ns + middle.time_ns, old.time_ns + curves.explicit.time_ns];
-    let [partial, full] = match remedy {
-        AdviceId::RaiseThreshold => {
-            let times = raised_times(run, curves);
-            let partial = |assumption| times.youngest.at(assumption) + times.middle.at(assumption);
-            [RemedyEstimate::of(partial), times.full]
-        }
-        AdviceId::Freeze => {
-            let full = RemedyEstimate::of(|assumption| {
-                let sum = frozen(run, curves, assumption);
-                sum.time_ns + sum.once_ns
-            });
-            [RemedyEstimate::around(recorded[0], [1.0; 3]), full]
-        }
-        _ => return None,
-    };
-    let part = |estimate: RemedyEstimate, side, more: f64, recorded_ns: f64| {
-        if recorded_ns > 0.0 { (estimate.at(side) / recorded_ns + more).max(0.0) } else { 1.0 }
-    };
-    let sides = [(CostAssumption::Cheap, -RUN_TO_RUN), (CostAssumption::Costly, RUN_TO_RUN)];
-    Some(sides.map(|(side, more)| SimulatedParts {
-        partial: part(partial, side, more, recorded[0]),
-        full: part(full, side, more, recorded[1]),
-    }))
+    let RemedyEstimate { cheap, likely, costly } = times.map(|ns| ns / recorded_ns);
+    RemedyEstimate { cheap: (cheap - RUN_TO_RUN).max(0.0), likely, costly: costly + RUN_TO_RUN }
 }
 
 /// Full collections after `gc.freeze()`.
@@ -186,7 +182,9 @@ fn freeze(run: &RecordedRun<'_>, curves: &RecordedCurves) -> PricedRemedy {
     let of_fulls = RemedyEstimate::of(|assumption| frozen(run, curves, assumption).time_ns);
     let likely = frozen(run, curves, CostAssumption::Likely);
     let recorded_ns = curves.automatic[2].time_ns + curves.explicit.time_ns;
+    let full = part(of_fulls, recorded_ns);
     PricedRemedy {
+        left: PartsLeft { full, explicit: full, ..PartsLeft::ALL },
         settings: AdvisedSettings { freeze: true, ..AdvisedSettings::default() },
         once_ns: natural(likely.once_ns),
         longest_ns: natural(likely.longest_ns.max(curves.longest_ns(0..=1))),
@@ -204,13 +202,20 @@ fn freeze_before_fork(run: &RecordedRun<'_>, curves: &RecordedCurves) -> PricedR
 }
 
 /// The number of planned collections that is likely to save most among those whose garbage at most
-/// doubles the heap; an interval is at most a tenth of the steps that were seen.
-fn planned(curves: &RecordedCurves, steps: u64) -> Option<PricedRemedy> {
+/// doubles the heap, and holds little of the device's memory; an interval is at most a tenth of the steps that were seen.
+fn planned(run: &RecordedRun<'_>, curves: &RecordedCurves, steps: u64) -> Option<PricedRemedy> {
+    let device = run.device;
     let garbage = curves.garbage();
     let (start, end) = curves.windows;
     let live = quotient(curves.live_ns(end), curves.traversing_ns.likely);
     let tried = PLANNED.iter().filter(|count| u64::from(**count) <= steps);
     let fits = tried.filter(|count| garbage / f64::from(**count) <= live);
+    let fits = fits.filter(|count| {
+        device.is_none_or(|device| {
+            let each = device.freed_bytes / u64::from(**count);
+            each <= device.reserved_bytes / MOST_OF_DEVICE
+        })
+    });
     let each = fits.map(|count| {
         let at = |index: u32| start + (end - start) * f64::from(index) / f64::from(*count);
         let traversing_ns: f64 = (1..=*count).map(|index| curves.live_ns(at(index))).sum();
@@ -223,6 +228,7 @@ fn planned(curves: &RecordedCurves, steps: u64) -> Option<PricedRemedy> {
             + curves.to_free_ns(waiting, CostAssumption::Likely);
         PricedRemedy {
             longest_ns: natural(longest_ns),
+            left: WITHOUT_AUTOMATIC,
             settings: AdvisedSettings {
                 disable: true,
                 collect_every_steps: Some((steps / count).max(1)),
@@ -259,6 +265,7 @@ fn disable(run: &RecordedRun<'_>, curves: &RecordedCurves) -> Option<PricedRemed
     let applies = ends && saves_ns > 0.0 && garbage <= little;
     applies.then(|| PricedRemedy {
         settings,
+        left: WITHOUT_AUTOMATIC,
         ..priced(AdviceId::Disable, curves, saves_ns, &[], garbage)
     })
 }
@@ -267,13 +274,12 @@ fn disable(run: &RecordedRun<'_>, curves: &RecordedCurves) -> Option<PricedRemed
 /// to them, so nothing accumulates that a collection would start for.
 fn break_cycles(curves: &RecordedCurves) -> PricedRemedy {
     let freeing_ns = curves.to_free_ns(curves.garbage(), CostAssumption::Cheap);
-    priced(
-        AdviceId::BreakCycles,
-        curves,
-        curves.automatic_ns(),
-        &[RemedyEstimate::around(freeing_ns, FREEING_WARM)],
-        0.0,
-    )
+    let freeing_ns = RemedyEstimate::around(freeing_ns, FREEING_WARM);
+    let left = part(freeing_ns, curves.automatic_ns());
+    PricedRemedy {
+        left: PartsLeft { younger: left, full: left, ..PartsLeft::ALL },
+        ..priced(AdviceId::BreakCycles, curves, curves.automatic_ns(), &[freeing_ns], 0.0)
+    }
 }
 
 /// Without the program's own calls. What they freed the automatic collections free, which also come
@@ -295,6 +301,7 @@ fn without_explicit(run: &RecordedRun<'_>, curves: &RecordedCurves) -> PricedRem
         freeing_ns + fulls.min(calls.count) * mean_ns
     });
     PricedRemedy {
+        left: PartsLeft { explicit: part(added, calls.time_ns), ..PartsLeft::ALL },
         longest_ns: natural(curves.longest_ns(0..=2)),
         ..priced(AdviceId::ExplicitCalls, curves, calls.time_ns, &[added], calls.freed)
     }
@@ -327,12 +334,14 @@ fn priced(
         once_ns: 0,
         longest_ns: 0,
         waiting_objects: natural(waiting),
+        waiting_device_bytes: None,
         waiting_ratio: quotient(waiting, live),
+        left: PartsLeft::ALL,
     }
 }
 
 /// A whole number, 0 at least.
-fn natural(figure: f64) -> u64 {
+pub(super) fn natural(figure: f64) -> u64 {
     whole(figure).max(0).unsigned_abs()
 }
 

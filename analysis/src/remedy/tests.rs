@@ -59,6 +59,7 @@ fn run(pauses: &[PauseSpan], thresholds: [i32; 3], enabled: bool) -> Vec<PricedR
     let end_ns = pauses.last().map_or(0, |last| last.end_ns + 1);
     let run = RecordedRun {
         few_cycles: false,
+        device: None,
         start_ns: None,
         forked: false,
         ended: false,
@@ -128,6 +129,7 @@ fn nothing_is_known_of_unknown_generations() {
     let pauses = [pause(5, 5, Pause::UNKNOWN_GENERATION, 0)];
     let run = RecordedRun {
         few_cycles: false,
+        device: None,
         start_ns: None,
         forked: false,
         ended: false,
@@ -158,7 +160,7 @@ proptest! {
             })
             .collect();
         pauses.sort_by_key(|pause| pause.start_ns);
-        let run = RecordedRun { few_cycles: true, start_ns: Some(0), forked: false, ended: true, start_thresholds: thresholds, pauses: &pauses, training_ns: training, steps, thresholds, enabled: None };
+        let run = RecordedRun { few_cycles: true, device: None, start_ns: Some(0), forked: false, ended: true, start_thresholds: thresholds, pauses: &pauses, training_ns: training, steps, thresholds, enabled: None };
         for remedy in price(&run).unwrap_or_default() {
             let [least, likely, most] = remedy.saves_ns;
             prop_assert!(least <= likely && likely <= most, "{remedy:?}");

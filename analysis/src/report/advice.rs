@@ -28,27 +28,39 @@ pub struct Advice {
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct AdviceEffect {
     /// Lower bound of the time saved, in ns; negative if the change may cost time. With GPU times of
-    /// the run, by replay under pessimistic assumptions; otherwise of the collector's time in the
+    /// the run, by replay with the simulated collector's pauses; otherwise of the collector's time in the
     /// training phase of the process that `phases` is about, by simulation of the collector. `null`
     /// if the collector cannot be simulated.
     pub saves_at_least_ns: Option<i64>,
-    /// The likely saving of the collector's time in training, by simulation, in ns; `null` if the
-    /// collector cannot be simulated, and with GPU times.
+    /// The likely saving of the same time, in ns; `null` if the collector cannot be simulated.
     pub saves_likely_ns: Option<i64>,
     /// Upper bound of the time saved, in ns: of the same time as `saves_at_least_ns`, of the time of
     /// all pauses without it. `null` if the change saves no time.
     pub saves_at_most_ns: Option<u64>,
     /// What the change costs once, where it begins, in ns: the collection before a freeze. It is not in
-    /// the saving. `null` if the collector cannot be simulated, and with GPU times.
+    /// the saving. `null` if the collector cannot be simulated.
     pub costs_once_ns: Option<u64>,
-    /// The longest pause that is left in the time that the saving is of, in ns, by simulation; `null`
-    /// if the collector cannot be simulated, and with GPU times.
+    /// The longest pause that is left in training (at start-up with `off-while-loading`), in ns, by
+    /// simulation; `null` if the collector cannot be simulated.
     pub longest_ns: Option<u64>,
     /// Garbage that waits longer for its collection, at most, in objects; `null` if unknown.
     pub memory_objects: Option<u64>,
     /// The memory of these objects, in bytes; `null` if unknown: the trace needs the allocator's
     /// arenas.
     pub memory_bytes: Option<u64>,
+    /// The device memory that they hold, in bytes, judged by what pauses returned to PyTorch's
+    /// allocator; `null` if that was not recorded.
+    pub memory_device_bytes: Option<u64>,
+    /// Length of the run with the change, from the first start to the last end over all ranks; `null`
+    /// without GPU times.
+    pub run: Option<PredictedLength>,
+    /// Mean length of a training step with the change; `null` without GPU times, or if steps are
+    /// unknown.
+    pub step: Option<PredictedLength>,
+    /// Error of the replay in the saving, `run` and `step`, in ns, in proportion to the changed pause
+    /// time: two standard errors of the cost of all pauses, or the unexplained part of the steps with
+    /// pauses if that is larger (`gpu.cause`). The ranges include it. `null` if unknown.
+    pub replay_error_ns: Option<u64>,
     /// The exact settings to apply; `null` if the advice changes no setting or nothing was
     /// simulated.
     pub settings: Option<AdvisedSettings>,
@@ -67,6 +79,17 @@ impl AdviceEffect {
     }
 }
 
+/// A measured length and its predicted bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct PredictedLength {
+    /// Length in this recording, in ns.
+    pub measured_ns: u64,
+    /// Lower bound of the length with the change, in ns.
+    pub at_least_ns: u64,
+    /// Upper bound of the length with the change, in ns.
+    pub at_most_ns: u64,
+}
+
 /// Settings of the collector that an advice is about; what is `null` or `false` stays as it is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct AdvisedSettings {
@@ -81,7 +104,7 @@ pub struct AdvisedSettings {
 }
 
 /// The kinds of advice, in no order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum AdviceId {
     /// No collection was recorded, so there is nothing to change.

@@ -3,7 +3,7 @@
 use super::{AdviceText, cycles, places, whole_run};
 use crate::report::{
     Advice, AdviceEffect, AdviceId, Basis, ByCause, GroupName, Level, PauseTotal, PhaseReport,
-    ProcessReport, Report, SettingsReport, WhatIf,
+    ProcessReport, Report, SettingsReport,
 };
 use crate::time::stats::ratio;
 use crate::units;
@@ -35,13 +35,10 @@ pub(crate) fn advice(id: AdviceId, effect: AdviceEffect, report: &Report) -> Adv
         AdviceId::BreakCycles => cycles::advice(report, &times),
     };
     let some = |text: String| (!text.is_empty()).then_some(text);
-    // Of a program without the cycles, what an unchanged one assumes does not hold.
-    let is_replayed = report.gpu_cost.is_some() && id != AdviceId::BreakCycles;
-    let prediction = report.prediction(id).filter(|_| is_replayed);
     Advice {
         id,
         action: text.action.to_owned(),
-        why: text.why + &prediction.map_or_else(String::new, replayed),
+        why: text.why + &replayed(&effect),
         code: some(text.code),
         risk: some(text.risk),
         effect,
@@ -56,17 +53,16 @@ fn most(report: &Report) -> &ProcessReport {
     first.expect("invariant: settings are advised only if a process has pauses")
 }
 
-/// Length of a step by replay, and the assumptions.
-fn replayed(what: &WhatIf) -> String {
-    let step = what.step.map_or(String::new(), |step| {
+/// ` By replay, a step would take ...`.
+fn replayed(effect: &AdviceEffect) -> String {
+    effect.step.map_or(String::new(), |step| {
         format!(
             " By replay, a step would take {} to {} instead of {}.",
             duration(step.at_least_ns),
             duration(step.at_most_ns),
             duration(step.measured_ns)
         )
-    });
-    format!("{step} Assumed: {}", what.assumes)
+    })
 }
 
 fn no_collection(report: &Report) -> AdviceText {
@@ -314,24 +310,18 @@ fn listed([young, middle, old]: [i32; 3]) -> String {
     format!("{young}, {middle}, {old}")
 }
 
-/// With the interval that the replay or the simulation chose; every 1000 steps if neither did.
+/// With the interval that was priced; every 1000 steps if none was.
 fn planned(report: &Report, effect: &AdviceEffect, times: &ByCause) -> AdviceText {
-    // The replay's choice, where the price is the replay's.
-    let chosen = report.prediction(AdviceId::Planned).filter(|_| report.gpu_cost.is_some());
-    let chosen = chosen.and_then(|what| Some((what.every_steps?, what)));
-    let reason = chosen.and_then(|(_, what)| what.why_every.as_ref());
-    let settings = effect.settings.as_ref().filter(|_| chosen.is_none());
-    let advised = settings.and_then(|setting| setting.collect_every_steps);
-    let step = advised.or(chosen.map(|(every, _)| every)).unwrap_or(1000);
+    let settings = effect.settings.as_ref();
+    let step = settings.and_then(|setting| setting.collect_every_steps).unwrap_or(1000);
     AdviceText {
         action: "Disable automatic collection and call gc.collect() between steps.",
         why: format!(
             "Automatic collections took {} ({} of the pause time) at unpredictable points. In a \
              distributed job different ranks are hit at different steps and stall the others; \
-             planned collections hit all ranks at the same step.{}{}",
+             planned collections hit all ranks at the same step.{}",
             duration(times.automatic().time_ns),
             percent(report.share(times.automatic())),
-            reason.map_or(String::new(), |reason| format!(" {reason}")),
             places::library_switch(report).map_or(String::new(), |switch| format!(" {switch}")),
         ),
         code: format!(
@@ -342,19 +332,22 @@ fn planned(report: &Report, effect: &AdviceEffect, times: &ByCause) -> AdviceTex
              \x20   if step % {step} == 0:   # the same step on every rank\n\
              \x20       gc.collect()"
         ),
-        risk: match (chosen, effect.memory_objects) {
-            (Some((every, what)), _) => format!("Every {} steps: {}", count(every), what.risk),
-            (None, Some(objects)) => waiting_risk(effect, objects),
-            (None, None) => planned_risk(most(report)),
+        risk: match effect.memory_objects {
+            Some(objects) => waiting_risk(effect, objects),
+            None => planned_risk(most(report)),
         },
     }
 }
 
 fn waiting_risk(effect: &AdviceEffect, objects: u64) -> String {
-    let bytes =
-        effect.memory_bytes.map_or(String::new(), |bytes| format!(" ({})", units::bytes(bytes)));
+    let host = effect.memory_bytes.map(units::bytes);
+    let device = effect.memory_device_bytes.filter(|device| *device > 0);
+    let device = device.map(|device| format!("{} of device memory", units::bytes(device)));
+    let memory: Vec<String> = host.into_iter().chain(device).collect();
+    let memory =
+        if memory.is_empty() { String::new() } else { format!(" ({})", memory.join(", ")) };
     format!(
-        "Up to {}{bytes} of garbage wait for each collection; tensors in cycles keep their GPU \
+        "Up to {}{memory} of garbage wait for each collection; tensors in cycles keep their GPU \
          memory until then. gc.collect(1) would be cheaper, but what survives two collections is \
          then never freed.",
         counted(objects, "object")

@@ -119,7 +119,7 @@ fn reports_keep_to_the_published_schema() {
     ranks.settle();
     let report = validate(&ranks.report());
     assert!(!report["gpu"]["ranks"]["jobs"][0]["pauses"].is_null());
-    assert!(!report["what_if"].as_array().unwrap().is_empty());
+    assert!(!report["advice"].as_array().unwrap().is_empty());
 
     for name in ["nccl_rank0.json.gz", "ns_resolution_rank0.json.gz"] {
         let mut analysis = Analysis::default();

@@ -76,14 +76,13 @@ def cost_of_all(bench, name, size):
     return row(f"{name}: all pauses", ms(cause["cost_ns"]), ms(cause["standard_error_ns"]), *measured)
 
 
-def setting(bench, predictions, length, name, arm, size):
+def setting(bench, found, length, name, arm, size):
     """A setting's prediction for a run of `length` steps, against blocks with it and without."""
     trained = bench.train(f"{name}-{arm}", *size, "--arms", f"on,{arm}", "--block", size_of_block(), "--steps", size_of_block() * BLOCKS)
     total, error = saved(of_arm(trained, "on"), of_arm(trained, arm))
     scale = length / (size_of_block() * BLOCKS / 2)
-    found = predictions.get(arm)
     predicted, replay_error = (None, None) if found is None else (
-        ms(found["saved_ns"].get("at_most_ns")), ms(found.get("replay_error_ns")))
+        ms(found.get("saves_likely_ns")), ms(found.get("replay_error_ns")))
     return row(f"{name}: {arm}", predicted, replay_error, total * scale, None if error is None else error * scale)
 
 
@@ -98,9 +97,9 @@ def run(bench):
     length = size_of_block() * BLOCKS // 2
     _, trained, trace = bench.record(f"{queue}-on", *HEAP, *size, "--steps", length)
     report = bench.report(only_in_blocks(trace, trained, bench.path("on.blocks.json.gz")))
-    predictions = {found["id"]: found for found in report["what_if"]}
-    for arm in ("freeze", "thresholds"):
-        rows.append(setting(bench, predictions, length, queue, arm, (*HEAP, *size)))
+    predictions = {found["id"]: found for found in report["advice"] + report["not_advised"]}
+    for arm, remedy in (("freeze", "freeze"), ("thresholds", "raise-threshold")):
+        rows.append(setting(bench, predictions.get(remedy), length, queue, arm, (*HEAP, *size)))
     return [{
         "title": "Predicted against measured, ms",
         "head": ["", "predicted", "±", "measured", "±", ""],

@@ -209,22 +209,14 @@ fn advice(report: &Report) -> Vec<String> {
     let of_training = shown().all(|(_, advice)| is_of_training(advice, report));
     let run = priced_run(report).filter(|_| of_training);
     let saves = run.map_or("saves".to_owned(), |run| format!("saves of {run}"));
-    // By replay, the pauses that are left are unknown.
-    let by_replay = report.gpu_cost.is_some();
-    let last = if by_replay { "risk" } else { "longest" };
-    let left = if by_replay { vec![1, 4] } else { vec![1] };
-    let mut table = TextTable::new(&["", "(predicted)", &saves, "memory", last], &left);
+    let mut table = TextTable::new(&["", "(predicted)", &saves, "memory", "longest"], &[1]);
     for (index, advice) in shown() {
         table.row(vec![
             (index + 1).to_string(),
             cut(&change(advice), width() - BESIDE_CHANGE),
             saving(advice).map(|saving| saving + once(advice, report)).or_dash(),
             memory(advice).unwrap_or_default(),
-            if by_replay {
-                risk(advice.id).to_owned()
-            } else {
-                advice.effect.longest_ns.map(longest).or_dash()
-            },
+            advice.effect.longest_ns.map(longest).or_dash(),
         ]);
     }
     let mut lines = table.lines();
@@ -319,7 +311,7 @@ fn not_worth_it(report: &Report) -> Option<String> {
 }
 
 /// The change in a few words.
-fn change(advice: &Advice) -> String {
+pub(super) fn change(advice: &Advice) -> String {
     let settings = advice.effect.settings.clone().unwrap_or_default();
     if let Some([young, middle, old]) = settings.thresholds {
         return format!("gc.set_threshold({young}, {middle}, {old})");
@@ -358,10 +350,15 @@ fn saving(advice: &Advice) -> Option<String> {
 }
 
 /// Least and most that it saves.
-fn range(advice: &Advice) -> Option<String> {
+pub(super) fn range(advice: &Advice) -> Option<String> {
     let most = duration(advice.effect.saves_at_most_ns?);
     let least = signed_duration(advice.effect.saves_at_least_ns.unwrap_or(0));
-    Some(if least == most { most } else { format!("{least}..{most}") })
+    Some(signed_range(&least, &most))
+}
+
+/// `LEAST..MOST`, or one figure if both are equal when rounded.
+pub(super) fn signed_range(least: &str, most: &str) -> String {
+    if least == most { most.to_owned() } else { format!("{least}..{most}") }
 }
 
 /// How much more garbage waits in memory.
@@ -372,20 +369,6 @@ fn memory(advice: &Advice) -> Option<String> {
         (objects @ ..=FEW_OBJECTS, None) => format!("+{}", counted(objects, "object")),
         (_, None) => "unknown".to_owned(),
     })
-}
-
-/// The risk in a word; the full report explains it.
-fn risk(id: AdviceId) -> &'static str {
-    match id {
-        AdviceId::RaiseThreshold | AdviceId::OffWhileLoading => "low",
-        AdviceId::Freeze
-        | AdviceId::FreezeBeforeFork
-        | AdviceId::Planned
-        | AdviceId::ExplicitCalls
-        | AdviceId::BreakCycles
-        | AdviceId::Disable => "medium",
-        _ => "",
-    }
 }
 
 /// The longest pause that is left.

@@ -4,7 +4,7 @@ use super::style::Style;
 use super::table::wrap;
 use super::{
     allocations, cause, counters, cuda, evidence, first_screen, garbage, gpu_bounds, gpu_devices,
-    gpu_gaps, gpus, launching, lines, overview, pressure, ranks, steps, what_if,
+    gpu_gaps, gpus, launching, lines, overview, pressure, ranks, settings, steps,
 };
 use crate::print::clean;
 use crate::units::{duration, signed_duration};
@@ -39,7 +39,7 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
         evidence::processor(report),
         counters::counters(report),
         gpus::gpus(report),
-        what_if::what_if(report),
+        settings::settings(report),
         evidence::own_cost(report),
         overview::missing(report),
     ];
@@ -92,26 +92,19 @@ fn next_step(number: usize, advice: &Advice, style: Style) -> String {
 
 fn saves(advice: &Advice, max_ns: u64) -> String {
     let most = duration(max_ns);
-    if let Some(likely_ns) = advice.effect.saves_likely_ns {
-        return format!(
-            "Likely saves {} of the collector's time in training, {} at least, {most} at most \
-             (predicted).",
-            signed_duration(likely_ns),
-            signed_duration(advice.effect.saves_at_least_ns.unwrap_or(likely_ns)),
-        );
-    }
-    match advice.effect.saves_at_least_ns {
-        None => format!("Saves at most {most} (predicted)."),
-        Some(min_ns @ ..0) => format!(
-            "Saves up to {most} of the run, or costs up to {} (predicted by replay).",
-            duration(min_ns.unsigned_abs())
-        ),
-        Some(0) => format!("Saves up to {most} of the run (predicted by replay)."),
-        Some(min_ns) => match duration(min_ns.unsigned_abs()) {
-            least if least == most => format!("Saves {most} of the run (predicted by replay)."),
-            least => format!("Saves {least} to {most} of the run (predicted by replay)."),
-        },
-    }
+    let effect = &advice.effect;
+    let Some((likely_ns, least_ns)) = effect.saves_likely_ns.zip(effect.saves_at_least_ns) else {
+        return format!("Saves at most {most} (predicted).");
+    };
+    let (what, basis) = match effect.run {
+        Some(_) => ("the run", "predicted by replay"),
+        None => ("the collector's time in training", "predicted"),
+    };
+    format!(
+        "Likely saves {} of {what}, {} at least, {most} at most ({basis}).",
+        signed_duration(likely_ns),
+        signed_duration(least_ns),
+    )
 }
 
 fn footnote(report: &Report) -> String {

@@ -6,7 +6,7 @@
     reason = "each test program uses its part of these; in some nothing is left over"
 )]
 
-use gctrace_analysis::report::{Report, ScenarioId, WhatIf};
+use gctrace_analysis::report::{AdviceEffect, AdviceId, Report};
 use gctrace_event::{
     Annotation, CudaCall, CudaLayer, GcReason, GcSettings, GpuOp, GpuOpKind, Pause, Record,
 };
@@ -21,13 +21,20 @@ pub(crate) const CALL_NS: u64 = 4 * US;
 pub(crate) struct Collector {
     pub(crate) thresholds: [u64; 3],
     pub(crate) enabled: bool,
+    /// `gc.disable()` at the start of this step.
+    pub(crate) disable_at: Option<u64>,
     pub(crate) freeze_after: Option<u64>,
     /// `gc.collect()` at the start of every N-th step.
     pub(crate) collect_every: Option<u64>,
 }
 
-pub(crate) const DEFAULT: Collector =
-    Collector { thresholds: [700, 10, 10], enabled: true, freeze_after: None, collect_every: None };
+pub(crate) const DEFAULT: Collector = Collector {
+    thresholds: [700, 10, 10],
+    enabled: true,
+    disable_at: None,
+    freeze_after: None,
+    collect_every: None,
+};
 
 /// The actions of a program in each of its steps.
 #[derive(Clone, Copy, Debug)]
@@ -57,9 +64,11 @@ pub(crate) const PROGRAM: Program = Program {
     sync_every: 1,
 };
 
-/// Nanoseconds for each traversed object, and for each collection.
+/// Nanoseconds for each object that is gone through, and for each collection.
 pub(crate) const PER_OBJECT_NS: u64 = 40;
 pub(crate) const PER_COLLECTION_NS: u64 = 3 * US;
+/// For each that a full collection frees, which left the caches.
+pub(crate) const PER_FREED_NS: u64 = 120;
 
 pub(crate) struct Outcome {
     pub(crate) records: Vec<Record>,
@@ -176,6 +185,9 @@ impl Simulation {
         }
         let start_ns = self.now_ns;
         self.now_ns += PER_COLLECTION_NS + PER_OBJECT_NS * (live + garbage);
+        if generation == 2 {
+            self.now_ns += PER_FREED_NS * garbage;
+        }
         self.records.push(Record::Pause(Pause {
             start_ns,
             end_ns: self.now_ns,
@@ -205,6 +217,9 @@ pub(crate) fn run(program: Program, collector: Collector) -> Outcome {
     }));
     for step in 0..program.steps {
         let start_ns = simulation.now_ns;
+        if collector.disable_at == Some(step) {
+            simulation.collector.enabled = false;
+        }
         if collector.collect_every.is_some_and(|every| step > 0 && step % every == 0) {
             simulation.collect(2, GcReason::Manual);
         }
@@ -243,6 +258,8 @@ pub(crate) fn analyzed(outcome: &Outcome) -> Report {
     report(records, Some(end(last_ms)))
 }
 
-pub(crate) fn of(report: &Report, id: ScenarioId) -> Option<&WhatIf> {
-    report.what_if.iter().find(|what_if| what_if.id == id)
+/// The effect of a remedy, advised or not.
+pub(crate) fn of(report: &Report, id: AdviceId) -> Option<&AdviceEffect> {
+    let mut all = report.advice.iter().chain(&report.not_advised);
+    all.find(|advice| advice.id == id).map(|advice| &advice.effect)
 }

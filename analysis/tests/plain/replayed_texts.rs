@@ -1,9 +1,8 @@
-//! Verdict and advice from predictions, and predictions from traces that contain little or
-//! nonsense.
+//! Verdict and advice by replay, and from traces that contain little or nonsense.
 
 use crate::training;
 
-use gctrace_analysis::report::{AdviceId, Basis, Level, PredictionMethod, ScenarioId};
+use gctrace_analysis::report::{AdviceId, Basis, Level, Report};
 use gctrace_event::{
     Annotation, DeviceMemory, GcReason, GpuOp, GpuOpKind, Pause, PauseMemory, Pressure, Record,
 };
@@ -24,33 +23,24 @@ fn hidden_pauses_are_not_the_problem() {
     assert_eq!(verdict.level, Level::Negligible, "{verdict:?}");
     assert_eq!(verdict.basis, Basis::Inferred);
     // By pause time alone it would have been.
-    let paused: u64 = report.totals.pauses.time_ns;
-    assert!(paused > 10 * (of(&report, ScenarioId::Disable).unwrap().saved_ns.at_most_ns as u64));
+    assert!(report.totals.pauses.time_ns > 10 * report.gpu_cost.unwrap().cost_ns);
     let ids: Vec<AdviceId> = report.advice.iter().map(|advice| advice.id).collect();
     assert_eq!(ids, [AdviceId::Leave]);
-    assert!(report.gpu_cost.is_some());
 }
 
 #[test]
-fn exposed_pauses_cost_and_advice_helps() {
+fn exposed_pauses_cost_and_are_followed_by_advice() {
     let host_bound = Program { kernel_ns: 10 * US, ..PROGRAM };
     let measured = run(host_bound, DEFAULT);
     let report = analyzed(&measured);
     assert_eq!(report.verdict.level, Level::Heavy);
-    let mut priced = report.advice.iter().chain(&report.not_advised);
-    let planned = priced.find(|priced| priced.id == AdviceId::Planned).unwrap();
-    let every = of(&report, ScenarioId::Planned).unwrap().every_steps.unwrap();
-    let prediction = report.prediction(AdviceId::Planned).unwrap();
-    assert_eq!(prediction.every_steps, Some(every));
-    assert!(prediction.step.is_some() && prediction.garbage.is_some());
-    assert!(planned.effect.saves_at_most_ns.unwrap() > 0);
-    for advice in &report.advice {
-        let most = advice.effect.saves_at_most_ns.unwrap();
-        assert!(most <= of(&report, ScenarioId::Disable).unwrap().saved_ns.at_most_ns as u64);
-        assert!(
-            advice.effect.saves_at_least_ns.is_none_or(|least| least > 0 && least <= most as i64)
-        );
-    }
+    let cost_ns = report.gpu_cost.unwrap().cost_ns;
+    let planned = of(&report, AdviceId::Planned).unwrap();
+    assert!(planned.step.is_some() && planned.memory_objects.is_some());
+    let ids: Vec<AdviceId> = report.advice.iter().map(|advice| advice.id).collect();
+    // No setting is certain to help a program half of whose objects are garbage.
+    assert_eq!(ids, [AdviceId::FindCycles]);
+    assert!(of(&report, AdviceId::RaiseThreshold).unwrap().saves_at_most_ns.unwrap() <= cost_ns);
 }
 
 #[test]
@@ -68,34 +58,29 @@ fn the_end_of_the_interpreter_is_not_charged() {
     let report = analyzed(&measured);
     assert_eq!(report.verdict.level, before.verdict.level);
     assert!(report.pauses_of(GcReason::Shutdown).is_some());
-    assert_eq!(
-        of(&report, ScenarioId::Disable).unwrap().run,
-        of(&before, ScenarioId::Disable).unwrap().run
-    );
+    let cost_ns = |report: &Report| report.gpu_cost.unwrap().cost_ns;
+    assert_eq!(cost_ns(&report), cost_ns(&before));
 }
 
-/// Without GPU times what-if's saving is a bound, the advice is simulated, and the level follows
-/// from the pause time.
+/// Without GPU times the saving is of collector time, and the level follows from the pause time.
 #[test]
-fn without_gpu_times_there_are_upper_bounds() {
+fn without_gpu_times_nothing_is_replayed() {
     let mut measured = run(far_ahead(), DEFAULT);
     measured.records.retain(|record| !matches!(record, Record::GpuOp(_)));
     let report = analyzed(&measured);
     assert_ne!(report.verdict.level, Level::Negligible);
-    for what in &report.what_if {
-        assert_eq!(what.method, PredictionMethod::PauseTime);
-        assert_eq!(what.saved_ns.at_least_ns, None);
-        assert!(what.run.is_none() && what.step.is_none());
-    }
+    assert!(report.gpu_cost.is_none() && !report.advice.is_empty());
     let mut effects = report.advice.iter().map(|advice| &advice.effect);
     assert!(effects.all(|effect| {
-        effect.settings.is_none() || effect.saves_at_least_ns <= effect.saves_likely_ns
+        effect.run.is_none()
+            && effect.step.is_none()
+            && (effect.settings.is_none() || effect.saves_at_least_ns <= effect.saves_likely_ns)
     }));
 }
 
 /// Traces of the PyTorch profiler contain neither generation nor reason nor objects.
 #[test]
-fn unknowns_widen_the_interval() {
+fn unknown_generations_have_an_upper_bound_at_most() {
     let mut measured = run(PROGRAM, DEFAULT);
     for record in &mut measured.records {
         if let Record::Pause(pause) = record {
@@ -105,22 +90,23 @@ fn unknowns_widen_the_interval() {
         }
     }
     let report = analyzed(&measured);
-    let disable = of(&report, ScenarioId::Disable).unwrap();
-    assert_eq!(disable.pause_time_saved_ns.at_least_ns, 0);
-    assert_eq!(disable.pause_time_saved_ns.at_most_ns as u64, report.totals.pauses.time_ns);
-    assert!(disable.garbage.is_none());
-    assert!(of(&report, ScenarioId::Planned).is_none());
-    assert!(of(&report, ScenarioId::Explicit).is_none());
+    let cost_ns = report.gpu_cost.unwrap().cost_ns;
+    for advice in report.advice.iter().chain(&report.not_advised) {
+        assert!(advice.effect.saves_at_least_ns.is_none(), "{advice:?}");
+        assert!(advice.effect.saves_at_most_ns <= Some(cost_ns), "{advice:?}");
+        assert!(advice.effect.settings.is_none(), "{advice:?}");
+    }
 }
 
 /// Bytes are known where arenas and torch's memory were recorded: the bytes of the largest heap for
-/// each of its objects, and what pauses gave back.
+/// each of its objects, and what pauses gave back for each that they freed.
 #[test]
 fn garbage_is_weighed_where_memory_was_recorded() {
     let mut measured = run(PROGRAM, DEFAULT);
     let without = analyzed(&measured);
-    let plain = of(&without, ScenarioId::Planned).unwrap().garbage.unwrap();
-    assert!(plain.objects > 0 && plain.host_bytes.is_none() && plain.device_bytes.is_none());
+    let plain = of(&without, AdviceId::Planned).unwrap();
+    assert!(plain.memory_objects > Some(0));
+    assert!(plain.memory_bytes.is_none() && plain.memory_device_bytes.is_none());
 
     measured.records.push(Record::Pressure(Pressure {
         pid: 1,
@@ -154,20 +140,15 @@ fn garbage_is_weighed_where_memory_was_recorded() {
     let mut records = vec![with_version(process(1, 0, "generational"), "3.11.7")];
     records.append(&mut measured.records);
     let report = report(records, Some(end(measured.length_ns / MS + 100)));
-    let disable = of(&report, ScenarioId::Disable).unwrap();
-    let garbage = disable.garbage.unwrap();
+    let planned = of(&report, AdviceId::Planned).unwrap();
+    let objects = planned.memory_objects.unwrap();
     let growth = report.processes[0].growth.as_ref().unwrap();
-    let each = (300 << 20) / growth.largest.objects;
-    assert_eq!(garbage.host_bytes, Some(each * garbage.objects));
-    let span_ns = report.processes[0].observed_ns;
-    let device = (64 << 20) as f64 * garbage.over_ns as f64 / span_ns as f64;
-    let ratio = garbage.device_bytes.unwrap() as f64 / device;
-    assert!((ratio - 1.0).abs() < 1e-6, "{ratio}");
-    // 64 MiB in the run are more than 5 % of what PyTorch reserved, so planned collections are
-    // within it.
-    let planned = of(&report, ScenarioId::Planned).unwrap();
-    assert!(planned.every_steps.unwrap() < PROGRAM.steps, "{planned:?}");
-    assert!(planned.garbage.unwrap().device_bytes.unwrap() <= (1 << 30) / 20);
+    assert_eq!(planned.memory_bytes, Some((300 << 20) / growth.largest.objects * objects));
+    let freed = report.totals.pauses.collected;
+    let device = (64 << 20) as f64 * objects as f64 / freed as f64;
+    let ratio = planned.memory_device_bytes.unwrap() as f64 / device;
+    assert!((ratio - 1.0).abs() < 0.05, "{ratio}");
+    assert!(planned.memory_device_bytes.unwrap() <= (1 << 30) / 20);
 }
 
 fn with_version(record: Record, version: &str) -> Record {
@@ -193,9 +174,9 @@ fn timestamp() -> impl Strategy<Value = u64> {
 }
 
 proptest! {
-        /// For any trace, a prediction is an interval.
+        /// For any trace, a saving is an interval.
     #[test]
-    fn predictions_of_any_trace_are_intervals(
+    fn savings_of_any_trace_are_intervals(
         work in prop::collection::vec((timestamp(), timestamp(), 0u64..3), 0..30),
         pauses in prop::collection::vec((timestamp(), timestamp(), 0u8..4, 0usize..4, any::<Option<u64>>()), 0..20),
         steps in prop::collection::vec((timestamp(), timestamp()), 0..8),
@@ -244,15 +225,13 @@ proptest! {
         let mut all = vec![process(1, 0, "generational")];
         all.append(&mut records);
         let report = report(all, Some(end(1_000)));
-        for what in &report.what_if {
-            let less = what.pause_time_saved_ns;
-            prop_assert!(less.at_least_ns <= less.at_most_ns, "{:?}", what);
-            if let Some(run) = what.run {
-                prop_assert!(run.at_least_ns <= run.at_most_ns, "{:?}", what);
-                prop_assert!(what.saved_ns.at_least_ns.is_some_and(|least| least <= what.saved_ns.at_most_ns));
+        for advice in report.advice.iter().chain(&report.not_advised) {
+            let effect = &advice.effect;
+            if let (Some(least), Some(most)) = (effect.saves_at_least_ns, effect.saves_at_most_ns) {
+                prop_assert!(u64::try_from(least).is_ok_and(|least| least <= most) || least < 0, "{:?}", advice);
             }
-            if let Some(step) = what.step {
-                prop_assert!(step.at_least_ns <= step.at_most_ns, "{:?}", what);
+            for length in [effect.run, effect.step].into_iter().flatten() {
+                prop_assert!(length.at_least_ns <= length.at_most_ns, "{:?}", advice);
             }
         }
         // In no figure, and so in no sentence.

@@ -84,7 +84,9 @@ pub use gpus::{
 pub use lines::{
     LibraryReport, LineReport, LineTotal, LinesReport, Location, StackReport, TrainingLibrary,
 };
-pub use phases::{JudgedPhase, PhaseReport, PhasesReport, TrainingMark};
+pub use phases::{
+    JudgedPhase, PhaseReport, PhasesReport, TrainingMark, TrainingPart, TrainingSeries,
+};
 pub use processes::{
     InterpreterReport, ProcessReport, RecordedReport, SettingsReport, Sources, TraceReport,
 };
@@ -204,7 +206,7 @@ pub struct Report {
     /// Training in parts, for comparisons with other runs; `None` of several runs, and if no process
     /// collected or took steps.
     #[serde(skip)]
-    pub series: Option<crate::compare::TrainingSeries>,
+    pub series: Option<TrainingSeries>,
 }
 
 impl Report {

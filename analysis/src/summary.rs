@@ -9,13 +9,14 @@ use crate::accumulate::pause_sums::REASONS;
 use crate::accumulate::process::{OtherRecords, ProcessState};
 use crate::accumulate::stacks::{RankingLimits, StackRanking};
 use crate::accumulate::tally::PauseTally;
+use crate::accumulate::trace_state::TraceState;
+use crate::accumulate::unlisted::UnlistedSums;
 use crate::accumulate::{garbage, pressure};
 use crate::advice;
-use crate::analysis::{Analysis, TraceState, UnlistedSums};
+use crate::analysis::Analysis;
 use crate::time::stats::ratio;
 use crate::time::{add_to, sum};
 
-use crate::compare::TrainingSeries;
 use crate::gpu::kept::KeptTimeline;
 use crate::gpu::merge::MergedTimelines;
 use crate::gpu::replays::JobReplays;
@@ -23,7 +24,7 @@ use crate::gpu::what_if::report::PlannedChanges;
 use crate::phases::{JudgedRun, training_steps};
 use crate::report::{
     Basis, CountersReport, GpuReport, GpuWorkReport, GroupName, Level, LinesReport, MissingData,
-    PauseGroup, ProcessReport, Report, SCHEMA, Totals, TraceReport, Verdict,
+    PauseGroup, ProcessReport, Report, SCHEMA, Totals, TraceReport, TrainingSeries, Verdict,
 };
 use crate::time::{after, duration};
 use crate::{gpu, verdict, words};
@@ -79,7 +80,7 @@ impl Analysis {
         let by_reason = self.groups(REASONS.map(GroupName::Reason), &self.by_reason);
         let merged = gpu::merge::merge(&self.timelines, &self.spans());
         let timelines = merged.timelines.as_ref();
-        let planned = PlannedChanges::of(self, timelines, &processes);
+        let planned = PlannedChanges::of(&self.traces, timelines, &processes);
         let with_gpu: Vec<&KeptTimeline> =
             timelines.iter().filter(|timeline| timeline.has_gpu_times()).collect();
         let replays = if with_gpu.is_empty() {
@@ -125,7 +126,7 @@ impl Analysis {
             counters: self.counters(),
             gpu,
             what_if: outlook.what_if,
-            gpu_bounds: gpu::bounds::report::report(self, timelines),
+            gpu_bounds: gpu::bounds::report::report(&self.traces, &self.processes, timelines),
             phases,
             steps: gpu::steps::report(timelines, &self.only_full()),
             gpus: self.gpus(),

@@ -15,7 +15,7 @@ pub use columns::Table;
 
 use crate::Analysis;
 use crate::accumulate::examining::ExaminingCosts;
-use crate::analysis::TraceState;
+use crate::accumulate::trace_state::TraceState;
 use crate::gpu::ranks::reduced;
 use crate::gpu::timeline::{ProcessTimeline, Timeline};
 use file::{Cell, TableFile};

@@ -7,7 +7,7 @@ use super::file::Cell;
 use super::rows::{RowProcess, time};
 use super::{ReadProcess, Table, TableError, TraceTables};
 use crate::accumulate::process::ProcessState;
-use crate::analysis::TraceState;
+use crate::accumulate::trace_state::TraceState;
 use crate::gpu::ranks::{RankJob, RankMember, jobs, waits};
 use crate::gpu::timeline::Timeline;
 use crate::time::{difference, later, signed};

@@ -2,7 +2,7 @@
 
 use super::assumed_outcome::RunBaseline;
 use super::{ProgramModel, Scenario, outcome, scenarios, without_any};
-use crate::analysis::Analysis;
+use crate::accumulate::trace_state::TraceState;
 use crate::gpu::kept::KeptTimeline;
 use crate::gpu::replay::{JoinedSkeletons, ReplayChange};
 use crate::gpu::replays::{JobReplays, RunLength};
@@ -33,11 +33,11 @@ impl<'a> PlannedChanges<'a> {
     /// Over all traces: of processes with GPU times if there are any, otherwise of those that made
     /// CUDA calls or took steps.
     pub(crate) fn of(
-        analysis: &Analysis,
+        traces: &[TraceState],
         timelines: &'a [KeptTimeline],
         processes: &[ProcessReport],
     ) -> Self {
-        let programs = programs(analysis, timelines, processes);
+        let programs = programs(traces, timelines, processes);
         Self { scenarios: scenarios(&programs), without_any: without_any(&programs), programs }
     }
 
@@ -120,7 +120,7 @@ fn cost(
 }
 
 fn programs<'a>(
-    analysis: &Analysis,
+    traces: &[TraceState],
     timelines: &'a [KeptTimeline],
     processes: &[ProcessReport],
 ) -> Vec<ProgramModel<'a>> {
@@ -137,19 +137,19 @@ fn programs<'a>(
     timelines
         .map(|timeline| {
             let process = by_id.get(&(timeline.process_trace, timeline.pid));
-            program(analysis, timeline, process.copied())
+            program(traces, timeline, process.copied())
         })
         .collect()
 }
 
 fn program<'a>(
-    analysis: &Analysis,
+    traces: &[TraceState],
     timeline: &'a KeptTimeline,
     process: Option<&ProcessReport>,
 ) -> ProgramModel<'a> {
     let settings = process.and_then(|process| process.settings.as_ref());
     let interpreter = process.and_then(|process| process.interpreter.as_ref());
-    let trace = analysis.traces.get(timeline.process_trace);
+    let trace = traces.get(timeline.process_trace);
     // Nothing is predicted for a timeline without anything.
     let mut span_ns = timeline.activity().unwrap_or_default();
     let (mut freed, mut reserved) = (0, 0);

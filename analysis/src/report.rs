@@ -49,7 +49,7 @@ mod steps;
 mod what_if;
 
 pub use advice::{Advice, AdviceEffect, AdviceId, AdvisedSettings};
-pub(crate) use by_cause::ByCause;
+pub use by_cause::ByCause;
 pub use cause::{
     CauseReport, DeviceCost, GpuCost, PauseCostParts, PauseCostReport, StepEvidenceReport,
 };

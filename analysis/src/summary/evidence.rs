@@ -12,15 +12,10 @@ use std::collections::BTreeMap;
 
 impl Analysis {
     pub(super) fn freed_nothing(&self) -> FreedNothingReport {
-        let nothing = &self.nothing;
-        let total = nothing.total();
+        let total = self.nothing.total();
         FreedNothingReport {
             basis: Basis::Measured,
-            automatic_full: nothing.automatic_full,
-            automatic_partial: nothing.automatic_partial,
-            manual: nothing.manual,
-            shutdown: nothing.shutdown,
-            unknown: nothing.unknown,
+            by_cause: self.nothing,
             total,
             time_ratio: ratio(total.time_ns, self.all.time_ns()).unwrap_or(0.0),
             of_automatic_full: self.automatic_full,

@@ -198,7 +198,7 @@ fn freed_nothing_clause(nothing: PauseTotal) -> String {
 
 fn freeze(report: &Report, effect: &AdviceEffect, times: &ByCause) -> AdviceText {
     let most = most(report);
-    let nothing = report.freed_nothing.automatic_full;
+    let nothing = report.freed_nothing.by_cause.automatic_full;
     let mut why = format!(
         "{} took {} ({} of the pause time){}. Each traverses the whole heap: model, optimizer, \
          imported modules. Frozen objects are no longer traversed.",
@@ -294,24 +294,20 @@ fn raise_threshold(report: &Report, effect: &AdviceEffect, times: &ByCause) -> A
                 three_digits(rate)
             )),
             match settings {
-                Some(_) => listed(thresholds),
+                Some(_) => thresholds.map(|threshold| threshold.to_string()).join(", "),
                 None => "not in the trace".to_owned(),
             },
             places::automatic_partial(report),
         ),
         code: format!(
-            "import gc\n# first, before other imports:\ngc.set_threshold({})",
-            listed(raised)
+            "import gc\n# first, before other imports:\n{}",
+            super::set_threshold(raised)
         ),
         risk: format!(
             "{}; each collection of generation 0 traverses up to ten times as many objects.",
             super::THRESHOLDS_RISK
         ),
     }
-}
-
-fn listed([young, middle, old]: [i32; 3]) -> String {
-    format!("{young}, {middle}, {old}")
 }
 
 /// With the interval that the replay or the simulation chose; every 1000 steps if neither did.

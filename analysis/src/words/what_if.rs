@@ -8,9 +8,7 @@ pub(crate) fn change(change: &Change) -> String {
     match change {
         Change::Freeze { after_step: true, .. } => "gc.freeze() after the first step".to_owned(),
         Change::Freeze { .. } => "gc.freeze() after a tenth of the run".to_owned(),
-        Change::Thresholds([young, middle, old]) => {
-            format!("gc.set_threshold({young}, {middle}, {old})")
-        }
+        Change::Thresholds(thresholds) => super::set_threshold(*thresholds),
         Change::Planned(interval) => match interval.steps {
             1 => "gc.disable() and gc.collect() after every step".to_owned(),
             steps => format!("gc.disable() and gc.collect() every {} steps", count(steps)),

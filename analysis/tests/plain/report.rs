@@ -151,10 +151,10 @@ fn collections_that_freed_nothing_and_explicit_calls() {
         Some(end(1000)),
     );
     let nothing = &report.freed_nothing;
-    assert_eq!(nothing.automatic_full.count, 1);
-    assert_eq!(nothing.automatic_partial.count, 1);
-    assert_eq!(nothing.manual.count, 1);
-    assert_eq!(nothing.shutdown.count, 1);
+    assert_eq!(nothing.by_cause.automatic_full.count, 1);
+    assert_eq!(nothing.by_cause.automatic_partial.count, 1);
+    assert_eq!(nothing.by_cause.manual.count, 1);
+    assert_eq!(nothing.by_cause.shutdown.count, 1);
     assert_eq!((nothing.total.count, nothing.total.time_ns), (4, 16 * MS));
     assert_eq!(report.totals.pauses.outcome_unknown, 1);
     assert_eq!(report.explicit_calls.pauses.count, 3);

@@ -13,7 +13,7 @@ use crate::report::{
     ProcessReport, Report, SettingsReport,
 };
 use crate::{remedy, verdict, words};
-use gctrace_event::{Collector, ProcessOrigin};
+use gctrace_event::{CollectorKind, ProcessOrigin};
 
 /// A cause is worth an action from this share of all pause time on.
 const WORTH_RATIO: f64 = 0.2;
@@ -30,7 +30,7 @@ const REPORTED_FRACTION: u64 = 1_000;
 /// collector is not simulated: it is not generational, or the trace has no generations.
 pub(crate) fn remedies(run: &JudgedRun<'_>) -> Option<PricedRun> {
     let interpreter = run.process.interpreter.as_ref();
-    if interpreter.is_some_and(|interpreter| interpreter.collector != Collector::Generational) {
+    if interpreter.is_some_and(|interpreter| interpreter.collector != CollectorKind::Generational) {
         return None;
     }
     let settings = run.process.settings.as_ref();

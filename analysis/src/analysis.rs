@@ -23,7 +23,7 @@ use crate::gpu::collect::{TimelineCollector, TimelineContext};
 use crate::gpu::kept::KeptTimeline;
 use crate::report::{ByCause, PauseTotal};
 use gctrace_event::read::{DecodedItem, TraceCompletion};
-use gctrace_event::{GcReason, Note, Pause, Process, ProcessExit, Record, StepMarker};
+use gctrace_event::{GcReason, NamedMarker, Note, Pause, Process, ProcessExit, Record};
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
 
@@ -426,7 +426,7 @@ impl Analysis {
             }
             Record::PauseMemory(memory) => return trace.cuda.add_pause(memory),
             Record::Step(step) => {
-                if step.marker == StepMarker::Backward {
+                if step.marker == NamedMarker::Backward {
                     trace.cuda.add_step(step);
                 }
                 self.current.gpu.add_step(step);

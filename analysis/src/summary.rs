@@ -33,7 +33,7 @@ use std::num::NonZeroUsize;
 
 /// The steps of one process, of its thread with the most.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StepRow {
+pub struct ProcessStepRow {
     /// Number of the trace, from 0, in the order in which they were read.
     pub trace: usize,
     /// Process id; 0 if the trace does not contain it.
@@ -153,7 +153,7 @@ impl Analysis {
 
     /// Each step of every process with training steps, by rank, trace and process.
     #[must_use]
-    pub fn step_rows(&self) -> Vec<StepRow> {
+    pub fn step_rows(&self) -> Vec<ProcessStepRow> {
         let merged = gpu::merge::merge(&self.timelines, &self.spans());
         let mut rows = gpu::steps::rows(merged.timelines.as_ref(), &self.only_full());
         for row in &mut rows {

@@ -33,7 +33,7 @@ pub(crate) use crate::record::losses::{RecordingLosses, lost_events};
 use crate::record::nvml::GpuSampling;
 pub(crate) use crate::record::output::RecordSink;
 pub(crate) use crate::record::preparation::RecordingPlan;
-pub(crate) use crate::record::shutdown::Outcome;
+pub(crate) use crate::record::shutdown::RecordingSummary;
 use crate::record::sources::RecordingSources;
 pub(crate) use crate::record::supervision::{CommandSupervisor, INTERRUPTED};
 use crate::record::trace::RecordingTrace;
@@ -278,7 +278,10 @@ impl Recording<'_> {
     }
 
     /// Detaches the probes and closes the trace. The command keeps running.
-    pub(crate) fn close(mut self, why: EndReason) -> (anyhow::Result<Outcome>, CommandSupervisor) {
+    pub(crate) fn close(
+        mut self,
+        why: EndReason,
+    ) -> (anyhow::Result<RecordingSummary>, CommandSupervisor) {
         // First, so that no program stays stopped during the rest, which can take long.
         let stopped = self.sources.stop(&mut self.trace);
         if let Some(gpus) = &mut self.trace.gpus {

@@ -7,6 +7,7 @@ use crate::accumulate::gpu_samples::GpuSamples;
 use crate::accumulate::unlisted::UnlistedSums;
 use crate::distribution::Distribution;
 use crate::report::{PauseTotal, RecordedReport, Sources};
+use crate::spans::FirstToLast;
 use crate::time::add_to;
 use gctrace_event::read::{TraceCompletion, TraceProperty};
 use gctrace_event::{EventSource, Note, RecordingMode, TraceEnd, TraceHeader};
@@ -24,7 +25,7 @@ pub(crate) struct TraceState {
     pub(crate) profiler: ProfilerMetadata,
     pub(crate) end: Option<TraceEnd>,
     /// First and last time of anything.
-    pub(crate) span: Option<(u64, u64)>,
+    pub(crate) span: FirstToLast,
     pub(crate) effort: PauseTotal,
     /// Its processes beyond those that are listed.
     pub(crate) unlisted: UnlistedSums,

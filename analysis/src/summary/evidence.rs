@@ -55,14 +55,14 @@ impl Analysis {
     )]
     pub(super) fn overhead(&self, observed_ns: u64) -> OverheadReport {
         #[derive(Default)]
-        struct Sums {
+        struct ProbeHits {
             elsewhere: bool,
             hits: u64,
             /// Hits that have a price, and that price in ns.
             priced: u64,
             ns: f64,
         }
-        let mut sums: BTreeMap<&str, Sums> = BTreeMap::new();
+        let mut sums: BTreeMap<&str, ProbeHits> = BTreeMap::new();
         let ends = || self.traces.iter().filter_map(|trace| trace.end.as_ref());
         for probe in ends().flat_map(|end| &end.probes) {
             let sums = sums.entry(&probe.probe).or_default();

@@ -8,7 +8,7 @@ use crate::report::{
 use crate::time::stats::ratio;
 use crate::units;
 use crate::units::{count, counted, duration, percent, three_digits};
-use gctrace_event::{Collector, Counter};
+use gctrace_event::{CollectorKind, Counter};
 
 /// An advice of this report with its sentences.
 pub(crate) fn advice(id: AdviceId, effect: AdviceEffect, report: &Report) -> Advice {
@@ -250,11 +250,11 @@ fn freeze(report: &Report, effect: &AdviceEffect, times: &ByCause) -> AdviceText
 fn full_collection_rule(process: &ProcessReport) -> &'static str {
     let collector = process.interpreter.as_ref();
     match collector.map(|interpreter| &interpreter.collector) {
-        Some(Collector::Incremental) => {
+        Some(CollectorKind::Incremental) => {
             "This interpreter collects the old generation in increments, so its automatic \
              collections never traverse the whole heap at once."
         }
-        Some(Collector::FreeThreaded) => {
+        Some(CollectorKind::FreeThreaded) => {
             "This free-threaded interpreter collects the whole heap each time; a collection \
              starts when new objects exceed threshold 0 and a quarter of those that survived the \
              last one."

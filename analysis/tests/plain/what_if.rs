@@ -4,7 +4,7 @@ use crate::training;
 
 use gctrace_analysis::report::{PredictionMethod, ScenarioId, WhatIf};
 use test_kit::reports::MS;
-use training::{Collector, DEFAULT, Outcome, PROGRAM, Program, US, analyzed, of, run};
+use training::{CollectorKind, DEFAULT, Outcome, PROGRAM, Program, US, analyzed, of, run};
 
 /// Programs with the host far ahead of the GPU, slightly ahead, and behind it.
 fn programs() -> [Program; 4] {
@@ -44,7 +44,7 @@ fn holds(what: Option<&WhatIf>, truth: &Outcome, measured: &Outcome) -> Option<(
 fn without_automatic_collections() {
     for program in programs() {
         let measured = run(program, DEFAULT);
-        let off = Collector { enabled: false, ..DEFAULT };
+        let off = CollectorKind { enabled: false, ..DEFAULT };
         let report = analyzed(&measured);
         holds(of(&report, ScenarioId::Disable), &run(program, off), &measured).unwrap();
     }
@@ -57,10 +57,10 @@ fn planned_collections() {
         let report = analyzed(&measured);
         let planned = of(&report, ScenarioId::Planned).unwrap();
         let every = planned.every_steps.unwrap();
-        let collector = Collector { enabled: false, collect_every: Some(every), ..DEFAULT };
+        let collector = CollectorKind { enabled: false, collect_every: Some(every), ..DEFAULT };
         if every * 2 > program.steps {
             // Too rare for this recording: its share is added.
-            let off = Collector { enabled: false, ..DEFAULT };
+            let off = CollectorKind { enabled: false, ..DEFAULT };
             let without = run(program, off);
             assert!(planned.run.unwrap().at_most_ns > without.length_ns);
             continue;
@@ -74,7 +74,7 @@ fn thresholds_ten_times_as_high() {
     for program in programs() {
         let measured = run(program, DEFAULT);
         let [young, middle, old] = DEFAULT.thresholds;
-        let raised = Collector { thresholds: [young * 10, middle, old], ..DEFAULT };
+        let raised = CollectorKind { thresholds: [young * 10, middle, old], ..DEFAULT };
         let report = analyzed(&measured);
         holds(of(&report, ScenarioId::Thresholds), &run(program, raised), &measured).unwrap();
     }
@@ -84,13 +84,13 @@ fn thresholds_ten_times_as_high() {
 #[test]
 fn freezing_and_leaving_out_explicit_calls() {
     for program in programs() {
-        let settings = Collector { enabled: false, collect_every: Some(5), ..DEFAULT };
+        let settings = CollectorKind { enabled: false, collect_every: Some(5), ..DEFAULT };
         let measured = run(program, settings);
-        let frozen = Collector { freeze_after: Some(0), ..settings };
+        let frozen = CollectorKind { freeze_after: Some(0), ..settings };
         let report = analyzed(&measured);
         let freeze = of(&report, ScenarioId::Freeze);
         holds(freeze, &run(program, frozen), &measured).unwrap();
-        let without = Collector { collect_every: None, ..settings };
+        let without = CollectorKind { collect_every: None, ..settings };
         holds(of(&report, ScenarioId::Explicit), &run(program, without), &measured).unwrap();
         // There are no automatic collections, so there is nothing else to change.
         assert_eq!(report.what_if.len(), 2);

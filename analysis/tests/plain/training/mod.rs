@@ -18,7 +18,7 @@ pub(crate) const CALL_NS: u64 = 4 * US;
 
 /// Settings of the collector, and the explicit calls.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Collector {
+pub(crate) struct CollectorKind {
     pub(crate) thresholds: [u64; 3],
     pub(crate) enabled: bool,
     pub(crate) freeze_after: Option<u64>,
@@ -26,8 +26,12 @@ pub(crate) struct Collector {
     pub(crate) collect_every: Option<u64>,
 }
 
-pub(crate) const DEFAULT: Collector =
-    Collector { thresholds: [700, 10, 10], enabled: true, freeze_after: None, collect_every: None };
+pub(crate) const DEFAULT: CollectorKind = CollectorKind {
+    thresholds: [700, 10, 10],
+    enabled: true,
+    freeze_after: None,
+    collect_every: None,
+};
 
 /// The actions of a program in each of its steps.
 #[derive(Clone, Copy, Debug)]
@@ -73,7 +77,7 @@ pub(crate) struct Simulation {
     pub(crate) gpu_ns: u64,
     pub(crate) first_ns: Option<u64>,
     pub(crate) correlation: u64,
-    pub(crate) collector: Collector,
+    pub(crate) collector: CollectorKind,
     /// Objects of each generation that live, and that are garbage.
     pub(crate) live: [u64; 3],
     pub(crate) garbage: [u64; 3],
@@ -83,7 +87,7 @@ pub(crate) struct Simulation {
 }
 
 impl Simulation {
-    pub(crate) fn new(collector: Collector, heap: u64) -> Self {
+    pub(crate) fn new(collector: CollectorKind, heap: u64) -> Self {
         Self {
             records: Vec::new(),
             now_ns: START,
@@ -194,7 +198,7 @@ impl Simulation {
     }
 }
 
-pub(crate) fn run(program: Program, collector: Collector) -> Outcome {
+pub(crate) fn run(program: Program, collector: CollectorKind) -> Outcome {
     let mut simulation = Simulation::new(collector, program.heap);
     let [t0, t1, t2] = collector.thresholds;
     simulation.records.push(Record::Settings(GcSettings {

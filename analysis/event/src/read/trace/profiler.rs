@@ -7,7 +7,7 @@
 use super::{ChromeEvent, DecodeError, JsonValue, Problem, id, time};
 use crate::{
     Annotation, Collective, CudaCall, CudaLaunches, CudaLayer, DeviceMemory, GpuOp, GpuOpKind,
-    GpuSync, GpuSyncKind, Record, StepMark, StepMarker,
+    GpuSync, GpuSyncKind, NamedMarker, Record, StepMark,
 };
 
 /// The record that a complete event is.
@@ -97,7 +97,7 @@ fn launches(event: &ChromeEvent<'_>) -> Option<CudaLaunches> {
 
 /// The record of an annotation: a mark of a training step, by its name, or any other.
 fn marked(annotation: Annotation) -> Record {
-    match StepMarker::from_annotation(&annotation.name) {
+    match NamedMarker::from_annotation(&annotation.name) {
         Some(marker) => Record::Step(StepMark {
             pid: annotation.pid,
             tid: annotation.tid,

@@ -3,8 +3,8 @@
 //! With a fourth number, every pause has counters and one of that many stacks.
 
 use gctrace_event::{
-    CollectorKind, Counter, Counters, FORMAT, Frame, FrameId, GcReason, Interpreter, Pause, Process,
-    ProcessOrigin, Record, TraceEnd, TraceFile, TraceHeader, compressed_by_name,
+    CollectorKind, Counter, Counters, FORMAT, Frame, FrameId, GcReason, Interpreter, Pause,
+    Process, ProcessOrigin, Record, TraceEnd, TraceFile, TraceHeader, compressed_by_name,
 };
 use std::error::Error;
 use std::fs::File;

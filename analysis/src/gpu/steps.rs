@@ -14,7 +14,7 @@ use crate::statistics::{Estimate, bootstrap};
 use crate::time::intervals::Intervals;
 use crate::time::stats::ratio;
 use crate::time::{duration, stats, sum, times};
-use crate::{StepCell, ProcessStepRow};
+use crate::{ProcessStepRow, StepCell};
 use gctrace_event::Pause;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashSet};
@@ -61,7 +61,10 @@ pub(crate) fn report(
 }
 
 /// Each step of every process with steps, by rank. `all_full` as for [`report`].
-pub(crate) fn rows(timelines: &[KeptTimeline], all_full: &HashSet<(usize, u32)>) -> Vec<ProcessStepRow> {
+pub(crate) fn rows(
+    timelines: &[KeptTimeline],
+    all_full: &HashSet<(usize, u32)>,
+) -> Vec<ProcessStepRow> {
     let row = |timeline: &KeptTimeline| {
         let full = all_full.contains(&(timeline.process_trace, timeline.pid));
         let table = ProcessStepTable::of(timeline, None, full)?;

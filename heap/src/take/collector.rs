@@ -1,7 +1,7 @@
 //! The collector's lists of objects: where they are, and whether they are whole.
 
 use crate::HeapPlace;
-use crate::take::hash::FastSet;
+use crate::take::FastSet;
 use crate::take::image::Image;
 use crate::take::layout::{GC_FLAGS, GC_HEAD, Layout};
 use crate::take::limits::Exceeded;

@@ -3,7 +3,7 @@
 //! Owns which object has which number, and how many of an object's references were found. What is
 //! in an object is read elsewhere.
 
-use crate::take::hash::FastMap;
+use crate::take::FastMap;
 use crate::take::limits::{Exceeded, Limits};
 use crate::{HeapEdge, HeapEdgeName, HeapGraph, HeapNode, HeapRoot, NodeIndex, TextIndex};
 use gctrace_event::{KindId, ObjectKind};

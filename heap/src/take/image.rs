@@ -5,9 +5,9 @@
 //! While the program is stopped the same blocks are copied again ([`Image::refresh`]). Owns how
 //! bytes are fetched and found, not what they mean.
 
-use crate::take::hash::{FastMap, FastSet};
 use crate::take::limits::{Exceeded, Limits};
 use crate::take::regions::Regions;
+use crate::take::{FastMap, FastSet};
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
 use std::io::IoSliceMut;

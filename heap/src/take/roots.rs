@@ -4,13 +4,12 @@
 use crate::NodeIndex;
 use crate::take::code::CodeInfo;
 use crate::take::collector::FoundInterpreter;
-use crate::take::containers;
 use crate::take::frames::{frame_code, frame_place, old_values, untagged};
-use crate::take::hash::FastSet;
 use crate::take::layout::{FrameObject, Frames, InterpreterFrame};
 use crate::take::text::read_text;
 use crate::take::types::Shape;
 use crate::take::walk::{TypeIndex, Walk};
+use crate::take::{FastSet, containers};
 use gctrace_probes::frames::FrameLayout;
 use std::collections::HashMap;
 

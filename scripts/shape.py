@@ -2,7 +2,7 @@
 """Counts the shape of the code: files, lines, types, circles, silent defaults.
 
     shape.py [FOLDER]               default: this checkout
-    shape.py [FOLDER] --list WHAT   circles, arrows, small or rooms, by name
+    shape.py [FOLDER] --list WHAT   circles, arrows, small, rooms or names (used twice or more), by name
     shape.py [FOLDER] --check       exit code 1 if there is a circle, or a room without a place in the order
     shape.py --self-test            shows that the check finds both
 
@@ -29,7 +29,8 @@ import tempfile
 FOLDERS = ("tracer", "ebpf", "heap", "probes", "analysis", "scripts")
 WORDS = r"told|said|says?|tells?|moments?|stretch(?:es)?|nobody|somebody|from within|give or take|so (?:much|many|long)"
 WORDS += r"|for nothing|stood still|looks? at every|mend(?:ed|s)?|besides"
-TYPE = re.compile(r"^\s*(?:pub(?:\([^)]*\))? )?(?:struct|enum|union|trait|type) (\w+)", re.MULTILINE)
+# An indented `type` belongs to a trait, which names it.
+TYPE = re.compile(r"^(?:[ \t]*(?:pub(?:\([^)]*\))? )?(?:struct|enum|union|trait)|(?:pub(?:\([^)]*\))? )?type) (\w+)", re.MULTILINE)
 DEFAULTS = re.compile(r"unwrap_or\((?:0|[\w:]*MAX|NONE)\)|unwrap_or_default\(\)|map_or\((?:0|[\w:]*MAX|NONE),")
 DOC = re.compile(r"((?:^[ \t]*///.*\n)+)(?:[ \t]*#\[.*\n)*[ \t]*pub (?!\()", re.MULTILINE)
 TESTS = re.compile(r"(^|/)(tests|benches|examples|fuzz|event/compare)(/|\.rs$)|_tests?\.rs$")
@@ -188,14 +189,14 @@ def table(root):
     files = dict(sources(root))
     lines = [line for text in files.values() for line in code(text)]
     joined = "\n".join(lines)
-    names = collections.Counter(name for text in files.values() for name in TYPE.findall(text))
+    types = named_types(files)
     prose = [path.read_text() for path in (root / "docs").glob("*.md") if path.name != "glossary.md"] + list(files.values())
     return [
         ("files", len(files)),
         ("code lines", len(lines)),
         ("longest file, lines", max(text.count("\n") for text in files.values())),
-        ("types", sum(names.values())),
-        ("type names used twice or more", sum(1 for count in names.values() if count > 1)),
+        ("types", sum(map(len, types.values()))),
+        ("type names used twice or more", sum(1 for places in types.values() if len(places) > 1)),
         ("`saturating_*`", len(re.findall(r"\bsaturating_\w+", joined))),
         ("silent defaults (`unwrap_or(0\\|MAX\\|NONE)`, `unwrap_or_default()`, `map_or(0, ..)`)", len(DEFAULTS.findall(joined))),
         ("asserts (`assert*!`, `debug_assert*!`)", len(re.findall(r"\b(?:debug_)?assert\w*!", joined))),
@@ -205,6 +206,16 @@ def table(root):
         ("doc comments of public items, of one to five words", sum(map(short_docs, files.values()))),
         ("words that the glossary replaces, in code and docs", sum(len(re.findall(rf"\b(?:{WORDS})\b", text)) for text in prose)),
     ]
+
+
+def named_types(files):
+    """Name: the files with a type of that name. `elsewhere.rs` has the types of its neighbor for other systems."""
+    types = collections.defaultdict(list)
+    for name, text in files.items():
+        if not name.endswith("/elsewhere.rs"):
+            for found in TYPE.findall(text):
+                types[found].append(name)
+    return types
 
 
 def small(files):
@@ -219,6 +230,10 @@ def listing(root, what):
     elif what == "arrows":
         for (crate, room, other), names in sorted(upward(files, order(root)).items()):
             print(f"{crate}: {room} -> {other}: {' '.join(sorted(names))}")
+    elif what == "names":
+        for name, places in sorted(named_types(files).items()):
+            if len(places) > 1:
+                print(f"{name}: {' '.join(places)}")
     elif what == "small":
         for lines, name in small(files):
             print(f"{lines:3} {name}")
@@ -270,7 +285,7 @@ def self_test():
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent)
-    parser.add_argument("--list", choices=("circles", "arrows", "small", "rooms"))
+    parser.add_argument("--list", choices=("circles", "arrows", "small", "rooms", "names"))
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--self-test", action="store_true")
     asked = parser.parse_args()

@@ -3,8 +3,8 @@
 //! With a fourth number, every pause has counters and one of that many stacks.
 
 use gctrace_event::{
-    Collector, Counter, Counters, FORMAT, Frame, FrameId, GcReason, Interpreter, Pause, Process,
-    ProcessOrigin, Record, TraceEnd, TraceFile, TraceHeader, compressed_by_name,
+    CollectorKind, Counter, Counters, FORMAT, Frame, FrameId, GcReason, Interpreter, Pause,
+    Process, ProcessOrigin, Record, TraceEnd, TraceFile, TraceHeader, compressed_by_name,
 };
 use std::error::Error;
 use std::fs::File;
@@ -76,7 +76,7 @@ fn process(pid: u32) -> Process {
         interpreter: Some(Interpreter {
             file: "/usr/bin/python3".to_owned(),
             version: "3.12.1".to_owned(),
-            collector: Collector::Generational,
+            collector: CollectorKind::Generational,
             found_by: "symbol table".to_owned(),
             ..Interpreter::default()
         }),

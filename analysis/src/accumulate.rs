@@ -18,7 +18,8 @@ pub(crate) mod process;
 pub(crate) mod process_sums;
 pub(crate) mod stacks;
 pub(crate) mod tally;
-pub(crate) mod thinned;
+pub(crate) mod trace_state;
+pub(crate) mod unlisted;
 pub(crate) mod worst_pauses;
 
 /// Time before the newest record that [`Keep::Window`] covers, in ns: the 60 s that are shown, and

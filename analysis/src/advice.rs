@@ -17,7 +17,7 @@ use crate::report::{
     Report, SettingsReport,
 };
 use crate::{remedy, verdict, words};
-use gctrace_event::{Collector, ProcessOrigin};
+use gctrace_event::{CollectorKind, ProcessOrigin};
 
 /// A cause is worth an action from this share of all pause time on.
 const WORTH_RATIO: f64 = 0.2;
@@ -34,7 +34,7 @@ const REPORTED_FRACTION: u64 = 1_000;
 /// collector is not simulated: it is not generational, or the trace has no generations.
 pub(crate) fn remedies(analysis: &Analysis, run: &JudgedRun<'_>) -> Option<PricedRun> {
     let interpreter = run.process.interpreter.as_ref();
-    if interpreter.is_some_and(|interpreter| interpreter.collector != Collector::Generational) {
+    if interpreter.is_some_and(|interpreter| interpreter.collector != CollectorKind::Generational) {
         return None;
     }
     let (start_ns, end_ns) = run.phases.training_ns;

@@ -6,27 +6,24 @@
 mod append;
 mod deferred;
 mod process_stacks;
-mod profiler_metadata;
-pub(crate) mod trace_state;
 mod unlisted;
 
 use self::deferred::DeferredCollections;
 pub use self::process_stacks::{ProcessStacks, WeightedStack};
-pub(crate) use self::trace_state::TraceState;
-use self::unlisted::UnlistedProcesses;
-pub(crate) use self::unlisted::UnlistedSums;
 use crate::accumulate::examining::ExaminingCosts;
 use crate::accumulate::pause_sums::{generation_index, reason_index};
 use crate::accumulate::process::ProcessState;
 use crate::accumulate::process_sums::PidTable;
 use crate::accumulate::stacks::{StackTree, TraceFrames};
 use crate::accumulate::tally::{PauseTally, freed_nothing};
+use crate::accumulate::trace_state::TraceState;
+use crate::accumulate::unlisted::UnlistedProcesses;
 use crate::accumulate::worst_pauses::WorstPauses;
-use crate::gpu::collect::TimelineCollector;
+use crate::gpu::collect::{TimelineCollector, TimelineContext};
 use crate::gpu::kept::KeptTimeline;
 use crate::report::{ByCause, PauseTotal};
 use gctrace_event::read::{DecodedItem, TraceCompletion};
-use gctrace_event::{GcReason, Note, Pause, Process, ProcessExit, Record, StepMarker};
+use gctrace_event::{GcReason, NamedMarker, Note, Pause, Process, ProcessExit, Record};
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
 
@@ -234,6 +231,44 @@ impl Analysis {
         self.unreadable.push(why);
     }
 
+    /// Completes the metadata from the processes and the header of the trace that ends.
+    fn about(&self, index: usize, current: &CurrentTrace) -> TimelineContext {
+        let described = || {
+            let mine = self.processes.iter().rev();
+            let mine = mine.take_while(|process| process.trace == index);
+            mine.filter_map(|process| process.sums.described.as_ref())
+        };
+        let trace = self.traces.get(index);
+        TimelineContext {
+            trace: index,
+            is_ours: trace.is_some_and(|trace| trace.header.is_some()),
+            rank: trace.and_then(TraceState::rank),
+            world_size: trace.and_then(|trace| trace.profiler.world_size),
+            ranks: described().filter_map(|process| Some((process.pid, process.rank?))).collect(),
+            namespace_pids: described()
+                .filter_map(|process| Some((process.pid, process.namespace_pid?)))
+                .collect(),
+            thread_names: current.thread_names.clone(),
+            unix_offset_ns: trace.and_then(TraceState::unix_offset_ns),
+        }
+    }
+
+    /// Notes if the trace that ends was given before, judged by the profiler's id of it.
+    pub(super) fn note_repetition(&mut self, index: usize) {
+        let Some((before, rest)) = self.traces.split_at_mut_checked(index) else {
+            return;
+        };
+        let Some(trace) = rest.first_mut() else {
+            return;
+        };
+        let same = |other: &&TraceState| {
+            trace.profiler.trace_id.is_some() && other.profiler.trace_id == trace.profiler.trace_id
+        };
+        if let Some(same) = before.iter().find(same) {
+            trace.repeats = Some(same.file.clone());
+        }
+    }
+
     fn add_pause(&mut self, index: usize, pause: &Pause) {
         let process = &mut self.processes[index];
         process.add(pause);
@@ -391,7 +426,7 @@ impl Analysis {
             }
             Record::PauseMemory(memory) => return trace.cuda.add_pause(memory),
             Record::Step(step) => {
-                if step.marker == StepMarker::Backward {
+                if step.marker == NamedMarker::Backward {
                     trace.cuda.add_step(step);
                 }
                 self.current.gpu.add_step(step);

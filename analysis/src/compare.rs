@@ -16,10 +16,9 @@ pub use report::{
     ComparedRun, Comparison, ComparisonNote, ComparisonVerdict, FactChange, FactId,
     FigureComparison, FigureId, Interval, LineChange, LineComparison, Outcome, RateUnit, SCHEMA,
 };
-pub use series::{TrainingPart, TrainingSeries};
 
 use self::figures::Sides;
-use crate::report::{Basis, PhasesReport, ProcessReport, Report};
+use crate::report::{Basis, PhasesReport, ProcessReport, Report, TrainingSeries};
 use crate::statistics;
 use crate::statistics::bootstrap::{FEWEST, SEVERAL};
 use crate::time::stats::ratio;

@@ -59,4 +59,4 @@ mod verdict;
 pub mod words;
 
 pub use analysis::{Analysis, ProcessStacks, WeightedStack};
-pub use summary::{StepCell, StepRow};
+pub use summary::{ProcessStepRow, StepCell};

@@ -26,11 +26,11 @@ mod steps;
 mod sums;
 
 pub use snapshot::{
-    CodeLine, CollectionCounts, CycleFigures, FreezeFigures, GENERATIONS, GarbageDetail,
-    GarbageFigures, GpuBusy, GpuFigures, HeapObjects, Histogram, KindFigures, KindName,
-    LineFigures, LongPause, Notice, PAUSE_CLASSES_NS, PauseFigures, PressureFigures, ProcessDetail,
-    ProcessEnd, ProcessFigures, ProcessGpu, RecorderCost, SCHEMA, Snapshot, SnapshotTotals,
-    StepFigures, TimelineCell, TrendFigures,
+    CodeLine, CollectionCounts, CycleFigures, FreezeFigures, GENERATIONS, GarbageFigures, GpuBusy,
+    GpuFigures, HeapObjects, Histogram, KindFigures, KindName, LineFigures, LongPause, Notice,
+    PAUSE_CLASSES_NS, PauseFigures, PressureFigures, ProcessDetail, ProcessEnd, ProcessFigures,
+    ProcessGpu, RecorderCost, SCHEMA, SelectedGarbage, Snapshot, SnapshotTotals, StepFigures,
+    TimelineCell, TrendFigures,
 };
 
 use crate::accumulate::examining::ExaminingCosts;

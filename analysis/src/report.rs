@@ -48,7 +48,7 @@ mod ranks;
 mod steps;
 
 pub use advice::{Advice, AdviceEffect, AdviceId, AdvisedSettings, PredictedLength};
-pub(crate) use by_cause::ByCause;
+pub use by_cause::ByCause;
 pub use cause::{
     CauseReport, DeviceCost, GpuCost, PauseCostParts, PauseCostReport, StepEvidenceReport,
 };
@@ -83,7 +83,9 @@ pub use gpus::{
 pub use lines::{
     LibraryReport, LineReport, LineTotal, LinesReport, Location, StackReport, TrainingLibrary,
 };
-pub use phases::{JudgedPhase, PhaseReport, PhasesReport, TrainingMark};
+pub use phases::{
+    JudgedPhase, PhaseReport, PhasesReport, TrainingMark, TrainingPart, TrainingSeries,
+};
 pub use processes::{
     InterpreterReport, ProcessReport, RecordedReport, SettingsReport, Sources, TraceReport,
 };
@@ -196,7 +198,7 @@ pub struct Report {
     /// Training in parts, for comparisons with other runs; `None` of several runs, and if no process
     /// collected or took steps.
     #[serde(skip)]
-    pub series: Option<crate::compare::TrainingSeries>,
+    pub series: Option<TrainingSeries>,
 }
 
 impl Report {

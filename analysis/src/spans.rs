@@ -9,8 +9,11 @@ pub mod index;
 use self::index::{SmallNumber, ThreadIndex};
 use crate::report::StepSource;
 use crate::time::duration;
-use gctrace_event::GcReason;
+use gctrace_event::{GcReason, leb128};
 use std::num::NonZeroU32;
+
+/// First and last time of something, in ns on the clock of its trace; `None`: of nothing.
+pub type FirstToLast = Option<(u64, u64)>;
 
 /// A pause: one run of the collector on one thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,12 +141,8 @@ impl PackedPauses {
         (pauses, repeated)
     }
 
-    fn number(&mut self, mut value: u64) {
-        while value >= 0x80 {
-            self.bytes.push(value as u8 | 0x80);
-            value >>= 7;
-        }
-        self.bytes.push(value as u8);
+    fn number(&mut self, value: u64) {
+        self.bytes.extend(leb128::encode(value));
     }
 }
 
@@ -206,15 +205,7 @@ fn byte(rest: &mut &[u8]) -> Option<u8> {
 }
 
 fn number(rest: &mut &[u8]) -> Option<u64> {
-    let mut value = 0;
-    for shift in (0..64).step_by(7) {
-        let byte = byte(rest)?;
-        value |= u64::from(byte & 0x7f) << shift;
-        if byte < 0x80 {
-            return Some(value);
-        }
-    }
-    None
+    leb128::decode(|| byte(rest).ok_or(())).ok()?
 }
 
 #[cfg(test)]

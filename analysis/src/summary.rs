@@ -9,21 +9,22 @@ use crate::accumulate::pause_sums::REASONS;
 use crate::accumulate::process::{OtherRecords, ProcessState};
 use crate::accumulate::stacks::{RankingLimits, StackRanking};
 use crate::accumulate::tally::PauseTally;
+use crate::accumulate::trace_state::TraceState;
+use crate::accumulate::unlisted::UnlistedSums;
 use crate::accumulate::{garbage, pressure};
 use crate::advice;
 use crate::advice::AskedChanges;
-use crate::analysis::{Analysis, TraceState, UnlistedSums};
+use crate::analysis::Analysis;
 use crate::time::stats::ratio;
 use crate::time::{add_to, sum};
 
-use crate::compare::TrainingSeries;
 use crate::gpu::kept::KeptTimeline;
 use crate::gpu::merge::MergedTimelines;
 use crate::gpu::replays::JobReplays;
 use crate::phases::{JudgedRun, training_steps};
 use crate::report::{
     Basis, CountersReport, GpuReport, GpuWorkReport, GroupName, Level, LinesReport, MissingData,
-    PauseGroup, ProcessReport, Report, SCHEMA, Totals, TraceReport, Verdict,
+    PauseGroup, ProcessReport, Report, SCHEMA, Totals, TraceReport, TrainingSeries, Verdict,
 };
 use crate::time::{after, duration};
 use crate::{gpu, verdict, words};
@@ -32,7 +33,7 @@ use std::num::NonZeroUsize;
 
 /// The steps of one process, of its thread with the most.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StepRow {
+pub struct ProcessStepRow {
     /// Number of the trace, from 0, in the order in which they were read.
     pub trace: usize,
     /// Process id; 0 if the trace does not contain it.
@@ -123,7 +124,7 @@ impl Analysis {
             cuda,
             counters: self.counters(),
             gpu,
-            gpu_bounds: gpu::bounds::report::report(self, timelines),
+            gpu_bounds: gpu::bounds::report::report(&self.traces, &self.processes, timelines),
             phases,
             steps: gpu::steps::report(timelines, &self.only_full()),
             gpus: self.gpus(),
@@ -150,7 +151,7 @@ impl Analysis {
 
     /// Each step of every process with training steps, by rank, trace and process.
     #[must_use]
-    pub fn step_rows(&self) -> Vec<StepRow> {
+    pub fn step_rows(&self) -> Vec<ProcessStepRow> {
         let merged = gpu::merge::merge(&self.timelines, &self.spans());
         let mut rows = gpu::steps::rows(merged.timelines.as_ref(), &self.only_full());
         for row in &mut rows {

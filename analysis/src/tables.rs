@@ -15,10 +15,10 @@ pub use columns::Table;
 
 use crate::Analysis;
 use crate::accumulate::examining::ExaminingCosts;
-use crate::analysis::TraceState;
+use crate::accumulate::trace_state::TraceState;
 use crate::gpu::ranks::reduced;
 use crate::gpu::timeline::{ProcessTimeline, Timeline};
-use file::{Cell, TableFile};
+use file::{CellValue, TableFile};
 use gctrace_event::read::{DecodedItem, TraceCompletion};
 use gctrace_event::{CudaLayer, KindId, ObjectKind, Pause, Record};
 use parquet::errors::ParquetError;
@@ -212,7 +212,7 @@ impl<W: Write + Send> TraceTables<W> {
         Ok(())
     }
 
-    fn row(&mut self, table: Table, cells: &[Cell<'_>]) -> Result<(), TableError> {
+    fn row(&mut self, table: Table, cells: &[CellValue<'_>]) -> Result<(), TableError> {
         match self.files.get_mut(table as usize) {
             Some(file) => file.add(cells),
             None => Ok(()),

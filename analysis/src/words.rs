@@ -20,6 +20,12 @@ const FREEZE_RISK: &str = "Frozen objects that become garbage in a cycle are nev
 /// The risk of a higher first threshold.
 const THRESHOLDS_RISK: &str = "Cyclic garbage lives up to ten times longer before it is freed";
 
+/// The call that sets these thresholds.
+#[must_use]
+pub fn set_threshold([young, middle, old]: [i32; 3]) -> String {
+    format!("gc.set_threshold({young}, {middle}, {old})")
+}
+
 /// The text of an advice; `code` and `risk` are empty where there are none.
 #[derive(Default)]
 struct AdviceText {

@@ -59,7 +59,6 @@ mod event;
 mod garbage;
 mod layout;
 mod link;
-mod per_cpu;
 mod release;
 mod session;
 mod support;

@@ -14,12 +14,12 @@ use crate::decode::decode;
 use crate::error::Error;
 use crate::event::KernelEvent;
 use crate::layout::layout;
+use crate::link;
 use crate::link::ProbeLink;
 use crate::release::StoppedProcesses;
-use crate::support::{AttachMethod, KernelSupport, room_for_rings};
+use crate::support::{AttachMethod, KernelSupport, per_cpu_sum, room_for_rings};
 use crate::wire::skeleton::{GctraceSkel, GctraceSkelBuilder};
 use crate::wire::{FileKey, FollowedProcess, LayoutWire, MAX_LAYOUTS, MAX_POINTS};
-use crate::{link, per_cpu};
 use gctrace_abi::{CollectorLayout, FrameLayout, ObjectLayout};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{
@@ -319,7 +319,7 @@ impl BpfSession {
     pub fn counters(&self) -> Result<ProgramCounts, Error> {
         let mut counts = ProgramCounts::default();
         for (index, value) in (0..).zip(&mut counts.values) {
-            *value = per_cpu::sum(&self.skeleton.maps.counters, "counters", index)?;
+            *value = per_cpu_sum(&self.skeleton.maps.counters, "counters", index)?;
         }
         Ok(counts)
     }

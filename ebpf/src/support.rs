@@ -1,7 +1,7 @@
 //! Features of this kernel, and the rules derived from them; whether rings fit into memory.
 
 use crate::error::Error;
-use libbpf_rs::{MapType, libbpf_sys};
+use libbpf_rs::{MapCore, MapFlags, MapType, libbpf_sys};
 use std::ffi::CStr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
@@ -307,6 +307,25 @@ pub(crate) fn room_for_rings(bytes: u32) -> std::io::Result<()> {
         libc::munmap(room, needed);
     }
     Ok(())
+}
+
+/// The sum of one 64-bit number over all CPUs.
+///
+/// # Errors
+/// [`Error::Map`].
+pub(crate) fn per_cpu_sum(
+    map: &impl MapCore,
+    name: &'static str,
+    index: u32,
+) -> Result<u64, Error> {
+    let per_cpu = map
+        .lookup_percpu(&index.to_ne_bytes(), MapFlags::ANY)
+        .map_err(|source| Error::Map { map: name, source })?
+        .unwrap_or_default();
+    Ok(per_cpu
+        .iter()
+        .filter_map(|value| Some(u64::from_ne_bytes(value.as_slice().try_into().ok()?)))
+        .sum())
 }
 
 #[cfg(test)]

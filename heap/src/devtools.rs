@@ -105,7 +105,7 @@ fn property(name: &str) -> &str {
 }
 
 /// What is written, in the order of V8's own snapshots.
-struct Snapshot<'a> {
+struct SnapshotWriter<'a> {
     heap: &'a Heap,
     strings: Strings<'a>,
     /// Kind -> its position.
@@ -129,7 +129,7 @@ pub fn write(heap: &Heap, out: &mut impl Write) -> io::Result<()> {
     let named: Vec<HeapRoot> = graph.roots.iter().filter(is_named).copied().collect();
     let by_name: BTreeSet<NodeIndex> = named.iter().map(|root| root.node).collect();
     let others = heap.roots().iter().copied();
-    let mut snapshot = Snapshot {
+    let mut snapshot = SnapshotWriter {
         heap,
         strings: Strings::new(heap),
         kinds: (0..).zip(&graph.kinds).map(|(at, kind)| (kind.id, at)).collect(),
@@ -147,7 +147,7 @@ pub fn write(heap: &Heap, out: &mut impl Write) -> io::Result<()> {
     snapshot.write(out)
 }
 
-impl Snapshot<'_> {
+impl SnapshotWriter<'_> {
     fn nodes(&self) -> u64 {
         u64::from(FIRST) + self.heap.graph().nodes.len() as u64 + self.labels.len() as u64
     }

@@ -34,7 +34,7 @@ impl Dominators {
     /// Finds the dominators of all objects that are alive.
     #[must_use]
     pub fn new(heap: &Heap) -> Self {
-        let mut search = Search::new(heap);
+        let mut search = DominatorSearch::new(heap);
         search.find(heap);
         let nodes = heap.graph().nodes.len();
         let mut found = Self {
@@ -86,7 +86,7 @@ impl Dominators {
 
 /// The state of the algorithm. Vertices are numbered in the order of a depth-first search; number 0
 /// stands for the roots together.
-struct Search {
+struct DominatorSearch {
     /// Number -> node; the first entry means nothing.
     vertices: Vec<NodeIndex>,
     /// Node -> number.
@@ -100,7 +100,7 @@ struct Search {
     labels: Vec<u32>,
 }
 
-impl Search {
+impl DominatorSearch {
     fn new(heap: &Heap) -> Self {
         let mut search = Self {
             vertices: vec![NONE],
@@ -218,7 +218,7 @@ struct Predecessors {
 }
 
 impl Predecessors {
-    fn new(search: &Search, heap: &Heap) -> Self {
+    fn new(search: &DominatorSearch, heap: &Heap) -> Self {
         let mut starts = vec![0_u32; search.vertices.len() + 1];
         let number = |node: NodeIndex| search.numbers[node as usize];
         // Garbage has no number; every object that a numbered one refers to has one.

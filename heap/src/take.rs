@@ -18,7 +18,6 @@ mod containers;
 mod error;
 mod frames;
 mod graph;
-mod hash;
 mod image;
 mod layout;
 mod limits;
@@ -36,3 +35,9 @@ mod watchdog;
 pub use error::HeapError;
 pub use running::{HeapOptions, RunningHeap};
 pub use stop::HeapCallback;
+
+use std::collections::{HashMap, HashSet};
+
+/// Maps by address. Programs choose the addresses, so the hash has a secret of this process.
+pub(crate) type FastMap<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
+pub(crate) type FastSet<K> = HashSet<K, foldhash::fast::RandomState>;

@@ -3,7 +3,7 @@
 use crate::elf::Machine;
 use crate::version::PythonVersion;
 use gctrace_abi::{CollectorArguments, CollectorLayout, FrameLayout, ObjectLayout, ProbePointKind};
-use gctrace_event::Collector;
+use gctrace_event::CollectorKind;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -98,7 +98,7 @@ pub struct Resolution {
     /// Whether it is a build without the GIL.
     pub free_threaded: bool,
     /// Kind of collector, which follows from version and build.
-    pub collector: Collector,
+    pub collector: CollectorKind,
     /// The strategy that found the collector: the last of `tried`.
     pub rung: SearchStrategy,
     /// The results of all strategies up to that one, in order.

@@ -149,7 +149,7 @@ impl LaunchPlan {
     /// Redirects the command's standard output to gctrace's standard error: the trace is written to
     /// standard output.
     pub(crate) fn redirect_stdout(&mut self) -> io::Result<()> {
-        self.streams.output = Some(File::from(crate::print::descriptors::error_descriptor()?));
+        self.streams.output = Some(File::from(crate::print::error_descriptor()?));
         Ok(())
     }
 

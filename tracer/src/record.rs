@@ -18,7 +18,6 @@ mod output;
 mod plan;
 mod preparation;
 mod shutdown;
-mod source;
 mod sources;
 mod supervision;
 mod torch_version;
@@ -33,14 +32,15 @@ pub(crate) use crate::record::losses::{RecordingLosses, lost_events};
 use crate::record::nvml::GpuSampling;
 pub(crate) use crate::record::output::RecordSink;
 pub(crate) use crate::record::preparation::RecordingPlan;
-pub(crate) use crate::record::shutdown::Outcome;
+pub(crate) use crate::record::shutdown::RecordingSummary;
 use crate::record::sources::RecordingSources;
 pub(crate) use crate::record::supervision::{CommandSupervisor, INTERRUPTED};
 use crate::record::trace::RecordingTrace;
 use crate::{analyze, print, summarize, wait};
 use anyhow::Context as _;
+use gctrace_event::TraceEnd;
 use std::num::NonZeroUsize;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -278,7 +278,10 @@ impl Recording<'_> {
     }
 
     /// Detaches the probes and closes the trace. The command keeps running.
-    pub(crate) fn close(mut self, why: EndReason) -> (anyhow::Result<Outcome>, CommandSupervisor) {
+    pub(crate) fn close(
+        mut self,
+        why: EndReason,
+    ) -> (anyhow::Result<RecordingSummary>, CommandSupervisor) {
         // First, so that no program stays stopped during the rest, which can take long.
         let stopped = self.sources.stop(&mut self.trace);
         if let Some(gpus) = &mut self.trace.gpus {
@@ -288,4 +291,47 @@ impl Recording<'_> {
         let closed = last.and_then(|()| shutdown::finish(self.trace, self.sources, why));
         (closed, self.command)
     }
+}
+
+/// A source of events, collections, processes and GPU work: what the kernel's probes and the injected
+/// library have in common.
+pub(super) trait Source {
+    /// Readable when events wait.
+    fn wake_descriptor(&self) -> BorrowedFd<'_>;
+
+    /// Drains the rings. What does not depend on another source is written at once.
+    fn poll(&mut self, trace: &mut RecordingTrace) -> anyhow::Result<()>;
+
+    /// Every record written before then has been handled, in ns of CLOCK_MONOTONIC; 0: none was.
+    fn read_until_ns(&self) -> u64;
+
+    /// Handles what was polled; all sources were.
+    fn handle(&mut self, _trace: &mut RecordingTrace) {}
+
+    /// Does what is due by the clock.
+    fn tick(&mut self, _trace: &mut RecordingTrace) {}
+
+    /// Pids of living processes that run Python, in no order.
+    fn pids(&self) -> Vec<u32>;
+
+    /// Adds losses, hits and cost so far.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    fn tally(&mut self, trace: &RecordingTrace, losses: &mut RecordingLosses)
+    -> anyhow::Result<()>;
+
+    /// Writes what is left, and adds losses and cost to the end of the trace. `ended`: how the
+    /// command ended, if it did. Returns the number of recorded processes that still run.
+    ///
+    /// # Errors
+    /// The losses cannot be read.
+    fn finish(
+        self,
+        trace: &mut RecordingTrace,
+        end: &mut TraceEnd,
+        ended: Option<CommandEnd>,
+    ) -> anyhow::Result<usize>
+    where
+        Self: Sized;
 }

@@ -5,7 +5,6 @@
 
 mod lines;
 mod live_handle;
-mod local_time;
 mod metrics;
 mod output;
 mod printer;

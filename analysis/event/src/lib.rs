@@ -31,6 +31,7 @@
 // records.
 #[cfg(target_os = "linux")]
 mod file;
+pub mod leb128;
 #[cfg(target_os = "linux")]
 mod line;
 pub mod read;
@@ -47,13 +48,13 @@ pub use file::WriteError;
 #[cfg(target_os = "linux")]
 pub use file::compressed_by_name;
 pub use record::{
-    Allocations, Annotation, BirthCount, Collective, Collector, Counter, Counters, CudaCall,
+    Allocations, Annotation, BirthCount, Collective, CollectorKind, Counter, Counters, CudaCall,
     CudaLaunches, CudaLayer, CycleCount, CycleEdge, CycleId, CycleSignature, DeviceMemory,
     EventSource, ExaminedProcesses, Frame, FrameId, Garbage, GcReason, GcSettings, GpuApi,
     GpuDevice, GpuOp, GpuOpKind, GpuProcess, GpuSample, GpuSync, GpuSyncKind, Interpreter,
-    KindCount, KindId, Note, ObjectKind, OmittedPauses, Pause, PauseMemory, Pressure, ProbeCost,
-    Process, ProcessCounters, ProcessExit, ProcessOrigin, Record, RecordingMode, StepMark,
-    StepMarker, TraceEnd, TraceHeader, UnseenCollections, is_launch, is_throttling,
+    KindCount, KindId, NamedMarker, Note, ObjectKind, OmittedPauses, Pause, PauseMemory, Pressure,
+    ProbeCost, Process, ProcessCounters, ProcessExit, ProcessOrigin, Record, RecordingMode,
+    StepMark, TraceEnd, TraceHeader, UnseenCollections, is_launch, is_throttling,
 };
 pub use unpaired::{UnpairedPauses, overlap_ns};
 

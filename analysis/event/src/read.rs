@@ -16,12 +16,10 @@ mod value;
 
 pub use error::{ReadError, TracePlace, TracePosition};
 pub use events::{
-    ChromeEvent, EventReader, StackFrameEntry, TraceEntry, TraceMember, TraceMemberKey,
+    ChromeEvent, EventReader, StackFrameEntry, TraceEntry, TraceMember, TraceProperty,
 };
 pub use input::TraceInput;
 pub(crate) use number::LONGEST_NS;
 pub(crate) use trace::pauses::MAX_COUNT;
-pub use trace::{
-    Anomalies, Anomaly, DecodedItem, TraceCompletion, TraceProperty, TraceReader, is_gctrace,
-};
+pub use trace::{Anomalies, Anomaly, DecodedItem, TraceCompletion, TraceReader, is_gctrace};
 pub use value::{JsonValue, ObjectMembers};

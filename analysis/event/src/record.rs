@@ -26,7 +26,7 @@ pub use recording::{
     EventSource, ExaminedProcesses, OmittedPauses, ProbeCost, RecordingMode, TraceEnd, TraceHeader,
     UnseenCollections,
 };
-pub use step::{StepMark, StepMarker};
+pub use step::{NamedMarker, StepMark};
 
 use bitcode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
@@ -224,7 +224,7 @@ impl Frame {
 /// The kind of collector of an interpreter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[serde(rename_all = "kebab-case")]
-pub enum Collector {
+pub enum CollectorKind {
     /// Three generations: 3.8 - 3.13, 3.14.5 and later.
     Generational,
     /// Incremental, with young and old: 3.14.0 - 3.14.4.
@@ -236,7 +236,7 @@ pub enum Collector {
     Other(String),
 }
 
-impl Collector {
+impl CollectorKind {
     /// The word for it in traces and reports.
     #[must_use]
     pub fn as_str(&self) -> &str {
@@ -249,7 +249,7 @@ impl Collector {
     }
 }
 
-impl Default for Collector {
+impl Default for CollectorKind {
     fn default() -> Self {
         Self::Other(String::new())
     }
@@ -267,7 +267,7 @@ pub struct Interpreter {
     /// Build without the global interpreter lock.
     pub free_threaded: bool,
     /// Kind of collector, which decides which collections are full.
-    pub collector: Collector,
+    pub collector: CollectorKind,
     /// Search strategy that found the collector, for example `symbol table` or `code analysis`.
     pub found_by: String,
     /// Build id of the file in hexadecimal, if it has one.

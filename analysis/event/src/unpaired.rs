@@ -14,21 +14,21 @@ pub fn overlap_ns(one: &Pause, other: &Pause) -> Option<u64> {
     if (one.pid, one.tid) != (other.pid, other.tid) {
         return None;
     }
-    Interval::of(one).overlap_ns(&Interval::of(other))
+    PauseInterval::of(one).overlap_ns(&PauseInterval::of(other))
 }
 
 /// Pauses that one source recorded and the other had not: remembered, so that the other's record is
 /// recognized when it comes.
 #[derive(Debug, Default)]
 pub struct UnpairedPauses {
-    by_end: BTreeMap<PauseKey, Interval>,
+    by_end: BTreeMap<PauseKey, PauseInterval>,
 }
 
 /// Whether the probes saw it; process, thread and end, which keep apart all pauses of a source.
 type PauseKey = (bool, u32, u32, u64);
 
 #[derive(Clone, Copy, Debug)]
-struct Interval {
+struct PauseInterval {
     start_ns: u64,
     end_ns: u64,
     interpreter: Option<i64>,
@@ -45,13 +45,13 @@ impl UnpairedPauses {
             self.forget_older_half();
         }
         let key = (is_probed(pause), pause.pid, pause.tid, pause.end_ns);
-        self.by_end.insert(key, Interval::of(pause));
+        self.by_end.insert(key, PauseInterval::of(pause));
     }
 
     /// Forgets the remembered pause that is the other source's record of `pause`. Returns whether
     /// there was one.
     pub fn take_other(&mut self, pause: &Pause) -> bool {
-        let interval = Interval::of(pause);
+        let interval = PauseInterval::of(pause);
         let key = |end_ns| (!is_probed(pause), pause.pid, pause.tid, end_ns);
         let later = self.by_end.range(key(pause.start_ns)..=key(u64::MAX));
         let begun = later.take_while(|(_, other)| other.start_ns <= interval.end_ns);
@@ -71,7 +71,7 @@ impl UnpairedPauses {
     }
 }
 
-impl Interval {
+impl PauseInterval {
     fn of(pause: &Pause) -> Self {
         Self { start_ns: pause.start_ns, end_ns: pause.end_ns, interpreter: pause.interpreter }
     }

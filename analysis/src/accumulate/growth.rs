@@ -1,6 +1,5 @@
 //! How the heap of one process grows, as full collections show it, and how their pauses grow with it.
 
-use crate::accumulate::thinned::ThinnedSeries;
 use crate::regression::Regression;
 use crate::report::{Basis, GrowthPoint, GrowthReport, HeapTrend, Prediction, ReachesLimit, Trend};
 use crate::statistics::trend::{mann_kendall, theil_sen};
@@ -239,6 +238,52 @@ impl Trend {
     }
 }
 
+/// A series of any length in bounded memory: every n-th entry, n doubled whenever there is no more
+/// room; at most `ROOM` of them, evenly.
+#[derive(Debug, Clone)]
+pub(crate) struct ThinnedSeries<T, const ROOM: usize> {
+    points: Vec<T>,
+    every: u64,
+    seen: u64,
+}
+
+impl<T, const ROOM: usize> Default for ThinnedSeries<T, ROOM> {
+    fn default() -> Self {
+        Self { points: Vec::new(), every: 1, seen: 0 }
+    }
+}
+
+impl<T: Copy, const ROOM: usize> ThinnedSeries<T, ROOM> {
+    /// Whether the entry was kept.
+    pub(crate) fn add(&mut self, point: T) -> bool {
+        let is_kept = self.seen.is_multiple_of(self.every);
+        if is_kept {
+            if self.points.len() >= ROOM {
+                let mut index = 0usize;
+                self.points.retain(|_| {
+                    index += 1;
+                    !index.is_multiple_of(2)
+                });
+                self.every *= 2;
+            }
+            // Also right after thinning: the series is even, so this point is in step.
+            self.points.push(point);
+        }
+        self.seen += 1;
+        is_kept
+    }
+
+    /// Whether every entry was kept.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.every == 1
+    }
+
+    /// The entries kept, in the order in which they were added.
+    pub(crate) fn points(&self) -> &[T] {
+        &self.points
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -333,5 +378,20 @@ mod tests {
         assert_eq!(state((0..4).map(leaking)).trend(None, None), None);
         let frozen_ns = Some(560_000_000_000);
         assert_eq!(state((0..60).map(leaking)).trend(frozen_ns, None), None);
+    }
+
+    #[test]
+    fn the_series_spans_the_run_evenly() {
+        const ROOM: usize = 64;
+        let mut series = ThinnedSeries::<u64, ROOM>::default();
+        for n in 0..10_000 {
+            series.add(n);
+        }
+        let kept = series.points();
+        assert!(kept.len() <= ROOM && kept.len() > ROOM / 2, "{kept:?}");
+        let step = kept[1] - kept[0];
+        assert!(kept.windows(2).all(|pair| pair[1] - pair[0] == step), "{kept:?}");
+        assert_eq!(kept[0], 0);
+        assert!(kept.last().unwrap() + step >= 10_000);
     }
 }

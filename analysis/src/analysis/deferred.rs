@@ -5,6 +5,7 @@
 
 use super::Analysis;
 use crate::gpu;
+use crate::spans::FirstToLast;
 use gctrace_event::Pause;
 use std::collections::HashMap;
 
@@ -86,7 +87,7 @@ impl Analysis {
     }
 
     /// First and last time of each trace.
-    pub(crate) fn spans(&self) -> Vec<Option<(u64, u64)>> {
+    pub(crate) fn spans(&self) -> Vec<FirstToLast> {
         self.traces.iter().map(|trace| trace.span).collect()
     }
 }

@@ -2,8 +2,7 @@
 
 use super::RunFacts;
 use super::report::{FigureComparison, FigureId, Interval, RateUnit};
-use super::series::TrainingPart;
-use crate::report::Basis;
+use crate::report::{Basis, TrainingPart};
 use crate::statistics;
 use crate::statistics::{Estimate, bootstrap};
 

@@ -13,7 +13,7 @@ use super::timeline::{
 use crate::spans::index::{Index, SmallNumber};
 use crate::spans::{PackedPauses, PauseSpan};
 use gctrace_event::{
-    Annotation, CudaCall, CudaLaunches, GpuOp, GpuOpKind, GpuSync, Pause, StepMark, StepMarker,
+    Annotation, CudaCall, CudaLaunches, GpuOp, GpuOpKind, GpuSync, NamedMarker, Pause, StepMark,
 };
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroU32;
@@ -65,7 +65,7 @@ struct ProcessBuilder {
     annotations: Vec<AnnotationSpan>,
     steps: Vec<StepSpan>,
     /// Times of the marks of steps, by thread.
-    marks: BTreeMap<(u32, StepMarker), Vec<u64>>,
+    marks: BTreeMap<(u32, NamedMarker), Vec<u64>>,
 }
 
 impl ProcessBuilder {
@@ -187,7 +187,7 @@ impl TimelineCollector {
         let part = self.processes.entry(step.pid).or_default();
         let marks = part.marks.entry((step.tid, step.marker.clone()));
         marks.or_default().push(step.at_ns());
-        if step.marker != StepMarker::Backward && step.end_ns > step.start_ns {
+        if step.marker != NamedMarker::Backward && step.end_ns > step.start_ns {
             self.add_annotation(&Annotation {
                 pid: step.pid,
                 tid: step.tid,

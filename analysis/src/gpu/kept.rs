@@ -10,15 +10,13 @@ use super::timeline::{
     AnnotationSpan, Call, CountedLaunches, EventWait, Op, ProcessTimeline, Stream, StringTable,
     Timeline,
 };
+use crate::spans::FirstToLast;
 use crate::spans::index::{Index, SmallNumber};
 use bitcode::{Decode, Encode};
 use gctrace_event::GpuOpKind;
 use std::borrow::Cow;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
-
-/// First and last time of something, in ns.
-type Span = Option<(u64, u64)>;
 
 /// A timeline that may be packed. It can be used as its [`ProcessTimeline`].
 #[derive(Clone, Debug)]
@@ -34,8 +32,8 @@ struct PackedWork {
     bytes: Box<[u8]>,
     ops: usize,
     calls: usize,
-    window: Span,
-    activity: Span,
+    window: FirstToLast,
+    activity: FirstToLast,
 }
 
 impl From<Timeline> for KeptTimeline {
@@ -107,13 +105,13 @@ impl KeptTimeline {
     }
 
     /// As [`Timeline::window`].
-    pub(crate) fn window(&self) -> Span {
+    pub(crate) fn window(&self) -> FirstToLast {
         let packed = self.packed.as_ref();
         packed.map_or_else(|| self.timeline.window(), |packed| packed.window)
     }
 
     /// As [`Timeline::activity`].
-    pub(crate) fn activity(&self) -> Span {
+    pub(crate) fn activity(&self) -> FirstToLast {
         let packed = self.packed.as_ref();
         packed.map_or_else(|| self.timeline.activity(), |packed| packed.activity)
     }

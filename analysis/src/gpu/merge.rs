@@ -9,6 +9,7 @@ mod thread_times;
 use super::kept::KeptTimeline;
 use super::timeline::ProcessTimeline;
 use crate::report::{ClockReport, NotMerged, NotMergedReason, RecognizedBy};
+use crate::spans::FirstToLast;
 use std::borrow::Cow;
 use std::collections::HashSet;
 
@@ -25,14 +26,12 @@ pub struct MergedTimelines<'a> {
     pub repeated: HashSet<(usize, u32, u64)>,
 }
 
-/// First and last time of a trace, on its clock.
-type Span = Option<(u64, u64)>;
 /// First and last time of anything on a timeline, as Unix time in ns.
 type Window = Option<(i128, i128)>;
 
 /// Merges the timelines of each process. `spans`: by index of the trace.
 #[must_use]
-pub fn merge<'a>(timelines: &'a [KeptTimeline], spans: &[Span]) -> MergedTimelines<'a> {
+pub fn merge<'a>(timelines: &'a [KeptTimeline], spans: &[FirstToLast]) -> MergedTimelines<'a> {
     let mut merged = MergedTimelines {
         timelines: Cow::Borrowed(timelines),
         clocks: Vec::new(),
@@ -106,7 +105,7 @@ enum MergePartner {
 
 fn partner(
     timelines: &[KeptTimeline],
-    spans: &[Span],
+    spans: &[FirstToLast],
     recorded: &[usize],
     profiles: &[(usize, Window)],
     (profiled, window): (&KeptTimeline, Window),

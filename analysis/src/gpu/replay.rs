@@ -41,7 +41,7 @@ use crate::spans::PauseSpan;
 use crate::spans::index::Index;
 use crate::time::{later, signed};
 use layout::ReplayLayout;
-use network::{Network, NetworkBuilder, NetworkRun, NodeIndex, TieOrder};
+use network::{Network, NetworkBuilder, NetworkNodeId, NetworkRun, TieOrder};
 use pauses::PauseEffects;
 use std::sync::Arc;
 
@@ -254,7 +254,7 @@ impl ReplayModel {
 fn meet(job: &ReplayJob<'_>, layouts: &[ReplayLayout], builder: &mut NetworkBuilder) {
     for collective in &job.collectives {
         let members = collective.members.iter();
-        let members: Vec<(NodeIndex, NodeIndex)> =
+        let members: Vec<(NetworkNodeId, NetworkNodeId)> =
             members.map(|member| layouts[member.timeline as usize].op(member.op)).collect();
         let starts = members.iter().map(|(start, _)| builder.time(*start));
         let Some(last) = starts.max() else {

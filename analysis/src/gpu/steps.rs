@@ -14,7 +14,7 @@ use crate::statistics::{Estimate, bootstrap};
 use crate::time::intervals::Intervals;
 use crate::time::stats::ratio;
 use crate::time::{duration, stats, sum, times};
-use crate::{StepCell, StepRow};
+use crate::{ProcessStepRow, StepCell};
 use gctrace_event::Pause;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashSet};
@@ -49,7 +49,7 @@ pub(crate) fn report(
     let of_process = |timeline: &&KeptTimeline| {
         let full = all_full.contains(&(timeline.process_trace, timeline.pid));
         let idle = timeline.has_gpu_times().then(|| idle(&timeline.whole()));
-        StepTable::of(timeline, idle.as_deref(), full)?.report()
+        ProcessStepTable::of(timeline, idle.as_deref(), full)?.report()
     };
     let processes: Vec<ProcessSteps> = with_steps.iter().filter_map(of_process).collect();
     let periodic = |process: &ProcessSteps| process.source == StepSource::PeriodicLaunches;
@@ -61,12 +61,15 @@ pub(crate) fn report(
 }
 
 /// Each step of every process with steps, by rank. `all_full` as for [`report`].
-pub(crate) fn rows(timelines: &[KeptTimeline], all_full: &HashSet<(usize, u32)>) -> Vec<StepRow> {
+pub(crate) fn rows(
+    timelines: &[KeptTimeline],
+    all_full: &HashSet<(usize, u32)>,
+) -> Vec<ProcessStepRow> {
     let row = |timeline: &KeptTimeline| {
         let full = all_full.contains(&(timeline.process_trace, timeline.pid));
-        let table = StepTable::of(timeline, None, full)?;
+        let table = ProcessStepTable::of(timeline, None, full)?;
         let known = timeline.is_ours || !timeline.pauses.is_empty();
-        Some(StepRow {
+        Some(ProcessStepRow {
             trace: timeline.trace,
             pid: timeline.pid,
             rank: timeline.rank,
@@ -82,13 +85,13 @@ pub(crate) fn rows(timelines: &[KeptTimeline], all_full: &HashSet<(usize, u32)>)
                 .collect(),
         })
     };
-    let mut rows: Vec<StepRow> = timelines.iter().filter_map(row).collect();
+    let mut rows: Vec<ProcessStepRow> = timelines.iter().filter_map(row).collect();
     rows.sort_by_key(|row| (row.rank.unwrap_or(u32::MAX), row.trace, row.pid));
     rows
 }
 
 /// The steps of one process with what happened in each.
-struct StepTable<'a> {
+struct ProcessStepTable<'a> {
     timeline: &'a ProcessTimeline,
     thread: ThreadIndex,
     source: StepSource,
@@ -111,7 +114,7 @@ impl StepSums {
     }
 }
 
-impl<'a> StepTable<'a> {
+impl<'a> ProcessStepTable<'a> {
     /// `idle`: when each device of the process did nothing; `None` if unknown.
     fn of(
         timeline: &'a ProcessTimeline,

@@ -2,8 +2,8 @@
 //! figures.
 
 use super::snapshot::{
-    CycleFigures, FreezeFigures, GarbageDetail, GarbageFigures, KindFigures, KindName,
-    PressureFigures, TrendFigures,
+    CycleFigures, FreezeFigures, GarbageFigures, KindFigures, KindName, PressureFigures,
+    SelectedGarbage, TrendFigures,
 };
 use crate::accumulate::garbage::GarbageSums;
 use crate::accumulate::pressure::{PressureSums, arena_bytes, balance};
@@ -28,14 +28,14 @@ pub(super) fn figures(sums: &GarbageSums) -> Option<GarbageFigures> {
 }
 
 /// `None` if nothing was examined. `observed_ns`: how long the process was recorded.
-pub(super) fn detail(sums: &GarbageSums, observed_ns: u64) -> Option<GarbageDetail> {
+pub(super) fn detail(sums: &GarbageSums, observed_ns: u64) -> Option<SelectedGarbage> {
     let report = sums.report(observed_ns, None, &[])?;
     let kinds = report.kinds.into_iter().take(KINDS);
     let cycles = report.cycles.map(|cycles| {
         let shown = cycles.into_iter().take(CYCLES);
         shown.map(cycle).collect::<Vec<CycleFigures>>()
     });
-    Some(GarbageDetail { kinds: kinds.map(kind).collect(), objects: report.objects, cycles })
+    Some(SelectedGarbage { kinds: kinds.map(kind).collect(), objects: report.objects, cycles })
 }
 
 fn kind(kind: GarbageKind) -> KindFigures {

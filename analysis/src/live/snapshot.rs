@@ -6,7 +6,8 @@ mod garbage;
 mod pauses;
 
 pub use garbage::{
-    CycleFigures, FreezeFigures, GarbageDetail, GarbageFigures, KindFigures, KindName, TrendFigures,
+    CycleFigures, FreezeFigures, GarbageFigures, KindFigures, KindName, SelectedGarbage,
+    TrendFigures,
 };
 pub use pauses::{
     CodeLine, CollectionCounts, GENERATIONS, Histogram, LongPause, PAUSE_CLASSES_NS, PauseFigures,
@@ -139,7 +140,7 @@ pub struct ProcessDetail {
     pub other_lines: PauseTotal,
     /// What its collections free; absent if none was examined (`--garbage`).
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub garbage: Option<GarbageDetail>,
+    pub garbage: Option<SelectedGarbage>,
     /// The most recent steps, oldest first, at most 60.
     pub steps: Vec<StepFigures>,
     /// What delimits the steps: `backward pass` (start to start), or the name of the profiler's

@@ -12,7 +12,7 @@ use super::snapshot::StepFigures;
 use crate::accumulate::interval_union::IntervalUnion;
 use crate::report::{PauseTotal, StepSource};
 use crate::time::add_to;
-use gctrace_event::{Annotation, StepMark, StepMarker};
+use gctrace_event::{Annotation, NamedMarker, StepMark};
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 
@@ -29,7 +29,7 @@ pub(super) struct LiveSteps {
 #[derive(Clone, Debug)]
 struct ThreadSteps {
     tid: u32,
-    marker: Option<StepMarker>,
+    marker: Option<NamedMarker>,
     count: u64,
     /// The step that started with the last mark, and the pauses in it so far.
     open: Option<(u64, PauseTotal)>,
@@ -130,7 +130,7 @@ impl LiveSteps {
     }
 
     /// The steps of a thread; `None` if there are too many threads.
-    fn thread(&mut self, tid: u32, marker: Option<&StepMarker>) -> Option<&mut ThreadSteps> {
+    fn thread(&mut self, tid: u32, marker: Option<&NamedMarker>) -> Option<&mut ThreadSteps> {
         let is_own = |steps: &ThreadSteps| steps.tid == tid && steps.marker.as_ref() == marker;
         let at = self.threads.iter().position(is_own);
         let at = at.unwrap_or(self.threads.len());

@@ -3,20 +3,22 @@
 use super::{GroupName, PauseTotal, PausesReport, Report};
 use crate::time::stats::ratio;
 use gctrace_event::GcReason;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 /// Count and time of pauses, by what caused them.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ByCause {
-    /// Automatic collections of all generations.
-    pub(crate) automatic_full: PauseTotal,
+#[derive(Clone, Copy, Debug, Default, Serialize, JsonSchema)]
+pub struct ByCause {
+    /// Automatic full collections.
+    pub automatic_full: PauseTotal,
     /// Automatic collections of younger generations.
-    pub(crate) automatic_partial: PauseTotal,
-    /// Collections that the program requested with `gc.collect()`.
-    pub(crate) manual: PauseTotal,
-    /// Collections while the interpreter was finalizing.
-    pub(crate) shutdown: PauseTotal,
-    /// Collections whose reason the trace does not contain.
-    pub(crate) unknown: PauseTotal,
+    pub automatic_partial: PauseTotal,
+    /// Explicit collections (`gc.collect()`).
+    pub manual: PauseTotal,
+    /// Collections at interpreter shutdown.
+    pub shutdown: PauseTotal,
+    /// Collections of unknown reason.
+    pub unknown: PauseTotal,
 }
 
 impl ByCause {

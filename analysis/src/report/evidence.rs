@@ -1,6 +1,6 @@
 //! The parts of a report that support the verdict.
 
-use super::{Basis, Location};
+use super::{Basis, ByCause, Location};
 use gctrace_event::{GcReason, UnseenCollections};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -120,16 +120,9 @@ pub struct WorstPause {
 pub struct FreedNothingReport {
     /// Always measured, from the number of objects that each collection freed.
     pub basis: Basis,
-    /// Automatic full collections that freed nothing.
-    pub automatic_full: PauseTotal,
-    /// Automatic collections of younger generations that freed nothing.
-    pub automatic_partial: PauseTotal,
-    /// Explicit collections (`gc.collect()`) that freed nothing.
-    pub manual: PauseTotal,
-    /// Collections at interpreter shutdown that freed nothing.
-    pub shutdown: PauseTotal,
-    /// Collections of unknown reason that freed nothing.
-    pub unknown: PauseTotal,
+    /// Those that freed nothing.
+    #[serde(flatten)]
+    pub by_cause: ByCause,
     /// All collections that freed nothing: the sum of the five kinds.
     pub total: PauseTotal,
     /// Share of `total` in the time of all pauses, 0 to 1.

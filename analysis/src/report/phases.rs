@@ -117,3 +117,38 @@ pub struct PhaseReport {
     /// `paused_ns` by time, in 24 equal parts of the phase, in ns; empty without pauses.
     pub over_time_ns: Vec<u64>,
 }
+
+/// The training phase of one run of one process, in parts of consecutive steps (25, fewer in short
+/// runs), or of equal time if no steps are known. Steps that do not fill a part are left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrainingSeries {
+    /// What the steps were recognized by.
+    pub training_by: TrainingMark,
+    /// The parts, by time; at least one.
+    pub parts: Vec<TrainingPart>,
+    /// Whether a full collection found less than half of the heap that the one before it had left,
+    /// without having freed it: objects were frozen. `None` if unknown, as with fewer than two full
+    /// collections.
+    pub frozen: Option<bool>,
+}
+
+/// A part of the training phase. A pause belongs to the part in which it starts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TrainingPart {
+    /// Number of steps; 0 if no steps are known.
+    pub steps: u64,
+    /// Time of the steps, otherwise the length of the part, in ns.
+    pub duration_ns: u64,
+    /// Time of collections within, in ns; overlapping ones count once.
+    pub paused_ns: u64,
+    /// Pauses by generation: 0, 1, 2, unknown.
+    pub by_generation: [PauseTotal; 4],
+}
+
+impl TrainingSeries {
+    /// Number of steps in the parts; 0 if no steps are known.
+    #[must_use]
+    pub fn steps(&self) -> u64 {
+        self.parts.iter().map(|part| part.steps).sum()
+    }
+}

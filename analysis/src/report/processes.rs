@@ -4,7 +4,7 @@ use super::{
     AfterFreeze, AllocationsReport, Basis, CountersReport, GarbageReport, GrowthReport,
     LinesReport, PauseTotal, PausesReport, PressureReport, UnseenReport,
 };
-use gctrace_event::{Collector, ProcessOrigin, RecordingMode};
+use gctrace_event::{CollectorKind, ProcessOrigin, RecordingMode};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -163,7 +163,7 @@ pub struct InterpreterReport {
     pub version: String,
     /// Kind of the collector: `generational`, `incremental` or `free-threaded`.
     #[schemars(with = "String")]
-    pub collector: Collector,
+    pub collector: CollectorKind,
     /// Whether it is a free-threaded build, without the GIL.
     pub free_threaded: bool,
     /// File that contains the collector, an executable or a libpython, as seen in the process's

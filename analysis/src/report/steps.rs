@@ -2,7 +2,7 @@
 
 use super::{Basis, NoComparison};
 use crate::statistics::bootstrap;
-use gctrace_event::StepMarker;
+use gctrace_event::NamedMarker;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -94,13 +94,13 @@ impl StepSource {
     }
 }
 
-impl From<&StepMarker> for StepSource {
-    fn from(marker: &StepMarker) -> Self {
+impl From<&NamedMarker> for StepSource {
+    fn from(marker: &NamedMarker) -> Self {
         match marker {
-            StepMarker::Function(_) => Self::Function,
-            StepMarker::Optimizer(_) => Self::Optimizer,
-            StepMarker::Backward => Self::BackwardPass,
-            StepMarker::DataLoader(_) => Self::DataLoader,
+            NamedMarker::Function(_) => Self::Function,
+            NamedMarker::Optimizer(_) => Self::Optimizer,
+            NamedMarker::Backward => Self::BackwardPass,
+            NamedMarker::DataLoader(_) => Self::DataLoader,
         }
     }
 }

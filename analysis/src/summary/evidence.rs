@@ -12,15 +12,10 @@ use std::collections::BTreeMap;
 
 impl Analysis {
     pub(super) fn freed_nothing(&self) -> FreedNothingReport {
-        let nothing = &self.nothing;
-        let total = nothing.total();
+        let total = self.nothing.total();
         FreedNothingReport {
             basis: Basis::Measured,
-            automatic_full: nothing.automatic_full,
-            automatic_partial: nothing.automatic_partial,
-            manual: nothing.manual,
-            shutdown: nothing.shutdown,
-            unknown: nothing.unknown,
+            by_cause: self.nothing,
             total,
             time_ratio: ratio(total.time_ns, self.all.time_ns()).unwrap_or(0.0),
             of_automatic_full: self.automatic_full,
@@ -60,14 +55,14 @@ impl Analysis {
     )]
     pub(super) fn overhead(&self, observed_ns: u64) -> OverheadReport {
         #[derive(Default)]
-        struct Sums {
+        struct ProbeHits {
             elsewhere: bool,
             hits: u64,
             /// Hits that have a price, and that price in ns.
             priced: u64,
             ns: f64,
         }
-        let mut sums: BTreeMap<&str, Sums> = BTreeMap::new();
+        let mut sums: BTreeMap<&str, ProbeHits> = BTreeMap::new();
         let ends = || self.traces.iter().filter_map(|trace| trace.end.as_ref());
         for probe in ends().flat_map(|end| &end.probes) {
             let sums = sums.entry(&probe.probe).or_default();

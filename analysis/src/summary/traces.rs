@@ -1,7 +1,7 @@
 //! The entry of each trace in a report.
 
 use super::{basis, stopped_ratio};
-use crate::analysis::TraceState;
+use crate::accumulate::trace_state::TraceState;
 use crate::report::{ProcessReport, TraceReport};
 use crate::time::sum;
 use gctrace_event::Note;
@@ -32,7 +32,7 @@ pub(super) fn trace_report(trace: &TraceState, listed: &[&ProcessReport]) -> Tra
         host: host(trace),
         kernel: header.map(|header| header.kernel.clone()),
         recorded_by: header.map(|header| header.gctrace.clone()),
-        recorded: crate::analysis::trace_state::report(trace),
+        recorded: crate::accumulate::trace_state::report(trace),
         cpus: header.and_then(|header| header.cpus),
         git_commit: header.and_then(|header| header.git_commit.clone()),
         git_modified: header.and_then(|header| header.git_modified),

@@ -56,7 +56,7 @@ impl Table {
     }
 
     /// Its columns.
-    pub(super) fn columns(self) -> &'static [Column] {
+    pub(super) fn columns(self) -> &'static [ParquetColumn] {
         match self {
             Self::Ranks => &RANKS,
             Self::Pauses => &PAUSES,
@@ -73,7 +73,7 @@ impl Table {
 
 /// A column.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Column {
+pub(super) struct ParquetColumn {
     pub(super) name: &'static str,
     pub(super) kind: ColumnKind,
 }
@@ -95,33 +95,33 @@ pub(super) enum ColumnKind {
     Flag,
 }
 
-const fn column(name: &'static str, kind: ColumnKind) -> Column {
-    Column { name, kind }
+const fn column(name: &'static str, kind: ColumnKind) -> ParquetColumn {
+    ParquetColumn { name, kind }
 }
 
-const fn time(name: &'static str) -> Column {
+const fn time(name: &'static str) -> ParquetColumn {
     column(name, ColumnKind::Time)
 }
 
-const fn number(name: &'static str) -> Column {
+const fn number(name: &'static str) -> ParquetColumn {
     column(name, ColumnKind::Number)
 }
 
-const fn id(name: &'static str) -> Column {
+const fn id(name: &'static str) -> ParquetColumn {
     column(name, ColumnKind::Id)
 }
 
-const fn text(name: &'static str) -> Column {
+const fn text(name: &'static str) -> ParquetColumn {
     column(name, ColumnKind::Text)
 }
 
-const fn flag(name: &'static str) -> Column {
+const fn flag(name: &'static str) -> ParquetColumn {
     column(name, ColumnKind::Flag)
 }
 
-const TRACE: Column = column("trace", ColumnKind::Trace);
+const TRACE: ParquetColumn = column("trace", ColumnKind::Trace);
 
-pub(super) const RANKS: [Column; 31] = [
+pub(super) const RANKS: [ParquetColumn; 31] = [
     TRACE,
     id("rank"),
     id("pid"),
@@ -155,7 +155,7 @@ pub(super) const RANKS: [Column; 31] = [
     text("incomplete_because"),
 ];
 
-pub(super) const PAUSES: [Column; 34] = [
+pub(super) const PAUSES: [ParquetColumn; 34] = [
     TRACE,
     id("rank"),
     id("pid"),
@@ -192,7 +192,7 @@ pub(super) const PAUSES: [Column; 34] = [
     number("cpu_clock_ns"),
 ];
 
-pub(super) const GPU_OPS: [Column; 13] = [
+pub(super) const GPU_OPS: [ParquetColumn; 13] = [
     TRACE,
     id("rank"),
     id("pid"),
@@ -208,7 +208,7 @@ pub(super) const GPU_OPS: [Column; 13] = [
     number("seq"),
 ];
 
-pub(super) const CALLS: [Column; 12] = [
+pub(super) const CALLS: [ParquetColumn; 12] = [
     TRACE,
     id("rank"),
     id("pid"),
@@ -223,7 +223,7 @@ pub(super) const CALLS: [Column; 12] = [
     number("launches"),
 ];
 
-pub(super) const COLLECTIVES: [Column; 14] = [
+pub(super) const COLLECTIVES: [ParquetColumn; 14] = [
     id("job"),
     number("collective"),
     text("process_group"),
@@ -240,7 +240,7 @@ pub(super) const COLLECTIVES: [Column; 14] = [
     flag("is_last"),
 ];
 
-pub(super) const STEPS: [Column; 8] = [
+pub(super) const STEPS: [ParquetColumn; 8] = [
     TRACE,
     id("rank"),
     id("pid"),
@@ -251,7 +251,7 @@ pub(super) const STEPS: [Column; 8] = [
     time("dur_ns"),
 ];
 
-pub(super) const FRAMES: [Column; 6] = [
+pub(super) const FRAMES: [ParquetColumn; 6] = [
     TRACE,
     number("frame_id"),
     number("parent_id"),
@@ -260,10 +260,10 @@ pub(super) const FRAMES: [Column; 6] = [
     number("line"),
 ];
 
-pub(super) const ANNOTATIONS: [Column; 7] =
+pub(super) const ANNOTATIONS: [ParquetColumn; 7] =
     [TRACE, id("rank"), id("pid"), id("tid"), text("name"), time("ts_ns"), time("dur_ns")];
 
-pub(super) const GARBAGE: [Column; 11] = [
+pub(super) const GARBAGE: [ParquetColumn; 11] = [
     TRACE,
     id("rank"),
     id("pid"),

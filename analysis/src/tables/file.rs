@@ -4,7 +4,7 @@
 //! filled, at most [`ROWS`].
 
 use super::TableError;
-use super::columns::{Column, ColumnKind, Table};
+use super::columns::{ColumnKind, ParquetColumn, Table};
 use parquet::basic::{
     Compression, Encoding, LogicalType, Repetition, Type as PhysicalType, ZstdLevel,
 };
@@ -29,7 +29,7 @@ const ZSTD_LEVEL: i32 = 6;
 
 /// The value of one column in a new row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cell<'a> {
+pub(super) enum CellValue<'a> {
     Number(i64),
     Text(&'a str),
     Flag(bool),
@@ -37,7 +37,7 @@ pub(super) enum Cell<'a> {
     Null,
 }
 
-impl Cell<'_> {
+impl CellValue<'_> {
     /// A number; null if it is unknown, or greater than [`i64::MAX`].
     pub(super) fn of(number: impl Into<Option<u64>>) -> Self {
         let number = number.into().and_then(|number| i64::try_from(number).ok());
@@ -50,11 +50,11 @@ impl Cell<'_> {
     }
 }
 
-impl<'a> Cell<'a> {
+impl<'a> CellValue<'a> {
     /// Text; null if it is empty or unknown.
     pub(super) fn text(text: impl Into<Option<&'a str>>) -> Self {
         let text = text.into().filter(|text| !text.is_empty());
-        text.map_or(Self::Null, Cell::Text)
+        text.map_or(Self::Null, CellValue::Text)
     }
 }
 
@@ -97,13 +97,13 @@ impl<W: Write + Send> TableFile<W> {
     }
 
     /// Adds a row, a cell for each column.
-    pub(super) fn add(&mut self, cells: &[Cell<'_>]) -> Result<(), TableError> {
+    pub(super) fn add(&mut self, cells: &[CellValue<'_>]) -> Result<(), TableError> {
         debug_assert_eq!(cells.len(), self.columns.len(), "{:?}", self.table);
         for (values, cell) in self.columns.iter_mut().zip(cells) {
             match (values, cell) {
-                (Values::Numbers(values), Cell::Number(number)) => values.push(Some(*number)),
-                (Values::Flags(values), Cell::Flag(flag)) => values.push(Some(*flag)),
-                (Values::Texts(values), Cell::Text(text)) => {
+                (Values::Numbers(values), CellValue::Number(number)) => values.push(Some(*number)),
+                (Values::Flags(values), CellValue::Flag(flag)) => values.push(Some(*flag)),
+                (Values::Texts(values), CellValue::Text(text)) => {
                     let index = self.text_indices.get(*text).copied();
                     let index = index.unwrap_or_else(|| {
                         let index = self.texts.len();
@@ -114,7 +114,7 @@ impl<W: Write + Send> TableFile<W> {
                     values.push(Some(index));
                 }
                 (values, cell) => {
-                    debug_assert_eq!(*cell, Cell::Null, "{:?}", self.table);
+                    debug_assert_eq!(*cell, CellValue::Null, "{:?}", self.table);
                     values.push_null();
                 }
             }
@@ -259,7 +259,7 @@ fn is_nullable(kind: ColumnKind) -> bool {
 }
 
 fn schema(table: Table) -> Result<Type, ParquetError> {
-    let field = |column: &Column| {
+    let field = |column: &ParquetColumn| {
         let (physical, logical) = match column.kind {
             ColumnKind::Text => (PhysicalType::BYTE_ARRAY, Some(LogicalType::String)),
             ColumnKind::Flag => (PhysicalType::BOOLEAN, None),

@@ -3,11 +3,11 @@
 //! Owns which clock a process is on; `gpu/ranks.rs` finds the clocks of those that share collectives.
 
 use super::columns::{COLLECTIVES, RANKS};
-use super::file::Cell;
+use super::file::CellValue;
 use super::rows::{RowProcess, time};
 use super::{ReadProcess, Table, TableError, TraceTables};
 use crate::accumulate::process::ProcessState;
-use crate::analysis::TraceState;
+use crate::accumulate::trace_state::TraceState;
 use crate::gpu::ranks::{RankJob, RankMember, jobs, waits};
 use crate::gpu::timeline::Timeline;
 use crate::time::{difference, later, signed};
@@ -101,21 +101,25 @@ impl<W: Write + Send> TraceTables<W> {
                 let timeline = timelines[member.timeline];
                 let of = RowProcess::new(timeline.trace, timeline.rank, timeline.pid);
                 let start_ns = difference(arrival.start_ns, first_ns);
-                let row: [Cell<'_>; COLLECTIVES.len()] = [
-                    Cell::of(job as u64),
-                    Cell::of(at as u64),
-                    Cell::text(op.group.map(|group| timeline.names.text(group))),
-                    Cell::of(op.sequence.map(|number| u64::from(number.get()))),
-                    Cell::text(timeline.op_name(&op)),
+                let row: [CellValue<'_>; COLLECTIVES.len()] = [
+                    CellValue::of(job as u64),
+                    CellValue::of(at as u64),
+                    CellValue::text(op.group.map(|group| timeline.names.text(group))),
+                    CellValue::of(op.sequence.map(|number| u64::from(number.get()))),
+                    CellValue::text(timeline.op_name(&op)),
                     of.trace,
                     of.rank,
                     of.pid,
                     time(op.start_ns),
                     time(op.duration_ns()),
-                    Cell::Number(start_ns),
-                    Cell::Number(later(start_ns, signed(op.duration_ns()))),
-                    Cell::of(arrival.wait_ns(last.start_ns)),
-                    if decided { Cell::Flag(arrival.member == last.member) } else { Cell::Null },
+                    CellValue::Number(start_ns),
+                    CellValue::Number(later(start_ns, signed(op.duration_ns()))),
+                    CellValue::of(arrival.wait_ns(last.start_ns)),
+                    if decided {
+                        CellValue::Flag(arrival.member == last.member)
+                    } else {
+                        CellValue::Null
+                    },
                 ];
                 self.row(Table::Collectives, &row)?;
             }
@@ -159,7 +163,7 @@ fn rank<'a>(
     known: &KnownProcess<'a>,
     clock: &KnownClock,
     texts: &'a RankTexts,
-) -> [Cell<'a>; RANKS.len()] {
+) -> [CellValue<'a>; RANKS.len()] {
     let (process, read) = (known.state, known.read);
     let described = process.and_then(|process| process.sums.described.as_ref());
     let interpreter = described.and_then(|described| described.interpreter.as_ref());
@@ -179,34 +183,34 @@ fn rank<'a>(
         of.trace,
         of.rank,
         of.pid,
-        Cell::text(state.file.as_str()),
-        Cell::text(host.or(state.profiler.host.as_deref())),
-        Cell::text(texts.command.as_str()),
-        Cell::text(header.map(|header| header.gctrace.as_str())),
-        Cell::text(interpreter.map(|found| found.version.as_str())),
-        Cell::text(interpreter.map(|found| found.collector.as_str())),
-        Cell::text(described.and_then(|described| described.torch.as_deref())),
-        Cell::of(observed.map(|(start_ns, _)| start_ns)),
-        Cell::of(observed.map(|(_, end_ns)| end_ns)),
-        Cell::signed(state.unix_offset_ns()),
-        Cell::of(clock.job),
-        Cell::signed(clock.offset_ns),
-        Cell::of(clock.error_ns),
-        Cell::of(clock.collectives),
-        clock.ambiguous.map_or(Cell::Null, Cell::Flag),
-        Cell::of(known.pauses),
-        Cell::of(known.paused_ns),
-        Cell::of(omitted.map(|omitted| omitted.count)),
-        Cell::of(omitted.map(|omitted| omitted.total_ns)),
-        Cell::of(read.map_or(0, |read| read.ops)),
-        Cell::of(read.map_or(0, |read| read.calls)),
-        Cell::of(read.map_or(0, |read| read.counted_launches)),
-        Cell::of(read.map_or(0, |read| read.steps)),
-        Cell::of(read.map_or(0, |read| read.annotations)),
-        Cell::of(state.ending.anomalies.count),
-        Cell::of(lost),
-        Cell::Flag(texts.incomplete_because.is_none()),
-        Cell::text(texts.incomplete_because.as_deref()),
+        CellValue::text(state.file.as_str()),
+        CellValue::text(host.or(state.profiler.host.as_deref())),
+        CellValue::text(texts.command.as_str()),
+        CellValue::text(header.map(|header| header.gctrace.as_str())),
+        CellValue::text(interpreter.map(|found| found.version.as_str())),
+        CellValue::text(interpreter.map(|found| found.collector.as_str())),
+        CellValue::text(described.and_then(|described| described.torch.as_deref())),
+        CellValue::of(observed.map(|(start_ns, _)| start_ns)),
+        CellValue::of(observed.map(|(_, end_ns)| end_ns)),
+        CellValue::signed(state.unix_offset_ns()),
+        CellValue::of(clock.job),
+        CellValue::signed(clock.offset_ns),
+        CellValue::of(clock.error_ns),
+        CellValue::of(clock.collectives),
+        clock.ambiguous.map_or(CellValue::Null, CellValue::Flag),
+        CellValue::of(known.pauses),
+        CellValue::of(known.paused_ns),
+        CellValue::of(omitted.map(|omitted| omitted.count)),
+        CellValue::of(omitted.map(|omitted| omitted.total_ns)),
+        CellValue::of(read.map_or(0, |read| read.ops)),
+        CellValue::of(read.map_or(0, |read| read.calls)),
+        CellValue::of(read.map_or(0, |read| read.counted_launches)),
+        CellValue::of(read.map_or(0, |read| read.steps)),
+        CellValue::of(read.map_or(0, |read| read.annotations)),
+        CellValue::of(state.ending.anomalies.count),
+        CellValue::of(lost),
+        CellValue::Flag(texts.incomplete_because.is_none()),
+        CellValue::text(texts.incomplete_because.as_deref()),
     ]
 }
 

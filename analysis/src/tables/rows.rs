@@ -3,7 +3,7 @@
 //! Owns the order of the cells, which is the order in `columns.rs`.
 
 use super::columns::{ANNOTATIONS, CALLS, FRAMES, GARBAGE, GPU_OPS, PAUSES, STEPS};
-use super::file::Cell;
+use super::file::CellValue;
 use super::{Table, TableError, TraceTables};
 use crate::gpu::timeline::{StreamIndex, ThreadIndex, Timeline};
 use crate::spans::index::Index;
@@ -14,25 +14,25 @@ use std::io::Write;
 /// The first columns of most tables: trace, rank and process id.
 #[derive(Clone, Copy)]
 pub(super) struct RowProcess<'a> {
-    pub(super) trace: Cell<'a>,
-    pub(super) rank: Cell<'a>,
-    pub(super) pid: Cell<'a>,
+    pub(super) trace: CellValue<'a>,
+    pub(super) rank: CellValue<'a>,
+    pub(super) pid: CellValue<'a>,
 }
 
 impl RowProcess<'_> {
     /// `pid` 0: the trace does not contain it.
     pub(super) fn new(trace: usize, rank: Option<u32>, pid: u32) -> Self {
         Self {
-            trace: Cell::of(trace as u64),
-            rank: Cell::of(rank.map(u64::from)),
-            pid: Cell::of((pid != 0).then_some(u64::from(pid))),
+            trace: CellValue::of(trace as u64),
+            rank: CellValue::of(rank.map(u64::from)),
+            pid: CellValue::of((pid != 0).then_some(u64::from(pid))),
         }
     }
 }
 
 /// A time, never null.
-pub(super) fn time<'a>(at_ns: u64) -> Cell<'a> {
-    Cell::Number(signed(at_ns))
+pub(super) fn time<'a>(at_ns: u64) -> CellValue<'a> {
+    CellValue::Number(signed(at_ns))
 }
 
 fn pause<'a>(
@@ -40,34 +40,34 @@ fn pause<'a>(
     source: &'static str,
     pause: &Pause,
     examining_ns: u64,
-) -> [Cell<'a>; PAUSES.len()] {
+) -> [CellValue<'a>; PAUSES.len()] {
     let known = pause.generation != Pause::UNKNOWN_GENERATION;
-    let counter = |counter| Cell::of(pause.counters.get(counter));
+    let counter = |counter| CellValue::of(pause.counters.get(counter));
     let counted = !pause.counters.is_empty();
-    let mark = |mark| if counted { Cell::Flag(mark) } else { Cell::Null };
+    let mark = |mark| if counted { CellValue::Flag(mark) } else { CellValue::Null };
     [
         of.trace,
         of.rank,
         of.pid,
-        Cell::of(u64::from(pause.tid)),
+        CellValue::of(u64::from(pause.tid)),
         time(pause.start_ns),
         time(pause.duration_ns()),
-        Cell::of(known.then_some(u64::from(pause.generation))),
-        Cell::Text(pause.reason.as_str()),
-        Cell::Text(source),
-        Cell::of(pause.collected),
-        Cell::of(pause.uncollectable),
-        Cell::of(pause.cpu_ns),
-        Cell::of(pause.stop_the_world_ns),
-        Cell::of(pause.young_count),
-        Cell::of(pause.oldest_objects),
-        Cell::of(pause.heap_objects),
-        Cell::signed(pause.interpreter),
-        Cell::of(pause.stack.map(u64::from)),
-        Cell::Flag(pause.unfinished),
+        CellValue::of(known.then_some(u64::from(pause.generation))),
+        CellValue::Text(pause.reason.as_str()),
+        CellValue::Text(source),
+        CellValue::of(pause.collected),
+        CellValue::of(pause.uncollectable),
+        CellValue::of(pause.cpu_ns),
+        CellValue::of(pause.stop_the_world_ns),
+        CellValue::of(pause.young_count),
+        CellValue::of(pause.oldest_objects),
+        CellValue::of(pause.heap_objects),
+        CellValue::signed(pause.interpreter),
+        CellValue::of(pause.stack.map(u64::from)),
+        CellValue::Flag(pause.unfinished),
         mark(pause.counters.scaled),
         mark(pause.counters.migrated),
-        Cell::of(examining_ns),
+        CellValue::of(examining_ns),
         counter(Counter::Cycles),
         counter(Counter::Instructions),
         counter(Counter::CacheMisses),
@@ -83,14 +83,14 @@ fn pause<'a>(
     ]
 }
 
-pub(super) fn frame(trace: usize, frame: &Frame) -> [Cell<'_>; FRAMES.len()] {
+pub(super) fn frame(trace: usize, frame: &Frame) -> [CellValue<'_>; FRAMES.len()] {
     [
-        Cell::of(trace as u64),
-        Cell::of(u64::from(frame.id)),
-        Cell::of(frame.parent.map(u64::from)),
-        Cell::text(frame.function.as_str()),
-        Cell::text(frame.file.as_str()),
-        Cell::of(frame.line.map(u64::from)),
+        CellValue::of(trace as u64),
+        CellValue::of(u64::from(frame.id)),
+        CellValue::of(frame.parent.map(u64::from)),
+        CellValue::text(frame.function.as_str()),
+        CellValue::text(frame.file.as_str()),
+        CellValue::of(frame.line.map(u64::from)),
     ]
 }
 
@@ -117,18 +117,18 @@ impl<W: Write + Send> TraceTables<W> {
         for count in &garbage.kinds {
             let kind = self.current.kinds.get(&(garbage.pid, count.kind)).cloned();
             let kind = kind.unwrap_or_default();
-            let row: [Cell<'_>; GARBAGE.len()] = [
+            let row: [CellValue<'_>; GARBAGE.len()] = [
                 of.trace,
                 of.rank,
                 of.pid,
-                Cell::of(u64::from(garbage.tid)),
+                CellValue::of(u64::from(garbage.tid)),
                 time(garbage.at_ns),
-                Cell::text(kind.type_name.as_str()),
-                Cell::text(kind.function.as_deref()),
-                Cell::text(kind.file.as_deref()),
-                Cell::of(kind.line.map(u64::from)),
-                Cell::of(count.objects),
-                Cell::of(count.bytes),
+                CellValue::text(kind.type_name.as_str()),
+                CellValue::text(kind.function.as_deref()),
+                CellValue::text(kind.file.as_deref()),
+                CellValue::of(kind.line.map(u64::from)),
+                CellValue::of(count.objects),
+                CellValue::of(count.bytes),
             ];
             self.row(Table::Garbage, &row)?;
         }
@@ -140,27 +140,27 @@ impl<W: Write + Send> TraceTables<W> {
         let of = RowProcess::new(timeline.trace, timeline.rank, timeline.pid);
         self.write_ops(of, timeline)?;
         self.write_calls(of, timeline)?;
-        let tid = |thread: ThreadIndex| Cell::of(u64::from(timeline.threads[thread].tid));
+        let tid = |thread: ThreadIndex| CellValue::of(u64::from(timeline.threads[thread].tid));
         for step in &timeline.steps {
-            let row: [Cell<'_>; STEPS.len()] = [
+            let row: [CellValue<'_>; STEPS.len()] = [
                 of.trace,
                 of.rank,
                 of.pid,
                 tid(step.thread),
-                Cell::of(step.number),
-                Cell::Text(step.source.basis()),
+                CellValue::of(step.number),
+                CellValue::Text(step.source.basis()),
                 time(step.start_ns),
                 time(duration(step.start_ns, step.end_ns)),
             ];
             self.row(Table::Steps, &row)?;
         }
         for span in &timeline.annotations {
-            let row: [Cell<'_>; ANNOTATIONS.len()] = [
+            let row: [CellValue<'_>; ANNOTATIONS.len()] = [
                 of.trace,
                 of.rank,
                 of.pid,
                 tid(span.thread),
-                Cell::text(timeline.names.text(span.name)),
+                CellValue::text(timeline.names.text(span.name)),
                 time(span.start_ns),
                 time(duration(span.start_ns, span.end_ns)),
             ];
@@ -174,24 +174,24 @@ impl<W: Write + Send> TraceTables<W> {
         for (at, op) in Index::enumerate(&timeline.ops) {
             let stream = timeline.streams[op.stream];
             let next = bytes.next_if(|(op, _)| *op == at);
-            let row: [Cell<'_>; GPU_OPS.len()] = [
+            let row: [CellValue<'_>; GPU_OPS.len()] = [
                 of.trace,
                 of.rank,
                 of.pid,
-                Cell::of(stream.device.map(u64::from)),
-                Cell::of(stream.number),
-                Cell::Text(match op.kind {
+                CellValue::of(stream.device.map(u64::from)),
+                CellValue::of(stream.number),
+                CellValue::Text(match op.kind {
                     GpuOpKind::Kernel => "kernel",
                     GpuOpKind::Memcpy => "memcpy",
                     GpuOpKind::Memset => "memset",
                 }),
-                Cell::text(timeline.op_name(op)),
+                CellValue::text(timeline.op_name(op)),
                 time(op.start_ns),
                 time(op.duration_ns()),
-                Cell::of(op.call.map(|call| call.at() as u64)),
-                Cell::of(next.map(|(_, bytes)| bytes)),
-                Cell::text(op.group.map(|group| timeline.names.text(group))),
-                Cell::of(op.sequence.map(|number| u64::from(number.get()))),
+                CellValue::of(op.call.map(|call| call.at() as u64)),
+                CellValue::of(next.map(|(_, bytes)| bytes)),
+                CellValue::text(op.group.map(|group| timeline.names.text(group))),
+                CellValue::of(op.sequence.map(|number| u64::from(number.get()))),
             ];
             self.row(Table::GpuOps, &row)?;
         }
@@ -203,9 +203,9 @@ impl<W: Write + Send> TraceTables<W> {
         let stream = |stream: Option<StreamIndex>| stream.map(|stream| timeline.streams[stream]);
         let device = |at| {
             let device = stream(at).and_then(|stream| stream.device);
-            Cell::of(device.map(u64::from))
+            CellValue::of(device.map(u64::from))
         };
-        let number = |at| Cell::of(stream(at).map(|stream| stream.number));
+        let number = |at| CellValue::of(stream(at).map(|stream| stream.number));
         for (at, call) in Index::enumerate(&timeline.calls) {
             let function = timeline.names.text(call.function);
             let layer = self.current.layers.get(function).map(|layer| match layer {
@@ -213,36 +213,36 @@ impl<W: Write + Send> TraceTables<W> {
                 CudaLayer::Runtime => "runtime",
                 CudaLayer::Nccl => "nccl",
             });
-            let row: [Cell<'_>; CALLS.len()] = [
+            let row: [CellValue<'_>; CALLS.len()] = [
                 of.trace,
                 of.rank,
                 of.pid,
-                Cell::of(u64::from(timeline.threads[call.thread].tid)),
-                Cell::of(at.at() as u64),
-                Cell::text(layer),
-                Cell::text(function),
+                CellValue::of(u64::from(timeline.threads[call.thread].tid)),
+                CellValue::of(at.at() as u64),
+                CellValue::text(layer),
+                CellValue::text(function),
                 time(call.start_ns),
-                Cell::of(call.timed.then(|| call.duration_ns())),
+                CellValue::of(call.timed.then(|| call.duration_ns())),
                 device(call.stream),
                 number(call.stream),
-                Cell::Null,
+                CellValue::Null,
             ];
             self.row(Table::Calls, &row)?;
         }
         for launches in &timeline.counted_launches {
-            let row: [Cell<'_>; CALLS.len()] = [
+            let row: [CellValue<'_>; CALLS.len()] = [
                 of.trace,
                 of.rank,
                 of.pid,
-                Cell::of(u64::from(timeline.threads[launches.thread].tid)),
-                Cell::Null,
-                Cell::Null,
-                Cell::Null,
+                CellValue::of(u64::from(timeline.threads[launches.thread].tid)),
+                CellValue::Null,
+                CellValue::Null,
+                CellValue::Null,
                 time(launches.first_ns),
-                Cell::Null,
+                CellValue::Null,
                 device(launches.stream),
                 number(launches.stream),
-                Cell::of(launches.count),
+                CellValue::of(launches.count),
             ];
             self.row(Table::Calls, &row)?;
         }

@@ -8,7 +8,7 @@ use crate::report::{
 use crate::time::stats::ratio;
 use crate::units;
 use crate::units::{count, counted, duration, percent, three_digits};
-use gctrace_event::{Collector, Counter};
+use gctrace_event::{CollectorKind, Counter};
 
 /// An advice of this report with its sentences.
 pub(crate) fn advice(id: AdviceId, effect: AdviceEffect, report: &Report) -> Advice {
@@ -194,7 +194,7 @@ fn freed_nothing_clause(nothing: PauseTotal) -> String {
 
 fn freeze(report: &Report, effect: &AdviceEffect, times: &ByCause) -> AdviceText {
     let most = most(report);
-    let nothing = report.freed_nothing.automatic_full;
+    let nothing = report.freed_nothing.by_cause.automatic_full;
     let mut why = format!(
         "{} took {} ({} of the pause time){}. Each traverses the whole heap: model, optimizer, \
          imported modules. Frozen objects are no longer traversed.",
@@ -246,11 +246,11 @@ fn freeze(report: &Report, effect: &AdviceEffect, times: &ByCause) -> AdviceText
 fn full_collection_rule(process: &ProcessReport) -> &'static str {
     let collector = process.interpreter.as_ref();
     match collector.map(|interpreter| &interpreter.collector) {
-        Some(Collector::Incremental) => {
+        Some(CollectorKind::Incremental) => {
             "This interpreter collects the old generation in increments, so its automatic \
              collections never traverse the whole heap at once."
         }
-        Some(Collector::FreeThreaded) => {
+        Some(CollectorKind::FreeThreaded) => {
             "This free-threaded interpreter collects the whole heap each time; a collection \
              starts when new objects exceed threshold 0 and a quarter of those that survived the \
              last one."
@@ -290,24 +290,20 @@ fn raise_threshold(report: &Report, effect: &AdviceEffect, times: &ByCause) -> A
                 three_digits(rate)
             )),
             match settings {
-                Some(_) => listed(thresholds),
+                Some(_) => thresholds.map(|threshold| threshold.to_string()).join(", "),
                 None => "not in the trace".to_owned(),
             },
             places::automatic_partial(report),
         ),
         code: format!(
-            "import gc\n# first, before other imports:\ngc.set_threshold({})",
-            listed(raised)
+            "import gc\n# first, before other imports:\n{}",
+            super::set_threshold(raised)
         ),
         risk: format!(
             "{}; each collection of generation 0 traverses up to ten times as many objects.",
             super::THRESHOLDS_RISK
         ),
     }
-}
-
-fn listed([young, middle, old]: [i32; 3]) -> String {
-    format!("{young}, {middle}, {old}")
 }
 
 /// With the interval that was priced; every 1000 steps if none was.

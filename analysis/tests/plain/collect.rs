@@ -5,7 +5,7 @@ use gctrace_analysis::gpu::kept::KeptTimeline;
 use gctrace_analysis::gpu::merge::merge;
 use gctrace_analysis::gpu::timeline::{CallIndex, StreamIndex, ThreadIndex, Timeline};
 use gctrace_event::{
-    Annotation, CudaCall, CudaLayer, GpuOp, GpuOpKind, GpuSync, GpuSyncKind, StepMark, StepMarker,
+    Annotation, CudaCall, CudaLayer, GpuOp, GpuOpKind, GpuSync, GpuSyncKind, NamedMarker, StepMark,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -195,7 +195,7 @@ fn anything() -> impl Strategy<Value = AnyRecord> {
             AnyRecord::Annotation(Annotation { pid, tid, name: name.to_owned(), start_ns, end_ns })
         }),
         1 => span().prop_map(|(pid, tid, (start_ns, end_ns))| {
-            AnyRecord::Backward(StepMark { pid, tid, marker: StepMarker::Backward, start_ns, end_ns })
+            AnyRecord::Backward(StepMark { pid, tid, marker: NamedMarker::Backward, start_ns, end_ns })
         }),
         1 => span().prop_map(|(pid, tid, (start, end))| AnyRecord::Pause(pid, tid, start, end)),
     ]

@@ -7,7 +7,7 @@ use gctrace_analysis::compare::{
     Comparison, ComparisonNote, FactId, FigureId, Outcome, RateUnit, compare,
 };
 use gctrace_analysis::report::Report;
-use gctrace_event::{GcSettings, Pause, Record, StepMark, StepMarker};
+use gctrace_event::{GcSettings, NamedMarker, Pause, Record, StepMark};
 use proptest::prelude::*;
 use test_kit::reports;
 use test_kit::reports::{MS, START, process};
@@ -49,7 +49,7 @@ impl Run {
                 records.push(Record::Step(StepMark {
                     pid: PID,
                     tid: PID,
-                    marker: StepMarker::Backward,
+                    marker: NamedMarker::Backward,
                     start_ns: at_ns,
                     end_ns: at_ns + MS,
                 }));

@@ -3,7 +3,7 @@
 #![expect(clippy::panic, clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
 use gctrace_analysis::report::{FullBy, NoComparison, ProcessSteps, StepSource, StepsReport};
-use gctrace_event::{Annotation, GpuOp, GpuOpKind, Pause, Record, StepMark, StepMarker};
+use gctrace_event::{Annotation, GpuOp, GpuOpKind, NamedMarker, Pause, Record, StepMark};
 use test_kit::reports;
 use test_kit::reports::{MS, START, end, process};
 
@@ -11,7 +11,7 @@ const PID: u32 = 1;
 
 fn backward(tid: u32, at_ms: u64) -> Record {
     Record::Step(StepMark {
-        marker: StepMarker::Backward,
+        marker: NamedMarker::Backward,
         pid: PID,
         tid,
         start_ns: START + at_ms * MS,
@@ -98,7 +98,7 @@ fn steps_with_a_full_collection_are_longer() {
     assert_eq!(longest, [1, 1, 1, 1, 1, 1, 0, 0, 0, 0]);
 }
 
-fn mark(marker: StepMarker, at_ms: u64) -> Record {
+fn mark(marker: NamedMarker, at_ms: u64) -> Record {
     Record::Step(StepMark {
         pid: PID,
         tid: PID,
@@ -110,17 +110,17 @@ fn mark(marker: StepMarker, at_ms: u64) -> Record {
 
 #[test]
 fn the_preferred_marker_that_has_steps_delimits_them() {
-    let optimizer = || StepMarker::Optimizer("SGD".to_owned());
-    let loader = || StepMarker::DataLoader("_SingleProcessDataLoaderIter".to_owned());
+    let optimizer = || NamedMarker::Optimizer("SGD".to_owned());
+    let loader = || NamedMarker::DataLoader("_SingleProcessDataLoaderIter".to_owned());
     // Gradients of four backward passes are accumulated; a second optimizer steps seldom.
-    let mut records = vec![mark(StepMarker::Function("train_step".to_owned()), 0)];
+    let mut records = vec![mark(NamedMarker::Function("train_step".to_owned()), 0)];
     for step in 0..21 {
-        let micro = (0..4).map(|pass| mark(StepMarker::Backward, step * 100 + pass * 20 + 5));
+        let micro = (0..4).map(|pass| mark(NamedMarker::Backward, step * 100 + pass * 20 + 5));
         records.extend(micro);
         records.push(mark(loader(), step * 100 + 1));
         records.push(mark(optimizer(), step * 100 + 90));
         if step % 7 == 0 {
-            records.push(mark(StepMarker::Optimizer("Adam".to_owned()), step * 100 + 95));
+            records.push(mark(NamedMarker::Optimizer("Adam".to_owned()), step * 100 + 95));
         }
     }
     let found = |records: &[Record]| {
@@ -128,14 +128,14 @@ fn the_preferred_marker_that_has_steps_delimits_them() {
         (steps.source, steps.count, steps.length.p50_ns / MS)
     };
     assert_eq!(found(&records), (StepSource::Optimizer, 20, 100));
-    let without = |records: &mut Vec<Record>, gone: fn(&StepMarker) -> bool| {
+    let without = |records: &mut Vec<Record>, gone: fn(&NamedMarker) -> bool| {
         records.retain(|record| !matches!(record, Record::Step(mark) if gone(&mark.marker)));
     };
-    without(&mut records, |marker| matches!(marker, StepMarker::Optimizer(_)));
+    without(&mut records, |marker| matches!(marker, NamedMarker::Optimizer(_)));
     assert_eq!(found(&records), (StepSource::BackwardPass, 83, 20));
-    without(&mut records, |marker| *marker == StepMarker::Backward);
+    without(&mut records, |marker| *marker == NamedMarker::Backward);
     assert_eq!(found(&records), (StepSource::DataLoader, 20, 100));
-    records.push(mark(StepMarker::Function("train_step".to_owned()), 2_100));
+    records.push(mark(NamedMarker::Function("train_step".to_owned()), 2_100));
     assert_eq!(found(&records), (StepSource::Function, 1, 2_100));
     records.push(profiler_step(3, 100, 200));
     assert_eq!(found(&records), (StepSource::ProfilerStep, 1, 100));

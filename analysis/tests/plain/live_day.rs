@@ -5,8 +5,8 @@ use crate::live_allocated;
 use gctrace_analysis::live::{Live, RecorderCost, Snapshot, SnapshotRequest};
 use gctrace_event::{
     Allocations, Annotation, CudaLaunches, DeviceMemory, Frame, FrameId, GcReason, GcSettings,
-    GpuDevice, GpuOp, GpuOpKind, GpuProcess, GpuSample, Note, Pause, Pressure, Process,
-    ProcessExit, Record, StepMark, StepMarker,
+    GpuDevice, GpuOp, GpuOpKind, GpuProcess, GpuSample, NamedMarker, Note, Pause, Pressure,
+    Process, ProcessExit, Record, StepMark,
 };
 use test_kit::reports;
 use test_kit::reports::{START, header};
@@ -161,7 +161,7 @@ impl Day {
             ..Pressure::default()
         }));
         self.live.record(&Record::Step(StepMark {
-            marker: StepMarker::Backward,
+            marker: NamedMarker::Backward,
             pid: RANK,
             tid: RANK,
             start_ns: at(second),

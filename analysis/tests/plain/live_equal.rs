@@ -10,7 +10,9 @@ use gctrace_analysis::Analysis;
 use gctrace_analysis::live::{Live, ProcessDetail, ProcessFigures, Snapshot, SnapshotRequest};
 use gctrace_analysis::report::{PauseTotal, ProcessReport, ProcessSteps, Report};
 use gctrace_event::read::{DecodedItem, TraceCompletion, TraceReader};
-use gctrace_event::{GcReason, GpuOp, GpuOpKind, Pause, Record, StepMark, StepMarker, TraceHeader};
+use gctrace_event::{
+    GcReason, GpuOp, GpuOpKind, NamedMarker, Pause, Record, StepMark, TraceHeader,
+};
 use std::collections::HashMap;
 use std::path::Path;
 use test_kit::reports;
@@ -323,7 +325,7 @@ fn simulated() -> Recording {
             }
             now = now.max(start + 5_000_000);
             let pass = StepMark {
-                marker: StepMarker::Backward,
+                marker: NamedMarker::Backward,
                 pid,
                 tid: pid,
                 start_ns: start,

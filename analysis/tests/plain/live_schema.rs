@@ -6,8 +6,8 @@
 use gctrace_analysis::live::{Live, RecorderCost, Snapshot, SnapshotRequest};
 use gctrace_event::{
     Allocations, DeviceMemory, Frame, GcSettings, GpuDevice, GpuOp, GpuOpKind, GpuProcess,
-    GpuSample, Interpreter, Note, Pause, Pressure, Process, ProcessExit, ProcessOrigin, Record,
-    StepMark, StepMarker,
+    GpuSample, Interpreter, NamedMarker, Note, Pause, Pressure, Process, ProcessExit,
+    ProcessOrigin, Record, StepMark,
 };
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -116,7 +116,7 @@ fn records() -> Vec<Record> {
     records.extend(heap());
     let step = |from_ms: u64| {
         Record::Step(StepMark {
-            marker: StepMarker::Backward,
+            marker: NamedMarker::Backward,
             pid: 1,
             tid: 1,
             start_ns: START + from_ms * MS,

@@ -6,7 +6,7 @@ use crate::live_feed;
 
 use gctrace_analysis::live::SnapshotRequest;
 use gctrace_event::{
-    Annotation, Frame, GpuOp, GpuOpKind, GpuSample, Pause, Record, StepMark, StepMarker,
+    Annotation, Frame, GpuOp, GpuOpKind, GpuSample, NamedMarker, Pause, Record, StepMark,
 };
 use live_feed::{SECOND, fed};
 use proptest::prelude::*;
@@ -39,7 +39,7 @@ fn wild() -> impl Strategy<Value = Record> {
                 ..GpuOp::default()
             }),
             4 => Record::Step(StepMark {
-                marker: StepMarker::Backward,
+                marker: NamedMarker::Backward,
                 pid,
                 tid: small,
                 start_ns: start,

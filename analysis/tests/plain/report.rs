@@ -3,8 +3,8 @@
 use gctrace_analysis::Analysis;
 use gctrace_analysis::report::{AdviceId, Basis, Level, Report};
 use gctrace_event::{
-    Collector, GcReason, GcSettings, OmittedPauses, Pause, ProbeCost, ProcessOrigin, Record,
-    StepMark, StepMarker,
+    CollectorKind, GcReason, GcSettings, NamedMarker, OmittedPauses, Pause, ProbeCost,
+    ProcessOrigin, Record, StepMark,
 };
 use test_kit::reports::{MS, START, add, end, exit, pause, process, report};
 
@@ -80,7 +80,7 @@ fn an_exec_continues_the_process() {
     );
     assert_eq!(report.processes[0].observed_ns, 100 * MS);
     let interpreter = report.processes[0].interpreter.as_ref().unwrap();
-    assert_eq!(interpreter.collector, Collector::Incremental);
+    assert_eq!(interpreter.collector, CollectorKind::Incremental);
 }
 
 #[test]
@@ -151,10 +151,10 @@ fn collections_that_freed_nothing_and_explicit_calls() {
         Some(end(1000)),
     );
     let nothing = &report.freed_nothing;
-    assert_eq!(nothing.automatic_full.count, 1);
-    assert_eq!(nothing.automatic_partial.count, 1);
-    assert_eq!(nothing.manual.count, 1);
-    assert_eq!(nothing.shutdown.count, 1);
+    assert_eq!(nothing.by_cause.automatic_full.count, 1);
+    assert_eq!(nothing.by_cause.automatic_partial.count, 1);
+    assert_eq!(nothing.by_cause.manual.count, 1);
+    assert_eq!(nothing.by_cause.shutdown.count, 1);
     assert_eq!((nothing.total.count, nothing.total.time_ns), (4, 16 * MS));
     assert_eq!(report.totals.pauses.outcome_unknown, 1);
     assert_eq!(report.explicit_calls.pauses.count, 3);
@@ -256,7 +256,7 @@ fn a_short_recording_is_judged_by_its_steps() {
             let mark = StepMark {
                 pid: 1,
                 tid: 1,
-                marker: StepMarker::Backward,
+                marker: NamedMarker::Backward,
                 start_ns,
                 end_ns: start_ns + MS / 10,
             };

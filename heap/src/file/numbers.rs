@@ -1,30 +1,12 @@
 //! Numbers and texts in a stream of bytes: LEB128, and bytes after their number.
 
 use super::HeapFileError;
+use gctrace_event::leb128;
 use std::io;
 use std::io::{BufRead as _, BufReader, Read, Write};
 
-/// Longest encoding of 64 bits, in 7 bits a byte.
-const LONGEST: u32 = 10;
-
-/// Writes a number as unsigned LEB128 (DWARF 5, section 7.6): 7 bits a byte, lowest first, the top
-/// bit set in all but the last.
-pub(super) fn write_number(out: &mut impl Write, mut number: u64) -> io::Result<()> {
-    let mut bytes = [0; LONGEST as usize];
-    let mut length = 0;
-    for byte in &mut bytes {
-        let [low, ..] = number.to_le_bytes();
-        number >>= 7;
-        length += 1;
-        *byte = match number {
-            0 => low & 0x7f,
-            _ => low | 0x80,
-        };
-        if number == 0 {
-            break;
-        }
-    }
-    out.write_all(bytes.get(..length).unwrap_or_default())
+pub(super) fn write_number(out: &mut impl Write, number: u64) -> io::Result<()> {
+    leb128::encode(number).try_for_each(|byte| out.write_all(&[byte]))
 }
 
 /// Writes the number of bytes, then the bytes.
@@ -49,20 +31,8 @@ impl<R: Read> NumberReader<R> {
     }
 
     pub(super) fn number(&mut self) -> Result<u64, HeapFileError> {
-        let mut number = 0;
-        for position in 0..LONGEST {
-            let byte = self.byte()?;
-            let shift = position * 7;
-            let bits = u64::from(byte & 0x7f);
-            if bits << shift >> shift != bits {
-                break;
-            }
-            number |= bits << shift;
-            if byte & 0x80 == 0 {
-                return Ok(number);
-            }
-        }
-        Err(HeapFileError::Damaged("a number is too large"))
+        let number = leb128::decode(|| self.byte())?;
+        number.ok_or(HeapFileError::Damaged("a number is too large"))
     }
 
     /// A number of up to 32 bits.

@@ -1,7 +1,7 @@
 //! The collector's lists of objects: where they are, and whether they are whole.
 
 use crate::HeapPlace;
-use crate::take::hash::FastSet;
+use crate::take::FastSet;
 use crate::take::image::Image;
 use crate::take::layout::{GC_FLAGS, GC_HEAD, Layout};
 use crate::take::limits::Exceeded;
@@ -12,7 +12,7 @@ const MOST_INTERPRETERS: usize = 10_000;
 
 /// One interpreter's state in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct InterpreterState {
+pub(crate) struct FoundInterpreter {
     pub(crate) address: u64,
     /// 0 is the main interpreter.
     pub(crate) id: i64,
@@ -25,7 +25,7 @@ pub(crate) fn interpreters(
     image: &mut Image,
     layout: &Layout,
     runtime: u64,
-) -> Vec<InterpreterState> {
+) -> Vec<FoundInterpreter> {
     let collector = &layout.collector;
     let mut all = Vec::new();
     let mut next = image.word(runtime.wrapping_add(collector.interpreters_head.into()));
@@ -35,7 +35,7 @@ pub(crate) fn interpreters(
             // 3.8: the main interpreter is the oldest.
             None => Some(0),
         };
-        all.extend(id.map(|id| InterpreterState {
+        all.extend(id.map(|id| FoundInterpreter {
             address,
             id,
             collector: match collector.gc {
@@ -58,7 +58,7 @@ pub(crate) fn interpreters(
 }
 
 /// Whether a collection is running.
-pub(crate) fn is_collecting(image: &mut Image, layout: &Layout, state: &InterpreterState) -> bool {
+pub(crate) fn is_collecting(image: &mut Image, layout: &Layout, state: &FoundInterpreter) -> bool {
     image.int(state.collector.wrapping_add(layout.collector.collecting.into())) != Some(0)
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn is_finalizing(image: &mut Image, layout: &Layout, runtime: u64) ->
 pub(crate) fn full_collections(
     mut word: impl FnMut(u64) -> Option<u64>,
     layout: &Layout,
-    state: &InterpreterState,
+    state: &FoundInterpreter,
 ) -> Option<u64> {
     let stats = &layout.collector.stats;
     let start = match stats.place {
@@ -95,7 +95,7 @@ pub(crate) fn full_collections(
 pub(crate) fn tracked(
     image: &mut Image,
     layout: &Layout,
-    state: &InterpreterState,
+    state: &FoundInterpreter,
 ) -> Option<Vec<(u64, HeapPlace)>> {
     let mut all = Vec::new();
     for (offset, generation) in &layout.lists {
@@ -148,7 +148,7 @@ fn push(
 pub(crate) fn tracked_roughly(
     image: &mut Image,
     layout: &Layout,
-    state: &InterpreterState,
+    state: &FoundInterpreter,
 ) -> Vec<(u64, HeapPlace)> {
     let mut seen = FastSet::default();
     let mut all = Vec::new();

@@ -84,7 +84,7 @@ impl Keys {
 
 /// An entry of a dict: addresses of key and value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct DictEntry {
     pub(crate) key: u64,
     pub(crate) value: u64,
 }
@@ -92,7 +92,7 @@ pub(crate) struct Entry {
 /// What a dict refers to.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DictContents {
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries: Vec<DictEntry>,
     /// Own memory beside the object, in bytes.
     pub(crate) bytes: u64,
     /// Its values are in an object, which refers to them itself (3.13 and later).
@@ -113,7 +113,7 @@ pub(crate) fn dict(image: &mut Image, layout: &Layout, address: u64) -> Option<D
             .chunks_exact((keys.stride / 8) as usize)
             .filter_map(|entry| {
                 let (key, value) = (*entry.get(first)?, *entry.get(first + 1)?);
-                (value != 0).then_some(Entry { key, value })
+                (value != 0).then_some(DictEntry { key, value })
             })
             .collect();
         return Some(DictContents { entries, bytes: keys.of_one(), is_embedded: false });
@@ -147,13 +147,13 @@ pub(crate) fn value_words(layout: &Layout, values: u64) -> Option<u64> {
 }
 
 /// Shared keys with one object's values.
-pub(crate) fn values_of(image: &mut Image, keys: &Keys, values: u64) -> Vec<Entry> {
+pub(crate) fn values_of(image: &mut Image, keys: &Keys, values: u64) -> Vec<DictEntry> {
     let mut words = Vec::new();
     image.words(values, keys.count as usize, &mut words);
     let mut entries = Vec::new();
     for (index, value) in (0..).zip(words) {
         if value != 0 {
-            entries.push(Entry { key: keys.key(image, index).unwrap_or(0), value });
+            entries.push(DictEntry { key: keys.key(image, index).unwrap_or(0), value });
         }
     }
     entries

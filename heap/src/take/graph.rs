@@ -3,20 +3,20 @@
 //! Owns which object has which number, and how many of an object's references were found. What is
 //! in an object is read elsewhere.
 
-use crate::take::hash::FastMap;
+use crate::take::FastMap;
 use crate::take::limits::{Exceeded, Limits};
 use crate::{HeapEdge, HeapEdgeName, HeapGraph, HeapNode, HeapRoot, NodeIndex, TextIndex};
 use gctrace_event::{KindId, ObjectKind};
 use std::collections::HashMap;
 
-/// Objects per block of [`Index`], and their distance: CPython's allocators align to 16 bytes.
+/// Objects per block of [`AddressIndex`], and their distance: CPython's allocators align to 16 bytes.
 const PER_BLOCK: usize = 1 << 12;
 const ALIGNMENT: u64 = 16;
 const BLOCK_BYTES: u64 = PER_BLOCK as u64 * ALIGNMENT;
 
 /// From addresses to nodes.
 #[derive(Debug, Default)]
-struct Index {
+struct AddressIndex {
     blocks: Vec<Box<[u32]>>,
     positions: FastMap<u64, u32>,
     /// Objects at other addresses: none, unless a layout is wrong.
@@ -25,7 +25,7 @@ struct Index {
     highest: u64,
 }
 
-impl Index {
+impl AddressIndex {
     fn get(&self, address: u64) -> Option<NodeIndex> {
         if address < self.lowest || address > self.highest {
             return None;
@@ -72,7 +72,7 @@ impl Index {
 #[derive(Debug, Default)]
 pub(crate) struct GraphBuilder {
     pub(crate) graph: HeapGraph,
-    index: Index,
+    index: AddressIndex,
     texts: HashMap<String, TextIndex>,
     kinds: HashMap<ObjectKind, KindId>,
     /// For each node, the references to it that were found and are counted.

@@ -5,9 +5,9 @@
 //! While the program is stopped the same blocks are copied again ([`Image::refresh`]). Owns how
 //! bytes are fetched and found, not what they mean.
 
-use crate::take::hash::{FastMap, FastSet};
 use crate::take::limits::{Exceeded, Limits};
 use crate::take::regions::Regions;
+use crate::take::{FastMap, FastSet};
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
 use std::io::IoSliceMut;
@@ -31,7 +31,7 @@ const MOST_COVERED: u64 = crate::take::walk::MOST_WORDS * 8 / BLOCK;
 
 /// Where an image takes blocks from that it does not have.
 #[derive(Debug)]
-enum Source {
+enum BlockSource {
     /// From the process.
     Process { pid: Pid, regions: Regions },
     /// From nowhere: missing blocks of these regions are noted.
@@ -46,7 +46,7 @@ pub(crate) struct Image {
     positions: FastMap<u64, u32>,
     /// The last block used: its number and position.
     last: (u64, u32),
-    source: Source,
+    source: BlockSource,
     missing: FastSet<u64>,
     limits: Limits,
     /// Until when the process may be read: while it is stopped.
@@ -61,7 +61,7 @@ impl Image {
     /// An empty image that copies what is read, while the process runs.
     pub(crate) fn of_process(pid: u32, regions: Regions, limits: Limits) -> Self {
         let pid = Pid::from_raw(pid.cast_signed());
-        Self::new(Source::Process { pid, regions }, limits)
+        Self::new(BlockSource::Process { pid, regions }, limits)
     }
 
     /// Which limit was reached, in this pass: from then on nothing is there any more.
@@ -114,7 +114,7 @@ impl Image {
         None
     }
 
-    fn new(source: Source, limits: Limits) -> Self {
+    fn new(source: BlockSource, limits: Limits) -> Self {
         Self {
             blocks: Vec::new(),
             positions: FastMap::default(),
@@ -132,7 +132,7 @@ impl Image {
     /// An image of these bytes, from an address divisible by [`BLOCK`].
     #[cfg(test)]
     pub(crate) fn of_bytes(start: u64, bytes: &[u8]) -> Self {
-        let mut image = Self::new(Source::Closed(Regions::default()), Limits::default());
+        let mut image = Self::new(BlockSource::Closed(Regions::default()), Limits::default());
         for (index, part) in bytes.chunks(BLOCK as usize).enumerate() {
             let mut block = part.to_vec();
             block.resize(BLOCK as usize, 0);
@@ -168,8 +168,8 @@ impl Image {
     /// From now on nothing more is copied.
     pub(crate) fn close(&mut self) {
         self.refill(None);
-        if let Source::Process { regions, .. } = &self.source {
-            self.source = Source::Closed(regions.clone());
+        if let BlockSource::Process { regions, .. } = &self.source {
+            self.source = BlockSource::Closed(regions.clone());
         }
         self.missing.clear();
     }
@@ -217,7 +217,7 @@ impl Image {
     pub(crate) fn reopen(&mut self, pid: u32, regions: Regions, deadline: Option<Instant>) {
         self.refill(deadline);
         let pid = Pid::from_raw(pid.cast_signed());
-        self.source = Source::Process { pid, regions };
+        self.source = BlockSource::Process { pid, regions };
         let missing: Vec<u64> = self.missing.drain().collect();
         for number in missing {
             let _absent = self.fetch(number);
@@ -226,7 +226,7 @@ impl Image {
 
     /// Copies all blocks again.
     pub(crate) fn refresh(&mut self) {
-        let Source::Process { pid, regions } = &self.source else {
+        let BlockSource::Process { pid, regions } = &self.source else {
             return;
         };
         let mut order: Vec<&mut (u64, Box<[u8]>)> = self.blocks.iter_mut().collect();
@@ -260,7 +260,7 @@ impl Image {
 
     /// Copies a block from the process.
     fn fetch(&mut self, number: u64) -> Option<u32> {
-        if let Source::Closed(regions) = &self.source {
+        if let BlockSource::Closed(regions) = &self.source {
             let start = number << SHIFT;
             let mut parts = regions.within(start, start.saturating_add(BLOCK));
             if parts.next().is_some() {
@@ -283,7 +283,7 @@ impl Image {
         }
         bytes.resize(BLOCK as usize, 0);
         let mut block = (number, bytes.into_boxed_slice());
-        let Source::Process { pid, regions } = &self.source else {
+        let BlockSource::Process { pid, regions } = &self.source else {
             return None;
         };
         if !read_batch(*pid, regions, &mut [&mut block]) {

@@ -8,7 +8,7 @@
 pub(crate) use gctrace_abi::cpython::*;
 
 use crate::take::image::Image;
-use gctrace_event::Collector;
+use gctrace_event::CollectorKind;
 use gctrace_probes::frames::FrameLayout;
 use gctrace_probes::{CollectorLayout, Resolution};
 
@@ -78,7 +78,7 @@ pub(crate) struct Module {
 
 /// Fields of `PyInterpreterState`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Interpreter {
+pub(crate) struct InterpreterFields {
     pub(crate) size: u64,
     pub(crate) modules: u64,
     pub(crate) sys_dict: u64,
@@ -94,7 +94,7 @@ pub(crate) struct Layout {
     /// Lists of objects, relative to the collector's state; with their generation, `None` for the
     /// permanent one. Oldest first.
     pub(crate) lists: Vec<(u64, Option<u8>)>,
-    pub(crate) interpreter: Interpreter,
+    pub(crate) interpreter: InterpreterFields,
     pub(crate) thread_size: u64,
     pub(crate) tuple_items: u64,
     pub(crate) qualified_name: u64,
@@ -143,13 +143,13 @@ impl Layout {
 
 fn lists(
     minor: u8,
-    kind: &Collector,
+    kind: &CollectorKind,
     collector: &CollectorLayout,
 ) -> Option<Vec<(u64, Option<u8>)>> {
     let first = u64::from(*collector.thresholds.first()?).checked_sub(GENERATION_THRESHOLD)?;
     let generation = |number: u8| (first + u64::from(number) * GENERATION, Some(number));
     match kind {
-        Collector::Generational => {
+        CollectorKind::Generational => {
             // `generation0` came between them up to 3.13, and is aligned also where the
             // generations are not.
             let permanent = match minor {
@@ -159,17 +159,17 @@ fn lists(
             Some(vec![(permanent, None), generation(2), generation(1), generation(0)])
         }
         // Young, two spaces of the old generation, permanent (pycore_interp_structs.h of 3.14.0).
-        Collector::Incremental => Some(vec![
+        CollectorKind::Incremental => Some(vec![
             (first + 3 * GENERATION, None),
             (first + GENERATION, Some(1)),
             (first + 2 * GENERATION, Some(1)),
             generation(0),
         ]),
-        Collector::FreeThreaded | Collector::Other(_) => None,
+        CollectorKind::FreeThreaded | CollectorKind::Other(_) => None,
     }
 }
 
-fn interpreter(minor: u8, image: &mut Image, runtime: u64) -> Option<Interpreter> {
+fn interpreter(minor: u8, image: &mut Image, runtime: u64) -> Option<InterpreterFields> {
     let (size, modules, sys_dict, builtins) = match minor {
         8 => (2720, 56, 72, 80),
         9 => (5656, 856, 872, 880),
@@ -187,5 +187,5 @@ fn interpreter(minor: u8, image: &mut Image, runtime: u64) -> Option<Interpreter
             (offset(6)?, offset(first)?, offset(first + 1)?, offset(first + 2)?)
         }
     };
-    Some(Interpreter { size, modules, sys_dict, builtins })
+    Some(InterpreterFields { size, modules, sys_dict, builtins })
 }

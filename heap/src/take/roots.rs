@@ -3,14 +3,13 @@
 
 use crate::NodeIndex;
 use crate::take::code::CodeInfo;
-use crate::take::collector::InterpreterState;
-use crate::take::containers;
+use crate::take::collector::FoundInterpreter;
 use crate::take::frames::{frame_code, frame_place, old_values, untagged};
-use crate::take::hash::FastSet;
 use crate::take::layout::{FrameObject, Frames, InterpreterFrame};
 use crate::take::text::read_text;
 use crate::take::types::Shape;
 use crate::take::walk::{TypeIndex, Walk};
+use crate::take::{FastSet, containers};
 use gctrace_probes::frames::FrameLayout;
 use std::collections::HashMap;
 
@@ -32,7 +31,7 @@ const WRONG_TYPES: usize = 64;
 const WRONG_SHARE: f64 = 0.001;
 
 /// Adds the roots, and takes back references that cannot be right. Returns what to note.
-pub(crate) fn add_roots(walk: &mut Walk<'_>, state: &InterpreterState) -> Vec<String> {
+pub(crate) fn add_roots(walk: &mut Walk<'_>, state: &FoundInterpreter) -> Vec<String> {
     let mut roots = RootFinder { walk, named: FastSet::default(), namespaces: Vec::new() };
     roots.modules(state);
     roots.threads(state);
@@ -70,7 +69,7 @@ impl RootFinder<'_, '_> {
         self.walk.image.word(address.wrapping_add(offset)).unwrap_or(0)
     }
 
-    fn modules(&mut self, state: &InterpreterState) {
+    fn modules(&mut self, state: &FoundInterpreter) {
         let layout = self.walk.layout;
         let dict = self.word(state.address, layout.interpreter.modules);
         let modules = containers::dict(self.walk.image, layout, dict).unwrap_or_default();
@@ -93,7 +92,7 @@ impl RootFinder<'_, '_> {
         }
     }
 
-    fn threads(&mut self, state: &InterpreterState) {
+    fn threads(&mut self, state: &FoundInterpreter) {
         let frame: &FrameLayout = &self.walk.layout.frame;
         let mut thread = self.word(state.address, frame.interpreter_threads_head.into());
         for _ in 0..MOST_THREADS {
@@ -222,7 +221,7 @@ impl RootFinder<'_, '_> {
         }
     }
 
-    fn interpreter(&mut self, state: &InterpreterState) {
+    fn interpreter(&mut self, state: &FoundInterpreter) {
         self.scan(state.address, self.walk.layout.interpreter.size, "interpreter state");
     }
 

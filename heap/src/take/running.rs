@@ -7,7 +7,7 @@ mod estimate;
 mod stopped;
 
 use crate::take::collector;
-use crate::take::collector::InterpreterState;
+use crate::take::collector::FoundInterpreter;
 use crate::take::image::{BLOCK, Image};
 use crate::take::layout::Layout;
 use crate::take::limits::{Exceeded, Limits};
@@ -48,7 +48,7 @@ pub struct RunningHeap {
     /// The program that ran when it was opened: after an exec nothing can be read.
     memory: ProcessMemory,
     /// The interpreter, as the last pass found it.
-    state: Option<InterpreterState>,
+    state: Option<FoundInterpreter>,
     watchdog: Watchdog,
     /// As of the last copy.
     copied_collections: Option<u64>,
@@ -130,7 +130,7 @@ impl RunningHeap {
         &self.version
     }
 
-    fn state(&mut self) -> Result<(InterpreterState, Vec<i64>), HeapError> {
+    fn state(&mut self) -> Result<(FoundInterpreter, Vec<i64>), HeapError> {
         let pid = self.pid;
         let all = collector::interpreters(&mut self.image, &self.layout, self.runtime);
         let known: Vec<i64> = all.iter().map(|one| one.id).collect();

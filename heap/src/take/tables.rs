@@ -5,15 +5,14 @@
 //! elsewhere, and in a program that leaks it is the one that holds everything.
 
 use crate::HeapPlace;
-use crate::take::containers;
 use crate::take::containers::Keys;
-use crate::take::hash::FastMap;
 use crate::take::image::Image;
 use crate::take::layout::{
     DICT_KEYS, DICT_VALUES, LIST_ITEMS, Layout, SET_MASK, SET_TABLE, SIZE, TYPE,
 };
 use crate::take::types::{Shape, read_type};
 use crate::take::walk::Walk;
+use crate::take::{FastMap, containers};
 
 /// New objects that are visited whole, which takes about a microsecond each.
 const MOST_NEW: usize = 100_000;

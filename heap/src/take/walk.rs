@@ -5,10 +5,8 @@
 //! is known; of all other types, every word that is the address of a tracked object.
 
 use crate::take::code::{CodeInfo, read_code};
-use crate::take::containers;
 use crate::take::containers::Keys;
 use crate::take::graph::GraphBuilder;
-use crate::take::hash::FastMap;
 use crate::take::image::Image;
 use crate::take::layout::{
     DICT_BEFORE, Layout, SIZE, TYPE, VALUES_BEFORE, VALUES_VALID, WEAKREF_CALLBACK, flags,
@@ -17,6 +15,7 @@ use crate::take::layout::{
 use crate::take::limits::Exceeded;
 use crate::take::text::read_text;
 use crate::take::types::{Shape, TypeInfo, read_type, unreadable};
+use crate::take::{FastMap, containers};
 use crate::{HeapEdgeName, HeapNode, HeapPlace, NodeIndex};
 use gctrace_event::{KindId, ObjectKind};
 use std::rc::Rc;

@@ -27,7 +27,6 @@ mod decode;
 mod ending;
 mod find;
 mod functions;
-mod kernels;
 mod session;
 
 use crate::process_ring;
@@ -36,9 +35,10 @@ use crate::recording::guarded;
 use api::{Code, CuptiApi};
 use clock::CuptiClock;
 use functions::FunctionClasses;
-use gctrace_ring::{CuptiState, NO_TEXT, RingRecord, RingRole};
+use gctrace_ring::{CuptiState, NO_TEXT, RingRecord, RingRole, TextId};
 use session::CuptiSession;
-use std::ffi::{c_int, c_void};
+use std::collections::HashMap;
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -244,4 +244,30 @@ fn report(ring: &ProcessRing, state: CuptiState, code: i64, detail: &str) {
         detail => ring.text(detail),
     };
     ring.push(&RingRecord::Cupti { at_ns: process_ring::now_ns(), state, code, detail });
+}
+
+/// Names of kernels: CUPTI's memory, read as soon as a record that points there arrives. Of one
+/// buffer, by address: in the next buffer the same address may have another name.
+#[derive(Default)]
+pub(super) struct KernelNames(HashMap<u64, TextId>);
+
+impl KernelNames {
+    /// The text number of the name at an address; address 0 is no name.
+    ///
+    /// # Safety
+    /// The address is 0 or a C string's.
+    pub(super) unsafe fn text(&mut self, address: u64, ring: &ProcessRing) -> TextId {
+        if address == 0 {
+            return NO_TEXT;
+        }
+        if let Some(known) = self.0.get(&address) {
+            return *known;
+        }
+        let pointer = std::ptr::with_exposed_provenance::<c_char>(address as usize);
+        // SAFETY: as the caller promises.
+        let name = unsafe { CStr::from_ptr(pointer) };
+        let text = ring.text(&name.to_string_lossy());
+        self.0.insert(address, text);
+        text
+    }
 }

@@ -12,10 +12,10 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// A list of C strings that ends with null.
-type Strings = *const *const c_char;
+type CStrings = *const *const c_char;
 
 unsafe extern "C" {
-    static environ: Strings;
+    static environ: CStrings;
 }
 
 /// The next function of a name. Resolved before the program's code runs: between fork and exec that
@@ -97,24 +97,24 @@ pub(crate) use interpose;
 pub(crate) const NOT_THERE: c_int = -1;
 
 interpose! {
-    execve(path: *const c_char, arguments: Strings, environment: Strings)
+    execve(path: *const c_char, arguments: CStrings, environment: CStrings)
         before report_if_unrecorded(path, environment),
         instead without_library(environment, |rest| execve(path, arguments, rest));
-    execv(path: *const c_char, arguments: Strings)
+    execv(path: *const c_char, arguments: CStrings)
         before report_if_unrecorded(path, environ),
         instead without_library(environ, |rest| execve(path, arguments, rest));
-    execvp(path: *const c_char, arguments: Strings)
+    execvp(path: *const c_char, arguments: CStrings)
         before report_if_unrecorded(path, environ),
         instead without_library(environ, |rest| execvpe(path, arguments, rest));
-    execvpe(path: *const c_char, arguments: Strings, environment: Strings)
+    execvpe(path: *const c_char, arguments: CStrings, environment: CStrings)
         before report_if_unrecorded(path, environment),
         instead without_library(environment, |rest| execvpe(path, arguments, rest));
     posix_spawn(pid: *mut libc::pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void,
-        arguments: Strings, environment: Strings)
+        arguments: CStrings, environment: CStrings)
         before report_if_unrecorded(path, environment),
         instead without_library(environment, |rest| posix_spawn(pid, path, actions, attributes, arguments, rest));
     posix_spawnp(pid: *mut libc::pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void,
-        arguments: Strings, environment: Strings)
+        arguments: CStrings, environment: CStrings)
         before report_if_unrecorded(path, environment),
         instead without_library(environment, |rest| posix_spawnp(pid, path, actions, attributes, arguments, rest));
 }
@@ -133,8 +133,8 @@ fn has_library(words: &[u8]) -> bool {
 /// # Safety
 /// A null-terminated list of C strings.
 unsafe fn without_library(
-    environment: Strings,
-    start: impl FnOnce(Strings) -> c_int,
+    environment: CStrings,
+    start: impl FnOnce(CStrings) -> c_int,
 ) -> Option<c_int> {
     // SAFETY: as the caller promises.
     let (index, value) = unsafe { preload(environment) }?;
@@ -146,7 +146,7 @@ unsafe fn without_library(
 ///
 /// # Safety
 /// A null-terminated list of C strings, valid for `'list`.
-unsafe fn preload<'list>(environment: Strings) -> Option<(usize, &'list [u8])> {
+unsafe fn preload<'list>(environment: CStrings) -> Option<(usize, &'list [u8])> {
     if environment.is_null() {
         return None;
     }
@@ -196,10 +196,10 @@ fn can_open(path: &[u8]) -> Option<bool> {
 /// its stack frame, 24 KiB.
 #[inline(never)]
 fn start_with(
-    environment: Strings,
+    environment: CStrings,
     index: usize,
     value: &[u8],
-    start: impl FnOnce(Strings) -> c_int,
+    start: impl FnOnce(CStrings) -> c_int,
 ) -> Option<c_int> {
     const MOST_ENTRIES: usize = 2048;
     const MOST_BYTES: usize = 8192;
@@ -244,7 +244,7 @@ fn start_with(
 ///
 /// # Safety
 /// C strings, and a null-terminated list of them.
-unsafe fn report_if_unrecorded(path: *const c_char, environment: Strings) {
+unsafe fn report_if_unrecorded(path: *const c_char, environment: CStrings) {
     let Some(rendezvous) = process_ring::follows_to() else {
         return;
     };
@@ -268,7 +268,7 @@ unsafe fn report_if_unrecorded(path: *const c_char, environment: Strings) {
 ///
 /// # Safety
 /// A null-terminated list of C strings.
-unsafe fn absence(environment: Strings, rendezvous: &[u8]) -> Option<Absence> {
+unsafe fn absence(environment: CStrings, rendezvous: &[u8]) -> Option<Absence> {
     let (mut is_preloaded, mut meets) = (false, None);
     let mut next = environment;
     // SAFETY: as the caller promises.
@@ -304,7 +304,7 @@ mod tests {
         let mut list: Vec<_> = texts.iter().map(|text| text.as_ptr()).collect();
         list.push(std::ptr::null());
         let mut found = Vec::new();
-        let start = |entries: Strings| {
+        let start = |entries: CStrings| {
             // SAFETY: a null-terminated list of C strings.
             unsafe {
                 for at in (0..).take_while(|at| !(*entries.add(*at)).is_null()) {

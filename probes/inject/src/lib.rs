@@ -7,9 +7,8 @@
 //! use CUDA, opens nothing but its rings and CUPTI, and never lets a panic escape.
 //!
 //! - `dlopen`: libraries that the program opens at run time;
-//! - `environment`: gctrace's variables; `exec`: programs started without them; `exit`: the end;
+//! - `environment`: gctrace's variables, and whether it must stay inactive; `exec`: programs started without them; `exit`: the end;
 //! - `rights`: what must be handed over while that is possible;
-//! - `seccomp`: whether it must stay inactive;
 //! - `process_ring`: the rings, and forks;
 //! - `recording`: panics and broken invariants end the recording, not the program;
 //! - `python`: the interpreter's hooks; `apply`: settings, as far as they need no interpreter;
@@ -40,7 +39,6 @@ mod process_ring;
 mod python;
 mod recording;
 mod rights;
-mod seccomp;
 
 pub use find::{NotBuilt, find_library};
 
@@ -55,7 +53,7 @@ extern "C" fn begin() {
         }
         recording::begin();
         exec::begin();
-        rights::begin();
+        crate::rights::begin();
         let applies = settings.is_some();
         if let Some(settings) = settings {
             python::apply::request(settings);
@@ -71,7 +69,7 @@ extern "C" fn begin() {
 
 /// Starts to record; returns whether CPython is to be recorded.
 fn record(options: gctrace_ring::InjectOptions, rendezvous: Vec<u8>) -> bool {
-    if seccomp::is_confined(options.filters) {
+    if crate::environment::is_confined(options.filters) {
         gctrace_ring::Absence::Confined.report(&rendezvous);
         return false;
     }

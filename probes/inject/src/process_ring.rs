@@ -7,8 +7,8 @@
 
 mod names;
 
+use crate::environment;
 use crate::names::RingNames;
-use crate::seccomp;
 use gctrace_ring::{
     Absence, InjectOptions, LostKind, OwnerMark, RingHello, RingProducer, RingRecord, RingRole,
     WorkKind, offer,
@@ -57,7 +57,7 @@ pub(crate) fn follows_to() -> Option<&'static [u8]> {
 /// itself since, which is reported.
 pub(crate) fn reports_heap_to() -> Option<&'static [u8]> {
     let request = request().filter(|request| request.options.heap > 0)?;
-    if seccomp::is_confined(request.options.filters) {
+    if environment::is_confined(request.options.filters) {
         Absence::Confined.report(&request.rendezvous);
         return None;
     }
@@ -254,7 +254,7 @@ fn first_ring(role: RingRole) -> Option<&'static ProcessRing> {
         return None;
     }
     // A process may have confined itself since, or its parent before the fork.
-    if seccomp::is_confined(request.options.filters) {
+    if environment::is_confined(request.options.filters) {
         Absence::Confined.report(&request.rendezvous);
         place.store(refused(), Ordering::Release);
         return None;

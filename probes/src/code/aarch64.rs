@@ -22,20 +22,20 @@ pub(super) const LINK_REGISTER: u8 = 30;
 
 /// One instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Instruction {
+pub(crate) struct A64Instruction {
     pub(super) address: u64,
     word: u32,
 }
 
-pub(super) fn decode(bytes: &[u8], address: u64) -> impl Iterator<Item = Instruction> {
+pub(super) fn decode(bytes: &[u8], address: u64) -> impl Iterator<Item = A64Instruction> {
     let (words, _) = bytes.as_chunks::<4>();
-    (0..).zip(words).map(move |(index, word)| Instruction {
+    (0..).zip(words).map(move |(index, word)| A64Instruction {
         address: address.wrapping_add(index * 4),
         word: u32::from_le_bytes(*word),
     })
 }
 
-impl Instruction {
+impl A64Instruction {
     fn is(&self, mask: u32, value: u32) -> bool {
         self.word & mask == value
     }
@@ -364,7 +364,7 @@ const FARTHEST: u64 = 0x2000;
 /// Addresses of code that may form `target`: instructions that load its page, or one close before
 /// it.
 pub(super) fn near_loads(image: &ElfImage<'_>, target: u64) -> Vec<u64> {
-    let reaches = |one: &Instruction| {
+    let reaches = |one: &A64Instruction| {
         one.loaded_place().is_some_and(|place| {
             let distance = target.wrapping_sub(place);
             distance == 0 || one.is_page() && distance < FARTHEST
@@ -376,11 +376,11 @@ pub(super) fn near_loads(image: &ElfImage<'_>, target: u64) -> Vec<u64> {
 /// Addresses of the direct jumps and calls to `targets`.
 pub(super) fn branches(image: &ElfImage<'_>, targets: &Range<u64>) -> Vec<u64> {
     let leads_there =
-        |one: &Instruction| one.branch_target().is_some_and(|target| targets.contains(&target));
+        |one: &A64Instruction| one.branch_target().is_some_and(|target| targets.contains(&target));
     instructions_of(image, leads_there)
 }
 
-fn instructions_of(image: &ElfImage<'_>, wanted: impl Fn(&Instruction) -> bool) -> Vec<u64> {
+fn instructions_of(image: &ElfImage<'_>, wanted: impl Fn(&A64Instruction) -> bool) -> Vec<u64> {
     image
         .code()
         .flat_map(|(address, bytes)| decode(bytes, address))

@@ -13,7 +13,7 @@ const LONGEST_FUNCTION: u64 = 1 << 18;
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Instruction {
     X86_64(iced_x86::Instruction),
-    Aarch64(aarch64::Instruction),
+    Aarch64(aarch64::A64Instruction),
 }
 
 impl Instruction {
@@ -160,7 +160,7 @@ pub(crate) fn of_x86_64(body: &[Instruction]) -> Vec<iced_x86::Instruction> {
 }
 
 /// The instructions of aarch64 among them: all or none.
-pub(crate) fn of_aarch64(body: &[Instruction]) -> Vec<aarch64::Instruction> {
+pub(crate) fn of_aarch64(body: &[Instruction]) -> Vec<aarch64::A64Instruction> {
     let native = |one: &Instruction| match one {
         Instruction::Aarch64(one) => Some(*one),
         Instruction::X86_64(_) => None,

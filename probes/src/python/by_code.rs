@@ -9,7 +9,7 @@ use crate::code::{CodeGraph, decode, moved_argument};
 use crate::elf::ElfImage;
 use crate::resolution::ProbePoint;
 use gctrace_abi::ProbePointKind;
-use gctrace_event::Collector;
+use gctrace_event::CollectorKind;
 use memchr::memmem;
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -67,7 +67,7 @@ fn function(role: ProbePointKind, name: &str, range: Range<u64>) -> CollectorFun
 /// The function's name in CPython's source.
 fn collector_name(facts: &InterpreterFacts) -> &'static str {
     match (facts.version.minor, &facts.collector) {
-        (_, Collector::Incremental) => "_PyGC_Collect",
+        (_, CollectorKind::Incremental) => "_PyGC_Collect",
         (8 | 9, _) => "collect",
         _ => "gc_collect_main",
     }
@@ -147,7 +147,7 @@ fn stop_and_start(
     functions: &[CollectorFunction],
     facts: &InterpreterFacts,
 ) -> Option<(Range<u64>, Range<u64>)> {
-    (facts.collector == Collector::FreeThreaded).then_some(())?;
+    (facts.collector == CollectorKind::FreeThreaded).then_some(())?;
     let exported = |name| graph.containing(image.dynamic_symbol(name)?.address);
     let both = exported("_PyEval_StopTheWorld").zip(exported("_PyEval_StartTheWorld"));
     both.or_else(|| unexported_stop_and_start(image, graph, functions))

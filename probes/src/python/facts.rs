@@ -4,7 +4,7 @@ use super::debug_offsets::DebugOffsets;
 use crate::elf::ElfImage;
 use crate::version;
 use crate::version::PythonVersion;
-use gctrace_event::Collector;
+use gctrace_event::CollectorKind;
 
 /// The interpreter in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub(crate) struct InterpreterFacts {
     pub(crate) runtime: u64,
     pub(crate) version: PythonVersion,
     pub(crate) free_threaded: bool,
-    pub(crate) collector: Collector,
+    pub(crate) collector: CollectorKind,
     pub(crate) debug: Option<DebugOffsets>,
 }
 
@@ -40,14 +40,14 @@ fn collector(
     version: &PythonVersion,
     free_threaded: bool,
     debug: Option<&DebugOffsets>,
-) -> Collector {
+) -> CollectorKind {
     let incremental = match debug {
         Some(debug) => debug.gc_size == INCREMENTAL_STATE,
         None => version.micro.is_some_and(|micro| micro < 5),
     };
     match version.minor {
-        _ if free_threaded => Collector::FreeThreaded,
-        14 if incremental => Collector::Incremental,
-        _ => Collector::Generational,
+        _ if free_threaded => CollectorKind::FreeThreaded,
+        14 if incremental => CollectorKind::Incremental,
+        _ => CollectorKind::Generational,
     }
 }

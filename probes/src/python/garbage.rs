@@ -32,7 +32,7 @@ pub(super) fn point(image: &ElfImage<'_>, points: &[ProbePoint]) -> Option<Probe
     let graph = CodeGraph::new(image);
     let collectors: Vec<&ProbePoint> =
         points.iter().filter(|point| point.kind == ProbePointKind::Collect).collect();
-    let inlined: BTreeMap<u64, Entry> = collectors
+    let inlined: BTreeMap<u64, LoopEntry> = collectors
         .iter()
         .filter_map(|point| graph.containing(point.address))
         .flat_map(|range| entries(image, &range))
@@ -56,7 +56,7 @@ pub(super) fn point(image: &ElfImage<'_>, points: &[ProbePoint]) -> Option<Probe
 }
 
 /// An instruction that enters the loop, and the function that has it.
-struct Entry {
+struct LoopEntry {
     function: u64,
     instruction: Instruction,
 }
@@ -65,11 +65,11 @@ fn in_callees(
     image: &ElfImage<'_>,
     graph: &CodeGraph<'_, '_>,
     collectors: &[&ProbePoint],
-) -> BTreeMap<u64, Entry> {
+) -> BTreeMap<u64, LoopEntry> {
     for depth in 1..=CALL_DEPTH {
         let callees: BTreeSet<u64> =
             collectors.iter().flat_map(|point| graph.reachable(point.address, depth)).collect();
-        let found: BTreeMap<u64, Entry> = callees
+        let found: BTreeMap<u64, LoopEntry> = callees
             .into_iter()
             .filter_map(|callee| graph.containing(callee))
             .flat_map(|range| entries(image, &range))
@@ -83,13 +83,13 @@ fn in_callees(
 }
 
 /// The entries of all loops of a function that call `tp_clear`.
-fn entries(image: &ElfImage<'_>, range: &Range<u64>) -> Vec<Entry> {
+fn entries(image: &ElfImage<'_>, range: &Range<u64>) -> Vec<LoopEntry> {
     let body = decode(image, range);
     calls_of_clear(&body)
         .into_iter()
         .flat_map(|call| loops::entries(&body, call))
         .filter_map(|at| body.get(at))
-        .map(|instruction| Entry { function: range.start, instruction: *instruction })
+        .map(|instruction| LoopEntry { function: range.start, instruction: *instruction })
         .collect()
 }
 

@@ -9,7 +9,7 @@ use crate::version::PythonVersion;
 use gctrace_abi::{
     CollectorLayout, GcBase, GenerationStats, SelfCheck, StatsLayout, StatsLocation, cpython,
 };
-use gctrace_event::Collector;
+use gctrace_event::CollectorKind;
 
 /// Fields of the runtime, the interpreter and the thread of one minor version.
 struct RuntimeFields {
@@ -44,7 +44,7 @@ const TESTS_COLLECTING_SINCE: u8 = 13;
 /// file, empty if it is not.
 pub(crate) fn layout(
     version: &PythonVersion,
-    collector: &Collector,
+    collector: &CollectorKind,
     debug: Option<&DebugOffsets>,
     initial_runtime: &[u8],
 ) -> Option<CollectorLayout> {
@@ -73,7 +73,7 @@ pub(crate) fn layout(
         tests_collecting: version.minor >= TESTS_COLLECTING_SINCE,
         enabled: state.enabled,
         thresholds: [first, first + size, first + 2 * size],
-        is_incremental: *collector == Collector::Incremental,
+        is_incremental: *collector == CollectorKind::Incremental,
         generations_self_check: state
             .generation0
             .map(|pointer| SelfCheck { pointer, target: state.generations }),
@@ -144,25 +144,24 @@ fn places(minor: u8) -> Option<RuntimeFields> {
 
 fn state(
     minor: u8,
-    collector: &Collector,
+    collector: &CollectorKind,
     debug: Option<&DebugOffsets>,
 ) -> Option<CollectorFields> {
     let size = debug.map(|debug| debug.gc_size);
     match (minor, collector, size) {
-        (8..=12, Collector::Generational, None) | (13, Collector::Generational, Some(240)) => {
-            Some(classic())
-        }
+        (8..=12, CollectorKind::Generational, None)
+        | (13, CollectorKind::Generational, Some(240)) => Some(classic()),
         // Has the pointer to generation 0 but never sets it.
-        (13, Collector::FreeThreaded, Some(248)) => {
+        (13, CollectorKind::FreeThreaded, Some(248)) => {
             Some(CollectorFields { generation0: None, ..classic() })
         }
-        (14, Collector::Incremental, Some(240)) => {
+        (14, CollectorKind::Incremental, Some(240)) => {
             Some(CollectorFields { generation0: None, long_lived_total: None, ..fourteen() })
         }
-        (14, Collector::FreeThreaded, Some(288)) => {
+        (14, CollectorKind::FreeThreaded, Some(288)) => {
             Some(CollectorFields { generation0: None, heap_size: None, ..fourteen() })
         }
-        (14, Collector::Generational, Some(264)) => Some(fourteen()),
+        (14, CollectorKind::Generational, Some(264)) => Some(fourteen()),
         (15, _, Some(176)) => fifteen(collector, debug?.generation_stats?),
         _ => None,
     }
@@ -195,8 +194,8 @@ fn fourteen() -> CollectorFields {
 }
 
 /// `struct _gc_runtime_state` of 3.15.
-fn fifteen(collector: &Collector, (stats_size, stats): (u32, u32)) -> Option<CollectorFields> {
-    let free_threaded = *collector == Collector::FreeThreaded;
+fn fifteen(collector: &CollectorKind, (stats_size, stats): (u32, u32)) -> Option<CollectorFields> {
+    let free_threaded = *collector == CollectorKind::FreeThreaded;
     Some(CollectorFields {
         enabled: 0,
         generations: 8,

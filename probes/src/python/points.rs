@@ -8,7 +8,7 @@ use crate::placement;
 use crate::placement::{Placement, PreservedState};
 use crate::resolution::ProbePoint;
 use gctrace_abi::{CollectorArguments, ProbePointKind};
-use gctrace_event::Collector;
+use gctrace_event::CollectorKind;
 use std::ops::Range;
 
 /// A function that was found; the range is empty at its start if the end is unknown.
@@ -135,7 +135,7 @@ pub(crate) fn warnings(
                 .to_owned(),
         );
     }
-    if facts.collector == Collector::FreeThreaded
+    if facts.collector == CollectorKind::FreeThreaded
         && !(has(ProbePointKind::StopTheWorld) && has(ProbePointKind::StartTheWorld))
     {
         warnings.push(

@@ -2,8 +2,8 @@
 
 use crate::reports::{MS, START, pause, process};
 use gctrace_event::{
-    BirthCount, CycleCount, CycleEdge, CycleSignature, Garbage, GcSettings, KindCount, ObjectKind,
-    Pause, Record, StepMark, StepMarker,
+    BirthCount, CycleCount, CycleEdge, CycleSignature, Garbage, GcSettings, KindCount, NamedMarker,
+    ObjectKind, Pause, Record, StepMark,
 };
 
 /// Process id of the program.
@@ -137,7 +137,7 @@ pub fn records(run: ClosuresRun) -> Vec<Record> {
             records.push(Record::Step(StepMark {
                 pid: PID,
                 tid: PID,
-                marker: StepMarker::Optimizer("SGD".to_owned()),
+                marker: NamedMarker::Optimizer("SGD".to_owned()),
                 start_ns: START + at_ms * MS,
                 end_ns: START + at_ms * MS,
             }));

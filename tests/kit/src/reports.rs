@@ -4,8 +4,8 @@ use gctrace_analysis::Analysis;
 use gctrace_analysis::report::Report;
 use gctrace_event::read::{DecodedItem, ReadError, TraceCompletion, TraceReader};
 use gctrace_event::{
-    Collector, FORMAT, GcReason, Interpreter, Pause, Process, ProcessExit, ProcessOrigin, Record,
-    TraceEnd, TraceHeader,
+    CollectorKind, FORMAT, GcReason, Interpreter, Pause, Process, ProcessExit, ProcessOrigin,
+    Record, TraceEnd, TraceHeader,
 };
 
 /// Start of the recordings; one millisecond is `MS`.
@@ -32,10 +32,10 @@ pub fn process(pid: u32, since_ms: u64, collector: &str) -> Record {
         command: vec!["python".to_owned()],
         interpreter: Some(Interpreter {
             collector: match collector {
-                "generational" => Collector::Generational,
-                "incremental" => Collector::Incremental,
-                "free-threaded" => Collector::FreeThreaded,
-                other => Collector::Other(other.to_owned()),
+                "generational" => CollectorKind::Generational,
+                "incremental" => CollectorKind::Incremental,
+                "free-threaded" => CollectorKind::FreeThreaded,
+                other => CollectorKind::Other(other.to_owned()),
             },
             free_threaded: collector == "free-threaded",
             ..Interpreter::default()

@@ -2,7 +2,7 @@
 //!
 //! Owns how many cells there are, and what one of several steps shows. `heatmap.html` draws them.
 
-use gctrace_analysis::StepRow;
+use gctrace_analysis::ProcessStepRow;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::io;
@@ -29,7 +29,7 @@ struct HeatMap {
 
 /// Writes the page. The greatest values of a cell's steps are its values: one slow rank in a
 /// collective is all that counts.
-pub(super) fn write(rows: &[StepRow], out: &mut impl Write) -> io::Result<()> {
+pub(super) fn write(rows: &[ProcessStepRow], out: &mut impl Write) -> io::Result<()> {
     let data = serde_json::to_string(&HeatMap::of(rows, MOST))?;
     // In a script, and names may be anything.
     let data = data.replace('<', "\\u003c");
@@ -37,7 +37,7 @@ pub(super) fn write(rows: &[StepRow], out: &mut impl Write) -> io::Result<()> {
 }
 
 impl HeatMap {
-    fn of(rows: &[StepRow], most: (usize, usize)) -> Self {
+    fn of(rows: &[ProcessStepRow], most: (usize, usize)) -> Self {
         let numbers: BTreeSet<u64> =
             rows.iter().flat_map(|row| row.steps.iter().map(|step| step.number)).collect();
         let numbers: Vec<u64> = numbers.into_iter().collect();
@@ -77,7 +77,7 @@ impl HeatMap {
 }
 
 /// `rank 3 on node7`, `process 4242`.
-fn name(row: &StepRow) -> String {
+fn name(row: &ProcessStepRow) -> String {
     let host = row.host.as_ref().map_or(String::new(), |host| format!(" on {host}"));
     match row.rank {
         Some(rank) => format!("rank {rank}{host}"),
@@ -99,8 +99,8 @@ mod tests {
     use super::*;
     use gctrace_analysis::StepCell;
 
-    fn row(rank: u32, steps: &[(u64, u64, Option<u64>)]) -> StepRow {
-        StepRow {
+    fn row(rank: u32, steps: &[(u64, u64, Option<u64>)]) -> ProcessStepRow {
+        ProcessStepRow {
             trace: 0,
             pid: 100 + rank,
             rank: Some(rank),
@@ -116,7 +116,7 @@ mod tests {
         }
     }
 
-    fn rows() -> Vec<StepRow> {
+    fn rows() -> Vec<ProcessStepRow> {
         vec![
             row(0, &[(10, 5, Some(0)), (11, 6, Some(1)), (12, 5, Some(0))]),
             row(1, &[(11, 50, Some(45)), (12, 5, Some(0)), (13, 7, Some(2))]),

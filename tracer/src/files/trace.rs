@@ -140,7 +140,7 @@ fn to_stdout(path: &Path) -> Result<NewTrace, FileFailure> {
     }
     Ok(NewTrace {
         path: path.to_owned(),
-        file: File::from(crate::print::descriptors::output_descriptor()?),
+        file: File::from(crate::print::output_descriptor()?),
         streams: true,
         made: None,
     })

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Summary of a recording that could be closed.
-pub(crate) struct Outcome {
+pub(crate) struct RecordingSummary {
     /// Lines for the user: totals and losses.
     pub sentences: Vec<String>,
     /// The trace file; `None` for a pipe and for `top` without `--record`.
@@ -31,7 +31,7 @@ pub(crate) fn finish(
     mut trace: RecordingTrace,
     sources: RecordingSources,
     why: EndReason,
-) -> anyhow::Result<Outcome> {
+) -> anyhow::Result<RecordingSummary> {
     let ended = match why {
         EndReason::CommandEnded(ended) => Some(ended),
         _ => None,
@@ -63,7 +63,7 @@ pub(crate) fn finish(
         tracing::warn!("{first}");
         return Err(error.into());
     }
-    Ok(Outcome { sentences: vec![first], trace: path, has_python })
+    Ok(RecordingSummary { sentences: vec![first], trace: path, has_python })
 }
 
 /// Marks the trace as cut short: states what the written part lacks. `alive`: processes that were

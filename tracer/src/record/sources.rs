@@ -5,11 +5,11 @@
 //! process.
 
 use crate::launch::CommandEnd;
+use crate::record::Source;
 use crate::record::inprocess::InProcessSource;
 use crate::record::kernel::KernelSource;
 use crate::record::losses::RecordingLosses;
 use crate::record::merge::ReadUntil;
-use crate::record::source::Source;
 use crate::record::trace::RecordingTrace;
 use gctrace_event::TraceEnd;
 use std::os::fd::BorrowedFd;

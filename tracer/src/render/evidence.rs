@@ -119,11 +119,11 @@ pub(crate) fn freed_nothing(report: &Report) -> ReportSection {
             percent(nothing.time_ratio),
         ));
         let kinds = [
-            ("automatic, full", nothing.automatic_full),
-            ("automatic, younger generations", nothing.automatic_partial),
-            ("gc.collect()", nothing.manual),
-            ("at shutdown", nothing.shutdown),
-            ("reason unknown", nothing.unknown),
+            ("automatic, full", nothing.by_cause.automatic_full),
+            ("automatic, younger generations", nothing.by_cause.automatic_partial),
+            ("gc.collect()", nothing.by_cause.manual),
+            ("at shutdown", nothing.by_cause.shutdown),
+            ("reason unknown", nothing.by_cause.unknown),
         ];
         let kinds: Vec<String> = kinds
             .into_iter()

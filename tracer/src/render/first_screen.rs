@@ -13,6 +13,7 @@ use crate::units::{bytes, count, counted, duration, percent, signed_duration};
 use gctrace_analysis::report::{
     Advice, AdviceId, JudgedPhase, Level, PhaseReport, PhasesReport, Report, TrainingMark,
 };
+use gctrace_analysis::words;
 use gctrace_analysis::words::places::library_switch;
 
 /// Maximum lines of the short report, at 80 columns.
@@ -313,8 +314,8 @@ fn not_worth_it(report: &Report) -> Option<String> {
 /// The change in a few words.
 pub(super) fn change(advice: &Advice) -> String {
     let settings = advice.effect.settings.clone().unwrap_or_default();
-    if let Some([young, middle, old]) = settings.thresholds {
-        return format!("gc.set_threshold({young}, {middle}, {old})");
+    if let Some(thresholds) = settings.thresholds {
+        return words::set_threshold(thresholds);
     }
     match settings.collect_every_steps {
         Some(1) => "collect every step only".to_owned(),

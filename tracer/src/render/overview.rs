@@ -9,7 +9,7 @@ use crate::unseen::{unseen_places, unseen_words};
 use gctrace_analysis::report::{
     GroupName, MissingData, PausesReport, ProcessReport, RecordedReport, Report, TraceReport,
 };
-use gctrace_event::{Collector, GcReason, RecordingMode};
+use gctrace_event::{CollectorKind, GcReason, RecordingMode};
 use std::collections::BTreeSet;
 
 /// Maximum number of processes listed; the others are in the JSON.
@@ -260,8 +260,8 @@ type OptionalColumn = (&'static str, Cell);
 fn python(process: &ProcessReport) -> Option<String> {
     let interpreter = process.interpreter.as_ref()?;
     let collector = match &interpreter.collector {
-        Collector::Generational => String::new(),
-        Collector::Other(word) if word.is_empty() => String::new(),
+        CollectorKind::Generational => String::new(),
+        CollectorKind::Other(word) if word.is_empty() => String::new(),
         collector => format!(" ({})", collector.as_str()),
     };
     Some(format!("{}{collector}", interpreter.version))

@@ -1,10 +1,10 @@
 //! Snapshots as lines: of text, in columns that fit 100 characters, or of JSON.
 
+use crate::clock::{offset_s, time_of_day};
 use crate::print;
 use crate::print::clean;
 use crate::record::lost_events;
 use crate::text::OrDash as _;
-use crate::top::local_time::{offset_s, time_of_day};
 use crate::top::view::text;
 use gctrace_analysis::live::{LineFigures, ProcessFigures, Snapshot};
 use std::collections::HashSet;

@@ -8,7 +8,6 @@ mod collect;
 mod families;
 mod http;
 mod labels;
-mod monotonic_maxima;
 mod page;
 #[cfg(test)]
 mod tests;

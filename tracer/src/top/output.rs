@@ -150,7 +150,7 @@ fn streams(opened: Option<File>, on_screen: bool) -> std::io::Result<StdioFiles>
     let input = on_screen.then(|| File::open("/dev/null")).transpose()?;
     let (output, error) = match opened {
         Some(file) => (file.try_clone()?, Some(file)),
-        None => (File::from(print::descriptors::error_descriptor()?), None),
+        None => (File::from(print::error_descriptor()?), None),
     };
     Ok(StdioFiles { input, output: Some(output), error })
 }

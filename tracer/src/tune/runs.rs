@@ -34,8 +34,8 @@ pub(super) fn measure(tuner: &Tuner<'_>) -> anyhow::Result<u8> {
     let began = Instant::now();
     while !tuner.is_over_budget() {
         match group(tuner, groups.len())? {
-            Group::Done(group) => groups.push(group),
-            Group::Failed(code) => {
+            RunGroup::Done(group) => groups.push(group),
+            RunGroup::Failed(code) => {
                 progress.finish();
                 print::message(format!(
                     "measuring has ended: the command failed, with exit code {code}"
@@ -81,7 +81,7 @@ fn too_long(group: Duration) -> String {
     )
 }
 
-enum Group {
+enum RunGroup {
     /// In the order of the settings.
     Done(Vec<TunedRun>),
     /// The exit code of the command.
@@ -89,7 +89,7 @@ enum Group {
 }
 
 /// One run with each setting: forwards, then backwards, so that what changes steadily cancels out.
-fn group(tuner: &Tuner<'_>, number: usize) -> anyhow::Result<Group> {
+fn group(tuner: &Tuner<'_>, number: usize) -> anyhow::Result<RunGroup> {
     let settings = &tuner.config.settings;
     let mut order: Vec<usize> = (0..settings.len()).collect();
     if number % 2 == 1 {
@@ -102,11 +102,11 @@ fn group(tuner: &Tuner<'_>, number: usize) -> anyhow::Result<Group> {
         };
         match run(tuner, setting)? {
             Ok(run) => runs.push((at, run)),
-            Err(code) => return Ok(Group::Failed(code)),
+            Err(code) => return Ok(RunGroup::Failed(code)),
         }
     }
     runs.sort_by_key(|(at, _)| *at);
-    Ok(Group::Done(runs.into_iter().map(|(_, run)| run).collect()))
+    Ok(RunGroup::Done(runs.into_iter().map(|(_, run)| run).collect()))
 }
 
 /// Runs the command once; `Err`: its exit code, not 0.

@@ -6,7 +6,7 @@
     reason = "helpers of tests, outside of #[test]"
 )]
 
-use gctrace_event::{Pause, Record, StepMark, StepMarker};
+use gctrace_event::{NamedMarker, Pause, Record, StepMark};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -195,7 +195,7 @@ fn trained() -> Vec<Record> {
         records.push(Record::Step(StepMark {
             pid: 100,
             tid: 100,
-            marker: StepMarker::Optimizer("SGD".to_owned()),
+            marker: NamedMarker::Optimizer("SGD".to_owned()),
             start_ns: reports::START + at * 10 * reports::MS,
             end_ns: reports::START + at * 10 * reports::MS,
         }));

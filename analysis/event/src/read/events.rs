@@ -7,7 +7,9 @@ mod frames;
 mod properties;
 
 pub use frames::StackFrameEntry;
-pub use properties::{TraceMember, TraceMemberKey};
+pub use properties::{TraceMember, TraceProperty};
+
+use self::properties::KnownMember;
 
 use super::error::{ReadError, TracePlace, TracePosition, describe, excerpt};
 use super::input::{ReadWindow, TraceInput};
@@ -86,7 +88,7 @@ impl<'a> TraceEntry<'a> {
 }
 
 /// Where in the file the reader is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 enum ReaderState {
     /// Before the first byte.
     Start,
@@ -99,7 +101,7 @@ enum ReaderState {
     /// In the object `distributedInfo`.
     Distributed,
     /// Before the value of a property.
-    Property(TraceMemberKey),
+    Property(&'static KnownMember),
     /// After the closing brace.
     Done,
 }
@@ -109,7 +111,7 @@ enum TraceSection {
     Events,
     Frames,
     Distributed,
-    Property(TraceMemberKey),
+    Property(&'static KnownMember),
     Other,
 }
 
@@ -120,7 +122,7 @@ impl TraceSection {
             br#""traceEvents""# => Self::Events,
             br#""stackFrames""# => Self::Frames,
             br#""distributedInfo""# => Self::Distributed,
-            _ => TraceMemberKey::of_file(key).map_or(Self::Other, Self::Property),
+            _ => KnownMember::find(key, false).map_or(Self::Other, Self::Property),
         }
     }
 }
@@ -208,9 +210,9 @@ impl EventReader {
                     }
                 }
                 ReaderState::Distributed => self.distributed()?,
-                ReaderState::Property(key) => {
-                    if let Some(value) = self.property(key)? {
-                        return Ok(Some(TraceEntry::Property(self.take_property(key, value))));
+                ReaderState::Property(known) => {
+                    if let Some(value) = self.property(known)? {
+                        return Ok(Some(TraceEntry::Property(self.take_property(known, value))));
                     }
                 }
                 ReaderState::Done => return Ok(None),
@@ -311,7 +313,7 @@ impl EventReader {
                 self.window.advance(1);
                 self.state = ReaderState::Distributed;
             }
-            (Some(_), TraceSection::Property(key)) => self.state = ReaderState::Property(key),
+            (Some(_), TraceSection::Property(known)) => self.state = ReaderState::Property(known),
             (Some(_), _) => self.pass_over()?,
         }
         Ok(())

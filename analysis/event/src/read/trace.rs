@@ -9,10 +9,8 @@ mod frames;
 pub(crate) mod pauses;
 mod profiler;
 
-pub use profiler::TraceProperty;
-
 use super::error::{ReadError, TracePosition};
-use super::events::{ChromeEvent, EventReader, TraceEntry};
+use super::events::{ChromeEvent, EventReader, TraceEntry, TraceProperty};
 use super::input::TraceInput;
 use super::value::JsonValue;
 use crate::{
@@ -22,7 +20,6 @@ use crate::{
 };
 use bitcode::{Decode, Encode};
 use frames::{FrameNumbers, stack_frame};
-use profiler::property;
 use serde::de::DeserializeOwned;
 use std::io::Read;
 use std::path::Path;
@@ -152,7 +149,7 @@ impl TraceReader {
         let item = match entry {
             TraceEntry::Event(event) => decode(event, &mut self.names, report),
             TraceEntry::Frame(frame) => stack_frame(&frame, &mut self.names, report),
-            TraceEntry::Property(member) => property(&member, report),
+            TraceEntry::Property(member) => property(member.property(), report),
         };
         match item {
             DecodedItem::Header(header) if header.format != crate::FORMAT => {
@@ -253,6 +250,20 @@ fn decode<'a>(
             DecodedItem::Unusable
         }
     }
+}
+
+/// `report` is called where the value makes no sense.
+fn property<'a>(
+    property: Result<TraceProperty, Problem>,
+    mut report: impl FnMut(Problem),
+) -> DecodedItem<'a> {
+    property.map_or_else(
+        |problem| {
+            report(problem);
+            DecodedItem::Unusable
+        },
+        DecodedItem::Property,
+    )
 }
 
 /// Why an event is no record.

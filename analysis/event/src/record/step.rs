@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 /// What marks a training step.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode)]
-pub enum StepMarker {
+pub enum NamedMarker {
     /// A call of the function that the user named (`--step-function`): its name as given.
     Function(String),
     /// The end of a step of a torch optimizer: its class, for example `SGD`.
@@ -24,7 +24,7 @@ const OPTIMIZER: (&str, &str) = ("Optimizer.step#", ".step");
 const BACKWARD: &str = "backward";
 const DATA_LOADER: (&str, &str) = ("enumerate(DataLoader)#", ".__next__");
 
-impl StepMarker {
+impl NamedMarker {
     /// Name of the mark's annotation: `step function train_step`, `Optimizer.step#SGD.step`,
     /// `backward`, `enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__`.
     #[must_use]
@@ -38,7 +38,7 @@ impl StepMarker {
         }
     }
 
-    /// The marker with this name ([`StepMarker::annotation`]); `None` for any other.
+    /// The marker with this name ([`NamedMarker::annotation`]); `None` for any other.
     #[must_use]
     pub fn from_annotation(name: &str) -> Option<Self> {
         let between = |(before, after): (&str, &str)| {
@@ -64,7 +64,7 @@ pub struct StepMark {
     /// Kernel id of the thread.
     pub tid: u32,
     /// What marks the step.
-    pub marker: StepMarker,
+    pub marker: NamedMarker,
     /// Start of the call, in ns of the trace's clock (gctrace's: CLOCK_MONOTONIC).
     pub start_ns: u64,
     /// Its end, never before `start_ns`; equal to the start if only the mark itself was recorded,
@@ -77,8 +77,8 @@ impl StepMark {
     #[must_use]
     pub fn at_ns(&self) -> u64 {
         match self.marker {
-            StepMarker::Optimizer(_) => self.end_ns,
-            StepMarker::Function(_) | StepMarker::Backward | StepMarker::DataLoader(_) => {
+            NamedMarker::Optimizer(_) => self.end_ns,
+            NamedMarker::Function(_) | NamedMarker::Backward | NamedMarker::DataLoader(_) => {
                 self.start_ns
             }
         }

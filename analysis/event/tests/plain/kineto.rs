@@ -6,8 +6,8 @@ use gctrace_event::read::{
     DecodedItem, EventReader, TraceCompletion, TraceInput, TraceProperty, TraceReader,
 };
 use gctrace_event::{
-    Annotation, Collective, CudaLayer, GcReason, GpuOpKind, GpuSync, GpuSyncKind, Pause, Record,
-    StepMarker,
+    Annotation, Collective, CudaLayer, GcReason, GpuOpKind, GpuSync, GpuSyncKind, NamedMarker,
+    Pause, Record,
 };
 use std::io::Cursor;
 
@@ -260,14 +260,14 @@ fn annotations_that_mark_steps() {
         )
     };
     for (name, marker, at_ns) in [
-        ("backward", StepMarker::Backward, 5000),
-        ("Optimizer.step#SGD.step", StepMarker::Optimizer("SGD".to_owned()), 6500),
+        ("backward", NamedMarker::Backward, 5000),
+        ("Optimizer.step#SGD.step", NamedMarker::Optimizer("SGD".to_owned()), 6500),
         (
             "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__",
-            StepMarker::DataLoader("_MultiProcessingDataLoaderIter".to_owned()),
+            NamedMarker::DataLoader("_MultiProcessingDataLoaderIter".to_owned()),
             5000,
         ),
-        ("step function Trainer.step", StepMarker::Function("Trainer.step".to_owned()), 5000),
+        ("step function Trainer.step", NamedMarker::Function("Trainer.step".to_owned()), 5000),
     ] {
         let Record::Step(mark) = record(&event(name)) else { unreachable!("{name}") };
         assert_eq!((mark.marker.clone(), mark.at_ns()), (marker, at_ns));

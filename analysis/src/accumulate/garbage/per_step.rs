@@ -1,6 +1,6 @@
 //! What is freed per training step.
 
-use crate::accumulate::thinned::ThinnedSeries;
+use crate::accumulate::growth::ThinnedSeries;
 use crate::spans::StepSpan;
 
 /// Entries kept of a series.

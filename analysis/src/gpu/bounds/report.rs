@@ -2,7 +2,8 @@
 
 use super::activity::CallActivity;
 use super::{BoundsContext, PauseBounds, bounds};
-use crate::analysis::Analysis;
+use crate::accumulate::process::ProcessState;
+use crate::accumulate::trace_state::TraceState;
 use crate::gpu::kept::KeptTimeline;
 use crate::gpu::timeline::Timeline;
 use crate::report::{
@@ -13,20 +14,24 @@ use gctrace_event::ProcessOrigin;
 use std::collections::HashSet;
 
 /// `None` where no process has bounds.
-pub(crate) fn report(analysis: &Analysis, timelines: &[KeptTimeline]) -> Option<BoundsReport> {
+pub(crate) fn report(
+    traces: &[TraceState],
+    processes: &[ProcessState],
+    timelines: &[KeptTimeline],
+) -> Option<BoundsReport> {
     let mut all: Vec<PauseBounds> = Vec::new();
-    let mut processes = Vec::new();
-    let attached = attached(analysis);
+    let mut bounded = Vec::new();
+    let attached = attached(processes);
     // With GPU times there are no bounds; without, no timeline is packed.
     for timeline in timelines.iter().filter(|timeline| !timeline.has_gpu_times()) {
         let timeline = timeline.whole();
         let timeline = timeline.as_ref();
-        let circumstances = circumstances(analysis, timeline, &attached);
+        let circumstances = circumstances(traces, timeline, &attached);
         let Some(pauses) = bounds(timeline, circumstances).filter(|bound| !bound.is_empty()) else {
             continue;
         };
         let sum = BoundsSum::of(pauses.iter());
-        processes.push(ProcessBounds {
+        bounded.push(ProcessBounds {
             trace: timeline.trace,
             pid: timeline.pid,
             rank: timeline.rank,
@@ -37,10 +42,10 @@ pub(crate) fn report(analysis: &Analysis, timelines: &[KeptTimeline]) -> Option<
         });
         all.extend(pauses);
     }
-    if processes.is_empty() {
+    if bounded.is_empty() {
         return None;
     }
-    processes
+    bounded
         .sort_by_key(|process| (std::cmp::Reverse(process.at_most_ns), process.trace, process.pid));
     let sum = BoundsSum::of(all.iter());
     Some(BoundsReport {
@@ -49,13 +54,13 @@ pub(crate) fn report(analysis: &Analysis, timelines: &[KeptTimeline]) -> Option<
         at_least_ns: sum.at_least_ns,
         at_most_ns: sum.at_most_ns,
         rules: BoundsRule::ALL.iter().filter_map(|rule| of_rule(*rule, &all)).collect(),
-        processes,
+        processes: bounded,
     })
 }
 
 /// Processes, by trace and id, that were not recorded from their start.
-fn attached(analysis: &Analysis) -> HashSet<(usize, u32)> {
-    let attached = analysis.processes.iter().filter(|process| {
+fn attached(processes: &[ProcessState]) -> HashSet<(usize, u32)> {
+    let attached = processes.iter().filter(|process| {
         let described = process.sums.described.as_ref();
         described.is_none_or(|process| process.origin == ProcessOrigin::Attached)
     });
@@ -63,11 +68,11 @@ fn attached(analysis: &Analysis) -> HashSet<(usize, u32)> {
 }
 
 fn circumstances(
-    analysis: &Analysis,
+    traces: &[TraceState],
     timeline: &Timeline,
     attached: &HashSet<(usize, u32)>,
 ) -> BoundsContext {
-    let trace = analysis.traces.get(timeline.process_trace);
+    let trace = traces.get(timeline.process_trace);
     let end = trace.and_then(|trace| trace.end.as_ref());
     let process = (timeline.process_trace, timeline.pid);
     BoundsContext {

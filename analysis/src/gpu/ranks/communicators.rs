@@ -20,13 +20,13 @@ const LONGEST: usize = 16;
 /// The communicators of a job.
 #[derive(Debug, Default)]
 pub(super) struct Communicators {
-    all: Vec<Communicator>,
+    all: Vec<JobCommunicator>,
     /// The communicator of each of the job's collectives, in their order.
     of_collective: Vec<usize>,
 }
 
 #[derive(Debug, Default)]
-struct Communicator {
+struct JobCommunicator {
     name: Option<String>,
     /// Numbers of the ranks in the traces.
     ranks: BTreeSet<u32>,
@@ -43,7 +43,7 @@ pub(super) struct ShorterWaits {
 }
 
 /// Number of ranks, and the distance from each to the next if that is always the same.
-type Shape = (u64, Option<u32>);
+type CollectiveShape = (u64, Option<u32>);
 
 impl Communicators {
     /// By the profiler's names; collectives without one are of one communicator if they are of the
@@ -76,7 +76,7 @@ impl Communicators {
                 None => *unnamed.entry(numbers.clone()).or_insert(next),
             };
             if at == next {
-                found.all.push(Communicator::default());
+                found.all.push(JobCommunicator::default());
             }
             found.all[at].ranks.extend(numbers);
             found.all[at].collectives += 1;
@@ -105,12 +105,12 @@ impl Communicators {
         waits_ns: &[u64],
         shorter: Option<&ShorterWaits>,
     ) -> Vec<CommunicatorKind> {
-        let mut kinds: BTreeMap<Shape, Vec<usize>> = BTreeMap::new();
+        let mut kinds: BTreeMap<CollectiveShape, Vec<usize>> = BTreeMap::new();
         for (at, communicator) in self.all.iter().enumerate() {
             kinds.entry(communicator.shape()).or_default().push(at);
         }
         let wait_ns = |indices: &[usize]| sum(indices.iter().map(|at| waits_ns[*at]));
-        let mut kinds: Vec<(Option<Shape>, Vec<usize>)> =
+        let mut kinds: Vec<(Option<CollectiveShape>, Vec<usize>)> =
             kinds.into_iter().map(|(shape, indices)| (Some(shape), indices)).collect();
         kinds.sort_by_key(|(shape, indices)| (Reverse(wait_ns(indices)), *shape));
         if kinds.len() > KINDS {
@@ -127,7 +127,7 @@ impl Communicators {
                 .map(|source| added(indices, source))
                 .collect(),
         };
-        let kind = |(shape, mut indices): (Option<Shape>, Vec<usize>)| {
+        let kind = |(shape, mut indices): (Option<CollectiveShape>, Vec<usize>)| {
             indices.sort_by_key(|at| Reverse(waits_ns[*at]));
             CommunicatorKind {
                 size: shape.map(|(size, _)| size),
@@ -150,8 +150,8 @@ fn added(indices: &[usize], times_ns: &[i64]) -> i64 {
     indices.iter().map(|at| times_ns[*at]).fold(0, later)
 }
 
-impl Communicator {
-    fn shape(&self) -> Shape {
+impl JobCommunicator {
+    fn shape(&self) -> CollectiveShape {
         let next = self.ranks.iter().skip(1);
         let strides: BTreeSet<u32> =
             self.ranks.iter().zip(next).map(|(one, next)| next - one).collect();

@@ -5,7 +5,7 @@
 
 use super::kernels::{CollectiveKernel, CollectiveKernels, CollectiveKey};
 use super::pairs;
-use super::pairs::{Communicator, DraftCollective, KernelPairs, SLACK_NS};
+use super::pairs::{DraftCollective, KernelPairs, KeylessCollectives, SLACK_NS};
 use crate::gpu::timeline::{NameIndex, Timeline};
 use crate::time::offset::{TOLERANCE_NS, TimestampPair};
 use crate::time::{difference, later, offset, stats};
@@ -57,7 +57,7 @@ pub(super) struct JobDraft {
     pub(super) members: Vec<DraftMember>,
     pub(super) meetings: Vec<DraftCollective>,
     by_key: HashMap<CollectiveKey, usize>,
-    communicators: Vec<Communicator>,
+    communicators: Vec<KeylessCollectives>,
     /// Ranks of the members.
     ranks: HashSet<u32>,
     /// Clock offset of the members, by trace.
@@ -380,7 +380,8 @@ impl JobDraft {
             return;
         }
         let communicator = *of_chain[kernel.chain].get_or_insert_with(|| {
-            self.communicators.push(Communicator { name: kernel.group, collectives: Vec::new() });
+            self.communicators
+                .push(KeylessCollectives { name: kernel.group, collectives: Vec::new() });
             self.communicators.len() - 1
         });
         self.communicators[communicator].collectives.push(at);

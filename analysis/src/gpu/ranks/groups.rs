@@ -67,7 +67,7 @@ pub(super) enum OtherRanks {
 
 /// Kernels of one communicator on the job's clock.
 #[derive(Debug)]
-struct Group {
+struct KernelGroup {
     name: Option<NameIndex>,
     /// Positions of its ranks.
     ranks: BTreeSet<usize>,
@@ -79,7 +79,7 @@ struct Group {
 }
 
 /// How kernels of one rank, or of one group, compare with another group's.
-enum Verdict {
+enum GroupMatch {
     /// They are of other communicators.
     Other,
     /// Their ends agree, but the ends of groups in step could as well.
@@ -96,12 +96,12 @@ pub(super) fn find(ranks: &[PlacedRank<'_>], others: OtherRanks) -> MatchedGroup
         OtherRanks::None => f64::NEG_INFINITY,
         OtherRanks::Unknown | OtherRanks::InTraces => ENOUGH,
     };
-    let mut groups: Vec<Group> = Vec::new();
+    let mut groups: Vec<KernelGroup> = Vec::new();
     let mut undecided: Vec<(usize, usize)> = Vec::new();
     for (position, rank) in ranks.iter().enumerate() {
         for chain in rank.kernels.by_chain() {
             let kernels = chain.iter().map(|at| &rank.kernels.collective[*at]);
-            let group = Group::of(kernels, position, rank.offset_ns);
+            let group = KernelGroup::of(kernels, position, rank.offset_ns);
             if let Some(group) = group {
                 place(group, enough, &mut groups, &mut undecided);
             }
@@ -116,7 +116,7 @@ pub(super) fn find(ranks: &[PlacedRank<'_>], others: OtherRanks) -> MatchedGroup
         if groups[one].undecided && groups[other].undecided {
             continue;
         }
-        if let Verdict::Undecided = groups[one].verdict(&groups[other], enough).0 {
+        if let GroupMatch::Undecided = groups[one].verdict(&groups[other], enough).0 {
             groups[one].undecided = true;
             groups[other].undecided = true;
         }
@@ -136,7 +136,12 @@ pub(super) fn find(ranks: &[PlacedRank<'_>], others: OtherRanks) -> MatchedGroup
 }
 
 /// Adds kernels to the group that they are of, or makes them a group of their own.
-fn place(chain: Group, enough: f64, groups: &mut Vec<Group>, undecided: &mut Vec<(usize, usize)>) {
+fn place(
+    chain: KernelGroup,
+    enough: f64,
+    groups: &mut Vec<KernelGroup>,
+    undecided: &mut Vec<(usize, usize)>,
+) {
     // The group whose ends agree best: other communicators of the same ranks end late whenever this
     // one does.
     let mut best: Option<(u64, usize)> = None;
@@ -150,9 +155,9 @@ fn place(chain: Group, enough: f64, groups: &mut Vec<Group>, undecided: &mut Vec
             break;
         }
         match group.verdict(&chain, enough).0 {
-            Verdict::Other => {}
-            Verdict::Undecided => maybe.push(at),
-            Verdict::Same { noise_ns } => {
+            GroupMatch::Other => {}
+            GroupMatch::Undecided => maybe.push(at),
+            GroupMatch::Same { noise_ns } => {
                 if best.is_none_or(|(known_ns, _)| noise_ns < known_ns) {
                     best = Some((noise_ns, at));
                 }
@@ -174,7 +179,11 @@ fn place(chain: Group, enough: f64, groups: &mut Vec<Group>, undecided: &mut Vec
 }
 
 /// Merges groups that turned out to be one. Returns whether any did.
-fn merge_undecided(enough: f64, groups: &mut [Group], undecided: &mut Vec<(usize, usize)>) -> bool {
+fn merge_undecided(
+    enough: f64,
+    groups: &mut [KernelGroup],
+    undecided: &mut Vec<(usize, usize)>,
+) -> bool {
     let mut merged_into: Vec<usize> = (0..groups.len()).collect();
     let mut any = false;
     for (one, other) in undecided.iter_mut() {
@@ -182,8 +191,8 @@ fn merge_undecided(enough: f64, groups: &mut [Group], undecided: &mut Vec<(usize
         if one == other {
             continue;
         }
-        if let Verdict::Same { noise_ns } = groups[*one].verdict(&groups[*other], enough).0 {
-            let empty = Group {
+        if let GroupMatch::Same { noise_ns } = groups[*one].verdict(&groups[*other], enough).0 {
+            let empty = KernelGroup {
                 name: None,
                 ranks: BTreeSet::new(),
                 collectives: Vec::new(),
@@ -206,7 +215,7 @@ fn merge_undecided(enough: f64, groups: &mut [Group], undecided: &mut Vec<(usize
 }
 
 /// Whether collectives relate every rank to every other, so that their clocks are right.
-fn are_related(ranks: &[PlacedRank<'_>], groups: &[Group]) -> bool {
+fn are_related(ranks: &[PlacedRank<'_>], groups: &[KernelGroup]) -> bool {
     let mut related_to: Vec<usize> = (0..ranks.len()).collect();
     let certain = ranks.iter().enumerate();
     let certain = certain.filter(|(_, rank)| rank.is_certain);
@@ -230,7 +239,7 @@ fn root(merged_into: &[usize], mut at: usize) -> usize {
     at
 }
 
-impl Group {
+impl KernelGroup {
     /// The kernels of one rank, `None` without any.
     fn of<'a>(
         kernels: impl Iterator<Item = &'a CollectiveKernel>,
@@ -273,9 +282,9 @@ impl Group {
     /// together. So their ends must agree far better than the times at which the last of them
     /// started vary, and better than their starts differ. `enough`: evidence of that, as a natural
     /// logarithm.
-    fn verdict(&self, other: &Self, enough: f64) -> (Verdict, Vec<(usize, usize)>) {
+    fn verdict(&self, other: &Self, enough: f64) -> (GroupMatch, Vec<(usize, usize)>) {
         let Some(pairs) = self.pairs(other) else {
-            return (Verdict::Other, Vec::new());
+            return (GroupMatch::Other, Vec::new());
         };
         let (mut apart, mut arrivals, mut lasts) = (Vec::new(), Vec::new(), Vec::new());
         for neighbors in pairs.windows(2) {
@@ -293,7 +302,7 @@ impl Group {
             lasts.push(arrival.0.max(arrival.1));
         }
         let Some(usual_ns) = stats::median_low(&mut apart.clone()) else {
-            return (Verdict::Undecided, pairs);
+            return (GroupMatch::Undecided, pairs);
         };
         // The median of absolute values, to the mean of an exponential distribution.
         let noise_ns = (usual_ns * 144 / 100).max(LEAST_NOISE_NS);
@@ -321,11 +330,11 @@ impl Group {
             && self.is_complete(other, pairs.len())
             && outliers * OUTLIERS_ONE_OF <= apart.len();
         let verdict = if is_same && evidence >= enough {
-            Verdict::Same { noise_ns }
+            GroupMatch::Same { noise_ns }
         } else if within.is_some_and(|within_ns| usual_ns > OTHER * within_ns) {
-            Verdict::Other
+            GroupMatch::Other
         } else {
-            Verdict::Undecided
+            GroupMatch::Undecided
         };
         (verdict, pairs)
     }

@@ -129,7 +129,7 @@ struct ChainCandidate {
 /// Pairs the kernels that have no key: each chain with the communicator that it fits best.
 pub(super) fn in_order(
     meetings: &[DraftCollective],
-    communicators: &[Communicator],
+    communicators: &[KeylessCollectives],
     kernels: &CollectiveKernels,
     offset_ns: i64,
 ) -> KernelPairs {
@@ -171,7 +171,7 @@ pub(super) fn in_order(
 
 /// Collectives without a key of one communicator.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Communicator {
+pub(super) struct KeylessCollectives {
     /// Its name, if the profiler recorded it.
     pub(super) name: Option<NameIndex>,
     /// Indices of its collectives, by end.

@@ -1,7 +1,7 @@
 //! What each pause cost: by replay without it, and by removing one after the other.
 
 use super::exposed::PauseSurroundings;
-use super::network::{DelayChange, DelayUndo, NetworkRun, NodeIndex};
+use super::network::{DelayChange, DelayUndo, NetworkNodeId, NetworkRun};
 use super::{ReplayChange, ReplayJob, ReplayModel, pauses};
 use crate::gpu::timeline::PauseIndex;
 use crate::spans::PauseSpan;
@@ -253,7 +253,7 @@ impl SinglePauseReplay<'_> {
 /// The nodes that may be the last of the job.
 #[derive(Debug, Default)]
 pub(super) struct EndCandidates {
-    nodes: Vec<NodeIndex>,
+    nodes: Vec<NetworkNodeId>,
 }
 
 impl EndCandidates {

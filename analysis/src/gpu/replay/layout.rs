@@ -1,7 +1,7 @@
 //! Maps the starts and ends of a timeline to nodes of the network.
 
 use super::ReplayJob;
-use super::network::{EdgeIndex, LIMIT_NS, NetworkBuilder, NodeIndex, TieOrder};
+use super::network::{EdgeIndex, LIMIT_NS, NetworkBuilder, NetworkNodeId, TieOrder};
 use crate::gpu::calls::CallEffect;
 use crate::gpu::timeline::{Call, CallIndex, Op, OpIndex, StreamIndex, Timeline};
 use crate::spans::index::Index;
@@ -15,7 +15,7 @@ pub(super) struct ReplayLayout {
     /// Nanoseconds from the timeline's clock to the job's.
     offset_ns: i64,
     /// The node before everything else; the calls' nodes follow, then the operations'.
-    pub(super) origin: NodeIndex,
+    pub(super) origin: NetworkNodeId,
     /// Measured starts and ends, on the clock of the timeline.
     pub(super) calls: Vec<(u64, u64)>,
     pub(super) ops: Vec<(u64, u64)>,
@@ -132,18 +132,18 @@ impl ReplayLayout {
     }
 
     /// The nodes of a call's start and end.
-    pub(super) fn call(&self, call: CallIndex) -> (NodeIndex, NodeIndex) {
+    pub(super) fn call(&self, call: CallIndex) -> (NetworkNodeId, NetworkNodeId) {
         debug_assert!(call.at() < self.calls.len());
         self.nodes(call.at())
     }
 
     /// The nodes of an operation's start and end.
-    pub(super) fn op(&self, op: OpIndex) -> (NodeIndex, NodeIndex) {
+    pub(super) fn op(&self, op: OpIndex) -> (NetworkNodeId, NetworkNodeId) {
         debug_assert!(op.at() < self.ops.len());
         self.nodes(self.calls.len() + op.at())
     }
 
-    fn nodes(&self, place: usize) -> (NodeIndex, NodeIndex) {
+    fn nodes(&self, place: usize) -> (NetworkNodeId, NetworkNodeId) {
         let start = self.origin.at() + 1 + 2 * place;
         (Index::new(start), Index::new(start + 1))
     }

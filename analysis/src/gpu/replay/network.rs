@@ -11,7 +11,7 @@ use std::collections::BinaryHeap;
 /// A node of the builder.
 #[derive(Debug)]
 pub(super) struct Node;
-pub(super) type NodeIndex = Index<Node>;
+pub(super) type NetworkNodeId = Index<Node>;
 /// An edge of the builder.
 pub(super) type EdgeIndex = Index<Edge>;
 /// Place of a node, and of an edge, in the [`Network`].
@@ -41,8 +41,8 @@ pub(super) struct NetworkBuilder {
 /// `to` is at least `delay_ns` after `from`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Edge {
-    from: NodeIndex,
-    to: NodeIndex,
+    from: NetworkNodeId,
+    to: NetworkNodeId,
     delay_ns: i64,
 }
 
@@ -59,27 +59,32 @@ pub(super) enum TieOrder {
 
 impl NetworkBuilder {
     /// Adds a node with its measured time.
-    pub(super) fn node(&mut self, time_ns: i64, class: TieOrder) -> NodeIndex {
+    pub(super) fn node(&mut self, time_ns: i64, class: TieOrder) -> NetworkNodeId {
         self.classes.push(class);
         self.times.push(time_ns.clamp(-LIMIT_NS, LIMIT_NS));
         Index::new(self.times.len() - 1)
     }
 
     /// The measured time of a node.
-    pub(super) fn time(&self, node: NodeIndex) -> i64 {
+    pub(super) fn time(&self, node: NetworkNodeId) -> i64 {
         self.times[node.at()]
     }
 
     /// `to` waits for `from`, at least `delay_ns`; never more than was measured between them. Of
     /// the edges to a node, the one with the latest time is extended to the measured time.
-    pub(super) fn edge(&mut self, from: NodeIndex, to: NodeIndex, delay_ns: i64) -> EdgeIndex {
+    pub(super) fn edge(
+        &mut self,
+        from: NetworkNodeId,
+        to: NetworkNodeId,
+        delay_ns: i64,
+    ) -> EdgeIndex {
         let measured_ns = self.time(to) - self.time(from);
         let delay_ns = delay_ns.min(measured_ns);
         Index::push(&mut self.edges, Edge { from, to, delay_ns })
     }
 
     /// `to` stays at the measured distance from `from`.
-    pub(super) fn fixed(&mut self, from: NodeIndex, to: NodeIndex) -> EdgeIndex {
+    pub(super) fn fixed(&mut self, from: NetworkNodeId, to: NetworkNodeId) -> EdgeIndex {
         self.edge(from, to, i64::MAX)
     }
 
@@ -108,10 +113,10 @@ impl NetworkBuilder {
         for edge in &self.edges {
             missing[edge.to.at()] += 1;
         }
-        let nodes = || (0..count).map(NodeIndex::new);
-        let key = |node: NodeIndex| (self.times[node.at()], self.classes[node.at()], node);
+        let nodes = || (0..count).map(NetworkNodeId::new);
+        let key = |node: NetworkNodeId| (self.times[node.at()], self.classes[node.at()], node);
         let sorted = || {
-            let mut by_time: Vec<NodeIndex> = nodes().collect();
+            let mut by_time: Vec<NetworkNodeId> = nodes().collect();
             by_time.sort_unstable_by_key(|node| key(*node));
             by_time.into_iter()
         };
@@ -144,14 +149,14 @@ impl NetworkBuilder {
         ranks
     }
 
-    fn successors(&self) -> (Vec<u32>, Vec<NodeIndex>) {
+    fn successors(&self) -> (Vec<u32>, Vec<NetworkNodeId>) {
         let mut first = vec![0u32; self.times.len() + 1];
         for edge in &self.edges {
             first[edge.from.at() + 1] += 1;
         }
         accumulate(&mut first);
         let mut slots = first.clone();
-        let mut out = vec![NodeIndex::new(0); self.edges.len()];
+        let mut out = vec![NetworkNodeId::new(0); self.edges.len()];
         for edge in &self.edges {
             let slot = &mut slots[edge.from.at()];
             out[*slot as usize] = edge.to;
@@ -272,7 +277,7 @@ impl Network {
     }
 
     /// Place of a node in the order.
-    pub(super) fn place(&self, node: NodeIndex) -> usize {
+    pub(super) fn place(&self, node: NetworkNodeId) -> usize {
         self.rank[node.at()].at()
     }
 
@@ -307,12 +312,12 @@ impl Network {
     }
 
     /// The measured time of a node.
-    pub(super) fn measured(&self, node: NodeIndex) -> i64 {
+    pub(super) fn measured(&self, node: NetworkNodeId) -> i64 {
         self.time_in(&self.measured, node)
     }
 
     /// The time of a node in a run.
-    pub(super) fn time_in(&self, times: &[i64], node: NodeIndex) -> i64 {
+    pub(super) fn time_in(&self, times: &[i64], node: NetworkNodeId) -> i64 {
         times[self.rank[node.at()].at()]
     }
 
@@ -387,7 +392,7 @@ impl NetworkRun<'_> {
     }
 
     /// The time of a node of the builder.
-    pub(super) fn time_of(&self, node: NodeIndex) -> i64 {
+    pub(super) fn time_of(&self, node: NetworkNodeId) -> i64 {
         self.network.time_in(&self.times, node)
     }
 

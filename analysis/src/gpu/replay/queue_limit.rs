@@ -4,7 +4,7 @@
 //! more returns once an earlier one is done.
 
 use super::layout::ReplayLayout;
-use super::network::{NetworkBuilder, NodeIndex};
+use super::network::{NetworkBuilder, NetworkNodeId};
 use super::streams::StreamQueue;
 use crate::gpu::calls::CallEffect;
 use crate::gpu::timeline::{Call, CallIndex, OpIndex, Timeline};
@@ -24,7 +24,7 @@ struct QueuedLaunch {
     /// Place of its operation in the stream.
     place: usize,
     /// Node and time at which the thread went on.
-    returned: NodeIndex,
+    returned: NetworkNodeId,
     returned_ns: u64,
     /// Operations in the stream at that time, its own included.
     depth: usize,
@@ -110,7 +110,7 @@ fn returned(
     call: &Call,
     layout: &ReplayLayout,
     next: &[Option<CallIndex>],
-) -> Option<(NodeIndex, u64)> {
+) -> Option<(NetworkNodeId, u64)> {
     if call.timed {
         return Some((layout.call(index).1, layout.call_span(index).1));
     }

@@ -2,7 +2,7 @@
 
 use super::ModelParts;
 use super::layout::ReplayLayout;
-use super::network::NodeIndex;
+use super::network::NetworkNodeId;
 use super::pauses::AppliedChange;
 use super::timestamps::TimestampRule;
 use crate::gpu::timeline::{CallIndex, OpIndex, ThreadIndex};
@@ -59,7 +59,7 @@ impl ReplaySchedule {
     fn span(
         &self,
         layout: &ReplayLayout,
-        (start, end): (NodeIndex, NodeIndex),
+        (start, end): (NetworkNodeId, NetworkNodeId),
         (start_ns, end_ns): (u64, u64),
     ) -> (u64, u64) {
         let start_ns = layout.moved(start_ns, self.shift(start));
@@ -68,7 +68,7 @@ impl ReplaySchedule {
     }
 
     /// How much later than measured a node is, in ns.
-    fn shift(&self, node: NodeIndex) -> i64 {
+    fn shift(&self, node: NetworkNodeId) -> i64 {
         difference(self.time(node), self.inner.network.measured(node))
     }
 
@@ -104,7 +104,7 @@ impl ReplaySchedule {
         difference(after.max(no_earlier).min(no_later), at)
     }
 
-    fn time(&self, node: NodeIndex) -> i64 {
+    fn time(&self, node: NetworkNodeId) -> i64 {
         self.inner.network.time_in(&self.times, node)
     }
 }

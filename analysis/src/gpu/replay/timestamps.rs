@@ -2,7 +2,7 @@
 //! of steps.
 
 use super::layout::ReplayLayout;
-use super::network::{EdgeIndex, NodeIndex};
+use super::network::{EdgeIndex, NetworkNodeId};
 use crate::gpu::timeline::{CallIndex, ThreadIndex};
 
 /// What a timestamp moves with: the latest of `after` and `no_earlier`, but no later than
@@ -10,11 +10,11 @@ use crate::gpu::timeline::{CallIndex, ThreadIndex};
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TimestampRule {
     /// It stays as long after this node; `None`: it stays where it is.
-    pub(super) after: Option<NodeIndex>,
+    pub(super) after: Option<NetworkNodeId>,
     /// Pauses on this edge that lie between the node and the timestamp are part of that time.
     pub(super) paused: Option<EdgeIndex>,
-    pub(super) no_earlier: Option<NodeIndex>,
-    pub(super) no_later: Option<NodeIndex>,
+    pub(super) no_earlier: Option<NetworkNodeId>,
+    pub(super) no_later: Option<NetworkNodeId>,
 }
 
 impl TimestampRule {

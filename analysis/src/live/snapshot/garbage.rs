@@ -24,7 +24,7 @@ impl GarbageFigures {
 
 /// The garbage of the selected process in detail.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
-pub struct GarbageDetail {
+pub struct SelectedGarbage {
     /// The kinds with the most objects, descending, at most ten.
     pub kinds: Vec<KindFigures>,
     /// Objects in the examined garbage.

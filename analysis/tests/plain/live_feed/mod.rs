@@ -7,7 +7,7 @@
 )]
 
 use gctrace_analysis::live::{Live, ProcessFigures, SETTLE_NS, Snapshot, SnapshotRequest};
-use gctrace_event::{GpuOp, GpuOpKind, Record, StepMark, StepMarker};
+use gctrace_event::{GpuOp, GpuOpKind, NamedMarker, Record, StepMark};
 use test_kit::reports::{MS, START, header};
 
 pub(crate) const SECOND: u64 = 1_000_000_000;
@@ -54,7 +54,7 @@ pub(crate) fn op(pid: u32, from_ms: u64, to_ms: u64) -> Record {
 
 pub(crate) fn backward(pid: u32, from_ms: u64, to_ms: u64) -> Record {
     Record::Step(StepMark {
-        marker: StepMarker::Backward,
+        marker: NamedMarker::Backward,
         pid,
         tid: pid,
         start_ns: START + from_ms * MS,

@@ -4,7 +4,7 @@
 
 use super::RunningHeap;
 use crate::take::collector;
-use crate::take::collector::InterpreterState;
+use crate::take::collector::FoundInterpreter;
 use crate::take::regions::Regions;
 use crate::take::stop::{HeapMoment, NOT_THERE, StoppedThreads};
 use crate::take::tables::copy_tables;
@@ -26,7 +26,7 @@ pub(super) const COPY_LIMIT: Duration = Duration::from_millis(1500);
 /// What was found while the program was stopped.
 pub(super) struct StoppedHeap {
     pub(super) tracked: Vec<(u64, HeapPlace)>,
-    pub(super) state: InterpreterState,
+    pub(super) state: FoundInterpreter,
     /// Ids of all interpreters.
     pub(super) interpreters: Vec<i64>,
     pub(super) is_finalizing: bool,

@@ -1,7 +1,7 @@
 //! What a process that applies settings writes, and what the kernel reports of it: by plain system
 //! calls, which no code of the program notices. A signal that writing raises never reaches it.
 
-use crate::seccomp;
+use crate::environment;
 use gctrace_ring::quietly;
 use gctrace_settings::{AppliedProcess, CONTROL_FILE, MAX_PROCESSES, REPORT_SUFFIX, STEPS_SUFFIX};
 use std::fs::File;
@@ -30,7 +30,7 @@ impl ReportFolder {
     pub(crate) fn is_open(&mut self) -> bool {
         let path = &self.path;
         !self.is_lost
-            && !seccomp::is_confined(self.filters)
+            && !environment::is_confined(self.filters)
             && *self.is_admitted.get_or_insert_with(|| is_admitted(path))
     }
 

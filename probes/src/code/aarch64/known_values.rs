@@ -1,6 +1,6 @@
 //! Addresses that instructions form in registers.
 
-use super::{Instruction, STACK_POINTER};
+use super::{A64Instruction, STACK_POINTER};
 use crate::code::flow::{Flow, Registers};
 use std::collections::HashMap;
 
@@ -22,7 +22,7 @@ impl KnownValues {
     }
 
     /// Follows an instruction; the address that it completes in a register.
-    pub(crate) fn follow(&mut self, one: &Instruction) -> Option<u64> {
+    pub(crate) fn follow(&mut self, one: &A64Instruction) -> Option<u64> {
         if let Some((register, constant)) = one.moved_constant() {
             self.set(register, Some(constant.into()));
             return None;
@@ -48,7 +48,7 @@ impl KnownValues {
     }
 
     /// Result of an addition.
-    fn sum(&self, one: &Instruction) -> Option<u64> {
+    fn sum(&self, one: &A64Instruction) -> Option<u64> {
         if let Some((_, source, constant)) = one.addition() {
             return Some(self.get(source)?.wrapping_add_signed(constant));
         }
@@ -78,7 +78,7 @@ const MAX_VISITS: usize = 8;
 /// A value that one path brings is kept if another brings none: calls that never return seem to
 /// lead to whatever comes after them.
 struct PathValues<'body> {
-    body: &'body [Instruction],
+    body: &'body [A64Instruction],
     /// Whether a jump leads to the instruction, or it comes after one.
     starts: Vec<bool>,
     arriving: HashMap<usize, KnownValues>,
@@ -87,7 +87,7 @@ struct PathValues<'body> {
 }
 
 impl<'body> PathValues<'body> {
-    fn new(body: &'body [Instruction]) -> Self {
+    fn new(body: &'body [A64Instruction]) -> Self {
         let mut found = Self {
             body,
             starts: vec![false; body.len() + 1],
@@ -107,7 +107,7 @@ impl<'body> PathValues<'body> {
     }
 
     /// Index of the instruction that a direct jump leads to.
-    fn target(&self, one: &Instruction) -> Option<usize> {
+    fn target(&self, one: &A64Instruction) -> Option<usize> {
         matches!(one.flow(), Flow::Jump | Flow::ConditionalJump).then_some(())?;
         let distance = one.branch_target()?.checked_sub(self.body.first()?.address)?;
         let index = usize::try_from(distance / 4).ok()?;
@@ -120,7 +120,7 @@ impl<'body> PathValues<'body> {
 
     /// Follows all paths from the first instruction; then those that only jump tables lead to, with
     /// what was known above them. Calls `visit` with each instruction and what is known before it.
-    fn follow(mut self, mut visit: impl FnMut(usize, &Instruction, &KnownValues)) {
+    fn follow(mut self, mut visit: impl FnMut(usize, &A64Instruction, &KnownValues)) {
         let mut known = KnownValues::default();
         for (index, one) in self.body.iter().enumerate() {
             if self.is_start(index) {
@@ -177,14 +177,14 @@ fn falls(flow: Flow) -> bool {
 
 /// Calls `visit` with the index of each instruction, itself, and what is known before it.
 pub(crate) fn with_known_values(
-    body: &[Instruction],
-    visit: impl FnMut(usize, &Instruction, &KnownValues),
+    body: &[A64Instruction],
+    visit: impl FnMut(usize, &A64Instruction, &KnownValues),
 ) {
     PathValues::new(body).follow(visit);
 }
 
 /// Whether one of the instructions completes the address `target` in a register.
-pub(in crate::code) fn forms(body: &[Instruction], target: u64) -> bool {
+pub(in crate::code) fn forms(body: &[A64Instruction], target: u64) -> bool {
     let mut found = false;
     with_known_values(body, |_, one, known| {
         found |= { *known }.follow(one) == Some(target);
@@ -193,7 +193,7 @@ pub(in crate::code) fn forms(body: &[Instruction], target: u64) -> bool {
 }
 
 /// `N` of a function that only adds `N` to its first argument and jumps.
-pub(in crate::code) fn moved_argument(body: &[Instruction]) -> Option<u64> {
+pub(in crate::code) fn moved_argument(body: &[A64Instruction]) -> Option<u64> {
     let mut known = KnownValues::default();
     known.set(0, Some(0));
     for one in body.iter().take(4) {
@@ -209,11 +209,11 @@ pub(in crate::code) fn moved_argument(body: &[Instruction]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::forms;
-    use crate::code::aarch64::{Instruction, decode};
+    use crate::code::aarch64::{A64Instruction, decode};
 
     fn formed(words: &[u32], target: u64) -> bool {
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        let body: Vec<Instruction> = decode(&bytes, 0x10_0000).collect();
+        let body: Vec<A64Instruction> = decode(&bytes, 0x10_0000).collect();
         forms(&body, target)
     }
 

@@ -2,7 +2,7 @@
 //! were made of constants.
 
 use super::{AllocatorCall, LARGEST_SMALL};
-use crate::code::aarch64::{Instruction as Native, KnownValues, with_known_values};
+use crate::code::aarch64::{A64Instruction as Native, KnownValues, with_known_values};
 use crate::code::{Flow, Instruction, RegisterUses, of_aarch64};
 
 /// Maximum number of instructions between the load of the pointer and the branch.

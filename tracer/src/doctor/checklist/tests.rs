@@ -8,7 +8,7 @@ use crate::privileges::Capabilities;
 use crate::record::mode;
 use crate::record::mode::NoProbes;
 use gctrace_ebpf::KernelSupport;
-use gctrace_event::{Collector, Counter, GpuDevice};
+use gctrace_event::{CollectorKind, Counter, GpuDevice};
 use gctrace_probes::nvml::NvmlError;
 use gctrace_probes::{
     ProbePoint, ProbePointKind, PythonVersion, Resolution, SearchStrategy, StrategyOutcome,
@@ -129,7 +129,7 @@ fn resolution() -> Resolution {
         build_id: Some("0123456789abcdef".into()),
         version: PythonVersion { major: 3, minor: 11, micro: Some(2), level: String::new() },
         free_threaded: false,
-        collector: Collector::Generational,
+        collector: CollectorKind::Generational,
         rung: SearchStrategy::CodeAnalysis,
         tried: vec![
             outcome(SearchStrategy::SymbolTable, false, "no .symtab"),

@@ -10,7 +10,7 @@ use crate::record::described::DescribedProcess;
 use crate::record::examination::Unexamined;
 use crate::record::output::RecordSink as _;
 use crate::record::trace::RecordingTrace;
-use gctrace_event::{Interpreter, Pressure, ProcessOrigin, Record, StepMarker, UnseenCollections};
+use gctrace_event::{Interpreter, NamedMarker, Pressure, ProcessOrigin, Record, UnseenCollections};
 use gctrace_probes::{proc_status, process_memory};
 use gctrace_ring::{Absence, RingHello};
 use std::collections::{HashMap, HashSet};
@@ -245,10 +245,10 @@ impl InjectedProcessFacts {
             }
             // Probes record them with their lengths.
             Record::Step(step)
-                if step.marker == StepMarker::Backward && stats.probes_see_backward => {}
+                if step.marker == NamedMarker::Backward && stats.probes_see_backward => {}
             Record::Step(mut step) => {
                 stats.steps += 1;
-                stats.function_is_settled |= matches!(step.marker, StepMarker::Function(_));
+                stats.function_is_settled |= matches!(step.marker, NamedMarker::Function(_));
                 step.tid = self.thread(step.tid);
                 self.name_thread(step.tid, trace, stats);
                 trace.output.write(&Record::Step(step));

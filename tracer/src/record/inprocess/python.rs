@@ -5,8 +5,8 @@ use super::ring_event::{InjectedNotice, NoticeLevel, RingEvent};
 use super::texts::{NAME_LOST, RingTexts};
 use crate::record::trace::{FrameNode, FrameTree};
 use gctrace_event::{
-    Collector, CycleId, EventSource, FrameId, GcReason, GcSettings, Interpreter, KindId, Pause,
-    Record, StepMark, StepMarker, UnseenCollections,
+    CollectorKind, CycleId, EventSource, FrameId, GcReason, GcSettings, Interpreter, KindId,
+    NamedMarker, Pause, Record, StepMark, UnseenCollections,
 };
 use gctrace_ring::{HookState, RingPause, TextId, TimeInterval};
 use std::collections::{HashMap, HashSet};
@@ -204,13 +204,13 @@ impl PythonRing {
         self.texts.get(text).unwrap_or(NAME_LOST)
     }
 
-    fn marker(&self, marker: gctrace_ring::StepMarker, name: TextId) -> StepMarker {
+    fn marker(&self, marker: gctrace_ring::StepMarker, name: TextId) -> NamedMarker {
         let name = self.name(name).to_owned();
         match marker {
-            gctrace_ring::StepMarker::Function => StepMarker::Function(name),
-            gctrace_ring::StepMarker::Optimizer => StepMarker::Optimizer(name),
-            gctrace_ring::StepMarker::Backward => StepMarker::Backward,
-            gctrace_ring::StepMarker::DataLoader => StepMarker::DataLoader(name),
+            gctrace_ring::StepMarker::Function => NamedMarker::Function(name),
+            gctrace_ring::StepMarker::Optimizer => NamedMarker::Optimizer(name),
+            gctrace_ring::StepMarker::Backward => NamedMarker::Backward,
+            gctrace_ring::StepMarker::DataLoader => NamedMarker::DataLoader(name),
         }
     }
 
@@ -280,16 +280,16 @@ impl PythonRing {
 }
 
 /// Only 3.14.0 - 3.14.4 have an incremental collector.
-fn collector(version: &str, free_threaded: bool) -> Collector {
+fn collector(version: &str, free_threaded: bool) -> CollectorKind {
     let mut numbers = version.split('.').map(|part| {
         let digits = part.find(|letter: char| !letter.is_ascii_digit());
         part.get(..digits.unwrap_or(part.len()))?.parse::<u32>().ok()
     });
     let mut next = || numbers.next().flatten();
     match (free_threaded, next(), next(), next()) {
-        (true, ..) => Collector::FreeThreaded,
-        (false, Some(3), Some(14), Some(0..=4)) => Collector::Incremental,
-        _ => Collector::Generational,
+        (true, ..) => CollectorKind::FreeThreaded,
+        (false, Some(3), Some(14), Some(0..=4)) => CollectorKind::Incremental,
+        _ => CollectorKind::Generational,
     }
 }
 

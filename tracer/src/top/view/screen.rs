@@ -10,9 +10,8 @@ use super::terminal::{FrameWriter, Terminal};
 use super::terminal_device::TermEvent;
 use super::theme::Theme;
 use super::{ViewConfig, draw, keys};
-use crate::log;
 use crate::top::live_handle::{LiveHandle, LivePhase, UserCommand};
-use crate::top::local_time;
+use crate::{clock, log};
 use gctrace_analysis::live::{SETTLE_NS, Snapshot, SnapshotRequest};
 use gctrace_event::{Note, Record};
 use nix::sys::signal::Signal;
@@ -296,7 +295,7 @@ impl ViewScreen {
             phase: &self.phase,
             tail: self.tail.as_ref(),
             command: self.config.command.as_deref(),
-            utc_offset_s: local_time::offset_s(self.snapshot.at_unix_ns),
+            utc_offset_s: clock::offset_s(self.snapshot.at_unix_ns),
             theme: self.theme,
         };
         let mut drawn = Geometry::default();

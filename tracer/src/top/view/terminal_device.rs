@@ -159,7 +159,7 @@ impl TerminalDevice {
 
 /// Standard output itself, if it is also readable: shells open the terminal once for both directions.
 fn inherited() -> Option<OwnedFd> {
-    let stdout = print::descriptors::output_descriptor().ok()?;
+    let stdout = print::output_descriptor().ok()?;
     let flags = nix::fcntl::fcntl(&stdout, FcntlArg::F_GETFL).ok()?;
     (flags & libc::O_ACCMODE == libc::O_RDWR).then_some(stdout)
 }

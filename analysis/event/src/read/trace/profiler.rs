@@ -1,31 +1,14 @@
 //! Events of the PyTorch profiler: calls, GPU work, waits for it, annotations and device memory,
-//! which gctrace writes in the same form, and metadata of the trace.
+//! which gctrace writes in the same form.
 //!
 //! Owns when such an event is usable. The profiler's `pid` of GPU work is the device; in gctrace's
 //! events `args.process` is the process.
 
-use super::{ChromeEvent, DecodeError, DecodedItem, JsonValue, Problem, id, time};
-use crate::read::events::{TraceMember, TraceMemberKey};
+use super::{ChromeEvent, DecodeError, JsonValue, Problem, id, time};
 use crate::{
     Annotation, Collective, CudaCall, CudaLaunches, CudaLayer, DeviceMemory, GpuOp, GpuOpKind,
-    GpuSync, GpuSyncKind, Record, StepMark, StepMarker,
+    GpuSync, GpuSyncKind, NamedMarker, Record, StepMark,
 };
-
-/// Metadata of another tool's trace, before or after its events.
-#[derive(Debug, Clone, PartialEq, Eq, bitcode::Encode, bitcode::Decode)]
-pub enum TraceProperty {
-    /// Its timestamps count from this Unix time in ns. The profiler has done so since PyTorch 2.4;
-    /// before, its timestamps were themselves Unix time in µs.
-    BaseTime(u64),
-    /// Name of this one trace.
-    TraceId(String),
-    /// Name of the host.
-    Host(String),
-    /// Rank of the process in its job.
-    Rank(u32),
-    /// Ranks of the job.
-    WorldSize(u32),
-}
 
 /// The record that a complete event is.
 pub(super) fn slice(event: &ChromeEvent<'_>) -> Result<Record, DecodeError> {
@@ -114,7 +97,7 @@ fn launches(event: &ChromeEvent<'_>) -> Option<CudaLaunches> {
 
 /// The record of an annotation: a mark of a training step, by its name, or any other.
 fn marked(annotation: Annotation) -> Record {
-    match StepMarker::from_annotation(&annotation.name) {
+    match NamedMarker::from_annotation(&annotation.name) {
         Some(marker) => Record::Step(StepMark {
             pid: annotation.pid,
             tid: annotation.tid,
@@ -215,34 +198,4 @@ fn annotation(event: &ChromeEvent<'_>) -> Result<Annotation, DecodeError> {
         start_ns,
         end_ns,
     })
-}
-
-/// Decodes `property`; `report` is called where its value makes no sense.
-pub(crate) fn property<'a>(
-    property: &TraceMember<'a>,
-    mut report: impl FnMut(Problem),
-) -> DecodedItem<'a> {
-    let value = property.value;
-    let text = || value.text().map(|text| text.into_owned());
-    let (decoded, problem) = match property.key {
-        TraceMemberKey::BaseTime => {
-            (value.unsigned().map(TraceProperty::BaseTime), "\"baseTimeNanoseconds\" is not a time")
-        }
-        TraceMemberKey::TraceId => (text().map(TraceProperty::TraceId), "\"trace_id\" is not text"),
-        TraceMemberKey::Host => (text().map(TraceProperty::Host), "\"host_name\" is not text"),
-        TraceMemberKey::Rank => {
-            (id(value).map(TraceProperty::Rank), "\"rank\" of \"distributedInfo\" is not a rank")
-        }
-        TraceMemberKey::WorldSize => (
-            id(value).map(TraceProperty::WorldSize),
-            "\"world_size\" of \"distributedInfo\" is not a count",
-        ),
-    };
-    match decoded {
-        Some(decoded) => DecodedItem::Property(decoded),
-        None => {
-            report(problem);
-            DecodedItem::Unusable
-        }
-    }
 }

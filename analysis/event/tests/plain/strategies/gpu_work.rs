@@ -3,7 +3,7 @@
 use super::time;
 use gctrace_event::{
     Annotation, Collective, CudaCall, CudaLaunches, CudaLayer, DeviceMemory, GpuOp, GpuOpKind,
-    GpuSync, GpuSyncKind, PauseMemory, Record, StepMark, StepMarker,
+    GpuSync, GpuSyncKind, NamedMarker, PauseMemory, Record, StepMark,
 };
 use proptest::option::of;
 use proptest::prelude::*;
@@ -107,7 +107,7 @@ prop_compose! {
     fn annotation()(
         (pid, tid) in any::<(u32, u32)>(),
         name in any::<String>()
-            .prop_filter("a step", |name| StepMarker::from_annotation(name).is_none()),
+            .prop_filter("a step", |name| NamedMarker::from_annotation(name).is_none()),
         (start_ns, length_ns) in (time(), 0..(1u64 << 61)),
     ) -> Record {
         Record::Annotation(Annotation { pid, tid, name, start_ns, end_ns: start_ns + length_ns })
@@ -151,13 +151,13 @@ prop_compose! {
 }
 
 /// Names may contain the words around them.
-fn step_marker() -> impl Strategy<Value = StepMarker> {
+fn step_marker() -> impl Strategy<Value = NamedMarker> {
     let name = || prop_oneof![any::<String>(), "(Optimizer\\.step#|\\.step|backward| ){0,4}"];
     prop_oneof![
-        name().prop_map(StepMarker::Function),
-        name().prop_map(StepMarker::Optimizer),
-        Just(StepMarker::Backward),
-        name().prop_map(StepMarker::DataLoader),
+        name().prop_map(NamedMarker::Function),
+        name().prop_map(NamedMarker::Optimizer),
+        Just(NamedMarker::Backward),
+        name().prop_map(NamedMarker::DataLoader),
     ]
 }
 

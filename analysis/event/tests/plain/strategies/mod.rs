@@ -4,7 +4,7 @@ mod garbage;
 mod gpu_work;
 
 use gctrace_event::{
-    Collector, Counter, Counters, EventSource, ExaminedProcesses, FORMAT, Frame, GcReason,
+    CollectorKind, Counter, Counters, EventSource, ExaminedProcesses, FORMAT, Frame, GcReason,
     GcSettings, GpuDevice, GpuProcess, GpuSample, Interpreter, Note, OmittedPauses, Pause,
     Pressure, ProbeCost, Process, ProcessCounters, ProcessExit, ProcessOrigin, Record,
     RecordingMode, TraceEnd, TraceHeader, UnseenCollections,
@@ -142,8 +142,8 @@ prop_compose! {
     fn interpreter()(
         (file, version, found_by) in any::<(String, String, String)>(),
         collector in prop_oneof![
-            Just(Collector::Generational), Just(Collector::Incremental),
-            Just(Collector::FreeThreaded), "[A-Z]*".prop_map(Collector::Other),
+            Just(CollectorKind::Generational), Just(CollectorKind::Incremental),
+            Just(CollectorKind::FreeThreaded), "[A-Z]*".prop_map(CollectorKind::Other),
         ],
         free_threaded in any::<bool>(),
         build_id in any::<Option<String>>(),

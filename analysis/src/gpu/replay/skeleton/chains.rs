@@ -8,7 +8,7 @@
 use super::Scenarios;
 use super::graph::{Delay, DelayRows, GraphIndex};
 use crate::gpu::replay::layout::ReplayLayout;
-use crate::gpu::replay::network::{Network, NodeIndex};
+use crate::gpu::replay::network::{Network, NetworkNodeId};
 use crate::time::{difference, later};
 
 /// The calls of all threads that do not only poll, and the operations of all streams, as chains of
@@ -68,7 +68,7 @@ impl Chains {
         let streams = streams.map(|stream| stream.into_iter().map(|op| layout.op(op)).collect());
         let mut chain = 0;
         for spans in threads.chain(streams) {
-            let spans: Vec<(NodeIndex, NodeIndex)> = spans;
+            let spans: Vec<(NetworkNodeId, NetworkNodeId)> = spans;
             let nodes = spans.into_iter().flat_map(|(start, end)| [start, end]);
             let mut last: Option<usize> = None;
             for node in nodes.map(|node| network.place(node)) {

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::gpu::replay::ModelParts;
 use crate::gpu::replay::layout::ReplayLayout;
-use crate::gpu::replay::network::{Network, NodeIndex};
+use crate::gpu::replay::network::{Network, NetworkNodeId};
 use crate::gpu::replay::pauses::AppliedChange;
 use crate::gpu::replay::steps::paused_steps;
 use crate::gpu::replay::timestamps::TimestampRule;
@@ -30,7 +30,7 @@ pub(super) struct Cut<'a> {
     times_ns: Vec<i64>,
     origin: GraphIndex,
     /// The nodes of the graph that the places of the network follow, by place.
-    sources: Vec<Source>,
+    sources: Vec<DelayedNode>,
     /// Those of a place: `first_source[place]..first_source[place + 1]`.
     first_source: Vec<usize>,
     /// Per place that is the end of a collective, the place of its start.
@@ -43,7 +43,7 @@ pub(super) struct Cut<'a> {
 }
 
 /// A node that another one follows after a delay.
-type Source = (GraphIndex, Delay);
+type DelayedNode = (GraphIndex, Delay);
 
 /// A timestamp, and what it is no later than.
 type GraphMark = (GraphIndex, Option<GraphIndex>);
@@ -95,7 +95,7 @@ impl<'a> Cut<'a> {
         let mut kept: Vec<bool> = self.starts.iter().map(Option::is_some).collect();
         self.meets.iter().for_each(|(_, start, _)| kept[*start] = true);
         let mut entries = ChainEntries::default();
-        let mut sources: Vec<Source> = Vec::new();
+        let mut sources: Vec<DelayedNode> = Vec::new();
         for (node, is_kept) in kept.into_iter().enumerate() {
             let mut waits = network.waits(node).peekable();
             if self.starts[node].is_some() {
@@ -230,7 +230,7 @@ impl<'a> Cut<'a> {
 
     /// A node at the time of the last of some; `None` without any. Nodes that another one of them
     /// certainly follows do not matter.
-    fn last_of(&mut self, nodes: impl Iterator<Item = NodeIndex>) -> Option<GraphIndex> {
+    fn last_of(&mut self, nodes: impl Iterator<Item = NetworkNodeId>) -> Option<GraphIndex> {
         let mut asked = vec![false; self.network.len()];
         for node in nodes {
             asked[self.network.place(node)] = true;

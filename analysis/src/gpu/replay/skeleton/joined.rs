@@ -2,7 +2,7 @@
 
 use super::{Skeleton, SkeletonMark};
 use crate::gpu::replay::network::{
-    DelayChange, EdgeIndex, Network, NetworkBuilder, NodeIndex, TieOrder,
+    DelayChange, EdgeIndex, Network, NetworkBuilder, NetworkNodeId, TieOrder,
 };
 use crate::gpu::replay::steps::{ReplayedStep, StepEvidence};
 use crate::gpu::replay::{ReplayCollective, last_and_waited};
@@ -32,9 +32,9 @@ struct JoinedRank<'a> {
 #[derive(Debug, Default)]
 struct JoinedMeeting {
     /// The start of the last of them; `None` if no rank of it is known.
-    last: Option<NodeIndex>,
+    last: Option<NetworkNodeId>,
     /// Starts and ends of those that wait for it.
-    waited: Vec<(NodeIndex, NodeIndex)>,
+    waited: Vec<(NetworkNodeId, NetworkNodeId)>,
 }
 
 /// Times of one replay. Its functions panic on ranks that are not in the job.
@@ -97,7 +97,7 @@ impl<'a> JoinedSkeletons<'a> {
                 let meet = &rank.skeleton.meets[*meet];
                 (rank.node(meet.start), rank.node(meet.end))
             });
-            let spans: Vec<(NodeIndex, NodeIndex)> = spans.collect();
+            let spans: Vec<(NetworkNodeId, NetworkNodeId)> = spans.collect();
             if spans.is_empty() {
                 meetings.push(JoinedMeeting::default());
                 continue;
@@ -193,7 +193,7 @@ fn saturated(at: i128) -> i64 {
 }
 
 impl JoinedRank<'_> {
-    fn node(&self, node: u32) -> NodeIndex {
+    fn node(&self, node: u32) -> NetworkNodeId {
         Index::new(self.first_node + node as usize)
     }
 }

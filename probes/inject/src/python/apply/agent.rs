@@ -11,10 +11,10 @@ use crate::apply::files::ReportFolder;
 use crate::apply::marks::{MarkCounter, Marked, StepPlace};
 use crate::apply::rows::{StepRow, StepRows};
 use crate::apply::{ApplyOptions, marks};
+use crate::environment::is_confined;
 use crate::process_ring::now_ns;
 use crate::python::api::PythonApi;
 use crate::python::collector_state::tracked_objects;
-use crate::seccomp::is_confined;
 use gctrace_ring::{OwnerMark, StepMarker};
 use gctrace_settings::{AppliedProcess, CollectionSums, GcChange};
 

@@ -65,7 +65,7 @@ static SAMPLER: OnceLock<Mutex<Sampler>> = OnceLock::new();
 
 /// A line of the program.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct BirthLine {
+pub(super) struct SampledLine {
     pub(super) function: Box<str>,
     pub(super) file: Box<str>,
     pub(super) line: u32,
@@ -82,8 +82,8 @@ struct Sampler {
     fresh: Vec<RunningLine>,
     /// All slots with a fresh line, each once.
     fresh_slots: Vec<usize>,
-    lines: Vec<BirthLine>,
-    numbers: HashMap<BirthLine, u32>,
+    lines: Vec<SampledLine>,
+    numbers: HashMap<SampledLine, u32>,
     /// The interpreter ended.
     is_over: bool,
 }
@@ -203,7 +203,7 @@ pub(super) fn birth(block: usize) -> Option<u32> {
 }
 
 /// The line of a number.
-pub(super) fn line(number: u32) -> Option<BirthLine> {
+pub(super) fn line(number: u32) -> Option<SampledLine> {
     sampler()?.lines.get(number as usize).cloned()
 }
 
@@ -256,7 +256,7 @@ impl Sampler {
     /// The number of a line; `None` if there are too many.
     fn number(&mut self, line: &RunningLine) -> Option<u32> {
         let (function, file) = self.names.of(line.code(), |text| Box::from(text));
-        let line = BirthLine { function, file, line: line.line(self.api, self.raw) };
+        let line = SampledLine { function, file, line: line.line(self.api, self.raw) };
         if let Some(known) = self.numbers.get(&line) {
             return Some(*known);
         }

@@ -22,13 +22,13 @@ pub(super) enum Size {
     List(u64),
     Dict(u64, DictTable),
     /// This, and the values of an instance.
-    Instance(u64, Values),
+    Instance(u64, ValuesPlace),
     Unknown,
 }
 
 /// Where the values of the instances of a class are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Values {
+pub(super) struct ValuesPlace {
     /// Second number of the version: 11 or later.
     minor: u8,
     class: Object,
@@ -36,7 +36,7 @@ pub(super) struct Values {
     basic_size: usize,
 }
 
-impl Values {
+impl ValuesPlace {
     /// Their size in bytes; 0 if there are none.
     ///
     /// # Safety
@@ -145,7 +145,7 @@ impl Size {
             of if of == api.PyDict_Type => Self::Dict(basic, table),
             of if item == 0 && has_values => {
                 let basic_size = class.basic_size() as usize;
-                Self::Instance(basic, Values { minor, class: of, basic_size })
+                Self::Instance(basic, ValuesPlace { minor, class: of, basic_size })
             }
             _ if item == 0 => Self::Fixed(basic),
             _ if has_items => Self::Items(basic, item),

@@ -30,7 +30,7 @@ const MOST_NEW: usize = 1 << 8;
 
 /// An object on the collector's list, and its place in the [`Tally`].
 #[derive(Clone, Copy)]
-struct Node {
+struct GarbageNode {
     object: Object,
     kind: u16,
 }
@@ -38,7 +38,7 @@ struct Node {
 /// Finds cycles in one interpreter.
 pub(super) struct CycleReader {
     names: ReferenceNames,
-    nodes: Vec<Node>,
+    nodes: Vec<GarbageNode>,
     /// Set if there are too many of them.
     is_full: bool,
     search: Search,
@@ -90,7 +90,7 @@ impl CycleReader {
             self.is_full = true;
             return;
         }
-        self.nodes.push(Node { object, kind });
+        self.nodes.push(GarbageNode { object, kind });
     }
 
     /// The cycles among the objects added, most objects first. `kinds`: numbers of the tally's kinds
@@ -280,7 +280,7 @@ struct Numbers {
 }
 
 impl Numbers {
-    fn new(nodes: &[Node]) -> Result<Self, TryReserveError> {
+    fn new(nodes: &[GarbageNode]) -> Result<Self, TryReserveError> {
         let length = (nodes.len() * 2).next_power_of_two().max(2);
         let mut places = Vec::new();
         places.try_reserve_exact(length)?;
@@ -302,7 +302,7 @@ impl Numbers {
         (object.addr().wrapping_mul(FIBONACCI) >> 32) & (self.places.len() - 1)
     }
 
-    fn of(&self, nodes: &[Node], object: Object) -> Option<u32> {
+    fn of(&self, nodes: &[GarbageNode], object: Object) -> Option<u32> {
         let mut at = self.start(object);
         loop {
             let number = self.places[at].checked_sub(1)?;
@@ -316,7 +316,7 @@ impl Numbers {
 
 /// What `tp_traverse` visits for.
 struct Visited<'a> {
-    nodes: &'a [Node],
+    nodes: &'a [GarbageNode],
     numbers: Numbers,
     graph: Graph,
     failed: Option<TryReserveError>,
@@ -326,7 +326,7 @@ struct Visited<'a> {
 ///
 /// # Safety
 /// The lock is held; they are on the collector's list, whole.
-unsafe fn graph(nodes: &[Node]) -> Result<Graph, TryReserveError> {
+unsafe fn graph(nodes: &[GarbageNode]) -> Result<Graph, TryReserveError> {
     let mut visited =
         Visited { nodes, numbers: Numbers::new(nodes)?, graph: Graph::new(), failed: None };
     for node in nodes {

@@ -5,7 +5,7 @@
 //! Names are read once per walk, from strings of CPython's own structures; no code of the program
 //! runs.
 
-use super::births::{BirthLine, InstanceTypes};
+use super::births::{InstanceTypes, SampledLine};
 use super::bytes::{DictTable, Size};
 use super::layout::{TypeView, integer, reference, type_of};
 use crate::process_ring::ProcessRing;
@@ -275,7 +275,7 @@ impl KindReader {
         &mut self,
         ring: &ProcessRing,
         class: Object,
-        line: &BirthLine,
+        line: &SampledLine,
     ) -> u32 {
         // SAFETY: as the caller promises.
         let type_name = self.type_name(ring, unsafe { TypeView::new(class) });

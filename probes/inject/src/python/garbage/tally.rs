@@ -17,7 +17,7 @@ const MAX_KINDS: usize = 1 << 10;
 const MAX_BIRTHS: usize = 1 << 8;
 
 /// Counts of one kind. In the first one of a type, without code, also how its objects are read.
-struct Counted {
+struct CountedKind {
     key: ObjectKey,
     path: CodePath,
     size: Size,
@@ -28,7 +28,7 @@ struct Counted {
     bytes: Option<u64>,
 }
 
-impl Counted {
+impl CountedKind {
     /// Their memory in bytes.
     fn bytes(&self) -> Option<u64> {
         match (self.path, self.size) {
@@ -43,7 +43,7 @@ pub(super) struct Tally {
     /// Places in `kinds`, counted from 1, by the hash of their keys; a power of two of them, at most
     /// half of them in use.
     places: Box<[u16]>,
-    kinds: Vec<Counted>,
+    kinds: Vec<CountedKind>,
     objects: u64,
     /// Objects whose birth was sampled, by place of the kind and number of the line.
     births: HashMap<(usize, u32), u32>,
@@ -95,7 +95,7 @@ impl Tally {
             at
         } else {
             let key = ObjectKey { class, code, line };
-            self.place(key, |_| Counted {
+            self.place(key, |_| CountedKind {
                 key,
                 path,
                 size,
@@ -119,11 +119,11 @@ impl Tally {
         self.kinds.get(kind).and_then(|kind| unsafe { kind.size.of(object) })
     }
 
-    fn first(&self, reader: &KindReader, class: Object) -> Counted {
+    fn first(&self, reader: &KindReader, class: Object) -> CountedKind {
         let key = ObjectKey { class, code: NULL, line: 0 };
         // SAFETY: the type of an object that is alive.
         let class = unsafe { TypeView::new(class) };
-        Counted {
+        CountedKind {
             key,
             path: reader.path(class),
             size: reader.size(class),
@@ -135,7 +135,7 @@ impl Tally {
 
     /// Index of a kind, added if it is new; `None` if there are too many.
     #[inline]
-    fn place(&mut self, key: ObjectKey, add: impl FnOnce(&Self) -> Counted) -> Option<usize> {
+    fn place(&mut self, key: ObjectKey, add: impl FnOnce(&Self) -> CountedKind) -> Option<usize> {
         let mut at = self.start(key);
         loop {
             match self.places[at] {
@@ -184,7 +184,7 @@ impl Tally {
     /// # Safety
     /// The lock is held; the objects are still on the collector's list.
     pub(super) unsafe fn numbers(&self, reader: &mut KindReader, ring: &ProcessRing) -> Vec<u32> {
-        let number = |counted: &Counted| match counted.objects {
+        let number = |counted: &CountedKind| match counted.objects {
             0 => 0,
             // SAFETY: as the caller promises.
             _ => unsafe { reader.kind(ring, counted.key) },

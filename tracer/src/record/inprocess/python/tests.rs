@@ -257,13 +257,13 @@ fn garbage_that_lacks_a_part_is_not_written() {
 
 #[test]
 fn collectors_by_version() {
-    assert_eq!(collector("3.14.0rc2", false), Collector::Incremental);
-    assert_eq!(collector("3.14.4+", false), Collector::Incremental);
-    assert_eq!(collector("3.14.5", false), Collector::Generational);
-    assert_eq!(collector("3.14.10", false), Collector::Generational);
-    assert_eq!(collector("3.14.2", true), Collector::FreeThreaded);
-    assert_eq!(collector("3.9.18", false), Collector::Generational);
-    assert_eq!(collector("", false), Collector::Generational);
+    assert_eq!(collector("3.14.0rc2", false), CollectorKind::Incremental);
+    assert_eq!(collector("3.14.4+", false), CollectorKind::Incremental);
+    assert_eq!(collector("3.14.5", false), CollectorKind::Generational);
+    assert_eq!(collector("3.14.10", false), CollectorKind::Generational);
+    assert_eq!(collector("3.14.2", true), CollectorKind::FreeThreaded);
+    assert_eq!(collector("3.9.18", false), CollectorKind::Generational);
+    assert_eq!(collector("", false), CollectorKind::Generational);
 }
 
 proptest! {

@@ -67,14 +67,14 @@ struct WindowWorker<'a> {
     messages: &'a Sender<WindowMessage>,
     /// By the index of their layout; `None`: allocations cannot be counted in it.
     interpreters: HashMap<u32, Option<(Arc<SampledInterpreter>, TypeAddresses)>>,
-    waiting: Vec<WaitingProcess>,
+    waiting: Vec<UninitializedProcess>,
     watched: Vec<SampledProcess>,
     next: usize,
     summarized: Instant,
 }
 
 /// A process whose interpreter is not initialized yet.
-struct WaitingProcess {
+struct UninitializedProcess {
     pid: u32,
     layout: u32,
     resolution: Box<Resolution>,
@@ -86,7 +86,7 @@ impl WindowWorker<'_> {
         match command {
             WindowCommand::Watch { pid, layout, resolution } => {
                 self.end(pid);
-                self.waiting.push(WaitingProcess {
+                self.waiting.push(UninitializedProcess {
                     pid,
                     layout,
                     resolution,
@@ -159,7 +159,7 @@ impl WindowWorker<'_> {
         let _ = self.messages.send(WindowMessage::Note(pid, message));
     }
 
-    fn start_process(&mut self, waiting: WaitingProcess) {
+    fn start_process(&mut self, waiting: UninitializedProcess) {
         if !self.interpreters.contains_key(&waiting.layout) {
             let found = self.examine(&waiting);
             self.interpreters.insert(waiting.layout, found);
@@ -178,7 +178,7 @@ impl WindowWorker<'_> {
     /// Finds the allocator of an interpreter, once.
     fn examine(
         &self,
-        waiting: &WaitingProcess,
+        waiting: &UninitializedProcess,
     ) -> Option<(Arc<SampledInterpreter>, TypeAddresses)> {
         let resolution = &waiting.resolution;
         let name = format!("CPython {}", resolution.version);

@@ -6,7 +6,7 @@ use crate::args::CudaMode;
 use crate::record::output::RecordSink;
 use gctrace_ebpf::{CallKind, CudaCallEvent as Call};
 use gctrace_event::{
-    CudaCall, CudaLaunches, DeviceMemory, Pause, PauseMemory, Record, StepMark, StepMarker,
+    CudaCall, CudaLaunches, DeviceMemory, NamedMarker, Pause, PauseMemory, Record, StepMark,
 };
 use gctrace_probes::cuda::{
     BytesArgument, CudaLibrary, GridArgument, ProbedEnds, ProbedFunction, StreamArgument,
@@ -72,7 +72,7 @@ impl CudaStore {
     /// written, without its end, when the thread's next one starts or no more events can come.
     fn step(&mut self, call: &Call, sink: &mut impl RecordSink) {
         let step = StepMark {
-            marker: StepMarker::Backward,
+            marker: NamedMarker::Backward,
             pid: call.pid,
             tid: call.tid,
             start_ns: call.start_ns,

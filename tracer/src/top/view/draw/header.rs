@@ -2,9 +2,8 @@
 
 use super::{ViewFrame, name, plain, styled, with_parts};
 use crate::top::live_handle::LivePhase;
-use crate::top::local_time;
 use crate::top::view::{columns, text, theme};
-use crate::units;
+use crate::{clock, units};
 use gctrace_analysis::live::{GpuFigures, ProcessFigures, Snapshot};
 use gctrace_event::RecordingMode;
 use ratatui::layout::Rect;
@@ -32,7 +31,7 @@ pub(super) fn lines(frame: &ViewFrame<'_>, screen: Rect) -> Vec<Line<'static>> {
 fn about(frame: &ViewFrame<'_>, width: usize) -> Line<'static> {
     let snapshot = frame.snapshot;
     let state = frame.state;
-    let time = local_time::time_of_day(snapshot.at_unix_ns, frame.utc_offset_s);
+    let time = clock::time_of_day(snapshot.at_unix_ns, frame.utc_offset_s);
     let every = format!("every {}", text::seconds(state.interval));
     let (mark, style) = match frame.phase {
         LivePhase::Ended(_) => (" ENDED ", theme::reversed()),

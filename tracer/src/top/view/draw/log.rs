@@ -2,9 +2,8 @@
 
 use super::{ViewFrame, name_of, plain, put, put_lines, styled, title};
 use crate::text::OrDash as _;
-use crate::top::local_time;
 use crate::top::view::{text, theme};
-use crate::units;
+use crate::{clock, units};
 use gctrace_analysis::live::{CodeLine as SourceLine, LongPause};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -34,7 +33,7 @@ pub(super) fn draw(frame: &ViewFrame<'_>, buffer: &mut Buffer, area: Rect, focus
 
 fn entry(pause: &LongPause, utc_offset_s: i64, width: usize) -> Line<'static> {
     let who = text::fill(&name_of(pause.rank, pause.pid), 11, true);
-    let when = local_time::time_of_day_ms(pause.start_unix_ns, utc_offset_s);
+    let when = clock::time_of_day_ms(pause.start_unix_ns, utc_offset_s);
     let length = text::fill(&text::brief(pause.duration_ns), 7, false);
     let style = if pause.duration_ns >= FELT_NS { theme::bad() } else { theme::warning() };
     let generation = pause.generation.map_or("gen -".to_owned(), |number| format!("gen {number}"));

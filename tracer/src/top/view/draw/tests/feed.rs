@@ -2,8 +2,8 @@
 
 use gctrace_analysis::live::{Live, RecorderCost, SETTLE_NS, Snapshot, SnapshotRequest};
 use gctrace_event::{
-    Frame, GcReason, GcSettings, GpuDevice, GpuOp, GpuOpKind, GpuSample, Interpreter, Note, Pause,
-    Pressure, Process, ProcessExit, ProcessOrigin, Record, RecordingMode, StepMark, StepMarker,
+    Frame, GcReason, GcSettings, GpuDevice, GpuOp, GpuOpKind, GpuSample, Interpreter, NamedMarker,
+    Note, Pause, Pressure, Process, ProcessExit, ProcessOrigin, Record, RecordingMode, StepMark,
     TraceHeader,
 };
 
@@ -140,7 +140,7 @@ fn step_of(pid: u32, number: u64) -> Vec<Record> {
     };
     let mut records = vec![
         Record::Step(StepMark {
-            marker: StepMarker::Backward,
+            marker: NamedMarker::Backward,
             pid,
             tid: pid,
             start_ns: START + at_ms * MS,

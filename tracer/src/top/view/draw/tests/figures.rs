@@ -1,10 +1,10 @@
 //! Fixed figures.
 
 use gctrace_analysis::live::{
-    CodeLine, CollectionCounts, CycleFigures, FreezeFigures, GarbageDetail, GarbageFigures,
-    GpuBusy, GpuFigures, HeapObjects, KindFigures, KindName, LineFigures, LongPause, Notice,
-    PauseFigures, PressureFigures, ProcessDetail, ProcessEnd, ProcessFigures, ProcessGpu,
-    RecorderCost, Snapshot, SnapshotTotals, StepFigures, TimelineCell, TrendFigures,
+    CodeLine, CollectionCounts, CycleFigures, FreezeFigures, GarbageFigures, GpuBusy, GpuFigures,
+    HeapObjects, KindFigures, KindName, LineFigures, LongPause, Notice, PauseFigures,
+    PressureFigures, ProcessDetail, ProcessEnd, ProcessFigures, ProcessGpu, RecorderCost,
+    SelectedGarbage, Snapshot, SnapshotTotals, StepFigures, TimelineCell, TrendFigures,
 };
 use gctrace_analysis::report::{CycleShape, PauseTotal, StepSource};
 use gctrace_event::GcReason;
@@ -288,7 +288,7 @@ pub(super) fn garbage() -> Snapshot {
         per_second: Some(objects as f64 / 60.0),
     };
     if let Some(detail) = &mut snapshot.detail {
-        detail.garbage = Some(GarbageDetail {
+        detail.garbage = Some(SelectedGarbage {
             kinds: vec![
                 counted(kind("cell", closure), 72_000),
                 counted(kind("function", closure), 72_000),

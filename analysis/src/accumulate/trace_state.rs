@@ -1,14 +1,20 @@
-//! The state of one trace as a whole, and how it was recorded: pauses counted by source.
+//! The state of one trace as a whole: its rank, its clock, and how it was recorded.
+//!
+//! Owns the difference between timestamps of a trace and Unix time.
 
-use super::profiler_metadata::ProfilerMetadata;
-use super::unlisted::UnlistedSums;
 use crate::accumulate::cuda::CudaSums;
 use crate::accumulate::gpu_samples::GpuSamples;
+use crate::accumulate::unlisted::UnlistedSums;
 use crate::distribution::Distribution;
 use crate::report::{PauseTotal, RecordedReport, Sources};
+use crate::spans::FirstToLast;
 use crate::time::add_to;
-use gctrace_event::read::TraceCompletion;
+use gctrace_event::read::{TraceCompletion, TraceProperty};
 use gctrace_event::{EventSource, Note, RecordingMode, TraceEnd, TraceHeader};
+
+/// From here on times count from 1970: it is September 2001 then, and nothing has been up for 31
+/// years. The PyTorch profiler wrote such times before torch 2.4.
+const UNIX_TIMES_NS: u64 = 1_000_000_000_000_000_000;
 
 /// The state of one trace.
 #[derive(Debug, Default)]
@@ -19,7 +25,7 @@ pub(crate) struct TraceState {
     pub(crate) profiler: ProfilerMetadata,
     pub(crate) end: Option<TraceEnd>,
     /// First and last time of anything.
-    pub(crate) span: Option<(u64, u64)>,
+    pub(crate) span: FirstToLast,
     pub(crate) effort: PauseTotal,
     /// Its processes beyond those that are listed.
     pub(crate) unlisted: UnlistedSums,
@@ -33,23 +39,23 @@ pub(crate) struct TraceState {
     pub(crate) ending: TraceCompletion,
     pub(crate) cuda: CudaSums,
     /// Whether it contains operations with GPU times.
-    pub(super) gpu_work: bool,
+    pub(crate) gpu_work: bool,
     /// Whether it contains collections that are not counted yet.
-    pub(super) deferred: bool,
+    pub(crate) deferred: bool,
     /// Why it could not be read to its end.
     pub(crate) damage: Option<String>,
     /// Number of processes of the traces before it.
-    pub(super) first_process: usize,
+    pub(crate) first_process: usize,
 }
 
 impl TraceState {
-    pub(super) fn see(&mut self, start_ns: u64, end_ns: u64) {
+    pub(crate) fn see(&mut self, start_ns: u64, end_ns: u64) {
         let (first, last) = self.span.get_or_insert((start_ns, end_ns));
         *first = start_ns.min(*first);
         *last = end_ns.max(*last);
     }
 
-    pub(super) fn has_evidence(&self) -> bool {
+    pub(crate) fn has_evidence(&self) -> bool {
         self.header.is_some() || self.effort.count > 0 || self.deferred || self.gpu_work
     }
 
@@ -63,6 +69,58 @@ impl TraceState {
         match &self.header {
             Some(header) => header.started_ns,
             None => self.span.map_or(0, |(first, _)| first),
+        }
+    }
+
+    /// Rank of the whole trace.
+    pub(crate) fn rank(&self) -> Option<u32> {
+        match &self.header {
+            Some(header) => header.rank,
+            None => self.profiler.rank,
+        }
+    }
+
+    /// Add this to its times to get nanoseconds since 1970 (UTC).
+    pub(crate) fn unix_offset_ns(&self) -> Option<i64> {
+        if let Some(header) = &self.header {
+            let known = header.started_unix_ns > 0;
+            return known.then(|| difference(header.started_unix_ns, header.started_ns))?;
+        }
+        let (first_ns, last_ns) = self.span?;
+        match self.profiler.base_unix_ns.filter(|base_ns| *base_ns > 0) {
+            Some(base_ns) if first_ns < UNIX_TIMES_NS => i64::try_from(base_ns).ok(),
+            // Single events at 0 do not count.
+            _ => (last_ns >= UNIX_TIMES_NS).then_some(0),
+        }
+    }
+
+    /// Its start as Unix time in ns; `None` if unknown.
+    pub(crate) fn started_unix_ns(&self) -> Option<u64> {
+        let offset_ns = self.unix_offset_ns()?;
+        self.started_ns().checked_add_signed(offset_ns)
+    }
+}
+
+/// Metadata of a trace of the PyTorch profiler.
+#[derive(Debug, Default)]
+pub(crate) struct ProfilerMetadata {
+    /// Unix time, in ns, from which its timestamps count.
+    base_unix_ns: Option<u64>,
+    pub(crate) trace_id: Option<String>,
+    pub(crate) host: Option<String>,
+    pub(crate) rank: Option<u32>,
+    /// Number of ranks in its job.
+    pub(crate) world_size: Option<u32>,
+}
+
+impl ProfilerMetadata {
+    pub(crate) fn set(&mut self, property: TraceProperty) {
+        match property {
+            TraceProperty::BaseTime(base_ns) => self.base_unix_ns = Some(base_ns),
+            TraceProperty::Host(host) => self.host = Some(host),
+            TraceProperty::Rank(rank) => self.rank = Some(rank),
+            TraceProperty::TraceId(id) => self.trace_id = Some(id),
+            TraceProperty::WorldSize(size) => self.world_size = Some(size),
         }
     }
 }
@@ -132,6 +190,11 @@ fn not_recorded(mode: &RecordingMode) -> &'static [&'static str] {
         ],
         _ => &[],
     }
+}
+
+/// `to` minus `from`; `None` if out of range.
+fn difference(to: u64, from: u64) -> Option<i64> {
+    i64::try_from(i128::from(to) - i128::from(from)).ok()
 }
 
 #[cfg(test)]

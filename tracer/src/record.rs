@@ -1,7 +1,7 @@
 //! One recording: set up, wait for events and signals, end.
 //!
 //! Owns the order of the steps. `record/preparation.rs` does what comes before; the sources
-//! (`record/source.rs`) handle events; `record/output.rs` writes.
+//! (`record/sources.rs`) handle events; `record/output.rs` writes.
 
 mod call_sources;
 mod described;

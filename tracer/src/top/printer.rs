@@ -1,6 +1,7 @@
 //! The thread that prints snapshots to standard output, once per interval.
 //!
-//! Owns the deadlines, and the end if the reader is gone. `lines.rs` formats the snapshots. A thread of its own, so that a reader that blocks does not block the recording.
+//! Owns the deadlines, and the end if the reader is gone. `lines.rs` formats the snapshots. A thread
+//! of its own, so that a reader that blocks does not block the recording.
 
 use crate::clock::{monotonic_ns, nanoseconds};
 use crate::record::CommandSupervisor;

@@ -223,7 +223,7 @@ slow() {
     elif torch_python slow; then
         # What needs no privileges has none here either.
         run_tests slow builder 'not default() & binary(plain)' || fail "slow (plain)"
-        privileged slow 'not default() & not binary(plain) & not test(/^docs::/)'
+        privileged slow 'not default() & not binary(plain) & not (binary(torch) & test(/^docs::/))'
     fi
 }
 

@@ -14,7 +14,7 @@ use test_kit::recording;
 use test_kit::recording::tmux::{Tmux, has_tmux};
 
 /// Recordings that end while programs are started: each of them used to leave some stopped.
-const ROUNDS: usize = 20;
+const ROUNDS: usize = 4;
 
 fn spawner() -> String {
     let script = recording::scripts().join("spawner.py");
@@ -83,7 +83,7 @@ fn a_recording_that_ends_leaves_nothing_stopped() {
     for _ in 0..ROUNDS {
         ends_cleanly(&python, &["record", "-d", "0.4s"], None);
     }
-    for _ in 0..3 {
+    for _ in 0..2 {
         ends_cleanly(&python, &["record"], Some(Signal::SIGINT));
         ends_cleanly(&python, &["record"], Some(Signal::SIGTERM));
         ends_cleanly(&python, &["top", "-n", "2", "-d", "0.2s"], None);

@@ -213,6 +213,12 @@ impl Analysis {
         of_traces.chain(of_processes.filter_map(|process| process.sums.rank()))
     }
 
+    /// The number of ranks that the traces state; of several the largest, `None` if none does.
+    #[must_use]
+    pub fn world_size(&self) -> Option<u32> {
+        self.traces.iter().filter_map(|trace| trace.profiler.world_size).max()
+    }
+
     /// The GPU work read so far: one timeline for each process that collected or made calls, trace
     /// by trace.
     #[must_use]

@@ -109,8 +109,12 @@ pub(crate) fn read_all(
         }
     }
     let headers = parts.iter().filter_map(|part| part.summary.as_ref());
-    let stated: Vec<Option<u32>> = headers.map(|header| header.world_size).collect();
+    let mut stated: Vec<Option<u32>> = headers.map(|header| header.world_size).collect();
     let found: BTreeSet<u32> = parts.iter().flat_map(|part| part.analysis.ranks()).collect();
+    // One rank stands for itself; several of a job that states more are some of it.
+    if found.len() > 1 {
+        stated.extend(parts.iter().filter_map(|part| part.analysis.world_size()).map(Some));
+    }
     let missing = missing_ranks(&stated, &found);
     let mut failures = Vec::new();
     let parts = parts.into_iter().map(|part| {

@@ -107,8 +107,8 @@ pub(super) fn check_current(summary: &Path, source: &SummarySource) -> anyhow::R
     )
 }
 
-/// The ranks that are missing in a job with summaries; `None` if there are none. `stated`: the
-/// number of ranks that each summary states; `found`: the ranks of all traces.
+/// The ranks that are missing in a job; `None` if there are none. `stated`: the number of ranks that
+/// each summary states, and each trace that does; `found`: the ranks of all traces.
 pub(crate) fn missing_ranks(
     stated: &[Option<u32>],
     found: &BTreeSet<u32>,

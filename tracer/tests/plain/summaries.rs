@@ -77,6 +77,31 @@ fn tables_of_summaries_are_those_of_the_traces() {
     assert!(some.err.contains("rank 0 (of 2 or more): no trace and no summary"));
 }
 
+/// A profiler's trace states the number of ranks: two of 128, as traces and as summaries.
+#[test]
+fn some_ranks_of_a_job_are_named_alike() {
+    let folder = Folder::new();
+    for rank in 0..2 {
+        let text = format!(
+            r#"{{"distributedInfo": {{"rank": {rank}, "world_size": 128}}, "traceEvents": [
+            {{"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 10, "dur": 5,
+              "args": {{"device": 0, "stream": 7, "correlation": 1}}}},
+            {{"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1,
+              "ts": 1, "dur": 2, "args": {{"correlation": 1}}}}]}}"#
+        );
+        folder.add(&format!("rank{rank}.json"), text.into_bytes());
+    }
+    folder.summarize("rank0.json rank1.json -o sums");
+    let (traces, summaries) = (folder.report("rank0.json rank1.json"), folder.report("sums"));
+    assert_eq!((traces.code, &traces.err), (summaries.code, &summaries.err));
+    assert_eq!((traces.code, traces.out), (Some(1), summaries.out));
+    assert_eq!(traces.err.matches("no trace and no summary").count(), 1, "{}", traces.err);
+    assert!(traces.err.contains("and 94 more (of 128)"), "{}", traces.err);
+    // One rank alone stands for itself.
+    let one = folder.report("rank1.json");
+    assert_eq!((one.code, one.err.as_str()), (Some(0), ""));
+}
+
 /// As a trace and its summary, also under another name, and as two summaries; in both orders.
 #[test]
 fn a_trace_that_is_given_again_does_not_count() {

@@ -4,9 +4,10 @@
 //! `live.rs` the last minute by time.
 
 pub(crate) mod allocations;
+pub(crate) mod called;
 pub(crate) mod counters;
 pub(crate) mod cuda;
-pub(crate) mod examining;
+pub(crate) mod foreign_times;
 pub(crate) mod freeze;
 pub(crate) mod garbage;
 pub(crate) mod gpu_samples;

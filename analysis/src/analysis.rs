@@ -10,7 +10,7 @@ mod unlisted;
 
 use self::deferred::DeferredCollections;
 pub use self::process_stacks::{ProcessStacks, WeightedStack};
-use crate::accumulate::examining::ExaminingCosts;
+use crate::accumulate::foreign_times::ForeignTimes;
 use crate::accumulate::pause_sums::{generation_index, reason_index};
 use crate::accumulate::process::ProcessState;
 use crate::accumulate::process_sums::PidTable;
@@ -70,7 +70,7 @@ struct CurrentTrace {
     frames: TraceFrames,
     gpu: TimelineCollector,
     deferred: DeferredCollections,
-    examining: ExaminingCosts,
+    foreign: ForeignTimes,
     /// First and last time of processes in traces of other tools.
     spans: HashMap<u32, (u64, u64)>,
 }
@@ -117,7 +117,7 @@ impl Analysis {
         };
         match item {
             DecodedItem::Record(Record::Pause(mut pause)) => {
-                self.current.examining.without(&mut pause);
+                self.current.foreign.without(&mut pause);
                 trace.see(pause.start_ns, pause.end_ns);
                 if self.is_unlisted(pause.pid) {
                     return self.add_unlisted_pause(&pause);
@@ -129,8 +129,10 @@ impl Analysis {
                 }
             }
             DecodedItem::Record(record) => {
-                if let Record::Garbage(garbage) = &record {
-                    self.current.examining.add(garbage);
+                match &record {
+                    Record::Garbage(garbage) => self.current.foreign.add(garbage),
+                    Record::Called(called) => self.current.foreign.add_called(called),
+                    _ => {}
                 }
                 if let Some(record) = self.add_unlisted(record) {
                     self.add_record(record);
@@ -374,6 +376,11 @@ impl Analysis {
             Record::Garbage(garbage) => {
                 let process = self.process_at(garbage.pid, garbage.at_ns);
                 process.sums.garbage.add(garbage);
+            }
+            Record::Called(called) => {
+                let frames = &self.current.frames;
+                let node = called.stack.and_then(|at| frames.resolve(at, &mut self.stacks));
+                self.process_at(called.pid, called.at_ns).called.add(&called, node);
             }
             Record::Pause(_) => {}
         }

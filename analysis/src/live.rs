@@ -33,7 +33,7 @@ pub use snapshot::{
     TimelineCell, TrendFigures,
 };
 
-use crate::accumulate::examining::ExaminingCosts;
+use crate::accumulate::foreign_times::ForeignTimes;
 use figures::BucketRange;
 use gctrace_event::{GpuOp, Pause, Record, TraceHeader};
 use gpus::LiveGpus;
@@ -80,7 +80,7 @@ pub struct Live {
     gpus: LiveGpus,
     cost: LiveCost,
     notes: LiveNotes,
-    examining: ExaminingCosts,
+    foreign: ForeignTimes,
     /// The latest timestamp of a record.
     last_ns: u64,
 }
@@ -98,7 +98,7 @@ impl Live {
             gpus: LiveGpus::default(),
             cost: LiveCost::default(),
             notes: LiveNotes::default(),
-            examining: ExaminingCosts::default(),
+            foreign: ForeignTimes::default(),
             last_ns,
         }
     }
@@ -108,7 +108,7 @@ impl Live {
         match record {
             Record::Pause(pause) => {
                 let mut pause = pause.clone();
-                self.examining.without(&mut pause);
+                self.foreign.without(&mut pause);
                 self.pause(&pause);
             }
             Record::Process(process) => self.describe(process),
@@ -163,11 +163,12 @@ impl Live {
                 }
             }
             Record::Garbage(garbage) => {
-                self.examining.add(garbage);
+                self.foreign.add(garbage);
                 if let Some(process) = self.processes.at(garbage.pid, garbage.at_ns) {
                     process.sums.garbage.add(garbage.clone());
                 }
             }
+            Record::Called(called) => self.foreign.add_called(called),
             Record::Note(note) => self.notes.add(note.at_ns, note.pid, &note.message),
             Record::ThreadName { .. }
             | Record::Counters(_)

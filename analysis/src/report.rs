@@ -81,7 +81,8 @@ pub use gpus::{
     ThrottleShare,
 };
 pub use lines::{
-    LibraryReport, LineReport, LineTotal, LinesReport, Location, StackReport, TrainingLibrary,
+    CalledReport, LibraryReport, LineReport, LineTotal, LinesReport, Location, StackReport,
+    TrainingLibrary,
 };
 pub use phases::{
     JudgedPhase, PhaseReport, PhasesReport, TrainingMark, TrainingPart, TrainingSeries,

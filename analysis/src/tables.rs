@@ -14,7 +14,7 @@ mod rows;
 pub use columns::Table;
 
 use crate::Analysis;
-use crate::accumulate::examining::ExaminingCosts;
+use crate::accumulate::foreign_times::ForeignTimes;
 use crate::accumulate::trace_state::TraceState;
 use crate::gpu::ranks::reduced;
 use crate::gpu::timeline::{ProcessTimeline, Timeline};
@@ -61,9 +61,9 @@ struct CurrentRows {
     is_ours: bool,
     /// By process id.
     ranks: HashMap<u32, u32>,
-    /// With the time that examining their garbage took, which they do not contain.
-    pauses: Vec<(Pause, u64)>,
-    examining: ExaminingCosts,
+    /// With the times of examining their garbage and of what they called, which they do not contain.
+    pauses: Vec<(Pause, u64, u64)>,
+    foreign: ForeignTimes,
     layers: HashMap<String, CudaLayer>,
     kinds: HashMap<(u32, KindId), ObjectKind>,
 }
@@ -185,9 +185,9 @@ impl<W: Write + Send> TraceTables<W> {
             Record::Pause(pause) => {
                 let mut pause = pause.clone();
                 let whole_ns = pause.duration_ns();
-                current.examining.without(&mut pause);
-                let examining_ns = whole_ns - pause.duration_ns();
-                current.pauses.push((pause, examining_ns));
+                let called_ns = current.foreign.without(&mut pause);
+                let examining_ns = whole_ns - pause.duration_ns() - called_ns;
+                current.pauses.push((pause, examining_ns, called_ns));
                 if current.is_ours && current.pauses.len() >= PENDING {
                     return self.write_pauses();
                 }
@@ -200,9 +200,10 @@ impl<W: Write + Send> TraceTables<W> {
                 current.kinds.insert((kind.pid, kind.id), kind.clone());
             }
             Record::Garbage(garbage) => {
-                current.examining.add(garbage);
+                current.foreign.add(garbage);
                 return self.write_garbage(garbage);
             }
+            Record::Called(called) => current.foreign.add_called(called),
             Record::Frame(frame) => {
                 let row = rows::frame(self.trace(), frame);
                 return self.row(Table::Frames, &row);

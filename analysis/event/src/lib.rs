@@ -48,10 +48,10 @@ pub use file::WriteError;
 #[cfg(target_os = "linux")]
 pub use file::compressed_by_name;
 pub use record::{
-    Allocations, Annotation, BirthCount, Collective, CollectorKind, Counter, Counters, CudaCall,
-    CudaLaunches, CudaLayer, CycleCount, CycleEdge, CycleId, CycleSignature, DeviceMemory,
-    EventSource, ExaminedProcesses, Frame, FrameId, Garbage, GcReason, GcSettings, GpuApi,
-    GpuDevice, GpuOp, GpuOpKind, GpuProcess, GpuSample, GpuSync, GpuSyncKind, Interpreter,
+    Allocations, Annotation, BirthCount, Called, CalledKind, Collective, CollectorKind, Counter,
+    Counters, CudaCall, CudaLaunches, CudaLayer, CycleCount, CycleEdge, CycleId, CycleSignature,
+    DeviceMemory, EventSource, ExaminedProcesses, Frame, FrameId, Garbage, GcReason, GcSettings,
+    GpuApi, GpuDevice, GpuOp, GpuOpKind, GpuProcess, GpuSample, GpuSync, GpuSyncKind, Interpreter,
     KindCount, KindId, NamedMarker, Note, ObjectKind, OmittedPauses, Pause, PauseMemory, Pressure,
     ProbeCost, Process, ProcessCounters, ProcessExit, ProcessOrigin, Record, RecordingMode,
     StepMark, TraceEnd, TraceHeader, UnseenCollections, is_launch, is_throttling,

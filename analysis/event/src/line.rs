@@ -98,6 +98,12 @@ impl RecordEncoder {
                 ..EventHead::metadata("gctrace_garbage", garbage.pid, garbage.at_ns)
             }
             .push(out, garbage),
+            Record::Called(called) => EventHead {
+                tid: called.tid.into(),
+                stack: called.stack,
+                ..EventHead::metadata("gctrace_called", called.pid, called.at_ns)
+            }
+            .push(out, called),
             Record::GpuDevice(device) => {
                 EventHead::metadata("gctrace_gpu", NO_PROCESS, device.at_ns).push(out, device)
             }

@@ -5,6 +5,7 @@
 //! thread ids are from the host's initial pid namespace.
 
 mod allocations;
+mod called;
 mod counters;
 mod cuda;
 mod garbage;
@@ -14,6 +15,7 @@ mod recording;
 mod step;
 
 pub use allocations::{Allocations, Pressure};
+pub use called::{Called, CalledKind};
 pub use counters::{Counter, Counters, ProcessCounters};
 pub use cuda::{CudaCall, CudaLaunches, CudaLayer, DeviceMemory, GpuApi, PauseMemory, is_launch};
 pub use garbage::{
@@ -409,6 +411,8 @@ pub enum Record {
     CycleSignature(CycleSignature),
     /// What a collection found unreachable.
     Garbage(Garbage),
+    /// Calls of the program's own code by a collection.
+    Called(Called),
     /// A GPU, as NVML describes it.
     GpuDevice(GpuDevice),
     /// One NVML sample of a GPU.

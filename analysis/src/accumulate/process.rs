@@ -1,6 +1,7 @@
 //! The state of one process while a trace is read: its sums, and what only the report shows.
 
 use crate::accumulate::allocations::LastAllocations;
+use crate::accumulate::called::CalledSums;
 use crate::accumulate::counters::CounterSums;
 use crate::accumulate::pause_sums::reason_index;
 use crate::accumulate::process_sums::ProcessSums;
@@ -54,6 +55,7 @@ pub(crate) struct ProcessState {
     freed_by_automatic: u64,
     pub(crate) stacks: TraceStacks,
     pub(crate) allocations: LastAllocations,
+    pub(crate) called: CalledSums,
     pub(crate) counters: Box<CounterSums>,
 }
 
@@ -70,6 +72,7 @@ impl ProcessState {
             freed_by_automatic: 0,
             stacks: TraceStacks::default(),
             allocations: LastAllocations::default(),
+            called: CalledSums::default(),
             counters: Box::default(),
         }
     }
@@ -219,6 +222,7 @@ impl ProcessState {
             after_freeze: self.sums.freeze.report(started_ns),
             garbage: self.sums.garbage.report(observed_ns, about.device_bytes, &about.steps),
             lines: self.lines(tree),
+            called: self.called.report(tree),
             pressure: self.pressure(observed_ns),
             allocations: self.allocations.report(tree),
             counters: self.counters.report(),

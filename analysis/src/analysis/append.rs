@@ -33,6 +33,7 @@ impl Analysis {
             process.trace += places.traces;
             process.stacks.renumber(&places.nodes);
             process.allocations.renumber(&places.nodes);
+            process.called.renumber(&places.nodes);
         }
         self.processes.extend(processes);
         self.unlisted.extend(unlisted);

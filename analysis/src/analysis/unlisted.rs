@@ -34,6 +34,7 @@ impl Analysis {
             Record::ObjectKind(kind) => kind.pid,
             Record::CycleSignature(cycle) => cycle.pid,
             Record::Garbage(garbage) => garbage.pid,
+            Record::Called(called) => called.pid,
             _ => return Some(record),
         };
         if !self.is_unlisted(pid) {

@@ -1,6 +1,7 @@
 //! The part of a report about Python lines and stacks that trigger collections.
 
 use super::PauseTotal;
+use gctrace_event::CalledKind;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -50,6 +51,24 @@ pub struct LinesReport {
     pub automatic_partial_total: PauseTotal,
     /// Training libraries in these stacks, the most specific first.
     pub libraries: Vec<LibraryReport>,
+}
+
+/// A function of the program that collections call. Its time is in no figure about pauses.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct CalledReport {
+    /// `finalizer` (`__del__`, a callback of a weak reference, a generator that is closed), within
+    /// collections, or `callback` (a function in `gc.callbacks`), before and after them.
+    #[schemars(with = "String")]
+    pub kind: CalledKind,
+    /// The function, at its first line; `null` if it is unknown, or of several that were not told
+    /// apart.
+    pub function: Option<Location>,
+    /// Number of calls.
+    pub calls: u64,
+    /// Time of all calls, in ns.
+    pub time_ns: u64,
+    /// Longest time of its calls by one collection, in ns.
+    pub longest_ns: u64,
 }
 
 /// A training library whose files are in stacks.

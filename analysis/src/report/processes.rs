@@ -1,8 +1,8 @@
 //! The parts of a report about one trace, how it was recorded, or one process.
 
 use super::{
-    AfterFreeze, AllocationsReport, Basis, CountersReport, GarbageReport, GrowthReport,
-    LinesReport, PauseTotal, PausesReport, PressureReport, UnseenReport,
+    AfterFreeze, AllocationsReport, Basis, CalledReport, CountersReport, GarbageReport,
+    GrowthReport, LinesReport, PauseTotal, PausesReport, PressureReport, UnseenReport,
 };
 use gctrace_event::{CollectorKind, ProcessOrigin, RecordingMode};
 use schemars::JsonSchema;
@@ -144,6 +144,10 @@ pub struct ProcessReport {
     pub garbage: Option<GarbageReport>,
     /// Python lines and stacks that trigger its collections; `null` if no pause has a stack.
     pub lines: Option<LinesReport>,
+    /// Functions of the program that its collections called, at most 10 with the most time; empty if
+    /// there was none, or if they were not recorded (with probes, in CPython 3.8, free-threaded, or
+    /// with the JIT compiler).
+    pub called: Vec<CalledReport>,
     /// Its allocation pressure; `null` if it was not recorded.
     pub pressure: Option<PressureReport>,
     /// Its allocations (`--alloc`); `null` if they were not recorded.

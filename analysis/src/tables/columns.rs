@@ -155,7 +155,7 @@ pub(super) const RANKS: [ParquetColumn; 31] = [
     text("incomplete_because"),
 ];
 
-pub(super) const PAUSES: [ParquetColumn; 34] = [
+pub(super) const PAUSES: [ParquetColumn; 35] = [
     TRACE,
     id("rank"),
     id("pid"),
@@ -178,6 +178,7 @@ pub(super) const PAUSES: [ParquetColumn; 34] = [
     flag("counters_scaled"),
     flag("counters_migrated"),
     number("examining_ns"),
+    number("called_ns"),
     number("cycles"),
     number("instructions"),
     number("cache_misses"),

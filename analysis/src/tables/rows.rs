@@ -39,7 +39,7 @@ fn pause<'a>(
     of: RowProcess<'a>,
     source: &'static str,
     pause: &Pause,
-    examining_ns: u64,
+    (examining_ns, called_ns): (u64, u64),
 ) -> [CellValue<'a>; PAUSES.len()] {
     let known = pause.generation != Pause::UNKNOWN_GENERATION;
     let counter = |counter| CellValue::of(pause.counters.get(counter));
@@ -68,6 +68,7 @@ fn pause<'a>(
         mark(pause.counters.scaled),
         mark(pause.counters.migrated),
         CellValue::of(examining_ns),
+        CellValue::of(called_ns),
         counter(Counter::Cycles),
         counter(Counter::Instructions),
         counter(Counter::CacheMisses),
@@ -98,7 +99,7 @@ impl<W: Write + Send> TraceTables<W> {
     /// Writes the pauses that wait.
     pub(super) fn write_pauses(&mut self) -> Result<(), TableError> {
         let pauses = std::mem::take(&mut self.current.pauses);
-        for (one, examining_ns) in &pauses {
+        for (one, examining_ns, called_ns) in &pauses {
             let source = match one.source {
                 _ if !self.current.is_ours => "other tool",
                 EventSource::Probes => "probes",
@@ -106,7 +107,7 @@ impl<W: Write + Send> TraceTables<W> {
                 EventSource::Both { .. } => "both",
             };
             let of = RowProcess::new(self.trace(), self.rank(one.pid), one.pid);
-            let row = pause(of, source, one, *examining_ns);
+            let row = pause(of, source, one, (*examining_ns, *called_ns));
             self.row(Table::Pauses, &row)?;
         }
         Ok(())

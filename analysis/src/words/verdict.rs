@@ -47,7 +47,7 @@ pub(crate) fn sentence(report: &Report) -> String {
             duration(at_shutdown_ns)
         );
     }
-    sentence + &lost(report) + &cut_off(&report.traces)
+    sentence + &super::called::sentence(report) + &lost(report) + &cut_off(&report.traces)
 }
 
 fn separate_runs(report: &Report) -> String {

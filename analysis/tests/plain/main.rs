@@ -2,6 +2,7 @@
 
 mod append;
 mod bounds;
+mod called;
 mod causes;
 mod collect;
 mod compare;

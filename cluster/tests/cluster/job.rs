@@ -119,7 +119,7 @@ impl Job {
 }
 
 /// Collections of each rank, and their ns with the time of examining garbage, as in the traces.
-pub(crate) const PAUSES: &str = "select rank, count(*) as n, sum(dur_ns + coalesce(examining_ns, 0)) as ns \
+pub(crate) const PAUSES: &str = "select rank, count(*) as n, sum(dur_ns + coalesce(examining_ns, 0) + coalesce(called_ns, 0)) as ns \
                           from pauses group by rank order by rank";
 
 /// Rows of a query.

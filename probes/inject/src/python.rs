@@ -2,6 +2,7 @@
 //!
 //! - `start`, `late`: finding interpreters as they start;
 //! - `install`, `interpreter`, `callback`, `watch`: the hook into the collector of one interpreter;
+//! - `called`: the program's functions that collections call;
 //! - `frames`, `raw_frame`: the stacks;
 //! - `allocations`: counting;
 //! - `garbage`: what collections find unreachable;
@@ -14,6 +15,7 @@ mod allocations;
 mod api;
 pub(crate) mod apply;
 mod callback;
+mod called;
 mod collector_state;
 mod frames;
 mod garbage;

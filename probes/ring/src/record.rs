@@ -122,6 +122,34 @@ pub struct RingPause {
     pub oldest_objects: u32,
 }
 
+/// What a collection calls of the program's own Python code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Immutable, IntoBytes, KnownLayout, TryFromBytes)]
+#[repr(u8)]
+pub enum CalledKind {
+    /// `__del__`, a callback of a weak reference, or a generator that is closed.
+    Finalizer = 1,
+    /// A function in `gc.callbacks`.
+    Callback = 2,
+}
+
+/// Calls of one function by one collection: those at its start and within it precede its
+/// [`RingPause`], those after its end follow it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RingCalled {
+    /// What they are.
+    pub kind: CalledKind,
+    /// Kernel id of the collecting thread, as the process sees it.
+    pub tid: u32,
+    /// Number of calls.
+    pub calls: u32,
+    /// Number of a frame with the function and its first line; 0: it is unknown, or there are several.
+    pub frame: u32,
+    /// Start of the first call.
+    pub at_ns: u64,
+    /// Time of all calls, in ns.
+    pub time_ns: u64,
+}
+
 /// What a collection found unreachable. As many [`RingRecord::GarbageKinds`] of the same thread as
 /// `kinds` needs follow, and then `cycles` [`RingRecord::GarbageCycles`], with other threads' records
 /// in between.
@@ -242,6 +270,8 @@ pub enum RingRecord {
     },
     /// A collection ended.
     Pause(RingPause),
+    /// Calls of the program's code by a collection.
+    Called(RingCalled),
     /// A kind of object that garbage consists of: sent once, before records that refer to it.
     ObjectKind {
         /// Its number, from 1.

@@ -1,8 +1,8 @@
 //! Runs programs with the library preloaded, and reads their rings as gctrace does.
 use gctrace_ring::{
     AllocationTotals, CLASSES, HookState, InjectOptions, LostRecords, OPTIONS_VARIABLE,
-    RENDEZVOUS_VARIABLE, RingConsumer, RingCycleCount, RingGarbage, RingHello, RingKindCount,
-    RingListener, RingPause, RingRecord, StepMarker,
+    RENDEZVOUS_VARIABLE, RingCalled, RingConsumer, RingCycleCount, RingGarbage, RingHello,
+    RingKindCount, RingListener, RingPause, RingRecord, StepMarker,
 };
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
@@ -177,6 +177,18 @@ impl SeenRecords {
             _ => None,
         };
         self.records.iter().filter_map(pause).collect()
+    }
+
+    /// The program's functions that collections called, in order: function, file and line (empty if
+    /// unknown), the calls.
+    pub fn called(&self) -> Vec<((String, String, u32), RingCalled)> {
+        let called = |record: &RingRecord| match *record {
+            RingRecord::Called(called) => {
+                Some((self.stack(called.frame).into_iter().next().unwrap_or_default(), called))
+            }
+            _ => None,
+        };
+        self.records.iter().filter_map(called).collect()
     }
 
     /// The number of pauses that started.

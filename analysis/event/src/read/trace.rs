@@ -14,9 +14,9 @@ use super::events::{ChromeEvent, EventReader, TraceEntry, TraceProperty};
 use super::input::TraceInput;
 use super::value::JsonValue;
 use crate::{
-    Allocations, CycleSignature, EventSource, Frame, Garbage, GcSettings, GpuDevice, GpuSample,
-    Note, ObjectKind, Pause, PauseMemory, Pressure, Process, ProcessExit, Record, RecordingMode,
-    TraceEnd, TraceHeader, UnpairedPauses,
+    Allocations, Called, CycleSignature, EventSource, Frame, Garbage, GcSettings, GpuDevice,
+    GpuSample, Note, ObjectKind, Pause, PauseMemory, Pressure, Process, ProcessExit, Record,
+    RecordingMode, TraceEnd, TraceHeader, UnpairedPauses,
 };
 use bitcode::{Decode, Encode};
 use frames::{FrameNumbers, stack_frame};
@@ -238,7 +238,7 @@ fn decode<'a>(
         Some(b"X") if pauses::is_collection(&event) => pauses::pause(&event, names, &mut report)
             .map(|pause| DecodedItem::Record(Record::Pause(pause))),
         Some(b"X") => profiler::slice(&event).map(DecodedItem::Record),
-        Some(b"M") => metadata(&event, &mut report),
+        Some(b"M") => metadata(&event, names, &mut report),
         Some(b"i") => instant(&event),
         _ => return DecodedItem::Other(event),
     };
@@ -299,6 +299,7 @@ fn time(ts: JsonValue<'_>) -> Result<u64, Problem> {
 
 fn metadata<'a>(
     event: &ChromeEvent<'a>,
+    names: &mut FrameNumbers,
     report: &mut impl FnMut(Problem),
 ) -> Result<DecodedItem<'a>, DecodeError> {
     let record = match event.name.raw_text().unwrap_or_default() {
@@ -351,6 +352,13 @@ fn metadata<'a>(
             tid: id(event.tid).ok_or("the \"tid\" of garbage is not a thread id")?,
             at_ns: time(event.ts)?,
             ..args(event, "the garbage of a collection is damaged")?
+        }),
+        b"gctrace_called" => Record::Called(Called {
+            pid: process_id(event, "the \"pid\" of called code is not a process id")?,
+            tid: id(event.tid).ok_or("the \"tid\" of called code is not a thread id")?,
+            at_ns: time(event.ts)?,
+            stack: (!event.stack.is_missing()).then(|| names.id(event.stack, report)).flatten(),
+            ..args(event, "code that a collection called is damaged")?
         }),
         b"gctrace_gpu" => Record::GpuDevice(GpuDevice {
             at_ns: time(event.ts)?,

@@ -5,9 +5,10 @@
 
 use crate::read::{DecodedItem, TraceProperty};
 use crate::{
-    Allocations, Annotation, CudaCall, CudaLaunches, CycleSignature, DeviceMemory, Frame, Garbage,
-    GcSettings, GpuDevice, GpuOp, GpuSample, GpuSync, Note, ObjectKind, Pause, PauseMemory,
-    Pressure, Process, ProcessCounters, ProcessExit, Record, StepMark, TraceEnd, TraceHeader,
+    Allocations, Annotation, Called, CudaCall, CudaLaunches, CycleSignature, DeviceMemory, Frame,
+    Garbage, GcSettings, GpuDevice, GpuOp, GpuSample, GpuSync, Note, ObjectKind, Pause,
+    PauseMemory, Pressure, Process, ProcessCounters, ProcessExit, Record, StepMark, TraceEnd,
+    TraceHeader,
 };
 use bitcode::{Decode, Encode};
 use indexmap::IndexSet;
@@ -88,6 +89,7 @@ stored! {
     GpuSync: GpuSync,
     Note: Note,
     End: TraceEnd,
+    Called: Called,
 }
 
 /// Stores items in order, or restores them in the same order.

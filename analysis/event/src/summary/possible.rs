@@ -74,6 +74,7 @@ fn times(record: &Record) -> Option<(u64, u64)> {
         Record::Counters(counters) => once(counters.at_ns),
         Record::Allocations(allocations) => once(allocations.at_ns),
         Record::Garbage(garbage) => once(garbage.at_ns),
+        Record::Called(called) => once(called.at_ns),
         Record::GpuDevice(gpu_device) => once(gpu_device.at_ns),
         Record::GpuSample(gpu_sample) => once(gpu_sample.at_ns),
         Record::DeviceMemory(device_memory) => once(device_memory.at_ns),

@@ -25,6 +25,10 @@ unsafe impl Sync for MethodDef {}
 /// `_PyCFunctionFast`: self, arguments, their number.
 pub(crate) type FastCall = unsafe extern "C" fn(Object, *const Object, isize) -> Object;
 
+/// `_PyFrameEvalFunction`: the thread's state, the frame, whether an exception is thrown into it. A
+/// daemon thread can end in it, which unwinds its stack.
+pub(crate) type EvaluateFrame = unsafe extern "C-unwind" fn(Object, Object, c_int) -> Object;
+
 /// `METH_FASTCALL`.
 pub(crate) const FASTCALL: c_int = 0x0080;
 
@@ -52,6 +56,8 @@ macro_rules! functions {
             $(pub(crate) $name: unsafe extern "C" fn($($type),*) $(-> $result)?,)*
             $(pub(crate) $optional: Option<unsafe extern "C" fn($($optional_type),*) $(-> $optional_result)?>,)*
             $(pub(crate) $kind: Object,)*
+            /// As optional functions. In 3.8 it has other arguments, and the two above are missing.
+            pub(crate) _PyEval_EvalFrameDefault: Option<EvaluateFrame>,
             none: Object,
         }
 
@@ -67,6 +73,9 @@ macro_rules! functions {
                             symbol(library, concat!(stringify!($optional), "\0"))
                         ),)*
                         $($kind: symbol(library, concat!(stringify!($kind), "\0")),)*
+                        _PyEval_EvalFrameDefault: std::mem::transmute::<*mut c_void, Option<EvaluateFrame>>(
+                            symbol(library, "_PyEval_EvalFrameDefault\0")
+                        ),
                         none: Some(symbol(library, "_Py_NoneStruct\0")).filter(|none| !none.is_null())?,
                     })
                 }
@@ -118,6 +127,8 @@ functions! {
         fn PyInterpreterState_Get() -> *mut c_void;
         fn PyFrame_GetCode(Object) -> Object;
         fn PyFrame_GetBack(Object) -> Object;
+        fn _PyInterpreterState_GetEvalFrameFunc(Object) -> EvaluateFrame;
+        fn _PyInterpreterState_SetEvalFrameFunc(Object, EvaluateFrame);
         // 3.8
         fn _PyInterpreterState_Get() -> *mut c_void;
         // Up to 3.12, and from 3.13 on.
@@ -136,6 +147,7 @@ functions! {
         fn PyObject_GC_Del(*mut c_void);
         fn PyMem_GetAllocator(c_int, *mut MemAllocator);
         fn PyMem_SetAllocator(c_int, *const MemAllocator);
+        fn _PyType_Lookup(Object, Object) -> Object;
         fn PyObject_GC_Track(Object);
         fn PyObject_GC_UnTrack(Object);
         fn PyWeakref_NewRef(Object, Object) -> Object;
@@ -233,7 +245,7 @@ impl PythonApi {
     }
 
     /// The interpreter that the calling thread runs, whose lock it holds.
-    fn interpreter(&self) -> *mut c_void {
+    pub(crate) fn current_interpreter(&self) -> *mut c_void {
         match self.PyInterpreterState_Get.or(self._PyInterpreterState_Get) {
             // SAFETY: the lock is held.
             Some(get) => unsafe { get() },
@@ -247,7 +259,7 @@ impl PythonApi {
         let has_lock = self.PyGILState_Check?;
         // SAFETY: both may be called at any time by any thread.
         let is_running = unsafe { !state().is_null() && has_lock() != 0 };
-        is_running.then(|| self.interpreter().addr())
+        is_running.then(|| self.current_interpreter().addr())
     }
 
     /// Whether the calling thread runs the main interpreter, with its lock. Certain also in a thread
@@ -266,7 +278,7 @@ impl PythonApi {
 
     /// Its id.
     pub(crate) fn interpreter_id(&self) -> i64 {
-        let interpreter = self.interpreter();
+        let interpreter = self.current_interpreter();
         if interpreter.is_null() {
             return 0;
         }
@@ -281,7 +293,7 @@ impl PythonApi {
 
     /// The dictionary in which extensions may keep per-interpreter data; null if unavailable.
     pub(crate) fn interpreter_dictionary(&self) -> Object {
-        let interpreter = self.interpreter();
+        let interpreter = self.current_interpreter();
         if interpreter.is_null() {
             return NULL;
         }

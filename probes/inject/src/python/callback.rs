@@ -137,10 +137,14 @@ impl HookedInterpreter {
             called_ns = now_ns();
         }
         if !is_end {
+            self.report_calls(&mut state, ring);
             let start_ns = self.begun(&mut state, ring, generation);
             state.start_work_ns = start_ns.saturating_sub(called_ns);
+            self.watch_calls(&state);
             return;
         }
+        self.unwatch_calls();
+        self.report_calls(&mut state, ring);
         self.garbage.end();
         let pause = RingPause {
             interval: TimeInterval { start_ns: state.start_ns, end_ns },

@@ -143,6 +143,24 @@ impl FrameCache {
         })
     }
 
+    /// The number of a code object as a whole, by its first line. The lock must be held.
+    pub(crate) fn of_code(
+        &mut self,
+        api: &'static PythonApi,
+        ring: &ProcessRing,
+        code: &OwnedRef,
+    ) -> u32 {
+        self.belong_to(ring);
+        let (function, file) = self.names(api, ring, code);
+        let line = code.attribute(c"co_firstlineno").and_then(|line| line.number());
+        ring.frame(0, function, file, line.and_then(|line| line.try_into().ok()).unwrap_or(0))
+    }
+
+    /// How frames are read.
+    pub(super) fn layout(&self) -> Option<RawFrameLayout> {
+        self.layout
+    }
+
     /// Numbers belong to one ring: a forked child has another.
     fn belong_to(&mut self, ring: &ProcessRing) {
         if self.ring != ring.number() {

@@ -8,7 +8,7 @@ use super::interpreter::{
     CAPSULE, CallbackKeys, HookedInterpreter, InterpreterObjects, InterpreterState,
 };
 use super::object::OwnedRef;
-use super::{callback, watch};
+use super::{callback, called, watch};
 use crate::process_ring::options;
 use std::sync::Mutex;
 
@@ -57,6 +57,7 @@ pub(crate) fn install(api: &'static PythonApi) -> Result<(), &'static str> {
         }),
         garbage: GarbageHook::new(),
         collector: CollectorState::find(api, &gc, before),
+        watches_calls: called::is_possible(api),
     };
     // From now on its capsule owns it.
     let interpreter: &'static HookedInterpreter = Box::leak(Box::new(interpreter));

@@ -67,6 +67,8 @@ pub(crate) struct HookedInterpreter {
     pub(crate) state: Mutex<InterpreterState>,
     pub(crate) garbage: GarbageHook,
     pub(crate) collector: CollectorState,
+    /// Whether the calls of its collections are watched.
+    pub(crate) watches_calls: bool,
 }
 
 /// Distinguishes our capsules from others'.

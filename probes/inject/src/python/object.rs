@@ -138,16 +138,21 @@ impl OwnedRef {
         self.api.is_none(self.object)
     }
 
-    /// The items of a list or tuple; none of anything else.
-    pub(crate) fn items(&self) -> impl Iterator<Item = Self> {
+    /// Number of items of a list or tuple; 0 of anything else.
+    pub(crate) fn length(&self) -> isize {
         // SAFETY: the lock is held, the object alive.
         let length = unsafe { (self.api.PySequence_Size)(self.object) };
         if length < 0 {
             // SAFETY: as above.
             unsafe { (self.api.PyErr_Clear)() };
         }
-        (0..length).map_while(|index| {
-            // SAFETY: as above.
+        length.max(0)
+    }
+
+    /// The items of a list or tuple; none of anything else.
+    pub(crate) fn items(&self) -> impl Iterator<Item = Self> {
+        (0..self.length()).map_while(|index| {
+            // SAFETY: the lock is held, the object alive.
             unsafe { Self::new(self.api, (self.api.PySequence_GetItem)(self.object, index)) }
         })
     }

@@ -154,6 +154,7 @@ impl HookedInterpreter {
                 state.seen += missed;
             }
             self.read_settings(ring, &mut state);
+            self.report_calls(&mut state, ring);
             if has_entry {
                 self.report(ring, HookState::Ending, "", 0);
             }

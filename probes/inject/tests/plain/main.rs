@@ -5,6 +5,7 @@ mod apply;
 mod apply_harness;
 mod apply_processes;
 mod apply_unseen;
+mod called;
 mod collections;
 mod cupti;
 mod cupti_faults;

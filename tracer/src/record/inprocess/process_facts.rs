@@ -253,6 +253,10 @@ impl InjectedProcessFacts {
                 self.name_thread(step.tid, trace, stats);
                 trace.output.write(&Record::Step(step));
             }
+            Record::Called(mut called) => {
+                called.tid = self.thread(called.tid);
+                trace.output.write(&Record::Called(called));
+            }
             // Its pause is next.
             Record::Garbage(garbage) => {
                 garbage.cost_ns.into_iter().for_each(|ns| stats.cost.add_garbage(ns));

@@ -5,8 +5,8 @@ use super::ring_event::{InjectedNotice, NoticeLevel, RingEvent};
 use super::texts::{NAME_LOST, RingTexts};
 use crate::record::trace::{FrameNode, FrameTree};
 use gctrace_event::{
-    CollectorKind, CycleId, EventSource, FrameId, GcReason, GcSettings, Interpreter, KindId,
-    NamedMarker, Pause, Record, StepMark, UnseenCollections,
+    Called, CalledKind, CollectorKind, CycleId, EventSource, FrameId, GcReason, GcSettings,
+    Interpreter, KindId, NamedMarker, Pause, Record, StepMark, UnseenCollections,
 };
 use gctrace_ring::{HookState, RingPause, TextId, TimeInterval};
 use std::collections::{HashMap, HashSet};
@@ -111,6 +111,18 @@ impl PythonRing {
                     ..self.pause(&pause)
                 })));
             }
+            From::Called(called) => ring_events.push(RingEvent::Record(Record::Called(Called {
+                pid: self.pid,
+                tid: called.tid,
+                at_ns: called.at_ns,
+                kind: match called.kind {
+                    gctrace_ring::CalledKind::Finalizer => CalledKind::Finalizer,
+                    gctrace_ring::CalledKind::Callback => CalledKind::Callback,
+                },
+                calls: called.calls.into(),
+                time_ns: called.time_ns,
+                stack: self.frames.get(&called.frame).copied(),
+            }))),
             From::ObjectKind { id, type_name, function, file, line } => {
                 let code = (function, file, line);
                 let kind = self.garbage.kind(&self.texts, id, type_name, code);

@@ -2,14 +2,15 @@
 
 use super::{count, time};
 use gctrace_event::{
-    BirthCount, CycleCount, CycleEdge, CycleSignature, Garbage, KindCount, ObjectKind, Record,
+    BirthCount, Called, CalledKind, CycleCount, CycleEdge, CycleSignature, Garbage, KindCount,
+    ObjectKind, Record,
 };
 use proptest::collection::vec;
 use proptest::option::of;
 use proptest::prelude::*;
 
 pub(crate) fn record() -> impl Strategy<Value = Record> {
-    prop_oneof![1 => kind(), 1 => cycle(), 2 => garbage()]
+    prop_oneof![1 => kind(), 1 => cycle(), 2 => garbage(), 1 => called()]
 }
 
 prop_compose! {
@@ -28,6 +29,17 @@ prop_compose! {
     ) -> Record {
         let edge = |(kind, name)| CycleEdge { kind, name };
         Record::CycleSignature(CycleSignature { pid, id, edges: edges.into_iter().map(edge).collect() })
+    }
+}
+
+prop_compose! {
+    fn called()(
+        (pid, tid, at_ns) in (any::<u32>(), any::<u32>(), time()),
+        (is_callback, calls, time_ns) in any::<(bool, u64, u64)>(),
+        stack in of(1..=u32::MAX),
+    ) -> Record {
+        let kind = if is_callback { CalledKind::Callback } else { CalledKind::Finalizer };
+        Record::Called(Called { pid, tid, at_ns, kind, calls, time_ns, stack })
     }
 }
 

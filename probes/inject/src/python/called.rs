@@ -1,0 +1,297 @@
+//! Python code of the program that a collection calls: finalizers (`__del__`, callbacks of weak
+//! references, generators that are closed) and the functions in `gc.callbacks`. How long each runs.
+//!
+//! From the first callback of a collection to the last, the interpreter's function that evaluates
+//! frames (PEP 523; 3.9 and later) is ours, which reads the clock before and after the real one. While
+//! that runs it is the real one again: only what C calls, the collector, is seen, and everything it calls
+//! runs as without gctrace. Where another tool has replaced the function (TorchDynamo, debuggers), with
+//! the JIT compiler of 3.14 and later, which would discard its code, and in free-threaded builds,
+//! which would stop all threads, nothing is watched.
+
+use super::api::{EvaluateFrame, NULL, Object, PythonApi, api};
+use super::interpreter::{HookedInterpreter, InterpreterState};
+use super::object::OwnedRef;
+use super::raw_frame::RawFrameLayout;
+use crate::process_ring::{ProcessRing, is_off, now_ns, tid};
+use crate::recording::guarded;
+use gctrace_ring::{CalledKind, RingCalled, RingRecord};
+use std::cell::RefCell;
+use std::ffi::c_int;
+
+/// Functions told apart in one collection; the others are summed up without a name.
+const MOST: usize = 8;
+
+/// Calls of one code object.
+#[derive(Clone, Copy)]
+struct CodeCalls {
+    /// Owned; null: of any.
+    code: Object,
+    kind: CalledKind,
+    /// Start of the first call.
+    at_ns: u64,
+    time_ns: u64,
+    calls: u32,
+}
+
+/// What the calling thread's collection calls.
+struct CallWatch {
+    /// The interpreter that collects; null: none is watched.
+    interpreter: Object,
+    layout: Option<RawFrameLayout>,
+    /// Code of the functions in `gc.callbacks`, not owned: the list has it.
+    callbacks: [Object; MOST],
+    /// How many of them follow our entry.
+    following: usize,
+    /// Calls of callbacks that are still to come; `None` before the end of the collection.
+    awaited: Option<usize>,
+    calls: [Option<CodeCalls>; MOST],
+}
+
+// Without a destructor: threads end in any order.
+thread_local! {
+    static WATCH: RefCell<CallWatch> = const {
+        RefCell::new(CallWatch {
+            interpreter: NULL,
+            layout: None,
+            callbacks: [NULL; MOST],
+            following: 0,
+            awaited: None,
+            calls: [None; MOST],
+        })
+    };
+}
+
+/// A call that is running.
+#[derive(Clone, Copy)]
+struct RunningCall {
+    code: Object,
+    begun_ns: u64,
+}
+
+/// Whether frames can be watched in this interpreter.
+pub(super) fn is_possible(api: &'static PythonApi) -> bool {
+    let known = api._PyInterpreterState_SetEvalFrameFunc.is_some()
+        && api._PyInterpreterState_GetEvalFrameFunc.is_some()
+        && api._PyEval_EvalFrameDefault.is_some();
+    known && !api.is_free_threaded() && !has_jit(api)
+}
+
+fn has_jit(api: &'static PythonApi) -> bool {
+    if api.minor().is_some_and(|minor| minor < 14) {
+        return false;
+    }
+    let jit = OwnedRef::import(api, c"sys").and_then(|sys| sys.attribute(c"_jit"));
+    let enabled = jit.and_then(|jit| jit.attribute(c"is_enabled")?.call(None)?.number());
+    enabled != Some(0)
+}
+
+/// In place of the interpreter's own function.
+unsafe extern "C-unwind" fn evaluate(thread: Object, frame: Object, thrown: c_int) -> Object {
+    // Ours is only set where there is one.
+    let Some((api, real)) = api().and_then(|api| Some((api, api._PyEval_EvalFrameDefault?))) else {
+        return NULL;
+    };
+    let call = guarded(|| enter(api, frame)).flatten();
+    // SAFETY: called as the interpreter would have called it.
+    let result = unsafe { real(thread, frame, thrown) };
+    if let Some(call) = call {
+        guarded(|| leave(api, call));
+    }
+    result
+}
+
+fn enter(api: &'static PythonApi, frame: Object) -> Option<RunningCall> {
+    WATCH.with(|watch| {
+        let mut watch = watch.try_borrow_mut().ok()?;
+        // Another thread's frame, while a finalizer has released the lock.
+        if watch.interpreter.is_null() {
+            return None;
+        }
+        replace(api, watch.interpreter, None);
+        let code = watch.code_of(api, frame);
+        let is_callback = watch.callbacks.contains(&code) && !code.is_null();
+        if is_off() || watch.awaited.is_some() && !is_callback {
+            watch.interpreter = NULL;
+            return None;
+        }
+        if !code.is_null() {
+            // SAFETY: alive, its frame runs.
+            unsafe { (api.Py_IncRef)(code) };
+        }
+        Some(RunningCall { code, begun_ns: now_ns() })
+    })
+}
+
+fn leave(api: &'static PythonApi, call: RunningCall) {
+    let ended_ns = now_ns();
+    WATCH.with(|watch| {
+        let Ok(mut watch) = watch.try_borrow_mut() else { return };
+        let is_callback = watch.callbacks.contains(&call.code) && !call.code.is_null();
+        let kind = if is_callback { CalledKind::Callback } else { CalledKind::Finalizer };
+        watch.add(api, kind, call, ended_ns.saturating_sub(call.begun_ns));
+        if watch.awaited == Some(1) {
+            watch.interpreter = NULL;
+        }
+        watch.awaited = watch.awaited.map(|awaited| awaited.saturating_sub(1));
+        // Unless the function that ran has set another.
+        if !watch.interpreter.is_null() && is_real(api, watch.interpreter) {
+            replace(api, watch.interpreter, Some(evaluate));
+        }
+    });
+}
+
+/// Whether the interpreter evaluates frames by itself.
+fn is_real(api: &PythonApi, interpreter: Object) -> bool {
+    // SAFETY: the lock is held.
+    let now = api._PyInterpreterState_GetEvalFrameFunc.map(|get| unsafe { get(interpreter) });
+    now.is_some_and(|now| {
+        Some(now as usize) == api._PyEval_EvalFrameDefault.map(|real| real as usize)
+    })
+}
+
+/// Has this function, or the interpreter's own, evaluate frames.
+fn replace(api: &PythonApi, interpreter: Object, by: Option<EvaluateFrame>) {
+    if let (Some(set), Some(to)) =
+        (api._PyInterpreterState_SetEvalFrameFunc, by.or(api._PyEval_EvalFrameDefault))
+    {
+        // SAFETY: the lock is held.
+        unsafe { set(interpreter, to) };
+    }
+}
+
+impl CallWatch {
+    /// The code that a frame runs, not owned; null if unknown.
+    fn code_of(&self, api: &'static PythonApi, frame: Object) -> Object {
+        match (api.PyFrame_GetLasti, api.PyFrame_GetCode) {
+            (Some(_), _) => self.layout.map_or(NULL, |layout| layout.code_of(frame)),
+            // SAFETY: before 3.11 it is a frame object; the lock is held. It has another reference.
+            (None, Some(get)) => unsafe {
+                OwnedRef::new(api, get(frame)).map_or(NULL, |code| code.object())
+            },
+            (None, None) => NULL,
+        }
+    }
+
+    /// Takes over the call's reference to its code.
+    fn add(&mut self, api: &PythonApi, kind: CalledKind, call: RunningCall, time_ns: u64) {
+        let is_place = |known: &Option<CodeCalls>| {
+            known.is_none_or(|known| known.code == call.code && known.kind == kind)
+        };
+        let place = self.calls.iter().position(is_place).unwrap_or(MOST - 1);
+        let Some(place) = self.calls.get_mut(place) else { return };
+        let Some(known) = place else {
+            let (code, at_ns) = (call.code, call.begun_ns);
+            *place = Some(CodeCalls { code, kind, at_ns, time_ns, calls: 1 });
+            return;
+        };
+        known.calls = known.calls.saturating_add(1);
+        known.time_ns = known.time_ns.saturating_add(time_ns);
+        if known.code != call.code {
+            // More functions than are told apart.
+            release(api, std::mem::replace(&mut known.code, NULL));
+        }
+        release(api, call.code);
+    }
+}
+
+fn release(api: &PythonApi, code: Object) {
+    if !code.is_null() {
+        // SAFETY: an owned reference; the lock is held.
+        unsafe { (api.Py_DecRef)(code) };
+    }
+}
+
+impl HookedInterpreter {
+    /// A collection begins: watches what it calls. The lock is held.
+    pub(super) fn watch_calls(&self, state: &InterpreterState) {
+        let Some(live) = state.live.as_ref().filter(|_| self.watches_calls) else {
+            return;
+        };
+        let interpreter = self.api.current_interpreter();
+        if interpreter.is_null() || !is_real(self.api, interpreter) {
+            return;
+        }
+        WATCH.with(|watch| {
+            let Ok(mut watch) = watch.try_borrow_mut() else { return };
+            watch.interpreter = interpreter;
+            watch.layout = state.frames.layout();
+            watch.awaited = None;
+            watch.following = 0;
+            watch.callbacks = [NULL; MOST];
+            if live.callbacks.length() > 1 {
+                let mut known = 0;
+                for item in live.callbacks.items() {
+                    if item.object() == live.entry {
+                        watch.following = 0;
+                    } else if let Some(code) = code_of_callable(self.api, &item)
+                        && let Some(place) = watch.callbacks.get_mut(known)
+                    {
+                        *place = code;
+                        known += 1;
+                        watch.following += 1;
+                    }
+                }
+            }
+            replace(self.api, interpreter, Some(evaluate));
+        });
+    }
+
+    /// The collection ended: only the callbacks after ours are still to come.
+    pub(super) fn unwatch_calls(&self) {
+        WATCH.with(|watch| {
+            let Ok(mut watch) = watch.try_borrow_mut() else { return };
+            if watch.interpreter.is_null() {
+                return;
+            }
+            watch.awaited = Some(watch.following);
+            if watch.following == 0 {
+                replace(self.api, watch.interpreter, None);
+                watch.interpreter = NULL;
+            }
+        });
+    }
+
+    /// Writes the calls seen by this thread, and releases their code.
+    pub(super) fn report_calls(&self, state: &mut InterpreterState, ring: &ProcessRing) {
+        let calls = WATCH.with(|watch| {
+            let calls = watch.try_borrow_mut().ok();
+            calls.map(|mut watch| std::mem::take(&mut watch.calls))
+        });
+        for calls in calls.into_iter().flatten().flatten() {
+            // SAFETY: an owned reference.
+            let code = (!calls.code.is_null())
+                .then(|| unsafe { OwnedRef::new(self.api, calls.code) })
+                .flatten();
+            let frame = code.map_or(0, |code| state.frames.of_code(self.api, ring, &code));
+            ring.push(&RingRecord::Called(RingCalled {
+                kind: calls.kind,
+                tid: tid(),
+                calls: calls.calls,
+                frame,
+                at_ns: calls.at_ns,
+                time_ns: calls.time_ns,
+            }));
+        }
+    }
+}
+
+/// The code of a function, of a method, or of `__call__` of an instance, not owned. Runs no code of the
+/// program.
+fn code_of_callable(api: &'static PythonApi, item: &OwnedRef) -> Option<Object> {
+    // SAFETY: the lock is held, the object alive.
+    let type_of = |object: Object| unsafe { OwnedRef::new(api, (api.PyObject_Type)(object)) };
+    let is = |object: Object, kind: Object| type_of(object).is_some_and(|of| of.object() == kind);
+    let function = if is(item.object(), api.PyFunction_Type) {
+        item.object()
+    } else if is(item.object(), api.PyMethod_Type) {
+        // SAFETY: as above; borrowed.
+        unsafe { (api.PyMethod_Function?)(item.object()) }
+    } else {
+        let name = OwnedRef::interned(api, c"__call__")?;
+        // SAFETY: as above; borrowed from the type.
+        unsafe { (api._PyType_Lookup?)(type_of(item.object())?.object(), name.object()) }
+    };
+    let is_function = !function.is_null() && is(function, api.PyFunction_Type);
+    // SAFETY: as above; borrowed.
+    is_function.then(|| unsafe { api.PyFunction_GetCode.map(|get| get(function)) })?
+}

@@ -10,7 +10,6 @@ pub(crate) mod cause;
 pub mod collect;
 pub(crate) mod device;
 pub(crate) mod devices;
-pub(crate) mod gaps;
 pub mod kept;
 pub(crate) mod launching;
 pub mod merge;

@@ -41,6 +41,7 @@ mod garbage;
 mod gpu_bounds;
 mod gpu_devices;
 mod gpus;
+mod idle;
 mod lines;
 mod phases;
 mod processes;
@@ -72,14 +73,14 @@ pub use garbage::{
 };
 pub use gpu_bounds::{BoundsReport, BoundsRule, ProcessBounds, RuleBounds};
 pub use gpu_devices::{
-    DepthPoint, DepthReport, DeviceGaps, DeviceId, DeviceLaunching, DeviceReport, GapReport,
-    GapsReport, GpuWorkReport, HostTime, IgnoredWork, LatencyReport, LaunchingReport, NotReplayed,
-    StreamIdle, StreamReport, TemporalBreakdown,
+    DepthPoint, DepthReport, DeviceId, DeviceLaunching, DeviceReport, GpuWorkReport, IgnoredWork,
+    LatencyReport, LaunchingReport, NotReplayed, StreamIdle, StreamReport, TemporalBreakdown,
 };
 pub use gpus::{
     CudaFunction, CudaReport, DeviceMemoryReport, GpuFigure, GpuProcessReport, GpuReport,
     ThrottleShare,
 };
+pub use idle::{GapCause, IdleCause, IdleGap, IdleLedger, IdlePlace, IdleRow};
 pub use lines::{
     CalledReport, LibraryReport, LineReport, LineTotal, LinesReport, Location, StackReport,
     TrainingLibrary,

@@ -169,7 +169,7 @@ impl<'a> OpCategories<'a> {
 }
 
 /// HTA's `get_kernel_type(name) == COMPUTATION`.
-fn is_computation(name: &str) -> bool {
+pub(crate) fn is_computation(name: &str) -> bool {
     let collective = name.strip_prefix("nccl").is_some_and(|rest| rest.contains("Kernel"));
     let memory = ["Memcpy", "Memset", "dma"].iter().any(|prefix| name.starts_with(prefix));
     !collective && !memory && !name.contains("Memcpy") && !name.contains("Sync")

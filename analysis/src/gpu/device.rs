@@ -20,16 +20,12 @@ pub(crate) struct DeviceTimeline<'a> {
 
 /// An interval in which no stream of the device ran an operation.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct DeviceGap<'a> {
+pub(crate) struct DeviceGap {
     pub(crate) start_ns: u64,
     pub(crate) end_ns: u64,
-    /// The operation that ended last.
-    pub(crate) before: &'a Op,
-    /// The operation that ends the gap; of several with the same start, one with a known call.
-    pub(crate) after: &'a Op,
 }
 
-impl DeviceGap<'_> {
+impl DeviceGap {
     pub(crate) fn duration_ns(&self) -> u64 {
         self.end_ns - self.start_ns
     }
@@ -74,26 +70,14 @@ impl<'a> DeviceTimeline<'a> {
     }
 
     /// When it did nothing, by start. Together they are as long as the span minus the busy time.
-    pub(crate) fn gaps(&self) -> Vec<DeviceGap<'a>> {
-        let mut gaps: Vec<DeviceGap<'a>> = Vec::new();
-        let mut before = self.ops[0];
-        for op in self.ops.iter().copied() {
-            if op.start_ns > before.end_ns {
-                gaps.push(DeviceGap {
-                    start_ns: before.end_ns,
-                    end_ns: op.start_ns,
-                    before,
-                    after: op,
-                });
-            } else if let Some(gap) = gaps.last_mut()
-                && gap.end_ns == op.start_ns
-                && gap.after.call.is_none()
-            {
-                gap.after = op;
+    pub(crate) fn gaps(&self) -> Vec<DeviceGap> {
+        let mut gaps = Vec::new();
+        let mut busy_until_ns = self.ops[0].end_ns;
+        for op in &self.ops {
+            if op.start_ns > busy_until_ns {
+                gaps.push(DeviceGap { start_ns: busy_until_ns, end_ns: op.start_ns });
             }
-            if op.end_ns >= before.end_ns {
-                before = op;
-            }
+            busy_until_ns = busy_until_ns.max(op.end_ns);
         }
         gaps
     }

@@ -15,6 +15,7 @@ mod attribute;
 mod blocking;
 mod exposed;
 mod layout;
+mod ledger;
 mod network;
 mod pauses;
 mod queue_limit;
@@ -211,6 +212,7 @@ impl ReplayModel {
             // Sets when a thread is unusually quiet, which pauses are judged by below.
             threads::learn(timeline, layout, &mut builder);
             let (queues, typical) = streams::learn(timeline, layout, &mut builder);
+            layout.launch_ns = typical.launch_ns;
             waits::learn(timeline, layout, &queues, &typical, &mut builder);
             streams::link_ends(layout, &mut builder);
             blocking::learn(timeline, layout, &queues, &mut builder);

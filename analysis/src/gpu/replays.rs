@@ -13,7 +13,7 @@ use super::replay::{
 use super::timeline::OpIndex;
 use super::{cause, ranks, replay};
 use crate::parallel;
-use crate::report::{CauseReport, NotReplayed};
+use crate::report::{CauseReport, IdleLedger, NotReplayed};
 use crate::time::{duration, sum};
 use std::num::NonZeroUsize;
 
@@ -28,14 +28,20 @@ pub(crate) struct LearnedTimeline {
 impl LearnedTimeline {
     /// `meets`: its kernels that other ranks take part in, of those at hand; more than these do not
     /// matter. `changes`: of the timeline 0.
-    fn of(kept: &KeptTimeline, meets: &[OpIndex], changes: &[ReplayChange]) -> Self {
+    /// Returns why its devices were idle, too.
+    fn of(
+        kept: &KeptTimeline,
+        meets: &[OpIndex],
+        changes: &[ReplayChange],
+    ) -> (Self, Vec<IdleLedger>) {
         let timeline = kept.whole();
         let shared = shared_ops(&timeline);
         let meets: Vec<OpIndex> = meets.iter().map(|meet| shared[meet.at()]).collect();
         let model = ReplayModel::learn(&ReplayJob::single(&timeline));
         let mut skeleton = model.skeleton(&timeline, &meets, changes);
         skeleton.renumber(|op| OpIndex::new(shared.partition_point(|shared| shared.at() < op)));
-        Self { cause: cause::of_process(&timeline, &model), skeleton }
+        let ledgers = model.idle_ledgers(&timeline);
+        (Self { cause: cause::of_process(&timeline, &model), skeleton }, ledgers)
     }
 }
 
@@ -47,6 +53,9 @@ pub struct JobReplays {
     pub(crate) found: RankJobs,
     /// One per timeline; none where nothing paused, since learning takes long.
     pub(crate) learned: Vec<LearnedTimeline>,
+    /// Why the devices of each timeline were idle; none where `not_replayed`, or if a timeline without
+    /// pauses would be.
+    pub(crate) ledgers: Vec<Vec<IdleLedger>>,
     /// Why no job is replayed although something paused.
     pub(crate) not_replayed: Option<NotReplayed>,
 }
@@ -81,16 +90,21 @@ impl JobReplays {
         threads: NonZeroUsize,
     ) -> Self {
         let mut replays = Self { found: ranks::jobs_of(timelines), ..Self::default() };
-        if timelines.iter().all(|timeline| timeline.pauses.is_empty()) {
-            return replays;
-        }
+        let paused = timelines.iter().any(|timeline| !timeline.pauses.is_empty());
         let too_large = |timestamps: Option<u64>| {
             let timestamps = timestamps.filter(|timestamps| *timestamps > most)?;
             Some(NotReplayed { timestamps, most })
         };
         let models = timelines.iter().map(|timeline| timeline.timestamps());
-        replays.not_replayed = too_large(models.max());
-        if replays.not_replayed.is_some() {
+        if let Some(not_replayed) = too_large(models.max()) {
+            replays.not_replayed = Some(not_replayed).filter(|_| paused);
+            return replays;
+        }
+        if !paused {
+            replays.ledgers = parallel::map(timelines, threads, |kept| {
+                let timeline = kept.whole();
+                ReplayModel::learn(&ReplayJob::single(&timeline)).idle_ledgers(&timeline)
+            });
             return replays;
         }
         let mut meets: Vec<Vec<OpIndex>> = vec![Vec::new(); timelines.len()];
@@ -102,9 +116,10 @@ impl JobReplays {
         }
         let changes = by_timeline(changes, timelines.len());
         let parts: Vec<_> = timelines.iter().zip(meets).zip(changes).collect();
-        replays.learned = parallel::map(&parts, threads, |((kept, meets), changes)| {
+        let learned = parallel::map(&parts, threads, |((kept, meets), changes)| {
             LearnedTimeline::of(kept, meets, changes)
         });
+        (replays.learned, replays.ledgers) = learned.into_iter().unzip();
         let joined = replays.found.jobs.iter().map(|job| replays.timestamps(job));
         replays.not_replayed = too_large(joined.max());
         replays

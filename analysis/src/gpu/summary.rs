@@ -1,12 +1,11 @@
 //! From timelines to the report's part about GPU work.
 
 use super::device::DeviceTimeline;
-use super::gaps::TimelineGaps;
 use super::kept::KeptTimeline;
 use super::ranks::waits;
 use super::ranks::waits::{BusyTimes, WaitEnds};
 use super::replays::JobReplays;
-use super::{devices, gaps, launching, ranks};
+use super::{devices, launching, ranks};
 use crate::parallel;
 use crate::report::{Basis, DeviceLaunching, DeviceReport, GpuWorkReport, IgnoredWork};
 use std::num::NonZeroUsize;
@@ -14,7 +13,6 @@ use std::num::NonZeroUsize;
 /// The figures of one timeline that need all of its work.
 struct TimelineWork {
     devices: Vec<DeviceReport>,
-    gaps: TimelineGaps,
     launching: Vec<DeviceLaunching>,
     busy: BusyTimes,
 }
@@ -26,7 +24,6 @@ impl TimelineWork {
         let works = DeviceTimeline::of(&timeline);
         Self {
             devices: works.iter().map(devices::report).collect(),
-            gaps: TimelineGaps::of(&timeline, &works),
             launching: works.iter().filter_map(launching::of_device).collect(),
             busy: waited.map_or_else(BusyTimes::default, |ends| waits::busy(&timeline, ends)),
         }
@@ -50,11 +47,9 @@ pub(crate) fn report(
         parts[at].1 = Some(ends);
     }
     let works = parallel::map(&parts, threads, |(kept, waited)| TimelineWork::of(kept, *waited));
-    let (mut devices, mut all_gaps, mut launching, mut busy) =
-        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut devices, mut launching, mut busy) = (Vec::new(), Vec::new(), Vec::new());
     for work in works {
         devices.extend(work.devices);
-        all_gaps.push(work.gaps);
         launching.extend(work.launching);
         busy.push(work.busy);
     }
@@ -62,7 +57,7 @@ pub(crate) fn report(
         basis: Basis::Measured,
         operations: timelines.iter().map(|kept| kept.ops() as u64).sum(),
         devices,
-        gaps: gaps::report(all_gaps),
+        idle: replays.ledgers.iter().flatten().cloned().collect(),
         launching: launching::report(launching),
         clocks: Vec::new(),
         not_merged: Vec::new(),

@@ -1,7 +1,7 @@
 //! Reports of many traces: which of them are described one by one, and what refers to them.
 //! Owns the choice. Sums and distributions are made before, of all traces.
 
-use super::Report;
+use super::{IdleLedger, Report};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,7 +34,8 @@ impl Report {
         let gpu = self.gpu.as_ref();
         let jobs = || gpu.and_then(|gpu| gpu.ranks.as_ref()).into_iter();
         let jobs = || jobs().flat_map(|ranks| &ranks.jobs);
-        let gaps = gpu.and_then(|gpu| gpu.gaps.as_ref());
+        let mut idle: Vec<&IdleLedger> = gpu.into_iter().flat_map(|gpu| &gpu.idle).collect();
+        idle.sort_by_key(|ledger| (Reverse(ledger.idle_ns), ledger.id.trace));
         let outliers = jobs().flat_map(|job| &job.spread);
         let outliers = outliers.flat_map(|spread| &spread.outliers);
         let damaged = self.traces.iter().enumerate().filter(|(_, trace)| {
@@ -53,7 +54,7 @@ impl Report {
         let longest = self.worst.iter().map(|pause| pause.trace);
         let in_order = longest
             .chain(self.phases.iter().map(|phases| phases.trace))
-            .chain(gaps.into_iter().flat_map(|gaps| &gaps.longest).map(|gap| gap.id.trace))
+            .chain(idle.into_iter().map(|ledger| ledger.id.trace).take(DESCRIBED_TRACES / 4))
             .chain(outliers.filter_map(|rank| usize::try_from(rank.trace).ok()))
             .chain(damaged.map(|(index, _)| index).take(DESCRIBED_TRACES / 4))
             .chain(costly.into_iter().map(|(index, _)| index));
@@ -109,10 +110,7 @@ impl Report {
         gpu.cause.retain_mut(|cause| known(&mut cause.trace));
         gpu.clocks.retain_mut(|clock| known(&mut clock.trace) && known(&mut clock.gc_trace));
         gpu.not_merged.retain_mut(|not_merged| known(&mut not_merged.trace));
-        if let Some(gaps) = &mut gpu.gaps {
-            gaps.devices.retain_mut(|device| known(&mut device.id.trace));
-            gaps.longest.retain_mut(|longest| known(&mut longest.id.trace));
-        }
+        gpu.idle.retain_mut(|ledger| known(&mut ledger.id.trace));
         if let Some(launching) = &mut gpu.launching {
             launching.devices.retain_mut(|device| known(&mut device.id.trace));
         }

@@ -1,10 +1,13 @@
 //! The answer in one sentence.
 
 use crate::report::{
-    GpuCost, GpuWorkReport, JudgedPhase, Level, PhasesReport, Report, TraceReport, TrainingMark,
+    DeviceReport, GpuCost, GpuWorkReport, IdleCause, JudgedPhase, Level, PhasesReport, Report,
+    TraceReport, TrainingMark,
 };
+use crate::time::{add_to, sum};
 use crate::units::{count, counted, duration, percent};
 use gctrace_event::{GcReason, RecordingMode};
+use std::collections::BTreeMap;
 
 /// The part at shutdown is reported from this fraction of the stopped time.
 const REPORTED_FRACTION: u64 = 10;
@@ -296,40 +299,29 @@ fn hidden(cost: &GpuCost) -> String {
     }
 }
 
-/// Idle time of the GPUs, and what the host did in most of it.
+/// Idle time of the GPUs, and the cause of most of it.
 struct GpuIdle {
     /// Share of the GPUs' time between first and last operation.
     ratio: f64,
-    /// What the host did in the largest part that is not garbage collection.
-    host: &'static str,
-    /// Share of that part in the idle time.
-    host_ratio: f64,
+    /// The largest cause that is not garbage collection, and its share of the idle time; `None` where
+    /// nothing was replayed.
+    cause: Option<(IdleCause, f64)>,
 }
 
 impl GpuIdle {
     /// `None` where there are no gaps.
     fn of(work: &GpuWorkReport) -> Option<Self> {
-        let gaps = work.gaps.as_ref()?;
-        let spans = work.devices.iter().map(|device| device.span_ns);
-        let span_ns = spans.fold(0, u64::saturating_add);
-        let host = &gaps.host;
-        let (host, host_ns) = [
-            ("was launching late", host.launching_late_ns),
-            ("was in synchronizing calls", host.synchronizing_ns),
-            ("was in calls that copy or allocate memory", host.copy_or_allocation_ns),
-            ("waited for data", host.waiting_for_data_ns),
-            (
-                "had already launched (launch latency, or streams waiting for each other)",
-                host.launch_under_way_ns,
-            ),
-            ("did something that is not in the trace", host.unknown_ns),
-        ]
-        .into_iter()
-        .max_by_key(|(_, time_ns)| *time_ns)?;
-        (span_ns > 0 && gaps.time_ns > 0).then(|| Self {
-            ratio: gaps.time_ns as f64 / span_ns as f64,
-            host,
-            host_ratio: host_ns as f64 / gaps.time_ns as f64,
+        let total = |of: fn(&DeviceReport) -> u64| sum(work.devices.iter().map(of));
+        let (span_ns, idle_ns) = (total(|device| device.span_ns), total(|device| device.idle_ns));
+        let mut causes: BTreeMap<IdleCause, u64> = BTreeMap::new();
+        for row in work.idle.iter().flat_map(|ledger| &ledger.rows) {
+            add_to(causes.entry(row.cause).or_default(), row.time_ns);
+        }
+        let largest = causes.into_iter().filter(|(cause, _)| *cause != IdleCause::Gc);
+        let largest = largest.max_by_key(|(_, time_ns)| *time_ns);
+        (span_ns > 0 && idle_ns > 0).then(|| Self {
+            ratio: idle_ns as f64 / span_ns as f64,
+            cause: largest.map(|(cause, time_ns)| (cause, time_ns as f64 / idle_ns as f64)),
         })
     }
 
@@ -337,15 +329,18 @@ impl GpuIdle {
     fn sentence(&self) -> String {
         /// Less idle time than this is not worth reporting.
         const REPORTED_FRACTION: f64 = 0.01;
-        if self.ratio >= REPORTED_FRACTION {
-            format!(
-                " The GPU was idle {} of the time; during {} of that the host {}.",
-                percent(self.ratio),
-                percent(self.host_ratio),
-                self.host
-            )
-        } else {
-            format!(" The GPU was idle at most {} of the time.", percent(self.ratio))
+        let ratio = percent(self.ratio);
+        match self.cause {
+            _ if self.ratio < REPORTED_FRACTION => {
+                format!(" The GPU was idle at most {ratio} of the time.")
+            }
+            Some((cause, share)) => {
+                format!(
+                    " The GPU was idle {ratio} of the time, {} of that: {cause}.",
+                    percent(share)
+                )
+            }
+            None => format!(" The GPU was idle {ratio} of the time."),
         }
     }
 }
@@ -379,12 +374,10 @@ mod tests {
 
     #[test]
     fn names_the_other_cause_of_idle_time() {
-        let mut idle = GpuIdle { ratio: 0.25, host: "was launching late", host_ratio: 0.8 };
+        let mut idle = GpuIdle { ratio: 0.25, cause: Some((IdleCause::Copy, 0.8)) };
         let other = idle.sentence();
         assert!(
-            other.contains(
-                "idle 25.0 % of the time; during 80.0 % of that the host was launching late"
-            ),
+            other.contains("idle 25.0 % of the time, 80.0 % of that: blocking copies"),
             "{other}"
         );
         idle.ratio = 0.001;

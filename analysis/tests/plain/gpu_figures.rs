@@ -6,7 +6,7 @@
 
 use gctrace_analysis::Analysis;
 use gctrace_analysis::report::{
-    AdviceId, DeviceReport, HostTime, Level, NoComparison, NotCovered, Report, StepSource,
+    AdviceId, DeviceReport, IdleCause, Level, NoComparison, NotCovered, Report, StepSource,
     StreamIdle,
 };
 use gctrace_event::read::{EventReader, TraceInput, TraceReader};
@@ -126,21 +126,20 @@ fn exact_figures_are_htas_without_its_rounding() {
 fn gaps_add_up_to_the_idle_time() {
     for report in &*REPORTS {
         let device = device(report);
-        let gaps = report.gpu.as_ref().unwrap().gaps.as_ref().unwrap();
-        let sum = |host: &HostTime| host.classes().iter().sum::<u64>();
-        assert_eq!((gaps.time_ns, sum(&gaps.host)), (device.idle_ns, device.idle_ns));
-        let [of_device] = gaps.devices.as_slice() else {
-            panic!("one device expected: {:?}", gaps.devices);
+        let [ledger] = report.gpu.as_ref().unwrap().idle.as_slice() else {
+            panic!("one device expected");
         };
-        assert_eq!(of_device.id, device.id);
-        assert_eq!((of_device.count, of_device.host), (gaps.count, gaps.host));
-        assert_eq!(gaps.longest.len(), 20);
-        for gap in &gaps.longest {
-            assert_eq!(sum(&gap.host), gap.duration_ns);
-            assert_eq!(gap.host.unknown_ns, 0, "these traces name all calls");
+        assert_eq!((ledger.id, ledger.idle_ns), (device.id, device.idle_ns));
+        let rows_ns: u64 = ledger.rows.iter().map(|row| row.time_ns).sum();
+        assert_eq!(rows_ns, device.idle_ns);
+        assert_eq!(ledger.longest.len(), 20);
+        for gap in &ledger.longest {
+            let causes = gap.causes.iter();
+            assert!(causes.clone().all(|part| part.cause != IdleCause::Unknown), "{gap:?}");
+            assert_eq!(causes.map(|part| part.time_ns).sum::<u64>(), gap.duration_ns);
             assert!(gap.before.chars().count() <= 161 && gap.after.chars().count() <= 161);
         }
-        let lengths = gaps.longest.iter().map(|gap| gap.duration_ns);
+        let lengths = ledger.longest.iter().map(|gap| gap.duration_ns);
         assert!(lengths.is_sorted_by(|longer, shorter| longer >= shorter));
     }
 }

@@ -15,6 +15,7 @@ mod gpus;
 #[path = "replay_model/inserted.rs"]
 mod inserted;
 mod kineto;
+mod ledger;
 mod live;
 mod live_allocated;
 mod live_day;

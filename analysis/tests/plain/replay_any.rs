@@ -268,6 +268,21 @@ proptest! {
     }
 
     #[test]
+    fn a_ledger_closes_whatever_the_trace(timeline in any_timeline()) {
+        let model = ReplayModel::learn(&ReplayJob::single(&timeline));
+        for ledger in model.idle_ledgers(&timeline) {
+            let busy_ns = ledger.compute_ns + ledger.communication_ns + ledger.copies_ns;
+            prop_assert_eq!(busy_ns + ledger.idle_ns, ledger.span_ns);
+            let booked_ns: u64 = ledger.rows.iter().map(|row| row.time_ns).sum();
+            prop_assert_eq!(booked_ns, ledger.idle_ns, "{:?}", ledger);
+            for row in &ledger.rows {
+                let placed_ns: u64 = row.places.iter().map(|place| place.time_ns).sum();
+                prop_assert!(placed_ns <= row.time_ns, "{:?}", row);
+            }
+        }
+    }
+
+    #[test]
     fn a_shorter_pause_makes_nothing_later(
         timeline in any_timeline(),
         lengths in prop::collection::vec((0..6usize, 0..60u64, 0..60u64), 0..6),

@@ -6,7 +6,7 @@
 use super::launching::BARS;
 use super::style::Style;
 use super::table::{INDENT, TextTable, cut, width, wrap};
-use super::{evidence, garbage, lines, overview, steps};
+use super::{evidence, garbage, idle, lines, overview, steps};
 use crate::setting;
 use crate::text::OrDash as _;
 use crate::units::{bytes, count, counted, duration, percent, signed_duration};
@@ -57,6 +57,8 @@ pub(crate) fn first_screen(
         when.extend(wrap(&sentence, INDENT, INDENT));
     }
     section("", when);
+    let idle = if report.runs < 2 { idle::idle_in_short(report) } else { None };
+    section("", idle.map_or_else(Vec::new, |idle| wrap(&idle, "", INDENT)));
     if report.runs < 2 {
         section("Do this", advice(report));
     }

@@ -4,7 +4,7 @@ use super::style::Style;
 use super::table::wrap;
 use super::{
     allocations, cause, counters, cuda, evidence, first_screen, garbage, gpu_bounds, gpu_devices,
-    gpu_gaps, gpus, launching, lines, overview, pressure, ranks, settings, steps,
+    gpus, idle, launching, lines, overview, pressure, ranks, settings, steps,
 };
 use crate::print::clean;
 use crate::units::{duration, signed_duration};
@@ -33,7 +33,7 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
         steps::steps(report),
         gpu_devices::gpu_work(report),
         gpu_devices::gpu_devices(report),
-        gpu_gaps::gpu_gaps(report),
+        idle::idle(report),
         launching::launching(report),
         cuda::cuda(report),
         evidence::processor(report),

@@ -197,7 +197,7 @@ fn sooner(later: i64, earlier: i64) -> u64 {
 }
 
 /// `total` in proportion to `weights`; the parts sum to it exactly.
-fn split(total: u64, weights: &[u64]) -> Vec<u64> {
+pub(super) fn split(total: u64, weights: &[u64]) -> Vec<u64> {
     let sum: u128 = weights.iter().map(|weight| u128::from(*weight)).sum();
     let mut before = 0u128;
     let mut given = 0u64;
@@ -258,7 +258,7 @@ pub(super) struct EndCandidates {
 
 impl EndCandidates {
     /// The time of the last node; without any, the network's zero.
-    fn latest(&self, run: &NetworkRun<'_>) -> i64 {
+    pub(super) fn latest(&self, run: &NetworkRun<'_>) -> i64 {
         let times = self.nodes.iter().map(|node| run.time_of(*node));
         times.max().unwrap_or_default()
     }
@@ -275,7 +275,7 @@ impl ReplayModel {
     }
 
     /// The calls of working threads and the operations that may be last.
-    fn ends(&self) -> EndCandidates {
+    pub(super) fn ends(&self) -> EndCandidates {
         let last = self.inner.network.may_be_last();
         let mut nodes = Vec::new();
         for layout in &self.inner.layouts {

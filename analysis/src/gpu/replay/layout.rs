@@ -29,6 +29,8 @@ pub(super) struct ReplayLayout {
     devices: Vec<Option<u32>>,
     /// Which operations members of a collective are.
     pub(super) meets: Vec<bool>,
+    /// What launches of each kind of operation typically take on a free stream, in ns.
+    pub(super) launch_ns: [i64; 3],
 }
 
 /// The calls of one thread in order.
@@ -102,6 +104,7 @@ impl ReplayLayout {
             streams: timeline.ops.iter().map(|op| op.stream).collect(),
             devices: timeline.streams.iter().map(|stream| stream.device).collect(),
             meets: vec![false; timeline.ops.len()],
+            launch_ns: [0; 3],
         };
         for (spans, begin, end) in [
             (&layout.calls, TieOrder::CallBegin, TieOrder::CallEnd),

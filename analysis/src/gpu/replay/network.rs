@@ -295,6 +295,17 @@ impl Network {
         })
     }
 
+    /// The delay of the edge at a place.
+    pub(super) fn delay_at(&self, edge: usize) -> i64 {
+        self.delays[edge]
+    }
+
+    /// The wait that decided the time of the node at a place: of several the one that [`Self::tighten`]
+    /// extends. `None` of a node that waits for nothing.
+    pub(super) fn decisive(&self, place: usize) -> Option<NetworkWait> {
+        self.waits(place).max_by_key(|wait| self.measured[wait.from] + wait.delay_ns)
+    }
+
     /// The measured time of the node at a place.
     pub(super) fn measured_at(&self, place: usize) -> i64 {
         self.measured[place]
@@ -338,20 +349,26 @@ pub(super) struct NetworkRun<'a> {
 impl NetworkRun<'_> {
     /// Changes delays and recomputes all times that depend on them. Overwritten values are added to
     /// `undo`, if given.
-    pub(super) fn change(&mut self, deltas: &[DelayChange], mut undo: Option<&mut DelayUndo>) {
+    pub(super) fn change(&mut self, deltas: &[DelayChange], undo: Option<&mut DelayUndo>) {
+        let placed = deltas.iter().filter_map(|delta| {
+            let place = self.network.position[delta.edge.at()]?;
+            Some((place.at(), delta.by_ns))
+        });
+        self.change_at(&placed.collect::<Vec<_>>(), undo);
+    }
+
+    /// The same, of delays by the place of their edge ([`NetworkWait::edge`]).
+    pub(super) fn change_at(&mut self, deltas: &[(usize, i64)], mut undo: Option<&mut DelayUndo>) {
         let network = self.network;
         let (mut start, mut horizon) = (usize::MAX, 0);
-        for delta in deltas {
-            let Some(position) = network.position[delta.edge.at()] else {
-                continue;
-            };
-            let delay = &mut self.delays[position.at()];
+        for (place, by_ns) in deltas {
+            let delay = &mut self.delays[*place];
             if let Some(undo) = undo.as_deref_mut() {
-                undo.delays.push((position, *delay));
+                undo.delays.push((EdgeRank::new(*place), *delay));
             }
-            *delay = later(*delay, delta.by_ns);
+            *delay = later(*delay, *by_ns);
             let first = &network.first;
-            let node = first.partition_point(|first| *first as usize <= position.at()) - 1;
+            let node = first.partition_point(|first| *first as usize <= *place) - 1;
             start = start.min(node);
             horizon = horizon.max(node);
         }

@@ -89,7 +89,7 @@ const MAX_GAP_NS: i64 = 10_000;
 #[derive(Debug)]
 pub(super) struct TypicalLatency {
     /// From the call to the start on an empty stream; a low percentile.
-    launch_ns: [i64; 3],
+    pub(super) launch_ns: [i64; 3],
     /// From the end of the previous operation, if both were enqueued long before; a low quartile.
     gap_ns: [i64; 3],
 }

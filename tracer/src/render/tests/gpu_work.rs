@@ -73,14 +73,14 @@ fn steps_and_gaps_with_collections() {
     let text = plain(&[("trace.json", training())]);
     insta::assert_snapshot!(sections(
         &text,
-        &["Training steps", "GPU busy and idle time", "GPU gaps", "Launch latency"]
+        &["Training steps", "GPU busy and idle time", "Why the GPU was idle", "Launch latency"]
     ));
 }
 
 #[test]
 fn without_gpu_work_there_is_no_section() {
     let text = plain(&[("trace.json", Trace::new().python(1).end(10, "").json())]);
-    for heading in ["Training steps", "GPU busy", "GPU gaps", "Launch latency"] {
+    for heading in ["Training steps", "GPU busy", "Why the GPU was idle", "Launch latency"] {
         assert!(!text.contains(heading), "{heading}");
     }
 }
@@ -91,6 +91,7 @@ fn two_ranks_fit_and_have_distinct_names() {
     add(&mut analysis, "sampled_rank0.json.gz");
     add(&mut analysis, "sampled_rank1.json.gz");
     let text = super::checked(&super::super::report(&mut analysis));
-    assert!(text.contains("idle on GPU 1 of "), "{text}");
+    assert!(text.contains("GPU 0 of rank 0 was idle 55.2 %"), "{text}");
+    assert!(text.contains("GPU 1 of rank 1  "), "{text}");
     assert!(text.contains("no collection in these 2"), "{text}");
 }

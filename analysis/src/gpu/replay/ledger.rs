@@ -1,0 +1,461 @@
+//! The idle ledger of a device: every idle nanosecond has a cause.
+//!
+//! Overlap is not cause: a program that waits for the GPU in each step and then needs a while to
+//! launch again looks like one whose host is slow. So the ledger is made of replays of the run
+//! without causes. A gap is first walked from back to front along what decided the start of the
+//! operation that ends it (`walk.rs`); what lies on the GPU's side is final. The rest is given to
+//! the causes in the order of [`IdleCause`]: each gets the idle time that goes when it is removed
+//! after those before it, gap by gap, but no more than all gaps together lose, as idle time moves
+//! to other gaps. What no removal explains is launch latency and the host's, by the walk. So no row
+//! is negative, and the rows sum to the idle time.
+//!
+//! The order matters where two causes hide behind each other; how much, each row says
+//! ([`IdleRow::alone_ns`], [`IdleRow::last_ns`]). Idle time may grow without a cause, where streams
+//! overlap more, but the run does not get longer: what it saves is the replayed time.
+
+mod activity;
+mod delays;
+mod device;
+mod walk;
+
+use super::attribute::{EndCandidates, split};
+use super::layout::ReplayLayout;
+use super::network::{DelayUndo, Network, NetworkRun};
+use super::{ReplayChange, ReplayJob, ReplayModel, pauses};
+use crate::gpu::calls::CallEffect;
+use crate::gpu::device::DeviceTimeline;
+use crate::gpu::timeline::{CallIndex, NameIndex, Op, OpIndex, Timeline};
+use crate::report::{Basis, GapCause, IdleCause, IdleGap, IdleLedger, IdlePlace, IdleRow};
+use crate::time::{difference, signed};
+use activity::HostActivity;
+use delays::{CausedDelay, DelayCauses};
+use device::{DeviceClasses, DeviceGaps};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+use walk::{GapPart, MetBefore, WalkedGap};
+
+/// Places of a row, and those that are replayed alone.
+const PLACES: usize = 5;
+/// A row of less than this part of the idle time has no places.
+const WORTH_PLACING: u64 = 100;
+/// Gaps that are listed.
+const LONGEST: usize = 20;
+/// Characters of a name in the report: C++ templates write kernels of several thousand.
+const NAME_CHARS: usize = 160;
+
+/// Where a delay is in the program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct IdleLabel {
+    function: Option<NameIndex>,
+    annotation: Option<NameIndex>,
+}
+
+/// A node of the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NodeKind {
+    CallStart(CallIndex),
+    CallEnd(CallIndex),
+    OpStart(OpIndex),
+    OpEnd(OpIndex),
+    /// The origin, or where ranks meet.
+    Other,
+}
+
+/// The kind of each node, by its place in the network.
+struct NodeKinds(Vec<NodeKind>);
+
+impl NodeKinds {
+    fn of(timeline: &Timeline, layout: &ReplayLayout, network: &Network) -> Self {
+        let mut kinds = vec![NodeKind::Other; network.len()];
+        for call in CallIndex::all(&timeline.calls) {
+            let (start, end) = layout.call(call);
+            kinds[network.place(start)] = NodeKind::CallStart(call);
+            kinds[network.place(end)] = NodeKind::CallEnd(call);
+        }
+        for op in OpIndex::all(&timeline.ops) {
+            let (start, end) = layout.op(op);
+            kinds[network.place(start)] = NodeKind::OpStart(op);
+            kinds[network.place(end)] = NodeKind::OpEnd(op);
+        }
+        Self(kinds)
+    }
+
+    fn at(&self, place: usize) -> NodeKind {
+        self.0[place]
+    }
+}
+
+impl ReplayModel {
+    /// The idle ledger of each device of a timeline that this model was learned of alone.
+    #[must_use]
+    pub fn idle_ledgers(&self, timeline: &Timeline) -> Vec<IdleLedger> {
+        let works = DeviceTimeline::of(timeline);
+        let [layout] = self.inner.layouts.as_slice() else {
+            return Vec::new();
+        };
+        let network = &self.inner.network;
+        let kinds = NodeKinds::of(timeline, layout, network);
+        let activity = HostActivity::of(timeline);
+        let without_pauses = ReplayChange::without_all(&ReplayJob::single(timeline));
+        let pauses = pauses::apply(&self.inner.layouts, &self.inner.effects, &without_pauses);
+        let causes = DelayCauses {
+            timeline,
+            layout,
+            network,
+            kinds: &kinds,
+            activity: &activity,
+            pauses: &pauses,
+        };
+        let removals = Removals::of(causes.all());
+        let ends = self.ends();
+        let ledgers = works.iter().map(|work| {
+            let gaps = DeviceGaps::of(work, layout, timeline);
+            let book =
+                LedgerBook { causes: &causes, removals: &removals, ends: &ends, gaps: &gaps };
+            book.ledger(self.run(), work)
+        });
+        ledgers.collect()
+    }
+}
+
+/// What removing each cause changes.
+struct Removals {
+    /// By cause, then by label: place of the edge, and by how much its delay changes.
+    delays: Vec<(usize, i64)>,
+    causes: BTreeMap<IdleCause, CauseDelays>,
+}
+
+/// The delays of one cause.
+struct CauseDelays {
+    /// All, in [`Removals::delays`].
+    all: Range<usize>,
+    by_label: BTreeMap<IdleLabel, Range<usize>>,
+}
+
+impl Removals {
+    fn of(mut delays: Vec<CausedDelay>) -> Self {
+        delays.sort_by_key(|delay| (delay.cause, delay.label));
+        let mut causes: BTreeMap<IdleCause, CauseDelays> = BTreeMap::new();
+        let mut from = 0;
+        for part in delays.chunk_by(|a, b| (a.cause, a.label) == (b.cause, b.label)) {
+            let range = from..from + part.len();
+            from = range.end;
+            let new = || CauseDelays { all: range.clone(), by_label: BTreeMap::new() };
+            let of_cause = causes.entry(part[0].cause).or_insert_with(new);
+            of_cause.all.end = range.end;
+            of_cause.by_label.insert(part[0].label, range);
+        }
+        let delays = delays.into_iter().map(|delay| (delay.edge, delay.by_ns));
+        Self { delays: delays.collect(), causes }
+    }
+
+    /// All that removing a cause changes; `None` if nothing.
+    fn cause(&self, cause: IdleCause) -> Option<&[(usize, i64)]> {
+        Some(&self.delays[self.causes.get(&cause)?.all.clone()])
+    }
+
+    /// The same of one place.
+    fn place(&self, cause: IdleCause, label: IdleLabel) -> Option<&[(usize, i64)]> {
+        Some(&self.delays[self.causes.get(&cause)?.by_label.get(&label)?.clone()])
+    }
+}
+
+/// One device's ledger in the making.
+struct LedgerBook<'a> {
+    causes: &'a DelayCauses<'a>,
+    removals: &'a Removals,
+    ends: &'a EndCandidates,
+    gaps: &'a DeviceGaps,
+}
+
+/// What one run without something has left.
+struct RunLeft {
+    end_ns: i64,
+    idle_ns: i64,
+}
+
+impl LedgerBook<'_> {
+    fn ledger(&self, mut run: NetworkRun<'_>, work: &DeviceTimeline<'_>) -> IdleLedger {
+        let timeline = self.causes.timeline;
+        let walked: Vec<WalkedGap> = self
+            .gaps
+            .gaps
+            .iter()
+            .map(|(place, length_ns)| self.causes.walk(self.gaps.ops[*place], *length_ns))
+            .collect();
+        let mut sums = CauseSums::of(&self.gaps.gaps);
+        let mut rest = Vec::with_capacity(walked.len());
+        for ((at, (_, length_ns)), gap) in self.gaps.gaps.iter().enumerate().zip(&walked) {
+            let on_gpu = gap.parts.iter().filter(|part| is_final(part.cause));
+            let mut rest_ns = *length_ns;
+            for part in on_gpu {
+                sums.add(at, part.cause, part.label, part.length_ns);
+                rest_ns = rest_ns.saturating_sub(part.length_ns);
+            }
+            rest.push(signed(rest_ns));
+        }
+        let left = self.left(&run);
+        let removed = self.remove_in_order(&mut run, &walked, &mut rest, &mut sums);
+        for ((at, gap), rest_ns) in walked.iter().enumerate().zip(rest) {
+            let rest_ns = rest_ns.unsigned_abs();
+            let latency = gap.parts.iter().filter(|part| part.cause == IdleCause::LaunchLatency);
+            let latency_ns = rest_ns.min(latency.map(|part| part.length_ns).sum());
+            self.book(&mut sums, IdleCause::LaunchLatency, (at, gap), latency_ns);
+            self.book(&mut sums, IdleCause::Host, (at, gap), rest_ns - latency_ns);
+        }
+        let longest = self.longest(work, &sums);
+        let rows = self.rows(sums, &left, &run, removed);
+        let classes = DeviceClasses::of(work);
+        let blocked = rows.iter().filter(|row| row.cause == IdleCause::Blocked);
+        let blocked_ns: u64 = blocked.map(|row| row.time_ns).sum();
+        let seems_blocked = blocked_ns > classes.idle_ns / 10;
+        IdleLedger {
+            id: work.id(),
+            basis: Basis::Inferred,
+            span_ns: classes.span_ns,
+            compute_ns: classes.compute_ns,
+            communication_ns: classes.communication_ns,
+            copies_ns: classes.copies_ns,
+            idle_ns: classes.idle_ns,
+            rows,
+            gaps: self.gaps.gaps.len() as u64,
+            longest,
+            sample: is_sample(timeline) && seems_blocked,
+            at_most: timeline.waits.is_empty()
+                && self
+                    .gaps
+                    .ops
+                    .iter()
+                    .any(|op| timeline.ops[*op].stream != timeline.ops[self.gaps.ops[0]].stream),
+        }
+    }
+
+    fn left(&self, run: &NetworkRun<'_>) -> RunLeft {
+        let (idle_ns, _) = self.gaps.replayed(self.causes.layout, run);
+        RunLeft { end_ns: self.ends.latest(run), idle_ns }
+    }
+
+    /// Removes one cause after the other; what goes of each gap is booked. The run is without all
+    /// of them afterwards; returns its idle time.
+    fn remove_in_order(
+        &self,
+        run: &mut NetworkRun<'_>,
+        walked: &[WalkedGap],
+        rest: &mut [i64],
+        sums: &mut CauseSums,
+    ) -> i64 {
+        let layout = self.causes.layout;
+        let (mut idle_ns, measured) = self.gaps.replayed(layout, run);
+        let mut given = vec![0i64; measured.len()];
+        for cause in IdleCause::REMOVABLE {
+            let Some(delays) = self.removals.cause(cause) else {
+                continue;
+            };
+            run.change_at(delays, None);
+            let (without_ns, left) = self.gaps.replayed(layout, run);
+            let gaps = measured.iter().zip(&left).zip(&given).zip(rest.iter());
+            let wants = gaps.map(|(((measured, left), given), rest)| {
+                (measured - left - given).clamp(0, *rest).unsigned_abs()
+            });
+            let wants: Vec<u64> = wants.collect();
+            let wanted: u64 = wants.iter().sum();
+            let gained = difference(idle_ns, without_ns).max(0).unsigned_abs().min(wanted);
+            idle_ns = without_ns;
+            for (at, part_ns) in split(gained, &wants).into_iter().enumerate() {
+                given[at] += signed(part_ns);
+                rest[at] -= signed(part_ns);
+                self.book(sums, cause, (at, &walked[at]), part_ns);
+            }
+        }
+        idle_ns
+    }
+
+    /// Books time of a gap with this cause: to the places where the walk met it, else to the last one
+    /// before the gap.
+    fn book(
+        &self,
+        sums: &mut CauseSums,
+        cause: IdleCause,
+        (at, gap): (usize, &WalkedGap),
+        time_ns: u64,
+    ) {
+        if time_ns == 0 {
+            return;
+        }
+        let met: Vec<&GapPart> = gap.parts.iter().filter(|part| part.cause == cause).collect();
+        if met.is_empty() {
+            let label = self.causes.before(gap, cause, &mut sums.met).unwrap_or_default();
+            sums.add(at, cause, label, time_ns);
+            return;
+        }
+        let weights: Vec<u64> = met.iter().map(|part| part.length_ns).collect();
+        for (part, part_ns) in met.iter().zip(split(time_ns, &weights)) {
+            sums.add(at, cause, part.label, part_ns);
+        }
+    }
+
+    fn longest(&self, work: &DeviceTimeline<'_>, sums: &CauseSums) -> Vec<IdleGap> {
+        let timeline = self.causes.timeline;
+        let (first_ns, _) = work.span();
+        let gaps = sums.longest.iter().map(|(at, parts)| {
+            let (place, duration_ns) = self.gaps.gaps[*at];
+            let ops = self.gaps.ops[..place].iter();
+            let before = ops.max_by_key(|op| timeline.ops[**op].end_ns);
+            let after = &timeline.ops[self.gaps.ops[place]];
+            let call = timeline.call(after);
+            let thread = call.map(|call| &timeline.threads[call.thread]);
+            let start_ns = after.start_ns - duration_ns;
+            let causes =
+                parts.iter().map(|(cause, time_ns)| GapCause { cause: *cause, time_ns: *time_ns });
+            let mut causes: Vec<GapCause> = causes.collect();
+            causes.sort_by_key(|part| (Reverse(part.time_ns), part.cause));
+            IdleGap {
+                start_ns,
+                after_first_ns: start_ns - first_ns,
+                duration_ns,
+                before: before.map_or_else(String::new, |op| name(timeline, &timeline.ops[*op])),
+                after: name(timeline, after),
+                call: call.map(|call| timeline.names.text(call.function).to_owned()),
+                tid: thread.map(|thread| thread.tid),
+                thread: thread.and_then(|thread| thread.name.clone()),
+                causes,
+            }
+        });
+        let mut gaps: Vec<IdleGap> = gaps.collect();
+        gaps.sort_by_key(|gap| (Reverse(gap.duration_ns), gap.start_ns));
+        gaps
+    }
+
+    /// `without`: a run without all causes; `removed_ns`: its idle time.
+    fn rows(
+        &self,
+        sums: CauseSums,
+        measured: &RunLeft,
+        without: &NetworkRun<'_>,
+        removed_ns: i64,
+    ) -> Vec<IdleRow> {
+        let mut all = self.causes.network.run();
+        let mut none = without.clone();
+        let mut undo = DelayUndo::default();
+        let mut rows: Vec<IdleRow> = Vec::new();
+        for (cause, (time_ns, places)) in sums.by_cause {
+            let delays = self.removals.cause(cause).filter(|_| time_ns > 0);
+            let mut row = IdleRow {
+                cause,
+                time_ns,
+                saves_ns: None,
+                alone_ns: None,
+                last_ns: None,
+                places: Vec::new(),
+            };
+            if let Some(delays) = delays {
+                all.change_at(delays, Some(&mut undo));
+                let alone = self.left(&all);
+                all.undo(&mut undo);
+                let back: Vec<(usize, i64)> =
+                    delays.iter().map(|(edge, by)| (*edge, -by)).collect();
+                none.change_at(&back, Some(&mut undo));
+                let last = self.left(&none);
+                none.undo(&mut undo);
+                row.saves_ns = Some(gained(measured.end_ns, alone.end_ns));
+                row.alone_ns = Some(difference(measured.idle_ns, alone.idle_ns));
+                row.last_ns = Some(difference(last.idle_ns, removed_ns));
+            }
+            if time_ns >= measured.idle_ns.unsigned_abs() / WORTH_PLACING {
+                row.places = self.places(cause, places, &mut all, measured);
+            }
+            rows.push(row);
+        }
+        rows.retain(|row| row.time_ns > 0);
+        rows.sort_by_key(|row| (Reverse(row.time_ns), row.cause));
+        rows
+    }
+
+    /// The places with the most idle time, by what removing each alone saves.
+    fn places(
+        &self,
+        cause: IdleCause,
+        places: HashMap<IdleLabel, u64>,
+        run: &mut NetworkRun<'_>,
+        measured: &RunLeft,
+    ) -> Vec<IdlePlace> {
+        let named =
+            places.into_iter().filter(|(label, ns)| *ns > 0 && *label != IdleLabel::default());
+        let mut named: Vec<(IdleLabel, u64)> = named.collect();
+        named.sort_by_key(|(label, time_ns)| (Reverse(*time_ns), *label));
+        named.truncate(PLACES);
+        let names = &self.causes.timeline.names;
+        let text = |name: Option<NameIndex>| name.map(|name| names.text(name).to_owned());
+        let mut undo = DelayUndo::default();
+        let places = named.into_iter().filter_map(|(label, time_ns)| {
+            let delays = self.removals.place(cause, label)?;
+            run.change_at(delays, Some(&mut undo));
+            let saves_ns = gained(measured.end_ns, self.ends.latest(run));
+            run.undo(&mut undo);
+            let (function, annotation) = (text(label.function), text(label.annotation));
+            Some(IdlePlace { function, annotation, time_ns, saves_ns })
+        });
+        let mut places: Vec<IdlePlace> = places.collect();
+        places.sort_by_key(|place| Reverse((place.saves_ns, place.time_ns)));
+        places
+    }
+}
+
+/// The name of an operation, cut.
+fn name(timeline: &Timeline, op: &Op) -> String {
+    let name = timeline.op_name(op);
+    match name.char_indices().nth(NAME_CHARS) {
+        Some((end, _)) => format!("{}…", &name[..end]),
+        None => name.to_owned(),
+    }
+}
+
+/// How much sooner the later time would be.
+fn gained(later_ns: i64, earlier_ns: i64) -> u64 {
+    difference(later_ns, earlier_ns).max(0).unsigned_abs()
+}
+
+/// Whether no removal of a host's cause changes it.
+fn is_final(cause: IdleCause) -> bool {
+    matches!(
+        cause,
+        IdleCause::BackToBack | IdleCause::OtherStream | IdleCause::Blocked | IdleCause::Unknown
+    )
+}
+
+/// Idle time by cause and place.
+struct CauseSums {
+    by_cause: BTreeMap<IdleCause, (u64, HashMap<IdleLabel, u64>)>,
+    /// The parts of the longest gaps, by place in [`DeviceGaps::gaps`].
+    longest: BTreeMap<usize, BTreeMap<IdleCause, u64>>,
+    met: MetBefore,
+}
+
+impl CauseSums {
+    fn of(gaps: &[(usize, u64)]) -> Self {
+        let mut longest: Vec<usize> = (0..gaps.len()).collect();
+        longest.sort_by_key(|at| Reverse(gaps[*at].1));
+        longest.truncate(LONGEST);
+        let longest = longest.into_iter().map(|at| (at, BTreeMap::new()));
+        Self { by_cause: BTreeMap::new(), longest: longest.collect(), met: MetBefore::new() }
+    }
+
+    /// `gap`: place of the gap that the time is a part of.
+    fn add(&mut self, gap: usize, cause: IdleCause, label: IdleLabel, time_ns: u64) {
+        if time_ns > 0 {
+            if let Some(parts) = self.longest.get_mut(&gap) {
+                *parts.entry(cause).or_default() += time_ns;
+            }
+            let (sum, places) = self.by_cause.entry(cause).or_default();
+            *sum += time_ns;
+            *places.entry(label).or_default() += time_ns;
+        }
+    }
+}
+
+/// Whether the trace is only a sample of the program: it launches, and nobody ever waits.
+fn is_sample(timeline: &Timeline) -> bool {
+    let only = |kind: CallEffect| kind.launches() || kind == CallEffect::Copy;
+    !timeline.calls.is_empty() && timeline.calls.iter().all(|call| only(call.kind))
+}

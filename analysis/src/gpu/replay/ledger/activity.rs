@@ -1,0 +1,221 @@
+//! What each thread of the host was doing, by its annotations and pauses: disjoint segments.
+
+use crate::gpu::timeline::{NameIndex, ThreadIndex, Timeline};
+use crate::report::IdleCause;
+use crate::time::intervals::clipped;
+use std::collections::HashMap;
+
+/// A time of a thread with one cause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct HostSegment {
+    pub(super) start_ns: u64,
+    pub(super) end_ns: u64,
+    pub(super) cause: IdleCause,
+    /// The innermost annotation; `None` outside of any.
+    pub(super) annotation: Option<NameIndex>,
+}
+
+/// The segments of each thread inside annotations and pauses.
+#[derive(Debug, Default)]
+pub(super) struct HostActivity {
+    threads: HashMap<ThreadIndex, Vec<HostSegment>>,
+}
+
+/// An annotation, or a pause.
+#[derive(Clone, Copy)]
+struct HostRange {
+    start_ns: u64,
+    end_ns: u64,
+    /// The cause that it sets for all within; `None` of an annotation that says nothing of it.
+    cause: Option<IdleCause>,
+    annotation: Option<NameIndex>,
+}
+
+impl HostActivity {
+    pub(super) fn of(timeline: &Timeline) -> Self {
+        let mut ranges: HashMap<ThreadIndex, Vec<HostRange>> = HashMap::new();
+        let mut causes: HashMap<NameIndex, Option<IdleCause>> = HashMap::new();
+        for span in &timeline.annotations {
+            let by_name = || cause_of(timeline.names.text(span.name));
+            ranges.entry(span.thread).or_default().push(HostRange {
+                start_ns: span.start_ns,
+                end_ns: span.end_ns,
+                cause: *causes.entry(span.name).or_insert_with(by_name),
+                annotation: Some(span.name),
+            });
+        }
+        for pause in &timeline.pauses {
+            ranges.entry(pause.thread).or_default().push(HostRange {
+                start_ns: pause.start_ns,
+                end_ns: pause.end_ns,
+                cause: Some(IdleCause::Gc),
+                annotation: None,
+            });
+        }
+        let threads = ranges.into_iter().map(|(thread, ranges)| (thread, flat(ranges)));
+        Self { threads: threads.collect() }
+    }
+
+    /// The innermost annotation of a thread at a time.
+    pub(super) fn annotation(&self, thread: ThreadIndex, at_ns: u64) -> Option<NameIndex> {
+        let segments = self.threads.get(&thread)?;
+        let at = segments.partition_point(|segment| segment.end_ns <= at_ns);
+        segments.get(at).filter(|segment| segment.start_ns <= at_ns)?.annotation
+    }
+
+    /// Calls `each` with the segments of an interval of a thread, in order and without holes.
+    pub(super) fn within(
+        &self,
+        thread: ThreadIndex,
+        start_ns: u64,
+        end_ns: u64,
+        mut each: impl FnMut(HostSegment),
+    ) {
+        let host = |start_ns, end_ns| HostSegment {
+            start_ns,
+            end_ns,
+            cause: IdleCause::Host,
+            annotation: None,
+        };
+        let segments = self.threads.get(&thread).map_or(&[][..], Vec::as_slice);
+        let first = segments.partition_point(|segment| segment.end_ns <= start_ns);
+        let mut at_ns = start_ns;
+        for segment in &segments[first..] {
+            let span = (segment.start_ns, segment.end_ns);
+            let Some((from, to)) = clipped([&span], at_ns, end_ns).next() else {
+                break;
+            };
+            if from > at_ns {
+                each(host(at_ns, from));
+            }
+            each(HostSegment { start_ns: from, end_ns: to, ..*segment });
+            at_ns = to;
+        }
+        if at_ns < end_ns {
+            each(host(at_ns, end_ns));
+        }
+    }
+}
+
+/// The cause that an annotation sets, by its letters; `None` if it says nothing of one.
+fn cause_of(name: &str) -> Option<IdleCause> {
+    // PyTorch's DataLoader and Lightning: 'enumerate(DataLoader)#_...Iter.__next__',
+    // '[_TrainingEpochLoop].train_dataloader_next'; torchrec's benchmarks: '## load_batch ##',
+    // '## wait_for_batch ##'.
+    const DATA: [&str; 5] = ["dataload", "loaddata", "loadbatch", "waitforbatch", "nextbatch"];
+    const FILES: [&str; 3] = ["checkpoint", "torchsave", "serialization"];
+    let letters = name.chars().filter(char::is_ascii_alphabetic);
+    let letters: String = letters.map(|char| char.to_ascii_lowercase()).collect();
+    let contains = |words: &[&str]| words.iter().any(|word| letters.contains(word));
+    match () {
+        () if contains(&DATA) => Some(IdleCause::Data),
+        () if contains(&FILES) => Some(IdleCause::Files),
+        () if name.contains("wait()") || name.contains("_wait ##") || contains(&["barrier"]) => {
+            Some(IdleCause::RankWait)
+        }
+        () => None,
+    }
+}
+
+/// The innermost range at each time, with the cause of the outermost that sets one; pauses before
+/// all. Ranges that overlap without being nested are cut.
+fn flat(mut ranges: Vec<HostRange>) -> Vec<HostSegment> {
+    ranges.sort_unstable_by_key(|range| (range.start_ns, std::cmp::Reverse(range.end_ns)));
+    let mut flat = FlatRanges::default();
+    for mut range in ranges {
+        flat.close_until(range.start_ns);
+        flat.emit(range.start_ns);
+        if let Some(outer) = flat.open.last() {
+            range.end_ns = range.end_ns.min(outer.end_ns);
+        }
+        flat.open.push(range);
+    }
+    flat.close_until(u64::MAX);
+    flat.segments
+}
+
+#[derive(Default)]
+struct FlatRanges {
+    open: Vec<HostRange>,
+    at_ns: u64,
+    segments: Vec<HostSegment>,
+}
+
+impl FlatRanges {
+    fn close_until(&mut self, at_ns: u64) {
+        while let Some(inner) = self.open.last()
+            && inner.end_ns <= at_ns
+        {
+            let end_ns = inner.end_ns;
+            self.emit(end_ns);
+            self.open.pop();
+        }
+    }
+
+    /// What was open until a time.
+    fn emit(&mut self, until_ns: u64) {
+        let start_ns = self.at_ns;
+        self.at_ns = start_ns.max(until_ns);
+        let Some(inner) = self.open.last() else {
+            return;
+        };
+        if start_ns >= until_ns {
+            return;
+        }
+        let mut causes = self.open.iter().filter_map(|range| range.cause);
+        let pauses = self.open.iter().any(|range| range.cause == Some(IdleCause::Gc));
+        let cause = if pauses { Some(IdleCause::Gc) } else { causes.next() };
+        let named = self.open.iter().rev().find_map(|range| range.annotation);
+        self.segments.push(HostSegment {
+            start_ns,
+            end_ns: until_ns,
+            cause: cause.unwrap_or(IdleCause::Host),
+            annotation: inner.annotation.or(named),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn annotations_by_name() {
+        for (name, cause) in [
+            (
+                "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__",
+                Some(IdleCause::Data),
+            ),
+            ("## data_load ##", Some(IdleCause::Data)),
+            ("## forward ##", None),
+            ("save_checkpoint", Some(IdleCause::Files)),
+            ("all2all_tw_data:wait()", Some(IdleCause::RankWait)),
+        ] {
+            assert_eq!(cause_of(name), cause, "{name}");
+        }
+    }
+
+    proptest! {
+        /// Segments are disjoint, in order, and cover what the ranges cover.
+        #[test]
+        fn segments_are_the_union(ranges in prop::collection::vec((0u64..50, 1u64..20), 0..12)) {
+            let covered = |at: u64| ranges.iter().any(|(start, length)| (*start..start + length).contains(&at));
+            let of = ranges.iter().map(|(start_ns, length)| HostRange {
+                start_ns: *start_ns,
+                end_ns: start_ns + length,
+                cause: None,
+                annotation: None,
+            });
+            let segments = flat(of.collect());
+            for pair in segments.windows(2) {
+                prop_assert!(pair[0].end_ns <= pair[1].start_ns);
+            }
+            for at in 0..80 {
+                let inside = segments.iter().any(|segment| (segment.start_ns..segment.end_ns).contains(&at));
+                // Ranges that overlap without being nested are cut.
+                prop_assert!(covered(at) || !inside);
+            }
+        }
+    }
+}

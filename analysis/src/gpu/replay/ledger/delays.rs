@@ -1,0 +1,190 @@
+//! The delays of a model that each cause is part of: removing a cause takes them off.
+
+use super::activity::{HostActivity, HostSegment};
+use super::{IdleLabel, NodeKind, NodeKinds};
+use crate::gpu::calls::CallEffect;
+use crate::gpu::replay::layout::{CallChain, ReplayLayout};
+use crate::gpu::replay::network::{LIMIT_NS, Network};
+use crate::gpu::replay::pauses::AppliedChange;
+use crate::gpu::timeline::{Call, ThreadIndex, Timeline};
+use crate::report::IdleCause;
+use crate::spans::index::Index;
+use crate::time::{later, signed};
+
+/// A call that need not wait takes at most this long: enqueueing a copy or asking for a stream's
+/// state takes 1 to 3 µs.
+const UNBLOCKED_NS: i64 = 3_000;
+/// Takes an edge out of the network: no other one can be that early.
+const CUT_NS: i64 = -4 * LIMIT_NS;
+
+/// A part of a delay.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CausedDelay {
+    pub(super) cause: IdleCause,
+    pub(super) label: IdleLabel,
+    /// Place of the edge in the network.
+    pub(super) edge: usize,
+    /// What removing the cause changes, negative.
+    pub(super) by_ns: i64,
+}
+
+/// Everything that is known of a timeline's delays.
+pub(super) struct DelayCauses<'a> {
+    pub(super) timeline: &'a Timeline,
+    pub(super) layout: &'a ReplayLayout,
+    pub(super) network: &'a Network,
+    pub(super) kinds: &'a NodeKinds,
+    pub(super) activity: &'a HostActivity,
+    /// All pauses removed.
+    pub(super) pauses: &'a AppliedChange,
+}
+
+impl DelayCauses<'_> {
+    /// All delays with a cause that can be removed.
+    pub(super) fn all(&self) -> Vec<CausedDelay> {
+        let mut delays = Vec::new();
+        for (thread, chain) in (0..).map(ThreadIndex::new).zip(&self.layout.chains) {
+            if !chain.polls {
+                self.of_thread(thread, chain, &mut delays);
+            }
+        }
+        for (index, call) in Index::enumerate(&self.timeline.calls) {
+            if call.timed && !self.layout.chains[call.thread.at()].polls {
+                let (_, end) = self.layout.call(index);
+                self.of_call(call, self.network.place(end), &mut delays);
+            }
+        }
+        delays
+    }
+
+    /// The times between calls.
+    fn of_thread(&self, thread: ThreadIndex, chain: &CallChain, delays: &mut Vec<CausedDelay>) {
+        let first_ns = self.timeline.first_ns().unwrap_or_default();
+        for (place, call) in chain.calls.iter().enumerate() {
+            let (to_ns, _) = self.layout.call_span(*call);
+            let before = chain.before(place);
+            let from_ns = before.map_or(first_ns, |before| self.layout.call_span(before).1);
+            if let Some(edge) = chain.into_start.get(place) {
+                let paused_ns = self.paused_ns(*edge);
+                self.of_gap(
+                    thread,
+                    (from_ns, to_ns),
+                    self.network.edge_place(*edge),
+                    paused_ns,
+                    delays,
+                );
+            }
+            if let Some(hand_over) = chain.hand_over(place) {
+                let (_, from_ns) = self.layout.call_span(hand_over.source);
+                let (edge, paused_ns) = (hand_over.edge, self.paused_ns(hand_over.edge));
+                self.of_gap(
+                    thread,
+                    (from_ns, to_ns),
+                    self.network.edge_place(edge),
+                    paused_ns,
+                    delays,
+                );
+            }
+        }
+    }
+
+    /// What the pauses take of a delay.
+    fn paused_ns(&self, edge: crate::gpu::replay::network::EdgeIndex) -> i64 {
+        let parts = self.pauses.parts.get(&edge).into_iter().flatten();
+        parts.map(|part| part.by_ns).fold(0, later).saturating_neg()
+    }
+
+    fn of_gap(
+        &self,
+        thread: ThreadIndex,
+        (from_ns, to_ns): (u64, u64),
+        edge: Option<usize>,
+        paused_ns: i64,
+        delays: &mut Vec<CausedDelay>,
+    ) {
+        let Some(edge) = edge else {
+            return;
+        };
+        let mut left_ns = self.network.delay_at(edge).max(0);
+        let mut take = |cause, label, length_ns: i64| {
+            let taken_ns = length_ns.clamp(0, left_ns);
+            left_ns -= taken_ns;
+            if taken_ns > 0 {
+                delays.push(CausedDelay { cause, label, edge, by_ns: -taken_ns });
+            }
+        };
+        take(IdleCause::Gc, IdleLabel::default(), paused_ns);
+        if from_ns >= to_ns {
+            return;
+        }
+        self.activity.within(thread, from_ns, to_ns, |segment| {
+            let HostSegment { start_ns, end_ns, cause, annotation } = segment;
+            if !matches!(cause, IdleCause::Gc | IdleCause::Host) {
+                let label = IdleLabel { function: None, annotation };
+                take(cause, label, signed(end_ns - start_ns));
+            }
+        });
+        self.activity.within(thread, from_ns, to_ns, |segment| {
+            if segment.cause == IdleCause::Host {
+                let label = IdleLabel { function: None, annotation: segment.annotation };
+                take(IdleCause::Host, label, signed(segment.end_ns - segment.start_ns));
+            }
+        });
+        // What a clock's rounding leaves is the host's.
+        take(IdleCause::Host, IdleLabel::default(), i64::MAX);
+    }
+
+    /// The time in a call: its own, and what it waits for.
+    fn of_call(&self, call: &Call, end: usize, delays: &mut Vec<CausedDelay>) {
+        let cause = cause_of(call.kind);
+        let label = self.label_of(call);
+        for wait in self.network.waits(end) {
+            let by_ns = match self.kinds.at(wait.from) {
+                NodeKind::CallStart(_) => match cause {
+                    IdleCause::Synchronization | IdleCause::Copy => {
+                        if cause == IdleCause::Copy && !self.waits_for_ops(end) {
+                            // It enqueued a copy, as a launch does.
+                            self.host(wait.edge, wait.delay_ns, label, delays);
+                            continue;
+                        }
+                        (UNBLOCKED_NS - wait.delay_ns).min(0)
+                    }
+                    _ => -wait.delay_ns.max(0),
+                },
+                NodeKind::OpEnd(_) if cause != IdleCause::Host => CUT_NS,
+                _ => continue,
+            };
+            if by_ns < 0 {
+                delays.push(CausedDelay { cause, label, edge: wait.edge, by_ns });
+            }
+        }
+    }
+
+    fn host(&self, edge: usize, delay_ns: i64, label: IdleLabel, delays: &mut Vec<CausedDelay>) {
+        if delay_ns > 0 {
+            delays.push(CausedDelay { cause: IdleCause::Host, label, edge, by_ns: -delay_ns });
+        }
+    }
+
+    fn waits_for_ops(&self, end: usize) -> bool {
+        self.network.waits(end).any(|wait| matches!(self.kinds.at(wait.from), NodeKind::OpEnd(_)))
+    }
+
+    /// The function of a call and the annotation around it.
+    pub(super) fn label_of(&self, call: &Call) -> IdleLabel {
+        let annotation = self.activity.annotation(call.thread, call.start_ns);
+        IdleLabel { function: Some(call.function), annotation }
+    }
+}
+
+/// The cause that the time in a call has.
+pub(super) fn cause_of(kind: CallEffect) -> IdleCause {
+    match kind {
+        CallEffect::StreamSynchronize
+        | CallEffect::DeviceSynchronize
+        | CallEffect::EventSynchronize => IdleCause::Synchronization,
+        CallEffect::Copy => IdleCause::Copy,
+        CallEffect::Memory => IdleCause::Allocation,
+        _ => IdleCause::Host,
+    }
+}

@@ -1,0 +1,106 @@
+//! A device's operations in order with the gaps between them, and how it spent its time.
+
+use crate::gpu::breakdown::is_computation;
+use crate::gpu::device::DeviceTimeline;
+use crate::gpu::replay::layout::ReplayLayout;
+use crate::gpu::replay::network::NetworkRun;
+use crate::gpu::timeline::{OpIndex, Timeline};
+use crate::time::intervals::{Intervals, length};
+use crate::time::{difference, later};
+use gctrace_event::GpuOpKind;
+
+/// The operations of a device in order, and its gaps.
+pub(super) struct DeviceGaps {
+    pub(super) ops: Vec<OpIndex>,
+    /// By the place in `ops` of the operation that ends each: its length.
+    pub(super) gaps: Vec<(usize, u64)>,
+}
+
+impl DeviceGaps {
+    pub(super) fn of(
+        work: &DeviceTimeline<'_>,
+        layout: &ReplayLayout,
+        timeline: &Timeline,
+    ) -> Self {
+        let ops = OpIndex::all(&timeline.ops);
+        let ops: Vec<OpIndex> = ops.filter(|op| layout.device(*op) == Some(work.device)).collect();
+        let mut gaps = Vec::new();
+        let mut end_ns = None;
+        for (place, op) in ops.iter().enumerate() {
+            let (from, to) = layout.op_span(*op);
+            if let Some(end_ns) = end_ns.filter(|end_ns| *end_ns < from) {
+                gaps.push((place, from - end_ns));
+            } else if let Some((ender, _)) = gaps.last_mut()
+                && layout.op_span(ops[*ender]).0 == from
+                && timeline.ops[ops[*ender]].call.is_none()
+            {
+                // Of several with the same start, one with a known call.
+                *ender = place;
+            }
+            end_ns = end_ns.max(Some(to));
+        }
+        Self { ops, gaps }
+    }
+
+    /// The idle time of a run, and what is left of each gap: the time from the last end of what was
+    /// before it to the operation that ended it.
+    pub(super) fn replayed(&self, layout: &ReplayLayout, run: &NetworkRun<'_>) -> (i64, Vec<i64>) {
+        let mut spans = Vec::with_capacity(self.ops.len());
+        let mut left = Vec::with_capacity(self.gaps.len());
+        let mut gaps = self.gaps.iter().peekable();
+        let mut end_ns = i64::MIN;
+        for (place, op) in self.ops.iter().enumerate() {
+            let (start, end) = layout.op(*op);
+            let (from, to) = (run.time_of(start), run.time_of(end));
+            if gaps.next_if(|(ender, _)| *ender == place).is_some() {
+                left.push(difference(from, end_ns).max(0));
+            }
+            end_ns = end_ns.max(to);
+            spans.push((from, to));
+        }
+        spans.sort_unstable();
+        let mut idle_ns = 0;
+        let mut end_ns = None;
+        for (from, to) in spans {
+            let gap_ns = end_ns.map_or(0, |end_ns| difference(from, end_ns).max(0));
+            idle_ns = later(idle_ns, gap_ns);
+            end_ns = end_ns.max(Some(to));
+        }
+        (idle_ns, left)
+    }
+}
+
+/// How a device spent its time, each time counted once: computing before communicating, before
+/// copying.
+pub(super) struct DeviceClasses {
+    pub(super) span_ns: u64,
+    pub(super) compute_ns: u64,
+    pub(super) communication_ns: u64,
+    pub(super) copies_ns: u64,
+    pub(super) idle_ns: u64,
+}
+
+impl DeviceClasses {
+    pub(super) fn of(work: &DeviceTimeline<'_>) -> Self {
+        let (first_ns, last_ns) = work.span();
+        let mut classes: [Vec<(u64, u64)>; 3] = Default::default();
+        for op in &work.ops {
+            let class = match op.kind {
+                GpuOpKind::Kernel if is_computation(work.timeline.op_name(op)) => 0,
+                GpuOpKind::Kernel => 1,
+                _ => 2,
+            };
+            classes[class].push(op.span());
+        }
+        let mut rest = vec![(first_ns, last_ns)];
+        let [compute_ns, communication_ns, copies_ns] =
+            classes.map(|spans| Intervals::from_iter(spans).take_from(&mut rest));
+        Self {
+            span_ns: last_ns - first_ns,
+            compute_ns,
+            communication_ns,
+            copies_ns,
+            idle_ns: length(rest),
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! The parts of a report about idle time of devices: an idle ledger, of which every nanosecond has a
+//! cause.
+
+use super::{Basis, DeviceId};
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::fmt;
+
+/// Why one device was idle. `compute_ns` + `communication_ns` + `copies_ns` + `idle_ns` = `span_ns`,
+/// and the times of the rows sum to `idle_ns`, to the nanosecond.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct IdleLedger {
+    /// The device, and the process that used it.
+    #[serde(flatten)]
+    pub id: DeviceId,
+    /// Basis of the rows: inferred, by replays of the run without each cause. The four times of the
+    /// device are measured by the GPU.
+    pub basis: Basis,
+    /// From the first start to the last end of an operation, in ns.
+    pub span_ns: u64,
+    /// Time in which a kernel ran that does not communicate, in ns.
+    pub compute_ns: u64,
+    /// Time in which only kernels ran that communicate (NCCL), in ns.
+    pub communication_ns: u64,
+    /// Time in which only copies and memsets ran, in ns.
+    pub copies_ns: u64,
+    /// Time in which nothing ran, in ns.
+    pub idle_ns: u64,
+    /// The idle time by cause, the longest first; causes without any are left out.
+    pub rows: Vec<IdleRow>,
+    /// Number of idle intervals.
+    pub gaps: u64,
+    /// The longest idle intervals, longest first, at most 20.
+    pub longest: Vec<IdleGap>,
+    /// The trace contains launches and copies only, so that nobody can be seen waiting: what looks
+    /// blocked may be anything.
+    pub sample: bool,
+    /// There are several streams and the trace does not show what they wait for in each other:
+    /// `saves_ns` is an upper bound.
+    pub at_most: bool,
+}
+
+/// The part of a device's idle time that has one cause.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct IdleRow {
+    /// Why the device was idle.
+    pub cause: IdleCause,
+    /// Idle time in ns that goes when the causes are removed one after the other, in the order of
+    /// [`IdleCause`].
+    pub time_ns: u64,
+    /// How much sooner the run ends without this cause alone, in ns; `null` for what cannot be
+    /// removed. Not the idle time: a run never gets longer without a cause, but it may idle longer.
+    pub saves_ns: Option<u64>,
+    /// The device's idle time that goes without this cause alone, in ns, negative if there is more;
+    /// `null` for what cannot be removed.
+    pub alone_ns: Option<i64>,
+    /// The device's idle time that goes without this cause if all others are removed already, in ns;
+    /// `null` for what cannot be removed. Where it is well below `alone_ns`, another cause stands
+    /// behind this one and would take its place.
+    pub last_ns: Option<i64>,
+    /// Where it comes from, by what removing each alone would save, at most five. Empty of a row below
+    /// 1 % of the idle time.
+    pub places: Vec<IdlePlace>,
+}
+
+/// A place in the program that idle time comes from.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct IdlePlace {
+    /// The CUDA function that was called; `null` for what is no call.
+    pub function: Option<String>,
+    /// The innermost annotation around it; `null` outside of any.
+    pub annotation: Option<String>,
+    /// Its part of `time_ns`.
+    pub time_ns: u64,
+    /// How much sooner the run ends without this place alone, in ns.
+    pub saves_ns: u64,
+}
+
+/// One idle interval of a device.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct IdleGap {
+    /// Start of the gap: end of the last operation before it, in ns on the clock of the trace.
+    pub start_ns: u64,
+    /// Start of the gap, in ns after the start of the device's first operation.
+    pub after_first_ns: u64,
+    /// Length of the gap, in ns.
+    pub duration_ns: u64,
+    /// Name of the last operation before the gap, at most 160 characters.
+    pub before: String,
+    /// Name of the operation that ends the gap, at most 160 characters.
+    pub after: String,
+    /// The call that launched that operation; `null` if it is not in the trace.
+    pub call: Option<String>,
+    /// Thread id of that call; `null` if it is not in the trace.
+    pub tid: Option<u32>,
+    /// Name of that thread; `null` if unknown.
+    pub thread: Option<String>,
+    /// Its parts by cause, the longest first; they sum to its length.
+    pub causes: Vec<GapCause>,
+}
+
+/// A part of a gap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct GapCause {
+    /// Why the device was idle.
+    pub cause: IdleCause,
+    /// For how long, in ns.
+    pub time_ns: u64,
+}
+
+/// Why a device was idle, in the order of removal: first what can be switched off, last what is the
+/// program itself; then what no removal explains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum IdleCause {
+    /// The garbage collector ran on the host.
+    Gc,
+    /// A call reserved or freed memory (cudaMalloc, cudaFree, cudaHostAlloc).
+    Allocation,
+    /// The program was in an annotation about checkpoints or files.
+    Files,
+    /// The program waited for data: an annotation such as those of PyTorch's DataLoader.
+    Data,
+    /// A call waited for the GPU: a synchronization, such as that of `.item()`.
+    Synchronization,
+    /// A copy blocked the host: from or to memory that is not pinned.
+    Copy,
+    /// The host waited for another rank: an annotation about a wait or a barrier.
+    RankWait,
+    /// The host was not fast enough: Python, operators and launch calls.
+    Host,
+    /// From a launch call to the start of its operation on a free stream.
+    LaunchLatency,
+    /// Between two operations of a stream that were both launched in time, up to 30 µs.
+    BackToBack,
+    /// An operation of another stream or device had to end first.
+    OtherStream,
+    /// The operation was launched, its stream was free, and it started over 30 µs later: it waited for
+    /// something that the trace does not contain.
+    Blocked,
+    /// The launch of the operation is not in the trace.
+    Unknown,
+}
+
+impl IdleCause {
+    /// The causes that can be removed, in order.
+    pub const REMOVABLE: [Self; 8] = [
+        Self::Gc,
+        Self::Allocation,
+        Self::Files,
+        Self::Data,
+        Self::Synchronization,
+        Self::Copy,
+        Self::RankWait,
+        Self::Host,
+    ];
+    /// All causes.
+    pub const ALL: [Self; 13] = [
+        Self::Gc,
+        Self::Allocation,
+        Self::Files,
+        Self::Data,
+        Self::Synchronization,
+        Self::Copy,
+        Self::RankWait,
+        Self::Host,
+        Self::LaunchLatency,
+        Self::BackToBack,
+        Self::OtherStream,
+        Self::Blocked,
+        Self::Unknown,
+    ];
+}
+
+impl fmt::Display for IdleCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Gc => "garbage collection",
+            Self::Allocation => "reserving and freeing memory",
+            Self::Files => "files and checkpoints",
+            Self::Data => "waiting for data",
+            Self::Synchronization => "synchronization",
+            Self::Copy => "blocking copies",
+            Self::RankWait => "waiting for another rank",
+            Self::Host => "host too slow",
+            Self::LaunchLatency => "launch latency",
+            Self::BackToBack => "back-to-back operations",
+            Self::OtherStream => "another stream's operation",
+            Self::Blocked => "blocked by something not recorded",
+            Self::Unknown => "launch not recorded",
+        })
+    }
+}

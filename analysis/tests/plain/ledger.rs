@@ -1,0 +1,331 @@
+//! The idle ledger against planted causes: the truth is the same program without them.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
+
+use gctrace_analysis::Analysis;
+use gctrace_analysis::report::{IdleCause, IdleLedger, IdleRow};
+use gctrace_event::read::{DecodedItem, TraceCompletion};
+use gctrace_event::{Annotation, CudaCall, CudaLayer, GpuOp, GpuOpKind, Pause, Record};
+use std::collections::BTreeSet;
+use test_kit::reports;
+
+const US: u64 = 1_000;
+const MS: u64 = 1_000_000;
+const PID: u32 = 1;
+const STEPS: u64 = 40;
+const LAUNCHES: u64 = 60;
+const LATENCY: u64 = 5 * US;
+const GAP: u64 = US;
+const CALL: u64 = 3 * US;
+/// From the end of an operation to the return of the call that waited for it.
+const RETURN: u64 = 8 * US;
+const QUEUE: usize = 1_024;
+
+/// How often a cause comes, and how long it takes.
+#[derive(Clone, Copy)]
+struct Plant {
+    cause: IdleCause,
+    every: u64,
+    length_ns: u64,
+}
+
+const GC: Plant = Plant { cause: IdleCause::Gc, every: 3, length_ns: 6 * MS };
+const ALLOCATION: Plant = Plant { cause: IdleCause::Allocation, every: 5, length_ns: 2_500 * US };
+const FILES: Plant = Plant { cause: IdleCause::Files, every: 16, length_ns: 9 * MS };
+const DATA: Plant = Plant { cause: IdleCause::Data, every: 4, length_ns: 3 * MS };
+/// The length is of the Python after it.
+const SYNCHRONIZATION: Plant =
+    Plant { cause: IdleCause::Synchronization, every: 1, length_ns: 150 * US };
+const COPY: Plant = Plant { cause: IdleCause::Copy, every: 2, length_ns: 400 * US };
+const RANK_WAIT: Plant = Plant { cause: IdleCause::RankWait, every: 6, length_ns: 2 * MS };
+const ALL: [Plant; 7] = [GC, ALLOCATION, FILES, DATA, SYNCHRONIZATION, COPY, RANK_WAIT];
+
+/// A kernel takes longer than to launch one, or less.
+const GPU_BOUND: u64 = 14 * US;
+const HOST_BOUND: u64 = 8 * US;
+
+struct Machine<'a> {
+    plants: &'a [Plant],
+    /// Causes that are planted and have no effect.
+    off: &'a BTreeSet<IdleCause>,
+    records: Vec<Record>,
+    now: u64,
+    free_ns: u64,
+    starts: Vec<u64>,
+    /// Start of the first call: what came before it is not part of the run.
+    first_ns: Option<u64>,
+    spans: Vec<(u64, u64)>,
+    noise: fastrand::Rng,
+}
+
+impl Machine<'_> {
+    /// Whether a cause comes in a step, and its length.
+    fn planted(&self, cause: IdleCause, step: u64) -> Option<u64> {
+        let plant = self.plants.iter().find(|plant| plant.cause == cause)?;
+        step.is_multiple_of(plant.every).then_some(plant.length_ns)
+    }
+
+    fn on(&self, cause: IdleCause) -> bool {
+        !self.off.contains(&cause)
+    }
+
+    fn annotated(&mut self, name: &str, length_ns: u64) {
+        let (start_ns, end_ns) = (self.now, self.now + length_ns);
+        let name = name.to_owned();
+        let annotation = Annotation { pid: PID, tid: PID, name, start_ns, end_ns };
+        self.records.push(Record::Annotation(annotation));
+        self.now = end_ns;
+    }
+
+    fn call(&mut self, function: &'static str, start_ns: u64, correlation: Option<u64>) {
+        self.records.push(Record::CudaCall(CudaCall {
+            pid: PID,
+            tid: PID,
+            layer: CudaLayer::Runtime,
+            function: function.into(),
+            start_ns,
+            end_ns: self.now,
+            correlation,
+            ..CudaCall::default()
+        }));
+    }
+
+    fn enqueue(&mut self, kind: GpuOpKind, length_ns: u64, blocks: bool) -> u64 {
+        let call_ns = self.now;
+        self.first_ns.get_or_insert(call_ns);
+        let room = self.starts.len().checked_sub(QUEUE).map(|at| self.starts[at]);
+        self.now = (call_ns + CALL).max(room.unwrap_or(0));
+        let start_ns = (call_ns + LATENCY).max(self.free_ns + GAP);
+        let end_ns = start_ns + length_ns;
+        self.free_ns = end_ns;
+        self.starts.push(start_ns);
+        self.spans.push((start_ns, end_ns));
+        if blocks {
+            self.now = self.now.max(end_ns + RETURN);
+        }
+        let correlation = Some(self.starts.len() as u64);
+        let function = match kind {
+            GpuOpKind::Kernel => "cudaLaunchKernel",
+            _ => "cudaMemcpyAsync",
+        };
+        let name = match kind {
+            GpuOpKind::Kernel => "volta_sgemm",
+            _ if blocks => "Memcpy HtoD (Pageable -> Device)",
+            _ => "Memcpy DtoH (Device -> Pinned)",
+        };
+        self.records.push(Record::GpuOp(GpuOp {
+            pid: Some(PID),
+            device: 0,
+            stream: 7,
+            kind,
+            name: name.to_owned(),
+            start_ns,
+            end_ns,
+            correlation,
+            ..GpuOp::default()
+        }));
+        self.call(function, call_ns, correlation);
+        end_ns
+    }
+
+    fn step(&mut self, step: u64, kernel_ns: u64) {
+        if let Some(length_ns) =
+            self.planted(IdleCause::Data, step).filter(|_| self.on(IdleCause::Data))
+        {
+            self.annotated(
+                "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__",
+                length_ns,
+            );
+        }
+        let mut places = fastrand::Rng::with_seed(step);
+        let (collects, allocates) = (places.u64(..LAUNCHES), places.u64(..LAUNCHES));
+        for launch in 0..LAUNCHES {
+            if launch == collects
+                && let Some(length_ns) =
+                    self.planted(IdleCause::Gc, step).filter(|_| self.on(IdleCause::Gc))
+            {
+                let start_ns = self.now;
+                self.now += length_ns;
+                self.records.push(Record::Pause(Pause {
+                    tid: PID,
+                    start_ns,
+                    end_ns: self.now,
+                    ..reports::pause(PID, 0, 0)
+                }));
+            }
+            if launch == allocates
+                && let Some(length_ns) = self
+                    .planted(IdleCause::Allocation, step)
+                    .filter(|_| self.on(IdleCause::Allocation))
+            {
+                let start_ns = self.now;
+                self.first_ns.get_or_insert(start_ns);
+                self.now += length_ns;
+                self.call("cudaMalloc", start_ns, None);
+            }
+            if launch == LAUNCHES / 3
+                && let Some(length_ns) = self.planted(IdleCause::Copy, step)
+            {
+                self.think();
+                let blocks = self.on(IdleCause::Copy);
+                self.enqueue(GpuOpKind::Memcpy, length_ns, blocks);
+            }
+            self.think();
+            self.enqueue(GpuOpKind::Kernel, kernel_ns, false);
+        }
+        if let Some(length_ns) = self.planted(IdleCause::Synchronization, step) {
+            self.think();
+            let end_ns = self.enqueue(GpuOpKind::Memcpy, 2 * US, false);
+            let start_ns = self.now;
+            let done_ns = if self.on(IdleCause::Synchronization) { end_ns + RETURN } else { 0 };
+            self.now = (start_ns + CALL).max(done_ns);
+            self.call("cudaStreamSynchronize", start_ns, None);
+            self.now += length_ns;
+        }
+        for (cause, name) in
+            [(IdleCause::Files, "save_checkpoint"), (IdleCause::RankWait, "barrier")]
+        {
+            if let Some(length_ns) = self.planted(cause, step).filter(|_| self.on(cause)) {
+                self.annotated(name, length_ns);
+            }
+        }
+    }
+
+    /// 9 µs of Python and operators, give or take 15 %.
+    fn think(&mut self) {
+        self.now += 7_650 + self.noise.u64(..2_700);
+    }
+}
+
+/// What a run without some causes has.
+struct Outcome {
+    records: Vec<Record>,
+    idle_ns: u64,
+    length_ns: u64,
+}
+
+fn run(plants: &[Plant], off: &BTreeSet<IdleCause>, kernel_ns: u64) -> Outcome {
+    let mut machine = Machine {
+        plants,
+        off,
+        records: Vec::new(),
+        now: 1_000 * MS,
+        free_ns: 0,
+        starts: Vec::new(),
+        first_ns: None,
+        spans: Vec::new(),
+        noise: fastrand::Rng::with_seed(1),
+    };
+    for step in 0..STEPS {
+        machine.step(step, kernel_ns);
+    }
+    let busy: u64 = machine.spans.iter().map(|(start, end)| end - start).sum();
+    let (first, last) = (machine.spans[0].0, machine.free_ns);
+    let end_ns = machine.now.max(last);
+    Outcome {
+        records: machine.records,
+        idle_ns: last - first - busy,
+        length_ns: end_ns - machine.first_ns.unwrap(),
+    }
+}
+
+fn ledger(records: Vec<Record>) -> IdleLedger {
+    let mut analysis = Analysis::default();
+    analysis.begin_trace("t.json");
+    for record in records {
+        analysis.add(DecodedItem::Record(record));
+    }
+    analysis.end_trace(TraceCompletion::default(), None);
+    analysis.settle();
+    let work = analysis.report().gpu.unwrap();
+    let [ledger] = work.idle.try_into().unwrap();
+    closes(&ledger);
+    ledger
+}
+
+/// Nothing is missing and nothing is counted twice.
+fn closes(ledger: &IdleLedger) {
+    let busy_ns = ledger.compute_ns + ledger.communication_ns + ledger.copies_ns;
+    assert_eq!(busy_ns + ledger.idle_ns, ledger.span_ns);
+    assert_eq!(ledger.rows.iter().map(|row| row.time_ns).sum::<u64>(), ledger.idle_ns);
+    for row in &ledger.rows {
+        assert!(
+            row.places.iter().map(|place| place.time_ns).sum::<u64>() <= row.time_ns,
+            "{row:?}"
+        );
+    }
+}
+
+fn row(ledger: &IdleLedger, cause: IdleCause) -> Option<&IdleRow> {
+    ledger.rows.iter().find(|row| row.cause == cause)
+}
+
+fn near(one_ns: u64, other_ns: u64) -> bool {
+    one_ns.abs_diff(other_ns) <= MS.max(other_ns / 20)
+}
+
+/// Each cause alone and in order against the program without it.
+fn check(plants: &[Plant], kernel_ns: u64) {
+    let bound = if kernel_ns == GPU_BOUND { "GPU" } else { "host" };
+    eprintln!("{} planted, {bound}-bound:", plants.len());
+    let measured = run(plants, &BTreeSet::new(), kernel_ns);
+    let ledger = ledger(measured.records);
+    assert_eq!(ledger.idle_ns, measured.idle_ns);
+    let mut off = BTreeSet::new();
+    let mut before_ns = measured.idle_ns;
+    for cause in IdleCause::REMOVABLE {
+        if !plants.iter().any(|plant| plant.cause == cause) {
+            continue;
+        }
+        off.insert(cause);
+        let without = run(plants, &off, kernel_ns);
+        let true_ns = before_ns.saturating_sub(without.idle_ns);
+        before_ns = without.idle_ns;
+        let row = row(&ledger, cause);
+        let time_ns = row.map_or(0, |row| row.time_ns);
+        let alone = run(plants, &BTreeSet::from([cause]), kernel_ns);
+        let true_saves_ns = measured.length_ns - alone.length_ns;
+        let saves_ns = row.and_then(|row| row.saves_ns);
+        eprintln!(
+            "{cause:?}: idle {} (true {}) µs, saves {} (true {}) µs",
+            time_ns / US,
+            true_ns / US,
+            saves_ns.map_or_else(|| "-".to_owned(), |ns| (ns / US).to_string()),
+            true_saves_ns / US
+        );
+        assert!(near(time_ns, true_ns), "{cause:?}: {time_ns} for {true_ns} of {}", ledger.idle_ns);
+        // Without a row nothing is shown.
+        assert!(saves_ns.is_none_or(|ns| near(ns, true_saves_ns)), "{cause:?}: {saves_ns:?}");
+    }
+}
+
+#[test]
+fn each_cause_alone() {
+    for plant in ALL {
+        check(&[plant], GPU_BOUND);
+        check(&[plant], HOST_BOUND);
+    }
+}
+
+#[test]
+fn all_causes_mixed() {
+    check(&ALL, GPU_BOUND);
+    check(&ALL, HOST_BOUND);
+}
+
+/// The line that is named is the one that the time was planted in.
+#[test]
+fn places_are_those_of_the_plants() {
+    let ledger = ledger(run(&ALL, &BTreeSet::new(), GPU_BOUND).records);
+    let place = |cause| {
+        let place = row(&ledger, cause).unwrap().places.first().unwrap();
+        (place.function.clone(), place.annotation.clone())
+    };
+    let text = |text: &str| Some(text.to_owned());
+    assert_eq!(place(IdleCause::Synchronization), (text("cudaStreamSynchronize"), None));
+    assert_eq!(place(IdleCause::Copy), (text("cudaMemcpyAsync"), None));
+    assert_eq!(place(IdleCause::Allocation), (text("cudaMalloc"), None));
+    assert_eq!(place(IdleCause::Files), (None, text("save_checkpoint")));
+    let loader = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__";
+    assert_eq!(place(IdleCause::Data), (None, text(loader)));
+}

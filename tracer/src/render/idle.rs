@@ -1,0 +1,177 @@
+//! The section on idle time of devices: its causes, and the longest gaps.
+
+use super::cause::started_ns;
+use super::evidence::after_start;
+use super::gpu_devices::{DEVICES_SHOWN, more, name};
+use super::table::{INDENT, ReportSection, TableOfColumns, cut, mark, paragraph, width, wrap};
+use crate::text::OrDash as _;
+use crate::units::{counted, duration, percent};
+use gctrace_analysis::report::{
+    DeviceId, IdleCause, IdleGap, IdleLedger, IdlePlace, IdleRow, Report,
+};
+
+/// Maximum number of gaps shown; the report has twenty.
+const GAPS_SHOWN: usize = 5;
+/// Characters of a line that are reserved for the text beside an operation's name.
+const BESIDE_NAME: usize = 14;
+/// Minimum share of a gap for a cause to be named.
+const WORTH_NAMING: f64 = 0.1;
+/// Less idle time than this share of the device's time is no subject of the first screen.
+const WORTH_TELLING: f64 = 0.05;
+/// Causes named on the first screen.
+const CAUSES_TOLD: usize = 4;
+
+/// The device that idled the longest.
+fn idlest(report: &Report) -> Option<&IdleLedger> {
+    let ledgers = report.gpu.as_ref()?.idle.iter();
+    ledgers.filter(|ledger| ledger.idle_ns > 0).max_by_key(|ledger| ledger.idle_ns)
+}
+
+/// The ledger of the device that idled the longest, and its longest gaps.
+pub(crate) fn idle(report: &Report) -> ReportSection {
+    let mut lines = Vec::new();
+    if let Some(ledger) = idlest(report) {
+        lines.extend(devices(report));
+        lines.extend(paragraph(&format!("{} {}:", device(report, ledger), idled(ledger))));
+        lines.extend(rows(ledger));
+        lines.extend(paragraph(&notes(ledger)));
+        for (at, gap) in ledger.longest.iter().take(GAPS_SHOWN).enumerate() {
+            lines.extend(one_gap(at + 1, gap, started_ns(report, ledger.id.trace)));
+        }
+    }
+    ReportSection::new("Why the GPU was idle", lines)
+}
+
+/// The same in a sentence, for the first screen: nothing of a device that is seldom idle.
+pub(crate) fn idle_in_short(report: &Report) -> Option<String> {
+    let ledger = idlest(report)?;
+    if share(ledger.idle_ns, ledger.span_ns) < WORTH_TELLING {
+        return None;
+    }
+    let rows =
+        ledger.rows.iter().filter(|row| share(row.time_ns, ledger.idle_ns) >= WORTH_NAMING / 10.0);
+    let rows = rows.take(CAUSES_TOLD).map(|row| {
+        let place = row.places.first().map(|place| format!(" ({})", text(place)));
+        let saves = row.saves_ns.filter(|_| row.cause != IdleCause::Host);
+        let saves = saves.map(|saves_ns| format!(", saves {}", duration(saves_ns)));
+        let (share, cause) = (percent(share(row.time_ns, ledger.span_ns)), row.cause);
+        format!("{share} {cause}{}{}", place.unwrap_or_default(), saves.unwrap_or_default())
+    });
+    let rows = rows.collect::<Vec<_>>().join("; ");
+    let sample = if ledger.sample { " The trace is only a sample." } else { "" };
+    Some(format!(
+        "{} {}: {rows}{}.{sample}",
+        device(report, ledger),
+        idled(ledger),
+        mark(ledger.basis)
+    ))
+}
+
+/// The largest cause of each device, where there are several.
+fn devices(report: &Report) -> Vec<String> {
+    let ledgers = report.gpu.as_ref().map_or(&[][..], |work| work.idle.as_slice());
+    if ledgers.len() < 2 {
+        return Vec::new();
+    }
+    let largest = |ledger: &IdleLedger| ledger.rows.first().map(|row| (row.cause, row.time_ns));
+    let mut lines = TableOfColumns::new(ledgers.iter().take(DEVICES_SHOWN))
+        .left("device", |ledger| device(report, ledger))
+        .right("idle", |ledger| duration(ledger.idle_ns))
+        .right("", |ledger| percent(share(ledger.idle_ns, ledger.span_ns)))
+        .left("most of it", |ledger| match largest(ledger) {
+            Some((cause, ns)) => format!("{cause}, {}", percent(share(ns, ledger.idle_ns))),
+            None => String::new(),
+        })
+        .lines();
+    lines.extend(more(ledgers.len(), DEVICES_SHOWN));
+    lines
+}
+
+/// `GPU 0 was`, with its rank or process where there are several.
+fn device(report: &Report, ledger: &IdleLedger) -> String {
+    let devices = report.gpu.iter().flat_map(|work| &work.devices);
+    let ids: Vec<DeviceId> = devices.map(|device| device.id).collect();
+    name(ledger.id, &ids)
+}
+
+fn idled(ledger: &IdleLedger) -> String {
+    format!(
+        "was idle {} of {}",
+        percent(share(ledger.idle_ns, ledger.span_ns)),
+        duration(ledger.span_ns)
+    )
+}
+
+fn share(part_ns: u64, whole_ns: u64) -> f64 {
+    part_ns as f64 / whole_ns.max(1) as f64
+}
+
+fn rows(ledger: &IdleLedger) -> Vec<String> {
+    TableOfColumns::new(&ledger.rows)
+        .left("cause", |row| row.cause.to_string())
+        .right("idle", |row| duration(row.time_ns))
+        .right("of idle", |row| percent(share(row.time_ns, ledger.idle_ns)))
+        .right("saves", |row| row.saves_ns.map(duration).or_dash())
+        .left("most of it", |row| row.places.first().map_or_else(String::new, text))
+        .lines()
+}
+
+fn text(place: &IdlePlace) -> String {
+    match (&place.function, &place.annotation) {
+        (Some(function), Some(annotation)) => format!("{function} in {annotation}"),
+        (Some(one), None) | (None, Some(one)) => one.clone(),
+        (None, None) => String::new(),
+    }
+}
+
+fn notes(ledger: &IdleLedger) -> String {
+    let mut notes = format!(
+        "{}. Idle: what goes when the causes are removed one after the other, in the order {}; saves: \
+         how much sooner the run ends without this cause alone{} (inferred, by replay).",
+        counted(ledger.gaps, "gap"),
+        "of what can be switched off first",
+        if ledger.at_most { ", at most" } else { "" },
+    );
+    if ledger.rows.iter().any(replaced) {
+        notes.push_str(" Some causes stand behind others and take their place.");
+    }
+    if ledger.sample {
+        notes.push_str(
+            " The trace contains launches and copies only: it is a sample, and nobody can be seen \
+             waiting in it.",
+        );
+    }
+    notes
+}
+
+/// Whether much less idle time goes without a cause where the others are gone already.
+fn replaced(row: &IdleRow) -> bool {
+    let (Some(alone_ns), Some(last_ns)) = (row.alone_ns, row.last_ns) else {
+        return false;
+    };
+    alone_ns > 1_000_000 && last_ns < alone_ns / 2
+}
+
+fn one_gap(number: usize, gap: &IdleGap, started_ns: u64) -> Vec<String> {
+    let causes = gap.causes.iter();
+    let parts = causes.filter(|part| share(part.time_ns, gap.duration_ns) >= WORTH_NAMING);
+    let parts: Vec<String> =
+        parts.map(|part| format!("{} {}", duration(part.time_ns), part.cause)).collect();
+    let sentence = format!(
+        "{number}. {} idle, {} after start: {}.",
+        duration(gap.duration_ns),
+        after_start(gap.start_ns.saturating_sub(started_ns)),
+        parts.join(", "),
+    );
+    let mut lines = wrap(&sentence, INDENT, "     ");
+    let operation = |what: &str, name: &str| {
+        let name = match name {
+            "" => "(no name)".to_owned(),
+            name => cut(name, width() - BESIDE_NAME),
+        };
+        format!("     {what} {name}")
+    };
+    lines.push(operation("after ", &gap.before));
+    lines.push(operation("before", &gap.after));
+    lines
+}

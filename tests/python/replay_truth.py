@@ -3,8 +3,8 @@
     replay_truth.py CASE --library DIR --out DIR [--runs 10]
 
 Repeats a piece of training RUNS times in one process. Even runs collect at fixed points of the
-work, by gc.collect() over a large heap (the case `automatic`: by the collector itself); odd runs do
-the same without. All else is equal, so the difference in duration is the cost of the collections.
+work, by gc.collect() over a large heap (the case `automatic`: by the collector itself; the case
+`item` synchronizes instead); odd runs do the same without. All else is equal, so the difference in duration is the cost of the collections.
 
 Writes DIR/program.<rank>.json: processes and threads, runs, steps, and collections as seen by
 gc.callbacks, all in CLOCK_MONOTONIC nanoseconds. The simulated GPU writes its own log (SIMGPU_LOG).
@@ -130,6 +130,18 @@ def legacy_stream(bench):
             bench.launch("long", bench.default_stream, after_us=25)
         bench.host.work(20)
         bench.call(bench.cuda, "cudaMemcpy", None, 4096, 4, TO_HOST)
+
+
+@case(0, 40 * 20)
+def item(bench):
+    """Every step ends with a wait for its result, as `.item()` does, and 400 us of Python; in odd runs
+    with the latter only. Nothing is collected."""
+    for _ in bench.steps(40):
+        for _ in range(20):
+            bench.launch("long", after_us=25)
+        if bench.collecting:
+            bench.wait()
+        bench.host.work(400)
 
 
 @case(8, 40 * 20)

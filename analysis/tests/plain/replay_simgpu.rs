@@ -1,5 +1,5 @@
 //! The replay against the truth: on the simulated GPU every second run of the same work goes without
-//! collections. The table for docs/measurements/gpu.md is
+//! collections, or without waiting for results. The table for docs/measurements/gpu.md is
 //!
 //! ```text
 //! cargo test -p gctrace-analysis --test plain replay_simgpu:: -- --nocapture | grep '^|'
@@ -9,6 +9,7 @@
 
 use crate::simgpu;
 
+use gctrace_analysis::report::IdleCause;
 use simgpu::RunForm;
 use simgpu::figure::{Figure, Verdict};
 use simgpu::trial::{BaselineRun, Outcome, Trial};
@@ -24,9 +25,10 @@ const TRIES: usize = 4;
 static MACHINE: Mutex<()> = Mutex::new(());
 
 /// Plays and judges a case.
-fn case(name: &str, ranks: usize) {
+/// `cause`: what every second run goes without, if it is not pauses.
+fn case(name: &str, ranks: usize, cause: Option<IdleCause>) {
     let forms = [("with waits", RunForm::WithWaits), ("plain", RunForm::Plain)];
-    let mut trials = forms.map(|_| Trial::default());
+    let mut trials = forms.map(|_| Trial::of(cause));
     let mut outcomes = Vec::new();
     // To the end: the analysis needs CPU time as well.
     let alone = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -122,7 +124,7 @@ macro_rules! cases {
     ($($name:ident $ranks:literal;)*) => {$(
         #[test]
         fn $name() {
-            case(stringify!($name), $ranks);
+            case(stringify!($name), $ranks, None);
         }
     )*};
 }
@@ -147,4 +149,10 @@ cases! {
     one_rank_collects 2;
     both_ranks_collect 2;
     ranks_collect_together 2;
+}
+
+/// Every second run does not wait for its results: what the idle ledger says of that.
+#[test]
+fn item() {
+    case("item", 1, Some(IdleCause::Synchronization));
 }

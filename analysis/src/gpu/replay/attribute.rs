@@ -94,7 +94,7 @@ pub fn attribute(
 ) -> PauseAttribution {
     let pauses = in_order(job);
     let single = longest(job, &pauses, budget.single);
-    let ends = model.ends();
+    let ends = model.ends(|_| true);
     let end_ns = ends.latest(&model.run());
     let (shares, end_without_ns) = shares(job, model, &pauses, &single, &ends);
     let mut alone = SinglePauseReplay {
@@ -275,8 +275,8 @@ impl ReplayModel {
     }
 
     /// The calls of working threads and the operations that may be last.
-    pub(super) fn ends(&self) -> EndCandidates {
-        let last = self.inner.network.may_be_last();
+    pub(super) fn ends(&self, stays: impl Fn(usize) -> bool) -> EndCandidates {
+        let last = self.inner.network.may_be_last(stays);
         let mut nodes = Vec::new();
         for layout in &self.inner.layouts {
             nodes.extend(layout.working_calls().map(|call| layout.call(call).1));

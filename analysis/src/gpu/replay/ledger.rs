@@ -28,10 +28,10 @@ use crate::gpu::timeline::{CallIndex, NameIndex, Op, OpIndex, Timeline};
 use crate::report::{Basis, GapCause, IdleCause, IdleGap, IdleLedger, IdlePlace, IdleRow};
 use crate::time::{difference, signed};
 use activity::HostActivity;
-use delays::{CausedDelay, DelayCauses};
+use delays::{CUT_NS, CausedDelay, DelayCauses};
 use device::{DeviceClasses, DeviceGaps};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 use walk::{GapPart, MetBefore, WalkedGap};
 
@@ -108,7 +108,9 @@ impl ReplayModel {
             pauses: &pauses,
         };
         let removals = Removals::of(causes.all());
-        let ends = self.ends();
+        // Without a wait, what it waited for may be last.
+        let cut: HashSet<usize> = removals.cut().collect();
+        let ends = self.ends(|edge| !cut.contains(&edge));
         let ledgers = works.iter().map(|work| {
             let gaps = DeviceGaps::of(work, layout, timeline);
             let book =
@@ -148,6 +150,12 @@ impl Removals {
         }
         let delays = delays.into_iter().map(|delay| (delay.edge, delay.by_ns));
         Self { delays: delays.collect(), causes }
+    }
+
+    /// The edges that a removal takes out.
+    fn cut(&self) -> impl Iterator<Item = usize> {
+        let cut = self.delays.iter().filter(|(_, by_ns)| *by_ns == CUT_NS);
+        cut.map(|(edge, _)| *edge)
     }
 
     /// All that removing a cause changes; `None` if nothing.

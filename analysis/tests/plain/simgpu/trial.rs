@@ -10,6 +10,7 @@ use super::{Recorded, figure};
 use gctrace_analysis::gpu::ranks;
 use gctrace_analysis::gpu::replay::{ReplayChange, ReplayJob, ReplayModel, ReplaySchedule};
 use gctrace_analysis::gpu::timeline::{OpIndex, Timeline};
+use gctrace_analysis::report::IdleCause;
 use std::collections::BTreeSet;
 
 /// The traces of each rank have timestamps later by this than the previous rank's:
@@ -79,13 +80,21 @@ impl BaselineRun {
 /// All runs of a case so far.
 #[derive(Default)]
 pub(crate) struct Trial {
+    /// What the odd runs are without; `None`: pauses.
+    without_cause: Option<IdleCause>,
     with: Vec<Prediction>,
     without: Vec<Run>,
 }
 
 impl Trial {
+    /// `without_cause`: what the odd runs are without, if it is not pauses.
+    pub(crate) fn of(without_cause: Option<IdleCause>) -> Self {
+        Self { without_cause, ..Self::default() }
+    }
+
     pub(crate) fn add(&mut self, with: &[Recorded], without: &[Recorded]) {
-        self.with.extend(with.iter().map(predict));
+        let cause = self.without_cause;
+        self.with.extend(with.iter().map(|run| predict(run, cause)));
         self.without.extend(without.iter().map(Run::of));
     }
 
@@ -184,7 +193,20 @@ struct Prediction {
     overlap: i64,
 }
 
-fn predict(run: &Recorded) -> Prediction {
+/// By the idle ledger: a run without a cause.
+fn predict_without(run: &Recorded, cause: IdleCause) -> Measured {
+    let measured = Run::of(run).measured;
+    let ledgers = run.ranks.iter().flat_map(|timeline| {
+        ReplayModel::learn(&ReplayJob::single(timeline)).idle_ledgers(timeline)
+    });
+    let rows = ledgers.flat_map(|ledger| ledger.rows).filter(|row| row.cause == cause);
+    rows.fold(measured, |without, row| Measured {
+        length: without.length - row.saves_ns.unwrap_or(0).cast_signed(),
+        idle: without.idle - row.alone_ns.unwrap_or(0),
+    })
+}
+
+fn predict(run: &Recorded, cause: Option<IdleCause>) -> Prediction {
     let job = job(run);
     let model = ReplayModel::learn(&job);
     assert_identity(&job, &model.replay(&ReplayChange::default()));
@@ -199,9 +221,12 @@ fn predict(run: &Recorded) -> Prediction {
     let pauses = run.ranks.iter().flat_map(|rank| &rank.pauses);
     Prediction {
         run: Run::of(run),
-        replayed: Measured {
-            length: without.makespan_end_ns().cast_signed() - start,
-            idle: idle.sum(),
+        replayed: match cause {
+            Some(cause) => predict_without(run, cause),
+            None => Measured {
+                length: without.makespan_end_ns().cast_signed() - start,
+                idle: idle.sum(),
+            },
         },
         pauses: pauses.map(|pause| pause.duration_ns().cast_signed()).sum(),
         overlap: run.ranks.iter().map(overlap).sum(),

@@ -15,7 +15,7 @@ use crate::time::{later, signed};
 /// state takes 1 to 3 µs.
 const UNBLOCKED_NS: i64 = 3_000;
 /// Takes an edge out of the network: no other one can be that early.
-const CUT_NS: i64 = -4 * LIMIT_NS;
+pub(super) const CUT_NS: i64 = -4 * LIMIT_NS;
 
 /// A part of a delay.
 #[derive(Clone, Copy, Debug)]

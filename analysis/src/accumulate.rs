@@ -7,7 +7,6 @@ pub(crate) mod allocations;
 pub(crate) mod called;
 pub(crate) mod counters;
 pub(crate) mod cuda;
-pub(crate) mod foreign_times;
 pub(crate) mod freeze;
 pub(crate) mod garbage;
 pub(crate) mod gpu_samples;

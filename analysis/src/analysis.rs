@@ -10,7 +10,6 @@ mod unlisted;
 
 use self::deferred::DeferredCollections;
 pub use self::process_stacks::{ProcessStacks, WeightedStack};
-use crate::accumulate::foreign_times::ForeignTimes;
 use crate::accumulate::pause_sums::{generation_index, reason_index};
 use crate::accumulate::process::ProcessState;
 use crate::accumulate::process_sums::PidTable;
@@ -23,7 +22,9 @@ use crate::gpu::collect::{TimelineCollector, TimelineContext};
 use crate::gpu::kept::KeptTimeline;
 use crate::report::{ByCause, PauseTotal};
 use gctrace_event::read::{DecodedItem, TraceCompletion};
-use gctrace_event::{GcReason, NamedMarker, Note, Pause, Process, ProcessExit, Record};
+use gctrace_event::{
+    ForeignTimes, GcReason, NamedMarker, Note, Pause, Process, ProcessExit, Record,
+};
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
 

@@ -33,9 +33,8 @@ pub use snapshot::{
     TimelineCell, TrendFigures,
 };
 
-use crate::accumulate::foreign_times::ForeignTimes;
 use figures::BucketRange;
-use gctrace_event::{GpuOp, Pause, Record, TraceHeader};
+use gctrace_event::{ForeignTimes, GpuOp, Pause, Record, TraceHeader};
 use gpus::LiveGpus;
 use live_processes::{ENDED_SHOWN_NS, LiveProcesses};
 use locations::{LocationTable, brief_cycle, brief_kind};

@@ -14,13 +14,12 @@ mod rows;
 pub use columns::Table;
 
 use crate::Analysis;
-use crate::accumulate::foreign_times::ForeignTimes;
 use crate::accumulate::trace_state::TraceState;
 use crate::gpu::ranks::reduced;
 use crate::gpu::timeline::{ProcessTimeline, Timeline};
 use file::{CellValue, TableFile};
 use gctrace_event::read::{DecodedItem, TraceCompletion};
-use gctrace_event::{CudaLayer, KindId, ObjectKind, Pause, Record};
+use gctrace_event::{CudaLayer, ForeignTimes, KindId, ObjectKind, Pause, Record};
 use parquet::errors::ParquetError;
 use std::collections::HashMap;
 use std::io::Write;

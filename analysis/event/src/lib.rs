@@ -31,6 +31,7 @@
 // records.
 #[cfg(target_os = "linux")]
 mod file;
+mod foreign_times;
 pub mod leb128;
 #[cfg(target_os = "linux")]
 mod line;
@@ -47,6 +48,7 @@ pub use file::TraceFile;
 pub use file::WriteError;
 #[cfg(target_os = "linux")]
 pub use file::compressed_by_name;
+pub use foreign_times::ForeignTimes;
 pub use record::{
     Allocations, Annotation, BirthCount, Called, CalledKind, Collective, CollectorKind, Counter,
     Counters, CudaCall, CudaLaunches, CudaLayer, CycleCount, CycleEdge, CycleId, CycleSignature,

@@ -7,8 +7,8 @@ use crate::files::NewTrace;
 use crate::invoker::Invoker;
 use crate::record::torch_version::TorchVersions;
 use gctrace_event::{
-    GcSettings, Note, OmittedPauses, Pause, Process, Record, TraceEnd, TraceFile, TraceHeader,
-    WriteError,
+    ForeignTimes, GcSettings, Note, OmittedPauses, Pause, Process, Record, TraceEnd, TraceFile,
+    TraceHeader, WriteError,
 };
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -42,6 +42,8 @@ pub(crate) struct RecordOutput {
     settings: HashMap<u32, ([i32; 3], Option<bool>)>,
     torch: TorchVersions,
     totals: OutputTotals,
+    /// What is not the collector's in the pauses.
+    foreign: ForeignTimes,
 }
 
 /// The trace being written.
@@ -56,9 +58,9 @@ struct OpenTrace {
 pub(crate) struct OutputTotals {
     /// Number of pauses written to the trace.
     pub pauses: u64,
-    /// Total duration of the pauses written.
+    /// Total duration of the pauses written, without what is not the collector's in them, as in a report.
     pub pause_ns: u64,
-    /// Duration of the longest pause written.
+    /// The longest of these.
     pub longest_ns: u64,
     /// Number and total duration of pauses shorter than `--min-pause`, which are not written.
     pub omitted: OmittedPauses,
@@ -82,6 +84,7 @@ impl RecordOutput {
             settings: HashMap::new(),
             torch: TorchVersions::new(invoker.clone()),
             totals: OutputTotals::default(),
+            foreign: ForeignTimes::default(),
         })
     }
 
@@ -97,9 +100,11 @@ impl RecordOutput {
             self.totals.omitted.total_ns += pause.duration_ns();
             return;
         }
+        let mut own = pause.clone();
+        self.foreign.without(&mut own);
         self.totals.pauses += 1;
-        self.totals.pause_ns += pause.duration_ns();
-        self.totals.longest_ns = self.totals.longest_ns.max(pause.duration_ns());
+        self.totals.pause_ns += own.duration_ns();
+        self.totals.longest_ns = self.totals.longest_ns.max(own.duration_ns());
         self.write(&Record::Pause(pause.clone()));
     }
 
@@ -154,6 +159,7 @@ impl RecordOutput {
     }
 
     fn pass_on(&mut self, record: &Record) {
+        self.foreign.note(record);
         if let Some(live) = &mut self.live {
             live.write(record);
         }

@@ -32,3 +32,31 @@ fn what_cannot_be_recorded_is_refused_in_one_line() {
     let left = std::fs::read_dir(place.path()).expect("a folder").count();
     assert_eq!(left, 0, "no trace is made");
 }
+
+/// With probes no library is in the program that could apply a setting.
+#[test]
+fn a_setting_that_is_not_applied_is_said() {
+    let test = "a_setting_that_is_not_applied_is_said";
+    let Some((python, place)) = recording::place_for(test) else {
+        return;
+    };
+    let record = |mode: &str| {
+        let output = Command::new(recording::binary())
+            .args(["record", "--mode", mode, "--"])
+            .arg(&python)
+            .args(["-c", "import gc; gc.collect()"])
+            .current_dir(place.path())
+            .env("GCTRACE_APPLY", "threshold=7000,10,10")
+            .env_remove("SUDO_UID")
+            .output_in_time()
+            .expect("gctrace runs");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let probes = record("ebpf");
+    let expected = "GCTRACE_APPLY is not applied: with --mode ebpf no library is in the program; \
+                    --mode both and inject apply it";
+    assert_eq!(probes.matches(expected).count(), 1, "{probes}");
+    let inject = record("inject");
+    assert!(!inject.contains("is not applied"), "{inject}");
+    assert!(inject.contains("threshold=7000,10,10"), "{inject}");
+}

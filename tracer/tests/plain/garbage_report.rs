@@ -175,3 +175,58 @@ fn instances_have_the_lines_they_were_born_at() {
     assert!(!tested.is_empty(), "{test}: no interpreter with the GIL");
     println!("{test}: {}", tested.join(", "));
 }
+
+/// Half of each pause is a finalizer, and the garbage is examined: neither is the collector's.
+const FINALIZERS: &str = "\
+import gc, time
+class Pool:
+    def __init__(self):
+        self.me = self
+    def __del__(self):
+        until = time.perf_counter_ns() + 2_000_000
+        while time.perf_counter_ns() < until:
+            pass
+kept = []
+for step in range(60):
+    Pool()
+    kept.append([{} for _ in range(2_000)])
+    gc.collect()
+";
+
+/// The recording's last line and the report have the same pauses: without finalizers and without
+/// the examination.
+#[test]
+fn the_last_line_has_the_figures_of_the_report() {
+    let test = "the_last_line_has_the_figures_of_the_report";
+    for python in interpreters::interpreters(test) {
+        if python.is("free-threaded") || python.version < (3, 9, 0) {
+            interpreters::skip(test, &format!("{}: not measured apart", python.name));
+            continue;
+        }
+        let place = tempfile::tempdir().unwrap();
+        std::fs::write(place.path().join("pool.py"), FINALIZERS).unwrap();
+        let program = python.path.to_str().unwrap();
+        let line = ["record", "--mode", "inject", "--garbage", "cycles", "--", program, "pool.py"];
+        let output = recording::gctrace(&line, place.path());
+        let printed = String::from_utf8(output.stderr).unwrap();
+        let json = recording::gctrace(&["analyze", "--format", "json", "trace.json"], place.path());
+        let report: Value = serde_json::from_slice(&json.stdout).unwrap();
+        let total_ns = report["totals"]["pauses"]["time_ns"].as_u64().unwrap();
+        let longest_ns = report["worst"][0]["duration_ns"].as_u64().unwrap();
+        // `122 pauses, 191.528 ms in total, longest 10.279 ms; ...`
+        let figure = |before: &str, after: &str| -> f64 {
+            let (_, rest) = printed.split_once(before).unwrap();
+            rest.split_once(after).unwrap().0.parse().unwrap()
+        };
+        for (ms, ns) in [
+            (figure(" pauses, ", " ms in total"), total_ns),
+            (figure("in total, longest ", " ms"), longest_ns),
+        ] {
+            assert!((ms - ns as f64 / 1e6).abs() < 0.0011, "{}: {ns}: {printed}", python.name);
+        }
+        let called = report["processes"][0]["called"].as_array().unwrap();
+        let time_ns = called[0]["time_ns"].as_u64().unwrap();
+        // At least what the program waited for.
+        assert!(time_ns >= 60 * 2_000_000, "{}: {called:?}", python.name);
+    }
+}

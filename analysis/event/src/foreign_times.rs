@@ -4,7 +4,7 @@
 //! gctrace's: within the budget of `--garbage-budget`, but a large part of short pauses. Finalizers and
 //! callbacks are the program's: they take that time whenever and however rarely they are called.
 
-use gctrace_event::{Called, CalledKind, Garbage, Pause};
+use crate::{Called, CalledKind, Garbage, Pause, Record};
 use std::collections::HashMap;
 
 /// Threads kept: one has at most one pause at a time, and garbage comes before its pause.
@@ -13,9 +13,10 @@ const THREADS: usize = 4_096;
 /// Functions of one collection that are kept: as many as the library tells apart.
 const CALLED: usize = 8;
 
-/// By process and thread id, the latest that comes before its pause.
+/// By process and thread id, the latest that comes before its pause: takes the records of a trace in
+/// order.
 #[derive(Debug, Default)]
-pub(crate) struct ForeignTimes {
+pub struct ForeignTimes {
     /// Time and cost of examined garbage.
     examined: HashMap<(u32, u32), (u64, u64)>,
     /// What collections called.
@@ -23,8 +24,17 @@ pub(crate) struct ForeignTimes {
 }
 
 impl ForeignTimes {
+    /// Notes what a record tells of a pause that follows; nothing for most records.
+    pub fn note(&mut self, record: &Record) {
+        match record {
+            Record::Garbage(garbage) => self.add(garbage),
+            Record::Called(called) => self.add_called(called),
+            _ => {}
+        }
+    }
+
     /// Notes what examining cost.
-    pub(crate) fn add(&mut self, garbage: &Garbage) {
+    pub fn add(&mut self, garbage: &Garbage) {
         let Some(cost_ns) = garbage.cost_ns else {
             return;
         };
@@ -36,7 +46,7 @@ impl ForeignTimes {
     }
 
     /// Notes what a collection called.
-    pub(crate) fn add_called(&mut self, called: &Called) {
+    pub fn add_called(&mut self, called: &Called) {
         if self.called.len() >= THREADS {
             self.called.clear();
         }
@@ -50,7 +60,7 @@ impl ForeignTimes {
 
     /// The pause without the time of examining, by which it ends earlier, and without what it called:
     /// callbacks precede the collection, finalizers are in it. Returns the latter time, in ns.
-    pub(crate) fn without(&mut self, pause: &mut Pause) -> u64 {
+    pub fn without(&mut self, pause: &mut Pause) -> u64 {
         let thread = (pause.pid, pause.tid);
         let span = pause.start_ns..=pause.end_ns;
         if let Some((at_ns, cost_ns)) = self.examined.get(&thread).copied()

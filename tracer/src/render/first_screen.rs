@@ -327,9 +327,7 @@ pub(super) fn change(advice: &Advice) -> String {
             AdviceId::Planned => "gc.collect() between steps only".to_owned(),
             AdviceId::RaiseThreshold => "raise the first threshold".to_owned(),
             AdviceId::ExplicitCalls => "remove gc.collect() from the loop".to_owned(),
-            AdviceId::BreakCycles => {
-                "break the cycles (objects that hold each other), see its code".to_owned()
-            }
+            AdviceId::BreakCycles => "break the cycles, see its code".to_owned(),
             AdviceId::OffWhileLoading => "gc.disable() while loading".to_owned(),
             AdviceId::Disable => "gc.disable()".to_owned(),
             AdviceId::FreezeBeforeFork => "gc.freeze() before the fork".to_owned(),

@@ -100,8 +100,8 @@ fn what_no_setting_changes_is_measured_by_comparing() {
     let text = screen(&report);
     let words: Vec<&str> = text.split_whitespace().collect();
     let words = words.join(" ");
-    let once = "One recording cannot tell what this saves: break the cycles (objects that hold each \
-                other), see its code. Make the change, and compare several runs with gctrace compare.";
+    let once = "One recording cannot tell what this saves: break the cycles, see its code. Make the \
+                change, and compare several runs with gctrace compare.";
     assert_eq!(words.matches(once).count(), 1, "{text}");
     assert!(!words.contains("ms..") && !words.contains("is likely to save time"), "{text}");
     assert!(!words.contains("gctrace tune"), "{text}");

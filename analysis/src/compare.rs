@@ -131,6 +131,15 @@ impl<'a> RunFacts<'a> {
         })
     }
 
+    /// CPU time of the pauses in the parts, in ns per step or second; `None` if that of one is
+    /// unknown.
+    fn gc_cpu_ns(&self, per: RateUnit) -> Option<f64> {
+        let parts = &self.series?.parts;
+        let cpu_ns: Option<Vec<u64>> = parts.iter().map(|part| part.paused_cpu_ns).collect();
+        let units: f64 = parts.iter().map(figures::units(per)).sum();
+        Some(float(sum(cpu_ns?))).filter(|_| units > 0.0).map(|cpu_ns| cpu_ns / units)
+    }
+
     fn has_generation(&self, generation: u8) -> bool {
         let parts = self.series.iter().flat_map(|series| &series.parts);
         let mut sums = parts.filter_map(|part| part.by_generation.get(usize::from(generation)));

@@ -30,6 +30,8 @@ pub(super) fn figures(sides: Sides<'_>, per: RateUnit, step_times: bool) -> Vec<
     }
     let share: PartFigure = (|part| float(part.paused_ns), |part| float(part.duration_ns));
     figures.push(sides.of_parts(FigureId::GcShare, None, share));
+    // Over the runs: full collections are in few parts, so that resampled parts vary more than runs.
+    figures.push(sides.of_runs(FigureId::GcCpuTime, Basis::Measured, |run| run.gc_cpu_ns(per)));
     figures.push(sides.of_runs(FigureId::GpuCost, Basis::Inferred, |run| run.gpu_cost));
     for generation in 0..4u8 {
         let seen = |run: &RunFacts<'_>| run.has_generation(generation);
@@ -46,13 +48,18 @@ pub(super) fn figures(sides: Sides<'_>, per: RateUnit, step_times: bool) -> Vec<
     figures
 }
 
+/// Steps or seconds of a part.
+pub(super) fn units(per: RateUnit) -> fn(&TrainingPart) -> f64 {
+    match per {
+        RateUnit::Step => |part| float(part.steps),
+        RateUnit::Second => |part| float(part.duration_ns) / NS_PER_S,
+    }
+}
+
 impl Sides<'_> {
     fn of_generation(&self, generation: u8, per: RateUnit) -> [FigureComparison; 2] {
         let number = (generation < 3).then_some(generation);
-        let over: fn(&TrainingPart) -> f64 = match per {
-            RateUnit::Step => |part| float(part.steps),
-            RateUnit::Second => |part| float(part.duration_ns) / NS_PER_S,
-        };
+        let over = units(per);
         let index = usize::from(generation);
         let count = move |part: &TrainingPart| {
             let sum = part.by_generation.get(index);

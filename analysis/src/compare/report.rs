@@ -159,6 +159,9 @@ pub enum FigureId {
     StepTime,
     /// Share of training during which the collector ran, 0 to 1.
     GcShare,
+    /// CPU time of the pauses per step or second, in ns: other programs on the machine change it
+    /// less than the time of the pauses. `null` if that of one pause is unknown, as in-process.
+    GcCpuTime,
     /// What the pauses cost the run by replay, as a share of it, 0 to 1.
     GpuCost,
     /// Number of pauses of `generation` per step or second.

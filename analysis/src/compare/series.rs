@@ -59,12 +59,16 @@ impl PartSpan {
     /// `pauses`: of training, by start.
     fn part(&self, pauses: &[&PauseSpan], paused: &Intervals) -> TrainingPart {
         let mut by_generation = [PauseTotal::default(); 4];
+        let mut paused_cpu_ns = Some(0u64);
         let first = pauses.partition_point(|pause| pause.start_ns < self.start_ns);
         let pauses = pauses.iter().skip(first);
         for pause in pauses.take_while(|pause| pause.start_ns < self.end_ns) {
             if let Some(sum) = by_generation.get_mut(generation_index(pause.generation)) {
                 sum.add(pause.duration_ns());
             }
+            let cpu_ns = pause.cpu_ns.map(|cpu_ns| u64::from(cpu_ns.get()));
+            paused_cpu_ns =
+                paused_cpu_ns.zip(cpu_ns).map(|(sum, cpu_ns)| sum.saturating_add(cpu_ns));
         }
         let paused_ns = paused.length_within(self.start_ns, self.end_ns);
         TrainingPart {
@@ -72,6 +76,7 @@ impl PartSpan {
             duration_ns: self.duration_ns,
             // Between the steps of a part there may be gaps, in which collections count as well.
             paused_ns: paused_ns.min(self.duration_ns),
+            paused_cpu_ns,
             by_generation,
         }
     }

@@ -141,6 +141,8 @@ pub struct TrainingPart {
     pub duration_ns: u64,
     /// Time of collections within, in ns; overlapping ones count once.
     pub paused_ns: u64,
+    /// CPU time of the pauses that start in it, in ns; `None` if that of one is unknown.
+    pub paused_cpu_ns: Option<u64>,
     /// Pauses by generation: 0, 1, 2, unknown.
     pub by_generation: [PauseTotal; 4],
 }

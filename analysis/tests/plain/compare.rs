@@ -24,11 +24,20 @@ struct Run {
     noise_ns: f64,
     steps: bool,
     threshold: i32,
+    /// How many times as long pauses take as their CPU time, at most; 0: it is unknown.
+    crowded: f64,
     seed: u64,
 }
 
-const RUN: Run =
-    Run { step_ns: 10e6, young_ns: 0.4e6, noise_ns: 0.3e6, steps: true, threshold: 700, seed: 1 };
+const RUN: Run = Run {
+    step_ns: 10e6,
+    young_ns: 0.4e6,
+    noise_ns: 0.3e6,
+    steps: true,
+    threshold: 700,
+    crowded: 0.0,
+    seed: 1,
+};
 
 impl Run {
     fn report(self) -> Report {
@@ -55,11 +64,17 @@ impl Run {
                 }));
             }
             let full = step % 40 == 20;
-            let pause_ns = self.young_ns * if full { 10.0 } else { 1.0 };
+            let cpu_ns = self.young_ns * if full { 10.0 } else { 1.0 };
+            let pause_ns = if self.crowded > 0.0 {
+                cpu_ns * (1.0 + (self.crowded - 1.0) * rng.f64())
+            } else {
+                cpu_ns
+            };
             records.push(Record::Pause(Pause {
                 generation: if full { 2 } else { 0 },
                 start_ns: at_ns + 2 * MS,
                 end_ns: at_ns + 2 * MS + pause_ns as u64,
+                cpu_ns: (self.crowded > 0.0).then_some((cpu_ns * (1.0 + 0.1 * rng.f64())) as u64),
                 ..reports::pause(PID, 0, 0)
             }));
             // Uniform, with the variance of the noise.
@@ -134,6 +149,26 @@ fn swapping_the_sides_flips_the_signs() {
         let [there, back] = [there, back].map(|figure| figure.difference.unwrap().value);
         assert_eq!(there, -back);
     }
+}
+
+/// On a machine whose other programs take the CPU in the middle of pauses.
+#[test]
+fn cpu_time_of_pauses_shows_what_their_time_hides() {
+    let run = Run { crowded: 2.5, noise_ns: 3e6, ..RUN };
+    let reports = |run: Run| {
+        [0, 100, 200, 300, 400].map(|more| Run { seed: run.seed + more, ..run }.report())
+    };
+    // 1.225 young pauses per step (ten times the pause in one of 40).
+    let after = Run { young_ns: run.young_ns * 0.97, seed: 7, ..run };
+    let comparison = compare(&reports(run), &reports(after));
+    let figure = comparison.figure(FigureId::GcCpuTime).unwrap();
+    assert_eq!(figure.outcome(), Some(Outcome::Better), "{figure:?}");
+    let ratio = figure.change_ratio.unwrap();
+    assert!(ratio.low.unwrap() <= -0.03 && -0.03 <= ratio.high.unwrap(), "{ratio:?}");
+    assert_ne!(comparison.figure(FigureId::GcShare).unwrap().outcome(), Some(Outcome::Better));
+    let unknown = compare(&RUN.reports(), &reports(run));
+    let unknown = unknown.figure(FigureId::GcCpuTime).unwrap();
+    assert_eq!((unknown.before, unknown.difference), (None, None));
 }
 
 /// However large the difference: another run may differ as much.

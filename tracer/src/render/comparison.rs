@@ -169,6 +169,7 @@ fn figure_name(figure: &FigureComparison, per: RateUnit) -> String {
     match figure.figure {
         FigureId::StepTime => "step time".to_owned(),
         FigureId::GcShare => "GC share of training".to_owned(),
+        FigureId::GcCpuTime => format!("GC CPU time per {per}"),
         FigureId::GpuCost => "GC cost by replay".to_owned(),
         FigureId::Pauses => format!("{generation} pauses per {per}"),
         FigureId::PauseTime => format!("{generation} time per {per}"),
@@ -182,7 +183,9 @@ fn figure_name(figure: &FigureComparison, per: RateUnit) -> String {
 
 fn value(figure: FigureId, value: f64) -> String {
     match figure {
-        FigureId::StepTime | FigureId::PauseTime | FigureId::Longest => mean_duration(value),
+        FigureId::StepTime | FigureId::GcCpuTime | FigureId::PauseTime | FigureId::Longest => {
+            mean_duration(value)
+        }
         FigureId::GcShare | FigureId::GpuCost | FigureId::OffCpuShare => percent(value),
         FigureId::Pauses if value == 0.0 => "0".to_owned(),
         FigureId::Pauses => three_digits(value),

@@ -4,6 +4,7 @@
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
 use test_kit::interpreters::{Python, interpreters};
 use test_kit::recording;
 use test_kit::recording::Trace;
@@ -85,5 +86,53 @@ fn garbage_of_short_pauses_is_left_out() {
         assert!(trace.pauses().is_empty(), "{}", python.name);
         assert!(trace.named("gctrace_garbage").is_empty(), "{}", python.name);
         assert!(!trace.named("gctrace_object_kind").is_empty(), "{}", python.name);
+    }
+}
+
+/// Builds 24 MB between collections, which is more than glibc keeps at the end of the heap.
+const TRIMMED: &str = "\
+class Holder: pass
+def step():
+    holder = Holder()
+    holder.me = holder
+    holder.buffer = bytearray(100_000)
+for _ in range(6_000):
+    step()
+";
+
+/// glibc gives memory back as without gctrace, and asks for it as often: what the library keeps must
+/// not lie at the end of the program's heap. `--garbage cycles` does (docs/limits.md).
+#[test]
+fn the_heap_is_trimmed_as_without_gctrace() {
+    let test = "the_heap_is_trimmed_as_without_gctrace";
+    if Command::new("strace").arg("-V").output().is_err() {
+        eprintln!("{test}: skipped: there is no strace");
+        return;
+    }
+    for python in with_list(test) {
+        let place = tempfile::tempdir().unwrap();
+        let path = python.path.to_str().unwrap();
+        let traced = ["strace", "-qq", "-e", "trace=brk", "-o", "calls", path, "-c", TRIMMED];
+        let calls = || {
+            let calls = std::fs::read_to_string(place.path().join("calls")).unwrap();
+            calls.lines().filter(|line| line.starts_with("brk(")).count()
+        };
+        let bare = Command::new(traced[0]).args(&traced[1..]).current_dir(place.path()).output();
+        assert!(bare.unwrap().status.success());
+        let without = calls();
+        for garbage in ["off", "types"] {
+            let recorded = ["record", "--mode", "inject", "--garbage", garbage, "--"];
+            let output = recording::gctrace(&[&recorded[..], &traced].concat(), place.path());
+            assert!(output.status.success(), "{output:?}");
+            Trace::read(&place.path().join("trace.json")).assert_nothing_lost();
+            std::fs::remove_file(place.path().join("trace.json")).unwrap();
+            let with = calls();
+            let name = &python.name;
+            assert!(
+                with.abs_diff(without) * 10 <= without,
+                "{name}, {garbage}: {without} -> {with}"
+            );
+            assert!(without > 100, "{name}: {without}");
+        }
     }
 }

@@ -61,10 +61,16 @@ pub(crate) fn install(api: &'static PythonApi) -> Result<(), &'static str> {
     };
     // From now on its capsule owns it.
     let interpreter: &'static HookedInterpreter = Box::leak(Box::new(interpreter));
-    let mut state = interpreter.state.try_lock().map_err(|_| "it is in use")?;
-    interpreter.put_in(&mut state).ok_or("gc.callbacks rejects the entry")?;
-    interpreter.time_calls(&state);
+    // Runs Python code, in which a collection may be due: the entry would find the state in use.
     watch::begin(interpreter);
+    let mut state = interpreter.state.try_lock().map_err(|_| "it is in use")?;
+    state.before = state.live.as_ref().and_then(InterpreterObjects::collections);
+    if interpreter.put_in(&mut state).is_none() {
+        // At the end there is nothing to report.
+        state.live = None;
+        return Err("gc.callbacks rejects the entry");
+    }
+    interpreter.time_calls(&state);
     interpreter.introduce(&mut state);
     drop(state);
     interpreter.examine_garbage();

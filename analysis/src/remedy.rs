@@ -164,6 +164,15 @@ impl PricedRemedy {
         self.waiting_objects <= LITTLE_GARBAGE || self.waiting_ratio <= LITTLE_PART
     }
 
+    /// What the collections take may be the program's, and taken whenever they run.
+    fn may_save_nothing(&mut self) {
+        self.saves_ns[0] = self.saves_ns[0].min(0);
+        let PartsLeft { younger, full, explicit } = &mut self.left;
+        for part in [younger, full, explicit] {
+            part.costly = part.costly.max(1.0);
+        }
+    }
+
     pub(crate) fn likely_ns(&self) -> i64 {
         self.saves_ns[1]
     }

@@ -188,11 +188,12 @@ fn not_recorded(mode: &RecordingMode) -> &'static [&'static str] {
             "Programs into which no library can be preloaded: statically linked ones, and those \
              with privileges that their user lacks (setuid, capabilities).",
         ],
-        _ => {
+        RecordingMode::Ebpf => {
             &["Functions of the program that collections call: finalizers are part of the pauses, \
              and so are those in gc.callbacks from CPython 3.13 on; before, these run between the \
              pauses (in-process recording measures both)."]
         }
+        _ => &[],
     }
 }
 

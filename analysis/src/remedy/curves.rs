@@ -46,6 +46,9 @@ impl CollectionSum {
     }
 }
 
+/// Pauses that take longer than this part of their time on the CPU waited for most of it.
+const MOST_PER_CPU: f64 = 2.0;
+
 /// Times of the pauses as they would be if all were off the CPU for the same share: which of them
 /// other programs interrupted is chance.
 #[derive(Clone, Copy, Debug)]
@@ -66,6 +69,11 @@ impl EvenTimes {
             }
         }
         Self { per_cpu: quotient(time_ns, on_cpu_ns) }
+    }
+
+    /// Whether the pauses waited for most of their time.
+    fn waited(self) -> bool {
+        self.per_cpu > MOST_PER_CPU
     }
 
     /// In ns; its duration if its CPU time is unknown.
@@ -167,6 +175,9 @@ pub(super) struct RecordedCurves {
     pub(super) traversing_ns: RemedyEstimate,
     /// Time per object to free garbage that waited, in ns.
     pub(super) freeing_ns: RemedyEstimate,
+    /// Whether the pauses in training waited for most of their time: for a CPU, which fewer
+    /// collections save, or in finalizers of the program, which they do not.
+    pub(super) waited: bool,
 }
 
 impl RecordedCurves {
@@ -174,6 +185,7 @@ impl RecordedCurves {
     pub(super) fn of(run: &RecordedRun<'_>) -> Option<Self> {
         let [young, middle, old] = run.thresholds.map(|threshold| f64::from(threshold.max(0)));
         let containers = (young + 1.0, (young + 1.0) * windows_per_middle(middle));
+        let times = EvenTimes::of(run);
         let mut curves = Self {
             windows: (0.0, 0.0),
             automatic: [CollectionSum::default(); 3],
@@ -185,8 +197,8 @@ impl RecordedCurves {
             middle_ns: 0.0,
             traversing_ns: RemedyEstimate::default(),
             freeing_ns: RemedyEstimate::default(),
+            waited: times.waited(),
         };
-        let times = EvenTimes::of(run);
         let mut middle_sum = CollectionSum::default();
         let paces = run
             .pauses

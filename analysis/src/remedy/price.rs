@@ -64,7 +64,11 @@ pub(super) fn remedies(run: &RecordedRun<'_>, curves: &RecordedCurves) -> Vec<Pr
         list.push(break_cycles(curves));
     }
     let garbage = curves.garbage() + curves.explicit.freed;
+    let waited = curves.waited || whole.waited;
     for remedy in &mut list {
+        if waited {
+            remedy.may_save_nothing();
+        }
         let waiting = quotient(float(remedy.waiting_objects), garbage);
         remedy.waiting_device_bytes =
             run.device.map(|device| natural(float(device.freed_bytes) * waiting));

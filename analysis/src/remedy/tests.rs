@@ -94,6 +94,36 @@ fn a_growing_heap_needs_fewer_full_collections() {
 }
 
 #[test]
+fn pauses_that_wait_are_not_known_to_be_saved() {
+    let mut pauses = growing(3_000);
+    // `lock.wait()` in a `__del__`, which takes as long in whatever collection.
+    let waiting = |pause: &mut PauseSpan, waited_ns| {
+        pause.cpu_ns = SmallNumber::new(pause.duration_ns());
+        pause.end_ns += waited_ns;
+    };
+    pauses.iter_mut().for_each(|pause| waiting(pause, 0));
+    let least_ns = |pauses: &[PauseSpan]| -> Vec<i64> {
+        let whole = RecordedRun {
+            few_cycles: false,
+            device: None,
+            start_ns: Some(0),
+            forked: false,
+            ended: true,
+            pauses,
+            training_ns: (0, u64::MAX),
+            steps: None,
+            thresholds: [700, 10, 10],
+            start_thresholds: [700, 10, 10],
+            enabled: Some(true),
+        };
+        price(&whole).unwrap().iter().map(|remedy| remedy.saves_ns[0]).collect()
+    };
+    assert!(least_ns(&pauses).iter().any(|ns| *ns > 0));
+    pauses.iter_mut().step_by(10).for_each(|pause| waiting(pause, 50_000_000));
+    assert!(least_ns(&pauses).iter().all(|ns| *ns <= 0), "{:?}", least_ns(&pauses));
+}
+
+#[test]
 fn what_is_in_force_is_not_given_again() {
     let pauses = growing(20_000);
     let raised = run(&pauses, [7_000, 10, 10], true);

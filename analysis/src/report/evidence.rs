@@ -59,7 +59,7 @@ pub struct CpuTime {
     /// Time of these pauses in which the collecting thread was on a CPU, in ns.
     pub on_cpu_ns: u64,
     /// Share of these pauses in which it was off CPU, 0 to 1: preempted, or waiting for memory to
-    /// be paged in.
+    /// be paged in, or in finalizers of the program.
     pub off_cpu_ratio: f64,
 }
 

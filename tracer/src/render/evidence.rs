@@ -340,8 +340,8 @@ pub(crate) fn processor(report: &Report) -> ReportSection {
         ));
         if cpu.off_cpu_ratio >= BUSY_MACHINE {
             sentences.push(
-                "The machine has too few CPUs for its load, or memory was paged in; on an idle \
-                 one the pauses would be shorter."
+                "The machine has too few CPUs for its load, or memory was paged in: on an idle \
+                 one the pauses would be shorter; or finalizers of the program waited."
                     .to_owned(),
             );
         }

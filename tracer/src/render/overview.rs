@@ -403,7 +403,7 @@ fn remarks(trace: &TraceReport) -> Vec<String> {
     list
 }
 
-/// Empty if all traces were recorded by probes only, which has no such limits.
+/// What is to be known of how they were recorded; empty if nothing.
 fn sources(report: &Report) -> Vec<String> {
     let of = |mode: RecordingMode| -> Vec<&RecordedReport> {
         let all = report.traces.iter();
@@ -412,6 +412,7 @@ fn sources(report: &Report) -> Vec<String> {
             .collect()
     };
     let sentences = [
+        by_probes(&of(RecordingMode::Ebpf), report.traces.len()),
         in_process(&of(RecordingMode::Inject), report.traces.len()),
         by_both(&of(RecordingMode::Both), report.traces.len()),
     ];
@@ -426,6 +427,18 @@ fn subject(some: usize, all: usize) -> String {
         (some, all) if some == all => format!("All {all} recorded"),
         (some, all) => format!("{some} of {all} traces recorded"),
     }
+}
+
+fn by_probes(traces: &[&RecordedReport], all: usize) -> Option<String> {
+    let some = traces.iter().any(|trace| trace.sources.probes > 0);
+    some.then(|| {
+        format!(
+            "{} by kernel probes: the time of finalizers (`__del__`) is in the pauses, and that of \
+             functions in gc.callbacks from CPython 3.13 on; until 3.12 it is not recorded. \
+             In-process (--mode inject) both are apart and named.",
+            subject(traces.len(), all)
+        )
+    })
 }
 
 fn in_process(traces: &[&RecordedReport], all: usize) -> Option<String> {

@@ -143,7 +143,7 @@ fn training() -> String {
                 f64::from(objects) / 10_000.0,
                 2,
                 &format!(
-                    r#""reason":"automatic","collected":0,"uncollectable":0,"cpu_ns":90000000,"oldest_objects":{objects}"#
+                    r#""reason":"automatic","collected":0,"uncollectable":0,"cpu_ns":120000000,"oldest_objects":{objects}"#
                 ),
             );
     }

@@ -107,7 +107,7 @@ fn enter(api: &'static PythonApi, frame: Object) -> Option<RunningCall> {
         if watch.interpreter.is_null() {
             return None;
         }
-        replace(api, watch.interpreter, None);
+        replace(api, watch.interpreter, ours(), real(api));
         let code = watch.code_of(api, frame);
         let is_callback = watch.callbacks.contains(&code) && !code.is_null();
         if is_off() || watch.awaited.is_some() && !is_callback {
@@ -133,30 +133,42 @@ fn leave(api: &'static PythonApi, call: RunningCall) {
             watch.interpreter = NULL;
         }
         watch.awaited = watch.awaited.map(|awaited| awaited.saturating_sub(1));
-        // Unless the function that ran has set another.
-        if !watch.interpreter.is_null() && is_real(api, watch.interpreter) {
-            replace(api, watch.interpreter, Some(evaluate));
-        }
+        replace(api, watch.interpreter, real(api), ours());
     });
 }
 
-/// Whether the interpreter evaluates frames by itself.
-fn is_real(api: &PythonApi, interpreter: Object) -> bool {
-    // SAFETY: the lock is held.
-    let now = api._PyInterpreterState_GetEvalFrameFunc.map(|get| unsafe { get(interpreter) });
-    now.is_some_and(|now| {
-        Some(now as usize) == api._PyEval_EvalFrameDefault.map(|real| real as usize)
-    })
+fn ours() -> Option<EvaluateFrame> {
+    Some(evaluate)
 }
 
-/// Has this function, or the interpreter's own, evaluate frames.
-fn replace(api: &PythonApi, interpreter: Object, by: Option<EvaluateFrame>) {
-    if let (Some(set), Some(to)) =
-        (api._PyInterpreterState_SetEvalFrameFunc, by.or(api._PyEval_EvalFrameDefault))
-    {
-        // SAFETY: the lock is held.
+/// The interpreter's own.
+fn real(api: &PythonApi) -> Option<EvaluateFrame> {
+    api._PyEval_EvalFrameDefault
+}
+
+/// Has another function evaluate frames, unless the program or a tool has set a third one: that stays.
+/// Whether it was replaced.
+fn replace(
+    api: &PythonApi,
+    interpreter: Object,
+    from: Option<EvaluateFrame>,
+    to: Option<EvaluateFrame>,
+) -> bool {
+    let (Some(get), Some(set), Some(from), Some(to)) = (
+        api._PyInterpreterState_GetEvalFrameFunc,
+        api._PyInterpreterState_SetEvalFrameFunc,
+        from,
+        to,
+    ) else {
+        return false;
+    };
+    // SAFETY: the lock is held.
+    let is_from = !interpreter.is_null() && unsafe { get(interpreter) } as usize == from as usize;
+    if is_from {
+        // SAFETY: as above.
         unsafe { set(interpreter, to) };
     }
+    is_from
 }
 
 impl CallWatch {
@@ -207,12 +219,13 @@ impl HookedInterpreter {
         let Some(live) = state.live.as_ref().filter(|_| self.watches_calls) else {
             return;
         };
-        let interpreter = self.api.current_interpreter();
-        if interpreter.is_null() || !is_real(self.api, interpreter) {
-            return;
-        }
         WATCH.with(|watch| {
             let Ok(mut watch) = watch.try_borrow_mut() else { return };
+            let interpreter = self.api.current_interpreter();
+            if !replace(self.api, interpreter, real(self.api), ours()) {
+                watch.interpreter = NULL;
+                return;
+            }
             watch.interpreter = interpreter;
             watch.layout = state.frames.layout();
             watch.awaited = None;
@@ -232,7 +245,6 @@ impl HookedInterpreter {
                     }
                 }
             }
-            replace(self.api, interpreter, Some(evaluate));
         });
     }
 
@@ -245,7 +257,7 @@ impl HookedInterpreter {
             }
             watch.awaited = Some(watch.following);
             if watch.following == 0 {
-                replace(self.api, watch.interpreter, None);
+                replace(self.api, watch.interpreter, ours(), real(self.api));
                 watch.interpreter = NULL;
             }
         });

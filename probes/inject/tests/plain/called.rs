@@ -197,3 +197,36 @@ started.wait()
         assert_eq!(run.only().switched_off, None, "{}", python.name);
     }
 }
+
+#[test]
+fn what_else_evaluates_frames_stays() {
+    // Tools that replace the function that evaluates frames, here CPython's own support of perf, may
+    // do so while a collection runs: in a finalizer, or in another thread meanwhile.
+    let script = r"
+import gc, os, sys
+gc.disable()
+class Node:
+    def __init__(self): self.me = self
+    def __del__(self): sys.activate_stack_trampoline('perf')
+try:
+    sys.activate_stack_trampoline('perf')
+    sys.deactivate_stack_trampoline()
+except (AttributeError, ValueError):
+    print('unavailable')
+    sys.exit()
+for _ in range(3):
+    Node()
+    gc.collect()
+    print(sys.is_stack_trampoline_active())
+    gc.collect()
+    print(sys.is_stack_trampoline_active())
+    sys.deactivate_stack_trampoline()
+os.unlink(f'/tmp/perf-{os.getpid()}.map')
+";
+    for python in interpreters("what_else_evaluates_frames_stays") {
+        let plain = python.command(script).output().unwrap();
+        let run = run(InjectOptions::default(), &mut python.command(script));
+        let expected = String::from_utf8_lossy(&plain.stdout);
+        assert_eq!(run.output, expected, "{}: {}", python.name, run.errors);
+    }
+}

@@ -154,22 +154,6 @@ impl IdleCause {
         Self::RankWait,
         Self::Host,
     ];
-    /// All causes.
-    pub const ALL: [Self; 13] = [
-        Self::Gc,
-        Self::Allocation,
-        Self::Files,
-        Self::Data,
-        Self::Synchronization,
-        Self::Copy,
-        Self::RankWait,
-        Self::Host,
-        Self::LaunchLatency,
-        Self::BackToBack,
-        Self::OtherStream,
-        Self::Blocked,
-        Self::Unknown,
-    ];
 }
 
 impl fmt::Display for IdleCause {

@@ -5,7 +5,7 @@
 //! While the program is stopped the same blocks are copied again ([`Image::refresh`]). Owns how
 //! bytes are fetched and found, not what they mean.
 
-use crate::take::limits::{Exceeded, Limits};
+use crate::take::limits::{Exceeded, Limits, MOST_WORDS};
 use crate::take::regions::Regions;
 use crate::take::{FastMap, FastSet};
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
@@ -26,8 +26,8 @@ const FUEL: u64 = 1 << 16;
 /// What it counts as, in bytes, to look whether a block is there.
 const SIZE_OF_LOOK: u64 = 64;
 
-/// Most blocks of one table: of the largest that is read ([`crate::take::walk::MOST_WORDS`]).
-const MOST_COVERED: u64 = crate::take::walk::MOST_WORDS * 8 / BLOCK;
+/// Most blocks of one table: of the largest that is read ([`MOST_WORDS`]).
+const MOST_COVERED: u64 = MOST_WORDS * 8 / BLOCK;
 
 /// Where an image takes blocks from that it does not have.
 #[derive(Debug)]

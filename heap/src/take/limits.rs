@@ -6,6 +6,8 @@
 
 use gctrace_probes::process_memory;
 
+/// Most words of one object that are read: 2^26 are 512 MiB.
+pub(crate) const MOST_WORDS: u64 = 1 << 26;
 /// Bytes that may be copied of files that a process has mapped and not read.
 const OF_FILES: u64 = 16 << 20;
 /// How often each byte of a process may be read in one pass. Real heaps: 1 to 3 times.

@@ -5,9 +5,10 @@ use crate::take::layout::{
     CELL_CONTENTS, LIST_ALLOCATED, LIST_ITEMS, METHOD_FUNCTION, MODULE_DICT, SIZE, TYPE,
     TYPE_REFERENCES, flags, function_closure, function_code, type_object,
 };
+use crate::take::limits::MOST_WORDS;
 use crate::take::text::read_text;
 use crate::take::types::Shape;
-use crate::take::walk::{CodePlace, LONGEST_NAME, MOST_WORDS, Walk};
+use crate::take::walk::{CodePlace, LONGEST_NAME, Walk};
 use crate::{HeapEdgeName, NodeIndex};
 
 impl Walk<'_> {

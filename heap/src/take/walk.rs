@@ -12,7 +12,7 @@ use crate::take::layout::{
     DICT_BEFORE, Layout, SIZE, TYPE, VALUES_BEFORE, VALUES_VALID, WEAKREF_CALLBACK, flags,
     pre_header,
 };
-use crate::take::limits::Exceeded;
+use crate::take::limits::{Exceeded, MOST_WORDS};
 use crate::take::text::read_text;
 use crate::take::types::{Shape, TypeInfo, read_type, unreadable};
 use crate::take::{FastMap, containers};
@@ -20,8 +20,6 @@ use crate::{HeapEdgeName, HeapNode, HeapPlace, NodeIndex};
 use gctrace_event::{KindId, ObjectKind};
 use std::rc::Rc;
 
-/// Most words of one object that are read: 2^26 are 512 MiB.
-pub(crate) const MOST_WORDS: u64 = 1 << 26;
 /// Longest key of a dict that becomes a name, in bytes.
 const LONGEST_KEY: usize = 120;
 /// Longest name of a module.

@@ -2,7 +2,7 @@
 //!
 //! A connection for each report: none is left open in a program that may close or inherit it.
 
-use crate::rendezvous::connect;
+use crate::rendezvous::{RingConnection, connect};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -94,31 +94,39 @@ fn poll(socket: BorrowedFd<'_>, events: i16, milliseconds: i32) -> io::Result<i1
     }
 }
 
-pub(crate) fn receive(socket: BorrowedFd<'_>) -> io::Result<Option<HeapNotice>> {
-    let mut bytes = [0_u8; size_of::<HeapMessage>()];
-    // SAFETY: the bytes are writable.
-    let length = unsafe {
-        let flags = libc::MSG_DONTWAIT;
-        libc::recv(socket.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len(), flags)
-    };
-    if length < 0 {
-        let error = io::Error::last_os_error();
-        return match error.kind() {
-            io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(None),
-            _ => Err(error),
+impl RingConnection {
+    /// Receives what [`report_heap`] sent; `None`: nothing yet. Never blocks.
+    ///
+    /// # Errors
+    /// Something else was received, or the peer is gone: close it.
+    pub fn receive_notice(&self) -> io::Result<Option<HeapNotice>> {
+        let mut bytes = [0_u8; size_of::<HeapMessage>()];
+        // SAFETY: the bytes are writable.
+        let length = unsafe {
+            let (socket, flags) = (self.as_fd().as_raw_fd(), libc::MSG_DONTWAIT);
+            libc::recv(socket, bytes.as_mut_ptr().cast(), bytes.len(), flags)
         };
-    }
-    match HeapMessage::try_read_from_bytes(&bytes) {
-        Ok(HeapMessage { greeting, notice })
-            if greeting == GREETING && length == bytes.len() as isize =>
-        {
-            Ok(Some(notice))
+        if length < 0 {
+            let error = io::Error::last_os_error();
+            return match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(None),
+                _ => Err(error),
+            };
         }
-        _ => Err(io::Error::from(io::ErrorKind::InvalidData)),
+        match HeapMessage::try_read_from_bytes(&bytes) {
+            Ok(HeapMessage { greeting, notice })
+                if greeting == GREETING && length == bytes.len() as isize =>
+            {
+                Ok(Some(notice))
+            }
+            _ => Err(io::Error::from(io::ErrorKind::InvalidData)),
+        }
     }
-}
 
-pub(crate) fn is_closed(socket: BorrowedFd<'_>) -> bool {
-    let found = poll(socket, libc::POLLRDHUP, 0);
-    found.is_ok_and(|found| found & (libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR) != 0)
+    /// Whether the peer has closed its end.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        let found = poll(self.as_fd(), libc::POLLRDHUP, 0);
+        found.is_ok_and(|found| found & (libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR) != 0)
+    }
 }

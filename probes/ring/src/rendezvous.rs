@@ -2,7 +2,7 @@
 //!
 //! The kernel identifies the peer (SO_PEERCRED), by its pid in gctrace's own namespace.
 
-use crate::{HeapNotice, InjectOptions, PYTHON_RECORDS};
+use crate::{InjectOptions, PYTHON_RECORDS};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -276,20 +276,6 @@ impl RingConnection {
             }
             _ => OfferState::Other,
         }
-    }
-
-    /// Receives what [`crate::report_heap`] sent; `None`: nothing yet. Never blocks.
-    ///
-    /// # Errors
-    /// Something else was received, or the peer is gone: close it.
-    pub fn receive_notice(&self) -> io::Result<Option<HeapNotice>> {
-        crate::heap::receive(self.socket.as_fd())
-    }
-
-    /// Whether the peer has closed its end.
-    #[must_use]
-    pub fn is_closed(&self) -> bool {
-        crate::heap::is_closed(self.socket.as_fd())
     }
 
     /// Waits for a message, at most this long: not for a thread on which others depend.

@@ -100,12 +100,14 @@ impl RecordOutput {
             self.totals.omitted.total_ns += pause.duration_ns();
             return;
         }
-        let mut own = pause.clone();
-        self.foreign.without(&mut own);
-        self.totals.pauses += 1;
-        self.totals.pause_ns += own.duration_ns();
-        self.totals.longest_ns = self.totals.longest_ns.max(own.duration_ns());
-        self.write(&Record::Pause(pause.clone()));
+        let record = Record::Pause(pause.clone());
+        self.write(&record);
+        if let Record::Pause(mut own) = record {
+            self.foreign.without(&mut own);
+            self.totals.pauses += 1;
+            self.totals.pause_ns += own.duration_ns();
+            self.totals.longest_ns = self.totals.longest_ns.max(own.duration_ns());
+        }
     }
 
     /// Writes the collector's settings if they are new or changed.

@@ -18,7 +18,9 @@ const BESIDE_NAME: usize = 14;
 const WORTH_NAMING: f64 = 0.1;
 /// Less idle time than this share of the device's time is no subject of the first screen.
 const WORTH_TELLING: f64 = 0.05;
-/// Causes named on the first screen.
+/// Minimum share of the idle time for a cause to be named there.
+const CAUSE_TOLD: f64 = 0.01;
+/// Causes named there.
 const CAUSES_TOLD: usize = 4;
 
 /// The device that idled the longest.
@@ -48,8 +50,7 @@ pub(crate) fn idle_in_short(report: &Report) -> Option<String> {
     if share(ledger.idle_ns, ledger.span_ns) < WORTH_TELLING {
         return None;
     }
-    let rows =
-        ledger.rows.iter().filter(|row| share(row.time_ns, ledger.idle_ns) >= WORTH_NAMING / 10.0);
+    let rows = ledger.rows.iter().filter(|row| share(row.time_ns, ledger.idle_ns) >= CAUSE_TOLD);
     let rows = rows.take(CAUSES_TOLD).map(|row| {
         let place = row.places.first().map(|place| format!(" ({})", text(place)));
         let saves = row.saves_ns.filter(|_| row.cause != IdleCause::Host);
@@ -126,10 +127,10 @@ fn text(place: &IdlePlace) -> String {
 
 fn notes(ledger: &IdleLedger) -> String {
     let mut notes = format!(
-        "{}. Idle: what goes when the causes are removed one after the other, in the order {}; saves: \
-         how much sooner the run ends without this cause alone{} (inferred, by replay).",
+        "{}. Idle: what goes when the causes are removed one after the other, in the order of what can \
+         be switched off first; saves: how much sooner the run ends without this cause alone{} \
+         (inferred, by replay).",
         counted(ledger.gaps, "gap"),
-        "of what can be switched off first",
         if ledger.at_most { ", at most" } else { "" },
     );
     if ledger.rows.iter().any(replaced) {

@@ -488,24 +488,3 @@ sys.exit(max(rank.wait() for rank in ranks))
         assert_eq!(process["planned"]["collections"], Value::from(vec![0, 3, 0]));
     }
 }
-
-/// A program without steps that makes 40 collections: the line counts these, whoever applied.
-#[test]
-fn collections_without_steps_are_counted() {
-    let folder = TestDir::new();
-    let program = "import gc\nfor _ in range(40): gc.collect()";
-    let setting = "threshold=1000000,10,10";
-    let python = any_python();
-    let applied = folder
-        .gctrace(&["--gc", setting, "--"])
-        .arg(&python)
-        .args(["-c", program])
-        .output_in_time();
-    let errors = String::from_utf8(applied.unwrap().stderr).unwrap();
-    assert!(errors.contains("1 process without steps: 40 collections"), "{errors}");
-    let mut recorded = Command::new(recording::binary());
-    recorded.args(["record", "--mode", "inject", "--"]).arg(&python).args(["-c", program]);
-    recorded.current_dir(folder.path()).env("GCTRACE_APPLY", setting);
-    let errors = String::from_utf8(recorded.output_in_time().unwrap().stderr).unwrap();
-    assert!(errors.contains("no step was seen; applied at the start; 40 collections"), "{errors}");
-}

@@ -1,8 +1,11 @@
-//! `--step-function`, as a user gives it: marks in the trace against the program's own count.
+//! Steps as a user names them with `--step-function`: marks in the trace against the program's own
+//! count; and programs without steps.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
 
-use test_kit::interpreters::{Python, interpreters};
+use std::process::Command;
+use test_kit::interpreters::{Python, any_python, interpreters};
+use test_kit::limit::WithTimeout as _;
 use test_kit::recording;
 use test_kit::recording::Trace;
 
@@ -82,4 +85,27 @@ fn a_function_that_is_never_called_is_named() {
         assert_eq!(marks(&trace), 0);
         assert!(messages.contains("no function named Trainer.stop was called"), "{messages}");
     }
+}
+
+/// A program without steps that makes 40 collections: the line of `apply`, and of a recording that
+/// applies a setting, counts these.
+#[test]
+fn collections_without_steps_are_counted() {
+    let place = tempfile::tempdir().unwrap();
+    let python = any_python();
+    let (setting, program) =
+        ("threshold=1000000,10,10", "import gc\nfor _ in range(40): gc.collect()");
+    let printed = |words: &[&str], variable: &str| {
+        let mut command = Command::new(recording::binary());
+        command.args(words).arg("--").arg(&python).args(["-c", program]);
+        command.current_dir(place.path()).env("GCTRACE_APPLY", variable);
+        String::from_utf8(command.output_in_time().unwrap().stderr).unwrap()
+    };
+    let applied = printed(&["apply", "--gc", setting], "");
+    assert!(applied.contains("1 process without steps: 40 collections"), "{applied}");
+    let recorded = printed(&["record", "--mode", "inject"], setting);
+    assert!(
+        recorded.contains("no step was seen; applied at the start; 40 collections"),
+        "{recorded}"
+    );
 }

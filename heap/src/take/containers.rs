@@ -21,7 +21,7 @@ pub(crate) struct Keys {
     key: u64,
     /// Number of entries, unused ones included.
     pub(crate) count: u64,
-    /// Number of entries that it has place for without growing.
+    /// Number of entries that it has place for without growing; at most [`MOST`].
     pub(crate) capacity: u64,
     /// Of the whole table in bytes.
     pub(crate) bytes: u64,
@@ -62,7 +62,7 @@ impl Keys {
             // `dk_refcnt`
             is_shared: image.word(address)? != 1,
         };
-        (keys.count <= MOST).then_some(keys)
+        (keys.count <= MOST && keys.capacity <= MOST).then_some(keys)
     }
 
     /// The size of the table in bytes if it belongs to one dict, otherwise 0.

@@ -312,6 +312,27 @@ mod tests {
         let _ended = child.wait();
     }
 
+    /// Tables are read within bounds or not at all: sizes that a program has overwritten are in no sum.
+    #[test]
+    fn tables_of_any_size_are_bounded() {
+        use crate::take::containers::Keys;
+        let (mut child, heap) = waiting("tables_of_any_size_are_bounded");
+        let _ended = child.kill();
+        let _ended = child.wait();
+        let sizes = [1, 0x0103, 1 << 20, u64::MAX / 8, u64::MAX];
+        let mut read = 0;
+        for choice in 0..5_usize.pow(5) {
+            let size = |word: u32| sizes[choice / 5_usize.pow(word) % 5];
+            let bytes: Vec<u8> = (0..5).flat_map(|word| size(word).to_le_bytes()).collect();
+            let mut image = Image::of_bytes(BLOCK, &bytes);
+            if let Some(keys) = Keys::read(&mut image, &heap.layout, BLOCK) {
+                assert!(keys.count <= 1 << 28 && keys.capacity <= 1 << 28, "{keys:?}");
+                read += 1;
+            }
+        }
+        assert!(read > 0);
+    }
+
     /// What is read from a program may be anything: the walk ends, and does not panic.
     #[test]
     fn damaged_memory_is_no_panic() {

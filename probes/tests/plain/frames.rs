@@ -82,16 +82,20 @@ impl Stacks<'_> {
         Ok((code.file, code.function, line))
     }
 
-    /// The stack once the thread has left the function that reported it.
-    fn settled(&self, thread: u64, innermost: &str) -> Vec<WalkedFrame> {
+    /// The stack once the thread has left the function that reported it, and its five innermost frames:
+    /// read between two walks with the same result, as the function that called it may go on to its
+    /// next instruction meanwhile.
+    fn settled(&self, thread: u64, innermost: &str) -> (Vec<WalkedFrame>, Vec<WalkedFrame>) {
         let patience = Instant::now() + Duration::from_secs(20);
         loop {
             let frames = self.walk(thread, DEPTH);
+            let few = self.walk(thread, 5);
             let first = frames.as_ref().map(|frames| frames.first().map(|frame| self.named(frame)));
             if let Ok(Some(Ok((_, function, _)))) = &first
                 && function == innermost
+                && frames == self.walk(thread, DEPTH)
             {
-                return frames.unwrap();
+                return (frames.unwrap(), few.unwrap());
             }
             assert!(Instant::now() < patience, "never reached {innermost}: {first:?}");
             std::thread::yield_now();
@@ -136,10 +140,9 @@ impl Stacks<'_> {
     fn compare(&self, printed: &InterpreterOutput, context: &str) {
         let thread = self.thread(printed.thread);
         let innermost = printed.frames.first().unwrap().1.as_str();
-        let found = self.settled(thread, innermost);
+        let (found, few) = self.settled(thread, innermost);
         let named: Vec<Named> = found.iter().map(|frame| self.named(frame).unwrap()).collect();
         assert_eq!(named, cut(&printed.frames), "{context}");
-        let few = self.walk(thread, 5).unwrap();
         assert_eq!(few, found.get(..5).unwrap_or(&found), "{context}");
         self.check_versions(&found, context);
         for frame in &found {

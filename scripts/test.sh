@@ -51,7 +51,7 @@ simulator=
 trusted=
 clean_up() {
     local job
-    for job in $packaging $linting; do kill "$job" 2>/dev/null || true; done
+    for job in $packaging $linting $downloading; do kill "$job" 2>/dev/null || true; done
     rm -rf "$logs" ${simulator:+"$simulator"} ${packages:+"$packages"}
     if [ -n "$trusted" ]; then as_root rm -rf "$trusted"; fi
 }
@@ -95,8 +95,21 @@ lints() {
     fi
 }
 
+# Interpreters and environments of Python packages, beside the compilation; who needs one calls its
+# script again and is told what is missing.
+downloading=
+start_downloads() {
+    {
+        as_builder scripts/interpreters.sh "$checkout/.interpreters"
+        if wants plain; then as_builder scripts/venv.sh metrics && as_builder scripts/venv.sh tables; fi
+        if wants torch && can_be_root; then as_builder scripts/torch-venv.sh "$checkout/.venv-torch"; fi
+    } >"$logs/downloads" 2>&1 &
+    downloading=$!
+}
+
 interpreters() {
     say "interpreters for the tests (first time: about 60 MB of Debian's and PyPI's packages)"
+    if [ -n "$downloading" ]; then wait "$downloading" || true; fi
     as_builder scripts/interpreters.sh "$checkout/.interpreters" >"$logs/interpreters" ||
         note "interpreters: scripts/interpreters.sh failed; tests use what is installed"
     export GCTRACE_INTERPRETERS=$checkout/.interpreters/manifest.tsv
@@ -116,7 +129,7 @@ venv() {
 
 # compile: compiles the workspace once, all that the tiers run and all that a test loads.
 compile() {
-    build test --workspace --all-targets --no-run --quiet
+    build test --workspace --lib --bins --tests --examples --no-run --quiet
     if [ -n "$nextest" ]; then
         build nextest list --workspace --list-type binaries-only --message-format json 2>/dev/null >"$logs/binaries.json"
         build metadata --format-version 1 >"$logs/cargo.json"
@@ -457,8 +470,11 @@ if found=$(as_builder sh -c 'command -v cargo-nextest'); then
 else
     note "cargo-nextest is not installed (cargo install --locked cargo-nextest): tests run one program after the other"
 fi
-timed interpreters interpreters
-if wants plain || wants kernel || wants torch || wants slow; then timed compilation compile; fi
+if wants plain || wants kernel || wants torch || wants slow; then
+    start_downloads
+    timed compilation compile
+fi
+timed downloads interpreters
 if wants plain || wants kernel || wants slow || wants gpu-bundle; then simulated_gpu; fi
 for tier in "${tiers[@]}"; do
     case $tier in

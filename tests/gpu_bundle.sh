@@ -5,7 +5,7 @@
 #   tests/gpu_bundle.sh BUNDLE TORCH_PYTHON SIMGPU [short]          as root
 #
 # SIMGPU: folder of the simulated GPU's libraries, for the part that needs launches but no torch. With
-# 'short' four of the parts.
+# 'short' three of the parts.
 set -euo pipefail
 bundle=$(realpath "$1") python=$2 simgpu=$3 form=${4:-}
 checkout=$(cd "$(dirname "$0")/.." && pwd)
@@ -59,8 +59,8 @@ def run(bench):
 PYTHON
 
 export GCTRACE_TORCH_PYTHON=$python GCTRACE_SIMGPU=$simgpu
-parts=(facts hang fail inject breakdown rate)
-if [ "$form" != short ]; then parts+=(predicted probes watching cost variants demo); fi
+parts=(facts hang fail breakdown rate)
+if [ "$form" != short ]; then parts+=(inject predicted probes watching cost variants demo); fi
 code=0
 "$bundle/run.sh" "$out" "${parts[@]}" || code=$?
 [ "$code" = 1 ] || fail "a run in which parts fail ended with $code"
@@ -73,11 +73,12 @@ for name, result in results.items():
     # Comparisons with a second run or on a busy machine may differ here; but every part must end.
     assert result["status"] in ("ok", "differs") or (result["status"] == "skipped" and result["reason"]), (name, result)
     assert result["status"] != "ok" or result["tables"], name
-assert results["facts"]["status"] == results["rate"]["status"] == results["inject"]["status"] == "ok", results
+must = {"facts", "rate"} | ({"inject"} & results.keys())
+assert all(results[name]["status"] == "ok" for name in must), results
 PYTHON
 if pgrep -f 'sleep 1000|gctrace-gpu' >/dev/null; then fail "processes are left: $(pgrep -af 'sleep 1000|gctrace-gpu')"; fi
-"$bundle/run.sh" "$out" facts rate || fail "the second run, by name, ended with $?"
-[ "$(grep -c '^| facts\|^| rate' "$out/table.md")" = 2 ] || fail "the second run's table"
+"$bundle/run.sh" "$out" facts || fail "the second run, by name, ended with $?"
+[ "$(grep -c '^| facts\|^| rate' "$out/table.md")" = 1 ] || fail "the second run's table"
 [ "$(du -sk "$out" | cut -f1)" -le 16384 ] || fail "more than 16 MiB of results"
 cat "$out/table.md"
 echo "gpu_bundle: every part ended"

@@ -35,7 +35,8 @@ release_target=$RELEASE_ARCH-unknown-linux-gnu
 release_version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' "$checkout/Cargo.toml")
 release_target_folder=${CARGO_TARGET_DIR:-$checkout/target}
 release_built=$release_target_folder/$release_target/${RELEASE_PROFILE/#dev/debug}
-# Options of cargo. With --here they are those of the tests' build: nothing is compiled again.
+# Options of cargo. With --here they are those of the tests' build, and an example selects the features of
+# dependencies for tests: nothing but the program is compiled again.
 # shellcheck disable=SC2034  # for the sourcing scripts
 release_program=(-p gctrace --bin gctrace --features vendored)
 # shellcheck disable=SC2034  # for the sourcing scripts
@@ -43,8 +44,8 @@ release_libraries=(-p gctrace-inject -p gctrace-simgpu)
 # shellcheck disable=SC2034  # for the sourcing scripts
 if [ -n "${RELEASE_HERE:-}" ]; then
     release_built=$release_target_folder/${RELEASE_PROFILE/#dev/debug}
-    release_program=(--workspace --bin gctrace)
-    release_libraries=(--workspace --lib)
+    release_program=(--workspace --bin gctrace --example lay_out)
+    release_libraries=(--workspace --lib --example lay_out)
 fi
 # The same for every OUT: tracer/build.rs depends on its path.
 RELEASE_STAGE=$(realpath -m "${RELEASE_STAGE:-$release_built/stage}")

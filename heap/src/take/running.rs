@@ -344,8 +344,8 @@ mod tests {
         let _ended = child.wait();
         let mut random = 0x9e37_79b9_7f4a_7c15_u64;
         let mut nodes = Vec::new();
-        for round in 0..16 {
-            for _ in 0..round * 250 {
+        for round in 0..8 {
+            for _ in 0..round * 500 {
                 random ^= random << 13;
                 random ^= random >> 7;
                 random ^= random << 17;

@@ -8,7 +8,8 @@
 #   install  packages as users get them: root
 #   gpu-bundle
 #            scripts/gpu-bundle.sh, tried without a GPU: root
-#   slow     what plain, kernel and torch leave out without 'all' (.config/nextest.toml): root
+#   slow     what plain, kernel and torch leave out without 'all' (.config/nextest.toml), or slow-plain
+#            and slow-root, its two parts: root
 #   chaos    gctrace and programs killed, stopped and starved at random times (scripts/chaos.sh): root
 #   programs-short, programs
 #            real programs run untraced and traced (tests/programs), a few or all: root
@@ -142,7 +143,7 @@ run_tests() {
     local tier=$1 who=$2 filter=$3 log=$logs/$1.log folder program options=()
     if [ -n "$whole" ] || [ "$tier" = slow ]; then options+=(--ignore-default-filter); fi
     # Many of these wait rather than compute.
-    if [ "$tier" = plain ]; then options+=(--test-threads 3); fi
+    if [ "$who" = builder ]; then options+=(--test-threads 3); fi
     if [ -n "$nextest" ]; then
         "as_$who" env "${test_environment[@]}" "$nextest" nextest run --cargo-metadata "$logs/cargo.json" \
             --binaries-metadata "$logs/binaries.json" "${options[@]}" --filterset "$filter" 2>&1 </dev/null |
@@ -228,15 +229,25 @@ kernel() {
     fi
 }
 
+# slow [plain|root]: both, or one of the two.
 slow() {
+    local part=${1:-}
     if [ -z "$nextest" ]; then
         note "slow: skipped: without cargo-nextest plain, kernel and torch leave nothing out"
     elif ! can_be_root || [ ! -e /sys/kernel/btf/vmlinux ]; then
         note "slow: skipped: needs root and BTF (/sys/kernel/btf/vmlinux)"
-    elif torch_python slow; then
+    elif [ "$part" = plain ] || torch_python slow; then
         # What needs no privileges has none here either.
-        run_tests slow builder 'not default() & binary(plain)' || fail "slow (plain)"
-        privileged slow 'not default() & not binary(plain) & not (binary(torch) & test(/^docs::/))'
+        if [ "$part" != root ]; then
+            if run_tests slow builder 'not default() & not binary(kernel) & not binary(torch)'; then
+                note "slow (plain): passed"
+            else
+                fail "slow (plain)"
+            fi
+        fi
+        if [ "$part" != plain ]; then
+            privileged slow 'not default() & (binary(kernel) | binary(torch)) & not (binary(torch) & test(/^docs::/))'
+        fi
     fi
 }
 
@@ -470,22 +481,23 @@ if found=$(as_builder sh -c 'command -v cargo-nextest'); then
 else
     note "cargo-nextest is not installed (cargo install --locked cargo-nextest): tests run one program after the other"
 fi
-if wants plain || wants kernel || wants torch || wants slow; then
+if wants plain || wants kernel || wants torch || [[ " ${tiers[*]} " = *" slow"* ]]; then
     start_downloads
     timed compilation compile
 fi
 timed downloads interpreters
-if wants plain || wants kernel || wants slow || wants gpu-bundle; then simulated_gpu; fi
+if wants plain || wants kernel || [[ " ${tiers[*]} " = *" slow"* ]] || wants gpu-bundle; then simulated_gpu; fi
 for tier in "${tiers[@]}"; do
     case $tier in
     # Beside the kernel tier; last.
     lints) if ! wants kernel; then timed lints lints; fi ;;
+    slow-plain | slow-root) timed "$tier" slow "${tier#slow-}" ;;
     plain | kernel | slow | kernels | aarch64 | chaos | torch | platforms | cluster) timed "$tier" "$tier" ;;
     install) timed install install_tier ;;
     programs) timed programs programs whole ;;
     programs-short) timed programs-short programs short ;;
     gpu-bundle) timed gpu-bundle gpu_bundle ;;
-    *) die "no tier '$tier': lints, plain, kernel, torch, install, gpu-bundle, slow, chaos, programs-short, programs, kernels, aarch64, platforms, cluster" ;;
+    *) die "no tier '$tier': lints, plain, kernel, torch, install, gpu-bundle, slow, slow-plain, slow-root, chaos, programs-short, programs, kernels, aarch64, platforms, cluster" ;;
     esac
 done
 if wants lints && wants kernel; then timed "lints, the rest" lints; fi

@@ -24,6 +24,8 @@ const MOST_NOISE_NS: u64 = 15_000;
 /// Of the kernels from the time in which both were recorded, this many in a hundred have a partner
 /// in a communicator. Groups in step part where one of them is late.
 const FEWEST_HUNDREDTHS: usize = 95;
+/// Collectives that only one of the two saw whole: at the start and at the end of that time.
+const EDGES: usize = 2;
 /// Ends that differ by this many times the usual are of other collectives, or badly measured.
 const OUTLIER: u64 = 10;
 /// What one outlier takes from the evidence ...
@@ -346,7 +348,10 @@ impl KernelGroup {
             ends.collect::<Vec<i64>>()
         };
         let (ends_here, others) = (ends(self), ends(other));
-        let both = within(&ends_here, &others).min(within(&others, &ends_here));
+        // All ranks of a communicator take part in each collective: at a wrong clock the few of one
+        // communicator may agree with some of the many of another.
+        let (here, there) = (within(&ends_here, &others), within(&others, &ends_here));
+        let both = here.min(there).max(here.max(there).saturating_sub(EDGES));
         pairs * 100 >= both * FEWEST_HUNDREDTHS
     }
 

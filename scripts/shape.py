@@ -9,8 +9,9 @@
 Rust sources of the five folders; tests (tests/, benches/, examples/, fuzz/, event/compare/, files and modules named
 tests) are left out. Lines are code lines: neither blank nor comment. Prints a Markdown table with one column.
 
-A circle is a group of files of one crate that import each other (`use`, also `pub use`) directly or over others. A module
-and its parent are one thing seen from two sides, which is how Rust nests modules: imports between them do not count.
+A circle is a group of files of one crate that name each other (`use`, `pub use`, or a path with `crate::` or `super::`
+in an expression) directly or over others. A module and its parent are one thing seen from two sides, which is how Rust
+nests modules: names between them do not count.
 
 A room is a module at the root of a crate with all that is below it. docs/architecture.md lists the rooms of the largest
 crates from the ceiling to the floor ("Order of the rooms"). An arrow runs from one room to another that it names with
@@ -145,7 +146,10 @@ def unordered(files, listed):
 
 
 def imports(text):
-    """`crate` or `super`s, and the path below it, of everything imported: a list in braces stands for its items."""
+    """`crate` or `super`s, and the path below it, of everything named: a list in braces stands for its items."""
+    for line in code(text):
+        if not re.match(r"(?:pub(?:\([^)]*\))? )?use ", line):
+            yield from re.findall(r"\b(crate|super(?:::super)*)::((?:[a-z_]\w*::)*\w+)", line)
     for base, path, items in re.findall(r"^(?:pub(?:\([^)]*\))? )?use (crate|super(?:::super)*)::([\w:]*)(?:\{([^}]*)\})?", text, re.MULTILINE):
         for item in re.findall(r"\w+", re.sub(r" as \w+", "", items)) or [""]:
             yield base, (path + item).removesuffix("::")
@@ -266,7 +270,8 @@ def self_test():
     }
     changes = [
         ({}, 0, 0),
-        ({"tracer/src/files.rs": "fn write() { crate::top::draw() }\n"}, 0, 1),
+        ({"tracer/src/files.rs": "fn write() { crate::top::draw() }\n"}, 1, 1),
+        ({"tracer/src/files.rs": "/// As `crate::top::draw()`.\nfn write() {}\n"}, 0, 0),
         ({"tracer/src/files.rs": "pub(crate) use crate::{\n    record as recorded,\n};\n"}, 1, 1),
         ({"tracer/src/record/plan.rs": "use super::super::top;\n", "tracer/src/top.rs": "use crate::record::plan;\n"}, 1, 1),
         ({"tracer/src/record/plan.rs": "use super::end;\n", "tracer/src/record/end.rs": "use super::plan::RecordedRun;\n"}, 1, 0),

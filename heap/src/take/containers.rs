@@ -3,10 +3,9 @@
 use crate::take::image::Image;
 use crate::take::layout::{
     DEQUE_BLOCK, DEQUE_LEFT, DEQUE_LEFT_INDEX, DEQUE_RIGHT_INDEX, DICT_KEYS, DICT_VALUES, Layout,
-    SET_MASK, SET_SMALL_TABLE, SET_TABLE, SIZE, VALUES_HEAD, dict_keys, flags, inline_values,
+    SET_MASK, SET_SMALL_TABLE, SET_TABLE, SIZE, VALUES_HEAD, dict_keys,
 };
 use crate::take::text::read_text;
-use crate::take::types::TypeInfo;
 
 /// Most entries of one container that are read: 2^28 take 4 GiB and more.
 const MOST: u64 = 1 << 28;
@@ -124,20 +123,6 @@ pub(crate) fn dict(image: &mut Image, layout: &Layout, address: u64) -> Option<D
         bytes: keys.of_one() + if is_embedded { 0 } else { keys.capacity * 8 },
         is_embedded,
     })
-}
-
-/// The size of the values that each object of a type has behind it, in use or not; 0 if it has none.
-pub(crate) fn inline_values_bytes(
-    image: &mut Image,
-    layout: &Layout,
-    address: u64,
-    info: &TypeInfo,
-) -> u64 {
-    if layout.minor < 13 || !info.has(flags::INLINE_VALUES) {
-        return 0;
-    }
-    let capacity = image.byte(address.wrapping_add(info.basic_size)).unwrap_or(0);
-    inline_values(capacity)
 }
 
 /// The first of a dict's or an object's values (`PyDictValues`, whose header comes first from 3.13

@@ -10,7 +10,7 @@ use crate::take::graph::GraphBuilder;
 use crate::take::image::Image;
 use crate::take::layout::{
     DICT_BEFORE, Layout, SIZE, TYPE, VALUES_BEFORE, VALUES_VALID, WEAKREF_CALLBACK, flags,
-    pre_header,
+    inline_values, pre_header,
 };
 use crate::take::limits::{Exceeded, MOST_WORDS};
 use crate::take::text::read_text;
@@ -448,7 +448,13 @@ impl<'image> Walk<'image> {
                 (if is_valid { values } else { 0 }, self.image.word(before(DICT_BEFORE)?)?)
             }
         };
-        let mut bytes = containers::inline_values_bytes(self.image, self.layout, address, info);
+        // Each object of such a type has values behind it, in use or not.
+        let mut bytes = if self.layout.minor >= 13 && info.has(flags::INLINE_VALUES) {
+            let capacity = self.image.byte(address.wrapping_add(info.basic_size));
+            inline_values(capacity.unwrap_or(0))
+        } else {
+            0
+        };
         if values != 0 {
             let keys = Keys::read(self.image, self.layout, info.cached_keys)?;
             let first = containers::value_words(self.layout, values)?;

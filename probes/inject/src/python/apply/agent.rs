@@ -123,7 +123,7 @@ impl Agent {
     /// The state of a process that has just begun.
     fn reset(&mut self) {
         let (now, options) = (now_ns(), self.options);
-        self.report = super::report::of_new_process(self, now);
+        self.report = self.new_report(now);
         let folder = options.folder.as_deref();
         self.folder = folder.map(|path| ReportFolder::new(path, options.filters));
         self.marks = MarkCounter::new(options.counts_function);

@@ -10,28 +10,28 @@ use gctrace_settings::{AppliedProcess, CollectionSums, GcChange};
 /// Applied settings in the line for people.
 const SHOWN: usize = 4;
 
-/// The report of a process that has just begun, with which the agent starts.
-pub(super) fn of_new_process(agent: &Agent, now: u64) -> AppliedProcess {
-    let version = agent.api.version().to_string_lossy();
-    AppliedProcess {
-        pid: std::process::id(),
-        rank: agent.options.rank,
-        command: command_line(),
-        python: version.split(' ').next().unwrap_or_default().to_owned(),
-        free_threaded: agent.api.is_free_threaded(),
-        settings: agent.options.request.settings.clone(),
-        start_ns: now,
-        rss_bytes_at_start: rss_bytes(),
-        ..AppliedProcess::default()
-    }
-}
-
 /// Whether full collections are made in increments (3.14.0 to 3.14.4).
 fn is_incremental(api: &PythonApi) -> bool {
     !api.is_free_threaded() && matches!(version(api), Some((14, 0..=4)))
 }
 
 impl Agent {
+    /// The report of a process that has just begun, with which the agent starts.
+    pub(super) fn new_report(&self, now: u64) -> AppliedProcess {
+        let version = self.api.version().to_string_lossy();
+        AppliedProcess {
+            pid: std::process::id(),
+            rank: self.options.rank,
+            command: command_line(),
+            python: version.split(' ').next().unwrap_or_default().to_owned(),
+            free_threaded: self.api.is_free_threaded(),
+            settings: self.options.request.settings.clone(),
+            start_ns: now,
+            rss_bytes_at_start: rss_bytes(),
+            ..AppliedProcess::default()
+        }
+    }
+
     /// Warnings of what the settings do in this build.
     pub(super) fn warn_of_build(&mut self) {
         let (is_free_threaded, is_incremental) =

@@ -461,14 +461,21 @@ if [ "$(free_mb)" -lt $((needed << 10)) ]; then
     say "${summary[-1]}"
 fi
 
+# CPU time in s of the processes that have ended, from what `times` printed: a job in the background counts
+# where it is waited for.
+ended_cpu_s() { awk 'NR == 2 { gsub(/[ms]/, " "); print int(60 * $1 + $2 + 60 * $3 + $4) }' "$logs/times"; }
+
 # timed NAME COMMAND...: its time and what it wrote go to the closing lines.
 timings=()
 timed() {
-    local name=$1 begin=$SECONDS free
+    local name=$1 begin=$SECONDS free cpu
     free=$(free_mb)
+    times >"$logs/times"
+    cpu=$(ended_cpu_s)
     shift
     "$@"
-    timings+=("$(printf '%-15s %3d min %02d s %6d MB' "$name" $(((SECONDS - begin) / 60)) $(((SECONDS - begin) % 60)) $((free - $(free_mb))))")
+    times >"$logs/times"
+    timings+=("$(printf '%-15s %3d min %02d s %5d s of CPU time %6d MB' "$name" $(((SECONDS - begin) / 60)) $(((SECONDS - begin) % 60)) $(($(ended_cpu_s) - cpu)) $((free - $(free_mb))))")
 }
 
 need_packages building "${build_packages[@]}"

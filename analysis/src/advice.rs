@@ -160,7 +160,7 @@ fn choose(report: &Report, priced: Option<PricedRun>, replayed: &ReplayedRun) ->
         Some(priced) => simulated(report, priced, replayed),
         None => (bounded(report, most), Vec::new()),
     };
-    let (mut list, rest) = match level {
+    let (mut list, mut rest) = match level {
         Level::TooShort => (Vec::new(), Vec::new()),
         Level::None | Level::Negligible => {
             let priced = list.into_iter().chain(rest);
@@ -172,13 +172,17 @@ fn choose(report: &Report, priced: Option<PricedRun>, replayed: &ReplayedRun) ->
     let matters = !matches!(level, Level::None | Level::Negligible | Level::TooShort);
     let has_change = list.iter().any(|advice| advice.id != AdviceId::Leave);
     if matters && !has_change {
-        // A problem is followed by something to do.
-        let undecided = |advice: &Candidate| {
-            advice.effect.settings.is_some() && report.is_undecided(&advice.effect)
-        };
-        if makes_garbage(report) {
+        // A problem is followed by something to do: where its cycles are known they are changed, as
+        // what garbage costs outside the pauses is not priced.
+        let undecided = |advice: &Candidate| report.is_undecided(&advice.effect);
+        let cycles = |advice: &Candidate| advice.id == AdviceId::BreakCycles && undecided(advice);
+        let setting = |advice: &Candidate| advice.effect.settings.is_some() && undecided(advice);
+        if let Some(at) = rest.iter().position(cycles) {
+            rest.remove(at);
+            list = vec![plain(AdviceId::BreakCycles)];
+        } else if makes_garbage(report) {
             list = vec![plain(AdviceId::FindCycles)];
-        } else if rest.iter().any(undecided) {
+        } else if rest.iter().any(setting) {
             list = vec![plain(AdviceId::Measure)];
         }
     }

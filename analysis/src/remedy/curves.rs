@@ -448,6 +448,7 @@ pub(super) fn quotient(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { part / whole } else { 0.0 }
 }
 
-fn freed(pause: &PauseSpan) -> f64 {
+/// Objects that a collection freed.
+pub(super) fn freed(pause: &PauseSpan) -> f64 {
     pause.collected.map_or(0.0, |freed| f64::from(freed.get()))
 }

@@ -1,7 +1,7 @@
 //! The price of each remedy: recorded time of collections, less their time under the new setting.
 
 use super::collector::{Setting, SimulatedFulls, full_collections, traversing_moved_ns};
-use super::curves::{RecordedCurves, quotient};
+use super::curves::{RecordedCurves, freed, quotient};
 use super::{CostAssumption, PartsLeft, PricedRemedy, RecordedRun, RemedyEstimate, float};
 use crate::report::{AdviceId, AdvisedSettings, SettingsReport};
 
@@ -22,6 +22,11 @@ const LEAST_GARBAGE: f64 = 1_000.0;
 /// Time to free an object whose last reference goes, in times of the least that freeing garbage that
 /// waited takes: it is in the caches, and no collector takes it apart.
 const FREEING_WARM: [f64; 3] = [0.2, 0.6, 1.0];
+/// Containers that go with an object that the collector freed, at most: it frees fewer than were allocated,
+/// as dicts and tuples that hold nothing it could free are no longer tracked, and garbage holds others.
+const CONTAINERS_PER_FREED: f64 = 2.0;
+/// With less of what was allocated in cycles, breaking them is no remedy.
+const LEAST_IN_CYCLES: f64 = 0.1;
 /// Garbage that waits for a planned collection holds at most this part of the device's memory that
 /// PyTorch reserved, one in so many.
 const MOST_OF_DEVICE: u64 = 20;
@@ -61,7 +66,7 @@ pub(super) fn remedies(run: &RecordedRun<'_>, curves: &RecordedCurves) -> Vec<Pr
         list.extend(disable(run, whole));
     }
     if automatic && run.few_cycles {
-        list.push(break_cycles(curves));
+        list.extend(break_cycles(run, curves));
     }
     let garbage = curves.garbage() + curves.explicit.freed;
     let waited = curves.waited || whole.waited;
@@ -275,15 +280,25 @@ fn disable(run: &RecordedRun<'_>, curves: &RecordedCurves) -> Option<PricedRemed
 }
 
 /// Without the cycles that all garbage comes from: their objects are freed as soon as nothing refers
-/// to them, so nothing accumulates that a collection would start for.
-fn break_cycles(curves: &RecordedCurves) -> PricedRemedy {
+/// to them. Collections start by the containers that are allocated and not freed: what is garbage
+/// among them starts none any more; what stays, or is freed later without a cycle, as many as before.
+fn break_cycles(run: &RecordedRun<'_>, curves: &RecordedCurves) -> Option<PricedRemedy> {
+    let (start, end) = curves.windows;
+    // Of the last collection, too: garbage that became old is found no earlier.
+    let found = run.pauses.iter().filter(|pause| pause.start_ns >= run.training_ns.0);
+    let found: f64 = found.map(freed).sum();
+    let in_cycles = quotient(found * CONTAINERS_PER_FREED, (end - start) * curves.containers.0);
+    let others_ns = curves.automatic_ns() * (1.0 - in_cycles).max(0.0);
     let freeing_ns = curves.to_free_ns(curves.garbage(), CostAssumption::Cheap);
-    let freeing_ns = RemedyEstimate::around(freeing_ns, FREEING_WARM);
-    let left = part(freeing_ns, curves.automatic_ns());
-    PricedRemedy {
+    let replaced_ns =
+        RemedyEstimate::around(freeing_ns, FREEING_WARM).map(|freeing_ns| freeing_ns + others_ns);
+    let left = part(replaced_ns, curves.automatic_ns());
+    let longest_ns = if others_ns > 0.0 { curves.longest_ns(0..=2) } else { 0.0 };
+    (in_cycles >= LEAST_IN_CYCLES).then(|| PricedRemedy {
         left: PartsLeft { younger: left, full: left, ..PartsLeft::ALL },
-        ..priced(AdviceId::BreakCycles, curves, curves.automatic_ns(), &[freeing_ns], 0.0)
-    }
+        longest_ns: natural(longest_ns),
+        ..priced(AdviceId::BreakCycles, curves, curves.automatic_ns(), &[replaced_ns], 0.0)
+    })
 }
 
 /// Without the program's own calls. What they freed the automatic collections free, which also come

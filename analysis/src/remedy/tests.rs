@@ -93,6 +93,67 @@ fn a_growing_heap_needs_fewer_full_collections() {
     assert_eq!(planned.settings.collect_every_steps, Some(100), "a tenth of them");
 }
 
+/// A collection in a forked child copies the pages that it shares with its parent: its heap is frozen
+/// there, before the fork.
+#[test]
+fn the_heap_of_a_parent_is_frozen_before_the_fork() {
+    let pauses = growing(3_000);
+    let freezes = |forked| {
+        let run = RecordedRun {
+            few_cycles: false,
+            device: None,
+            start_ns: Some(0),
+            forked,
+            ended: true,
+            pauses: &pauses,
+            training_ns: (pauses[1_500].start_ns, u64::MAX),
+            steps: None,
+            thresholds: [700, 10, 10],
+            start_thresholds: [700, 10, 10],
+            enabled: Some(true),
+        };
+        let ids: Vec<AdviceId> = price(&run).unwrap().iter().map(|remedy| remedy.id).collect();
+        [AdviceId::Freeze, AdviceId::FreezeBeforeFork].map(|id| ids.contains(&id))
+    };
+    assert_eq!((freezes(false), freezes(true)), ([true, false], [false, true]));
+}
+
+/// A cache of fresh objects: reference counts free them, and a program's few cycles start nothing.
+#[test]
+fn only_garbage_starts_fewer_collections_without_cycles() {
+    let mut pauses = growing(3_000);
+    let saves_ns = |pauses: &[PauseSpan]| {
+        let run = RecordedRun {
+            few_cycles: true,
+            device: None,
+            start_ns: None,
+            forked: false,
+            ended: true,
+            pauses,
+            training_ns: (0, u64::MAX),
+            steps: None,
+            thresholds: [700, 10, 10],
+            start_thresholds: [700, 10, 10],
+            enabled: Some(true),
+        };
+        of(&price(&run).unwrap(), AdviceId::BreakCycles).map(|remedy| remedy.saves_ns)
+    };
+    let free = |pauses: &mut [PauseSpan], objects| {
+        for pause in pauses {
+            pause.collected = SmallNumber::new(objects);
+        }
+    };
+    free(&mut pauses[..10], 20);
+    assert_eq!(saves_ns(&pauses), None);
+    let all: i64 = pauses.iter().map(|pause| pause.duration_ns().cast_signed()).sum();
+    free(&mut pauses, 100);
+    let [least, _, most] = saves_ns(&pauses).unwrap();
+    assert!(0 < least && most < all / 2, "{least} {most} {all}");
+    free(&mut pauses, 700);
+    let [least, _, _] = saves_ns(&pauses).unwrap();
+    assert!(least > all / 2, "{least} {all}");
+}
+
 #[test]
 fn pauses_that_wait_are_not_known_to_be_saved() {
     let mut pauses = growing(3_000);

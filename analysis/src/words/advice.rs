@@ -12,9 +12,10 @@ use gctrace_event::{CollectorKind, Counter};
 
 /// An advice of this report with its sentences.
 pub(crate) fn advice(id: AdviceId, effect: AdviceEffect, report: &Report) -> Advice {
-    let times = match effect.saves_likely_ns {
-        Some(_) => report.by_likely_cause(),
-        None => report.by_cause(),
+    // These are of collections that the collector's rules explain, as in-process reasons are unknown.
+    let times = match (id, effect.saves_likely_ns) {
+        (AdviceId::BreakCycles, _) | (_, Some(_)) => report.by_likely_cause(),
+        (_, None) => report.by_cause(),
     };
     let text = match id {
         AdviceId::NoCollection => no_collection(report),
@@ -159,14 +160,19 @@ fn explicit_calls(report: &Report, times: &ByCause) -> AdviceText {
     let callers = places::explicit(report);
     AdviceText {
         action: "Find the explicit gc.collect() calls and remove those in the loop.",
-        why: format!(
-            "{}{rate} took {} ({} of the pause time){}.{}",
-            counted(times.manual.count, "explicit call"),
-            duration(times.manual.time_ns),
-            percent(report.share(times.manual)),
-            freed_nothing_clause(calls.pauses.freed_nothing),
-            callers.as_deref().unwrap_or(" Libraries call it too."),
-        ),
+        why: match times.manual.count {
+            0 => "No threshold starts some full collections here (inferred): the program, or a \
+                  library, calls gc.collect()."
+                .to_owned(),
+            calls_made => format!(
+                "{}{rate} took {} ({} of the pause time){}.{}",
+                counted(calls_made, "explicit call"),
+                duration(times.manual.time_ns),
+                percent(report.share(times.manual)),
+                freed_nothing_clause(calls.pauses.freed_nothing),
+                callers.as_deref().unwrap_or(" Libraries call it too."),
+            ),
+        },
         code: match callers {
             Some(_) => "",
             None => {

@@ -363,8 +363,8 @@ pub(super) fn advice(report: &Report, times: &ByCause) -> AdviceText {
         action: ACTION,
         why: format!(
             "{} {} of the garbage {} from them. Automatic collections took {} ({} of the pause \
-             time); they start when garbage accumulates, and without these cycles reference counts \
-             free it at once.",
+             time). Without these cycles reference counts free it at once. What garbage costs \
+             outside the pauses (memory, page faults) is not priced.",
             main,
             percent(main.ratio),
             if main.per_step.is_some() { "of training comes" } else { "comes" },

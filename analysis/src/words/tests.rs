@@ -14,8 +14,9 @@ const TRACE: &str = r#"[
 {"ph":"X","cat":"gc","name":"gc","pid":1,"tid":1,"ts":6900000,"dur":20000,"args":{"generation":2,"reason":"shutdown","collected":5}}
 ]"#;
 
-fn replayed() -> Report {
-    let input = TraceInput::new("trace.json", TRACE.as_bytes()).unwrap();
+fn of(trace: &str) -> Report {
+    let bytes = std::io::Cursor::new(trace.as_bytes().to_vec());
+    let input = TraceInput::new("trace.json", bytes).unwrap();
     let mut reader = TraceReader::new(EventReader::new(input));
     let mut analysis = Analysis::default();
     analysis.begin_trace("trace.json");
@@ -24,7 +25,11 @@ fn replayed() -> Report {
     }
     analysis.end_trace(reader.finish(), None);
     analysis.settle();
-    let mut report = analysis.report();
+    analysis.report()
+}
+
+fn replayed() -> Report {
+    let mut report = of(TRACE);
     report.gpu_cost = Some(GpuCost {
         run_ns: 7_000_000_000,
         cost_ns: 900_000_000,
@@ -59,6 +64,29 @@ fn planned_collections_as_often_as_they_were_priced() {
     assert!(risk.starts_with("Up to 5,000 objects (3.00 GiB of device memory)"), "{risk}");
     let step = " By replay, a step would take 10.0 ms to 11.0 ms instead of 12.0 ms.";
     assert!(planned.why.ends_with(step), "{}", planned.why);
+}
+
+#[test]
+fn a_parent_s_heap_is_frozen_before_the_fork() {
+    let advice = advice::advice(AdviceId::FreezeBeforeFork, AdviceEffect::default(), &of(TRACE));
+    let code = advice.code.unwrap();
+    assert!(advice.action.contains("before it forks"), "{}", advice.action);
+    assert!(
+        code.contains("before Pool(), fork() or workers:\ngc.collect()\ngc.freeze()"),
+        "{code}"
+    );
+    assert!(advice.why.contains("pages shared with the parent are copied"), "{}", advice.why);
+}
+
+/// In-process no pause has a reason; the words count what the rules of the collector say.
+#[test]
+fn pauses_without_reasons_are_counted_by_what_is_likely() {
+    let unknown = TRACE.replace("\"automatic\"", "\"unknown\"");
+    let report = of(&unknown);
+    for id in [AdviceId::BreakCycles, AdviceId::ExplicitCalls] {
+        let why = advice::advice(id, AdviceEffect::default(), &report).why;
+        assert!(!why.contains("took 0 ns") && !why.starts_with("0 "), "{why}");
+    }
 }
 
 #[test]

@@ -32,7 +32,7 @@ const WRONG_SHARE: f64 = 0.001;
 
 /// Adds the roots, and takes back references that cannot be right. Returns what to note.
 pub(crate) fn add_roots(walk: &mut Walk<'_>, state: &FoundInterpreter) -> Vec<String> {
-    let mut roots = RootFinder { walk, named: FastSet::default(), namespaces: Vec::new() };
+    let mut roots = RootFinder { walk, named: FastSet::default(), last: Vec::new() };
     roots.modules(state);
     roots.threads(state);
     roots.interpreter(state);
@@ -43,9 +43,10 @@ struct RootFinder<'walk, 'image> {
     walk: &'walk mut Walk<'image>,
     /// Nodes that are roots already.
     named: FastSet<NodeIndex>,
-    /// Namespaces that frames hold. Modules usually hold them too, which says more: these become
-    /// roots only where nothing else reaches them.
-    namespaces: Vec<(NodeIndex, String)>,
+    /// What else holds them says more, usually a module: these become roots only where nothing else
+    /// reaches them. Namespaces that frames hold, and objects whose addresses are in structures of the
+    /// interpreter: its free lists keep those of objects that were made from them.
+    last: Vec<(NodeIndex, String)>,
 }
 
 impl RootFinder<'_, '_> {
@@ -169,7 +170,7 @@ impl RootFinder<'_, '_> {
     fn namespace(&mut self, dict: u64, name: &str) {
         if let Some(node) = self.walk.builder.node(dict) {
             self.walk.builder.count(node);
-            self.namespaces.push((node, format!("{name}: (namespace)")));
+            self.last.push((node, format!("{name}: (namespace)")));
         }
     }
 
@@ -236,7 +237,10 @@ impl RootFinder<'_, '_> {
                 let left = self.walk.builder.unexplained(*node);
                 left.is_none_or(|left| left > 0)
             };
-            self.holder(node.filter(is_held), name);
+            if let Some(node) = node.filter(is_held) {
+                self.walk.builder.count(node);
+                self.last.push((node, name.to_owned()));
+            }
         }
     }
 
@@ -258,7 +262,7 @@ impl RootFinder<'_, '_> {
                 self.root(Some(target), OUTSIDE);
             }
         }
-        self.unreached_namespaces();
+        self.unreached();
         let mut too_many = 0_u64;
         for node in 0..self.walk.builder.graph.nodes.len() as NodeIndex {
             match self.walk.builder.unexplained(node) {
@@ -279,7 +283,7 @@ impl RootFinder<'_, '_> {
         notes
     }
 
-    fn unreached_namespaces(&mut self) {
+    fn unreached(&mut self) {
         let graph = &self.walk.builder.graph;
         let mut is_reached = vec![false; graph.nodes.len()];
         let mut left: Vec<NodeIndex> = self.named.iter().copied().collect();
@@ -292,7 +296,7 @@ impl RootFinder<'_, '_> {
                 left.extend(edges.take_while(|edge| edge.from == node).map(|edge| edge.to));
             }
         }
-        for (node, name) in std::mem::take(&mut self.namespaces) {
+        for (node, name) in std::mem::take(&mut self.last) {
             if is_reached.get(node as usize) != Some(&true) {
                 self.root(Some(node), &name);
             }

@@ -6,7 +6,7 @@
 
 use crate::script;
 
-use gctrace_heap::{HeapEdgeName, HeapError, HeapGraph, HeapOptions, RunningHeap};
+use gctrace_heap::{Heap, HeapEdgeName, HeapError, HeapGraph, HeapOptions, RunningHeap};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use script::{Script, take, with_gil};
@@ -300,5 +300,40 @@ fn free_threaded_builds_are_refused() {
         let refused = open(script.pid());
         assert!(matches!(refused, Err(HeapError::FreeThreaded { .. })), "{}", python.name);
         interpreters::compared(&python, "heap: objects", "refused");
+    }
+}
+
+/// A dict that a module holds was made from the interpreter's free list, which keeps its address, and is on
+/// a thread's stack meanwhile, whose references are not found.
+const REUSED: &str = "
+import sys
+def cache():
+    freed = [{} for _ in range(90)]
+    del freed
+    return {}
+held = cache()
+held.update((number, [number]) for number in range(20000))
+def call(held, line): pass
+print('held', flush=True)
+call(held, sys.stdin.readline())
+";
+
+#[test]
+fn what_a_module_holds_is_not_named_after_the_interpreter() {
+    for python in with_gil("what_a_module_holds_is_not_named_after_the_interpreter") {
+        let mut command = Command::new(&python.path);
+        command.args(["-c", REUSED]);
+        let mut script = Script::run(command);
+        assert_eq!(script.text(), "held");
+        script.wait_until_idle();
+        let heap = Heap::new(take(script.pid())).unwrap();
+        let largest = heap.indices().max_by_key(|node| heap.references(*node).len()).unwrap();
+        assert!(heap.references(largest).len() >= 20_000, "{}", python.name);
+        assert_eq!(
+            (heap.root_name(largest), heap.place(largest).as_str()),
+            (None, "__main__.held"),
+            "{}",
+            python.name
+        );
     }
 }

@@ -13,6 +13,7 @@
 //! - `recording`: panics and broken invariants end the recording, not the program;
 //! - `python`: the interpreter's hooks; `apply`: settings, as far as they need no interpreter;
 //! - `loaded`: what the loader has mapped;
+//! - `memory`: a heap of our own;
 //! - `cupti`: GPU work.
 //!
 //! Exports `dlopen` and `setlocale` (see `dlopen`), the functions that start programs (see `exec`) and
@@ -32,15 +33,13 @@ mod dlopen;
 mod environment;
 mod exec;
 mod exit;
-mod find;
 mod loaded;
+mod memory;
 mod names;
 mod process_ring;
 mod python;
 mod recording;
 mod rights;
-
-pub use find::{NotBuilt, find_library};
 
 /// Run by the loader before the program's own code.
 extern "C" fn begin() {
@@ -51,6 +50,7 @@ extern "C" fn begin() {
         if request.is_none() && settings.is_none() {
             return;
         }
+        memory::begin();
         recording::begin();
         exec::begin();
         crate::rights::begin();

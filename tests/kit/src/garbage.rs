@@ -107,7 +107,7 @@ pub fn records(run: ClosuresRun) -> Vec<Record> {
             pid: PID,
             at_ns: START,
             enabled: Some(true),
-            thresholds: [700, 10, 10],
+            thresholds: [200, 10, 10],
         }),
     ];
     records.extend(kinds().map(Record::ObjectKind));
@@ -118,7 +118,7 @@ pub fn records(run: ClosuresRun) -> Vec<Record> {
             generation: if full { 2 } else { 0 },
             collected: Some(4 * closures + errors),
             oldest_objects: Some(100_000),
-            young_count: Some(701),
+            young_count: Some(201),
             ..pause(PID, from_ms, from_ms + if full { 5 } else { 1 })
         };
         if full || index.is_multiple_of(run.every) {

@@ -24,6 +24,8 @@ pub mod garbage;
 #[cfg(feature = "heap")]
 pub mod heap;
 pub mod interpreters;
+#[cfg(any(feature = "preload", feature = "recording"))]
+pub mod library;
 pub mod limit;
 pub mod optimizer;
 #[cfg(feature = "preload")]

@@ -89,7 +89,7 @@ pub fn run_with_children(options: InjectOptions, command: &mut Command, settle: 
     let listener = RingListener::bind(&socket).unwrap();
     let out = folder.path().join("out");
     let err = folder.path().join("err");
-    let library = gctrace_inject::find_library().unwrap();
+    let library = crate::library::find_library().unwrap();
     let mut child = command
         .env("LD_PRELOAD", library)
         .env(RENDEZVOUS_VARIABLE, &socket)

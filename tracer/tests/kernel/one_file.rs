@@ -57,7 +57,7 @@ fn reported(output: &Output) -> (u32, Vec<PathBuf>) {
 }
 
 fn library() -> PathBuf {
-    gctrace_inject::find_library().expect("the library is built with the tests")
+    test_kit::library::find_library().expect("the library is built with the tests")
 }
 
 /// A gctrace with its libraries inside.

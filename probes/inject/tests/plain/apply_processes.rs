@@ -158,7 +158,7 @@ fn without_a_folder_one_line_is_printed() {
         let run = |settings: &str, script: &str| {
             let mut command = python.command(&format!("{OPTIMIZER}{GARBAGE}{script}"));
             let output = command
-                .env("LD_PRELOAD", gctrace_inject::find_library().unwrap())
+                .env("LD_PRELOAD", test_kit::library::find_library().unwrap())
                 .env("GCTRACE_APPLY", settings)
                 .output_in_time()
                 .unwrap();

@@ -25,7 +25,7 @@ fn run(
     let mut command = python.command(&format!("{OPTIMIZER}{GARBAGE}{script}"));
     if applies {
         command
-            .env("LD_PRELOAD", gctrace_inject::find_library().unwrap())
+            .env("LD_PRELOAD", test_kit::library::find_library().unwrap())
             .env("GCTRACE_APPLY", format!("threshold={}", own_thresholds(python)))
             .env("GCTRACE_APPLY_FOLDER", folder.path());
         if script.contains("train_step()") {

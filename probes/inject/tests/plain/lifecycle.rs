@@ -405,7 +405,7 @@ fn settings_when_they_change() {
 
 #[test]
 fn a_program_continues_without_a_listener() {
-    let library = gctrace_inject::find_library().unwrap();
+    let library = test_kit::library::find_library().unwrap();
     for python in interpreters("a_program_continues_without_a_listener") {
         let script = "import gc, os\ngc.collect()\nif os.fork() == 0: os._exit(0)\nos.wait()\nprint(os.listdir('/proc/self/task') == [str(os.getpid())])";
         let output = python

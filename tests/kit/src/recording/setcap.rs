@@ -42,7 +42,7 @@ impl Setcap {
         open(work.path(), 0o1777);
         let setcap = Self { installed, work };
         fs::copy(super::binary(), setcap.gctrace()).unwrap();
-        let library = gctrace_inject::find_library().expect("the library is built with the tests");
+        let library = crate::library::find_library().expect("the library is built with the tests");
         let copy = setcap.installed.path().join("libgctrace_inject.so");
         fs::copy(library, &copy).unwrap();
         open(&setcap.gctrace(), 0o755);

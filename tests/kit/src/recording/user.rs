@@ -30,7 +30,7 @@ impl OrdinaryUser {
         let folder = tempfile::tempdir().unwrap();
         let bin = folder.path().join("bin");
         std::fs::create_dir(&bin).unwrap();
-        let library = gctrace_inject::find_library().expect("the library is built with the tests");
+        let library = crate::library::find_library().expect("the library is built with the tests");
         std::fs::copy(super::binary(), bin.join("gctrace")).unwrap();
         std::fs::copy(library, bin.join("libgctrace_inject.so")).unwrap();
         let user = Self { folder, name };

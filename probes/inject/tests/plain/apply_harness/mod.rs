@@ -46,7 +46,7 @@ pub(crate) fn numbers(value: &Value) -> Vec<u64> {
 
 pub(crate) fn apply_in(folder: &Path, command: &mut Command, settings: &str) -> Applied {
     let output = command
-        .env("LD_PRELOAD", gctrace_inject::find_library().unwrap())
+        .env("LD_PRELOAD", test_kit::library::find_library().unwrap())
         .env("GCTRACE_APPLY", settings)
         .env("GCTRACE_APPLY_FOLDER", folder)
         .output_in_time()

@@ -18,7 +18,7 @@ pub use report::{
 };
 
 use self::figures::Sides;
-use crate::report::{Basis, PhasesReport, ProcessReport, Report, TrainingSeries};
+use crate::report::{Basis, PhasesReport, ProcessReport, Report, TrainingPart, TrainingSeries};
 use crate::statistics;
 use crate::statistics::bootstrap::{FEWEST, SEVERAL};
 use crate::time::stats::ratio;
@@ -131,11 +131,10 @@ impl<'a> RunFacts<'a> {
         })
     }
 
-    /// CPU time of the pauses in the parts, in ns per step or second; `None` if that of one is
-    /// unknown.
-    fn gc_cpu_ns(&self, per: RateUnit) -> Option<f64> {
+    /// CPU time in the parts, in ns per step or second; `None` if that of one is unknown.
+    fn cpu_ns(&self, per: RateUnit, of: fn(&TrainingPart) -> Option<u64>) -> Option<f64> {
         let parts = &self.series?.parts;
-        let cpu_ns: Option<Vec<u64>> = parts.iter().map(|part| part.paused_cpu_ns).collect();
+        let cpu_ns: Option<Vec<u64>> = parts.iter().map(of).collect();
         let units: f64 = parts.iter().map(figures::units(per)).sum();
         Some(float(sum(cpu_ns?))).filter(|_| units > 0.0).map(|cpu_ns| cpu_ns / units)
     }

@@ -63,6 +63,8 @@ pub struct StepSpan {
     pub end_ns: u64,
     /// The thread that ran the step.
     pub thread: ThreadIndex,
+    /// CPU time of the thread in the step, in ns; `None` if unknown.
+    pub cpu_ns: Option<u64>,
     /// Its number in the trace, otherwise counted from 0.
     pub number: u64,
     /// What delimits the step: the profiler or backward passes.

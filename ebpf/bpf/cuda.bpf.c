@@ -22,6 +22,7 @@ struct open_call {
 	u64 cookie;
 	u64 stream;
 	u64 bytes;
+	u64 cpu_ns;
 };
 
 /* The open calls of a thread. */
@@ -126,6 +127,13 @@ static __always_inline void put_grid(struct cuda_call_event *event, struct pt_re
 	}
 }
 
+/* CPU time of the thread. The kernel adds to it when the thread is switched out and at ticks: it may be
+ * that much too low, but the error does not add up over steps. */
+static __always_inline u64 thread_cpu_ns(void)
+{
+	return BPF_CORE_READ(bpf_get_current_task_btf(), se.sum_exec_runtime);
+}
+
 static __always_inline struct cuda_call_event *reserve_call(u64 cookie)
 {
 	u32 kind = (cookie >> CALL_KIND_SHIFT) & 0xff;
@@ -144,7 +152,7 @@ static __always_inline struct cuda_call_event *reserve_call(u64 cookie)
 	return event;
 }
 
-static __always_inline void send_entry(struct pt_regs *registers, u64 cookie, u64 now)
+static __always_inline void send_entry(struct pt_regs *registers, u64 cookie, u64 now, u64 cpu_ns)
 {
 	struct cuda_call_event *event = reserve_call(cookie);
 
@@ -154,6 +162,7 @@ static __always_inline void send_entry(struct pt_regs *registers, u64 cookie, u6
 	event->end_ns = now;
 	event->stream = stream_of(registers, (cookie >> CALL_STREAM_SHIFT) & 0xff);
 	event->bytes = bytes_of(registers, (cookie >> CALL_BYTES_SHIFT) & 0xff);
+	event->cpu_ns = cpu_ns;
 	put_grid(event, registers, (cookie >> CALL_GRID_SHIFT) & 0xff);
 	event->result = 0;
 	/* The ring is polled every few tens of milliseconds; waking its reader would cost the
@@ -171,6 +180,7 @@ static __always_inline void send_whole(const struct open_call *call, u64 now, s3
 	event->end_ns = now;
 	event->stream = call->stream;
 	event->bytes = call->bytes;
+	event->cpu_ns = call->cpu_ns;
 	event->grid[0] = event->grid[1] = event->grid[2] = 0;
 	event->result = result;
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
@@ -197,13 +207,15 @@ static __always_inline void send_memory(struct pt_regs *registers, u64 now)
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 }
 
-static __always_inline void open_call(struct open_call *call, struct pt_regs *registers, u64 cookie, u64 now)
+static __always_inline void open_call(struct open_call *call, struct pt_regs *registers, u64 cookie, u64 now,
+				      u64 cpu_ns)
 {
 	call->stack_pointer = registers->sp;
 	call->start_ns = now;
 	call->cookie = cookie;
 	call->stream = stream_of(registers, (cookie >> CALL_STREAM_SHIFT) & 0xff);
 	call->bytes = bytes_of(registers, (cookie >> CALL_BYTES_SHIFT) & 0xff);
+	call->cpu_ns = cpu_ns;
 }
 
 /* Whether a call entered with this stack pointer is nested in another. */
@@ -222,7 +234,7 @@ static __always_inline bool is_nested(struct calls *calls, u64 stack_pointer)
 
 static __always_inline void step(struct calls *calls, struct pt_regs *registers, u64 cookie, u32 flags, u64 now)
 {
-	u64 stack_pointer = registers->sp;
+	u64 stack_pointer = registers->sp, cpu_ns;
 
 	if (flags & CALL_AT_RET) {
 		/* The return address is exactly there, as at the first instruction. */
@@ -234,8 +246,9 @@ static __always_inline void step(struct calls *calls, struct pt_regs *registers,
 		count_call(CALL_NESTED, CALL_STEP);
 	} else {
 		/* This is the only way to notice one that an exception ended. */
-		send_entry(registers, cookie, now);
-		open_call(&calls->step, registers, cookie, now);
+		cpu_ns = thread_cpu_ns();
+		send_entry(registers, cookie, now, cpu_ns);
+		open_call(&calls->step, registers, cookie, now, cpu_ns);
 	}
 }
 
@@ -249,7 +262,7 @@ static __always_inline void enter(struct calls *calls, struct pt_regs *registers
 		return;
 	}
 	if (flags & CALL_BOTH_ENDS) {
-		open_call(&calls->call, registers, cookie, now);
+		open_call(&calls->call, registers, cookie, now, 0);
 		return;
 	}
 	if (flags & CALL_ENCLOSES) {
@@ -257,7 +270,7 @@ static __always_inline void enter(struct calls *calls, struct pt_regs *registers
 		if (RETURN_ADDRESS_BYTES)
 			calls->launch_return = read_word(stack_pointer);
 	}
-	send_entry(registers, cookie, now);
+	send_entry(registers, cookie, now, 0);
 }
 
 SEC("uprobe.multi")

@@ -542,6 +542,7 @@ struct cuda_call_event {
 	__u64 end_ns;
 	__u64 stream;          /* handle, as passed to the function                               */
 	__u64 bytes;
+	__u64 cpu_ns;          /* of a step: CPU time of the thread at its start                  */
 	__u32 grid[3];
 	__s32 result;          /* its result; 0 if only the entry is probed                       */
 };
@@ -606,7 +607,7 @@ _Static_assert(sizeof(struct garbage_kind) == 56, "garbage_kind");
 _Static_assert(sizeof(struct garbage_event) == 48, "garbage_event");
 _Static_assert(sizeof(struct allocation_event) == 16, "allocation_event");
 _Static_assert(sizeof(struct process_event) == 64, "process_event");
-_Static_assert(sizeof(struct cuda_call_event) == 64, "cuda_call_event");
+_Static_assert(sizeof(struct cuda_call_event) == 72, "cuda_call_event");
 _Static_assert(sizeof(struct device_memory_event) == 48, "device_memory_event");
 _Static_assert(sizeof(struct file_key) == 16, "file_key");
 _Static_assert(sizeof(struct arenas) == 32, "arenas");

@@ -141,7 +141,7 @@ impl RecordEncoder {
                 (step.pid, step.tid.into()),
                 (step.start_ns, step.end_ns),
             )
-            .push(out, &NoArgs {}),
+            .push(out, &StepArgs { cpu_ns: step.cpu_ns }),
             Record::GpuOp(op) => EventHead::slice(
                 (op.kind.category(), &op.name),
                 (op.pid.unwrap_or(op.device), op.stream),
@@ -263,6 +263,13 @@ impl<'a> EventHead<'a> {
 /// Appends nanoseconds as microseconds with exactly three decimals, without going through a float.
 fn push_us(out: &mut Vec<u8>, key: &str, ns: u64) -> io::Result<()> {
     write!(out, r#","{key}":{}.{:03}"#, ns / 1000, ns % 1000)
+}
+
+/// The `args` of a mark of a step.
+#[derive(Serialize)]
+struct StepArgs {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cpu_ns: Option<u64>,
 }
 
 /// The `args` of an event that has none.

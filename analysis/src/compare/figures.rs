@@ -27,11 +27,11 @@ pub(super) fn figures(sides: Sides<'_>, per: RateUnit, step_times: bool) -> Vec<
     if step_times {
         let length: PartFigure = (|part| float(part.duration_ns), |part| float(part.steps));
         figures.push(sides.of_parts(FigureId::StepTime, None, length));
+        figures.push(sides.of_cpu_time(FigureId::StepCpuTime, per, |part| part.cpu_ns));
     }
     let share: PartFigure = (|part| float(part.paused_ns), |part| float(part.duration_ns));
     figures.push(sides.of_parts(FigureId::GcShare, None, share));
-    // Over the runs: full collections are in few parts, so that resampled parts vary more than runs.
-    figures.push(sides.of_runs(FigureId::GcCpuTime, Basis::Measured, |run| run.gc_cpu_ns(per)));
+    figures.push(sides.of_cpu_time(FigureId::GcCpuTime, per, |part| part.paused_cpu_ns));
     figures.push(sides.of_runs(FigureId::GpuCost, Basis::Inferred, |run| run.gpu_cost));
     for generation in 0..4u8 {
         let seen = |run: &RunFacts<'_>| run.has_generation(generation);
@@ -107,6 +107,16 @@ impl Sides<'_> {
             found.p = p_of_runs(&before, &after).filter(|_| difference.is_some());
         }
         found
+    }
+
+    /// Over the runs: full collections are in few parts, so that resampled parts vary more than runs.
+    fn of_cpu_time(
+        &self,
+        figure: FigureId,
+        per: RateUnit,
+        of: fn(&TrainingPart) -> Option<u64>,
+    ) -> FigureComparison {
+        self.of_runs(figure, Basis::Measured, |run| run.cpu_ns(per, of))
     }
 
     /// A figure of whole runs: only several runs show its noise.

@@ -157,6 +157,10 @@ pub enum RateUnit {
 pub enum FigureId {
     /// Mean length of a training step, in ns.
     StepTime,
+    /// CPU time per training step of the thread that marks the steps (CLOCK_THREAD_CPUTIME_ID), in ns:
+    /// other programs on the machine change it less than the length of the steps. `null` if that of
+    /// one step is unknown, as in traces of older versions and of other tools.
+    StepCpuTime,
     /// Share of training during which the collector ran, 0 to 1.
     GcShare,
     /// CPU time of the pauses per step or second, in ns: other programs on the machine change it

@@ -21,12 +21,19 @@ pub(super) fn sentence(
         (Outcome::Worse, FigureId::StepTime) => "Slower",
         (Outcome::Better, _) => "Less garbage collection",
         (Outcome::Worse, _) => "More garbage collection",
-        (Outcome::NoDifference, _) => "No difference shown",
+        (Outcome::NoDifference, _) => {
+            match of(figures, FigureId::StepCpuTime).and_then(FigureComparison::outcome) {
+                Some(Outcome::Better) => "Less CPU time, no difference in step time shown",
+                Some(Outcome::Worse) => "More CPU time, no difference in step time shown",
+                _ => "No difference shown",
+            }
+        }
         (Outcome::Unknown, _) => "Not enough data for a test",
     };
     let parts = [
         of(figures, FigureId::GcShare).and_then(gc_share),
-        of(figures, FigureId::StepTime).and_then(step_time),
+        step_time("step time", FigureId::StepTime, figures),
+        step_time("CPU time per step", FigureId::StepCpuTime, figures),
     ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     let why = if one_run { format!(" {ONE_RUN}") } else { String::new() };
@@ -43,7 +50,8 @@ fn gc_share(figure: &FigureComparison) -> Option<String> {
 }
 
 /// `step time 12.1 ms -> 9.80 ms, -19 % ± 2`: half the interval.
-fn step_time(figure: &FigureComparison) -> Option<String> {
+fn step_time(name: &str, figure: FigureId, figures: &[FigureComparison]) -> Option<String> {
+    let figure = of(figures, figure)?;
     let (before, after) = (figure.before?, figure.after?);
     let ratio = figure.change_ratio?;
     let half = match (ratio.low, ratio.high) {
@@ -51,7 +59,7 @@ fn step_time(figure: &FigureComparison) -> Option<String> {
         _ => String::new(),
     };
     Some(format!(
-        "step time {} -> {}, {}{half}",
+        "{name} {} -> {}, {}{half}",
         mean_duration(before),
         mean_duration(after),
         signed(ratio.value * 100.0, " %"),

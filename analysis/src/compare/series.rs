@@ -51,6 +51,7 @@ impl TrainingSeries {
 struct PartSpan {
     steps: u64,
     duration_ns: u64,
+    cpu_ns: Option<u64>,
     start_ns: u64,
     end_ns: u64,
 }
@@ -74,6 +75,7 @@ impl PartSpan {
         TrainingPart {
             steps: self.steps,
             duration_ns: self.duration_ns,
+            cpu_ns: self.cpu_ns,
             // Between the steps of a part there may be gaps, in which collections count as well.
             paused_ns: paused_ns.min(self.duration_ns),
             paused_cpu_ns,
@@ -93,9 +95,11 @@ fn step_parts(timeline: &ProcessTimeline, (start_ns, end_ns): (u64, u64)) -> Vec
     let part = |steps: &[&StepSpan]| {
         let [first, last] = [steps.first()?, steps.last()?];
         let lengths = steps.iter().map(|step| duration(step.start_ns, step.end_ns));
+        let cpu_ns: Option<Vec<u64>> = steps.iter().map(|step| step.cpu_ns).collect();
         Some(PartSpan {
             steps: steps.len() as u64,
             duration_ns: sum(lengths),
+            cpu_ns: cpu_ns.map(sum),
             start_ns: first.start_ns,
             end_ns: last.end_ns,
         })
@@ -107,7 +111,13 @@ fn time_parts((start_ns, end_ns): (u64, u64)) -> Vec<PartSpan> {
     let each_ns = duration(start_ns, end_ns) / TIME_PARTS;
     let part = |index: u64| {
         let from_ns = start_ns + index * each_ns;
-        PartSpan { steps: 0, duration_ns: each_ns, start_ns: from_ns, end_ns: from_ns + each_ns }
+        PartSpan {
+            steps: 0,
+            duration_ns: each_ns,
+            cpu_ns: None,
+            start_ns: from_ns,
+            end_ns: from_ns + each_ns,
+        }
     };
     let number = if each_ns > 0 { TIME_PARTS } else { 0 };
     (0..number).map(part).collect()

@@ -64,9 +64,12 @@ struct ProcessBuilder {
     pauses: PackedPauses,
     annotations: Vec<AnnotationSpan>,
     steps: Vec<StepSpan>,
-    /// Times of the marks of steps, by thread.
-    marks: BTreeMap<(u32, NamedMarker), Vec<u64>>,
+    /// The marks of steps, by thread.
+    marks: BTreeMap<(u32, NamedMarker), Vec<TimedMark>>,
 }
+
+/// Time of a mark, and the CPU time of its thread then; `None` if unknown.
+type TimedMark = (u64, Option<u64>);
 
 impl ProcessBuilder {
     fn thread(&mut self, tid: u32) -> ThreadIndex {
@@ -174,6 +177,7 @@ impl TimelineCollector {
                 start_ns,
                 end_ns,
                 thread,
+                cpu_ns: None,
                 number,
                 source: StepSource::ProfilerStep,
             }),
@@ -186,7 +190,7 @@ impl TimelineCollector {
     pub fn add_step(&mut self, step: &StepMark) {
         let part = self.processes.entry(step.pid).or_default();
         let marks = part.marks.entry((step.tid, step.marker.clone()));
-        marks.or_default().push(step.at_ns());
+        marks.or_default().push((step.at_ns(), step.cpu_ns));
         if step.marker != NamedMarker::Backward && step.end_ns > step.start_ns {
             self.add_annotation(&Annotation {
                 pid: step.pid,

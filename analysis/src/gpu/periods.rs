@@ -27,9 +27,9 @@ pub(super) fn steps(timeline: &Timeline) -> Vec<StepSpan> {
         return Vec::new();
     };
     let calls = calls.iter().map(|call| &timeline.calls[*call]);
-    let mut threads: BTreeMap<_, Vec<u64>> = BTreeMap::new();
+    let mut threads: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for call in calls {
-        threads.entry(call.thread).or_default().push(call.start_ns);
+        threads.entry(call.thread).or_default().push((call.start_ns, None));
     }
     // Steps are of one thread: a program whose threads take turns launches no step on any.
     let (Some((thread, mut marks)), None) = (threads.pop_first(), threads.pop_first()) else {
@@ -40,17 +40,18 @@ pub(super) fn steps(timeline: &Timeline) -> Vec<StepSpan> {
     steps_between(StepSource::PeriodicLaunches, thread, &marks)
 }
 
-/// Steps from each mark to the next; marks are in order.
+/// Steps from each mark to the next; marks are in order, each with the CPU time of the thread then.
 pub(super) fn steps_between(
     source: StepSource,
     thread: ThreadIndex,
-    marks: &[u64],
+    marks: &[(u64, Option<u64>)],
 ) -> Vec<StepSpan> {
     let pairs = (0..).zip(marks.iter().zip(marks.iter().skip(1)));
-    let steps = pairs.map(|(number, (start_ns, end_ns))| StepSpan {
-        start_ns: *start_ns,
-        end_ns: *end_ns,
+    let steps = pairs.map(|(number, (start, end))| StepSpan {
+        start_ns: start.0,
+        end_ns: end.0,
         thread,
+        cpu_ns: end.1.zip(start.1).and_then(|(end, start)| end.checked_sub(start)),
         number,
         source,
     });

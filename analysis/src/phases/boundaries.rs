@@ -288,6 +288,7 @@ mod tests {
                 start_ns,
                 end_ns,
                 thread: Index::new(0),
+                cpu_ns: None,
                 number: number as u64,
                 source: StepSource::BackwardPass,
             };

@@ -139,6 +139,9 @@ pub struct TrainingPart {
     pub steps: u64,
     /// Time of the steps, otherwise the length of the part, in ns.
     pub duration_ns: u64,
+    /// CPU time of the steps' thread in them, in ns; `None` if that of one is unknown, or no steps
+    /// are.
+    pub cpu_ns: Option<u64>,
     /// Time of collections within, in ns; overlapping ones count once.
     pub paused_ns: u64,
     /// CPU time of the pauses that start in it, in ns; `None` if that of one is unknown.

@@ -241,7 +241,7 @@ pub(super) const COLLECTIVES: [ParquetColumn; 14] = [
     flag("is_last"),
 ];
 
-pub(super) const STEPS: [ParquetColumn; 8] = [
+pub(super) const STEPS: [ParquetColumn; 9] = [
     TRACE,
     id("rank"),
     id("pid"),
@@ -250,6 +250,7 @@ pub(super) const STEPS: [ParquetColumn; 8] = [
     text("source"),
     time("ts_ns"),
     time("dur_ns"),
+    number("cpu_ns"),
 ];
 
 pub(super) const FRAMES: [ParquetColumn; 6] = [

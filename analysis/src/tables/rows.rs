@@ -152,6 +152,7 @@ impl<W: Write + Send> TraceTables<W> {
                 CellValue::Text(step.source.basis()),
                 time(step.start_ns),
                 time(duration(step.start_ns, step.end_ns)),
+                CellValue::of(step.cpu_ns),
             ];
             self.row(Table::Steps, &row)?;
         }

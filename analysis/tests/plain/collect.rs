@@ -195,7 +195,7 @@ fn anything() -> impl Strategy<Value = AnyRecord> {
             AnyRecord::Annotation(Annotation { pid, tid, name: name.to_owned(), start_ns, end_ns })
         }),
         1 => span().prop_map(|(pid, tid, (start_ns, end_ns))| {
-            AnyRecord::Backward(StepMark { pid, tid, marker: NamedMarker::Backward, start_ns, end_ns })
+            AnyRecord::Backward(StepMark { pid, tid, marker: NamedMarker::Backward, start_ns, end_ns, cpu_ns: None })
         }),
         1 => span().prop_map(|(pid, tid, (start, end))| AnyRecord::Pause(pid, tid, start, end)),
     ]

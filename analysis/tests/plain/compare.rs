@@ -24,7 +24,8 @@ struct Run {
     noise_ns: f64,
     steps: bool,
     threshold: i32,
-    /// How many times as long pauses take as their CPU time, at most; 0: it is unknown.
+    /// How many times as long steps and pauses take as their CPU time, at most; 0: it is unknown. Of
+    /// steps it is the run that decides, of pauses each.
     crowded: f64,
     seed: u64,
 }
@@ -53,6 +54,13 @@ impl Run {
         ];
         let mut at_ns = START + 100 * MS;
         let mut noise = 0.0;
+        let is_crowded = self.crowded > 0.0;
+        let step_ns = if is_crowded {
+            self.step_ns * (1.0 + (self.crowded - 1.0) * rng.f64())
+        } else {
+            self.step_ns
+        };
+        let mut used_ns = 1e6;
         for step in 0..=STEPS {
             if self.steps {
                 records.push(Record::Step(StepMark {
@@ -61,26 +69,25 @@ impl Run {
                     marker: NamedMarker::Backward,
                     start_ns: at_ns,
                     end_ns: at_ns + MS,
+                    cpu_ns: is_crowded.then_some(used_ns as u64),
                 }));
             }
             let full = step % 40 == 20;
             let cpu_ns = self.young_ns * if full { 10.0 } else { 1.0 };
-            let pause_ns = if self.crowded > 0.0 {
-                cpu_ns * (1.0 + (self.crowded - 1.0) * rng.f64())
-            } else {
-                cpu_ns
-            };
+            let pause_ns =
+                if is_crowded { cpu_ns * (1.0 + (self.crowded - 1.0) * rng.f64()) } else { cpu_ns };
             records.push(Record::Pause(Pause {
                 generation: if full { 2 } else { 0 },
                 start_ns: at_ns + 2 * MS,
                 end_ns: at_ns + 2 * MS + pause_ns as u64,
-                cpu_ns: (self.crowded > 0.0).then_some((cpu_ns * (1.0 + 0.1 * rng.f64())) as u64),
+                cpu_ns: is_crowded.then_some((cpu_ns * (1.0 + 0.1 * rng.f64())) as u64),
                 ..reports::pause(PID, 0, 0)
             }));
             // Uniform, with the variance of the noise.
             let fresh = (rng.f64() - 0.5) * 12.0f64.sqrt() * self.noise_ns;
             noise = 0.5 * noise + fresh * 0.75f64.sqrt();
-            at_ns += (self.step_ns + pause_ns + noise) as u64;
+            at_ns += (step_ns + pause_ns + noise) as u64;
+            used_ns += self.step_ns * (0.99 + 0.02 * rng.f64()) + cpu_ns;
         }
         let end = reports::end((at_ns - START) / MS + 10);
         reports::report(records, Some(end))
@@ -91,6 +98,11 @@ impl Run {
     /// Three runs that differ by noise.
     fn reports(self) -> [Report; 3] {
         [0, 100, 200].map(|more| Run { seed: self.seed + more, ..self }.report())
+    }
+
+    /// Five such runs.
+    fn five_reports(self) -> [Report; 5] {
+        [0, 100, 200, 300, 400].map(|more| Run { seed: self.seed + more, ..self }.report())
     }
 }
 
@@ -155,20 +167,43 @@ fn swapping_the_sides_flips_the_signs() {
 #[test]
 fn cpu_time_of_pauses_shows_what_their_time_hides() {
     let run = Run { crowded: 2.5, noise_ns: 3e6, ..RUN };
-    let reports = |run: Run| {
-        [0, 100, 200, 300, 400].map(|more| Run { seed: run.seed + more, ..run }.report())
-    };
     // 1.225 young pauses per step (ten times the pause in one of 40).
     let after = Run { young_ns: run.young_ns * 0.97, seed: 7, ..run };
-    let comparison = compare(&reports(run), &reports(after));
+    let comparison = compare(&run.five_reports(), &after.five_reports());
     let figure = comparison.figure(FigureId::GcCpuTime).unwrap();
     assert_eq!(figure.outcome(), Some(Outcome::Better), "{figure:?}");
     let ratio = figure.change_ratio.unwrap();
     assert!(ratio.low.unwrap() <= -0.03 && -0.03 <= ratio.high.unwrap(), "{ratio:?}");
     assert_ne!(comparison.figure(FigureId::GcShare).unwrap().outcome(), Some(Outcome::Better));
-    let unknown = compare(&RUN.reports(), &reports(run));
+    let unknown = compare(&RUN.reports(), &run.five_reports());
     let unknown = unknown.figure(FigureId::GcCpuTime).unwrap();
     assert_eq!((unknown.before, unknown.difference), (None, None));
+}
+
+/// On a machine whose other programs make whole runs up to 30 % longer.
+#[test]
+fn cpu_time_of_steps_shows_what_their_time_hides() {
+    let run = Run { crowded: 1.3, ..RUN };
+    let after = Run { step_ns: run.step_ns * 0.97, seed: 7, ..run };
+    let comparison = compare(&run.five_reports(), &after.five_reports());
+    let figure = comparison.figure(FigureId::StepCpuTime).unwrap();
+    assert_eq!(figure.outcome(), Some(Outcome::Better), "{figure:?}");
+    let ratio = figure.change_ratio.unwrap();
+    // Of 10.49 ms a step, 0.49 ms are pauses.
+    let expected = -0.3 / 10.49;
+    assert!(ratio.low.unwrap() <= expected && expected <= ratio.high.unwrap(), "{ratio:?}");
+    let verdict = &comparison.verdict;
+    assert_eq!((verdict.figure, verdict.outcome), (FigureId::StepTime, Outcome::NoDifference));
+    let sentence = &verdict.sentence;
+    assert!(sentence.starts_with("Less CPU time, no difference in step time shown"), "{sentence}");
+    assert!(sentence.contains("CPU time per step 10."), "{sentence}");
+    let unknown = compare(&RUN.reports(), &run.five_reports());
+    let figure = unknown.figure(FigureId::StepCpuTime).unwrap();
+    assert_eq!((figure.before, figure.difference), (None, None));
+    assert!(!unknown.verdict.sentence.contains("CPU"), "{}", unknown.verdict.sentence);
+    let one = compare(&[run.report()], &[after.report()]);
+    let figure = one.figure(FigureId::StepCpuTime).unwrap();
+    assert_eq!((figure.outcome(), figure.p), (None, None), "{figure:?}");
 }
 
 /// However large the difference: another run may differ as much.

@@ -16,6 +16,7 @@ fn backward(tid: u32, at_ms: u64) -> Record {
         tid,
         start_ns: START + at_ms * MS,
         end_ns: START + at_ms * MS + MS,
+        cpu_ns: None,
     })
 }
 
@@ -105,6 +106,7 @@ fn mark(marker: NamedMarker, at_ms: u64) -> Record {
         marker,
         start_ns: START + at_ms * MS,
         end_ns: START + at_ms * MS,
+        cpu_ns: None,
     })
 }
 

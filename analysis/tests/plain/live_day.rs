@@ -166,6 +166,7 @@ impl Day {
             tid: RANK,
             start_ns: at(second),
             end_ns: at(second) + 300 * MS,
+            cpu_ns: None,
         }));
         self.live.record(&Record::Annotation(Annotation {
             pid: RANK,

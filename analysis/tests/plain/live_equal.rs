@@ -330,6 +330,7 @@ fn simulated() -> Recording {
                 tid: pid,
                 start_ns: start,
                 end_ns: start + 1_000_000,
+                cpu_ns: None,
             };
             if step < 50 || pid != 11 {
                 reported.push((pass.end_ns, Record::Step(pass)));

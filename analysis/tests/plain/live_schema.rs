@@ -121,6 +121,7 @@ fn records() -> Vec<Record> {
             tid: 1,
             start_ns: START + from_ms * MS,
             end_ns: START + (from_ms + 100) * MS,
+            cpu_ns: None,
         })
     };
     records.extend([

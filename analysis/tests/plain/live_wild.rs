@@ -44,6 +44,7 @@ fn wild() -> impl Strategy<Value = Record> {
                 tid: small,
                 start_ns: start,
                 end_ns: end,
+                cpu_ns: None,
             }),
             5 => Record::Annotation(Annotation {
                 pid,

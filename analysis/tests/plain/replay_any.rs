@@ -186,6 +186,7 @@ fn timeline_with_steps() -> impl Strategy<Value = Timeline> {
                 start_ns,
                 end_ns,
                 thread,
+                cpu_ns: None,
                 number: 0,
                 source: StepSource::ProfilerStep,
             });

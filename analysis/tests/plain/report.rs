@@ -259,6 +259,7 @@ fn a_short_recording_is_judged_by_its_steps() {
                 marker: NamedMarker::Backward,
                 start_ns,
                 end_ns: start_ns + MS / 10,
+                cpu_ns: None,
             };
             records.extend(with_steps.then_some(Record::Step(mark)));
             let pause =

@@ -327,6 +327,8 @@ pub enum RingRecord {
         at_ns: u64,
         /// Thread id.
         tid: u32,
+        /// CPU time that the thread has used until then (CLOCK_THREAD_CPUTIME_ID), in ns; 0: unknown.
+        cpu_ns: u64,
         /// What marks it.
         marker: StepMarker,
         /// See [`StepMarker`]; [`NO_TEXT`] also if there was no room for it.

@@ -140,6 +140,7 @@ pub fn records(run: ClosuresRun) -> Vec<Record> {
                 marker: NamedMarker::Optimizer("SGD".to_owned()),
                 start_ns: START + at_ms * MS,
                 end_ns: START + at_ms * MS,
+                cpu_ns: None,
             }));
         }
         if half % STEP_HALVES == STEP_HALVES - 1 {

@@ -4,6 +4,7 @@
 pub mod account;
 pub mod allocations;
 pub mod setcap;
+pub mod steps;
 pub mod terminal;
 pub mod tmux;
 pub mod top;

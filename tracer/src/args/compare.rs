@@ -42,8 +42,8 @@ pub(super) struct CompareArgs {
     #[arg(long, value_name = "TRACE")]
     from: Vec<PathBuf>,
     /// Exit with 3 if a figure got worse by more, beyond its 95 % interval: step_time>PERCENT,
-    /// gc_share>+POINTS%, gpu_cost>+POINTS%, longest>PERCENT or +TIME; repeatable; needs several runs
-    /// on each side
+    /// step_cpu_time>PERCENT, gc_share>+POINTS%, gpu_cost>+POINTS%, longest>PERCENT or +TIME;
+    /// repeatable; needs several runs on each side
     #[arg(long, value_name = "LIMIT", value_parser = limits::change_limit)]
     fail_if: Vec<ChangeLimit>,
     /// Add a row to this change log, a table in Markdown; created if it does not exist

@@ -25,8 +25,9 @@ pub(crate) struct ChangeLimit {
 }
 
 /// Figures of a comparison that can be limited, by their names in limits.
-const LIMITED: [(&str, FigureId); 4] = [
+const LIMITED: [(&str, FigureId); 5] = [
     ("step_time", FigureId::StepTime),
+    ("step_cpu_time", FigureId::StepCpuTime),
     ("gc_share", FigureId::GcShare),
     ("gpu_cost", FigureId::GpuCost),
     ("longest", FigureId::Longest),
@@ -59,8 +60,9 @@ pub(super) fn limit(text: &str) -> Result<ReportLimit, String> {
 
 /// What a limit of a change may look like, for messages.
 const CHANGE_FORMS: &str = "expected step_time>PERCENT, longest>PERCENT, step_time>+TIME, \
-                            longest>+TIME, gc_share>+POINTS% or gpu_cost>+POINTS%, such as \
-                            'step_time>2%', 'gc_share>+1%' or 'longest>+10ms'";
+                            longest>+TIME (step_cpu_time as step_time), gc_share>+POINTS% or \
+                            gpu_cost>+POINTS%, such as 'step_time>2%', 'gc_share>+1%' or \
+                            'longest>+10ms'";
 
 /// Reads a limit of a change. Shares grow by points, which the `+` says; times by percent or, with
 /// `+`, by a time.

@@ -168,6 +168,7 @@ fn figure_name(figure: &FigureComparison, per: RateUnit) -> String {
         .map_or_else(|| "other".to_owned(), |generation| format!("gen {generation}"));
     match figure.figure {
         FigureId::StepTime => "step time".to_owned(),
+        FigureId::StepCpuTime => "CPU time per step".to_owned(),
         FigureId::GcShare => "GC share of training".to_owned(),
         FigureId::GcCpuTime => format!("GC CPU time per {per}"),
         FigureId::GpuCost => "GC cost by replay".to_owned(),
@@ -183,9 +184,11 @@ fn figure_name(figure: &FigureComparison, per: RateUnit) -> String {
 
 fn value(figure: FigureId, value: f64) -> String {
     match figure {
-        FigureId::StepTime | FigureId::GcCpuTime | FigureId::PauseTime | FigureId::Longest => {
-            mean_duration(value)
-        }
+        FigureId::StepTime
+        | FigureId::StepCpuTime
+        | FigureId::GcCpuTime
+        | FigureId::PauseTime
+        | FigureId::Longest => mean_duration(value),
         FigureId::GcShare | FigureId::GpuCost | FigureId::OffCpuShare => percent(value),
         FigureId::Pauses if value == 0.0 => "0".to_owned(),
         FigureId::Pauses => three_digits(value),

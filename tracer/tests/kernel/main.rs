@@ -22,6 +22,7 @@ mod rights;
 mod setcap;
 mod simgpu;
 mod start;
+mod step_cpu;
 mod stop;
 mod stop_parents;
 mod sudo;

@@ -198,6 +198,7 @@ fn trained() -> Vec<Record> {
             marker: NamedMarker::Optimizer("SGD".to_owned()),
             start_ns: reports::START + at * 10 * reports::MS,
             end_ns: reports::START + at * 10 * reports::MS,
+            cpu_ns: None,
         }));
     }
     records

@@ -39,6 +39,26 @@ fn record(python: &Python, mode: &str, function: &str) -> (u64, Trace, String) {
     (calls, trace, messages)
 }
 
+#[test]
+fn the_cpu_time_of_steps_is_what_the_program_measures() {
+    let test = "the_cpu_time_of_steps_is_what_the_program_measures";
+    let place = tempfile::tempdir().unwrap();
+    for python in interpreters(test) {
+        if python.version < (3, 12, 0) {
+            continue;
+        }
+        let script = recording::scripts().join("step_cpu.py");
+        let (program, script) = (python.path.to_str().unwrap(), script.to_str().unwrap());
+        let line = ["record", "--mode", "inject", "--step-function", "step", "--", program, script];
+        let output = recording::gctrace(&line, place.path());
+        assert!(output.status.success(), "{output:?}");
+        let trace = Trace::read(&place.path().join("trace.json"));
+        let truth = serde_json::from_slice(&output.stdout).unwrap();
+        // Reading the clock twice, and what is between the two.
+        trace.assert_cpu_times_of_steps("step function step", truth, 5_000_000);
+    }
+}
+
 fn marks(trace: &Trace) -> u64 {
     let is_mark = |name: &str| name.starts_with("step function ");
     let events = trace.events.iter();

@@ -70,6 +70,10 @@ pub struct StepMark {
     /// Its end, never before `start_ns`; equal to the start if only the mark itself was recorded,
     /// as in-process, or if the end of a backward pass was not seen.
     pub end_ns: u64,
+    /// CPU time that the thread has used until the mark ([`StepMark::at_ns`]), in ns; of kernel
+    /// probes as of the kernel's last tick (10 ms at most) or switch. `None` if unknown, as in older
+    /// traces.
+    pub cpu_ns: Option<u64>,
 }
 
 impl StepMark {

@@ -272,7 +272,7 @@ fn annotations_that_mark_steps() {
         let Record::Step(mark) = record(&event(name)) else { unreachable!("{name}") };
         assert_eq!((mark.marker.clone(), mark.at_ns()), (marker, at_ns));
         assert_eq!((mark.pid, mark.tid), (914, 915));
-        assert_eq!((mark.start_ns, mark.end_ns), (5000, 6500));
+        assert_eq!((mark.start_ns, mark.end_ns, mark.cpu_ns), (5000, 6500, None));
     }
     for name in ["Optimizer.step#SGD.steps", "forward", "step function", ".step"] {
         let other = record(&event(name));

@@ -116,6 +116,7 @@ mod tests {
             start_ns: 1_000 + number * 100,
             end_ns: 1_100 + number * 100,
             thread: Index::new(0),
+            cpu_ns: None,
             number,
             source: StepSource::BackwardPass,
         };

@@ -2,7 +2,7 @@
 //!
 //! Owns the links (operation to call, call to thread, wait to event) and what is ignored.
 
-use super::{NO_PROCESS, ProcessBuilder, RawCall, RawOp, TimelineContext};
+use super::{NO_PROCESS, ProcessBuilder, RawCall, RawOp, TimedMark, TimelineContext};
 use crate::gpu::calls::CallEffect;
 use crate::gpu::periods;
 use crate::gpu::timeline::{
@@ -76,10 +76,10 @@ impl ProcessBuilder {
     /// Steps from one mark to the next of the same thread: of the preferred marker that has any, on
     /// each thread of the one with the most marks (a program may have several optimizers).
     fn steps_between_marks(&mut self) -> Vec<StepSpan> {
-        let mut by_source: BTreeMap<StepSource, BTreeMap<u32, Vec<u64>>> = BTreeMap::new();
+        let mut by_source: BTreeMap<StepSource, BTreeMap<u32, Vec<TimedMark>>> = BTreeMap::new();
         for ((tid, marker), mut marks) in std::mem::take(&mut self.marks) {
             marks.sort_unstable();
-            marks.dedup();
+            marks.dedup_by_key(|(at_ns, _)| *at_ns);
             let threads = by_source.entry(StepSource::from(&marker)).or_default();
             let most = threads.entry(tid).or_default();
             if marks.len() > most.len() {
@@ -87,7 +87,7 @@ impl ProcessBuilder {
             }
         }
         for (source, threads) in by_source {
-            let of_thread = |(tid, marks): (u32, Vec<u64>)| {
+            let of_thread = |(tid, marks): (u32, Vec<TimedMark>)| {
                 periods::steps_between(source, self.thread(tid), &marks)
             };
             let steps: Vec<StepSpan> = threads.into_iter().flat_map(of_thread).collect();

@@ -59,5 +59,6 @@ pub(crate) fn backward(pid: u32, from_ms: u64, to_ms: u64) -> Record {
         tid: pid,
         start_ns: START + from_ms * MS,
         end_ns: START + to_ms * MS,
+        cpu_ns: None,
     })
 }

@@ -265,11 +265,3 @@ fn may_report() -> bool {
     !filters.is_none_or(|options| is_confined(options.filters))
         && PID.load(Ordering::Relaxed) == std::process::id()
 }
-
-/// CPU time of the calling thread in ns.
-fn thread_cpu_ns() -> u64 {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: writes to a variable of ours.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut now) };
-    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
-}

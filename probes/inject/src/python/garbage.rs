@@ -25,7 +25,7 @@ mod tally;
 use super::api::{Object, PythonApi};
 use super::object::OwnedRef;
 use super::raw_frame::RawFrameLayout;
-use crate::process_ring::{ProcessRing, is_off, now_ns, options, ring, tid};
+use crate::process_ring::{ProcessRing, is_off, now_ns, options, process_cpu_ns, ring, tid};
 pub(super) use births::{allocated, freed};
 
 use births::InstanceTypes;
@@ -199,14 +199,6 @@ fn push(
             return;
         }
     }
-}
-
-/// CPU time of the process, in ns.
-fn process_cpu_ns() -> u64 {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: writes to a variable of ours.
-    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut now) };
-    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
 }
 
 impl GarbageHook {

@@ -17,7 +17,7 @@ mod optimizer;
 use super::api::{PythonApi, api};
 use super::apply;
 use super::object::OwnedRef;
-use crate::process_ring::{now_ns, options, ring, tid};
+use crate::process_ring::{now_ns, options, ring, thread_cpu_ns, tid};
 use crate::recording::guarded;
 use gctrace_ring::{HookState, NO_TEXT, RingRecord, RingRole, StepMarker, WorkKind};
 use std::ffi::{CStr, c_int, c_void};
@@ -68,7 +68,7 @@ fn write(marker: StepMarker, name: &str) {
     if !options().is_some_and(|options| options.steps) {
         return;
     }
-    let at_ns = now_ns();
+    let (at_ns, cpu_ns) = (now_ns(), thread_cpu_ns());
     let Some(ring) = ring(RingRole::Python) else {
         return;
     };
@@ -76,7 +76,7 @@ fn write(marker: StepMarker, name: &str) {
         "" => NO_TEXT,
         _ => ring.text(name),
     };
-    ring.push(&RingRecord::StepMark { at_ns, tid: tid(), marker, name });
+    ring.push(&RingRecord::StepMark { at_ns, tid: tid(), cpu_ns, marker, name });
     ring.spend(WorkKind::Step, at_ns);
 }
 

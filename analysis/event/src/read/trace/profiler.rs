@@ -24,12 +24,12 @@ pub(super) fn slice(event: &ChromeEvent<'_>) -> Result<Record, DecodeError> {
             Record::CudaLaunches(launches(event).ok_or(DecodeError::Other)?)
         }
         b"cuda_sync" => Record::GpuSync(sync(event)?),
-        b"user_annotation" => marked(annotation(event)?),
+        b"user_annotation" => marked(annotation(event)?, event.args),
         // Of PyTorch 1.8 to 1.11, where annotations and operators have one category.
         b"Operator"
             if event.name.raw_text().is_some_and(|name| name.starts_with(b"ProfilerStep#")) =>
         {
-            marked(annotation(event)?)
+            marked(annotation(event)?, event.args)
         }
         _ => return Err(DecodeError::Other),
     })
@@ -96,7 +96,7 @@ fn launches(event: &ChromeEvent<'_>) -> Option<CudaLaunches> {
 }
 
 /// The record of an annotation: a mark of a training step, by its name, or any other.
-fn marked(annotation: Annotation) -> Record {
+fn marked(annotation: Annotation, args: JsonValue<'_>) -> Record {
     match NamedMarker::from_annotation(&annotation.name) {
         Some(marker) => Record::Step(StepMark {
             pid: annotation.pid,
@@ -104,6 +104,7 @@ fn marked(annotation: Annotation) -> Record {
             marker,
             start_ns: annotation.start_ns,
             end_ns: annotation.end_ns,
+            cpu_ns: args.member("cpu_ns").unsigned(),
         }),
         None => Record::Annotation(annotation),
     }

@@ -166,7 +166,8 @@ prop_compose! {
         (pid, tid) in any::<(u32, u32)>(),
         marker in step_marker(),
         (start_ns, length_ns) in (time(), 0..(1u64 << 61)),
+        cpu_ns in any::<Option<u64>>(),
     ) -> Record {
-        Record::Step(StepMark { pid, tid, marker, start_ns, end_ns: start_ns + length_ns })
+        Record::Step(StepMark { pid, tid, marker, start_ns, end_ns: start_ns + length_ns, cpu_ns })
     }
 }

@@ -12,7 +12,7 @@ use crate::apply::marks::{MarkCounter, Marked, StepPlace};
 use crate::apply::rows::{StepRow, StepRows};
 use crate::apply::{ApplyOptions, marks};
 use crate::environment::is_confined;
-use crate::process_ring::now_ns;
+use crate::process_ring::{now_ns, thread_cpu_ns};
 use crate::python::api::PythonApi;
 use crate::python::collector_state::tracked_objects;
 use gctrace_ring::{OwnerMark, StepMarker};
@@ -359,7 +359,7 @@ impl Agent {
         if !self.writes_rows {
             return 0;
         }
-        super::thread_cpu_ns()
+        thread_cpu_ns()
     }
 
     fn end_row(&mut self, now: u64, totals: Totals, cpu_ns: u64) {

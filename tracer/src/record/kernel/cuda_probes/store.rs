@@ -77,6 +77,7 @@ impl CudaStore {
             tid: call.tid,
             start_ns: call.start_ns,
             end_ns: call.end_ns,
+            cpu_ns: Some(call.cpu_ns).filter(|cpu_ns| *cpu_ns > 0),
         };
         let before = self.steps.remove(&(call.pid, call.tid));
         if let Some(before) = before.filter(|before| before.start_ns != step.start_ns) {

@@ -145,6 +145,7 @@ fn step_of(pid: u32, number: u64) -> Vec<Record> {
             tid: pid,
             start_ns: START + at_ms * MS,
             end_ns: START + (at_ms + 100) * MS,
+            cpu_ns: None,
         }),
         kernel(pid, at_ms + full_ms, at_ms + STEP_MS - 10),
     ];

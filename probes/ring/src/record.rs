@@ -122,22 +122,13 @@ pub struct RingPause {
     pub oldest_objects: u32,
 }
 
-/// What a collection calls of the program's own Python code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Immutable, IntoBytes, KnownLayout, TryFromBytes)]
-#[repr(u8)]
-pub enum CalledKind {
-    /// `__del__`, a callback of a weak reference, or a generator that is closed.
-    Finalizer = 1,
-    /// A function in `gc.callbacks`.
-    Callback = 2,
-}
-
 /// Calls of one function by one collection: those at its start and within it precede its
 /// [`RingPause`], those after its end follow it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingCalled {
-    /// What they are.
-    pub kind: CalledKind,
+    /// A function in `gc.callbacks`; else `__del__`, a callback of a weak reference, or a generator that is
+    /// closed.
+    pub is_callback: bool,
     /// Kernel id of the collecting thread, as the process sees it.
     pub tid: u32,
     /// Number of calls.

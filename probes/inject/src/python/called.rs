@@ -14,7 +14,7 @@ use super::object::OwnedRef;
 use super::raw_frame::RawFrameLayout;
 use crate::process_ring::{ProcessRing, is_off, now_ns, tid};
 use crate::recording::guarded;
-use gctrace_ring::{CalledKind, RingCalled, RingRecord};
+use gctrace_ring::{RingCalled, RingRecord};
 use std::cell::RefCell;
 use std::ffi::c_int;
 
@@ -26,7 +26,7 @@ const MOST: usize = 8;
 struct CodeCalls {
     /// Owned; null: of any.
     code: Object,
-    kind: CalledKind,
+    is_callback: bool,
     /// Start of the first call.
     at_ns: u64,
     time_ns: u64,
@@ -127,8 +127,7 @@ fn leave(api: &'static PythonApi, call: RunningCall) {
     WATCH.with(|watch| {
         let Ok(mut watch) = watch.try_borrow_mut() else { return };
         let is_callback = watch.callbacks.contains(&call.code) && !call.code.is_null();
-        let kind = if is_callback { CalledKind::Callback } else { CalledKind::Finalizer };
-        watch.add(api, kind, call, ended_ns.saturating_sub(call.begun_ns));
+        watch.add(api, is_callback, call, ended_ns.saturating_sub(call.begun_ns));
         if watch.awaited == Some(1) {
             watch.interpreter = NULL;
         }
@@ -185,15 +184,15 @@ impl CallWatch {
     }
 
     /// Takes over the call's reference to its code.
-    fn add(&mut self, api: &PythonApi, kind: CalledKind, call: RunningCall, time_ns: u64) {
+    fn add(&mut self, api: &PythonApi, is_callback: bool, call: RunningCall, time_ns: u64) {
         let is_place = |known: &Option<CodeCalls>| {
-            known.is_none_or(|known| known.code == call.code && known.kind == kind)
+            known.is_none_or(|known| known.code == call.code && known.is_callback == is_callback)
         };
         let place = self.calls.iter().position(is_place).unwrap_or(MOST - 1);
         let Some(place) = self.calls.get_mut(place) else { return };
         let Some(known) = place else {
             let (code, at_ns) = (call.code, call.begun_ns);
-            *place = Some(CodeCalls { code, kind, at_ns, time_ns, calls: 1 });
+            *place = Some(CodeCalls { code, is_callback, at_ns, time_ns, calls: 1 });
             return;
         };
         known.calls = known.calls.saturating_add(1);
@@ -276,7 +275,7 @@ impl HookedInterpreter {
                 .flatten();
             let frame = code.map_or(0, |code| state.frames.of_code(self.api, ring, &code));
             ring.push(&RingRecord::Called(RingCalled {
-                kind: calls.kind,
+                is_callback: calls.is_callback,
                 tid: tid(),
                 calls: calls.calls,
                 frame,

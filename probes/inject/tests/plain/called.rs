@@ -1,6 +1,6 @@
 //! The program's functions that collections call, against what the program measures of them itself.
 
-use gctrace_ring::{CalledKind, InjectOptions, RingCalled};
+use gctrace_ring::{InjectOptions, RingCalled};
 use std::collections::BTreeMap;
 use test_kit::interpreters::interpreters;
 use test_kit::preload::{SeenRecords, run};
@@ -9,9 +9,8 @@ use test_kit::preload::{SeenRecords, run};
 fn sums(ring: &SeenRecords) -> BTreeMap<(bool, String), (u64, u64)> {
     let mut sums = BTreeMap::<_, (u64, u64)>::new();
     for ((function, _, _), called) in ring.called() {
-        let is_callback = called.kind == CalledKind::Callback;
         let name = function.rsplit('.').next().unwrap_or_default().to_owned();
-        let sum = sums.entry((is_callback, name)).or_default();
+        let sum = sums.entry((called.is_callback, name)).or_default();
         sum.0 += u64::from(called.calls);
         sum.1 += called.time_ns;
     }

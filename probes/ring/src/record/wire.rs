@@ -3,9 +3,9 @@
 //! A change here changes the ring's version (`MAGIC` in `layout.rs`).
 
 use super::{
-    ApiLayer, CalledKind, CuptiState, GpuRecord, HookState, KINDS_AT_ONCE, MalformedRecord,
-    RingCall, RingCalled, RingCycleCount, RingGarbage, RingGpuOp, RingKindCount, RingPause,
-    RingRecord, RingSync, StepMarker, TextId, TextPiece, TimeInterval,
+    ApiLayer, CuptiState, GpuRecord, HookState, KINDS_AT_ONCE, MalformedRecord, RingCall,
+    RingCalled, RingCycleCount, RingGarbage, RingGpuOp, RingKindCount, RingPause, RingRecord,
+    RingSync, StepMarker, TextId, TextPiece, TimeInterval,
 };
 use crate::layout::PAYLOAD_WORDS;
 use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
@@ -166,7 +166,7 @@ wire_records! {
     22 = GarbageBirth { tid: u32, kind: u32, samples: u32 }
     23 = Fork { pid: u32, parent: u32, at_ns: u64 }
     24 = Called(RingCalled) {
-        kind: CalledKind,
+        is_callback: bool,
         tid: u32,
         calls: u32,
         frame: u32,

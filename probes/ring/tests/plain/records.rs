@@ -1,8 +1,8 @@
 //! Round trip of records through their words; invalid words.
 
 use gctrace_ring::{
-    ApiLayer, CalledKind, CuptiState, GpuRecord, HookState, RingCall, RingCalled, RingGpuOp,
-    RingPause, RingRecord, RingSync, StepMarker, TimeInterval, pieces,
+    ApiLayer, CuptiState, GpuRecord, HookState, RingCall, RingCalled, RingGpuOp, RingPause,
+    RingRecord, RingSync, StepMarker, TimeInterval, pieces,
 };
 use proptest::prelude::*;
 
@@ -51,9 +51,8 @@ fn python() -> impl Strategy<Value = RingRecord> {
         RingRecord::StepMark { at_ns, tid, cpu_ns, marker: StepMarker::DataLoader, name }
     });
     let called = any::<(bool, u32, u32, u32, u64, u64)>().prop_map(
-        |(is_finalizer, tid, calls, frame, at_ns, time_ns)| {
-            let kind = if is_finalizer { CalledKind::Finalizer } else { CalledKind::Callback };
-            RingRecord::Called(RingCalled { kind, tid, calls, frame, at_ns, time_ns })
+        |(is_callback, tid, calls, frame, at_ns, time_ns)| {
+            RingRecord::Called(RingCalled { is_callback, tid, calls, frame, at_ns, time_ns })
         },
     );
     let fork = any::<(u64, u32, u32)>().prop_map(|(at_ns, pid, parent)| RingRecord::Fork {

@@ -115,10 +115,7 @@ impl PythonRing {
                 pid: self.pid,
                 tid: called.tid,
                 at_ns: called.at_ns,
-                kind: match called.kind {
-                    gctrace_ring::CalledKind::Finalizer => CalledKind::Finalizer,
-                    gctrace_ring::CalledKind::Callback => CalledKind::Callback,
-                },
+                kind: if called.is_callback { CalledKind::Callback } else { CalledKind::Finalizer },
                 calls: called.calls.into(),
                 time_ns: called.time_ns,
                 stack: self.frames.get(&called.frame).copied(),

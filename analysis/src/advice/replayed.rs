@@ -30,6 +30,8 @@ pub(crate) struct AskedChanges {
     /// All pauses that a setting affects, and the longest.
     pauses: PauseTotal,
     longest_ns: u64,
+    /// Time of other pauses, at interpreter shutdown, by trace and process, in ns.
+    at_shutdown_ns: HashMap<(usize, u32), u64>,
 }
 
 /// A change of pauses, in all timelines.
@@ -76,6 +78,10 @@ impl AskedChanges {
                     asked.pauses.add(span.duration_ns());
                     asked.longest_ns = asked.longest_ns.max(span.duration_ns());
                     asked.without_any.set(at, pause.at(), span, 0);
+                } else {
+                    let process = (timeline.trace, timeline.pid);
+                    let shutdown_ns = asked.at_shutdown_ns.entry(process).or_default();
+                    *shutdown_ns = after(*shutdown_ns, span.duration_ns());
                 }
             }
             let process = by_id.get(&(timeline.process_trace, timeline.pid));
@@ -132,7 +138,8 @@ impl AskedChanges {
         }
         let run = |change| RunLength::of(&jobs, JoinedSkeletons::FIRST_CHANGE + change);
         let measured = RunLength::of(&jobs, JoinedSkeletons::MEASURED);
-        let baseline = Baseline { measured, error_ratio: work.and_then(error_ratio) };
+        let baseline =
+            Baseline { measured, error_ratio: work.and_then(|work| self.error_ratio(work)) };
         let effects = self.remedies.iter().enumerate().map(|(at, (id, sides))| {
             let of = |side: usize| (&sides[side], run(1 + 3 * at + side));
             (*id, baseline.effect([of(0), of(1), of(2)]))
@@ -147,6 +154,32 @@ impl AskedChanges {
                 longest_ns: self.longest_ns,
             }),
         }
+    }
+
+    /// Error of the cost of all pauses, as a share of their length: two standard errors, or the
+    /// unexplained part of the steps with pauses if that is larger; of the process or job with the
+    /// largest error. For ranks that wait for each other only the job as a whole is used: replayed
+    /// alone, one rank's steps keep the effect of the others' pauses.
+    fn error_ratio(&self, work: &GpuWorkReport) -> Option<f64> {
+        let jobs = || work.ranks.iter().flat_map(|ranks| &ranks.jobs);
+        let ranks = jobs().flat_map(|job| &job.ranks);
+        let ranks: HashSet<(u64, u32)> = ranks.map(|rank| (rank.trace, rank.pid)).collect();
+        let in_job = |cause: &&CauseReport| ranks.contains(&(cause.trace as u64, cause.pid));
+        let of_jobs = jobs().filter_map(|job| {
+            let pauses = job.pauses.as_ref()?;
+            let twice_ns = times(pauses.all_standard_error_ns?, 2);
+            ratio(twice_ns, pauses.all.paused_ns)
+        });
+        let alone = work.cause.iter().filter(|cause| !in_job(cause));
+        let each = alone.filter_map(|cause| {
+            let twice_ns = times(cause.standard_error_ns?, 2);
+            let unexplained = cause.steps.and_then(|steps| steps.unexplained_ns);
+            let larger_ns = Some(twice_ns).max(unexplained.map(i64::unsigned_abs))?;
+            let shutdown_ns = self.at_shutdown_ns.get(&(cause.trace, cause.pid)).copied();
+            let paused_ns = cause.pauses.time_ns.saturating_sub(shutdown_ns.unwrap_or(0));
+            ratio(larger_ns, paused_ns)
+        });
+        each.chain(of_jobs).max_by(f64::total_cmp)
     }
 }
 
@@ -241,28 +274,4 @@ impl PredictedLength {
             ..all
         })
     }
-}
-
-/// Error of the cost of all pauses, as a share of their length: two standard errors, or the
-/// unexplained part of the steps with pauses if that is larger; of the process or job with the
-/// largest error. For ranks that wait for each other only the job as a whole is used: replayed
-/// alone, one rank's steps keep the effect of the others' pauses.
-fn error_ratio(work: &GpuWorkReport) -> Option<f64> {
-    let jobs = || work.ranks.iter().flat_map(|ranks| &ranks.jobs);
-    let ranks = jobs().flat_map(|job| &job.ranks);
-    let ranks: HashSet<(u64, u32)> = ranks.map(|rank| (rank.trace, rank.pid)).collect();
-    let in_job = |cause: &&CauseReport| ranks.contains(&(cause.trace as u64, cause.pid));
-    let of_jobs = jobs().filter_map(|job| {
-        let pauses = job.pauses.as_ref()?;
-        let twice_ns = times(pauses.all_standard_error_ns?, 2);
-        ratio(twice_ns, pauses.all.paused_ns)
-    });
-    let alone = work.cause.iter().filter(|cause| !in_job(cause));
-    let each = alone.filter_map(|cause| {
-        let twice_ns = times(cause.standard_error_ns?, 2);
-        let unexplained = cause.steps.and_then(|steps| steps.unexplained_ns);
-        let larger_ns = Some(twice_ns).max(unexplained.map(i64::unsigned_abs))?;
-        ratio(larger_ns, cause.pauses.time_ns)
-    });
-    each.chain(of_jobs).max_by(f64::total_cmp)
 }

@@ -234,14 +234,15 @@ fn freeze(report: &Report, effect: &AdviceEffect, times: &ByCause) -> AdviceText
             duration(once_ns)
         );
     }
+    let has_steps = report.phases.as_ref().is_some_and(|phases| phases.steps.is_some());
+    let place = match has_steps {
+        true => "after model, optimizer and data are built, before the training loop",
+        false => "after everything is loaded, before the work begins",
+    };
     AdviceText {
-        action: "Call gc.freeze() once, after setup and before the loop.",
+        action: "Call gc.freeze() once, after setup.",
         why,
-        code: "import gc\n\
-               # after model, optimizer and data are built, before the training loop:\n\
-               gc.collect()\n\
-               gc.freeze()"
-            .to_owned(),
+        code: format!("import gc\n# {place}:\ngc.collect()\ngc.freeze()"),
         risk: format!("{} {}", super::FREEZE_RISK, full_collection_rule(most)),
     }
 }

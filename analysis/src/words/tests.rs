@@ -67,6 +67,13 @@ fn planned_collections_as_often_as_they_were_priced() {
 }
 
 #[test]
+fn a_program_without_steps_has_no_training_loop() {
+    let code = advice::advice(AdviceId::Freeze, AdviceEffect::default(), &of(TRACE)).code.unwrap();
+    assert!(code.contains("# after everything is loaded, before the work begins:\n"), "{code}");
+    assert!(!code.contains("training"), "{code}");
+}
+
+#[test]
 fn a_parent_s_heap_is_frozen_before_the_fork() {
     let advice = advice::advice(AdviceId::FreezeBeforeFork, AdviceEffect::default(), &of(TRACE));
     let code = advice.code.unwrap();

@@ -43,9 +43,9 @@ fn exposed_pauses_cost_and_are_followed_by_advice() {
     assert!(of(&report, AdviceId::RaiseThreshold).unwrap().saves_at_most_ns.unwrap() <= cost_ns);
 }
 
-#[test]
-fn the_end_of_the_interpreter_is_not_charged() {
-    let mut measured = run(far_ahead(), DEFAULT);
+/// A run, and the same with a collection at interpreter shutdown.
+fn with_shutdown(program: Program) -> [Report; 2] {
+    let mut measured = run(program, DEFAULT);
     let before = analyzed(&measured);
     let last_ns = START + measured.length_ns + MS;
     measured.records.push(Record::Pause(Pause {
@@ -55,7 +55,26 @@ fn the_end_of_the_interpreter_is_not_charged() {
         reason: GcReason::Shutdown,
         ..pause(1, 0, 1)
     }));
-    let report = analyzed(&measured);
+    [before, analyzed(&measured)]
+}
+
+/// The verdict's error is that of the process's section: two standard errors.
+#[test]
+fn one_cost_has_one_error() {
+    let uneven = Program { kernel_ns: 46 * US, sync_every: 7, ..PROGRAM };
+    for report in with_shutdown(uneven) {
+        let error_ns = report.gpu_cost.unwrap().error_ns.unwrap();
+        let cause = &report.gpu.unwrap().cause[0];
+        let own_ns = cause.standard_error_ns.unwrap() * 2;
+        let unexplained_ns = cause.steps.unwrap().unexplained_ns.unwrap_or(0);
+        assert!(own_ns > unexplained_ns.unsigned_abs(), "{cause:?}");
+        assert!(error_ns.abs_diff(own_ns) <= 1, "{error_ns} {own_ns}");
+    }
+}
+
+#[test]
+fn the_end_of_the_interpreter_is_not_charged() {
+    let [before, report] = with_shutdown(far_ahead());
     assert_eq!(report.verdict.level, before.verdict.level);
     assert!(report.pauses_of(GcReason::Shutdown).is_some());
     let cost_ns = |report: &Report| report.gpu_cost.unwrap().cost_ns;

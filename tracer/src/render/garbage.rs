@@ -16,6 +16,8 @@ const CYCLES_SHOWN: usize = 5;
 const BESIDE_KIND: usize = 42;
 /// From this part of the most frequent kind on a kind is about as frequent.
 const NEARLY: f64 = 0.5;
+/// From this share of all objects on a class is named in place of the most frequent kind.
+const GOOD_PART: f64 = 0.1;
 
 pub(crate) fn garbage(report: &Report) -> ReportSection {
     let mut lines = Vec::new();
@@ -234,7 +236,10 @@ pub(super) fn in_short(report: &Report) -> Option<String> {
     // Of kinds that are about as frequent, one that names a line.
     let mut named = garbage.kinds.iter().filter(|kind| kind.file.is_some());
     let kind = named.find(|kind| of(kind).is_some_and(|rate| rate >= most * NEARLY));
-    let kind = kind.or(garbage.kinds.first()).filter(|_| most > 0.0)?;
+    // Else a class of the program or of a library, if it is a good part: lists say nothing.
+    let mut classes = garbage.kinds.iter().filter(|kind| kind.type_name.contains('.'));
+    let class = || classes.find(|kind| of(kind).is_some_and(|rate| rate >= all * GOOD_PART));
+    let kind = kind.or_else(class).or(garbage.kinds.first()).filter(|_| most > 0.0)?;
     let suggestion = match garbage.cycles {
         None => " Which cycles: record with --garbage cycles --garbage-budget 100.",
         Some(_) => "",

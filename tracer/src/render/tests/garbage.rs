@@ -66,6 +66,18 @@ fn the_first_screen_names_where_the_most_frequent_kind_was_born() {
 }
 
 #[test]
+fn the_first_screen_names_a_class_rather_than_containers() {
+    let mut report = of(ClosuresRun { cycles: false, ..ClosuresRun::default() });
+    let processes = report.processes.iter_mut().map(|process| &mut process.garbage);
+    for garbage in processes.chain([&mut report.garbage]).flatten() {
+        garbage.kinds.retain(|kind| kind.file.is_none());
+        garbage.kinds.sort_by_key(|kind| kind.type_name.contains('.'));
+    }
+    let text = screen(&report);
+    assert!(text.contains("of them torch.Tensor"), "{text}");
+}
+
+#[test]
 fn kinds_of_a_part_of_the_collections() {
     let report = of(ClosuresRun { every: 4, cycles: false, ..ClosuresRun::default() });
     let ids: Vec<AdviceId> = report.advice.iter().map(|advice| advice.id).collect();

@@ -1,7 +1,5 @@
 //! Kernel tier: CPU time of steps that probes mark, against the program's own clock.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
-
 use std::process::Command;
 use test_kit::limit::WithTimeout as _;
 use test_kit::recording::Trace;

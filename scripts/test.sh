@@ -82,7 +82,9 @@ step() {
 # Beside the tests, with the lowest priority.
 linting=
 start_lints() {
-    nice -n 19 scripts/test/lints.sh >"$logs/lints.log" 2>&1 &
+    local options=()
+    if [ -z "$whole" ]; then options=(--quick); fi
+    nice -n 19 scripts/test/lints.sh "${options[@]}" >"$logs/lints.log" 2>&1 &
     linting=$!
 }
 

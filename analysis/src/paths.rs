@@ -48,6 +48,10 @@ pub fn module(file: &str) -> String {
 pub(crate) fn training_library(file: &str) -> Option<TrainingLibrary> {
     let (folders, _) = file.rsplit_once('/')?;
     let folders: Vec<&str> = folders.split('/').collect();
+    // Its models are used in loops of one's own.
+    if file.ends_with("/transformers/trainer.py") {
+        return Some(TrainingLibrary::Transformers);
+    }
     let contains = |path: &[&str]| folders.windows(path.len()).any(|part| part == path);
     let all = [
         (&["torchtitan"][..], TrainingLibrary::Torchtitan),
@@ -143,6 +147,8 @@ mod tests {
                 Some(TrainingLibrary::Lightning),
             ),
             ("torchtitan.py", None),
+            ("a/site-packages/transformers/trainer.py", Some(TrainingLibrary::Transformers)),
+            ("a/site-packages/transformers/models/bert/modeling_bert.py", None),
             ("a/site-packages/torch/optim/adam.py", None),
         ] {
             assert_eq!(training_library(file), library, "{file}");

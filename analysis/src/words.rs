@@ -4,6 +4,7 @@
 //! sections.
 
 pub(crate) mod advice;
+mod callback;
 mod called;
 pub mod cycles;
 pub mod places;

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Everything about the code that needs no test: formatting, clippy, rustdoc, dependencies, licenses,
 # the shell scripts, and names of files in prose. Prints 'skipped LINT: REASON' for a tool that is missing.
+#
+#   scripts/test/lints.sh [--quick]       --quick: without rustdoc, which checks links of comments
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=../setup.sh
 . "$(dirname "$0")/../setup.sh"
@@ -29,7 +31,9 @@ if build clippy --version >/dev/null 2>&1; then
 else
     skipped clippy "the toolchain has none (rustup component add clippy)"
 fi
-if as_builder rustdoc --version >/dev/null 2>&1; then
+if [ "${1:-}" = --quick ]; then
+    skipped rustdoc "left to 'scripts/test.sh all'"
+elif as_builder rustdoc --version >/dev/null 2>&1; then
     build --config 'build.rustdocflags=["-Dwarnings"]' doc --workspace --no-deps --document-private-items --quiet
 else
     skipped rustdoc "the toolchain has none"

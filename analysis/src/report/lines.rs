@@ -101,6 +101,8 @@ pub enum TrainingLibrary {
     Torchtnt,
     /// Lightning, under either of its names.
     Lightning,
+    /// The Trainer of Hugging Face's Transformers.
+    Transformers,
 }
 
 impl TrainingLibrary {
@@ -115,6 +117,7 @@ impl TrainingLibrary {
             Self::OlmoCore => "OLMo-core",
             Self::Torchtnt => "torchtnt",
             Self::Lightning => "Lightning",
+            Self::Transformers => "Transformers' Trainer",
         }
     }
 
@@ -122,7 +125,7 @@ impl TrainingLibrary {
     /// `--manual-gc` of Megatron-LM's arguments (core 0.15), `TrainingConfig` of Megatron Bridge,
     /// `GarbageCollectionCallback` of NeMo (2.0, pull request 10261), OLMo-core's
     /// `GarbageCollectorCallback` (2.x), `torchtnt.framework.callbacks.GarbageCollector` (0.2).
-    /// Lightning (2.x) has none.
+    /// Lightning (2.x) and Transformers (4.x, 5.x) have none.
     #[must_use]
     pub fn switch(self) -> Option<&'static str> {
         Some(match self {
@@ -132,7 +135,7 @@ impl TrainingLibrary {
             Self::Nemo => "GarbageCollectionCallback(gc_interval_train=N, gc_interval_val=N)",
             Self::OlmoCore => "GarbageCollectorCallback(gc_interval=N)",
             Self::Torchtnt => "GarbageCollector(step_interval=N)",
-            Self::Lightning => return None,
+            Self::Lightning | Self::Transformers => return None,
         })
     }
 

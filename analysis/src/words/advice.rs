@@ -1,6 +1,6 @@
 //! The words of each advice.
 
-use super::{AdviceText, cycles, places, whole_run};
+use super::{AdviceText, callback, cycles, places, whole_run};
 use crate::report::{
     Advice, AdviceEffect, AdviceId, Basis, ByCause, GroupName, Level, PauseTotal, PhaseReport,
     ProcessReport, Report, SettingsReport,
@@ -235,9 +235,12 @@ fn freeze(report: &Report, effect: &AdviceEffect, times: &ByCause) -> AdviceText
         );
     }
     let has_steps = report.phases.as_ref().is_some_and(|phases| phases.steps.is_some());
-    let place = match has_steps {
-        true => "after model, optimizer and data are built, before the training loop",
-        false => "after everything is loaded, before the work begins",
+    let place = if let Some(callback) = callback::of(report) {
+        callback.begin
+    } else if has_steps {
+        "after model, optimizer and data are built, before the training loop"
+    } else {
+        "after everything is loaded, before the work begins"
     };
     AdviceText {
         action: "Call gc.freeze() once, after setup.",
@@ -327,13 +330,18 @@ fn planned(report: &Report, effect: &AdviceEffect, times: &ByCause) -> AdviceTex
             percent(report.share(times.automatic())),
             places::library_switch(report).map_or(String::new(), |switch| format!(" {switch}")),
         ),
-        code: format!(
-            "import gc\n\
-             gc.disable()\n\
-             for step, batch in enumerate(loader):\n\
-             \x20   train_step(batch)\n\
-             \x20   if step % {step} == 0:   # the same step on every rank\n\
-             \x20       gc.collect()"
+        code: callback::of(report).map_or_else(
+            || {
+                format!(
+                    "import gc\n\
+                     gc.disable()\n\
+                     for step, batch in enumerate(loader):\n\
+                     \x20   train_step(batch)\n\
+                     \x20   if step % {step} == 0:   # the same step on every rank\n\
+                     \x20       gc.collect()"
+                )
+            },
+            |callback| callback.planned(step),
         ),
         risk: match effect.memory_objects {
             Some(objects) => waiting_risk(effect, objects),

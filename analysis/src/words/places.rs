@@ -1,7 +1,9 @@
 //! Where in the program an advice applies: the words for Python lines.
 
 use crate::paths;
-use crate::report::{LineTotal, LinesReport, Location, PauseTotal, ProcessReport, Report};
+use crate::report::{
+    LineTotal, LinesReport, Location, PauseTotal, ProcessReport, Report, TrainingLibrary,
+};
 use crate::units::{count, counted, duration, percent};
 use gctrace_event::ProcessOrigin;
 
@@ -27,10 +29,15 @@ fn lines(report: &Report) -> Option<&LinesReport> {
     }
 }
 
+/// The training library that the stacks show, if its loop runs the program.
+pub(super) fn library(report: &Report) -> Option<TrainingLibrary> {
+    Some(lines(report)?.libraries.first()?.library)
+}
+
 /// The switch of the training library that the stacks show, if its loop runs the program:
 /// `torchtitan has its own switch: --training.gc_freq N.`
 pub fn library_switch(report: &Report) -> Option<String> {
-    let library = lines(report)?.libraries.first()?.library;
+    let library = library(report)?;
     let name = library.name();
     Some(match library.switch() {
         Some(switch) => {
@@ -41,10 +48,7 @@ pub fn library_switch(report: &Report) -> Option<String> {
             };
             format!("{name} has its own switch: {switch}{leak}.")
         }
-        None => format!(
-            "{name} has no switch of its own: use a Callback that calls gc.collect() in \
-             on_train_batch_end."
-        ),
+        None => format!("{name} has no switch of its own: a callback collects."),
     })
 }
 

@@ -3,7 +3,8 @@
 use super::{advice, verdict};
 use crate::Analysis;
 use crate::report::{
-    AdviceEffect, AdviceId, AdvisedSettings, GpuCost, PauseTotal, PredictedLength, Report,
+    AdviceEffect, AdviceId, AdvisedSettings, GpuCost, LibraryReport, LinesReport, PauseTotal,
+    PredictedLength, Report, TrainingLibrary,
 };
 use gctrace_event::read::{EventReader, TraceInput, TraceReader};
 
@@ -64,6 +65,37 @@ fn planned_collections_as_often_as_they_were_priced() {
     assert!(risk.starts_with("Up to 5,000 objects (3.00 GiB of device memory)"), "{risk}");
     let step = " By replay, a step would take 10.0 ms to 11.0 ms instead of 12.0 ms.";
     assert!(planned.why.ends_with(step), "{}", planned.why);
+}
+
+/// The code of an advice for a program whose loop is this library's.
+fn code_in(library: TrainingLibrary, id: AdviceId) -> String {
+    let mut report = of(TRACE);
+    report.phases = None;
+    report.lines = Some(LinesReport {
+        libraries: vec![LibraryReport {
+            library,
+            switch: library.switch(),
+            pauses: PauseTotal::default(),
+        }],
+        ..LinesReport::default()
+    });
+    advice::advice(id, AdviceEffect::default(), &report).code.unwrap()
+}
+
+#[test]
+fn the_loop_of_a_library_is_given_a_callback() {
+    for (library, at_step) in [
+        (TrainingLibrary::Lightning, "def on_train_batch_end(self, trainer, module, outputs, "),
+        (TrainingLibrary::Transformers, "def on_step_end(self, args, state, control, **kwargs):"),
+    ] {
+        let code = code_in(library, AdviceId::Planned);
+        assert!(code.contains(at_step) && !code.contains("for step, batch"), "{code}");
+        let code = code_in(library, AdviceId::Freeze);
+        assert!(code.contains("# in on_train_"), "{code}");
+    }
+    // It has a switch of its own.
+    let code = code_in(TrainingLibrary::Torchtitan, AdviceId::Planned);
+    assert!(code.contains("for step, batch"), "{code}");
 }
 
 #[test]

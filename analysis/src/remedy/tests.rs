@@ -118,24 +118,29 @@ fn the_heap_of_a_parent_is_frozen_before_the_fork() {
     assert_eq!((freezes(false), freezes(true)), ([true, false], [false, true]));
 }
 
+/// A run that is training from its start to its end, with the default thresholds.
+fn training(pauses: &[PauseSpan]) -> RecordedRun<'_> {
+    RecordedRun {
+        few_cycles: false,
+        device: None,
+        start_ns: None,
+        forked: false,
+        ended: true,
+        pauses,
+        training_ns: (0, u64::MAX),
+        steps: None,
+        thresholds: [700, 10, 10],
+        start_thresholds: [700, 10, 10],
+        enabled: Some(true),
+    }
+}
+
 /// A cache of fresh objects: reference counts free them, and a program's few cycles start nothing.
 #[test]
 fn only_garbage_starts_fewer_collections_without_cycles() {
     let mut pauses = growing(3_000);
     let saves_ns = |pauses: &[PauseSpan]| {
-        let run = RecordedRun {
-            few_cycles: true,
-            device: None,
-            start_ns: None,
-            forked: false,
-            ended: true,
-            pauses,
-            training_ns: (0, u64::MAX),
-            steps: None,
-            thresholds: [700, 10, 10],
-            start_thresholds: [700, 10, 10],
-            enabled: Some(true),
-        };
+        let run = RecordedRun { few_cycles: true, ..training(pauses) };
         of(&price(&run).unwrap(), AdviceId::BreakCycles).map(|remedy| remedy.saves_ns)
     };
     let free = |pauses: &mut [PauseSpan], objects| {
@@ -164,19 +169,7 @@ fn pauses_that_wait_are_not_known_to_be_saved() {
     };
     pauses.iter_mut().for_each(|pause| waiting(pause, 0));
     let least_ns = |pauses: &[PauseSpan]| -> Vec<i64> {
-        let whole = RecordedRun {
-            few_cycles: false,
-            device: None,
-            start_ns: Some(0),
-            forked: false,
-            ended: true,
-            pauses,
-            training_ns: (0, u64::MAX),
-            steps: None,
-            thresholds: [700, 10, 10],
-            start_thresholds: [700, 10, 10],
-            enabled: Some(true),
-        };
+        let whole = RecordedRun { start_ns: Some(0), ..training(pauses) };
         price(&whole).unwrap().iter().map(|remedy| remedy.saves_ns[0]).collect()
     };
     assert!(least_ns(&pauses).iter().any(|ns| *ns > 0));

@@ -3,8 +3,10 @@
 //! Owns the form: Python that can be pasted, everything else as comments.
 
 mod chosen;
+mod found;
 
 pub(crate) use chosen::wanted;
+pub(crate) use found::{FoundProcess, FoundSettings};
 
 use crate::args::AdviceArgs;
 use crate::print::clean;
@@ -20,6 +22,22 @@ use gctrace_analysis::report::{Advice, AdviceId, PhaseReport, Report};
 /// # Errors
 /// No trace can be read, there is no advice of this number, or the output cannot be written.
 pub(crate) fn run(config: &AdviceArgs) -> anyhow::Result<u8> {
+    if let [path] = &config.traces[..]
+        && let Some(found) = FoundSettings::read(path)
+    {
+        let code = found.code().filter(|_| config.number == 1);
+        let code = code.with_context(|| {
+            format!(
+                "there is no advice {} in {}: {}",
+                config.number,
+                path.display(),
+                found::nothing(&found)
+            )
+        })?;
+        print::unless_closed(print::answer(&code))
+            .context("cannot write the advice to standard output")?;
+        return Ok(0);
+    }
     let (mut analysis, code) = analyze::read_all(&config.traces, None)?;
     let report = render::report(&mut analysis);
     let index = config.number.checked_sub(1);

@@ -12,6 +12,7 @@ mod session;
 mod undo;
 
 pub(crate) use session::{ApplySession, StartedCommand};
+pub(crate) use undo::undo;
 
 use crate::advice::wanted;
 use crate::args::{ApplyArgs, OutputFormat, Verbosity};
@@ -34,7 +35,7 @@ use std::path::Path;
 /// settings cannot be taken back.
 pub(crate) fn run(config: &ApplyArgs, verbosity: Verbosity) -> anyhow::Result<u8> {
     match config.pid {
-        Some(pid) => undo::undo(pid).map(|()| 0),
+        Some(pid) => undo(pid).map(|()| 0),
         None => apply(config, verbosity),
     }
 }

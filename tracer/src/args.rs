@@ -5,6 +5,7 @@
 
 mod analyze;
 mod apply;
+mod auto;
 mod choices;
 mod compare;
 mod demo;
@@ -22,6 +23,7 @@ mod values;
 
 pub(crate) use analyze::{AdviceArgs, AnalyzeArgs};
 pub(crate) use apply::ApplyArgs;
+pub(crate) use auto::AutoArgs;
 pub(crate) use choices::{CounterChoice, CudaMode, OutputFormat, RecordMode};
 pub(crate) use compare::CompareConfig;
 pub(crate) use demo::DemoConfig;
@@ -167,6 +169,9 @@ enum Subcommands {
     /// Start a command with other settings of the collector, applied at its training steps
     #[command(after_help = apply::EXAMPLES, override_usage = apply::USAGE)]
     Apply(apply::ApplyArgs),
+    /// Find the right setting of the collector while a command runs, hold it, prove what it saves
+    #[command(after_help = auto::EXAMPLES, override_usage = auto::USAGE)]
+    Auto(auto::AutoArgs),
     /// Compare runs before and after a change: what changed, and whether it helped
     #[command(after_help = compare::EXAMPLES, override_usage = compare::USAGE)]
     Compare(compare::CompareArgs),
@@ -254,6 +259,8 @@ pub(crate) enum LinuxInvocation {
     Top(Box<TopConfig>),
     /// Start a command with settings of the collector, or take them back.
     Apply(ApplyArgs),
+    /// Find the right setting while a command runs, or give everything back.
+    Auto(AutoArgs),
     /// Measure settings against each other.
     Tune(TuneArgs),
     /// Take the heap of a program.
@@ -372,6 +379,10 @@ fn interpret(
         Some(Subcommands::Apply(apply)) => {
             apply.check()?;
             LinuxInvocation::Apply(apply).into()
+        }
+        Some(Subcommands::Auto(auto)) => {
+            auto.check()?;
+            LinuxInvocation::Auto(auto).into()
         }
         Some(Subcommands::Compare(compare)) => Invocation::Compare(compare::config(compare)?),
         Some(Subcommands::Tune(tune)) => {

@@ -3,7 +3,7 @@
 use crate::args::{Invocation, LinuxInvocation, Verbosity};
 use crate::{advice, analyze, compare, export, heap, manual, print, summarize};
 #[cfg(target_os = "linux")]
-use crate::{apply, demo, doctor, guardian, launch, privileges, record, setup, top, tune};
+use crate::{apply, auto, demo, doctor, guardian, launch, privileges, record, setup, top, tune};
 
 /// Executes a command. Returns the exit code.
 ///
@@ -43,6 +43,7 @@ fn on_linux(action: &LinuxInvocation, verbosity: Verbosity) -> anyhow::Result<u8
         LinuxInvocation::Record(config) => record::run(config),
         LinuxInvocation::Top(config) => top::run(config),
         LinuxInvocation::Apply(config) => apply::run(config, verbosity),
+        LinuxInvocation::Auto(config) => auto::run(config, verbosity),
         LinuxInvocation::Tune(config) => tune::run(config, verbosity),
         LinuxInvocation::TakeHeap(config) => heap::take::run(config),
         LinuxInvocation::Demo(config) => demo::run(config),
@@ -62,6 +63,7 @@ fn on_linux(action: &LinuxInvocation, _: Verbosity) -> anyhow::Result<u8> {
         LinuxInvocation::Record(_) => "record",
         LinuxInvocation::Top(_) => "top",
         LinuxInvocation::Apply(_) => "apply",
+        LinuxInvocation::Auto(_) => "auto",
         LinuxInvocation::Tune(_) => "tune",
         LinuxInvocation::TakeHeap(_) => "taking a heap",
         LinuxInvocation::Demo(_) => "demo",

@@ -32,6 +32,8 @@ mod variables;
 #[cfg(target_os = "linux")]
 mod apply;
 #[cfg(target_os = "linux")]
+mod auto;
+#[cfg(target_os = "linux")]
 mod clock;
 #[cfg(target_os = "linux")]
 mod demo;

@@ -86,6 +86,7 @@ impl<'a> Tuner<'a> {
             settings: settings.to_vec(),
             blocks: BlockLengths { block: self.block_steps(), ..BlockLengths::default() },
             writes_steps: true,
+            auto: None,
         };
         StartedCommand::start(
             &config.command,

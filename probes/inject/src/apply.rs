@@ -2,10 +2,14 @@
 //!
 //! - `marks`: which marks are steps, and the setting of each step;
 //! - `rows`: the table of steps;
+//! - `auto`: the right setting found and proven while the program runs;
+//! - `memory`: what is left of it;
 //! - `files`: what is written, and what the kernel reports of the process.
 
+pub(crate) mod auto;
 pub(crate) mod files;
 pub(crate) mod marks;
+pub(crate) mod memory;
 pub(crate) mod rows;
 
 use gctrace_settings::ApplyRequest;
@@ -20,6 +24,8 @@ pub(crate) struct ApplyOptions {
     /// Where to report; `None`: in one line, at the end.
     pub(crate) folder: Option<PathBuf>,
     pub(crate) rank: Option<u32>,
+    /// Processes of the job, by `WORLD_SIZE`; 1 without it.
+    pub(crate) ranks: u32,
     /// As [`gctrace_ring::InjectOptions::filters`].
     pub(crate) filters: u32,
 }

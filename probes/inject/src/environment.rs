@@ -39,6 +39,7 @@ pub(crate) fn apply_options() -> Option<Result<ApplyOptions, String>> {
         counts_function: variable(STEP_FUNCTION_VARIABLE).is_some_and(|name| !name.is_empty()),
         folder: folder.map(PathBuf::from),
         rank: variable("RANK").as_deref().and_then(rank),
+        ranks: variable("WORLD_SIZE").as_deref().and_then(rank).unwrap_or(1),
         filters,
     }))
 }

@@ -66,7 +66,7 @@ pub(crate) fn loaded(begun_ns: u64) {
 }
 
 fn hook(api: &'static PythonApi, options: Option<&InjectOptions>) {
-    apply::install(api);
+    apply::install(api, steps::look);
     heap::install(api);
     steps::install(api);
     if options.is_some_and(|options| options.collections)

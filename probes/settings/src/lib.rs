@@ -18,10 +18,15 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod auto;
 mod report;
 mod request;
 mod setting;
 
+pub use auto::{
+    AutoDecision, AutoDifference, AutoEvent, AutoGoal, AutoOptions, AutoPart, AutoReport,
+    AutoSaving, AutoState,
+};
 pub use report::{
     AppliedProcess, AppliedSetting, AskedCollections, CollectionSums, SettingCalls, UndoneSetting,
 };

@@ -1,5 +1,6 @@
 //! What a process reports of the settings that it applied: JSON, written by the library in it.
 
+use super::auto::AutoReport;
 use super::setting::GcSetting;
 use serde::{Deserialize, Serialize};
 
@@ -81,6 +82,9 @@ pub struct AppliedProcess {
     pub warnings: Vec<String>,
     /// Why gctrace's code in the process ended early; `None`: it did not.
     pub failure: Option<String>,
+    /// The search for the right setting; `None`: there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auto: Option<AutoReport>,
 }
 
 /// A setting that was applied.

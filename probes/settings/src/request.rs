@@ -1,6 +1,7 @@
 //! How settings get into programs, and where the programs write what became of them; what else is
 //! requested of the injected library.
 
+use super::auto::AutoOptions;
 use super::setting::{GcSetting, GcSettingError};
 
 /// What to record of the objects that collections free.
@@ -46,7 +47,7 @@ pub const MAX_PROCESSES: u64 = 1000;
 pub const MAX_REPORT: u64 = 1 << 18;
 
 /// What the processes of a command are to apply.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ApplyRequest {
     /// At least one; several alternate in blocks of steps.
     pub settings: Vec<GcSetting>,
@@ -54,6 +55,8 @@ pub struct ApplyRequest {
     pub blocks: BlockLengths,
     /// Write the table of steps, also for one setting.
     pub writes_steps: bool,
+    /// Find the setting while the program runs; then there is no other.
+    pub auto: Option<AutoOptions>,
 }
 
 /// Lengths in steps.
@@ -75,12 +78,26 @@ impl ApplyRequest {
     /// One setting.
     #[must_use]
     pub fn of(setting: GcSetting) -> Self {
-        Self { settings: vec![setting], blocks: BlockLengths::default(), writes_steps: false }
+        Self {
+            settings: vec![setting],
+            blocks: BlockLengths::default(),
+            writes_steps: false,
+            auto: None,
+        }
+    }
+
+    /// The setting is found while the program runs.
+    #[must_use]
+    pub fn auto(options: AutoOptions) -> Self {
+        Self { auto: Some(options), ..Self::of(GcSetting::default()) }
     }
 
     /// The settings, as reports name them.
     #[must_use]
     pub fn text(&self) -> String {
+        if let Some(options) = &self.auto {
+            return options.to_string();
+        }
         let texts: Vec<String> = self.settings.iter().map(GcSetting::to_string).collect();
         texts.join(&ALTERNATES.to_string())
     }
@@ -111,6 +128,9 @@ impl ApplyRequest {
         let Some(text) = variable(APPLY_VARIABLE).filter(|text| !text.is_empty()) else {
             return Ok(None);
         };
+        if AutoOptions::are_meant(&text) {
+            return Ok(Some(Self::auto(text.parse()?)));
+        }
         let settings: Result<Vec<GcSetting>, _> = text.split(ALTERNATES).map(str::parse).collect();
         let length = |name: &str| variable(name)?.parse().ok();
         let usual = BlockLengths::default();
@@ -121,6 +141,7 @@ impl ApplyRequest {
                 warm_up: length(WARM_UP_VARIABLE).unwrap_or(usual.warm_up),
             },
             writes_steps: variable(STEPS_VARIABLE).as_deref() == Some("1"),
+            auto: None,
         }))
     }
 }
@@ -136,10 +157,15 @@ mod tests {
             settings: vec![GcSetting::default(), "plan:5".parse().expect("a setting")],
             blocks: BlockLengths { block: 3, warm_up: 0 },
             writes_steps: true,
+            auto: None,
         };
         let variables: HashMap<_, _> = request.variables().into_iter().collect();
         let parsed = ApplyRequest::parse(|name| variables.get(name).cloned());
         assert_eq!((parsed, request.text()), (Ok(Some(request)), "none|plan:5".to_owned()));
+        let request = ApplyRequest::auto(AutoOptions { memory: 0.5, ..AutoOptions::default() });
+        let variables: HashMap<_, _> = request.variables().into_iter().collect();
+        let parsed = ApplyRequest::parse(|name| variables.get(name).cloned());
+        assert_eq!(parsed, Ok(Some(request)));
     }
 
     #[test]

@@ -18,6 +18,7 @@ const PLANNED_PER_FULL: u32 = 10;
 /// in which it was written, each change once; empty: nothing, `none`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(with = "String"))]
 pub struct GcSetting(Vec<SettingItem>);
 
 /// A change, and after which step it is made.
@@ -175,6 +176,8 @@ pub enum GcSettingError {
     FreezeAtStart,
     /// `gen2` without a plan.
     NoPlan,
+    /// An option of `auto`.
+    AutoOption(String),
 }
 
 impl fmt::Display for GcSettingError {
@@ -192,6 +195,10 @@ impl fmt::Display for GcSettingError {
                 formatter.write_str("freeze@start would freeze nothing: freeze@step:2")
             }
             Self::NoPlan => formatter.write_str("gen2 belongs to a plan: plan:100,gen2:1000"),
+            Self::AutoOption(piece) => write!(
+                formatter,
+                "{piece:?} is none of worth=SHARE, memory=SHARE, cost=SHARE, goal=time, goal=longest"
+            ),
         }
     }
 }

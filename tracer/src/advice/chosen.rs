@@ -1,5 +1,6 @@
 //! The setting that a command line chooses: by `--gc`, or an advice by `--from`.
 
+use super::found::{FoundSettings, nothing};
 use crate::{analyze, print, render, setting};
 use anyhow::Context as _;
 use gctrace_analysis::report::Advice;
@@ -17,6 +18,15 @@ pub(crate) fn wanted(
 ) -> anyhow::Result<GcSetting> {
     if let Some(setting) = setting {
         return Ok(setting.clone());
+    }
+    if let [path] = traces
+        && let Some(found) = FoundSettings::read(path)
+    {
+        let path = path.display();
+        let setting = found.setting.as_ref().filter(|_| number.is_none_or(|number| number == 1));
+        let setting = setting.cloned().with_context(|| format!("{path}: {}", nothing(&found)))?;
+        print::message(format!("found in {path}: --gc {setting}"));
+        return Ok(setting);
     }
     let (mut analysis, _) = analyze::read_all(traces, None)?;
     let advice = render::report(&mut analysis).advice;

@@ -1,20 +1,23 @@
 //! A command that applies settings to itself: the library in it, the folder of its reports.
 
 use crate::invoker::Invoker;
-use crate::launch::{LaunchPlan, Signals, library_for};
+use crate::launch::{CommandEnd, LaunchPlan, Signals, library_for};
 use crate::record::CommandSupervisor;
 use crate::record::folder::{FolderOwner, InjectFolder, places};
 use crate::record::mode::own_filters;
+use crate::wait;
 use anyhow::Context as _;
 use gctrace_ring::{InjectOptions, OPTIONS_VARIABLE, STEP_FUNCTION_VARIABLE};
 use gctrace_settings::{
     AppliedProcess, ApplyRequest, CONTROL_FILE, FOLDER_VARIABLE, MAX_PROCESSES, MAX_REPORT,
     REPORT_SUFFIX, STEPS_SUFFIX,
 };
+use nix::poll::PollTimeout;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::io::Write as _;
+use std::os::fd::AsFd as _;
 use std::os::unix::fs::FileExt as _;
 
 /// The most bytes of reports that are read: the reports of [`MAX_PROCESSES`] processes take 4 MB,
@@ -67,6 +70,25 @@ impl StartedCommand {
         let mut supervisor = CommandSupervisor::new(signals);
         supervisor.started(launch.spawn()?)?;
         Ok(Self { launch, supervisor, session })
+    }
+
+    /// Waits for so many ms, or the command's end; `Some(None)`: the user ended gctrace.
+    ///
+    /// # Errors
+    /// The command cannot be waited for.
+    pub(crate) fn wait_a_little(
+        &mut self,
+        interval_ms: u16,
+    ) -> anyhow::Result<Option<Option<CommandEnd>>> {
+        let supervisor = &mut self.supervisor;
+        let running = supervisor.command().map(|running| running.as_fd());
+        let descriptors = [supervisor.as_fd()].into_iter().chain(running);
+        wait::readable(descriptors, PollTimeout::from(interval_ms))
+            .context("cannot wait for the command")?;
+        if let Some(ended) = supervisor.try_wait()? {
+            return Ok(Some(Some(ended)));
+        }
+        Ok(supervisor.handle_signals()?.then_some(None))
     }
 }
 

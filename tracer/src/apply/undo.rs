@@ -1,4 +1,4 @@
-//! `gctrace apply --undo`: takes the settings back in a running program.
+//! `gctrace apply --undo`, `gctrace auto --undo`: takes the settings back in a running program.
 
 use crate::print;
 use anyhow::Context as _;
@@ -22,7 +22,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 ///
 /// # Errors
 /// `gctrace apply` did not start it, or it belongs to another user.
-pub(super) fn undo(pid: u32) -> anyhow::Result<()> {
+pub(crate) fn undo(pid: u32) -> anyhow::Result<()> {
     let status = proc_status::status(pid)?;
     let effective = Uid::effective().as_raw();
     anyhow::ensure!(

@@ -16,6 +16,14 @@ pub(super) fn percent(text: &str) -> Result<f64, String> {
     }
 }
 
+/// A percentage from 0 on, as a ratio.
+pub(super) fn more(text: &str) -> Result<f64, String> {
+    match text.trim_end_matches('%').trim().parse::<f64>() {
+        Ok(percent) if percent.is_finite() && percent >= 0.0 => Ok(percent / 100.0),
+        _ => Err(format!("{text:?} is not a percentage from 0 on (examples: 2%, 150%)")),
+    }
+}
+
 /// A percentage above 0 and up to 100, as a ratio.
 pub(super) fn budget(text: &str) -> Result<f64, String> {
     match text.trim_end_matches('%').trim().parse::<f64>() {

@@ -5,13 +5,11 @@ use super::table::CommandSteps;
 use super::{Tuner, runs, table};
 use crate::apply::StartedCommand;
 use crate::launch::CommandEnd;
+use crate::print;
 use crate::record::INTERRUPTED;
-use crate::{print, wait};
 use anyhow::Context as _;
 use gctrace_analysis::tune::{TuneReport, blocks, compare};
-use nix::poll::PollTimeout;
 use nix::sys::signal::Signal;
-use std::os::fd::AsFd as _;
 
 /// How often the tables of steps are looked at, in ms.
 const INTERVAL_MS: u16 = 1_000;
@@ -66,7 +64,7 @@ fn watch(
 ) -> anyhow::Result<Watched> {
     let mut last: Option<TuneReport> = None;
     loop {
-        if let Some(ended) = wait_a_little(command)? {
+        if let Some(ended) = command.wait_a_little(INTERVAL_MS)? {
             return Ok(Watched::Ended(ended));
         }
         let steps = table::read(&command.session, tuner.settings.len());
@@ -87,19 +85,6 @@ fn has_grown(steps: &CommandSteps, last: Option<&TuneReport>) -> bool {
     #[expect(clippy::cast_precision_loss, reason = "steps are fewer than 2^52")]
     let (now, then) = (steps.table.rows.len() as f64, last.map_or(0, |last| last.steps) as f64);
     now > then * GROWTH
-}
-
-/// Waits for an interval, or the command's end; `Some(None)`: the user ended gctrace.
-fn wait_a_little(command: &mut StartedCommand) -> anyhow::Result<Option<Option<CommandEnd>>> {
-    let supervisor = &mut command.supervisor;
-    let running = supervisor.command().map(|running| running.as_fd());
-    let descriptors = [supervisor.as_fd()].into_iter().chain(running);
-    wait::readable(descriptors, PollTimeout::from(INTERVAL_MS))
-        .context("cannot wait for the command")?;
-    if let Some(ended) = supervisor.try_wait()? {
-        return Ok(Some(Some(ended)));
-    }
-    Ok(supervisor.handle_signals()?.then_some(None))
 }
 
 /// The result is known while the command runs: prints it, and leaves the command to itself.

@@ -2,6 +2,7 @@
 
 mod analyze;
 mod apply;
+mod auto;
 mod compare;
 mod docs;
 mod export;

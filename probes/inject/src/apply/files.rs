@@ -113,7 +113,7 @@ pub(crate) fn say(text: &str) {
 }
 
 /// Length of what was read from the start of a file; 0 if nothing could be.
-fn read_into(path: &Path, text: &mut [u8]) -> usize {
+pub(super) fn read_into(path: &Path, text: &mut [u8]) -> usize {
     let opened =
         File::options().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path);
     opened.and_then(|mut file| file.read(text)).unwrap_or(0)

@@ -8,15 +8,19 @@
 //! - `settings`: applies them, holds them, gives them back;
 //! - `collector`: the functions of the module gc, called and watched;
 //! - `calls`: the calls of them that the program makes, and what it wants;
+//! - `auto`: the search for a setting; `search`: its state; `costs`: what collections cost it;
 //! - `sums`: collections, by an entry in `gc.callbacks`;
 //! - `report`: what is reported.
 //!
 //! Here: from where they are called, and the end of the process.
 
 mod agent;
+mod auto;
 mod calls;
 mod collector;
+mod costs;
 mod report;
+mod search;
 mod settings;
 mod sums;
 
@@ -66,8 +70,9 @@ pub(super) fn is_active() -> bool {
     IS_ACTIVE.load(Ordering::Relaxed)
 }
 
-/// Starts the agent in the interpreter that the calling thread runs, if that is the main one.
-pub(super) fn install(api: &'static PythonApi) {
+/// Starts the agent in the interpreter that the calling thread runs, if that is the main one. `look` is
+/// called as each collection starts: a program that has made none of its steps may import torch late.
+pub(super) fn install(api: &'static PythonApi, look: fn(&'static PythonApi)) {
     let options = match OPTIONS.get() {
         Some(options) if api.interpreter_id() == 0 => options,
         _ => return,
@@ -75,21 +80,25 @@ pub(super) fn install(api: &'static PythonApi) {
     match options {
         Err(why) => say(why),
         Ok(options) => {
-            if start(api, options).is_none() {
+            if start(api, options, look).is_none() {
                 say("GCTRACE_APPLY is not applied: this CPython is not as it is known");
             }
         }
     }
 }
 
-fn start(api: &'static PythonApi, options: &'static ApplyOptions) -> Option<()> {
+fn start(
+    api: &'static PythonApi,
+    options: &'static ApplyOptions,
+    look: fn(&'static PythonApi),
+) -> Option<()> {
     let gc = OwnedRef::import(api, c"gc")?;
     let collector = Collector::find(api, &gc)?;
     let (thresholds, is_enabled) = (collector.thresholds()?, collector.is_enabled()?);
     let interpreter = place_of(api.Py_IsInitialized as usize)?.object;
     calls::begin(api, thresholds, is_enabled);
     collector.watch()?;
-    let Some(()) = sums::install(api, &gc) else {
+    let Some(()) = sums::install(api, &gc, look) else {
         collector::unwatch();
         return None;
     };

@@ -59,6 +59,14 @@ impl CollectorState {
         Some(u32::try_from(count).unwrap_or(u32::MAX))
     }
 
+    /// Objects that the last full collection left (`long_lived_total`), and survivors of collections of
+    /// generation 1 since (`long_lived_pending`, the word after it); `None` if unknown. The lock is held.
+    pub(crate) fn long_lived(self) -> Option<(u64, u64)> {
+        let oldest = self.oldest?;
+        // SAFETY: in the state of the interpreter, which runs.
+        Some(unsafe { (word(oldest) as u64, word(oldest + 8) as u64) })
+    }
+
     /// The collections of all generations; `None` if unknown. Calls no function of the interpreter,
     /// which may be about to end.
     pub(crate) fn collections(self) -> Option<u64> {

@@ -6,6 +6,7 @@
 use super::calls;
 use super::calls::MOST_LINES;
 use super::collector::{CollectCall, Collector};
+use super::search::Search;
 use super::sums::{Totals, forget_longest, longest_ns, totals};
 use crate::apply::files::ReportFolder;
 use crate::apply::marks::{MarkCounter, Marked, StepPlace};
@@ -34,6 +35,8 @@ pub(super) struct Agent {
     /// What is reported, up to date in all that needs no look at the process.
     pub(super) report: AppliedProcess,
     pub(super) folder: Option<ReportFolder>,
+    /// `None`: settings are applied, and none is sought.
+    pub(super) search: Option<Search>,
     /// Null in a forked child.
     mark: OwnerMark,
     marks: MarkCounter,
@@ -69,6 +72,8 @@ pub(super) enum Stage {
     Freezing { at_ns: u64, before: Totals },
     /// Settings were taken back, in a mark of a step or not.
     GivingBack { in_mark: bool },
+    /// The search for a setting.
+    Searching,
     /// A plan.
     Planned { before: Totals },
 }
@@ -92,6 +97,7 @@ impl Agent {
             options,
             report: AppliedProcess::default(),
             folder: None,
+            search: None,
             mark: OwnerMark::new()?,
             marks: MarkCounter::new(options.counts_function),
             active: Vec::new(),
@@ -127,6 +133,7 @@ impl Agent {
         let folder = options.folder.as_deref();
         self.folder = folder.map(|path| ReportFolder::new(path, options.filters));
         self.marks = MarkCounter::new(options.counts_function);
+        self.search = self.new_search();
         self.place = self.next_place();
         self.stage = Stage::Idle;
         (self.row, self.rows) = (None, StepRows::default());
@@ -148,6 +155,7 @@ impl Agent {
         self.read_own();
         calls::with(calls::ProgramCalls::forget);
         self.active.retain(|change| *change != GcChange::Freeze);
+        self.forget_frozen();
         self.leave();
         if is_confined(self.options.filters) {
             return None;
@@ -174,6 +182,9 @@ impl Agent {
             && let Some(thresholds) = self.collector.thresholds()
         {
             calls::with(|calls| calls.thresholds = thresholds);
+            if let Some(Search::Runs(search)) = &mut self.search {
+                search.has_set = true;
+            }
         }
     }
 
@@ -225,6 +236,7 @@ impl Agent {
             ));
             (self.row, self.rows) = (None, StepRows::default());
             self.leave();
+            self.search = self.new_search();
             self.report.after = None;
         }
         (self.has_ended, self.report.ended) = (false, false);
@@ -264,6 +276,7 @@ impl Agent {
                 self.write_report();
                 if in_mark { self.step_begins() } else { None }
             }
+            Stage::Searching => self.search_collected().or_else(|| self.step_applied()),
             Stage::Planned { before } => {
                 totals.since(before).add_to(&mut self.report.planned);
                 None
@@ -318,6 +331,9 @@ impl Agent {
                 if let Some(call) = self.hold() {
                     return Some(call);
                 }
+            }
+            if let Some(call) = self.search_stepped() {
+                return Some(call);
             }
         }
         self.step_applied()

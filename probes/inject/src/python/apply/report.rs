@@ -11,7 +11,7 @@ use gctrace_settings::{AppliedProcess, CollectionSums, GcChange};
 const SHOWN: usize = 4;
 
 /// Whether full collections are made in increments (3.14.0 to 3.14.4).
-fn is_incremental(api: &PythonApi) -> bool {
+pub(super) fn is_incremental(api: &PythonApi) -> bool {
     !api.is_free_threaded() && matches!(version(api), Some((14, 0..=4)))
 }
 
@@ -77,8 +77,10 @@ impl Agent {
 
     /// Reads what changes all the time. Needs no lock of the interpreter.
     pub(super) fn update_report(&mut self, now: u64) {
+        let auto = self.search_report();
         let report = &mut self.report;
         report.end_ns = now;
+        report.auto = auto;
         report.parent = std::os::unix::process::parent_id();
         report.rss_bytes_at_end = rss_bytes();
         report.peak_rss_bytes = peak_rss_bytes();

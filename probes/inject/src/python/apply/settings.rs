@@ -186,6 +186,7 @@ impl Agent {
         }
         self.held = None;
         self.active.clear();
+        self.leave_search();
     }
 
     /// Gives the settings back for good.
@@ -193,6 +194,7 @@ impl Agent {
         self.sum_up(now_ns(), totals());
         self.report.later = Some(CollectionSums::default());
         self.leave();
+        self.end_search();
         self.report.taken_back = true;
         unwatch();
     }

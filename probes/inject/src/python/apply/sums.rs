@@ -6,6 +6,7 @@ use crate::python::interpreter::method;
 use crate::python::object::OwnedRef;
 use crate::recording::guarded;
 use gctrace_settings::CollectionSums;
+use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -30,6 +31,9 @@ static SUMS: Sums = Sums {
     start_ns: AtomicU64::new(0),
     idle_ns: AtomicU64::new(0),
 };
+
+/// What is called as each collection starts.
+static LOOK: OnceLock<fn(&'static PythonApi)> = OnceLock::new();
 
 static COLLECTION: MethodDef = method(c"gctrace_apply", collection);
 
@@ -100,8 +104,13 @@ impl Totals {
     }
 }
 
-/// Adds the entry to `gc.callbacks`.
-pub(super) fn install(api: &'static PythonApi, gc: &OwnedRef) -> Option<()> {
+/// Adds the entry to `gc.callbacks`. `look` is called as each collection starts.
+pub(super) fn install(
+    api: &'static PythonApi,
+    gc: &OwnedRef,
+    look: fn(&'static PythonApi),
+) -> Option<()> {
+    let _ = LOOK.set(look);
     let callbacks = gc.attribute(c"callbacks")?;
     // SAFETY: the lock is held; the method is static, objects are alive.
     unsafe {
@@ -139,9 +148,10 @@ impl Sums {
         // SAFETY: may be called at any time. Not so late that modules are gone.
         let is_up = unsafe { (api.Py_IsInitialized)() } != 0;
         if phase.text()? != "stop" {
-            if is_up {
-                crate::python::steps::look(api);
+            if is_up && let Some(look) = LOOK.get() {
+                look(api);
             }
+            super::costs::started();
             self.start_ns.store(now_ns(), Relaxed);
             return None;
         }
@@ -153,6 +163,7 @@ impl Sums {
             sums.get(generation)?.fetch_add(value, Relaxed);
         }
         self.longest_ns.fetch_max(pause_ns, Relaxed);
+        super::costs::stopped(generation, garbage);
         if is_up && now.saturating_sub(self.idle_ns.load(Relaxed)) > IDLE_EVERY_NS {
             self.idle_ns.store(now, Relaxed);
             // SAFETY: may be called by any thread.

@@ -1,0 +1,30 @@
+//! The right setting, found and proven while the program runs: decided from figures alone, without
+//! Python and clocks.
+//!
+//! - `controller`: blocks of steps, one after the other; `gauge`: what it asks and has done;
+//! - `watch`: with the program's own settings; `explore`: which setting is the best;
+//! - `hold`: whether that one gains, and how much; `decide`: what follows from both; `block`: their blocks;
+//! - `price`: what a block of steps costs; `mixture`: whether pairs of blocks differ; `coin`: their
+//!   order;
+//! - `guard`: memory; `report`: what is reported.
+
+mod block;
+mod coin;
+mod controller;
+mod decide;
+mod explore;
+mod gauge;
+mod guard;
+mod hold;
+mod mixture;
+mod price;
+mod report;
+#[cfg(test)]
+mod simulated;
+#[cfg(test)]
+mod tests;
+mod watch;
+
+pub(crate) use controller::Controller;
+pub(crate) use gauge::{Action, Gauge};
+pub(crate) use price::{Figures, FullCollection, Thresholds};

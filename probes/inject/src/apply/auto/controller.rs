@@ -1,0 +1,452 @@
+//! The controller: which block of steps runs next, with which thresholds, and what follows from it.
+//!
+//! Watch, explore, prove, hold: see docs/architecture.md, "The setting found while the program runs".
+//! Driven by [`Controller::step`] at each step and [`Controller::next`] after each [`Action`]; what it
+//! knows of the program it asks of a [`Gauge`].
+
+use super::block::{Block, BlockKind};
+use super::coin::Coin;
+use super::explore::Exploration;
+use super::gauge::{Action, Gauge};
+use super::guard::{MemoryAlarm, MemoryGuard, MemoryLook};
+use super::hold::Hold;
+use super::price::{Figures, OldGeneration, Thresholds, block_cost, float};
+use gctrace_settings::{AutoDecision, AutoEvent, AutoOptions, AutoPart, AutoSaving, AutoState};
+use std::collections::VecDeque;
+
+/// Steps before anything is measured: caches and lazily made state settle.
+const SET_UP: u64 = 50;
+/// Steps of a block that watches.
+const WATCH: u64 = 200;
+/// A block that watches, or the set-up, ends earlier once it took this long, in ns: steps of seconds say
+/// enough.
+const LONG_NS: u64 = 10_000_000_000;
+/// And has this many steps.
+const FEWEST: u64 = 10;
+/// The third threshold while the old generation is suspended: never reached.
+const SUSPENDED: u32 = 1_000_000_000;
+
+/// What comes after the actions that are due.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Moment {
+    /// The block goes on.
+    Running,
+    /// The block has ended here, and is being closed.
+    Closing(Figures),
+    /// The memory guard has asked for a collection.
+    Alarm(MemoryAlarm),
+    /// A block begins.
+    Preparing,
+}
+
+pub(super) enum Phase {
+    SetUp,
+    Watch,
+    Explore(Exploration),
+    Hold(Box<Hold>),
+    Stopped,
+}
+
+/// The controller of one process.
+pub(crate) struct Controller {
+    pub(super) options: AutoOptions,
+    pub(super) coin: Coin,
+    /// The thresholds that the program wants.
+    pub(super) own: Thresholds,
+    /// Whether it wants automatic collection.
+    pub(super) is_on: bool,
+    /// Those that are in place.
+    in_place: Thresholds,
+    pub(super) phase: Phase,
+    pub(super) steps: u64,
+    pub(super) queue: VecDeque<Action>,
+    pub(super) moment: Moment,
+    block: Block,
+    /// Steps of the block so far.
+    block_steps: u64,
+    pub(super) begin: Figures,
+    /// Nothing young waits since the last block.
+    pub(super) is_clean: bool,
+    /// Collections of generation 1 that do not count towards the next full one: those that close
+    /// blocks, and those of blocks with a suspended old generation.
+    pub(super) debt: u32,
+    /// Full collections when it was last looked.
+    fulls: u64,
+    /// Steps of compared blocks, and full collections in them: the program asked for those.
+    compared: [u64; 2],
+    pub(super) guard: MemoryGuard,
+    /// CPU time in ns when steps began, and now.
+    cpu_ns: Option<[u64; 2]>,
+    pub(super) share: Option<f64>,
+    /// Containers per step in the last block that watched.
+    pub(super) watched: Option<f64>,
+    /// CPU time of young collections in a period of generation 1, as last watched, in ns.
+    pub(super) period_ns: f64,
+    pub(super) has_said_nothing: bool,
+    pub(super) explorations: u32,
+    /// Not before this step is explored again.
+    pub(super) explore_at: u64,
+    pub(super) explored_steps: u64,
+    /// What it cost by now, in ns of CPU time.
+    pub(super) spent_ns: f64,
+    /// What the memory guard collected, in ns of CPU time: no search is given up for it.
+    pub(super) guarded_ns: f64,
+    /// Full collections that held blocks were charged for by the rule, less those that ran in them, in ns of
+    /// CPU time. The guard's collections put off those of the rule: they cost only what exceeds this.
+    pub(super) charged_ns: f64,
+    /// The longest collection with own settings and with a held one: young and full.
+    pub(super) longest_own_ns: [u64; 2],
+    pub(super) longest_held_ns: [u64; 2],
+    /// What a full collection with own settings would take, in ns, if they come to one.
+    pub(super) own_full_ns: u64,
+    pub(super) parts: Vec<AutoPart>,
+    /// What those of them that are proven saved.
+    pub(super) savings: Vec<AutoSaving>,
+    pub(super) events: Vec<AutoEvent>,
+}
+
+impl Controller {
+    /// `own`: the program's thresholds, which are in place. The order of all pairs follows from `seed`.
+    pub(crate) fn new(options: AutoOptions, own: Thresholds, seed: u64) -> Self {
+        Self {
+            guard: MemoryGuard::new(options.memory),
+            options,
+            coin: Coin::new(seed),
+            own,
+            is_on: true,
+            in_place: own,
+            phase: Phase::SetUp,
+            steps: 0,
+            queue: VecDeque::new(),
+            moment: Moment::Running,
+            block: Block { kind: BlockKind::Own, thresholds: own, steps: SET_UP },
+            block_steps: 0,
+            begin: Figures::default(),
+            is_clean: false,
+            debt: 0,
+            fulls: 0,
+            compared: [0; 2],
+            cpu_ns: None,
+            share: None,
+            watched: None,
+            period_ns: f64::INFINITY,
+            has_said_nothing: false,
+            explorations: 0,
+            explore_at: 0,
+            explored_steps: 0,
+            spent_ns: 0.0,
+            guarded_ns: 0.0,
+            charged_ns: 0.0,
+            longest_own_ns: [0; 2],
+            longest_held_ns: [0; 2],
+            own_full_ns: 0,
+            parts: Vec::new(),
+            savings: Vec::new(),
+            events: Vec::new(),
+        }
+    }
+
+    /// A step has ended. Returns what is to be done; [`Controller::next`] follows each action.
+    pub(crate) fn step(&mut self, gauge: &mut dyn Gauge) -> Option<Action> {
+        self.steps += 1;
+        if matches!(self.phase, Phase::Stopped) {
+            return None;
+        }
+        if self.cpu_ns.is_none() {
+            self.begin = gauge.figures();
+            self.fulls = self.begin.collections[2];
+            self.cpu_ns = Some([self.begin.cpu_ns; 2]);
+            return None;
+        }
+        self.block_steps += 1;
+        if matches!(self.phase, Phase::Explore(_) | Phase::Hold(_)) {
+            match self.guard.look(gauge) {
+                MemoryLook::Well => {}
+                MemoryLook::Unknown => {
+                    self.stop(AutoDecision::MemoryUnknown);
+                    return self.next(gauge);
+                }
+                MemoryLook::Alarm(alarm) => {
+                    self.moment = Moment::Alarm(alarm);
+                    self.begin = gauge.figures();
+                    self.drop_pair();
+                    return Some(Action::Collect(2));
+                }
+            }
+        }
+        if !self.has_ended(gauge) {
+            return None;
+        }
+        self.moment = Moment::Closing(gauge.figures());
+        if self.block.is_compared() {
+            return Some(Action::Collect(1));
+        }
+        self.next(gauge)
+    }
+
+    fn has_ended(&self, gauge: &mut dyn Gauge) -> bool {
+        let may_be_short = matches!(self.phase, Phase::SetUp | Phase::Watch);
+        self.block_steps >= self.block.steps
+            || may_be_short
+                && self.block_steps >= FEWEST
+                && gauge.now_ns().saturating_sub(self.begin.wall_ns) > LONG_NS
+    }
+
+    /// What is to be done next, after an action; `None`: the next step.
+    pub(crate) fn next(&mut self, gauge: &mut dyn Gauge) -> Option<Action> {
+        loop {
+            if let Some(action) = self.queue.pop_front() {
+                if let Action::SetThresholds(thresholds) = action {
+                    self.in_place = thresholds;
+                }
+                return Some(action);
+            }
+            match std::mem::replace(&mut self.moment, Moment::Running) {
+                Moment::Running => return None,
+                Moment::Closing(end) => self.end_block(&end, &gauge.figures(), gauge),
+                Moment::Alarm(alarm) => {
+                    let figures = gauge.figures();
+                    self.guarded_ns += self.collected_ns(&figures);
+                    self.guard.alarms += 1;
+                    let full = figures.full.unwrap_or_default();
+                    if alarm.is_tight || alarm.was_garbage(full, gauge) {
+                        let MemoryAlarm { rss_bytes, limit_bytes, .. } = alarm;
+                        self.stop(AutoDecision::Memory { rss_bytes, limit_bytes });
+                    } else {
+                        // It lives, and would without us: the limit moves with it.
+                        self.guard.begin(gauge);
+                        self.prepare(&figures);
+                    }
+                }
+                Moment::Preparing => {
+                    let figures = gauge.figures();
+                    self.spent_ns += self.collected_ns(&figures);
+                    self.begin = figures;
+                    self.block_steps = 0;
+                }
+            }
+        }
+    }
+
+    /// CPU time of collections since the last figures, in ns: they ran for us.
+    fn collected_ns(&mut self, figures: &Figures) -> f64 {
+        let time = |figures: &Figures| figures.collecting_ns.iter().sum::<u64>();
+        let before = std::mem::replace(&mut self.begin, *figures);
+        float(time(figures).saturating_sub(time(&before)))
+    }
+
+    fn end_block(&mut self, end: &Figures, closed: &Figures, gauge: &mut dyn Gauge) {
+        if let Some([_, now]) = &mut self.cpu_ns {
+            *now = closed.cpu_ns.max(*now);
+        }
+        let (block, steps) = (self.block, self.block_steps);
+        self.is_clean = block.is_compared();
+        if block.is_compared() {
+            // Collecting early saves a later collection, but for what its own period costs.
+            let closing_ns = float(closed.cpu_ns.saturating_sub(end.cpu_ns));
+            self.spent_ns += closing_ns.min(self.period_ns);
+        }
+        self.note_longest(end, closed);
+        let same_thread = end.tid == self.begin.tid && closed.tid == end.tid;
+        let old = self.old_generation(closed, block.kind);
+        let cost = block_cost(&self.begin, end, closed, steps, block.thresholds, &old);
+        self.count_debt(&block, closed);
+        self.begin = *closed;
+        if !same_thread {
+            // CPU time of two threads says nothing.
+            self.drop_pair();
+        } else if block.is_compared() {
+            self.compared[0] += steps;
+            self.compared[1] += cost.fulls;
+        }
+        match &mut self.phase {
+            Phase::SetUp => self.phase = Phase::Watch,
+            _ if !same_thread => {}
+            Phase::Watch => self.has_watched(&cost, closed, gauge),
+            Phase::Explore(_) => self.explored(block.kind, cost, steps, closed, gauge),
+            Phase::Hold(_) => self.held(block.kind, cost, steps),
+            Phase::Stopped => return,
+        }
+        if !matches!(self.phase, Phase::Stopped) {
+            self.prepare(closed);
+        }
+    }
+
+    fn note_longest(&mut self, end: &Figures, closed: &Figures) {
+        let longest = match self.block.kind {
+            BlockKind::Own => &mut self.longest_own_ns,
+            BlockKind::Tried(_) => return,
+            _ => &mut self.longest_held_ns,
+        };
+        for figures in [end, closed] {
+            for (most, now) in longest.iter_mut().zip(figures.longest_ns) {
+                *most = (*most).max(now);
+            }
+        }
+    }
+
+    /// Full collections reset the collector's count, and with it what does not count.
+    fn count_debt(&mut self, block: &Block, now: &Figures) {
+        let middle = now.collections[1].saturating_sub(self.begin.collections[1]);
+        if now.collections[2] != self.fulls {
+            self.fulls = now.collections[2];
+            self.debt = 0;
+        } else if block.is_compared() {
+            self.debt = self.debt.saturating_add(u32::try_from(middle).unwrap_or(u32::MAX));
+        }
+    }
+
+    /// The old generation as it is while blocks of this kind run.
+    fn old_generation(&self, figures: &Figures, kind: BlockKind) -> OldGeneration {
+        let [steps, fulls] = self.compared.map(float);
+        let asked = if steps > 0.0 { fulls / steps } else { 0.0 };
+        let old = OldGeneration::of(figures, asked);
+        match &self.phase {
+            Phase::Hold(hold) => hold.old_generation(old, figures, kind),
+            _ => old,
+        }
+    }
+
+    /// Whether finding the setting has cost as much as it may.
+    pub(super) fn is_over_budget(&self, more_ns: f64) -> bool {
+        // The whole run, with its start-up, would be longer without a gain too.
+        let run_ns = self.cpu_ns.map_or(0, |[_, now]| now);
+        self.spent_ns + more_ns > self.options.cost * float(run_ns)
+    }
+
+    // Blocks
+
+    /// Begins the next block: what the phase says, after what it has put into the queue.
+    fn prepare(&mut self, figures: &Figures) {
+        let block = self.next_block();
+        let is_compared = block.is_compared();
+        if is_compared && !self.is_clean {
+            self.queue.push_back(Action::Collect(1));
+            self.debt = self.debt.saturating_add(1);
+        }
+        let [first, second, third] = block.thresholds;
+        let third = match is_compared {
+            true => SUSPENDED,
+            false => third.saturating_add(self.debt).min(SUSPENDED),
+        };
+        let thresholds = [first, second, third];
+        if thresholds != self.in_place {
+            self.queue.push_back(Action::SetThresholds(thresholds));
+        }
+        self.block = block;
+        self.begin = *figures;
+        self.moment = Moment::Preparing;
+    }
+
+    fn next_block(&mut self) -> Block {
+        let own = self.own;
+        let rest = |steps| Block { kind: BlockKind::Own, thresholds: own, steps };
+        let is_over = self.is_over_budget(0.0);
+        match &mut self.phase {
+            Phase::Explore(exploration) if is_over => rest(exploration.block),
+            Phase::Explore(exploration) => exploration.next_block().unwrap_or(rest(WATCH)),
+            Phase::Hold(hold) => hold.next_block(own, is_over, &mut self.coin),
+            _ => rest(WATCH),
+        }
+    }
+
+    fn drop_pair(&mut self) {
+        if let Phase::Hold(hold) = &mut self.phase {
+            hold.drop_pair();
+        }
+    }
+
+    // From outside
+
+    /// The program has set thresholds, which are in place now. Returns what is to be done.
+    pub(crate) fn program_set(
+        &mut self,
+        thresholds: Thresholds,
+        gauge: &mut dyn Gauge,
+    ) -> Option<Action> {
+        // It puts back what it read: ours.
+        let is_ours = thresholds == self.in_place && thresholds != self.own;
+        let [first, second, third] = thresholds;
+        let third = if third >= SUSPENDED { self.own[2] } else { third };
+        let own = if is_ours { self.own } else { [first, second, third] };
+        self.in_place = thresholds;
+        let is_new = own != self.own;
+        self.own = own;
+        if is_new {
+            self.decide(AutoDecision::OwnChanged { thresholds: own.to_vec() });
+        }
+        self.begin_anew(is_new, gauge)
+    }
+
+    /// The program has switched automatic collection on or off, or it was so from the start. While it is
+    /// off nothing is tried.
+    pub(crate) fn program_switched(
+        &mut self,
+        is_on: bool,
+        gauge: &mut dyn Gauge,
+    ) -> Option<Action> {
+        self.is_on = is_on;
+        self.begin_anew(true, gauge)
+    }
+
+    /// The program has thawed what was frozen for it.
+    pub(crate) fn program_unfroze(&mut self, gauge: &mut dyn Gauge) -> Option<Action> {
+        self.decide(AutoDecision::Unfrozen);
+        if !matches!(self.phase, Phase::Stopped) {
+            self.watch_again(true);
+        }
+        self.begin_anew(false, gauge)
+    }
+
+    /// The block that runs says nothing any more, nor does the phase if the program is another.
+    fn begin_anew(&mut self, is_other: bool, gauge: &mut dyn Gauge) -> Option<Action> {
+        if matches!(self.phase, Phase::Stopped) || self.cpu_ns.is_none() {
+            return None;
+        }
+        self.drop_pair();
+        if is_other && !matches!(self.phase, Phase::SetUp) {
+            self.watch_again(false);
+        }
+        let figures = gauge.figures();
+        self.prepare(&figures);
+        self.next(gauge)
+    }
+
+    /// The user takes everything back: the caller does that.
+    pub(crate) fn take_back(&mut self) {
+        if !matches!(self.phase, Phase::Stopped) {
+            self.decide(AutoDecision::TakenBack);
+            self.end_part();
+            self.queue.clear();
+            self.phase = Phase::Stopped;
+            self.moment = Moment::Running;
+        }
+    }
+
+    /// The program's thresholds, if others are in place.
+    pub(crate) fn to_give_back(&self) -> Option<Thresholds> {
+        (self.in_place != self.own).then_some(self.own)
+    }
+
+    /// Whether objects are frozen for it.
+    #[cfg(test)]
+    pub(crate) fn is_frozen(&self) -> bool {
+        matches!(&self.phase, Phase::Hold(hold) if hold.is_frozen())
+    }
+
+    pub(super) fn state(&self) -> AutoState {
+        match &self.phase {
+            Phase::SetUp => AutoState::SettingUp,
+            Phase::Watch => AutoState::Watching,
+            Phase::Explore(_) => AutoState::Exploring,
+            Phase::Hold(hold) if hold.is_proving() => AutoState::Proving,
+            Phase::Hold(_) => AutoState::Holding,
+            Phase::Stopped => AutoState::Stopped,
+        }
+    }
+
+    /// CPU time since the first step, in ns.
+    pub(super) fn run_ns(&self) -> u64 {
+        self.cpu_ns.map_or(0, |[first, now]| now.saturating_sub(first))
+    }
+}

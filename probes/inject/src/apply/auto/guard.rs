@@ -1,0 +1,134 @@
+//! The memory guard: garbage that waits must not take the memory that the program, or its machine, needs.
+//!
+//! Resident memory is the alarm. It is no proof: allocators keep freed memory, and heaps grow without
+//! any garbage. So an alarm is answered by a collection, and what that frees decides.
+
+use super::gauge::Gauge;
+use super::price::{FullCollection, float, whole};
+
+/// More resident memory that is always allowed, in bytes: below it thresholds make no difference.
+const SPARE: u64 = 64 << 20;
+/// Less than this is hardly any memory, in bytes.
+const TIGHT: u64 = 32 << 20;
+/// Between two looks, in ns: a look takes some microseconds, and garbage grows by 2 MB in a ms at most.
+/// Longer steps are followed by a look each.
+const EVERY_NS: u64 = 5_000_000;
+/// Looks between two at what is left in the machine, which take ten times as long as one at the process.
+const EVERY: u64 = 16;
+
+/// The limits of one process.
+#[derive(Debug)]
+pub(super) struct MemoryGuard {
+    /// As a share of what was resident.
+    allowed: f64,
+    pub(super) base: Option<u64>,
+    pub(super) most: u64,
+    limit: u64,
+    looks: u64,
+    looked_ns: u64,
+    /// Resident at the last look at what is left.
+    looked: u64,
+    pub(super) alarms: u64,
+    /// Resident, and full collections, when the limit was set.
+    began: u64,
+    fulls: u64,
+}
+
+/// What a look shows.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum MemoryLook {
+    Well,
+    /// Memory cannot be read.
+    Unknown,
+    Alarm(MemoryAlarm),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MemoryAlarm {
+    pub(super) rss_bytes: u64,
+    pub(super) limit_bytes: u64,
+    /// Hardly any memory is left, whoever has it.
+    pub(super) is_tight: bool,
+    /// Since the limit was set.
+    grown: u64,
+    /// In use of the C library's memory.
+    malloc_bytes: u64,
+}
+
+impl MemoryGuard {
+    pub(super) fn new(allowed: f64) -> Self {
+        Self {
+            allowed,
+            base: None,
+            most: 0,
+            limit: u64::MAX,
+            looks: 0,
+            looked_ns: 0,
+            looked: 0,
+            alarms: 0,
+            began: 0,
+            fulls: 0,
+        }
+    }
+
+    /// What is resident now is the measure from now on. `None`: it is unknown.
+    pub(super) fn begin(&mut self, gauge: &mut dyn Gauge) -> Option<()> {
+        let now = gauge.rss_bytes()?;
+        let left = gauge.headroom_bytes().unwrap_or(u64::MAX);
+        let more = whole(float(now) * self.allowed).saturating_add(SPARE);
+        self.limit = now.saturating_add(more.min(left / 2));
+        self.base.get_or_insert(now);
+        self.most = self.most.max(now);
+        self.began = now;
+        self.fulls = gauge.fulls();
+        Some(())
+    }
+
+    /// A look at a step's end. It is well too if a full collection has run since the limit was set: what
+    /// is resident was mostly alive then, and is the new measure.
+    pub(super) fn look(&mut self, gauge: &mut dyn Gauge) -> MemoryLook {
+        let now_ns = gauge.now_ns();
+        if now_ns.saturating_sub(self.looked_ns) < EVERY_NS {
+            return MemoryLook::Well;
+        }
+        self.looked_ns = now_ns;
+        let Some(rss_bytes) = gauge.rss_bytes() else { return MemoryLook::Unknown };
+        self.most = self.most.max(rss_bytes);
+        self.looks += 1;
+        let (is_due, is_over) = (self.looks.is_multiple_of(EVERY), rss_bytes > self.limit);
+        if !is_due && !is_over {
+            return MemoryLook::Well;
+        }
+        let left = gauge.headroom_bytes();
+        let mut is_tight = is_over && left.is_some_and(|left| left < TIGHT);
+        if is_due {
+            // As much again twice over before the look after the next.
+            let grown = rss_bytes.saturating_sub(std::mem::replace(&mut self.looked, rss_bytes));
+            is_tight |= grown > 0 && left.is_some_and(|left| left < grown.saturating_mul(2));
+        }
+        if !is_tight && (!is_over || gauge.fulls() > self.fulls) {
+            if is_over {
+                self.begin(gauge);
+            }
+            return MemoryLook::Well;
+        }
+        MemoryLook::Alarm(MemoryAlarm {
+            rss_bytes,
+            limit_bytes: self.limit,
+            is_tight,
+            grown: rss_bytes.saturating_sub(self.began),
+            malloc_bytes: gauge.malloc_bytes(),
+        })
+    }
+}
+
+impl MemoryAlarm {
+    /// Whether the collection that answered it found garbage, by objects or by bytes.
+    pub(super) fn was_garbage(&self, full: FullCollection, gauge: &mut dyn Gauge) -> bool {
+        // Small objects are given back to the system, large ones to the C library only.
+        let now = gauge.rss_bytes().unwrap_or(self.rss_bytes);
+        let less = self.rss_bytes.saturating_sub(now);
+        let less = less.saturating_add(self.malloc_bytes.saturating_sub(gauge.malloc_bytes()));
+        full.freed > full.left / 10 || less > self.grown / 2
+    }
+}

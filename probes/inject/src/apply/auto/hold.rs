@@ -1,0 +1,265 @@
+//! A setting is held, and pairs of blocks check what it gains: fresh ones, none of the exploration,
+//! whose best is the best by chance too.
+
+use super::block::{Block, BlockKind, is_other};
+use super::coin::Coin;
+use super::mixture::{PairedDifferences, difference, own_by_held};
+use super::price::{BlockCost, Figures, OldGeneration, Thresholds, float, whole};
+use gctrace_settings::{AutoDifference, AutoPart, AutoSaving, GcSetting};
+
+/// Fewest pairs of a proof.
+const FEWEST: usize = 12;
+/// Pairs after which it is no longer sought in every block.
+const MOST: usize = 60;
+/// Gains below are none: the charge of full collections is off by more (share of the CPU time).
+pub(super) const RESERVE: f64 = 0.005;
+/// Held blocks between two pairs once the gain is proven: 9 to 27, by chance, so that no period of the
+/// program meets them.
+pub(super) const LEAST_GAP: u64 = 9;
+pub(super) const GAPS: usize = 19;
+/// Pairs over which containers per step are averaged.
+const RECENT: usize = 3;
+
+/// The old generation when it was frozen.
+#[derive(Clone, Copy, Debug)]
+struct FrozenHeap {
+    /// Objects that were frozen, nearly.
+    objects: f64,
+    /// Full collections by then.
+    fulls: u64,
+}
+
+/// One setting, held.
+#[derive(Debug)]
+pub(super) struct Hold {
+    since: u64,
+    thresholds: Thresholds,
+    frozen: Option<FrozenHeap>,
+    block: u64,
+    pub(super) is_proving: bool,
+    pub(super) is_proven: bool,
+    /// Blocks of the pair that are still to run: whether held.
+    queue: Vec<bool>,
+    pair: [Option<BlockCost>; 2],
+    pub(super) gap: u64,
+    pub(super) cpu: PairedDifferences,
+    wall: PairedDifferences,
+    collecting: PairedDifferences,
+    /// Sums over pairs, held less own, in ns: of the computed part, and of all.
+    computed_ns: [f64; 2],
+    steps: u64,
+    cpu_ns: f64,
+    /// Containers per step when it was chosen, and of the last pairs.
+    allocations: f64,
+    recent: Vec<f64>,
+}
+
+impl Hold {
+    /// `freezes`: the heap is about to be frozen, after a full collection.
+    pub(super) fn new(
+        since: u64,
+        thresholds: Thresholds,
+        block: u64,
+        allocations: f64,
+        freezes: Option<&Figures>,
+    ) -> Self {
+        Self {
+            since,
+            thresholds,
+            frozen: freezes.map(|figures| FrozenHeap {
+                objects: OldGeneration::of(figures, 0.0).objects,
+                fulls: figures.collections[2] + 1,
+            }),
+            block,
+            is_proving: true,
+            is_proven: false,
+            queue: Vec::new(),
+            pair: [None; 2],
+            gap: 0,
+            cpu: PairedDifferences::default(),
+            wall: PairedDifferences::default(),
+            collecting: PairedDifferences::default(),
+            computed_ns: [0.0; 2],
+            steps: 0,
+            cpu_ns: 0.0,
+            allocations,
+            recent: Vec::new(),
+        }
+    }
+
+    pub(super) fn is_frozen(&self) -> bool {
+        self.frozen.is_some()
+    }
+
+    pub(super) fn is_proving(&self) -> bool {
+        self.is_proving
+    }
+
+    /// As `gctrace apply` takes it.
+    pub(super) fn setting(&self) -> GcSetting {
+        let [first, second, third] = self.thresholds;
+        let freeze = if self.is_frozen() { ",freeze@step:2" } else { "" };
+        format!("threshold={first},{second},{third}{freeze}").parse().unwrap_or_default()
+    }
+
+    /// The old generation while blocks of this kind run. Objects that are frozen stay so in all: what the
+    /// program's own settings would cost is charged with them.
+    pub(super) fn old_generation(
+        &self,
+        old: OldGeneration,
+        figures: &Figures,
+        kind: BlockKind,
+    ) -> OldGeneration {
+        // The last full collection with a held setting may be long ago.
+        let quarter_of = if kind.is_held() { float(figures.old) } else { old.quarter_of };
+        let old = OldGeneration { quarter_of, ..old };
+        let Some(frozen) = self.frozen else { return old };
+        if kind == (BlockKind::Paired { is_held: false }) {
+            return OldGeneration { objects: frozen.objects, quarter_of: frozen.objects, ..old };
+        }
+        if figures.collections[2] > frozen.fulls {
+            return old;
+        }
+        // Nothing but what came since.
+        OldGeneration { objects: float(figures.pending).min(frozen.objects), ..old }
+    }
+
+    pub(super) fn next_block(&mut self, own: Thresholds, is_over: bool, coin: &mut Coin) -> Block {
+        let steps = self.block;
+        if self.queue.is_empty() && self.gap == 0 && !is_over {
+            let first = coin.toss();
+            self.queue = vec![!first, first];
+        }
+        if let Some(is_held) = self.queue.pop() {
+            let thresholds = if is_held { self.thresholds } else { own };
+            return Block { kind: BlockKind::Paired { is_held }, thresholds, steps };
+        }
+        self.gap = self.gap.saturating_sub(1);
+        if self.is_proving {
+            return Block { kind: BlockKind::Own, thresholds: own, steps };
+        }
+        Block { kind: BlockKind::Held, thresholds: self.thresholds, steps }
+    }
+
+    /// What was measured of the pair that runs is lost.
+    pub(super) fn drop_pair(&mut self) {
+        self.queue.clear();
+        self.pair = [None; 2];
+    }
+
+    pub(super) fn add(&mut self, kind: BlockKind, cost: BlockCost, steps: u64) {
+        let is_held = kind.is_held();
+        if !is_held && kind != (BlockKind::Paired { is_held: false }) {
+            return;
+        }
+        if is_held {
+            self.steps += steps;
+            self.cpu_ns += cost.cpu_ns * float(steps);
+        }
+        if kind == BlockKind::Held {
+            return;
+        }
+        self.pair[usize::from(is_held)] = Some(cost);
+        if let [Some(own), Some(held)] = self.pair {
+            self.pair = [None; 2];
+            self.cpu.push(difference(held.cpu_ns, own.cpu_ns));
+            self.wall.push(difference(held.wall_ns, own.wall_ns));
+            let both_ns = (held.cpu_ns + own.cpu_ns).max(1.0);
+            self.collecting.push(2.0 * (held.collecting_ns - own.collecting_ns) / both_ns);
+            self.computed_ns[0] += held.full_ns - own.full_ns;
+            self.computed_ns[1] += held.cpu_ns - own.cpu_ns;
+            if self.recent.len() == RECENT {
+                self.recent.remove(0);
+            }
+            self.recent.push(own.allocations);
+            if !self.is_proving {
+                self.gap = LEAST_GAP;
+            }
+        }
+    }
+
+    /// CPU time that was lost, in ns, if the setting is worse than the program's own.
+    pub(super) fn lost_ns(&self) -> f64 {
+        (self.cpu_ns * (1.0 - own_by_held(self.cpu.mean()))).max(0.0)
+    }
+
+    fn computed_share(&self) -> Option<f64> {
+        let [computed, all] = self.computed_ns;
+        (all != 0.0).then(|| computed / all)
+    }
+
+    /// What was saved, if that is proven.
+    pub(super) fn saving(&self) -> Option<AutoSaving> {
+        let interval = self.cpu.interval().filter(|_| self.is_proven)?;
+        let ns = |difference| signed(self.cpu_ns * (own_by_held(difference) - 1.0));
+        Some(AutoSaving {
+            mean_ns: ns(self.cpu.mean()),
+            low_ns: ns(interval.high),
+            high_ns: ns(interval.low),
+            pairs: self.cpu.len() as u64,
+            computed_share: self.computed_share()?,
+        })
+    }
+
+    pub(super) fn part(&self) -> AutoPart {
+        AutoPart {
+            setting: self.setting(),
+            step: self.since,
+            held_steps: self.steps,
+            held_cpu_ns: whole(self.cpu_ns),
+            pairs: self.cpu.len() as u64,
+            is_proven: self.is_proven,
+            cpu: reported(&self.cpu),
+            wall: reported(&self.wall),
+            collections: reported(&self.collecting),
+            computed_share: self.computed_share(),
+        }
+    }
+}
+
+/// The nearest whole number.
+#[expect(clippy::cast_possible_truncation, reason = "saturates")]
+fn signed(number: f64) -> i64 {
+    number.round() as i64
+}
+
+fn reported(pairs: &PairedDifferences) -> AutoDifference {
+    let interval = pairs.interval();
+    AutoDifference {
+        mean: (pairs.len() > 0).then(|| pairs.mean()),
+        low: interval.map(|one| one.low),
+        high: interval.map(|one| one.high),
+    }
+}
+
+/// What follows from the pairs so far.
+pub(super) enum Verdict {
+    GoOn,
+    Loss,
+    NotProven,
+    Changed { before: f64, now: f64 },
+    Proven { low: f64, high: f64 },
+}
+
+impl Hold {
+    pub(super) fn verdict(&self) -> Verdict {
+        let interval = self.cpu.interval();
+        if interval.is_some_and(|one| one.low > 0.0) {
+            return Verdict::Loss;
+        }
+        let now = self.recent.iter().sum::<f64>() / float(RECENT as u64);
+        if self.recent.len() == RECENT && is_other(self.allocations, now) {
+            return Verdict::Changed { before: self.allocations, now };
+        }
+        if let Some(one) = interval.filter(|one| one.high < -RESERVE)
+            && !self.is_proven
+            && self.cpu.len() >= FEWEST
+        {
+            return Verdict::Proven { low: one.low, high: one.high };
+        }
+        if self.is_proving && self.cpu.len() >= MOST {
+            return Verdict::NotProven;
+        }
+        Verdict::GoOn
+    }
+}

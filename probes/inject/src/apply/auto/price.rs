@@ -1,0 +1,251 @@
+//! What a block of steps cost, with full collections charged by the collector's rule.
+//!
+//! A full collection is too rare for a block: charging it where it happens is wrong in sign and many
+//! times over. Compared blocks run with the old generation suspended, and each is charged what its steps
+//! contribute to full collections. From 3.8 to 3.13, and from 3.14.5 on, one runs when the third
+//! threshold is exceeded by collections of generation 1 and their survivors by a quarter of what the
+//! last full one left (`gc_collect_generations` in Modules/gcmodule.c, Python/gc.c): so per step
+//! `min(f1 / (t2 + 1), 4 s / L)`, with `f1` collections of generation 1 and `s` survivors of them per
+//! step, and `L` objects that the last full collection left.
+
+/// What was measured by now. Sums are of one interpreter since any time before.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Figures {
+    /// Thread that makes the steps.
+    pub(crate) tid: u32,
+    /// CPU time of that thread since it began, in ns.
+    pub(crate) cpu_ns: u64,
+    /// CLOCK_MONOTONIC, in ns.
+    pub(crate) wall_ns: u64,
+    /// Collections by generation.
+    pub(crate) collections: [u64; 3],
+    /// CPU time of these, in ns.
+    pub(crate) collecting_ns: [u64; 3],
+    /// The longest young and full collection since figures were last read, in ns.
+    pub(crate) longest_ns: [u64; 2],
+    /// Objects in the youngest generation: `gc.get_count()[0]`.
+    pub(crate) waiting: u64,
+    /// Objects that the last full collection left: `long_lived_total`.
+    pub(crate) old: u64,
+    /// Survivors of collections of generation 1 since: `long_lived_pending`.
+    pub(crate) pending: u64,
+    /// The last full collection; `None`: none was seen.
+    pub(crate) full: Option<FullCollection>,
+}
+
+/// A full collection.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct FullCollection {
+    /// CPU time of it, in ns.
+    pub(crate) cpu_ns: u64,
+    /// Objects that it left.
+    pub(crate) left: u64,
+    /// Objects that it freed.
+    pub(crate) freed: u64,
+    /// Objects that the one before had left.
+    pub(crate) left_before: u64,
+    /// Survivors of collections of generation 1 between both.
+    pub(crate) pending: u64,
+}
+
+impl FullCollection {
+    /// CPU time for an object, in ns.
+    fn ns_each(self) -> f64 {
+        float(self.cpu_ns) / float(self.left.saturating_add(self.freed)).max(1.0)
+    }
+
+    /// Share of the survivors that were alive at the next full collection; 0 if they were too few to
+    /// say: then heaps are taken for smaller than they are, and gains too.
+    fn alive(self) -> f64 {
+        /// Fewer than a full collection of the smallest heaps would wait for.
+        const FEWEST: u64 = 1_000;
+        if self.pending < FEWEST {
+            return 0.0;
+        }
+        let growth = float(self.left) - float(self.left_before);
+        (growth / float(self.pending)).clamp(0.0, 1.0)
+    }
+}
+
+/// Thresholds, as `gc.set_threshold()` takes them.
+pub(crate) type Thresholds = [u32; 3];
+
+/// The old generation, as the price of full collections needs it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OldGeneration {
+    /// Objects that the next full collection traverses.
+    pub(crate) objects: f64,
+    /// `L` in the rule: as many, if full collections were as frequent as with own settings.
+    pub(crate) quarter_of: f64,
+    /// Full collections that the program itself asks for, per step: they leave fewer to the rule.
+    pub(crate) asked: f64,
+    /// CPU time for an object, in ns; 0 before a full collection was seen.
+    pub(crate) ns_each: f64,
+}
+
+impl OldGeneration {
+    /// The one that these figures show.
+    pub(crate) fn of(figures: &Figures, asked: f64) -> Self {
+        let full = figures.full;
+        let grown = full.map_or(0.0, |full| full.alive() * float(figures.pending));
+        let objects = float(figures.old) + grown;
+        Self {
+            objects,
+            quarter_of: objects,
+            asked,
+            ns_each: full.map_or(0.0, FullCollection::ns_each),
+        }
+    }
+
+    /// CPU time of a full collection, in ns.
+    pub(crate) fn full_ns(&self) -> f64 {
+        self.objects * self.ns_each
+    }
+
+    /// Full collections per step by the rule.
+    fn rate(&self, middle: f64, survivors: f64, third: u32) -> f64 {
+        let by_count = middle / (f64::from(third) + 1.0);
+        let by_quarter = 4.0 * survivors / self.quarter_of.max(1.0);
+        (by_count.min(by_quarter) - self.asked).max(0.0)
+    }
+}
+
+/// What one block cost per step.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct BlockCost {
+    /// CPU time of a step with its share of full collections, in ns.
+    pub(crate) cpu_ns: f64,
+    /// Wall time likewise.
+    pub(crate) wall_ns: f64,
+    /// CPU time of collections likewise.
+    pub(crate) collecting_ns: f64,
+    /// The share of full collections in all of these: computed.
+    pub(crate) full_ns: f64,
+    /// Net new containers.
+    pub(crate) allocations: f64,
+    /// Collections of generation 1.
+    pub(crate) middle: f64,
+    /// Full collections that ran in the block.
+    pub(crate) fulls: u64,
+    /// CPU time of these, in ns: of the whole block.
+    pub(crate) fulls_ns: f64,
+}
+
+/// The block between these figures, of `steps` steps with these thresholds. `closed`: after the collection
+/// that ends it, whose time is its own; else the same as `end`. `old`: with which the price is computed.
+pub(crate) fn block_cost(
+    begin: &Figures,
+    end: &Figures,
+    closed: &Figures,
+    steps: u64,
+    thresholds: Thresholds,
+    old: &OldGeneration,
+) -> BlockCost {
+    let steps = float(steps.max(1));
+    let [first, second, third] = thresholds;
+    let ran = |generation: usize| {
+        let [begin, end] = [begin, end].map(|one| one.collections.get(generation).copied());
+        end.unwrap_or(0).saturating_sub(begin.unwrap_or(0))
+    };
+    // With the fraction of the one that is not complete.
+    let part = (float(end.waiting) - float(begin.waiting)) / f64::from(first.max(1));
+    let young = ((float(ran(0) + ran(1) + ran(2)) + part) / steps).max(0.0);
+    let middle = young / (f64::from(second) + 1.0);
+    let [young_ns, middle_ns, full_ns] = [0, 1, 2].map(|generation: usize| {
+        let [begin, closed] = [begin, closed].map(|one| one.collecting_ns.get(generation).copied());
+        float(closed.unwrap_or(0).saturating_sub(begin.unwrap_or(0)))
+    });
+    let fulls = closed.collections[2].saturating_sub(begin.collections[2]);
+    let survived =
+        if fulls == 0 { closed.pending.saturating_sub(begin.pending) } else { closed.pending };
+    let charge = old.rate(middle, float(survived) / steps, third) * old.full_ns();
+    let without_full =
+        |from: u64, to: u64| (float(to.saturating_sub(from)) - full_ns).max(0.0) / steps + charge;
+    BlockCost {
+        cpu_ns: without_full(begin.cpu_ns, closed.cpu_ns),
+        wall_ns: without_full(begin.wall_ns, closed.wall_ns),
+        collecting_ns: (young_ns + middle_ns) / steps + charge,
+        full_ns: charge,
+        allocations: young * f64::from(first),
+        middle,
+        fulls,
+        fulls_ns: full_ns,
+    }
+}
+
+/// Of times and counts, which are below 2^53.
+#[expect(clippy::cast_precision_loss, reason = "times and counts are below 2^53")]
+pub(crate) fn float(number: u64) -> f64 {
+    number as f64
+}
+
+/// The nearest whole number; 0 for what is none.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+pub(crate) fn whole(number: f64) -> u64 {
+    number.round() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BEGIN: Figures = Figures {
+        tid: 1,
+        cpu_ns: 1_000,
+        wall_ns: 2_000,
+        collections: [100, 10, 1],
+        collecting_ns: [500, 400, 300],
+        longest_ns: [0; 2],
+        waiting: 0,
+        old: 100_000,
+        pending: 50,
+        full: Some(FullCollection {
+            cpu_ns: 10_000_000,
+            left: 90_000,
+            freed: 10_000,
+            left_before: 80_000,
+            pending: 20_000,
+        }),
+    };
+
+    #[test]
+    fn the_smaller_of_both_rates_is_charged() {
+        let old = OldGeneration::of(&BEGIN, 0.0);
+        // Half of what survived before was alive: 25 of 50.
+        assert_eq!((old.objects, old.quarter_of), (100_025.0, 100_025.0));
+        assert_eq!(old.ns_each, 100.0);
+        let end = Figures { collections: [110, 11, 1], waiting: 0, ..BEGIN };
+        let cost = |pending| {
+            let closed = Figures { pending: BEGIN.pending + pending, cpu_ns: 11_000, ..end };
+            block_cost(&BEGIN, &end, &closed, 10, [700, 10, 10], &old)
+        };
+        // 1.1 collections, one of eleven of generation 1, one of eleven of those full.
+        let by_count = 1.1 / 11.0 / 11.0 * old.full_ns();
+        assert!((cost(5_000).full_ns - by_count).abs() < 1e-6, "{:?}", cost(5_000));
+        // 10 survivors per step, a quarter of the heap for each full one: 4 c s.
+        let by_quarter = 4.0 * 10.0 * 100.0;
+        assert!((cost(100).full_ns - by_quarter).abs() < 1e-6, "{:?}", cost(100));
+        assert!((cost(100).cpu_ns - by_quarter - 1_000.0).abs() < 1e-6);
+        let asked = OldGeneration { asked: 1.0, ..old };
+        let closed = Figures { pending: 5_050, ..end };
+        let cost = block_cost(&BEGIN, &end, &closed, 10, [700, 10, 10], &asked);
+        assert_eq!(cost.full_ns, 0.0);
+    }
+
+    #[test]
+    fn a_full_collection_in_a_block_is_not_its_cost() {
+        let old = OldGeneration::of(&Figures::default(), 0.0);
+        assert_eq!(old.full_ns(), 0.0);
+        let end = Figures {
+            cpu_ns: 901_000,
+            wall_ns: 902_000,
+            collections: [100, 10, 2],
+            collecting_ns: [500, 400, 800_300],
+            waiting: 350,
+            ..BEGIN
+        };
+        let cost = block_cost(&BEGIN, &end, &end, 100, [700, 10, 10], &old);
+        assert_eq!((cost.cpu_ns, cost.fulls), (1_000.0, 1));
+        assert_eq!((cost.allocations, cost.collecting_ns), (10.5, 0.0));
+    }
+}

@@ -1,0 +1,115 @@
+//! The program is watched with its own settings, and given them back.
+
+use super::block::is_other;
+use super::controller::{Controller, Moment, Phase};
+use super::explore::Exploration;
+use super::gauge::{Action, Gauge};
+use super::price::{BlockCost, Figures, OldGeneration};
+use gctrace_settings::{AutoDecision, AutoEvent, AutoGoal};
+
+/// Steps until settings are compared again after a fruitless exploration; doubled with each.
+const WAIT: u64 = 1_000;
+/// Full collections of this length are worth avoiding with [`AutoGoal::Longest`], in ns: shorter ones are
+/// not the longest pause of anything.
+const NOTICEABLE_NS: f64 = 10e6;
+/// Most events and parts that are kept.
+const MOST: usize = 100;
+
+impl Controller {
+    /// A block has ended that watched.
+    pub(super) fn has_watched(
+        &mut self,
+        cost: &BlockCost,
+        figures: &Figures,
+        gauge: &mut dyn Gauge,
+    ) {
+        let share = if cost.cpu_ns > 0.0 { cost.collecting_ns / cost.cpu_ns } else { 0.0 };
+        self.share = Some(share);
+        let before = self.watched.replace(cost.allocations);
+        if cost.middle > 0.0 {
+            self.period_ns = (cost.collecting_ns - cost.full_ns) / cost.middle;
+        }
+        let full_ns = OldGeneration::of(figures, 0.0).full_ns();
+        let is_noticeable =
+            self.options.goal == AutoGoal::Longest && full_ns > NOTICEABLE_NS && cost.full_ns > 0.0;
+        if share <= self.options.worth && !is_noticeable {
+            if !std::mem::replace(&mut self.has_said_nothing, true) {
+                self.decide(AutoDecision::NothingToGain { share });
+            }
+            return;
+        }
+        let is_steady = before.is_some_and(|before| !is_other(before, cost.allocations));
+        if !is_steady
+            || !self.is_on
+            || self.steps < self.explore_at
+            || self.is_over_budget(0.0)
+            || self.guard.begin(gauge).is_none()
+        {
+            return;
+        }
+        let longest_ns = self.longest_own_ns.into_iter().max().unwrap_or(0);
+        let limit_ns = (self.options.goal == AutoGoal::Longest).then_some(longest_ns);
+        if let Some(mut exploration) = Exploration::new(self.own, cost, limit_ns) {
+            self.has_said_nothing = false;
+            self.explorations += 1;
+            exploration.begin_round(&mut self.coin);
+            self.phase = Phase::Explore(exploration);
+            self.decide(AutoDecision::Explore { share });
+        } else if !std::mem::replace(&mut self.has_said_nothing, true) {
+            self.decide(AutoDecision::OwnIsBest);
+        }
+    }
+
+    /// Own settings for now; watches, and explores again after a while.
+    pub(super) fn watch_again(&mut self, is_fruitless: bool) {
+        self.end_part();
+        self.phase = Phase::Watch;
+        self.watched = None;
+        let wait = if is_fruitless { WAIT << self.explorations.min(20) } else { 0 };
+        self.explore_at = self.steps.saturating_add(wait);
+    }
+
+    /// Gives back everything, for good.
+    pub(super) fn stop(&mut self, why: AutoDecision) {
+        self.decide(why);
+        self.end_part();
+        self.phase = Phase::Stopped;
+        self.moment = Moment::Running;
+        self.queue.push_back(Action::SetThresholds(self.own));
+    }
+
+    /// A part ends: frozen objects are thawed.
+    pub(super) fn end_part(&mut self) {
+        let phase = std::mem::replace(&mut self.phase, Phase::Watch);
+        if let Phase::Hold(hold) = phase {
+            if hold.is_frozen() {
+                // Without the collection the old generation would seem small, and full ones follow.
+                self.queue.push_back(Action::Unfreeze);
+                self.collect_all();
+            }
+            self.spent_ns += hold.lost_ns();
+            if self.parts.len() < MOST {
+                self.parts.push(hold.part());
+                self.savings.extend(hold.saving());
+            }
+        }
+    }
+
+    pub(super) fn decide(&mut self, decision: AutoDecision) {
+        if self.events.len() < MOST {
+            self.events.push(AutoEvent { step: self.steps, decision });
+        }
+    }
+
+    /// Freezes what lives, after a full collection.
+    pub(super) fn freeze(&mut self) {
+        self.collect_all();
+        self.queue.push_back(Action::Freeze);
+    }
+
+    fn collect_all(&mut self) {
+        self.queue.push_back(Action::Collect(2));
+        self.is_clean = true;
+        self.debt = 0;
+    }
+}

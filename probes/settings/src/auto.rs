@@ -1,0 +1,312 @@
+//! What a search for the right setting, while the program runs, is to reach, and what it reports:
+//! the vocabulary between `gctrace auto` and the controller in `libgctrace_inject.so`.
+
+use super::setting::{GcSetting, GcSettingError};
+#[cfg(feature = "schema")]
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// What to reach, and at what price.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AutoOptions {
+    /// A collector that takes no more than this share of the CPU time is left alone; half of it is the
+    /// least gain that is tried. 0 to 1.
+    pub worth: f64,
+    /// How much more memory may be resident while a setting is held, as a share of what it was before;
+    /// 64 MiB more are always allowed. 0 or more.
+    pub memory: f64,
+    /// What finding the setting may cost, as a share of the CPU time by then. 0 to 1.
+    pub cost: f64,
+    /// What is to become less.
+    pub goal: AutoGoal,
+}
+
+/// What is to become less.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AutoGoal {
+    /// CPU time.
+    #[default]
+    Time,
+    /// The longest pause: full collections of what lives long are avoided, even if that saves no time.
+    Longest,
+}
+
+impl Default for AutoOptions {
+    fn default() -> Self {
+        Self { worth: 0.02, memory: 0.25, cost: 0.01, goal: AutoGoal::Time }
+    }
+}
+
+/// Starts the text of options.
+const AUTO: &str = "auto";
+
+/// As the variable carries them: `auto:worth=0.02,memory=0.25,cost=0.01,goal=time`.
+impl fmt::Display for AutoOptions {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { worth, memory, cost, goal } = self;
+        let goal = match goal {
+            AutoGoal::Time => "time",
+            AutoGoal::Longest => "longest",
+        };
+        write!(formatter, "{AUTO}:worth={worth},memory={memory},cost={cost},goal={goal}")
+    }
+}
+
+impl AutoOptions {
+    /// Whether a text is meant to be options, not a setting.
+    #[must_use]
+    pub fn are_meant(text: &str) -> bool {
+        text.split(':').next() == Some(AUTO)
+    }
+}
+
+/// `auto` alone has the defaults.
+impl FromStr for AutoOptions {
+    type Err = GcSettingError;
+
+    fn from_str(text: &str) -> Result<Self, GcSettingError> {
+        let mut options = Self::default();
+        let (_, rest) = text.split_once(':').unwrap_or((text, ""));
+        for piece in rest.split(',').filter(|piece| !piece.is_empty()) {
+            let wrong = || GcSettingError::AutoOption(piece.to_owned());
+            let share = |text: &str, most: f64| {
+                let share = text.parse().ok().filter(|share| (0.0..=most).contains(share));
+                share.ok_or_else(wrong)
+            };
+            match piece.split_once('=').ok_or_else(wrong)? {
+                ("worth", text) => options.worth = share(text, 1.0)?,
+                ("memory", text) => options.memory = share(text, f64::MAX)?,
+                ("cost", text) => options.cost = share(text, 1.0)?,
+                ("goal", "time") => options.goal = AutoGoal::Time,
+                ("goal", "longest") => options.goal = AutoGoal::Longest,
+                _ => return Err(wrong()),
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// What was done in one process. CPU times are those of the thread that makes the steps.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
+pub struct AutoReport {
+    /// What it does now, or did at the end.
+    pub state: AutoState,
+    /// Why it leaves this process alone; `null`: it does not.
+    pub unsupported: Option<String>,
+    /// The thresholds that the program asks for.
+    pub own_thresholds: Vec<u32>,
+    /// The setting that is held, or was at the end; `null`: the program's own.
+    pub setting: Option<GcSetting>,
+    /// Share of the CPU time that collections took with the program's own settings, as last watched;
+    /// full collections are charged by the collector's rule. `null`: too few steps for that.
+    pub collector_share: Option<f64>,
+    /// CPU time since the first step, in ns.
+    pub cpu_ns: u64,
+    /// Steps in which settings were tried that were not held then.
+    pub explored_steps: u64,
+    /// What finding and checking the setting cost, in ns of CPU time: collections made for it, the
+    /// settings tried that were slower than the program's own, and gctrace's own code. Estimated where
+    /// a slower setting is compared with the program's own.
+    pub cost_ns: u64,
+    /// What was saved in the parts that are proven, less `cost_ns`: the run would have taken as much
+    /// longer without `gctrace auto`. `null`: nothing was proven.
+    pub saved: Option<AutoSaving>,
+    /// The settings that were held, one after the other. At most 100.
+    pub parts: Vec<AutoPart>,
+    /// The longest collection with the program's own settings, from the first step on, in ns; `null`:
+    /// none was seen.
+    pub longest_own_ns: Option<u64>,
+    /// The longest collection while a setting was held, in ns; `null`: none was seen.
+    pub longest_held_ns: Option<u64>,
+    /// Resident memory when a setting was first held, in bytes; `null`: none was.
+    pub rss_bytes_before: Option<u64>,
+    /// The most resident memory at the end of a step while one was held, in bytes.
+    pub most_rss_bytes_held: Option<u64>,
+    /// Number of times that the memory guard had garbage collected.
+    pub memory_alarms: u64,
+    /// What it decided, in order. At most 100.
+    pub events: Vec<AutoEvent>,
+}
+
+/// What it does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum AutoState {
+    /// It waits for steps, or for the first 50 to pass.
+    #[default]
+    SettingUp,
+    /// It watches the program with its own settings.
+    Watching,
+    /// It compares settings in short blocks of steps.
+    Exploring,
+    /// It holds a setting in half of the blocks until the gain is proven.
+    Proving,
+    /// It holds a setting; one pair in about twenty blocks checks the gain.
+    Holding,
+    /// It has given everything back for good.
+    Stopped,
+}
+
+/// CPU time saved, with its interval.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
+pub struct AutoSaving {
+    /// In ns: of the steps that ran with a setting held.
+    pub mean_ns: i64,
+    /// Lower end of its 95 % interval, which may be looked at any time.
+    pub low_ns: i64,
+    /// Upper end of the interval.
+    pub high_ns: i64,
+    /// Pairs of blocks that it rests on.
+    pub pairs: u64,
+    /// Share of it that is computed, from the rate and the measured cost of full collections, not
+    /// measured. May be above 1 or negative.
+    pub computed_share: f64,
+}
+
+/// A setting that was held.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
+pub struct AutoPart {
+    /// The setting.
+    pub setting: GcSetting,
+    /// After this step.
+    pub step: u64,
+    /// Steps with it.
+    pub held_steps: u64,
+    /// Their CPU time, in ns, full collections charged by the rule.
+    pub held_cpu_ns: u64,
+    /// Pairs of blocks.
+    pub pairs: u64,
+    /// Whether the whole interval lies beyond half a percent of gain.
+    pub is_proven: bool,
+    /// The difference of CPU time.
+    pub cpu: AutoDifference,
+    /// The difference of wall time, without a verdict.
+    pub wall: AutoDifference,
+    /// The difference of the time of collections, as a share of the CPU time.
+    pub collections: AutoDifference,
+    /// Share of the difference of CPU time that is computed; `null`: there is no difference.
+    pub computed_share: Option<f64>,
+}
+
+/// A difference between the setting and the program's own, as a share of the mean of both; negative: the
+/// setting takes less.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
+pub struct AutoDifference {
+    /// The mean of the pairs; `null`: there is no pair.
+    pub mean: Option<f64>,
+    /// Lower end of the 95 % interval; `null`: too few pairs for one.
+    pub low: Option<f64>,
+    /// Upper end.
+    pub high: Option<f64>,
+}
+
+/// A decision.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
+pub struct AutoEvent {
+    /// After this step.
+    pub step: u64,
+    /// What was decided.
+    #[serde(flatten)]
+    pub decision: AutoDecision,
+}
+
+/// What is decided.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(JsonSchema))]
+#[serde(rename_all = "snake_case", tag = "decision")]
+pub enum AutoDecision {
+    /// The collector takes so little that nothing is changed.
+    NothingToGain {
+        /// Share of the CPU time that collections take.
+        share: f64,
+    },
+    /// Settings are compared.
+    Explore {
+        /// Share of the CPU time that collections take.
+        share: f64,
+    },
+    /// None of them is better than the program's own by enough.
+    OwnIsBest,
+    /// A setting is held, and its gain measured.
+    Hold {
+        /// The setting.
+        setting: GcSetting,
+    },
+    /// The gain is proven.
+    Proven {
+        /// Mean difference of CPU time, as a share; negative: a gain.
+        mean: f64,
+        /// Lower end of its interval.
+        low: f64,
+        /// Upper end.
+        high: f64,
+        /// Number of pairs.
+        pairs: u64,
+    },
+    /// So many pairs show no gain: the program's own settings are back.
+    NotProven {
+        /// Number of pairs.
+        pairs: u64,
+    },
+    /// A loss is proven: the program's own settings are back.
+    Loss,
+    /// The program allocates differently than when the setting was chosen: it is watched again.
+    Changed {
+        /// Containers per step then.
+        before: f64,
+        /// Containers per step now.
+        now: f64,
+    },
+    /// The program has set thresholds: it is watched again.
+    OwnChanged {
+        /// The thresholds that it wants now.
+        thresholds: Vec<u32>,
+    },
+    /// Memory grew, and a collection freed garbage, or there is hardly any left: everything is given
+    /// back.
+    Memory {
+        /// Resident memory in bytes, before that collection.
+        rss_bytes: u64,
+        /// What was allowed, in bytes.
+        limit_bytes: u64,
+    },
+    /// Pauses became longer than with the program's own settings: everything is given back.
+    Pause {
+        /// The pause, in ns.
+        pause_ns: u64,
+        /// The longest before, in ns.
+        before_ns: u64,
+    },
+    /// Resident memory cannot be read any more: everything is given back.
+    MemoryUnknown,
+    /// The program has thawed the objects that were frozen for it: it is watched again.
+    Unfrozen,
+    /// The user took it back.
+    TakenBack,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_read_as_they_are_written() {
+        let options = AutoOptions { worth: 0.015, memory: 1.5, cost: 0.0, goal: AutoGoal::Longest };
+        assert!(AutoOptions::are_meant("auto") && !AutoOptions::are_meant("automatic"));
+        assert_eq!(options.to_string().parse(), Ok(options));
+        assert_eq!("auto".parse(), Ok(AutoOptions::default()));
+        for piece in ["worth=2", "worth=NaN", "cost=-1", "goal=x", "5"] {
+            let error = format!("auto:memory=1,{piece}").parse::<AutoOptions>();
+            assert_eq!(error, Err(GcSettingError::AutoOption(piece.to_owned())));
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! What `gctrace auto` found, as its file has it: `auto.json`.
+
+use gctrace_settings::{AppliedProcess, AutoReport, GcChange, GcSetting};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+
+/// Name and version of the schema.
+const SCHEMA: &str = "gctrace.auto/1";
+/// The largest file that is read, in bytes: a thousand processes with all their decisions.
+const LARGEST: u64 = 64 << 20;
+
+/// What was found in a command.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct FoundSettings {
+    /// `gctrace.auto/1`.
+    schema: String,
+    /// Version of gctrace.
+    gctrace: String,
+    /// The command with its arguments.
+    command: Vec<String>,
+    /// Its exit code; `null`: it still ran.
+    exit_code: Option<u8>,
+    /// The setting whose gain was proven last, in the process with the most CPU time; `null`: none was
+    /// proven.
+    pub(crate) setting: Option<GcSetting>,
+    /// The processes that made steps.
+    pub(crate) processes: Vec<FoundProcess>,
+}
+
+/// What was found in a process.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct FoundProcess {
+    /// Its id, in its own pid namespace.
+    pub(crate) pid: u32,
+    /// `RANK` in its environment.
+    pub(crate) rank: Option<u32>,
+    /// Version of CPython.
+    pub(crate) python: String,
+    /// What marked steps.
+    pub(crate) marker: Option<String>,
+    /// Number of steps.
+    pub(crate) steps: u64,
+    /// Why gctrace's code in the process ended early; `null`: it did not.
+    pub(crate) failure: Option<String>,
+    /// The search.
+    #[serde(flatten)]
+    pub(crate) search: AutoReport,
+}
+
+impl FoundProcess {
+    /// `None`: it made no steps, or nothing was sought in it.
+    fn of(process: &AppliedProcess) -> Option<Self> {
+        let search = process.auto.clone().filter(|_| process.steps > 0)?;
+        Some(Self {
+            pid: process.pid,
+            rank: process.rank,
+            python: process.python.clone(),
+            marker: process.marker.clone(),
+            steps: process.steps,
+            failure: process.failure.clone(),
+            search,
+        })
+    }
+}
+
+impl FoundSettings {
+    pub(crate) fn new(
+        command: Vec<String>,
+        exit_code: Option<u8>,
+        processes: &[AppliedProcess],
+    ) -> Self {
+        let mut processes: Vec<FoundProcess> =
+            processes.iter().filter_map(FoundProcess::of).collect();
+        processes.sort_by_key(|process| std::cmp::Reverse(process.search.cpu_ns));
+        let parts = processes.iter().flat_map(|process| process.search.parts.iter().rev());
+        let proven = parts.filter(|part| part.is_proven).map(|part| part.setting.clone()).next();
+        Self {
+            schema: SCHEMA.to_owned(),
+            gctrace: env!("CARGO_PKG_VERSION").to_owned(),
+            command,
+            exit_code,
+            setting: proven,
+            processes,
+        }
+    }
+
+    /// Reads one; `None`: the file is none.
+    pub(crate) fn read(path: &Path) -> Option<Self> {
+        let mut bytes = Vec::new();
+        let mut file = File::open(path).ok().filter(|file| {
+            file.metadata().is_ok_and(|file| file.is_file() && file.len() <= LARGEST)
+        })?;
+        let mut head = [0; 64];
+        let length = file.read(&mut head).ok()?;
+        let head = head.get(..length)?;
+        if !String::from_utf8_lossy(head).contains(SCHEMA) {
+            return None;
+        }
+        bytes.extend_from_slice(head);
+        file.take(LARGEST).read_to_end(&mut bytes).ok()?;
+        let found: Self = serde_json::from_slice(&bytes).ok()?;
+        (found.schema == SCHEMA).then_some(found)
+    }
+
+    /// Its setting as Python; `None`: none was proven.
+    pub(super) fn code(&self) -> Option<String> {
+        let setting = self.setting.as_ref()?;
+        let mut lines = vec!["import gc".to_owned()];
+        for item in setting.items() {
+            lines.extend(match &item.change {
+                GcChange::Threshold(values) => {
+                    let values: Vec<String> = values.iter().map(u32::to_string).collect();
+                    vec![format!("gc.set_threshold({})", values.join(", "))]
+                }
+                GcChange::Freeze => {
+                    vec![
+                        "# after the first steps:".to_owned(),
+                        "gc.collect()".to_owned(),
+                        "gc.freeze()".to_owned(),
+                    ]
+                }
+                GcChange::Disable | GcChange::Plan(_) => return None,
+            });
+        }
+        Some(lines.join("\n") + "\n")
+    }
+}
+
+/// What a file without a setting says.
+pub(super) fn nothing(found: &FoundSettings) -> &'static str {
+    match found.setting {
+        Some(_) => "it has one setting: advice 1",
+        None => "no gain was proven in that run",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gctrace_settings::{AutoDifference, AutoPart};
+
+    fn part(setting: &str, is_proven: bool) -> AutoPart {
+        AutoPart {
+            setting: setting.parse().expect("a setting"),
+            step: 100,
+            held_steps: 10,
+            held_cpu_ns: 10,
+            pairs: 20,
+            is_proven,
+            cpu: AutoDifference::default(),
+            wall: AutoDifference::default(),
+            collections: AutoDifference::default(),
+            computed_share: None,
+        }
+    }
+
+    fn found() -> FoundSettings {
+        let process = |pid, cpu_ns, parts| AppliedProcess {
+            pid,
+            steps: 1_000,
+            auto: Some(AutoReport { cpu_ns, parts, ..AutoReport::default() }),
+            ..AppliedProcess::default()
+        };
+        let parts = vec![
+            part("threshold=2000,10,10", true),
+            part("threshold=50000,10,10,freeze@step:2", true),
+            part("threshold=10000,10,10", false),
+        ];
+        let others = vec![part("threshold=2000,10,10", true)];
+        let without = AppliedProcess { pid: 3, steps: 0, ..process(3, 99, others.clone()) };
+        FoundSettings::new(
+            vec!["python".to_owned()],
+            Some(0),
+            &[process(1, 5, others), process(2, 9, parts), without],
+        )
+    }
+
+    #[test]
+    fn the_schema_is_published() {
+        let schema = schemars::schema_for!(FoundSettings);
+        test_kit::schema::assert_published("auto", &schema, "-p gctrace advice::found");
+    }
+
+    #[test]
+    fn the_last_setting_that_was_proven_is_read_back() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("auto.json");
+        std::fs::write(&path, serde_json::to_vec_pretty(&found()).expect("JSON")).expect("written");
+        let read = FoundSettings::read(&path).expect("a file of gctrace auto");
+        assert_eq!(read.processes.len(), 2);
+        assert_eq!(
+            read.code().as_deref(),
+            Some(
+                "import gc\ngc.set_threshold(50000, 10, 10)\n# after the first steps:\n\
+                 gc.collect()\ngc.freeze()\n"
+            )
+        );
+        for text in
+            ["", "{}", "{\"schema\": \"gctrace.auto/1\"}", "{\"schema\": \"gctrace.apply/1\"}"]
+        {
+            std::fs::write(&path, text).expect("written");
+            assert!(FoundSettings::read(&path).is_none(), "{text}");
+        }
+    }
+}

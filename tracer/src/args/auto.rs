@@ -1,0 +1,106 @@
+//! The command line of `gctrace auto`.
+
+use super::{usage_error, values};
+use clap::error::ErrorKind;
+use clap::{Args, ValueEnum};
+use gctrace_settings::{AutoGoal, AutoOptions};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+pub(super) const USAGE: &str = "gctrace auto [OPTIONS] -- COMMAND...\n       \
+                                gctrace auto --undo PID";
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  gctrace auto -- python train.py
+  gctrace auto --goal longest --memory 50% -- python train.py
+  gctrace auto --step-function train_step -- python train.py
+  gctrace auto --undo 4242                   give everything back in a running program
+  gctrace apply --from auto.json -- python train.py        hold what was found, in the next run
+  gctrace advice auto.json 1                 print it as code
+
+At first the program runs with its own settings. If the collector takes more than --worth of the CPU
+time, larger thresholds and gc.freeze() are compared in short blocks of steps, the best is proven in
+pairs of blocks in random order, and held; some blocks with the program's own settings keep checking
+it. If memory grows by more than --memory, or pauses become longer, everything is given back. A step
+is what `gctrace apply` takes for one. One process decides for itself: with WORLD_SIZE above 1,
+processes are left alone. The exit code is the command's own.";
+
+/// What is to become less.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum GoalChoice {
+    /// CPU time
+    Time,
+    /// The longest pause: the old generation is frozen, even if that saves no time
+    Longest,
+}
+
+#[derive(Args, Clone, Debug, PartialEq)]
+pub(crate) struct AutoArgs {
+    /// Command to start, with its arguments
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+    /// Leave programs alone whose collector takes no more than this share of the CPU time
+    #[arg(long, value_name = "PERCENT", default_value = "2%", value_parser = values::more)]
+    worth: f64,
+    /// Give everything back if resident memory grows by more than this, and 64 MiB
+    #[arg(long, value_name = "PERCENT", default_value = "25%", value_parser = values::more)]
+    memory: f64,
+    /// What is to become less
+    #[arg(long, value_enum, default_value = "time")]
+    goal: GoalChoice,
+    /// Count calls of this function as steps: train_step, Trainer.step or train.py:train_step
+    #[arg(long, value_name = "NAME")]
+    step_function: Option<String>,
+    /// Give everything back in this process, which `gctrace auto` started
+    #[arg(long, value_name = "PID", value_parser = values::pid, conflicts_with = "command")]
+    pub(crate) undo: Option<u32>,
+    /// Under sudo: run the command as root instead of the invoking user
+    #[arg(long)]
+    pub(crate) as_root: bool,
+    /// File for what was found, JSON of the schema gctrace.auto/1
+    #[arg(short, long, value_name = "FILE", default_value = "auto.json")]
+    output: PathBuf,
+    /// Overwrite FILE if it exists
+    #[arg(short = 'f', long)]
+    pub(crate) force: bool,
+}
+
+impl AutoArgs {
+    /// # Errors
+    /// Without `--undo`: the command is missing, or `--worth` is above 100 %.
+    pub(super) fn check(&self) -> Result<(), clap::Error> {
+        if self.worth > 1.0 {
+            return Err(usage_error(
+                ErrorKind::ValueValidation,
+                "--worth is at most 100%: --worth 2%",
+            ));
+        }
+        if self.undo.is_none() && self.command.is_empty() {
+            return Err(usage_error(
+                ErrorKind::MissingRequiredArgument,
+                "nothing to start: give a command after `--` (gctrace auto -- python train.py)",
+            ));
+        }
+        Ok(())
+    }
+
+    /// As requested of the library.
+    pub(crate) fn options(&self) -> AutoOptions {
+        let goal = match self.goal {
+            GoalChoice::Time => AutoGoal::Time,
+            GoalChoice::Longest => AutoGoal::Longest,
+        };
+        AutoOptions { worth: self.worth, memory: self.memory, goal, ..AutoOptions::default() }
+    }
+
+    /// The file for what was found.
+    pub(crate) fn output(&self) -> &Path {
+        &self.output
+    }
+
+    /// The function whose calls are steps.
+    pub(crate) fn step_function(&self) -> Option<&str> {
+        self.step_function.as_deref().filter(|name| !name.is_empty())
+    }
+}

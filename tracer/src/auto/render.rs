@@ -1,0 +1,128 @@
+//! What `gctrace auto` tells: decisions while the program runs, and what came of them.
+
+use crate::advice::{FoundProcess, FoundSettings};
+use crate::units::{bytes, count, counted, duration, percent, signed_duration, whole};
+use gctrace_settings::{AutoDecision, AutoEvent, AutoSaving, AutoState};
+use std::path::Path;
+
+/// A decision in a line.
+pub(super) fn decision(event: &AutoEvent) -> String {
+    let what = match &event.decision {
+        AutoDecision::NothingToGain { share } => format!(
+            "the collector takes {} of the CPU time: everything stays as it is",
+            percent(*share)
+        ),
+        AutoDecision::Explore { share } => format!(
+            "the collector takes {} of the CPU time: settings are compared",
+            percent(*share)
+        ),
+        AutoDecision::OwnIsBest => "none is better than the program's own settings".to_owned(),
+        AutoDecision::Hold { setting } => format!("{setting} is the best so far, and is checked"),
+        AutoDecision::Proven { mean, low, high, pairs } => format!(
+            "it takes {} less CPU time ({} .. {}, 95 %, {}): proven, and held",
+            percent(-mean),
+            percent(-high),
+            percent(-low),
+            counted(*pairs, "pair"),
+        ),
+        AutoDecision::NotProven { pairs } => {
+            format!(
+                "{} pairs of blocks show no gain: the program's own settings again",
+                count(*pairs)
+            )
+        }
+        AutoDecision::Loss => "it loses time: the program's own settings again".to_owned(),
+        AutoDecision::Changed { before, now } => format!(
+            "the program makes {} containers a step instead of {}: it is watched again",
+            count(whole(*now)),
+            count(whole(*before))
+        ),
+        AutoDecision::OwnChanged { .. } => {
+            "the program has set its thresholds: it is watched again".to_owned()
+        }
+        AutoDecision::Memory { rss_bytes, limit_bytes } => format!(
+            "{} are resident, {} are allowed: everything is given back",
+            bytes(*rss_bytes),
+            bytes(*limit_bytes)
+        ),
+        AutoDecision::Pause { pause_ns, before_ns } => format!(
+            "a collection took {}, before at most {}: everything is given back",
+            duration(*pause_ns),
+            duration(*before_ns)
+        ),
+        AutoDecision::MemoryUnknown => {
+            "memory cannot be read any more: everything is given back".to_owned()
+        }
+        AutoDecision::Unfrozen => "the program has called gc.unfreeze()".to_owned(),
+        AutoDecision::TakenBack => "everything was given back when asked".to_owned(),
+    };
+    format!("step {}: {what}", count(event.step))
+}
+
+/// What was found.
+pub(super) fn lines(found: &FoundSettings, path: &Path) -> Vec<String> {
+    let mut lines: Vec<String> = found.processes.iter().map(process).collect();
+    if found.processes.is_empty() {
+        lines.push(
+            "no step was seen, and nothing was changed; name the function of a step with \
+             --step-function"
+                .to_owned(),
+        );
+    }
+    if let Some(setting) = &found.setting {
+        lines.push(format!(
+            "{setting} in the next run: gctrace apply --from {} -- COMMAND",
+            path.display()
+        ));
+    }
+    lines
+}
+
+fn process(process: &FoundProcess) -> String {
+    let FoundProcess { pid, steps, search, failure, .. } = process;
+    let head = format!("process {pid}: {}", counted(*steps, "step"));
+    if let Some(why) = &search.unsupported {
+        return format!("{head}: left alone: {why}");
+    }
+    if let Some(why) = failure {
+        return format!("{head}: gctrace's code failed, and gave everything back: {why}");
+    }
+    let what = match (&search.saved, search.collector_share) {
+        (Some(saved), _) => savings(saved, search.cpu_ns),
+        (None, None) => "too few to say anything: nothing was changed".to_owned(),
+        (None, Some(share)) => format!(
+            "no gain was proven{}; the collector took {} of the CPU time",
+            match search.state {
+                AutoState::Exploring | AutoState::Proving => " before the end",
+                _ => "",
+            },
+            percent(share)
+        ),
+    };
+    let mut parts = vec![what];
+    if search.saved.is_some()
+        && let (Some(own), Some(held)) = (search.longest_own_ns, search.longest_held_ns)
+    {
+        parts.push(format!("longest collection {} -> {}", duration(own), duration(held)));
+    }
+    if let (Some(before), Some(most)) = (search.rss_bytes_before, search.most_rss_bytes_held) {
+        parts.push(format!("memory +{}", bytes(most.saturating_sub(before))));
+    }
+    let taken_off = if search.saved.is_some() { ", taken off" } else { "" };
+    parts.push(format!("cost {}{taken_off}", duration(search.cost_ns)));
+    format!("{head}: {}", parts.join("; "))
+}
+
+fn savings(saved: &AutoSaving, cpu_ns: u64) -> String {
+    let without = cpu_ns.saturating_add_signed(saved.mean_ns);
+    let verb = if saved.mean_ns < 0 { "lost" } else { "saved" };
+    format!(
+        "{verb} {} of {} of CPU time ({} .. {}, 95 %, {} pairs of blocks, {} of it computed)",
+        duration(saved.mean_ns.unsigned_abs()),
+        duration(without),
+        signed_duration(saved.low_ns),
+        signed_duration(saved.high_ns),
+        count(saved.pairs),
+        percent(saved.computed_share)
+    )
+}

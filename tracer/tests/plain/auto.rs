@@ -1,0 +1,162 @@
+//! `gctrace auto`: whether it saves what can be saved, leaves the rest alone, and gives everything back.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
+
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use test_kit::interpreters::any_python;
+use test_kit::limit::WithTimeout as _;
+use test_kit::optimizer::OPTIMIZER;
+use test_kit::recording;
+
+/// A heap that grows: every full collection traverses all of it.
+const GROWING: &str = r"
+kept = []
+for i in range(9000):
+    kept.extend([i] for i in range(300))
+    step()
+";
+
+/// No container is ever made.
+const NUMBERS: &str = r"
+x = 0
+for i in range(1500):
+    for j in range(2000):
+        x += j * j % 7
+    step()
+";
+
+/// Whether `gc` is as without us, seen from within, while a setting may be held.
+const UNCHANGED: &str = r"
+collect, kind = gc.collect, type(gc.collect)
+names = dict(vars(gc))
+";
+const CHECKED: &str = r"
+assert gc.collect is collect and type(gc.collect) is kind and vars(gc) == names
+class Holder:
+    collect = gc.collect
+assert Holder().collect() >= 0
+";
+
+fn gctrace(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(recording::binary());
+    command.arg("auto").args(arguments).env("XDG_RUNTIME_DIR", folder).current_dir(folder);
+    command
+}
+
+fn program(folder: &Path, arguments: &[&str], script: &str) -> Command {
+    let mut command = gctrace(folder, arguments);
+    command.arg("--").arg(any_python()).arg("-c").arg(format!("{OPTIMIZER}{script}"));
+    command
+}
+
+fn errors(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn found(folder: &Path) -> Value {
+    serde_json::from_slice(&fs::read(folder.join("auto.json")).unwrap()).unwrap()
+}
+
+fn decisions(found: &Value) -> Vec<&str> {
+    let events = found["processes"][0]["events"].as_array().unwrap();
+    events.iter().map(|event| event["decision"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn a_program_with_nothing_to_gain_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = program(folder.path(), &[], NUMBERS).output_in_time().unwrap();
+    assert!(output.status.success(), "{}", errors(&output));
+    let found = found(folder.path());
+    assert_eq!(decisions(&found), ["nothing_to_gain"]);
+    assert_eq!(
+        (&found["setting"], &found["processes"][0]["explored_steps"]),
+        (&Value::Null, &0.into())
+    );
+    assert!(errors(&output).contains("everything stays as it is"), "{}", errors(&output));
+}
+
+/// The program counts its own full collections: fewer than the run without.
+#[test]
+fn a_setting_is_found_and_held() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = format!(
+        "{UNCHANGED}{GROWING}print(gc.get_stats()[2]['collections'], gc.get_stats()[0]['collections'])\n{CHECKED}"
+    );
+    let collections = |command: &mut Command| {
+        let output = command.output_in_time().unwrap();
+        assert!(output.status.success(), "{}", errors(&output));
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        let numbers: Vec<u64> =
+            printed.split_whitespace().map(|number| number.parse().unwrap()).collect();
+        (numbers, errors(&output))
+    };
+    let mut alone = Command::new(any_python());
+    let (without, _) = collections(alone.arg("-c").arg(format!("{OPTIMIZER}{script}")));
+    let (with, told) = collections(&mut program(folder.path(), &[], &script));
+    let found = found(folder.path());
+    let names = decisions(&found);
+    assert!(names.starts_with(&["explore", "hold"]) || names.contains(&"hold"), "{names:?} {told}");
+    assert!(with[1] < without[1], "{with:?} {without:?}");
+    let process = &found["processes"][0];
+    assert!(process["failure"].is_null() && process["unsupported"].is_null(), "{process}");
+    assert!(process["parts"][0]["held_steps"].as_u64() > Some(0), "{process}");
+}
+
+#[test]
+fn ranks_are_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let output =
+        program(folder.path(), &[], NUMBERS).env("WORLD_SIZE", "2").output_in_time().unwrap();
+    let found = found(folder.path());
+    let why = found["processes"][0]["unsupported"].as_str().unwrap();
+    assert!(why.contains("ranks") && errors(&output).contains(why), "{}", errors(&output));
+}
+
+/// The old generation is frozen for the longest pause; asked, everything is given back.
+#[test]
+fn everything_is_given_back_when_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = r"
+heap = [[i] for i in range(300000)]
+kept = []
+begun = False
+while not os.path.exists('stop'):
+    kept.extend([i] for i in range(300))
+    step()
+    if gc.get_threshold() != (700, 10, 10) and not begun:
+        begun = True
+        with open('begun', 'w') as file: file.write(str(os.getpid()))
+    if len(kept) > 3000000: kept.clear()
+print(gc.get_threshold(), gc.get_freeze_count())
+";
+    let script = format!("gc.set_threshold(700, 10, 10)\n{script}");
+    let mut command = program(folder.path(), &[], &script);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let begun = folder.path().join("begun");
+    let pid = loop {
+        match fs::read_to_string(&begun) {
+            Ok(pid) if !pid.is_empty() => break pid,
+            _ => std::thread::sleep(std::time::Duration::from_millis(20)),
+        }
+    };
+    let undone = gctrace(folder.path(), &["--undo", &pid]).output_in_time().unwrap();
+    assert!(undone.status.success(), "{}", errors(&undone));
+    fs::write(folder.path().join("stop"), "").unwrap();
+    let output = child.output_in_time().unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(printed, "(700, 10, 10) 0\n", "{}", errors(&output));
+    assert_eq!(decisions(&found(folder.path())).last(), Some(&"taken_back"));
+}
+
+#[test]
+fn a_file_is_not_overwritten() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("auto.json"), "mine").unwrap();
+    let output = program(folder.path(), &[], NUMBERS).output_in_time().unwrap();
+    assert!(!output.status.success() && errors(&output).contains("--force overwrites it"));
+    assert_eq!(fs::read_to_string(folder.path().join("auto.json")).unwrap(), "mine");
+}

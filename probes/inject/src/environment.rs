@@ -40,6 +40,7 @@ pub(crate) fn apply_options() -> Option<Result<ApplyOptions, String>> {
         folder: folder.map(PathBuf::from),
         rank: variable("RANK").as_deref().and_then(rank),
         ranks: variable("WORLD_SIZE").as_deref().and_then(rank).unwrap_or(1),
+        local_ranks: variable("LOCAL_WORLD_SIZE").as_deref().and_then(rank),
         filters,
     }))
 }

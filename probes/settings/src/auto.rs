@@ -97,6 +97,10 @@ pub struct AutoReport {
     pub state: AutoState,
     /// Why it leaves this process alone; `null`: it does not.
     pub unsupported: Option<String>,
+    /// Process that decides for this one, rank 0 of the job on this host; `null`: none does.
+    pub leader: Option<u32>,
+    /// Other ranks on this host that do as this one does.
+    pub followers: u32,
     /// The thresholds that the program asks for.
     pub own_thresholds: Vec<u32>,
     /// The setting that is held, or was at the end; `null`: the program's own.
@@ -148,6 +152,8 @@ pub enum AutoState {
     Proving,
     /// It holds a setting; one pair in about twenty blocks checks the gain.
     Holding,
+    /// It does as rank 0 does.
+    Following,
     /// It has given everything back for good.
     Stopped,
 }
@@ -286,6 +292,8 @@ pub enum AutoDecision {
         /// The longest before, in ns.
         before_ns: u64,
     },
+    /// Memory grew so in another rank: everything is given back.
+    RankMemory,
     /// Resident memory cannot be read any more: everything is given back.
     MemoryUnknown,
     /// The program has thawed the objects that were frozen for it: it is watched again.

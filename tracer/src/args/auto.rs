@@ -23,8 +23,8 @@ At first the program runs with its own settings. If the collector takes more tha
 time, larger thresholds and gc.freeze() are compared in short blocks of steps, the best is proven in
 pairs of blocks in random order, and held; some blocks with the program's own settings keep checking
 it. If memory grows by more than --memory, or pauses become longer, everything is given back. A step
-is what `gctrace apply` takes for one. One process decides for itself: with WORLD_SIZE above 1,
-processes are left alone. The exit code is the command's own.";
+is what `gctrace apply` takes for one. Of the ranks of a job on one host, rank 0 decides and the
+others do the same; ranks on several hosts are left alone. The exit code is the command's own.";
 
 /// What is to become less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -20,9 +20,9 @@ pub(super) fn decision(event: &AutoEvent) -> String {
         AutoDecision::Hold { setting } => format!("{setting} is the best so far, and is checked"),
         AutoDecision::Proven { mean, low, high, pairs } => format!(
             "it takes {} less CPU time ({} .. {}, 95 %, {}): proven, and held",
-            percent(-mean),
-            percent(-high),
-            percent(-low),
+            percent(less(*mean)),
+            percent(less(*high)),
+            percent(less(*low)),
             counted(*pairs, "pair"),
         ),
         AutoDecision::NotProven { pairs } => {
@@ -50,6 +50,9 @@ pub(super) fn decision(event: &AutoEvent) -> String {
             duration(*pause_ns),
             duration(*before_ns)
         ),
+        AutoDecision::RankMemory => {
+            "memory grew too much in another rank: everything is given back".to_owned()
+        }
         AutoDecision::MemoryUnknown => {
             "memory cannot be read any more: everything is given back".to_owned()
         }
@@ -57,6 +60,12 @@ pub(super) fn decision(event: &AutoEvent) -> String {
         AutoDecision::TakenBack => "everything was given back when asked".to_owned(),
     };
     format!("step {}: {what}", count(event.step))
+}
+
+/// What a setting takes less than the program's own, as a share of that, from a difference as a share of the
+/// mean of both.
+fn less(difference: f64) -> f64 {
+    -2.0 * difference / (2.0 - difference)
 }
 
 /// What was found.
@@ -79,13 +88,23 @@ pub(super) fn lines(found: &FoundSettings, path: &Path) -> Vec<String> {
 }
 
 fn process(process: &FoundProcess) -> String {
-    let FoundProcess { pid, steps, search, failure, .. } = process;
-    let head = format!("process {pid}: {}", counted(*steps, "step"));
+    let FoundProcess { pid, rank, steps, search, failure, .. } = process;
+    let rank = rank.map(|rank| format!(" (rank {rank})")).unwrap_or_default();
+    let head = format!("process {pid}{rank}: {}", counted(*steps, "step"));
     if let Some(why) = &search.unsupported {
         return format!("{head}: left alone: {why}");
     }
     if let Some(why) = failure {
         return format!("{head}: gctrace's code failed, and gave everything back: {why}");
+    }
+    if let Some(leader) = search.leader {
+        let more = match (search.rss_bytes_before, search.most_rss_bytes_held) {
+            (Some(before), Some(most)) => {
+                format!("; memory +{}", bytes(most.saturating_sub(before)))
+            }
+            _ => String::new(),
+        };
+        return format!("{head}: did as process {leader}{more}");
     }
     let what = match (&search.saved, search.collector_share) {
         (Some(saved), _) => savings(saved, search.cpu_ns),
@@ -110,6 +129,9 @@ fn process(process: &FoundProcess) -> String {
     }
     let taken_off = if search.saved.is_some() { ", taken off" } else { "" };
     parts.push(format!("cost {}{taken_off}", duration(search.cost_ns)));
+    if search.followers > 0 {
+        parts.push(format!("{} did the same", counted(u64::from(search.followers), "other rank")));
+    }
     format!("{head}: {}", parts.join("; "))
 }
 
@@ -125,4 +147,19 @@ fn savings(saved: &AutoSaving, cpu_ns: u64) -> String {
         count(saved.pairs),
         percent(saved.computed_share)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Half the CPU time: 50 against 100 is two thirds of their mean.
+    #[test]
+    fn a_gain_is_a_share_of_the_programs_own_time() {
+        let decision = AutoDecision::Proven { mean: -2.0 / 3.0, low: -1.0, high: 0.0, pairs: 12 };
+        let told = super::decision(&AutoEvent { step: 1_000, decision });
+        let expected = "step 1,000: it takes 50.0 % less CPU time (0 % .. 66.7 %, 95 %, 12 pairs): proven, \
+                        and held";
+        assert_eq!(told, expected);
+    }
 }

@@ -106,14 +106,88 @@ fn a_setting_is_found_and_held() {
     assert!(process["parts"][0]["held_steps"].as_u64() > Some(0), "{process}");
 }
 
+/// Starts two ranks that wait for each other in every step, as ranks do that add their gradients.
+const LAUNCHER: &str = r"
+import os, socket, subprocess, sys
+ends = socket.socketpair()
+def start(rank):
+    end = ends[rank].fileno()
+    variables = dict(os.environ, RANK=str(rank), WORLD_SIZE='2', LOCAL_WORLD_SIZE='2')
+    command = [sys.executable, '-c', sys.argv[1], str(rank), str(end)]
+    return subprocess.Popen(command, pass_fds=[end], env=variables)
+ranks = [start(0), start(1)]
+assert ranks[0].wait() == -9
+sys.exit(ranks[1].wait())
+";
+
+/// Rank 0 ends without a word, rank 1 goes on alone.
+const RANK: &str = r"
+import json, socket, sys, time
+rank, peer = sys.argv[1], socket.socket(fileno=int(sys.argv[2]))
+own = gc.get_threshold()
+seen, kept = [], []
+for i in range(1500):
+    kept.extend([i] for i in range(300))
+    peer.send(b'x')
+    peer.recv(1)
+    # Longer than between two looks of a rank that follows.
+    time.sleep(0.0025)
+    step()
+    seen.append((gc.get_threshold(), gc.get_freeze_count() > 0))
+with open(f'rank{rank}.json', 'w') as file:
+    json.dump(seen, file)
+if rank == '0':
+    os.kill(os.getpid(), 9)
+patience = 2000
+while (gc.get_threshold() != own or gc.get_freeze_count()) and patience:
+    patience -= 1
+    time.sleep(0.01)
+    step()
+assert patience, gc.get_threshold()
+";
+
+/// The ranks see their own settings: the same ones in the same step, or in the next.
 #[test]
-fn ranks_are_left_alone() {
+fn ranks_have_the_same_setting() {
     let folder = tempfile::tempdir().unwrap();
-    let output =
-        program(folder.path(), &[], NUMBERS).env("WORLD_SIZE", "2").output_in_time().unwrap();
+    let mut command = gctrace(folder.path(), &[]);
+    command.arg("--").arg(any_python()).args(["-c", LAUNCHER]).arg(format!("{OPTIMIZER}{RANK}"));
+    let output = command.output_in_time().unwrap();
+    assert!(output.status.success(), "{}", errors(&output));
+    let seen = |rank: u32| -> Vec<Value> {
+        let text = fs::read(folder.path().join(format!("rank{rank}.json"))).unwrap();
+        serde_json::from_slice(&text).unwrap()
+    };
+    let (leader, follower) = (seen(0), seen(1));
+    let changes = leader.windows(2).filter(|pair| pair[0] != pair[1]).count();
+    assert!(changes > 5, "{changes}");
+    for (step, settings) in leader.windows(2).zip(follower.get(1..).unwrap()).enumerate() {
+        assert!(settings.0.contains(settings.1), "{step}: {settings:?}");
+    }
     let found = found(folder.path());
-    let why = found["processes"][0]["unsupported"].as_str().unwrap();
-    assert!(why.contains("ranks") && errors(&output).contains(why), "{}", errors(&output));
+    let processes = found["processes"].as_array().unwrap();
+    let of_rank = |rank: u32| processes.iter().find(|one| one["rank"] == rank).unwrap();
+    assert_eq!(of_rank(1)["leader"], of_rank(0)["pid"]);
+    assert_eq!((&of_rank(0)["followers"], &of_rank(0)["leader"]), (&1.into(), &Value::Null));
+    assert!(errors(&output).contains("1 other rank did the same"), "{}", errors(&output));
+}
+
+#[test]
+fn ranks_that_would_decide_apart_are_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = program(folder.path(), &[], NUMBERS);
+    command.envs([("RANK", "0"), ("WORLD_SIZE", "4"), ("LOCAL_WORLD_SIZE", "2")]);
+    let output = command.output_in_time().unwrap();
+    let found_there = found(folder.path());
+    let why = found_there["processes"][0]["unsupported"].as_str().unwrap();
+    assert!(why.contains("several hosts") && errors(&output).contains(why), "{}", errors(&output));
+    // The other rank is not under the same gctrace.
+    let mut command = program(folder.path(), &["--force"], GROWING);
+    command.envs([("RANK", "0"), ("WORLD_SIZE", "2"), ("LOCAL_WORLD_SIZE", "2")]);
+    let output = command.output_in_time().unwrap();
+    assert!(output.status.success(), "{}", errors(&output));
+    assert_eq!(decisions(&found(folder.path())), Vec::<&str>::new());
+    assert!(errors(&output).contains("start the whole job with it"), "{}", errors(&output));
 }
 
 /// The old generation is frozen for the longest pause; asked, everything is given back.

@@ -6,7 +6,7 @@
 //! - `hold`: whether that one gains, and how much; `decide`: what follows from both; `block`: their blocks;
 //! - `price`: what a block of steps costs; `mixture`: whether pairs of blocks differ; `coin`: their
 //!   order;
-//! - `guard`: memory; `report`: what is reported.
+//! - `guard`: memory; `report`: what is reported; `ranks`: those that do as rank 0 does.
 
 mod block;
 mod coin;
@@ -18,6 +18,7 @@ mod guard;
 mod hold;
 mod mixture;
 mod price;
+mod ranks;
 mod report;
 #[cfg(test)]
 mod simulated;
@@ -28,3 +29,4 @@ mod watch;
 pub(crate) use controller::Controller;
 pub(crate) use gauge::{Action, Gauge};
 pub(crate) use price::{Figures, FullCollection, Thresholds};
+pub(crate) use ranks::{Follower, RankOrders};

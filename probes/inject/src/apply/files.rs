@@ -37,22 +37,28 @@ impl ReportFolder {
     /// Whether the settings are to be taken back.
     pub(crate) fn wants_back(&self) -> bool {
         let mut first = [0];
-        let is_read = !self.is_lost && read_into(&self.path.join(CONTROL_FILE), &mut first) == 1;
-        is_read && first == *b"1"
+        self.read(CONTROL_FILE, &mut first) == 1 && first == *b"1"
     }
 
     /// Replaces the report of this process.
     pub(crate) fn report(&mut self, report: &AppliedProcess) {
-        let pid = report.pid;
+        if let Ok(text) = serde_json::to_vec(report) {
+            self.put(&format!("{}{REPORT_SUFFIX}", report.pid), &text);
+        }
+    }
+
+    /// Replaces a file as a whole.
+    pub(crate) fn put(&mut self, name: &str, text: &[u8]) {
         self.write(|folder| {
-            let text = serde_json::to_vec(report)?;
-            let (unfinished, path) = (
-                folder.join(format!("{pid}.report.tmp")),
-                folder.join(format!("{pid}{REPORT_SUFFIX}")),
-            );
-            write(&unfinished, libc::O_TRUNC, &text)?;
-            std::fs::rename(unfinished, path)
+            let unfinished = folder.join(format!("{}.tmp", std::process::id()));
+            write(&unfinished, libc::O_TRUNC, text)?;
+            std::fs::rename(unfinished, folder.join(name))
         });
+    }
+
+    /// Length of what was read from the start of a file; 0 if nothing could be.
+    pub(crate) fn read(&self, name: &str, text: &mut [u8]) -> usize {
+        if self.is_lost { 0 } else { read_into(&self.path.join(name), text) }
     }
 
     /// Starts or continues the table of steps of this process.

@@ -210,8 +210,7 @@ impl Controller {
                     self.guard.alarms += 1;
                     let full = figures.full.unwrap_or_default();
                     if alarm.is_tight || alarm.was_garbage(full, gauge) {
-                        let MemoryAlarm { rss_bytes, limit_bytes, .. } = alarm;
-                        self.stop(AutoDecision::Memory { rss_bytes, limit_bytes });
+                        self.stop(alarm.decision());
                     } else {
                         // It lives, and would without us: the limit moves with it.
                         self.guard.begin(gauge);
@@ -410,6 +409,20 @@ impl Controller {
         let figures = gauge.figures();
         self.prepare(&figures);
         self.next(gauge)
+    }
+
+    /// Another rank has hardly any memory left.
+    pub(crate) fn rank_alarmed(&mut self, gauge: &mut dyn Gauge) -> Option<Action> {
+        if matches!(self.phase, Phase::Stopped) {
+            return None;
+        }
+        self.stop(AutoDecision::RankMemory);
+        self.next(gauge)
+    }
+
+    /// The thresholds that the program wants.
+    pub(crate) fn own(&self) -> Thresholds {
+        self.own
     }
 
     /// The user takes everything back: the caller does that.

@@ -5,6 +5,7 @@
 
 use super::gauge::Gauge;
 use super::price::{FullCollection, float, whole};
+use gctrace_settings::AutoDecision;
 
 /// More resident memory that is always allowed, in bytes: below it thresholds make no difference.
 const SPARE: u64 = 64 << 20;
@@ -45,8 +46,8 @@ pub(super) enum MemoryLook {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MemoryAlarm {
-    pub(super) rss_bytes: u64,
-    pub(super) limit_bytes: u64,
+    rss_bytes: u64,
+    limit_bytes: u64,
     /// Hardly any memory is left, whoever has it.
     pub(super) is_tight: bool,
     /// Since the limit was set.
@@ -123,6 +124,11 @@ impl MemoryGuard {
 }
 
 impl MemoryAlarm {
+    /// What follows if everything is to be given back.
+    pub(super) fn decision(&self) -> AutoDecision {
+        AutoDecision::Memory { rss_bytes: self.rss_bytes, limit_bytes: self.limit_bytes }
+    }
+
     /// Whether the collection that answered it found garbage, by objects or by bytes.
     pub(super) fn was_garbage(&self, full: FullCollection, gauge: &mut dyn Gauge) -> bool {
         // Small objects are given back to the system, large ones to the C library only.

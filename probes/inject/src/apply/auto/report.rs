@@ -20,6 +20,8 @@ impl Controller {
         AutoReport {
             state: self.state(),
             unsupported: None,
+            leader: None,
+            followers: 0,
             own_thresholds: self.own.to_vec(),
             setting: hold.map(Hold::setting),
             collector_share: self.share,

@@ -26,6 +26,7 @@ fn names(report: &AutoReport) -> Vec<&'static str> {
         AutoDecision::OwnChanged { .. } => "own changed",
         AutoDecision::Memory { .. } => "memory",
         AutoDecision::Pause { .. } => "pause",
+        AutoDecision::RankMemory => "rank memory",
         AutoDecision::MemoryUnknown => "memory unknown",
         AutoDecision::Unfrozen => "unfrozen",
         AutoDecision::TakenBack => "taken back",

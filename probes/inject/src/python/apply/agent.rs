@@ -116,7 +116,7 @@ impl Agent {
             looked_ns: 0,
             has_ended: false,
         };
-        agent.reset();
+        agent.reset(false);
         if let Some(folder) = &mut agent.folder {
             // Counted now, not at its first report: it may fork many others before.
             folder.is_open();
@@ -127,13 +127,13 @@ impl Agent {
     }
 
     /// The state of a process that has just begun.
-    fn reset(&mut self) {
+    fn reset(&mut self, is_forked: bool) {
         let (now, options) = (now_ns(), self.options);
         self.report = self.new_report(now);
         let folder = options.folder.as_deref();
         self.folder = folder.map(|path| ReportFolder::new(path, options.filters));
         self.marks = MarkCounter::new(options.counts_function);
-        self.search = self.new_search();
+        self.search = self.new_search(is_forked);
         self.place = self.next_place();
         self.stage = Stage::Idle;
         (self.row, self.rows) = (None, StepRows::default());
@@ -162,7 +162,7 @@ impl Agent {
         }
         self.mark = OwnerMark::new()?;
         let of_parent = std::mem::take(&mut self.report);
-        self.reset();
+        self.reset(true);
         let report = &mut self.report;
         report.forked = true;
         report.warnings = of_parent.warnings;
@@ -236,7 +236,7 @@ impl Agent {
             ));
             (self.row, self.rows) = (None, StepRows::default());
             self.leave();
-            self.search = self.new_search();
+            self.search = self.new_search(self.report.forked);
             self.report.after = None;
         }
         (self.has_ended, self.report.ended) = (false, false);
@@ -454,6 +454,7 @@ impl Agent {
             return;
         }
         self.report.ended = true;
+        self.leave_ranks();
         if counts_objects {
             self.read_own();
             if self.report.frozen_objects.is_some() {

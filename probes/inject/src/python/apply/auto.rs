@@ -4,9 +4,9 @@
 use super::agent::{Agent, Stage};
 use super::collector::CollectCall;
 use super::report::is_incremental;
-use super::search::{ProgramGauge, RunningSearch, Search};
+use super::search::{Decider, ProgramGauge, RankLink, RankNews, RunningSearch, Search};
 use super::{calls, costs};
-use crate::apply::auto::{Action, Controller, Thresholds};
+use crate::apply::auto::{Action, Controller, Follower, Thresholds};
 use crate::process_ring::now_ns;
 use crate::python::collector_state::CollectorState;
 use crate::python::object::OwnedRef;
@@ -14,20 +14,19 @@ use gctrace_settings::{AutoOptions, AutoReport};
 
 impl Agent {
     /// A search as requested; `None`: none is.
-    pub(super) fn new_search(&self) -> Option<Search> {
+    pub(super) fn new_search(&mut self, is_forked: bool) -> Option<Search> {
         let options = self.options.request.auto.clone()?;
-        Some(match self.start_search(options) {
-            Ok(controller) => Search::Runs(Box::new(RunningSearch {
-                controller,
-                is_enabled: true,
-                has_set: false,
-                is_frozen: false,
-            })),
+        Some(match self.start_search(&options, is_forked) {
+            Ok(search) => Search::Runs(Box::new(search)),
             Err(why) => Search::Unsupported(why),
         })
     }
 
-    fn start_search(&self, options: AutoOptions) -> Result<Controller, &'static str> {
+    fn start_search(
+        &mut self,
+        options: &AutoOptions,
+        is_forked: bool,
+    ) -> Result<RunningSearch, &'static str> {
         let api = self.api;
         if api.is_free_threaded() {
             return Err("free-threaded builds have no generations");
@@ -35,11 +34,18 @@ impl Agent {
         if is_incremental(api) {
             return Err("3.14.0 to 3.14.4 collect in increments");
         }
-        if self.options.ranks > 1 {
-            return Err(
-                "ranks of a job would decide apart: run one rank with gctrace auto, and the \
-                        job with gctrace apply --from",
-            );
+        let ranks = self.options.ranks;
+        if ranks > 1 {
+            if is_forked {
+                return Err("it is the fork of a rank");
+            }
+            if self.options.local_ranks != Some(ranks) {
+                return Err(
+                    "ranks on several hosts, or where LOCAL_WORLD_SIZE does not say so, would decide \
+                     apart: run the job on one host with gctrace auto, then everywhere with gctrace \
+                     apply --from",
+                );
+            }
         }
         let gc = OwnedRef::import(api, c"gc");
         let state = gc.map(|gc| CollectorState::find(api, &gc, None));
@@ -47,8 +53,20 @@ impl Agent {
         let state = state.ok_or("the state of this CPython's collector is not as it is known")?;
         let own = calls::with(|calls| calls.thresholds.clone()).unwrap_or_default();
         let own = Thresholds::try_from(own).map_err(|_| "this CPython has other thresholds")?;
+        let link = match (ranks > 1, self.options.rank, &mut self.folder) {
+            (false, ..) => None,
+            (true, Some(rank), Some(folder)) if rank < ranks => {
+                Some(RankLink::new(rank, ranks, folder))
+            }
+            _ => return Err("its rank is unknown, or ranks have no folder of gctrace in common"),
+        };
         costs::begin(Some(state));
-        Ok(Controller::new(options, own, now_ns()))
+        let decider = if link.as_ref().is_none_or(RankLink::leads) {
+            Decider::Controller(Box::new(Controller::new(options.clone(), own, now_ns())))
+        } else {
+            Decider::Follower(Box::new(Follower::new(options, own)))
+        };
+        Ok(RunningSearch { decider, link, is_enabled: true, has_set: false, is_frozen: false })
     }
 
     /// A step has ended. Returns a collection to be made, after which [`Agent::search_collected`]
@@ -63,17 +81,33 @@ impl Agent {
         let (is_enabled, is_unfrozen) = calls::with(wants)?;
         let was_enabled = std::mem::replace(&mut search.is_enabled, is_enabled);
         let has_set = std::mem::take(&mut search.has_set);
-        let controller = &mut search.controller;
-        let action = if is_enabled != was_enabled {
-            controller.program_switched(is_enabled, &mut gauge)
-        } else if is_unfrozen && search.is_frozen {
-            search.is_frozen = false;
-            controller.program_unfroze(&mut gauge)
-        } else if has_set {
-            let set = self.collector.thresholds().and_then(|set| set.try_into().ok());
-            set.and_then(|set| controller.program_set(set, &mut gauge))
-        } else {
-            controller.step(&mut gauge)
+        let set = || self.collector.thresholds().and_then(|set| set.try_into().ok());
+        let is_unfrozen = is_unfrozen && std::mem::take(&mut search.is_frozen);
+        let news = match (&mut search.link, &self.folder) {
+            (Some(link), Some(folder)) => link.look(folder),
+            _ => RankNews::Nothing,
+        };
+        let action = match &mut search.decider {
+            Decider::Controller(controller) => match news {
+                RankNews::Waiting => None,
+                RankNews::Alarm => controller.rank_alarmed(&mut gauge),
+                _ if is_enabled != was_enabled => {
+                    controller.program_switched(is_enabled, &mut gauge)
+                }
+                _ if is_unfrozen => controller.program_unfroze(&mut gauge),
+                _ if has_set => set().and_then(|set| controller.program_set(set, &mut gauge)),
+                _ => controller.step(&mut gauge),
+            },
+            Decider::Follower(follower) => {
+                if is_unfrozen {
+                    follower.program_unfroze();
+                }
+                match (has_set, news) {
+                    (true, _) => set().and_then(|set| follower.program_set(set, &mut gauge)),
+                    (false, RankNews::Orders(orders)) => follower.step(Some(orders), &mut gauge),
+                    (false, _) => follower.step(None, &mut gauge),
+                }
+            }
         };
         self.carry_out(action)
     }
@@ -82,13 +116,21 @@ impl Agent {
     pub(super) fn search_collected(&mut self) -> Option<CollectCall> {
         let Some(Search::Runs(search)) = &mut self.search else { return None };
         let mut gauge = ProgramGauge { collector: &self.collector, filters: self.options.filters };
-        let action = search.controller.next(&mut gauge);
+        let action = search.decider.next(&mut gauge);
         self.carry_out(action)
     }
 
     fn carry_out(&mut self, mut action: Option<Action>) -> Option<CollectCall> {
         while let Some(next) = action {
+            if let Some(Search::Runs(search)) = &mut self.search
+                && let (Decider::Controller(controller), Some(link)) =
+                    (&search.decider, &mut search.link)
+            {
+                link.note(next, controller.own());
+            }
             if let Action::Collect(generation) = next {
+                // The others are to collect at the same time.
+                self.tell_ranks();
                 self.stage = Stage::Searching;
                 if let Some(call) = self.asked(i64::from(generation)) {
                     return Some(call);
@@ -109,15 +151,40 @@ impl Agent {
             }
             let mut gauge =
                 ProgramGauge { collector: &self.collector, filters: self.options.filters };
-            action = search.controller.next(&mut gauge);
+            action = search.decider.next(&mut gauge);
         }
+        self.tell_ranks();
         None
+    }
+
+    fn tell_ranks(&mut self) {
+        if let Some(Search::Runs(search)) = &mut self.search
+            && let (Some(link), Some(folder)) = (&mut search.link, &mut self.folder)
+        {
+            match &mut search.decider {
+                Decider::Controller(_) => link.publish(folder),
+                Decider::Follower(follower) => {
+                    if follower.takes_alarm() {
+                        RankLink::raise_alarm(folder);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The process ends, or its agent: nothing is in place any more for the other ranks.
+    pub(super) fn leave_ranks(&mut self) {
+        if let Some(Search::Runs(search)) = &mut self.search
+            && let (Some(link), Some(folder)) = (&mut search.link, &mut self.folder)
+        {
+            link.end(folder);
+        }
     }
 
     /// Gives the program its thresholds and its objects.
     pub(super) fn leave_search(&mut self) {
         let Some(Search::Runs(search)) = &mut self.search else { return };
-        if let Some(own) = search.controller.to_give_back() {
+        if let Some(own) = search.decider.to_give_back() {
             self.collector.set_thresholds(&own);
         }
         if std::mem::take(&mut search.is_frozen) {
@@ -136,7 +203,10 @@ impl Agent {
     /// The user takes the settings back.
     pub(super) fn end_search(&mut self) {
         if let Some(Search::Runs(search)) = &mut self.search {
-            search.controller.take_back();
+            match &mut search.decider {
+                Decider::Controller(controller) => controller.take_back(),
+                Decider::Follower(follower) => follower.take_back(),
+            }
         }
     }
 
@@ -146,7 +216,14 @@ impl Agent {
             Search::Unsupported(why) => {
                 AutoReport { unsupported: Some((*why).to_owned()), ..AutoReport::default() }
             }
-            Search::Runs(search) => search.controller.report(self.report.agent_ns),
+            Search::Runs(search) => match &search.decider {
+                Decider::Controller(controller) => AutoReport {
+                    unsupported: search.link.as_ref().and_then(RankLink::waits_for),
+                    followers: search.link.as_ref().map_or(0, RankLink::followers),
+                    ..controller.report(self.report.agent_ns)
+                },
+                Decider::Follower(follower) => follower.report(),
+            },
         })
     }
 }

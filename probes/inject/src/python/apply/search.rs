@@ -1,9 +1,10 @@
-//! The search for a setting in one process: its state, and the program as the controller asks for it.
+//! The search for a setting in one process: its state, the program as the controller asks for it, and the
+//! other ranks.
 
 use super::collector::Collector;
 use super::costs;
-use crate::apply::auto::{Controller, Figures, Gauge};
-use crate::apply::files::rss_bytes;
+use crate::apply::auto::{Action, Controller, Figures, Follower, Gauge, RankOrders, Thresholds};
+use crate::apply::files::{ReportFolder, rss_bytes};
 use crate::apply::memory::{headroom_bytes, malloc_bytes};
 use crate::environment::is_confined;
 use crate::process_ring::now_ns;
@@ -16,13 +17,195 @@ pub(super) enum Search {
 }
 
 pub(super) struct RunningSearch {
-    pub(super) controller: Controller,
+    pub(super) decider: Decider,
+    /// `None`: there is no other rank.
+    pub(super) link: Option<RankLink>,
     /// What the program last wanted.
     pub(super) is_enabled: bool,
     /// The program has set thresholds since the last step.
     pub(super) has_set: bool,
     /// Objects are frozen for it.
     pub(super) is_frozen: bool,
+}
+
+/// Who decides.
+pub(super) enum Decider {
+    /// This process.
+    Controller(Box<Controller>),
+    /// Rank 0.
+    Follower(Box<Follower>),
+}
+
+impl Decider {
+    pub(super) fn next(&mut self, gauge: &mut dyn Gauge) -> Option<Action> {
+        match self {
+            Self::Controller(controller) => controller.next(gauge),
+            Self::Follower(follower) => follower.next(gauge),
+        }
+    }
+
+    pub(super) fn to_give_back(&self) -> Option<Thresholds> {
+        match self {
+            Self::Controller(controller) => controller.to_give_back(),
+            Self::Follower(follower) => follower.to_give_back(),
+        }
+    }
+}
+
+/// What rank 0 has in place.
+const ORDERS_FILE: &str = "ranks.orders";
+/// A rank has hardly any memory left.
+const ALARM_FILE: &str = "ranks.alarm";
+/// The longest orders that are read, in bytes: they have a hundred.
+const MOST_ORDERS: usize = 512;
+/// Between two looks of a rank that follows, in ns: a look takes some microseconds.
+const FOLLOW_EVERY_NS: u64 = 2_000_000;
+/// Between two looks of rank 0, and at whether it lives, in ns.
+const LOOK_EVERY_NS: u64 = 100_000_000;
+
+/// The other ranks on this host, by files in gctrace's folder: opened for each look, as programs close
+/// descriptors that are not theirs.
+pub(super) struct RankLink {
+    rank: u32,
+    /// Ranks on this host.
+    ranks: u32,
+    /// All others have been there: without one of them nothing is decided.
+    is_complete: bool,
+    looked_ns: u64,
+    looked_at_leader_ns: u64,
+    orders: RankOrders,
+    published: Option<RankOrders>,
+}
+
+/// What a look at the other ranks shows.
+pub(super) enum RankNews {
+    Nothing,
+    /// Rank 0 waits for a rank that has not started.
+    Waiting,
+    Alarm,
+    Orders(RankOrders),
+}
+
+impl RankLink {
+    /// The link of a rank that starts, which tells the others.
+    pub(super) fn new(rank: u32, ranks: u32, folder: &mut ReportFolder) -> Self {
+        let pid = std::process::id();
+        let mut link = Self {
+            rank,
+            ranks,
+            is_complete: false,
+            looked_ns: 0,
+            looked_at_leader_ns: 0,
+            orders: RankOrders::of(pid),
+            published: None,
+        };
+        if link.leads() {
+            link.publish(folder);
+        } else {
+            folder.put(&follower_file(rank), pid.to_string().as_bytes());
+        }
+        link
+    }
+
+    pub(super) fn leads(&self) -> bool {
+        self.rank == 0
+    }
+
+    /// Ranks that do as this one does.
+    pub(super) fn followers(&self) -> u32 {
+        if self.leads() && self.is_complete { self.ranks - 1 } else { 0 }
+    }
+
+    /// Why rank 0 does not decide, if it does not.
+    pub(super) fn waits_for(&self) -> Option<String> {
+        (self.leads() && !self.is_complete).then(|| {
+            format!(
+                "not all {} ranks are in this gctrace auto: start the whole job with it, not each rank",
+                self.ranks
+            )
+        })
+    }
+
+    pub(super) fn look(&mut self, folder: &ReportFolder) -> RankNews {
+        let now = now_ns();
+        let every_ns = if self.leads() { LOOK_EVERY_NS } else { FOLLOW_EVERY_NS };
+        let is_due = now.saturating_sub(self.looked_ns) >= every_ns;
+        if is_due {
+            self.looked_ns = now;
+        }
+        if !self.leads() {
+            return if is_due { self.read_orders(folder, now) } else { RankNews::Nothing };
+        }
+        if is_due && folder.read(ALARM_FILE, &mut [0]) > 0 {
+            return RankNews::Alarm;
+        }
+        if is_due && !self.is_complete {
+            let is_here = |rank| {
+                let mut text = [0; 16];
+                let length = folder.read(&follower_file(rank), &mut text);
+                let pid =
+                    text.get(..length).and_then(|text| str::from_utf8(text).ok()?.parse().ok());
+                pid.is_some_and(lives)
+            };
+            self.is_complete = (1..self.ranks).all(is_here);
+        }
+        if self.is_complete { RankNews::Nothing } else { RankNews::Waiting }
+    }
+
+    /// Orders of a process that has ended without a word are none.
+    fn read_orders(&mut self, folder: &ReportFolder, now: u64) -> RankNews {
+        let mut text = [0; MOST_ORDERS];
+        let length = folder.read(ORDERS_FILE, &mut text);
+        let orders = text.get(..length).and_then(|text| serde_json::from_slice(text).ok());
+        let Some(orders) = orders.filter(|orders: &RankOrders| orders.leader != 0) else {
+            return RankNews::Nothing;
+        };
+        if orders.leader == self.orders.leader
+            && now.saturating_sub(self.looked_at_leader_ns) < LOOK_EVERY_NS
+        {
+            return RankNews::Orders(orders);
+        }
+        self.looked_at_leader_ns = now;
+        self.orders.leader = orders.leader;
+        RankNews::Orders(if lives(orders.leader) { orders } else { RankOrders::of(0) })
+    }
+
+    /// Rank 0 does this.
+    pub(super) fn note(&mut self, action: Action, own: Thresholds) {
+        self.orders.note(action, own);
+    }
+
+    /// Tells the others what is in place now.
+    pub(super) fn publish(&mut self, folder: &mut ReportFolder) {
+        if self.leads()
+            && self.published.as_ref() != Some(&self.orders)
+            && let Ok(text) = serde_json::to_vec(&self.orders)
+        {
+            folder.put(ORDERS_FILE, &text);
+            self.published = Some(self.orders.clone());
+        }
+    }
+
+    /// Rank 0 ends: nothing is in place any more.
+    pub(super) fn end(&mut self, folder: &mut ReportFolder) {
+        self.orders = RankOrders::of(self.orders.leader);
+        self.publish(folder);
+    }
+
+    pub(super) fn raise_alarm(folder: &mut ReportFolder) {
+        folder.put(ALARM_FILE, b"1");
+    }
+}
+
+fn follower_file(rank: u32) -> String {
+    format!("ranks.{rank}")
+}
+
+/// Whether a process exists. Its id may be another's by now, which is rare: ids are given out in turn.
+fn lives(pid: u32) -> bool {
+    let Ok(pid) = libc::pid_t::try_from(pid) else { return false };
+    // SAFETY: signal 0 is none. Of a process of another user: there is none in the folder.
+    pid > 0 && unsafe { libc::kill(pid, 0) } == 0
 }
 
 /// The program, as the controller asks for it.

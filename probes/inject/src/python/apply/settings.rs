@@ -205,6 +205,7 @@ impl Agent {
             self.report.failure = Some(why);
             self.read_own();
             self.leave();
+            self.leave_ranks();
             unwatch();
             self.write_report();
         }

@@ -64,6 +64,9 @@ fn write_skeletons() -> Result<(), Box<dyn Error>> {
         let skeleton = out.join(format!("{name}.skel.rs"));
         SkeletonBuilder::new()
             .obj(&object)
+            // Half a million bytes as literals would take half of this crate's compilation, and as much of
+            // each of its lints.
+            .reference_obj(true)
             .generate(&skeleton)
             .map_err(|error| format!("{}: {error:#}", object.display()))?;
         derive_wire_traits(&skeleton)?;

@@ -5,9 +5,9 @@
 #   scripts/install-test.sh [--quick] [PART...]      default: all parts; needs root, or sudo
 #
 # A part is a script in scripts/install-test; RELEASE_OUT is the folder with the artifacts
-# (default: dist), RELEASE_ARCH their architecture (default: this machine's). --quick leaves out what
-# repeats itself, such as most interpreters. A part prints a line per result: 'ok PART: WHAT',
-# 'skipped PART: REASON' or 'FAILED PART: WHAT'; one without any 'ok' has failed.
+# (default: dist), RELEASE_ARCH their architecture (default: this machine's), RELEASE_HERE as it
+# was for release.sh. --quick leaves out what repeats itself, such as most interpreters. A part prints a line per
+# result: 'ok PART: WHAT', 'skipped PART: REASON' or 'FAILED PART: WHAT'; one without any 'ok' has failed.
 #
 # Everything happens in an overlay of this machine's file system that goes away with its last
 # process: users, sudoers rules and packages leave nothing behind.
@@ -29,7 +29,7 @@ RELEASE_ARCH=${RELEASE_ARCH:-$(uname -m)}
 [ -e "$RELEASE_OUT/SHA256SUMS" ] || die "no artifacts in $RELEASE_OUT: scripts/release.sh"
 can_be_root || die "it needs root: sudo $0"
 need_packages "tests of installed packages" passwd python3 python3-venv sudo util-linux xz-utils
-INSTALL_TEST_TOOLS=$(as_builder "$checkout/scripts/release/release-venv.sh" "$checkout/.venv-release") || INSTALL_TEST_TOOLS=
+INSTALL_TEST_TOOLS=$(as_builder "$checkout/scripts/release/release-venv.sh" ${RELEASE_HERE:+--here}) || INSTALL_TEST_TOOLS=
 
 (cd "$RELEASE_OUT" && sha256sum --check --quiet SHA256SUMS) || die "$RELEASE_OUT is not as it was made"
 results=$(mktemp)

@@ -4,6 +4,8 @@
 #   metrics   the Prometheus project's package, whose parsers check the metrics page
 #   s3        moto, a server that answers as S3 does: the tests of cluster/ start it on loopback
 #   tables    readers of Parquet, with which tests/python/tables_truth.py reads tables
+#   tables-short
+#             two of them
 #
 #   scripts/venv.sh NAME [FOLDER]            (default: .venv-NAME)
 #
@@ -29,8 +31,13 @@ tables)
     modules='datafusion, duckdb, pandas, polars, pyarrow'
     space=1500
     ;;
+tables-short)
+    packages=(duckdb==2.0.0 pyarrow==26.0.1)
+    modules='duckdb, pyarrow'
+    space=500
+    ;;
 *)
-    echo "venv.sh: no environment '$name': metrics, s3, tables" >&2
+    echo "venv.sh: no environment '$name': metrics, s3, tables, tables-short" >&2
     exit 1
     ;;
 esac

@@ -36,14 +36,15 @@ release_version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1
 release_target_folder=${CARGO_TARGET_DIR:-$checkout/target}
 release_built=$release_target_folder/$release_target/${RELEASE_PROFILE/#dev/debug}
 # Options of cargo. With --here they are those of the tests' build, and an example selects the features of
-# dependencies for tests: nothing but the program is compiled again.
+# dependencies for tests: nothing but the program is compiled again. It has a folder of its own, so that tests
+# which run meanwhile do not find another gctrace in theirs.
 # shellcheck disable=SC2034  # for the sourcing scripts
 release_program=(-p gctrace --bin gctrace --features vendored)
 # shellcheck disable=SC2034  # for the sourcing scripts
 release_libraries=(-p gctrace-inject -p gctrace-simgpu)
 # shellcheck disable=SC2034  # for the sourcing scripts
 if [ -n "${RELEASE_HERE:-}" ]; then
-    release_built=$release_target_folder/${RELEASE_PROFILE/#dev/debug}
+    release_built=$release_target_folder/here/${RELEASE_PROFILE/#dev/debug}
     release_program=(--workspace --bin gctrace --example lay_out)
     release_libraries=(--workspace --lib --example lay_out)
 fi
@@ -86,7 +87,12 @@ release_options() {
 # cache, which may come from another folder unless it is the build's own.
 release_build() {
     if [ -n "${RELEASE_HERE:-}" ]; then
-        build build "${release_cargo[@]}" "$@"
+        # With the time of the commit, libraries in C would be compiled again, and all that depends on them.
+        (
+            unset SOURCE_DATE_EPOCH
+            CARGO_TARGET_DIR=$release_target_folder/here CARGO_BUILD_BUILD_DIR=$release_target_folder \
+                build build "${release_cargo[@]}" "$@"
+        )
         return
     fi
     PATH=$release_tools:$PATH CARGO_ZIGBUILD_PYTHON_PATH=/bin/false ZIG_GLOBAL_CACHE_DIR=$release_target_folder/zig \
@@ -97,7 +103,7 @@ need_packages releases "${release_packages[@]}"
 need_cargo
 [ -z "${RELEASE_HERE:-}" ] || [ "$RELEASE_ARCH" = "$(uname -m)" ] || die "--here is for this machine's architecture"
 [ "$builder" = "$(id -un)" ] || die "run it as $builder, without sudo"
-release_tools=$("$checkout/scripts/release/release-venv.sh") || die "the tools could not be installed"
+release_tools=$("$checkout/scripts/release/release-venv.sh" ${RELEASE_HERE:+--here}) || die "the tools could not be installed"
 if [ "$RELEASE_ARCH" != "$(uname -m)" ] && [ -z "${RUSTC:-}" ]; then
     RUSTC=$("$checkout/scripts/test/cross-rust.sh" "$checkout/.cross-rust" "$release_target") ||
         die "there is no Rust compiler for $RELEASE_ARCH"

@@ -97,7 +97,7 @@ fn the_end_of_the_command_ends_no_survivor() {
     let Some((python, _)) = recording::place_for("the_end_of_the_command_ends_no_survivor") else {
         return;
     };
-    for _ in 0..5 {
+    let round = || {
         let place = tempfile::tempdir().unwrap();
         let folder = place.path().join("programs");
         let command = format!("{} {} {} & sleep 1", python.display(), spawner(), folder.display());
@@ -112,7 +112,12 @@ fn the_end_of_the_command_ends_no_survivor() {
             .unwrap();
         assert!(status.success(), "{status}");
         all_programs_ended(&folder);
-    }
+    };
+    std::thread::scope(|rounds| {
+        for _ in 0..5 {
+            rounds.spawn(round);
+        }
+    });
 }
 
 /// While gctrace itself is stopped, the programs that it has stopped are resumed after at most two

@@ -7,17 +7,19 @@ use std::process::Command;
 use test_kit::interpreters::root;
 use test_kit::limit::WithTimeout as _;
 
-/// A Python with DuckDB, polars, pandas and DataFusion; `None` is a named skip.
+/// A Python with DuckDB, pyarrow and, from `scripts/venv.sh tables`, further engines; `None` is a named skip.
 fn python(test: &str) -> Option<PathBuf> {
     let named = std::env::var_os("GCTRACE_TABLES_PYTHON").filter(|path| !path.is_empty());
-    let made = root().join(".venv-tables/bin/python");
+    let [all, two] =
+        ["tables", "tables-short"].map(|name| root().join(format!(".venv-{name}/bin/python")));
+    let made = if all.exists() { all } else { two };
     let python = named.map_or(made, PathBuf::from);
     if python.exists() {
         return Some(python);
     }
     println!(
-        "skipped {test}: no DuckDB, polars, pandas and DataFusion at {}; scripts/venv.sh tables makes \
-         it, GCTRACE_TABLES_PYTHON names it",
+        "skipped {test}: no DuckDB and pyarrow at {}; scripts/venv.sh tables makes it, \
+         GCTRACE_TABLES_PYTHON names it",
         python.display()
     );
     None

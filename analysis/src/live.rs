@@ -223,7 +223,7 @@ impl Live {
     /// Resident memory of a process, as of now.
     pub fn resident(&mut self, pid: u32, bytes: u64) {
         if let Some(process) = self.processes.latest(pid) {
-            process.sums.resident_bytes = Some(bytes);
+            process.sums.memory.resident_bytes = Some(bytes);
         }
     }
 

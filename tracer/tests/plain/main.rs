@@ -12,6 +12,7 @@ mod heap;
 mod heap_at_full;
 mod heap_take;
 mod install;
+mod memory;
 mod outputs;
 mod printing;
 mod rings;

@@ -57,15 +57,36 @@ pub(crate) fn first_screen(
     section("", when);
     let idle = if report.runs < 2 { idle::idle_in_short(report) } else { None };
     section("", idle.map_or_else(Vec::new, |idle| wrap(&idle, "", INDENT)));
+    let mut explained = CycleWord::default();
     if report.runs < 2 {
-        section("Do this", advice(report));
+        section("Do this", explained.after(advice(report), INDENT));
     }
     section("Where it comes from", lines::costliest(report, PLACES_SHOWN));
     let heap = garbage::in_short(report).into_iter().chain(evidence::leak(report));
-    section("", heap.flat_map(|heap| wrap(&heap, "", "")).collect());
+    let heap = heap.flat_map(|heap| wrap(&heap, "", "")).collect();
+    section("", explained.after(heap, ""));
     section("", trust(report));
     section("", next(report, traces));
     text
+}
+
+/// Explains what a cycle is, once, where the word first stands.
+#[derive(Default)]
+struct CycleWord {
+    is_explained: bool,
+}
+
+impl CycleWord {
+    const MEANING: &str =
+        "A cycle is objects that refer to each other: only the collector frees them.";
+
+    fn after(&mut self, mut lines: Vec<String>, indent: &str) -> Vec<String> {
+        if !self.is_explained && lines.iter().any(|line| line.contains("cycle")) {
+            self.is_explained = true;
+            lines.extend(wrap(Self::MEANING, indent, indent));
+        }
+        lines
+    }
 }
 
 /// The verdict and the costliest change, for the end of a recording: at most five lines.

@@ -12,6 +12,7 @@ pub(crate) mod garbage;
 pub(crate) mod gpu_samples;
 pub(crate) mod growth;
 pub(crate) mod interval_union;
+pub(crate) mod memory;
 pub(crate) mod pause_sums;
 pub(crate) mod pressure;
 pub(crate) mod process;

@@ -30,6 +30,9 @@ const RARER_SAVES: f64 = 0.9;
 /// it.
 const REPORTED_FRACTION: u64 = 1_000;
 
+/// Garbage that waits may take one in so many bytes of what the process may use.
+const MOST_OF_MEMORY: u64 = 4;
+
 /// The remedies for the run that the verdict is about, with the bytes of an object. `None` if its
 /// collector is not simulated: it is not generational, or the trace has no generations.
 pub(crate) fn remedies(analysis: &Analysis, run: &JudgedRun<'_>) -> Option<PricedRun> {
@@ -42,6 +45,7 @@ pub(crate) fn remedies(analysis: &Analysis, run: &JudgedRun<'_>) -> Option<Price
         training_ns: end_ns.saturating_sub(start_ns),
         start_up_counts: verdict::start_up_counts(&run.report_without_lines()),
         bytes_per_object: bytes_per_object(run.process),
+        memory_limit_bytes: run.process.memory.limit_bytes,
         remedies: remedy::price(&recorded_run(analysis, run))?,
     })
 }
@@ -73,13 +77,22 @@ fn recorded_run<'a>(analysis: &Analysis, run: &'a JudgedRun<'_>) -> RecordedRun<
             .map_or(SettingsReport::DEFAULT_THRESHOLDS, |setting| setting.thresholds),
         enabled: settings.and_then(|setting| setting.enabled),
         few_cycles: verdict.is_some_and(MainCycles::is_all),
+        resident_bytes: run.process.memory.resident_bytes,
         device: (reserved_bytes > 0).then_some(DeviceGarbage { freed_bytes, reserved_bytes }),
     }
 }
 
-/// The peak memory of pymalloc arenas, per object of the largest heap. Not for processes that were
-/// already running: the arenas they had mapped before are unknown.
+/// The peak memory of pymalloc arenas, per object of the largest heap; else the objects' own memory, as
+/// far as garbage was examined.
 fn bytes_per_object(process: &ProcessReport) -> Option<u64> {
+    arenas_per_object(process).or_else(|| {
+        let garbage = process.garbage.as_ref()?;
+        garbage.bytes?.checked_div(garbage.objects)
+    })
+}
+
+/// Not for processes that were already running: the arenas they had mapped before are unknown.
+fn arenas_per_object(process: &ProcessReport) -> Option<u64> {
     let arenas = process.pressure.as_ref()?.arenas.as_ref()?;
     let bytes = u64::try_from(arenas.peak_balance_bytes?).ok()?;
     let objects = process.growth.as_ref()?.largest.objects;
@@ -95,13 +108,16 @@ pub(crate) struct PricedRun {
     /// Whether start-up is worth a change.
     start_up_counts: bool,
     bytes_per_object: Option<u64>,
+    memory_limit_bytes: Option<u64>,
     remedies: Vec<PricedRemedy>,
 }
 
 impl PricedRun {
     /// What a remedy saves and takes; of the run where it was replayed.
     fn effect(&self, remedy: &PricedRemedy, replayed: &ReplayedRun) -> AdviceEffect {
-        let bytes = self.bytes_per_object;
+        let of_objects =
+            self.bytes_per_object.map(|bytes| bytes.saturating_mul(remedy.waiting_objects));
+        let given_back = remedy.waiting_bytes.map(remedy::natural);
         let saving = replayed.effects.get(&remedy.id).cloned().unwrap_or_else(|| AdviceEffect {
             saves_at_least_ns: Some(remedy.saves_ns[0]),
             saves_likely_ns: Some(remedy.likely_ns()),
@@ -113,7 +129,8 @@ impl PricedRun {
             longest_ns: Some(remedy.longest_ns),
             memory_device_bytes: remedy.waiting_device_bytes,
             memory_objects: Some(remedy.waiting_objects),
-            memory_bytes: bytes.map(|bytes| bytes.saturating_mul(remedy.waiting_objects)),
+            memory_bytes: of_objects.max(given_back),
+            memory_is_least: remedy.waiting_objects > 0 && given_back.is_none(),
             settings: (remedy.settings != AdvisedSettings::default())
                 .then(|| remedy.settings.clone()),
             ..saving
@@ -209,9 +226,11 @@ fn simulated(report: &Report, mut priced: PricedRun, replayed: &ReplayedRun) -> 
         })
         .collect();
     ranked.sort_by(|(one, _), (other, _)| other.total_cmp(one));
+    let most_bytes = priced.memory_limit_bytes.map_or(u64::MAX, |limit| limit / MOST_OF_MEMORY);
     let worth = |advice: &Candidate| {
         let likely_ns = advice.effect.saves_likely_ns.and_then(|ns| u64::try_from(ns).ok());
-        likely_ns >= Some(least_ns) && !advice.effect.is_uncertain()
+        let fits = advice.effect.memory_bytes.is_none_or(|bytes| bytes <= most_bytes);
+        likely_ns >= Some(least_ns) && !advice.effect.is_uncertain() && fits
     };
     let all = ranked.into_iter().map(|(_, candidate)| candidate);
     let (mut list, rest): Advised = all.partition(worth);

@@ -34,7 +34,7 @@ pub use snapshot::{
 };
 
 use figures::BucketRange;
-use gctrace_event::{ForeignTimes, GpuOp, Pause, Record, TraceHeader};
+use gctrace_event::{ForeignTimes, GpuOp, NotebookCells, Pause, Record, TraceHeader};
 use gpus::LiveGpus;
 use live_processes::{ENDED_SHOWN_NS, LiveProcesses};
 use locations::{LocationTable, brief_cycle, brief_kind};
@@ -80,6 +80,7 @@ pub struct Live {
     cost: LiveCost,
     notes: LiveNotes,
     foreign: ForeignTimes,
+    cells: NotebookCells,
     /// The latest timestamp of a record.
     last_ns: u64,
 }
@@ -98,6 +99,7 @@ impl Live {
             cost: LiveCost::default(),
             notes: LiveNotes::default(),
             foreign: ForeignTimes::default(),
+            cells: NotebookCells::default(),
             last_ns,
         }
     }
@@ -120,7 +122,10 @@ impl Live {
                     process.sums.set(settings);
                 }
             }
-            Record::Frame(frame) => self.frame(frame),
+            Record::Frame(frame) => match self.cells.name(&frame.file) {
+                Some(file) => self.frame(&gctrace_event::Frame { file, ..frame.clone() }),
+                None => self.frame(frame),
+            },
             Record::Pressure(pressure) => {
                 self.processes.forget_ended(pressure.at_ns);
                 if let Some(process) = self.processes.at(pressure.pid, pressure.since_ns) {
@@ -153,7 +158,9 @@ impl Live {
             }
             Record::ObjectKind(kind) => {
                 if let Some(process) = self.processes.latest(kind.pid) {
-                    process.sums.garbage.describe(&brief_kind(kind));
+                    let mut kind = brief_kind(kind);
+                    kind.file = kind.file.map(|file| self.cells.name(&file).unwrap_or(file));
+                    process.sums.garbage.describe(&kind);
                 }
             }
             Record::CycleSignature(cycle) => {
@@ -223,7 +230,7 @@ impl Live {
     /// Resident memory of a process, as of now.
     pub fn resident(&mut self, pid: u32, bytes: u64) {
         if let Some(process) = self.processes.latest(pid) {
-            process.sums.resident_bytes = Some(bytes);
+            process.sums.memory.resident_bytes = Some(bytes);
         }
     }
 

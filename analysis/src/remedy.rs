@@ -17,6 +17,7 @@ mod price;
 mod tests;
 
 pub(crate) use self::pauses::ChangedPauses;
+pub(crate) use self::price::natural;
 
 use self::curves::RecordedCurves;
 use crate::report::{AdviceId, AdvisedSettings};
@@ -47,6 +48,8 @@ pub(crate) struct RecordedRun<'a> {
     pub(crate) few_cycles: bool,
     /// Device memory; `None` if it was not recorded.
     pub(crate) device: Option<DeviceGarbage>,
+    /// Resident memory of the process late in the run, in bytes; `None` if unknown.
+    pub(crate) resident_bytes: Option<u64>,
 }
 
 /// Device memory that collections gave back.
@@ -59,6 +62,20 @@ pub(crate) struct DeviceGarbage {
 }
 
 impl<'a> RecordedRun<'a> {
+    /// Memory that a freed object gave back with what it owned, in bytes, over the collections of
+    /// training that were measured, or else of the whole run; `None` if none was that freed any.
+    pub(crate) fn freed_bytes_each(&self) -> Option<f64> {
+        let over = |from_ns| {
+            let pauses = self.pauses.iter().filter(|pause| pause.start_ns >= from_ns);
+            let freed = pauses.filter_map(|pause| Some((pause.freed_kib?, pause.collected?)));
+            let sum = freed.fold((0.0, 0.0), |(bytes, objects), (kib, collected)| {
+                (bytes + f64::from(kib.get()) * KIB, objects + f64::from(collected.get()))
+            });
+            (sum.1 > 0.0).then(|| sum.0 / sum.1)
+        };
+        over(self.training_ns.0).or_else(|| over(0))
+    }
+
     /// The run from its start until then, under the settings that it started with.
     fn since(&self, start_ns: u64, end_ns: u64) -> RecordedRun<'a> {
         Self { training_ns: (start_ns, end_ns), thresholds: self.start_thresholds, ..*self }
@@ -131,9 +148,12 @@ pub(crate) struct PricedRemedy {
     pub(crate) longest_ns: u64,
     /// Garbage that waits for its collection, beyond what did in the recording, in objects.
     pub(crate) waiting_objects: u64,
+    /// Memory that it gives back when it is freed, in bytes; `None` if that was not measured.
+    pub(crate) waiting_bytes: Option<f64>,
     /// Device memory that this garbage holds, in bytes; `None` if it was not recorded.
     pub(crate) waiting_device_bytes: Option<u64>,
-    /// The same as a share of the live heap; 0 if the heap is unknown.
+    /// Waiting garbage as a share of the live heap, in objects, or in memory if that is more; 0 if the
+    /// heap is unknown.
     waiting_ratio: f64,
     left: PartsLeft,
 }
@@ -161,7 +181,9 @@ impl PartsLeft {
 impl PricedRemedy {
     /// Whether it leaves little garbage uncollected, next to what is alive.
     fn leaves_little(&self) -> bool {
-        self.waiting_objects <= LITTLE_GARBAGE || self.waiting_ratio <= LITTLE_PART
+        let few = self.waiting_objects <= LITTLE_GARBAGE
+            && self.waiting_bytes.is_none_or(|bytes| bytes <= LITTLE_BYTES);
+        few || self.waiting_ratio <= LITTLE_PART
     }
 
     /// What the collections take may be the program's, and taken whenever they run.
@@ -195,9 +217,12 @@ impl PricedRemedy {
     }
 }
 
-/// This many objects of garbage are little whatever they own, and so is this part of a heap.
+/// This many objects of garbage are little if what they own is not known to be more than so many bytes,
+/// and so is this part of a heap.
 const LITTLE_GARBAGE: u64 = 1_000;
+const LITTLE_BYTES: f64 = 67_108_864.0;
 const LITTLE_PART: f64 = 0.1;
+const KIB: f64 = 1_024.0;
 
 /// The remedies that apply, priced, in no order. Without any that is not in force already, empty.
 /// `None` if the collector cannot be simulated: a generation is unknown.

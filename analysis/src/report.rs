@@ -89,7 +89,8 @@ pub use phases::{
     JudgedPhase, PhaseReport, PhasesReport, TrainingMark, TrainingPart, TrainingSeries,
 };
 pub use processes::{
-    InterpreterReport, ProcessReport, RecordedReport, SettingsReport, Sources, TraceReport,
+    InterpreterReport, MemoryReport, ProcessReport, RecordedReport, SettingsReport, Sources,
+    TraceReport,
 };
 pub use ranks::{
     CollectiveWaits, CollectivesReport, CommunicatorKind, CommunicatorReport, HostOutlier,

@@ -2,7 +2,7 @@
 //! read only if a PyTorch trace of the same process is given, or to price remedies.
 //!
 //! Owns the encoding: differences from the previous pause, in as few bytes as they need (LEB128): 12
-//! instead of 40 for the pauses of a 1 GB trace, 54 MB in all (docs/measurements/analysis.md).
+//! instead of 48 for the pauses of a 1 GB trace (docs/measurements/analysis.md).
 
 pub mod index;
 
@@ -31,6 +31,9 @@ pub struct PauseSpan {
     /// Objects in the heap or the oldest generation afterwards, at most [`SmallNumber::MAX`];
     /// `None` if unknown.
     pub objects: Option<SmallNumber>,
+    /// Memory that the process had less afterwards, in KiB, at most [`SmallNumber::MAX`]; `None` if it was
+    /// not measured.
+    pub freed_kib: Option<SmallNumber>,
     /// Generation collected, 0 to 2 (full collection); `Pause::UNKNOWN_GENERATION` where unknown.
     pub generation: u8,
     /// Why the collection ran; [`GcReason::Unknown`] if the source does not report it.
@@ -108,6 +111,7 @@ impl PackedPauses {
         self.number(unknown_or(pause.collected));
         let objects = unknown_or(pause.objects);
         self.number(zigzag(objects.cast_signed() - self.last.objects.cast_signed()));
+        self.number(unknown_or(pause.freed_kib));
         self.bytes.push(pause.generation);
         self.bytes.push(match pause.reason {
             GcReason::Automatic => 0,
@@ -186,6 +190,7 @@ fn next(rest: &mut &[u8], last: &mut DeltaBase) -> Option<PauseSpan> {
         cpu_ns,
         collected,
         objects: known(last.objects),
+        freed_kib: known(number(rest)?),
         generation: byte(rest)?,
         reason: match byte(rest)? {
             0 => GcReason::Automatic,
@@ -227,15 +232,15 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_packed_is_unpacked(
-            values in prop::collection::vec(any::<(u64, u64, u16, u64, u64, u64, u8, u32)>(), 0..20),
+            values in prop::collection::vec(any::<(u64, u64, u16, u64, u64, u64, u64, u8, u32)>(), 0..20),
             reason in reason(),
         ) {
             let mut packed = PackedPauses::default();
             let mut pauses: Vec<PauseSpan> = Vec::new();
-            for (start_ns, end_ns, thread, cpu_ns, collected, objects, generation, frame) in values {
+            for (start_ns, end_ns, thread, cpu_ns, collected, objects, freed_kib, generation, frame) in values {
                 let thread = ThreadIndex::new(usize::from(thread));
-                let [cpu_ns, collected, objects] =
-                    [cpu_ns, collected, objects].map(|number| SmallNumber::new(number >> 31));
+                let [cpu_ns, collected, objects, freed_kib] =
+                    [cpu_ns, collected, objects, freed_kib].map(|number| SmallNumber::new(number >> 31));
                 pauses.push(PauseSpan {
                     start_ns,
                     end_ns,
@@ -243,6 +248,7 @@ mod tests {
                     cpu_ns,
                     collected,
                     objects,
+                    freed_kib,
                     generation,
                     reason,
                     stack: NonZeroU32::new(frame),

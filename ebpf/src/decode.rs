@@ -133,6 +133,7 @@ fn pause(wire: &PauseWire, bytes: &[u8]) -> PauseEvent {
         stop_the_world_ns: (wire.stopped_ns > 0).then_some(wire.stopped_ns.min(length)),
         oldest_objects: u64::try_from(wire.oldest_objects).ok(),
         heap_objects: u64::try_from(wire.heap_objects).ok(),
+        freed_bytes: None,
         unfinished: has(wire, PauseFlag::PAUSE_UNFINISHED),
         stack: None,
         young_count: counts(wire).map(|counts| u64::from(counts[0])),

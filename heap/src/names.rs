@@ -4,6 +4,7 @@ use super::reach::{Heap, Reached};
 use super::report::{HeapObject, HeapPath, PathStep};
 use super::{HeapEdge, HeapEdgeName, HeapRoot, NodeIndex, TextIndex};
 use gctrace_analysis::paths;
+use gctrace_event::cell_name;
 use std::borrow::Cow;
 
 /// Objects of a path that are shown at each of its ends.
@@ -97,7 +98,7 @@ impl Heap {
         let file = file_name(kind.file.as_deref()?);
         Some(match kind.line {
             Some(line) => format!("{file}:{line}"),
-            None => file.to_owned(),
+            None => file.into_owned(),
         })
     }
 
@@ -215,11 +216,12 @@ impl Heap {
 }
 
 /// The last part of the name of a program's file; of a library's file all from its package on.
-fn file_name(file: &str) -> &str {
+fn file_name(file: &str) -> Cow<'_, str> {
     if paths::is_library(file) {
-        paths::short(file)
+        Cow::Borrowed(paths::short(file))
     } else {
-        file.rsplit('/').next().unwrap_or(file)
+        let name = || file.rsplit('/').next().unwrap_or(file);
+        cell_name(file).map_or_else(|| Cow::Borrowed(name()), Cow::Owned)
     }
 }
 

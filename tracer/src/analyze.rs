@@ -15,7 +15,7 @@ use crate::args::{AnalyzeArgs, OutputFormat, ReportLimit};
 use crate::files::{first_repetition, write_export};
 use crate::invoker::Invoker;
 use crate::render::Style;
-use crate::units::{duration, percent};
+use crate::units::{counted, duration, percent};
 use crate::{print, render, text};
 use anyhow::Context;
 use gctrace_analysis::report::{PhaseReport, PhasesReport, Report};
@@ -238,9 +238,9 @@ pub(crate) fn no_evidence(name: &str, ending: &TraceCompletion) -> anyhow::Error
         (None, None) => "read to its end".to_owned(),
     };
     anyhow::anyhow!(
-        "{name}: {place}: {} events, none of which is a usable garbage collection or a GPU operation. \
+        "{name}: {place}: {}, none of which is a usable garbage collection or a GPU operation. \
          To record collections: sudo gctrace -o trace.json -- python SCRIPT.py",
-        ending.events
+        counted(ending.events, "event")
     )
 }
 

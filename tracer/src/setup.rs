@@ -12,6 +12,7 @@ use crate::files::read_head;
 use crate::launch::{WritablePath, injected_library, simulator, writable_beside_root};
 use crate::setup::list::InstalledList;
 use crate::text::shell_line;
+use crate::units::counted;
 use crate::{manual, print};
 use anyhow::{Context as _, bail};
 use clap_complete::Shell;
@@ -181,10 +182,10 @@ fn install(prefix: &Path, mut files: Vec<NewFile>) -> anyhow::Result<()> {
         print::message(format!("manual pages or completions are left out: {writable}"));
     }
     print::message(format!(
-        "gctrace {} is installed in {}: {} files, {written} of them new or changed",
+        "gctrace {} is installed in {}: {}, {written} of them new or changed",
         env!("CARGO_PKG_VERSION"),
         prefix.display(),
-        files.len(),
+        counted(files.len() as u64, "file"),
     ));
     Ok(())
 }
@@ -302,7 +303,10 @@ fn uninstall(prefix: &Path) -> anyhow::Result<()> {
         let _ = std::fs::remove_dir(prefix.join(folder));
     }
     let prefix = prefix.display();
-    print::message(format!("gctrace is removed from {prefix}: {removed} files"));
+    print::message(format!(
+        "gctrace is removed from {prefix}: {}",
+        counted(removed as u64, "file")
+    ));
     Ok(())
 }
 

@@ -35,6 +35,7 @@ mod foreign_times;
 pub mod leb128;
 #[cfg(target_os = "linux")]
 mod line;
+mod notebook;
 pub mod read;
 mod record;
 #[cfg(target_os = "linux")]
@@ -49,6 +50,7 @@ pub use file::WriteError;
 #[cfg(target_os = "linux")]
 pub use file::compressed_by_name;
 pub use foreign_times::ForeignTimes;
+pub use notebook::{NotebookCells, cell_name};
 pub use record::{
     Allocations, Annotation, BirthCount, Called, CalledKind, Collective, CollectorKind, Counter,
     Counters, CudaCall, CudaLaunches, CudaLayer, CycleCount, CycleEdge, CycleId, CycleSignature,

@@ -134,6 +134,11 @@ pub struct Pause {
     /// (never counted below 0).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub young_count: Option<u64>,
+    /// Memory that the process had less when the pause ended than when it began, in bytes, 0 if it had
+    /// more: what the freed objects took and owned, as far as it was malloc's, or mapped. In-process only;
+    /// `None` if it was not measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub freed_bytes: Option<u64>,
     /// The thread or process ended during the pause, at `end_ns`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub unfinished: bool,
@@ -166,6 +171,7 @@ impl Default for Pause {
             stop_the_world_ns: None,
             oldest_objects: None,
             heap_objects: None,
+            freed_bytes: None,
             unfinished: false,
             stack: None,
             young_count: None,

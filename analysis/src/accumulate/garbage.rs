@@ -3,11 +3,13 @@
 //! Owns which pause garbage belongs to, what an examined collection stands for, and the bounds: the
 //! report on traces keeps more kinds than the live view.
 
+mod classes;
 mod figures;
 mod per_step;
 mod table;
 mod together;
 
+use self::classes::ClassNames;
 use self::per_step::CountSeries;
 use self::table::{RowSums, SumTable};
 pub(crate) use self::together::together;
@@ -33,6 +35,7 @@ pub(crate) struct GarbageSums {
     kinds: SumTable<ObjectKind, KindSums>,
     cycles: SumTable<Vec<GarbageEdge>, CycleSums>,
     types: TypeCounts,
+    classes: ClassNames,
     strata: [Stratum; GENERATIONS],
     collections: u64,
     examined: u64,
@@ -166,6 +169,7 @@ impl GarbageSums {
             kinds: SumTable::new(kinds),
             cycles: SumTable::new(cycles),
             types: TypeCounts::default(),
+            classes: ClassNames::default(),
             strata: [Stratum::default(); GENERATIONS],
             collections: 0,
             examined: 0,
@@ -183,6 +187,7 @@ impl GarbageSums {
     /// Adds the meaning of a kind's number.
     pub(crate) fn describe(&mut self, kind: &ObjectKind) {
         let key = ObjectKind { pid: 0, id: 0, ..kind.clone() };
+        let key = self.classes.generalized(key);
         // Dropped kinds are the rest of the garbage, which the report derives.
         self.kinds.name(kind.id, key);
     }

@@ -219,6 +219,7 @@ impl ProcessState {
                 self.sums.freeze.at_ns(),
                 self.sums.memory_limit_bytes(),
             ),
+            memory: self.sums.memory.report(self.sums.memory_limit_bytes()),
             after_freeze: self.sums.freeze.report(started_ns),
             garbage: self.sums.garbage.report(observed_ns, about.device_bytes, &about.steps),
             lines: self.lines(tree),

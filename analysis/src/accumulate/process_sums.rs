@@ -5,6 +5,7 @@ use super::freeze::FreezeWatch;
 use super::garbage::GarbageSums;
 use super::growth::GrowthState;
 use super::interval_union::IntervalUnion;
+use super::memory::MemorySums;
 use super::pressure::PressureSums;
 use crate::report::HeapTrend;
 use gctrace_event::{GcSettings, Interpreter, Pause, Pressure, Process, ProcessExit};
@@ -25,8 +26,7 @@ pub(crate) struct ProcessSums {
     pub(crate) garbage: GarbageSums,
     pub(crate) freeze: FreezeWatch,
     pub(crate) growth: GrowthState,
-    /// Its resident memory, as last reported.
-    pub(crate) resident_bytes: Option<u64>,
+    pub(crate) memory: MemorySums,
 }
 
 impl ProcessSums {
@@ -44,7 +44,7 @@ impl ProcessSums {
             garbage: GarbageSums::new(keep),
             freeze: FreezeWatch::default(),
             growth: GrowthState::default(),
-            resident_bytes: None,
+            memory: MemorySums::default(),
         }
     }
 
@@ -62,13 +62,14 @@ impl ProcessSums {
         self.pressure.add_pause(pause);
         self.garbage.add_pause(pause);
         self.freeze.add(pause, full);
-        full && self.growth.add(pause, self.resident_bytes)
+        self.memory.add_pause(pause);
+        full && self.growth.add(pause, self.memory.resident_bytes)
     }
 
     /// Adds an interval of allocation pressure.
     pub(crate) fn add_pressure(&mut self, pressure: &Pressure) {
         self.pressure.add(pressure);
-        self.resident_bytes = pressure.resident_bytes.or(self.resident_bytes);
+        self.memory.add_pressure(pressure);
     }
 
     /// Memory that it may use, in bytes; `None` if unknown.

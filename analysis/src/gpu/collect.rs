@@ -19,6 +19,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
+const KIB: u64 = 1 << 10;
+
 /// Stands for the process of operations that cannot be given to one.
 const NO_PROCESS: u32 = 0;
 
@@ -113,6 +115,7 @@ impl TimelineCollector {
             cpu_ns: pause.cpu_ns.and_then(SmallNumber::new),
             collected: pause.collected.map(SmallNumber::at_most_max),
             objects: objects.map(SmallNumber::at_most_max),
+            freed_kib: pause.freed_bytes.map(|bytes| SmallNumber::at_most_max(bytes / KIB)),
             generation: pause.generation,
             reason: pause.reason,
             stack: pause.stack.and_then(NonZeroU32::new),

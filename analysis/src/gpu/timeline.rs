@@ -408,4 +408,4 @@ impl Timeline {
 
 // There are millions of these.
 const _: () = assert!(size_of::<Op>() == 40 && size_of::<Call>() == 32);
-const _: () = assert!(size_of::<EventWait>() == 16 && size_of::<PauseSpan>() == 40);
+const _: () = assert!(size_of::<EventWait>() == 16 && size_of::<PauseSpan>() == 48);

@@ -274,6 +274,7 @@ mod tests {
             cpu_ns: None,
             collected: None,
             objects: None,
+            freed_kib: None,
             generation: 0,
             reason,
             stack: None,

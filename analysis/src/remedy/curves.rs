@@ -175,6 +175,10 @@ pub(super) struct RecordedCurves {
     pub(super) traversing_ns: RemedyEstimate,
     /// Time per object to free garbage that waited, in ns.
     pub(super) freeing_ns: RemedyEstimate,
+    /// Memory that a freed object gives back with what it owns, in bytes; `None` if not measured.
+    pub(super) freed_bytes_each: Option<f64>,
+    /// Resident memory of the process, in bytes; `None` if unknown.
+    pub(super) resident_bytes: Option<f64>,
     /// Whether the pauses in training waited for most of their time: for a CPU, which fewer
     /// collections save, or in finalizers of the program, which they do not.
     pub(super) waited: bool,
@@ -197,6 +201,8 @@ impl RecordedCurves {
             middle_ns: 0.0,
             traversing_ns: RemedyEstimate::default(),
             freeing_ns: RemedyEstimate::default(),
+            freed_bytes_each: run.freed_bytes_each(),
+            resident_bytes: run.resident_bytes.map(float),
             waited: times.waited(),
         };
         let mut middle_sum = CollectionSum::default();
@@ -398,6 +404,15 @@ impl RecordedCurves {
         }
     }
 
+    /// By how many objects the heap grew per window from the first full collection to the last; `None` if
+    /// there are not two with known numbers.
+    pub(super) fn grows(&self) -> Option<f64> {
+        let mut known =
+            self.fulls.iter().filter_map(|full| Some((full.window, full.traversed? - full.freed)));
+        let (last, first) = (known.next_back()?, known.next()?);
+        (last.0 > first.0).then(|| (last.1 - first.1).max(0.0) / (last.0 - first.0))
+    }
+
     /// Whether a full collection went through far fewer objects than the one before it had left:
     /// the others were frozen.
     pub(super) fn frozen(&self) -> bool {
@@ -429,6 +444,20 @@ impl RecordedCurves {
     pub(super) fn longest_ns(&self, generations: std::ops::RangeInclusive<usize>) -> f64 {
         let sums = self.automatic.get(generations).into_iter().flatten();
         sums.map(|sum| sum.longest_ns).fold(0.0, f64::max)
+    }
+
+    /// Memory of garbage that waits, in bytes; `None` if it was not measured.
+    pub(super) fn waiting_bytes(&self, objects: f64) -> Option<f64> {
+        Some(objects * self.freed_bytes_each?)
+    }
+
+    /// Garbage that waits as a share of what is alive: of the objects, or of the memory if that is more;
+    /// 0 if both are unknown.
+    pub(super) fn waiting_ratio(&self, objects: f64) -> f64 {
+        let live = quotient(self.live_ns(self.windows.1), self.traversing_ns.likely);
+        let of_memory = self.waiting_bytes(objects).zip(self.resident_bytes);
+        let of_memory = of_memory.map_or(0.0, |(bytes, resident)| quotient(bytes, resident));
+        quotient(objects, live).max(of_memory)
     }
 
     /// Time to free garbage that waited, in ns.

@@ -2,7 +2,9 @@
 
 use super::collector::{Setting, SimulatedFulls, full_collections, traversing_moved_ns};
 use super::curves::{RecordedCurves, freed, quotient};
-use super::{CostAssumption, PartsLeft, PricedRemedy, RecordedRun, RemedyEstimate, float};
+use super::{
+    CostAssumption, LITTLE_BYTES, PartsLeft, PricedRemedy, RecordedRun, RemedyEstimate, float,
+};
 use crate::report::{AdviceId, AdvisedSettings, SettingsReport};
 
 /// By how much [`SettingsReport::raised`] raises threshold 0. More is no better: 50,000 new
@@ -30,6 +32,9 @@ const LEAST_IN_CYCLES: f64 = 0.1;
 /// Garbage that waits for a planned collection holds at most this part of the device's memory that
 /// PyTorch reserved, one in so many.
 const MOST_OF_DEVICE: u64 = 20;
+/// From this part of the containers of collections of the middle generation on, those that are alive at a
+/// time exceed a raised threshold: 7,000 of 8,400 by default.
+const REACHES_SURELY: f64 = 0.85;
 /// No automatic collections.
 const WITHOUT_AUTOMATIC: PartsLeft =
     PartsLeft { younger: RemedyEstimate::NONE, full: RemedyEstimate::NONE, ..PartsLeft::ALL };
@@ -129,15 +134,41 @@ fn raised_times(run: &RecordedRun<'_>, curves: &RecordedCurves) -> RaisedTimes {
         objects * each_ns + curves.to_free_ns(dies, assumption)
     });
     let now = full_collections(curves, setting(run), CostAssumption::Likely);
-    let later = fulls(CostAssumption::Likely).most_garbage - now.most_garbage;
-    let more = curves.containers.1 * f64::from(RAISED - 1);
+    let found_later = |assumption| (fulls(assumption).most_garbage - now.most_garbage).max(0.0);
+    let old =
+        f64::midpoint(found_later(CostAssumption::Cheap), found_later(CostAssumption::Likely));
     RaisedTimes {
         youngest,
         middle: of_middle,
         full: RemedyEstimate::of(|assumption| fulls(assumption).time_ns),
         longest_ns: fulls(CostAssumption::Likely).longest_ns,
-        waiting: later.max(0.0) + more.min(curves.garbage()),
+        waiting: (waiting_young(curves, raised.raised, counted) + old).min(curves.garbage()),
     }
+}
+
+/// Garbage of the younger generations that waits longer under the raised threshold, in objects. It is
+/// counted itself, with what stays: so collections become rarer than the threshold is raised by where
+/// what is alive at a time does not reach it.
+fn waiting_young(curves: &RecordedCurves, raised: f64, counted: RemedyEstimate) -> f64 {
+    let windows = curves.windows.1 - curves.windows.0;
+    let (containers, middle_containers) = curves.containers;
+    let [young, middle, old] = curves.automatic;
+    let part = if counted.costly >= REACHES_SURELY * windows && curves.fulls.len() > 1 {
+        quotient(counted.likely, windows)
+    } else {
+        // How fast the heap grows is unknown before the second full collection.
+        let grows = curves.grows().unwrap_or(0.0);
+        (quotient(curves.garbage(), windows * containers) + quotient(grows, containers)).min(1.0)
+    };
+    let rarer = quotient(raised, part);
+    let waits = |freed: f64, of: f64| {
+        let each = quotient(freed, windows) * quotient(of, containers);
+        (each * (rarer - 1.0)).min(of * (raised - 1.0))
+    };
+    // Older collections go through the youngest generation, too.
+    let also = quotient(young.freed, young.count);
+    let older: f64 = [middle, old].iter().map(|sum| (sum.freed - also * sum.count).max(0.0)).sum();
+    waits(curves.garbage(), containers) + waits(older, middle_containers)
 }
 
 fn raise_threshold(run: &RecordedRun<'_>, curves: &RecordedCurves) -> PricedRemedy {
@@ -216,9 +247,8 @@ fn planned(run: &RecordedRun<'_>, curves: &RecordedCurves, steps: u64) -> Option
     let device = run.device;
     let garbage = curves.garbage();
     let (start, end) = curves.windows;
-    let live = quotient(curves.live_ns(end), curves.traversing_ns.likely);
     let tried = PLANNED.iter().filter(|count| u64::from(**count) <= steps);
-    let fits = tried.filter(|count| garbage / f64::from(**count) <= live);
+    let fits = tried.filter(|count| curves.waiting_ratio(garbage / f64::from(**count)) <= 1.0);
     let fits = fits.filter(|count| {
         device.is_none_or(|device| {
             let each = device.freed_bytes / u64::from(**count);
@@ -264,14 +294,16 @@ fn off_while_loading(run: &RecordedRun<'_>, start_ns: u64) -> Option<PricedRemed
 }
 
 /// Without automatic collections at all: for a program that ends by itself, and whose collector found
-/// next to nothing. What its garbage owns is unknown, so that no part of the heap is little enough.
+/// next to nothing. What its garbage owns may be unknown, so that no part of the heap is little enough.
 fn disable(run: &RecordedRun<'_>, curves: &RecordedCurves) -> Option<PricedRemedy> {
     let (saves_ns, garbage) = (curves.automatic_ns(), curves.garbage());
     let (start, end) = curves.windows;
     let little = LEAST_GARBAGE.max((end - start) * curves.containers.0 * DISABLED_GARBAGE);
     let settings = AdvisedSettings { disable: true, ..AdvisedSettings::default() };
     let ends = run.ended && run.steps.is_none() && curves.explicit.count == 0.0;
-    let applies = ends && saves_ns > 0.0 && garbage <= little;
+    let bytes = curves.waiting_bytes(garbage);
+    let is_little = garbage <= little && bytes.is_none_or(|bytes| bytes <= LITTLE_BYTES);
+    let applies = ends && saves_ns > 0.0 && is_little;
     applies.then(|| PricedRemedy {
         settings,
         left: WITHOUT_AUTOMATIC,
@@ -345,7 +377,6 @@ fn priced(
     let most_ns = likely_ns + deviation_ns(CostAssumption::Cheap);
     let most_ns = most_ns.min(recorded_ns * (1.0 + RUN_TO_RUN / 2.0));
     let least_ns = likely_ns - deviation_ns(CostAssumption::Costly);
-    let live = quotient(curves.live_ns(curves.windows.1), curves.traversing_ns.likely);
     PricedRemedy {
         id,
         settings: AdvisedSettings::default(),
@@ -353,14 +384,15 @@ fn priced(
         once_ns: 0,
         longest_ns: 0,
         waiting_objects: natural(waiting),
+        waiting_bytes: curves.waiting_bytes(waiting),
         waiting_device_bytes: None,
-        waiting_ratio: quotient(waiting, live),
+        waiting_ratio: curves.waiting_ratio(waiting),
         left: PartsLeft::ALL,
     }
 }
 
 /// A whole number, 0 at least.
-pub(super) fn natural(figure: f64) -> u64 {
+pub(crate) fn natural(figure: f64) -> u64 {
     whole(figure).max(0).unsigned_abs()
 }
 

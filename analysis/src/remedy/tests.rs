@@ -16,6 +16,7 @@ fn pause(start_ns: u64, length_ns: u64, generation: u8, collected: u64) -> Pause
         cpu_ns: None,
         collected: SmallNumber::new(collected),
         objects: None,
+        freed_kib: None,
         generation,
         reason: GcReason::Unknown,
         stack: None,
@@ -60,6 +61,7 @@ fn run(pauses: &[PauseSpan], thresholds: [i32; 3], enabled: bool) -> Vec<PricedR
     let run = RecordedRun {
         few_cycles: false,
         device: None,
+        resident_bytes: None,
         start_ns: None,
         forked: false,
         ended: false,
@@ -102,6 +104,7 @@ fn the_heap_of_a_parent_is_frozen_before_the_fork() {
         let run = RecordedRun {
             few_cycles: false,
             device: None,
+            resident_bytes: None,
             start_ns: Some(0),
             forked,
             ended: true,
@@ -123,6 +126,7 @@ fn training(pauses: &[PauseSpan]) -> RecordedRun<'_> {
     RecordedRun {
         few_cycles: false,
         device: None,
+        resident_bytes: None,
         start_ns: None,
         forked: false,
         ended: true,
@@ -214,6 +218,7 @@ fn nothing_is_known_of_unknown_generations() {
     let run = RecordedRun {
         few_cycles: false,
         device: None,
+        resident_bytes: None,
         start_ns: None,
         forked: false,
         ended: false,
@@ -244,7 +249,7 @@ proptest! {
             })
             .collect();
         pauses.sort_by_key(|pause| pause.start_ns);
-        let run = RecordedRun { few_cycles: true, device: None, start_ns: Some(0), forked: false, ended: true, start_thresholds: thresholds, pauses: &pauses, training_ns: training, steps, thresholds, enabled: None };
+        let run = RecordedRun { few_cycles: true, device: None, resident_bytes: None, start_ns: Some(0), forked: false, ended: true, start_thresholds: thresholds, pauses: &pauses, training_ns: training, steps, thresholds, enabled: None };
         for remedy in price(&run).unwrap_or_default() {
             let [least, likely, most] = remedy.saves_ns;
             prop_assert!(least <= likely && likely <= most, "{remedy:?}");

@@ -45,9 +45,13 @@ pub struct AdviceEffect {
     pub longest_ns: Option<u64>,
     /// Garbage that waits longer for its collection, at most, in objects; `null` if unknown.
     pub memory_objects: Option<u64>,
-    /// The memory of these objects, in bytes; `null` if unknown: the trace needs the allocator's
-    /// arenas.
+    /// Their memory, in bytes: what collections gave back per object that they freed, or the objects' own
+    /// blocks if these are more. `null` if unknown: the trace needs measured collections, the allocator's
+    /// arenas, or examined garbage.
     pub memory_bytes: Option<u64>,
+    /// Whether `memory_bytes` is only the objects' own blocks: what garbage owns beside them (buffers,
+    /// arrays, tensors) was not measured, and the memory may be many times as much.
+    pub memory_is_least: bool,
     /// The device memory that they hold, in bytes, judged by what pauses returned to PyTorch's
     /// allocator; `null` if that was not recorded.
     pub memory_device_bytes: Option<u64>,

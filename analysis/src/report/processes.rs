@@ -83,6 +83,25 @@ pub struct TraceReport {
     pub repeats: Option<String>,
 }
 
+/// Memory of a process, and what its collections gave back: the objects that they freed with all that
+/// these owned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct MemoryReport {
+    /// Resident memory as last recorded, in bytes; `null` if unknown.
+    pub resident_bytes: Option<u64>,
+    /// Memory that the process may use, in bytes: the smallest limit of its cgroups, or that of the
+    /// machine; `null` if unknown.
+    pub limit_bytes: Option<u64>,
+    /// Number of collections before and after which its memory was measured.
+    pub collections: u64,
+    /// Objects that these freed; `null` without any.
+    pub freed_objects: Option<u64>,
+    /// Memory that they gave back to malloc or the kernel, in bytes; `null` without any.
+    pub freed_bytes: Option<u64>,
+    /// The most that one of them gave back, in bytes; `null` without any.
+    pub most_freed_bytes: Option<u64>,
+}
+
 /// One process that ran the collector.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ProcessReport {
@@ -138,6 +157,8 @@ pub struct ProcessReport {
     pub settings: Option<SettingsReport>,
     /// How the pause of a full collection grows with the heap; `null` without such collections.
     pub growth: Option<GrowthReport>,
+    /// Its memory, and what its collections gave back.
+    pub memory: MemoryReport,
     /// What is still freed after `gc.freeze()`; `null` unless a freeze was seen.
     pub after_freeze: Option<AfterFreeze>,
     /// What its collections free; `null` if none was examined (`--garbage`).

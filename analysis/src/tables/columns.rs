@@ -155,7 +155,7 @@ pub(super) const RANKS: [ParquetColumn; 31] = [
     text("incomplete_because"),
 ];
 
-pub(super) const PAUSES: [ParquetColumn; 35] = [
+pub(super) const PAUSES: [ParquetColumn; 36] = [
     TRACE,
     id("rank"),
     id("pid"),
@@ -172,6 +172,7 @@ pub(super) const PAUSES: [ParquetColumn; 35] = [
     number("young_count"),
     number("oldest_objects"),
     number("heap_objects"),
+    number("freed_bytes"),
     id("interpreter"),
     id("frame_id"),
     flag("unfinished"),

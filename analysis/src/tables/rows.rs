@@ -62,6 +62,7 @@ fn pause<'a>(
         CellValue::of(pause.young_count),
         CellValue::of(pause.oldest_objects),
         CellValue::of(pause.heap_objects),
+        CellValue::of(pause.freed_bytes),
         CellValue::signed(pause.interpreter),
         CellValue::of(pause.stack.map(u64::from)),
         CellValue::Flag(pause.unfinished),

@@ -310,8 +310,17 @@ fn raise_threshold(report: &Report, effect: &AdviceEffect, times: &ByCause) -> A
             super::set_threshold(raised)
         ),
         risk: format!(
-            "{}; each collection of generation 0 traverses up to ten times as many objects.",
-            super::THRESHOLDS_RISK
+            "{}; each collection of generation 0 traverses up to ten times as many objects.{}",
+            super::THRESHOLDS_RISK,
+            match effect.memory_objects {
+                Some(objects @ 1..) => format!(
+                    " Up to {}{} of garbage wait longer.{}",
+                    counted(objects, "object"),
+                    memory(effect),
+                    unseen(effect),
+                ),
+                _ => String::new(),
+            }
         ),
     }
 }
@@ -350,18 +359,34 @@ fn planned(report: &Report, effect: &AdviceEffect, times: &ByCause) -> AdviceTex
     }
 }
 
-fn waiting_risk(effect: &AdviceEffect, objects: u64) -> String {
-    let host = effect.memory_bytes.map(units::bytes);
+/// ` (20 MiB, 3 GiB of device memory)`, what garbage that waits holds; empty if unknown.
+fn memory(effect: &AdviceEffect) -> String {
+    let least = if effect.memory_is_least { "at least " } else { "" };
+    let host = effect.memory_bytes.map(|host| format!("{least}{}", units::bytes(host)));
     let device = effect.memory_device_bytes.filter(|device| *device > 0);
     let device = device.map(|device| format!("{} of device memory", units::bytes(device)));
     let memory: Vec<String> = host.into_iter().chain(device).collect();
-    let memory =
-        if memory.is_empty() { String::new() } else { format!(" ({})", memory.join(", ")) };
+    if memory.is_empty() { String::new() } else { format!(" ({})", memory.join(", ")) }
+}
+
+/// ` What garbage owns ...`, if the memory is only a part of it.
+fn unseen(effect: &AdviceEffect) -> &'static str {
+    if effect.memory_is_least {
+        " What garbage owns outside Python's objects (buffers, arrays, tensors) was not measured: \
+         --mode both or inject does, with glibc."
+    } else {
+        ""
+    }
+}
+
+fn waiting_risk(effect: &AdviceEffect, objects: u64) -> String {
     format!(
-        "Up to {}{memory} of garbage wait for each collection; tensors in cycles keep their GPU \
-         memory until then. gc.collect(1) would be cheaper, but what survives two collections is \
+        "Up to {}{} of garbage wait for each collection; tensors in cycles keep their GPU \
+         memory until then.{} gc.collect(1) would be cheaper, but what survives two collections is \
          then never freed.",
-        counted(objects, "object")
+        counted(objects, "object"),
+        memory(effect),
+        unseen(effect),
     )
 }
 

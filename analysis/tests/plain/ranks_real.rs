@@ -177,6 +177,7 @@ fn with_pause(timelines: &[Timeline], source: usize, length_ns: u64) -> Vec<Time
                 cpu_ns: None,
                 collected: None,
                 objects: None,
+                freed_kib: None,
                 generation: 2,
                 reason: GcReason::Automatic,
                 stack: None,

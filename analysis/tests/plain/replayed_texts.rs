@@ -258,3 +258,35 @@ proptest! {
         prop_assert!(!figures.contains("NaN"));
     }
 }
+
+/// What collections gave back is what waiting garbage takes; without that its own blocks are the least.
+#[test]
+fn garbage_that_waits_takes_what_collections_gave_back() {
+    let mut measured = run(PROGRAM, DEFAULT);
+    let report = analyzed(&measured);
+    let plain = of(&report, AdviceId::Planned).unwrap();
+    assert!(plain.memory_is_least);
+    assert_eq!(report.processes[0].memory.freed_bytes, None);
+
+    let (mut measured_too, mut freed) = (false, (0, 0, 0));
+    for record in &mut measured.records {
+        if let Record::Pause(pause) = record {
+            // Every other collection is measured, at 10 KiB per object.
+            measured_too = !measured_too;
+            let objects = pause.collected.unwrap_or(0);
+            pause.freed_bytes = measured_too.then_some(objects * 10_240);
+            if measured_too {
+                freed = (freed.0 + 1, freed.1 + objects, freed.2.max(objects));
+            }
+        }
+    }
+    let report = analyzed(&measured);
+    let memory = report.processes[0].memory;
+    assert_eq!((memory.collections, memory.freed_objects), (freed.0, Some(freed.1)));
+    assert_eq!(memory.freed_bytes, Some(freed.1 * 10_240));
+    assert_eq!(memory.most_freed_bytes, Some(freed.2 * 10_240));
+    let planned = of(&report, AdviceId::Planned).unwrap();
+    assert!(!planned.memory_is_least);
+    let each = planned.memory_bytes.unwrap() as f64 / planned.memory_objects.unwrap() as f64;
+    assert!((each / 10_240.0 - 1.0).abs() < 0.01, "{each}");
+}

@@ -5,7 +5,7 @@
 //! - `called`: the program's functions that collections call;
 //! - `frames`, `raw_frame`: the stacks;
 //! - `allocations`: counting;
-//! - `garbage`: what collections find unreachable;
+//! - `garbage`: what collections find unreachable; `memory_use`: what they give back;
 //! - `heap`: full collections counted, and the wait at the end of one;
 //! - `apply`: settings of the collector, applied at steps;
 //! - `steps`: marks of training steps;
@@ -23,6 +23,7 @@ mod heap;
 mod install;
 mod interpreter;
 mod late;
+mod memory_use;
 mod object;
 mod raw_frame;
 mod start;

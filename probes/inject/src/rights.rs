@@ -8,16 +8,30 @@ use crate::exec::interpose;
 use crate::process_ring::settle;
 use libc::{c_int, c_uint, c_ulong, pid_t, rlimit, rlimit64, uid_t};
 use std::ffi::c_char;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Whether this process, or one that it was forked from, gave up rights: what it may still open is
+/// unknown.
+static ARE_GIVEN_UP: AtomicBool = AtomicBool::new(false);
+
+pub(crate) fn are_given_up() -> bool {
+    ARE_GIVEN_UP.load(Ordering::Relaxed)
+}
+
+fn before_giving_up() {
+    ARE_GIVEN_UP.store(true, Ordering::Relaxed);
+    settle();
+}
 
 interpose! {
-    setuid(user: uid_t) before settle();
-    seteuid(user: uid_t) before settle();
-    setreuid(user: uid_t, effective: uid_t) before settle();
-    setresuid(user: uid_t, effective: uid_t, saved: uid_t) before settle();
-    chroot(path: *const c_char) before settle();
-    unshare(namespaces: c_int) before settle();
-    setrlimit(resource: c_uint, limit: *const rlimit) before settle();
-    setrlimit64(resource: c_uint, limit: *const rlimit64) before settle();
+    setuid(user: uid_t) before before_giving_up();
+    seteuid(user: uid_t) before before_giving_up();
+    setreuid(user: uid_t, effective: uid_t) before before_giving_up();
+    setresuid(user: uid_t, effective: uid_t, saved: uid_t) before before_giving_up();
+    chroot(path: *const c_char) before before_giving_up();
+    unshare(namespaces: c_int) before before_giving_up();
+    setrlimit(resource: c_uint, limit: *const rlimit) before before_giving_up();
+    setrlimit64(resource: c_uint, limit: *const rlimit64) before before_giving_up();
     prlimit(process: pid_t, resource: c_uint, new: *const rlimit, old: *mut rlimit)
         before settle_if(!new.is_null());
     prlimit64(process: pid_t, resource: c_uint, new: *const rlimit64, old: *mut rlimit64)
@@ -29,6 +43,6 @@ interpose! {
 
 fn settle_if(gives_up: bool) {
     if gives_up {
-        settle();
+        before_giving_up();
     }
 }

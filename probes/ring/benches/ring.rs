@@ -41,5 +41,6 @@ fn pause(n: u64) -> RingRecord {
         frame: 1,
         at_exit: false,
         oldest_objects: 0,
+        freed_kib: 0,
     })
 }

@@ -113,13 +113,30 @@ pub struct RingPause {
     /// Number of unreachable objects that it freed.
     pub collected: u64,
     /// Number of unreachable objects that could not be freed.
-    pub uncollectable: u64,
+    pub uncollectable: u32,
     /// Number of the innermost Python frame; 0: none.
     pub frame: u32,
     /// The interpreter was shutting down: the functions registered with `atexit` had run.
     pub at_exit: bool,
     /// Objects that it left in the oldest generation, if it was full; 0: unknown.
     pub oldest_objects: u32,
+    /// See [`RingPause::freed_bytes`].
+    pub freed_kib: u32,
+}
+
+impl RingPause {
+    /// `freed_kib` for a number of bytes.
+    #[must_use]
+    pub fn kib(bytes: Option<u64>) -> u32 {
+        bytes.map_or(0, |bytes| u32::try_from(bytes / 1024).unwrap_or(u32::MAX).saturating_add(1))
+    }
+
+    /// Memory that the process used less when it ended than when it began, in bytes; `None` if it was not
+    /// measured.
+    #[must_use]
+    pub fn freed_bytes(&self) -> Option<u64> {
+        Some(u64::from(self.freed_kib.checked_sub(1)?) * 1024)
+    }
 }
 
 /// Calls of one function by one collection: those at its start and within it precede its

@@ -2,6 +2,7 @@
 //!
 //! Owns how many cells there are, and what one of several steps shows. `heatmap.html` draws them.
 
+use crate::units::counted;
 use gctrace_analysis::ProcessStepRow;
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -66,7 +67,11 @@ impl HeatMap {
             _ => format!("A cell is the greatest value of up to {high} ranks and {wide} steps."),
         };
         Self {
-            about: format!("{} processes, {} steps. Measured. {cell}", rows.len(), numbers.len()),
+            about: format!(
+                "{}, {}. Measured. {cell}",
+                counted(rows.len() as u64, "process"),
+                counted(numbers.len() as u64, "step"),
+            ),
             several: high * wide > 1,
             rows: rows.chunks(high).map(|lot| span(lot.iter().map(name))).collect(),
             columns,

@@ -200,6 +200,7 @@ fn joined(probed: Pause, injected: &Pause) -> Pause {
         uncollectable: probed.uncollectable.or(injected.uncollectable),
         interpreter: probed.interpreter.or(injected.interpreter),
         stack: probed.stack.or(injected.stack),
+        freed_bytes: injected.freed_bytes,
         source: EventSource::Both { start_ns: injected.start_ns, end_ns: injected.end_ns },
         ..probed
     }

@@ -6,6 +6,7 @@ use crate::record::output::OutputTotals;
 use crate::record::sources::RecordingSources;
 use crate::record::trace::RecordingTrace;
 use crate::record::{EndReason, losses, merge};
+use crate::units::counted;
 use crate::unseen::unseen_words;
 use gctrace_analysis::report::UnseenReport;
 use gctrace_event::{ExaminedProcesses, TraceEnd};
@@ -125,8 +126,8 @@ fn summary(totals: OutputTotals, sources: Option<merge::SourceTotals>, end: &Tra
         )
     });
     format!(
-        "{} pauses{sources}, {} ms in total, longest {} ms{omitted}; {lost}",
-        totals.pauses,
+        "{}{sources}, {} ms in total, longest {} ms{omitted}; {lost}",
+        counted(totals.pauses, "pause"),
         milliseconds(totals.pause_ns),
         milliseconds(totals.longest_ns),
     )
@@ -149,9 +150,9 @@ fn missing(lost: &BTreeMap<String, u64>, examined: &ExaminedProcesses) -> String
         0 if examined.is_complete() => "nothing lost".to_owned(),
         0 => "no event lost since the library was loaded".to_owned(),
         count if lost.keys().any(|place| place.contains("--ring-size")) => {
-            format!("{count} events LOST; a larger --ring-size keeps more")
+            format!("{} LOST; a larger --ring-size keeps more", counted(count, "event"))
         }
-        count => format!("{count} events LOST"),
+        count => format!("{} LOST", counted(count, "event")),
     };
     match examined.unexamined() {
         0 => lost,

@@ -23,8 +23,6 @@ pub(super) const LINES: usize = 30;
 const ADVICE_SHOWN: usize = 3;
 /// Characters of a line that are reserved for the figures beside a change.
 const BESIDE_CHANGE: usize = 46;
-/// This many objects take little memory, whatever they are.
-const FEW_OBJECTS: u64 = 1_000;
 /// Lines of the program shown.
 const PLACES_SHOWN: usize = 3;
 
@@ -59,15 +57,36 @@ pub(crate) fn first_screen(
     section("", when);
     let idle = if report.runs < 2 { idle::idle_in_short(report) } else { None };
     section("", idle.map_or_else(Vec::new, |idle| wrap(&idle, "", INDENT)));
+    let mut explained = CycleWord::default();
     if report.runs < 2 {
-        section("Do this", advice(report));
+        section("Do this", explained.after(advice(report), INDENT));
     }
     section("Where it comes from", lines::costliest(report, PLACES_SHOWN));
     let heap = garbage::in_short(report).into_iter().chain(evidence::leak(report));
-    section("", heap.flat_map(|heap| wrap(&heap, "", "")).collect());
+    let heap = heap.flat_map(|heap| wrap(&heap, "", "")).collect();
+    section("", explained.after(heap, ""));
     section("", trust(report));
     section("", next(report, traces));
     text
+}
+
+/// Explains what a cycle is, once, where the word first stands.
+#[derive(Default)]
+struct CycleWord {
+    is_explained: bool,
+}
+
+impl CycleWord {
+    const MEANING: &str =
+        "A cycle is objects that refer to each other: only the collector frees them.";
+
+    fn after(&mut self, mut lines: Vec<String>, indent: &str) -> Vec<String> {
+        if !self.is_explained && lines.iter().any(|line| line.contains("cycle")) {
+            self.is_explained = true;
+            lines.extend(wrap(Self::MEANING, indent, indent));
+        }
+        lines
+    }
 }
 
 /// The verdict and the costliest change, for the end of a recording: at most five lines.
@@ -223,6 +242,11 @@ fn advice(report: &Report) -> Vec<String> {
         ]);
     }
     let mut lines = table.lines();
+    let is_least =
+        |advice: &Advice| advice.effect.memory_is_least && advice.effect.memory_bytes.is_some();
+    if shown().any(|(_, advice)| is_least(advice)) {
+        lines.extend(wrap(UNSEEN, INDENT, INDENT));
+    }
     lines.extend(undecided);
     if let Some(rest) = not_worth_it(report) {
         lines.extend(wrap(&rest, INDENT, INDENT));
@@ -366,13 +390,17 @@ pub(super) fn signed_range(least: &str, most: &str) -> String {
 
 /// How much more garbage waits in memory.
 fn memory(advice: &Advice) -> Option<String> {
-    Some(match (advice.effect.memory_objects?, advice.effect.memory_bytes) {
+    let effect = &advice.effect;
+    Some(match (effect.memory_objects?, effect.memory_bytes) {
         (0, _) => "+0".to_owned(),
+        (_, Some(least)) if effect.memory_is_least => format!("\u{2265} {}", bytes(least)),
         (_, Some(more)) => format!("+{}", bytes(more)),
-        (objects @ ..=FEW_OBJECTS, None) => format!("+{}", counted(objects, "object")),
         (_, None) => "unknown".to_owned(),
     })
 }
+
+/// What the memory is without, where garbage was not measured.
+const UNSEEN: &str = "Memory is without the arrays and buffers that garbage owns (not measured).";
 
 /// The longest pause that is left.
 fn longest(longest_ns: u64) -> String {

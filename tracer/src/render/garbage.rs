@@ -33,9 +33,25 @@ pub(crate) fn garbage(report: &Report) -> ReportSection {
         }
     }
     for process in &report.processes {
+        lines.extend(given_back(process).iter().flat_map(|given_back| paragraph(given_back)));
         lines.extend(after_freeze(process).iter().flat_map(|after_freeze| paragraph(after_freeze)));
     }
     ReportSection::new("What the collector frees", lines)
+}
+
+/// What collections gave back, with what their garbage owned.
+fn given_back(process: &ProcessReport) -> Option<String> {
+    let memory = &process.memory;
+    let freed = memory.freed_bytes.filter(|freed| *freed > 0)?;
+    Some(format!(
+        "In process {}, memory was measured before and after {}: they freed {}, with what these \
+         owned {}, at most {} at once.",
+        process.pid,
+        counted(memory.collections, "collection"),
+        counted(memory.freed_objects?, "object"),
+        bytes(freed),
+        bytes(memory.most_freed_bytes?),
+    ))
 }
 
 /// How to learn more, if only kinds were recorded.

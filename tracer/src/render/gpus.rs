@@ -2,7 +2,7 @@
 
 use super::table::{ReportSection, TableOfColumns, paragraph};
 use crate::text::OrDash as _;
-use crate::units::{duration, mebibytes, percent, three_digits};
+use crate::units::{counted, duration, mebibytes, percent, three_digits};
 use gctrace_analysis::report::{GpuFigure, GpuProcessReport, GpuReport, Report};
 use std::collections::BTreeMap;
 
@@ -131,9 +131,10 @@ fn legend(report: &Report) -> String {
     let samples: u64 = report.gpus.iter().map(|gpu| gpu.samples).sum();
     let covered = report.gpus.iter().map(|gpu| gpu.covered_ns).max();
     format!(
-        "{more}{samples} samples over {}. Busy: utilization by NVML, the share of a window of 1/6 s to \
+        "{more}{} over {}. Busy: utilization by NVML, the share of a window of 1/6 s to \
          1 s in which any kernel ran. Gaps as short as a pause do not show, so this is context, not \
          evidence of the cost of pauses.",
+        counted(samples, "sample"),
         duration(covered.unwrap_or(0))
     )
 }

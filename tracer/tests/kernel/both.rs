@@ -114,7 +114,8 @@ fn lost_once(test: &str, what: &str, number: u32) {
     let lost: Vec<_> = lost.iter().collect();
     assert_eq!(lost.len(), 1, "{lost:?}");
     assert_eq!(lost[0].1.as_u64(), Some(missing), "{lost:?}");
-    let message = format!("; {missing} events LOST; a larger --ring-size keeps more");
+    let message =
+        format!("; {} events LOST; a larger --ring-size keeps more", with_separators(missing));
     assert!(unread.messages.contains(&message), "{}", unread.messages);
     let report = format!("{} events lost: collections: ", with_separators(missing));
     for options in [&[][..], &["--full"]] {

@@ -89,7 +89,7 @@ fn not_a_trace() {
 fn no_garbage_collection() {
     refused(
         br#"[{"ph":"X","name":"work","pid":1,"tid":1,"ts":1,"dur":1}]"#,
-        &["1 events, none of which is a usable garbage collection", "sudo gctrace"],
+        &["1 event, none of which is a usable garbage collection", "sudo gctrace"],
     );
 }
 

@@ -141,3 +141,33 @@ fn the_heap_is_trimmed_as_without_gctrace() {
         }
     }
 }
+
+/// A loop makes classes of seven names.
+const CLASSES: &str = "
+class Meta(type): pass
+
+for number in range(4000):
+    Meta(f'Row{number % 7}', (), {})
+    type(f'Plain{number % 5}', (), {})
+";
+
+#[test]
+fn equal_classes_that_a_loop_makes_are_one_cycle() {
+    for python in with_list("equal_classes_that_a_loop_makes_are_one_cycle") {
+        let place = tempfile::tempdir().unwrap();
+        let line = ["record", "--mode", "inject", "--garbage", "cycles", "--garbage-budget", "100"];
+        let program = ["--", python.path.to_str().unwrap(), "-c", CLASSES];
+        let output = recording::gctrace(&[&line[..], &program].concat(), place.path());
+        assert!(output.status.success(), "{output:?}");
+        let json = recording::gctrace(&["analyze", "--json", "trace.json"], place.path());
+        let report: Value = serde_json::from_slice(&json.stdout).unwrap();
+        let garbage = &report["garbage"];
+        for list in ["kinds", "cycles"] {
+            let text = garbage[list].to_string();
+            for name in ["Row*", "Plain*"] {
+                assert_eq!(text.matches(name).count(), 1, "{}: {name} in {text}", python.name);
+            }
+            assert!(!text.contains("Row1") && !text.contains("Plain1"), "{}: {text}", python.name);
+        }
+    }
+}

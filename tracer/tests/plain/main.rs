@@ -13,6 +13,8 @@ mod heap;
 mod heap_at_full;
 mod heap_take;
 mod install;
+mod memory;
+mod notebook;
 mod outputs;
 mod printing;
 mod rings;

@@ -15,8 +15,8 @@ use super::input::TraceInput;
 use super::value::JsonValue;
 use crate::{
     Allocations, Called, CycleSignature, EventSource, Frame, Garbage, GcSettings, GpuDevice,
-    GpuSample, Note, ObjectKind, Pause, PauseMemory, Pressure, Process, ProcessExit, Record,
-    RecordingMode, TraceEnd, TraceHeader, UnpairedPauses,
+    GpuSample, Note, NotebookCells, ObjectKind, Pause, PauseMemory, Pressure, Process, ProcessExit,
+    Record, RecordingMode, TraceEnd, TraceHeader, UnpairedPauses,
 };
 use bitcode::{Decode, Encode};
 use frames::{FrameNumbers, stack_frame};
@@ -75,6 +75,7 @@ pub struct TraceReader {
     events: EventReader,
     anomalies: Anomalies,
     names: FrameNumbers,
+    cells: NotebookCells,
     /// There was a header of ours: frames are events, the section only repeats them.
     is_ours: bool,
     /// Pauses that one of two sources recorded alone; `None`: there is one source.
@@ -99,6 +100,7 @@ impl TraceReader {
             events,
             anomalies: Anomalies::default(),
             names: FrameNumbers::default(),
+            cells: NotebookCells::default(),
             is_ours: false,
             unpaired: None,
             recorded_twice: 0,
@@ -170,6 +172,10 @@ impl TraceReader {
             {
                 self.recorded_twice = self.recorded_twice.saturating_add(1);
                 Ok(Some(DecodedItem::Unusable))
+            }
+            DecodedItem::Record(mut record) => {
+                self.cells.name_in(&mut record);
+                Ok(Some(DecodedItem::Record(record)))
             }
             item => Ok(Some(item)),
         }

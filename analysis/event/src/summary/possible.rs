@@ -39,6 +39,7 @@ fn is_pause(pause: &Pause) -> bool {
         pause.oldest_objects,
         pause.heap_objects,
         pause.young_count,
+        pause.freed_bytes,
     ];
     let source = match pause.source {
         EventSource::Both { start_ns, end_ns } => is_span(start_ns, end_ns),

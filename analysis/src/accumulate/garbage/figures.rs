@@ -116,7 +116,7 @@ impl ReportView<'_> {
         let estimate = self.estimate(&sums.objects, 1.0);
         GarbageKind {
             type_name: kind.type_name.clone(),
-            function: kind.function.clone(),
+            function: self.sums.classes.shown(&kind.type_name, kind.function.clone()),
             file: kind.file.clone(),
             line: kind.line,
             births: self.births(kind),
@@ -139,10 +139,15 @@ impl ReportView<'_> {
 
     fn cycle(&self, edges: &[GarbageEdge], sums: &CycleSums) -> GarbageCycle {
         let estimate = self.estimate(&sums.count, self.of_cycles());
+        let shown = |edge: &GarbageEdge| GarbageEdge {
+            function: self.sums.classes.shown(&edge.type_name, edge.function.clone()),
+            ..edge.clone()
+        };
+        let edges: Vec<GarbageEdge> = edges.iter().map(shown).collect();
         GarbageCycle {
-            edges: edges.to_vec(),
-            shape: cycles::shape(edges),
-            location: cycles::location(edges),
+            shape: cycles::shape(&edges),
+            location: cycles::location(&edges),
+            edges,
             count: sums.count.total(),
             objects: sums.objects,
             held_objects: sums.held_objects,

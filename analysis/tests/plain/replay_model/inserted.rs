@@ -142,6 +142,7 @@ fn rewritten(
         cpu_ns: None,
         collected: None,
         objects: None,
+        freed_kib: None,
         generation: 2,
         reason: GcReason::Automatic,
         stack: None,

@@ -246,6 +246,7 @@ pub(crate) fn pause(thread: usize, start_ns: u64, end_ns: u64) -> PauseSpan {
         cpu_ns: None,
         collected: None,
         objects: None,
+        freed_kib: None,
         generation: 2,
         reason: GcReason::Automatic,
         stack: None,

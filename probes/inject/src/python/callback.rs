@@ -152,13 +152,15 @@ impl HookedInterpreter {
             generation,
             interpreter: self.id,
             collected: value(self.keys.collected).unwrap_or(0).cast_unsigned(),
-            uncollectable: value(self.keys.uncollectable).unwrap_or(0).cast_unsigned(),
+            uncollectable: value(self.keys.uncollectable)
+                .map_or(0, |count| u32::try_from(count).unwrap_or(u32::MAX)),
             frame: 0,
             at_exit: state.live.is_none(),
             oldest_objects: match generation {
                 OLDEST => self.collector.oldest_objects().unwrap_or(0),
                 _ => 0,
             },
+            freed_kib: RingPause::kib(state.memory.end()),
         };
         self.ended(&mut state, ring, pause);
         let start_ns = std::mem::take(&mut state.start_work_ns);
@@ -190,6 +192,7 @@ impl HookedInterpreter {
         }
         if state.live.is_some() {
             self.garbage.begin(generation == OLDEST);
+            state.memory.begin(generation == OLDEST);
         }
         let tid = tid();
         let at_ns = now_ns();

@@ -27,9 +27,9 @@ use super::object::OwnedRef;
 use super::raw_frame::RawFrameLayout;
 use crate::process_ring::{ProcessRing, is_off, now_ns, options, process_cpu_ns, ring, tid};
 pub(super) use births::{allocated, freed};
+pub(super) use budget::Budget;
 
 use births::InstanceTypes;
-use budget::Budget;
 use cycles::CycleReader;
 use gctrace_ring::{
     GarbageDetail, InjectOptions, KINDS_AT_ONCE, RingCycleCount, RingGarbage, RingKindCount,
@@ -87,7 +87,7 @@ impl GarbageExaminer {
         Ok(Self {
             sentinel: Sentinel::new(api, callback).ok_or(unknown)?,
             get_debug: get_debug.ok_or(unknown)?,
-            budget: Budget::new(options.garbage_budget_ppm),
+            budget: Budget::new(options.garbage_budget_ppm, 0),
             reader: KindReader::new(api, minor, raw, instances).ok_or(unknown)?,
             tally: Tally::new(),
             cycles,

@@ -7,6 +7,7 @@ use super::garbage::GarbageHook;
 use super::interpreter::{
     CAPSULE, CallbackKeys, HookedInterpreter, InterpreterObjects, InterpreterState,
 };
+use super::memory_use::MemoryMeter;
 use super::object::OwnedRef;
 use super::{callback, called, watch};
 use crate::process_ring::options;
@@ -53,6 +54,7 @@ pub(crate) fn install(api: &'static PythonApi) -> Result<(), &'static str> {
             seen: 0,
             was_restored: false,
             frames: FrameCache::new(api),
+            memory: MemoryMeter::new(),
             live: Some(live),
         }),
         garbage: GarbageHook::new(),

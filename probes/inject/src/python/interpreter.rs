@@ -4,6 +4,7 @@ use super::api::{FASTCALL, FastCall, MethodDef, NULL, Object, PythonApi};
 use super::collector_state::CollectorState;
 use super::frames::FrameCache;
 use super::garbage::GarbageHook;
+use super::memory_use::MemoryMeter;
 use super::object::OwnedRef;
 use crate::process_ring::{ProcessRing, is_forked, now_ns, ring};
 use crate::recording::expected;
@@ -32,6 +33,7 @@ pub(crate) struct InterpreterState {
     pub(crate) seen: u64,
     pub(crate) was_restored: bool,
     pub(crate) frames: FrameCache,
+    pub(crate) memory: MemoryMeter,
     /// `None` once the interpreter ends.
     pub(crate) live: Option<InterpreterObjects>,
 }

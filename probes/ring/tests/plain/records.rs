@@ -14,12 +14,12 @@ prop_compose! {
     fn pause()(
         interval in interval(),
         (tid, generation, interpreter) in any::<(u32, u8, i64)>(),
-        (collected, uncollectable, oldest_objects) in any::<(u64, u64, u32)>(),
+        (collected, uncollectable, oldest_objects, freed_kib) in any::<(u64, u32, u32, u32)>(),
         (frame, at_exit) in any::<(u32, bool)>(),
     ) -> RingRecord {
         RingRecord::Pause(RingPause {
             interval, tid, generation, interpreter, collected, uncollectable, frame, at_exit,
-            oldest_objects,
+            oldest_objects, freed_kib,
         })
     }
 }

@@ -22,10 +22,11 @@ fn record(thread: u32, number: u64) -> RingRecord {
         generation: (number % 3) as u8,
         interpreter: number as i64 ^ 7,
         collected: number * 5,
-        uncollectable: number * 7,
+        uncollectable: number as u32 ^ 7,
         frame: number as u32 ^ thread,
         at_exit: number % 2 == 1,
         oldest_objects: number as u32,
+        freed_kib: number as u32 ^ 3,
     })
 }
 

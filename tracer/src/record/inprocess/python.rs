@@ -104,10 +104,11 @@ impl PythonRing {
                 ring_events.push(RingEvent::Record(Record::Pause(Pause {
                     reason: if pause.at_exit { GcReason::Shutdown } else { GcReason::Unknown },
                     collected: Some(pause.collected),
-                    uncollectable: Some(pause.uncollectable),
+                    uncollectable: Some(pause.uncollectable.into()),
                     stack: self.frames.get(&pause.frame).copied(),
                     oldest_objects: (pause.oldest_objects > 0)
                         .then_some(pause.oldest_objects.into()),
+                    freed_bytes: pause.freed_bytes(),
                     ..self.pause(&pause)
                 })));
             }

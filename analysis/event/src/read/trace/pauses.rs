@@ -90,6 +90,7 @@ fn argument(pause: &mut Pause, key: &[u8], value: JsonValue<'_>, report: &mut im
         }
         b"oldest_objects" => count(&mut pause.oldest_objects, "\"oldest_objects\" is not a count"),
         b"heap_objects" => count(&mut pause.heap_objects, "\"heap_objects\" is not a count"),
+        b"freed_bytes" => count(&mut pause.freed_bytes, "\"freed_bytes\" is not a count"),
         b"young_count" => count(&mut pause.young_count, "\"young_count\" is not a count"),
         b"counters" => pause.counters = counters(value, report),
         b"generation" => match value.unsigned() {

@@ -128,12 +128,13 @@ prop_compose! {
         interpreter in any::<Option<i64>>(),
         unfinished in any::<bool>(),
         (stack, young_count, counters) in (any::<Option<u32>>(), count(), counters()),
+        freed_bytes in count(),
         source in source(),
     ) -> Record {
         Record::Pause(Pause {
             pid, tid, start_ns, end_ns: start_ns + length_ns, generation, reason, collected,
             uncollectable, interpreter, cpu_ns, stop_the_world_ns, oldest_objects, heap_objects,
-            unfinished, stack, young_count, counters, source,
+            unfinished, stack, young_count, counters, source, freed_bytes,
         })
     }
 }

@@ -12,9 +12,11 @@ const RAREST: u32 = 1 << 10;
 
 /// Cost so far, and the rate that follows from it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Budget {
+pub(in crate::python) struct Budget {
     /// Share of CPU time, in millionths.
     ppm: u32,
+    /// Time beside it, in ns.
+    prepaid_ns: u64,
     spent_ns: u64,
     /// What may have been spent by the CPU time last read.
     allowed_ns: u64,
@@ -26,11 +28,12 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    pub(super) fn new(ppm: u32) -> Self {
+    pub(in crate::python) fn new(ppm: u32, prepaid_ns: u64) -> Self {
         Self {
             ppm,
+            prepaid_ns,
             spent_ns: 0,
-            allowed_ns: 0,
+            allowed_ns: prepaid_ns,
             every: 1,
             skipped: 0,
             // Any number but 0.
@@ -39,7 +42,7 @@ impl Budget {
     }
 
     /// Whether to examine the collection that starts.
-    pub(super) fn is_due(&mut self, is_oldest: bool) -> bool {
+    pub(in crate::python) fn is_due(&mut self, is_oldest: bool) -> bool {
         if self.skipped > 0 && !is_oldest {
             self.skipped -= 1;
             return false;
@@ -52,7 +55,7 @@ impl Budget {
     }
 
     /// Whether something that takes that long is within the budget, or too short to be noticed.
-    pub(super) fn affords(&mut self, ns: u64, cpu_ns: impl FnOnce() -> u64) -> bool {
+    pub(in crate::python) fn affords(&mut self, ns: u64, cpu_ns: impl FnOnce() -> u64) -> bool {
         /// A hundredth of a second in a pause of many times that.
         const SHORT_NS: u64 = 10_000_000;
         if ns > SHORT_NS && self.spent_ns + ns > self.allowed_ns {
@@ -63,11 +66,11 @@ impl Budget {
 
     fn allow(&mut self, cpu_ns: u64) {
         let share = u128::from(cpu_ns) * u128::from(self.ppm) / 1_000_000;
-        self.allowed_ns = u64::try_from(share).unwrap_or(u64::MAX);
+        self.allowed_ns = self.prepaid_ns.saturating_add(u64::try_from(share).unwrap_or(u64::MAX));
     }
 
     /// A collection was examined. `cpu_ns`: the CPU time of the process, read only if it matters.
-    pub(super) fn spend(&mut self, ns: u64, cpu_ns: impl FnOnce() -> u64) {
+    pub(in crate::python) fn spend(&mut self, ns: u64, cpu_ns: impl FnOnce() -> u64) {
         self.spent_ns += ns;
         if self.spent_ns > self.allowed_ns / 2 || self.every > 1 {
             self.allow(cpu_ns());
@@ -87,7 +90,7 @@ mod tests {
     /// Collections of 100 us each, `cost_ns` to examine; returns the share of time spent on that,
     /// and the number examined.
     fn run(ppm: u32, cost_ns: u64, collections: u32, oldest: u32) -> (f64, u32) {
-        let (mut budget, mut cpu_ns, mut spent, mut examined) = (Budget::new(ppm), 0, 0, 0);
+        let (mut budget, mut cpu_ns, mut spent, mut examined) = (Budget::new(ppm, 0), 0, 0, 0);
         for number in 1..=collections {
             cpu_ns += 100_000;
             if budget.is_due(number % oldest == 0) {
@@ -123,7 +126,7 @@ mod tests {
 
     #[test]
     fn what_takes_long_must_be_affordable() {
-        let mut budget = Budget::new(10_000);
+        let mut budget = Budget::new(10_000, 0);
         assert!(budget.affords(9_000_000, || unreachable!("not asked for")));
         assert!(!budget.affords(50_000_000, || 1_000_000_000));
         assert!(budget.affords(50_000_000, || 6_000_000_000));

@@ -1,0 +1,83 @@
+//! Classes that a loop makes: they differ in a number in their name (`Row1`, `Row2`), and are one kind
+//! (`Row*`).
+
+use gctrace_event::ObjectKind;
+use std::collections::HashMap;
+
+/// Names remembered; the classes beyond are shown by their pattern.
+const NAMES: usize = 1_024;
+
+/// Names of classes by pattern.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ClassNames(HashMap<String, Option<String>>);
+
+impl ClassNames {
+    /// The kind with the pattern of its name, if it is a class with a number in its name.
+    pub(super) fn generalized(&mut self, kind: ObjectKind) -> ObjectKind {
+        let name = kind.function.as_deref().filter(|_| is_metaclass(&kind.type_name));
+        let Some((name, pattern)) = name.and_then(|name| Some((name, pattern(name)?))) else {
+            return kind;
+        };
+        let is_known = self.0.contains_key(&pattern);
+        if is_known || self.0.len() < NAMES {
+            let only = self.0.entry(pattern.clone()).or_insert_with(|| Some(name.to_owned()));
+            if only.as_deref() != Some(name) {
+                *only = None;
+            }
+        }
+        ObjectKind { function: Some(pattern), ..kind }
+    }
+
+    /// How to show what a kind belongs to: the class by its name if it is the only one.
+    pub(super) fn shown(&self, type_name: &str, function: Option<String>) -> Option<String> {
+        let only = function.as_deref().filter(|_| is_metaclass(type_name));
+        only.and_then(|pattern| self.0.get(pattern)?.clone()).or(function)
+    }
+}
+
+/// Whether objects of this type are classes, as far as its name says.
+fn is_metaclass(type_name: &str) -> bool {
+    type_name == "type" || type_name.ends_with("Meta") || type_name.ends_with("Metaclass")
+}
+
+/// The name with `*` for each number; `None` without any.
+fn pattern(name: &str) -> Option<String> {
+    let mut pattern = String::with_capacity(name.len());
+    for letter in name.chars() {
+        match letter.is_ascii_digit() {
+            true if pattern.ends_with('*') => {}
+            true => pattern.push('*'),
+            false => pattern.push(letter),
+        }
+    }
+    (pattern != name).then_some(pattern)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_that_differ_by_numbers_are_one() {
+        let mut names = ClassNames::default();
+        let mut kind = |type_name: &str, name: &str| {
+            let kind = ObjectKind {
+                type_name: type_name.to_owned(),
+                function: Some(name.to_owned()),
+                ..ObjectKind::default()
+            };
+            names.generalized(kind).function.unwrap()
+        };
+        assert_eq!(kind("ModelMetaclass", "Row1"), "Row*");
+        assert_eq!(kind("ModelMetaclass", "Row23"), "Row*");
+        assert_eq!(kind("type", "Conv2d"), "Conv*d");
+        assert_eq!(kind("type", "Conv2d"), "Conv*d");
+        assert_eq!(kind("type", "Point"), "Point");
+        // The function that an instance was born in.
+        assert_eq!(kind("__main__.Node", "step2"), "step2");
+        let shown = |type_name, name: &str| names.shown(type_name, Some(name.to_owned())).unwrap();
+        assert_eq!(shown("type", "Row*"), "Row*");
+        assert_eq!(shown("type", "Conv*d"), "Conv2d");
+        assert_eq!(shown("function", "Conv*d"), "Conv*d");
+    }
+}

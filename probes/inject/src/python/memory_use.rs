@@ -1,0 +1,176 @@
+//! How much less memory a process uses after a collection: what garbage owns (buffers, arrays, tensors)
+//! is in no object that the collector knows.
+//!
+//! glibc counts what is in use, of which a part is not given back to the kernel when it is freed; what
+//! others map themselves is in the resident memory alone.
+
+use super::garbage::Budget;
+use crate::environment::is_confined;
+use crate::process_ring::{now_ns, options, process_cpu_ns};
+use crate::rights;
+use std::ffi::c_void;
+use std::sync::OnceLock;
+
+/// Share of the CPU time for it, in millionths. Of collections that are as frequent as CPython's default
+/// makes them in a program that only allocates, one in some ten is measured.
+const BUDGET_PPM: u32 = 2_000;
+/// Time beside it, in ns: some hundred collections of a short program are measured, too.
+const PREPAID_NS: u64 = 2_000_000;
+/// Of mapped memory that is not malloc's, less is none, in bytes: the kernel counts resident memory per
+/// CPU, up to 32 pages or two per CPU ahead of the sum (`percpu_counter_batch`).
+const LEAST_MAPPED: i64 = 1 << 20;
+
+/// `struct mallinfo2` (mallinfo(3)), from glibc 2.33 on; earlier ones count to 4 GiB.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Mallinfo2 {
+    /// Bytes from the kernel that are no mapping of their own.
+    arena: usize,
+    chunks: [usize; 3],
+    /// Bytes of blocks that are a mapping of their own, which are all in use.
+    hblkhd: usize,
+    highest: [usize; 2],
+    /// Bytes in use, without those.
+    uordblks: usize,
+    free: [usize; 2],
+}
+
+type Mallinfo = unsafe extern "C" fn() -> Mallinfo2;
+
+/// The function that counts what glibc's malloc has in use; `None` without it.
+fn mallinfo() -> Option<Mallinfo> {
+    static FUNCTION: OnceLock<Option<Mallinfo>> = OnceLock::new();
+    *FUNCTION.get_or_init(|| {
+        // SAFETY: looks a name up; null, or a function of this name, which has this type.
+        unsafe {
+            let found = libc::dlsym(libc::RTLD_DEFAULT, c"mallinfo2".as_ptr());
+            std::mem::transmute::<*mut c_void, Option<Mallinfo>>(found)
+        }
+    })
+}
+
+/// Memory of the process at one time, in bytes.
+#[derive(Clone, Copy)]
+struct MemoryUse {
+    /// Of malloc: in use, and from the kernel.
+    used: i64,
+    obtained: i64,
+    resident: Option<i64>,
+}
+
+impl MemoryUse {
+    fn now() -> Option<Self> {
+        // SAFETY: takes the locks of malloc, which this thread does not hold: it is between two calls of
+        // the interpreter.
+        let Mallinfo2 { arena, hblkhd, uordblks, .. } = unsafe { mallinfo()?() };
+        let signed = |bytes| i64::try_from(bytes).ok();
+        let obtained = signed(arena.checked_add(hblkhd)?)?;
+        // Without anything from the kernel, the program has another malloc.
+        (obtained > 0).then_some(())?;
+        Some(Self {
+            used: signed(uordblks.checked_add(hblkhd)?)?,
+            obtained,
+            resident: resident_bytes(),
+        })
+    }
+
+    /// How much less is in use afterwards.
+    fn freed_until(self, after: Self) -> u64 {
+        let of_malloc = (self.used - after.used).max(0);
+        let mapped = self.resident.zip(after.resident).map_or(0, |(before, now)| {
+            let by_malloc = (self.obtained - after.obtained).max(0);
+            before - now - by_malloc
+        });
+        let mapped = if mapped < LEAST_MAPPED { 0 } else { mapped };
+        of_malloc.saturating_add(mapped).unsigned_abs()
+    }
+}
+
+/// Resident memory of this process; `None` if it may not open files any more, or is unknown.
+fn resident_bytes() -> Option<i64> {
+    static IS_CONFINED: OnceLock<bool> = OnceLock::new();
+    let filters = options().map_or(0, |options| options.filters);
+    if rights::are_given_up() || *IS_CONFINED.get_or_init(|| is_confined(filters)) {
+        return None;
+    }
+    let mut text = [0; 128];
+    // SAFETY: a C string, and at most as many bytes as there is room for.
+    let length = unsafe {
+        let file = libc::open(c"/proc/self/statm".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
+        if file < 0 {
+            return None;
+        }
+        let length = libc::read(file, text.as_mut_ptr().cast(), text.len());
+        libc::close(file);
+        length
+    };
+    let text = str::from_utf8(text.get(..usize::try_from(length).ok()?)?).ok()?;
+    let pages: i64 = text.split(' ').nth(1)?.parse().ok()?;
+    // SAFETY: always succeeds.
+    pages.checked_mul(unsafe { libc::sysconf(libc::_SC_PAGESIZE) })
+}
+
+/// Measures collections of one interpreter, as many as the budget allows.
+pub(crate) struct MemoryMeter {
+    budget: Budget,
+    /// Time of the last measurement, in ns.
+    last_ns: u64,
+    before: Option<MemoryUse>,
+}
+
+impl MemoryMeter {
+    pub(super) fn new() -> Self {
+        Self { budget: Budget::new(BUDGET_PPM, PREPAID_NS), last_ns: 0, before: None }
+    }
+
+    /// A collection begins. The lock is held.
+    pub(super) fn begin(&mut self, is_oldest: bool) {
+        let is_due = self.budget.is_due(is_oldest);
+        self.before = None;
+        if is_due && self.budget.affords(2 * self.last_ns, process_cpu_ns) {
+            self.before = self.timed();
+        }
+    }
+
+    /// It ended: by how much memory decreased, in bytes; `None` if it was not measured.
+    pub(super) fn end(&mut self) -> Option<u64> {
+        let before = self.before.take()?;
+        Some(before.freed_until(self.timed()?))
+    }
+
+    fn timed(&mut self) -> Option<MemoryUse> {
+        let start_ns = now_ns();
+        let now = MemoryUse::now();
+        self.last_ns = now_ns().saturating_sub(start_ns);
+        self.budget.spend(self.last_ns, process_cpu_ns);
+        now
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn memory(used: i64, obtained: i64, resident: i64) -> MemoryUse {
+        let [used, obtained, resident] = [used, obtained, resident].map(|mib| mib << 20);
+        MemoryUse { used, obtained, resident: Some(resident) }
+    }
+
+    #[test]
+    fn what_malloc_keeps_and_what_it_does_not_know_are_freed() {
+        let freed = |before: MemoryUse, after| before.freed_until(after) >> 20;
+        // Kept for later blocks; given back; mapped by others; both.
+        assert_eq!(freed(memory(100, 110, 150), memory(60, 110, 150)), 40);
+        assert_eq!(freed(memory(100, 110, 150), memory(60, 70, 110)), 40);
+        assert_eq!(freed(memory(10, 20, 150), memory(10, 20, 120)), 30);
+        assert_eq!(freed(memory(100, 110, 250), memory(60, 70, 180)), 70);
+        // Never touched; more than before; within the error of the kernel's count.
+        assert_eq!(freed(memory(100, 110, 50), memory(60, 70, 40)), 40);
+        assert_eq!(freed(memory(60, 70, 100), memory(100, 110, 150)), 0);
+        let mut after = memory(10, 20, 150);
+        after.resident = after.resident.map(|bytes| bytes - LEAST_MAPPED + 1);
+        assert_eq!(memory(10, 20, 150).freed_until(after), 0);
+        after.resident = None;
+        assert_eq!(memory(50, 60, 150).freed_until(after) >> 20, 40);
+    }
+}

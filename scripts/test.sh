@@ -57,6 +57,7 @@ export CARGO_PROFILE_DEV_CODEGEN_UNITS=${CARGO_PROFILE_DEV_CODEGEN_UNITS:-1}
 export PROPTEST_CASES=${PROPTEST_CASES:-$([ -n "$whole" ] && echo 512 || echo 32)}
 # In the folder: summary, a line per tier; timings; failed, if anything has; logs.
 logs=$(mktemp -d)
+touch "$logs"/{summary,timings,beside-cpu}
 simulator=
 trusted=
 # Processes in the background, by the first of their tiers.
@@ -89,7 +90,6 @@ wants() { [[ " ${tiers[*]} " = *" $1 "* ]]; }
 # CPU time in s of the processes of this shell that have ended, without those in the background, which count for
 # themselves.
 beside_cpu=$logs/beside-cpu
-: >"$beside_cpu"
 cpu_s=0
 count_cpu() {
     local times=$logs/times-$BASHPID
@@ -159,7 +159,7 @@ if found=$(as_builder sh -c 'command -v cargo-nextest'); then
 else
     note "cargo-nextest is not installed (cargo install --locked cargo-nextest): tests run one program after the other"
 fi
-if wants plain || wants kernel || wants torch || [[ " ${tiers[*]} " = *" slow"* ]]; then
+if wants plain || wants kernel || wants torch || [[ " ${tiers[*]} " = *" slow"* ]] || { wants install && [ -n "$whole" ]; }; then
     beside 0 downloads
     timed compile
     joined downloads
@@ -172,20 +172,23 @@ cheap=()
 if wants plain; then cheap+=(examples); fi
 if wants install && choose_packages; then cheap+=(packages); fi
 if wants lints; then cheap+=(lints); fi
-late=()
-for tier in install gpu-bundle; do
-    if wants "$tier"; then late+=("$tier"); fi
-done
 if [ ${#cheap[@]} != 0 ]; then beside 19 "${cheap[@]}"; fi
 for tier in "${tiers[@]}"; do
     case $tier in
     lints) ;;
-    torch | install | gpu-bundle)
+    install | gpu-bundle)
         joined "${cheap[0]:-}"
-        if [ ${#late[@]} != 0 ]; then beside 0 "${late[@]}"; fi
-        if [ "$tier" = torch ]; then timed torch; fi
-        joined "${late[0]:-}"
+        if ! wants torch; then timed "$tier"; fi
+        ;;
+    torch)
+        joined "${cheap[0]:-}"
         late=()
+        if wants install; then late+=(install); fi
+        if wants gpu-bundle; then late+=(gpu-bundle); fi
+        if can_be_root; then trusted_library; fi # Both use it.
+        if [ ${#late[@]} != 0 ]; then beside 0 "${late[@]}"; fi
+        timed torch
+        joined "${late[0]:-}"
         ;;
     *) timed "$tier" ;;
     esac

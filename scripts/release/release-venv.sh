@@ -4,7 +4,7 @@
 #
 #   scripts/release/release-venv.sh [--here] [FOLDER]   (default: .venv-release; 510 MB, 140 MB to download)
 #
-# --here: only maturin and uv, for tests on this machine (default folder: .venv-release-here; 150 MB).
+# --here: only maturin and uv, for tests on this machine (default folder: .venv-release-here; 90 MB).
 # Prints its folder `bin`, for the front of PATH. If that fails, prints the reason to stderr and
 # exits with 1. Versions are pinned: the same tools make the same bytes.
 set -euo pipefail

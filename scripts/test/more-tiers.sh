@@ -6,16 +6,10 @@ slow() {
     local part=${1:-}
     if [ -z "$nextest" ]; then
         note "slow: skipped: without cargo-nextest plain, kernel and torch leave nothing out"
-    elif ! can_be_root || [ ! -e /sys/kernel/btf/vmlinux ]; then
-        note "slow: skipped: needs root and BTF (/sys/kernel/btf/vmlinux)"
-    elif [ "$part" = plain ] || torch_python slow; then
+    elif can_run slow btf && { [ "$part" = plain ] || torch_python slow; }; then
         # What needs no privileges has none here either.
         if [ "$part" != root ]; then
-            if run_tests slow builder 'not default() & not binary(kernel) & not binary(torch)'; then
-                note "slow (plain): passed"
-            else
-                fail "slow (plain)"
-            fi
+            judge "slow (plain)" run_tests slow builder 'not default() & not binary(kernel) & not binary(torch)'
         fi
         if [ "$part" != plain ]; then
             privileged slow 'not default() & (binary(kernel) | binary(torch)) & not (binary(torch) & test(/^docs::/))'
@@ -27,10 +21,8 @@ kernels() {
     # In a subshell: it ends the script if a package is unavailable.
     if ! (need_packages "kernels in an emulated machine" qemu-system-x86) || ! command -v qemu-system-x86_64 >/dev/null; then
         note "kernels: skipped: qemu-system-x86_64 is not installed"
-    elif step kernels env GCTRACE_KERNELS_CORE=short scripts/kernels.sh 5.10 6.1 6.12 newest; then
-        note "kernels: passed"
     else
-        fail kernels
+        judge kernels step kernels env GCTRACE_KERNELS_CORE=short scripts/kernels.sh 5.10 6.1 6.12 newest
     fi
 }
 
@@ -47,39 +39,24 @@ aarch64() {
         note "aarch64: skipped: cross-building was only tried on x86-64"
     elif ! (need_packages "arm64 in an emulated machine" qemu-system-arm qemu-user-static) || ! command -v qemu-system-aarch64 >/dev/null; then
         note "aarch64: skipped: qemu-system-aarch64 is not installed"
-    elif ! as_builder scripts/test/cross-rust.sh .cross-rust >/dev/null 2> >(tee "$logs/cross-rust" >&2); then
-        note "aarch64: skipped: $(tail -1 "$logs/cross-rust")"
-    elif step aarch64 scripts/aarch64.sh; then
-        note "aarch64: passed"
-    else
-        fail aarch64
+    elif made "aarch64: skipped" scripts/test/cross-rust.sh .cross-rust >/dev/null; then
+        judge aarch64 step aarch64 scripts/aarch64.sh
     fi
 }
 
 chaos() {
-    if ! can_be_root || [ ! -e /sys/kernel/btf/vmlinux ]; then
-        note "chaos: skipped: needs root and BTF (/sys/kernel/btf/vmlinux)"
-    elif step chaos scripts/chaos.sh --short; then
-        note "chaos: passed"
-    else
-        fail chaos
-    fi
+    if can_run chaos btf; then judge chaos step chaos scripts/chaos.sh --short; fi
 }
 
+# macOS is checked, not run.
 platforms() {
-    if ! can_be_root; then
-        note "platforms: skipped: needs root (run with sudo)"
-    elif step platforms scripts/platforms.sh; then
-        note "platforms: passed; checked for macOS, not run"
-    else
-        fail platforms
-    fi
+    if can_run platforms; then judge platforms step platforms scripts/platforms.sh; fi
 }
 
 # Its dependencies are built once for lints and once for tests.
 cluster() {
     local target=${CARGO_TARGET_DIR:-$checkout/target} manifest=cluster/Cargo.toml
-    venv s3 "cluster: without S3"
+    made "cluster: without S3" scripts/venv.sh s3 >/dev/null || true
     if build fmt --version >/dev/null 2>&1 && ! build fmt --manifest-path "$manifest" --check; then fail "cluster (rustfmt)"; fi
     if build clippy --version >/dev/null 2>&1; then
         build clippy --manifest-path "$manifest" --locked --all-targets --quiet -- -D warnings || fail "cluster (clippy)"
@@ -94,33 +71,22 @@ cluster() {
         fail "cluster (build)"
         return 0
     }
-    if step cluster as_builder env "GCTRACE_PROGRAM=$target/debug/gctrace" \
-        "$cargo" test --manifest-path "$manifest" --locked --no-fail-fast -- --show-output; then
-        note "cluster: passed"
-    else
-        fail cluster
-    fi
+    judge cluster step cluster as_builder env "GCTRACE_PROGRAM=$target/debug/gctrace" \
+        "$cargo" test --manifest-path "$manifest" --locked --no-fail-fast -- --show-output
 }
 
 # programs [short]: real programs, each untraced and in every mode.
 programs() {
     local form=${1:-whole} options=() closing
-    if ! can_be_root; then
-        note "programs: skipped: needs root (run with sudo)"
-        return 0
-    elif [ ! -e /sys/kernel/btf/vmlinux ]; then
-        note "programs: skipped: this kernel has no BTF (/sys/kernel/btf/vmlinux)"
-        return 0
-    fi
+    can_run programs btf || return 0
     need_packages "the programs tier" gdb passwd sudo util-linux bsdutils
     if [ "$form" = short ]; then
         options=(--short)
     else
         need_packages "the programs tier" bubblewrap expect gcc libpython3-dev make python3-dev strace tini uwsgi-core uwsgi-plugin-python3
-        as_builder scripts/torch-venv.sh "$checkout/.venv-torch" >/dev/null 2> >(tee "$logs/torch-venv" >&2) || true
+        made "programs: without PyTorch" scripts/torch-venv.sh "$checkout/.venv-torch" >/dev/null || true
     fi
-    as_builder scripts/test/programs-venv.sh "$checkout/.venv-programs" "$form" >/dev/null 2> >(tee "$logs/programs-venv" >&2) ||
-        note "programs: without their environment: $(tail -1 "$logs/programs-venv")"
+    made "programs: without their environment" scripts/test/programs-venv.sh "$checkout/.venv-programs" "$form" >/dev/null || true
     build build --quiet -p gctrace -p gctrace-inject || {
         fail "programs (build)"
         return 0

@@ -8,31 +8,45 @@ step() {
     "$@" 2>&1 | tee -a "$log"
 }
 
-examples() {
-    if step examples build test --workspace --no-fail-fast --doc --quiet; then
-        note "examples: passed"
-    else
-        fail examples
-    fi
+# quietly LOG COMMAND...: keeps its output, and shows it if it fails.
+quietly() {
+    local log=$logs/$1.log
+    shift
+    "$@" >"$log" 2>&1 || { cat "$log" && false; }
 }
+
+# judge TIER COMMAND...: what the closing lines say of the tier.
+judge() {
+    local tier=$1
+    shift
+    if "$@"; then note "$tier: passed"; else fail "$tier"; fi
+}
+
+# can_run TIER [btf]: whether there is root and, if named, BTF; if not, the tier is skipped.
+can_run() {
+    local lacks=
+    if ! can_be_root; then
+        lacks="needs root (run with sudo)"
+    elif [ -n "${2:-}" ] && [ ! -e /sys/kernel/btf/vmlinux ]; then
+        lacks="this kernel has no BTF (/sys/kernel/btf/vmlinux)"
+    fi
+    [ -z "$lacks" ] || { note "$1: skipped: $lacks" && false; }
+}
+
+examples() { judge examples step examples build test --workspace --no-fail-fast --doc --quiet; }
 
 lints() {
     local options=()
     if [ -z "$whole" ]; then options=(--quick); fi
-    if scripts/test/lints.sh "${options[@]}" >"$logs/lints.log" 2>&1; then
-        note "lints: passed"
-    else
-        cat "$logs/lints.log"
-        fail lints
-    fi
+    judge lints quietly lints scripts/test/lints.sh "${options[@]}"
 }
 
-# Interpreters and environments of Python packages; who needs one calls its script again and is told what
-# is missing.
+# Interpreters and environments of Python packages. Who needs one calls its script again and is told what is
+# missing.
 downloads() {
-    as_builder scripts/interpreters.sh "$checkout/.interpreters"
-    if wants plain; then as_builder scripts/venv.sh metrics && as_builder scripts/venv.sh "$tables"; fi
-    if wants torch && can_be_root; then as_builder scripts/torch-venv.sh "$checkout/.venv-torch"; fi
+    as_builder scripts/interpreters.sh "$checkout/.interpreters" || true
+    if wants plain; then as_builder scripts/venv.sh metrics && as_builder scripts/venv.sh "$tables"; fi || true
+    if wants torch && can_be_root; then as_builder scripts/torch-venv.sh "$checkout/.venv-torch"; fi || true
 } >"$logs/downloads" 2>&1
 
 interpreters() {
@@ -47,11 +61,13 @@ interpreters() {
     fi
 }
 
-# venv NAME WITHOUT: makes an environment of scripts/venv.sh; without it, the closing lines contain
-# WITHOUT and the reason.
-venv() {
-    as_builder scripts/venv.sh "$1" >/dev/null 2> >(tee "$logs/venv-$1" >&2) ||
-        note "$2: $(tail -1 "$logs/venv-$1")"
+# made WITHOUT SCRIPT...: runs a script that makes something and prints where it is; if it cannot, the closing
+# lines contain WITHOUT and the reason, the script's last line.
+made() {
+    local without=$1 errors
+    shift
+    errors=$(mktemp -p "$logs")
+    as_builder "$@" 2> >(tee "$errors" >&2) || { note "$without: $(tail -1 "$errors")" && false; }
 }
 
 # compile: compiles the workspace once, all that the tiers run and all that a test loads.
@@ -87,13 +103,9 @@ run_tests() {
 }
 
 plain() {
-    venv metrics "metrics: the page is not checked by a parser"
-    venv "$tables" "tables: not read by other programs"
-    if run_tests plain builder 'kind(lib) + kind(bin) + binary(plain)'; then
-        note "plain: passed"
-    else
-        fail plain
-    fi
+    made "metrics: the page is not checked by a parser" scripts/venv.sh metrics >/dev/null || true
+    made "tables: not read by other programs" scripts/venv.sh "$tables" >/dev/null || true
+    judge plain run_tests plain builder 'kind(lib) + kind(bin) + binary(plain)'
 }
 
 # The simulated GPU's libraries, for tests that need a GPU of known behavior.
@@ -123,60 +135,41 @@ trusted_library() {
 
 # privileged TIER [FILTER]: runs the tests of a tier as root.
 privileged() {
-    local tier=$1
     trusted_library
     test_environment=("GCTRACE_INTERPRETERS=$GCTRACE_INTERPRETERS" "PROPTEST_CASES=$PROPTEST_CASES"
         "GCTRACE_TORCH_PYTHON=${GCTRACE_TORCH_PYTHON:-}" "GCTRACE_SIMGPU=${GCTRACE_SIMGPU:-}" "PYENV_ROOT=${PYENV_ROOT:-}"
         "GCTRACE_SCHEDULERS=${GCTRACE_SCHEDULERS:-}" "GCTRACE_RAY_PYTHON=${GCTRACE_RAY_PYTHON:-}"
         "GCTRACE_TEST_SUDO=${GCTRACE_TEST_SUDO:-}" ${GCTRACE_INJECT_LIBRARY:+"GCTRACE_INJECT_LIBRARY=$GCTRACE_INJECT_LIBRARY"}
         ${GCTRACE_TEST_ONE_FILE:+"GCTRACE_TEST_ONE_FILE=$GCTRACE_TEST_ONE_FILE"})
-    if run_tests "$tier" root "${2:-binary($tier)}"; then
-        note "$tier: passed"
-    else
-        fail "$tier"
-    fi
+    judge "$1" run_tests "$1" root "${2:-binary($1)}"
     test_environment=()
 }
 
 kernel() {
-    if ! can_be_root; then
-        note "kernel: skipped: needs root (run with sudo)"
-    elif [ ! -e /sys/kernel/btf/vmlinux ]; then
-        note "kernel: skipped: this kernel has no BTF (/sys/kernel/btf/vmlinux)"
-    else
-        # Creating namespaces for one interpreter needs root.
-        if [ -n "$whole" ] && [ "$(id -u "$builder")" != 0 ]; then as_root scripts/interpreters.sh "$checkout/.interpreters" >"$logs/interpreters"; fi
-        privileged kernel
-    fi
+    can_run kernel btf || return 0
+    # Creating namespaces for one interpreter needs root.
+    if [ -n "$whole" ] && [ "$(id -u "$builder")" != 0 ]; then as_root scripts/interpreters.sh "$checkout/.interpreters" >"$logs/interpreters"; fi
+    privileged kernel
 }
 
 # torch_python TIER: sets GCTRACE_TORCH_PYTHON to a Python with PyTorch; the tier is skipped if
 # there is none.
 torch_python() {
     if [ -n "${GCTRACE_TORCH_PYTHON:-}" ]; then return 0; fi
-    if ! GCTRACE_TORCH_PYTHON=$(as_builder scripts/torch-venv.sh "$checkout/.venv-torch" 2> >(tee "$logs/torch-venv" >&2)); then
-        note "$1: skipped: $(tail -1 "$logs/torch-venv")"
-        return 1
-    fi
+    GCTRACE_TORCH_PYTHON=$(made "$1: skipped" scripts/torch-venv.sh "$checkout/.venv-torch") || return 1
     export GCTRACE_TORCH_PYTHON
 }
 
 torch() {
-    if ! can_be_root; then
-        note "torch: skipped: needs root (run with sudo)"
-        return 0
-    fi
-    torch_python torch || return 0
+    can_run torch && torch_python torch || return 0
     if nvidia-smi >/dev/null 2>&1; then note "torch: on the GPU"; else note "torch: on the CPU: no NVIDIA driver here"; fi
     if [ -z "$whole" ]; then
         privileged torch
         return 0
     fi
     # Slurm and Open MPI for the commands in the documents; Ray if the whole tier programs has run.
-    if GCTRACE_SCHEDULERS=$(as_builder scripts/schedulers.sh "$checkout/.schedulers" 2> >(tee "$logs/schedulers" >&2)); then
+    if GCTRACE_SCHEDULERS=$(made "torch: without schedulers" scripts/schedulers.sh "$checkout/.schedulers"); then
         export GCTRACE_SCHEDULERS
-    else
-        note "torch: without schedulers: $(tail -1 "$logs/schedulers")"
     fi
     if [ -e "$checkout/.venv-programs/bin/ray" ]; then export GCTRACE_RAY_PYTHON=$checkout/.venv-programs/bin/python; fi
     privileged torch
@@ -186,10 +179,7 @@ torch() {
 packages=
 package_parts=(wheel)
 choose_packages() {
-    if ! can_be_root; then
-        note "install: skipped: needs root (run with sudo)"
-        return 1
-    fi
+    can_run install || return 1
     need_packages releases "${release_packages[@]}"
     packages=$(as_builder mktemp -d)
     if [ -z "$whole" ]; then return 0; fi
@@ -205,40 +195,28 @@ choose_packages() {
 packages() {
     local options=(--profile dev)
     if [ -z "$whole" ]; then options+=(--here); fi
-    as_builder scripts/release.sh "${options[@]}" "$packages" "${package_parts[@]}" >"$logs/packages" 2>&1 || {
-        cat "$logs/packages"
-        fail "install (packages)"
-    }
+    judge packages quietly packages as_builder scripts/release.sh "${options[@]}" "$packages" "${package_parts[@]}"
 }
 
-# Packages as users get them.
+# Packages as users get them. Without the checksums, written last, they could not be made.
 install_tier() {
-    # Without the checksums, written last, they could not be made.
     if [ ! -e "$packages/SHA256SUMS" ]; then return 0; fi
-    if step install env RELEASE_OUT="$packages" RELEASE_HERE="$([ -n "$whole" ] || echo yes)" scripts/install-test.sh --quick "${package_parts[@]}"; then
-        note "install: passed"
-        if [ -n "$whole" ]; then
-            as_builder tar -xf "$packages"/gctrace-"$(uname -m)"-*.tar.xz -C "$packages"
-            GCTRACE_TEST_ONE_FILE=$(echo "$packages"/gctrace-*/gctrace) privileged kernel 'binary(kernel) & test(/^one_file::/)'
-        fi
-    else
-        fail install
+    judge install step install env RELEASE_OUT="$packages" RELEASE_HERE="$([ -n "$whole" ] || echo yes)" \
+        scripts/install-test.sh --quick "${package_parts[@]}"
+    if [ -n "$whole" ]; then
+        as_builder tar -xf "$packages"/gctrace-"$(uname -m)"-*.tar.xz -C "$packages"
+        GCTRACE_TEST_ONE_FILE=$(echo "$packages"/gctrace-*/gctrace) privileged kernel 'binary(kernel) & test(/^one_file::/)'
     fi
 }
 
 # The bundle for machines with a GPU, tested without one.
 gpu_bundle() {
     local folder
-    if ! can_be_root; then
-        note "gpu-bundle: skipped: needs root (run with sudo)"
-        return 0
-    fi
-    torch_python gpu-bundle || return 0
+    can_run gpu-bundle && torch_python gpu-bundle || return 0
     simulated_gpu
     folder=$(as_builder mktemp -d)
-    if RELEASE_HERE=$([ -n "$whole" ] || echo yes) PROFILE=dev as_builder scripts/gpu-bundle.sh "$folder" &&
-        step gpu_bundle as_root tests/gpu_bundle.sh "$folder" "$GCTRACE_TORCH_PYTHON" "$GCTRACE_SIMGPU" "${whole:-short}"; then
-        note "gpu-bundle: ran to its end without a GPU"
+    if RELEASE_HERE=$([ -n "$whole" ] || echo yes) PROFILE=dev as_builder scripts/gpu-bundle.sh "$folder"; then
+        judge gpu-bundle step gpu_bundle as_root tests/gpu_bundle.sh "$folder" "$GCTRACE_TORCH_PYTHON" "$GCTRACE_SIMGPU" "${whole:-short}"
     else
         fail gpu-bundle
     fi

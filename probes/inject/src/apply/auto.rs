@@ -28,5 +28,5 @@ mod watch;
 
 pub(crate) use controller::Controller;
 pub(crate) use gauge::{Action, Gauge};
-pub(crate) use price::{Figures, FullCollection, Thresholds};
+pub(crate) use price::{Figures, MeasuredFull, Thresholds};
 pub(crate) use ranks::{Follower, RankOrders};

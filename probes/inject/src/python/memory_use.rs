@@ -51,14 +51,14 @@ fn mallinfo() -> Option<Mallinfo> {
 
 /// Memory of the process at one time, in bytes.
 #[derive(Clone, Copy)]
-struct MemoryUse {
+struct HeapUse {
     /// Of malloc: in use, and from the kernel.
     used: i64,
     obtained: i64,
     resident: Option<i64>,
 }
 
-impl MemoryUse {
+impl HeapUse {
     fn now() -> Option<Self> {
         // SAFETY: takes the locks of malloc, which this thread does not hold: it is between two calls of
         // the interpreter.
@@ -115,7 +115,7 @@ pub(crate) struct MemoryMeter {
     budget: Budget,
     /// Time of the last measurement, in ns.
     last_ns: u64,
-    before: Option<MemoryUse>,
+    before: Option<HeapUse>,
 }
 
 impl MemoryMeter {
@@ -138,9 +138,9 @@ impl MemoryMeter {
         Some(before.freed_until(self.timed()?))
     }
 
-    fn timed(&mut self) -> Option<MemoryUse> {
+    fn timed(&mut self) -> Option<HeapUse> {
         let start_ns = now_ns();
-        let now = MemoryUse::now();
+        let now = HeapUse::now();
         self.last_ns = now_ns().saturating_sub(start_ns);
         self.budget.spend(self.last_ns, process_cpu_ns);
         now
@@ -151,14 +151,14 @@ impl MemoryMeter {
 mod tests {
     use super::*;
 
-    fn memory(used: i64, obtained: i64, resident: i64) -> MemoryUse {
+    fn memory(used: i64, obtained: i64, resident: i64) -> HeapUse {
         let [used, obtained, resident] = [used, obtained, resident].map(|mib| mib << 20);
-        MemoryUse { used, obtained, resident: Some(resident) }
+        HeapUse { used, obtained, resident: Some(resident) }
     }
 
     #[test]
     fn what_malloc_keeps_and_what_it_does_not_know_are_freed() {
-        let freed = |before: MemoryUse, after| before.freed_until(after) >> 20;
+        let freed = |before: HeapUse, after| before.freed_until(after) >> 20;
         // Kept for later blocks; given back; mapped by others; both.
         assert_eq!(freed(memory(100, 110, 150), memory(60, 110, 150)), 40);
         assert_eq!(freed(memory(100, 110, 150), memory(60, 70, 110)), 40);

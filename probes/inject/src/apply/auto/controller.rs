@@ -10,7 +10,7 @@ use super::explore::Exploration;
 use super::gauge::{Action, Gauge};
 use super::guard::{MemoryAlarm, MemoryGuard, MemoryLook};
 use super::hold::Hold;
-use super::price::{Figures, OldGeneration, Thresholds, block_cost, float};
+use super::price::{ChargedOld, Figures, Thresholds, block_cost, float};
 use gctrace_settings::{AutoDecision, AutoEvent, AutoOptions, AutoPart, AutoSaving, AutoState};
 use std::collections::VecDeque;
 
@@ -39,7 +39,7 @@ pub(super) enum Moment {
     Preparing,
 }
 
-pub(super) enum Phase {
+pub(super) enum AutoPhase {
     SetUp,
     Watch,
     Explore(Exploration),
@@ -57,7 +57,7 @@ pub(crate) struct Controller {
     pub(super) is_on: bool,
     /// Those that are in place.
     in_place: Thresholds,
-    pub(super) phase: Phase,
+    pub(super) phase: AutoPhase,
     pub(super) steps: u64,
     pub(super) queue: VecDeque<Action>,
     pub(super) moment: Moment,
@@ -115,7 +115,7 @@ impl Controller {
             own,
             is_on: true,
             in_place: own,
-            phase: Phase::SetUp,
+            phase: AutoPhase::SetUp,
             steps: 0,
             queue: VecDeque::new(),
             moment: Moment::Running,
@@ -149,7 +149,7 @@ impl Controller {
     /// A step has ended. Returns what is to be done; [`Controller::next`] follows each action.
     pub(crate) fn step(&mut self, gauge: &mut dyn Gauge) -> Option<Action> {
         self.steps += 1;
-        if matches!(self.phase, Phase::Stopped) {
+        if matches!(self.phase, AutoPhase::Stopped) {
             return None;
         }
         if self.cpu_ns.is_none() {
@@ -159,7 +159,7 @@ impl Controller {
             return None;
         }
         self.block_steps += 1;
-        if matches!(self.phase, Phase::Explore(_) | Phase::Hold(_)) {
+        if matches!(self.phase, AutoPhase::Explore(_) | AutoPhase::Hold(_)) {
             match self.guard.look(gauge) {
                 MemoryLook::Well => {}
                 MemoryLook::Unknown => {
@@ -185,7 +185,7 @@ impl Controller {
     }
 
     fn has_ended(&self, gauge: &mut dyn Gauge) -> bool {
-        let may_be_short = matches!(self.phase, Phase::SetUp | Phase::Watch);
+        let may_be_short = matches!(self.phase, AutoPhase::SetUp | AutoPhase::Watch);
         self.block_steps >= self.block.steps
             || may_be_short
                 && self.block_steps >= FEWEST
@@ -259,14 +259,14 @@ impl Controller {
             self.compared[1] += cost.fulls;
         }
         match &mut self.phase {
-            Phase::SetUp => self.phase = Phase::Watch,
+            AutoPhase::SetUp => self.phase = AutoPhase::Watch,
             _ if !same_thread => {}
-            Phase::Watch => self.has_watched(&cost, closed, gauge),
-            Phase::Explore(_) => self.explored(block.kind, cost, steps, closed, gauge),
-            Phase::Hold(_) => self.held(block.kind, cost, steps),
-            Phase::Stopped => return,
+            AutoPhase::Watch => self.has_watched(&cost, closed, gauge),
+            AutoPhase::Explore(_) => self.explored(block.kind, cost, steps, closed, gauge),
+            AutoPhase::Hold(_) => self.held(block.kind, cost, steps),
+            AutoPhase::Stopped => return,
         }
-        if !matches!(self.phase, Phase::Stopped) {
+        if !matches!(self.phase, AutoPhase::Stopped) {
             self.prepare(closed);
         }
     }
@@ -296,12 +296,12 @@ impl Controller {
     }
 
     /// The old generation as it is while blocks of this kind run.
-    fn old_generation(&self, figures: &Figures, kind: BlockKind) -> OldGeneration {
+    fn old_generation(&self, figures: &Figures, kind: BlockKind) -> ChargedOld {
         let [steps, fulls] = self.compared.map(float);
         let asked = if steps > 0.0 { fulls / steps } else { 0.0 };
-        let old = OldGeneration::of(figures, asked);
+        let old = ChargedOld::of(figures, asked);
         match &self.phase {
-            Phase::Hold(hold) => hold.old_generation(old, figures, kind),
+            AutoPhase::Hold(hold) => hold.old_generation(old, figures, kind),
             _ => old,
         }
     }
@@ -342,15 +342,15 @@ impl Controller {
         let rest = |steps| Block { kind: BlockKind::Own, thresholds: own, steps };
         let is_over = self.is_over_budget(0.0);
         match &mut self.phase {
-            Phase::Explore(exploration) if is_over => rest(exploration.block),
-            Phase::Explore(exploration) => exploration.next_block().unwrap_or(rest(WATCH)),
-            Phase::Hold(hold) => hold.next_block(own, is_over, &mut self.coin),
+            AutoPhase::Explore(exploration) if is_over => rest(exploration.block),
+            AutoPhase::Explore(exploration) => exploration.next_block().unwrap_or(rest(WATCH)),
+            AutoPhase::Hold(hold) => hold.next_block(own, is_over, &mut self.coin),
             _ => rest(WATCH),
         }
     }
 
     fn drop_pair(&mut self) {
-        if let Phase::Hold(hold) = &mut self.phase {
+        if let AutoPhase::Hold(hold) = &mut self.phase {
             hold.drop_pair();
         }
     }
@@ -391,7 +391,7 @@ impl Controller {
     /// The program has thawed what was frozen for it.
     pub(crate) fn program_unfroze(&mut self, gauge: &mut dyn Gauge) -> Option<Action> {
         self.decide(AutoDecision::Unfrozen);
-        if !matches!(self.phase, Phase::Stopped) {
+        if !matches!(self.phase, AutoPhase::Stopped) {
             self.watch_again(true);
         }
         self.begin_anew(false, gauge)
@@ -399,11 +399,11 @@ impl Controller {
 
     /// The block that runs says nothing any more, nor does the phase if the program is another.
     fn begin_anew(&mut self, is_other: bool, gauge: &mut dyn Gauge) -> Option<Action> {
-        if matches!(self.phase, Phase::Stopped) || self.cpu_ns.is_none() {
+        if matches!(self.phase, AutoPhase::Stopped) || self.cpu_ns.is_none() {
             return None;
         }
         self.drop_pair();
-        if is_other && !matches!(self.phase, Phase::SetUp) {
+        if is_other && !matches!(self.phase, AutoPhase::SetUp) {
             self.watch_again(false);
         }
         let figures = gauge.figures();
@@ -413,7 +413,7 @@ impl Controller {
 
     /// Another rank has hardly any memory left.
     pub(crate) fn rank_alarmed(&mut self, gauge: &mut dyn Gauge) -> Option<Action> {
-        if matches!(self.phase, Phase::Stopped) {
+        if matches!(self.phase, AutoPhase::Stopped) {
             return None;
         }
         self.stop(AutoDecision::RankMemory);
@@ -427,11 +427,11 @@ impl Controller {
 
     /// The user takes everything back: the caller does that.
     pub(crate) fn take_back(&mut self) {
-        if !matches!(self.phase, Phase::Stopped) {
+        if !matches!(self.phase, AutoPhase::Stopped) {
             self.decide(AutoDecision::TakenBack);
             self.end_part();
             self.queue.clear();
-            self.phase = Phase::Stopped;
+            self.phase = AutoPhase::Stopped;
             self.moment = Moment::Running;
         }
     }
@@ -444,17 +444,17 @@ impl Controller {
     /// Whether objects are frozen for it.
     #[cfg(test)]
     pub(crate) fn is_frozen(&self) -> bool {
-        matches!(&self.phase, Phase::Hold(hold) if hold.is_frozen())
+        matches!(&self.phase, AutoPhase::Hold(hold) if hold.is_frozen())
     }
 
     pub(super) fn state(&self) -> AutoState {
         match &self.phase {
-            Phase::SetUp => AutoState::SettingUp,
-            Phase::Watch => AutoState::Watching,
-            Phase::Explore(_) => AutoState::Exploring,
-            Phase::Hold(hold) if hold.is_proving() => AutoState::Proving,
-            Phase::Hold(_) => AutoState::Holding,
-            Phase::Stopped => AutoState::Stopped,
+            AutoPhase::SetUp => AutoState::SettingUp,
+            AutoPhase::Watch => AutoState::Watching,
+            AutoPhase::Explore(_) => AutoState::Exploring,
+            AutoPhase::Hold(hold) if hold.is_proving() => AutoState::Proving,
+            AutoPhase::Hold(_) => AutoState::Holding,
+            AutoPhase::Stopped => AutoState::Stopped,
         }
     }
 

@@ -1,11 +1,11 @@
 //! What follows from a block while settings are compared, and while one is held.
 
 use super::block::BlockKind;
-use super::controller::{Controller, Phase};
+use super::controller::{AutoPhase, Controller};
 use super::explore::collecting;
 use super::gauge::Gauge;
-use super::hold::{GAPS, Hold, LEAST_GAP, RESERVE, Verdict};
-use super::price::{BlockCost, Figures, OldGeneration, float, whole};
+use super::hold::{GAPS, Hold, HoldVerdict, LEAST_GAP, RESERVE};
+use super::price::{BlockCost, ChargedOld, Figures, float, whole};
 use gctrace_settings::{AutoDecision, AutoGoal};
 
 /// Share of the price of full collections that a freeze leaves, for the decision alone.
@@ -23,7 +23,7 @@ impl Controller {
         figures: &Figures,
         gauge: &mut dyn Gauge,
     ) {
-        let Phase::Explore(exploration) = &mut self.phase else { return };
+        let AutoPhase::Explore(exploration) = &mut self.phase else { return };
         let BlockKind::Tried(place) = kind else { return };
         exploration.queue.pop();
         if let Some(tried) = exploration.tried.get_mut(place) {
@@ -40,7 +40,7 @@ impl Controller {
 
     /// Holds the best setting if it gains enough, or leaves the program's own.
     fn choose(&mut self, best: usize, figures: &Figures, gauge: &mut dyn Gauge) {
-        let Phase::Explore(exploration) = &self.phase else { return };
+        let AutoPhase::Explore(exploration) = &self.phase else { return };
         let (own, best) = (&exploration.tried[0], &exploration.tried[best]);
         let (steps, lost_ns) = exploration.cost();
         let least_ns = self.options.worth / 2.0 * own.mean(|cost| cost.cpu_ns);
@@ -48,7 +48,7 @@ impl Controller {
         let gain_ns = own.mean(collecting) - best.mean(collecting) - error_ns;
         let is_longest = self.options.goal == AutoGoal::Longest;
         let better = if gain_ns >= least_ns { best } else { own };
-        let full_ns = OldGeneration::of(figures, 0.0).full_ns();
+        let full_ns = ChargedOld::of(figures, 0.0).full_ns();
         let saved_ns = better.mean(|cost| cost.full_ns) * (1.0 - LEFT_BY_FREEZE);
         let is_wanted = saved_ns >= least_ns || is_longest && saved_ns > 0.0;
         let freezes = is_wanted && !self.is_over_budget(lost_ns + full_ns);
@@ -67,7 +67,7 @@ impl Controller {
         self.decide(AutoDecision::Hold { setting: hold.setting() });
         self.guard.begin(gauge);
         self.longest_held_ns = [0; 2];
-        self.phase = Phase::Hold(Box::new(hold));
+        self.phase = AutoPhase::Hold(Box::new(hold));
         if freezes {
             self.freeze();
         }
@@ -75,7 +75,7 @@ impl Controller {
 
     /// A block has ended while a setting is held.
     pub(super) fn held(&mut self, kind: BlockKind, cost: BlockCost, steps: u64) {
-        let Phase::Hold(hold) = &mut self.phase else { return };
+        let AutoPhase::Hold(hold) = &mut self.phase else { return };
         hold.add(kind, cost, steps);
         if kind.is_held() {
             self.charged_ns += cost.full_ns * float(steps) - cost.fulls_ns;
@@ -85,22 +85,22 @@ impl Controller {
         let verdict = hold.verdict();
         let (pairs, mean) = (hold.cpu.len() as u64, hold.cpu.mean());
         match verdict {
-            Verdict::GoOn => {}
-            Verdict::Proven { low, high } => {
+            HoldVerdict::GoOn => {}
+            HoldVerdict::Proven { low, high } => {
                 hold.is_proven = true;
                 hold.is_proving = false;
                 self.decide(AutoDecision::Proven { mean, low, high, pairs });
             }
-            Verdict::NotProven if mean < -RESERVE || is_longest => hold.is_proving = false,
-            Verdict::NotProven => {
+            HoldVerdict::NotProven if mean < -RESERVE || is_longest => hold.is_proving = false,
+            HoldVerdict::NotProven => {
                 self.decide(AutoDecision::NotProven { pairs });
                 self.watch_again(true);
             }
-            Verdict::Loss => {
+            HoldVerdict::Loss => {
                 self.decide(AutoDecision::Loss);
                 self.watch_again(true);
             }
-            Verdict::Changed { before, now } => {
+            HoldVerdict::Changed { before, now } => {
                 self.decide(AutoDecision::Changed { before, now });
                 self.watch_again(false);
             }
@@ -111,7 +111,7 @@ impl Controller {
 
     /// The distance to the next pair is chance.
     fn spread_pairs(&mut self) {
-        if let Phase::Hold(hold) = &mut self.phase
+        if let AutoPhase::Hold(hold) = &mut self.phase
             && hold.gap == LEAST_GAP
         {
             hold.gap += self.coin.below(GAPS) as u64;
@@ -122,7 +122,7 @@ impl Controller {
     fn guard_pauses(&mut self) {
         let before_ns = self.longest_own_ns.into_iter().max().unwrap_or(0).max(self.own_full_ns);
         let [pause_ns, _] = self.longest_held_ns;
-        if matches!(self.phase, Phase::Hold(_))
+        if matches!(self.phase, AutoPhase::Hold(_))
             && pause_ns > before_ns.saturating_mul(2).saturating_add(PAUSE_NS)
         {
             self.stop(AutoDecision::Pause { pause_ns, before_ns });

@@ -4,7 +4,7 @@
 //! any garbage. So an alarm is answered by a collection, and what that frees decides.
 
 use super::gauge::Gauge;
-use super::price::{FullCollection, float, whole};
+use super::price::{MeasuredFull, float, whole};
 use gctrace_settings::AutoDecision;
 
 /// More resident memory that is always allowed, in bytes: below it thresholds make no difference.
@@ -130,7 +130,7 @@ impl MemoryAlarm {
     }
 
     /// Whether the collection that answered it found garbage, by objects or by bytes.
-    pub(super) fn was_garbage(&self, full: FullCollection, gauge: &mut dyn Gauge) -> bool {
+    pub(super) fn was_garbage(&self, full: MeasuredFull, gauge: &mut dyn Gauge) -> bool {
         // Small objects are given back to the system, large ones to the C library only.
         let now = gauge.rss_bytes().unwrap_or(self.rss_bytes);
         let less = self.rss_bytes.saturating_sub(now);

@@ -4,7 +4,7 @@
 use super::block::{Block, BlockKind, is_other};
 use super::coin::Coin;
 use super::mixture::{PairedDifferences, difference, own_by_held};
-use super::price::{BlockCost, Figures, OldGeneration, Thresholds, float, whole};
+use super::price::{BlockCost, ChargedOld, Figures, Thresholds, float, whole};
 use gctrace_settings::{AutoDifference, AutoPart, AutoSaving, GcSetting};
 
 /// Fewest pairs of a proof.
@@ -67,7 +67,7 @@ impl Hold {
             since,
             thresholds,
             frozen: freezes.map(|figures| FrozenHeap {
-                objects: OldGeneration::of(figures, 0.0).objects,
+                objects: ChargedOld::of(figures, 0.0).objects,
                 fulls: figures.collections[2] + 1,
             }),
             block,
@@ -106,22 +106,22 @@ impl Hold {
     /// program's own settings would cost is charged with them.
     pub(super) fn old_generation(
         &self,
-        old: OldGeneration,
+        old: ChargedOld,
         figures: &Figures,
         kind: BlockKind,
-    ) -> OldGeneration {
+    ) -> ChargedOld {
         // The last full collection with a held setting may be long ago.
         let quarter_of = if kind.is_held() { float(figures.old) } else { old.quarter_of };
-        let old = OldGeneration { quarter_of, ..old };
+        let old = ChargedOld { quarter_of, ..old };
         let Some(frozen) = self.frozen else { return old };
         if kind == (BlockKind::Paired { is_held: false }) {
-            return OldGeneration { objects: frozen.objects, quarter_of: frozen.objects, ..old };
+            return ChargedOld { objects: frozen.objects, quarter_of: frozen.objects, ..old };
         }
         if figures.collections[2] > frozen.fulls {
             return old;
         }
         // Nothing but what came since.
-        OldGeneration { objects: float(figures.pending).min(frozen.objects), ..old }
+        ChargedOld { objects: float(figures.pending).min(frozen.objects), ..old }
     }
 
     pub(super) fn next_block(&mut self, own: Thresholds, is_over: bool, coin: &mut Coin) -> Block {
@@ -233,7 +233,7 @@ fn reported(pairs: &PairedDifferences) -> AutoDifference {
 }
 
 /// What follows from the pairs so far.
-pub(super) enum Verdict {
+pub(super) enum HoldVerdict {
     GoOn,
     Loss,
     NotProven,
@@ -242,24 +242,24 @@ pub(super) enum Verdict {
 }
 
 impl Hold {
-    pub(super) fn verdict(&self) -> Verdict {
+    pub(super) fn verdict(&self) -> HoldVerdict {
         let interval = self.cpu.interval();
         if interval.is_some_and(|one| one.low > 0.0) {
-            return Verdict::Loss;
+            return HoldVerdict::Loss;
         }
         let now = self.recent.iter().sum::<f64>() / float(RECENT as u64);
         if self.recent.len() == RECENT && is_other(self.allocations, now) {
-            return Verdict::Changed { before: self.allocations, now };
+            return HoldVerdict::Changed { before: self.allocations, now };
         }
         if let Some(one) = interval.filter(|one| one.high < -RESERVE)
             && !self.is_proven
             && self.cpu.len() >= FEWEST
         {
-            return Verdict::Proven { low: one.low, high: one.high };
+            return HoldVerdict::Proven { low: one.low, high: one.high };
         }
         if self.is_proving && self.cpu.len() >= MOST {
-            return Verdict::NotProven;
+            return HoldVerdict::NotProven;
         }
-        Verdict::GoOn
+        HoldVerdict::GoOn
     }
 }

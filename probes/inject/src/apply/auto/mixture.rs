@@ -42,20 +42,20 @@ pub(crate) fn own_by_held(difference: f64) -> f64 {
 
 /// Both ends of an interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Interval {
+pub(crate) struct MixtureInterval {
     pub(crate) low: f64,
     pub(crate) high: f64,
 }
 
 /// Sums of differences from any value follow from these.
 #[derive(Clone, Copy, Debug, Default)]
-struct Sums {
+struct PairSums {
     count: f64,
     sum: f64,
     squares: f64,
 }
 
-impl Sums {
+impl PairSums {
     fn push(&mut self, value: f64) {
         self.count += 1.0;
         self.sum += value;
@@ -77,11 +77,11 @@ impl Sums {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PairedDifferences {
     pairs: usize,
-    all: Sums,
+    all: PairSums,
     /// The first [`FEWEST`].
-    first: Sums,
+    first: PairSums,
     /// What all intervals so far have in common, which covers the mean as often as each of them.
-    common: Option<Interval>,
+    common: Option<MixtureInterval>,
 }
 
 impl PairedDifferences {
@@ -92,7 +92,7 @@ impl PairedDifferences {
         }
         self.add(difference);
         if let Some(now) = self.interval_now() {
-            let common = self.common.map_or(now, |before| Interval {
+            let common = self.common.map_or(now, |before| MixtureInterval {
                 low: before.low.max(now.low),
                 high: before.high.min(now.high),
             });
@@ -120,18 +120,18 @@ impl PairedDifferences {
     }
 
     /// The interval by now, at [`ALPHA`] over all looks; `None`: there are too few pairs for one.
-    pub(crate) fn interval(&self) -> Option<Interval> {
+    pub(crate) fn interval(&self) -> Option<MixtureInterval> {
         self.common
     }
 
-    fn interval_now(&self) -> Option<Interval> {
+    fn interval_now(&self) -> Option<MixtureInterval> {
         if self.pairs < FEWEST {
             return None;
         }
         let mean = self.mean();
         let (_, squares) = self.all.from(mean);
         let deviation = (squares / (self.all.count - 1.0)).sqrt().max(1e-9);
-        Some(Interval { low: self.end(mean, -deviation)?, high: self.end(mean, deviation)? })
+        Some(MixtureInterval { low: self.end(mean, -deviation)?, high: self.end(mean, deviation)? })
     }
 
     /// The end of the interval on the side that `deviation` points to; `None`: none so near.

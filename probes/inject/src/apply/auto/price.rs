@@ -30,12 +30,12 @@ pub(crate) struct Figures {
     /// Survivors of collections of generation 1 since: `long_lived_pending`.
     pub(crate) pending: u64,
     /// The last full collection; `None`: none was seen.
-    pub(crate) full: Option<FullCollection>,
+    pub(crate) full: Option<MeasuredFull>,
 }
 
 /// A full collection.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct FullCollection {
+pub(crate) struct MeasuredFull {
     /// CPU time of it, in ns.
     pub(crate) cpu_ns: u64,
     /// Objects that it left.
@@ -48,7 +48,7 @@ pub(crate) struct FullCollection {
     pub(crate) pending: u64,
 }
 
-impl FullCollection {
+impl MeasuredFull {
     /// CPU time for an object, in ns.
     fn ns_each(self) -> f64 {
         float(self.cpu_ns) / float(self.left.saturating_add(self.freed)).max(1.0)
@@ -72,7 +72,7 @@ pub(crate) type Thresholds = [u32; 3];
 
 /// The old generation, as the price of full collections needs it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct OldGeneration {
+pub(crate) struct ChargedOld {
     /// Objects that the next full collection traverses.
     pub(crate) objects: f64,
     /// `L` in the rule: as many, if full collections were as frequent as with own settings.
@@ -83,7 +83,7 @@ pub(crate) struct OldGeneration {
     pub(crate) ns_each: f64,
 }
 
-impl OldGeneration {
+impl ChargedOld {
     /// The one that these figures show.
     pub(crate) fn of(figures: &Figures, asked: f64) -> Self {
         let full = figures.full;
@@ -93,7 +93,7 @@ impl OldGeneration {
             objects,
             quarter_of: objects,
             asked,
-            ns_each: full.map_or(0.0, FullCollection::ns_each),
+            ns_each: full.map_or(0.0, MeasuredFull::ns_each),
         }
     }
 
@@ -139,7 +139,7 @@ pub(crate) fn block_cost(
     closed: &Figures,
     steps: u64,
     thresholds: Thresholds,
-    old: &OldGeneration,
+    old: &ChargedOld,
 ) -> BlockCost {
     let steps = float(steps.max(1));
     let [first, second, third] = thresholds;
@@ -199,7 +199,7 @@ mod tests {
         waiting: 0,
         old: 100_000,
         pending: 50,
-        full: Some(FullCollection {
+        full: Some(MeasuredFull {
             cpu_ns: 10_000_000,
             left: 90_000,
             freed: 10_000,
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn the_smaller_of_both_rates_is_charged() {
-        let old = OldGeneration::of(&BEGIN, 0.0);
+        let old = ChargedOld::of(&BEGIN, 0.0);
         // Half of what survived before was alive: 25 of 50.
         assert_eq!((old.objects, old.quarter_of), (100_025.0, 100_025.0));
         assert_eq!(old.ns_each, 100.0);
@@ -226,7 +226,7 @@ mod tests {
         let by_quarter = 4.0 * 10.0 * 100.0;
         assert!((cost(100).full_ns - by_quarter).abs() < 1e-6, "{:?}", cost(100));
         assert!((cost(100).cpu_ns - by_quarter - 1_000.0).abs() < 1e-6);
-        let asked = OldGeneration { asked: 1.0, ..old };
+        let asked = ChargedOld { asked: 1.0, ..old };
         let closed = Figures { pending: 5_050, ..end };
         let cost = block_cost(&BEGIN, &end, &closed, 10, [700, 10, 10], &asked);
         assert_eq!(cost.full_ns, 0.0);
@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn a_full_collection_in_a_block_is_not_its_cost() {
-        let old = OldGeneration::of(&Figures::default(), 0.0);
+        let old = ChargedOld::of(&Figures::default(), 0.0);
         assert_eq!(old.full_ns(), 0.0);
         let end = Figures {
             cpu_ns: 901_000,

@@ -229,7 +229,7 @@ impl Follower {
 #[cfg(test)]
 mod tests {
     use super::super::Controller;
-    use super::super::simulated::{Program, STATIC};
+    use super::super::simulated::{STATIC, SimulatedProgram};
     use super::*;
 
     const OWN: Thresholds = [700, 10, 10];
@@ -237,8 +237,8 @@ mod tests {
     /// Rank 0, and one that follows from step `joins` on, in step; each reads what the other has
     /// published by then. Returns the orders at the end.
     fn run(
-        leader: &mut (Program, Controller),
-        other: &mut (Program, Follower),
+        leader: &mut (SimulatedProgram, Controller),
+        other: &mut (SimulatedProgram, Follower),
         steps: u64,
         joins: u64,
     ) -> RankOrders {
@@ -268,10 +268,11 @@ mod tests {
         orders
     }
 
-    fn pair() -> ((Program, Controller), (Program, Follower)) {
+    fn pair() -> ((SimulatedProgram, Controller), (SimulatedProgram, Follower)) {
         let options = AutoOptions::default();
-        let leader = (Program::new(STATIC, 600_000, 1), Controller::new(options.clone(), OWN, 5));
-        (leader, (Program::new(STATIC, 600_000, 2), Follower::new(&options, OWN)))
+        let leader =
+            (SimulatedProgram::new(STATIC, 600_000, 1), Controller::new(options.clone(), OWN, 5));
+        (leader, (SimulatedProgram::new(STATIC, 600_000, 2), Follower::new(&options, OWN)))
     }
 
     #[test]
@@ -282,7 +283,7 @@ mod tests {
             assert!(orders.thresholds.is_some() || orders.is_frozen, "{orders:?}");
             let report = other.1.report();
             assert_eq!((report.state, report.leader), (AutoState::Following, Some(1)));
-            let asked = |program: &Program, generation| {
+            let asked = |program: &SimulatedProgram, generation| {
                 let is_one = |action: &&(u64, Action)| action.1 == Action::Collect(generation);
                 program.actions.iter().filter(is_one).count() as u64
             };

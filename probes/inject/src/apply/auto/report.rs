@@ -1,6 +1,6 @@
 //! What the controller reports.
 
-use super::controller::{Controller, Phase};
+use super::controller::{AutoPhase, Controller};
 use super::hold::Hold;
 use super::price::{float, whole};
 use gctrace_settings::{AutoReport, AutoSaving};
@@ -9,7 +9,7 @@ impl Controller {
     /// What it did by now. `agent_ns`: time of gctrace's own code at steps.
     pub(crate) fn report(&self, agent_ns: u64) -> AutoReport {
         let hold = match &self.phase {
-            Phase::Hold(hold) => Some(&**hold),
+            AutoPhase::Hold(hold) => Some(&**hold),
             _ => None,
         };
         let guarded_ns = (self.guarded_ns - self.charged_ns.max(0.0)).max(0.0);

@@ -3,7 +3,7 @@
 use super::coin::Coin;
 use super::controller::Controller;
 use super::gauge::{Action, Gauge};
-use super::price::{Figures, FullCollection, Thresholds, float, whole};
+use super::price::{Figures, MeasuredFull, Thresholds, float, whole};
 
 /// What the program does in a step.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +40,7 @@ const YOUNG_NS: f64 = 25.0;
 const FULL_NS: f64 = 120.0;
 const FREED_NS: f64 = 60.0;
 
-pub(super) struct Program {
+pub(super) struct SimulatedProgram {
     pub(super) kind: StepKind,
     coin: Coin,
     /// Standard deviation of a step's time, as a share; half of it remains from step to step.
@@ -77,7 +77,7 @@ pub(super) struct Program {
     pub(super) asks_each: u64,
 }
 
-impl Program {
+impl SimulatedProgram {
     pub(super) fn new(kind: StepKind, heap: u64, seed: u64) -> Self {
         let mut program = Self {
             kind,
@@ -209,7 +209,7 @@ impl Program {
                 self.heap = living;
                 self.young = [0; 2];
                 (self.old, self.pending) = (living, 0);
-                self.figures.full = Some(FullCollection {
+                self.figures.full = Some(MeasuredFull {
                     cpu_ns: whole(ns),
                     left: living,
                     freed: garbage,
@@ -271,7 +271,7 @@ impl Program {
     }
 }
 
-impl Gauge for Program {
+impl Gauge for SimulatedProgram {
     fn figures(&mut self) -> Figures {
         let figures = Figures {
             tid: self.tid,

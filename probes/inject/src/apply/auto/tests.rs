@@ -2,12 +2,12 @@
 
 use super::controller::Controller;
 use super::gauge::Action;
-use super::simulated::{GROWING, NUMBERS, Program, STATIC, StepKind};
+use super::simulated::{GROWING, NUMBERS, STATIC, SimulatedProgram, StepKind};
 use gctrace_settings::{AutoDecision, AutoGoal, AutoOptions, AutoReport, AutoState};
 
 const OWN: [u32; 3] = [700, 10, 10];
 
-fn run(program: &mut Program, steps: u64, seed: u64) -> AutoReport {
+fn run(program: &mut SimulatedProgram, steps: u64, seed: u64) -> AutoReport {
     let mut controller = Controller::new(AutoOptions::default(), OWN, seed);
     program.run(&mut controller, steps);
     controller.report(0)
@@ -39,15 +39,21 @@ const CYCLES: StepKind =
     StepKind { work_ns: 150e3, window: 0, life: 1, growth: 0, garbage: 600, garbage_bytes: 100 };
 
 /// A long run with what it decided, and the same run without.
-fn both(kind: StepKind, heap: u64, steps: u64, seed: u64) -> (Program, Program, AutoReport) {
-    let (mut alone, mut program) = (Program::new(kind, heap, seed), Program::new(kind, heap, seed));
+fn both(
+    kind: StepKind,
+    heap: u64,
+    steps: u64,
+    seed: u64,
+) -> (SimulatedProgram, SimulatedProgram, AutoReport) {
+    let (mut alone, mut program) =
+        (SimulatedProgram::new(kind, heap, seed), SimulatedProgram::new(kind, heap, seed));
     alone.run_alone(steps);
     let report = run(&mut program, steps, seed);
     (alone, program, report)
 }
 
 /// Full collections by the rule.
-fn by_rule(program: &Program) -> Vec<u64> {
+fn by_rule(program: &SimulatedProgram) -> Vec<u64> {
     program.fulls.iter().filter(|full| !full.1).map(|full| full.0).collect()
 }
 
@@ -144,7 +150,7 @@ fn only_pairs_are_closed_while_a_setting_is_held() {
 fn thawing_is_followed_by_a_collection() {
     let options = AutoOptions { goal: AutoGoal::Longest, ..AutoOptions::default() };
     let mut controller = Controller::new(options, OWN, 1);
-    let mut program = Program::new(StepKind { garbage: 400, ..STATIC }, 600_000, 1);
+    let mut program = SimulatedProgram::new(StepKind { garbage: 400, ..STATIC }, 600_000, 1);
     program.cpu_ns = 30e9;
     program.run(&mut controller, 10_000);
     let report = controller.report(0);
@@ -164,7 +170,7 @@ fn thawing_is_followed_by_a_collection() {
 #[test]
 fn changes_are_seen_by_counts() {
     let mut controller = Controller::new(AutoOptions::default(), OWN, 1);
-    let mut program = Program::new(STATIC, 600_000, 1);
+    let mut program = SimulatedProgram::new(STATIC, 600_000, 1);
     program.run(&mut controller, 12_000);
     program.kind.work_ns *= 3.0;
     program.run(&mut controller, 12_000);
@@ -195,7 +201,7 @@ fn the_exploration_proves_nothing() {
 #[test]
 fn the_programs_own_setting_may_change() {
     let mut controller = Controller::new(AutoOptions::default(), OWN, 1);
-    let mut program = Program::new(STATIC, 600_000, 1);
+    let mut program = SimulatedProgram::new(STATIC, 600_000, 1);
     program.run(&mut controller, 12_000);
     assert_eq!(controller.report(0).state, AutoState::Holding);
     program.thresholds = [900, 10, 10];
@@ -219,7 +225,7 @@ fn the_programs_own_setting_may_change() {
 /// Trap 8: loading had the longest collections.
 #[test]
 fn figures_begin_with_the_first_step() {
-    let mut program = Program::new(StepKind { growth: 0, ..CYCLES }, 2_000_000, 1);
+    let mut program = SimulatedProgram::new(StepKind { growth: 0, ..CYCLES }, 2_000_000, 1);
     let loading = program.fulls.len();
     let report = run(&mut program, 1_000, 1);
     assert_eq!(program.fulls.len(), loading);
@@ -264,7 +270,7 @@ fn a_growing_heap_keeps_its_setting() {
 #[test]
 fn what_is_nearly_full_is_given_back() {
     let mut controller = Controller::new(AutoOptions::default(), OWN, 1);
-    let mut program = Program::new(GROWING, 50_000, 1);
+    let mut program = SimulatedProgram::new(GROWING, 50_000, 1);
     program.headroom = Some(500 << 20);
     program.run(&mut controller, 12_000);
     let report = controller.report(0);
@@ -275,7 +281,7 @@ fn what_is_nearly_full_is_given_back() {
 #[test]
 fn blocks_of_two_threads_are_left_out() {
     let mut controller = Controller::new(AutoOptions::default(), OWN, 1);
-    let mut program = Program::new(STATIC, 600_000, 1);
+    let mut program = SimulatedProgram::new(STATIC, 600_000, 1);
     for step in 0..3_000 {
         program.tid = 1 + step % 2;
         program.run(&mut controller, 1);
@@ -288,7 +294,8 @@ fn blocks_of_two_threads_are_left_out() {
 #[test]
 fn what_the_program_collects_is_not_saved() {
     let mut controller = Controller::new(AutoOptions::default(), OWN, 1);
-    let mut program = Program::new(StepKind { window: 20, garbage: 20, ..STATIC }, 600_000, 1);
+    let mut program =
+        SimulatedProgram::new(StepKind { window: 20, garbage: 20, ..STATIC }, 600_000, 1);
     program.asks_each = 100;
     program.run(&mut controller, 20_000);
     let report = controller.report(0);
@@ -298,7 +305,7 @@ fn what_the_program_collects_is_not_saved() {
 #[test]
 fn taking_back_ends_everything() {
     let mut controller = Controller::new(AutoOptions::default(), OWN, 1);
-    let mut program = Program::new(STATIC, 600_000, 1);
+    let mut program = SimulatedProgram::new(STATIC, 600_000, 1);
     program.run(&mut controller, 12_000);
     assert!(controller.report(0).saved.is_some());
     controller.take_back();

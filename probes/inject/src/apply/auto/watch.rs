@@ -1,10 +1,10 @@
 //! The program is watched with its own settings, and given them back.
 
 use super::block::is_other;
-use super::controller::{Controller, Moment, Phase};
+use super::controller::{AutoPhase, Controller, Moment};
 use super::explore::Exploration;
 use super::gauge::{Action, Gauge};
-use super::price::{BlockCost, Figures, OldGeneration};
+use super::price::{BlockCost, ChargedOld, Figures};
 use gctrace_settings::{AutoDecision, AutoEvent, AutoGoal};
 
 /// Steps until settings are compared again after a fruitless exploration; doubled with each.
@@ -29,7 +29,7 @@ impl Controller {
         if cost.middle > 0.0 {
             self.period_ns = (cost.collecting_ns - cost.full_ns) / cost.middle;
         }
-        let full_ns = OldGeneration::of(figures, 0.0).full_ns();
+        let full_ns = ChargedOld::of(figures, 0.0).full_ns();
         let is_noticeable =
             self.options.goal == AutoGoal::Longest && full_ns > NOTICEABLE_NS && cost.full_ns > 0.0;
         if share <= self.options.worth && !is_noticeable {
@@ -53,7 +53,7 @@ impl Controller {
             self.has_said_nothing = false;
             self.explorations += 1;
             exploration.begin_round(&mut self.coin);
-            self.phase = Phase::Explore(exploration);
+            self.phase = AutoPhase::Explore(exploration);
             self.decide(AutoDecision::Explore { share });
         } else if !std::mem::replace(&mut self.has_said_nothing, true) {
             self.decide(AutoDecision::OwnIsBest);
@@ -63,7 +63,7 @@ impl Controller {
     /// Own settings for now; watches, and explores again after a while.
     pub(super) fn watch_again(&mut self, is_fruitless: bool) {
         self.end_part();
-        self.phase = Phase::Watch;
+        self.phase = AutoPhase::Watch;
         self.watched = None;
         let wait = if is_fruitless { WAIT << self.explorations.min(20) } else { 0 };
         self.explore_at = self.steps.saturating_add(wait);
@@ -73,15 +73,15 @@ impl Controller {
     pub(super) fn stop(&mut self, why: AutoDecision) {
         self.decide(why);
         self.end_part();
-        self.phase = Phase::Stopped;
+        self.phase = AutoPhase::Stopped;
         self.moment = Moment::Running;
         self.queue.push_back(Action::SetThresholds(self.own));
     }
 
     /// A part ends: frozen objects are thawed.
     pub(super) fn end_part(&mut self) {
-        let phase = std::mem::replace(&mut self.phase, Phase::Watch);
-        if let Phase::Hold(hold) = phase {
+        let phase = std::mem::replace(&mut self.phase, AutoPhase::Watch);
+        if let AutoPhase::Hold(hold) = phase {
             if hold.is_frozen() {
                 // Without the collection the old generation would seem small, and full ones follow.
                 self.queue.push_back(Action::Unfreeze);

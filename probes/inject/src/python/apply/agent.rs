@@ -6,7 +6,7 @@
 use super::calls;
 use super::calls::MOST_LINES;
 use super::collector::{CollectCall, Collector};
-use super::search::Search;
+use super::search::SettingSearch;
 use super::sums::{Totals, forget_longest, longest_ns, totals};
 use crate::apply::files::ReportFolder;
 use crate::apply::marks::{MarkCounter, Marked, StepPlace};
@@ -36,7 +36,7 @@ pub(super) struct Agent {
     pub(super) report: AppliedProcess,
     pub(super) folder: Option<ReportFolder>,
     /// `None`: settings are applied, and none is sought.
-    pub(super) search: Option<Search>,
+    pub(super) search: Option<SettingSearch>,
     /// Null in a forked child.
     mark: OwnerMark,
     marks: MarkCounter,
@@ -182,7 +182,7 @@ impl Agent {
             && let Some(thresholds) = self.collector.thresholds()
         {
             calls::with(|calls| calls.thresholds = thresholds);
-            if let Some(Search::Runs(search)) = &mut self.search {
+            if let Some(SettingSearch::Runs(search)) = &mut self.search {
                 search.has_set = true;
             }
         }

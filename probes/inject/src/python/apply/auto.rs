@@ -4,7 +4,7 @@
 use super::agent::{Agent, Stage};
 use super::collector::CollectCall;
 use super::report::is_incremental;
-use super::search::{Decider, ProgramGauge, RankLink, RankNews, RunningSearch, Search};
+use super::search::{Decider, ProgramGauge, RankLink, RankNews, RunningSearch, SettingSearch};
 use super::{calls, costs};
 use crate::apply::auto::{Action, Controller, Follower, Thresholds};
 use crate::process_ring::now_ns;
@@ -14,11 +14,11 @@ use gctrace_settings::{AutoOptions, AutoReport};
 
 impl Agent {
     /// A search as requested; `None`: none is.
-    pub(super) fn new_search(&mut self, is_forked: bool) -> Option<Search> {
+    pub(super) fn new_search(&mut self, is_forked: bool) -> Option<SettingSearch> {
         let options = self.options.request.auto.clone()?;
         Some(match self.start_search(&options, is_forked) {
-            Ok(search) => Search::Runs(Box::new(search)),
-            Err(why) => Search::Unsupported(why),
+            Ok(search) => SettingSearch::Runs(Box::new(search)),
+            Err(why) => SettingSearch::Unsupported(why),
         })
     }
 
@@ -72,7 +72,7 @@ impl Agent {
     /// A step has ended. Returns a collection to be made, after which [`Agent::search_collected`]
     /// follows.
     pub(super) fn search_stepped(&mut self) -> Option<CollectCall> {
-        let Some(Search::Runs(search)) = &mut self.search else { return None };
+        let Some(SettingSearch::Runs(search)) = &mut self.search else { return None };
         let mut gauge = ProgramGauge { collector: &self.collector, filters: self.options.filters };
         let wants = |calls: &mut calls::ProgramCalls| {
             let unfrozen = std::mem::take(&mut calls.is_unfrozen);
@@ -114,7 +114,7 @@ impl Agent {
 
     /// The collection that it wanted has been made.
     pub(super) fn search_collected(&mut self) -> Option<CollectCall> {
-        let Some(Search::Runs(search)) = &mut self.search else { return None };
+        let Some(SettingSearch::Runs(search)) = &mut self.search else { return None };
         let mut gauge = ProgramGauge { collector: &self.collector, filters: self.options.filters };
         let action = search.decider.next(&mut gauge);
         self.carry_out(action)
@@ -122,7 +122,7 @@ impl Agent {
 
     fn carry_out(&mut self, mut action: Option<Action>) -> Option<CollectCall> {
         while let Some(next) = action {
-            if let Some(Search::Runs(search)) = &mut self.search
+            if let Some(SettingSearch::Runs(search)) = &mut self.search
                 && let (Decider::Controller(controller), Some(link)) =
                     (&search.decider, &mut search.link)
             {
@@ -136,7 +136,7 @@ impl Agent {
                     return Some(call);
                 }
             }
-            let Some(Search::Runs(search)) = &mut self.search else { return None };
+            let Some(SettingSearch::Runs(search)) = &mut self.search else { return None };
             match next {
                 Action::SetThresholds(values) => self.collector.set_thresholds(&values),
                 Action::Freeze => {
@@ -158,7 +158,7 @@ impl Agent {
     }
 
     fn tell_ranks(&mut self) {
-        if let Some(Search::Runs(search)) = &mut self.search
+        if let Some(SettingSearch::Runs(search)) = &mut self.search
             && let (Some(link), Some(folder)) = (&mut search.link, &mut self.folder)
         {
             match &mut search.decider {
@@ -174,7 +174,7 @@ impl Agent {
 
     /// The process ends, or its agent: nothing is in place any more for the other ranks.
     pub(super) fn leave_ranks(&mut self) {
-        if let Some(Search::Runs(search)) = &mut self.search
+        if let Some(SettingSearch::Runs(search)) = &mut self.search
             && let (Some(link), Some(folder)) = (&mut search.link, &mut self.folder)
         {
             link.end(folder);
@@ -183,7 +183,7 @@ impl Agent {
 
     /// Gives the program its thresholds and its objects.
     pub(super) fn leave_search(&mut self) {
-        let Some(Search::Runs(search)) = &mut self.search else { return };
+        let Some(SettingSearch::Runs(search)) = &mut self.search else { return };
         if let Some(own) = search.decider.to_give_back() {
             self.collector.set_thresholds(&own);
         }
@@ -195,14 +195,14 @@ impl Agent {
 
     /// In a forked child, in which frozen objects stay so, that their pages remain shared.
     pub(super) fn forget_frozen(&mut self) {
-        if let Some(Search::Runs(search)) = &mut self.search {
+        if let Some(SettingSearch::Runs(search)) = &mut self.search {
             search.is_frozen = false;
         }
     }
 
     /// The user takes the settings back.
     pub(super) fn end_search(&mut self) {
-        if let Some(Search::Runs(search)) = &mut self.search {
+        if let Some(SettingSearch::Runs(search)) = &mut self.search {
             match &mut search.decider {
                 Decider::Controller(controller) => controller.take_back(),
                 Decider::Follower(follower) => follower.take_back(),
@@ -213,10 +213,10 @@ impl Agent {
     /// What was found by now.
     pub(super) fn search_report(&self) -> Option<AutoReport> {
         Some(match self.search.as_ref()? {
-            Search::Unsupported(why) => {
+            SettingSearch::Unsupported(why) => {
                 AutoReport { unsupported: Some((*why).to_owned()), ..AutoReport::default() }
             }
-            Search::Runs(search) => match &search.decider {
+            SettingSearch::Runs(search) => match &search.decider {
                 Decider::Controller(controller) => AutoReport {
                     unsupported: search.link.as_ref().and_then(RankLink::waits_for),
                     followers: search.link.as_ref().map_or(0, RankLink::followers),

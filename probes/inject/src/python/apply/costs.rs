@@ -1,7 +1,7 @@
 //! What collections cost in CPU time, and what full ones leave: for the search for a setting. Noted by
 //! [`super::sums`] while a search runs.
 
-use crate::apply::auto::{Figures, FullCollection};
+use crate::apply::auto::{Figures, MeasuredFull};
 use crate::process_ring::{now_ns, thread_cpu_ns, tid};
 use crate::python::collector_state::CollectorState;
 use std::sync::Mutex;
@@ -20,7 +20,7 @@ struct CollectionCosts {
     /// That of collections in other threads.
     elsewhere_ns: u64,
     longest_ns: [u64; 2],
-    full: Option<FullCollection>,
+    full: Option<MeasuredFull>,
 }
 
 /// A collection that runs.
@@ -75,7 +75,7 @@ pub(super) fn stopped(generation: usize, freed: u64) {
         if is_full {
             let BegunCollection { left_before, pending, .. } = begun;
             let (left, _) = costs.state.long_lived()?;
-            costs.full = Some(FullCollection { cpu_ns, left, freed, left_before, pending });
+            costs.full = Some(MeasuredFull { cpu_ns, left, freed, left_before, pending });
         }
         Some(())
     });

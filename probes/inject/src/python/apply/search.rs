@@ -10,7 +10,7 @@ use crate::environment::is_confined;
 use crate::process_ring::now_ns;
 
 /// The search in one process.
-pub(super) enum Search {
+pub(super) enum SettingSearch {
     /// There is none: why.
     Unsupported(&'static str),
     Runs(Box<RunningSearch>),

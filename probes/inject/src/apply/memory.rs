@@ -1,7 +1,9 @@
 //! Memory that is left to this process: by its cgroups, and by the machine.
 
 use super::files::read_into;
+use std::ffi::c_void;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// Where cgroups are mounted; those of memory alone (version 1) below `memory`.
 const MOUNT: &str = "/sys/fs/cgroup";
@@ -14,11 +16,52 @@ pub(crate) fn headroom_bytes() -> Option<u64> {
     groups.chain(available()).min()
 }
 
-/// In use of the C library's memory, in bytes.
-pub(crate) fn malloc_bytes() -> u64 {
-    // SAFETY: may be called at any time.
-    let sums = unsafe { libc::mallinfo2() };
-    (sums.uordblks as u64).saturating_add(sums.hblkhd as u64)
+/// `struct mallinfo2` (mallinfo(3)), from glibc 2.33 on; earlier ones count to 4 GiB.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Mallinfo2 {
+    /// Bytes from the kernel that are no mapping of their own.
+    arena: usize,
+    chunks: [usize; 3],
+    /// Bytes of blocks that are a mapping of their own, which are all in use.
+    hblkhd: usize,
+    highest: [usize; 2],
+    /// Bytes in use, without those.
+    uordblks: usize,
+    free: [usize; 2],
+}
+
+type Mallinfo = unsafe extern "C" fn() -> Mallinfo2;
+
+/// The function that counts what glibc's malloc has in use; `None` without it.
+fn mallinfo() -> Option<Mallinfo> {
+    static FUNCTION: OnceLock<Option<Mallinfo>> = OnceLock::new();
+    *FUNCTION.get_or_init(|| {
+        // SAFETY: looks a name up; null, or a function of this name, which has this type.
+        unsafe {
+            let found = libc::dlsym(libc::RTLD_DEFAULT, c"mallinfo2".as_ptr());
+            std::mem::transmute::<*mut c_void, Option<Mallinfo>>(found)
+        }
+    })
+}
+
+/// The C library's memory, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MallocUse {
+    /// In use.
+    pub(crate) used: usize,
+    /// From the kernel.
+    pub(crate) obtained: usize,
+}
+
+/// What malloc has by now; `None`: glibc is older, or the program has another malloc. Not to be called by
+/// code that malloc may have called.
+pub(crate) fn malloc_use() -> Option<MallocUse> {
+    // SAFETY: takes the locks of malloc, which this thread does not hold.
+    let Mallinfo2 { arena, hblkhd, uordblks, .. } = unsafe { mallinfo()?() };
+    let obtained = arena.checked_add(hblkhd)?;
+    // Without anything from the kernel, the program has another malloc.
+    (obtained > 0).then_some(MallocUse { used: uordblks.checked_add(hblkhd)?, obtained })
 }
 
 /// `MemAvailable` of the machine.
@@ -94,6 +137,6 @@ mod tests {
     #[test]
     fn this_process_has_memory_left() {
         assert!(headroom_bytes().expect("the machine") > 1 << 20);
-        assert!(malloc_bytes() > 0);
+        assert!(malloc_use().is_some_and(|malloc| malloc.used > 0));
     }
 }

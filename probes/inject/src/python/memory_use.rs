@@ -5,10 +5,11 @@
 //! others map themselves is in the resident memory alone.
 
 use super::garbage::Budget;
+use crate::apply::files::rss_bytes;
+use crate::apply::memory::{MallocUse, malloc_use};
 use crate::environment::is_confined;
 use crate::process_ring::{now_ns, options, process_cpu_ns};
 use crate::rights;
-use std::ffi::c_void;
 use std::sync::OnceLock;
 
 /// Share of the CPU time for it, in millionths. Of collections that are as frequent as CPython's default
@@ -19,35 +20,6 @@ const PREPAID_NS: u64 = 2_000_000;
 /// Of mapped memory that is not malloc's, less is none, in bytes: the kernel counts resident memory per
 /// CPU, up to 32 pages or two per CPU ahead of the sum (`percpu_counter_batch`).
 const LEAST_MAPPED: i64 = 1 << 20;
-
-/// `struct mallinfo2` (mallinfo(3)), from glibc 2.33 on; earlier ones count to 4 GiB.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Mallinfo2 {
-    /// Bytes from the kernel that are no mapping of their own.
-    arena: usize,
-    chunks: [usize; 3],
-    /// Bytes of blocks that are a mapping of their own, which are all in use.
-    hblkhd: usize,
-    highest: [usize; 2],
-    /// Bytes in use, without those.
-    uordblks: usize,
-    free: [usize; 2],
-}
-
-type Mallinfo = unsafe extern "C" fn() -> Mallinfo2;
-
-/// The function that counts what glibc's malloc has in use; `None` without it.
-fn mallinfo() -> Option<Mallinfo> {
-    static FUNCTION: OnceLock<Option<Mallinfo>> = OnceLock::new();
-    *FUNCTION.get_or_init(|| {
-        // SAFETY: looks a name up; null, or a function of this name, which has this type.
-        unsafe {
-            let found = libc::dlsym(libc::RTLD_DEFAULT, c"mallinfo2".as_ptr());
-            std::mem::transmute::<*mut c_void, Option<Mallinfo>>(found)
-        }
-    })
-}
 
 /// Memory of the process at one time, in bytes.
 #[derive(Clone, Copy)]
@@ -60,18 +32,9 @@ struct HeapUse {
 
 impl HeapUse {
     fn now() -> Option<Self> {
-        // SAFETY: takes the locks of malloc, which this thread does not hold: it is between two calls of
-        // the interpreter.
-        let Mallinfo2 { arena, hblkhd, uordblks, .. } = unsafe { mallinfo()?() };
+        let MallocUse { used, obtained } = malloc_use()?;
         let signed = |bytes| i64::try_from(bytes).ok();
-        let obtained = signed(arena.checked_add(hblkhd)?)?;
-        // Without anything from the kernel, the program has another malloc.
-        (obtained > 0).then_some(())?;
-        Some(Self {
-            used: signed(uordblks.checked_add(hblkhd)?)?,
-            obtained,
-            resident: resident_bytes(),
-        })
+        Some(Self { used: signed(used)?, obtained: signed(obtained)?, resident: resident_bytes() })
     }
 
     /// How much less is in use afterwards.
@@ -93,21 +56,7 @@ fn resident_bytes() -> Option<i64> {
     if rights::are_given_up() || *IS_CONFINED.get_or_init(|| is_confined(filters)) {
         return None;
     }
-    let mut text = [0; 128];
-    // SAFETY: a C string, and at most as many bytes as there is room for.
-    let length = unsafe {
-        let file = libc::open(c"/proc/self/statm".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
-        if file < 0 {
-            return None;
-        }
-        let length = libc::read(file, text.as_mut_ptr().cast(), text.len());
-        libc::close(file);
-        length
-    };
-    let text = str::from_utf8(text.get(..usize::try_from(length).ok()?)?).ok()?;
-    let pages: i64 = text.split(' ').nth(1)?.parse().ok()?;
-    // SAFETY: always succeeds.
-    pages.checked_mul(unsafe { libc::sysconf(libc::_SC_PAGESIZE) })
+    rss_bytes().and_then(|bytes| i64::try_from(bytes).ok())
 }
 
 /// Measures collections of one interpreter, as many as the budget allows.

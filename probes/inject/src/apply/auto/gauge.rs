@@ -10,8 +10,8 @@ pub(crate) trait Gauge {
     fn fulls(&mut self) -> u64;
     /// Resident memory in bytes; `None`: unknown.
     fn rss_bytes(&mut self) -> Option<u64>;
-    /// Bytes of the C library's memory that are in use; 0: unknown.
-    fn malloc_bytes(&mut self) -> u64;
+    /// Bytes of the C library's memory that are in use; `None`: unknown.
+    fn malloc_bytes(&mut self) -> Option<u64>;
     /// Memory that is left to the process, in bytes; `None`: unknown.
     fn headroom_bytes(&mut self) -> Option<u64>;
     /// CLOCK_MONOTONIC in ns.

@@ -53,7 +53,7 @@ pub(super) struct MemoryAlarm {
     /// Since the limit was set.
     grown: u64,
     /// In use of the C library's memory.
-    malloc_bytes: u64,
+    malloc_bytes: Option<u64>,
 }
 
 impl MemoryGuard {
@@ -134,7 +134,8 @@ impl MemoryAlarm {
         // Small objects are given back to the system, large ones to the C library only.
         let now = gauge.rss_bytes().unwrap_or(self.rss_bytes);
         let less = self.rss_bytes.saturating_sub(now);
-        let less = less.saturating_add(self.malloc_bytes.saturating_sub(gauge.malloc_bytes()));
+        let malloc = self.malloc_bytes.zip(gauge.malloc_bytes());
+        let less = less + malloc.map_or(0, |(before, now)| before.saturating_sub(now));
         full.freed > full.left / 10 || less > self.grown / 2
     }
 }

@@ -292,8 +292,8 @@ impl Gauge for SimulatedProgram {
         Some(self.rss)
     }
 
-    fn malloc_bytes(&mut self) -> u64 {
-        0
+    fn malloc_bytes(&mut self) -> Option<u64> {
+        None
     }
 
     fn headroom_bytes(&mut self) -> Option<u64> {

@@ -227,7 +227,10 @@ impl Agent {
         if marked == Marked::Nothing {
             return None;
         }
-        self.report.marker = self.marks.marker().map(|marker| marks::name(marker).to_owned());
+        let marker_name = self.marks.marker().map(marks::name);
+        if self.report.marker.as_deref() != marker_name {
+            self.report.marker = marker_name.map(str::to_owned);
+        }
         if let Marked::StepAnew(before) = marked {
             self.warn(&format!(
                 "steps were counted by {} until the first by {}",

@@ -5,7 +5,7 @@ use super::collector::Collector;
 use super::costs;
 use crate::apply::auto::{Action, Controller, Figures, Follower, Gauge, RankOrders, Thresholds};
 use crate::apply::files::{ReportFolder, rss_bytes};
-use crate::apply::memory::{headroom_bytes, malloc_bytes};
+use crate::apply::memory::{headroom_bytes, malloc_use};
 use crate::environment::is_confined;
 use crate::process_ring::now_ns;
 
@@ -87,7 +87,7 @@ pub(super) enum RankNews {
 }
 
 impl RankLink {
-    /// The link of a rank that starts, which tells the others.
+    /// The link of a rank that starts, which announces itself.
     pub(super) fn new(rank: u32, ranks: u32, folder: &mut ReportFolder) -> Self {
         let pid = std::process::id();
         let mut link = Self {
@@ -175,7 +175,7 @@ impl RankLink {
         self.orders.note(action, own);
     }
 
-    /// Tells the others what is in place now.
+    /// Publishes what is in place now.
     pub(super) fn publish(&mut self, folder: &mut ReportFolder) {
         if self.leads()
             && self.published.as_ref() != Some(&self.orders)
@@ -227,8 +227,8 @@ impl Gauge for ProgramGauge<'_> {
         rss_bytes()
     }
 
-    fn malloc_bytes(&mut self) -> u64 {
-        malloc_bytes()
+    fn malloc_bytes(&mut self) -> Option<u64> {
+        malloc_use().map(|malloc| malloc.used as u64)
     }
 
     fn headroom_bytes(&mut self) -> Option<u64> {

@@ -161,6 +161,7 @@ functions! {
         fn PyType_GetQualName(Object) -> Object;
         // 3.12
         fn PyGen_GetCode(Object) -> Object;
+        fn PyCode_AddWatcher(unsafe extern "C" fn(c_int, Object) -> c_int) -> c_int;
         fn PyUnstable_GC_VisitObjects(unsafe extern "C" fn(Object, *mut c_void) -> c_int, *mut c_void);
     }
     types {

@@ -134,6 +134,34 @@ fn programs_that_monitor_themselves_see_the_same() {
     }
 }
 
+/// Prints the instructions of a function that has become hot, as the interpreter runs them.
+const HOT: &str = r"
+import dis
+def train_step(): pass
+def numbers(turns=100):
+    x = 0
+    for i in range(turns):
+        x += i * i % 7
+    return x
+for _ in range(50): train_step(), numbers()
+for each in dis.get_instructions(numbers, adaptive=True): print(each.offset, each.opname)
+";
+
+/// Once instrumented and released, code of 3.12 lacks its superinstructions.
+#[test]
+fn other_functions_run_as_without() {
+    for python in interpreters("other_functions_run_as_without") {
+        if python.version < (3, 12, 0) {
+            continue;
+        }
+        let plain = python.command(HOT).output().unwrap();
+        let run = marked(&python, HOT, "train_step");
+        assert!(run.output.contains("RETURN_VALUE"), "{}: {}", run.output, run.errors);
+        assert_eq!(run.output, String::from_utf8_lossy(&plain.stdout), "{}", python.name);
+        assert_eq!(run.only().steps().len(), 50, "{}", python.name);
+    }
+}
+
 /// Every sub-interpreter, if the build has any, has a function of this name.
 const SUBINTERPRETERS: &str = r"
 code = 'def train_step(): pass\nfor _ in range(5): train_step()'

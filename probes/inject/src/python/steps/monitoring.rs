@@ -1,8 +1,10 @@
 //! Calls of Python functions, by `sys.monitoring` (3.12 and later): of the function that the user
 //! named, and of the `__next__` of torch's `DataLoader`.
 //!
-//! For the first, the start of every code object is an event once; then it is disabled for all
-//! others. For the second, only its own code object has events.
+//! Only their own code objects have events. Events of all code, disabled at its first start, would be
+//! simpler, but in 3.12 each code object that was instrumented once has lost its superinstructions
+//! (`LOAD_FAST__LOAD_FAST`): loops take 2 % more instructions for the rest of the run. So the named
+//! function is found as its code object is made (`PyCode_AddWatcher`).
 
 use super::function;
 use crate::python::api::{MethodDef, NULL, Object, PythonApi, api};
@@ -11,8 +13,8 @@ use crate::python::interpreter::method;
 use crate::python::object::OwnedRef;
 use crate::recording::{expected, guarded};
 use gctrace_ring::StepMarker;
-use std::ffi::c_void;
-use std::sync::atomic::{AtomicI64, AtomicPtr, Ordering};
+use std::ffi::{CStr, c_int, c_void};
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 static STARTED: MethodDef = method(c"gctrace_started", started);
 
@@ -20,11 +22,8 @@ static STARTED: MethodDef = method(c"gctrace_started", started);
 /// debuggers, coverage, profilers and optimizers.
 const TOOLS: [i64; 6] = [3, 4, 5, 2, 0, 1];
 
-/// The main interpreter's tool; -1: none is taken.
-static MAIN_TOOL: AtomicI64 = AtomicI64::new(-1);
-
-/// `sys.monitoring.DISABLE`: one object for all interpreters.
-static DISABLE: AtomicPtr<c_void> = AtomicPtr::new(NULL);
+/// Name of our tool, by which it is known in each interpreter.
+const TOOL_NAME: &CStr = c"gctrace";
 
 /// The code object of `_BaseDataLoaderIter.__next__`, which is never released.
 static DATA_LOADER: AtomicPtr<c_void> = AtomicPtr::new(NULL);
@@ -37,12 +36,34 @@ struct MonitoringTool {
     start: OwnedRef,
 }
 
-/// Watches the calls of the function; `Err`: why not.
+/// Watches the calls of the functions of the name that are made from now on; `Err`: why not.
 pub(super) fn watch_function(api: &'static PythonApi) -> Result<(), &'static str> {
-    let tool = MonitoringTool::take(api)?;
-    let set = tool.monitoring.attribute(c"set_events");
-    let is_set = set.and_then(|set| set.call_all(&[&tool.id, &tool.start]));
-    is_set.map(drop).ok_or("sys.monitoring.set_events failed")
+    MonitoringTool::take(api)?;
+    let add = api.PyCode_AddWatcher.ok_or("there is no PyCode_AddWatcher")?;
+    // SAFETY: the lock is held; the function is static.
+    if unsafe { add(code_event) } < 0 {
+        // SAFETY: as above.
+        unsafe { (api.PyErr_Clear)() };
+        return Err("all watchers of code objects are in use");
+    }
+    Ok(())
+}
+
+/// `PyCode_WatchCallback`: a code object was made, or is about to go. The interpreter's lock is held.
+unsafe extern "C" fn code_event(event: c_int, code: Object) -> c_int {
+    /// `PY_CODE_EVENT_CREATE` (Include/cpython/code.h, 3.12 to 3.15).
+    const CREATED: c_int = 0;
+    if event == CREATED
+        && let Some(api) = api()
+    {
+        guarded(|| {
+            // SAFETY: the lock is held, the object alive.
+            let code = unsafe { OwnedRef::share(api, code) };
+            function::named()?.qualified_name(&code)?;
+            MonitoringTool::ours(api)?.watch(&code)
+        });
+    }
+    0
 }
 
 /// Watches the calls of the iterator's `__next__`.
@@ -51,57 +72,60 @@ pub(super) fn watch_data_loader(api: &'static PythonApi, modules: &[OwnedRef]) -
     let iterator = module.attribute(c"_BaseDataLoaderIter")?;
     let code = iterator.attribute(c"__next__")?.attribute(c"__code__")?;
     let tool = MonitoringTool::take(api).ok()?;
-    let set = tool.monitoring.attribute(c"set_local_events")?;
     DATA_LOADER.store(code.object(), Ordering::Relaxed);
-    set.call_all(&[&tool.id, &code, &tool.start])?;
+    tool.watch(&code)?;
     code.release();
     Some(())
 }
 
 impl MonitoringTool {
-    /// Takes a free tool of the interpreter and sets our callback.
+    /// Ours in this interpreter, or a free tool with our callback.
     fn take(api: &'static PythonApi) -> Result<Self, &'static str> {
+        if let Some(tool) = Self::ours(api) {
+            return Ok(tool);
+        }
         let sys = OwnedRef::import(api, c"sys").ok_or("there is no module sys")?;
         let monitoring = sys.attribute(c"monitoring");
         let monitoring = monitoring.ok_or("it needs CPython 3.12 or later (sys.monitoring)")?;
-        let is_main = api.interpreter_id() == 0;
-        let known = is_main.then(|| MAIN_TOOL.load(Ordering::Relaxed));
-        let tool = match known.filter(|id| *id >= 0) {
-            Some(id) => Self::of(api, monitoring, id),
-            None => Self::free(api, monitoring),
-        };
+        let tool = Self::find(api, monitoring, |tool| tool.is_none());
         let tool = tool.ok_or("all tool ids of sys.monitoring are in use")?;
-        if let Some(id) = tool.id.number().filter(|_| is_main) {
-            MAIN_TOOL.store(id, Ordering::Relaxed);
-        }
-        tool.listen(api).ok_or("sys.monitoring rejects the callback")?;
+        tool.begin(api).ok_or("sys.monitoring rejects the tool")?;
         Ok(tool)
     }
 
-    fn of(api: &'static PythonApi, monitoring: OwnedRef, id: i64) -> Option<Self> {
-        let start = monitoring.attribute(c"events")?.attribute(c"PY_START")?;
-        Some(Self { id: OwnedRef::integer(api, id)?, monitoring, start })
+    /// The one that was taken before in this interpreter.
+    fn ours(api: &'static PythonApi) -> Option<Self> {
+        let monitoring = OwnedRef::import(api, c"sys")?.attribute(c"monitoring")?;
+        Self::find(api, monitoring, |tool| tool.text() == TOOL_NAME.to_str().ok())
     }
 
-    /// The first free one, which is ours from now on.
-    fn free(api: &'static PythonApi, monitoring: OwnedRef) -> Option<Self> {
+    /// The first whose name is as wanted.
+    fn find(
+        api: &'static PythonApi,
+        monitoring: OwnedRef,
+        is_wanted: fn(&OwnedRef) -> bool,
+    ) -> Option<Self> {
         let get = monitoring.attribute(c"get_tool")?;
-        let ids = TOOLS.into_iter().filter_map(|id| OwnedRef::integer(api, id));
-        let is_free = |id: &OwnedRef| get.call(Some(id)).is_some_and(|tool| tool.is_none());
-        let id = ids.into_iter().find(is_free)?;
-        let name = OwnedRef::interned(api, c"gctrace")?;
-        monitoring.attribute(c"use_tool_id")?.call_all(&[&id, &name])?;
-        Self::of(api, monitoring, id.number()?)
+        let mut ids = TOOLS.into_iter().filter_map(|id| OwnedRef::integer(api, id));
+        let id = ids.find(|id| get.call(Some(id)).as_ref().is_some_and(is_wanted))?;
+        let start = monitoring.attribute(c"events")?.attribute(c"PY_START")?;
+        Some(Self { monitoring, id, start })
     }
 
-    fn listen(&self, api: &'static PythonApi) -> Option<()> {
+    fn begin(&self, api: &'static PythonApi) -> Option<()> {
+        let name = OwnedRef::interned(api, TOOL_NAME)?;
+        self.monitoring.attribute(c"use_tool_id")?.call_all(&[&self.id, &name])?;
         // SAFETY: the lock is held; the method is static.
         let callback =
             unsafe { OwnedRef::new(api, (api.PyCFunction_NewEx)(&raw const STARTED, NULL, NULL)) }?;
-        let disable = self.monitoring.attribute(c"DISABLE")?;
-        DISABLE.store(disable.release(), Ordering::Relaxed);
         let register = self.monitoring.attribute(c"register_callback")?;
         register.call_all(&[&self.id, &self.start, &callback]).map(drop)
+    }
+
+    /// Has the starts of a code object reported.
+    fn watch(&self, code: &OwnedRef) -> Option<()> {
+        let set = self.monitoring.attribute(c"set_local_events")?;
+        set.call_all(&[&self.id, code, &self.start]).map(drop)
     }
 }
 
@@ -129,15 +153,8 @@ unsafe extern "C" fn started(_: Object, arguments: *const Object, count: isize) 
     });
     if let Some(marker) = marked.flatten() {
         apply::step(api, marker);
-        return api.none();
     }
-    let disable = DISABLE.load(Ordering::Relaxed);
-    if disable.is_null() {
-        return api.none();
-    }
-    // SAFETY: the lock is held; our reference to the object is never released.
-    unsafe { (api.Py_IncRef)(disable) };
-    disable
+    api.none()
 }
 
 /// Name of the class of the running function's `self`.

@@ -30,6 +30,8 @@ const FEWEST_LOADING: u64 = 10;
 const LOADING_DENSER: f64 = 4.0;
 /// ... and of what was allocated until then less than this part was garbage, as loaded data stay.
 const LOADING_GARBAGE: f64 = 0.25;
+/// ... and what follows is looked at again if this share of the pause time or more is left.
+const LOADING_REST: f64 = 0.1;
 
 /// A part of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -220,22 +222,43 @@ fn grown_ns(pauses: &[PauseSpan], (from_ns, to_ns): (u64, u64)) -> Option<u64> {
 }
 
 /// The end of a first part in which the program is paused for far more of the time than after it,
-/// while what it allocates stays.
+/// while what it allocates stays. It may load several times in turn: what follows a first part is
+/// looked at in the same way, as long as it has a share of the pauses worth it.
 fn quiet_ns(pauses: &[PauseSpan], (from_ns, to_ns): (u64, u64)) -> Option<u64> {
     let within = |pause: &&PauseSpan| {
         (from_ns..to_ns).contains(&pause.start_ns) && pause.reason != GcReason::Shutdown
     };
-    let pauses = pauses.iter().filter(within);
-    let all_ns = pauses.clone().map(PauseSpan::duration_ns).fold(0, u64::saturating_add);
+    let pauses: Vec<&PauseSpan> = pauses.iter().filter(within).collect();
+    let sum = |pauses: &[&PauseSpan]| -> u64 {
+        pauses.iter().map(|pause| pause.duration_ns()).fold(0, u64::saturating_add)
+    };
+    let all_ns = sum(&pauses);
+    let (mut rest, mut found_ns) = (pauses.as_slice(), None);
+    while ratio(sum(rest), all_ns).is_some_and(|share| share >= LOADING_REST)
+        && let Some(loads) = part_that_loads(rest, (found_ns.unwrap_or(from_ns), to_ns))
+        && let Some(last) = loads.last()
+    {
+        rest = rest.get(loads.len()..).unwrap_or_default();
+        found_ns = Some(last.end_ns.min(to_ns));
+    }
+    found_ns
+}
+
+/// The pauses of the first part of this time in which the program loads.
+fn part_that_loads<'a, 'b>(
+    pauses: &'a [&'b PauseSpan],
+    (from_ns, to_ns): (u64, u64),
+) -> Option<&'a [&'b PauseSpan]> {
+    let all_ns = pauses.iter().map(|pause| pause.duration_ns()).fold(0, u64::saturating_add);
     let (mut paused_ns, mut collections, mut freed) = (0, 0, 0);
-    let mut ahead_most: Option<(f64, u64)> = None;
-    for pause in pauses {
+    let mut ahead_most: Option<(f64, usize)> = None;
+    for (place, pause) in pauses.iter().enumerate() {
         add_to(&mut paused_ns, pause.duration_ns());
         collections += 1;
         freed += pause.collected.map_or(0, |freed| u64::from(freed.get()));
         let end_ns = pause.end_ns.min(to_ns);
         let paused = ratio(paused_ns, all_ns)?;
-        let passed = ratio(end_ns - from_ns, to_ns - from_ns)?;
+        let passed = ratio(end_ns.saturating_sub(from_ns), to_ns.saturating_sub(from_ns))?;
         let denser = paused / passed > LOADING_DENSER * (1.0 - paused) / (1.0 - passed);
         let allocated = collections * FEWEST_BETWEEN;
         let stays = ratio(freed, allocated).is_none_or(|garbage| garbage < LOADING_GARBAGE);
@@ -246,10 +269,10 @@ fn quiet_ns(pauses: &[PauseSpan], (from_ns, to_ns): (u64, u64)) -> Option<u64> {
             && ahead >= LOADING_AHEAD
             && ahead_most.is_none_or(|(most, _)| ahead > most)
         {
-            ahead_most = Some((ahead, end_ns));
+            ahead_most = Some((ahead, place));
         }
     }
-    ahead_most.map(|(_, end_ns)| end_ns)
+    pauses.get(..=ahead_most?.1)
 }
 
 /// When the interpreter began to finalize, by its collections; `u64::MAX` if unknown.
@@ -366,6 +389,14 @@ mod tests {
         pauses.push(at(800));
         let phases = phases_of(&pauses, false, 0);
         assert_eq!((phases.mark, phases.training_ns), (TrainingMark::AfterLoading, (395, 1_000)));
+        // Loaded in two parts, with a quiet time between them.
+        let more = (0..15).map(|index| at(420 + index * 15));
+        let parts: Vec<PauseSpan> = pauses.iter().copied().take(20).chain(more).collect();
+        let parts = [parts, vec![at(900)]].concat();
+        assert_eq!(phases_of(&parts, false, 0).training_ns, (640, 1_000));
+        let twice: Vec<PauseSpan> =
+            (0..20).map(|index| at(index * 11)).chain((0..10).map(|i| at(550 + i * 11))).collect();
+        assert_eq!(phases_of(&twice, false, 0).training_ns, (659, 1_000));
         // Garbage is work, whenever it is.
         for pause in &mut pauses {
             pause.collected = SmallNumber::new(600);

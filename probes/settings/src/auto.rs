@@ -112,9 +112,9 @@ pub struct AutoReport {
     pub cpu_ns: u64,
     /// Steps in which settings were tried that were not held then.
     pub explored_steps: u64,
-    /// What finding and checking the setting cost, in ns of CPU time: collections made for it, the
-    /// settings tried that were slower than the program's own, and gctrace's own code. Estimated where
-    /// a slower setting is compared with the program's own.
+    /// What finding and checking the setting cost, in ns of CPU time: collections made for it beyond
+    /// those put off, what the settings tried took more than the program's own, and gctrace's own code;
+    /// 0 if all that took less than the program's own settings. Estimated by comparison with these.
     pub cost_ns: u64,
     /// What was saved in the parts that are proven, less `cost_ns`: the run would have taken as much
     /// longer without `gctrace auto`. `null`: nothing was proven.
@@ -158,11 +158,11 @@ pub enum AutoState {
     Stopped,
 }
 
-/// CPU time saved, with its interval.
+/// CPU time saved since settings are compared, with its interval; less what finding them cost.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 pub struct AutoSaving {
-    /// In ns: of the steps that ran with a setting held.
+    /// In ns: of all steps, those of the comparison too, in which full collections wait.
     pub mean_ns: i64,
     /// Lower end of its 95 % interval, which may be looked at any time.
     pub low_ns: i64,

@@ -127,8 +127,11 @@ fn process(process: &FoundProcess) -> String {
     if let (Some(before), Some(most)) = (search.rss_bytes_before, search.most_rss_bytes_held) {
         parts.push(format!("memory +{}", bytes(most.saturating_sub(before))));
     }
-    let taken_off = if search.saved.is_some() { ", taken off" } else { "" };
-    parts.push(format!("cost {}{taken_off}", duration(search.cost_ns)));
+    match (search.cost_ns, &search.saved) {
+        (0, _) => parts.push("finding it cost nothing".to_owned()),
+        (cost_ns, None) => parts.push(format!("cost {}", duration(cost_ns))),
+        (cost_ns, Some(_)) => parts.push(format!("cost {}, taken off", duration(cost_ns))),
+    }
     if search.followers > 0 {
         parts.push(format!("{} did the same", counted(u64::from(search.followers), "other rank")));
     }

@@ -91,9 +91,10 @@ pub(crate) struct Controller {
     pub(super) spent_ns: f64,
     /// What the memory guard collected, in ns of CPU time: no search is given up for it.
     pub(super) guarded_ns: f64,
-    /// Full collections that held blocks were charged for by the rule, less those that ran in them, in ns of
-    /// CPU time. The guard's collections put off those of the rule: they cost only what exceeds this.
-    pub(super) charged_ns: f64,
+    /// Full collections that blocks were charged for by the rule since settings are compared, less those
+    /// that ran in them, in ns of CPU time: saved, as long as the program's own settings would have had
+    /// them. The guard's collections put them off.
+    pub(super) skipped_ns: f64,
     /// The longest collection with own settings and with a held one: young and full.
     pub(super) longest_own_ns: [u64; 2],
     pub(super) longest_held_ns: [u64; 2],
@@ -136,7 +137,7 @@ impl Controller {
             explored_steps: 0,
             spent_ns: 0.0,
             guarded_ns: 0.0,
-            charged_ns: 0.0,
+            skipped_ns: 0.0,
             longest_own_ns: [0; 2],
             longest_held_ns: [0; 2],
             own_full_ns: 0,
@@ -249,6 +250,9 @@ impl Controller {
         let same_thread = end.tid == self.begin.tid && closed.tid == end.tid;
         let old = self.old_generation(closed, block.kind);
         let cost = block_cost(&self.begin, end, closed, steps, block.thresholds, &old);
+        if matches!(self.phase, AutoPhase::Explore(_) | AutoPhase::Hold(_)) {
+            self.skipped_ns += cost.full_ns * float(steps) - cost.fulls_ns;
+        }
         self.count_debt(&block, closed);
         self.begin = *closed;
         if !same_thread {
@@ -310,7 +314,8 @@ impl Controller {
     pub(super) fn is_over_budget(&self, more_ns: f64) -> bool {
         // The whole run, with its start-up, would be longer without a gain too.
         let run_ns = self.cpu_ns.map_or(0, |[_, now]| now);
-        self.spent_ns + more_ns > self.options.cost * float(run_ns)
+        let spent_ns = self.spent_ns - self.skipped_ns.max(0.0);
+        spent_ns.max(0.0) + more_ns > self.options.cost * float(run_ns)
     }
 
     // Blocks

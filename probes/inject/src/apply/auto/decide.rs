@@ -77,9 +77,6 @@ impl Controller {
     pub(super) fn held(&mut self, kind: BlockKind, cost: BlockCost, steps: u64) {
         let AutoPhase::Hold(hold) = &mut self.phase else { return };
         hold.add(kind, cost, steps);
-        if kind.is_held() {
-            self.charged_ns += cost.full_ns * float(steps) - cost.fulls_ns;
-        }
         // Then time is not the point, as long as none is lost.
         let is_longest = self.options.goal == AutoGoal::Longest;
         let verdict = hold.verdict();

@@ -118,12 +118,13 @@ impl Exploration {
         (others.len() < 2 && self.round > 1).then(|| others.first().copied().unwrap_or(0))
     }
 
-    /// Steps of blocks of other settings than the program's own, and what they cost more, in ns.
+    /// Steps of blocks of other settings than the program's own, and what they cost more, in ns; below 0:
+    /// less.
     pub(super) fn cost(&self) -> (u64, f64) {
         let own = self.tried[0].mean(collecting);
         let others = self.tried.iter().skip(1).flat_map(|tried| &tried.costs);
         others.fold((0, 0.0), |(all, lost_ns), (cost, steps)| {
-            (all + steps, lost_ns + (cost.collecting_ns - own).max(0.0) * float(*steps))
+            (all + steps, lost_ns + (cost.collecting_ns - own) * float(*steps))
         })
     }
 }

@@ -114,7 +114,7 @@ impl Hold {
         let quarter_of = if kind.is_held() { float(figures.old) } else { old.quarter_of };
         let old = ChargedOld { quarter_of, ..old };
         let Some(frozen) = self.frozen else { return old };
-        if kind == (BlockKind::Paired { is_held: false }) {
+        if !kind.is_held() {
             return ChargedOld { objects: frozen.objects, quarter_of: frozen.objects, ..old };
         }
         if figures.collections[2] > frozen.fulls {
@@ -219,7 +219,7 @@ impl Hold {
 
 /// The nearest whole number.
 #[expect(clippy::cast_possible_truncation, reason = "saturates")]
-fn signed(number: f64) -> i64 {
+pub(super) fn signed(number: f64) -> i64 {
     number.round() as i64
 }
 

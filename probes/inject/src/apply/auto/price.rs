@@ -87,10 +87,11 @@ impl ChargedOld {
     /// The one that these figures show.
     pub(crate) fn of(figures: &Figures, asked: f64) -> Self {
         let full = figures.full;
-        let grown = full.map_or(0.0, |full| full.alive() * float(figures.pending));
-        let objects = float(figures.old) + grown;
+        let alive = full.map_or(0.0, MeasuredFull::alive);
+        let objects = float(figures.old) + alive * float(figures.pending);
         Self {
-            objects,
+            // With a quarter more that has come by then.
+            objects: objects * (1.0 + alive / 4.0),
             quarter_of: objects,
             asked,
             ns_each: full.map_or(0.0, MeasuredFull::ns_each),
@@ -211,8 +212,8 @@ mod tests {
     #[test]
     fn the_smaller_of_both_rates_is_charged() {
         let old = ChargedOld::of(&BEGIN, 0.0);
-        // Half of what survived before was alive: 25 of 50.
-        assert_eq!((old.objects, old.quarter_of), (100_025.0, 100_025.0));
+        // Half of what survived before was alive: 25 of 50, and an eighth comes until the next one.
+        assert_eq!((old.objects, old.quarter_of), (100_025.0 * 1.125, 100_025.0));
         assert_eq!(old.ns_each, 100.0);
         let end = Figures { collections: [110, 11, 1], waiting: 0, ..BEGIN };
         let cost = |pending| {
@@ -223,7 +224,7 @@ mod tests {
         let by_count = 1.1 / 11.0 / 11.0 * old.full_ns();
         assert!((cost(5_000).full_ns - by_count).abs() < 1e-6, "{:?}", cost(5_000));
         // 10 survivors per step, a quarter of the heap for each full one: 4 c s.
-        let by_quarter = 4.0 * 10.0 * 100.0;
+        let by_quarter = 4.0 * 10.0 * 100.0 * 1.125;
         assert!((cost(100).full_ns - by_quarter).abs() < 1e-6, "{:?}", cost(100));
         assert!((cost(100).cpu_ns - by_quarter - 1_000.0).abs() < 1e-6);
         let asked = ChargedOld { asked: 1.0, ..old };

@@ -93,6 +93,33 @@ fn what_is_saved_is_the_difference_of_whole_runs() {
     assert!(found.iter().filter(|held| !**held).count() <= 1, "{found:?}");
 }
 
+/// Without noise nothing is left but the books: blocks of the exploration and of pairs, in which the old
+/// generation waits, save what their full collections would have cost too.
+#[test]
+fn every_block_is_in_the_books() {
+    let short_lived = StepKind { life: 5, growth: 20, ..STATIC };
+    for (kind, heap, steps) in [
+        (STATIC, 600_000, 30_000),
+        (STATIC, 600_000, 15_000),
+        (StepKind { life: 900, ..STATIC }, 600_000, 30_000),
+        (short_lived, 600_000, 30_000),
+        (GROWING, 50_000, 12_000),
+    ] {
+        for seed in 1..=3 {
+            let (mut alone, mut program) =
+                (SimulatedProgram::new(kind, heap, seed), SimulatedProgram::new(kind, heap, seed));
+            (alone.noise, program.noise) = (0.0, 0.0);
+            alone.run_alone(steps);
+            let saved = run(&mut program, steps, seed).saved.expect("proven");
+            let difference = alone.cpu_ns - program.cpu_ns;
+            let error = (saved.mean_ns as f64 - difference).abs();
+            assert!(error <= 0.1 * difference + alone.full_ns() / 2.0, "{difference} {saved:?}");
+            let [low, high] = [saved.low_ns, saved.high_ns].map(|ns| ns as f64);
+            assert!((low..=high).contains(&difference), "{difference} {saved:?}");
+        }
+    }
+}
+
 #[test]
 fn no_gain_is_claimed_where_there_is_none() {
     for seed in 1..=10 {

@@ -5,7 +5,7 @@ use super::controller::{AutoPhase, Controller};
 use super::explore::collecting;
 use super::gauge::Gauge;
 use super::hold::{GAPS, Hold, HoldVerdict, LEAST_GAP, RESERVE};
-use super::price::{BlockCost, ChargedOld, Figures, float, whole};
+use super::price::{BlockCost, ChargedOld, Figures, whole};
 use gctrace_settings::{AutoDecision, AutoGoal};
 
 /// Share of the price of full collections that a freeze leaves, for the decision alone.

@@ -78,6 +78,25 @@ fn nothing_saves_them() {
     }
 }
 
+/// With probes the same pauses are the collector's: 40 ms for 700 objects are not.
+#[test]
+fn probes_say_that_they_cannot_tell() {
+    let probes = |objects| {
+        let is_pause = |record: &Record| !matches!(record, Record::Called(_));
+        let mut records: Vec<Record> = records(41, 0).into_iter().filter(is_pause).collect();
+        for record in &mut records {
+            if let Record::Pause(pause) = record {
+                pause.young_count = Some(objects);
+            }
+        }
+        report(records, Some(end(10_000))).verdict.sentence
+    };
+    let sentence = probes(700);
+    let words = "took 58.6 µs for each object that they looked at";
+    assert!(sentence.contains(words) && sentence.contains("--mode inject"), "{sentence}");
+    assert!(!probes(70_000).contains("looked at"), "{}", probes(70_000));
+}
+
 #[test]
 fn little_of_it_is_no_sentence() {
     let report = of(2, 0);

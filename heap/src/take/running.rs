@@ -21,6 +21,7 @@ use gctrace_probes::{
     Memory as _, ProcessMemory, Resolution, ResolveOptions, maps, proc_status, resolve,
 };
 use nix::errno::Errno;
+use nix::unistd::{SysconfVar, sysconf};
 use std::time::SystemTime;
 use stopped::{COPY_LIMIT, StoppedHeap};
 
@@ -211,6 +212,7 @@ impl RunningHeap {
                 continue;
             }
             self.notes(&mut notes, &stopped, missing, stops);
+            notes.extend(outside_of_objects(self.pid, &graph));
             graph.header = self.header(&stopped, notes);
             return Ok(Some(graph));
         }
@@ -252,6 +254,35 @@ impl RunningHeap {
             ));
         }
     }
+}
+
+/// A note if most of the memory that the process itself wrote belongs to no object that is known: then no
+/// object's bytes show what holds it.
+fn outside_of_objects(pid: u32, graph: &HeapGraph) -> Option<String> {
+    /// An interpreter has some, in bytes.
+    const USUAL: u64 = 64 << 20;
+    let written = anonymous_bytes(pid)?;
+    let known = graph.nodes.iter().filter_map(|node| node.bytes).fold(0, u64::saturating_add);
+    (written / 2 > known && written - known > USUAL).then(|| {
+        format!(
+            "The process has {} MiB of memory of its own, {} MiB of them in these objects: buffers of arrays \
+             and tensors and other memory of C code count for no object, and leaks of these are not found \
+             by size but by number, with gctrace heap diff",
+            written >> 20,
+            known >> 20
+        )
+    })
+}
+
+/// Resident memory of a process that is of no file, in bytes (statm of proc_pid_statm(5): resident less
+/// shared).
+fn anonymous_bytes(pid: u32) -> Option<u64> {
+    let text = proc_status::read(pid, "statm").ok()?;
+    let text = str::from_utf8(&text).ok()?;
+    let mut fields = text.split_ascii_whitespace().skip(1).map(str::parse::<u64>);
+    let (resident, shared) = (fields.next()?.ok()?, fields.next()?.ok()?);
+    let page = sysconf(SysconfVar::PAGE_SIZE).ok()??;
+    resident.checked_sub(shared)?.checked_mul(u64::try_from(page).ok()?)
 }
 
 /// A new image of a process.

@@ -37,13 +37,13 @@ impl Drop for Program {
 impl Program {
     fn start(python: &Python, name: &str) -> Self {
         let script = interpreters::root().join("tests/python/heap_programs.py");
-        let mut child = Command::new(&python.path)
-            .arg(script)
-            .arg(name)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut command = Command::new(&python.path);
+        command.arg(script).arg(name).stdin(Stdio::piped()).stdout(Stdio::piped());
+        Self::of(command)
+    }
+
+    fn of(mut command: Command) -> Self {
+        let mut child = command.spawn().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
         let mut program = Self { child, output };
         assert_eq!(program.line(), "ready");
@@ -106,6 +106,28 @@ fn a_heap_of_a_process() {
     assert_eq!(again.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&again.stderr).contains("--force"));
     assert_eq!(read(&file), graph);
+}
+
+/// Memory that belongs to no object is said to: arrays of 200 MB, none of it in objects.
+#[test]
+fn memory_outside_of_objects_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let python = python("memory_outside_of_objects_is_named");
+    for (script, is_named) in [
+        ("import array; kept = [array.array('d', b'x' * 8_000_000) for _ in range(25)]", true),
+        ("kept = [[number] for number in range(400_000)]", false),
+    ] {
+        let file = folder.path().join(format!("{is_named}.gcheap"));
+        let script = format!("{script}\nprint('ready', flush=True)\ninput()");
+        let mut command = Command::new(&python.path);
+        command.args(["-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let program = Program::of(command);
+        let output = gctrace(&["-p", &program.pid().to_string()], &file).output_in_time().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let notes = read(&file).header.notes;
+        let named = notes.iter().any(|note| note.contains("count for no object"));
+        assert_eq!(named, is_named, "{notes:?}");
+    }
 }
 
 /// A program whose objects lead into 20 GiB that it never wrote has them refused, not copied.

@@ -94,7 +94,11 @@ impl Told {
             let Some(search) = process.auto else { continue };
             let told = self.events.entry(process.pid).or_insert(0);
             for event in search.events.iter().skip(*told) {
-                print::message(format!("process {}: {}", process.pid, render::decision(event)));
+                print::message(format!(
+                    "process {}: {}",
+                    process.pid,
+                    render::decision(event, search.by_time)
+                ));
             }
             *told = search.events.len();
         }

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 /// What to reach, and at what price.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -21,6 +22,8 @@ pub struct AutoOptions {
     pub cost: f64,
     /// What is to become less.
     pub goal: AutoGoal,
+    /// Seconds without any step after which stretches of time are compared instead. 0 or more.
+    pub wait_s: f64,
 }
 
 /// What is to become less.
@@ -36,26 +39,36 @@ pub enum AutoGoal {
 
 impl Default for AutoOptions {
     fn default() -> Self {
-        Self { worth: 0.02, memory: 0.25, cost: 0.01, goal: AutoGoal::Time }
+        Self { worth: 0.02, memory: 0.25, cost: 0.01, goal: AutoGoal::Time, wait_s: 10.0 }
     }
 }
 
 /// Starts the text of options.
 const AUTO: &str = "auto";
 
-/// As the variable carries them: `auto:worth=0.02,memory=0.25,cost=0.01,goal=time`.
+/// As the variable carries them: `auto:worth=0.02,memory=0.25,cost=0.01,goal=time,wait=10`.
 impl fmt::Display for AutoOptions {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { worth, memory, cost, goal } = self;
+        let Self { worth, memory, cost, goal, wait_s } = self;
         let goal = match goal {
             AutoGoal::Time => "time",
             AutoGoal::Longest => "longest",
         };
-        write!(formatter, "{AUTO}:worth={worth},memory={memory},cost={cost},goal={goal}")
+        write!(
+            formatter,
+            "{AUTO}:worth={worth},memory={memory},cost={cost},goal={goal},wait={wait_s}"
+        )
     }
 }
 
 impl AutoOptions {
+    /// [`Self::wait_s`] in ns.
+    #[must_use]
+    pub fn wait_ns(&self) -> u64 {
+        let wait = Duration::try_from_secs_f64(self.wait_s).unwrap_or(Duration::MAX);
+        u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX)
+    }
+
     /// Whether a text is meant to be options, not a setting.
     #[must_use]
     pub fn are_meant(text: &str) -> bool {
@@ -80,6 +93,7 @@ impl FromStr for AutoOptions {
                 ("worth", text) => options.worth = share(text, 1.0)?,
                 ("memory", text) => options.memory = share(text, f64::MAX)?,
                 ("cost", text) => options.cost = share(text, 1.0)?,
+                ("wait", text) => options.wait_s = share(text, f64::MAX)?,
                 ("goal", "time") => options.goal = AutoGoal::Time,
                 ("goal", "longest") => options.goal = AutoGoal::Longest,
                 _ => return Err(wrong()),
@@ -105,6 +119,10 @@ pub struct AutoReport {
     pub own_thresholds: Vec<u32>,
     /// The setting that is held, or was at the end; `null`: the program's own.
     pub setting: Option<GcSetting>,
+    /// No step was known: the collector's share of the CPU time of the process was compared in stretches of
+    /// time, and a step is a millisecond of other work.
+    #[serde(default)]
+    pub by_time: bool,
     /// Share of the CPU time that collections took with the program's own settings, as last watched;
     /// full collections are charged by the collector's rule. `null`: too few steps for that.
     pub collector_share: Option<f64>,
@@ -308,7 +326,13 @@ mod tests {
 
     #[test]
     fn options_are_read_as_they_are_written() {
-        let options = AutoOptions { worth: 0.015, memory: 1.5, cost: 0.0, goal: AutoGoal::Longest };
+        let options = AutoOptions {
+            worth: 0.015,
+            memory: 1.5,
+            cost: 0.0,
+            goal: AutoGoal::Longest,
+            wait_s: 2.5,
+        };
         assert!(AutoOptions::are_meant("auto") && !AutoOptions::are_meant("automatic"));
         assert_eq!(options.to_string().parse(), Ok(options));
         assert_eq!("auto".parse(), Ok(AutoOptions::default()));

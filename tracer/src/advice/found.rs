@@ -53,7 +53,7 @@ pub(crate) struct FoundProcess {
 impl FoundProcess {
     /// `None`: it made no steps, or nothing was sought in it.
     fn of(process: &AppliedProcess) -> Option<Self> {
-        let search = process.auto.clone().filter(|_| process.steps > 0)?;
+        let search = process.auto.clone().filter(|auto| process.steps > 0 || auto.by_time)?;
         Some(Self {
             pid: process.pid,
             rank: process.rank,

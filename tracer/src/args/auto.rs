@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 use gctrace_settings::{AutoGoal, AutoOptions};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 pub(super) const USAGE: &str = "gctrace auto [OPTIONS] -- COMMAND...\n       \
                                 gctrace auto --undo PID";
@@ -52,6 +53,9 @@ pub(crate) struct AutoArgs {
     /// Count calls of this function as steps: train_step, Trainer.step or train.py:train_step
     #[arg(long, value_name = "NAME")]
     step_function: Option<String>,
+    /// Time without any step after which stretches of time are compared instead (2s, 1m)
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = values::seconds)]
+    wait: Duration,
     /// Give everything back in this process, which `gctrace auto` started
     #[arg(long, value_name = "PID", value_parser = values::pid, conflicts_with = "command")]
     pub(crate) undo: Option<u32>,
@@ -91,7 +95,13 @@ impl AutoArgs {
             GoalChoice::Time => AutoGoal::Time,
             GoalChoice::Longest => AutoGoal::Longest,
         };
-        AutoOptions { worth: self.worth, memory: self.memory, goal, ..AutoOptions::default() }
+        AutoOptions {
+            worth: self.worth,
+            memory: self.memory,
+            goal,
+            wait_s: self.wait.as_secs_f64(),
+            ..AutoOptions::default()
+        }
     }
 
     /// The file for what was found.

@@ -5,8 +5,8 @@ use crate::units::{bytes, count, counted, duration, percent, signed_duration, wh
 use gctrace_settings::{AutoDecision, AutoEvent, AutoSaving, AutoState};
 use std::path::Path;
 
-/// A decision in a line.
-pub(super) fn decision(event: &AutoEvent) -> String {
+/// A decision in a line. `by_time`: steps are milliseconds of work.
+pub(super) fn decision(event: &AutoEvent, by_time: bool) -> String {
     let what = match &event.decision {
         AutoDecision::NothingToGain { share } => format!(
             "the collector takes {} of the CPU time: everything stays as it is",
@@ -59,6 +59,10 @@ pub(super) fn decision(event: &AutoEvent) -> String {
         AutoDecision::Unfrozen => "the program has called gc.unfreeze()".to_owned(),
         AutoDecision::TakenBack => "everything was given back when asked".to_owned(),
     };
+    if by_time {
+        let work = duration(event.step.saturating_mul(1_000_000));
+        return format!("no step is known; after {work} of work: {what}");
+    }
     format!("step {}: {what}", count(event.step))
 }
 
@@ -90,7 +94,11 @@ pub(super) fn lines(found: &FoundSettings, path: &Path) -> Vec<String> {
 fn process(process: &FoundProcess) -> String {
     let FoundProcess { pid, rank, steps, search, failure, .. } = process;
     let rank = rank.map(|rank| format!(" (rank {rank})")).unwrap_or_default();
-    let head = format!("process {pid}{rank}: {}", counted(*steps, "step"));
+    let known = match search.by_time {
+        true => "no step is known, its collector's share of CPU time was compared".to_owned(),
+        false => counted(*steps, "step"),
+    };
+    let head = format!("process {pid}{rank}: {known}");
     if let Some(why) = &search.unsupported {
         return format!("{head}: left alone: {why}");
     }
@@ -160,7 +168,7 @@ mod tests {
     #[test]
     fn a_gain_is_a_share_of_the_programs_own_time() {
         let decision = AutoDecision::Proven { mean: -2.0 / 3.0, low: -1.0, high: 0.0, pairs: 12 };
-        let told = super::decision(&AutoEvent { step: 1_000, decision });
+        let told = super::decision(&AutoEvent { step: 1_000, decision }, false);
         let expected = "step 1,000: it takes 50.0 % less CPU time (0 % .. 66.7 %, 95 %, 12 pairs): proven, \
                         and held";
         assert_eq!(told, expected);

@@ -106,6 +106,41 @@ fn a_setting_is_found_and_held() {
     assert!(process["parts"][0]["held_steps"].as_u64() > Some(0), "{process}");
 }
 
+/// Without steps stretches of time are compared, and a program that makes steps later has none of it.
+#[test]
+fn a_program_without_steps_is_compared_by_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let work = "
+import gc
+kept, window = [[i] for i in range(200_000)], [None] * 100
+def work(turns):
+    for i in range(turns):
+        window[i % 100] = [[j] for j in range(100)]
+        for j in range(50):
+            cycle = []
+            cycle.append(cycle)
+";
+    let run = |script: &str, steps: &str| {
+        let _ = fs::remove_file(folder.path().join("auto.json"));
+        let mut command = gctrace(folder.path(), &["--wait", "0.2s"]);
+        let script = format!("{steps}{work}{script}print(gc.get_threshold())");
+        command.arg("--").arg(any_python()).arg("-c").arg(script);
+        let output = command.output_in_time().unwrap();
+        assert!(output.status.success(), "{}", errors(&output));
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        (found(folder.path())["processes"][0].clone(), printed, errors(&output))
+    };
+    let (process, _, told) = run("work(150_000)\n", "");
+    assert_eq!(process["by_time"], true, "{process}");
+    assert!(told.contains("no step is known; after"), "{told}");
+    assert_eq!(process["events"][0]["decision"], "explore", "{process}");
+    assert_eq!(process["steps"], 0);
+    // The first step ends it, and the program has its own settings.
+    let (process, printed, told) = run("work(30_000)\nstep()\n", OPTIMIZER);
+    assert_eq!((&process["by_time"], &process["steps"]), (&false.into(), &1.into()), "{told}");
+    assert!(printed.starts_with("(700, ") || printed.starts_with("(2000, "), "{printed}");
+}
+
 /// Starts two ranks that wait for each other in every step, as ranks do that add their gradients.
 const LAUNCHER: &str = r"
 import os, socket, subprocess, sys

@@ -10,7 +10,7 @@ use super::explore::Exploration;
 use super::gauge::{Action, Gauge};
 use super::guard::{MemoryAlarm, MemoryGuard, MemoryLook};
 use super::hold::Hold;
-use super::price::{ChargedOld, Figures, Thresholds, block_cost, float};
+use super::price::{ChargedOld, Figures, Thresholds, block_cost, float, stretches};
 use gctrace_settings::{AutoDecision, AutoEvent, AutoOptions, AutoPart, AutoSaving, AutoState};
 use std::collections::VecDeque;
 
@@ -51,6 +51,8 @@ pub(super) enum AutoPhase {
 pub(crate) struct Controller {
     pub(super) options: AutoOptions,
     pub(super) coin: Coin,
+    /// A step is a millisecond of the process's work.
+    pub(super) by_time: bool,
     /// The thresholds that the program wants.
     pub(super) own: Thresholds,
     /// Whether it wants automatic collection.
@@ -113,6 +115,7 @@ impl Controller {
             guard: MemoryGuard::new(options.memory),
             options,
             coin: Coin::new(seed),
+            by_time: false,
             own,
             is_on: true,
             in_place: own,
@@ -147,9 +150,15 @@ impl Controller {
         }
     }
 
-    /// A step has ended. Returns what is to be done; [`Controller::next`] follows each action.
-    pub(crate) fn step(&mut self, gauge: &mut dyn Gauge) -> Option<Action> {
-        self.steps += 1;
+    /// No step is known: from now on a step is a millisecond of work, and figures are of the process.
+    pub(crate) fn go_by_time(&mut self) {
+        self.by_time = true;
+    }
+
+    /// Steps have ended: one, or some by time. Returns what is to be done; [`Controller::next`] follows
+    /// each action.
+    pub(crate) fn step(&mut self, steps: u64, gauge: &mut dyn Gauge) -> Option<Action> {
+        self.steps += steps;
         if matches!(self.phase, AutoPhase::Stopped) {
             return None;
         }
@@ -159,7 +168,7 @@ impl Controller {
             self.cpu_ns = Some([self.begin.cpu_ns; 2]);
             return None;
         }
-        self.block_steps += 1;
+        self.block_steps += steps;
         if matches!(self.phase, AutoPhase::Explore(_) | AutoPhase::Hold(_)) {
             match self.guard.look(gauge) {
                 MemoryLook::Well => {}
@@ -230,9 +239,8 @@ impl Controller {
 
     /// CPU time of collections since the last figures, in ns: they ran for us.
     fn collected_ns(&mut self, figures: &Figures) -> f64 {
-        let time = |figures: &Figures| figures.collecting_ns.iter().sum::<u64>();
         let before = std::mem::replace(&mut self.begin, *figures);
-        float(time(figures).saturating_sub(time(&before)))
+        float(figures.all_collecting_ns().saturating_sub(before.all_collecting_ns()))
     }
 
     fn end_block(&mut self, end: &Figures, closed: &Figures, gauge: &mut dyn Gauge) {
@@ -249,7 +257,8 @@ impl Controller {
         self.note_longest(end, closed);
         let same_thread = end.tid == self.begin.tid && closed.tid == end.tid;
         let old = self.old_generation(closed, block.kind);
-        let cost = block_cost(&self.begin, end, closed, steps, block.thresholds, &old);
+        let exact = if self.by_time { stretches(&self.begin, end) } else { float(steps) };
+        let cost = block_cost(&self.begin, end, closed, exact, block.thresholds, &old);
         if matches!(self.phase, AutoPhase::Explore(_) | AutoPhase::Hold(_)) {
             self.skipped_ns += cost.full_ns * float(steps) - cost.fulls_ns;
         }

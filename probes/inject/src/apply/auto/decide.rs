@@ -51,7 +51,8 @@ impl Controller {
         let full_ns = ChargedOld::of(figures, 0.0).full_ns();
         let saved_ns = better.mean(|cost| cost.full_ns) * (1.0 - LEFT_BY_FREEZE);
         let is_wanted = saved_ns >= least_ns || is_longest && saved_ns > 0.0;
-        let freezes = is_wanted && !self.is_over_budget(lost_ns + full_ns);
+        // Settings name the step at which to freeze.
+        let freezes = is_wanted && !self.by_time && !self.is_over_budget(lost_ns + full_ns);
         let (thresholds, allocations) = (better.thresholds, own.mean(|cost| cost.allocations));
         let (block, own_full_ns) = (exploration.block, own.mean(|cost| cost.full_ns));
         self.explored_steps += steps;

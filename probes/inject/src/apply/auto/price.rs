@@ -48,6 +48,19 @@ pub(crate) struct MeasuredFull {
     pub(crate) pending: u64,
 }
 
+impl Figures {
+    /// CPU time of collections, in ns.
+    pub(super) fn all_collecting_ns(&self) -> u64 {
+        self.collecting_ns.iter().sum()
+    }
+
+    /// CPU time of other work since, in ns.
+    fn worked_ns_since(&self, begin: &Self) -> u64 {
+        let collected_ns = self.all_collecting_ns().saturating_sub(begin.all_collecting_ns());
+        self.cpu_ns.saturating_sub(begin.cpu_ns).saturating_sub(collected_ns)
+    }
+}
+
 impl MeasuredFull {
     /// CPU time for an object, in ns.
     fn ns_each(self) -> f64 {
@@ -132,17 +145,22 @@ pub(crate) struct BlockCost {
     pub(crate) fulls_ns: f64,
 }
 
+/// The steps of a block, by time: milliseconds of work.
+pub(crate) fn stretches(begin: &Figures, end: &Figures) -> f64 {
+    float(end.worked_ns_since(begin)) / 1e6
+}
+
 /// The block between these figures, of `steps` steps with these thresholds. `closed`: after the collection
 /// that ends it, whose time is its own; else the same as `end`. `old`: with which the price is computed.
 pub(crate) fn block_cost(
     begin: &Figures,
     end: &Figures,
     closed: &Figures,
-    steps: u64,
+    steps: f64,
     thresholds: Thresholds,
     old: &ChargedOld,
 ) -> BlockCost {
-    let steps = float(steps.max(1));
+    let steps = steps.max(1.0);
     let [first, second, third] = thresholds;
     let ran = |generation: usize| {
         let [begin, end] = [begin, end].map(|one| one.collections.get(generation).copied());
@@ -218,7 +236,7 @@ mod tests {
         let end = Figures { collections: [110, 11, 1], waiting: 0, ..BEGIN };
         let cost = |pending| {
             let closed = Figures { pending: BEGIN.pending + pending, cpu_ns: 11_000, ..end };
-            block_cost(&BEGIN, &end, &closed, 10, [700, 10, 10], &old)
+            block_cost(&BEGIN, &end, &closed, 10.0, [700, 10, 10], &old)
         };
         // 1.1 collections, one of eleven of generation 1, one of eleven of those full.
         let by_count = 1.1 / 11.0 / 11.0 * old.full_ns();
@@ -229,7 +247,7 @@ mod tests {
         assert!((cost(100).cpu_ns - by_quarter - 1_000.0).abs() < 1e-6);
         let asked = ChargedOld { asked: 1.0, ..old };
         let closed = Figures { pending: 5_050, ..end };
-        let cost = block_cost(&BEGIN, &end, &closed, 10, [700, 10, 10], &asked);
+        let cost = block_cost(&BEGIN, &end, &closed, 10.0, [700, 10, 10], &asked);
         assert_eq!(cost.full_ns, 0.0);
     }
 
@@ -245,7 +263,7 @@ mod tests {
             waiting: 350,
             ..BEGIN
         };
-        let cost = block_cost(&BEGIN, &end, &end, 100, [700, 10, 10], &old);
+        let cost = block_cost(&BEGIN, &end, &end, 100.0, [700, 10, 10], &old);
         assert_eq!((cost.cpu_ns, cost.fulls), (1_000.0, 1));
         assert_eq!((cost.allocations, cost.collecting_ns), (10.5, 0.0));
     }

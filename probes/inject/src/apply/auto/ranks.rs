@@ -246,7 +246,7 @@ mod tests {
         for step in 0..steps {
             let (program, controller) = leader;
             program.step();
-            let mut action = controller.step(program);
+            let mut action = controller.step(1, program);
             while let Some(next) = action {
                 orders.note(next, OWN);
                 program.carry_out(next);

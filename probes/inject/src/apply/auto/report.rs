@@ -28,6 +28,7 @@ impl Controller {
             followers: 0,
             own_thresholds: self.own.to_vec(),
             setting: hold.map(Hold::setting),
+            by_time: self.by_time,
             collector_share: self.share,
             cpu_ns: self.run_ns(),
             explored_steps: self.explored_steps,

@@ -252,7 +252,27 @@ impl SimulatedProgram {
     pub(super) fn run(&mut self, controller: &mut Controller, steps: u64) {
         for _ in 0..steps {
             self.step();
-            let mut action = controller.step(self);
+            let mut action = controller.step(1, self);
+            while let Some(next) = action {
+                self.carry_out(next);
+                action = controller.next(self);
+            }
+        }
+    }
+
+    /// Runs with a controller that knows no steps: it looks each 25 of them.
+    pub(super) fn run_by_time(&mut self, controller: &mut Controller, steps: u64) {
+        controller.go_by_time();
+        let mut looked_ms = 0;
+        for step in 0..steps {
+            self.step();
+            if step % 25 != 0 {
+                continue;
+            }
+            let collected_ns = self.figures.all_collecting_ns();
+            let worked_ms = self.figures.cpu_ns.saturating_sub(collected_ns) / 1_000_000;
+            let mut action = controller.step(worked_ms - looked_ms, self);
+            looked_ms = worked_ms;
             while let Some(next) = action {
                 self.carry_out(next);
                 action = controller.next(self);

@@ -120,6 +120,29 @@ fn every_block_is_in_the_books() {
     }
 }
 
+/// Work of steps differs by a fifth and more: the collector's share does not.
+#[test]
+fn without_steps_the_collectors_share_is_compared() {
+    for (kind, heap, steps) in [(STATIC, 600_000, 30_000), (GROWING, 50_000, 20_000)] {
+        let (mut alone, mut program) =
+            (SimulatedProgram::new(kind, heap, 1), SimulatedProgram::new(kind, heap, 1));
+        alone.run_alone(steps);
+        let mut controller = Controller::new(AutoOptions::default(), OWN, 1);
+        program.run_by_time(&mut controller, steps);
+        let report = controller.report(0);
+        let saved = report.saved.expect("proven");
+        let [low, high] = [saved.low_ns, saved.high_ns].map(|ns| ns as f64);
+        let difference = alone.cpu_ns - program.cpu_ns;
+        let slack = alone.full_ns() / 2.0;
+        assert!((low - slack..=high + slack).contains(&difference), "{difference} {saved:?}");
+        assert!(report.by_time && !controller.is_frozen());
+    }
+    let mut program = SimulatedProgram::new(CYCLES, 20_000, 1);
+    let mut controller = Controller::new(AutoOptions::default(), OWN, 1);
+    program.run_by_time(&mut controller, 20_000);
+    assert!(controller.report(0).saved.is_none_or(|saved| saved.low_ns < 0));
+}
+
 #[test]
 fn no_gain_is_claimed_where_there_is_none() {
     for seed in 1..=10 {

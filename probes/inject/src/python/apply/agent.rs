@@ -39,7 +39,7 @@ pub(super) struct Agent {
     pub(super) search: Option<SettingSearch>,
     /// Null in a forked child.
     mark: OwnerMark,
-    marks: MarkCounter,
+    pub(super) marks: MarkCounter,
     /// Changes that are in effect.
     pub(super) active: Vec<GcChange>,
     /// The thresholds that are to hold, as the collector reports them.
@@ -55,7 +55,7 @@ pub(super) struct Agent {
     writes_rows: bool,
     pub(super) freezes: u32,
     /// When it began to work, at this mark or after a collection.
-    began_ns: u64,
+    pub(super) began_ns: u64,
     reported_ns: u64,
     looked_ns: u64,
     /// The interpreter's end was reported.
@@ -242,6 +242,11 @@ impl Agent {
             self.search = self.new_search(self.report.forked);
             self.report.after = None;
         }
+        if self.goes_by_time() {
+            self.warn("stretches of time were compared until the first step");
+            self.leave();
+            self.search = self.new_search(self.report.forked);
+        }
         (self.has_ended, self.report.ended) = (false, false);
         self.report.steps = self.marks.steps();
         let steps = self.report.steps;
@@ -335,7 +340,7 @@ impl Agent {
                     return Some(call);
                 }
             }
-            if let Some(call) = self.search_stepped() {
+            if let Some(call) = self.search_stepped(1) {
                 return Some(call);
             }
         }
@@ -437,7 +442,7 @@ impl Agent {
         }
         self.read_own();
         self.began_ns = now_ns();
-        self.look(false)
+        self.look(false).or_else(|| self.search_by_time())
     }
 
     pub(super) fn write_report(&mut self) {

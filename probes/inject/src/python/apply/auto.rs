@@ -5,7 +5,7 @@ use super::agent::{Agent, Stage};
 use super::collector::CollectCall;
 use super::report::is_incremental;
 use super::search::{Decider, ProgramGauge, RankLink, RankNews, RunningSearch, SettingSearch};
-use super::{calls, costs};
+use super::{calls, costs, sums};
 use crate::apply::auto::{Action, Controller, Follower, Thresholds};
 use crate::process_ring::now_ns;
 use crate::python::collector_state::CollectorState;
@@ -61,19 +61,72 @@ impl Agent {
             _ => return Err("its rank is unknown, or ranks have no folder of gctrace in common"),
         };
         costs::begin(Some(state));
+        sums::idle_each(options.wait_ns());
         let decider = if link.as_ref().is_none_or(RankLink::leads) {
             Decider::Controller(Box::new(Controller::new(options.clone(), own, now_ns())))
         } else {
             Decider::Follower(Box::new(Follower::new(options, own)))
         };
-        Ok(RunningSearch { decider, link, is_enabled: true, has_set: false, is_frozen: false })
+        Ok(RunningSearch {
+            decider,
+            link,
+            is_enabled: true,
+            has_set: false,
+            is_frozen: false,
+            worked_ns: None,
+        })
     }
 
-    /// A step has ended. Returns a collection to be made, after which [`Agent::search_collected`]
-    /// follows.
-    pub(super) fn search_stepped(&mut self) -> Option<CollectCall> {
+    /// Whether stretches of time are compared.
+    pub(super) fn goes_by_time(&self) -> bool {
+        matches!(&self.search, Some(SettingSearch::Runs(search)) if search.worked_ns.is_some())
+    }
+
+    /// A look in a process whose steps are not known: it has none, or none that are known. Returns a
+    /// collection to be made, as [`Agent::search_stepped`].
+    pub(super) fn search_by_time(&mut self) -> Option<CollectCall> {
+        const MS: u64 = 1_000_000;
+        /// Between two looks: ends of blocks need not be more exact.
+        const EACH_NS: u64 = 20 * MS;
+        let wait_ns = self.options.request.auto.as_ref()?.wait_ns();
+        let is_late = self.began_ns.saturating_sub(self.report.start_ns) >= wait_ns;
+        let is_given_back = self.report.taken_back || self.report.failure.is_some();
         let Some(SettingSearch::Runs(search)) = &mut self.search else { return None };
-        let mut gauge = ProgramGauge { collector: &self.collector, filters: self.options.filters };
+        if self.marks.marker().is_some() || !is_late || is_given_back {
+            return None;
+        }
+        // Ranks are together in steps only.
+        let (Decider::Controller(controller), None) = (&mut search.decider, &search.link) else {
+            return None;
+        };
+        let worked_ns = costs::worked_ns();
+        let Some(before_ns) = search.worked_ns else {
+            controller.go_by_time();
+            search.worked_ns = Some(worked_ns);
+            sums::idle_each(EACH_NS);
+            return None;
+        };
+        let steps = worked_ns.saturating_sub(before_ns) / MS;
+        if steps == 0 {
+            return None;
+        }
+        search.worked_ns = Some(before_ns + steps * MS);
+        let call = self.search_stepped(steps);
+        if call.is_none() {
+            self.report.agent_ns += now_ns().saturating_sub(self.began_ns);
+        }
+        call
+    }
+
+    /// Steps have ended: one, or some by time. Returns a collection to be made, after which
+    /// [`Agent::search_collected`] follows.
+    pub(super) fn search_stepped(&mut self, steps: u64) -> Option<CollectCall> {
+        let Some(SettingSearch::Runs(search)) = &mut self.search else { return None };
+        let mut gauge = ProgramGauge {
+            collector: &self.collector,
+            filters: self.options.filters,
+            by_time: search.worked_ns.is_some(),
+        };
         let wants = |calls: &mut calls::ProgramCalls| {
             let unfrozen = std::mem::take(&mut calls.is_unfrozen);
             (calls.is_enabled, unfrozen)
@@ -96,7 +149,7 @@ impl Agent {
                 }
                 _ if is_unfrozen => controller.program_unfroze(&mut gauge),
                 _ if has_set => set().and_then(|set| controller.program_set(set, &mut gauge)),
-                _ => controller.step(&mut gauge),
+                _ => controller.step(steps, &mut gauge),
             },
             Decider::Follower(follower) => {
                 if is_unfrozen {
@@ -115,7 +168,11 @@ impl Agent {
     /// The collection that it wanted has been made.
     pub(super) fn search_collected(&mut self) -> Option<CollectCall> {
         let Some(SettingSearch::Runs(search)) = &mut self.search else { return None };
-        let mut gauge = ProgramGauge { collector: &self.collector, filters: self.options.filters };
+        let mut gauge = ProgramGauge {
+            collector: &self.collector,
+            filters: self.options.filters,
+            by_time: search.worked_ns.is_some(),
+        };
         let action = search.decider.next(&mut gauge);
         self.carry_out(action)
     }
@@ -149,8 +206,11 @@ impl Agent {
                 }
                 Action::Collect(_) => {}
             }
-            let mut gauge =
-                ProgramGauge { collector: &self.collector, filters: self.options.filters };
+            let mut gauge = ProgramGauge {
+                collector: &self.collector,
+                filters: self.options.filters,
+                by_time: search.worked_ns.is_some(),
+            };
             action = search.decider.next(&mut gauge);
         }
         self.tell_ranks();

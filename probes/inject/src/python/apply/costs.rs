@@ -2,7 +2,7 @@
 //! [`super::sums`] while a search runs.
 
 use crate::apply::auto::{Figures, MeasuredFull};
-use crate::process_ring::{now_ns, thread_cpu_ns, tid};
+use crate::process_ring::{now_ns, process_cpu_ns, thread_cpu_ns, tid};
 use crate::python::collector_state::CollectorState;
 use std::sync::Mutex;
 
@@ -86,15 +86,23 @@ pub(super) fn fulls() -> u64 {
     with(|costs| Some(costs.collections[2])).unwrap_or(0)
 }
 
-/// All figures, at a step of this thread; `waiting` objects are in the youngest generation.
-pub(super) fn figures(waiting: u64) -> Figures {
-    let tid = tid();
+/// CPU time of the process without collections, in ns.
+pub(super) fn worked_ns() -> u64 {
+    let collected_ns = with(|costs| Some(costs.ns.iter().sum::<u64>())).unwrap_or(0);
+    process_cpu_ns().saturating_sub(collected_ns)
+}
+
+/// All figures, at a step of this thread, or `by_time`: of the process. `waiting` objects are in the youngest
+/// generation.
+pub(super) fn figures(waiting: u64, by_time: bool) -> Figures {
+    let tid = if by_time { 0 } else { tid() };
     let figures = with(|costs| {
         costs.steps_tid = tid;
         let (old, pending) = costs.state.long_lived()?;
+        let cpu_ns = if by_time { process_cpu_ns() } else { thread_cpu_ns() + costs.elsewhere_ns };
         Some(Figures {
             tid,
-            cpu_ns: thread_cpu_ns() + costs.elsewhere_ns,
+            cpu_ns,
             wall_ns: now_ns(),
             collections: costs.collections,
             collecting_ns: costs.ns,

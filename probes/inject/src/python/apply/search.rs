@@ -26,6 +26,8 @@ pub(super) struct RunningSearch {
     pub(super) has_set: bool,
     /// Objects are frozen for it.
     pub(super) is_frozen: bool,
+    /// No step is known, and stretches of time are compared: work by the last look, in ns.
+    pub(super) worked_ns: Option<u64>,
 }
 
 /// Who decides.
@@ -212,11 +214,12 @@ fn lives(pid: u32) -> bool {
 pub(super) struct ProgramGauge<'a> {
     pub(super) collector: &'a Collector,
     pub(super) filters: u32,
+    pub(super) by_time: bool,
 }
 
 impl Gauge for ProgramGauge<'_> {
     fn figures(&mut self) -> Figures {
-        costs::figures(self.collector.waiting().unwrap_or(0))
+        costs::figures(self.collector.waiting().unwrap_or(0), self.by_time)
     }
 
     fn fulls(&mut self) -> u64 {

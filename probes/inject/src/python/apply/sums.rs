@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Time between two calls of `idle` in ns, at least.
-const IDLE_EVERY_NS: u64 = 1_000_000_000;
+static IDLE_EVERY_NS: AtomicU64 = AtomicU64::new(1_000_000_000);
 
 /// Collections of the main interpreter in this process, and of its ancestors by fork before.
 struct Sums {
@@ -44,6 +44,11 @@ pub(super) struct Totals([[u64; 3]; 3]);
 /// The collections so far.
 pub(super) fn totals() -> Totals {
     Totals(SUMS.of_generations.each_ref().map(|sums| sums.each_ref().map(|sum| sum.load(Relaxed))))
+}
+
+/// Has `idle` called as often as this from now on, in ns, if that is more often.
+pub(super) fn idle_each(ns: u64) {
+    IDLE_EVERY_NS.fetch_min(ns, Relaxed);
 }
 
 /// The longest collection since the last [`forget_longest`], in ns.
@@ -164,7 +169,7 @@ impl Sums {
         }
         self.longest_ns.fetch_max(pause_ns, Relaxed);
         super::costs::stopped(generation, garbage);
-        if is_up && now.saturating_sub(self.idle_ns.load(Relaxed)) > IDLE_EVERY_NS {
+        if is_up && now.saturating_sub(self.idle_ns.load(Relaxed)) > IDLE_EVERY_NS.load(Relaxed) {
             self.idle_ns.store(now, Relaxed);
             // SAFETY: may be called by any thread.
             unsafe { (api.Py_AddPendingCall)(super::idle, NULL) };

@@ -7,6 +7,8 @@
 
 mod render;
 
+pub(crate) use render::verdict;
+
 use crate::advice::FoundSettings;
 use crate::apply::{StartedCommand, undo};
 use crate::args::{AutoArgs, Verbosity};
@@ -16,10 +18,14 @@ use crate::launch::CommandEnd;
 use crate::print;
 use crate::record::INTERRUPTED;
 use crate::text::chain;
-use gctrace_settings::ApplyRequest;
+use gctrace_settings::{
+    AppliedProcess, ApplyRequest, AutoDecision, AutoOptions, AutoReport, AutoState,
+};
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::io;
 use std::io::Write as _;
+use std::time::{Duration, Instant};
 
 /// How often the reports of the processes are looked at, in ms.
 const INTERVAL_MS: u16 = 1_000;
@@ -41,31 +47,17 @@ pub(crate) fn run(config: &AutoArgs, verbosity: Verbosity) -> anyhow::Result<u8>
         path.display()
     );
     let invoker = Invoker::detect();
-    let request = ApplyRequest::auto(config.options());
-    let mut command = StartedCommand::start(
-        &config.command,
-        &invoker,
-        config.as_root,
-        false,
-        &request,
-        config.step_function(),
-    )?;
-    let mut told = Told { is_quiet: verbosity == Verbosity::Quiet, events: HashMap::new() };
-    let ended = loop {
-        if let Some(ended) = command.wait_a_little(INTERVAL_MS)? {
-            break ended;
-        }
-        told.tell(&command);
+    let search_for = SearchRequest {
+        command: &config.command,
+        as_root: config.as_root,
+        answers_on_stdout: false,
+        options: config.options(),
+        step_function: config.step_function(),
+        budget: None,
     };
-    told.tell(&command);
-    let words = command.launch.words();
-    let words = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    let found = FoundSettings::new(
-        words,
-        ended.map(CommandEnd::exit_code),
-        &command.session.processes().processes,
-    );
-    if !told.is_quiet {
+    let SearchedCommand { found, ended, .. } = search(&search_for, &invoker, verbosity)?;
+    let ended = ended.flatten();
+    if verbosity > Verbosity::Quiet {
         render::lines(&found, path).iter().for_each(print::message);
     }
     let content = |out: &mut dyn io::Write| {
@@ -77,6 +69,91 @@ pub(crate) fn run(config: &AutoArgs, verbosity: Verbosity) -> anyhow::Result<u8>
         tracing::error!("{}", chain(&error.into()));
     }
     Ok(ended.map_or(INTERRUPTED, CommandEnd::exit_code))
+}
+
+/// What is sought, and in which command.
+pub(crate) struct SearchRequest<'a> {
+    pub(crate) command: &'a [OsString],
+    pub(crate) as_root: bool,
+    /// The command's standard output becomes standard error.
+    pub(crate) answers_on_stdout: bool,
+    pub(crate) options: AutoOptions,
+    pub(crate) step_function: Option<&'a str>,
+    /// The search ends once its result is known, or after this time; `None`: with the command.
+    pub(crate) budget: Option<Duration>,
+}
+
+/// A command in which a setting was sought.
+pub(crate) struct SearchedCommand {
+    pub(crate) command: StartedCommand,
+    /// `None`: it still runs; `Some(None)`: the user ended gctrace.
+    pub(crate) ended: Option<Option<CommandEnd>>,
+    pub(crate) found: FoundSettings,
+}
+
+/// Starts a command and seeks a setting in it, telling each decision.
+///
+/// # Errors
+/// The library cannot be loaded, or the command cannot be started.
+pub(crate) fn search(
+    search: &SearchRequest<'_>,
+    invoker: &Invoker,
+    verbosity: Verbosity,
+) -> anyhow::Result<SearchedCommand> {
+    let mut command = StartedCommand::start(
+        search.command,
+        invoker,
+        search.as_root,
+        search.answers_on_stdout,
+        &ApplyRequest::auto(search.options.clone()),
+        search.step_function,
+    )?;
+    let started = Instant::now();
+    let mut told = Told { is_quiet: verbosity == Verbosity::Quiet, events: HashMap::new() };
+    let ended = loop {
+        if let Some(ended) = command.wait_a_little(INTERVAL_MS)? {
+            break Some(ended);
+        }
+        told.tell(&command);
+        if let Some(budget) = search.budget
+            && (started.elapsed() >= budget || is_known(&command.session.processes().processes))
+        {
+            break None;
+        }
+    };
+    told.tell(&command);
+    let words = command.launch.words();
+    let words = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let code = ended.flatten().map(CommandEnd::exit_code);
+    let found = FoundSettings::new(words, code, &command.session.processes().processes);
+    Ok(SearchedCommand { command, ended, found })
+}
+
+/// Whether every process in which a setting is sought has a result.
+fn is_known(processes: &[AppliedProcess]) -> bool {
+    let mut searches = processes.iter().filter_map(|process| {
+        let search = process.auto.as_ref()?;
+        let is_sought = (process.steps > 0 || search.by_time)
+            && search.unsupported.is_none()
+            && search.leader.is_none();
+        is_sought.then_some(search)
+    });
+    let has_result = |search: &AutoReport| match search.state {
+        AutoState::Holding | AutoState::Stopped => true,
+        AutoState::Watching => search.events.last().is_some_and(|event| {
+            let is_another = matches!(
+                event.decision,
+                AutoDecision::Changed { .. }
+                    | AutoDecision::OwnChanged { .. }
+                    | AutoDecision::Unfrozen
+            );
+            !is_another
+        }),
+        AutoState::SettingUp | AutoState::Exploring | AutoState::Proving | AutoState::Following => {
+            false
+        }
+    };
+    searches.next().is_some_and(|first| has_result(first) && searches.all(has_result))
 }
 
 /// Number of the decisions of each process that were told.

@@ -3,6 +3,7 @@
 //! Owns the decisions: blocks of steps of one run, or whole runs; when to stop measuring; and that
 //! the command is left alone.
 //!
+//! - `search`: settings that are sought, as `gctrace auto` does;
 //! - `blocks`: settings that alternate within one run, by the agent of `gctrace apply`;
 //! - `runs`: whole runs with one setting each;
 //! - `table`: the tables of steps of the processes of a command;
@@ -13,17 +14,21 @@ mod blocks;
 mod progress;
 mod render;
 mod runs;
+mod search;
 mod table;
 
 use crate::apply::StartedCommand;
 use crate::args::{OutputFormat, TuneArgs, Verbosity};
 use crate::files::write_export;
 use crate::invoker::Invoker;
+use crate::launch::CommandEnd;
 use crate::print;
+use crate::record::INTERRUPTED;
 use crate::text::shell_line;
 use anyhow::Context as _;
 use gctrace_analysis::tune::{MeasuredSetting, TuneReport};
 use gctrace_settings::{ApplyRequest, BlockLengths, GcChange, GcSetting};
+use nix::sys::signal::Signal;
 use std::io;
 use std::io::Write as _;
 use std::path::Path;
@@ -35,7 +40,11 @@ use std::time::{Duration, Instant};
 /// # Errors
 /// The library cannot be loaded, the command cannot be started, or the output file exists.
 pub(crate) fn run(config: &TuneArgs, verbosity: Verbosity) -> anyhow::Result<u8> {
+    let config = &if config.searches() { config.clone() } else { config.with_settings() };
     let tuner = Tuner::new(config, verbosity)?;
+    if config.searches() {
+        return search::measure(&tuner);
+    }
     let freezes = config.settings.iter().any(|setting| setting.has(&GcChange::Freeze));
     let code =
         if config.runs || freezes { runs::measure(&tuner) } else { blocks::measure(&tuner) }?;
@@ -117,12 +126,20 @@ impl<'a> Tuner<'a> {
     }
 
     fn try_print(&self, report: &TuneReport) -> anyhow::Result<()> {
+        self.write(report, &render::lines(report, self.config))
+    }
+
+    fn write(
+        &self,
+        report: &(impl serde::Serialize + Sync),
+        lines: &[String],
+    ) -> anyhow::Result<()> {
         let json = |out: &mut dyn io::Write| -> io::Result<()> {
             let mut out = print::JsonEscaper(out);
             serde_json::to_writer_pretty(&mut out, report)?;
             out.write_all(b"\n")
         };
-        let text = render::lines(report, self.config).join("\n") + "\n";
+        let text = lines.join("\n") + "\n";
         let is_json = self.config.format() == OutputFormat::Json;
         if let Some(path) = self.output_file() {
             let content = |out: &mut dyn io::Write| {
@@ -139,6 +156,26 @@ impl<'a> Tuner<'a> {
         }
         let written = if is_json { print::exactly(json) } else { print::answer(&text) };
         print::unless_closed(written).context("cannot write the report to standard output")
+    }
+
+    /// The result is known while the command runs: leaves it to itself.
+    fn go_on(&self, mut command: StartedCommand) -> anyhow::Result<u8> {
+        if let Err(error) = command.session.take_back() {
+            tracing::warn!("the settings stay in the command: {error}");
+        }
+        if self.config.stop
+            && let Some(running) = command.supervisor.command()
+        {
+            running.send(Signal::SIGINT).context("cannot interrupt the command")?;
+            // It ends because gctrace asked it to.
+            command.supervisor.wait_for_end()?;
+            return Ok(0);
+        }
+        print::message(
+            "the command goes on with its own settings of the collector (--stop would interrupt it)",
+        );
+        let ended = command.supervisor.wait_for_end()?;
+        Ok(ended.map_or(INTERRUPTED, CommandEnd::exit_code))
     }
 
     /// The command that runs the program with this setting.

@@ -14,7 +14,7 @@ use std::time::Duration;
 /// The program's own settings; ten times fewer collections of the youngest generation; collections
 /// between steps only. Every 10 steps, as in NeMo's launcher: blocks stay short, and little garbage
 /// waits.
-const SETTINGS: &str = "none|threshold=7000,10,10|plan:10";
+const SETTINGS: [&str; 3] = ["none", "threshold=7000,10,10", "plan:10"];
 /// More settings than this would need too many steps.
 const MOST_SETTINGS: usize = 8;
 
@@ -25,6 +25,10 @@ Examples:
   gctrace tune --step-function train_step --block 100 -- python train.py
   gctrace tune --settings 'none|freeze@step:2' --budget 1h -- python train.py --steps 300
   gctrace tune --runs --measure cpu -- python job.py
+
+Without --settings it is gctrace auto that stops: thresholds are compared and the best is proven, in
+blocks of its own choice, by CPU time; a program without steps is compared by time. JSON then has the
+schema gctrace.auto/1. --block and --runs compare none, threshold=7000,10,10 and plan:10.
 
 Settings that leave nothing behind (threshold, disable, plan) alternate in blocks of steps within one
 run. The command is started again, run after run with one setting each, if it has no steps, with
@@ -39,8 +43,9 @@ pub(crate) struct TuneArgs {
     /// Command to start, with its arguments
     #[arg(last = true, value_name = "COMMAND", required = true)]
     pub(crate) command: Vec<OsString>,
-    /// Settings to compare with the first one, between `|`, each as in gctrace apply --gc
-    #[arg(long, value_name = "SETTINGS", value_delimiter = '|', default_value = SETTINGS)]
+    /// Settings to compare with the first one, between `|`, each as in gctrace apply --gc [default: those
+    /// that gctrace auto tries]
+    #[arg(long, value_name = "SETTINGS", value_delimiter = '|')]
     pub(crate) settings: Vec<GcSetting>,
     /// Time for the measurement (30s, 10m, 2h). A run that has begun is finished; no other is
     /// started
@@ -96,7 +101,7 @@ impl TuneArgs {
     /// # Errors
     /// Too few or too many settings.
     pub(super) fn check(&self) -> Result<(), clap::Error> {
-        if (2..=MOST_SETTINGS).contains(&self.settings.len()) {
+        if self.settings.is_empty() || (2..=MOST_SETTINGS).contains(&self.settings.len()) {
             return Ok(());
         }
         Err(usage_error(
@@ -107,6 +112,20 @@ impl TuneArgs {
                 self.settings.len()
             ),
         ))
+    }
+
+    /// Whether the settings are sought, not given.
+    pub(crate) fn searches(&self) -> bool {
+        self.settings.is_empty() && !self.runs && self.block.is_none()
+    }
+
+    /// The same with all settings named.
+    pub(crate) fn with_settings(&self) -> Self {
+        let mut named = self.clone();
+        if named.settings.is_empty() {
+            named.settings = SETTINGS.iter().filter_map(|one| one.parse().ok()).collect();
+        }
+        named
     }
 
     /// The format of the report.

@@ -2,7 +2,7 @@
 
 use crate::advice::{FoundProcess, FoundSettings};
 use crate::units::{bytes, count, counted, duration, percent, signed_duration, whole};
-use gctrace_settings::{AutoDecision, AutoEvent, AutoSaving, AutoState};
+use gctrace_settings::{AutoDecision, AutoDifference, AutoEvent, AutoSaving, AutoState};
 use std::path::Path;
 
 /// A decision in a line. `by_time`: steps are milliseconds of work.
@@ -89,6 +89,66 @@ pub(super) fn lines(found: &FoundSettings, path: &Path) -> Vec<String> {
         ));
     }
     lines
+}
+
+/// What a search that was ended has found. `apply`: the command that applies a setting.
+pub(crate) fn verdict(found: &FoundSettings, apply: impl Fn(&str) -> String) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for one in &found.processes {
+        match one.search.parts.iter().rfind(|part| part.is_proven) {
+            None => lines.push(process(one)),
+            Some(part) => lines.push(format!(
+                "process {}: {} takes {} and {} than the program's own, in {}",
+                one.pid,
+                part.setting,
+                compared(part.cpu, "CPU time"),
+                compared(part.wall, "wall time"),
+                counted(part.pairs, "pair"),
+            )),
+        }
+        lines.extend(too_short(one));
+    }
+    if found.processes.is_empty() {
+        lines.push(
+            "nothing was measured: the command made no steps, or made them for less than 10 s; \
+             --step-function NAME names the function whose calls are steps"
+                .to_owned(),
+        );
+    }
+    if let Some(setting) = &found.setting {
+        lines.push(format!("run it with that: {}", apply(&setting.to_string())));
+    }
+    lines
+}
+
+/// What a search that had no time for a result would need.
+fn too_short(process: &FoundProcess) -> Option<String> {
+    /// Pairs after which a gain is no longer sought (`auto/hold.rs` of the library).
+    const MOST: u64 = 60;
+    let part = process.search.parts.last();
+    let more = match (process.search.state, part) {
+        (AutoState::SettingUp | AutoState::Exploring, _) => "some thousand steps".to_owned(),
+        (AutoState::Proving, Some(part)) if part.pairs > 0 => {
+            let block = part.held_steps / part.pairs;
+            let steps = MOST.saturating_sub(part.pairs).saturating_mul(2 * block);
+            format!("{} at most", counted(steps, "more step"))
+        }
+        (AutoState::Proving, _) => "some thousand steps".to_owned(),
+        _ => return None,
+    };
+    Some(format!("the run, or --budget, was too short: it takes {more} until something is known"))
+}
+
+/// `12 % less CPU time (9 % .. 15 %)`, of a difference.
+fn compared(difference: AutoDifference, what: &str) -> String {
+    let AutoDifference { mean, low, high } = difference;
+    let (Some(mean), Some(low), Some(high)) = (mean, low, high) else {
+        return format!("an unknown {what}");
+    };
+    let (mean, low, high) = (less(mean), less(high), less(low));
+    let (word, mean, low, high) =
+        if mean < 0.0 { ("more", -mean, -high, -low) } else { ("less", mean, low, high) };
+    format!("{} {word} {what} ({} .. {})", percent(mean), percent(low), percent(high))
 }
 
 fn process(process: &FoundProcess) -> String {

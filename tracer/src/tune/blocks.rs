@@ -7,9 +7,7 @@ use crate::apply::StartedCommand;
 use crate::launch::CommandEnd;
 use crate::print;
 use crate::record::INTERRUPTED;
-use anyhow::Context as _;
 use gctrace_analysis::tune::{TuneReport, blocks, compare};
-use nix::sys::signal::Signal;
 
 /// How often the tables of steps are looked at, in ms.
 const INTERVAL_MS: u16 = 1_000;
@@ -88,7 +86,7 @@ fn has_grown(steps: &CommandSteps, last: Option<&TuneReport>) -> bool {
 }
 
 /// The result is known while the command runs: prints it, and leaves the command to itself.
-fn go_on(tuner: &Tuner<'_>, mut command: StartedCommand, known: Watched) -> anyhow::Result<u8> {
+fn go_on(tuner: &Tuner<'_>, command: StartedCommand, known: Watched) -> anyhow::Result<u8> {
     if let Watched::Known(steps, found) = known {
         if steps.table.rows.is_empty() {
             print::message(no_steps(tuner))
@@ -96,22 +94,7 @@ fn go_on(tuner: &Tuner<'_>, mut command: StartedCommand, known: Watched) -> anyh
             tuner.print(*found)
         }
     }
-    if let Err(error) = command.session.take_back() {
-        tracing::warn!("the settings keep alternating in the command: {error}");
-    }
-    if tuner.config.stop
-        && let Some(running) = command.supervisor.command()
-    {
-        running.send(Signal::SIGINT).context("cannot interrupt the command")?;
-        // It ends because gctrace asked it to.
-        command.supervisor.wait_for_end()?;
-        return Ok(0);
-    }
-    print::message(
-        "the command goes on with its own settings of the collector (--stop would interrupt it)",
-    );
-    let ended = command.supervisor.wait_for_end()?;
-    Ok(ended.map_or(INTERRUPTED, CommandEnd::exit_code))
+    tuner.go_on(command)
 }
 
 fn report(tuner: &Tuner<'_>, steps: &CommandSteps) -> TuneReport {

@@ -113,8 +113,47 @@ fn a_command_that_fails_ends_it() {
     let output = tune(folder.path(), &["--budget", "1m"], "sys.exit(7)");
     assert_eq!(output.status.code(), Some(7));
     assert!(text(&output.stderr).contains("the command made no steps"));
+    let output = tune(folder.path(), &["--settings", "none|plan:10"], "sys.exit(9)");
+    assert_eq!(output.status.code(), Some(9));
+    assert!(text(&output.stderr).contains("the command made no steps"));
     let output = tune(folder.path(), &["--runs"], "sys.exit(8)");
     assert_eq!(output.status.code(), Some(8));
+}
+
+/// Without settings they are sought until there is a result, and the command goes on with its own.
+#[test]
+fn settings_are_sought() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = "
+import time
+def step():
+    sum(range(20_000))
+    mark()
+while len(os.listdir()) == 0 and step() is None: pass
+for _ in range(1_000):
+    if gc.get_threshold() == own: break
+    step()
+print(gc.get_threshold() == own)";
+    let mut command = Command::new(recording::binary());
+    command.args([
+        "tune",
+        "--json",
+        "-o",
+        "found.json",
+        "--",
+        &any_python().to_string_lossy(),
+        "-c",
+    ]);
+    command.arg(format!("{OPTIMIZER}{TRAINING}own = gc.get_threshold(){script}"));
+    let output = command.current_dir(folder.path()).output_in_time().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stdout), "True\n");
+    let told = text(&output.stderr);
+    assert!(told.contains("everything stays as it is") && told.contains("goes on"), "{told}");
+    let found = std::fs::read(folder.path().join("found.json")).unwrap();
+    let found: Value = serde_json::from_slice(&found).unwrap();
+    assert_eq!(found["schema"], "gctrace.auto/1");
+    assert_eq!(found["processes"][0]["events"][0]["decision"], "nothing_to_gain");
 }
 
 #[test]

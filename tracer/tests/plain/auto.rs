@@ -141,6 +141,35 @@ def work(turns):
     assert!(printed.starts_with("(700, ") || printed.starts_with("(2000, "), "{printed}");
 }
 
+/// The interpreter has room for 32 calls that its main thread is to make, and that may wait for long.
+#[test]
+fn calls_that_are_due_in_the_main_thread_are_left_to_the_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = "
+import ctypes, threading, time
+kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+call = kind(lambda _: 0)
+add = ctypes.pythonapi.Py_AddPendingCall
+add.argtypes = [kind, ctypes.c_void_p]
+kept = [[i] for i in range(50_000)]
+def work():
+    until = time.monotonic() + 2
+    while time.monotonic() < until:
+        for i in range(1000):
+            cycle = []
+            cycle.append(cycle)
+    print([add(call, None) for _ in range(20)])
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
+";
+    let mut command = gctrace(folder.path(), &["--wait", "0.1s"]);
+    command.arg("--").arg(any_python()).arg("-c").arg(script);
+    let output = command.output_in_time().unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(printed, format!("{:?}\n", [0; 20]), "{}", errors(&output));
+}
+
 /// Starts two ranks that wait for each other in every step, as ranks do that add their gradients.
 const LAUNCHER: &str = r"
 import os, socket, subprocess, sys

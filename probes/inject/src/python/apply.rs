@@ -211,6 +211,7 @@ unsafe extern "C" fn passed_on(marker: *mut c_void) -> c_int {
 
 /// Has the agent do what is due from time to time. Runs in the main thread.
 unsafe extern "C" fn idle(_argument: *mut c_void) -> c_int {
+    sums::idle_runs();
     // SAFETY: may be called at any time.
     let is_up = api().is_some_and(|api| unsafe { (api.Py_IsInitialized)() } != 0);
     if is_active() && is_up {

@@ -7,8 +7,8 @@ use crate::python::object::OwnedRef;
 use crate::recording::guarded;
 use gctrace_settings::CollectionSums;
 use std::sync::OnceLock;
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 /// Time between two calls of `idle` in ns, at least.
 static IDLE_EVERY_NS: AtomicU64 = AtomicU64::new(1_000_000_000);
@@ -32,6 +32,12 @@ static SUMS: Sums = Sums {
     idle_ns: AtomicU64::new(0),
 };
 
+/// A call of `idle` that was asked for has not run yet. The interpreter has room for 32 of them (`NPENDINGCALLS`,
+/// up to 3.12) and runs them in the main thread, which may wait in C for long: the program's own must have it.
+static IDLE_IS_DUE: AtomicBool = AtomicBool::new(false);
+/// After this time it is asked for again, in ns: a fork may have lost it.
+const LOST_NS: u64 = 60_000_000_000;
+
 /// What is called as each collection starts.
 static LOOK: OnceLock<fn(&'static PythonApi)> = OnceLock::new();
 
@@ -49,6 +55,11 @@ pub(super) fn totals() -> Totals {
 /// Has `idle` called as often as this from now on, in ns, if that is more often.
 pub(super) fn idle_each(ns: u64) {
     IDLE_EVERY_NS.fetch_min(ns, Relaxed);
+}
+
+/// A call of `idle` runs.
+pub(super) fn idle_runs() {
+    IDLE_IS_DUE.store(false, Relaxed);
 }
 
 /// The longest collection since the last [`forget_longest`], in ns.
@@ -169,7 +180,11 @@ impl Sums {
         }
         self.longest_ns.fetch_max(pause_ns, Relaxed);
         super::costs::stopped(generation, garbage);
-        if is_up && now.saturating_sub(self.idle_ns.load(Relaxed)) > IDLE_EVERY_NS.load(Relaxed) {
+        let since_ns = now.saturating_sub(self.idle_ns.load(Relaxed));
+        if is_up
+            && since_ns > IDLE_EVERY_NS.load(Relaxed)
+            && (since_ns > LOST_NS || !IDLE_IS_DUE.swap(true, Relaxed))
+        {
             self.idle_ns.store(now, Relaxed);
             // SAFETY: may be called by any thread.
             unsafe { (api.Py_AddPendingCall)(super::idle, NULL) };

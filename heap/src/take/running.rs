@@ -259,8 +259,8 @@ impl RunningHeap {
 /// A note if most of the memory that the process itself wrote belongs to no object that is known: then no
 /// object's bytes show what holds it.
 fn outside_of_objects(pid: u32, graph: &HeapGraph) -> Option<String> {
-    /// An interpreter has some, in bytes.
-    const USUAL: u64 = 64 << 20;
+    /// An interpreter has some, and PyTorch's libraries 200 MiB, in bytes.
+    const USUAL: u64 = 512 << 20;
     let written = anonymous_bytes(pid)?;
     let known = graph.nodes.iter().filter_map(|node| node.bytes).fold(0, u64::saturating_add);
     (written / 2 > known && written - known > USUAL).then(|| {

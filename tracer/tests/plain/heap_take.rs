@@ -108,13 +108,13 @@ fn a_heap_of_a_process() {
     assert_eq!(read(&file), graph);
 }
 
-/// Memory that belongs to no object is said to: arrays of 200 MB, none of it in objects.
+/// Memory that belongs to no object is said to: arrays of 640 MB, none of it in objects.
 #[test]
 fn memory_outside_of_objects_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let python = python("memory_outside_of_objects_is_named");
     for (script, is_named) in [
-        ("import array; kept = [array.array('d', b'x' * 8_000_000) for _ in range(25)]", true),
+        ("import array; kept = [array.array('d', b'x' * 8_000_000) for _ in range(80)]", true),
         ("kept = [[number] for number in range(400_000)]", false),
     ] {
         let file = folder.path().join(format!("{is_named}.gcheap"));

@@ -116,7 +116,8 @@ pub(crate) fn search(
         }
         told.tell(&command);
         if let Some(budget) = search.budget
-            && (started.elapsed() >= budget || is_known(&command.session.processes().processes))
+            && (started.elapsed() >= budget
+                || is_known(&command.session.processes().processes, started.elapsed()))
         {
             break None;
         }
@@ -129,8 +130,10 @@ pub(crate) fn search(
     Ok(SearchedCommand { command, ended, found })
 }
 
-/// Whether every process in which a setting is sought has a result.
-fn is_known(processes: &[AppliedProcess]) -> bool {
+/// Whether every process in which a setting is sought has a result. Without steps it may still load: nothing
+/// follows from what is not worth it by then, nor from any result of the first half minute.
+fn is_known(processes: &[AppliedProcess], elapsed: Duration) -> bool {
+    const LOADING: Duration = Duration::from_secs(30);
     let mut searches = processes.iter().filter_map(|process| {
         let search = process.auto.as_ref()?;
         let is_sought = (process.steps > 0 || search.by_time)
@@ -139,6 +142,8 @@ fn is_known(processes: &[AppliedProcess]) -> bool {
         is_sought.then_some(search)
     });
     let has_result = |search: &AutoReport| match search.state {
+        _ if search.by_time && elapsed < LOADING => false,
+        AutoState::Watching if search.by_time => false,
         AutoState::Holding | AutoState::Stopped => true,
         AutoState::Watching => search.events.last().is_some_and(|event| {
             let is_another = matches!(

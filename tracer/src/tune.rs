@@ -43,7 +43,12 @@ pub(crate) fn run(config: &TuneArgs, verbosity: Verbosity) -> anyhow::Result<u8>
     let config = &if config.searches() { config.clone() } else { config.with_settings() };
     let tuner = Tuner::new(config, verbosity)?;
     if config.searches() {
-        return search::measure(&tuner);
+        if let Some(code) = search::measure(&tuner)? {
+            return Ok(code);
+        }
+        print::message("the command has no steps that gctrace knows: comparing whole runs");
+        let named = config.with_settings();
+        return runs::measure(&Tuner { started: tuner.started, ..Tuner::new(&named, verbosity)? });
     }
     let freezes = config.settings.iter().any(|setting| setting.has(&GcChange::Freeze));
     let code =

@@ -87,6 +87,14 @@ impl FoundSettings {
         }
     }
 
+    /// Whether any process made steps, or has a result without them.
+    pub(crate) fn has_steps_or_result(&self) -> bool {
+        self.processes.iter().any(|process| {
+            let parts = &process.search.parts;
+            process.steps > 0 || parts.iter().any(|part| part.is_proven)
+        })
+    }
+
     /// Reads one; `None`: the file is none.
     pub(crate) fn read(path: &Path) -> Option<Self> {
         let mut bytes = Vec::new();

@@ -27,8 +27,9 @@ Examples:
   gctrace tune --runs --measure cpu -- python job.py
 
 Without --settings it is gctrace auto that stops: thresholds are compared and the best is proven, in
-blocks of its own choice, by CPU time; a program without steps is compared by time. JSON then has the
-schema gctrace.auto/1. --block and --runs compare none, threshold=7000,10,10 and plan:10.
+blocks of its own choice, by CPU time; a program without steps is compared by time, and if it ends before
+anything is known, in whole runs. JSON then has the schema gctrace.auto/1, or of whole runs gctrace.tune/1.
+--block and --runs compare none, threshold=7000,10,10 and plan:10.
 
 Settings that leave nothing behind (threshold, disable, plan) alternate in blocks of steps within one
 run. The command is started again, run after run with one setting each, if it has no steps, with

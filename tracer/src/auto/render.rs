@@ -77,8 +77,8 @@ pub(super) fn lines(found: &FoundSettings, path: &Path) -> Vec<String> {
     let mut lines: Vec<String> = found.processes.iter().map(process).collect();
     if found.processes.is_empty() {
         lines.push(
-            "no step was seen, and nothing was changed; name the function of a step with \
-             --step-function"
+            "no step was seen, and nothing was changed: name the function of a step with \
+             --step-function, or a shorter --wait"
                 .to_owned(),
         );
     }
@@ -110,8 +110,8 @@ pub(crate) fn verdict(found: &FoundSettings, apply: impl Fn(&str) -> String) -> 
     }
     if found.processes.is_empty() {
         lines.push(
-            "nothing was measured: the command made no steps, or made them for less than 10 s; \
-             --step-function NAME names the function whose calls are steps"
+            "nothing was measured: the command made no steps that gctrace knows, and no collections after \
+             10 s; --step-function NAME names the function whose calls are steps"
                 .to_owned(),
         );
     }

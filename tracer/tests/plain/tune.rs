@@ -120,6 +120,17 @@ fn a_command_that_fails_ends_it() {
     assert_eq!(output.status.code(), Some(8));
 }
 
+/// A command that has no steps, and ends before anything is known, is run again.
+#[test]
+fn without_steps_short_commands_are_compared_in_whole_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = tune(folder.path(), &["--budget", "2s", "--json"], "print('ran')");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("comparing whole runs"), "{}", text(&output.stderr));
+    let report = report(&output);
+    assert_eq!((&report["schema"], &report["method"]), (&"gctrace.tune/1".into(), &"runs".into()));
+}
+
 /// Without settings they are sought until there is a result, and the command goes on with its own.
 #[test]
 fn settings_are_sought() {

@@ -35,7 +35,7 @@ URL = re.compile(r"\w+://\S*|#include\s*<[^>]*>")
 OTHERS = [re.compile(f"(?:{pattern})$") for pattern in (
     # CPython
     r"(Include|InternalDocs|Modules|Objects|Python)/.*", r"cpython/\w+\.h", r"py\w+\.h", r"(descr|frame)?object\.h", r"dict-common\.h", r"gc(_free_threading)?\.c",
-    r"(\w+object|obmalloc|preconfig)\.c", r"(collections|email|json)/\w+\.py", r"(ast|random|reprlib)\.py",
+    r"(\w+object|obmalloc|preconfig)\.c", r"(collections|email|json|re)/\w+\.py", r"(ast|random|reprlib)\.py",
     # Linux and its packages
     r"(arch|drivers|fs|include|kernel|mm|net|security)/.*\.[ch]", r"(sys|linux)/\w+\.h", r"cache\.h", r"src/exec_monitor\.c",
     # NVIDIA, PyTorch and others

@@ -207,8 +207,8 @@ def main():
                 cells.append(f"{least(base, 'collector_s'):.2f} of {cpu_s:.2f} s, {least(base, 'loading_s'):.2f} loading")
                 cells.append(f"{best} {gain[best]:.0%}")
                 print(f"| {' | '.join(cells)} | {'; '.join(found) or '-'} |", flush=True)
-            # Probes that cannot tell finalizers from collections must say so.
-            told = [report for report, _ in reports.values() if "Probes cannot tell" not in report["verdict"]["sentence"]]
+            # Probes cannot distinguish finalizers from collections, and must report it.
+            told = [report for report, _ in reports.values() if "Probes cannot distinguish" not in report["verdict"]["sentence"]]
             levels = {report["verdict"]["level"] for report in told}
             if len(levels) > 1:
                 faults += 1

@@ -7,7 +7,7 @@ use gctrace_event::{CalledKind, RecordingMode};
 
 /// From this share of the observed time of a process on it is worth a sentence.
 const WORTH: f64 = 0.01;
-/// A young collection that takes this long for an object does other work than look at it, in ns: of 35
+/// A young collection that takes this long for an object does other work than traverse it, in ns: of 35
 /// programs without such work they take 8 to 610, of one with finalizers 22,000 to 27,000 (CPython 3.12
 /// and 3.13, tests/verdict).
 const LONG_NS: u64 = 5_000;
@@ -19,22 +19,22 @@ pub(super) fn sentence(report: &Report) -> String {
     each.concat() + &unseen(report)
 }
 
-/// What probes cannot tell apart, of the process that is paused most.
+/// What probes cannot distinguish, of the process that is paused most.
 fn unseen(report: &Report) -> String {
     let most = report.processes.iter().max_by_key(|process| process.paused_ns);
     let Some(each_ns) = most.and_then(|process| young_ns_each(report, process)) else {
         return String::new();
     };
     format!(
-        " Young collections took {} for each object that they looked at, which takes less than 1 µs: most \
+        " Young collections took {} for each object that they traversed, which takes less than 1 µs: most \
          of the time is of finalizers that they call (`__del__`, callbacks of weak references), or of very \
-         large lists. Probes cannot tell these apart: gctrace --mode inject -- COMMAND does.",
+         large lists. Probes cannot distinguish these: gctrace --mode inject -- COMMAND does.",
         duration(each_ns)
     )
 }
 
 /// Of a process recorded with probes whose young collections take most of its paused time, if that is
-/// more than looking at objects takes.
+/// more than traversing objects takes.
 fn young_ns_each(report: &Report, process: &ProcessReport) -> Option<u64> {
     let recorded = report.traces.get(process.trace)?.recorded.as_ref()?;
     let [young, ..] = process.by_generation;

@@ -80,7 +80,7 @@ fn nothing_saves_them() {
 
 /// With probes the same pauses are the collector's: 40 ms for 700 objects are not.
 #[test]
-fn probes_say_that_they_cannot_tell() {
+fn probes_report_that_they_cannot_distinguish() {
     let probes = |objects| {
         let is_pause = |record: &Record| !matches!(record, Record::Called(_));
         let mut records: Vec<Record> = records(41, 0).into_iter().filter(is_pause).collect();
@@ -92,9 +92,9 @@ fn probes_say_that_they_cannot_tell() {
         report(records, Some(end(10_000))).verdict.sentence
     };
     let sentence = probes(700);
-    let words = "took 58.6 µs for each object that they looked at";
+    let words = "took 58.6 µs for each object that they traversed";
     assert!(sentence.contains(words) && sentence.contains("--mode inject"), "{sentence}");
-    assert!(!probes(70_000).contains("looked at"), "{}", probes(70_000));
+    assert!(!probes(70_000).contains("traversed"), "{}", probes(70_000));
 }
 
 #[test]

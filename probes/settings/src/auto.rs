@@ -22,7 +22,7 @@ pub struct AutoOptions {
     pub cost: f64,
     /// What is to become less.
     pub goal: AutoGoal,
-    /// Seconds without any step after which stretches of time are compared instead. 0 or more.
+    /// Seconds without any step after which intervals of time are compared instead. 0 or more.
     pub wait_s: f64,
 }
 
@@ -119,7 +119,7 @@ pub struct AutoReport {
     pub own_thresholds: Vec<u32>,
     /// The setting that is held, or was at the end; `null`: the program's own.
     pub setting: Option<GcSetting>,
-    /// No step was known: the collector's share of the CPU time of the process was compared in stretches of
+    /// No step was known: the collector's share of the CPU time of the process was compared in intervals of
     /// time, and a step is a millisecond of other work.
     #[serde(default)]
     pub by_time: bool,

@@ -53,7 +53,7 @@ pub(crate) struct AutoArgs {
     /// Count calls of this function as steps: train_step, Trainer.step or train.py:train_step
     #[arg(long, value_name = "NAME")]
     step_function: Option<String>,
-    /// Time without any step after which stretches of time are compared instead (2s, 1m)
+    /// Time without any step after which intervals of time are compared instead (2s, 1m)
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = values::seconds)]
     wait: Duration,
     /// Give everything back in this process, which `gctrace auto` started

@@ -106,7 +106,7 @@ fn a_setting_is_found_and_held() {
     assert!(process["parts"][0]["held_steps"].as_u64() > Some(0), "{process}");
 }
 
-/// Without steps stretches of time are compared, and a program that makes steps later has none of it.
+/// Without steps intervals of time are compared, and a program that makes steps later has none of it.
 #[test]
 fn a_program_without_steps_is_compared_by_time() {
     let folder = tempfile::tempdir().unwrap();

@@ -10,7 +10,7 @@ use super::explore::Exploration;
 use super::gauge::{Action, Gauge};
 use super::guard::{MemoryAlarm, MemoryGuard, MemoryLook};
 use super::hold::Hold;
-use super::price::{ChargedOld, Figures, Thresholds, block_cost, float, stretches};
+use super::price::{ChargedOld, Figures, Thresholds, block_cost, float, worked_ms};
 use gctrace_settings::{AutoDecision, AutoEvent, AutoOptions, AutoPart, AutoSaving, AutoState};
 use std::collections::VecDeque;
 
@@ -257,7 +257,7 @@ impl Controller {
         self.note_longest(end, closed);
         let same_thread = end.tid == self.begin.tid && closed.tid == end.tid;
         let old = self.old_generation(closed, block.kind);
-        let exact = if self.by_time { stretches(&self.begin, end) } else { float(steps) };
+        let exact = if self.by_time { worked_ms(&self.begin, end) } else { float(steps) };
         let cost = block_cost(&self.begin, end, closed, exact, block.thresholds, &old);
         if matches!(self.phase, AutoPhase::Explore(_) | AutoPhase::Hold(_)) {
             self.skipped_ns += cost.full_ns * float(steps) - cost.fulls_ns;

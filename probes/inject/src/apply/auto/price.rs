@@ -146,7 +146,7 @@ pub(crate) struct BlockCost {
 }
 
 /// The steps of a block, by time: milliseconds of work.
-pub(crate) fn stretches(begin: &Figures, end: &Figures) -> f64 {
+pub(crate) fn worked_ms(begin: &Figures, end: &Figures) -> f64 {
     float(end.worked_ns_since(begin)) / 1e6
 }
 

@@ -243,7 +243,7 @@ impl Agent {
             self.report.after = None;
         }
         if self.goes_by_time() {
-            self.warn("stretches of time were compared until the first step");
+            self.warn("intervals of time were compared until the first step");
             self.leave();
             self.search = self.new_search(self.report.forked);
         }

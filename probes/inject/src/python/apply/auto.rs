@@ -77,7 +77,7 @@ impl Agent {
         })
     }
 
-    /// Whether stretches of time are compared.
+    /// Whether intervals of time are compared.
     pub(super) fn goes_by_time(&self) -> bool {
         matches!(&self.search, Some(SettingSearch::Runs(search)) if search.worked_ns.is_some())
     }

@@ -26,7 +26,7 @@ pub(super) struct RunningSearch {
     pub(super) has_set: bool,
     /// Objects are frozen for it.
     pub(super) is_frozen: bool,
-    /// No step is known, and stretches of time are compared: work by the last look, in ns.
+    /// No step is known, and intervals of time are compared: work by the last look, in ns.
     pub(super) worked_ns: Option<u64>,
 }
 

@@ -9,8 +9,8 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
-/// Objects: the one that is always loaded, and those for `--alloc`, `--cuda` and `--garbage`.
-const OBJECTS: [&str; 4] = ["gctrace", "alloc", "cuda", "garbage"];
+/// Objects: the one that is always loaded, and those for `--alloc`, `--cuda`, `--garbage` and `--sample`.
+const OBJECTS: [&str; 5] = ["gctrace", "alloc", "cuda", "garbage", "sample"];
 
 /// Architectures whose registers the programs can read: Rust's name, and that in the macro by which
 /// the header of libbpf selects them.

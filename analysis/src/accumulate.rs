@@ -6,6 +6,7 @@
 pub(crate) mod allocations;
 pub(crate) mod called;
 pub(crate) mod counters;
+pub(crate) mod cpu_samples;
 pub(crate) mod cuda;
 pub(crate) mod freeze;
 pub(crate) mod garbage;

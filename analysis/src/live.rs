@@ -178,6 +178,7 @@ impl Live {
             Record::Note(note) => self.notes.add(note.at_ns, note.pid, &note.message),
             Record::ThreadName { .. }
             | Record::Counters(_)
+            | Record::CpuSamples(_)
             | Record::CudaCall(_)
             | Record::CudaLaunches(_)
             | Record::PauseMemory(_)

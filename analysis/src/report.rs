@@ -82,8 +82,8 @@ pub use gpus::{
 };
 pub use idle::{GapCause, IdleCause, IdleGap, IdleLedger, IdlePlace, IdleRow};
 pub use lines::{
-    CalledReport, LibraryReport, LineReport, LineTotal, LinesReport, Location, StackReport,
-    TrainingLibrary,
+    CalledReport, CpuFile, CpuLine, CpuReport, LibraryReport, LineReport, LineTotal, LinesReport,
+    Location, StackReport, TrainingLibrary,
 };
 pub use phases::{
     JudgedPhase, PhaseReport, PhasesReport, TrainingMark, TrainingPart, TrainingSeries,
@@ -152,6 +152,9 @@ pub struct Report {
     pub traces_left_out: u64,
     /// Processes that ran the collector, by time stopped, descending; at most 10,000 per trace.
     pub processes: Vec<ProcessReport>,
+    /// What the threads of sampled processes executed (`--sample`), those with the most samples first,
+    /// whether they ran the collector or not.
+    pub cpu: Vec<CpuReport>,
     /// Pauses by the generation collected, ascending; generations without pauses are omitted.
     pub by_generation: Vec<PauseGroup>,
     /// Pauses by the reason of the collection.

@@ -23,8 +23,9 @@ use crate::gpu::merge::MergedTimelines;
 use crate::gpu::replays::JobReplays;
 use crate::phases::{JudgedRun, training_steps};
 use crate::report::{
-    Basis, CountersReport, GpuReport, GpuWorkReport, GroupName, Level, LinesReport, MissingData,
-    PauseGroup, ProcessReport, Report, SCHEMA, Totals, TraceReport, TrainingSeries, Verdict,
+    Basis, CountersReport, CpuReport, GpuReport, GpuWorkReport, GroupName, Level, LinesReport,
+    MissingData, PauseGroup, ProcessReport, Report, SCHEMA, Totals, TraceReport, TrainingSeries,
+    Verdict,
 };
 use crate::time::{after, duration};
 use crate::{gpu, verdict, words};
@@ -123,6 +124,7 @@ impl Analysis {
             not_covered: self.not_covered(&merged.timelines, processes.len(), cuda.is_some()),
             cuda,
             counters: self.counters(),
+            cpu: self.cpu(),
             gpu,
             gpu_bounds: gpu::bounds::report::report(&self.traces, &self.processes, timelines),
             phases,
@@ -199,6 +201,22 @@ impl Analysis {
         reports.sort_by_key(|process| {
             (std::cmp::Reverse(process.stopped_ns), process.trace, process.pid)
         });
+        reports
+    }
+
+    /// What sampled processes executed, those with the most samples first.
+    fn cpu(&self) -> Vec<CpuReport> {
+        let mut reports: Vec<CpuReport> = self
+            .processes
+            .iter()
+            .filter_map(|process| {
+                let trace = self.traces.get(process.trace)?;
+                let ended_ns = trace.end.as_ref().map(|end| end.ended_ns);
+                let observed = process.observed(ended_ns, trace.last_ns());
+                process.cpu(observed, &self.stacks, trace.header.as_ref()?.sample_hz?)
+            })
+            .collect();
+        reports.sort_by_key(|cpu| (std::cmp::Reverse(cpu.samples), cpu.trace, cpu.pid));
         reports
     }
 

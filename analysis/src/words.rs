@@ -8,6 +8,7 @@ mod callback;
 mod called;
 pub mod cycles;
 pub mod places;
+pub mod samples;
 pub(crate) mod verdict;
 mod whole_run;
 

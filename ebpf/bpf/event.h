@@ -113,6 +113,11 @@ struct frame_layout {
 	__u32 runtime_tstate;      /* in _PyRuntime (3.8 - 3.11)                                  */
 	__u32 interpreter_gil;     /* in PyInterpreterState: pointer to the GIL (3.12 and later)  */
 	__u32 gil_holder;          /* in the GIL                                                  */
+	/* The thread state of any thread.                                                        */
+	__u32 interpreter_threads; /* in PyInterpreterState: pointer to the newest thread state   */
+	__u32 interpreter_next;    /* in PyInterpreterState: pointer to the next one              */
+	__u32 tstate_next;         /* in PyThreadState                                            */
+	__u32 tstate_thread_id;    /* in PyThreadState: what pthread_self() returns               */
 };
 
 /* Types of the interpreter itself that the examination of garbage knows: what of their objects leads
@@ -186,7 +191,8 @@ struct followed_process {
 				* reuses the pid, never 0                                    */
 	__u32 code_deaths;     /* code objects freed so far, modulo 2^32                          */
 	__u32 from_exec;       /* recorded since its exec, not attached or forked                    */
-	__u32 reserved;
+	__u32 layout;          /* index into `layouts`, if `runtime` is not 0                        */
+	__u64 runtime;         /* with samples: address of _PyRuntime, 0 as long as it is unknown    */
 };
 
 /* An executable file, as identified by the kernel. */
@@ -220,6 +226,7 @@ enum event_kind {
 	EVENT_FOREIGN = 12,
 	EVENT_TYPE = 13,
 	EVENT_GARBAGE = 14,
+	EVENT_SAMPLE = 15,
 };
 
 enum pause_flag {
@@ -369,6 +376,24 @@ struct allocation_event {
 	__u32 kind;            /* EVENT_ALLOCATION                                                */
 	__u32 pid;
 	__u64 stack;           /* id of a stack_event                                             */
+};
+
+enum sample_flag {
+	SAMPLE_IN_PAUSE = 1,       /* the thread was in a collection                              */
+	SAMPLE_IN_KERNEL = 2,      /* it executed a system call or a fault                        */
+	SAMPLE_HAS_PYTHON = 4,     /* the interpreter knows the thread                            */
+	SAMPLE_STACK_LOST = 8,     /* its stack was new and could not be sent                     */
+};
+
+/* What a thread was executing when the clock of its CPU ticked. */
+struct sample_event {
+	__u32 kind;            /* EVENT_SAMPLE                                                    */
+	__u32 pid;
+	__u32 tid;
+	__u32 flags;           /* enum sample_flag                                                */
+	__u64 at_ns;
+	__u64 stack;           /* id of a stack_event, 0: none                                    */
+	__u64 instruction;     /* its address; 0 in the kernel                                    */
 };
 
 /* Number of bytes copied of the name of a type, terminated, and of the str objects with its qualified
@@ -591,6 +616,9 @@ enum counter {
 	COUNTER_GARBAGE_TOO_LONG,              /* more than MAX_GARBAGE_OBJECTS                   */
 	COUNTER_GARBAGE_UNREADABLE,            /* a part of the list was not in memory            */
 	COUNTER_LOST_TYPES,                    /* pause ring full: a new type                     */
+	COUNTER_SAMPLES,                       /* of recorded processes                           */
+	COUNTER_LOST_SAMPLES,                  /* pause ring full                                 */
+	COUNTER_SAMPLE_NS,                     /* time that taking samples took                   */
 	COUNTERS,
 };
 
@@ -611,6 +639,7 @@ _Static_assert(sizeof(struct cuda_call_event) == 72, "cuda_call_event");
 _Static_assert(sizeof(struct device_memory_event) == 48, "device_memory_event");
 _Static_assert(sizeof(struct file_key) == 16, "file_key");
 _Static_assert(sizeof(struct arenas) == 32, "arenas");
-_Static_assert(sizeof(struct followed_process) == 16, "followed_process");
+_Static_assert(sizeof(struct sample_event) == 40, "sample_event");
+_Static_assert(sizeof(struct followed_process) == 24, "followed_process");
 
 #endif

@@ -73,6 +73,7 @@ static __always_inline void begin_pause(struct pt_regs *registers, const struct 
 		return;
 	}
 	__sync_fetch_and_add(&threads_in_pause, 1);
+	sampled_in_pause(tid, pid, 1);
 	pause = &thread->pauses[depth];
 	pause->stack = 0;
 	for (u32 i = 0; i < GENERATIONS; i++)
@@ -270,6 +271,7 @@ static __always_inline void end_pause(struct thread *thread, u32 tid, u64 now)
 	asm volatile("" : "+r"(depth));
 	if (depth < MAX_DEPTH) {
 		__sync_fetch_and_add(&threads_in_pause, -1);
+		sampled_in_pause(tid, thread->pid, -1);
 		if (hardware_mask)
 			end_hardware(tid, depth);
 		close_pause(thread, &thread->pauses[depth], tid, now);
@@ -316,7 +318,7 @@ static __always_inline void world(u32 kind, u32 tid, u64 now)
 }
 
 static __always_inline struct point *point_of(struct pt_regs *context, u32 *index, u32 pid,
-					      const struct followed_process **process)
+					      struct followed_process **process)
 {
 	struct point *point;
 	u32 kind;
@@ -342,11 +344,12 @@ static __always_inline bool entered(struct pt_regs *context)
 {
 	u64 ids = bpf_get_current_pid_tgid();
 	u32 pid = ids >> 32, tid = ids, index;
-	const struct followed_process *process;
+	struct followed_process *process;
 	struct point *point = point_of(context, &index, pid, &process);
 
 	if (!point)
 		return false;
+	note_interpreter(process, point, context->PROGRAM_COUNTER);
 	switch (point->kind) {
 	case POINT_COLLECT:
 		begin_pause(context, point, index, tid, pid, process);

@@ -9,6 +9,7 @@
 #include "cpython.bpf.h"
 #include "stack.bpf.h"
 #include "thread.bpf.h"
+#include "sample.bpf.h"
 #include "collector.bpf.h"
 #include "counters.bpf.h"
 #include "stop.bpf.c"
@@ -32,10 +33,12 @@ struct wire_types {
 	struct garbage_event garbage_event;
 	struct garbage_kind garbage_kind;
 	struct allocation_event allocation_event;
+	struct sample_event sample_event;
 	enum event_kind event_kind;
 	enum stop stop;
 	enum library library;
 	enum pause_flag pause_flag;
+	enum sample_flag sample_flag;
 	enum point_kind point_kind;
 	enum counter counter;
 	enum hardware_counter hardware_counter;

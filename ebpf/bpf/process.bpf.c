@@ -101,15 +101,20 @@ static __always_inline struct process_event *forked(struct task_struct *parent,
 	u32 child_tid = BPF_CORE_READ(child, pid);
 	bool launched = launcher_pid && parent_pid == launcher_pid;
 	struct process_event *event;
-	struct followed_process process = {};
+	struct followed_process process = {}, *known;
 	u64 now;
 
 	if (child_pid != child_tid) /* a thread */
 		return 0;
-	if (!launched && (parent_pid == gctrace_pid || !follow_children || !is_followed(parent_pid)))
+	known = bpf_map_lookup_elem(&followed, &parent_pid);
+	if (!launched && (parent_pid == gctrace_pid || !follow_children || !known))
 		return 0;
 	now = bpf_ktime_get_ns();
 	process.incarnation = incarnation_at(now);
+	if (known) {
+		process.layout = known->layout;
+		process.runtime = known->runtime;
+	}
 	if (bpf_map_update_elem(&followed, &child_pid, &process, BPF_ANY)) {
 		count(COUNTER_LOST_PROCESSES);
 		return 0;

@@ -68,6 +68,13 @@ struct pt_regs {
 };
 #endif
 
+/* include/uapi/linux/bpf_perf_event.h: the context of a perf event */
+struct bpf_perf_event_data {
+	struct pt_regs regs;
+	__u64 sample_period;
+	__u64 addr;
+};
+
 /* include/trace/events: the context of a raw tracepoint */
 struct bpf_raw_tracepoint_args {
 	__u64 args[0];
@@ -204,6 +211,10 @@ struct sched_entity {
 	u64 nr_migrations;
 };
 
+struct thread_struct {
+	unsigned long fsbase; /* x86-64 */
+};
+
 struct task_struct {
 	unsigned int flags;
 	unsigned int ptrace;
@@ -222,6 +233,7 @@ struct task_struct {
 	unsigned long nivcsw;
 	unsigned long min_flt;
 	unsigned long maj_flt;
+	struct thread_struct thread;
 };
 
 struct seq_file;

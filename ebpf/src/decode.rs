@@ -5,11 +5,11 @@ mod garbage;
 use crate::counts;
 use crate::event::{
     AllocationEvent, CapturedFrame, CodeEvent, CodeId, KernelEvent, LibraryKind, NotStopped,
-    PauseEvent, ProcessEvent, StackEvent, StopState,
+    PauseEvent, ProcessEvent, SampleEvent, StackEvent, StopState,
 };
 use crate::wire::{
     AllocationWire, CodeWire, EventKind, LibraryWire, NO_OFFSET, PauseFlag, PauseWire, ProcessWire,
-    StackWire, StopWire, read,
+    SampleFlag, SampleWire, StackWire, StopWire, read,
 };
 use gctrace_event::{EventSource, GcReason, Pause};
 use zerocopy::FromBytes as _;
@@ -25,6 +25,7 @@ pub fn decode(bytes: &[u8]) -> Option<KernelEvent> {
         EventKind::EVENT_ALLOCATION => read(bytes).map(|wire: AllocationWire| {
             KernelEvent::Allocation(AllocationEvent { pid: wire.pid, stack: wire.stack })
         }),
+        EventKind::EVENT_SAMPLE => read(bytes).map(|wire| KernelEvent::Sample(sample(&wire))),
         EventKind::EVENT_TYPE => {
             read(bytes).map(|wire| KernelEvent::Type(garbage::type_event(&wire)))
         }
@@ -87,6 +88,19 @@ fn stack(wire: &StackWire) -> StackEvent {
             })
             .collect(),
         truncated: wire.truncated != 0,
+    }
+}
+
+fn sample(wire: &SampleWire) -> SampleEvent {
+    let has = |flag: SampleFlag| wire.flags & flag.0 != 0;
+    SampleEvent {
+        pid: wire.pid,
+        tid: wire.tid,
+        at_ns: wire.at_ns,
+        stack: (wire.stack != 0).then_some(wire.stack),
+        instruction: (!has(SampleFlag::SAMPLE_IN_KERNEL)).then_some(wire.instruction),
+        in_pause: has(SampleFlag::SAMPLE_IN_PAUSE),
+        has_python: has(SampleFlag::SAMPLE_HAS_PYTHON),
     }
 }
 
@@ -279,6 +293,9 @@ mod tests {
                     prop_assert!(code.line_table.len() <= bytes.len() - size_of::<CodeWire>());
                 }
                 Some(KernelEvent::Allocation(_)) => prop_assert!(bytes.len() >= size_of::<AllocationWire>()),
+                Some(KernelEvent::Sample(sample)) => {
+                    prop_assert!(sample.stack != Some(0));
+                }
                 Some(KernelEvent::Type(seen)) => {
                     prop_assert!(bytes.len() >= size_of::<TypeWire>() && !seen.name.contains(&0));
                 }

@@ -20,6 +20,8 @@ pub enum KernelEvent {
     Code(CodeEvent),
     /// A sampled allocation in a window.
     Allocation(AllocationEvent),
+    /// What a thread was executing.
+    Sample(SampleEvent),
     /// A type is seen in garbage for the first time.
     Type(TypeEvent),
     /// The garbage of a collection was examined.
@@ -91,6 +93,26 @@ pub struct AllocationEvent {
     pub pid: u32,
     /// Id of the allocating thread's stack, as in [`StackEvent::id`].
     pub stack: StackId,
+}
+
+/// What a thread was executing when the clock of its CPU ticked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SampleEvent {
+    /// Process id in the initial pid namespace.
+    pub pid: u32,
+    /// Kernel id of the thread.
+    pub tid: u32,
+    /// When, in ns of CLOCK_MONOTONIC.
+    pub at_ns: u64,
+    /// Its Python stack, as in [`StackEvent::id`]; `None` if it has none, as native threads do, or if it was
+    /// lost.
+    pub stack: Option<StackId>,
+    /// Address of the instruction; `None` in the kernel.
+    pub instruction: Option<u64>,
+    /// Whether the thread was in a collection.
+    pub in_pause: bool,
+    /// Whether the interpreter knows the thread.
+    pub has_python: bool,
 }
 
 /// Identity of a type in a process; an address alone may be reused.

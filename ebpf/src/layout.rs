@@ -98,7 +98,7 @@ fn known(found: &CollectorLayout, stack: Option<&FrameLayout>) -> Option<LayoutW
         heap_size: or_none(found.heap_size),
         collecting_guards: found.tests_collecting.into(),
         stats_incomplete: found.is_incremental.into(),
-        frames: stack.map_or_else(unknown_frames, frames),
+        frames: stack.map_or_else(unknown_frames, |stack| frames(stack, found.interpreter_next)),
         ..LayoutWire::default()
     };
     if found.is_incremental {
@@ -109,7 +109,7 @@ fn known(found: &CollectorLayout, stack: Option<&FrameLayout>) -> Option<LayoutW
     Some(layout)
 }
 
-fn frames(found: &FrameLayout) -> FrameWire {
+fn frames(found: &FrameLayout, interpreter_next: u32) -> FrameWire {
     let (kind, instruction, scale) = match found.instruction {
         InstructionPointer::Index { offset, scale } => {
             (InstructionKind::INSTRUCTION_INDEX, offset, scale)
@@ -144,6 +144,10 @@ fn frames(found: &FrameLayout) -> FrameWire {
         runtime_tstate: or_none(found.runtime_tstate_current),
         interpreter_gil: or_none(found.interpreter_gil.map(|gil| gil.pointer)),
         gil_holder: or_none(found.interpreter_gil.map(|gil| gil.holder)),
+        interpreter_threads: found.interpreter_threads_head,
+        interpreter_next,
+        tstate_next: found.tstate_next,
+        tstate_thread_id: found.tstate_thread_id,
     }
 }
 

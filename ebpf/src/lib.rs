@@ -22,6 +22,7 @@
 //!     ring_bytes: 1 << 20,
 //!     stack_depth: 0,
 //!     counters: CounterSet::default(),
+//!     samples: false,
 //! };
 //! let mut session = BpfSession::open(config, &KernelSupport::probe())?;
 //! let collector = PlannedPoint {
@@ -60,6 +61,7 @@ mod garbage;
 mod layout;
 mod link;
 mod release;
+mod samples;
 mod session;
 mod support;
 mod wire;
@@ -75,15 +77,17 @@ pub use decode::decode;
 pub use error::Error;
 pub use event::{
     AllocationEvent, CapturedFrame, CapturedKind, CodeEvent, CodeId, GarbageEvent, KernelEvent,
-    KindOwner, LibraryKind, NotStopped, PauseEvent, ProcessEvent, StackEvent, StackId, StopState,
-    TypeEvent, TypeId,
+    KindOwner, LibraryKind, NotStopped, PauseEvent, ProcessEvent, SampleEvent, StackEvent, StackId,
+    StopState, TypeEvent, TypeId,
 };
 pub use garbage::GarbagePrograms;
 pub use gctrace_abi::{CallKind, CollectorArguments, ProbePointKind};
 pub use gctrace_event::MAX_STACK_DEPTH;
 pub use release::StoppedProcesses;
+pub use samples::SamplePrograms;
 pub use session::{
-    Attachment, BpfSession, GarbageCounts, ProgramCounts, SessionConfig, SharedMaps, detach,
+    Attachment, BpfSession, GarbageCounts, ProgramCounts, SampleCounts, SessionConfig, SharedMaps,
+    detach,
 };
 pub use support::{AttachMethod, KernelSupport, OLDEST_LINUX};
 pub use wire::{Arenas, FileKey};

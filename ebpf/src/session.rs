@@ -6,7 +6,7 @@ mod shared;
 mod totals;
 
 pub use shared::SharedMaps;
-pub use totals::{GarbageCounts, ProgramCounts};
+pub use totals::{GarbageCounts, ProgramCounts, SampleCounts};
 
 use crate::attach::{PlannedPoint, ProbeEnd, plan_links};
 use crate::counts::CounterSet;
@@ -47,6 +47,8 @@ pub struct SessionConfig {
     pub stack_depth: u32,
     /// Performance counters to record of pauses and processes; none in the default set.
     pub counters: CounterSet,
+    /// Whether samples are to be taken ([`crate::SamplePrograms`]).
+    pub samples: bool,
 }
 
 /// The loaded programs. Dropping it detaches everything.
@@ -363,6 +365,7 @@ fn load(
         rodata.follow_children = config.follow_children;
         rodata.ring_bytes = u64::from(config.ring_bytes);
         rodata.gctrace_pid = std::process::id();
+        rodata.samples = config.samples;
         rodata.stack_depth = config.stack_depth.min(crate::MAX_STACK_DEPTH);
         if !crate::release::may_resume_all_users() {
             rodata.stop_only_user = nix::unistd::Uid::current().as_raw();

@@ -12,9 +12,9 @@ pub use error::CounterError;
 use gctrace_event::Counter;
 use perf_event::Builder;
 use perf_event::events::{Cache, CacheId, CacheOp, CacheResult, Hardware, Software};
-use std::fs;
-use std::os::fd::{AsRawFd as _, BorrowedFd};
+use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::{fs, io};
 
 /// Where the kernel lists event sources (Documentation/ABI/testing/sysfs-bus-event_source-devices).
 const SOURCES: &str = "/sys/bus/event_source/devices";
@@ -57,6 +57,26 @@ pub fn open(counter: Counter, cpu: u32) -> Result<PerfEvent, CounterError> {
         .build()
         .map(PerfEvent)
         .map_err(|error| CounterError::new(&error, cpu, has_unit()))
+}
+
+/// Opens a clock of one CPU that ticks `hertz` times a second while the CPU is not idle.
+///
+/// # Errors
+/// Why there is none.
+pub fn open_clock(cpu: u32, hertz: u32) -> Result<OwnedFd, CounterError> {
+    let mut builder = Builder::new(Software::CPU_CLOCK);
+    let opened = builder
+        .any_pid()
+        .one_cpu(cpu as usize)
+        .exclude_kernel(false)
+        .exclude_hv(false)
+        .exclude_idle(true)
+        .sample_frequency(u64::from(hertz))
+        .enabled(true)
+        .build();
+    let other = |error: io::Error| CounterError::Other { cpu, message: error.to_string() };
+    let event = opened.map(PerfEvent).map_err(|error| CounterError::new(&error, cpu, true))?;
+    event.descriptor().try_clone_to_owned().map_err(other)
 }
 
 /// Checks that every one of these CPUs can count it: opens and closes the counter on each.

@@ -8,6 +8,7 @@ mod cause;
 mod clocks;
 mod comparison;
 mod counters;
+mod cpu;
 mod cuda;
 mod evidence;
 mod first_screen;

@@ -53,12 +53,13 @@ pub use foreign_times::ForeignTimes;
 pub use notebook::{NotebookCells, cell_name};
 pub use record::{
     Allocations, Annotation, BirthCount, Called, CalledKind, Collective, CollectorKind, Counter,
-    Counters, CudaCall, CudaLaunches, CudaLayer, CycleCount, CycleEdge, CycleId, CycleSignature,
-    DeviceMemory, EventSource, ExaminedProcesses, Frame, FrameId, Garbage, GcReason, GcSettings,
-    GpuApi, GpuDevice, GpuOp, GpuOpKind, GpuProcess, GpuSample, GpuSync, GpuSyncKind, Interpreter,
-    KindCount, KindId, NamedMarker, Note, ObjectKind, OmittedPauses, Pause, PauseMemory, Pressure,
-    ProbeCost, Process, ProcessCounters, ProcessExit, ProcessOrigin, Record, RecordingMode,
-    StepMark, TraceEnd, TraceHeader, UnseenCollections, is_launch, is_throttling,
+    Counters, CpuSamples, CudaCall, CudaLaunches, CudaLayer, CycleCount, CycleEdge, CycleId,
+    CycleSignature, DeviceMemory, EventSource, ExaminedProcesses, Frame, FrameId, Garbage,
+    GcReason, GcSettings, GpuApi, GpuDevice, GpuOp, GpuOpKind, GpuProcess, GpuSample, GpuSync,
+    GpuSyncKind, Interpreter, KindCount, KindId, NamedMarker, Note, ObjectKind, OmittedPauses,
+    Pause, PauseMemory, Pressure, ProbeCost, Process, ProcessCounters, ProcessExit, ProcessOrigin,
+    Record, RecordingMode, StepMark, TraceEnd, TraceHeader, UnseenCollections, is_launch,
+    is_throttling,
 };
 pub use unpaired::{UnpairedPauses, overlap_ns};
 

@@ -104,6 +104,12 @@ impl RecordEncoder {
                 ..EventHead::metadata("gctrace_called", called.pid, called.at_ns)
             }
             .push(out, called),
+            Record::CpuSamples(samples) => EventHead {
+                tid: samples.tid.into(),
+                stack: samples.stack,
+                ..EventHead::metadata("gctrace_samples", samples.pid, samples.at_ns)
+            }
+            .push(out, samples),
             Record::GpuDevice(device) => {
                 EventHead::metadata("gctrace_gpu", NO_PROCESS, device.at_ns).push(out, device)
             }

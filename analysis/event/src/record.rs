@@ -7,6 +7,7 @@
 mod allocations;
 mod called;
 mod counters;
+mod cpu_samples;
 mod cuda;
 mod garbage;
 mod gpu;
@@ -17,6 +18,7 @@ mod step;
 pub use allocations::{Allocations, Pressure};
 pub use called::{Called, CalledKind};
 pub use counters::{Counter, Counters, ProcessCounters};
+pub use cpu_samples::CpuSamples;
 pub use cuda::{CudaCall, CudaLaunches, CudaLayer, DeviceMemory, GpuApi, PauseMemory, is_launch};
 pub use garbage::{
     BirthCount, CycleCount, CycleEdge, CycleId, CycleSignature, Garbage, KindCount, KindId,
@@ -419,6 +421,8 @@ pub enum Record {
     Garbage(Garbage),
     /// Calls of the program's own code by a collection.
     Called(Called),
+    /// What a thread executed.
+    CpuSamples(CpuSamples),
     /// A GPU, as NVML describes it.
     GpuDevice(GpuDevice),
     /// One NVML sample of a GPU.

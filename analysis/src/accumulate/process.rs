@@ -3,13 +3,14 @@
 use crate::accumulate::allocations::LastAllocations;
 use crate::accumulate::called::CalledSums;
 use crate::accumulate::counters::CounterSums;
+use crate::accumulate::cpu_samples::CpuSums;
 use crate::accumulate::pause_sums::reason_index;
 use crate::accumulate::process_sums::ProcessSums;
 use crate::accumulate::stacks::{RankingLimits, StackRanking, StackTree, TraceStacks};
 use crate::accumulate::tally::PauseTally;
 use crate::accumulate::{Keep, growth};
 use crate::report::{
-    Basis, InterpreterReport, LinesReport, PressureReport, ProcessReport, SettingsReport,
+    Basis, CpuReport, InterpreterReport, LinesReport, PressureReport, ProcessReport, SettingsReport,
 };
 use crate::spans::StepSpan;
 use crate::time::add_to;
@@ -56,6 +57,7 @@ pub(crate) struct ProcessState {
     pub(crate) stacks: TraceStacks,
     pub(crate) allocations: LastAllocations,
     pub(crate) called: CalledSums,
+    pub(crate) cpu: CpuSums,
     pub(crate) counters: Box<CounterSums>,
 }
 
@@ -73,6 +75,7 @@ impl ProcessState {
             stacks: TraceStacks::default(),
             allocations: LastAllocations::default(),
             called: CalledSums::default(),
+            cpu: CpuSums::default(),
             counters: Box::default(),
         }
     }
@@ -163,6 +166,16 @@ impl ProcessState {
         let mut ranking = StackRanking::new(tree, self.tally.time_ns());
         ranking.add(&self.stacks);
         ranking.report(RankingLimits::PROCESS)
+    }
+
+    /// What its threads executed; `hertz`: samples a second.
+    pub(crate) fn cpu(
+        &self,
+        (start_ns, end_ns, _): (u64, u64, Basis),
+        tree: &StackTree,
+        hertz: u32,
+    ) -> Option<CpuReport> {
+        self.cpu.report((self.trace, self.sums.pid), end_ns - start_ns, tree, hertz)
     }
 
     fn pressure(&self, observed_ns: u64) -> Option<PressureReport> {

@@ -195,6 +195,12 @@ impl StackTree {
 
     /// The frames of a stack from the innermost to the outermost, without the import system's, as
     /// in a traceback of Python.
+    /// The innermost line that is no library's; without one the innermost.
+    pub(crate) fn own_or_innermost_line(&self, node: NodeId) -> &Location {
+        let node = &self.nodes[node];
+        self.location(node.own_line.unwrap_or(node.line))
+    }
+
     pub(crate) fn frames(&self, node: NodeId) -> impl Iterator<Item = &Location> {
         let innermost = &self.nodes[node];
         let only_imports = self.location(innermost.line).is(IMPORT);

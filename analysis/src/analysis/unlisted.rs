@@ -35,6 +35,7 @@ impl Analysis {
             Record::CycleSignature(cycle) => cycle.pid,
             Record::Garbage(garbage) => garbage.pid,
             Record::Called(called) => called.pid,
+            Record::CpuSamples(samples) => samples.pid,
             _ => return Some(record),
         };
         if !self.is_unlisted(pid) {

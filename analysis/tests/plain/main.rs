@@ -44,6 +44,7 @@ mod replayed;
 mod replayed_ranks;
 mod replayed_texts;
 mod report;
+mod samples;
 mod schema;
 mod simgpu;
 #[path = "replay_model/simulated.rs"]

@@ -210,8 +210,13 @@ mod tests {
             eprintln!("skipped {test}: loading BPF programs is not possible here ({support:?})");
             return None;
         }
-        let config =
-            SessionConfig { follow_children: true, ring_bytes: 1 << 20, stack_depth: 0, counters };
+        let config = SessionConfig {
+            follow_children: true,
+            ring_bytes: 1 << 20,
+            stack_depth: 0,
+            counters,
+            samples: false,
+        };
         Some(BpfSession::open(config, &support).unwrap())
     }
 

@@ -7,8 +7,9 @@ use libbpf_rs::skel::Skel as _;
 use libbpf_rs::{MapCore as _, MapHandle, OpenObject};
 use std::os::fd::AsFd as _;
 
-/// The maps declared by `maps.bpf.h`, `stack.bpf.h` and `thread.bpf.h`, in each object that includes them.
-const SHARED: [&str; 11] = [
+/// The maps declared by `maps.bpf.h`, `stack.bpf.h`, `thread.bpf.h` and `sample.bpf.h`, in each object that
+/// includes them.
+const SHARED: [&str; 12] = [
     "points",
     "layouts",
     "followed",
@@ -20,6 +21,7 @@ const SHARED: [&str; 11] = [
     "seen_stacks",
     "seen_codes",
     "threads",
+    "sampled_threads",
 ];
 
 /// Handles of the maps that objects share; can be sent to another thread.

@@ -20,6 +20,7 @@ fn hits_of_a_calibration(support: &KernelSupport) -> u64 {
         ring_bytes: 1 << 20,
         stack_depth: 0,
         counters: CounterSet::default(),
+        samples: false,
     };
     let mut session = BpfSession::open(config, support).unwrap();
     let (calibration, probes) = session.calibrate().unwrap();
@@ -68,6 +69,7 @@ fn a_ring_of_odd_size_is_refused() {
         ring_bytes: 5000,
         stack_depth: 0,
         counters: CounterSet::default(),
+        samples: false,
     };
     assert!(matches!(BpfSession::open(config, &support), Err(Error::RingSize(5000))));
 }

@@ -15,6 +15,15 @@ impl Default for ProgramCounts {
     }
 }
 
+/// Samples of recorded threads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SampleCounts {
+    /// Samples, the lost ones included.
+    pub taken: u64,
+    /// Time that taking them took, in ns; not the interrupt itself.
+    pub took_ns: u64,
+}
+
 /// Hits of the probe on garbage, by what became of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GarbageCounts {
@@ -71,6 +80,15 @@ impl ProgramCounts {
         }
     }
 
+    /// Samples that were taken.
+    #[must_use]
+    pub fn samples(&self) -> SampleCounts {
+        SampleCounts {
+            taken: self.value(Counter::COUNTER_SAMPLES.0),
+            took_ns: self.value(Counter::COUNTER_SAMPLE_NS.0),
+        }
+    }
+
     /// Pauses for which the ring had no room.
     #[must_use]
     pub fn lost_pauses(&self) -> u64 {
@@ -99,6 +117,7 @@ impl ProgramCounts {
                 "garbage of collections: more than 1,048,576 objects",
             ),
             (Counter::COUNTER_GARBAGE_UNREADABLE, "garbage of collections: not in memory"),
+            (Counter::COUNTER_LOST_SAMPLES, "samples: the ring buffer was full (--ring-size)"),
             (Counter::COUNTER_LOST_TYPES, "names of types: the ring buffer was full (--ring-size)"),
         ]
         .into_iter()

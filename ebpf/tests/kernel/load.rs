@@ -16,6 +16,7 @@ fn configurations() -> [SessionConfig; 3] {
         ring_bytes: RING_BYTES,
         stack_depth,
         counters,
+        samples: true,
     };
     [
         config(true, MAX_STACK_DEPTH, CounterSet::new(Counter::ALL)),

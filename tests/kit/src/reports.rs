@@ -13,12 +13,13 @@ pub const START: u64 = 1_000_000_000;
 /// Nanoseconds of a millisecond.
 pub const MS: u64 = 1_000_000;
 
-/// A header that names the format and the start.
+/// A header that names the format, the start, and 100 samples a second.
 pub fn header() -> TraceHeader {
     TraceHeader {
         format: FORMAT.to_owned(),
         started_ns: START,
         started_unix_ns: 1_700_000_000_000_000_000,
+        sample_hz: Some(100),
         ..TraceHeader::default()
     }
 }

@@ -16,6 +16,7 @@ mod probe_cost;
 mod process_attacher;
 mod process_events;
 mod recorded_processes;
+mod samples;
 mod stacks;
 mod stopped_programs;
 mod totals;
@@ -38,6 +39,7 @@ use crate::record::kernel::pressure::{ArenaSize, PressureIntervals};
 use crate::record::kernel::probe_cost::MeasuredCost;
 use crate::record::kernel::process_attacher::ProcessAttacher;
 use crate::record::kernel::recorded_processes::RecordedProcesses;
+use crate::record::kernel::samples::CpuSampling;
 use crate::record::kernel::stacks::StackResolver;
 use crate::record::kernel::stopped_programs::{StoppedPrograms, is_running};
 use crate::record::losses::RecordingLosses;
@@ -68,6 +70,8 @@ pub(crate) struct KernelSource {
     /// Probes on CUDA, NCCL and torch.
     cuda: Option<CudaProbes>,
     counting: CounterRecording,
+    /// `--sample`.
+    samples: Option<CpuSampling>,
     /// Programs that wait for their probes.
     pub stopped: StoppedPrograms,
     /// The program of each process.
@@ -258,6 +262,9 @@ impl KernelSource {
             cuda.ended(pid, &mut trace.output);
         }
         trace.calls.ended(pid);
+        if let Some(samples) = &mut self.samples {
+            samples.ended(pid);
+        }
         self.stacks.ended(pid);
         self.garbage.ended(pid);
         self.pressures.ended(pid, at_ns);
@@ -358,6 +365,9 @@ impl Source for KernelSource {
         }
         self.stacks.forget_ended();
         self.garbage.forget_ended();
+        if let Some(samples) = &mut self.samples {
+            samples.forget_ended(&mut trace.output);
+        }
         self.pressures.close_ended(&self.session, &mut trace.output);
     }
 
@@ -375,6 +385,9 @@ impl Source for KernelSource {
         }
         if let Some(cuda) = &mut self.cuda {
             cuda.tick(&self.session, &mut self.processes, trace);
+        }
+        if let Some(samples) = &mut self.samples {
+            samples.tick(now, &mut trace.output);
         }
     }
 

@@ -78,6 +78,9 @@ pub(crate) struct ModeFacts {
     pub(crate) obstacles: Vec<PreloadObstacle>,
 }
 
+/// In-process a thread's frames could only be read by stopping it, or by a signal that the program sees.
+const NO_SAMPLES: &str = "--sample needs kernel probes: no samples are taken (see gctrace doctor)";
+
 /// Decides for a recording; `launch` is the plan for its command, if it starts one.
 ///
 /// # Errors
@@ -90,6 +93,9 @@ pub(crate) fn decide(
     let mut decision = choose(config, &facts)?;
     if let Some(injection) = &mut decision.injection {
         injection.options.filters = own_filters();
+    }
+    if config.sources.sample_rate().is_some() && decision.collections == RecordingMode::Inject {
+        decision.notes.push(NO_SAMPLES.to_owned());
     }
     Ok(decision)
 }

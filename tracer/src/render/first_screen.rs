@@ -57,6 +57,8 @@ pub(crate) fn first_screen(
     section("", when);
     let idle = if report.runs < 2 { idle::idle_in_short(report) } else { None };
     section("", idle.map_or_else(Vec::new, |idle| wrap(&idle, "", INDENT)));
+    let cpu = words::samples::samples_in_short(report);
+    section("", cpu.map_or_else(Vec::new, |cpu| wrap(&cpu, "", INDENT)));
     let mut explained = CycleWord::default();
     if report.runs < 2 {
         section("Do this", explained.after(advice(report), INDENT));

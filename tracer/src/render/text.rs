@@ -3,8 +3,8 @@
 use super::style::Style;
 use super::table::wrap;
 use super::{
-    allocations, cause, counters, cuda, evidence, first_screen, garbage, gpu_bounds, gpu_devices,
-    gpus, idle, launching, lines, overview, pressure, ranks, settings, steps,
+    allocations, cause, counters, cpu, cuda, evidence, first_screen, garbage, gpu_bounds,
+    gpu_devices, gpus, idle, launching, lines, overview, pressure, ranks, settings, steps,
 };
 use crate::print::clean;
 use crate::units::{duration, signed_duration};
@@ -38,6 +38,7 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
         cuda::cuda(report),
         evidence::processor(report),
         counters::counters(report),
+        cpu::cpu(report),
         gpus::gpus(report),
         settings::settings(report),
         evidence::own_cost(report),

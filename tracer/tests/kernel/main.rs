@@ -19,6 +19,7 @@ mod other_programs;
 mod pressure;
 mod pypy;
 mod rights;
+mod samples;
 mod setcap;
 mod simgpu;
 mod start;

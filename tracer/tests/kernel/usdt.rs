@@ -56,6 +56,7 @@ fn usdt_probes_time_every_pause() {
             ring_bytes: 1 << 20,
             stack_depth: 0,
             counters: gctrace_ebpf::CounterSet::default(),
+            samples: false,
         },
         &KernelSupport::probe(),
     )

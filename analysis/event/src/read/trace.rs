@@ -14,9 +14,9 @@ use super::events::{ChromeEvent, EventReader, TraceEntry, TraceProperty};
 use super::input::TraceInput;
 use super::value::JsonValue;
 use crate::{
-    Allocations, Called, CycleSignature, EventSource, Frame, Garbage, GcSettings, GpuDevice,
-    GpuSample, Note, NotebookCells, ObjectKind, Pause, PauseMemory, Pressure, Process, ProcessExit,
-    Record, RecordingMode, TraceEnd, TraceHeader, UnpairedPauses,
+    Allocations, Called, CpuSamples, CycleSignature, EventSource, Frame, Garbage, GcSettings,
+    GpuDevice, GpuSample, Note, NotebookCells, ObjectKind, Pause, PauseMemory, Pressure, Process,
+    ProcessExit, Record, RecordingMode, TraceEnd, TraceHeader, UnpairedPauses,
 };
 use bitcode::{Decode, Encode};
 use frames::{FrameNumbers, stack_frame};
@@ -366,6 +366,7 @@ fn metadata<'a>(
             stack: (!event.stack.is_missing()).then(|| names.id(event.stack, report)).flatten(),
             ..args(event, "code that a collection called is damaged")?
         }),
+        b"gctrace_samples" => Record::CpuSamples(samples(event, names, report)?),
         b"gctrace_gpu" => Record::GpuDevice(GpuDevice {
             at_ns: time(event.ts)?,
             ..args(event, "the description of a GPU is damaged")?
@@ -378,6 +379,24 @@ fn metadata<'a>(
         _ => return Err(DecodeError::Other),
     };
     Ok(DecodedItem::Record(record))
+}
+
+fn samples(
+    event: &ChromeEvent<'_>,
+    names: &mut FrameNumbers,
+    report: &mut impl FnMut(Problem),
+) -> Result<CpuSamples, Problem> {
+    let samples = CpuSamples {
+        pid: process_id(event, "the \"pid\" of samples is not a process id")?,
+        tid: id(event.tid).ok_or("the \"tid\" of samples is not a thread id")?,
+        at_ns: time(event.ts)?,
+        stack: (!event.stack.is_missing()).then(|| names.id(event.stack, report)).flatten(),
+        ..args(event, "samples of a thread are damaged")?
+    };
+    if samples.count == 0 || samples.until_ns < samples.at_ns {
+        return Err("samples of a thread end before they start, or are none");
+    }
+    Ok(samples)
 }
 
 fn pressure(event: &ChromeEvent<'_>) -> Result<Pressure, Problem> {

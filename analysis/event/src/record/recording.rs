@@ -86,6 +86,9 @@ pub struct TraceHeader {
     /// without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step_function: Option<String>,
+    /// Samples a second of CPU time of each thread (`--sample`); `None` without samples.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sample_hz: Option<u32>,
     /// How it was recorded (`--mode`, as decided).
     pub mode: RecordingMode,
     /// Names of the counters that were recorded ([`crate::Counter::as_str`]).

@@ -5,10 +5,10 @@
 
 use crate::read::{DecodedItem, TraceProperty};
 use crate::{
-    Allocations, Annotation, Called, CudaCall, CudaLaunches, CycleSignature, DeviceMemory, Frame,
-    Garbage, GcSettings, GpuDevice, GpuOp, GpuSample, GpuSync, Note, ObjectKind, Pause,
-    PauseMemory, Pressure, Process, ProcessCounters, ProcessExit, Record, StepMark, TraceEnd,
-    TraceHeader,
+    Allocations, Annotation, Called, CpuSamples, CudaCall, CudaLaunches, CycleSignature,
+    DeviceMemory, Frame, Garbage, GcSettings, GpuDevice, GpuOp, GpuSample, GpuSync, Note,
+    ObjectKind, Pause, PauseMemory, Pressure, Process, ProcessCounters, ProcessExit, Record,
+    StepMark, TraceEnd, TraceHeader,
 };
 use bitcode::{Decode, Encode};
 use indexmap::IndexSet;
@@ -90,6 +90,7 @@ stored! {
     Note: Note,
     End: TraceEnd,
     Called: Called,
+    CpuSamples: CpuSamples,
 }
 
 /// Stores items in order, or restores them in the same order.

@@ -13,6 +13,7 @@ use crate::record::kernel::garbage::GarbageKinds;
 use crate::record::kernel::interpreters::ProbedInterpreters;
 use crate::record::kernel::pressure::PressureIntervals;
 use crate::record::kernel::recorded_processes::RecordedProcesses;
+use crate::record::kernel::samples::CpuSampling;
 use crate::record::kernel::stacks::StackResolver;
 use crate::record::kernel::stopped_programs::StoppedPrograms;
 use crate::record::trace::RecordingTrace;
@@ -32,6 +33,8 @@ pub(crate) struct LoadedProbes {
     arenas: Result<(), gctrace_ebpf::Error>,
     /// The programs that examine garbage, if they are to; or why there are none.
     garbage: Option<Result<GarbagePrograms, gctrace_ebpf::Error>>,
+    /// Samples, if they are to be taken; or why there are none.
+    samples: Option<anyhow::Result<CpuSampling>>,
 }
 
 impl LoadedProbes {
@@ -45,7 +48,10 @@ impl LoadedProbes {
         let wanted = alone && config.sources.garbage != GarbageDetail::Off;
         let garbage =
             wanted.then(|| GarbagePrograms::load(&session, config.sources.garbage_budget));
-        Ok(Self { session, counting, arenas, garbage })
+        let samples = config.sources.sample_rate();
+        let samples =
+            samples.map(|hertz| CpuSampling::start(&session, hertz, config.sources.stack_depth));
+        Ok(Self { session, counting, arenas, garbage, samples })
     }
 
     /// Attaches the event sources and starts the guardian.
@@ -78,6 +84,13 @@ impl LoadedProbes {
             }
             None => None,
         };
+        let samples = match self.samples.transpose() {
+            Ok(samples) => samples,
+            Err(error) => {
+                trace.note(&format!("--sample: no samples are taken: {error:#}"));
+                None
+            }
+        };
         let mut allocations = None;
         if let Some(budget) = config.sources.windows_budget() {
             let shared = session.shared_maps()?;
@@ -94,6 +107,7 @@ impl LoadedProbes {
             allocations,
             cuda,
             counting: self.counting,
+            samples,
             stopped: StoppedPrograms::new(stopped),
             programs: HashMap::new(),
             usual: HashMap::new(),
@@ -121,6 +135,7 @@ pub(super) fn open_session(
             ring_bytes: config.sources.ring_size,
             stack_depth: config.sources.stack_depth,
             counters: counting.set(),
+            samples: config.sources.sample_rate().is_some(),
         },
         &KernelSupport::probe(),
     )?;

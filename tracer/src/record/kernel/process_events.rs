@@ -43,6 +43,13 @@ impl KernelSource {
                     allocations.sample(sample, &mut self.stacks);
                 }
             }
+            KernelEvent::Sample(sample) => {
+                if let Some(samples) = &mut self.samples {
+                    let stack = self.stacks.innermost(sample.stack);
+                    self.processes.name_thread(sample.pid, sample.tid, &mut trace.output);
+                    samples.add(&sample, stack, &mut trace.output);
+                }
+            }
             KernelEvent::Process(event) => self.process_event(trace, event),
         }
     }

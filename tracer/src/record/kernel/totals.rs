@@ -76,6 +76,9 @@ impl KernelSource {
             cuda.finish(&mut self.processes, trace);
             end.lost.extend(cuda.lost_and_hits()?.0);
         }
+        if let Some(samples) = &mut self.samples {
+            samples.finish(&mut trace.output);
+        }
         end.lost.extend(lost(&counters, self.stacks.lost()));
         end.lost.extend(lost_collections(&self.session, &counters, trace)?);
         // The cost of probes is for the reader of a trace.
@@ -211,6 +214,8 @@ fn costs(
     let garbage_ns = calibration
         .filter(|_| garbage > 0)
         .map(|c| c.entry_ns + counters.garbage().took_ns as f64 / garbage as f64);
+    let samples = counters.samples();
+    let sample_ns = (samples.taken > 0).then(|| samples.took_ns as f64 / samples.taken as f64);
     let code = counters.foreign_hits(ProbePointKind::CodeDealloc);
     let foreign = POINTS.map(|point| match point {
         ProbePointKind::CodeDealloc => (0, point),
@@ -245,6 +250,7 @@ fn costs(
             calibration.map(|c| c.entry_ns),
         ),
         cost("garbage of collections", garbage, garbage_ns),
+        cost("sample", samples.taken, sample_ns),
         cost("program stopped", stops.count, stopped_ns),
         cost(ProbeCost::CODE_ELSEWHERE, code, calibration.map(|c| c.entry_ns)),
         cost(ProbeCost::COLLECTOR_ELSEWHERE, foreign, foreign_ns.map(|ns| ns / foreign as f64)),

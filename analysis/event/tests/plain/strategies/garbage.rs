@@ -2,15 +2,15 @@
 
 use super::{count, time};
 use gctrace_event::{
-    BirthCount, Called, CalledKind, CycleCount, CycleEdge, CycleSignature, Garbage, KindCount,
-    ObjectKind, Record,
+    BirthCount, Called, CalledKind, CpuSamples, CycleCount, CycleEdge, CycleSignature, Garbage,
+    KindCount, ObjectKind, Record,
 };
 use proptest::collection::vec;
 use proptest::option::of;
 use proptest::prelude::*;
 
 pub(crate) fn record() -> impl Strategy<Value = Record> {
-    prop_oneof![1 => kind(), 1 => cycle(), 2 => garbage(), 1 => called()]
+    prop_oneof![1 => kind(), 1 => cycle(), 2 => garbage(), 1 => called(), 1 => samples()]
 }
 
 prop_compose! {
@@ -40,6 +40,18 @@ prop_compose! {
     ) -> Record {
         let kind = if is_callback { CalledKind::Callback } else { CalledKind::Finalizer };
         Record::Called(Called { pid, tid, at_ns, kind, calls, time_ns, stack })
+    }
+}
+
+prop_compose! {
+    fn samples()(
+        (pid, tid, at_ns, lasts_ns) in (any::<u32>(), any::<u32>(), time(), 0..1u64 << 40),
+        (count, in_pause) in (1..=u64::MAX, any::<bool>()),
+        file in of("[a-z]+"),
+        stack in of(1..=u32::MAX),
+    ) -> Record {
+        let until_ns = at_ns + lasts_ns;
+        Record::CpuSamples(CpuSamples { pid, tid, at_ns, until_ns, count, file, in_pause, stack })
     }
 }
 

@@ -244,11 +244,12 @@ prop_compose! {
         ],
         counters in vec(any::<String>(), 0..3),
         counters_missing in btree_map(any::<String>(), any::<String>(), 0..3),
+        sample_hz in any::<Option<u32>>(),
         (git_commit, git_modified, step_function) in any::<(Option<String>, Option<bool>, Option<String>)>(),
     ) -> TraceHeader {
         let started_ns = started_ns >> 2;
         TraceHeader {
-            git_commit, git_modified, step_function,
+            git_commit, git_modified, step_function, sample_hz,
             format: FORMAT.to_owned(), gctrace, command, attached_pid, host, kernel, cpus, rank,
             started_ns, started_unix_ns, min_pause_ns, follow, stack_depth, cuda, mode,
             counters,

@@ -1,0 +1,65 @@
+//! Samples of what recorded threads execute: a program on a clock of each CPU.
+//!
+//! Owns the object of `bpf/sample.bpf.c`. What it finds arrives with the session's events.
+
+use crate::error::Error;
+use crate::session::BpfSession;
+use libbpf_rs::Link;
+use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
+use skeleton::{SampleSkel, SampleSkelBuilder};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+
+mod skeleton {
+    #![allow(
+        warnings,
+        clippy::all,
+        clippy::allow_attributes,
+        clippy::undocumented_unsafe_blocks,
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        reason = "generated"
+    )]
+    include!(concat!(env!("OUT_DIR"), "/sample.skel.rs"));
+}
+
+/// The loaded program. Dropping it ends the samples.
+pub struct SamplePrograms {
+    // Declared, and so dropped, before the program that they run.
+    links: Vec<Link>,
+    skeleton: SampleSkel<'static>,
+}
+
+impl SamplePrograms {
+    /// Loads the program for a session with [`crate::SessionConfig::samples`]. `stack_depth`: frames of a
+    /// stack, as there.
+    ///
+    /// # Errors
+    /// [`Error::Load`], [`Error::Map`].
+    pub fn load(session: &BpfSession, stack_depth: u32) -> Result<Self, Error> {
+        let shared = session.shared_maps()?;
+        // Borrowed by the skeleton for its whole life: until gctrace ends.
+        let storage = Box::leak(Box::new(MaybeUninit::uninit()));
+        let mut open = SampleSkelBuilder::default().open(storage).map_err(Error::Load)?;
+        if let Some(rodata) = open.maps.rodata_data.as_mut() {
+            rodata.stack_depth = stack_depth.min(crate::MAX_STACK_DEPTH);
+        }
+        shared.lend(open.open_object_mut()).map_err(Error::Load)?;
+        let skeleton = open.load().map_err(Error::Load)?;
+        Ok(Self { links: Vec::new(), skeleton })
+    }
+
+    /// Takes a sample whenever `clock`, a perf event of one CPU with a frequency, ticks while a recorded
+    /// thread runs there.
+    ///
+    /// # Errors
+    /// [`Error::Load`] with the kernel's error.
+    pub fn attach(&mut self, clock: OwnedFd) -> Result<(), Error> {
+        let link = self.skeleton.progs.at_sample.attach_perf_event(clock.as_raw_fd());
+        self.links.push(link.map_err(Error::Load)?);
+        // The link closes it.
+        std::mem::forget(clock);
+        Ok(())
+    }
+}

@@ -1,0 +1,173 @@
+//! `--sample`: what the threads of recorded processes execute.
+//!
+//! Owns the samples that are not written yet: those of a thread that follow one another at the same
+//! place are one record. Which file an address belongs to is read from the memory map of the process.
+
+use crate::record::output::{RecordOutput, RecordSink as _};
+use gctrace_ebpf::{BpfSession, SampleEvent, SamplePrograms};
+use gctrace_event::{CpuSamples, FrameId, Record};
+use gctrace_probes::{counters, maps};
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// The longest time between the first and the last sample of a record, in ns: what gctrace has not
+/// written when it is killed is lost.
+const TOGETHER_NS: u64 = 1_000_000_000;
+/// After this time the memory map of a process is read again for an address that it did not have, in ns.
+const MAPS_AGAIN_NS: u64 = 1_000_000_000;
+
+/// The programs that take samples, and the samples of each thread.
+pub(super) struct CpuSampling {
+    _programs: SamplePrograms,
+    open: HashMap<(u32, u32), OpenSamples>,
+    maps: HashMap<u32, CodeMap>,
+    /// Processes that exited since the last drain: their last samples may still be in the ring.
+    ended: Vec<u32>,
+}
+
+/// The last samples of a thread.
+struct OpenSamples {
+    file: Option<Rc<str>>,
+    samples: CpuSamples,
+}
+
+/// The executable mappings of a process.
+#[derive(Default)]
+struct CodeMap {
+    read_ns: Option<u64>,
+    /// Start, end, and name of the file, by start.
+    ranges: Vec<(u64, u64, Rc<str>)>,
+}
+
+impl CpuSampling {
+    /// Loads the program and attaches it to a clock of each CPU.
+    ///
+    /// # Errors
+    /// The kernel refuses the program, or a clock.
+    pub(super) fn start(
+        session: &BpfSession,
+        hertz: u32,
+        stack_depth: u32,
+    ) -> anyhow::Result<Self> {
+        let mut programs = SamplePrograms::load(session, stack_depth)?;
+        for cpu in counters::online_cpus()? {
+            programs.attach(counters::open_clock(cpu, hertz)?)?;
+        }
+        Ok(Self {
+            _programs: programs,
+            open: HashMap::new(),
+            maps: HashMap::new(),
+            ended: Vec::new(),
+        })
+    }
+
+    /// Adds a sample; `stack`: its innermost frame.
+    pub(super) fn add(
+        &mut self,
+        event: &SampleEvent,
+        stack: Option<FrameId>,
+        output: &mut RecordOutput,
+    ) {
+        let file = match event.instruction {
+            Some(address) => {
+                self.maps.entry(event.pid).or_default().file(event.pid, address, event.at_ns)
+            }
+            None => Some(Rc::from(CpuSamples::KERNEL)),
+        };
+        let key = (event.pid, event.tid);
+        if let Some(open) = self.open.get_mut(&key) {
+            let samples = &mut open.samples;
+            if open.file == file
+                && samples.stack == stack
+                && samples.in_pause == event.in_pause
+                && event.at_ns.saturating_sub(samples.at_ns) < TOGETHER_NS
+            {
+                samples.count += 1;
+                samples.until_ns = samples.until_ns.max(event.at_ns);
+                return;
+            }
+        }
+        let samples = CpuSamples {
+            pid: event.pid,
+            tid: event.tid,
+            at_ns: event.at_ns,
+            until_ns: event.at_ns,
+            count: 1,
+            file: None,
+            in_pause: event.in_pause,
+            stack,
+        };
+        if let Some(before) = self.open.insert(key, OpenSamples { file, samples }) {
+            before.write(output);
+        }
+    }
+
+    /// Writes the samples of threads that were not sampled for a while.
+    pub(super) fn tick(&mut self, now_ns: u64, output: &mut RecordOutput) {
+        let is_old = |_: &(u32, u32), open: &mut OpenSamples| {
+            now_ns.saturating_sub(open.samples.at_ns) >= TOGETHER_NS
+        };
+        for (_, samples) in self.open.extract_if(is_old) {
+            samples.write(output);
+        }
+    }
+
+    /// A process exited or executed another program.
+    pub(super) fn ended(&mut self, pid: u32) {
+        self.ended.push(pid);
+    }
+
+    /// Forgets exited processes, once every event up to their exit was handled.
+    pub(super) fn forget_ended(&mut self, output: &mut RecordOutput) {
+        for pid in self.ended.drain(..) {
+            self.maps.remove(&pid);
+            for (_, samples) in self.open.extract_if(|(of, _), _| *of == pid) {
+                samples.write(output);
+            }
+        }
+    }
+
+    /// Writes what is left.
+    pub(super) fn finish(&mut self, output: &mut RecordOutput) {
+        for (_, samples) in self.open.drain() {
+            samples.write(output);
+        }
+    }
+}
+
+impl OpenSamples {
+    fn write(mut self, output: &mut RecordOutput) {
+        self.samples.file = self.file.as_deref().map(str::to_owned);
+        output.write(&Record::CpuSamples(self.samples));
+    }
+}
+
+impl CodeMap {
+    /// The name of the file whose code is at an address.
+    fn file(&mut self, pid: u32, address: u64, now_ns: u64) -> Option<Rc<str>> {
+        let known = self.known(address);
+        let may_read =
+            self.read_ns.is_none_or(|read_ns| now_ns.saturating_sub(read_ns) >= MAPS_AGAIN_NS);
+        if known.is_some() || !may_read {
+            return known;
+        }
+        self.read_ns = Some(now_ns);
+        if let Ok(mappings) = maps::mappings(pid) {
+            let code = mappings.iter().filter(|mapping| mapping.executable);
+            self.ranges = code
+                .map(|mapping| {
+                    let name = mapping.path.file_name().unwrap_or_default().to_string_lossy();
+                    (mapping.start, mapping.end, Rc::from(name))
+                })
+                .collect();
+            self.ranges.sort_unstable();
+        }
+        self.known(address)
+    }
+
+    fn known(&self, address: u64) -> Option<Rc<str>> {
+        let after = self.ranges.partition_point(|(start, ..)| *start <= address);
+        let (_, end, name) = self.ranges.get(after.checked_sub(1)?)?;
+        (address < *end).then(|| Rc::clone(name))
+    }
+}

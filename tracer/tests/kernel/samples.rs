@@ -1,0 +1,107 @@
+//! Kernel tier: samples of what threads execute, against the CPU time that they measure themselves.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
+
+use serde_json::Value;
+use test_kit::recording::Trace;
+use test_kit::{interpreters, recording};
+
+/// Samples a second.
+const HERTZ: u64 = 499;
+
+/// By how much a share by samples may differ from that of CPU time: of 1,000 samples and more, five standard
+/// deviations and what starts and ends the measured calls.
+const CLOSE: f64 = 0.08;
+
+test_kit::on_interpreters! {
+    check;
+    system_python => "system-3.11",
+    cpython_3_8 => "pyenv-3.8",
+    cpython_3_12 => "pyenv-3.12",
+    debian_3_13 => "debian-3.13-shared",
+    debian_3_14 => "debian-3.14",
+    free_threaded_3_14 => "manylinux-3.14t",
+}
+
+fn check(test: &str, name: &str) {
+    if !recording::privileged(test) {
+        return;
+    }
+    let Some(python) = interpreters::python(test, name) else {
+        return;
+    };
+    let place = tempfile::tempdir().unwrap();
+    let truth = place.path().join("truth.json");
+    let script = recording::scripts().join("sampled.py");
+    let output = recording::gctrace(
+        &[
+            "--mode",
+            "ebpf",
+            "--sample",
+            &HERTZ.to_string(),
+            "--",
+            python.path.to_str().unwrap(),
+            script.to_str().unwrap(),
+            truth.to_str().unwrap(),
+        ],
+        place.path(),
+    );
+    assert!(output.status.success(), "{output:?}");
+    Trace::read(&place.path().join("trace.json")).assert_nothing_lost();
+    let truth = recording::json(&truth);
+    let report = analyzed(place.path());
+    let cpu = cpu_of(&report, &truth["pid"]);
+    let total = cpu["samples"].as_u64().unwrap();
+    let known = truth["process"].as_u64().unwrap() as f64 / 1e9;
+    let sampled = total as f64 / HERTZ as f64;
+    // The program starts and ends outside of what it measures.
+    assert!((sampled / known - 1.0).abs() < 0.15, "{sampled} s by samples of {known} s");
+    assert_eq!(cpu["threads"], 2);
+    let share = |samples: u64| samples as f64 / total as f64;
+    for function in ["first", "second", "collected", "native"] {
+        let truth = truth["times"][function].as_u64().unwrap() as f64 / 1e9 / known;
+        let sampled = share(samples_of(cpu, function));
+        assert!((sampled - truth).abs() < CLOSE, "{function}: {sampled} of {truth}");
+    }
+    let in_pauses = share(cpu["in_pauses"].as_u64().unwrap());
+    let collected = share(samples_of(cpu, "collected"));
+    assert!((in_pauses - collected).abs() < CLOSE, "{in_pauses} of {collected}");
+    let files = cpu["files"].as_array().unwrap().iter();
+    let named: Vec<&str> = files.filter_map(|file| file["file"].as_str()).collect();
+    assert!(named.iter().any(|file| file.contains("python")), "{named:?}");
+    let child = cpu_of(&report, &truth["child"]);
+    let all = child["samples"].as_u64().unwrap();
+    assert!(samples_of(child, "forked") * 10 > all * 8, "{child}");
+}
+
+/// The report on the trace in a folder.
+fn analyzed(place: &std::path::Path) -> Value {
+    let output = recording::gctrace(&["analyze", "--format", "json", "trace.json"], place);
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn cpu_of<'a>(report: &'a Value, pid: &Value) -> &'a Value {
+    let mut sampled = report["cpu"].as_array().unwrap().iter();
+    sampled.find(|cpu| cpu["pid"] == *pid).unwrap()
+}
+
+/// The samples of all lines of a function.
+fn samples_of(cpu: &Value, function: &str) -> u64 {
+    let lines = cpu["lines"].as_array().unwrap().iter();
+    let of = lines.filter(|line| line["line"]["function"] == function);
+    of.map(|line| line["samples"].as_u64().unwrap()).sum()
+}
+
+/// Without privileges for probes there are no samples, and that is said.
+#[test]
+fn in_process_there_are_none() {
+    let place = tempfile::tempdir().unwrap();
+    let python = interpreters::any_python();
+    let output = recording::gctrace(
+        &["--mode", "inject", "--sample", "99", "--", python.to_str().unwrap(), "-c", "pass"],
+        place.path(),
+    );
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("--sample needs kernel probes"), "{text}");
+}

@@ -9,7 +9,7 @@ mod process_stacks;
 mod unlisted;
 
 use self::deferred::DeferredCollections;
-pub use self::process_stacks::{ProcessStacks, WeightedStack};
+pub use self::process_stacks::{ProcessStacks, SampledStack, WeightedStack};
 use crate::accumulate::pause_sums::{generation_index, reason_index};
 use crate::accumulate::process::ProcessState;
 use crate::accumulate::process_sums::PidTable;

@@ -58,5 +58,5 @@ pub mod units;
 mod verdict;
 pub mod words;
 
-pub use analysis::{Analysis, ProcessStacks, WeightedStack};
+pub use analysis::{Analysis, ProcessStacks, SampledStack, WeightedStack};
 pub use summary::{ProcessStepRow, StepCell};

@@ -9,6 +9,7 @@ pub(crate) mod heap;
 mod heatmap;
 #[cfg(feature = "parquet")]
 mod parquet;
+mod pstats;
 mod speedscope;
 
 use crate::args::{ExportConfig, ExportFormat, StackWeight};
@@ -18,8 +19,8 @@ use crate::invoker::Invoker;
 use crate::print::clean;
 use crate::{analyze, print};
 use anyhow::Context;
-use gctrace_analysis::report::Location;
-use gctrace_analysis::{Analysis, ProcessStacks, WeightedStack};
+use gctrace_analysis::report::{Location, PauseTotal};
+use gctrace_analysis::{Analysis, ProcessStacks, SampledStack, WeightedStack};
 use std::io;
 use std::io::Write;
 
@@ -38,6 +39,8 @@ struct ExportedStack<'a> {
     frames: Vec<&'a Location>,
     /// Nanoseconds or number of pauses.
     weight: u64,
+    /// Number of pauses or samples.
+    count: u64,
 }
 
 /// Writes the stacks of all traces, or a heap, to one file. Returns the exit code: 0, or 1 if an
@@ -112,7 +115,10 @@ fn processes<'a>(analysis: &'a Analysis, config: &ExportConfig) -> Vec<ExportedP
         .stacks()
         .map(|process| ExportedProcess {
             name: name(&process, many_traces),
-            stacks: stacks(process.stacks(), config),
+            stacks: match config.by {
+                StackWeight::Cpu => sampled(process.sampled()),
+                StackWeight::Time | StackWeight::Count => stacks(process.stacks(), config),
+            },
         })
         .filter(|process| !process.stacks.is_empty())
         .collect()
@@ -123,21 +129,34 @@ fn stacks<'a>(
     config: &ExportConfig,
 ) -> Vec<ExportedStack<'a>> {
     let mut stacks: Vec<ExportedStack<'a>> = all
-        .map(|stack| ExportedStack { frames: stack.frames(), weight: weight(&stack, config) })
+        .map(|stack| {
+            let pauses = pauses(&stack, config);
+            let weight =
+                if config.by == StackWeight::Count { pauses.count } else { pauses.time_ns };
+            ExportedStack { frames: stack.frames(), weight, count: pauses.count }
+        })
         .filter(|stack| stack.weight > 0)
         .collect();
     stacks.sort_by(|a, b| a.frames.cmp(&b.frames));
     stacks
 }
 
-fn weight(stack: &WeightedStack<'_>, config: &ExportConfig) -> u64 {
-    let pauses = match config.generation {
+fn sampled<'a>(all: impl Iterator<Item = SampledStack<'a>>) -> Vec<ExportedStack<'a>> {
+    let mut stacks: Vec<ExportedStack<'a>> = all
+        .map(|stack| ExportedStack {
+            frames: stack.frames,
+            weight: stack.cpu_ns,
+            count: stack.samples,
+        })
+        .collect();
+    stacks.sort_by(|a, b| a.frames.cmp(&b.frames));
+    stacks
+}
+
+fn pauses(stack: &WeightedStack<'_>, config: &ExportConfig) -> PauseTotal {
+    match config.generation {
         Some(generation) => stack.of_generation(generation),
         None => stack.pauses(),
-    };
-    match config.by {
-        StackWeight::Time => pauses.time_ns,
-        StackWeight::Count => pauses.count,
     }
 }
 
@@ -154,6 +173,11 @@ fn name(process: &ProcessStacks<'_>, many_traces: bool) -> String {
 
 /// The error if there is nothing to export.
 fn nothing(analysis: &Analysis, config: &ExportConfig) -> anyhow::Error {
+    if config.by == StackWeight::Cpu {
+        return anyhow::anyhow!(
+            "no samples with a Python stack. To have them: sudo gctrace record --sample 99 -- COMMAND"
+        );
+    }
     let any = analysis.stacks().next().is_some();
     match config.generation.filter(|_| any) {
         Some(generation) => anyhow::anyhow!(
@@ -179,6 +203,10 @@ fn write(
     match config.format {
         ExportFormat::Collapsed => flamegraph::write_collapsed(processes, &mut out),
         ExportFormat::Speedscope => speedscope::write(processes, config.by, &mut out),
+        ExportFormat::Pstats => {
+            let unit = if config.by == StackWeight::Count { 1.0 } else { 1e-9 };
+            pstats::write(processes, unit, &mut out)
+        }
         ExportFormat::Svg => flamegraph::write(processes, config, &mut out),
         // Done or refused before.
         ExportFormat::Heapsnapshot

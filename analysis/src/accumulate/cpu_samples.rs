@@ -36,6 +36,16 @@ impl CpuSums {
         }
     }
 
+    /// Whether there are none with a Python frame.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.stacks().next().is_none()
+    }
+
+    /// Samples by stack, of those with one.
+    pub(crate) fn stacks(&self) -> impl Iterator<Item = (NodeId, u64)> + use<'_> {
+        self.by_stack.iter().filter_map(|(node, samples)| Some(((*node)?, *samples)))
+    }
+
     /// Names the stacks as in a tree that their own was added to.
     pub(crate) fn renumber(&mut self, places: &MovedNodes) {
         for (node, samples) in std::mem::take(&mut self.by_stack) {

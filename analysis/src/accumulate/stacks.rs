@@ -195,6 +195,13 @@ impl StackTree {
 
     /// The frames of a stack from the innermost to the outermost, without the import system's, as
     /// in a traceback of Python.
+    /// The frames of a stack, the outermost first.
+    pub(crate) fn frames_from_outermost(&self, node: NodeId) -> Vec<&Location> {
+        let mut frames: Vec<&Location> = self.frames(node).collect();
+        frames.reverse();
+        frames
+    }
+
     /// The innermost line that is no library's; without one the innermost.
     pub(crate) fn own_or_innermost_line(&self, node: NodeId) -> &Location {
         let node = &self.nodes[node];

@@ -11,6 +11,8 @@ use crate::report::{Location, PauseTotal};
 pub struct ProcessStacks<'a> {
     tree: &'a StackTree,
     process: &'a ProcessState,
+    /// Samples a second, if there were any.
+    hertz: Option<u32>,
 }
 
 /// One stack of a process, with the sums of the pauses that started with it.
@@ -21,15 +23,30 @@ pub struct WeightedStack<'a> {
     sums: &'a StackSums,
 }
 
+/// One sampled stack of a process.
+#[derive(Debug, Clone)]
+pub struct SampledStack<'a> {
+    /// Its frames from the outermost to the innermost.
+    pub frames: Vec<&'a Location>,
+    /// Number of samples.
+    pub samples: u64,
+    /// The CPU time that they stand for, in ns.
+    pub cpu_ns: u64,
+}
+
 impl Analysis {
-    /// The processes that have pauses with stacks, in the order of the traces and, within one, of
+    /// The processes that have pauses or samples with stacks, in the order of the traces and, within one, of
     /// their appearance.
     pub fn stacks(&self) -> impl Iterator<Item = ProcessStacks<'_>> {
         let tree = &self.stacks;
-        let with = |process: &&ProcessState| !process.stacks.is_empty();
+        let with = |process: &&ProcessState| !process.stacks.is_empty() || !process.cpu.is_empty();
         let all = self.processes.iter().chain(&self.unlisted);
         let processes = all.filter(with);
-        processes.map(move |process| ProcessStacks { tree, process })
+        processes.map(move |process| {
+            let header = self.traces.get(process.trace).and_then(|trace| trace.header.as_ref());
+            let hertz = header.and_then(|header| header.sample_hz);
+            ProcessStacks { tree, process, hertz }
+        })
     }
 }
 
@@ -67,15 +84,26 @@ impl<'a> ProcessStacks<'a> {
         let stacks = self.process.stacks.iter();
         stacks.map(move |(node, sums)| WeightedStack { tree, node, sums })
     }
+
+    /// Its sampled stacks, in no particular order. Samples without a Python frame are left out.
+    pub fn sampled(&self) -> impl Iterator<Item = SampledStack<'a>> + use<'a> {
+        let tree = self.tree;
+        let ns = |hertz: u32| 1_000_000_000 / u64::from(hertz.max(1));
+        let ns = self.hertz.map_or(0, ns);
+        let stacks = self.process.cpu.stacks();
+        stacks.map(move |(node, samples)| SampledStack {
+            frames: tree.frames_from_outermost(node),
+            samples,
+            cpu_ns: samples.saturating_mul(ns),
+        })
+    }
 }
 
 impl<'a> WeightedStack<'a> {
     /// Its frames from the outermost to the innermost.
     #[must_use]
     pub fn frames(&self) -> Vec<&'a Location> {
-        let mut frames: Vec<&Location> = self.tree.frames(self.node).collect();
-        frames.reverse();
-        frames
+        self.tree.frames_from_outermost(self.node)
     }
 
     /// Count and time of its pauses.

@@ -11,6 +11,8 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   gctrace export trace.json -o gc.svg        a flame graph for the browser
   gctrace export trace.json -o gc.json       for www.speedscope.app
+  gctrace export trace.json --by cpu -o cpu.svg          what used the CPU (record --sample 99)
+  gctrace export trace.json --by cpu -o cpu.pstats       the same for snakeviz and python -m pstats
   gctrace export rank*.json.gz --format parquet -o tables       for DuckDB, polars, pandas, ...
   gctrace export rank*.json --format collapsed --generation 2 | flamegraph.pl > full.svg
   gctrace export train.gcheap -o train.heapsnapshot             for the DevTools of Chrome
@@ -26,7 +28,7 @@ pub(super) struct ExportArgs {
     /// written by `gctrace heap`
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<PathBuf>,
-    /// File format [default: by extension: .svg, .json (speedscope), .txt or .collapsed,
+    /// File format [default: by extension: .svg, .json (speedscope), .txt or .collapsed, .pstats,
     /// .html (heatmap), .heapsnapshot, .dot; otherwise svg, with `--path` or `--cycle` dot]
     #[arg(long, value_enum)]
     format: Option<ExportFormat>,
@@ -59,6 +61,8 @@ pub(crate) enum ExportFormat {
     Collapsed,
     /// JSON for www.speedscope.app
     Speedscope,
+    /// For `python -m pstats` and snakeviz; calls are samples, or pauses
+    Pstats,
     /// Image for the browser
     Svg,
     /// Page for the browser: length of each training step of each rank
@@ -87,6 +91,8 @@ pub(crate) enum StackWeight {
     Time,
     /// Number of its pauses
     Count,
+    /// CPU time of its samples (`record --sample`), whether in pauses or not
+    Cpu,
 }
 
 /// Options of `gctrace export`, validated, with defaults filled in.
@@ -101,7 +107,7 @@ pub(crate) struct ExportConfig {
     pub output: Option<PathBuf>,
     /// Replace an existing `output`; without it, one with content is an error.
     pub force: bool,
-    /// Weight of a stack: time or number of pauses.
+    /// Weight of a stack: time or number of pauses, or CPU time of samples.
     pub by: StackWeight,
     /// Include only collections of this generation.
     pub generation: Option<u8>,
@@ -141,6 +147,7 @@ fn by_name(path: &Path) -> Result<ExportFormat, clap::Error> {
     match path.extension().and_then(OsStr::to_str) {
         None | Some("svg") => Ok(ExportFormat::Svg),
         Some("json") => Ok(ExportFormat::Speedscope),
+        Some("pstats" | "prof") => Ok(ExportFormat::Pstats),
         Some("html") => Ok(ExportFormat::Heatmap),
         Some("heapsnapshot") => Ok(ExportFormat::Heapsnapshot),
         Some("dot" | "gv") => Ok(ExportFormat::Dot),
@@ -153,7 +160,7 @@ fn by_name(path: &Path) -> Result<ExportFormat, clap::Error> {
             ErrorKind::InvalidValue,
             &format!(
                 "no format has the extension .{unknown}: use .svg, .json (speedscope), .txt, \
-                 .collapsed, .html (heatmap), .heapsnapshot or .dot, or pass --format"
+                 .collapsed, .pstats, .html (heatmap), .heapsnapshot or .dot, or pass --format"
             ),
         )),
     }

@@ -32,6 +32,11 @@ pub(super) fn write(
             options.count_name = "µs".to_owned();
             options.factor = US_PER_NS;
         }
+        StackWeight::Cpu => {
+            options.title = "CPU time by stack (samples)".to_owned();
+            options.count_name = "µs".to_owned();
+            options.factor = US_PER_NS;
+        }
         StackWeight::Count => {
             options.title = format!("{of}: pauses by triggering stack");
             options.count_name = "pauses".to_owned();

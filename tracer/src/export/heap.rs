@@ -40,6 +40,7 @@ pub(super) fn run(config: &ExportConfig) -> anyhow::Result<()> {
         }
         ExportFormat::Collapsed
         | ExportFormat::Speedscope
+        | ExportFormat::Pstats
         | ExportFormat::Heatmap
         | ExportFormat::Parquet => {
             anyhow::bail!(

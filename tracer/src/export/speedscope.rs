@@ -64,7 +64,10 @@ pub(super) fn write(
     let file = SpeedscopeFile {
         schema: "https://www.speedscope.app/file-format-schema.json",
         exporter: concat!("gctrace ", env!("CARGO_PKG_VERSION")),
-        name: "Garbage collection by triggering stack",
+        name: match by {
+            StackWeight::Cpu => "CPU time by stack (samples)",
+            StackWeight::Time | StackWeight::Count => "Garbage collection by triggering stack",
+        },
         active_profile_index: 0,
         shared: SpeedscopeShared { frames: frames.list.into_iter().map(frame).collect() },
         profiles,
@@ -118,7 +121,7 @@ fn profile<'a>(
         kind: "sampled",
         name: &process.name,
         unit: match by {
-            StackWeight::Time => "nanoseconds",
+            StackWeight::Time | StackWeight::Cpu => "nanoseconds",
             StackWeight::Count => "none",
         },
         start_value: 0,

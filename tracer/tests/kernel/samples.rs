@@ -3,6 +3,9 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
 
 use serde_json::Value;
+use std::path::Path;
+use std::process::Command;
+use test_kit::limit::WithTimeout as _;
 use test_kit::recording::Trace;
 use test_kit::{interpreters, recording};
 
@@ -69,13 +72,41 @@ fn check(test: &str, name: &str) {
     let files = cpu["files"].as_array().unwrap().iter();
     let named: Vec<&str> = files.filter_map(|file| file["file"].as_str()).collect();
     assert!(named.iter().any(|file| file.contains("python")), "{named:?}");
+    pstats_agrees(&python.path, place.path(), cpu, total);
     let child = cpu_of(&report, &truth["child"]);
     let all = child["samples"].as_u64().unwrap();
     assert!(samples_of(child, "forked") * 10 > all * 8, "{child}");
 }
 
+/// Prints the samples of two functions of a profile, the CPU time of all, and who calls one of them.
+const PSTATS: &str = "\
+import json, pstats
+stats = pstats.Stats('cpu.pstats').stats
+own = {function: sum(row[1] for key, row in stats.items() if key[2] == function) for function in ('first', 'native')}
+callers = [caller[2] for key, row in stats.items() if key[2] == 'first' for caller in row[4]]
+print(json.dumps({'own': own, 'seconds': sum(row[2] for row in stats.values()), 'callers': callers}))
+";
+
+/// Python reads the exported profile, and it has the samples of the report.
+fn pstats_agrees(python: &Path, place: &Path, cpu: &Value, total: u64) {
+    let arguments = ["export", "trace.json", "--by", "cpu", "-o", "cpu.pstats"];
+    let output = recording::gctrace(&arguments, place);
+    assert!(output.status.success(), "{output:?}");
+    let mut command = Command::new(python);
+    let output = command.args(["-c", PSTATS]).current_dir(place).output_in_time().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let read: Value = serde_json::from_slice(&output.stdout).unwrap();
+    // The child's samples too.
+    let seconds = total as f64 / HERTZ as f64;
+    assert!((read["seconds"].as_f64().unwrap() / seconds) > 0.8, "{read} of {seconds} s");
+    for function in ["first", "native"] {
+        assert_eq!(read["own"][function], samples_of(cpu, function), "{read}");
+    }
+    assert_eq!(read["callers"], serde_json::json!(["timed"]), "{read}");
+}
+
 /// The report on the trace in a folder.
-fn analyzed(place: &std::path::Path) -> Value {
+fn analyzed(place: &Path) -> Value {
     let output = recording::gctrace(&["analyze", "--format", "json", "trace.json"], place);
     assert!(output.status.success(), "{output:?}");
     serde_json::from_slice(&output.stdout).unwrap()

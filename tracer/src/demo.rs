@@ -1,9 +1,7 @@
 //! `gctrace demo`: records and explains a training program on a simulated GPU.
 //!
-//! Owns the directory in which it runs. Runs `gctrace record` and `gctrace analyze` as a user would;
-//! `follow`: and `gctrace apply`.
-
-mod follow;
+//! Owns the directory in which it runs. Runs `gctrace record`, `gctrace analyze` and `gctrace auto` as a
+//! user would.
 
 use crate::args::DemoConfig;
 use crate::files::write_export;
@@ -26,6 +24,20 @@ const PROGRAM_NAME: &str = "train_simgpu.py";
 
 /// Interpreter that runs it.
 const PYTHON: &str = "python3";
+
+/// What `gctrace auto` is told. Before CPython 3.12 the function is not seen, and time is compared.
+const AUTO: [&str; 7] = ["auto", "--step-function", "train_step", "--wait", "2s", "--force", "-o"];
+/// File name of what it finds.
+const FOUND_NAME: &str = "demo-auto.json";
+/// Steps that it needs, twice: it decides within some thousand.
+const AUTO_STEPS: u32 = 8_000;
+/// With these the GPU waits for the program, so that a step is as long as its CPU time; fewer new samples
+/// in a step keep the longer run below a gigabyte.
+const HOST_BOUND: [&str; 4] = ["--kernel-us", "1", "--copies", "100"];
+const AUTO_HEAD: &str = "
+The same program under gctrace auto, with more steps and kernels so short that the GPU waits for the
+program: a setting is sought, proven and held while it runs.
+";
 
 /// A temporary directory, removed on drop.
 struct DemoDir(PathBuf);
@@ -60,7 +72,6 @@ pub(crate) fn run(config: &DemoConfig) -> anyhow::Result<u8> {
     let program = lay_out(&folder.0)?;
     write_out("The GPU of this demo is simulated: kernels take a set time and compute nothing.\n")?;
     let gctrace = std::env::current_exe().context("cannot find gctrace's own file")?;
-    let words = command(&program, &folder.0, config);
     let with_simulated_gpu = |command: &mut Command| {
         command
             .env("GCTRACE_NVML", folder.0.join("libnvidia-ml.so.1"))
@@ -68,28 +79,21 @@ pub(crate) fn run(config: &DemoConfig) -> anyhow::Result<u8> {
     };
     let mut record = Command::new(&gctrace);
     with_simulated_gpu(record.args(["record", "-o"]).arg(&config.output).arg("--"));
-    let recorded = run_to_end(record.args(&words))?;
+    let recorded = run_to_end(record.args(command(&program, &folder.0, config.steps)))?;
     if recorded != 0 {
         return Ok(recorded);
     }
     keep_program(config);
     write_out("\n")?;
     let explained = run_to_end(Command::new(&gctrace).arg("analyze").arg(&config.output))?;
-    if explained != 0 || !config.apply {
+    if explained != 0 || !config.auto {
         return Ok(explained);
     }
-    follow::follow(&gctrace, config, |gctrace, arguments| {
-        // Without arguments for gctrace the program runs alone.
-        let mut line: Vec<OsString> = Vec::new();
-        if !arguments.is_empty() {
-            line.push(gctrace.into());
-            line.extend(arguments.iter().map(OsString::from));
-        }
-        line.extend(words.iter().cloned());
-        let mut command = Command::new(line.remove(0));
-        with_simulated_gpu(command.args(line));
-        command
-    })
+    write_out(AUTO_HEAD)?;
+    let mut auto = Command::new(&gctrace);
+    let found = config.output.with_file_name(FOUND_NAME);
+    with_simulated_gpu(auto.args(AUTO).arg(found).arg("--"));
+    run_to_end(auto.args(command(&program, &folder.0, AUTO_STEPS)).args(HOST_BOUND))
 }
 
 /// Copies the program next to its trace, so that the report's lines can be looked up. Does not
@@ -152,10 +156,10 @@ fn lay_out(folder: &Path) -> anyhow::Result<PathBuf> {
     Ok(program)
 }
 
-fn command(program: &Path, folder: &Path, config: &DemoConfig) -> Vec<OsString> {
+fn command(program: &Path, folder: &Path, steps: u32) -> Vec<OsString> {
     let mut command: Vec<OsString> = vec![PYTHON.into(), program.into(), "--library".into()];
     command.push(folder.into());
-    command.extend(["--steps".into(), config.steps.to_string().into()]);
+    command.extend(["--steps".into(), steps.to_string().into()]);
     command
 }
 

@@ -74,7 +74,7 @@ impl AdviceEffect {
     /// Whether the range of the saving contains 0, or is wider than the likely saving where that is
     /// known: one recording does not show what the change does. False without a range.
     #[must_use]
-    pub fn is_uncertain(&self) -> bool {
+    pub(crate) fn is_uncertain(&self) -> bool {
         let Some(least_ns) = self.saves_at_least_ns else {
             return false;
         };

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 pub(super) const EXAMPLES: &str = "\
 Examples:
   sudo gctrace demo
+  gctrace demo --auto
   sudo gctrace demo --steps 400 -o demo.json.gz";
 
 /// What `gctrace demo` is to do.
@@ -18,8 +19,8 @@ pub(crate) struct DemoConfig {
     /// Number of training steps, a few milliseconds each
     #[arg(long, value_name = "NUMBER", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..))]
     pub steps: u32,
-    /// Follow the report's advice: run again with it and without, and compare its predicted saving
-    /// with the measured one
+    /// Then run it longer under `gctrace auto`, which finds, proves and holds a setting of the collector
+    /// while it runs
     #[arg(long)]
-    pub apply: bool,
+    pub auto: bool,
 }

@@ -323,7 +323,7 @@ fn places_are_those_of_the_plants() {
     };
     let text = |text: &str| Some(text.to_owned());
     assert_eq!(place(IdleCause::Synchronization), (text("cudaStreamSynchronize"), None));
-    assert_eq!(place(IdleCause::Copy), (text("cudaMemcpyAsync"), None));
+    assert_eq!(place(IdleCause::Copy), (text("Memcpy HtoD (Pageable -> Device)"), None));
     assert_eq!(place(IdleCause::Allocation), (text("cudaMalloc"), None));
     assert_eq!(place(IdleCause::Files), (None, text("save_checkpoint")));
     let loader = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__";

@@ -220,14 +220,15 @@ impl LedgerBook<'_> {
         let longest = self.longest(work, &sums);
         let classes = DeviceClasses::of(work);
         let mut rows = self.rows(sums, &left, &run, removed);
-        for row in &mut rows {
+        let blocked = rows.iter().filter(|row| row.cause == IdleCause::Blocked);
+        let blocked_ns: u64 = blocked.map(|row| row.time_ns).sum();
+        let sample = is_sample(timeline) && blocked_ns > classes.idle_ns / 10;
+        // In a sample nobody knows what decides.
+        for row in rows.iter_mut().filter(|_| !sample) {
             let worth_ns = classes.span_ns / WORTH_A_CHANGE;
             let saves = row.saves_ns.filter(|saves_ns| *saves_ns >= worth_ns);
             row.remedy = saves.and_then(|_| idle::remedy(row));
         }
-        let blocked = rows.iter().filter(|row| row.cause == IdleCause::Blocked);
-        let blocked_ns: u64 = blocked.map(|row| row.time_ns).sum();
-        let seems_blocked = blocked_ns > classes.idle_ns / 10;
         IdleLedger {
             id: work.id(),
             basis: Basis::Inferred,
@@ -239,7 +240,7 @@ impl LedgerBook<'_> {
             rows,
             gaps: self.gaps.gaps.len() as u64,
             longest,
-            sample: is_sample(timeline) && seems_blocked,
+            sample,
             at_most: timeline.waits.is_empty()
                 && self
                     .gaps

@@ -7,6 +7,7 @@
 
 mod facts;
 mod figures;
+mod idle;
 mod lines;
 mod report;
 mod sentence;
@@ -14,7 +15,8 @@ mod series;
 
 pub use report::{
     ComparedRun, Comparison, ComparisonNote, ComparisonVerdict, FactChange, FactId,
-    FigureComparison, FigureId, Interval, LineChange, LineComparison, Outcome, RateUnit, SCHEMA,
+    FigureComparison, FigureId, IdleComparison, Interval, LineChange, LineComparison, Outcome,
+    RateUnit, SCHEMA,
 };
 
 use self::figures::Sides;
@@ -52,6 +54,7 @@ pub fn compare(before: &[Report], after: &[Report]) -> Comparison {
         per,
         figures,
         lines: lines::compare(&facts_before, &facts_after, per),
+        idle: idle::compare(before, after),
     }
 }
 

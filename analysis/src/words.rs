@@ -7,6 +7,7 @@ pub(crate) mod advice;
 mod callback;
 mod called;
 pub mod cycles;
+pub(crate) mod idle;
 pub mod places;
 pub mod samples;
 pub(crate) mod verdict;

@@ -164,6 +164,8 @@ def convert(program, run, calls, ops, with_waits):
         trace.add_collection(pause)
     for step, tid, start, end in run["steps"]:
         trace.add("user_annotation", f"ProfilerStep#{step}", program["pid"], tid, start, end)
+    for name, tid, start, end in run["annotations"]:
+        trace.add("user_annotation", name, program["pid"], tid, start, end)
     return trace
 
 

@@ -164,6 +164,12 @@ class Bench:
         if now() - started_ns - (Host.collections.total_ns - paused_ns) > WAITED_NS:
             self.host.begin()
 
+    def annotated(self, name, microseconds):
+        """Host work with a name."""
+        started_ns = now()
+        self.host.work(microseconds)
+        self.runs[-1]["annotations"].append([name, threading.get_native_id(), started_ns, now()])
+
     def wait(self, stream=0):
         self.call(self.cuda, "cudaStreamSynchronize", self.device.streams[stream])
 
@@ -199,7 +205,7 @@ class Bench:
         self.collecting = number % 2 == 0
         self.collect_at = frozenset(collect_at)
         self.delay.begin()
-        run = {"collecting": self.collecting, "steps": [], "start": now()}
+        run = {"collecting": self.collecting, "steps": [], "annotations": [], "start": now()}
         self.runs.append(run)
         self.device.launch("short")  # A run starts with a call, with and without collections.
         self.host.begin()

@@ -3,8 +3,8 @@
     replay_truth.py CASE --library DIR --out DIR [--runs 10]
 
 Repeats a piece of training RUNS times in one process. Even runs collect at fixed points of the
-work, by gc.collect() over a large heap (the case `automatic`: by the collector itself; the case
-`item` synchronizes instead); odd runs do the same without. All else is equal, so the difference in duration is the cost of the collections.
+work, by gc.collect() over a large heap (the case `automatic`: by the collector itself; the cases
+from `item` on make the GPU idle otherwise); odd runs do the same without. All else is equal, so the difference in duration is the cost of the collections.
 
 Writes DIR/program.<rank>.json: processes and threads, runs, steps, and collections as seen by
 gc.callbacks, all in CLOCK_MONOTONIC nanoseconds. The simulated GPU writes its own log (SIMGPU_LOG).
@@ -142,6 +142,67 @@ def item(bench):
         if bench.collecting:
             bench.wait()
         bench.host.work(400)
+
+
+# The remedies of the idle ledger: even runs are without, odd runs with. Nothing is collected.
+
+
+@case(0, 40 * 20)
+def blocking_copy(bench):
+    """A batch is copied to the GPU in each step, and the host waits for that, or does not."""
+    for _ in bench.steps(40):
+        for _ in range(20):
+            bench.launch("long", bench.default_stream, after_us=25)
+        if bench.collecting:
+            bench.call(bench.cuda, "cudaMemcpy", None, None, 1 << 20, TO_DEVICE)
+        else:
+            bench.cuda("cudaMemcpyAsync", None, None, 1 << 20, TO_DEVICE, None)
+        bench.host.work(400)
+
+
+@case(0, 40 * 20)
+def emptied_cache(bench):
+    """Each step frees its memory and reserves it again, or keeps it."""
+    address = bench.cuda.handle("cudaMalloc", 1 << 20)
+    for _ in bench.steps(40):
+        for _ in range(20):
+            bench.launch("long", after_us=25)
+        if bench.collecting:
+            bench.call(bench.cuda, "cudaFree", address)
+            address = bench.cuda.handle("cudaMalloc", 1 << 20)
+        bench.host.work(400)
+
+
+@case(0, 40 * 20)
+def slow_loader(bench):
+    """Every fourth batch takes its time, or is there."""
+    for step in bench.steps(40):
+        if bench.collecting and step % 4 == 3:
+            bench.annotated("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", 9000)
+        for _ in range(20):
+            bench.launch("long", after_us=25)
+
+
+@case(0, 40 * 20)
+def checkpoints(bench):
+    """Two checkpoints in the loop, or in the background."""
+    for step in bench.steps(40):
+        for _ in range(20):
+            bench.launch("long", after_us=25)
+        if bench.collecting and step in (15, 30):
+            bench.annotated("save_checkpoint", 80_000)
+
+
+@case(0, 40 * 20)
+def launched_singly(bench):
+    """Twenty launches a step, more work for the host than for the GPU, or one graph."""
+    for _ in bench.steps(40):
+        if bench.collecting:
+            for _ in range(20):
+                bench.launch("even", after_us=80)
+        else:
+            bench.host.work(80)
+            bench.cuda("cudaGraphLaunch", bench.graph, bench.device.streams[0])
 
 
 @case(8, 40 * 20)

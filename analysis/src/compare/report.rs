@@ -1,7 +1,7 @@
 //! The comparison as data. Owns the types behind the schema `gctrace.comparison/1`
 //! (docs/report-schema.md).
 
-use crate::report::{Basis, Location, TrainingMark};
+use crate::report::{Basis, IdleCause, Location, TrainingMark};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -35,6 +35,8 @@ pub struct Comparison {
     /// Own lines whose collections took more or less time, the largest difference first, at most
     /// 20.
     pub lines: Vec<LineComparison>,
+    /// Why the devices were idle, the largest difference first. Empty if a run has no idle ledger.
+    pub idle: Vec<IdleComparison>,
     /// What limits the comparison.
     pub notes: Vec<ComparisonNote>,
 }
@@ -246,6 +248,18 @@ pub struct LineComparison {
     pub before_ns: f64,
     /// The same after the change.
     pub after_ns: f64,
+}
+
+/// The idle time that one cause has, before and after the change, mean over the runs.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct IdleComparison {
+    /// Why devices were idle.
+    pub cause: IdleCause,
+    /// Its share of the time of all devices from their first to their last operation before the change,
+    /// 0 to 1 (inferred). What did not change is a larger share of a shorter run.
+    pub before_ratio: f64,
+    /// The same after the change.
+    pub after_ratio: f64,
 }
 
 /// What limits a comparison.

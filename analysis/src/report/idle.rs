@@ -61,12 +61,14 @@ pub struct IdleRow {
     /// Where it comes from, by what removing each alone would save, at most five. Empty of a row below
     /// 1 % of the idle time.
     pub places: Vec<IdlePlace>,
+    /// What to change; `null` if that is unknown, or where it would save less than 2 % of `span_ns`, and of a `sample`.
+    pub remedy: Option<&'static str>,
 }
 
 /// A place in the program that idle time comes from.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct IdlePlace {
-    /// The CUDA function that was called; `null` for what is no call.
+    /// The CUDA function that was called, or the copy that it started; `null` for what is no call.
     pub function: Option<String>,
     /// The innermost annotation around it; `null` outside of any.
     pub annotation: Option<String>,

@@ -3,7 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
 use gctrace_analysis::Analysis;
-use gctrace_analysis::report::{IdleCause, IdleLedger, IdleRow};
+use gctrace_analysis::compare::compare;
+use gctrace_analysis::report::{IdleCause, IdleLedger, IdleRow, Report};
 use gctrace_event::read::{DecodedItem, TraceCompletion};
 use gctrace_event::{Annotation, CudaCall, CudaLayer, GpuOp, GpuOpKind, Pause, Record};
 use std::collections::BTreeSet;
@@ -229,7 +230,7 @@ fn run(plants: &[Plant], off: &BTreeSet<IdleCause>, kernel_ns: u64) -> Outcome {
     }
 }
 
-fn ledger(records: Vec<Record>) -> IdleLedger {
+fn report(records: Vec<Record>) -> Report {
     let mut analysis = Analysis::default();
     analysis.begin_trace("t.json");
     for record in records {
@@ -237,7 +238,11 @@ fn ledger(records: Vec<Record>) -> IdleLedger {
     }
     analysis.end_trace(TraceCompletion::default(), None);
     analysis.settle();
-    let work = analysis.report().gpu.unwrap();
+    analysis.report()
+}
+
+fn ledger(records: Vec<Record>) -> IdleLedger {
+    let work = report(records).gpu.unwrap();
     let [ledger] = work.idle.try_into().unwrap();
     closes(&ledger);
     ledger
@@ -323,9 +328,28 @@ fn places_are_those_of_the_plants() {
     };
     let text = |text: &str| Some(text.to_owned());
     assert_eq!(place(IdleCause::Synchronization), (text("cudaStreamSynchronize"), None));
-    assert_eq!(place(IdleCause::Copy), (text("cudaMemcpyAsync"), None));
+    assert_eq!(place(IdleCause::Copy), (text("Memcpy HtoD (Pageable -> Device)"), None));
     assert_eq!(place(IdleCause::Allocation), (text("cudaMalloc"), None));
     assert_eq!(place(IdleCause::Files), (None, text("save_checkpoint")));
     let loader = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__";
     assert_eq!(place(IdleCause::Data), (None, text(loader)));
+}
+
+/// The cause that went comes first, with its share of the time before and nothing after. What stayed
+/// has the same time, which is more of a shorter run.
+#[test]
+fn a_comparison_shows_which_cause_went() {
+    let plants = [DATA, COPY];
+    let before = run(&plants, &BTreeSet::new(), HOST_BOUND);
+    let after = run(&plants, &BTreeSet::from([IdleCause::Data]), HOST_BOUND);
+    let ledger = ledger(before.records.clone());
+    let was = row(&ledger, IdleCause::Data).unwrap();
+    let share = was.time_ns as f64 / ledger.span_ns as f64;
+    let idle = compare(&[report(before.records)], &[report(after.records)]).idle;
+    assert_eq!(idle[0].cause, IdleCause::Data, "{idle:?}");
+    assert!((idle[0].before_ratio - share).abs() < 1e-9 && share > 0.02, "{idle:?}");
+    assert!(idle[0].after_ratio < 1e-9, "{idle:?}");
+    let copy = idle.iter().find(|row| row.cause == IdleCause::Copy).unwrap();
+    let of_shorter = copy.before_ratio / (1.0 - share);
+    assert!((copy.after_ratio / of_shorter - 1.0).abs() < 0.01, "{idle:?}");
 }

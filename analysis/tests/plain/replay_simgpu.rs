@@ -151,8 +151,21 @@ cases! {
     ranks_collect_together 2;
 }
 
-/// Every second run does not wait for its results: what the idle ledger says of that.
-#[test]
-fn item() {
-    case("item", 1, Some(IdleCause::Synchronization));
+macro_rules! remedies {
+    ($($name:ident $cause:ident;)*) => {$(
+        #[test]
+        fn $name() {
+            case(stringify!($name), 1, Some(IdleCause::$cause));
+        }
+    )*};
+}
+
+// Every second run has the remedy: it saves what the idle ledger says.
+remedies! {
+    item Synchronization;
+    blocking_copy Copy;
+    emptied_cache Allocation;
+    slow_loader Data;
+    checkpoints Files;
+    launched_singly Host;
 }

@@ -7,7 +7,7 @@ use super::table::{INDENT, TableOfColumns, TextTable, cut, fit, width, wrap};
 use crate::units::{bytes, counted, duration, mean_duration, percent, signed, three_digits, whole};
 use gctrace_analysis::compare::{
     ComparedRun, Comparison, ComparisonNote, FactChange, FactId, FigureComparison, FigureId,
-    Interval, LineChange, LineComparison, Outcome, RateUnit,
+    IdleComparison, Interval, LineChange, LineComparison, Outcome, RateUnit,
 };
 
 /// Changed facts shown; the others are in the JSON.
@@ -16,6 +16,8 @@ const CHANGES_SHOWN: usize = 8;
 const LINES_SHOWN: usize = 4;
 /// Lines whose collections changed by less than this share of all of them are not shown.
 const LINE_RATIO: f64 = 0.02;
+/// Causes of idle time that changed by less than this share of the devices' time are not shown.
+const IDLE_RATIO: f64 = 0.005;
 /// Characters of a commit's hash shown.
 const HASH: usize = 12;
 
@@ -33,6 +35,7 @@ pub(crate) fn comparison(comparison: &Comparison, style: Style) -> String {
         ("", vec![verdict]),
         ("Figures", figures(comparison)),
         ("Lines that trigger collections in training", lines(comparison)),
+        ("Why the GPU was idle, share of its time (inferred)", idle(comparison)),
         ("", remarks(comparison)),
     ];
     let mut text = String::new();
@@ -243,6 +246,25 @@ fn lines(comparison: &Comparison) -> Vec<String> {
         ]);
     }
     if shown.is_empty() { Vec::new() } else { table.lines() }
+}
+
+fn idle(comparison: &Comparison) -> Vec<String> {
+    let differs =
+        |cause: &&IdleComparison| (cause.after_ratio - cause.before_ratio).abs() >= IDLE_RATIO;
+    let shown = comparison.idle.iter().filter(differs).take(LINES_SHOWN);
+    let shown: Vec<&IdleComparison> = shown.collect();
+    if shown.is_empty() {
+        return Vec::new();
+    }
+    let change = |cause: &IdleComparison| (cause.after_ratio - cause.before_ratio) * 100.0;
+    let mut lines = TableOfColumns::new(shown)
+        .left("", |cause| cause.cause.to_string())
+        .right("before", |cause| percent(cause.before_ratio))
+        .right("after", |cause| percent(cause.after_ratio))
+        .right("change", |cause| signed(change(cause), " pp"))
+        .lines();
+    lines.push(format!("{INDENT}What did not change is a larger share of a shorter run."));
+    lines
 }
 
 fn remarks(comparison: &Comparison) -> Vec<String> {

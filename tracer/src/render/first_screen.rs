@@ -55,8 +55,7 @@ pub(crate) fn first_screen(
         when.extend(wrap(&sentence, INDENT, INDENT));
     }
     section("", when);
-    let idle = if report.runs < 2 { idle::idle_in_short(report) } else { None };
-    section("", idle.map_or_else(Vec::new, |idle| wrap(&idle, "", INDENT)));
+    section("", if report.runs < 2 { idle::idle_in_short(report) } else { Vec::new() });
     let cpu = words::samples::samples_in_short(report);
     section("", cpu.map_or_else(Vec::new, |cpu| wrap(&cpu, "", INDENT)));
     let mut explained = CycleWord::default();

@@ -9,6 +9,7 @@ use crate::units::{counted, duration, percent};
 use gctrace_analysis::report::{
     DeviceId, IdleCause, IdleGap, IdleLedger, IdlePlace, IdleRow, Report,
 };
+use std::cmp::Reverse;
 
 /// Maximum number of gaps shown; the report has twenty.
 const GAPS_SHOWN: usize = 5;
@@ -22,6 +23,10 @@ const WORTH_TELLING: f64 = 0.05;
 const CAUSE_TOLD: f64 = 0.01;
 /// Causes named there.
 const CAUSES_TOLD: usize = 4;
+/// Changes named there.
+const REMEDIES_TOLD: usize = 2;
+/// How to see whether a change helped.
+const CHECK: &str = "Then trace it again: gctrace compare OLD NEW shows which cause shrank.";
 
 /// The device that idled the longest.
 fn idlest(report: &Report) -> Option<&IdleLedger> {
@@ -37,6 +42,7 @@ pub(crate) fn idle(report: &Report) -> ReportSection {
         lines.extend(paragraph(&format!("{} {}:", device(report, ledger), idled(ledger))));
         lines.extend(rows(ledger));
         lines.extend(paragraph(&notes(ledger)));
+        lines.extend(remedies(ledger).into_iter().flatten());
         for (at, gap) in ledger.longest.iter().take(GAPS_SHOWN).enumerate() {
             lines.extend(one_gap(at + 1, gap, started_ns(report, ledger.id.trace)));
         }
@@ -44,28 +50,46 @@ pub(crate) fn idle(report: &Report) -> ReportSection {
     ReportSection::new("Why the GPU was idle", lines)
 }
 
-/// The same in a sentence, for the first screen: nothing of a device that is seldom idle.
-pub(crate) fn idle_in_short(report: &Report) -> Option<String> {
-    let ledger = idlest(report)?;
-    if share(ledger.idle_ns, ledger.span_ns) < WORTH_TELLING {
-        return None;
+/// The same for the first screen, with what to change: nothing of a device that is seldom idle.
+pub(crate) fn idle_in_short(report: &Report) -> Vec<String> {
+    let worth = |ledger: &&IdleLedger| share(ledger.idle_ns, ledger.span_ns) >= WORTH_TELLING;
+    let Some(ledger) = idlest(report).filter(worth) else {
+        return Vec::new();
+    };
+    let mut lines = wrap(&in_a_sentence(report, ledger), "", INDENT);
+    let remedies = remedies(ledger);
+    if !remedies.is_empty() {
+        lines.extend(remedies.into_iter().take(REMEDIES_TOLD).flatten());
+        lines.extend(paragraph(CHECK));
     }
+    lines
+}
+
+fn in_a_sentence(report: &Report, ledger: &IdleLedger) -> String {
     let rows = ledger.rows.iter().filter(|row| share(row.time_ns, ledger.idle_ns) >= CAUSE_TOLD);
     let rows = rows.take(CAUSES_TOLD).map(|row| {
         let place = row.places.first().map(|place| format!(" ({})", text(place)));
-        let saves = row.saves_ns.filter(|_| row.cause != IdleCause::Host);
-        let saves = saves.map(|saves_ns| format!(", saves {}", duration(saves_ns)));
         let (share, cause) = (percent(share(row.time_ns, ledger.span_ns)), row.cause);
-        format!("{share} {cause}{}{}", place.unwrap_or_default(), saves.unwrap_or_default())
+        format!("{share} {cause}{}", place.unwrap_or_default())
     });
     let rows = rows.collect::<Vec<_>>().join("; ");
     let sample = if ledger.sample { " The trace is only a sample." } else { "" };
-    Some(format!(
-        "{} {}: {rows}{}.{sample}",
-        device(report, ledger),
-        idled(ledger),
-        mark(ledger.basis)
-    ))
+    format!("{} {}: {rows}{}.{sample}", device(report, ledger), idled(ledger), mark(ledger.basis))
+}
+
+/// What to change, the largest saving first.
+fn remedies(ledger: &IdleLedger) -> Vec<Vec<String>> {
+    let rows = ledger.rows.iter().filter_map(|row| Some((row.saves_ns?, row, row.remedy?)));
+    let mut rows: Vec<_> = rows.collect();
+    rows.sort_by_key(|(saves_ns, row, _)| (Reverse(*saves_ns), row.cause));
+    let lines = rows.into_iter().map(|(saves_ns, row, remedy)| {
+        // No host is infinitely fast.
+        let most = if ledger.at_most || row.cause == IdleCause::Host { "up to " } else { "" };
+        let (cause, saves) = (row.cause, duration(saves_ns));
+        let sentence = format!("{cause}: {remedy}; saves {most}{saves}{}.", mark(ledger.basis));
+        wrap(&sentence, INDENT, "    ")
+    });
+    lines.collect()
 }
 
 /// The largest cause of each device, where there are several.

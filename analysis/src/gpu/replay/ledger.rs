@@ -27,9 +27,11 @@ use crate::gpu::device::DeviceTimeline;
 use crate::gpu::timeline::{CallIndex, NameIndex, Op, OpIndex, Timeline};
 use crate::report::{Basis, GapCause, IdleCause, IdleGap, IdleLedger, IdlePlace, IdleRow};
 use crate::time::{difference, signed};
+use crate::words::idle;
 use activity::HostActivity;
 use delays::{CUT_NS, CausedDelay, DelayCauses};
 use device::{DeviceClasses, DeviceGaps};
+use gctrace_event::GpuOpKind;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
@@ -39,6 +41,8 @@ use walk::{GapPart, MetBefore, WalkedGap};
 const PLACES: usize = 5;
 /// A row of less than this part of the idle time has no places.
 const WORTH_PLACING: u64 = 100;
+/// What saves less than this part of the device's time is not worth a change.
+const WORTH_A_CHANGE: u64 = 50;
 /// Gaps that are listed.
 const LONGEST: usize = 20;
 /// Characters of a name in the report: C++ templates write kernels of several thousand.
@@ -106,6 +110,7 @@ impl ReplayModel {
             kinds: &kinds,
             activity: &activity,
             pauses: &pauses,
+            copied: copied(timeline),
         };
         let removals = Removals::of(causes.all());
         // Without a wait, what it waited for may be last.
@@ -213,11 +218,17 @@ impl LedgerBook<'_> {
             self.book(&mut sums, IdleCause::Host, (at, gap), rest_ns - latency_ns);
         }
         let longest = self.longest(work, &sums);
-        let rows = self.rows(sums, &left, &run, removed);
         let classes = DeviceClasses::of(work);
+        let mut rows = self.rows(sums, &left, &run, removed);
         let blocked = rows.iter().filter(|row| row.cause == IdleCause::Blocked);
         let blocked_ns: u64 = blocked.map(|row| row.time_ns).sum();
-        let seems_blocked = blocked_ns > classes.idle_ns / 10;
+        let sample = is_sample(timeline) && blocked_ns > classes.idle_ns / 10;
+        // In a sample nobody knows what decides.
+        for row in rows.iter_mut().filter(|_| !sample) {
+            let worth_ns = classes.span_ns / WORTH_A_CHANGE;
+            let saves = row.saves_ns.filter(|saves_ns| *saves_ns >= worth_ns);
+            row.remedy = saves.and_then(|_| idle::remedy(row));
+        }
         IdleLedger {
             id: work.id(),
             basis: Basis::Inferred,
@@ -229,7 +240,7 @@ impl LedgerBook<'_> {
             rows,
             gaps: self.gaps.gaps.len() as u64,
             longest,
-            sample: is_sample(timeline) && seems_blocked,
+            sample,
             at_most: timeline.waits.is_empty()
                 && self
                     .gaps
@@ -356,6 +367,7 @@ impl LedgerBook<'_> {
                 alone_ns: None,
                 last_ns: None,
                 places: Vec::new(),
+                remedy: None,
             };
             if let Some(delays) = delays {
                 all.change_at(delays, Some(&mut undo));
@@ -408,6 +420,12 @@ impl LedgerBook<'_> {
         places.sort_by_key(|place| Reverse((place.saves_ns, place.time_ns)));
         places
     }
+}
+
+/// The names of the copies that calls started: they have the direction.
+fn copied(timeline: &Timeline) -> HashMap<CallIndex, NameIndex> {
+    let copies = timeline.ops.iter().filter(|op| op.kind == GpuOpKind::Memcpy);
+    copies.filter_map(|op| Some((op.call?, op.name))).collect()
 }
 
 /// The name of an operation, cut.

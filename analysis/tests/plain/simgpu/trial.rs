@@ -10,7 +10,7 @@ use super::{Recorded, figure};
 use gctrace_analysis::gpu::ranks;
 use gctrace_analysis::gpu::replay::{ReplayChange, ReplayJob, ReplayModel, ReplaySchedule};
 use gctrace_analysis::gpu::timeline::{OpIndex, Timeline};
-use gctrace_analysis::report::IdleCause;
+use gctrace_analysis::report::{IdleCause, IdleRow};
 use std::collections::BTreeSet;
 
 /// The traces of each rank have timestamps later by this than the previous rank's:
@@ -200,7 +200,9 @@ fn predict_without(run: &Recorded, cause: IdleCause) -> Measured {
         ReplayModel::learn(&ReplayJob::single(timeline)).idle_ledgers(timeline)
     });
     let rows = ledgers.flat_map(|ledger| ledger.rows).filter(|row| row.cause == cause);
-    rows.fold(measured, |without, row| Measured {
+    let rows: Vec<IdleRow> = rows.collect();
+    assert!(rows.iter().any(|row| row.remedy.is_some()), "{cause:?}: {rows:?}");
+    rows.iter().fold(measured, |without, row| Measured {
         length: without.length - row.saves_ns.unwrap_or(0).cast_signed(),
         idle: without.idle - row.alone_ns.unwrap_or(0),
     })

@@ -6,10 +6,11 @@ use crate::gpu::calls::CallEffect;
 use crate::gpu::replay::layout::{CallChain, ReplayLayout};
 use crate::gpu::replay::network::{LIMIT_NS, Network};
 use crate::gpu::replay::pauses::AppliedChange;
-use crate::gpu::timeline::{Call, ThreadIndex, Timeline};
+use crate::gpu::timeline::{CallIndex, NameIndex, ThreadIndex, Timeline};
 use crate::report::IdleCause;
 use crate::spans::index::Index;
 use crate::time::{later, signed};
+use std::collections::HashMap;
 
 /// A call that need not wait takes at most this long: enqueueing a copy or asking for a stream's
 /// state takes 1 to 3 µs.
@@ -37,6 +38,8 @@ pub(super) struct DelayCauses<'a> {
     pub(super) activity: &'a HostActivity,
     /// All pauses removed.
     pub(super) pauses: &'a AppliedChange,
+    /// By the call that started it: the name of the copy.
+    pub(super) copied: HashMap<CallIndex, NameIndex>,
 }
 
 impl DelayCauses<'_> {
@@ -51,7 +54,7 @@ impl DelayCauses<'_> {
         for (index, call) in Index::enumerate(&self.timeline.calls) {
             if call.timed && !self.layout.chains[call.thread.at()].polls {
                 let (_, end) = self.layout.call(index);
-                self.of_call(call, self.network.place(end), &mut delays);
+                self.of_call(index, self.network.place(end), &mut delays);
             }
         }
         delays
@@ -135,8 +138,8 @@ impl DelayCauses<'_> {
     }
 
     /// The time in a call: its own, and what it waits for.
-    fn of_call(&self, call: &Call, end: usize, delays: &mut Vec<CausedDelay>) {
-        let cause = cause_of(call.kind);
+    fn of_call(&self, call: CallIndex, end: usize, delays: &mut Vec<CausedDelay>) {
+        let cause = cause_of(self.timeline.calls[call].kind);
         let label = self.label_of(call);
         for wait in self.network.waits(end) {
             let by_ns = match self.kinds.at(wait.from) {
@@ -170,10 +173,12 @@ impl DelayCauses<'_> {
         self.network.waits(end).any(|wait| matches!(self.kinds.at(wait.from), NodeKind::OpEnd(_)))
     }
 
-    /// The function of a call and the annotation around it.
-    pub(super) fn label_of(&self, call: &Call) -> IdleLabel {
+    /// The function of a call, or the copy that it started, and the annotation around it.
+    pub(super) fn label_of(&self, index: CallIndex) -> IdleLabel {
+        let call = &self.timeline.calls[index];
         let annotation = self.activity.annotation(call.thread, call.start_ns);
-        IdleLabel { function: Some(call.function), annotation }
+        let copied = self.copied.get(&index).filter(|_| cause_of(call.kind) == IdleCause::Copy);
+        IdleLabel { function: copied.copied().or(Some(call.function)), annotation }
     }
 }
 

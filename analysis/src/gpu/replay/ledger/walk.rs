@@ -118,7 +118,7 @@ impl DelayCauses<'_> {
         let mut one = |cause, label| each(WaitPart { cause, label, from_ns, to_ns });
         match (self.kinds.at(wait.from), self.kinds.at(at)) {
             (NodeKind::CallStart(call), NodeKind::OpStart(op)) => {
-                let label = self.label_of(&self.timeline.calls[call]);
+                let label = self.label_of(call);
                 let kind = self.timeline.ops[op].kind;
                 let usual_ns = self.layout.launch_ns[kind as usize].max(0);
                 if to_ns - from_ns <= usual_ns.saturating_add(BLOCKED_NS) {
@@ -143,8 +143,7 @@ impl DelayCauses<'_> {
                 one(IdleCause::OtherStream, none)
             }
             (_, NodeKind::CallEnd(call)) => {
-                let call = &self.timeline.calls[call];
-                let cause = match cause_of(call.kind) {
+                let cause = match cause_of(self.timeline.calls[call].kind) {
                     IdleCause::Copy
                         if matches!(self.kinds.at(wait.from), NodeKind::CallStart(_)) =>
                     {

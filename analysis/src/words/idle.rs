@@ -1,0 +1,44 @@
+//! What to change where a device was idle.
+
+use crate::report::{IdleCause, IdleRow};
+
+/// What to change so that a cause goes; `None` where nothing is known to help, and for the collector,
+/// which has advice of its own.
+pub(crate) fn remedy(row: &IdleRow) -> Option<&'static str> {
+    let place = row.places.first();
+    let function = place.and_then(|place| place.function.as_deref()).unwrap_or_default();
+    Some(match row.cause {
+        IdleCause::Allocation if function.contains("Host") => {
+            "reserve pinned memory once, not in the loop"
+        }
+        IdleCause::Allocation => {
+            "no torch.cuda.empty_cache() in the loop, \
+             PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
+        }
+        IdleCause::Files => {
+            "checkpoints in the background, torch.distributed.checkpoint.async_save()"
+        }
+        IdleCause::Data => {
+            "DataLoader(num_workers=..., persistent_workers=True, prefetch_factor=4)"
+        }
+        IdleCause::Copy if function.contains("HtoD") => {
+            "DataLoader(pin_memory=True) and .to(device, non_blocking=True)"
+        }
+        IdleCause::Copy if !function.contains("DtoH") => {
+            "pinned memory and non_blocking=True to the GPU, .cpu() and .item() every N steps only"
+        }
+        IdleCause::Copy | IdleCause::Synchronization => {
+            "keep results on the GPU, .item(), .cpu() and print() every N steps only"
+        }
+        IdleCause::Host => {
+            "fewer launches, torch.compile(mode=\"reduce-overhead\"), CUDA graphs or a larger batch"
+        }
+        IdleCause::Gc
+        | IdleCause::RankWait
+        | IdleCause::LaunchLatency
+        | IdleCause::BackToBack
+        | IdleCause::OtherStream
+        | IdleCause::Blocked
+        | IdleCause::Unknown => return None,
+    })
+}

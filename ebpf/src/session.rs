@@ -65,6 +65,7 @@ pub struct BpfSession {
     points: u32,
     layouts: u32,
     counter_set: CounterSet,
+    samples: bool,
     pub(crate) skeleton: GctraceSkel<'static>,
 }
 
@@ -128,6 +129,7 @@ impl BpfSession {
             points: 0,
             layouts: 0,
             counter_set: config.counters,
+            samples: config.samples,
             skeleton,
         })
     }
@@ -159,6 +161,20 @@ impl BpfSession {
             &pid.to_ne_bytes(),
             FollowedProcess { incarnation: 1, ..FollowedProcess::default() }.as_bytes(),
         )
+    }
+
+    /// Where the interpreter of a recorded process is: `runtime` is the address of `_PyRuntime`, `layout` from
+    /// [`BpfSession::add_layout`]. Samples need it; the first probe that fires tells them too, which may
+    /// be late in a process that was running.
+    pub fn note_interpreter(&self, pid: u32, layout: u32, runtime: u64) {
+        let (map, key) = (&self.skeleton.maps.followed, pid.to_ne_bytes());
+        let known = map.lookup(&key, MapFlags::ANY).ok().flatten();
+        let known = known.and_then(|bytes| crate::wire::read::<FollowedProcess>(&bytes));
+        // As long as none fired, no program changes the entry.
+        if let Some(known) = known.filter(|known| self.samples && known.runtime == 0) {
+            let process = FollowedProcess { layout, runtime, ..known };
+            let _ = map.update(&key, process.as_bytes(), MapFlags::EXIST);
+        }
     }
 
     /// Stops recording a process; does nothing if it is not recorded.

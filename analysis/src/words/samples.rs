@@ -26,8 +26,17 @@ pub fn samples_in_short(report: &Report) -> Option<String> {
     let collections = format!("{} in collections", percent(share(cpu.in_pauses)));
     let parts: Vec<String> = lines.into_iter().chain(file).chain([collections]).collect();
     let of = if report.cpu.len() > 1 { format!(" of process {}", cpu.pid) } else { String::new() };
-    let time = cpu_time(cpu, cpu.samples);
-    Some(format!("CPU time{of}, {time} by samples: {}.", parts.join(", ")))
+    let (time, busy) = (cpu_time(cpu, cpu.samples), percent(busy_share(cpu)));
+    let parts = parts.join(", ");
+    Some(format!("CPU time{of}, {time} by samples, busiest thread {busy} busy: {parts}."))
+}
+
+/// Share of its time for which the busiest thread was on a CPU, 1 at most; it waited for the rest, or for
+/// a CPU.
+#[must_use]
+pub fn busy_share(cpu: &CpuReport) -> f64 {
+    let ns = cpu.busiest_thread as f64 * 1e9 / cpu.hertz as f64;
+    (ns / cpu.observed_ns.max(1) as f64).min(1.0)
 }
 
 /// Samples as time.

@@ -3,7 +3,7 @@
 use super::table::{ReportSection, TableOfColumns, paragraph};
 use crate::units::{count, counted, duration, percent};
 use gctrace_analysis::report::{CpuReport, Report};
-use gctrace_analysis::words::samples::{cpu_time, file_name, line};
+use gctrace_analysis::words::samples::{busy_share, cpu_time, file_name, line};
 
 /// Maximum number of processes listed; the others are in the JSON.
 const PROCESSES_SHOWN: usize = 4;
@@ -27,7 +27,6 @@ pub(crate) fn cpu(report: &Report) -> ReportSection {
 
 fn sentence(cpu: &CpuReport, is_one_of_several: bool) -> String {
     let of = if is_one_of_several { format!(" of process {}", cpu.pid) } else { String::new() };
-    let busy = cpu.busiest_thread as f64 * 1e9 / cpu.hertz as f64 / cpu.observed_ns.max(1) as f64;
     format!(
         "{} of CPU time{of} in {}, by {} samples ({} a second); the busiest thread ran {} of {}. In \
          collections: {}.",
@@ -35,7 +34,7 @@ fn sentence(cpu: &CpuReport, is_one_of_several: bool) -> String {
         counted(cpu.threads, "thread"),
         count(cpu.samples),
         cpu.hertz,
-        percent(busy.min(1.0)),
+        percent(busy_share(cpu)),
         duration(cpu.observed_ns),
         share(cpu.in_pauses, cpu),
     )

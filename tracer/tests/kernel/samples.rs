@@ -3,8 +3,9 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
 
 use serde_json::Value;
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use test_kit::limit::WithTimeout as _;
 use test_kit::recording::Trace;
 use test_kit::{interpreters, recording};
@@ -122,6 +123,39 @@ fn samples_of(cpu: &Value, function: &str) -> u64 {
     let lines = cpu["lines"].as_array().unwrap().iter();
     let of = lines.filter(|line| line["line"]["function"] == function);
     of.map(|line| line["samples"].as_u64().unwrap()).sum()
+}
+
+/// Attached: no probe has fired that would tell where the interpreter is.
+#[test]
+fn a_running_process_that_does_not_collect() {
+    const TEST: &str = "a_running_process_that_does_not_collect";
+    const PROGRAM: &str = "\
+def spin():
+    total = 0
+    while True:
+        total += 1
+print('ready', flush=True)
+spin()
+";
+    if !recording::privileged(TEST) {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let mut command = Command::new(interpreters::any_python());
+    command.args(["-c", PROGRAM]).stdout(Stdio::piped());
+    let mut program = command.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(program.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let pid = program.id().to_string();
+    let arguments = ["--mode", "ebpf", "--sample", "199", "--duration", "2", "-p", &pid];
+    let output = recording::gctrace(&arguments, place.path());
+    program.kill().unwrap();
+    program.wait().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let report = analyzed(place.path());
+    let cpu = cpu_of(&report, &serde_json::json!(program.id()));
+    let all = cpu["samples"].as_u64().unwrap();
+    assert!(all > 20 && samples_of(cpu, "spin") * 10 > all * 9, "{cpu}");
 }
 
 /// Without privileges for probes there are no samples, and that is said.

@@ -261,7 +261,13 @@ impl ProbedInterpreters {
     ) -> Option<(InterpreterIndex, bool)> {
         let before = self.armed.len();
         match self.arm(session, pid, &file.openable, &file.path) {
-            Ok(index) => index.map(|index| (index, self.armed.len() > before)),
+            Ok(index) => {
+                let index = index?;
+                let (layout, resolution) = self.resolution(index)?;
+                let bias = file.start.wrapping_sub(resolution.lowest_address);
+                session.note_interpreter(pid, layout, resolution.runtime.wrapping_add(bias));
+                Some((index, self.armed.len() > before))
+            }
             Err(error) => {
                 self.not_probed(pid, &file.path, &error);
                 None

@@ -13,6 +13,8 @@ pub mod samples;
 pub(crate) mod verdict;
 mod whole_run;
 
+pub use whole_run::{Measuring, measuring};
+
 /// The risk of calling `gc.collect()` no more.
 const EXPLICIT_CALLS_RISK: &str = "A call before a phase that needs a lot of memory may be \
      intentional; calls before torch.cuda.empty_cache() free GPU memory only if tensors are in \
@@ -30,7 +32,8 @@ pub fn set_threshold([young, middle, old]: [i32; 3]) -> String {
     format!("gc.set_threshold({young}, {middle}, {old})")
 }
 
-/// The text of an advice; `code` and `risk` are empty where there are none.
+/// The text of an advice; `code` and `risk` are empty where there are none. An action that ends with a colon
+/// is to run the code, a command.
 #[derive(Default)]
 struct AdviceText {
     action: &'static str,

@@ -45,8 +45,13 @@ impl PhasesReport {
     /// length.
     #[must_use]
     pub fn start_up_ratio(&self) -> Option<f64> {
+        ratio(self.start_up.paused_ns, self.duration_ns())
+    }
+
+    /// Length of the recorded run, in ns.
+    pub(crate) fn duration_ns(&self) -> u64 {
         let parts = [&self.start_up, &self.training, &self.exit].map(|phase| phase.duration_ns);
-        ratio(self.start_up.paused_ns, parts.into_iter().fold(0, u64::saturating_add))
+        parts.into_iter().fold(0, u64::saturating_add)
     }
 }
 

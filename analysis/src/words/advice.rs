@@ -38,7 +38,10 @@ pub(crate) fn advice(id: AdviceId, effect: AdviceEffect, report: &Report) -> Adv
     let some = |text: String| (!text.is_empty()).then_some(text);
     Advice {
         id,
-        action: text.action.to_owned(),
+        action: match text.action.ends_with(':') {
+            true => format!("{} {}", text.action, text.code),
+            false => text.action.to_owned(),
+        },
         why: text.why + &replayed(&effect),
         code: some(text.code),
         risk: some(text.risk),

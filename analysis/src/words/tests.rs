@@ -1,10 +1,10 @@
 //! Sentences of a report as if its pauses had been replayed.
 
-use super::{advice, verdict};
+use super::{Measuring, advice, measuring, verdict};
 use crate::Analysis;
 use crate::report::{
     AdviceEffect, AdviceId, AdvisedSettings, GpuCost, LibraryReport, LinesReport, PauseTotal,
-    PredictedLength, Report, TrainingLibrary,
+    PredictedLength, Report, TrainingLibrary, TrainingMark,
 };
 use gctrace_event::read::{EventReader, TraceInput, TraceReader};
 
@@ -134,4 +134,30 @@ fn the_end_of_the_interpreter_is_not_in_the_cost() {
     let end = " The 20.0 ms of collections at interpreter shutdown are not included.";
     assert!(sentence.ends_with(end), "{sentence}");
     assert!(sentence.contains("by replay"), "{sentence}");
+}
+
+/// What compares within a run is named where the next run lasts; elsewhere what compares whole runs, with
+/// the time that it asks for itself.
+#[test]
+fn a_command_that_has_the_time_is_named() {
+    let command = |mark, steps, seconds: u64| {
+        let mut report = of(TRACE);
+        let phases = report.phases.as_mut().unwrap();
+        (phases.training_by, phases.steps) = (mark, steps);
+        (phases.start_up.duration_ns, phases.exit.duration_ns) = (0, 0);
+        phases.training.duration_ns = seconds * 1_000_000_000;
+        measuring(&report)
+    };
+    let auto = (Measuring::Auto, "gctrace auto -- COMMAND".to_owned());
+    assert_eq!(command(TrainingMark::OptimizerSteps, Some(20), 3), auto);
+    assert_eq!(command(TrainingMark::AfterImports, None, 90), auto);
+    let (_, by_function) = command(TrainingMark::FunctionCalls, Some(20), 3);
+    assert_eq!(by_function, "gctrace auto --step-function NAME -- COMMAND");
+    let tune = |text: &str| (Measuring::Tune, text.to_owned());
+    // Steps that only the GPU's launches show are none for gctrace auto.
+    let few = tune("gctrace tune -- COMMAND");
+    assert_eq!(command(TrainingMark::PeriodicLaunches, Some(500), 4), few);
+    assert_eq!(command(TrainingMark::AfterImports, None, 20), few);
+    let long = tune("gctrace tune --budget 15m -- COMMAND");
+    assert_eq!(command(TrainingMark::AfterImports, None, 30), long);
 }

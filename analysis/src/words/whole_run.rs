@@ -2,7 +2,7 @@
 //! help.
 
 use super::{AdviceText, FREEZE_RISK};
-use crate::report::{AdviceEffect, ByCause, Report};
+use crate::report::{AdviceEffect, ByCause, PhasesReport, Report, TrainingMark};
 use crate::units::{counted, duration, percent};
 
 pub(super) fn freeze_before_fork(report: &Report) -> AdviceText {
@@ -85,7 +85,7 @@ pub(super) fn disable(report: &Report, effect: &AdviceEffect, times: &ByCause) -
 
 pub(super) fn find_cycles(report: &Report) -> AdviceText {
     AdviceText {
-        action: "Find the cycles: gctrace --mode inject --garbage cycles -- COMMAND",
+        action: "Find the cycles:",
         why: format!(
             "{} freed {}. Garbage that reference counts free by themselves needs no collection: \
              where a few lines make the cycles, changing them saves more than any setting. What \
@@ -99,15 +99,61 @@ pub(super) fn find_cycles(report: &Report) -> AdviceText {
 }
 
 pub(super) fn measure(report: &Report) -> AdviceText {
+    let (what, code) = measuring(report);
     AdviceText {
-        action: "Measure the settings: gctrace tune -- COMMAND",
+        action: match what {
+            Measuring::Auto => "Have a setting found and proven while it runs:",
+            Measuring::Tune => "Measure the settings:",
+        },
         why: format!(
             "{} took {}, and what a setting saves of that depends on what one recording does not \
-             show. gctrace tune tries the settings in one run, without a change to the program.",
+             show. {what} the settings in one run, without a change to the program.",
             counted(report.totals.pauses.count, "collection"),
             duration(report.totals.pauses.time_ns),
+            what = match what {
+                Measuring::Auto => "gctrace auto compares",
+                Measuring::Tune => "gctrace tune tries",
+            }
         ),
-        code: "gctrace tune -- COMMAND".to_owned(),
+        code,
         ..AdviceText::default()
     }
+}
+
+/// How to find out what a setting saves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measuring {
+    /// `gctrace auto`: the next run is long enough to compare within it.
+    Auto,
+    /// `gctrace tune`, which compares whole runs of what ends early.
+    Tune,
+}
+
+/// How to find out what a setting saves in this program, and the command for it.
+#[must_use]
+pub fn measuring(report: &Report) -> (Measuring, String) {
+    /// A run is compared by time if it has no steps, from this length on, in ns: `gctrace auto` waits
+    /// 10 s for steps, and decides within some ten seconds of work.
+    const LONG_NS: u64 = 60_000_000_000;
+    /// Runs of `gctrace tune`: one in vain, then 8 with each of 3 settings, and a fifth more.
+    const RUNS: u64 = 30;
+    /// Its `--budget`, unless another is given, in minutes.
+    const BUDGET: u64 = 10;
+    const MINUTE_NS: u64 = 60_000_000_000;
+    let run_ns = report.phases.as_ref().map_or(0, PhasesReport::duration_ns);
+    let mark = report.phases.as_ref().filter(|phases| phases.steps.is_some());
+    let named = match mark.map(|phases| phases.training_by) {
+        Some(TrainingMark::FunctionCalls) => "--step-function NAME ",
+        Some(
+            TrainingMark::OptimizerSteps | TrainingMark::BackwardPasses | TrainingMark::Batches,
+        ) => "",
+        _ if run_ns >= LONG_NS => "",
+        _ => {
+            let minutes = run_ns.saturating_mul(RUNS).div_ceil(MINUTE_NS);
+            let budget =
+                if minutes > BUDGET { format!("--budget {minutes}m ") } else { String::new() };
+            return (Measuring::Tune, format!("gctrace tune {budget}-- COMMAND"));
+        }
+    };
+    (Measuring::Auto, format!("gctrace auto {named}-- COMMAND"))
 }

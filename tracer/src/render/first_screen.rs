@@ -14,6 +14,7 @@ use gctrace_analysis::report::{
     Advice, AdviceId, JudgedPhase, Level, PhaseReport, PhasesReport, Report, TrainingMark,
 };
 use gctrace_analysis::words;
+use gctrace_analysis::words::Measuring;
 use gctrace_analysis::words::places::library_switch;
 
 /// Maximum lines of the short report, at 80 columns.
@@ -283,7 +284,12 @@ pub(super) fn undecided(report: &Report) -> String {
             .then(|| format!("One recording cannot tell what this saves: {names}. {measured}"))
     };
     // What no setting changes is measured after the change.
-    let settings = of(true, "gctrace tune -- COMMAND measures it.");
+    let settings = match words::measuring(report) {
+        (Measuring::Auto, command) => {
+            of(true, &format!("{command} finds and proves a setting while it runs."))
+        }
+        (Measuring::Tune, command) => of(true, &format!("{command} measures it.")),
+    };
     let program = of(false, "Make the change, and compare several runs with gctrace compare.");
     settings.into_iter().chain(program).collect::<Vec<String>>().join(" ")
 }

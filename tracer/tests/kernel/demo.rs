@@ -27,7 +27,7 @@ fn the_demonstration_records_and_explains() {
     // Whether a gain is proven depends on the machine.
     let found = std::fs::read(place.path().join("demo-auto.json")).unwrap();
     let found: serde_json::Value = serde_json::from_slice(&found).unwrap();
-    let events = &found["processes"][0]["search"]["events"];
+    let events = &found["processes"][0]["events"];
     assert_eq!(events[0]["decision"], "explore", "{found}");
     let full = recording::gctrace(&["analyze", "--full", "demo.json"], place.path());
     let full = String::from_utf8(full.stdout).unwrap();

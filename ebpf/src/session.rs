@@ -164,7 +164,7 @@ impl BpfSession {
     }
 
     /// Where the interpreter of a recorded process is: `runtime` is the address of `_PyRuntime`, `layout` from
-    /// [`BpfSession::add_layout`]. Samples need it; the first probe that fires tells them too, which may
+    /// [`BpfSession::add_layout`]. Samples need it; the first probe that fires stores it too, which may
     /// be late in a process that was running.
     pub fn note_interpreter(&self, pid: u32, layout: u32, runtime: u64) {
         let (map, key) = (&self.skeleton.maps.followed, pid.to_ne_bytes());

@@ -125,7 +125,7 @@ fn samples_of(cpu: &Value, function: &str) -> u64 {
     of.map(|line| line["samples"].as_u64().unwrap()).sum()
 }
 
-/// Attached: no probe has fired that would tell where the interpreter is.
+/// Attached: no probe has fired that stores where the interpreter is.
 #[test]
 fn a_running_process_that_does_not_collect() {
     const TEST: &str = "a_running_process_that_does_not_collect";

@@ -383,13 +383,7 @@ impl Analysis {
                 let node = called.stack.and_then(|at| frames.resolve(at, &mut self.stacks));
                 self.process_at(called.pid, called.at_ns).called.add(&called, node);
             }
-            Record::CpuSamples(samples) => {
-                let frames = &self.current.frames;
-                let node = samples.stack.and_then(|at| frames.resolve(at, &mut self.stacks));
-                let process = self.process_at(samples.pid, samples.at_ns);
-                process.see_at_work(samples.at_ns, samples.until_ns);
-                process.cpu.add(&samples, node);
-            }
+            Record::CpuSamples(samples) => self.add_samples(&samples),
             Record::Pause(_) => {}
         }
     }

@@ -25,7 +25,7 @@ const PROGRAM_NAME: &str = "train_simgpu.py";
 /// Interpreter that runs it.
 const PYTHON: &str = "python3";
 
-/// What `gctrace auto` is told. Before CPython 3.12 the function is not seen, and time is compared.
+/// Options of `gctrace auto`. Before CPython 3.12 the function is not seen, and time is compared.
 const AUTO: [&str; 7] = ["auto", "--step-function", "train_step", "--wait", "2s", "--force", "-o"];
 /// File name of what it finds.
 const FOUND_NAME: &str = "demo-auto.json";

@@ -158,7 +158,7 @@ spin()
     assert!(all > 20 && samples_of(cpu, "spin") * 10 > all * 9, "{cpu}");
 }
 
-/// Without privileges for probes there are no samples, and that is said.
+/// Without privileges for probes there are no samples, and a message says so.
 #[test]
 fn in_process_there_are_none() {
     let place = tempfile::tempdir().unwrap();

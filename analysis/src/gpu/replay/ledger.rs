@@ -223,7 +223,7 @@ impl LedgerBook<'_> {
         let blocked = rows.iter().filter(|row| row.cause == IdleCause::Blocked);
         let blocked_ns: u64 = blocked.map(|row| row.time_ns).sum();
         let sample = is_sample(timeline) && blocked_ns > classes.idle_ns / 10;
-        // In a sample nobody knows what decides.
+        // Of a trace that is only a sample it is unknown what decides.
         for row in rows.iter_mut().filter(|_| !sample) {
             let worth_ns = classes.span_ns / WORTH_A_CHANGE;
             let saves = row.saves_ns.filter(|saves_ns| *saves_ns >= worth_ns);

@@ -72,6 +72,8 @@ pub(crate) struct Controller {
     /// Collections of generation 1 that do not count towards the next full one: those that close
     /// blocks, and those of blocks with a suspended old generation.
     pub(super) debt: u32,
+    /// Full collections that the rule would have had in compared blocks since the last one.
+    pub(super) put_off: f64,
     /// Full collections when it was last looked.
     fulls: u64,
     /// Steps of compared blocks, and full collections in them: the program asked for those.
@@ -128,6 +130,7 @@ impl Controller {
             begin: Figures::default(),
             is_clean: false,
             debt: 0,
+            put_off: 0.0,
             fulls: 0,
             compared: [0; 2],
             cpu_ns: None,
@@ -262,6 +265,7 @@ impl Controller {
         if matches!(self.phase, AutoPhase::Explore(_) | AutoPhase::Hold(_)) {
             self.skipped_ns += cost.full_ns * float(steps) - cost.fulls_ns;
         }
+        self.put_off += if block.is_compared() { cost.fulls_by_rule * float(steps) } else { 0.0 };
         self.count_debt(&block, closed);
         self.begin = *closed;
         if !same_thread {
@@ -302,7 +306,7 @@ impl Controller {
         let middle = now.collections[1].saturating_sub(self.begin.collections[1]);
         if now.collections[2] != self.fulls {
             self.fulls = now.collections[2];
-            self.debt = 0;
+            (self.debt, self.put_off) = (0, 0.0);
         } else if block.is_compared() {
             self.debt = self.debt.saturating_add(u32::try_from(middle).unwrap_or(u32::MAX));
         }
@@ -333,7 +337,11 @@ impl Controller {
     fn prepare(&mut self, figures: &Figures) {
         let block = self.next_block();
         let is_compared = block.is_compared();
-        if is_compared && !self.is_clean {
+        if self.put_off >= 1.0 {
+            // Old garbage waits no longer than with settings in which it is not suspended: memory of a
+            // device may be in it.
+            self.collect_all();
+        } else if is_compared && !self.is_clean {
             self.queue.push_back(Action::Collect(1));
             self.debt = self.debt.saturating_add(1);
         }

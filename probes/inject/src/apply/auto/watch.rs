@@ -107,9 +107,9 @@ impl Controller {
         self.queue.push_back(Action::Freeze);
     }
 
-    fn collect_all(&mut self) {
+    pub(super) fn collect_all(&mut self) {
         self.queue.push_back(Action::Collect(2));
         self.is_clean = true;
-        self.debt = 0;
+        (self.debt, self.put_off) = (0, 0.0);
     }
 }

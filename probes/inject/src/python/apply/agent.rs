@@ -54,6 +54,8 @@ pub(super) struct Agent {
     rows: StepRows,
     writes_rows: bool,
     pub(super) freezes: u32,
+    /// In a forked child: the objects that it inherited and that are frozen, nearly; `None`: none are.
+    pub(super) inherited_frozen: Option<u64>,
     /// When it began to work, at this mark or after a collection.
     pub(super) began_ns: u64,
     reported_ns: u64,
@@ -111,6 +113,7 @@ impl Agent {
             writes_rows: options.folder.is_some()
                 && (options.request.settings.len() > 1 || options.request.writes_steps),
             freezes: 0,
+            inherited_frozen: None,
             began_ns: 0,
             reported_ns: 0,
             looked_ns: 0,
@@ -171,6 +174,7 @@ impl Agent {
         report.later = of_parent.later.map(|_| CollectionSums::default());
         if report.failure.is_none() && !report.taken_back {
             self.apply_due();
+            self.freeze_inherited();
         }
         Some(())
     }

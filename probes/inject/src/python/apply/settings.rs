@@ -194,6 +194,7 @@ impl Agent {
         self.sum_up(now_ns(), totals());
         self.report.later = Some(CollectionSums::default());
         self.leave();
+        self.thaw_inherited();
         self.end_search();
         self.report.taken_back = true;
         unwatch();
@@ -205,6 +206,7 @@ impl Agent {
             self.report.failure = Some(why);
             self.read_own();
             self.leave();
+            self.thaw_inherited();
             self.leave_ranks();
             unwatch();
             self.write_report();

@@ -2,7 +2,7 @@
 //!
 //! Judged by the path alone, as recorded in the code object; nothing here reads files.
 
-use crate::report::TrainingLibrary;
+use crate::report::{Location, TrainingLibrary};
 
 /// Whether a file belongs to the standard library or to an installed package rather than to the
 /// program: it lies under `lib/pythonX.Y` (also `lib64`, and a zipped library `pythonXY.zip`),
@@ -66,6 +66,28 @@ pub(crate) fn training_library(file: &str) -> Option<TrainingLibrary> {
     ];
     let found = all.into_iter().find(|(path, _)| contains(path));
     found.map(|(_, library)| library)
+}
+
+/// The deepest directory that the program's own files have in common, with the trailing slash; empty if that
+/// is the root.
+pub fn common_directory<'a>(of: impl IntoIterator<Item = &'a Location>) -> &'a str {
+    let own = of.into_iter().filter(|location| !location.library);
+    let files = own.map(|location| location.file.as_str()).filter(|file| file.starts_with('/'));
+    let directory = files.map(directory).reduce(common);
+    directory.filter(|directory| *directory != "/").unwrap_or("")
+}
+
+/// The directory of a file, with the trailing slash.
+fn directory(file: &str) -> &str {
+    file.rfind('/').and_then(|slash| file.get(..=slash)).unwrap_or("")
+}
+
+/// The deepest common directory of both.
+fn common<'a>(a: &'a str, b: &'a str) -> &'a str {
+    let same = a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
+    let slash = a.as_bytes().get(..same).unwrap_or_default();
+    let slash = slash.iter().rposition(|byte| *byte == b'/');
+    slash.and_then(|slash| a.get(..=slash)).unwrap_or("")
 }
 
 /// A library's file from its package on: `torch/optim/adam.py`, `json/decoder.py`. Others as they

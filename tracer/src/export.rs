@@ -175,7 +175,7 @@ fn name(process: &ProcessStacks<'_>, many_traces: bool) -> String {
 fn nothing(analysis: &Analysis, config: &ExportConfig) -> anyhow::Error {
     if config.by == StackWeight::Cpu {
         return anyhow::anyhow!(
-            "no samples with a Python stack. To have them: sudo gctrace record --sample 99 -- COMMAND"
+            "no samples with a Python stack. To have them: sudo gctrace record -- COMMAND"
         );
     }
     let any = analysis.stacks().next().is_some();

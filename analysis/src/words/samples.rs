@@ -1,6 +1,7 @@
 //! What a program executes, by samples.
 
 use super::places::place;
+use crate::paths::common_directory;
 use crate::report::{CpuFile, CpuLine, CpuReport, Report};
 use crate::units::{duration, percent};
 
@@ -19,7 +20,11 @@ pub fn samples_in_short(report: &Report) -> Option<String> {
     let share = |samples: u64| samples as f64 / cpu.samples as f64;
     let is_worth = |samples: u64| share(samples) >= WORTH;
     let lines = cpu.lines.iter().filter(|line| is_worth(line.samples)).take(NAMED);
-    let lines = lines.map(|of| format!("{} {}", percent(share(of.samples)), line(of)));
+    let directory = common_directory(cpu.lines.iter().filter_map(|of| of.line.as_ref()));
+    let lines = lines.map(|of| {
+        let line = line(of).replacen(directory, "", 1);
+        format!("{} {line}", percent(share(of.samples)))
+    });
     let lines: Vec<String> = lines.collect();
     let file = cpu.files.first().filter(|file| is_worth(file.samples));
     let file = file.map(|of| format!("{} of all in {}", percent(share(of.samples)), file_name(of)));

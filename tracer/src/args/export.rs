@@ -11,7 +11,7 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   gctrace export trace.json -o gc.svg        a flame graph for the browser
   gctrace export trace.json -o gc.json       for www.speedscope.app
-  gctrace export trace.json --by cpu -o cpu.svg          what used the CPU (record --sample 99)
+  gctrace export trace.json --by cpu -o cpu.svg          what used the CPU (kernel probes)
   gctrace export trace.json --by cpu -o cpu.pstats       the same for snakeviz and python -m pstats
   gctrace export rank*.json.gz --format parquet -o tables       for DuckDB, polars, pandas, ...
   gctrace export rank*.json --format collapsed --generation 2 | flamegraph.pl > full.svg
@@ -91,7 +91,7 @@ pub(crate) enum StackWeight {
     Time,
     /// Number of its pauses
     Count,
-    /// CPU time of its samples (`record --sample`), whether in pauses or not
+    /// CPU time of its samples (by kernel probes), whether in pauses or not
     Cpu,
 }
 

@@ -68,6 +68,19 @@ pub(crate) struct RecordConfig {
     pub summary: Option<PathBuf>,
 }
 
+/// Samples a second unless others are named: 0.07 % of each busy CPU (docs/measurements/cost.md); not 100,
+/// which periods of programs meet.
+const SAMPLES: u32 = 99;
+
+impl RecordConfig {
+    /// Samples a second; `None`: none. The live view shows none: without a trace they are only taken if
+    /// they are asked for.
+    pub(crate) fn sample_rate(&self) -> Option<u32> {
+        let usual = if self.output.is_some() { SAMPLES } else { 0 };
+        Some(self.sources.sample.unwrap_or(usual)).filter(|hertz| *hertz > 0)
+    }
+}
+
 /// Which processes to record; [`SourceArgs::follow`] adds their descendants.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum RecordTarget {

@@ -47,10 +47,10 @@ pub(crate) struct SourceArgs {
     #[arg(long, value_name = "RATE", default_value_t = 5.0, value_parser = values::nvml_rate)]
     nvml_hz: f64,
     /// Samples a second of what each running thread executes: its Python stack and its machine code; 0
-    /// disables them; needs kernel probes
-    #[arg(long, value_name = "HZ", allow_negative_numbers = true, default_value_t = 0,
+    /// disables them; needs kernel probes [default: 99 if a trace is written]
+    #[arg(long, value_name = "HZ", allow_negative_numbers = true,
           value_parser = clap::value_parser!(u32).range(0..=i64::from(MOST_SAMPLES)))]
-    sample: u32,
+    pub(super) sample: Option<u32>,
     /// CUDA and NCCL calls to record: every call (`all`), launches only as counts per millisecond
     /// (`launches`), no launches (`sync`), or no calls (`off`)
     #[arg(
@@ -87,9 +87,9 @@ pub(crate) struct SourceArgs {
 const MOST_SAMPLES: u32 = 999;
 
 impl SourceArgs {
-    /// Samples a second; `None`: none.
-    pub(crate) fn sample_rate(&self) -> Option<u32> {
-        (self.sample > 0).then_some(self.sample)
+    /// Whether `--sample` was named, not only taken as it is by default.
+    pub(crate) fn asks_for_samples(&self) -> bool {
+        self.sample.is_some_and(|hertz| hertz > 0)
     }
 
     /// Share of CPU time (0 to 1) that allocation windows may cost; `None`: no windows.

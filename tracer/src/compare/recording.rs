@@ -115,7 +115,7 @@ fn options(header: &TraceHeader, applies: bool) -> Vec<OsString> {
         },
     ];
     options.extend(header.cuda.iter().map(|cuda| format!("--cuda={cuda}")));
-    options.extend(header.sample_hz.iter().map(|hertz| format!("--sample={hertz}")));
+    options.push(format!("--sample={}", header.sample_hz.unwrap_or(0)));
     let steps = header.step_function.iter();
     options.extend(steps.map(|name| format!("--step-function={name}")));
     if !header.follow {
@@ -149,7 +149,7 @@ mod tests {
         assert_eq!(config.sources.stack_depth, 7);
         assert_eq!(config.min_pause, Duration::from_nanos(1_500));
         assert_eq!(config.sources.cuda, args::CudaMode::Sync);
-        assert_eq!(config.sources.sample_rate(), Some(199));
+        assert_eq!(config.sample_rate(), Some(199));
         assert_eq!(config.sources.step_function.as_deref(), Some("train_step"));
         assert!(!config.sources.follow);
         let CounterChoice::Named(counters) = config.sources.counters else {

@@ -94,7 +94,7 @@ pub(crate) fn decide(
     if let Some(injection) = &mut decision.injection {
         injection.options.filters = own_filters();
     }
-    if config.sources.sample_rate().is_some() && decision.collections == RecordingMode::Inject {
+    if config.sources.asks_for_samples() && decision.collections == RecordingMode::Inject {
         decision.notes.push(NO_SAMPLES.to_owned());
     }
     Ok(decision)

@@ -84,12 +84,7 @@ impl<'a> FileNames<'a> {
     fn new(lines: &'a LinesReport) -> Self {
         let stacks = lines.stacks.iter().flat_map(|stack| &stack.frames);
         let own_lines = lines.own.iter().map(|line| &line.location);
-        let files = own_lines
-            .chain(stacks)
-            .filter(|location| !location.library && location.file.starts_with('/'))
-            .map(|location| location.file.as_str());
-        let directory = files.map(directory).reduce(common);
-        Self { directory: directory.filter(|directory| *directory != "/").unwrap_or("") }
+        Self { directory: paths::common_directory(own_lines.chain(stacks)) }
     }
 
     fn file<'b>(&self, location: &'b Location) -> &'b str {
@@ -121,19 +116,6 @@ impl<'a> FileNames<'a> {
             _ => format!("{}{line} in {}", self.file(location), location.function),
         }
     }
-}
-
-/// The directory of a file, with the trailing slash.
-fn directory(file: &str) -> &str {
-    file.rfind('/').and_then(|slash| file.get(..=slash)).unwrap_or("")
-}
-
-/// The deepest common directory of both.
-fn common<'a>(a: &'a str, b: &'a str) -> &'a str {
-    let same = a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
-    let slash = a.as_bytes().get(..same).unwrap_or_default();
-    let slash = slash.iter().rposition(|byte| *byte == b'/');
-    slash.and_then(|slash| a.get(..=slash)).unwrap_or("")
 }
 
 /// Index and name of the generations that occur in any of the lines.

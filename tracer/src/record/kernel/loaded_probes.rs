@@ -48,7 +48,7 @@ impl LoadedProbes {
         let wanted = alone && config.sources.garbage != GarbageDetail::Off;
         let garbage =
             wanted.then(|| GarbagePrograms::load(&session, config.sources.garbage_budget));
-        let samples = config.sources.sample_rate();
+        let samples = config.sample_rate();
         let samples =
             samples.map(|hertz| CpuSampling::start(&session, hertz, config.sources.stack_depth));
         Ok(Self { session, counting, arenas, garbage, samples })
@@ -87,7 +87,12 @@ impl LoadedProbes {
         let samples = match self.samples.transpose() {
             Ok(samples) => samples,
             Err(error) => {
-                trace.note(&format!("--sample: no samples are taken: {error:#}"));
+                let note = format!("--sample: no samples are taken: {error:#}");
+                if config.sources.asks_for_samples() {
+                    trace.note(&note);
+                } else {
+                    tracing::info!("{note}");
+                }
                 None
             }
         };
@@ -135,7 +140,7 @@ pub(super) fn open_session(
             ring_bytes: config.sources.ring_size,
             stack_depth: config.sources.stack_depth,
             counters: counting.set(),
-            samples: config.sources.sample_rate().is_some(),
+            samples: config.sample_rate().is_some(),
         },
         &KernelSupport::probe(),
     )?;

@@ -1,7 +1,7 @@
 //! The parts of a report about idle time of devices: an idle ledger, of which every nanosecond has a
 //! cause.
 
-use super::{Basis, DeviceId};
+use super::{Basis, DeviceId, Location};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::fmt;
@@ -70,6 +70,12 @@ pub struct IdleRow {
 pub struct IdlePlace {
     /// The CUDA function that was called, or the copy that it started; `null` for what is no call.
     pub function: Option<String>,
+    /// The outermost operator around it, such as `aten::item`; `null` if the profiler recorded none, and
+    /// between calls where `python` is known.
+    pub operator: Option<String>,
+    /// The innermost Python function of the program around it, recorded by the profiler with
+    /// `with_stack=True`; `null` if none was. `line` is where the function is defined.
+    pub python: Option<Location>,
     /// The innermost annotation around it; `null` outside of any.
     pub annotation: Option<String>,
     /// Its part of `time_ns`.

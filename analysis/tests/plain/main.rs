@@ -16,6 +16,7 @@ mod gpus;
 mod inserted;
 mod kineto;
 mod ledger;
+mod ledger_code;
 mod live;
 mod live_allocated;
 mod live_day;

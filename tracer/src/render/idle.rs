@@ -9,6 +9,7 @@ use crate::units::{counted, duration, percent};
 use gctrace_analysis::report::{
     DeviceId, IdleCause, IdleGap, IdleLedger, IdlePlace, IdleRow, Report,
 };
+use gctrace_analysis::words::places;
 use std::cmp::Reverse;
 
 /// Maximum number of gaps shown; the report has twenty.
@@ -23,6 +24,8 @@ const WORTH_TELLING: f64 = 0.05;
 const CAUSE_TOLD: f64 = 0.01;
 /// Causes named there.
 const CAUSES_TOLD: usize = 4;
+/// From this share of a row on a place is all of it.
+const NEARLY_ALL: f64 = 0.9;
 /// Changes named there.
 const REMEDIES_TOLD: usize = 2;
 /// How to see whether a change helped.
@@ -68,9 +71,8 @@ pub(crate) fn idle_in_short(report: &Report) -> Vec<String> {
 fn in_a_sentence(report: &Report, ledger: &IdleLedger) -> String {
     let rows = ledger.rows.iter().filter(|row| share(row.time_ns, ledger.idle_ns) >= CAUSE_TOLD);
     let rows = rows.take(CAUSES_TOLD).map(|row| {
-        let place = row.places.first().map(|place| format!(" ({})", text(place)));
-        let (share, cause) = (percent(share(row.time_ns, ledger.span_ns)), row.cause);
-        format!("{share} {cause}{}", place.unwrap_or_default())
+        let place = most(row).map_or_else(String::new, |place| format!(" ({place})"));
+        format!("{} {}{place}", percent(share(row.time_ns, ledger.span_ns)), row.cause)
     });
     let rows = rows.collect::<Vec<_>>().join("; ");
     let sample = if ledger.sample { " The trace is only a sample." } else { "" };
@@ -137,16 +139,31 @@ fn rows(ledger: &IdleLedger) -> Vec<String> {
         .right("idle", |row| duration(row.time_ns))
         .right("of idle", |row| percent(share(row.time_ns, ledger.idle_ns)))
         .right("saves", |row| row.saves_ns.map(duration).or_dash())
-        .left("most of it", |row| row.places.first().map_or_else(String::new, text))
+        .left("most of it", |row| most(row).unwrap_or_default())
         .lines()
 }
 
+/// The place that costs the most; its share of the row where it is not nearly all of it.
+fn most(row: &IdleRow) -> Option<String> {
+    let place = row.places.first()?;
+    let of_row = share(place.time_ns, row.time_ns);
+    let name = text(place);
+    Some(if of_row < NEARLY_ALL { format!("{} {name}", percent(of_row)) } else { name })
+}
+
+/// `cudaStreamSynchronize by aten::item at train.py:88 in step`.
 fn text(place: &IdlePlace) -> String {
-    match (&place.function, &place.annotation) {
-        (Some(function), Some(annotation)) => format!("{function} in {annotation}"),
+    let call = match (&place.function, &place.operator) {
+        (Some(function), Some(operator)) => format!("{function} by {operator}"),
         (Some(one), None) | (None, Some(one)) => one.clone(),
         (None, None) => String::new(),
-    }
+    };
+    let (word, around) = match (&place.python, &place.annotation) {
+        (Some(python), _) => ("at", places::place(python)),
+        (None, Some(annotation)) => ("in", annotation.clone()),
+        (None, None) => return call,
+    };
+    if call.is_empty() { around } else { format!("{call} {word} {around}") }
 }
 
 fn notes(ledger: &IdleLedger) -> String {

@@ -16,6 +16,7 @@
 mod activity;
 mod delays;
 mod device;
+mod sums;
 mod walk;
 
 use super::attribute::{EndCandidates, split};
@@ -25,17 +26,20 @@ use super::{ReplayChange, ReplayJob, ReplayModel, pauses};
 use crate::gpu::calls::CallEffect;
 use crate::gpu::device::DeviceTimeline;
 use crate::gpu::timeline::{CallIndex, NameIndex, Op, OpIndex, Timeline};
-use crate::report::{Basis, GapCause, IdleCause, IdleGap, IdleLedger, IdlePlace, IdleRow};
+use crate::report::{
+    Basis, GapCause, IdleCause, IdleGap, IdleLedger, IdlePlace, IdleRow, Location,
+};
 use crate::time::{difference, signed};
 use crate::words::idle;
 use activity::HostActivity;
 use delays::{CUT_NS, CausedDelay, DelayCauses};
 use device::{DeviceClasses, DeviceGaps};
-use gctrace_event::GpuOpKind;
+use gctrace_event::{GpuOpKind, HostCode};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
-use walk::{GapPart, MetBefore, WalkedGap};
+use sums::CauseSums;
+use walk::{GapPart, WalkedGap};
 
 /// Places of a row, and those that are replayed alone.
 const PLACES: usize = 5;
@@ -43,15 +47,19 @@ const PLACES: usize = 5;
 const WORTH_PLACING: u64 = 100;
 /// What saves less than this part of the device's time is not worth a change.
 const WORTH_A_CHANGE: u64 = 50;
-/// Gaps that are listed.
-const LONGEST: usize = 20;
 /// Characters of a name in the report: C++ templates write kernels of several thousand.
 const NAME_CHARS: usize = 160;
 
 /// Where a delay is in the program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct IdleLabel {
+    /// The CUDA function that was called, or the copy that it started.
     function: Option<NameIndex>,
+    /// The outermost operator; of times between calls only where no Python function is known.
+    operator: Option<NameIndex>,
+    /// The innermost Python function of the program.
+    python: Option<NameIndex>,
+    /// The innermost annotation.
     annotation: Option<NameIndex>,
 }
 
@@ -413,8 +421,14 @@ impl LedgerBook<'_> {
             run.change_at(delays, Some(&mut undo));
             let saves_ns = gained(measured.end_ns, self.ends.latest(run));
             run.undo(&mut undo);
-            let (function, annotation) = (text(label.function), text(label.annotation));
-            Some(IdlePlace { function, annotation, time_ns, saves_ns })
+            Some(IdlePlace {
+                function: text(label.function),
+                operator: text(label.operator),
+                python: label.python.and_then(|name| location(names.text(name))),
+                annotation: text(label.annotation),
+                time_ns,
+                saves_ns,
+            })
         });
         let mut places: Vec<IdlePlace> = places.collect();
         places.sort_by_key(|place| Reverse((place.saves_ns, place.time_ns)));
@@ -426,6 +440,13 @@ impl LedgerBook<'_> {
 fn copied(timeline: &Timeline) -> HashMap<CallIndex, NameIndex> {
     let copies = timeline.ops.iter().filter(|op| op.kind == GpuOpKind::Memcpy);
     copies.filter_map(|op| Some((op.call?, op.name))).collect()
+}
+
+/// The place that a Python function is defined at.
+fn location(name: &str) -> Option<Location> {
+    let (file, line, function) = HostCode::python(name)?;
+    let (file, function) = (file.to_owned(), function.to_owned());
+    Some(Location { file, function, line: Some(line), library: false })
 }
 
 /// The name of an operation, cut.
@@ -448,36 +469,6 @@ fn is_final(cause: IdleCause) -> bool {
         cause,
         IdleCause::BackToBack | IdleCause::OtherStream | IdleCause::Blocked | IdleCause::Unknown
     )
-}
-
-/// Idle time by cause and place.
-struct CauseSums {
-    by_cause: BTreeMap<IdleCause, (u64, HashMap<IdleLabel, u64>)>,
-    /// The parts of the longest gaps, by place in [`DeviceGaps::gaps`].
-    longest: BTreeMap<usize, BTreeMap<IdleCause, u64>>,
-    met: MetBefore,
-}
-
-impl CauseSums {
-    fn of(gaps: &[(usize, u64)]) -> Self {
-        let mut longest: Vec<usize> = (0..gaps.len()).collect();
-        longest.sort_by_key(|at| Reverse(gaps[*at].1));
-        longest.truncate(LONGEST);
-        let longest = longest.into_iter().map(|at| (at, BTreeMap::new()));
-        Self { by_cause: BTreeMap::new(), longest: longest.collect(), met: MetBefore::new() }
-    }
-
-    /// `gap`: place of the gap that the time is a part of.
-    fn add(&mut self, gap: usize, cause: IdleCause, label: IdleLabel, time_ns: u64) {
-        if time_ns > 0 {
-            if let Some(parts) = self.longest.get_mut(&gap) {
-                *parts.entry(cause).or_default() += time_ns;
-            }
-            let (sum, places) = self.by_cause.entry(cause).or_default();
-            *sum += time_ns;
-            *places.entry(label).or_default() += time_ns;
-        }
-    }
 }
 
 /// Whether the trace is only a sample of the program: it launches, and nobody ever waits.

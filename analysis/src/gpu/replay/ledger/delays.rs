@@ -121,16 +121,14 @@ impl DelayCauses<'_> {
             return;
         }
         self.activity.within(thread, from_ns, to_ns, |segment| {
-            let HostSegment { start_ns, end_ns, cause, annotation } = segment;
+            let HostSegment { start_ns, end_ns, cause, label } = segment;
             if !matches!(cause, IdleCause::Gc | IdleCause::Host) {
-                let label = IdleLabel { function: None, annotation };
                 take(cause, label, signed(end_ns - start_ns));
             }
         });
         self.activity.within(thread, from_ns, to_ns, |segment| {
             if segment.cause == IdleCause::Host {
-                let label = IdleLabel { function: None, annotation: segment.annotation };
-                take(IdleCause::Host, label, signed(segment.end_ns - segment.start_ns));
+                take(IdleCause::Host, segment.label, signed(segment.end_ns - segment.start_ns));
             }
         });
         // What a clock's rounding leaves is the host's.
@@ -173,12 +171,12 @@ impl DelayCauses<'_> {
         self.network.waits(end).any(|wait| matches!(self.kinds.at(wait.from), NodeKind::OpEnd(_)))
     }
 
-    /// The function of a call, or the copy that it started, and the annotation around it.
+    /// The function of a call, or the copy that it started, and what is around it.
     pub(super) fn label_of(&self, index: CallIndex) -> IdleLabel {
         let call = &self.timeline.calls[index];
-        let annotation = self.activity.annotation(call.thread, call.start_ns);
         let copied = self.copied.get(&index).filter(|_| cause_of(call.kind) == IdleCause::Copy);
-        IdleLabel { function: copied.copied().or(Some(call.function)), annotation }
+        let function = copied.copied().or(Some(call.function));
+        IdleLabel { function, ..self.activity.label(call.thread, call.start_ns) }
     }
 }
 

@@ -176,7 +176,7 @@ impl DelayCauses<'_> {
         self.activity.within(thread, duration(length_ns, at_ns), at_ns, |segment| {
             each(WaitPart {
                 cause: segment.cause,
-                label: IdleLabel { function: None, annotation: segment.annotation },
+                label: segment.label,
                 from_ns: on_network(segment.start_ns),
                 to_ns: on_network(segment.end_ns),
             });

@@ -48,8 +48,9 @@ pub struct IdleRow {
     /// Idle time in ns that goes when the causes are removed one after the other, in the order of
     /// [`IdleCause`].
     pub time_ns: u64,
-    /// How much sooner the run ends without this cause alone, in ns; `null` for what cannot be
-    /// removed. Not the idle time: a run never gets longer without a cause, but it may idle longer.
+    /// How much shorter the time from the device's first to its last operation is without this cause
+    /// alone, in ns; `null` for what cannot be removed. Not the idle time: a run never gets longer
+    /// without a cause, but it may idle longer.
     pub saves_ns: Option<u64>,
     /// The device's idle time that goes without this cause alone, in ns, negative if there is more;
     /// `null` for what cannot be removed.
@@ -80,7 +81,8 @@ pub struct IdlePlace {
     pub annotation: Option<String>,
     /// Its part of `time_ns`.
     pub time_ns: u64,
-    /// How much sooner the run ends without this place alone, in ns.
+    /// How much shorter the time from the device's first to its last operation is without this place
+    /// alone, in ns.
     pub saves_ns: u64,
 }
 

@@ -53,8 +53,6 @@ struct Machine<'a> {
     now: u64,
     free_ns: u64,
     starts: Vec<u64>,
-    /// Start of the first call: what came before it is not part of the run.
-    first_ns: Option<u64>,
     spans: Vec<(u64, u64)>,
     noise: fastrand::Rng,
 }
@@ -93,7 +91,6 @@ impl Machine<'_> {
 
     fn enqueue(&mut self, kind: GpuOpKind, length_ns: u64, blocks: bool) -> u64 {
         let call_ns = self.now;
-        self.first_ns.get_or_insert(call_ns);
         let room = self.starts.len().checked_sub(QUEUE).map(|at| self.starts[at]);
         self.now = (call_ns + CALL).max(room.unwrap_or(0));
         let start_ns = (call_ns + LATENCY).max(self.free_ns + GAP);
@@ -160,7 +157,6 @@ impl Machine<'_> {
                     .filter(|_| self.on(IdleCause::Allocation))
             {
                 let start_ns = self.now;
-                self.first_ns.get_or_insert(start_ns);
                 self.now += length_ns;
                 self.call("cudaMalloc", start_ns, None);
             }
@@ -202,6 +198,7 @@ impl Machine<'_> {
 struct Outcome {
     records: Vec<Record>,
     idle_ns: u64,
+    /// From the first start to the last end of an operation.
     length_ns: u64,
 }
 
@@ -213,7 +210,6 @@ fn run(plants: &[Plant], off: &BTreeSet<IdleCause>, kernel_ns: u64) -> Outcome {
         now: 1_000 * MS,
         free_ns: 0,
         starts: Vec::new(),
-        first_ns: None,
         spans: Vec::new(),
         noise: fastrand::Rng::with_seed(1),
     };
@@ -222,12 +218,7 @@ fn run(plants: &[Plant], off: &BTreeSet<IdleCause>, kernel_ns: u64) -> Outcome {
     }
     let busy: u64 = machine.spans.iter().map(|(start, end)| end - start).sum();
     let (first, last) = (machine.spans[0].0, machine.free_ns);
-    let end_ns = machine.now.max(last);
-    Outcome {
-        records: machine.records,
-        idle_ns: last - first - busy,
-        length_ns: end_ns - machine.first_ns.unwrap(),
-    }
+    Outcome { records: machine.records, idle_ns: last - first - busy, length_ns: last - first }
 }
 
 fn report(records: Vec<Record>) -> Report {
@@ -316,6 +307,28 @@ fn each_cause_alone() {
 fn all_causes_mixed() {
     check(&ALL, GPU_BOUND);
     check(&ALL, HOST_BOUND);
+}
+
+/// What is before the first operation is no idle time, and removing it saves none.
+#[test]
+fn a_start_up_saves_nothing() {
+    let saves_ns =
+        |records| row(&ledger(records), IdleCause::Allocation).unwrap().saves_ns.unwrap();
+    let records = run(&[ALLOCATION], &BTreeSet::new(), GPU_BOUND).records;
+    let first_ns = 1_000 * MS;
+    let mut started = records.clone();
+    started.insert(
+        0,
+        Record::CudaCall(CudaCall {
+            pid: PID,
+            tid: PID,
+            function: "cudaMalloc".into(),
+            start_ns: first_ns - 50 * MS,
+            end_ns: first_ns - US,
+            ..CudaCall::default()
+        }),
+    );
+    assert!(near(saves_ns(started), saves_ns(records)));
 }
 
 /// The line that is named is the one that the time was planted in.

@@ -169,7 +169,8 @@ fn text(place: &IdlePlace) -> String {
 fn notes(ledger: &IdleLedger) -> String {
     let mut notes = format!(
         "{}. Idle: what goes when the causes are removed one after the other, in the order of what can \
-         be switched off first; saves: how much sooner the run ends without this cause alone{} \
+         be switched off first; saves: how much sooner the last \
+         operation ends after the first one without this cause alone{} \
          (inferred, by replay).",
         counted(ledger.gaps, "gap"),
         if ledger.at_most { ", at most" } else { "" },

@@ -19,7 +19,7 @@ mod device;
 mod sums;
 mod walk;
 
-use super::attribute::{EndCandidates, split};
+use super::attribute::split;
 use super::layout::ReplayLayout;
 use super::network::{DelayUndo, Network, NetworkRun};
 use super::{ReplayChange, ReplayJob, ReplayModel, pauses};
@@ -32,11 +32,11 @@ use crate::report::{
 use crate::time::{difference, signed};
 use crate::words::idle;
 use activity::HostActivity;
-use delays::{CUT_NS, CausedDelay, DelayCauses};
+use delays::{CausedDelay, DelayCauses};
 use device::{DeviceClasses, DeviceGaps};
 use gctrace_event::{GpuOpKind, HostCode};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use sums::CauseSums;
 use walk::{GapPart, WalkedGap};
@@ -121,13 +121,9 @@ impl ReplayModel {
             copied: copied(timeline),
         };
         let removals = Removals::of(causes.all());
-        // Without a wait, what it waited for may be last.
-        let cut: HashSet<usize> = removals.cut().collect();
-        let ends = self.ends(|edge| !cut.contains(&edge));
         let ledgers = works.iter().map(|work| {
             let gaps = DeviceGaps::of(work, layout, timeline);
-            let book =
-                LedgerBook { causes: &causes, removals: &removals, ends: &ends, gaps: &gaps };
+            let book = LedgerBook { causes: &causes, removals: &removals, gaps: &gaps };
             book.ledger(self.run(), work)
         });
         ledgers.collect()
@@ -165,12 +161,6 @@ impl Removals {
         Self { delays: delays.collect(), causes }
     }
 
-    /// The edges that a removal takes out.
-    fn cut(&self) -> impl Iterator<Item = usize> {
-        let cut = self.delays.iter().filter(|(_, by_ns)| *by_ns == CUT_NS);
-        cut.map(|(edge, _)| *edge)
-    }
-
     /// All that removing a cause changes; `None` if nothing.
     fn cause(&self, cause: IdleCause) -> Option<&[(usize, i64)]> {
         Some(&self.delays[self.causes.get(&cause)?.all.clone()])
@@ -186,13 +176,12 @@ impl Removals {
 struct LedgerBook<'a> {
     causes: &'a DelayCauses<'a>,
     removals: &'a Removals,
-    ends: &'a EndCandidates,
     gaps: &'a DeviceGaps,
 }
 
 /// What one run without something has left.
 struct RunLeft {
-    end_ns: i64,
+    span_ns: i64,
     idle_ns: i64,
 }
 
@@ -260,7 +249,12 @@ impl LedgerBook<'_> {
 
     fn left(&self, run: &NetworkRun<'_>) -> RunLeft {
         let (idle_ns, _) = self.gaps.replayed(self.causes.layout, run);
-        RunLeft { end_ns: self.ends.latest(run), idle_ns }
+        RunLeft { span_ns: self.span_ns(run), idle_ns }
+    }
+
+    /// From the first start to the last end of the device's operations.
+    fn span_ns(&self, run: &NetworkRun<'_>) -> i64 {
+        self.gaps.span_ns(self.causes.layout, run)
     }
 
     /// Removes one cause after the other; what goes of each gap is booked. The run is without all
@@ -386,7 +380,7 @@ impl LedgerBook<'_> {
                 none.change_at(&back, Some(&mut undo));
                 let last = self.left(&none);
                 none.undo(&mut undo);
-                row.saves_ns = Some(gained(measured.end_ns, alone.end_ns));
+                row.saves_ns = Some(gained(measured.span_ns, alone.span_ns));
                 row.alone_ns = Some(difference(measured.idle_ns, alone.idle_ns));
                 row.last_ns = Some(difference(last.idle_ns, removed_ns));
             }
@@ -419,7 +413,7 @@ impl LedgerBook<'_> {
         let places = named.into_iter().filter_map(|(label, time_ns)| {
             let delays = self.removals.place(cause, label)?;
             run.change_at(delays, Some(&mut undo));
-            let saves_ns = gained(measured.end_ns, self.ends.latest(run));
+            let saves_ns = gained(measured.span_ns, self.span_ns(run));
             run.undo(&mut undo);
             Some(IdlePlace {
                 function: text(label.function),
@@ -458,9 +452,9 @@ fn name(timeline: &Timeline, op: &Op) -> String {
     }
 }
 
-/// How much sooner the later time would be.
-fn gained(later_ns: i64, earlier_ns: i64) -> u64 {
-    difference(later_ns, earlier_ns).max(0).unsigned_abs()
+/// How much shorter a time is.
+fn gained(longer_ns: i64, shorter_ns: i64) -> u64 {
+    difference(longer_ns, shorter_ns).max(0).unsigned_abs()
 }
 
 /// Whether no removal of a host's cause changes it.

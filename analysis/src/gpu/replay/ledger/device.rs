@@ -42,6 +42,15 @@ impl DeviceGaps {
         Self { ops, gaps }
     }
 
+    /// From the first start to the last end in a run.
+    pub(super) fn span_ns(&self, layout: &ReplayLayout, run: &NetworkRun<'_>) -> i64 {
+        let spans = self.ops.iter().map(|op| layout.op(*op));
+        let (first, last) = spans.fold((i64::MAX, i64::MIN), |(first, last), (start, end)| {
+            (first.min(run.time_of(start)), last.max(run.time_of(end)))
+        });
+        difference(last, first).max(0)
+    }
+
     /// The idle time of a run, and what is left of each gap: the time from the last end of what was
     /// before it to the operation that ended it.
     pub(super) fn replayed(&self, layout: &ReplayLayout, run: &NetworkRun<'_>) -> (i64, Vec<i64>) {

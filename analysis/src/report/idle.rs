@@ -28,6 +28,9 @@ pub struct IdleLedger {
     pub idle_ns: u64,
     /// The idle time by cause, the longest first; causes without any are left out.
     pub rows: Vec<IdleRow>,
+    /// The ranks that it waited for in collectives, the longest wait first, at most five. Only of
+    /// collectives in which the clocks show which rank was last.
+    pub rank_waits: Vec<RankWait>,
     /// Number of idle intervals.
     pub gaps: u64,
     /// The longest idle intervals, longest first, at most 20.
@@ -69,6 +72,19 @@ pub struct IdleRow {
 /// A place in the program that idle time comes from.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct IdlePlace {
+    /// Where it is.
+    #[serde(flatten)]
+    pub code: CodePlace,
+    /// Its part of `time_ns`.
+    pub time_ns: u64,
+    /// How much shorter the time from the device's first to its last operation is without this place
+    /// alone, in ns.
+    pub saves_ns: u64,
+}
+
+/// A place in the program, by what a profiler's trace has of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct CodePlace {
     /// The CUDA function that was called, or the copy that it started; `null` for what is no call.
     pub function: Option<String>,
     /// The outermost operator around it, such as `aten::item`; `null` if the profiler recorded none, and
@@ -79,11 +95,30 @@ pub struct IdlePlace {
     pub python: Option<Location>,
     /// The innermost annotation around it; `null` outside of any.
     pub annotation: Option<String>,
-    /// Its part of `time_ns`.
+}
+
+/// The time that a device waited in collectives for one other rank.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct RankWait {
+    /// The rank that was the last to reach them.
+    pub rank: u32,
+    /// Time until it reached them in which only kernels ran that communicate, in ns: a part of
+    /// `communication_ns`.
     pub time_ns: u64,
-    /// How much shorter the time from the device's first to its last operation is without this place
-    /// alone, in ns.
-    pub saves_ns: u64,
+    /// What made it late; `null` if unknown.
+    pub late: Option<LateRank>,
+}
+
+/// What made a rank late: what its device did longer than that of the first rank to arrive, from the
+/// end of the collective before.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct LateRank {
+    /// Why it was idle for longer, by its own ledger; `null`: it was busy for longer.
+    pub cause: Option<IdleCause>,
+    /// The part of the time that it was late which this explains, 0 to 1.
+    pub ratio: f64,
+    /// Where most of that idle time comes from; `null` if unknown, and of a busy device.
+    pub place: Option<CodePlace>,
 }
 
 /// One idle interval of a device.

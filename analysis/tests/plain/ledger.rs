@@ -337,7 +337,7 @@ fn places_are_those_of_the_plants() {
     let ledger = ledger(run(&ALL, &BTreeSet::new(), GPU_BOUND).records);
     let place = |cause| {
         let place = row(&ledger, cause).unwrap().places.first().unwrap();
-        (place.function.clone(), place.annotation.clone())
+        (place.code.function.clone(), place.code.annotation.clone())
     };
     let text = |text: &str| Some(text.to_owned());
     assert_eq!(place(IdleCause::Synchronization), (text("cudaStreamSynchronize"), None));

@@ -126,11 +126,11 @@ fn host_time_is_of_the_function_that_spends_it() {
     let host = places(&ledger, IdleCause::Host);
     let of = |file: &str| {
         let place =
-            host.iter().find(|place| place.python.as_ref().is_some_and(|at| at.file == file));
+            host.iter().find(|place| place.code.python.as_ref().is_some_and(|at| at.file == file));
         place.unwrap()
     };
     let load = &host[0];
-    let python = load.python.as_ref().unwrap();
+    let python = load.code.python.as_ref().unwrap();
     let at = (python.file.as_str(), python.function.as_str(), python.line);
     assert_eq!(at, ("data.py", "load", Some(40)));
     // Before the first operation nothing is idle.
@@ -148,9 +148,9 @@ fn a_wait_has_its_operator_and_function() {
             unreachable!("{:?}", ledger.rows)
         };
         assert!(near(place.saves_ns, (LOSS + 3) * (STEPS - 1)), "{place:?}");
-        assert_eq!(place.function.as_deref(), Some("cudaStreamSynchronize"));
-        assert_eq!(place.operator.as_deref(), Some("aten::item"));
-        let file = place.python.as_ref().map(|python| python.file.as_str());
+        assert_eq!(place.code.function.as_deref(), Some("cudaStreamSynchronize"));
+        assert_eq!(place.code.operator.as_deref(), Some("aten::item"));
+        let file = place.code.python.as_ref().map(|python| python.file.as_str());
         assert_eq!(file, stacks.then_some("metrics.py"));
     }
 }
@@ -160,7 +160,9 @@ fn a_wait_has_its_operator_and_function() {
 fn without_stacks_operators_are_named() {
     let ledger = ledger(false);
     let rows = ledger.rows.iter().flat_map(|row| &row.places);
-    let operators: Vec<&str> = rows.filter_map(|place| place.operator.as_deref()).collect();
+    let operators: Vec<&str> = rows.filter_map(|place| place.code.operator.as_deref()).collect();
     assert!(operators.contains(&"aten::mm"), "{:?}", ledger.rows);
-    assert!(ledger.rows.iter().flat_map(|row| &row.places).all(|place| place.python.is_none()));
+    assert!(
+        ledger.rows.iter().flat_map(|row| &row.places).all(|place| place.code.python.is_none())
+    );
 }

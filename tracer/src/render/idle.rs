@@ -7,7 +7,7 @@ use super::table::{INDENT, ReportSection, TableOfColumns, cut, mark, paragraph, 
 use crate::text::OrDash as _;
 use crate::units::{counted, duration, percent};
 use gctrace_analysis::report::{
-    DeviceId, IdleCause, IdleGap, IdleLedger, IdlePlace, IdleRow, Report,
+    CodePlace, DeviceId, IdleCause, IdleGap, IdleLedger, IdleRow, RankWait, Report,
 };
 use gctrace_analysis::words::places;
 use std::cmp::Reverse;
@@ -45,6 +45,7 @@ pub(crate) fn idle(report: &Report) -> ReportSection {
         lines.extend(paragraph(&format!("{} {}:", device(report, ledger), idled(ledger))));
         lines.extend(rows(ledger));
         lines.extend(paragraph(&notes(ledger)));
+        lines.extend(longest_waits(report).iter().flat_map(|sentence| paragraph(sentence)));
         lines.extend(remedies(ledger).into_iter().flatten());
         for (at, gap) in ledger.longest.iter().take(GAPS_SHOWN).enumerate() {
             lines.extend(one_gap(at + 1, gap, started_ns(report, ledger.id.trace)));
@@ -56,10 +57,13 @@ pub(crate) fn idle(report: &Report) -> ReportSection {
 /// The same for the first screen, with what to change: nothing of a device that is seldom idle.
 pub(crate) fn idle_in_short(report: &Report) -> Vec<String> {
     let worth = |ledger: &&IdleLedger| share(ledger.idle_ns, ledger.span_ns) >= WORTH_TELLING;
+    let waits = longest_waits(report).map(|sentence| wrap(&sentence, "", INDENT));
+    let waits = waits.into_iter().flatten();
     let Some(ledger) = idlest(report).filter(worth) else {
-        return Vec::new();
+        return waits.collect();
     };
     let mut lines = wrap(&in_a_sentence(report, ledger), "", INDENT);
+    lines.extend(waits);
     let remedies = remedies(ledger);
     if !remedies.is_empty() {
         lines.extend(remedies.into_iter().take(REMEDIES_TOLD).flatten());
@@ -77,6 +81,47 @@ fn in_a_sentence(report: &Report, ledger: &IdleLedger) -> String {
     let rows = rows.collect::<Vec<_>>().join("; ");
     let sample = if ledger.sample { " The trace is only a sample." } else { "" };
     format!("{} {}: {rows}{}.{sample}", device(report, ledger), idled(ledger), mark(ledger.basis))
+}
+
+/// The waits of the device that waited for other ranks the longest, and what made those late; `None` of a
+/// device that seldom waits.
+fn longest_waits(report: &Report) -> Option<String> {
+    let waited_ns =
+        |ledger: &IdleLedger| ledger.rank_waits.iter().map(|wait| wait.time_ns).sum::<u64>();
+    let ledgers = report.gpu.iter().flat_map(|work| &work.idle);
+    let ledger = ledgers.max_by_key(|ledger| waited_ns(ledger))?;
+    if share(waited_ns(ledger), ledger.span_ns) < WORTH_TELLING {
+        return None;
+    }
+    let waits = ledger.rank_waits.iter().take(CAUSES_TOLD);
+    let waits = waits.filter(|wait| share(wait.time_ns, ledger.span_ns) >= CAUSE_TOLD);
+    let waits: Vec<String> = waits.map(|wait| waited(ledger, wait)).collect();
+    Some(format!(
+        "{} waited for other ranks {} of {}: {}{}.",
+        device(report, ledger),
+        percent(share(waited_ns(ledger), ledger.span_ns)),
+        duration(ledger.span_ns),
+        waits.join("; "),
+        mark(ledger.basis)
+    ))
+}
+
+/// `4.1 % for rank 3 (late: waiting for data, train.py:40 in load)`.
+fn waited(ledger: &IdleLedger, wait: &RankWait) -> String {
+    let late = wait.late.as_ref().map(|late| {
+        let of_it = match late.ratio {
+            ratio if ratio < NEARLY_ALL => format!("{} ", percent(ratio)),
+            _ => String::new(),
+        };
+        let cause = match late.cause {
+            Some(cause) => cause.to_string(),
+            None => "more work on its GPU".to_owned(),
+        };
+        let place = late.place.as_ref().map(|place| format!(", {}", text(place)));
+        format!(" (late: {of_it}{cause}{})", place.unwrap_or_default())
+    });
+    let share = percent(share(wait.time_ns, ledger.span_ns));
+    format!("{share} for rank {}{}", wait.rank, late.unwrap_or_default())
 }
 
 /// What to change, the largest saving first.
@@ -147,12 +192,12 @@ fn rows(ledger: &IdleLedger) -> Vec<String> {
 fn most(row: &IdleRow) -> Option<String> {
     let place = row.places.first()?;
     let of_row = share(place.time_ns, row.time_ns);
-    let name = text(place);
+    let name = text(&place.code);
     Some(if of_row < NEARLY_ALL { format!("{} {name}", percent(of_row)) } else { name })
 }
 
 /// `cudaStreamSynchronize by aten::item at train.py:88 in step`.
-fn text(place: &IdlePlace) -> String {
+fn text(place: &CodePlace) -> String {
     let call = match (&place.function, &place.operator) {
         (Some(function), Some(operator)) => format!("{function} by {operator}"),
         (Some(one), None) | (None, Some(one)) => one.clone(),

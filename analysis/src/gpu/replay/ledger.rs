@@ -14,6 +14,7 @@
 //! overlap more, but the run does not get longer: what it saves is the replayed time.
 
 mod activity;
+mod among;
 mod delays;
 mod device;
 mod sums;
@@ -25,13 +26,15 @@ use super::network::{DelayUndo, Network, NetworkRun};
 use super::{ReplayChange, ReplayJob, ReplayModel, pauses};
 use crate::gpu::calls::CallEffect;
 use crate::gpu::device::DeviceTimeline;
-use crate::gpu::timeline::{CallIndex, NameIndex, Op, OpIndex, Timeline};
+use crate::gpu::timeline::{CallIndex, NameIndex, Op, OpIndex, StringTable, Timeline};
 use crate::report::{
-    Basis, GapCause, IdleCause, IdleGap, IdleLedger, IdlePlace, IdleRow, Location,
+    Basis, CodePlace, GapCause, IdleCause, IdleGap, IdleLedger, IdlePlace, IdleRow, Location,
 };
 use crate::time::{difference, signed};
 use crate::words::idle;
 use activity::HostActivity;
+use among::GapsAmong;
+pub(crate) use among::{LateSums, RankLedger, RankTimes};
 use delays::{CausedDelay, DelayCauses};
 use device::{DeviceClasses, DeviceGaps};
 use gctrace_event::{GpuOpKind, HostCode};
@@ -102,6 +105,12 @@ impl ReplayModel {
     /// The idle ledger of each device of a timeline that this model was learned of alone.
     #[must_use]
     pub fn idle_ledgers(&self, timeline: &Timeline) -> Vec<IdleLedger> {
+        let ledgers = self.rank_ledgers(timeline, &RankTimes::default()).into_iter();
+        ledgers.map(|ledger| ledger.ledger).collect()
+    }
+
+    /// The same of a rank among others.
+    pub(crate) fn rank_ledgers(&self, timeline: &Timeline, times: &RankTimes) -> Vec<RankLedger> {
         let works = DeviceTimeline::of(timeline);
         let [layout] = self.inner.layouts.as_slice() else {
             return Vec::new();
@@ -124,7 +133,7 @@ impl ReplayModel {
         let ledgers = works.iter().map(|work| {
             let gaps = DeviceGaps::of(work, layout, timeline);
             let book = LedgerBook { causes: &causes, removals: &removals, gaps: &gaps };
-            book.ledger(self.run(), work)
+            book.ledger(self.run(), work, times)
         });
         ledgers.collect()
     }
@@ -186,15 +195,23 @@ struct RunLeft {
 }
 
 impl LedgerBook<'_> {
-    fn ledger(&self, mut run: NetworkRun<'_>, work: &DeviceTimeline<'_>) -> IdleLedger {
+    fn ledger(
+        &self,
+        mut run: NetworkRun<'_>,
+        work: &DeviceTimeline<'_>,
+        times: &RankTimes,
+    ) -> RankLedger {
         let timeline = self.causes.timeline;
+        let classes = DeviceClasses::of(work);
         let walked: Vec<WalkedGap> = self
             .gaps
             .gaps
             .iter()
             .map(|(place, length_ns)| self.causes.walk(self.gaps.ops[*place], *length_ns))
             .collect();
-        let mut sums = CauseSums::of(&self.gaps.gaps);
+        let spans = self.gaps.spans(timeline);
+        let among = GapsAmong::of(times, &spans, &classes.computing);
+        let mut sums = CauseSums::of(&self.gaps.gaps, among);
         let mut rest = Vec::with_capacity(walked.len());
         for ((at, (_, length_ns)), gap) in self.gaps.gaps.iter().enumerate().zip(&walked) {
             let on_gpu = gap.parts.iter().filter(|part| is_final(part.cause));
@@ -215,7 +232,7 @@ impl LedgerBook<'_> {
             self.book(&mut sums, IdleCause::Host, (at, gap), rest_ns - latency_ns);
         }
         let longest = self.longest(work, &sums);
-        let classes = DeviceClasses::of(work);
+        let among = std::mem::take(&mut sums.among).finish();
         let mut rows = self.rows(sums, &left, &run, removed);
         let blocked = rows.iter().filter(|row| row.cause == IdleCause::Blocked);
         let blocked_ns: u64 = blocked.map(|row| row.time_ns).sum();
@@ -226,25 +243,29 @@ impl LedgerBook<'_> {
             let saves = row.saves_ns.filter(|saves_ns| *saves_ns >= worth_ns);
             row.remedy = saves.and_then(|_| idle::remedy(row));
         }
-        IdleLedger {
-            id: work.id(),
-            basis: Basis::Inferred,
-            span_ns: classes.span_ns,
-            compute_ns: classes.compute_ns,
-            communication_ns: classes.communication_ns,
-            copies_ns: classes.copies_ns,
-            idle_ns: classes.idle_ns,
-            rows,
-            gaps: self.gaps.gaps.len() as u64,
-            longest,
-            sample,
-            at_most: timeline.waits.is_empty()
-                && self
-                    .gaps
-                    .ops
-                    .iter()
-                    .any(|op| timeline.ops[*op].stream != timeline.ops[self.gaps.ops[0]].stream),
-        }
+        let ledger =
+            IdleLedger {
+                id: work.id(),
+                basis: Basis::Inferred,
+                span_ns: classes.span_ns,
+                compute_ns: classes.compute_ns,
+                communication_ns: classes.communication_ns,
+                copies_ns: classes.copies_ns,
+                idle_ns: classes.idle_ns,
+                rows,
+                rank_waits: Vec::new(),
+                gaps: self.gaps.gaps.len() as u64,
+                longest,
+                sample,
+                at_most: timeline.waits.is_empty()
+                    && self.gaps.ops.iter().any(|op| {
+                        timeline.ops[*op].stream != timeline.ops[self.gaps.ops[0]].stream
+                    }),
+            };
+        let late_places = among.late.idle_ns.keys().filter_map(|cause| {
+            Some((*cause, code_place(&timeline.names, among.late.place(*cause)?)))
+        });
+        RankLedger { ledger, late_places: late_places.collect(), sums: among }
     }
 
     fn left(&self, run: &NetworkRun<'_>) -> RunLeft {
@@ -408,21 +429,13 @@ impl LedgerBook<'_> {
         named.sort_by_key(|(label, time_ns)| (Reverse(*time_ns), *label));
         named.truncate(PLACES);
         let names = &self.causes.timeline.names;
-        let text = |name: Option<NameIndex>| name.map(|name| names.text(name).to_owned());
         let mut undo = DelayUndo::default();
         let places = named.into_iter().filter_map(|(label, time_ns)| {
             let delays = self.removals.place(cause, label)?;
             run.change_at(delays, Some(&mut undo));
             let saves_ns = gained(measured.span_ns, self.span_ns(run));
             run.undo(&mut undo);
-            Some(IdlePlace {
-                function: text(label.function),
-                operator: text(label.operator),
-                python: label.python.and_then(|name| location(names.text(name))),
-                annotation: text(label.annotation),
-                time_ns,
-                saves_ns,
-            })
+            Some(IdlePlace { code: code_place(names, label), time_ns, saves_ns })
         });
         let mut places: Vec<IdlePlace> = places.collect();
         places.sort_by_key(|place| Reverse((place.saves_ns, place.time_ns)));
@@ -434,6 +447,16 @@ impl LedgerBook<'_> {
 fn copied(timeline: &Timeline) -> HashMap<CallIndex, NameIndex> {
     let copies = timeline.ops.iter().filter(|op| op.kind == GpuOpKind::Memcpy);
     copies.filter_map(|op| Some((op.call?, op.name))).collect()
+}
+
+fn code_place(names: &StringTable, label: IdleLabel) -> CodePlace {
+    let text = |name: Option<NameIndex>| name.map(|name| names.text(name).to_owned());
+    CodePlace {
+        function: text(label.function),
+        operator: text(label.operator),
+        python: label.python.and_then(|name| location(names.text(name))),
+        annotation: text(label.annotation),
+    }
 }
 
 /// The place that a Python function is defined at.

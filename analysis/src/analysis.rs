@@ -459,7 +459,7 @@ impl Analysis {
             }
             Record::HostCode(code) => {
                 self.current.gpu.add_code(code);
-                (code.pid, code.start_ns, code.end_ns)
+                return self.see_work(code.pid, code.start_ns, code.end_ns);
             }
             _ => return,
         };

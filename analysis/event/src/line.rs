@@ -168,7 +168,7 @@ impl RecordEncoder {
             .push(out, &NoArgs {}),
             Record::HostCode(code) => EventHead::slice(
                 (code.kind.category(), &code.name),
-                (code.pid, code.tid.into()),
+                (code.pid.unwrap_or(NO_PROCESS), code.tid.unwrap_or_default().into()),
                 (code.start_ns, code.end_ns),
             )
             .push(out, &NoArgs {}),

@@ -34,6 +34,8 @@ pub struct TimelineCollector {
     syncs: Vec<GpuSync>,
     /// By process id; of processes and threads that do nothing else, it is of no use.
     code: HashMap<u32, Vec<RawCode>>,
+    /// The profiler's overhead in threads that it does not name.
+    overhead: Vec<RawCode>,
 }
 
 /// An operation whose process and call are not determined yet.
@@ -64,7 +66,7 @@ struct RawCall {
 struct RawCode {
     start_ns: u64,
     end_ns: u64,
-    tid: u32,
+    tid: Option<u32>,
     kind: HostCodeKind,
     name: NameIndex,
 }
@@ -213,7 +215,10 @@ impl TimelineCollector {
     pub fn add_code(&mut self, code: &HostCode) {
         let name = self.names.intern(&code.name);
         let HostCode { tid, kind, start_ns, end_ns, .. } = *code;
-        let of_process = self.code.entry(code.pid).or_default();
+        let of_process = match code.pid {
+            Some(pid) => self.code.entry(pid).or_default(),
+            None => &mut self.overhead,
+        };
         of_process.push(RawCode { start_ns, end_ns, tid, kind, name });
     }
 
@@ -242,6 +247,9 @@ impl TimelineCollector {
         let mut syncs = self.syncs_by_process(&owners);
         for pid in ops.keys().chain(syncs.keys()) {
             self.processes.entry(*pid).or_default();
+        }
+        for code in std::mem::take(&mut self.overhead) {
+            self.code.entry(owners.of(None, code.start_ns)).or_default().push(code);
         }
         let names = Arc::new(self.names);
         let timelines = self.processes.into_iter().map(|(pid, part)| {

@@ -160,6 +160,9 @@ pub struct GapCause {
 pub enum IdleCause {
     /// The garbage collector ran on the host.
     Gc,
+    /// The PyTorch profiler worked in the program (its events of category `overhead`): without it, the run
+    /// does not have this time.
+    Profiler,
     /// A call reserved or freed memory (cudaMalloc, cudaFree, cudaHostAlloc).
     Allocation,
     /// The program was in an annotation about checkpoints or files.
@@ -189,8 +192,9 @@ pub enum IdleCause {
 
 impl IdleCause {
     /// The causes that can be removed, in order.
-    pub const REMOVABLE: [Self; 8] = [
+    pub const REMOVABLE: [Self; 9] = [
         Self::Gc,
+        Self::Profiler,
         Self::Allocation,
         Self::Files,
         Self::Data,
@@ -205,6 +209,7 @@ impl fmt::Display for IdleCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Gc => "garbage collection",
+            Self::Profiler => "the profiler",
             Self::Allocation => "reserving and freeing memory",
             Self::Files => "files and checkpoints",
             Self::Data => "waiting for data",

@@ -34,6 +34,7 @@ pub(crate) fn remedy(row: &IdleRow) -> Option<&'static str> {
             "fewer launches, torch.compile(mode=\"reduce-overhead\"), CUDA graphs or a larger batch"
         }
         IdleCause::Gc
+        | IdleCause::Profiler
         | IdleCause::RankWait
         | IdleCause::LaunchLatency
         | IdleCause::BackToBack

@@ -6,7 +6,9 @@ use gctrace_analysis::Analysis;
 use gctrace_analysis::compare::compare;
 use gctrace_analysis::report::{IdleCause, IdleLedger, IdleRow, Report};
 use gctrace_event::read::{DecodedItem, TraceCompletion};
-use gctrace_event::{Annotation, CudaCall, CudaLayer, GpuOp, GpuOpKind, Pause, Record};
+use gctrace_event::{
+    Annotation, CudaCall, CudaLayer, GpuOp, GpuOpKind, HostCode, HostCodeKind, Pause, Record,
+};
 use std::collections::BTreeSet;
 use test_kit::reports;
 
@@ -31,6 +33,8 @@ struct Plant {
 }
 
 const GC: Plant = Plant { cause: IdleCause::Gc, every: 3, length_ns: 6 * MS };
+/// Within a launch, before the kernel is enqueued.
+const PROFILER: Plant = Plant { cause: IdleCause::Profiler, every: 7, length_ns: 4 * MS };
 const ALLOCATION: Plant = Plant { cause: IdleCause::Allocation, every: 5, length_ns: 2_500 * US };
 const FILES: Plant = Plant { cause: IdleCause::Files, every: 16, length_ns: 9 * MS };
 const DATA: Plant = Plant { cause: IdleCause::Data, every: 4, length_ns: 3 * MS };
@@ -39,7 +43,7 @@ const SYNCHRONIZATION: Plant =
     Plant { cause: IdleCause::Synchronization, every: 1, length_ns: 150 * US };
 const COPY: Plant = Plant { cause: IdleCause::Copy, every: 2, length_ns: 400 * US };
 const RANK_WAIT: Plant = Plant { cause: IdleCause::RankWait, every: 6, length_ns: 2 * MS };
-const ALL: [Plant; 7] = [GC, ALLOCATION, FILES, DATA, SYNCHRONIZATION, COPY, RANK_WAIT];
+const ALL: [Plant; 8] = [GC, PROFILER, ALLOCATION, FILES, DATA, SYNCHRONIZATION, COPY, RANK_WAIT];
 
 /// A kernel takes longer than to launch one, or less.
 const GPU_BOUND: u64 = 14 * US;
@@ -90,10 +94,32 @@ impl Machine<'_> {
     }
 
     fn enqueue(&mut self, kind: GpuOpKind, length_ns: u64, blocks: bool) -> u64 {
+        self.enqueue_after(0, kind, length_ns, blocks)
+    }
+
+    /// With work of the profiler at the start of the call.
+    fn enqueue_after(
+        &mut self,
+        profiler_ns: u64,
+        kind: GpuOpKind,
+        length_ns: u64,
+        blocks: bool,
+    ) -> u64 {
         let call_ns = self.now;
+        if profiler_ns > 0 {
+            self.records.push(Record::HostCode(HostCode {
+                pid: None,
+                tid: None,
+                kind: HostCodeKind::Overhead,
+                name: "Buffer Flush".to_owned(),
+                start_ns: call_ns,
+                end_ns: call_ns + profiler_ns,
+            }));
+        }
+        let ready_ns = call_ns + profiler_ns;
         let room = self.starts.len().checked_sub(QUEUE).map(|at| self.starts[at]);
-        self.now = (call_ns + CALL).max(room.unwrap_or(0));
-        let start_ns = (call_ns + LATENCY).max(self.free_ns + GAP);
+        self.now = (ready_ns + CALL).max(room.unwrap_or(0));
+        let start_ns = (ready_ns + LATENCY).max(self.free_ns + GAP);
         let end_ns = start_ns + length_ns;
         self.free_ns = end_ns;
         self.starts.push(start_ns);
@@ -137,6 +163,7 @@ impl Machine<'_> {
         }
         let mut places = fastrand::Rng::with_seed(step);
         let (collects, allocates) = (places.u64(..LAUNCHES), places.u64(..LAUNCHES));
+        let profiled = places.u64(1..LAUNCHES);
         for launch in 0..LAUNCHES {
             if launch == collects
                 && let Some(length_ns) =
@@ -168,7 +195,9 @@ impl Machine<'_> {
                 self.enqueue(GpuOpKind::Memcpy, length_ns, blocks);
             }
             self.think();
-            self.enqueue(GpuOpKind::Kernel, kernel_ns, false);
+            let planted = self.planted(IdleCause::Profiler, step);
+            let planted = planted.filter(|_| self.on(IdleCause::Profiler) && launch == profiled);
+            self.enqueue_after(planted.unwrap_or(0), GpuOpKind::Kernel, kernel_ns, false);
         }
         if let Some(length_ns) = self.planted(IdleCause::Synchronization, step) {
             self.think();
@@ -344,6 +373,7 @@ fn places_are_those_of_the_plants() {
     assert_eq!(place(IdleCause::Copy), (text("Memcpy HtoD (Pageable -> Device)"), None));
     assert_eq!(place(IdleCause::Allocation), (text("cudaMalloc"), None));
     assert_eq!(place(IdleCause::Files), (None, text("save_checkpoint")));
+    assert_eq!(place(IdleCause::Profiler), (None, text("Buffer Flush")));
     let loader = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__";
     assert_eq!(place(IdleCause::Data), (None, text(loader)));
 }

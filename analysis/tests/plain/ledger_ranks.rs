@@ -95,7 +95,14 @@ impl Rank {
         let (name, end_ns) = (LOADER.to_owned(), self.now_ns);
         self.records.push(Record::Annotation(Annotation { pid, tid, name, start_ns, end_ns }));
         let (name, kind) = ("data.py(40): load".to_owned(), HostCodeKind::Function);
-        self.records.push(Record::HostCode(HostCode { pid, tid, kind, name, start_ns, end_ns }));
+        self.records.push(Record::HostCode(HostCode {
+            pid: Some(pid),
+            tid: Some(tid),
+            kind,
+            name,
+            start_ns,
+            end_ns,
+        }));
     }
 
     /// The part of a step before the ranks meet; returns when the rank is ready.

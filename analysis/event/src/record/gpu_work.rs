@@ -205,14 +205,14 @@ impl Annotation {
     }
 }
 
-/// An interval in which a thread was in a Python function or in an operator, as the PyTorch profiler
-/// recorded it.
+/// An interval in which a thread was in a Python function or in an operator, or was held up by the
+/// profiler, as the PyTorch profiler recorded it.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct HostCode {
-    /// Process id, as written in the trace.
-    pub pid: u32,
-    /// Thread id, as written in the trace.
-    pub tid: u32,
+    /// Process id, as written in the trace; `None` of overhead, where the profiler writes -1.
+    pub pid: Option<u32>,
+    /// Thread id, as written in the trace; `None` where `pid` is.
+    pub tid: Option<u32>,
     /// What `name` names.
     pub kind: HostCodeKind,
     /// Its name, as the profiler writes it.
@@ -230,6 +230,8 @@ pub enum HostCodeKind {
     Function,
     /// An operator of PyTorch or of a library, by `namespace::name`: `aten::copy_`.
     Operator,
+    /// The profiler's own work in the program, such as `Buffer Flush` or `Instrumentation`.
+    Overhead,
 }
 
 impl HostCodeKind {
@@ -239,6 +241,7 @@ impl HostCodeKind {
         match self {
             Self::Function => "python_function",
             Self::Operator => "cpu_op",
+            Self::Overhead => "overhead",
         }
     }
 }

@@ -335,3 +335,18 @@ fn functions_and_operators_of_the_program() {
     ];
     assert_eq!(names.collect::<Vec<_>>(), expected);
 }
+
+/// The profiler writes its own work with process -1.
+#[test]
+fn overhead_has_no_thread() {
+    let record = record(
+        r#"{"ph": "X", "cat": "overhead", "name": "Activity Buffer Request", "pid": -1, "tid": 0,
+        "ts": 4458676526254.061, "dur": 1713.252}"#,
+    );
+    let Record::HostCode(code) = record else { unreachable!("{record:?}") };
+    assert_eq!((code.pid, code.tid, code.kind), (None, None, HostCodeKind::Overhead));
+    assert_eq!(
+        (code.name.as_str(), code.end_ns - code.start_ns),
+        ("Activity Buffer Request", 1_713_252)
+    );
+}

@@ -60,7 +60,7 @@ impl ProcessBuilder {
         self.annotations.sort_by_key(|annotation| annotation.start_ns);
         timeline.annotations = self.annotations;
         if timeline.has_gpu_times() {
-            timeline.code = code_by_thread(&code, &self.thread_indices, names);
+            timeline.code = code_by_thread(&code, &self.thread_indices, &timeline.calls, names);
         }
         timeline.steps = apart(self.steps);
         timeline.threads = self.threads;
@@ -251,15 +251,30 @@ impl SortedStreams {
     }
 }
 
-/// The code of threads that are known.
+/// Calls before a time in which the one around it is looked for: of as many threads at least.
+const AROUND: usize = 64;
+
+/// The thread that is in a call for all of an interval; `None` without one.
+fn calling(calls: &[Call], (start_ns, end_ns): (u64, u64)) -> Option<ThreadIndex> {
+    let before = calls.partition_point(|call| call.start_ns <= start_ns);
+    let near = calls[..before].iter().rev().take(AROUND);
+    near.clone().find(|call| call.end_ns >= end_ns).map(|call| call.thread)
+}
+
+/// The code of threads that are known, or that a call shows: the profiler is called in those.
 fn code_by_thread(
     code: &[RawCode],
     threads: &HashMap<u32, ThreadIndex>,
+    calls: &[Call],
     names: &StringTable,
 ) -> Vec<CodeSpan> {
     let code = code.iter().filter_map(|code| {
         let RawCode { start_ns, end_ns, kind, name, .. } = *code;
-        Some(CodeSpan { start_ns, end_ns, thread: *threads.get(&code.tid)?, kind, name })
+        let thread = match code.tid {
+            Some(tid) => threads.get(&tid).copied(),
+            None => calling(calls, (start_ns, end_ns)),
+        };
+        Some(CodeSpan { start_ns, end_ns, thread: thread?, kind, name })
     });
     let mut code: Vec<CodeSpan> = code.collect();
     let order = |code: &CodeSpan| (code.thread, code.start_ns, Reverse(code.end_ns), code.kind);

@@ -136,6 +136,22 @@ impl CodeFilter {
     }
 }
 
+/// The profiler's own work. Its process is -1, and its thread 0, where it is unknown.
+pub(super) fn overhead(event: &ChromeEvent<'_>) -> Result<Record, DecodeError> {
+    let thread = id(event.pid).zip(id(event.tid).filter(|tid| *tid != 0));
+    let start_ns = event.ts.us_as_ns().ok_or(DecodeError::Other)?;
+    let length_ns = event.dur.us_as_ns().ok_or(DecodeError::Other)?;
+    let name = event.name.text().filter(|name| name.len() <= NAME_BYTES);
+    Ok(Record::HostCode(HostCode {
+        pid: thread.map(|(pid, _)| pid),
+        tid: thread.map(|(_, tid)| tid),
+        kind: HostCodeKind::Overhead,
+        name: name.ok_or(DecodeError::Other)?.into_owned(),
+        start_ns,
+        end_ns: start_ns.saturating_add(length_ns),
+    }))
+}
+
 /// Process and thread id, start and end.
 fn thread_span(event: &ChromeEvent<'_>) -> Option<((u32, u32), (u64, u64))> {
     let start_ns = event.ts.us_as_ns()?;
@@ -147,7 +163,7 @@ fn code(event: &ChromeEvent<'_>, kind: HostCodeKind) -> Result<HostCode, DecodeE
     let ((pid, tid), (start_ns, end_ns)) = thread_span(event).ok_or(DecodeError::Other)?;
     let name = event.name.text().filter(|name| name.len() <= NAME_BYTES);
     let name = name.ok_or(DecodeError::Other)?.into_owned();
-    Ok(HostCode { pid, tid, kind, name, start_ns, end_ns })
+    Ok(HostCode { pid: Some(pid), tid: Some(tid), kind, name, start_ns, end_ns })
 }
 
 /// Whether a name may be that of a function of the program, by its first characters.

@@ -4,7 +4,7 @@
 //! Owns when such an event is usable. The profiler's `pid` of GPU work is the device; in gctrace's
 //! events `args.process` is the process.
 
-use super::code::CodeFilter;
+use super::code::{CodeFilter, overhead};
 use super::{ChromeEvent, DecodeError, JsonValue, Problem, id, time};
 use crate::{
     Annotation, Collective, CudaCall, CudaLaunches, CudaLayer, DeviceMemory, GpuOp, GpuOpKind,
@@ -37,6 +37,7 @@ pub(super) fn slice(
         }
         b"python_function" => codes.function(event)?,
         b"cpu_op" | b"Operator" => codes.operator(event)?,
+        b"overhead" => overhead(event)?,
         _ => return Err(DecodeError::Other),
     })
 }

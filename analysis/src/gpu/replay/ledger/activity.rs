@@ -29,6 +29,8 @@ impl HostSegment {
 #[derive(Debug, Default)]
 pub(super) struct HostActivity {
     threads: HashMap<ThreadIndex, Vec<HostSegment>>,
+    /// Whether the profiler recorded work of its own.
+    overhead: bool,
 }
 
 /// An annotation, a function or an operator, or a pause.
@@ -44,8 +46,10 @@ struct HostRange {
 impl HostRange {
     /// The same with the cause and the place that all within it have.
     fn inside(self, outer: &Self) -> Self {
-        let pauses = [self.cause, outer.cause].contains(&Some(IdleCause::Gc));
-        let cause = if pauses { Some(IdleCause::Gc) } else { outer.cause.or(self.cause) };
+        let causes = [self.cause, outer.cause];
+        let first = [IdleCause::Gc, IdleCause::Profiler].map(Some);
+        let first = first.into_iter().find(|cause| causes.contains(cause)).flatten();
+        let cause = first.or(outer.cause).or(self.cause);
         let label = IdleLabel {
             function: None,
             operator: outer.label.operator.or(self.label.operator),
@@ -69,14 +73,20 @@ impl HostActivity {
                 label: IdleLabel { annotation: Some(span.name), ..IdleLabel::default() },
             });
         }
+        let mut overhead = false;
         for code in &timeline.code {
             let none = IdleLabel::default();
-            let label = match code.kind {
-                HostCodeKind::Function => IdleLabel { python: Some(code.name), ..none },
-                HostCodeKind::Operator => IdleLabel { operator: Some(code.name), ..none },
+            let name = Some(code.name);
+            let (cause, label) = match code.kind {
+                HostCodeKind::Function => (None, IdleLabel { python: name, ..none }),
+                HostCodeKind::Operator => (None, IdleLabel { operator: name, ..none }),
+                HostCodeKind::Overhead => {
+                    (Some(IdleCause::Profiler), IdleLabel { annotation: name, ..none })
+                }
             };
+            overhead |= cause.is_some();
             let (start_ns, end_ns) = (code.start_ns, code.end_ns);
-            let range = HostRange { start_ns, end_ns, cause: None, label };
+            let range = HostRange { start_ns, end_ns, cause, label };
             ranges.entry(code.thread).or_default().push(range);
         }
         for pause in &timeline.pauses {
@@ -88,7 +98,24 @@ impl HostActivity {
             });
         }
         let threads = ranges.into_iter().map(|(thread, ranges)| (thread, flat(ranges)));
-        Self { threads: threads.collect() }
+        Self { threads: threads.collect(), overhead }
+    }
+
+    /// Calls `each` with the profiler's work in an interval of a thread.
+    pub(super) fn overhead(
+        &self,
+        thread: ThreadIndex,
+        start_ns: u64,
+        end_ns: u64,
+        mut each: impl FnMut(HostSegment),
+    ) {
+        if self.overhead {
+            self.within(thread, start_ns, end_ns, |segment| {
+                if segment.cause == IdleCause::Profiler {
+                    each(segment);
+                }
+            });
+        }
     }
 
     /// What is around a time of a thread.

@@ -9,7 +9,7 @@ use gctrace_event::read::{DecodedItem, TraceCompletion};
 use gctrace_event::{
     Annotation, CudaCall, CudaLayer, GpuOp, GpuOpKind, HostCode, HostCodeKind, Pause, Record,
 };
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use test_kit::reports;
 
 const US: u64 = 1_000;
@@ -395,4 +395,74 @@ fn a_comparison_shows_which_cause_went() {
     let copy = idle.iter().find(|row| row.cause == IdleCause::Copy).unwrap();
     let of_shorter = copy.before_ratio / (1.0 - share);
     assert!((copy.after_ratio / of_shorter - 1.0).abs() < 0.01, "{idle:?}");
+}
+
+/// The idle time of a stream by HTA's classes, as its documentation defines them, in ns: what started
+/// after the previous operation had ended, else what took less than 30 µs, else the rest.
+fn hta_classes(records: &[Record]) -> [u64; 3] {
+    let launches: HashMap<u64, u64> = records
+        .iter()
+        .filter_map(|record| match record {
+            Record::CudaCall(call) => Some((call.correlation?, call.start_ns)),
+            _ => None,
+        })
+        .collect();
+    let ops = records.iter().filter_map(|record| match record {
+        Record::GpuOp(op) => Some((op.start_ns, op.end_ns, launches[&op.correlation?])),
+        _ => None,
+    });
+    let mut ops: Vec<(u64, u64, u64)> = ops.collect();
+    ops.sort_unstable();
+    let mut classes = [0; 3];
+    for pair in ops.windows(2) {
+        let ((_, ended, _), (started, _, launched)) = (pair[0], pair[1]);
+        let gap_ns = started - ended;
+        let class = if launched > ended {
+            0
+        } else if gap_ns < 30 * US {
+            1
+        } else {
+            2
+        };
+        classes[class] += gap_ns;
+    }
+    classes
+}
+
+/// Of one stream, HTA's host wait is what the ledger gives to the host, to waits and to launches, its
+/// kernel wait is back-to-back, its rest blocked, where launches are well ahead. What the profiler does in a
+/// launch is "other" there.
+#[test]
+fn the_ledger_summed_is_hta_s_classes() {
+    let program = [GC, ALLOCATION, FILES, DATA, SYNCHRONIZATION, COPY, RANK_WAIT];
+    for (plants, kernel_ns) in
+        [(&program[..], GPU_BOUND), (&program[..], HOST_BOUND), (&[], GPU_BOUND), (&[], HOST_BOUND)]
+    {
+        let records = run(plants, &BTreeSet::new(), kernel_ns).records;
+        let hta = hta_classes(&records);
+        let work = report(records).gpu.unwrap();
+        let [stream] = work.devices[0].streams.as_slice() else { unreachable!() };
+        let ours = stream.exact_idle_ns;
+        assert_eq!([ours.host_wait, ours.kernel_wait, ours.other], hta);
+        let ledger = &work.idle[0];
+        assert_eq!(hta.iter().sum::<u64>(), ledger.idle_ns);
+        let mut summed = [0; 3];
+        for row in &ledger.rows {
+            let class = match row.cause {
+                IdleCause::BackToBack => 1,
+                IdleCause::Blocked => 2,
+                IdleCause::OtherStream | IdleCause::Unknown => unreachable!("{row:?}"),
+                _ => 0,
+            };
+            summed[class] += row.time_ns;
+        }
+        eprintln!("HTA {hta:?}, ledger {summed:?}");
+        if kernel_ns == GPU_BOUND {
+            assert_eq!(summed, hta);
+        } else {
+            // Each kernel is launched just before the one before it ends, and its launch is what it
+            // waits for.
+            assert!(summed[0] > hta[0] && summed[2] == hta[2]);
+        }
+    }
 }

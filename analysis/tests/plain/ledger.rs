@@ -153,6 +153,7 @@ impl Machine<'_> {
     }
 
     fn step(&mut self, step: u64, kernel_ns: u64) {
+        let start_ns = self.now;
         if let Some(length_ns) =
             self.planted(IdleCause::Data, step).filter(|_| self.on(IdleCause::Data))
         {
@@ -215,6 +216,9 @@ impl Machine<'_> {
                 self.annotated(name, length_ns);
             }
         }
+        let (name, end_ns) = (format!("ProfilerStep#{step}"), self.now);
+        let annotation = Annotation { pid: PID, tid: PID, name, start_ns, end_ns };
+        self.records.push(Record::Annotation(annotation));
     }
 
     /// 9 µs of Python and operators, give or take 15 %.
@@ -395,6 +399,12 @@ fn a_comparison_shows_which_cause_went() {
     let copy = idle.iter().find(|row| row.cause == IdleCause::Copy).unwrap();
     let of_shorter = copy.before_ratio / (1.0 - share);
     assert!((copy.after_ratio / of_shorter - 1.0).abs() < 0.01, "{idle:?}");
+    // Per step it did not change.
+    let (before_ns, after_ns) = (copy.before_step_ns.unwrap(), copy.after_step_ns.unwrap());
+    assert!((after_ns / before_ns - 1.0).abs() < 0.01, "{idle:?}");
+    let per_step = was.time_ns as f64 / STEPS as f64;
+    assert!((idle[0].before_step_ns.unwrap() / per_step - 1.0).abs() < 1e-9, "{idle:?}");
+    assert!(idle[0].after_step_ns.unwrap() < 1e-9, "{idle:?}");
 }
 
 /// The idle time of a stream by HTA's classes, as its documentation defines them, in ns: what started

@@ -88,7 +88,7 @@ pub struct CodePlace {
     /// The CUDA function that was called, or the copy that it started; `null` for what is no call.
     pub function: Option<String>,
     /// The outermost operator around it, such as `aten::item`; `null` if the profiler recorded none, and
-    /// between calls where `python` is known.
+    /// between calls where `python` or `annotation` is known.
     pub operator: Option<String>,
     /// The innermost Python function of the program around it, recorded by the profiler with
     /// `with_stack=True`; `null` if none was. `line` is where the function is defined.

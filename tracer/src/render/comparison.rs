@@ -36,7 +36,7 @@ pub(crate) fn comparison(comparison: &Comparison, style: Style) -> String {
         ("", vec![verdict]),
         ("Figures", figures(comparison)),
         ("Lines that trigger collections in training", lines(comparison)),
-        ("Why the GPU was idle, share of its time (inferred)", idle(comparison)),
+        ("Why the GPU was idle, share of its time, time per step (inferred)", idle(comparison)),
         ("", remarks(comparison)),
     ];
     let mut text = String::new();

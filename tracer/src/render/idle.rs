@@ -16,7 +16,7 @@ use std::cmp::Reverse;
 const GAPS_SHOWN: usize = 5;
 /// Characters of a line that are reserved for the text beside an operation's name.
 const BESIDE_NAME: usize = 14;
-/// Minimum share of a gap for a cause to be named.
+/// Minimum share of a gap for a cause to be named, and of a cause for a place.
 const WORTH_NAMING: f64 = 0.1;
 /// Less idle time than this share of the device's time is no subject of the first screen.
 const WORTH_TELLING: f64 = 0.05;
@@ -96,14 +96,9 @@ fn longest_waits(report: &Report) -> Option<String> {
     let waits = ledger.rank_waits.iter().take(CAUSES_TOLD);
     let waits = waits.filter(|wait| share(wait.time_ns, ledger.span_ns) >= CAUSE_TOLD);
     let waits: Vec<String> = waits.map(|wait| waited(ledger, wait)).collect();
-    Some(format!(
-        "{} waited for other ranks {} of {}: {}{}.",
-        device(report, ledger),
-        percent(share(waited_ns(ledger), ledger.span_ns)),
-        duration(ledger.span_ns),
-        waits.join("; "),
-        mark(ledger.basis)
-    ))
+    let (device, span) = (device(report, ledger), duration(ledger.span_ns));
+    let (waits, mark) = (waits.join("; "), mark(ledger.basis));
+    Some(format!("{device} waited for other ranks, of {span}: {waits}{mark}."))
 }
 
 /// `4.1 % for rank 3 (late: waiting for data, train.py:40 in load)`.
@@ -188,10 +183,11 @@ fn rows(ledger: &IdleLedger) -> Vec<String> {
         .lines()
 }
 
-/// The place that costs the most; its share of the row where it is not nearly all of it.
+/// The place that costs the most, if it is a part worth naming; its share of the row where it is not nearly
+/// all of it.
 fn most(row: &IdleRow) -> Option<String> {
     let place = row.places.first()?;
-    let of_row = share(place.time_ns, row.time_ns);
+    let of_row = Some(share(place.time_ns, row.time_ns)).filter(|of| *of >= WORTH_NAMING)?;
     let name = text(&place.code);
     Some(if of_row < NEARLY_ALL { format!("{} {name}", percent(of_row)) } else { name })
 }

@@ -58,7 +58,7 @@ const NAME_CHARS: usize = 160;
 struct IdleLabel {
     /// The CUDA function that was called, or the copy that it started.
     function: Option<NameIndex>,
-    /// The outermost operator; of times between calls only where no Python function is known.
+    /// The outermost operator; of times between calls only where nothing else is known.
     operator: Option<NameIndex>,
     /// The innermost Python function of the program.
     python: Option<NameIndex>,

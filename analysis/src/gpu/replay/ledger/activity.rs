@@ -17,10 +17,11 @@ pub(super) struct HostSegment {
 }
 
 impl HostSegment {
-    /// A label of the time between calls: where the Python function is known, the operator would only
-    /// split it.
+    /// A label of the time between calls: where the function or an annotation is known, operators would
+    /// only split it.
     fn between_calls(self) -> Self {
-        let operator = self.label.operator.filter(|_| self.label.python.is_none());
+        let IdleLabel { python, annotation, .. } = self.label;
+        let operator = self.label.operator.filter(|_| python.is_none() && annotation.is_none());
         Self { label: IdleLabel { operator, ..self.label }, ..self }
     }
 }

@@ -364,7 +364,8 @@ impl Analysis {
             | Record::PauseMemory(_)
             | Record::Step(_)
             | Record::GpuOp(_)
-            | Record::Annotation(_) => self.add_cuda(&record),
+            | Record::Annotation(_)
+            | Record::HostCode(_) => self.add_cuda(&record),
             Record::GpuSync(sync) => self.current.gpu.add_sync(sync),
             Record::ObjectKind(kind) => {
                 let process = self.process_at(kind.pid, u64::MAX);
@@ -455,6 +456,10 @@ impl Analysis {
             Record::Annotation(annotation) => {
                 self.current.gpu.add_annotation(annotation);
                 (annotation.pid, annotation.start_ns, annotation.end_ns)
+            }
+            Record::HostCode(code) => {
+                self.current.gpu.add_code(code);
+                return self.see_work(code.pid, code.start_ns, code.end_ns);
             }
             _ => return,
         };

@@ -183,6 +183,7 @@ impl Live {
             | Record::CudaLaunches(_)
             | Record::PauseMemory(_)
             | Record::GpuSync(_)
+            | Record::HostCode(_)
             | Record::End(_) => {}
         }
     }

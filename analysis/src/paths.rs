@@ -1,18 +1,10 @@
-//! Python's file names: whether a file is library code, and its short name.
+//! Python's file names: what a file belongs to, and its short name.
 //!
 //! Judged by the path alone, as recorded in the code object; nothing here reads files.
 
 use crate::report::{Location, TrainingLibrary};
-
-/// Whether a file belongs to the standard library or to an installed package rather than to the
-/// program: it lies under `lib/pythonX.Y` (also `lib64`, and a zipped library `pythonXY.zip`),
-/// `site-packages` or Debian's `dist-packages`, or is frozen into the interpreter.
-#[must_use]
-pub fn is_library(file: &str) -> bool {
-    file.starts_with("<frozen ")
-        || file == "<__array_function__ internals>"
-        || after(file).is_some()
-}
+pub use gctrace_event::paths::is_library;
+use gctrace_event::paths::within_library;
 
 /// Whether a library's file belongs to an installed package rather than to the standard library.
 #[must_use]
@@ -25,14 +17,14 @@ pub fn is_package(file: &str) -> bool {
 pub fn is_import(file: &str) -> bool {
     file.starts_with("<frozen importlib")
         || file.starts_with("<frozen zipimport")
-        || after(file).is_some_and(|behind| behind.starts_with("importlib/"))
+        || within_library(file).is_some_and(|behind| behind.starts_with("importlib/"))
 }
 
 /// The module of a file: `torch.optim.adam` of `torch/optim/adam.py`, `torch` of
 /// `torch/__init__.py`; of the program's own files the last part of the path.
 #[must_use]
 pub fn module(file: &str) -> String {
-    let path = match after(file) {
+    let path = match within_library(file) {
         Some(behind) => behind,
         None => {
             let package = file.strip_suffix("/__init__.py").unwrap_or(file);
@@ -94,38 +86,7 @@ fn common<'a>(a: &'a str, b: &'a str) -> &'a str {
 /// are.
 #[must_use]
 pub fn short(file: &str) -> &str {
-    after(file).unwrap_or(file)
-}
-
-/// The path after the last library directory.
-fn after(file: &str) -> Option<&str> {
-    let mut rest = file;
-    let mut found = None;
-    let mut before = "";
-    while let Some((directory, behind)) = rest.split_once('/') {
-        if is_root(before, directory) {
-            found = Some(behind);
-        }
-        (before, rest) = (directory, behind);
-    }
-    found
-}
-
-fn is_root(before: &str, directory: &str) -> bool {
-    match directory {
-        "site-packages" | "dist-packages" => true,
-        _ if directory.ends_with(".zip") => is_python(directory.trim_end_matches(".zip")),
-        _ => matches!(before, "lib" | "lib64" | "Lib") && is_python(directory),
-    }
-}
-
-/// `python3`, `python3.11`, `python3.13t`, `pypy3.10`.
-fn is_python(directory: &str) -> bool {
-    let version = directory.strip_prefix("python").or_else(|| directory.strip_prefix("pypy"));
-    version.is_some_and(|version| {
-        let digits = version.trim_end_matches('t');
-        !digits.is_empty() && digits.chars().all(|c| c.is_ascii_digit() || c == '.')
-    })
+    within_library(file).unwrap_or(file)
 }
 
 #[cfg(test)]

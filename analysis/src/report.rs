@@ -80,7 +80,9 @@ pub use gpus::{
     CudaFunction, CudaReport, DeviceMemoryReport, GpuFigure, GpuProcessReport, GpuReport,
     ThrottleShare,
 };
-pub use idle::{GapCause, IdleCause, IdleGap, IdleLedger, IdlePlace, IdleRow};
+pub use idle::{
+    CodePlace, GapCause, IdleCause, IdleGap, IdleLedger, IdlePlace, IdleRow, LateRank, RankWait,
+};
 pub use lines::{
     CalledReport, CpuFile, CpuLine, CpuReport, LibraryReport, LineReport, LineTotal, LinesReport,
     Location, StackReport, TrainingLibrary,

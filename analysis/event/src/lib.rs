@@ -36,6 +36,7 @@ pub mod leb128;
 #[cfg(target_os = "linux")]
 mod line;
 mod notebook;
+pub mod paths;
 pub mod read;
 mod record;
 #[cfg(target_os = "linux")]
@@ -56,10 +57,10 @@ pub use record::{
     Counters, CpuSamples, CudaCall, CudaLaunches, CudaLayer, CycleCount, CycleEdge, CycleId,
     CycleSignature, DeviceMemory, EventSource, ExaminedProcesses, Frame, FrameId, Garbage,
     GcReason, GcSettings, GpuApi, GpuDevice, GpuOp, GpuOpKind, GpuProcess, GpuSample, GpuSync,
-    GpuSyncKind, Interpreter, KindCount, KindId, NamedMarker, Note, ObjectKind, OmittedPauses,
-    Pause, PauseMemory, Pressure, ProbeCost, Process, ProcessCounters, ProcessExit, ProcessOrigin,
-    Record, RecordingMode, StepMark, TraceEnd, TraceHeader, UnseenCollections, is_launch,
-    is_throttling,
+    GpuSyncKind, HostCode, HostCodeKind, Interpreter, KindCount, KindId, NamedMarker, Note,
+    ObjectKind, OmittedPauses, Pause, PauseMemory, Pressure, ProbeCost, Process, ProcessCounters,
+    ProcessExit, ProcessOrigin, Record, RecordingMode, StepMark, TraceEnd, TraceHeader,
+    UnseenCollections, is_launch, is_throttling,
 };
 pub use unpaired::{UnpairedPauses, overlap_ns};
 

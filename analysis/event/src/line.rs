@@ -166,6 +166,12 @@ impl RecordEncoder {
                 (annotation.start_ns, annotation.end_ns),
             )
             .push(out, &NoArgs {}),
+            Record::HostCode(code) => EventHead::slice(
+                (code.kind.category(), &code.name),
+                (code.pid.unwrap_or(NO_PROCESS), code.tid.unwrap_or_default().into()),
+                (code.start_ns, code.end_ns),
+            )
+            .push(out, &NoArgs {}),
             Record::Note(note) => {
                 EventHead::instant("gctrace_note", note.pid, note.at_ns).push(out, note)
             }

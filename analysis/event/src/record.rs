@@ -25,7 +25,9 @@ pub use garbage::{
     ObjectKind,
 };
 pub use gpu::{GpuDevice, GpuProcess, GpuSample, is_throttling};
-pub use gpu_work::{Annotation, Collective, GpuOp, GpuOpKind, GpuSync, GpuSyncKind};
+pub use gpu_work::{
+    Annotation, Collective, GpuOp, GpuOpKind, GpuSync, GpuSyncKind, HostCode, HostCodeKind,
+};
 pub use recording::{
     EventSource, ExaminedProcesses, OmittedPauses, ProbeCost, RecordingMode, TraceEnd, TraceHeader,
     UnseenCollections,
@@ -443,6 +445,8 @@ pub enum Record {
     GpuSync(GpuSync),
     /// A named interval.
     Annotation(Annotation),
+    /// A Python function or an operator.
+    HostCode(HostCode),
     /// A note for the user.
     Note(Note),
     /// The last line of a recording that was ended in order.

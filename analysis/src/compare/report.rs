@@ -260,6 +260,12 @@ pub struct IdleComparison {
     pub before_ratio: f64,
     /// The same after the change.
     pub after_ratio: f64,
+    /// Its mean idle time per training step before the change, in ns, summed over the devices of a process
+    /// (inferred). What did not change stays the same, however long the run is. `null` if no steps are
+    /// known of a process with a device.
+    pub before_step_ns: Option<f64>,
+    /// The same after the change.
+    pub after_step_ns: Option<f64>,
 }
 
 /// What limits a comparison.

@@ -13,7 +13,8 @@ use super::timeline::{
 use crate::spans::index::{Index, SmallNumber};
 use crate::spans::{PackedPauses, PauseSpan};
 use gctrace_event::{
-    Annotation, CudaCall, CudaLaunches, GpuOp, GpuOpKind, GpuSync, NamedMarker, Pause, StepMark,
+    Annotation, CudaCall, CudaLaunches, GpuOp, GpuOpKind, GpuSync, HostCode, HostCodeKind,
+    NamedMarker, Pause, StepMark,
 };
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroU32;
@@ -31,6 +32,10 @@ pub struct TimelineCollector {
     names: StringTable,
     ops: Vec<RawOp>,
     syncs: Vec<GpuSync>,
+    /// By process id; of processes and threads that do nothing else, it is of no use.
+    code: HashMap<u32, Vec<RawCode>>,
+    /// The profiler's overhead in threads that it does not name.
+    overhead: Vec<RawCode>,
 }
 
 /// An operation whose process and call are not determined yet.
@@ -54,6 +59,24 @@ struct RawCall {
     call: Call,
     correlation: Option<u64>,
     stream: Option<u64>,
+}
+
+/// A Python function or an operator of a thread that may not be known.
+#[derive(Debug, Clone, Copy)]
+struct RawCode {
+    start_ns: u64,
+    end_ns: u64,
+    tid: Option<u32>,
+    kind: HostCodeKind,
+    name: NameIndex,
+}
+
+/// What belongs to a process and was kept for the whole trace.
+#[derive(Debug)]
+struct WorkOfProcess {
+    ops: Vec<RawOp>,
+    syncs: Vec<GpuSync>,
+    code: Vec<RawCode>,
 }
 
 /// One process while its trace is read.
@@ -188,6 +211,17 @@ impl TimelineCollector {
         }
     }
 
+    /// Adds a Python function or an operator, in any order.
+    pub fn add_code(&mut self, code: &HostCode) {
+        let name = self.names.intern(&code.name);
+        let HostCode { tid, kind, start_ns, end_ns, .. } = *code;
+        let of_process = match code.pid {
+            Some(pid) => self.code.entry(pid).or_default(),
+            None => &mut self.overhead,
+        };
+        of_process.push(RawCode { start_ns, end_ns, tid, kind, name });
+    }
+
     /// Adds a mark of a step, in any order. Marks delimit steps in a process without
     /// `ProfilerStep#n`; those with a duration, except backward passes, are annotations too.
     pub fn add_step(&mut self, step: &StepMark) {
@@ -214,11 +248,15 @@ impl TimelineCollector {
         for pid in ops.keys().chain(syncs.keys()) {
             self.processes.entry(*pid).or_default();
         }
+        for code in std::mem::take(&mut self.overhead) {
+            self.code.entry(owners.of(None, code.start_ns)).or_default().push(code);
+        }
         let names = Arc::new(self.names);
         let timelines = self.processes.into_iter().map(|(pid, part)| {
             let ops = ops.remove(&pid).unwrap_or_default();
             let syncs = syncs.remove(&pid).unwrap_or_default();
-            part.timeline(pid, ops, &syncs, &names, about)
+            let code = self.code.remove(&pid).unwrap_or_default();
+            part.timeline(pid, WorkOfProcess { ops, syncs, code }, &names, about)
         });
         timelines.collect()
     }

@@ -7,13 +7,13 @@
 use super::calls::CallEffect;
 use super::ranks::reduced;
 use super::timeline::{
-    AnnotationSpan, Call, CountedLaunches, EventWait, Op, ProcessTimeline, Stream, StringTable,
-    Timeline,
+    AnnotationSpan, Call, CodeSpan, CountedLaunches, EventWait, Op, ProcessTimeline, Stream,
+    StringTable, Timeline,
 };
 use crate::spans::FirstToLast;
 use crate::spans::index::{Index, SmallNumber};
 use bitcode::{Decode, Encode};
-use gctrace_event::GpuOpKind;
+use gctrace_event::{GpuOpKind, HostCodeKind};
 use std::borrow::Cow;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -127,6 +127,7 @@ struct Work {
     calls: Vec<PackedCall>,
     counted_launches: Vec<(PackedSpan, u64, u32, u32)>,
     annotations: Vec<(PackedSpan, u32, u32)>,
+    code: Vec<(PackedSpan, u32, HostCodeKind, u32)>,
     waits: Vec<[u32; 4]>,
     names: Vec<String>,
 }
@@ -237,6 +238,12 @@ impl Work {
             let span = last.pack((annotation.start_ns, annotation.end_ns));
             (span, place(annotation.thread), place(annotation.name))
         });
+        let annotations = annotations.collect();
+        let mut last = LastStart::default();
+        let code = timeline.code.iter().map(|code| {
+            let span = last.pack((code.start_ns, code.end_ns));
+            (span, place(code.thread), code.kind, place(code.name))
+        });
         let waits = timeline.waits.iter().map(|wait| {
             let streams = [wait.stream, wait.event_stream].map(place_or_0);
             let [stream, event_stream] = streams;
@@ -250,7 +257,8 @@ impl Work {
             op_bytes: op_bytes.map(|(op, bytes)| (place(*op), *bytes)).collect(),
             calls,
             counted_launches,
-            annotations: annotations.collect(),
+            annotations,
+            code: code.collect(),
             waits: waits.collect(),
             names: timeline.names.texts().to_vec(),
         }
@@ -308,6 +316,14 @@ impl Work {
             let (start_ns, end_ns) = last.unpack(span);
             AnnotationSpan { start_ns, end_ns, thread: index(*thread), name: index(*name) }
         });
+        let annotations = annotations.collect();
+        let mut last = LastStart::default();
+        let code = self.code.iter().map(|(span, thread, kind, name)| {
+            let (start_ns, end_ns) = last.unpack(span);
+            let (thread, name) = (index(*thread), index(*name));
+            CodeSpan { start_ns, end_ns, thread, kind: *kind, name }
+        });
+        let code = code.collect();
         let waits = self.waits.into_iter();
         let waits = waits.map(|[call, stream, event_stream, event_call]| EventWait {
             call: index(call),
@@ -323,7 +339,8 @@ impl Work {
             op_bytes: op_bytes.map(|(op, bytes)| (index(op), bytes)).collect(),
             calls,
             counted_launches,
-            annotations: annotations.collect(),
+            annotations,
+            code,
             waits: waits.collect(),
             names: Arc::new(StringTable::from_texts(self.names)),
         }

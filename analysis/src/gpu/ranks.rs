@@ -9,6 +9,7 @@ mod communicators;
 mod draft;
 mod groups;
 mod kernels;
+pub(crate) mod late;
 mod pairs;
 mod reduced;
 pub(crate) mod spread;

@@ -31,6 +31,7 @@ mod waits;
 pub use attribute::{
     AttributionBudget, MarginalCost, PauseAttribution, PauseCost, PauseId, attribute,
 };
+pub(super) use ledger::{LateSums, RankLedger, RankTimes};
 pub(super) use network::{MAX_EDGES, MAX_NODES};
 pub use schedule::ReplaySchedule;
 pub use skeleton::{JoinedReplay, JoinedSkeletons, Skeleton};

@@ -7,10 +7,10 @@
 use super::kept::KeptTimeline;
 use super::ranks::{RankJob, RankJobs, shared_ops};
 use super::replay::{
-    InsertedPause, JoinedReplay, JoinedSkeletons, PauseLength, ReplayChange, ReplayJob,
-    ReplayModel, Skeleton,
+    InsertedPause, JoinedReplay, JoinedSkeletons, PauseLength, RankLedger, RankTimes, ReplayChange,
+    ReplayJob, ReplayModel, Skeleton,
 };
-use super::timeline::OpIndex;
+use super::timeline::{OpIndex, Timeline};
 use super::{cause, ranks, replay};
 use crate::parallel;
 use crate::report::{CauseReport, IdleLedger, NotReplayed};
@@ -33,14 +33,15 @@ impl LearnedTimeline {
         kept: &KeptTimeline,
         meets: &[OpIndex],
         changes: &[ReplayChange],
-    ) -> (Self, Vec<IdleLedger>) {
+        times: &RankTimes,
+    ) -> (Self, Vec<RankLedger>) {
         let timeline = kept.whole();
         let shared = shared_ops(&timeline);
         let meets: Vec<OpIndex> = meets.iter().map(|meet| shared[meet.at()]).collect();
         let model = ReplayModel::learn(&ReplayJob::single(&timeline));
         let mut skeleton = model.skeleton(&timeline, &meets, changes);
         skeleton.renumber(|op| OpIndex::new(shared.partition_point(|shared| shared.at() < op)));
-        let ledgers = model.idle_ledgers(&timeline);
+        let ledgers = model.rank_ledgers(&timeline, times);
         (Self { cause: cause::of_process(&timeline, &model), skeleton }, ledgers)
     }
 }
@@ -100,11 +101,15 @@ impl JobReplays {
             replays.not_replayed = Some(not_replayed).filter(|_| paused);
             return replays;
         }
+        let at_hand: Vec<&Timeline> = timelines.iter().map(|kept| kept.at_hand()).collect();
+        let times = ranks::late::times(&at_hand, &replays.found);
         if !paused {
-            replays.ledgers = parallel::map(timelines, threads, |kept| {
+            let parts: Vec<_> = timelines.iter().zip(&times).collect();
+            let ledgers = parallel::map(&parts, threads, |(kept, times)| {
                 let timeline = kept.whole();
-                ReplayModel::learn(&ReplayJob::single(&timeline)).idle_ledgers(&timeline)
+                ReplayModel::learn(&ReplayJob::single(&timeline)).rank_ledgers(&timeline, times)
             });
+            replays.ledgers = ranks::late::explained(ledgers, &replays.found);
             return replays;
         }
         let mut meets: Vec<Vec<OpIndex>> = vec![Vec::new(); timelines.len()];
@@ -115,11 +120,13 @@ impl JobReplays {
             }
         }
         let changes = by_timeline(changes, timelines.len());
-        let parts: Vec<_> = timelines.iter().zip(meets).zip(changes).collect();
-        let learned = parallel::map(&parts, threads, |((kept, meets), changes)| {
-            LearnedTimeline::of(kept, meets, changes)
+        let parts: Vec<_> = timelines.iter().zip(meets).zip(changes).zip(&times).collect();
+        let learned = parallel::map(&parts, threads, |(((kept, meets), changes), times)| {
+            LearnedTimeline::of(kept, meets, changes, times)
         });
-        (replays.learned, replays.ledgers) = learned.into_iter().unzip();
+        let (learned, ledgers) = learned.into_iter().unzip();
+        replays.learned = learned;
+        replays.ledgers = ranks::late::explained(ledgers, &replays.found);
         let joined = replays.found.jobs.iter().map(|job| replays.timestamps(job));
         replays.not_replayed = too_large(joined.max());
         replays

@@ -10,7 +10,7 @@ use crate::spans::index::{Index, SmallNumber};
 pub use crate::spans::index::{Thread, ThreadIndex};
 use crate::spans::{PackedPauses, PauseSpan};
 use crate::time::duration;
-use gctrace_event::{Collective, GpuOpKind};
+use gctrace_event::{Collective, GpuOpKind, HostCodeKind};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
@@ -80,9 +80,11 @@ pub struct Timeline {
     pub counted_launches: Vec<CountedLaunches>,
     /// Annotations of all threads by start, except profiler steps, which are in `steps`.
     pub annotations: Vec<AnnotationSpan>,
+    /// Python functions of the program and outermost operators, by thread and start.
+    pub code: Vec<CodeSpan>,
     /// Waits for events that are in the trace.
     pub waits: Vec<EventWait>,
-    /// Names of operations, functions and annotations.
+    /// Names of operations, functions, annotations and code.
     pub names: Arc<StringTable>,
 }
 
@@ -261,6 +263,21 @@ pub struct AnnotationSpan {
     /// The thread that made the annotation.
     pub thread: ThreadIndex,
     /// Text of the annotation, as the program named it.
+    pub name: NameIndex,
+}
+
+/// An interval of a thread in a Python function or an operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CodeSpan {
+    /// Start of the interval, in ns on the timeline's clock.
+    pub start_ns: u64,
+    /// End of the interval, in ns on the timeline's clock.
+    pub end_ns: u64,
+    /// The thread that ran it.
+    pub thread: ThreadIndex,
+    /// What `name` names.
+    pub kind: HostCodeKind,
+    /// Its name, as the profiler writes it.
     pub name: NameIndex,
 }
 

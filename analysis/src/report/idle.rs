@@ -1,7 +1,7 @@
 //! The parts of a report about idle time of devices: an idle ledger, of which every nanosecond has a
 //! cause.
 
-use super::{Basis, DeviceId};
+use super::{Basis, DeviceId, Location};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::fmt;
@@ -28,6 +28,9 @@ pub struct IdleLedger {
     pub idle_ns: u64,
     /// The idle time by cause, the longest first; causes without any are left out.
     pub rows: Vec<IdleRow>,
+    /// The ranks that it waited for in collectives, the longest wait first, at most five. Only of
+    /// collectives in which the clocks show which rank was last.
+    pub rank_waits: Vec<RankWait>,
     /// Number of idle intervals.
     pub gaps: u64,
     /// The longest idle intervals, longest first, at most 20.
@@ -48,8 +51,9 @@ pub struct IdleRow {
     /// Idle time in ns that goes when the causes are removed one after the other, in the order of
     /// [`IdleCause`].
     pub time_ns: u64,
-    /// How much sooner the run ends without this cause alone, in ns; `null` for what cannot be
-    /// removed. Not the idle time: a run never gets longer without a cause, but it may idle longer.
+    /// How much shorter the time from the device's first to its last operation is without this cause
+    /// alone, in ns; `null` for what cannot be removed. Not the idle time: a run never gets longer
+    /// without a cause, but it may idle longer.
     pub saves_ns: Option<u64>,
     /// The device's idle time that goes without this cause alone, in ns, negative if there is more;
     /// `null` for what cannot be removed.
@@ -68,14 +72,53 @@ pub struct IdleRow {
 /// A place in the program that idle time comes from.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct IdlePlace {
-    /// The CUDA function that was called, or the copy that it started; `null` for what is no call.
-    pub function: Option<String>,
-    /// The innermost annotation around it; `null` outside of any.
-    pub annotation: Option<String>,
+    /// Where it is.
+    #[serde(flatten)]
+    pub code: CodePlace,
     /// Its part of `time_ns`.
     pub time_ns: u64,
-    /// How much sooner the run ends without this place alone, in ns.
+    /// How much shorter the time from the device's first to its last operation is without this place
+    /// alone, in ns.
     pub saves_ns: u64,
+}
+
+/// A place in the program, by what a profiler's trace has of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct CodePlace {
+    /// The CUDA function that was called, or the copy that it started; `null` for what is no call.
+    pub function: Option<String>,
+    /// The outermost operator around it, such as `aten::item`; `null` if the profiler recorded none, and
+    /// between calls where `python` or `annotation` is known.
+    pub operator: Option<String>,
+    /// The innermost Python function of the program around it, recorded by the profiler with
+    /// `with_stack=True`; `null` if none was. `line` is where the function is defined.
+    pub python: Option<Location>,
+    /// The innermost annotation around it; `null` outside of any.
+    pub annotation: Option<String>,
+}
+
+/// The time that a device waited in collectives for one other rank.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct RankWait {
+    /// The rank that was the last to reach them.
+    pub rank: u32,
+    /// Time until it reached them in which only kernels ran that communicate, in ns: a part of
+    /// `communication_ns`.
+    pub time_ns: u64,
+    /// What made it late; `null` if unknown.
+    pub late: Option<LateRank>,
+}
+
+/// What made a rank late: what its device did longer than that of the first rank to arrive, from the
+/// end of the collective before.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct LateRank {
+    /// Why it was idle for longer, by its own ledger; `null`: it was busy for longer.
+    pub cause: Option<IdleCause>,
+    /// The part of the time that it was late which this explains, 0 to 1.
+    pub ratio: f64,
+    /// Where most of that idle time comes from; `null` if unknown, and of a busy device.
+    pub place: Option<CodePlace>,
 }
 
 /// One idle interval of a device.
@@ -117,6 +160,9 @@ pub struct GapCause {
 pub enum IdleCause {
     /// The garbage collector ran on the host.
     Gc,
+    /// The PyTorch profiler worked in the program (its events of category `overhead`): without it, the run
+    /// does not have this time.
+    Profiler,
     /// A call reserved or freed memory (cudaMalloc, cudaFree, cudaHostAlloc).
     Allocation,
     /// The program was in an annotation about checkpoints or files.
@@ -146,8 +192,9 @@ pub enum IdleCause {
 
 impl IdleCause {
     /// The causes that can be removed, in order.
-    pub const REMOVABLE: [Self; 8] = [
+    pub const REMOVABLE: [Self; 9] = [
         Self::Gc,
+        Self::Profiler,
         Self::Allocation,
         Self::Files,
         Self::Data,
@@ -162,6 +209,7 @@ impl fmt::Display for IdleCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Gc => "garbage collection",
+            Self::Profiler => "the profiler",
             Self::Allocation => "reserving and freeing memory",
             Self::Files => "files and checkpoints",
             Self::Data => "waiting for data",

@@ -6,7 +6,7 @@ use crate::report::{IdleCause, IdleRow};
 /// which has advice of its own.
 pub(crate) fn remedy(row: &IdleRow) -> Option<&'static str> {
     let place = row.places.first();
-    let function = place.and_then(|place| place.function.as_deref()).unwrap_or_default();
+    let function = place.and_then(|place| place.code.function.as_deref()).unwrap_or_default();
     Some(match row.cause {
         IdleCause::Allocation if function.contains("Host") => {
             "reserve pinned memory once, not in the loop"
@@ -34,6 +34,7 @@ pub(crate) fn remedy(row: &IdleRow) -> Option<&'static str> {
             "fewer launches, torch.compile(mode=\"reduce-overhead\"), CUDA graphs or a larger batch"
         }
         IdleCause::Gc
+        | IdleCause::Profiler
         | IdleCause::RankWait
         | IdleCause::LaunchLatency
         | IdleCause::BackToBack

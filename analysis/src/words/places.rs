@@ -13,7 +13,8 @@ const NAMED: usize = 3;
 const MOST: f64 = 0.3;
 
 /// `train.py:57 in build_batch`, of a library `json/decoder.py:353 in raw_decode`.
-pub(super) fn place(location: &Location) -> String {
+#[must_use]
+pub fn place(location: &Location) -> String {
     let line = location.line.map_or(String::new(), |line| format!(":{line}"));
     match location.file.as_str() {
         "" => location.function.clone(),

@@ -152,3 +152,20 @@ fn calls_of_rocm_and_xpus_and_categories_of_2021() {
         assert!(steps.is_some_and(|steps| steps >= 19), "{call:?}: {steps:?}");
     }
 }
+
+/// What a cause saves is of the time in which the device did not compute: what is before its first
+/// operation is no idle time.
+#[test]
+fn a_cause_saves_no_more_than_was_not_computing() {
+    let traces = ["nccl_rank0", "ns_resolution_rank0", "sampled_rank0", "sampled_rank1"];
+    for name in traces.map(|name| format!("{name}.json.gz")) {
+        for ledger in report(&[&name]).gpu.unwrap().idle {
+            let most_ns = ledger.span_ns - ledger.compute_ns;
+            for row in &ledger.rows {
+                let places = row.places.iter().map(|place| place.saves_ns);
+                let saves_ns = places.chain(row.saves_ns).max().unwrap_or(0);
+                assert!(saves_ns <= most_ns, "{name}: {saves_ns} of {most_ns}: {row:?}");
+            }
+        }
+    }
+}

@@ -6,8 +6,10 @@ use gctrace_analysis::Analysis;
 use gctrace_analysis::compare::compare;
 use gctrace_analysis::report::{IdleCause, IdleLedger, IdleRow, Report};
 use gctrace_event::read::{DecodedItem, TraceCompletion};
-use gctrace_event::{Annotation, CudaCall, CudaLayer, GpuOp, GpuOpKind, Pause, Record};
-use std::collections::BTreeSet;
+use gctrace_event::{
+    Annotation, CudaCall, CudaLayer, GpuOp, GpuOpKind, HostCode, HostCodeKind, Pause, Record,
+};
+use std::collections::{BTreeSet, HashMap};
 use test_kit::reports;
 
 const US: u64 = 1_000;
@@ -31,6 +33,8 @@ struct Plant {
 }
 
 const GC: Plant = Plant { cause: IdleCause::Gc, every: 3, length_ns: 6 * MS };
+/// Within a launch, before the kernel is enqueued.
+const PROFILER: Plant = Plant { cause: IdleCause::Profiler, every: 7, length_ns: 4 * MS };
 const ALLOCATION: Plant = Plant { cause: IdleCause::Allocation, every: 5, length_ns: 2_500 * US };
 const FILES: Plant = Plant { cause: IdleCause::Files, every: 16, length_ns: 9 * MS };
 const DATA: Plant = Plant { cause: IdleCause::Data, every: 4, length_ns: 3 * MS };
@@ -39,7 +43,7 @@ const SYNCHRONIZATION: Plant =
     Plant { cause: IdleCause::Synchronization, every: 1, length_ns: 150 * US };
 const COPY: Plant = Plant { cause: IdleCause::Copy, every: 2, length_ns: 400 * US };
 const RANK_WAIT: Plant = Plant { cause: IdleCause::RankWait, every: 6, length_ns: 2 * MS };
-const ALL: [Plant; 7] = [GC, ALLOCATION, FILES, DATA, SYNCHRONIZATION, COPY, RANK_WAIT];
+const ALL: [Plant; 8] = [GC, PROFILER, ALLOCATION, FILES, DATA, SYNCHRONIZATION, COPY, RANK_WAIT];
 
 /// A kernel takes longer than to launch one, or less.
 const GPU_BOUND: u64 = 14 * US;
@@ -53,8 +57,6 @@ struct Machine<'a> {
     now: u64,
     free_ns: u64,
     starts: Vec<u64>,
-    /// Start of the first call: what came before it is not part of the run.
-    first_ns: Option<u64>,
     spans: Vec<(u64, u64)>,
     noise: fastrand::Rng,
 }
@@ -92,11 +94,32 @@ impl Machine<'_> {
     }
 
     fn enqueue(&mut self, kind: GpuOpKind, length_ns: u64, blocks: bool) -> u64 {
+        self.enqueue_after(0, kind, length_ns, blocks)
+    }
+
+    /// With work of the profiler at the start of the call.
+    fn enqueue_after(
+        &mut self,
+        profiler_ns: u64,
+        kind: GpuOpKind,
+        length_ns: u64,
+        blocks: bool,
+    ) -> u64 {
         let call_ns = self.now;
-        self.first_ns.get_or_insert(call_ns);
+        if profiler_ns > 0 {
+            self.records.push(Record::HostCode(HostCode {
+                pid: None,
+                tid: None,
+                kind: HostCodeKind::Overhead,
+                name: "Buffer Flush".to_owned(),
+                start_ns: call_ns,
+                end_ns: call_ns + profiler_ns,
+            }));
+        }
+        let ready_ns = call_ns + profiler_ns;
         let room = self.starts.len().checked_sub(QUEUE).map(|at| self.starts[at]);
-        self.now = (call_ns + CALL).max(room.unwrap_or(0));
-        let start_ns = (call_ns + LATENCY).max(self.free_ns + GAP);
+        self.now = (ready_ns + CALL).max(room.unwrap_or(0));
+        let start_ns = (ready_ns + LATENCY).max(self.free_ns + GAP);
         let end_ns = start_ns + length_ns;
         self.free_ns = end_ns;
         self.starts.push(start_ns);
@@ -130,6 +153,7 @@ impl Machine<'_> {
     }
 
     fn step(&mut self, step: u64, kernel_ns: u64) {
+        let start_ns = self.now;
         if let Some(length_ns) =
             self.planted(IdleCause::Data, step).filter(|_| self.on(IdleCause::Data))
         {
@@ -140,6 +164,7 @@ impl Machine<'_> {
         }
         let mut places = fastrand::Rng::with_seed(step);
         let (collects, allocates) = (places.u64(..LAUNCHES), places.u64(..LAUNCHES));
+        let profiled = places.u64(1..LAUNCHES);
         for launch in 0..LAUNCHES {
             if launch == collects
                 && let Some(length_ns) =
@@ -160,7 +185,6 @@ impl Machine<'_> {
                     .filter(|_| self.on(IdleCause::Allocation))
             {
                 let start_ns = self.now;
-                self.first_ns.get_or_insert(start_ns);
                 self.now += length_ns;
                 self.call("cudaMalloc", start_ns, None);
             }
@@ -172,7 +196,9 @@ impl Machine<'_> {
                 self.enqueue(GpuOpKind::Memcpy, length_ns, blocks);
             }
             self.think();
-            self.enqueue(GpuOpKind::Kernel, kernel_ns, false);
+            let planted = self.planted(IdleCause::Profiler, step);
+            let planted = planted.filter(|_| self.on(IdleCause::Profiler) && launch == profiled);
+            self.enqueue_after(planted.unwrap_or(0), GpuOpKind::Kernel, kernel_ns, false);
         }
         if let Some(length_ns) = self.planted(IdleCause::Synchronization, step) {
             self.think();
@@ -190,6 +216,9 @@ impl Machine<'_> {
                 self.annotated(name, length_ns);
             }
         }
+        let (name, end_ns) = (format!("ProfilerStep#{step}"), self.now);
+        let annotation = Annotation { pid: PID, tid: PID, name, start_ns, end_ns };
+        self.records.push(Record::Annotation(annotation));
     }
 
     /// 9 µs of Python and operators, give or take 15 %.
@@ -202,6 +231,7 @@ impl Machine<'_> {
 struct Outcome {
     records: Vec<Record>,
     idle_ns: u64,
+    /// From the first start to the last end of an operation.
     length_ns: u64,
 }
 
@@ -213,7 +243,6 @@ fn run(plants: &[Plant], off: &BTreeSet<IdleCause>, kernel_ns: u64) -> Outcome {
         now: 1_000 * MS,
         free_ns: 0,
         starts: Vec::new(),
-        first_ns: None,
         spans: Vec::new(),
         noise: fastrand::Rng::with_seed(1),
     };
@@ -222,12 +251,7 @@ fn run(plants: &[Plant], off: &BTreeSet<IdleCause>, kernel_ns: u64) -> Outcome {
     }
     let busy: u64 = machine.spans.iter().map(|(start, end)| end - start).sum();
     let (first, last) = (machine.spans[0].0, machine.free_ns);
-    let end_ns = machine.now.max(last);
-    Outcome {
-        records: machine.records,
-        idle_ns: last - first - busy,
-        length_ns: end_ns - machine.first_ns.unwrap(),
-    }
+    Outcome { records: machine.records, idle_ns: last - first - busy, length_ns: last - first }
 }
 
 fn report(records: Vec<Record>) -> Report {
@@ -318,19 +342,42 @@ fn all_causes_mixed() {
     check(&ALL, HOST_BOUND);
 }
 
+/// What is before the first operation is no idle time, and removing it saves none.
+#[test]
+fn a_start_up_saves_nothing() {
+    let saves_ns =
+        |records| row(&ledger(records), IdleCause::Allocation).unwrap().saves_ns.unwrap();
+    let records = run(&[ALLOCATION], &BTreeSet::new(), GPU_BOUND).records;
+    let first_ns = 1_000 * MS;
+    let mut started = records.clone();
+    started.insert(
+        0,
+        Record::CudaCall(CudaCall {
+            pid: PID,
+            tid: PID,
+            function: "cudaMalloc".into(),
+            start_ns: first_ns - 50 * MS,
+            end_ns: first_ns - US,
+            ..CudaCall::default()
+        }),
+    );
+    assert!(near(saves_ns(started), saves_ns(records)));
+}
+
 /// The line that is named is the one that the time was planted in.
 #[test]
 fn places_are_those_of_the_plants() {
     let ledger = ledger(run(&ALL, &BTreeSet::new(), GPU_BOUND).records);
     let place = |cause| {
         let place = row(&ledger, cause).unwrap().places.first().unwrap();
-        (place.function.clone(), place.annotation.clone())
+        (place.code.function.clone(), place.code.annotation.clone())
     };
     let text = |text: &str| Some(text.to_owned());
     assert_eq!(place(IdleCause::Synchronization), (text("cudaStreamSynchronize"), None));
     assert_eq!(place(IdleCause::Copy), (text("Memcpy HtoD (Pageable -> Device)"), None));
     assert_eq!(place(IdleCause::Allocation), (text("cudaMalloc"), None));
     assert_eq!(place(IdleCause::Files), (None, text("save_checkpoint")));
+    assert_eq!(place(IdleCause::Profiler), (None, text("Buffer Flush")));
     let loader = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__";
     assert_eq!(place(IdleCause::Data), (None, text(loader)));
 }
@@ -352,4 +399,80 @@ fn a_comparison_shows_which_cause_went() {
     let copy = idle.iter().find(|row| row.cause == IdleCause::Copy).unwrap();
     let of_shorter = copy.before_ratio / (1.0 - share);
     assert!((copy.after_ratio / of_shorter - 1.0).abs() < 0.01, "{idle:?}");
+    // Per step it did not change.
+    let (before_ns, after_ns) = (copy.before_step_ns.unwrap(), copy.after_step_ns.unwrap());
+    assert!((after_ns / before_ns - 1.0).abs() < 0.01, "{idle:?}");
+    let per_step = was.time_ns as f64 / STEPS as f64;
+    assert!((idle[0].before_step_ns.unwrap() / per_step - 1.0).abs() < 1e-9, "{idle:?}");
+    assert!(idle[0].after_step_ns.unwrap() < 1e-9, "{idle:?}");
+}
+
+/// The idle time of a stream by HTA's classes, as its documentation defines them, in ns: what started
+/// after the previous operation had ended, else what took less than 30 µs, else the rest.
+fn hta_classes(records: &[Record]) -> [u64; 3] {
+    let launches: HashMap<u64, u64> = records
+        .iter()
+        .filter_map(|record| match record {
+            Record::CudaCall(call) => Some((call.correlation?, call.start_ns)),
+            _ => None,
+        })
+        .collect();
+    let ops = records.iter().filter_map(|record| match record {
+        Record::GpuOp(op) => Some((op.start_ns, op.end_ns, launches[&op.correlation?])),
+        _ => None,
+    });
+    let mut ops: Vec<(u64, u64, u64)> = ops.collect();
+    ops.sort_unstable();
+    let mut classes = [0; 3];
+    for pair in ops.windows(2) {
+        let ((_, ended, _), (started, _, launched)) = (pair[0], pair[1]);
+        let gap_ns = started - ended;
+        let class = if launched > ended {
+            0
+        } else if gap_ns < 30 * US {
+            1
+        } else {
+            2
+        };
+        classes[class] += gap_ns;
+    }
+    classes
+}
+
+/// Of one stream, HTA's host wait is what the ledger gives to the host, to waits and to launches, its
+/// kernel wait is back-to-back, its rest blocked, where launches are well ahead. What the profiler does in a
+/// launch is "other" there.
+#[test]
+fn the_ledger_summed_is_hta_s_classes() {
+    let program = [GC, ALLOCATION, FILES, DATA, SYNCHRONIZATION, COPY, RANK_WAIT];
+    for (plants, kernel_ns) in
+        [(&program[..], GPU_BOUND), (&program[..], HOST_BOUND), (&[], GPU_BOUND), (&[], HOST_BOUND)]
+    {
+        let records = run(plants, &BTreeSet::new(), kernel_ns).records;
+        let hta = hta_classes(&records);
+        let work = report(records).gpu.unwrap();
+        let [stream] = work.devices[0].streams.as_slice() else { unreachable!() };
+        let ours = stream.exact_idle_ns;
+        assert_eq!([ours.host_wait, ours.kernel_wait, ours.other], hta);
+        let ledger = &work.idle[0];
+        assert_eq!(hta.iter().sum::<u64>(), ledger.idle_ns);
+        let mut summed = [0; 3];
+        for row in &ledger.rows {
+            let class = match row.cause {
+                IdleCause::BackToBack => 1,
+                IdleCause::Blocked => 2,
+                IdleCause::OtherStream | IdleCause::Unknown => unreachable!("{row:?}"),
+                _ => 0,
+            };
+            summed[class] += row.time_ns;
+        }
+        eprintln!("HTA {hta:?}, ledger {summed:?}");
+        if kernel_ns == GPU_BOUND {
+            assert_eq!(summed, hta);
+        } else {
+            // Each kernel is launched just before the one before it ends, and its launch is what it
+            // waits for.
+            assert!(summed[0] > hta[0] && summed[2] == hta[2]);
+        }
+    }
 }

@@ -16,6 +16,8 @@ mod gpus;
 mod inserted;
 mod kineto;
 mod ledger;
+mod ledger_code;
+mod ledger_ranks;
 mod live;
 mod live_allocated;
 mod live_day;

@@ -4,6 +4,7 @@
 
 use super::style::Style;
 use super::table::{INDENT, TableOfColumns, TextTable, cut, fit, width, wrap};
+use crate::text::OrDash as _;
 use crate::units::{bytes, counted, duration, mean_duration, percent, signed, three_digits, whole};
 use gctrace_analysis::compare::{
     ComparedRun, Comparison, ComparisonNote, FactChange, FactId, FigureComparison, FigureId,
@@ -35,7 +36,7 @@ pub(crate) fn comparison(comparison: &Comparison, style: Style) -> String {
         ("", vec![verdict]),
         ("Figures", figures(comparison)),
         ("Lines that trigger collections in training", lines(comparison)),
-        ("Why the GPU was idle, share of its time (inferred)", idle(comparison)),
+        ("Why the GPU was idle, share of its time, time per step (inferred)", idle(comparison)),
         ("", remarks(comparison)),
     ];
     let mut text = String::new();
@@ -249,22 +250,40 @@ fn lines(comparison: &Comparison) -> Vec<String> {
 }
 
 fn idle(comparison: &Comparison) -> Vec<String> {
-    let differs =
-        |cause: &&IdleComparison| (cause.after_ratio - cause.before_ratio).abs() >= IDLE_RATIO;
-    let shown = comparison.idle.iter().filter(differs).take(LINES_SHOWN);
+    let shown = comparison.idle.iter().filter(|cause| differs(cause)).take(LINES_SHOWN);
     let shown: Vec<&IdleComparison> = shown.collect();
     if shown.is_empty() {
         return Vec::new();
     }
     let change = |cause: &IdleComparison| (cause.after_ratio - cause.before_ratio) * 100.0;
-    let mut lines = TableOfColumns::new(shown)
+    let has_steps = shown.iter().all(|cause| cause.before_step_ns.is_some());
+    let step = |ns: Option<f64>| ns.map(mean_duration).or_dash();
+    let mut table = TableOfColumns::new(shown)
         .left("", |cause| cause.cause.to_string())
         .right("before", |cause| percent(cause.before_ratio))
         .right("after", |cause| percent(cause.after_ratio))
-        .right("change", |cause| signed(change(cause), " pp"))
-        .lines();
+        .right("change", |cause| signed(change(cause), " pp"));
+    if has_steps {
+        table = table
+            .right("per step", |cause| step(cause.before_step_ns))
+            .right("after", |cause| step(cause.after_step_ns));
+    }
+    let mut lines = table.lines();
     lines.push(format!("{INDENT}What did not change is a larger share of a shorter run."));
     lines
+}
+
+/// Whether the time of a cause per step changed by a worthwhile share of the step; without steps, its
+/// share.
+fn differs(cause: &IdleComparison) -> bool {
+    let by_ratio = (cause.after_ratio - cause.before_ratio).abs();
+    let by_step =
+        cause.before_step_ns.zip(cause.after_step_ns).and_then(|(before_ns, after_ns)| {
+            let whole = [(before_ns, cause.before_ratio), (after_ns, cause.after_ratio)];
+            let (ns, ratio) = whole.into_iter().find(|(_, ratio)| *ratio > 0.0)?;
+            Some((after_ns - before_ns).abs() / (ns / ratio))
+        });
+    by_step.unwrap_or(by_ratio) >= IDLE_RATIO
 }
 
 fn remarks(comparison: &Comparison) -> Vec<String> {

@@ -7,15 +7,16 @@ use super::table::{INDENT, ReportSection, TableOfColumns, cut, mark, paragraph, 
 use crate::text::OrDash as _;
 use crate::units::{counted, duration, percent};
 use gctrace_analysis::report::{
-    DeviceId, IdleCause, IdleGap, IdleLedger, IdlePlace, IdleRow, Report,
+    CodePlace, DeviceId, IdleCause, IdleGap, IdleLedger, IdleRow, RankWait, Report,
 };
+use gctrace_analysis::words::places;
 use std::cmp::Reverse;
 
 /// Maximum number of gaps shown; the report has twenty.
 const GAPS_SHOWN: usize = 5;
 /// Characters of a line that are reserved for the text beside an operation's name.
 const BESIDE_NAME: usize = 14;
-/// Minimum share of a gap for a cause to be named.
+/// Minimum share of a gap for a cause to be named, and of a cause for a place.
 const WORTH_NAMING: f64 = 0.1;
 /// Less idle time than this share of the device's time is no subject of the first screen.
 const WORTH_TELLING: f64 = 0.05;
@@ -23,6 +24,8 @@ const WORTH_TELLING: f64 = 0.05;
 const CAUSE_TOLD: f64 = 0.01;
 /// Causes named there.
 const CAUSES_TOLD: usize = 4;
+/// From this share of a row on a place is all of it.
+const NEARLY_ALL: f64 = 0.9;
 /// Changes named there.
 const REMEDIES_TOLD: usize = 2;
 /// How to see whether a change helped.
@@ -42,6 +45,7 @@ pub(crate) fn idle(report: &Report) -> ReportSection {
         lines.extend(paragraph(&format!("{} {}:", device(report, ledger), idled(ledger))));
         lines.extend(rows(ledger));
         lines.extend(paragraph(&notes(ledger)));
+        lines.extend(longest_waits(report).iter().flat_map(|sentence| paragraph(sentence)));
         lines.extend(remedies(ledger).into_iter().flatten());
         for (at, gap) in ledger.longest.iter().take(GAPS_SHOWN).enumerate() {
             lines.extend(one_gap(at + 1, gap, started_ns(report, ledger.id.trace)));
@@ -53,10 +57,13 @@ pub(crate) fn idle(report: &Report) -> ReportSection {
 /// The same for the first screen, with what to change: nothing of a device that is seldom idle.
 pub(crate) fn idle_in_short(report: &Report) -> Vec<String> {
     let worth = |ledger: &&IdleLedger| share(ledger.idle_ns, ledger.span_ns) >= WORTH_TELLING;
+    let waits = longest_waits(report).map(|sentence| wrap(&sentence, "", INDENT));
+    let waits = waits.into_iter().flatten();
     let Some(ledger) = idlest(report).filter(worth) else {
-        return Vec::new();
+        return waits.collect();
     };
     let mut lines = wrap(&in_a_sentence(report, ledger), "", INDENT);
+    lines.extend(waits);
     let remedies = remedies(ledger);
     if !remedies.is_empty() {
         lines.extend(remedies.into_iter().take(REMEDIES_TOLD).flatten());
@@ -68,13 +75,48 @@ pub(crate) fn idle_in_short(report: &Report) -> Vec<String> {
 fn in_a_sentence(report: &Report, ledger: &IdleLedger) -> String {
     let rows = ledger.rows.iter().filter(|row| share(row.time_ns, ledger.idle_ns) >= CAUSE_TOLD);
     let rows = rows.take(CAUSES_TOLD).map(|row| {
-        let place = row.places.first().map(|place| format!(" ({})", text(place)));
-        let (share, cause) = (percent(share(row.time_ns, ledger.span_ns)), row.cause);
-        format!("{share} {cause}{}", place.unwrap_or_default())
+        let place = most(row).map_or_else(String::new, |place| format!(" ({place})"));
+        format!("{} {}{place}", percent(share(row.time_ns, ledger.span_ns)), row.cause)
     });
     let rows = rows.collect::<Vec<_>>().join("; ");
     let sample = if ledger.sample { " The trace is only a sample." } else { "" };
     format!("{} {}: {rows}{}.{sample}", device(report, ledger), idled(ledger), mark(ledger.basis))
+}
+
+/// The waits of the device that waited for other ranks the longest, and what made those late; `None` of a
+/// device that seldom waits.
+fn longest_waits(report: &Report) -> Option<String> {
+    let waited_ns =
+        |ledger: &IdleLedger| ledger.rank_waits.iter().map(|wait| wait.time_ns).sum::<u64>();
+    let ledgers = report.gpu.iter().flat_map(|work| &work.idle);
+    let ledger = ledgers.max_by_key(|ledger| waited_ns(ledger))?;
+    if share(waited_ns(ledger), ledger.span_ns) < WORTH_TELLING {
+        return None;
+    }
+    let waits = ledger.rank_waits.iter().take(CAUSES_TOLD);
+    let waits = waits.filter(|wait| share(wait.time_ns, ledger.span_ns) >= CAUSE_TOLD);
+    let waits: Vec<String> = waits.map(|wait| waited(ledger, wait)).collect();
+    let (device, span) = (device(report, ledger), duration(ledger.span_ns));
+    let (waits, mark) = (waits.join("; "), mark(ledger.basis));
+    Some(format!("{device} waited for other ranks, of {span}: {waits}{mark}."))
+}
+
+/// `4.1 % for rank 3 (late: waiting for data, train.py:40 in load)`.
+fn waited(ledger: &IdleLedger, wait: &RankWait) -> String {
+    let late = wait.late.as_ref().map(|late| {
+        let of_it = match late.ratio {
+            ratio if ratio < NEARLY_ALL => format!("{} ", percent(ratio)),
+            _ => String::new(),
+        };
+        let cause = match late.cause {
+            Some(cause) => cause.to_string(),
+            None => "more work on its GPU".to_owned(),
+        };
+        let place = late.place.as_ref().map(|place| format!(", {}", text(place)));
+        format!(" (late: {of_it}{cause}{})", place.unwrap_or_default())
+    });
+    let share = percent(share(wait.time_ns, ledger.span_ns));
+    format!("{share} for rank {}{}", wait.rank, late.unwrap_or_default())
 }
 
 /// What to change, the largest saving first.
@@ -137,22 +179,39 @@ fn rows(ledger: &IdleLedger) -> Vec<String> {
         .right("idle", |row| duration(row.time_ns))
         .right("of idle", |row| percent(share(row.time_ns, ledger.idle_ns)))
         .right("saves", |row| row.saves_ns.map(duration).or_dash())
-        .left("most of it", |row| row.places.first().map_or_else(String::new, text))
+        .left("most of it", |row| most(row).unwrap_or_default())
         .lines()
 }
 
-fn text(place: &IdlePlace) -> String {
-    match (&place.function, &place.annotation) {
-        (Some(function), Some(annotation)) => format!("{function} in {annotation}"),
+/// The place that costs the most, if it is a part worth naming; its share of the row where it is not nearly
+/// all of it.
+fn most(row: &IdleRow) -> Option<String> {
+    let place = row.places.first()?;
+    let of_row = Some(share(place.time_ns, row.time_ns)).filter(|of| *of >= WORTH_NAMING)?;
+    let name = text(&place.code);
+    Some(if of_row < NEARLY_ALL { format!("{} {name}", percent(of_row)) } else { name })
+}
+
+/// `cudaStreamSynchronize by aten::item at train.py:88 in step`.
+fn text(place: &CodePlace) -> String {
+    let call = match (&place.function, &place.operator) {
+        (Some(function), Some(operator)) => format!("{function} by {operator}"),
         (Some(one), None) | (None, Some(one)) => one.clone(),
         (None, None) => String::new(),
-    }
+    };
+    let (word, around) = match (&place.python, &place.annotation) {
+        (Some(python), _) => ("at", places::place(python)),
+        (None, Some(annotation)) => ("in", annotation.clone()),
+        (None, None) => return call,
+    };
+    if call.is_empty() { around } else { format!("{call} {word} {around}") }
 }
 
 fn notes(ledger: &IdleLedger) -> String {
     let mut notes = format!(
         "{}. Idle: what goes when the causes are removed one after the other, in the order of what can \
-         be switched off first; saves: how much sooner the run ends without this cause alone{} \
+         be switched off first; saves: how much sooner the last \
+         operation ends after the first one without this cause alone{} \
          (inferred, by replay).",
         counted(ledger.gaps, "gap"),
         if ledger.at_most { ", at most" } else { "" },

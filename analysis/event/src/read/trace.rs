@@ -5,6 +5,7 @@
 //! modules below, member by member: there an invalid value is ignored and reported as an anomaly,
 //! and the event only if its times or ids are invalid.
 
+mod code;
 mod frames;
 pub(crate) mod pauses;
 mod profiler;
@@ -19,6 +20,7 @@ use crate::{
     ProcessExit, Record, RecordingMode, TraceEnd, TraceHeader, UnpairedPauses,
 };
 use bitcode::{Decode, Encode};
+use code::CodeFilter;
 use frames::{FrameNumbers, stack_frame};
 use serde::de::DeserializeOwned;
 use std::io::Read;
@@ -75,6 +77,7 @@ pub struct TraceReader {
     events: EventReader,
     anomalies: Anomalies,
     names: FrameNumbers,
+    codes: CodeFilter,
     cells: NotebookCells,
     /// There was a header of ours: frames are events, the section only repeats them.
     is_ours: bool,
@@ -100,6 +103,7 @@ impl TraceReader {
             events,
             anomalies: Anomalies::default(),
             names: FrameNumbers::default(),
+            codes: CodeFilter::default(),
             cells: NotebookCells::default(),
             is_ours: false,
             unpaired: None,
@@ -149,7 +153,7 @@ impl TraceReader {
         let place = entry.place();
         let report = |problem| anomalies.push(|| place.position(), problem);
         let item = match entry {
-            TraceEntry::Event(event) => decode(event, &mut self.names, report),
+            TraceEntry::Event(event) => decode(event, &mut self.names, &mut self.codes, report),
             TraceEntry::Frame(frame) => stack_frame(&frame, &mut self.names, report),
             TraceEntry::Property(member) => property(member.property(), report),
         };
@@ -238,12 +242,13 @@ type Problem = &'static str;
 fn decode<'a>(
     event: ChromeEvent<'a>,
     names: &mut FrameNumbers,
+    codes: &mut CodeFilter,
     mut report: impl FnMut(Problem),
 ) -> DecodedItem<'a> {
     let item = match event.phase.raw_text() {
         Some(b"X") if pauses::is_collection(&event) => pauses::pause(&event, names, &mut report)
             .map(|pause| DecodedItem::Record(Record::Pause(pause))),
-        Some(b"X") => profiler::slice(&event).map(DecodedItem::Record),
+        Some(b"X") => profiler::slice(&event, codes).map(DecodedItem::Record),
         Some(b"M") => metadata(&event, names, &mut report),
         Some(b"i") => instant(&event),
         _ => return DecodedItem::Other(event),

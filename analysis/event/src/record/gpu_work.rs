@@ -204,3 +204,77 @@ impl Annotation {
         self.name.strip_prefix("ProfilerStep#")?.parse().ok()
     }
 }
+
+/// An interval in which a thread was in a Python function or in an operator, or was held up by the
+/// profiler, as the PyTorch profiler recorded it.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct HostCode {
+    /// Process id, as written in the trace; `None` of overhead, where the profiler writes -1.
+    pub pid: Option<u32>,
+    /// Thread id, as written in the trace; `None` where `pid` is.
+    pub tid: Option<u32>,
+    /// What `name` names.
+    pub kind: HostCodeKind,
+    /// Its name, as the profiler writes it.
+    pub name: String,
+    /// Start of the interval, in ns of the trace's clock.
+    pub start_ns: u64,
+    /// End of the interval; never before `start_ns`.
+    pub end_ns: u64,
+}
+
+/// What an interval of [`HostCode`] is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode)]
+pub enum HostCodeKind {
+    /// A Python function, by `file(line): function` ([`HostCode::python`]).
+    Function,
+    /// An operator of PyTorch or of a library, by `namespace::name`: `aten::copy_`.
+    Operator,
+    /// The profiler's own work in the program, such as `Buffer Flush` or `Instrumentation`.
+    Overhead,
+}
+
+impl HostCodeKind {
+    /// The category of such events in a trace of the profiler.
+    #[must_use]
+    pub fn category(self) -> &'static str {
+        match self {
+            Self::Function => "python_function",
+            Self::Operator => "cpu_op",
+            Self::Overhead => "overhead",
+        }
+    }
+}
+
+impl HostCode {
+    /// File, line and function of `train.py(88): step`. The line is the one where the function is
+    /// defined, as that is where a frame is when its function is called. `None` of anything else, such
+    /// as functions in C.
+    #[must_use]
+    pub fn python(name: &str) -> Option<(&str, u32, &str)> {
+        let (place, function) = name.split_once("): ")?;
+        let (file, line) = place.rsplit_once('(')?;
+        let line = line.parse().ok().filter(|_| !file.is_empty())?;
+        Some((file, line, function))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn python_names() {
+        for (name, parts) in [
+            ("train.py(88): step", Some(("train.py", 88, "step"))),
+            ("/a (b)/c.py(1): <module>", Some(("/a (b)/c.py", 1, "<module>"))),
+            ("<built-in method item of Tensor object at 0x7f0012>", None),
+            ("nn.Module: Linear_0", None),
+            ("(1): f", None),
+            ("a.py(x): f", None),
+            ("", None),
+        ] {
+            assert_eq!(HostCode::python(name), parts, "{name}");
+        }
+    }
+}

@@ -6,7 +6,7 @@
 use crate::read::{DecodedItem, TraceProperty};
 use crate::{
     Allocations, Annotation, Called, CpuSamples, CudaCall, CudaLaunches, CycleSignature,
-    DeviceMemory, Frame, Garbage, GcSettings, GpuDevice, GpuOp, GpuSample, GpuSync, Note,
+    DeviceMemory, Frame, Garbage, GcSettings, GpuDevice, GpuOp, GpuSample, GpuSync, HostCode, Note,
     ObjectKind, Pause, PauseMemory, Pressure, Process, ProcessCounters, ProcessExit, Record,
     StepMark, TraceEnd, TraceHeader,
 };
@@ -32,6 +32,8 @@ macro_rules! stored {
             Op(NameNumber, GpuOp),
             /// Its name is empty here.
             Annotation(NameNumber, Annotation),
+            /// Its name is empty here.
+            HostCode(NameNumber, HostCode),
             $(
                 /// As it is, but for times.
                 $variant($record),
@@ -44,7 +46,10 @@ macro_rules! stored {
                 Record::ThreadName { pid, tid, name } => {
                     Some(StoredItem::ThreadName { pid, tid, name })
                 }
-                Record::CudaCall(_) | Record::GpuOp(_) | Record::Annotation(_) => None,
+                Record::CudaCall(_)
+                | Record::GpuOp(_)
+                | Record::Annotation(_)
+                | Record::HostCode(_) => None,
             }
         }
 
@@ -60,9 +65,10 @@ macro_rules! stored {
                 StoredItem::Work { pid, start_ns, end_ns } => {
                     DecodedItem::Work { pid, start_ns, end_ns }
                 }
-                StoredItem::Call(_) | StoredItem::Op(..) | StoredItem::Annotation(..) => {
-                    return None;
-                }
+                StoredItem::Call(_)
+                | StoredItem::Op(..)
+                | StoredItem::Annotation(..)
+                | StoredItem::HostCode(..) => return None,
             })
         }
     };
@@ -100,6 +106,7 @@ pub(super) struct ItemCodec {
     calls: Previous,
     ops: Previous,
     annotations: Previous,
+    codes: Previous,
     pauses: Previous,
     syncs: Previous,
 }
@@ -142,6 +149,12 @@ impl ItemCodec {
                 self.annotations.subtract(times, None);
                 Some(StoredItem::Annotation(name, span))
             }
+            Record::HostCode(mut code) => {
+                let name = self.number(std::mem::take(&mut code.name), names);
+                let times = (&mut code.start_ns, &mut code.end_ns);
+                self.codes.subtract(times, None);
+                Some(StoredItem::HostCode(name, code))
+            }
             Record::Pause(mut pause) => {
                 let times = (&mut pause.start_ns, &mut pause.end_ns);
                 self.pauses.subtract(times, None);
@@ -176,6 +189,12 @@ impl ItemCodec {
                 self.annotations.add(times, None);
                 span.name = self.name(name)?;
                 Record::Annotation(span)
+            }
+            StoredItem::HostCode(name, mut code) => {
+                let times = (&mut code.start_ns, &mut code.end_ns);
+                self.codes.add(times, None);
+                code.name = self.name(name)?;
+                Record::HostCode(code)
             }
             StoredItem::Pause(mut pause) => {
                 let times = (&mut pause.start_ns, &mut pause.end_ns);

@@ -63,6 +63,7 @@ fn times(record: &Record) -> Option<(u64, u64)> {
         Record::CudaCall(cuda_call) => Some((cuda_call.start_ns, cuda_call.end_ns)),
         Record::GpuOp(gpu_op) => Some((gpu_op.start_ns, gpu_op.end_ns)),
         Record::Annotation(annotation) => Some((annotation.start_ns, annotation.end_ns)),
+        Record::HostCode(code) => Some((code.start_ns, code.end_ns)),
         Record::GpuSync(gpu_sync) => Some((gpu_sync.start_ns, gpu_sync.end_ns)),
         Record::Step(step) => Some((step.start_ns, step.end_ns)),
         Record::CudaLaunches(cuda_launches) => {

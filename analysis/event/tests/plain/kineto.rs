@@ -6,8 +6,8 @@ use gctrace_event::read::{
     DecodedItem, EventReader, TraceCompletion, TraceInput, TraceProperty, TraceReader,
 };
 use gctrace_event::{
-    Annotation, Collective, CudaLayer, GcReason, GpuOpKind, GpuSync, GpuSyncKind, NamedMarker,
-    Pause, Record,
+    Annotation, Collective, CudaLayer, GcReason, GpuOpKind, GpuSync, GpuSyncKind, HostCodeKind,
+    NamedMarker, Pause, Record,
 };
 use std::io::Cursor;
 
@@ -302,4 +302,51 @@ fn damaged_work_is_counted_with_its_place() {
     };
     assert_eq!((op.start_ns, op.end_ns), (1500, 1502));
     assert_eq!((op.device, op.stream), (0, u64::MAX));
+}
+
+/// Of two operators the outer one, of the functions those of the program that are not too short.
+#[test]
+fn functions_and_operators_of_the_program() {
+    let text = r#"[
+        {"ph":"X","cat":"cpu_op","name":"autograd::engine::evaluate_function: MmBackward0","pid":9,"tid":9,"ts":1,"dur":90},
+        {"ph":"X","cat":"cpu_op","name":"aten::item","pid":9,"tid":9,"ts":10,"dur":20},
+        {"ph":"X","cat":"cpu_op","name":"aten::_local_scalar_dense","pid":9,"tid":9,"ts":11,"dur":10},
+        {"ph":"X","cat":"cpu_op","name":"aten::mm","pid":9,"tid":8,"ts":11,"dur":10},
+        {"ph":"X","cat":"cpu_op","name":"aten::add","pid":9,"tid":9,"ts":30.5,"dur":2},
+        {"ph":"X","cat":"cpu_op","name":"detach","pid":9,"tid":9,"ts":40,"dur":2},
+        {"ph":"X","cat":"python_function","name":"train.py(88): step","pid":9,"tid":9,"ts":1,"dur":50},
+        {"ph":"X","cat":"python_function","name":"train.py(2): short","pid":9,"tid":9,"ts":1,"dur":0.5},
+        {"ph":"X","cat":"python_function","name":"torch/nn/modules/module.py(1553): _call_impl","pid":9,"tid":9,"ts":1,"dur":50},
+        {"ph":"X","cat":"python_function","name":"/v/lib/python3.12/site-packages/a/b.py(5): f","pid":9,"tid":9,"ts":1,"dur":50},
+        {"ph":"X","cat":"python_function","name":"/tmp/torchinductor_me/ab/cabc.py(7): call","pid":9,"tid":9,"ts":1,"dur":50},
+        {"ph":"X","cat":"python_function","name":"<built-in method item of Tensor object at 0x7f>","pid":9,"tid":9,"ts":1,"dur":50}
+    ]"#;
+    let records = read(text, 64).records;
+    let names = records.iter().map(|record| match record {
+        Record::HostCode(code) => (code.kind, code.name.as_str()),
+        other => unreachable!("{other:?}"),
+    });
+    let (operator, function) = (HostCodeKind::Operator, HostCodeKind::Function);
+    let expected = [
+        (operator, "aten::item"),
+        (operator, "aten::mm"),
+        (operator, "aten::add"),
+        (function, "train.py(88): step"),
+    ];
+    assert_eq!(names.collect::<Vec<_>>(), expected);
+}
+
+/// The profiler writes its own work with process -1.
+#[test]
+fn overhead_has_no_thread() {
+    let record = record(
+        r#"{"ph": "X", "cat": "overhead", "name": "Activity Buffer Request", "pid": -1, "tid": 0,
+        "ts": 4458676526254.061, "dur": 1713.252}"#,
+    );
+    let Record::HostCode(code) = record else { unreachable!("{record:?}") };
+    assert_eq!((code.pid, code.tid, code.kind), (None, None, HostCodeKind::Overhead));
+    assert_eq!(
+        (code.name.as_str(), code.end_ns - code.start_ns),
+        ("Activity Buffer Request", 1_713_252)
+    );
 }

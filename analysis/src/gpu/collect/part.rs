@@ -2,27 +2,30 @@
 //!
 //! Owns the links (operation to call, call to thread, wait to event) and what is ignored.
 
-use super::{NO_PROCESS, ProcessBuilder, RawCall, RawOp, TimedMark, TimelineContext};
+use super::{
+    NO_PROCESS, ProcessBuilder, RawCall, RawCode, RawOp, TimedMark, TimelineContext, WorkOfProcess,
+};
 use crate::gpu::calls::CallEffect;
 use crate::gpu::periods;
 use crate::gpu::timeline::{
-    Call, CallIndex, EventWait, Op, ProcessTimeline, StepSource, StepSpan, Stream, StreamIndex,
-    StringTable, Timeline,
+    Call, CallIndex, CodeSpan, EventWait, Op, ProcessTimeline, StepSource, StepSpan, Stream,
+    StreamIndex, StringTable, ThreadIndex, Timeline,
 };
 use crate::spans::index::Index;
 use gctrace_event::{GpuSync, GpuSyncKind};
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 impl ProcessBuilder {
     pub(super) fn timeline(
         mut self,
         pid: u32,
-        ops: Vec<RawOp>,
-        syncs: &[GpuSync],
+        work: WorkOfProcess,
         names: &Arc<StringTable>,
         about: &TimelineContext,
     ) -> Timeline {
+        let WorkOfProcess { ops, syncs, code } = work;
         for thread in &mut self.threads {
             thread.name = about.thread_names.get(&(pid, thread.tid)).cloned();
         }
@@ -49,13 +52,16 @@ impl ProcessBuilder {
         if pid == NO_PROCESS && timeline.calls.is_empty() {
             timeline.ignored.without_process = timeline.ops.len() as u64;
         }
-        timeline.waits = waits(syncs, &correlations, &streams);
+        timeline.waits = waits(&syncs, &correlations, &streams);
         timeline.streams = streams.sorted;
         if self.steps.is_empty() {
             self.steps = self.steps_between_marks();
         }
         self.annotations.sort_by_key(|annotation| annotation.start_ns);
         timeline.annotations = self.annotations;
+        if timeline.has_gpu_times() {
+            timeline.code = code_by_thread(&code, &self.thread_indices, &timeline.calls, names);
+        }
         timeline.steps = apart(self.steps);
         timeline.threads = self.threads;
         timeline.packed = Arc::new(self.pauses);
@@ -103,7 +109,7 @@ impl ProcessBuilder {
     fn take_calls(&mut self, timeline: &mut Timeline, streams: &SortedStreams) -> CorrelationMap {
         let mut calls = std::mem::take(&mut self.calls);
         // Of two with the same start, the longer one encloses the other.
-        calls.sort_by_key(|raw| (raw.call.start_ns, std::cmp::Reverse(raw.call.end_ns)));
+        calls.sort_by_key(|raw| (raw.call.start_ns, Reverse(raw.call.end_ns)));
         let mut correlations = Vec::with_capacity(calls.len());
         let mut open: Vec<Option<(CallIndex, RawCall)>> = vec![None; self.threads.len()];
         timeline.calls.reserve_exact(calls.len());
@@ -243,6 +249,40 @@ impl SortedStreams {
             None => self.only(number),
         }
     }
+}
+
+/// Calls before a time in which the one around it is looked for: of as many threads at least.
+const AROUND: usize = 64;
+
+/// The thread that is in a call for all of an interval; `None` without one.
+fn calling(calls: &[Call], (start_ns, end_ns): (u64, u64)) -> Option<ThreadIndex> {
+    let before = calls.partition_point(|call| call.start_ns <= start_ns);
+    let near = calls[..before].iter().rev().take(AROUND);
+    near.clone().find(|call| call.end_ns >= end_ns).map(|call| call.thread)
+}
+
+/// The code of threads that are known, or that a call shows: the profiler is called in those.
+fn code_by_thread(
+    code: &[RawCode],
+    threads: &HashMap<u32, ThreadIndex>,
+    calls: &[Call],
+    names: &StringTable,
+) -> Vec<CodeSpan> {
+    let code = code.iter().filter_map(|code| {
+        let RawCode { start_ns, end_ns, kind, name, .. } = *code;
+        let thread = match code.tid {
+            Some(tid) => threads.get(&tid).copied(),
+            None => calling(calls, (start_ns, end_ns)),
+        };
+        Some(CodeSpan { start_ns, end_ns, thread: thread?, kind, name })
+    });
+    let mut code: Vec<CodeSpan> = code.collect();
+    let order = |code: &CodeSpan| (code.thread, code.start_ns, Reverse(code.end_ns), code.kind);
+    code.sort_unstable_by(|one, other| {
+        let by_name = || names.text(one.name).cmp(names.text(other.name));
+        order(one).cmp(&order(other)).then_with(by_name)
+    });
+    code
 }
 
 fn waits(

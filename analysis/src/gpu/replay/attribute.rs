@@ -94,7 +94,7 @@ pub fn attribute(
 ) -> PauseAttribution {
     let pauses = in_order(job);
     let single = longest(job, &pauses, budget.single);
-    let ends = model.ends(|_| true);
+    let ends = model.ends();
     let end_ns = ends.latest(&model.run());
     let (shares, end_without_ns) = shares(job, model, &pauses, &single, &ends);
     let mut alone = SinglePauseReplay {
@@ -252,13 +252,13 @@ impl SinglePauseReplay<'_> {
 
 /// The nodes that may be the last of the job.
 #[derive(Debug, Default)]
-pub(super) struct EndCandidates {
+struct EndCandidates {
     nodes: Vec<NetworkNodeId>,
 }
 
 impl EndCandidates {
     /// The time of the last node; without any, the network's zero.
-    pub(super) fn latest(&self, run: &NetworkRun<'_>) -> i64 {
+    fn latest(&self, run: &NetworkRun<'_>) -> i64 {
         let times = self.nodes.iter().map(|node| run.time_of(*node));
         times.max().unwrap_or_default()
     }
@@ -275,8 +275,8 @@ impl ReplayModel {
     }
 
     /// The calls of working threads and the operations that may be last.
-    pub(super) fn ends(&self, stays: impl Fn(usize) -> bool) -> EndCandidates {
-        let last = self.inner.network.may_be_last(stays);
+    fn ends(&self) -> EndCandidates {
+        let last = self.inner.network.may_be_last();
         let mut nodes = Vec::new();
         for layout in &self.inner.layouts {
             nodes.extend(layout.working_calls().map(|call| layout.call(call).1));

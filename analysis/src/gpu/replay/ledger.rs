@@ -14,28 +14,35 @@
 //! overlap more, but the run does not get longer: what it saves is the replayed time.
 
 mod activity;
+mod among;
 mod delays;
 mod device;
+mod sums;
 mod walk;
 
-use super::attribute::{EndCandidates, split};
+use super::attribute::split;
 use super::layout::ReplayLayout;
 use super::network::{DelayUndo, Network, NetworkRun};
 use super::{ReplayChange, ReplayJob, ReplayModel, pauses};
 use crate::gpu::calls::CallEffect;
 use crate::gpu::device::DeviceTimeline;
-use crate::gpu::timeline::{CallIndex, NameIndex, Op, OpIndex, Timeline};
-use crate::report::{Basis, GapCause, IdleCause, IdleGap, IdleLedger, IdlePlace, IdleRow};
+use crate::gpu::timeline::{CallIndex, NameIndex, Op, OpIndex, StringTable, Timeline};
+use crate::report::{
+    Basis, CodePlace, GapCause, IdleCause, IdleGap, IdleLedger, IdlePlace, IdleRow, Location,
+};
 use crate::time::{difference, signed};
 use crate::words::idle;
 use activity::HostActivity;
-use delays::{CUT_NS, CausedDelay, DelayCauses};
+use among::GapsAmong;
+pub(crate) use among::{LateSums, RankLedger, RankTimes};
+use delays::{CausedDelay, DelayCauses};
 use device::{DeviceClasses, DeviceGaps};
-use gctrace_event::GpuOpKind;
+use gctrace_event::{GpuOpKind, HostCode};
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
-use walk::{GapPart, MetBefore, WalkedGap};
+use sums::CauseSums;
+use walk::{GapPart, WalkedGap};
 
 /// Places of a row, and those that are replayed alone.
 const PLACES: usize = 5;
@@ -43,15 +50,19 @@ const PLACES: usize = 5;
 const WORTH_PLACING: u64 = 100;
 /// What saves less than this part of the device's time is not worth a change.
 const WORTH_A_CHANGE: u64 = 50;
-/// Gaps that are listed.
-const LONGEST: usize = 20;
 /// Characters of a name in the report: C++ templates write kernels of several thousand.
 const NAME_CHARS: usize = 160;
 
 /// Where a delay is in the program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct IdleLabel {
+    /// The CUDA function that was called, or the copy that it started.
     function: Option<NameIndex>,
+    /// The outermost operator; of times between calls only where nothing else is known.
+    operator: Option<NameIndex>,
+    /// The innermost Python function of the program.
+    python: Option<NameIndex>,
+    /// The innermost annotation.
     annotation: Option<NameIndex>,
 }
 
@@ -94,6 +105,12 @@ impl ReplayModel {
     /// The idle ledger of each device of a timeline that this model was learned of alone.
     #[must_use]
     pub fn idle_ledgers(&self, timeline: &Timeline) -> Vec<IdleLedger> {
+        let ledgers = self.rank_ledgers(timeline, &RankTimes::default()).into_iter();
+        ledgers.map(|ledger| ledger.ledger).collect()
+    }
+
+    /// The same of a rank among others.
+    pub(crate) fn rank_ledgers(&self, timeline: &Timeline, times: &RankTimes) -> Vec<RankLedger> {
         let works = DeviceTimeline::of(timeline);
         let [layout] = self.inner.layouts.as_slice() else {
             return Vec::new();
@@ -113,14 +130,10 @@ impl ReplayModel {
             copied: copied(timeline),
         };
         let removals = Removals::of(causes.all());
-        // Without a wait, what it waited for may be last.
-        let cut: HashSet<usize> = removals.cut().collect();
-        let ends = self.ends(|edge| !cut.contains(&edge));
         let ledgers = works.iter().map(|work| {
             let gaps = DeviceGaps::of(work, layout, timeline);
-            let book =
-                LedgerBook { causes: &causes, removals: &removals, ends: &ends, gaps: &gaps };
-            book.ledger(self.run(), work)
+            let book = LedgerBook { causes: &causes, removals: &removals, gaps: &gaps };
+            book.ledger(self.run(), work, times)
         });
         ledgers.collect()
     }
@@ -157,12 +170,6 @@ impl Removals {
         Self { delays: delays.collect(), causes }
     }
 
-    /// The edges that a removal takes out.
-    fn cut(&self) -> impl Iterator<Item = usize> {
-        let cut = self.delays.iter().filter(|(_, by_ns)| *by_ns == CUT_NS);
-        cut.map(|(edge, _)| *edge)
-    }
-
     /// All that removing a cause changes; `None` if nothing.
     fn cause(&self, cause: IdleCause) -> Option<&[(usize, i64)]> {
         Some(&self.delays[self.causes.get(&cause)?.all.clone()])
@@ -178,26 +185,33 @@ impl Removals {
 struct LedgerBook<'a> {
     causes: &'a DelayCauses<'a>,
     removals: &'a Removals,
-    ends: &'a EndCandidates,
     gaps: &'a DeviceGaps,
 }
 
 /// What one run without something has left.
 struct RunLeft {
-    end_ns: i64,
+    span_ns: i64,
     idle_ns: i64,
 }
 
 impl LedgerBook<'_> {
-    fn ledger(&self, mut run: NetworkRun<'_>, work: &DeviceTimeline<'_>) -> IdleLedger {
+    fn ledger(
+        &self,
+        mut run: NetworkRun<'_>,
+        work: &DeviceTimeline<'_>,
+        times: &RankTimes,
+    ) -> RankLedger {
         let timeline = self.causes.timeline;
+        let classes = DeviceClasses::of(work);
         let walked: Vec<WalkedGap> = self
             .gaps
             .gaps
             .iter()
             .map(|(place, length_ns)| self.causes.walk(self.gaps.ops[*place], *length_ns))
             .collect();
-        let mut sums = CauseSums::of(&self.gaps.gaps);
+        let spans = self.gaps.spans(timeline);
+        let among = GapsAmong::of(times, &spans, &classes.computing);
+        let mut sums = CauseSums::of(&self.gaps.gaps, among);
         let mut rest = Vec::with_capacity(walked.len());
         for ((at, (_, length_ns)), gap) in self.gaps.gaps.iter().enumerate().zip(&walked) {
             let on_gpu = gap.parts.iter().filter(|part| is_final(part.cause));
@@ -218,7 +232,7 @@ impl LedgerBook<'_> {
             self.book(&mut sums, IdleCause::Host, (at, gap), rest_ns - latency_ns);
         }
         let longest = self.longest(work, &sums);
-        let classes = DeviceClasses::of(work);
+        let among = std::mem::take(&mut sums.among).finish();
         let mut rows = self.rows(sums, &left, &run, removed);
         let blocked = rows.iter().filter(|row| row.cause == IdleCause::Blocked);
         let blocked_ns: u64 = blocked.map(|row| row.time_ns).sum();
@@ -229,30 +243,39 @@ impl LedgerBook<'_> {
             let saves = row.saves_ns.filter(|saves_ns| *saves_ns >= worth_ns);
             row.remedy = saves.and_then(|_| idle::remedy(row));
         }
-        IdleLedger {
-            id: work.id(),
-            basis: Basis::Inferred,
-            span_ns: classes.span_ns,
-            compute_ns: classes.compute_ns,
-            communication_ns: classes.communication_ns,
-            copies_ns: classes.copies_ns,
-            idle_ns: classes.idle_ns,
-            rows,
-            gaps: self.gaps.gaps.len() as u64,
-            longest,
-            sample,
-            at_most: timeline.waits.is_empty()
-                && self
-                    .gaps
-                    .ops
-                    .iter()
-                    .any(|op| timeline.ops[*op].stream != timeline.ops[self.gaps.ops[0]].stream),
-        }
+        let ledger =
+            IdleLedger {
+                id: work.id(),
+                basis: Basis::Inferred,
+                span_ns: classes.span_ns,
+                compute_ns: classes.compute_ns,
+                communication_ns: classes.communication_ns,
+                copies_ns: classes.copies_ns,
+                idle_ns: classes.idle_ns,
+                rows,
+                rank_waits: Vec::new(),
+                gaps: self.gaps.gaps.len() as u64,
+                longest,
+                sample,
+                at_most: timeline.waits.is_empty()
+                    && self.gaps.ops.iter().any(|op| {
+                        timeline.ops[*op].stream != timeline.ops[self.gaps.ops[0]].stream
+                    }),
+            };
+        let late_places = among.late.idle_ns.keys().filter_map(|cause| {
+            Some((*cause, code_place(&timeline.names, among.late.place(*cause)?)))
+        });
+        RankLedger { ledger, late_places: late_places.collect(), sums: among }
     }
 
     fn left(&self, run: &NetworkRun<'_>) -> RunLeft {
         let (idle_ns, _) = self.gaps.replayed(self.causes.layout, run);
-        RunLeft { end_ns: self.ends.latest(run), idle_ns }
+        RunLeft { span_ns: self.span_ns(run), idle_ns }
+    }
+
+    /// From the first start to the last end of the device's operations.
+    fn span_ns(&self, run: &NetworkRun<'_>) -> i64 {
+        self.gaps.span_ns(self.causes.layout, run)
     }
 
     /// Removes one cause after the other; what goes of each gap is booked. The run is without all
@@ -378,7 +401,7 @@ impl LedgerBook<'_> {
                 none.change_at(&back, Some(&mut undo));
                 let last = self.left(&none);
                 none.undo(&mut undo);
-                row.saves_ns = Some(gained(measured.end_ns, alone.end_ns));
+                row.saves_ns = Some(gained(measured.span_ns, alone.span_ns));
                 row.alone_ns = Some(difference(measured.idle_ns, alone.idle_ns));
                 row.last_ns = Some(difference(last.idle_ns, removed_ns));
             }
@@ -406,15 +429,13 @@ impl LedgerBook<'_> {
         named.sort_by_key(|(label, time_ns)| (Reverse(*time_ns), *label));
         named.truncate(PLACES);
         let names = &self.causes.timeline.names;
-        let text = |name: Option<NameIndex>| name.map(|name| names.text(name).to_owned());
         let mut undo = DelayUndo::default();
         let places = named.into_iter().filter_map(|(label, time_ns)| {
             let delays = self.removals.place(cause, label)?;
             run.change_at(delays, Some(&mut undo));
-            let saves_ns = gained(measured.end_ns, self.ends.latest(run));
+            let saves_ns = gained(measured.span_ns, self.span_ns(run));
             run.undo(&mut undo);
-            let (function, annotation) = (text(label.function), text(label.annotation));
-            Some(IdlePlace { function, annotation, time_ns, saves_ns })
+            Some(IdlePlace { code: code_place(names, label), time_ns, saves_ns })
         });
         let mut places: Vec<IdlePlace> = places.collect();
         places.sort_by_key(|place| Reverse((place.saves_ns, place.time_ns)));
@@ -428,6 +449,23 @@ fn copied(timeline: &Timeline) -> HashMap<CallIndex, NameIndex> {
     copies.filter_map(|op| Some((op.call?, op.name))).collect()
 }
 
+fn code_place(names: &StringTable, label: IdleLabel) -> CodePlace {
+    let text = |name: Option<NameIndex>| name.map(|name| names.text(name).to_owned());
+    CodePlace {
+        function: text(label.function),
+        operator: text(label.operator),
+        python: label.python.and_then(|name| location(names.text(name))),
+        annotation: text(label.annotation),
+    }
+}
+
+/// The place that a Python function is defined at.
+fn location(name: &str) -> Option<Location> {
+    let (file, line, function) = HostCode::python(name)?;
+    let (file, function) = (file.to_owned(), function.to_owned());
+    Some(Location { file, function, line: Some(line), library: false })
+}
+
 /// The name of an operation, cut.
 fn name(timeline: &Timeline, op: &Op) -> String {
     let name = timeline.op_name(op);
@@ -437,9 +475,9 @@ fn name(timeline: &Timeline, op: &Op) -> String {
     }
 }
 
-/// How much sooner the later time would be.
-fn gained(later_ns: i64, earlier_ns: i64) -> u64 {
-    difference(later_ns, earlier_ns).max(0).unsigned_abs()
+/// How much shorter a time is.
+fn gained(longer_ns: i64, shorter_ns: i64) -> u64 {
+    difference(longer_ns, shorter_ns).max(0).unsigned_abs()
 }
 
 /// Whether no removal of a host's cause changes it.
@@ -448,36 +486,6 @@ fn is_final(cause: IdleCause) -> bool {
         cause,
         IdleCause::BackToBack | IdleCause::OtherStream | IdleCause::Blocked | IdleCause::Unknown
     )
-}
-
-/// Idle time by cause and place.
-struct CauseSums {
-    by_cause: BTreeMap<IdleCause, (u64, HashMap<IdleLabel, u64>)>,
-    /// The parts of the longest gaps, by place in [`DeviceGaps::gaps`].
-    longest: BTreeMap<usize, BTreeMap<IdleCause, u64>>,
-    met: MetBefore,
-}
-
-impl CauseSums {
-    fn of(gaps: &[(usize, u64)]) -> Self {
-        let mut longest: Vec<usize> = (0..gaps.len()).collect();
-        longest.sort_by_key(|at| Reverse(gaps[*at].1));
-        longest.truncate(LONGEST);
-        let longest = longest.into_iter().map(|at| (at, BTreeMap::new()));
-        Self { by_cause: BTreeMap::new(), longest: longest.collect(), met: MetBefore::new() }
-    }
-
-    /// `gap`: place of the gap that the time is a part of.
-    fn add(&mut self, gap: usize, cause: IdleCause, label: IdleLabel, time_ns: u64) {
-        if time_ns > 0 {
-            if let Some(parts) = self.longest.get_mut(&gap) {
-                *parts.entry(cause).or_default() += time_ns;
-            }
-            let (sum, places) = self.by_cause.entry(cause).or_default();
-            *sum += time_ns;
-            *places.entry(label).or_default() += time_ns;
-        }
-    }
 }
 
 /// Whether the trace is only a sample of the program: it launches, and nobody ever waits.

@@ -311,12 +311,11 @@ impl Network {
         self.measured[place]
     }
 
-    /// Whether a node may be the last of all: no other node is certain to be no earlier. `stays`:
-    /// whether the edge at a place is never cut.
-    pub(super) fn may_be_last(&self, stays: impl Fn(usize) -> bool) -> Vec<bool> {
+    /// Whether a node may be the last of all: no other node is certain to be no earlier.
+    pub(super) fn may_be_last(&self) -> Vec<bool> {
         let mut last = vec![true; self.len()];
-        for (edge, (from, delay)) in self.from.iter().zip(&self.delays).enumerate() {
-            if *delay >= 0 && stays(edge) {
+        for (from, delay) in self.from.iter().zip(&self.delays) {
+            if *delay >= 0 {
                 last[from.at()] = false;
             }
         }

@@ -3,9 +3,11 @@
 
 use super::layout::ReplayLayout;
 use super::network::NetworkBuilder;
-use crate::gpu::timeline::{Op, OpIndex, Timeline};
+use crate::gpu::timeline::{CallIndex, Op, OpIndex, Timeline};
 use crate::spans::index::Index;
-use crate::time::{after, signed, stats};
+use crate::time::{after, duration, later, signed, stats};
+use gctrace_event::HostCodeKind;
+use std::collections::HashMap;
 
 /// The operations of a stream in order.
 #[derive(Debug, Default, Clone)]
@@ -40,8 +42,9 @@ pub(super) fn learn(
 ) -> (Vec<StreamQueue>, TypicalLatency) {
     let queues = queues(timeline);
     let typical = TypicalLatency::learn(timeline, &queues);
+    let held_up = held_up(timeline);
     for queue in &queues {
-        link(queue, timeline, layout, &typical, builder);
+        link(queue, timeline, layout, &typical, &held_up, builder);
     }
     (queues, typical)
 }
@@ -139,6 +142,25 @@ fn one_of(fraction: usize, mut values: Vec<u64>, without: i64) -> i64 {
     stats::quantile(&mut values, fraction).map_or(without, signed)
 }
 
+/// Calls before the profiler's work in which the one around it is looked for.
+const AROUND: usize = 64;
+
+/// How long the profiler worked in calls: what they launch is enqueued later by that.
+fn held_up(timeline: &Timeline) -> HashMap<CallIndex, i64> {
+    let mut held_up: HashMap<CallIndex, i64> = HashMap::new();
+    for code in timeline.code.iter().filter(|code| code.kind == HostCodeKind::Overhead) {
+        let before = timeline.calls.partition_point(|call| call.start_ns <= code.start_ns);
+        let near = (0..before).rev().take(AROUND).map(CallIndex::new);
+        let mut around = near.filter(|call| timeline.calls[*call].thread == code.thread);
+        if let Some(call) = around.next() {
+            let end_ns = code.end_ns.min(timeline.calls[call].end_ns);
+            let by_ns = held_up.entry(call).or_default();
+            *by_ns = later(*by_ns, signed(duration(code.start_ns, end_ns)));
+        }
+    }
+    held_up
+}
+
 /// Number of operations of a stream that were still running, by the trace, when the next started;
 /// more are ignored.
 const OVERLAPPING: usize = 64;
@@ -148,6 +170,7 @@ fn link(
     timeline: &Timeline,
     layout: &ReplayLayout,
     typical: &TypicalLatency,
+    held_up: &HashMap<CallIndex, i64>,
     builder: &mut NetworkBuilder,
 ) {
     // Operations of one stream should not overlap; operations of a graph, or of a damaged trace,
@@ -158,7 +181,8 @@ fn link(
         let (content, (start, _)) = (&timeline.ops[*op], layout.op(*op));
         let kind = content.kind as usize;
         if let Some(call) = content.call {
-            builder.edge(layout.call(call).0, start, typical.launch_ns[kind]);
+            let held_up_ns = held_up.get(&call).copied().unwrap_or(0);
+            builder.edge(layout.call(call).0, start, later(typical.launch_ns[kind], held_up_ns));
         }
         let ended = |running: &OpIndex| layout.op_span(*running).1 <= content.start_ns;
         let (done, still): (Vec<OpIndex>, Vec<OpIndex>) = running.into_iter().partition(ended);

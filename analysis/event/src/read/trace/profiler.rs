@@ -4,6 +4,7 @@
 //! Owns when such an event is usable. The profiler's `pid` of GPU work is the device; in gctrace's
 //! events `args.process` is the process.
 
+use super::code::{CodeFilter, overhead};
 use super::{ChromeEvent, DecodeError, JsonValue, Problem, id, time};
 use crate::{
     Annotation, Collective, CudaCall, CudaLaunches, CudaLayer, DeviceMemory, GpuOp, GpuOpKind,
@@ -11,7 +12,10 @@ use crate::{
 };
 
 /// The record that a complete event is.
-pub(super) fn slice(event: &ChromeEvent<'_>) -> Result<Record, DecodeError> {
+pub(super) fn slice(
+    event: &ChromeEvent<'_>,
+    codes: &mut CodeFilter,
+) -> Result<Record, DecodeError> {
     let category = event.category.raw_text().unwrap_or_default();
     if let Some(layer) = CudaLayer::from_category(category) {
         return Ok(Record::CudaCall(call(event, layer)?));
@@ -31,6 +35,9 @@ pub(super) fn slice(event: &ChromeEvent<'_>) -> Result<Record, DecodeError> {
         {
             marked(annotation(event)?, event.args)
         }
+        b"python_function" => codes.function(event)?,
+        b"cpu_op" | b"Operator" => codes.operator(event)?,
+        b"overhead" => overhead(event)?,
         _ => return Err(DecodeError::Other),
     })
 }

@@ -1,34 +1,64 @@
-//! What each thread of the host was doing, by its annotations and pauses: disjoint segments.
+//! What each thread of the host was doing, by its annotations, code and pauses: disjoint segments.
 
+use super::IdleLabel;
 use crate::gpu::timeline::{NameIndex, ThreadIndex, Timeline};
 use crate::report::IdleCause;
 use crate::time::intervals::clipped;
+use gctrace_event::HostCodeKind;
 use std::collections::HashMap;
 
-/// A time of a thread with one cause.
+/// A time of a thread with one cause and place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct HostSegment {
     pub(super) start_ns: u64,
     pub(super) end_ns: u64,
     pub(super) cause: IdleCause,
-    /// The innermost annotation; `None` outside of any.
-    pub(super) annotation: Option<NameIndex>,
+    pub(super) label: IdleLabel,
 }
 
-/// The segments of each thread inside annotations and pauses.
+impl HostSegment {
+    /// A label of the time between calls: where the function or an annotation is known, operators would
+    /// only split it.
+    fn between_calls(self) -> Self {
+        let IdleLabel { python, annotation, .. } = self.label;
+        let operator = self.label.operator.filter(|_| python.is_none() && annotation.is_none());
+        Self { label: IdleLabel { operator, ..self.label }, ..self }
+    }
+}
+
+/// The segments of each thread inside annotations, code and pauses.
 #[derive(Debug, Default)]
 pub(super) struct HostActivity {
     threads: HashMap<ThreadIndex, Vec<HostSegment>>,
+    /// Whether the profiler recorded work of its own.
+    overhead: bool,
 }
 
-/// An annotation, or a pause.
+/// An annotation, a function or an operator, or a pause.
 #[derive(Clone, Copy)]
 struct HostRange {
     start_ns: u64,
     end_ns: u64,
-    /// The cause that it sets for all within; `None` of an annotation that says nothing of it.
+    /// The cause that it sets for all within; `None` of one that shows nothing of it.
     cause: Option<IdleCause>,
-    annotation: Option<NameIndex>,
+    label: IdleLabel,
+}
+
+impl HostRange {
+    /// The same with the cause and the place that all within it have.
+    fn inside(self, outer: &Self) -> Self {
+        let causes = [self.cause, outer.cause];
+        let first = [IdleCause::Gc, IdleCause::Profiler].map(Some);
+        let first = first.into_iter().find(|cause| causes.contains(cause)).flatten();
+        let cause = first.or(outer.cause).or(self.cause);
+        let label = IdleLabel {
+            function: None,
+            operator: outer.label.operator.or(self.label.operator),
+            python: self.label.python.or(outer.label.python),
+            annotation: self.label.annotation.or(outer.label.annotation),
+        };
+        Self { end_ns: self.end_ns.min(outer.end_ns), cause, label, ..self }
+    }
 }
 
 impl HostActivity {
@@ -41,29 +71,64 @@ impl HostActivity {
                 start_ns: span.start_ns,
                 end_ns: span.end_ns,
                 cause: *causes.entry(span.name).or_insert_with(by_name),
-                annotation: Some(span.name),
+                label: IdleLabel { annotation: Some(span.name), ..IdleLabel::default() },
             });
+        }
+        let mut overhead = false;
+        for code in &timeline.code {
+            let none = IdleLabel::default();
+            let name = Some(code.name);
+            let (cause, label) = match code.kind {
+                HostCodeKind::Function => (None, IdleLabel { python: name, ..none }),
+                HostCodeKind::Operator => (None, IdleLabel { operator: name, ..none }),
+                HostCodeKind::Overhead => {
+                    (Some(IdleCause::Profiler), IdleLabel { annotation: name, ..none })
+                }
+            };
+            overhead |= cause.is_some();
+            let (start_ns, end_ns) = (code.start_ns, code.end_ns);
+            let range = HostRange { start_ns, end_ns, cause, label };
+            ranges.entry(code.thread).or_default().push(range);
         }
         for pause in &timeline.pauses {
             ranges.entry(pause.thread).or_default().push(HostRange {
                 start_ns: pause.start_ns,
                 end_ns: pause.end_ns,
                 cause: Some(IdleCause::Gc),
-                annotation: None,
+                label: IdleLabel::default(),
             });
         }
         let threads = ranges.into_iter().map(|(thread, ranges)| (thread, flat(ranges)));
-        Self { threads: threads.collect() }
+        Self { threads: threads.collect(), overhead }
     }
 
-    /// The innermost annotation of a thread at a time.
-    pub(super) fn annotation(&self, thread: ThreadIndex, at_ns: u64) -> Option<NameIndex> {
-        let segments = self.threads.get(&thread)?;
+    /// Calls `each` with the profiler's work in an interval of a thread.
+    pub(super) fn overhead(
+        &self,
+        thread: ThreadIndex,
+        start_ns: u64,
+        end_ns: u64,
+        mut each: impl FnMut(HostSegment),
+    ) {
+        if self.overhead {
+            self.within(thread, start_ns, end_ns, |segment| {
+                if segment.cause == IdleCause::Profiler {
+                    each(segment);
+                }
+            });
+        }
+    }
+
+    /// What is around a time of a thread.
+    pub(super) fn label(&self, thread: ThreadIndex, at_ns: u64) -> IdleLabel {
+        let segments = self.threads.get(&thread).map_or(&[][..], Vec::as_slice);
         let at = segments.partition_point(|segment| segment.end_ns <= at_ns);
-        segments.get(at).filter(|segment| segment.start_ns <= at_ns)?.annotation
+        let around = segments.get(at).filter(|segment| segment.start_ns <= at_ns);
+        around.map_or_else(IdleLabel::default, |segment| segment.label)
     }
 
-    /// Calls `each` with the segments of an interval of a thread, in order and without holes.
+    /// Calls `each` with the segments of an interval of a thread between calls, in order and without
+    /// holes.
     pub(super) fn within(
         &self,
         thread: ThreadIndex,
@@ -75,7 +140,7 @@ impl HostActivity {
             start_ns,
             end_ns,
             cause: IdleCause::Host,
-            annotation: None,
+            label: IdleLabel::default(),
         };
         let segments = self.threads.get(&thread).map_or(&[][..], Vec::as_slice);
         let first = segments.partition_point(|segment| segment.end_ns <= start_ns);
@@ -88,7 +153,7 @@ impl HostActivity {
             if from > at_ns {
                 each(host(at_ns, from));
             }
-            each(HostSegment { start_ns: from, end_ns: to, ..*segment });
+            each(HostSegment { start_ns: from, end_ns: to, ..*segment }.between_calls());
             at_ns = to;
         }
         if at_ns < end_ns {
@@ -120,14 +185,12 @@ fn cause_of(name: &str) -> Option<IdleCause> {
 /// The innermost range at each time, with the cause of the outermost that sets one; pauses before
 /// all. Ranges that overlap without being nested are cut.
 fn flat(mut ranges: Vec<HostRange>) -> Vec<HostSegment> {
-    ranges.sort_unstable_by_key(|range| (range.start_ns, std::cmp::Reverse(range.end_ns)));
+    ranges.sort_by_key(|range| (range.start_ns, std::cmp::Reverse(range.end_ns)));
     let mut flat = FlatRanges::default();
-    for mut range in ranges {
+    for range in ranges {
         flat.close_until(range.start_ns);
         flat.emit(range.start_ns);
-        if let Some(outer) = flat.open.last() {
-            range.end_ns = range.end_ns.min(outer.end_ns);
-        }
+        let range = flat.open.last().map_or(range, |outer| range.inside(outer));
         flat.open.push(range);
     }
     flat.close_until(u64::MAX);
@@ -136,6 +199,7 @@ fn flat(mut ranges: Vec<HostRange>) -> Vec<HostSegment> {
 
 #[derive(Default)]
 struct FlatRanges {
+    /// Each with what those around it set.
     open: Vec<HostRange>,
     at_ns: u64,
     segments: Vec<HostSegment>,
@@ -156,22 +220,23 @@ impl FlatRanges {
     fn emit(&mut self, until_ns: u64) {
         let start_ns = self.at_ns;
         self.at_ns = start_ns.max(until_ns);
-        let Some(inner) = self.open.last() else {
+        let Some(inner) = self.open.last().filter(|_| start_ns < until_ns) else {
             return;
         };
-        if start_ns >= until_ns {
-            return;
+        let cause = inner.cause.unwrap_or(IdleCause::Host);
+        match self.segments.last_mut() {
+            Some(last)
+                if (last.end_ns, last.cause, last.label) == (start_ns, cause, inner.label) =>
+            {
+                last.end_ns = until_ns;
+            }
+            _ => self.segments.push(HostSegment {
+                start_ns,
+                end_ns: until_ns,
+                cause,
+                label: inner.label,
+            }),
         }
-        let mut causes = self.open.iter().filter_map(|range| range.cause);
-        let pauses = self.open.iter().any(|range| range.cause == Some(IdleCause::Gc));
-        let cause = if pauses { Some(IdleCause::Gc) } else { causes.next() };
-        let named = self.open.iter().rev().find_map(|range| range.annotation);
-        self.segments.push(HostSegment {
-            start_ns,
-            end_ns: until_ns,
-            cause: cause.unwrap_or(IdleCause::Host),
-            annotation: inner.annotation.or(named),
-        });
     }
 }
 
@@ -205,7 +270,7 @@ mod tests {
                 start_ns: *start_ns,
                 end_ns: start_ns + length,
                 cause: None,
-                annotation: None,
+                label: IdleLabel::default(),
             });
             let segments = flat(of.collect());
             for pair in segments.windows(2) {

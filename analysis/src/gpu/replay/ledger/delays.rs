@@ -4,9 +4,9 @@ use super::activity::{HostActivity, HostSegment};
 use super::{IdleLabel, NodeKind, NodeKinds};
 use crate::gpu::calls::CallEffect;
 use crate::gpu::replay::layout::{CallChain, ReplayLayout};
-use crate::gpu::replay::network::{LIMIT_NS, Network};
+use crate::gpu::replay::network::{LIMIT_NS, Network, NetworkWait};
 use crate::gpu::replay::pauses::AppliedChange;
-use crate::gpu::timeline::{CallIndex, NameIndex, ThreadIndex, Timeline};
+use crate::gpu::timeline::{Call, CallIndex, NameIndex, ThreadIndex, Timeline};
 use crate::report::IdleCause;
 use crate::spans::index::Index;
 use crate::time::{later, signed};
@@ -55,6 +55,17 @@ impl DelayCauses<'_> {
             if call.timed && !self.layout.chains[call.thread.at()].polls {
                 let (_, end) = self.layout.call(index);
                 self.of_call(index, self.network.place(end), &mut delays);
+            }
+        }
+        for (op, call) in
+            Index::enumerate(&self.timeline.ops).filter_map(|(at, op)| Some((at, op.call?)))
+        {
+            let start = self.network.place(self.layout.op(op).0);
+            for wait in self.network.waits(start) {
+                if self.kinds.at(wait.from) == NodeKind::CallStart(call) {
+                    let until_ns = self.timeline.ops[op].start_ns;
+                    self.overhead(call, until_ns, &wait, &mut delays);
+                }
             }
         }
         delays
@@ -121,38 +132,61 @@ impl DelayCauses<'_> {
             return;
         }
         self.activity.within(thread, from_ns, to_ns, |segment| {
-            let HostSegment { start_ns, end_ns, cause, annotation } = segment;
+            let HostSegment { start_ns, end_ns, cause, label } = segment;
             if !matches!(cause, IdleCause::Gc | IdleCause::Host) {
-                let label = IdleLabel { function: None, annotation };
                 take(cause, label, signed(end_ns - start_ns));
             }
         });
         self.activity.within(thread, from_ns, to_ns, |segment| {
             if segment.cause == IdleCause::Host {
-                let label = IdleLabel { function: None, annotation: segment.annotation };
-                take(IdleCause::Host, label, signed(segment.end_ns - segment.start_ns));
+                take(IdleCause::Host, segment.label, signed(segment.end_ns - segment.start_ns));
             }
         });
         // What a clock's rounding leaves is the host's.
         take(IdleCause::Host, IdleLabel::default(), i64::MAX);
     }
 
+    /// What the profiler did in a call until a time, of a delay from its start on; returns the rest of the
+    /// delay.
+    fn overhead(
+        &self,
+        call: CallIndex,
+        until_ns: u64,
+        wait: &NetworkWait,
+        delays: &mut Vec<CausedDelay>,
+    ) -> i64 {
+        let mut left_ns = wait.delay_ns;
+        let Call { thread, start_ns, .. } = self.timeline.calls[call];
+        self.activity.overhead(thread, start_ns, until_ns, |segment| {
+            let by_ns = signed(segment.end_ns - segment.start_ns).min(left_ns.max(0));
+            left_ns -= by_ns;
+            let HostSegment { cause, label, .. } = segment;
+            delays.push(CausedDelay { cause, label, edge: wait.edge, by_ns: -by_ns });
+        });
+        left_ns
+    }
+
     /// The time in a call: its own, and what it waits for.
     fn of_call(&self, call: CallIndex, end: usize, delays: &mut Vec<CausedDelay>) {
         let cause = cause_of(self.timeline.calls[call].kind);
         let label = self.label_of(call);
+        let end_ns = self.timeline.calls[call].end_ns;
         for wait in self.network.waits(end) {
+            let delay_ns = match self.kinds.at(wait.from) {
+                NodeKind::CallStart(_) => self.overhead(call, end_ns, &wait, delays),
+                _ => wait.delay_ns,
+            };
             let by_ns = match self.kinds.at(wait.from) {
                 NodeKind::CallStart(_) => match cause {
                     IdleCause::Synchronization | IdleCause::Copy => {
                         if cause == IdleCause::Copy && !self.waits_for_ops(end) {
                             // It enqueued a copy, as a launch does.
-                            self.host(wait.edge, wait.delay_ns, label, delays);
+                            self.host(wait.edge, delay_ns, label, delays);
                             continue;
                         }
-                        (UNBLOCKED_NS - wait.delay_ns).min(0)
+                        (UNBLOCKED_NS - delay_ns).min(0)
                     }
-                    _ => -wait.delay_ns.max(0),
+                    _ => -delay_ns.max(0),
                 },
                 NodeKind::OpEnd(_) if cause != IdleCause::Host => CUT_NS,
                 _ => continue,
@@ -173,12 +207,12 @@ impl DelayCauses<'_> {
         self.network.waits(end).any(|wait| matches!(self.kinds.at(wait.from), NodeKind::OpEnd(_)))
     }
 
-    /// The function of a call, or the copy that it started, and the annotation around it.
+    /// The function of a call, or the copy that it started, and what is around it.
     pub(super) fn label_of(&self, index: CallIndex) -> IdleLabel {
         let call = &self.timeline.calls[index];
-        let annotation = self.activity.annotation(call.thread, call.start_ns);
         let copied = self.copied.get(&index).filter(|_| cause_of(call.kind) == IdleCause::Copy);
-        IdleLabel { function: copied.copied().or(Some(call.function)), annotation }
+        let function = copied.copied().or(Some(call.function));
+        IdleLabel { function, ..self.activity.label(call.thread, call.start_ns) }
     }
 }
 

@@ -42,6 +42,24 @@ impl DeviceGaps {
         Self { ops, gaps }
     }
 
+    /// Start and end of each gap.
+    pub(super) fn spans(&self, timeline: &Timeline) -> Vec<(u64, u64)> {
+        let spans = self.gaps.iter().map(|(place, length_ns)| {
+            let end_ns = timeline.ops[self.ops[*place]].start_ns;
+            (end_ns.saturating_sub(*length_ns), end_ns)
+        });
+        spans.collect()
+    }
+
+    /// From the first start to the last end in a run.
+    pub(super) fn span_ns(&self, layout: &ReplayLayout, run: &NetworkRun<'_>) -> i64 {
+        let spans = self.ops.iter().map(|op| layout.op(*op));
+        let (first, last) = spans.fold((i64::MAX, i64::MIN), |(first, last), (start, end)| {
+            (first.min(run.time_of(start)), last.max(run.time_of(end)))
+        });
+        difference(last, first).max(0)
+    }
+
     /// The idle time of a run, and what is left of each gap: the time from the last end of what was
     /// before it to the operation that ended it.
     pub(super) fn replayed(&self, layout: &ReplayLayout, run: &NetworkRun<'_>) -> (i64, Vec<i64>) {
@@ -78,6 +96,7 @@ pub(super) struct DeviceClasses {
     pub(super) communication_ns: u64,
     pub(super) copies_ns: u64,
     pub(super) idle_ns: u64,
+    pub(super) computing: Intervals,
 }
 
 impl DeviceClasses {
@@ -93,14 +112,17 @@ impl DeviceClasses {
             classes[class].push(op.span());
         }
         let mut rest = vec![(first_ns, last_ns)];
+        let classes = classes.map(Intervals::from_iter);
         let [compute_ns, communication_ns, copies_ns] =
-            classes.map(|spans| Intervals::from_iter(spans).take_from(&mut rest));
+            classes.each_ref().map(|spans| spans.take_from(&mut rest));
+        let [computing, ..] = classes;
         Self {
             span_ns: last_ns - first_ns,
             compute_ns,
             communication_ns,
             copies_ns,
             idle_ns: length(rest),
+            computing,
         }
     }
 }

@@ -1,10 +1,11 @@
 //! What decided the end of each gap, from back to front: the chain of waits before the operation
 //! that ends it. A chain is contiguous, so that it covers the gap once.
 
+use super::activity::HostSegment;
 use super::delays::{DelayCauses, cause_of};
 use super::{IdleLabel, NodeKind};
 use crate::gpu::replay::network::NetworkWait;
-use crate::gpu::timeline::{CallIndex, OpIndex};
+use crate::gpu::timeline::{Call, CallIndex, OpIndex};
 use crate::report::IdleCause;
 use crate::time::{difference, duration, later, signed, sum};
 use std::collections::HashMap;
@@ -118,8 +119,11 @@ impl DelayCauses<'_> {
         let mut one = |cause, label| each(WaitPart { cause, label, from_ns, to_ns });
         match (self.kinds.at(wait.from), self.kinds.at(at)) {
             (NodeKind::CallStart(call), NodeKind::OpStart(op)) => {
+                let until_ns = self.timeline.ops[op].start_ns;
+                let from_ns = self.overhead_first(call, until_ns, (from_ns, to_ns), &mut each);
                 let label = self.label_of(call);
                 let kind = self.timeline.ops[op].kind;
+                let mut one = |cause, label| each(WaitPart { cause, label, from_ns, to_ns });
                 let usual_ns = self.layout.launch_ns[kind as usize].max(0);
                 if to_ns - from_ns <= usual_ns.saturating_add(BLOCKED_NS) {
                     return one(IdleCause::LaunchLatency, label);
@@ -142,7 +146,14 @@ impl DelayCauses<'_> {
             (NodeKind::OpStart(_) | NodeKind::Other, NodeKind::OpEnd(_)) => {
                 one(IdleCause::OtherStream, none)
             }
-            (_, NodeKind::CallEnd(call)) => {
+            (from, NodeKind::CallEnd(call)) => {
+                let from_ns = match from {
+                    NodeKind::CallStart(_) => {
+                        let until_ns = self.timeline.calls[call].end_ns;
+                        self.overhead_first(call, until_ns, (from_ns, to_ns), &mut each)
+                    }
+                    _ => from_ns,
+                };
                 let cause = match cause_of(self.timeline.calls[call].kind) {
                     IdleCause::Copy
                         if matches!(self.kinds.at(wait.from), NodeKind::CallStart(_)) =>
@@ -151,13 +162,33 @@ impl DelayCauses<'_> {
                     }
                     cause => cause,
                 };
-                one(cause, self.label_of(call))
+                each(WaitPart { cause, label: self.label_of(call), from_ns, to_ns });
             }
             (_, NodeKind::CallStart(call)) => self.between_calls(call, from_ns, to_ns, each),
             (_, NodeKind::OpStart(_) | NodeKind::OpEnd(_) | NodeKind::Other) => {
                 one(IdleCause::Unknown, none)
             }
         }
+    }
+
+    /// What the profiler did in a call until a time, as the first part of a wait; returns where the rest
+    /// of the wait starts. When in the call the rest was does not matter.
+    fn overhead_first(
+        &self,
+        call: CallIndex,
+        until_ns: u64,
+        (mut from_ns, to_ns): (i64, i64),
+        each: &mut impl FnMut(WaitPart),
+    ) -> i64 {
+        let Call { thread, start_ns, .. } = self.timeline.calls[call];
+        self.activity.overhead(thread, start_ns, until_ns, |segment| {
+            let length_ns = signed(segment.end_ns - segment.start_ns);
+            let end_ns = later(from_ns, length_ns).min(to_ns);
+            let HostSegment { cause, label, .. } = segment;
+            each(WaitPart { cause, label, from_ns, to_ns: end_ns });
+            from_ns = end_ns;
+        });
+        from_ns
     }
 
     /// The time before a call on its thread.
@@ -176,7 +207,7 @@ impl DelayCauses<'_> {
         self.activity.within(thread, duration(length_ns, at_ns), at_ns, |segment| {
             each(WaitPart {
                 cause: segment.cause,
-                label: IdleLabel { function: None, annotation: segment.annotation },
+                label: segment.label,
                 from_ns: on_network(segment.start_ns),
                 to_ns: on_network(segment.end_ns),
             });

@@ -1,0 +1,43 @@
+//! Idle time of a device, summed up while its gaps are given to causes.
+
+use super::IdleLabel;
+use super::among::GapsAmong;
+use super::walk::MetBefore;
+use crate::report::IdleCause;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
+
+/// Gaps that are listed.
+const LONGEST: usize = 20;
+
+/// Idle time by cause and place.
+pub(super) struct CauseSums {
+    pub(super) by_cause: BTreeMap<IdleCause, (u64, HashMap<IdleLabel, u64>)>,
+    /// The parts of the longest gaps, by place in [`DeviceGaps::gaps`].
+    pub(super) longest: BTreeMap<usize, BTreeMap<IdleCause, u64>>,
+    pub(super) met: MetBefore,
+    pub(super) among: GapsAmong,
+}
+
+impl CauseSums {
+    pub(super) fn of(gaps: &[(usize, u64)], among: GapsAmong) -> Self {
+        let mut longest: Vec<usize> = (0..gaps.len()).collect();
+        longest.sort_by_key(|at| Reverse(gaps[*at].1));
+        longest.truncate(LONGEST);
+        let longest = longest.into_iter().map(|at| (at, BTreeMap::new()));
+        Self { by_cause: BTreeMap::new(), longest: longest.collect(), met: MetBefore::new(), among }
+    }
+
+    /// `gap`: place of the gap that the time is a part of.
+    pub(super) fn add(&mut self, gap: usize, cause: IdleCause, label: IdleLabel, time_ns: u64) {
+        if time_ns > 0 {
+            self.among.add(gap, cause, label, time_ns);
+            if let Some(parts) = self.longest.get_mut(&gap) {
+                *parts.entry(cause).or_default() += time_ns;
+            }
+            let (sum, places) = self.by_cause.entry(cause).or_default();
+            *sum += time_ns;
+            *places.entry(label).or_default() += time_ns;
+        }
+    }
+}

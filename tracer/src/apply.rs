@@ -11,7 +11,7 @@ mod render;
 mod session;
 mod undo;
 
-pub(crate) use session::{ApplySession, StartedCommand};
+pub(crate) use session::StartedCommand;
 pub(crate) use undo::undo;
 
 use crate::advice::wanted;

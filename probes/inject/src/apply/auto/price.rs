@@ -8,6 +8,10 @@
 //! `min(f1 / (t2 + 1), 4 s / L)`, with `f1` collections of generation 1 and `s` survivors of them per
 //! step, and `L` objects that the last full collection left.
 
+/// By how much the rule's price of full collections may be off, as a share: in simulated programs without
+/// noise it is by 0.1 at most.
+pub(super) const COMPUTED_ERROR: f64 = 0.15;
+
 /// What was measured by now. Sums are of one interpreter since any time before.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Figures {
@@ -139,6 +143,8 @@ pub(crate) struct BlockCost {
     pub(crate) allocations: f64,
     /// Collections of generation 1.
     pub(crate) middle: f64,
+    /// Full collections by the rule.
+    pub(crate) fulls_by_rule: f64,
     /// Full collections that ran in the block.
     pub(crate) fulls: u64,
     /// CPU time of these, in ns: of the whole block.
@@ -177,7 +183,8 @@ pub(crate) fn block_cost(
     let fulls = closed.collections[2].saturating_sub(begin.collections[2]);
     let survived =
         if fulls == 0 { closed.pending.saturating_sub(begin.pending) } else { closed.pending };
-    let charge = old.rate(middle, float(survived) / steps, third) * old.full_ns();
+    let fulls_by_rule = old.rate(middle, float(survived) / steps, third);
+    let charge = fulls_by_rule * old.full_ns();
     let without_full =
         |from: u64, to: u64| (float(to.saturating_sub(from)) - full_ns).max(0.0) / steps + charge;
     BlockCost {
@@ -187,6 +194,7 @@ pub(crate) fn block_cost(
         full_ns: charge,
         allocations: young * f64::from(first),
         middle,
+        fulls_by_rule,
         fulls,
         fulls_ns: full_ns,
     }

@@ -29,6 +29,8 @@ mod find;
 mod functions;
 mod session;
 
+pub(crate) use find::driver;
+
 use crate::process_ring;
 use crate::process_ring::ProcessRing;
 use crate::recording::guarded;

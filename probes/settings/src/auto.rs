@@ -15,8 +15,8 @@ pub struct AutoOptions {
     /// A collector that takes no more than this share of the CPU time is left alone; half of it is the
     /// least gain that is tried. 0 to 1.
     pub worth: f64,
-    /// How much more memory may be resident while a setting is held, as a share of what it was before;
-    /// 64 MiB more are always allowed. 0 or more.
+    /// How much more memory may be resident, and in use of the GPU's, while a setting is held, as a share of
+    /// what it was before; 64 MiB more are always allowed. 0 or more.
     pub memory: f64,
     /// What finding the setting may cost, as a share of the CPU time by then. 0 to 1.
     pub cost: f64,
@@ -359,6 +359,13 @@ pub enum AutoDecision {
     Memory {
         /// Resident memory in bytes, before that collection.
         rss_bytes: u64,
+        /// What was allowed, in bytes.
+        limit_bytes: u64,
+    },
+    /// More of the GPU's memory is in use than is allowed: everything is given back.
+    DeviceMemory {
+        /// In use by all processes, in bytes, before a collection.
+        used_bytes: u64,
         /// What was allowed, in bytes.
         limit_bytes: u64,
     },

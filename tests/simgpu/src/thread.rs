@@ -8,6 +8,8 @@ thread_local! {
     static CURRENT: Cell<Option<u32>> = const { Cell::new(None) };
     /// The number of open calls, and the correlation id of the outermost.
     static CALLS: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
+    /// `CU_STREAM_CAPTURE_MODE_GLOBAL` is the default.
+    static CAPTURE_MODE: Cell<i32> = const { Cell::new(0) };
 }
 
 /// The device of this thread's current context.
@@ -18,6 +20,11 @@ pub(crate) fn device() -> Result<u32, CudaError> {
 /// Makes a device's context current, or none.
 pub(crate) fn set_device(device: Option<u32>) {
     CURRENT.set(device);
+}
+
+/// Sets this thread's mode of captures; returns the one before. No call is refused during a capture here.
+pub(crate) fn exchange_capture_mode(mode: i32) -> i32 {
+    CAPTURE_MODE.replace(mode)
 }
 
 /// The correlation id of the calls open on this thread.

@@ -44,7 +44,7 @@ pub(crate) struct AutoArgs {
     /// Leave programs alone whose collector takes no more than this share of the CPU time
     #[arg(long, value_name = "PERCENT", default_value = "2%", value_parser = values::more)]
     worth: f64,
-    /// Give everything back if resident memory grows by more than this, and 64 MiB
+    /// Give everything back if resident memory, or what is in use of the GPU's, grows by more than this, and 64 MiB
     #[arg(long, value_name = "PERCENT", default_value = "25%", value_parser = values::more)]
     memory: f64,
     /// What is to become less

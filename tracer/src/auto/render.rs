@@ -50,6 +50,11 @@ pub(crate) fn decision(event: &AutoEvent, by_time: bool) -> String {
             bytes(*rss_bytes),
             bytes(*limit_bytes)
         ),
+        AutoDecision::DeviceMemory { used_bytes, limit_bytes } => format!(
+            "{} of the GPU's memory are in use, {} are allowed: everything is given back",
+            bytes(*used_bytes),
+            bytes(*limit_bytes)
+        ),
         AutoDecision::Pause { pause_ns, before_ns } => format!(
             "a collection took {}, before at most {}: everything is given back",
             duration(*pause_ns),

@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 use test_kit::interpreters::any_python;
 use test_kit::limit::WithTimeout as _;
 use test_kit::optimizer::OPTIMIZER;
-use test_kit::recording;
+use test_kit::{recording, simulator};
 
 /// A heap that grows: every full collection traverses all of it.
 const GROWING: &str = r"
@@ -297,4 +297,53 @@ fn a_file_is_not_overwritten() {
     let output = program(folder.path(), &[], NUMBERS).output_in_time().unwrap();
     assert!(!output.status.success() && errors(&output).contains("--force overwrites it"));
     assert_eq!(fs::read_to_string(folder.path().join("auto.json")).unwrap(), "mine");
+}
+
+/// Device memory in cycles, and a heap that grows.
+const TENSORS: &str = r"
+import ctypes
+cuda = ctypes.CDLL(os.path.join(os.environ['LIBRARIES'], 'libcudart.so.12'))
+cuda.cudaMalloc.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+cuda.cudaFree.argtypes = [ctypes.c_void_p]
+class Tensor:
+    def __init__(self):
+        address = ctypes.c_void_p()
+        if cuda.cudaMalloc(ctypes.byref(address), 1 << 20) != 0:
+            print('OUT OF MEMORY', flush=True)
+            os._exit(3)
+        self.address, self.cycle = address.value, self
+    def __del__(self): cuda.cudaFree(self.address)
+cuda.cudaSetDevice(0)
+heap = [[i] for i in range(100000)]
+kept = []
+for i in range(3000):
+    kept.extend([i] for i in range(300))
+    Tensor(), Tensor()
+    step()
+";
+
+/// Of what tensors in cycles take, the host's memory shows nothing.
+#[test]
+fn a_gpu_is_not_filled_with_garbage() {
+    let folder = tempfile::tempdir().unwrap();
+    let libraries = simulator::libraries();
+    let gpu = |mut command: Command| {
+        command.env("LIBRARIES", libraries).env("SIMGPU_MEMORY", (256 << 20).to_string());
+        command.output_in_time().unwrap()
+    };
+    let script = format!("{OPTIMIZER}{TENSORS}");
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(recording::binary());
+        command.args(arguments).env("XDG_RUNTIME_DIR", folder.path()).current_dir(folder.path());
+        command.args(["--", any_python().to_str().unwrap(), "-c", &script]);
+        gpu(command)
+    };
+    // What it would try and find the best.
+    let full = run(&["apply", "--gc", "threshold=50000,10,10"]);
+    assert!(String::from_utf8_lossy(&full.stdout).contains("OUT OF MEMORY"), "{}", errors(&full));
+    let output = run(&["auto"]);
+    assert!(output.status.success(), "{}", errors(&output));
+    let found = found(folder.path());
+    assert_eq!(decisions(&found).last(), Some(&"device_memory"), "{}", errors(&output));
+    assert!(errors(&output).contains("of the GPU's memory are in use"), "{}", errors(&output));
 }

@@ -32,6 +32,6 @@ mod tests;
 mod watch;
 
 pub(crate) use controller::Controller;
-pub(crate) use gauge::{Action, Gauge};
+pub(crate) use gauge::{Action, DeviceMemory, Gauge};
 pub(crate) use price::{Figures, MeasuredFull, Thresholds};
 pub(crate) use ranks::{Follower, RankOrders};

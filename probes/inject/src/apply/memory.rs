@@ -1,7 +1,9 @@
-//! Memory that is left to this process: by its cgroups, and by the machine.
+//! Memory that is left to this process: by its cgroups, by the machine, and of its GPU.
 
+use super::auto::DeviceMemory;
 use super::files::read_into;
-use std::ffi::c_void;
+use crate::cupti;
+use std::ffi::{c_int, c_void};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -69,6 +71,61 @@ fn available() -> Option<u64> {
     let text = text(Path::new("/proc/meminfo"))?;
     let value = text.split("MemAvailable:").nth(1)?.split_whitespace().next()?;
     value.parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// `cuMemGetInfo_v2(free, total)`, in bytes.
+type MemGetInfo = unsafe extern "C" fn(*mut usize, *mut usize) -> c_int;
+/// `cuThreadExchangeStreamCaptureMode(mode)`, from CUDA 10.1 on.
+type ExchangeCaptureMode = unsafe extern "C" fn(*mut c_int) -> c_int;
+
+/// What a GPU's memory is read by, of the driver's library.
+#[derive(Clone, Copy)]
+struct CudaDriver {
+    info: MemGetInfo,
+    exchange: ExchangeCaptureMode,
+}
+
+impl CudaDriver {
+    /// `None`: the program has not loaded it.
+    fn find() -> Option<Self> {
+        let driver = cupti::driver()?;
+        let info = driver.function(c"cuMemGetInfo_v2")?;
+        let exchange = driver.function(c"cuThreadExchangeStreamCaptureMode")?;
+        // SAFETY: the functions of these names have these types.
+        unsafe {
+            Some(Self {
+                info: std::mem::transmute::<*mut c_void, MemGetInfo>(info),
+                exchange: std::mem::transmute::<*mut c_void, ExchangeCaptureMode>(exchange),
+            })
+        }
+    }
+}
+
+/// Memory of the GPU whose context is current in this thread; `None`: there is none. `searches`: for a
+/// driver that the program has loaded by now.
+pub(crate) fn device_memory(searches: bool) -> Option<DeviceMemory> {
+    /// `CU_STREAM_CAPTURE_MODE_RELAXED`: no call ends a capture of this thread (cuda.h).
+    const RELAXED: c_int = 2;
+    static DRIVER: OnceLock<CudaDriver> = OnceLock::new();
+    if searches
+        && DRIVER.get().is_none()
+        && let Some(found) = CudaDriver::find()
+    {
+        DRIVER.get_or_init(|| found);
+    }
+    let driver = DRIVER.get()?;
+    let (mut mode, mut free, mut total) = (RELAXED, 0, 0);
+    // SAFETY: of the driver's library, with places for what they write; without a context they fail.
+    let result = unsafe {
+        if (driver.exchange)(&raw mut mode) != 0 {
+            return None;
+        }
+        let result = (driver.info)(&raw mut free, &raw mut total);
+        (driver.exchange)(&raw mut mode);
+        result
+    };
+    let (left, total) = (free as u64, total as u64);
+    (result == 0).then_some(DeviceMemory { used: total.saturating_sub(left), left })
 }
 
 /// The folders of a process's cgroups (`/proc/self/cgroup`), from its own up to the root.

@@ -11,7 +11,7 @@ const SONAMES: [(&str, u32); 3] =
     [("libcupti.so.13", 13), ("libcupti.so.12", 12), ("libcupti.so.11.8", 11)];
 
 /// An open library. Never closed.
-pub(super) struct CuptiLibrary {
+pub(crate) struct CuptiLibrary {
     handle: *mut c_void,
     /// Path of the file, as the loader names it.
     pub(super) file: String,
@@ -26,7 +26,7 @@ impl CuptiLibrary {
     }
 
     /// The address of a function; `None` if the library has none of that name.
-    pub(super) fn function(&self, name: &CStr) -> Option<*mut c_void> {
+    pub(crate) fn function(&self, name: &CStr) -> Option<*mut c_void> {
         // SAFETY: the handle is open.
         let address = unsafe { libc::dlsym(self.handle, name.as_ptr()) };
         (!address.is_null()).then_some(address)
@@ -90,7 +90,7 @@ fn mapped(prefix: &str) -> Vec<String> {
 }
 
 /// The driver, if it is in the process.
-pub(super) fn driver() -> Option<CuptiLibrary> {
+pub(crate) fn driver() -> Option<CuptiLibrary> {
     // By its path: for a bare name the loader would search all its folders.
     let files = mapped("libcuda.so");
     files.iter().find_map(|file| CuptiLibrary::open(file, libc::RTLD_NOLOAD))

@@ -22,7 +22,7 @@ pub(super) fn callback_name(domain: u32, id: u32) -> Option<String> {
 
 /// Sorted by name; the last number is the CUDA version in the runtime's enumerators, 0 for the
 /// driver's.
-const IDS: [(&str, u32, u32); 149] = [
+const IDS: [(&str, u32, u32); 150] = [
     ("cuCtxCreate_v2", 235, 0),
     ("cuCtxDestroy_v2", 322, 0),
     ("cuCtxGetApiVersion", 296, 0),
@@ -120,6 +120,7 @@ const IDS: [(&str, u32, u32); 149] = [
     ("cuStreamSynchronize_ptsz", 440, 0),
     ("cuStreamWaitEvent", 295, 0),
     ("cuStreamWaitEvent_ptsz", 436, 0),
+    ("cuThreadExchangeStreamCaptureMode", 541, 0),
     ("cudaDeviceSynchronize", 165, 3020),
     ("cudaDriverGetVersion", 1, 3020),
     ("cudaEventCreate", 133, 3020),

@@ -4,7 +4,7 @@ use super::launch;
 use super::stream::{per_thread, resolve};
 use crate::call::exported;
 use crate::error::{CudaError, Status};
-use crate::{c, handles, simulator};
+use crate::{c, handles, simulator, thread};
 
 /// `CUDA_ERROR_ILLEGAL_STATE`: the stream is, or is not, under capture.
 const ILLEGAL_STATE: CudaError = CudaError(401);
@@ -70,6 +70,10 @@ fn launch_graph(graph: u64, stream: u64) -> Status {
 exported! { Driver;
     fn cuStreamBeginCapture_v2(stream: u64, _mode: i32) [stream: stream] => begin(stream);
     fn cuStreamEndCapture(stream: u64, graph: *mut u64) [stream: stream] => end(stream, graph);
+    fn cuThreadExchangeStreamCaptureMode(mode: *mut i32) [] => {
+        let before = thread::exchange_capture_mode(c::read(mode.cast_const())?);
+        c::write(mode, before)
+    };
     fn cuStreamIsCapturing(stream: u64, status: *mut i32) [stream: stream] => is_capturing(stream, status);
     fn cuGraphInstantiateWithFlags(executable: *mut u64, graph: u64, _flags: u64) [] =>
         instantiate(executable, graph);

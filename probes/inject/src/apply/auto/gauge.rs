@@ -14,8 +14,19 @@ pub(crate) trait Gauge {
     fn malloc_bytes(&mut self) -> Option<u64>;
     /// Memory that is left to the process, in bytes; `None`: unknown.
     fn headroom_bytes(&mut self) -> Option<u64>;
+    /// Memory of the GPU of the thread that makes the steps; `None`: it has none, or it is unknown.
+    /// `searches`: the program may have begun to use one.
+    fn device_memory(&mut self, searches: bool) -> Option<DeviceMemory>;
     /// CLOCK_MONOTONIC in ns.
     fn now_ns(&mut self) -> u64;
+}
+
+/// Memory of a GPU, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DeviceMemory {
+    /// In use, by all processes.
+    pub(crate) used: u64,
+    pub(crate) left: u64,
 }
 
 /// What is to be done before the next step.

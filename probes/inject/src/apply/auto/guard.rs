@@ -1,9 +1,11 @@
 //! The memory guard: garbage that waits must not take the memory that the program, or its machine, needs.
 //!
 //! Resident memory is the alarm. It is no proof: allocators keep freed memory, and heaps grow without
-//! any garbage. So an alarm is answered by a collection, and what that frees decides.
+//! any garbage. So an alarm is answered by a collection, and what that frees decides. Of a GPU's memory it
+//! decides nothing: what is freed goes back to the framework's allocator, and a program that finds none left
+//! fails; so settings are given back as soon as more is in use than is allowed.
 
-use super::gauge::Gauge;
+use super::gauge::{DeviceMemory, Gauge};
 use super::price::{MeasuredFull, float, whole};
 use gctrace_settings::AutoDecision;
 
@@ -14,6 +16,9 @@ const TIGHT: u64 = 32 << 20;
 /// Between two looks, in ns: a look takes some microseconds, and garbage grows by 2 MB in a ms at most.
 /// Longer steps are followed by a look each.
 const EVERY_NS: u64 = 5_000_000;
+/// Between two looks at a GPU's memory, in ns: the driver takes some microseconds for one, and steps that
+/// fill a GPU take longer.
+const DEVICE_EVERY_NS: u64 = 50_000_000;
 /// Looks between two at what is left in the machine, which take ten times as long as one at the process.
 const EVERY: u64 = 16;
 
@@ -29,6 +34,9 @@ pub(super) struct MemoryGuard {
     looked_ns: u64,
     /// Resident at the last look at what is left.
     looked: u64,
+    /// The most of the GPU's memory that may be in use; `None`: there is none, or it is unknown.
+    device_limit: Option<u64>,
+    looked_at_device_ns: u64,
     pub(super) alarms: u64,
     /// Resident, and full collections, when the limit was set.
     began: u64,
@@ -46,8 +54,10 @@ pub(super) enum MemoryLook {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MemoryAlarm {
-    rss_bytes: u64,
+    /// Resident, or in use of the GPU's memory.
+    used_bytes: u64,
     limit_bytes: u64,
+    of_device: bool,
     /// Hardly any memory is left, whoever has it.
     pub(super) is_tight: bool,
     /// Since the limit was set.
@@ -66,6 +76,8 @@ impl MemoryGuard {
             looks: 0,
             looked_ns: 0,
             looked: 0,
+            device_limit: None,
+            looked_at_device_ns: 0,
             alarms: 0,
             began: 0,
             fulls: 0,
@@ -75,14 +87,20 @@ impl MemoryGuard {
     /// What is resident now is the measure from now on. `None`: it is unknown.
     pub(super) fn begin(&mut self, gauge: &mut dyn Gauge) -> Option<()> {
         let now = gauge.rss_bytes()?;
-        let left = gauge.headroom_bytes().unwrap_or(u64::MAX);
-        let more = whole(float(now) * self.allowed).saturating_add(SPARE);
-        self.limit = now.saturating_add(more.min(left / 2));
+        self.limit = self.most_of(now, gauge.headroom_bytes().unwrap_or(u64::MAX));
+        self.device_limit =
+            gauge.device_memory(true).map(|device| self.most_of(device.used, device.left));
         self.base.get_or_insert(now);
         self.most = self.most.max(now);
         self.began = now;
         self.fulls = gauge.fulls();
         Some(())
+    }
+
+    /// The most that may be in use, of what is in use now and left, in bytes.
+    fn most_of(&self, now: u64, left: u64) -> u64 {
+        let more = whole(float(now) * self.allowed).saturating_add(SPARE);
+        now.saturating_add(more.min(left / 2))
     }
 
     /// A look at a step's end. It is well too if a full collection has run since the limit was set: what
@@ -94,6 +112,9 @@ impl MemoryGuard {
         }
         self.looked_ns = now_ns;
         let Some(rss_bytes) = gauge.rss_bytes() else { return MemoryLook::Unknown };
+        if let Some(alarm) = self.look_at_device(now_ns, gauge) {
+            return MemoryLook::Alarm(alarm);
+        }
         self.most = self.most.max(rss_bytes);
         self.looks += 1;
         let (is_due, is_over) = (self.looks.is_multiple_of(EVERY), rss_bytes > self.limit);
@@ -114,11 +135,31 @@ impl MemoryGuard {
             return MemoryLook::Well;
         }
         MemoryLook::Alarm(MemoryAlarm {
-            rss_bytes,
+            used_bytes: rss_bytes,
             limit_bytes: self.limit,
+            of_device: false,
             is_tight,
             grown: rss_bytes.saturating_sub(self.began),
             malloc_bytes: gauge.malloc_bytes(),
+        })
+    }
+
+    fn look_at_device(&mut self, now_ns: u64, gauge: &mut dyn Gauge) -> Option<MemoryAlarm> {
+        if now_ns.saturating_sub(self.looked_at_device_ns) < DEVICE_EVERY_NS {
+            return None;
+        }
+        self.looked_at_device_ns = now_ns;
+        let DeviceMemory { used, left } = gauge.device_memory(false)?;
+        // Not yet known: the program has just begun to use it.
+        let limit_bytes = self.device_limit.unwrap_or_else(|| self.most_of(used, left));
+        self.device_limit = Some(limit_bytes);
+        (used > limit_bytes).then_some(MemoryAlarm {
+            used_bytes: used,
+            limit_bytes,
+            of_device: true,
+            is_tight: true,
+            grown: 0,
+            malloc_bytes: None,
         })
     }
 }
@@ -126,14 +167,18 @@ impl MemoryGuard {
 impl MemoryAlarm {
     /// What follows if everything is to be given back.
     pub(super) fn decision(&self) -> AutoDecision {
-        AutoDecision::Memory { rss_bytes: self.rss_bytes, limit_bytes: self.limit_bytes }
+        let Self { used_bytes, limit_bytes, .. } = *self;
+        if self.of_device {
+            return AutoDecision::DeviceMemory { used_bytes, limit_bytes };
+        }
+        AutoDecision::Memory { rss_bytes: used_bytes, limit_bytes }
     }
 
     /// Whether the collection that answered it found garbage, by objects or by bytes.
     pub(super) fn was_garbage(&self, full: MeasuredFull, gauge: &mut dyn Gauge) -> bool {
         // Small objects are given back to the system, large ones to the C library only.
-        let now = gauge.rss_bytes().unwrap_or(self.rss_bytes);
-        let less = self.rss_bytes.saturating_sub(now);
+        let now = gauge.rss_bytes().unwrap_or(self.used_bytes);
+        let less = self.used_bytes.saturating_sub(now);
         let malloc = self.malloc_bytes.zip(gauge.malloc_bytes());
         let less = less + malloc.map_or(0, |(before, now)| before.saturating_sub(now));
         full.freed > full.left / 10 || less > self.grown / 2

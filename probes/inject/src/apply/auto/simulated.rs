@@ -2,7 +2,7 @@
 
 use super::coin::Coin;
 use super::controller::Controller;
-use super::gauge::{Action, Gauge};
+use super::gauge::{Action, DeviceMemory, Gauge};
 use super::price::{Figures, MeasuredFull, Thresholds, float, whole};
 
 /// What the program does in a step.
@@ -67,6 +67,10 @@ pub(super) struct SimulatedProgram {
     pub(super) cpu_ns: f64,
     pub(super) rss: u64,
     pub(super) headroom: Option<u64>,
+    /// Memory of its GPU, of which each container of garbage takes a MiB; `None`: it has none.
+    pub(super) device_bytes: Option<u64>,
+    /// The most of it that was in use.
+    pub(super) most_device_bytes: u64,
     pub(super) actions: Vec<(u64, Action)>,
     /// Full collections, with the step: by the rule, or asked for.
     pub(super) fulls: Vec<(u64, bool)>,
@@ -100,6 +104,8 @@ impl SimulatedProgram {
             cpu_ns: 2e9,
             rss: 200 << 20,
             headroom: None,
+            device_bytes: None,
+            most_device_bytes: 0,
             actions: Vec::new(),
             fulls: Vec::new(),
             tid: 1,
@@ -138,6 +144,8 @@ impl SimulatedProgram {
             self.window += new;
             self.garbage[0] += cyclic;
             self.rss += cyclic * garbage_bytes + grown * 200;
+            let waiting = self.garbage.iter().sum::<u64>() << 20;
+            self.most_device_bytes = self.most_device_bytes.max(waiting);
             self.counts[0] += new + grown + cyclic;
             // The oldest of the window die.
             let dead = self.window.saturating_sub(window * life);
@@ -318,6 +326,13 @@ impl Gauge for SimulatedProgram {
 
     fn headroom_bytes(&mut self) -> Option<u64> {
         self.headroom.map(|total| total.saturating_sub(self.rss))
+    }
+
+    fn device_memory(&mut self, _searches: bool) -> Option<DeviceMemory> {
+        let total = self.device_bytes?;
+        // What a framework's allocator has obtained, it keeps.
+        let used = self.most_device_bytes;
+        Some(DeviceMemory { used, left: total.saturating_sub(used) })
     }
 
     fn now_ns(&mut self) -> u64 {

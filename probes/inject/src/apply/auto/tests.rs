@@ -26,6 +26,7 @@ fn names(report: &AutoReport) -> Vec<&'static str> {
         AutoDecision::Changed { .. } => "changed",
         AutoDecision::OwnChanged { .. } => "own changed",
         AutoDecision::Memory { .. } => "memory",
+        AutoDecision::DeviceMemory { .. } => "device memory",
         AutoDecision::Pause { .. } => "pause",
         AutoDecision::RankMemory => "rank memory",
         AutoDecision::MemoryUnknown => "memory unknown",
@@ -307,6 +308,42 @@ fn garbage_that_takes_memory_is_given_back_within_a_step() {
     assert_eq!((report.state, program.thresholds), (AutoState::Stopped, OWN));
     let step = report.events.last().map(|event| event.step);
     assert_eq!(program.actions.last().map(|(step, _)| *step), step);
+}
+
+/// Tensors in cycles: what waits fills the GPU, of which the host's memory shows nothing.
+#[test]
+fn garbage_that_takes_the_gpus_memory_is_given_back_before_it_is_full() {
+    for seed in 1..=5 {
+        let gpu_bytes = 16 << 30;
+        let mut program = SimulatedProgram::new(STATIC, 600_000, seed);
+        program.device_bytes = Some(gpu_bytes);
+        let report = run(&mut program, 20_000, seed);
+        assert_eq!(names(&report).last(), Some(&"device memory"), "{:?}", report.events);
+        assert_eq!((report.state, program.thresholds), (AutoState::Stopped, OWN));
+        assert!(program.most_device_bytes < gpu_bytes / 2, "{}", program.most_device_bytes);
+        // Enough for it, if it were a thousandth of that.
+        let mut without = SimulatedProgram::new(STATIC, 600_000, seed);
+        assert!(names(&run(&mut without, 20_000, seed)).contains(&"proven"));
+    }
+}
+
+/// What the rule would have had collected by now does not wait for the end of a proof.
+#[test]
+fn old_garbage_waits_no_longer_than_without() {
+    for seed in 1..=5 {
+        let (alone, program, report) = both(GROWING, 50_000, 12_000, seed);
+        assert!(report.parts.iter().any(|part| part.pairs > 10), "{:?}", report.parts);
+        let longest = |fulls: &[(u64, bool)], until: u64| {
+            let steps = fulls.iter().map(|full| full.0).filter(|step| (250..until).contains(step));
+            let steps: Vec<u64> = steps.collect();
+            steps.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(until)
+        };
+        let proven =
+            report.events.iter().find(|one| matches!(one.decision, AutoDecision::Proven { .. }));
+        let until = proven.expect("proven").step;
+        let (with, without) = (longest(&program.fulls, until), longest(&alone.fulls, until));
+        assert!(with <= 2 * without + 2 * 200, "{with} {without}");
+    }
 }
 
 /// A heap that grows is no garbage: it would be as large without us.

@@ -3,9 +3,11 @@
 
 use super::collector::Collector;
 use super::costs;
-use crate::apply::auto::{Action, Controller, Figures, Follower, Gauge, RankOrders, Thresholds};
+use crate::apply::auto::{
+    Action, Controller, DeviceMemory, Figures, Follower, Gauge, RankOrders, Thresholds,
+};
 use crate::apply::files::{ReportFolder, rss_bytes};
-use crate::apply::memory::{headroom_bytes, malloc_use};
+use crate::apply::memory::{device_memory, headroom_bytes, malloc_use};
 use crate::environment::is_confined;
 use crate::process_ring::now_ns;
 
@@ -237,6 +239,10 @@ impl Gauge for ProgramGauge<'_> {
     fn headroom_bytes(&mut self) -> Option<u64> {
         // Files that the program does not read: not if it must not.
         (!is_confined(self.filters)).then(headroom_bytes).flatten()
+    }
+
+    fn device_memory(&mut self, searches: bool) -> Option<DeviceMemory> {
+        (!is_confined(self.filters)).then(|| device_memory(searches)).flatten()
     }
 
     fn now_ns(&mut self) -> u64 {

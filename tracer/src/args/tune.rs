@@ -25,15 +25,17 @@ Examples:
   gctrace tune --settings 'none|freeze@step:2' --budget 1h -- python train.py --steps 300
   gctrace tune --runs --measure cpu -- python job.py
 
-It is gctrace auto that stops. Without --settings thresholds are sought and the best is proven, by CPU time;
-JSON then has the schema gctrace.auto/1. Thresholds that are named take turns within one run, in random
-order, in blocks of steps that gctrace chooses. A program without steps is compared by time. Full
-collections are too rare for blocks: their share is computed from counts and their measured cost.
+It is gctrace auto that stops. Without --settings thresholds are sought and the best is proven, by
+CPU time; JSON then has the schema gctrace.auto/1. Thresholds that are named take turns within one
+run, in random order, in blocks of steps that gctrace chooses. A program without steps is compared
+by time. Full collections are too rare for blocks: their share is computed from counts and their
+measured cost.
 
-The command is started again, run after run with one setting each, with disable, plan or freeze, with
---runs (without --settings: none, threshold=7000,10,10 and plan:10), and if it ends before anything is known
-and has no steps: its output files are then written by each run. gctrace never ends the command: once the
-result is known, it goes on with the collector's settings of its own (--stop interrupts it as Ctrl-C would).
+Whole runs are compared with disable, plan or freeze, with --runs (without --settings: none,
+threshold=7000,10,10 and plan:10), and if the command ends without steps before anything is known:
+it is started again, run after run with one setting each, and its output files are then written by
+each run. gctrace never ends the command: once the result is known, it goes on with the collector's
+settings of its own (--stop interrupts it as Ctrl-C would).
 
 The exit code is the command's own if it failed, otherwise 0.";
 

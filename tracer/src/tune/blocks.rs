@@ -9,10 +9,11 @@ use crate::launch::CommandEnd;
 use crate::record::INTERRUPTED;
 use crate::{auto, print};
 use gctrace_analysis::tune::{
-    MeasuredDifference, TuneMethod, TuneRefusal, TuneReport, TuneUnit, TunedSetting,
+    MeasuredDifference, TuneMethod, TuneOutcome, TuneRefusal, TuneReport, TuneUnit, TunedSetting,
 };
 use gctrace_settings::{
-    AppliedProcess, AutoDecision, AutoDifference, AutoOptions, AutoReport, ComparedSetting,
+    AppliedProcess, AutoDecision, AutoDifference, AutoOptions, AutoReport, AutoState,
+    ComparedSetting,
 };
 
 /// Before so many pairs no difference shows, however large it is (`auto/mixture.rs` of the library).
@@ -26,16 +27,22 @@ pub(super) fn measure(tuner: &Tuner<'_>) -> anyhow::Result<u8> {
     let mut progress = TuneProgress::new(tuner);
     // Decisions are those of a search: there is none.
     let searched = auto::search(&search, &tuner.invoker, Verbosity::Quiet, |processes, _| {
-        let found = Found::of(processes).map(|found| report(tuner, &found));
-        let steps = found.as_ref().map_or(0, |found| found.steps);
-        progress.update(tuner, steps, "step", found.as_ref());
-        tuner.is_over_budget() || found.is_some_and(|found| found.is_known(tuner.config.precision))
+        let found = Found::of(processes);
+        let by_now = found.as_ref().map(|found| report(tuner, found));
+        let steps = found.as_ref().map_or(0, |found| found.process.steps);
+        progress.update(tuner, steps, "step", by_now.as_ref());
+        tuner.is_over_budget()
+            || found.is_some_and(|found| found.search.state == AutoState::Stopped)
+            || by_now.is_some_and(|report| report.is_known(tuner.config.precision))
     })?;
     progress.finish();
     let processes = searched.command.session.processes().processes;
     let found = Found::of(&processes);
     let code = searched.ended.map(|ended| ended.map_or(INTERRUPTED, CommandEnd::exit_code));
-    if found.is_none() && code == Some(0) && !tuner.is_over_budget() {
+    let is_short = found.as_ref().is_none_or(|found| {
+        found.process.steps == 0 && report(tuner, found).outcome == TuneOutcome::Refused
+    });
+    if is_short && code == Some(0) && !tuner.is_over_budget() {
         drop(searched);
         print::message(format!("{}: comparing whole runs", why_nothing(&processes)));
         return runs::measure(tuner);
@@ -83,7 +90,14 @@ fn told(found: &Found<'_>) -> Vec<String> {
     let other = events.filter(|event| {
         !matches!(event.decision, AutoDecision::Compare { .. } | AutoDecision::TakenBack)
     });
-    other.map(|event| auto::decision(event, found.search.by_time)).collect()
+    let mut lines: Vec<String> =
+        other.map(|event| auto::decision(event, found.search.by_time)).collect();
+    if let Some(call) = found.process.calls.iter().find(|call| call.function == "disable")
+        && found.search.compared.is_empty()
+    {
+        lines.push(format!("the program itself has disabled automatic collection: {}", call.by));
+    }
+    lines
 }
 
 /// The process that compared the settings, and what it found.

@@ -25,8 +25,13 @@ pub(super) fn lines(report: &TuneReport) -> Vec<String> {
         }
     }
     if let Some(steps) = report.needed_steps {
-        let unit = if report.unit == TuneUnit::WorkMs { "ms of work" } else { "steps" };
-        let text = format!("To know more about each it takes about {} {unit}.", count(steps));
+        let is_short = report.settings.iter().any(|one| one.refused.is_some());
+        let text = format!(
+            "{} about {} {}.",
+            if is_short { "A verdict takes" } else { "Intervals as narrow as asked for take" },
+            count(steps),
+            if report.unit == TuneUnit::WorkMs { "ms of work" } else { "steps" }
+        );
         lines.extend(wrap(&text, "", ""));
     }
     if let Some(apply) = &report.apply {

@@ -272,6 +272,7 @@ mod tests {
             all.push(f64::NAN);
             let interval = all.interval();
             assert_eq!(interval.is_some(), at > 10, "{at}: {interval:?}");
+            assert_eq!(all.p_value().is_some(), at >= 8);
         }
         let interval = all.interval().expect("40 pairs");
         assert!(interval.low < -0.099 && interval.high < -0.09, "{interval:?}");
@@ -286,6 +287,12 @@ mod tests {
                 other.push(difference(second, first));
             }
             prop_assert_eq!(one.mean(), -other.mean());
+            let excludes = |one: &PairedDifferences| {
+                one.interval().is_some_and(|found| found.low > 0.0 || found.high < 0.0)
+            };
+            for each in [&one, &other] {
+                prop_assert!(!excludes(each) || each.p_value() <= Some(ALPHA), "{each:?}");
+            }
             match (one.interval(), other.interval()) {
                 (Some(one), Some(other)) => {
                     prop_assert!((one.low + other.high).abs() < 1e-6, "{:?} {:?}", one, other);

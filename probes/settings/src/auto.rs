@@ -155,6 +155,10 @@ pub struct AutoReport {
     pub saved: Option<AutoSaving>,
     /// The settings that were held, one after the other. At most 100.
     pub parts: Vec<AutoPart>,
+    /// In a forked child: objects that it inherited and that are frozen, so that its collections do not
+    /// traverse them; `null`: none are.
+    #[serde(default)]
+    pub inherited_frozen: Option<u64>,
     /// The longest collection with the program's own settings, from the first step on, in ns; `null`:
     /// none was seen.
     pub longest_own_ns: Option<u64>,

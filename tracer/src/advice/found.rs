@@ -26,8 +26,29 @@ pub(crate) struct FoundSettings {
     /// The setting whose gain was proven last, in the process with the most CPU time; `null`: none was
     /// proven.
     pub(crate) setting: Option<GcSetting>,
+    /// Forked processes in which the objects that they inherited were frozen; `null`: there was none.
+    #[serde(default)]
+    pub(crate) frozen_forks: Option<FrozenForks>,
     /// The processes that made steps.
     pub(crate) processes: Vec<FoundProcess>,
+}
+
+/// Forked processes whose collections did not traverse what they inherited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct FrozenForks {
+    /// Number of processes.
+    pub(crate) processes: u64,
+    /// The most objects that one of them inherited.
+    pub(crate) most_objects: u64,
+}
+
+impl FrozenForks {
+    fn of(processes: &[AppliedProcess]) -> Option<Self> {
+        let inherited = |process: &AppliedProcess| process.auto.as_ref()?.inherited_frozen;
+        let inherited: Vec<u64> = processes.iter().filter_map(inherited).collect();
+        let most_objects = inherited.iter().copied().max()?;
+        Some(Self { processes: inherited.len() as u64, most_objects })
+    }
 }
 
 /// What was found in a process.
@@ -72,6 +93,7 @@ impl FoundSettings {
         exit_code: Option<u8>,
         processes: &[AppliedProcess],
     ) -> Self {
+        let frozen_forks = FrozenForks::of(processes);
         let mut processes: Vec<FoundProcess> =
             processes.iter().filter_map(FoundProcess::of).collect();
         processes.sort_by_key(|process| std::cmp::Reverse(process.search.cpu_ns));
@@ -83,6 +105,7 @@ impl FoundSettings {
             command,
             exit_code,
             setting: proven,
+            frozen_forks,
             processes,
         }
     }

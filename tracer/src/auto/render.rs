@@ -1,6 +1,6 @@
 //! What `gctrace auto` tells: decisions while the program runs, and what came of them.
 
-use crate::advice::{FoundProcess, FoundSettings};
+use crate::advice::{FoundProcess, FoundSettings, FrozenForks};
 use crate::units::{bytes, count, counted, duration, percent, signed_duration, whole};
 use gctrace_settings::{AutoDecision, AutoDifference, AutoEvent, AutoSaving, AutoState};
 use std::path::Path;
@@ -91,11 +91,18 @@ pub(crate) fn more(difference: f64) -> f64 {
 pub(super) fn lines(found: &FoundSettings, path: &Path) -> Vec<String> {
     let mut lines: Vec<String> = found.processes.iter().map(process).collect();
     if found.processes.is_empty() {
-        lines.push(
-            "no step was seen, and nothing was changed: name the function of a step with \
-             --step-function, or a shorter --wait"
-                .to_owned(),
-        );
+        let changed = if found.frozen_forks.is_some() { "" } else { ", and nothing was changed" };
+        lines.push(format!(
+            "no step was seen{changed}: name the function of a step with --step-function, or a \
+             shorter --wait"
+        ));
+    }
+    if let Some(FrozenForks { processes, most_objects }) = found.frozen_forks {
+        lines.push(format!(
+            "{}: what was inherited ({} objects at most) was frozen, and stayed shared with the parent",
+            counted(processes, "forked process"),
+            count(most_objects)
+        ));
     }
     if let Some(setting) = &found.setting {
         lines.push(format!(

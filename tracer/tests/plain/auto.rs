@@ -347,3 +347,52 @@ fn a_gpu_is_not_filled_with_garbage() {
     assert_eq!(decisions(&found).last(), Some(&"device_memory"), "{}", errors(&output));
     assert!(errors(&output).contains("of the GPU's memory are in use"), "{}", errors(&output));
 }
+
+/// A worker that collects while its parent's heap is shared.
+const FORKS: &str = r"
+heap = [[i] for i in range(500000)]
+gc.collect()
+def private():
+    with open('/proc/self/smaps_rollup') as file:
+        return int(next(line for line in file if line.startswith('Private_Dirty')).split()[1])
+sys.stdout.flush()
+if os.fork() == 0:
+    before = private()
+    cycle = []
+    cycle.append(cycle)
+    del cycle
+    print(gc.collect(), gc.get_freeze_count(), private() - before, flush=True)
+    os._exit(0)
+os.wait()
+print(gc.get_freeze_count())
+";
+
+/// Seen from within: garbage of its own is collected, the heap is neither traversed nor copied.
+#[test]
+fn what_a_fork_inherits_stays_shared() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = format!("{OPTIMIZER}{FORKS}");
+    let lines = |output: &Output| -> Vec<Vec<u64>> {
+        assert!(output.status.success(), "{}", errors(output));
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let numbers = |line: &str| line.split(' ').map(|word| word.parse().unwrap()).collect();
+        text.lines().map(numbers).collect()
+    };
+    let alone = Command::new(any_python()).args(["-c", &script]).output_in_time().unwrap();
+    let alone = lines(&alone);
+    let output = program(folder.path(), &[], FORKS).output_in_time().unwrap();
+    let frozen = lines(&output);
+    // In the parent nothing is (3.12 itself freezes some).
+    assert_eq!(alone[1], frozen[1]);
+    let ([_, none, copied], [freed, inherited, own]) = (&alone[0][..], &frozen[0][..]) else {
+        panic!("{alone:?} {frozen:?}");
+    };
+    assert!(*inherited >= none + 500_000 && *freed >= 1, "{frozen:?}");
+    // KiB: an object of 500,000 has 64 bytes at least.
+    assert!(*copied > 30_000 && *own < copied / 10, "{copied} {own}");
+    let found = found(folder.path());
+    let forks = &found["frozen_forks"];
+    assert_eq!(forks["processes"], 1);
+    assert!(forks["most_objects"].as_u64().unwrap() >= 500_000, "{forks}");
+    assert!(errors(&output).contains("stayed shared with the parent"), "{}", errors(&output));
+}

@@ -48,6 +48,7 @@ impl Controller {
                     computed_share: share(computed_ns, mean_ns + more_ns),
                 }
             }),
+            inherited_frozen: None,
             parts,
             longest_own_ns: longest(self.longest_own_ns),
             longest_held_ns: longest(self.longest_held_ns),

@@ -49,6 +49,8 @@ pub(super) struct Agent {
     since_ns: u64,
     settling: SettlingSteps,
     pub(super) freezes: u32,
+    /// In a forked child: the objects that it inherited and that are frozen, nearly; `None`: none are.
+    pub(super) inherited_frozen: Option<u64>,
     /// When it began to work, at this mark or after a collection.
     pub(super) began_ns: u64,
     reported_ns: u64,
@@ -94,6 +96,7 @@ impl Agent {
             since_ns: 0,
             settling: SettlingSteps::default(),
             freezes: 0,
+            inherited_frozen: None,
             began_ns: 0,
             reported_ns: 0,
             looked_ns: 0,
@@ -153,6 +156,7 @@ impl Agent {
         report.later = of_parent.later.map(|_| CollectionSums::default());
         if report.failure.is_none() && !report.taken_back {
             self.apply_due();
+            self.freeze_inherited();
         }
         Some(())
     }

@@ -263,6 +263,31 @@ impl Agent {
         }
     }
 
+    /// In a forked child: what it inherited is not traversed by its collections, which would write to each
+    /// page of it, and is shared with the parent as long. Lists alone are joined: no object is touched.
+    pub(super) fn freeze_inherited(&mut self) {
+        /// A full collection of fewer takes less than 10 ms.
+        const FEWEST: u64 = 100_000;
+        let api = self.api;
+        if self.options.request.auto.is_none() || api.is_free_threaded() || is_incremental(api) {
+            return;
+        }
+        let gc = OwnedRef::import(api, c"gc");
+        let old = gc.and_then(|gc| CollectorState::find(api, &gc, None).long_lived());
+        let inherited = old.map_or(0, |(left, since)| left.saturating_add(since));
+        if inherited >= FEWEST && calls::with(|calls| calls.is_enabled) == Some(true) {
+            self.collector.freeze();
+            self.inherited_frozen = Some(inherited);
+        }
+    }
+
+    pub(super) fn thaw_inherited(&mut self) {
+        if self.inherited_frozen.take().is_some() {
+            self.collector.unfreeze();
+            calls::with(|calls| calls.is_unfrozen = false);
+        }
+    }
+
     /// The user takes the settings back.
     pub(super) fn end_search(&mut self) {
         if let Some(SettingSearch::Runs(search)) = &mut self.search {
@@ -275,7 +300,7 @@ impl Agent {
 
     /// What was found by now.
     pub(super) fn search_report(&self) -> Option<AutoReport> {
-        Some(match self.search.as_ref()? {
+        let found = match self.search.as_ref()? {
             SettingSearch::Unsupported(why) => {
                 AutoReport { unsupported: Some((*why).to_owned()), ..AutoReport::default() }
             }
@@ -287,6 +312,7 @@ impl Agent {
                 },
                 Decider::Follower(follower) => follower.report(),
             },
-        })
+        };
+        Some(AutoReport { inherited_frozen: self.inherited_frozen, ..found })
     }
 }

@@ -188,6 +188,7 @@ impl Agent {
         self.sum_up(now_ns(), totals());
         self.report.later = Some(CollectionSums::default());
         self.leave();
+        self.thaw_inherited();
         self.end_search();
         self.report.taken_back = true;
         unwatch();
@@ -199,6 +200,7 @@ impl Agent {
             self.report.failure = Some(why);
             self.read_own();
             self.leave();
+            self.thaw_inherited();
             self.leave_ranks();
             unwatch();
             self.write_report();

@@ -141,13 +141,8 @@ fn verdict(report: &TuneReport) -> String {
     let equals = best.map(|(_, found)| equals_of(report, found)).unwrap_or_default();
     match (report.outcome, best) {
         (TuneOutcome::Gain, Some((setting, found))) => format!(
-            "{} is {}: a {unit} takes {} less{} than with {first}, {} to {} less.{}",
+            "With {} a {unit} takes {} less{} than with {first}, {} to {} less{}.",
             setting.setting,
-            if equals.is_empty() {
-                "the fastest".to_owned()
-            } else {
-                format!("faster than {first}")
-            },
             duration(found.mean_ns.unsigned_abs()),
             match report.measure {
                 TuneMeasure::Wall => "",
@@ -155,9 +150,10 @@ fn verdict(report: &TuneReport) -> String {
             },
             duration(found.high_ns.unsigned_abs()),
             duration(found.low_ns.unsigned_abs()),
-            match equals.is_empty() {
-                true => String::new(),
-                false => format!(" Perhaps as fast: {}.", equals.join("; ")),
+            if equals.is_empty() {
+                ": it is the fastest".to_owned()
+            } else {
+                format!(". Perhaps as fast: {}", equals.join("; "))
             },
         ),
         (TuneOutcome::Loss, _) => {

@@ -46,11 +46,14 @@ impl Comparison {
                 pairs: BlockPairs::default(),
             })
         };
-        Self {
-            settings: names.iter().filter_map(setting).collect(),
-            block: block_steps(cost),
-            queue: Vec::new(),
-        }
+        let settings: Vec<NamedSetting> = names.iter().filter_map(setting).collect();
+        // Containers in a period of generation 1.
+        let period =
+            |[first, second, _]: Thresholds| f64::from(first.max(1)) * (f64::from(second) + 1.0);
+        let of_first = settings.first().map_or(own, |first| first.thresholds);
+        let middle = cost.middle * period(own) / period(of_first);
+        let block = block_steps(&BlockCost { middle, ..*cost });
+        Self { settings, block, queue: Vec::new() }
     }
 
     pub(super) fn next_block(&mut self, coin: &mut Coin) -> Option<Block> {

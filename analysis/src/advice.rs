@@ -22,7 +22,7 @@ use gctrace_event::{CollectorKind, ProcessOrigin};
 /// A cause is worth an action from this share of all pause time on.
 const WORTH_RATIO: f64 = 0.2;
 /// From this number of objects per collection on, a program makes garbage.
-const GARBAGE_EACH: u64 = 10;
+const GARBAGE_EACH: f64 = 10.0;
 /// Raising threshold 0 tenfold makes collections of younger generations at most ten times less
 /// frequent.
 const RARER_SAVES: f64 = 0.9;
@@ -248,8 +248,15 @@ fn makes_garbage(report: &Report) -> bool {
     });
     judged.is_some_and(|process| {
         let named = process.garbage.as_ref().is_some_and(|garbage| garbage.cycles.is_some());
-        let collections = process.pauses.count.max(1);
-        !named && process.pauses.collected / collections >= GARBAGE_EACH
+        // What the end of the interpreter frees was alive until then.
+        let [automatic, ..] = process.by_reason;
+        let freed_each = match (process.freed_per_s, automatic.count) {
+            (Some(freed_per_s), 1..) => {
+                freed_per_s * (process.observed_ns as f64 / 1e9) / automatic.count as f64
+            }
+            _ => process.pauses.collected as f64 / process.pauses.count.max(1) as f64,
+        };
+        !named && freed_each >= GARBAGE_EACH
     })
 }
 

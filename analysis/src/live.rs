@@ -26,11 +26,11 @@ mod steps;
 mod sums;
 
 pub use snapshot::{
-    CodeLine, CollectionCounts, CycleFigures, FreezeFigures, GENERATIONS, GarbageFigures, GpuBusy,
-    GpuFigures, HeapObjects, Histogram, KindFigures, KindName, LineFigures, LongPause, Notice,
-    PAUSE_CLASSES_NS, PauseFigures, PressureFigures, ProcessDetail, ProcessEnd, ProcessFigures,
-    ProcessGpu, RecorderCost, SCHEMA, SelectedGarbage, Snapshot, SnapshotTotals, StepFigures,
-    TimelineCell, TrendFigures,
+    AutoFigures, CodeLine, CollectionCounts, CycleFigures, FreezeFigures, GENERATIONS,
+    GarbageFigures, GpuBusy, GpuFigures, HeapObjects, Histogram, KindFigures, KindName,
+    LineFigures, LongPause, Notice, PAUSE_CLASSES_NS, PauseFigures, PressureFigures, ProcessDetail,
+    ProcessEnd, ProcessFigures, ProcessGpu, RecorderCost, SCHEMA, SavedTime, SelectedGarbage,
+    Snapshot, SnapshotTotals, StepFigures, TimelineCell, TrendFigures,
 };
 
 use figures::BucketRange;
@@ -232,6 +232,13 @@ impl Live {
     pub fn resident(&mut self, pid: u32, bytes: u64) {
         if let Some(process) = self.processes.latest(pid) {
             process.sums.memory.resident_bytes = Some(bytes);
+        }
+    }
+
+    /// What `gctrace auto` does in a process, as of now.
+    pub fn auto(&mut self, pid: u32, figures: AutoFigures) {
+        if let Some(process) = self.processes.latest(pid) {
+            process.auto = Some(Box::new(figures));
         }
     }
 

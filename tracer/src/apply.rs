@@ -5,12 +5,15 @@
 //!
 //! - `session`: the library in the command, and the folder of its reports;
 //! - `render`: the report of a command;
+//! - `agent_folder`: that folder, found by a running program;
 //! - `undo`: takes the settings back.
 
+mod agent_folder;
 mod render;
 mod session;
 mod undo;
 
+pub(crate) use agent_folder::AgentFolder;
 pub(crate) use session::StartedCommand;
 pub(crate) use undo::undo;
 

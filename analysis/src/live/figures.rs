@@ -33,6 +33,7 @@ impl LiveProcess {
         figures.enabled = settings.and_then(|settings| settings.enabled);
         figures.thresholds = settings.map(|settings| settings.thresholds);
         figures.pressure = pressure(&self.sums.pressure, self.sums.version());
+        figures.auto = self.auto.as_deref().cloned();
         figures.resident_bytes = self.sums.memory.resident_bytes;
         figures.garbage = garbage::figures(&self.sums.garbage);
         figures.heap_trend = self.trend.as_ref().map(garbage::trend);

@@ -6,7 +6,7 @@
 use super::history::PauseHistory;
 use super::locations::{LocationIndex, LocationSums, first_bytes};
 use super::process_gpus::ProcessGpus;
-use super::snapshot::{HeapObjects, PauseFigures};
+use super::snapshot::{AutoFigures, HeapObjects, PauseFigures};
 use super::steps::{LiveSteps, StepPauses};
 use super::sums::ClassedSums;
 use crate::accumulate::pause_sums::known_generation;
@@ -38,6 +38,7 @@ pub(super) struct LiveProcess {
     starts: VecDeque<u64>,
     pub(super) gpus: ProcessGpus,
     pub(super) steps: Option<Box<LiveSteps>>,
+    pub(super) auto: Option<Box<AutoFigures>>,
     /// Timestamp of its last record, to decide which process is dropped first.
     pub(super) active_ns: u64,
 }
@@ -64,6 +65,7 @@ impl LiveProcess {
             starts: VecDeque::new(),
             gpus: ProcessGpus::default(),
             steps: None,
+            auto: None,
             active_ns: since_ns,
         }
     }

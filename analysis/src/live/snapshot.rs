@@ -342,6 +342,9 @@ pub struct ProcessFigures {
     /// unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thresholds: Option<[i32; 3]>,
+    /// What `gctrace auto` does in it, as it last reported; absent if it does not run there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub auto: Option<AutoFigures>,
     /// Its latest allocation pressure; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pressure: Option<PressureFigures>,
@@ -350,6 +353,34 @@ pub struct ProcessFigures {
     pub resident_bytes: Option<u64>,
     /// GPUs that the process uses; empty if none or unknown.
     pub gpus: Vec<ProcessGpu>,
+}
+
+/// What `gctrace auto` does in a process, and what that saves.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub struct AutoFigures {
+    /// What it does: `setting_up`, `watching`, `exploring`, `proving`, `holding`, `following` (another
+    /// rank) or `stopped` (everything is given back).
+    pub state: String,
+    /// The setting that it holds, as `gctrace apply` takes it; absent if none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub setting: Option<String>,
+    /// CPU time saved since settings are compared, less what finding them cost, in ns; negative: lost.
+    /// Absent if no gain is proven.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub saved: Option<SavedTime>,
+    /// What finding and checking the setting cost, in ns of CPU time (estimated).
+    pub cost_ns: u64,
+}
+
+/// A saving with its interval: measured in pairs of blocks of steps, in part computed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct SavedTime {
+    /// The mean, in ns.
+    pub mean_ns: i64,
+    /// Lower end of the 95 % interval, in ns.
+    pub low_ns: i64,
+    /// Upper end.
+    pub high_ns: i64,
 }
 
 /// When a process ended, and with which exit code or signal.

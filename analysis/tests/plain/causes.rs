@@ -260,3 +260,20 @@ fn pauses_that_waited_for_a_disk() {
     let mut ids = report.advice.iter().map(|advice| advice.id);
     assert!(ids.any(|id| id == AdviceId::SwappedOut), "{:?}", report.advice);
 }
+
+/// Each collection but the last one is of a program that frees `garbage` objects in it; the interpreter's end
+/// frees its heap.
+fn advised(garbage: u64) -> Vec<AdviceId> {
+    let mut records = vec![process(1, 0, "generational")];
+    let collected = |pause, collected| Record::Pause(Pause { collected: Some(collected), ..pause });
+    records.extend((0..500).map(|at| collected(pause(1, 10 * at, 10 * at + 5), garbage)));
+    let last = Pause { reason: GcReason::Shutdown, generation: 2, ..pause(1, 5_000, 5_200) };
+    records.push(collected(last, 3_000_000));
+    report(records, Some(end(5_300))).advice.iter().map(|advice| advice.id).collect()
+}
+
+#[test]
+fn cycles_are_sought_where_collections_free_some() {
+    assert!(advised(50).contains(&AdviceId::FindCycles), "{:?}", advised(50));
+    assert!(!advised(0).contains(&AdviceId::FindCycles), "{:?}", advised(0));
+}

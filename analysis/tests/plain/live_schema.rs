@@ -3,7 +3,9 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
-use gctrace_analysis::live::{Live, RecorderCost, Snapshot, SnapshotRequest};
+use gctrace_analysis::live::{
+    AutoFigures, Live, RecorderCost, SavedTime, Snapshot, SnapshotRequest,
+};
 use gctrace_event::{
     Allocations, DeviceMemory, Frame, GcSettings, GpuDevice, GpuOp, GpuOpKind, GpuProcess,
     GpuSample, Interpreter, NamedMarker, Note, Pause, Pressure, Process, ProcessExit,
@@ -71,6 +73,12 @@ fn full(ended: Option<(Option<i32>, Option<i32>)>) -> Snapshot {
         }));
     }
     live.resident(1, 5);
+    let saved = SavedTime { mean_ns: 5, low_ns: -1, high_ns: 9 };
+    let setting = Some("threshold=7000,10,10".to_owned());
+    live.auto(
+        1,
+        AutoFigures { state: "holding".to_owned(), setting, saved: Some(saved), cost_ns: 1 },
+    );
     let recorder = RecorderCost {
         lost: [("ring buffer full".to_owned(), 5)].into(),
         probe_overhead_ns: Some(99),

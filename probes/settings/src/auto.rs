@@ -229,6 +229,23 @@ pub enum AutoState {
     Stopped,
 }
 
+impl AutoState {
+    /// As it is serialized.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::SettingUp => "setting_up",
+            Self::Watching => "watching",
+            Self::Exploring => "exploring",
+            Self::Comparing => "comparing",
+            Self::Proving => "proving",
+            Self::Holding => "holding",
+            Self::Following => "following",
+            Self::Stopped => "stopped",
+        }
+    }
+}
+
 /// CPU time saved since settings are compared, with its interval; less what finding them cost.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
@@ -393,6 +410,18 @@ pub enum AutoDecision {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn states_are_named_as_they_are_serialized() {
+        use AutoState::{
+            Comparing, Exploring, Following, Holding, Proving, SettingUp, Stopped, Watching,
+        };
+        for state in
+            [SettingUp, Watching, Exploring, Comparing, Proving, Holding, Following, Stopped]
+        {
+            assert_eq!(serde_json::to_value(state).expect("JSON"), state.as_str());
+        }
+    }
 
     #[test]
     fn options_are_read_as_they_are_written() {

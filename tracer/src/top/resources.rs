@@ -1,12 +1,16 @@
-//! Sampled once a second in the live view: memory of the recorded processes, gctrace's own overhead,
-//! and losses.
+//! Sampled once a second in the live view: memory of the recorded processes, what `gctrace auto` does in
+//! them, gctrace's own overhead, and losses.
 
+use crate::apply::AgentFolder;
 use crate::clock::monotonic_ns;
+use crate::invoker::Invoker;
 use crate::record::Recording;
 use crate::top::LiveHandle;
-use gctrace_analysis::live::RecorderCost;
+use gctrace_analysis::live::{AutoFigures, RecorderCost, SavedTime};
 use gctrace_probes::process_memory;
+use gctrace_settings::AutoReport;
 use nix::sys::resource::{UsageWho, getrusage};
+use std::collections::HashMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -16,6 +20,10 @@ const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 pub(super) struct ResourceSampler {
     trace: Option<String>,
     next: Instant,
+    /// Where the agents of recorded processes report; `None`: there is none.
+    agents: HashMap<u32, Option<AgentFolder>>,
+    /// Whose processes are asked for them.
+    user: u32,
     /// Whether the warning about unreadable losses was printed.
     has_complained: bool,
 }
@@ -26,6 +34,8 @@ impl ResourceSampler {
         Self {
             trace: trace.map(|path| path.display().to_string()),
             next: Instant::now(),
+            agents: HashMap::new(),
+            user: Invoker::detect().uid,
             has_complained: false,
         }
     }
@@ -37,15 +47,28 @@ impl ResourceSampler {
             return;
         }
         self.next = now + SAMPLE_EVERY;
-        let resident: Vec<(u32, u64)> = recording
-            .python_processes()
-            .into_iter()
-            .filter_map(|pid| Some((pid, process_memory::resident_bytes(pid)?)))
+        let pids = recording.python_processes();
+        let resident: Vec<(u32, u64)> = pids
+            .iter()
+            .filter_map(|pid| Some((*pid, process_memory::resident_bytes(*pid)?)))
+            .collect();
+        self.agents.retain(|pid, _| pids.contains(pid));
+        let searches: Vec<(u32, AutoFigures)> = pids
+            .iter()
+            .filter_map(|pid| {
+                let agent = self.agents.entry(*pid);
+                let agent =
+                    agent.or_insert_with(|| AgentFolder::of(*pid, self.user).ok().flatten());
+                Some((*pid, figures(&agent.as_ref()?.report()?.auto?)))
+            })
             .collect();
         let recorder = self.recorder(recording);
         let mut live = shared.live();
         for (pid, bytes) in resident {
             live.resident(pid, bytes);
+        }
+        for (pid, figures) in searches {
+            live.auto(pid, figures);
         }
         live.recorder(monotonic_ns(), recorder);
     }
@@ -69,6 +92,19 @@ impl ResourceSampler {
             elsewhere_overhead_ns: tally.elsewhere_ns,
             trace: self.trace.clone(),
         }
+    }
+}
+
+fn figures(search: &AutoReport) -> AutoFigures {
+    AutoFigures {
+        state: search.state.as_str().to_owned(),
+        setting: search.setting.as_ref().map(ToString::to_string),
+        saved: search.saved.map(|saved| SavedTime {
+            mean_ns: saved.mean_ns,
+            low_ns: saved.low_ns,
+            high_ns: saved.high_ns,
+        }),
+        cost_ns: search.cost_ns,
     }
 }
 

@@ -18,6 +18,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use test_kit::limit::WithTimeout as _;
+use test_kit::optimizer::OPTIMIZER;
 use test_kit::recording::top::{equal_to_trace, intervals_follow_each_other, objects};
 use test_kit::recording::{Trace, wait_until};
 use test_kit::{interpreters, recording};
@@ -307,4 +308,57 @@ fn memory_and_cost_are_sampled() {
     assert!(program.try_wait().unwrap().is_none(), "the process keeps running");
     fs::write(place.join("stop"), "").unwrap();
     program.status_in_time().unwrap();
+}
+
+/// Under `gctrace auto`: a heap that grows, then a while in which what holds is to be seen.
+const GROWING: &str = "
+kept = []
+for i in range(9000):
+    kept.extend([i] for i in range(300))
+    step()
+until = time.monotonic() + 2.5
+while time.monotonic() < until:
+    kept.append([0])
+    step()
+    time.sleep(0.01)
+print(','.join(map(str, gc.get_threshold())), flush=True)
+";
+
+/// What `gctrace auto` holds is what the program itself reads.
+#[test]
+fn what_auto_does_is_shown() {
+    let test = "what_auto_does_is_shown";
+    if !recording::privileged(test) {
+        return;
+    }
+    let Some(python) = interpreters::python(test, "pyenv-3.12") else {
+        return;
+    };
+    let place = tempfile::tempdir().unwrap();
+    let output = Command::new(recording::binary())
+        .args(["top", "--mode", "ebpf", "--format", "json", "-d", "0.5", "--"])
+        .arg(recording::binary())
+        .args(["auto", "--"])
+        .arg(&python.path)
+        .args(["-c", &format!("{OPTIMIZER}{GROWING}")])
+        .current_dir(place.path())
+        .env_remove("SUDO_UID")
+        .output_in_time()
+        .unwrap();
+    let messages = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{messages}");
+    let found = recording::json(&place.path().join("auto.json"));
+    let objects = objects(&output.stdout);
+    let shown: Vec<&Value> = objects
+        .iter()
+        .map(|one| &one["processes"][0]["auto"])
+        .filter(|one| one.is_object())
+        .collect();
+    let last = shown.last().expect("it was shown");
+    assert_eq!((&last["state"], &last["setting"]), (&"holding".into(), &found["setting"]));
+    let setting = last["setting"].as_str().unwrap();
+    let thresholds = setting.strip_prefix("threshold=").unwrap().split(",freeze").next().unwrap();
+    assert!(messages.lines().any(|line| line == thresholds), "{setting} {messages}");
+    let saved = |end: &str| last["saved"][end].as_i64().expect("it is proven");
+    assert!(saved("low_ns") < saved("mean_ns") && saved("mean_ns") < saved("high_ns"));
 }

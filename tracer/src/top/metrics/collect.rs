@@ -7,7 +7,7 @@ use self::MetricValue::{Durations, Real, Signed, Whole};
 use crate::top::metrics::labels;
 use crate::top::metrics::labels::{GENERATION_NAMES, Label};
 use gctrace_analysis::live::{
-    CollectionCounts, GpuFigures, Histogram, ProcessFigures, ProcessGpu, Snapshot,
+    CollectionCounts, GpuFigures, Histogram, ProcessFigures, ProcessGpu, SavedTime, Snapshot,
 };
 use gctrace_analysis::report::PauseTotal;
 use gctrace_event::{GcReason, RecordingMode};
@@ -198,6 +198,33 @@ impl MetricsFigures {
             })
         });
         thresholds.collect()
+    }
+
+    /// What `gctrace auto` does in each running process.
+    pub(super) fn searches(&self) -> Vec<Sample<'_>> {
+        let searches = self.alive().filter_map(|process| {
+            let auto = process.auto.as_ref()?;
+            let mut all = labels::process(process);
+            all.push(labels::text("state", &auto.state));
+            all.push(labels::text("setting", auto.setting.as_deref().unwrap_or_default()));
+            Some((all, Whole(1)))
+        });
+        searches.collect()
+    }
+
+    /// What it saved, with the ends of the interval.
+    pub(super) fn savings(&self) -> Vec<Sample<'_>> {
+        let savings = self.alive().flat_map(|process| {
+            let saved = process.auto.as_ref().and_then(|auto| auto.saved);
+            let ends = saved.into_iter().flat_map(|SavedTime { mean_ns, low_ns, high_ns }| {
+                [("mean", mean_ns), ("low", low_ns), ("high", high_ns)]
+            });
+            ends.map(|(bound, ns)| {
+                let bound = labels::word("bound", bound);
+                (labels::with(&labels::process(process), bound), Real(ns as f64 / 1e9))
+            })
+        });
+        savings.collect()
     }
 
     /// Samples of the devices of processes, by CUDA's index in the process. `running`: without

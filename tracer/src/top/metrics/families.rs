@@ -149,6 +149,15 @@ families! {
     "gctrace_process_allocations_per_cpu_second"; Gauge;
         "Allocations per second of CPU time of the process, latest value (counted in windows).";
         |page| page.running(|process| Some(Whole(process.pressure?.allocations_per_cpu_second?)));
+    "gctrace_process_auto"; Info;
+        "What gctrace auto does in the process: its state, and the setting that it holds.";
+        |page| page.searches();
+    "gctrace_process_auto_saved", "seconds"; Gauge;
+        "CPU time that gctrace auto saved in the process, if proven: mean, low and high end of the 95 % interval (measured in pairs of blocks, in part computed).";
+        |page| page.savings();
+    "gctrace_process_auto_cost", "seconds"; Gauge;
+        "CPU time that finding and checking the setting cost in the process (estimated).";
+        |page| page.running(|process| Some(seconds(process.auto.as_ref()?.cost_ns)));
     "gctrace_process_resident_memory", "bytes"; Gauge;
         "Resident memory of the process (read from /proc).";
         |page| page.running(|process| Some(Whole(process.resident_bytes?)));

@@ -124,6 +124,12 @@ fn figures_of_a_process_are_those_of_the_snapshot() {
     is("net_containers_per_second", 123_456.0);
     is("arena_bytes_per_second", -1_048_576.0);
     is("allocations_per_cpu_second", 7_000_000.0);
+    is("auto_cost_seconds", 0.5);
+    for (bound, seconds) in [("mean", 12.0), ("low", -1.0), ("high", 25.0)] {
+        page.is("gctrace_process_auto_saved_seconds", &with(("bound", bound)), seconds);
+    }
+    let held = [labels[0], labels[1], ("setting", "threshold=2000,10,0"), ("state", "holding")];
+    page.is("gctrace_process_auto_info", &held, 1.0);
     is("resident_memory_bytes", (3_u64 << 30) as f64);
     is("recorded_since_time_seconds", 1_763_776_910.5);
     page.is("gctrace_process_heap_objects", &with(("scope", "all")), 1_234_567.0);

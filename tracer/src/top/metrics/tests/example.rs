@@ -115,6 +115,16 @@ fn training() -> ProcessFigures {
         freeze: Some(FreezeFigures { frozen_objects: 500_000, freed_since: 31 }),
         enabled: Some(true),
         thresholds: Some([2000, 10, 0]),
+        auto: Some(AutoFigures {
+            state: "holding".to_owned(),
+            setting: Some("threshold=2000,10,0".to_owned()),
+            saved: Some(SavedTime {
+                mean_ns: 12 * SECOND.cast_signed(),
+                low_ns: -SECOND.cast_signed(),
+                high_ns: 25 * SECOND.cast_signed(),
+            }),
+            cost_ns: SECOND / 2,
+        }),
         pressure: Some(PressureFigures {
             net_containers_per_second: Some(123_456),
             arena_bytes_per_second: Some(-1_048_576),

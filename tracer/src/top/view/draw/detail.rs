@@ -7,7 +7,7 @@ use super::{
 };
 use crate::top::view::{text, theme};
 use crate::units;
-use gctrace_analysis::live::{ProcessDetail, ProcessFigures};
+use gctrace_analysis::live::{AutoFigures, ProcessDetail, ProcessFigures, SavedTime};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
@@ -72,6 +72,9 @@ fn about(process: &ProcessFigures) -> String {
     if let Some([young, middle, old]) = process.thresholds {
         parts.push(format!("threshold {young},{middle},{old}"));
     }
+    if let Some(auto) = &process.auto {
+        parts.push(text::clean(&search(auto)));
+    }
     let pressure = process.pressure;
     if let Some(bytes) = pressure.and_then(|pressure| pressure.arena_bytes_per_second) {
         let sign = if bytes < 0 { "-" } else { "+" };
@@ -83,6 +86,24 @@ fn about(process: &ProcessFigures) -> String {
         parts.push(format!("~{rate} allocations per CPU s"));
     }
     parts.join(" · ")
+}
+
+/// `auto: holding threshold=50000,10,10, saved 12.1 s (10.0 s .. 14.2 s, 95 %)`.
+fn search(auto: &AutoFigures) -> String {
+    let mut text = format!("auto: {}", auto.state.replace('_', " "));
+    if let Some(setting) = &auto.setting {
+        text += &format!(" {setting}");
+    }
+    if let Some(SavedTime { mean_ns, low_ns, high_ns }) = auto.saved {
+        let verb = if mean_ns < 0 { "lost" } else { "saved" };
+        text += &format!(
+            ", {verb} {} ({} .. {}, 95 %)",
+            units::duration(mean_ns.unsigned_abs()),
+            units::signed_duration(low_ns),
+            units::signed_duration(high_ns)
+        );
+    }
+    text
 }
 
 /// Two areas side by side, or one below the other if the screen is narrow.

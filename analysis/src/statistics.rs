@@ -8,7 +8,6 @@ pub mod bootstrap;
 pub mod permutation;
 mod quantiles;
 pub mod trend;
-pub mod warm_up;
 
 /// A figure with its 95 % confidence interval, in the unit of the values.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,18 +1,14 @@
-//! Settings of the collector compared with each other, measured while they alternated.
+//! Settings of the collector compared with each other, measured by turns.
 //!
-//! Owns the comparison behind `gctrace tune`: `tune/steps.rs` reads the tables of steps that the injected
-//! library writes, `tune/blocks.rs` makes of them groups of neighboring blocks, one block per setting, and
-//! `tune/compare.rs` the report. Whole runs are compared as blocks are.
+//! Owns the comparison behind `gctrace tune`: `tune/compare.rs` compares whole runs, `tune/verdict.rs` says what
+//! follows for the settings, of runs or of blocks of steps, which the injected library compares.
 
-mod blocks;
 mod compare;
 mod report;
-mod steps;
+mod verdict;
 
-pub use blocks::{Measured, MeasuredBlocks, MeasuredSetting, blocks, whole_run};
-pub use compare::{FEWEST_EVENTS, FEWEST_PAIRS, compare};
+pub use compare::{FEWEST_PAIRS, Measured, MeasuredRuns, compare};
 pub use report::{
     MeasuredDifference, TuneMeasure, TuneMethod, TuneOutcome, TuneRefusal, TuneReport, TuneUnit,
     TunedSetting,
 };
-pub use steps::{StepRow, StepTable};

@@ -40,7 +40,7 @@ def apply(round):
 
 
 def tune(round):
-    return ["tune", "--budget", "20s", "--block", "2", "--settings", "none|threshold=7000,10,10",
+    return ["tune", "--budget", "20s", "--settings", "none|threshold=7000,10,10",
             "--step-function", "step"]
 
 

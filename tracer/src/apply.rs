@@ -14,7 +14,7 @@ mod session;
 mod undo;
 
 pub(crate) use agent_folder::AgentFolder;
-pub(crate) use session::{ApplySession, StartedCommand};
+pub(crate) use session::StartedCommand;
 pub(crate) use undo::undo;
 
 use crate::advice::wanted;

@@ -7,7 +7,7 @@
 
 mod render;
 
-pub(crate) use render::verdict;
+pub(crate) use render::{decision, more, verdict};
 
 use crate::advice::FoundSettings;
 use crate::apply::{StartedCommand, undo};
@@ -53,9 +53,9 @@ pub(crate) fn run(config: &AutoArgs, verbosity: Verbosity) -> anyhow::Result<u8>
         answers_on_stdout: false,
         options: config.options(),
         step_function: config.step_function(),
-        budget: None,
     };
-    let SearchedCommand { found, ended, .. } = search(&search_for, &invoker, verbosity)?;
+    let SearchedCommand { found, ended, .. } =
+        search(&search_for, &invoker, verbosity, |_, _| false)?;
     let ended = ended.flatten();
     if verbosity > Verbosity::Quiet {
         render::lines(&found, path).iter().for_each(print::message);
@@ -79,8 +79,6 @@ pub(crate) struct SearchRequest<'a> {
     pub(crate) answers_on_stdout: bool,
     pub(crate) options: AutoOptions,
     pub(crate) step_function: Option<&'a str>,
-    /// The search ends once its result is known, or after this time; `None`: with the command.
-    pub(crate) budget: Option<Duration>,
 }
 
 /// A command in which a setting was sought.
@@ -91,7 +89,8 @@ pub(crate) struct SearchedCommand {
     pub(crate) found: FoundSettings,
 }
 
-/// Starts a command and seeks a setting in it, telling each decision.
+/// Starts a command and seeks a setting in it, telling each decision, until it ends or the reports of its
+/// processes, and the time that it has run, are enough.
 ///
 /// # Errors
 /// The library cannot be loaded, or the command cannot be started.
@@ -99,6 +98,7 @@ pub(crate) fn search(
     search: &SearchRequest<'_>,
     invoker: &Invoker,
     verbosity: Verbosity,
+    mut is_enough: impl FnMut(&[AppliedProcess], Duration) -> bool,
 ) -> anyhow::Result<SearchedCommand> {
     let mut command = StartedCommand::start(
         search.command,
@@ -114,15 +114,13 @@ pub(crate) fn search(
         if let Some(ended) = command.wait_a_little(INTERVAL_MS)? {
             break Some(ended);
         }
-        told.tell(&command);
-        if let Some(budget) = search.budget
-            && (started.elapsed() >= budget
-                || is_known(&command.session.processes().processes, started.elapsed()))
-        {
+        let processes = command.session.processes().processes;
+        told.tell(&processes);
+        if is_enough(&processes, started.elapsed()) {
             break None;
         }
     };
-    told.tell(&command);
+    told.tell(&command.session.processes().processes);
     let words = command.launch.words();
     let words = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let code = ended.flatten().map(CommandEnd::exit_code);
@@ -132,7 +130,7 @@ pub(crate) fn search(
 
 /// Whether every process in which a setting is sought has a result. Without steps it may still load: nothing
 /// follows from what is not worth it by then, nor from any result of the first half minute.
-fn is_known(processes: &[AppliedProcess], elapsed: Duration) -> bool {
+pub(crate) fn is_known(processes: &[AppliedProcess], elapsed: Duration) -> bool {
     const LOADING: Duration = Duration::from_secs(30);
     let mut searches = processes.iter().filter_map(|process| {
         let search = process.auto.as_ref()?;
@@ -154,9 +152,11 @@ fn is_known(processes: &[AppliedProcess], elapsed: Duration) -> bool {
             );
             !is_another
         }),
-        AutoState::SettingUp | AutoState::Exploring | AutoState::Proving | AutoState::Following => {
-            false
-        }
+        AutoState::SettingUp
+        | AutoState::Exploring
+        | AutoState::Comparing
+        | AutoState::Proving
+        | AutoState::Following => false,
     };
     searches.next().is_some_and(|first| has_result(first) && searches.all(has_result))
 }
@@ -168,12 +168,12 @@ struct Told {
 }
 
 impl Told {
-    fn tell(&mut self, command: &StartedCommand) {
+    fn tell(&mut self, processes: &[AppliedProcess]) {
         if self.is_quiet {
             return;
         }
-        for process in command.session.processes().processes {
-            let Some(search) = process.auto else { continue };
+        for process in processes {
+            let Some(search) = &process.auto else { continue };
             let told = self.events.entry(process.pid).or_insert(0);
             for event in search.events.iter().skip(*told) {
                 print::message(format!(

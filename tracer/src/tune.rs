@@ -4,9 +4,8 @@
 //! the command is left alone.
 //!
 //! - `search`: settings that are sought, as `gctrace auto` does;
-//! - `blocks`: settings that alternate within one run, by the agent of `gctrace apply`;
-//! - `runs`: whole runs with one setting each;
-//! - `table`: the tables of steps of the processes of a command;
+//! - `blocks`: settings that take turns within one run, by the controller of `gctrace auto`;
+//! - `runs`: whole runs with one setting each, by the agent of `gctrace apply`;
 //! - `progress`: the bar on the terminal;
 //! - `render`: the result.
 
@@ -15,10 +14,10 @@ mod progress;
 mod render;
 mod runs;
 mod search;
-mod table;
 
 use crate::apply::StartedCommand;
 use crate::args::{OutputFormat, TuneArgs, Verbosity};
+use crate::auto::SearchRequest;
 use crate::files::write_export;
 use crate::invoker::Invoker;
 use crate::launch::CommandEnd;
@@ -26,8 +25,8 @@ use crate::print;
 use crate::record::INTERRUPTED;
 use crate::text::shell_line;
 use anyhow::Context as _;
-use gctrace_analysis::tune::{MeasuredSetting, TuneReport};
-use gctrace_settings::{ApplyRequest, BlockLengths, GcChange, GcSetting};
+use gctrace_analysis::tune::TuneReport;
+use gctrace_settings::{AutoOptions, GcSetting};
 use nix::sys::signal::Signal;
 use std::io;
 use std::io::Write as _;
@@ -50,10 +49,7 @@ pub(crate) fn run(config: &TuneArgs, verbosity: Verbosity) -> anyhow::Result<u8>
         let named = config.with_settings();
         return runs::measure(&Tuner { started: tuner.started, ..Tuner::new(&named, verbosity)? });
     }
-    let freezes = config.settings.iter().any(|setting| setting.has(&GcChange::Freeze));
-    let code =
-        if config.runs || freezes { runs::measure(&tuner) } else { blocks::measure(&tuner) }?;
-    Ok(code)
+    if config.takes_turns() { blocks::measure(&tuner) } else { runs::measure(&tuner) }
 }
 
 /// What both ways to measure need.
@@ -62,18 +58,11 @@ struct Tuner<'a> {
     verbosity: Verbosity,
     invoker: Invoker,
     started: Instant,
-    settings: Vec<MeasuredSetting>,
 }
 
 impl<'a> Tuner<'a> {
     fn new(config: &'a TuneArgs, verbosity: Verbosity) -> anyhow::Result<Self> {
-        let tuner = Self {
-            config,
-            verbosity,
-            invoker: Invoker::detect(),
-            started: Instant::now(),
-            settings: config.settings.iter().map(measured_setting).collect(),
-        };
+        let tuner = Self { config, verbosity, invoker: Invoker::detect(), started: Instant::now() };
         if let Some(path) = tuner.output_file() {
             anyhow::ensure!(
                 config.force || !path.exists(),
@@ -84,32 +73,19 @@ impl<'a> Tuner<'a> {
         Ok(tuner)
     }
 
-    fn block_steps(&self) -> u64 {
-        let plans = self.config.settings.iter().filter_map(GcSetting::plan);
-        let shortest = plans.map(|plan| u64::from(plan.every) * 3).max();
-        self.config.block.unwrap_or_else(|| {
-            let usual = BlockLengths::default().block;
-            shortest.unwrap_or(0).max(usual)
-        })
+    /// The settings, as they are named in reports.
+    fn names(&self) -> Vec<String> {
+        self.config.settings.iter().map(GcSetting::to_string).collect()
     }
 
-    /// Starts the command with these settings, several of which alternate.
-    fn start(&self, settings: &[GcSetting]) -> anyhow::Result<StartedCommand> {
-        let config = self.config;
-        let request = ApplyRequest {
-            settings: settings.to_vec(),
-            blocks: BlockLengths { block: self.block_steps(), ..BlockLengths::default() },
-            writes_steps: true,
-            auto: None,
-        };
-        StartedCommand::start(
-            &config.command,
-            &self.invoker,
-            config.as_root,
-            config.prints_to_stdout(),
-            &request,
-            config.step_function(),
-        )
+    fn search(&self, options: AutoOptions) -> SearchRequest<'_> {
+        SearchRequest {
+            command: &self.config.command,
+            as_root: self.config.as_root,
+            answers_on_stdout: self.config.prints_to_stdout(),
+            options,
+            step_function: self.config.step_function(),
+        }
     }
 
     fn is_over_budget(&self) -> bool {
@@ -131,7 +107,7 @@ impl<'a> Tuner<'a> {
     }
 
     fn try_print(&self, report: &TuneReport) -> anyhow::Result<()> {
-        self.write(report, &render::lines(report, self.config))
+        self.write(report, &render::lines(report))
     }
 
     fn write(
@@ -193,13 +169,6 @@ impl<'a> Tuner<'a> {
         words.push("--".into());
         words.extend(self.config.command.iter().cloned());
         shell_line(&words)
-    }
-}
-
-fn measured_setting(setting: &GcSetting) -> MeasuredSetting {
-    MeasuredSetting {
-        name: setting.to_string(),
-        collects: setting.plan().is_some() || !setting.has(&GcChange::Disable),
     }
 }
 

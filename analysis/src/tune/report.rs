@@ -13,30 +13,30 @@ pub struct TuneReport {
     pub basis: Basis,
     /// The verdict.
     pub outcome: TuneOutcome,
-    /// The setting with the largest gain, if there is one.
+    /// The setting with the largest gain, if there is one: by the means, others may be as fast.
     pub best: Option<String>,
     /// The command that runs the program with this setting, without a measurement.
     pub apply: Option<String>,
     /// Whether the settings alternated in blocks of steps of one run, or in whole runs.
     pub method: TuneMethod,
-    /// What the times are of: a step, or a run where steps are unknown.
+    /// What the times are of: a step; where steps are unknown a run, or a millisecond of work.
     pub unit: TuneUnit,
     /// The clock of the comparison that the verdict rests on.
     pub measure: TuneMeasure,
     /// Steps per block; `null` for whole runs.
     pub block_steps: Option<u64>,
-    /// Steps recorded, of the slowest rank; 0 where steps are unknown.
+    /// Steps made; 0 where steps are unknown.
     pub steps: u64,
-    /// Steps of the warm-up, which no figure includes: at least 50.
+    /// Steps of the warm-up, which no figure includes: at least 50, in each run.
     pub warm_up_steps: u64,
-    /// Processes whose steps were measured together: the ranks of a job, or one.
+    /// Steps of a run in which every setting would get a verdict, or the precision asked for, as it looks now;
+    /// `null`: each has, or runs were compared.
+    pub needed_steps: Option<u64>,
+    /// Ranks of a job that had the same setting at the same time, or 1.
     pub ranks: u64,
     /// Other processes with steps, which no figure includes.
     pub other_processes: u64,
-    /// Rows of the tables of steps that could not be read.
-    pub unreadable_rows: u64,
-    /// What gctrace's code in the program took per step, in ns, outside the steps' times; `null`
-    /// where steps are unknown.
+    /// What gctrace's code in the program took per step, in ns; `null` where steps are unknown.
     pub agent_ns: Option<u64>,
     /// The settings, in the order given; the first is the one that the others are compared with.
     pub settings: Vec<TunedSetting>,
@@ -49,17 +49,18 @@ pub struct TunedSetting {
     pub setting: String,
     /// Number of its blocks, or runs, each paired with one of the first setting.
     pub pairs: u64,
-    /// Mean wall time of a step (or run), in ns; `null` without pairs.
+    /// Mean wall time of a step (or run), in ns; `null` without pairs. Of blocks, full collections are charged
+    /// in all times by the collector's rule, as are those of the first setting.
     pub wall_ns: Option<u64>,
     /// Mean CPU time of a step, of the thread that makes steps (or of a run: of all its
     /// processes), in ns; `null` if it was not recorded.
     pub cpu_ns: Option<u64>,
-    /// Standard deviation of the blocks' (or runs') mean times by the clock of `measure`, in ns.
+    /// Standard deviation of the runs' mean times by the clock of `measure`, in ns; `null` for blocks.
     pub standard_deviation_ns: Option<u64>,
-    /// Mean time of collections per step (or run), in ns; `null` if it was not recorded.
+    /// Mean time of collections per step (or run), in ns: of blocks, CPU time; `null` if it was not recorded.
     pub pause_ns: Option<u64>,
-    /// Collections per block (or run), by generation.
-    pub collections: [f64; 3],
+    /// Collections per run, by generation; `null` for blocks, in which the old generation is suspended.
+    pub collections: Option<[f64; 3]>,
     /// Largest resident memory of its runs, in bytes, summed over processes; `null` for blocks of
     /// one run, which share their memory.
     pub peak_rss_bytes: Option<u64>,
@@ -68,6 +69,9 @@ pub struct TunedSetting {
     /// CPU time compared with the first setting; `null` for itself, of too few pairs, or if it was
     /// not recorded.
     pub cpu_difference: Option<MeasuredDifference>,
+    /// Share of the difference of CPU time that is computed, from the rate and the measured cost of full
+    /// collections, not measured; `null` for runs, and for the first setting.
+    pub computed_share: Option<f64>,
     /// Why there is no verdict on this setting; `null` if there is one, and for the first setting.
     pub refused: Option<TuneRefusal>,
 }
@@ -78,7 +82,8 @@ pub struct TunedSetting {
 pub struct MeasuredDifference {
     /// The difference, in ns per step (or run); negative: faster than the first setting.
     pub mean_ns: i64,
-    /// Lower end of its 95 % confidence interval by bootstrap, in ns.
+    /// Lower end of its 95 % confidence interval, in ns: of runs by bootstrap; of blocks by a self-normalized
+    /// mixture, which may be looked at any time, and wider by what the charge of full collections may be off.
     pub low_ns: i64,
     /// Upper end of the interval, in ns.
     pub high_ns: i64,
@@ -88,13 +93,14 @@ pub struct MeasuredDifference {
     pub low_ratio: f64,
     /// Upper end of the interval as such a share.
     pub high_ratio: f64,
-    /// Two-sided p of no difference, by flips of the signs of the pairs' differences. 0 to 1.
+    /// Two-sided p of no difference: of runs by flips of the signs of the pairs' differences, of blocks by the
+    /// mixture. 0 to 1.
     pub p_value: f64,
     /// The same, adjusted for the number of settings by Holm's method. 0 to 1.
     pub holm_p_value: f64,
-    /// The smallest difference that so many pairs show in four of five cases, as a share of the
-    /// first setting's mean.
-    pub detectable_ratio: f64,
+    /// The smallest difference that so many pairs of runs show in four of five cases, as a share of the
+    /// first setting's mean; `null` for blocks.
+    pub detectable_ratio: Option<f64>,
 }
 
 /// The verdict.
@@ -122,19 +128,6 @@ pub enum TuneRefusal {
         /// Pairs needed.
         needed: u64,
     },
-    /// A block contains too few of the collections that cost the most: what one block leaves
-    /// behind would be the next one's cost.
-    FewCollections {
-        /// Whether only full collections count, as they take at least a fifth of the time of all
-        /// with this setting.
-        full: bool,
-        /// How many a block of this setting, or of the first, contains on the average.
-        per_block: f64,
-        /// How many are needed.
-        needed: f64,
-        /// Steps per block that should suffice.
-        block_steps: Option<u64>,
-    },
 }
 
 /// How settings were compared.
@@ -155,6 +148,8 @@ pub enum TuneUnit {
     Step,
     /// A run, from the start of the command to its end.
     Run,
+    /// A millisecond of the process's CPU time outside of collections: no step was known.
+    WorkMs,
 }
 
 /// The clock of the comparison.

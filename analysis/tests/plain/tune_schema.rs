@@ -3,9 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
-use gctrace_analysis::tune::{
-    MeasuredSetting, StepTable, TuneMeasure, TuneReport, blocks, compare,
-};
+use gctrace_analysis::tune::{Measured, MeasuredRuns, TuneMeasure, TuneReport, TuneUnit, compare};
 use serde_json::Value;
 
 fn schema() -> Value {
@@ -21,25 +19,22 @@ fn published_schema_is_up_to_date() {
     );
 }
 
-/// Reports with and without pairs, and with both kinds of refusal.
+/// Reports with and without pairs, and without a verdict.
 #[test]
 fn reports_keep_to_the_schema() {
     let validator = jsonschema::validator_for(&schema()).unwrap();
-    let settings = ["none", "threshold=7000"]
-        .map(|name| MeasuredSetting { name: name.to_owned(), collects: true });
-    for (count, collections) in [(0, 1), (150, 1), (1_000, 1), (1_000, 0)] {
-        let line = |step: u64| {
-            let block = step.div_ceil(25);
-            let setting = block.count_ones() % 2;
-            let (start, end) = (step * 1_000, step * 1_000 + 900 - u64::from(setting) * 50);
-            format!("{step},{setting},{block},{start},{end},9,{collections},0,0,{step}\n")
+    let names = ["none", "threshold=7000"].map(str::to_owned);
+    for count in [0, 5, 20] {
+        let run = |wall_ns: f64| Measured {
+            wall_ns,
+            cpu_ns: None,
+            pause_ns: Some(9.0),
+            collections: [1.0, 0.0, 0.0],
+            peak_rss_bytes: Some(1 << 20),
         };
-        let text: String = (1..=count).map(line).collect();
-        let table = StepTable::parse(text.as_bytes(), 2);
-        assert_eq!(table.rows.len() as u64, count);
-        let measured = blocks(&table, 2, 25);
-        let report = compare(&settings, &measured, TuneMeasure::Wall);
-        let report = serde_json::to_value(report).unwrap();
+        let groups = (0..count).map(|at| vec![run(900.0 + f64::from(at % 3)), run(850.0)]);
+        let runs = MeasuredRuns { unit: TuneUnit::Run, groups: groups.collect() };
+        let report = serde_json::to_value(compare(&names, &runs, TuneMeasure::Wall)).unwrap();
         assert_eq!(report["schema"], "gctrace.tune/1");
         validator.validate(&report).unwrap();
     }

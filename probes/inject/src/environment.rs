@@ -21,10 +21,10 @@ pub(crate) fn request() -> Option<(InjectOptions, Vec<u8>)> {
 /// the program turns out to be a Python.
 pub(crate) fn apply_options() -> Option<Result<ApplyOptions, String>> {
     let variable = |name: &str| std::env::var(name).ok();
-    let request = match ApplyRequest::parse(variable) {
+    let text = variable(APPLY_VARIABLE)?;
+    let request = match ApplyRequest::parse(&text) {
         Ok(request) => request?,
         Err(error) => {
-            let text = variable(APPLY_VARIABLE).unwrap_or_default();
             return Some(Err(format!("{APPLY_VARIABLE}={text} is not applied: {error}")));
         }
     };

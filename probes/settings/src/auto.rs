@@ -24,6 +24,8 @@ pub struct AutoOptions {
     pub goal: AutoGoal,
     /// Seconds without any step after which intervals of time are compared instead. 0 or more.
     pub wait_s: f64,
+    /// Settings to compare with the first of them, of which none is held; empty: one is sought.
+    pub compared: Vec<GcSetting>,
 }
 
 /// What is to become less.
@@ -39,17 +41,27 @@ pub enum AutoGoal {
 
 impl Default for AutoOptions {
     fn default() -> Self {
-        Self { worth: 0.02, memory: 0.25, cost: 0.01, goal: AutoGoal::Time, wait_s: 10.0 }
+        Self {
+            worth: 0.02,
+            memory: 0.25,
+            cost: 0.01,
+            goal: AutoGoal::Time,
+            wait_s: 10.0,
+            compared: Vec::new(),
+        }
     }
 }
 
 /// Starts the text of options.
 const AUTO: &str = "auto";
+/// Before each setting that is compared.
+const COMPARED: char = '|';
 
-/// As the variable carries them: `auto:worth=0.02,memory=0.25,cost=0.01,goal=time,wait=10`.
+/// As the variable carries them: `auto:worth=0.02,memory=0.25,cost=0.01,goal=time,wait=10`, then settings to
+/// compare: `|none|threshold=7000`.
 impl fmt::Display for AutoOptions {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { worth, memory, cost, goal, wait_s } = self;
+        let Self { worth, memory, cost, goal, wait_s, compared } = self;
         let goal = match goal {
             AutoGoal::Time => "time",
             AutoGoal::Longest => "longest",
@@ -57,7 +69,8 @@ impl fmt::Display for AutoOptions {
         write!(
             formatter,
             "{AUTO}:worth={worth},memory={memory},cost={cost},goal={goal},wait={wait_s}"
-        )
+        )?;
+        compared.iter().try_for_each(|setting| write!(formatter, "{COMPARED}{setting}"))
     }
 }
 
@@ -72,7 +85,7 @@ impl AutoOptions {
     /// Whether a text is meant to be options, not a setting.
     #[must_use]
     pub fn are_meant(text: &str) -> bool {
-        text.split(':').next() == Some(AUTO)
+        text.split([':', COMPARED]).next() == Some(AUTO)
     }
 }
 
@@ -81,7 +94,10 @@ impl FromStr for AutoOptions {
     type Err = GcSettingError;
 
     fn from_str(text: &str) -> Result<Self, GcSettingError> {
-        let mut options = Self::default();
+        let mut texts = text.split(COMPARED);
+        let text = texts.next().unwrap_or_default();
+        let compared: Result<_, _> = texts.map(str::parse).collect();
+        let mut options = Self { compared: compared?, ..Self::default() };
         let (_, rest) = text.split_once(':').unwrap_or((text, ""));
         for piece in rest.split(',').filter(|piece| !piece.is_empty()) {
             let wrong = || GcSettingError::AutoOption(piece.to_owned());
@@ -156,6 +172,37 @@ pub struct AutoReport {
     pub memory_alarms: u64,
     /// What it decided, in order. At most 100.
     pub events: Vec<AutoEvent>,
+    /// The settings that were compared, in the order given; the first is the one that the others are compared
+    /// with. Empty: one was sought, or there was no block yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "schema", schemars(skip))]
+    pub compared: Vec<ComparedSetting>,
+}
+
+/// A setting that was compared. Times are means per step of its blocks, in ns, full collections charged by
+/// the collector's rule; steps are milliseconds of work where intervals of time were compared.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ComparedSetting {
+    /// The setting.
+    pub setting: GcSetting,
+    /// Its blocks: each paired with one of the first setting, its neighbor.
+    pub pairs: u64,
+    /// CPU time of the thread that makes the steps.
+    pub cpu_ns: u64,
+    /// Wall time.
+    pub wall_ns: u64,
+    /// CPU time of collections.
+    pub collecting_ns: u64,
+    /// The part of full collections in these: computed.
+    pub full_ns: u64,
+    /// The difference of CPU time, from the first setting.
+    pub cpu: AutoDifference,
+    /// The difference of wall time.
+    pub wall: AutoDifference,
+    /// The difference of the CPU time of collections, as a share of all CPU time.
+    pub collections: AutoDifference,
+    /// Share of the difference of CPU time that is computed; `None`: there is no difference.
+    pub computed_share: Option<f64>,
 }
 
 /// What it does.
@@ -170,6 +217,8 @@ pub enum AutoState {
     Watching,
     /// It compares settings in short blocks of steps.
     Exploring,
+    /// It compares settings that were named, in such blocks, until it is ended.
+    Comparing,
     /// It holds a setting in half of the blocks until the gain is proven.
     Proving,
     /// It holds a setting; one pair in about twenty blocks checks the gain.
@@ -188,6 +237,7 @@ impl AutoState {
             Self::SettingUp => "setting_up",
             Self::Watching => "watching",
             Self::Exploring => "exploring",
+            Self::Comparing => "comparing",
             Self::Proving => "proving",
             Self::Holding => "holding",
             Self::Following => "following",
@@ -250,6 +300,9 @@ pub struct AutoDifference {
     pub low: Option<f64>,
     /// Upper end.
     pub high: Option<f64>,
+    /// The least p of no difference over all looks, which may be at any time; `null`: too few pairs. 0 to 1.
+    #[serde(default)]
+    pub p: Option<f64>,
 }
 
 /// A decision.
@@ -277,6 +330,13 @@ pub enum AutoDecision {
     Explore {
         /// Share of the CPU time that collections take.
         share: f64,
+    },
+    /// Settings that were named are compared.
+    Compare {
+        /// Share of the CPU time that collections take.
+        share: f64,
+        /// Steps of a block.
+        block_steps: u64,
     },
     /// None of them is better than the program's own by enough.
     OwnIsBest,
@@ -353,8 +413,12 @@ mod tests {
 
     #[test]
     fn states_are_named_as_they_are_serialized() {
-        use AutoState::{Exploring, Following, Holding, Proving, SettingUp, Stopped, Watching};
-        for state in [SettingUp, Watching, Exploring, Proving, Holding, Following, Stopped] {
+        use AutoState::{
+            Comparing, Exploring, Following, Holding, Proving, SettingUp, Stopped, Watching,
+        };
+        for state in
+            [SettingUp, Watching, Exploring, Comparing, Proving, Holding, Following, Stopped]
+        {
             assert_eq!(serde_json::to_value(state).expect("JSON"), state.as_str());
         }
     }
@@ -367,10 +431,15 @@ mod tests {
             cost: 0.0,
             goal: AutoGoal::Longest,
             wait_s: 2.5,
+            compared: vec![GcSetting::default(), "threshold=7000,10".parse().expect("a setting")],
         };
         assert!(AutoOptions::are_meant("auto") && !AutoOptions::are_meant("automatic"));
         assert_eq!(options.to_string().parse(), Ok(options));
         assert_eq!("auto".parse(), Ok(AutoOptions::default()));
+        assert_eq!(
+            "auto|freez".parse::<AutoOptions>(),
+            Err(GcSettingError::Unknown("freez".to_owned()))
+        );
         for piece in ["worth=2", "worth=NaN", "cost=-1", "goal=x", "5"] {
             let error = format!("auto:memory=1,{piece}").parse::<AutoOptions>();
             assert_eq!(error, Err(GcSettingError::AutoOption(piece.to_owned())));

@@ -25,13 +25,14 @@ mod setting;
 
 pub use auto::{
     AutoDecision, AutoDifference, AutoEvent, AutoGoal, AutoOptions, AutoPart, AutoReport,
-    AutoSaving, AutoState,
+    AutoSaving, AutoState, ComparedSetting,
 };
 pub use report::{
-    AppliedProcess, AppliedSetting, AskedCollections, CollectionSums, SettingCalls, UndoneSetting,
+    AppliedProcess, AppliedSetting, AskedCollections, CollectionSums, SettingCalls, SettledSteps,
+    UndoneSetting,
 };
 pub use request::{
-    APPLY_VARIABLE, ApplyRequest, BlockLengths, CONTROL_FILE, FOLDER_VARIABLE, GarbageDetail,
-    MAX_PROCESSES, MAX_REPORT, REPORT_SUFFIX, STEPS_SUFFIX,
+    APPLY_VARIABLE, ApplyRequest, CONTROL_FILE, FOLDER_VARIABLE, GarbageDetail, MAX_PROCESSES,
+    MAX_REPORT, REPORT_SUFFIX,
 };
 pub use setting::{GcChange, GcPlan, GcSetting, GcSettingError, SettingItem};

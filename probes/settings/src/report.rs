@@ -24,8 +24,8 @@ pub struct AppliedProcess {
     /// The report was written at the interpreter's end; otherwise up to a second before the
     /// process ended.
     pub ended: bool,
-    /// As requested; several alternate.
-    pub settings: Vec<GcSetting>,
+    /// As requested.
+    pub setting: GcSetting,
     /// What was applied, at most 100 entries.
     pub applied: Vec<AppliedSetting>,
     /// `gctrace apply --undo` took the settings back.
@@ -48,6 +48,8 @@ pub struct AppliedProcess {
     pub after: Option<CollectionSums>,
     /// Collections since the settings were taken back; `None`: they were not.
     pub later: Option<CollectionSums>,
+    /// Steps after the first 50; `None`: there was none.
+    pub settled: Option<SettledSteps>,
     /// Collections that a plan ran, also in `after`.
     pub planned: CollectionSums,
     /// Collections before `gc.freeze()`, in neither `before` nor `after`.
@@ -98,6 +100,22 @@ pub struct AppliedSetting {
     pub at_ns: u64,
     /// Length of applying it, with the collection before `gc.freeze()`.
     pub took_ns: u64,
+}
+
+/// Steps of a program that has settled: caches are filled, and what is made lazily is made.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SettledSteps {
+    /// Number of steps.
+    pub steps: u64,
+    /// Their wall time in ns, without that of gctrace's own code.
+    pub wall_ns: u64,
+    /// CPU time of the thread that makes them, in ns, without that of gctrace's own code; `None`: it was not
+    /// one thread.
+    pub cpu_ns: Option<u64>,
+    /// Time of the collections in them, in ns.
+    pub pause_ns: u64,
+    /// Number of these by generation.
+    pub collections: [u64; 3],
 }
 
 /// Collections of a time, by generation where there are three numbers.

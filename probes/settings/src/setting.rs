@@ -86,6 +86,21 @@ impl GcSetting {
         self.0.iter().any(|item| item.change.is_like(change))
     }
 
+    /// The thresholds with it in a program that has these itself; `None`: it makes other changes, or not from
+    /// the start, or switches automatic collection off.
+    #[must_use]
+    pub fn thresholds(&self, own: [u32; 3]) -> Option<[u32; 3]> {
+        let mut thresholds = own;
+        for item in &self.0 {
+            let GcChange::Threshold(values) = &item.change else { return None };
+            if item.step() > 0 || values.first() == Some(&0) {
+                return None;
+            }
+            thresholds.iter_mut().zip(values).for_each(|(one, value)| *one = *value);
+        }
+        Some(thresholds)
+    }
+
     /// Its plan.
     #[must_use]
     pub fn plan(&self) -> Option<GcPlan> {
@@ -375,6 +390,16 @@ mod tests {
         ] {
             let error = text.parse::<GcSetting>().expect_err(text);
             assert!(!error.to_string().is_empty());
+        }
+    }
+
+    #[test]
+    fn thresholds_are_added_to_the_programs_own() {
+        let thresholds = |text| parsed(text).thresholds([700, 10, 5]);
+        assert_eq!(thresholds("none"), Some([700, 10, 5]));
+        assert_eq!(thresholds("threshold=7000,20"), Some([7_000, 20, 5]));
+        for other in ["threshold=7000@step:5", "threshold=0", "threshold=7000,disable", "freeze"] {
+            assert_eq!(thresholds(other), None, "{other}");
         }
     }
 

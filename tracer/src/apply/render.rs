@@ -4,7 +4,7 @@ use super::session::{ApplySession, CommandProcesses};
 use crate::launch::CommandEnd;
 use crate::text::file_name;
 use crate::units::{bytes, count, counted, duration};
-use gctrace_settings::{AppliedProcess, ApplyRequest, CollectionSums, GcSetting, MAX_PROCESSES};
+use gctrace_settings::{AppliedProcess, ApplyRequest, CollectionSums, MAX_PROCESSES};
 use serde::Serialize;
 use std::ffi::OsString;
 use std::io;
@@ -140,8 +140,7 @@ fn applied(process: &AppliedProcess) -> String {
         parts.push(format!("and {} more", more + 1));
     }
     if parts.is_empty() {
-        let settings: Vec<String> = process.settings.iter().map(GcSetting::to_string).collect();
-        format!("nothing was applied of {}", settings.join(" | "))
+        format!("nothing was applied of {}", process.setting)
     } else {
         parts.join("; ")
     }

@@ -9,8 +9,8 @@ use crate::wait;
 use anyhow::Context as _;
 use gctrace_ring::{InjectOptions, OPTIONS_VARIABLE, STEP_FUNCTION_VARIABLE};
 use gctrace_settings::{
-    AppliedProcess, ApplyRequest, CONTROL_FILE, FOLDER_VARIABLE, MAX_PROCESSES, MAX_REPORT,
-    REPORT_SUFFIX, STEPS_SUFFIX,
+    APPLY_VARIABLE, AppliedProcess, ApplyRequest, CONTROL_FILE, FOLDER_VARIABLE, MAX_PROCESSES,
+    MAX_REPORT, REPORT_SUFFIX,
 };
 use nix::poll::PollTimeout;
 use std::ffi::OsString;
@@ -23,8 +23,6 @@ use std::os::unix::fs::FileExt as _;
 /// The most bytes of reports that are read: the reports of [`MAX_PROCESSES`] processes take 4 MB,
 /// and a report may take eight times as much when it is read.
 const MAX_REPORTS: u64 = 16 << 20;
-/// The most bytes of tables of steps that are read: a million steps.
-const MAX_TABLES: u64 = 128 << 20;
 
 /// The private folder of a command's reports, removed when dropped.
 #[derive(Debug)]
@@ -119,9 +117,7 @@ impl ApplySession {
         launch
             .preload(&library, folder.path())
             .with_context(|| format!("cannot load {} into the command", library.display()))?;
-        for (name, value) in request.variables() {
-            launch.set_variable(name, value.into());
-        }
+        launch.set_variable(APPLY_VARIABLE, request.text().into());
         launch.set_variable(FOLDER_VARIABLE, folder.path().into());
         let options = InjectOptions { filters: own_filters(), ..InjectOptions::nothing() };
         launch.set_variable(OPTIONS_VARIABLE, options.to_string().into());
@@ -171,21 +167,6 @@ impl ApplySession {
         let read = self.folder.read(name, MAX_REPORT)?;
         *bytes += read.len() as u64;
         Ok(serde_json::from_slice(&read)?)
-    }
-
-    /// The tables of steps of processes, as the agent wrote them (docs/architecture.md). Of one that
-    /// wrote none there is none, nor of those that would be too many.
-    pub(crate) fn tables(
-        &self,
-        processes: Vec<AppliedProcess>,
-    ) -> impl Iterator<Item = (AppliedProcess, Vec<u8>)> {
-        let mut left = MAX_TABLES;
-        processes.into_iter().filter_map(move |process| {
-            let name = format!("{}{STEPS_SUFFIX}", process.pid);
-            let table = self.folder.read(&name, left).ok()?;
-            left = left.saturating_sub(table.len() as u64);
-            Some((process, table))
-        })
     }
 }
 

@@ -12,8 +12,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// The program's own settings; ten times fewer collections of the youngest generation; collections
-/// between steps only. Every 10 steps, as in NeMo's launcher: blocks stay short, and little garbage
-/// waits.
+/// between steps only. Every 10 steps, as in NeMo's launcher: little garbage waits.
 const SETTINGS: [&str; 3] = ["none", "threshold=7000,10,10", "plan:10"];
 /// More settings than this would need too many steps.
 const MOST_SETTINGS: usize = 8;
@@ -22,20 +21,21 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   gctrace tune -- python train.py
   gctrace tune --settings 'none|threshold=50000' -- torchrun --nproc-per-node 8 train.py
-  gctrace tune --step-function train_step --block 100 -- python train.py
+  gctrace tune --settings 'none|threshold=7000,10,10' --step-function train_step -- python train.py
   gctrace tune --settings 'none|freeze@step:2' --budget 1h -- python train.py --steps 300
   gctrace tune --runs --measure cpu -- python job.py
 
-Without --settings it is gctrace auto that stops: thresholds are compared and the best is proven, in
-blocks of its own choice, by CPU time; a program without steps is compared by time, and if it ends before
-anything is known, in whole runs. JSON then has the schema gctrace.auto/1, or of whole runs gctrace.tune/1.
---block and --runs compare none, threshold=7000,10,10 and plan:10.
+It is gctrace auto that stops. Without --settings thresholds are sought and the best is proven, by
+CPU time; JSON then has the schema gctrace.auto/1. Thresholds that are named take turns within one
+run, in random order, in blocks of steps that gctrace chooses. A program without steps is compared
+by time. Full collections are too rare for blocks: their share is computed from counts and their
+measured cost.
 
-Settings that leave nothing behind (threshold, disable, plan) alternate in blocks of steps within one
-run. The command is started again, run after run with one setting each, if it has no steps, with
-freeze, and with --runs: its output files are then written by each run. gctrace never ends the
-command: once the result is known, it goes on with the collector's settings of its own (--stop
-interrupts it as Ctrl-C would).
+Whole runs are compared with disable, plan or freeze, with --runs (without --settings: none,
+threshold=7000,10,10 and plan:10), and if the command ends without steps before anything is known:
+it is started again, run after run with one setting each, and its output files are then written by
+each run. gctrace never ends the command: once the result is known, it goes on with the collector's
+settings of its own (--stop interrupts it as Ctrl-C would).
 
 The exit code is the command's own if it failed, otherwise 0.";
 
@@ -52,19 +52,16 @@ pub(crate) struct TuneArgs {
     /// started
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = values::seconds)]
     pub(crate) budget: Duration,
-    /// Steps per block [default: 25, and at least 3 N for plan:N]
-    #[arg(long, value_name = "STEPS", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
-    pub(crate) block: Option<u64>,
     /// Count calls of this function as steps: train_step, Trainer.step or train.py:train_step
     #[arg(long, value_name = "NAME")]
     pub(crate) step_function: Option<String>,
     /// Compare whole runs of the command instead of blocks of steps
-    #[arg(long, conflicts_with = "block")]
+    #[arg(long)]
     pub(crate) runs: bool,
     /// Stop measuring when every interval is this narrow to either side, in percent of the first
-    /// setting's mean
-    #[arg(long, value_name = "PERCENT", default_value = "0.5", value_parser = precision)]
-    pub(crate) precision: f64,
+    /// setting's mean [default: 0.5, or in blocks, as soon as each is known to be faster or slower]
+    #[arg(long, value_name = "PERCENT", value_parser = precision)]
+    pub(crate) precision: Option<f64>,
     /// Clock of the verdict: wall time, or CPU time, which a busy machine disturbs less
     #[arg(long, value_enum, default_value_t = MeasureChoice::Wall)]
     pub(crate) measure: MeasureChoice,
@@ -117,7 +114,14 @@ impl TuneArgs {
 
     /// Whether the settings are sought, not given.
     pub(crate) fn searches(&self) -> bool {
-        self.settings.is_empty() && !self.runs && self.block.is_none()
+        self.settings.is_empty() && !self.runs
+    }
+
+    /// Whether the settings are compared within one run: thresholds leave nothing behind. Which ones the
+    /// program has does not matter.
+    pub(crate) fn takes_turns(&self) -> bool {
+        let is_thresholds = |setting: &GcSetting| setting.thresholds([1; 3]).is_some();
+        !self.runs && self.settings.iter().all(is_thresholds)
     }
 
     /// The same with all settings named.

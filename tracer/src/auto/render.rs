@@ -6,7 +6,7 @@ use gctrace_settings::{AutoDecision, AutoDifference, AutoEvent, AutoSaving, Auto
 use std::path::Path;
 
 /// A decision in a line. `by_time`: steps are milliseconds of work.
-pub(super) fn decision(event: &AutoEvent, by_time: bool) -> String {
+pub(crate) fn decision(event: &AutoEvent, by_time: bool) -> String {
     let what = match &event.decision {
         AutoDecision::NothingToGain { share } => format!(
             "the collector takes {} of the CPU time: everything stays as it is",
@@ -15,6 +15,11 @@ pub(super) fn decision(event: &AutoEvent, by_time: bool) -> String {
         AutoDecision::Explore { share } => format!(
             "the collector takes {} of the CPU time: settings are compared",
             percent(*share)
+        ),
+        AutoDecision::Compare { share, block_steps } => format!(
+            "the collector takes {} of the CPU time: settings are compared in blocks of {}",
+            percent(*share),
+            counted(*block_steps, "step")
         ),
         AutoDecision::OwnIsBest => "none is better than the program's own settings".to_owned(),
         AutoDecision::Hold { setting } => format!("{setting} is the best so far, and is checked"),
@@ -74,7 +79,12 @@ pub(super) fn decision(event: &AutoEvent, by_time: bool) -> String {
 /// What a setting takes less than the program's own, as a share of that, from a difference as a share of the
 /// mean of both.
 fn less(difference: f64) -> f64 {
-    -2.0 * difference / (2.0 - difference)
+    -more(difference)
+}
+
+/// What it takes more likewise.
+pub(crate) fn more(difference: f64) -> f64 {
+    2.0 * difference / (2.0 - difference)
 }
 
 /// What was found.
@@ -153,7 +163,7 @@ fn too_short(process: &FoundProcess) -> Option<String> {
 
 /// `12 % less CPU time (9 % .. 15 %)`, of a difference.
 fn compared(difference: AutoDifference, what: &str) -> String {
-    let AutoDifference { mean, low, high } = difference;
+    let AutoDifference { mean, low, high, .. } = difference;
     let (Some(mean), Some(low), Some(high)) = (mean, low, high) else {
         return format!("an unknown {what}");
     };

@@ -17,7 +17,7 @@ use crate::record::trace::RecordingTrace;
 use crate::record::{Recording, header, mode};
 use anyhow::Context as _;
 use gctrace_event::{RecordingMode, TraceHeader};
-use gctrace_settings::{APPLY_VARIABLE, ApplyRequest};
+use gctrace_settings::APPLY_VARIABLE;
 
 /// A recording that is possible, with its sources ready; its trace does not exist yet.
 pub(crate) struct RecordingPlan<'a> {
@@ -60,9 +60,8 @@ impl<'a> RecordingPlan<'a> {
                 .with_context(|| format!("cannot inject {library} into the command"))?;
             source.hand_over()?;
             inprocess = Some(source);
-            let request = config.apply.clone().map(ApplyRequest::of);
-            for (name, value) in request.iter().flat_map(ApplyRequest::variables) {
-                launch.set_variable(name, value.into());
+            if let Some(setting) = &config.apply {
+                launch.set_variable(APPLY_VARIABLE, setting.to_string().into());
             }
         } else if let Some(launch) = &launch {
             anyhow::ensure!(

@@ -1,45 +1,82 @@
-//! Settings that alternate in blocks of steps within one run.
+//! Settings that take turns in blocks of steps within one run: the controller of `gctrace auto` compares them in
+//! the program.
 
 use super::progress::TuneProgress;
-use super::table::CommandSteps;
-use super::{Tuner, runs, table};
-use crate::apply::StartedCommand;
+use super::{Tuner, runs};
+use crate::args::Verbosity;
+use crate::auto::more;
 use crate::launch::CommandEnd;
-use crate::print;
 use crate::record::INTERRUPTED;
-use gctrace_analysis::tune::{TuneReport, blocks, compare};
+use crate::{auto, print};
+use gctrace_analysis::tune::{
+    MeasuredDifference, TuneMethod, TuneOutcome, TuneRefusal, TuneReport, TuneUnit, TunedSetting,
+};
+use gctrace_settings::{
+    AppliedProcess, AutoDecision, AutoDifference, AutoOptions, AutoReport, AutoState,
+    ComparedSetting,
+};
 
-/// How often the tables of steps are looked at, in ms.
-const INTERVAL_MS: u16 = 1_000;
-/// Intervals are computed anew when there are this many times as many steps: tuning must not
-/// disturb what it measures.
-const GROWTH: f64 = 1.2;
+/// Before so many pairs no difference shows, however large it is (`auto/mixture.rs` of the library).
+const NEEDED_PAIRS: u64 = 12;
 
-/// Measures one run. If it ends without steps and the budget is not spent, measures whole runs.
+/// Measures one run. If it ends without steps, or cannot be compared so, and the budget is not spent, measures
+/// whole runs.
 pub(super) fn measure(tuner: &Tuner<'_>) -> anyhow::Result<u8> {
-    let mut command = tuner.start(&tuner.config.settings)?;
+    let compared = tuner.config.settings.clone();
+    let search = tuner.search(AutoOptions { compared, ..AutoOptions::default() });
     let mut progress = TuneProgress::new(tuner);
-    let measured = watch(tuner, &mut command, &progress)?;
+    // Decisions are those of a search: there is none.
+    let searched = auto::search(&search, &tuner.invoker, Verbosity::Quiet, |processes, _| {
+        let found = Found::of(processes);
+        let by_now = found.as_ref().map(|found| report(tuner, found));
+        let steps = found.as_ref().map_or(0, |found| found.process.steps);
+        progress.update(tuner, steps, "step", by_now.as_ref());
+        tuner.is_over_budget()
+            || found.is_some_and(|found| found.search.state == AutoState::Stopped)
+            || by_now.is_some_and(|report| report.is_known(tuner.config.precision))
+    })?;
     progress.finish();
-    let Watched::Ended(ended) = measured else {
-        return go_on(tuner, command, measured);
-    };
-    let code = ended.map_or(INTERRUPTED, CommandEnd::exit_code);
-    let steps = table::read(&command.session, tuner.settings.len());
-    if !steps.table.rows.is_empty() {
-        tuner.print(report(tuner, &steps));
-        return Ok(code);
+    let processes = searched.command.session.processes().processes;
+    let found = Found::of(&processes);
+    let code = searched.ended.map(|ended| ended.map_or(INTERRUPTED, CommandEnd::exit_code));
+    let is_short = found.as_ref().is_none_or(|found| {
+        found.process.steps == 0 && report(tuner, found).outcome == TuneOutcome::Refused
+    });
+    if is_short && code == Some(0) && !tuner.is_over_budget() {
+        drop(searched);
+        print::message(format!("{}: comparing whole runs", why_nothing(&processes)));
+        return runs::measure(tuner);
     }
-    if code != 0 || tuner.is_over_budget() {
-        print::message(no_steps(tuner));
-        return Ok(code);
+    match found {
+        None => print::message(no_steps(tuner, &processes)),
+        Some(found) => {
+            told(&found).iter().for_each(print::message);
+            tuner.print(report(tuner, &found));
+        }
     }
-    drop(command);
-    print::message("the command has no steps that gctrace knows: comparing whole runs");
-    runs::measure(tuner)
+    match code {
+        Some(code) => Ok(code),
+        None => tuner.go_on(searched.command),
+    }
 }
 
-fn no_steps(tuner: &Tuner<'_>) -> String {
+/// Why no process could compare settings.
+fn why_nothing(processes: &[AppliedProcess]) -> String {
+    let with_steps = processes.iter().filter(|process| process.steps > 0);
+    let mut whys = with_steps.filter_map(|process| process.auto.as_ref()?.unsupported.clone());
+    whys.next().map_or_else(
+        || "the command has no steps that gctrace knows".to_owned(),
+        |why| format!("settings cannot take turns in the command: {why}"),
+    )
+}
+
+fn no_steps(tuner: &Tuner<'_>, processes: &[AppliedProcess]) -> String {
+    if processes.iter().any(|process| process.steps > 0) {
+        return format!(
+            "nothing was measured: {}; --runs compares whole runs",
+            why_nothing(processes)
+        );
+    }
     let remedy = match tuner.config.step_function() {
         Some(name) => format!("no function {name} was called: --step-function names another"),
         None => "--step-function NAME names the function whose calls are steps".to_owned(),
@@ -47,63 +84,133 @@ fn no_steps(tuner: &Tuner<'_>) -> String {
     format!("nothing was measured: the command made no steps. {remedy}")
 }
 
-/// How the measurement ended.
-enum Watched {
-    /// With the command; `None`: the user ended gctrace before.
-    Ended(Option<CommandEnd>),
-    /// The intervals are narrow, or the budget is spent.
-    Known(Box<CommandSteps>, Box<TuneReport>),
+/// What the user is to know of the process that compared.
+fn told(found: &Found<'_>) -> Vec<String> {
+    let events = found.search.events.iter();
+    let other = events.filter(|event| {
+        !matches!(event.decision, AutoDecision::Compare { .. } | AutoDecision::TakenBack)
+    });
+    let mut lines: Vec<String> =
+        other.map(|event| auto::decision(event, found.search.by_time)).collect();
+    if let Some(call) = found.process.calls.iter().find(|call| call.function == "disable")
+        && found.search.compared.is_empty()
+    {
+        lines.push(format!("the program itself has disabled automatic collection: {}", call.by));
+    }
+    lines
 }
 
-fn watch(
-    tuner: &Tuner<'_>,
-    command: &mut StartedCommand,
-    progress: &TuneProgress,
-) -> anyhow::Result<Watched> {
-    let mut last: Option<TuneReport> = None;
-    loop {
-        if let Some(ended) = command.wait_a_little(INTERVAL_MS)? {
-            return Ok(Watched::Ended(ended));
-        }
-        let steps = table::read(&command.session, tuner.settings.len());
-        let is_over = tuner.is_over_budget();
-        if is_over || has_grown(&steps, last.as_ref()) {
-            let found = report(tuner, &steps);
-            if is_over || found.is_precise(tuner.config.precision) {
-                return Ok(Watched::Known(Box::new(steps), Box::new(found)));
-            }
-            last = Some(found);
-        }
-        let done = steps.table.rows.len() as u64;
-        progress.update(tuner, done, "step", last.as_ref());
+/// The process that compared the settings, and what it found.
+struct Found<'a> {
+    process: &'a AppliedProcess,
+    search: &'a AutoReport,
+    /// Processes with steps that are neither it nor do as it does.
+    others: u64,
+}
+
+impl<'a> Found<'a> {
+    /// Of several processes the one with the most pairs. `None`: none could compare any.
+    fn of(processes: &'a [AppliedProcess]) -> Option<Self> {
+        let stepping = || processes.iter().filter(|process| process.steps > 0);
+        let searches = processes.iter().filter_map(|process| {
+            let search = process.auto.as_ref()?;
+            let compares = (process.steps > 0 || search.by_time)
+                && search.unsupported.is_none()
+                && search.leader.is_none();
+            compares.then_some((process, search))
+        });
+        let pairs = |search: &AutoReport| search.compared.first().map_or(0, |first| first.pairs);
+        let (process, search) =
+            searches.max_by_key(|(process, search)| (pairs(search), process.steps))?;
+        let together = u64::from(process.steps > 0) + u64::from(search.followers);
+        let others = (stepping().count() as u64).saturating_sub(together);
+        Some(Self { process, search, others })
     }
 }
 
-fn has_grown(steps: &CommandSteps, last: Option<&TuneReport>) -> bool {
-    #[expect(clippy::cast_precision_loss, reason = "steps are fewer than 2^52")]
-    let (now, then) = (steps.table.rows.len() as f64, last.map_or(0, |last| last.steps) as f64);
-    now > then * GROWTH
+fn report(tuner: &Tuner<'_>, found: &Found<'_>) -> TuneReport {
+    let Found { process, search, others } = found;
+    let first = search.compared.first();
+    let settings: Vec<TunedSetting> = tuner
+        .names()
+        .into_iter()
+        .enumerate()
+        .map(|(at, name)| tuned(name, first.filter(|_| at > 0), search.compared.get(at)))
+        .collect();
+    let unit = if search.by_time { TuneUnit::WorkMs } else { TuneUnit::Step };
+    let begun = search.events.iter().rev().find_map(|event| match event.decision {
+        AutoDecision::Compare { block_steps, .. } => Some((event.step, block_steps)),
+        _ => None,
+    });
+    let (warm_up_steps, block_steps) = begun.unzip();
+    let of_pairs = |pairs: u64| Some(pairs.saturating_mul(block_steps?));
+    let mut report = TuneReport {
+        block_steps,
+        steps: process.steps,
+        warm_up_steps: warm_up_steps.unwrap_or(process.steps),
+        ranks: u64::from(search.followers) + 1,
+        other_processes: *others,
+        agent_ns: process.agent_ns.checked_div(process.steps),
+        ..TuneReport::judged(TuneMethod::Blocks, unit, tuner.config.measure(), settings)
+    };
+    let pairs = first.map_or(0, |first| first.pairs);
+    let count = report.settings.len() as u64;
+    report.needed_steps = match pairs {
+        ..NEEDED_PAIRS => of_pairs(NEEDED_PAIRS)
+            .map(|steps| steps.saturating_mul(count).saturating_add(report.warm_up_steps)),
+        _ => of_pairs(pairs).and_then(|steps| report.steps_for(tuner.config.precision, steps)),
+    };
+    report
 }
 
-/// The result is known while the command runs: prints it, and leaves the command to itself.
-fn go_on(tuner: &Tuner<'_>, command: StartedCommand, known: Watched) -> anyhow::Result<u8> {
-    if let Watched::Known(steps, found) = known {
-        if steps.table.rows.is_empty() {
-            print::message(no_steps(tuner))
-        } else {
-            tuner.print(*found)
-        }
+/// A setting, compared with the first; `None`: it is that.
+fn tuned(
+    name: String,
+    first: Option<&ComparedSetting>,
+    compared: Option<&ComparedSetting>,
+) -> TunedSetting {
+    let pairs = compared.map_or(0, |one| one.pairs);
+    let measured = compared.filter(|_| pairs > 0);
+    let difference = |of: fn(&ComparedSetting) -> (AutoDifference, u64)| {
+        let ((found, _), (_, first_ns)) = (of(compared?), of(first?));
+        measured_difference(found, first_ns)
+    };
+    TunedSetting {
+        setting: name,
+        pairs,
+        wall_ns: measured.map(|one| one.wall_ns),
+        cpu_ns: measured.map(|one| one.cpu_ns),
+        standard_deviation_ns: None,
+        pause_ns: measured.map(|one| one.collecting_ns),
+        collections: None,
+        peak_rss_bytes: None,
+        wall_difference: difference(|one| (one.wall, one.wall_ns)),
+        cpu_difference: difference(|one| (one.cpu, one.cpu_ns)),
+        computed_share: compared.and_then(|one| one.computed_share),
+        refused: (first.is_some() && pairs < NEEDED_PAIRS)
+            .then_some(TuneRefusal::FewPairs { pairs, needed: NEEDED_PAIRS }),
     }
-    tuner.go_on(command)
 }
 
-fn report(tuner: &Tuner<'_>, steps: &CommandSteps) -> TuneReport {
-    let measured = blocks(&steps.table, tuner.settings.len(), tuner.block_steps());
-    TuneReport {
-        ranks: steps.ranks,
-        other_processes: steps.others,
-        unreadable_rows: steps.table.unreadable,
-        agent_ns: steps.agent_ns,
-        ..compare(&tuner.settings, &measured, tuner.config.measure())
-    }
+/// From a difference as a share of the mean of both; `None`: there are too few pairs for an interval.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    reason = "times of steps are far below 2^52 ns"
+)]
+fn measured_difference(found: AutoDifference, first_ns: u64) -> Option<MeasuredDifference> {
+    let AutoDifference { mean, low, high, p } = found;
+    let [mean_ratio, low_ratio, high_ratio] = [more(mean?), more(low?), more(high?)];
+    let ns = |ratio: f64| (ratio * first_ns as f64).round() as i64;
+    Some(MeasuredDifference {
+        mean_ns: ns(mean_ratio),
+        low_ns: ns(low_ratio),
+        high_ns: ns(high_ratio),
+        mean_ratio,
+        low_ratio,
+        high_ratio,
+        p_value: p?,
+        holm_p_value: p?,
+        detectable_ratio: None,
+    })
 }

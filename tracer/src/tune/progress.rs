@@ -35,7 +35,7 @@ impl TuneProgress {
             text += &format!(", {}", counted(pairs.unwrap_or(0), "pair"));
             let widths = report.settings.iter().filter_map(|setting| {
                 let found = setting.difference(report.measure)?;
-                Some((found.high_ratio - found.low_ratio) / 2.0)
+                Some(found.half_ratio())
             });
             if let Some(widest) = widths.max_by(f64::total_cmp) {
                 text += &format!(", ±{}", percent(widest));

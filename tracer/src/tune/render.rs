@@ -1,6 +1,5 @@
 //! The result as text: what can be shown at all, the verdict, the table, the command to use.
 
-use crate::args::TuneArgs;
 use crate::print;
 use crate::render::{TableOfColumns, fit, wrap};
 use crate::text::OrDash as _;
@@ -14,16 +13,26 @@ use gctrace_analysis::tune::{
 const WIDTH: usize = 100;
 
 /// The report for people.
-pub(super) fn lines(report: &TuneReport, config: &TuneArgs) -> Vec<String> {
+pub(super) fn lines(report: &TuneReport) -> Vec<String> {
     fit(print::columns().unwrap_or(WIDTH));
     let mut lines = wrap(&basis(report), "", "");
     lines.extend(table(report));
     lines.extend(wrap(&verdict(report), "", ""));
     for setting in &report.settings {
         if let Some(refusal) = setting.refused {
-            let text = format!("{}: {}", setting.setting, refused(refusal, report, config));
+            let text = format!("{}: {}", setting.setting, refused(refusal, report.method));
             lines.extend(wrap(&text, "", "  "));
         }
+    }
+    if let Some(steps) = report.needed_steps {
+        let is_short = report.settings.iter().any(|one| one.refused.is_some());
+        let text = format!(
+            "{} about {} {}.",
+            if is_short { "A verdict takes" } else { "Intervals as narrow as asked for take" },
+            count(steps),
+            if report.unit == TuneUnit::WorkMs { "ms of work" } else { "steps" }
+        );
+        lines.extend(wrap(&text, "", ""));
     }
     if let Some(apply) = &report.apply {
         // Not wrapped: it is to be copied.
@@ -37,28 +46,34 @@ fn basis(report: &TuneReport) -> String {
     let unit = unit(report);
     let pairs = report.settings.iter().map(|setting| setting.pairs).min().unwrap_or(0);
     let mut text = match report.block_steps {
+        Some(_) if report.unit == TuneUnit::WorkMs => {
+            format!("no step is known; {} of intervals of time", counted(pairs, "pair"))
+        }
         Some(steps) => format!(
-            "{} of blocks of {}; {} of {} left out as warm-up",
+            "{} of blocks of {}; {} of {} before them",
             counted(pairs, "pair"),
             counted(steps, "step"),
             count(report.warm_up_steps),
             counted(report.steps, "step"),
         ),
+        None if report.method == TuneMethod::Blocks => {
+            format!("no block; {}", counted(report.steps, "step"))
+        }
         None => format!("{} of runs", counted(pairs, "pair")),
     };
     if report.ranks > 1 {
-        text += &format!("; {}, the slowest of each step", counted(report.ranks, "rank"));
+        text += &match report.method {
+            TuneMethod::Blocks => format!("; rank 0 of {}", counted(report.ranks, "rank")),
+            TuneMethod::Runs => format!("; {}, the slowest", counted(report.ranks, "rank")),
+        };
     }
     let differences = report.settings.iter().filter_map(|one| one.difference(report.measure));
-    let detectable = differences.map(|found| found.detectable_ratio).max_by(f64::total_cmp);
-    if let Some(ratio) = detectable {
+    let detectable = differences.filter_map(|found| found.detectable_ratio);
+    if let Some(ratio) = detectable.max_by(f64::total_cmp) {
         text += &format!("; differences from {} of a {unit} on show", percent(ratio));
     }
     if let Some(agent_ns) = report.agent_ns {
         text += &format!(". gctrace took {} per step", duration(agent_ns));
-    }
-    if report.unreadable_rows > 0 {
-        text += &format!(". {} could not be read", counted(report.unreadable_rows, "row"));
     }
     text + "."
 }
@@ -67,6 +82,7 @@ fn unit(report: &TuneReport) -> &'static str {
     match report.unit {
         TuneUnit::Step => "step",
         TuneUnit::Run => "run",
+        TuneUnit::WorkMs => "ms of work",
     }
 }
 
@@ -81,6 +97,8 @@ fn table(report: &TuneReport) -> Vec<String> {
     let mean = format!("{}{}", unit(report), clock(report));
     let has_memory = report.settings.iter().any(|setting| setting.peak_rss_bytes.is_some());
     let time = |ns: Option<u64>| ns.map(duration).or_dash();
+    let (is_runs, is_blocks) =
+        (report.method == TuneMethod::Runs, report.method == TuneMethod::Blocks);
     let found = |setting: &TunedSetting, text: fn(&MeasuredDifference) -> String| {
         setting.difference(report.measure).map(text).unwrap_or_default()
     };
@@ -90,10 +108,13 @@ fn table(report: &TuneReport) -> Vec<String> {
             TuneMeasure::Wall => time(setting.wall_ns),
             TuneMeasure::Cpu => time(setting.cpu_ns),
         })
-        .right("sd", |setting| time(setting.standard_deviation_ns))
+        .right_if(is_runs, "sd", |setting| time(setting.standard_deviation_ns))
         .right("difference (95 %)", |setting| found(setting, difference))
         .right("p", |setting| found(setting, |found| format!("{:.4}", found.holm_p_value)))
         .right("pauses", |setting| time(setting.pause_ns))
+        .right_if(is_blocks, "computed", |setting| {
+            setting.computed_share.map(percent).unwrap_or_default()
+        })
         .right_if(has_memory, "peak memory", |setting| setting.peak_rss_bytes.map(bytes).or_dash())
         .lines()
 }
@@ -117,9 +138,10 @@ fn verdict(report: &TuneReport) -> String {
         let setting = report.settings.iter().skip(1).find(is_best)?;
         Some((setting, setting.difference(report.measure)?))
     });
+    let equals = best.map(|(_, found)| equals_of(report, found)).unwrap_or_default();
     match (report.outcome, best) {
         (TuneOutcome::Gain, Some((setting, found))) => format!(
-            "{} is the fastest: a {unit} takes {} less{} than with {first}, {} to {} less.",
+            "With {} a {unit} takes {} less{} than with {first}, {} to {} less{}.",
             setting.setting,
             duration(found.mean_ns.unsigned_abs()),
             match report.measure {
@@ -128,6 +150,11 @@ fn verdict(report: &TuneReport) -> String {
             },
             duration(found.high_ns.unsigned_abs()),
             duration(found.low_ns.unsigned_abs()),
+            if equals.is_empty() {
+                ": it is the fastest".to_owned()
+            } else {
+                format!(". Perhaps as fast: {}", equals.join("; "))
+            },
         ),
         (TuneOutcome::Loss, _) => {
             format!("Keep {first}: no setting is faster, and some are slower.")
@@ -137,29 +164,21 @@ fn verdict(report: &TuneReport) -> String {
     }
 }
 
-fn refused(refusal: TuneRefusal, report: &TuneReport, config: &TuneArgs) -> String {
-    match refusal {
-        TuneRefusal::FewPairs { pairs, needed } => {
-            let remedy = match report.method {
-                TuneMethod::Blocks => "more steps, or shorter blocks (--block)".to_owned(),
-                TuneMethod::Runs => "a longer --budget".to_owned(),
-            };
-            format!("no verdict on {}, {needed} are needed: {remedy}.", counted(pairs, "pair"))
-        }
-        TuneRefusal::FewCollections { full, per_block, needed, block_steps } => {
-            let which = if full { "full collections" } else { "collections" };
-            let remedy = match block_steps {
-                Some(steps) => format!("--block {steps}, or --runs"),
-                None => "--runs".to_owned(),
-            };
-            let whose = match config.settings.len() {
-                2 => "a block contains",
-                _ => "its blocks, or those of the first setting, contain",
-            };
-            format!(
-                "no verdict: {whose} {per_block:.1} {which}, and {needed:.0} are needed, as one \
-                 block's garbage is the next one's work: {remedy}."
-            )
-        }
-    }
+/// Settings that may be as fast as the best: their intervals reach to its mean.
+fn equals_of(report: &TuneReport, best: &MeasuredDifference) -> Vec<String> {
+    let others = report.settings.iter().filter(|one| {
+        let reaches = |found: &MeasuredDifference| found.low_ratio <= best.mean_ratio;
+        Some(&one.setting) != report.best.as_ref()
+            && one.difference(report.measure).is_some_and(reaches)
+    });
+    others.map(|one| one.setting.clone()).collect()
+}
+
+fn refused(refusal: TuneRefusal, method: TuneMethod) -> String {
+    let TuneRefusal::FewPairs { pairs, needed } = refusal;
+    let remedy = match method {
+        TuneMethod::Blocks => "a longer run or --budget",
+        TuneMethod::Runs => "a longer --budget",
+    };
+    format!("no verdict on {}, {needed} are needed: {remedy}.", counted(pairs, "pair"))
 }

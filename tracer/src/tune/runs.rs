@@ -1,26 +1,31 @@
 //! Whole runs with one setting each, in ABBA order.
 
 use super::progress::TuneProgress;
-use super::table::CommandSteps;
-use super::{Tuner, table, whole_minutes};
+use super::{Tuner, whole_minutes};
+use crate::apply::StartedCommand;
 use crate::launch::CommandEnd;
 use crate::print;
 use crate::record::INTERRUPTED;
-use gctrace_analysis::tune::{
-    FEWEST_PAIRS, Measured, MeasuredBlocks, TuneMethod, TuneReport, TuneUnit, compare, whole_run,
-};
-use gctrace_settings::{AppliedProcess, CollectionSums, GcSetting};
+use gctrace_analysis::tune::{FEWEST_PAIRS, Measured, MeasuredRuns, TuneReport, TuneUnit, compare};
+use gctrace_settings::{AppliedProcess, ApplyRequest, CollectionSums, GcSetting, SettledSteps};
 use nix::sys::resource::{UsageWho, getrusage};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// One run with one setting.
 struct TunedRun {
     /// Of the run, from the start of the command to its end.
     whole: Measured,
-    /// Of its steps after the warm-up; `None`: it has none.
+    /// Of its steps after the warm-up; `None`: it has too few.
     stepwise: Option<Measured>,
-    steps: CommandSteps,
+    /// The ranks of a job, or the process that made the most steps.
+    stepping: Vec<AppliedProcess>,
+    /// Processes with other steps.
+    others: u64,
 }
+
+/// Steps of a process that are left out, and fewest that are enough.
+const WARM_UP: u64 = 50;
 
 /// The first group must leave time for this many.
 const NEEDED: u32 = FEWEST_PAIRS as u32;
@@ -52,8 +57,8 @@ pub(super) fn measure(tuner: &Tuner<'_>) -> anyhow::Result<u8> {
             break;
         }
         let report = report(tuner, &groups);
-        let is_done = report.is_precise(tuner.config.precision);
-        let runs = (groups.len() * tuner.settings.len()) as u64;
+        let is_done = report.is_known(tuner.config.precision);
+        let runs = (groups.len() * tuner.config.settings.len()) as u64;
         progress.update(tuner, runs, "run", Some(&report));
         found = Some(report);
         if is_done {
@@ -111,7 +116,15 @@ fn group(tuner: &Tuner<'_>, number: usize) -> anyhow::Result<RunGroup> {
 
 /// Runs the command once; `Err`: its exit code, not 0.
 fn run(tuner: &Tuner<'_>, setting: &GcSetting) -> anyhow::Result<Result<TunedRun, u8>> {
-    let mut command = tuner.start(std::slice::from_ref(setting))?;
+    let config = tuner.config;
+    let mut command = StartedCommand::start(
+        &config.command,
+        &tuner.invoker,
+        config.as_root,
+        config.prints_to_stdout(),
+        &ApplyRequest::of(setting.clone()),
+        config.step_function(),
+    )?;
     let (began, cpu) = (Instant::now(), children_cpu()?);
     let ended = command.supervisor.wait_for_end()?;
     let wall = began.elapsed();
@@ -120,12 +133,54 @@ fn run(tuner: &Tuner<'_>, setting: &GcSetting) -> anyhow::Result<Result<TunedRun
         return Ok(Err(code));
     }
     let processes = command.session.processes().processes;
-    let steps = table::read(&command.session, 1);
+    let all = processes.iter().filter(|process| process.steps > 0).count() as u64;
+    let stepping = stepping(&processes);
     Ok(Ok(TunedRun {
         whole: whole(&processes, wall, children_cpu()?.saturating_sub(cpu)),
-        stepwise: whole_run(&steps.table, peak_rss(&processes)),
-        steps,
+        stepwise: stepwise(&stepping, peak_rss(&processes)),
+        others: all.saturating_sub(stepping.len() as u64),
+        stepping,
     }))
+}
+
+/// Of each rank the process with the most steps; without ranks the one of all.
+fn stepping(processes: &[AppliedProcess]) -> Vec<AppliedProcess> {
+    let mut stepping: Vec<&AppliedProcess> =
+        processes.iter().filter(|process| process.steps > 0).collect();
+    stepping.sort_by_key(|process| std::cmp::Reverse(process.steps));
+    let mut by_rank = BTreeMap::new();
+    for process in stepping {
+        by_rank.entry(process.rank).or_insert(process);
+    }
+    if by_rank.len() > 1 {
+        by_rank.remove(&None);
+    }
+    by_rank.into_values().cloned().collect()
+}
+
+/// The means of the steps of a job: as long as those of its slowest rank, for which the others wait; the rest
+/// is the ranks' mean.
+#[expect(clippy::cast_precision_loss, reason = "counts and times are below 2^52")]
+fn stepwise(ranks: &[AppliedProcess], peak_rss_bytes: Option<u64>) -> Option<Measured> {
+    let settled = |rank: &AppliedProcess| {
+        rank.settled.clone().filter(|settled: &SettledSteps| settled.steps >= WARM_UP)
+    };
+    let settled: Vec<SettledSteps> = ranks.iter().map(settled).collect::<Option<_>>()?;
+    let each = |of: &dyn Fn(&SettledSteps) -> Option<u64>| -> Option<Vec<f64>> {
+        settled.iter().map(|one| Some(of(one)? as f64 / one.steps as f64)).collect()
+    };
+    let mean = |all: Vec<f64>| all.iter().sum::<f64>() / all.len() as f64;
+    let collections = [0, 1, 2].map(|generation: usize| {
+        let of = |one: &SettledSteps| one.collections.get(generation).map_or(0, |count| *count);
+        settled.iter().map(|one| of(one) as f64).sum::<f64>() / settled.len() as f64
+    });
+    Some(Measured {
+        wall_ns: each(&|one| Some(one.wall_ns))?.into_iter().reduce(f64::max)?,
+        cpu_ns: each(&|one| one.cpu_ns).map(mean),
+        pause_ns: each(&|one| Some(one.pause_ns)).map(mean),
+        collections,
+        peak_rss_bytes,
+    })
 }
 
 /// CPU time of the commands that have ended, and of what they waited for.
@@ -164,7 +219,6 @@ fn whole(processes: &[AppliedProcess], wall: Duration, cpu: Duration) -> Measure
             let of = |sums: &&CollectionSums| sums.collections.get(generation).copied();
             sums.iter().filter_map(of).map(|count| count as f64).sum()
         }),
-        full_pause_ns: None,
         peak_rss_bytes: peak_rss(processes),
     }
 }
@@ -181,19 +235,18 @@ fn report(tuner: &Tuner<'_>, groups: &[Vec<TunedRun>]) -> TuneReport {
         None => TuneUnit::Run,
     };
     let runs = || groups.iter().flatten();
-    let measured = MeasuredBlocks {
-        method: TuneMethod::Runs,
+    let measured = MeasuredRuns {
         unit,
         groups: stepwise.or_else(|| by(&|run| Some(run.whole))).unwrap_or_default(),
-        steps: runs().map(|run| run.steps.table.rows.len() as u64).sum(),
-        warm_up_steps: 0,
-        block_steps: None,
     };
+    let stepping = || runs().flat_map(|run| &run.stepping);
+    let steps = runs().filter_map(|run| run.stepping.iter().map(|one| one.steps).min());
     TuneReport {
-        ranks: runs().map(|run| run.steps.ranks).max().unwrap_or(0).max(1),
-        other_processes: runs().map(|run| run.steps.others).max().unwrap_or(0),
-        unreadable_rows: runs().map(|run| run.steps.table.unreadable).sum(),
-        agent_ns: runs().filter_map(|run| run.steps.agent_ns).max(),
-        ..compare(&tuner.settings, &measured, tuner.config.measure())
+        steps: steps.sum(),
+        warm_up_steps: if unit == TuneUnit::Step { WARM_UP } else { 0 },
+        ranks: runs().map(|run| run.stepping.len() as u64).max().unwrap_or(0).max(1),
+        other_processes: runs().map(|run| run.others).max().unwrap_or(0),
+        agent_ns: stepping().filter_map(|one| one.agent_ns.checked_div(one.steps)).max(),
+        ..compare(&tuner.names(), &measured, tuner.config.measure())
     }
 }

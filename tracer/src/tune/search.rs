@@ -2,7 +2,7 @@
 
 use super::Tuner;
 use crate::auto;
-use crate::auto::{SearchRequest, verdict};
+use crate::auto::verdict;
 use crate::launch::CommandEnd;
 use crate::record::INTERRUPTED;
 use crate::text::chain;
@@ -11,16 +11,10 @@ use gctrace_settings::AutoOptions;
 /// Measures one run; returns the exit code. `None`: it has ended well without a result, and without steps, and
 /// the budget is not spent.
 pub(super) fn measure(tuner: &Tuner<'_>) -> anyhow::Result<Option<u8>> {
-    let config = tuner.config;
-    let search = SearchRequest {
-        command: &config.command,
-        as_root: config.as_root,
-        answers_on_stdout: config.prints_to_stdout(),
-        options: AutoOptions::default(),
-        step_function: config.step_function(),
-        budget: Some(config.budget),
-    };
-    let searched = auto::search(&search, &tuner.invoker, tuner.verbosity)?;
+    let search = tuner.search(AutoOptions::default());
+    let searched = auto::search(&search, &tuner.invoker, tuner.verbosity, |processes, elapsed| {
+        tuner.is_over_budget() || auto::is_known(processes, elapsed)
+    })?;
     let ended_well =
         searched.ended.flatten().map(CommandEnd::exit_code).is_some_and(|code| code == 0);
     if ended_well && !tuner.is_over_budget() && !searched.found.has_steps_or_result() {

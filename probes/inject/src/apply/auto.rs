@@ -3,13 +3,16 @@
 //!
 //! - `controller`: blocks of steps, one after the other; `gauge`: what it asks and has done;
 //! - `watch`: with the program's own settings; `explore`: which setting is the best;
-//! - `hold`: whether that one gains, and how much; `decide`: what follows from both; `block`: their blocks;
+//! - `compare`: settings that were named, with the first of them;
+//! - `hold`: whether that one gains, and how much; `decide`: what follows from both; `block`: their blocks; `pairs`: two
+//!   of these;
 //! - `price`: what a block of steps costs; `mixture`: whether pairs of blocks differ; `coin`: their
 //!   order;
-//! - `guard`: memory; `report`: what is reported; `ranks`: those that do as rank 0 does.
+//! - `guard`: memory; `report`: what is reported; `outside`: what others do; `ranks`: those that do as rank 0 does.
 
 mod block;
 mod coin;
+mod compare;
 mod controller;
 mod decide;
 mod explore;
@@ -17,6 +20,8 @@ mod gauge;
 mod guard;
 mod hold;
 mod mixture;
+mod outside;
+mod pairs;
 mod price;
 mod ranks;
 mod report;

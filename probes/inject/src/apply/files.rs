@@ -3,7 +3,7 @@
 
 use crate::environment;
 use gctrace_ring::quietly;
-use gctrace_settings::{AppliedProcess, CONTROL_FILE, MAX_PROCESSES, REPORT_SUFFIX, STEPS_SUFFIX};
+use gctrace_settings::{AppliedProcess, CONTROL_FILE, MAX_PROCESSES, REPORT_SUFFIX};
 use std::fs::File;
 use std::io;
 use std::io::{Read as _, Write as _};
@@ -49,31 +49,18 @@ impl ReportFolder {
 
     /// Replaces a file as a whole.
     pub(crate) fn put(&mut self, name: &str, text: &[u8]) {
-        self.write(|folder| {
-            let unfinished = folder.join(format!("{}.tmp", std::process::id()));
-            write(&unfinished, libc::O_TRUNC, text)?;
-            std::fs::rename(unfinished, folder.join(name))
-        });
+        if !self.is_open() {
+            return;
+        }
+        let unfinished = self.path.join(format!("{}.tmp", std::process::id()));
+        let written = write(&unfinished, text)
+            .and_then(|()| std::fs::rename(unfinished, self.path.join(name)));
+        self.is_lost = written.is_err();
     }
 
     /// Length of what was read from the start of a file; 0 if nothing could be.
     pub(crate) fn read(&self, name: &str, text: &mut [u8]) -> usize {
         if self.is_lost { 0 } else { read_into(&self.path.join(name), text) }
-    }
-
-    /// Starts or continues the table of steps of this process.
-    pub(crate) fn steps(&mut self, pid: u32, text: &str, is_first: bool) {
-        let flag = if is_first { libc::O_TRUNC } else { libc::O_APPEND };
-        self.write(|folder| {
-            let path = folder.join(format!("{pid}{STEPS_SUFFIX}"));
-            write(&path, flag, text.as_bytes())
-        });
-    }
-
-    fn write(&mut self, work: impl FnOnce(&Path) -> io::Result<()>) {
-        if self.is_open() {
-            self.is_lost = work(&self.path).is_err();
-        }
     }
 }
 
@@ -88,12 +75,13 @@ fn is_admitted(folder: &Path) -> bool {
     counted.is_err() || length.saturating_sub(1) <= MAX_PROCESSES
 }
 
-fn write(path: &Path, flag: i32, text: &[u8]) -> io::Result<()> {
+fn write(path: &Path, text: &[u8]) -> io::Result<()> {
     let mut file = File::options()
         .write(true)
         .create(true)
+        .truncate(true)
         .mode(0o600)
-        .custom_flags(flag | libc::O_NOFOLLOW)
+        .custom_flags(libc::O_NOFOLLOW)
         .open(path)?;
     quietly(|| file.write_all(text))
 }
@@ -174,13 +162,12 @@ mod tests {
             let mut folder = ReportFolder::new(folder.path(), u32::MAX);
             for _ in 0..2 {
                 folder.report(&AppliedProcess { pid, ..AppliedProcess::default() });
-                folder.steps(pid, "1\n", true);
             }
         }
         let names = std::fs::read_dir(folder.path()).expect("listed").flatten();
         let mut names: Vec<_> = names.map(|entry| entry.file_name()).collect();
         names.sort();
-        assert_eq!(names, ["1.report.json", "1.steps", CONTROL_FILE]);
+        assert_eq!(names, ["1.report.json", CONTROL_FILE]);
         let length = control.metadata().expect("there").len();
         assert_eq!(length, MAX_PROCESSES + 3);
     }

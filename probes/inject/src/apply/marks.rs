@@ -1,8 +1,6 @@
-//! Which marks are steps, and which setting each step has. Depends on nothing but numbers, so the
-//! ranks of a job agree.
+//! Which marks are steps.
 
 use gctrace_ring::StepMarker;
-use gctrace_settings::BlockLengths;
 
 /// Marks of backward passes and of a DataLoader before they count: a better marker may come.
 const UNCERTAIN: u64 = 32;
@@ -92,32 +90,6 @@ pub(crate) fn name(marker: StepMarker) -> &'static str {
     }
 }
 
-/// The place of a step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct StepPlace {
-    /// -1 during the warm-up.
-    pub(crate) block: i64,
-    /// Index of the setting.
-    pub(crate) setting: usize,
-}
-
-impl StepPlace {
-    /// That of the step after `steps` steps, if `settings` settings alternate. A block has the digit
-    /// sum of its number, to their base, modulo their number: Thue-Morse order for two.
-    pub(crate) fn after(steps: u64, lengths: BlockLengths, settings: usize) -> Self {
-        let Some(since) = steps.checked_sub(lengths.warm_up) else {
-            return Self { block: -1, setting: 0 };
-        };
-        let block = since / lengths.block.max(1);
-        let (base, mut rest, mut sum) = (settings as u64, block, 0);
-        while rest > 0 && base > 1 {
-            sum += rest % base;
-            rest /= base;
-        }
-        Self { block: block.cast_signed(), setting: sum.checked_rem(base).unwrap_or(0) as usize }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -144,21 +116,5 @@ mod tests {
         assert_eq!(marks.count(StepMarker::Optimizer), Marked::Nothing);
         assert_eq!(marks.count(StepMarker::Function), Marked::Step);
         assert_eq!(marks.steps(), 0);
-    }
-
-    #[test]
-    fn blocks_take_turns() {
-        let lengths = BlockLengths { block: 5, warm_up: 10 };
-        let settings = |count| -> Vec<usize> {
-            let steps = (0..8).map(|block| 10 + block * 5 + 4);
-            let places = steps.map(|steps| StepPlace::after(steps, lengths, count));
-            places.map(|place| place.setting).collect()
-        };
-        assert_eq!(settings(2), [0, 1, 1, 0, 1, 0, 0, 1]);
-        assert_eq!(settings(3), [0, 1, 2, 1, 2, 0, 2, 0]);
-        assert_eq!(settings(1), [0; 8]);
-        let warming = StepPlace { block: -1, setting: 0 };
-        assert_eq!(StepPlace::after(9, lengths, 2), warming);
-        assert_eq!(StepPlace::after(20, lengths, 2).block, 2);
     }
 }

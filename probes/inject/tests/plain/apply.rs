@@ -4,7 +4,7 @@
 
 use crate::apply_harness;
 
-use apply_harness::{GARBAGE, apply, apply_in, numbers};
+use apply_harness::{GARBAGE, apply, numbers};
 use serde_json::Value;
 use test_kit::interpreters::interpreters;
 use test_kit::optimizer::OPTIMIZER;
@@ -235,64 +235,30 @@ fn nothing_happens_without_steps() {
     }
 }
 
-/// Blocks alternate in Thue-Morse order, and the table has the collections of each step.
+/// Steps after the first 50, with the program's own counts of collections in them.
 #[test]
-fn blocks_alternate() {
-    const WARM_UP: i64 = 10;
-    const BLOCK: i64 = 5;
+fn settled_steps_are_measured() {
     let script = r"
 import time
-begun = []
-def seen(phase, info):
-    if phase == 'start': begun.append((time.monotonic_ns(), info['generation']))
-gc.callbacks.append(seen)
-thresholds = []
-for i in range(1, 91):
+for i in range(1, 151):
+    if i == 51: settled, cpu = collections(), time.thread_time_ns()
     garbage(200)
+    if i == 150: print(*(after - before for before, after in zip(settled, collections())))
+    if i == 150: print(time.thread_time_ns() - cpu)
     step()
-    thresholds.append(gc.get_threshold()[0])
-print(*thresholds)
-for one in begun: print(*one)
 ";
-    for python in interpreters("blocks_alternate") {
-        let folder = tempfile::tempdir().unwrap();
-        let mut command = python.command(&format!("{OPTIMIZER}{GARBAGE}{script}"));
-        command
-            .env("GCTRACE_APPLY_BLOCK", BLOCK.to_string())
-            .env("GCTRACE_APPLY_WARM_UP", WARM_UP.to_string());
-        let applied = apply_in(folder.path(), &mut command, "threshold=300|threshold=7000");
-        assert_eq!(applied.errors, "");
-        let numbers = |line: &str| -> Vec<i64> {
-            line.split(' ').map(|word| word.parse().unwrap()).collect()
-        };
-        let lines = applied.lines();
-        let thresholds = numbers(lines[0]);
-        let begun: Vec<_> = lines.iter().skip(1).map(|line| numbers(line)).collect();
-        // The first interval has no mark at its start.
-        assert_eq!(applied.steps.len(), 89, "{}", python.name);
-        for row in &applied.steps {
-            let [step, setting, block, start_ns, end_ns, pause_ns, young, middle, old, ..] =
-                row[..]
-            else {
-                unreachable!("{row:?}");
-            };
-            let expected = (step - 1 - WARM_UP).div_euclid(BLOCK).max(-1);
-            assert_eq!(block, expected, "{} step {step}", python.name);
-            let parity = i64::from(block.max(0).count_ones() % 2);
-            assert_eq!(setting, parity, "{} step {step}", python.name);
-            let threshold = [300, 7000][usize::try_from(setting).unwrap()];
-            let begins = thresholds[usize::try_from(step).unwrap() - 2];
-            assert_eq!(begins, threshold, "{} step {step}", python.name);
-            let counted = [0, 1, 2].map(|generation| {
-                let is_here =
-                    |one: &&Vec<i64>| (start_ns..=end_ns).contains(&one[0]) && one[1] == generation;
-                i64::try_from(begun.iter().filter(is_here).count()).unwrap()
-            });
-            assert_eq!(counted, [young, middle, old], "{} step {step}", python.name);
-            assert!(start_ns <= end_ns && pause_ns <= end_ns - start_ns, "{row:?}");
-            assert_eq!(pause_ns > 0, young + middle + old > 0, "{row:?}");
-        }
-        let steps: Vec<i64> = applied.steps.iter().map(|row| row[0]).collect();
-        assert_eq!(steps, (2..=90).collect::<Vec<_>>());
+    for python in interpreters("settled_steps_are_measured") {
+        let applied = apply(&python, "threshold=300,5,5", script);
+        let [counts, cpu_ns] = applied.lines()[..] else { panic!("{}", applied.output) };
+        let counts: Vec<u64> = counts.split(' ').map(|word| word.parse().unwrap()).collect();
+        let settled = &applied.report()["settled"];
+        assert_eq!(settled["steps"], 100, "{}", python.name);
+        assert_eq!(numbers(&settled["collections"]), counts, "{}: {settled}", python.name);
+        let [wall, cpu, pause] =
+            ["wall_ns", "cpu_ns", "pause_ns"].map(|name| settled[name].as_u64().unwrap());
+        assert_eq!(pause > 0, counts.iter().sum::<u64>() > 0, "{settled}");
+        assert!(pause <= wall && cpu <= wall + 1_000_000, "{settled}");
+        // The program's own figure contains the agent's time.
+        assert!(cpu <= cpu_ns.parse::<u64>().unwrap() + 1_000_000, "{settled} {cpu_ns}");
     }
 }

@@ -6,12 +6,15 @@
 
 use super::block::{Block, BlockKind};
 use super::coin::Coin;
+use super::compare::Comparison;
 use super::explore::Exploration;
 use super::gauge::{Action, Gauge};
 use super::guard::{MemoryAlarm, MemoryGuard, MemoryLook};
 use super::hold::Hold;
 use super::price::{ChargedOld, Figures, Thresholds, block_cost, float, worked_ms};
-use gctrace_settings::{AutoDecision, AutoEvent, AutoOptions, AutoPart, AutoSaving, AutoState};
+use gctrace_settings::{
+    AutoDecision, AutoEvent, AutoOptions, AutoPart, AutoSaving, AutoState, ComparedSetting,
+};
 use std::collections::VecDeque;
 
 /// Steps before anything is measured: caches and lazily made state settle.
@@ -24,7 +27,7 @@ const LONG_NS: u64 = 10_000_000_000;
 /// And has this many steps.
 const FEWEST: u64 = 10;
 /// The third threshold while the old generation is suspended: never reached.
-const SUSPENDED: u32 = 1_000_000_000;
+pub(super) const SUSPENDED: u32 = 1_000_000_000;
 
 /// What comes after the actions that are due.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +46,7 @@ pub(super) enum AutoPhase {
     SetUp,
     Watch,
     Explore(Exploration),
+    Compare(Comparison),
     Hold(Box<Hold>),
     Stopped,
 }
@@ -58,7 +62,7 @@ pub(crate) struct Controller {
     /// Whether it wants automatic collection.
     pub(super) is_on: bool,
     /// Those that are in place.
-    in_place: Thresholds,
+    pub(super) in_place: Thresholds,
     pub(super) phase: AutoPhase,
     pub(super) steps: u64,
     pub(super) queue: VecDeque<Action>,
@@ -80,7 +84,7 @@ pub(crate) struct Controller {
     compared: [u64; 2],
     pub(super) guard: MemoryGuard,
     /// CPU time in ns when steps began, and now.
-    cpu_ns: Option<[u64; 2]>,
+    pub(super) cpu_ns: Option<[u64; 2]>,
     pub(super) share: Option<f64>,
     /// Containers per step in the last block that watched.
     pub(super) watched: Option<f64>,
@@ -108,6 +112,8 @@ pub(crate) struct Controller {
     /// What those of them that are proven saved.
     pub(super) savings: Vec<AutoSaving>,
     pub(super) events: Vec<AutoEvent>,
+    /// The comparison that has ended.
+    pub(super) compared_settings: Vec<ComparedSetting>,
 }
 
 impl Controller {
@@ -150,6 +156,7 @@ impl Controller {
             parts: Vec::new(),
             savings: Vec::new(),
             events: Vec::new(),
+            compared_settings: Vec::new(),
         }
     }
 
@@ -172,7 +179,7 @@ impl Controller {
             return None;
         }
         self.block_steps += steps;
-        if matches!(self.phase, AutoPhase::Explore(_) | AutoPhase::Hold(_)) {
+        if !matches!(self.phase, AutoPhase::SetUp | AutoPhase::Watch) {
             match self.guard.look(gauge) {
                 MemoryLook::Well => {}
                 MemoryLook::Unknown => {
@@ -265,7 +272,13 @@ impl Controller {
         if matches!(self.phase, AutoPhase::Explore(_) | AutoPhase::Hold(_)) {
             self.skipped_ns += cost.full_ns * float(steps) - cost.fulls_ns;
         }
-        self.put_off += if block.is_compared() { cost.fulls_by_rule * float(steps) } else { 0.0 };
+        if block.is_compared() {
+            let charged = match &self.phase {
+                AutoPhase::Compare(comparison) => comparison.steps_as_first(block.kind, steps),
+                _ => steps,
+            };
+            self.put_off += cost.fulls_by_rule * float(charged);
+        }
         self.count_debt(&block, closed);
         self.begin = *closed;
         if !same_thread {
@@ -275,11 +288,12 @@ impl Controller {
             self.compared[0] += steps;
             self.compared[1] += cost.fulls;
         }
-        match &mut self.phase {
+        match &self.phase {
             AutoPhase::SetUp => self.phase = AutoPhase::Watch,
             _ if !same_thread => {}
             AutoPhase::Watch => self.has_watched(&cost, closed, gauge),
             AutoPhase::Explore(_) => self.explored(block.kind, cost, steps, closed, gauge),
+            AutoPhase::Compare(_) => self.has_compared(block.kind, cost),
             AutoPhase::Hold(_) => self.held(block.kind, cost, steps),
             AutoPhase::Stopped => return,
         }
@@ -334,10 +348,12 @@ impl Controller {
     // Blocks
 
     /// Begins the next block: what the phase says, after what it has put into the queue.
-    fn prepare(&mut self, figures: &Figures) {
+    pub(super) fn prepare(&mut self, figures: &Figures) {
+        // The block after a full collection is slower by more than that.
+        let is_amid = matches!(&self.phase, AutoPhase::Compare(comparison) if comparison.is_amid());
         let block = self.next_block();
         let is_compared = block.is_compared();
-        if self.put_off >= 1.0 {
+        if self.put_off >= 1.0 && !is_amid {
             // Old garbage waits no longer than with settings in which it is not suspended: memory of a
             // device may be in it.
             self.collect_all();
@@ -363,104 +379,24 @@ impl Controller {
         let own = self.own;
         let rest = |steps| Block { kind: BlockKind::Own, thresholds: own, steps };
         let is_over = self.is_over_budget(0.0);
+        let watch = if self.options.compared.is_empty() { WATCH } else { SET_UP };
         match &mut self.phase {
             AutoPhase::Explore(exploration) if is_over => rest(exploration.block),
-            AutoPhase::Explore(exploration) => exploration.next_block().unwrap_or(rest(WATCH)),
+            AutoPhase::Explore(exploration) => exploration.next_block().unwrap_or(rest(watch)),
+            AutoPhase::Compare(comparison) => {
+                comparison.next_block(&mut self.coin).unwrap_or(rest(watch))
+            }
             AutoPhase::Hold(hold) => hold.next_block(own, is_over, &mut self.coin),
-            _ => rest(WATCH),
+            _ => rest(watch),
         }
     }
 
-    fn drop_pair(&mut self) {
-        if let AutoPhase::Hold(hold) = &mut self.phase {
-            hold.drop_pair();
+    pub(super) fn drop_pair(&mut self) {
+        match &mut self.phase {
+            AutoPhase::Hold(hold) => hold.drop_pair(),
+            AutoPhase::Compare(comparison) => comparison.drop_round(),
+            _ => {}
         }
-    }
-
-    // From outside
-
-    /// The program has set thresholds, which are in place now. Returns what is to be done.
-    pub(crate) fn program_set(
-        &mut self,
-        thresholds: Thresholds,
-        gauge: &mut dyn Gauge,
-    ) -> Option<Action> {
-        // It puts back what it read: ours.
-        let is_ours = thresholds == self.in_place && thresholds != self.own;
-        let [first, second, third] = thresholds;
-        let third = if third >= SUSPENDED { self.own[2] } else { third };
-        let own = if is_ours { self.own } else { [first, second, third] };
-        self.in_place = thresholds;
-        let is_new = own != self.own;
-        self.own = own;
-        if is_new {
-            self.decide(AutoDecision::OwnChanged { thresholds: own.to_vec() });
-        }
-        self.begin_anew(is_new, gauge)
-    }
-
-    /// The program has switched automatic collection on or off, or it was so from the start. While it is
-    /// off nothing is tried.
-    pub(crate) fn program_switched(
-        &mut self,
-        is_on: bool,
-        gauge: &mut dyn Gauge,
-    ) -> Option<Action> {
-        self.is_on = is_on;
-        self.begin_anew(true, gauge)
-    }
-
-    /// The program has thawed what was frozen for it.
-    pub(crate) fn program_unfroze(&mut self, gauge: &mut dyn Gauge) -> Option<Action> {
-        self.decide(AutoDecision::Unfrozen);
-        if !matches!(self.phase, AutoPhase::Stopped) {
-            self.watch_again(true);
-        }
-        self.begin_anew(false, gauge)
-    }
-
-    /// The block that runs says nothing any more, nor does the phase if the program is another.
-    fn begin_anew(&mut self, is_other: bool, gauge: &mut dyn Gauge) -> Option<Action> {
-        if matches!(self.phase, AutoPhase::Stopped) || self.cpu_ns.is_none() {
-            return None;
-        }
-        self.drop_pair();
-        if is_other && !matches!(self.phase, AutoPhase::SetUp) {
-            self.watch_again(false);
-        }
-        let figures = gauge.figures();
-        self.prepare(&figures);
-        self.next(gauge)
-    }
-
-    /// Another rank has hardly any memory left.
-    pub(crate) fn rank_alarmed(&mut self, gauge: &mut dyn Gauge) -> Option<Action> {
-        if matches!(self.phase, AutoPhase::Stopped) {
-            return None;
-        }
-        self.stop(AutoDecision::RankMemory);
-        self.next(gauge)
-    }
-
-    /// The thresholds that the program wants.
-    pub(crate) fn own(&self) -> Thresholds {
-        self.own
-    }
-
-    /// The user takes everything back: the caller does that.
-    pub(crate) fn take_back(&mut self) {
-        if !matches!(self.phase, AutoPhase::Stopped) {
-            self.decide(AutoDecision::TakenBack);
-            self.end_part();
-            self.queue.clear();
-            self.phase = AutoPhase::Stopped;
-            self.moment = Moment::Running;
-        }
-    }
-
-    /// The program's thresholds, if others are in place.
-    pub(crate) fn to_give_back(&self) -> Option<Thresholds> {
-        (self.in_place != self.own).then_some(self.own)
     }
 
     /// Whether objects are frozen for it.
@@ -474,6 +410,7 @@ impl Controller {
             AutoPhase::SetUp => AutoState::SettingUp,
             AutoPhase::Watch => AutoState::Watching,
             AutoPhase::Explore(_) => AutoState::Exploring,
+            AutoPhase::Compare(_) => AutoState::Comparing,
             AutoPhase::Hold(hold) if hold.is_proving() => AutoState::Proving,
             AutoPhase::Hold(_) => AutoState::Holding,
             AutoPhase::Stopped => AutoState::Stopped,

@@ -1,6 +1,7 @@
 //! What follows from a block while settings are compared, and while one is held.
 
 use super::block::BlockKind;
+use super::compare::Comparison;
 use super::controller::{AutoPhase, Controller};
 use super::explore::collecting;
 use super::gauge::Gauge;
@@ -35,6 +36,22 @@ impl Controller {
         match exploration.halve() {
             None => exploration.begin_round(&mut self.coin),
             Some(best) => self.choose(best, figures, gauge),
+        }
+    }
+
+    /// Compares the settings that were named, once the program was watched for a block of this cost.
+    pub(super) fn begin_comparison(&mut self, cost: &BlockCost, share: f64) {
+        let comparison = Comparison::new(&self.options.compared, self.own, cost);
+        self.decide(AutoDecision::Compare { share, block_steps: comparison.block });
+        self.phase = AutoPhase::Compare(comparison);
+        // It has a price from the first block on.
+        self.collect_all();
+    }
+
+    /// A block has ended while settings that were named are compared.
+    pub(super) fn has_compared(&mut self, kind: BlockKind, cost: BlockCost) {
+        if let (AutoPhase::Compare(comparison), BlockKind::Tried(place)) = (&mut self.phase, kind) {
+            comparison.add(place, cost);
         }
     }
 
@@ -81,7 +98,7 @@ impl Controller {
         // Then time is not the point, as long as none is lost.
         let is_longest = self.options.goal == AutoGoal::Longest;
         let verdict = hold.verdict();
-        let (pairs, mean) = (hold.cpu.len() as u64, hold.cpu.mean());
+        let (pairs, mean) = (hold.pairs.cpu.len() as u64, hold.pairs.cpu.mean());
         match verdict {
             HoldVerdict::GoOn => {}
             HoldVerdict::Proven { low, high } => {

@@ -43,6 +43,13 @@ impl Tried {
     }
 }
 
+/// Steps of a compared block of a program that a block of this cost has shown.
+pub(super) fn block_steps(cost: &BlockCost) -> u64 {
+    let shortest = whole(LONG_NS / cost.cpu_ns.max(1.0)).clamp(FEWEST, SHORTEST);
+    let spanning = PERIODS / cost.middle.max(1e-9);
+    whole(spanning.min(float(LONGEST))).clamp(shortest, LONGEST)
+}
+
 pub(super) fn collecting(cost: &BlockCost) -> f64 {
     cost.collecting_ns
 }
@@ -77,14 +84,7 @@ impl Exploration {
         if tried.len() < 2 && longest_ns.is_none() {
             return None;
         }
-        let shortest = whole(LONG_NS / cost.cpu_ns.max(1.0)).clamp(FEWEST, SHORTEST);
-        let spanning = PERIODS / cost.middle.max(1e-9);
-        Some(Self {
-            tried,
-            queue: Vec::new(),
-            round: 0,
-            block: whole(spanning.min(float(LONGEST))).clamp(shortest, LONGEST),
-        })
+        Some(Self { tried, queue: Vec::new(), round: 0, block: block_steps(cost) })
     }
 
     /// Two blocks of each setting, twice as many in each later round, in random order.

@@ -3,9 +3,10 @@
 
 use super::block::{Block, BlockKind, is_other};
 use super::coin::Coin;
-use super::mixture::{PairedDifferences, difference, own_by_held};
+use super::mixture::own_by_held;
+use super::pairs::{BlockPairs, ReportedPairs};
 use super::price::{BlockCost, ChargedOld, Figures, Thresholds, float, whole};
-use gctrace_settings::{AutoDifference, AutoPart, AutoSaving, GcSetting};
+use gctrace_settings::{AutoPart, AutoSaving, GcSetting};
 
 /// Fewest pairs of a proof.
 const FEWEST: usize = 12;
@@ -42,11 +43,7 @@ pub(super) struct Hold {
     queue: Vec<bool>,
     pair: [Option<BlockCost>; 2],
     pub(super) gap: u64,
-    pub(super) cpu: PairedDifferences,
-    wall: PairedDifferences,
-    collecting: PairedDifferences,
-    /// Sums over pairs, held less own, in ns: of the computed part, and of all.
-    computed_ns: [f64; 2],
+    pub(super) pairs: BlockPairs,
     steps: u64,
     cpu_ns: f64,
     /// Containers per step when it was chosen, and of the last pairs.
@@ -76,10 +73,7 @@ impl Hold {
             queue: Vec::new(),
             pair: [None; 2],
             gap: 0,
-            cpu: PairedDifferences::default(),
-            wall: PairedDifferences::default(),
-            collecting: PairedDifferences::default(),
-            computed_ns: [0.0; 2],
+            pairs: BlockPairs::default(),
             steps: 0,
             cpu_ns: 0.0,
             allocations,
@@ -162,12 +156,7 @@ impl Hold {
         self.pair[usize::from(is_held)] = Some(cost);
         if let [Some(own), Some(held)] = self.pair {
             self.pair = [None; 2];
-            self.cpu.push(difference(held.cpu_ns, own.cpu_ns));
-            self.wall.push(difference(held.wall_ns, own.wall_ns));
-            let both_ns = (held.cpu_ns + own.cpu_ns).max(1.0);
-            self.collecting.push(2.0 * (held.collecting_ns - own.collecting_ns) / both_ns);
-            self.computed_ns[0] += held.full_ns - own.full_ns;
-            self.computed_ns[1] += held.cpu_ns - own.cpu_ns;
+            self.pairs.push(&held, &own);
             if self.recent.len() == RECENT {
                 self.recent.remove(0);
             }
@@ -180,39 +169,36 @@ impl Hold {
 
     /// CPU time that was lost, in ns, if the setting is worse than the program's own.
     pub(super) fn lost_ns(&self) -> f64 {
-        (self.cpu_ns * (1.0 - own_by_held(self.cpu.mean()))).max(0.0)
-    }
-
-    fn computed_share(&self) -> Option<f64> {
-        let [computed, all] = self.computed_ns;
-        (all != 0.0).then(|| computed / all)
+        (self.cpu_ns * (1.0 - own_by_held(self.pairs.cpu.mean()))).max(0.0)
     }
 
     /// What was saved, if that is proven.
     pub(super) fn saving(&self) -> Option<AutoSaving> {
-        let interval = self.cpu.interval().filter(|_| self.is_proven)?;
+        let pairs = &self.pairs.cpu;
+        let interval = pairs.interval().filter(|_| self.is_proven)?;
         let ns = |difference| signed(self.cpu_ns * (own_by_held(difference) - 1.0));
         Some(AutoSaving {
-            mean_ns: ns(self.cpu.mean()),
+            mean_ns: ns(pairs.mean()),
             low_ns: ns(interval.high),
             high_ns: ns(interval.low),
-            pairs: self.cpu.len() as u64,
-            computed_share: self.computed_share()?,
+            pairs: pairs.len() as u64,
+            computed_share: self.pairs.computed_share()?,
         })
     }
 
     pub(super) fn part(&self) -> AutoPart {
+        let ReportedPairs { cpu, wall, collections, computed_share } = self.pairs.reported();
         AutoPart {
             setting: self.setting(),
             step: self.since,
             held_steps: self.steps,
             held_cpu_ns: whole(self.cpu_ns),
-            pairs: self.cpu.len() as u64,
+            pairs: self.pairs.cpu.len() as u64,
             is_proven: self.is_proven,
-            cpu: reported(&self.cpu),
-            wall: reported(&self.wall),
-            collections: reported(&self.collecting),
-            computed_share: self.computed_share(),
+            cpu,
+            wall,
+            collections,
+            computed_share,
         }
     }
 }
@@ -221,15 +207,6 @@ impl Hold {
 #[expect(clippy::cast_possible_truncation, reason = "saturates")]
 pub(super) fn signed(number: f64) -> i64 {
     number.round() as i64
-}
-
-fn reported(pairs: &PairedDifferences) -> AutoDifference {
-    let interval = pairs.interval();
-    AutoDifference {
-        mean: (pairs.len() > 0).then(|| pairs.mean()),
-        low: interval.map(|one| one.low),
-        high: interval.map(|one| one.high),
-    }
 }
 
 /// What follows from the pairs so far.
@@ -243,7 +220,7 @@ pub(super) enum HoldVerdict {
 
 impl Hold {
     pub(super) fn verdict(&self) -> HoldVerdict {
-        let interval = self.cpu.interval();
+        let (pairs, interval) = (self.pairs.cpu.len(), self.pairs.cpu.interval());
         if interval.is_some_and(|one| one.low > 0.0) {
             return HoldVerdict::Loss;
         }
@@ -253,11 +230,11 @@ impl Hold {
         }
         if let Some(one) = interval.filter(|one| one.high < -RESERVE)
             && !self.is_proven
-            && self.cpu.len() >= FEWEST
+            && pairs >= FEWEST
         {
             return HoldVerdict::Proven { low: one.low, high: one.high };
         }
-        if self.is_proving && self.cpu.len() >= MOST {
+        if self.is_proving && pairs >= MOST {
             return HoldVerdict::NotProven;
         }
         HoldVerdict::GoOn

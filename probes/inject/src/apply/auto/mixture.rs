@@ -82,6 +82,8 @@ pub(crate) struct PairedDifferences {
     first: PairSums,
     /// What all intervals so far have in common, which covers the mean as often as each of them.
     common: Option<MixtureInterval>,
+    /// The largest `ln M` of a mean of 0 so far.
+    against_none: Option<f64>,
 }
 
 impl PairedDifferences {
@@ -91,6 +93,10 @@ impl PairedDifferences {
             return;
         }
         self.add(difference);
+        if self.pairs >= FEWEST {
+            let now = self.evidence(0.0);
+            self.against_none = Some(self.against_none.map_or(now, |most| most.max(now)));
+        }
         if let Some(now) = self.interval_now() {
             let common = self.common.map_or(now, |before| MixtureInterval {
                 low: before.low.max(now.low),
@@ -124,6 +130,11 @@ impl PairedDifferences {
         self.common
     }
 
+    /// The p of no difference, over all looks; `None`: there are too few pairs for one.
+    pub(crate) fn p_value(&self) -> Option<f64> {
+        self.against_none.map(|most| (-most).exp().min(1.0))
+    }
+
     fn interval_now(&self) -> Option<MixtureInterval> {
         if self.pairs < FEWEST {
             return None;
@@ -151,14 +162,19 @@ impl PairedDifferences {
         Some(mean + outside * deviation)
     }
 
-    /// Whether `M` exceeds 1/a if `mu` is the mean. The width of the mixture follows from the sizes of
-    /// the first differences, which say nothing of their signs.
+    /// Whether `M` exceeds 1/a if `mu` is the mean.
     fn excludes(&self, mu: f64) -> bool {
+        self.evidence(mu) >= -ALPHA.ln()
+    }
+
+    /// `ln M` if `mu` is the mean. The width of the mixture follows from the sizes of the first differences,
+    /// which say nothing of their signs.
+    fn evidence(&self, mu: f64) -> f64 {
         let (_, first) = self.first.from(mu);
         let (sum, squares) = self.all.from(mu);
         let ratio = SCALE / (TIGHTEST_AT * (first / self.first.count.max(1.0)).max(1e-20));
         let width = ratio.mul_add(squares, 1.0);
-        ratio * sum * sum / (2.0 * width) - width.ln() / 2.0 >= -ALPHA.ln()
+        ratio * sum * sum / (2.0 * width) - width.ln() / 2.0
     }
 }
 
@@ -256,6 +272,7 @@ mod tests {
             all.push(f64::NAN);
             let interval = all.interval();
             assert_eq!(interval.is_some(), at > 10, "{at}: {interval:?}");
+            assert_eq!(all.p_value().is_some(), at >= 8);
         }
         let interval = all.interval().expect("40 pairs");
         assert!(interval.low < -0.099 && interval.high < -0.09, "{interval:?}");
@@ -270,6 +287,12 @@ mod tests {
                 other.push(difference(second, first));
             }
             prop_assert_eq!(one.mean(), -other.mean());
+            let excludes = |one: &PairedDifferences| {
+                one.interval().is_some_and(|found| found.low > 0.0 || found.high < 0.0)
+            };
+            for each in [&one, &other] {
+                prop_assert!(!excludes(each) || each.p_value() <= Some(ALPHA), "{each:?}");
+            }
             match (one.interval(), other.interval()) {
                 (Some(one), Some(other)) => {
                     prop_assert!((one.low + other.high).abs() < 1e-6, "{:?} {:?}", one, other);

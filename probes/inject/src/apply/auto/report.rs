@@ -2,12 +2,8 @@
 
 use super::controller::{AutoPhase, Controller};
 use super::hold::{Hold, signed};
-use super::price::{float, whole};
+use super::price::{COMPUTED_ERROR, float, whole};
 use gctrace_settings::{AutoReport, AutoSaving};
-
-/// By how much the rule's price of full collections may be off, as a share: in simulated programs without
-/// noise it is by 0.1 at most.
-const COMPUTED_ERROR: f64 = 0.15;
 
 impl Controller {
     /// What it did by now. `agent_ns`: time of gctrace's own code at steps.
@@ -18,6 +14,10 @@ impl Controller {
         };
         let put_off_ns = self.skipped_ns - self.guarded_ns;
         let cost_ns = whole(self.spent_ns - put_off_ns.min(0.0)).saturating_add(agent_ns);
+        let compared = match &self.phase {
+            AutoPhase::Compare(comparison) => comparison.reported(),
+            _ => self.compared_settings.clone(),
+        };
         let longest = |longest: [u64; 2]| longest.into_iter().max().filter(|ns| *ns > 0);
         let mut parts = self.parts.clone();
         parts.extend(hold.map(Hold::part));
@@ -56,6 +56,7 @@ impl Controller {
             most_rss_bytes_held: self.guard.base.map(|_| self.guard.most),
             memory_alarms: self.guard.alarms,
             events: self.events.clone(),
+            compared,
         }
     }
 }

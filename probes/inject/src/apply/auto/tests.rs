@@ -17,6 +17,7 @@ fn names(report: &AutoReport) -> Vec<&'static str> {
     let name = |decision: &AutoDecision| match decision {
         AutoDecision::NothingToGain { .. } => "nothing",
         AutoDecision::Explore { .. } => "explore",
+        AutoDecision::Compare { .. } => "compare",
         AutoDecision::OwnIsBest => "own",
         AutoDecision::Hold { .. } => "hold",
         AutoDecision::Proven { .. } => "proven",

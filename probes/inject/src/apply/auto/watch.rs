@@ -29,6 +29,12 @@ impl Controller {
         if cost.middle > 0.0 {
             self.period_ns = (cost.collecting_ns - cost.full_ns) / cost.middle;
         }
+        if !self.options.compared.is_empty() {
+            if self.is_on && self.guard.begin(gauge).is_some() {
+                self.begin_comparison(cost, share);
+            }
+            return;
+        }
         let full_ns = ChargedOld::of(figures, 0.0).full_ns();
         let is_noticeable =
             self.options.goal == AutoGoal::Longest && full_ns > NOTICEABLE_NS && cost.full_ns > 0.0;
@@ -81,6 +87,9 @@ impl Controller {
     /// A part ends: frozen objects are thawed.
     pub(super) fn end_part(&mut self) {
         let phase = std::mem::replace(&mut self.phase, AutoPhase::Watch);
+        if let AutoPhase::Compare(comparison) = &phase {
+            self.compared_settings = comparison.reported();
+        }
         if let AutoPhase::Hold(hold) = phase {
             if hold.is_frozen() {
                 // Without the collection the old generation would seem small, and full ones follow.

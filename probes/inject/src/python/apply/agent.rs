@@ -7,13 +7,12 @@ use super::calls;
 use super::calls::MOST_LINES;
 use super::collector::{CollectCall, Collector};
 use super::search::SettingSearch;
-use super::sums::{Totals, forget_longest, longest_ns, totals};
+use super::sums::{SettlingSteps, Totals, forget_longest, longest_ns, totals};
 use crate::apply::files::ReportFolder;
-use crate::apply::marks::{MarkCounter, Marked, StepPlace};
-use crate::apply::rows::{StepRow, StepRows};
+use crate::apply::marks::{MarkCounter, Marked};
 use crate::apply::{ApplyOptions, marks};
 use crate::environment::is_confined;
-use crate::process_ring::{now_ns, thread_cpu_ns};
+use crate::process_ring::now_ns;
 use crate::python::api::PythonApi;
 use crate::python::collector_state::tracked_objects;
 use gctrace_ring::{OwnerMark, StepMarker};
@@ -44,15 +43,11 @@ pub(super) struct Agent {
     pub(super) active: Vec<GcChange>,
     /// The thresholds that are to hold, as the collector reports them.
     pub(super) held: Option<Vec<u32>>,
-    pub(super) place: StepPlace,
     pub(super) stage: Stage,
     /// Where the sums of the current time start.
     pub(super) since: Totals,
     since_ns: u64,
-    /// Start of the step that runs.
-    pub(super) row: Option<RowStart>,
-    rows: StepRows,
-    writes_rows: bool,
+    settling: SettlingSteps,
     pub(super) freezes: u32,
     /// In a forked child: the objects that it inherited and that are frozen, nearly; `None`: none are.
     pub(super) inherited_frozen: Option<u64>,
@@ -68,8 +63,6 @@ pub(super) struct Agent {
 pub(super) enum Stage {
     /// It asked for none.
     Idle,
-    /// The end of a block whose setting let garbage wait.
-    ClosingBlock,
     /// A freeze, at this time and with these sums before.
     Freezing { at_ns: u64, before: Totals },
     /// Settings were taken back, in a mark of a step or not.
@@ -78,12 +71,6 @@ pub(super) enum Stage {
     Searching,
     /// A plan.
     Planned { before: Totals },
-}
-
-pub(super) struct RowStart {
-    at_ns: u64,
-    totals: Totals,
-    cpu_ns: u64,
 }
 
 impl Agent {
@@ -104,14 +91,10 @@ impl Agent {
             marks: MarkCounter::new(options.counts_function),
             active: Vec::new(),
             held: None,
-            place: StepPlace::after(0, options.request.blocks, 0),
             stage: Stage::Idle,
             since: Totals::default(),
             since_ns: 0,
-            row: None,
-            rows: StepRows::default(),
-            writes_rows: options.folder.is_some()
-                && (options.request.settings.len() > 1 || options.request.writes_steps),
+            settling: SettlingSteps::default(),
             freezes: 0,
             inherited_frozen: None,
             began_ns: 0,
@@ -137,9 +120,8 @@ impl Agent {
         self.folder = folder.map(|path| ReportFolder::new(path, options.filters));
         self.marks = MarkCounter::new(options.counts_function);
         self.search = self.new_search(is_forked);
-        self.place = self.next_place();
         self.stage = Stage::Idle;
-        (self.row, self.rows) = (None, StepRows::default());
+        self.settling = SettlingSteps::default();
         self.freezes = 0;
         (self.since, self.since_ns) = (totals(), now);
         (self.reported_ns, self.looked_ns) = (now, now);
@@ -241,7 +223,7 @@ impl Agent {
                 marks::name(before),
                 marks::name(marker)
             ));
-            (self.row, self.rows) = (None, StepRows::default());
+            (self.settling, self.report.settled) = (SettlingSteps::default(), None);
             self.leave();
             self.search = self.new_search(self.report.forked);
             self.report.after = None;
@@ -255,31 +237,21 @@ impl Agent {
         self.report.steps = self.marks.steps();
         let steps = self.report.steps;
         calls::with(|calls| calls.steps = steps);
-        let cpu_ns = self.cpu_ns();
         self.sum_up(now, totals);
         match self.report.startup {
             None => self.begin_steps(),
             Some(_) => self.sums().steps += 1,
         }
-        if self.is_last_of_block() && self.disables() {
-            // Its garbage is its own cost.
-            self.stage = Stage::ClosingBlock;
-            return self.asked(1);
-        }
-        self.step_ended(now, totals, cpu_ns)
+        self.report.settled = self.settling.after(steps, now, self.report.agent_ns, totals);
+        self.step_ended()
     }
 
     /// The collection that was returned has been made.
     pub(super) fn collected(&mut self) -> Option<CollectCall> {
         self.read_own();
-        let (now, totals) = (now_ns(), totals());
-        self.began_ns = now;
+        self.began_ns = now_ns();
         match std::mem::replace(&mut self.stage, Stage::Idle) {
             Stage::Idle => None,
-            Stage::ClosingBlock => {
-                let cpu_ns = self.cpu_ns();
-                self.step_ended(now, totals, cpu_ns)
-            }
             Stage::Freezing { at_ns, before } => {
                 self.frozen(at_ns, before);
                 self.step_applied()
@@ -290,7 +262,7 @@ impl Agent {
             }
             Stage::Searching => self.search_collected().or_else(|| self.step_applied()),
             Stage::Planned { before } => {
-                totals.since(before).add_to(&mut self.report.planned);
+                totals().since(before).add_to(&mut self.report.planned);
                 None
             }
         }
@@ -317,26 +289,8 @@ impl Agent {
         forget_longest();
     }
 
-    /// Where the step that starts now is.
-    fn next_place(&self) -> StepPlace {
-        let request = &self.options.request;
-        StepPlace::after(self.report.steps, request.blocks, request.settings.len())
-    }
-
-    /// Whether another setting follows.
-    fn is_last_of_block(&self) -> bool {
-        !self.report.taken_back && self.next_place().setting != self.place.setting
-    }
-
-    fn step_ended(&mut self, now: u64, totals: Totals, cpu_ns: u64) -> Option<CollectCall> {
-        let is_last = self.is_last_of_block();
-        self.end_row(now, totals, cpu_ns);
-        if is_last {
-            self.flush();
-            self.leave();
-        }
+    fn step_ended(&mut self) -> Option<CollectCall> {
         if !self.report.taken_back {
-            self.place.setting = self.next_place().setting;
             if !self.active.is_empty() {
                 let waiting = self.collector.waiting().unwrap_or(0);
                 self.report.most_waiting = self.report.most_waiting.max(waiting);
@@ -358,14 +312,12 @@ impl Agent {
         {
             return Some(call);
         }
-        self.place = self.next_place();
         self.look(true).or_else(|| self.step_begins())
     }
 
     fn step_begins(&mut self) -> Option<CollectCall> {
-        let (cpu_ns, at_ns, totals) = (self.cpu_ns(), now_ns(), totals());
+        let (at_ns, totals) = (now_ns(), totals());
         self.report.agent_ns += at_ns.saturating_sub(self.began_ns);
-        self.row = Some(RowStart { at_ns, totals, cpu_ns });
         let plan = self.active.iter().find_map(|change| match change {
             GcChange::Plan(plan) => Some(*plan),
             _ => None,
@@ -382,41 +334,6 @@ impl Agent {
         self.asked(generation)
     }
 
-    /// CPU time of this thread in ns, if it is asked for.
-    fn cpu_ns(&self) -> u64 {
-        if !self.writes_rows {
-            return 0;
-        }
-        thread_cpu_ns()
-    }
-
-    fn end_row(&mut self, now: u64, totals: Totals, cpu_ns: u64) {
-        let Some(start) = self.row.take().filter(|_| self.writes_rows) else {
-            return;
-        };
-        let during = totals.since(start.totals);
-        let is_full = self.rows.push(&StepRow {
-            step: self.report.steps,
-            setting: self.place.setting,
-            block: self.place.block,
-            start_ns: start.at_ns,
-            end_ns: now,
-            pause_ns: during.pause_ns(),
-            collections: during.collections(),
-            cpu_ns: cpu_ns.saturating_sub(start.cpu_ns),
-        });
-        if is_full || self.next_place().block != self.place.block {
-            self.flush();
-        }
-    }
-
-    pub(super) fn flush(&mut self) {
-        let pid = self.report.pid;
-        if let (Some(folder), Some((text, is_first))) = (&mut self.folder, self.rows.take()) {
-            folder.steps(pid, &text, is_first);
-        }
-    }
-
     // From time to time
 
     /// What is due from time to time, between steps or not.
@@ -427,7 +344,6 @@ impl Agent {
         {
             self.looked_ns = now;
             if folder.wants_back() && !self.report.taken_back {
-                self.flush();
                 self.give_back();
                 self.stage = Stage::GivingBack { in_mark };
                 return self.asked(OLDEST);
@@ -476,7 +392,6 @@ impl Agent {
                 self.report.tracked_objects_at_end = tracked_objects(self.api);
             }
         }
-        self.flush();
         self.sum_up(now_ns(), totals());
         self.write_report();
     }

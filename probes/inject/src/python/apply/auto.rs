@@ -53,6 +53,9 @@ impl Agent {
         let state = state.ok_or("the state of this CPython's collector is not as it is known")?;
         let own = calls::with(|calls| calls.thresholds.clone()).unwrap_or_default();
         let own = Thresholds::try_from(own).map_err(|_| "this CPython has other thresholds")?;
+        if options.compared.iter().any(|setting| setting.thresholds(own).is_none()) {
+            return Err("settings other than thresholds are compared in whole runs");
+        }
         let link = match (ranks > 1, self.options.rank, &mut self.folder) {
             (false, ..) => None,
             (true, Some(rank), Some(folder)) if rank < ranks => {

@@ -25,7 +25,7 @@ impl Agent {
             command: command_line(),
             python: version.split(' ').next().unwrap_or_default().to_owned(),
             free_threaded: self.api.is_free_threaded(),
-            settings: self.options.request.settings.clone(),
+            setting: self.options.request.setting.clone(),
             start_ns: now,
             rss_bytes_at_start: rss_bytes(),
             ..AppliedProcess::default()
@@ -40,7 +40,8 @@ impl Agent {
         {
             self.warn("calls of a function are seen in CPython 3.12 and later only");
         }
-        for item in self.options.request.settings.iter().flat_map(|one| one.items()) {
+        let options = self.options;
+        for item in options.request.setting.items() {
             match &item.change {
                 GcChange::Plan(plan) => {
                     if is_free_threaded {

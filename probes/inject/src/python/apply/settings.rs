@@ -8,25 +8,20 @@ use super::sums::{Totals, forget_longest, totals};
 use crate::apply::files::rss_bytes;
 use crate::process_ring::now_ns;
 use crate::python::collector_state::tracked_objects;
-use gctrace_settings::{AppliedSetting, CollectionSums, GcChange, GcSetting, UndoneSetting};
+use gctrace_settings::{AppliedSetting, CollectionSums, GcChange, UndoneSetting};
 
 /// A freeze that was undone is repeated this often: each costs a full collection.
 const MOST_FREEZES: u32 = 4;
 
 impl Agent {
-    /// The setting of the step that runs.
-    fn setting(&self) -> Option<&'static GcSetting> {
-        self.options.request.settings.get(self.place.setting)
-    }
-
     pub(super) fn disables(&self) -> bool {
         self.active.iter().any(GcChange::disables)
     }
 
     /// Applies what is due. A freeze needs a collection first.
     pub(super) fn apply_due(&mut self) -> Option<CollectCall> {
-        let setting = self.setting()?;
-        for item in setting.items() {
+        let options = self.options;
+        for item in options.request.setting.items() {
             let is_active = self.active.iter().any(|change| change.is_like(&item.change));
             if is_active || self.report.steps < u64::from(item.step()) {
                 continue;
@@ -58,8 +53,8 @@ impl Agent {
             });
         }
         self.active.push(change);
-        let all = self.setting().map_or(0, |setting| setting.items().len());
-        if self.active.len() == all && self.report.after.is_none() {
+        let all = self.options.request.setting.items();
+        if self.active.len() == all.len() && self.report.after.is_none() {
             self.all_applied();
         }
     }
@@ -71,7 +66,6 @@ impl Agent {
         self.report.most_waiting = 0;
         forget_longest();
         self.measure_heap();
-        self.row = None;
     }
 
     pub(super) fn measure_heap(&mut self) {

@@ -1,11 +1,11 @@
 //! Sums of the collections of the main interpreter: an entry in `gc.callbacks`, a C function.
 
-use crate::process_ring::{is_off, now_ns};
+use crate::process_ring::{is_off, now_ns, thread_cpu_ns, tid};
 use crate::python::api::{MethodDef, NULL, Object, PythonApi, api};
 use crate::python::interpreter::method;
 use crate::python::object::OwnedRef;
 use crate::recording::guarded;
-use gctrace_settings::CollectionSums;
+use gctrace_settings::{CollectionSums, SettledSteps};
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -117,6 +117,50 @@ impl Totals {
     pub(super) fn pause_ns(self) -> u64 {
         let [_, _, pause_ns] = self.0;
         pause_ns.into_iter().sum()
+    }
+}
+
+/// The steps of a program that has settled, measured from the end of the last one before.
+#[derive(Default)]
+pub(super) struct SettlingSteps(Option<SettledSince>);
+
+struct SettledSince {
+    tid: u32,
+    cpu_ns: u64,
+    wall_ns: u64,
+    totals: Totals,
+}
+
+impl SettlingSteps {
+    /// So many steps have ended. `own_ns`: time of gctrace's own code, which counts as none.
+    pub(super) fn after(
+        &mut self,
+        steps: u64,
+        now: u64,
+        own_ns: u64,
+        totals: Totals,
+    ) -> Option<SettledSteps> {
+        /// As long as `gctrace auto` waits before it measures anything.
+        const SET_UP: u64 = 50;
+        let since_set_up = steps.checked_sub(SET_UP)?;
+        let now = SettledSince {
+            tid: tid(),
+            cpu_ns: thread_cpu_ns().saturating_sub(own_ns),
+            wall_ns: now.saturating_sub(own_ns),
+            totals,
+        };
+        let Some(begun) = &self.0 else {
+            self.0 = Some(now);
+            return None;
+        };
+        let during = totals.since(begun.totals);
+        Some(SettledSteps {
+            steps: since_set_up,
+            wall_ns: now.wall_ns.saturating_sub(begun.wall_ns),
+            cpu_ns: (now.tid == begun.tid).then(|| now.cpu_ns.saturating_sub(begun.cpu_ns)),
+            pause_ns: during.pause_ns(),
+            collections: during.collections(),
+        })
     }
 }
 

@@ -23,7 +23,6 @@ pub(crate) struct Applied {
     pub(crate) output: String,
     pub(crate) errors: String,
     pub(crate) reports: Vec<Value>,
-    pub(crate) steps: Vec<Vec<i64>>,
 }
 
 impl Applied {
@@ -52,12 +51,8 @@ pub(crate) fn apply_in(folder: &Path, command: &mut Command, settings: &str) -> 
         .output_in_time()
         .unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let read = |path: &Path| std::fs::read_to_string(path).unwrap();
-    let table = files(folder).find(|path| path.to_string_lossy().ends_with(".steps"));
-    let row = |line: &str| line.split(',').map(|field| field.parse().unwrap()).collect();
-    let steps = table.map_or(Vec::new(), |path| read(&path).lines().skip(1).map(row).collect());
     let (errors, output) = (text(&output.stderr), text(&output.stdout));
-    Applied { output, errors, reports: reports(folder), steps }
+    Applied { output, errors, reports: reports(folder) }
 }
 
 fn files(folder: &Path) -> impl Iterator<Item = PathBuf> {

@@ -1,0 +1,197 @@
+//! What follows from the differences: of runs, or of blocks of steps.
+
+use super::report::{
+    MeasuredDifference, TuneMeasure, TuneMethod, TuneOutcome, TuneReport, TuneUnit, TunedSetting,
+};
+use crate::report::Basis;
+use crate::statistics::holm;
+
+/// p below which a difference is one.
+const SIGNIFICANT: f64 = 0.05;
+/// Half the width of an interval that is narrow enough, as a share of the first setting's mean, if none is asked
+/// for.
+const PRECISE: f64 = 0.005;
+
+impl TuneReport {
+    /// The verdict on settings whose differences from the first are known, not yet adjusted for their number.
+    #[must_use]
+    pub fn judged(
+        method: TuneMethod,
+        unit: TuneUnit,
+        measure: TuneMeasure,
+        mut settings: Vec<TunedSetting>,
+    ) -> Self {
+        for clock in [TuneMeasure::Wall, TuneMeasure::Cpu] {
+            let of_clock = |one: &TunedSetting| one.difference(clock).map(|found| found.p_value);
+            let mut adjusted =
+                holm(&settings.iter().filter_map(of_clock).collect::<Vec<f64>>()).into_iter();
+            for setting in &mut settings {
+                let found = match clock {
+                    TuneMeasure::Wall => setting.wall_difference.as_mut(),
+                    TuneMeasure::Cpu => setting.cpu_difference.as_mut(),
+                };
+                if let Some(found) = found {
+                    found.holm_p_value = adjusted.next().unwrap_or(1.0);
+                }
+            }
+        }
+        let (outcome, best) = verdict(&settings, measure);
+        Self {
+            schema: "gctrace.tune/1",
+            basis: Basis::Measured,
+            outcome,
+            best,
+            apply: None,
+            method,
+            unit,
+            measure,
+            block_steps: None,
+            steps: 0,
+            warm_up_steps: 0,
+            needed_steps: None,
+            ranks: 1,
+            other_processes: 0,
+            agent_ns: None,
+            settings,
+        }
+    }
+
+    /// Whether measuring may end: every setting that could get a verdict has an interval of at most this share
+    /// of the first setting's mean to either side; without one, of half a percent, or in blocks, whose
+    /// intervals may be looked at any time, one that shows a gain or a loss.
+    #[must_use]
+    pub fn is_known(&self, precision: Option<f64>) -> bool {
+        self.settings.iter().skip(1).all(|setting| {
+            setting.refused.is_none()
+                && setting
+                    .difference(self.measure)
+                    .is_some_and(|found| self.is_enough(found, precision))
+        })
+    }
+
+    fn is_enough(&self, found: &MeasuredDifference, precision: Option<f64>) -> bool {
+        found.half_ratio() <= precision.unwrap_or(PRECISE)
+            || precision.is_none() && self.method == TuneMethod::Blocks && found.is_real()
+    }
+
+    /// Steps of a run, of which `measured` of each setting were in pairs, that would be enough: intervals are
+    /// half as wide after four times as many. `None`: each setting has enough, or too few to say.
+    #[must_use]
+    pub fn steps_for(&self, precision: Option<f64>, measured: u64) -> Option<u64> {
+        let judged = self.settings.iter().filter(|one| one.refused.is_none());
+        let wanting = judged.filter_map(|setting| {
+            let found = setting.difference(self.measure)?;
+            let times = (found.half_ratio() / precision.unwrap_or(PRECISE)).powi(2);
+            (!self.is_enough(found, precision)).then_some(times)
+        });
+        let times = wanting.max_by(f64::total_cmp)?;
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            clippy::cast_precision_loss,
+            reason = "saturates; steps are below 2^53"
+        )]
+        let steps = (times * (measured * self.settings.len() as u64) as f64) as u64;
+        Some(steps.saturating_add(self.warm_up_steps))
+    }
+}
+
+impl TunedSetting {
+    /// The difference by this clock.
+    #[must_use]
+    pub fn difference(&self, measure: TuneMeasure) -> Option<&MeasuredDifference> {
+        match measure {
+            TuneMeasure::Wall => self.wall_difference.as_ref(),
+            TuneMeasure::Cpu => self.cpu_difference.as_ref(),
+        }
+    }
+}
+
+impl MeasuredDifference {
+    /// Whether it is one: p (Holm) below 5 %, and 0 outside the interval.
+    #[must_use]
+    pub fn is_real(&self) -> bool {
+        self.holm_p_value < SIGNIFICANT && (self.low_ratio > 0.0 || self.high_ratio < 0.0)
+    }
+
+    /// Half the width of the interval, as a share of the first setting's mean.
+    #[must_use]
+    pub fn half_ratio(&self) -> f64 {
+        (self.high_ratio - self.low_ratio) / 2.0
+    }
+}
+
+fn verdict(settings: &[TunedSetting], measure: TuneMeasure) -> (TuneOutcome, Option<String>) {
+    let judged = || {
+        let compared = settings.iter().skip(1).filter(|setting| setting.refused.is_none());
+        compared.filter_map(|setting| Some((setting, setting.difference(measure)?)))
+    };
+    let real = || judged().filter(|(_, found)| found.is_real());
+    let gains = real().filter(|(_, found)| found.high_ratio < 0.0);
+    let best = gains.min_by(|(_, one), (_, other)| one.mean_ratio.total_cmp(&other.mean_ratio));
+    let outcome = match best {
+        Some(_) => TuneOutcome::Gain,
+        None if judged().next().is_none() => TuneOutcome::Refused,
+        None if real().next().is_some() => TuneOutcome::Loss,
+        None => TuneOutcome::NoDifference,
+    };
+    (outcome, best.map(|(setting, _)| setting.setting.clone()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn setting(name: &str, found: Option<(f64, f64, f64)>) -> TunedSetting {
+        TunedSetting {
+            setting: name.to_owned(),
+            pairs: 20,
+            wall_ns: Some(1_000),
+            cpu_ns: Some(1_000),
+            standard_deviation_ns: None,
+            pause_ns: None,
+            collections: None,
+            peak_rss_bytes: None,
+            wall_difference: None,
+            cpu_difference: found.map(|(low_ratio, high_ratio, p_value)| MeasuredDifference {
+                mean_ns: 0,
+                low_ns: 0,
+                high_ns: 0,
+                mean_ratio: f64::midpoint(low_ratio, high_ratio),
+                low_ratio,
+                high_ratio,
+                p_value,
+                holm_p_value: p_value,
+                detectable_ratio: None,
+            }),
+            computed_share: None,
+            refused: None,
+        }
+    }
+
+    fn judged(found: &[(f64, f64, f64)]) -> TuneReport {
+        let others = found.iter().map(|found| setting("other", Some(*found)));
+        let settings = std::iter::once(setting("none", None)).chain(others).collect();
+        TuneReport::judged(TuneMethod::Blocks, TuneUnit::Step, TuneMeasure::Cpu, settings)
+    }
+
+    #[test]
+    fn blocks_end_once_each_setting_is_known() {
+        let gain = (-0.08, -0.02, 0.01);
+        assert!(judged(&[gain]).is_known(None) && !judged(&[gain]).is_known(Some(0.02)));
+        assert!(judged(&[gain, (-0.004, 0.004, 1.0)]).is_known(None));
+        let unsure = judged(&[gain, (-0.02, 0.02, 1.0)]);
+        assert!(!unsure.is_known(None));
+        // Four times as wide as half a percent to either side: sixteen times as many, of three settings.
+        assert_eq!(unsure.steps_for(None, 100), Some(4_800));
+        assert_eq!(judged(&[gain]).steps_for(None, 100), None);
+    }
+
+    #[test]
+    fn p_is_adjusted_for_the_number_of_settings() {
+        assert_eq!(judged(&[(-0.08, -0.02, 0.04)]).outcome, TuneOutcome::Gain);
+        let two = judged(&[(-0.08, -0.02, 0.04), (-0.02, 0.02, 1.0)]);
+        assert_eq!(two.settings[1].cpu_difference.map(|found| found.holm_p_value), Some(0.08));
+        assert_eq!((two.outcome, two.best), (TuneOutcome::NoDifference, None));
+    }
+}

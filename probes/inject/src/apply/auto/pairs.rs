@@ -1,0 +1,60 @@
+//! Pairs of neighboring blocks: what they differ by, and how much of that is computed.
+
+use super::mixture::{PairedDifferences, difference};
+use super::price::BlockCost;
+use gctrace_settings::AutoDifference;
+
+/// All pairs so far of a setting and the one that it is compared with.
+#[derive(Debug, Default)]
+pub(super) struct BlockPairs {
+    pub(super) cpu: PairedDifferences,
+    wall: PairedDifferences,
+    collecting: PairedDifferences,
+    /// Sums over pairs, the setting less the other, in ns: of the computed part, and of all.
+    computed_ns: [f64; 2],
+}
+
+/// What the pairs show, as it is reported.
+pub(super) struct ReportedPairs {
+    pub(super) cpu: AutoDifference,
+    pub(super) wall: AutoDifference,
+    pub(super) collections: AutoDifference,
+    pub(super) computed_share: Option<f64>,
+}
+
+impl BlockPairs {
+    /// Adds a pair: the setting's block, and the other's.
+    pub(super) fn push(&mut self, one: &BlockCost, other: &BlockCost) {
+        self.cpu.push(difference(one.cpu_ns, other.cpu_ns));
+        self.wall.push(difference(one.wall_ns, other.wall_ns));
+        let both_ns = (one.cpu_ns + other.cpu_ns).max(1.0);
+        self.collecting.push(2.0 * (one.collecting_ns - other.collecting_ns) / both_ns);
+        self.computed_ns[0] += one.full_ns - other.full_ns;
+        self.computed_ns[1] += one.cpu_ns - other.cpu_ns;
+    }
+
+    /// Share of the difference of CPU time that is computed; `None`: there is no difference.
+    pub(super) fn computed_share(&self) -> Option<f64> {
+        let [computed, all] = self.computed_ns;
+        (all != 0.0).then(|| computed / all)
+    }
+
+    pub(super) fn reported(&self) -> ReportedPairs {
+        ReportedPairs {
+            cpu: reported(&self.cpu),
+            wall: reported(&self.wall),
+            collections: reported(&self.collecting),
+            computed_share: self.computed_share(),
+        }
+    }
+}
+
+fn reported(pairs: &PairedDifferences) -> AutoDifference {
+    let interval = pairs.interval();
+    AutoDifference {
+        mean: (pairs.len() > 0).then(|| pairs.mean()),
+        low: interval.map(|one| one.low),
+        high: interval.map(|one| one.high),
+        p: pairs.p_value(),
+    }
+}

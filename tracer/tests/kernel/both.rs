@@ -99,7 +99,7 @@ fn records_read_long_after_each_other_are_of_one_pause() {
 /// Rings overflow: a collection that neither source recorded counts once in every figure, and one
 /// that either recorded does not count.
 fn lost_once(test: &str, what: &str, number: u32) {
-    let options = ["--ring-size", "64KiB", "--stack-depth", "0"];
+    let options = ["--ring-size", "64KiB", "--stack-depth", "0", "--sample", "0"];
     let Some(unread) = record(test, &options, what, number) else {
         return;
     };

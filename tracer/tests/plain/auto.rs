@@ -316,7 +316,7 @@ class Tensor:
 cuda.cudaSetDevice(0)
 heap = [[i] for i in range(100000)]
 kept = []
-for i in range(3000):
+for i in range(9000):
     kept.extend([i] for i in range(300))
     Tensor(), Tensor()
     step()

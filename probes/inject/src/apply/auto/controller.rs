@@ -349,8 +349,12 @@ impl Controller {
 
     /// Begins the next block: what the phase says, after what it has put into the queue.
     pub(super) fn prepare(&mut self, figures: &Figures) {
-        // The block after a full collection is slower by more than that.
-        let is_amid = matches!(&self.phase, AutoPhase::Compare(comparison) if comparison.is_amid());
+        // What follows a full collection is slower: not the second block of a pair alone.
+        let is_amid = match &self.phase {
+            AutoPhase::Compare(comparison) => comparison.is_amid(),
+            AutoPhase::Hold(hold) => hold.is_amid(),
+            _ => false,
+        };
         let block = self.next_block();
         let is_compared = block.is_compared();
         if self.put_off >= 1.0 && !is_amid {

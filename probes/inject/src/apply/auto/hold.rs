@@ -135,6 +135,11 @@ impl Hold {
         Block { kind: BlockKind::Held, thresholds: self.thresholds, steps }
     }
 
+    /// Whether a pair runs.
+    pub(super) fn is_amid(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
     /// What was measured of the pair that runs is lost.
     pub(super) fn drop_pair(&mut self) {
         self.queue.clear();

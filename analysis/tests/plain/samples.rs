@@ -61,7 +61,7 @@ fn lines_of_the_program_have_those_of_what_they_call() {
     assert_eq!(
         sentence.as_deref(),
         Some(
-            "CPU time, 9.00 s by samples, busiest thread 60.0 % busy: 66.7 % at /srv/train.py:41 in step, 33.3 % outside of Python, \
+            "CPU time, 9.00 s by samples, busiest thread 60.0 % busy: 66.7 % at train.py:41 in step, 33.3 % outside of Python, \
              55.6 % of all in libtorch_cpu.so, 11.1 % in collections."
         )
     );

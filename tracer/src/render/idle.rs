@@ -210,9 +210,8 @@ fn text(place: &CodePlace) -> String {
 fn notes(ledger: &IdleLedger) -> String {
     let mut notes = format!(
         "{}. Idle: what goes when the causes are removed one after the other, in the order of what can \
-         be switched off first; saves: how much sooner the last \
-         operation ends after the first one without this cause alone{} \
-         (inferred, by replay).",
+         be switched off first; saves: how much shorter the time from first to last \
+         operation is without this cause alone{} (inferred, by replay).",
         counted(ledger.gaps, "gap"),
         if ledger.at_most { ", at most" } else { "" },
     );

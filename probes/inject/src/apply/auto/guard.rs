@@ -18,7 +18,7 @@ const TIGHT: u64 = 32 << 20;
 const EVERY_NS: u64 = 5_000_000;
 /// Between two looks at a GPU's memory, in ns: the driver takes some microseconds for one, and steps that
 /// fill a GPU take longer.
-const DEVICE_EVERY_NS: u64 = 50_000_000;
+const DEVICE_EVERY_NS: u64 = 20_000_000;
 /// Looks between two at what is left in the machine, which take ten times as long as one at the process.
 const EVERY: u64 = 16;
 

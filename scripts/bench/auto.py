@@ -5,7 +5,8 @@
 
 Each program runs in turns (without, with, with, without): its own CPU time with and without, the
 difference with its standard error over the pairs, what the runs with it said, and the runs whose interval
-contains that difference, or the one of their pair alone, which has the noise of two runs. A program with nothing to gain must make no claim. PYTHON is 3.12
+contains that difference; then the same of the CPU time in collections, which the program measures itself in
+gc.callbacks and which the noise of the rest is not in. A program with nothing to gain must make no claim. PYTHON is 3.12
 or newer (`--step-function`); --steps scales the number of steps. Nothing else should run.
 """
 
@@ -33,6 +34,15 @@ def cycles(count):
         b = [a]
         a.append(b)
 
+collecting = [0.0, 0.0]
+
+def measured(phase, info):
+    if phase == "start":
+        collecting[1] = time.thread_time()
+    else:
+        collecting[0] += time.thread_time() - collecting[1]
+
+gc.callbacks.append(measured)
 kept, window = [], collections.deque(maxlen=40_000)
 if kind in ("static", "changes", "service"):
     kept.append([[i, [i]] for i in range(330_000)])
@@ -79,7 +89,7 @@ run = step if kind == "service" else train_step
 for i in range(steps):
     run(i)
 with open(out, "w") as file:
-    file.write(str(time.process_time()))
+    file.write(f"{time.process_time()} {collecting[0]}")
 """
 # Steps of 10 to 20 s each on a machine of 2025; whether there is something to gain.
 PROGRAMS = {
@@ -103,8 +113,8 @@ def main():
     parser.add_argument("--steps", type=float, default=1.0)
     parser.add_argument("programs", nargs="*", choices=[*PROGRAMS, []], default=[])
     options = parser.parse_args()
-    print("| program | without | with | difference | said, mean of the runs | inside | of their pair | command of gctrace |")
-    print("|---|---|---|---|---|---|---|---|")
+    print("| program | without | with | difference | said, mean of the runs | inside | in collections | inside | command of gctrace |")
+    print("|---|---|---|---|---|---|---|---|---|")
     for name in options.programs or PROGRAMS:
         with tempfile.TemporaryDirectory() as folder:
             measure(pathlib.Path(folder), name, options)
@@ -114,23 +124,20 @@ def measure(folder, name, options):
     (folder / "program.py").write_text(PROGRAM)
     steps, gains = PROGRAMS[name]
     steps = str(round(steps * options.steps))
-    sides, savings, of_pair, more = ([], []), [], 0, []
+    sides, collecting, savings, more = ([], []), ([], []), [], []
     for pair in range(options.pairs):
         order = (False, True) if pair % 2 == 0 else (True, False)
         for with_auto in order:
-            cpu_s, command_s, found = run(folder, name, steps, with_auto, options)
+            cpu_s, collecting_s, command_s, found = run(folder, name, steps, with_auto, options)
             sides[with_auto].append(cpu_s)
+            collecting[with_auto].append(collecting_s)
             if with_auto:
                 more.append(command_s - cpu_s)
                 savings.append(found)
-        difference = sides[False][-1] - sides[True][-1]
-        if savings[-1]:
-            _, low, high = savings[-1]
-            of_pair += low <= difference <= high
-    differences = [without - with_auto for without, with_auto in zip(*sides)]
-    error = statistics.stdev(differences) / len(differences) ** 0.5 if len(differences) > 1 else float("nan")
     claims = [saving for saving in savings if saving]
-    inside = sum(low <= statistics.mean(differences) <= high for _, low, high in claims)
+    (mean_s, error_s, inside), (mean_gc_s, error_gc_s, inside_gc) = (
+        compared(both, claims) for both in (sides, collecting)
+    )
     said = "no claim"
     if claims:
         mean, low, high = (statistics.mean(column) for column in zip(*claims))
@@ -138,15 +145,24 @@ def measure(folder, name, options):
     kind = "" if gains else " (nothing to gain)"
     print(
         f"| {name}{kind} | {statistics.mean(sides[False]):.2f} s | {statistics.mean(sides[True]):.2f} s |"
-        f" {statistics.mean(differences):.2f} ± {error:.2f} s | {said} in {len(claims)} of {len(savings)} |"
-        f" {inside} of {len(claims)} | {of_pair} of {len(claims)} | {statistics.mean(more):.2f} s |",
+        f" {mean_s:.2f} ± {error_s:.2f} s | {said} in {len(claims)} of {len(savings)} |"
+        f" {inside} of {len(claims)} | {mean_gc_s:.2f} ± {error_gc_s:.2f} s | {inside_gc} of {len(claims)} |"
+        f" {statistics.mean(more):.2f} s |",
         flush=True,
     )
 
 
+def compared(sides, claims):
+    """The mean difference of both sides with its standard error, in s, and how many claims contain it."""
+    differences = [without - with_auto for without, with_auto in zip(*sides)]
+    error = statistics.stdev(differences) / len(differences) ** 0.5 if len(differences) > 1 else float("nan")
+    mean = statistics.mean(differences)
+    return mean, error, sum(low <= mean <= high for _, low, high in claims)
+
+
 def run(folder, name, steps, with_auto, options):
-    """CPU time in s of the program by itself and of the command, and what was saved: (mean, low, high) in s;
-    None: no claim."""
+    """CPU time in s of the program by itself, of its collections and of the command, and what was saved:
+    (mean, low, high) in s; None: no claim."""
     out, report = folder / "cpu", folder / "auto.json"
     command = [options.python, "program.py", name, steps, str(out)]
     if with_auto:
@@ -162,7 +178,8 @@ def run(folder, name, steps, with_auto, options):
         saved = [one for one in saved if one]
         if saved:
             found = tuple(saved[0][key] / 1e9 for key in ("mean_ns", "low_ns", "high_ns"))
-    return float(out.read_text()), command_s, found
+    cpu_s, collecting_s = map(float, out.read_text().split())
+    return cpu_s, collecting_s, command_s, found
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ use super::garbage::Budget;
 use crate::apply::files::rss_bytes;
 use crate::apply::memory::{MallocUse, malloc_use};
 use crate::environment::is_confined;
-use crate::process_ring::{now_ns, options, process_cpu_ns};
+use crate::process_ring::{options, process_cpu_ns, thread_cpu_ns};
 use crate::rights;
 use std::sync::OnceLock;
 
@@ -87,10 +87,11 @@ impl MemoryMeter {
         Some(before.freed_until(self.timed()?))
     }
 
+    /// By CPU time, which the budget is a share of: next to other programs a look takes longer by the clock.
     fn timed(&mut self) -> Option<HeapUse> {
-        let start_ns = now_ns();
+        let start_ns = thread_cpu_ns();
         let now = HeapUse::now();
-        self.last_ns = now_ns().saturating_sub(start_ns);
+        self.last_ns = thread_cpu_ns().saturating_sub(start_ns);
         self.budget.spend(self.last_ns, process_cpu_ns);
         now
     }

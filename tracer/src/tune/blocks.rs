@@ -50,7 +50,7 @@ pub(super) fn measure(tuner: &Tuner<'_>) -> anyhow::Result<u8> {
     match found {
         None => print::message(no_steps(tuner, &processes)),
         Some(found) => {
-            told(&found).iter().for_each(print::message);
+            notes(&found).iter().for_each(print::message);
             tuner.print(report(tuner, &found));
         }
     }
@@ -85,7 +85,7 @@ fn no_steps(tuner: &Tuner<'_>, processes: &[AppliedProcess]) -> String {
 }
 
 /// What the user is to know of the process that compared.
-fn told(found: &Found<'_>) -> Vec<String> {
+fn notes(found: &Found<'_>) -> Vec<String> {
     let events = found.search.events.iter();
     let other = events.filter(|event| {
         !matches!(event.decision, AutoDecision::Compare { .. } | AutoDecision::TakenBack)

@@ -2,8 +2,8 @@
 //!
 //! Pure, with bounded memory however long it runs: the state of each process has a fixed size, and
 //! processes that ended are added to the totals after some seconds. For a process that pauses ten
-//! times a second that is some 45 KiB; at most 1.6 MiB, and 1.1 MiB more for each GPU that it keeps
-//! busy. Names of lines take at most some 20 MiB in total. When and how a snapshot is shown is up
+//! times a second that is some 45 KiB; at most 1.6 MiB, and 1.2 MiB more for each GPU that it keeps
+//! busy, with 6 MiB for all of them together. Names of lines take at most some 20 MiB in total. When and how a snapshot is shown is up
 //! to the caller.
 //!
 //! Records may arrive late and out of order, as records of GPUs and of pauses do: they change the
@@ -14,6 +14,7 @@ mod figures;
 mod garbage;
 mod gpus;
 mod history;
+mod idle;
 mod live_process;
 mod live_processes;
 mod locations;
@@ -27,7 +28,7 @@ mod sums;
 
 pub use snapshot::{
     AutoFigures, CodeLine, CollectionCounts, CycleFigures, FreezeFigures, GENERATIONS,
-    GarbageFigures, GpuBusy, GpuFigures, HeapObjects, Histogram, KindFigures, KindName,
+    GarbageFigures, GpuBusy, GpuFigures, GpuIdle, HeapObjects, Histogram, KindFigures, KindName,
     LineFigures, LongPause, Notice, PAUSE_CLASSES_NS, PauseFigures, PressureFigures, ProcessDetail,
     ProcessEnd, ProcessFigures, ProcessGpu, RecorderCost, SCHEMA, SavedTime, SelectedGarbage,
     Snapshot, SnapshotTotals, StepFigures, TimelineCell, TrendFigures,
@@ -145,6 +146,11 @@ impl Live {
                 }
             }
             Record::GpuOp(op) => self.op(op),
+            Record::CudaCall(call) => {
+                if let Some(process) = self.processes.at(call.pid, call.start_ns) {
+                    process.add_call(call);
+                }
+            }
             Record::Step(step) => {
                 if let Some(process) = self.processes.at(step.pid, step.at_ns()) {
                     process.add_mark(step);
@@ -179,7 +185,6 @@ impl Live {
             Record::ThreadName { .. }
             | Record::Counters(_)
             | Record::CpuSamples(_)
-            | Record::CudaCall(_)
             | Record::CudaLaunches(_)
             | Record::PauseMemory(_)
             | Record::GpuSync(_)

@@ -81,7 +81,7 @@ pub use gpus::{
     ThrottleShare,
 };
 pub use idle::{
-    CodePlace, GapCause, IdleCause, IdleGap, IdleLedger, IdlePlace, IdleRow, LateRank, RankWait,
+    CodePlace, IdleCause, IdleGap, IdleLedger, IdlePart, IdlePlace, IdleRow, LateRank, RankWait,
 };
 pub use lines::{
     CalledReport, CpuFile, CpuLine, CpuReport, LibraryReport, LineReport, LineTotal, LinesReport,

@@ -3,6 +3,7 @@
 //! The names are functions of the driver, the runtime and NCCL, as CUPTI and gctrace's probes write
 //! them; suffixes of ABI variants (`_v2`, `_ptsz`, `_v3020`) are ignored.
 
+use crate::report::IdleCause;
 use bitcode::{Decode, Encode};
 use gctrace_event::{GpuApi, is_launch};
 
@@ -89,6 +90,24 @@ impl CallEffect {
     #[must_use]
     pub fn launches(self) -> bool {
         matches!(self, Self::Launch | Self::GraphLaunch)
+    }
+
+    /// The cause that the time in a call has.
+    pub(crate) fn idle_cause(self) -> IdleCause {
+        match self {
+            Self::StreamSynchronize | Self::DeviceSynchronize | Self::EventSynchronize => {
+                IdleCause::Synchronization
+            }
+            Self::Copy => IdleCause::Copy,
+            Self::Memory => IdleCause::Allocation,
+            Self::Launch
+            | Self::GraphLaunch
+            | Self::EventRecord
+            | Self::StreamWaitEvent
+            | Self::Query
+            | Self::Collective
+            | Self::Other => IdleCause::Host,
+        }
     }
 
     /// Whether the calling thread may wait in it for work on the GPU.

@@ -43,6 +43,9 @@ impl LiveProcess {
         // A process that ended uses no GPU, whatever the last NVML sample contained.
         let by_nvml = gpus.used_by(self.sums.pid).filter(|_| exit.is_none());
         figures.gpus = self.gpus.figures((interval.until, length), history, by_nvml);
+        for gpu in figures.gpus.iter_mut().filter(|gpu| gpu.busy.is_some()) {
+            gpu.idle = self.idle.as_ref().and_then(|idle| idle.figures(gpu.device));
+        }
         figures
     }
 

@@ -4,6 +4,7 @@
 //! `figures.rs` computes what is shown.
 
 use super::history::PauseHistory;
+use super::idle::LiveIdle;
 use super::locations::{LocationIndex, LocationSums, first_bytes};
 use super::process_gpus::ProcessGpus;
 use super::snapshot::{AutoFigures, HeapObjects, PauseFigures};
@@ -13,7 +14,7 @@ use crate::accumulate::pause_sums::known_generation;
 use crate::accumulate::process_sums::ProcessSums;
 use crate::accumulate::{Keep, WINDOW_NS};
 use crate::report::HeapTrend;
-use gctrace_event::{Annotation, GpuOp, Interpreter, Pause, Process, StepMark};
+use gctrace_event::{Annotation, CudaCall, GpuOp, Interpreter, Pause, Process, StepMark};
 use std::collections::VecDeque;
 
 /// Number of disjoint pause intervals, and of pause starts, that are kept for late records: at most
@@ -37,6 +38,8 @@ pub(super) struct LiveProcess {
     /// Starts of pauses, sorted.
     starts: VecDeque<u64>,
     pub(super) gpus: ProcessGpus,
+    /// Why its GPUs were idle; of a process that CUPTI records.
+    pub(super) idle: Option<Box<LiveIdle>>,
     pub(super) steps: Option<Box<LiveSteps>>,
     pub(super) auto: Option<Box<AutoFigures>>,
     /// Timestamp of its last record, to decide which process is dropped first.
@@ -64,6 +67,7 @@ impl LiveProcess {
             trend: None,
             starts: VecDeque::new(),
             gpus: ProcessGpus::default(),
+            idle: None,
             steps: None,
             auto: None,
             active_ns: since_ns,
@@ -102,13 +106,16 @@ impl LiveProcess {
         self.active_ns = self.active_ns.max(end_ns);
         let work = self.work.get_or_insert_with(Box::default);
         work.add(pause, place);
-        let (gpus, steps) = (&mut self.gpus, &mut self.steps);
+        let (gpus, idle, steps) = (&mut self.gpus, &mut self.idle, &mut self.steps);
         if let Some(steps) = steps {
             steps.add_pause(start_ns);
         }
         self.sums.paused.add(start_ns, end_ns, |from, until| {
             work.history.add_paused(from, until);
             gpus.add_paused(from, until);
+            if let Some(idle) = idle {
+                idle.add_paused(from, until);
+            }
             if let Some(steps) = steps {
                 steps.add_paused(from, until);
             }
@@ -136,6 +143,20 @@ impl LiveProcess {
     pub(super) fn add_op(&mut self, op: &GpuOp) {
         self.active_ns = self.active_ns.max(op.end_ns);
         self.gpus.add(op.device, op.start_ns, op.end_ns, &self.sums.paused);
+        self.idle.get_or_insert_default().add_op(op, &self.sums.paused);
+    }
+
+    pub(super) fn add_call(&mut self, call: &CudaCall) {
+        if self.idle.is_some() || call.correlation.is_some() {
+            self.idle.get_or_insert_default().add_call(call);
+        }
+    }
+
+    /// It has ended.
+    pub(super) fn end(&mut self) {
+        if let Some(idle) = &mut self.idle {
+            idle.end();
+        }
     }
 
     pub(super) fn add_mark(&mut self, mark: &StepMark) {

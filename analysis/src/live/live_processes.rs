@@ -134,6 +134,7 @@ impl LiveProcesses {
         let Some(process) = self.list.get_mut(&key) else {
             return;
         };
+        process.end();
         if process.sums.exit.replace(*exit).is_none() {
             self.ended.push_back((exit.at_ns, key));
         }

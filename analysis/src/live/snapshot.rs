@@ -13,7 +13,7 @@ pub use pauses::{
     CodeLine, CollectionCounts, GENERATIONS, Histogram, LongPause, PAUSE_CLASSES_NS, PauseFigures,
 };
 
-use crate::report::{PauseTotal, StepSource};
+use crate::report::{Basis, IdlePart, PauseTotal, StepSource};
 use gctrace_event::RecordingMode;
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
@@ -226,6 +226,28 @@ pub struct ProcessGpu {
     /// Busy and idle time from CUPTI; absent if CUPTI does not record.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub busy: Option<GpuBusy>,
+    /// Idle time by cause; absent if CUPTI does not record, and in the first seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle: Option<GpuIdle>,
+}
+
+/// Why one process left one GPU idle, coarsely: from its pauses and CUDA calls, as if its program and
+/// the GPU were one queue each. `gctrace analyze` of a trace is more exact.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct GpuIdle {
+    /// Basis of all times by cause: inferred.
+    pub basis: Basis,
+    /// Length of the interval that `causes` is about, in ns: the last 60 s that are known, or less if
+    /// the first operation is more recent.
+    pub window_ns: u64,
+    /// End of that interval, in ns: some seconds ago, when all calls have been handed over.
+    pub window_end_ns: u64,
+    /// Idle time in the interval by cause, the longest first; causes without any are left out. `host`
+    /// is an upper bound: waiting for data, files and other ranks is in it, as nothing shows that
+    /// live. The other causes, except `unknown`, are inferred.
+    pub causes: Vec<IdlePart>,
+    /// The same since the first operation.
+    pub total: Vec<IdlePart>,
 }
 
 /// Busy and idle time of one process on one GPU, from CUPTI.

@@ -3,7 +3,8 @@
 
 use super::{Basis, DeviceId, Location};
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
+use std::cmp::Reverse;
 use std::fmt;
 
 /// Why one device was idle. `compute_ns` + `communication_ns` + `copies_ns` + `idle_ns` = `span_ns`,
@@ -141,12 +142,12 @@ pub struct IdleGap {
     /// Name of that thread; `null` if unknown.
     pub thread: Option<String>,
     /// Its parts by cause, the longest first; they sum to its length.
-    pub causes: Vec<GapCause>,
+    pub causes: Vec<IdlePart>,
 }
 
-/// A part of a gap.
+/// A part of an idle time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct GapCause {
+pub struct IdlePart {
     /// Why the device was idle.
     pub cause: IdleCause,
     /// For how long, in ns.
@@ -155,8 +156,8 @@ pub struct GapCause {
 
 /// Why a device was idle, in the order of removal: first what can be switched off, last what is the
 /// program itself; then what no removal explains.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema)]
+#[schemars(rename_all = "snake_case")]
 pub enum IdleCause {
     /// The garbage collector ran on the host.
     Gc,
@@ -203,6 +204,43 @@ impl IdleCause {
         Self::RankWait,
         Self::Host,
     ];
+
+    /// The word for it in reports and metrics.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Gc => "gc",
+            Self::Profiler => "profiler",
+            Self::Allocation => "allocation",
+            Self::Files => "files",
+            Self::Data => "data",
+            Self::Synchronization => "synchronization",
+            Self::Copy => "copy",
+            Self::RankWait => "rank_wait",
+            Self::Host => "host",
+            Self::LaunchLatency => "launch_latency",
+            Self::BackToBack => "back_to_back",
+            Self::OtherStream => "other_stream",
+            Self::Blocked => "blocked",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+impl Serialize for IdleCause {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+impl IdlePart {
+    /// Times by cause, the longest first; causes without any are left out.
+    pub(crate) fn sorted(times: impl IntoIterator<Item = (IdleCause, u64)>) -> Vec<Self> {
+        let parts = times.into_iter().filter(|(_, time_ns)| *time_ns > 0);
+        let mut parts: Vec<Self> = parts.map(|(cause, time_ns)| Self { cause, time_ns }).collect();
+        parts.sort_by_key(|part| (Reverse(part.time_ns), part.cause));
+        parts
+    }
 }
 
 impl fmt::Display for IdleCause {

@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
 use gctrace_analysis::Analysis;
-use gctrace_analysis::report::{GapCause, GpuWorkReport, IdleCause, IdleGap};
+use gctrace_analysis::report::{GpuWorkReport, IdleCause, IdleGap, IdlePart};
 use gctrace_event::read::{DecodedItem, TraceCompletion};
 use gctrace_event::{Annotation, CudaCall, CudaLayer, GpuOp, GpuOpKind, Pause, Record};
 use proptest::prelude::*;
@@ -90,14 +90,14 @@ fn one_gap_is_named() {
     assert_eq!((gap.call.as_deref(), gap.tid), (Some("cudaLaunchKernel"), Some(7)));
     // A faster host would have hidden the launch latency, too, but for what a stream needs.
     let [host, latency] = [(IdleCause::Host, 99 * US), (IdleCause::LaunchLatency, US)]
-        .map(|(cause, time_ns)| GapCause { cause, time_ns });
+        .map(|(cause, time_ns)| IdlePart { cause, time_ns });
     assert_eq!(gap.causes, [host, latency]);
 }
 
 #[test]
 fn nothing_is_known_without_a_call() {
     let gap = only_gap(vec![Record::Pause(pause(7, 150 * US, 250 * US))]);
-    let causes = [GapCause { cause: IdleCause::Unknown, time_ns: 100 * US }];
+    let causes = [IdlePart { cause: IdleCause::Unknown, time_ns: 100 * US }];
     assert_eq!((gap.causes.as_slice(), gap.tid, gap.call), (&causes[..], None, None));
 }
 

@@ -7,18 +7,25 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
 use gctrace_analysis::Analysis;
-use gctrace_analysis::live::{Live, ProcessDetail, ProcessFigures, Snapshot, SnapshotRequest};
-use gctrace_analysis::report::{PauseTotal, ProcessReport, ProcessSteps, Report};
+use gctrace_analysis::live::{
+    Live, ProcessDetail, ProcessFigures, ProcessGpu, Snapshot, SnapshotRequest,
+};
+use gctrace_analysis::report::{
+    DeviceId, IdleCause, PauseTotal, ProcessReport, ProcessSteps, Report,
+};
 use gctrace_event::read::{DecodedItem, TraceCompletion, TraceReader};
 use gctrace_event::{
-    GcReason, GpuOp, GpuOpKind, NamedMarker, Pause, Record, StepMark, TraceHeader,
+    GcReason, GpuOp, GpuOpKind, NamedMarker, Pause, ProcessExit, Record, StepMark, TraceHeader,
 };
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use test_kit::reports;
 
 const REASONS: [GcReason; 4] =
     [GcReason::Automatic, GcReason::Manual, GcReason::Shutdown, GcReason::Unknown];
+
+/// How far the live share of a cause in the idle time may be from the report's, in percent of it.
+const NEAR: f64 = 10.0;
 
 /// A recording: its first records, and the following ones.
 #[derive(Default)]
@@ -126,8 +133,8 @@ fn compare(recording: &Recording) -> Compared {
         let (figures, detail) = &lived.processes[&process.pid];
         same_process(process, figures);
         compared[0] += 1;
-        compared[2] += same_lines(process, detail);
         compared[3] += same_devices(&report, figures);
+        compared[2] += same_lines(process, detail);
         let steps = report.steps.iter().flat_map(|steps| &steps.processes);
         for steps in steps.filter(|steps| steps.pid == process.pid) {
             compared[1] += same_steps(steps, detail);
@@ -227,6 +234,7 @@ fn same_devices(report: &Report, figures: &ProcessFigures) -> usize {
         let busy = gpus.unwrap().busy.unwrap();
         assert_eq!(busy.total_busy_ns, device.busy_ns);
         assert_eq!(busy.total_idle_ns, device.idle_ns);
+        same_causes(report, device.id, gpus.unwrap());
         let cause = gpu.cause.iter().find(|cause| cause.pid == figures.pid);
         let costs = cause.unwrap().devices.iter();
         for cost in costs.filter(|cost| cost.device == device.id.device) {
@@ -235,6 +243,45 @@ fn same_devices(report: &Report, figures: &ProcessFigures) -> usize {
         }
     }
     compared
+}
+
+/// Idle time by cause beside the report's ledger: the sum is the same, and the share of each cause
+/// nearly.
+fn same_causes(report: &Report, id: DeviceId, gpu: &ProcessGpu) {
+    let mut ledgers = report.gpu.iter().flat_map(|work| &work.idle);
+    let ledger = ledgers.find(|ledger| ledger.id == id);
+    let (Some(ledger), Some(idle)) = (ledger, &gpu.idle) else {
+        return;
+    };
+    assert_eq!(idle.total.iter().map(|part| part.time_ns).sum::<u64>(), ledger.idle_ns);
+    let mut causes: BTreeMap<IdleCause, [u64; 2]> = BTreeMap::new();
+    for row in &ledger.rows {
+        // What only annotations show is the host's, and the latency of a launch.
+        let host = matches!(
+            row.cause,
+            IdleCause::Profiler
+                | IdleCause::Files
+                | IdleCause::Data
+                | IdleCause::RankWait
+                | IdleCause::LaunchLatency
+        );
+        let cause = if host { IdleCause::Host } else { row.cause };
+        causes.entry(cause).or_default()[0] += row.time_ns;
+    }
+    for part in &idle.total {
+        causes.entry(part.cause).or_default()[1] += part.time_ns;
+    }
+    println!("{id:?}: idle {:.1} % of the time", percent(ledger.idle_ns, ledger.span_ns));
+    for (cause, [reported, lived]) in causes {
+        let [reported, lived] = [reported, lived].map(|ns| percent(ns, ledger.idle_ns));
+        println!("  {:16} {reported:5.1} % {lived:5.1} %", cause.as_str());
+        assert!((reported - lived).abs() < NEAR, "{cause}: {reported} %, live {lived} %");
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "shares are compared in percent")]
+fn percent(part_ns: u64, whole_ns: u64) -> f64 {
+    part_ns as f64 * 100.0 / whole_ns as f64
 }
 
 /// A real trace of the PyTorch profiler, and pauses on the thread that launched, of up to 20 ms.
@@ -267,6 +314,13 @@ fn with_pauses(name: &str) -> Recording {
         pause.generation = (place % 3) as u8;
         recording.records.push(Record::Pause(pause));
     }
+    let at_ns = recording.records.iter().filter_map(end_of).max().unwrap();
+    recording.records.push(Record::ProcessExit(ProcessExit {
+        pid,
+        at_ns,
+        code: Some(0),
+        signal: None,
+    }));
     recording
 }
 

@@ -7,8 +7,8 @@ use gctrace_analysis::live::{
     AutoFigures, Live, RecorderCost, SavedTime, Snapshot, SnapshotRequest,
 };
 use gctrace_event::{
-    Allocations, DeviceMemory, Frame, GcSettings, GpuDevice, GpuOp, GpuOpKind, GpuProcess,
-    GpuSample, Interpreter, NamedMarker, Note, Pause, Pressure, Process, ProcessExit,
+    Allocations, CudaCall, DeviceMemory, Frame, GcSettings, GpuDevice, GpuOp, GpuOpKind,
+    GpuProcess, GpuSample, Interpreter, NamedMarker, Note, Pause, Pressure, Process, ProcessExit,
     ProcessOrigin, Record, StepMark,
 };
 use serde_json::Value;
@@ -50,6 +50,21 @@ fn every_figure_is_described() {
     for (name, member) in found {
         assert!(member["description"].is_string(), "{name}: {member}");
     }
+}
+
+/// A kernel, with its start as the id of its launch.
+fn kernel(from_ms: u64, to_ms: u64) -> Record {
+    Record::GpuOp(GpuOp {
+        pid: Some(1),
+        device: 0,
+        stream: 7,
+        kind: GpuOpKind::Kernel,
+        name: "kernel".to_owned(),
+        start_ns: START + from_ms * MS,
+        end_ns: START + to_ms * MS,
+        correlation: Some(from_ms),
+        ..GpuOp::default()
+    })
 }
 
 /// A snapshot of records of all kinds that leave something in it, of a process that may have ended
@@ -207,7 +222,7 @@ fn frame(id: u32, file: &str) -> Record {
     })
 }
 
-fn gpu_records() -> [Record; 4] {
+fn gpu_records() -> [Record; 7] {
     [
         Record::GpuDevice(GpuDevice {
             name: Some("GPU".to_owned()),
@@ -221,15 +236,18 @@ fn gpu_records() -> [Record; 4] {
             processes: Some(vec![GpuProcess { pid: 1, memory_bytes: Some(4) }]),
             ..GpuSample::default()
         }),
-        Record::GpuOp(GpuOp {
-            pid: Some(1),
-            device: 0,
-            stream: 7,
-            kind: GpuOpKind::Kernel,
-            name: "kernel".to_owned(),
-            start_ns: START,
-            end_ns: START + 2000 * MS,
-            ..GpuOp::default()
+        kernel(0, 1000),
+        kernel(1500, 2000),
+        // Launches are known some seconds late.
+        kernel(6000, 6001),
+        Record::CudaCall(CudaCall {
+            pid: 1,
+            tid: 1,
+            function: "cudaLaunchKernel".into(),
+            start_ns: START + 1499 * MS,
+            end_ns: START + 1499 * MS,
+            correlation: Some(1500),
+            ..CudaCall::default()
         }),
         Record::DeviceMemory(DeviceMemory {
             pid: 1,

@@ -28,7 +28,7 @@ use crate::gpu::calls::CallEffect;
 use crate::gpu::device::DeviceTimeline;
 use crate::gpu::timeline::{CallIndex, NameIndex, Op, OpIndex, StringTable, Timeline};
 use crate::report::{
-    Basis, CodePlace, GapCause, IdleCause, IdleGap, IdleLedger, IdlePlace, IdleRow, Location,
+    Basis, CodePlace, IdleCause, IdleGap, IdleLedger, IdlePart, IdlePlace, IdleRow, Location,
 };
 use crate::time::{difference, signed};
 use crate::words::idle;
@@ -348,10 +348,6 @@ impl LedgerBook<'_> {
             let call = timeline.call(after);
             let thread = call.map(|call| &timeline.threads[call.thread]);
             let start_ns = after.start_ns - duration_ns;
-            let causes =
-                parts.iter().map(|(cause, time_ns)| GapCause { cause: *cause, time_ns: *time_ns });
-            let mut causes: Vec<GapCause> = causes.collect();
-            causes.sort_by_key(|part| (Reverse(part.time_ns), part.cause));
             IdleGap {
                 start_ns,
                 after_first_ns: start_ns - first_ns,
@@ -361,7 +357,7 @@ impl LedgerBook<'_> {
                 call: call.map(|call| timeline.names.text(call.function).to_owned()),
                 tid: thread.map(|thread| thread.tid),
                 thread: thread.and_then(|thread| thread.name.clone()),
-                causes,
+                causes: IdlePart::sorted(parts.iter().map(|(cause, time_ns)| (*cause, *time_ns))),
             }
         });
         let mut gaps: Vec<IdleGap> = gaps.collect();

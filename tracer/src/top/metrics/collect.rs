@@ -243,6 +243,21 @@ impl MetricsFigures {
         samples.collect()
     }
 
+    /// Idle time of the devices of processes by cause.
+    pub(super) fn idle_causes(&self) -> Vec<Sample<'_>> {
+        let processes = self.snapshot.processes.iter();
+        let samples = processes.flat_map(|process| {
+            process.gpus.iter().flat_map(move |gpu| {
+                let parts = gpu.idle.iter().flat_map(|idle| &idle.total);
+                parts.map(move |part| {
+                    let cause = labels::word("cause", part.cause.as_str());
+                    (labels::with(&device(process, gpu), cause), seconds(part.time_ns))
+                })
+            })
+        });
+        samples.collect()
+    }
+
     /// The devices of running processes of which CUDA's and NVML's index are known.
     pub(super) fn known_by_both(&self) -> Vec<Sample<'_>> {
         let devices = self.alive().flat_map(|process| {

@@ -182,6 +182,9 @@ families! {
     "gctrace_process_gpu_idle_in_gc", "seconds"; Counter;
         "Part of the GPU idle time in which the process was in a collection: overlap, not necessarily the cause (CUPTI, exact).";
         |page| page.on_gpus(false, |gpu| Some(seconds(gpu.busy?.total_idle_in_gc_ns)));
+    "gctrace_process_gpu_idle_by_cause", "seconds"; Counter;
+        "GPU idle time of the process by cause, known some seconds late; host is an upper bound with waiting for data, files and other ranks in it (inferred).";
+        |page| page.idle_causes();
 
     "gctrace_gpu"; Info;
         "A GPU: NVML index and product name.";

@@ -352,7 +352,7 @@ fn busy(process: &ProcessFigures, snapshot: &Snapshot) -> Option<String> {
 }
 
 /// `a` / `b` in ppm; `None` if `b` is 0.
-fn ppm(a: u64, b: u64) -> Option<u64> {
+pub(crate) fn ppm(a: u64, b: u64) -> Option<u64> {
     let ppm = (u128::from(a) * 1_000_000).checked_div(u128::from(b))?;
     // The largest number stands for all that are larger; no share is.
     Some(ppm.try_into().unwrap_or(u64::MAX))

@@ -2,7 +2,6 @@
 
 use super::activity::{HostActivity, HostSegment};
 use super::{IdleLabel, NodeKind, NodeKinds};
-use crate::gpu::calls::CallEffect;
 use crate::gpu::replay::layout::{CallChain, ReplayLayout};
 use crate::gpu::replay::network::{LIMIT_NS, Network, NetworkWait};
 use crate::gpu::replay::pauses::AppliedChange;
@@ -168,7 +167,7 @@ impl DelayCauses<'_> {
 
     /// The time in a call: its own, and what it waits for.
     fn of_call(&self, call: CallIndex, end: usize, delays: &mut Vec<CausedDelay>) {
-        let cause = cause_of(self.timeline.calls[call].kind);
+        let cause = self.timeline.calls[call].kind.idle_cause();
         let label = self.label_of(call);
         let end_ns = self.timeline.calls[call].end_ns;
         for wait in self.network.waits(end) {
@@ -210,20 +209,8 @@ impl DelayCauses<'_> {
     /// The function of a call, or the copy that it started, and what is around it.
     pub(super) fn label_of(&self, index: CallIndex) -> IdleLabel {
         let call = &self.timeline.calls[index];
-        let copied = self.copied.get(&index).filter(|_| cause_of(call.kind) == IdleCause::Copy);
+        let copied = self.copied.get(&index).filter(|_| call.kind.idle_cause() == IdleCause::Copy);
         let function = copied.copied().or(Some(call.function));
         IdleLabel { function, ..self.activity.label(call.thread, call.start_ns) }
-    }
-}
-
-/// The cause that the time in a call has.
-pub(super) fn cause_of(kind: CallEffect) -> IdleCause {
-    match kind {
-        CallEffect::StreamSynchronize
-        | CallEffect::DeviceSynchronize
-        | CallEffect::EventSynchronize => IdleCause::Synchronization,
-        CallEffect::Copy => IdleCause::Copy,
-        CallEffect::Memory => IdleCause::Allocation,
-        _ => IdleCause::Host,
     }
 }

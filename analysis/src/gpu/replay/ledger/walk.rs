@@ -2,7 +2,7 @@
 //! that ends it. A chain is contiguous, so that it covers the gap once.
 
 use super::activity::HostSegment;
-use super::delays::{DelayCauses, cause_of};
+use super::delays::DelayCauses;
 use super::{IdleLabel, NodeKind};
 use crate::gpu::replay::network::NetworkWait;
 use crate::gpu::timeline::{Call, CallIndex, OpIndex};
@@ -91,7 +91,7 @@ impl DelayCauses<'_> {
                 break None;
             };
             let may_be = match self.kinds.at(at) {
-                NodeKind::CallEnd(call) => cause_of(self.timeline.calls[call].kind) == cause,
+                NodeKind::CallEnd(call) => self.timeline.calls[call].kind.idle_cause() == cause,
                 NodeKind::CallStart(_) => between.contains(&cause),
                 _ => false,
             };
@@ -154,7 +154,7 @@ impl DelayCauses<'_> {
                     }
                     _ => from_ns,
                 };
-                let cause = match cause_of(self.timeline.calls[call].kind) {
+                let cause = match self.timeline.calls[call].kind.idle_cause() {
                     IdleCause::Copy
                         if matches!(self.kinds.at(wait.from), NodeKind::CallStart(_)) =>
                     {

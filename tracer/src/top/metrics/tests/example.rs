@@ -1,7 +1,7 @@
 //! A snapshot with a distinct value for every figure.
 
 use gctrace_analysis::live::*;
-use gctrace_analysis::report::PauseTotal;
+use gctrace_analysis::report::{Basis, IdleCause, IdlePart, PauseTotal};
 use gctrace_event::GcReason;
 use std::collections::BTreeMap;
 
@@ -150,6 +150,16 @@ fn on_gpu() -> ProcessGpu {
             total_idle_ns: 20_500_000_000,
             total_idle_in_gc_ns: 4_125_000_000,
             ..GpuBusy::default()
+        }),
+        idle: Some(GpuIdle {
+            basis: Basis::Inferred,
+            window_ns: 60_000_000_000,
+            window_end_ns: 0,
+            causes: Vec::new(),
+            total: vec![
+                IdlePart { cause: IdleCause::Synchronization, time_ns: 11_500_000_000 },
+                IdlePart { cause: IdleCause::Host, time_ns: 9_000_000_000 },
+            ],
         }),
     }
 }

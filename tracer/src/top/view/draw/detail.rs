@@ -15,7 +15,7 @@ use ratatui::text::Line;
 /// Minimum width for two panes side by side.
 const SIDE_BY_SIDE: u16 = 70;
 /// Number of lines of the strips.
-const STRIPS: usize = 4;
+const STRIPS: usize = 5;
 /// Maximum width of the histogram.
 const HISTOGRAM: u16 = 60;
 

@@ -1,11 +1,14 @@
-//! Two strips over time: the last steps, and GPU busy time, each with GC below.
+//! Two strips over time: the last steps, and GPU busy time, each with GC below; then why the GPU was
+//! idle.
 
 use super::{bar, plain, styled};
 use crate::top::view::{columns, text, theme};
 use crate::units;
 use gctrace_analysis::live::{ProcessDetail, ProcessFigures, StepFigures, TimelineCell};
-use gctrace_analysis::report::StepSource;
+use gctrace_analysis::report::{IdleCause, StepSource};
 use ratatui::text::{Line, Span};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 /// Width of the labels on the left.
 const LABEL: usize = 6;
@@ -14,6 +17,8 @@ const WORDS: usize = 32;
 /// Minimum time span of the GPU strip; wider screens show more. Below one second per column, so that
 /// single long pauses are visible.
 const SPAN_NS: u64 = 8_000_000_000;
+/// A cause of less than this part of the time is not named.
+const WORTH_NAMING: u64 = 200;
 /// Minimum width for the legend.
 const NARROW: usize = 60;
 
@@ -27,6 +32,7 @@ pub(super) fn lines(
     let room = text::rest(width, LABEL + words);
     let mut lines = steps(detail, room);
     lines.extend(timeline(process, detail, room));
+    lines.extend(idle(process, width));
     lines
 }
 
@@ -106,6 +112,32 @@ fn gpu_words(process: &ProcessFigures, exact: bool) -> String {
         _ if exact => "busy, by CUPTI".to_owned(),
         _ => "sampled by NVML".to_owned(),
     }
+}
+
+/// The share of time in which the GPUs of a process were idle, by cause.
+fn idle(process: &ProcessFigures, width: usize) -> Option<Line<'static>> {
+    let gpus = process.gpus.iter().filter_map(|gpu| gpu.idle.as_ref());
+    let whole_ns: u64 = gpus.clone().map(|idle| idle.window_ns).sum();
+    let longest_ns = gpus.clone().map(|idle| idle.window_ns).max().filter(|ns| *ns > 0)?;
+    let mut causes: BTreeMap<IdleCause, u64> = BTreeMap::new();
+    for part in gpus.flat_map(|idle| &idle.causes) {
+        *causes.entry(part.cause).or_default() += part.time_ns;
+    }
+    let share = |ns: u64| columns::ppm(ns, whole_ns).map_or_else(String::new, text::percent);
+    let mut largest: Vec<(IdleCause, u64)> = causes.into_iter().collect();
+    largest.sort_by_key(|(cause, ns)| (Reverse(*ns), *cause));
+    let shown = largest.iter().filter(|(_, ns)| *ns >= whole_ns / WORTH_NAMING);
+    let parts = shown.map(|(cause, ns)| {
+        // Waiting for data or another rank looks the same.
+        let most = if *cause == IdleCause::Host { "up to " } else { "" };
+        format!("{} {most}{} %", cause.as_str().replace('_', " "), share(*ns))
+    });
+    let parts = parts.collect::<Vec<_>>().join(", ");
+    let all = share(largest.iter().map(|(_, ns)| ns).sum());
+    let span = units::duration(longest_ns);
+    let words = format!("~{all} % of {span}: {parts}");
+    let words = text::cut(&words, text::rest(width, LABEL));
+    Some(Line::from(vec![label("idle"), plain(words)]))
 }
 
 /// Several adjacent cells, merged.

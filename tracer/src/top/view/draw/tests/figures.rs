@@ -2,11 +2,11 @@
 
 use gctrace_analysis::live::{
     CodeLine, CollectionCounts, CycleFigures, FreezeFigures, GarbageFigures, GpuBusy, GpuFigures,
-    HeapObjects, KindFigures, KindName, LineFigures, LongPause, Notice, PauseFigures,
+    GpuIdle, HeapObjects, KindFigures, KindName, LineFigures, LongPause, Notice, PauseFigures,
     PressureFigures, ProcessDetail, ProcessEnd, ProcessFigures, ProcessGpu, RecorderCost,
     SelectedGarbage, Snapshot, SnapshotTotals, StepFigures, TimelineCell, TrendFigures,
 };
-use gctrace_analysis::report::{CycleShape, PauseTotal, StepSource};
+use gctrace_analysis::report::{Basis, CycleShape, IdleCause, IdlePart, PauseTotal, StepSource};
 use gctrace_event::GcReason;
 
 const MS: u64 = 1_000_000;
@@ -98,6 +98,17 @@ fn rank(rank: u32) -> ProcessFigures {
                 idle_ns: 130 * MS,
                 idle_in_gc_ns: 110 * MS * heavy,
                 ..GpuBusy::default()
+            }),
+            idle: (rank != 2).then(|| GpuIdle {
+                basis: Basis::Inferred,
+                window_ns: 60 * SECOND,
+                window_end_ns: NOW - 2 * SECOND,
+                causes: vec![
+                    IdlePart { cause: IdleCause::Host, time_ns: 4_200 * MS },
+                    IdlePart { cause: IdleCause::Gc, time_ns: 3_000 * MS * heavy },
+                    IdlePart { cause: IdleCause::Synchronization, time_ns: 600 * MS },
+                ],
+                total: Vec::new(),
             }),
             ..ProcessGpu::default()
         }],

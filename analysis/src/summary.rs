@@ -23,9 +23,9 @@ use crate::gpu::merge::MergedTimelines;
 use crate::gpu::replays::JobReplays;
 use crate::phases::{JudgedRun, training_steps};
 use crate::report::{
-    Basis, CountersReport, CpuReport, GpuReport, GpuWorkReport, GroupName, Level, LinesReport,
-    MissingData, PauseGroup, ProcessReport, Report, SCHEMA, Totals, TraceReport, TrainingSeries,
-    Verdict,
+    Basis, CountersReport, CpuReport, GpuReport, GpuWorkReport, GroupName, IdlePart, Level,
+    LinesReport, MissingData, PauseGroup, ProcessReport, Report, SCHEMA, Totals, TraceReport,
+    TrainingSeries, Verdict,
 };
 use crate::time::{after, duration};
 use crate::{gpu, verdict, words};
@@ -48,7 +48,7 @@ pub struct ProcessStepRow {
 }
 
 /// One step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepCell {
     /// Its number in the trace (`ProfilerStep#n`), otherwise counted from 0.
     pub number: u64,
@@ -56,6 +56,10 @@ pub struct StepCell {
     pub duration_ns: u64,
     /// Time of collections within it, in ns; `None` if the trace would not show collections.
     pub gc_ns: Option<u64>,
+    /// Idle time of the process's devices within it, in ns; `None` without GPU times.
+    pub gpu_idle_ns: Option<u64>,
+    /// The same by cause, the longest first; `None` where there is no ledger.
+    pub gpu_idle_causes: Option<Vec<IdlePart>>,
 }
 
 impl Analysis {
@@ -128,7 +132,7 @@ impl Analysis {
             gpu,
             gpu_bounds: gpu::bounds::report::report(&self.traces, &self.processes, timelines),
             phases,
-            steps: gpu::steps::report(timelines, &self.only_full()),
+            steps: gpu::steps::report(timelines, &replays, &self.only_full()),
             gpus: self.gpus(),
             freed_nothing: self.freed_nothing(),
             explicit_calls: self.explicit_calls(&processes, totals.observed_ns),
@@ -155,7 +159,14 @@ impl Analysis {
     #[must_use]
     pub fn step_rows(&self) -> Vec<ProcessStepRow> {
         let merged = gpu::merge::merge(&self.timelines, &self.spans());
-        let mut rows = gpu::steps::rows(merged.timelines.as_ref(), &self.only_full());
+        let timelines = merged.timelines.as_ref();
+        let with_gpu = timelines.iter().filter(|timeline| timeline.has_gpu_times());
+        let with_gpu: Vec<&KeptTimeline> = with_gpu.collect();
+        let replays = match with_gpu.as_slice() {
+            [] => JobReplays::default(),
+            with_gpu => JobReplays::of(with_gpu, &[], self.threads),
+        };
+        let mut rows = gpu::steps::rows(timelines, &replays, &self.only_full());
         for row in &mut rows {
             let trace = self.traces.get(row.trace);
             row.host = trace.and_then(traces::host).filter(|host| !host.is_empty());

@@ -387,8 +387,10 @@ def automatic(bench):
     gc.set_threshold(*thresholds)
 
 
-def reduced_steps(bench):
-    for _ in bench.steps(40):
+def reduced_steps(bench, slow_loader=False):
+    for step in bench.steps(40):
+        if slow_loader and bench.collecting and step % 4 == 3:
+            bench.annotated("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", 9000)
         for _ in range(20):
             bench.launch("long", after_us=40)
         bench.ranks.all_reduce(None, 1 << 20)
@@ -401,6 +403,13 @@ def reduced_steps(bench):
 def one_rank_collects(bench):
     """Two ranks reduce their gradients in every step; one of them collects."""
     reduced_steps(bench)
+
+
+@case(0, 40 * 24, ranks=2)
+def one_rank_loads_slowly(bench):
+    """Two ranks reduce their gradients in every step; every fourth batch of one takes its time, or is
+    there."""
+    reduced_steps(bench, slow_loader=bench.rank == 1)
 
 
 @case(8, 40 * 24, ranks=2)

@@ -31,7 +31,7 @@ mod waits;
 pub use attribute::{
     AttributionBudget, MarginalCost, PauseAttribution, PauseCost, PauseId, attribute,
 };
-pub(super) use ledger::{LateSums, RankLedger, RankTimes};
+pub(super) use ledger::{DeviceRankTimes, LateSums, RankLedger, RankTimes, StepIdle};
 pub(super) use network::{MAX_EDGES, MAX_NODES};
 pub use schedule::ReplaySchedule;
 pub use skeleton::{JoinedReplay, JoinedSkeletons, Skeleton};

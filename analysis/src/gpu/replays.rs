@@ -7,14 +7,15 @@
 use super::kept::KeptTimeline;
 use super::ranks::{RankJob, RankJobs, shared_ops};
 use super::replay::{
-    InsertedPause, JoinedReplay, JoinedSkeletons, PauseLength, RankLedger, RankTimes, ReplayChange,
-    ReplayJob, ReplayModel, Skeleton,
+    DeviceRankTimes, InsertedPause, JoinedReplay, JoinedSkeletons, PauseLength, RankLedger,
+    ReplayChange, ReplayJob, ReplayModel, Skeleton, StepIdle,
 };
 use super::timeline::{OpIndex, Timeline};
 use super::{cause, ranks, replay};
 use crate::parallel;
 use crate::report::{CauseReport, IdleLedger, NotReplayed};
-use crate::time::{duration, sum};
+use crate::time::{add_to, duration, sum};
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 
 /// What is learned of one timeline.
@@ -33,7 +34,7 @@ impl LearnedTimeline {
         kept: &KeptTimeline,
         meets: &[OpIndex],
         changes: &[ReplayChange],
-        times: &RankTimes,
+        times: &DeviceRankTimes,
     ) -> (Self, Vec<RankLedger>) {
         let timeline = kept.whole();
         let shared = shared_ops(&timeline);
@@ -57,6 +58,8 @@ pub struct JobReplays {
     /// Why the devices of each timeline were idle; none where `not_replayed`, or if a timeline without
     /// pauses would be.
     pub(crate) ledgers: Vec<Vec<IdleLedger>>,
+    /// Why they were idle in each step, all devices together; none where there are no ledgers.
+    pub(crate) steps: Vec<StepIdle>,
     /// Why no job is replayed although something paused.
     pub(crate) not_replayed: Option<NotReplayed>,
 }
@@ -109,7 +112,7 @@ impl JobReplays {
                 let timeline = kept.whole();
                 ReplayModel::learn(&ReplayJob::single(&timeline)).rank_ledgers(&timeline, times)
             });
-            replays.ledgers = ranks::late::explained(ledgers, &replays.found);
+            replays.explain(ledgers);
             return replays;
         }
         let mut meets: Vec<Vec<OpIndex>> = vec![Vec::new(); timelines.len()];
@@ -126,10 +129,39 @@ impl JobReplays {
         });
         let (learned, ledgers) = learned.into_iter().unzip();
         replays.learned = learned;
-        replays.ledgers = ranks::late::explained(ledgers, &replays.found);
+        replays.explain(ledgers);
         let joined = replays.found.jobs.iter().map(|job| replays.timestamps(job));
         replays.not_replayed = too_large(joined.max());
         replays
+    }
+
+    fn explain(&mut self, ledgers: Vec<Vec<RankLedger>>) {
+        let steps = ledgers.iter().map(|devices| {
+            let mut sums = StepIdle::new();
+            for device in devices {
+                sums.resize(device.steps.len(), BTreeMap::new());
+                for (sums, step) in sums.iter_mut().zip(&device.steps) {
+                    for (cause, time_ns) in step {
+                        add_to(sums.entry(*cause).or_default(), *time_ns);
+                    }
+                }
+            }
+            sums
+        });
+        self.steps = steps.collect();
+        self.ledgers = ranks::late::explained(ledgers, &self.found);
+    }
+
+    /// Each timeline of some with the idle time of its steps by cause; `None` if it is unknown. The
+    /// replays are of those with GPU times.
+    pub(crate) fn with_steps<'a>(
+        &'a self,
+        timelines: &'a [KeptTimeline],
+    ) -> impl Iterator<Item = (&'a KeptTimeline, Option<&'a StepIdle>)> {
+        let mut steps = self.steps.iter();
+        timelines.iter().map(move |timeline| {
+            (timeline, if timeline.has_gpu_times() { steps.next() } else { None })
+        })
     }
 
     /// Number of times in a joined job, and at least what its delays take of their numbers.

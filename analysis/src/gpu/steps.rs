@@ -3,17 +3,19 @@
 
 use super::device::DeviceTimeline;
 use super::kept::KeptTimeline;
+use super::replay::StepIdle;
+use super::replays::JobReplays;
 use super::timeline::{ProcessTimeline, StepSource, StepSpan, ThreadIndex, Timeline};
 use crate::distribution::Distribution;
 use crate::report::{
-    Basis, FullBy, MedianComparison, MedianDifference, NoComparison, ProcessSteps, StepComparison,
-    StepDifference, StepLengths, StepReport, StepsReport,
+    Basis, FullBy, IdleCause, IdlePart, MedianComparison, MedianDifference, NoComparison,
+    ProcessSteps, StepComparison, StepDifference, StepLengths, StepReport, StepsReport,
 };
 use crate::spans::PauseSpan;
 use crate::statistics::{Estimate, bootstrap};
 use crate::time::intervals::Intervals;
 use crate::time::stats::ratio;
-use crate::time::{duration, stats, sum, times};
+use crate::time::{add_to, duration, stats, sum, times};
 use crate::{ProcessStepRow, StepCell};
 use gctrace_event::Pause;
 use std::cmp::Reverse;
@@ -37,19 +39,21 @@ const FULL_FROM_NS: u64 = 1_000_000;
 /// only full collections, as in free-threaded builds.
 pub(crate) fn report(
     timelines: &[KeptTimeline],
+    replays: &JobReplays,
     all_full: &HashSet<(usize, u32)>,
 ) -> Option<StepsReport> {
-    let mut with_steps: Vec<&KeptTimeline> =
-        timelines.iter().filter(|timeline| !timeline.steps.is_empty()).collect();
+    let with_steps = replays.with_steps(timelines);
+    let mut with_steps: Vec<_> =
+        with_steps.filter(|(timeline, _)| !timeline.steps.is_empty()).collect();
     if with_steps.is_empty() {
         return None;
     }
-    with_steps.sort_by_key(|timeline| Reverse(timeline.steps.len()));
+    with_steps.sort_by_key(|(timeline, _)| Reverse(timeline.steps.len()));
     let left_out = with_steps.split_off(with_steps.len().min(PROCESSES)).len();
-    let of_process = |timeline: &&KeptTimeline| {
+    let of_process = |(timeline, causes): &(&KeptTimeline, Option<&StepIdle>)| {
         let full = all_full.contains(&(timeline.process_trace, timeline.pid));
         let idle = timeline.has_gpu_times().then(|| idle(&timeline.whole()));
-        ProcessStepTable::of(timeline, idle.as_deref(), full)?.report()
+        ProcessStepTable::of(timeline, idle.as_deref(), *causes, full)?.report()
     };
     let processes: Vec<ProcessSteps> = with_steps.iter().filter_map(of_process).collect();
     let periodic = |process: &ProcessSteps| process.source == StepSource::PeriodicLaunches;
@@ -63,11 +67,13 @@ pub(crate) fn report(
 /// Each step of every process with steps, by rank. `all_full` as for [`report`].
 pub(crate) fn rows(
     timelines: &[KeptTimeline],
+    replays: &JobReplays,
     all_full: &HashSet<(usize, u32)>,
 ) -> Vec<ProcessStepRow> {
-    let row = |timeline: &KeptTimeline| {
+    let row = |(timeline, causes): (&KeptTimeline, Option<&StepIdle>)| {
         let full = all_full.contains(&(timeline.process_trace, timeline.pid));
-        let table = ProcessStepTable::of(timeline, None, full)?;
+        let idle = timeline.has_gpu_times().then(|| idle(&timeline.whole()));
+        let table = ProcessStepTable::of(timeline, idle.as_deref(), causes, full)?;
         let known = timeline.is_ours || !timeline.pauses.is_empty();
         Some(ProcessStepRow {
             trace: timeline.trace,
@@ -81,11 +87,13 @@ pub(crate) fn rows(
                     number: step.span.number,
                     duration_ns: step.duration_ns(),
                     gc_ns: known.then_some(step.gc_ns),
+                    gpu_idle_ns: step.gpu_idle_ns,
+                    gpu_idle_causes: step.causes(),
                 })
                 .collect(),
         })
     };
-    let mut rows: Vec<ProcessStepRow> = timelines.iter().filter_map(row).collect();
+    let mut rows: Vec<ProcessStepRow> = replays.with_steps(timelines).filter_map(row).collect();
     rows.sort_by_key(|row| (row.rank.unwrap_or(u32::MAX), row.trace, row.pid));
     rows
 }
@@ -96,35 +104,42 @@ struct ProcessStepTable<'a> {
     thread: ThreadIndex,
     source: StepSource,
     full_by: FullBy,
-    steps: Vec<StepSums>,
+    steps: Vec<StepSums<'a>>,
 }
 
 #[derive(Clone, Copy)]
-struct StepSums {
+struct StepSums<'a> {
     span: StepSpan,
     gc_ns: u64,
     collections: u64,
     full: u64,
     gpu_idle_ns: Option<u64>,
+    gpu_idle_causes: Option<&'a BTreeMap<IdleCause, u64>>,
 }
 
-impl StepSums {
+impl StepSums<'_> {
+    fn causes(&self) -> Option<Vec<IdlePart>> {
+        let causes = self.gpu_idle_causes?.iter();
+        Some(IdlePart::sorted(causes.map(|(cause, ns)| (*cause, *ns))))
+    }
+
     fn duration_ns(&self) -> u64 {
         duration(self.span.start_ns, self.span.end_ns)
     }
 }
 
 impl<'a> ProcessStepTable<'a> {
-    /// `idle`: when each device of the process did nothing; `None` if unknown.
+    /// `idle`: when each device of the process did nothing, `causes`: why; `None` if unknown.
     fn of(
         timeline: &'a ProcessTimeline,
         idle: Option<&[Intervals]>,
+        causes: Option<&'a StepIdle>,
         all_full: bool,
     ) -> Option<Self> {
         let thread = busiest_thread(timeline)?;
         let spans = || timeline.steps.iter().filter(|step| step.thread == thread);
         let collected = Intervals::from_iter(timeline.pauses.iter().map(PauseSpan::span));
-        let steps = spans().map(|span| {
+        let steps = spans().enumerate().map(|(at, span)| {
             let begun = begun_in(&timeline.pauses, span);
             let full = begun.iter().filter(|pause| all_full || is_full(pause));
             let overlapping = collected.length_within(span.start_ns, span.end_ns);
@@ -137,6 +152,7 @@ impl<'a> ProcessStepTable<'a> {
                     let within = |gaps: &Intervals| gaps.length_within(span.start_ns, span.end_ns);
                     sum(idle.iter().map(within))
                 }),
+                gpu_idle_causes: causes.and_then(|causes| causes.get(at)),
             }
         });
         Some(Self {
@@ -167,12 +183,24 @@ impl<'a> ProcessStepTable<'a> {
             length,
             with_gc: self.count(|step| step.collections > 0),
             gpu_idle_ns: idle_ns.map(sum),
+            gpu_idle_causes: self.causes(),
             full_by: self.full_by,
             full_collections: self.steps.iter().map(|step| step.full).sum(),
             with_full: self.with_full(known),
             after_full: self.after_full(known),
             longest: self.longest(),
         })
+    }
+
+    /// Of all steps; `None` if unknown of any.
+    fn causes(&self) -> Option<Vec<IdlePart>> {
+        let mut sums: BTreeMap<IdleCause, u64> = BTreeMap::new();
+        for step in &self.steps {
+            for (cause, time_ns) in step.gpu_idle_causes? {
+                add_to(sums.entry(*cause).or_default(), *time_ns);
+            }
+        }
+        Some(IdlePart::sorted(sums))
     }
 
     fn count(&self, which: impl Fn(&StepSums) -> bool) -> u64 {
@@ -258,6 +286,7 @@ impl<'a> ProcessStepTable<'a> {
             gc_ns: step.gc_ns,
             full_collections: step.full,
             gpu_idle_ns: step.gpu_idle_ns,
+            gpu_idle_causes: step.causes(),
         });
         reports.collect()
     }

@@ -1,6 +1,6 @@
 //! The part of a report about training steps.
 
-use super::{Basis, NoComparison};
+use super::{Basis, IdlePart, NoComparison};
 use crate::statistics::bootstrap;
 use gctrace_event::NamedMarker;
 use schemars::JsonSchema;
@@ -48,6 +48,9 @@ pub struct ProcessSteps {
     /// Idle time of the process's devices within the steps, in ns, summed over devices; `null`
     /// without GPU times.
     pub gpu_idle_ns: Option<u64>,
+    /// `gpu_idle_ns` by cause, as in [`super::IdleLedger`] (inferred), the longest first; `null` where
+    /// there is no ledger.
+    pub gpu_idle_causes: Option<Vec<IdlePart>>,
     /// How full collections were recognized: by their generation or their length.
     pub full_by: FullBy,
     /// Number of full collections in the steps.
@@ -216,7 +219,7 @@ pub struct StepDifference {
 }
 
 /// One training step and what happened during it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct StepReport {
     /// Its number in the trace (`ProfilerStep#n`), otherwise counted from 0.
     pub number: u64,
@@ -230,4 +233,7 @@ pub struct StepReport {
     pub full_collections: u64,
     /// Idle time of the process's devices within it, in ns; `null` without GPU times.
     pub gpu_idle_ns: Option<u64>,
+    /// The same by cause, as of the process. Of a gap that is in several steps each has its share of
+    /// every part.
+    pub gpu_idle_causes: Option<Vec<IdlePart>>,
 }

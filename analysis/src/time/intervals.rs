@@ -34,16 +34,6 @@ impl Intervals {
         self.length_ns
     }
 
-    /// Disjoint and in order.
-    pub(crate) fn spans(&self) -> &[(u64, u64)] {
-        &self.spans
-    }
-
-    /// The union with other intervals.
-    pub(crate) fn and(&self, others: &[(u64, u64)]) -> Self {
-        self.spans.iter().chain(others).copied().collect()
-    }
-
     /// The covered parts of an interval, in order.
     pub(crate) fn within(&self, start: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
         let first = self.spans.partition_point(|(_, other)| *other <= start);

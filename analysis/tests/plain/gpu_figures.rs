@@ -6,8 +6,8 @@
 
 use gctrace_analysis::Analysis;
 use gctrace_analysis::report::{
-    AdviceId, DeviceReport, IdleCause, Level, NoComparison, NotCovered, Report, StepSource,
-    StreamIdle,
+    AdviceId, DeviceReport, IdleCause, IdlePart, Level, NoComparison, NotCovered, Report,
+    StepSource, StreamIdle,
 };
 use gctrace_event::read::{EventReader, TraceInput, TraceReader};
 use serde_json::Value;
@@ -155,6 +155,11 @@ fn steps_of_the_profiler() {
         assert_eq!((steps.source, steps.count), (StepSource::ProfilerStep, count));
         assert_eq!((steps.gc_ns, steps.with_gc), (None, 0));
         assert!(steps.gpu_idle_ns.is_some_and(|idle_ns| idle_ns > 0));
+        let sum = |causes: &Vec<IdlePart>| causes.iter().map(|part| part.time_ns).sum::<u64>();
+        assert_eq!(steps.gpu_idle_causes.as_ref().map(sum), steps.gpu_idle_ns);
+        for step in &steps.longest {
+            assert_eq!(step.gpu_idle_causes.as_ref().map(sum), step.gpu_idle_ns, "{step:?}");
+        }
         assert_eq!(steps.with_full.difference, None);
         assert_eq!(steps.with_full.missing, Some(NoComparison::UnknownCollections));
     }

@@ -31,6 +31,8 @@ struct Rank {
     now_ns: u64,
     gpu_ns: u64,
     correlation: u64,
+    /// It has another device, on which nothing of all ranks runs.
+    second_device: bool,
 }
 
 impl Rank {
@@ -114,16 +116,31 @@ impl Rank {
             let start_ns = self.launch();
             self.op("gemm", start_ns, start_ns + 30 * US + longer_ns, None);
         }
+        if self.second_device {
+            let gpu_ns = self.gpu_ns;
+            let start_ns = self.launch();
+            self.op("gemm", start_ns, start_ns + 30 * US, None);
+            if let Some(Record::GpuOp(op)) = self.records.last_mut() {
+                (op.device, op.stream) = (9, 99);
+            }
+            self.gpu_ns = gpu_ns;
+        }
         self.launch()
     }
 }
 
 /// `plant`: of a rank and a step.
 fn ledgers(plant: impl Fn(u32, u64) -> Plant) -> Vec<IdleLedger> {
+    ledgers_with(false, plant)
+}
+
+/// `second_device`: each rank has two.
+fn ledgers_with(second_device: bool, plant: impl Fn(u32, u64) -> Plant) -> Vec<IdleLedger> {
     let new = |pid: u32| Rank {
         pid,
         now_ns: START,
         correlation: u64::from(pid) * 1_000_000,
+        second_device,
         ..Rank::default()
     };
     let mut ranks = [new(1), new(2)];
@@ -183,6 +200,21 @@ fn the_late_rank_is_named_with_its_own_cause() {
             assert_eq!(place.python.unwrap().file, "data.py");
         }
     }
+}
+
+/// Of a rank with several devices the one that takes part in the collective shows why it was late.
+#[test]
+fn a_rank_with_two_devices_is_late_by_one() {
+    let every_third =
+        |rank, step: u64| if rank == 1 && step % 3 == 1 { Plant::Data } else { Plant::Nothing };
+    let all = ledgers_with(true, every_third);
+    assert_eq!(all.len(), 4);
+    let (own, second): (Vec<_>, Vec<_>) = all.into_iter().partition(|ledger| ledger.id.device != 9);
+    assert!(second.iter().all(|ledger| ledger.rank_waits.is_empty()), "{second:?}");
+    let (time_ns, late) = wait(&own);
+    assert!(near(time_ns, STEPS / 3 * LATE_NS), "{time_ns}");
+    assert_eq!(late.cause, Some(IdleCause::Data));
+    assert!(late.place.is_some());
 }
 
 /// What both ranks wait for alike makes none late: only the difference counts.

@@ -3,14 +3,20 @@
 //! Owns how many cells there are, and what one of several steps shows. `heatmap.html` draws them.
 
 use crate::units::counted;
-use gctrace_analysis::ProcessStepRow;
+use gctrace_analysis::report::IdleCause;
+use gctrace_analysis::{ProcessStepRow, StepCell};
 use serde::Serialize;
-use std::collections::BTreeSet;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::io::Write;
 
 /// The most rows and columns; with more ranks or steps a cell stands for several.
 const MOST: (usize, usize) = (512, 1000);
+
+/// Causes of idle time that are drawn, each with at least this part of it.
+const CAUSES: usize = 5;
+const WORTH_DRAWING: u64 = 100;
 
 /// The page; its one place for data is [`PLACE`].
 const PAGE: &str = include_str!("heatmap.html");
@@ -24,8 +30,20 @@ struct HeatMap {
     several: bool,
     rows: Vec<String>,
     columns: Vec<String>,
-    step: Vec<Vec<Option<u64>>>,
-    gc: Vec<Vec<Option<u64>>>,
+    step: StepValues,
+    gc: StepValues,
+    /// Idle time of GPUs: all, then by the causes with the most.
+    idle: Vec<IdleValues>,
+}
+
+/// By row and column.
+type StepValues = Vec<Vec<Option<u64>>>;
+
+/// Idle time of one cause.
+#[derive(Debug, PartialEq, Serialize)]
+struct IdleValues {
+    cause: &'static str,
+    values: StepValues,
 }
 
 /// Writes the page. The greatest values of a cell's steps are its values: one slow rank in a
@@ -46,21 +64,29 @@ impl HeatMap {
             (rows.len().div_ceil(most.0).max(1), numbers.len().div_ceil(most.1).max(1));
         let columns: Vec<String> =
             numbers.chunks(wide).map(|lot| span(lot.iter().map(u64::to_string))).collect();
-        let (mut step, mut gc) = (Vec::new(), Vec::new());
-        for lot in rows.chunks(high) {
-            let (mut steps, mut collections) =
-                (vec![None; columns.len()], vec![None; columns.len()]);
-            for cell in lot.iter().flat_map(|row| &row.steps) {
-                let column = numbers.partition_point(|number| *number < cell.number) / wide;
-                if let (Some(length), Some(gc)) =
-                    (steps.get_mut(column), collections.get_mut(column))
-                {
-                    *length = (*length).max(Some(cell.duration_ns / 1000));
-                    *gc = (*gc).max(cell.gc_ns.map(|ns| ns / 1000));
+        let greatest = |of: &dyn Fn(&StepCell) -> Option<u64>| -> StepValues {
+            let lots = rows.chunks(high).map(|lot| {
+                let mut values = vec![None; columns.len()];
+                for cell in lot.iter().flat_map(|row| &row.steps) {
+                    let column = numbers.partition_point(|number| *number < cell.number) / wide;
+                    if let Some(value) = values.get_mut(column) {
+                        *value = (*value).max(of(cell).map(|ns| ns / 1000));
+                    }
                 }
-            }
-            step.push(steps);
-            gc.push(collections);
+                values
+            });
+            lots.collect()
+        };
+        let mut idle = Vec::new();
+        if rows.iter().flat_map(|row| &row.steps).any(|cell| cell.gpu_idle_ns.is_some()) {
+            idle.push(IdleValues { cause: "all", values: greatest(&|cell| cell.gpu_idle_ns) });
+        }
+        for cause in most_idle(rows) {
+            let of = |cell: &StepCell| {
+                let part = cell.gpu_idle_causes.as_ref()?.iter().find(|part| part.cause == cause);
+                Some(part.map_or(0, |part| part.time_ns))
+            };
+            idle.push(IdleValues { cause: cause.as_str(), values: greatest(&of) });
         }
         let cell = match high * wide {
             1 => "A cell is one step.".to_owned(),
@@ -68,17 +94,33 @@ impl HeatMap {
         };
         Self {
             about: format!(
-                "{}, {}. Measured. {cell}",
+                "{}, {}. Measured{}. {cell}",
                 counted(rows.len() as u64, "process"),
                 counted(numbers.len() as u64, "step"),
+                if idle.len() > 1 { "; causes of GPU idle time inferred, by replay" } else { "" },
             ),
             several: high * wide > 1,
             rows: rows.chunks(high).map(|lot| span(lot.iter().map(name))).collect(),
+            step: greatest(&|cell| Some(cell.duration_ns)),
+            gc: greatest(&|cell| cell.gc_ns),
             columns,
-            step,
-            gc,
+            idle,
         }
     }
+}
+
+/// The causes with the most idle time in all steps, the largest first.
+fn most_idle(rows: &[ProcessStepRow]) -> Vec<IdleCause> {
+    let mut sums: BTreeMap<IdleCause, u64> = BTreeMap::new();
+    let steps = rows.iter().flat_map(|row| &row.steps);
+    for part in steps.filter_map(|cell| cell.gpu_idle_causes.as_ref()).flatten() {
+        *sums.entry(part.cause).or_default() += part.time_ns;
+    }
+    let all_ns: u64 = sums.values().sum();
+    let mut largest: Vec<(IdleCause, u64)> = sums.into_iter().collect();
+    largest.retain(|(_, ns)| *ns >= all_ns / WORTH_DRAWING);
+    largest.sort_by_key(|(cause, ns)| (Reverse(*ns), *cause));
+    largest.into_iter().take(CAUSES).map(|(cause, _)| cause).collect()
 }
 
 /// `rank 3 on node7`, `process 4242`.
@@ -102,7 +144,7 @@ fn span(mut names: impl Iterator<Item = String>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gctrace_analysis::StepCell;
+    use gctrace_analysis::report::IdlePart;
 
     fn row(rank: u32, steps: &[(u64, u64, Option<u64>)]) -> ProcessStepRow {
         ProcessStepRow {
@@ -116,6 +158,14 @@ mod tests {
                     number: *number,
                     duration_ns: ms * 1_000_000,
                     gc_ns: gc_ms.map(|ms| ms * 1_000_000),
+                    gpu_idle_ns: gc_ms.map(|ms| ms * 1_500_000),
+                    gpu_idle_causes: gc_ms.map(|ms| {
+                        let part = |cause, time_ns| IdlePart { cause, time_ns };
+                        vec![
+                            part(IdleCause::Gc, ms * 1_000_000),
+                            part(IdleCause::Synchronization, ms * 500_000),
+                        ]
+                    }),
                 })
                 .collect(),
         }
@@ -138,6 +188,11 @@ mod tests {
         assert_eq!(map.gc[1], [None, Some(45_000), Some(0), Some(2000)]);
         assert_eq!(map.gc[2], [None; 4]);
         assert!(!map.several, "{}", map.about);
+        let causes: Vec<_> = map.idle.iter().map(|idle| idle.cause).collect();
+        assert_eq!(causes, ["all", "gc", "synchronization"]);
+        assert_eq!(map.idle[0].values[1], [None, Some(67_500), Some(0), Some(3000)]);
+        assert_eq!(map.idle[2].values[1], [None, Some(22_500), Some(0), Some(1000)]);
+        assert_eq!(map.idle[1].values[2], [None; 4]);
     }
 
     #[test]

@@ -16,6 +16,9 @@ const FEWEST_COLD: u64 = 10;
 /// Maximum number of processes shown; the others are in the JSON.
 const PROCESSES_SHOWN: usize = 10;
 
+/// Idle time of less than this part of a step is not explained, nor its causes of less than this part.
+const WORTH_EXPLAINING: u64 = 20;
+
 /// What steps by the profiler's annotations are, to follow "A step".
 const PROFILERS: &str = "is the profiler's";
 
@@ -26,6 +29,7 @@ pub(crate) fn steps(report: &Report) -> ReportSection {
         lines.extend(table(steps));
         lines.extend(paragraph(&legend(steps)));
         if let Some(first) = steps.processes.first() {
+            lines.extend(longest(first).iter().flat_map(|sentence| paragraph(sentence)));
             for sentence in comparisons(first, steps.processes.len() > 1) {
                 lines.extend(paragraph(&sentence));
             }
@@ -56,6 +60,25 @@ fn table(steps: &StepsReport) -> Vec<String> {
         ));
     }
     lines
+}
+
+/// Why the GPU was idle in the longest step.
+fn longest(steps: &ProcessSteps) -> Option<String> {
+    let step = steps.longest.first()?;
+    let idle_ns = step.gpu_idle_ns.filter(|ns| *ns >= step.duration_ns / WORTH_EXPLAINING)?;
+    let causes = step.gpu_idle_causes.as_ref().filter(|causes| !causes.is_empty())?;
+    let shown = causes.iter().filter(|part| part.time_ns >= idle_ns / WORTH_EXPLAINING);
+    let parts: Vec<String> =
+        shown.map(|part| format!("{} {}", part.cause, duration(part.time_ns))).collect();
+    Some(format!(
+        "The longest step of {}, number {}, took {}; GPU idle {} of it: {}{}.",
+        process(steps),
+        step.number,
+        duration(step.duration_ns),
+        duration(idle_ns),
+        parts.join(", "),
+        mark(Basis::Inferred),
+    ))
 }
 
 fn process(steps: &ProcessSteps) -> String {

@@ -6,28 +6,28 @@
 //! difference is what made it late.
 
 use super::RankJobs;
-use super::waits::{arrivals, is_last};
-use crate::gpu::replay::{LateSums, RankLedger, RankTimes};
+use super::waits::{RankArrival, arrivals, is_last};
+use crate::gpu::replay::{DeviceRankTimes, LateSums, RankLedger, RankTimes, ReplayJob};
 use crate::gpu::timeline::Timeline;
 use crate::report::{IdleCause, IdleLedger, LateRank, RankWait};
 use crate::time::{difference, signed};
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 /// Ranks that are named.
 const RANKS: usize = 5;
 
 /// For each timeline its waits for other ranks, and the intervals before it, or another one, was late.
 /// `timelines`: the parts at hand.
-pub(crate) fn times(timelines: &[&Timeline], found: &RankJobs) -> Vec<RankTimes> {
-    let mut times = vec![RankTimes::default(); timelines.len()];
+pub(crate) fn times(timelines: &[&Timeline], found: &RankJobs) -> Vec<DeviceRankTimes> {
+    let mut times = vec![DeviceRankTimes::default(); timelines.len()];
     for ranks in &found.jobs {
         let job = ranks.job(timelines);
         // By member: the collective before, and its end on the rank's own clock.
         let mut before: Vec<Option<(usize, u64)>> = vec![None; job.timelines.len()];
         for (number, collective) in job.collectives.iter().enumerate() {
             let arrivals = arrivals(collective, &job);
-            let timeline = |member: usize| ranks.members[member].timeline;
+            let timeline = |arrival: &RankArrival| ranks.members[arrival.member].timeline;
             if let [others @ .., last] = arrivals.as_slice()
                 && is_last(&arrivals, ranks)
             {
@@ -35,8 +35,8 @@ pub(crate) fn times(timelines: &[&Timeline], found: &RankJobs) -> Vec<RankTimes>
                 for one in waiting.clone() {
                     let wait_ns = one.wait_ns(last.start_ns);
                     let span = (one.op.start_ns, one.op.start_ns.saturating_add(wait_ns));
-                    let waits = &mut times[timeline(one.member)].waits;
-                    waits.entry(ranks.members[last.member].rank).or_default().push(span);
+                    let rank = ranks.members[last.member].rank;
+                    on_device(&mut times[timeline(one)], &job, one).waits.push((span, rank));
                 }
                 if let Some(first) = waiting.clone().next()
                     && let Some((of_last, last_ns)) = before[last.member]
@@ -45,10 +45,10 @@ pub(crate) fn times(timelines: &[&Timeline], found: &RankJobs) -> Vec<RankTimes>
                     && last_ns < last.op.start_ns
                     && first_ns < first.op.start_ns
                 {
-                    let late = timeline(last.member);
-                    times[late].late.push((last_ns, last.op.start_ns));
-                    let early = (late, (first_ns, first.op.start_ns));
-                    times[timeline(first.member)].early.push(early);
+                    let late = on_device(&mut times[timeline(last)], &job, last);
+                    late.late.push((last_ns, last.op.start_ns));
+                    let early = (timeline(last), (first_ns, first.op.start_ns));
+                    on_device(&mut times[timeline(first)], &job, first).early.push(early);
                 }
             }
             for arrival in arrivals {
@@ -59,28 +59,42 @@ pub(crate) fn times(timelines: &[&Timeline], found: &RankJobs) -> Vec<RankTimes>
     times
 }
 
-/// The ledgers of all timelines, with the waits for each other. Of a rank with several devices it is
-/// unknown which one made it late.
+/// The times of the device on which a rank took part in a collective.
+fn on_device<'a>(
+    times: &'a mut DeviceRankTimes,
+    job: &ReplayJob<'_>,
+    arrival: &RankArrival,
+) -> &'a mut RankTimes {
+    let streams = &job.timelines[arrival.member].streams;
+    times.entry(streams[arrival.op.stream].device).or_default()
+}
+
+/// The ledgers of all timelines, with the waits for each other.
 pub(crate) fn explained(ledgers: Vec<Vec<RankLedger>>, found: &RankJobs) -> Vec<Vec<IdleLedger>> {
-    let late: Vec<Option<LateRank>> = (0..ledgers.len()).map(|at| late(&ledgers, at)).collect();
+    let late = late(&ledgers);
     let mut job_of = vec![None; ledgers.len()];
+    let timelines_of = found.jobs.iter().map(|job| {
+        let members = job.members.iter();
+        members.map(|member| (member.rank, member.timeline)).collect::<HashMap<u32, usize>>()
+    });
+    let timelines_of: Vec<HashMap<u32, usize>> = timelines_of.collect();
     for (number, job) in found.jobs.iter().enumerate() {
         for member in &job.members {
             job_of[member.timeline] = Some(number);
         }
     }
-    let by_timeline = ledgers.into_iter().enumerate().map(|(at, devices)| {
-        let members = job_of[at].map_or(&[][..], |job: usize| &found.jobs[job].members);
+    let by_timeline = ledgers.into_iter().zip(job_of).map(|(devices, job)| {
+        let timelines = job.and_then(|job: usize| timelines_of.get(job));
         let ledgers = devices.into_iter().map(|RankLedger { mut ledger, sums, .. }| {
-            let waits = sums.waits_ns.iter().filter(|(_, time_ns)| **time_ns > 0);
-            let waits = waits.map(|(rank, time_ns)| {
-                let member = members.iter().find(|member| member.rank == *rank);
-                let late = member.and_then(|member| late[member.timeline].clone());
-                RankWait { rank: *rank, time_ns: *time_ns, late }
+            let waits = sums.waits_ns.into_iter().filter(|(_, time_ns)| *time_ns > 0);
+            let mut waits: Vec<(u32, u64)> = waits.collect();
+            waits.sort_by_key(|(rank, time_ns)| (Reverse(*time_ns), *rank));
+            let waits = waits.into_iter().take(RANKS).map(|(rank, time_ns)| {
+                let timeline = timelines.and_then(|timelines| timelines.get(&rank));
+                let late = timeline.and_then(|timeline| late[*timeline].clone());
+                RankWait { rank, time_ns, late }
             });
             ledger.rank_waits = waits.collect();
-            ledger.rank_waits.sort_by_key(|wait| (Reverse(wait.time_ns), wait.rank));
-            ledger.rank_waits.truncate(RANKS);
             ledger
         });
         ledgers.collect()
@@ -88,24 +102,26 @@ pub(crate) fn explained(ledgers: Vec<Vec<RankLedger>>, found: &RankJobs) -> Vec<
     by_timeline.collect()
 }
 
-/// What made a timeline late.
-fn late(ledgers: &[Vec<RankLedger>], at: usize) -> Option<LateRank> {
-    let [late] = ledgers[at].as_slice() else {
-        return None;
-    };
-    let early = ledgers.iter().filter_map(|devices| match devices.as_slice() {
-        [only] => only.sums.early.get(&at),
-        _ => None,
-    });
-    let early: Vec<&LateSums> = early.collect();
+/// What made each timeline late, on the devices by which it was.
+fn late(ledgers: &[Vec<RankLedger>]) -> Vec<Option<LateRank>> {
+    let mut early: Vec<Vec<&LateSums>> = vec![Vec::new(); ledgers.len()];
+    for (of, sums) in ledgers.iter().flatten().flat_map(|device| &device.sums.early) {
+        early[*of].push(sums);
+    }
+    ledgers.iter().zip(early).map(|(devices, early)| cause(devices, &early)).collect()
+}
+
+/// `early`: what the devices of others did meanwhile that were the first.
+fn cause(devices: &[RankLedger], early: &[&LateSums]) -> Option<LateRank> {
+    let late = devices.iter().map(|device| &device.sums.late);
+    let late: Vec<&LateSums> = late.collect();
     let idle = |sums: &LateSums, cause| sums.idle_ns.get(&cause).copied().unwrap_or(0);
     let longer = |of: &dyn Fn(&LateSums) -> u64| {
-        let early_ns: u64 = early.iter().map(|sums| of(sums)).sum();
-        difference(signed(of(&late.sums.late)), signed(early_ns))
+        let total = |of_all: &[&LateSums]| signed(of_all.iter().map(|sums| of(sums)).sum());
+        difference(total(&late), total(early))
     };
-    let early_causes = early.iter().flat_map(|sums| sums.idle_ns.keys());
-    let causes: BTreeSet<IdleCause> =
-        late.sums.late.idle_ns.keys().chain(early_causes).copied().collect();
+    let causes = late.iter().chain(early).flat_map(|sums| sums.idle_ns.keys());
+    let causes: BTreeSet<IdleCause> = causes.copied().collect();
     let mut parts = vec![(longer(&|sums| sums.busy_ns), None)];
     for cause in causes {
         parts.push((longer(&|sums| idle(sums, cause)), Some(cause)));
@@ -113,9 +129,13 @@ fn late(ledgers: &[Vec<RankLedger>], at: usize) -> Option<LateRank> {
     let late_ns: i64 = parts.iter().map(|(by_ns, _)| by_ns).sum();
     let (by_ns, cause) =
         parts.into_iter().max_by_key(|(by_ns, cause)| (*by_ns, Reverse(*cause)))?;
+    let place = cause.and_then(|cause| {
+        let most = devices.iter().max_by_key(|device| idle(&device.sums.late, cause))?;
+        most.late_places.get(&cause).cloned()
+    });
     (late_ns > 0 && by_ns > 0).then(|| LateRank {
         cause,
         ratio: (by_ns as f64 / late_ns as f64).min(1.0),
-        place: cause.and_then(|cause| late.late_places.get(&cause).cloned()),
+        place,
     })
 }

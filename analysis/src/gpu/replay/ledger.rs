@@ -17,6 +17,7 @@ mod activity;
 mod among;
 mod delays;
 mod device;
+mod stepwise;
 mod sums;
 mod walk;
 
@@ -34,13 +35,15 @@ use crate::time::{difference, signed};
 use crate::words::idle;
 use activity::HostActivity;
 use among::GapsAmong;
-pub(crate) use among::{LateSums, RankLedger, RankTimes};
+pub(crate) use among::{DeviceRankTimes, LateSums, RankLedger, RankTimes};
 use delays::{CausedDelay, DelayCauses};
 use device::{DeviceClasses, DeviceGaps};
 use gctrace_event::{GpuOpKind, HostCode};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
+use stepwise::GapsInSteps;
+pub(crate) use stepwise::StepIdle;
 use sums::CauseSums;
 use walk::{GapPart, WalkedGap};
 
@@ -105,12 +108,16 @@ impl ReplayModel {
     /// The idle ledger of each device of a timeline that this model was learned of alone.
     #[must_use]
     pub fn idle_ledgers(&self, timeline: &Timeline) -> Vec<IdleLedger> {
-        let ledgers = self.rank_ledgers(timeline, &RankTimes::default()).into_iter();
+        let ledgers = self.rank_ledgers(timeline, &DeviceRankTimes::new()).into_iter();
         ledgers.map(|ledger| ledger.ledger).collect()
     }
 
     /// The same of a rank among others.
-    pub(crate) fn rank_ledgers(&self, timeline: &Timeline, times: &RankTimes) -> Vec<RankLedger> {
+    pub(crate) fn rank_ledgers(
+        &self,
+        timeline: &Timeline,
+        times: &DeviceRankTimes,
+    ) -> Vec<RankLedger> {
         let works = DeviceTimeline::of(timeline);
         let [layout] = self.inner.layouts.as_slice() else {
             return Vec::new();
@@ -130,10 +137,11 @@ impl ReplayModel {
             copied: copied(timeline),
         };
         let removals = Removals::of(causes.all());
+        let alone = RankTimes::default();
         let ledgers = works.iter().map(|work| {
             let gaps = DeviceGaps::of(work, layout, timeline);
             let book = LedgerBook { causes: &causes, removals: &removals, gaps: &gaps };
-            book.ledger(self.run(), work, times)
+            book.ledger(self.run(), work, times.get(&Some(work.device)).unwrap_or(&alone))
         });
         ledgers.collect()
     }
@@ -211,7 +219,8 @@ impl LedgerBook<'_> {
             .collect();
         let spans = self.gaps.spans(timeline);
         let among = GapsAmong::of(times, &spans, &classes.computing);
-        let mut sums = CauseSums::of(&self.gaps.gaps, among);
+        let steps = GapsInSteps::of(timeline, &spans);
+        let mut sums = CauseSums::of(&self.gaps.gaps, among, steps);
         let mut rest = Vec::with_capacity(walked.len());
         for ((at, (_, length_ns)), gap) in self.gaps.gaps.iter().enumerate().zip(&walked) {
             let on_gpu = gap.parts.iter().filter(|part| is_final(part.cause));
@@ -233,6 +242,7 @@ impl LedgerBook<'_> {
         }
         let longest = self.longest(work, &sums);
         let among = std::mem::take(&mut sums.among).finish();
+        let steps = std::mem::take(&mut sums.steps).finish();
         let mut rows = self.rows(sums, &left, &run, removed);
         let blocked = rows.iter().filter(|row| row.cause == IdleCause::Blocked);
         let blocked_ns: u64 = blocked.map(|row| row.time_ns).sum();
@@ -265,7 +275,7 @@ impl LedgerBook<'_> {
         let late_places = among.late.idle_ns.keys().filter_map(|cause| {
             Some((*cause, code_place(&timeline.names, among.late.place(*cause)?)))
         });
-        RankLedger { ledger, late_places: late_places.collect(), sums: among }
+        RankLedger { ledger, late_places: late_places.collect(), sums: among, steps }
     }
 
     fn left(&self, run: &NetworkRun<'_>) -> RunLeft {

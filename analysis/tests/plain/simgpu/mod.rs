@@ -9,6 +9,7 @@ pub(crate) mod trial;
 
 use gctrace_analysis::Analysis;
 use gctrace_analysis::gpu::timeline::Timeline;
+use gctrace_analysis::report::Report;
 use gctrace_event::read::{EventReader, TraceInput, TraceReader};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -129,13 +130,30 @@ impl SimulatedRun {
         self.recorded(1, ".plain")
     }
 
+    /// The reports on the runs with collections, each with the time for which its threads waited for
+    /// a CPU.
+    pub(crate) fn reports(&self) -> Vec<(Report, Option<i64>)> {
+        let runs = self.waited_ns.iter().enumerate().step_by(2);
+        let report = |(run, waited_ns): (usize, &Option<i64>)| {
+            let mut analysis = read(self.files(run, ""));
+            analysis.settle();
+            (analysis.report(), *waited_ns)
+        };
+        runs.map(report).collect()
+    }
+
+    /// The traces of a run, by rank.
+    fn files(&self, run: usize, form: &str) -> impl Iterator<Item = PathBuf> {
+        let file = move |rank| self.folder.path().join(format!("run{run}.rank{rank}{form}.json"));
+        (0..self.ranks).map(file)
+    }
+
     /// Every second run.
     fn recorded(&self, first: usize, form: &str) -> Vec<Recorded> {
         let runs = self.waited_ns.iter().enumerate().skip(first).step_by(2);
-        let run = |(run, waited_ns): (usize, &Option<i64>)| {
-            let file = |rank| format!("run{run}.rank{rank}{form}.json");
-            let files = (0..self.ranks).map(|rank| self.folder.path().join(file(rank)));
-            Recorded { ranks: timelines(files), waited_ns: *waited_ns }
+        let run = |(run, waited_ns): (usize, &Option<i64>)| Recorded {
+            ranks: timelines(self.files(run, form)),
+            waited_ns: *waited_ns,
         };
         runs.map(run).collect()
     }
@@ -158,8 +176,8 @@ fn waited(folder: &Path, runs: usize, ranks: usize) -> Vec<Option<i64>> {
     (0..runs).map(of_run).collect()
 }
 
-/// The processes of several traces, one each, by rank.
-fn timelines(files: impl Iterator<Item = PathBuf>) -> Vec<Timeline> {
+/// Several traces.
+fn read(files: impl Iterator<Item = PathBuf>) -> Analysis {
     let mut analysis = Analysis::default();
     for file in files {
         analysis.begin_trace("trace");
@@ -171,6 +189,12 @@ fn timelines(files: impl Iterator<Item = PathBuf>) -> Vec<Timeline> {
         assert_eq!(ending.anomalies.count, 0, "{:?}", ending.anomalies);
         analysis.end_trace(ending, None);
     }
+    analysis
+}
+
+/// The processes of several traces, one each, by rank.
+fn timelines(files: impl Iterator<Item = PathBuf>) -> Vec<Timeline> {
+    let analysis = read(files);
     let kept = analysis.timelines().iter();
     let mut timelines: Vec<Timeline> = kept.map(|kept| kept.whole().into_owned()).collect();
     for (rank, timeline) in (0..).zip(&mut timelines) {

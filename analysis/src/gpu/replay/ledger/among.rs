@@ -2,21 +2,25 @@
 //! before it was late.
 
 use super::IdleLabel;
+use super::stepwise::StepIdle;
 use crate::report::{CodePlace, IdleCause, IdleLedger};
 use crate::time::add_to;
 use crate::time::intervals::Intervals;
 use std::collections::{BTreeMap, HashMap};
 
-/// Intervals of one timeline that other ranks give a meaning. All are on its clock, in ns.
+/// Intervals of one device that other ranks give a meaning. All are on its timeline's clock, in ns.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RankTimes {
-    /// In which a collective waited for a rank, by that rank.
-    pub(crate) waits: BTreeMap<u32, Vec<(u64, u64)>>,
+    /// In which a collective waited for a rank, with that rank.
+    pub(crate) waits: Vec<((u64, u64), u32)>,
     /// From the end of a collective to the next one, for which it was the last.
     pub(crate) late: Vec<(u64, u64)>,
     /// The same of collectives for which it was the first, by the timeline of the last.
     pub(crate) early: Vec<(usize, (u64, u64))>,
 }
+
+/// The same of each device of one timeline; of one without a number as well.
+pub(crate) type DeviceRankTimes = HashMap<Option<u32>, RankTimes>;
 
 /// What the device of a timeline did in the intervals in which it was late, or another rank was.
 #[derive(Clone, Debug, Default)]
@@ -36,9 +40,10 @@ pub(crate) struct RankLedger {
     pub(crate) sums: RankSums,
     /// The place with most of the idle time of each cause before it was late.
     pub(crate) late_places: BTreeMap<IdleCause, CodePlace>,
+    pub(crate) steps: StepIdle,
 }
 
-/// Time of a device by what it did.
+/// Time of devices by what they did.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LateSums {
     pub(crate) busy_ns: u64,
@@ -84,14 +89,17 @@ impl GapsAmong {
     /// `gaps`: start and end of each. `computing`: when the device computes.
     pub(super) fn of(times: &RankTimes, gaps: &[(u64, u64)], computing: &Intervals) -> Self {
         let mut among = Self::default();
-        let mut counted = computing.clone();
-        for (rank, spans) in &times.waits {
-            let mut rest = disjoint(spans);
-            counted.take_from(&mut rest);
-            let waits_ns: u64 = rest.iter().map(|(start, end)| end - start).sum();
+        let mut waits = times.waits.clone();
+        waits.sort_unstable();
+        let mut counted_ns = 0;
+        for ((start_ns, end_ns), rank) in waits {
             // In two communicators at once it waits for one of both.
-            counted = counted.and(&rest);
-            among.sums.waits_ns.insert(*rank, waits_ns);
+            let start_ns = counted_ns.max(start_ns);
+            if start_ns < end_ns {
+                let waits_ns = end_ns - start_ns - computing.length_within(start_ns, end_ns);
+                add_to(among.sums.waits_ns.entry(rank).or_default(), waits_ns);
+                counted_ns = end_ns;
+            }
         }
         for span in &times.late {
             let idle_ns = among.within(gaps, *span, |gap, by_ns| add_to(&mut gap.late_ns, by_ns));
@@ -150,8 +158,4 @@ impl GapsAmong {
 fn part(time_ns: u64, of_ns: u64, length_ns: u64) -> u64 {
     let part = u128::from(time_ns) * u128::from(of_ns) / u128::from(length_ns.max(1));
     u64::try_from(part).unwrap_or(u64::MAX)
-}
-
-fn disjoint(spans: &[(u64, u64)]) -> Vec<(u64, u64)> {
-    Intervals::from_iter(spans.iter().copied()).spans().to_vec()
 }

@@ -2,6 +2,7 @@
 
 use super::IdleLabel;
 use super::among::GapsAmong;
+use super::stepwise::GapsInSteps;
 use super::walk::MetBefore;
 use crate::report::IdleCause;
 use std::cmp::Reverse;
@@ -17,21 +18,24 @@ pub(super) struct CauseSums {
     pub(super) longest: BTreeMap<usize, BTreeMap<IdleCause, u64>>,
     pub(super) met: MetBefore,
     pub(super) among: GapsAmong,
+    pub(super) steps: GapsInSteps,
 }
 
 impl CauseSums {
-    pub(super) fn of(gaps: &[(usize, u64)], among: GapsAmong) -> Self {
+    pub(super) fn of(gaps: &[(usize, u64)], among: GapsAmong, steps: GapsInSteps) -> Self {
         let mut longest: Vec<usize> = (0..gaps.len()).collect();
         longest.sort_by_key(|at| Reverse(gaps[*at].1));
         longest.truncate(LONGEST);
         let longest = longest.into_iter().map(|at| (at, BTreeMap::new()));
-        Self { by_cause: BTreeMap::new(), longest: longest.collect(), met: MetBefore::new(), among }
+        let (by_cause, longest) = (BTreeMap::new(), longest.collect());
+        Self { by_cause, longest, met: MetBefore::new(), among, steps }
     }
 
     /// `gap`: place of the gap that the time is a part of.
     pub(super) fn add(&mut self, gap: usize, cause: IdleCause, label: IdleLabel, time_ns: u64) {
         if time_ns > 0 {
             self.among.add(gap, cause, label, time_ns);
+            self.steps.add(gap, cause, time_ns);
             if let Some(parts) = self.longest.get_mut(&gap) {
                 *parts.entry(cause).or_default() += time_ns;
             }

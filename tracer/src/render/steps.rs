@@ -28,8 +28,8 @@ pub(crate) fn steps(report: &Report) -> ReportSection {
     if let Some(steps) = &report.steps {
         lines.extend(table(steps));
         lines.extend(paragraph(&legend(steps)));
+        lines.extend(longest(steps).iter().flat_map(|sentence| paragraph(sentence)));
         if let Some(first) = steps.processes.first() {
-            lines.extend(longest(first).iter().flat_map(|sentence| paragraph(sentence)));
             for sentence in comparisons(first, steps.processes.len() > 1) {
                 lines.extend(paragraph(&sentence));
             }
@@ -62,17 +62,23 @@ fn table(steps: &StepsReport) -> Vec<String> {
     lines
 }
 
-/// Why the GPU was idle in the longest step.
-fn longest(steps: &ProcessSteps) -> Option<String> {
-    let step = steps.longest.first()?;
+/// Why the GPU was idle in the longest step of the process whose GPU was idle the most in it.
+fn longest(steps: &StepsReport) -> Option<String> {
+    let steps = steps.processes.iter();
+    let (steps, step) = steps
+        .filter_map(|steps| Some((steps, steps.longest.first()?)))
+        .max_by_key(|(_, step)| step.gpu_idle_ns)?;
     let idle_ns = step.gpu_idle_ns.filter(|ns| *ns >= step.duration_ns / WORTH_EXPLAINING)?;
     let causes = step.gpu_idle_causes.as_ref().filter(|causes| !causes.is_empty())?;
     let shown = causes.iter().filter(|part| part.time_ns >= idle_ns / WORTH_EXPLAINING);
     let parts: Vec<String> =
         shown.map(|part| format!("{} {}", part.cause, duration(part.time_ns))).collect();
+    let of = match steps.rank {
+        Some(rank) => format!("rank {rank}"),
+        None => format!("process {}", steps.pid),
+    };
     Some(format!(
-        "The longest step of {}, number {}, took {}; GPU idle {} of it: {}{}.",
-        process(steps),
+        "The longest step of {of}, number {}, took {}; GPU idle {} of it: {}{}.",
         step.number,
         duration(step.duration_ns),
         duration(idle_ns),

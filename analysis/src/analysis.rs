@@ -6,10 +6,12 @@
 mod append;
 mod deferred;
 mod process_stacks;
+mod thread_times;
 mod unlisted;
 
 use self::deferred::DeferredCollections;
 pub use self::process_stacks::{ProcessStacks, SampledStack, WeightedStack};
+use self::thread_times::TraceTimes;
 use crate::accumulate::pause_sums::{generation_index, reason_index};
 use crate::accumulate::process::ProcessState;
 use crate::accumulate::process_sums::PidTable;
@@ -72,6 +74,7 @@ struct CurrentTrace {
     gpu: TimelineCollector,
     deferred: DeferredCollections,
     foreign: ForeignTimes,
+    times: TraceTimes,
     /// First and last time of processes in traces of other tools.
     spans: HashMap<u32, (u64, u64)>,
 }
@@ -172,6 +175,7 @@ impl Analysis {
         let index = self.traces.len() - 1;
         self.note_repetition(index);
         self.deferred.extend(current.deferred.take(index, &current.thread_names));
+        self.join_waits(std::mem::take(&mut current.times));
         let about = self.about(index, &current);
         let timelines = current.gpu.finish(&about).into_iter();
         self.timelines.extend(timelines.map(KeptTimeline::from));
@@ -385,6 +389,7 @@ impl Analysis {
                 self.process_at(called.pid, called.at_ns).called.add(&called, node);
             }
             Record::CpuSamples(samples) => self.add_samples(&samples),
+            Record::OffCpu(off) => self.add_off_cpu(&off),
             Record::Pause(_) => {}
         }
     }

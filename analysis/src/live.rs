@@ -185,6 +185,7 @@ impl Live {
             Record::ThreadName { .. }
             | Record::Counters(_)
             | Record::CpuSamples(_)
+            | Record::OffCpu(_)
             | Record::CudaLaunches(_)
             | Record::PauseMemory(_)
             | Record::GpuSync(_)

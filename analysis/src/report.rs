@@ -35,6 +35,7 @@ mod cause;
 mod clocks;
 mod condense;
 mod counters;
+mod cpu;
 mod evidence;
 mod findings;
 mod garbage;
@@ -58,6 +59,9 @@ pub use condense::DESCRIBED_TRACES;
 pub use counters::{
     AllocatingLine, AllocationsReport, ArenasReport, CounterReport, CountersReport, PressureReport,
     SizeClass,
+};
+pub use cpu::{
+    CpuFile, CpuLine, CpuReport, MainThreadReport, MeanwhileLine, MeanwhileReport, OffCpuLine,
 };
 pub use evidence::{
     CpuTime, ExplicitCallsReport, FreedNothingReport, GrowthPoint, GrowthReport, HeapTrend,
@@ -84,8 +88,8 @@ pub use idle::{
     CodePlace, IdleCause, IdleGap, IdleLedger, IdlePart, IdlePlace, IdleRow, LateRank, RankWait,
 };
 pub use lines::{
-    CalledReport, CpuFile, CpuLine, CpuReport, LibraryReport, LineReport, LineTotal, LinesReport,
-    Location, StackReport, TrainingLibrary,
+    CalledReport, LibraryReport, LineReport, LineTotal, LinesReport, Location, StackReport,
+    TrainingLibrary,
 };
 pub use phases::{
     JudgedPhase, PhaseReport, PhasesReport, TrainingMark, TrainingPart, TrainingSeries,

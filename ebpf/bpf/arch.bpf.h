@@ -13,6 +13,9 @@
 #if defined(__TARGET_ARCH_arm64)
 
 #define PROGRAM_COUNTER pc
+#define SYSTEM_CALL syscallno
+#define FIRST_ARGUMENT orig_x0
+#define FUTEX 98
 #define RESULT regs[0]
 /* Integer arguments in registers; further ones are on the stack. */
 #define REGISTER_ARGUMENTS 8
@@ -47,6 +50,11 @@ static __always_inline u64 register_value(struct pt_regs *registers, u32 number)
 #else
 
 #define PROGRAM_COUNTER ip
+/* Of the registers at the entry to the kernel: the number of the system call, negative in interrupts
+ * and faults, its first argument, and the number of futex(2). */
+#define SYSTEM_CALL orig_ax
+#define FIRST_ARGUMENT di
+#define FUTEX 202
 #define RESULT ax
 #define REGISTER_ARGUMENTS 6
 #define RETURN_ADDRESS_BYTES 8

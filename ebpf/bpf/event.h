@@ -227,6 +227,7 @@ enum event_kind {
 	EVENT_TYPE = 13,
 	EVENT_GARBAGE = 14,
 	EVENT_SAMPLE = 15,
+	EVENT_OFF_CPU = 16,
 };
 
 enum pause_flag {
@@ -381,8 +382,6 @@ struct allocation_event {
 enum sample_flag {
 	SAMPLE_IN_PAUSE = 1,       /* the thread was in a collection                              */
 	SAMPLE_IN_KERNEL = 2,      /* it executed a system call or a fault                        */
-	SAMPLE_HAS_PYTHON = 4,     /* the interpreter knows the thread                            */
-	SAMPLE_STACK_LOST = 8,     /* its stack was new and could not be sent                     */
 };
 
 /* What a thread was executing when the clock of its CPU ticked. */
@@ -394,6 +393,28 @@ struct sample_event {
 	__u64 at_ns;
 	__u64 stack;           /* id of a stack_event, 0: none                                    */
 	__u64 instruction;     /* its address; 0 in the kernel                                    */
+};
+
+enum off_cpu_flag {
+	OFF_CPU_IN_PAUSE = 1,      /* the thread was in a collection                              */
+	OFF_CPU_RUNNABLE = 2,      /* it was preempted: another thread had the CPU                */
+	OFF_CPU_ON_GIL = 4,        /* it waited for a futex in the lock of its interpreter        */
+	OFF_CPU_ON_IO = 8,         /* for a block device, by the kernel's own account             */
+	OFF_CPU_STOPPED = 16,      /* by a signal or a debugger                                   */
+	OFF_CPU_STACK_LOST = 32,   /* its stack was not taken, for the budget, or not sent        */
+};
+
+/* A thread was off the CPU for OFF_CPU_NS or longer. */
+struct off_cpu_event {
+	__u32 kind;            /* EVENT_OFF_CPU                                                   */
+	__u32 pid;
+	__u32 tid;
+	__u32 flags;           /* enum off_cpu_flag                                               */
+	__u64 start_ns;
+	__u64 end_ns;
+	__u64 stack;           /* id of a stack_event, 0: none                                    */
+	__s32 system_call;     /* its number; negative: a fault                                   */
+	__u32 first_argument;  /* its lower half                                                  */
 };
 
 /* Number of bytes copied of the name of a type, terminated, and of the str objects with its qualified
@@ -619,6 +640,10 @@ enum counter {
 	COUNTER_SAMPLES,                       /* of recorded processes                           */
 	COUNTER_LOST_SAMPLES,                  /* pause ring full                                 */
 	COUNTER_SAMPLE_NS,                     /* time that taking samples took                   */
+	COUNTER_OFF_CPU,                       /* times off the CPU that were long enough         */
+	COUNTER_LOST_OFF_CPU,                  /* pause ring full                                 */
+	COUNTER_OFF_CPU_UNPLACED,              /* their stack was not taken: the budget           */
+	COUNTER_SWITCH_NS,                     /* time that the program at switches took          */
 	COUNTERS,
 };
 
@@ -640,6 +665,7 @@ _Static_assert(sizeof(struct device_memory_event) == 48, "device_memory_event");
 _Static_assert(sizeof(struct file_key) == 16, "file_key");
 _Static_assert(sizeof(struct arenas) == 32, "arenas");
 _Static_assert(sizeof(struct sample_event) == 40, "sample_event");
+_Static_assert(sizeof(struct off_cpu_event) == 48, "off_cpu_event");
 _Static_assert(sizeof(struct followed_process) == 24, "followed_process");
 
 #endif

@@ -34,11 +34,13 @@ struct wire_types {
 	struct garbage_kind garbage_kind;
 	struct allocation_event allocation_event;
 	struct sample_event sample_event;
+	struct off_cpu_event off_cpu_event;
 	enum event_kind event_kind;
 	enum stop stop;
 	enum library library;
 	enum pause_flag pause_flag;
 	enum sample_flag sample_flag;
+	enum off_cpu_flag off_cpu_flag;
 	enum point_kind point_kind;
 	enum counter counter;
 	enum hardware_counter hardware_counter;

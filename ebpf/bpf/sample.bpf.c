@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
  * Owns: samples of what the threads of recorded processes execute, taken by a clock of each CPU
- * (perf_event_open(2), PERF_COUNT_SW_CPU_CLOCK). A thread that does not run is not sampled. A separate
- * object, loaded for --sample only; the maps of maps.bpf.h, stack.bpf.h and sample.bpf.h are the
- * session's.
+ * (perf_event_open(2), PERF_COUNT_SW_CPU_CLOCK), and where they were for how long off the CPU. A
+ * separate object, loaded for --sample only; the maps of maps.bpf.h, stack.bpf.h and sample.bpf.h are
+ * the session's.
  *
- * Runs in an interrupt of the sampled thread: its Python frames do not change meanwhile. While another
- * program of this CPU runs, there is no sample (bpf_prog_active in the kernel).
+ * A sample is taken in an interrupt of the thread: its Python frames do not change meanwhile. While
+ * another program of this CPU runs, there is none (bpf_prog_active in the kernel).
+ *
+ * The stack of a thread that leaves the CPU is taken at the switch: its memory is not the current one
+ * any more when it comes back. Whether the wait will be long is unknown then: a budget limits the time
+ * for stacks of short ones. Interrupts are off during a switch, so that both programs use the same
+ * scratch space.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
@@ -23,6 +28,19 @@
 /* A thread without a thread state is searched for again after this time: a native one, or one that
  * Python has only just started. */
 #define SEARCH_AGAIN_NS 100000000ull
+/* A shorter time off the CPU is not recorded. */
+#define OFF_CPU_NS 1000000ull
+/* One part of this many of a CPU's time goes into stacks of threads that leave it: 0.2 %. */
+#define SWITCH_BUDGET 500
+/* What it may save up. */
+#define SWITCH_BUDGET_NS 10000000ull
+/* include/linux/sched.h: bits of a task's state */
+#define TASK_STOPPED_OR_TRACED (4 | 8)
+#define TASK_DEAD 0x80
+/* A GIL of CPython 3.12 and newer has 208 bytes, PyMutex included; the older ones lie in the first of
+ * _PyRuntime. Pages hold nothing else that is waited for by futex. */
+#define GIL_BYTES 256
+#define RUNTIME_BYTES 4096
 
 /* A struct walk is too large for the BPF stack. One for each CPU: interrupts do not nest. */
 struct {
@@ -31,6 +49,19 @@ struct {
 	__type(key, u32);
 	__type(value, struct walk);
 } sample_walk SEC(".maps");
+
+/* What is left of the budget of a CPU, and since when. */
+struct switch_budget {
+	u64 earned_ns;
+	s64 left_ns;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct switch_budget);
+} switch_budgets SEC(".maps");
 
 /* What pthread_self() returns in the current thread; 0 if unknown. glibc and musl on x86-64: the base of
  * its fs segment. On arm64 it lies below the thread pointer, by the size of the library's struct. */
@@ -100,34 +131,37 @@ static __always_inline u64 thread_state(u32 tid, u32 pid, const struct followed_
 	return new.tstate;
 }
 
+/* The stack of the current thread; 0: no Python frame, STACK_LOST: it could not be sent. */
+static __always_inline u64 current_stack(u32 tid, u32 pid, const struct followed_process *process,
+					 const struct layout *layout, u64 now, u64 *tstate)
+{
+	u32 zero = 0;
+	struct walk *walk = bpf_map_lookup_elem(&sample_walk, &zero);
+
+	if (walk && layout && layout->frames.tstate_frame != NO_OFFSET)
+		*tstate = thread_state(tid, pid, process, layout, now);
+	if (!*tstate)
+		return 0;
+	return take_stack(walk, layout, process->layout, read_pointer(*tstate + layout->frames.tstate_frame), pid,
+			  process);
+}
+
 SEC("perf_event")
 int at_sample(struct bpf_perf_event_data *context)
 {
-	u64 ids = bpf_get_current_pid_tgid(), now, stack = 0, tstate = 0;
-	u32 pid = ids >> 32, tid = ids, zero = 0, flags = 0;
+	u64 ids = bpf_get_current_pid_tgid(), now, stack, tstate = 0;
+	u32 pid = ids >> 32, tid = ids, flags = 0;
 	const struct followed_process *process = bpf_map_lookup_elem(&followed, &pid);
 	const struct sampled_thread *thread;
 	const struct layout *layout;
 	struct sample_event *event;
-	struct walk *walk;
 
 	if (!process)
 		return 0;
 	now = bpf_ktime_get_ns();
 	count(COUNTER_SAMPLES);
-	walk = bpf_map_lookup_elem(&sample_walk, &zero);
 	layout = process->runtime ? bpf_map_lookup_elem(&layouts, &process->layout) : 0;
-	if (walk && layout && layout->frames.tstate_frame != NO_OFFSET)
-		tstate = thread_state(tid, pid, process, layout, now);
-	if (tstate) {
-		flags |= SAMPLE_HAS_PYTHON;
-		stack = take_stack(walk, layout, process->layout, read_pointer(tstate + layout->frames.tstate_frame),
-				   pid, process);
-	}
-	if (stack == STACK_LOST) {
-		stack = 0;
-		flags |= SAMPLE_STACK_LOST;
-	}
+	stack = current_stack(tid, pid, process, layout, now, &tstate);
 	thread = bpf_map_lookup_elem(&sampled_threads, &tid);
 	if (thread && thread->pid == pid && thread->pauses)
 		flags |= SAMPLE_IN_PAUSE;
@@ -143,10 +177,156 @@ int at_sample(struct bpf_perf_event_data *context)
 	event->tid = tid;
 	event->flags = flags;
 	event->at_ns = now;
-	event->stack = stack;
+	event->stack = stack == STACK_LOST ? 0 : stack;
 	event->instruction = flags & SAMPLE_IN_KERNEL ? 0 : context->regs.PROGRAM_COUNTER;
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 	count_many(COUNTER_SAMPLE_NS, bpf_ktime_get_ns() - now);
+	return 0;
+}
+
+static __always_inline u32 task_state(const struct task_struct *task)
+{
+	const struct task_struct___int *with_int = (const void *)task;
+	const struct task_struct___long *with_long = (const void *)task;
+
+	if (bpf_core_field_exists(with_int->__state))
+		return BPF_CORE_READ(with_int, __state);
+	return BPF_CORE_READ(with_long, state);
+}
+
+/* Whether a futex is that of the GIL. */
+static __always_inline bool is_gil(u64 futex, const struct followed_process *process, const struct layout *layout,
+				   u64 tstate)
+{
+	u64 interpreter;
+
+	if (!layout || !tstate)
+		return false;
+	if (layout->frames.interpreter_gil == NO_OFFSET)
+		return futex - process->runtime < RUNTIME_BYTES;
+	interpreter = read_pointer(tstate + layout->tstate_interpreter);
+	return futex - read_pointer(interpreter + layout->frames.interpreter_gil) < GIL_BYTES;
+}
+
+/* Whether the stack of a thread that leaves the CPU is taken; `budget` is what pays for it. */
+static __always_inline bool has_budget(struct switch_budget *budget, const struct sampled_thread *thread, u64 now)
+{
+	u64 earned = (now - budget->earned_ns) / SWITCH_BUDGET;
+
+	/* a nanosecond of budget at least, so that none is lost by rounding */
+	if (earned) {
+		budget->earned_ns = now;
+		budget->left_ns += earned > SWITCH_BUDGET_NS ? SWITCH_BUDGET_NS : earned;
+		if (budget->left_ns > (s64)SWITCH_BUDGET_NS)
+			budget->left_ns = SWITCH_BUDGET_NS;
+	}
+	return budget->left_ns > 0 || thread->last_was_long;
+}
+
+/* The current thread leaves the CPU. */
+static __always_inline void leave_cpu(u32 tid, u32 pid, const struct followed_process *process, bool preempted,
+				      u64 now)
+{
+	struct sampled_thread *thread = bpf_map_lookup_elem(&sampled_threads, &tid), new = { .pid = pid };
+	struct task_struct *task = bpf_get_current_task_btf();
+	u32 state = task_state(task), flags = 0, zero = 0;
+	u64 stack = STACK_LOST, tstate = 0;
+	struct switch_budget *budget;
+	const struct layout *layout;
+	struct pt_regs registers = {};
+	s64 system_call = -1;
+
+	if (state & TASK_DEAD)
+		return;
+	if (!thread || thread->pid != pid) {
+		bpf_map_update_elem(&sampled_threads, &tid, &new, BPF_ANY);
+		thread = bpf_map_lookup_elem(&sampled_threads, &tid);
+		if (!thread)
+			return;
+	}
+	if (preempted || !state)
+		flags |= OFF_CPU_RUNNABLE;
+	if (state & TASK_STOPPED_OR_TRACED)
+		flags |= OFF_CPU_STOPPED;
+	if (BPF_CORE_READ_BITFIELD_PROBED(task, in_iowait))
+		flags |= OFF_CPU_ON_IO;
+	budget = bpf_map_lookup_elem(&switch_budgets, &zero);
+	if (flags & OFF_CPU_RUNNABLE) {
+		/* it may be anywhere */
+		stack = 0;
+	} else if (!bpf_probe_read_kernel(&registers, sizeof(registers), (void *)bpf_task_pt_regs(task))) {
+		system_call = (s64)registers.SYSTEM_CALL;
+		if (budget && has_budget(budget, thread, now)) {
+			layout = process->runtime ? bpf_map_lookup_elem(&layouts, &process->layout) : 0;
+			stack = current_stack(tid, pid, process, layout, now, &tstate);
+			if (system_call == FUTEX && is_gil(registers.FIRST_ARGUMENT, process, layout, tstate))
+				flags |= OFF_CPU_ON_GIL;
+			budget->left_ns -= bpf_ktime_get_ns() - now;
+			/* the entry may be another one now */
+			thread = bpf_map_lookup_elem(&sampled_threads, &tid);
+			if (!thread)
+				return;
+		}
+	}
+	if (thread->pauses)
+		flags |= OFF_CPU_IN_PAUSE;
+	thread->off_cpu_ns = now;
+	thread->stack = stack;
+	thread->system_call = system_call < 0 ? -1 : system_call;
+	thread->first_argument = registers.FIRST_ARGUMENT;
+	thread->flags = flags;
+}
+
+/* A thread gets the CPU again. */
+static __always_inline void enter_cpu(u32 tid, struct sampled_thread *thread, u64 now)
+{
+	u64 start = thread->off_cpu_ns;
+	struct off_cpu_event *event;
+
+	thread->off_cpu_ns = 0;
+	thread->last_was_long = now - start >= OFF_CPU_NS;
+	if (!thread->last_was_long)
+		return;
+	count(COUNTER_OFF_CPU);
+	if (thread->stack == STACK_LOST)
+		count(COUNTER_OFF_CPU_UNPLACED);
+	event = bpf_ringbuf_reserve(&pause_ring, sizeof(*event), 0);
+	if (!event) {
+		count(COUNTER_LOST_OFF_CPU);
+		return;
+	}
+	event->kind = EVENT_OFF_CPU;
+	event->pid = thread->pid;
+	event->tid = tid;
+	event->flags = thread->flags | (thread->stack == STACK_LOST ? OFF_CPU_STACK_LOST : 0);
+	event->start_ns = start;
+	event->end_ns = now;
+	event->stack = thread->stack == STACK_LOST ? 0 : thread->stack;
+	event->system_call = thread->system_call;
+	event->first_argument = thread->first_argument;
+	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
+}
+
+/* The arguments: whether it is a preemption, the current task, and the next one. */
+SEC("raw_tp/sched_switch")
+int at_switch(struct bpf_raw_tracepoint_args *context)
+{
+	u64 ids = bpf_get_current_pid_tgid(), now = 0;
+	const struct task_struct *next = (const struct task_struct *)context->args[2];
+	u32 pid = ids >> 32, tid = ids, next_tid = BPF_CORE_READ(next, pid);
+	const struct followed_process *process = bpf_map_lookup_elem(&followed, &pid);
+	struct sampled_thread *thread;
+
+	/* the idle task is no thread */
+	thread = next_tid ? bpf_map_lookup_elem(&sampled_threads, &next_tid) : 0;
+	if (!process && (!thread || !thread->off_cpu_ns))
+		return 0;
+	now = bpf_ktime_get_ns();
+	if (thread && thread->off_cpu_ns && thread->pid == (u32)BPF_CORE_READ(next, tgid))
+		enter_cpu(next_tid, thread, now);
+	if (process && tid)
+		leave_cpu(tid, pid, process, context->args[0], now);
+	count_many(COUNTER_SWITCH_NS, bpf_ktime_get_ns() - now);
 	return 0;
 }
 

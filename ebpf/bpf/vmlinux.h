@@ -58,6 +58,9 @@ enum {
 #if defined(__TARGET_ARCH_arm64)
 struct pt_regs {
 	unsigned long regs[31], sp, pc, pstate;
+	/* of system calls, arch/arm64/include/asm/ptrace.h */
+	unsigned long orig_x0;
+	int syscallno;
 };
 #else
 struct pt_regs {
@@ -215,8 +218,17 @@ struct thread_struct {
 	unsigned long fsbase; /* x86-64 */
 };
 
+/* Until 5.13, and from 5.14 on. */
+struct task_struct___long {
+	long state;
+};
+struct task_struct___int {
+	unsigned int __state;
+};
+
 struct task_struct {
 	unsigned int flags;
+	unsigned in_iowait : 1;
 	unsigned int ptrace;
 	struct mm_struct *mm;
 	struct files_struct *files;

@@ -1,6 +1,7 @@
 //! Decodes the records of the ring buffers. Pure: nothing here uses libbpf.
 
 mod garbage;
+mod off_cpu;
 
 use crate::counts;
 use crate::event::{
@@ -26,6 +27,9 @@ pub fn decode(bytes: &[u8]) -> Option<KernelEvent> {
             KernelEvent::Allocation(AllocationEvent { pid: wire.pid, stack: wire.stack })
         }),
         EventKind::EVENT_SAMPLE => read(bytes).map(|wire| KernelEvent::Sample(sample(&wire))),
+        EventKind::EVENT_OFF_CPU => {
+            read(bytes).and_then(|wire| off_cpu::off_cpu(&wire)).map(KernelEvent::OffCpu)
+        }
         EventKind::EVENT_TYPE => {
             read(bytes).map(|wire| KernelEvent::Type(garbage::type_event(&wire)))
         }
@@ -100,7 +104,6 @@ fn sample(wire: &SampleWire) -> SampleEvent {
         stack: (wire.stack != 0).then_some(wire.stack),
         instruction: (!has(SampleFlag::SAMPLE_IN_KERNEL)).then_some(wire.instruction),
         in_pause: has(SampleFlag::SAMPLE_IN_PAUSE),
-        has_python: has(SampleFlag::SAMPLE_HAS_PYTHON),
     }
 }
 
@@ -295,6 +298,9 @@ mod tests {
                 Some(KernelEvent::Allocation(_)) => prop_assert!(bytes.len() >= size_of::<AllocationWire>()),
                 Some(KernelEvent::Sample(sample)) => {
                     prop_assert!(sample.stack != Some(0));
+                }
+                Some(KernelEvent::OffCpu(off)) => {
+                    prop_assert!(off.stack != Some(0) && off.start_ns <= off.end_ns);
                 }
                 Some(KernelEvent::Type(seen)) => {
                     prop_assert!(bytes.len() >= size_of::<TypeWire>() && !seen.name.contains(&0));

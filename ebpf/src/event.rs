@@ -1,7 +1,7 @@
 //! Events of recorded processes that the BPF programs report.
 
 use crate::wire::FileKey;
-use gctrace_event::Pause;
+use gctrace_event::{OffCpuReason, Pause};
 
 /// An event in a recorded process.
 #[derive(Clone, Debug)]
@@ -22,6 +22,8 @@ pub enum KernelEvent {
     Allocation(AllocationEvent),
     /// What a thread was executing.
     Sample(SampleEvent),
+    /// For what a thread was off the CPU.
+    OffCpu(OffCpuEvent),
     /// A type is seen in garbage for the first time.
     Type(TypeEvent),
     /// The garbage of a collection was examined.
@@ -111,9 +113,30 @@ pub struct SampleEvent {
     pub instruction: Option<u64>,
     /// Whether the thread was in a collection.
     pub in_pause: bool,
-    /// Whether the interpreter knows the thread.
-    pub has_python: bool,
 }
+
+/// A time of a thread off the CPU, of [`OFF_CPU_NS`] or longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OffCpuEvent {
+    /// Process id in the initial pid namespace.
+    pub pid: u32,
+    /// Kernel id of the thread.
+    pub tid: u32,
+    /// When it left the CPU, in ns of CLOCK_MONOTONIC.
+    pub start_ns: u64,
+    /// When it was back; never before `start_ns`.
+    pub end_ns: u64,
+    /// What it waited for.
+    pub reason: OffCpuReason,
+    /// Its Python stack, as in [`StackEvent::id`]; `None` if it has none, if it was preempted, and if taking it
+    /// would have exceeded the budget.
+    pub stack: Option<StackId>,
+    /// Whether the thread was in a collection.
+    pub in_pause: bool,
+}
+
+/// The shortest time off the CPU that is reported, in ns: `OFF_CPU_NS` of `bpf/sample.bpf.c`.
+pub const OFF_CPU_NS: u64 = 1_000_000;
 
 /// Identity of a type in a process; an address alone may be reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

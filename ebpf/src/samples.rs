@@ -1,4 +1,5 @@
-//! Samples of what recorded threads execute: a program on a clock of each CPU.
+//! Samples of what recorded threads execute, by a program on a clock of each CPU, and their times off
+//! the CPU, by one at its switches.
 //!
 //! Owns the object of `bpf/sample.bpf.c`. What it finds arrives with the session's events.
 
@@ -47,7 +48,8 @@ impl SamplePrograms {
         }
         shared.lend(open.open_object_mut()).map_err(Error::Load)?;
         let skeleton = open.load().map_err(Error::Load)?;
-        Ok(Self { links: Vec::new(), skeleton })
+        let switches = skeleton.progs.at_switch.attach().map_err(Error::Load)?;
+        Ok(Self { links: vec![switches], skeleton })
     }
 
     /// Takes a sample whenever `clock`, a perf event of one CPU with a frequency, ticks while a recorded

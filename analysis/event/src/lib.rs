@@ -58,9 +58,9 @@ pub use record::{
     CycleSignature, DeviceMemory, EventSource, ExaminedProcesses, Frame, FrameId, Garbage,
     GcReason, GcSettings, GpuApi, GpuDevice, GpuOp, GpuOpKind, GpuProcess, GpuSample, GpuSync,
     GpuSyncKind, HostCode, HostCodeKind, Interpreter, KindCount, KindId, NamedMarker, Note,
-    ObjectKind, OmittedPauses, Pause, PauseMemory, Pressure, ProbeCost, Process, ProcessCounters,
-    ProcessExit, ProcessOrigin, Record, RecordingMode, StepMark, TraceEnd, TraceHeader,
-    UnseenCollections, is_launch, is_throttling,
+    ObjectKind, OffCpu, OffCpuReason, OmittedPauses, Pause, PauseMemory, Pressure, ProbeCost,
+    Process, ProcessCounters, ProcessExit, ProcessOrigin, Record, RecordingMode, StepMark,
+    TraceEnd, TraceHeader, UnseenCollections, is_launch, is_throttling,
 };
 pub use unpaired::{UnpairedPauses, overlap_ns};
 

@@ -110,6 +110,12 @@ impl RecordEncoder {
                 ..EventHead::metadata("gctrace_samples", samples.pid, samples.at_ns)
             }
             .push(out, samples),
+            Record::OffCpu(off) => EventHead {
+                tid: off.tid.into(),
+                stack: off.stack,
+                ..EventHead::metadata("gctrace_off_cpu", off.pid, off.at_ns)
+            }
+            .push(out, off),
             Record::GpuDevice(device) => {
                 EventHead::metadata("gctrace_gpu", NO_PROCESS, device.at_ns).push(out, device)
             }

@@ -12,6 +12,7 @@ mod cuda;
 mod garbage;
 mod gpu;
 mod gpu_work;
+mod off_cpu;
 mod recording;
 mod step;
 
@@ -28,6 +29,7 @@ pub use gpu::{GpuDevice, GpuProcess, GpuSample, is_throttling};
 pub use gpu_work::{
     Annotation, Collective, GpuOp, GpuOpKind, GpuSync, GpuSyncKind, HostCode, HostCodeKind,
 };
+pub use off_cpu::{OffCpu, OffCpuReason};
 pub use recording::{
     EventSource, ExaminedProcesses, OmittedPauses, ProbeCost, RecordingMode, TraceEnd, TraceHeader,
     UnseenCollections,
@@ -425,6 +427,8 @@ pub enum Record {
     Called(Called),
     /// What a thread executed.
     CpuSamples(CpuSamples),
+    /// For what a thread was off the CPU.
+    OffCpu(OffCpu),
     /// A GPU, as NVML describes it.
     GpuDevice(GpuDevice),
     /// One NVML sample of a GPU.

@@ -96,6 +96,7 @@ impl CpuSums {
             busiest_thread: self.by_thread.values().copied().max().unwrap_or(0),
             lines,
             files,
+            main_thread: None,
         })
     }
 }

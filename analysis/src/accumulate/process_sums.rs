@@ -99,6 +99,11 @@ impl ProcessSums {
         self.described.as_ref().map(|process| process.since_ns)
     }
 
+    /// The process that started it; `None` if that is not recorded.
+    pub(crate) fn parent(&self) -> Option<u32> {
+        self.described.as_ref()?.parent
+    }
+
     pub(crate) fn rank(&self) -> Option<u32> {
         self.described.as_ref()?.rank
     }

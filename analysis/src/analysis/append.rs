@@ -35,6 +35,7 @@ impl Analysis {
             process.allocations.renumber(&places.nodes);
             process.called.renumber(&places.nodes);
             process.cpu.renumber(&places.nodes);
+            process.main_thread.renumber(&places.nodes);
         }
         self.processes.extend(processes);
         self.unlisted.extend(unlisted);

@@ -5,7 +5,6 @@ use crate::accumulate::pause_sums::generation_index;
 use crate::accumulate::process::ProcessState;
 use crate::accumulate::stacks::{NodeId, StackSums, StackTree};
 use crate::report::{Location, PauseTotal};
-use gctrace_event::CpuSamples;
 
 /// The stacks of one process that has any.
 #[derive(Debug, Clone, Copy)]
@@ -36,14 +35,6 @@ pub struct SampledStack<'a> {
 }
 
 impl Analysis {
-    pub(super) fn add_samples(&mut self, samples: &CpuSamples) {
-        let frames = &self.current.frames;
-        let node = samples.stack.and_then(|at| frames.resolve(at, &mut self.stacks));
-        let process = self.process_at(samples.pid, samples.at_ns);
-        process.see_at_work(samples.at_ns, samples.until_ns);
-        process.cpu.add(samples, node);
-    }
-
     /// The processes that have pauses or samples with stacks, in the order of the traces and, within one, of
     /// their appearance.
     pub fn stacks(&self) -> impl Iterator<Item = ProcessStacks<'_>> {

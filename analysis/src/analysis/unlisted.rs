@@ -36,6 +36,7 @@ impl Analysis {
             Record::Garbage(garbage) => garbage.pid,
             Record::Called(called) => called.pid,
             Record::CpuSamples(samples) => samples.pid,
+            Record::OffCpu(off) => off.pid,
             _ => return Some(record),
         };
         if !self.is_unlisted(pid) {

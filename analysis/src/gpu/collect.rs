@@ -211,6 +211,15 @@ impl TimelineCollector {
         }
     }
 
+    /// Whether a call of this thread was added.
+    #[must_use]
+    pub fn knows_thread(&self, pid: u32, tid: u32) -> bool {
+        let process = self.processes.get(&pid);
+        process.is_some_and(|process| {
+            !process.calls.is_empty() && process.thread_indices.contains_key(&tid)
+        })
+    }
+
     /// Adds a Python function or an operator, in any order.
     pub fn add_code(&mut self, code: &HostCode) {
         let name = self.names.intern(&code.name);

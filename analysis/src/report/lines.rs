@@ -71,52 +71,6 @@ pub struct CalledReport {
     pub longest_ns: u64,
 }
 
-/// What the threads of a process executed, by samples; measured. A thread that waits has none. Shares are
-/// of `samples`; as CPU time a sample is 1 / `hertz` s.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct CpuReport {
-    /// Index of the trace in `traces`.
-    pub trace: usize,
-    /// Process id on the host.
-    pub pid: u32,
-    /// Time for which the process was observed, in ns.
-    pub observed_ns: u64,
-    /// Samples a second of CPU time of a thread.
-    pub hertz: u64,
-    /// All samples.
-    pub samples: u64,
-    /// Those of threads in a collection.
-    pub in_pauses: u64,
-    /// Threads with samples.
-    pub threads: u64,
-    /// Samples of the thread that has most.
-    pub busiest_thread: u64,
-    /// The 20 lines with most: of each stack the innermost line that is no library's, without one the
-    /// innermost.
-    pub lines: Vec<CpuLine>,
-    /// The 20 files of machine code with most.
-    pub files: Vec<CpuFile>,
-}
-
-/// Samples of a Python line.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct CpuLine {
-    /// The line; `null`: no Python stack, as in native threads.
-    pub line: Option<Location>,
-    /// Its samples, those of the functions that it calls included.
-    pub samples: u64,
-}
-
-/// Samples in the code of a file.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct CpuFile {
-    /// Name of the executable or library, without its folder; `[kernel]`: system calls and page faults;
-    /// `null`: unknown, code that was generated for example.
-    pub file: Option<String>,
-    /// Samples in it.
-    pub samples: u64,
-}
-
 /// A training library whose files are in stacks.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct LibraryReport {

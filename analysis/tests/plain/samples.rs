@@ -2,7 +2,7 @@
 
 use gctrace_analysis::report::Report;
 use gctrace_analysis::words::samples::samples_in_short;
-use gctrace_event::{CpuSamples, Frame, Record};
+use gctrace_event::{CpuSamples, Frame, OffCpu, OffCpuReason, Process, Record};
 use test_kit::reports::{MS, START, end, exit, process, report};
 
 /// A process of 10 s without pauses, sampled 100 times a second: 6 s in a library's function that `train.py:41`
@@ -72,4 +72,93 @@ fn few_samples_have_no_shares() {
     let report = sampled(10);
     assert_eq!(report.cpu[0].samples, 90);
     assert_eq!(samples_in_short(&report), None);
+}
+
+/// A trainer of 10 s: 4 s on the CPU, 3 s in which it waits for its worker, 1 s for the GIL, 0.5 s asleep.
+/// The worker decodes for 2 of the 3 s and sleeps for one, and collects before.
+#[test]
+fn waits_name_what_others_did_meanwhile() {
+    let frame = |id, parent, file: &str, function: &str, line| {
+        Record::Frame(Frame {
+            id,
+            parent,
+            function: function.to_owned(),
+            file: file.to_owned(),
+            line: Some(line),
+        })
+    };
+    let ran = |(pid, tid), at_ms, for_ms: u64, stack| {
+        Record::CpuSamples(CpuSamples {
+            pid,
+            tid,
+            at_ns: START + at_ms * MS,
+            until_ns: START + (at_ms + for_ms) * MS,
+            count: for_ms / 10,
+            file: None,
+            in_pause: false,
+            stack: Some(stack),
+        })
+    };
+    let waited = |pid, at_ms, times: &[(u64, u64)], reason, stack| {
+        let times = times.iter().map(|(after, length)| (after * MS, length * MS));
+        Record::OffCpu(OffCpu {
+            pid,
+            tid: pid,
+            at_ns: START + at_ms * MS,
+            reason,
+            times: times.collect(),
+            in_pause: false,
+            stack,
+        })
+    };
+    let loader = "/usr/lib/python3.12/site-packages/torch/utils/data/dataloader.py";
+    let worker = match process(2, 0, "generational") {
+        Record::Process(process) => Record::Process(Process { parent: Some(1), ..process }),
+        other => panic!("{other:?}"),
+    };
+    let records = vec![
+        process(1, 0, "generational"),
+        worker,
+        frame(1, None, "/srv/train.py", "main", 30),
+        frame(2, Some(1), loader, "_next_data", 1400),
+        frame(3, Some(1), "/srv/train.py", "step", 41),
+        frame(4, None, "/srv/dataset.py", "decode", 9),
+        frame(5, None, "/srv/dataset.py", "fetch", 12),
+        frame(6, None, "/srv/log.py", "write", 5),
+        ran((1, 1), 0, 4_000, 3),
+        // Its own decoding while the trainer computes is not asked for.
+        ran((2, 2), 0, 4_000, 4),
+        waited(1, 4_000, &[(0, 1_000), (1_000, 2_000)], OffCpuReason::Poll, Some(2)),
+        ran((2, 2), 4_000, 2_000, 4),
+        waited(2, 6_000, &[(0, 1_500)], OffCpuReason::Sleep, Some(5)),
+        waited(1, 7_000, &[(0, 1_000)], OffCpuReason::Gil, Some(3)),
+        ran((1, 7), 7_000, 1_000, 6),
+        waited(1, 8_000, &[(0, 500)], OffCpuReason::Sleep, Some(1)),
+        exit(1, 10_000),
+        exit(2, 10_000),
+    ];
+    let report = report(records, Some(end(10_000)));
+    let trainer = report.cpu.iter().find(|cpu| cpu.pid == 1).expect("it was sampled");
+    let main = trainer.main_thread.as_ref().expect("times off the CPU");
+    assert_eq!((main.samples, main.off_cpu_ns), (400, 4_500 * MS));
+    let longest = &main.off_cpu[0];
+    let line = longest.line.as_ref().map(|line| (line.function.as_str(), line.line));
+    assert_eq!(
+        (longest.for_data, longest.time_ns, line),
+        (true, 3_000 * MS, Some(("main", Some(30))))
+    );
+    let workers = main.workers.as_ref().expect("a child was seen");
+    assert_eq!((workers.others, workers.waited_ns), (1, 3_000 * MS));
+    assert_eq!((workers.cpu_ns / MS, workers.off_cpu_ns), (2_000, 1_000 * MS));
+    let holder = main.gil.as_ref().expect("another thread ran");
+    assert_eq!((holder.others, holder.cpu_ns.div_ceil(MS)), (1, 1_000));
+    assert_eq!(
+        samples_in_short(&report).as_deref(),
+        Some(
+            "Main thread of process 1, 10.0 s: 40.0 % on a CPU (40.0 % at train.py:41 in step), 30.0 % waiting for data \
+             at train.py:30 in main (meanwhile its worker: 66.7 % running at dataset.py:9 in decode, 33.3 % sleeping at \
+             dataset.py:12 in fetch), 10.0 % waiting for the GIL at train.py:41 in step (meanwhile another thread ran at \
+             log.py:5 in write), 5.00 % sleeping at train.py:30 in main, 0 % in collections."
+        )
+    );
 }

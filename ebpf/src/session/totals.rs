@@ -22,6 +22,12 @@ pub struct SampleCounts {
     pub taken: u64,
     /// Time that taking them took, in ns; not the interrupt itself.
     pub took_ns: u64,
+    /// Times off the CPU, the lost ones included.
+    pub off_cpu: u64,
+    /// Those whose stack the budget did not pay for.
+    pub unplaced: u64,
+    /// Time that the program at switches of recorded threads took, in ns.
+    pub switches_ns: u64,
 }
 
 /// Hits of the probe on garbage, by what became of them.
@@ -86,6 +92,9 @@ impl ProgramCounts {
         SampleCounts {
             taken: self.value(Counter::COUNTER_SAMPLES.0),
             took_ns: self.value(Counter::COUNTER_SAMPLE_NS.0),
+            off_cpu: self.value(Counter::COUNTER_OFF_CPU.0),
+            unplaced: self.value(Counter::COUNTER_OFF_CPU_UNPLACED.0),
+            switches_ns: self.value(Counter::COUNTER_SWITCH_NS.0),
         }
     }
 
@@ -118,6 +127,10 @@ impl ProgramCounts {
             ),
             (Counter::COUNTER_GARBAGE_UNREADABLE, "garbage of collections: not in memory"),
             (Counter::COUNTER_LOST_SAMPLES, "samples: the ring buffer was full (--ring-size)"),
+            (
+                Counter::COUNTER_LOST_OFF_CPU,
+                "times off the CPU: the ring buffer was full (--ring-size)",
+            ),
             (Counter::COUNTER_LOST_TYPES, "names of types: the ring buffer was full (--ring-size)"),
         ]
         .into_iter()

@@ -1,9 +1,11 @@
-//! The section on samples of what threads execute (`--sample`).
+//! The sections on samples of what threads execute, and on what they wait for (`--sample`).
 
 use super::table::{ReportSection, TableOfColumns, paragraph};
 use crate::units::{count, counted, duration, percent};
-use gctrace_analysis::report::{CpuReport, Report};
-use gctrace_analysis::words::samples::{busy_share, cpu_time, file_name, line};
+use gctrace_analysis::report::{CpuReport, MainThreadReport, MeanwhileReport, OffCpuLine, Report};
+use gctrace_analysis::words::samples::{
+    ShortPlaces, busy_share, cpu_time, file_name, line, waiting,
+};
 
 /// Maximum number of processes listed; the others are in the JSON.
 const PROCESSES_SHOWN: usize = 4;
@@ -57,4 +59,83 @@ fn table(cpu: &CpuReport) -> Vec<String> {
     let mut all = table("Python line", lines.collect());
     all.extend(table("machine code of", files.collect()));
     all
+}
+
+/// What main threads waited for, and what others did meanwhile.
+pub(crate) fn off_cpu(report: &Report) -> ReportSection {
+    let mut lines = Vec::new();
+    let with = report.cpu.iter().filter_map(|cpu| Some((cpu, cpu.main_thread.as_ref()?)));
+    // Others execute no Python.
+    let with = with.filter(|(_, main)| main.off_cpu.iter().any(|of| of.line.is_some()));
+    for (cpu, main) in with.take(PROCESSES_SHOWN) {
+        let places = ShortPlaces::of(cpu);
+        lines.extend(paragraph(&main_sentence(cpu, main, report.cpu.len() > 1)));
+        lines.extend(waits(&main.off_cpu, cpu.observed_ns, places));
+        let gil = main.gil.as_ref().map(|of| ("other threads while it waited for the GIL", of));
+        let workers = main.workers.as_ref().map(|of| ("its workers while it waited for data", of));
+        for (what, meanwhile) in gil.into_iter().chain(workers) {
+            lines.extend(meanwhile_table(what, meanwhile, places));
+        }
+    }
+    if !lines.is_empty() {
+        lines.extend(paragraph(
+            "Measured by the scheduler, at switches: times of a millisecond or longer. Without a line: it \
+             has no Python stack, was preempted, or the waits were too many for one each.",
+        ));
+    }
+    ReportSection::new("What the main thread waited for", lines)
+}
+
+fn main_sentence(cpu: &CpuReport, main: &MainThreadReport, is_one_of_several: bool) -> String {
+    let of = if is_one_of_several { format!(" of process {}", cpu.pid) } else { String::new() };
+    let running_ns = main.samples.saturating_mul(1_000_000_000) / cpu.hertz.max(1);
+    let off_ns = main.off_cpu_ns.saturating_add(main.off_cpu_in_pauses_ns);
+    let rest_ns = cpu.observed_ns.saturating_sub(running_ns).saturating_sub(off_ns);
+    format!(
+        "The main thread{of}, {}: {} on a CPU (by samples), {} off it for a millisecond or longer, {} \
+         of that in collections; the rest, {}, for less at a time.",
+        duration(cpu.observed_ns),
+        duration(running_ns),
+        duration(off_ns),
+        duration(main.off_cpu_in_pauses_ns),
+        duration(rest_ns),
+    )
+}
+
+fn waits(off_cpu: &[OffCpuLine], whole_ns: u64, places: ShortPlaces<'_>) -> Vec<String> {
+    let rows: Vec<&OffCpuLine> = off_cpu.iter().take(SHOWN).collect();
+    let part = |ns: u64| percent(ns as f64 / whole_ns.max(1) as f64);
+    TableOfColumns::new(&rows)
+        .left("off the CPU", |of| {
+            format!("{}{}", waiting(of.reason, of.for_data), places.at(of.line.as_ref()))
+        })
+        .right("time", |of| duration(of.time_ns))
+        .right("share", |of| part(of.time_ns))
+        .lines()
+}
+
+fn meanwhile_table(
+    what: &str,
+    meanwhile: &MeanwhileReport,
+    places: ShortPlaces<'_>,
+) -> Vec<String> {
+    let running = meanwhile.lines.iter().take(SHOWN).map(|of| {
+        let at = of.line.as_ref().map(|line| places.at(Some(line)));
+        (format!("running{}", at.as_deref().unwrap_or(" outside of Python")), of.cpu_ns)
+    });
+    let waits = meanwhile.off_cpu.iter().take(SHOWN).map(|of| {
+        let at = places.at(of.line.as_ref());
+        (format!("{}{at}", waiting(of.reason, of.for_data)), of.time_ns)
+    });
+    let collecting = ("collecting".to_owned(), meanwhile.collecting_ns);
+    let mut rows: Vec<(String, u64)> = running.chain(waits).chain([collecting]).collect();
+    rows.retain(|(_, ns)| *ns > 0);
+    rows.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
+    rows.truncate(SHOWN);
+    let whole_ns = meanwhile.waited_ns.saturating_mul(meanwhile.others).max(1);
+    TableOfColumns::new(&rows)
+        .left(&format!("{what} ({})", duration(meanwhile.waited_ns)), |(did, _)| did.clone())
+        .right("time", |(_, ns)| duration(*ns))
+        .right("share", |(_, ns)| percent(*ns as f64 / whole_ns as f64))
+        .lines()
 }

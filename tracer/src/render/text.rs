@@ -39,6 +39,7 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
         evidence::processor(report),
         counters::counters(report),
         cpu::cpu(report),
+        cpu::off_cpu(report),
         gpus::gpus(report),
         settings::settings(report),
         evidence::own_cost(report),

@@ -36,3 +36,4 @@ mod top_tmux;
 mod truth;
 mod usage;
 mod usdt;
+mod waits;

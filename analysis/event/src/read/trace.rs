@@ -13,11 +13,12 @@ mod profiler;
 use super::error::{ReadError, TracePosition};
 use super::events::{ChromeEvent, EventReader, TraceEntry, TraceProperty};
 use super::input::TraceInput;
+use super::number::LONGEST_NS;
 use super::value::JsonValue;
 use crate::{
     Allocations, Called, CpuSamples, CycleSignature, EventSource, Frame, Garbage, GcSettings,
-    GpuDevice, GpuSample, Note, NotebookCells, ObjectKind, Pause, PauseMemory, Pressure, Process,
-    ProcessExit, Record, RecordingMode, TraceEnd, TraceHeader, UnpairedPauses,
+    GpuDevice, GpuSample, Note, NotebookCells, ObjectKind, OffCpu, Pause, PauseMemory, Pressure,
+    Process, ProcessExit, Record, RecordingMode, TraceEnd, TraceHeader, UnpairedPauses,
 };
 use bitcode::{Decode, Encode};
 use code::CodeFilter;
@@ -372,6 +373,7 @@ fn metadata<'a>(
             ..args(event, "code that a collection called is damaged")?
         }),
         b"gctrace_samples" => Record::CpuSamples(samples(event, names, report)?),
+        b"gctrace_off_cpu" => Record::OffCpu(off_cpu(event, names, report)?),
         b"gctrace_gpu" => Record::GpuDevice(GpuDevice {
             at_ns: time(event.ts)?,
             ..args(event, "the description of a GPU is damaged")?
@@ -402,6 +404,32 @@ fn samples(
         return Err("samples of a thread end before they start, or are none");
     }
     Ok(samples)
+}
+
+fn off_cpu(
+    event: &ChromeEvent<'_>,
+    names: &mut FrameNumbers,
+    report: &mut impl FnMut(Problem),
+) -> Result<OffCpu, Problem> {
+    let off = OffCpu {
+        pid: process_id(event, "the \"pid\" of a time off the CPU is not a process id")?,
+        tid: id(event.tid).ok_or("the \"tid\" of a time off the CPU is not a thread id")?,
+        at_ns: time(event.ts)?,
+        stack: (!event.stack.is_missing()).then(|| names.id(event.stack, report)).flatten(),
+        ..args(event, "times of a thread off the CPU are damaged")?
+    };
+    let lengths = off.times.iter().map(|(after_ns, length_ns)| after_ns.checked_add(*length_ns));
+    let ends: Option<Vec<u64>> = lengths.collect();
+    let starts = off.times.iter().skip(1).map(|(after_ns, _)| *after_ns);
+    let in_order = |ends: &Vec<u64>| {
+        ends.last().is_none_or(|end_ns| *end_ns <= LONGEST_NS)
+            && ends.iter().zip(starts).all(|(end_ns, next_ns)| *end_ns <= next_ns)
+    };
+    if ends.as_ref().is_some_and(in_order) {
+        Ok(off)
+    } else {
+        Err("times of a thread off the CPU overlap")
+    }
 }
 
 fn pressure(event: &ChromeEvent<'_>) -> Result<Pressure, Problem> {

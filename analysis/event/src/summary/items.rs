@@ -7,8 +7,8 @@ use crate::read::{DecodedItem, TraceProperty};
 use crate::{
     Allocations, Annotation, Called, CpuSamples, CudaCall, CudaLaunches, CycleSignature,
     DeviceMemory, Frame, Garbage, GcSettings, GpuDevice, GpuOp, GpuSample, GpuSync, HostCode, Note,
-    ObjectKind, Pause, PauseMemory, Pressure, Process, ProcessCounters, ProcessExit, Record,
-    StepMark, TraceEnd, TraceHeader,
+    ObjectKind, OffCpu, Pause, PauseMemory, Pressure, Process, ProcessCounters, ProcessExit,
+    Record, StepMark, TraceEnd, TraceHeader,
 };
 use bitcode::{Decode, Encode};
 use indexmap::IndexSet;
@@ -97,6 +97,7 @@ stored! {
     End: TraceEnd,
     Called: Called,
     CpuSamples: CpuSamples,
+    OffCpu: OffCpu,
 }
 
 /// Stores items in order, or restores them in the same order.

@@ -50,6 +50,13 @@ impl KernelSource {
                     samples.add(&sample, stack, &mut trace.output);
                 }
             }
+            KernelEvent::OffCpu(off) => {
+                if let Some(samples) = &mut self.samples {
+                    let stack = self.stacks.innermost(off.stack);
+                    self.processes.name_thread(off.pid, off.tid, &mut trace.output);
+                    samples.add_off_cpu(&off, stack, &mut trace.output);
+                }
+            }
             KernelEvent::Process(event) => self.process_event(trace, event),
         }
     }

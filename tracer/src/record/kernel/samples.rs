@@ -1,11 +1,12 @@
-//! `--sample`: what the threads of recorded processes execute.
+//! `--sample`: what the threads of recorded processes execute, and for what they are off the CPU.
 //!
-//! Owns the samples that are not written yet: those of a thread that follow one another at the same
-//! place are one record. Which file an address belongs to is read from the memory map of the process.
+//! Owns the samples and times that are not written yet: those of a thread that follow one another at
+//! the same place are one record. Which file an address belongs to is read from the memory map of the
+//! process.
 
 use crate::record::output::{RecordOutput, RecordSink as _};
-use gctrace_ebpf::{BpfSession, SampleEvent, SamplePrograms};
-use gctrace_event::{CpuSamples, FrameId, Record};
+use gctrace_ebpf::{BpfSession, OffCpuEvent, SampleEvent, SamplePrograms};
+use gctrace_event::{CpuSamples, FrameId, OffCpu, Record};
 use gctrace_probes::{counters, maps};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -20,6 +21,8 @@ const MAPS_AGAIN_NS: u64 = 1_000_000_000;
 pub(super) struct CpuSampling {
     _programs: SamplePrograms,
     open: HashMap<(u32, u32), OpenSamples>,
+    /// Times off the CPU, by thread.
+    off_cpu: HashMap<(u32, u32), OffCpu>,
     maps: HashMap<u32, CodeMap>,
     /// Processes that exited since the last drain: their last samples may still be in the ring.
     ended: Vec<u32>,
@@ -56,6 +59,7 @@ impl CpuSampling {
         Ok(Self {
             _programs: programs,
             open: HashMap::new(),
+            off_cpu: HashMap::new(),
             maps: HashMap::new(),
             ended: Vec::new(),
         })
@@ -102,8 +106,44 @@ impl CpuSampling {
         }
     }
 
-    /// Writes the samples of threads that were not sampled for a while.
+    /// Adds a time off the CPU; `stack`: its innermost frame.
+    pub(super) fn add_off_cpu(
+        &mut self,
+        event: &OffCpuEvent,
+        stack: Option<FrameId>,
+        output: &mut RecordOutput,
+    ) {
+        let key = (event.pid, event.tid);
+        let length_ns = event.end_ns.saturating_sub(event.start_ns);
+        if let Some(open) = self.off_cpu.get_mut(&key)
+            && (open.reason, open.stack, open.in_pause) == (event.reason, stack, event.in_pause)
+            && event.end_ns.saturating_sub(open.at_ns) < TOGETHER_NS
+            && event.start_ns >= open.end_ns()
+        {
+            open.times.push((event.start_ns - open.at_ns, length_ns));
+            return;
+        }
+        let off = OffCpu {
+            pid: event.pid,
+            tid: event.tid,
+            at_ns: event.start_ns,
+            reason: event.reason,
+            times: vec![(0, length_ns)],
+            in_pause: event.in_pause,
+            stack,
+        };
+        if let Some(before) = self.off_cpu.insert(key, off) {
+            output.write(&Record::OffCpu(before));
+        }
+    }
+
+    /// Writes what threads did that have done nothing else for a while.
     pub(super) fn tick(&mut self, now_ns: u64, output: &mut RecordOutput) {
+        let is_over =
+            |_: &(u32, u32), off: &mut OffCpu| now_ns.saturating_sub(off.at_ns) >= TOGETHER_NS;
+        for (_, off) in self.off_cpu.extract_if(is_over) {
+            output.write(&Record::OffCpu(off));
+        }
         let is_old = |_: &(u32, u32), open: &mut OpenSamples| {
             now_ns.saturating_sub(open.samples.at_ns) >= TOGETHER_NS
         };
@@ -124,6 +164,9 @@ impl CpuSampling {
             for (_, samples) in self.open.extract_if(|(of, _), _| *of == pid) {
                 samples.write(output);
             }
+            for (_, off) in self.off_cpu.extract_if(|(of, _), _| *of == pid) {
+                output.write(&Record::OffCpu(off));
+            }
         }
     }
 
@@ -131,6 +174,9 @@ impl CpuSampling {
     pub(super) fn finish(&mut self, output: &mut RecordOutput) {
         for (_, samples) in self.open.drain() {
             samples.write(output);
+        }
+        for (_, off) in self.off_cpu.drain() {
+            output.write(&Record::OffCpu(off));
         }
     }
 }

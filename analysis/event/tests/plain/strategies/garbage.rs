@@ -3,14 +3,14 @@
 use super::{count, time};
 use gctrace_event::{
     BirthCount, Called, CalledKind, CpuSamples, CycleCount, CycleEdge, CycleSignature, Garbage,
-    KindCount, ObjectKind, Record,
+    KindCount, ObjectKind, OffCpu, OffCpuReason, Record,
 };
 use proptest::collection::vec;
 use proptest::option::of;
 use proptest::prelude::*;
 
 pub(crate) fn record() -> impl Strategy<Value = Record> {
-    prop_oneof![1 => kind(), 1 => cycle(), 2 => garbage(), 1 => called(), 1 => samples()]
+    prop_oneof![1 => kind(), 1 => cycle(), 2 => garbage(), 1 => called(), 1 => samples(), 1 => off_cpu()]
 }
 
 prop_compose! {
@@ -52,6 +52,29 @@ prop_compose! {
     ) -> Record {
         let until_ns = at_ns + lasts_ns;
         Record::CpuSamples(CpuSamples { pid, tid, at_ns, until_ns, count, file, in_pause, stack })
+    }
+}
+
+prop_compose! {
+    fn off_cpu()(
+        (pid, tid, at_ns) in (any::<u32>(), any::<u32>(), time()),
+        reason in prop::sample::select(vec![
+            OffCpuReason::Gil,
+            OffCpuReason::Poll,
+            OffCpuReason::PageFault,
+            OffCpuReason::Other,
+        ]),
+        gaps in prop::collection::vec((0..1u64 << 30, 0..1u64 << 30), 0..4),
+        in_pause in any::<bool>(),
+        stack in of(1..=u32::MAX),
+    ) -> Record {
+        let mut after_ns = 0;
+        let times = gaps.into_iter().map(|(gap_ns, length_ns)| {
+            let start_ns = after_ns + gap_ns;
+            after_ns = start_ns + length_ns;
+            (start_ns, length_ns)
+        });
+        Record::OffCpu(OffCpu { pid, tid, at_ns, reason, times: times.collect(), in_pause, stack })
     }
 }
 

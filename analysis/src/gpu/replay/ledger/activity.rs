@@ -168,7 +168,7 @@ fn cause_of(name: &str) -> Option<IdleCause> {
     // '[_TrainingEpochLoop].train_dataloader_next'; torchrec's benchmarks: '## load_batch ##',
     // '## wait_for_batch ##'.
     const DATA: [&str; 5] = ["dataload", "loaddata", "loadbatch", "waitforbatch", "nextbatch"];
-    const FILES: [&str; 3] = ["checkpoint", "torchsave", "serialization"];
+    const FILES: [&str; 4] = ["checkpoint", "torchsave", "serialization", "filesonthedisk"];
     let letters = name.chars().filter(char::is_ascii_alphabetic);
     let letters: String = letters.map(|char| char.to_ascii_lowercase()).collect();
     let contains = |words: &[&str]| words.iter().any(|word| letters.contains(word));

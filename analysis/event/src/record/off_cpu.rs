@@ -1,0 +1,113 @@
+//! Times off the CPU.
+
+use super::FrameId;
+use bitcode::{Decode, Encode};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Times of one thread in a row, of a millisecond or longer each, in which it was off the CPU at the same
+/// place for the same reason; all within a second, or a single one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
+pub struct OffCpu {
+    /// Process id in the host's initial pid namespace.
+    #[serde(skip)]
+    pub pid: u32,
+    /// Kernel id of the thread.
+    #[serde(skip)]
+    pub tid: u32,
+    /// When the first of them starts, in ns of CLOCK_MONOTONIC.
+    #[serde(skip)]
+    pub at_ns: u64,
+    /// What it waited for.
+    pub reason: OffCpuReason,
+    /// Start, in ns since `at_ns`, and length in ns of each; in order, disjoint.
+    pub times: Vec<(u64, u64)>,
+    /// Whether it was in a collection.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub in_pause: bool,
+    /// The innermost Python frame; `None` without one, in native threads for example, and of a thread that
+    /// was preempted.
+    #[serde(skip)]
+    pub stack: Option<FrameId>,
+}
+
+impl OffCpu {
+    /// Start and end of each time, in ns of CLOCK_MONOTONIC.
+    pub fn spans(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.times.iter().map(|(after_ns, length_ns)| {
+            let start_ns = self.at_ns.saturating_add(*after_ns);
+            (start_ns, start_ns.saturating_add(*length_ns))
+        })
+    }
+
+    /// The end of the last, in ns of CLOCK_MONOTONIC; the start if there is none.
+    #[must_use]
+    pub fn end_ns(&self) -> u64 {
+        self.spans().last().map_or(self.at_ns, |(_, end_ns)| end_ns)
+    }
+}
+
+/// What a thread off the CPU waits for: by its system call, or by the kernel's account of it.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    Encode,
+    Decode,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum OffCpuReason {
+    /// The lock of its interpreter: another thread executes Python code.
+    Gil,
+    /// Another lock, a condition or a semaphore (futex).
+    Lock,
+    /// Files, sockets or pipes to be ready (poll, select, epoll).
+    Poll,
+    /// To read from or to write to a pipe or a socket.
+    Pipe,
+    /// A time to pass.
+    Sleep,
+    /// Another process to start or to end.
+    Process,
+    /// A block device.
+    Disk,
+    /// A page of its memory.
+    PageFault,
+    /// A device's driver (ioctl).
+    Driver,
+    /// Nothing: another thread had its CPU.
+    Cpu,
+    /// To be continued: by a signal or a debugger.
+    Stopped,
+    /// Something else, or of a newer version.
+    #[default]
+    #[serde(other)]
+    Other,
+}
+
+impl fmt::Display for OffCpuReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Gil => "the GIL",
+            Self::Lock => "a lock",
+            Self::Poll => "poll, select or epoll",
+            Self::Pipe => "a pipe or socket",
+            Self::Sleep => "a sleep",
+            Self::Process => "another process",
+            Self::Disk => "the disk",
+            Self::PageFault => "a page fault",
+            Self::Driver => "a device's driver",
+            Self::Cpu => "a CPU",
+            Self::Stopped => "being continued",
+            Self::Other => "something else",
+        })
+    }
+}

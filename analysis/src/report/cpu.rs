@@ -1,0 +1,125 @@
+//! The parts of a report about what threads executed, and for what they were off the CPU.
+
+use super::Location;
+use gctrace_event::OffCpuReason;
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// What the threads of a process executed, by samples; measured. A thread that waits has none. Shares are
+/// of `samples`; as CPU time a sample is 1 / `hertz` s.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct CpuReport {
+    /// Index of the trace in `traces`.
+    pub trace: usize,
+    /// Process id on the host.
+    pub pid: u32,
+    /// Time for which the process was observed, in ns.
+    pub observed_ns: u64,
+    /// Samples a second of CPU time of a thread.
+    pub hertz: u64,
+    /// All samples.
+    pub samples: u64,
+    /// Those of threads in a collection.
+    pub in_pauses: u64,
+    /// Threads with samples.
+    pub threads: u64,
+    /// Samples of the thread that has most.
+    pub busiest_thread: u64,
+    /// The 20 lines with most: of each stack the innermost line that is no library's, without one the
+    /// innermost.
+    pub lines: Vec<CpuLine>,
+    /// The 20 files of machine code with most.
+    pub files: Vec<CpuFile>,
+    /// What its main thread did, times off the CPU included; `null` if none were recorded.
+    pub main_thread: Option<MainThreadReport>,
+}
+
+/// What the main thread of a process did: it was on a CPU for `samples` / `hertz` s, off it for
+/// `off_cpu_ns` and `off_cpu_in_pauses_ns`, and for the rest of `observed_ns` off it for less than a
+/// millisecond each; measured.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct MainThreadReport {
+    /// Its samples.
+    pub samples: u64,
+    /// Those in collections.
+    pub samples_in_pauses: u64,
+    /// The 20 lines with most samples outside of collections, as in `lines` of the process.
+    pub lines: Vec<CpuLine>,
+    /// Time off the CPU of a millisecond or longer each, outside of collections, in ns.
+    pub off_cpu_ns: u64,
+    /// The same in collections, in ns.
+    pub off_cpu_in_pauses_ns: u64,
+    /// The 20 lines and reasons with the most time of `off_cpu_ns`.
+    pub off_cpu: Vec<OffCpuLine>,
+    /// What other threads of the process executed while it waited for the GIL: as a rule the one that had it;
+    /// `null` if it did not wait.
+    pub gil: Option<MeanwhileReport>,
+    /// What its child processes did while it waited for data; `null` if it did not, or has none.
+    pub workers: Option<MeanwhileReport>,
+}
+
+/// Time off the CPU at one Python line.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct OffCpuLine {
+    /// What the thread waited for, by its system call.
+    #[schemars(with = "String")]
+    pub reason: OffCpuReason,
+    /// It waited for what another thread or process makes: in PyTorch's DataLoader, or in a queue, pipe,
+    /// pool or future of the standard library.
+    pub for_data: bool,
+    /// The line; `null`: it has no Python stack, it was preempted, or the stack was not taken, as the
+    /// waits were too many.
+    pub line: Option<Location>,
+    /// Number of times of a millisecond or longer.
+    pub times: u64,
+    /// Their length together, in ns.
+    pub time_ns: u64,
+}
+
+/// What others did while the main thread waited for them: CPU time of all their threads; off the CPU their
+/// main threads only, as others may idle; measured.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct MeanwhileReport {
+    /// Number of child processes, or of threads, that did anything meanwhile.
+    pub others: u64,
+    /// For how long the main thread waited, in ns.
+    pub waited_ns: u64,
+    /// CPU time meanwhile, outside of collections, in ns.
+    pub cpu_ns: u64,
+    /// The 20 lines with most of `cpu_ns`.
+    pub lines: Vec<MeanwhileLine>,
+    /// Time in collections meanwhile, in ns.
+    pub collecting_ns: u64,
+    /// Time off the CPU meanwhile, of a millisecond or longer each, in ns.
+    pub off_cpu_ns: u64,
+    /// The 20 lines and reasons with the most of `off_cpu_ns`.
+    pub off_cpu: Vec<OffCpuLine>,
+}
+
+/// CPU time at one Python line.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct MeanwhileLine {
+    /// The line; `null`: no Python stack.
+    pub line: Option<Location>,
+    /// Its CPU time by samples, in ns.
+    pub cpu_ns: u64,
+}
+
+/// Samples of a Python line.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct CpuLine {
+    /// The line; `null`: no Python stack, as in native threads.
+    pub line: Option<Location>,
+    /// Its samples, those of the functions that it calls included.
+    pub samples: u64,
+}
+
+/// Samples in the code of a file.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct CpuFile {
+    /// Name of the executable or library, without its folder; `[kernel]`: system calls and page faults;
+    /// `null`: unknown, code that was generated for example.
+    pub file: Option<String>,
+    /// Samples in it.
+    pub samples: u64,
+}

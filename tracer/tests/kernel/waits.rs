@@ -1,0 +1,96 @@
+//! Kernel tier: what main threads wait for, against the times that the program measures around each wait.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
+
+use serde_json::Value;
+use test_kit::recording::Trace;
+use test_kit::{interpreters, recording};
+
+/// A wait starts after and ends before its measured call, which a busy machine takes longer for.
+const LEAST: f64 = 0.8;
+
+test_kit::on_interpreters! {
+    check;
+    system_python => "system-3.11",
+    cpython_3_8 => "pyenv-3.8",
+    cpython_3_12 => "pyenv-3.12",
+    debian_3_13 => "debian-3.13-shared",
+    debian_3_14 => "debian-3.14",
+    free_threaded_3_14 => "manylinux-3.14t",
+}
+
+fn check(test: &str, name: &str) {
+    if !recording::privileged(test) {
+        return;
+    }
+    let Some(python) = interpreters::python(test, name) else {
+        return;
+    };
+    let place = tempfile::tempdir().unwrap();
+    let truth = place.path().join("truth.json");
+    let script = recording::scripts().join("waits.py");
+    let script = [script.to_str().unwrap(), truth.to_str().unwrap()];
+    let python = python.path.to_str().unwrap();
+    let output =
+        recording::gctrace(&["--mode", "ebpf", "--", python, script[0], script[1]], place.path());
+    assert!(output.status.success(), "{output:?}");
+    Trace::read(&place.path().join("trace.json")).assert_nothing_lost();
+    let truth = recording::json(&truth);
+    let output = recording::gctrace(&["analyze", "--format", "json", "trace.json"], place.path());
+    assert!(output.status.success(), "{output:?}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let main = &process(&report, &truth["pid"])["main_thread"];
+    let off_cpu = main["off_cpu"].as_array().unwrap();
+    let waited = |reason: &[&str], function: &str| {
+        let of = off_cpu.iter().filter(|of| {
+            reason.contains(&of["reason"].as_str().unwrap()) && of["line"]["function"] == function
+        });
+        of.map(|of| of["time_ns"].as_u64().unwrap()).sum::<u64>() as f64
+    };
+    let measured = |function: &str| truth["times"][function].as_u64().unwrap() as f64;
+    for (reason, function) in [
+        (&["sleep"][..], "sleeps"),
+        (&["lock"], "locks"),
+        (&["poll"], "polls"),
+        (&["process"], "ends"),
+        // A queue's lock, or its pipe.
+        (&["pipe", "lock", "poll"], "takes"),
+    ] {
+        let (waited, measured) = (waited(reason, function), measured(function));
+        // A child that ends needs more than its sleep.
+        let least = if function == "ends" { LEAST / 2.0 } else { LEAST };
+        let close = waited <= measured && waited >= least * measured;
+        assert!(close, "{function}: {waited} of {measured} ns, {main}");
+    }
+    let for_data = off_cpu.iter().filter(|of| of["for_data"].as_bool().unwrap());
+    let functions: Vec<&str> =
+        for_data.map(|of| of["line"]["function"].as_str().unwrap()).collect();
+    assert!(functions.iter().any(|function| function.ends_with("takes")), "{functions:?}");
+    let for_gil = waited(&["gil"], "burn");
+    if name == "manylinux-3.14t" {
+        assert!(for_gil == 0.0 && main["gil"].is_null(), "{main}");
+    } else {
+        // Two threads share it: for its own 20 ms of CPU time each waits as long for the other.
+        let contended = measured("contends");
+        assert!(for_gil > contended * 0.15 && for_gil < contended, "{for_gil} of {contended}");
+        assert_eq!(main["gil"]["others"], 1, "{main}");
+        assert_eq!(main["gil"]["lines"][0]["line"]["function"], "burn", "{main}");
+    }
+    let workers = &main["workers"];
+    assert_eq!(workers["others"], 1, "{main}");
+    let running = workers["lines"][0]["line"]["function"].as_str().unwrap();
+    let sleeping = &workers["off_cpu"].as_array().unwrap().iter();
+    let sleeping = sleeping.clone().find(|of| of["reason"] == "sleep").unwrap();
+    assert_eq!((running, sleeping["line"]["function"].as_str().unwrap()), ("burn", "fetch"));
+    // It waits for its worker alone: while that decodes and while it sleeps.
+    let fetched = truth["fetch"].as_u64().unwrap() as f64;
+    let slept = sleeping["time_ns"].as_u64().unwrap() as f64;
+    assert!(slept <= fetched && slept >= LEAST * fetched, "{slept} of {fetched}");
+    // The worker is a process of its own in the report.
+    assert!(process(&report, &truth["worker"])["samples"].as_u64().unwrap() > 10);
+}
+
+fn process<'a>(report: &'a Value, pid: &Value) -> &'a Value {
+    let mut sampled = report["cpu"].as_array().unwrap().iter();
+    sampled.find(|cpu| cpu["pid"] == *pid).unwrap()
+}

@@ -16,6 +16,7 @@ pub(crate) mod interval_union;
 pub(crate) mod main_thread;
 pub(crate) mod meanwhile;
 pub(crate) mod memory;
+pub(crate) mod off_cpu;
 pub(crate) mod pause_sums;
 pub(crate) mod pressure;
 pub(crate) mod process;

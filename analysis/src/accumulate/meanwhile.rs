@@ -1,6 +1,6 @@
 //! What other threads and processes did while a main thread waited for them.
 
-use super::main_thread::{LISTED, OffCpuPlaces};
+use super::off_cpu::{LISTED, OffCpuPlaces};
 use super::stacks::{MovedNodes, NodeId, StackTree};
 use crate::report::{Location, MeanwhileLine, MeanwhileReport};
 use crate::time::intervals::Intervals;

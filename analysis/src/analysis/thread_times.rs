@@ -1,9 +1,10 @@
 //! What threads did: samples of what they executed, and for what they were off the CPU.
 
 use super::Analysis;
-use crate::accumulate::main_thread::is_for_data;
 use crate::accumulate::meanwhile::{Meanwhile, ThreadSpan};
+use crate::accumulate::off_cpu::is_for_data;
 use crate::accumulate::stacks::NodeId;
+use crate::words::samples::waiting;
 use gctrace_event::{Annotation, CpuSamples, HostCode, HostCodeKind, OffCpu, OffCpuReason};
 use std::collections::BTreeMap;
 
@@ -50,6 +51,10 @@ impl Analysis {
             let span = ThreadSpan::of_samples(samples, node);
             self.current.times.spans.entry(index).or_default().push(span);
         }
+        if !samples.in_pause && self.current.gpu.knows_thread(samples.pid, samples.tid) {
+            let name = self.code_name(node);
+            self.current.gpu.add_samples(samples, name.as_deref().unwrap_or("outside of Python"));
+        }
     }
 
     pub(super) fn add_off_cpu(&mut self, off: &OffCpu) {
@@ -92,11 +97,9 @@ impl Analysis {
         let name = match off.reason {
             _ if for_data => "waiting for data (DataLoader or a queue)".to_owned(),
             OffCpuReason::Disk => "waiting for files on the disk".to_owned(),
-            reason => format!("waiting for {reason}"),
+            reason => waiting(reason, false),
         };
-        let place = node.map(|node| self.stacks.own_or_innermost_line(node));
-        let place = place.and_then(|line| Some((&line.file, line.line?, &line.function)));
-        let code = place.map(|(file, line, function)| format!("{file}({line}): {function}"));
+        let code = self.code_name(node);
         for (start_ns, end_ns) in off.spans() {
             let (pid, tid) = (off.pid, off.tid);
             let name = name.clone();
@@ -107,6 +110,12 @@ impl Analysis {
                 self.current.gpu.add_code(&HostCode { pid, tid, kind, name, start_ns, end_ns });
             }
         }
+    }
+
+    /// The line of a stack, as the profiler writes the place of a function.
+    fn code_name(&self, node: Option<NodeId>) -> Option<String> {
+        let line = self.stacks.own_or_innermost_line(node?);
+        Some(format!("{}({}): {}", line.file, line.line?, line.function))
     }
 
     /// Finds what others did while main threads waited for them.

@@ -7,14 +7,14 @@ pub(super) mod part;
 
 use super::calls::CallEffect;
 use super::timeline::{
-    AnnotationSpan, Call, Communicator, NameIndex, StepSource, StepSpan, Stream, StringTable,
-    Thread, ThreadIndex, Timeline,
+    AnnotationSpan, Call, Communicator, HostSamples, NameIndex, StepSource, StepSpan, Stream,
+    StringTable, Thread, ThreadIndex, Timeline,
 };
 use crate::spans::index::{Index, SmallNumber};
 use crate::spans::{PackedPauses, PauseSpan};
 use gctrace_event::{
-    Annotation, CudaCall, CudaLaunches, GpuOp, GpuOpKind, GpuSync, HostCode, HostCodeKind,
-    NamedMarker, Pause, StepMark,
+    Annotation, CpuSamples, CudaCall, CudaLaunches, GpuOp, GpuOpKind, GpuSync, HostCode,
+    HostCodeKind, NamedMarker, Pause, StepMark,
 };
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroU32;
@@ -88,6 +88,7 @@ struct ProcessBuilder {
     counted_launches: Vec<(ThreadIndex, CudaLaunches)>,
     pauses: PackedPauses,
     annotations: Vec<AnnotationSpan>,
+    samples: Vec<HostSamples>,
     steps: Vec<StepSpan>,
     /// The marks of steps, by thread.
     marks: BTreeMap<(u32, NamedMarker), Vec<TimedMark>>,
@@ -209,6 +210,15 @@ impl TimelineCollector {
             }),
             None => part.annotations.push(AnnotationSpan { start_ns, end_ns, thread, name }),
         }
+    }
+
+    /// Adds samples of a thread that it knows, of a place as the profiler writes that of a function.
+    pub fn add_samples(&mut self, samples: &CpuSamples, place: &str) {
+        let name = self.names.intern(place);
+        let part = self.processes.entry(samples.pid).or_default();
+        let thread = part.thread(samples.tid);
+        let (start_ns, end_ns) = (samples.at_ns, samples.until_ns);
+        part.samples.push(HostSamples { start_ns, end_ns, count: samples.count, thread, name });
     }
 
     /// Whether a call of this thread was added.

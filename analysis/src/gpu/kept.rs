@@ -7,8 +7,8 @@
 use super::calls::CallEffect;
 use super::ranks::reduced;
 use super::timeline::{
-    AnnotationSpan, Call, CodeSpan, CountedLaunches, EventWait, Op, ProcessTimeline, Stream,
-    StringTable, Timeline,
+    AnnotationSpan, Call, CodeSpan, CountedLaunches, EventWait, HostSamples, Op, ProcessTimeline,
+    Stream, StringTable, Timeline,
 };
 use crate::spans::FirstToLast;
 use crate::spans::index::{Index, SmallNumber};
@@ -128,6 +128,7 @@ struct Work {
     counted_launches: Vec<(PackedSpan, u64, u32, u32)>,
     annotations: Vec<(PackedSpan, u32, u32)>,
     code: Vec<(PackedSpan, u32, HostCodeKind, u32)>,
+    samples: Vec<(PackedSpan, u64, u32, u32)>,
     waits: Vec<[u32; 4]>,
     names: Vec<String>,
 }
@@ -244,6 +245,11 @@ impl Work {
             let span = last.pack((code.start_ns, code.end_ns));
             (span, place(code.thread), code.kind, place(code.name))
         });
+        let mut last = LastStart::default();
+        let samples = timeline.samples.iter().map(|samples| {
+            let span = last.pack((samples.start_ns, samples.end_ns));
+            (span, samples.count, place(samples.thread), place(samples.name))
+        });
         let waits = timeline.waits.iter().map(|wait| {
             let streams = [wait.stream, wait.event_stream].map(place_or_0);
             let [stream, event_stream] = streams;
@@ -259,6 +265,7 @@ impl Work {
             counted_launches,
             annotations,
             code: code.collect(),
+            samples: samples.collect(),
             waits: waits.collect(),
             names: timeline.names.texts().to_vec(),
         }
@@ -324,6 +331,13 @@ impl Work {
             CodeSpan { start_ns, end_ns, thread, kind: *kind, name }
         });
         let code = code.collect();
+        let mut last = LastStart::default();
+        let samples = self.samples.iter().map(|(span, count, thread, name)| {
+            let (start_ns, end_ns) = last.unpack(span);
+            let (thread, name) = (index(*thread), index(*name));
+            HostSamples { start_ns, end_ns, count: *count, thread, name }
+        });
+        let samples = samples.collect();
         let waits = self.waits.into_iter();
         let waits = waits.map(|[call, stream, event_stream, event_call]| EventWait {
             call: index(call),
@@ -341,6 +355,7 @@ impl Work {
             counted_launches,
             annotations,
             code,
+            samples,
             waits: waits.collect(),
             names: Arc::new(StringTable::from_texts(self.names)),
         }

@@ -82,9 +82,11 @@ pub struct Timeline {
     pub annotations: Vec<AnnotationSpan>,
     /// Python functions of the program and outermost operators, by thread and start.
     pub code: Vec<CodeSpan>,
+    /// Samples of what threads executed, by start.
+    pub samples: Vec<HostSamples>,
     /// Waits for events that are in the trace.
     pub waits: Vec<EventWait>,
-    /// Names of operations, functions, annotations and code.
+    /// Names of operations, functions, annotations, code and samples.
     pub names: Arc<StringTable>,
 }
 
@@ -279,6 +281,33 @@ pub struct CodeSpan {
     pub kind: HostCodeKind,
     /// Its name, as the profiler writes it.
     pub name: NameIndex,
+}
+
+/// Samples of a thread in a row that found it at the same place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostSamples {
+    /// The first of them, in ns on the timeline's clock.
+    pub start_ns: u64,
+    /// The last of them.
+    pub end_ns: u64,
+    /// Their number.
+    pub count: u64,
+    /// The thread.
+    pub thread: ThreadIndex,
+    /// The place, as the profiler writes that of a function.
+    pub name: NameIndex,
+}
+
+impl HostSamples {
+    /// The time of each, evenly spaced: a clock took them.
+    pub(crate) fn times(self) -> impl Iterator<Item = u64> {
+        let (from, length) = (self.start_ns, self.end_ns.saturating_sub(self.start_ns));
+        let between = u128::from(self.count.saturating_sub(1).max(1));
+        (0..self.count).map(move |at| {
+            let after = u128::from(length) * u128::from(at) / between;
+            from.saturating_add(after as u64)
+        })
+    }
 }
 
 /// Records of a trace that were ignored, by reason. Usually all are 0.

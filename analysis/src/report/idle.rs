@@ -79,8 +79,8 @@ pub struct IdlePlace {
     /// Its part of `time_ns`.
     pub time_ns: u64,
     /// How much shorter the time from the device's first to its last operation is without this place
-    /// alone, in ns.
-    pub saves_ns: u64,
+    /// alone, in ns; `null` of places by samples, which have no times that could be left out.
+    pub saves_ns: Option<u64>,
 }
 
 /// A place in the program, by what a profiler's trace has of it.
@@ -92,7 +92,8 @@ pub struct CodePlace {
     /// between calls where `python` or `annotation` is known.
     pub operator: Option<String>,
     /// The innermost Python function of the program around it, recorded by the profiler with
-    /// `with_stack=True`; `null` if none was. `line` is where the function is defined.
+    /// `with_stack=True`: then `line` is where the function is defined; or by gctrace's samples and times
+    /// off the CPU, then it is the line that was executed. `null` if there is neither.
     pub python: Option<Location>,
     /// The innermost annotation around it; `null` outside of any.
     pub annotation: Option<String>,

@@ -2,9 +2,10 @@
 
 use crate::report::{IdleCause, IdleRow};
 
-/// What to change so that a cause goes; `None` where nothing is known to help, and for the collector,
+/// What to change so that a cause goes, `in_long_gaps`: if most of its time is in idle intervals too long
+/// for launches alone; `None` where nothing is known to help, and for the collector,
 /// which has advice of its own.
-pub(crate) fn remedy(row: &IdleRow) -> Option<&'static str> {
+pub(crate) fn remedy(row: &IdleRow, in_long_gaps: bool) -> Option<&'static str> {
     let place = row.places.first();
     let function = place.and_then(|place| place.code.function.as_deref()).unwrap_or_default();
     Some(match row.cause {
@@ -29,6 +30,10 @@ pub(crate) fn remedy(row: &IdleRow) -> Option<&'static str> {
         }
         IdleCause::Copy | IdleCause::Synchronization => {
             "keep results on the GPU, .item(), .cpu() and print() every N steps only"
+        }
+        IdleCause::Host if in_long_gaps => {
+            "make the code between launches faster, or run it while the GPU works (a worker process, \
+             another thread)"
         }
         IdleCause::Host => {
             "fewer launches, torch.compile(mode=\"reduce-overhead\"), CUDA graphs or a larger batch"

@@ -11,6 +11,8 @@ use std::cmp::Reverse;
 
 /// Samples below which shares are not stated: at 100 the 95 % interval of a half is 40 to 60 %.
 const ENOUGH: u64 = 100;
+/// A shorter process has not time for as many.
+const LONG_NS: u64 = 1_000_000_000;
 /// Lines named.
 const NAMED: usize = 3;
 /// From this share on a line, a file or collections are worth a word.
@@ -25,8 +27,8 @@ pub fn samples_in_short(report: &Report) -> Option<String> {
     let process =
         if report.cpu.len() > 1 { format!(" of process {}", of.pid) } else { String::new() };
     match &of.main_thread {
-        Some(main) => Some(main_thread(of, main, &process)),
-        None => (of.samples >= ENOUGH).then(|| cpu_by_line(of, &process)),
+        Some(main) if of.observed_ns >= LONG_NS => Some(main_thread(of, main, &process)),
+        _ => (of.samples >= ENOUGH).then(|| cpu_by_line(of, &process)),
     }
 }
 

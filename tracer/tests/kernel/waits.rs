@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
 
 use serde_json::Value;
+use std::process::Command;
+use test_kit::limit::WithTimeout as _;
 use test_kit::recording::Trace;
 use test_kit::{interpreters, recording};
 
@@ -93,4 +95,58 @@ fn check(test: &str, name: &str) {
 fn process<'a>(report: &'a Value, pid: &Value) -> &'a Value {
     let mut sampled = report["cpu"].as_array().unwrap().iter();
     sampled.find(|cpu| cpu["pid"] == *pid).unwrap()
+}
+
+/// The ledger of a simulated GPU has the line that the host waited for data at, and those that it executed.
+#[test]
+fn the_ledger_of_a_gpu_has_lines() {
+    const TEST: &str = "the_ledger_of_a_gpu_has_lines";
+    let Some(libraries) = recording::simulated_gpu(TEST) else {
+        return;
+    };
+    if !recording::privileged(TEST) {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let truth = place.path().join("truth.json");
+    let script = recording::scripts().join("idle_host.py");
+    let output = Command::new(recording::binary())
+        .args(["--cuda", "all", "--"])
+        .arg(interpreters::any_python())
+        .arg(script)
+        .arg(&libraries)
+        .arg(&truth)
+        .current_dir(place.path())
+        .env("LD_LIBRARY_PATH", &libraries)
+        .env_remove("SUDO_UID")
+        .output_in_time()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let truth = &recording::json(&truth)["times"];
+    let output = recording::gctrace(&["analyze", "--format", "json", "trace.json"], place.path());
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let ledger = &report["gpu"]["idle"][0];
+    let row = |cause: &str| {
+        let rows = ledger["rows"].as_array().unwrap();
+        rows.iter().find(|row| row["cause"] == cause).unwrap_or_else(|| panic!("{ledger}"))
+    };
+    let measured = |function: &str| truth[function].as_u64().unwrap() as f64;
+    let time = |of: &Value| of["time_ns"].as_u64().unwrap() as f64;
+    // It waits for the GIL too, and what is shorter than a millisecond is the host's.
+    let data = row("data");
+    let share = time(data) / measured("fetch");
+    assert!((0.6..=1.0).contains(&share), "{share} of fetch, {ledger}");
+    assert_eq!(data["places"][0]["python"]["function"], "fetch", "{ledger}");
+    // The call that waits for the GPU has the line that makes it.
+    let called = &row("synchronization")["places"][0];
+    assert_eq!(called["function"], "cudaDeviceSynchronize", "{ledger}");
+    assert_eq!(called["python"]["function"], "step", "{ledger}");
+    let places = row("host")["places"].as_array().unwrap();
+    let at = |function: &str| {
+        let of = places.iter().filter(|place| place["python"]["function"] == function);
+        of.map(time).sum::<f64>()
+    };
+    // `burn` is called by `augment` and `log`, and nearly all that the host executes.
+    let share = at("burn") / (measured("augment") + measured("log"));
+    assert!((0.5..=1.1).contains(&share), "{share} of augment and log, {ledger}");
 }

@@ -59,6 +59,8 @@ impl ProcessBuilder {
         }
         self.annotations.sort_by_key(|annotation| annotation.start_ns);
         timeline.annotations = self.annotations;
+        self.samples.sort_by_key(|samples| samples.start_ns);
+        timeline.samples = self.samples;
         if timeline.has_gpu_times() {
             timeline.code = code_by_thread(&code, &self.thread_indices, &timeline.calls, names);
         }

@@ -17,6 +17,7 @@ mod activity;
 mod among;
 mod delays;
 mod device;
+mod places;
 mod stepwise;
 mod sums;
 mod walk;
@@ -27,10 +28,8 @@ use super::network::{DelayUndo, Network, NetworkRun};
 use super::{ReplayChange, ReplayJob, ReplayModel, pauses};
 use crate::gpu::calls::CallEffect;
 use crate::gpu::device::DeviceTimeline;
-use crate::gpu::timeline::{CallIndex, NameIndex, Op, OpIndex, StringTable, Timeline};
-use crate::report::{
-    Basis, CodePlace, IdleCause, IdleGap, IdleLedger, IdlePart, IdlePlace, IdleRow, Location,
-};
+use crate::gpu::timeline::{CallIndex, NameIndex, Op, OpIndex, Timeline};
+use crate::report::{Basis, IdleCause, IdleGap, IdleLedger, IdlePart, IdlePlace, IdleRow};
 use crate::time::{difference, signed};
 use crate::words::idle;
 use activity::HostActivity;
@@ -38,7 +37,8 @@ use among::GapsAmong;
 pub(crate) use among::{DeviceRankTimes, LateSums, RankLedger, RankTimes};
 use delays::{CausedDelay, DelayCauses};
 use device::{DeviceClasses, DeviceGaps};
-use gctrace_event::{GpuOpKind, HostCode};
+use gctrace_event::GpuOpKind;
+use places::{CallPlaces, code_place, sampled};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -53,6 +53,8 @@ const PLACES: usize = 5;
 const WORTH_PLACING: u64 = 100;
 /// What saves less than this part of the device's time is not worth a change.
 const WORTH_A_CHANGE: u64 = 50;
+/// What the host needs for one gap, if it is more than launches: 1 ms, some 200 of PyTorch's of 5 us.
+const LONG_NS: u64 = 1_000_000;
 /// Characters of a name in the report: C++ templates write kernels of several thousand.
 const NAME_CHARS: usize = 160;
 
@@ -134,6 +136,7 @@ impl ReplayModel {
             kinds: &kinds,
             activity: &activity,
             pauses: &pauses,
+            lines: CallPlaces::of(timeline),
             copied: copied(timeline),
         };
         let removals = Removals::of(causes.all());
@@ -241,6 +244,8 @@ impl LedgerBook<'_> {
             self.book(&mut sums, IdleCause::Host, (at, gap), rest_ns - latency_ns);
         }
         let longest = self.longest(work, &sums);
+        let long = sums.host_ns.values().filter(|host_ns| **host_ns >= LONG_NS);
+        let long_ns: u64 = long.sum();
         let among = std::mem::take(&mut sums.among).finish();
         let steps = std::mem::take(&mut sums.steps).finish();
         let mut rows = self.rows(sums, &left, &run, removed);
@@ -251,7 +256,7 @@ impl LedgerBook<'_> {
         for row in rows.iter_mut().filter(|_| !sample) {
             let worth_ns = classes.span_ns / WORTH_A_CHANGE;
             let saves = row.saves_ns.filter(|saves_ns| *saves_ns >= worth_ns);
-            row.remedy = saves.and_then(|_| idle::remedy(row));
+            row.remedy = saves.and_then(|_| idle::remedy(row, long_ns > row.time_ns / 2));
         }
         let ledger =
             IdleLedger {
@@ -412,7 +417,16 @@ impl LedgerBook<'_> {
                 row.last_ns = Some(difference(last.idle_ns, removed_ns));
             }
             if time_ns >= measured.idle_ns.unsigned_abs() / WORTH_PLACING {
+                let unnamed_ns = places.get(&IdleLabel::default()).copied();
                 row.places = self.places(cause, places, &mut all, measured);
+                if let Some(unnamed_ns) = unnamed_ns.filter(|_| cause == IdleCause::Host)
+                    && !self.causes.timeline.samples.is_empty()
+                {
+                    let timeline = self.causes.timeline;
+                    row.places.extend(sampled(timeline, &self.gaps.spans(timeline), unnamed_ns));
+                    row.places.sort_by_key(|place| Reverse(place.time_ns));
+                    row.places.truncate(PLACES);
+                }
             }
             rows.push(row);
         }
@@ -441,7 +455,7 @@ impl LedgerBook<'_> {
             run.change_at(delays, Some(&mut undo));
             let saves_ns = gained(measured.span_ns, self.span_ns(run));
             run.undo(&mut undo);
-            Some(IdlePlace { code: code_place(names, label), time_ns, saves_ns })
+            Some(IdlePlace { code: code_place(names, label), time_ns, saves_ns: Some(saves_ns) })
         });
         let mut places: Vec<IdlePlace> = places.collect();
         places.sort_by_key(|place| Reverse((place.saves_ns, place.time_ns)));
@@ -453,23 +467,6 @@ impl LedgerBook<'_> {
 fn copied(timeline: &Timeline) -> HashMap<CallIndex, NameIndex> {
     let copies = timeline.ops.iter().filter(|op| op.kind == GpuOpKind::Memcpy);
     copies.filter_map(|op| Some((op.call?, op.name))).collect()
-}
-
-fn code_place(names: &StringTable, label: IdleLabel) -> CodePlace {
-    let text = |name: Option<NameIndex>| name.map(|name| names.text(name).to_owned());
-    CodePlace {
-        function: text(label.function),
-        operator: text(label.operator),
-        python: label.python.and_then(|name| location(names.text(name))),
-        annotation: text(label.annotation),
-    }
-}
-
-/// The place that a Python function is defined at.
-fn location(name: &str) -> Option<Location> {
-    let (file, line, function) = HostCode::python(name)?;
-    let (file, function) = (file.to_owned(), function.to_owned());
-    Some(Location { file, function, line: Some(line), library: false })
 }
 
 /// The name of an operation, cut.

@@ -1,6 +1,7 @@
 //! The delays of a model that each cause is part of: removing a cause takes them off.
 
 use super::activity::{HostActivity, HostSegment};
+use super::places::CallPlaces;
 use super::{IdleLabel, NodeKind, NodeKinds};
 use crate::gpu::replay::layout::{CallChain, ReplayLayout};
 use crate::gpu::replay::network::{LIMIT_NS, Network, NetworkWait};
@@ -37,6 +38,8 @@ pub(super) struct DelayCauses<'a> {
     pub(super) activity: &'a HostActivity,
     /// All pauses removed.
     pub(super) pauses: &'a AppliedChange,
+    /// The lines that calls were made at, by samples.
+    pub(super) lines: CallPlaces,
     /// By the call that started it: the name of the copy.
     pub(super) copied: HashMap<CallIndex, NameIndex>,
 }
@@ -211,6 +214,8 @@ impl DelayCauses<'_> {
         let call = &self.timeline.calls[index];
         let copied = self.copied.get(&index).filter(|_| call.kind.idle_cause() == IdleCause::Copy);
         let function = copied.copied().or(Some(call.function));
-        IdleLabel { function, ..self.activity.label(call.thread, call.start_ns) }
+        let around = self.activity.label(call.thread, call.start_ns);
+        let python = around.python.or_else(|| self.lines.line(index, call));
+        IdleLabel { function, python, ..around }
     }
 }

@@ -16,6 +16,8 @@ pub(super) struct CauseSums {
     pub(super) by_cause: BTreeMap<IdleCause, (u64, HashMap<IdleLabel, u64>)>,
     /// The parts of the longest gaps, by place in [`DeviceGaps::gaps`].
     pub(super) longest: BTreeMap<usize, BTreeMap<IdleCause, u64>>,
+    /// The time of [`IdleCause::Host`], by gap.
+    pub(super) host_ns: HashMap<usize, u64>,
     pub(super) met: MetBefore,
     pub(super) among: GapsAmong,
     pub(super) steps: GapsInSteps,
@@ -28,13 +30,17 @@ impl CauseSums {
         longest.truncate(LONGEST);
         let longest = longest.into_iter().map(|at| (at, BTreeMap::new()));
         let (by_cause, longest) = (BTreeMap::new(), longest.collect());
-        Self { by_cause, longest, met: MetBefore::new(), among, steps }
+        let (host_ns, met) = (HashMap::new(), MetBefore::new());
+        Self { by_cause, longest, host_ns, met, among, steps }
     }
 
     /// `gap`: place of the gap that the time is a part of.
     pub(super) fn add(&mut self, gap: usize, cause: IdleCause, label: IdleLabel, time_ns: u64) {
         if time_ns > 0 {
             self.among.add(gap, cause, label, time_ns);
+            if cause == IdleCause::Host {
+                *self.host_ns.entry(gap).or_default() += time_ns;
+            }
             self.steps.add(gap, cause, time_ns);
             if let Some(parts) = self.longest.get_mut(&gap) {
                 *parts.entry(cause).or_default() += time_ns;

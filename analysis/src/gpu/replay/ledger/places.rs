@@ -1,0 +1,122 @@
+//! Where in the program idle time comes from, and what samples add to it.
+
+use super::IdleLabel;
+use crate::gpu::timeline::{Call, CallIndex, NameIndex, StringTable, ThreadIndex, Timeline};
+use crate::report::{CodePlace, IdlePlace, Location};
+use crate::spans::index::Index;
+use crate::time::intervals::Intervals;
+use gctrace_event::{HostCode, HostCodeKind};
+use std::collections::{BTreeMap, HashMap};
+
+pub(super) fn code_place(names: &StringTable, label: IdleLabel) -> CodePlace {
+    let text = |name: Option<NameIndex>| name.map(|name| names.text(name).to_owned());
+    CodePlace {
+        function: text(label.function),
+        operator: text(label.operator),
+        python: label.python.and_then(|name| location(names.text(name))),
+        annotation: text(label.annotation),
+    }
+}
+
+/// The place that a Python function is defined at.
+fn location(name: &str) -> Option<Location> {
+    let (file, line, function) = HostCode::python(name)?;
+    let (file, function) = (file.to_owned(), function.to_owned());
+    Some(Location { file, function, line: Some(line), library: false })
+}
+
+/// The places of `time_ns` of a host that nothing else names: by its share of the samples of threads that
+/// call CUDA, outside of calls and pauses and within the gaps. Not the place of each interval: those without
+/// a sample would be left out, and they are the short ones.
+pub(super) fn sampled(timeline: &Timeline, gaps: &[(u64, u64)], time_ns: u64) -> Vec<IdlePlace> {
+    let gaps: Intervals = gaps.iter().copied().collect();
+    let mut taken: HashMap<_, Vec<(u64, u64)>> = HashMap::new();
+    for call in &timeline.calls {
+        taken.entry(call.thread).or_default().push(call.span());
+    }
+    for pause in &timeline.pauses {
+        taken.entry(pause.thread).or_default().push(pause.span());
+    }
+    let taken: HashMap<_, Intervals> =
+        taken.into_iter().map(|(thread, spans)| (thread, spans.into_iter().collect())).collect();
+    let mut by_name: BTreeMap<NameIndex, u64> = BTreeMap::new();
+    for samples in &timeline.samples {
+        let within = |of: &Intervals, at: u64| of.length_within(at, at.saturating_add(1)) > 0;
+        let is_host = |at: &u64| {
+            within(&gaps, *at) && taken.get(&samples.thread).is_none_or(|of| !within(of, *at))
+        };
+        let count = samples.times().filter(is_host).count() as u64;
+        *by_name.entry(samples.name).or_default() += count;
+    }
+    let all: u64 = by_name.values().sum();
+    let part =
+        |count: u64| (u128::from(time_ns) * u128::from(count) / u128::from(all.max(1))) as u64;
+    let named = by_name.into_iter().filter(|(_, count)| *count > 0);
+    let places = named.map(|(name, count)| {
+        let label = IdleLabel { python: Some(name), ..IdleLabel::default() };
+        let code = code_place(&timeline.names, label);
+        IdlePlace { code, time_ns: part(count), saves_ns: None }
+    });
+    places.filter(|place| place.code.python.is_some()).collect()
+}
+
+/// The lines that calls were made at, of recordings with samples.
+#[derive(Debug, Default)]
+pub(super) struct CallPlaces {
+    /// Of calls in which the thread was sampled, or off the CPU for long.
+    own: HashMap<CallIndex, NameIndex>,
+    /// Of a function that a thread nearly always calls at the same line.
+    usual: HashMap<(ThreadIndex, NameIndex), NameIndex>,
+}
+
+impl CallPlaces {
+    /// Calls of a function that must have been seen before their line is that of the others too.
+    const ENOUGH: usize = 5;
+    /// The share of them with that line.
+    const NEARLY_ALL: f64 = 0.9;
+
+    pub(super) fn of(timeline: &Timeline) -> Self {
+        if timeline.samples.is_empty() {
+            return Self::default();
+        }
+        let mut by_thread: HashMap<ThreadIndex, Vec<(u64, u64, CallIndex)>> = HashMap::new();
+        for (index, call) in Index::enumerate(&timeline.calls) {
+            by_thread.entry(call.thread).or_default().push((call.start_ns, call.end_ns, index));
+        }
+        let call_at = |thread: ThreadIndex, at_ns: u64| {
+            let calls = by_thread.get(&thread)?;
+            let after = calls.partition_point(|(start_ns, ..)| *start_ns <= at_ns);
+            let (_, end_ns, index) = calls.get(after.checked_sub(1)?)?;
+            (at_ns < *end_ns).then_some(*index)
+        };
+        let mut own = HashMap::new();
+        let waits = timeline.code.iter().filter(|code| code.kind == HostCodeKind::Function);
+        let waits = waits.map(|code| (code.thread, code.start_ns, code.name));
+        let samples = timeline
+            .samples
+            .iter()
+            .flat_map(|samples| samples.times().map(|at_ns| (samples.thread, at_ns, samples.name)));
+        for (thread, at_ns, name) in waits.chain(samples) {
+            if let Some(call) = call_at(thread, at_ns) {
+                own.entry(call).or_insert(name);
+            }
+        }
+        let mut lines: HashMap<_, BTreeMap<NameIndex, usize>> = HashMap::new();
+        for (index, name) in &own {
+            let call = &timeline.calls[*index];
+            *lines.entry((call.thread, call.function)).or_default().entry(*name).or_default() += 1;
+        }
+        let usual = lines.into_iter().filter_map(|(function, names)| {
+            let all: usize = names.values().sum();
+            let (name, most) = names.into_iter().max_by_key(|(_, count)| *count)?;
+            let nearly = most as f64 >= Self::NEARLY_ALL * all as f64;
+            (all >= Self::ENOUGH && nearly).then_some((function, name))
+        });
+        Self { usual: usual.collect(), own }
+    }
+
+    /// The line of a call; `None` if unknown.
+    pub(super) fn line(&self, index: CallIndex, call: &Call) -> Option<NameIndex> {
+        self.own.get(&index).or_else(|| self.usual.get(&(call.thread, call.function))).copied()
+    }
+}

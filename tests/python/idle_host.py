@@ -1,0 +1,85 @@
+"""A GPU that idles for known reasons, one after the other in each step; writes the time of each to a file.
+
+    idle_host.py LIBRARIES TRUTH.json
+
+A kernel of 3 ms, of which the host waits for the end; then 6 ms for a queue that another thread feeds, 4 ms of
+Python in `augment`, 2 ms of Python in `log`.
+"""
+
+import ctypes
+import json
+import os
+import queue
+import sys
+import threading
+import time
+
+STEPS = 120
+libraries, truth = sys.argv[1:3]
+driver = ctypes.CDLL(os.path.join(libraries, "libcuda.so.1"))
+runtime = ctypes.CDLL(os.path.join(libraries, "libcudart.so.12"))
+times = {}
+
+
+class Dim3(ctypes.Structure):
+    _fields_ = [("x", ctypes.c_uint), ("y", ctypes.c_uint), ("z", ctypes.c_uint)]
+
+
+runtime.cudaLaunchKernel.argtypes = [ctypes.c_void_p, Dim3, Dim3, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
+driver.simgpuKernel.argtypes = [ctypes.c_char_p, ctypes.c_uint64, ctypes.c_void_p]
+assert runtime.cudaSetDevice(0) == 0
+kernel = ctypes.c_void_p()
+assert driver.simgpuKernel(b"gemm", 3_000_000, ctypes.byref(kernel)) == 0
+one = Dim3(1, 1, 1)
+
+
+def timed(function, *arguments):
+    start = time.monotonic_ns()
+    function(*arguments)
+    times[function.__name__] = times.get(function.__name__, 0) + time.monotonic_ns() - start
+
+
+def burn(seconds):
+    end = time.perf_counter() + seconds
+    count = 0
+    while time.perf_counter() < end:
+        count += 1
+    return count
+
+
+def augment():
+    burn(0.004)
+
+
+def log():
+    burn(0.002)
+
+
+def fetch(batches):
+    batches.get()
+
+
+def step(requests, batches):
+    runtime.cudaLaunchKernel(kernel, one, one, None, 0, None)
+    runtime.cudaDeviceSynchronize()
+    requests.put(1)
+    timed(fetch, batches)
+    timed(augment)
+    timed(log)
+
+
+def load(requests, batches):
+    while requests.get():
+        time.sleep(0.006)
+        batches.put(1)
+
+
+requests, batches = queue.Queue(), queue.Queue()
+loader = threading.Thread(target=load, args=(requests, batches))
+loader.start()
+for _ in range(STEPS):
+    step(requests, batches)
+requests.put(0)
+loader.join()
+with open(truth, "w") as file:
+    json.dump({"pid": os.getpid(), "times": times}, file)

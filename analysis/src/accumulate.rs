@@ -23,6 +23,7 @@ pub(crate) mod process;
 pub(crate) mod process_sums;
 pub(crate) mod stacks;
 pub(crate) mod tally;
+pub(crate) mod thread_spans;
 pub(crate) mod trace_state;
 pub(crate) mod unlisted;
 pub(crate) mod worst_pauses;

@@ -12,12 +12,12 @@ mod unlisted;
 
 use self::deferred::DeferredCollections;
 pub use self::process_stacks::{ProcessStacks, SampledStack, WeightedStack};
-use self::thread_times::TraceTimes;
 use crate::accumulate::pause_sums::{generation_index, reason_index};
 use crate::accumulate::process::ProcessState;
 use crate::accumulate::process_sums::PidTable;
 use crate::accumulate::stacks::{StackTree, TraceFrames};
 use crate::accumulate::tally::{PauseTally, freed_nothing};
+use crate::accumulate::thread_spans::TraceSpans;
 use crate::accumulate::trace_state::TraceState;
 use crate::accumulate::unlisted::UnlistedProcesses;
 use crate::accumulate::worst_pauses::WorstPauses;
@@ -53,6 +53,8 @@ pub struct Analysis {
     pub(crate) stacks: StackTree,
     /// One per process that collected or used a GPU, trace by trace.
     pub(crate) timelines: Vec<KeptTimeline>,
+    /// One per trace.
+    thread_spans: Vec<TraceSpans>,
     deferred: Vec<DeferredCollections>,
     current: CurrentTrace,
     pub(crate) threads: NonZeroUsize,
@@ -69,7 +71,7 @@ struct CurrentTrace {
     gpu: TimelineCollector,
     deferred: DeferredCollections,
     foreign: ForeignTimes,
-    times: TraceTimes,
+    spans_of_threads: TraceSpans,
     /// First and last time of processes in traces of other tools.
     spans: HashMap<u32, (u64, u64)>,
 }
@@ -91,6 +93,7 @@ impl Default for Analysis {
             unreadable: Vec::new(),
             stacks: StackTree::default(),
             timelines: Vec::new(),
+            thread_spans: Vec::new(),
             deferred: Vec::new(),
             current: CurrentTrace::default(),
             threads: NonZeroUsize::MIN,
@@ -170,7 +173,7 @@ impl Analysis {
         let index = self.traces.len() - 1;
         self.note_repetition(index);
         self.deferred.extend(current.deferred.take(index, &current.thread_names));
-        self.join_waits(std::mem::take(&mut current.times));
+        std::mem::take(&mut current.spans_of_threads).push_to(&mut self.thread_spans);
         let about = self.about(index, &current);
         let timelines = current.gpu.finish(&about).into_iter();
         self.timelines.extend(timelines.map(KeptTimeline::from));

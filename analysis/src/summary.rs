@@ -24,8 +24,8 @@ use crate::gpu::replays::JobReplays;
 use crate::phases::{JudgedRun, training_steps};
 use crate::report::{
     Basis, CountersReport, CpuReport, GpuReport, GpuWorkReport, GroupName, IdlePart, Level,
-    LinesReport, MissingData, PauseGroup, ProcessReport, Report, SCHEMA, Totals, TraceReport,
-    TrainingSeries, Verdict,
+    LinesReport, MainThreadReport, MissingData, PauseGroup, ProcessReport, Report, SCHEMA, Totals,
+    TraceReport, TrainingSeries, Verdict,
 };
 use crate::time::{after, duration};
 use crate::{gpu, verdict, words};
@@ -128,7 +128,7 @@ impl Analysis {
             not_covered: self.not_covered(&merged.timelines, processes.len(), cuda.is_some()),
             cuda,
             counters: self.counters(),
-            cpu: self.cpu(),
+            cpu: self.cpu(judged.as_ref()),
             gpu,
             gpu_bounds: gpu::bounds::report::report(&self.traces, &self.processes, timelines),
             phases,
@@ -216,7 +216,7 @@ impl Analysis {
     }
 
     /// What sampled processes executed, those with the most samples first.
-    fn cpu(&self) -> Vec<CpuReport> {
+    fn cpu(&self, judged: Option<&JudgedRun<'_>>) -> Vec<CpuReport> {
         let mut reports: Vec<CpuReport> = self
             .processes
             .iter()
@@ -224,7 +224,19 @@ impl Analysis {
                 let trace = self.traces.get(process.trace)?;
                 let ended_ns = trace.end.as_ref().map(|end| end.ended_ns);
                 let observed = process.observed(ended_ns, trace.last_ns());
-                process.cpu(observed, &self.stacks, trace.header.as_ref()?.sample_hz?)
+                let hertz = trace.header.as_ref()?.sample_hz?;
+                let cpu = process.cpu(observed, &self.stacks, hertz)?;
+                // Of a training program's start-up nobody asks.
+                let training = judged.filter(|run| {
+                    let judged = (run.process.trace, run.process.pid);
+                    judged == (process.trace, process.sums.pid) && run.phases.steps.is_some()
+                });
+                let within = training.map(|run| run.phases.training_ns);
+                let whole = (observed.0, observed.1);
+                let main = self.main_thread(process, hertz, within.unwrap_or(whole));
+                let training = within.is_some();
+                let main_thread = main.map(|main| MainThreadReport { training, ..main });
+                Some(CpuReport { main_thread, ..cpu })
             })
             .collect();
         reports.sort_by_key(|cpu| (std::cmp::Reverse(cpu.samples), cpu.trace, cpu.pid));

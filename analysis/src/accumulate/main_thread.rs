@@ -1,86 +1,105 @@
 //! What the main thread of one process did: it executed something, or was off the CPU for something.
 
 use super::meanwhile::Meanwhile;
-use super::off_cpu::{KEPT, LISTED, OffCpuPlaces};
-use super::stacks::{MovedNodes, NodeId, StackTree};
+use super::off_cpu::{LISTED, OffCpuPlaces};
+use super::stacks::{NodeId, StackTree};
+use super::thread_spans::{ThreadDid, ThreadSpan};
 use crate::report::{CpuLine, Location, MainThreadReport};
 use crate::time::add_to;
-use gctrace_event::{CpuSamples, OffCpu};
+use gctrace_event::OffCpuReason;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Sums over the main thread.
+/// Sums over the main thread within an interval.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MainThread {
-    samples: u64,
-    /// Those in collections; the rest is in `by_stack`.
-    samples_in_pauses: u64,
-    by_stack: BTreeMap<Option<NodeId>, u64>,
+    interval_ns: u64,
+    /// Samples by stack, outside of collections; parts of those of a record that is partly within.
+    ran: BTreeMap<Option<NodeId>, f64>,
+    ran_in_pauses: f64,
     /// Outside of collections.
     off_cpu: OffCpuPlaces,
     off_cpu_in_pauses_ns: u64,
-    /// What other threads did while it waited for the GIL; `None` if it did not.
-    pub(crate) gil: Option<Meanwhile>,
-    /// What its child processes did while it waited for data; `None` if it did not.
-    pub(crate) workers: Option<Meanwhile>,
+    /// When it waited for data, and for the GIL.
+    data_waits: Vec<(u64, u64)>,
+    gil_waits: Vec<(u64, u64)>,
 }
 
 impl MainThread {
-    pub(crate) fn add_samples(&mut self, samples: &CpuSamples, node: Option<NodeId>) {
-        add_to(&mut self.samples, samples.count);
-        if samples.in_pause {
-            return add_to(&mut self.samples_in_pauses, samples.count);
+    /// Of the process with this id, by what its threads did.
+    pub(crate) fn of(spans: &[ThreadSpan], pid: u32, within: (u64, u64)) -> Self {
+        let mut sums = Self { interval_ns: within.1.saturating_sub(within.0), ..Self::default() };
+        for span in spans.iter().filter(|span| span.tid == pid) {
+            let Some((part, (start_ns, end_ns))) = span.within(within) else {
+                continue;
+            };
+            match span.did {
+                ThreadDid::Run(samples) if span.in_pause => {
+                    sums.ran_in_pauses += samples as f64 * part
+                }
+                ThreadDid::Run(samples) => {
+                    *sums.ran.entry(span.node).or_default() += samples as f64 * part;
+                }
+                ThreadDid::Wait { .. } if span.in_pause => {
+                    add_to(&mut sums.off_cpu_in_pauses_ns, end_ns - start_ns);
+                }
+                ThreadDid::Wait { reason, for_data } => {
+                    sums.off_cpu.add((reason, for_data), span.node, end_ns - start_ns);
+                    if for_data {
+                        sums.data_waits.push((start_ns, end_ns));
+                    } else if reason == OffCpuReason::Gil {
+                        sums.gil_waits.push((start_ns, end_ns));
+                    }
+                }
+            }
         }
-        let fits = self.by_stack.len() < KEPT || self.by_stack.contains_key(&node);
-        let node = node.filter(|_| fits);
-        add_to(self.by_stack.entry(node).or_default(), samples.count);
+        sums
     }
 
-    pub(crate) fn add_off_cpu(&mut self, off: &OffCpu, node: Option<NodeId>, for_data: bool) {
-        let ns = crate::time::sum(off.times.iter().map(|(_, ns)| *ns));
-        if off.in_pause {
-            return add_to(&mut self.off_cpu_in_pauses_ns, ns);
-        }
-        self.off_cpu.add((off.reason, for_data), node, off.times.len() as u64, ns);
-    }
-
-    /// Names the stacks as in a tree that their own was added to.
-    pub(crate) fn renumber(&mut self, places: &MovedNodes) {
-        for (node, samples) in std::mem::take(&mut self.by_stack) {
-            let node = node.and_then(|node| places.of(node));
-            add_to(self.by_stack.entry(node).or_default(), samples);
-        }
-        self.off_cpu.renumber(places);
-        for meanwhile in self.gil.iter_mut().chain(&mut self.workers) {
-            meanwhile.renumber(places);
-        }
-    }
-
-    /// `None` without times off the CPU: then nothing but samples is known.
-    pub(crate) fn report(&self, tree: &StackTree, hertz: u64) -> Option<MainThreadReport> {
+    /// `None` without times off the CPU: then nothing but samples is known. `own`: what its threads did;
+    /// `children`: what those of each child process did.
+    pub(crate) fn report<'a>(
+        &self,
+        tree: &StackTree,
+        hertz: u64,
+        (own, pid): (&[ThreadSpan], u32),
+        children: impl IntoIterator<Item = &'a [ThreadSpan]>,
+    ) -> Option<MainThreadReport> {
         let off_cpu_ns = self.off_cpu.sum_ns();
         if off_cpu_ns == 0 {
             return None;
         }
-        let mut by_line: BTreeMap<Option<&Location>, u64> = BTreeMap::new();
-        for (node, samples) in &self.by_stack {
+        let mut by_line: BTreeMap<Option<&Location>, f64> = BTreeMap::new();
+        for (node, samples) in &self.ran {
             let line = node.map(|node| tree.own_or_innermost_line(node));
-            add_to(by_line.entry(line).or_default(), *samples);
+            *by_line.entry(line).or_default() += samples;
         }
+        let whole = |samples: f64| samples.round() as u64;
         let lines = by_line.into_iter();
-        let lines = lines.map(|(line, samples)| CpuLine { line: line.cloned(), samples });
+        let lines =
+            lines.map(|(line, samples)| CpuLine { line: line.cloned(), samples: whole(samples) });
         let mut lines: Vec<CpuLine> = lines.collect();
         lines.sort_by_key(|line| Reverse(line.samples));
         lines.truncate(LISTED);
+        let mut gil = Meanwhile::of(&self.gil_waits);
+        let mut threads: BTreeMap<u32, Vec<&ThreadSpan>> = BTreeMap::new();
+        for span in own.iter().filter(|span| span.tid != pid) {
+            threads.entry(span.tid).or_default().push(span);
+        }
+        threads.into_values().for_each(|spans| gil.add(spans));
+        let mut workers = Meanwhile::of(&self.data_waits);
+        children.into_iter().for_each(|spans| workers.add(spans));
         Some(MainThreadReport {
-            samples: self.samples,
-            samples_in_pauses: self.samples_in_pauses,
+            interval_ns: self.interval_ns,
+            training: false,
+            samples: whole(self.ran.values().sum::<f64>() + self.ran_in_pauses),
+            samples_in_pauses: whole(self.ran_in_pauses),
             lines,
             off_cpu_ns,
             off_cpu_in_pauses_ns: self.off_cpu_in_pauses_ns,
             off_cpu: self.off_cpu.lines(tree),
-            gil: self.gil.as_ref().and_then(|gil| gil.report(tree, hertz)),
-            workers: self.workers.as_ref().and_then(|workers| workers.report(tree, hertz)),
+            gil: gil.report(tree, hertz),
+            workers: workers.report(tree, hertz),
         })
     }
 }

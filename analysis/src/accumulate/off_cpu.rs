@@ -1,14 +1,12 @@
 //! Times off the CPU by what was waited for, and where.
 
-use super::stacks::{MovedNodes, NodeId, StackTree};
+use super::stacks::{NodeId, StackTree};
 use crate::report::{Location, OffCpuLine};
 use crate::time::{add_to, sum};
 use gctrace_event::OffCpuReason;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Places kept; what comes later counts as of an unknown line.
-pub(super) const KEPT: usize = 100_000;
 /// Lines in a report.
 pub(super) const LISTED: usize = 20;
 
@@ -20,37 +18,36 @@ type WaitReason = (OffCpuReason, bool);
 pub(super) struct OffCpuPlaces(BTreeMap<(WaitReason, Option<NodeId>), (u64, u64)>);
 
 impl OffCpuPlaces {
-    pub(super) fn add(&mut self, reason: WaitReason, node: Option<NodeId>, times: u64, ns: u64) {
-        let known = self.0.contains_key(&(reason, node));
-        let node = node.filter(|_| known || self.0.len() < KEPT);
+    pub(super) fn add(&mut self, reason: WaitReason, node: Option<NodeId>, ns: u64) {
         let (count, sum_ns) = self.0.entry((reason, node)).or_default();
-        add_to(count, times);
+        add_to(count, 1);
         add_to(sum_ns, ns);
-    }
-
-    pub(super) fn renumber(&mut self, places: &MovedNodes) {
-        for ((reason, node), (times, ns)) in std::mem::take(&mut self.0) {
-            self.add(reason, node.and_then(|node| places.of(node)), times, ns);
-        }
     }
 
     pub(super) fn sum_ns(&self) -> u64 {
         sum(self.0.values().map(|(_, ns)| *ns))
     }
 
-    /// The longest, by reason and line.
+    /// The longest, by reason and line. For data it makes no difference what a call waits for: of those the
+    /// reason with the longest time stands for all.
     pub(super) fn lines(&self, tree: &StackTree) -> Vec<OffCpuLine> {
-        let mut lines: BTreeMap<(WaitReason, Option<&Location>), (u64, u64)> = BTreeMap::new();
-        for ((reason, node), (times, ns)) in &self.0 {
+        let mut parts: Vec<_> = self.0.iter().collect();
+        parts.sort_by_key(|(_, (_, ns))| Reverse(*ns));
+        let mut lines: BTreeMap<_, OffCpuLine> = BTreeMap::new();
+        for (((reason, for_data), node), (times, ns)) in parts {
             let line = node.map(|node| tree.own_or_innermost_line(node));
-            let (count, sum_ns) = lines.entry((*reason, line)).or_default();
-            add_to(count, *times);
-            add_to(sum_ns, *ns);
+            let by_reason = (!for_data).then_some(*reason);
+            let of = lines.entry((by_reason, line)).or_insert_with(|| OffCpuLine {
+                reason: *reason,
+                for_data: *for_data,
+                line: line.cloned(),
+                times: 0,
+                time_ns: 0,
+            });
+            add_to(&mut of.times, *times);
+            add_to(&mut of.time_ns, *ns);
         }
-        let lines = lines.into_iter().map(|(((reason, for_data), line), (times, time_ns))| {
-            OffCpuLine { reason, for_data, line: line.cloned(), times, time_ns }
-        });
-        let mut lines: Vec<OffCpuLine> = lines.collect();
+        let mut lines: Vec<OffCpuLine> = lines.into_values().collect();
         lines.sort_by_key(|line| Reverse(line.time_ns));
         lines.truncate(LISTED);
         lines

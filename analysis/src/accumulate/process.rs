@@ -4,7 +4,6 @@ use crate::accumulate::allocations::LastAllocations;
 use crate::accumulate::called::CalledSums;
 use crate::accumulate::counters::CounterSums;
 use crate::accumulate::cpu_samples::CpuSums;
-use crate::accumulate::main_thread::MainThread;
 use crate::accumulate::pause_sums::reason_index;
 use crate::accumulate::process_sums::ProcessSums;
 use crate::accumulate::stacks::{RankingLimits, StackRanking, StackTree, TraceStacks};
@@ -59,7 +58,6 @@ pub(crate) struct ProcessState {
     pub(crate) allocations: LastAllocations,
     pub(crate) called: CalledSums,
     pub(crate) cpu: CpuSums,
-    pub(crate) main_thread: MainThread,
     pub(crate) counters: Box<CounterSums>,
 }
 
@@ -78,7 +76,6 @@ impl ProcessState {
             allocations: LastAllocations::default(),
             called: CalledSums::default(),
             cpu: CpuSums::default(),
-            main_thread: MainThread::default(),
             counters: Box::default(),
         }
     }
@@ -178,9 +175,7 @@ impl ProcessState {
         tree: &StackTree,
         hertz: u32,
     ) -> Option<CpuReport> {
-        let all = self.cpu.report((self.trace, self.sums.pid), end_ns - start_ns, tree, hertz)?;
-        let main_thread = self.main_thread.report(tree, hertz.into());
-        Some(CpuReport { main_thread, ..all })
+        self.cpu.report((self.trace, self.sums.pid), end_ns - start_ns, tree, hertz)
     }
 
     fn pressure(&self, observed_ns: u64) -> Option<PressureReport> {

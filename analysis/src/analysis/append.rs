@@ -35,7 +35,9 @@ impl Analysis {
             process.allocations.renumber(&places.nodes);
             process.called.renumber(&places.nodes);
             process.cpu.renumber(&places.nodes);
-            process.main_thread.renumber(&places.nodes);
+        }
+        for spans in other.thread_spans {
+            spans.moved(places.processes, &places.nodes).push_to(&mut self.thread_spans);
         }
         self.processes.extend(processes);
         self.unlisted.extend(unlisted);

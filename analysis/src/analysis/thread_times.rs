@@ -1,39 +1,14 @@
 //! What threads did: samples of what they executed, and for what they were off the CPU.
 
 use super::Analysis;
-use crate::accumulate::meanwhile::{Meanwhile, ThreadSpan};
+use crate::accumulate::main_thread::MainThread;
 use crate::accumulate::off_cpu::is_for_data;
+use crate::accumulate::process::ProcessState;
 use crate::accumulate::stacks::NodeId;
+use crate::accumulate::thread_spans::ThreadSpan;
+use crate::report::MainThreadReport;
 use crate::words::samples::waiting;
 use gctrace_event::{Annotation, CpuSamples, HostCode, HostCodeKind, OffCpu, OffCpuReason};
-use std::collections::BTreeMap;
-
-/// The most times of processes that may be workers, of one trace: 40 MB. What comes later is not joined.
-const SPANS_KEPT: usize = 1_000_000;
-
-/// What threads of a trace did while others may have waited for them, by the index of the process.
-#[derive(Debug, Default)]
-pub(super) struct TraceTimes {
-    /// When main threads waited for data, and for the GIL: start and end, in ns.
-    waits: BTreeMap<(usize, WaitFor), Vec<(u64, u64)>>,
-    /// Samples, but those of main threads without a recorded parent; of processes with one also times of
-    /// the main thread off the CPU.
-    spans: BTreeMap<usize, Vec<ThreadSpan>>,
-    kept: usize,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum WaitFor {
-    Data,
-    Gil,
-}
-
-impl TraceTimes {
-    fn has_room(&mut self) -> bool {
-        self.kept += 1;
-        self.kept <= SPANS_KEPT
-    }
-}
 
 impl Analysis {
     pub(super) fn add_samples(&mut self, samples: &CpuSamples) {
@@ -43,14 +18,7 @@ impl Analysis {
         let process = &mut self.processes[index];
         process.see_at_work(samples.at_ns, samples.until_ns);
         process.cpu.add(samples, node);
-        if samples.tid == samples.pid {
-            process.main_thread.add_samples(samples, node);
-        }
-        let may_be_waited_for = samples.tid != samples.pid || process.sums.parent().is_some();
-        if may_be_waited_for && self.current.times.has_room() {
-            let span = ThreadSpan::of_samples(samples, node);
-            self.current.times.spans.entry(index).or_default().push(span);
-        }
+        self.current.spans_of_threads.add(index, ThreadSpan::of_samples(samples, node));
         if !samples.in_pause && self.current.gpu.knows_thread(samples.pid, samples.tid) {
             let name = self.code_name(node);
             self.current.gpu.add_samples(samples, name.as_deref().unwrap_or("outside of Python"));
@@ -64,27 +32,10 @@ impl Analysis {
         let index = self.index_at(off.pid, off.at_ns);
         let process = &mut self.processes[index];
         process.see_at_work(off.at_ns, off.end_ns());
-        let is_main = off.tid == off.pid;
-        if is_main {
-            process.main_thread.add_off_cpu(off, node, for_data);
-        }
-        let waits_for = match off.reason {
-            _ if for_data => Some(WaitFor::Data),
-            OffCpuReason::Gil => Some(WaitFor::Gil),
-            _ => None,
-        };
-        let may_be_worker = process.sums.parent().is_some();
-        for (start_ns, end_ns) in off.spans().filter(|_| is_main) {
-            let times = &mut self.current.times;
-            if let Some(waits_for) = waits_for
-                && times.has_room()
-            {
-                times.waits.entry((index, waits_for)).or_default().push((start_ns, end_ns));
-            }
-            if may_be_worker && times.has_room() {
-                let span = ThreadSpan::off_cpu(off, (start_ns, end_ns), node);
-                times.spans.entry(index).or_default().push(span);
-            }
+        // Other threads may idle.
+        for span in off.spans().filter(|_| off.tid == off.pid) {
+            let span = ThreadSpan::off_cpu(off, span, node, for_data);
+            self.current.spans_of_threads.add(index, span);
         }
         self.place_in_timeline(off, node, for_data);
     }
@@ -118,29 +69,27 @@ impl Analysis {
         Some(format!("{}({}): {}", line.file, line.line?, line.function))
     }
 
-    /// Finds what others did while main threads waited for them.
-    pub(super) fn join_waits(&mut self, times: TraceTimes) {
-        let TraceTimes { waits, spans, .. } = times;
-        for ((waiting, waits_for), waits) in waits {
-            let pid = self.processes[waiting].sums.pid;
-            let mut meanwhile = Meanwhile::of(waits);
-            match waits_for {
-                WaitFor::Data => {
-                    let parent = |index: usize| self.processes[index].sums.parent();
-                    let workers = spans.iter().filter(|(index, _)| parent(**index) == Some(pid));
-                    workers.for_each(|(_, spans)| meanwhile.add(spans));
-                    self.processes[waiting].main_thread.workers = Some(meanwhile);
-                }
-                WaitFor::Gil => {
-                    let own = spans.get(&waiting).into_iter().flatten();
-                    let mut threads: BTreeMap<u32, Vec<&ThreadSpan>> = BTreeMap::new();
-                    for span in own.filter(|span| span.tid != pid) {
-                        threads.entry(span.tid).or_default().push(span);
-                    }
-                    threads.into_values().for_each(|spans| meanwhile.add(spans));
-                    self.processes[waiting].main_thread.gil = Some(meanwhile);
-                }
+    /// What the main thread of a process did within an interval, and others while it waited for them.
+    pub(crate) fn main_thread(
+        &self,
+        process: &ProcessState,
+        hertz: u32,
+        within: (u64, u64),
+    ) -> Option<MainThreadReport> {
+        let spans = self.thread_spans.get(process.trace)?;
+        let indexed = self.processes.iter().enumerate();
+        let of_trace = indexed.filter(|(_, other)| other.trace == process.trace);
+        let pid = process.sums.pid;
+        let mut own: &[ThreadSpan] = &[];
+        let mut children = Vec::new();
+        for (index, other) in of_trace {
+            if std::ptr::eq(other, process) {
+                own = spans.of(index);
+            } else if other.sums.parent() == Some(pid) {
+                children.push(spans.of(index));
             }
         }
+        let main = MainThread::of(own, pid, within);
+        main.report(&self.stacks, hertz.into(), (own, pid), children)
     }
 }

@@ -35,10 +35,15 @@ pub struct CpuReport {
 }
 
 /// What the main thread of a process did: it was on a CPU for `samples` / `hertz` s, off it for
-/// `off_cpu_ns` and `off_cpu_in_pauses_ns`, and for the rest of `observed_ns` off it for less than a
+/// `off_cpu_ns` and `off_cpu_in_pauses_ns`, and for the rest of `interval_ns` off it for less than a
 /// millisecond each; measured.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct MainThreadReport {
+    /// The interval that this is about, in ns: the phase of training in the process that the verdict is about,
+    /// if steps are known, otherwise `observed_ns`.
+    pub interval_ns: u64,
+    /// Whether it is about training alone.
+    pub training: bool,
     /// Its samples.
     pub samples: u64,
     /// Those in collections.

@@ -27,7 +27,7 @@ pub fn samples_in_short(report: &Report) -> Option<String> {
     let process =
         if report.cpu.len() > 1 { format!(" of process {}", of.pid) } else { String::new() };
     match &of.main_thread {
-        Some(main) if of.observed_ns >= LONG_NS => Some(main_thread(of, main, &process)),
+        Some(main) if main.interval_ns >= LONG_NS => Some(main_thread(of, main, &process)),
         _ => (of.samples >= ENOUGH).then(|| cpu_by_line(of, &process)),
     }
 }
@@ -91,7 +91,7 @@ fn waits_of(lines: &[OffCpuLine]) -> Vec<WaitOf<'_>> {
     waits
 }
 
-/// What a thread off the CPU does: `waiting for data`, `sleeping`.
+/// What a main thread off the CPU does: `waiting for data`, `sleeping`.
 #[must_use]
 pub fn waiting(reason: OffCpuReason, for_data: bool) -> String {
     match reason {
@@ -100,6 +100,12 @@ pub fn waiting(reason: OffCpuReason, for_data: bool) -> String {
         OffCpuReason::Stopped => "stopped".to_owned(),
         _ => format!("waiting for {reason}"),
     }
+}
+
+/// What one does of which another waits for data: to wait for data too is to have nothing to do.
+#[must_use]
+pub fn waiting_meanwhile(reason: OffCpuReason, for_data: bool) -> String {
+    if for_data { "waiting for work".to_owned() } else { waiting(reason, false) }
 }
 
 /// Names places of a process without the folder that those of its program have in common.
@@ -131,7 +137,7 @@ impl<'a> ShortPlaces<'a> {
 
 fn main_thread(cpu: &CpuReport, main: &MainThreadReport, process: &str) -> String {
     let ns = |samples: u64| samples as f64 * 1e9 / cpu.hertz as f64;
-    let whole_ns = cpu.observed_ns.max(1) as f64;
+    let whole_ns = main.interval_ns.max(1) as f64;
     let share = |samples: u64| (ns(samples) / whole_ns).min(1.0);
     let running = lines_of(&main.lines, share).join(", ");
     let running = if running.is_empty() { running } else { format!(" ({running})") };
@@ -156,8 +162,9 @@ fn main_thread(cpu: &CpuReport, main: &MainThreadReport, process: &str) -> Strin
     }
     let collecting_ns = ns(main.samples_in_pauses) + main.off_cpu_in_pauses_ns as f64;
     parts.push(format!("{} in collections", percent((collecting_ns / whole_ns).min(1.0))));
-    let time = duration(cpu.observed_ns);
-    format!("Main thread{process}, {time}: {}.", parts.join(", "))
+    let time = duration(main.interval_ns);
+    let of = if main.training { "of training" } else { "in all" };
+    format!("Main thread{process}, {time} {of}: {}.", parts.join(", "))
 }
 
 /// ` (meanwhile each of its 2 workers: 85.0 % at train.py:41 in step)`.
@@ -168,7 +175,7 @@ fn workers_in_short(workers: &MeanwhileReport, places: ShortPlaces<'_>) -> Optio
     let waits = waits_of(&workers.off_cpu);
     let waits = waits.iter().map(|wait| {
         let at = places.at(wait.longest.line.as_ref());
-        (wait.time_ns, format!("{}{at}", waiting(wait.reason, wait.for_data)))
+        (wait.time_ns, format!("{}{at}", waiting_meanwhile(wait.reason, wait.for_data)))
     });
     let collecting = (workers.collecting_ns, "in collections".to_owned());
     let mut parts: Vec<(u64, String)> = running.chain(waits).chain([collecting]).collect();

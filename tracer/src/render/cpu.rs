@@ -4,7 +4,7 @@ use super::table::{ReportSection, TableOfColumns, paragraph};
 use crate::units::{count, counted, duration, percent};
 use gctrace_analysis::report::{CpuReport, MainThreadReport, MeanwhileReport, OffCpuLine, Report};
 use gctrace_analysis::words::samples::{
-    ShortPlaces, busy_share, cpu_time, file_name, line, waiting,
+    ShortPlaces, busy_share, cpu_time, file_name, line, waiting, waiting_meanwhile,
 };
 
 /// Maximum number of processes listed; the others are in the JSON.
@@ -70,7 +70,7 @@ pub(crate) fn off_cpu(report: &Report) -> ReportSection {
     for (cpu, main) in with.take(PROCESSES_SHOWN) {
         let places = ShortPlaces::of(cpu);
         lines.extend(paragraph(&main_sentence(cpu, main, report.cpu.len() > 1)));
-        lines.extend(waits(&main.off_cpu, cpu.observed_ns, places));
+        lines.extend(waits(&main.off_cpu, main.interval_ns, places));
         let gil = main.gil.as_ref().map(|of| ("other threads while it waited for the GIL", of));
         let workers = main.workers.as_ref().map(|of| ("its workers while it waited for data", of));
         for (what, meanwhile) in gil.into_iter().chain(workers) {
@@ -90,11 +90,12 @@ fn main_sentence(cpu: &CpuReport, main: &MainThreadReport, is_one_of_several: bo
     let of = if is_one_of_several { format!(" of process {}", cpu.pid) } else { String::new() };
     let running_ns = main.samples.saturating_mul(1_000_000_000) / cpu.hertz.max(1);
     let off_ns = main.off_cpu_ns.saturating_add(main.off_cpu_in_pauses_ns);
-    let rest_ns = cpu.observed_ns.saturating_sub(running_ns).saturating_sub(off_ns);
+    let rest_ns = main.interval_ns.saturating_sub(running_ns).saturating_sub(off_ns);
     format!(
-        "The main thread{of}, {}: {} on a CPU (by samples), {} off it for a millisecond or longer, {} \
-         of that in collections; the rest, {}, for less at a time.",
-        duration(cpu.observed_ns),
+        "The main thread{of}, {}{}: {} on a CPU (by samples), {} off it for a millisecond or longer, \
+         {} of that in collections; the rest, {}, for less at a time.",
+        duration(main.interval_ns),
+        if main.training { " of training" } else { "" },
         duration(running_ns),
         duration(off_ns),
         duration(main.off_cpu_in_pauses_ns),
@@ -106,11 +107,11 @@ fn waits(off_cpu: &[OffCpuLine], whole_ns: u64, places: ShortPlaces<'_>) -> Vec<
     let rows: Vec<&OffCpuLine> = off_cpu.iter().take(SHOWN).collect();
     let part = |ns: u64| percent(ns as f64 / whole_ns.max(1) as f64);
     TableOfColumns::new(&rows)
+        .right("time", |of| duration(of.time_ns))
+        .right("share", |of| part(of.time_ns))
         .left("off the CPU", |of| {
             format!("{}{}", waiting(of.reason, of.for_data), places.at(of.line.as_ref()))
         })
-        .right("time", |of| duration(of.time_ns))
-        .right("share", |of| part(of.time_ns))
         .lines()
 }
 
@@ -125,7 +126,7 @@ fn meanwhile_table(
     });
     let waits = meanwhile.off_cpu.iter().take(SHOWN).map(|of| {
         let at = places.at(of.line.as_ref());
-        (format!("{}{at}", waiting(of.reason, of.for_data)), of.time_ns)
+        (format!("{}{at}", waiting_meanwhile(of.reason, of.for_data)), of.time_ns)
     });
     let collecting = ("collecting".to_owned(), meanwhile.collecting_ns);
     let mut rows: Vec<(String, u64)> = running.chain(waits).chain([collecting]).collect();
@@ -134,8 +135,8 @@ fn meanwhile_table(
     rows.truncate(SHOWN);
     let whole_ns = meanwhile.waited_ns.saturating_mul(meanwhile.others).max(1);
     TableOfColumns::new(&rows)
-        .left(&format!("{what} ({})", duration(meanwhile.waited_ns)), |(did, _)| did.clone())
         .right("time", |(_, ns)| duration(*ns))
         .right("share", |(_, ns)| percent(*ns as f64 / whole_ns as f64))
+        .left(&format!("{what} ({})", duration(meanwhile.waited_ns)), |(did, _)| did.clone())
         .lines()
 }

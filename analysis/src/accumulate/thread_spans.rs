@@ -1,0 +1,103 @@
+//! What threads did over time, of all processes of one trace.
+
+use super::stacks::{MovedNodes, NodeId};
+use gctrace_event::{CpuSamples, OffCpu, OffCpuReason};
+use std::collections::BTreeMap;
+
+/// The most that is kept of a trace, and of all traces together: 60 MB, five hours of a process with some 50
+/// records a second. What comes later is left out.
+const KEPT: usize = 1_000_000;
+
+/// A time of a thread: samples at one place, or a time off the CPU.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ThreadSpan {
+    pub(crate) tid: u32,
+    start_ns: u64,
+    end_ns: u64,
+    pub(crate) did: ThreadDid,
+    pub(crate) node: Option<NodeId>,
+    pub(crate) in_pause: bool,
+}
+
+/// What a thread did.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ThreadDid {
+    /// It executed something: number of samples.
+    Run(u64),
+    /// It was off the CPU; `for_data`: for what another thread or process makes.
+    Wait { reason: OffCpuReason, for_data: bool },
+}
+
+impl ThreadSpan {
+    pub(crate) fn of_samples(samples: &CpuSamples, node: Option<NodeId>) -> Self {
+        Self {
+            tid: samples.tid,
+            start_ns: samples.at_ns,
+            // The last sample is at its end.
+            end_ns: samples.until_ns.saturating_add(1),
+            did: ThreadDid::Run(samples.count),
+            node,
+            in_pause: samples.in_pause,
+        }
+    }
+
+    pub(crate) fn off_cpu(
+        off: &OffCpu,
+        (start_ns, end_ns): (u64, u64),
+        node: Option<NodeId>,
+        for_data: bool,
+    ) -> Self {
+        let did = ThreadDid::Wait { reason: off.reason, for_data };
+        Self { tid: off.tid, start_ns, end_ns, did, node, in_pause: off.in_pause }
+    }
+
+    /// Start and end.
+    pub(crate) fn span(&self) -> (u64, u64) {
+        (self.start_ns, self.end_ns)
+    }
+
+    /// The part of it within an interval, 0 to 1, with its start and end; `None` if it is outside.
+    pub(crate) fn within(&self, (from_ns, to_ns): (u64, u64)) -> Option<(f64, (u64, u64))> {
+        let (start_ns, end_ns) = (self.start_ns.max(from_ns), self.end_ns.min(to_ns));
+        let part = |length_ns: u64| length_ns as f64 / (self.end_ns - self.start_ns) as f64;
+        (start_ns < end_ns).then(|| (part(end_ns - start_ns), (start_ns, end_ns)))
+    }
+}
+
+/// What the threads of a trace did, by the index of the process.
+#[derive(Debug, Default)]
+pub(crate) struct TraceSpans {
+    processes: BTreeMap<usize, Vec<ThreadSpan>>,
+    kept: usize,
+}
+
+impl TraceSpans {
+    pub(crate) fn add(&mut self, process: usize, span: ThreadSpan) {
+        if self.kept < KEPT {
+            self.kept += 1;
+            self.processes.entry(process).or_default().push(span);
+        }
+    }
+
+    /// Those of a process.
+    pub(crate) fn of(&self, process: usize) -> &[ThreadSpan] {
+        self.processes.get(&process).map_or(&[], Vec::as_slice)
+    }
+
+    /// Adds a trace to those before it, as long as there is room for all of it. Whether traces are read one
+    /// after the other or at the same time makes no difference so.
+    pub(crate) fn push_to(self, all: &mut Vec<Self>) {
+        let kept: usize = all.iter().map(|trace| trace.kept).sum();
+        let fits = kept.saturating_add(self.kept) <= KEPT;
+        all.push(if fits { self } else { Self::default() });
+    }
+
+    /// The same with other numbers of processes and stacks.
+    pub(crate) fn moved(mut self, processes: usize, nodes: &MovedNodes) -> Self {
+        for span in self.processes.values_mut().flatten() {
+            span.node = span.node.and_then(|node| nodes.of(node));
+        }
+        let of = self.processes.into_iter().map(|(index, spans)| (index + processes, spans));
+        Self { processes: of.collect(), kept: self.kept }
+    }
+}

@@ -36,7 +36,7 @@ pub struct TuneReport {
     pub ranks: u64,
     /// Other processes with steps, which no figure includes.
     pub other_processes: u64,
-    /// What gctrace's code in the program took per step, in ns; `null` where steps are unknown.
+    /// CPU time that gctrace's code in the program took per step, in ns; `null` where steps are unknown.
     pub agent_ns: Option<u64>,
     /// The settings, in the order given; the first is the one that the others are compared with.
     pub settings: Vec<TunedSetting>,

@@ -38,7 +38,7 @@ pub struct AppliedProcess {
     pub start_ns: u64,
     /// When the report was written, in ns.
     pub end_ns: u64,
-    /// Time that gctrace's own code took at steps, without the collections that it ran.
+    /// CPU time that gctrace's own code took at steps, without the collections that it ran, in ns.
     pub agent_ns: u64,
     /// Collections until the first mark of a step; `None`: there was none.
     pub startup: Option<CollectionSums>,

@@ -26,6 +26,11 @@ pub(super) struct Block {
 }
 
 impl BlockKind {
+    /// Whether the program's own settings are in place, in a search.
+    pub(super) fn is_own(self) -> bool {
+        matches!(self, Self::Own | Self::Tried(0) | Self::Paired { is_held: false })
+    }
+
     /// Whether the held setting is in place.
     pub(super) fn is_held(self) -> bool {
         matches!(self, Self::Held | Self::Paired { is_held: true })

@@ -49,7 +49,7 @@ impl Comparison {
         let settings: Vec<NamedSetting> = names.iter().filter_map(setting).collect();
         // Containers in a period of generation 1.
         let period =
-            |[first, second, _]: Thresholds| f64::from(first.max(1)) * (f64::from(second) + 1.0);
+            |[first, second, _]: Thresholds| f64::from(first.max(1)) * (f64::from(second) + 2.0);
         let of_first = settings.first().map_or(own, |first| first.thresholds);
         let middle = cost.middle * period(own) / period(of_first);
         let block = block_steps(&BlockCost { middle, ..*cost });

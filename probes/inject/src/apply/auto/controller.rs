@@ -11,7 +11,7 @@ use super::explore::Exploration;
 use super::gauge::{Action, Gauge};
 use super::guard::{MemoryAlarm, MemoryGuard, MemoryLook};
 use super::hold::Hold;
-use super::price::{ChargedOld, Figures, Thresholds, block_cost, float, worked_ms};
+use super::price::{ChargedOld, Figures, MeasuredFull, Thresholds, block_cost, float, worked_ms};
 use gctrace_settings::{
     AutoDecision, AutoEvent, AutoOptions, AutoPart, AutoSaving, AutoState, ComparedSetting,
 };
@@ -80,6 +80,10 @@ pub(crate) struct Controller {
     pub(super) put_off: f64,
     /// Full collections when it was last looked.
     fulls: u64,
+    /// The last full collection in the program's own rhythm, by the rule. Its price is that of the program's own
+    /// settings: of a heap that was traversed longer ago, less is in the caches (half as much again, seen where they
+    /// came a third as often).
+    own_full: Option<MeasuredFull>,
     /// Steps of compared blocks, and full collections in them: the program asked for those.
     compared: [u64; 2],
     pub(super) guard: MemoryGuard,
@@ -138,6 +142,7 @@ impl Controller {
             debt: 0,
             put_off: 0.0,
             fulls: 0,
+            own_full: None,
             compared: [0; 2],
             cpu_ns: None,
             share: None,
@@ -175,6 +180,7 @@ impl Controller {
         if self.cpu_ns.is_none() {
             self.begin = gauge.figures();
             self.fulls = self.begin.collections[2];
+            self.own_full = self.begin.full;
             self.cpu_ns = Some([self.begin.cpu_ns; 2]);
             return None;
         }
@@ -259,8 +265,9 @@ impl Controller {
         }
         let (block, steps) = (self.block, self.block_steps);
         self.is_clean = block.is_compared();
-        if block.is_compared() {
-            // Collecting early saves a later collection, but for what its own period costs.
+        if block.is_compared() && block.kind.is_own() {
+            // Collecting early saves a later collection, but for what its own period costs. Of other settings it
+            // is in what their blocks cost.
             let closing_ns = float(closed.cpu_ns.saturating_sub(end.cpu_ns));
             self.spent_ns += closing_ns.min(self.period_ns);
         }
@@ -269,6 +276,9 @@ impl Controller {
         let old = self.old_generation(closed, block.kind);
         let exact = if self.by_time { worked_ms(&self.begin, end) } else { float(steps) };
         let cost = block_cost(&self.begin, end, closed, exact, block.thresholds, &old);
+        if matches!(self.phase, AutoPhase::SetUp | AutoPhase::Watch) && cost.fulls > 0 {
+            self.own_full = closed.full;
+        }
         if matches!(self.phase, AutoPhase::Explore(_) | AutoPhase::Hold(_)) {
             self.skipped_ns += cost.full_ns * float(steps) - cost.fulls_ns;
         }
@@ -332,7 +342,11 @@ impl Controller {
         let asked = if steps > 0.0 { fulls / steps } else { 0.0 };
         let old = ChargedOld::of(figures, asked);
         match &self.phase {
-            AutoPhase::Hold(hold) => hold.old_generation(old, figures, kind),
+            AutoPhase::Explore(_) if kind.is_own() => old.priced_as(self.own_full),
+            AutoPhase::Hold(hold) => {
+                let old = if kind.is_own() { old.priced_as(self.own_full) } else { old };
+                hold.old_generation(old, figures, kind)
+            }
             _ => old,
         }
     }

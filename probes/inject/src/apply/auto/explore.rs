@@ -15,7 +15,7 @@ const LONGEST: u64 = 200;
 /// Blocks of long steps are shorter, if they take this long, in ns; not below [`FEWEST`].
 const LONG_NS: f64 = 250e6;
 const FEWEST: u64 = 5;
-/// Periods of generation 1 that a block spans.
+/// Collections of generation 1 that a block spans.
 const PERIODS: f64 = 2.0;
 /// CPU time to collect an object of cyclic garbage, in ns (measured with 1.6 million of them).
 const COLLECTING_NS: u64 = 163;

@@ -46,6 +46,9 @@ pub(super) struct Hold {
     pub(super) pairs: BlockPairs,
     steps: u64,
     cpu_ns: f64,
+    /// Steps with it and young collections in them, in ns of CPU time: of pairs, whose blocks are closed, and of
+    /// blocks that are not.
+    young: [(u64, f64); 2],
     /// Containers per step when it was chosen, and of the last pairs.
     allocations: f64,
     recent: Vec<f64>,
@@ -76,6 +79,7 @@ impl Hold {
             pairs: BlockPairs::default(),
             steps: 0,
             cpu_ns: 0.0,
+            young: [(0, 0.0); 2],
             allocations,
             recent: Vec::new(),
         }
@@ -154,6 +158,9 @@ impl Hold {
         if is_held {
             self.steps += steps;
             self.cpu_ns += cost.cpu_ns * float(steps);
+            let (of_such, young_ns) = &mut self.young[usize::from(kind == BlockKind::Held)];
+            *of_such += steps;
+            *young_ns += (cost.collecting_ns - cost.full_ns) * float(steps);
         }
         if kind == BlockKind::Held {
             return;
@@ -177,11 +184,22 @@ impl Hold {
         (self.cpu_ns * (1.0 - own_by_held(self.pairs.cpu.mean()))).max(0.0)
     }
 
+    /// By how much less young collections took than in as many steps of pairs, in ns of CPU time: those collect
+    /// what lives at each block's end, sooner than the setting would. 0 before there is one that has closed no block.
+    fn unclosed_ns(&self) -> f64 {
+        let [(paired, paired_ns), (others, others_ns)] = self.young;
+        if others_ns <= 0.0 {
+            return 0.0;
+        }
+        paired_ns / float(paired.max(1)) * float(others) - others_ns
+    }
+
     /// What was saved, if that is proven.
     pub(super) fn saving(&self) -> Option<AutoSaving> {
         let pairs = &self.pairs.cpu;
         let interval = pairs.interval().filter(|_| self.is_proven)?;
-        let ns = |difference| signed(self.cpu_ns * (own_by_held(difference) - 1.0));
+        let unclosed_ns = self.unclosed_ns();
+        let ns = |difference| signed(self.cpu_ns * (own_by_held(difference) - 1.0) + unclosed_ns);
         Some(AutoSaving {
             mean_ns: ns(pairs.mean()),
             low_ns: ns(interval.high),

@@ -2,11 +2,11 @@
 //!
 //! A full collection is too rare for a block: charging it where it happens is wrong in sign and many
 //! times over. Compared blocks run with the old generation suspended, and each is charged what its steps
-//! contribute to full collections. From 3.8 to 3.13, and from 3.14.5 on, one runs when the third
-//! threshold is exceeded by collections of generation 1 and their survivors by a quarter of what the
-//! last full one left (`gc_collect_generations` in Modules/gcmodule.c, Python/gc.c): so per step
-//! `min(f1 / (t2 + 1), 4 s / L)`, with `f1` collections of generation 1 and `s` survivors of them per
-//! step, and `L` objects that the last full collection left.
+//! contribute to full collections. From 3.8 to 3.13, and from 3.14.5 on, a collection runs when the count of
+//! its generation exceeds the threshold, and counts towards the next older one (`gc_collect_generations` in
+//! Modules/gcmodule.c, Python/gc.c). So of generation 1 there is one in `t1 + 2` collections; and a full one follows
+//! the first of these after which there were `t2 + 1` since the last, and their survivors are a quarter of the `L`
+//! objects that it left: after `max(t2 + 1, L / 4 s + 1/2)` of them on average, with `s` survivors of each.
 
 /// By how much the rule's price of full collections may be off, as a share: in simulated programs without
 /// noise it is by 0.1 at most.
@@ -67,7 +67,7 @@ impl Figures {
 
 impl MeasuredFull {
     /// CPU time for an object, in ns.
-    fn ns_each(self) -> f64 {
+    pub(super) fn ns_each(self) -> f64 {
         float(self.cpu_ns) / float(self.left.saturating_add(self.freed)).max(1.0)
     }
 
@@ -115,17 +115,38 @@ impl ChargedOld {
         }
     }
 
+    /// With the price for an object that another full collection had, of a heap that was nearly as large.
+    pub(super) fn priced_as(self, full: Option<MeasuredFull>) -> Self {
+        /// Larger heaps have another share of the caches.
+        const LARGER: f64 = 1.5;
+        let of_such = |full: &MeasuredFull| {
+            let objects = float(full.left.saturating_add(full.freed));
+            objects > 0.0 && self.objects < LARGER * objects && objects < LARGER * self.objects
+        };
+        let ns_each = full.filter(of_such).map_or(self.ns_each, MeasuredFull::ns_each);
+        Self { ns_each, ..self }
+    }
+
     /// CPU time of a full collection, in ns.
     pub(crate) fn full_ns(&self) -> f64 {
         self.objects * self.ns_each
     }
 
-    /// Full collections per step by the rule.
-    fn rate(&self, middle: f64, survivors: f64, third: u32) -> f64 {
-        let by_count = middle / (f64::from(third) + 1.0);
-        let by_quarter = 4.0 * survivors / self.quarter_of.max(1.0);
-        (by_count.min(by_quarter) - self.asked).max(0.0)
+    /// Full collections per step by the rule, of so many collections and survivors per step.
+    fn rate(&self, young: f64, survivors: f64, thresholds: Thresholds) -> f64 {
+        let middle = middle_of(young, thresholds);
+        let by_count = f64::from(thresholds[2]) + 1.0;
+        let by_quarter = self.quarter_of / 4.0 * middle / survivors + 0.5;
+        let steps = by_count.max(by_quarter) / middle + 1.0 / young;
+        // Infinitely many, or of no number, where nothing is collected or survives.
+        let rate = if steps.is_finite() { 1.0 / steps } else { 0.0 };
+        (rate - self.asked).max(0.0)
     }
+}
+
+/// Collections of generation 1 of so many of all generations.
+fn middle_of(young: f64, [_, second, _]: Thresholds) -> f64 {
+    young / (f64::from(second) + 2.0)
 }
 
 /// What one block cost per step.
@@ -167,7 +188,7 @@ pub(crate) fn block_cost(
     old: &ChargedOld,
 ) -> BlockCost {
     let steps = steps.max(1.0);
-    let [first, second, third] = thresholds;
+    let [first, ..] = thresholds;
     let ran = |generation: usize| {
         let [begin, end] = [begin, end].map(|one| one.collections.get(generation).copied());
         end.unwrap_or(0).saturating_sub(begin.unwrap_or(0))
@@ -175,7 +196,6 @@ pub(crate) fn block_cost(
     // With the fraction of the one that is not complete.
     let part = (float(end.waiting) - float(begin.waiting)) / f64::from(first.max(1));
     let young = ((float(ran(0) + ran(1) + ran(2)) + part) / steps).max(0.0);
-    let middle = young / (f64::from(second) + 1.0);
     let [young_ns, middle_ns, full_ns] = [0, 1, 2].map(|generation: usize| {
         let [begin, closed] = [begin, closed].map(|one| one.collecting_ns.get(generation).copied());
         float(closed.unwrap_or(0).saturating_sub(begin.unwrap_or(0)))
@@ -183,7 +203,7 @@ pub(crate) fn block_cost(
     let fulls = closed.collections[2].saturating_sub(begin.collections[2]);
     let survived =
         if fulls == 0 { closed.pending.saturating_sub(begin.pending) } else { closed.pending };
-    let fulls_by_rule = old.rate(middle, float(survived) / steps, third);
+    let fulls_by_rule = old.rate(young, float(survived) / steps, thresholds);
     let charge = fulls_by_rule * old.full_ns();
     let without_full =
         |from: u64, to: u64| (float(to.saturating_sub(from)) - full_ns).max(0.0) / steps + charge;
@@ -193,7 +213,7 @@ pub(crate) fn block_cost(
         collecting_ns: (young_ns + middle_ns) / steps + charge,
         full_ns: charge,
         allocations: young * f64::from(first),
-        middle,
+        middle: middle_of(young, thresholds),
         fulls_by_rule,
         fulls,
         fulls_ns: full_ns,
@@ -246,11 +266,12 @@ mod tests {
             let closed = Figures { pending: BEGIN.pending + pending, cpu_ns: 11_000, ..end };
             block_cost(&BEGIN, &end, &closed, 10.0, [700, 10, 10], &old)
         };
-        // 1.1 collections, one of eleven of generation 1, one of eleven of those full.
-        let by_count = 1.1 / 11.0 / 11.0 * old.full_ns();
+        // 1.1 collections, one of twelve of generation 1; a full one follows eleven of those.
+        let by_count = 1.1 / (11.0 * 12.0 + 1.0) * old.full_ns();
         assert!((cost(5_000).full_ns - by_count).abs() < 1e-6, "{:?}", cost(5_000));
-        // 10 survivors per step, a quarter of the heap for each full one: 4 c s.
-        let by_quarter = 4.0 * 10.0 * 100.0 * 1.125;
+        // 10 survivors per step are a quarter of the heap after 2,500; a collection of generation 1 takes 10.9 steps.
+        let steps = 100_025.0 / 4.0 / 10.0 + 0.5 * 12.0 / 1.1 + 1.0 / 1.1;
+        let by_quarter = old.full_ns() / steps;
         assert!((cost(100).full_ns - by_quarter).abs() < 1e-6, "{:?}", cost(100));
         assert!((cost(100).cpu_ns - by_quarter - 1_000.0).abs() < 1e-6);
         let asked = ChargedOld { asked: 1.0, ..old };

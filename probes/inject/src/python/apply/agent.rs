@@ -7,7 +7,7 @@ use super::calls;
 use super::calls::MOST_LINES;
 use super::collector::{CollectCall, Collector};
 use super::search::SettingSearch;
-use super::sums::{SettlingSteps, Totals, forget_longest, longest_ns, totals};
+use super::sums::{SettlingSteps, Totals, WorkBegin, forget_longest, longest_ns, totals};
 use crate::apply::files::ReportFolder;
 use crate::apply::marks::{MarkCounter, Marked};
 use crate::apply::{ApplyOptions, marks};
@@ -52,7 +52,7 @@ pub(super) struct Agent {
     /// In a forked child: the objects that it inherited and that are frozen, nearly; `None`: none are.
     pub(super) inherited_frozen: Option<u64>,
     /// When it began to work, at this mark or after a collection.
-    pub(super) began_ns: u64,
+    pub(super) began: WorkBegin,
     reported_ns: u64,
     looked_ns: u64,
     /// The interpreter's end was reported.
@@ -97,7 +97,7 @@ impl Agent {
             settling: SettlingSteps::default(),
             freezes: 0,
             inherited_frozen: None,
-            began_ns: 0,
+            began: WorkBegin::default(),
             reported_ns: 0,
             looked_ns: 0,
             has_ended: false,
@@ -207,8 +207,9 @@ impl Agent {
         }
         self.read_own();
         // Together: what is done here may start a collection.
-        let (now, totals) = (now_ns(), totals());
-        self.began_ns = now;
+        let (began, totals) = (WorkBegin::now(), totals());
+        let now = began.wall_ns;
+        self.began = began;
         let marked = self.marks.count(marker);
         if marked == Marked::Nothing {
             return None;
@@ -242,14 +243,14 @@ impl Agent {
             None => self.begin_steps(),
             Some(_) => self.sums().steps += 1,
         }
-        self.report.settled = self.settling.after(steps, now, self.report.agent_ns, totals);
+        self.report.settled = self.settling.after(steps, began, self.report.agent_ns, totals);
         self.step_ended()
     }
 
     /// The collection that was returned has been made.
     pub(super) fn collected(&mut self) -> Option<CollectCall> {
         self.read_own();
-        self.began_ns = now_ns();
+        self.began = WorkBegin::now();
         match std::mem::replace(&mut self.stage, Stage::Idle) {
             Stage::Idle => None,
             Stage::Freezing { at_ns, before } => {
@@ -270,7 +271,7 @@ impl Agent {
 
     /// A collection to be made now.
     pub(super) fn asked(&mut self, generation: i64) -> Option<CollectCall> {
-        self.report.agent_ns += now_ns().saturating_sub(self.began_ns);
+        self.report.agent_ns += self.began.cpu_ns_by(now_ns());
         let call = self.collector.collection(generation);
         if call.is_none() {
             self.stage = Stage::Idle;
@@ -317,7 +318,7 @@ impl Agent {
 
     fn step_begins(&mut self) -> Option<CollectCall> {
         let (at_ns, totals) = (now_ns(), totals());
-        self.report.agent_ns += at_ns.saturating_sub(self.began_ns);
+        self.report.agent_ns += self.began.cpu_ns_by(at_ns);
         let plan = self.active.iter().find_map(|change| match change {
             GcChange::Plan(plan) => Some(*plan),
             _ => None,
@@ -330,7 +331,7 @@ impl Agent {
             (false, false) => return None,
         };
         self.stage = Stage::Planned { before: totals };
-        self.began_ns = at_ns;
+        self.began = WorkBegin::now();
         self.asked(generation)
     }
 
@@ -361,7 +362,7 @@ impl Agent {
             return None;
         }
         self.read_own();
-        self.began_ns = now_ns();
+        self.began = WorkBegin::now();
         self.look(false).or_else(|| self.search_by_time())
     }
 

@@ -92,7 +92,7 @@ impl Agent {
         /// Between two looks: ends of blocks need not be more exact.
         const EACH_NS: u64 = 20 * MS;
         let wait_ns = self.options.request.auto.as_ref()?.wait_ns();
-        let is_late = self.began_ns.saturating_sub(self.report.start_ns) >= wait_ns;
+        let is_late = self.began.wall_ns.saturating_sub(self.report.start_ns) >= wait_ns;
         let is_given_back = self.report.taken_back || self.report.failure.is_some();
         let Some(SettingSearch::Runs(search)) = &mut self.search else { return None };
         if self.marks.marker().is_some() || !is_late || is_given_back {
@@ -116,7 +116,7 @@ impl Agent {
         search.worked_ns = Some(before_ns + steps * MS);
         let call = self.search_stepped(steps);
         if call.is_none() {
-            self.report.agent_ns += now_ns().saturating_sub(self.began_ns);
+            self.report.agent_ns += self.began.cpu_ns_by(now_ns());
         }
         call
     }

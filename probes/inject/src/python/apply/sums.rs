@@ -120,6 +120,30 @@ impl Totals {
     }
 }
 
+/// When the agent began to work, by both clocks.
+#[derive(Clone, Copy, Default)]
+pub(super) struct WorkBegin {
+    pub(super) wall_ns: u64,
+    /// CPU time of the thread.
+    pub(super) cpu_ns: u64,
+}
+
+impl WorkBegin {
+    pub(super) fn now() -> Self {
+        Self { wall_ns: now_ns(), cpu_ns: thread_cpu_ns() }
+    }
+
+    /// CPU time of the thread since, in ns. Other programs often get the CPU at a system call, and the work of a
+    /// step makes one; but of what takes no longer than that work does, none had it: it needs no other.
+    pub(super) fn cpu_ns_by(self, now: u64) -> u64 {
+        const SHORT_NS: u64 = 20_000;
+        match now.saturating_sub(self.wall_ns) {
+            short @ ..SHORT_NS => short,
+            _ => thread_cpu_ns().saturating_sub(self.cpu_ns),
+        }
+    }
+}
+
 /// The steps of a program that has settled, measured from the end of the last one before.
 #[derive(Default)]
 pub(super) struct SettlingSteps(Option<SettledSince>);
@@ -136,7 +160,7 @@ impl SettlingSteps {
     pub(super) fn after(
         &mut self,
         steps: u64,
-        now: u64,
+        now: WorkBegin,
         own_ns: u64,
         totals: Totals,
     ) -> Option<SettledSteps> {
@@ -145,8 +169,8 @@ impl SettlingSteps {
         let since_set_up = steps.checked_sub(SET_UP)?;
         let now = SettledSince {
             tid: tid(),
-            cpu_ns: thread_cpu_ns().saturating_sub(own_ns),
-            wall_ns: now.saturating_sub(own_ns),
+            cpu_ns: now.cpu_ns.saturating_sub(own_ns),
+            wall_ns: now.wall_ns.saturating_sub(own_ns),
             totals,
         };
         let Some(begun) = &self.0 else {

@@ -12,8 +12,8 @@ Cases:
 The truth comes from the program: a callback of its own in gc.callbacks makes each collection longer by
 15 us of CPU time with one of two thresholds that are otherwise alike, and sums up how much
 (tests/python/tune/truth.py). The known gain is the mean over all runs. For each case: in how many runs it is inside tune's 95 % interval, and in
-how many a gain was claimed. All by the CPU time of steps (--measure cpu): on a shared machine wall
-time is the other programs' too.
+how many a gain was claimed. All by the CPU time of steps: on a shared machine wall time is the other
+programs' too.
 """
 
 import argparse
@@ -54,7 +54,7 @@ def tuned(options, python, program, thresholds, arguments):
     names = (one if one == "none" else f"threshold={one}" for one in thresholds)
     with tempfile.TemporaryDirectory() as folder:
         report, truth = pathlib.Path(folder, "report.json"), pathlib.Path(folder, "truth")
-        command = [options.gctrace, "tune", "-q", "--measure", "cpu", "--precision", "0.001",
+        command = [options.gctrace, "tune", "-q", "--precision", "0.001",
                    "--settings", "|".join(names), "-o", report, *arguments, "--",
                    python, PROGRAMS / "truth.py", truth, *program, "--steps", options.steps]
         subprocess.run([str(word) for word in command], check=True, stdout=subprocess.DEVNULL)

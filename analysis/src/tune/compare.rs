@@ -34,13 +34,16 @@ pub struct MeasuredRuns {
     pub groups: Vec<Vec<Measured>>,
 }
 
-/// Compares each setting with the first. `settings` name the entries of each group.
+/// Compares each setting with the first. `settings` name the entries of each group. By wall time if the CPU time of
+/// a run is unknown.
 #[must_use]
 pub fn compare(settings: &[String], runs: &MeasuredRuns, measure: TuneMeasure) -> TuneReport {
     let column = |setting: usize| -> Vec<Measured> {
         runs.groups.iter().filter_map(|group| group.get(setting).copied()).collect()
     };
     let columns: Vec<Vec<Measured>> = (0..settings.len()).map(column).collect();
+    let has_cpu = columns.iter().flatten().all(|run| run.cpu_ns.is_some());
+    let measure = if has_cpu { measure } else { TuneMeasure::Wall };
     let first = columns.first().map_or(&[][..], Vec::as_slice);
     let tuned = settings.iter().zip(&columns).enumerate().map(|(at, (name, column))| {
         let difference = |clock| {
@@ -196,6 +199,23 @@ mod tests {
         assert!((cpu.mean_ns + 40_000).abs() < 15_000, "half the wall time: {cpu:?}");
         let report = run(3, &[0.0, -50e3], 16);
         assert_eq!((report.outcome, report.best), (TuneOutcome::Loss, None));
+    }
+
+    #[test]
+    fn runs_without_cpu_time_are_compared_by_wall_time() {
+        let group = |at: u32| {
+            [0.0, 90e3].map(|gain| Measured {
+                wall_ns: 1e6 + f64::from(at) * 1e3 - gain,
+                cpu_ns: (at > 0).then_some(5e5),
+                pause_ns: None,
+                collections: [0.0; 3],
+                peak_rss_bytes: None,
+            })
+        };
+        let groups = (0..8).map(|at| group(at).to_vec()).collect();
+        let runs = MeasuredRuns { unit: TuneUnit::Step, groups };
+        let report = compare(&names(2), &runs, TuneMeasure::Cpu);
+        assert_eq!((report.measure, report.outcome), (TuneMeasure::Wall, TuneOutcome::Gain));
     }
 
     #[test]

@@ -23,13 +23,14 @@ Examples:
   gctrace tune --settings 'none|threshold=50000' -- torchrun --nproc-per-node 8 train.py
   gctrace tune --settings 'none|threshold=7000,10,10' --step-function train_step -- python train.py
   gctrace tune --settings 'none|freeze@step:2' --budget 1h -- python train.py --steps 300
-  gctrace tune --runs --measure cpu -- python job.py
+  gctrace tune --runs --measure wall -- python job.py
 
-It is gctrace auto that stops. Without --settings thresholds are sought and the best is proven, by
-CPU time; JSON then has the schema gctrace.auto/1. Thresholds that are named take turns within one
-run, in random order, in blocks of steps that gctrace chooses. A program without steps is compared
-by time. Full collections are too rare for blocks: their share is computed from counts and their
-measured cost.
+It is gctrace auto that stops. Without --settings thresholds are sought and the best is proven; JSON
+then has the schema gctrace.auto/1. The verdict rests on CPU time, with wall time beside it: other
+programs disturb it less, and a thread that spins while it waits for a GPU has as much of both.
+Thresholds that are named take turns within one run, in random order, in blocks of steps that
+gctrace chooses. A program without steps is compared by time. Full collections are too rare for
+blocks: their share is computed from counts and their measured cost.
 
 Whole runs are compared with disable, plan or freeze, with --runs (without --settings: none,
 threshold=7000,10,10 and plan:10), and if the command ends without steps before anything is known:
@@ -62,8 +63,8 @@ pub(crate) struct TuneArgs {
     /// setting's mean [default: 0.5, or in blocks, as soon as each is known to be faster or slower]
     #[arg(long, value_name = "PERCENT", value_parser = precision)]
     pub(crate) precision: Option<f64>,
-    /// Clock of the verdict: wall time, or CPU time, which a busy machine disturbs less
-    #[arg(long, value_enum, default_value_t = MeasureChoice::Wall)]
+    /// Clock of the verdict
+    #[arg(long, value_enum, default_value_t = MeasureChoice::Cpu)]
     pub(crate) measure: MeasureChoice,
     /// Interrupt the command (SIGINT) when the result is known
     #[arg(long)]
@@ -89,10 +90,10 @@ pub(crate) struct TuneArgs {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum MeasureChoice {
+    /// CPU time of the thread that makes the steps; of runs without steps, of all processes
+    Cpu,
     /// Wall time
     Wall,
-    /// CPU time of the thread that makes the steps
-    Cpu,
 }
 
 impl TuneArgs {

@@ -95,6 +95,10 @@ fn clock(report: &TuneReport) -> &'static str {
 
 fn table(report: &TuneReport) -> Vec<String> {
     let mean = format!("{}{}", unit(report), clock(report));
+    let (other, beside) = match report.measure {
+        TuneMeasure::Wall => (TuneMeasure::Cpu, "CPU time"),
+        TuneMeasure::Cpu => (TuneMeasure::Wall, "wall time"),
+    };
     let has_memory = report.settings.iter().any(|setting| setting.peak_rss_bytes.is_some());
     let time = |ns: Option<u64>| ns.map(duration).or_dash();
     let (is_runs, is_blocks) =
@@ -111,6 +115,7 @@ fn table(report: &TuneReport) -> Vec<String> {
         .right_if(is_runs, "sd", |setting| time(setting.standard_deviation_ns))
         .right("difference (95 %)", |setting| found(setting, difference))
         .right("p", |setting| found(setting, |found| format!("{:.4}", found.holm_p_value)))
+        .right(beside, |setting| setting.difference(other).map(difference).unwrap_or_default())
         .right("pauses", |setting| time(setting.pause_ns))
         .right_if(is_blocks, "computed", |setting| {
             setting.computed_share.map(percent).unwrap_or_default()

@@ -136,11 +136,13 @@ impl FoundSettings {
         (found.schema == SCHEMA).then_some(found)
     }
 
-    /// Its setting as Python; `None`: none was proven.
+    /// What was found as Python: its setting, and what it did in forks; `None`: none was proven, and none frozen.
     pub(super) fn code(&self) -> Option<String> {
-        let setting = self.setting.as_ref()?;
+        if self.setting.is_none() && self.frozen_forks.is_none() {
+            return None;
+        }
         let mut lines = vec!["import gc".to_owned()];
-        for item in setting.items() {
+        for item in self.setting.iter().flat_map(GcSetting::items) {
             lines.extend(match &item.change {
                 GcChange::Threshold(values) => {
                     let values: Vec<String> = values.iter().map(u32::to_string).collect();
@@ -155,6 +157,11 @@ impl FoundSettings {
                 }
                 GcChange::Disable | GcChange::Plan(_) => return None,
             });
+        }
+        if self.frozen_forks.is_some() {
+            lines.push("import os".to_owned());
+            lines.push("# in forked processes, of what they inherit:".to_owned());
+            lines.push("os.register_at_fork(after_in_child=gc.freeze)".to_owned());
         }
         Some(lines.join("\n") + "\n")
     }
@@ -229,6 +236,16 @@ mod tests {
                  gc.collect()\ngc.freeze()\n"
             )
         );
+        let forks = FrozenForks { processes: 2, most_objects: 500_000 };
+        let alone = FoundSettings { setting: None, frozen_forks: Some(forks), ..read };
+        assert_eq!(
+            alone.code().as_deref(),
+            Some(
+                "import gc\nimport os\n# in forked processes, of what they inherit:\n\
+                 os.register_at_fork(after_in_child=gc.freeze)\n"
+            )
+        );
+        assert_eq!(FoundSettings { frozen_forks: None, ..alone }.code(), None);
         for text in
             ["", "{}", "{\"schema\": \"gctrace.auto/1\"}", "{\"schema\": \"gctrace.apply/1\"}"]
         {

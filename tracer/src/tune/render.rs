@@ -18,6 +18,7 @@ pub(super) fn lines(report: &TuneReport) -> Vec<String> {
     let mut lines = wrap(&basis(report), "", "");
     lines.extend(table(report));
     lines.extend(wrap(&verdict(report), "", ""));
+    lines.extend(beside(report).iter().flat_map(|text| wrap(text, "", "")));
     for setting in &report.settings {
         if let Some(refusal) = setting.refused {
             let text = format!("{}: {}", setting.setting, refused(refusal, report.method));
@@ -95,10 +96,6 @@ fn clock(report: &TuneReport) -> &'static str {
 
 fn table(report: &TuneReport) -> Vec<String> {
     let mean = format!("{}{}", unit(report), clock(report));
-    let (other, beside) = match report.measure {
-        TuneMeasure::Wall => (TuneMeasure::Cpu, "CPU time"),
-        TuneMeasure::Cpu => (TuneMeasure::Wall, "wall time"),
-    };
     let has_memory = report.settings.iter().any(|setting| setting.peak_rss_bytes.is_some());
     let time = |ns: Option<u64>| ns.map(duration).or_dash();
     let (is_runs, is_blocks) =
@@ -115,7 +112,6 @@ fn table(report: &TuneReport) -> Vec<String> {
         .right_if(is_runs, "sd", |setting| time(setting.standard_deviation_ns))
         .right("difference (95 %)", |setting| found(setting, difference))
         .right("p", |setting| found(setting, |found| format!("{:.4}", found.holm_p_value)))
-        .right(beside, |setting| setting.difference(other).map(difference).unwrap_or_default())
         .right("pauses", |setting| time(setting.pause_ns))
         .right_if(is_blocks, "computed", |setting| {
             setting.computed_share.map(percent).unwrap_or_default()
@@ -167,6 +163,19 @@ fn verdict(report: &TuneReport) -> String {
         (TuneOutcome::Refused, _) => "No verdict.".to_owned(),
         _ => format!("No difference found: keep {first}."),
     }
+}
+
+/// The differences by the clock that does not decide; `None`: there are none.
+fn beside(report: &TuneReport) -> Option<String> {
+    let (other, clock) = match report.measure {
+        TuneMeasure::Wall => (TuneMeasure::Cpu, "CPU time"),
+        TuneMeasure::Cpu => (TuneMeasure::Wall, "wall time"),
+    };
+    let differences = report.settings.iter().filter_map(|setting| {
+        Some(format!("{} {}", setting.setting, difference(setting.difference(other)?)))
+    });
+    let differences: Vec<String> = differences.collect();
+    (!differences.is_empty()).then(|| format!("By {clock}: {}.", differences.join("; ")))
 }
 
 /// Settings that may be as fast as the best: their intervals reach to its mean.

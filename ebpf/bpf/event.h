@@ -640,10 +640,9 @@ enum counter {
 	COUNTER_SAMPLES,                       /* of recorded processes                           */
 	COUNTER_LOST_SAMPLES,                  /* pause ring full                                 */
 	COUNTER_SAMPLE_NS,                     /* time that taking samples took                   */
-	COUNTER_OFF_CPU,                       /* times off the CPU that were long enough         */
 	COUNTER_LOST_OFF_CPU,                  /* pause ring full                                 */
-	COUNTER_OFF_CPU_UNPLACED,              /* their stack was not taken: the budget           */
-	COUNTER_SWITCH_NS,                     /* time that the program at switches took          */
+	COUNTER_SWITCHES,                      /* of threads of recorded processes, estimated     */
+	COUNTER_SWITCH_NS,                     /* time that the program took at them, estimated   */
 	COUNTERS,
 };
 

@@ -32,6 +32,8 @@
 #define OFF_CPU_NS 1000000ull
 /* One part of this many of a CPU's time goes into stacks of threads that leave it: 0.2 %. */
 #define SWITCH_BUDGET 500
+/* One switch of this many, a power of two, is measured. */
+#define COST_SAMPLED 64
 /* What it may save up. */
 #define SWITCH_BUDGET_NS 10000000ull
 /* include/linux/sched.h: bits of a task's state */
@@ -233,7 +235,8 @@ static __always_inline void leave_cpu(u32 tid, u32 pid, const struct followed_pr
 	u64 stack = STACK_LOST, tstate = 0;
 	struct switch_budget *budget;
 	const struct layout *layout;
-	struct pt_regs registers = {};
+	struct pt_regs *registers = (struct pt_regs *)bpf_task_pt_regs(task);
+	u64 first_argument = 0, number = 0;
 	s64 system_call = -1;
 
 	if (state & TASK_DEAD)
@@ -254,12 +257,13 @@ static __always_inline void leave_cpu(u32 tid, u32 pid, const struct followed_pr
 	if (flags & OFF_CPU_RUNNABLE) {
 		/* it may be anywhere */
 		stack = 0;
-	} else if (!bpf_probe_read_kernel(&registers, sizeof(registers), (void *)bpf_task_pt_regs(task))) {
-		system_call = (s64)registers.SYSTEM_CALL;
+	} else if (!bpf_probe_read_kernel(&number, sizeof(registers->SYSTEM_CALL), &registers->SYSTEM_CALL) &&
+		   !bpf_probe_read_kernel(&first_argument, sizeof(first_argument), &registers->FIRST_ARGUMENT)) {
+		system_call = sizeof(registers->SYSTEM_CALL) == 4 ? (s64)(s32)number : (s64)number;
 		if (budget && has_budget(budget, thread, now)) {
 			layout = process->runtime ? bpf_map_lookup_elem(&layouts, &process->layout) : 0;
 			stack = current_stack(tid, pid, process, layout, now, &tstate);
-			if (system_call == FUTEX && is_gil(registers.FIRST_ARGUMENT, process, layout, tstate))
+			if (system_call == FUTEX && is_gil(first_argument, process, layout, tstate))
 				flags |= OFF_CPU_ON_GIL;
 			budget->left_ns -= bpf_ktime_get_ns() - now;
 			/* the entry may be another one now */
@@ -273,7 +277,7 @@ static __always_inline void leave_cpu(u32 tid, u32 pid, const struct followed_pr
 	thread->off_cpu_ns = now;
 	thread->stack = stack;
 	thread->system_call = system_call < 0 ? -1 : system_call;
-	thread->first_argument = registers.FIRST_ARGUMENT;
+	thread->first_argument = first_argument;
 	thread->flags = flags;
 }
 
@@ -287,9 +291,6 @@ static __always_inline void enter_cpu(u32 tid, struct sampled_thread *thread, u6
 	thread->last_was_long = now - start >= OFF_CPU_NS;
 	if (!thread->last_was_long)
 		return;
-	count(COUNTER_OFF_CPU);
-	if (thread->stack == STACK_LOST)
-		count(COUNTER_OFF_CPU_UNPLACED);
 	event = bpf_ringbuf_reserve(&pause_ring, sizeof(*event), 0);
 	if (!event) {
 		count(COUNTER_LOST_OFF_CPU);
@@ -326,7 +327,11 @@ int at_switch(struct bpf_raw_tracepoint_args *context)
 		enter_cpu(next_tid, thread, now);
 	if (process && tid)
 		leave_cpu(tid, pid, process, context->args[0], now);
-	count_many(COUNTER_SWITCH_NS, bpf_ktime_get_ns() - now);
+	/* reading the clock costs as much as a lookup: one of COST_SAMPLED is measured */
+	if (!((now >> 4) & (COST_SAMPLED - 1))) {
+		count_many(COUNTER_SWITCHES, COST_SAMPLED);
+		count_many(COUNTER_SWITCH_NS, COST_SAMPLED * (bpf_ktime_get_ns() - now));
+	}
 	return 0;
 }
 

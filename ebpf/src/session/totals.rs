@@ -22,11 +22,9 @@ pub struct SampleCounts {
     pub taken: u64,
     /// Time that taking them took, in ns; not the interrupt itself.
     pub took_ns: u64,
-    /// Times off the CPU, the lost ones included.
-    pub off_cpu: u64,
-    /// Those whose stack the budget did not pay for.
-    pub unplaced: u64,
-    /// Time that the program at switches of recorded threads took, in ns.
+    /// Switches of recorded threads, by one of 64.
+    pub switches: u64,
+    /// Time that the program took at them, in ns, by the same.
     pub switches_ns: u64,
 }
 
@@ -92,8 +90,7 @@ impl ProgramCounts {
         SampleCounts {
             taken: self.value(Counter::COUNTER_SAMPLES.0),
             took_ns: self.value(Counter::COUNTER_SAMPLE_NS.0),
-            off_cpu: self.value(Counter::COUNTER_OFF_CPU.0),
-            unplaced: self.value(Counter::COUNTER_OFF_CPU_UNPLACED.0),
+            switches: self.value(Counter::COUNTER_SWITCHES.0),
             switches_ns: self.value(Counter::COUNTER_SWITCH_NS.0),
         }
     }

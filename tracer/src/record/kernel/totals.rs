@@ -216,8 +216,8 @@ fn costs(
         .map(|c| c.entry_ns + counters.garbage().took_ns as f64 / garbage as f64);
     let samples = counters.samples();
     let sample_ns = (samples.taken > 0).then(|| samples.took_ns as f64 / samples.taken as f64);
-    let off_cpu_ns =
-        (samples.off_cpu > 0).then(|| samples.switches_ns as f64 / samples.off_cpu as f64);
+    let switch_ns =
+        (samples.switches > 0).then(|| samples.switches_ns as f64 / samples.switches as f64);
     let code = counters.foreign_hits(ProbePointKind::CodeDealloc);
     let foreign = POINTS.map(|point| match point {
         ProbePointKind::CodeDealloc => (0, point),
@@ -253,8 +253,7 @@ fn costs(
         ),
         cost("garbage of collections", garbage, garbage_ns),
         cost("sample", samples.taken, sample_ns),
-        // With the switches of shorter times.
-        cost("time off the CPU", samples.off_cpu, off_cpu_ns),
+        cost("switch of a thread", samples.switches, switch_ns),
         cost("program stopped", stops.count, stopped_ns),
         cost(ProbeCost::CODE_ELSEWHERE, code, calibration.map(|c| c.entry_ns)),
         cost(ProbeCost::COLLECTOR_ELSEWHERE, foreign, foreign_ns.map(|ns| ns / foreign as f64)),

@@ -24,8 +24,10 @@ const WORTH: f64 = 0.05;
 #[must_use]
 pub fn samples_in_short(report: &Report) -> Option<String> {
     let of = shown_process(report)?;
-    let process =
-        if report.cpu.len() > 1 { format!(" of process {}", of.pid) } else { String::new() };
+    // Helpers of a moment are no reason to name it.
+    let is_much = |cpu: &&CpuReport| cpu.samples.saturating_mul(20) >= of.samples;
+    let several = report.cpu.iter().filter(is_much).count() > 1;
+    let process = if several { format!(" of process {}", of.pid) } else { String::new() };
     match &of.main_thread {
         Some(main) if main.interval_ns >= LONG_NS => Some(main_thread(of, main, &process)),
         _ => (of.samples >= ENOUGH).then(|| cpu_by_line(of, &process)),
@@ -159,6 +161,11 @@ fn main_thread(cpu: &CpuReport, main: &MainThreadReport, process: &str) -> Strin
             places.at(wait.longest.line.as_ref().filter(|_| most)),
             meanwhile.unwrap_or_default(),
         ));
+    }
+    let off_ns = main.off_cpu_ns.saturating_add(main.off_cpu_in_pauses_ns) as f64;
+    let rest = 1.0 - (ns(main.samples) + off_ns) / whole_ns;
+    if rest >= WORTH {
+        parts.push(format!("{} off it for less than 1 ms at a time", percent(rest)));
     }
     let collecting_ns = ns(main.samples_in_pauses) + main.off_cpu_in_pauses_ns as f64;
     parts.push(format!("{} in collections", percent((collecting_ns / whole_ns).min(1.0))));

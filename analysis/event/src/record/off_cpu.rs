@@ -98,7 +98,7 @@ impl fmt::Display for OffCpuReason {
         f.write_str(match self {
             Self::Gil => "the GIL",
             Self::Lock => "a lock",
-            Self::Poll => "poll, select or epoll",
+            Self::Poll => "input (poll)",
             Self::Pipe => "a pipe or socket",
             Self::Sleep => "a sleep",
             Self::Process => "another process",

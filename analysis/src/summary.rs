@@ -226,7 +226,7 @@ impl Analysis {
                 let observed = process.observed(ended_ns, trace.last_ns());
                 let hertz = trace.header.as_ref()?.sample_hz?;
                 let cpu = process.cpu(observed, &self.stacks, hertz)?;
-                // Of a training program's start-up nobody asks.
+                // The start-up of a training program is longer than its training in a short run.
                 let training = judged.filter(|run| {
                     let judged = (run.process.trace, run.process.pid);
                     judged == (process.trace, process.sums.pid) && run.phases.steps.is_some()

@@ -401,7 +401,6 @@ enum off_cpu_flag {
 	OFF_CPU_ON_GIL = 4,        /* it waited for a futex in the lock of its interpreter        */
 	OFF_CPU_ON_IO = 8,         /* for a block device, by the kernel's own account             */
 	OFF_CPU_STOPPED = 16,      /* by a signal or a debugger                                   */
-	OFF_CPU_STACK_LOST = 32,   /* its stack was not taken, for the budget, or not sent        */
 };
 
 /* A thread was off the CPU for OFF_CPU_NS or longer. */

@@ -299,7 +299,7 @@ static __always_inline void enter_cpu(u32 tid, struct sampled_thread *thread, u6
 	event->kind = EVENT_OFF_CPU;
 	event->pid = thread->pid;
 	event->tid = tid;
-	event->flags = thread->flags | (thread->stack == STACK_LOST ? OFF_CPU_STACK_LOST : 0);
+	event->flags = thread->flags;
 	event->start_ns = start;
 	event->end_ns = now;
 	event->stack = thread->stack == STACK_LOST ? 0 : thread->stack;

@@ -115,7 +115,7 @@ pub struct SampleEvent {
     pub in_pause: bool,
 }
 
-/// A time of a thread off the CPU, of [`OFF_CPU_NS`] or longer.
+/// A time of a thread off the CPU, of a millisecond or longer (`OFF_CPU_NS` of `bpf/sample.bpf.c`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OffCpuEvent {
     /// Process id in the initial pid namespace.
@@ -134,9 +134,6 @@ pub struct OffCpuEvent {
     /// Whether the thread was in a collection.
     pub in_pause: bool,
 }
-
-/// The shortest time off the CPU that is reported, in ns: `OFF_CPU_NS` of `bpf/sample.bpf.c`.
-pub const OFF_CPU_NS: u64 = 1_000_000;
 
 /// Identity of a type in a process; an address alone may be reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

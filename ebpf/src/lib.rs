@@ -77,8 +77,8 @@ pub use decode::decode;
 pub use error::Error;
 pub use event::{
     AllocationEvent, CapturedFrame, CapturedKind, CodeEvent, CodeId, GarbageEvent, KernelEvent,
-    KindOwner, LibraryKind, NotStopped, OFF_CPU_NS, OffCpuEvent, PauseEvent, ProcessEvent,
-    SampleEvent, StackEvent, StackId, StopState, TypeEvent, TypeId,
+    KindOwner, LibraryKind, NotStopped, OffCpuEvent, PauseEvent, ProcessEvent, SampleEvent,
+    StackEvent, StackId, StopState, TypeEvent, TypeId,
 };
 pub use garbage::GarbagePrograms;
 pub use gctrace_abi::{CallKind, CollectorArguments, ProbePointKind};

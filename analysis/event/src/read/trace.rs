@@ -9,16 +9,16 @@ mod code;
 mod frames;
 pub(crate) mod pauses;
 mod profiler;
+mod threads;
 
 use super::error::{ReadError, TracePosition};
 use super::events::{ChromeEvent, EventReader, TraceEntry, TraceProperty};
 use super::input::TraceInput;
-use super::number::LONGEST_NS;
 use super::value::JsonValue;
 use crate::{
-    Allocations, Called, CpuSamples, CycleSignature, EventSource, Frame, Garbage, GcSettings,
-    GpuDevice, GpuSample, Note, NotebookCells, ObjectKind, OffCpu, Pause, PauseMemory, Pressure,
-    Process, ProcessExit, Record, RecordingMode, TraceEnd, TraceHeader, UnpairedPauses,
+    Allocations, Called, CycleSignature, EventSource, Frame, Garbage, GcSettings, GpuDevice,
+    GpuSample, Note, NotebookCells, ObjectKind, Pause, PauseMemory, Pressure, Process, ProcessExit,
+    Record, RecordingMode, TraceEnd, TraceHeader, UnpairedPauses,
 };
 use bitcode::{Decode, Encode};
 use code::CodeFilter;
@@ -26,6 +26,7 @@ use frames::{FrameNumbers, stack_frame};
 use serde::de::DeserializeOwned;
 use std::io::Read;
 use std::path::Path;
+use threads::{off_cpu, samples};
 
 /// An invalid value in a trace, which was ignored.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
@@ -386,50 +387,6 @@ fn metadata<'a>(
         _ => return Err(DecodeError::Other),
     };
     Ok(DecodedItem::Record(record))
-}
-
-fn samples(
-    event: &ChromeEvent<'_>,
-    names: &mut FrameNumbers,
-    report: &mut impl FnMut(Problem),
-) -> Result<CpuSamples, Problem> {
-    let samples = CpuSamples {
-        pid: process_id(event, "the \"pid\" of samples is not a process id")?,
-        tid: id(event.tid).ok_or("the \"tid\" of samples is not a thread id")?,
-        at_ns: time(event.ts)?,
-        stack: (!event.stack.is_missing()).then(|| names.id(event.stack, report)).flatten(),
-        ..args(event, "samples of a thread are damaged")?
-    };
-    if samples.count == 0 || samples.until_ns < samples.at_ns {
-        return Err("samples of a thread end before they start, or are none");
-    }
-    Ok(samples)
-}
-
-fn off_cpu(
-    event: &ChromeEvent<'_>,
-    names: &mut FrameNumbers,
-    report: &mut impl FnMut(Problem),
-) -> Result<OffCpu, Problem> {
-    let off = OffCpu {
-        pid: process_id(event, "the \"pid\" of a time off the CPU is not a process id")?,
-        tid: id(event.tid).ok_or("the \"tid\" of a time off the CPU is not a thread id")?,
-        at_ns: time(event.ts)?,
-        stack: (!event.stack.is_missing()).then(|| names.id(event.stack, report)).flatten(),
-        ..args(event, "times of a thread off the CPU are damaged")?
-    };
-    let lengths = off.times.iter().map(|(after_ns, length_ns)| after_ns.checked_add(*length_ns));
-    let ends: Option<Vec<u64>> = lengths.collect();
-    let starts = off.times.iter().skip(1).map(|(after_ns, _)| *after_ns);
-    let in_order = |ends: &Vec<u64>| {
-        ends.last().is_none_or(|end_ns| *end_ns <= LONGEST_NS)
-            && ends.iter().zip(starts).all(|(end_ns, next_ns)| *end_ns <= next_ns)
-    };
-    if ends.as_ref().is_some_and(in_order) {
-        Ok(off)
-    } else {
-        Err("times of a thread off the CPU overlap")
-    }
 }
 
 fn pressure(event: &ChromeEvent<'_>) -> Result<Pressure, Problem> {

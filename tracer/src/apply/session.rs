@@ -7,7 +7,7 @@ use crate::record::folder::{FolderOwner, InjectFolder, places};
 use crate::record::mode::own_filters;
 use crate::wait;
 use anyhow::Context as _;
-use gctrace_ring::{InjectOptions, OPTIONS_VARIABLE, STEP_FUNCTION_VARIABLE};
+use gctrace_ring::{InjectOptions, OPTIONS_VARIABLE, RENDEZVOUS_VARIABLE, STEP_FUNCTION_VARIABLE};
 use gctrace_settings::{
     APPLY_VARIABLE, AppliedProcess, ApplyRequest, CONTROL_FILE, FOLDER_VARIABLE, MAX_PROCESSES,
     MAX_REPORT, REPORT_SUFFIX,
@@ -119,8 +119,14 @@ impl ApplySession {
             .with_context(|| format!("cannot load {} into the command", library.display()))?;
         launch.set_variable(APPLY_VARIABLE, request.text().into());
         launch.set_variable(FOLDER_VARIABLE, folder.path().into());
-        let options = InjectOptions { filters: own_filters(), ..InjectOptions::nothing() };
-        launch.set_variable(OPTIONS_VARIABLE, options.to_string().into());
+        // Those of a `gctrace record` that started this command hold for both.
+        let is_recorded = [RENDEZVOUS_VARIABLE, OPTIONS_VARIABLE]
+            .iter()
+            .all(|name| launch.variable(name).is_some_and(|value| !value.is_empty()));
+        if !is_recorded {
+            let options = InjectOptions { filters: own_filters(), ..InjectOptions::nothing() };
+            launch.set_variable(OPTIONS_VARIABLE, options.to_string().into());
+        }
         folder.hand_to(owner)?;
         Ok(Self { folder, control })
     }

@@ -106,6 +106,33 @@ fn a_setting_is_found_and_held() {
     assert!(process["parts"][0]["held_steps"].as_u64() > Some(0), "{process}");
 }
 
+/// Whichever starts the other: each collection is recorded, by the program's own count, and settings are sought.
+#[test]
+fn a_search_and_a_recording_go_together() {
+    for records_first in [true, false] {
+        let folder = tempfile::tempdir().unwrap();
+        let trace = folder.path().join("trace.json");
+        let script = format!("{GROWING}print(sum(one['collections'] for one in gc.get_stats()))");
+        let record = ["record", "--mode", "inject", "-o", trace.to_str().unwrap(), "--"];
+        let auto = ["auto", "--"];
+        let binary = recording::binary();
+        let (first, second) =
+            if records_first { (&record[..], &auto[..]) } else { (&auto[..], &record[..]) };
+        let mut command = Command::new(&binary);
+        command.args(first).arg(&binary).args(second).arg(any_python());
+        command.arg("-c").arg(format!("{OPTIMIZER}{script}"));
+        command.env("XDG_RUNTIME_DIR", folder.path()).current_dir(folder.path());
+        let output = command.output_in_time().unwrap();
+        let told = errors(&output);
+        assert!(output.status.success(), "{told}");
+        let counted: u64 = String::from_utf8_lossy(&output.stdout).trim().parse().unwrap();
+        let recorded = fs::read_to_string(&trace).unwrap().matches("\"cat\":\"gc\"").count() as u64;
+        // Those at the start of the interpreter are counted, not recorded, and those at its end come after the print.
+        assert!(recorded + 10 >= counted && counted > 20, "{recorded} {counted} {told}");
+        assert!(decisions(&found(folder.path())).contains(&"explore"), "{told}");
+    }
+}
+
 /// Without steps intervals of time are compared, and a program that makes steps later has none of it.
 #[test]
 fn a_program_without_steps_is_compared_by_time() {

@@ -4,14 +4,14 @@
 //! Driven by [`Controller::step`] at each step and [`Controller::next`] after each [`Action`]; what it
 //! knows of the program it asks of a [`Gauge`].
 
-use super::block::{Block, BlockKind};
+use super::block::{Block, BlockKind, is_other};
 use super::coin::Coin;
 use super::compare::Comparison;
 use super::explore::Exploration;
 use super::gauge::{Action, Gauge};
 use super::guard::{MemoryAlarm, MemoryGuard, MemoryLook};
 use super::hold::Hold;
-use super::price::{ChargedOld, Figures, MeasuredFull, Thresholds, block_cost, float, worked_ms};
+use super::price::{BlockCost, ChargedOld, Figures, MeasuredFull, Thresholds, block_cost, float, worked_ms};
 use gctrace_settings::{
     AutoDecision, AutoEvent, AutoOptions, AutoPart, AutoSaving, AutoState, ComparedSetting,
 };
@@ -78,6 +78,8 @@ pub(crate) struct Controller {
     pub(super) debt: u32,
     /// Full collections that the rule would have had in compared blocks since the last one.
     pub(super) put_off: f64,
+    /// Nothing is compared until the collector has made the one that was put off.
+    pub(super) awaits_full: bool,
     /// Full collections when it was last looked.
     fulls: u64,
     /// The last full collection in the program's own rhythm, by the rule. Its price is that of the program's own
@@ -141,6 +143,7 @@ impl Controller {
             is_clean: false,
             debt: 0,
             put_off: 0.0,
+            awaits_full: false,
             fulls: 0,
             own_full: None,
             compared: [0; 2],
@@ -276,7 +279,7 @@ impl Controller {
         let old = self.old_generation(closed, block.kind);
         let exact = if self.by_time { worked_ms(&self.begin, end) } else { float(steps) };
         let cost = block_cost(&self.begin, end, closed, exact, block.thresholds, &old);
-        if matches!(self.phase, AutoPhase::SetUp | AutoPhase::Watch) && cost.fulls > 0 {
+        if block.kind == BlockKind::Own && cost.fulls > 0 {
             self.own_full = closed.full;
         }
         if matches!(self.phase, AutoPhase::Explore(_) | AutoPhase::Hold(_)) {
@@ -298,9 +301,10 @@ impl Controller {
             self.compared[0] += steps;
             self.compared[1] += cost.fulls;
         }
+        let has_changed = same_thread && self.awaits_full && self.has_changed(&cost);
         match &self.phase {
             AutoPhase::SetUp => self.phase = AutoPhase::Watch,
-            _ if !same_thread => {}
+            _ if !same_thread || has_changed => {}
             AutoPhase::Watch => self.has_watched(&cost, closed, gauge),
             AutoPhase::Explore(_) => self.explored(block.kind, cost, steps, closed, gauge),
             AutoPhase::Compare(_) => self.has_compared(block.kind, cost),
@@ -310,6 +314,15 @@ impl Controller {
         if !matches!(self.phase, AutoPhase::Stopped) {
             self.prepare(closed);
         }
+    }
+
+    /// While a full collection is awaited: whether it is another program by now, which may never make one.
+    fn has_changed(&mut self, cost: &BlockCost) -> bool {
+        let now = cost.allocations;
+        let Some(before) = self.watched.filter(|before| is_other(*before, now)) else { return false };
+        self.decide(AutoDecision::Changed { before, now });
+        self.watch_again(false);
+        true
     }
 
     fn note_longest(&mut self, end: &Figures, closed: &Figures) {
@@ -369,20 +382,27 @@ impl Controller {
             AutoPhase::Hold(hold) => hold.is_amid(),
             _ => false,
         };
-        let block = self.next_block();
+        // Old garbage waits no longer than with settings in which it is not suspended: memory of a device may be
+        // in it. The collector makes the collection itself, within a step, as it would have: at a step's end it is
+        // no replacement where data is found from the frame of a function that has returned (a heap in a closure
+        // took five times as long). Rounds of named settings do not wait for it: they are what the run is for.
+        let is_due = self.put_off >= 1.0 && !is_amid;
+        self.awaits_full = is_due && !matches!(self.phase, AutoPhase::Compare(_));
+        let block = if self.awaits_full { self.resting_block() } else { self.next_block() };
         let is_compared = block.is_compared();
-        if self.put_off >= 1.0 && !is_amid {
-            // Old garbage waits no longer than with settings in which it is not suspended: memory of a
-            // device may be in it.
+        if is_due && !self.awaits_full {
             self.collect_all();
         } else if is_compared && !self.is_clean {
             self.queue.push_back(Action::Collect(1));
             self.debt = self.debt.saturating_add(1);
         }
         let [first, second, third] = block.thresholds;
-        let third = match is_compared {
-            true => SUSPENDED,
-            false => third.saturating_add(self.debt).min(SUSPENDED),
+        let third = if is_compared {
+            SUSPENDED
+        } else if self.awaits_full {
+            third
+        } else {
+            third.saturating_add(self.debt).min(SUSPENDED)
         };
         let thresholds = [first, second, third];
         if thresholds != self.in_place {
@@ -391,6 +411,16 @@ impl Controller {
         self.block = block;
         self.begin = *figures;
         self.moment = Moment::Preparing;
+    }
+
+    /// A block that is not compared.
+    fn resting_block(&self) -> Block {
+        let rest = |steps| Block { kind: BlockKind::Own, thresholds: self.own, steps };
+        match &self.phase {
+            AutoPhase::Explore(exploration) => rest(exploration.block),
+            AutoPhase::Hold(hold) => hold.resting_block(self.own),
+            _ => rest(WATCH),
+        }
     }
 
     fn next_block(&mut self) -> Block {

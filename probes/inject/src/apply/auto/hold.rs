@@ -133,6 +133,12 @@ impl Hold {
             return Block { kind: BlockKind::Paired { is_held }, thresholds, steps };
         }
         self.gap = self.gap.saturating_sub(1);
+        self.resting_block(own)
+    }
+
+    /// A block that is not compared.
+    pub(super) fn resting_block(&self, own: Thresholds) -> Block {
+        let steps = self.block;
         if self.is_proving {
             return Block { kind: BlockKind::Own, thresholds: own, steps };
         }

@@ -378,6 +378,36 @@ fn old_garbage_waits_no_longer_than_without() {
     }
 }
 
+/// At a step's end a full collection may take several times as long as within a step: the frame that holds the heap
+/// has returned, and objects are found from others.
+#[test]
+fn what_was_put_off_is_collected_by_the_rule() {
+    for seed in 1..=5 {
+        let (_, program, report) = both(STATIC, 300_000, 12_000, seed);
+        let hold = hold_step(&report);
+        let explored = |step: u64| (450..hold).contains(&step);
+        assert!(program.fulls.iter().any(|full| explored(full.0)), "{:?}", program.fulls);
+        let asked = program.actions.iter().find(|one| explored(one.0) && one.1 == Action::Collect(2));
+        assert_eq!(asked, None);
+    }
+}
+
+/// The collection that is awaited never comes.
+#[test]
+fn a_program_that_stops_allocating_is_watched_again() {
+    let mut controller = Controller::new(AutoOptions::default(), OWN, 1);
+    let mut program = SimulatedProgram::new(STATIC, 300_000, 1);
+    while !controller.awaits_full {
+        assert!(program.steps < 10_000);
+        program.run(&mut controller, 1);
+    }
+    program.kind = NUMBERS;
+    program.run(&mut controller, 3_000);
+    let report = controller.report(0);
+    assert_eq!((names(&report).last(), report.state), (Some(&"nothing"), AutoState::Watching));
+    assert_eq!(program.thresholds, OWN);
+}
+
 /// A heap that grows is no garbage: it would be as large without us.
 #[test]
 fn a_growing_heap_keeps_its_setting() {

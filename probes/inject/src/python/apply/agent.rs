@@ -207,9 +207,9 @@ impl Agent {
         }
         self.read_own();
         // Together: what is done here may start a collection.
-        let (began, totals) = (WorkBegin::now(), totals());
-        let now = began.wall_ns;
-        self.began = began;
+        let totals = totals();
+        self.began = WorkBegin::now();
+        let now = self.began.wall_ns;
         let marked = self.marks.count(marker);
         if marked == Marked::Nothing {
             return None;
@@ -225,6 +225,7 @@ impl Agent {
                 marks::name(marker)
             ));
             (self.settling, self.report.settled) = (SettlingSteps::default(), None);
+            self.began.enters_kernel();
             self.leave();
             self.search = self.new_search(self.report.forked);
             self.report.after = None;
@@ -243,7 +244,8 @@ impl Agent {
             None => self.begin_steps(),
             Some(_) => self.sums().steps += 1,
         }
-        self.report.settled = self.settling.after(steps, began, self.report.agent_ns, totals);
+        let settled = self.settling.after(steps, now, self.report.agent_ns, totals);
+        self.report.settled = settled.or(self.report.settled.take());
         self.step_ended()
     }
 
@@ -344,6 +346,7 @@ impl Agent {
             self.folder.as_ref().filter(|_| now.saturating_sub(self.looked_ns) > LOOK_EVERY_NS)
         {
             self.looked_ns = now;
+            self.began.enters_kernel();
             if folder.wants_back() && !self.report.taken_back {
                 self.give_back();
                 self.stage = Stage::GivingBack { in_mark };
@@ -351,6 +354,7 @@ impl Agent {
             }
         }
         if now.saturating_sub(self.reported_ns) > REPORT_EVERY_NS {
+            self.began.enters_kernel();
             self.write_report();
         }
         None

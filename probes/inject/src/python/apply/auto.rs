@@ -129,6 +129,7 @@ impl Agent {
             collector: &self.collector,
             filters: self.options.filters,
             by_time: search.worked_ns.is_some(),
+            began: &mut self.began,
         };
         let wants = |calls: &mut calls::ProgramCalls| {
             let unfrozen = std::mem::take(&mut calls.is_unfrozen);
@@ -140,7 +141,7 @@ impl Agent {
         let set = || self.collector.thresholds().and_then(|set| set.try_into().ok());
         let is_unfrozen = is_unfrozen && std::mem::take(&mut search.is_frozen);
         let news = match (&mut search.link, &self.folder) {
-            (Some(link), Some(folder)) => link.look(folder),
+            (Some(link), Some(folder)) => link.look(folder, gauge.began),
             _ => RankNews::Nothing,
         };
         let action = match &mut search.decider {
@@ -175,6 +176,7 @@ impl Agent {
             collector: &self.collector,
             filters: self.options.filters,
             by_time: search.worked_ns.is_some(),
+            began: &mut self.began,
         };
         let action = search.decider.next(&mut gauge);
         self.carry_out(action)
@@ -213,6 +215,7 @@ impl Agent {
                 collector: &self.collector,
                 filters: self.options.filters,
                 by_time: search.worked_ns.is_some(),
+                began: &mut self.began,
             };
             action = search.decider.next(&mut gauge);
         }

@@ -3,6 +3,7 @@
 
 use super::collector::Collector;
 use super::costs;
+use super::sums::WorkBegin;
 use crate::apply::auto::{
     Action, Controller, DeviceMemory, Figures, Follower, Gauge, RankOrders, Thresholds,
 };
@@ -130,12 +131,13 @@ impl RankLink {
         })
     }
 
-    pub(super) fn look(&mut self, folder: &ReportFolder) -> RankNews {
+    pub(super) fn look(&mut self, folder: &ReportFolder, began: &mut WorkBegin) -> RankNews {
         let now = now_ns();
         let every_ns = if self.leads() { LOOK_EVERY_NS } else { FOLLOW_EVERY_NS };
         let is_due = now.saturating_sub(self.looked_ns) >= every_ns;
         if is_due {
             self.looked_ns = now;
+            began.enters_kernel();
         }
         if !self.leads() {
             return if is_due { self.read_orders(folder, now) } else { RankNews::Nothing };
@@ -217,10 +219,13 @@ pub(super) struct ProgramGauge<'a> {
     pub(super) collector: &'a Collector,
     pub(super) filters: u32,
     pub(super) by_time: bool,
+    /// The work that asks.
+    pub(super) began: &'a mut WorkBegin,
 }
 
 impl Gauge for ProgramGauge<'_> {
     fn figures(&mut self) -> Figures {
+        self.began.enters_kernel();
         costs::figures(self.collector.waiting().unwrap_or(0), self.by_time)
     }
 
@@ -229,6 +234,7 @@ impl Gauge for ProgramGauge<'_> {
     }
 
     fn rss_bytes(&mut self) -> Option<u64> {
+        self.began.enters_kernel();
         rss_bytes()
     }
 

@@ -120,33 +120,47 @@ impl Totals {
     }
 }
 
-/// When the agent began to work, by both clocks.
+/// Work of the agent that makes no system call takes less than this, in ns: where it took longer, others had the CPU.
+const SHORT_NS: u64 = 20_000;
+
+/// When the agent began to work.
 #[derive(Clone, Copy, Default)]
 pub(super) struct WorkBegin {
     pub(super) wall_ns: u64,
-    /// CPU time of the thread.
-    pub(super) cpu_ns: u64,
+    /// CPU time of the thread then, in ns. `None`: no system call was made since. Reading it is one, of a
+    /// microsecond, and most steps need no other.
+    cpu_ns: Option<u64>,
 }
 
 impl WorkBegin {
     pub(super) fn now() -> Self {
-        Self { wall_ns: now_ns(), cpu_ns: thread_cpu_ns() }
+        Self { wall_ns: now_ns(), cpu_ns: None }
     }
 
-    /// CPU time of the thread since, in ns. Other programs often get the CPU at a system call, and the work of a
-    /// step makes one; but of what takes no longer than that work does, none had it: it needs no other.
+    /// A system call follows, at which others often get the CPU.
+    pub(super) fn enters_kernel(&mut self) {
+        if self.cpu_ns.is_none() {
+            let worked_ns = now_ns().saturating_sub(self.wall_ns).min(SHORT_NS);
+            self.cpu_ns = Some(thread_cpu_ns().saturating_sub(worked_ns));
+        }
+    }
+
+    /// CPU time of the thread since, in ns.
     pub(super) fn cpu_ns_by(self, now: u64) -> u64 {
-        const SHORT_NS: u64 = 20_000;
-        match now.saturating_sub(self.wall_ns) {
-            short @ ..SHORT_NS => short,
-            _ => thread_cpu_ns().saturating_sub(self.cpu_ns),
+        match self.cpu_ns {
+            None => now.saturating_sub(self.wall_ns).min(SHORT_NS),
+            Some(cpu_ns) => thread_cpu_ns().saturating_sub(cpu_ns),
         }
     }
 }
 
 /// The steps of a program that has settled, measured from the end of the last one before.
 #[derive(Default)]
-pub(super) struct SettlingSteps(Option<SettledSince>);
+pub(super) struct SettlingSteps {
+    since: Option<SettledSince>,
+    /// When they were last measured, CLOCK_MONOTONIC in ns.
+    measured_ns: u64,
+}
 
 struct SettledSince {
     tid: u32,
@@ -156,25 +170,32 @@ struct SettledSince {
 }
 
 impl SettlingSteps {
-    /// So many steps have ended. `own_ns`: time of gctrace's own code, which counts as none.
+    /// So many steps have ended, at `now_ns`. `own_ns`: time of gctrace's own code, which counts as none. `None`:
+    /// they are not measured now.
     pub(super) fn after(
         &mut self,
         steps: u64,
-        now: WorkBegin,
+        now_ns: u64,
         own_ns: u64,
         totals: Totals,
     ) -> Option<SettledSteps> {
         /// As long as `gctrace auto` waits before it measures anything.
         const SET_UP: u64 = 50;
+        /// Between two times that they are measured, in ns, for which the thread's CPU time is read.
+        const EACH_NS: u64 = 2_000_000;
         let since_set_up = steps.checked_sub(SET_UP)?;
+        if self.since.is_some() && now_ns.saturating_sub(self.measured_ns) < EACH_NS {
+            return None;
+        }
+        self.measured_ns = now_ns;
         let now = SettledSince {
             tid: tid(),
-            cpu_ns: now.cpu_ns.saturating_sub(own_ns),
-            wall_ns: now.wall_ns.saturating_sub(own_ns),
+            cpu_ns: thread_cpu_ns().saturating_sub(own_ns),
+            wall_ns: now_ns.saturating_sub(own_ns),
             totals,
         };
-        let Some(begun) = &self.0 else {
-            self.0 = Some(now);
+        let Some(begun) = &self.since else {
+            self.since = Some(now);
             return None;
         };
         let during = totals.since(begun.totals);

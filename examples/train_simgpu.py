@@ -235,7 +235,8 @@ def start_ranks(options):
     """Runs this program once per rank; returns the exit status."""
     identity = UniqueId()
     load(options.library, "libnccl.so.2").ncclGetUniqueId(byref(identity))
-    job = {"WORLD_SIZE": str(options.ranks), "TRAIN_NCCL_ID": bytes(identity).hex()}
+    count = str(options.ranks)
+    job = {"WORLD_SIZE": count, "LOCAL_WORLD_SIZE": count, "TRAIN_NCCL_ID": bytes(identity).hex()}
     processes = [
         subprocess.Popen([sys.executable, *sys.argv],
                          env={**os.environ, **job, "RANK": str(rank), "LOCAL_RANK": str(rank)})

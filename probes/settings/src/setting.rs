@@ -37,6 +37,8 @@ pub enum GcChange {
     Threshold(Vec<u32>),
     /// A full collection, then `gc.freeze()`.
     Freeze,
+    /// `gc.freeze()` in each forked process, of what it inherits.
+    FreezeForks,
     /// `gc.disable()`.
     Disable,
     /// `gc.disable()`, and collections between steps.
@@ -66,8 +68,8 @@ impl SettingItem {
     #[must_use]
     pub fn step(&self) -> u32 {
         let usual = match self.change {
-            GcChange::Threshold(_) => 0,
-            _ => SET_UP,
+            GcChange::Threshold(_) | GcChange::FreezeForks => 0,
+            GcChange::Freeze | GcChange::Disable | GcChange::Plan(_) => SET_UP,
         };
         self.point.unwrap_or(usual)
     }
@@ -101,6 +103,13 @@ impl GcSetting {
         Some(thresholds)
     }
 
+    /// With this change too, at its usual step.
+    #[must_use]
+    pub fn and(mut self, change: GcChange) -> Self {
+        self.0.push(SettingItem { change, point: None });
+        self
+    }
+
     /// Its plan.
     #[must_use]
     pub fn plan(&self) -> Option<GcPlan> {
@@ -124,6 +133,7 @@ impl GcChange {
         match self {
             Self::Threshold(_) => "threshold",
             Self::Freeze => "freeze",
+            Self::FreezeForks => "freeze-forks",
             Self::Disable => "disable",
             Self::Plan(_) => "plan",
         }
@@ -146,7 +156,7 @@ impl fmt::Display for GcChange {
                 write!(formatter, "={}", values.join(","))
             }
             Self::Plan(plan) => write!(formatter, ":{},gen2:{}", plan.every, plan.full()),
-            Self::Freeze | Self::Disable => Ok(()),
+            Self::Freeze | Self::FreezeForks | Self::Disable => Ok(()),
         }
     }
 }
@@ -200,7 +210,7 @@ impl fmt::Display for GcSettingError {
         match self {
             Self::Unknown(piece) => write!(
                 formatter,
-                "{piece:?} is none of threshold=T0,T1,T2, freeze@step:N, disable, plan:N, gen2:M"
+                "{piece:?} is none of threshold=T0,T1,T2, freeze@step:N, freeze-forks, disable, plan:N, gen2:M"
             ),
             Self::Point(piece) => {
                 write!(formatter, "{piece:?}: a setting is applied @start or @step:N")
@@ -298,6 +308,7 @@ fn change(name: &str, value: Option<u32>) -> Option<GcChange> {
     match (name, value) {
         ("threshold", Some(first)) => Some(GcChange::Threshold(vec![first])),
         ("freeze", None) => Some(GcChange::Freeze),
+        ("freeze-forks", None) => Some(GcChange::FreezeForks),
         ("disable", None) => Some(GcChange::Disable),
         ("plan", Some(every @ 1..)) => Some(GcChange::Plan(GcPlan { every, gen2: None })),
         _ => None,

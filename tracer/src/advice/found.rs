@@ -23,8 +23,8 @@ pub(crate) struct FoundSettings {
     command: Vec<String>,
     /// Its exit code; `null`: it still ran.
     exit_code: Option<u8>,
-    /// The setting whose gain was proven last, in the process with the most CPU time; `null`: none was
-    /// proven.
+    /// The setting whose gain was proven last, in the process with the most CPU time, and what was done in forks;
+    /// `null`: neither.
     pub(crate) setting: Option<GcSetting>,
     /// Forked processes in which the objects that they inherited were frozen; `null`: there was none.
     #[serde(default)]
@@ -98,13 +98,17 @@ impl FoundSettings {
             processes.iter().filter_map(FoundProcess::of).collect();
         processes.sort_by_key(|process| std::cmp::Reverse(process.search.cpu_ns));
         let parts = processes.iter().flat_map(|process| process.search.parts.iter().rev());
-        let proven = parts.filter(|part| part.is_proven).map(|part| part.setting.clone()).next();
+        let mut setting =
+            parts.filter(|part| part.is_proven).map(|part| part.setting.clone()).next();
+        if frozen_forks.is_some() {
+            setting = Some(setting.unwrap_or_default().and(GcChange::FreezeForks));
+        }
         Self {
             schema: SCHEMA.to_owned(),
             gctrace: env!("CARGO_PKG_VERSION").to_owned(),
             command,
             exit_code,
-            setting: proven,
+            setting,
             frozen_forks,
             processes,
         }
@@ -138,11 +142,8 @@ impl FoundSettings {
 
     /// What was found as Python: its setting, and what it did in forks; `None`: none was proven, and none frozen.
     pub(super) fn code(&self) -> Option<String> {
-        if self.setting.is_none() && self.frozen_forks.is_none() {
-            return None;
-        }
         let mut lines = vec!["import gc".to_owned()];
-        for item in self.setting.iter().flat_map(GcSetting::items) {
+        for item in self.setting.as_ref()?.items() {
             lines.extend(match &item.change {
                 GcChange::Threshold(values) => {
                     let values: Vec<String> = values.iter().map(u32::to_string).collect();
@@ -155,13 +156,15 @@ impl FoundSettings {
                         "gc.freeze()".to_owned(),
                     ]
                 }
+                GcChange::FreezeForks => {
+                    vec![
+                        "import os".to_owned(),
+                        "# in forked processes, of what they inherit:".to_owned(),
+                        "os.register_at_fork(after_in_child=gc.freeze)".to_owned(),
+                    ]
+                }
                 GcChange::Disable | GcChange::Plan(_) => return None,
             });
-        }
-        if self.frozen_forks.is_some() {
-            lines.push("import os".to_owned());
-            lines.push("# in forked processes, of what they inherit:".to_owned());
-            lines.push("os.register_at_fork(after_in_child=gc.freeze)".to_owned());
         }
         Some(lines.join("\n") + "\n")
     }
@@ -236,8 +239,8 @@ mod tests {
                  gc.collect()\ngc.freeze()\n"
             )
         );
-        let forks = FrozenForks { processes: 2, most_objects: 500_000 };
-        let alone = FoundSettings { setting: None, frozen_forks: Some(forks), ..read };
+        let setting = Some("freeze-forks".parse().expect("a setting"));
+        let alone = FoundSettings { setting, ..read };
         assert_eq!(
             alone.code().as_deref(),
             Some(
@@ -245,7 +248,7 @@ mod tests {
                  os.register_at_fork(after_in_child=gc.freeze)\n"
             )
         );
-        assert_eq!(FoundSettings { frozen_forks: None, ..alone }.code(), None);
+        assert_eq!(FoundSettings { setting: None, ..alone }.code(), None);
         for text in
             ["", "{}", "{\"schema\": \"gctrace.auto/1\"}", "{\"schema\": \"gctrace.apply/1\"}"]
         {

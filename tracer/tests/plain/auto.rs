@@ -118,8 +118,8 @@ fn a_search_and_a_recording_go_together() {
         let binary = recording::binary();
         let (first, second) =
             if records_first { (&record[..], &auto[..]) } else { (&auto[..], &record[..]) };
-        let mut command = Command::new(&binary);
-        command.args(first).arg(&binary).args(second).arg(any_python());
+        let mut command = Command::new(binary);
+        command.args(first).arg(binary).args(second).arg(any_python());
         command.arg("-c").arg(format!("{OPTIMIZER}{script}"));
         command.env("XDG_RUNTIME_DIR", folder.path()).current_dir(folder.path());
         let output = command.output_in_time().unwrap();
@@ -423,4 +423,11 @@ fn what_a_fork_inherits_stays_shared() {
     assert_eq!(forks["processes"], 1);
     assert!(forks["most_objects"].as_u64().unwrap() >= 500_000, "{forks}");
     assert!(errors(&output).contains("stayed shared with the parent"), "{}", errors(&output));
+    // So does the next run, without a search.
+    assert_eq!(found["setting"], "freeze-forks");
+    let mut again = Command::new(recording::binary());
+    again.args(["apply", "--from", "auto.json", "--"]).arg(any_python()).args(["-c", &script]);
+    again.env("XDG_RUNTIME_DIR", folder.path()).current_dir(folder.path());
+    let again = lines(&again.output_in_time().unwrap());
+    assert!(again[0][1] >= none + 500_000 && again[0][2] < copied / 10, "{again:?}");
 }

@@ -11,7 +11,9 @@ use super::explore::Exploration;
 use super::gauge::{Action, Gauge};
 use super::guard::{MemoryAlarm, MemoryGuard, MemoryLook};
 use super::hold::Hold;
-use super::price::{BlockCost, ChargedOld, Figures, MeasuredFull, Thresholds, block_cost, float, worked_ms};
+use super::price::{
+    BlockCost, ChargedOld, Figures, MeasuredFull, Thresholds, block_cost, float, worked_ms,
+};
 use gctrace_settings::{
     AutoDecision, AutoEvent, AutoOptions, AutoPart, AutoSaving, AutoState, ComparedSetting,
 };
@@ -319,7 +321,9 @@ impl Controller {
     /// While a full collection is awaited: whether it is another program by now, which may never make one.
     fn has_changed(&mut self, cost: &BlockCost) -> bool {
         let now = cost.allocations;
-        let Some(before) = self.watched.filter(|before| is_other(*before, now)) else { return false };
+        let Some(before) = self.watched.filter(|before| is_other(*before, now)) else {
+            return false;
+        };
         self.decide(AutoDecision::Changed { before, now });
         self.watch_again(false);
         true

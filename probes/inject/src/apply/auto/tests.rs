@@ -387,7 +387,8 @@ fn what_was_put_off_is_collected_by_the_rule() {
         let hold = hold_step(&report);
         let explored = |step: u64| (450..hold).contains(&step);
         assert!(program.fulls.iter().any(|full| explored(full.0)), "{:?}", program.fulls);
-        let asked = program.actions.iter().find(|one| explored(one.0) && one.1 == Action::Collect(2));
+        let asked =
+            program.actions.iter().find(|one| explored(one.0) && one.1 == Action::Collect(2));
         assert_eq!(asked, None);
     }
 }

@@ -10,7 +10,7 @@ use crate::apply::auto::{Action, Controller, Follower, Thresholds};
 use crate::process_ring::now_ns;
 use crate::python::collector_state::CollectorState;
 use crate::python::object::OwnedRef;
-use gctrace_settings::{AutoOptions, AutoReport};
+use gctrace_settings::{AutoOptions, AutoReport, GcChange};
 
 impl Agent {
     /// A search as requested; `None`: none is.
@@ -272,7 +272,9 @@ impl Agent {
         /// A full collection of fewer takes less than 10 ms.
         const FEWEST: u64 = 100_000;
         let api = self.api;
-        if self.options.request.auto.is_none() || api.is_free_threaded() || is_incremental(api) {
+        let request = &self.options.request;
+        let freezes = request.auto.is_some() || request.setting.has(&GcChange::FreezeForks);
+        if !freezes || api.is_free_threaded() || is_incremental(api) {
             return;
         }
         let gc = OwnedRef::import(api, c"gc");

@@ -31,6 +31,8 @@ impl Agent {
                 GcChange::Threshold(values) => self.set_thresholds(values),
                 GcChange::Disable | GcChange::Plan(_) => self.collector.disable(),
                 GcChange::Freeze => return self.freeze(at_ns),
+                // In the forks.
+                GcChange::FreezeForks => {}
             }
             self.applied(item.change.clone(), at_ns);
         }
@@ -123,6 +125,7 @@ impl Agent {
                     let is_undone = calls::with(|calls| std::mem::take(&mut calls.is_unfrozen));
                     (is_undone == Some(true)).then_some(WatchedFunction::Unfreeze)
                 }
+                GcChange::FreezeForks => None,
             };
             if let Some(function) = undone {
                 self.note_undone(change.name(), function);

@@ -3,6 +3,8 @@
 mod garbage;
 mod off_cpu;
 
+pub use off_cpu::waits_for;
+
 use crate::counts;
 use crate::event::{
     AllocationEvent, CapturedFrame, CodeEvent, CodeId, KernelEvent, LibraryKind, NotStopped,

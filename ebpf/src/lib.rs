@@ -73,7 +73,7 @@ pub use attach::PlannedPoint;
 pub use calibrate::{Calibration, CalibrationLock};
 pub use counts::CounterSet;
 pub use cuda::{CallCounts, CallProbe, CudaCalibration, CudaCallEvent, CudaEvent, CudaPrograms};
-pub use decode::decode;
+pub use decode::{decode, waits_for};
 pub use error::Error;
 pub use event::{
     AllocationEvent, CapturedFrame, CapturedKind, CodeEvent, CodeId, GarbageEvent, KernelEvent,

@@ -18,7 +18,8 @@
 //! - [`reach`]: checked and indexed, [`Heap`]; [`dominators`]: what each object keeps alive;
 //! - [`answers`], [`why`], [`suspects`], [`mod@diff`], [`cycle`], [`names`]: answers to questions, as
 //!   [`report`] defines them;
-//! - [`devtools`]: for Chrome's DevTools.
+//! - [`devtools`]: for Chrome's DevTools;
+//! - [`state`]: threads, collector and memory, without the objects.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 #![allow(rustdoc::private_intra_doc_links, reason = "the map above is for readers of the code")]
@@ -32,6 +33,7 @@ mod file;
 mod names;
 mod reach;
 pub mod report;
+pub mod state;
 mod suspects;
 #[cfg(target_os = "linux")]
 mod take;
@@ -44,7 +46,7 @@ pub use dominators::{Dominators, Retained};
 pub use file::{HeapFileError, MAGIC};
 pub use reach::{Heap, InvalidHeap, Reached};
 #[cfg(target_os = "linux")]
-pub use take::{HeapCallback, HeapError, HeapOptions, RunningHeap};
+pub use take::{HeapCallback, HeapError, HeapOptions, RunningHeap, StateOptions, look};
 
 use gctrace_event::{KindId, ObjectKind};
 

@@ -8,7 +8,8 @@
 //! - [`collector`]: the collector's lists; [`walk`], [`shapes`], [`frames`], [`roots`]: objects and
 //!   what refers to them; [`graph`]: the result;
 //! - [`tables`]: what was allocated since the first pass;
-//! - [`running`]: the order of all this.
+//! - [`running`]: the order of all this;
+//! - [`state`]: what the program does, without its objects.
 //!
 //! Nothing is written to the program's memory, and no code runs in it.
 
@@ -25,6 +26,7 @@ mod regions;
 mod roots;
 mod running;
 mod shapes;
+mod state;
 mod stop;
 mod tables;
 mod text;
@@ -34,6 +36,7 @@ mod watchdog;
 
 pub use error::HeapError;
 pub use running::{HeapOptions, RunningHeap};
+pub use state::{StateOptions, look};
 pub use stop::HeapCallback;
 
 use std::collections::{HashMap, HashSet};

@@ -9,6 +9,7 @@ mod auto;
 mod choices;
 mod compare;
 mod demo;
+mod dump;
 mod export;
 mod heap;
 mod limits;
@@ -27,6 +28,7 @@ pub(crate) use auto::AutoArgs;
 pub(crate) use choices::{CounterChoice, CudaMode, OutputFormat, RecordMode};
 pub(crate) use compare::CompareConfig;
 pub(crate) use demo::DemoConfig;
+pub(crate) use dump::DumpArgs;
 pub(crate) use export::{ExportConfig, ExportFormat, HeapPicture, StackWeight};
 pub(crate) use heap::{HeapConfig, HeapQuestion, HeapTarget};
 pub(crate) use limits::{ChangeLimit, Increase, ReportLimit};
@@ -109,6 +111,7 @@ Exit code: 0 if a command can be recorded in any mode; 1 if not.";
                       gctrace tune [OPTIONS] -- COMMAND...\n       \
                       gctrace heap -p PID | --at-full N -- COMMAND...\n       \
                       gctrace heap show|why|dominators|diff FILE...\n       \
+                      gctrace dump -p PID\n       \
                       gctrace export TRACE... -o FILE\n       \
                       gctrace doctor\n       \
                       gctrace demo\n       \
@@ -181,6 +184,9 @@ enum Subcommands {
     /// Take the heap of a program; its objects: what they are, why they are alive, what retains memory, what is new
     #[command(after_help = heap::EXAMPLES, override_usage = heap::USAGE)]
     Heap(heap::HeapArgs),
+    /// What a program does now: the Python stacks of its threads, its collector, its memory
+    #[command(after_help = dump::EXAMPLES)]
+    Dump(dump::DumpArgs),
     /// Write flame graphs of collection time by the Python stack that triggered it; heaps for
     /// DevTools; pictures of a path or a cycle
     #[command(after_help = export::EXAMPLES)]
@@ -265,6 +271,8 @@ pub(crate) enum LinuxInvocation {
     Tune(TuneArgs),
     /// Take the heap of a program.
     TakeHeap(TakeHeapConfig),
+    /// Print what a program does now.
+    Dump(DumpArgs),
     /// Record and explain the demo program on a simulated GPU.
     Demo(DemoConfig),
     /// Examine this machine.
@@ -390,6 +398,7 @@ fn interpret(
             LinuxInvocation::Tune(tune).into()
         }
         Some(Subcommands::Heap(heap)) => heap::config(heap)?,
+        Some(Subcommands::Dump(dump)) => LinuxInvocation::Dump(dump).into(),
         Some(Subcommands::Export(export)) => Invocation::Export(export::config(export)?),
         Some(Subcommands::Demo(demo)) => LinuxInvocation::Demo(demo).into(),
         Some(Subcommands::Doctor(doctor)) => LinuxInvocation::Doctor(DoctorConfig {

@@ -3,7 +3,9 @@
 use crate::args::{Invocation, LinuxInvocation, Verbosity};
 use crate::{advice, analyze, compare, export, heap, manual, print, summarize};
 #[cfg(target_os = "linux")]
-use crate::{apply, auto, demo, doctor, guardian, launch, privileges, record, setup, top, tune};
+use crate::{
+    apply, auto, demo, doctor, dump, guardian, launch, privileges, record, setup, top, tune,
+};
 
 /// Executes a command. Returns the exit code.
 ///
@@ -46,6 +48,7 @@ fn on_linux(action: &LinuxInvocation, verbosity: Verbosity) -> anyhow::Result<u8
         LinuxInvocation::Auto(config) => auto::run(config, verbosity),
         LinuxInvocation::Tune(config) => tune::run(config, verbosity),
         LinuxInvocation::TakeHeap(config) => heap::take::run(config),
+        LinuxInvocation::Dump(config) => dump::run(config),
         LinuxInvocation::Demo(config) => demo::run(config),
         LinuxInvocation::Doctor(config) => Ok(doctor::run(config)?),
         LinuxInvocation::Setup(config) => setup::run(config),
@@ -66,6 +69,7 @@ fn on_linux(action: &LinuxInvocation, _: Verbosity) -> anyhow::Result<u8> {
         LinuxInvocation::Auto(_) => "auto",
         LinuxInvocation::Tune(_) => "tune",
         LinuxInvocation::TakeHeap(_) => "taking a heap",
+        LinuxInvocation::Dump(_) => "dump",
         LinuxInvocation::Demo(_) => "demo",
         LinuxInvocation::Doctor(_) => "doctor",
         LinuxInvocation::Setup(_) => "setup",

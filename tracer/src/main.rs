@@ -40,6 +40,8 @@ mod demo;
 #[cfg(target_os = "linux")]
 mod doctor;
 #[cfg(target_os = "linux")]
+mod dump;
+#[cfg(target_os = "linux")]
 mod guardian;
 #[cfg(target_os = "linux")]
 mod launch;

@@ -29,12 +29,13 @@ fn reason(wire: &OffCpuWire) -> OffCpuReason {
         Some((_, reason)) => *reason,
         None if wire.system_call < 0 => OffCpuReason::PageFault,
         None if on_io => OffCpuReason::Disk,
-        None => of_system_call(wire.system_call.into(), wire.first_argument),
+        None => waits_for(wire.system_call.into(), wire.first_argument.into()),
     }
 }
 
-/// By the numbers of this machine.
-fn of_system_call(number: libc::c_long, first_argument: u32) -> OffCpuReason {
+/// What a thread in a system call waits for, by the numbers of this machine.
+#[must_use]
+pub fn waits_for(number: i64, first_argument: u64) -> OffCpuReason {
     match number {
         // No files to select: time.sleep() until Python 3.10.
         libc::SYS_pselect6 if first_argument == 0 => OffCpuReason::Sleep,

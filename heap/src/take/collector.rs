@@ -1,11 +1,12 @@
 //! The collector's lists of objects: where they are, and whether they are whole.
 
 use crate::HeapPlace;
+use crate::state::GenerationState;
 use crate::take::FastSet;
 use crate::take::image::Image;
 use crate::take::layout::{GC_FLAGS, GC_HEAD, Layout};
 use crate::take::limits::Exceeded;
-use gctrace_probes::{GcBase, StatsLocation};
+use gctrace_probes::{CollectorLayout, GcBase, GenerationStats, StatsLocation};
 
 /// Most interpreters of a process that are looked through.
 const MOST_INTERPRETERS: usize = 10_000;
@@ -20,18 +21,17 @@ pub(crate) struct FoundInterpreter {
     pub(crate) collector: u64,
 }
 
-/// The interpreters of a process, newest first.
+/// The interpreters of a process, newest first; `word` reads a word.
 pub(crate) fn interpreters(
-    image: &mut Image,
-    layout: &Layout,
+    mut word: impl FnMut(u64) -> Option<u64>,
+    collector: &CollectorLayout,
     runtime: u64,
 ) -> Vec<FoundInterpreter> {
-    let collector = &layout.collector;
     let mut all = Vec::new();
-    let mut next = image.word(runtime.wrapping_add(collector.interpreters_head.into()));
+    let mut next = word(runtime.wrapping_add(collector.interpreters_head.into()));
     while let Some(address) = next.filter(|address| *address != 0) {
         let id = match collector.interpreter_id {
-            Some(offset) => image.word(address.wrapping_add(offset.into())).map(u64::cast_signed),
+            Some(offset) => word(address.wrapping_add(offset.into())).map(u64::cast_signed),
             // 3.8: the main interpreter is the oldest.
             None => Some(0),
         };
@@ -46,7 +46,7 @@ pub(crate) fn interpreters(
         if all.len() >= MOST_INTERPRETERS {
             break;
         }
-        next = image.word(address.wrapping_add(collector.interpreter_next.into()));
+        next = word(address.wrapping_add(collector.interpreter_next.into()));
     }
     if collector.interpreter_id.is_none() {
         let older = all.len();
@@ -69,24 +69,39 @@ pub(crate) fn is_finalizing(image: &mut Image, layout: &Layout, runtime: u64) ->
 
 /// Number of full collections so far (`gc.get_stats()[2]["collections"]`); `word` reads a word.
 pub(crate) fn full_collections(
-    mut word: impl FnMut(u64) -> Option<u64>,
+    word: impl FnMut(u64) -> Option<u64>,
     layout: &Layout,
     state: &FoundInterpreter,
 ) -> Option<u64> {
-    let stats = &layout.collector.stats;
+    let [.., oldest] = &layout.collector.stats.generations;
+    statistics(word, &layout.collector, state, oldest).map(|oldest| oldest.collections)
+}
+
+/// What the collections of a generation did so far (`gc.get_stats()`); `word` reads a word.
+pub(crate) fn statistics(
+    mut word: impl FnMut(u64) -> Option<u64>,
+    collector: &CollectorLayout,
+    state: &FoundInterpreter,
+    generation: &GenerationStats,
+) -> Option<GenerationState> {
+    let stats = &collector.stats;
     let start = match stats.place {
         StatsLocation::Inline(offset) => state.collector.wrapping_add(offset.into()),
         StatsLocation::Behind(offset) => word(state.collector.wrapping_add(offset.into()))?,
     };
-    let [.., oldest] = &stats.generations;
-    let index = match oldest.index {
+    let index = match generation.index {
         Some(offset) => word(start.checked_add(offset.into())?)? & 0xff,
         None => 0,
     };
     let record = start
-        .checked_add(u64::from(oldest.base))?
-        .checked_add(index.checked_mul(oldest.stride.into())?)?;
-    word(record.checked_add(stats.collections.into())?)
+        .checked_add(u64::from(generation.base))?
+        .checked_add(index.checked_mul(generation.stride.into())?)?;
+    let mut number = |offset: u32| word(record.checked_add(offset.into())?);
+    Some(GenerationState {
+        collections: number(stats.collections)?,
+        collected: number(stats.collected)?,
+        uncollectable: number(stats.uncollectable)?,
+    })
 }
 
 /// The tracked objects, oldest first: the permanent generation's, then from the oldest to the

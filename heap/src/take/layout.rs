@@ -141,7 +141,8 @@ impl Layout {
     }
 }
 
-fn lists(
+/// The lists of objects of this collector; `None`: it has none.
+pub(crate) fn lists(
     minor: u8,
     kind: &CollectorKind,
     collector: &CollectorLayout,

@@ -22,6 +22,7 @@ use gctrace_probes::{
 };
 use nix::errno::Errno;
 use nix::unistd::{SysconfVar, sysconf};
+use std::sync::Arc;
 use std::time::SystemTime;
 use stopped::{COPY_LIMIT, StoppedHeap};
 
@@ -50,7 +51,7 @@ pub struct RunningHeap {
     memory: ProcessMemory,
     /// The interpreter, as the last pass found it.
     state: Option<FoundInterpreter>,
-    watchdog: Watchdog,
+    watchdog: Arc<Watchdog>,
     /// As of the last copy.
     copied_collections: Option<u64>,
 }
@@ -85,7 +86,7 @@ impl RunningHeap {
             image,
             memory,
             state: None,
-            watchdog,
+            watchdog: Arc::new(watchdog),
             copied_collections: None,
         };
         heap.read_through()?;
@@ -133,7 +134,8 @@ impl RunningHeap {
 
     fn state(&mut self) -> Result<(FoundInterpreter, Vec<i64>), HeapError> {
         let pid = self.pid;
-        let all = collector::interpreters(&mut self.image, &self.layout, self.runtime);
+        let word = |address| self.image.word(address);
+        let all = collector::interpreters(word, &self.layout.collector, self.runtime);
         let known: Vec<i64> = all.iter().map(|one| one.id).collect();
         let wanted = self.options.interpreter;
         match all.into_iter().find(|one| one.id == wanted) {
@@ -286,12 +288,18 @@ fn anonymous_bytes(pid: u32) -> Option<u64> {
 }
 
 /// A new image of a process.
-fn image(pid: u32) -> Result<Image, HeapError> {
+///
+/// # Errors
+/// It is gone, or may not be read.
+pub(super) fn image(pid: u32) -> Result<Image, HeapError> {
     Ok(Image::of_process(pid, Regions::of(pid)?, Limits::of_process(pid, BLOCK)))
 }
 
 /// The interpreter of a process, and the address of its `_PyRuntime`.
-fn find(pid: u32, options: &ResolveOptions) -> Result<(Resolution, u64), HeapError> {
+///
+/// # Errors
+/// It is gone, may not be read, or has none.
+pub(super) fn find(pid: u32, options: &ResolveOptions) -> Result<(Resolution, u64), HeapError> {
     for candidate in maps::candidates(pid)? {
         if let Some(found) = resolve(&candidate.openable, options)? {
             let base = candidate.start.wrapping_sub(found.lowest_address);

@@ -8,6 +8,7 @@
 //! system calls and library functions by stop signals").
 
 use crate::HeapError;
+use crate::take::watchdog::Watchdog;
 use gctrace_probes::proc_status;
 use nix::errno::Errno;
 use nix::sys::ptrace;
@@ -23,6 +24,8 @@ pub(crate) struct StoppedThreads {
     threads: BTreeMap<i32, Option<i32>>,
 }
 
+/// How long threads may take to stop.
+const STOP_LIMIT: Duration = Duration::from_millis(500);
 /// Time between two looks at threads that have not stopped yet.
 const PAUSE: Duration = Duration::from_micros(200);
 
@@ -99,6 +102,27 @@ impl StoppedThreads {
             std::thread::sleep(PAUSE);
         }
     }
+}
+
+impl StoppedThreads {
+    /// The threads that have stopped, with what `pthread_self` returns in them; `None`: unknown.
+    pub(crate) fn pointers(&self) -> impl Iterator<Item = (u32, Option<u64>)> {
+        let stopped = self.threads.iter().filter(|(_, state)| state.is_some());
+        stopped.map(|(tid, _)| (tid.cast_unsigned(), thread_pointer(Pid::from_raw(*tid))))
+    }
+}
+
+/// The thread's control block, whose address is its `pthread_t` with glibc and musl: `fs` holds it (psABI
+/// x86-64, 3.4.6).
+#[cfg(target_arch = "x86_64")]
+fn thread_pointer(thread: Pid) -> Option<u64> {
+    ptrace::getregs(thread).ok().map(|registers| registers.fs_base)
+}
+
+/// Not read: `pthread_t` lies before `tpidr_el0` by a distance that is the C library's own.
+#[cfg(not(target_arch = "x86_64"))]
+fn thread_pointer(_thread: Pid) -> Option<u64> {
+    None
 }
 
 /// Detaches from all threads. Those that have not stopped yet are detached when this thread ends.
@@ -187,6 +211,52 @@ pub(crate) fn refusal(pid: u32, errno: Errno) -> HeapError {
     HeapError::Forbidden { pid, errno }
 }
 
+/// Stops a process and has `look` read it, with the stopped threads and the time at which the stop began. In a
+/// thread of its own, whose end detaches what could not be detached otherwise. Returns with how long it was
+/// stopped.
+///
+/// # Errors
+/// It may not be stopped, or did not stop.
+pub(crate) fn while_stopped<T: Send>(
+    pid: u32,
+    watchdog: &Watchdog,
+    look: impl FnOnce(&StoppedThreads, Instant) -> T + Send,
+) -> Result<(T, Duration), HeapError> {
+    let stop = || {
+        let watched = |source| HeapError::Watchdog { pid, source };
+        let _is_urgent = be_urgent();
+        watchdog.arm().map_err(watched)?;
+        let start = Instant::now();
+        let threads = StoppedThreads::stop(pid, start + STOP_LIMIT);
+        let seen = threads.map(|threads| look(&threads, start));
+        let stopped = start.elapsed();
+        watchdog.disarm().map_err(watched)?;
+        Ok((seen?, stopped))
+    };
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().spawn_scoped(scope, stop);
+        match thread.map_err(|source| HeapError::Thread { source })?.join() {
+            Ok(result) => result,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
+}
+
+/// Has this thread run before all that have no deadline, as the stop is as short as it gets to run.
+/// Whether that is allowed: to root, and with a second CPU for everybody else, who could wait for
+/// the whole stop otherwise. The priority ends with the thread.
+pub(super) fn be_urgent() -> bool {
+    if !std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1) {
+        return false;
+    }
+    // SAFETY: all zeros are a valid sched_param.
+    let mut priority: libc::sched_param = unsafe { std::mem::zeroed() };
+    priority.sched_priority = 1;
+    let policy = libc::SCHED_RR | libc::SCHED_RESET_ON_FORK;
+    // SAFETY: of this thread; `priority` is valid.
+    unsafe { libc::sched_setscheduler(0, policy, &raw const priority) == 0 }
+}
+
 /// A program that waits in a callback of `gc.callbacks`, at the end of a collection.
 pub trait HeapCallback: Sync {
     /// Whether it still does; asked while all its threads are stopped.
@@ -213,3 +283,24 @@ impl HeapMoment<'_> {
 
 /// What is in the way of a heap in a callback, if the program has left it.
 pub(crate) const NOT_THERE: &str = "was not in the callback";
+
+#[cfg(test)]
+mod tests {
+    use super::be_urgent;
+    use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+    use nix::unistd::Pid;
+
+    #[test]
+    fn on_one_cpu_others_are_not_held_up() {
+        let pid = Pid::from_raw(0);
+        let is_urgent = std::thread::spawn(move || {
+            let all = sched_getaffinity(pid).unwrap();
+            let first = (0..CpuSet::count()).find(|cpu| all.is_set(*cpu).unwrap()).unwrap();
+            let mut one = CpuSet::new();
+            one.set(first).unwrap();
+            sched_setaffinity(pid, &one).unwrap();
+            be_urgent()
+        });
+        assert!(!is_urgent.join().unwrap());
+    }
+}

@@ -45,18 +45,18 @@ impl Watchdog {
     }
 
     /// From now on [`LIMIT_MS`] are left.
-    pub(crate) fn arm(&mut self) -> io::Result<()> {
+    pub(crate) fn arm(&self) -> io::Result<()> {
         self.send(ARM)
     }
 
     /// The other process runs again.
-    pub(crate) fn disarm(&mut self) -> io::Result<()> {
+    pub(crate) fn disarm(&self) -> io::Result<()> {
         self.send(DISARM)
     }
 
-    fn send(&mut self, message: u8) -> io::Result<()> {
-        match &mut self.pipe {
-            Some(pipe) => pipe.write_all(&[message]),
+    fn send(&self, message: u8) -> io::Result<()> {
+        match &self.pipe {
+            Some(pipe) => (&*pipe).write_all(&[message]),
             None => Ok(()),
         }
     }

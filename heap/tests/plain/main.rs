@@ -5,4 +5,5 @@ mod devtools;
 mod schema;
 #[path = "../script/mod.rs"]
 mod script;
+mod state;
 mod truth;

@@ -1,11 +1,12 @@
 //! How long a program will be stopped, at most: what is done then is rehearsed while it runs.
 
 use super::RunningHeap;
-use super::stopped::{COPY_LIMIT, be_urgent};
+use super::stopped::COPY_LIMIT;
 use crate::HeapError;
 use crate::take::collector;
 use crate::take::limits::Exceeded;
 use crate::take::regions::Regions;
+use crate::take::stop::be_urgent;
 use crate::take::tables::copy_tables;
 use crate::take::watchdog::LIMIT_MS;
 use nix::time::ClockId;

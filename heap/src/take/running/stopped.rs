@@ -6,10 +6,11 @@ use super::RunningHeap;
 use crate::take::collector;
 use crate::take::collector::FoundInterpreter;
 use crate::take::regions::Regions;
-use crate::take::stop::{HeapMoment, NOT_THERE, StoppedThreads};
+use crate::take::stop::{HeapMoment, NOT_THERE, while_stopped};
 use crate::take::tables::copy_tables;
 use crate::{HeapError, HeapPlace};
 use gctrace_probes::Memory as _;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 /// How often a program that turns out to be collecting is stopped, each time for about as long as it
@@ -18,8 +19,6 @@ const TRIES: u32 = 100;
 /// How long the end of a collection is waited for before each stop, and the time between two polls.
 const COLLECTION_LIMIT: Duration = Duration::from_secs(2);
 const COLLECTION_POLL: Duration = Duration::from_micros(200);
-/// How long threads may take to stop.
-const STOP_LIMIT: Duration = Duration::from_millis(500);
 /// How long the program may be stopped, at once and in all tries; the watchdog's limit is later.
 pub(super) const COPY_LIMIT: Duration = Duration::from_millis(1500);
 
@@ -76,41 +75,14 @@ impl RunningHeap {
         })
     }
 
-    /// One stop; what was in the way, if anything. In a thread of its own, whose end detaches what
-    /// could not be detached otherwise.
+    /// One stop; what was in the way, if anything.
     fn stop_once(
         &mut self,
         moment: &HeapMoment<'_>,
     ) -> Result<Result<StoppedHeap, &'static str>, HeapError> {
-        std::thread::scope(|scope| {
-            let thread = std::thread::Builder::new()
-                .spawn_scoped(scope, || self.stop_in_this_thread(moment))
-                .map_err(|source| HeapError::Thread { source })?;
-            match thread.join() {
-                Ok(result) => result,
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
-        })
-    }
-
-    fn stop_in_this_thread(
-        &mut self,
-        moment: &HeapMoment<'_>,
-    ) -> Result<Result<StoppedHeap, &'static str>, HeapError> {
-        let pid = self.pid;
-        let watchdog = |source| HeapError::Watchdog { pid, source };
-        let _is_urgent = be_urgent();
-        self.watchdog.arm().map_err(watchdog)?;
-        let start = Instant::now();
-        let threads = StoppedThreads::stop(pid, start + STOP_LIMIT);
-        let result = match &threads {
-            Ok(_) => self.copy(start, moment),
-            Err(_) => Ok(Err("did not stop")),
-        };
-        let failed = threads.map(drop);
-        let stopped = start.elapsed();
-        self.watchdog.disarm().map_err(watchdog)?;
-        failed?;
+        let watchdog = Arc::clone(&self.watchdog);
+        let (result, stopped) =
+            while_stopped(self.pid, &watchdog, |_, start| self.copy(start, moment))?;
         self.within_limits(self.image.exceeded())?;
         result.map(|result| result.map(|heap| StoppedHeap { stopped, ..heap }))
     }
@@ -161,21 +133,6 @@ impl RunningHeap {
     }
 }
 
-/// Has this thread run before all that have no deadline, as the stop is as short as it gets to run.
-/// Whether that is allowed: to root, and with a second CPU for everybody else, who could wait for
-/// the whole stop otherwise. The priority ends with the thread.
-pub(super) fn be_urgent() -> bool {
-    if !std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() > 1) {
-        return false;
-    }
-    // SAFETY: all zeros are a valid sched_param.
-    let mut priority: libc::sched_param = unsafe { std::mem::zeroed() };
-    priority.sched_priority = 1;
-    let policy = libc::SCHED_RR | libc::SCHED_RESET_ON_FORK;
-    // SAFETY: of this thread; `priority` is valid.
-    unsafe { libc::sched_setscheduler(0, policy, &raw const priority) == 0 }
-}
-
 /// CLOCK_MONOTONIC.
 fn monotonic_ns() -> u64 {
     let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC);
@@ -184,25 +141,4 @@ fn monotonic_ns() -> u64 {
         seconds.checked_add(u64::try_from(time.tv_nsec()).ok()?)
     };
     now.ok().and_then(ns).unwrap_or(0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::be_urgent;
-    use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
-    use nix::unistd::Pid;
-
-    #[test]
-    fn on_one_cpu_others_are_not_held_up() {
-        let pid = Pid::from_raw(0);
-        let is_urgent = std::thread::spawn(move || {
-            let all = sched_getaffinity(pid).unwrap();
-            let first = (0..CpuSet::count()).find(|cpu| all.is_set(*cpu).unwrap()).unwrap();
-            let mut one = CpuSet::new();
-            one.set(first).unwrap();
-            sched_setaffinity(pid, &one).unwrap();
-            be_urgent()
-        });
-        assert!(!is_urgent.join().unwrap());
-    }
 }

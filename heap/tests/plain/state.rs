@@ -1,0 +1,105 @@
+//! What a program does, against what the program reports about itself: `sys._current_frames`, `gc`.
+
+use crate::script::Script;
+
+use gctrace_event::OffCpuReason;
+use gctrace_heap::state::GenerationState;
+use gctrace_heap::{StateOptions, look};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::process::Command;
+use test_kit::interpreters::{interpreters, root};
+
+#[derive(Debug, Deserialize)]
+struct Truth {
+    stacks: BTreeMap<u32, Vec<(String, String, u32)>>,
+    thresholds: Vec<i32>,
+    counts: Vec<i32>,
+    generations: Vec<Generation>,
+    frozen: u64,
+    is_enabled: bool,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+struct Generation {
+    collections: u64,
+    collected: u64,
+    uncollectable: u64,
+}
+
+/// The number of a call stands for what is waited for.
+const OPTIONS: fn() -> StateOptions = || StateOptions {
+    resolve: gctrace_probes::ResolveOptions::default(),
+    depth: 64,
+    reason: |number, _| {
+        if number == libc::SYS_futex { OffCpuReason::Lock } else { OffCpuReason::Other }
+    },
+};
+
+#[test]
+fn stacks_and_collector_are_as_seen_from_within() {
+    for python in interpreters("stacks_and_collector_are_as_seen_from_within") {
+        for freezes in [false, true] {
+            let mut command = Command::new(&python.path);
+            command.arg(root().join("tests/python/dump_truth.py"));
+            command.args(freezes.then_some("freeze"));
+            let mut script = Script::run(command);
+            let truth: Truth = script.line();
+            script.wait_until_idle();
+            let found = look(script.pid(), &OPTIONS()).expect(&python.name);
+            let name = format!("{} {freezes}: {found:#?}", python.name);
+            // Its thread goes on after it has printed, and is left out of the truth.
+            let stacks: BTreeMap<u32, Vec<(String, String, u32)>> = found
+                .threads
+                .iter()
+                .filter(|thread| thread.tid.is_some_and(|tid| truth.stacks.contains_key(&tid)))
+                .map(|thread| {
+                    let frames = thread.frames.iter().cloned().map(|frame| {
+                        let [file, function] =
+                            [frame.file, frame.function].map(Option::unwrap_or_default);
+                        (file, function, frame.line.unwrap_or(0))
+                    });
+                    (thread.tid.unwrap_or(0), frames.collect())
+                })
+                .collect();
+            assert_eq!(stacks, truth.stacks, "{name}");
+            assert_eq!(stacks.len(), 3, "{name}");
+            assert_eq!(found.threads[0].tid, Some(script.pid()), "{name}");
+            assert!(
+                found.threads.iter().any(|one| one.waits_for == Some(OffCpuReason::Lock)),
+                "{name}"
+            );
+            let [interpreter] = &found.interpreters[..] else { panic!("{name}") };
+            assert_eq!(interpreter.is_enabled, Some(truth.is_enabled), "{name}");
+            assert_eq!(interpreter.is_collecting, Some(false), "{name}");
+            let own = truth.generations.iter().map(|one| GenerationState {
+                collections: one.collections,
+                collected: one.collected,
+                uncollectable: one.uncollectable,
+            });
+            assert_eq!(interpreter.generations, own.collect::<Vec<_>>(), "{name}");
+            if python.is("free-threaded") {
+                // One threshold has an effect; frozen objects are in no list.
+                assert_eq!(interpreter.thresholds.first(), truth.thresholds.first(), "{name}");
+                continue;
+            }
+            assert_eq!(interpreter.thresholds[..2], truth.thresholds[..2], "{name}");
+            assert_eq!(interpreter.counts[1..], truth.counts[1..], "{name}");
+            assert_eq!(interpreter.frozen_objects, Some(truth.frozen), "{name}");
+            assert!(!freezes || truth.frozen > 3000, "{name}");
+        }
+    }
+}
+
+/// What cannot be looked at is said with what to do.
+#[test]
+fn what_is_no_python_is_said() {
+    let mut sleep = Command::new("sleep").arg("100").spawn().expect("sleep");
+    let error = look(sleep.id(), &OPTIONS()).expect_err("no Python").to_string();
+    assert!(error.contains("gctrace doctor"), "{error}");
+    let _ended = sleep.kill();
+    let pid = sleep.id();
+    let _ended = sleep.wait();
+    let error = look(pid, &OPTIONS()).expect_err("gone").to_string();
+    assert!(error.contains("ps -ef"), "{error}");
+}

@@ -1,0 +1,28 @@
+//! The command line of `gctrace dump`.
+
+use super::choices::OutputFormat;
+use super::values;
+use clap::Args;
+use std::num::NonZeroU16;
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  sudo gctrace dump -p 4242                     what every thread executes, and the collector's state
+  gctrace dump -p 4242 --format json            one's own process, for programs
+
+The program is stopped for some milliseconds, as by a debugger: some system calls that wait return
+EINTR then, which Python repeats.";
+
+/// Options of `gctrace dump`.
+#[derive(Args, Clone, Debug, PartialEq)]
+pub(crate) struct DumpArgs {
+    /// The process: a running CPython
+    #[arg(short, long, value_name = "PID", value_parser = values::pid)]
+    pub(crate) pid: u32,
+    /// Most frames of each stack, the innermost ones
+    #[arg(long, value_name = "N", default_value = "64")]
+    pub(crate) stack_depth: NonZeroU16,
+    /// Output format
+    #[arg(long, value_enum, default_value = "text")]
+    pub(crate) format: OutputFormat,
+}

@@ -1,0 +1,242 @@
+//! `gctrace dump -p PID`: what a program does now. `gctrace_heap` looks, and here is the text.
+
+use crate::args::{DumpArgs, OutputFormat};
+use crate::print::clean;
+use crate::record::kernel::permission;
+use crate::record::nvml;
+use crate::render::{TableOfColumns, wrap};
+use crate::text::{OrDash as _, shell_line};
+use crate::units::{bytes, count, counted, duration};
+use crate::{print, render};
+use anyhow::Context as _;
+use gctrace_analysis::paths;
+use gctrace_heap::state::{InterpreterState, ProgramState, StackFrame, ThreadState};
+use gctrace_heap::{StateOptions, look};
+use gctrace_probes::nvml::{ExtraQueries, NvmlAbsences, NvmlLibrary, NvmlSampler};
+use gctrace_probes::{ResolveOptions, proc_status};
+use schemars::JsonSchema;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// In the name of NVIDIA's driver library.
+const DRIVER: &[u8] = b"libcuda";
+
+/// Prints what a process does. Returns the exit code: 0.
+///
+/// # Errors
+/// It may not be stopped and read, runs no known CPython, or the output cannot be written.
+pub(crate) fn run(config: &DumpArgs) -> anyhow::Result<u8> {
+    let pid = config.pid;
+    permission::attachable(pid)?;
+    let options = StateOptions {
+        resolve: ResolveOptions::default(),
+        depth: usize::from(config.stack_depth.get()),
+        reason: gctrace_ebpf::waits_for,
+    };
+    let report = DumpReport { state: look(pid, &options)?, gpus: gpus(pid) };
+    let written = match config.format {
+        OutputFormat::Text => print::answer(&text(&report)),
+        OutputFormat::Json => {
+            print::exactly(|out| render::json(&report, &mut print::JsonEscaper(out)))
+        }
+    };
+    print::unless_closed(written).context("cannot write the answer to standard output")?;
+    Ok(0)
+}
+
+/// What `gctrace dump` prints as JSON.
+#[derive(Debug, Serialize, JsonSchema)]
+struct DumpReport {
+    #[serde(flatten)]
+    state: ProgramState,
+    /// Memory of the process on each GPU on which it has some, by NVML; empty without NVIDIA's driver.
+    gpus: Vec<GpuUse>,
+}
+
+/// Memory of a process on a GPU.
+#[derive(Debug, Serialize, JsonSchema)]
+struct GpuUse {
+    /// Its index in NVML.
+    gpu: u32,
+    /// In bytes; `null`: the driver does not state it (MIG, WSL).
+    bytes: Option<u64>,
+}
+
+/// Of a process that has loaded NVIDIA's driver: asking for it takes a while.
+fn gpus(pid: u32) -> Vec<GpuUse> {
+    let maps = proc_status::read(pid, "maps").unwrap_or_default();
+    if !maps.windows(DRIVER.len()).any(|window| window == DRIVER) {
+        return Vec::new();
+    }
+    let Ok(library) = NvmlLibrary::open(nvml::library().as_deref()) else { return Vec::new() };
+    let Ok((mut sampler, devices)) = NvmlSampler::new(&library) else { return Vec::new() };
+    let extras = ExtraQueries { processes: true, ..ExtraQueries::default() };
+    let mut absences = NvmlAbsences::default();
+    let mut used = Vec::new();
+    for (place, device) in devices.iter().enumerate() {
+        let sample = sampler.sample(place, 0, extras, &mut absences).ok().flatten();
+        let processes = sample.and_then(|sample| sample.processes).unwrap_or_default();
+        let own = processes.into_iter().filter(|process| process.pid == pid);
+        used.extend(own.map(|own| GpuUse { gpu: device.index, bytes: own.memory_bytes }));
+    }
+    used
+}
+
+/// For people.
+fn text(report: &DumpReport) -> String {
+    let state = &report.state;
+    let mut lines = Vec::new();
+    lines.extend(wrap(
+        &format!(
+            "{} (pid {}, CPython {}, {} collector), stopped for {}",
+            if state.command.is_empty() {
+                "process".to_owned()
+            } else {
+                shell_line(&state.command)
+            },
+            state.pid,
+            state.version,
+            state.collector.as_str(),
+            duration(state.stopped_ns)
+        ),
+        "",
+        "  ",
+    ));
+    for note in &state.notes {
+        lines.extend(wrap(note, "  ", "  "));
+    }
+    lines.push(String::new());
+    lines.extend(wrap(&memory(report), "Memory: ", "  "));
+    for interpreter in &state.interpreters {
+        lines.extend(collector(interpreter, state.interpreters.len() > 1));
+    }
+    let (python, others): (Vec<_>, Vec<_>) =
+        state.threads.iter().partition(|thread| thread.interpreter.is_some());
+    for thread in python {
+        lines.push(String::new());
+        lines.push(title(thread, state));
+        lines.extend(thread.frames.iter().map(|frame| format!("  {}", place(frame))));
+        match (thread.frames.is_empty(), thread.is_cut) {
+            (true, _) => lines.push("  no Python code".to_owned()),
+            (_, true) => lines.push("  ... (--stack-depth)".to_owned()),
+            _ => {}
+        }
+    }
+    lines.extend(without_python(&others));
+    lines.iter().map(|line| format!("{}\n", clean::line(line))).collect()
+}
+
+fn memory(report: &DumpReport) -> String {
+    let memory = report.state.memory;
+    let mut parts = vec![format!("{} resident", memory.resident_bytes.map(bytes).or_dash())];
+    parts.extend(memory.anonymous_bytes.map(|of| format!("{} of them its own", bytes(of))));
+    parts.extend(memory.peak_bytes.map(|most| format!("{} at most", bytes(most))));
+    let swapped = memory.swapped_bytes.filter(|swapped| *swapped > 0);
+    parts.extend(swapped.map(|swapped| format!("{} swapped out", bytes(swapped))));
+    parts.extend(report.gpus.iter().map(|used| match used.bytes {
+        Some(of) => format!("{} on GPU {}", bytes(of), used.gpu),
+        None => format!("some on GPU {}", used.gpu),
+    }));
+    parts.join(", ")
+}
+
+fn collector(state: &InterpreterState, is_one_of_several: bool) -> Vec<String> {
+    let of =
+        if is_one_of_several { format!(" of interpreter {}", state.id) } else { String::new() };
+    let numbers = |numbers: &[i32]| {
+        let numbers: Vec<String> = numbers.iter().map(i32::to_string).collect();
+        numbers.join(", ")
+    };
+    let is = match (state.is_enabled, state.is_collecting) {
+        (_, Some(true)) => "collects now",
+        (Some(true), _) => "enabled",
+        (Some(false), _) => "disabled (gc.disable())",
+        (None, _) => "of unknown state",
+    };
+    let mut parts = vec![
+        is.to_owned(),
+        format!("thresholds {}", numbers(&state.thresholds)),
+        format!("counts {}", numbers(&state.counts)),
+    ];
+    parts.extend(state.oldest_objects.map(|left| {
+        format!("{} in the oldest generation after its last collection", counted(left, "object"))
+    }));
+    parts.extend(state.heap_objects.map(|all| format!("{} tracked", counted(all, "object"))));
+    parts.extend(state.frozen_objects.map(|frozen| {
+        let least = if state.is_more_frozen { "more than " } else { "" };
+        format!("{least}{} frozen", counted(frozen, "object"))
+    }));
+    let mut lines = wrap(&parts.join("; "), &format!("Collector{of}: "), "  ");
+    let table = TableOfColumns::new(state.generations.iter().enumerate())
+        .right("generation", |(number, _)| number.to_string())
+        .right("collections", |(_, of)| count(of.collections))
+        .right("freed", |(_, of)| count(of.collected))
+        .right("uncollectable", |(_, of)| count(of.uncollectable));
+    lines.extend(table.lines());
+    lines
+}
+
+/// `Thread 4242 "python" (main, has the GIL or had it last): waiting for a lock`.
+fn title(thread: &ThreadState, state: &ProgramState) -> String {
+    let mut marks = Vec::new();
+    if thread.tid == Some(state.pid) {
+        marks.push("main".to_owned());
+    }
+    if state.interpreters.len() > 1 {
+        marks.extend(thread.interpreter.map(|id| format!("interpreter {id}")));
+    }
+    if thread.has_gil == Some(true) {
+        marks.push("has the GIL, or had it last".to_owned());
+    }
+    let marks = if marks.is_empty() { String::new() } else { format!(" ({})", marks.join(", ")) };
+    let tid = thread.tid.map(|tid| format!(" {tid}")).unwrap_or_default();
+    let name = thread.name.as_ref().map(|name| format!(" {name:?}")).unwrap_or_default();
+    format!("Thread{tid}{name}{marks}: {}", doing(thread))
+}
+
+fn doing(thread: &ThreadState) -> String {
+    match (thread.waits_for, thread.is_running) {
+        (Some(what), _) => format!("waiting for {what}"),
+        (None, Some(true)) => "running".to_owned(),
+        (None, _) => "unknown".to_owned(),
+    }
+}
+
+fn place(frame: &StackFrame) -> String {
+    let function = frame.function.as_deref().unwrap_or("?");
+    let line = frame.line.map(|line| format!(":{line}")).unwrap_or_default();
+    match frame.file.as_deref() {
+        Some(file) => format!("{}{line} in {function}", paths::short(file)),
+        None => function.to_owned(),
+    }
+}
+
+/// One line for all threads of C code.
+fn without_python(threads: &[&ThreadState]) -> Vec<String> {
+    let mut names: BTreeMap<&str, u64> = BTreeMap::new();
+    for thread in threads {
+        *names.entry(thread.name.as_deref().unwrap_or("?")).or_default() += 1;
+    }
+    if names.is_empty() {
+        return Vec::new();
+    }
+    let names: Vec<String> = names
+        .into_iter()
+        .map(|(name, times)| if times == 1 { name.to_owned() } else { format!("{name} ({times})") })
+        .collect();
+    let threads = counted(threads.len() as u64, "thread");
+    let mut lines = vec![String::new()];
+    lines.extend(wrap(&names.join(", "), &format!("{threads} without Python: "), "  "));
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_schema_is_published() {
+        let schema = schemars::schema_for!(DumpReport);
+        test_kit::schema::assert_published("dump", &schema, "-p gctrace dump::");
+    }
+}

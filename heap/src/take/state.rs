@@ -20,7 +20,7 @@ use gctrace_probes::{
 use std::collections::HashMap;
 use std::time::{Duration, Instant, SystemTime};
 
-/// For how long stacks are read while the program is stopped; what is left then is named in a note.
+/// For how long stacks are read while the program is stopped; then the rest is left out, which a note says.
 const READ_LIMIT: Duration = Duration::from_millis(8);
 /// For how long frozen objects are counted, while the program runs.
 const COUNT_LIMIT: Duration = Duration::from_millis(20);
@@ -70,8 +70,9 @@ pub fn look(pid: u32, options: &StateOptions) -> Result<ProgramState, HeapError>
         .into_iter()
         .map(|tid| NativeThread::of(pid, tid, options.reason))
         .collect();
-    let (seen, stopped) =
-        while_stopped(pid, &watchdog, |threads, start| program.read(threads, start + READ_LIMIT))?;
+    let (seen, stopped) = while_stopped(pid, &watchdog, |threads, _| {
+        program.read(threads, Instant::now() + READ_LIMIT)
+    })?;
     let taken = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let mut notes = Vec::new();
     if seen.is_late {

@@ -282,7 +282,12 @@ impl Controller {
         let exact = if self.by_time { worked_ms(&self.begin, end) } else { float(steps) };
         let cost = block_cost(&self.begin, end, closed, exact, block.thresholds, &old);
         if block.kind == BlockKind::Own && cost.fulls > 0 {
-            self.own_full = closed.full;
+            // One that was put off frees more than others of the program's.
+            let is_usual = matches!(self.phase, AutoPhase::SetUp | AutoPhase::Watch);
+            let is_known = self.own_full.is_some_and(|full| full.is_near(float(closed.old)));
+            if is_usual || !is_known {
+                self.own_full = closed.full;
+            }
         }
         if matches!(self.phase, AutoPhase::Explore(_) | AutoPhase::Hold(_)) {
             self.skipped_ns += cost.full_ns * float(steps) - cost.fulls_ns;

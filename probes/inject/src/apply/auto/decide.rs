@@ -66,7 +66,7 @@ impl Controller {
         let is_longest = self.options.goal == AutoGoal::Longest;
         let better = if gain_ns >= least_ns { best } else { own };
         let full_ns = ChargedOld::of(figures, 0.0).full_ns();
-        let saved_ns = better.mean(|cost| cost.full_ns) * (1.0 - LEFT_BY_FREEZE);
+        let saved_ns = better.mean(|cost| cost.full_ns - cost.garbage_ns) * (1.0 - LEFT_BY_FREEZE);
         let is_wanted = saved_ns >= least_ns || is_longest && saved_ns > 0.0;
         // Settings name the step at which to freeze.
         let freezes = is_wanted && !self.by_time && !self.is_over_budget(lost_ns + full_ns);

@@ -46,8 +46,8 @@ pub(super) struct Hold {
     pub(super) pairs: BlockPairs,
     steps: u64,
     cpu_ns: f64,
-    /// Steps with it and young collections in them, in ns of CPU time: of pairs, whose blocks are closed, and of
-    /// blocks that are not.
+    /// Steps with it and young collections in them with what is freed later of their survivors, in ns of CPU time: of
+    /// pairs, whose blocks are closed, and of blocks that are not.
     young: [(u64, f64); 2],
     /// Containers per step when it was chosen, and of the last pairs.
     allocations: f64,
@@ -166,7 +166,7 @@ impl Hold {
             self.cpu_ns += cost.cpu_ns * float(steps);
             let (of_such, young_ns) = &mut self.young[usize::from(kind == BlockKind::Held)];
             *of_such += steps;
-            *young_ns += (cost.collecting_ns - cost.full_ns) * float(steps);
+            *young_ns += (cost.collecting_ns - cost.full_ns + cost.garbage_ns) * float(steps);
         }
         if kind == BlockKind::Held {
             return;

@@ -6,7 +6,8 @@
 //! its generation exceeds the threshold, and counts towards the next older one (`gc_collect_generations` in
 //! Modules/gcmodule.c, Python/gc.c). So of generation 1 there is one in `t1 + 2` collections; and a full one follows
 //! the first of these after which there were `t2 + 1` since the last, and their survivors are a quarter of the `L`
-//! objects that it left: after `max(t2 + 1, L / 4 s + 1/2)` of them on average, with `s` survivors of each.
+//! objects that it left: after `max(t2 + 1, L / 4 s + 1/2)` of them on average, with `s` survivors of each. It
+//! traverses the `L` objects, and of the survivors since what has become garbage, which it frees.
 
 /// By how much the rule's price of full collections may be off, as a share: in simulated programs without
 /// noise it is by 0.1 at most.
@@ -74,13 +75,29 @@ impl MeasuredFull {
     /// Share of the survivors that were alive at the next full collection; 0 if they were too few to
     /// say: then heaps are taken for smaller than they are, and gains too.
     fn alive(self) -> f64 {
+        let growth = float(self.left) - float(self.left_before);
+        self.of_survivors(growth)
+    }
+
+    /// Whether it left nearly as many objects: larger heaps have another share of the caches.
+    pub(super) fn is_near(self, objects: f64) -> bool {
+        const LARGER: f64 = 1.5;
+        let left = float(self.left);
+        left > 0.0 && objects < LARGER * left && left < LARGER * objects
+    }
+
+    /// Share of the survivors that it freed: others have died without it.
+    fn garbage(self) -> f64 {
+        self.of_survivors(float(self.freed))
+    }
+
+    fn of_survivors(self, objects: f64) -> f64 {
         /// Fewer than a full collection of the smallest heaps would wait for.
         const FEWEST: u64 = 1_000;
         if self.pending < FEWEST {
             return 0.0;
         }
-        let growth = float(self.left) - float(self.left_before);
-        (growth / float(self.pending)).clamp(0.0, 1.0)
+        (objects / float(self.pending)).clamp(0.0, 1.0)
     }
 }
 
@@ -98,6 +115,8 @@ pub(crate) struct ChargedOld {
     pub(crate) asked: f64,
     /// CPU time for an object, in ns; 0 before a full collection was seen.
     pub(crate) ns_each: f64,
+    /// Share of the survivors that is garbage by then.
+    pub(crate) garbage: f64,
 }
 
 impl ChargedOld {
@@ -112,22 +131,23 @@ impl ChargedOld {
             quarter_of: objects,
             asked,
             ns_each: full.map_or(0.0, MeasuredFull::ns_each),
+            garbage: full.map_or(0.0, MeasuredFull::garbage),
         }
     }
 
-    /// With the price for an object that another full collection had, of a heap that was nearly as large.
+    /// With the price that another full collection had in the program's own rhythm, what it freed included, if its
+    /// heap was nearly as large.
     pub(super) fn priced_as(self, full: Option<MeasuredFull>) -> Self {
-        /// Larger heaps have another share of the caches.
-        const LARGER: f64 = 1.5;
-        let of_such = |full: &MeasuredFull| {
-            let objects = float(full.left.saturating_add(full.freed));
-            objects > 0.0 && self.objects < LARGER * objects && objects < LARGER * self.objects
-        };
-        let ns_each = full.filter(of_such).map_or(self.ns_each, MeasuredFull::ns_each);
-        Self { ns_each, ..self }
+        match full.filter(|full| full.is_near(self.objects)) {
+            Some(full) => {
+                let ns_each = float(full.cpu_ns) / float(full.left.max(1));
+                Self { ns_each, garbage: 0.0, ..self }
+            }
+            None => self,
+        }
     }
 
-    /// CPU time of a full collection, in ns.
+    /// CPU time of a full collection without what it frees, in ns.
     pub(crate) fn full_ns(&self) -> f64 {
         self.objects * self.ns_each
     }
@@ -160,6 +180,8 @@ pub(crate) struct BlockCost {
     pub(crate) collecting_ns: f64,
     /// The share of full collections in all of these: computed.
     pub(crate) full_ns: f64,
+    /// Of that, what they free.
+    pub(crate) garbage_ns: f64,
     /// Net new containers.
     pub(crate) allocations: f64,
     /// Collections of generation 1.
@@ -204,7 +226,9 @@ pub(crate) fn block_cost(
     let survived =
         if fulls == 0 { closed.pending.saturating_sub(begin.pending) } else { closed.pending };
     let fulls_by_rule = old.rate(young, float(survived) / steps, thresholds);
-    let charge = fulls_by_rule * old.full_ns();
+    let garbage_ns =
+        if fulls_by_rule > 0.0 { float(survived) / steps * old.garbage * old.ns_each } else { 0.0 };
+    let charge = fulls_by_rule * old.full_ns() + garbage_ns;
     let without_full =
         |from: u64, to: u64| (float(to.saturating_sub(from)) - full_ns).max(0.0) / steps + charge;
     BlockCost {
@@ -212,6 +236,7 @@ pub(crate) fn block_cost(
         wall_ns: without_full(begin.wall_ns, closed.wall_ns),
         collecting_ns: (young_ns + middle_ns) / steps + charge,
         full_ns: charge,
+        garbage_ns,
         allocations: young * f64::from(first),
         middle: middle_of(young, thresholds),
         fulls_by_rule,
@@ -266,12 +291,14 @@ mod tests {
             let closed = Figures { pending: BEGIN.pending + pending, cpu_ns: 11_000, ..end };
             block_cost(&BEGIN, &end, &closed, 10.0, [700, 10, 10], &old)
         };
-        // 1.1 collections, one of twelve of generation 1; a full one follows eleven of those.
-        let by_count = 1.1 / (11.0 * 12.0 + 1.0) * old.full_ns();
+        // 1.1 collections, one of twelve of generation 1; a full one follows eleven of those. Half of 500 survivors a
+        // step are garbage by then.
+        let by_count = 1.1 / (11.0 * 12.0 + 1.0) * old.full_ns() + 250.0 * 100.0;
         assert!((cost(5_000).full_ns - by_count).abs() < 1e-6, "{:?}", cost(5_000));
+        assert_eq!(cost(5_000).garbage_ns, 25_000.0);
         // 10 survivors per step are a quarter of the heap after 2,500; a collection of generation 1 takes 10.9 steps.
         let steps = 100_025.0 / 4.0 / 10.0 + 0.5 * 12.0 / 1.1 + 1.0 / 1.1;
-        let by_quarter = old.full_ns() / steps;
+        let by_quarter = old.full_ns() / steps + 5.0 * 100.0;
         assert!((cost(100).full_ns - by_quarter).abs() < 1e-6, "{:?}", cost(100));
         assert!((cost(100).cpu_ns - by_quarter - 1_000.0).abs() < 1e-6);
         let asked = ChargedOld { asked: 1.0, ..old };

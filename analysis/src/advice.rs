@@ -6,6 +6,7 @@
 //! collectors that are not simulated there is an upper bound.
 
 mod replayed;
+mod waits;
 
 pub(crate) use self::replayed::{AskedChanges, ReplayedRun};
 
@@ -154,11 +155,20 @@ pub(crate) fn advice(
     replayed: &ReplayedRun,
 ) -> (Vec<Advice>, Vec<Advice>) {
     let (list, rest) = choose(report, priced, replayed);
-    let worded = |list: Vec<Candidate>| {
+    let worded = |list: Vec<Candidate>| -> Vec<Advice> {
         let list = list.into_iter();
         list.map(|advised| words::advice::advice(advised.id, advised.effect, report)).collect()
     };
-    (worded(list), worded(rest))
+    let (mut list, rest) = (worded(list), worded(rest));
+    let waits = if report.runs > 1 || report.verdict.level == Level::TooShort {
+        Vec::new()
+    } else {
+        waits::advice(report)
+    };
+    let most_ns = |of: &[Advice]| of.iter().filter_map(|of| of.effect.saves_at_most_ns).max();
+    let at = if most_ns(&waits) >= most_ns(&list) { 0 } else { list.len() };
+    list.splice(at..at, waits);
+    (list, rest)
 }
 
 fn choose(report: &Report, priced: Option<PricedRun>, replayed: &ReplayedRun) -> Advised {

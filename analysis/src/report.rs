@@ -61,7 +61,8 @@ pub use counters::{
     SizeClass,
 };
 pub use cpu::{
-    CpuFile, CpuLine, CpuReport, MainThreadReport, MeanwhileLine, MeanwhileReport, OffCpuLine,
+    CpuFile, CpuLine, CpuReport, LoadingReport, MainThreadReport, MeanwhileLine, MeanwhileReport,
+    OffCpuLine,
 };
 pub use evidence::{
     CpuTime, ExplicitCallsReport, FreedNothingReport, GrowthPoint, GrowthReport, HeapTrend,

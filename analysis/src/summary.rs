@@ -217,13 +217,17 @@ impl Analysis {
 
     /// What sampled processes executed, those with the most samples first.
     fn cpu(&self, judged: Option<&JudgedRun<'_>>) -> Vec<CpuReport> {
+        let children = self.children();
         let mut reports: Vec<CpuReport> = self
             .processes
             .iter()
-            .filter_map(|process| {
+            .enumerate()
+            .filter_map(|(index, process)| {
                 let trace = self.traces.get(process.trace)?;
                 let ended_ns = trace.end.as_ref().map(|end| end.ended_ns);
                 let observed = process.observed(ended_ns, trace.last_ns());
+                let children = children.get(&(process.trace, process.sums.pid));
+                let children = children.map_or(&[][..], Vec::as_slice);
                 let hertz = trace.header.as_ref()?.sample_hz?;
                 let cpu = process.cpu(observed, &self.stacks, hertz)?;
                 // The start-up of a training program is longer than its training in a short run.
@@ -233,7 +237,7 @@ impl Analysis {
                 });
                 let within = training.map(|run| run.phases.training_ns);
                 let whole = (observed.0, observed.1);
-                let main = self.main_thread(process, hertz, within.unwrap_or(whole));
+                let main = self.main_thread(index, children, hertz, within.unwrap_or(whole));
                 let training = within.is_some();
                 let main_thread = main.map(|main| MainThreadReport { training, ..main });
                 Some(CpuReport { main_thread, ..cpu })

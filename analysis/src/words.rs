@@ -11,6 +11,7 @@ pub(crate) mod idle;
 pub mod places;
 pub mod samples;
 pub(crate) mod verdict;
+pub(crate) mod waits;
 mod whole_run;
 
 pub use whole_run::{Measuring, measuring};

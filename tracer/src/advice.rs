@@ -71,6 +71,12 @@ pub(crate) fn text(advice: &Advice, report: &Report) -> String {
         text += &comment(&format!("Risk: {risk}"));
     }
     text += &without_code(advice, report);
+    if advice.id.is_of_waits() {
+        return text
+            + &comment(
+                "To check: record the run again; gctrace compare shows its steps beside these.",
+            );
+    }
     if let Some(phases) = &report.phases
         && let Some(most_ns) = advice.effect.saves_at_most_ns
     {

@@ -1,11 +1,11 @@
 //! What the main thread of one process did: it executed something, or was off the CPU for something.
 
 use super::meanwhile::Meanwhile;
-use super::off_cpu::{LISTED, OffCpuPlaces};
+use super::off_cpu::{LISTED, OffCpuPlaces, is_fetch};
 use super::stacks::{NodeId, StackTree};
 use super::thread_spans::{ThreadDid, ThreadSpan};
-use crate::report::{CpuLine, Location, MainThreadReport};
-use crate::time::add_to;
+use crate::report::{CpuLine, LoadingReport, Location, MainThreadReport};
+use crate::time::{add_to, sum};
 use gctrace_event::OffCpuReason;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -56,19 +56,14 @@ impl MainThread {
         sums
     }
 
-    /// `None` without times off the CPU: then nothing but samples is known. `own`: what its threads did;
-    /// `children`: what those of each child process did.
+    /// `own`: what its threads did; `children`: what those of each child process did.
     pub(crate) fn report<'a>(
         &self,
         tree: &StackTree,
         hertz: u64,
         (own, pid): (&[ThreadSpan], u32),
         children: impl IntoIterator<Item = &'a [ThreadSpan]>,
-    ) -> Option<MainThreadReport> {
-        let off_cpu_ns = self.off_cpu.sum_ns();
-        if off_cpu_ns == 0 {
-            return None;
-        }
+    ) -> MainThreadReport {
         let mut by_line: BTreeMap<Option<&Location>, f64> = BTreeMap::new();
         for (node, samples) in &self.ran {
             let line = node.map(|node| tree.own_or_innermost_line(node));
@@ -86,20 +81,40 @@ impl MainThread {
         for span in own.iter().filter(|span| span.tid != pid) {
             threads.entry(span.tid).or_default().push(span);
         }
-        threads.into_values().for_each(|spans| gil.add(spans));
+        let mut loaders = Meanwhile::of(&self.data_waits);
+        for spans in threads.into_values() {
+            gil.add(spans.iter().copied());
+            loaders.add(spans);
+        }
         let mut workers = Meanwhile::of(&self.data_waits);
         children.into_iter().for_each(|spans| workers.add(spans));
-        Some(MainThreadReport {
+        MainThreadReport {
             interval_ns: self.interval_ns,
             training: false,
             samples: whole(self.ran.values().sum::<f64>() + self.ran_in_pauses),
             samples_in_pauses: whole(self.ran_in_pauses),
             lines,
-            off_cpu_ns,
+            off_cpu_ns: self.off_cpu.sum_ns(),
             off_cpu_in_pauses_ns: self.off_cpu_in_pauses_ns,
             off_cpu: self.off_cpu.lines(tree),
             gil: gil.report(tree, hertz),
             workers: workers.report(tree, hertz),
-        })
+            threads: loaders.report(tree, hertz),
+            loading: self.loading(tree, hertz),
+        }
+    }
+
+    fn loading(&self, tree: &StackTree, hertz: u64) -> Option<LoadingReport> {
+        let sample_ns = 1e9 / hertz.max(1) as f64;
+        let ran = self.ran.iter().map(|(node, samples)| (*node, (samples * sample_ns) as u64));
+        let mut by_line: BTreeMap<&Location, u64> = BTreeMap::new();
+        for (node, ns) in ran.chain(self.off_cpu.by_stack()) {
+            if let Some(node) = node.filter(|node| tree.frames(*node).any(is_fetch)) {
+                add_to(by_line.entry(tree.own_or_innermost_line(node)).or_default(), ns);
+            }
+        }
+        let (line, line_ns) = by_line.iter().max_by_key(|(_, ns)| **ns)?;
+        let time_ns = sum(by_line.values().copied());
+        Some(LoadingReport { time_ns, line: (*line).clone(), line_ns: *line_ns })
     }
 }

@@ -28,6 +28,11 @@ impl OffCpuPlaces {
         sum(self.0.values().map(|(_, ns)| *ns))
     }
 
+    /// Times by stack, in ns.
+    pub(super) fn by_stack(&self) -> impl Iterator<Item = (Option<NodeId>, u64)> + use<'_> {
+        self.0.iter().map(|((_, node), (_, ns))| (*node, *ns))
+    }
+
     /// The longest, by reason and line. For data it makes no difference what a call waits for: of those the
     /// reason with the longest time stands for all.
     pub(super) fn lines(&self, tree: &StackTree) -> Vec<OffCpuLine> {
@@ -58,7 +63,7 @@ impl OffCpuPlaces {
 /// in PyTorch's DataLoader, or in a queue, pipe, pool or future of the standard library.
 pub(crate) fn is_for_data<'a>(
     reason: OffCpuReason,
-    mut frames: impl Iterator<Item = &'a Location>,
+    frames: impl Iterator<Item = &'a Location>,
 ) -> bool {
     const WAITS: [(&str, &[&str]); 6] = [
         ("torch/utils/data/dataloader.py", &[]),
@@ -69,6 +74,9 @@ pub(crate) fn is_for_data<'a>(
         ("concurrent/futures/_base.py", &["result"]),
     ];
     let may_be = matches!(reason, OffCpuReason::Lock | OffCpuReason::Poll | OffCpuReason::Pipe);
+    // What loads the data waits for something else; a forked worker has the frames of its parent.
+    let mut frames =
+        frames.take_while(|frame| !is_fetch(frame) && !frame.file.ends_with("/popen_fork.py"));
     may_be
         && frames.any(|frame| {
             let function = frame.function.rsplit('.').next().unwrap_or_default();
@@ -78,4 +86,9 @@ pub(crate) fn is_for_data<'a>(
             };
             WAITS.iter().any(of)
         })
+}
+
+/// Whether this frame fetches samples of PyTorch's dataset, in a worker or, without any, in the trainer.
+pub(super) fn is_fetch(frame: &Location) -> bool {
+    frame.file.ends_with("torch/utils/data/_utils/fetch.py")
 }

@@ -69,14 +69,22 @@ impl ThreadSpan {
 pub(crate) struct TraceSpans {
     processes: BTreeMap<usize, Vec<ThreadSpan>>,
     kept: usize,
+    /// Whether times off the CPU were recorded.
+    has_waits: bool,
 }
 
 impl TraceSpans {
     pub(crate) fn add(&mut self, process: usize, span: ThreadSpan) {
         if self.kept < KEPT {
             self.kept += 1;
+            self.has_waits |= matches!(span.did, ThreadDid::Wait { .. });
             self.processes.entry(process).or_default().push(span);
         }
+    }
+
+    /// Whether there are times off the CPU.
+    pub(crate) fn has_waits(&self) -> bool {
+        self.has_waits
     }
 
     /// Those of a process.
@@ -98,6 +106,6 @@ impl TraceSpans {
             span.node = span.node.and_then(|node| nodes.of(node));
         }
         let of = self.processes.into_iter().map(|(index, spans)| (index + processes, spans));
-        Self { processes: of.collect(), kept: self.kept }
+        Self { processes: of.collect(), ..self }
     }
 }

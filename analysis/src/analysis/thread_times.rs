@@ -3,12 +3,12 @@
 use super::Analysis;
 use crate::accumulate::main_thread::MainThread;
 use crate::accumulate::off_cpu::is_for_data;
-use crate::accumulate::process::ProcessState;
 use crate::accumulate::stacks::NodeId;
 use crate::accumulate::thread_spans::ThreadSpan;
 use crate::report::MainThreadReport;
 use crate::words::samples::waiting;
-use gctrace_event::{Annotation, CpuSamples, HostCode, HostCodeKind, OffCpu, OffCpuReason};
+use gctrace_event::{CpuSamples, OffCpu, OffCpuReason};
+use std::collections::HashMap;
 
 impl Analysis {
     pub(super) fn add_samples(&mut self, samples: &CpuSamples) {
@@ -45,22 +45,13 @@ impl Analysis {
         if !self.current.gpu.knows_thread(off.pid, off.tid) {
             return;
         }
-        let name = match off.reason {
+        let wait = match off.reason {
             _ if for_data => "waiting for data (DataLoader or a queue)".to_owned(),
             OffCpuReason::Disk => "waiting for files on the disk".to_owned(),
             reason => waiting(reason, false),
         };
-        let code = self.code_name(node);
-        for (start_ns, end_ns) in off.spans() {
-            let (pid, tid) = (off.pid, off.tid);
-            let name = name.clone();
-            self.current.gpu.add_annotation(&Annotation { pid, tid, name, start_ns, end_ns });
-            if let Some(name) = code.clone() {
-                let kind = HostCodeKind::Function;
-                let (pid, tid) = (Some(pid), Some(tid));
-                self.current.gpu.add_code(&HostCode { pid, tid, kind, name, start_ns, end_ns });
-            }
-        }
+        let place = self.code_name(node);
+        self.current.gpu.add_off_cpu(off, &wait, place.as_deref());
     }
 
     /// The line of a stack, as the profiler writes the place of a function.
@@ -69,27 +60,32 @@ impl Analysis {
         Some(format!("{}({}): {}", line.file, line.line?, line.function))
     }
 
-    /// What the main thread of a process did within an interval, and others while it waited for them.
+    /// The child processes of each, by trace and id.
+    pub(crate) fn children(&self) -> HashMap<(usize, u32), Vec<usize>> {
+        let mut children: HashMap<_, Vec<usize>> = HashMap::new();
+        for (index, process) in self.processes.iter().enumerate() {
+            if let Some(parent) = process.sums.parent() {
+                children.entry((process.trace, parent)).or_default().push(index);
+            }
+        }
+        children
+    }
+
+    /// What the main thread of a process did within an interval, and others, its children too, while it waited for
+    /// them; `None` of a trace without times off the CPU.
     pub(crate) fn main_thread(
         &self,
-        process: &ProcessState,
+        index: usize,
+        children: &[usize],
         hertz: u32,
         within: (u64, u64),
     ) -> Option<MainThreadReport> {
-        let spans = self.thread_spans.get(process.trace)?;
-        let indexed = self.processes.iter().enumerate();
-        let of_trace = indexed.filter(|(_, other)| other.trace == process.trace);
+        let process = self.processes.get(index)?;
+        let spans = self.thread_spans.get(process.trace).filter(|spans| spans.has_waits())?;
+        let own = spans.of(index);
+        let children = children.iter().map(|child| spans.of(*child));
         let pid = process.sums.pid;
-        let mut own: &[ThreadSpan] = &[];
-        let mut children = Vec::new();
-        for (index, other) in of_trace {
-            if std::ptr::eq(other, process) {
-                own = spans.of(index);
-            } else if other.sums.parent() == Some(pid) {
-                children.push(spans.of(index));
-            }
-        }
         let main = MainThread::of(own, pid, within);
-        main.report(&self.stacks, hertz.into(), (own, pid), children)
+        Some(main.report(&self.stacks, hertz.into(), (own, pid), children))
     }
 }

@@ -14,7 +14,7 @@ use crate::spans::index::{Index, SmallNumber};
 use crate::spans::{PackedPauses, PauseSpan};
 use gctrace_event::{
     Annotation, CpuSamples, CudaCall, CudaLaunches, GpuOp, GpuOpKind, GpuSync, HostCode,
-    HostCodeKind, NamedMarker, Pause, StepMark,
+    HostCodeKind, NamedMarker, OffCpu, Pause, StepMark,
 };
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroU32;
@@ -239,6 +239,32 @@ impl TimelineCollector {
             None => &mut self.overhead,
         };
         of_process.push(RawCode { start_ns, end_ns, tid, kind, name });
+    }
+
+    /// Adds times off the CPU of a thread that it knows: what it waited for, and the place as the profiler writes
+    /// that of a function.
+    pub fn add_off_cpu(&mut self, off: &OffCpu, wait: &str, place: Option<&str>) {
+        let name = self.names.intern(wait);
+        let place = place.map(|place| self.names.intern(place));
+        let part = self.processes.entry(off.pid).or_default();
+        let thread = part.thread(off.tid);
+        part.annotations.extend(off.spans().map(|(start_ns, end_ns)| AnnotationSpan {
+            start_ns,
+            end_ns,
+            thread,
+            name,
+        }));
+        if let Some(name) = place {
+            let (tid, kind) = (Some(off.tid), HostCodeKind::Function);
+            let code = self.code.entry(off.pid).or_default();
+            code.extend(off.spans().map(|(start_ns, end_ns)| RawCode {
+                start_ns,
+                end_ns,
+                tid,
+                kind,
+                name,
+            }));
+        }
     }
 
     /// Adds a mark of a step, in any order. Marks delimit steps in a process without

@@ -142,6 +142,10 @@ pub enum AdviceId {
     FindCycles,
     /// Measure what settings save: one recording does not show it.
     Measure,
+    /// Let training wait less for its data: more workers, or a faster line.
+    FasterData,
+    /// Run what holds the GIL elsewhere.
+    FreeGil,
     /// Inspect `gc.garbage`.
     Uncollectable,
 }

@@ -61,6 +61,23 @@ pub struct MainThreadReport {
     pub gil: Option<MeanwhileReport>,
     /// What its child processes did while it waited for data; `null` if it did not, or has none.
     pub workers: Option<MeanwhileReport>,
+    /// What other threads of the process executed while it waited for data; `null` if it did not, or they
+    /// executed nothing.
+    pub threads: Option<MeanwhileReport>,
+    /// What it loaded itself, as PyTorch's DataLoader without workers does; `null` if it did not.
+    pub loading: Option<LoadingReport>,
+}
+
+/// What a main thread fetched itself of PyTorch's dataset; measured.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct LoadingReport {
+    /// Its time on a CPU, by samples, and off it, of a millisecond or longer each, outside of collections,
+    /// in ns.
+    pub time_ns: u64,
+    /// The line with most of it.
+    pub line: Location,
+    /// The time at this line, in ns.
+    pub line_ns: u64,
 }
 
 /// Time off the CPU at one Python line.

@@ -34,6 +34,8 @@ pub(crate) fn advice(id: AdviceId, effect: AdviceEffect, report: &Report) -> Adv
         AdviceId::RecordReasons => record_reasons(report, &times),
         AdviceId::Uncollectable => uncollectable(report),
         AdviceId::BreakCycles => cycles::advice(report, &times),
+        // These have words of their own.
+        AdviceId::FasterData | AdviceId::FreeGil => AdviceText::default(),
     };
     let some = |text: String| (!text.is_empty()).then_some(text);
     Advice {

@@ -18,7 +18,8 @@ const NAMED: usize = 3;
 /// From this share on a line, a file or collections are worth a word.
 const WORTH: f64 = 0.05;
 
-/// What the process with the most CPU time does, or the one that waits for workers of its own: `Main thread,
+/// What training's process does, without one the one that waits for workers of its own, or that with the most
+/// CPU time: `Main thread,
 /// 60.0 s: 71.0 % on a CPU (52.0 % at train.py:41 in step), 18.0 % waiting for data, ...`; of recordings
 /// without times off the CPU `CPU time, 12.3 s by samples, ...`; `None` without samples, or with too few.
 #[must_use]
@@ -37,7 +38,9 @@ pub fn samples_in_short(report: &Report) -> Option<String> {
 fn shown_process(report: &Report) -> Option<&CpuReport> {
     let waits =
         |cpu: &&CpuReport| cpu.main_thread.as_ref().is_some_and(|main| main.workers.is_some());
-    report.cpu.iter().find(waits).or(report.cpu.first())
+    let trains = |cpu: &&CpuReport| cpu.main_thread.as_ref().is_some_and(|main| main.training);
+    let mut all = report.cpu.iter();
+    all.clone().find(trains).or(all.find(waits)).or(report.cpu.first())
 }
 
 fn cpu_by_line(cpu: &CpuReport, process: &str) -> String {
@@ -119,7 +122,9 @@ impl<'a> ShortPlaces<'a> {
     #[must_use]
     pub fn of(cpu: &'a CpuReport) -> Self {
         let main = cpu.main_thread.as_ref();
-        let meanwhile = main.into_iter().flat_map(|main| main.gil.iter().chain(&main.workers));
+        let meanwhile = main
+            .into_iter()
+            .flat_map(|main| main.gil.iter().chain(&main.workers).chain(&main.threads));
         let others = meanwhile.flat_map(|of| {
             let running = of.lines.iter().filter_map(|of| of.line.as_ref());
             running.chain(of.off_cpu.iter().filter_map(|of| of.line.as_ref()))
@@ -149,7 +154,11 @@ fn main_thread(cpu: &CpuReport, main: &MainThreadReport, process: &str) -> Strin
     let is_worth = |wait: &&WaitOf<'_>| wait.time_ns as f64 / whole_ns >= WORTH;
     for wait in waits.iter().filter(is_worth).take(NAMED) {
         let meanwhile = match (wait.for_data, wait.reason) {
-            (true, _) => main.workers.as_ref().and_then(|of| workers_in_short(of, places)),
+            (true, _) => match (&main.workers, &main.threads) {
+                (Some(workers), _) => workers_in_short(workers, places),
+                (None, Some(threads)) => holder_in_short(threads, places),
+                (None, None) => None,
+            },
             (_, OffCpuReason::Gil) => main.gil.as_ref().and_then(|of| holder_in_short(of, places)),
             _ => None,
         };
@@ -175,7 +184,10 @@ fn main_thread(cpu: &CpuReport, main: &MainThreadReport, process: &str) -> Strin
 }
 
 /// ` (meanwhile each of its 2 workers: 85.0 % at train.py:41 in step)`.
-fn workers_in_short(workers: &MeanwhileReport, places: ShortPlaces<'_>) -> Option<String> {
+pub(super) fn workers_in_short(
+    workers: &MeanwhileReport,
+    places: ShortPlaces<'_>,
+) -> Option<String> {
     let whole_ns = workers.waited_ns.saturating_mul(workers.others).max(1) as f64;
     let running = workers.lines.iter().filter(|of| of.line.is_some());
     let running = running.map(|of| (of.cpu_ns, format!("running{}", places.at(of.line.as_ref()))));

@@ -54,3 +54,4 @@ mod simulated;
 mod skeletons;
 mod training;
 mod tune_schema;
+mod wait_advice;

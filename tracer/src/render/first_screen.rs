@@ -99,6 +99,7 @@ pub(crate) fn verdict_lines(report: &Report) -> Vec<String> {
         let sentence = match saving(first) {
             // An action, with its command.
             None => change,
+            Some(_) if first.id.is_of_waits() => first.action.clone(),
             Some(saving) => {
                 let run = priced_run(report).filter(|_| is_of_training(first, report));
                 let run = run.map_or(String::new(), |run| format!(" of {run}"));
@@ -210,8 +211,30 @@ fn sparkline(phase: &PhaseReport) -> String {
 }
 
 fn advice(report: &Report) -> Vec<String> {
-    let changes: Vec<(usize, &Advice)> =
-        report.advice.iter().enumerate().filter(|(_, advice)| is_change(advice)).collect();
+    let changes = report.advice.iter().enumerate().filter(|(_, advice)| is_change(advice));
+    let (waits, changes): (Vec<_>, Vec<_>) =
+        changes.partition(|(_, advice)| advice.id.is_of_waits());
+    let waits_first = waits.first().map(|(at, _)| at) < changes.first().map(|(at, _)| at);
+    let is_alone = changes.is_empty() && undecided(report).is_empty();
+    let of_collector =
+        if is_alone && !waits.is_empty() { Vec::new() } else { of_collector(report, &changes) };
+    let waits = numbered(&waits);
+    let (mut lines, rest) = if waits_first { (waits, of_collector) } else { (of_collector, waits) };
+    lines.extend(rest);
+    lines
+}
+
+/// Changes as sentences, with their numbers.
+fn numbered(changes: &[(usize, &Advice)]) -> Vec<String> {
+    let numbered = |(index, advice): &(usize, &Advice)| {
+        let start = format!("{INDENT}{}  ", index + 1);
+        wrap(&advice.action, &start, "     ")
+    };
+    changes.iter().take(ADVICE_SHOWN).flat_map(numbered).collect()
+}
+
+/// Changes of the collector and of what it is called for, in a table with what they save.
+fn of_collector(report: &Report, changes: &[(usize, &Advice)]) -> Vec<String> {
     let undecided = wrap(&undecided(report), INDENT, INDENT);
     if changes.is_empty() {
         return if undecided.is_empty() {
@@ -221,12 +244,7 @@ fn advice(report: &Report) -> Vec<String> {
         };
     }
     if changes.iter().all(|(_, advice)| advice.effect.saves_at_most_ns.is_none()) {
-        let numbered = |(index, advice): (usize, &Advice)| {
-            let start = format!("{INDENT}{}  ", index + 1);
-            wrap(&advice.action, &start, "     ")
-        };
-        let numbered = changes.into_iter().take(ADVICE_SHOWN).flat_map(numbered);
-        return numbered.chain(undecided).collect();
+        return numbered(changes).into_iter().chain(undecided).collect();
     }
     let shown = || changes.iter().take(ADVICE_SHOWN);
     // What is saved once, or in the whole run, is no part of training.
@@ -299,6 +317,9 @@ pub(super) fn nothing(report: &Report) -> &'static str {
     let phases = report.phases.as_ref();
     let at_start_up = phases.is_some_and(|phases| phases.judged == JudgedPhase::StartUp);
     match report.verdict.level {
+        Level::None | Level::Negligible if report.waits_for_data() => {
+            "Nothing to change in the collector. What the data is late for is not in the trace."
+        }
         Level::None | Level::Negligible => "Nothing to change.",
         Level::TooShort if at_start_up => "A start-up this short is not worth a change.",
         Level::TooShort => "Record a longer run: what to change is unknown.",
@@ -450,7 +471,8 @@ fn next(report: &Report, traces: &[String]) -> Vec<String> {
         lines.push(format!("Try it:           gctrace apply --from {traces} -- COMMAND"));
     }
     let breaks_cycles = |advice: &Advice| advice.id == AdviceId::BreakCycles;
-    if applicable || report.advice.iter().any(breaks_cycles) {
+    let waits = |advice: &Advice| advice.id.is_of_waits();
+    if applicable || report.advice.iter().any(|advice| breaks_cycles(advice) || waits(advice)) {
         lines.push(format!("Did it help:      gctrace compare {traces} -- COMMAND"));
     }
     lines.push(format!("All evidence:     gctrace analyze --full {traces}"));

@@ -7,7 +7,7 @@ use super::table::{INDENT, ReportSection, TableOfColumns, cut, mark, paragraph, 
 use crate::text::OrDash as _;
 use crate::units::{counted, duration, percent};
 use gctrace_analysis::report::{
-    CodePlace, DeviceId, IdleCause, IdleGap, IdleLedger, IdleRow, RankWait, Report,
+    AdviceId, CodePlace, DeviceId, IdleCause, IdleGap, IdleLedger, IdleRow, RankWait, Report,
 };
 use gctrace_analysis::words::places;
 use std::cmp::Reverse;
@@ -46,7 +46,7 @@ pub(crate) fn idle(report: &Report) -> ReportSection {
         lines.extend(rows(ledger));
         lines.extend(paragraph(&notes(ledger)));
         lines.extend(longest_waits(report).iter().flat_map(|sentence| paragraph(sentence)));
-        lines.extend(remedies(ledger).into_iter().flatten());
+        lines.extend(remedies(ledger, |_| false).into_iter().flatten());
         for (at, gap) in ledger.longest.iter().take(GAPS_SHOWN).enumerate() {
             lines.extend(one_gap(at + 1, gap, started_ns(report, ledger.id.trace)));
         }
@@ -64,7 +64,8 @@ pub(crate) fn idle_in_short(report: &Report) -> Vec<String> {
     };
     let mut lines = wrap(&in_a_sentence(report, ledger), "", INDENT);
     lines.extend(waits);
-    let remedies = remedies(ledger);
+    let is_advised = report.advice.iter().any(|advice| advice.id == AdviceId::FasterData);
+    let remedies = remedies(ledger, |cause| cause == IdleCause::Data && is_advised);
     if !remedies.is_empty() {
         lines.extend(remedies.into_iter().take(REMEDIES_TOLD).flatten());
         lines.extend(paragraph(CHECK));
@@ -119,10 +120,10 @@ fn waited(ledger: &IdleLedger, wait: &RankWait) -> String {
     format!("{share} for rank {}{}", wait.rank, late.unwrap_or_default())
 }
 
-/// What to change, the largest saving first.
-fn remedies(ledger: &IdleLedger) -> Vec<Vec<String>> {
+/// What to change, the largest saving first, but for causes that are advised elsewhere.
+fn remedies(ledger: &IdleLedger, elsewhere: impl Fn(IdleCause) -> bool) -> Vec<Vec<String>> {
     let rows = ledger.rows.iter().filter_map(|row| Some((row.saves_ns?, row, row.remedy?)));
-    let mut rows: Vec<_> = rows.collect();
+    let mut rows: Vec<_> = rows.filter(|(_, row, _)| !elsewhere(row.cause)).collect();
     rows.sort_by_key(|(saves_ns, row, _)| (Reverse(*saves_ns), row.cause));
     let lines = rows.into_iter().map(|(saves_ns, row, remedy)| {
         // No host is infinitely fast.

@@ -1,0 +1,217 @@
+//! Advice on what training's main thread waits for: data, or the GIL.
+
+use crate::report::{
+    Advice, AdviceEffect, AdviceId, Basis, CpuReport, IdleCause, Location, MainThreadReport,
+    MeanwhileReport, OffCpuLine, Report,
+};
+use crate::time::sum;
+use crate::words::samples::ShortPlaces;
+use crate::words::waits::{WaitRemedy, WorkersDid, longest_line, words};
+use gctrace_event::OffCpuReason;
+use std::cmp::Reverse;
+
+/// A wait is worth a change from this share of training on.
+const WORTH_RATIO: f64 = 0.1;
+/// From this share of their time in waiting for a CPU on, more workers would wait more.
+const NO_CPU_RATIO: f64 = 0.1;
+/// From this share of the time on that the others do something, it is what training waits for.
+const CAUSE_RATIO: f64 = 0.5;
+
+impl AdviceId {
+    /// Whether it is about what training's main thread waits for, rather than the collector.
+    #[must_use]
+    pub fn is_of_waits(self) -> bool {
+        matches!(self, Self::FasterData | Self::FreeGil)
+    }
+}
+
+impl Report {
+    /// Whether training waits for data for a substantial part of its time.
+    #[must_use]
+    pub fn waits_for_data(&self) -> bool {
+        training(self).is_some_and(|(_, main)| is_worth(data_ns(main), main))
+    }
+}
+
+/// The changes, what saves the most first.
+pub(super) fn advice(report: &Report) -> Vec<Advice> {
+    let Some((cpu, main)) = training(report) else {
+        return Vec::new();
+    };
+    let cpus = report.traces.get(cpu.trace).and_then(|trace| trace.cpus);
+    let idle = |of: fn(IdleCause) -> bool| idle_ns(report, cpu, of);
+    let data = match &main.loading {
+        Some(own) if is_worth(own.time_ns, main) => {
+            Some((own.time_ns, first_workers(own.time_ns, (&own.line, own.line_ns), main, cpus)))
+        }
+        _ => data_remedy(main, cpus).map(|remedy| (data_ns(main), remedy)),
+    };
+    // What is in no trace of the GPU's may have any cause.
+    let data = data.map(|of| (AdviceId::FasterData, of, idle(|cause| cause == IdleCause::Data)));
+    let gil = gil_remedy(main).map(|of| (AdviceId::FreeGil, of, idle(|_| true)));
+    let places = ShortPlaces::of(cpu);
+    let mut list: Vec<Advice> = data
+        .into_iter()
+        .chain(gil)
+        .filter_map(|(id, (waited_ns, remedy), idle_ns)| {
+            let at_most_ns = waited_ns.min(idle_ns.unwrap_or(u64::MAX));
+            is_worth(at_most_ns, main).then(|| {
+                let words = words(&remedy, main, places, (waited_ns, at_most_ns));
+                let saves_at_most_ns = Some(at_most_ns);
+                Advice {
+                    id,
+                    action: words.action,
+                    why: words.why,
+                    code: words.code,
+                    risk: words.risk,
+                    effect: AdviceEffect { saves_at_most_ns, ..AdviceEffect::default() },
+                    basis: Basis::Predicted,
+                }
+            })
+        })
+        .collect();
+    list.sort_by_key(|advice| Reverse(advice.effect.saves_at_most_ns));
+    list
+}
+
+/// The process that the verdict is about, if its steps are known.
+fn training(report: &Report) -> Option<(&CpuReport, &MainThreadReport)> {
+    let with_main = report.cpu.iter().filter_map(|cpu| Some((cpu, cpu.main_thread.as_ref()?)));
+    with_main.into_iter().find(|(_, main)| main.training)
+}
+
+fn is_worth(ns: u64, main: &MainThreadReport) -> bool {
+    ns as f64 >= WORTH_RATIO * main.interval_ns.max(1) as f64
+}
+
+fn data_ns(main: &MainThreadReport) -> u64 {
+    sum_of(main.off_cpu.iter().filter(|of| of.for_data))
+}
+
+/// How long a GPU of the process was idle for such causes, in ns: all that such a change can save; `None` without
+/// its times.
+fn idle_ns(report: &Report, cpu: &CpuReport, of: fn(IdleCause) -> bool) -> Option<u64> {
+    let ledgers = report.gpu.iter().flat_map(|work| &work.idle);
+    let own = ledgers.filter(|ledger| (ledger.id.trace, ledger.id.pid) == (cpu.trace, cpu.pid));
+    let idle = own.map(|ledger| {
+        let rows = ledger.rows.iter().filter(|row| of(row.cause));
+        sum(rows.map(|row| row.saves_ns.unwrap_or(row.time_ns)))
+    });
+    idle.max()
+}
+
+/// Workers for what the main thread does itself, as many as would keep up.
+fn first_workers<'a>(
+    loading_ns: u64,
+    (line, line_ns): (&'a Location, u64),
+    main: &MainThreadReport,
+    cpus: Option<u32>,
+) -> WaitRemedy<'a> {
+    let rest_ns = main.interval_ns.saturating_sub(loading_ns).max(1);
+    let spare = cpus.map_or(u64::MAX, |cpus| u64::from(cpus).saturating_sub(1));
+    let workers = loading_ns.div_ceil(rest_ns).min(spare);
+    WaitRemedy::FirstWorkers { workers: (workers > 0).then_some(workers), line, line_ns }
+}
+
+fn data_remedy(main: &MainThreadReport, cpus: Option<u32>) -> Option<WaitRemedy<'_>> {
+    match (&main.workers, &main.threads) {
+        (Some(workers), _) => workers_remedy(main, workers, cpus),
+        (None, Some(threads)) => {
+            let (line, _) = longest_line(threads)?;
+            let share = threads.cpu_ns as f64 / threads.waited_ns.max(1) as f64;
+            (share >= CAUSE_RATIO)
+                .then_some(WaitRemedy::OtherThread { share: share.min(1.0), line })
+        }
+        (None, None) => None,
+    }
+}
+
+fn gil_remedy(main: &MainThreadReport) -> Option<(u64, WaitRemedy<'_>)> {
+    let gil = main.gil.as_ref()?;
+    let (line, _) = longest_line(gil)?;
+    let share = gil.cpu_ns as f64 / gil.waited_ns.max(1) as f64;
+    let share = Some(share.min(1.0)).filter(|share| *share >= CAUSE_RATIO)?;
+    Some((gil.waited_ns, WaitRemedy::Gil { share, line }))
+}
+
+/// What most of the workers' time goes to while training waits for them; `None` if that is not much, or unknown.
+fn workers_remedy<'a>(
+    main: &MainThreadReport,
+    workers: &'a MeanwhileReport,
+    cpus: Option<u32>,
+) -> Option<WaitRemedy<'a>> {
+    let now = workers.others;
+    let share = |ns: u64| {
+        let all_ns = workers.waited_ns.saturating_mul(now).max(1);
+        (ns as f64 / all_ns as f64).min(1.0)
+    };
+    let running = longest_line(workers);
+    let for_cpu = share(sum_of(workers.off_cpu.iter().filter(|of| of.reason == OffCpuReason::Cpu)));
+    if for_cpu >= NO_CPU_RATIO
+        && let Some((line, _)) = running
+    {
+        return Some(WaitRemedy::NoCpuLeft { workers: now, waiting: Some(for_cpu), cpus, line });
+    }
+    let waits = [is_disk as fn(&OffCpuLine) -> bool, is_elsewhere].into_iter().filter_map(|is| {
+        let of: Vec<&OffCpuLine> = workers.off_cpu.iter().filter(|of| is(of)).collect();
+        let longest = of.iter().find_map(|of| Some((of.reason, of.line.as_ref()?, of.time_ns)));
+        let (reason, line, line_ns) = longest?;
+        Some((Some(reason), sum_of(of), line, line_ns))
+    });
+    let runs = running.map(|(line, line_ns)| (None, workers.cpu_ns, line, line_ns));
+    let most = runs.into_iter().chain(waits).max_by_key(|(_, ns, ..)| *ns);
+    let most = most.filter(|(_, ns, ..)| *ns >= workers.collecting_ns);
+    let collecting = share(workers.collecting_ns);
+    let Some((did, ns, line, line_ns)) = most else {
+        let is_cause = collecting >= CAUSE_RATIO;
+        return is_cause.then_some(WaitRemedy::CollectLess { workers: now, share: collecting });
+    };
+    let did = WorkersDid { did, share: share(ns), line, line_share: share(line_ns) };
+    // Of several one may have all to do.
+    if (did.share * now as f64) < CAUSE_RATIO {
+        return None;
+    }
+    if did.share < CAUSE_RATIO || did.waits_for_disk() {
+        return Some(WaitRemedy::LessThere { workers: now, did });
+    }
+    let enough = enough_workers(main, workers);
+    // While training waits, it needs no CPU.
+    let most = cpus.filter(|_| did.did.is_none()).map(u64::from);
+    Some(match most {
+        Some(most) if most <= now => {
+            WaitRemedy::NoCpuLeft { workers: now, waiting: None, cpus, line }
+        }
+        most => WaitRemedy::MoreWorkers {
+            now,
+            enough: enough.min(most.unwrap_or(u64::MAX)),
+            of_cpus: cpus.filter(|_| most.is_some_and(|most| most < enough)),
+            did,
+        },
+    })
+}
+
+fn sum_of<'a>(waits: impl IntoIterator<Item = &'a OffCpuLine>) -> u64 {
+    sum(waits.into_iter().map(|of| of.time_ns))
+}
+
+fn is_disk(of: &OffCpuLine) -> bool {
+    matches!(of.reason, OffCpuReason::Disk | OffCpuReason::PageFault)
+}
+
+/// Not for work, a CPU or the disk: for time to pass, a connection or another process.
+fn is_elsewhere(of: &OffCpuLine) -> bool {
+    let waits = matches!(
+        of.reason,
+        OffCpuReason::Sleep | OffCpuReason::Poll | OffCpuReason::Pipe | OffCpuReason::Process
+    );
+    waits && !of.for_data
+}
+
+/// How many workers would make in the rest of training's time what these made in all of it.
+fn enough_workers(main: &MainThreadReport, workers: &MeanwhileReport) -> u64 {
+    let rest_ns = main.interval_ns.saturating_sub(workers.waited_ns).max(1);
+    let all = u128::from(workers.others) * u128::from(main.interval_ns);
+    u64::try_from(all.div_ceil(rest_ns.into()))
+        .unwrap_or(u64::MAX)
+        .max(workers.others.saturating_add(1))
+}

@@ -1,0 +1,221 @@
+//! The words of advice on what training's main thread waits for.
+
+use super::samples::{ShortPlaces, waiting, workers_in_short};
+use crate::report::{Location, MainThreadReport, MeanwhileReport};
+use crate::units::{counted, duration, percent};
+use gctrace_event::OffCpuReason;
+
+/// From this share on a part is all.
+const NEARLY_ALL: f64 = 0.9;
+
+/// What to change so that training waits less, with what shows it. Shares are of the time that training waits.
+#[derive(Debug)]
+pub(crate) enum WaitRemedy<'a> {
+    /// More workers, `enough` instead of `now`, or less time at this line; not more, as there are so many CPUs.
+    MoreWorkers { now: u64, enough: u64, of_cpus: Option<u32>, did: WorkersDid<'a> },
+    /// Less time at this line: more workers would not share it.
+    LessThere { workers: u64, did: WorkersDid<'a> },
+    /// Less time at this line, or more CPUs, for which the workers wait, or of which each has one.
+    NoCpuLeft { workers: u64, waiting: Option<f64>, cpus: Option<u32>, line: &'a Location },
+    /// Fewer collections in the workers.
+    CollectLess { workers: u64, share: f64 },
+    /// Workers, as training's main thread loads its data itself; `None`: there is one CPU only.
+    FirstWorkers { workers: Option<u64>, line: &'a Location, line_ns: u64 },
+    /// Less time at this line, which another thread of the process runs.
+    OtherThread { share: f64, line: &'a Location },
+    /// This line elsewhere: another thread runs it while training waits for the GIL.
+    Gil { share: f64, line: &'a Location },
+}
+
+/// What each worker does while training waits.
+#[derive(Debug)]
+pub(crate) struct WorkersDid<'a> {
+    /// It is off the CPU for this reason; `None`: it runs.
+    pub(crate) did: Option<OffCpuReason>,
+    /// The share of that.
+    pub(crate) share: f64,
+    /// The line with most of it.
+    pub(crate) line: &'a Location,
+    /// The share at this line.
+    pub(crate) line_share: f64,
+}
+
+impl WorkersDid<'_> {
+    pub(crate) fn waits_for_disk(&self) -> bool {
+        matches!(self.did, Some(OffCpuReason::Disk | OffCpuReason::PageFault))
+    }
+}
+
+/// The sentences of an advice.
+pub(crate) struct WaitWords {
+    pub(crate) action: String,
+    pub(crate) why: String,
+    pub(crate) code: Option<String>,
+    pub(crate) risk: Option<String>,
+}
+
+/// `waited_ns`: how long training waited for it; `at_most_ns`: what the change saves of it at most.
+pub(crate) fn words(
+    remedy: &WaitRemedy<'_>,
+    main: &MainThreadReport,
+    places: ShortPlaces<'_>,
+    (waited_ns, at_most_ns): (u64, u64),
+) -> WaitWords {
+    let (change, evidence) = change(remedy, places, waited_ns);
+    let whole_ns = main.interval_ns;
+    let waited = format!(
+        "{} ({} of {})",
+        duration(waited_ns),
+        percent(waited_ns as f64 / whole_ns.max(1) as f64),
+        duration(whole_ns)
+    );
+    let waits = match remedy {
+        WaitRemedy::FirstWorkers { .. } => {
+            format!("Training's main thread spends {waited} on loading its data.")
+        }
+        WaitRemedy::Gil { .. } => format!("Training's main thread waits {waited} for the GIL."),
+        _ => format!("Training's main thread waits {waited} for data."),
+    };
+    let meanwhile = main.workers.as_ref().and_then(|of| workers_in_short(of, places));
+    let meanwhile = meanwhile.filter(|_| main.loading.is_none()).unwrap_or_default();
+    let saves = duration(at_most_ns);
+    WaitWords {
+        action: format!("{change}: {evidence}. Saves up to {saves} (predicted)."),
+        why: format!("{waits}{}", sentence(&meanwhile)),
+        code: code(remedy),
+        risk: risk(remedy).map(str::to_owned),
+    }
+}
+
+/// ` (meanwhile ...)` as a sentence of its own.
+fn sentence(meanwhile: &str) -> String {
+    let inner = meanwhile.trim().trim_start_matches("(meanwhile ").trim_end_matches(')');
+    if inner.is_empty() { String::new() } else { format!(" Meanwhile {inner}.") }
+}
+
+/// What to change, and the figures that show it.
+fn change(remedy: &WaitRemedy<'_>, places: ShortPlaces<'_>, waited_ns: u64) -> (String, String) {
+    let at = |line| places.at(Some(line)).trim_start_matches(" at ").to_owned();
+    let time = duration(waited_ns);
+    let each = |workers| if workers == 1 { "its worker" } else { "each worker" };
+    let part =
+        |share: f64| format!("for {} of the {time} that training waits for data", percent(share));
+    let does = |workers: u64, of: &WorkersDid<'_>| {
+        let waits = of.did.map(|reason| format!("is {}", waiting(reason, false)));
+        let does = waits.unwrap_or_else(|| "runs".to_owned());
+        let (each, part) = (each(workers), part(of.share));
+        if of.line_share >= NEARLY_ALL * of.share {
+            format!("{each} {does} there {part}")
+        } else {
+            format!("{each} {does} {part}, {} there", percent(of.line_share))
+        }
+    };
+    match remedy {
+        WaitRemedy::MoreWorkers { now, enough, of_cpus, did } => {
+            let cpus = of_cpus.map_or(String::new(), |cpus| format!(" on {cpus} CPUs"));
+            let change = less_there(did, &at(did.line));
+            (
+                format!("More workers ({enough} instead of {now}{cpus}), or {change}"),
+                does(*now, did),
+            )
+        }
+        WaitRemedy::LessThere { workers, did } => {
+            let change = less_there(did, &at(did.line));
+            let (first, rest) = change.split_at(1);
+            (first.to_uppercase() + rest, does(*workers, did))
+        }
+        WaitRemedy::NoCpuLeft { workers, waiting, cpus, line } => {
+            let evidence = match (waiting, cpus) {
+                (Some(waiting), _) => {
+                    format!("{} waits for a CPU {}", each(*workers), part(*waiting))
+                }
+                (None, Some(cpus)) => {
+                    let workers = counted(*workers, "worker");
+                    format!("{workers} and training run on {}", counted((*cpus).into(), "CPU"))
+                }
+                (None, None) => "no CPU is left".to_owned(),
+            };
+            (
+                format!("Make {} faster, or use more CPUs; more workers do not help", at(line)),
+                evidence,
+            )
+        }
+        WaitRemedy::CollectLess { workers, share } => (
+            "Let the workers collect less".to_owned(),
+            format!("{} is in collections {}", each(*workers), part(*share)),
+        ),
+        WaitRemedy::FirstWorkers { workers, line, line_ns } => {
+            let evidence = format!(
+                "training's main thread loads its data itself, {time}, {} of it there",
+                duration(*line_ns)
+            );
+            match workers {
+                Some(workers) => (
+                    format!(
+                        "Load in {} (DataLoader), or make {} faster",
+                        counted(*workers, "worker"),
+                        at(line)
+                    ),
+                    evidence,
+                ),
+                None => (format!("Make {} faster", at(line)), evidence),
+            }
+        }
+        WaitRemedy::OtherThread { share, line } => (
+            format!("Make {} faster, or run it in worker processes", at(line)),
+            format!("another thread runs it {}", part(*share)),
+        ),
+        WaitRemedy::Gil { share, line } => (
+            format!("Run {} in another process", at(line)),
+            format!(
+                "another thread runs it for {} of the {time} that training waits for the GIL",
+                percent(*share)
+            ),
+        ),
+    }
+}
+
+/// The change at the line itself.
+fn less_there(did: &WorkersDid<'_>, at: &str) -> String {
+    match did.did {
+        None => format!("make {at} faster"),
+        Some(_) if did.waits_for_disk() => format!("cache what {at} reads, or use faster storage"),
+        Some(_) => format!("wait less at {at}"),
+    }
+}
+
+fn code(remedy: &WaitRemedy<'_>) -> Option<String> {
+    let loader = |workers: u64| {
+        format!(
+            "# in PyTorch:\nloader = DataLoader(dataset, num_workers={workers}, persistent_workers=True)"
+        )
+    };
+    match remedy {
+        WaitRemedy::MoreWorkers { enough, .. } => Some(loader(*enough)),
+        WaitRemedy::FirstWorkers { workers, .. } => workers.map(loader),
+        WaitRemedy::CollectLess { .. } => Some(
+            "import gc\n# in the parent, before the workers start:\ngc.collect()\ngc.freeze()\n\
+             # in PyTorch, in the workers:\nloader = DataLoader(dataset, num_workers=..., worker_init_fn=lambda _: gc.disable())"
+                .to_owned(),
+        ),
+        _ => None,
+    }
+}
+
+fn risk(remedy: &WaitRemedy<'_>) -> Option<&'static str> {
+    match remedy {
+        WaitRemedy::MoreWorkers { .. } | WaitRemedy::FirstWorkers { workers: Some(_), .. } => {
+            Some("Each worker takes memory: its own copy of what it writes to, and its batches.")
+        }
+        WaitRemedy::CollectLess { .. } => {
+            Some("Without collections, cycles that the workers make stay in memory until they end.")
+        }
+        _ => None,
+    }
+}
+
+/// The line at which others ran the longest, with that time.
+pub(crate) fn longest_line(others: &MeanwhileReport) -> Option<(&Location, u64)> {
+    let with_line = others.lines.iter().filter_map(|of| Some((of.line.as_ref()?, of.cpu_ns)));
+    with_line.max_by_key(|(_, ns)| *ns)
+}

@@ -1,0 +1,53 @@
+//! Kernel tier: remedies for what training waits for, followed, against the time that the program measures.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
+
+use serde_json::Value;
+use std::path::Path;
+use std::process::Command;
+use test_kit::limit::WithTimeout as _;
+use test_kit::{interpreters, recording};
+
+/// The workers sleep: more of them take no CPU from each other.
+#[test]
+fn as_many_workers_as_advised_save_what_was_printed() {
+    const TEST: &str = "as_many_workers_as_advised_save_what_was_printed";
+    if !recording::privileged(TEST) {
+        return;
+    }
+    // Calls of a function mark steps from 3.12 on.
+    let Some(python) = interpreters::python(TEST, "pyenv-3.12") else {
+        return;
+    };
+    let place = tempfile::tempdir().unwrap();
+    let script = recording::scripts().join("slow_loader.py");
+    let program = [python.path.to_str().unwrap(), script.to_str().unwrap()];
+    let slow = ["--mode", "both", "--step-function", "step", "--"];
+    let slow: Vec<&str> =
+        slow.into_iter().chain(program).chain(["2", "40", "truth.json"]).collect();
+    let output = recording::gctrace(&slow, place.path());
+    assert!(output.status.success(), "{output:?}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert!(printed.contains("More workers"), "{printed}");
+    let before = training(place.path());
+    let output = recording::gctrace(&["analyze", "--format", "json", "trace.json"], place.path());
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let advice = &report["advice"][0];
+    assert_eq!(advice["id"], "faster-data", "{advice}");
+    let code = advice["code"].as_str().unwrap();
+    let workers = code.split("num_workers=").nth(1).unwrap().split(',').next().unwrap();
+    let mut command = Command::new(program[0]);
+    command.args([program[1], workers, "40", "truth.json"]).current_dir(place.path());
+    assert!(command.output_in_time().unwrap().status.success());
+    let saved = before - training(place.path());
+    let at_most = advice["saves_at_most_ns"].as_f64().unwrap();
+    // All but what a busy machine takes from both runs.
+    assert!(
+        (0.7..=1.1).contains(&(saved / at_most)),
+        "{saved} of {at_most} ns, {workers}: {advice}"
+    );
+}
+
+fn training(place: &Path) -> f64 {
+    recording::json(&place.join("truth.json"))["training"].as_f64().unwrap()
+}

@@ -333,6 +333,8 @@ pub enum RingRecord {
     StepMark {
         /// Time of the mark.
         at_ns: u64,
+        /// When the call that is the mark returned; `at_ns` if that is unknown.
+        end_ns: u64,
         /// Thread id.
         tid: u32,
         /// CPU time that the thread has used until then (CLOCK_THREAD_CPUTIME_ID), in ns; 0: unknown.

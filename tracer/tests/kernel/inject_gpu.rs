@@ -237,3 +237,48 @@ fn a_crash_at_exit_is_the_programs_own() {
     assert!(!trace.pauses().is_empty());
     assert!(!recorded(&trace).is_empty());
 }
+
+/// In-process the requests for batches have lengths: what the GPU idles for meanwhile is the data.
+#[test]
+fn a_slow_loader_is_the_cause() {
+    const TEST: &str = "a_slow_loader_is_the_cause";
+    // `sys.monitoring`: from 3.12 on.
+    let (Some(libraries), Some(python)) =
+        (recording::simulated_gpu(TEST), interpreters::python(TEST, "pyenv-3.12"))
+    else {
+        return;
+    };
+    let place = tempfile::tempdir().unwrap();
+    let truth = place.path().join("truth.json");
+    let output = std::process::Command::new(recording::binary())
+        .args(["--mode", "inject", "--"])
+        .arg(&python.path)
+        .arg(recording::scripts().join("idle_loader.py"))
+        .args([&libraries, &truth])
+        .current_dir(place.path())
+        .env("LD_LIBRARY_PATH", &libraries)
+        .output_in_time()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let truth = recording::json(&truth);
+    let trace = Trace::read(&place.path().join("trace.json"));
+    trace.assert_nothing_lost();
+    let marks = trace.events.iter().filter(|event| {
+        event["name"] == "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+    });
+    // Those that raise too.
+    assert_eq!(marks.count() as u64, truth["asked"].as_u64().unwrap());
+    let output = recording::gctrace(&["analyze", "--format", "json", "trace.json"], place.path());
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let ledger = &report["gpu"]["idle"][0];
+    let time = |cause: &str| {
+        let rows = ledger["rows"].as_array().unwrap();
+        let row = rows.iter().find(|row| row["cause"] == cause);
+        row.map_or(0.0, |row| row["time_ns"].as_f64().unwrap())
+    };
+    let waited = truth["waited"].as_f64().unwrap();
+    // The device's time starts with the first kernel, after the first batch.
+    let share = time("data") / waited;
+    assert!((0.9..=1.02).contains(&share), "{share} of {waited} ns, {ledger}");
+    assert!(time("host") < waited / 2.0, "{ledger}");
+}

@@ -17,9 +17,10 @@ mod optimizer;
 use super::api::{PythonApi, api};
 use super::apply;
 use super::object::OwnedRef;
-use crate::process_ring::{now_ns, options, ring, thread_cpu_ns, tid};
+use crate::process_ring::{ProcessRing, now_ns, options, ring, thread_cpu_ns, tid};
 use crate::recording::guarded;
-use gctrace_ring::{HookState, NO_TEXT, RingRecord, RingRole, StepMarker, WorkKind};
+use gctrace_ring::{HookState, NO_TEXT, RingRecord, RingRole, StepMarker, TextId, WorkKind};
+use std::cell::Cell;
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicIsize, AtomicU8, Ordering};
 
@@ -65,19 +66,77 @@ fn are_wanted() -> bool {
 /// Writes a mark. Needs no lock. [`apply::step`] follows, outside of [`guarded`]: it may run Python
 /// code.
 fn write(marker: StepMarker, name: &str) {
-    if !options().is_some_and(|options| options.steps) {
-        return;
+    if let Some(mark) = StartedMark::now(marker, name) {
+        mark.write(mark.at_ns);
+        mark.ring.spend(WorkKind::Step, mark.at_ns);
     }
-    let (at_ns, cpu_ns) = (now_ns(), thread_cpu_ns());
-    let Some(ring) = ring(RingRole::Python) else {
-        return;
-    };
-    let name = match name {
-        "" => NO_TEXT,
-        _ => ring.text(name),
-    };
-    ring.push(&RingRecord::StepMark { at_ns, tid: tid(), cpu_ns, marker, name });
-    ring.spend(WorkKind::Step, at_ns);
+}
+
+/// A call that marks a step and has not returned.
+#[derive(Clone, Copy)]
+struct StartedMark {
+    ring: &'static ProcessRing,
+    at_ns: u64,
+    tid: u32,
+    cpu_ns: u64,
+    marker: StepMarker,
+    name: TextId,
+}
+
+impl StartedMark {
+    /// `None` if marks are not recorded.
+    fn now(marker: StepMarker, name: &str) -> Option<Self> {
+        options().filter(|options| options.steps)?;
+        let (at_ns, cpu_ns) = (now_ns(), thread_cpu_ns());
+        let ring = ring(RingRole::Python)?;
+        let name = match name {
+            "" => NO_TEXT,
+            _ => ring.text(name),
+        };
+        Some(Self { ring, at_ns, tid: tid(), cpu_ns, marker, name })
+    }
+
+    fn write(&self, end_ns: u64) {
+        let Self { at_ns, tid, cpu_ns, marker, name, .. } = *self;
+        self.ring.push(&RingRecord::StepMark { at_ns, end_ns, tid, cpu_ns, marker, name });
+    }
+}
+
+// Without a destructor: threads end in any order.
+thread_local! {
+    /// The request for a batch that has not returned. One that raises, at the end of the data, never does, and
+    /// is written without a length before the next.
+    static BATCH: Cell<Option<StartedMark>> = const { Cell::new(None) };
+}
+
+/// A request for the next batch of a `DataLoader` starts.
+fn batch_begins(class: &str) {
+    batch_raised();
+    if let Some(mark) = StartedMark::now(StepMarker::DataLoader, class) {
+        BATCH.set(Some(mark));
+        mark.ring.spend(WorkKind::Step, mark.at_ns);
+    }
+}
+
+/// It returns.
+fn batch_ends() {
+    if let Some(mark) = own_batch() {
+        let end_ns = now_ns();
+        mark.write(end_ns);
+        mark.ring.spend(WorkKind::Step, end_ns);
+    }
+}
+
+/// It has raised, if there was one.
+fn batch_raised() {
+    if let Some(mark) = own_batch() {
+        mark.write(mark.at_ns);
+    }
+}
+
+/// That of this thread; not of the parent that forked it, in whose ring its name is.
+fn own_batch() -> Option<StartedMark> {
+    BATCH.take().filter(|mark| mark.tid == tid())
 }
 
 /// Begins to watch in a new interpreter, whose lock is held.
@@ -106,6 +165,7 @@ pub(super) fn install(api: &'static PythonApi) {
 
 /// The main interpreter ends: its modules are about to go.
 pub(super) fn end() {
+    batch_raised();
     SOUGHT.store(0, Ordering::Relaxed);
 }
 

@@ -143,7 +143,7 @@ wire_records! {
     13 = Cupti { state: CuptiState, detail: TextId, at_ns: u64, code: i64 }
     14 = Dropped { at_ns: u64, count: u64 }
     15 = Flushed { at_ns: u64 }
-    16 = StepMark { marker: StepMarker, tid: u32, at_ns: u64, cpu_ns: u64, name: TextId }
+    16 = StepMark { marker: StepMarker, tid: u32, at_ns: u64, end_ns: u64, cpu_ns: u64, name: TextId }
     17 = ObjectKind { id: u32, type_name: TextId, function: TextId, file: TextId, line: u32 }
     18 = Garbage(RingGarbage) {
         at_ns: u64,

@@ -47,8 +47,8 @@ fn python() -> impl Strategy<Value = RingRecord> {
     let hook = any::<(u64, i64, u32, u64)>().prop_map(|(at_ns, interpreter, detail, count)| {
         RingRecord::Hook { at_ns, state: HookState::Restored, interpreter, detail, count }
     });
-    let step = any::<(u64, u64, u32, u32)>().prop_map(|(at_ns, cpu_ns, tid, name)| {
-        RingRecord::StepMark { at_ns, tid, cpu_ns, marker: StepMarker::DataLoader, name }
+    let step = any::<(u64, u64, u64, u32, u32)>().prop_map(|(at_ns, end_ns, cpu_ns, tid, name)| {
+        RingRecord::StepMark { at_ns, end_ns, tid, cpu_ns, marker: StepMarker::DataLoader, name }
     });
     let called = any::<(bool, u32, u32, u32, u64, u64)>().prop_map(
         |(is_callback, tid, calls, frame, at_ns, time_ns)| {

@@ -135,13 +135,13 @@ impl PythonRing {
             From::GarbageCycles(count) => self.garbage.cycle(&count),
             From::GarbageBirth { tid, kind, samples } => self.garbage.birth(tid, kind, samples),
             From::GarbageKinds { tid, counts } => self.garbage.counts(tid, &counts),
-            From::StepMark { at_ns, tid, cpu_ns, marker, name } => {
+            From::StepMark { at_ns, end_ns, tid, cpu_ns, marker, name } => {
                 ring_events.push(RingEvent::Record(Record::Step(StepMark {
                     pid: self.pid,
                     tid,
                     marker: self.marker(marker, name),
                     start_ns: at_ns,
-                    end_ns: at_ns,
+                    end_ns: end_ns.max(at_ns),
                     cpu_ns: Some(cpu_ns).filter(|cpu_ns| *cpu_ns > 0),
                 })))
             }

@@ -17,6 +17,7 @@ use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 static STARTED: MethodDef = method(c"gctrace_started", started);
+static RETURNED: MethodDef = method(c"gctrace_returned", returned);
 
 /// Ids of tools, in the order in which they are tried: the documentation gives 0, 1, 2 and 5 to
 /// debuggers, coverage, profilers and optimizers.
@@ -32,8 +33,9 @@ static DATA_LOADER: AtomicPtr<c_void> = AtomicPtr::new(NULL);
 struct MonitoringTool {
     monitoring: OwnedRef,
     id: OwnedRef,
-    /// `events.PY_START`.
+    /// `events.PY_START` and `events.PY_RETURN`.
     start: OwnedRef,
+    end: OwnedRef,
 }
 
 /// Watches the calls of the functions of the name that are made from now on; `Err`: why not.
@@ -60,7 +62,8 @@ unsafe extern "C" fn code_event(event: c_int, code: Object) -> c_int {
             // SAFETY: the lock is held, the object alive.
             let code = unsafe { OwnedRef::share(api, code) };
             function::named()?.qualified_name(&code)?;
-            MonitoringTool::ours(api)?.watch(&code)
+            let tool = MonitoringTool::ours(api)?;
+            tool.watch(&code, &tool.start)
         });
     }
     0
@@ -73,7 +76,9 @@ pub(super) fn watch_data_loader(api: &'static PythonApi, modules: &[OwnedRef]) -
     let code = iterator.attribute(c"__next__")?.attribute(c"__code__")?;
     let tool = MonitoringTool::take(api).ok()?;
     DATA_LOADER.store(code.object(), Ordering::Relaxed);
-    tool.watch(&code)?;
+    // That it raises is no event of a single code object.
+    let both = OwnedRef::integer(api, tool.start.number()? | tool.end.number()?)?;
+    tool.watch(&code, &both)?;
     code.release();
     Some(())
 }
@@ -108,24 +113,29 @@ impl MonitoringTool {
         let get = monitoring.attribute(c"get_tool")?;
         let mut ids = TOOLS.into_iter().filter_map(|id| OwnedRef::integer(api, id));
         let id = ids.find(|id| get.call(Some(id)).as_ref().is_some_and(is_wanted))?;
-        let start = monitoring.attribute(c"events")?.attribute(c"PY_START")?;
-        Some(Self { monitoring, id, start })
+        let events = monitoring.attribute(c"events")?;
+        let (start, end) = (events.attribute(c"PY_START")?, events.attribute(c"PY_RETURN")?);
+        Some(Self { monitoring, id, start, end })
     }
 
     fn begin(&self, api: &'static PythonApi) -> Option<()> {
         let name = OwnedRef::interned(api, TOOL_NAME)?;
         self.monitoring.attribute(c"use_tool_id")?.call_all(&[&self.id, &name])?;
-        // SAFETY: the lock is held; the method is static.
-        let callback =
-            unsafe { OwnedRef::new(api, (api.PyCFunction_NewEx)(&raw const STARTED, NULL, NULL)) }?;
         let register = self.monitoring.attribute(c"register_callback")?;
-        register.call_all(&[&self.id, &self.start, &callback]).map(drop)
+        for (event, method) in [(&self.start, &raw const STARTED), (&self.end, &raw const RETURNED)]
+        {
+            // SAFETY: the lock is held; the method is static.
+            let callback =
+                unsafe { OwnedRef::new(api, (api.PyCFunction_NewEx)(method, NULL, NULL)) }?;
+            register.call_all(&[&self.id, event, &callback])?;
+        }
+        Some(())
     }
 
-    /// Has the starts of a code object reported.
-    fn watch(&self, code: &OwnedRef) -> Option<()> {
+    /// Has these events of a code object reported.
+    fn watch(&self, code: &OwnedRef, events: &OwnedRef) -> Option<()> {
         let set = self.monitoring.attribute(c"set_local_events")?;
-        set.call_all(&[&self.id, code, &self.start]).map(drop)
+        set.call_all(&[&self.id, code, events]).map(drop)
     }
 }
 
@@ -144,7 +154,7 @@ unsafe extern "C" fn started(_: Object, arguments: *const Object, count: isize) 
         if code.object() == DATA_LOADER.load(Ordering::Relaxed) {
             let class = class_of_self(api);
             let class = class.as_ref().and_then(OwnedRef::text).unwrap_or_default();
-            super::write(StepMarker::DataLoader, class);
+            super::batch_begins(class);
             return Some(StepMarker::DataLoader);
         }
         let named = function::named().and_then(|named| named.qualified_name(&code));
@@ -155,6 +165,13 @@ unsafe extern "C" fn started(_: Object, arguments: *const Object, count: isize) 
         apply::step(api, marker);
     }
     api.none()
+}
+
+/// `callback(code, offset, value)`: a `DataLoader` returns a batch.
+unsafe extern "C" fn returned(_: Object, _: *const Object, _: isize) -> Object {
+    guarded(super::batch_ends);
+    // The function was created by it.
+    expected(api()).map_or(NULL, PythonApi::none)
 }
 
 /// Name of the class of the running function's `self`.

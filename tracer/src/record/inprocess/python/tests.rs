@@ -40,7 +40,8 @@ fn names() -> Vec<Raw> {
 
 #[test]
 fn marks_have_the_profilers_names() {
-    let mark = |marker, name| Raw::StepMark { at_ns: 40, tid: 9, cpu_ns: 30, marker, name };
+    let mark =
+        |marker, name| Raw::StepMark { at_ns: 40, end_ns: 50, tid: 9, cpu_ns: 30, marker, name };
     use gctrace_ring::StepMarker as From;
     let mut given = names();
     let unknown = 77;
@@ -63,7 +64,7 @@ fn marks_have_the_profilers_names() {
         .map(|event| match event {
             RingEvent::Record(Record::Step(step)) => {
                 assert_eq!((step.pid, step.tid), (7, 9));
-                assert_eq!((step.start_ns, step.end_ns, step.cpu_ns), (40, 40, Some(30)));
+                assert_eq!((step.start_ns, step.end_ns, step.cpu_ns), (40, 50, Some(30)));
                 step.marker.annotation().into_owned()
             }
             other => unreachable!("{other:?}"),

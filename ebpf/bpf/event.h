@@ -403,6 +403,20 @@ enum off_cpu_flag {
 	OFF_CPU_STOPPED = 16,      /* by a signal or a debugger                                   */
 };
 
+/* What is known of a thread between samples. */
+struct sampled_thread {
+	__u64 tstate;          /* address of its thread state; 0: none was found                  */
+	__u64 searched_ns;     /* when that was                                                   */
+	__u32 pid;
+	__u32 pauses;          /* open ones                                                       */
+	__u64 off_cpu_ns;      /* when it left the CPU; 0: it did not, or that was not seen       */
+	__u64 stack;           /* of that time, STACK_LOST: not taken                             */
+	__s32 system_call;     /* as in struct off_cpu_event                                      */
+	__u32 first_argument;
+	__u32 flags;           /* enum off_cpu_flag                                               */
+	__u32 last_was_long;   /* its last time off the CPU was OFF_CPU_NS or longer              */
+};
+
 /* A thread was off the CPU for OFF_CPU_NS or longer. */
 struct off_cpu_event {
 	__u32 kind;            /* EVENT_OFF_CPU                                                   */
@@ -663,6 +677,7 @@ _Static_assert(sizeof(struct device_memory_event) == 48, "device_memory_event");
 _Static_assert(sizeof(struct file_key) == 16, "file_key");
 _Static_assert(sizeof(struct arenas) == 32, "arenas");
 _Static_assert(sizeof(struct sample_event) == 40, "sample_event");
+_Static_assert(sizeof(struct sampled_thread) == 56, "sampled_thread");
 _Static_assert(sizeof(struct off_cpu_event) == 48, "off_cpu_event");
 _Static_assert(sizeof(struct followed_process) == 24, "followed_process");
 

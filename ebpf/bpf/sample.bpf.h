@@ -9,19 +9,6 @@
 /* --sample: off, or the program `at_sample` is attached. */
 const volatile bool samples = false;
 
-struct sampled_thread {
-	u64 tstate;            /* address of its thread state; 0: none was found                  */
-	u64 searched_ns;       /* when that was                                                   */
-	u32 pid;
-	u32 pauses;            /* open ones                                                       */
-	u64 off_cpu_ns;        /* when it left the CPU; 0: it did not, or that was not seen       */
-	u64 stack;             /* of that time, STACK_LOST: not taken                             */
-	s32 system_call;       /* as in struct off_cpu_event                                      */
-	u32 first_argument;
-	u32 flags;             /* enum off_cpu_flag                                               */
-	u32 last_was_long;     /* its last time off the CPU was OFF_CPU_NS or longer              */
-};
-
 /* Threads of recorded processes: tid -> struct sampled_thread. `threads` is not for programs of perf
  * events, which use preallocated maps only (check_map_prog_compatibility, kernel/bpf/verifier.c,
  * until 6.1). */

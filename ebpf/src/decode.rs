@@ -3,6 +3,7 @@
 mod garbage;
 mod off_cpu;
 
+pub(crate) use off_cpu::off_cpu;
 pub use off_cpu::waits_for;
 
 use crate::counts;
@@ -30,7 +31,7 @@ pub fn decode(bytes: &[u8]) -> Option<KernelEvent> {
         }),
         EventKind::EVENT_SAMPLE => read(bytes).map(|wire| KernelEvent::Sample(sample(&wire))),
         EventKind::EVENT_OFF_CPU => {
-            read(bytes).and_then(|wire| off_cpu::off_cpu(&wire)).map(KernelEvent::OffCpu)
+            read(bytes).and_then(|wire| off_cpu(&wire)).map(KernelEvent::OffCpu)
         }
         EventKind::EVENT_TYPE => {
             read(bytes).map(|wire| KernelEvent::Type(garbage::type_event(&wire)))

@@ -4,6 +4,7 @@ mod alone;
 mod counters;
 mod shared;
 mod totals;
+mod waits;
 
 pub use shared::SharedMaps;
 pub use totals::{GarbageCounts, ProgramCounts, SampleCounts};

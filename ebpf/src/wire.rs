@@ -34,8 +34,8 @@ pub(crate) use skeleton::types::{
     off_cpu_flag as OffCpuFlag, pause_event as PauseWire, pause_flag as PauseFlag, point as Point,
     point_kind as PointKind, process_counts as ProcessCountsWire, process_event as ProcessWire,
     process_hardware as ProcessHardware, sample_event as SampleWire, sample_flag as SampleFlag,
-    software_counts as SoftwareCounts, stack_event as StackWire, stop as StopWire,
-    task_counts as TaskCounts, type_event as TypeWire,
+    sampled_thread as SampledThread, software_counts as SoftwareCounts, stack_event as StackWire,
+    stop as StopWire, task_counts as TaskCounts, type_event as TypeWire,
 };
 
 /// `NO_OFFSET` of `bpf/event.h`: this build has no such field.

@@ -5,7 +5,7 @@ use crate::wire::{OffCpuFlag, OffCpuWire};
 use gctrace_event::OffCpuReason;
 
 /// `None` of a time that ends before it starts.
-pub(super) fn off_cpu(wire: &OffCpuWire) -> Option<OffCpuEvent> {
+pub(crate) fn off_cpu(wire: &OffCpuWire) -> Option<OffCpuEvent> {
     (wire.start_ns <= wire.end_ns).then(|| OffCpuEvent {
         pid: wire.pid,
         tid: wire.tid,

@@ -59,7 +59,6 @@ pub(crate) fn header<'a>(
         follow: config.sources.follow,
         stack_depth: config.sources.stack_depth,
         cuda: config.sources.cuda.to_possible_value().map(|value| value.get_name().to_owned()),
-        sample_hz: config.sample_rate().filter(|_| collections != RecordingMode::Inject),
         step_function: config.sources.step_function.clone(),
         mode: collections,
         ..TraceHeader::default()

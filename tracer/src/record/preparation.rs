@@ -80,7 +80,7 @@ impl<'a> RecordingPlan<'a> {
             launch.as_ref().and_then(|launch| launch.variable(name))
         });
         if let Some(probes) = &probes {
-            probes.counting.describe(&mut header);
+            probes.describe(config, &mut header);
         }
         Ok(Self { config, invoker, launch, decision, probes, inprocess, header })
     }

@@ -2,46 +2,24 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
 
+use super::samples::{SampledRun, on_sampled_interpreters};
 use serde_json::Value;
 use std::process::Command;
 use test_kit::limit::WithTimeout as _;
-use test_kit::recording::Trace;
 use test_kit::{interpreters, recording};
 
-/// A wait starts after and ends before its measured call, which a busy machine takes longer for.
-const LEAST: f64 = 0.8;
+/// A wait starts after and ends before its measured call, which a busy machine takes longer for, and a kernel
+/// may hide switches from tasks of its host: such a wait is missing.
+const LEAST: f64 = 0.6;
 
-test_kit::on_interpreters! {
-    check;
-    system_python => "system-3.11",
-    cpython_3_8 => "pyenv-3.8",
-    cpython_3_12 => "pyenv-3.12",
-    debian_3_13 => "debian-3.13-shared",
-    debian_3_14 => "debian-3.14",
-    free_threaded_3_14 => "manylinux-3.14t",
-}
+on_sampled_interpreters!(check);
 
 fn check(test: &str, name: &str) {
-    if !recording::privileged(test) {
-        return;
-    }
-    let Some(python) = interpreters::python(test, name) else {
+    let Some(run) = SampledRun::of(test, name, "waits.py", &[]) else {
         return;
     };
-    let place = tempfile::tempdir().unwrap();
-    let truth = place.path().join("truth.json");
-    let script = recording::scripts().join("waits.py");
-    let script = [script.to_str().unwrap(), truth.to_str().unwrap()];
-    let python = python.path.to_str().unwrap();
-    let output =
-        recording::gctrace(&["--mode", "ebpf", "--", python, script[0], script[1]], place.path());
-    assert!(output.status.success(), "{output:?}");
-    Trace::read(&place.path().join("trace.json")).assert_nothing_lost();
-    let truth = recording::json(&truth);
-    let output = recording::gctrace(&["analyze", "--format", "json", "trace.json"], place.path());
-    assert!(output.status.success(), "{output:?}");
-    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let main = &process(&report, &truth["pid"])["main_thread"];
+    let truth = &run.truth;
+    let main = &run.process(&truth["pid"])["main_thread"];
     let off_cpu = main["off_cpu"].as_array().unwrap();
     let waited = |reason: &[&str], function: &str| {
         let of = off_cpu.iter().filter(|of| {
@@ -89,12 +67,7 @@ fn check(test: &str, name: &str) {
     let slept = sleeping["time_ns"].as_u64().unwrap() as f64;
     assert!(slept <= fetched && slept >= LEAST * fetched, "{slept} of {fetched}");
     // The worker is a process of its own in the report.
-    assert!(process(&report, &truth["worker"])["samples"].as_u64().unwrap() > 10);
-}
-
-fn process<'a>(report: &'a Value, pid: &Value) -> &'a Value {
-    let mut sampled = report["cpu"].as_array().unwrap().iter();
-    sampled.find(|cpu| cpu["pid"] == *pid).unwrap()
+    assert!(run.process(&truth["worker"])["samples"].as_u64().unwrap() > 0);
 }
 
 /// The ledger of a simulated GPU has the line that the host waited for data at, and those that it executed.

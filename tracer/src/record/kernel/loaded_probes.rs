@@ -19,6 +19,7 @@ use crate::record::kernel::stopped_programs::StoppedPrograms;
 use crate::record::trace::RecordingTrace;
 use anyhow::Context as _;
 use gctrace_ebpf::{BpfSession, GarbagePrograms, KernelSupport, SessionConfig, StoppedProcesses};
+use gctrace_event::TraceHeader;
 use gctrace_settings::GarbageDetail;
 use std::collections::{BTreeMap, HashMap};
 
@@ -28,7 +29,7 @@ const NO_CYCLES: &str = "--garbage cycles: from the kernel only the types of gar
 /// The loaded BPF programs, before the trace is created.
 pub(crate) struct LoadedProbes {
     session: BpfSession,
-    pub(crate) counting: CounterRecording,
+    counting: CounterRecording,
     /// Why arenas are not counted, if so.
     arenas: Result<(), gctrace_ebpf::Error>,
     /// The programs that examine garbage, if they are to; or why there are none.
@@ -52,6 +53,12 @@ impl LoadedProbes {
         let samples =
             samples.map(|hertz| CpuSampling::start(&session, hertz, config.sources.stack_depth));
         Ok(Self { session, counting, arenas, garbage, samples })
+    }
+
+    /// Adds what is counted and sampled.
+    pub(crate) fn describe(&self, config: &RecordConfig, header: &mut TraceHeader) {
+        self.counting.describe(header);
+        header.sample_hz = config.sample_rate().filter(|_| matches!(self.samples, Some(Ok(_))));
     }
 
     /// Attaches the event sources and starts the guardian.

@@ -77,6 +77,11 @@ impl KernelSource {
             end.lost.extend(cuda.lost_and_hits()?.0);
         }
         if let Some(samples) = &mut self.samples {
+            for off in self.session.open_waits(end.ended_ns)? {
+                let stack = self.stacks.innermost(off.stack);
+                self.processes.name_thread(off.pid, off.tid, &mut trace.output);
+                samples.add_off_cpu(&off, stack, &mut trace.output);
+            }
             samples.finish(&mut trace.output);
         }
         end.lost.extend(lost(&counters, self.stacks.lost()));

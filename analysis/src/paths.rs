@@ -12,6 +12,15 @@ pub fn is_package(file: &str) -> bool {
     file.split('/').any(|directory| matches!(directory, "site-packages" | "dist-packages"))
 }
 
+/// The installed package that a file belongs to, by its name as imported.
+pub(crate) fn package(file: &str) -> Option<String> {
+    let module = is_package(file).then(|| module(file))?;
+    module.split('.').next().filter(|name| !name.is_empty()).map(str::to_owned)
+}
+
+/// Stands for all frames of the import system in a row, which no report lists.
+pub(crate) const IMPORT: &str = "[import]";
+
 /// Whether a file belongs to Python's import system.
 #[must_use]
 pub fn is_import(file: &str) -> bool {

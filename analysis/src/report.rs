@@ -62,7 +62,7 @@ pub use counters::{
 };
 pub use cpu::{
     CpuFile, CpuLine, CpuReport, LoadingReport, MainThreadReport, MeanwhileLine, MeanwhileReport,
-    OffCpuLine,
+    OffCpuLine, PackageSamples,
 };
 pub use evidence::{
     CpuTime, ExplicitCallsReport, FreedNothingReport, GrowthPoint, GrowthReport, HeapTrend,

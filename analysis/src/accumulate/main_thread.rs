@@ -4,7 +4,8 @@ use super::meanwhile::Meanwhile;
 use super::off_cpu::{LISTED, OffCpuPlaces, is_fetch};
 use super::stacks::{NodeId, StackTree};
 use super::thread_spans::{ThreadDid, ThreadSpan};
-use crate::report::{CpuLine, LoadingReport, Location, MainThreadReport};
+use crate::paths::package;
+use crate::report::{CpuLine, LoadingReport, Location, MainThreadReport, PackageSamples};
 use crate::time::{add_to, sum};
 use gctrace_event::OffCpuReason;
 use std::cmp::Reverse;
@@ -94,6 +95,7 @@ impl MainThread {
             samples: whole(self.ran.values().sum::<f64>() + self.ran_in_pauses),
             samples_in_pauses: whole(self.ran_in_pauses),
             lines,
+            packages: self.packages(tree),
             off_cpu_ns: self.off_cpu.sum_ns(),
             off_cpu_in_pauses_ns: self.off_cpu_in_pauses_ns,
             off_cpu: self.off_cpu.lines(tree),
@@ -102,6 +104,23 @@ impl MainThread {
             threads: loaders.report(tree, hertz),
             loading: self.loading(tree, hertz),
         }
+    }
+
+    fn packages(&self, tree: &StackTree) -> Vec<PackageSamples> {
+        let mut by_package: BTreeMap<String, f64> = BTreeMap::new();
+        for (node, samples) in &self.ran {
+            let line = node.and_then(|node| tree.frames(node).next());
+            if let Some(package) = line.and_then(|line| package(&line.file)) {
+                *by_package.entry(package).or_default() += samples;
+            }
+        }
+        let packages = by_package.into_iter();
+        let packages = packages
+            .map(|(package, samples)| PackageSamples { package, samples: samples.round() as u64 });
+        let mut packages: Vec<PackageSamples> = packages.collect();
+        packages.sort_by_key(|of| Reverse(of.samples));
+        packages.truncate(LISTED);
+        packages
     }
 
     fn loading(&self, tree: &StackTree, hertz: u64) -> Option<LoadingReport> {

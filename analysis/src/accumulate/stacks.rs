@@ -10,6 +10,7 @@ pub(crate) use ranking::{RankingLimits, StackRanking};
 pub(crate) use sums::{StackSums, TraceStacks};
 
 use crate::paths;
+use crate::paths::IMPORT;
 use crate::report::Location;
 use gctrace_event::{Frame, FrameId};
 use indexmap::IndexSet;
@@ -33,9 +34,6 @@ pub(crate) struct StackTree {
     nodes: Vec<StackNode>,
     node_ids: HashMap<(Option<NodeId>, LocationId), NodeId>,
 }
-
-/// Stands for all frames of the import system in a row, which no report lists.
-const IMPORT: &str = "[import]";
 
 #[derive(Debug, Clone, Copy)]
 struct StackNode {

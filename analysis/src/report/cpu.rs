@@ -50,6 +50,9 @@ pub struct MainThreadReport {
     pub samples_in_pauses: u64,
     /// The 20 lines with most samples outside of collections, as in `lines` of the process.
     pub lines: Vec<CpuLine>,
+    /// The 20 packages with most samples outside of collections, of the innermost Python line: what it calls of
+    /// their machine code included.
+    pub packages: Vec<PackageSamples>,
     /// Time off the CPU of a millisecond or longer each, outside of collections, in ns.
     pub off_cpu_ns: u64,
     /// The same in collections, in ns.
@@ -133,6 +136,15 @@ pub struct CpuLine {
     /// The line; `null`: no Python stack, as in native threads.
     pub line: Option<Location>,
     /// Its samples, those of the functions that it calls included.
+    pub samples: u64,
+}
+
+/// Samples of lines of an installed package.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct PackageSamples {
+    /// Its name as imported, `torch` for example.
+    pub package: String,
+    /// Its samples.
     pub samples: u64,
 }
 

@@ -30,7 +30,9 @@ pub fn samples_in_short(report: &Report) -> Option<String> {
     let several = report.cpu.iter().filter(is_much).count() > 1;
     let process = if several { format!(" of process {}", of.pid) } else { String::new() };
     match &of.main_thread {
-        Some(main) if main.interval_ns >= LONG_NS => Some(main_thread(of, main, &process)),
+        Some(main) if main.interval_ns >= LONG_NS => {
+            Some(main_thread(of, main, &process, mean_step(report)))
+        }
         _ => (of.samples >= ENOUGH).then(|| cpu_by_line(of, &process)),
     }
 }
@@ -142,11 +144,21 @@ impl<'a> ShortPlaces<'a> {
     }
 }
 
-fn main_thread(cpu: &CpuReport, main: &MainThreadReport, process: &str) -> String {
+/// `, 166 ms a step`; empty if steps are unknown.
+fn mean_step(report: &Report) -> String {
+    let phases = report.phases.as_ref();
+    let mean = phases.and_then(|phases| phases.training.duration_ns.checked_div(phases.steps?));
+    mean.map_or_else(String::new, |mean_ns| format!(", {} a step", duration(mean_ns)))
+}
+
+fn main_thread(cpu: &CpuReport, main: &MainThreadReport, process: &str, step: String) -> String {
     let ns = |samples: u64| samples as f64 * 1e9 / cpu.hertz as f64;
     let whole_ns = main.interval_ns.max(1) as f64;
     let share = |samples: u64| (ns(samples) / whole_ns).min(1.0);
-    let running = lines_of(&main.lines, share).join(", ");
+    let package = main.packages.first().filter(|of| share(of.samples) >= WORTH);
+    let package = package.map(|of| format!("{} in {}", percent(share(of.samples)), of.package));
+    let running: Vec<String> = package.into_iter().chain(lines_of(&main.lines, share)).collect();
+    let running = running.join(", ");
     let running = if running.is_empty() { running } else { format!(" ({running})") };
     let mut parts = vec![format!("{} on a CPU{running}", percent(share(main.samples)))];
     let places = ShortPlaces::of(cpu);
@@ -179,7 +191,7 @@ fn main_thread(cpu: &CpuReport, main: &MainThreadReport, process: &str) -> Strin
     let collecting_ns = ns(main.samples_in_pauses) + main.off_cpu_in_pauses_ns as f64;
     parts.push(format!("{} in collections", percent((collecting_ns / whole_ns).min(1.0))));
     let time = duration(main.interval_ns);
-    let of = if main.training { "of training" } else { "in all" };
+    let of = if main.training { format!("of training{step}") } else { "in all".to_owned() };
     format!("Main thread{process}, {time} {of}: {}.", parts.join(", "))
 }
 

@@ -125,7 +125,9 @@ fn waits_name_what_others_did_meanwhile() {
         frame(4, None, "/srv/dataset.py", "decode", 9),
         frame(5, None, "/srv/dataset.py", "fetch", 12),
         frame(6, None, "/srv/log.py", "write", 5),
-        ran((1, 1), 0, 4_000, 3),
+        frame(7, Some(3), "/usr/lib/python3.12/site-packages/torch/nn.py", "linear", 7),
+        ran((1, 1), 0, 3_000, 7),
+        ran((1, 1), 3_000, 1_000, 3),
         // Its own decoding while the trainer computes is not asked for.
         ran((2, 2), 0, 4_000, 4),
         waited(1, 4_000, &[(0, 1_000), (1_000, 2_000)], OffCpuReason::Poll, Some(2)),
@@ -155,7 +157,7 @@ fn waits_name_what_others_did_meanwhile() {
     assert_eq!(
         samples_in_short(&report).as_deref(),
         Some(
-            "Main thread of process 1, 10.0 s in all: 40.0 % on a CPU (40.0 % at train.py:41 in step), 30.0 % waiting for data \
+            "Main thread of process 1, 10.0 s in all: 40.0 % on a CPU (30.0 % in torch, 40.0 % at train.py:41 in step), 30.0 % waiting for data \
              at train.py:30 in main (meanwhile its worker: 66.7 % running at dataset.py:9 in decode, 33.3 % sleeping at \
              dataset.py:12 in fetch), 10.0 % waiting for the GIL at train.py:41 in step (meanwhile another thread ran at \
              log.py:5 in write), 5.00 % sleeping at train.py:30 in main, 15.0 % off it for less than 1 ms at a time, 0 % in collections."

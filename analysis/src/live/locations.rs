@@ -52,19 +52,31 @@ impl LocationTable {
     /// returned once.
     pub(super) fn add(&mut self, frame: &Frame) -> bool {
         let at = frame.id as usize;
-        let Some(innermost) = self.intern(frame).filter(|_| at < FRAMES) else {
+        let Some(place) = self.place(frame).filter(|_| at < FRAMES) else {
             return !std::mem::replace(&mut self.full, true);
-        };
-        let own_line = if !frame.file.is_empty() && !paths::is_library(&frame.file) {
-            Some(innermost)
-        } else {
-            self.of(frame.parent).and_then(|above| above.own_line)
         };
         if self.frames.len() <= at {
             self.frames.resize(at + 1, None);
         }
-        self.frames[at] = Some(LocationIndex { innermost, own_line });
+        self.frames[at] = Some(place);
         false
+    }
+
+    fn place(&mut self, frame: &Frame) -> Option<LocationIndex> {
+        let above = self.of(frame.parent);
+        if paths::is_import(&frame.file) {
+            // Its frames are no lines of their own.
+            if above.is_some() {
+                return above;
+            }
+            let (function, file) = (paths::IMPORT.to_owned(), String::new());
+            let innermost = self.intern(&Frame { function, file, line: None, ..*frame })?;
+            return Some(LocationIndex { innermost, own_line: None });
+        }
+        let innermost = self.intern(frame)?;
+        let is_own = !frame.file.is_empty() && !paths::is_library(&frame.file);
+        let own_line = above.and_then(|above| above.own_line);
+        Some(LocationIndex { innermost, own_line: if is_own { Some(innermost) } else { own_line } })
     }
 
     fn intern(&mut self, frame: &Frame) -> Option<u32> {
@@ -241,6 +253,23 @@ mod tests {
         assert_eq!(lines[0].pauses.time_ns, 19_997 * 100 + 10);
         let named = lines.iter().map(|line| line.pauses.time_ns);
         assert_eq!(named.sum::<u64>() + other.time_ns, time);
+    }
+
+    #[test]
+    fn frames_of_the_import_system_are_no_lines() {
+        let load = |id, parent| Frame {
+            parent,
+            file: "<frozen importlib._bootstrap>".to_owned(),
+            ..frame(id)
+        };
+        let library = "/usr/lib/python3.12/enum.py".to_owned();
+        let mut places = LocationTable::default();
+        places.add(&load(1, None));
+        places.add(&Frame { parent: Some(1), file: library, ..frame(2) });
+        places.add(&load(3, Some(2)));
+        let file = |id| places.names(places.of(Some(id)).unwrap()).0;
+        assert_eq!(file(1).function, paths::IMPORT);
+        assert_eq!((file(2).line, file(3)), (Some(2), file(2)));
     }
 
     #[test]

@@ -31,6 +31,15 @@ impl Report {
     pub fn waits_for_data(&self) -> bool {
         training(self).is_some_and(|(_, main)| is_worth(data_ns(main), main))
     }
+
+    /// Whether training waits for a CPU for a substantial part of its time: other threads, of its own too, have them.
+    #[must_use]
+    pub fn waits_for_cpu(&self) -> bool {
+        training(self).is_some_and(|(_, main)| {
+            let waits = main.off_cpu.iter().filter(|of| of.reason == OffCpuReason::Cpu);
+            is_worth(sum_of(waits), main)
+        })
+    }
 }
 
 /// The changes, what saves the most first.

@@ -242,6 +242,15 @@ fn a_thread_that_has_the_gil_is_named() {
     );
 }
 
+#[test]
+fn training_without_a_cpu_is_seen() {
+    let waits_for = |reason| {
+        let wait = waited(1, 4_010, 3_000, reason, STEP);
+        trained(Some(2), 0, vec![ran((1, 1), 10, 4_000, STEP), wait]).waits_for_cpu()
+    };
+    assert!(waits_for(OffCpuReason::Cpu) && !waits_for(OffCpuReason::Disk));
+}
+
 /// A worker's stack has the frames of the trainer that forked it.
 #[test]
 fn a_forked_worker_that_waits_for_a_connection_has_work() {

@@ -238,7 +238,7 @@ fn of_collector(report: &Report, changes: &[(usize, &Advice)]) -> Vec<String> {
     let undecided = wrap(&undecided(report), INDENT, INDENT);
     if changes.is_empty() {
         return if undecided.is_empty() {
-            vec![format!("{INDENT}{}", nothing(report))]
+            wrap(nothing(report), INDENT, INDENT)
         } else {
             undecided
         };
@@ -319,6 +319,10 @@ pub(super) fn nothing(report: &Report) -> &'static str {
     match report.verdict.level {
         Level::None | Level::Negligible if report.waits_for_data() => {
             "Nothing to change in the collector. What the data is late for is not in the trace."
+        }
+        Level::None | Level::Negligible if report.waits_for_cpu() => {
+            "Nothing to change in the collector. Training waits for a CPU: run fewer threads (OMP_NUM_THREADS) \
+             or programs on them, or use more."
         }
         Level::None | Level::Negligible => "Nothing to change.",
         Level::TooShort if at_start_up => "A start-up this short is not worth a change.",

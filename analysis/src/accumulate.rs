@@ -13,6 +13,7 @@ pub(crate) mod garbage;
 pub(crate) mod gpu_samples;
 pub(crate) mod growth;
 pub(crate) mod interval_union;
+pub(crate) mod kept_pauses;
 pub(crate) mod main_thread;
 pub(crate) mod meanwhile;
 pub(crate) mod memory;

@@ -5,13 +5,18 @@
 
 mod append;
 mod deferred;
+mod pause_list;
 mod process_stacks;
 mod records;
 mod thread_times;
 mod unlisted;
 
 use self::deferred::DeferredCollections;
+pub use self::pause_list::{
+    CommonClock, ListedPause, PauseList, PausedProcess, PausesNotListed, StackId,
+};
 pub use self::process_stacks::{ProcessStacks, SampledStack, WeightedStack};
+use crate::accumulate::kept_pauses::KeptPauses;
 use crate::accumulate::pause_sums::{generation_index, reason_index};
 use crate::accumulate::process::ProcessState;
 use crate::accumulate::process_sums::PidTable;
@@ -45,6 +50,8 @@ pub struct Analysis {
     pub(crate) by_generation: [PauseTally; 4],
     pub(crate) by_reason: [PauseTally; 4],
     pub(crate) worst: WorstPauses,
+    /// Unless only their sums are wanted.
+    kept_pauses: Option<KeptPauses>,
     pub(crate) nothing: ByCause,
     /// Automatic full collections, whatever they freed.
     pub(crate) automatic_full: PauseTotal,
@@ -87,6 +94,7 @@ impl Default for Analysis {
             by_generation: std::array::from_fn(|_| tally()),
             by_reason: std::array::from_fn(|_| tally()),
             worst: WorstPauses::default(),
+            kept_pauses: None,
             nothing: ByCause::default(),
             automatic_full: PauseTotal::default(),
             unfinished: PauseTotal::default(),
@@ -192,6 +200,9 @@ impl Analysis {
             let ended_ns = trace.end.as_ref().map(|end| end.ended_ns);
             let last_ns = trace.last_ns();
             trace.unlisted = std::mem::take(rest).finish(ended_ns, last_ns);
+        }
+        if let Some(kept) = &mut self.kept_pauses {
+            kept.resolve(index, &current.frames, &mut self.stacks);
         }
         for entry in self.worst.entries_mut() {
             if entry.trace == index {
@@ -311,6 +322,9 @@ impl Analysis {
             self.unfinished.add(pause.duration_ns());
         }
         self.worst.add(index, process, pause);
+        if let Some(kept) = &mut self.kept_pauses {
+            kept.add(index, process, pause);
+        }
     }
 
     /// The process that had this id at that time.

@@ -58,5 +58,8 @@ pub mod units;
 mod verdict;
 pub mod words;
 
-pub use analysis::{Analysis, ProcessStacks, SampledStack, WeightedStack};
+pub use analysis::{
+    Analysis, CommonClock, ListedPause, PauseList, PausedProcess, PausesNotListed, ProcessStacks,
+    SampledStack, StackId, WeightedStack,
+};
 pub use summary::{ProcessStepRow, StepCell};

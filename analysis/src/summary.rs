@@ -52,6 +52,8 @@ pub struct ProcessStepRow {
 pub struct StepCell {
     /// Its number in the trace (`ProfilerStep#n`), otherwise counted from 0.
     pub number: u64,
+    /// Start, in ns on the clock of the trace.
+    pub start_ns: u64,
     /// Length, in ns.
     pub duration_ns: u64,
     /// Time of collections within it, in ns; `None` if the trace would not show collections.

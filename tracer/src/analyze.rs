@@ -4,10 +4,12 @@
 //! `gctrace_analysis` analyzes them, `render` formats the report.
 
 mod items;
+mod page;
 mod progress;
 mod summaries;
 
 pub(crate) use items::{TraceItems, with_summaries};
+pub(crate) use page::{is_page, read_for_page, write_page};
 pub(crate) use progress::{ReadProgress, TraceProgress};
 pub(crate) use summaries::{DistinctTraces, missing_ranks};
 
@@ -42,9 +44,19 @@ pub(crate) const LIMIT_EXCEEDED: u8 = 3;
 /// # Errors
 /// No trace can be read, or the report cannot be written.
 pub(crate) fn run(config: &AnalyzeArgs) -> anyhow::Result<u8> {
-    let (mut analysis, code) = read_all(&config.traces, config.jobs)?;
+    let page = config.page();
+    let (mut analysis, code) = match page {
+        Some(_) => read_for_page(&config.traces, config.jobs)?,
+        None => read_all(&config.traces, config.jobs)?,
+    };
     let mut report = render::report(&mut analysis);
     let exceeded = exceeded(&report, &config.fail_if);
+    if let Some(path) = page {
+        let content = render::page(&mut analysis, &report, &config.traces)?;
+        write_page(path, &config.traces, config.force, &content)?;
+        exceeded.iter().for_each(print::message);
+        return Ok(if exceeded.is_empty() { code } else { LIMIT_EXCEEDED });
+    }
     if config.format() == OutputFormat::Json {
         report.condense();
     }
@@ -77,7 +89,7 @@ pub(crate) fn verdict(path: &Path) -> Vec<String> {
         return Vec::new();
     }
     let progress = ReadProgress::new(std::slice::from_ref(&path));
-    let mut read = read(path, &progress);
+    let mut read = read(path, Analysis::default(), &progress);
     progress.finish();
     match read.failure {
         None => render::verdict_lines(&render::report(&mut read.analysis)),
@@ -95,12 +107,21 @@ pub(crate) fn read_all(
     traces: &[PathBuf],
     jobs: Option<NonZeroUsize>,
 ) -> anyhow::Result<(Analysis, u8)> {
+    read_all_into(traces, jobs, &Analysis::default)
+}
+
+/// The same, each trace into an analysis that `empty` makes.
+fn read_all_into(
+    traces: &[PathBuf],
+    jobs: Option<NonZeroUsize>,
+    empty: &(dyn Fn() -> Analysis + Sync),
+) -> anyhow::Result<(Analysis, u8)> {
     check_distinct(traces)?;
     let traces = with_summaries(traces);
     let processors = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let jobs = jobs.unwrap_or_else(processors);
     let progress = ReadProgress::new(&traces);
-    let mut parts = parallel::map(&traces, jobs, |path| read(path, &progress));
+    let mut parts = parallel::map(&traces, jobs, |path| read(path, empty(), &progress));
     progress.finish();
     let mut distinct = DistinctTraces::default();
     for (path, part) in traces.iter().zip(&mut parts) {
@@ -208,13 +229,12 @@ impl ReadTrace {
     }
 }
 
-fn read(path: &Path, progress: &ReadProgress) -> ReadTrace {
+fn read(path: &Path, mut analysis: Analysis, progress: &ReadProgress) -> ReadTrace {
     let items = match TraceItems::open(path) {
         Ok(items) => items,
         Err(error) => return ReadTrace::left_out(error),
     };
     let (name, summary) = (items.name().to_owned(), items.summary().cloned());
-    let mut analysis = Analysis::default();
     analysis.begin_trace(&name);
     let take = |item: DecodedItem<'_>| {
         analysis.add(item);

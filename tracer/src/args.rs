@@ -22,7 +22,7 @@ mod top;
 mod tune;
 mod values;
 
-pub(crate) use analyze::{AdviceArgs, AnalyzeArgs};
+pub(crate) use analyze::{AdviceArgs, AnalyzeArgs, ReportArgs};
 pub(crate) use apply::ApplyArgs;
 pub(crate) use auto::AutoArgs;
 pub(crate) use choices::{CounterChoice, CudaMode, OutputFormat, RecordMode};
@@ -64,6 +64,7 @@ Examples:
   sudo gctrace record -p 4242 -d 30s         record a running process for 30 seconds
   sudo gctrace top -- python train.py        live view
   gctrace analyze trace.json                 report what the collector cost, and why
+  gctrace report trace.json                  the same as a page for the browser, to zoom and to send
   gctrace advice trace.json 1                the code of a change, its risk, how to check it
   gctrace apply --from trace.json -- python train.py     run with the change, without editing code
   gctrace compare before.json after.json     what changed, and whether it helped
@@ -105,6 +106,7 @@ Exit code: 0 if a command can be recorded in any mode; 1 if not.";
                       gctrace record [OPTIONS] -p PID\n       \
                       gctrace top [OPTIONS] [-p PID | -- COMMAND...]\n       \
                       gctrace analyze TRACE...\n       \
+                      gctrace report TRACE... [-o FILE]\n       \
                       gctrace advice TRACE... N\n       \
                       gctrace apply --gc SETTING -- COMMAND...\n       \
                       gctrace compare BEFORE... -- AFTER... | COMMAND...\n       \
@@ -163,6 +165,9 @@ enum Subcommands {
     /// Report on traces: what the collector cost, why it ran, what to do next
     #[command(after_help = ANALYZE_EXAMPLES)]
     Analyze(analyze::AnalyzeArgs),
+    /// Write the report as one page for the browser, to zoom and to send
+    #[command(after_help = analyze::REPORT_EXAMPLES)]
+    Report(analyze::ReportArgs),
     /// Reduce traces to summaries for one report on all: on many machines, resumed after failures
     #[command(after_help = summarize::EXAMPLES)]
     Summarize(summarize::SummarizeArgs),
@@ -238,6 +243,8 @@ struct DoctorArgs {
 pub(crate) enum Invocation {
     /// Report on traces.
     Analyze(AnalyzeArgs),
+    /// Write a page on traces.
+    Report(ReportArgs),
     /// Summarize traces.
     Summarize(SummarizeConfig),
     /// Print an advice.
@@ -380,6 +387,7 @@ fn interpret(
             LinuxInvocation::Top(Box::new(top::config(top, verbosity)?)).into()
         }
         Some(Subcommands::Analyze(analyze)) => Invocation::Analyze(analyze),
+        Some(Subcommands::Report(report)) => Invocation::Report(report),
         Some(Subcommands::Summarize(summarize)) => {
             Invocation::Summarize(summarize::config(summarize)?)
         }

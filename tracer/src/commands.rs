@@ -1,7 +1,7 @@
 //! Every command by its name. The ceiling of this crate: only `main.rs` knows it.
 
 use crate::args::{Invocation, LinuxInvocation, Verbosity};
-use crate::{advice, analyze, compare, export, heap, manual, print, summarize};
+use crate::{advice, analyze, compare, export, heap, manual, print, report, summarize};
 #[cfg(target_os = "linux")]
 use crate::{
     apply, auto, demo, doctor, dump, guardian, launch, privileges, record, setup, top, tune,
@@ -26,6 +26,7 @@ pub(crate) fn run(action: Invocation, verbosity: Verbosity) -> anyhow::Result<u8
         }
         Invocation::Man(Some(directory)) => Ok(manual::write(&directory).map(|()| 0)?),
         Invocation::Analyze(config) => analyze::run(&config),
+        Invocation::Report(config) => report::run(&config),
         Invocation::Summarize(config) => summarize::run(&config),
         Invocation::Advice(config) => advice::run(&config),
         Invocation::Compare(config) => compare::run(&config),

@@ -12,7 +12,7 @@ use crate::args::{CompareConfig, OutputFormat};
 use crate::render::Style;
 use crate::{analyze, print, render};
 use anyhow::Context as _;
-use gctrace_analysis::compare::compare;
+use gctrace_analysis::compare::{ComparedRun, Comparison, compare};
 use gctrace_analysis::report::Report;
 use std::path::{Path, PathBuf};
 
@@ -28,12 +28,17 @@ const WRONG_OPTION: u8 = 2;
 /// written.
 pub(crate) fn run(config: &CompareConfig) -> anyhow::Result<u8> {
     let mut code = 0;
+    let is_command = recording::is_command(&config.after);
+    let page = config.output.as_deref().filter(|_| !is_command);
+    anyhow::ensure!(
+        page.is_none_or(analyze::is_page),
+        "-o names the trace of a command that is recorded, or a page that ends in .html"
+    );
     // Before a command is recorded for a comparison that is not possible.
     let before = reports(&config.before, &mut code)?;
     if let Some(path) = &config.log {
         change_log::check(path)?;
     }
-    let is_command = recording::is_command(&config.after);
     anyhow::ensure!(
         is_command || (config.gc.is_none() && config.from.is_empty()),
         "--gc and --from are settings of a command that is recorded: put one after --"
@@ -46,8 +51,11 @@ pub(crate) fn run(config: &CompareConfig) -> anyhow::Result<u8> {
     } else {
         config.after.iter().map(PathBuf::from).collect()
     };
-    let after = reports(&after, &mut code)?;
-    let comparison = compare(&before, &after);
+    let after_reports = reports(&after, &mut code)?;
+    let comparison = compare(&before, &after_reports);
+    if let Some(path) = page {
+        write_page(path, config, &after, &comparison)?;
+    }
     let written = match config.format {
         OutputFormat::Text => print::answer(&render::comparison(&comparison, Style::of_output())),
         OutputFormat::Json => {
@@ -65,6 +73,26 @@ pub(crate) fn run(config: &CompareConfig) -> anyhow::Result<u8> {
     let exceeded = limits::exceeded(&comparison, &config.fail_if);
     exceeded.iter().for_each(print::message);
     Ok(if exceeded.is_empty() { code } else { LIMIT_EXCEEDED })
+}
+
+/// Writes the page on the comparison, with the first run of each side.
+fn write_page(
+    path: &Path,
+    config: &CompareConfig,
+    after: &[PathBuf],
+    comparison: &Comparison,
+) -> anyhow::Result<()> {
+    let files = |runs: &[ComparedRun]| -> Vec<PathBuf> {
+        runs.first().map_or_else(Vec::new, |run| run.files.iter().map(PathBuf::from).collect())
+    };
+    let (mut before_run, _) = analyze::read_for_page(&files(&comparison.before), None)?;
+    let (mut after_run, _) = analyze::read_for_page(&files(&comparison.after), None)?;
+    let before_report = render::report(&mut before_run);
+    let after_report = render::report(&mut after_run);
+    let sides = [(&mut before_run, &before_report), (&mut after_run, &after_report)];
+    let page = render::comparison_page(comparison, sides)?;
+    let traces = [config.before.as_slice(), after].concat();
+    Ok(analyze::write_page(path, &traces, config.force, &page)?)
 }
 
 /// One report for each run of a side. Traces of ranks that overlap in time are of one run.

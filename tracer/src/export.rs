@@ -6,7 +6,6 @@
 
 mod flamegraph;
 pub(crate) mod heap;
-mod heatmap;
 #[cfg(feature = "parquet")]
 mod parquet;
 mod pstats;
@@ -17,7 +16,7 @@ use crate::files::write_export;
 use crate::heap::is_heap;
 use crate::invoker::Invoker;
 use crate::print::clean;
-use crate::{analyze, print};
+use crate::{analyze, print, render};
 use anyhow::Context;
 use gctrace_analysis::report::{Location, PauseTotal};
 use gctrace_analysis::{Analysis, ProcessStacks, SampledStack, WeightedStack};
@@ -71,7 +70,8 @@ pub(crate) fn run(config: &ExportConfig) -> anyhow::Result<u8> {
             "no training steps in these traces. To have them: torch.profiler's step(), \
              --step-function NAME, or record PyTorch with --mode inject or both"
         );
-        output(config, &|mut out| heatmap::write(&rows, &mut out))?;
+        let page = render::heat_page(&rows)?;
+        output(config, &|out| out.write_all(page.as_bytes()))?;
         return Ok(code);
     }
     let processes = processes(&analysis, config);

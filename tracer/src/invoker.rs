@@ -102,6 +102,11 @@ impl Invoker {
         self.tool
     }
 
+    /// Whether gctrace runs as another user than the one who typed the command.
+    pub(crate) fn is_another_user(&self) -> bool {
+        self.tool.is_some()
+    }
+
     /// Name of the user that gctrace runs as.
     pub(crate) fn effective_name() -> String {
         let uid = Uid::effective();

@@ -23,6 +23,7 @@ mod manual;
 mod platform;
 mod print;
 mod render;
+mod report;
 mod setting;
 mod summarize;
 mod text;

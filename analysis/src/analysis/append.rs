@@ -57,6 +57,9 @@ impl Analysis {
         for entry in other.worst.into_entries() {
             self.worst.insert(places.worst(entry));
         }
+        if let (Some(kept), Some(other)) = (&mut self.kept_pauses, other.kept_pauses) {
+            kept.append(other, (places.traces, places.processes), &places.nodes);
+        }
         self.unreadable.extend(other.unreadable);
         let deferred = other.deferred.into_iter();
         let moved = deferred.map(|deferred| deferred.moved(places.traces, places.processes));

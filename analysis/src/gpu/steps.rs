@@ -85,6 +85,7 @@ pub(crate) fn rows(
                 .iter()
                 .map(|step| StepCell {
                     number: step.span.number,
+                    start_ns: step.span.start_ns,
                     duration_ns: step.duration_ns(),
                     gc_ns: known.then_some(step.gc_ns),
                     gpu_idle_ns: step.gpu_idle_ns,

@@ -8,6 +8,7 @@ use crate::report::{
 use crate::units::{duration, percent};
 use gctrace_event::OffCpuReason;
 use std::cmp::Reverse;
+use std::fmt;
 
 /// Samples below which shares are not stated: at 100 the 95 % interval of a half is 40 to 60 %.
 const ENOUGH: u64 = 100;
@@ -35,6 +36,58 @@ pub fn samples_in_short(report: &Report) -> Option<String> {
         }
         _ => (of.samples >= ENOUGH).then(|| cpu_by_line(of, &process)),
     }
+}
+
+/// What a main thread does with its time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ThreadUse {
+    /// On a CPU, outside of collections.
+    Running,
+    /// In collections, on a CPU or off it.
+    Collecting,
+    /// Off the CPU for a millisecond or longer, for this reason.
+    Waiting(String),
+    /// Off the CPU for less.
+    Rest,
+}
+
+impl fmt::Display for ThreadUse {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Running => "on a CPU",
+            Self::Collecting => "in collections",
+            Self::Waiting(reason) => reason,
+            Self::Rest => "off it for less than 1 ms at a time",
+        })
+    }
+}
+
+/// What the main thread of that process did in all its time, in ns, the longest first but for the rest;
+/// `None` if no times off the CPU were recorded.
+#[must_use]
+pub fn main_thread_times(report: &Report) -> Option<(u64, Vec<(ThreadUse, u64)>)> {
+    let cpu = shown_process(report)?;
+    let main = cpu.main_thread.as_ref().filter(|main| main.interval_ns >= LONG_NS)?;
+    let ns = |samples: u64| samples.saturating_mul(1_000_000_000) / cpu.hertz.max(1);
+    let collecting_ns = ns(main.samples_in_pauses).saturating_add(main.off_cpu_in_pauses_ns);
+    let running_ns = ns(main.samples.saturating_sub(main.samples_in_pauses));
+    let waits = waits_of(&main.off_cpu).into_iter();
+    let waits =
+        waits.map(|wait| (ThreadUse::Waiting(waiting(wait.reason, wait.for_data)), wait.time_ns));
+    let mut times: Vec<(ThreadUse, u64)> = waits.collect();
+    // Beyond the lines that are listed.
+    let listed: u64 = times.iter().map(|(_, ns)| *ns).sum();
+    times.push((
+        ThreadUse::Waiting("other waits".to_owned()),
+        main.off_cpu_ns.saturating_sub(listed),
+    ));
+    times.push((ThreadUse::Collecting, collecting_ns));
+    times.push((ThreadUse::Running, running_ns));
+    times.sort_by_key(|(_, ns)| Reverse(*ns));
+    let all: u64 = times.iter().map(|(_, ns)| *ns).sum();
+    let rest_ns = main.interval_ns.saturating_sub(all);
+    times.push((ThreadUse::Rest, rest_ns));
+    Some((main.interval_ns.max(all), times))
 }
 
 fn shown_process(report: &Report) -> Option<&CpuReport> {

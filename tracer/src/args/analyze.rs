@@ -1,4 +1,4 @@
-//! The command lines of `gctrace analyze` and `gctrace advice`.
+//! The command lines of `gctrace analyze`, `gctrace report` and `gctrace advice`.
 
 use super::choices::OutputFormat;
 use super::limits::ReportLimit;
@@ -15,7 +15,7 @@ pub(crate) struct AnalyzeArgs {
     #[arg(required = true, value_name = "TRACE")]
     pub(crate) traces: Vec<PathBuf>,
     /// Report format; JSON has the schema gctrace.report/2 [default: json if FILE ends in .json,
-    /// otherwise text]
+    /// a page as of gctrace report if it ends in .html, otherwise text]
     #[arg(long, value_enum)]
     pub(crate) format: Option<OutputFormat>,
     /// Same as --format json
@@ -50,10 +50,40 @@ impl AnalyzeArgs {
         self.output.as_deref().filter(|path| !is_stdout(path))
     }
 
+    /// The page to write in place of a text: FILE, if it ends in `.html`.
+    pub(crate) fn page(&self) -> Option<&Path> {
+        let is_free = self.format.is_none() && !self.json;
+        self.file().filter(|path| is_free && path.extension().is_some_and(|end| end == "html"))
+    }
+
     /// The format of the report.
     pub(crate) fn format(&self) -> OutputFormat {
         OutputFormat::of(self.format, self.json, self.file())
     }
+}
+
+pub(super) const REPORT_EXAMPLES: &str = "\
+Examples:
+  gctrace report trace.json                  writes trace.html, and opens it
+  gctrace report rank*.json.gz -o job.html   to send: one file, which loads nothing
+  gctrace compare before.json after.json -o change.html        before and after on one page";
+
+#[derive(Args, Clone, Debug, PartialEq)]
+pub(crate) struct ReportArgs {
+    /// Traces of gctrace or the PyTorch profiler, their summaries, or directories of summaries; several
+    /// give one page
+    #[arg(required = true, value_name = "TRACE")]
+    pub(crate) traces: Vec<PathBuf>,
+    /// File to write [default: the name of the first trace with .html, which is opened in a browser where
+    /// there is a display]. An existing file is not overwritten
+    #[arg(short, long, value_name = "FILE", value_parser = values::file_name())]
+    pub(crate) output: Option<PathBuf>,
+    /// Overwrite FILE if it exists
+    #[arg(short, long)]
+    pub(crate) force: bool,
+    /// Most traces read at the same time [default: the number of processors]
+    #[arg(long, value_name = "N")]
+    pub(crate) jobs: Option<NonZeroUsize>,
 }
 
 pub(super) const EXAMPLES: &str = "\

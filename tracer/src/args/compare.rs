@@ -55,9 +55,13 @@ pub(super) struct CompareArgs {
     /// Same as --format json
     #[arg(long, conflicts_with = "format")]
     json: bool,
-    /// Trace to write if a command is recorded [default: the name of the first trace with `-after`]
+    /// Trace to write if a command is recorded [default: the name of the first trace with `-after`]; of
+    /// traces a page that ends in .html, with before and after
     #[arg(short, long, value_name = "FILE", value_parser = values::file_name())]
     output: Option<PathBuf>,
+    /// Overwrite the page if it exists
+    #[arg(short, long, requires = "output")]
+    force: bool,
 }
 
 /// Options of `gctrace compare`, validated.
@@ -77,8 +81,10 @@ pub(crate) struct CompareConfig {
     pub log: Option<PathBuf>,
     /// Format of the comparison.
     pub format: OutputFormat,
-    /// Trace to write if `after` is a command; `None`: named after the first trace.
+    /// Trace to write if `after` is a command; `None`: named after the first trace. Otherwise a page.
     pub output: Option<PathBuf>,
+    /// Overwrite a page if it exists.
+    pub force: bool,
 }
 
 /// # Errors
@@ -105,5 +111,6 @@ pub(super) fn config(args: CompareArgs) -> Result<CompareConfig, clap::Error> {
         log: args.log,
         format: if args.json { OutputFormat::Json } else { args.format },
         output: args.output,
+        force: args.force,
     })
 }

@@ -13,6 +13,12 @@ impl Invoker {
     pub(crate) fn detect() -> Self {
         Self { name: "you".to_owned() }
     }
+
+    /// Whether gctrace runs as another user than the one who typed the command.
+    #[expect(clippy::unused_self, reason = "as on Linux")]
+    pub(crate) fn is_another_user(&self) -> bool {
+        false
+    }
 }
 
 /// Runs `action` as the invoker, who runs it already.

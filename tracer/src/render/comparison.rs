@@ -79,7 +79,7 @@ fn one_run(comparison: &Comparison) -> bool {
     comparison.notes.contains(&ComparisonNote::OneRun)
 }
 
-fn changes(comparison: &Comparison) -> Vec<String> {
+pub(super) fn changes(comparison: &Comparison) -> Vec<String> {
     let shown = comparison.changed.iter().take(CHANGES_SHOWN).map(change);
     let mut lines: Vec<String> = shown.collect();
     if lines.is_empty() {
@@ -120,7 +120,7 @@ fn change(change: &FactChange) -> String {
     format!("{}\n{}", cut(&name, width()), cut(&after, width()))
 }
 
-fn figures(comparison: &Comparison) -> Vec<String> {
+pub(super) fn figures(comparison: &Comparison) -> Vec<String> {
     let several = !one_run(comparison);
     let mut lines = TableOfColumns::new(&comparison.figures)
         .left("", |figure| figure_name(figure, comparison.per))
@@ -216,7 +216,7 @@ fn sampled(runs: &[ComparedRun]) -> String {
     }
 }
 
-fn lines(comparison: &Comparison) -> Vec<String> {
+pub(super) fn lines(comparison: &Comparison) -> Vec<String> {
     let all = |of: fn(&LineComparison) -> f64| comparison.lines.iter().map(of).sum::<f64>();
     let most = all(|line| line.before_ns).max(all(|line| line.after_ns));
     let differs = |line: &&LineComparison| {
@@ -249,7 +249,7 @@ fn lines(comparison: &Comparison) -> Vec<String> {
     if shown.is_empty() { Vec::new() } else { table.lines() }
 }
 
-fn idle(comparison: &Comparison) -> Vec<String> {
+pub(super) fn idle(comparison: &Comparison) -> Vec<String> {
     let shown = comparison.idle.iter().filter(|cause| differs(cause)).take(LINES_SHOWN);
     let shown: Vec<&IdleComparison> = shown.collect();
     if shown.is_empty() {
@@ -286,7 +286,7 @@ fn differs(cause: &IdleComparison) -> bool {
     by_step.unwrap_or(by_ratio) >= IDLE_RATIO
 }
 
-fn remarks(comparison: &Comparison) -> Vec<String> {
+pub(super) fn remarks(comparison: &Comparison) -> Vec<String> {
     let notes: Vec<&str> = comparison.notes.iter().filter_map(|note| remark(*note)).collect();
     wrap(&notes.join(" "), "", "")
 }

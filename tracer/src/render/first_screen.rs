@@ -141,7 +141,7 @@ fn hourly_cost(report: &Report, price: f64, gpus: Option<u32>) -> Option<String>
     Some(format!("At {price:.2} per GPU hour, {each}: {cost:.2} per hour (inferred)."))
 }
 
-fn phases(phases: &PhasesReport) -> Vec<String> {
+pub(super) fn phases(phases: &PhasesReport) -> Vec<String> {
     let head = ["", "run", "paused", "share", "longest", ""];
     let mut table = TextTable::new(&head, &[0, 5]);
     let (start_up, training) = match phases.training_by {
@@ -463,26 +463,33 @@ fn trust(report: &Report) -> Vec<String> {
     wrap(&sentence, "", "")
 }
 
+/// What to run to try the changes, each with what it is for.
+pub(super) fn checks(report: &Report, traces: &str) -> Vec<(&'static str, String)> {
+    let applicable = report.advice.iter().any(is_applicable);
+    let is_by_hand = |advice: &Advice| advice.id == AdviceId::BreakCycles || advice.id.is_of_waits();
+    let mut commands = Vec::new();
+    if applicable {
+        commands.push(("Try it", format!("gctrace apply --from {traces} -- COMMAND")));
+    }
+    if applicable || report.advice.iter().any(is_by_hand) {
+        commands.push(("Did it help", format!("gctrace compare {traces} -- COMMAND")));
+    }
+    commands
+}
+
 /// What to run next.
 fn next(report: &Report, traces: &[String]) -> Vec<String> {
     let traces = traces.join(" ");
-    let mut lines = Vec::new();
+    let mut commands = Vec::new();
     if let Some(index) = report.advice.iter().position(is_change) {
-        lines.push(format!("Code and risks:   gctrace advice {traces} {}", index + 1));
+        commands.push(("Code and risks", format!("gctrace advice {traces} {}", index + 1)));
     }
-    let applicable = report.advice.iter().any(is_applicable);
-    if applicable {
-        lines.push(format!("Try it:           gctrace apply --from {traces} -- COMMAND"));
-    }
-    let breaks_cycles = |advice: &Advice| advice.id == AdviceId::BreakCycles;
-    let waits = |advice: &Advice| advice.id.is_of_waits();
-    if applicable || report.advice.iter().any(|advice| breaks_cycles(advice) || waits(advice)) {
-        lines.push(format!("Did it help:      gctrace compare {traces} -- COMMAND"));
-    }
-    lines.push(format!("All evidence:     gctrace analyze --full {traces}"));
-    if report.lines.is_some() && !applicable {
-        lines.push(format!("Flame graph:      gctrace export {traces} -o gc.svg"));
-    }
+    commands.extend(checks(report, &traces));
+    commands.push(("All evidence", format!("gctrace analyze --full {traces}")));
+    commands.push(("To send and zoom", format!("gctrace report {traces}")));
+    let lines =
+        commands.into_iter().map(|(what, command)| format!("{:<18}{command}", format!("{what}:")));
+    let lines: Vec<String> = lines.collect();
     let fits = |line: &String| line.chars().count() <= width();
     if lines.iter().all(fits) {
         lines

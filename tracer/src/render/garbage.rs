@@ -40,7 +40,7 @@ pub(crate) fn garbage(report: &Report) -> ReportSection {
 }
 
 /// What collections gave back, with what their garbage owned.
-fn given_back(process: &ProcessReport) -> Option<String> {
+pub(super) fn given_back(process: &ProcessReport) -> Option<String> {
     let memory = &process.memory;
     let freed = memory.freed_bytes.filter(|freed| *freed > 0)?;
     Some(format!(
@@ -59,7 +59,7 @@ fn given_back(process: &ProcessReport) -> Option<String> {
 const SUGGESTION: &str = "Record with --garbage cycles --garbage-budget 100 to see the cycles that make it garbage: all \
                           of each collection, which takes time.";
 
-fn examined(garbage: &GarbageReport) -> String {
+pub(super) fn examined(garbage: &GarbageReport) -> String {
     let share = match garbage.examined_ratio {
         Some(1.0) => String::new(),
         Some(ratio) => format!(", which freed {} of all freed objects", percent(ratio)),
@@ -86,7 +86,7 @@ fn examined(garbage: &GarbageReport) -> String {
 }
 
 /// The head of the column with a rate.
-fn rate_head(garbage: &GarbageReport) -> &'static str {
+pub(super) fn rate_head(garbage: &GarbageReport) -> &'static str {
     match garbage.steps {
         Some(_) => "per step",
         None => "per second",
@@ -100,7 +100,11 @@ fn rate_basis(garbage: &GarbageReport) -> Basis {
     if measured { Basis::Measured } else { Basis::Inferred }
 }
 
-fn rate(per_step: Option<PerStep>, estimate: Option<GarbageEstimate>, steps: bool) -> String {
+pub(super) fn rate(
+    per_step: Option<PerStep>,
+    estimate: Option<GarbageEstimate>,
+    steps: bool,
+) -> String {
     let rate = if steps {
         per_step.map(cycles::mean)
     } else {
@@ -154,7 +158,7 @@ fn kinds(garbage: &GarbageReport) -> Vec<String> {
     lines
 }
 
-fn cycles(garbage: &GarbageReport) -> Vec<String> {
+pub(super) fn cycles(garbage: &GarbageReport) -> Vec<String> {
     let Some(list) = &garbage.cycles else {
         return Vec::new();
     };
@@ -195,7 +199,7 @@ fn cycles(garbage: &GarbageReport) -> Vec<String> {
 }
 
 /// That a frozen process still frees objects; `None` if it does not.
-fn after_freeze(process: &ProcessReport) -> Option<String> {
+pub(super) fn after_freeze(process: &ProcessReport) -> Option<String> {
     let after = process.after_freeze.filter(|after_freeze| after_freeze.freed > 0)?;
     Some(format!(
         "Process {} froze its heap ({} objects{}), and its collections still freed {}: cycles that \

@@ -13,7 +13,7 @@ use gctrace_analysis::words::places;
 use std::cmp::Reverse;
 
 /// Maximum number of gaps shown; the report has twenty.
-const GAPS_SHOWN: usize = 5;
+pub(super) const GAPS_SHOWN: usize = 5;
 /// Characters of a line that are reserved for the text beside an operation's name.
 const BESIDE_NAME: usize = 14;
 /// Minimum share of a gap for a cause to be named, and of a cause for a place.
@@ -32,7 +32,7 @@ const REMEDIES_TOLD: usize = 2;
 const CHECK: &str = "Then trace it again: gctrace compare OLD NEW shows which cause shrank.";
 
 /// The device that idled the longest.
-fn idlest(report: &Report) -> Option<&IdleLedger> {
+pub(super) fn idlest(report: &Report) -> Option<&IdleLedger> {
     let ledgers = report.gpu.as_ref()?.idle.iter();
     ledgers.filter(|ledger| ledger.idle_ns > 0).max_by_key(|ledger| ledger.idle_ns)
 }
@@ -86,7 +86,7 @@ fn in_a_sentence(report: &Report, ledger: &IdleLedger) -> String {
 
 /// The waits of the device that waited for other ranks the longest, and what made those late; `None` of a
 /// device that seldom waits.
-fn longest_waits(report: &Report) -> Option<String> {
+pub(super) fn longest_waits(report: &Report) -> Option<String> {
     let waited_ns =
         |ledger: &IdleLedger| ledger.rank_waits.iter().map(|wait| wait.time_ns).sum::<u64>();
     let ledgers = report.gpu.iter().flat_map(|work| &work.idle);
@@ -136,7 +136,7 @@ fn remedies(ledger: &IdleLedger, elsewhere: impl Fn(IdleCause) -> bool) -> Vec<V
 }
 
 /// The largest cause of each device, where there are several.
-fn devices(report: &Report) -> Vec<String> {
+pub(super) fn devices(report: &Report) -> Vec<String> {
     let ledgers = report.gpu.as_ref().map_or(&[][..], |work| work.idle.as_slice());
     if ledgers.len() < 2 {
         return Vec::new();
@@ -156,13 +156,13 @@ fn devices(report: &Report) -> Vec<String> {
 }
 
 /// `GPU 0 was`, with its rank or process where there are several.
-fn device(report: &Report, ledger: &IdleLedger) -> String {
+pub(super) fn device(report: &Report, ledger: &IdleLedger) -> String {
     let devices = report.gpu.iter().flat_map(|work| &work.devices);
     let ids: Vec<DeviceId> = devices.map(|device| device.id).collect();
     name(ledger.id, &ids)
 }
 
-fn idled(ledger: &IdleLedger) -> String {
+pub(super) fn idled(ledger: &IdleLedger) -> String {
     format!(
         "was idle {} of {}",
         percent(share(ledger.idle_ns, ledger.span_ns)),
@@ -170,7 +170,7 @@ fn idled(ledger: &IdleLedger) -> String {
     )
 }
 
-fn share(part_ns: u64, whole_ns: u64) -> f64 {
+pub(super) fn share(part_ns: u64, whole_ns: u64) -> f64 {
     part_ns as f64 / whole_ns.max(1) as f64
 }
 
@@ -186,7 +186,7 @@ fn rows(ledger: &IdleLedger) -> Vec<String> {
 
 /// The place that costs the most, if it is a part worth naming; its share of the row where it is not nearly
 /// all of it.
-fn most(row: &IdleRow) -> Option<String> {
+pub(super) fn most(row: &IdleRow) -> Option<String> {
     let place = row.places.first()?;
     let of_row = Some(share(place.time_ns, row.time_ns)).filter(|of| *of >= WORTH_NAMING)?;
     let name = text(&place.code);
@@ -208,7 +208,7 @@ fn text(place: &CodePlace) -> String {
     if call.is_empty() { around } else { format!("{call} {word} {around}") }
 }
 
-fn notes(ledger: &IdleLedger) -> String {
+pub(super) fn notes(ledger: &IdleLedger) -> String {
     let mut notes = format!(
         "{}. Idle: what goes when the causes are removed one after the other, in the order of what can \
          be switched off first; saves: how much shorter the time from first to last \
@@ -236,7 +236,7 @@ fn replaced(row: &IdleRow) -> bool {
     alone_ns > 1_000_000 && last_ns < alone_ns / 2
 }
 
-fn one_gap(number: usize, gap: &IdleGap, started_ns: u64) -> Vec<String> {
+pub(super) fn one_gap(number: usize, gap: &IdleGap, started_ns: u64) -> Vec<String> {
     let causes = gap.causes.iter();
     let parts = causes.filter(|part| share(part.time_ns, gap.duration_ns) >= WORTH_NAMING);
     let parts: Vec<String> =

@@ -76,12 +76,12 @@ pub(crate) fn costliest(report: &Report, most: usize) -> Vec<String> {
 }
 
 /// Shortens file names: libraries' start at the package, the program's lose their common directory.
-struct FileNames<'a> {
+pub(super) struct FileNames<'a> {
     directory: &'a str,
 }
 
 impl<'a> FileNames<'a> {
-    fn new(lines: &'a LinesReport) -> Self {
+    pub(super) fn new(lines: &'a LinesReport) -> Self {
         let stacks = lines.stacks.iter().flat_map(|stack| &stack.frames);
         let own_lines = lines.own.iter().map(|line| &line.location);
         Self { directory: paths::common_directory(own_lines.chain(stacks)) }
@@ -96,7 +96,7 @@ impl<'a> FileNames<'a> {
     }
 
     /// As [`Self::place`]; an import as `import torch (train.py:11)`.
-    fn line(&self, line: &LineReport) -> String {
+    pub(super) fn line(&self, line: &LineReport) -> String {
         match &line.imports {
             None => self.place(&line.location),
             Some(module) => {
@@ -180,7 +180,7 @@ fn others(lines: &LinesReport) -> Option<String> {
 
 /// The library line that was executing most often below this line, if any; an import is named by
 /// its module.
-fn below(line: &LineReport, names: &FileNames<'_>) -> Option<String> {
+pub(super) fn below(line: &LineReport, names: &FileNames<'_>) -> Option<String> {
     if line.imports.is_some() {
         return None;
     }
@@ -192,7 +192,7 @@ fn below(line: &LineReport, names: &FileNames<'_>) -> Option<String> {
 }
 
 /// With several processes: the costliest line of each.
-fn by_process(processes: &[ProcessReport], names: &FileNames<'_>) -> Vec<String> {
+pub(super) fn by_process(processes: &[ProcessReport], names: &FileNames<'_>) -> Vec<String> {
     let with: Vec<(&ProcessReport, &LineReport, &LinesReport)> = processes
         .iter()
         .filter_map(|process| {
@@ -223,7 +223,7 @@ fn by_process(processes: &[ProcessReport], names: &FileNames<'_>) -> Vec<String>
 }
 
 /// The legend, and pauses without a line.
-fn remarks(lines: &LinesReport, names: &FileNames<'_>) -> Vec<String> {
+pub(super) fn remarks(lines: &LinesReport, names: &FileNames<'_>) -> Vec<String> {
     let mut legend = Vec::new();
     if shown(lines).any(|line| line.with_total > 0) {
         legend.push("└ library line that was executing below it (+n: and n others).".to_owned());

@@ -24,7 +24,7 @@ const HOST: &str = "host";
 const BESIDE_COMMAND: usize = 20;
 
 /// A command line without the program's directory, cut to fit.
-fn command(words: &[String]) -> String {
+pub(super) fn command(words: &[String]) -> String {
     let mut words = words.iter();
     let program = words.next().map_or("", String::as_str);
     let program = program.rsplit('/').next().unwrap_or(program).to_owned();

@@ -14,9 +14,27 @@ const WIDTHS: RangeInclusive<usize> = 40..=240;
 /// Maximum characters per line of a paragraph.
 const READABLE: usize = 100;
 
+/// In lines for a page: starts the head of a table. [`clean`] escapes it in names.
+pub(crate) const HEAD: char = '\u{1e}';
+/// The same: starts a row, and separates cells. `<` or `>` before the text of a cell is its alignment.
+pub(crate) const CELL: char = '\u{1f}';
+
 thread_local! {
     /// Width of the report that this thread renders; saves passing it through every function.
     static CURRENT: Cell<usize> = const { Cell::new(WIDTH) };
+    /// Whether it is for a page, which breaks lines itself.
+    static FOR_PAGE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Has everything that this thread renders within made for a page: a paragraph is one line, and the rows of
+/// a table are marked with [`HEAD`] and [`CELL`].
+pub(crate) fn for_page<R>(render: impl FnOnce() -> R) -> R {
+    let columns = CURRENT.replace(*WIDTHS.end());
+    let before = FOR_PAGE.replace(true);
+    let rendered = render();
+    FOR_PAGE.set(before);
+    CURRENT.set(columns);
+    rendered
 }
 
 /// Sets the width for everything that this thread renders from now on.
@@ -53,6 +71,10 @@ impl TextTable {
 
     /// The lines, each indented by two spaces.
     pub(crate) fn lines(&self) -> Vec<String> {
+        if FOR_PAGE.get() {
+            let rows = self.rows.iter().enumerate();
+            return rows.map(|(index, row)| self.marked_line(row, index == 0)).collect();
+        }
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let widths: Vec<usize> = (0..columns)
             .map(|column| {
@@ -61,6 +83,14 @@ impl TextTable {
             })
             .collect();
         self.rows.iter().map(|row| self.line(row, &widths)).collect()
+    }
+
+    fn marked_line(&self, row: &[String], is_head: bool) -> String {
+        let cells = row.iter().enumerate().map(|(column, cell)| {
+            format!("{}{cell}", if self.left.contains(&column) { '<' } else { '>' })
+        });
+        let cells: Vec<String> = cells.collect();
+        format!("{}{}", if is_head { HEAD } else { CELL }, cells.join(&CELL.to_string()))
     }
 
     fn line(&self, row: &[String], widths: &[usize]) -> String {
@@ -128,12 +158,13 @@ impl<R: Copy> TableOfColumns<R> {
 
 /// Breaks a paragraph at whitespace; the first line starts with `first`, the others with `indent`.
 pub(crate) fn wrap(text: &str, first: &str, indent: &str) -> Vec<String> {
+    let most = if FOR_PAGE.get() { usize::MAX } else { width().min(READABLE) };
     let mut lines = Vec::new();
     let mut line = first.to_owned();
     let mut started = false;
     for word in text.split_whitespace().map(clean::line) {
         let needed = line.chars().count() + usize::from(started) + word.chars().count();
-        if started && needed > width().min(READABLE) {
+        if started && needed > most {
             lines.push(std::mem::replace(&mut line, indent.to_owned()));
             started = false;
         }

@@ -92,7 +92,7 @@ fn next_step(number: usize, advice: &Advice, style: Style) -> String {
     lines.join("\n") + "\n"
 }
 
-fn saves(advice: &Advice, max_ns: u64) -> String {
+pub(super) fn saves(advice: &Advice, max_ns: u64) -> String {
     let most = duration(max_ns);
     let effect = &advice.effect;
     let Some((likely_ns, least_ns)) = effect.saves_likely_ns.zip(effect.saves_at_least_ns) else {

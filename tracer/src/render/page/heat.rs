@@ -1,29 +1,27 @@
-//! Steps of all ranks as a picture: a page with a row per rank and a column per step.
+//! Steps of all ranks as a picture, with a row per rank and a column per step.
 //!
-//! Owns how many cells there are, and what one of several steps shows. `heatmap.html` draws them.
+//! Owns how many cells there are, and what one of several steps shows. `heat.js` draws them.
 
+use super::pack::{or_zero, pack};
+use crate::print::clean;
 use crate::units::counted;
 use gctrace_analysis::report::IdleCause;
 use gctrace_analysis::{ProcessStepRow, StepCell};
 use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
-use std::io::Write;
 
-/// The most rows and columns; with more ranks or steps a cell stands for several.
-const MOST: (usize, usize) = (512, 1000);
+/// The most rows and columns of a page of its own; with more ranks or steps a cell stands for several.
+pub(super) const MOST: (usize, usize) = (512, 1000);
+/// The same as a part of a page.
+pub(super) const MOST_OF_PART: (usize, usize) = (256, 400);
 
 /// Causes of idle time that are drawn, each with at least this part of it.
 const CAUSES: usize = 5;
 const WORTH_DRAWING: u64 = 100;
 
-/// The page; its one place for data is [`PLACE`].
-const PAGE: &str = include_str!("heatmap.html");
-const PLACE: &str = "/*DATA*/";
-
-/// What the page draws. Times in microseconds; `null`: no step, or unknown.
-#[derive(Debug, PartialEq, Serialize)]
+/// What the page draws. Times in microseconds; `None`: no step, or unknown.
+#[derive(Debug, PartialEq)]
 struct HeatMap {
     about: String,
     /// A cell stands for several steps.
@@ -40,22 +38,55 @@ struct HeatMap {
 type StepValues = Vec<Vec<Option<u64>>>;
 
 /// Idle time of one cause.
-#[derive(Debug, PartialEq, Serialize)]
+#[derive(Debug, PartialEq)]
 struct IdleValues {
-    cause: &'static str,
+    /// `None`: all causes.
+    cause: Option<IdleCause>,
     values: StepValues,
 }
 
-/// Writes the page. The greatest values of a cell's steps are its values: one slow rank in a
-/// collective is all that counts.
-pub(super) fn write(rows: &[ProcessStepRow], out: &mut impl Write) -> io::Result<()> {
-    let data = serde_json::to_string(&HeatMap::of(rows, MOST))?;
-    // In a script, and names may be anything.
-    let data = data.replace('<', "\\u003c");
-    out.write_all(PAGE.replacen(PLACE, &data, 1).as_bytes())
+/// The same for the script.
+#[derive(Serialize)]
+pub(super) struct HeatData {
+    about: String,
+    several: bool,
+    rows: Vec<String>,
+    columns: Vec<String>,
+    /// Name, and the values row by row, one more than the microseconds, 0 if unknown.
+    figures: Vec<(String, String)>,
+}
+
+impl HeatData {
+    /// `None` without steps.
+    pub(super) fn of(rows: &[ProcessStepRow], most: (usize, usize)) -> Option<Self> {
+        if rows.is_empty() {
+            return None;
+        }
+        let map = HeatMap::of(rows, most);
+        let idle = map.idle.into_iter().map(|idle| {
+            let name = match idle.cause {
+                None => "GPU idle time".to_owned(),
+                Some(cause) => format!("GPU idle by {cause}"),
+            };
+            (name, idle.values)
+        });
+        let figures = [("Length of the step", map.step), ("Time in collections", map.gc)];
+        let figures = figures.map(|(name, values)| (name.to_owned(), values));
+        let packed = |(name, values): (String, StepValues)| {
+            (name, pack(values.into_iter().flatten().map(|us| or_zero(us.map(shown)))))
+        };
+        Some(Self {
+            about: map.about,
+            several: map.several,
+            rows: map.rows,
+            columns: map.columns,
+            figures: figures.into_iter().chain(idle).map(packed).collect(),
+        })
+    }
 }
 
 impl HeatMap {
+    /// The greatest values of a cell's steps are its values: one slow rank in a collective is all that counts.
     fn of(rows: &[ProcessStepRow], most: (usize, usize)) -> Self {
         let numbers: BTreeSet<u64> =
             rows.iter().flat_map(|row| row.steps.iter().map(|step| step.number)).collect();
@@ -79,14 +110,14 @@ impl HeatMap {
         };
         let mut idle = Vec::new();
         if rows.iter().flat_map(|row| &row.steps).any(|cell| cell.gpu_idle_ns.is_some()) {
-            idle.push(IdleValues { cause: "all", values: greatest(&|cell| cell.gpu_idle_ns) });
+            idle.push(IdleValues { cause: None, values: greatest(&|cell| cell.gpu_idle_ns) });
         }
         for cause in most_idle(rows) {
             let of = |cell: &StepCell| {
                 let part = cell.gpu_idle_causes.as_ref()?.iter().find(|part| part.cause == cause);
                 Some(part.map_or(0, |part| part.time_ns))
             };
-            idle.push(IdleValues { cause: cause.as_str(), values: greatest(&of) });
+            idle.push(IdleValues { cause: Some(cause), values: greatest(&of) });
         }
         let cell = match high * wide {
             1 => "A cell is one step.".to_owned(),
@@ -109,6 +140,12 @@ impl HeatMap {
     }
 }
 
+/// Three digits, as a page shows them: the others would be most of its size.
+fn shown(us: u64) -> u64 {
+    let unit = 10u64.pow(us.checked_ilog10().unwrap_or(0).saturating_sub(2));
+    (us / unit).saturating_mul(unit)
+}
+
 /// The causes with the most idle time in all steps, the largest first.
 fn most_idle(rows: &[ProcessStepRow]) -> Vec<IdleCause> {
     let mut sums: BTreeMap<IdleCause, u64> = BTreeMap::new();
@@ -124,8 +161,8 @@ fn most_idle(rows: &[ProcessStepRow]) -> Vec<IdleCause> {
 }
 
 /// `rank 3 on node7`, `process 4242`.
-fn name(row: &ProcessStepRow) -> String {
-    let host = row.host.as_ref().map_or(String::new(), |host| format!(" on {host}"));
+pub(super) fn name(row: &ProcessStepRow) -> String {
+    let host = row.host.as_ref().map_or(String::new(), |host| format!(" on {}", clean::line(host)));
     match row.rank {
         Some(rank) => format!("rank {rank}{host}"),
         None => format!("process {}{host}", row.pid),
@@ -156,6 +193,7 @@ mod tests {
                 .iter()
                 .map(|(number, ms, gc_ms)| StepCell {
                     number: *number,
+                    start_ns: number * 100_000_000,
                     duration_ns: ms * 1_000_000,
                     gc_ns: gc_ms.map(|ms| ms * 1_000_000),
                     gpu_idle_ns: gc_ms.map(|ms| ms * 1_500_000),
@@ -189,7 +227,7 @@ mod tests {
         assert_eq!(map.gc[2], [None; 4]);
         assert!(!map.several, "{}", map.about);
         let causes: Vec<_> = map.idle.iter().map(|idle| idle.cause).collect();
-        assert_eq!(causes, ["all", "gc", "synchronization"]);
+        assert_eq!(causes, [None, Some(IdleCause::Gc), Some(IdleCause::Synchronization)]);
         assert_eq!(map.idle[0].values[1], [None, Some(67_500), Some(0), Some(3000)]);
         assert_eq!(map.idle[2].values[1], [None, Some(22_500), Some(0), Some(1000)]);
         assert_eq!(map.idle[1].values[2], [None; 4]);
@@ -203,14 +241,5 @@ mod tests {
         assert_eq!(map.step, [[Some(50_000), Some(7000)], [Some(4000), None]]);
         assert_eq!(map.gc[0], [Some(45_000), Some(2000)]);
         assert!(map.several && map.about.contains("up to 2 ranks and 2 steps"));
-    }
-
-    #[test]
-    fn names_cannot_end_the_script() {
-        let mut page = Vec::new();
-        write(&rows(), &mut page).unwrap();
-        let page = String::from_utf8(page).unwrap();
-        assert_eq!(page.matches("</script>").count(), 1);
-        assert!(!page.contains(PLACE));
     }
 }

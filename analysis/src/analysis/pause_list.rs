@@ -1,0 +1,171 @@
+//! Pauses and steps one by one, on one clock, for pages that draw them.
+//!
+//! Owns that clock: it counts from the start of the first trace.
+
+use super::Analysis;
+use crate::accumulate::kept_pauses::KeptPauses;
+use crate::accumulate::stacks::NodeId;
+use crate::report::{Location, PauseTotal};
+use gctrace_event::{GcReason, Pause};
+use std::collections::HashMap;
+
+/// The pauses of all traces, the longest one by one.
+#[derive(Debug, Default)]
+pub struct PauseList {
+    /// The processes of the pauses.
+    pub processes: Vec<PausedProcess>,
+    /// By start.
+    pub pauses: Vec<ListedPause>,
+    /// The sums of those that are not listed, by time.
+    pub not_listed: Vec<PausesNotListed>,
+    /// Time from the start of the first trace to the end of the last, in ns.
+    pub duration_ns: u64,
+}
+
+/// A process with pauses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PausedProcess {
+    /// Index of its trace, in the order of reading.
+    pub trace: usize,
+    /// Process id as the trace states it; `None` of processes beyond the first 10,000 of a trace.
+    pub pid: Option<u32>,
+    /// Rank in a distributed job; `None` if unknown.
+    pub rank: Option<u32>,
+}
+
+/// One pause.
+#[derive(Clone, Copy, Debug)]
+pub struct ListedPause {
+    /// Its place in [`PauseList::processes`].
+    pub process: usize,
+    /// Start, in ns after that of the first trace.
+    pub at_ns: u64,
+    /// Length, in ns, as in the report.
+    pub duration_ns: u64,
+    /// Generation collected, 0 to 2; `None` if unknown.
+    pub generation: Option<u8>,
+    /// Why it ran.
+    pub reason: GcReason,
+    /// Objects freed; `None` if unknown.
+    pub collected: Option<u64>,
+    /// Its Python stack; `None` if it has none.
+    pub stack: Option<StackId>,
+}
+
+/// Sums of pauses that are not listed.
+#[derive(Clone, Copy, Debug)]
+pub struct PausesNotListed {
+    /// From then on they start, in ns after the start of the first trace.
+    pub at_ns: u64,
+    /// For so long, in ns.
+    pub width_ns: u64,
+    /// By generation: 0, 1, 2, unknown.
+    pub by_generation: [PauseTotal; 4],
+}
+
+/// A Python stack of an [`Analysis`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StackId(NodeId);
+
+/// The clocks of all traces on one.
+#[derive(Debug)]
+pub struct CommonClock {
+    /// Start of each trace on its own clock, and on the common one.
+    starts: Vec<(u64, u64)>,
+}
+
+impl CommonClock {
+    /// A time on the clock of a trace, in ns after the start of the first trace.
+    #[must_use]
+    pub fn after_first(&self, trace: usize, at_ns: u64) -> u64 {
+        let (start_ns, lead_ns) = self.starts.get(trace).copied().unwrap_or_default();
+        at_ns.saturating_sub(start_ns).saturating_add(lead_ns)
+    }
+}
+
+impl CommonClock {
+    /// A time after the start of a trace, in ns after that of the first.
+    #[must_use]
+    pub fn after_start(&self, trace: usize, after_ns: u64) -> u64 {
+        let lead_ns = self.starts.get(trace).map_or(0, |(_, lead_ns)| *lead_ns);
+        lead_ns.saturating_add(after_ns)
+    }
+}
+
+impl Analysis {
+    /// One that keeps the longest pauses of each trace one by one, at least so many, for
+    /// [`Analysis::pause_list`].
+    #[must_use]
+    pub fn keeping_pauses(most: usize) -> Self {
+        Self { kept_pauses: Some(KeptPauses::new(most)), ..Self::default() }
+    }
+
+    /// One clock for all traces: by the wall clock, or from the start of each trace if that is unknown of
+    /// one, or if they are of several runs.
+    #[must_use]
+    pub fn common_clock(&self, runs: u64) -> CommonClock {
+        let unix: Option<Vec<u64>> =
+            self.traces.iter().map(|trace| trace.started_unix_ns()).collect();
+        let unix = unix.filter(|_| runs < 2);
+        let first = unix.as_ref().and_then(|all| all.iter().min().copied()).unwrap_or(0);
+        let leads = unix.unwrap_or_else(|| vec![0; self.traces.len()]);
+        let leads = leads.into_iter().map(|unix_ns| unix_ns.saturating_sub(first));
+        let starts = self.traces.iter().map(|trace| trace.started_ns());
+        CommonClock { starts: starts.zip(leads).collect() }
+    }
+
+    /// The pauses one by one, `most` at most; empty unless it was [made for that](Analysis::keeping_pauses).
+    /// To be called after [`Analysis::settle`].
+    #[must_use]
+    pub fn pause_list(&mut self, clock: &CommonClock, most: usize) -> PauseList {
+        let mut list = PauseList::default();
+        for (index, trace) in self.traces.iter().enumerate() {
+            let ended_ns = trace.end.as_ref().map_or(0, |end| end.ended_ns).max(trace.last_ns());
+            list.duration_ns = list.duration_ns.max(clock.after_first(index, ended_ns));
+        }
+        if let Some(kept) = &mut self.kept_pauses {
+            kept.keep(most);
+        }
+        let Some(kept) = &self.kept_pauses else {
+            return list;
+        };
+        let mut places: HashMap<PausedProcess, usize> = HashMap::new();
+        for pause in &kept.pauses {
+            let process = pause.process.and_then(|process| self.processes.get(process));
+            let of_trace = self.traces.get(pause.trace).and_then(|trace| trace.rank());
+            let process = PausedProcess {
+                trace: pause.trace,
+                pid: process.map(|process| process.sums.pid),
+                rank: process.and_then(|process| process.sums.rank()).or(of_trace),
+            };
+            let place = *places.entry(process).or_insert_with(|| {
+                list.processes.push(process);
+                list.processes.len() - 1
+            });
+            let known = pause.generation != Pause::UNKNOWN_GENERATION;
+            list.pauses.push(ListedPause {
+                process: place,
+                at_ns: clock.after_first(pause.trace, pause.start_ns),
+                duration_ns: pause.duration_ns,
+                generation: known.then_some(pause.generation),
+                reason: pause.reason,
+                collected: pause.collected,
+                stack: pause.node.map(StackId),
+            });
+        }
+        list.pauses.sort_by_key(|pause| (pause.at_ns, pause.process));
+        for dropped in &kept.dropped {
+            list.not_listed.extend(dropped.slots().map(|(start_ns, width_ns, sums)| {
+                let at_ns = clock.after_first(dropped.trace, start_ns);
+                PausesNotListed { at_ns, width_ns, by_generation: *sums }
+            }));
+        }
+        list
+    }
+
+    /// The frames of a stack, the outermost first.
+    #[must_use]
+    pub fn frames_of(&self, stack: StackId) -> Vec<&Location> {
+        self.stacks.frames_from_outermost(stack.0)
+    }
+}

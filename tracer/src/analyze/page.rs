@@ -1,0 +1,42 @@
+//! Pages: reading for them, and writing them.
+
+use super::read_all_into;
+use crate::files::{FileError, write_export};
+use crate::invoker::Invoker;
+use crate::render::PAUSES_DRAWN;
+use gctrace_analysis::Analysis;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+
+/// Pauses that are kept of each trace one by one, however many there are.
+const LEAST_KEPT: usize = 1000;
+
+/// Like [`read_all`](super::read_all), with pauses one by one.
+///
+/// # Errors
+/// As there.
+pub(crate) fn read_for_page(
+    traces: &[PathBuf],
+    jobs: Option<NonZeroUsize>,
+) -> anyhow::Result<(Analysis, u8)> {
+    let kept = (PAUSES_DRAWN / traces.len().max(1)).max(LEAST_KEPT);
+    read_all_into(traces, jobs, &|| Analysis::keeping_pauses(kept))
+}
+
+/// Writes a page as the invoker.
+///
+/// # Errors
+/// The file exists, or cannot be written.
+pub(crate) fn write_page(
+    path: &Path,
+    traces: &[PathBuf],
+    force: bool,
+    page: &str,
+) -> Result<(), FileError> {
+    write_export(path, &Invoker::detect(), traces, force, &|out| out.write_all(page.as_bytes()))
+}
+
+/// Whether a file with this name is a page.
+pub(crate) fn is_page(path: &Path) -> bool {
+    path.extension().is_some_and(|end| end == "html")
+}

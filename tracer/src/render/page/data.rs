@@ -1,0 +1,264 @@
+//! What the script of a page draws: pauses, steps, stacks and heaps over time.
+//!
+//! Owns the order of the numbers, which `page.js` and its neighbors read.
+
+use super::heat::{HeatData, MOST, MOST_OF_PART};
+use super::pack::{or_zero, pack};
+use super::stacks::PageStacks;
+use crate::units::counted;
+use gctrace_analysis::report::Report;
+use gctrace_analysis::{Analysis, CommonClock, PauseList, PausedProcess, ProcessStepRow, StackId};
+use gctrace_event::GcReason;
+use serde::Serialize;
+use std::collections::HashMap;
+
+/// Pauses that a page draws one by one; of more the longest. With 7 bytes each, 2 MB.
+pub(crate) const PAUSES_DRAWN: usize = 280_000;
+/// Processes whose steps are drawn along the pauses.
+const STEPS_DRAWN: usize = 8;
+/// Processes whose heap is drawn.
+const HEAPS_DRAWN: usize = 6;
+/// Times that pauses which are not drawn one by one are summed by.
+const SLOTS: u64 = 1000;
+
+/// One run. Times are in ns after the start of its first trace.
+#[derive(Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct RunData {
+    duration: u64,
+    /// Names of the processes with pauses.
+    processes: Vec<String>,
+    /// Columns of the pauses: start after that of the one before, length; generation (3: unknown), reason
+    /// and stack; objects freed; process, if there are several. Their number comes first.
+    pauses: String,
+    /// Start, length and time by generation of those that are not among them.
+    not_listed: Vec<[u64; 6]>,
+    phases: Vec<(&'static str, u64, u64)>,
+    steps: Vec<StepsData>,
+    strings: Vec<String>,
+    frames: String,
+    stacks: String,
+    /// Stack, time by generation (0, 1, 2, unknown), and number of pauses.
+    flame: String,
+    heaps: Vec<HeapData>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    heat: Option<HeatData>,
+}
+
+impl RunData {
+    /// Only steps.
+    pub(super) fn of_steps(rows: &[ProcessStepRow]) -> Self {
+        Self { heat: HeatData::of(rows, MOST), ..Self::default() }
+    }
+}
+
+/// The steps of a process.
+#[derive(Serialize)]
+struct StepsData {
+    name: String,
+    /// Its place among the processes with pauses.
+    process: Option<usize>,
+    /// Columns: start after that of the one before, length, time in collections; their number first.
+    packed: String,
+}
+
+/// Full collections of a process: start, objects traversed, length.
+#[derive(Serialize)]
+struct HeapData {
+    name: String,
+    points: Vec<[u64; 3]>,
+}
+
+/// What a run has to draw.
+pub(super) struct RunDrawings {
+    pub(super) data: RunData,
+    pub(super) has_pauses: bool,
+    pub(super) has_stacks: bool,
+    pub(super) has_heaps: bool,
+    pub(super) has_steps: bool,
+    pub(super) has_heat: bool,
+    /// What is left out of the timeline; empty if nothing is.
+    pub(super) not_drawn: String,
+}
+
+impl RunDrawings {
+    /// Of a settled analysis and its report.
+    pub(super) fn of(analysis: &mut Analysis, report: &Report, steps: &[ProcessStepRow]) -> Self {
+        let clock = analysis.common_clock(report.runs);
+        let list = analysis.pause_list(&clock, PAUSES_DRAWN);
+        let mut stacks = PageStacks::default();
+        let flame = flame(analysis, &mut stacks);
+        let has_stacks = !flame.is_empty();
+        let pauses = pauses(analysis, &list, &mut stacks);
+        let heaps = heaps(report, &clock);
+        let (strings, frames) = stacks.frames();
+        let heat = HeatData::of(steps, MOST_OF_PART).filter(|_| steps.len() > 1);
+        Self {
+            has_pauses: !list.pauses.is_empty(),
+            has_stacks,
+            has_heaps: !heaps.is_empty(),
+            has_steps: !steps.is_empty(),
+            has_heat: heat.is_some(),
+            not_drawn: not_drawn(&list),
+            data: RunData {
+                duration: list.duration_ns,
+                processes: list.processes.iter().map(name).collect(),
+                pauses: pack(pauses),
+                not_listed: slots(&list),
+                phases: phases(report, &clock),
+                steps: steps
+                    .iter()
+                    .take(STEPS_DRAWN)
+                    .map(|row| steps_of(row, &list, &clock))
+                    .collect(),
+                strings: strings.to_vec(),
+                frames: pack(frames.iter().copied()),
+                stacks: pack(stacks.nodes().iter().copied()),
+                flame: pack(flame),
+                heaps,
+                heat,
+            },
+        }
+    }
+}
+
+/// `rank 3`, `process 4242`.
+fn name(process: &PausedProcess) -> String {
+    match (process.rank, process.pid) {
+        (Some(rank), _) => format!("rank {rank}"),
+        (None, Some(pid)) => format!("process {pid}"),
+        (None, None) => "other processes".to_owned(),
+    }
+}
+
+fn pauses(analysis: &Analysis, list: &PauseList, stacks: &mut PageStacks) -> Vec<u64> {
+    let mut known: HashMap<StackId, u64> = HashMap::new();
+    let mut node = |stack: Option<StackId>| match stack {
+        None => 0,
+        Some(stack) => {
+            *known.entry(stack).or_insert_with(|| stacks.node(&analysis.frames_of(stack)))
+        }
+    };
+    let all = &list.pauses;
+    let mut numbers = vec![all.len() as u64];
+    let mut last_ns = 0;
+    for pause in all {
+        numbers.push(pause.at_ns.saturating_sub(last_ns));
+        last_ns = pause.at_ns;
+    }
+    numbers.extend(all.iter().map(|pause| pause.duration_ns));
+    numbers.extend(all.iter().map(|pause| {
+        let generation = u64::from(pause.generation.map_or(3, |generation| generation.min(3)));
+        let reason = match pause.reason {
+            GcReason::Unknown => 0,
+            GcReason::Automatic => 1,
+            GcReason::Manual => 2,
+            GcReason::Shutdown => 3,
+        };
+        generation | reason << 2 | node(pause.stack) << 4
+    }));
+    numbers.extend(all.iter().map(|pause| or_zero(pause.collected)));
+    if list.processes.len() > 1 {
+        numbers.extend(all.iter().map(|pause| pause.process as u64));
+    }
+    numbers
+}
+
+/// Sums of the whole run, those of the pauses that are not drawn included.
+fn flame(analysis: &Analysis, stacks: &mut PageStacks) -> Vec<u64> {
+    let mut sums: HashMap<u64, [u64; 5]> = HashMap::new();
+    for stack in analysis.stacks().flat_map(|process| process.stacks()) {
+        let sum = sums.entry(stacks.node(&stack.frames())).or_default();
+        let generations = [0, 1, 2, gctrace_event::Pause::UNKNOWN_GENERATION];
+        for (place, generation) in generations.into_iter().enumerate() {
+            let pauses = stack.of_generation(generation);
+            sum[place] = sum[place].saturating_add(pauses.time_ns);
+            sum[4] = sum[4].saturating_add(pauses.count);
+        }
+    }
+    let mut sums: Vec<(u64, [u64; 5])> = sums.into_iter().filter(|(_, sum)| sum[4] > 0).collect();
+    sums.sort_unstable();
+    sums.into_iter().flat_map(|(stack, sum)| [[stack].as_slice(), &sum].concat()).collect()
+}
+
+fn slots(list: &PauseList) -> Vec<[u64; 6]> {
+    let width_ns = list.duration_ns.div_ceil(SLOTS).max(1);
+    let mut sums: std::collections::BTreeMap<u64, [u64; 6]> = std::collections::BTreeMap::new();
+    for some in &list.not_listed {
+        let slot = some.at_ns / width_ns;
+        let sum = sums.entry(slot).or_insert([slot * width_ns, width_ns, 0, 0, 0, 0]);
+        let times = some.by_generation.iter().map(|pauses| pauses.time_ns);
+        sum[2..].iter_mut().zip(times).for_each(|(sum, ns)| *sum = sum.saturating_add(ns));
+    }
+    sums.into_values().collect()
+}
+
+/// That some pauses are summed.
+fn not_drawn(list: &PauseList) -> String {
+    let sums = list.not_listed.iter().flat_map(|some| some.by_generation);
+    let count: u64 = sums.map(|pauses| pauses.count).sum();
+    let shortest = list.pauses.iter().map(|pause| pause.duration_ns).min().unwrap_or(0);
+    match count {
+        0 => String::new(),
+        count => format!(
+            "The {} longest pauses are drawn one by one. {}, none longer than {}, only in the sums \
+             above.",
+            crate::units::count(list.pauses.len() as u64),
+            counted(count, "other"),
+            crate::units::duration(shortest),
+        ),
+    }
+}
+
+fn phases(report: &Report, clock: &CommonClock) -> Vec<(&'static str, u64, u64)> {
+    let Some(phases) = report.phases.as_ref().filter(|phases| phases.steps.is_some()) else {
+        return Vec::new();
+    };
+    let all =
+        [("start-up", &phases.start_up), ("training", &phases.training), ("exit", &phases.exit)];
+    let known = all.into_iter().filter(|(_, phase)| phase.duration_ns > 0);
+    let span = known.map(|(name, phase)| {
+        let start_ns = clock.after_start(phases.trace, phase.after_start_ns);
+        (name, start_ns, start_ns.saturating_add(phase.duration_ns))
+    });
+    span.collect()
+}
+
+fn steps_of(row: &ProcessStepRow, list: &PauseList, clock: &CommonClock) -> StepsData {
+    let same = |process: &PausedProcess| match row.rank {
+        Some(rank) => process.rank == Some(rank),
+        None => (process.trace, process.pid) == (row.trace, Some(row.pid)),
+    };
+    let mut numbers = vec![row.steps.len() as u64];
+    let mut last_ns = 0;
+    for step in &row.steps {
+        let at_ns = clock.after_first(row.trace, step.start_ns);
+        numbers.push(at_ns.saturating_sub(last_ns));
+        last_ns = at_ns.max(last_ns);
+    }
+    numbers.extend(row.steps.iter().map(|step| step.duration_ns));
+    numbers.extend(row.steps.iter().map(|step| or_zero(step.gc_ns)));
+    StepsData {
+        name: super::heat::name(row),
+        process: list.processes.iter().position(same),
+        packed: pack(numbers),
+    }
+}
+
+fn heaps(report: &Report, clock: &CommonClock) -> Vec<HeapData> {
+    let with = report.processes.iter().filter_map(|process| {
+        let growth = process.growth.as_ref().filter(|growth| growth.over_time.len() > 1)?;
+        let points = growth.over_time.iter().map(|point| {
+            let at_ns = clock.after_start(process.trace, point.after_start_ns);
+            [at_ns, point.objects, point.duration_ns]
+        });
+        let of = PausedProcess { trace: process.trace, pid: Some(process.pid), rank: process.rank };
+        Some(HeapData { name: name(&of), points: points.collect() })
+    });
+    with.take(HEAPS_DRAWN).collect()
+}
+
+/// JSON for a script element: no `<`, whatever names contain.
+pub(super) fn json(runs: &[RunData]) -> serde_json::Result<String> {
+    Ok(serde_json::to_string(runs)?.replace('<', "\\u003c"))
+}

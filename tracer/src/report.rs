@@ -1,0 +1,79 @@
+//! `gctrace report`: one page for the browser, to look at and to send.
+//!
+//! Owns the name of the page and whether a browser opens it. `analyze` reads the traces, `render/page.rs` makes
+//! the page.
+
+use crate::args::ReportArgs;
+use crate::files::STANDARD_STREAM;
+use crate::invoker::Invoker;
+use crate::{analyze, platform, print, render, variables};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Variables of which one is set where a browser has a screen.
+const SCREENS: [&str; 2] = ["DISPLAY", "WAYLAND_DISPLAY"];
+
+/// Writes the page. Returns the exit code: 0, or 1 if an error kept any trace from being read completely.
+///
+/// # Errors
+/// No trace can be read, or the page cannot be written.
+pub(crate) fn run(config: &ReportArgs) -> anyhow::Result<u8> {
+    let (mut analysis, code) = analyze::read_for_page(&config.traces, config.jobs)?;
+    let report = render::report(&mut analysis);
+    let page = render::page(&mut analysis, &report, &config.traces)?;
+    let named = config.output.clone();
+    let path = named.unwrap_or_else(|| page_name(config.traces.first().map(PathBuf::as_path)));
+    analyze::write_page(&path, &config.traces, config.force, &page)?;
+    if config.output.is_none() && !open(&path) {
+        print::message(format!("wrote {}: open it in a browser", path.display()));
+    }
+    Ok(code)
+}
+
+/// `runs/trace.json.gz` becomes `trace.html`.
+fn page_name(trace: Option<&Path>) -> PathBuf {
+    let name = trace.and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
+    let name = name.filter(|name| name != STANDARD_STREAM).unwrap_or_default();
+    let stem = name.split('.').find(|part| !part.is_empty()).unwrap_or("report");
+    PathBuf::from(format!("{stem}.html"))
+}
+
+/// Opens a file with the user's browser. False where that is not known to work: there is no screen, or
+/// gctrace has more rights than the user.
+fn open(path: &Path) -> bool {
+    let screen = || SCREENS.iter().any(|name| variables::text(name).is_some());
+    let opener = match std::env::consts::OS {
+        "macos" => "open",
+        _ if screen() => "xdg-open",
+        _ => return false,
+    };
+    if platform::has_more_rights_than_its_user() || Invoker::detect().is_another_user() {
+        return false;
+    }
+    let mut command = Command::new(opener);
+    command.arg(path).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    // It ends at once, or with the browser.
+    let opened = command.spawn().is_ok();
+    if opened {
+        print::message(format!("wrote {}, and opened it", path.display()));
+    }
+    opened
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_are_named_after_the_trace() {
+        for (trace, page) in [
+            ("trace.json", "trace.html"),
+            ("runs/a.b.json.gz", "a.html"),
+            (".json", "json.html"),
+            ("-", "report.html"),
+            ("..", "report.html"),
+        ] {
+            assert_eq!(page_name(Some(Path::new(trace))), Path::new(page), "{trace}");
+        }
+    }
+}

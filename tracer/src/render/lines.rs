@@ -157,7 +157,7 @@ fn line_table(lines: &LinesReport, names: &FileNames<'_>) -> Vec<String> {
 }
 
 /// The lines in the table: always the costliest, and others from [`LINE_RATIO`] on.
-fn shown(lines: &LinesReport) -> impl Iterator<Item = &LineReport> {
+pub(super) fn shown(lines: &LinesReport) -> impl Iterator<Item = &LineReport> {
     let worth = |(index, line): &(usize, &LineReport)| *index == 0 || line.time_ratio >= LINE_RATIO;
     let lines = lines.own.iter().take(LINES_SHOWN).enumerate();
     lines.take_while(worth).map(|(_, line)| line)

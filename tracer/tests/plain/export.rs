@@ -213,6 +213,20 @@ fn nothing_is_overwritten_without_force() {
     assert_eq!(names, 2, "nothing is left behind");
 }
 
+/// Numbers as the script of the page reads them, by Python.
+fn unpacked(text: &str) -> Vec<u64> {
+    let script = "import base64, gzip, sys\n\
+                  number, shift = 0, 0\n\
+                  for byte in gzip.decompress(base64.b64decode(sys.argv[1])):\n \
+                    number |= (byte & 127) << shift; shift += 7\n \
+                    if byte < 128: print(number); number, shift = 0, 0";
+    let mut python = Command::new("python3");
+    let output = python.args(["-c", script, text]).output_in_time().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let lines = String::from_utf8(output.stdout).unwrap();
+    lines.lines().map(|line| line.parse().unwrap()).collect()
+}
+
 /// Two ranks of three steps, as the PyTorch profiler writes them.
 #[test]
 fn steps_of_ranks_are_a_picture() {
@@ -244,12 +258,15 @@ fn steps_of_ranks_are_a_picture() {
     let output = export(&traces[0], &[second, "-o", page]);
     assert!(output.status.success(), "{output:?}");
     let page = std::fs::read_to_string(page).unwrap();
-    let data = page.split("const data = ").nth(1).unwrap();
-    let data: Value = serde_json::from_str(data.split(";\n").next().unwrap()).unwrap();
-    assert_eq!(data["rows"], serde_json::json!(["rank 0", "rank 1"]));
-    assert_eq!(data["columns"], serde_json::json!(["5", "6", "7"]));
-    let lengths = serde_json::json!([[1000, 1000, 900], [1000, 1700, 900]]);
-    assert_eq!(data["step"], lengths);
+    let data = page.split(r#"<script type="application/json" id="data">"#).nth(1).unwrap();
+    let data: Value = serde_json::from_str(data.split("</script>").next().unwrap()).unwrap();
+    let heat = &data[0]["heat"];
+    assert_eq!(heat["rows"], serde_json::json!(["rank 0", "rank 1"]));
+    assert_eq!(heat["columns"], serde_json::json!(["5", "6", "7"]));
+    let [name, lengths] = [0, 1].map(|part| heat["figures"][0][part].as_str().unwrap());
+    assert_eq!(name, "Length of the step");
+    // One more than the microseconds: 0 is no step.
+    assert_eq!(unpacked(lengths), [1001, 1001, 901, 1001, 1701, 901]);
 
     let none = trace(directory.path(), "none.json", &[(42, &PAUSES)]);
     let refused = export(&none, &["--format", "heatmap"]);

@@ -16,6 +16,7 @@ mod install;
 mod memory;
 mod notebook;
 mod outputs;
+mod page;
 mod printing;
 mod rings;
 mod signals;

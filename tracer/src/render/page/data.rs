@@ -5,7 +5,7 @@
 use super::heat::{HeatData, MOST, MOST_OF_PART};
 use super::pack::{or_zero, pack};
 use super::stacks::PageStacks;
-use crate::units::counted;
+use crate::units::{counted, three_digits, whole};
 use gctrace_analysis::report::Report;
 use gctrace_analysis::{Analysis, CommonClock, PauseList, PausedProcess, ProcessStepRow, StackId};
 use gctrace_event::GcReason;
@@ -28,8 +28,8 @@ pub(super) struct RunData {
     duration: u64,
     /// Names of the processes with pauses.
     processes: Vec<String>,
-    /// Columns of the pauses: start after that of the one before, length; generation (3: unknown), reason
-    /// and stack; objects freed; process, if there are several. Their number comes first.
+    /// Columns of the pauses: start in µs after that of the one before, length; generation (3: unknown),
+    /// reason and stack; objects freed; process, if there are several. Their number comes first.
     pauses: String,
     /// Start, length and time by generation of those that are not among them.
     not_listed: Vec<[u64; 6]>,
@@ -141,12 +141,12 @@ fn pauses(analysis: &Analysis, list: &PauseList, stacks: &mut PageStacks) -> Vec
     };
     let all = &list.pauses;
     let mut numbers = vec![all.len() as u64];
-    let mut last_ns = 0;
+    let mut last_us = 0;
     for pause in all {
-        numbers.push(pause.at_ns.saturating_sub(last_ns));
-        last_ns = pause.at_ns;
+        numbers.push((pause.at_ns / 1000).saturating_sub(last_us));
+        last_us = pause.at_ns / 1000;
     }
-    numbers.extend(all.iter().map(|pause| pause.duration_ns));
+    numbers.extend(all.iter().map(|pause| shown(pause.duration_ns)));
     numbers.extend(all.iter().map(|pause| {
         let generation = u64::from(pause.generation.map_or(3, |generation| generation.min(3)));
         let reason = match pause.reason {
@@ -162,6 +162,15 @@ fn pauses(analysis: &Analysis, list: &PauseList, stacks: &mut PageStacks) -> Vec
         numbers.extend(all.iter().map(|pause| pause.process as u64));
     }
     numbers
+}
+
+/// A length, below a millisecond as it is shown: with three digits. More would be a sixth of the page.
+fn shown(ns: u64) -> u64 {
+    if !(1000..1_000_000).contains(&ns) {
+        return ns;
+    }
+    let us: Option<f64> = three_digits(ns as f64 / 1e3).parse().ok();
+    us.map_or(ns, |us| whole(us * 1e3))
 }
 
 /// Sums of the whole run, those of the pauses that are not drawn included.
@@ -261,4 +270,49 @@ fn heaps(report: &Report, clock: &CommonClock) -> Vec<HeapData> {
 /// JSON for a script element: no `<`, whatever names contain.
 pub(super) fn json(runs: &[RunData]) -> serde_json::Result<String> {
     Ok(serde_json::to_string(runs)?.replace('<', "\\u003c"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::duration;
+    use gctrace_analysis::PausesNotListed;
+    use gctrace_analysis::report::PauseTotal;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// What is packed is shown as the report shows it.
+        #[test]
+        fn lengths_are_shown_as_in_the_report(ns in 0u64..20_000_000) {
+            prop_assert_eq!(duration(shown(ns)), duration(ns));
+            prop_assert!(shown(ns).abs_diff(ns) <= ns / 190);
+        }
+    }
+
+    #[test]
+    fn no_name_ends_the_script() {
+        let data = RunData { processes: vec!["</script><!--".to_owned()], ..RunData::default() };
+        let json = json(&[data]).unwrap();
+        assert!(!json.contains('<'), "{json}");
+        let read: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(read[0]["processes"][0], "</script><!--");
+    }
+
+    #[test]
+    fn what_is_not_drawn_is_stated() {
+        let mut list = PauseList::default();
+        assert_eq!(not_drawn(&list), "");
+        let some = |at_ns, count| {
+            let sum = PauseTotal { count, time_ns: count * 1000 };
+            let by_generation = [sum, PauseTotal::default(), sum, PauseTotal::default()];
+            PausesNotListed { at_ns, width_ns: 1 << 20, by_generation }
+        };
+        list.duration_ns = 2_000_000_000;
+        list.not_listed = vec![some(0, 3), some(1, 4), some(1_999_999_999, 5)];
+        assert!(not_drawn(&list).contains("24 others"), "{}", not_drawn(&list));
+        let slots = slots(&list);
+        assert_eq!(slots.len(), 2, "one and the other end");
+        assert_eq!(slots[0][2..], [7000, 0, 7000, 0]);
+        assert_eq!(slots[1], [1_998_000_000, 2_000_000, 5000, 0, 5000, 0]);
+    }
 }

@@ -3,7 +3,7 @@
 use super::blocks::{BarPart, Block, Cell, Section, Table, blocks, figures_together};
 use crate::render::cause::started_ns;
 use crate::render::idle as words;
-use crate::render::table::{for_page, mark};
+use crate::render::table::for_page;
 use crate::text::OrDash as _;
 use crate::units::{duration, percent};
 use gctrace_analysis::report::{IdleCause, IdleLedger, IdleRow, Report};
@@ -54,8 +54,7 @@ pub(super) fn idle(report: &Report) -> Section {
     if !gaps.is_empty() {
         all.push(Block::More("The longest gaps".to_owned(), blocks(&gaps)));
     }
-    let about =
-        format!("{} {}{}", words::device(report, ledger), words::idled(ledger), mark(ledger.basis));
+    let about = format!("{} {}", words::device(report, ledger), words::idled(ledger));
     Section::new("idle", "Why the GPU was idle", all).about(figures_together(&about))
 }
 

@@ -14,12 +14,13 @@ use crate::render::{
 };
 use crate::text::OrDash as _;
 use crate::units::{bytes, count, duration, percent, short_count};
-use gctrace_analysis::report::{Advice, Level, Report};
+use gctrace_analysis::report::{Advice, GarbageKind, Level, LineReport, Report};
 use gctrace_analysis::words;
 use gctrace_analysis::words::cycles;
 
-/// Lines and kinds in a table; the others are in the JSON.
+/// Kinds of garbage in a table, and the least share of one; the others are in the JSON.
 const ROWS: usize = 15;
+const KIND_RATIO: f64 = 0.001;
 
 /// All sections of a run, whose drawings have this place in the data.
 pub(super) fn of_run(
@@ -50,8 +51,7 @@ pub(super) fn verdict(report: &Report) -> Section {
     let mut all = vec![Block::Cards(cards(report))];
     let phases = report.phases.as_ref().filter(|_| report.runs < 2);
     all.extend(blocks(&for_page(|| phases.map_or_else(Vec::new, first_screen::phases))));
-    let sentences = [steps::cold_steps(report), words::samples::samples_in_short(report)];
-    all.extend(sentences.into_iter().flatten().map(|text| Block::Text(figures_together(&text))));
+    all.extend(steps::cold_steps(report).map(|text| Block::Text(figures_together(&text))));
     let class = match report.verdict.level {
         Level::None | Level::Negligible => "good",
         Level::RareLongPauses | Level::Noticeable | Level::Unknown | Level::TooShort => "warn",
@@ -89,7 +89,9 @@ fn cards(report: &Report) -> Vec<Card> {
             .map(|cost| (percent(cost.ratio()), "of the run lost to the collector")),
         paused.map(|ratio| (percent(ratio), "of the time paused")),
         pauses.max_ns.map(|ns| (duration(ns), "longest pause")),
-        Some((short_count(pauses.count), if pauses.count == 1 { "pause" } else { "pauses" })),
+        Some(pauses.count)
+            .filter(|count| *count > 0)
+            .map(|count| (short_count(count), if count == 1 { "pause" } else { "pauses" })),
         pauses.p50_ns.map(|ns| (duration(ns), "median pause")),
         pauses.p99_ns.map(|ns| (duration(ns), "99th percentile")),
         steps.map(|steps| (duration(steps.length.p50_ns), "median step")),
@@ -149,6 +151,8 @@ fn clean_code(code: &str) -> String {
 /// What the main thread did without the GPU's times.
 fn main_thread(report: &Report) -> Section {
     let mut all = idle::main_thread(report);
+    let short = words::samples::samples_in_short(report);
+    all.extend(short.map(|text| Block::Text(figures_together(&text))));
     let tables = blocks(&for_page(|| cpu::off_cpu(report).lines));
     if !all.is_empty() && !tables.is_empty() {
         all.push(Block::More("By line".to_owned(), tables));
@@ -164,8 +168,11 @@ fn timeline(drawings: &RunDrawings, run: usize) -> Section {
             all.push(Block::Note(figures_together(&drawings.not_drawn)));
         }
     }
-    let heading =
-        if drawings.has_steps { "Steps and pauses over time" } else { "Pauses over time" };
+    let heading = match (drawings.has_steps, drawings.has_pauses) {
+        (true, true) => "Steps and pauses over time",
+        (true, false) => "Steps over time",
+        (false, _) => "Pauses over time",
+    };
     Section::new("time", heading, all)
 }
 
@@ -176,7 +183,7 @@ fn places(report: &Report) -> Section {
     };
     let names = lines::FileNames::new(lines);
     let largest = lines.own.first().map_or(0.0, |line| line.time_ratio);
-    let row = |line: &gctrace_analysis::report::LineReport| {
+    let row = |line: &LineReport| {
         let full = line.by_generation.get(2).map_or(0, |full| full.count);
         let below = lines::below(line, &names).unwrap_or_default();
         vec![
@@ -201,11 +208,11 @@ fn places(report: &Report) -> Section {
             head("pauses").wide(),
             head("full").wide(),
         ],
-        rows: lines.own.iter().take(ROWS).map(row).collect(),
+        rows: lines::shown(lines).map(row).collect(),
         sortable: true,
     };
     let mut all = vec![Block::Table(table)];
-    let more = lines.own_total.saturating_sub(ROWS.min(lines.own.len()) as u64);
+    let more = lines.own_total.saturating_sub(lines::shown(lines).count() as u64);
     if more > 0 {
         all.push(Block::Note(format!("and {} other lines", count(more))));
     }
@@ -234,7 +241,7 @@ fn freed(report: &Report) -> Section {
     if let Some(of) = &report.garbage {
         all.push(Block::Text(figures_together(&garbage::examined(of))));
         let largest = of.kinds.first().map_or(0.0, |kind| kind.ratio);
-        let row = |kind: &gctrace_analysis::report::GarbageKind| {
+        let row = |kind: &GarbageKind| {
             let (function, file) = (kind.function.as_deref(), kind.file.as_deref());
             let name = cycles::kind(&kind.type_name, function, file, kind.line);
             let below = kind.births.as_ref().map(cycles::births).unwrap_or_default();
@@ -246,6 +253,7 @@ fn freed(report: &Report) -> Section {
                 Cell::figure(kind.bytes.map(bytes).or_dash(), kind.bytes.unwrap_or(0)).wide(),
             ]
         };
+        let worth = |kind: &&GarbageKind| kind.ratio >= KIND_RATIO;
         let sorted = Cell { value: "1".to_owned(), ..head("share") };
         all.push(Block::Table(Table {
             head: vec![
@@ -255,7 +263,7 @@ fn freed(report: &Report) -> Section {
                 head(garbage::rate_head(of)).wide(),
                 head("bytes").wide(),
             ],
-            rows: of.kinds.iter().take(ROWS).map(row).collect(),
+            rows: of.kinds.iter().take(ROWS).filter(worth).map(row).collect(),
             sortable: false,
         }));
         if let Some(verdict) = &of.verdict {

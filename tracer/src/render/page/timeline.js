@@ -29,7 +29,7 @@ function stackOf(nodes, node) {
 
 async function pausesOf(run) {
   const packed = await unpack(run.pauses), n = packed.more() ? packed.next() : 0;
-  const start = packed.starts(n), length = packed.column(n), kinds = packed.column(n), freed = packed.column(n);
+  const start = packed.starts(n).map(us => us * 1000), length = packed.column(n), kinds = packed.column(n), freed = packed.column(n);
   const process = run.processes.length > 1 ? packed.column(n, Uint32Array) : new Uint32Array(n);
   const generation = new Uint8Array(n), reason = new Uint8Array(n), stack = new Uint32Array(n);
   let longest = -1, top = 0;
@@ -78,8 +78,8 @@ drawings.timeline = async (box, run) => {
     const swatch = make("i", { class: "sw", style: `background:var(--g${generation})` });
     legend.append(make("label", {}, make("input", { type: "checkbox", checked: true, "data-generation": generation, onchange() { shown[generation] = this.checked; draw(); } }), swatch, name));
   });
-  legend.append(make("span", {}, "Height: length, logarithmic. Ctrl + wheel zooms."));
-  box.append(tools, over, view, legend);
+  legend.append(make("span", {}, (pauses.n ? "Height: length, logarithmic. " : "") + "Ctrl + wheel zooms."));
+  box.append(tools, ...(pauses.n ? [over] : []), view, legend);
   if (pauses.n) box.append(detail);
 
   // The first pause that starts at or after a time.
@@ -94,6 +94,7 @@ drawings.timeline = async (box, run) => {
   // Pauses may have begun before what is shown: as many more as a screen of the longest.
   const firstIn = at => Math.max(0, from(at - pauses.top));
   function drawOver() {
+    if (!pauses.n) return;
     const height = 64, [context, width] = paper(over, height), n = Math.max(1, Math.floor(width / 3));
     const sums = generations.map(() => new Float64Array(n)), each = total / n;
     const add = (generation, start, length) => {

@@ -91,7 +91,7 @@ impl KeptPauses {
         }));
         let dropped = other.dropped.into_iter();
         self.dropped.extend(dropped.map(|one| DroppedPauses { trace: one.trace + traces, ..one }));
-        self.most = self.most.max(other.most);
+        self.most = self.most.saturating_add(other.most);
         self.limit();
     }
 
@@ -161,17 +161,20 @@ mod tests {
             pauses in prop::collection::vec((0u64..1 << 40, 0u64..1 << 30, 0u8..4), 0..300),
             most in 1usize..40,
         ) {
-            let mut kept = KeptPauses::new(most);
-            for (start_ns, length_ns, generation) in &pauses {
+            let mut parts = [KeptPauses::new(most), KeptPauses::new(most)];
+            for (index, (start_ns, length_ns, generation)) in pauses.iter().enumerate() {
                 let pause = Pause {
                     start_ns: *start_ns,
                     end_ns: start_ns + length_ns,
                     generation: *generation,
                     ..Pause::default()
                 };
-                kept.add(0, None, &pause);
+                parts[index % 2].add(0, None, &pause);
             }
-            prop_assert!(kept.pauses.len() <= 2 * most);
+            let [mut kept, second] = parts;
+            let nodes = StackTree::default().append(StackTree::default());
+            kept.append(second, (1, 0), &nodes);
+            prop_assert!(kept.pauses.len() <= 4 * most);
             prop_assert!(kept.pauses.len() >= most.min(pauses.len()));
             let slots = || kept.dropped.iter().flat_map(DroppedPauses::slots);
             let dropped = slots().flat_map(|(_, _, sums)| sums.iter());

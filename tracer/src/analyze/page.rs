@@ -9,7 +9,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 /// Pauses that are kept of each trace one by one, however many there are.
-const LEAST_KEPT: usize = 1000;
+const LEAST_KEPT: usize = 100;
 
 /// Like [`read_all`](super::read_all), with pauses one by one.
 ///

@@ -486,7 +486,9 @@ fn next(report: &Report, traces: &[String]) -> Vec<String> {
     }
     commands.extend(checks(report, &traces));
     commands.push(("All evidence", format!("gctrace analyze --full {traces}")));
-    commands.push(("To send and zoom", format!("gctrace report {traces}")));
+    if report.lines.is_some() && !report.advice.iter().any(is_applicable) {
+        commands.push(("As a page", format!("gctrace report {traces}")));
+    }
     let lines =
         commands.into_iter().map(|(what, command)| format!("{:<18}{command}", format!("{what}:")));
     let lines: Vec<String> = lines.collect();

@@ -38,7 +38,8 @@ struct Page {
 }
 
 impl Page {
-    fn new(title: &str, sections: Vec<Section>, data: &[RunData]) -> io::Result<String> {
+    /// Its text.
+    fn text(title: &str, sections: Vec<Section>, data: &[RunData]) -> io::Result<String> {
         let script = [
             include_str!("page/page.js"),
             include_str!("page/timeline.js"),
@@ -70,7 +71,7 @@ pub(crate) fn page(
     let steps = analysis.step_rows();
     let drawings = RunDrawings::of(analysis, report, &steps);
     let sections = sections::of_run(report, &shell_line(traces), &drawings, 0);
-    Page::new(&title(report), sections, &[drawings.data])
+    Page::text(&title(report), sections, &[drawings.data])
 }
 
 /// The page on runs before and after a change: the comparison, and of each side the first run.
@@ -89,7 +90,7 @@ pub(crate) fn comparison_page(
         sections.push(comparison::side(report, &drawings, run));
         data.push(drawings.data);
     }
-    Page::new("before and after", sections, &data)
+    Page::text("before and after", sections, &data)
 }
 
 /// The page on the steps of all ranks.
@@ -98,7 +99,7 @@ pub(crate) fn comparison_page(
 /// Those of [`page`].
 pub(crate) fn heat_page(rows: &[ProcessStepRow]) -> io::Result<String> {
     let section = Section::new("steps", "Training steps by rank", vec![Block::Drawing("heat", 0)]);
-    Page::new("training steps by rank", vec![section], &[RunData::of_steps(rows)])
+    Page::text("training steps by rank", vec![section], &[RunData::of_steps(rows)])
 }
 
 /// The command, or how many traces.

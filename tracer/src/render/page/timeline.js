@@ -66,7 +66,8 @@ drawings.timeline = async (box, run) => {
   const tools = make("div", { class: "tools" }, span);
   if (run.processes.length > 1) {
     const choice = make("select", { "aria-label": "Process", onchange() { only = Number(this.value); draw(); } });
-    choice.append(new Option("all processes", -1), ...run.processes.map((name, at) => new Option(name, at)));
+    const names = [...run.processes.entries()].sort((one, other) => one[1].localeCompare(other[1], "en", { numeric: true }));
+    choice.append(new Option("all processes", -1), ...names.map(([at, name]) => new Option(name, at)));
     tools.append(choice);
   }
   if (pauses.n) tools.append(button("Longest pause", "Longest pause", showLongest));

@@ -63,6 +63,10 @@ def seen(page, path, function):
     page.size(360, 740)
     page.run("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
     found["width"] = page.run("document.documentElement.scrollWidth")
+    # On paper: what heads the columns is there, and no control is.
+    page.call("Emulation.setEmulatedMedia", media="print")
+    found["printed"] = page.run("[...document.querySelectorAll('th:not(details th)')].every(head => !head.offsetWidth || head.innerText.trim() === head.textContent.trim())")
+    found["controls"] = page.run("[...document.querySelectorAll('input, select, .tools button')].filter(control => control.offsetWidth).length")
     found["problems"] = page.problems
     return found
 

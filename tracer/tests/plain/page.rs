@@ -87,6 +87,7 @@ fn seen(test: &str, page: &Path, function: &str) -> Option<Value> {
     assert_eq!(seen["hit"], Value::Null, "a name ran");
     assert_eq!(seen["width"], 360, "wider than a narrow window");
     assert_ne!(seen["themes"][0], seen["themes"][1]);
+    assert_eq!((&seen["printed"], &seen["controls"]), (&true.into(), &0.into()), "on paper");
     Some(seen)
 }
 

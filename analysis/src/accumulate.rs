@@ -14,6 +14,7 @@ pub(crate) mod gpu_samples;
 pub(crate) mod growth;
 pub(crate) mod interval_union;
 pub(crate) mod kept_pauses;
+pub(crate) mod layers;
 pub(crate) mod main_thread;
 pub(crate) mod meanwhile;
 pub(crate) mod memory;

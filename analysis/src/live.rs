@@ -186,6 +186,7 @@ impl Live {
             | Record::Counters(_)
             | Record::CpuSamples(_)
             | Record::OffCpu(_)
+            | Record::Layers(_)
             | Record::CudaLaunches(_)
             | Record::PauseMemory(_)
             | Record::GpuSync(_)

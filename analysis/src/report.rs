@@ -43,6 +43,7 @@ mod gpu_bounds;
 mod gpu_devices;
 mod gpus;
 mod idle;
+mod layers;
 mod lines;
 mod phases;
 mod processes;
@@ -88,6 +89,7 @@ pub use gpus::{
 pub use idle::{
     CodePlace, IdleCause, IdleGap, IdleLedger, IdlePart, IdlePlace, IdleRow, LateRank, RankWait,
 };
+pub use layers::{LayerDevice, LayerReport, LayerTotals, LayersPoint, LayersReport};
 pub use lines::{
     CalledReport, LibraryReport, LineReport, LineTotal, LinesReport, Location, StackReport,
     TrainingLibrary,

@@ -8,6 +8,7 @@ mod callback;
 mod called;
 pub mod cycles;
 pub(crate) mod idle;
+pub mod layers;
 pub mod places;
 pub mod samples;
 pub(crate) mod verdict;

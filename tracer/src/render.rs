@@ -18,6 +18,7 @@ mod gpu_devices;
 mod gpus;
 mod idle;
 mod launching;
+mod layers;
 mod lines;
 mod overview;
 mod page;

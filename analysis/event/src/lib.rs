@@ -53,14 +53,15 @@ pub use file::compressed_by_name;
 pub use foreign_times::ForeignTimes;
 pub use notebook::{NotebookCells, cell_name};
 pub use record::{
-    Allocations, Annotation, BirthCount, Called, CalledKind, Collective, CollectorKind, Counter,
-    Counters, CpuSamples, CudaCall, CudaLaunches, CudaLayer, CycleCount, CycleEdge, CycleId,
-    CycleSignature, DeviceMemory, EventSource, ExaminedProcesses, Frame, FrameId, Garbage,
-    GcReason, GcSettings, GpuApi, GpuDevice, GpuOp, GpuOpKind, GpuProcess, GpuSample, GpuSync,
-    GpuSyncKind, HostCode, HostCodeKind, Interpreter, KindCount, KindId, NamedMarker, Note,
-    ObjectKind, OffCpu, OffCpuReason, OmittedPauses, Pause, PauseMemory, Pressure, ProbeCost,
-    Process, ProcessCounters, ProcessExit, ProcessOrigin, Record, RecordingMode, StepMark,
-    TraceEnd, TraceHeader, UnseenCollections, is_launch, is_throttling,
+    Allocations, AllocatorMemory, Annotation, BirthCount, Called, CalledKind, Collective,
+    CollectorKind, Counter, Counters, CpuSamples, CudaCall, CudaLaunches, CudaLayer, CycleCount,
+    CycleEdge, CycleId, CycleSignature, DeviceMemory, EventSource, ExaminedProcesses, Frame,
+    FrameId, Garbage, GcReason, GcSettings, GpuApi, GpuDevice, GpuOp, GpuOpKind, GpuProcess,
+    GpuSample, GpuSync, GpuSyncKind, HostCode, HostCodeKind, Interpreter, KindCount, KindId,
+    LayerHeld, LayerMade, LayerMark, LayerRow, Layers, LayersRemark, NamedMarker, Note, ObjectKind,
+    OffCpu, OffCpuReason, OmittedPauses, Pause, PauseMemory, Pressure, ProbeCost, Process,
+    ProcessCounters, ProcessExit, ProcessOrigin, Record, RecordingMode, StepMark, TraceEnd,
+    TraceHeader, UnseenCollections, is_launch, is_throttling,
 };
 pub use unpaired::{UnpairedPauses, overlap_ns};
 

@@ -116,6 +116,9 @@ impl RecordEncoder {
                 ..EventHead::metadata("gctrace_off_cpu", off.pid, off.at_ns)
             }
             .push(out, off),
+            Record::Layers(layers) => {
+                EventHead::metadata("gctrace_layers", layers.pid, layers.at_ns).push(out, layers)
+            }
             Record::GpuDevice(device) => {
                 EventHead::metadata("gctrace_gpu", NO_PROCESS, device.at_ns).push(out, device)
             }

@@ -12,6 +12,7 @@ mod cuda;
 mod garbage;
 mod gpu;
 mod gpu_work;
+mod layers;
 mod off_cpu;
 mod recording;
 mod step;
@@ -28,6 +29,9 @@ pub use garbage::{
 pub use gpu::{GpuDevice, GpuProcess, GpuSample, is_throttling};
 pub use gpu_work::{
     Annotation, Collective, GpuOp, GpuOpKind, GpuSync, GpuSyncKind, HostCode, HostCodeKind,
+};
+pub use layers::{
+    AllocatorMemory, LayerHeld, LayerMade, LayerMark, LayerRow, Layers, LayersRemark,
 };
 pub use off_cpu::{OffCpu, OffCpuReason};
 pub use recording::{
@@ -429,6 +433,8 @@ pub enum Record {
     CpuSamples(CpuSamples),
     /// For what a thread was off the CPU.
     OffCpu(OffCpu),
+    /// PyTorch's memory by layer in one step.
+    Layers(Layers),
     /// A GPU, as NVML describes it.
     GpuDevice(GpuDevice),
     /// One NVML sample of a GPU.

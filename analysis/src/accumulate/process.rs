@@ -4,6 +4,7 @@ use crate::accumulate::allocations::LastAllocations;
 use crate::accumulate::called::CalledSums;
 use crate::accumulate::counters::CounterSums;
 use crate::accumulate::cpu_samples::CpuSums;
+use crate::accumulate::layers::LayerSums;
 use crate::accumulate::pause_sums::reason_index;
 use crate::accumulate::process_sums::ProcessSums;
 use crate::accumulate::stacks::{RankingLimits, StackRanking, StackTree, TraceStacks};
@@ -57,6 +58,7 @@ pub(crate) struct ProcessState {
     pub(crate) stacks: TraceStacks,
     pub(crate) allocations: LastAllocations,
     pub(crate) called: CalledSums,
+    pub(crate) layers: LayerSums,
     pub(crate) cpu: CpuSums,
     pub(crate) counters: Box<CounterSums>,
 }
@@ -75,6 +77,7 @@ impl ProcessState {
             stacks: TraceStacks::default(),
             allocations: LastAllocations::default(),
             called: CalledSums::default(),
+            layers: LayerSums::default(),
             cpu: CpuSums::default(),
             counters: Box::default(),
         }
@@ -237,6 +240,7 @@ impl ProcessState {
             garbage: self.sums.garbage.report(observed_ns, about.device_bytes, &about.steps),
             lines: self.lines(tree),
             called: self.called.report(tree),
+            layers: self.layers.report(started_ns, observed_ns),
             pressure: self.pressure(observed_ns),
             allocations: self.allocations.report(tree),
             counters: self.counters.report(),

@@ -84,6 +84,9 @@ impl Analysis {
             }
             Record::CpuSamples(samples) => self.add_samples(&samples),
             Record::OffCpu(off) => self.add_off_cpu(&off),
+            Record::Layers(layers) => {
+                self.process_at(layers.pid, layers.at_ns).layers.add(layers);
+            }
             Record::Pause(_) => {}
         }
     }

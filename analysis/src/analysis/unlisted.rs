@@ -37,6 +37,7 @@ impl Analysis {
             Record::Called(called) => called.pid,
             Record::CpuSamples(samples) => samples.pid,
             Record::OffCpu(off) => off.pid,
+            Record::Layers(layers) => layers.pid,
             _ => return Some(record),
         };
         if !self.is_unlisted(pid) {

@@ -2,7 +2,8 @@
 
 use super::{
     AfterFreeze, AllocationsReport, Basis, CalledReport, CountersReport, GarbageReport,
-    GrowthReport, LinesReport, PauseTotal, PausesReport, PressureReport, UnseenReport,
+    GrowthReport, LayersReport, LinesReport, PauseTotal, PausesReport, PressureReport,
+    UnseenReport,
 };
 use gctrace_event::{CollectorKind, ProcessOrigin, RecordingMode};
 use schemars::JsonSchema;
@@ -169,6 +170,8 @@ pub struct ProcessReport {
     /// there was none, or if they were not recorded (with probes, in CPython 3.8, free-threaded, or
     /// with the JIT compiler).
     pub called: Vec<CalledReport>,
+    /// PyTorch's memory by layer (`--layers`); `null` if no step was measured.
+    pub layers: Option<LayersReport>,
     /// Its allocation pressure; `null` if it was not recorded.
     pub pressure: Option<PressureReport>,
     /// Its allocations (`--alloc`); `null` if they were not recorded.

@@ -8,7 +8,7 @@
 //! - `garbage`: what collections find unreachable; `memory_use`: what they give back;
 //! - `heap`: full collections counted, and the wait at the end of one;
 //! - `apply`: settings of the collector, applied at steps;
-//! - `steps`: marks of training steps;
+//! - `steps`: marks of training steps; `layers`: PyTorch's memory in some of them, by layer;
 //! - `api`, `object`: CPython's C API.
 
 mod allocations;
@@ -23,6 +23,7 @@ mod heap;
 mod install;
 mod interpreter;
 mod late;
+mod layers;
 mod memory_use;
 mod object;
 mod raw_frame;

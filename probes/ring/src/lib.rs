@@ -62,10 +62,10 @@ pub use options::{InjectOptions, OPTIONS_VARIABLE, STEP_FUNCTION_VARIABLE, secco
 pub use producer::{OwnerMark, RingProducer};
 pub use quietly::quietly;
 pub use record::{
-    ApiLayer, CuptiState, GpuRecord, HookState, KINDS_AT_ONCE, MalformedRecord, NO_TEXT,
-    OUTER_FRAMES, RingCall, RingCalled, RingCycleCount, RingGarbage, RingGpuOp, RingKindCount,
-    RingPause, RingRecord, RingSync, StepMarker, TEXT_BYTES, TextId, TextPiece, TimeInterval,
-    pieces,
+    ApiLayer, CuptiState, GpuRecord, HeldBytes, HookState, KINDS_AT_ONCE, MalformedRecord, NO_TEXT,
+    OUTER_FRAMES, RingCall, RingCalled, RingCycleCount, RingDeviceMemory, RingGarbage, RingGpuOp,
+    RingKindCount, RingLayer, RingLayerFlow, RingLayers, RingPause, RingRecord, RingSync,
+    StepMarker, TEXT_BYTES, TextId, TextPiece, TimeInterval, pieces,
 };
 pub use rendezvous::{
     OfferState, OfferedRing, RENDEZVOUS_VARIABLE, RingConnection, RingHello, RingListener,

@@ -27,6 +27,9 @@ pub struct InjectOptions {
     pub garbage_budget_ppm: u32,
     /// Whether to record marks of training steps.
     pub steps: bool,
+    /// Which steps have their memory by layer measured: every N-th, 0: none,
+    /// [`InjectOptions::LAYERS_BY_BUDGET`].
+    pub layers: u32,
     /// Record GPU work and the calls that enqueue it, by CUPTI.
     pub cuda: bool,
     /// Of calls, record only those that synchronize, copy or fill (`--cuda sync`).
@@ -58,6 +61,7 @@ impl Default for InjectOptions {
             garbage: GarbageDetail::Off,
             garbage_budget_ppm: 10_000,
             steps: true,
+            layers: 0,
             cuda: true,
             only_waits: false,
             yields: false,
@@ -71,6 +75,9 @@ impl Default for InjectOptions {
 }
 
 impl InjectOptions {
+    /// `layers`: as many steps as the time that measuring takes allows.
+    pub const LAYERS_BY_BUDGET: u32 = u32::MAX;
+
     /// Records nothing.
     #[must_use]
     pub fn nothing() -> Self {
@@ -107,6 +114,7 @@ impl InjectOptions {
                 }
                 b"garbage_ppm" => options.garbage_budget_ppm = number,
                 b"steps" => options.steps = number != 0,
+                b"layers" => options.layers = number,
                 b"cuda" => options.cuda = number != 0,
                 b"waits" => options.only_waits = number != 0,
                 b"ring" => options.gpu_records = power_of_two(number),
@@ -153,13 +161,14 @@ impl fmt::Display for InjectOptions {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             formatter,
-            "gc={},stack={},alloc={},garbage={},garbage_ppm={},steps={},cuda={},waits={},yield={},ring={},follow={},filters={},heap={},heap_interpreter={}",
+            "gc={},stack={},alloc={},garbage={},garbage_ppm={},steps={},layers={},cuda={},waits={},yield={},ring={},follow={},filters={},heap={},heap_interpreter={}",
             u8::from(self.collections),
             self.stack_depth,
             u8::from(self.allocations),
             self.garbage as u8,
             self.garbage_budget_ppm,
             u8::from(self.steps),
+            self.layers,
             u8::from(self.cuda),
             u8::from(self.only_waits),
             u8::from(self.yields),
@@ -185,6 +194,7 @@ mod tests {
             garbage: GarbageDetail::Cycles,
             garbage_budget_ppm: 5,
             steps: false,
+            layers: 9,
             cuda: false,
             only_waits: true,
             yields: true,

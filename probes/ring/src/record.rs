@@ -4,10 +4,12 @@
 //! text is sent once, in pieces, and referenced by a number from then on.
 
 mod gpu;
+mod layers;
 mod text;
 mod wire;
 
 pub use gpu::{ApiLayer, CuptiState, GpuRecord, RingCall, RingGpuOp, RingSync};
+pub use layers::{HeldBytes, RingDeviceMemory, RingLayer, RingLayerFlow, RingLayers};
 pub use text::{NO_TEXT, OUTER_FRAMES, TEXT_BYTES, TextPiece, pieces};
 
 use crate::LostKind;
@@ -75,6 +77,8 @@ pub enum HookState {
     /// It has ended, with `count` such collections since [`HookState::Ending`] or, in 3.8, those at
     /// the ends of all interpreters. Missing if they cannot be counted.
     Ended = 11,
+    /// Memory by layer is not measured, or no longer; `detail` has the reason.
+    NotMeasuringLayers = 12,
 }
 
 impl HookState {
@@ -280,6 +284,14 @@ pub enum RingRecord {
     Pause(RingPause),
     /// Calls of the program's code by a collection.
     Called(RingCalled),
+    /// A layer of a model.
+    Layer(RingLayer),
+    /// The rest of it.
+    LayerFlow(RingLayerFlow),
+    /// Memory of a GPU in a measured step.
+    LayersDevice(RingDeviceMemory),
+    /// A measured step.
+    Layers(RingLayers),
     /// A kind of object that garbage consists of: sent once, before records that refer to it.
     ObjectKind {
         /// Its number, from 1.

@@ -4,6 +4,7 @@ use crate::args::CounterChoice;
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use gctrace_event::Counter;
+use gctrace_ring::InjectOptions;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -29,6 +30,18 @@ pub(super) fn budget(text: &str) -> Result<f64, String> {
     match text.trim_end_matches('%').trim().parse::<f64>() {
         Ok(percent) if percent > 0.0 && percent <= 100.0 => Ok(percent / 100.0),
         _ => Err(format!("{text:?} is not a percentage above 0 and up to 100")),
+    }
+}
+
+/// Of `--layers`: more would never come.
+const MOST_STEPS: u32 = 1_000_000_000;
+
+/// Each how many-th step to measure, or as many as the budget allows.
+pub(super) fn layers(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        _ if text == "auto" => Ok(InjectOptions::LAYERS_BY_BUDGET),
+        Ok(every @ 1..=MOST_STEPS) => Ok(every),
+        _ => Err(format!("must be a number of steps, from 1 to {MOST_STEPS}")),
     }
 }
 

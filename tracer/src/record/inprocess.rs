@@ -10,6 +10,7 @@ pub(crate) mod folder;
 mod garbage;
 mod gpu;
 mod injected_process;
+mod layers;
 mod library_cost;
 mod notices;
 mod process_facts;

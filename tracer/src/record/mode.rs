@@ -125,7 +125,8 @@ impl ModeFacts {
         let is_needed = mode != RecordMode::Auto
             || no_probes.is_some()
             || cuda.is_some()
-            || config.sources.step_function.is_some();
+            || config.sources.step_function.is_some()
+            || config.sources.layers.is_some();
         let needed = may_inject.filter(|_| is_needed);
         Self {
             no_probes,

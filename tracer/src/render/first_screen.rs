@@ -59,6 +59,8 @@ pub(crate) fn first_screen(
     section("", if report.runs < 2 { idle::idle_in_short(report) } else { Vec::new() });
     let cpu = words::samples::samples_in_short(report);
     section("", cpu.map_or_else(Vec::new, |cpu| wrap(&cpu, "", INDENT)));
+    let model = words::layers::layers_in_short(report);
+    section("", model.map_or_else(Vec::new, |model| wrap(&model, "", INDENT)));
     let mut explained = CycleWord::default();
     if report.runs < 2 {
         section("Do this", explained.after(advice(report), INDENT));

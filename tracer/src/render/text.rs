@@ -4,7 +4,7 @@ use super::style::Style;
 use super::table::wrap;
 use super::{
     allocations, cause, counters, cpu, cuda, evidence, first_screen, garbage, gpu_bounds,
-    gpu_devices, gpus, idle, launching, lines, overview, pressure, ranks, settings, steps,
+    gpu_devices, gpus, idle, launching, layers, lines, overview, pressure, ranks, settings, steps,
 };
 use crate::print::clean;
 use crate::units::{duration, signed_duration};
@@ -40,6 +40,7 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
         counters::counters(report),
         cpu::cpu(report),
         cpu::off_cpu(report),
+        layers::layers(report),
         gpus::gpus(report),
         settings::settings(report),
         evidence::own_cost(report),

@@ -17,8 +17,8 @@ use super::input::TraceInput;
 use super::value::JsonValue;
 use crate::{
     Allocations, Called, CycleSignature, EventSource, Frame, Garbage, GcSettings, GpuDevice,
-    GpuSample, Note, NotebookCells, ObjectKind, Pause, PauseMemory, Pressure, Process, ProcessExit,
-    Record, RecordingMode, TraceEnd, TraceHeader, UnpairedPauses,
+    GpuSample, Layers, Note, NotebookCells, ObjectKind, Pause, PauseMemory, Pressure, Process,
+    ProcessExit, Record, RecordingMode, TraceEnd, TraceHeader, UnpairedPauses,
 };
 use bitcode::{Decode, Encode};
 use code::CodeFilter;
@@ -375,6 +375,7 @@ fn metadata<'a>(
         }),
         b"gctrace_samples" => Record::CpuSamples(samples(event, names, report)?),
         b"gctrace_off_cpu" => Record::OffCpu(off_cpu(event, names, report)?),
+        b"gctrace_layers" => Record::Layers(layers(event)?),
         b"gctrace_gpu" => Record::GpuDevice(GpuDevice {
             at_ns: time(event.ts)?,
             ..args(event, "the description of a GPU is damaged")?
@@ -400,6 +401,18 @@ fn pressure(event: &ChromeEvent<'_>) -> Result<Pressure, Problem> {
     } else {
         Ok(pressure)
     }
+}
+
+fn layers(event: &ChromeEvent<'_>) -> Result<Layers, Problem> {
+    let layers = Layers {
+        pid: process_id(event, "the \"pid\" of layers is not a process id")?,
+        at_ns: time(event.ts)?,
+        ..args(event, "memory by layer is damaged")?
+    };
+    if layers.rows.as_ref().is_some_and(|rows| rows.len() > Layers::MOST_ROWS) {
+        return Err("memory by layer has more layers than gctrace writes");
+    }
+    Ok(layers)
 }
 
 fn display_name(event: &ChromeEvent<'_>) -> Result<String, DecodeError> {

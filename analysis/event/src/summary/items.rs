@@ -6,9 +6,9 @@
 use crate::read::{DecodedItem, TraceProperty};
 use crate::{
     Allocations, Annotation, Called, CpuSamples, CudaCall, CudaLaunches, CycleSignature,
-    DeviceMemory, Frame, Garbage, GcSettings, GpuDevice, GpuOp, GpuSample, GpuSync, HostCode, Note,
-    ObjectKind, OffCpu, Pause, PauseMemory, Pressure, Process, ProcessCounters, ProcessExit,
-    Record, StepMark, TraceEnd, TraceHeader,
+    DeviceMemory, Frame, Garbage, GcSettings, GpuDevice, GpuOp, GpuSample, GpuSync, HostCode,
+    Layers, Note, ObjectKind, OffCpu, Pause, PauseMemory, Pressure, Process, ProcessCounters,
+    ProcessExit, Record, StepMark, TraceEnd, TraceHeader,
 };
 use bitcode::{Decode, Encode};
 use indexmap::IndexSet;
@@ -98,6 +98,7 @@ stored! {
     Called: Called,
     CpuSamples: CpuSamples,
     OffCpu: OffCpu,
+    Layers: Layers,
 }
 
 /// Stores items in order, or restores them in the same order.

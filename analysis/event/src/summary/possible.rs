@@ -79,6 +79,7 @@ fn times(record: &Record) -> Option<(u64, u64)> {
         Record::Called(called) => once(called.at_ns),
         Record::OffCpu(off) => Some((off.at_ns, off.end_ns())),
         Record::CpuSamples(samples) => Some((samples.at_ns, samples.until_ns)),
+        Record::Layers(layers) => once(layers.at_ns),
         Record::GpuDevice(gpu_device) => once(gpu_device.at_ns),
         Record::GpuSample(gpu_sample) => once(gpu_sample.at_ns),
         Record::DeviceMemory(device_memory) => once(device_memory.at_ns),

@@ -101,6 +101,7 @@ functions! {
         fn PyObject_GetAttrString(Object, *const c_char) -> Object;
         fn PyObject_Call(Object, Object, Object) -> Object;
         fn PyUnicode_InternFromString(*const c_char) -> Object;
+        fn PyUnicode_FromString(*const c_char) -> Object;
         fn PyUnicode_AsUTF8AndSize(Object, *mut isize) -> *const c_char;
         fn PyLong_FromLong(c_long) -> Object;
         fn PyLong_AsLong(Object) -> c_long;

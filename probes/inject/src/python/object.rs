@@ -45,6 +45,12 @@ impl OwnedRef {
         unsafe { Self::new(api, (api.PyUnicode_InternFromString)(text.as_ptr())) }
     }
 
+    /// A text.
+    pub(crate) fn string(api: &'static PythonApi, text: &CStr) -> Option<Self> {
+        // SAFETY: the lock is held.
+        unsafe { Self::new(api, (api.PyUnicode_FromString)(text.as_ptr())) }
+    }
+
     /// An empty dictionary.
     pub(crate) fn dictionary(api: &'static PythonApi) -> Option<Self> {
         // SAFETY: the lock is held.
@@ -82,6 +88,14 @@ impl OwnedRef {
     /// Calls it with these arguments.
     pub(crate) fn call_all(&self, arguments: &[&Self]) -> Option<Self> {
         self.call_with(arguments, NULL)
+    }
+
+    /// Calls it with these arguments; `None`: it raised an exception, which stays set.
+    pub(crate) fn call_raising(&self, arguments: &[&Self]) -> Option<Self> {
+        let tuple = Self::tuple(self.api, arguments)?;
+        // SAFETY: the lock is held, objects are alive.
+        let result = unsafe { (self.api.PyObject_Call)(self.object, tuple.object, NULL) };
+        (!result.is_null()).then_some(Self { api: self.api, object: result })
     }
 
     /// Calls it with one keyword argument.

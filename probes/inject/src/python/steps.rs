@@ -15,8 +15,8 @@ mod monitoring;
 mod optimizer;
 
 use super::api::{PythonApi, api};
-use super::apply;
 use super::object::OwnedRef;
+use super::{apply, layers};
 use crate::process_ring::{ProcessRing, now_ns, options, ring, thread_cpu_ns, tid};
 use crate::recording::guarded;
 use gctrace_ring::{HookState, NO_TEXT, RingRecord, RingRole, StepMarker, TextId, WorkKind};
@@ -213,6 +213,7 @@ fn backward_begins() {
     static LOOKED: AtomicU8 = AtomicU8::new(0);
     write(StepMarker::Backward, "");
     apply::step_without_lock(StepMarker::Backward);
+    layers::backward_begins();
     if SOUGHT.load(Ordering::Relaxed) & OPTIMIZER != 0
         && LOOKED.load(Ordering::Relaxed) < LOOKS
         && let Some(api) = api()

@@ -8,7 +8,7 @@
 use super::api::{MethodDef, Object, api};
 use super::interpreter::{HookedInterpreter, InterpreterState, behind, callable, method};
 use super::object::OwnedRef;
-use super::{callback, steps};
+use super::{callback, layers, steps};
 use crate::process_ring::{announce_fork, existing_ring, now_ns, shared_ring};
 use crate::recording::{expected, guarded};
 use gctrace_ring::{HookState, RingRole, WorkKind};
@@ -136,6 +136,7 @@ impl HookedInterpreter {
     fn end(&'static self) {
         if self.id == 0 {
             steps::end();
+            layers::end(self.api);
         }
         let Ok(mut state) = self.state.try_lock() else {
             return;

@@ -3,9 +3,10 @@
 //! A change here changes the ring's version (`MAGIC` in `layout.rs`).
 
 use super::{
-    ApiLayer, CuptiState, GpuRecord, HookState, KINDS_AT_ONCE, MalformedRecord, RingCall,
-    RingCalled, RingCycleCount, RingGarbage, RingGpuOp, RingKindCount, RingPause, RingRecord,
-    RingSync, StepMarker, TextId, TextPiece, TimeInterval,
+    ApiLayer, CuptiState, GpuRecord, HeldBytes, HookState, KINDS_AT_ONCE, MalformedRecord,
+    RingCall, RingCalled, RingCycleCount, RingDeviceMemory, RingGarbage, RingGpuOp, RingKindCount,
+    RingLayer, RingLayerFlow, RingLayers, RingPause, RingRecord, RingSync, StepMarker, TextId,
+    TextPiece, TimeInterval,
 };
 use crate::layout::PAYLOAD_WORDS;
 use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
@@ -173,5 +174,38 @@ wire_records! {
         frame: u32,
         at_ns: u64,
         time_ns: u64,
+    }
+    25 = Layer(RingLayer) {
+        flags: u8,
+        path: TextId,
+        type_name: TextId,
+        shape: TextId,
+        tied: TextId,
+        calls: u32,
+        held: HeldBytes,
+    }
+    26 = LayerFlow(RingLayerFlow) {
+        device: TextId,
+        outputs: u64,
+        saved: u64,
+        output_gradients: u64,
+    }
+    27 = LayersDevice(RingDeviceMemory) {
+        device: u32,
+        allocated: u64,
+        peak_allocated: u64,
+        reserved: u64,
+        peak_reserved: u64,
+        split: u64,
+    }
+    28 = Layers(RingLayers) {
+        every: u32,
+        rows: u16,
+        devices: u16,
+        at_ns: u64,
+        step: u64,
+        remarks: u32,
+        saved: u64,
+        cost_ns: u64,
     }
 }

@@ -1,8 +1,9 @@
 //! Round trip of records through their words; invalid words.
 
 use gctrace_ring::{
-    ApiLayer, CuptiState, GpuRecord, HookState, RingCall, RingCalled, RingGpuOp, RingPause,
-    RingRecord, RingSync, StepMarker, TimeInterval, pieces,
+    ApiLayer, CuptiState, GpuRecord, HeldBytes, HookState, RingCall, RingCalled, RingDeviceMemory,
+    RingGpuOp, RingLayer, RingLayerFlow, RingLayers, RingPause, RingRecord, RingSync, StepMarker,
+    TimeInterval, pieces,
 };
 use proptest::prelude::*;
 
@@ -63,6 +64,45 @@ fn python() -> impl Strategy<Value = RingRecord> {
     prop_oneof![frame, interpreter, settings, start, pause(), called, hook, step, fork]
 }
 
+fn layers() -> impl Strategy<Value = RingRecord> {
+    let layer = any::<(u8, [u32; 4], u32, [u64; 4])>().prop_map(|(flags, texts, calls, bytes)| {
+        let [path, type_name, shape, tied] = texts;
+        let [weights, gradients, buffers, optimizer] = bytes;
+        let held = HeldBytes { weights, gradients, buffers, optimizer };
+        RingRecord::Layer(RingLayer { flags, path, type_name, shape, tied, calls, held })
+    });
+    let flow = any::<(u32, [u64; 3])>().prop_map(|(device, [outputs, saved, output_gradients])| {
+        RingRecord::LayerFlow(RingLayerFlow { device, outputs, saved, output_gradients })
+    });
+    let device = any::<(u32, [u64; 5])>().prop_map(
+        |(device, [allocated, peak_allocated, reserved, peak_reserved, split])| {
+            RingRecord::LayersDevice(RingDeviceMemory {
+                device,
+                allocated,
+                peak_allocated,
+                reserved,
+                peak_reserved,
+                split,
+            })
+        },
+    );
+    let step = any::<([u64; 4], [u32; 2], [u16; 2])>().prop_map(
+        |([at_ns, step, saved, cost_ns], [every, remarks], [rows, devices])| {
+            RingRecord::Layers(RingLayers {
+                at_ns,
+                step,
+                every,
+                rows,
+                devices,
+                remarks,
+                saved,
+                cost_ns,
+            })
+        },
+    );
+    prop_oneof![layer, flow, device, step]
+}
+
 fn gpu() -> impl Strategy<Value = RingRecord> {
     let work = (interval(), any::<(u8, u32, u32, u32, u32, u64, u32, u32)>()).prop_map(
         |(interval, (copy_kind, device, context, stream, correlation, bytes, name, graph))| {
@@ -116,7 +156,7 @@ fn gpu() -> impl Strategy<Value = RingRecord> {
 
 proptest! {
     #[test]
-    fn there_and_back(record in prop_oneof![python(), gpu()]) {
+    fn there_and_back(record in prop_oneof![python(), layers(), gpu()]) {
         prop_assert_eq!(RingRecord::decode(record.encode()), Ok(record));
     }
 

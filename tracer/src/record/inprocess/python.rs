@@ -1,6 +1,7 @@
 //! Turns the records of an interpreter's ring into records of the trace. Pure.
 
 use super::garbage::GarbageRecords;
+use super::layers::LayerRecords;
 use super::ring_event::{InjectedNotice, NoticeLevel, RingEvent};
 use super::texts::{NAME_LOST, RingTexts};
 use crate::record::trace::{FrameNode, FrameTree};
@@ -30,6 +31,7 @@ pub(super) struct PythonRing {
     /// Collections in progress, by thread and interpreter.
     open: HashMap<(u32, i64), OpenPause>,
     garbage: GarbageRecords,
+    layers: LayerRecords,
     /// Interpreters that have begun to end, at most [`MAX_OPEN`].
     ending: HashSet<i64>,
 }
@@ -135,6 +137,13 @@ impl PythonRing {
             From::GarbageCycles(count) => self.garbage.cycle(&count),
             From::GarbageBirth { tid, kind, samples } => self.garbage.birth(tid, kind, samples),
             From::GarbageKinds { tid, counts } => self.garbage.counts(tid, &counts),
+            From::Layer(layer) => self.layers.layer(&self.texts, &layer),
+            From::LayerFlow(flow) => self.layers.flow(&self.texts, &flow),
+            From::LayersDevice(memory) => self.layers.device(&memory),
+            From::Layers(step) => {
+                let layers = self.layers.step(self.pid, &step);
+                ring_events.extend(layers.map(RingEvent::Record));
+            }
             From::StepMark { at_ns, end_ns, tid, cpu_ns, marker, name } => {
                 ring_events.push(RingEvent::Record(Record::Step(StepMark {
                     pid: self.pid,
@@ -270,6 +279,9 @@ impl PythonRing {
             }
             HookState::NotExaminingGarbage => {
                 format!("the garbage of collections is not examined in-process (--garbage){why}")
+            }
+            HookState::NotMeasuringLayers => {
+                format!("memory by layer is not measured (--layers){why}")
             }
             HookState::NotCountingAllocations => format!("allocations are not counted{why}"),
         };

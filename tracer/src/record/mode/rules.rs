@@ -21,10 +21,10 @@ pub(crate) enum ModeError {
     /// Nothing can be injected into a running process.
     #[error("--mode {mode} records commands that gctrace starts, not running processes (-p)")]
     Attach { mode: &'static str },
-    /// Calls of a function are seen only by the library.
-    #[error("--step-function {function} is recorded in-process, which {without} excludes")]
-    StepFunction {
-        function: String,
+    /// An option that only the library can do: calls of a function, memory by layer.
+    #[error("{option} is recorded in-process, which {without} excludes")]
+    InProcess {
+        option: String,
         /// The option that excludes it, or a running process.
         without: &'static str,
     },
@@ -52,8 +52,8 @@ impl ModeError {
             Self::Attach { .. } => {
                 "It can be recorded from the kernel: sudo gctrace record -p PID".to_owned()
             }
-            Self::StepFunction { function, .. } => {
-                format!("It can be recorded with: gctrace --step-function {function} -- COMMAND")
+            Self::InProcess { option, .. } => {
+                format!("It can be recorded with: gctrace {option} -- COMMAND")
             }
             Self::Kernel { instead, .. } => instead.clone(),
             Self::Library(error) => error.remedy(),
@@ -69,8 +69,9 @@ impl ModeError {
 /// # Errors
 /// The requested mode is not possible.
 pub(crate) fn choose(config: &RecordConfig, facts: &ModeFacts) -> Result<ModeDecision, ModeError> {
-    let by_both = config.sources.step_function.is_some() && facts.no_probes.is_none();
-    if let Some(error) = step_function_unseen(config) {
+    let in_process = in_process(config);
+    let by_both = in_process.is_some() && facts.no_probes.is_none();
+    if let Some(error) = in_process.and_then(|option| unseen(config, option)) {
         return Err(error);
     }
     match config.sources.mode {
@@ -98,16 +99,23 @@ fn probes_alone() -> ModeDecision {
     }
 }
 
-/// The function of `--step-function` cannot be watched.
-fn step_function_unseen(config: &RecordConfig) -> Option<ModeError> {
-    let function = config.sources.step_function.clone()?;
+/// What was asked for that only the library can do, as on the command line.
+fn in_process(config: &RecordConfig) -> Option<String> {
+    let sources = &config.sources;
+    let function = sources.step_function.as_ref();
+    let function = function.map(|function| format!("--step-function {function}"));
+    function.or_else(|| sources.layers.map(|_| "--layers".to_owned()))
+}
+
+/// It cannot be done.
+fn unseen(config: &RecordConfig, option: String) -> Option<ModeError> {
     let without = match (&config.target, config.sources.mode) {
         (RecordTarget::Process { .. }, _) => "-p",
         (RecordTarget::Everything, _) => "a view without a command",
         (RecordTarget::Command(_), RecordMode::Ebpf) => "--mode ebpf",
         (RecordTarget::Command(_), _) => return None,
     };
-    Some(ModeError::StepFunction { function, without })
+    Some(ModeError::InProcess { option, without })
 }
 
 fn attached(config: &RecordConfig) -> Option<ModeError> {
@@ -157,6 +165,7 @@ fn within(
     }
     let options = InjectOptions {
         collections: true,
+        layers: config.sources.layers.unwrap_or(0),
         // Next to probes, allocations are estimated as without the library.
         allocations: config.sources.windows_budget().is_some()
             && collections == RecordingMode::Inject,

@@ -2,6 +2,7 @@
 
 mod garbage;
 mod gpu_work;
+mod layers;
 
 use gctrace_event::{
     CollectorKind, Counter, Counters, EventSource, ExaminedProcesses, FORMAT, Frame, GcReason,
@@ -213,6 +214,7 @@ pub(crate) fn record() -> impl Strategy<Value = Record> {
         2 => gpu_sample(),
         9 => gpu_work::record(),
         3 => garbage::record(),
+        1 => layers::record(),
         1 => (any::<u32>(), time(), any::<Option<i32>>(), any::<Option<i32>>()).prop_map(
             |(pid, at_ns, code, signal)| {
                 Record::ProcessExit(ProcessExit { pid, at_ns, code, signal })

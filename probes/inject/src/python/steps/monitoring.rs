@@ -8,9 +8,9 @@
 
 use super::function;
 use crate::python::api::{MethodDef, NULL, Object, PythonApi, api};
-use crate::python::apply;
 use crate::python::interpreter::method;
 use crate::python::object::OwnedRef;
+use crate::python::{apply, layers};
 use crate::recording::{expected, guarded};
 use gctrace_ring::StepMarker;
 use std::ffi::{CStr, c_int, c_void};
@@ -163,6 +163,9 @@ unsafe extern "C" fn started(_: Object, arguments: *const Object, count: isize) 
     });
     if let Some(marker) = marked.flatten() {
         apply::step(api, marker);
+        if !layers::step(api, marker, None) {
+            return NULL;
+        }
     }
     api.none()
 }

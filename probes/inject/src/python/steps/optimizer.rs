@@ -6,9 +6,9 @@
 //! (`torch.compile(optimizer.step)`) marks nothing.
 
 use crate::python::api::{MethodDef, NULL, Object, PythonApi, api};
-use crate::python::apply;
 use crate::python::interpreter::method;
 use crate::python::object::OwnedRef;
+use crate::python::{apply, layers};
 use crate::recording::{expected, guarded};
 use gctrace_ring::StepMarker;
 use std::ffi::CStr;
@@ -61,6 +61,15 @@ unsafe extern "C" fn stepped(_: Object, arguments: *const Object, count: isize) 
     });
     if is_marked == Some(true) {
         apply::step(api, StepMarker::Optimizer);
+    }
+    if layers::is_active() && count > 0 {
+        // SAFETY: as above.
+        let optimizer = unsafe { OwnedRef::share(api, *arguments) };
+        if is_marked != Some(true) {
+            layers::also_stepped(&optimizer);
+        } else if !layers::step(api, StepMarker::Optimizer, Some(&optimizer)) {
+            return NULL;
+        }
     }
     api.none()
 }

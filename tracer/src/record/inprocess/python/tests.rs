@@ -271,7 +271,7 @@ proptest! {
     #[test]
     fn whatever_the_memory_contains_every_pause_is_written_once(
         words in vec(any::<[u64; 7]>(), 0..200),
-        kinds in vec(1..23_u8, 200),
+        kinds in vec(1..29_u8, 200),
     ) {
         let mut decoded = Vec::new();
         for (mut words, kind) in words.into_iter().zip(kinds) {
@@ -307,6 +307,7 @@ fn every_note_of_a_hook_is_one_line() {
         NotWatchingFunction,
         NotExaminingGarbage,
         NotCountingAllocations,
+        NotMeasuringLayers,
     ];
     for state in noted {
         let change = Raw::Hook { at_ns: 3, state, interpreter: 0, detail: 0, count: 6 };

@@ -71,7 +71,7 @@ fn outcome(config: &RecordConfig, facts: &ModeFacts) -> String {
             ModeError::Denied { .. } => "denied".to_owned(),
             ModeError::Kernel { .. } => "kernel".to_owned(),
             ModeError::Attach { .. } => "attach".to_owned(),
-            ModeError::StepFunction { .. } => "function".to_owned(),
+            ModeError::InProcess { .. } => "function".to_owned(),
             ModeError::Library(_) => "library".to_owned(),
             ModeError::Command { .. } => "command".to_owned(),
         },
@@ -184,6 +184,10 @@ fn options_reach_the_library() {
     assert!(!options(&off, &facts()).cuda);
 }
 
+fn measuring_layers(config: RecordConfig) -> RecordConfig {
+    changed(config, |config| config.sources.layers = Some(100))
+}
+
 fn watching_step(config: RecordConfig) -> RecordConfig {
     changed(config, |config| config.sources.step_function = Some("train_step".to_owned()))
 }
@@ -199,7 +203,7 @@ fn a_step_function_needs_the_library() {
         (RecordMode::Both, facts(), "both, 0 notes"),
         (RecordMode::Ebpf, facts(), "function"),
     ];
-    for (mode, facts, expected) in rows {
+    for (mode, facts, expected) in rows.clone() {
         let config = watching_step(asked(mode));
         assert_eq!(outcome(&config, &facts), expected, "{mode:?}");
         if let Ok(decision) = choose(&config, &facts) {
@@ -209,6 +213,14 @@ fn a_step_function_needs_the_library() {
     }
     for mode in [RecordMode::Auto, RecordMode::Inject] {
         assert_eq!(outcome(&watching_step(attach(mode)), &facts()), "function");
+        assert_eq!(outcome(&measuring_layers(attach(mode)), &facts()), "function");
+    }
+    for (mode, facts, expected) in rows {
+        let config = measuring_layers(asked(mode));
+        assert_eq!(outcome(&config, &facts), expected, "{mode:?}");
+        if let Ok(decision) = choose(&config, &facts) {
+            assert_eq!(decision.injection.expect("a library").options.layers, 100);
+        }
     }
 }
 

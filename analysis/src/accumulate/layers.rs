@@ -1,0 +1,155 @@
+//! PyTorch's memory by layer of one process.
+
+use crate::report::{LayerDevice, LayerReport, LayerTotals, LayersPoint, LayersReport};
+use crate::time::add_to;
+use crate::time::stats::ratio;
+use gctrace_event::{AllocatorMemory, LayerRow, Layers, LayersRemark};
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+/// Points of the curve; twice as many are kept before every other one goes.
+const POINTS: usize = 1_000;
+
+/// The measured steps of a process.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LayerSums {
+    measured: u64,
+    every: Option<u32>,
+    cost_ns: u64,
+    /// The rows of the last step; those of the next may be the same.
+    last: Vec<LayerRow>,
+    /// Totals of these rows.
+    totals: LayerTotals,
+    /// The step that held the most, with its rows.
+    most: Option<(u64, LayerTotals, Vec<LayerRow>)>,
+    at_end: Option<LayerTotals>,
+    remarks: BTreeSet<LayersRemark>,
+    devices: Vec<AllocatorMemory>,
+    /// Step, time and totals; each how many-th measured step is kept.
+    points: Vec<(u64, u64, LayerTotals, Option<u64>)>,
+    stride: u64,
+}
+
+impl LayerSums {
+    pub(crate) fn add(&mut self, layers: Layers) {
+        add_to(&mut self.cost_ns, layers.cost_ns);
+        if !layers.devices.is_empty() {
+            self.devices.clone_from(&layers.devices);
+        }
+        if layers.remarks.contains(&LayersRemark::AtEnd) {
+            let rows = layers.rows.unwrap_or_default();
+            self.at_end = (!rows.is_empty()).then(|| totals(&rows, None));
+            return;
+        }
+        self.measured += 1;
+        self.every = layers.every.or(self.every);
+        self.remarks.extend(layers.remarks);
+        if let Some(rows) = layers.rows {
+            self.totals = totals(&rows, layers.saved_bytes);
+            self.last = rows;
+        }
+        let is_most = |most: &(u64, LayerTotals, _)| self.totals.at_once() > most.1.at_once();
+        if self.most.as_ref().is_none_or(is_most) {
+            self.most = Some((layers.step, self.totals, self.last.clone()));
+        }
+        let stride = self.stride.max(1);
+        if (self.measured - 1).is_multiple_of(stride) {
+            let allocated = layers.devices.iter().map(|device| device.allocated);
+            let allocated = allocated.reduce(u64::saturating_add);
+            self.points.push((layers.step, layers.at_ns, self.totals, allocated));
+        }
+        if self.points.len() > 2 * POINTS {
+            let mut is_kept = false;
+            self.points.retain(|_| {
+                is_kept = !is_kept;
+                is_kept
+            });
+            self.stride = 2 * stride;
+        }
+    }
+
+    /// `observed_ns`: for which the process was recorded.
+    pub(crate) fn report(&self, started_ns: u64, observed_ns: u64) -> Option<LayersReport> {
+        let (step, totals, rows) = self.most.as_ref()?;
+        let mut layers: Vec<LayerReport> = rows.iter().map(layer).collect();
+        layers.sort_by_key(|layer| Reverse((layer.bytes.at_once(), layer.bytes.outputs)));
+        let each = self.points.len().div_ceil(POINTS).max(1);
+        let points = self.points.iter().step_by(each);
+        Some(LayersReport {
+            measured_steps: self.measured,
+            step: *step,
+            every: self.every,
+            cost_ns: self.cost_ns,
+            cost_ratio: ratio(self.cost_ns.min(observed_ns), observed_ns),
+            totals: *totals,
+            at_end: self.at_end,
+            layers,
+            remarks: self.remarks.iter().copied().collect(),
+            devices: self.devices.iter().map(device).collect(),
+            over_time: points
+                .map(|(step, at_ns, totals, allocated)| LayersPoint {
+                    step: *step,
+                    since_start_ns: at_ns.saturating_sub(started_ns),
+                    totals: *totals,
+                    allocated: *allocated,
+                })
+                .collect(),
+        })
+    }
+}
+
+/// Sums of rows; `saved`: what was saved at once, if that is known.
+fn totals(rows: &[LayerRow], saved: Option<u64>) -> LayerTotals {
+    let mut sums = LayerTotals::default();
+    for row in rows {
+        let bytes = bytes(row);
+        add_to(&mut sums.weights, bytes.weights);
+        add_to(&mut sums.gradients, bytes.gradients);
+        add_to(&mut sums.buffers, bytes.buffers);
+        add_to(&mut sums.optimizer, bytes.optimizer);
+        if let Some(outputs) = bytes.outputs {
+            add_to(sums.outputs.get_or_insert(0), outputs);
+        }
+        if let Some(gradients) = bytes.output_gradients {
+            add_to(sums.output_gradients.get_or_insert(0), gradients);
+        }
+    }
+    LayerTotals { saved, ..sums }
+}
+
+fn bytes(row: &LayerRow) -> LayerTotals {
+    let (held, made) = (row.held, row.made);
+    LayerTotals {
+        weights: held.weights,
+        gradients: held.gradients,
+        buffers: held.buffers,
+        optimizer: held.optimizer,
+        saved: made.map(|made| made.saved),
+        outputs: made.map(|made| made.outputs),
+        output_gradients: made.map(|made| made.output_gradients),
+    }
+}
+
+fn layer(row: &LayerRow) -> LayerReport {
+    LayerReport {
+        path: row.path.clone(),
+        type_name: row.type_name.clone(),
+        shape: row.shape.clone(),
+        tied: row.tied.clone(),
+        device: row.device.clone(),
+        marks: row.marks.clone(),
+        calls: row.calls,
+        bytes: bytes(row),
+    }
+}
+
+fn device(memory: &AllocatorMemory) -> LayerDevice {
+    LayerDevice {
+        device: memory.device,
+        allocated: memory.allocated,
+        peak_allocated: memory.peak_allocated,
+        reserved: memory.reserved,
+        peak_reserved: memory.peak_reserved,
+        split: memory.split,
+    }
+}

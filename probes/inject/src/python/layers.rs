@@ -1,0 +1,302 @@
+//! PyTorch's memory by layer (`--layers`), of one step of many.
+//!
+//! Owns when a step is measured and how its table gets into the ring. What is measured, `layers/agent.py` does:
+//! Python code, run in a namespace of its own from the first mark of a step on. It is called at the marks where
+//! a measured step begins or ends, and never in between. An exception of ours ends it; one of the program, which
+//! a signal handler raised while our code ran, goes on to the program.
+
+use super::api::{PythonApi, api};
+use super::object::OwnedRef;
+use crate::process_ring::{now_ns, options, ring};
+use crate::recording::guarded;
+use gctrace_ring::{
+    HeldBytes, HookState, InjectOptions, NO_TEXT, RingDeviceMemory, RingLayer, RingLayerFlow,
+    RingLayers, RingRecord, RingRole, StepMarker, TextId, WorkKind,
+};
+use std::ffi::{CStr, c_int, c_void};
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+/// The agent's source, which ends in a zero.
+const SOURCE: &str = concat!(include_str!("layers/agent.py"), "\0");
+
+/// Marks of backward passes and of loaders that are waited for, in case an optimizer steps.
+const AWAITED: u32 = 4;
+
+/// The agent's functions.
+struct LayerAgent {
+    at_step: OwnedRef,
+    also_stepped: OwnedRef,
+    forget: OwnedRef,
+    at_end: OwnedRef,
+}
+
+/// Null before the first step. Never freed.
+static AGENT: AtomicPtr<LayerAgent> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Marks of the marker that counts, and the one at which the agent is called next; [`OFF`]: no more.
+static STEPS: AtomicU64 = AtomicU64::new(0);
+static DUE: AtomicU64 = AtomicU64::new(1);
+/// Whether a measured step runs.
+static MEASURING: AtomicU8 = AtomicU8::new(0);
+/// Rank of the best marker so far, and how often it came.
+static BEST: AtomicU8 = AtomicU8::new(0);
+static SEEN: AtomicU32 = AtomicU32::new(0);
+
+const OFF: u64 = u64::MAX;
+
+/// Whether steps are measured.
+#[inline]
+pub(super) fn is_active() -> bool {
+    options().is_some_and(|options| options.layers > 0) && DUE.load(Ordering::Relaxed) != OFF
+}
+
+/// How well a marker shows the end of a step.
+fn rank(marker: StepMarker) -> u8 {
+    match marker {
+        StepMarker::DataLoader => 1,
+        StepMarker::Backward => 2,
+        StepMarker::Optimizer => 3,
+        StepMarker::Function => 4,
+    }
+}
+
+/// The number of the step that ends at a mark, if the agent is to be called.
+fn due(marker: StepMarker) -> Option<u64> {
+    let best = BEST.load(Ordering::Relaxed);
+    if rank(marker) < best {
+        return None;
+    }
+    if rank(marker) > best {
+        BEST.store(rank(marker), Ordering::Relaxed);
+        SEEN.store(0, Ordering::Relaxed);
+        if MEASURING.load(Ordering::Relaxed) == 0 {
+            STEPS.store(0, Ordering::Relaxed);
+        }
+    }
+    if rank(marker) <= rank(StepMarker::Backward) && SEEN.fetch_add(1, Ordering::Relaxed) < AWAITED
+    {
+        return None;
+    }
+    let step = STEPS.fetch_add(1, Ordering::Relaxed) + 1;
+    (step >= DUE.load(Ordering::Relaxed)).then_some(step)
+}
+
+/// A mark. The interpreter's lock is held; not within [`guarded`], as Python code runs. `false`: an exception
+/// of the program is set.
+#[must_use]
+pub(super) fn step(
+    api: &'static PythonApi,
+    marker: StepMarker,
+    optimizer: Option<&OwnedRef>,
+) -> bool {
+    if !is_active() || api.interpreter_id() != 0 {
+        return true;
+    }
+    let Some(step) = guarded(|| due(marker)).flatten() else {
+        return true;
+    };
+    let every = options().map_or(0, |options| options.layers);
+    let every = if every == InjectOptions::LAYERS_BY_BUDGET { 0 } else { every };
+    let Some(agent) = agent(api) else {
+        switch_off("the agent cannot be started");
+        return true;
+    };
+    let arguments = (|| {
+        let optimizers = OwnedRef::tuple(api, optimizer.as_slice())?;
+        let step = OwnedRef::integer(api, step.cast_signed())?;
+        Some((step, optimizers, OwnedRef::integer(api, every.into())?))
+    })();
+    let Some((number, optimizers, every)) = arguments else {
+        return true;
+    };
+    MEASURING.store(1, Ordering::Relaxed);
+    let Some(result) = agent.at_step.call_raising(&[&number, &optimizers, &every]) else {
+        // The step that is measured goes on.
+        return false;
+    };
+    guarded(|| take(agent, &result, step));
+    true
+}
+
+/// Another optimizer has stepped. As [`step`].
+pub(super) fn also_stepped(optimizer: &OwnedRef) {
+    if MEASURING.load(Ordering::Relaxed) == 0 || !is_active() {
+        return;
+    }
+    if let Some(agent) = started() {
+        agent.also_stepped.call(Some(optimizer));
+    }
+}
+
+/// A backward pass begins, on a thread that need not have the lock.
+pub(super) fn backward_begins() {
+    if is_active()
+        && BEST.load(Ordering::Relaxed) <= rank(StepMarker::Backward)
+        && let Some(api) = api()
+    {
+        // SAFETY: may be called by any thread.
+        unsafe { (api.Py_AddPendingCall)(passed_on, std::ptr::null_mut()) };
+    }
+}
+
+/// Runs in the main thread, after the pass.
+unsafe extern "C" fn passed_on(_argument: *mut c_void) -> c_int {
+    let is_done = api().is_none_or(|api| step(api, StepMarker::Backward, None));
+    if is_done { 0 } else { -1 }
+}
+
+/// The main interpreter ends (`atexit`).
+pub(super) fn end(api: &'static PythonApi) {
+    if !is_active() {
+        return;
+    }
+    let step = STEPS.load(Ordering::Relaxed);
+    if let Some(agent) = started()
+        && let Some(number) = OwnedRef::integer(api, step.cast_signed())
+        && let Some(table) = agent.at_end.call(Some(&number))
+    {
+        take(agent, &table, step);
+    }
+    DUE.store(OFF, Ordering::Relaxed);
+}
+
+fn started() -> Option<&'static LayerAgent> {
+    // SAFETY: null, or leaked by `agent`.
+    unsafe { AGENT.load(Ordering::Acquire).as_ref() }
+}
+
+/// The agent, started at the first call.
+fn agent(api: &'static PythonApi) -> Option<&'static LayerAgent> {
+    if let Some(agent) = started() {
+        return Some(agent);
+    }
+    let text = |text| OwnedRef::interned(api, text);
+    let builtins = OwnedRef::import(api, c"builtins")?;
+    let source = OwnedRef::string(api, CStr::from_bytes_until_nul(SOURCE.as_bytes()).ok()?)?;
+    let compile = builtins.attribute(c"compile")?;
+    let code = compile.call_all(&[&source, &text(c"<gctrace layers>")?, &text(c"exec")?])?;
+    let namespace = OwnedRef::dictionary(api)?;
+    let modules = OwnedRef::import(api, c"sys")?.attribute(c"modules")?;
+    namespace.insert(c"modules", &modules)?;
+    builtins.attribute(c"exec")?.call_all(&[&code, &namespace])?;
+    let function = |name| namespace.value(&OwnedRef::interned(api, name)?);
+    let agent = LayerAgent {
+        at_step: function(c"at_step")?,
+        also_stepped: function(c"also_stepped")?,
+        forget: function(c"forget")?,
+        at_end: function(c"at_end")?,
+    };
+    AGENT.store(Box::into_raw(Box::new(agent)), Ordering::Release);
+    started()
+}
+
+/// What the agent returned: the next step to call it at, that and a table, or why it ended.
+fn take(agent: &LayerAgent, result: &OwnedRef, step: u64) {
+    if let Some(reason) = result.text() {
+        switch_off(reason);
+    } else if let Some(next) = result.number() {
+        DUE.store(next.cast_unsigned().max(step + 1), Ordering::Relaxed);
+    } else if result.length() > 0 {
+        MEASURING.store(0, Ordering::Relaxed);
+        let Some((next, is_written)) = write(result) else {
+            return switch_off("its table is not one");
+        };
+        DUE.store(next.max(step + 1), Ordering::Relaxed);
+        if !is_written {
+            agent.forget.call(None);
+        }
+    }
+}
+
+/// Reported once: nothing is measured from then on.
+fn switch_off(reason: &str) {
+    if DUE.swap(OFF, Ordering::Relaxed) != OFF
+        && let Some(ring) = ring(RingRole::Python)
+    {
+        ring.push(&RingRecord::Hook {
+            at_ns: now_ns(),
+            state: HookState::NotMeasuringLayers,
+            interpreter: 0,
+            detail: ring.text(reason),
+            count: 0,
+        });
+    }
+}
+
+/// Writes a table; the next step to call the agent at, and whether all of it found room.
+fn write(table: &OwnedRef) -> Option<(u64, bool)> {
+    let items: Vec<OwnedRef> = table.items().collect();
+    let [next, step, every, saved, remarks, cost, rows, devices] = items.as_slice() else {
+        return None;
+    };
+    let whole = |number: &OwnedRef| number.number().and_then(|number| u64::try_from(number).ok());
+    let short = |number: &OwnedRef| u32::try_from(whole(number)?).ok();
+    let ring = ring(RingRole::Python)?;
+    let text = |text: &OwnedRef| match text.text() {
+        None | Some("") => NO_TEXT,
+        Some(text) => ring.text(text),
+    };
+    let mut is_written = true;
+    for row in rows.items() {
+        let (layer, flow) = row_of(&row, &text)?;
+        is_written &=
+            ring.push(&RingRecord::Layer(layer)) && ring.push(&RingRecord::LayerFlow(flow));
+    }
+    for device in devices.items() {
+        let numbers: Option<Vec<u64>> = device.items().map(|number| whole(&number)).collect();
+        let [device, allocated, peak_allocated, reserved, peak_reserved, split] = numbers?[..]
+        else {
+            return None;
+        };
+        let device = u32::try_from(device).ok()?;
+        is_written &= ring.push(&RingRecord::LayersDevice(RingDeviceMemory {
+            device,
+            allocated,
+            peak_allocated,
+            reserved,
+            peak_reserved,
+            split,
+        }));
+    }
+    let cost_ns = whole(cost)?;
+    is_written &= ring.push(&RingRecord::Layers(RingLayers {
+        at_ns: now_ns(),
+        step: whole(step)?,
+        every: short(every)?,
+        rows: u16::try_from(rows.length()).ok()?,
+        devices: u16::try_from(devices.length()).ok()?,
+        remarks: short(remarks)?,
+        saved: whole(saved)?,
+        cost_ns,
+    }));
+    ring.producer().spend(WorkKind::Step, cost_ns);
+    Some((whole(next)?, is_written))
+}
+
+/// A row, as the agent's `table` makes it.
+fn row_of(
+    row: &OwnedRef,
+    text: &dyn Fn(&OwnedRef) -> TextId,
+) -> Option<(RingLayer, RingLayerFlow)> {
+    let items: Vec<OwnedRef> = row.items().collect();
+    let (texts, numbers) = items.split_at_checked(5)?;
+    let [path, type_name, shape, tied, device] = texts else { return None };
+    let numbers: Option<Vec<u64>> =
+        numbers.iter().map(|number| u64::try_from(number.number()?).ok()).collect();
+    let [flags, calls, weights, gradients, buffers, optimizer, outputs, saved, output_gradients] =
+        numbers?[..]
+    else {
+        return None;
+    };
+    let layer = RingLayer {
+        flags: u8::try_from(flags).ok()?,
+        path: text(path),
+        type_name: text(type_name),
+        shape: text(shape),
+        tied: text(tied),
+        calls: u32::try_from(calls).unwrap_or(u32::MAX),
+        held: HeldBytes { weights, gradients, buffers, optimizer },
+    };
+    let device = text(device);
+    Some((layer, RingLayerFlow { device, outputs, saved, output_gradients }))
+}

@@ -1,0 +1,106 @@
+//! PyTorch's memory by layer, of one measured step.
+
+use super::TextId;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// What a layer holds. Followed by its [`RingLayerFlow`], then by the next layer; the [`RingLayers`] of the
+/// step comes last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RingLayer {
+    /// [`RingLayer::FROZEN`] and so on, added up.
+    pub flags: u8,
+    /// Its path in the model, as `named_modules()` has it; [`NO_TEXT`](super::NO_TEXT): of the model itself.
+    pub path: TextId,
+    /// Name of its class.
+    pub type_name: TextId,
+    /// Shape of the first tensor that it returned.
+    pub shape: TextId,
+    /// Which of its weights are other layers': `weight = emb.weight`.
+    pub tied: TextId,
+    /// How often its forward ran; of [`RingLayer::REST`] the number of layers.
+    pub calls: u32,
+    /// Sizes in bytes.
+    pub held: HeldBytes,
+}
+
+/// What a layer holds between steps, in bytes, without what another layer has already.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, Immutable, IntoBytes, KnownLayout,
+)]
+#[repr(C, packed)]
+pub struct HeldBytes {
+    /// Its own parameters.
+    pub weights: u64,
+    /// Their gradients.
+    pub gradients: u64,
+    /// Its own buffers.
+    pub buffers: u64,
+    /// The optimizers' state of its parameters.
+    pub optimizer: u64,
+}
+
+impl RingLayer {
+    /// None of its parameters requires a gradient.
+    pub const FROZEN: u8 = 1;
+    /// Its parameters are on another device than most of its model's.
+    pub const OFFLOADED: u8 = 2;
+    /// Its forward ran again in the backward pass.
+    pub const RECOMPUTED: u8 = 4;
+    /// It has parameters, and its forward did not run.
+    pub const NOT_CALLED: u8 = 8;
+    /// The sum of layers that have no row.
+    pub const REST: u8 = 16;
+    /// What belongs to no layer.
+    pub const NO_LAYER: u8 = 32;
+}
+
+/// What a layer's forward made, in bytes: of the pass that had the most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RingLayerFlow {
+    /// Its device.
+    pub device: TextId,
+    /// Storages that it returned and no layer before it.
+    pub outputs: u64,
+    /// Storages saved for the backward pass while it was the innermost layer, without weights and buffers.
+    pub saved: u64,
+    /// Gradients of these outputs in the backward pass.
+    pub output_gradients: u64,
+}
+
+/// Memory of a GPU by the caching allocator, after [`RingLayer`]s.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RingDeviceMemory {
+    /// Its number, as the process counts them.
+    pub device: u32,
+    /// Bytes of tensors.
+    pub allocated: u64,
+    /// The most so far.
+    pub peak_allocated: u64,
+    /// Bytes that the allocator has obtained.
+    pub reserved: u64,
+    /// The most so far.
+    pub peak_reserved: u64,
+    /// Bytes of free parts of blocks that are in use.
+    pub split: u64,
+}
+
+/// A measured step. `rows` [`RingLayer`]s and `devices` [`RingDeviceMemory`]s of the same thread precede it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RingLayers {
+    /// When it was measured: at its end.
+    pub at_ns: u64,
+    /// Number of the step, from 1.
+    pub step: u64,
+    /// Each how many-th step is measured, as of now; 0: none follows.
+    pub every: u32,
+    /// Number of rows; 0: as in the table before.
+    pub rows: u16,
+    /// Number of devices.
+    pub devices: u16,
+    /// Bits, by the number of the remark in `gctrace_event::LayersRemark`.
+    pub remarks: u32,
+    /// The most that was saved for a backward pass at once, in bytes.
+    pub saved: u64,
+    /// Time that measuring took, in ns.
+    pub cost_ns: u64,
+}

@@ -19,7 +19,7 @@ use crate::gpu::ranks::reduced;
 use crate::gpu::timeline::{ProcessTimeline, Timeline};
 use file::{CellValue, TableFile};
 use gctrace_event::read::{DecodedItem, TraceCompletion};
-use gctrace_event::{CudaLayer, ForeignTimes, KindId, ObjectKind, Pause, Record};
+use gctrace_event::{CudaLayer, ForeignTimes, KindId, LayerRow, ObjectKind, Pause, Record};
 use parquet::errors::ParquetError;
 use std::collections::HashMap;
 use std::io::Write;
@@ -65,6 +65,8 @@ struct CurrentRows {
     foreign: ForeignTimes,
     layers: HashMap<String, CudaLayer>,
     kinds: HashMap<(u32, KindId), ObjectKind>,
+    /// The last table of layers, by process id.
+    layer_rows: HashMap<u32, Vec<LayerRow>>,
 }
 
 /// A process whose rows were written.
@@ -203,6 +205,7 @@ impl<W: Write + Send> TraceTables<W> {
                 return self.write_garbage(garbage);
             }
             Record::Called(called) => current.foreign.add_called(called),
+            Record::Layers(layers) => return self.write_layers(layers),
             Record::Frame(frame) => {
                 let row = rows::frame(self.trace(), frame);
                 return self.row(Table::Frames, &row);

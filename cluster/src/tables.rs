@@ -19,7 +19,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// The tables of `gctrace.tables/1`, one file each in a directory.
-const TABLES: [&str; 9] = [
+const TABLES: [&str; 10] = [
     "ranks",
     "pauses",
     "gpu_ops",
@@ -29,6 +29,7 @@ const TABLES: [&str; 9] = [
     "frames",
     "annotations",
     "garbage",
+    "layers",
 ];
 /// File by which a directory of tables is recognized: it is written last where files are not written
 /// together.

@@ -36,7 +36,7 @@ except ModuleNotFoundError:
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import tables_job
 
-TABLES = "ranks pauses gpu_ops calls collectives steps frames annotations garbage".split()
+TABLES = "ranks pauses gpu_ops calls collectives steps frames annotations garbage layers".split()
 # Sums of Unix time in ns overflow: starts are summed modulo a prime.
 PRIME = 1_000_003
 KINDS = {"kernel": "kernel", "gpu_memcpy": "memcpy", "gpu_memset": "memset"}

@@ -200,6 +200,8 @@ def main():
     if "truth" in sys.argv[3:]:
         result["truth"] = program.truth()
     result["random"] = torch.randn(4).tolist() + [hashlib.sha256(torch.get_rng_state().numpy().tobytes()).hexdigest()]
+    # What waits for a collection depends on when the last one was.
+    gc.collect()
     result["modules"] = sorted(sys.modules)
     result["types"] = sorted({f"{type(one).__module__}.{type(one).__qualname__}" for one in gc.get_objects()})
     result["hooks"] = [
@@ -212,4 +214,5 @@ def main():
         torch.distributed.destroy_process_group()
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -6,6 +6,7 @@
 
 mod flamegraph;
 pub(crate) mod heap;
+mod layers;
 #[cfg(feature = "parquet")]
 mod parquet;
 mod pstats;
@@ -59,6 +60,9 @@ pub(crate) fn run(config: &ExportConfig) -> anyhow::Result<u8> {
     );
     if config.format == ExportFormat::Parquet {
         return tables(config);
+    }
+    if config.format == ExportFormat::Csv {
+        return layers::run(config);
     }
     let (analysis, code) = analyze::read_all(&config.traces, None)?;
     if config.format == ExportFormat::Heatmap {
@@ -117,7 +121,9 @@ fn processes<'a>(analysis: &'a Analysis, config: &ExportConfig) -> Vec<ExportedP
             name: name(&process, many_traces),
             stacks: match config.by {
                 StackWeight::Cpu => sampled(process.sampled()),
-                StackWeight::Time | StackWeight::Count => stacks(process.stacks(), config),
+                StackWeight::Time | StackWeight::Count | StackWeight::Layer => {
+                    stacks(process.stacks(), config)
+                }
             },
         })
         .filter(|process| !process.stacks.is_empty())
@@ -211,6 +217,7 @@ fn write(
         // Done or refused before.
         ExportFormat::Heapsnapshot
         | ExportFormat::Dot
+        | ExportFormat::Csv
         | ExportFormat::Heatmap
         | ExportFormat::Parquet => Ok(()),
     }

@@ -23,11 +23,13 @@ pub enum Table {
     Annotations,
     /// Kinds of objects in examined garbage.
     Garbage,
+    /// PyTorch's memory by layer.
+    Layers,
 }
 
 impl Table {
     /// All tables, in the order of their indices.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Ranks,
         Self::Pauses,
         Self::GpuOps,
@@ -37,6 +39,7 @@ impl Table {
         Self::Frames,
         Self::Annotations,
         Self::Garbage,
+        Self::Layers,
     ];
 
     /// Its name, which its file has with `.parquet` behind.
@@ -52,6 +55,7 @@ impl Table {
             Self::Frames => "frames",
             Self::Annotations => "annotations",
             Self::Garbage => "garbage",
+            Self::Layers => "layers",
         }
     }
 
@@ -67,6 +71,7 @@ impl Table {
             Self::Frames => &FRAMES,
             Self::Annotations => &ANNOTATIONS,
             Self::Garbage => &GARBAGE,
+            Self::Layers => &LAYERS,
         }
     }
 }
@@ -278,6 +283,26 @@ pub(super) const GARBAGE: [ParquetColumn; 11] = [
     number("line"),
     number("objects"),
     number("bytes"),
+];
+
+pub(super) const LAYERS: [ParquetColumn; 17] = [
+    TRACE,
+    id("rank"),
+    id("pid"),
+    time("ts_ns"),
+    number("step"),
+    text("layer"),
+    text("type_name"),
+    text("shape"),
+    text("device"),
+    number("calls"),
+    number("weights"),
+    number("gradients"),
+    number("buffers"),
+    number("optimizer"),
+    number("saved"),
+    number("outputs"),
+    number("output_gradients"),
 ];
 
 #[cfg(test)]

@@ -2,13 +2,15 @@
 //!
 //! Owns the order of the cells, which is the order in `columns.rs`.
 
-use super::columns::{ANNOTATIONS, CALLS, FRAMES, GARBAGE, GPU_OPS, PAUSES, STEPS};
+use super::columns::{ANNOTATIONS, CALLS, FRAMES, GARBAGE, GPU_OPS, LAYERS, PAUSES, STEPS};
 use super::file::CellValue;
 use super::{Table, TableError, TraceTables};
 use crate::gpu::timeline::{StreamIndex, ThreadIndex, Timeline};
 use crate::spans::index::Index;
 use crate::time::{duration, signed};
-use gctrace_event::{Counter, CudaLayer, EventSource, Frame, Garbage, GpuOpKind, Pause};
+use gctrace_event::{
+    Counter, CudaLayer, EventSource, Frame, Garbage, GpuOpKind, Layers, LayersRemark, Pause,
+};
 use std::io::Write;
 
 /// The first columns of most tables: trace, rank and process id.
@@ -134,6 +136,41 @@ impl<W: Write + Send> TraceTables<W> {
             ];
             self.row(Table::Garbage, &row)?;
         }
+        Ok(())
+    }
+
+    /// Writes the layers of a measured step; those of the step before, if they did not change.
+    pub(super) fn write_layers(&mut self, layers: &Layers) -> Result<(), TableError> {
+        if layers.remarks.contains(&LayersRemark::AtEnd) {
+            return Ok(());
+        }
+        let before = self.current.layer_rows.remove(&layers.pid).unwrap_or_default();
+        let rows = layers.rows.clone().unwrap_or(before);
+        let of = RowProcess::new(self.trace(), self.rank(layers.pid), layers.pid);
+        for row in &rows {
+            let made = row.made.unwrap_or_default();
+            let cells: [CellValue<'_>; LAYERS.len()] = [
+                of.trace,
+                of.rank,
+                of.pid,
+                time(layers.at_ns),
+                CellValue::of(layers.step),
+                CellValue::text(row.path.as_str()),
+                CellValue::text(row.type_name.as_str()),
+                CellValue::text(row.shape.as_deref()),
+                CellValue::text(row.device.as_deref()),
+                CellValue::of(row.calls),
+                CellValue::of(row.held.weights),
+                CellValue::of(row.held.gradients),
+                CellValue::of(row.held.buffers),
+                CellValue::of(row.held.optimizer),
+                CellValue::of(made.saved),
+                CellValue::of(made.outputs),
+                CellValue::of(made.output_gradients),
+            ];
+            self.row(Table::Layers, &cells)?;
+        }
+        self.current.layer_rows.insert(layers.pid, rows);
         Ok(())
     }
 

@@ -15,6 +15,7 @@ Examples:
   gctrace export trace.json --by cpu -o cpu.pstats       the same for snakeviz and python -m pstats
   gctrace export rank*.json.gz --format parquet -o tables       for DuckDB, polars, pandas, ...
   gctrace export rank*.json --format collapsed --generation 2 | flamegraph.pl > full.svg
+  gctrace export trace.json --by layer > layers.csv       PyTorch's memory by layer, step by step
   gctrace export train.gcheap -o train.heapsnapshot             for the DevTools of Chrome
   gctrace export train.gcheap --path Trainer | dot -Tsvg -o why.svg       what keeps it alive
   gctrace export train.gcheap --cycle 0x7f3a5c012340 | dot -Tsvg -o cycle.svg
@@ -29,7 +30,8 @@ pub(super) struct ExportArgs {
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<PathBuf>,
     /// File format [default: by extension: .svg, .json (speedscope), .txt or .collapsed, .pstats,
-    /// .html (heatmap), .heapsnapshot, .dot; otherwise svg, with `--path` or `--cycle` dot]
+    /// .html (heatmap), .csv, .heapsnapshot, .dot; otherwise svg, with `--path` or `--cycle` dot, with
+    /// `--by layer` csv]
     #[arg(long, value_enum)]
     format: Option<ExportFormat>,
     /// File to write; `-` is standard output, the default. An existing file is not overwritten. With
@@ -39,7 +41,7 @@ pub(super) struct ExportArgs {
     /// Overwrite FILE, or the tables of gctrace in that directory, if it exists
     #[arg(short, long, requires = "output")]
     force: bool,
-    /// Weight of a stack
+    /// Weight of a stack; or memory by layer instead of stacks
     #[arg(long, value_enum, default_value = "time")]
     by: StackWeight,
     /// Only collections of this generation
@@ -65,6 +67,8 @@ pub(crate) enum ExportFormat {
     Pstats,
     /// Image for the browser
     Svg,
+    /// Memory by layer as text for spreadsheets: a line per step, layer and kind
+    Csv,
     /// Page for the browser: length of each training step of each rank
     Heatmap,
     /// A heap for the DevTools of Chrome and memlab
@@ -93,6 +97,8 @@ pub(crate) enum StackWeight {
     Count,
     /// CPU time of its samples (by kernel probes), whether in pauses or not
     Cpu,
+    /// No stacks: PyTorch's memory by layer (`gctrace record --layers`)
+    Layer,
 }
 
 /// Options of `gctrace export`, validated, with defaults filled in.
@@ -123,8 +129,16 @@ pub(super) fn config(args: ExportArgs) -> Result<ExportConfig, clap::Error> {
         (Some(format), _) => format,
         (None, Some(path)) => by_name(path)?,
         (None, None) if picture.is_some() => ExportFormat::Dot,
+        (None, None) if args.by == StackWeight::Layer => ExportFormat::Csv,
         (None, None) => ExportFormat::Svg,
     };
+    if (format == ExportFormat::Csv) != (args.by == StackWeight::Layer) {
+        return Err(usage_error(
+            ErrorKind::ArgumentConflict,
+            "memory by layer is written as CSV, and nothing else is: --by layer --format csv. As a table \
+             for queries it is in --format parquet",
+        ));
+    }
     if format == ExportFormat::Svg && output.is_none() && crate::print::on_terminal() {
         return Err(usage_error(
             ErrorKind::MissingRequiredArgument,
@@ -149,6 +163,7 @@ fn by_name(path: &Path) -> Result<ExportFormat, clap::Error> {
         Some("json") => Ok(ExportFormat::Speedscope),
         Some("pstats" | "prof") => Ok(ExportFormat::Pstats),
         Some("html") => Ok(ExportFormat::Heatmap),
+        Some("csv") => Ok(ExportFormat::Csv),
         Some("heapsnapshot") => Ok(ExportFormat::Heapsnapshot),
         Some("dot" | "gv") => Ok(ExportFormat::Dot),
         Some("txt" | "collapsed" | "folded") => Ok(ExportFormat::Collapsed),
@@ -160,7 +175,7 @@ fn by_name(path: &Path) -> Result<ExportFormat, clap::Error> {
             ErrorKind::InvalidValue,
             &format!(
                 "no format has the extension .{unknown}: use .svg, .json (speedscope), .txt, \
-                 .collapsed, .pstats, .html (heatmap), .heapsnapshot or .dot, or pass --format"
+                 .collapsed, .pstats, .html (heatmap), .csv, .heapsnapshot or .dot, or pass --format"
             ),
         )),
     }

@@ -27,7 +27,7 @@ pub(super) fn write(
         None => "Garbage collection".to_owned(),
     };
     match config.by {
-        StackWeight::Time => {
+        StackWeight::Time | StackWeight::Layer => {
             options.title = format!("{of}: time by triggering stack");
             options.count_name = "µs".to_owned();
             options.factor = US_PER_NS;

@@ -42,6 +42,7 @@ pub(super) fn run(config: &ExportConfig) -> anyhow::Result<()> {
         | ExportFormat::Speedscope
         | ExportFormat::Pstats
         | ExportFormat::Heatmap
+        | ExportFormat::Csv
         | ExportFormat::Parquet => {
             anyhow::bail!(
                 "{} is a heap: export it with --format heapsnapshot or dot",

@@ -66,7 +66,9 @@ pub(super) fn write(
         exporter: concat!("gctrace ", env!("CARGO_PKG_VERSION")),
         name: match by {
             StackWeight::Cpu => "CPU time by stack (samples)",
-            StackWeight::Time | StackWeight::Count => "Garbage collection by triggering stack",
+            StackWeight::Time | StackWeight::Count | StackWeight::Layer => {
+                "Garbage collection by triggering stack"
+            }
         },
         active_profile_index: 0,
         shared: SpeedscopeShared { frames: frames.list.into_iter().map(frame).collect() },
@@ -121,7 +123,7 @@ fn profile<'a>(
         kind: "sampled",
         name: &process.name,
         unit: match by {
-            StackWeight::Time | StackWeight::Cpu => "nanoseconds",
+            StackWeight::Time | StackWeight::Cpu | StackWeight::Layer => "nanoseconds",
             StackWeight::Count => "none",
         },
         start_value: 0,

@@ -6,4 +6,5 @@ mod cuda;
 mod docs;
 mod garbage;
 mod inject;
+mod layers;
 mod steps;

@@ -1,0 +1,172 @@
+//! Torch tier: memory by layer against what each script counts itself, in a run without gctrace; and that
+//! a traced program does what it does without.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
+
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Command, Output};
+use test_kit::limit::WithTimeout as _;
+use test_kit::recording::Trace;
+use test_kit::{interpreters, recording};
+
+const STEPS: &str = "12";
+
+fn lines(output: &Output) -> Vec<Value> {
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let objects = text.lines().filter(|line| line.starts_with('{'));
+    objects.map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// The script's own words, of each rank, without gctrace and with the truth.
+fn untraced(
+    python: &Path,
+    arguments: &[&str],
+    script: &Path,
+    name: &str,
+    place: &Path,
+) -> Vec<Value> {
+    let mut command = Command::new(python);
+    command.args(arguments).arg(script).args([name, STEPS, "truth"]).current_dir(place);
+    lines(&command.output_in_time().unwrap())
+}
+
+fn bytes(row: &Value, of: &str, kind: &str) -> u64 {
+    row[of][kind].as_u64().unwrap_or(0)
+}
+
+/// The last measured table of a process: its rows, and what was saved at once.
+fn table(trace: &Trace, pid: Option<u64>) -> (Vec<Value>, u64) {
+    let all = trace.named("gctrace_layers");
+    let steps = all
+        .iter()
+        .filter(|(of, args)| pid.is_none_or(|pid| *of == pid) && args["saved_bytes"].is_u64());
+    let steps: Vec<&Value> = steps.map(|(_, args)| *args).collect();
+    assert!(steps.len() >= 3, "measured steps: {steps:?}");
+    let with_rows = steps.iter().rev().find(|step| step["rows"].is_array()).unwrap();
+    let last = steps.last().unwrap();
+    assert_eq!(last["saved_bytes"], with_rows["saved_bytes"]);
+    (with_rows["rows"].as_array().unwrap().clone(), last["saved_bytes"].as_u64().unwrap())
+}
+
+fn is_as_counted(name: &str, truth: &Value, (rows, saved): &(Vec<Value>, u64)) {
+    let sum = |kind| rows.iter().map(|row| bytes(row, "held", kind)).sum::<u64>();
+    let expected = |kind: &str| truth[kind].as_u64().unwrap();
+    assert_eq!(sum("weights"), expected("weights"), "{name}");
+    assert_eq!(sum("gradients"), expected("gradients"), "{name}");
+    assert_eq!(sum("optimizer"), expected("optimizer"), "{name}");
+    assert_eq!(*saved, expected("saved"), "{name}");
+    let of_rows: u64 = rows.iter().map(|row| bytes(row, "made", "saved")).sum();
+    assert_eq!(of_rows, *saved, "{name}: one pass a step");
+    if let Some(by_layer) = truth["saved_by_layer"].as_object() {
+        let counted: BTreeMap<&str, u64> =
+            by_layer.iter().map(|(layer, size)| (layer.as_str(), size.as_u64().unwrap())).collect();
+        let measured = rows.iter().filter(|row| bytes(row, "made", "saved") > 0).map(|row| {
+            let is_no_layer = row["marks"].to_string().contains("no_layer");
+            let path = if is_no_layer { "None" } else { row["path"].as_str().unwrap() };
+            (path, bytes(row, "made", "saved"))
+        });
+        assert_eq!(measured.collect::<BTreeMap<&str, u64>>(), counted, "{name}");
+    }
+    let weights = truth["weights_by_layer"].as_object().unwrap();
+    for row in rows.iter().filter(|row| bytes(row, "held", "weights") > 0) {
+        let path = row["path"].as_str().unwrap();
+        assert_eq!(weights[path].as_u64(), Some(bytes(row, "held", "weights")), "{name} {path}");
+    }
+}
+
+/// Whether a program with `--layers` did what it does without gctrace.
+fn is_unchanged(name: &str, untraced: &Value, traced: &Value) {
+    for what in ["losses", "random", "modules", "types", "hooks", "compiled"] {
+        assert_eq!(untraced[what], traced[what], "{name}: {what}");
+    }
+    assert_eq!(traced["hooks"], serde_json::json!([0, 0, true]), "{name}: nothing is left behind");
+}
+
+#[test]
+fn memory_by_layer_is_as_counted() {
+    let test = "memory_by_layer_is_as_counted";
+    let Some(python) = interpreters::torch(test) else {
+        return;
+    };
+    let script = recording::scripts().join("torch_layers.py");
+    let models = [
+        "mlp",
+        "cnn",
+        "transformer",
+        "checkpointed",
+        "neumf",
+        "lstm",
+        "lora",
+        "compiled",
+        "autocast",
+    ];
+    for name in models {
+        let place = tempfile::tempdir().unwrap();
+        let alone = untraced(&python, &[], &script, name, place.path());
+        let (program, path) = (python.to_str().unwrap(), script.to_str().unwrap());
+        let line = ["--mode", "inject", "--layers", "3", "--", program, path, name, STEPS];
+        let output = recording::gctrace(&line, place.path());
+        let traced = lines(&output);
+        is_unchanged(name, &alone[0], &traced[0]);
+        let trace = Trace::read(&place.path().join("trace.json"));
+        trace.assert_nothing_lost();
+        let table = table(&trace, None);
+        is_as_counted(name, &alone[0]["truth"], &table);
+        marks_are(name, &table.0);
+        println!("{test}: {name}: {} layers, {} bytes saved", table.0.len(), table.1);
+    }
+}
+
+/// What is special about layers of some models.
+fn marks_are(name: &str, rows: &[Value]) {
+    let row = |path: &str| rows.iter().find(|row| row["path"] == path).unwrap();
+    match name {
+        "transformer" => assert_eq!(row("head")["tied"], "weight = embedding.weight"),
+        "checkpointed" => {
+            assert!(row("blocks.0.up")["marks"].to_string().contains("recomputed"));
+            assert_eq!(bytes(row("blocks.0.up"), "made", "saved"), 0);
+        }
+        "lora" => {
+            assert!(row("0")["marks"].to_string().contains("frozen"));
+            assert_eq!(bytes(row("0"), "held", "gradients"), 0);
+        }
+        "neumf" => {
+            // By hand: 256 pairs, vectors of 32 floats; docs/tasks/layers.md.
+            assert_eq!(bytes(row("gmf_user"), "held", "weights"), 2000 * 32 * 4);
+            assert_eq!(bytes(row("gmf_item"), "held", "weights"), 1500 * 32 * 4);
+            assert_eq!(bytes(row("mlp.0"), "held", "weights"), (64 * 64 + 64) * 4);
+            assert_eq!(bytes(row("gmf_user"), "made", "outputs"), 256 * 32 * 4);
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn two_ranks_of_ddp() {
+    let test = "two_ranks_of_ddp";
+    let Some(python) = interpreters::torch(test) else {
+        return;
+    };
+    let script = recording::scripts().join("torch_layers.py");
+    let launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"];
+    let place = tempfile::tempdir().unwrap();
+    let alone = untraced(&python, &launcher, &script, "ddp", place.path());
+    let mut line = vec!["--mode", "inject", "--layers", "3", "--", python.to_str().unwrap()];
+    line.extend(launcher);
+    line.extend([script.to_str().unwrap(), "ddp", STEPS]);
+    let traced = lines(&recording::gctrace(&line, place.path()));
+    let trace = Trace::read(&place.path().join("trace.json"));
+    let processes = trace.named("gctrace_process");
+    for rank in 0..2_u64 {
+        let of_rank = |all: &[Value]| all.iter().find(|one| one["rank"] == rank).cloned().unwrap();
+        let (alone, traced) = (of_rank(&alone), of_rank(&traced));
+        is_unchanged("ddp", &alone, &traced);
+        let has_layers = |pid: u64| trace.named("gctrace_layers").iter().any(|(of, _)| *of == pid);
+        let process = processes.iter().find(|(pid, args)| args["rank"] == rank && has_layers(*pid));
+        let (pid, _) = process.unwrap();
+        is_as_counted("ddp", &alone["truth"], &table(&trace, Some(*pid)));
+    }
+}

@@ -153,3 +153,60 @@ fn device(memory: &AllocatorMemory) -> LayerDevice {
         split: memory.split,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gctrace_event::{LayerHeld, LayerMade};
+
+    fn row(path: &str, weights: u64, saved: u64) -> LayerRow {
+        LayerRow {
+            path: path.to_owned(),
+            held: LayerHeld { weights, ..LayerHeld::default() },
+            made: Some(LayerMade { saved, ..LayerMade::default() }),
+            ..LayerRow::default()
+        }
+    }
+
+    fn step(step: u64, saved: u64, rows: Option<Vec<LayerRow>>) -> Layers {
+        Layers { step, rows, saved_bytes: Some(saved), cost_ns: 5, ..Layers::default() }
+    }
+
+    #[test]
+    fn the_step_that_held_the_most_is_reported() {
+        let mut sums = LayerSums::default();
+        assert!(sums.report(0, 100).is_none());
+        sums.add(step(2, 10, Some(vec![row("a", 100, 4), row("b", 1, 6)])));
+        sums.add(step(12, 10, None));
+        sums.add(step(22, 50, Some(vec![row("a", 100, 4), row("b", 1, 46)])));
+        sums.add(step(32, 10, Some(vec![row("a", 100, 4), row("b", 1, 6)])));
+        let end = LayerRow { made: None, ..row("a", 70, 0) };
+        let end = Layers { remarks: vec![LayersRemark::AtEnd], ..step(40, 0, Some(vec![end])) };
+        sums.add(end);
+        let report = sums.report(0, 1_000).unwrap();
+        assert_eq!((report.step, report.measured_steps, report.cost_ns), (22, 4, 25));
+        assert_eq!((report.totals.weights, report.totals.saved), (101, Some(50)));
+        assert_eq!(report.totals.at_once(), 151);
+        assert_eq!(report.at_end.unwrap().weights, 70);
+        let order: Vec<&str> = report.layers.iter().map(|layer| &*layer.path).collect();
+        assert_eq!(order, ["a", "b"]);
+        let steps: Vec<(u64, u64)> =
+            report.over_time.iter().map(|point| (point.step, point.totals.at_once())).collect();
+        assert_eq!(steps, [(2, 111), (12, 111), (22, 151), (32, 111)]);
+        assert!(report.remarks.is_empty());
+    }
+
+    /// Tables without end take no memory, and sizes beyond any are the most there is.
+    #[test]
+    fn the_curve_is_bounded() {
+        let mut sums = LayerSums::default();
+        for number in 0..9_000 {
+            sums.add(step(number, u64::MAX, Some(vec![row("a", u64::MAX, u64::MAX); 2])));
+        }
+        let report = sums.report(0, 0).unwrap();
+        assert!(sums.points.len() <= 2 * POINTS && report.over_time.len() <= POINTS);
+        assert!(report.over_time.len() > POINTS / 2);
+        assert!(report.over_time.is_sorted_by_key(|point| point.step));
+        assert_eq!((report.totals.at_once(), report.cost_ratio), (u64::MAX, None));
+    }
+}

@@ -95,6 +95,8 @@ struct InjectedStats {
     steps: u64,
     /// The function of `--step-function` was called, or it is reported why that is not recorded.
     function_is_settled: bool,
+    /// Steps with memory by layer.
+    layers: u64,
 }
 
 /// How long CUPTI itself kept the programs' threads busy.
@@ -409,6 +411,8 @@ impl Source for InProcessSource {
                 "no function named {function} was called (--step-function): no step is marked by it"
             );
             self.warn(0, text, trace);
+        } else if self.options.layers > 0 && self.stats.layers == 0 {
+            self.warn(0, layers::NONE_MEASURED.to_owned(), trace);
         } else if self.lacks_cuda {
             self.warn(0, NO_CUDA.to_owned(), trace);
         }

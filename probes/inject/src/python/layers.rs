@@ -98,7 +98,9 @@ pub(super) fn step(
     let every = options().map_or(0, |options| options.layers);
     let every = if every == InjectOptions::LAYERS_BY_BUDGET { 0 } else { every };
     let Some(agent) = agent(api) else {
-        switch_off("the agent cannot be started");
+        if imports_torch(api) {
+            switch_off("this PyTorch lacks what it needs (2.1 or later)");
+        }
         return true;
     };
     let arguments = (|| {
@@ -160,6 +162,13 @@ pub(super) fn end(api: &'static PythonApi) {
     DUE.store(OFF, Ordering::Relaxed);
 }
 
+/// Whether the program uses PyTorch; a function that it named may run before.
+fn imports_torch(api: &'static PythonApi) -> bool {
+    // SAFETY: the lock is held.
+    let modules = unsafe { OwnedRef::share(api, (api.PyImport_GetModuleDict)()) };
+    OwnedRef::interned(api, c"torch.nn").is_some_and(|name| modules.value(&name).is_some())
+}
+
 fn started() -> Option<&'static LayerAgent> {
     // SAFETY: null, or leaked by `agent`.
     unsafe { AGENT.load(Ordering::Acquire).as_ref() }
@@ -169,6 +178,9 @@ fn started() -> Option<&'static LayerAgent> {
 fn agent(api: &'static PythonApi) -> Option<&'static LayerAgent> {
     if let Some(agent) = started() {
         return Some(agent);
+    }
+    if !imports_torch(api) {
+        return None;
     }
     let text = |text| OwnedRef::interned(api, text);
     let builtins = OwnedRef::import(api, c"builtins")?;

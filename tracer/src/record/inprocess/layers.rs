@@ -6,6 +6,10 @@ use gctrace_event::{
 };
 use gctrace_ring::{RingDeviceMemory, RingLayer, RingLayerFlow, RingLayers};
 
+/// `--layers` without a table.
+pub(super) const NONE_MEASURED: &str = "no memory by layer was measured (--layers): that takes two steps of a \
+    PyTorch optimizer (2.1 or later), or of another mark (docs/tasks/layers.md)";
+
 /// Devices of a process; far more than a machine has.
 const MAX_DEVICES: usize = 1 << 8;
 

@@ -257,6 +257,10 @@ impl InjectedProcessFacts {
                 called.tid = self.thread(called.tid);
                 trace.output.write(&Record::Called(called));
             }
+            Record::Layers(layers) => {
+                stats.layers += 1;
+                trace.output.write(&Record::Layers(layers));
+            }
             // Its pause is next.
             Record::Garbage(garbage) => {
                 garbage.cost_ns.into_iter().for_each(|ns| stats.cost.add_garbage(ns));

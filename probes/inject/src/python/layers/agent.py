@@ -30,9 +30,10 @@ MOST_ROWS = 1000
 MOST_STORAGES = 1 << 20
 # Share of the time that measuring may take, and of the time so far that two measured steps are apart.
 BUDGET, SPACING = 0.003, 0.01
-# What torch adds to the time within our hooks, in ns a call: the slower way to call a module, and from C++ to
-# Python.
-AROUND_MODULE, AROUND_SAVED = 4000, 2000
+# What a measured step takes beside our own code, in ns: once, and per call of a module and of a saved tensor's hook
+# (the slower way to call modules, from C++ to Python). So that what is said is about what scripts/bench/layers.py
+# measures.
+AROUND_STEP, AROUND_MODULE, AROUND_SAVED = 100000, 10000, 4000
 
 state = {"now": None, "last": None, "begun": None, "ended": None, "roots": [], "optimizers": [], "shapes": {}, "missed": 0}
 
@@ -530,7 +531,7 @@ def finish(step, optimizer, every):
         release(now)
         state["missed"] += 1
         return step + (every or 2 ** min(state["missed"], 10))
-    now["cost"] += now["modules"] * AROUND_MODULE + now["saved"] * AROUND_SAVED
+    now["cost"] += AROUND_STEP + now["modules"] * AROUND_MODULE + now["saved"] * AROUND_SAVED
     found = list(result(now, step, every, 0))
     release(now)
     ended = clock()

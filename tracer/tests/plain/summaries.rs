@@ -58,7 +58,7 @@ fn tables_of_summaries_are_those_of_the_traces() {
     };
     let whole = names.join(" ");
     let (of_traces, tables) = export(&whole, "of-traces");
-    assert!(tables.len() == 9 && tables.values().all(|bytes| !bytes.is_empty()));
+    assert!(tables.len() == 10 && tables.values().all(|bytes| !bytes.is_empty()));
     // A directory, and every other one as its trace; the names sort like the summaries.
     let mixed = names.iter().enumerate().map(|(at, name)| match at % 2 {
         0 => name.clone(),
@@ -73,7 +73,7 @@ fn tables_of_summaries_are_those_of_the_traces() {
     }
     // Tables of some ranks are no error, but it is said which.
     let (some, found) = export("sums/own%2Frank1.json.gcsum", "of-one");
-    assert_eq!((some.code, found.len()), (Some(0), 9), "{}", some.err);
+    assert_eq!((some.code, found.len()), (Some(0), 10), "{}", some.err);
     assert!(some.err.contains("rank 0 (of 2 or more): no trace and no summary"));
 }
 

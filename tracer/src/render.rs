@@ -20,6 +20,7 @@ mod idle;
 mod launching;
 mod layers;
 mod lines;
+mod next;
 mod overview;
 mod page;
 mod pressure;

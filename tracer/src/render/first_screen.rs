@@ -4,10 +4,10 @@
 //! of a recording. The full report has the evidence.
 
 use super::launching::BARS;
+use super::next::{is_applicable, is_change, next};
 use super::style::Style;
 use super::table::{INDENT, TextTable, cut, width, wrap};
 use super::{evidence, garbage, idle, lines, overview, steps};
-use crate::setting;
 use crate::text::OrDash as _;
 use crate::units::{bytes, count, counted, duration, percent, signed_duration};
 use gctrace_analysis::report::{
@@ -335,11 +335,6 @@ pub(super) fn nothing(report: &Report) -> &'static str {
     }
 }
 
-/// Whether an advice is a change to make.
-fn is_change(advice: &Advice) -> bool {
-    !matches!(advice.id, AdviceId::Leave | AdviceId::NoCollection)
-}
-
 /// Whether what it saves is a part of the time of [`priced_run`].
 fn is_of_training(advice: &Advice, report: &Report) -> bool {
     advice.id != AdviceId::OffWhileLoading || !has_steps(report)
@@ -352,12 +347,6 @@ fn once(advice: &Advice, report: &Report) -> &'static str {
 
 fn has_steps(report: &Report) -> bool {
     report.phases.as_ref().is_some_and(|phases| phases.steps.is_some())
-}
-
-/// Whether `gctrace apply` can make the change.
-fn is_applicable(advice: &Advice) -> bool {
-    let settings = advice.effect.settings.as_ref();
-    settings.and_then(setting::of_advice).is_some()
 }
 
 /// The remedies that everybody tries first and that are not advised here; `None` if there are none.
@@ -463,45 +452,4 @@ fn trust(report: &Report) -> Vec<String> {
     let elsewhere = elsewhere.map_or(String::new(), |cost| format!(" {cost}"));
     let sentence = format!("{pauses}{processes} measured. {first}{more} {overhead}.{elsewhere}");
     wrap(&sentence, "", "")
-}
-
-/// What to run to try the changes, each with what it is for.
-pub(super) fn checks(report: &Report, traces: &str) -> Vec<(&'static str, String)> {
-    let applicable = report.advice.iter().any(is_applicable);
-    let is_by_hand = |advice: &Advice| advice.id == AdviceId::BreakCycles || advice.id.is_of_waits();
-    let mut commands = Vec::new();
-    if applicable {
-        commands.push(("Try it", format!("gctrace apply --from {traces} -- COMMAND")));
-    }
-    if applicable || report.advice.iter().any(is_by_hand) {
-        commands.push(("Did it help", format!("gctrace compare {traces} -- COMMAND")));
-    }
-    commands
-}
-
-/// What to run next.
-fn next(report: &Report, traces: &[String]) -> Vec<String> {
-    let traces = traces.join(" ");
-    let mut commands = Vec::new();
-    if let Some(index) = report.advice.iter().position(is_change) {
-        commands.push(("Code and risks", format!("gctrace advice {traces} {}", index + 1)));
-    }
-    commands.extend(checks(report, &traces));
-    commands.push(("All evidence", format!("gctrace analyze --full {traces}")));
-    if report.lines.is_some() && !report.advice.iter().any(is_applicable) {
-        commands.push(("As a page", format!("gctrace report {traces}")));
-    }
-    let lines =
-        commands.into_iter().map(|(what, command)| format!("{:<18}{command}", format!("{what}:")));
-    let lines: Vec<String> = lines.collect();
-    let fits = |line: &String| line.chars().count() <= width();
-    if lines.iter().all(fits) {
-        lines
-    } else {
-        wrap(
-            "More: gctrace analyze --full, gctrace advice, gctrace export, each with these traces.",
-            "",
-            "",
-        )
-    }
 }

@@ -10,7 +10,7 @@ use super::idle;
 use crate::render::table::for_page;
 use crate::render::{
     allocations, cause, counters, cpu, cuda, evidence as facts, first_screen, garbage, gpu_bounds,
-    gpu_devices, gpus, launching, lines, overview, pressure, ranks, settings, steps, text,
+    gpu_devices, gpus, launching, lines, next, overview, pressure, ranks, settings, steps, text,
 };
 use crate::text::OrDash as _;
 use crate::units::{bytes, count, duration, percent, short_count};
@@ -131,7 +131,7 @@ fn advice(report: &Report, traces: &str) -> Section {
         if !more.is_empty() {
             all.push(Block::Text(figures_together(&more)));
         }
-        for (what, command) in first_screen::checks(report, traces) {
+        for (what, command) in next::checks(report, traces) {
             all.push(Block::Code(what.to_owned(), clean_code(&command)));
         }
     }

@@ -213,7 +213,8 @@ fn main_thread(cpu: &CpuReport, main: &MainThreadReport, process: &str, step: St
     let running: Vec<String> = package.into_iter().chain(lines_of(&main.lines, share)).collect();
     let running = running.join(", ");
     let running = if running.is_empty() { running } else { format!(" ({running})") };
-    let mut parts = vec![format!("{} on a CPU{running}", percent(share(main.samples)))];
+    let ran = main.samples.saturating_sub(main.samples_in_pauses);
+    let mut parts = vec![format!("{} on a CPU{running}", percent(share(ran)))];
     let places = ShortPlaces::of(cpu);
     let waits = waits_of(&main.off_cpu);
     let is_worth = |wait: &&WaitOf<'_>| wait.time_ns as f64 / whole_ns >= WORTH;

@@ -3,7 +3,7 @@
 use crate::script::Script;
 
 use gctrace_event::OffCpuReason;
-use gctrace_heap::state::GenerationState;
+use gctrace_heap::state::{GenerationState, ProgramState};
 use gctrace_heap::{StateOptions, look};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -49,7 +49,10 @@ fn stacks_and_collector_are_as_seen_from_within() {
             // On a busy machine another program may have had the CPU for all of the time that reading may take.
             let looks =
                 std::iter::repeat_with(|| look(script.pid(), &OPTIONS()).expect(&python.name));
-            let found = looks.take(20).find(|found| found.notes.is_empty()).expect(&python.name);
+            let is_whole = |found: &ProgramState| {
+                found.notes.is_empty() && !found.interpreters.iter().any(|one| one.is_more_frozen)
+            };
+            let found = looks.take(20).find(is_whole).expect(&python.name);
             let name = format!("{} {freezes}: {found:#?}", python.name);
             // Its thread goes on after it has printed, and is left out of the truth.
             let stacks: BTreeMap<u32, Vec<(String, String, u32)>> = found

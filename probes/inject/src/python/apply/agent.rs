@@ -244,8 +244,9 @@ impl Agent {
             None => self.begin_steps(),
             Some(_) => self.sums().steps += 1,
         }
-        let settled = self.settling.after(steps, now, self.report.agent_ns, totals);
-        self.report.settled = settled.or(self.report.settled.take());
+        if self.search.is_none() {
+            self.report.settled = self.settling.after(steps, now, self.report.agent_ns, totals);
+        }
         self.step_ended()
     }
 

@@ -156,11 +156,7 @@ impl WorkBegin {
 
 /// The steps of a program that has settled, measured from the end of the last one before.
 #[derive(Default)]
-pub(super) struct SettlingSteps {
-    since: Option<SettledSince>,
-    /// When they were last measured, CLOCK_MONOTONIC in ns.
-    measured_ns: u64,
-}
+pub(super) struct SettlingSteps(Option<SettledSince>);
 
 struct SettledSince {
     tid: u32,
@@ -170,8 +166,8 @@ struct SettledSince {
 }
 
 impl SettlingSteps {
-    /// So many steps have ended, at `now_ns`. `own_ns`: time of gctrace's own code, which counts as none. `None`:
-    /// they are not measured now.
+    /// So many steps have ended, at `now_ns`. `own_ns`: time of gctrace's own code, which counts as none. Reads the
+    /// thread's CPU time, a system call of a microsecond.
     pub(super) fn after(
         &mut self,
         steps: u64,
@@ -181,21 +177,15 @@ impl SettlingSteps {
     ) -> Option<SettledSteps> {
         /// As long as `gctrace auto` waits before it measures anything.
         const SET_UP: u64 = 50;
-        /// Between two times that they are measured, in ns, for which the thread's CPU time is read.
-        const EACH_NS: u64 = 2_000_000;
         let since_set_up = steps.checked_sub(SET_UP)?;
-        if self.since.is_some() && now_ns.saturating_sub(self.measured_ns) < EACH_NS {
-            return None;
-        }
-        self.measured_ns = now_ns;
         let now = SettledSince {
             tid: tid(),
             cpu_ns: thread_cpu_ns().saturating_sub(own_ns),
             wall_ns: now_ns.saturating_sub(own_ns),
             totals,
         };
-        let Some(begun) = &self.since else {
-            self.since = Some(now);
+        let Some(begun) = &self.0 else {
+            self.0 = Some(now);
             return None;
         };
         let during = totals.since(begun.totals);

@@ -5,6 +5,7 @@
 
 mod append;
 mod deferred;
+mod one_clock;
 mod pause_list;
 mod process_stacks;
 mod records;
@@ -12,6 +13,7 @@ mod thread_times;
 mod unlisted;
 
 use self::deferred::DeferredCollections;
+pub use self::one_clock::{OneClock, ProcessOnClock};
 pub use self::pause_list::{
     CommonClock, ListedPause, PauseList, PausedProcess, PausesNotListed, StackId,
 };

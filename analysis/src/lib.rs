@@ -59,7 +59,7 @@ mod verdict;
 pub mod words;
 
 pub use analysis::{
-    Analysis, CommonClock, ListedPause, PauseList, PausedProcess, PausesNotListed, ProcessStacks,
-    SampledStack, StackId, WeightedStack,
+    Analysis, CommonClock, ListedPause, OneClock, PauseList, PausedProcess, PausesNotListed,
+    ProcessOnClock, ProcessStacks, SampledStack, StackId, WeightedStack,
 };
 pub use summary::{ProcessStepRow, StepCell};

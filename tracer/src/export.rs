@@ -9,6 +9,7 @@ pub(crate) mod heap;
 mod layers;
 #[cfg(feature = "parquet")]
 mod parquet;
+mod perfetto;
 mod pstats;
 mod speedscope;
 
@@ -63,6 +64,9 @@ pub(crate) fn run(config: &ExportConfig) -> anyhow::Result<u8> {
     }
     if config.format == ExportFormat::Csv {
         return layers::run(config);
+    }
+    if config.format == ExportFormat::Perfetto {
+        return perfetto::run(config);
     }
     let (analysis, code) = analyze::read_all(&config.traces, None)?;
     if config.format == ExportFormat::Heatmap {
@@ -219,6 +223,7 @@ fn write(
         | ExportFormat::Dot
         | ExportFormat::Csv
         | ExportFormat::Heatmap
+        | ExportFormat::Perfetto
         | ExportFormat::Parquet => Ok(()),
     }
 }

@@ -13,6 +13,7 @@ Examples:
   gctrace export trace.json -o gc.json       for www.speedscope.app
   gctrace export trace.json --by cpu -o cpu.svg          what used the CPU (kernel probes)
   gctrace export trace.json --by cpu -o cpu.pstats       the same for snakeviz and python -m pstats
+  gctrace export rank*.json* -o run.pftrace  a timeline for ui.perfetto.dev, GPU work included
   gctrace export rank*.json.gz --format parquet -o tables       for DuckDB, polars, pandas, ...
   gctrace export rank*.json --format collapsed --generation 2 | flamegraph.pl > full.svg
   gctrace export trace.json --by layer > layers.csv       PyTorch's memory by layer, step by step
@@ -25,12 +26,12 @@ With several processes, each is a root frame of its own, or with speedscope a pr
 #[derive(Args, Debug)]
 pub(super) struct ExportArgs {
     /// Traces written by `gctrace record`, of which several give one file, and with `--format parquet`
-    /// those of the PyTorch profiler too; their summaries, or directories of summaries; or a heap
+    /// or `perfetto` those of the PyTorch profiler too; their summaries, or directories of summaries; or a heap
     /// written by `gctrace heap`
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<PathBuf>,
     /// File format [default: by extension: .svg, .json (speedscope), .txt or .collapsed, .pstats,
-    /// .html (heatmap), .csv, .heapsnapshot, .dot; otherwise svg, with `--path` or `--cycle` dot, with
+    /// .html (heatmap), .pftrace (perfetto), .csv, .heapsnapshot, .dot; otherwise svg, with `--path` or `--cycle` dot, with
     /// `--by layer` csv]
     #[arg(long, value_enum)]
     format: Option<ExportFormat>,
@@ -75,6 +76,9 @@ pub(crate) enum ExportFormat {
     Heapsnapshot,
     /// A path or cycle of a heap for graphviz
     Dot,
+    /// Timeline for ui.perfetto.dev: pauses, steps, calls and GPU work by rank, thread and stream; arrows
+    /// from pauses to the operations that they delayed; why the GPU was idle
+    Perfetto,
     /// Tables for DuckDB, polars, pandas, DataFusion: pauses, GPU operations, calls, collectives, ...
     Parquet,
 }
@@ -139,6 +143,12 @@ pub(super) fn config(args: ExportArgs) -> Result<ExportConfig, clap::Error> {
              for queries it is in --format parquet",
         ));
     }
+    if format == ExportFormat::Perfetto && output.is_none() && crate::print::on_terminal() {
+        return Err(usage_error(
+            ErrorKind::MissingRequiredArgument,
+            "standard output is a terminal, which cannot show a timeline: write it to a file (-o run.pftrace)",
+        ));
+    }
     if format == ExportFormat::Svg && output.is_none() && crate::print::on_terminal() {
         return Err(usage_error(
             ErrorKind::MissingRequiredArgument,
@@ -164,6 +174,7 @@ fn by_name(path: &Path) -> Result<ExportFormat, clap::Error> {
         Some("pstats" | "prof") => Ok(ExportFormat::Pstats),
         Some("html") => Ok(ExportFormat::Heatmap),
         Some("csv") => Ok(ExportFormat::Csv),
+        Some("pftrace" | "perfetto-trace") => Ok(ExportFormat::Perfetto),
         Some("heapsnapshot") => Ok(ExportFormat::Heapsnapshot),
         Some("dot" | "gv") => Ok(ExportFormat::Dot),
         Some("txt" | "collapsed" | "folded") => Ok(ExportFormat::Collapsed),
@@ -175,7 +186,8 @@ fn by_name(path: &Path) -> Result<ExportFormat, clap::Error> {
             ErrorKind::InvalidValue,
             &format!(
                 "no format has the extension .{unknown}: use .svg, .json (speedscope), .txt, \
-                 .collapsed, .pstats, .html (heatmap), .csv, .heapsnapshot or .dot, or pass --format"
+                 .collapsed, .pstats, .html (heatmap), .pftrace (perfetto), .csv, .heapsnapshot or .dot, \
+                 or pass --format"
             ),
         )),
     }

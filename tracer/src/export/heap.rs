@@ -43,6 +43,7 @@ pub(super) fn run(config: &ExportConfig) -> anyhow::Result<()> {
         | ExportFormat::Pstats
         | ExportFormat::Heatmap
         | ExportFormat::Csv
+        | ExportFormat::Perfetto
         | ExportFormat::Parquet => {
             anyhow::bail!(
                 "{} is a heap: export it with --format heapsnapshot or dot",

@@ -219,6 +219,7 @@ fn exports() {
         ("--format speedscope", ExportFormat::Speedscope),
         ("-o a.heapsnapshot", ExportFormat::Heapsnapshot),
         ("-o a.dot", ExportFormat::Dot),
+        ("-o a.pftrace", ExportFormat::Perfetto),
     ];
     for (options, format) in formats {
         let Ok(Invocation::Export(config)) = parsed(&format!("gctrace export a {options}")) else {

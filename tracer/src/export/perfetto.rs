@@ -8,10 +8,11 @@ mod packets;
 mod protobuf;
 
 use super::{frame_name, output};
-use crate::analyze::TraceItems;
+use crate::analyze::{DistinctTraces, TraceItems};
 use crate::args::ExportConfig;
+use crate::files::STANDARD_STREAM;
 use crate::print::clean;
-use crate::{analyze, render};
+use crate::{analyze, render, text};
 use gctrace_analysis::gpu::delayed::delayed;
 use gctrace_analysis::gpu::timeline::{StepSource, ThreadIndex, Timeline};
 use gctrace_analysis::report::{IdleLedger, Location};
@@ -23,7 +24,7 @@ use packets::{Note, PacketWriter, Slice, SliceName, TrackId, TrackProcess};
 use std::collections::HashMap;
 use std::io;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Writes the timeline of all traces. Returns the exit code: 0, or 1 if an error kept any trace from being
@@ -36,16 +37,22 @@ pub(super) fn run(config: &ExportConfig) -> anyhow::Result<u8> {
         config.generation.is_none(),
         "the timeline has all collections: instead of --generation, search for gc gen2 in it"
     );
-    let traces = analyze::with_summaries(&config.traces);
+    let mut traces = analyze::with_summaries(&config.traces);
     for trace in &traces {
         anyhow::ensure!(
-            !trace.exists() || trace.is_file(),
-            "{}: is read twice for a timeline: name a file",
+            trace.as_path() != Path::new(STANDARD_STREAM) && (!trace.exists() || trace.is_file()),
+            "{}: a trace is read twice for a timeline: name a file",
             trace.display()
         );
     }
     let (mut analysis, code) = analyze::read_all(&config.traces, None)?;
     analysis.settle();
+    // Those that count, in the order of the analysis.
+    let mut distinct = DistinctTraces::default();
+    traces.retain(|path| {
+        let items = TraceItems::open(path);
+        items.is_ok_and(|items| distinct.add(path, items.summary()).is_ok())
+    });
     let has_gpu_times = analysis.timelines().iter().any(|timeline| timeline.has_gpu_times());
     let report = has_gpu_times.then(|| render::report(&mut analysis));
     let idle = report.and_then(|report| report.gpu).map_or(Vec::new(), |gpu| gpu.idle);
@@ -265,11 +272,10 @@ impl<'a> TimelineTracks<'a> {
         Ok(())
     }
 
-    /// Reads a trace again and writes its pauses; what cannot be read was reported the first time.
-    fn pauses(&mut self, trace: usize, path: &std::path::Path) -> io::Result<()> {
-        let Ok(items) = TraceItems::open(path) else {
-            return Ok(());
-        };
+    /// Reads a trace again and writes its pauses; what damage it has was reported the first time.
+    fn pauses(&mut self, trace: usize, path: &Path) -> io::Result<()> {
+        let items =
+            TraceItems::open(path).map_err(|error| io::Error::other(text::chain(&error)))?;
         let mut lines: HashMap<FrameId, TriggerLine> = HashMap::new();
         let mut foreign = ForeignTimes::default();
         let progress = analyze::ReadProgress::new(std::slice::from_ref(&path));

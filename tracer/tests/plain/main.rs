@@ -17,6 +17,7 @@ mod memory;
 mod notebook;
 mod outputs;
 mod page;
+mod perfetto;
 mod printing;
 mod rings;
 mod signals;

@@ -49,6 +49,7 @@ impl TrackProcess {
 
 #[derive(Debug)]
 struct Track {
+    /// Of its further rows.
     parent: Option<u64>,
     name: String,
     rows: Vec<Row>,
@@ -178,7 +179,12 @@ impl<'a> PacketWriter<'a> {
         let shown_tid = if is_main { process.shown_pid } else { self.id(tid) };
         let thread = Message::default().number(1, process.shown_pid.into());
         let thread = thread.number(2, shown_tid.into()).text(5, name);
-        self.add(Some(process.track), name, |track| track.message(4, &thread))
+        let track = self.add(Some(process.track), name, |track| track.message(4, &thread))?;
+        // Further rows belong to the thread, not to its process.
+        if let Some(found) = self.tracks.get_mut(track.0) {
+            found.parent = found.rows.first().map(|row| row.uuid);
+        }
+        Ok(track)
     }
 
     /// Adds a track of a process, or below another track.

@@ -1,7 +1,5 @@
 //! `gctrace export --format perfetto`, read back by another program. Needs no privileges.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
-
 use std::process::Command;
 use test_kit::interpreters::root;
 use test_kit::limit::WithTimeout as _;

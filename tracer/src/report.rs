@@ -3,10 +3,13 @@
 //! Owns the name of the page and whether a browser opens it. `analyze` reads the traces, `render/page.rs` makes
 //! the page.
 
+mod perfetto;
+
 use crate::args::ReportArgs;
 use crate::files::STANDARD_STREAM;
 use crate::invoker::Invoker;
 use crate::{analyze, platform, print, render, variables};
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -18,46 +21,54 @@ const SCREENS: [&str; 2] = ["DISPLAY", "WAYLAND_DISPLAY"];
 /// # Errors
 /// No trace can be read, or the page cannot be written.
 pub(crate) fn run(config: &ReportArgs) -> anyhow::Result<u8> {
+    if config.perfetto {
+        return perfetto::run(config);
+    }
     let (mut analysis, code) = analyze::read_for_page(&config.traces, config.jobs)?;
     let report = render::report(&mut analysis);
     let page = render::page(&mut analysis, &report, &config.traces)?;
     let named = config.output.clone();
-    let path = named.unwrap_or_else(|| page_name(config.traces.first().map(PathBuf::as_path)));
+    let path =
+        named.unwrap_or_else(|| file_name(config.traces.first().map(PathBuf::as_path), "html"));
     analyze::write_page(&path, &config.traces, config.force, &page)?;
-    if config.output.is_none() && !open(&path) {
-        print::message(format!("wrote {}: open it in a browser", path.display()));
+    if config.output.is_none() {
+        let what =
+            if open(path.as_os_str()) { ", and opened it" } else { ": open it in a browser" };
+        print::message(format!("wrote {}{what}", path.display()));
     }
     Ok(code)
 }
 
-/// `runs/trace.json.gz` becomes `trace.html`.
-fn page_name(trace: Option<&Path>) -> PathBuf {
+/// `runs/trace.json.gz` becomes `trace.html`, if that is the extension.
+fn file_name(trace: Option<&Path>, extension: &str) -> PathBuf {
     let name = trace.and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
     let name = name.filter(|name| name != STANDARD_STREAM).unwrap_or_default();
     let stem = name.split('.').find(|part| !part.is_empty()).unwrap_or("report");
-    PathBuf::from(format!("{stem}.html"))
+    PathBuf::from(format!("{stem}.{extension}"))
 }
 
-/// Opens a file with the user's browser. False where that is not known to work: there is no screen, or
-/// gctrace has more rights than the user.
-fn open(path: &Path) -> bool {
+/// Opens a file or an address with the user's browser. False where that is not known to work.
+fn open(target: &OsStr) -> bool {
+    let Some(opener) = opener() else {
+        return false;
+    };
+    let mut command = Command::new(opener);
+    command.arg(target).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    // It ends at once, or with the browser.
+    command.spawn().is_ok()
+}
+
+/// What opens a browser; `None` where there is no screen, or gctrace has more rights than the user.
+fn opener() -> Option<&'static str> {
     let screen = || SCREENS.iter().any(|name| variables::text(name).is_some());
     let opener = match std::env::consts::OS {
         "macos" => "open",
         _ if screen() => "xdg-open",
-        _ => return false,
+        _ => return None,
     };
-    if platform::has_more_rights_than_its_user() || Invoker::detect().is_another_user() {
-        return false;
-    }
-    let mut command = Command::new(opener);
-    command.arg(path).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    // It ends at once, or with the browser.
-    let opened = command.spawn().is_ok();
-    if opened {
-        print::message(format!("wrote {}, and opened it", path.display()));
-    }
-    opened
+    let is_another =
+        platform::has_more_rights_than_its_user() || Invoker::detect().is_another_user();
+    (!is_another).then_some(opener)
 }
 
 #[cfg(test)]
@@ -73,7 +84,7 @@ mod tests {
             ("-", "report.html"),
             ("..", "report.html"),
         ] {
-            assert_eq!(page_name(Some(Path::new(trace))), Path::new(page), "{trace}");
+            assert_eq!(file_name(Some(Path::new(trace)), "html"), Path::new(page), "{trace}");
         }
     }
 }

@@ -78,6 +78,10 @@ pub(crate) struct ReportArgs {
     /// there is a display]. An existing file is not overwritten
     #[arg(short, long, value_name = "FILE", value_parser = values::file_name())]
     pub(crate) output: Option<PathBuf>,
+    /// Open a timeline at ui.perfetto.dev instead, which does not leave the browser; its file has the name of
+    /// the first trace with .pftrace
+    #[arg(long)]
+    pub(crate) perfetto: bool,
     /// Overwrite FILE if it exists
     #[arg(short, long)]
     pub(crate) force: bool,

@@ -4,7 +4,7 @@
 
 use gctrace_event::{
     CollectorKind, Counter, Counters, FORMAT, Frame, FrameId, GcReason, Interpreter, Pause,
-    Process, ProcessOrigin, Record, TraceEnd, TraceFile, TraceHeader, compressed_by_name,
+    Process, ProcessOrigin, Record, TraceCompression, TraceEnd, TraceFile, TraceHeader,
 };
 use std::error::Error;
 use std::fs::File;
@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (path, bytes, processes, stacks): (_, u64, u32, u32) =
         (Path::new(path), bytes.parse()?, processes.parse()?, stacks.parse()?);
     let file = File::create(path)?;
-    let mut trace = TraceFile::create(file, path, compressed_by_name(path), &header())?;
+    let mut trace = TraceFile::create(file, path, TraceCompression::by_name(path), &header())?;
     let pids = 1000..1000 + processes.max(1);
     for pid in pids.clone() {
         trace.write(&Record::Process(process(pid)))?;

@@ -44,8 +44,8 @@ enum Command {
     Query {
         /// The query
         sql: String,
-        /// Traces (.json, .json.gz), summaries (.gcsum), directories of them, or of the tables of
-        /// `gctrace export --format parquet`: paths, or URLs of s3://, gs://, az://
+        /// Traces (.json, .json.gz, .json.zst), summaries (.gcsum), directories of them, or of the
+        /// tables of `gctrace export --format parquet`: paths, or URLs of s3://, gs://, az://
         #[arg(required = true, value_name = "INPUT")]
         inputs: Vec<String>,
         /// How rows are printed
@@ -61,8 +61,8 @@ enum Command {
         /// Address of the scheduler: ballista://HOST:PORT
         #[arg(long, value_name = "URL")]
         on: String,
-        /// Traces (.json, .json.gz), or directories of them: paths that all machines have, or URLs of
-        /// s3://, gs://, az://
+        /// Traces (.json, .json.gz, .json.zst), or directories of them: paths that all machines have, or
+        /// URLs of s3://, gs://, az://
         #[arg(required = true, value_name = "INPUT")]
         inputs: Vec<String>,
         /// Directory for the summaries, which all machines share, or URL

@@ -35,7 +35,7 @@ const TABLES: [&str; 10] = [
 /// together.
 const RANKS: &str = "ranks.parquet";
 /// Ends of the names of traces.
-const TRACES: [&str; 2] = [".json", ".json.gz"];
+const TRACES: [&str; 3] = [".json", ".json.gz", ".json.zst"];
 /// End of the name of a summary (`gctrace_event::summary`).
 const SUMMARY: &str = ".gcsum";
 /// Columns that each directory counts from 0.
@@ -72,7 +72,7 @@ impl Inputs {
             }
             anyhow::ensure!(
                 inputs.all().count() > before,
-                "{place}: neither a trace (.json, .json.gz) nor a summary (.gcsum), nor a directory \
+                "{place}: neither a trace (.json, .json.gz, .json.zst) nor a summary (.gcsum), nor a directory \
                  with them or with the tables of gctrace export --format parquet"
             );
         }

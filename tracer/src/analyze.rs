@@ -22,6 +22,7 @@ use crate::{print, render, text};
 use anyhow::Context;
 use gctrace_analysis::report::{PhaseReport, PhasesReport, Report};
 use gctrace_analysis::{Analysis, parallel};
+use gctrace_event::TraceCompression;
 use gctrace_event::read::{DecodedItem, TraceCompletion};
 use gctrace_event::summary::SummaryHeader;
 use std::collections::BTreeSet;
@@ -75,14 +76,16 @@ pub(crate) fn run(config: &AnalyzeArgs) -> anyhow::Result<u8> {
 
 /// Largest trace that is read for [`verdict`], in bytes: read in well under a second.
 const VERDICT_BYTES: u64 = 64 << 20;
-/// The same for a compressed trace, which is about eight times larger when read.
-const VERDICT_GZ_BYTES: u64 = 8 << 20;
+/// The same for a compressed trace, which is at least eight times larger when read.
+const VERDICT_PACKED_BYTES: u64 = 8 << 20;
 
 /// The verdict on a trace that was just recorded, in at most five lines; none if nothing was
 /// recorded, or if reading the trace would take more than a moment.
 pub(crate) fn verdict(path: &Path) -> Vec<String> {
-    let compressed = path.extension().is_some_and(|end| end == "gz");
-    let most = if compressed { VERDICT_GZ_BYTES } else { VERDICT_BYTES };
+    let most = match TraceCompression::by_name(path) {
+        TraceCompression::None => VERDICT_BYTES,
+        TraceCompression::Gzip | TraceCompression::Zstd => VERDICT_PACKED_BYTES,
+    };
     // The file may have been replaced since: a link or a pipe is not followed.
     let metadata = path.symlink_metadata();
     if !metadata.is_ok_and(|found| found.is_file() && found.len() <= most) {

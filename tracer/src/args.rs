@@ -38,6 +38,7 @@ pub(crate) use summarize::{Shard, SummarizeConfig};
 pub(crate) use take_heap::{HeapProgram, TakeHeapConfig};
 pub(crate) use top::{DisplayChoice, TopConfig};
 pub(crate) use tune::TuneArgs;
+pub(crate) use values::is_trace_name;
 
 use crate::print;
 use crate::print::clean;

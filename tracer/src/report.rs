@@ -80,6 +80,7 @@ mod tests {
         for (trace, page) in [
             ("trace.json", "trace.html"),
             ("runs/a.b.json.gz", "a.html"),
+            ("trace.json.zst", "trace.html"),
             (".json", "json.html"),
             ("-", "report.html"),
             ("..", "report.html"),

@@ -10,13 +10,14 @@
 //! last line.
 //!
 //! The section of frames after the events only repeats them for viewers. It is written last, if the
-//! disk has room for all of it.
+//! disk has room for all of it; not into zstd, which no viewer opens.
+
+mod encoder;
 
 use crate::line::{RecordEncoder, WrittenFrames};
 use crate::sink::TraceSink;
-use crate::{Record, TraceEnd, TraceHeader, line};
-use flate2::Compression;
-use flate2::write::GzEncoder;
+use crate::{Record, TraceCompression, TraceEnd, TraceHeader, line};
+use encoder::TraceEncoder;
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use std::fs::File;
 use std::io;
@@ -32,7 +33,7 @@ pub enum WriteError {
     /// No space, or a quota.
     #[error(
         "{}: no space left on the disk{}; {}. Free some space or record elsewhere: gctrace -o \
-         /OTHER/DISK/trace.json.gz -- COMMAND",
+         /OTHER/DISK/trace.json.zst -- COMMAND",
         path.display(), after(*bytes), remains(*bytes)
     )]
     DiskFull {
@@ -109,12 +110,6 @@ fn limit_in_words() -> String {
     }
 }
 
-/// Whether a trace of this name is compressed (`.gz`).
-#[must_use]
-pub fn compressed_by_name(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension == "gz")
-}
-
 /// A trace that is written to an open file.
 ///
 /// Call [`TraceFile::flush`] a few times a second: flushed records survive the end of this process.
@@ -126,7 +121,7 @@ pub struct TraceFile {
     /// Text not yet handed to the sink or the encoder.
     pending: Vec<u8>,
     lines: RecordEncoder,
-    encoder: Option<GzEncoder<Vec<u8>>>,
+    encoder: Option<TraceEncoder>,
     /// Records taken since everything was handed over last.
     waiting: u64,
     /// Records that were taken and could not be written.
@@ -144,12 +139,15 @@ impl TraceFile {
     pub fn create(
         file: File,
         path: &Path,
-        compressed: bool,
+        compression: TraceCompression,
         header: &TraceHeader,
     ) -> Result<Self, WriteError> {
-        let footer: &[u8] = if compressed { b"" } else { line::FOOTER };
+        let footer: &[u8] = match compression {
+            TraceCompression::None => line::FOOTER,
+            TraceCompression::Gzip | TraceCompression::Zstd => b"",
+        };
         let sink = TraceSink::new(file, footer).map_err(|source| error(path, 0, source))?;
-        Self::begin(sink, path, compressed, header)
+        Self::begin(sink, path, compression, header)
     }
 
     /// As [`TraceFile::create`], but only appends: nothing that is in the file already is touched, and what its
@@ -160,24 +158,25 @@ impl TraceFile {
     pub fn stream(
         file: File,
         path: &Path,
-        compressed: bool,
+        compression: TraceCompression,
         header: &TraceHeader,
     ) -> Result<Self, WriteError> {
-        Self::begin(TraceSink::stream(file), path, compressed, header)
+        Self::begin(TraceSink::stream(file), path, compression, header)
     }
 
     fn begin(
         sink: TraceSink,
         path: &Path,
-        compressed: bool,
+        compression: TraceCompression,
         header: &TraceHeader,
     ) -> Result<Self, WriteError> {
+        let encoder = TraceEncoder::new(compression).map_err(|source| error(path, 0, source))?;
         let mut trace = Self {
             path: path.to_owned(),
             sink,
             pending: Vec::with_capacity(BUFFER_BYTES),
             lines: RecordEncoder::default(),
-            encoder: compressed.then(|| GzEncoder::new(Vec::new(), Compression::default())),
+            encoder,
             waiting: 0,
             lost: 0,
             stopped: false,
@@ -269,7 +268,7 @@ impl TraceFile {
         }
         self.lines.push(&mut self.pending, &Record::End(end.clone()))?;
         let frames = std::mem::take(&mut self.lines).into_frames();
-        if !frames.is_empty() && !self.stopped {
+        if self.has_viewers() && !frames.is_empty() && !self.stopped {
             self.hand_over()?;
             if self.has_room(&frames)? {
                 return self.write_section(&frames);
@@ -277,6 +276,11 @@ impl TraceFile {
         }
         self.write_footer()?;
         self.sink.release()
+    }
+
+    /// Whether there are programs that show files of this kind with the section of frames: none opens zstd.
+    fn has_viewers(&self) -> bool {
+        !matches!(self.encoder, Some(TraceEncoder::Zstd(_)))
     }
 
     /// Whether the section of frames fits on the disk. Compressed text that does not compress is
@@ -321,7 +325,7 @@ impl TraceFile {
     fn end_compression(&mut self) -> io::Result<()> {
         if let Some(encoder) = &mut self.encoder {
             encoder.write_all(&self.pending)?;
-            encoder.try_finish()?;
+            encoder.finish()?;
             self.pending.clear();
         }
         Ok(())
@@ -354,7 +358,7 @@ impl TraceFile {
 
     fn write_pending(&mut self) -> io::Result<()> {
         match &mut self.encoder {
-            Some(encoder) => self.sink.write(encoder.get_mut()),
+            Some(encoder) => self.sink.write(encoder.made()),
             None => self.sink.write(&mut self.pending),
         }
     }

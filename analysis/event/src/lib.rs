@@ -27,6 +27,7 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod compression;
 // Writing takes Linux's system calls, to reserve space and never to wait for a reader; only Linux
 // records.
 #[cfg(target_os = "linux")]
@@ -44,12 +45,11 @@ mod sink;
 pub mod summary;
 mod unpaired;
 
+pub use compression::TraceCompression;
 #[cfg(target_os = "linux")]
 pub use file::TraceFile;
 #[cfg(target_os = "linux")]
 pub use file::WriteError;
-#[cfg(target_os = "linux")]
-pub use file::compressed_by_name;
 pub use foreign_times::ForeignTimes;
 pub use notebook::{NotebookCells, cell_name};
 pub use record::{

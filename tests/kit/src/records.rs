@@ -1,6 +1,8 @@
 //! Small traces for the tests of this crate.
 
-use gctrace_event::{FORMAT, Frame, GcReason, Pause, Record, TraceEnd, TraceFile, TraceHeader};
+use gctrace_event::{
+    FORMAT, Frame, GcReason, Pause, Record, TraceCompression, TraceEnd, TraceFile, TraceHeader,
+};
 use std::io::{Read as _, Seek as _};
 
 /// A header that names the format.
@@ -61,7 +63,8 @@ pub fn end(why: &str) -> TraceEnd {
 pub fn written(header: &TraceHeader, records: &[Record], end: &TraceEnd) -> Vec<u8> {
     let mut file = tempfile::tempfile().unwrap();
     let writer = file.try_clone().unwrap();
-    let mut trace = TraceFile::create(writer, "trace.json".as_ref(), false, header).unwrap();
+    let mut trace =
+        TraceFile::create(writer, "trace.json".as_ref(), TraceCompression::None, header).unwrap();
     for record in records {
         trace.write(record).unwrap();
     }

@@ -27,7 +27,7 @@ pub(super) struct RecordArgs {
     /// Command to record, with its arguments
     #[arg(last = true, value_name = "COMMAND")]
     pub(super) command: Vec<OsString>,
-    /// Trace file; `.gz` compresses, `-` is standard output, %h, %r and %p expand to host, rank and
+    /// Trace file; `.zst` and `.gz` compress, `-` is standard output, %h, %r and %p expand to host, rank and
     /// pid. An existing trace is renamed to FILE.old; no other file is overwritten
     #[arg(short, long, value_name = "FILE", default_value = "trace.json", value_parser = values::trace_name())]
     output: PathBuf,

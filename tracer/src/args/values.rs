@@ -198,7 +198,7 @@ pub(super) fn explain_missing_dashes(error: clap::Error, arguments: &[OsString])
     let rest = shown(&arguments[position..]);
     if let Some(subcommand) = meant(&word).filter(|_| position == 1) {
         let rest = match subcommand {
-            "analyze" if is_trace(&word) => rest,
+            "analyze" if is_trace_name(&word) => rest,
             _ => shown(&arguments[position + 1..]),
         };
         return super::usage_error(
@@ -232,15 +232,16 @@ fn meant(word: &str) -> Option<&'static str> {
         "completions",
         "man",
     ];
-    if is_trace(word) {
+    if is_trace_name(word) {
         return Some("analyze");
     }
     let close = |name: &&str| distance(word, name) <= 2 && word.len() > 3;
     NAMES.into_iter().filter(close).min_by_key(|name| distance(word, name))
 }
 
-fn is_trace(word: &str) -> bool {
-    word.ends_with(".json") || word.ends_with(".json.gz")
+/// Whether a file of this name is a trace.
+pub(crate) fn is_trace_name(word: &str) -> bool {
+    [".json", ".json.gz", ".json.zst"].iter().any(|ending| word.ends_with(ending))
 }
 
 /// Levenshtein distance.

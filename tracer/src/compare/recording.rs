@@ -2,17 +2,14 @@
 
 use super::after_name;
 use crate::advice::wanted;
-use crate::args::{CompareConfig, RecordConfig};
+use crate::args::{CompareConfig, RecordConfig, is_trace_name};
 use crate::files::read_head;
 use crate::{args, print};
 use anyhow::Context as _;
 use gctrace_event::read::{DecodedItem, TraceReader};
-use gctrace_event::{RecordingMode, TraceHeader};
+use gctrace_event::{RecordingMode, TraceCompression, TraceHeader};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-
-/// First bytes of a gzip file (RFC 1952).
-const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// Whether the words are a command: the first one names no trace. A missing file with the name of a
 /// trace is none either, but a mistake.
@@ -21,12 +18,13 @@ pub(super) fn is_command(words: &[OsString]) -> bool {
         return false;
     };
     let name = first.as_os_str().to_string_lossy();
-    if name.ends_with(".json") || name.ends_with(".json.gz") {
+    if is_trace_name(&name) {
         return false;
     }
     let head = read_head(first, 64).unwrap_or_default();
     let json = head.iter().find(|byte| !byte.is_ascii_whitespace());
-    !matches!(json, Some(b'{' | b'[')) && !head.starts_with(&GZIP)
+    !matches!(json, Some(b'{' | b'['))
+        && TraceCompression::by_content(&head) == TraceCompression::None
 }
 
 /// Records the command. Returns the trace, or the exit code of the command if it failed: half a run
@@ -180,12 +178,14 @@ mod tests {
         };
         for (words, expected) in [
             (file("trace", b"  {\"traceEvents\":["), false),
-            (file("trace.z", &GZIP), false),
+            (file("trace.z", b"\x1f\x8b"), false),
+            (file("trace.y", b"\x28\xb5\x2f\xfd"), false),
             (file("train.py", b"#!/usr/bin/python3\n"), true),
             (file("empty", b""), true),
             (vec!["python3".into(), "train.py".into()], true),
             (vec!["missing.json".into()], false),
             (vec!["missing.json.gz".into()], false),
+            (vec!["missing.json.zst".into()], false),
         ] {
             assert_eq!(is_command(&words), expected, "{words:?}");
         }

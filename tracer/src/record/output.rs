@@ -7,8 +7,8 @@ use crate::files::NewTrace;
 use crate::invoker::Invoker;
 use crate::record::torch_version::TorchVersions;
 use gctrace_event::{
-    ForeignTimes, GcSettings, Note, OmittedPauses, Pause, Process, Record, TraceEnd, TraceFile,
-    TraceHeader, WriteError,
+    ForeignTimes, GcSettings, Note, OmittedPauses, Pause, Process, Record, TraceCompression,
+    TraceEnd, TraceFile, TraceHeader, WriteError,
 };
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -217,16 +217,16 @@ impl RecordSink for RecordOutput {
 impl OpenTrace {
     fn start(trace: &NewTrace, header: &TraceHeader) -> Result<Self, WriteError> {
         let path = trace.path();
-        let compressed = gctrace_event::compressed_by_name(path);
+        let compression = TraceCompression::by_name(path);
         let file = trace.writer().map_err(|source| WriteError::Io {
             path: path.to_owned(),
             bytes: 0,
             cause: source,
         })?;
         let file = if trace.streams() {
-            TraceFile::stream(file, path, compressed, header)?
+            TraceFile::stream(file, path, compression, header)?
         } else {
-            TraceFile::create(file, path, compressed, header)?
+            TraceFile::create(file, path, compression, header)?
         };
         Ok(Self { path: path.to_owned(), file, flushed: Instant::now() })
     }

@@ -178,21 +178,21 @@ fn a_recording_summarizes_its_trace() {
     let program = python.path.to_str().unwrap();
     let script = "import gc, sys; gc.collect(); sys.exit(7)";
     let record = |directory: &str| {
-        let mut words = vec!["record", "--mode", "inject", "-o", "own.json.gz"];
+        let mut words = vec!["record", "--mode", "inject", "-o", "own.json.zst"];
         words.extend(["--summary", directory, "--", program, "-c", script]);
         folder.gctrace(&words)
     };
     let outcome = record("own");
     assert_eq!(outcome.code, Some(7), "{}", outcome.err);
     assert!(outcome.err.contains("own: 1 new"), "{}", outcome.err);
-    let (trace, summary) = (folder.report("own.json.gz"), folder.report("own"));
+    let (trace, summary) = (folder.report("own.json.zst"), folder.report("own"));
     assert_eq!((trace.code, trace.out), (summary.code, summary.out));
     // A file is in the way: the trace is there all the same.
     folder.add("file", "");
     let outcome = record("file");
     assert_eq!(outcome.code, Some(7), "{}", outcome.err);
     assert!(outcome.err.contains("file"), "{}", outcome.err);
-    assert_eq!(folder.report("own.json.gz").code, Some(0));
+    assert_eq!(folder.report("own.json.zst").code, Some(0));
     let refused = folder.gctrace(&["record", "-o", "-", "--summary", "s", "--", program]);
     assert_eq!(refused.code, Some(2), "{}", refused.err);
 }

@@ -22,6 +22,7 @@ const WRONG: &[Use] = &[
     ("small.py", 2, &["goes after `--`"]),
     ("ok.json", 2, &["tip: gctrace analyze ok.json"]),
     ("run.json.gz", 2, &["tip: gctrace analyze run.json.gz"]),
+    ("run.json.zst", 2, &["tip: gctrace analyze run.json.zst"]),
     ("anlyze ok.json", 2, &["tip: gctrace analyze ok.json"]),
     ("exprot ok.json", 2, &["tip: gctrace export ok.json"]),
     ("docter", 2, &["tip: gctrace doctor"]),

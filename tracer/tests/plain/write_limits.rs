@@ -43,6 +43,8 @@ fn at_every_limit_the_command_is_unharmed_and_losses_are_reported() {
         (20_000, "t.json"),
         (132, "t.json.gz"),
         (160, "t.json.gz"),
+        (132, "t.json.zst"),
+        (160, "t.json.zst"),
     ] {
         let place = tempfile::tempdir().unwrap();
         let output = record(place.path(), limit, name);
@@ -51,8 +53,13 @@ fn at_every_limit_the_command_is_unharmed_and_losses_are_reported() {
         assert_eq!(output.status.code(), Some(7), "{case}");
         assert!(place.path().join("ended").exists(), "{case}");
         let mut file = place.path().join(name);
-        if name.ends_with(".gz") {
-            let plain = Command::new("gunzip").arg("-c").arg(&file).output().unwrap();
+        let program = match file.extension().and_then(|extension| extension.to_str()) {
+            Some("gz") => Some("gzip"),
+            Some("zst") => Some("zstd"),
+            _ => None,
+        };
+        if let Some(program) = program {
+            let plain = Command::new(program).arg("-dc").arg(&file).output().unwrap();
             assert!(plain.status.success(), "{case}");
             file = place.path().join("plain.json");
             fs::write(&file, plain.stdout).unwrap();

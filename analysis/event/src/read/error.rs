@@ -123,14 +123,16 @@ pub enum ReadError {
     },
     /// Compressed data that does not unpack.
     #[error(
-        "{file}: byte {byte} of the compressed file: {source}. The gzip file is incomplete or \
-         damaged; test it with: gzip -t {file}"
+        "{file}: byte {byte} of the compressed file: {source}. The {format} file is incomplete or \
+         damaged; test it with: {format} -t {file}"
     )]
-    Gzip {
+    Unpack {
         /// Name of the file.
         file: String,
         /// Compressed bytes read before, rounded up to the size of a read.
         byte: u64,
+        /// Name of the compression, and of its program.
+        format: &'static str,
         /// The decompressor's error.
         source: io::Error,
     },
@@ -161,9 +163,8 @@ pub(crate) fn excerpt(bytes: &[u8]) -> String {
 
 /// The file type according to the first bytes.
 pub(crate) fn describe(bytes: &[u8]) -> String {
-    let known: [(&[u8], &str); 5] = [
+    let known: [(&[u8], &str); 4] = [
         (b"PK\x03\x04", "a zip archive; unpack it first"),
-        (b"\x28\xb5\x2f\xfd", "zstd data; unpack it first: zstd -d"),
         (b"\xfd7zXZ", "xz data; unpack it first: xz -d"),
         (b"BZh", "bzip2 data; unpack it first: bzip2 -d"),
         (b"\x7fELF", "an executable"),

@@ -1,10 +1,11 @@
 //! The text of a trace: opened, unpacked if compressed, and the part of it that is in memory.
 //!
-//! Owns the buffer: reading, growing, counting lines. Does not interpret the text. Whether a file is
+//! Owns the buffer: reading, growing, counting lines. Does not interpret the text. How a file is
 //! compressed is seen in its first bytes, never in its name.
 
 use super::error::{ReadError, TracePlace, TracePosition, line_ends};
 use super::scan;
+use crate::TraceCompression;
 use flate2::read::MultiGzDecoder;
 use std::fs::{File, FileType};
 use std::io;
@@ -14,14 +15,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The first two bytes of a gzip file (RFC 1952, 2.3.1).
-const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+/// Binary logarithm of the most bytes of text that a zstd file may refer back to, which are kept in memory while it
+/// is read: 128 MiB, the most that `zstd -d` takes unless it is told otherwise. gctrace's traces refer back to 2 MiB.
+const ZSTD_WINDOW_LOG: u32 = 27;
 
 /// An open trace, compressed or not.
 pub struct TraceInput {
     name: String,
     reader: Box<dyn Read + Send>,
-    compressed: bool,
+    compression: TraceCompression,
     size: Option<u64>,
     consumed: Arc<AtomicU64>,
 }
@@ -58,17 +60,16 @@ impl TraceInput {
         let consumed = Arc::new(AtomicU64::new(0));
         let mut counted = CountingReader { reader, consumed: Arc::clone(&consumed) };
         let mut first = Vec::new();
-        let start = counted.by_ref().take(GZIP_MAGIC.len() as u64).read_to_end(&mut first);
-        if let Err(source) = start {
-            let file = name.to_owned();
-            return Err(ReadError::Io { file, byte: 0, source });
-        }
-        let compressed = first == GZIP_MAGIC;
+        let start =
+            counted.by_ref().take(TraceCompression::MAGIC_BYTES as u64).read_to_end(&mut first);
+        let failed = |source| ReadError::Io { file: name.to_owned(), byte: 0, source };
+        start.map_err(failed)?;
+        let compression = TraceCompression::by_content(&first);
         let whole = io::Cursor::new(first).chain(counted);
         Ok(Self {
             name: name.to_owned(),
-            reader: if compressed { Box::new(MultiGzDecoder::new(whole)) } else { Box::new(whole) },
-            compressed,
+            reader: unpacked(whole, compression).map_err(failed)?,
+            compression,
             size: None,
             consumed,
         })
@@ -80,10 +81,16 @@ impl TraceInput {
         &self.name
     }
 
+    /// How the bytes are unpacked on the way.
+    #[must_use]
+    pub fn compression(&self) -> TraceCompression {
+        self.compression
+    }
+
     /// Whether the bytes are unpacked on the way.
     #[must_use]
     pub fn compressed(&self) -> bool {
-        self.compressed
+        self.compression != TraceCompression::None
     }
 
     /// Size of the file in bytes, where it is a file.
@@ -102,6 +109,36 @@ impl TraceInput {
 impl Read for TraceInput {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.reader.read(buffer)
+    }
+}
+
+/// The text of what `reader` reads.
+fn unpacked(
+    reader: impl Read + Send + 'static,
+    compression: TraceCompression,
+) -> io::Result<Box<dyn Read + Send>> {
+    Ok(match compression {
+        TraceCompression::None => Box::new(reader),
+        TraceCompression::Gzip => Box::new(MultiGzDecoder::new(reader)),
+        TraceCompression::Zstd => {
+            let mut decoder = zstd::Decoder::new(reader)?;
+            decoder.window_log_max(ZSTD_WINDOW_LOG)?;
+            Box::new(ZstdReader(decoder))
+        }
+    })
+}
+
+/// Tells damaged data from a failed read: the decoder's own errors have no kind.
+struct ZstdReader<R: Read>(zstd::Decoder<'static, io::BufReader<R>>);
+
+impl<R: Read> Read for ZstdReader<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buffer).map_err(|error| match error.kind() {
+            io::ErrorKind::Other if error.raw_os_error().is_none() => {
+                io::Error::new(io::ErrorKind::InvalidData, error)
+            }
+            _ => error,
+        })
     }
 }
 
@@ -275,7 +312,8 @@ impl ReadWindow {
         match source.kind() {
             io::ErrorKind::UnexpectedEof => Ok(false),
             io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => {
-                Err(ReadError::Gzip { file, byte, source })
+                let format = self.input.compression().name();
+                Err(ReadError::Unpack { file, byte, format, source })
             }
             _ => Err(ReadError::Io { file, byte, source }),
         }

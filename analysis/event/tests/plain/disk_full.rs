@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
-use gctrace_event::{TraceFile, WriteError};
+use gctrace_event::{TraceCompression, TraceFile, WriteError};
 use nix::sys::resource::{Resource, setrlimit};
 use std::collections::HashSet;
 use std::fs::File;
@@ -14,9 +14,10 @@ use test_kit::records::{end, frame, header, pause, pause_in};
 
 /// Writes pauses, each in a stack of its own, until an error, then ends the trace. Returns how many
 /// were taken, and the error.
-fn fill(path: &Path, compressed: bool) -> (u64, WriteError) {
+fn fill(path: &Path) -> (u64, WriteError) {
     let file = File::create(path).unwrap();
-    let mut trace = TraceFile::create(file, path, compressed, &header()).unwrap();
+    let compression = TraceCompression::by_name(path);
+    let mut trace = TraceFile::create(file, path, compression, &header()).unwrap();
     let mut taken = 0;
     let error = loop {
         assert!(taken < 10_000_000, "the disk never filled");
@@ -37,23 +38,24 @@ fn fill(path: &Path, compressed: bool) -> (u64, WriteError) {
     (taken, error)
 }
 
-fn text(path: &Path, compressed: bool) -> String {
+fn text(path: &Path) -> String {
     let mut text = String::new();
     let file = File::open(path).unwrap();
-    if compressed {
-        flate2::read::GzDecoder::new(file).read_to_string(&mut text).unwrap();
-    } else {
-        (&file).read_to_string(&mut text).unwrap();
-    }
+    let mut text_of = |mut reader: Box<dyn Read>| reader.read_to_string(&mut text).unwrap();
+    match TraceCompression::by_name(path) {
+        TraceCompression::None => text_of(Box::new(file)),
+        TraceCompression::Gzip => text_of(Box::new(flate2::read::GzDecoder::new(file))),
+        TraceCompression::Zstd => text_of(Box::new(zstd::Decoder::new(file).unwrap())),
+    };
     text
 }
 
-fn check(path: &Path, compressed: bool) {
-    let (taken, error) = fill(path, compressed);
+fn check(path: &Path) {
+    let (taken, error) = fill(path);
     // The limit of the process may be reached before the end of the disk.
     let is_full = matches!(error, WriteError::DiskFull { .. } | WriteError::SizeLimit { .. });
     assert!(is_full, "{error}");
-    let json: serde_json::Value = serde_json::from_str(&text(path, compressed)).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&text(path)).unwrap();
     let events = json["traceEvents"].as_array().unwrap();
     let pauses = events.iter().filter(|event| event["cat"] == "gc").count();
     assert_eq!(pauses as u64, taken, "every pause taken is in the file");
@@ -72,18 +74,22 @@ fn check(path: &Path, compressed: bool) {
 }
 
 /// The disk has room for every record, but not for the section of frames after them.
-fn check_without_room_for_the_section(path: &Path, compressed: bool) {
+fn check_without_room_for_the_section(path: &Path) {
     // As many as leave the reserve of 128 KiB free on 512 KiB, but not the section. Whether a
     // compressed one fits is known from its size before.
-    let count = if compressed { 11_000 } else { 2_200 };
+    let count = match TraceCompression::by_name(path) {
+        TraceCompression::None => 2_200,
+        TraceCompression::Gzip | TraceCompression::Zstd => 11_000,
+    };
     let file = File::create(path).unwrap();
-    let mut trace = TraceFile::create(file, path, compressed, &header()).unwrap();
+    let compression = TraceCompression::by_name(path);
+    let mut trace = TraceFile::create(file, path, compression, &header()).unwrap();
     for id in 1..=count {
         trace.write(&frame(id, None)).unwrap();
     }
     let size = trace.finish(&end("the command ended")).unwrap();
     assert_eq!(size, path.metadata().unwrap().len());
-    let json: serde_json::Value = serde_json::from_str(&text(path, compressed)).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&text(path)).unwrap();
     let events = json["traceEvents"].as_array().unwrap();
     assert_eq!(events.len(), count as usize + 2);
     assert_eq!(events.last().unwrap()["name"], "gctrace_end");
@@ -96,8 +102,9 @@ fn check_without_room_for_the_section(path: &Path, compressed: bool) {
 fn limit_on_file_size() {
     setrlimit(Resource::RLIMIT_FSIZE, 1 << 19, 1 << 19).unwrap();
     let dir = tempfile::tempdir().unwrap();
-    check(&dir.path().join("trace.json"), false);
-    check(&dir.path().join("trace.json.gz"), true);
+    for name in ["trace.json", "trace.json.gz", "trace.json.zst"] {
+        check(&dir.path().join(name));
+    }
 }
 
 /// A file system of 512 KiB, where this machine lets us mount one.
@@ -127,11 +134,11 @@ fn small_tmpfs() {
         eprintln!("skipped: mounting a tmpfs needs root");
         return;
     };
-    for (name, compressed) in [("trace.json", false), ("trace.json.gz", true)] {
+    for name in ["trace.json", "trace.json.gz", "trace.json.zst"] {
         let path = disk.0.path().join(name);
-        check(&path, compressed);
+        check(&path);
         std::fs::remove_file(&path).unwrap();
-        check_without_room_for_the_section(&path, compressed);
+        check_without_room_for_the_section(&path);
         std::fs::remove_file(path).unwrap();
     }
 }
@@ -140,7 +147,7 @@ fn small_tmpfs() {
 fn device_that_is_always_full() {
     let path = Path::new("/dev/full");
     let file = File::options().write(true).open(path).unwrap();
-    let error = TraceFile::create(file, path, false, &header()).unwrap_err();
+    let error = TraceFile::create(file, path, TraceCompression::None, &header()).unwrap_err();
     assert!(matches!(error, WriteError::DiskFull { .. }), "{error}");
     assert!(error.to_string().contains("/dev/full"));
 }

@@ -4,7 +4,7 @@
 
 use crate::strategies;
 
-use gctrace_event::read::{DecodedItem, EventReader, TraceInput, TraceReader};
+use gctrace_event::read::{DecodedItem, EventReader, ReadError, TraceInput, TraceReader};
 use gctrace_event::summary::{SummaryHeader, SummaryReader, SummarySource, SummaryWriter};
 use gctrace_event::{FORMAT, Record, TraceEnd, TraceHeader};
 use proptest::collection::vec;
@@ -41,6 +41,17 @@ fn read(bytes: &[u8]) -> Contents {
     contents.cut = ending.cut.is_some();
     contents.anomalies = ending.anomalies.count;
     contents
+}
+
+/// Number of items read.
+fn tried(bytes: Vec<u8>) -> Result<usize, ReadError> {
+    let input = TraceInput::new("test", Cursor::new(bytes)).unwrap();
+    let mut reader = TraceReader::new(EventReader::new(input));
+    let mut count = 0;
+    while reader.next_item()?.is_some() {
+        count += 1;
+    }
+    Ok(count)
 }
 
 proptest! {
@@ -231,18 +242,35 @@ proptest! {
     fn every_cut_of_a_compressed_trace_is_readable(records in vec(pause(), 1..50), end in end()) {
         let header = TraceHeader { format: FORMAT.to_owned(), ..TraceHeader::default() };
         let bytes = written(&header, &records, &end);
-        let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-        packed.write_all(&bytes).unwrap();
-        let packed = packed.finish().unwrap();
-        for length in (packed.len() / 2..packed.len()).step_by(41) {
-            let input = TraceInput::new("test", Cursor::new(packed[..length].to_vec())).unwrap();
-            let mut reader = TraceReader::new(EventReader::new(input));
-            let mut count = 0;
-            while let Ok(Some(_)) = reader.next_item() {
-                count += 1;
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all(&bytes).unwrap();
+        for packed in [gzip.finish().unwrap(), zstd::encode_all(&*bytes, 1).unwrap()] {
+            for length in (packed.len() / 2..packed.len()).step_by(41) {
+                match tried(packed[..length].to_vec()) {
+                    Ok(count) => prop_assert!(count <= records.len() + 2),
+                    // There is no text before the cut; a cut is no damage.
+                    Err(error) => {
+                        let is_early = matches!(error, ReadError::NotATrace { .. });
+                        prop_assert!(is_early, "{}", error);
+                    }
+                }
             }
-            prop_assert!(count <= records.len() + 2);
+            prop_assert_eq!(read(&packed).records.len(), records.len() + 1);
         }
-        prop_assert_eq!(read(&packed).records.len(), records.len() + 1);
+    }
+
+    /// Whatever is in it, it is read in little memory and without a panic; what was read before stays.
+    #[test]
+    fn damaged_zstd_is_read_or_refused(
+        records in vec(pause(), 1..50), end in end(), damage in vec((any::<usize>(), any::<u8>()), 1..4),
+    ) {
+        let header = TraceHeader { format: FORMAT.to_owned(), ..TraceHeader::default() };
+        let mut packed = zstd::encode_all(&*written(&header, &records, &end), 3).unwrap();
+        for (at, byte) in damage {
+            // The first four are the magic number.
+            let at = 4 + at % (packed.len() - 4);
+            packed[at] = byte;
+        }
+        let _ = tried(packed);
     }
 }

@@ -162,7 +162,6 @@ fn files_that_are_no_traces() {
         (&b" \n "[..], "t.json: line 2, byte 3: not a trace: it contains only whitespace"),
         (b"hello", r#"line 1, byte 0: not a trace: it starts with "hello""#),
         (b"\x7fELF\x02", "not a trace: it starts with an executable"),
-        (b"\x28\xb5\x2f\xfd1234", "zstd -d"),
         (b"\x00\x01\x02", "it starts with 00 01 02"),
         (b"{}", "line 1, byte 1: not a trace: a JSON object without \"traceEvents\""),
         (b"{\"a\":1", "without \"traceEvents\""),
@@ -206,9 +205,72 @@ fn gzip_of_garbage() {
     packed.write_all(b"garbage").unwrap();
     assert!(error(&packed.finish().unwrap()).contains("starts with \"garbage\""));
     let broken = [&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3][..], &[0xff; 100]].concat();
-    assert!(matches!(collections(&broken), Err(ReadError::Gzip { .. })));
+    assert!(matches!(collections(&broken), Err(ReadError::Unpack { format: "gzip", .. })));
     assert!(error(b"\x1f\x8bgarbage").contains("not a trace: compressed data without text"));
     assert!(error(b"\x1f\x8b").contains("not a trace"), "{}", error(b"\x1f\x8b"));
+}
+
+#[test]
+fn zstd_is_seen_in_the_content() {
+    let text = br#"[{"ph":"X","cat":"gc","pid":1,"tid":1,"ts":5,"dur":1}]"#;
+    let packed = zstd::encode_all(&text[..], 3).unwrap();
+    assert_eq!(collections(&packed).unwrap().0.len(), 1);
+    // As pzstd begins: a frame to skip, of four bytes.
+    let skipped = [b"\x50\x2a\x4d\x18\x04\0\0\0size", &packed[..]].concat();
+    assert_eq!(collections(&skipped).unwrap().0.len(), 1);
+    // Several frames one after the other are one file.
+    let (first, second) = text.split_at(20);
+    let halves = [first, second].map(|half| zstd::encode_all(half, 3).unwrap()).concat();
+    assert_eq!(collections(&halves).unwrap().0.len(), 1);
+}
+
+#[test]
+fn zstd_of_garbage() {
+    assert!(
+        error(&zstd::encode_all(&b"garbage"[..], 3).unwrap()).contains("starts with \"garbage\"")
+    );
+    let broken = [&b"\x28\xb5\x2f\xfd"[..], &[0xff; 100]].concat();
+    assert!(matches!(collections(&broken), Err(ReadError::Unpack { format: "zstd", .. })));
+    assert!(error(&broken).contains("zstd -t t.json"), "{}", error(&broken));
+    let empty = error(b"\x28\xb5\x2f\xfd");
+    assert!(empty.contains("not a trace: compressed data without text"), "{empty}");
+    // Its last byte wrong: the checksum.
+    let mut encoder = zstd::Encoder::new(Vec::new(), 3).unwrap();
+    encoder.include_checksum(true).unwrap();
+    encoder.write_all(br#"[{"ph":"X","cat":"gc","pid":1,"tid":1,"ts":5,"dur":1},"#).unwrap();
+    let mut packed = encoder.finish().unwrap();
+    *packed.last_mut().unwrap() ^= 1;
+    assert!(matches!(collections(&packed), Err(ReadError::Unpack { format: "zstd", .. })));
+}
+
+/// The header of a frame says how much memory its reader needs (RFC 8878, 3.1.1.1.2): 128 MiB is the most that
+/// is given, and 3.75 TiB the most that can be asked for.
+#[test]
+fn zstd_that_asks_for_much_memory_is_refused() {
+    let frame = |exponent: u8, mantissa: u8| {
+        let header = [0x28, 0xb5, 0x2f, 0xfd, 0, exponent << 3 | mantissa];
+        // One block, the last, of two bytes as they are.
+        [&header[..], &[0b1_0001, 0, 0], b"[]"].concat()
+    };
+    assert_eq!(collections(&frame(17, 0)).unwrap().0, []);
+    for (exponent, mantissa) in [(17, 1), (18, 0), (21, 0), (31, 7)] {
+        let refused = collections(&frame(exponent, mantissa));
+        assert!(matches!(refused, Err(ReadError::Unpack { .. })), "{exponent} {mantissa}");
+    }
+}
+
+/// 64 MiB of spaces in less than 16 KiB are passed over, and are not in memory as a whole: the window would not
+/// grow so far for an event.
+#[test]
+fn zstd_that_unpacks_to_much_is_read() {
+    let mut encoder = zstd::Encoder::new(Vec::new(), 1).unwrap();
+    encoder.write_all(b"[").unwrap();
+    let spaces = vec![b' '; 1 << 20];
+    (0..64).for_each(|_| encoder.write_all(&spaces).unwrap());
+    encoder.write_all(br#"{"ph":"X","cat":"gc","pid":1,"tid":1,"ts":5,"dur":1}]"#).unwrap();
+    let packed = encoder.finish().unwrap();
+    assert!(packed.len() < 1 << 14, "{}", packed.len());
+    assert_eq!(collections(&packed).unwrap().0.len(), 1);
 }
 
 #[test]

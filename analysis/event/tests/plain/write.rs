@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
 use gctrace_event::read::{DecodedItem, TraceReader};
-use gctrace_event::{Counter, Pressure, Record, TraceFile};
+use gctrace_event::{Counter, Pressure, Record, TraceCompression, TraceFile};
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -36,7 +36,8 @@ fn a_plain_trace_is_valid_json_after_every_flush() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("trace.json");
     let mut trace =
-        TraceFile::create(File::create(&path).unwrap(), &path, false, &header()).unwrap();
+        TraceFile::create(File::create(&path).unwrap(), &path, TraceCompression::None, &header())
+            .unwrap();
     for n in 0..20 {
         trace.write(&pause(n)).unwrap();
         trace.flush().unwrap();
@@ -56,19 +57,24 @@ fn a_plain_trace_is_valid_json_after_every_flush() {
 fn the_same_text_plain_compressed_and_through_a_pipe() {
     let dir = tempfile::tempdir().unwrap();
     let plain = dir.path().join("trace.json");
-    let compressed = dir.path().join("trace.json.gz");
-    for (path, gz) in [(&plain, false), (&compressed, true)] {
+    let [gzip, zstd] = ["trace.json.gz", "trace.json.zst"].map(|name| dir.path().join(name));
+    for path in [&plain, &gzip, &zstd] {
+        let compression = TraceCompression::by_name(path);
         let mut trace =
-            TraceFile::create(File::create(path).unwrap(), path, gz, &header()).unwrap();
+            TraceFile::create(File::create(path).unwrap(), path, compression, &header()).unwrap();
         (0..5000).for_each(|n| trace.write(&pause(n)).unwrap());
         trace.finish(&end("the command ended")).unwrap();
     }
     let text = std::fs::read_to_string(&plain).unwrap();
-    let mut unpacked = String::new();
-    flate2::read::GzDecoder::new(File::open(&compressed).unwrap())
-        .read_to_string(&mut unpacked)
-        .unwrap();
-    assert!(text == unpacked);
+    for (program, path) in [("gzip", &gzip), ("zstd", &zstd)] {
+        let unpacked = Command::new(program).arg("-dc").arg(path).output_in_time();
+        let Ok(unpacked) = unpacked.inspect_err(|error| eprintln!("skipped: {program}: {error}"))
+        else {
+            continue;
+        };
+        assert!(unpacked.status.success(), "{}", String::from_utf8_lossy(&unpacked.stderr));
+        assert!(text.as_bytes() == unpacked.stdout, "{program}");
+    }
 
     let (mut from, to) = std::io::pipe().unwrap();
     let reader = std::thread::spawn(move || {
@@ -76,7 +82,8 @@ fn the_same_text_plain_compressed_and_through_a_pipe() {
         from.read_to_string(&mut text).map(|_| text)
     });
     let file = File::from(std::os::fd::OwnedFd::from(to));
-    let mut trace = TraceFile::create(file, "pipe".as_ref(), false, &header()).unwrap();
+    let mut trace =
+        TraceFile::create(file, "pipe".as_ref(), TraceCompression::None, &header()).unwrap();
     (0..5000).for_each(|n| trace.write(&pause(n)).unwrap());
     trace.finish(&end("the command ended")).unwrap();
     assert!(text == reader.join().unwrap().unwrap());
@@ -85,19 +92,70 @@ fn the_same_text_plain_compressed_and_through_a_pipe() {
 #[test]
 fn a_compressed_trace_is_readable_up_to_the_last_flush() {
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("trace.json.gz");
-    let mut trace =
-        TraceFile::create(File::create(&path).unwrap(), &path, true, &header()).unwrap();
-    (0..100).for_each(|n| trace.write(&pause(n)).unwrap());
-    trace.flush().unwrap();
-    let mut bytes = Vec::new();
-    let error = flate2::read::GzDecoder::new(File::open(&path).unwrap())
-        .read_to_end(&mut bytes)
-        .unwrap_err();
-    assert_eq!(error.kind(), std::io::ErrorKind::UnexpectedEof);
-    let text = String::from_utf8(bytes).unwrap();
-    assert_eq!(text.matches(r#""cat":"gc""#).count(), 100);
-    assert!(text.ends_with("}}"));
+    for name in ["trace.json.gz", "trace.json.zst"] {
+        let path = dir.path().join(name);
+        let compression = TraceCompression::by_name(&path);
+        let mut trace =
+            TraceFile::create(File::create(&path).unwrap(), &path, compression, &header()).unwrap();
+        (0..100).for_each(|n| trace.write(&pause(n)).unwrap());
+        trace.flush().unwrap();
+        let mut bytes = Vec::new();
+        let error = unpacker(&path).read_to_end(&mut bytes).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::UnexpectedEof);
+        let text = String::from_utf8(bytes).unwrap();
+        assert_eq!(text.matches(r#""cat":"gc""#).count(), 100);
+        assert!(text.ends_with("}}"));
+    }
+}
+
+/// What the libraries themselves unpack.
+fn unpacker(path: &Path) -> Box<dyn Read> {
+    let file = File::open(path).unwrap();
+    match TraceCompression::by_name(path) {
+        TraceCompression::None => Box::new(file),
+        TraceCompression::Gzip => Box::new(flate2::read::GzDecoder::new(file)),
+        TraceCompression::Zstd => Box::new(zstd::Decoder::new(file).unwrap()),
+    }
+}
+
+/// A compressed trace that is cut anywhere is read up to the last flush before the cut.
+#[test]
+fn a_compressed_trace_that_is_cut_is_readable_up_to_the_flush_before() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["trace.json.gz", "trace.json.zst"] {
+        let path = dir.path().join(name);
+        let compression = TraceCompression::by_name(&path);
+        let mut trace =
+            TraceFile::create(File::create(&path).unwrap(), &path, compression, &header()).unwrap();
+        // Bytes of the file, and pauses in them, after each flush; intervals of 1 to 99 pauses.
+        let mut flushes = vec![(trace.bytes(), 0)];
+        let mut count = 0;
+        for interval in 1..100 {
+            (0..interval)
+                .for_each(|n| trace.write(&pause_in((count + n) * 7919 % 100_003, 1)).unwrap());
+            count += interval;
+            trace.flush().unwrap();
+            flushes.push((trace.bytes(), count));
+        }
+        let size = trace.finish(&end("the command ended")).unwrap();
+        let bytes = std::fs::read(&path).unwrap();
+        assert_eq!(bytes.len() as u64, size);
+        let boundaries = flushes.iter().flat_map(|(at, _)| [*at, at + 1, at - 1]);
+        let anywhere = (0..200).map(|n| flushes[0].0 + n * (size - flushes[0].0) / 200);
+        for cut in boundaries.chain(anywhere) {
+            let cut = cut.max(flushes[0].0);
+            let flushed =
+                flushes.iter().filter(|(at, _)| *at <= cut).map(|(_, count)| *count).max();
+            std::fs::write(&path, &bytes[..cut.try_into().unwrap()]).unwrap();
+            let mut reader = TraceReader::open(&path).unwrap();
+            let mut read = 0;
+            while let Some(item) = reader.next_item().unwrap() {
+                read += u64::from(matches!(item, DecodedItem::Record(Record::Pause(_))));
+            }
+            assert!(reader.finish().cut.is_some(), "{name} at {cut}");
+            assert!(Some(read) >= flushed, "{name} at {cut}: {read} of {flushed:?}");
+        }
+    }
 }
 
 #[test]
@@ -210,9 +268,9 @@ fn python_reads_whole_stacks() {
     let dir = tempfile::tempdir().unwrap();
     for name in ["trace.json", "trace.json.gz"] {
         let path = dir.path().join(name);
-        let gz = gctrace_event::compressed_by_name(&path);
+        let compression = TraceCompression::by_name(&path);
         let file = File::create(&path).unwrap();
-        let mut trace = TraceFile::create(file, &path, gz, &header()).unwrap();
+        let mut trace = TraceFile::create(file, &path, compression, &header()).unwrap();
         write_stacks(&mut trace, 5000);
         let size = trace.finish(&end("the command ended")).unwrap();
         assert_eq!(size, path.metadata().unwrap().len());
@@ -248,10 +306,12 @@ fn stacks_read(path: &Path) -> (usize, usize, bool) {
 #[test]
 fn a_killed_recorder_leaves_its_stacks() {
     let dir = tempfile::tempdir().unwrap();
-    for (name, cut) in [("trace.json", false), ("trace.json.gz", true)] {
+    for name in ["trace.json", "trace.json.gz", "trace.json.zst"] {
         let path = dir.path().join(name);
+        let compression = TraceCompression::by_name(&path);
+        let cut = compression != TraceCompression::None;
         let file = File::create(&path).unwrap();
-        let mut trace = TraceFile::create(file, &path, cut, &header()).unwrap();
+        let mut trace = TraceFile::create(file, &path, compression, &header()).unwrap();
         write_stacks(&mut trace, 3000);
         trace.flush().unwrap();
         // As killed: nothing of it runs any more.
@@ -265,12 +325,30 @@ fn a_killed_recorder_leaves_its_stacks() {
     }
 }
 
+/// No viewer opens zstd, so the section that is theirs is not written.
+#[test]
+fn stacks_are_once_in_zstd() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("trace.json.zst");
+    let file = File::create(&path).unwrap();
+    let mut trace = TraceFile::create(file, &path, TraceCompression::Zstd, &header()).unwrap();
+    write_stacks(&mut trace, 3000);
+    let size = trace.finish(&end("the command ended")).unwrap();
+    assert_eq!(size, path.metadata().unwrap().len());
+    let mut text = String::new();
+    unpacker(&path).read_to_string(&mut text).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert!(json["stackFrames"].is_null());
+    assert_eq!(stacks_read(&path), (3000, 3000, false));
+}
+
 #[test]
 fn stacks_are_the_same_through_a_pipe_and_read_once() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("trace.json");
     let mut trace =
-        TraceFile::create(File::create(&path).unwrap(), &path, false, &header()).unwrap();
+        TraceFile::create(File::create(&path).unwrap(), &path, TraceCompression::None, &header())
+            .unwrap();
     write_stacks(&mut trace, 2000);
     trace.finish(&end("the command ended")).unwrap();
     assert_eq!(stacks_read(&path), (2000, 2000, false));
@@ -281,7 +359,8 @@ fn stacks_are_the_same_through_a_pipe_and_read_once() {
         from.read_to_string(&mut text).map(|_| text)
     });
     let file = File::from(std::os::fd::OwnedFd::from(to));
-    let mut trace = TraceFile::create(file, "pipe".as_ref(), false, &header()).unwrap();
+    let mut trace =
+        TraceFile::create(file, "pipe".as_ref(), TraceCompression::None, &header()).unwrap();
     write_stacks(&mut trace, 2000);
     trace.finish(&end("the command ended")).unwrap();
     let text = reader.join().unwrap().unwrap();

@@ -1,5 +1,5 @@
 use super::*;
-use gctrace_event::{TraceEnd, TraceFile, TraceHeader};
+use gctrace_event::{TraceCompression, TraceEnd, TraceFile, TraceHeader};
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt as _;
 
@@ -22,8 +22,8 @@ fn refused(path: &Path, command: &[&str]) -> String {
 fn record(path: &Path, host: &str) -> Option<PathBuf> {
     let header = TraceHeader { host: host.to_owned(), ..TraceHeader::default() };
     let mut trace = create(path).expect("a file");
-    let compressed = gctrace_event::compressed_by_name(path);
-    let file = TraceFile::create(trace.writer().expect("open"), path, compressed, &header);
+    let compression = TraceCompression::by_name(path);
+    let file = TraceFile::create(trace.writer().expect("open"), path, compression, &header);
     file.and_then(|file| file.finish(&TraceEnd::default())).expect("written");
     trace.appear("-o").expect("a name");
     trace.keep().expect("kept")
@@ -59,7 +59,7 @@ fn names(folder: &Path) -> Vec<String> {
 #[test]
 fn the_trace_before_is_kept() {
     let place = tempfile::tempdir().expect("a folder");
-    for name in ["trace.json", "trace.json.gz"] {
+    for name in ["trace.json", "trace.json.gz", "trace.json.zst"] {
         let path = place.path().join(name);
         assert_eq!(record(&path, "first"), None);
         let first = std::fs::read(&path).expect("the first");
@@ -71,7 +71,7 @@ fn the_trace_before_is_kept() {
         record(&path, "third");
         assert_eq!(std::fs::read(&old).expect("the second"), second);
     }
-    assert_eq!(names(place.path()).len(), 4, "{:?}", names(place.path()));
+    assert_eq!(names(place.path()).len(), 6, "{:?}", names(place.path()));
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod described;
 mod examination;
 mod git;
 mod header;
+mod held_frames;
 mod inprocess;
 pub(crate) mod kernel;
 mod losses;

@@ -15,6 +15,7 @@ mod gpu_work;
 mod layers;
 mod off_cpu;
 mod recording;
+mod stacks;
 mod step;
 
 pub use allocations::{Allocations, Pressure};

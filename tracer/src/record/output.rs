@@ -5,6 +5,7 @@
 
 use crate::files::NewTrace;
 use crate::invoker::Invoker;
+use crate::record::held_frames::HeldFrames;
 use crate::record::torch_version::TorchVersions;
 use gctrace_event::{
     ForeignTimes, GcSettings, Note, OmittedPauses, Pause, Process, Record, TraceCompression,
@@ -42,6 +43,8 @@ pub(crate) struct RecordOutput {
     settings: HashMap<u32, ([i32; 3], Option<bool>)>,
     torch: TorchVersions,
     totals: OutputTotals,
+    /// Frames of stacks that nothing was written with yet.
+    frames: HeldFrames,
     /// What is not the collector's in the pauses.
     foreign: ForeignTimes,
 }
@@ -84,6 +87,7 @@ impl RecordOutput {
             settings: HashMap::new(),
             torch: TorchVersions::new(invoker.clone()),
             totals: OutputTotals::default(),
+            frames: HeldFrames::default(),
             foreign: ForeignTimes::default(),
         })
     }
@@ -202,8 +206,17 @@ impl RecordOutput {
 }
 
 impl RecordSink for RecordOutput {
-    /// Writes one record. A failure ends writing and is kept for [`RecordOutput::failure`].
+    /// Writes one record, a frame when something refers to it. A failure ends writing and is kept for
+    /// [`RecordOutput::failure`].
     fn write(&mut self, record: &Record) {
+        if let Record::Frame(frame) = record
+            && self.frames.hold(frame)
+        {
+            return;
+        }
+        for frame in self.frames.needed_by(record) {
+            self.pass_on(&Record::Frame(frame));
+        }
         if let Record::Process(process) = record
             && let Some(torch) = self.torch.described(process)
         {

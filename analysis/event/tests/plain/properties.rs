@@ -72,6 +72,22 @@ proptest! {
         prop_assert_eq!(contents.anomalies, 0);
     }
 
+    /// Every frame that the text of a record names is one of its stacks, so frames are written before.
+    #[test]
+    fn the_stacks_of_a_record_are_those_in_its_text(record in record()) {
+        let header = TraceHeader { format: FORMAT.to_owned(), ..TraceHeader::default() };
+        let text = written(&header, std::slice::from_ref(&record), &TraceEnd::default());
+        let json: serde_json::Value = serde_json::from_slice(&text).unwrap();
+        let mut named = Vec::new();
+        for event in &json["traceEvents"].as_array().unwrap()[1..] {
+            named.extend(event["sf"].as_u64());
+            named.extend(event["args"]["parent"].as_u64().filter(|_| event["name"] == "gctrace_frame"));
+            let stacks = event["args"]["stacks"].as_array().into_iter().flatten();
+            named.extend(stacks.filter_map(|stack| stack[0].as_u64()));
+        }
+        prop_assert_eq!(record.stacks().map(u64::from).collect::<Vec<_>>(), named);
+    }
+
     /// A summary gives what its trace gave, whole or cut.
     #[test]
     fn a_summary_is_read_as_its_trace(

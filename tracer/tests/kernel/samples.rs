@@ -203,29 +203,34 @@ wait()
     if !recording::privileged(TEST) {
         return;
     }
-    let place = tempfile::tempdir().unwrap();
-    let mut command = Command::new(interpreters::any_python());
-    command.args(["-c", PROGRAM]).stdout(Stdio::piped());
-    let mut program = command.spawn().unwrap();
-    let mut lines = BufReader::new(program.stdout.take().unwrap()).lines();
-    assert_eq!(lines.next().unwrap().unwrap(), "ready");
-    let pid = program.id().to_string();
-    let output =
-        recording::gctrace(&["--mode", "ebpf", "--duration", "3", "-p", &pid], place.path());
-    let start_ns: f64 = lines.next().unwrap().unwrap().parse().unwrap();
-    program.kill().unwrap();
-    program.wait().unwrap();
-    assert!(output.status.success(), "{output:?}");
-    let trace = Trace::read(&place.path().join("trace.json"));
-    let end = trace.events.iter().find(|event| event["name"] == "gctrace_end").unwrap();
-    let ended_ns = end["args"]["ended_ns"].as_f64().unwrap();
-    let report = analyzed(place.path());
-    let cpu = cpu_of(&report, &serde_json::json!(program.id()));
-    let waits = cpu["main_thread"]["off_cpu"].as_array().unwrap().iter();
-    let waits = waits.filter(|of| of["line"]["function"] == "wait");
-    let waited: f64 = waits.map(|of| of["time_ns"].as_f64().unwrap()).sum();
-    let share = waited / (ended_ns - start_ns);
-    assert!((0.8..=1.0).contains(&share), "{share} of the time from {start_ns} on: {cpu}");
+    let share = || {
+        let place = tempfile::tempdir().unwrap();
+        let mut command = Command::new(interpreters::any_python());
+        command.args(["-c", PROGRAM]).stdout(Stdio::piped());
+        let mut program = command.spawn().unwrap();
+        let mut lines = BufReader::new(program.stdout.take().unwrap()).lines();
+        assert_eq!(lines.next().unwrap().unwrap(), "ready");
+        let pid = program.id().to_string();
+        let output =
+            recording::gctrace(&["--mode", "ebpf", "--duration", "3", "-p", &pid], place.path());
+        let start_ns: f64 = lines.next().unwrap().unwrap().parse().unwrap();
+        program.kill().unwrap();
+        program.wait().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let trace = Trace::read(&place.path().join("trace.json"));
+        let end = trace.events.iter().find(|event| event["name"] == "gctrace_end").unwrap();
+        let ended_ns = end["args"]["ended_ns"].as_f64().unwrap();
+        let report = analyzed(place.path());
+        let is_program = |cpu: &&Value| cpu["pid"] == program.id();
+        let cpu = report["cpu"].as_array().unwrap().iter().find(is_program)?;
+        let waits = cpu["main_thread"]["off_cpu"].as_array()?.iter();
+        let waits = waits.filter(|of| of["line"]["function"] == "wait");
+        let waited: f64 = waits.map(|of| of["time_ns"].as_f64().unwrap()).sum();
+        (waited > 0.0).then_some(waited / (ended_ns - start_ns))
+    };
+    // The wait begins with one switch, and some kernels report not all of them.
+    let share = (0..5).find_map(|_| share()).expect("a wait");
+    assert!((0.8..=1.0).contains(&share), "{share} of the time");
 }
 
 /// Without privileges for probes there are no samples, and a message says so.

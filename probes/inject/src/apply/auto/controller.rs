@@ -295,6 +295,7 @@ impl Controller {
         if block.is_compared() {
             let charged = match &self.phase {
                 AutoPhase::Compare(comparison) => comparison.steps_as_first(block.kind, steps),
+                AutoPhase::Hold(hold) => hold.steps_as_held(block.kind, steps),
                 _ => steps,
             };
             self.put_off += cost.fulls_by_rule * float(charged);

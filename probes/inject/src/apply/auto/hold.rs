@@ -145,6 +145,16 @@ impl Hold {
         Block { kind: BlockKind::Held, thresholds: self.thresholds, steps }
     }
 
+    /// Steps for which full collections are owed after a block of a pair: once the gain is proven, as if both were
+    /// with the held setting, whose full collections may be many pairs apart.
+    pub(super) fn steps_as_held(&self, kind: BlockKind, steps: u64) -> u64 {
+        match (self.is_proving, kind.is_held()) {
+            (true, _) => steps,
+            (false, true) => 2 * steps,
+            (false, false) => 0,
+        }
+    }
+
     /// Whether a pair runs.
     pub(super) fn is_amid(&self) -> bool {
         !self.queue.is_empty()

@@ -227,6 +227,9 @@ fn only_pairs_are_closed_while_a_setting_is_held() {
     assert!(closed <= 3 * (part.pairs + 1), "{closed} {}", part.pairs);
     // A block is at least 25 steps, a gap at least 9 blocks: most steps are in neither.
     assert!(part.held_steps > 10 * part.pairs * 25, "{part:?}");
+    // A gap has 27 blocks of 200 steps at most, and the full collections of a held setting are no reason for longer
+    // ones.
+    assert!(part.pairs > 12 + part.held_steps / (29 * 200), "{part:?}");
 }
 
 /// Trap 4: `gc.unfreeze()` leaves the old generation small by its count, and full collections follow.

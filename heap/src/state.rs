@@ -91,7 +91,7 @@ pub struct GenerationState {
 /// One thread.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ThreadState {
-    /// Its id in the kernel; `null`: it did not stop, so that it could not be told which one it is.
+    /// Its id in the kernel; `null`: it did not stop, so that which one it is is unknown.
     pub tid: Option<u32>,
     /// The kernel's name of it.
     pub name: Option<String>,

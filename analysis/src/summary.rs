@@ -217,7 +217,7 @@ impl Analysis {
         reports
     }
 
-    /// What sampled processes executed, those with the most samples first.
+    /// What sampled processes executed and waited for, those with the most samples first.
     fn cpu(&self, judged: Option<&JudgedRun<'_>>) -> Vec<CpuReport> {
         let children = self.children();
         let mut reports: Vec<CpuReport> = self
@@ -242,7 +242,9 @@ impl Analysis {
                 let main = self.main_thread(index, children, hertz, within.unwrap_or(whole));
                 let training = within.is_some();
                 let main_thread = main.map(|main| MainThreadReport { training, ..main });
-                Some(CpuReport { main_thread, ..cpu })
+                // Its main thread may have waited all the time.
+                let waits = main_thread.as_ref().is_some_and(MainThreadReport::waits_in_python);
+                (cpu.samples > 0 || waits).then_some(CpuReport { main_thread, ..cpu })
             })
             .collect();
         reports.sort_by_key(|cpu| (std::cmp::Reverse(cpu.samples), cpu.trace, cpu.pid));

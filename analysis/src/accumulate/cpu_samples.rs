@@ -54,8 +54,8 @@ impl CpuSums {
         }
     }
 
-    /// Lines and files with the most samples of this process of this trace, `hertz` a second; `None` without
-    /// samples.
+    /// Lines and files with the most samples of this process of this trace, `hertz` a second; `None` of a trace
+    /// without a rate.
     pub(crate) fn report(
         &self,
         (trace, pid): (usize, u32),
@@ -64,7 +64,7 @@ impl CpuSums {
         hertz: u32,
     ) -> Option<CpuReport> {
         let hertz = u64::from(hertz);
-        if self.samples == 0 || hertz == 0 {
+        if hertz == 0 {
             return None;
         }
         let mut by_line: BTreeMap<Option<&Location>, u64> = BTreeMap::new();

@@ -71,6 +71,14 @@ pub struct MainThreadReport {
     pub loading: Option<LoadingReport>,
 }
 
+impl MainThreadReport {
+    /// Whether it waited at a line of Python; main threads that do not, as a shell's, execute none.
+    #[must_use]
+    pub fn waits_in_python(&self) -> bool {
+        self.off_cpu.iter().any(|of| of.line.is_some())
+    }
+}
+
 /// What a main thread fetched itself of PyTorch's dataset; measured.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct LoadingReport {

@@ -164,3 +164,37 @@ fn waits_name_what_others_did_meanwhile() {
         )
     );
 }
+
+/// A process that waits for all of its time, so that no sample meets it.
+#[test]
+fn waits_need_no_samples() {
+    let records = vec![
+        process(1, 0, "generational"),
+        Record::Frame(Frame {
+            id: 1,
+            parent: None,
+            function: "serve".to_owned(),
+            file: "/srv/serve.py".to_owned(),
+            line: Some(8),
+        }),
+        Record::OffCpu(OffCpu {
+            pid: 1,
+            tid: 1,
+            at_ns: START + 500 * MS,
+            reason: OffCpuReason::Poll,
+            times: vec![(0, 9_000 * MS)],
+            in_pause: false,
+            stack: Some(1),
+        }),
+        exit(1, 10_000),
+    ];
+    let report = report(records, Some(end(10_000)));
+    let [cpu] = &report.cpu[..] else { panic!("{:?}", report.cpu) };
+    assert_eq!((cpu.samples, cpu.threads), (0, 0));
+    assert_eq!(
+        samples_in_short(&report).as_deref(),
+        Some(
+            "Main thread, 10.0 s in all: 0 % on a CPU, 90.0 % waiting for input (poll) at serve.py:8 in serve, 10.0 % off it for less than 1 ms at a time, 0 % in collections."
+        )
+    );
+}

@@ -14,7 +14,8 @@ const SHOWN: usize = 10;
 
 pub(crate) fn cpu(report: &Report) -> ReportSection {
     let mut lines = Vec::new();
-    for cpu in report.cpu.iter().take(PROCESSES_SHOWN) {
+    let ran = report.cpu.iter().filter(|cpu| cpu.samples > 0);
+    for cpu in ran.take(PROCESSES_SHOWN) {
         lines.extend(paragraph(&sentence(cpu, report.cpu.len() > 1)));
         lines.extend(table(cpu));
     }
@@ -65,8 +66,7 @@ fn table(cpu: &CpuReport) -> Vec<String> {
 pub(crate) fn off_cpu(report: &Report) -> ReportSection {
     let mut lines = Vec::new();
     let with = report.cpu.iter().filter_map(|cpu| Some((cpu, cpu.main_thread.as_ref()?)));
-    // Others execute no Python.
-    let with = with.filter(|(_, main)| main.off_cpu.iter().any(|of| of.line.is_some()));
+    let with = with.filter(|(_, main)| main.waits_in_python());
     for (cpu, main) in with.take(PROCESSES_SHOWN) {
         let places = ShortPlaces::of(cpu);
         lines.extend(paragraph(&main_sentence(cpu, main, report.cpu.len() > 1)));

@@ -184,7 +184,8 @@ spin()
     assert!(all > 0 && samples_of(cpu, "spin") * 10 > all * 9, "{cpu}");
 }
 
-/// A wait that has not ended when the recording does is a part of it.
+/// A wait that has not ended when the recording does is a part of it, whether samples met its thread before
+/// or not.
 #[test]
 fn a_wait_at_the_end_is_cut() {
     const TEST: &str = "a_wait_at_the_end_is_cut";

@@ -57,6 +57,14 @@ impl MarkCounter {
         }
     }
 
+    /// More marks of the marker so far.
+    pub(crate) fn add(&mut self, marks: u64) {
+        self.marks = self.marks.saturating_add(marks);
+        if let Some(seen) = self.marker.and_then(|marker| self.seen.get_mut(preference(marker))) {
+            *seen = seen.saturating_add(marks);
+        }
+    }
+
     /// What marks steps; `None`: nothing so far.
     pub(crate) fn marker(&self) -> Option<StepMarker> {
         self.marker
@@ -71,7 +79,8 @@ impl MarkCounter {
     }
 }
 
-fn preference(marker: StepMarker) -> usize {
+/// The best has 0.
+pub(crate) fn preference(marker: StepMarker) -> usize {
     match marker {
         StepMarker::Function => 0,
         StepMarker::Optimizer => 1,

@@ -9,7 +9,7 @@
 //! - `collector`: the functions of the module gc, called and watched;
 //! - `calls`: the calls of them that the program makes, and what it wants;
 //! - `auto`: the search for a setting; `search`: its state; `costs`: what collections cost it;
-//! - `sums`: collections, by an entry in `gc.callbacks`;
+//! - `sums`: collections, by an entry in `gc.callbacks`; `quiet`: marks at which nothing is to be done;
 //! - `report`: what is reported.
 //!
 //! Here: from where they are called, and the end of the process.
@@ -19,6 +19,7 @@ mod auto;
 mod calls;
 mod collector;
 mod costs;
+mod quiet;
 mod report;
 mod search;
 mod settings;
@@ -182,7 +183,7 @@ fn run(mut call: Option<CollectCall>) {
 /// Passes a mark of a step to the agent, if there is one. Called outside of [`guarded`], with the
 /// interpreter's lock held and no exception set.
 pub(super) fn step(api: &'static PythonApi, marker: StepMarker) {
-    if is_active() && api.interpreter_id() == 0 {
+    if is_active() && api.interpreter_id() == 0 && !quiet::count(marker) {
         run(act(|agent| agent.marked(marker)));
     }
 }

@@ -60,7 +60,13 @@ static IMPORTED: AtomicIsize = AtomicIsize::new(0);
 /// Whether marks are wanted.
 #[inline]
 fn are_wanted() -> bool {
-    apply::is_active() || options().is_some_and(|options| options.steps)
+    apply::is_active() || are_recorded()
+}
+
+/// Whether they are written.
+#[inline]
+fn are_recorded() -> bool {
+    options().is_some_and(|options| options.steps)
 }
 
 /// Writes a mark. Needs no lock. [`apply::step`] follows, outside of [`guarded`]: it may run Python
@@ -86,7 +92,7 @@ struct StartedMark {
 impl StartedMark {
     /// `None` if marks are not recorded.
     fn now(marker: StepMarker, name: &str) -> Option<Self> {
-        options().filter(|options| options.steps)?;
+        are_recorded().then_some(())?;
         let (at_ns, cpu_ns) = (now_ns(), thread_cpu_ns());
         let ring = ring(RingRole::Python)?;
         let name = match name {

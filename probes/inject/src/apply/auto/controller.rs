@@ -215,6 +215,16 @@ impl Controller {
         self.next(gauge)
     }
 
+    /// Steps from now on at which nothing is to be decided, but for what is looked at from time to time.
+    pub(crate) fn steps_ahead(&self) -> u64 {
+        if matches!(self.phase, AutoPhase::Stopped) {
+            return u64::MAX;
+        }
+        let is_running = self.cpu_ns.is_some() && matches!(self.moment, Moment::Running);
+        let ahead = self.block.steps.saturating_sub(self.block_steps + 1);
+        if is_running { ahead } else { 0 }
+    }
+
     fn has_ended(&self, gauge: &mut dyn Gauge) -> bool {
         let may_be_short = matches!(self.phase, AutoPhase::SetUp | AutoPhase::Watch);
         self.block_steps >= self.block.steps

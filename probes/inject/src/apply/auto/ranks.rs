@@ -84,10 +84,11 @@ impl Follower {
     /// [`Controller::step`](super::Controller::step) does.
     pub(crate) fn step(
         &mut self,
+        steps: u64,
         orders: Option<RankOrders>,
         gauge: &mut dyn Gauge,
     ) -> Option<Action> {
-        self.steps += 1;
+        self.steps += steps;
         if self.stopped.is_some() {
             return None;
         }
@@ -257,7 +258,7 @@ mod tests {
             if step < joins {
                 continue;
             }
-            let mut action = follower.step(Some(orders.clone()), program);
+            let mut action = follower.step(1, Some(orders.clone()), program);
             while let Some(next) = action {
                 program.carry_out(next);
                 action = follower.next(program);
@@ -296,7 +297,7 @@ mod tests {
             }
             // Rank 0 has ended, or was killed.
             let (program, follower) = &mut other;
-            let mut action = follower.step(Some(RankOrders::of(0)), program);
+            let mut action = follower.step(1, Some(RankOrders::of(0)), program);
             while let Some(next) = action {
                 program.carry_out(next);
                 action = follower.next(program);
@@ -318,7 +319,7 @@ mod tests {
             assert!(steps < 10_000);
             program.step();
             program.rss += 4 << 20;
-            let mut action = follower.step(None, program);
+            let mut action = follower.step(1, None, program);
             while let Some(next) = action {
                 program.carry_out(next);
                 action = follower.next(program);

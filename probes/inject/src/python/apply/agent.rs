@@ -3,11 +3,11 @@
 //! Called by `super` with the interpreter's lock held, and with its own, in which no Python code runs:
 //! a collection is a [`CollectCall`] that it returns, and it goes on when that has been made.
 
-use super::calls;
 use super::calls::MOST_LINES;
 use super::collector::{CollectCall, Collector};
 use super::search::SettingSearch;
 use super::sums::{SettlingSteps, Totals, WorkBegin, forget_longest, longest_ns, totals};
+use super::{calls, quiet};
 use crate::apply::files::ReportFolder;
 use crate::apply::marks::{MarkCounter, Marked};
 use crate::apply::{ApplyOptions, marks};
@@ -48,6 +48,8 @@ pub(super) struct Agent {
     pub(super) since: Totals,
     since_ns: u64,
     settling: SettlingSteps,
+    /// Steps that were counted alone, and that the search does not know of yet.
+    quiet_steps: u64,
     pub(super) freezes: u32,
     /// In a forked child: the objects that it inherited and that are frozen, nearly; `None`: none are.
     pub(super) inherited_frozen: Option<u64>,
@@ -95,6 +97,7 @@ impl Agent {
             since: Totals::default(),
             since_ns: 0,
             settling: SettlingSteps::default(),
+            quiet_steps: 0,
             freezes: 0,
             inherited_frozen: None,
             began: WorkBegin::default(),
@@ -122,6 +125,8 @@ impl Agent {
         self.search = self.new_search(is_forked);
         self.stage = Stage::Idle;
         self.settling = SettlingSteps::default();
+        quiet::take();
+        self.quiet_steps = 0;
         self.freezes = 0;
         (self.since, self.since_ns) = (totals(), now);
         (self.reported_ns, self.looked_ns) = (now, now);
@@ -183,6 +188,17 @@ impl Agent {
 
     // Sums
 
+    /// Adds the steps that were counted alone.
+    pub(super) fn take_quiet(&mut self) {
+        let steps = quiet::take();
+        if steps > 0 {
+            self.marks.add(steps);
+            self.report.steps = self.marks.steps();
+            self.sums().steps += steps;
+            self.quiet_steps += steps;
+        }
+    }
+
     fn sums(&mut self) -> &mut CollectionSums {
         let AppliedProcess { later, after, before, .. } = &mut self.report;
         later.as_mut().or(after.as_mut()).unwrap_or(before)
@@ -205,6 +221,7 @@ impl Agent {
             // Another thread, or code that the collection runs.
             return None;
         }
+        self.take_quiet();
         self.read_own();
         // Together: what is done here may start a collection.
         let totals = totals();
@@ -302,7 +319,8 @@ impl Agent {
                     return Some(call);
                 }
             }
-            if let Some(call) = self.search_stepped(1) {
+            let steps = 1 + std::mem::take(&mut self.quiet_steps);
+            if let Some(call) = self.search_stepped(steps) {
                 return Some(call);
             }
         }
@@ -322,6 +340,9 @@ impl Agent {
     fn step_begins(&mut self) -> Option<CollectCall> {
         let (at_ns, totals) = (now_ns(), totals());
         self.report.agent_ns += self.began.cpu_ns_by(at_ns);
+        if let Some(marker) = self.marks.marker() {
+            quiet::begin(self.steps_ahead(), marker, at_ns);
+        }
         let plan = self.active.iter().find_map(|change| match change {
             GcChange::Plan(plan) => Some(*plan),
             _ => None,
@@ -373,6 +394,7 @@ impl Agent {
 
     pub(super) fn write_report(&mut self) {
         self.reported_ns = now_ns();
+        self.take_quiet();
         if self.folder.as_mut().is_some_and(ReportFolder::is_open) {
             self.sum_up(self.reported_ns, totals());
             self.update_report(self.reported_ns);

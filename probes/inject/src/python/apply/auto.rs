@@ -161,12 +161,26 @@ impl Agent {
                 }
                 match (has_set, news) {
                     (true, _) => set().and_then(|set| follower.program_set(set, &mut gauge)),
-                    (false, RankNews::Orders(orders)) => follower.step(Some(orders), &mut gauge),
-                    (false, _) => follower.step(None, &mut gauge),
+                    (false, RankNews::Orders(orders)) => {
+                        follower.step(steps, Some(orders), &mut gauge)
+                    }
+                    (false, _) => follower.step(steps, None, &mut gauge),
                 }
             }
         };
         self.carry_out(action)
+    }
+
+    /// Steps from now on at which nothing is to be done, unless something happens. Without a search, none:
+    /// settings are held at each step.
+    pub(super) fn steps_ahead(&self) -> u64 {
+        let is_alone = self.options.request.setting.items().is_empty();
+        match &self.search {
+            Some(SettingSearch::Runs(search)) if !self.report.taken_back && is_alone => {
+                search.decider.steps_ahead()
+            }
+            _ => 0,
+        }
     }
 
     /// The collection that it wanted has been made.

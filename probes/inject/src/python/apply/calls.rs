@@ -1,6 +1,7 @@
 //! What the program itself asks of its collector: the lines that call functions of the module gc, and
 //! the settings that it wants. Noted in [`super::collector`], read by the agent.
 
+use super::quiet;
 use super::sums::{Totals, totals};
 use crate::process_ring::is_off;
 use crate::python::api::{PythonApi, api};
@@ -136,6 +137,7 @@ pub(super) fn after(function: WatchedFunction, before: &Totals) {
     let by = line(api, layout);
     let during = totals().since(*before);
     with(|calls| calls.note(function, by, during));
+    quiet::end();
 }
 
 /// The line that this thread executes.
@@ -164,7 +166,7 @@ impl ProgramCalls {
             }
         }
         self.last[function as usize] = Some(by.clone());
-        let (name, step) = (function.name(), self.steps);
+        let (name, step) = (function.name(), self.steps + quiet::counted());
         let is_known = |line: &SettingCalls| line.function == name && line.by == by;
         let line = line_of(&mut self.calls, is_known, || SettingCalls {
             function: name.to_owned(),

@@ -49,6 +49,14 @@ impl Decider {
         }
     }
 
+    /// Steps from now on at which nothing is to be decided, unless something happens.
+    pub(super) fn steps_ahead(&self) -> u64 {
+        match self {
+            Self::Controller(controller) => controller.steps_ahead(),
+            Self::Follower(_) => u64::MAX,
+        }
+    }
+
     pub(super) fn to_give_back(&self) -> Option<Thresholds> {
         match self {
             Self::Controller(controller) => controller.to_give_back(),

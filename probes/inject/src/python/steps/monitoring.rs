@@ -157,8 +157,11 @@ unsafe extern "C" fn started(_: Object, arguments: *const Object, count: isize) 
             super::batch_begins(class);
             return Some(StepMarker::DataLoader);
         }
-        let named = function::named().and_then(|named| named.qualified_name(&code));
-        super::write(StepMarker::Function, &named?);
+        let named = function::named()?;
+        // No other code has events.
+        if super::are_recorded() {
+            super::write(StepMarker::Function, &named.qualified_name(&code)?);
+        }
         Some(StepMarker::Function)
     });
     if let Some(marker) = marked.flatten() {

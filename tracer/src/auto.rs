@@ -124,7 +124,8 @@ pub(crate) fn search(
     let words = command.launch.words();
     let words = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let code = ended.flatten().map(CommandEnd::exit_code);
-    let found = FoundSettings::new(words, code, &command.session.processes().processes);
+    let processes = command.session.processes().processes;
+    let found = FoundSettings::new(words, code, &processes, search.options.worth);
     Ok(SearchedCommand { command, ended, found })
 }
 

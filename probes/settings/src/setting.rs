@@ -35,6 +35,8 @@ pub struct SettingItem {
 pub enum GcChange {
     /// `gc.set_threshold()` with these one to three values.
     Threshold(Vec<u32>),
+    /// `gc.set_threshold()` with this first one until the first step: hardly any collection while data is loaded.
+    Loading(u32),
     /// A full collection, then `gc.freeze()`.
     Freeze,
     /// `gc.freeze()` in each forked process, of what it inherits.
@@ -68,7 +70,7 @@ impl SettingItem {
     #[must_use]
     pub fn step(&self) -> u32 {
         let usual = match self.change {
-            GcChange::Threshold(_) | GcChange::FreezeForks => 0,
+            GcChange::Threshold(_) | GcChange::Loading(_) | GcChange::FreezeForks => 0,
             GcChange::Freeze | GcChange::Disable | GcChange::Plan(_) => SET_UP,
         };
         self.point.unwrap_or(usual)
@@ -132,6 +134,7 @@ impl GcChange {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Threshold(_) => "threshold",
+            Self::Loading(_) => "loading",
             Self::Freeze => "freeze",
             Self::FreezeForks => "freeze-forks",
             Self::Disable => "disable",
@@ -155,6 +158,7 @@ impl fmt::Display for GcChange {
                 let values: Vec<String> = values.iter().map(u32::to_string).collect();
                 write!(formatter, "={}", values.join(","))
             }
+            Self::Loading(first) => write!(formatter, "={first}"),
             Self::Plan(plan) => write!(formatter, ":{},gen2:{}", plan.every, plan.full()),
             Self::Freeze | Self::FreezeForks | Self::Disable => Ok(()),
         }
@@ -210,7 +214,7 @@ impl fmt::Display for GcSettingError {
         match self {
             Self::Unknown(piece) => write!(
                 formatter,
-                "{piece:?} is none of threshold=T0,T1,T2, freeze@step:N, freeze-forks, disable, plan:N, gen2:M"
+                "{piece:?} is none of threshold=T0,T1,T2, loading=T0, freeze@step:N, freeze-forks, disable, plan:N, gen2:M"
             ),
             Self::Point(piece) => {
                 write!(formatter, "{piece:?}: a setting is applied @start or @step:N")
@@ -268,6 +272,9 @@ impl FromStr for GcSetting {
                     if change == GcChange::Freeze && point == Some(0) {
                         return Err(GcSettingError::FreezeAtStart);
                     }
+                    if matches!(change, GcChange::Loading(_)) && point.is_some() {
+                        return Err(unknown());
+                    }
                     if setting.has(&change) {
                         return Err(twice());
                     }
@@ -307,6 +314,7 @@ impl GcSetting {
 fn change(name: &str, value: Option<u32>) -> Option<GcChange> {
     match (name, value) {
         ("threshold", Some(first)) => Some(GcChange::Threshold(vec![first])),
+        ("loading", Some(first @ 1..)) => Some(GcChange::Loading(first)),
         ("freeze", None) => Some(GcChange::Freeze),
         ("freeze-forks", None) => Some(GcChange::FreezeForks),
         ("disable", None) => Some(GcChange::Disable),
@@ -362,6 +370,7 @@ mod tests {
             "plan:100@step:5,gen2:0",
             "none",
             "plan:1,freeze@step:3,threshold=0",
+            "loading=100000,threshold=7000",
         ] {
             assert_eq!(parsed(text).to_string(), text);
         }
@@ -397,6 +406,9 @@ mod tests {
             "plan:5,7",
             "threshold=5,freeze,7",
             "freeze:1",
+            "loading",
+            "loading=0",
+            "loading=5@step:3",
             "a|b",
         ] {
             let error = text.parse::<GcSetting>().expect_err(text);
@@ -409,7 +421,13 @@ mod tests {
         let thresholds = |text| parsed(text).thresholds([700, 10, 5]);
         assert_eq!(thresholds("none"), Some([700, 10, 5]));
         assert_eq!(thresholds("threshold=7000,20"), Some([7_000, 20, 5]));
-        for other in ["threshold=7000@step:5", "threshold=0", "threshold=7000,disable", "freeze"] {
+        for other in [
+            "loading=9",
+            "threshold=7000@step:5",
+            "threshold=0",
+            "threshold=7000,disable",
+            "freeze",
+        ] {
             assert_eq!(thresholds(other), None, "{other}");
         }
     }

@@ -26,12 +26,6 @@ pub(crate) fn wanted(
         let setting = found.setting.as_ref().filter(|_| number.is_none_or(|number| number == 1));
         let setting = setting.cloned().with_context(|| format!("{path}: {}", nothing(&found)))?;
         print::message(format!("found in {path}: --gc {setting}"));
-        if found.frozen_forks.is_some() {
-            print::message(format!(
-                "forked processes are not frozen by it, as they were in that run: gctrace advice {path} 1 \
-                 has the code for it, and gctrace auto does it"
-            ));
-        }
         return Ok(setting);
     }
     let (mut analysis, _) = analyze::read_all(traces, None)?;

@@ -29,8 +29,46 @@ pub(crate) struct FoundSettings {
     /// Forked processes in which the objects that they inherited were frozen; `null`: there was none.
     #[serde(default)]
     pub(crate) frozen_forks: Option<FrozenForks>,
+    /// What collections took before the first step; `null`: too little for a setting in the next run.
+    #[serde(default)]
+    pub(crate) loading: Option<LoadingCollections>,
     /// The processes that made steps.
     pub(crate) processes: Vec<FoundProcess>,
+}
+
+/// The first threshold while data is loaded: a collection of so many containers takes some milliseconds, and a
+/// full one comes each 12 million.
+const LOADING: u32 = 100_000;
+
+/// Collections before the first step, of the process in which they took longest; measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct LoadingCollections {
+    /// Time until the first step, in ns.
+    pub(crate) duration_ns: u64,
+    /// Time of collections in it, in ns.
+    pub(crate) pause_ns: u64,
+    /// Cyclic garbage that they freed, in objects.
+    pub(crate) garbage: u64,
+}
+
+impl LoadingCollections {
+    /// `None`: they took no more than the share `worth`, or a tenth of a second, or they freed more objects than
+    /// [`LOADING`]: these would wait.
+    fn of(processes: &[AppliedProcess], worth: f64) -> Option<Self> {
+        const LEAST_NS: u64 = 100_000_000;
+        let loading = |process: &AppliedProcess| {
+            let startup = process.startup.as_ref().filter(|_| process.steps > 0)?;
+            Some(Self {
+                duration_ns: startup.duration_ns,
+                pause_ns: startup.all_pause_ns(),
+                garbage: startup.all_garbage(),
+            })
+        };
+        let longest = processes.iter().filter_map(loading).max_by_key(|of| of.pause_ns)?;
+        let share = longest.pause_ns as f64 / longest.duration_ns.max(1) as f64;
+        let is_much = longest.pause_ns >= LEAST_NS && share > worth;
+        (is_much && longest.garbage <= LOADING.into()).then_some(longest)
+    }
 }
 
 /// Forked processes whose collections did not traverse what they inherited.
@@ -92,14 +130,19 @@ impl FoundSettings {
         command: Vec<String>,
         exit_code: Option<u8>,
         processes: &[AppliedProcess],
+        worth: f64,
     ) -> Self {
         let frozen_forks = FrozenForks::of(processes);
+        let loading = LoadingCollections::of(processes, worth);
         let mut processes: Vec<FoundProcess> =
             processes.iter().filter_map(FoundProcess::of).collect();
         processes.sort_by_key(|process| std::cmp::Reverse(process.search.cpu_ns));
         let parts = processes.iter().flat_map(|process| process.search.parts.iter().rev());
         let mut setting =
             parts.filter(|part| part.is_proven).map(|part| part.setting.clone()).next();
+        if loading.is_some() {
+            setting = Some(setting.unwrap_or_default().and(GcChange::Loading(LOADING)));
+        }
         if frozen_forks.is_some() {
             setting = Some(setting.unwrap_or_default().and(GcChange::FreezeForks));
         }
@@ -110,6 +153,7 @@ impl FoundSettings {
             exit_code,
             setting,
             frozen_forks,
+            loading,
             processes,
         }
     }
@@ -143,12 +187,30 @@ impl FoundSettings {
     /// What was found as Python: its setting, and what it did in forks; `None`: none was proven, and none frozen.
     pub(super) fn code(&self) -> Option<String> {
         let mut lines = vec!["import gc".to_owned()];
-        for item in self.setting.as_ref()?.items() {
+        let setting = self.setting.as_ref()?;
+        let loading = setting.items().iter().find_map(|item| match item.change {
+            GcChange::Loading(first) => Some(first),
+            _ => None,
+        });
+        let is_held =
+            setting.items().iter().any(|item| matches!(item.change, GcChange::Threshold(_)));
+        if let Some(first) = loading {
+            lines.extend([
+                "own = gc.get_threshold()".to_owned(),
+                format!("gc.set_threshold({first}, *own[1:])"),
+                "# before the first step:".to_owned(),
+            ]);
+            if !is_held {
+                lines.push("gc.set_threshold(*own)".to_owned());
+            }
+        }
+        for item in setting.items() {
             lines.extend(match &item.change {
                 GcChange::Threshold(values) => {
                     let values: Vec<String> = values.iter().map(u32::to_string).collect();
                     vec![format!("gc.set_threshold({})", values.join(", "))]
                 }
+                GcChange::Loading(_) => Vec::new(),
                 GcChange::Freeze => {
                     vec![
                         "# after the first steps:".to_owned(),
@@ -216,6 +278,7 @@ mod tests {
             vec!["python".to_owned()],
             Some(0),
             &[process(1, 5, others), process(2, 9, parts), without],
+            0.02,
         )
     }
 
@@ -239,8 +302,17 @@ mod tests {
                  gc.collect()\ngc.freeze()\n"
             )
         );
+        let setting = Some("loading=100000".parse().expect("a setting"));
+        let loading = FoundSettings { setting, ..read };
+        assert_eq!(
+            loading.code().as_deref(),
+            Some(
+                "import gc\nown = gc.get_threshold()\ngc.set_threshold(100000, *own[1:])\n\
+                 # before the first step:\ngc.set_threshold(*own)\n"
+            )
+        );
         let setting = Some("freeze-forks".parse().expect("a setting"));
-        let alone = FoundSettings { setting, ..read };
+        let alone = FoundSettings { setting, ..loading };
         assert_eq!(
             alone.code().as_deref(),
             Some(

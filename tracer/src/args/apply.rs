@@ -23,6 +23,7 @@ Examples:
 
 Settings, joined by commas; @step:N applies one after step N [default: 2], @start at the start:
   threshold=T0[,T1[,T2]]   gc.set_threshold(), at the start
+  loading=T0               gc.set_threshold() with this first threshold until the first step
   freeze                   gc.collect(), then gc.freeze()
   disable                  gc.disable()
   plan:N[,gen2:M]          gc.disable(); collect generation 1 every N steps, generation 2 every M

@@ -104,6 +104,15 @@ pub(super) fn lines(found: &FoundSettings, path: &Path) -> Vec<String> {
             count(most_objects)
         ));
     }
+    if let Some(loading) = found.loading {
+        lines.push(format!(
+            "before the first step, collections took {} of {} and freed {} (measured): in the next run there \
+             are few",
+            duration(loading.pause_ns),
+            duration(loading.duration_ns),
+            counted(loading.garbage, "object"),
+        ));
+    }
     if let Some(setting) = &found.setting {
         lines.push(format!(
             "{setting} in the next run: gctrace apply --from {} -- COMMAND",
@@ -136,6 +145,15 @@ pub(crate) fn verdict(found: &FoundSettings, apply: impl Fn(&str) -> String) -> 
              10 s; --step-function NAME names the function whose calls are steps"
                 .to_owned(),
         );
+    }
+    if let Some(loading) = found.loading {
+        lines.push(format!(
+            "before the first step, collections took {} of {} and freed {} (measured): in the next run there \
+             are few",
+            duration(loading.pause_ns),
+            duration(loading.duration_ns),
+            counted(loading.garbage, "object"),
+        ));
     }
     if let Some(setting) = &found.setting {
         lines.push(format!("run it with that: {}", apply(&setting.to_string())));

@@ -47,6 +47,45 @@ print(gc.get_freeze_count())
     }
 }
 
+/// Until the first step, and not in forks; what the program sets meanwhile holds afterwards.
+#[test]
+fn loading_has_a_threshold_of_its_own() {
+    let script = r"
+import os
+print(gc.get_threshold()[0], flush=True)
+if os.fork() == 0:
+    print(gc.get_threshold()[0], flush=True)
+    os._exit(0)
+os.wait()
+before = gc.get_stats()[0]['collections']
+kept = [[i] for i in range(50000)]
+print(gc.get_stats()[0]['collections'] - before)
+if sets: gc.set_threshold(900)
+step()
+print(gc.get_threshold()[0])
+step()
+print(gc.get_threshold()[0])
+";
+    for python in interpreters("loading_has_a_threshold_of_its_own") {
+        let run = |settings, sets| apply(&python, settings, &format!("sets = {sets}\n{script}"));
+        let own = run("none", "False").lines()[0].to_owned();
+        for (settings, sets, after) in [
+            ("loading=100000", "False", &*own),
+            ("loading=100000", "True", "900"),
+            ("loading=100000,threshold=7000", "False", "7000"),
+            ("threshold=7000,loading=100000", "True", "7000"),
+        ] {
+            let applied = run(settings, sets);
+            let in_fork = if settings.contains("threshold") { "7000" } else { &own };
+            let seen = applied.lines();
+            // An increment starts with each 2,000 objects or more.
+            let none = if python.is("incremental") { seen[2] } else { "0" };
+            let expected = ["100000", in_fork, none, after, after];
+            assert_eq!(seen, expected, "{} {settings} {sets}", python.name);
+        }
+    }
+}
+
 #[test]
 fn a_plan_collects_at_its_steps() {
     let script = r"

@@ -43,6 +43,8 @@ pub(super) struct Agent {
     pub(super) active: Vec<GcChange>,
     /// The thresholds that are to hold, as the collector reports them.
     pub(super) held: Option<Vec<u32>>,
+    /// No step has been made, and there is a threshold for that time.
+    pub(super) is_loading: bool,
     pub(super) stage: Stage,
     /// Where the sums of the current time start.
     pub(super) since: Totals,
@@ -93,6 +95,7 @@ impl Agent {
             marks: MarkCounter::new(options.counts_function),
             active: Vec::new(),
             held: None,
+            is_loading: false,
             stage: Stage::Idle,
             since: Totals::default(),
             since_ns: 0,

@@ -28,7 +28,11 @@ impl Agent {
             }
             let at_ns = now_ns();
             match &item.change {
-                GcChange::Threshold(values) => self.set_thresholds(values),
+                GcChange::Threshold(values) => {
+                    self.set_thresholds(values);
+                    self.begin_loading();
+                }
+                GcChange::Loading(_) => self.begin_loading(),
                 GcChange::Disable | GcChange::Plan(_) => self.collector.disable(),
                 GcChange::Freeze => return self.freeze(at_ns),
                 // In the forks.
@@ -42,6 +46,29 @@ impl Agent {
     fn set_thresholds(&mut self, values: &[u32]) {
         self.collector.set_thresholds(values);
         self.held = self.collector.thresholds();
+    }
+
+    /// Sets the first threshold that is wanted until the first step, if one is. Not in forks: most make none.
+    fn begin_loading(&mut self) {
+        let items = self.options.request.setting.items();
+        let first = items.iter().find_map(|item| match item.change {
+            GcChange::Loading(first) => Some(first),
+            _ => None,
+        });
+        if let Some(first) = first.filter(|_| self.report.steps == 0 && !self.report.forked) {
+            self.collector.set_thresholds(&[first]);
+            self.is_loading = true;
+        }
+    }
+
+    /// The thresholds after loading are those that are held, otherwise the program's own.
+    fn end_loading(&mut self) {
+        if std::mem::take(&mut self.is_loading) {
+            let own = || calls::with(|calls| calls.thresholds.clone());
+            if let Some(thresholds) = self.held.clone().or_else(own) {
+                self.collector.set_thresholds(&thresholds);
+            }
+        }
     }
 
     /// A change is in effect since `at_ns`.
@@ -103,6 +130,7 @@ impl Agent {
     /// collection first.
     pub(super) fn hold(&mut self) -> Option<CollectCall> {
         let mut refreezes = false;
+        self.end_loading();
         // Nothing here looks at it.
         let active = std::mem::take(&mut self.active);
         for change in &active {
@@ -125,7 +153,7 @@ impl Agent {
                     let is_undone = calls::with(|calls| std::mem::take(&mut calls.is_unfrozen));
                     (is_undone == Some(true)).then_some(WatchedFunction::Unfreeze)
                 }
-                GcChange::FreezeForks => None,
+                GcChange::FreezeForks | GcChange::Loading(_) => None,
             };
             if let Some(function) = undone {
                 self.note_undone(change.name(), function);
@@ -172,12 +200,13 @@ impl Agent {
             self.freezes = 0;
             calls::with(|calls| calls.is_unfrozen = false);
         }
+        let was_loading = std::mem::take(&mut self.is_loading);
         if let Some((thresholds, is_enabled)) = wanted {
             if self.disables() && is_enabled {
                 self.collector.enable();
             }
             let holds = |change: &GcChange| matches!(change, GcChange::Threshold(_));
-            if self.active.iter().any(holds) {
+            if was_loading || self.active.iter().any(holds) {
                 self.collector.set_thresholds(&thresholds);
             }
         }

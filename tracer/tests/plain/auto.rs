@@ -408,6 +408,17 @@ fn a_gpu_is_not_filled_with_garbage() {
     let found = found(folder.path());
     assert_eq!(decisions(&found).last(), Some(&"device_memory"), "{}", errors(&output));
     assert!(errors(&output).contains("of the GPU's memory are in use"), "{}", errors(&output));
+    // Where a framework reserves it in advance, nothing shows how full it is.
+    let script = format!("{OPTIMIZER}sys.modules['jaxlib'] = sys\n{TENSORS}");
+    let mut command = gctrace(folder.path(), &["--force", "--"]);
+    let output = gpu({
+        command.arg(any_python()).args(["-c", &script]);
+        command
+    });
+    assert!(output.status.success(), "{}", errors(&output));
+    let found = self::found(folder.path());
+    assert_eq!(decisions(&found), [""; 0]);
+    assert!(errors(&output).contains("JAX and TensorFlow reserve"), "{}", errors(&output));
 }
 
 /// A worker that collects while its parent's heap is shared.

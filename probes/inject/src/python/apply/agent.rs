@@ -311,6 +311,7 @@ impl Agent {
             self.measure_heap();
         }
         forget_longest();
+        self.leave_reserved_memory();
     }
 
     fn step_ended(&mut self) -> Option<CollectCall> {

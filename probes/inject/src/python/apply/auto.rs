@@ -7,10 +7,12 @@ use super::report::is_incremental;
 use super::search::{Decider, ProgramGauge, RankLink, RankNews, RunningSearch, SettingSearch};
 use super::{calls, costs, sums};
 use crate::apply::auto::{Action, Controller, Follower, Thresholds};
+use crate::cupti;
 use crate::process_ring::now_ns;
 use crate::python::collector_state::CollectorState;
 use crate::python::object::OwnedRef;
 use gctrace_settings::{AutoOptions, AutoReport, GcChange};
+use std::ffi::CStr;
 
 impl Agent {
     /// A search as requested; `None`: none is.
@@ -80,6 +82,30 @@ impl Agent {
         })
     }
 
+    /// Ends the search before anything is held if what waits might fill a GPU unseen: JAX and TensorFlow reserve
+    /// its memory in advance, and garbage holds parts of that.
+    pub(super) fn leave_reserved_memory(&mut self) {
+        const RESERVES: [&CStr; 2] = [c"jaxlib", c"tensorflow"];
+        let api = self.api;
+        // SAFETY: the lock is held; the interpreter has its modules.
+        let modules = unsafe { OwnedRef::share(api, (api.PyImport_GetModuleDict)()) };
+        let is_imported = |name: &&CStr| {
+            OwnedRef::interned(api, name).is_some_and(|name| modules.value(&name).is_some())
+        };
+        let seeks = self.options.request.auto.as_ref().is_some_and(|auto| auto.compared.is_empty());
+        if seeks
+            && matches!(self.search, Some(SettingSearch::Runs(_)))
+            && RESERVES.iter().any(is_imported)
+            && cupti::driver().is_some()
+        {
+            self.leave_search();
+            self.search = Some(SettingSearch::Unsupported(
+                "JAX and TensorFlow reserve a GPU's memory in advance, so that garbage could fill it unseen: \
+                 gctrace tune compares settings that you name",
+            ));
+        }
+    }
+
     /// Whether intervals of time are compared.
     pub(super) fn goes_by_time(&self) -> bool {
         matches!(&self.search, Some(SettingSearch::Runs(search)) if search.worked_ns.is_some())
@@ -107,6 +133,7 @@ impl Agent {
             controller.go_by_time();
             search.worked_ns = Some(worked_ns);
             sums::idle_each(EACH_NS);
+            self.leave_reserved_memory();
             return None;
         };
         let steps = worked_ns.saturating_sub(before_ns) / MS;

@@ -2,6 +2,7 @@
 # Creates a virtual environment with packages of PyPI that tests need, at pinned versions:
 #
 #   metrics   the Prometheus project's package, whose parsers check the metrics page
+#   package   pytest, IPython and mypy, in which tests/python/package_tools.py uses the package gctrace
 #   s3        moto, a server that answers as S3 does: the tests of cluster/ start it on loopback
 #   tables    readers of Parquet, with which tests/python/tables_truth.py reads tables
 #   tables-short
@@ -21,6 +22,11 @@ metrics)
     modules=prometheus_client.openmetrics.parser
     space=60
     ;;
+package)
+    packages=(pytest==9.2.0 pytest-xdist==3.8.0 ipython==9.18.1 mypy==2.4.1)
+    modules='pytest, xdist, IPython, mypy'
+    space=250
+    ;;
 s3)
     packages=('moto[s3,server]==5.2.5')
     modules=moto.server
@@ -37,7 +43,7 @@ tables-short)
     space=500
     ;;
 *)
-    echo "venv.sh: no environment '$name': metrics, s3, tables, tables-short" >&2
+    echo "venv.sh: no environment '$name': metrics, package, s3, tables, tables-short" >&2
     exit 1
     ;;
 esac

@@ -13,6 +13,7 @@ import csv
 import hashlib
 import io
 import os
+import subprocess
 import sys
 import time
 import zipfile
@@ -47,6 +48,8 @@ def main():
                     sys.exit(f"{wheel}: {name} is not {program}")
         elif name.endswith(".cyclonedx.json"):
             files[name] = (content.replace(f"path+file://{checkout}/".encode(), b"path+file:///"), mode)
+    types = [sys.executable, f"{checkout}/packaging/python/report_types.py"]
+    files["gctrace/_report.py"] = (subprocess.run(types, check=True, stdout=subprocess.PIPE).stdout, 0o100644)
     (listing,) = (name for name in files if name.endswith(".dist-info/RECORD"))
     files[listing] = (record(files), files[listing][1])
     with zipfile.ZipFile(os.path.join(out, os.path.basename(wheel)), "w") as archive:

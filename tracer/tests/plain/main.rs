@@ -19,6 +19,7 @@ mod outputs;
 mod page;
 mod perfetto;
 mod printing;
+mod python_package;
 mod rings;
 mod signals;
 mod step_function;

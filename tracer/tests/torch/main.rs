@@ -7,4 +7,5 @@ mod docs;
 mod garbage;
 mod inject;
 mod layers;
+mod package;
 mod steps;

@@ -7,20 +7,21 @@ Exits with 1 if a summary could not be made.
 
 import subprocess
 import sys
+from typing import Tuple
 
-import ray
+import ray  # type: ignore[import-not-found,unused-ignore]
 
 from gctrace import find_bin
 
 
-@ray.remote(max_retries=3)
-def summarize(trace, directory):
+@ray.remote(max_retries=3)  # type: ignore[untyped-decorator,misc,unused-ignore]
+def summarize(trace: str, directory: str) -> Tuple[int, str]:
     command = [find_bin(), "summarize", trace, "-o", directory, "--jobs", "1"]
     done = subprocess.run(command, stderr=subprocess.PIPE)
     return done.returncode, done.stderr.decode(errors="replace")
 
 
-def main(directory, *traces):
+def main(directory: str, *traces: str) -> int:
     ray.init(logging_level="warning")
     failed = 0
     for code, messages in ray.get([summarize.remote(trace, directory) for trace in traces]):

@@ -1,0 +1,177 @@
+"""The package gctrace in one interpreter, against what the interpreter itself counts.
+
+    package.py FOLDER       (PYTHONPATH with the package, GCTRACE_PROGRAM; FOLDER for traces)
+"""
+
+import gc
+import os
+import sys
+import time
+
+import gctrace
+
+FOLDER = sys.argv[1]
+# 3.14.0 to 3.14.4 count no increments.
+INCREMENTAL = (3, 14, 0) <= sys.version_info[:3] <= (3, 14, 4)
+FREE_THREADED = not getattr(sys, "_is_gil_enabled", lambda: True)()
+
+
+def garbage(count):
+    for _ in range(count):
+        one = []
+        one.append(one)
+
+
+def collects():
+    gc.collect()
+
+
+class Bracket:
+    """Pauses by two entries of its own: one is called before those that are added in the block, one after."""
+
+    def __enter__(self):
+        self.pauses, self.time_s, self.longest_s = 0, [0.0, 0.0], [0.0, 0.0]
+        gc.callbacks.append(self.first)
+        return self
+
+    def close(self):
+        gc.callbacks.append(self.last)
+        return self
+
+    def __exit__(self, *_):
+        gc.callbacks.remove(self.first)
+        gc.callbacks.remove(self.last)
+
+    def first(self, phase, info):
+        now = time.perf_counter()
+        if phase == "start":
+            self.first_start = now
+        else:
+            self.first_stop = now
+
+    def last(self, phase, info):
+        now = time.perf_counter()
+        if phase == "start":
+            self.last_start = now
+        else:
+            self.pauses += 1
+            for at, took in enumerate((self.first_stop - self.last_start, now - self.first_start)):
+                self.time_s[at] += took
+                self.longest_s[at] = max(self.longest_s[at], took)
+
+    def has(self, time_s, longest_s=None):
+        """Whether a sum of pauses lies between the least and the most; figures are rounded to a nanosecond."""
+        least, most = self.time_s
+        fits = least - 1e-9 * self.pauses <= time_s <= most + 1e-9 * self.pauses
+        return fits and (longest_s is None or self.longest_s[0] <= longest_s <= self.longest_s[1])
+
+
+def measures():
+    names = set(sys.modules)
+    import gctrace as again
+
+    assert again is gctrace and set(sys.modules) == names
+    assert not [one for one in gc.callbacks if type(one).__module__.startswith("gctrace")]
+    with Bracket() as bracket:
+        outer = gctrace.mark()
+        bracket.close()
+        before = gc.get_stats()
+        garbage(20_000)
+        gc.collect()
+        found = gctrace.summary(outer)
+    assert found.pauses == bracket.pauses >= 1, (found, bracket.pauses)
+    after = gc.get_stats()
+    if not INCREMENTAL:
+        counted = [now["collections"] - then["collections"] for now, then in zip(after, before)]
+        assert [one.pauses for one in found.generations] == counted, (found, counted)
+    assert found.collected == sum(now["collected"] - then["collected"] for now, then in zip(after, before))
+    assert bracket.has(found.time_s, found.longest_s) and 0 < found.share <= 1, (found, vars(bracket))
+    inner = gctrace.mark()
+    assert gctrace.summary(inner).pauses == 0 and gctrace.summary(inner).longest_s == 0.0
+    gc.collect(0)
+    inner = gctrace.summary(inner)
+    assert inner.pauses == 1 and 0 < inner.longest_s == inner.time_s < gctrace.summary(outer).time_s, inner
+    assert gctrace.summary(outer).longest_s >= inner.longest_s
+    assert str(found).startswith("{} pauses, ".format(found.pauses)), found
+    del gc.callbacks[:]
+    mark = gctrace.mark()
+    gc.collect()
+    assert gctrace.summary(mark).pauses == 1
+
+
+def records():
+    path = os.path.join(FOLDER, "callbacks.json")
+    with Bracket() as bracket:
+        with gctrace.record(path, by="callbacks") as recording:
+            bracket.close()
+            garbage(5_000)
+            collects()
+            gc.collect()
+    assert recording.source == "gc.callbacks", recording.source
+    garbage(5_000)
+    report = gctrace.analyze(path)
+    totals = report["totals"]["pauses"]
+    assert totals["count"] == bracket.pauses >= 1, (totals, bracket.pauses)
+    assert bracket.has(totals["time_ns"] / 1e9), (totals, vars(bracket))
+    lines = report["lines"]["own"]
+    places = {(os.path.basename(line["location"]["file"]), line["location"]["function"]) for line in lines}
+    assert ("package.py", "collects") in places and ("package.py", "records") in places, places
+    # Twice in one process, and by probes where they may be attached.
+    path = os.path.join(FOLDER, "probes.json")
+    with gctrace.record(path) as recording:
+        for _ in range(5):
+            gc.collect()
+    assert (recording.source == "kernel probes") != bool(recording.why), (recording.source, recording.why)
+    assert gctrace.analyze(path)["totals"]["pauses"]["count"] >= 5
+    for wrong in (lambda: gctrace.record("a.zst"), lambda: gctrace.record("a.json", by="magic")):
+        try:
+            wrong()
+            raise AssertionError("it is wrong")
+        except ValueError:
+            pass
+    try:
+        gctrace.analyze(os.path.join(FOLDER, "none.json"))
+        raise AssertionError("there is none")
+    except gctrace.ProgramError as error:
+        assert "none.json" in str(error), error
+
+
+def settings():
+    own = gc.get_threshold()
+    with gctrace.apply("threshold=7000,20") as applied:
+        assert gc.get_threshold()[:2] == (7000, 20), gc.get_threshold()
+        gctrace.step()
+    assert gc.get_threshold() == own
+    with gctrace.apply("loading=100000"):
+        assert gc.get_threshold()[0] == 100_000
+        gctrace.step()
+        assert gc.get_threshold() == own
+    applied = gctrace.apply("freeze,plan:3,gen2:6")
+    seen = []
+    for _ in range(14):
+        before = gctrace.mark()
+        gctrace.step()
+        seen.append([one.pauses for one in gctrace.summary(before).generations])
+    assert not gc.isenabled()
+    if not FREE_THREADED:
+        assert gc.get_freeze_count() > 1000
+        assert seen[1] == [0, 0, 1], seen
+    each = [sum(one) for one in seen]
+    assert each[2:] == [1, 0, 0, 1, 0, 0, 1, 0, 0, 1, 0, 0], seen
+    if not FREE_THREADED and not INCREMENTAL:
+        assert seen[2] == [0, 1, 0] and seen[5] == [0, 0, 1], seen
+    applied.undo()
+    applied.undo()
+    assert gc.isenabled() and gc.get_freeze_count() <= 500 and gc.get_threshold() == own
+    for wrong in ("thresold=3", "freeze@start", "plan:0", "gen2:5", "freeze,freeze", "threshold=1,2,3,4", "freeze@2"):
+        try:
+            gctrace.apply(wrong)
+            raise AssertionError(wrong)
+        except ValueError as error:
+            assert str(error), wrong
+
+
+measures()
+records()
+settings()
+print("ok")

@@ -13,12 +13,13 @@ pub(crate) use page::{is_page, read_for_page, write_page};
 pub(crate) use progress::{ReadProgress, TraceProgress};
 pub(crate) use summaries::{DistinctTraces, missing_ranks};
 
-use crate::args::{AnalyzeArgs, OutputFormat, ReportLimit};
+use crate::args::{AnalyzeArgs, ReportFormat, ReportLimit};
 use crate::files::{first_repetition, write_export};
 use crate::invoker::Invoker;
+use crate::judged::JudgedLimit;
 use crate::render::Style;
 use crate::units::{counted, duration, percent};
-use crate::{print, render, text};
+use crate::{judged, print, render, text};
 use anyhow::Context;
 use gctrace_analysis::report::{PhaseReport, PhasesReport, Report};
 use gctrace_analysis::{Analysis, parallel};
@@ -51,27 +52,30 @@ pub(crate) fn run(config: &AnalyzeArgs) -> anyhow::Result<u8> {
         None => read_all(&config.traces, config.jobs)?,
     };
     let mut report = render::report(&mut analysis);
-    let exceeded = exceeded(&report, &config.fail_if);
+    let limits: Vec<_> = config.fail_if.iter().map(|limit| check(&report, *limit)).collect();
+    let costliest = judged::costliest(&report).cloned();
     if let Some(path) = page {
         let content = render::page(&mut analysis, &report, &config.traces)?;
         write_page(path, &config.traces, config.force, &content)?;
-        exceeded.iter().for_each(print::message);
-        return Ok(if exceeded.is_empty() { code } else { LIMIT_EXCEEDED });
-    }
-    if config.format() == OutputFormat::Json {
-        report.condense();
-    }
-    match config.file() {
-        Some(path) => {
-            let content = |out: &mut dyn io::Write| write(&report, config, out);
-            let invoker = Invoker::detect();
-            write_export(path, &invoker, &config.traces, config.force, &content)?;
+    } else {
+        if config.format() == ReportFormat::Json {
+            report.condense();
         }
-        None => print::unless_closed(show(&report, config))
-            .context("cannot write the report to standard output")?,
+        match config.file() {
+            Some(path) => {
+                let content = |out: &mut dyn io::Write| write(&report, config, &limits, out);
+                let invoker = Invoker::detect();
+                write_export(path, &invoker, &config.traces, config.force, &content)?;
+            }
+            None => print::unless_closed(show(&report, config, &limits))
+                .context("cannot write the report to standard output")?,
+        }
     }
-    exceeded.iter().for_each(print::message);
-    Ok(if exceeded.is_empty() { code } else { LIMIT_EXCEEDED })
+    judged::report(&limits, costliest.as_ref());
+    if let Some(path) = &config.code_quality {
+        judged::write_code_quality(path, &limits, costliest.as_ref(), &config.traces)?;
+    }
+    Ok(if judged::any_exceeded(&limits) { LIMIT_EXCEEDED } else { code })
 }
 
 /// Largest trace that is read for [`verdict`], in bytes: read in well under a second.
@@ -187,11 +191,11 @@ pub(crate) fn all_failed(mut failures: Vec<anyhow::Error>) -> anyhow::Error {
     last.unwrap_or_else(|| anyhow::anyhow!("no trace given: gctrace analyze trace.json"))
 }
 
-fn show(report: &Report, config: &AnalyzeArgs) -> io::Result<()> {
+fn show(report: &Report, config: &AnalyzeArgs, limits: &[JudgedLimit]) -> io::Result<()> {
     match config.format() {
-        OutputFormat::Text => print::answer(&text_report(report, config, Style::of_output())),
-        OutputFormat::Json => {
-            print::exactly(|out| render::json(report, &mut print::JsonEscaper(out)))
+        ReportFormat::Text => print::answer(&text_report(report, config, Style::of_output())),
+        ReportFormat::Json | ReportFormat::Markdown => {
+            print::exactly(|out| write(report, config, limits, out))
         }
     }
 }
@@ -207,10 +211,19 @@ fn text_report(report: &Report, config: &AnalyzeArgs, style: Style) -> String {
     }
 }
 
-fn write(report: &Report, config: &AnalyzeArgs, out: &mut dyn io::Write) -> io::Result<()> {
+fn write(
+    report: &Report,
+    config: &AnalyzeArgs,
+    limits: &[JudgedLimit],
+    out: &mut dyn io::Write,
+) -> io::Result<()> {
+    let text = || text_report(report, config, Style::OF_FILES);
     match config.format() {
-        OutputFormat::Text => print::answer_to(out, &text_report(report, config, Style::OF_FILES)),
-        OutputFormat::Json => render::json(report, &mut print::JsonEscaper(out)),
+        ReportFormat::Text => print::answer_to(out, &text()),
+        ReportFormat::Json => render::json(report, &mut print::JsonEscaper(out)),
+        ReportFormat::Markdown => {
+            print::answer_to(out, &judged::markdown(&report.verdict.sentence, limits, &text()))
+        }
     }
 }
 
@@ -267,13 +280,8 @@ pub(crate) fn no_evidence(name: &str, ending: &TraceCompletion) -> anyhow::Error
     )
 }
 
-/// A sentence for each limit that the worst process exceeds in training or start-up, or whose figure
-/// the traces do not contain: a check that cannot fail is worse than none.
-fn exceeded(report: &Report, limits: &[ReportLimit]) -> Vec<String> {
-    limits.iter().filter_map(|limit| check(report, *limit)).collect()
-}
-
-fn check(report: &Report, limit: ReportLimit) -> Option<String> {
+/// A limit, checked of the worst process in training or start-up.
+fn check(report: &Report, limit: ReportLimit) -> JudgedLimit {
     let phases = report.phases.as_ref();
     // Without any pause there are no phases.
     let quiet = report.totals.pauses.count == 0;
@@ -287,16 +295,11 @@ fn check(report: &Report, limit: ReportLimit) -> Option<String> {
             } else {
                 (training.or(quiet.then_some(0.0)), "training")
             };
-            match share {
-                None => Some(unknown("gc_share")),
-                Some(share) if share <= limit => None,
-                Some(share) => Some(format!(
-                    "limit exceeded: the collector paused {} of {of}{}, more than {}",
-                    percent(share),
-                    process(phases),
-                    percent(limit)
-                )),
-            }
+            let found = |share| {
+                format!("the collector paused {} of {of}{}", percent(share), process(phases))
+            };
+            let is_exceeded = share.map(|share| share > limit);
+            judged("gc_share", share.map(found), is_exceeded, &percent(limit))
         }
         ReportLimit::Longest(limit) => {
             let longest = |phase: &PhaseReport| phase.longest_ns.unwrap_or(0);
@@ -309,16 +312,11 @@ fn check(report: &Report, limit: ReportLimit) -> Option<String> {
             } else {
                 (training.or(quiet.then_some(0)), "in training")
             };
-            match longest {
-                None => Some(unknown("longest")),
-                Some(longest_ns) if Duration::from_nanos(longest_ns) <= limit => None,
-                Some(longest_ns) => Some(format!(
-                    "limit exceeded: the longest pause {at}{} took {}, more than {}",
-                    process(phases),
-                    duration(longest_ns),
-                    humantime::format_duration(limit)
-                )),
-            }
+            let found =
+                |ns| format!("the longest pause {at}{} took {}", process(phases), duration(ns));
+            let is_exceeded = longest.map(|ns| Duration::from_nanos(ns) > limit);
+            let most = humantime::format_duration(limit).to_string();
+            judged("longest", longest.map(found), is_exceeded, &most)
         }
     }
 }
@@ -332,6 +330,19 @@ fn process(phases: Option<&PhasesReport>) -> String {
     })
 }
 
-fn unknown(figure: &str) -> String {
-    format!("limit not checked, so it counts as exceeded: these traces do not contain {figure}")
+/// `None`: the traces do not contain the figure.
+fn judged(
+    figure: &'static str,
+    found: Option<String>,
+    is_exceeded: Option<bool>,
+    most: &str,
+) -> JudgedLimit {
+    let sentence = match (found, is_exceeded) {
+        (Some(found), Some(true)) => format!("limit exceeded: {found}, more than {most}"),
+        (Some(found), Some(false)) => format!("limit kept: {found}, at most {most}"),
+        _ => format!(
+            "limit not checked, so it counts as exceeded: these traces do not contain {figure}"
+        ),
+    };
+    JudgedLimit { figure, is_exceeded: is_exceeded != Some(false), sentence }
 }

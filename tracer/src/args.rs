@@ -25,7 +25,7 @@ mod values;
 pub(crate) use analyze::{AdviceArgs, AnalyzeArgs, ReportArgs};
 pub(crate) use apply::ApplyArgs;
 pub(crate) use auto::AutoArgs;
-pub(crate) use choices::{CounterChoice, CudaMode, OutputFormat, RecordMode};
+pub(crate) use choices::{CounterChoice, CudaMode, OutputFormat, RecordMode, ReportFormat};
 pub(crate) use compare::CompareConfig;
 pub(crate) use demo::DemoConfig;
 pub(crate) use dump::DumpArgs;

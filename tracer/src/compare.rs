@@ -8,9 +8,9 @@ mod limits;
 mod recording;
 
 use crate::analyze::LIMIT_EXCEEDED;
-use crate::args::{CompareConfig, OutputFormat};
+use crate::args::{CompareConfig, ReportFormat};
 use crate::render::Style;
-use crate::{analyze, print, render};
+use crate::{analyze, judged, print, render};
 use anyhow::Context as _;
 use gctrace_analysis::compare::{ComparedRun, Comparison, compare};
 use gctrace_analysis::report::Report;
@@ -56,23 +56,37 @@ pub(crate) fn run(config: &CompareConfig) -> anyhow::Result<u8> {
     if let Some(path) = page {
         write_page(path, config, &after, &comparison)?;
     }
+    let unchecked = limits::unchecked(&comparison, &config.fail_if);
+    let limits = match unchecked {
+        Some(_) => Vec::new(),
+        None => limits::judged(&comparison, &config.fail_if),
+    };
     let written = match config.format {
-        OutputFormat::Text => print::answer(&render::comparison(&comparison, Style::of_output())),
-        OutputFormat::Json => {
+        ReportFormat::Text => print::answer(&render::comparison(&comparison, Style::of_output())),
+        ReportFormat::Json => {
             print::exactly(|out| render::json(&comparison, &mut print::JsonEscaper(out)))
+        }
+        ReportFormat::Markdown => {
+            let text = render::comparison(&comparison, Style::OF_FILES);
+            let verdict = &comparison.verdict.sentence;
+            print::exactly(|out| print::answer_to(out, &judged::markdown(verdict, &limits, &text)))
         }
     };
     print::unless_closed(written).context("cannot write the comparison to standard output")?;
     if let Some(path) = &config.log {
         change_log::append(path, &comparison)?;
     }
-    if let Some(reason) = limits::unchecked(&comparison, &config.fail_if) {
+    if let Some(reason) = unchecked {
         print::message(reason);
         return Ok(WRONG_OPTION);
     }
-    let exceeded = limits::exceeded(&comparison, &config.fail_if);
-    exceeded.iter().for_each(print::message);
-    Ok(if exceeded.is_empty() { code } else { LIMIT_EXCEEDED })
+    let costliest = after_reports.iter().find_map(judged::costliest);
+    judged::report(&limits, costliest);
+    if let Some(path) = &config.code_quality {
+        let traces = [config.before.as_slice(), &after].concat();
+        judged::write_code_quality(path, &limits, costliest, &traces)?;
+    }
+    Ok(if judged::any_exceeded(&limits) { LIMIT_EXCEEDED } else { code })
 }
 
 /// Writes the page on the comparison, with the first run of each side.

@@ -17,6 +17,7 @@ mod heap;
 mod hints;
 #[cfg_attr(not(target_os = "linux"), path = "invoker/elsewhere.rs")]
 mod invoker;
+mod judged;
 mod log;
 mod manual;
 #[cfg_attr(not(target_os = "linux"), path = "platform/elsewhere.rs")]

@@ -1,6 +1,6 @@
 //! The command lines of `gctrace analyze`, `gctrace report` and `gctrace advice`.
 
-use super::choices::OutputFormat;
+use super::choices::ReportFormat;
 use super::limits::ReportLimit;
 use super::{limits, values};
 use crate::files::is_stdout;
@@ -14,10 +14,10 @@ pub(crate) struct AnalyzeArgs {
     /// give one report
     #[arg(required = true, value_name = "TRACE")]
     pub(crate) traces: Vec<PathBuf>,
-    /// Report format; JSON has the schema gctrace.report/2 [default: json if FILE ends in .json,
-    /// a page as of gctrace report if it ends in .html, otherwise text]
+    /// Report format; JSON has the schema gctrace.report/2 [default: by the end of FILE: .json, .md, .html (a page
+    /// as of gctrace report); otherwise text]
     #[arg(long, value_enum)]
-    pub(crate) format: Option<OutputFormat>,
+    pub(crate) format: Option<ReportFormat>,
     /// Same as --format json
     #[arg(long, conflicts_with = "format")]
     pub(crate) json: bool,
@@ -27,6 +27,9 @@ pub(crate) struct AnalyzeArgs {
     /// Exit with 3 if a limit is exceeded in training: gc_share>PERCENT, longest>TIME; repeatable
     #[arg(long, value_name = "LIMIT", value_parser = limits::limit)]
     pub(crate) fail_if: Vec<ReportLimit>,
+    /// Write the limits that are exceeded as GitLab's Code Quality report; an existing one is replaced
+    #[arg(long, value_name = "FILE", requires = "fail_if", value_parser = values::file_name())]
+    pub(crate) code_quality: Option<PathBuf>,
     /// Price of a GPU per hour, to show what the collector costs in money
     #[arg(long, value_name = "PRICE", value_parser = values::price)]
     pub(crate) gpu_hour: Option<f64>,
@@ -57,8 +60,8 @@ impl AnalyzeArgs {
     }
 
     /// The format of the report.
-    pub(crate) fn format(&self) -> OutputFormat {
-        OutputFormat::of(self.format, self.json, self.file())
+    pub(crate) fn format(&self) -> ReportFormat {
+        ReportFormat::of(self.format, self.json, self.file())
     }
 }
 

@@ -28,6 +28,31 @@ impl OutputFormat {
     }
 }
 
+/// In which form a report, or a comparison, is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ReportFormat {
+    /// Human-readable text
+    Text,
+    /// Machine-readable JSON
+    Json,
+    /// Summary for a CI job or a pull request: verdict, limits, the text folded
+    Markdown,
+}
+
+impl ReportFormat {
+    /// As requested, else by the file's name (`.json`, `.md`), else text.
+    pub(super) fn of(requested: Option<Self>, json: bool, file: Option<&Path>) -> Self {
+        let ends =
+            |end: &str| file.is_some_and(|path| path.extension().is_some_and(|has| has == end));
+        match requested {
+            Some(format) => format,
+            None if json || ends("json") => Self::Json,
+            None if ends("md") => Self::Markdown,
+            None => Self::Text,
+        }
+    }
+}
+
 /// How much of the CUDA calls is recorded, by probes or by the injected library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CudaMode {

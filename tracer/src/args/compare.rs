@@ -1,6 +1,6 @@
 //! The command line of `gctrace compare`.
 
-use super::choices::OutputFormat;
+use super::choices::ReportFormat;
 use super::limits::ChangeLimit;
 use super::{limits, usage_error, values};
 use clap::Args;
@@ -46,12 +46,15 @@ pub(super) struct CompareArgs {
     /// repeatable; needs several runs on each side
     #[arg(long, value_name = "LIMIT", value_parser = limits::change_limit)]
     fail_if: Vec<ChangeLimit>,
+    /// Write the limits that are exceeded as GitLab's Code Quality report; an existing one is replaced
+    #[arg(long, value_name = "FILE", requires = "fail_if", value_parser = values::file_name())]
+    code_quality: Option<PathBuf>,
     /// Add a row to this change log, a table in Markdown; created if it does not exist
     #[arg(long, value_name = "FILE", value_parser = values::file_name())]
     log: Option<PathBuf>,
     /// Format of the comparison; JSON has the schema gctrace.comparison/1
     #[arg(long, value_enum, default_value = "text")]
-    format: OutputFormat,
+    format: ReportFormat,
     /// Same as --format json
     #[arg(long, conflicts_with = "format")]
     json: bool,
@@ -77,10 +80,12 @@ pub(crate) struct CompareConfig {
     pub from: Vec<PathBuf>,
     /// Limits that make the exit code 3.
     pub fail_if: Vec<ChangeLimit>,
+    /// GitLab's report to write.
+    pub code_quality: Option<PathBuf>,
     /// Change log to add to.
     pub log: Option<PathBuf>,
     /// Format of the comparison.
-    pub format: OutputFormat,
+    pub format: ReportFormat,
     /// Trace to write if `after` is a command; `None`: named after the first trace. Otherwise a page.
     pub output: Option<PathBuf>,
     /// Overwrite a page if it exists.
@@ -108,8 +113,9 @@ pub(super) fn config(args: CompareArgs) -> Result<CompareConfig, clap::Error> {
         gc: args.gc,
         from: args.from,
         fail_if: args.fail_if,
+        code_quality: args.code_quality,
         log: args.log,
-        format: if args.json { OutputFormat::Json } else { args.format },
+        format: if args.json { ReportFormat::Json } else { args.format },
         output: args.output,
         force: args.force,
     })

@@ -158,9 +158,9 @@ fn the_other_subcommands() {
         }
         other => panic!("{other:?}"),
     };
-    assert_eq!(read("gctrace analyze a b"), (2, OutputFormat::Text));
-    assert_eq!(read("gctrace analyze --format json a"), (1, OutputFormat::Json));
-    assert_eq!(read("gctrace analyze --json -o - a"), (1, OutputFormat::Json));
+    assert_eq!(read("gctrace analyze a b"), (2, ReportFormat::Text));
+    assert_eq!(read("gctrace analyze --format json a"), (1, ReportFormat::Json));
+    assert_eq!(read("gctrace analyze --json -o - a"), (1, ReportFormat::Json));
     let written = |line: &str| match parsed(line) {
         Ok(Invocation::Analyze(args)) => {
             (args.file().map(Path::to_owned), args.format(), args.force)
@@ -168,9 +168,10 @@ fn the_other_subcommands() {
         other => panic!("{other:?}"),
     };
     for (line, expected) in [
-        ("-o r.json", (Some("r.json".into()), OutputFormat::Json, false)),
-        ("-o r.txt -f", (Some("r.txt".into()), OutputFormat::Text, true)),
-        ("-o r.json --format text", (Some("r.json".into()), OutputFormat::Text, false)),
+        ("-o r.json", (Some("r.json".into()), ReportFormat::Json, false)),
+        ("-o r.txt -f", (Some("r.txt".into()), ReportFormat::Text, true)),
+        ("-o r.md", (Some("r.md".into()), ReportFormat::Markdown, false)),
+        ("-o r.json --format text", (Some("r.json".into()), ReportFormat::Text, false)),
     ] {
         assert_eq!(written(&format!("gctrace analyze a {line}")), expected);
     }

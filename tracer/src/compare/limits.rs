@@ -1,6 +1,7 @@
 //! The limits of `--fail-if`, for continuous integration.
 
 use crate::args::{ChangeLimit, Increase};
+use crate::judged::JudgedLimit;
 use crate::units::{duration, three_digits};
 use gctrace_analysis::compare::{Comparison, ComparisonNote, Interval};
 
@@ -13,43 +14,49 @@ pub(super) fn unchecked(comparison: &Comparison, limits: &[ChangeLimit]) -> Opti
     )
 }
 
-/// A sentence for each limit that is exceeded, with the whole interval where there is one, or whose
-/// figure is unknown: a check that cannot fail is worse than none.
-pub(super) fn exceeded(comparison: &Comparison, limits: &[ChangeLimit]) -> Vec<String> {
-    let check = |limit: &ChangeLimit| check(comparison, *limit);
-    limits.iter().filter_map(check).collect()
+/// Each limit, checked: exceeded if the whole interval is beyond it, where there is one.
+pub(super) fn judged(comparison: &Comparison, limits: &[ChangeLimit]) -> Vec<JudgedLimit> {
+    limits.iter().map(|limit| check(comparison, *limit)).collect()
 }
 
-fn check(comparison: &Comparison, limit: ChangeLimit) -> Option<String> {
+fn check(comparison: &Comparison, limit: ChangeLimit) -> JudgedLimit {
     let name = limit.name;
     let found = comparison.figure(limit.figure);
     let Some(difference) = found.and_then(|found| found.difference) else {
-        return Some(format!(
-            "limit not checked, so it counts as exceeded: not all runs have {name}"
-        ));
+        return JudgedLimit {
+            figure: name,
+            is_exceeded: true,
+            sentence: format!(
+                "limit not checked, so it counts as exceeded: not all runs have {name}"
+            ),
+        };
     };
     let (grown, most, words): (Interval, f64, fn(f64) -> String) = match limit.most {
         Increase::Ratio(most) => match found.and_then(|found| found.change_ratio) {
             Some(ratio) => (ratio, most, percent),
             // Before, it was 0: anything is infinitely more.
-            None if difference.value > 0.0 => (difference, 0.0, |_| "from 0".to_owned()),
-            None => return None,
+            None => (difference, 0.0, |more| if more > 0.0 { "from 0" } else { "0" }.to_owned()),
         },
         Increase::Points(most) => (difference, most, points),
         Increase::Time(most) => (difference, most.as_secs_f64() * 1e9, time),
     };
     let least = grown.low.unwrap_or(grown.value);
-    (least > most).then(|| {
-        let interval = match (grown.low, grown.high) {
-            (Some(low), Some(high)) => format!(" (95 %: {} to {})", words(low), words(high)),
-            _ => String::new(),
-        };
-        format!(
-            "limit exceeded: {name} grew by {}{interval}, more than {}",
+    let is_exceeded = least > most;
+    let interval = match (grown.low, grown.high) {
+        (Some(low), Some(high)) => format!(" (95 %: {} to {})", words(low), words(high)),
+        _ => String::new(),
+    };
+    let (outcome, limit) =
+        if is_exceeded { ("exceeded", "more than") } else { ("kept", "at most") };
+    JudgedLimit {
+        figure: name,
+        is_exceeded,
+        sentence: format!(
+            "limit {outcome}: {name} grew by {}{interval}, {limit} {}",
             words(grown.value),
             words(most)
-        )
-    })
+        ),
+    }
 }
 
 fn percent(ratio: f64) -> String {

@@ -3,6 +3,7 @@
 mod analyze;
 mod apply;
 mod auto;
+mod ci;
 mod compare;
 mod docs;
 mod export;

@@ -1,0 +1,207 @@
+//! What `--fail-if` found, as people and CI systems read it: messages, Markdown, annotations.
+//!
+//! GitHub shows lines that begin with `::error` and `::warning` ("Workflow commands"); they are printed where
+//! `GITHUB_ACTIONS` is `true`. GitLab reads a file (`--code-quality`), in the format of its "Code Quality" report.
+
+use crate::files::write_export;
+use crate::invoker::Invoker;
+use crate::{print, variables};
+use gctrace_analysis::report::{Location, Report};
+use serde::Serialize;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// One limit of `--fail-if`, checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct JudgedLimit {
+    /// The figure that is limited, as the command line names it.
+    pub(crate) figure: &'static str,
+    /// Whether it is exceeded; also if the figure is unknown: a check that cannot fail is worse than none.
+    pub(crate) is_exceeded: bool,
+    /// What was found, of which process and phase, and the limit.
+    pub(crate) sentence: String,
+}
+
+/// Whether any is exceeded.
+pub(crate) fn any_exceeded(limits: &[JudgedLimit]) -> bool {
+    limits.iter().any(|limit| limit.is_exceeded)
+}
+
+/// Prints each as a message, and annotates them where GitHub would show that. `at`: the line of the program that
+/// costs most.
+pub(crate) fn report(limits: &[JudgedLimit], at: Option<&Location>) {
+    for limit in limits {
+        print::message(&limit.sentence);
+    }
+    if variables::text("GITHUB_ACTIONS").is_some_and(|value| value == "true") {
+        for limit in limits.iter().filter(|limit| limit.is_exceeded) {
+            print::lines(&github(limit, at));
+        }
+    }
+}
+
+/// The line of the program, not a library's, that costs most.
+pub(crate) fn costliest(report: &Report) -> Option<&Location> {
+    let own = &report.lines.as_ref()?.own;
+    own.iter().map(|line| &line.location).find(|location| !location.library)
+}
+
+/// `::error title=...,file=...,line=...::message`.
+fn github(limit: &JudgedLimit, at: Option<&Location>) -> String {
+    let mut properties = format!("title=gctrace {}", limit.figure);
+    if let Some(location) = at {
+        properties.push_str(&format!(",file={}", property(&within(&location.file))));
+        if let Some(line) = location.line {
+            properties.push_str(&format!(",line={line}"));
+        }
+    }
+    format!("::error {properties}::{}", data(&limit.sentence))
+}
+
+/// As workflow commands escape a message.
+fn data(text: &str) -> String {
+    text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
+}
+
+/// As they escape a property.
+fn property(text: &str) -> String {
+    data(text).replace(':', "%3A").replace(',', "%2C")
+}
+
+/// A file by its path in the working directory, if it is there.
+fn within(file: &str) -> String {
+    let folder = std::env::current_dir().ok();
+    let inside = folder.and_then(|folder| Path::new(file).strip_prefix(folder).ok());
+    inside.map_or_else(|| file.to_owned(), |inside| inside.display().to_string())
+}
+
+/// An entry of GitLab's report.
+#[derive(Serialize)]
+struct CodeQualityIssue<'a> {
+    description: &'a str,
+    check_name: &'static str,
+    /// The same for the same limit at the same file: GitLab compares branches by it.
+    fingerprint: String,
+    severity: &'static str,
+    location: CodeQualityLocation,
+}
+
+#[derive(Serialize)]
+struct CodeQualityLocation {
+    path: String,
+    lines: CodeQualityLines,
+}
+
+#[derive(Serialize)]
+struct CodeQualityLines {
+    begin: u64,
+}
+
+/// Writes GitLab's report: a list of the limits that are exceeded, at the line that costs most or, without one, the
+/// first trace.
+///
+/// # Errors
+/// The file cannot be written.
+pub(crate) fn write_code_quality(
+    path: &Path,
+    limits: &[JudgedLimit],
+    at: Option<&Location>,
+    traces: &[PathBuf],
+) -> anyhow::Result<()> {
+    let first = traces.first().map(|trace| trace.display().to_string()).unwrap_or_default();
+    let file = at.map_or(first, |location| within(&location.file));
+    let exceeded = limits.iter().filter(|limit| limit.is_exceeded);
+    let issues: Vec<CodeQualityIssue<'_>> = exceeded
+        .map(|limit| CodeQualityIssue {
+            description: &limit.sentence,
+            check_name: limit.figure,
+            fingerprint: format!("gctrace-{}-{file}", limit.figure),
+            severity: "major",
+            location: CodeQualityLocation {
+                path: file.clone(),
+                lines: CodeQualityLines {
+                    begin: at.and_then(|location| location.line).map_or(1, u64::from),
+                },
+            },
+        })
+        .collect();
+    let content = |out: &mut dyn io::Write| {
+        serde_json::to_writer_pretty(&mut print::JsonEscaper(&mut *out), &issues)?;
+        out.write_all(b"\n")
+    };
+    Ok(write_export(path, &Invoker::detect(), traces, true, &content)?)
+}
+
+/// A comment for a pull request, or the summary of a job: the verdict, each limit, and the whole text folded.
+pub(crate) fn markdown(verdict: &str, limits: &[JudgedLimit], text: &str) -> String {
+    let mut document = format!("### gctrace: {}\n\n", plain(verdict));
+    for limit in limits {
+        let mark = if limit.is_exceeded { "\u{274c}" } else { "\u{2705}" };
+        document.push_str(&format!("- {mark} {}\n", plain(&limit.sentence)));
+    }
+    if !limits.is_empty() {
+        document.push('\n');
+    }
+    // A fence that no line of the text can close.
+    let longest = text.lines().map(|line| line.chars().take_while(|c| *c == '`').count()).max();
+    let fence = "`".repeat(longest.unwrap_or(0).max(2) + 1);
+    document.push_str(&format!(
+        "<details><summary>Report</summary>\n\n{fence}text\n{text}{fence}\n\n</details>\n"
+    ));
+    document
+}
+
+/// Text in which nothing is markup: names come from programs.
+fn plain(text: &str) -> String {
+    let mut plain = String::new();
+    for character in text.chars() {
+        if matches!(
+            character,
+            '\\' | '`' | '*' | '_' | '[' | ']' | '<' | '>' | '|' | '#' | '~' | '@' | '&'
+        ) {
+            plain.push('\\');
+        }
+        plain.push(if character.is_control() { ' ' } else { character });
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limit() -> JudgedLimit {
+        JudgedLimit {
+            figure: "gc_share",
+            is_exceeded: true,
+            sentence: "40 % of it\nof rank 3".to_owned(),
+        }
+    }
+
+    #[test]
+    fn annotations_are_escaped() {
+        assert_eq!(
+            github(&limit(), None),
+            "::error title=gctrace gc_share::40 %25 of it%0Aof rank 3"
+        );
+        let location = Location {
+            file: "/srv/a,b:c.py".to_owned(),
+            function: "step".to_owned(),
+            line: Some(7),
+            library: false,
+        };
+        assert_eq!(
+            github(&limit(), Some(&location)),
+            "::error title=gctrace gc_share,file=/srv/a%2Cb%3Ac.py,line=7::40 %25 of it%0Aof rank 3"
+        );
+    }
+
+    #[test]
+    fn names_are_no_markup() {
+        let document = markdown("<b> `x` @all", &[limit()], "````\nend\n");
+        assert!(document.starts_with(
+            "### gctrace: \\<b\\> \\`x\\` \\@all\n\n- \u{274c} 40 % of it of rank 3\n"
+        ));
+        assert!(document.contains("`````text\n````\nend\n`````\n"), "{document}");
+    }
+}

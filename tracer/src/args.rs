@@ -8,6 +8,8 @@ mod apply;
 mod auto;
 mod choices;
 mod compare;
+#[cfg(target_os = "linux")]
+mod configured;
 mod demo;
 mod dump;
 mod export;
@@ -27,6 +29,8 @@ pub(crate) use apply::ApplyArgs;
 pub(crate) use auto::AutoArgs;
 pub(crate) use choices::{CounterChoice, CudaMode, OutputFormat, RecordMode, ReportFormat};
 pub(crate) use compare::CompareConfig;
+#[cfg(target_os = "linux")]
+pub(crate) use configured::ConfiguredOptions;
 pub(crate) use demo::DemoConfig;
 pub(crate) use dump::DumpArgs;
 pub(crate) use export::{ExportConfig, ExportFormat, HeapPicture, StackWeight};
@@ -237,6 +241,9 @@ struct DoctorArgs {
     /// Explain how the collector is found in these interpreters (executables or pids)
     #[arg(long, value_name = "PATH|PID", num_args = 1..)]
     python: Vec<OsString>,
+    /// Show which options come from gctrace.toml and GCTRACE_ARGS, and what of these is ignored
+    #[arg(long, conflicts_with = "python")]
+    config: bool,
 }
 
 /// The requested subcommand with its validated options.
@@ -320,6 +327,8 @@ pub(crate) enum Verbosity {
 pub(crate) struct DoctorConfig {
     /// Interpreters to explain; if empty, the machine is examined.
     pub python: Vec<InterpreterArg>,
+    /// Configured options are shown instead.
+    pub config: bool,
 }
 
 /// An interpreter named on the command line.
@@ -337,6 +346,8 @@ pub(crate) enum InterpreterArg {
 /// Usage errors, and requests for help or the version; pass them to [`explain`].
 pub(crate) fn parse() -> Result<(Invocation, Verbosity), clap::Error> {
     let arguments: Vec<OsString> = std::env::args_os().collect();
+    #[cfg(target_os = "linux")]
+    let arguments = configured::completed(arguments);
     interpret(arguments.clone()).map_err(|error| {
         // clap quotes arguments verbatim; a newline in one could forge a line of output.
         let harmless = arguments.iter().map(|word| match word.to_str() {
@@ -412,6 +423,7 @@ fn interpret(
         Some(Subcommands::Demo(demo)) => LinuxInvocation::Demo(demo).into(),
         Some(Subcommands::Doctor(doctor)) => LinuxInvocation::Doctor(DoctorConfig {
             python: doctor.python.into_iter().map(python).collect(),
+            config: doctor.config,
         })
         .into(),
         Some(Subcommands::Setup(setup)) => LinuxInvocation::Setup(setup).into(),

@@ -9,7 +9,7 @@ mod explain;
 mod interpreters;
 mod machine;
 
-use crate::args::{DoctorConfig, InterpreterArg};
+use crate::args::{ConfiguredOptions, DoctorConfig, InterpreterArg, command};
 use crate::doctor::interpreters::InterpreterExaminer;
 use crate::doctor::machine::HostFacts;
 use crate::print;
@@ -17,8 +17,13 @@ use crate::print::clean;
 use std::io;
 
 /// Runs the checks and prints the result. Returns the exit code: 0 if recording will work (or each
-/// named interpreter was resolved), 1 if not.
+/// named interpreter was resolved, or configured options were shown), 1 if not.
 pub(crate) fn run(config: &DoctorConfig) -> io::Result<u8> {
+    if config.config {
+        let lines = ConfiguredOptions::read(&command()).lines();
+        print::unless_closed(print::answer(&(lines.join("\n") + "\n")))?;
+        return Ok(0);
+    }
     let examiner = InterpreterExaminer::new();
     let (text, works) = if config.python.is_empty() {
         let checklist = checklist::draw(&HostFacts::gather(), &examiner.find());

@@ -19,6 +19,8 @@ pub(crate) enum VariableEffect {
     Place,
     /// Which part of the files that the user names is worked on.
     Part,
+    /// Options of the command line (`args/configured.rs`, which ignores them with file capabilities).
+    Options,
     /// Identity of the user; trusted only if gctrace runs as root (`invoker.rs`).
     Identity,
     /// Code to load, into gctrace or into recorded programs.

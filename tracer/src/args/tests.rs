@@ -178,7 +178,7 @@ fn the_other_subcommands() {
     let named = vec![InterpreterArg::File("python3".into()), InterpreterArg::Process(12)];
     assert_eq!(
         parsed("gctrace doctor --python python3 12").ok(),
-        Some(LinuxInvocation::Doctor(DoctorConfig { python: named }).into())
+        Some(LinuxInvocation::Doctor(DoctorConfig { python: named, config: false }).into())
     );
     assert_eq!(parsed("gctrace man").ok(), Some(Invocation::Man(None)));
     assert_eq!(

@@ -5,6 +5,7 @@ mod apply;
 mod auto;
 mod ci;
 mod compare;
+mod configured;
 mod docs;
 mod export;
 mod garbage_cycles;

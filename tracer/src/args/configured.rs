@@ -1,0 +1,442 @@
+//! Options that need not be typed each time: files `gctrace.toml`, and `GCTRACE_ARGS`.
+//!
+//! - the user's: `gctrace/gctrace.toml` in `XDG_CONFIG_HOME`, or else `~/.config`;
+//! - the project's: `gctrace.toml` in the working directory, or the nearest above it, up to the one with `.git`;
+//! - the variable: a subcommand, `record` if it begins with an option, and options.
+//!
+//! A later one overrides an earlier, the command line all of them. A table has the options of the subcommand that it
+//! is named after, by their long names: `[record]`, then `stack-depth = 48`, `no-follow = true`. What writes files,
+//! names processes or gives rights must be typed. A file that another user could have written is ignored, and with
+//! file capabilities all of it is.
+
+use crate::invoker::Invoker;
+use crate::platform::has_more_rights_than_its_user;
+use crate::print;
+use crate::variables::{VariableEffect, variable};
+use clap::Command;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+const FILE: &str = "gctrace.toml";
+const VARIABLE: &str = "GCTRACE_ARGS";
+/// A longer file is none.
+const LONGEST: u64 = 64 << 10;
+/// Folders above the working directory that are looked at.
+const MOST_FOLDERS: usize = 64;
+/// Options that must be typed.
+const TYPED: [&str; 14] = [
+    "as-root",
+    "code-quality",
+    "force",
+    "from",
+    "help",
+    "log",
+    "output",
+    "pid",
+    "python",
+    "record",
+    "summary",
+    "undo",
+    "version",
+    "world-size",
+];
+
+/// An option from one of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ConfiguredOption {
+    /// The subcommand that it belongs to.
+    pub(crate) command: String,
+    /// Its long name.
+    pub(crate) name: String,
+    /// `None`: a flag.
+    pub(crate) values: Option<Vec<String>>,
+    /// The file, or the variable.
+    pub(crate) source: String,
+}
+
+/// What is configured, and what of it is wrong.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct ConfiguredOptions {
+    /// One of each name and subcommand: the one that counts.
+    pub(crate) options: Vec<ConfiguredOption>,
+    /// Sentences: what was ignored, and why.
+    pub(crate) ignored: Vec<String>,
+}
+
+impl ConfiguredOptions {
+    /// Reads all of them, for the command line that `command` describes.
+    pub(crate) fn read(command: &Command) -> Self {
+        let mut all = Self::default();
+        let files: Vec<PathBuf> = user_file().into_iter().chain(project_file()).collect();
+        let words =
+            variable(VARIABLE, VariableEffect::Options).and_then(|words| words.into_string().ok());
+        let words = words.filter(|words| !words.is_empty());
+        if has_more_rights_than_its_user() {
+            let found =
+                files.iter().filter(|path| path.exists()).map(|path| path.display().to_string());
+            let found: Vec<String> = found.chain(words.map(|_| VARIABLE.to_owned())).collect();
+            if !found.is_empty() {
+                all.ignored.push(format!(
+                    "{} ignored: this gctrace has file capabilities, its user does not",
+                    found.join(", ")
+                ));
+            }
+            return all;
+        }
+        for path in files {
+            let source = path.display().to_string();
+            match trusted_text(&path) {
+                Ok(None) => {}
+                Ok(Some(text)) => all.add_file(&text, &source, command),
+                Err(why) => all.ignored.push(format!("{source} is ignored: {why}")),
+            }
+        }
+        if let Some(words) = words {
+            all.add_words(&words, command);
+        }
+        all
+    }
+
+    fn add_file(&mut self, text: &str, source: &str, command: &Command) {
+        let tables: toml::Table = match text.parse() {
+            Ok(tables) => tables,
+            Err(error) => {
+                let message = error.to_string();
+                let first = message.lines().next().unwrap_or_default();
+                return self.ignored.push(format!("{source} is ignored: {first}"));
+            }
+        };
+        for (table, options) in tables {
+            let toml::Value::Table(options) = options else {
+                self.ignored
+                    .push(format!("{source}: {table} stands outside of a table such as [record]"));
+                continue;
+            };
+            for (name, value) in options {
+                let values = match &value {
+                    toml::Value::Boolean(false) => continue,
+                    toml::Value::Boolean(true) => None,
+                    toml::Value::Array(values) => values.iter().map(scalar).collect::<Option<_>>(),
+                    one => scalar(one).map(|one| vec![one]),
+                };
+                if values.is_none() && value != toml::Value::Boolean(true) {
+                    self.ignored.push(format!("{source}: {table}.{name} is no value of an option"));
+                    continue;
+                }
+                self.add(
+                    ConfiguredOption {
+                        command: table.clone(),
+                        name,
+                        values,
+                        source: source.to_owned(),
+                    },
+                    command,
+                );
+            }
+        }
+    }
+
+    fn add_words(&mut self, words: &str, command: &Command) {
+        let Some(mut words) = shlex::split(words) else {
+            return self.ignored.push(format!("{VARIABLE} is ignored: a quote is not closed"));
+        };
+        let has_command = words.first().is_some_and(|first| !first.starts_with('-'));
+        let table = if has_command { words.remove(0) } else { "record".to_owned() };
+        let mut words = words.into_iter().peekable();
+        while let Some(word) = words.next() {
+            let Some(option) = word.strip_prefix("--").filter(|option| !option.is_empty()) else {
+                self.ignored.push(format!("{VARIABLE}: {word:?} is no long option"));
+                continue;
+            };
+            let (name, value) = match option.split_once('=') {
+                Some((name, value)) => (name, Some(value.to_owned())),
+                None => (option, None),
+            };
+            let takes_value =
+                argument(command, &table, name).is_some_and(|one| one.get_action().takes_values());
+            let is_value = |next: &String| !next.starts_with("--");
+            let value = value.or_else(|| if takes_value { words.next_if(is_value) } else { None });
+            let values = value.map(|value| vec![value]);
+            let (name, source) = (name.to_owned(), VARIABLE.to_owned());
+            self.add(ConfiguredOption { command: table.clone(), name, values, source }, command);
+        }
+    }
+
+    /// Adds an option that overrides an earlier one, if there is such an option.
+    fn add(&mut self, option: ConfiguredOption, command: &Command) {
+        let ConfiguredOption { command: table, name, values, source } = &option;
+        if command.find_subcommand(table).is_none_or(Command::is_hide_set) {
+            return self.ignored.push(format!("{source}: gctrace has no command {table:?}"));
+        }
+        if TYPED.contains(&name.as_str()) {
+            return self.ignored.push(format!("{source}: --{name} must be typed"));
+        }
+        let Some(known) = argument(command, table, name) else {
+            return self.ignored.push(format!("{source}: gctrace {table} has no option --{name}"));
+        };
+        let is_flag = !known.get_action().takes_values();
+        let may_be_bare = known.get_num_args().is_some_and(|range| range.min_values() == 0);
+        if is_flag != values.is_none() && !(values.is_none() && may_be_bare) {
+            let needs = if is_flag { "takes no value" } else { "needs a value" };
+            return self.ignored.push(format!("{source}: --{name} {needs}"));
+        }
+        self.options.retain(|before| (&before.command, &before.name) != (table, name));
+        self.options.push(option);
+    }
+
+    /// As `gctrace doctor --config` shows them.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let mut lines: Vec<String> = self
+            .options
+            .iter()
+            .map(|ConfiguredOption { command, name, values, source }| {
+                let values = values
+                    .as_ref()
+                    .map_or(String::new(), |values| format!(" {}", values.join(", ")));
+                format!("gctrace {command} --{name}{values}    from {source}")
+            })
+            .collect();
+        lines.extend(self.ignored.iter().cloned());
+        if lines.is_empty() {
+            lines.push(format!("no option is configured: neither by {FILE} nor by {VARIABLE}"));
+        }
+        lines
+    }
+
+    /// The command line with those options that it does not have itself, before its own.
+    pub(super) fn complete(&self, arguments: &[OsString], command: &Command) -> Vec<OsString> {
+        let flags =
+            arguments.iter().skip(1).take_while(|word| is_option(word) && *word != "--").count();
+        let named = arguments.get(flags + 1).and_then(|word| word.to_str());
+        let named = named.filter(|name| command.find_subcommand(name).is_some());
+        let (table, at) = named.map_or(("record", 1), |name| (name, flags + 2));
+        let typed: Vec<&str> = arguments
+            .iter()
+            .skip(1)
+            .take_while(|word| *word != "--")
+            .filter_map(|word| word.to_str())
+            .collect();
+        let mut whole = arguments.to_vec();
+        let mut added = Vec::new();
+        for option in self.options.iter().filter(|option| option.command == table) {
+            let short = argument(command, table, &option.name).and_then(|known| known.get_short());
+            let is_typed = |word: &&&str| {
+                let long =
+                    word.strip_prefix("--").map(|word| word.split('=').next().unwrap_or_default());
+                let begins = short.is_some_and(|short| {
+                    word.strip_prefix('-').is_some_and(|rest| rest.starts_with(short))
+                });
+                long == Some(option.name.as_str()) || begins
+            };
+            if typed.iter().any(|word| is_typed(&word)) {
+                continue;
+            }
+            let name = &option.name;
+            match &option.values {
+                None => added.push(OsString::from(format!("--{name}"))),
+                Some(values) => {
+                    added.extend(
+                        values.iter().map(|value| OsString::from(format!("--{name}={value}"))),
+                    );
+                }
+            }
+        }
+        let at = at.min(whole.len());
+        whole.splice(at..at, added);
+        whole
+    }
+}
+
+/// The command line of this process with what is configured; says what of that is ignored.
+pub(super) fn completed(arguments: Vec<OsString>) -> Vec<OsString> {
+    // Subcommands that gctrace itself starts.
+    let is_internal = |word: &OsString| word.to_str().is_some_and(|word| word.starts_with("__"));
+    if arguments.get(1).is_some_and(is_internal) {
+        return arguments;
+    }
+    let command = super::command();
+    let all = ConfiguredOptions::read(&command);
+    let shows_them = arguments.iter().any(|word| word == "--config");
+    if !shows_them {
+        all.ignored.iter().for_each(print::message);
+    }
+    all.complete(&arguments, &command)
+}
+
+fn is_option(word: &OsString) -> bool {
+    word.to_str().is_some_and(|word| word.starts_with('-'))
+}
+
+fn argument<'a>(command: &'a Command, table: &str, name: &str) -> Option<&'a clap::Arg> {
+    let all = command.find_subcommand(table)?.get_arguments();
+    all.into_iter().find(|known| known.get_long() == Some(name))
+}
+
+fn scalar(value: &toml::Value) -> Option<String> {
+    match value {
+        toml::Value::String(text) => Some(text.clone()),
+        toml::Value::Integer(number) => Some(number.to_string()),
+        toml::Value::Float(number) => Some(number.to_string()),
+        _ => None,
+    }
+}
+
+fn user_file() -> Option<PathBuf> {
+    // Under sudo the variable is root's, or kept: the user's own is by their home.
+    let folder = variable("XDG_CONFIG_HOME", VariableEffect::Place).map(PathBuf::from);
+    let folder =
+        folder.filter(|folder| folder.is_absolute() && Invoker::detect().escalated_by().is_none());
+    let folder = folder.unwrap_or_else(|| Invoker::detect().home.join(".config"));
+    Some(folder.join("gctrace").join(FILE))
+}
+
+fn project_file() -> Option<PathBuf> {
+    let folder = std::env::current_dir().ok()?;
+    for folder in folder.ancestors().take(MOST_FOLDERS) {
+        let file = folder.join(FILE);
+        if file.symlink_metadata().is_ok() {
+            return Some(file);
+        }
+        if folder.join(".git").exists() {
+            return None;
+        }
+    }
+    None
+}
+
+/// The text of a file that nobody but root and the user could have written; `None`: there is none.
+fn trusted_text(path: &Path) -> Result<Option<String>, String> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error.to_string()),
+    };
+    let metadata = file.metadata().map_err(|error| error.to_string())?;
+    let invoker = Invoker::detect();
+    let group_may = metadata.mode() & 0o020 != 0 && metadata.gid() != invoker.gid;
+    if !metadata.is_file() || metadata.len() > LONGEST {
+        return Err(format!("it is no file of up to {} KiB", LONGEST >> 10));
+    }
+    if ![0, invoker.uid].contains(&metadata.uid()) {
+        return Err(format!("it belongs to user {}", metadata.uid()));
+    }
+    if metadata.mode() & 0o002 != 0 || group_may {
+        return Err("others may write it: chmod go-w".to_owned());
+    }
+    let mut text = String::new();
+    file.take(LONGEST).read_to_string(&mut text).map_err(|error| error.to_string())?;
+    Ok(Some(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(file: &str, words: &str) -> ConfiguredOptions {
+        let mut all = ConfiguredOptions::default();
+        all.add_file(file, "a.toml", &crate::args::command());
+        if !words.is_empty() {
+            all.add_words(words, &crate::args::command());
+        }
+        all
+    }
+
+    fn completed(all: &ConfiguredOptions, line: &str) -> String {
+        let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+        let whole = all.complete(&words, &crate::args::command());
+        let whole: Vec<_> = whole.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        whole.join(" ")
+    }
+
+    #[test]
+    fn what_is_typed_counts_first() {
+        let all = read(
+            "[record]\nstack-depth = 48\nno-follow = true\ngpu-yield = false\nlayers = true\n\
+             [analyze]\nfail-if = ['gc_share>2%', 'longest>1s']\n",
+            "--stack-depth=12 --sample 0",
+        );
+        assert_eq!(all.ignored, Vec::<String>::new());
+        for (line, whole) in [
+            ("gctrace -- a", "gctrace --no-follow --layers --stack-depth=12 --sample=0 -- a"),
+            (
+                "gctrace -q record -- a",
+                "gctrace -q record --no-follow --layers --stack-depth=12 --sample=0 -- a",
+            ),
+            (
+                "gctrace --stack-depth 3 --sample=9 -- a",
+                "gctrace --no-follow --layers --stack-depth 3 --sample=9 -- a",
+            ),
+            // What follows the dashes is the command's.
+            (
+                "gctrace --sample=9 -- a --layers",
+                "gctrace --no-follow --layers --stack-depth=12 --sample=9 -- a --layers",
+            ),
+            (
+                "gctrace analyze t.json",
+                "gctrace analyze --fail-if=gc_share>2% --fail-if=longest>1s t.json",
+            ),
+            (
+                "gctrace analyze --fail-if longest>2s t.json",
+                "gctrace analyze --fail-if longest>2s t.json",
+            ),
+            ("gctrace doctor", "gctrace doctor"),
+            ("gctrace", "gctrace --no-follow --layers --stack-depth=12 --sample=0"),
+        ] {
+            let words = completed(&all, line);
+            let sorted = |text: &str| {
+                let mut words: Vec<&str> = text.split(' ').collect();
+                words.sort_unstable();
+                words.join(" ")
+            };
+            assert_eq!(sorted(&words), sorted(whole), "{line}: {words}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_ignored_and_said() {
+        for (file, words, said) in [
+            ("[record", "", "a.toml is ignored: "),
+            ("stack-depth = 3", "", "stands outside of a table"),
+            ("[recrod]\na = 1", "", "has no command \"recrod\""),
+            ("[__guardian]\na = 1", "", "has no command"),
+            ("[record]\nstack-dept = 3", "", "has no option --stack-dept"),
+            ("[record]\noutput = '/etc/passwd'", "", "--output must be typed"),
+            ("[record]\nas-root = true", "", "--as-root must be typed"),
+            ("[record]\nno-follow = 3", "", "--no-follow takes no value"),
+            ("[record]\nstack-depth = true", "", "--stack-depth needs a value"),
+            ("[record]\nstack-depth = {a = 1}", "", "is no value of an option"),
+            ("", "-q", "\"-q\" is no long option"),
+            ("", "'", "a quote is not closed"),
+            ("", "--pid 1", "--pid must be typed"),
+        ] {
+            let all = read(file, words);
+            assert_eq!(all.options, Vec::new(), "{file} {words}");
+            let [ignored] = &all.ignored[..] else { panic!("{file} {words}: {:?}", all.ignored) };
+            assert!(ignored.contains(said), "{ignored}");
+        }
+    }
+
+    /// A file that is read as another user, or whose length or kind does not fit, has no effect.
+    #[test]
+    fn files_of_others_are_not_read() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join(FILE);
+        assert_eq!(trusted_text(&path), Ok(None));
+        std::fs::write(&path, "[record]\n").expect("written");
+        let mode = |mode| {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).expect("set")
+        };
+        mode(0o644);
+        assert_eq!(trusted_text(&path), Ok(Some("[record]\n".to_owned())));
+        mode(0o646);
+        assert!(trusted_text(&path).is_err_and(|why| why.contains("others may write it")));
+        assert!(trusted_text(folder.path()).is_err());
+        std::fs::write(&path, "#".repeat(100_000)).expect("written");
+        mode(0o644);
+        assert!(trusted_text(&path).is_err_and(|why| why.contains("no file of up to")));
+    }
+}

@@ -32,6 +32,7 @@ whole() {
     check "pip install" environment whole /usr/bin/python3
     user_path=$folder/bin
     check "python -m gctrace" version python -m gctrace --version
+    check "import gctrace" imported python
     check "manual page" test -s "$folder/share/man/man1/gctrace-record.1"
     check "licenses of others" grep -rq elfutils "$folder/lib" --include THIRD-PARTY
     check "record, as a user" recording inject python gctrace
@@ -49,6 +50,27 @@ whole() {
 }
 
 version() { as_user "$@" | grep -qx "gctrace $(basename "$wheel" | cut -d- -f2)"; }
+
+# The package has the program's version and its program, and pytest finds its plugin.
+imported() {
+    as_user "$@" -B - <<'SCRIPT'
+import gc, os, subprocess, tempfile
+from importlib.metadata import entry_points, files
+import gctrace
+
+printed = subprocess.check_output([gctrace.find_bin(), "--version"], universal_newlines=True)
+assert printed == "gctrace " + gctrace.__version__ + "\n", printed
+with tempfile.TemporaryDirectory() as folder:
+    path = os.path.join(folder, "trace.json")
+    with gctrace.record(path, by="callbacks"):
+        gc.collect()
+    assert gctrace.analyze(path)["totals"]["pauses"]["count"] >= 1
+points = entry_points()
+plugins = points.select(group="pytest11") if hasattr(points, "select") else points["pytest11"]
+assert any(one.value == "gctrace.pytest_plugin" for one in plugins), plugins
+assert {"_report.py", "py.typed"} <= {one.name for one in files("gctrace")}
+SCRIPT
+}
 
 demo() {
     local printed

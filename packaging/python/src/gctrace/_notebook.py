@@ -80,6 +80,8 @@ class _Cells:
             )
         ]
         own = (report["lines"] or {}).get("own", [])
+        # Between the recording's begin and the cell's.
+        own = [line for line in own if line["location"]["file"] != __file__]
         for line in own[:_LISTED]:
             lines.append("  {:>6.1%}  {}".format(line["time_ratio"], _named(line["location"])))
         return lines

@@ -20,6 +20,8 @@ import time
 CHECKOUT = pathlib.Path(__file__).resolve().parents[2]
 TRACES = CHECKOUT / "analysis/tests/data/kineto"
 HTA = "HolisticTraceAnalysis==0.5.0"
+# Newer ones lack what its critical path calls.
+PANDAS = "pandas<3"
 ENLARGED_BYTES = 200_000_000
 
 # Reports seconds of parsing and of breakdowns, CPU seconds of both, and peak memory in KiB: after
@@ -48,7 +50,7 @@ def hta_python(folder=CHECKOUT / ".venv-hta"):
             break
     else:
         return None, "no Python with venv"
-    installed = subprocess.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", HTA],
+    installed = subprocess.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", HTA, PANDAS],
                                capture_output=True, text=True)
     if installed.returncode:
         return None, f"{HTA} could not be installed: {installed.stderr.strip().splitlines()[-1:]}"

@@ -410,11 +410,20 @@ struct sampled_thread {
 	__u32 pid;
 	__u32 pauses;          /* open ones                                                       */
 	__u64 off_cpu_ns;      /* when it left the CPU; 0: it did not, or that was not seen       */
+	__u64 ran_ns;          /* how long it had run by then                                     */
 	__u64 stack;           /* of that time, STACK_LOST: not taken                             */
 	__s32 system_call;     /* as in struct off_cpu_event                                      */
 	__u32 first_argument;
 	__u32 flags;           /* enum off_cpu_flag                                               */
 	__u32 last_was_long;   /* its last time off the CPU was OFF_CPU_NS or longer              */
+};
+
+/* A thread that waited when its process began to be recorded. */
+struct earlier_wait {
+	__u32 pid;
+	__u32 tid;
+	__u64 start_ns;        /* when it was found waiting                                       */
+	__u64 thread_id;       /* what pthread_self() returns in it; 0: unknown                   */
 };
 
 /* A thread was off the CPU for OFF_CPU_NS or longer. */
@@ -677,7 +686,8 @@ _Static_assert(sizeof(struct device_memory_event) == 48, "device_memory_event");
 _Static_assert(sizeof(struct file_key) == 16, "file_key");
 _Static_assert(sizeof(struct arenas) == 32, "arenas");
 _Static_assert(sizeof(struct sample_event) == 40, "sample_event");
-_Static_assert(sizeof(struct sampled_thread) == 56, "sampled_thread");
+_Static_assert(sizeof(struct sampled_thread) == 64, "sampled_thread");
+_Static_assert(sizeof(struct earlier_wait) == 24, "earlier_wait");
 _Static_assert(sizeof(struct off_cpu_event) == 48, "off_cpu_event");
 _Static_assert(sizeof(struct followed_process) == 24, "followed_process");
 

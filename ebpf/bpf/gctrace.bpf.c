@@ -35,6 +35,7 @@ struct wire_types {
 	struct allocation_event allocation_event;
 	struct sample_event sample_event;
 	struct off_cpu_event off_cpu_event;
+	struct earlier_wait earlier_wait;
 	enum event_kind event_kind;
 	enum stop stop;
 	enum library library;

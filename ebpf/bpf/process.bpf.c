@@ -225,6 +225,7 @@ int on_exit(struct bpf_raw_tracepoint_args *context)
 		return 0;
 	now = bpf_ktime_get_ns();
 	abandon_pauses(tid, now);
+	sampled_exit(tid, pid, now);
 	/* `live` is decremented before this tracepoint: 0 means that the last thread is exiting */
 	if (BPF_CORE_READ(task, signal, live.counter) != 0)
 		return 0;

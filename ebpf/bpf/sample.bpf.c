@@ -12,6 +12,9 @@
  * any more when it comes back. Whether the wait will be long is unknown then: a budget limits the time
  * for stacks of short ones. Interrupts are off during a switch, so that both programs use the same
  * scratch space.
+ *
+ * A thread that waits already when the recording of its process begins left the CPU unseen: it is found among
+ * the tasks, and its wait begins then.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
@@ -28,8 +31,6 @@
 /* A thread without a thread state is searched for again after this time: a native one, or one that
  * Python has only just started. */
 #define SEARCH_AGAIN_NS 100000000ull
-/* A shorter time off the CPU is not recorded. */
-#define OFF_CPU_NS 1000000ull
 /* One part of this many of a CPU's time goes into stacks of threads that leave it: 0.2 %. */
 #define SWITCH_BUDGET 500
 /* One switch of this many, a power of two, is measured. */
@@ -38,6 +39,8 @@
 #define SWITCH_BUDGET_NS 10000000ull
 /* include/linux/sched.h: bits of a task's state */
 #define TASK_STOPPED_OR_TRACED (4 | 8)
+/* those, TASK_INTERRUPTIBLE and TASK_UNINTERRUPTIBLE */
+#define TASK_WAITS (TASK_STOPPED_OR_TRACED | 1 | 2)
 #define TASK_DEAD 0x80
 /* A GIL of CPython 3.12 and newer has 208 bytes, PyMutex included; the older ones lie in the first of
  * _PyRuntime. Pages hold nothing else that is waited for by futex. */
@@ -65,15 +68,13 @@ struct {
 	__type(value, struct switch_budget);
 } switch_budgets SEC(".maps");
 
-/* What pthread_self() returns in the current thread; 0 if unknown. glibc and musl on x86-64: the base of
+/* What pthread_self() returns in a thread; 0 if unknown. glibc and musl on x86-64: the base of
  * its fs segment. On arm64 it lies below the thread pointer, by the size of the library's struct. */
-static __always_inline u64 thread_id(void)
+static __always_inline u64 thread_id(const struct task_struct *task)
 {
 #if defined(__TARGET_ARCH_arm64)
 	return 0;
 #else
-	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
-
 	return BPF_CORE_READ(task, thread.fsbase);
 #endif
 }
@@ -114,7 +115,7 @@ static __always_inline u64 thread_state(u32 tid, u32 pid, const struct followed_
 					const struct layout *layout, u64 now)
 {
 	struct sampled_thread *known = bpf_map_lookup_elem(&sampled_threads, &tid), new = { .pid = pid };
-	u64 id = thread_id();
+	u64 id = thread_id((const struct task_struct *)bpf_get_current_task());
 
 	if (known && known->pid == pid) {
 		if (known->tstate && read_pointer(known->tstate + layout->frames.tstate_thread_id) == id)
@@ -154,8 +155,8 @@ int at_sample(struct bpf_perf_event_data *context)
 	u64 ids = bpf_get_current_pid_tgid(), now, stack, tstate = 0;
 	u32 pid = ids >> 32, tid = ids, flags = 0;
 	const struct followed_process *process = bpf_map_lookup_elem(&followed, &pid);
-	const struct sampled_thread *thread;
 	const struct layout *layout;
+	struct sampled_thread *thread;
 	struct sample_event *event;
 
 	if (!process)
@@ -165,8 +166,11 @@ int at_sample(struct bpf_perf_event_data *context)
 	layout = process->runtime ? bpf_map_lookup_elem(&layouts, &process->layout) : 0;
 	stack = current_stack(tid, pid, process, layout, now, &tstate);
 	thread = bpf_map_lookup_elem(&sampled_threads, &tid);
-	if (thread && thread->pid == pid && thread->pauses)
-		flags |= SAMPLE_IN_PAUSE;
+	if (thread && thread->pid == pid) {
+		came_back_unseen(tid, thread, bpf_get_current_task_btf(), now);
+		if (thread->pauses)
+			flags |= SAMPLE_IN_PAUSE;
+	}
 	if (is_in_kernel(context))
 		flags |= SAMPLE_IN_KERNEL;
 	event = bpf_ringbuf_reserve(&pause_ring, sizeof(*event), 0);
@@ -225,6 +229,31 @@ static __always_inline bool has_budget(struct switch_budget *budget, const struc
 	return budget->left_ns > 0 || thread->last_was_long;
 }
 
+/* What a thread that is not runnable waits for, as far as its task says. */
+static __always_inline u32 wait_flags(const struct task_struct *task, u32 state)
+{
+	u32 flags = 0;
+
+	if (state & TASK_STOPPED_OR_TRACED)
+		flags |= OFF_CPU_STOPPED;
+	if (BPF_CORE_READ_BITFIELD_PROBED(task, in_iowait))
+		flags |= OFF_CPU_ON_IO;
+	return flags;
+}
+
+/* The system call that a thread is in, by the registers with which it entered the kernel. */
+static __always_inline bool read_system_call(const struct pt_regs *registers, s64 *system_call,
+					     u64 *first_argument)
+{
+	u64 number = 0;
+
+	if (bpf_probe_read_kernel(&number, sizeof(registers->SYSTEM_CALL), &registers->SYSTEM_CALL) ||
+	    bpf_probe_read_kernel(first_argument, sizeof(*first_argument), &registers->FIRST_ARGUMENT))
+		return false;
+	*system_call = sizeof(registers->SYSTEM_CALL) == 4 ? (s64)(s32)number : (s64)number;
+	return true;
+}
+
 /* The current thread leaves the CPU. */
 static __always_inline void leave_cpu(u32 tid, u32 pid, const struct followed_process *process, bool preempted,
 				      u64 now)
@@ -235,31 +264,25 @@ static __always_inline void leave_cpu(u32 tid, u32 pid, const struct followed_pr
 	u64 stack = STACK_LOST, tstate = 0;
 	struct switch_budget *budget;
 	const struct layout *layout;
-	struct pt_regs *registers = (struct pt_regs *)bpf_task_pt_regs(task);
-	u64 first_argument = 0, number = 0;
+	u64 first_argument = 0;
 	s64 system_call = -1;
 
 	if (state & TASK_DEAD)
 		return;
+	if (thread && thread->pid == pid)
+		came_back_unseen(tid, thread, task, now);
 	if (!thread || thread->pid != pid) {
 		bpf_map_update_elem(&sampled_threads, &tid, &new, BPF_ANY);
 		thread = bpf_map_lookup_elem(&sampled_threads, &tid);
 		if (!thread)
 			return;
 	}
-	if (preempted || !state)
-		flags |= OFF_CPU_RUNNABLE;
-	if (state & TASK_STOPPED_OR_TRACED)
-		flags |= OFF_CPU_STOPPED;
-	if (BPF_CORE_READ_BITFIELD_PROBED(task, in_iowait))
-		flags |= OFF_CPU_ON_IO;
+	flags = preempted || !state ? OFF_CPU_RUNNABLE : wait_flags(task, state);
 	budget = bpf_map_lookup_elem(&switch_budgets, &zero);
 	if (flags & OFF_CPU_RUNNABLE) {
 		/* it may be anywhere */
 		stack = 0;
-	} else if (!bpf_probe_read_kernel(&number, sizeof(registers->SYSTEM_CALL), &registers->SYSTEM_CALL) &&
-		   !bpf_probe_read_kernel(&first_argument, sizeof(first_argument), &registers->FIRST_ARGUMENT)) {
-		system_call = sizeof(registers->SYSTEM_CALL) == 4 ? (s64)(s32)number : (s64)number;
+	} else if (read_system_call((struct pt_regs *)bpf_task_pt_regs(task), &system_call, &first_argument)) {
 		if (budget && has_budget(budget, thread, now)) {
 			layout = process->runtime ? bpf_map_lookup_elem(&layouts, &process->layout) : 0;
 			stack = current_stack(tid, pid, process, layout, now, &tstate);
@@ -275,37 +298,11 @@ static __always_inline void leave_cpu(u32 tid, u32 pid, const struct followed_pr
 	if (thread->pauses)
 		flags |= OFF_CPU_IN_PAUSE;
 	thread->off_cpu_ns = now;
+	thread->ran_ns = BPF_CORE_READ(task, se.sum_exec_runtime);
 	thread->stack = stack;
 	thread->system_call = system_call < 0 ? -1 : system_call;
 	thread->first_argument = first_argument;
 	thread->flags = flags;
-}
-
-/* A thread gets the CPU again. */
-static __always_inline void enter_cpu(u32 tid, struct sampled_thread *thread, u64 now)
-{
-	u64 start = thread->off_cpu_ns;
-	struct off_cpu_event *event;
-
-	thread->off_cpu_ns = 0;
-	thread->last_was_long = now - start >= OFF_CPU_NS;
-	if (!thread->last_was_long)
-		return;
-	event = bpf_ringbuf_reserve(&pause_ring, sizeof(*event), 0);
-	if (!event) {
-		count(COUNTER_LOST_OFF_CPU);
-		return;
-	}
-	event->kind = EVENT_OFF_CPU;
-	event->pid = thread->pid;
-	event->tid = tid;
-	event->flags = thread->flags;
-	event->start_ns = start;
-	event->end_ns = now;
-	event->stack = thread->stack == STACK_LOST ? 0 : thread->stack;
-	event->system_call = thread->system_call;
-	event->first_argument = thread->first_argument;
-	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 }
 
 /* The arguments: whether it is a preemption, the current task, and the next one. */
@@ -332,6 +329,48 @@ int at_switch(struct bpf_raw_tracepoint_args *context)
 		count_many(COUNTER_SWITCHES, COST_SAMPLED);
 		count_many(COUNTER_SWITCH_NS, COST_SAMPLED * (bpf_ktime_get_ns() - now));
 	}
+	return 0;
+}
+
+/* Begins the wait of each thread of recorded processes that waits already and of which no switch was seen, and
+ * writes it: its start is now. */
+SEC("iter/task")
+int list_waits(struct bpf_iter__task *context)
+{
+	struct task_struct *task = context->task;
+	struct sampled_thread *thread, new = {};
+	struct earlier_wait wait = {};
+	u64 first_argument = 0;
+	s64 system_call = -1;
+	u32 state;
+
+	if (!task)
+		return 0;
+	wait.pid = task->tgid;
+	wait.tid = task->pid;
+	state = task_state(task);
+	if (!(state & TASK_WAITS) || !bpf_map_lookup_elem(&followed, &wait.pid))
+		return 0;
+	read_system_call((struct pt_regs *)bpf_task_pt_regs(task), &system_call, &first_argument);
+	wait.start_ns = bpf_ktime_get_ns();
+	wait.thread_id = thread_id(task);
+	new.pid = wait.pid;
+	new.off_cpu_ns = wait.start_ns;
+	new.ran_ns = BPF_CORE_READ(task, se.sum_exec_runtime);
+	new.stack = STACK_LOST;
+	new.system_call = system_call < 0 ? -1 : system_call;
+	new.first_argument = first_argument;
+	new.flags = wait_flags(task, state);
+	if (bpf_map_update_elem(&sampled_threads, &wait.tid, &new, BPF_NOEXIST))
+		return 0;
+	/* It may have come back before there was an entry: it was woken before then. */
+	if (!(task_state(task) & TASK_WAITS)) {
+		thread = bpf_map_lookup_elem(&sampled_threads, &wait.tid);
+		if (thread)
+			thread->off_cpu_ns = 0;
+		return 0;
+	}
+	bpf_seq_write(context->meta->seq, &wait, sizeof(wait));
 	return 0;
 }
 

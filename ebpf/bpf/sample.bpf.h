@@ -19,6 +19,56 @@ struct {
 	__type(value, struct sampled_thread);
 } sampled_threads SEC(".maps");
 
+/* A shorter time off the CPU is not recorded. */
+#define OFF_CPU_NS 1000000ull
+
+/* A thread gets the CPU again. */
+static __always_inline void enter_cpu(u32 tid, struct sampled_thread *thread, u64 now)
+{
+	u64 start = thread->off_cpu_ns;
+	struct off_cpu_event *event;
+
+	thread->off_cpu_ns = 0;
+	thread->last_was_long = now - start >= OFF_CPU_NS;
+	if (!thread->last_was_long)
+		return;
+	event = bpf_ringbuf_reserve(&pause_ring, sizeof(*event), 0);
+	if (!event) {
+		count(COUNTER_LOST_OFF_CPU);
+		return;
+	}
+	event->kind = EVENT_OFF_CPU;
+	event->pid = thread->pid;
+	event->tid = tid;
+	event->flags = thread->flags;
+	event->start_ns = start;
+	event->end_ns = now;
+	event->stack = thread->stack == STACK_LOST ? 0 : thread->stack;
+	event->system_call = thread->system_call;
+	event->first_argument = thread->first_argument;
+	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
+}
+
+/* The current thread runs, and no switch to it was seen: a kernel may hide those from some of its tasks. It came
+ * back when it had not run yet for what it has run since it left. */
+static __always_inline void came_back_unseen(u32 tid, struct sampled_thread *thread,
+					     const struct task_struct *task, u64 now)
+{
+	u64 ran = BPF_CORE_READ(task, se.sum_exec_runtime) - thread->ran_ns, start = thread->off_cpu_ns;
+
+	if (start && now > start)
+		enter_cpu(tid, thread, ran < now - start ? now - ran : start);
+}
+
+/* The current thread exits. */
+static __always_inline void sampled_exit(u32 tid, u32 pid, u64 now)
+{
+	struct sampled_thread *thread = samples ? bpf_map_lookup_elem(&sampled_threads, &tid) : 0;
+
+	if (thread && thread->pid == pid)
+		came_back_unseen(tid, thread, bpf_get_current_task_btf(), now);
+}
+
 /* The thread enters a collection (1) or leaves one (-1). */
 static __always_inline void sampled_in_pause(u32 tid, u32 pid, s32 change)
 {

@@ -115,7 +115,7 @@ pub struct SampleEvent {
     pub in_pause: bool,
 }
 
-/// A time of a thread off the CPU, of a millisecond or longer (`OFF_CPU_NS` of `bpf/sample.bpf.c`).
+/// A time of a thread off the CPU, of a millisecond or longer (`OFF_CPU_NS` of `bpf/sample.bpf.h`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OffCpuEvent {
     /// Process id in the initial pid namespace.
@@ -133,6 +133,20 @@ pub struct OffCpuEvent {
     pub stack: Option<StackId>,
     /// Whether the thread was in a collection.
     pub in_pause: bool,
+}
+
+/// A thread that waited already when its process began to be recorded. Its wait, if it is a millisecond or longer
+/// from then on, is an [`OffCpuEvent`] that starts at `start_ns` and has no stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EarlierWait {
+    /// Process id in the initial pid namespace.
+    pub pid: u32,
+    /// Kernel id of the thread.
+    pub tid: u32,
+    /// When it was found waiting, in ns of CLOCK_MONOTONIC.
+    pub start_ns: u64,
+    /// What `pthread_self()` returns in it; `None`: unknown.
+    pub thread_id: Option<u64>,
 }
 
 /// Identity of a type in a process; an address alone may be reused.

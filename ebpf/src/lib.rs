@@ -76,9 +76,9 @@ pub use cuda::{CallCounts, CallProbe, CudaCalibration, CudaCallEvent, CudaEvent,
 pub use decode::{decode, waits_for};
 pub use error::Error;
 pub use event::{
-    AllocationEvent, CapturedFrame, CapturedKind, CodeEvent, CodeId, GarbageEvent, KernelEvent,
-    KindOwner, LibraryKind, NotStopped, OffCpuEvent, PauseEvent, ProcessEvent, SampleEvent,
-    StackEvent, StackId, StopState, TypeEvent, TypeId,
+    AllocationEvent, CapturedFrame, CapturedKind, CodeEvent, CodeId, EarlierWait, GarbageEvent,
+    KernelEvent, KindOwner, LibraryKind, NotStopped, OffCpuEvent, PauseEvent, ProcessEvent,
+    SampleEvent, StackEvent, StackId, StopState, TypeEvent, TypeId,
 };
 pub use garbage::GarbagePrograms;
 pub use gctrace_abi::{CallKind, CollectorArguments, ProbePointKind};

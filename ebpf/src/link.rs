@@ -9,14 +9,16 @@
 
 use crate::attach::{LinkPlan, ProbeEnd};
 use crate::support::AttachMethod;
-use libbpf_rs::{ProgramMut, libbpf_sys};
+use libbpf_rs::{Iter, ProgramMut, libbpf_sys};
 use nix::errno::Errno;
 use nix::sys::signal::{SigSet, SigmaskHow, pthread_sigmask};
 use std::ffi::CString;
 use std::io;
+use std::io::Read as _;
 use std::os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, IntoRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
+use zerocopy::FromBytes;
 
 /// Every process, for perf_event_open(2).
 const EVERY_PROCESS: i32 = -1;
@@ -254,3 +256,11 @@ fn in_child(mut call: impl FnMut()) {
 
 /// `_IO('$', 0)`, include/uapi/linux/perf_event.h: PERF_EVENT_IOC_ENABLE.
 const ENABLE: libc::Ioctl = 0x2400;
+
+/// The records that a program writes of the tasks of the machine, when they are listed once.
+pub(crate) fn written<T: FromBytes>(program: &ProgramMut<'_>) -> libbpf_rs::Result<Vec<T>> {
+    let link = program.attach()?;
+    let mut bytes = Vec::new();
+    Iter::new(&link)?.read_to_end(&mut bytes)?;
+    Ok(bytes.chunks_exact(size_of::<T>()).filter_map(crate::wire::read).collect())
+}

@@ -4,7 +4,10 @@
 //! Owns the object of `bpf/sample.bpf.c`. What it finds arrives with the session's events.
 
 use crate::error::Error;
+use crate::event::EarlierWait;
+use crate::link::written;
 use crate::session::BpfSession;
+use crate::wire::EarlierWaitWire;
 use libbpf_rs::Link;
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 use skeleton::{SampleSkel, SampleSkelBuilder};
@@ -50,6 +53,22 @@ impl SamplePrograms {
         let skeleton = open.load().map_err(Error::Load)?;
         let switches = skeleton.progs.at_switch.attach().map_err(Error::Load)?;
         Ok(Self { links: vec![switches], skeleton })
+    }
+
+    /// Begins the waits of threads of recorded processes that wait already and of which no switch was seen.
+    ///
+    /// # Errors
+    /// [`Error::Load`] if the kernel does not list its tasks.
+    pub fn earlier_waits(&self) -> Result<Vec<EarlierWait>, Error> {
+        let waits =
+            written::<EarlierWaitWire>(&self.skeleton.progs.list_waits).map_err(Error::Load)?;
+        let waits = waits.into_iter().map(|wait| EarlierWait {
+            pid: wait.pid,
+            tid: wait.tid,
+            start_ns: wait.start_ns,
+            thread_id: (wait.thread_id != 0).then_some(wait.thread_id),
+        });
+        Ok(waits.collect())
     }
 
     /// Takes a sample whenever `clock`, a perf event of one CPU with a frequency, ticks while a recorded

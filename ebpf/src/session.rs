@@ -178,6 +178,15 @@ impl BpfSession {
         }
     }
 
+    /// The address of `_PyRuntime` of a recorded process; `None` while it is unknown.
+    #[must_use]
+    pub fn runtime(&self, pid: u32) -> Option<u64> {
+        let known =
+            self.skeleton.maps.followed.lookup(&pid.to_ne_bytes(), MapFlags::ANY).ok()??;
+        let known = crate::wire::read::<FollowedProcess>(&known)?;
+        (known.runtime != 0).then_some(known.runtime)
+    }
+
     /// Stops recording a process; does nothing if it is not recorded.
     pub fn unfollow(&self, pid: u32) {
         let _ = self.skeleton.maps.followed.delete(&pid.to_ne_bytes());

@@ -4,13 +4,13 @@ use super::{BpfSession, update};
 use crate::counts;
 use crate::counts::CounterSet;
 use crate::error::Error;
+use crate::link::written;
 use crate::wire::skeleton::OpenGctraceSkel;
 use crate::wire::{
     HardwareCounter, ProcessCountsWire, ProcessHardware, SoftwareCounts, TaskCounts,
 };
 use gctrace_event::{Counter, Counters, ProcessCounters};
-use libbpf_rs::{Iter, MapCore, MapFlags};
-use std::io::Read as _;
+use libbpf_rs::{MapCore, MapFlags};
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 use zerocopy::{FromBytes, IntoBytes as _};
 
@@ -161,14 +161,7 @@ impl BpfSession {
     /// The live threads of all counted processes.
     fn tasks(&self) -> Result<Vec<TaskCounts>, Error> {
         let failed = |source| Error::Map { map: "process_counts", source };
-        let link = self.skeleton.progs.list_tasks.attach().map_err(failed)?;
-        let mut bytes = Vec::new();
-        Iter::new(&link)
-            .map_err(failed)?
-            .read_to_end(&mut bytes)
-            .map_err(|error| failed(libbpf_rs::Error::from(error)))?;
-        let records = bytes.chunks_exact(size_of::<TaskCounts>());
-        Ok(records.filter_map(crate::wire::read).collect())
+        written(&self.skeleton.progs.list_tasks).map_err(failed)
     }
 }
 

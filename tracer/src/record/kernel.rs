@@ -243,6 +243,15 @@ impl KernelSource {
             armed.map(|(index, _)| index),
             Some(clock::monotonic_ns()),
         );
+        if let Some(samples) = &mut self.samples {
+            let resolution = armed.and_then(|(index, _)| self.interpreters.resolution(index));
+            samples.begin_waits(
+                (pid, self.session.runtime(pid)),
+                resolution.map(|(_, resolution)| resolution),
+                &mut trace.frames,
+                &mut trace.output,
+            );
+        }
         if let Some(cuda) = &mut self.cuda {
             cuda.attach_to(&self.session, pid, &mut trace.calls);
         }

@@ -2,10 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use test_kit::limit::WithTimeout as _;
 use test_kit::recording::Trace;
@@ -184,54 +187,87 @@ spin()
     assert!(all > 0 && samples_of(cpu, "spin") * 10 > all * 9, "{cpu}");
 }
 
-/// A wait that has not ended when the recording does is a part of it, whether samples met its thread before
-/// or not.
-#[test]
-fn a_wait_at_the_end_is_cut() {
-    const TEST: &str = "a_wait_at_the_end_is_cut";
-    // Recorded once its collections meet probes: the kernel maps a page for these.
+/// Waits of a thread that left the CPU before its process was recorded, and until after that.
+mod unseen_switches {
+    use super::*;
+
+    on_sampled_interpreters!(check);
+
+    /// Waits for a line, then for another, and prints when it had the first.
     const PROGRAM: &str = "\
-import gc, time
-def wait():
-    print(time.monotonic_ns(), flush=True)
-    time.sleep(1000)
+import sys, time
+def before():
+    return sys.stdin.buffer.raw.readline()
+def after():
+    return sys.stdin.buffer.raw.readline()
 print('ready', flush=True)
-while '[uprobes]' not in open('/proc/self/maps').read():
-    gc.collect()
-    time.sleep(0.01)
-wait()
+before()
+print(time.monotonic_ns(), flush=True)
+after()
 ";
-    if !recording::privileged(TEST) {
-        return;
-    }
-    let share = || {
+
+    fn check(test: &str, name: &str) {
+        if !recording::privileged(test) {
+            return;
+        }
+        let Some(python) = interpreters::python(test, name) else {
+            return;
+        };
         let place = tempfile::tempdir().unwrap();
-        let mut command = Command::new(interpreters::any_python());
-        command.args(["-c", PROGRAM]).stdout(Stdio::piped());
+        let mut command = Command::new(&python.path);
+        command.args(["-c", PROGRAM]).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut program = command.spawn().unwrap();
         let mut lines = BufReader::new(program.stdout.take().unwrap()).lines();
         assert_eq!(lines.next().unwrap().unwrap(), "ready");
-        let pid = program.id().to_string();
-        let output =
-            recording::gctrace(&["--mode", "ebpf", "--duration", "3", "-p", &pid], place.path());
-        let start_ns: f64 = lines.next().unwrap().unwrap().parse().unwrap();
+        let proc = PathBuf::from("/proc").join(program.id().to_string());
+        recording::wait_until("it waits for its line", || {
+            let call = std::fs::read_to_string(proc.join("syscall")).unwrap();
+            call.starts_with(&format!("{} ", libc::SYS_read))
+        });
+        let started = Instant::now();
+        let mut gctrace = Command::new(recording::binary())
+            .args(["--mode", "ebpf", "-p", &program.id().to_string()])
+            .current_dir(place.path())
+            .env_remove("SUDO_UID")
+            .spawn()
+            .unwrap();
+        let trace = place.path().join("trace.json");
+        recording::wait_until("attached", || {
+            std::fs::read_to_string(&trace).is_ok_and(|text| text.contains("found_by"))
+        });
+        let attached = Instant::now();
+        std::thread::sleep(Duration::from_millis(300));
+        let least = attached.elapsed();
+        writeln!(program.stdin.as_ref().unwrap()).unwrap();
+        let back_ns: u128 = lines.next().unwrap().unwrap().parse().unwrap();
+        let most = started.elapsed();
+        let again = Instant::now();
+        std::thread::sleep(Duration::from_millis(300));
+        let least_again = again.elapsed();
+        kill(Pid::from_raw(gctrace.id().try_into().unwrap()), Signal::SIGINT).unwrap();
+        assert!(gctrace.status_in_time().unwrap().success());
         program.kill().unwrap();
         program.wait().unwrap();
-        assert!(output.status.success(), "{output:?}");
-        let trace = Trace::read(&place.path().join("trace.json"));
-        let end = trace.events.iter().find(|event| event["name"] == "gctrace_end").unwrap();
-        let ended_ns = end["args"]["ended_ns"].as_f64().unwrap();
+        let trace = Trace::read(&trace);
+        trace.assert_nothing_lost();
+        let ended_ns = u128::from(trace.end()["ended_ns"].as_u64().unwrap());
         let report = analyzed(place.path());
-        let is_program = |cpu: &&Value| cpu["pid"] == program.id();
-        let cpu = report["cpu"].as_array().unwrap().iter().find(is_program)?;
-        let waits = cpu["main_thread"]["off_cpu"].as_array()?.iter();
-        let waits = waits.filter(|of| of["line"]["function"] == "wait");
-        let waited: f64 = waits.map(|of| of["time_ns"].as_f64().unwrap()).sum();
-        (waited > 0.0).then_some(waited / (ended_ns - start_ns))
-    };
-    // The wait begins with one switch, and some kernels report not all of them.
-    let share = (0..5).find_map(|_| share()).expect("a wait");
-    assert!((0.8..=1.0).contains(&share), "{share} of the time");
+        let main = &cpu_of(&report, &serde_json::json!(program.id()))["main_thread"];
+        let wait = |function: &str| {
+            let waits = main["off_cpu"].as_array().unwrap();
+            let of = waits.iter().filter(|of| of["line"]["function"] == function);
+            let of: Vec<&Value> = of.collect();
+            assert_eq!(of.len(), 1, "{function}: {main}");
+            let one = of[0];
+            assert_eq!((&one["reason"], &one["times"]), (&"pipe".into(), &1.into()), "{main}");
+            u128::from(one["time_ns"].as_u64().unwrap())
+        };
+        let (before, after) = (wait("before"), wait("after"));
+        assert!((least.as_nanos()..=most.as_nanos()).contains(&before), "{before}, {main}");
+        // It starts to wait once it has printed, which the test may see before.
+        let most_again = ended_ns - back_ns;
+        assert!(after <= most_again && after * 10 >= least_again.as_nanos() * 9, "{after}, {main}");
+    }
 }
 
 /// Without privileges for probes there are no samples, and a message says so.

@@ -8,9 +8,11 @@ use std::process::Command;
 use test_kit::limit::WithTimeout as _;
 use test_kit::{interpreters, recording};
 
-/// A wait starts after and ends before its measured call, which a busy machine takes longer for, and a kernel
-/// may hide switches from tasks of its host: such a wait is missing.
-const LEAST: f64 = 0.6;
+/// A wait starts after and ends before its measured call, which a busy machine takes longer for.
+const LEAST: f64 = 0.8;
+
+/// How often each call is made in `waits.py`: `TURNS` there.
+const TURNS: u64 = 30;
 
 on_sampled_interpreters!(check);
 
@@ -21,25 +23,28 @@ fn check(test: &str, name: &str) {
     let truth = &run.truth;
     let main = &run.process(&truth["pid"])["main_thread"];
     let off_cpu = main["off_cpu"].as_array().unwrap();
-    let waited = |reason: &[&str], function: &str| {
+    let of = |what: &str, reason: &[&str], function: &str| {
         let of = off_cpu.iter().filter(|of| {
             reason.contains(&of["reason"].as_str().unwrap()) && of["line"]["function"] == function
         });
-        of.map(|of| of["time_ns"].as_u64().unwrap()).sum::<u64>() as f64
+        of.map(|of| of[what].as_u64().unwrap()).sum::<u64>()
     };
+    let waited = |reason: &[&str], function: &str| of("time_ns", reason, function) as f64;
     let measured = |function: &str| truth["times"][function].as_u64().unwrap() as f64;
     for (reason, function) in [
         (&["sleep"][..], "sleeps"),
         (&["lock"], "locks"),
         (&["poll"], "polls"),
-        (&["process"], "ends"),
+        // A child that has started, by its pipe, and that ends.
+        (&["process", "pipe"], "ends"),
         // A queue's lock, or its pipe.
         (&["pipe", "lock", "poll"], "takes"),
     ] {
+        // None is missing.
+        let times = of("times", reason, function);
+        assert!(times >= TURNS, "{function}: {times}, {main}");
         let (waited, measured) = (waited(reason, function), measured(function));
-        // A child that ends needs more than its sleep.
-        let least = if function == "ends" { LEAST / 2.0 } else { LEAST };
-        let close = waited <= measured && waited >= least * measured;
+        let close = waited <= measured && waited >= LEAST * measured;
         assert!(close, "{function}: {waited} of {measured} ns, {main}");
     }
     let for_data = off_cpu.iter().filter(|of| of["for_data"].as_bool().unwrap());
@@ -52,7 +57,7 @@ fn check(test: &str, name: &str) {
     } else {
         // Two threads share it: for its own 20 ms of CPU time each waits as long for the other.
         let contended = measured("contends");
-        assert!(for_gil > contended * 0.15 && for_gil < contended, "{for_gil} of {contended}");
+        assert!(for_gil > contended * 0.25 && for_gil < contended, "{for_gil} of {contended}");
         assert_eq!(main["gil"]["others"], 1, "{main}");
         assert_eq!(main["gil"]["lines"][0]["line"]["function"], "burn", "{main}");
     }

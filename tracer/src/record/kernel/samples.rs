@@ -4,10 +4,14 @@
 //! the same place are one record. Which file an address belongs to is read from the memory map of the
 //! process.
 
+use crate::clock;
+use crate::record::kernel::stacks::StackResolver;
 use crate::record::output::{RecordOutput, RecordSink as _};
+use crate::record::trace::FrameTree;
 use gctrace_ebpf::{BpfSession, OffCpuEvent, SampleEvent, SamplePrograms};
 use gctrace_event::{CpuSamples, FrameId, OffCpu, Record};
-use gctrace_probes::{counters, maps};
+use gctrace_probes::frames::thread_by_id;
+use gctrace_probes::{ProcessMemory, Resolution, counters, maps};
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -19,10 +23,13 @@ const MAPS_AGAIN_NS: u64 = 1_000_000_000;
 
 /// The programs that take samples, and the samples of each thread.
 pub(super) struct CpuSampling {
-    _programs: SamplePrograms,
+    programs: SamplePrograms,
+    stack_depth: usize,
     open: HashMap<(u32, u32), OpenSamples>,
     /// Times off the CPU, by thread.
     off_cpu: HashMap<(u32, u32), OffCpu>,
+    /// Stacks of threads that waited when the recording of their process began.
+    earlier: HashMap<(u32, u32), EarlierStack>,
     maps: HashMap<u32, CodeMap>,
     /// Processes that exited since the last drain: their last samples may still be in the ring.
     ended: Vec<u32>,
@@ -32,6 +39,15 @@ pub(super) struct CpuSampling {
 struct OpenSamples {
     file: Option<Rc<str>>,
     samples: CpuSamples,
+}
+
+/// Where a thread waited before its process was recorded.
+struct EarlierStack {
+    /// When its wait was begun, in ns.
+    start_ns: u64,
+    /// When the stack had been read, in ns.
+    read_ns: u64,
+    innermost: FrameId,
 }
 
 /// The executable mappings of a process.
@@ -57,12 +73,49 @@ impl CpuSampling {
             programs.attach(counters::open_clock(cpu, hertz)?)?;
         }
         Ok(Self {
-            _programs: programs,
+            programs,
+            stack_depth: stack_depth as usize,
             open: HashMap::new(),
             off_cpu: HashMap::new(),
+            earlier: HashMap::new(),
             maps: HashMap::new(),
             ended: Vec::new(),
         })
+    }
+
+    /// Begins the waits of threads that left the CPU before their process was recorded. The stacks of this process,
+    /// in which `_PyRuntime` is at `runtime`, are read from its memory.
+    pub(super) fn begin_waits(
+        &mut self,
+        (pid, runtime): (u32, Option<u64>),
+        resolution: Option<&Resolution>,
+        frames: &mut FrameTree,
+        output: &mut RecordOutput,
+    ) {
+        let waits = self.programs.earlier_waits().unwrap_or_else(|error| {
+            tracing::warn!("what threads wait for since before the recording is unknown: {error}");
+            Vec::new()
+        });
+        let place = resolution.and_then(|of| Some((of.layout.as_ref()?, of.frames.as_ref()?)));
+        let (Some((collector, layout)), Some(runtime), Ok(memory)) =
+            (place, runtime, ProcessMemory::open(pid))
+        else {
+            return;
+        };
+        for wait in waits.iter().filter(|wait| wait.pid == pid) {
+            let thread = wait.thread_id.and_then(|id| {
+                thread_by_id(&memory, runtime, collector, layout, id).ok().flatten()
+            });
+            let innermost = thread.and_then(|thread| {
+                let layout = (layout, self.stack_depth);
+                StackResolver::waiting(&memory, thread, layout, frames, output)
+            });
+            if let Some(innermost) = innermost {
+                let (start_ns, read_ns) = (wait.start_ns, clock::monotonic_ns());
+                let stack = EarlierStack { start_ns, read_ns, innermost };
+                self.earlier.insert((pid, wait.tid), stack);
+            }
+        }
     }
 
     /// Adds a sample; `stack`: its innermost frame.
@@ -114,6 +167,10 @@ impl CpuSampling {
         output: &mut RecordOutput,
     ) {
         let key = (event.pid, event.tid);
+        let earlier = self.earlier.remove(&key).filter(|earlier| {
+            earlier.start_ns == event.start_ns && earlier.read_ns <= event.end_ns
+        });
+        let stack = stack.or(earlier.map(|earlier| earlier.innermost));
         let length_ns = event.end_ns.saturating_sub(event.start_ns);
         if let Some(open) = self.off_cpu.get_mut(&key)
             && (open.reason, open.stack, open.in_pause) == (event.reason, stack, event.in_pause)
@@ -161,6 +218,7 @@ impl CpuSampling {
     pub(super) fn forget_ended(&mut self, output: &mut RecordOutput) {
         for pid in self.ended.drain(..) {
             self.maps.remove(&pid);
+            self.earlier.retain(|(of, _), _| *of != pid);
             for (_, samples) in self.open.extract_if(|(of, _), _| *of == pid) {
                 samples.write(output);
             }

@@ -8,7 +8,7 @@ use crate::record::output::RecordOutput;
 use crate::record::trace::{FrameNode, FrameTree};
 use gctrace_ebpf::{CapturedFrame, CodeEvent, CodeId, StackEvent, StackId};
 use gctrace_event::{Frame, FrameId};
-use gctrace_probes::frames::FrameLayout;
+use gctrace_probes::frames::{FrameLayout, walk};
 use gctrace_probes::{CodeObject, ProcessMemory};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -80,6 +80,36 @@ impl StackResolver {
             known.stacks.push(event.id);
             self.innermost.insert(event.id, frame);
         }
+    }
+
+    /// The innermost frame of the stack of a thread that waits, read from its memory; at most `depth` frames. It
+    /// holds if the thread still waits afterwards.
+    pub(crate) fn waiting(
+        memory: &ProcessMemory,
+        thread: u64,
+        (layout, depth): (&FrameLayout, usize),
+        frames: &mut FrameTree,
+        output: &mut RecordOutput,
+    ) -> Option<FrameId> {
+        let mut walked = walk(memory, thread, layout, depth.saturating_add(1)).ok()?;
+        let is_cut = walked.len() > depth;
+        walked.truncate(depth);
+        let mut innermost = is_cut.then(|| special(None, Frame::OUTER, frames, output));
+        for frame in walked.iter().rev() {
+            innermost = Some(match CodeObject::read(memory, frame.code, layout) {
+                Ok(code) => {
+                    let node = FrameNode {
+                        parent: innermost,
+                        function: frames.name(&code.function),
+                        file: frames.name(&code.file),
+                        line: code.frame_line(frame.byte_offset),
+                    };
+                    frames.place(node, output)
+                }
+                Err(_) => special(innermost, Frame::UNREADABLE, frames, output),
+            });
+        }
+        innermost
     }
 
     /// The innermost frame of a known stack.

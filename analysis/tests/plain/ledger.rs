@@ -194,6 +194,12 @@ impl Machine<'_> {
                 self.think();
                 let blocks = self.on(IdleCause::Copy);
                 self.enqueue(GpuOpKind::Memcpy, length_ns, blocks);
+                if blocks {
+                    // As PyTorch does: this would wait as long if the copy did not block.
+                    let start_ns = self.now + US;
+                    self.now = start_ns + CALL;
+                    self.call("cudaStreamSynchronize", start_ns, None);
+                }
             }
             self.think();
             let planted = self.planted(IdleCause::Profiler, step);

@@ -166,6 +166,7 @@ struct CauseDelays {
 
 impl Removals {
     fn of(mut delays: Vec<CausedDelay>) -> Self {
+        debug_assert!(delays.iter().all(|delay| delay.by_ns <= 0), "removing makes nothing later");
         delays.sort_by_key(|delay| (delay.cause, delay.label));
         let mut causes: BTreeMap<IdleCause, CauseDelays> = BTreeMap::new();
         let mut from = 0;

@@ -425,3 +425,44 @@ pub(super) struct DelayUndo {
     delays: Vec<(EdgeRank, i64)>,
     times: Vec<(Rank, i64)>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Whatever waits for whatever: shorter delays make nothing later, the shortest least of all, in any order,
+        /// and undone they leave the measured times.
+        #[test]
+        fn shorter_delays_make_nothing_later(
+            times in prop::collection::vec(0..1_000i64, 1..30),
+            edges in prop::collection::vec((0..30usize, 0..30usize, -100..1_100i64), 0..60),
+            shorter in prop::collection::vec((0..60usize, 0..500i64), 0..20),
+        ) {
+            let mut builder = NetworkBuilder::default();
+            let nodes: Vec<_> = times.iter().map(|at| builder.node(*at, TieOrder::Origin)).collect();
+            let edges: Vec<EdgeIndex> = edges
+                .iter()
+                .filter(|(from, to, _)| from.max(to) < &nodes.len())
+                .map(|(from, to, delay_ns)| builder.edge(nodes[*from], nodes[*to], *delay_ns))
+                .collect();
+            let network = builder.finish();
+            let of = |(edge, by_ns): &(usize, i64)| {
+                edges.get(*edge).map(|edge| DelayChange { edge: *edge, by_ns: -by_ns })
+            };
+            let changes: Vec<DelayChange> = shorter.iter().filter_map(of).collect();
+            let (mut run, mut undo) = (network.run(), DelayUndo::default());
+            for change in &changes {
+                let before = run.times.clone();
+                run.change(&[*change], Some(&mut undo));
+                prop_assert!(run.times.iter().zip(&before).all(|(now, before)| now <= before));
+            }
+            let mut other = network.run();
+            other.change(&changes.iter().rev().copied().collect::<Vec<_>>(), None);
+            prop_assert_eq!(&other.times, &run.times);
+            run.undo(&mut undo);
+            prop_assert_eq!(&run.times, &network.measured);
+        }
+    }
+}

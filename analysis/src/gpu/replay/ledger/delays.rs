@@ -15,6 +15,8 @@ use std::collections::HashMap;
 /// A call that need not wait takes at most this long: enqueueing a copy or asking for a stream's
 /// state takes 1 to 3 µs.
 const UNBLOCKED_NS: i64 = 3_000;
+/// From the end of a copy to a wait for it by the same function: 1 to 5 µs in PyTorch.
+const SAME_FUNCTION_NS: u64 = 20_000;
 /// Takes an edge out of the network: no other one can be that early.
 pub(super) const CUT_NS: i64 = -4 * LIMIT_NS;
 
@@ -53,10 +55,11 @@ impl DelayCauses<'_> {
                 self.of_thread(thread, chain, &mut delays);
             }
         }
+        let copies = self.copies_with_wait();
         for (index, call) in Index::enumerate(&self.timeline.calls) {
             if call.timed && !self.layout.chains[call.thread.at()].polls {
-                let (_, end) = self.layout.call(index);
-                self.of_call(index, self.network.place(end), &mut delays);
+                let part_of = copies.get(&index).copied().unwrap_or(index);
+                self.of_call(index, part_of, &mut delays);
             }
         }
         for (op, call) in
@@ -168,10 +171,40 @@ impl DelayCauses<'_> {
         left_ns
     }
 
-    /// The time in a call: its own, and what it waits for.
-    fn of_call(&self, call: CallIndex, end: usize, delays: &mut Vec<CausedDelay>) {
-        let cause = self.timeline.calls[call].kind.idle_cause();
-        let label = self.label_of(call);
+    /// Synchronizations right after a blocking copy that wait for nothing else, with the copy. PyTorch waits for
+    /// each copy to or from pageable memory although it blocks: without the copy's own wait this one would take as
+    /// long.
+    fn copies_with_wait(&self) -> HashMap<CallIndex, CallIndex> {
+        let pairs = self.layout.chains.iter().flat_map(|chain| chain.calls.windows(2));
+        let pairs = pairs.filter_map(|pair| {
+            let [before, call] = <[CallIndex; 2]>::try_from(pair).ok()?;
+            let (copy, wait) = (&self.timeline.calls[before], &self.timeline.calls[call]);
+            let kinds = (copy.kind.idle_cause(), wait.kind.idle_cause());
+            let is_pair = copy.timed
+                && kinds == (IdleCause::Copy, IdleCause::Synchronization)
+                && wait.start_ns.saturating_sub(copy.end_ns) <= SAME_FUNCTION_NS;
+            let (copied, waited) = (self.end_of(before), self.end_of(call));
+            let had_ended = |end: &NetworkWait| {
+                self.network.measured_at(end.from) <= self.network.measured_at(copied)
+            };
+            (is_pair
+                && self.waits_for_ops(copied)
+                && self.ops_of(waited).all(|end| had_ended(&end)))
+            .then_some((call, before))
+        });
+        pairs.collect()
+    }
+
+    /// The place of a call's end.
+    fn end_of(&self, call: CallIndex) -> usize {
+        self.network.place(self.layout.call(call).1)
+    }
+
+    /// The time in a call: its own, and what it waits for. It has the cause of the call that it is part of.
+    fn of_call(&self, call: CallIndex, part_of: CallIndex, delays: &mut Vec<CausedDelay>) {
+        let cause = self.timeline.calls[part_of].kind.idle_cause();
+        let label = self.label_of(part_of);
+        let end = self.end_of(call);
         let end_ns = self.timeline.calls[call].end_ns;
         for wait in self.network.waits(end) {
             let delay_ns = match self.kinds.at(wait.from) {
@@ -205,8 +238,14 @@ impl DelayCauses<'_> {
         }
     }
 
+    /// The operations whose end a call waits for, by the place of its end.
+    fn ops_of(&self, end: usize) -> impl Iterator<Item = NetworkWait> {
+        let waits = self.network.waits(end);
+        waits.filter(|wait| matches!(self.kinds.at(wait.from), NodeKind::OpEnd(_)))
+    }
+
     fn waits_for_ops(&self, end: usize) -> bool {
-        self.network.waits(end).any(|wait| matches!(self.kinds.at(wait.from), NodeKind::OpEnd(_)))
+        self.ops_of(end).next().is_some()
     }
 
     /// The function of a call, or the copy that it started, and what is around it.

@@ -66,9 +66,9 @@ pub use cpu::{
     OffCpuLine, PackageSamples,
 };
 pub use evidence::{
-    CpuTime, ExplicitCallsReport, FreedNothingReport, GrowthPoint, GrowthReport, HeapTrend,
-    MissingData, OverheadReport, PauseTotal, PausesReport, Prediction, ProbeReport, ReachesLimit,
-    StopTheWorld, Trend, UnseenReport, WorstPause,
+    CpuTime, DeletedGeneration, DeletedReport, ExplicitCallsReport, FreedNothingReport,
+    GrowthPoint, GrowthReport, HeapTrend, MissingData, OverheadReport, PauseTotal, PausesReport,
+    Prediction, ProbeReport, ReachesLimit, StopTheWorld, Trend, UnseenReport, WorstPause,
 };
 pub use findings::{
     BoundsLimit, MainCycles, MergeNote, NoComparison, NoErrorBar, NotCovered, NotMergedReason,

@@ -6,6 +6,7 @@
 mod items;
 mod page;
 mod progress;
+mod segments;
 mod summaries;
 
 pub(crate) use items::{TraceItems, with_summaries};
@@ -14,6 +15,7 @@ pub(crate) use progress::{ReadProgress, TraceProgress};
 pub(crate) use summaries::{DistinctTraces, missing_ranks};
 
 use crate::args::{AnalyzeArgs, ReportFormat, ReportLimit};
+use crate::files::segments::segments_in;
 use crate::files::{first_repetition, write_export};
 use crate::invoker::Invoker;
 use crate::judged::JudgedLimit;
@@ -28,6 +30,7 @@ use gctrace_event::read::{DecodedItem, TraceCompletion};
 use gctrace_event::summary::SummaryHeader;
 use std::collections::BTreeSet;
 use std::convert::Infallible;
+use std::fs::Metadata;
 use std::io;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -86,13 +89,20 @@ const VERDICT_PACKED_BYTES: u64 = 8 << 20;
 /// The verdict on a trace that was just recorded, in at most five lines; none if nothing was
 /// recorded, or if reading the trace would take more than a moment.
 pub(crate) fn verdict(path: &Path) -> Vec<String> {
-    let most = match TraceCompression::by_name(path) {
-        TraceCompression::None => VERDICT_BYTES,
-        TraceCompression::Gzip | TraceCompression::Zstd => VERDICT_PACKED_BYTES,
-    };
     // The file may have been replaced since: a link or a pipe is not followed.
-    let metadata = path.symlink_metadata();
-    if !metadata.is_ok_and(|found| found.is_file() && found.len() <= most) {
+    let size = |path: &Path| {
+        let metadata = path.symlink_metadata();
+        metadata.ok().filter(Metadata::is_file).map(|found| found.len())
+    };
+    let segments = segments_in(path);
+    let (bytes, most) = match TraceCompression::by_name(path) {
+        _ if !segments.is_empty() => {
+            (segments.iter().map(|(_, segment)| size(segment)).sum(), VERDICT_PACKED_BYTES)
+        }
+        TraceCompression::None => (size(path), VERDICT_BYTES),
+        TraceCompression::Gzip | TraceCompression::Zstd => (size(path), VERDICT_PACKED_BYTES),
+    };
+    if bytes.is_none_or(|bytes: u64| bytes > most) {
         return Vec::new();
     }
     let progress = ReadProgress::new(std::slice::from_ref(&path));

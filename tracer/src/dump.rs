@@ -1,4 +1,6 @@
-//! `gctrace dump -p PID`: what a program does now. `gctrace_heap` looks, and here is the text.
+//! `gctrace dump`: `--keep DIR` is in `dump/keep.rs`; `-p PID`: what a program does now. `gctrace_heap` looks, and here is the text.
+
+mod keep;
 
 use crate::args::{DumpArgs, OutputFormat};
 use crate::print::clean;
@@ -26,7 +28,10 @@ const DRIVER: &[u8] = b"libcuda";
 /// # Errors
 /// It may not be stopped and read, runs no known CPython, or the output cannot be written.
 pub(crate) fn run(config: &DumpArgs) -> anyhow::Result<u8> {
-    let pid = config.pid;
+    if let Some(directory) = &config.keep {
+        return keep::run(directory);
+    }
+    let pid = config.pid.context("no process is named: gctrace dump -p PID")?;
     permission::attachable(pid)?;
     let options = StateOptions {
         resolve: ResolveOptions::default(),

@@ -17,6 +17,7 @@ mod log;
 mod manual;
 #[cfg(target_os = "linux")]
 pub(crate) mod name;
+pub(crate) mod segments;
 mod summary;
 #[cfg(not(target_os = "linux"))]
 #[path = "files/elsewhere.rs"]

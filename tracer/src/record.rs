@@ -18,6 +18,7 @@ pub(crate) mod nvml;
 mod output;
 mod plan;
 mod preparation;
+mod segments;
 mod shutdown;
 mod sources;
 mod supervision;
@@ -213,6 +214,10 @@ impl Recording<'_> {
         self.sources.poll(&mut self.trace)?;
         self.sources.tick(&mut self.trace);
         self.trace.tick();
+        if self.trace.output.is_segment_due() {
+            let lost = self.sources.tally(&self.trace)?.lost;
+            self.trace.output.next_segment(&lost);
+        }
         self.ended()
     }
 
@@ -228,6 +233,9 @@ impl Recording<'_> {
     fn ended(&mut self) -> anyhow::Result<Option<EndReason>> {
         if self.command.handle_signals()? {
             return Ok(Some(EndReason::Interrupted));
+        }
+        if self.command.take_keep_signal() {
+            self.trace.output.keep_segments("SIGUSR2");
         }
         if let Some(ended) = self.command.try_wait()? {
             return Ok(Some(EndReason::CommandEnded(ended)));

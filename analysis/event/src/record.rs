@@ -15,6 +15,7 @@ mod gpu_work;
 mod layers;
 mod off_cpu;
 mod recording;
+mod segment;
 mod stacks;
 mod step;
 
@@ -39,6 +40,7 @@ pub use recording::{
     EventSource, ExaminedProcesses, OmittedPauses, ProbeCost, RecordingMode, TraceEnd, TraceHeader,
     UnseenCollections,
 };
+pub use segment::{GenerationTotal, RecordedTotals, Segment};
 pub use step::{NamedMarker, StepMark};
 
 use bitcode::{Decode, Encode};

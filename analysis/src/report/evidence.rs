@@ -347,6 +347,42 @@ impl From<UnseenCollections> for UnseenReport {
     }
 }
 
+/// What recordings of which the last part is kept (`--keep`) had before that part, exactly; deleted since,
+/// and in no other figure.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct DeletedReport {
+    /// Number of segments that are deleted.
+    pub segments: u64,
+    /// Time from the start of the recording to the first segment that is left, in ns; of several recordings
+    /// the sum.
+    pub time_ns: u64,
+    /// All pauses in that time; those that were only counted are among them.
+    pub pauses: PauseTotal,
+    /// The longest of them, in ns; `null` if there were none.
+    pub longest_ns: Option<u64>,
+    /// The pauses by generation, ascending; those of unknown generation last.
+    pub generations: Vec<DeletedGeneration>,
+    /// Number of events lost in that time.
+    pub lost: u64,
+}
+
+/// The deleted pauses of one generation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct DeletedGeneration {
+    /// The generation; `null` if it is unknown.
+    pub generation: Option<u8>,
+    /// Number of pauses.
+    pub count: u64,
+    /// Their time, in ns.
+    pub time_ns: u64,
+    /// The longest, in ns.
+    pub longest_ns: u64,
+    /// Objects that they freed, as far as that is known.
+    pub collected: u64,
+    /// Objects that they found unreachable and did not free, as far as that is known.
+    pub uncollectable: u64,
+}
+
 /// What the figures do not include.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct MissingData {
@@ -364,6 +400,8 @@ pub struct MissingData {
     pub unseen: Option<UnseenReport>,
     /// Pauses shorter than `--min-pause`: counted without details. Their time is in the totals.
     pub omitted: PauseTotal,
+    /// What was deleted of recordings of which the last part is kept; `null` if nothing was.
+    pub deleted: Option<DeletedReport>,
     /// Pauses cut short by the end of their process or thread; they are in the figures.
     pub unfinished: PauseTotal,
     /// Number of inconsistent records that were ignored.

@@ -2,12 +2,12 @@
 
 use crate::analysis::Analysis;
 use crate::report::{
-    Basis, ExplicitCallsReport, FreedNothingReport, MissingData, OverheadReport, PauseTotal,
-    ProbeReport, ProcessReport,
+    Basis, DeletedGeneration, DeletedReport, ExplicitCallsReport, FreedNothingReport, MissingData,
+    OverheadReport, PauseTotal, ProbeReport, ProcessReport,
 };
 use crate::time::stats::{rate, ratio};
 use crate::time::{add_to, sum};
-use gctrace_event::{ExaminedProcesses, ProcessOrigin, UnseenCollections};
+use gctrace_event::{ExaminedProcesses, ProcessOrigin, Segment, UnseenCollections};
 use std::collections::BTreeMap;
 
 impl Analysis {
@@ -124,6 +124,15 @@ impl Analysis {
                 let sum = missing.unexamined.entry(why.clone()).or_default();
                 add_to(sum, *count);
             }
+            let segment = trace.header.as_ref().and_then(|header| {
+                let time_ns = |segment: &Segment| {
+                    header.started_ns.saturating_sub(segment.recording_started_ns)
+                };
+                header.segment.as_ref().map(|segment| (segment, time_ns(segment)))
+            });
+            if let Some((segment, time_ns)) = segment.filter(|(segment, _)| segment.number > 1) {
+                add_deleted(missing.deleted.get_or_insert_default(), segment, time_ns);
+            }
             missing.anomalies += trace.ending.anomalies.count;
             add_to(&mut missing.recorded_twice, trace.ending.recorded_twice);
             missing.attached += trace.unlisted.attached;
@@ -151,4 +160,31 @@ impl Analysis {
         missing.every_process_examined = complete.filter(|_| !self.traces.is_empty());
         missing
     }
+}
+
+fn add_deleted(sum: &mut DeletedReport, segment: &Segment, time_ns: u64) {
+    let before = &segment.before;
+    add_to(&mut sum.segments, segment.number.saturating_sub(1));
+    add_to(&mut sum.time_ns, time_ns);
+    sum.pauses.add_all(&PauseTotal { count: before.count(), time_ns: before.total_ns() });
+    sum.longest_ns = sum.longest_ns.max(before.longest_ns());
+    add_to(&mut sum.lost, before.lost);
+    for more in &before.generations {
+        let generation = (more.generation <= 2).then_some(more.generation);
+        let known = sum.generations.iter_mut().find(|known| known.generation == generation);
+        let known = match known {
+            Some(known) => known,
+            None => {
+                sum.generations.push(DeletedGeneration { generation, ..Default::default() });
+                let Some(last) = sum.generations.last_mut() else { continue };
+                last
+            }
+        };
+        add_to(&mut known.count, more.count);
+        add_to(&mut known.time_ns, more.total_ns);
+        known.longest_ns = known.longest_ns.max(more.longest_ns);
+        add_to(&mut known.collected, more.collected);
+        add_to(&mut known.uncollectable, more.uncollectable);
+    }
+    sum.generations.sort_by_key(|of| of.generation.unwrap_or(u8::MAX));
 }

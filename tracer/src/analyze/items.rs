@@ -1,7 +1,8 @@
-//! The items of a trace, or of its summary, the same ones in the same order.
+//! The items of a trace, or of its summary, the same ones in the same order; or of the segments of one.
 //!
-//! Owns which of both a file is, and the directories of summaries.
+//! Owns which of these a file is, and the directories of summaries.
 
+use super::segments::SegmentReader;
 use super::{TraceProgress, summaries};
 use crate::files::{open_regular, read_head, with_extension};
 use anyhow::Context as _;
@@ -22,6 +23,8 @@ pub(crate) enum TraceItems {
     Trace(Box<TraceReader>),
     /// Its summary, of this size in bytes.
     Summary(Box<SummaryReader<File>>, u64),
+    /// The segments of a directory.
+    Segments(Box<SegmentReader>),
 }
 
 impl TraceItems {
@@ -31,6 +34,9 @@ impl TraceItems {
     /// It cannot be opened. A summary: it is damaged, of another gctrace, of a trace that has changed
     /// since, or only named like one and no file.
     pub(crate) fn open(path: &Path) -> anyhow::Result<Self> {
+        if let Some(segments) = SegmentReader::open(path) {
+            return Ok(Self::Segments(Box::new(segments?)));
+        }
         let is_summary = |head: Vec<u8>| summary::is_summary(&head);
         if !read_head(path, SUMMARY_HEAD).is_some_and(is_summary) {
             // Only a trace may be a FIFO. A directory's entries were not named by the user.
@@ -54,13 +60,14 @@ impl TraceItems {
         match self {
             Self::Trace(reader) => reader.events().input().name(),
             Self::Summary(reader, _) => &reader.header().source.file,
+            Self::Segments(reader) => reader.name(),
         }
     }
 
     /// The first line of a summary.
     pub(crate) fn summary(&self) -> Option<&SummaryHeader> {
         match self {
-            Self::Trace(_) => None,
+            Self::Trace(_) | Self::Segments(_) => None,
             Self::Summary(reader, _) => Some(reader.header()),
         }
     }
@@ -94,6 +101,10 @@ impl TraceItems {
                 let damage = reader.header().damage.clone().map(anyhow::Error::msg);
                 (reader.finish(), failure.or(damage))
             }
+            Self::Segments(reader) => {
+                let (completion, damage) = reader.finish();
+                (completion, failure.or(damage))
+            }
         })
     }
 
@@ -101,6 +112,7 @@ impl TraceItems {
         Ok(match self {
             Self::Trace(reader) => reader.next_item()?,
             Self::Summary(reader, _) => reader.next_item()?,
+            Self::Segments(reader) => reader.next_item(),
         })
     }
 
@@ -110,6 +122,7 @@ impl TraceItems {
             Self::Trace(reader) => reader.events().input().consumed(),
             // It is read to its end before its first item.
             Self::Summary(_, size) => *size,
+            Self::Segments(reader) => reader.consumed(),
         }
     }
 }

@@ -4,11 +4,13 @@ use super::choices::OutputFormat;
 use super::values;
 use clap::Args;
 use std::num::NonZeroU16;
+use std::path::PathBuf;
 
 pub(super) const EXAMPLES: &str = "\
 Examples:
   sudo gctrace dump -p 4242                     what every thread executes, and the collector's state
   gctrace dump -p 4242 --format json            one's own process, for programs
+  gctrace dump --keep /var/tmp/gc               the last minutes of `gctrace record --keep` into that directory
 
 The program is stopped for some milliseconds, as by a debugger: some system calls that wait return
 EINTR then, which Python repeats.";
@@ -17,8 +19,12 @@ EINTR then, which Python repeats.";
 #[derive(Args, Clone, Debug, PartialEq)]
 pub(crate) struct DumpArgs {
     /// The process: a running CPython
-    #[arg(short, long, value_name = "PID", value_parser = values::pid)]
-    pub(crate) pid: u32,
+    #[arg(short, long, value_name = "PID", value_parser = values::pid, required_unless_present = "keep")]
+    pub(crate) pid: Option<u32>,
+    /// Instead: have the recorder of this directory (`gctrace record --keep`) keep its segments for good; prints
+    /// the folder they are in
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["pid", "format", "stack_depth"])]
+    pub(crate) keep: Option<PathBuf>,
     /// Most frames of each stack, the innermost ones
     #[arg(long, value_name = "N", default_value = "64")]
     pub(crate) stack_depth: NonZeroU16,

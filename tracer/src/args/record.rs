@@ -1,9 +1,11 @@
 //! The command line of a recording: of `gctrace record`, and of `gctrace` without a subcommand.
 
+use super::keep::{KeepArgs, KeepConfig};
 use super::sources::SourceArgs;
-use super::{Verbosity, usage_error, values};
+use super::{Verbosity, keep, usage_error, values};
 use crate::files::is_stdout;
 use clap::Args;
+use clap::builder::ArgPredicate;
 use clap::error::ErrorKind;
 use gctrace_settings::GcSetting;
 use std::ffi::OsString;
@@ -17,6 +19,7 @@ Examples:
   sudo gctrace record -p 4242 -d 2m
   gctrace record --mode inject -- python train.py
   srun gctrace record -o 'gc-%h-%r.json.gz' -- python train.py     one trace per rank
+  sudo gctrace record --keep 10m --on-pause 500ms -o /var/tmp/gc -- python train.py
   gctrace record -o - -- python train.py | gctrace analyze -       output of train.py goes to stderr
 
 The first Ctrl-C goes to the command, as it would without gctrace, and recording continues until the
@@ -28,8 +31,10 @@ pub(super) struct RecordArgs {
     #[arg(last = true, value_name = "COMMAND")]
     pub(super) command: Vec<OsString>,
     /// Trace file; `.zst` and `.gz` compress, `-` is standard output, %h, %r and %p expand to host, rank and
-    /// pid. An existing trace is renamed to FILE.old; no other file is overwritten
-    #[arg(short, long, value_name = "FILE", default_value = "trace.json", value_parser = values::trace_name())]
+    /// pid. An existing trace is renamed to FILE.old; no other file is overwritten. With --keep a directory
+    /// [default: recording]
+    #[arg(short, long, value_name = "FILE", default_value = "trace.json",
+        default_value_if("keep", ArgPredicate::IsPresent, "recording"), value_parser = values::trace_name())]
     output: PathBuf,
     /// Record a running process instead of a command
     #[arg(short, long, value_name = "PID", allow_negative_numbers = true, value_parser = values::pid)]
@@ -43,6 +48,8 @@ pub(super) struct RecordArgs {
     /// Then also write a summary of the trace into this directory, as `gctrace summarize`
     #[arg(long, value_name = "DIR")]
     summary: Option<PathBuf>,
+    #[command(flatten)]
+    keep: KeepArgs,
     #[command(flatten)]
     sources: SourceArgs,
 }
@@ -66,6 +73,8 @@ pub(crate) struct RecordConfig {
     pub duration: Option<Duration>,
     /// Directory for a summary of the trace when it is complete; `None`: no summary.
     pub summary: Option<PathBuf>,
+    /// What to keep of the recording, in a directory of segments; `None`: all of it, in one file.
+    pub keep: Option<KeepConfig>,
 }
 
 /// Samples a second unless others are named: 0.07 % of each busy CPU (docs/measurements/cost.md); not 100,
@@ -98,7 +107,17 @@ pub(crate) enum RecordTarget {
 }
 
 pub(super) fn config(args: RecordArgs, verbosity: Verbosity) -> Result<RecordConfig, clap::Error> {
-    let target = target(args.command, args.pid, args.duration)?;
+    let keep = keep::config(args.keep);
+    let target = match (&keep, args.command.is_empty(), args.pid, args.duration) {
+        (Some(_), true, None, None) => RecordTarget::Everything,
+        _ => target(args.command, args.pid, args.duration)?,
+    };
+    if keep.is_some() && (args.summary.is_some() || is_stdout(&args.output)) {
+        return Err(usage_error(
+            ErrorKind::ArgumentConflict,
+            "--keep writes a directory of segments: no summary of it, and not to standard output",
+        ));
+    }
     if args.summary.is_some() && is_stdout(&args.output) {
         return Err(usage_error(
             ErrorKind::ArgumentConflict,
@@ -114,6 +133,7 @@ pub(super) fn config(args: RecordArgs, verbosity: Verbosity) -> Result<RecordCon
         verbosity,
         duration: args.duration,
         summary: args.summary,
+        keep,
     })
 }
 

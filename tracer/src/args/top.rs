@@ -146,6 +146,7 @@ pub(super) fn config(args: TopArgs, verbosity: Verbosity) -> Result<TopConfig, c
             verbosity,
             duration: None,
             summary: None,
+            keep: None,
         },
         options,
     })

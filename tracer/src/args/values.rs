@@ -177,6 +177,27 @@ fn bytes(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
+/// A size with a decimal or binary unit, such as `200MB`, `1.5GB` and `64MiB`, in bytes.
+pub(super) fn size(text: &str) -> Option<u64> {
+    const UNITS: [(&str, f64); 6] = [
+        ("kB", 1e3),
+        ("MB", 1e6),
+        ("GB", 1e9),
+        ("KiB", 1024.0),
+        ("MiB", 1_048_576.0),
+        ("GiB", 1_073_741_824.0),
+    ];
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = text.get(digits.len()..)?;
+    let (_, factor) = UNITS.into_iter().find(|(name, _)| name.eq_ignore_ascii_case(unit))?;
+    let number = digits
+        .trim()
+        .parse::<f64>()
+        .ok()
+        .filter(|number| is_plain_number(digits.trim()) && *number > 0.0)?;
+    Some((number * factor) as u64)
+}
+
 fn is_plain_number(text: &str) -> bool {
     text.parse::<f64>().is_ok() && text.chars().all(|c| c.is_ascii_digit() || c == '.')
 }

@@ -4,6 +4,7 @@ use super::after_name;
 use crate::advice::wanted;
 use crate::args::{CompareConfig, RecordConfig, is_trace_name};
 use crate::files::read_head;
+use crate::files::segments::segments_in;
 use crate::{args, print};
 use anyhow::Context as _;
 use gctrace_event::read::{DecodedItem, TraceReader};
@@ -18,7 +19,7 @@ pub(super) fn is_command(words: &[OsString]) -> bool {
         return false;
     };
     let name = first.as_os_str().to_string_lossy();
-    if is_trace_name(&name) {
+    if is_trace_name(&name) || !segments_in(first).is_empty() {
         return false;
     }
     let head = read_head(first, 64).unwrap_or_default();
@@ -85,6 +86,8 @@ fn record_to_trace(_: &RecordConfig) -> anyhow::Result<(u8, Option<PathBuf>)> {
 
 /// The first line of a trace; `None` if it is not one of gctrace's.
 fn header(path: &Path) -> anyhow::Result<Option<TraceHeader>> {
+    let segments = segments_in(path);
+    let path = segments.first().map_or(path, |(_, first)| first.as_path());
     let mut reader = TraceReader::open(path)?;
     // It is the first line.
     Ok(match reader.next_item()? {

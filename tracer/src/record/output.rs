@@ -6,12 +6,13 @@
 use crate::files::NewTrace;
 use crate::invoker::Invoker;
 use crate::record::held_frames::HeldFrames;
+use crate::record::segments::{Now, SegmentedTrace};
 use crate::record::torch_version::TorchVersions;
 use gctrace_event::{
     ForeignTimes, GcSettings, Note, OmittedPauses, Pause, Process, Record, TraceCompression,
     TraceEnd, TraceFile, TraceHeader, WriteError,
 };
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -33,7 +34,7 @@ impl RecordSink for Vec<Record> {
 
 /// Writes records to the trace and passes them to the live view; either may be absent.
 pub(crate) struct RecordOutput {
-    trace: Option<OpenTrace>,
+    trace: Option<TraceOutput>,
     /// The live view: receives every record, whether or not the trace can be written.
     live: Option<Box<dyn RecordSink>>,
     failure: Option<WriteError>,
@@ -49,8 +50,16 @@ pub(crate) struct RecordOutput {
     foreign: ForeignTimes,
 }
 
+/// Where the trace is written.
+pub(crate) enum TraceOutput {
+    /// To one file.
+    File(Box<OpenTrace>),
+    /// To segments, of which the last ones are kept.
+    Segments(Box<SegmentedTrace>),
+}
+
 /// The trace being written.
-struct OpenTrace {
+pub(crate) struct OpenTrace {
     path: PathBuf,
     file: TraceFile,
     flushed: Instant,
@@ -70,15 +79,14 @@ pub(crate) struct OutputTotals {
 }
 
 impl RecordOutput {
-    /// Starts the trace, if there is to be one; `live` receives the records too.
-    pub(crate) fn start(
-        trace: Option<&NewTrace>,
+    /// Writes to `trace`, if there is to be one; `live` receives the records too.
+    pub(crate) fn new(
+        trace: Option<TraceOutput>,
         header: &TraceHeader,
         invoker: &Invoker,
         live: Option<Box<dyn RecordSink>>,
-    ) -> Result<Self, WriteError> {
-        let trace = trace.map(|trace| OpenTrace::start(trace, header)).transpose()?;
-        Ok(Self {
+    ) -> Self {
+        Self {
             trace,
             live,
             failure: None,
@@ -89,7 +97,7 @@ impl RecordOutput {
             totals: OutputTotals::default(),
             frames: HeldFrames::default(),
             foreign: ForeignTimes::default(),
-        })
+        }
     }
 
     /// Whether a pause is only counted: it is shorter than `--min-pause`.
@@ -97,11 +105,42 @@ impl RecordOutput {
         pause.duration_ns() < self.min_pause_ns
     }
 
+    fn segments(&mut self) -> Option<&mut SegmentedTrace> {
+        match &mut self.trace {
+            Some(TraceOutput::Segments(segments)) => Some(segments),
+            Some(TraceOutput::File(_)) | None => None,
+        }
+    }
+
+    /// Whether the next segment is due ([`RecordOutput::next_segment`]); never without segments.
+    pub(crate) fn is_segment_due(&mut self) -> bool {
+        self.segments().is_some_and(|segments| segments.is_due(Now::read()))
+    }
+
+    /// Starts the next segment. `lost`: events lost since the start, by place.
+    pub(crate) fn next_segment(&mut self, lost: &BTreeMap<String, u64>) {
+        if let Some(segments) = self.segments() {
+            segments.turn(Now::read(), lost);
+            let min_pause_ns = segments.min_pause_ns();
+            self.min_pause_ns = min_pause_ns;
+        }
+    }
+
+    /// Keeps the segments there are for good, at the next [`RecordOutput::next_segment`]; `who` asks for it.
+    pub(crate) fn keep_segments(&mut self, who: &'static str) {
+        if let Some(segments) = self.segments() {
+            segments.ask(who);
+        }
+    }
+
     /// Writes a pause, or only counts it if it is short.
     pub(crate) fn pause(&mut self, pause: &Pause) {
         if self.omits(pause) {
             self.totals.omitted.count += 1;
             self.totals.omitted.total_ns += pause.duration_ns();
+            if let Some(segments) = self.segments() {
+                segments.see(pause, true);
+            }
             return;
         }
         let record = Record::Pause(pause.clone());
@@ -111,6 +150,9 @@ impl RecordOutput {
             self.totals.pauses += 1;
             self.totals.pause_ns += own.duration_ns();
             self.totals.longest_ns = self.totals.longest_ns.max(own.duration_ns());
+            if let Some(segments) = self.segments() {
+                segments.see(&own, false);
+            }
         }
     }
 
@@ -142,7 +184,7 @@ impl RecordOutput {
         if self.failure.is_some() {
             return;
         }
-        if let Some(trace) = &mut self.trace
+        if let Some(TraceOutput::File(trace)) = &mut self.trace
             && let Err(error) = trace.flush_if_due()
         {
             self.failure = Some(error);
@@ -161,7 +203,10 @@ impl RecordOutput {
 
     /// The path of the trace, if there is one.
     pub(crate) fn path(&self) -> Option<&Path> {
-        self.trace.as_ref().map(|trace| trace.path.as_path())
+        self.trace.as_ref().map(|trace| match trace {
+            TraceOutput::File(trace) => trace.path.as_path(),
+            TraceOutput::Segments(segments) => segments.path(),
+        })
     }
 
     fn pass_on(&mut self, record: &Record) {
@@ -173,17 +218,21 @@ impl RecordOutput {
             self.unwritten += 1;
             return;
         }
-        if let Some(trace) = &mut self.trace
-            && let Err(error) = trace.file.write(record)
-        {
-            self.failure = Some(error);
+        match &mut self.trace {
+            Some(TraceOutput::File(trace)) => self.failure = trace.file.write(record).err(),
+            Some(TraceOutput::Segments(segments)) => segments.write(record),
+            None => {}
         }
     }
 
     /// Writes what is buffered. If that or an earlier write failed: why, and how many records the
     /// trace lacks.
     pub(crate) fn settle(&mut self) -> Option<(String, u64)> {
-        let trace = self.trace.as_mut()?;
+        let trace = match self.trace.as_mut()? {
+            TraceOutput::File(trace) => trace,
+            // The totals of the next segment would have those; there is none.
+            TraceOutput::Segments(segments) => return Some((segments.settle()?, 0)),
+        };
         if self.failure.is_none() {
             self.failure = trace.file.settle().err();
         }
@@ -195,7 +244,8 @@ impl RecordOutput {
     pub(crate) fn finish(mut self, mut end: TraceEnd) -> Result<u64, WriteError> {
         end.omitted = self.totals.omitted;
         let finished = match self.trace.take() {
-            Some(trace) => trace.file.finish(&end),
+            Some(TraceOutput::File(trace)) => trace.file.finish(&end),
+            Some(TraceOutput::Segments(segments)) => segments.finish(end),
             None => Ok(0),
         };
         match self.failure.take() {
@@ -228,7 +278,8 @@ impl RecordSink for RecordOutput {
 }
 
 impl OpenTrace {
-    fn start(trace: &NewTrace, header: &TraceHeader) -> Result<Self, WriteError> {
+    /// Writes the header.
+    pub(crate) fn start(trace: &NewTrace, header: &TraceHeader) -> Result<Self, WriteError> {
         let path = trace.path();
         let compression = TraceCompression::by_name(path);
         let file = trace.writer().map_err(|source| WriteError::Io {

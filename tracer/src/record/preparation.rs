@@ -3,6 +3,7 @@
 use crate::args::{RecordConfig, RecordTarget};
 use crate::files::NewTrace;
 use crate::files::name::expand;
+use crate::files::segments::SegmentFolder;
 use crate::invoker::Invoker;
 use crate::launch::{LaunchPlan, Signals};
 use crate::privileges;
@@ -10,7 +11,8 @@ use crate::record::call_sources::CallSources;
 use crate::record::inprocess::InProcessSource;
 use crate::record::kernel::{LoadedProbes, permission};
 use crate::record::mode::ModeDecision;
-use crate::record::output::{RecordOutput, RecordSink};
+use crate::record::output::{OpenTrace, RecordOutput, RecordSink, TraceOutput};
+use crate::record::segments::{Now, SegmentedTrace};
 use crate::record::sources::RecordingSources;
 use crate::record::supervision::CommandSupervisor;
 use crate::record::trace::RecordingTrace;
@@ -105,12 +107,28 @@ impl<'a> RecordingPlan<'a> {
             let path = expand(pattern, header::name_facts(&self.header), option)?;
             NewTrace::create(&path, &self.invoker, &words, option)
         };
-        let mut new_trace = config.output.as_deref().map(created).transpose()?;
+        let mut moved = None;
+        let segments = match (&config.keep, config.output.as_deref()) {
+            (Some(keep), Some(pattern)) => {
+                let path = expand(pattern, header::name_facts(&self.header), option)?;
+                let (folder, earlier) = SegmentFolder::open(&path, &self.invoker, option)?;
+                moved = earlier;
+                Some(SegmentedTrace::start(folder, keep, &self.header, Now::read())?)
+            }
+            _ => None,
+        };
+        let output = config.output.as_deref().filter(|_| segments.is_none());
+        let mut new_trace = output.map(created).transpose()?;
         if let (Some(true), Some(launch)) = (new_trace.as_ref().map(NewTrace::streams), &mut launch)
         {
             launch.redirect_stdout().context("the command's standard output")?;
         }
-        let output = RecordOutput::start(new_trace.as_ref(), &self.header, &self.invoker, live)?;
+        let opened = |trace| {
+            OpenTrace::start(trace, &self.header).map(|trace| TraceOutput::File(trace.into()))
+        };
+        let file = new_trace.as_ref().map(opened).transpose()?;
+        let output = file.or(segments.map(|segments| TraceOutput::Segments(Box::new(segments))));
+        let output = RecordOutput::new(output, &self.header, &self.invoker, live);
         new_trace.as_mut().map_or(Ok(()), |trace| trace.appear(option))?;
         // Calls are left to the library only if probes can take over.
         let library = self.probes.as_ref().and(inprocess.as_ref());
@@ -124,6 +142,9 @@ impl<'a> RecordingPlan<'a> {
         }
         for note in &decision.notes {
             trace.note(note);
+        }
+        if let Some(moved) = moved {
+            tracing::warn!("the recording before is now in {}", moved.display());
         }
         let kernel = match self.probes {
             Some(probes) => Some(probes.into_source(config, &self.invoker, &mut trace)?),
@@ -142,7 +163,7 @@ impl<'a> RecordingPlan<'a> {
             deadline: None,
             is_shown,
             write_error_reported: false,
-            command: CommandSupervisor::new(signals),
+            command: CommandSupervisor::new(signals).keeping(config.keep.is_some()),
         })
     }
 }

@@ -21,12 +21,33 @@ pub(crate) struct CommandSupervisor {
     policy: SignalPolicy,
     /// The command was sent a signal that usually ends a program.
     handed_on: bool,
+    /// SIGUSR2 to gctrace is a request to keep segments; otherwise it is the command's.
+    keeps: bool,
+    /// There was one.
+    is_keep_asked: bool,
 }
 
 impl CommandSupervisor {
     /// A supervisor without a command yet.
     pub(crate) fn new(signals: Signals) -> Self {
-        Self { launched: None, signals, policy: SignalPolicy::alone(), handed_on: false }
+        Self {
+            launched: None,
+            signals,
+            policy: SignalPolicy::alone(),
+            handed_on: false,
+            keeps: false,
+            is_keep_asked: false,
+        }
+    }
+
+    /// With `keeps`, SIGUSR2 is for gctrace ([`CommandSupervisor::take_keep_signal`]), not for the command.
+    pub(crate) fn keeping(self, keeps: bool) -> Self {
+        Self { keeps, ..self }
+    }
+
+    /// Whether SIGUSR2 has arrived since the last call and is for gctrace.
+    pub(crate) fn take_keep_signal(&mut self) -> bool {
+        std::mem::take(&mut self.is_keep_asked)
     }
 
     /// The command was started. A signal to the process group that has arrived by now may have come
@@ -36,7 +57,11 @@ impl CommandSupervisor {
         self.policy.command_started();
         self.launched = Some(launched);
         while let Some(received) = self.signals.next().context("cannot read signals")? {
-            self.forward(received.signal)?;
+            if self.keeps && received.signal == Signal::SIGUSR2 {
+                self.is_keep_asked = true;
+            } else {
+                self.forward(received.signal)?;
+            }
         }
         Ok(())
     }
@@ -54,6 +79,10 @@ impl CommandSupervisor {
     /// Handles the signals that have arrived. Returns whether the recording is to end.
     pub(crate) fn handle_signals(&mut self) -> anyhow::Result<bool> {
         while let Some(received) = self.signals.next().context("cannot read signals")? {
+            if self.keeps && received.signal == Signal::SIGUSR2 {
+                self.is_keep_asked = true;
+                continue;
+            }
             match self.policy.decide(received) {
                 SignalDecision::GoOn => {}
                 SignalDecision::EndRecording => return Ok(true),

@@ -7,7 +7,8 @@ use crate::text::OrDash as _;
 use crate::units::{count, counted, duration, percent, short_count};
 use crate::unseen::{unseen_places, unseen_words};
 use gctrace_analysis::report::{
-    GroupName, MissingData, PausesReport, ProcessReport, RecordedReport, Report, TraceReport,
+    DeletedReport, GroupName, MissingData, PausesReport, ProcessReport, RecordedReport, Report,
+    TraceReport,
 };
 use gctrace_event::{CollectorKind, GcReason, RecordingMode};
 use std::collections::BTreeSet;
@@ -293,15 +294,32 @@ pub(crate) fn missing(report: &Report) -> ReportSection {
     ReportSection::new("Missing", lines.collect())
 }
 
+/// What a recorder has deleted.
+fn deleted(deleted: &DeletedReport) -> String {
+    let longest =
+        deleted.longest_ns.map_or(String::new(), |ns| format!(", longest {}", duration(ns)));
+    let lost = match deleted.lost {
+        0 => String::new(),
+        lost => format!("; {} were lost", counted(lost, "event")),
+    };
+    format!(
+        "{} deleted, of the {} before: {} ({} in total{longest}) counted exactly, in no other figure{lost}.",
+        counted(deleted.segments, "segment"),
+        duration(deleted.time_ns),
+        counted(deleted.pauses.count, "pause"),
+        duration(deleted.pauses.time_ns),
+    )
+}
+
 /// What the figures lack, a sentence each; one that nothing is known to be missing if there is
 /// none.
 pub(super) fn missing_items(report: &Report) -> Vec<String> {
     let missing = &report.missing;
-    let mut items: Vec<String> = missing
-        .lost
-        .iter()
-        .map(|(place, events)| format!("{} lost: {}.", counted(*events, "event"), place))
-        .collect();
+    let mut items: Vec<String> = missing.deleted.iter().map(deleted).collect();
+    let lost = missing.lost.iter();
+    items.extend(
+        lost.map(|(place, events)| format!("{} lost: {place}.", counted(*events, "event"))),
+    );
     items.extend(missing.unexamined.iter().map(|(why, count)| {
         format!(
             "{} {}: the figures exclude collections in {}.",
@@ -313,8 +331,13 @@ pub(super) fn missing_items(report: &Report) -> Vec<String> {
     items.extend(missing.unseen.and_then(unseen_words).map(|words| format!("{words}.")));
     if missing.omitted.count > 0 {
         items.push(format!(
-            "{} under --min-pause left out of the tables ({}, included in the totals).",
+            "{} under {} left out of the tables ({}, included in the totals).",
             counted(missing.omitted.count, "pause"),
+            if missing.deleted.is_some() {
+                "--min-pause or beyond --per-day"
+            } else {
+                "--min-pause"
+            },
             duration(missing.omitted.time_ns)
         ));
     }
@@ -326,10 +349,14 @@ pub(super) fn missing_items(report: &Report) -> Vec<String> {
         ));
     }
     if missing.attached > 0 {
+        let was = if missing.attached == 1 { "was" } else { "were" };
+        let (start, earlier) = match missing.deleted {
+            Some(_) => ("the first segment", "not in the figures"),
+            None => ("recording", "unknown"),
+        };
         items.push(format!(
-            "{} already running when recording started; earlier pauses are unknown.",
+            "{} {was} already running when {start} started; earlier pauses are {earlier}.",
             counted(missing.attached, "process")
-                + if missing.attached == 1 { " was" } else { " were" }
         ));
     }
     if missing.inexact_overlaps > 0 {

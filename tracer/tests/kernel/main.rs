@@ -18,6 +18,7 @@ mod one_file;
 mod other_programs;
 mod pressure;
 mod pypy;
+mod recorder;
 mod remedies;
 mod rights;
 mod samples;

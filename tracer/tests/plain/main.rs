@@ -22,6 +22,7 @@ mod page;
 mod perfetto;
 mod printing;
 mod python_package;
+mod recorder;
 mod rings;
 mod signals;
 mod step_function;

@@ -1,6 +1,7 @@
 //! The recording itself: how it was made, the source of its events, which processes it examined, and
 //! how it ended.
 
+use super::Segment;
 use bitcode::{Decode, Encode};
 use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -95,6 +96,9 @@ pub struct TraceHeader {
     pub counters: Vec<String>,
     /// Requested counters that could not be opened, by name, with the reason.
     pub counters_missing: BTreeMap<String, String>,
+    /// The part of the recording that this trace is (`--keep`); `None`: all of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub segment: Option<Segment>,
 }
 
 /// A count that older traces state as 0 if it is unknown.

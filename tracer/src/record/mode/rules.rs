@@ -111,7 +111,7 @@ fn in_process(config: &RecordConfig) -> Option<String> {
 fn unseen(config: &RecordConfig, option: String) -> Option<ModeError> {
     let without = match (&config.target, config.sources.mode) {
         (RecordTarget::Process { .. }, _) => "-p",
-        (RecordTarget::Everything, _) => "a view without a command",
+        (RecordTarget::Everything, _) => "no command to start",
         (RecordTarget::Command(_), RecordMode::Ebpf) => "--mode ebpf",
         (RecordTarget::Command(_), _) => return None,
     };

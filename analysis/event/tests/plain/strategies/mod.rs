@@ -6,9 +6,10 @@ mod layers;
 
 use gctrace_event::{
     CollectorKind, Counter, Counters, EventSource, ExaminedProcesses, FORMAT, Frame, GcReason,
-    GcSettings, GpuDevice, GpuProcess, GpuSample, Interpreter, Note, OmittedPauses, Pause,
-    Pressure, ProbeCost, Process, ProcessCounters, ProcessExit, ProcessOrigin, Record,
-    RecordingMode, TraceEnd, TraceHeader, UnseenCollections,
+    GcSettings, GenerationTotal, GpuDevice, GpuProcess, GpuSample, Interpreter, Note,
+    OmittedPauses, Pause, Pressure, ProbeCost, Process, ProcessCounters, ProcessExit,
+    ProcessOrigin, Record, RecordedTotals, RecordingMode, Segment, TraceEnd, TraceHeader,
+    UnseenCollections,
 };
 use proptest::collection::{btree_map, vec};
 use proptest::option::of;
@@ -233,6 +234,22 @@ pub(crate) fn record() -> impl Strategy<Value = Record> {
 }
 
 prop_compose! {
+    fn segment()(
+        (number, recording_started_ns, recording_started_unix_ns, lost) in any::<(u64, u64, u64, u64)>(),
+        (count, total_ns) in any::<(u64, u64)>(),
+        generations in btree_map(any::<u8>(), any::<(u64, u64, u64)>(), 0..4),
+    ) -> Segment {
+        let generations = generations.into_iter().map(|(generation, (count, total_ns, collected))| {
+            GenerationTotal { generation, count, total_ns, collected, ..GenerationTotal::default() }
+        });
+        let generations = generations.collect();
+        let omitted = OmittedPauses { count, total_ns };
+        let before = RecordedTotals { generations, omitted, lost };
+        Segment { number, recording_started_ns, recording_started_unix_ns, before }
+    }
+}
+
+prop_compose! {
     pub(crate) fn header()(
         (gctrace, host, kernel) in any::<(String, String, String)>(),
         command in vec(any::<String>(), 0..4),
@@ -247,6 +264,7 @@ prop_compose! {
         counters in vec(any::<String>(), 0..3),
         counters_missing in btree_map(any::<String>(), any::<String>(), 0..3),
         sample_hz in any::<Option<u32>>(),
+        segment in of(segment()),
         (git_commit, git_modified, step_function) in any::<(Option<String>, Option<bool>, Option<String>)>(),
     ) -> TraceHeader {
         let started_ns = started_ns >> 2;
@@ -255,7 +273,7 @@ prop_compose! {
             format: FORMAT.to_owned(), gctrace, command, attached_pid, host, kernel, cpus, rank,
             started_ns, started_unix_ns, min_pause_ns, follow, stack_depth, cuda, mode,
             counters,
-            counters_missing,
+            counters_missing, segment,
         }
     }
 }

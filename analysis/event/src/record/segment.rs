@@ -1,0 +1,137 @@
+//! Which part of a recording a trace is: of one that keeps its last part only (`--keep`).
+//!
+//! Owns the exact totals of what was recorded before a segment: they stay when it is deleted.
+
+use super::{OmittedPauses, Pause};
+use bitcode::{Decode, Encode};
+use serde::{Deserialize, Serialize};
+
+/// The place of a segment in its recording, in its header. A segment is a trace of its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
+#[serde(default)]
+pub struct Segment {
+    /// Its number, from 1.
+    pub number: u64,
+    /// Start of the recording, in ns of CLOCK_MONOTONIC.
+    pub recording_started_ns: u64,
+    /// The same time as Unix time, in ns.
+    pub recording_started_unix_ns: u64,
+    /// All that was recorded before it.
+    pub before: RecordedTotals,
+}
+
+/// Exact totals of a part of a recording.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
+#[serde(default)]
+pub struct RecordedTotals {
+    /// Pauses by generation, ascending, those of unknown generation last; generations without pauses
+    /// are left out. Pauses that were only counted are in them.
+    pub generations: Vec<GenerationTotal>,
+    /// The pauses that were only counted: no segment ever had them.
+    pub omitted: OmittedPauses,
+    /// Events lost, in all places.
+    pub lost: u64,
+}
+
+/// The pauses of one generation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
+#[serde(default)]
+pub struct GenerationTotal {
+    /// As [`Pause::generation`].
+    pub generation: u8,
+    /// Number of pauses.
+    pub count: u64,
+    /// Sum of their lengths, in ns.
+    pub total_ns: u64,
+    /// The longest, in ns.
+    pub longest_ns: u64,
+    /// Objects freed, as far as that is known.
+    pub collected: u64,
+    /// Objects found unreachable but not freed, as far as that is known.
+    pub uncollectable: u64,
+}
+
+impl RecordedTotals {
+    /// Adds a pause that was written or counted; sums saturate.
+    pub fn add(&mut self, pause: &Pause) {
+        let duration_ns = pause.duration_ns();
+        self.add_generation(&GenerationTotal {
+            generation: pause.generation,
+            count: 1,
+            total_ns: duration_ns,
+            longest_ns: duration_ns,
+            collected: pause.collected.unwrap_or(0),
+            uncollectable: pause.uncollectable.unwrap_or(0),
+        });
+    }
+
+    /// Adds a pause that was only counted.
+    pub fn add_omitted(&mut self, pause: &Pause) {
+        self.add(pause);
+        self.omitted.count = self.omitted.count.saturating_add(1);
+        self.omitted.total_ns = self.omitted.total_ns.saturating_add(pause.duration_ns());
+    }
+
+    fn add_generation(&mut self, more: &GenerationTotal) {
+        let found = self.generations.binary_search_by_key(&more.generation, |of| of.generation);
+        let place = found.unwrap_or_else(|place| {
+            let none =
+                GenerationTotal { generation: more.generation, ..GenerationTotal::default() };
+            self.generations.insert(place, none);
+            place
+        });
+        let Some(sum) = self.generations.get_mut(place) else { return };
+        sum.count = sum.count.saturating_add(more.count);
+        sum.total_ns = sum.total_ns.saturating_add(more.total_ns);
+        sum.longest_ns = sum.longest_ns.max(more.longest_ns);
+        sum.collected = sum.collected.saturating_add(more.collected);
+        sum.uncollectable = sum.uncollectable.saturating_add(more.uncollectable);
+    }
+
+    /// Number of pauses.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.generations.iter().fold(0, |sum, of| sum.saturating_add(of.count))
+    }
+
+    /// Sum of the lengths of all pauses, in ns.
+    #[must_use]
+    pub fn total_ns(&self) -> u64 {
+        self.generations.iter().fold(0, |sum, of| sum.saturating_add(of.total_ns))
+    }
+
+    /// The longest pause, in ns; `None` without any.
+    #[must_use]
+    pub fn longest_ns(&self) -> Option<u64> {
+        self.generations.iter().map(|of| of.longest_ns).max()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn totals_are_by_generation_and_saturate() {
+        let pause = |generation, end_ns| Pause {
+            generation,
+            end_ns,
+            collected: Some(3),
+            ..Pause::default()
+        };
+        let mut totals = RecordedTotals::default();
+        for (generation, ns) in [(2, 50), (Pause::UNKNOWN_GENERATION, 7), (0, 10), (2, 20)] {
+            totals.add(&pause(generation, ns));
+        }
+        totals.add_omitted(&pause(0, 5));
+        let seen: Vec<_> = totals.generations.iter().map(|of| (of.generation, of.count)).collect();
+        assert_eq!(seen, [(0, 2), (2, 2), (Pause::UNKNOWN_GENERATION, 1)]);
+        assert_eq!((totals.count(), totals.total_ns()), (5, 92));
+        assert_eq!(totals.longest_ns(), Some(50));
+        assert_eq!(totals.omitted, OmittedPauses { count: 1, total_ns: 5 });
+        assert_eq!(totals.generations[1].collected, 6);
+        totals.add(&pause(0, u64::MAX));
+        assert_eq!(totals.total_ns(), u64::MAX);
+        assert_eq!(RecordedTotals::default().longest_ns(), None);
+    }
+}

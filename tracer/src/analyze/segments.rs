@@ -1,0 +1,364 @@
+//! The segments of a directory, read as one recording.
+//!
+//! Owns what joins them: each repeats what its records need, and its header has the totals of all before it,
+//! by which every pause that is in none of them is counted and stated.
+
+use crate::files::segments::segments_in;
+use crate::units::{counted, duration};
+use gctrace_event::read::{
+    Anomalies, DecodedItem, EventReader, TraceCompletion, TraceInput, TraceReader,
+};
+use gctrace_event::{
+    FrameId, Note, OmittedPauses, Process, Record, RecordedTotals, TraceEnd, TraceHeader,
+};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::path::{Path, PathBuf};
+
+/// Steps of the clock that are stated: more than any adjustment of its rate, in ns.
+const CLOCK_STEP_NS: u64 = 1_000_000_000;
+
+/// Reads the segments of one recording.
+pub(crate) struct SegmentReader {
+    name: String,
+    /// Those that are not read yet.
+    left: VecDeque<(u64, PathBuf)>,
+    current: TraceReader,
+    /// Bytes of the segments that were read to their end.
+    consumed: u64,
+    /// Start of the first segment that was read, in ns of CLOCK_MONOTONIC.
+    first_ns: Option<u64>,
+    /// The last header that was read.
+    last: Option<TraceHeader>,
+    /// Pauses of the segment that is read, in its own count.
+    pauses: u64,
+    paused_ns: u64,
+    /// Its last line.
+    end: Option<TraceEnd>,
+    /// What the segment before it only counted; `None` without a last line.
+    omitted: Option<OmittedPauses>,
+    /// Omitted and lost of segments before.
+    before: TraceEnd,
+    processes: HashMap<u32, Process>,
+    frames: HashSet<FrameId>,
+    /// Items that the reader adds.
+    added: VecDeque<DecodedItem<'static>>,
+    completion: TraceCompletion,
+    is_finished: bool,
+    failures: Vec<anyhow::Error>,
+}
+
+impl SegmentReader {
+    /// Opens the segments of a directory; `None` if it has none.
+    ///
+    /// # Errors
+    /// None of them can be opened.
+    pub(crate) fn open(directory: &Path) -> Option<anyhow::Result<Self>> {
+        let mut left: VecDeque<(u64, PathBuf)> = segments_in(directory).into();
+        let mut failure = None;
+        while let Some((_, path)) = left.pop_front() {
+            match open(&path) {
+                Ok(current) => {
+                    return Some(Ok(Self {
+                        name: directory.display().to_string(),
+                        left,
+                        current,
+                        consumed: 0,
+                        first_ns: None,
+                        last: None,
+                        pauses: 0,
+                        paused_ns: 0,
+                        end: None,
+                        omitted: None,
+                        before: TraceEnd::default(),
+                        processes: HashMap::new(),
+                        frames: HashSet::new(),
+                        added: VecDeque::new(),
+                        completion: TraceCompletion::default(),
+                        is_finished: false,
+                        failures: Vec::new(),
+                    }));
+                }
+                // The recorder has deleted it since; or it is empty.
+                Err(error) => failure = Some(error),
+            }
+        }
+        failure.map(Err)
+    }
+
+    /// The directory.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Bytes that were read.
+    pub(crate) fn consumed(&self) -> u64 {
+        self.consumed.saturating_add(self.current.events().input().consumed())
+    }
+
+    /// The next item, or `None` at the end of the last segment. A segment that cannot be read to its end
+    /// counts as far as it can, and is stated.
+    pub(crate) fn next_item(&mut self) -> Option<DecodedItem<'_>> {
+        loop {
+            if let Some(item) = self.added.pop_front() {
+                return Some(item);
+            }
+            let taken = match self.current.next_item() {
+                // What other tools write is in no segment.
+                Ok(Some(DecodedItem::Other(_) | DecodedItem::Unusable)) => continue,
+                Ok(Some(DecodedItem::Header(header))) => Taken::Header(header),
+                Ok(Some(DecodedItem::Record(record))) => Taken::Record(record.into()),
+                Ok(Some(
+                    DecodedItem::ProcessName { .. }
+                    | DecodedItem::Property(_)
+                    | DecodedItem::Work { .. },
+                )) => continue,
+                Ok(None) => Taken::End,
+                Err(error) => {
+                    self.failures.push(error.into());
+                    Taken::End
+                }
+            };
+            match taken {
+                Taken::Header(header) if self.is_of_another(&header) => {
+                    let position = header.segment.as_ref().map_or(0, |segment| segment.number);
+                    self.failures.push(anyhow::anyhow!(
+                        "{}: segment {position} is of another recording and left out",
+                        self.name
+                    ));
+                    if !self.next_segment() {
+                        return None;
+                    }
+                }
+                Taken::Header(header) => {
+                    if let Some(header) = self.begin(*header) {
+                        return Some(DecodedItem::Header(header.into()));
+                    }
+                }
+                Taken::Record(record) => {
+                    if let Some(record) = self.record(*record) {
+                        return Some(DecodedItem::Record(record));
+                    }
+                }
+                Taken::End => {
+                    if !self.next_segment() {
+                        self.finish_last();
+                        return self.added.pop_front();
+                    }
+                }
+            }
+        }
+    }
+
+    /// How the last segment ended, with the sums of all, and why some could not be read.
+    pub(crate) fn finish(mut self) -> (TraceCompletion, Option<anyhow::Error>) {
+        let last = self.current.finish();
+        self.completion.cut = last.cut;
+        add(&mut self.completion, last);
+        (self.completion, self.failures.into_iter().next())
+    }
+
+    fn is_of_another(&self, header: &TraceHeader) -> bool {
+        let start = |header: &TraceHeader| {
+            let segment = header.segment.as_ref()?;
+            Some((segment.recording_started_ns, segment.recording_started_unix_ns))
+        };
+        self.last.as_ref().is_some_and(|last| start(last) != start(header))
+    }
+
+    /// The first header stands for all.
+    fn begin(&mut self, header: TraceHeader) -> Option<TraceHeader> {
+        let is_first = self.last.is_none();
+        if let Some(last) = self.last.take() {
+            self.note_gap(&last, &header);
+            note_clock(&last, &header).into_iter().for_each(|note| self.note(&header, note));
+        }
+        self.pauses = 0;
+        self.paused_ns = 0;
+        self.first_ns.get_or_insert(header.started_ns);
+        self.last = Some(header.clone());
+        is_first.then_some(header)
+    }
+
+    /// States what was recorded between two segments and is in neither.
+    fn note_gap(&mut self, last: &TraceHeader, next: &TraceHeader) {
+        let (Some(before), Some(after)) = (&last.segment, &next.segment) else { return };
+        let gone = after.number.saturating_sub(before.number).saturating_sub(1);
+        let (then, now) = (before.before.omitted, after.before.omitted);
+        let counted_since = OmittedPauses {
+            count: now.count.saturating_sub(then.count),
+            total_ns: now.total_ns.saturating_sub(then.total_ns),
+        };
+        let omitted = match (self.omitted.take(), gone) {
+            (Some(omitted), 1..) => omitted,
+            (None, 1..) => OmittedPauses::default(),
+            (stated, 0) => {
+                let more = stated.unwrap_or_default();
+                let more = OmittedPauses {
+                    count: counted_since.count.saturating_sub(more.count),
+                    total_ns: counted_since.total_ns.saturating_sub(more.total_ns),
+                };
+                let unstated = TraceEnd { omitted: more, ..TraceEnd::default() };
+                join_ends(&mut self.before, &unstated);
+                counted_since
+            }
+        };
+        let all = |of: &RecordedTotals| (of.count(), of.total_ns());
+        let ((count, ns), (then, then_ns)) = (all(&after.before), all(&before.before));
+        let less = |all: u64, parts: [u64; 3]| parts.into_iter().fold(all, u64::saturating_sub);
+        let missing = less(count, [then, self.pauses, omitted.count]);
+        let missing_ns = less(ns, [then_ns, self.paused_ns, omitted.total_ns]);
+        let time = duration(missing_ns);
+        let why = match gone {
+            0 => "could not be written",
+            1 => "were in a segment that is gone",
+            _ => "were in segments that are gone",
+        };
+        if missing > 0 {
+            let pauses = counted(missing, "pause");
+            self.note(next, format!("{pauses} ({time}) before segment {} {why}", after.number));
+        } else if gone > 0 {
+            let segments = counted(gone, "segment");
+            self.note(next, format!("{segments} without pauses before {} are gone", after.number));
+        }
+    }
+
+    fn note(&mut self, header: &TraceHeader, message: String) {
+        let note = Note { pid: None, at_ns: header.started_ns, message };
+        self.added.push_back(DecodedItem::Record(Record::Note(note)));
+    }
+
+    /// The record, unless a segment before had it.
+    fn record(&mut self, record: Record) -> Option<Record> {
+        match record {
+            Record::Pause(pause) => {
+                self.pauses += 1;
+                self.paused_ns = self.paused_ns.saturating_add(pause.duration_ns());
+                Some(Record::Pause(pause))
+            }
+            Record::Frame(frame) => self.frames.insert(frame.id).then_some(Record::Frame(frame)),
+            Record::Process(mut process) => {
+                let started_ns = self.last.as_ref().map(|header| header.started_ns);
+                if let Some(known) = self.processes.get(&process.pid)
+                    && started_ns == Some(process.since_ns)
+                {
+                    process.since_ns = known.since_ns;
+                    process.origin = known.origin;
+                }
+                self.processes.insert(process.pid, process.clone());
+                Some(Record::Process(process))
+            }
+            Record::ProcessExit(exit) => {
+                self.processes.remove(&exit.pid);
+                Some(Record::ProcessExit(exit))
+            }
+            Record::End(end) => {
+                self.end = Some(end);
+                None
+            }
+            record => Some(record),
+        }
+    }
+
+    /// Goes on with the next segment that can be opened; `false`: there is none.
+    fn next_segment(&mut self) -> bool {
+        while let Some((_, path)) = self.left.pop_front() {
+            let next = match open(&path) {
+                Ok(next) => next,
+                Err(error) => {
+                    // An empty one is what a killed recorder has just begun.
+                    if path.metadata().is_ok_and(|found| found.len() > 0) {
+                        self.failures.push(error);
+                    }
+                    continue;
+                }
+            };
+            self.consumed = self.consumed();
+            let done = std::mem::replace(&mut self.current, next);
+            add(&mut self.completion, done.finish());
+            let end = self.end.take();
+            self.omitted = end.as_ref().map(|end| end.omitted);
+            if let Some(end) = end {
+                join_ends(&mut self.before, &end);
+            }
+            return true;
+        }
+        false
+    }
+
+    /// The hits of probes are those of the whole recording: of the segments that are left a part, by time.
+    fn scale_cost(&self, end: &mut TraceEnd) {
+        let segment = self.last.as_ref().and_then(|header| header.segment.as_ref());
+        let Some((segment, first_ns)) = segment.zip(self.first_ns) else { return };
+        let since = |start_ns: u64| end.ended_ns.saturating_sub(start_ns);
+        let (left, all) = (since(first_ns), since(segment.recording_started_ns).max(1));
+        for probe in &mut end.probes {
+            let part = u128::from(probe.hits) * u128::from(left) / u128::from(all);
+            probe.hits = u64::try_from(part).unwrap_or(probe.hits);
+        }
+    }
+
+    /// The last line of the last segment is that of all, with the sums.
+    fn finish_last(&mut self) {
+        if std::mem::replace(&mut self.is_finished, true) {
+            return;
+        }
+        if let Some(mut end) = self.end.take() {
+            join_ends(&mut end, &self.before);
+            self.scale_cost(&mut end);
+            self.added.push_back(DecodedItem::Record(Record::End(end)));
+        } else if let (1.., Some(last)) = (self.before.omitted.count, self.last.take()) {
+            let omitted = self.before.omitted;
+            let pauses = counted(omitted.count, "short pause");
+            let time = duration(omitted.total_ns);
+            self.note(
+                &last,
+                format!("{pauses} ({time}) were only counted before the last segment"),
+            );
+        }
+    }
+}
+
+/// What an item is, without a borrow of the reader.
+enum Taken {
+    Header(Box<TraceHeader>),
+    Record(Box<Record>),
+    End,
+}
+
+/// Adds what is counted.
+fn join_ends(end: &mut TraceEnd, more: &TraceEnd) {
+    end.omitted.count = end.omitted.count.saturating_add(more.omitted.count);
+    end.omitted.total_ns = end.omitted.total_ns.saturating_add(more.omitted.total_ns);
+    for (place, count) in &more.lost {
+        let lost = end.lost.entry(place.clone()).or_default();
+        *lost = lost.saturating_add(*count);
+    }
+}
+
+fn add(sum: &mut TraceCompletion, more: TraceCompletion) {
+    sum.events = sum.events.saturating_add(more.events);
+    sum.recorded_twice = sum.recorded_twice.saturating_add(more.recorded_twice);
+    let (all, more) = (&mut sum.anomalies, more.anomalies);
+    all.count = all.count.saturating_add(more.count);
+    let room = Anomalies::KEPT.saturating_sub(all.first.len());
+    all.first.extend(more.first.into_iter().take(room));
+}
+
+/// A sentence if the clock of the day was set between two segments.
+fn note_clock(last: &TraceHeader, next: &TraceHeader) -> Option<String> {
+    let passed_ns = next.started_ns.saturating_sub(last.started_ns);
+    let expected = last.started_unix_ns.saturating_add(passed_ns);
+    let step_ns = next.started_unix_ns.abs_diff(expected);
+    let direction = if next.started_unix_ns > expected { "forward" } else { "back" };
+    (step_ns >= CLOCK_STEP_NS).then(|| {
+        format!(
+            "the clock of the day went {direction} by {} (set, or the machine slept); times within the \
+             recording are exact",
+            duration(step_ns)
+        )
+    })
+}
+
+fn open(path: &Path) -> anyhow::Result<TraceReader> {
+    Ok(TraceReader::new(EventReader::new(TraceInput::open(path)?)))
+}

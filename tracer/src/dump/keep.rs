@@ -1,0 +1,64 @@
+//! `gctrace dump --keep DIR`: asks the recorder of a directory to keep its segments, and waits until it has.
+
+use crate::files::segments::{kept_in, recorder_of};
+use crate::print;
+use crate::text::shell_line;
+use anyhow::Context as _;
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// A recorder turns 25 times a second.
+const POLL: Duration = Duration::from_millis(20);
+/// How long it may take on a machine under load.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Prints the folder. Returns the exit code: 0.
+///
+/// # Errors
+/// No recorder writes to the directory, it may not be signaled, or it does not answer.
+pub(super) fn run(directory: &Path) -> anyhow::Result<u8> {
+    let shown = directory.display();
+    let found = recorder_of(directory);
+    let found =
+        found.with_context(|| format!("{shown} is no directory of gctrace record --keep"))?;
+    let recorder = found.with_context(|| {
+        format!(
+            "no gctrace records into {shown} now; what it has left: {}",
+            shell_line(&[Path::new("gctrace"), Path::new("analyze"), directory])
+        )
+    })?;
+    let before = kept_in(directory).last().map_or(0, |(number, _)| *number);
+    let pid = Pid::from_raw(i32::try_from(recorder).context("its pid is out of range")?);
+    match kill(pid, Signal::SIGUSR2) {
+        Ok(()) => {}
+        Err(Errno::EPERM) => {
+            anyhow::bail!(
+                "the recorder (pid {recorder}) is of another user: sudo gctrace dump --keep {shown}"
+            )
+        }
+        Err(errno) => return Err(errno).context(format!("the recorder (pid {recorder})")),
+    }
+    let asked = Instant::now();
+    loop {
+        if let Some((_, kept)) = kept_in(directory).into_iter().find(|(number, _)| *number > before)
+        {
+            print::unless_closed(print::answer(&format!("{}\n", kept.display())))
+                .context("cannot write the answer to standard output")?;
+            print::message(format!(
+                "Next: {}",
+                shell_line(&[Path::new("gctrace"), Path::new("analyze"), kept.as_path()])
+            ));
+            return Ok(0);
+        }
+        anyhow::ensure!(
+            asked.elapsed() < PATIENCE,
+            "the recorder (pid {recorder}) has kept nothing for {} s; what it wrote to its standard error has \
+             the reason",
+            PATIENCE.as_secs()
+        );
+        std::thread::sleep(POLL);
+    }
+}

@@ -1,0 +1,514 @@
+//! A recording of which the last part is kept (`--keep`): numbered traces, each readable alone.
+//!
+//! Owns when a segment ends, which ones are deleted, and when they are kept for good. A segment repeats what
+//! its records need (`segments/facts.rs`), and its header has exact totals of all before it, so that nothing
+//! that was seen goes uncounted: not what was deleted, not what `segments/thinning.rs` left out, and not what
+//! a full disk refused. Times are passed in, of CLOCK_MONOTONIC: numbers order segments, and the clock of the
+//! day may be set at any time.
+
+mod facts;
+mod steps;
+mod thinning;
+
+use crate::args::KeepConfig;
+use crate::clock;
+use crate::files::segments::SegmentFolder;
+use crate::units::{counted, duration};
+use facts::SegmentFacts;
+use gctrace_event::{
+    Note, OmittedPauses, Pause, Record, RecordedTotals, Segment, TraceCompression, TraceEnd,
+    TraceFile, TraceHeader, WriteError,
+};
+use std::collections::{BTreeMap, VecDeque};
+use std::path::Path;
+use std::time::Duration;
+use steps::StepTimes;
+use thinning::Thinning;
+
+/// Parts of the time that is kept.
+const PARTS_OF_TIME: u32 = 10;
+/// Parts of the size that is kept.
+const PARTS_OF_SIZE: u64 = 16;
+/// Longest and shortest segment.
+const LONGEST: Duration = Duration::from_secs(600);
+const SHORTEST: Duration = Duration::from_millis(100);
+/// What a killed gctrace can lose. More often, flushes would take two bytes of each pause.
+const FLUSH_NS: u64 = 1_000_000_000;
+/// After a write failed, the next attempt.
+const RETRY_NS: u64 = 10_000_000_000;
+/// Most folders that pauses and steps have kept; those that a user asks for are kept in any case.
+const MOST_KEPT: usize = 20;
+/// Why a segment ended that others follow.
+const GOES_ON: &str = "the next segment goes on";
+
+/// The current time by both clocks, in ns.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Now {
+    /// CLOCK_MONOTONIC.
+    pub monotonic_ns: u64,
+    /// CLOCK_REALTIME, Unix time.
+    pub unix_ns: u64,
+}
+
+impl Now {
+    pub(crate) fn read() -> Self {
+        Self { monotonic_ns: clock::monotonic_ns(), unix_ns: clock::unix_ns() }
+    }
+}
+
+/// The segments of one recording.
+pub(crate) struct SegmentedTrace {
+    folder: SegmentFolder,
+    keep: KeepConfig,
+    /// Of the recording.
+    header: TraceHeader,
+    /// `None` while none can be written.
+    current: Option<OpenSegment>,
+    closed: VecDeque<ClosedSegment>,
+    /// Number of the next segment.
+    next: u64,
+    facts: SegmentFacts,
+    totals: RecordedTotals,
+    /// Events lost until the current segment, by place.
+    lost: BTreeMap<String, u64>,
+    thinning: Thinning,
+    steps: StepTimes,
+    requests: KeepRequests,
+    /// Why nothing can be written now.
+    failure: Option<WriteError>,
+    retry_ns: u64,
+    /// The last time that was passed in.
+    now_ns: u64,
+}
+
+struct OpenSegment {
+    number: u64,
+    file: TraceFile,
+    start_ns: u64,
+    flushed_ns: u64,
+    /// Pauses that were written.
+    pauses: u64,
+    omitted: OmittedPauses,
+}
+
+struct ClosedSegment {
+    number: u64,
+    end_ns: u64,
+    bytes: u64,
+}
+
+/// What is to be kept for good.
+#[derive(Default)]
+struct KeepRequests {
+    /// The user asked.
+    asked: Option<&'static str>,
+    /// Of the first pause or step since segments were kept, and how many followed.
+    noticed: Option<(String, u64)>,
+    /// The last segment that was kept.
+    last_kept: u64,
+    /// The limit on folders was stated.
+    is_limit_noted: bool,
+}
+
+impl SegmentedTrace {
+    /// Starts the first segment.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub(crate) fn start(
+        folder: SegmentFolder,
+        keep: &KeepConfig,
+        header: &TraceHeader,
+        now: Now,
+    ) -> Result<Self, WriteError> {
+        let mut trace = Self {
+            folder,
+            keep: keep.clone(),
+            header: header.clone(),
+            current: None,
+            closed: VecDeque::new(),
+            next: 1,
+            facts: SegmentFacts::default(),
+            totals: RecordedTotals::default(),
+            lost: BTreeMap::new(),
+            thinning: Thinning::new(keep.bytes_a_day),
+            steps: StepTimes::default(),
+            requests: KeepRequests::default(),
+            failure: None,
+            retry_ns: 0,
+            now_ns: now.monotonic_ns,
+        };
+        trace.open(now);
+        match trace.failure.take() {
+            Some(failure) => Err(failure),
+            None => Ok(trace),
+        }
+    }
+
+    /// The directory.
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Shorter pauses are only counted, in ns.
+    pub(crate) fn min_pause_ns(&self) -> u64 {
+        self.thinning.min_pause_ns().max(self.header.min_pause_ns)
+    }
+
+    /// Counts a pause, which was written or, if it `is_omitted`, is not.
+    pub(crate) fn see(&mut self, pause: &Pause, is_omitted: bool) {
+        let duration_ns = pause.duration_ns();
+        self.thinning.see(duration_ns);
+        if is_omitted {
+            self.totals.add_omitted(pause);
+        } else {
+            self.totals.add(pause);
+        }
+        if let Some(current) = &mut self.current {
+            if is_omitted {
+                current.omitted.count += 1;
+                current.omitted.total_ns = current.omitted.total_ns.saturating_add(duration_ns);
+            } else {
+                current.pauses += 1;
+            }
+        }
+        let limit = self.keep.on_pause;
+        if limit.is_some_and(|limit| duration_ns >= clock::nanoseconds(limit)) {
+            let pid = pause.pid;
+            self.requests
+                .notice(|| format!("a pause of {} in process {pid}", duration(duration_ns)));
+        }
+    }
+
+    /// Writes a record, after those that it names.
+    pub(crate) fn write(&mut self, record: &Record) {
+        if self.facts.learn(record) {
+            return;
+        }
+        if let (Record::Step(mark), Some(factor)) = (record, self.keep.on_step_slower)
+            && let Some(slow) = self.steps.add(mark, factor)
+        {
+            let (length, usual) = (duration(slow.length_ns), duration(slow.usual_ns));
+            self.requests
+                .notice(|| format!("a step of {length} in process {}, usually {usual}", mark.pid));
+        }
+        let Some(current) = &self.current else { return };
+        if let Record::Process(process) = record
+            && process.since_ns < current.start_ns
+        {
+            return self.put(&Record::Process(facts::since(process, current.start_ns)));
+        }
+        for needed in self.facts.needed_by(record) {
+            self.put(&needed);
+        }
+        self.put(record);
+    }
+
+    fn put(&mut self, record: &Record) {
+        if let Some(current) = &mut self.current
+            && let Err(error) = current.file.write(record)
+        {
+            self.give_up(error);
+        }
+    }
+
+    /// Keeps everything there is at the next turn; `who` asks for it.
+    pub(crate) fn ask(&mut self, who: &'static str) {
+        self.requests.asked = Some(who);
+    }
+
+    /// Whether [`SegmentedTrace::turn`] has something to do; flushes what waits.
+    pub(crate) fn is_due(&mut self, now: Now) -> bool {
+        let now_ns = now.monotonic_ns;
+        self.now_ns = now_ns;
+        if let Some(current) = &mut self.current
+            && now_ns.saturating_sub(current.flushed_ns) >= FLUSH_NS
+        {
+            current.flushed_ns = now_ns;
+            if let Err(error) = current.file.flush() {
+                self.give_up(error);
+            }
+        }
+        let Some(current) = &self.current else { return now_ns >= self.retry_ns };
+        let is_full = self.largest().is_some_and(|largest| current.file.bytes() >= largest);
+        is_full
+            || now_ns.saturating_sub(current.start_ns) >= self.longest_ns()
+            || self.requests.is_due(self.oldest())
+    }
+
+    /// Ends the segment and starts the next one; keeps and deletes what is to be. `lost`: events lost since
+    /// the start, by place.
+    pub(crate) fn turn(&mut self, now: Now, lost: &BTreeMap<String, u64>) {
+        let end_ns = now.monotonic_ns;
+        let is_kept = self.requests.is_due(self.oldest());
+        if is_kept {
+            let note = format!("kept: {}", self.requests.reason());
+            self.put(&Record::Note(Note { pid: None, at_ns: end_ns, message: note }));
+        }
+        self.close(end_ns, |end| GOES_ON.clone_into(&mut end.why), lost);
+        if is_kept {
+            self.keep(now);
+        }
+        while self.is_beyond(end_ns) {
+            if !self.delete_oldest() {
+                break;
+            }
+            if self.requests.is_due(self.oldest()) {
+                self.keep(now);
+            }
+        }
+        self.open(now);
+    }
+
+    /// The end of the recording. Returns the bytes of all segments that are left.
+    ///
+    /// # Errors
+    /// The last segment could not be written to its end.
+    pub(crate) fn finish(mut self, end: TraceEnd) -> Result<u64, WriteError> {
+        let lost = end.lost.clone();
+        let ended_ns = end.ended_ns;
+        self.close(
+            ended_ns,
+            move |last| {
+                let omitted = last.omitted;
+                *last = TraceEnd { omitted, lost: std::mem::take(&mut last.lost), ..end };
+            },
+            &lost,
+        );
+        match self.failure.take() {
+            Some(failure) => Err(failure),
+            None => Ok(self.closed.iter().map(|segment| segment.bytes).sum()),
+        }
+    }
+
+    /// Writes what is buffered. If nothing can be written: why.
+    pub(crate) fn settle(&mut self) -> Option<String> {
+        if let Some(current) = &mut self.current
+            && let Err(error) = current.file.settle()
+        {
+            self.give_up(error);
+        }
+        self.failure.as_ref().map(WriteError::reason)
+    }
+
+    fn close(
+        &mut self,
+        ended_ns: u64,
+        describe: impl FnOnce(&mut TraceEnd),
+        lost: &BTreeMap<String, u64>,
+    ) {
+        let Some(current) = self.current.take() else { return };
+        let before = std::mem::replace(&mut self.lost, lost.clone());
+        let newly = lost.iter().map(|(place, count)| {
+            let earlier = before.get(place).copied().unwrap_or(0);
+            (place.clone(), count.saturating_sub(earlier))
+        });
+        let newly: BTreeMap<String, u64> = newly.filter(|(_, count)| *count > 0).collect();
+        self.totals.lost = lost.values().fold(0, |sum, count| sum.saturating_add(*count));
+        let OpenSegment { number, file, start_ns, pauses, omitted, .. } = current;
+        let mut end = TraceEnd { ended_ns, lost: newly, omitted, ..TraceEnd::default() };
+        describe(&mut end);
+        let flushed = file.bytes();
+        let bytes = match file.finish(&end) {
+            Ok(bytes) => bytes,
+            Err(failure) => {
+                self.failure = Some(failure);
+                flushed
+            }
+        };
+        self.thinning.decide(bytes, pauses, ended_ns.saturating_sub(start_ns));
+        self.closed.push_back(ClosedSegment { number, end_ns: ended_ns, bytes });
+    }
+
+    /// Ends a segment that cannot be written any more; the space reserved for its last line is there.
+    fn give_up(&mut self, failure: WriteError) {
+        tracing::warn!("{failure}");
+        let (why, lost) = (failure.reason(), self.lost.clone());
+        self.close(
+            self.now_ns,
+            |end| end.why = format!("it could not be written any more: {why}"),
+            &lost,
+        );
+        self.failure = Some(failure);
+        // At once: the oldest may go.
+        self.retry_ns = 0;
+    }
+
+    /// Starts a segment, where the disk is full in place of the oldest ones; the last one stays.
+    fn open(&mut self, now: Now) {
+        loop {
+            match self.try_open(now) {
+                Ok(()) => {
+                    if let Some(failure) = self.failure.take() {
+                        let message = format!("recording goes on after: {}", failure.reason());
+                        tracing::warn!("{message}");
+                        let at_ns = now.monotonic_ns;
+                        self.put(&Record::Note(Note { pid: None, at_ns, message }));
+                    }
+                    return;
+                }
+                Err(failure) => {
+                    let is_full = matches!(failure, WriteError::DiskFull { .. });
+                    if self.failure.is_none() {
+                        tracing::warn!("{failure}");
+                    }
+                    self.failure = Some(failure);
+                    if !(is_full && self.closed.len() > 1 && self.delete_oldest()) {
+                        self.retry_ns = now.monotonic_ns.saturating_add(RETRY_NS);
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    fn try_open(&mut self, now: Now) -> Result<(), WriteError> {
+        let (number, path) = (self.next, self.folder.segment(self.next));
+        let start_ns = now.monotonic_ns;
+        let cannot = |cause| WriteError::Io { path: path.clone(), bytes: 0, cause };
+        // The name before the header: a segment without one is empty, and left out by readers.
+        let file = self.folder.create(number).map_err(|cause| match cause.kind() {
+            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
+                WriteError::DiskFull { path: path.clone(), bytes: 0 }
+            }
+            _ => cannot(cause),
+        })?;
+        let header = TraceHeader {
+            started_ns: start_ns,
+            started_unix_ns: now.unix_ns,
+            min_pause_ns: self.min_pause_ns(),
+            segment: Some(Segment {
+                number,
+                recording_started_ns: self.header.started_ns,
+                recording_started_unix_ns: self.header.started_unix_ns,
+                before: self.totals.clone(),
+            }),
+            ..self.header.clone()
+        };
+        let begun =
+            TraceFile::create(file, &path, TraceCompression::Zstd, &header).and_then(|mut file| {
+                for record in self.facts.begin(start_ns) {
+                    file.write(&record)?;
+                }
+                Ok(file)
+            });
+        let file = match begun {
+            Ok(file) => file,
+            Err(error) => {
+                // Nothing was recorded in it.
+                let _ = self.folder.remove(number);
+                return Err(error);
+            }
+        };
+        self.next += 1;
+        self.current = Some(OpenSegment {
+            number,
+            file,
+            start_ns,
+            flushed_ns: start_ns,
+            pauses: 0,
+            omitted: OmittedPauses::default(),
+        });
+        Ok(())
+    }
+
+    /// Keeps all segments there are in a folder.
+    fn keep(&mut self, now: Now) {
+        let is_asked = self.requests.asked.is_some();
+        let reason = self.requests.reason();
+        let last = self.closed.back().map_or(0, |segment| segment.number);
+        self.requests.settle(last);
+        if !is_asked && self.folder.kept() >= MOST_KEPT {
+            if !std::mem::replace(&mut self.requests.is_limit_noted, true) {
+                tracing::warn!(
+                    "not kept ({reason}): {MOST_KEPT} folders are kept in {} already; remove some of \
+                     them, and the next is kept",
+                    self.path().display()
+                );
+            }
+            return;
+        }
+        self.requests.is_limit_noted = false;
+        let numbers: Vec<u64> = self.closed.iter().map(|segment| segment.number).collect();
+        let at = humantime::format_rfc3339_seconds(
+            std::time::UNIX_EPOCH + Duration::from_nanos(now.unix_ns),
+        );
+        match self.folder.keep(&numbers, &format!("{at}: {reason}")) {
+            Ok(kept) => tracing::warn!("kept in {}: {reason}", kept.display()),
+            Err(error) => tracing::warn!("cannot keep the last segments ({reason}): {error}"),
+        }
+    }
+
+    /// Returns whether there was one that is deleted now.
+    fn delete_oldest(&mut self) -> bool {
+        let Some(oldest) = self.closed.front() else { return false };
+        if let Err(error) = self.folder.remove(oldest.number) {
+            tracing::warn!(
+                "cannot delete {}: {error}",
+                self.folder.segment(oldest.number).display()
+            );
+        }
+        self.closed.pop_front();
+        true
+    }
+
+    fn oldest(&self) -> u64 {
+        let current = self.current.as_ref().map(|current| current.number);
+        self.closed.front().map(|segment| segment.number).or(current).unwrap_or(self.next)
+    }
+
+    /// Whether the oldest segment is beyond what is kept.
+    fn is_beyond(&self, now_ns: u64) -> bool {
+        let Some(oldest) = self.closed.front() else { return false };
+        let is_old = self
+            .keep
+            .time
+            .is_some_and(|time| now_ns.saturating_sub(oldest.end_ns) > clock::nanoseconds(time));
+        let bytes: u64 = self.closed.iter().map(|segment| segment.bytes).sum();
+        let next = self.largest().unwrap_or(0);
+        is_old || self.keep.bytes.is_some_and(|most| bytes.saturating_add(next) > most)
+    }
+
+    fn largest(&self) -> Option<u64> {
+        self.keep.bytes.map(|bytes| bytes / PARTS_OF_SIZE)
+    }
+
+    fn longest_ns(&self) -> u64 {
+        let part = self.keep.time.map_or(LONGEST, |time| time / PARTS_OF_TIME);
+        clock::nanoseconds(part.clamp(SHORTEST, LONGEST))
+    }
+}
+
+impl KeepRequests {
+    fn notice(&mut self, what: impl FnOnce() -> String) {
+        match &mut self.noticed {
+            Some((_, more)) => *more += 1,
+            None => self.noticed = Some((what(), 0)),
+        }
+    }
+
+    /// Whether segments are to be kept now. Of what the same segments would be kept for again, only once the
+    /// last ones that were kept are deleted: before that which was noticed since would be, too.
+    fn is_due(&self, oldest: u64) -> bool {
+        self.asked.is_some() || (self.noticed.is_some() && oldest > self.last_kept)
+    }
+
+    fn reason(&self) -> String {
+        let noticed = self.noticed.as_ref().map(|(first, more)| match more {
+            0 => first.clone(),
+            more => format!("{first}, and {} since", counted(*more, "other")),
+        });
+        let reasons: Vec<String> =
+            self.asked.map(ToOwned::to_owned).into_iter().chain(noticed).collect();
+        reasons.join("; ")
+    }
+
+    fn settle(&mut self, last_kept: u64) {
+        self.asked = None;
+        self.noticed = None;
+        self.last_kept = last_kept;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,319 @@
+//! Recordings of days in simulated time, read back segment by segment by the public reader.
+
+use super::*;
+use crate::files::segments::segments_in;
+use crate::invoker::Invoker;
+use gctrace_event::read::{DecodedItem, TraceReader};
+use gctrace_event::{Frame, Process};
+
+const SECOND_NS: u64 = 1_000_000_000;
+const HOUR_NS: u64 = 3600 * SECOND_NS;
+
+fn keeping(time: Option<u64>, bytes: Option<u64>) -> KeepConfig {
+    KeepConfig {
+        time: time.map(Duration::from_secs),
+        bytes,
+        on_pause: None,
+        on_step_slower: None,
+        bytes_a_day: None,
+    }
+}
+
+/// A recorder with its own clocks.
+struct Simulated {
+    trace: SegmentedTrace,
+    now: Now,
+    /// Every pause so far.
+    pauses: u64,
+    pause_ns: u64,
+}
+
+impl Simulated {
+    fn start(path: &Path, keep: &KeepConfig) -> Self {
+        let now = Now { monotonic_ns: 100 * SECOND_NS, unix_ns: 1_700_000_000 * SECOND_NS };
+        let (folder, _) = SegmentFolder::open(path, &Invoker::detect(), "-o").unwrap();
+        let header = TraceHeader {
+            format: gctrace_event::FORMAT.to_owned(),
+            started_ns: now.monotonic_ns,
+            started_unix_ns: now.unix_ns,
+            ..TraceHeader::default()
+        };
+        let mut trace = SegmentedTrace::start(folder, keep, &header, now).unwrap();
+        trace.write(&Record::Process(Process {
+            pid: 7,
+            since_ns: now.monotonic_ns,
+            ..Process::default()
+        }));
+        for (id, parent) in [(1, None), (2, Some(1)), (3, None)] {
+            trace.write(&Record::Frame(Frame { id, parent, ..Frame::default() }));
+        }
+        Self { trace, now, pauses: 0, pause_ns: 0 }
+    }
+
+    fn pause(&mut self, duration_ns: u64) {
+        let pause = Pause {
+            pid: 7,
+            tid: 7,
+            generation: (self.pauses % 3) as u8,
+            start_ns: self.now.monotonic_ns - duration_ns,
+            end_ns: self.now.monotonic_ns,
+            stack: Some(2),
+            ..Pause::default()
+        };
+        let is_omitted = duration_ns < self.trace.min_pause_ns();
+        if !is_omitted {
+            self.trace.write(&Record::Pause(pause.clone()));
+        }
+        self.trace.see(&pause, is_omitted);
+        self.pauses += 1;
+        self.pause_ns += duration_ns;
+    }
+
+    fn pass(&mut self, ns: u64) {
+        self.now.monotonic_ns += ns;
+        self.now.unix_ns += ns;
+        if self.trace.is_due(self.now) {
+            self.trace.turn(self.now, &BTreeMap::new());
+        }
+    }
+}
+
+/// What one segment has: its header, pauses, and last line.
+struct ReadSegment {
+    segment: Segment,
+    header: TraceHeader,
+    pauses: u64,
+    pause_ns: u64,
+    notes: Vec<String>,
+    end: Option<TraceEnd>,
+}
+
+/// Reads a segment alone; every frame that a pause names is in it, before the pause.
+fn read(path: &Path) -> ReadSegment {
+    let mut reader = TraceReader::open(path).unwrap();
+    let mut read = ReadSegment {
+        segment: Segment::default(),
+        header: TraceHeader::default(),
+        pauses: 0,
+        pause_ns: 0,
+        notes: Vec::new(),
+        end: None,
+    };
+    let (mut frames, mut processes) = (Vec::new(), 0);
+    while let Some(item) = reader.next_item().unwrap() {
+        match item {
+            DecodedItem::Header(header) => {
+                read.segment = header.segment.clone().unwrap();
+                read.header = *header;
+            }
+            DecodedItem::Record(Record::Frame(frame)) => frames.push(frame.id),
+            DecodedItem::Record(Record::Process(process)) => {
+                assert!(process.since_ns >= read.header.started_ns);
+                processes += 1;
+            }
+            DecodedItem::Record(Record::Pause(pause)) => {
+                assert_eq!(frames, [1, 2], "and not the frame that no pause names");
+                assert_eq!(processes, 1);
+                read.pauses += 1;
+                read.pause_ns += pause.duration_ns();
+            }
+            DecodedItem::Record(Record::Note(note)) => read.notes.push(note.message),
+            DecodedItem::Record(Record::End(end)) => read.end = Some(end),
+            _ => {}
+        }
+    }
+    read
+}
+
+fn read_all(path: &Path) -> Vec<ReadSegment> {
+    segments_in(path).iter().map(|(_, segment)| read(segment)).collect()
+}
+
+#[test]
+fn a_week_leaves_its_last_part_and_exact_totals() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("ring");
+    let mut recorder = Simulated::start(&path, &keeping(Some(600), None));
+    let week = 7 * 24 * HOUR_NS;
+    let step = 5 * SECOND_NS;
+    for turn in 0..week / step {
+        recorder.pause(10_000 + turn % 1000);
+        recorder.pass(step);
+    }
+    let (pauses, pause_ns) = (recorder.pauses, recorder.pause_ns);
+    let now = recorder.now;
+    recorder.trace.finish(TraceEnd { ended_ns: now.monotonic_ns, ..TraceEnd::default() }).unwrap();
+    let segments = read_all(&path);
+    let first = segments.first().unwrap();
+    let kept_ns = now.monotonic_ns - first.header.started_ns;
+    assert!((600 * SECOND_NS..=720 * SECOND_NS).contains(&kept_ns), "{kept_ns}");
+    let here: u64 = segments.iter().map(|segment| segment.pauses).sum();
+    assert!(here >= 600 / 5, "{here}");
+    assert_eq!(first.segment.before.count() + here, pauses);
+    let here_ns: u64 = segments.iter().map(|segment| segment.pause_ns).sum();
+    assert_eq!(first.segment.before.total_ns() + here_ns, pause_ns);
+    assert_eq!(first.segment.before.longest_ns(), Some(10_999));
+    let numbers: Vec<u64> = segments.iter().map(|segment| segment.segment.number).collect();
+    assert!(numbers.windows(2).all(|two| two[0] + 1 == two[1]), "{numbers:?}");
+    assert!(segments.iter().all(|segment| segment.end.is_some()));
+}
+
+#[test]
+fn a_size_is_not_exceeded_and_short_pauses_are_only_counted_beyond_a_budget() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("ring");
+    let keep = KeepConfig { bytes_a_day: Some(1_000_000), ..keeping(None, Some(1_000_000)) };
+    let mut recorder = Simulated::start(&path, &keep);
+    let mut random = 1u64;
+    for _ in 0..3 * 24 * 60 {
+        for _ in 0..60 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            recorder.pause(10_000 + (random >> 33) % 1_000_000);
+            recorder.pass(SECOND_NS);
+        }
+        let bytes: u64 =
+            segments_in(&path).iter().map(|(_, it)| it.metadata().unwrap().len()).sum();
+        assert!(bytes <= 1_000_000, "{bytes}");
+    }
+    let pauses = recorder.pauses;
+    let ended_ns = recorder.now.monotonic_ns;
+    recorder.trace.finish(TraceEnd { ended_ns, ..TraceEnd::default() }).unwrap();
+    let segments = read_all(&path);
+    let first = segments.first().unwrap();
+    let counted =
+        |segment: &ReadSegment| segment.pauses + segment.end.as_ref().unwrap().omitted.count;
+    let here: u64 = segments.iter().map(counted).sum();
+    assert_eq!(first.segment.before.count() + here, pauses);
+    let last = segments.last().unwrap();
+    assert!(last.segment.before.omitted.count > pauses / 4, "{:?}", last.segment.before);
+    assert!(last.header.min_pause_ns > 100_000, "{}", last.header.min_pause_ns);
+}
+
+#[test]
+fn a_long_pause_is_kept_with_what_came_before_it_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("ring");
+    let keep =
+        KeepConfig { on_pause: Some(Duration::from_millis(500)), ..keeping(Some(100), None) };
+    let mut recorder = Simulated::start(&path, &keep);
+    for second in 0..1000u64 {
+        // Two of them close together, and one when the first kept ones are gone.
+        let is_long = [300, 305, 800].contains(&second);
+        recorder.pause(if is_long { 600_000_000 } else { 20_000 });
+        recorder.pass(SECOND_NS);
+    }
+    let kept = |number: u32| path.join(format!("kept-{number}"));
+    let first = read_all(&kept(1));
+    let last = first.last().unwrap();
+    assert!(last.notes.iter().any(|note| note.contains("kept: a pause of 600 ms in process 7")));
+    let longest = |segments: &[ReadSegment]| {
+        segments.iter().map(|segment| segment.pause_ns / 500_000_000).sum::<u64>()
+    };
+    assert_eq!(longest(&first), 1);
+    let before_ns = last.end.as_ref().unwrap().ended_ns - first[0].header.started_ns;
+    assert!(before_ns >= 95 * SECOND_NS, "{before_ns}");
+    assert_eq!(longest(&read_all(&kept(2))), 1, "the second, before it was deleted");
+    assert_eq!(longest(&read_all(&kept(3))), 1);
+    assert!(!kept(4).exists());
+    let reason = std::fs::read_to_string(kept(1).join("reason.txt")).unwrap();
+    assert!(reason.ends_with("a pause of 600 ms in process 7\n"), "{reason}");
+    recorder.trace.ask("SIGUSR2");
+    recorder.pass(1);
+    assert!(!read_all(&kept(4)).is_empty(), "who asks waits for nothing");
+}
+
+#[test]
+fn a_killed_recorder_leaves_what_was_flushed_and_the_next_one_keeps_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("ring");
+    let mut recorder = Simulated::start(&path, &keeping(Some(60), None));
+    for _ in 0..100 {
+        recorder.pause(20_000);
+        recorder.pass(SECOND_NS);
+    }
+    // As after a kill: nothing is flushed, no last line is written.
+    std::mem::forget(recorder.trace.current.take());
+    let written = recorder.pauses;
+    drop(recorder);
+    let killed = read_all(&path);
+    assert!(killed.last().unwrap().end.is_none());
+    let here: u64 = killed.iter().map(|segment| segment.pauses).sum();
+    assert!(killed[0].segment.before.count() + here >= written - 1);
+    let _next = Simulated::start(&path, &keeping(Some(60), None));
+    let kept: u64 = read_all(&path.join("kept-1")).iter().map(|segment| segment.pauses).sum();
+    assert_eq!(kept, here);
+}
+
+#[test]
+fn steps_of_the_clock_change_nothing_but_the_time_of_day() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("ring");
+    let mut recorder = Simulated::start(&path, &keeping(Some(100), None));
+    for second in 0..500u64 {
+        match second % 50 {
+            20 => recorder.now.unix_ns += 86_400 * SECOND_NS,
+            40 => recorder.now.unix_ns -= 86_400 * SECOND_NS,
+            _ => {}
+        }
+        recorder.pause(20_000);
+        recorder.pass(SECOND_NS);
+    }
+    let pauses = recorder.pauses;
+    recorder.trace.finish(TraceEnd::default()).unwrap();
+    let segments = read_all(&path);
+    assert!(segments.len() >= 10, "{}", segments.len());
+    let here: u64 = segments.iter().map(|segment| segment.pauses).sum();
+    assert_eq!(segments[0].segment.before.count() + here, pauses);
+}
+
+/// A small file system, if this machine permits mounting one.
+fn small_disk() -> Option<tempfile::TempDir> {
+    let dir = tempfile::tempdir().unwrap();
+    let mut mount = std::process::Command::new("mount");
+    mount.args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"]).arg(dir.path());
+    if mount.status().is_ok_and(|status| status.success()) {
+        return Some(dir);
+    }
+    eprintln!("skipped: mounting a tmpfs needs root");
+    None
+}
+
+#[test]
+fn a_full_disk_costs_the_oldest_segments_and_what_it_refused_is_counted() {
+    let Some(dir) = small_disk() else { return };
+    let path = dir.path().join("ring");
+    let mut recorder = Simulated::start(&path, &keeping(Some(100_000), None));
+    let mut random = 1u64;
+    let run = |recorder: &mut Simulated, random: &mut u64, seconds: u64| {
+        for _ in 0..seconds {
+            for _ in 0..50 {
+                *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                recorder.pause(10_000 + (*random >> 33) % 1_000_000);
+            }
+            recorder.pass(SECOND_NS);
+        }
+    };
+    run(&mut recorder, &mut random, 2000);
+    // The rest of the disk goes to another program, which deletes its file later.
+    let other = dir.path().join("other");
+    let mut size = 4 << 20;
+    while size > 512 {
+        let full = std::fs::OpenOptions::new().create(true).append(true).open(&other).unwrap();
+        let _ = std::io::Write::write_all(&mut &full, &vec![1; size]);
+        size /= 2;
+    }
+    run(&mut recorder, &mut random, 3000);
+    std::fs::remove_file(&other).unwrap();
+    run(&mut recorder, &mut random, 1500);
+    let pauses = recorder.pauses;
+    recorder.trace.finish(TraceEnd::default()).unwrap();
+    let segments = read_all(&path);
+    let here: u64 = segments.iter().map(|segment| segment.pauses).sum();
+    let last = segments.last().unwrap();
+    assert_eq!(last.segment.before.count() + last.pauses, pauses, "all were counted");
+    assert!(here > 0 && segments[0].segment.number > 1, "the oldest made room");
+    let noted = segments.iter().flat_map(|segment| &segment.notes);
+    assert!(noted.into_iter().any(|note| note.contains("no space left")), "and it is stated");
+    drop(segments);
+    let _ = std::process::Command::new("umount").arg(dir.path()).status();
+}

@@ -1,0 +1,187 @@
+//! `gctrace record --keep` in-process: what it keeps is readable, and with what it has deleted it is all that
+//! CPython counted.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
+
+use serde_json::Value;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use test_kit::limit::WithTimeout as _;
+use test_kit::recording;
+use test_kit::recording::wait_until;
+
+/// Collects until it is told to end; then CPython's own count is in `truth.json`.
+const PROGRAM: &str = "import gc, json, os, time
+gc.disable()
+while not os.path.exists('stop'):
+    if os.path.exists('long'):
+        os.remove('long')
+        data = [[n] for n in range(1_000_000)]
+    gc.collect(2 if len(os.listdir('.')) % 7 == 0 else 0)
+    time.sleep(0.005)
+with open('truth.new', 'w') as file:
+    json.dump(sum(of['collections'] for of in gc.get_stats()), file)
+os.rename('truth.new', 'truth.json')
+";
+
+/// A recorder and its command.
+struct Recorder {
+    place: tempfile::TempDir,
+    gctrace: Child,
+}
+
+impl Recorder {
+    fn start(options: &[&str]) -> Self {
+        let place = tempfile::tempdir().unwrap();
+        let gctrace = Command::new(recording::binary())
+            .args(["record", "--mode", "inject", "--keep", "1s", "-o", "ring"])
+            .args(options)
+            .args(["--", "python3", "-c", PROGRAM])
+            .current_dir(place.path())
+            .env_remove("SUDO_UID")
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        Self { place, gctrace }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.place.path().join(name)
+    }
+
+    fn wait_for(&self, name: &str) {
+        wait_until(name, || self.path(name).exists());
+    }
+
+    /// Waits until the first segments were deleted.
+    fn wait_until_deleted(&self) {
+        self.wait_for("ring/000012.json.zst");
+        wait_until("a deletion", || !self.path("ring/000001.json.zst").exists());
+    }
+
+    /// Ends the command; how gctrace ended.
+    fn end(&mut self) -> Output {
+        std::fs::write(self.path("stop"), "").unwrap();
+        self.wait_for("truth.json");
+        let mut printed = Vec::new();
+        if let Some(mut stderr) = self.gctrace.stderr.take() {
+            std::io::Read::read_to_end(&mut stderr, &mut printed).unwrap();
+        }
+        let status = self.gctrace.status_in_time().unwrap();
+        Output { status, stdout: Vec::new(), stderr: printed }
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        recording::gctrace(arguments, self.place.path())
+    }
+
+    fn report(&self, trace: &str) -> Value {
+        let output = self.run(&["analyze", "--format", "json", trace]);
+        assert!(output.status.success(), "{output:?}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        let _ = std::fs::write(self.path("stop"), "");
+        let _ = self.gctrace.kill();
+        let _ = self.gctrace.wait();
+    }
+}
+
+fn number(report: &Value, path: &str) -> u64 {
+    report.pointer(path).and_then(Value::as_u64).unwrap_or(0)
+}
+
+/// All collections that a report knows of.
+fn collections(report: &Value) -> u64 {
+    [
+        "/totals/pauses/count",
+        "/missing/deleted/pauses/count",
+        "/missing/unseen/at_start",
+        "/missing/unseen/at_end",
+        "/missing/omitted/count",
+    ]
+    .into_iter()
+    .map(|path| number(report, path))
+    .sum()
+}
+
+fn truth(place: &Path) -> u64 {
+    recording::json(&place.join("truth.json")).as_u64().unwrap()
+}
+
+#[test]
+fn the_last_part_is_kept_and_everything_is_counted() {
+    let mut recorder = Recorder::start(&["--on-pause", "40ms"]);
+    recorder.wait_until_deleted();
+    // Asked for by a signal, by the command, and by a long pause.
+    let pid = nix::unistd::Pid::from_raw(recorder.gctrace.id().cast_signed());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGUSR2).unwrap();
+    recorder.wait_for("ring/kept-1");
+    let asked = recorder.run(&["dump", "--keep", "ring"]);
+    assert_eq!(String::from_utf8_lossy(&asked.stdout), "ring/kept-2\n", "{asked:?}");
+    std::fs::write(recorder.path("long"), "").unwrap();
+    recorder.wait_for("ring/kept-3");
+    let reason = std::fs::read_to_string(recorder.path("ring/kept-3/reason.txt")).unwrap();
+    assert!(reason.contains("a pause of "), "{reason}");
+    let kept = recorder.report("ring/kept-3");
+    assert!(number(&kept, "/totals/pauses/max_ns") >= 40_000_000, "{}", kept["totals"]);
+    let twice =
+        recorder.run(&["record", "--mode", "inject", "--keep", "1s", "-o", "ring", "--", "true"]);
+    let refused = String::from_utf8_lossy(&twice.stderr).into_owned();
+    assert!(refused.contains("is being written by another gctrace"), "{refused}");
+
+    let output = recorder.end();
+    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{printed}");
+    assert!(printed.contains("Next: gctrace analyze ring"), "{printed}");
+    let report = recorder.report("ring");
+    let (all, truth) = (collections(&report), truth(recorder.place.path()));
+    assert!(
+        (truth..=truth + 5).contains(&all),
+        "{all} of {truth}, and those at the end: {printed}"
+    );
+    assert!(number(&report, "/missing/deleted/segments") >= 1);
+    assert_eq!(report.pointer("/missing/lost"), Some(&serde_json::json!({})));
+    // Every command takes the directory.
+    for arguments in [
+        &["analyze", "--full", "ring"][..],
+        &["compare", "ring/kept-1", "ring"],
+        &["report", "ring", "-o", "page.html"],
+        &["export", "ring", "--format", "svg", "-o", "flame.svg"],
+        &["export", "ring", "-o", "timeline.pftrace"],
+    ] {
+        let output = recorder.run(arguments);
+        assert!(matches!(output.status.code(), Some(0)), "{arguments:?}: {output:?}");
+    }
+    let full = recorder.run(&["analyze", "--full", "ring"]);
+    let full = String::from_utf8_lossy(&full.stdout).into_owned();
+    assert!(full.contains("counted exactly, in no other figure"), "{full}");
+    let none = recorder.run(&["dump", "--keep", "ring"]);
+    assert!(String::from_utf8_lossy(&none.stderr).contains("no gctrace records into ring"));
+}
+
+#[test]
+fn what_a_kill_leaves_is_readable_and_the_next_recording_keeps_it() {
+    let mut recorder = Recorder::start(&[]);
+    recorder.wait_until_deleted();
+    recorder.gctrace.kill().unwrap();
+    recorder.gctrace.wait().unwrap();
+    let killed = recorder.report("ring");
+    assert_eq!(number(&killed, "/missing/traces_without_end"), 1);
+    assert!(number(&killed, "/totals/pauses/count") > 0);
+    let counted = collections(&killed);
+    std::fs::write(recorder.path("stop"), "").unwrap();
+    recorder.wait_for("truth.json");
+    assert!(counted <= truth(recorder.place.path()));
+    let next = recorder.run(&[
+        "record", "--mode", "inject", "--keep", "1s", "-o", "ring", "--", "python3", "-c", "",
+    ]);
+    let printed = String::from_utf8_lossy(&next.stderr).into_owned();
+    assert!(printed.contains("the recording before is now in ring/kept-1"), "{printed}");
+    assert_eq!(collections(&recorder.report("ring/kept-1")), counted);
+}

@@ -1,6 +1,7 @@
 //! `gctrace dump`: `--keep DIR` is in `dump/keep.rs`; `-p PID`: what a program does now. `gctrace_heap` looks, and here is the text.
 
 mod keep;
+mod last_pauses;
 
 use crate::args::{DumpArgs, OutputFormat};
 use crate::print::clean;
@@ -16,6 +17,7 @@ use gctrace_heap::state::{InterpreterState, ProgramState, StackFrame, ThreadStat
 use gctrace_heap::{StateOptions, look};
 use gctrace_probes::nvml::{ExtraQueries, NvmlAbsences, NvmlLibrary, NvmlSampler};
 use gctrace_probes::{ResolveOptions, proc_status};
+use last_pauses::RecordedPauses;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -38,7 +40,8 @@ pub(crate) fn run(config: &DumpArgs) -> anyhow::Result<u8> {
         depth: usize::from(config.stack_depth.get()),
         reason: gctrace_ebpf::waits_for,
     };
-    let report = DumpReport { state: look(pid, &options)?, gpus: gpus(pid) };
+    let report =
+        DumpReport { state: look(pid, &options)?, gpus: gpus(pid), recorded: last_pauses::of(pid) };
     let written = match config.format {
         OutputFormat::Text => print::answer(&text(&report)),
         OutputFormat::Json => {
@@ -56,6 +59,8 @@ struct DumpReport {
     state: ProgramState,
     /// Memory of the process on each GPU on which it has some, by NVML; empty without NVIDIA's driver.
     gpus: Vec<GpuUse>,
+    /// Its last pauses, if a recorder has it (`gctrace record --keep`); `null` without one that can be found.
+    recorded: Option<RecordedPauses>,
 }
 
 /// Memory of a process on a GPU.
@@ -114,6 +119,9 @@ fn text(report: &DumpReport) -> String {
     lines.extend(wrap(&memory(report), "Memory: ", "  "));
     for interpreter in &state.interpreters {
         lines.extend(collector(interpreter, state.interpreters.len() > 1));
+    }
+    if let Some(recorded) = &report.recorded {
+        lines.extend(wrap(&last_pauses::words(recorded), "Last pauses: ", "  "));
     }
     let (python, others): (Vec<_>, Vec<_>) =
         state.threads.iter().partition(|thread| thread.interpreter.is_some());

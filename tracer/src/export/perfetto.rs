@@ -11,6 +11,7 @@ use super::{frame_name, output};
 use crate::analyze::{DistinctTraces, TraceItems};
 use crate::args::ExportConfig;
 use crate::files::STANDARD_STREAM;
+use crate::files::segments::segments_in;
 use crate::print::clean;
 use crate::{analyze, render, text};
 use gctrace_analysis::gpu::delayed::delayed;
@@ -39,8 +40,10 @@ pub(super) fn run(config: &ExportConfig) -> anyhow::Result<u8> {
     );
     let mut traces = analyze::with_summaries(&config.traces);
     for trace in &traces {
+        let is_stream = trace.as_path() == Path::new(STANDARD_STREAM)
+            || (trace.exists() && !trace.is_file() && segments_in(trace).is_empty());
         anyhow::ensure!(
-            trace.as_path() != Path::new(STANDARD_STREAM) && (!trace.exists() || trace.is_file()),
+            !is_stream,
             "{}: a trace is read twice for a timeline: name a file",
             trace.display()
         );

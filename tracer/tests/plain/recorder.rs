@@ -124,6 +124,12 @@ fn the_last_part_is_kept_and_everything_is_counted() {
     recorder.wait_for("ring/kept-1");
     let asked = recorder.run(&["dump", "--keep", "ring"]);
     assert_eq!(String::from_utf8_lossy(&asked.stdout), "ring/kept-2\n", "{asked:?}");
+    if nix::unistd::Uid::effective().is_root() {
+        let pid = number(&recorder.report("ring/kept-2"), "/processes/0/pid").to_string();
+        let dump = recorder.run(&["dump", "-p", &pid, "--format", "json"]);
+        let dump: Value = serde_json::from_slice(&dump.stdout).unwrap();
+        assert!(number(&dump, "/recorded/pauses/4/duration_ns") > 0, "{dump}");
+    }
     std::fs::write(recorder.path("long"), "").unwrap();
     recorder.wait_for("ring/kept-3");
     let reason = std::fs::read_to_string(recorder.path("ring/kept-3/reason.txt")).unwrap();

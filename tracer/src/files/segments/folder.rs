@@ -12,7 +12,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// The file that a recorder has locked while it runs; it marks the directory as one of gctrace's.
-const LOCK: &str = "recorder.lock";
+pub(crate) const LOCK: &str = "recorder.lock";
 /// Name of a folder that is kept, before its number.
 const KEPT: &str = "kept-";
 /// Why it is kept.

@@ -124,6 +124,24 @@ mod tests {
     }
 
     #[test]
+    fn other_records_take_their_part() {
+        let mut thinning = Thinning::new(Some(100_000_000));
+        let (mut all, others) = (0, 800 * 60);
+        for minute in 0..48 * 60u64 {
+            let mut written = 0;
+            for pause in 0..50 * 60 {
+                let duration_ns = 10_000 + (pause * 7919 + minute) % 990_000;
+                thinning.see(duration_ns);
+                written += u64::from(duration_ns >= thinning.min_pause_ns());
+            }
+            let bytes = written * 17 + others;
+            thinning.decide(bytes, written, MINUTE_NS);
+            all += bytes;
+        }
+        assert!((170_000_000..=205_000_000).contains(&all), "{all}");
+    }
+
+    #[test]
     fn few_pauses_and_no_limit_leave_all() {
         for (bytes_a_day, rate) in [(Some(100_000_000), 30), (None, 400)] {
             let mut thinning = Thinning::new(bytes_a_day);

@@ -3,8 +3,10 @@
 //! Owns what joins them: each repeats what its records need, and its header has the totals of all before it,
 //! by which every pause that is in none of them is counted and stated.
 
+use crate::files::open_regular;
 use crate::files::segments::segments_in;
 use crate::units::{counted, duration};
+use anyhow::Context as _;
 use gctrace_event::read::{
     Anomalies, DecodedItem, EventReader, TraceCompletion, TraceInput, TraceReader,
 };
@@ -266,7 +268,7 @@ impl SegmentReader {
                 Ok(next) => next,
                 Err(error) => {
                     // An empty one is what a killed recorder has just begun.
-                    if path.metadata().is_ok_and(|found| found.len() > 0) {
+                    if !path.metadata().is_ok_and(|found| found.is_file() && found.len() == 0) {
                         self.failures.push(error);
                     }
                     continue;
@@ -359,6 +361,10 @@ fn note_clock(last: &TraceHeader, next: &TraceHeader) -> Option<String> {
     })
 }
 
-fn open(path: &Path) -> anyhow::Result<TraceReader> {
-    Ok(TraceReader::new(EventReader::new(TraceInput::open(path)?)))
+/// Opens a segment: only a file, as the user did not name what the directory has.
+pub(crate) fn open(path: &Path) -> anyhow::Result<TraceReader> {
+    let name = path.display().to_string();
+    let file = open_regular(path).with_context(|| name.clone())?;
+    anyhow::ensure!(file.metadata()?.len() > 0, "{name}: is empty");
+    Ok(TraceReader::new(EventReader::new(TraceInput::new(&name, file)?)))
 }

@@ -2,6 +2,7 @@
 
 use super::after_name;
 use crate::advice::wanted;
+use crate::analyze::open_segment;
 use crate::args::{CompareConfig, RecordConfig, is_trace_name};
 use crate::files::read_head;
 use crate::files::segments::segments_in;
@@ -87,8 +88,10 @@ fn record_to_trace(_: &RecordConfig) -> anyhow::Result<(u8, Option<PathBuf>)> {
 /// The first line of a trace; `None` if it is not one of gctrace's.
 fn header(path: &Path) -> anyhow::Result<Option<TraceHeader>> {
     let segments = segments_in(path);
-    let path = segments.first().map_or(path, |(_, first)| first.as_path());
-    let mut reader = TraceReader::open(path)?;
+    let mut reader = match segments.first() {
+        Some((_, first)) => open_segment(first)?,
+        None => TraceReader::open(path)?,
+    };
     // It is the first line.
     Ok(match reader.next_item()? {
         Some(DecodedItem::Header(header)) => Some(*header),

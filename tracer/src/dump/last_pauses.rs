@@ -1,9 +1,10 @@
 //! The last pauses of a process, as a recorder has them (`gctrace record --keep`) that runs on this machine.
 
+use crate::analyze::open_segment;
 use crate::clock;
 use crate::files::segments::{LOCK, segments_in};
 use crate::units::duration;
-use gctrace_event::read::{DecodedItem, TraceReader};
+use gctrace_event::read::DecodedItem;
 use gctrace_event::{Pause, Record};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -72,7 +73,7 @@ fn in_directory(pid: u32, directory: &Path) -> Option<RecordedPauses> {
     let mut pauses: VecDeque<Pause> = VecDeque::new();
     let mut is_recorded = false;
     for (_, segment) in segments.iter().skip(segments.len().saturating_sub(READ)) {
-        let Ok(mut reader) = TraceReader::open(segment) else { continue };
+        let Ok(mut reader) = open_segment(segment) else { continue };
         while let Ok(Some(item)) = reader.next_item() {
             match item {
                 DecodedItem::Record(Record::Process(process)) => is_recorded |= process.pid == pid,

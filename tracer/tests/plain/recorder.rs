@@ -167,6 +167,16 @@ fn the_last_part_is_kept_and_everything_is_counted() {
     let full = recorder.run(&["analyze", "--full", "ring"]);
     let full = String::from_utf8_lossy(&full.stdout).into_owned();
     assert!(full.contains("counted exactly, in no other figure"), "{full}");
+    // What is no file is not opened, and nothing waits for it.
+    std::fs::copy(recorder.path("ring/recorder.lock"), recorder.path("ring/999997.json.zst"))
+        .unwrap();
+    nix::unistd::mkfifo(&recorder.path("ring/999998.json.zst"), nix::sys::stat::Mode::S_IRWXU)
+        .unwrap();
+    let odd = recorder.run(&["analyze", "ring"]);
+    let printed = String::from_utf8_lossy(&odd.stderr).into_owned();
+    assert!(printed.contains("999998.json.zst"), "{odd:?}");
+    assert!(!printed.contains("999997.json.zst"), "{odd:?}");
+    assert!(String::from_utf8_lossy(&odd.stdout).contains("counted exactly"), "{odd:?}");
     let none = recorder.run(&["dump", "--keep", "ring"]);
     assert!(String::from_utf8_lossy(&none.stderr).contains("no gctrace records into ring"));
 }

@@ -15,6 +15,7 @@ pub(crate) mod growth;
 pub(crate) mod interval_union;
 pub(crate) mod kept_pauses;
 pub(crate) mod layers;
+pub(crate) mod leak_watch;
 pub(crate) mod main_thread;
 pub(crate) mod meanwhile;
 pub(crate) mod memory;

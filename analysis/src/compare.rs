@@ -111,8 +111,9 @@ impl<'a> RunFacts<'a> {
             off_cpu: cpu.map(|cpu| cpu.off_cpu_ratio),
             objects: growth.map(|growth| float(growth.largest.objects)),
             growth: growth.and_then(|growth| {
-                if let Some(trend) = growth.trend {
-                    return Some(trend.objects.per_s);
+                let trend = process.and_then(|process| process.trend);
+                if let Some(objects) = trend.and_then(|trend| trend.objects) {
+                    return Some(objects.per_s);
                 }
                 let (first, last) = (growth.first, growth.last);
                 let seconds = float(last.after_start_ns.checked_sub(first.after_start_ns)?);

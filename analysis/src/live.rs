@@ -143,6 +143,8 @@ impl Live {
             Record::DeviceMemory(memory) => {
                 if let Some(process) = self.processes.at(memory.pid, memory.at_ns) {
                     process.gpus.add_memory(memory);
+                    let device = (memory.device_type, memory.device);
+                    process.sums.leaks.device(memory.at_ns, device, memory.allocated);
                 }
             }
             Record::GpuOp(op) => self.op(op),
@@ -236,10 +238,10 @@ impl Live {
         }
     }
 
-    /// Resident memory of a process, as of now.
-    pub fn resident(&mut self, pid: u32, bytes: u64) {
+    /// Resident memory of a process at a time, in ns of CLOCK_MONOTONIC.
+    pub fn resident(&mut self, pid: u32, at_ns: u64, bytes: u64) {
         if let Some(process) = self.processes.latest(pid) {
-            process.sums.memory.resident_bytes = Some(bytes);
+            process.add_resident(at_ns, bytes);
         }
     }
 

@@ -7,6 +7,7 @@
 pub mod bootstrap;
 pub mod permutation;
 mod quantiles;
+pub mod steady;
 pub mod trend;
 
 /// A figure with its 95 % confidence interval, in the unit of the values.

@@ -19,6 +19,7 @@ mod gpus;
 mod idle;
 mod launching;
 mod layers;
+mod leaks;
 mod lines;
 mod next;
 mod overview;

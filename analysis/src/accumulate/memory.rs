@@ -2,7 +2,7 @@
 
 use crate::report::MemoryReport;
 use crate::time::add_to;
-use gctrace_event::{Pause, Pressure};
+use gctrace_event::Pause;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct MemorySums {
@@ -15,10 +15,6 @@ pub(crate) struct MemorySums {
 }
 
 impl MemorySums {
-    pub(crate) fn add_pressure(&mut self, pressure: &Pressure) {
-        self.resident_bytes = pressure.resident_bytes.or(self.resident_bytes);
-    }
-
     pub(crate) fn add_pause(&mut self, pause: &Pause) {
         if let (Some(bytes), Some(objects)) = (pause.freed_bytes, pause.collected) {
             self.measured += 1;

@@ -230,11 +230,10 @@ impl ProcessState {
                 thresholds: settings.thresholds,
                 changes: self.sums.settings_changes,
             }),
-            growth: self.sums.growth.report(
-                started_ns,
-                self.sums.freeze.at_ns(),
-                self.sums.memory_limit_bytes(),
-            ),
+            growth: self.sums.growth.report(started_ns),
+            trend: self
+                .sums
+                .trend((start_ns, end_ns), about.steps.first().map(|step| step.start_ns)),
             memory: self.sums.memory.report(self.sums.memory_limit_bytes()),
             after_freeze: self.sums.freeze.report(started_ns),
             garbage: self.sums.garbage.report(observed_ns, about.device_bytes, &about.steps),

@@ -5,6 +5,7 @@ use super::freeze::FreezeWatch;
 use super::garbage::GarbageSums;
 use super::growth::GrowthState;
 use super::interval_union::IntervalUnion;
+use super::leak_watch::{LeakWatch, WatchedLife};
 use super::memory::MemorySums;
 use super::pressure::PressureSums;
 use crate::report::HeapTrend;
@@ -26,6 +27,7 @@ pub(crate) struct ProcessSums {
     pub(crate) garbage: GarbageSums,
     pub(crate) freeze: FreezeWatch,
     pub(crate) growth: GrowthState,
+    pub(crate) leaks: LeakWatch,
     pub(crate) memory: MemorySums,
 }
 
@@ -44,6 +46,7 @@ impl ProcessSums {
             garbage: GarbageSums::new(keep),
             freeze: FreezeWatch::default(),
             growth: GrowthState::default(),
+            leaks: LeakWatch::default(),
             memory: MemorySums::default(),
         }
     }
@@ -63,13 +66,20 @@ impl ProcessSums {
         self.garbage.add_pause(pause);
         self.freeze.add(pause, full);
         self.memory.add_pause(pause);
-        full && self.growth.add(pause, self.memory.resident_bytes)
+        let left = if full { self.growth.add(pause) } else { None };
+        left.is_some_and(|left| self.leaks.objects(pause.start_ns, left))
     }
 
-    /// Adds an interval of allocation pressure.
-    pub(crate) fn add_pressure(&mut self, pressure: &Pressure) {
+    /// Adds an interval of allocation pressure. Whether the trend of its memory may have changed.
+    pub(crate) fn add_pressure(&mut self, pressure: &Pressure) -> bool {
         self.pressure.add(pressure);
-        self.memory.add_pressure(pressure);
+        pressure.resident_bytes.is_some_and(|bytes| self.add_resident(pressure.at_ns, bytes))
+    }
+
+    /// Adds its resident memory. Whether the trend of its memory may have changed.
+    pub(crate) fn add_resident(&mut self, at_ns: u64, bytes: u64) -> bool {
+        self.memory.resident_bytes = Some(bytes);
+        self.leaks.resident(at_ns, bytes)
     }
 
     /// Memory that it may use, in bytes; `None` if unknown.
@@ -77,9 +87,20 @@ impl ProcessSums {
         self.described.as_ref()?.memory_limit_bytes
     }
 
-    /// Whether its heap keeps growing; `None` for too few collections.
-    pub(crate) fn trend(&self) -> Option<HeapTrend> {
-        self.growth.trend(self.freeze.at_ns(), self.memory_limit_bytes())
+    /// Whether it keeps more and more; `None` for too few samples. `since_ns`, `until_ns`: of its
+    /// recording; `set_up_ns`: end of its set-up, if that is known.
+    pub(crate) fn trend(
+        &self,
+        (since_ns, until_ns): (u64, u64),
+        set_up_ns: Option<u64>,
+    ) -> Option<HeapTrend> {
+        self.leaks.trend(&WatchedLife {
+            since_ns,
+            until_ns,
+            set_up_ns,
+            frozen_ns: self.freeze.at_ns(),
+            limit_bytes: self.memory_limit_bytes(),
+        })
     }
 
     /// Adds settings; those that were read last count.

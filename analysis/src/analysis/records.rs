@@ -58,12 +58,17 @@ impl Analysis {
             }
             Record::CudaCall(_)
             | Record::CudaLaunches(_)
-            | Record::DeviceMemory(_)
             | Record::PauseMemory(_)
             | Record::Step(_)
             | Record::GpuOp(_)
             | Record::Annotation(_)
             | Record::HostCode(_) => self.add_cuda(&record),
+            Record::DeviceMemory(memory) => {
+                let process = self.process_at(memory.pid, memory.at_ns);
+                let device = (memory.device_type, memory.device);
+                process.sums.leaks.device(memory.at_ns, device, memory.allocated);
+                self.add_cuda(&record);
+            }
             Record::GpuSync(sync) => self.current.gpu.add_sync(sync),
             Record::ObjectKind(kind) => {
                 let process = self.process_at(kind.pid, u64::MAX);

@@ -8,7 +8,7 @@ use super::snapshot::{
 use crate::accumulate::garbage::GarbageSums;
 use crate::accumulate::pressure::{PressureSums, arena_bytes, balance};
 use crate::accumulate::process_sums::ProcessSums;
-use crate::report::{GarbageCycle, GarbageEdge, GarbageKind, HeapTrend};
+use crate::report::{GarbageCycle, GarbageEdge, GarbageKind, HeapTrend, Trend};
 
 /// Kinds and cycles in the details.
 const KINDS: usize = 10;
@@ -74,11 +74,17 @@ fn cycle(cycle: GarbageCycle) -> CycleFigures {
 /// A trend in the units of the live view.
 pub(super) fn trend(trend: &HeapTrend) -> TrendFigures {
     const HOUR_S: f64 = 3_600.0;
+    let per_hour = |trend: Option<Trend>| trend.map(|trend| trend.per_s * HOUR_S);
+    let rises = |trend: Option<Trend>| trend.is_some_and(|trend| trend.rises);
     TrendFigures {
-        objects_per_hour: trend.objects.per_s * HOUR_S,
-        objects_rise: trend.objects.rises,
-        resident_bytes_per_hour: trend.resident.map(|resident| resident.per_s * HOUR_S),
-        resident_rises: trend.resident.is_some_and(|resident| resident.rises),
+        objects_per_hour: per_hour(trend.objects),
+        objects_rise: rises(trend.objects),
+        resident_bytes_per_hour: per_hour(trend.resident),
+        resident_rises: rises(trend.resident),
+        device_bytes_per_hour: per_hour(trend.device),
+        device_rises: rises(trend.device),
+        outside_python: trend.outside_python,
+        may_be_set_up: trend.may_be_set_up(),
         memory_limit_bytes: trend.memory_limit_bytes,
         reaches_limit_in_ns: trend.reaches_limit.map(|reaches_limit| reaches_limit.likely_ns),
     }

@@ -121,11 +121,23 @@ impl LiveProcess {
             }
         });
         let full = pause.generation == 2 || self.sums.free_threaded();
-        if self.sums.add_pause(pause, full) {
-            self.trend = self.sums.trend();
-        }
+        let may_grow = self.sums.add_pause(pause, full);
         self.sums.paused.trim(|from, until| gpus.forget_paused(from, until));
+        if may_grow {
+            self.look_at_trend(end_ns);
+        }
         self.add_start(start_ns);
+    }
+
+    /// Adds its resident memory.
+    pub(super) fn add_resident(&mut self, at_ns: u64, bytes: u64) {
+        if self.sums.add_resident(at_ns, bytes) {
+            self.look_at_trend(at_ns);
+        }
+    }
+
+    fn look_at_trend(&mut self, until_ns: u64) {
+        self.trend = self.sums.trend((self.since_ns(), until_ns), None);
     }
 
     fn add_start(&mut self, start_ns: u64) {

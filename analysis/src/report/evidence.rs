@@ -183,8 +183,6 @@ pub struct GrowthReport {
     pub ns_per_million_objects: Option<f64>,
     /// Coefficient of determination of the fit, 0 to 1; `null` without a fit.
     pub r_squared: Option<f64>,
-    /// Whether the heap keeps growing; `null` for fewer than five collections.
-    pub trend: Option<HeapTrend>,
     /// Predicted pause for a heap twice as large as the largest; `null` if `r_squared` is below
     /// 0.5.
     pub at_twice_the_heap: Option<Prediction>,
@@ -217,43 +215,79 @@ impl GrowthReport {
     }
 }
 
-/// What full collections leave over time: in the second half of their time, if eight or more of
-/// the collections of `over_time` are in it, otherwise in all of it; since the last freeze, if one
-/// was seen.
+/// What a process keeps over time, after its warm-up: of each series the last part that one straight
+/// line describes, from the first training step after the warm-up on, if steps are known. A series has at
+/// most 64 samples, each the lowest value of its time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct HeapTrend {
     /// Always inferred: the trend of samples.
     pub basis: Basis,
-    /// Number of collections that it rests on.
-    pub collections: u64,
-    /// Time from the first to the last of them, in ns.
-    pub duration_ns: u64,
-    /// Objects left by full collections, without frozen ones.
-    pub objects: Trend,
-    /// Resident memory of the process at full collections, in bytes; `null` if it is known for fewer
-    /// than five.
+    /// Objects left by full collections, without frozen ones, since the last freeze, if one was seen;
+    /// `null` for fewer than five samples.
+    pub objects: Option<Trend>,
+    /// Resident memory of the process, in bytes; `null` for fewer than five samples.
     pub resident: Option<Trend>,
-    /// Resident memory at the last of them, in bytes; `null` if unknown.
+    /// Memory allocated on devices by PyTorch, in bytes; `null` for fewer than five samples.
+    pub device: Option<Trend>,
+    /// Whether resident memory rises and the objects do not: it is native code's, the allocator's or a
+    /// device's, or in few large objects. `null` unless resident memory rises and the trend of the
+    /// objects is known.
+    pub outside_python: Option<bool>,
+    /// Whether the end of its set-up is known, by training steps. Otherwise a rise may be of the set-up
+    /// still, where that is most of the recording.
+    pub has_set_up: bool,
+    /// Resident memory at the last sample, in bytes; `null` if unknown.
     pub resident_bytes: Option<u64>,
     /// Memory that the process may use, in bytes: the smallest limit of its cgroups, or that of the
     /// machine; `null` if unknown.
     pub memory_limit_bytes: Option<u64>,
     /// When its resident memory reaches the limit if it rises as before; `null` unless it rises and
-    /// the limit is known, and if that takes more than ten times `duration_ns`.
+    /// the limit is known, and if that takes more than ten times the time of the trend.
     pub reaches_limit: Option<ReachesLimit>,
 }
 
 impl HeapTrend {
+    /// Time of a rise, in ns, from which on it is no set-up: that of services takes minutes.
+    const NO_SET_UP_NS: u64 = 600_000_000_000;
+
+    /// What rises.
+    fn rising(&self) -> impl Iterator<Item = Trend> {
+        let all = [self.objects, self.resident, self.device];
+        all.into_iter().flatten().filter(|trend| trend.rises)
+    }
+
     /// Whether objects or memory rise.
     #[must_use]
     pub fn rises(&self) -> bool {
-        self.objects.rises || self.resident.is_some_and(|resident| resident.rises)
+        self.rising().next().is_some()
+    }
+
+    /// The longest time of what rises or, if nothing does, of any trend, in ns.
+    #[must_use]
+    pub fn duration_ns(&self) -> u64 {
+        let all = [self.objects, self.resident, self.device];
+        let longest =
+            |trends: &mut dyn Iterator<Item = Trend>| trends.map(|trend| trend.duration_ns).max();
+        longest(&mut self.rising()).or_else(|| longest(&mut all.into_iter().flatten())).unwrap_or(0)
+    }
+
+    /// Whether what rises may be its set-up still: no steps show the end of it, and it is no longer than
+    /// set-up may be.
+    #[must_use]
+    pub fn may_be_set_up(&self) -> bool {
+        !self.has_set_up && self.duration_ns() < Self::NO_SET_UP_NS
     }
 }
 
 /// How fast a figure changes: Theil-Sen slope with its 95 % interval, and Mann-Kendall test.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Trend {
+    /// Number of samples that it rests on.
+    pub samples: u64,
+    /// Start of its time, in ns after the start of the process's recording: the end of the warm-up.
+    pub since_ns: u64,
+    /// Time from the first to the last of them, in ns.
+    pub duration_ns: u64,
     /// Change per second; negative if it falls.
     pub per_s: f64,
     /// Lower end of the interval.
@@ -262,9 +296,10 @@ pub struct Trend {
     pub at_most_per_s: f64,
     /// Two-sided p of no trend, 0 to 1, if the samples are independent.
     pub p_value: f64,
-    /// Whether it rises: `p_value` is below 0.05, the interval above 0, the samples span 30 s or
-    /// more, the rise over their time is at least 1 % of the last one, and the last third of their
-    /// time rises at least half as fast.
+    /// Whether it rises: `p_value` is below 0.01, the interval above 0, also that of each half of its
+    /// samples; the last third of its time rises at least half as fast; the rise is at least 1 % of the
+    /// last value; its time is 30 s or more and at least half of the recording of the process (after the
+    /// set-up, if known), and ends in the last third of it.
     pub rises: bool,
 }
 

@@ -2,7 +2,7 @@
 
 use super::{
     AfterFreeze, AllocationsReport, Basis, CalledReport, CountersReport, GarbageReport,
-    GrowthReport, LayersReport, LinesReport, PauseTotal, PausesReport, PressureReport,
+    GrowthReport, HeapTrend, LayersReport, LinesReport, PauseTotal, PausesReport, PressureReport,
     UnseenReport,
 };
 use gctrace_event::{CollectorKind, ProcessOrigin, RecordingMode};
@@ -158,6 +158,8 @@ pub struct ProcessReport {
     pub settings: Option<SettingsReport>,
     /// How the pause of a full collection grows with the heap; `null` without such collections.
     pub growth: Option<GrowthReport>,
+    /// Whether it keeps more and more memory; `null` without five samples of anything after its warm-up.
+    pub trend: Option<HeapTrend>,
     /// Its memory, and what its collections gave back.
     pub memory: MemoryReport,
     /// What is still freed after `gc.freeze()`; `null` unless a freeze was seen.

@@ -229,8 +229,8 @@ fn settings_notes_and_the_profilers_steps() {
         annotation("ProfilerStep#2", 200, 330),
         Record::Note(Note { pid: Some(1), at_ns: START, message: "Something.".to_owned() }),
     ]);
-    live.resident(1, 4096);
-    live.resident(2, 4096);
+    live.resident(1, 1, 4096);
+    live.resident(2, 1, 4096);
     let snapshot = live.snapshot(&SnapshotRequest {
         now_ns: START + SECOND,
         interval_ns: SECOND,

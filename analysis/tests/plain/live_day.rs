@@ -180,7 +180,7 @@ impl Day {
             tid: second as u32,
             name: format!("Thread-{second}"),
         });
-        self.live.resident(RANK, second);
+        self.live.resident(RANK, at(second), second);
         let recorder = RecorderCost { cpu_ns: Some(second * MS), ..RecorderCost::default() };
         self.live.recorder(at(second), recorder);
         if second.is_multiple_of(20) {

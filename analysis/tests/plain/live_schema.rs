@@ -87,7 +87,7 @@ fn full(ended: Option<(Option<i32>, Option<i32>)>) -> Snapshot {
             signal,
         }));
     }
-    live.resident(1, 5);
+    live.resident(1, START + 182_000 * MS, 9 << 30);
     let saved = SavedTime { mean_ns: 5, low_ns: -1, high_ns: 9 };
     let setting = Some("threshold=7000,10,10".to_owned());
     live.auto(
@@ -208,7 +208,17 @@ fn heap() -> impl Iterator<Item = Record> {
             oldest_objects: Some(left),
             ..reports::pause(1, at_ms, at_ms + 1)
         });
-        [pressure, pause]
+        let device = Record::DeviceMemory(DeviceMemory {
+            pid: 1,
+            tid: 1,
+            at_ns: START + at_ms * MS,
+            device_type: 1,
+            device: 0,
+            bytes: 1,
+            allocated: n << 20,
+            reserved: 1 << 30,
+        });
+        [pressure, device, pause]
     })
 }
 

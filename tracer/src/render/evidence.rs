@@ -2,19 +2,15 @@
 
 use super::table::{ReportSection, TableOfColumns, TextTable, mark, paragraph};
 use crate::text::OrDash as _;
-use crate::units::{bytes, count, counted, duration, percent, short_count, three_digits};
+use crate::units::{count, counted, duration, percent, short_count, three_digits};
 use gctrace_analysis::report::{
-    GrowthPoint, GrowthReport, HeapTrend, Location, PauseTotal, ProbeReport, ProcessReport, Report,
-    Trend, WorstPause,
+    GrowthPoint, GrowthReport, Location, PauseTotal, ProbeReport, ProcessReport, Report, WorstPause,
 };
 use gctrace_event::{GcReason, ProbeCost};
 use std::time::{Duration, SystemTime};
 
 /// Maximum number of processes with growth shown; the others are in the JSON.
 const GROWTHS_SHOWN: usize = 3;
-
-/// Shortest time over which a trend is stated, in ns.
-const SHORTEST_TREND_NS: u64 = 30_000_000_000;
 
 fn section(heading: &'static str, sentences: &[String]) -> ReportSection {
     ReportSection {
@@ -164,11 +160,6 @@ fn growth_lines(process: &ProcessReport, growth: &GrowthReport) -> Vec<String> {
         .right("pause", |point| duration(point.duration_ns))
         .lines();
     lines.extend(paragraph(&growth_sentence(process, growth)));
-    let trend = growth.trend.as_ref();
-    // Less shows set-up rather than a leak.
-    if let Some(trend) = trend.filter(|trend| trend.duration_ns >= SHORTEST_TREND_NS) {
-        lines.extend(paragraph(&trend_sentence(trend)));
-    }
     lines
 }
 
@@ -193,110 +184,6 @@ fn growth_sentence(process: &ProcessReport, growth: &GrowthReport) -> String {
         );
     }
     text
-}
-
-/// How what full collections leave changes: `After each of the last 32 full collections: ..`.
-pub(super) fn trend_sentence(trend: &HeapTrend) -> String {
-    let over = duration(trend.duration_ns);
-    let per = per(trend);
-    let whole = |rate: f64| short_count(rate.abs() as u64);
-    let objects = if trend.objects.rises {
-        change(&trend.objects, "objects", per, whole)
-    } else {
-        "no lasting growth of the number of objects".to_owned()
-    };
-    let memory = match trend.resident.as_ref() {
-        None => String::new(),
-        Some(resident) if !resident.rises => "; resident memory did not grow".to_owned(),
-        Some(resident) => {
-            let shown = |rate: f64| bytes(rate.abs() as u64);
-            format!("; {}", change(resident, "of resident memory", per, shown))
-        }
-    };
-    let ends = trend.reaches_limit.zip(trend.memory_limit_bytes);
-    let ends = ends.map_or(String::new(), |(reaches, limit)| {
-        format!(
-            " At this rate it reaches {} in {} (predicted; {} to {}).",
-            bytes(limit),
-            long_duration(reaches.likely_ns),
-            long_duration(reaches.at_least_ns),
-            long_duration(reaches.at_most_ns),
-        )
-    });
-    format!(
-        "After {} over {over}: {objects}{memory}{}.{ends}",
-        counted(trend.collections, "full collection"),
-        mark(trend.basis),
-    )
-}
-
-/// The unit of time of a trend, in s with its name: at most ten times what it rests on.
-fn per(trend: &HeapTrend) -> (f64, &'static str) {
-    const SIX_MINUTES_NS: u64 = 360_000_000_000;
-    if trend.duration_ns >= SIX_MINUTES_NS { (3_600.0, "hour") } else { (60.0, "minute") }
-}
-
-/// `+36,000 objects per hour (95 %: 35,100 to 36,900; p < 0.001)`. `seconds`: of the unit of time.
-fn change(
-    trend: &Trend,
-    unit: &str,
-    (seconds, per): (f64, &str),
-    shown: impl Fn(f64) -> String,
-) -> String {
-    let [rate, low, high] =
-        [trend.per_s, trend.at_least_per_s, trend.at_most_per_s].map(|per_s| per_s * seconds);
-    let p = match trend.p_value {
-        p if p < 0.001 => "p < 0.001".to_owned(),
-        p => format!("p = {}", three_digits(p)),
-    };
-    format!("+{} {unit} per {per} (95 %: {} to {}; {p})", shown(rate), shown(low), shown(high))
-}
-
-/// `9.1 h`, `3.2 days`; shorter ones as any other duration.
-fn long_duration(ns: u64) -> String {
-    const HOUR_NS: f64 = 3.6e12;
-    match ns as f64 / HOUR_NS {
-        hours if hours >= 8_760.0 => "more than a year".to_owned(),
-        hours if hours >= 48.0 => format!("{} days", three_digits(hours / 24.0)),
-        hours if hours >= 1.0 => format!("{} h", three_digits(hours)),
-        _ => duration(ns),
-    }
-}
-
-/// That the heap keeps growing; `None` if it does not.
-pub(super) fn leak(report: &Report) -> Option<String> {
-    let growing = report.processes.iter().find_map(|process| {
-        let trend = process.growth.as_ref()?.trend.filter(HeapTrend::rises)?;
-        Some((process, trend))
-    });
-    let (process, trend) = growing?;
-    let of = |what: &str| match report.processes.len() {
-        1 => format!("Its {what}"),
-        _ => format!("The {what} of process {}", process.pid),
-    };
-    let (seconds, per) = per(&trend);
-    let resident = trend.resident.filter(|resident| resident.rises);
-    let resident = resident.map(|resident| bytes((resident.per_s * seconds) as u64));
-    let ends = trend.reaches_limit.zip(trend.memory_limit_bytes);
-    let ends = ends.map_or(String::new(), |(reaches, limit)| {
-        let when = long_duration(reaches.likely_ns);
-        format!(", {} in {when} (predicted)", bytes(limit))
-    });
-    let inferred = mark(trend.basis);
-    Some(match (trend.objects.rises, resident) {
-        (true, resident) => {
-            let objects = short_count((trend.objects.per_s * seconds) as u64);
-            let bytes = resident.map_or(String::new(), |bytes| format!(" and {bytes}"));
-            let heap = of("heap");
-            format!("{heap} keeps growing: {objects} objects{bytes} per {per}{inferred}{ends}.")
-        }
-        (false, resident) => format!(
-            "{} keeps growing: {} per {per}{inferred}{ends}, without more objects in the heap: \
-             in few large ones, or outside Python.",
-            of("resident memory"),
-            resident.or_dash(),
-        ),
-    })
 }
 
 pub(crate) fn explicit_calls(report: &Report) -> ReportSection {

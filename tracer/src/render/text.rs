@@ -4,7 +4,8 @@ use super::style::Style;
 use super::table::wrap;
 use super::{
     allocations, cause, counters, cpu, cuda, evidence, first_screen, garbage, gpu_bounds,
-    gpu_devices, gpus, idle, launching, layers, lines, overview, pressure, ranks, settings, steps,
+    gpu_devices, gpus, idle, launching, layers, leaks, lines, overview, pressure, ranks, settings,
+    steps,
 };
 use crate::print::clean;
 use crate::units::{duration, signed_duration};
@@ -24,6 +25,7 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
         evidence::freed_nothing(report),
         garbage::garbage(report),
         evidence::growth(report),
+        leaks::section(report),
         evidence::explicit_calls(report),
         pressure::pressure(report),
         allocations::allocations(report),

@@ -64,13 +64,14 @@ impl ResourceSampler {
             .collect();
         let recorder = self.recorder(recording);
         let mut live = shared.live();
+        let now_ns = monotonic_ns();
         for (pid, bytes) in resident {
-            live.resident(pid, bytes);
+            live.resident(pid, now_ns, bytes);
         }
         for (pid, figures) in searches {
             live.auto(pid, figures);
         }
-        live.recorder(monotonic_ns(), recorder);
+        live.recorder(now_ns, recorder);
     }
 
     fn recorder(&mut self, recording: &mut Recording) -> RecorderCost {

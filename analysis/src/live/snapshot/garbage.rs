@@ -85,12 +85,12 @@ pub struct CycleFigures {
     pub per_second: Option<f64>,
 }
 
-/// How the heap of a process grows, inferred from what its full collections leave: see `trend` in
-/// the report.
+/// How what a process keeps grows, inferred: see `processes[].trend` in the report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct TrendFigures {
-    /// Objects per hour, by the Theil-Sen slope.
-    pub objects_per_hour: f64,
+    /// Objects that full collections leave, per hour, by the Theil-Sen slope; absent if unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub objects_per_hour: Option<f64>,
     /// Whether that is more than chance.
     pub objects_rise: bool,
     /// Bytes of resident memory per hour; absent if unknown.
@@ -98,13 +98,33 @@ pub struct TrendFigures {
     pub resident_bytes_per_hour: Option<f64>,
     /// Whether that is more than chance.
     pub resident_rises: bool,
+    /// Bytes of device memory that PyTorch has allocated, per hour; absent if unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device_bytes_per_hour: Option<f64>,
+    /// Whether that is more than chance.
+    pub device_rises: bool,
+    /// Whether resident memory rises and the objects do not: it is native code's, the allocator's or a
+    /// device's, or in few large objects. Absent if unknown, and unless resident memory rises.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outside_python: Option<bool>,
+    /// Whether what rises may be set-up still: it has risen for less than ten minutes.
+    pub may_be_set_up: bool,
     /// Memory that the process may use, in bytes; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_limit_bytes: Option<u64>,
-    /// Time from the last full collection until resident memory reaches that limit, in ns,
+    /// Time from the last sample until resident memory reaches that limit, in ns,
     /// predicted; absent unless it rises.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reaches_limit_in_ns: Option<u64>,
+}
+
+impl TrendFigures {
+    /// Whether something rises, for so long that it is no set-up.
+    #[must_use]
+    pub fn keeps_growing(&self) -> bool {
+        let rises = self.objects_rise || self.resident_rises || self.device_rises;
+        rises && !self.may_be_set_up
+    }
 }
 
 /// What is still freed after the heap was frozen (`gc.freeze()`), inferred from full collections

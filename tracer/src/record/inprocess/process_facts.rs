@@ -17,6 +17,8 @@ use std::collections::{HashMap, HashSet};
 
 /// The least time between two records of resident memory, as between intervals of the pressure.
 const MEMORY_INTERVAL_NS: u64 = 1_000_000_000;
+/// The same at collections that are not full: memory may grow where no full collection is.
+const LONG_MEMORY_INTERVAL_NS: u64 = 10_000_000_000;
 
 /// The process as it is written to the trace.
 pub(super) struct InjectedProcessFacts {
@@ -202,11 +204,12 @@ impl InjectedProcessFacts {
         self.is_new = true;
     }
 
-    /// Writes the resident memory, for the trend of the heap: a full collection is next. With probes
-    /// the intervals of the allocation pressure have it.
-    fn write_memory(&mut self, trace: &mut RecordingTrace) {
+    /// Writes the resident memory, for its trend: a collection is next, `full` or not. With probes the
+    /// intervals of the allocation pressure have it.
+    fn write_memory(&mut self, full: bool, trace: &mut RecordingTrace) {
         let at_ns = clock::monotonic_ns();
-        if at_ns.saturating_sub(self.memory_written_ns) < MEMORY_INTERVAL_NS {
+        let interval_ns = if full { MEMORY_INTERVAL_NS } else { LONG_MEMORY_INTERVAL_NS };
+        if at_ns.saturating_sub(self.memory_written_ns) < interval_ns {
             return;
         }
         self.memory_written_ns = at_ns;
@@ -223,8 +226,8 @@ impl InjectedProcessFacts {
         match record {
             Record::Pause(mut pause) => {
                 stats.collections += 1;
-                if stats.describes_processes && pause.oldest_objects.is_some() {
-                    self.write_memory(trace);
+                if stats.describes_processes {
+                    self.write_memory(pause.oldest_objects.is_some(), trace);
                 }
                 pause.tid = self.thread(pause.tid);
                 self.name_thread(pause.tid, trace, stats);

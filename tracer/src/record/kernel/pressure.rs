@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 /// Length of an interval: one point on the timeline per second.
 const INTERVAL: Duration = Duration::from_secs(1);
+/// Length of an interval without allocations of a Python process whose memory changes, in ns.
+const LONGEST_IDLE_NS: u64 = 10_000_000_000;
 
 /// The first version with arenas of 1 MiB instead of 256 KiB (obmalloc.c, ARENA_BITS).
 const LARGE_ARENAS_SINCE: (u32, u32) = (3, 10);
@@ -31,6 +33,8 @@ struct PressureInterval {
     arenas: Option<Arenas>,
     /// Which arenas are the interpreter's; `None`: it has none, or there is no interpreter.
     size: Option<ArenaSize>,
+    /// Resident memory as last written, in bytes.
+    resident_bytes: Option<u64>,
 }
 
 /// Size of the arenas of an interpreter.
@@ -131,11 +135,12 @@ impl PressureInterval {
             pressure: Pressure { pid, since_ns, at_ns: since_ns, ..Pressure::default() },
             arenas: None,
             size: None,
+            resident_bytes: None,
         }
     }
 
     /// Ends the interval and starts the next; an interval without allocations is not written but
-    /// extended.
+    /// extended, by ten seconds at most while the resident memory changes.
     fn write(&mut self, arenas: Option<Arenas>, now_ns: u64, output: &mut RecordOutput) {
         if let (Some(size), Some(now)) = (self.size, arenas) {
             // The kernel counts from 0.
@@ -148,10 +153,18 @@ impl PressureInterval {
         let pressure = &mut self.pressure;
         pressure.at_ns = now_ns.max(pressure.since_ns);
         let counts = [pressure.arenas_mapped, pressure.arenas_unmapped];
-        if pressure.collections == 0 && !counts.into_iter().flatten().any(|count| count > 0) {
+        let is_idle =
+            pressure.collections == 0 && !counts.into_iter().flatten().any(|count| count > 0);
+        let is_short = pressure.at_ns - pressure.since_ns < LONGEST_IDLE_NS;
+        if is_idle && (is_short || self.size.is_none()) {
             return;
         }
-        pressure.resident_bytes = process_memory::resident_bytes(pressure.pid);
+        let resident_bytes = process_memory::resident_bytes(pressure.pid);
+        if is_idle && (resident_bytes.is_none() || resident_bytes == self.resident_bytes) {
+            return;
+        }
+        self.resident_bytes = resident_bytes;
+        pressure.resident_bytes = resident_bytes;
         output.write(&Record::Pressure(pressure.clone()));
         *pressure = Pressure {
             pid: pressure.pid,

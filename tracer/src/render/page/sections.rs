@@ -10,7 +10,8 @@ use super::idle;
 use crate::render::table::for_page;
 use crate::render::{
     allocations, cause, counters, cpu, cuda, evidence as facts, first_screen, garbage, gpu_bounds,
-    gpu_devices, gpus, launching, lines, next, overview, pressure, ranks, settings, steps, text,
+    gpu_devices, gpus, launching, leaks, lines, next, overview, pressure, ranks, settings, steps,
+    text,
 };
 use crate::text::OrDash as _;
 use crate::units::{bytes, count, duration, percent, short_count};
@@ -293,13 +294,14 @@ fn processes(report: &Report, drawings: &RunDrawings, run: usize) -> Section {
 
 fn heaps(report: &Report, drawings: &RunDrawings, run: usize) -> Section {
     let mut all = Vec::new();
-    if let Some(leak) = facts::leak(report) {
+    if let Some(leak) = leaks::in_short(report) {
         all.push(Block::Text(figures_together(&leak)));
     }
     if drawings.has_heaps {
         all.push(Block::Drawing("heap", run));
     }
     all.extend(blocks(&for_page(|| facts::growth(report).lines)));
+    all.extend(evidence(for_page(|| leaks::section(report))));
     Section::new("heap", "Heap and memory over time", all)
         .about("objects that full collections went through")
 }

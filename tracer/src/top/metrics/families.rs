@@ -114,22 +114,28 @@ families! {
         "Objects that automatic collections of the process freed since its heap was frozen (the freeze is inferred from the heap size).";
         |page| page.each(|process| Some(Whole(process.freeze?.freed_since)));
     "gctrace_process_heap_growing"; Gauge;
-        "1 if the objects or the resident memory at full collections of the process rise by more than chance, else 0 (inferred).";
+        "1 if what the process keeps (objects, resident or device memory) has grown by more than chance for ten minutes or more after its warm-up, else 0 (inferred).";
+        |page| page.running(|process| Some(Whole(process.heap_trend?.keeps_growing().into())));
+    "gctrace_process_growing_outside_python"; Gauge;
+        "1 if the resident memory of the process keeps growing and its objects do not: native code, the allocator, a device, or few large objects; else 0 (inferred).";
         |page| page.running(|process| {
             let trend = process.heap_trend?;
-            Some(Whole((trend.objects_rise || trend.resident_rises).into()))
+            Some(Whole((trend.keeps_growing() && trend.outside_python == Some(true)).into()))
         });
     "gctrace_process_heap_growth_objects_per_hour"; Gauge;
-        "Theil-Sen slope of the objects that full collections of the process leave (inferred).";
-        |page| page.running(|process| Some(Real(process.heap_trend?.objects_per_hour)));
+        "Theil-Sen slope of the objects that full collections of the process leave, after its warm-up (inferred).";
+        |page| page.running(|process| Some(Real(process.heap_trend?.objects_per_hour?)));
     "gctrace_process_resident_growth_bytes_per_hour"; Gauge;
-        "Theil-Sen slope of the resident memory at full collections of the process (inferred).";
+        "Theil-Sen slope of the resident memory of the process after its warm-up (inferred).";
         |page| page.running(|process| Some(Real(process.heap_trend?.resident_bytes_per_hour?)));
+    "gctrace_process_device_growth_bytes_per_hour"; Gauge;
+        "Theil-Sen slope of the device memory that PyTorch has allocated in the process, after its warm-up (inferred).";
+        |page| page.running(|process| Some(Real(process.heap_trend?.device_bytes_per_hour?)));
     "gctrace_process_memory_limit", "bytes"; Gauge;
         "Memory that the process may use: the smallest limit of its cgroups, or the memory of the machine.";
         |page| page.running(|process| Some(Whole(process.heap_trend?.memory_limit_bytes?)));
     "gctrace_process_memory_limit_reached_in", "seconds"; Gauge;
-        "Time from the last full collection until resident memory reaches the limit, if it rises as before (predicted).";
+        "Time from the last sample until resident memory reaches the limit, if it rises as before (predicted).";
         |page| page.running(|process| Some(seconds(process.heap_trend?.reaches_limit_in_ns?)));
     "gctrace_process_heap_objects"; Gauge;
         "Objects that the collector tracks, as of the last collection that reports it; scope: all, or oldest for the oldest generation only (measured).";

@@ -142,6 +142,8 @@ fn figures_of_a_process_are_those_of_the_snapshot() {
     is("heap_growing", 1.0);
     is("heap_growth_objects_per_hour", 36_000.5);
     is("resident_growth_bytes_per_hour", 1_073_741_824.0);
+    is("device_growth_bytes_per_hour", 2_147_483_648.0);
+    is("growing_outside_python", 0.0);
     is("memory_limit_bytes", 17_179_869_184.0);
     is("memory_limit_reached_in_seconds", 32_400.0);
     for (generation, threshold) in [("0", 2000.0), ("1", 10.0), ("2", 0.0)] {

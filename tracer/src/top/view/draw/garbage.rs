@@ -105,19 +105,27 @@ fn cycle(cycle: &CycleFigures) -> String {
     format!("{place}{shape}: {}", cycles::path(&edges))
 }
 
-/// That the heap grows, and until when; empty unless it does.
+/// That the heap grows, and until when; empty unless it does, for ten minutes: before, it may be set-up.
 fn growth(trend: &TrendFigures) -> Vec<String> {
     let objects = trend.objects_rise.then(|| {
-        let count = text::brief_count(trend.objects_per_hour.max(0.0) as u64);
-        format!("{count} objects/h")
+        let per_hour = trend.objects_per_hour.unwrap_or_default();
+        format!("{} objects/h", text::brief_count(per_hour.max(0.0) as u64))
     });
-    let resident = trend.resident_bytes_per_hour.filter(|_| trend.resident_rises);
-    let resident = resident.map(|bytes| format!("{}/h", text::memory(bytes.max(0.0) as u64)));
-    let grown: Vec<String> = objects.into_iter().chain(resident).collect();
-    if grown.is_empty() {
+    let memory = |per_hour: Option<f64>, rises: bool, of: &str| {
+        let bytes = per_hour.filter(|_| rises)?.max(0.0);
+        Some(format!("{}/h{of}", text::memory(bytes as u64)))
+    };
+    let resident = memory(trend.resident_bytes_per_hour, trend.resident_rises, "");
+    let device = memory(trend.device_bytes_per_hour, trend.device_rises, " of the device");
+    let grown: Vec<String> = objects.into_iter().chain(resident).chain(device).collect();
+    if !trend.keeps_growing() {
         return Vec::new();
     }
-    let mut lines = vec![format!("Heap grows {} (inferred)", grown.join(", "))];
+    let what = match trend.outside_python {
+        Some(true) => "Memory outside Python",
+        _ => "Heap",
+    };
+    let mut lines = vec![format!("{what} grows {} (inferred)", grown.join(", "))];
     if let Some((in_ns, limit)) = trend.reaches_limit_in_ns.zip(trend.memory_limit_bytes) {
         lines.push(format!(
             "reaches {} in {} (predicted)",

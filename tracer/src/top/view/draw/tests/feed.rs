@@ -40,7 +40,7 @@ fn live() -> Live {
         live.record(&record);
     }
     for pid in [LIGHT, HEAVY] {
-        live.resident(pid, (4 << 30) + u64::from(pid) * 100_000);
+        live.resident(pid, START, (4 << 30) + u64::from(pid) * 100_000);
     }
     for (at_ms, cpu_ms) in [(58_000, 1_000), (60_000, 1_010)] {
         live.recorder(

@@ -327,12 +327,14 @@ pub(super) fn garbage() -> Snapshot {
             });
             process.freeze = Some(FreezeFigures { frozen_objects: 400_000, freed_since: 31 });
             process.heap_trend = Some(TrendFigures {
-                objects_per_hour: 36_000.0,
+                objects_per_hour: Some(36_000.0),
                 objects_rise: true,
                 resident_bytes_per_hour: Some(f64::from(1 << 30)),
                 resident_rises: true,
+                outside_python: Some(false),
                 memory_limit_bytes: Some(16 << 30),
                 reaches_limit_in_ns: Some(32_400 * SECOND),
+                ..TrendFigures::default()
             });
         }
     }

@@ -1,0 +1,233 @@
+//! Whether a process keeps more and more: objects, resident memory, device memory.
+//!
+//! Never by its warm-up: [`steady_part`] of each series, which has to be the larger part of the
+//! process's life, and to rise in both of its halves.
+
+use crate::report::{Basis, HeapTrend, ReachesLimit, Trend};
+use crate::statistics::Estimate;
+use crate::statistics::steady::steady_part;
+use crate::statistics::trend::{mann_kendall, theil_sen};
+use std::collections::BTreeMap;
+
+/// Fewer samples show no trend: of four, no order is rarer than one in twelve.
+const FEWEST: usize = 5;
+/// A trend of a smaller p is not by chance.
+const SIGNIFICANT: f64 = 0.01;
+/// A rise by less than this part of the whole, over the time that it was seen, is none to act on.
+const NOTABLE: f64 = 0.01;
+/// A rise over less time may be set-up, or one batch after another.
+const SHORTEST_S: f64 = 30.0;
+/// Of the life of the process, the least share that has to rise: what grows for longer than it had
+/// not, set-up excepted.
+const LEAST_SHARE: f64 = 0.5;
+/// Of its life, the share in which the last sample has to be. A heap that grows is collected as a
+/// whole whenever it has grown by a quarter (CPython's `gc.c`), so the last time in the last fifth.
+const LAST_BY: f64 = 2.0 / 3.0;
+/// Of the time of a trend, the share at its end that has to rise as well.
+const LAST_SHARE: f64 = 1.0 / 3.0;
+/// It has to rise by at least this share of the whole rise per second.
+const LAST_RISE: f64 = 0.5;
+/// A rise is continued for at most so many times the time that it was seen.
+const MOST_EXTRAPOLATED: u64 = 10;
+
+/// Samples of what a process keeps.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LeakWatch {
+    /// Objects that full collections left.
+    objects: LowestSeries,
+    resident: LowestSeries,
+    /// Allocated on devices, by their type and index, as last reported.
+    devices: BTreeMap<(i8, i8), u64>,
+    device: LowestSeries,
+}
+
+/// Of a process, what its trends depend on.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct WatchedLife {
+    /// From when it was recorded, and until when, in ns.
+    pub(crate) since_ns: u64,
+    pub(crate) until_ns: u64,
+    /// End of its set-up, if that is known, in ns.
+    pub(crate) set_up_ns: Option<u64>,
+    /// When its heap was frozen, before which other objects were counted, in ns.
+    pub(crate) frozen_ns: Option<u64>,
+    /// Memory that it may use, in bytes.
+    pub(crate) limit_bytes: Option<u64>,
+}
+
+impl LeakWatch {
+    /// Adds what a full collection left. Whether the trend may have changed, as of the others.
+    pub(crate) fn objects(&mut self, at_ns: u64, left: u64) -> bool {
+        self.objects.add(at_ns, left)
+    }
+
+    pub(crate) fn resident(&mut self, at_ns: u64, bytes: u64) -> bool {
+        self.resident.add(at_ns, bytes)
+    }
+
+    pub(crate) fn device(&mut self, at_ns: u64, device: (i8, i8), allocated: u64) -> bool {
+        self.devices.insert(device, allocated);
+        let all = self.devices.values().fold(0, |sum: u64, bytes| sum.saturating_add(*bytes));
+        self.device.add(at_ns, all)
+    }
+
+    /// `None` without five samples of anything.
+    pub(crate) fn trend(&self, life: &WatchedLife) -> Option<HeapTrend> {
+        let frozen_ns = life.frozen_ns.max(life.set_up_ns);
+        let objects = trend(&self.objects, frozen_ns.unwrap_or(0), life);
+        let set_up_ns = life.set_up_ns.unwrap_or(0);
+        let resident = trend(&self.resident, set_up_ns, life);
+        let device = trend(&self.device, set_up_ns, life);
+        objects.or(resident).or(device)?;
+        let resident_bytes = self.resident.last();
+        Some(HeapTrend {
+            basis: Basis::Inferred,
+            objects,
+            resident,
+            device,
+            outside_python: match (resident, objects) {
+                (Some(resident), Some(objects)) if resident.rises => Some(!objects.rises),
+                _ => None,
+            },
+            has_set_up: life.set_up_ns.is_some(),
+            resident_bytes,
+            memory_limit_bytes: life.limit_bytes,
+            reaches_limit: resident.filter(|resident| resident.rises).and_then(|resident| {
+                let left = life.limit_bytes?.saturating_sub(resident_bytes?);
+                let reaches = reaches(&resident, left);
+                let most_ns = resident.duration_ns.saturating_mul(MOST_EXTRAPOLATED);
+                (reaches.likely_ns <= most_ns).then_some(reaches)
+            }),
+        })
+    }
+}
+
+/// The trend of the steady part of what a series has from a time on.
+fn trend(series: &LowestSeries, from_ns: u64, life: &WatchedLife) -> Option<Trend> {
+    let samples = series.samples().filter(|(at_ns, _)| *at_ns >= from_ns);
+    let points: Vec<(f64, f64)> =
+        samples.map(|(at_ns, value)| point(life.since_ns, at_ns, value)).collect();
+    let steady = points.get(steady_part(&points)..).filter(|steady| steady.len() >= FEWEST)?;
+    let (first_s, (last_s, last)) = (steady.first()?.0, *steady.last()?);
+    let slope = theil_sen(steady)?;
+    let values: Vec<f64> = steady.iter().map(|point| point.1).collect();
+    let p_value = mann_kendall(&values)?;
+    let length_s = last_s - first_s;
+    let until_s = point(life.since_ns, life.until_ns, 0).0.max(last_s);
+    let begin_s = point(life.since_ns, from_ns, 0).0;
+    let is_long = length_s >= SHORTEST_S && length_s >= (until_s - begin_s) * LEAST_SHARE;
+    let middle = steady.len() / 2;
+    let halves =
+        [steady.get(..=middle), steady.get(middle..)].map(|half| Some(theil_sen(half?)?.low));
+    let both_rise = halves.iter().all(|low| low.is_some_and(|low| low > 0.0));
+    Some(Trend {
+        samples: steady.len() as u64,
+        since_ns: seconds(first_s),
+        duration_ns: seconds(length_s),
+        per_s: slope.value,
+        at_least_per_s: slope.low,
+        at_most_per_s: slope.high,
+        p_value,
+        rises: p_value < SIGNIFICANT
+            && slope.low > 0.0
+            && is_long
+            && last_s - begin_s >= (until_s - begin_s) * LAST_BY
+            && slope.value * length_s >= last * NOTABLE
+            && both_rise
+            && last_slope(steady).is_some_and(|end| end.value >= slope.value * LAST_RISE),
+    })
+}
+
+/// Of a series, a time in s from another on, and the value.
+#[expect(clippy::cast_precision_loss, reason = "a trend needs no more than 52 bits")]
+fn point(from_ns: u64, at_ns: u64, value: u64) -> (f64, f64) {
+    (at_ns.saturating_sub(from_ns) as f64 / 1e9, value as f64)
+}
+
+/// The slope of the end of a series, with the last point before it; `None` for fewer than two points.
+fn last_slope(points: &[(f64, f64)]) -> Option<Estimate> {
+    let (first_s, last_s) = (points.first()?.0, points.last()?.0);
+    let from_s = last_s - (last_s - first_s) * LAST_SHARE;
+    let before = points.partition_point(|(at_s, _)| *at_s < from_s);
+    theil_sen(points.get(before.saturating_sub(1)..)?)
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "times need no more than 52 bits; casts of floats saturate"
+)]
+fn seconds(seconds: f64) -> u64 {
+    (seconds * 1e9) as u64
+}
+
+/// When a trend that rises has risen by so much.
+fn reaches(trend: &Trend, more: u64) -> ReachesLimit {
+    let after_ns = |per_s: f64| seconds(point(0, 0, more).1 / per_s);
+    ReachesLimit {
+        basis: Basis::Predicted,
+        at_least_ns: after_ns(trend.at_most_per_s),
+        likely_ns: after_ns(trend.per_s),
+        at_most_ns: after_ns(trend.at_least_per_s),
+    }
+}
+
+/// Length of the first times of a series, in ns.
+const FIRST_SLOT_NS: u64 = 1_000_000_000;
+/// Samples of a series at most: the slopes of a trend are its square.
+const MOST_SAMPLES: usize = 64;
+
+/// The lowest value of each of at most 64 times of equal length, which doubles as the series grows:
+/// what remains when the work of the moment is done. In any order.
+#[derive(Clone, Debug)]
+struct LowestSeries {
+    slot_ns: u64,
+    /// By number of the time since 0: the lowest value, and when it was.
+    slots: BTreeMap<u64, (u64, u64)>,
+    last: Option<(u64, u64)>,
+}
+
+impl Default for LowestSeries {
+    fn default() -> Self {
+        Self { slot_ns: FIRST_SLOT_NS, slots: BTreeMap::new(), last: None }
+    }
+}
+
+impl LowestSeries {
+    /// Whether a new time began.
+    fn add(&mut self, at_ns: u64, value: u64) -> bool {
+        if self.last.is_none_or(|(last_ns, _)| last_ns <= at_ns) {
+            self.last = Some((at_ns, value));
+        }
+        let slots = self.slots.len();
+        Self::put(&mut self.slots, at_ns / self.slot_ns, (at_ns, value));
+        let is_new = self.slots.len() > slots;
+        while self.slots.len() > MOST_SAMPLES {
+            self.slot_ns = self.slot_ns.saturating_mul(2);
+            for (_, sample) in std::mem::take(&mut self.slots) {
+                Self::put(&mut self.slots, sample.0 / self.slot_ns, sample);
+            }
+        }
+        is_new
+    }
+
+    fn put(slots: &mut BTreeMap<u64, (u64, u64)>, slot: u64, sample: (u64, u64)) {
+        let kept = slots.entry(slot).or_insert(sample);
+        if sample.1 < kept.1 {
+            *kept = sample;
+        }
+    }
+
+    /// Times and values, in order.
+    fn samples(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.slots.values().copied()
+    }
+
+    /// The latest value.
+    fn last(&self) -> Option<u64> {
+        Some(self.last?.1)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,180 @@
+//! Whether processes keep more and more memory.
+
+use super::table::{ReportSection, TableOfColumns, mark, paragraph};
+use crate::units::{bytes, counted, duration, short_count, three_digits};
+use gctrace_analysis::report::{HeapTrend, ProcessReport, Report, Trend};
+
+/// Processes in the section at most; the others are in the JSON.
+const SHOWN: usize = 3;
+/// Shortest time over which a trend is stated, in ns: less shows set-up rather than a leak.
+const SHORTEST_NS: u64 = 30_000_000_000;
+
+/// What may rise: its name, and how its numbers are written.
+struct Kept {
+    name: &'static str,
+    of: fn(&HeapTrend) -> Option<Trend>,
+    shown: fn(u64) -> String,
+}
+
+const KEPT: [Kept; 3] = [
+    Kept { name: "objects", of: |trend| trend.objects, shown: short_count },
+    Kept { name: "resident memory", of: |trend| trend.resident, shown: bytes },
+    Kept { name: "device memory", of: |trend| trend.device, shown: bytes },
+];
+
+/// The trends of each process, those that rise first.
+pub(crate) fn section(report: &Report) -> ReportSection {
+    let mut known: Vec<(&ProcessReport, HeapTrend)> = report
+        .processes
+        .iter()
+        .filter_map(|process| Some((process, process.trend?)))
+        .filter(|(_, trend)| trend.duration_ns() >= SHORTEST_NS)
+        .collect();
+    known.sort_by_key(|(_, trend)| !trend.rises());
+    let lines =
+        known.into_iter().take(SHOWN).flat_map(|(process, trend)| of_process(process, &trend));
+    ReportSection::new("Does memory grow?", lines.collect())
+}
+
+fn of_process(process: &ProcessReport, trend: &HeapTrend) -> Vec<String> {
+    let (seconds, per) = per(trend);
+    let rows = KEPT.iter().filter_map(|kept| Some((kept, (kept.of)(trend)?)));
+    let rows: Vec<(&Kept, Trend)> = rows.collect();
+    let rate = |kept: &Kept, per_s: f64| {
+        let sign = if per_s < 0.0 { "-" } else { "+" };
+        format!("{sign}{}", (kept.shown)((per_s.abs() * seconds) as u64))
+    };
+    let mut lines = paragraph(&format!(
+        "Process {}, per {per}, without its warm-up{}:",
+        process.pid,
+        mark(trend.basis)
+    ));
+    let table = TableOfColumns::new(&rows)
+        .left("", |(kept, trend)| {
+            let grows = if trend.rises { " (grows)" } else { "" };
+            format!("{}{grows}", kept.name)
+        })
+        .right(per, |(kept, trend)| rate(kept, trend.per_s))
+        .left("95 %", |(kept, trend)| {
+            let [low, high] =
+                [trend.at_least_per_s, trend.at_most_per_s].map(|end| rate(kept, end));
+            format!("{low} to {high}")
+        })
+        .right("p", |(_, trend)| match trend.p_value {
+            p if p < 0.001 => "< 0.001".to_owned(),
+            p => three_digits(p),
+        })
+        .right("over", |(_, trend)| duration(trend.duration_ns))
+        .right("after", |(_, trend)| duration(trend.since_ns));
+    lines.extend(table.lines());
+    let mut sentences = Vec::new();
+    if !trend.rises() {
+        sentences.push("Nothing grows by more than chance, and to the end.".to_owned());
+    }
+    sentences.extend(cause(trend));
+    if trend.rises() && trend.may_be_set_up() {
+        sentences.push(NO_LEAK_YET.to_owned());
+    }
+    if let Some((reaches, limit)) = trend.reaches_limit.zip(trend.memory_limit_bytes) {
+        sentences.push(format!(
+            "At this rate it reaches {} in {} (predicted; {} to {}).",
+            bytes(limit),
+            long_duration(reaches.likely_ns),
+            long_duration(reaches.at_least_ns),
+            long_duration(reaches.at_most_ns),
+        ));
+    }
+    if trend.objects.is_some_and(|objects| objects.rises) {
+        sentences.push(format!(
+            "Which objects, and what holds them: gctrace heap -p {} three times, then gctrace heap diff.",
+            process.pid
+        ));
+    }
+    if !sentences.is_empty() {
+        lines.extend(paragraph(&sentences.join(" ")));
+    }
+    lines
+}
+
+/// What a rise of few minutes without steps may be.
+const NO_LEAK_YET: &str = "It may be set-up still: a recording of ten minutes or more shows that.";
+
+/// Whose the resident memory is that rises.
+fn cause(trend: &HeapTrend) -> Option<String> {
+    trend.resident.filter(|resident| resident.rises)?;
+    match trend.outside_python {
+        Some(false) => None,
+        Some(true) => Some(
+            "Resident memory grows and the objects do not: it is outside Python (native code, the \
+             allocator or a device's driver), or in few large objects."
+                .to_owned(),
+        ),
+        None => Some(
+            "Whether it is Python's is unknown: there were too few full collections to compare."
+                .to_owned(),
+        ),
+    }
+}
+
+/// The unit of time of a trend, in s with its name: at most ten times what it rests on.
+fn per(trend: &HeapTrend) -> (f64, &'static str) {
+    const SIX_MINUTES_NS: u64 = 360_000_000_000;
+    if trend.duration_ns() >= SIX_MINUTES_NS { (3_600.0, "hour") } else { (60.0, "minute") }
+}
+
+/// `9.1 h`, `3.2 days`; shorter ones as any other duration.
+fn long_duration(ns: u64) -> String {
+    const HOUR_NS: f64 = 3.6e12;
+    match ns as f64 / HOUR_NS {
+        hours if hours >= 8_760.0 => "more than a year".to_owned(),
+        hours if hours >= 48.0 => format!("{} days", three_digits(hours / 24.0)),
+        hours if hours >= 1.0 => format!("{} h", three_digits(hours)),
+        _ => duration(ns),
+    }
+}
+
+/// That a process keeps more and more; `None` if none does.
+pub(super) fn in_short(report: &Report) -> Option<String> {
+    let growing = report.processes.iter().filter_map(|process| {
+        let trend = process.trend.filter(HeapTrend::rises)?;
+        Some((process, trend))
+    });
+    let (process, trend) = growing.clone().min_by_key(|(_, trend)| trend.may_be_set_up())?;
+    let others = growing.count() as u64 - 1;
+    let (seconds, per) = per(&trend);
+    let rates = KEPT.iter().filter_map(|kept| {
+        let trend = (kept.of)(&trend).filter(|trend| trend.rises)?;
+        let rate = (kept.shown)((trend.per_s * seconds) as u64);
+        let unit = if kept.name == "objects" { " objects" } else { "" };
+        Some((kept.name, format!("{rate}{unit}")))
+    });
+    let rates: Vec<(&str, String)> = rates.collect();
+    let what = match rates.as_slice() {
+        [(name, _)] if *name != "objects" => name,
+        _ => "heap",
+    };
+    let whose = match report.processes.len() {
+        1 => format!("Its {what}"),
+        _ => format!("The {what} of process {}", process.pid),
+    };
+    let rates: Vec<String> = rates.into_iter().map(|(_, rate)| rate).collect();
+    let rates = rates.join(" and ");
+    let inferred = mark(trend.basis);
+    let others = match others {
+        0 => String::new(),
+        others => format!(" So does that of {}.", counted(others, "other process")),
+    };
+    if trend.may_be_set_up() {
+        return Some(format!(
+            "{whose} grew for {}: {rates} per {per}{inferred}. {NO_LEAK_YET}{others}",
+            duration(trend.duration_ns()),
+        ));
+    }
+    let ends = trend.reaches_limit.zip(trend.memory_limit_bytes);
+    let ends = ends.map_or(String::new(), |(reaches, limit)| {
+        let when = long_duration(reaches.likely_ns);
+        format!(", {} in {when} (predicted)", bytes(limit))
+    });
+    let cause = cause(&trend).map_or(String::new(), |cause| format!(" {cause}"));
+    Some(format!("{whose} keeps growing: {rates} per {per}{inferred}{ends}.{cause}{others}"))
+}

@@ -5,6 +5,7 @@
 
 pub(crate) mod allocations;
 pub(crate) mod called;
+pub(crate) mod cleanup;
 pub(crate) mod counters;
 pub(crate) mod cpu_samples;
 pub(crate) mod cuda;

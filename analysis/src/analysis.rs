@@ -295,6 +295,11 @@ impl Analysis {
 
     fn add_pause(&mut self, index: usize, pause: &Pause) {
         let process = &mut self.processes[index];
+        if let Some(basis) = process.explicit(pause) {
+            let frames = &self.current.frames;
+            let node = pause.stack.and_then(|stack| frames.resolve(stack, &mut self.stacks));
+            process.cleanup.add_collect(pause, basis, node);
+        }
         process.add(pause);
         let (trace, full) = (process.trace, process.is_full(pause));
         self.count(trace, Some(index), pause, full);

@@ -11,6 +11,7 @@
 mod collector;
 mod curves;
 pub(crate) mod cycles;
+pub(crate) mod explicit;
 mod pauses;
 mod price;
 #[cfg(test)]

@@ -32,6 +32,7 @@ macro_rules! serialized_as_text {
 mod advice;
 mod by_cause;
 mod cause;
+mod cleanup;
 mod clocks;
 mod condense;
 mod counters;
@@ -55,6 +56,8 @@ pub use by_cause::ByCause;
 pub use cause::{
     CauseReport, DeviceCost, GpuCost, PauseCostParts, PauseCostReport, StepEvidenceReport,
 };
+pub(crate) use cleanup::CleanupScale;
+pub use cleanup::{CleanupCall, CleanupReport, CleanupSite, CleanupVerdict, OutOfMemory};
 pub use clocks::{AlignedBy, ClockReport, NotMerged, RecognizedBy};
 pub use condense::DESCRIBED_TRACES;
 pub use counters::{

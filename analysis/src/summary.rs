@@ -257,8 +257,10 @@ impl Analysis {
         let timeline = timelines
             .find(|timeline| timeline.trace == process.trace && timeline.pid == process.sums.pid);
         let cuda = self.traces.get(process.trace).map(|trace| &trace.cuda);
+        let has_device = cuda.is_some_and(|cuda| !cuda.is_empty());
         let cuda = cuda.filter(|cuda| cuda.devices_of(process.sums.pid) > 0);
         OtherRecords {
+            has_device,
             steps: timeline.map_or_else(Vec::new, |timeline| training_steps(timeline)),
             device_bytes: cuda.map(|cuda| cuda.memory_of(process.sums.pid).0),
         }

@@ -6,6 +6,7 @@
 pub(crate) mod advice;
 mod callback;
 mod called;
+pub mod cleanup;
 pub mod cycles;
 pub(crate) mod idle;
 pub mod layers;

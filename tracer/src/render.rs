@@ -5,6 +5,7 @@
 
 mod allocations;
 mod cause;
+mod cleanup;
 mod clocks;
 mod comparison;
 mod counters;

@@ -108,7 +108,7 @@ impl CudaSums {
         )
     }
 
-    fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.functions.is_empty()
             && self.launches == 0
             && self.devices.is_empty()

@@ -2,6 +2,7 @@
 
 use crate::accumulate::allocations::LastAllocations;
 use crate::accumulate::called::CalledSums;
+use crate::accumulate::cleanup::CleanupSums;
 use crate::accumulate::counters::CounterSums;
 use crate::accumulate::cpu_samples::CpuSums;
 use crate::accumulate::layers::LayerSums;
@@ -10,13 +11,15 @@ use crate::accumulate::process_sums::ProcessSums;
 use crate::accumulate::stacks::{RankingLimits, StackRanking, StackTree, TraceStacks};
 use crate::accumulate::tally::PauseTally;
 use crate::accumulate::{Keep, growth};
+use crate::remedy::explicit::ExplicitCalls;
 use crate::report::{
-    Basis, CpuReport, InterpreterReport, LinesReport, PressureReport, ProcessReport, SettingsReport,
+    Basis, CleanupScale, CpuReport, InterpreterReport, LinesReport, PressureReport, ProcessReport,
+    SettingsReport,
 };
 use crate::spans::StepSpan;
 use crate::time::add_to;
 use crate::time::stats::{rate, ratio};
-use gctrace_event::{GcReason, Pause};
+use gctrace_event::{CollectorKind, GcReason, Pause};
 use std::collections::BTreeSet;
 
 /// Significant digits of one process's percentiles; there may be thousands of processes.
@@ -36,6 +39,8 @@ pub(crate) const ENOUGH_PAUSES: u64 = 10;
 pub(crate) struct OtherRecords {
     /// Its training steps after the warm-up, of one thread by start.
     pub(crate) steps: Vec<StepSpan>,
+    /// Its trace has calls of CUDA.
+    pub(crate) has_device: bool,
     /// Device memory that it freed during pauses, in bytes; `None` if that was not recorded.
     pub(crate) device_bytes: Option<u64>,
 }
@@ -58,6 +63,8 @@ pub(crate) struct ProcessState {
     pub(crate) stacks: TraceStacks,
     pub(crate) allocations: LastAllocations,
     pub(crate) called: CalledSums,
+    pub(crate) cleanup: Box<CleanupSums>,
+    calls: ExplicitCalls,
     pub(crate) layers: LayerSums,
     pub(crate) cpu: CpuSums,
     pub(crate) counters: Box<CounterSums>,
@@ -77,6 +84,8 @@ impl ProcessState {
             stacks: TraceStacks::default(),
             allocations: LastAllocations::default(),
             called: CalledSums::default(),
+            cleanup: Box::default(),
+            calls: ExplicitCalls::default(),
             layers: LayerSums::default(),
             cpu: CpuSums::default(),
             counters: Box::default(),
@@ -93,6 +102,24 @@ impl ProcessState {
         let (first, last) = self.seen.get_or_insert((start_ns, end_ns));
         *first = start_ns.min(*first);
         *last = end_ns.max(*last);
+    }
+
+    /// Whether the program asked for the next collection, and on what that rests; `None`: no, or unknown.
+    pub(crate) fn explicit(&mut self, pause: &Pause) -> Option<Basis> {
+        let generational = self
+            .sums
+            .interpreter()
+            .is_some_and(|interpreter| interpreter.collector == CollectorKind::Generational);
+        let thresholds = self.sums.settings.as_ref().map(|settings| settings.thresholds);
+        if let Some(thresholds) = thresholds {
+            self.calls.set(thresholds);
+        }
+        let is_explicit = self.calls.is_explicit(pause.generation, pause.reason);
+        match pause.reason {
+            GcReason::Manual => Some(Basis::Measured),
+            GcReason::Unknown if is_explicit && generational => thresholds.map(|_| Basis::Inferred),
+            _ => None,
+        }
     }
 
     pub(crate) fn add(&mut self, pause: &Pause) {
@@ -239,12 +266,23 @@ impl ProcessState {
             garbage: self.sums.garbage.report(observed_ns, about.device_bytes, &about.steps),
             lines: self.lines(tree),
             called: self.called.report(tree),
+            cleanup: self.cleanup.report(started_ns, tree, self.scale(about)),
             layers: self.layers.report(started_ns, observed_ns),
             pressure: self.pressure(observed_ns),
             allocations: self.allocations.report(tree),
             counters: self.counters.report(),
             exit_code: self.sums.exit.and_then(|exit| exit.code),
             exit_signal: self.sums.exit.and_then(|exit| exit.signal),
+        }
+    }
+
+    /// By what its explicit cleanup is judged.
+    fn scale(&self, about: &OtherRecords) -> CleanupScale {
+        CleanupScale {
+            resident_bytes: self.sums.memory.resident_bytes,
+            reserved_bytes: None,
+            objects: self.sums.growth.most_objects(),
+            has_device: about.has_device,
         }
     }
 

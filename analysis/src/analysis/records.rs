@@ -1,6 +1,7 @@
 //! Each record of a trace to what sums it up.
 
 use super::Analysis;
+use crate::accumulate::cleanup::CleanupSums;
 use gctrace_event::{NamedMarker, Note, Process, ProcessExit, Record};
 
 /// Notes kept per trace.
@@ -56,9 +57,18 @@ impl Analysis {
                 let process = self.process_at(allocations.pid, allocations.since_ns);
                 process.allocations.set(allocations, stacks);
             }
-            Record::CudaCall(_)
-            | Record::CudaLaunches(_)
-            | Record::PauseMemory(_)
+            Record::CudaCall(ref call) => {
+                if CleanupSums::is_of_interest(call) && self.is_own() {
+                    self.process_at(call.pid, call.start_ns).cleanup.add_call(call);
+                }
+                self.add_cuda(&record);
+            }
+            Record::PauseMemory(ref memory) => {
+                let process = self.process_at(memory.pid, memory.start_ns);
+                process.cleanup.add_pause_memory(memory);
+                self.add_cuda(&record);
+            }
+            Record::CudaLaunches(_)
             | Record::Step(_)
             | Record::GpuOp(_)
             | Record::Annotation(_)
@@ -67,6 +77,7 @@ impl Analysis {
                 let process = self.process_at(memory.pid, memory.at_ns);
                 let device = (memory.device_type, memory.device);
                 process.sums.leaks.device(memory.at_ns, device, memory.allocated);
+                process.cleanup.add_memory(&memory);
                 self.add_cuda(&record);
             }
             Record::GpuSync(sync) => self.current.gpu.add_sync(sync),
@@ -125,6 +136,11 @@ impl Analysis {
                 trace.notes_left_out += 1
             }
         }
+    }
+
+    /// Whether the trace being read is gctrace's.
+    fn is_own(&self) -> bool {
+        self.traces.last().is_some_and(|trace| trace.header.is_some())
     }
 
     /// Adds records that belong to no process of the report.

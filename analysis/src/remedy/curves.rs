@@ -4,6 +4,7 @@
 //! container more than threshold 0; between two that the program asked for, where none is automatic. The size of the heap is measured by the time that a full
 //! collection spends on it, as object counts are not always recorded.
 
+use super::explicit::ExplicitCalls;
 use super::{CostAssumption, RecordedRun, RemedyEstimate, float};
 use crate::spans::PauseSpan;
 use gctrace_event::GcReason;
@@ -117,41 +118,6 @@ pub(super) struct FullCollection {
     pub(super) garbage: f64,
 }
 
-/// Tells automatic collections from those that the program asked for, in order.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Reasons {
-    threshold: i64,
-    /// Collections of the middle generation since the last full one.
-    middle: i64,
-    previous: u8,
-}
-
-impl Reasons {
-    pub(super) fn under([_, _, old]: [i32; 3]) -> Self {
-        Self { threshold: i64::from(old.max(0)), middle: 0, previous: 0 }
-    }
-
-    pub(super) fn is_automatic(&mut self, pause: &PauseSpan) -> bool {
-        let automatic = match pause.reason {
-            GcReason::Automatic => true,
-            // CPython runs an automatic full collection at the first chance after one of the
-            // middle generation by which threshold 2 is exceeded, and by which what is pending
-            // grew (`gc.c`, `gc_select_generation`).
-            GcReason::Unknown => {
-                pause.generation != 2 || self.middle > self.threshold && self.previous == 1
-            }
-            GcReason::Manual | GcReason::Shutdown => false,
-        };
-        self.previous = pause.generation;
-        match pause.generation {
-            2 => self.middle = 0,
-            1 => self.middle += 1,
-            _ => {}
-        }
-        automatic
-    }
-}
-
 /// What the simulated collector runs over.
 #[derive(Clone, Debug)]
 pub(super) struct RecordedCurves {
@@ -210,7 +176,7 @@ impl RecordedCurves {
             .pauses
             .iter()
             .any(|pause| matches!(pause.reason, GcReason::Automatic | GcReason::Unknown));
-        let mut reasons = Reasons::under(run.thresholds);
+        let mut reasons = ExplicitCalls::under(run.thresholds);
         let (mut window, mut since_full, mut middle_time_ns, mut freed_since) =
             (0.0, 0.0, 0.0, 0.0);
         for pause in run.pauses {
@@ -218,7 +184,7 @@ impl RecordedCurves {
                 continue;
             }
             let in_training = pause.start_ns >= run.training_ns.0;
-            let automatic = reasons.is_automatic(pause);
+            let automatic = !reasons.is_explicit(pause.generation, pause.reason);
             let sum = if automatic {
                 curves.automatic.get_mut(usize::from(pause.generation))?
             } else {

@@ -1,7 +1,8 @@
 //! The pauses of a run under a remedy.
 
 use super::collector::traversing_moved_ns;
-use super::curves::{Reasons, RecordedCurves};
+use super::curves::RecordedCurves;
+use super::explicit::ExplicitCalls;
 use super::price::natural;
 use super::{CostAssumption, PartsLeft, PricedRemedy, RecordedRun, float};
 use crate::report::AdviceId;
@@ -75,14 +76,15 @@ pub(super) fn changed(
 
 /// Places of the pauses that a setting affects, with their kind.
 fn kinds(run: &RecordedRun<'_>) -> Vec<(usize, Kind)> {
-    let mut reasons = Reasons::under(run.thresholds);
+    let mut reasons = ExplicitCalls::under(run.thresholds);
     let pauses = run.pauses.iter().enumerate();
     let affected = pauses.filter(|(_, pause)| pause.reason != GcReason::Shutdown);
     let kind = affected.map(|(place, pause)| {
-        let kind = match (reasons.is_automatic(pause), pause.generation) {
-            (false, _) => Kind::Explicit,
-            (true, 2) => Kind::Full,
-            (true, _) => Kind::Younger,
+        let explicit = reasons.is_explicit(pause.generation, pause.reason);
+        let kind = match (explicit, pause.generation) {
+            (true, _) => Kind::Explicit,
+            (false, 2) => Kind::Full,
+            (false, _) => Kind::Younger,
         };
         (place, kind)
     });

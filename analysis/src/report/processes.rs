@@ -1,9 +1,9 @@
 //! The parts of a report about one trace, how it was recorded, or one process.
 
 use super::{
-    AfterFreeze, AllocationsReport, Basis, CalledReport, CountersReport, GarbageReport,
-    GrowthReport, HeapTrend, LayersReport, LinesReport, PauseTotal, PausesReport, PressureReport,
-    UnseenReport,
+    AfterFreeze, AllocationsReport, Basis, CalledReport, CleanupReport, CountersReport,
+    GarbageReport, GrowthReport, HeapTrend, LayersReport, LinesReport, PauseTotal, PausesReport,
+    PressureReport, UnseenReport,
 };
 use gctrace_event::{CollectorKind, ProcessOrigin, RecordingMode};
 use schemars::JsonSchema;
@@ -158,6 +158,8 @@ pub struct ProcessReport {
     pub settings: Option<SettingsReport>,
     /// How the pause of a full collection grows with the heap; `null` without such collections.
     pub growth: Option<GrowthReport>,
+    /// What its explicit cleanup costs and gives back; `null` without any.
+    pub cleanup: Option<CleanupReport>,
     /// Whether it keeps more and more memory; `null` without five samples of anything after its warm-up.
     pub trend: Option<HeapTrend>,
     /// Its memory, and what its collections gave back.

@@ -187,7 +187,7 @@ fn explicit_calls(report: &Report, times: &ByCause) -> AdviceText {
             }
         }
         .to_owned(),
-        risk: super::EXPLICIT_CALLS_RISK.to_owned(),
+        risk: format!("{}{}", super::EXPLICIT_CALLS_RISK, super::cleanup::needed(report)),
     }
 }
 

@@ -7,7 +7,7 @@ use super::launching::BARS;
 use super::next::{is_applicable, is_change, next};
 use super::style::Style;
 use super::table::{INDENT, TextTable, cut, width, wrap};
-use super::{evidence, garbage, idle, leaks, lines, overview, steps};
+use super::{cleanup, evidence, garbage, idle, leaks, lines, overview, steps};
 use crate::text::OrDash as _;
 use crate::units::{bytes, count, counted, duration, percent, signed_duration};
 use gctrace_analysis::report::{
@@ -67,6 +67,7 @@ pub(crate) fn first_screen(
     }
     section("Where it comes from", lines::costliest(report, PLACES_SHOWN));
     let heap = garbage::in_short(report).into_iter().chain(leaks::in_short(report));
+    let heap = heap.chain(cleanup::in_short(report));
     let heap = heap.flat_map(|heap| wrap(&heap, "", "")).collect();
     section("", explained.after(heap, ""));
     section("", trust(report));

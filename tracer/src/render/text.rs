@@ -3,7 +3,7 @@
 use super::style::Style;
 use super::table::wrap;
 use super::{
-    allocations, cause, counters, cpu, cuda, evidence, first_screen, garbage, gpu_bounds,
+    allocations, cause, cleanup, counters, cpu, cuda, evidence, first_screen, garbage, gpu_bounds,
     gpu_devices, gpus, idle, launching, layers, leaks, lines, overview, pressure, ranks, settings,
     steps,
 };
@@ -27,6 +27,7 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
         evidence::growth(report),
         leaks::section(report),
         evidence::explicit_calls(report),
+        cleanup::section(report),
         pressure::pressure(report),
         allocations::allocations(report),
         cause::cause(report),

@@ -1,5 +1,9 @@
-//! The memory of a remedy, against runs that have it.
+//! The memory of a remedy, against runs that have it; leaks and cleanup that are planted.
 
+#![expect(clippy::expect_used, reason = "helpers of tests, outside of #[test]")]
+
+use serde_json::Value;
+use std::path::Path;
 use test_kit::owned::{OWNERS, predicted, taken_by_raised};
 use test_kit::{interpreters, recording};
 
@@ -26,4 +30,69 @@ fn memory_of_waiting_garbage_is_what_a_run_with_it_takes() {
         assert!(!is_least, "{owns}");
         assert!(near(bytes, taken) && near(taken, bytes), "{owns}: {bytes} for {taken}");
     }
+}
+
+/// The report on a program of `tests/python`, recorded in-process, and what it printed.
+fn report_on(python: &Path, program: &str, arguments: &[&str]) -> (Value, String) {
+    let place = tempfile::tempdir().expect("a folder");
+    let program = recording::scripts().join(program);
+    let mut line = vec!["record", "--mode", "inject", "--"];
+    line.extend([python, program.as_path()].map(|path| path.to_str().expect("UTF-8")));
+    line.extend(arguments);
+    let output = recording::gctrace(&line, place.path());
+    assert!(output.status.success(), "{output:?}");
+    let json = recording::gctrace(&["analyze", "--json", "trace.json"], place.path());
+    let printed = String::from_utf8(output.stdout).expect("UTF-8");
+    (serde_json::from_slice(&json.stdout).expect("a report"), printed)
+}
+
+/// A list, closures and native memory grow, each in a process of its own; the fourth process is clean.
+#[test]
+fn planted_leaks_are_found_and_no_others() {
+    let test = "planted_leaks_are_found_and_no_others";
+    let Some(python) = interpreters::python(test, "system-3.11") else {
+        return;
+    };
+    let (report, printed) = report_on(&python.path, "growing.py", &["60"]);
+    let rises = |name: &str, what: &str| {
+        let pid =
+            printed.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
+        let processes = report["processes"].as_array().unwrap();
+        let process = processes.iter().find(|process| process["pid"].as_u64() == pid).unwrap();
+        process["trend"][what]["rises"].as_bool()
+    };
+    assert_eq!(rises("objects", "objects"), Some(true), "{printed}");
+    assert_eq!(rises("closures", "objects"), Some(true), "{printed}");
+    assert_eq!(rises("native", "objects"), Some(false), "{printed}");
+    assert_eq!(rises("native", "resident"), Some(true), "{printed}");
+    assert_eq!(rises("clean", "objects"), Some(false), "{printed}");
+    assert_ne!(rises("clean", "resident"), Some(true), "{printed}");
+}
+
+/// Each line of the program states what its `gc.collect()` is.
+#[test]
+fn planted_cleanups_are_judged_at_their_lines() {
+    let test = "planted_cleanups_are_judged_at_their_lines";
+    let Some(python) = interpreters::python(test, "system-3.11") else {
+        return;
+    };
+    let source = std::fs::read_to_string(recording::scripts().join("cleanups.py")).unwrap();
+    let lines_of = |mark: &str| {
+        let lines = source.lines().enumerate();
+        let marked =
+            lines.filter(|(_, line)| line.contains("gc.collect()") && line.ends_with(mark));
+        marked.map(|(index, _)| index as u64 + 1).collect::<Vec<u64>>()
+    };
+    let (report, _) = report_on(&python.path, "cleanups.py", &[]);
+    let sites = report["processes"][0]["cleanup"]["sites"].as_array().unwrap();
+    let found = |verdict: &str| {
+        let of = sites.iter().filter(|site| site["verdict"] == verdict);
+        let mut lines: Vec<u64> = of.filter_map(|site| site["location"]["line"].as_u64()).collect();
+        lines.sort_unstable();
+        lines
+    };
+    assert_eq!(found("useless"), lines_of("# useless"), "{sites:?}");
+    assert_eq!(found("frees_cycles"), lines_of("# cycles"), "{sites:?}");
+    assert_eq!((found("useless").len(), found("frees_cycles").len()), (3, 1));
+    assert!(sites.iter().all(|site| site["calls"] == 20), "{sites:?}");
 }

@@ -9,9 +9,9 @@ use super::data::RunDrawings;
 use super::idle;
 use crate::render::table::for_page;
 use crate::render::{
-    allocations, cause, counters, cpu, cuda, evidence as facts, first_screen, garbage, gpu_bounds,
-    gpu_devices, gpus, launching, leaks, lines, next, overview, pressure, ranks, settings, steps,
-    text,
+    allocations, cause, cleanup, counters, cpu, cuda, evidence as facts, first_screen, garbage,
+    gpu_bounds, gpu_devices, gpus, launching, leaks, lines, next, overview, pressure, ranks,
+    settings, steps, text,
 };
 use crate::text::OrDash as _;
 use crate::units::{bytes, count, duration, percent, short_count};
@@ -302,6 +302,7 @@ fn heaps(report: &Report, drawings: &RunDrawings, run: usize) -> Section {
     }
     all.extend(blocks(&for_page(|| facts::growth(report).lines)));
     all.extend(evidence(for_page(|| leaks::section(report))));
+    all.extend(evidence(for_page(|| cleanup::section(report))));
     Section::new("heap", "Heap and memory over time", all)
         .about("objects that full collections went through")
 }

@@ -1,0 +1,131 @@
+//! What explicit cleanup is worth, in words.
+
+use super::places::place;
+use crate::report::{
+    Basis, CleanupCall, CleanupReport, CleanupSite, CleanupVerdict, OutOfMemory, Report,
+};
+use crate::units::{bytes, count, counted, duration};
+
+/// The call of a line: `gc.collect() at train.py:57 in step`.
+#[must_use]
+pub fn cleanup_call(site: &CleanupSite) -> String {
+    let at = site.location.as_ref().map(place);
+    match (site.call, at) {
+        (CleanupCall::Collect, Some(at)) => format!("gc.collect() at {at}"),
+        (CleanupCall::Collect, None) => "gc.collect(), line unknown".to_owned(),
+        (CleanupCall::EmptyCache, Some(at)) => format!("empty_cache() after gc.collect() at {at}"),
+        (CleanupCall::EmptyCache, None) => "empty_cache(), line unknown".to_owned(),
+    }
+}
+
+/// What to do about a line, and the figures why.
+#[must_use]
+pub fn cleanup_verdict(site: &CleanupSite) -> String {
+    let costs = format!(
+        "{}{}: {}, {} each",
+        cleanup_call(site),
+        if site.basis == Basis::Measured { "" } else { " (inferred)" },
+        counted(site.calls, "call"),
+        duration(site.each(site.time_ns))
+    );
+    let gives = gives(site);
+    match site.verdict {
+        CleanupVerdict::Useless => format!("{costs}. One gives back {gives}: remove it."),
+        CleanupVerdict::Undone => format!(
+            "{costs}. One gives back {gives}, and half of it is taken again {} later: remove it.",
+            site.taken_again_after_ns.map_or_else(String::new, duration)
+        ),
+        CleanupVerdict::FreesCycles => format!(
+            "{costs}. One gives back {gives}, which cycles held until then: break them, or keep \
+             the call. Recorded with --garbage cycles, the report names them."
+        ),
+        CleanupVerdict::Lasts => format!(
+            "{costs}. One gives back {gives}, which stays free: worth it if another process needs \
+             that memory."
+        ),
+        CleanupVerdict::TooFew => format!("{costs}. One gives back {gives}."),
+        CleanupVerdict::Unknown => format!(
+            "{costs}. One frees {gives}; the memory of these is unknown (in-process it is measured, \
+             and device memory by kernel probes)."
+        ),
+    }
+}
+
+/// What one call gives back.
+fn gives(site: &CleanupSite) -> String {
+    let sums = [site.freed_objects, site.freed_bytes, site.device_bytes];
+    if sums.iter().any(Option::is_some) && sums.iter().flatten().all(|sum| *sum == 0) {
+        return "nothing".to_owned();
+    }
+    let each = |sum: Option<u64>| sum.map(|sum| site.each(sum));
+    let device = each(site.device_bytes);
+    let parts = [
+        each(site.freed_objects).map(|objects| counted(objects, "object")),
+        each(site.freed_bytes).map(bytes),
+        device.map(|device| format!("{} of device memory", bytes(device))),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    match parts.split_last() {
+        None => "an unknown number of objects".to_owned(),
+        Some((last, [])) => last.clone(),
+        Some((last, others)) => format!("{} and {last}", others.join(", ")),
+    }
+}
+
+/// The line whose removal saves the most, if a line is useless or undone and takes at least this share
+/// of the time.
+#[must_use]
+pub fn cleanup_in_short(cleanup: &CleanupReport, observed_ns: u64) -> Option<String> {
+    const LEAST_PART: u64 = 200;
+    let removable = |site: &&CleanupSite| {
+        matches!(site.verdict, CleanupVerdict::Useless | CleanupVerdict::Undone)
+            && site.time_ns >= observed_ns / LEAST_PART
+    };
+    let worst = cleanup.sites.iter().filter(removable).max_by_key(|site| site.time_ns)?;
+    Some(cleanup_verdict(worst))
+}
+
+/// The line that frees the most of what cycles hold, which is not to be removed without a thought; empty
+/// without one.
+pub(super) fn needed(report: &Report) -> String {
+    let sites = report.processes.iter().filter_map(|process| process.cleanup.as_ref());
+    let needed = sites
+        .flat_map(|cleanup| &cleanup.sites)
+        .filter(|site| site.verdict == CleanupVerdict::FreesCycles)
+        .max_by_key(|site| site.freed_bytes.max(site.device_bytes));
+    needed
+        .map_or_else(String::new, |site| format!(" Not all are useless. {}", cleanup_verdict(site)))
+}
+
+/// What was held as device memory ran out.
+#[must_use]
+pub fn out_of_memory(failed: &OutOfMemory) -> String {
+    let wanted = failed.wanted_bytes.map_or_else(|| "memory".to_owned(), bytes);
+    let mut text =
+        format!("Out of device memory after {}: {wanted} wanted", duration(failed.at_ns));
+    if let Some((allocated, cached)) = failed.allocated_bytes.zip(failed.cached_bytes) {
+        text += &format!(
+            "; {} in use, {} cached by PyTorch or in fragments",
+            bytes(allocated),
+            bytes(cached)
+        );
+    }
+    text += &match failed.freed_by_next_collection_bytes {
+        Some(held) => format!(". Cycles held {}: the next collection freed it.", bytes(held)),
+        None => ". No collection freed device memory after it.".to_owned(),
+    };
+    text
+}
+
+/// How often the allocator emptied its cache itself; empty if never.
+#[must_use]
+pub fn emptied_by_allocator(cleanup: &CleanupReport) -> String {
+    match cleanup.emptied_by_allocator {
+        0 => String::new(),
+        times => format!(
+            "PyTorch's allocator emptied its cache itself {} times, as the driver had no more memory \
+             (inferred).",
+            count(times)
+        ),
+    }
+}

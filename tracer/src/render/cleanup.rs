@@ -1,0 +1,37 @@
+//! What explicit cleanup is worth.
+
+use super::table::{ReportSection, paragraph};
+use gctrace_analysis::report::{CleanupReport, ProcessReport, Report};
+use gctrace_analysis::words;
+
+/// Processes in the section at most, and lines of each; the others are in the JSON.
+const SHOWN: usize = 3;
+const LINES_SHOWN: usize = 5;
+
+/// The lines that clean up, those that take the most time first.
+pub(crate) fn section(report: &Report) -> ReportSection {
+    let known =
+        report.processes.iter().filter_map(|process| Some((process, process.cleanup.as_ref()?)));
+    let lines = known.take(SHOWN).flat_map(|(process, cleanup)| {
+        let name = (report.processes.len() > 1).then(|| format!("Process {}:", process.pid));
+        let lines = name.iter().flat_map(|name| paragraph(name)).collect::<Vec<_>>();
+        lines.into_iter().chain(of_process(cleanup))
+    });
+    ReportSection::new("What explicit cleanup is worth", lines.collect())
+}
+
+fn of_process(cleanup: &CleanupReport) -> Vec<String> {
+    let sites = cleanup.sites.iter().take(LINES_SHOWN).map(words::cleanup::cleanup_verdict);
+    let failed = cleanup.out_of_memory.iter().take(LINES_SHOWN).map(words::cleanup::out_of_memory);
+    let own = words::cleanup::emptied_by_allocator(cleanup);
+    let all = sites.chain(failed).chain(Some(own).filter(|own| !own.is_empty()));
+    all.flat_map(|sentence| paragraph(&sentence)).collect()
+}
+
+/// The line whose removal saves the most; `None` if none is worth a word.
+pub(super) fn in_short(report: &Report) -> Option<String> {
+    let short = |process: &ProcessReport| {
+        words::cleanup::cleanup_in_short(process.cleanup.as_ref()?, process.observed_ns)
+    };
+    report.processes.iter().find_map(short)
+}

@@ -57,11 +57,6 @@ impl GrowthState {
         Some(objects.saturating_sub(pause.collected.unwrap_or(0)))
     }
 
-    /// The most objects that a full collection traversed; `None` without any.
-    pub(crate) fn most_objects(&self) -> Option<u64> {
-        Some(self.points?[2].objects)
-    }
-
     /// `None` for fewer than two collections.
     pub(crate) fn report(&self, started_ns: u64) -> Option<GrowthReport> {
         let points = self.points.filter(|_| self.regression.count() > 1)?;

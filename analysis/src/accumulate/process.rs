@@ -281,7 +281,6 @@ impl ProcessState {
         CleanupScale {
             resident_bytes: self.sums.memory.resident_bytes,
             reserved_bytes: None,
-            objects: self.sums.growth.most_objects(),
             has_device: about.has_device,
         }
     }

@@ -103,7 +103,6 @@ pub struct OutOfMemory {
 pub(crate) struct CleanupScale {
     pub(crate) resident_bytes: Option<u64>,
     pub(crate) reserved_bytes: Option<u64>,
-    pub(crate) objects: Option<u64>,
     /// It uses a GPU.
     pub(crate) has_device: bool,
 }
@@ -188,21 +187,19 @@ impl CleanupSite {
     }
 
     fn of_collect(&self, scale: &CleanupScale) -> CleanupVerdict {
-        let is_worth = |freed: Option<u64>, whole: Option<u64>, least: u64| {
+        let is_worth = |freed: Option<u64>, whole: Option<u64>| {
             let whole = whole.unwrap_or(0);
-            freed.is_some_and(|freed| self.each(freed) >= least.max(whole / LEAST_PART))
+            freed.is_some_and(|freed| self.each(freed) >= LEAST_BYTES.max(whole / LEAST_PART))
         };
-        if is_worth(self.freed_bytes, scale.resident_bytes, LEAST_BYTES)
-            || is_worth(self.device_bytes, scale.reserved_bytes, LEAST_BYTES)
+        if is_worth(self.freed_bytes, scale.resident_bytes)
+            || is_worth(self.device_bytes, scale.reserved_bytes)
         {
             return CleanupVerdict::FreesCycles;
         }
-        // Objects are free to own any memory, unless it was measured.
-        let frees_few = !is_worth(self.freed_objects, scale.objects, 1);
+        // Few objects may own any memory: only what was measured, or none, is nothing.
         let is_measured =
             self.freed_bytes.is_some() && (self.device_bytes.is_some() || !scale.has_device);
-        let is_nothing = self.freed_objects.is_some() && frees_few;
-        if is_measured || (is_nothing && !scale.has_device) || self.freed_objects == Some(0) {
+        if is_measured || self.freed_objects == Some(0) {
             return CleanupVerdict::Useless;
         }
         CleanupVerdict::Unknown

@@ -92,11 +92,7 @@ impl Program {
     }
 
     fn report(&self) -> CleanupReport {
-        let scale = CleanupScale {
-            resident_bytes: Some(4_000 * MIB),
-            objects: Some(1_000_000),
-            ..CleanupScale::default()
-        };
+        let scale = CleanupScale { resident_bytes: Some(4_000 * MIB), ..CleanupScale::default() };
         self.sums.report(0, &self.tree, scale).unwrap()
     }
 }

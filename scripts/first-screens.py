@@ -50,7 +50,7 @@ def main():
 
         def screen(heading, line, trace):
             done = subprocess.run([gctrace, "analyze", trace], cwd=folder, capture_output=True, text=True, check=True)
-            text = done.stdout.replace(str(environment), "venv")
+            text = done.stdout.replace(f"{environment}/", "venv/")
             sections.append(f"\n## {heading}\n\n`{line}`\n\n```\n{text}```\n")
 
         for heading, command in programs(options):

@@ -1,6 +1,7 @@
 //! What explicit cleanup is worth, in words.
 
 use super::places::place;
+use crate::paths::common_directory;
 use crate::report::{
     Basis, CleanupCall, CleanupReport, CleanupSite, CleanupVerdict, OutOfMemory, Report,
 };
@@ -82,7 +83,8 @@ pub fn cleanup_in_short(cleanup: &CleanupReport, observed_ns: u64) -> Option<Str
             && site.time_ns >= observed_ns / LEAST_PART
     };
     let worst = cleanup.sites.iter().filter(removable).max_by_key(|site| site.time_ns)?;
-    Some(cleanup_verdict(worst))
+    let folder = common_directory(cleanup.sites.iter().filter_map(|site| site.location.as_ref()));
+    Some(cleanup_verdict(worst).replacen(folder, "", 1))
 }
 
 /// The line that frees the most of what cycles hold, which is not to be removed without a thought; empty

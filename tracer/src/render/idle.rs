@@ -6,6 +6,7 @@ use super::gpu_devices::{DEVICES_SHOWN, more, name};
 use super::table::{INDENT, ReportSection, TableOfColumns, cut, mark, paragraph, width, wrap};
 use crate::text::OrDash as _;
 use crate::units::{counted, duration, percent};
+use gctrace_analysis::paths::common_directory;
 use gctrace_analysis::report::{
     AdviceId, CodePlace, DeviceId, IdleCause, IdleGap, IdleLedger, IdleRow, RankWait, Report,
 };
@@ -80,6 +81,9 @@ fn in_a_sentence(report: &Report, ledger: &IdleLedger) -> String {
         format!("{} {}{place}", percent(share(row.time_ns, ledger.span_ns)), row.cause)
     });
     let rows = rows.collect::<Vec<_>>().join("; ");
+    let places = ledger.rows.iter().flat_map(|row| &row.places);
+    let folder = common_directory(places.filter_map(|place| place.code.python.as_ref()));
+    let rows = if folder.is_empty() { rows } else { rows.replace(folder, "") };
     let sample = if ledger.sample { " The trace is only a sample." } else { "" };
     format!("{} {}: {rows}{}.{sample}", device(report, ledger), idled(ledger), mark(ledger.basis))
 }

@@ -6,7 +6,7 @@ mod chosen;
 mod found;
 
 pub(crate) use chosen::wanted;
-pub(crate) use found::{FoundProcess, FoundSettings, FrozenForks};
+pub(crate) use found::{FoundProcess, FoundSettings, FrozenForks, LoadingCollections};
 
 use crate::args::AdviceArgs;
 use crate::print::clean;

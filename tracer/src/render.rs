@@ -22,6 +22,7 @@ mod launching;
 mod layers;
 mod leaks;
 mod lines;
+mod missing;
 mod next;
 mod overview;
 mod page;

@@ -39,7 +39,7 @@ pub(crate) const ENOUGH_PAUSES: u64 = 10;
 pub(crate) struct OtherRecords {
     /// Its training steps after the warm-up, of one thread by start.
     pub(crate) steps: Vec<StepSpan>,
-    /// Its trace has calls of CUDA.
+    /// Its trace has CUDA calls.
     pub(crate) has_device: bool,
     /// Device memory that it freed during pauses, in bytes; `None` if that was not recorded.
     pub(crate) device_bytes: Option<u64>,

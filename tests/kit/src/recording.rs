@@ -259,3 +259,18 @@ pub fn json(path: &Path) -> Value {
         std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
+
+/// Runs a script of `tests/python` that imports the package gctrace, with a folder to write into. Such a script ends
+/// with `ok`.
+pub fn run_with_package(python: &Path, script: &str) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let output = Command::new(python)
+        .arg(root().join("tests/python").join(script))
+        .arg(folder.path())
+        .env("PYTHONPATH", root().join("packaging/python/src"))
+        .env("GCTRACE_PROGRAM", binary())
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .output_in_time()
+        .expect("it starts");
+    assert!(output.status.success() && output.stdout.ends_with(b"ok\n"), "{script}: {output:?}");
+}

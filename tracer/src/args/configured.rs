@@ -307,7 +307,7 @@ fn project_file() -> Option<PathBuf> {
     None
 }
 
-/// The text of a file that nobody but root and the user could have written; `None`: there is none.
+/// The text of a file that only root and the user could have written; `None`: there is none.
 fn trusted_text(path: &Path) -> Result<Option<String>, String> {
     let file = match File::open(path) {
         Ok(file) => file,

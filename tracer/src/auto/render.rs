@@ -1,6 +1,6 @@
 //! What `gctrace auto` tells: decisions while the program runs, and what came of them.
 
-use crate::advice::{FoundProcess, FoundSettings, FrozenForks};
+use crate::advice::{FoundProcess, FoundSettings, FrozenForks, LoadingCollections};
 use crate::units::{bytes, count, counted, duration, percent, signed_duration, whole};
 use gctrace_settings::{AutoDecision, AutoDifference, AutoEvent, AutoSaving, AutoState};
 use std::path::Path;
@@ -104,15 +104,7 @@ pub(super) fn lines(found: &FoundSettings, path: &Path) -> Vec<String> {
             count(most_objects)
         ));
     }
-    if let Some(loading) = found.loading {
-        lines.push(format!(
-            "before the first step, collections took {} of {} and freed {} (measured): in the next run there \
-             are few",
-            duration(loading.pause_ns),
-            duration(loading.duration_ns),
-            counted(loading.garbage, "object"),
-        ));
-    }
+    lines.extend(found.loading.map(before_steps));
     if let Some(setting) = &found.setting {
         lines.push(format!(
             "{setting} in the next run: gctrace apply --from {} -- COMMAND",
@@ -120,6 +112,17 @@ pub(super) fn lines(found: &FoundSettings, path: &Path) -> Vec<String> {
         ));
     }
     lines
+}
+
+/// What collections took before the first step, of which a saving in the same run cannot be measured.
+fn before_steps(loading: LoadingCollections) -> String {
+    format!(
+        "before the first step, collections took {} of {} and freed {} (measured): in the next run there are \
+         few",
+        duration(loading.pause_ns),
+        duration(loading.duration_ns),
+        counted(loading.garbage, "object"),
+    )
 }
 
 /// What a search that was ended has found. `apply`: the command that applies a setting.
@@ -146,15 +149,7 @@ pub(crate) fn verdict(found: &FoundSettings, apply: impl Fn(&str) -> String) -> 
                 .to_owned(),
         );
     }
-    if let Some(loading) = found.loading {
-        lines.push(format!(
-            "before the first step, collections took {} of {} and freed {} (measured): in the next run there \
-             are few",
-            duration(loading.pause_ns),
-            duration(loading.duration_ns),
-            counted(loading.garbage, "object"),
-        ));
-    }
+    lines.extend(found.loading.map(before_steps));
     if let Some(setting) = &found.setting {
         lines.push(format!("run it with that: {}", apply(&setting.to_string())));
     }

@@ -7,18 +7,20 @@
 //! day may be set at any time.
 
 mod facts;
+mod requests;
 mod steps;
 mod thinning;
 
 use crate::args::KeepConfig;
 use crate::clock;
 use crate::files::segments::SegmentFolder;
-use crate::units::{counted, duration};
+use crate::units::duration;
 use facts::SegmentFacts;
 use gctrace_event::{
     Note, OmittedPauses, Pause, Record, RecordedTotals, Segment, TraceCompression, TraceEnd,
     TraceFile, TraceHeader, WriteError,
 };
+use requests::KeepRequests;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::time::Duration;
@@ -95,19 +97,6 @@ struct ClosedSegment {
     number: u64,
     end_ns: u64,
     bytes: u64,
-}
-
-/// What is to be kept for good.
-#[derive(Default)]
-struct KeepRequests {
-    /// The user asked.
-    asked: Option<&'static str>,
-    /// Of the first pause or step since segments were kept, and how many followed.
-    noticed: Option<(String, u64)>,
-    /// The last segment that was kept.
-    last_kept: u64,
-    /// The limit on folders was stated.
-    is_limit_noted: bool,
 }
 
 impl SegmentedTrace {
@@ -476,37 +465,6 @@ impl SegmentedTrace {
     fn longest_ns(&self) -> u64 {
         let part = self.keep.time.map_or(LONGEST, |time| time / PARTS_OF_TIME);
         clock::nanoseconds(part.clamp(SHORTEST, LONGEST))
-    }
-}
-
-impl KeepRequests {
-    fn notice(&mut self, what: impl FnOnce() -> String) {
-        match &mut self.noticed {
-            Some((_, more)) => *more += 1,
-            None => self.noticed = Some((what(), 0)),
-        }
-    }
-
-    /// Whether segments are to be kept now. Of what the same segments would be kept for again, only once the
-    /// last ones that were kept are deleted: before that which was noticed since would be, too.
-    fn is_due(&self, oldest: u64) -> bool {
-        self.asked.is_some() || (self.noticed.is_some() && oldest > self.last_kept)
-    }
-
-    fn reason(&self) -> String {
-        let noticed = self.noticed.as_ref().map(|(first, more)| match more {
-            0 => first.clone(),
-            more => format!("{first}, and {} since", counted(*more, "other")),
-        });
-        let reasons: Vec<String> =
-            self.asked.map(ToOwned::to_owned).into_iter().chain(noticed).collect();
-        reasons.join("; ")
-    }
-
-    fn settle(&mut self, last_kept: u64) {
-        self.asked = None;
-        self.noticed = None;
-        self.last_kept = last_kept;
     }
 }
 

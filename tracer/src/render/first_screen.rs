@@ -7,7 +7,7 @@ use super::launching::BARS;
 use super::next::{is_applicable, is_change, next};
 use super::style::Style;
 use super::table::{INDENT, TextTable, cut, width, wrap};
-use super::{cleanup, evidence, garbage, idle, leaks, lines, overview, steps};
+use super::{cleanup, evidence, garbage, idle, leaks, lines, missing, steps};
 use crate::text::OrDash as _;
 use crate::units::{bytes, count, counted, duration, percent, signed_duration};
 use gctrace_analysis::report::{
@@ -442,7 +442,7 @@ fn trust(report: &Report) -> Vec<String> {
         0 | 1 => String::new(),
         many => format!(" of {} processes", count(many)),
     };
-    let missing = overview::missing_items(report);
+    let missing = missing::items(report);
     let first =
         missing.first().map_or(String::new(), |first| format!("{}.", first.trim_end_matches('.')));
     let more = match missing.len() {

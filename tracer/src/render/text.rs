@@ -4,8 +4,8 @@ use super::style::Style;
 use super::table::wrap;
 use super::{
     allocations, cause, cleanup, counters, cpu, cuda, evidence, first_screen, garbage, gpu_bounds,
-    gpu_devices, gpus, idle, launching, layers, leaks, lines, overview, pressure, ranks, settings,
-    steps,
+    gpu_devices, gpus, idle, launching, layers, leaks, lines, missing, overview, pressure, ranks,
+    settings, steps,
 };
 use crate::print::clean;
 use crate::units::{duration, signed_duration};
@@ -47,7 +47,7 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
         gpus::gpus(report),
         settings::settings(report),
         evidence::own_cost(report),
-        overview::missing(report),
+        missing::missing(report),
     ];
     for section in evidence.iter().filter(|section| !section.lines.is_empty()) {
         text.push_str(&format!("\n{}\n", style.bold(section.heading)));

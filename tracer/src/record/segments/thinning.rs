@@ -9,7 +9,7 @@ const DAY_NS: f64 = 8.64e13;
 const LEAST_SHARE: f64 = 0.2;
 /// Bytes of a pause until one was written: as measured (docs/measurements/analysis.md).
 const USUAL_BYTES: f64 = 28.0;
-/// Lengths are told apart to the eighth of a doubling, up to 2^40 ns.
+/// Lengths are distinguished to the eighth of a doubling, up to 2^40 ns.
 const STEPS: usize = 8;
 const LENGTHS: usize = 40 * STEPS;
 

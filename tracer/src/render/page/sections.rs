@@ -10,8 +10,8 @@ use super::idle;
 use crate::render::table::for_page;
 use crate::render::{
     allocations, cause, cleanup, counters, cpu, cuda, evidence as facts, first_screen, garbage,
-    gpu_bounds, gpu_devices, gpus, launching, leaks, lines, next, overview, pressure, ranks,
-    settings, steps, text,
+    gpu_bounds, gpu_devices, gpus, launching, leaks, lines, missing, next, overview, pressure,
+    ranks, settings, steps, text,
 };
 use crate::text::OrDash as _;
 use crate::units::{bytes, count, duration, percent, short_count};
@@ -310,7 +310,7 @@ fn heaps(report: &Report, drawings: &RunDrawings, run: usize) -> Section {
 /// How it was recorded, what that cost, and what is not known.
 fn recording(report: &Report) -> Section {
     let mut all = blocks(&for_page(|| overview::recording(report).lines));
-    let parts = for_page(|| [facts::own_cost(report), overview::missing(report)]);
+    let parts = for_page(|| [facts::own_cost(report), missing::missing(report)]);
     all.extend(parts.into_iter().flat_map(evidence));
     if !report.not_covered.is_empty() {
         all.push(Block::Heading("Not covered".to_owned()));

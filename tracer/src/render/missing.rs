@@ -1,0 +1,123 @@
+//! What the figures lack: what was deleted, lost, left out or not examined.
+
+use super::overview::remarks;
+use super::table::{INDENT, ReportSection, wrap};
+use crate::units::{counted, duration};
+use crate::unseen::unseen_words;
+use gctrace_analysis::report::{DeletedReport, MissingData, Report};
+
+pub(crate) fn missing(report: &Report) -> ReportSection {
+    let items = items(report);
+    let lines = items.iter().flat_map(|item| wrap(item, INDENT, "    "));
+    ReportSection::new("Missing", lines.collect())
+}
+
+/// What a recorder has deleted.
+fn deleted(deleted: &DeletedReport) -> String {
+    let longest =
+        deleted.longest_ns.map_or(String::new(), |ns| format!(", longest {}", duration(ns)));
+    let lost = match deleted.lost {
+        0 => String::new(),
+        lost => format!("; {} were lost", counted(lost, "event")),
+    };
+    format!(
+        "{} deleted, of the {} before: {} ({} in total{longest}) counted exactly, in no other figure{lost}.",
+        counted(deleted.segments, "segment"),
+        duration(deleted.time_ns),
+        counted(deleted.pauses.count, "pause"),
+        duration(deleted.pauses.time_ns),
+    )
+}
+
+/// What the figures lack, a sentence each; one that nothing is known to be missing if there is
+/// none.
+pub(super) fn items(report: &Report) -> Vec<String> {
+    let missing = &report.missing;
+    let mut items: Vec<String> = missing.deleted.iter().map(deleted).collect();
+    let lost = missing.lost.iter();
+    items.extend(
+        lost.map(|(place, events)| format!("{} lost: {place}.", counted(*events, "event"))),
+    );
+    items.extend(missing.unexamined.iter().map(|(why, count)| {
+        format!(
+            "{} {}: the figures exclude collections in {}.",
+            counted(*count, "process"),
+            why,
+            if *count == 1 { "it" } else { "them" }
+        )
+    }));
+    items.extend(missing.unseen.and_then(unseen_words).map(|words| format!("{words}.")));
+    if missing.omitted.count > 0 {
+        items.push(format!(
+            "{} under {} left out of the tables ({}, included in the totals).",
+            counted(missing.omitted.count, "pause"),
+            if missing.deleted.is_some() {
+                "--min-pause or beyond --per-day"
+            } else {
+                "--min-pause"
+            },
+            duration(missing.omitted.time_ns)
+        ));
+    }
+    if missing.unfinished.count > 0 {
+        items.push(format!(
+            "{} cut short by the end of the process or thread ({} until then, in the tables).",
+            counted(missing.unfinished.count, "pause"),
+            duration(missing.unfinished.time_ns)
+        ));
+    }
+    if missing.attached > 0 {
+        let was = if missing.attached == 1 { "was" } else { "were" };
+        let (start, earlier) = match missing.deleted {
+            Some(_) => ("the first segment", "not in the figures"),
+            None => ("recording", "unknown"),
+        };
+        items.push(format!(
+            "{} {was} already running when {start} started; earlier pauses are {earlier}.",
+            counted(missing.attached, "process")
+        ));
+    }
+    if missing.inexact_overlaps > 0 {
+        items.push(format!(
+            "{}: the trace is far out of order; overlapping pauses may be counted twice.",
+            counted(missing.inexact_overlaps, "process")
+        ));
+    }
+    if missing.recorded_twice > 0 {
+        items.push(format!(
+            "{} recorded by the probes and in-process separately; each counts once.",
+            counted(missing.recorded_twice, "pause")
+                + if missing.recorded_twice == 1 { " was" } else { " were" }
+        ));
+    }
+    items.extend(missing.unreadable.iter().map(|why| format!("Left out: {}", why)));
+    items.extend(report.traces.iter().flat_map(|trace| {
+        let name = match report.traces.len() {
+            1 => String::new(),
+            _ => format!("{}: ", trace.file.clone()),
+        };
+        remarks(trace).into_iter().map(move |remark| format!("{name}{remark}"))
+    }));
+    if items.is_empty() {
+        items.push(nothing_known(missing).to_owned());
+    }
+    items
+}
+
+/// The sentence if no loss is known. "Nothing was lost" requires that every process was examined.
+fn nothing_known(missing: &MissingData) -> &'static str {
+    match (missing.every_process_examined, missing.unseen) {
+        (Some(true), _) => "Nothing was lost.",
+        (Some(false), Some(_)) => {
+            "No event was lost. Processes that do not load the library are not seen in-process."
+        }
+        (Some(false), None) => {
+            "No event was lost. Not seen in-process: the first collections of each interpreter (3 - 7), \
+             before the library is loaded; the last ones of subinterpreters; processes that do not \
+             load the library."
+        }
+        (None, _) => {
+            "No loss is recorded. The trace does not state whether every process was examined."
+        }
+    }
+}

@@ -6,7 +6,7 @@
 use super::launching::BARS;
 use super::next::{is_applicable, is_change, next};
 use super::style::Style;
-use super::table::{INDENT, TextTable, cut, width, wrap};
+use super::table::{GAP, INDENT, TextTable, cut, width, wrap};
 use super::{cleanup, evidence, garbage, idle, leaks, lines, missing, steps};
 use crate::text::OrDash as _;
 use crate::units::{bytes, count, counted, duration, percent, signed_duration};
@@ -22,8 +22,8 @@ use gctrace_analysis::words::places::library_switch;
 pub(super) const LINES: usize = 30;
 /// Advice shown.
 const ADVICE_SHOWN: usize = 3;
-/// Characters of a line that are reserved for the figures beside a change.
-const BESIDE_CHANGE: usize = 46;
+/// Characters of a change that are shown even if its figures are cut for them.
+const LEAST_CHANGE: usize = 16;
 /// Lines of the program shown.
 const PLACES_SHOWN: usize = 3;
 
@@ -254,15 +254,27 @@ fn of_collector(report: &Report, changes: &[(usize, &Advice)]) -> Vec<String> {
     let of_training = shown().all(|(_, advice)| is_of_training(advice, report));
     let run = priced_run(report).filter(|_| of_training);
     let saves = run.map_or("saves".to_owned(), |run| format!("saves of {run}"));
-    let mut table = TextTable::new(&["", "(predicted)", &saves, "memory", "longest"], &[1]);
-    for (index, advice) in shown() {
-        table.row(vec![
-            (index + 1).to_string(),
-            cut(&change(advice), width() - BESIDE_CHANGE),
+    let head = [saves.as_str(), "memory", "longest"];
+    let figures = |advice: &Advice| {
+        [
             saving(advice).map(|saving| saving + once(advice, report)).or_dash(),
             memory(advice).unwrap_or_default(),
             advice.effect.longest_ns.map(longest).or_dash(),
-        ]);
+        ]
+    };
+    let figures: Vec<_> = shown().map(|(_, advice)| figures(advice)).collect();
+    // A figure without its unit is none: what is too long is cut of the change.
+    let columns = head.iter().enumerate().map(|(column, name)| {
+        let cells = figures.iter().filter_map(|row| row.get(column));
+        let widest = cells.map(|cell| cell.chars().count()).max().unwrap_or(0);
+        GAP + widest.max(name.chars().count())
+    });
+    let beside = INDENT.len() + 1 + GAP + columns.sum::<usize>();
+    let room = width().saturating_sub(beside).max(LEAST_CHANGE);
+    let mut table = TextTable::new(&[&["", "(predicted)"], &head[..]].concat(), &[1]);
+    for ((index, advice), figures) in shown().zip(figures) {
+        let cells = [(index + 1).to_string(), cut(&change(advice), room)];
+        table.row(cells.into_iter().chain(figures).collect());
     }
     let mut lines = table.lines();
     let is_least =
@@ -417,7 +429,7 @@ fn memory(advice: &Advice) -> Option<String> {
     let effect = &advice.effect;
     Some(match (effect.memory_objects?, effect.memory_bytes) {
         (0, _) => "+0".to_owned(),
-        (_, Some(least)) if effect.memory_is_least => format!("\u{2265} {}", bytes(least)),
+        (_, Some(least)) if effect.memory_is_least => format!("\u{2265}{}", bytes(least)),
         (_, Some(more)) => format!("+{}", bytes(more)),
         (_, None) => "unknown".to_owned(),
     })

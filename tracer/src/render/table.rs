@@ -97,7 +97,7 @@ impl TextTable {
         let mut line = String::from("  ");
         for (column, (cell, width)) in row.iter().zip(widths).enumerate() {
             if column > 0 {
-                line.push_str("  ");
+                line.push_str(&" ".repeat(GAP));
             }
             let padding = " ".repeat(width.saturating_sub(cell.chars().count()));
             if self.left.contains(&column) {
@@ -179,6 +179,9 @@ pub(crate) fn wrap(text: &str, first: &str, indent: &str) -> Vec<String> {
     }
     lines
 }
+
+/// Spaces between two columns.
+pub(crate) const GAP: usize = 2;
 
 /// The indent of a section's lines.
 pub(crate) const INDENT: &str = "  ";

@@ -43,9 +43,11 @@ const PAUSE: Duration = Duration::from_millis(50);
 const QUIET: Duration = Duration::from_secs(1);
 /// Time between two polls of the map while gctrace lives.
 const WATCH_MS: u8 = 200;
-/// A program found stopped for longer than this at a poll is resumed. With the time between two
-/// polls, a program is stopped for 2 s at most.
-const LONGEST: Duration = Duration::from_millis(1700);
+/// A program found stopped for longer than this at a poll is resumed. It may be stopped twice in a row, at its exec
+/// and when it loads its libpython: with the time between two polls after each, it is stopped for 2 s at most.
+const LONGEST: Duration = Duration::from_millis(1500);
+/// Stops farther apart than this do not add up: gctrace was there in between.
+const IN_A_ROW: Duration = Duration::from_secs(10);
 /// How long gctrace waits for the end of its guardian, which another gctrace or a user may have
 /// stopped.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -156,8 +158,9 @@ pub(crate) fn guard() -> io::Result<()> {
     world.stopped()?;
     let successor = Successor::fork()?;
     let mut pipe = io::stdin();
+    let mut overdue = OverdueStops::default();
     while !wait::readable([pipe.as_fd()], WATCH_MS)? {
-        resume_overdue(&mut world)?;
+        overdue.resume(&mut world)?;
     }
     let quiet = if abandoned(&mut pipe) { QUIET } else { Duration::ZERO };
     let resumed = resume_all(&mut world, quiet);
@@ -189,19 +192,28 @@ fn abandoned(pipe: &mut impl Read) -> bool {
     !matches!(pipe.read_exact(&mut dismissal), Ok(()))
 }
 
-/// Resumes programs stopped for too long: gctrace is stopped, stuck or slow.
-fn resume_overdue(world: &mut impl GuardianWorld) -> io::Result<()> {
-    let stopped = world.stopped()?;
-    let now = world.now();
-    for (pid, since) in stopped {
-        let stopped_for = now.saturating_sub(since);
-        if stopped_for >= LONGEST {
-            // In this order: once it runs it may be stopped again, which must not be forgotten.
-            world.forget(pid);
-            world.resume(pid);
+/// By process: for how long programs that had to be resumed were stopped in a row, and when the last stop ended.
+#[derive(Default)]
+struct OverdueStops(HashMap<u32, (Duration, Duration)>);
+
+impl OverdueStops {
+    /// Resumes programs stopped for too long: gctrace is stopped, stuck or slow.
+    fn resume(&mut self, world: &mut impl GuardianWorld) -> io::Result<()> {
+        let stopped = world.stopped()?;
+        let now = world.now();
+        self.0.retain(|_, (_, ended)| now.saturating_sub(*ended) < IN_A_ROW);
+        for (pid, since) in stopped {
+            let before = self.0.get(&pid).map_or(Duration::ZERO, |(before, _)| *before);
+            let stopped_for = before + now.saturating_sub(since);
+            if stopped_for >= LONGEST {
+                // In this order: once it runs it may be stopped again, which must not be forgotten.
+                world.forget(pid);
+                world.resume(pid);
+                self.0.insert(pid, (stopped_for, now));
+            }
         }
+        Ok(())
     }
-    Ok(())
 }
 
 /// Resumes all stopped programs until no new one has appeared for `quiet`.

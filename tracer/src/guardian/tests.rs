@@ -121,10 +121,30 @@ fn overdue_programs_are_resumed_while_gctrace_lives() {
         stopped: vec![(7, 5 * second - LONGEST), (8, 4 * second)],
         ..Fake::default()
     };
-    resume_overdue(&mut world).expect("released");
+    OverdueStops::default().resume(&mut world).expect("released");
     assert_eq!(world.resumed, [(7, 5 * second)]);
     assert_eq!(world.stopped, [(8, 4 * second)]);
-    assert!(LONGEST + Duration::from_millis(WATCH_MS.into()) < 2 * second);
+}
+
+/// gctrace is stopped at the program's exec, and again when it loads its libpython. Polls are as late as can be.
+#[test]
+fn stops_in_a_row_add_up() {
+    let poll = Duration::from_millis(WATCH_MS.into());
+    let mut overdue = OverdueStops::default();
+    let mut world =
+        Fake { now: LONGEST + poll, stopped: vec![(7, Duration::ZERO)], ..Fake::default() };
+    overdue.resume(&mut world).expect("released");
+    world.stopped = vec![(7, world.now)];
+    world.now += poll;
+    overdue.resume(&mut world).expect("released");
+    assert_eq!(world.resumed, [(7, LONGEST + poll), (7, LONGEST + 2 * poll)]);
+    assert!(world.now < Duration::from_secs(2));
+    // Much later it has all of its time again.
+    world.now += IN_A_ROW;
+    world.stopped = vec![(7, world.now)];
+    world.now += poll;
+    overdue.resume(&mut world).expect("released");
+    assert_eq!(world.resumed.len(), 2);
 }
 
 #[test]

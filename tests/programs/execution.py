@@ -131,8 +131,8 @@ def environment(machine, program, work, truth, ordinary):
 def command_line(machine, program, mode, ordinary, work, trace):
     line = machine.fill(program, program.command, work)
     if mode == APPLY:
-        setting = machine.thresholds(program.python)
-        line = [str(machine.gctrace), "apply", "-q", "--gc", setting, "--", *line]
+        setting = program.setting or ("--gc", machine.thresholds(program.python))
+        line = [str(machine.gctrace), "apply", "-q", *setting, "--", *line]
     elif mode:
         line = [str(machine.gctrace), "record", "--mode", mode, "-o", str(trace), "--", *line]
     if program.terminal:

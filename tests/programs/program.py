@@ -9,7 +9,7 @@ from collections.abc import Sequence
 HERE = pathlib.Path(__file__).resolve().parent
 SCRIPTS = HERE / "scripts"
 
-# The modes of recording, and `gctrace apply` with the thresholds that the Python has anyway.
+# The modes of recording, and `gctrace apply`.
 EBPF, INJECT, BOTH, APPLY = "ebpf", "inject", "both", "apply"
 MODES = (EBPF, INJECT, BOTH, APPLY)
 
@@ -45,6 +45,8 @@ class Program:
     # collections are not seen, with the reason. Then the trace must not claim to be complete.
     excluded: Mapping[str, str] = dataclasses.field(default_factory=dict)
     unseen: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    # The arguments of `gctrace apply`, which is then the only mode; none: the thresholds that the Python has anyway.
+    setting: Sequence[str] = ()
     # Whether it needs root in the modes inject and apply too, where an ordinary user runs the others.
     root: bool = False
     # Whether it runs in its own terminal (stdout and stderr are one there).

@@ -159,7 +159,7 @@ class Table:
 def run_program(one, machine, modes, table):
     reason = why_not(one, machine)
     untraced = {}
-    for mode in modes:
+    for mode in modes if not one.setting else [mode for mode in modes if mode == program.APPLY]:
         if why := reason or one.why_excluded(mode):
             table.put(one.name, mode, "skipped", why)
             continue

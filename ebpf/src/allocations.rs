@@ -18,19 +18,7 @@ use std::mem::MaybeUninit;
 use std::path::Path;
 use zerocopy::IntoBytes as _;
 
-mod skeleton {
-    #![allow(
-        warnings,
-        clippy::all,
-        clippy::allow_attributes,
-        clippy::undocumented_unsafe_blocks,
-        clippy::unwrap_used,
-        clippy::expect_used,
-        clippy::panic,
-        reason = "generated"
-    )]
-    include!(concat!(env!("OUT_DIR"), "/alloc.skel.rs"));
-}
+crate::skeleton!(mod "alloc");
 
 /// `SIZE_CLASSES` of `bpf/event.h`.
 const CLASSES: usize = 44;

@@ -28,19 +28,7 @@ use std::mem::MaybeUninit;
 use std::path::Path;
 use std::rc::Rc;
 
-mod skeleton {
-    #![allow(
-        warnings,
-        clippy::all,
-        clippy::allow_attributes,
-        clippy::undocumented_unsafe_blocks,
-        clippy::unwrap_used,
-        clippy::expect_used,
-        clippy::panic,
-        reason = "generated"
-    )]
-    include!(concat!(env!("OUT_DIR"), "/cuda.skel.rs"));
-}
+crate::skeleton!(mod "cuda");
 
 /// The loaded programs. Dropping it detaches nothing: links have their own lifetime.
 pub struct CudaPrograms {

@@ -14,19 +14,7 @@ use skeleton::{GarbageSkel, GarbageSkelBuilder};
 use std::mem::MaybeUninit;
 use std::path::Path;
 
-mod skeleton {
-    #![allow(
-        warnings,
-        clippy::all,
-        clippy::allow_attributes,
-        clippy::undocumented_unsafe_blocks,
-        clippy::unwrap_used,
-        clippy::expect_used,
-        clippy::panic,
-        reason = "generated"
-    )]
-    include!(concat!(env!("OUT_DIR"), "/garbage.skel.rs"));
-}
+crate::skeleton!(mod "garbage");
 
 /// The loaded programs; nothing is probed until [`GarbagePrograms::attach`].
 pub struct GarbagePrograms {

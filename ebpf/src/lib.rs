@@ -47,6 +47,26 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+/// The module `skeleton` that `build.rs` generated of one of the objects in `bpf/`.
+macro_rules! skeleton {
+    ($visible:vis mod $object:literal) => {
+        #[allow(
+            warnings,
+            clippy::all,
+            clippy::allow_attributes,
+            clippy::undocumented_unsafe_blocks,
+            clippy::unwrap_used,
+            clippy::expect_used,
+            clippy::panic,
+            reason = "generated"
+        )]
+        $visible mod skeleton {
+            include!(concat!(env!("OUT_DIR"), "/", $object, ".skel.rs"));
+        }
+    };
+}
+use skeleton;
+
 mod allocations;
 mod arch;
 mod arenas;

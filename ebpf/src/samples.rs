@@ -14,19 +14,7 @@ use skeleton::{SampleSkel, SampleSkelBuilder};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 
-mod skeleton {
-    #![allow(
-        warnings,
-        clippy::all,
-        clippy::allow_attributes,
-        clippy::undocumented_unsafe_blocks,
-        clippy::unwrap_used,
-        clippy::expect_used,
-        clippy::panic,
-        reason = "generated"
-    )]
-    include!(concat!(env!("OUT_DIR"), "/sample.skel.rs"));
-}
+crate::skeleton!(mod "sample");
 
 /// The loaded program. Dropping it ends the samples.
 pub struct SamplePrograms {

@@ -5,19 +5,7 @@ use gctrace_abi::ProbePointKind;
 use gctrace_event::MAX_STACK_DEPTH;
 use zerocopy::FromBytes;
 
-pub(crate) mod skeleton {
-    #![allow(
-        warnings,
-        clippy::all,
-        clippy::allow_attributes,
-        clippy::undocumented_unsafe_blocks,
-        clippy::unwrap_used,
-        clippy::expect_used,
-        clippy::panic,
-        reason = "generated"
-    )]
-    include!(concat!(env!("OUT_DIR"), "/gctrace.skel.rs"));
-}
+crate::skeleton!(pub(crate) mod "gctrace");
 
 /// Arenas that a process mapped and unmapped: see `struct arenas` in `bpf/event.h`.
 pub use skeleton::types::arenas as Arenas;

@@ -137,8 +137,8 @@ impl StoppedPrograms {
                 }
             }
             Ok(false) => {
-                let message = "the process was stopped for 2 s and then resumed by gctrace's guardian before its probes \
-                               were in place: its first collections may be missing";
+                let message = "gctrace's guardian resumed the process, which was stopped for 1.5 s, before its probes were in \
+                               place: its first collections may be missing";
                 trace.output.note(Some(pid), at_ns, message.to_owned());
                 trace.examination.unexamined(pid, Unexamined::Late);
                 tracing::warn!("process {pid}: {message}");

@@ -1,5 +1,5 @@
-//! libcupti: activity records in the layout of a chosen version (`SIMGPU_CUPTI`: 11.8, 12.4, 13.0
-//! or future). The collector lives in the driver's copy of this library; other copies forward
+//! libcupti: activity records in the layout of a chosen version (`SIMGPU_CUPTI`: 11.8, 12.4, 13.0,
+//! 13.2 or future). The collector lives in the driver's copy of this library; other copies forward
 //! calls.
 //!
 //! Callbacks of API calls can be enabled but are never called: only the activity API is simulated.
@@ -84,8 +84,9 @@ fn unsubscribe(collector: &mut ActivityCollector, subscriber: u64) -> Status {
 fn enable(collector: &mut ActivityCollector, kind: u32) -> Status {
     let refused = [layout::EVENT, layout::SYNCHRONIZATION];
     let is_partial = collector.settings.has(SimFault::CuptiPartial);
+    let is_later = kind == layout::HOST_LAUNCH && collector.version.size(kind).is_none();
     // Kinds that are never written can be enabled like the others: 12, 3, 51 and so on.
-    if kind == 0 || (is_partial && refused.contains(&kind)) {
+    if kind == 0 || is_later || (is_partial && refused.contains(&kind)) {
         return Err(INVALID_KIND);
     }
     collector.enabled.insert(kind);

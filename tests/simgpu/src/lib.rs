@@ -20,7 +20,7 @@
 //! | `SIMGPU_LOG` | | prefix of the truth logs |
 //! | `SIMGPU_LOG_MS` | 100 | how often they are written; measurements on few CPUs should write them at exit only |
 //! | `SIMGPU_SHARED` | `shared` next to the libraries | folder that processes share |
-//! | `SIMGPU_CUPTI` | 12.4 | version of CUPTI's records: `11.8`, `12.4`, `13.0` or `future` (longer ones) |
+//! | `SIMGPU_CUPTI` | 12.4 | version of CUPTI's records: `11.8`, `12.4`, `13.0`, `13.2` (which has host functions) or `future` (longer ones) |
 //! | `SIMGPU_FAULT` | | faults, comma-separated: `subscribe-busy`, `cupti-15`, `cupti-999`, `cupti-partial`, `dropped-records`, `wrong-clock`, `never-completing`, `crash-at-exit`, `no-nvml`, `nvml-lost` |
 //!
 //! # Kernels
@@ -41,7 +41,7 @@
 //!
 //! The layer is `driver`, `runtime` or `nccl`; nested calls are logged too, before the outer one
 //! and with its correlation id. Kinds of operation: `kernel`, `memcpy`, `memset`, `collective`,
-//! `event`, `wait`. An operation is logged once it is scheduled, which may be before it ends. Lines
+//! `host` (a function that the host runs), `event`, `wait`. An operation is logged once it is scheduled, which may be before it ends. Lines
 //! are written every `SIMGPU_LOG_MS` milliseconds and at exit; a program that leaves by `_exit` or
 //! `exec` calls `simgpuFlush()` first, and a killed one loses the last lines, one of which may be
 //! cut. Stream and event handle of a call are those that the caller passed (0: none, or the default
@@ -68,6 +68,7 @@ mod cupti;
 mod driver;
 mod error;
 mod handles;
+mod host_function;
 mod layout;
 mod link;
 mod log;

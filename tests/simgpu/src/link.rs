@@ -115,6 +115,7 @@ pub(crate) mod driver {
         fn cuStreamSynchronize_ptsz(stream: u64);
         fn cuStreamQuery(stream: u64);
         fn cuStreamWaitEvent(stream: u64, event: u64, flags: u32);
+        fn cuLaunchHostFunc(stream: u64, function: u64, data: u64);
         fn cuStreamBeginCapture_v2(stream: u64, mode: i32);
         fn cuStreamEndCapture(stream: u64, graph: *mut u64);
         fn cuStreamIsCapturing(stream: u64, status: *mut i32);

@@ -179,6 +179,8 @@ exported! { Runtime;
     fn cudaStreamQuery(stream: u64) [stream: stream] => with_context(|| driver::cuStreamQuery(stream));
     fn cudaStreamWaitEvent(stream: u64, event: u64, flags: u32) [stream: stream, event: event] =>
         with_context(|| driver::cuStreamWaitEvent(stream, event, flags));
+    fn cudaLaunchHostFunc(stream: u64, function: u64, data: u64) [stream: stream] =>
+        with_context(|| driver::cuLaunchHostFunc(stream, function, data));
 }
 
 // Events.

@@ -372,7 +372,10 @@ fn interval(finished: &FinishedOperation) -> Option<BusyInterval> {
         OperationKind::Memcpy(kind) => {
             Some(BusyInterval::copy(start_ns, end_ns, finished.operation.bytes, kind))
         }
-        OperationKind::Memset | OperationKind::Event | OperationKind::Wait => None,
+        OperationKind::Memset
+        | OperationKind::HostFunction
+        | OperationKind::Event
+        | OperationKind::Wait => None,
     }
 }
 

@@ -13,6 +13,8 @@ pub(crate) enum OperationKind {
     Memcpy(u8),
     Memset,
     Collective,
+    /// `cuLaunchHostFunc`: the stream waits while the host runs a function.
+    HostFunction,
     /// `cuEventRecord`.
     Event,
     /// `cuStreamWaitEvent`.
@@ -26,6 +28,7 @@ impl OperationKind {
             Self::Memcpy(_) => "memcpy",
             Self::Memset => "memset",
             Self::Collective => "collective",
+            Self::HostFunction => "host",
             Self::Event => "event",
             Self::Wait => "wait",
         }
@@ -37,14 +40,15 @@ impl OperationKind {
     }
 }
 
-/// Where ranks meet: the part of a collective that depends on other processes.
+/// What an operation waits for after its start: in a collective the other ranks, else the function that the
+/// host runs.
 pub(crate) trait Rendezvous: Send + fmt::Debug {
-    /// This rank's kernel starts at `start_ns`. Called once.
+    /// This rank's kernel, or the function, starts at `start_ns`. Called once.
     fn arrive(&mut self, start_ns: u64);
-    /// Start of the last rank, once all have arrived.
+    /// Start of the last rank, once all have arrived; the end of the function, once it has returned.
     fn last_start_ns(&mut self) -> Option<u64>;
     /// The communicator's name and the index of the collective in it, from 0: the same in all
-    /// ranks.
+    /// ranks. Empty and 0 of a function.
     fn identity(&self) -> (Arc<str>, u64);
 }
 
@@ -91,7 +95,7 @@ impl Operation {
         }
     }
 
-    /// A marker: takes no time.
+    /// A marker, or a function of the host: takes no time of the device.
     pub(crate) fn mark(kind: OperationKind, launched_ns: u64) -> Self {
         Self::new(kind, Arc::from(""), 0, launched_ns)
     }

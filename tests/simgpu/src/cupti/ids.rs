@@ -22,7 +22,7 @@ pub(super) fn callback_name(domain: u32, id: u32) -> Option<String> {
 
 /// Sorted by name; the last number is the CUDA version in the runtime's enumerators, 0 for the
 /// driver's.
-const IDS: [(&str, u32, u32); 150] = [
+const IDS: [(&str, u32, u32); 153] = [
     ("cuCtxCreate_v2", 235, 0),
     ("cuCtxDestroy_v2", 322, 0),
     ("cuCtxGetApiVersion", 296, 0),
@@ -65,6 +65,8 @@ const IDS: [(&str, u32, u32); 150] = [
     ("cuInit", 1, 0),
     ("cuLaunchCooperativeKernel", 477, 0),
     ("cuLaunchCooperativeKernel_ptsz", 478, 0),
+    ("cuLaunchHostFunc", 527, 0),
+    ("cuLaunchHostFunc_ptsz", 528, 0),
     ("cuLaunchKernel", 307, 0),
     ("cuLaunchKernelEx", 652, 0),
     ("cuLaunchKernelEx_ptsz", 653, 0),
@@ -146,6 +148,7 @@ const IDS: [(&str, u32, u32); 150] = [
     ("cudaGraphLaunch_ptsz", 312, 10000),
     ("cudaHostAlloc", 27, 3020),
     ("cudaLaunchCooperativeKernel", 269, 9000),
+    ("cudaLaunchHostFunc", 284, 10000),
     ("cudaLaunchKernel", 211, 7000),
     ("cudaLaunchKernelExC", 430, 11060),
     ("cudaLaunchKernelExC_ptsz", 431, 11060),

@@ -1,5 +1,5 @@
-//! Activity records as bytes. Offsets hold for all versions from 11.8 to 13.0, sizes for each
-//! (measured by compiling against `cupti_activity.h` of 11.8.87, 12.4.127 and 13.0.85). Bytes
+//! Activity records as bytes. Offsets hold for all versions from 11.8 to 13.2, sizes for each
+//! (measured by compiling against `cupti_activity.h` of 11.8.87, 12.4.127, 13.0.85 and 13.2). Bytes
 //! outside our fields are poisoned, so that a reader that uses too much finds garbage.
 
 /// Value of meaningless bytes.
@@ -15,6 +15,8 @@ pub(super) const OVERHEAD: u32 = 17;
 pub(super) const PEER_MEMCPY: u32 = 22;
 pub(super) const EVENT: u32 = 36;
 pub(super) const SYNCHRONIZATION: u32 = 38;
+/// Since CUDA 13.1.
+pub(super) const HOST_LAUNCH: u32 = 58;
 
 /// The CUPTI version that the simulator imitates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +24,7 @@ pub(super) enum CuptiVersion {
     V11_8,
     V12_4,
     V13_0,
+    V13_2,
     /// Not released: all records are longer.
     Future,
 }
@@ -32,6 +35,7 @@ impl CuptiVersion {
         match name {
             "11.8" => Self::V11_8,
             "13.0" => Self::V13_0,
+            "13.2" => Self::V13_2,
             "future" => Self::Future,
             _ => Self::V12_4,
         }
@@ -43,6 +47,7 @@ impl CuptiVersion {
             Self::V11_8 => 18,
             Self::V12_4 => 22,
             Self::V13_0 => 130_001,
+            Self::V13_2 => 130_202,
             Self::Future => 990_000,
         }
     }
@@ -50,21 +55,23 @@ impl CuptiVersion {
     /// Size of a record in bytes; `None` for kinds that the simulator does not write.
     pub(super) fn size(self, kind: u32) -> Option<usize> {
         let sizes = match kind {
-            KERNEL => [200, 208, 216],
-            MEMCPY => [88, 88, 96],
-            MEMSET => [88; 3],
-            PEER_MEMCPY => [96; 3],
-            DRIVER | RUNTIME => [40; 3],
-            SYNCHRONIZATION => [40, 40, 56],
-            EVENT => [24, 24, 56],
-            OVERHEAD => [40, 56, 56],
+            KERNEL => [200, 208, 216, 224],
+            MEMCPY => [88, 88, 96, 96],
+            MEMSET => [88; 4],
+            PEER_MEMCPY => [96; 4],
+            DRIVER | RUNTIME => [40; 4],
+            SYNCHRONIZATION => [40, 40, 56, 56],
+            EVENT => [24, 24, 56, 56],
+            OVERHEAD => [40, 56, 56, 56],
+            HOST_LAUNCH if matches!(self, Self::V13_2 | Self::Future) => [48; 4],
             _ => return None,
         };
         Some(match self {
             Self::V11_8 => sizes[0],
             Self::V12_4 => sizes[1],
             Self::V13_0 => sizes[2],
-            Self::Future => sizes[2] + 32,
+            Self::V13_2 => sizes[3],
+            Self::Future => sizes[3] + 32,
         })
     }
 

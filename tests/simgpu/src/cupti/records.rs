@@ -33,6 +33,7 @@ pub(super) fn kind(operation: &FinishedOperation) -> Option<u32> {
         OperationKind::Memcpy(PEER) => Some(layout::PEER_MEMCPY),
         OperationKind::Memcpy(_) => Some(layout::MEMCPY),
         OperationKind::Memset => Some(layout::MEMSET),
+        OperationKind::HostFunction => Some(layout::HOST_LAUNCH),
         OperationKind::Event | OperationKind::Wait => None,
     }
 }
@@ -50,6 +51,18 @@ pub(super) fn operation(
     let operation = &finished.operation;
     let (start, end) =
         ((writing.timestamp)(finished.start_ns), (writing.timestamp)(finished.end_ns));
+    if kind == layout::HOST_LAUNCH {
+        return Some(
+            RecordBuilder::new(writing.version, kind)?
+                .u32(4, finished.stream)
+                .u32(8, context(finished.device))
+                .u32(12, finished.device)
+                .u32(16, operation.correlation)
+                .u32(20, std::process::id())
+                .u64(32, start)
+                .u64(40, end),
+        );
+    }
     let record = RecordBuilder::new(writing.version, kind)?.u64(16, start).u64(24, end);
     if kind == layout::KERNEL {
         return Some(

@@ -3,7 +3,7 @@
 use crate::call::exported;
 use crate::core::{Completion, Operation, OperationKind, StreamKind};
 use crate::error::{CudaError, Status};
-use crate::{c, clock, handles, simulator, thread};
+use crate::{c, clock, handles, host_function, simulator, thread};
 use std::cell::Cell;
 
 /// `CU_STREAM_NON_BLOCKING`.
@@ -89,6 +89,18 @@ fn wait_event(stream: u64, event: u64) -> Status {
     simulator.launch(stream, vec![wait]).map(drop)
 }
 
+/// Has the host run a function once the stream has come to it, which then waits for its end.
+fn launch_host(stream: u64, function: u64, data: u64) -> Status {
+    if function == 0 {
+        return Err(CudaError::INVALID_VALUE);
+    }
+    let stream = resolve(stream)?;
+    let mut operation = Operation::mark(OperationKind::HostFunction, 0);
+    operation.correlation = thread::correlation();
+    operation.meeting = Some(host_function::call(function, data));
+    simulator::simulator()?.launch(stream, vec![operation]).map(drop)
+}
+
 exported! { Driver;
     fn cuStreamCreate(stream: *mut u64, flags: u32) [] => create(stream, flags);
     fn cuStreamCreateWithPriority(stream: *mut u64, flags: u32, _priority: i32) [] => create(stream, flags);
@@ -100,4 +112,7 @@ exported! { Driver;
     fn cuStreamWaitEvent(stream: u64, event: u64, _flags: u32) [stream: stream, event: event] => wait_event(stream, event);
     fn cuStreamWaitEvent_ptsz(stream: u64, event: u64, _flags: u32) [stream: stream, event: event] =>
         wait_event(per_thread(stream), event);
+    fn cuLaunchHostFunc(stream: u64, function: u64, data: u64) [stream: stream] => launch_host(stream, function, data);
+    fn cuLaunchHostFunc_ptsz(stream: u64, function: u64, data: u64) [stream: stream] =>
+        launch_host(per_thread(stream), function, data);
 }

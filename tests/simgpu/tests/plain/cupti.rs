@@ -159,6 +159,14 @@ fn records_of_13_0_agree_with_the_log() {
 }
 
 #[test]
+fn records_of_13_2_agree_with_the_log() {
+    let settings = [("SIMGPU_CUPTI", "13.2")];
+    if let Some(outcome) = scenario("records_of_13_2_agree_with_the_log", &settings, play) {
+        check(&outcome);
+    }
+}
+
+#[test]
 fn longer_records_of_future_versions_are_skipped() {
     let settings = [("SIMGPU_CUPTI", "future")];
     if let Some(outcome) =

@@ -16,7 +16,9 @@ import sys
 from bisect import bisect_left, bisect_right
 
 HEADER = "# gctrace-simgpu truth log 2"
-CATEGORIES = {"kernel": "kernel", "collective": "kernel", "memcpy": "gpu_memcpy", "memset": "gpu_memset"}
+CATEGORIES = {"kernel": "kernel", "collective": "kernel", "memcpy": "gpu_memcpy", "memset": "gpu_memset",
+              # The profiler has none of these; gctrace's own traces do.
+              "host": "gpu_host_function"}
 LAYERS = {"runtime": "cuda_runtime", "driver": "cuda_driver"}
 # Not in the profiler's traces: kineto drops them.
 DROPPED = {"cudaGetDevice", "cudaSetDevice", "cudaGetLastError", "cudaEventCreate",
@@ -88,9 +90,9 @@ class Trace:
                               "Group size": self.program["world_size"]})
             if self.waits:
                 arguments["Seq"] = op["number"]
-        elif op["kind"] != "kernel":
+        elif op["kind"] not in ("kernel", "host"):
             arguments["bytes"] = op["bytes"]
-        self.add(CATEGORIES[op["kind"]], op["name"], op["device"], op["stream"], op["start"],
+        self.add(CATEGORIES[op["kind"]], op["name"] or "Host function", op["device"], op["stream"], op["start"],
                  op["end"], **arguments)
 
     def add_wait(self, call, name, stream, record=None):

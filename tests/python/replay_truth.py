@@ -161,6 +161,17 @@ def blocking_copy(bench):
 
 
 @case(0, 40 * 20)
+def host_functions(bench):
+    """The stream has the host run a function of 2 ms after each step, or goes on."""
+    sleep = ctypes.cast(ctypes.CDLL(None).usleep, c_void_p)
+    for _ in bench.steps(40):
+        for _ in range(20):
+            bench.launch("long", after_us=25)
+        if bench.collecting:
+            bench.cuda("cudaLaunchHostFunc", c_void_p(bench.device.streams[0]), sleep, c_void_p(2000))
+
+
+@case(0, 40 * 20)
 def emptied_cache(bench):
     """Each step frees its memory and reserves it again, or keeps it."""
     address = bench.cuda.handle("cudaMalloc", 1 << 20)

@@ -32,8 +32,9 @@ impl Analysis {
         let index = self.index_at(off.pid, off.at_ns);
         let process = &mut self.processes[index];
         process.see_at_work(off.at_ns, off.end_ns());
-        // Other threads may idle.
-        for span in off.spans().filter(|_| off.tid == off.pid) {
+        // Other threads may idle. Without a length it was not off the CPU.
+        let waited = |(start_ns, end_ns): &(u64, u64)| off.tid == off.pid && start_ns < end_ns;
+        for span in off.spans().filter(waited) {
             let span = ThreadSpan::off_cpu(off, span, node, for_data);
             self.current.spans_of_threads.add(index, span);
         }

@@ -248,7 +248,8 @@ impl TimelineCollector {
         let place = place.map(|place| self.names.intern(place));
         let part = self.processes.entry(off.pid).or_default();
         let thread = part.thread(off.tid);
-        part.annotations.extend(off.spans().map(|(start_ns, end_ns)| AnnotationSpan {
+        let waits = off.spans().filter(|(start_ns, end_ns)| start_ns < end_ns);
+        part.annotations.extend(waits.map(|(start_ns, end_ns)| AnnotationSpan {
             start_ns,
             end_ns,
             thread,

@@ -1,12 +1,13 @@
 //! The operations of one process on one device, and the gaps between them.
 //!
 //! Owns the definition of busy and idle: busy is the union over streams of kernels, memcpys and
-//! memsets, idle the rest between the first start and the last end. All in nanoseconds, as in the
-//! trace.
+//! memsets, idle the rest between the first start and the last end. While the host runs a function
+//! for a stream, the device does nothing. All in nanoseconds, as in the trace.
 
 use super::timeline::{Op, Timeline};
 use crate::report::DeviceId;
 use crate::time::intervals::Intervals;
+use gctrace_event::GpuOpKind;
 use std::collections::BTreeMap;
 
 /// The operations of a process on one device.
@@ -35,7 +36,7 @@ impl<'a> DeviceTimeline<'a> {
     /// One per device that the process used, by index.
     pub(crate) fn of(timeline: &'a Timeline) -> Vec<Self> {
         let mut by_device: BTreeMap<u32, Vec<&Op>> = BTreeMap::new();
-        for op in &timeline.ops {
+        for op in timeline.ops.iter().filter(|op| op.kind != GpuOpKind::HostFunction) {
             if let Some(device) = timeline.device(op) {
                 by_device.entry(device).or_default().push(op);
             }

@@ -113,12 +113,13 @@ pub struct Stream {
     pub number: u64,
 }
 
-/// An operation as a GPU ran it: a kernel, a memcpy or a memset.
+/// An operation as a GPU ran it: a kernel, a memcpy or a memset; or a function that the host ran for a
+/// stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Op {
-    /// Start of the execution on the GPU, in ns on the timeline's clock.
+    /// Start of the execution, in ns on the timeline's clock.
     pub start_ns: u64,
-    /// End of the execution on the GPU, in ns on the timeline's clock.
+    /// End of the execution, in ns on the timeline's clock.
     pub end_ns: u64,
     /// The stream that the operation ran on.
     pub stream: StreamIndex,
@@ -126,7 +127,7 @@ pub struct Op {
     pub name: NameIndex,
     /// The call that enqueued it; `None` if unknown.
     pub call: Option<CallIndex>,
-    /// Whether it is a kernel, a memcpy or a memset.
+    /// What it does.
     pub kind: GpuOpKind,
     /// The communicator it works for ([`Communicator`]); `None` if unknown.
     pub group: Option<NameIndex>,

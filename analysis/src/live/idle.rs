@@ -18,6 +18,7 @@ use crate::accumulate::interval_union::IntervalUnion;
 use crate::gpu::calls::CallEffect;
 use crate::report::{Basis, IdleCause, IdlePart};
 use crate::time::add_to;
+use crate::time::intervals::Intervals;
 use gctrace_event::{CudaCall, GpuOp, GpuOpKind};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -84,7 +85,7 @@ struct PendingRecord {
 enum PendingEvent {
     Paused { length_ns: u64 },
     Call { start_ns: u64, tid: u32, cause: IdleCause, correlation: u64 },
-    Op { device: u32, end_ns: u64, correlation: Option<u64>, copies: bool },
+    Op { device: u32, end_ns: u64, correlation: Option<u64>, kind: GpuOpKind },
 }
 
 /// One device.
@@ -96,6 +97,8 @@ struct DeviceIdle {
     end_ns: u64,
     /// The last ends, in order.
     ends: VecDeque<u64>,
+    /// Start and end of the last functions that the host ran for its streams.
+    functions: VecDeque<(u64, u64)>,
     /// How much earlier it is.
     lead: Lead,
     /// Starts of the last operations in each run.
@@ -139,7 +142,7 @@ impl LiveIdle {
             device: op.device,
             end_ns: op.end_ns.max(op.start_ns),
             correlation: op.correlation,
-            copies: op.kind == GpuOpKind::Memcpy,
+            kind: op.kind,
         };
         self.add(op.start_ns, event);
         let due_ns = self.newest_ns.saturating_sub(SETTLED_NS);
@@ -189,12 +192,16 @@ impl LiveIdle {
                         self.call((start_ns, at_ns), cause, correlation);
                     }
                 }
-                PendingEvent::Op { device, end_ns, correlation, copies } => {
-                    if let Some(correlation) = correlation.filter(|_| copies) {
-                        push(&mut self.copies, (correlation, end_ns), COPIES);
+                PendingEvent::Op { device, end_ns, correlation, kind } => match kind {
+                    GpuOpKind::HostFunction => self.host_function(device, (at_ns, end_ns)),
+                    _ => {
+                        let is_copy = kind == GpuOpKind::Memcpy;
+                        if let Some(correlation) = correlation.filter(|_| is_copy) {
+                            push(&mut self.copies, (correlation, end_ns), COPIES);
+                        }
+                        self.op(device, (at_ns, end_ns), correlation);
                     }
-                    self.op(device, (at_ns, end_ns), correlation);
-                }
+                },
             }
         }
     }
@@ -226,6 +233,14 @@ impl LiveIdle {
             if at < place {
                 *lead = (*lead).min(device.lead[at].saturating_add(spare_ns));
             }
+        }
+    }
+
+    /// The host ran a function for a stream, as calls may wait for.
+    fn host_function(&mut self, number: u32, span: (u64, u64)) {
+        if let Some(device) = self.devices.iter_mut().find(|one| one.device == number) {
+            push(&mut device.functions, span, ENDS);
+            push(&mut device.ends, span.1, ENDS);
         }
     }
 
@@ -263,6 +278,7 @@ impl DeviceIdle {
             first_ns: start_ns,
             end_ns,
             ends: VecDeque::from([end_ns]),
+            functions: VecDeque::new(),
             lead: Lead::default(),
             starts: VecDeque::new(),
             total_ns: BTreeMap::new(),
@@ -286,6 +302,19 @@ impl DeviceIdle {
             // A slow launch.
             ready_ns = until_ns;
         }
+        let functions = self.functions.iter();
+        let functions = functions.filter(|(start, end)| *start < until_ns && *end > from_ns);
+        let functions = functions.map(|(start, end)| (*start.max(&from_ns), *end.min(&until_ns)));
+        let functions: Vec<(u64, u64)> = functions.collect();
+        let mut function_ns = 0;
+        if let Some((start_ns, _)) = functions.first().copied()
+            && functions.iter().any(|(_, end_ns)| *end_ns >= ready_ns)
+        {
+            // If a launch was late, it was that of the function.
+            let in_turn = start_ns - from_ns <= BACK_TO_BACK_NS;
+            ready_ns = if in_turn { from_ns } else { start_ns };
+            function_ns = Intervals::from_iter(functions).length_ns().min(until_ns - ready_ns);
+        }
         let late_ns = ready_ns - from_ns;
         let mut closed_ns = 0;
         for (at, cause) in REMOVED.into_iter().enumerate() {
@@ -296,7 +325,8 @@ impl DeviceIdle {
         }
         // Launch latency, too: a program that is fast enough hides it.
         self.book(IdleCause::Host, late_ns - closed_ns);
-        let waited_ns = until_ns - ready_ns;
+        self.book(IdleCause::HostFunction, function_ns);
+        let waited_ns = until_ns - ready_ns - function_ns;
         let in_turn = waited_ns <= BACK_TO_BACK_NS;
         self.book(if in_turn { IdleCause::BackToBack } else { IdleCause::Blocked }, waited_ns);
     }
@@ -376,6 +406,25 @@ mod tests {
         idle.end();
         let total = idle.figures(0).expect("a device").total;
         total.into_iter().map(|part| (part.cause, part.time_ns / US)).collect()
+    }
+
+    #[test]
+    fn a_stream_waits_for_a_function_of_the_host() {
+        let mut idle = LiveIdle::default();
+        let paused = IntervalUnion::new(Keep::Window, 10);
+        for (id, function) in
+            (1..).zip(["cudaLaunchKernel", "cudaLaunchHostFunc", "cudaLaunchKernel"])
+        {
+            idle.add_call(&call(function, (90 + id, 91 + id), id));
+        }
+        idle.add_op(&kernel((100, 200), 1), &paused);
+        let function = GpuOp { kind: GpuOpKind::HostFunction, ..kernel((210, 700), 2) };
+        idle.add_op(&function, &paused);
+        idle.add_op(&kernel((705, 800), 3), &paused);
+        idle.end();
+        let total = idle.figures(0).expect("a device").total;
+        let total: Vec<_> = total.iter().map(|part| (part.cause, part.time_ns / US)).collect();
+        assert_eq!(total, [(IdleCause::HostFunction, 490), (IdleCause::BackToBack, 15)]);
     }
 
     #[test]

@@ -14,7 +14,9 @@ use crate::accumulate::pause_sums::known_generation;
 use crate::accumulate::process_sums::ProcessSums;
 use crate::accumulate::{Keep, WINDOW_NS};
 use crate::report::HeapTrend;
-use gctrace_event::{Annotation, CudaCall, GpuOp, Interpreter, Pause, Process, StepMark};
+use gctrace_event::{
+    Annotation, CudaCall, GpuOp, GpuOpKind, Interpreter, Pause, Process, StepMark,
+};
 use std::collections::VecDeque;
 
 /// Number of disjoint pause intervals, and of pause starts, that are kept for late records: at most
@@ -154,7 +156,9 @@ impl LiveProcess {
 
     pub(super) fn add_op(&mut self, op: &GpuOp) {
         self.active_ns = self.active_ns.max(op.end_ns);
-        self.gpus.add(op.device, op.start_ns, op.end_ns, &self.sums.paused);
+        if op.kind != GpuOpKind::HostFunction {
+            self.gpus.add(op.device, op.start_ns, op.end_ns, &self.sums.paused);
+        }
         self.idle.get_or_insert_default().add_op(op, &self.sums.paused);
     }
 

@@ -76,10 +76,13 @@ pub struct IdlePlace {
     /// Where it is.
     #[serde(flatten)]
     pub code: CodePlace,
+    /// Number of idle intervals that it has a part of; `null` of places by samples.
+    pub gaps: Option<u64>,
     /// Its part of `time_ns`.
     pub time_ns: u64,
     /// How much shorter the time from the device's first to its last operation is without this place
-    /// alone, in ns; `null` of places by samples, which have no times that could be left out.
+    /// alone, in ns; `null` of places by samples, which have no times that could be left out, and of what is
+    /// blocked.
     pub saves_ns: Option<u64>,
 }
 
@@ -171,6 +174,9 @@ pub enum IdleCause {
     Files,
     /// The program waited for data: an annotation such as those of PyTorch's DataLoader.
     Data,
+    /// A function ran on the host for which a stream waited (`cudaLaunchHostFunc`). Only where its times are
+    /// recorded: with CUPTI 13.1 or later.
+    HostFunction,
     /// A call waited for the GPU: a synchronization, such as that of `.item()`.
     Synchronization,
     /// A copy blocked the host: from or to memory that is not pinned.
@@ -186,7 +192,8 @@ pub enum IdleCause {
     /// An operation of another stream or device had to end first.
     OtherStream,
     /// The operation was launched, its stream was free, and it started over 30 µs later: it waited for
-    /// something that the trace does not contain.
+    /// something that the trace does not contain. Its place is a function of the host if one was launched
+    /// just before and its times were not recorded: then it waited for that, or for something unknown.
     Blocked,
     /// The launch of the operation is not in the trace.
     Unknown,
@@ -194,12 +201,13 @@ pub enum IdleCause {
 
 impl IdleCause {
     /// The causes that can be removed, in order.
-    pub const REMOVABLE: [Self; 9] = [
+    pub const REMOVABLE: [Self; 10] = [
         Self::Gc,
         Self::Profiler,
         Self::Allocation,
         Self::Files,
         Self::Data,
+        Self::HostFunction,
         Self::Synchronization,
         Self::Copy,
         Self::RankWait,
@@ -215,6 +223,7 @@ impl IdleCause {
             Self::Allocation => "allocation",
             Self::Files => "files",
             Self::Data => "data",
+            Self::HostFunction => "host_function",
             Self::Synchronization => "synchronization",
             Self::Copy => "copy",
             Self::RankWait => "rank_wait",
@@ -252,6 +261,7 @@ impl fmt::Display for IdleCause {
             Self::Allocation => "reserving and freeing memory",
             Self::Files => "files and checkpoints",
             Self::Data => "waiting for data",
+            Self::HostFunction => "functions on the host in a stream",
             Self::Synchronization => "synchronization",
             Self::Copy => "blocking copies",
             Self::RankWait => "waiting for another rank",

@@ -224,6 +224,7 @@ impl<W: Write + Send> TraceTables<W> {
                     GpuOpKind::Kernel => "kernel",
                     GpuOpKind::Memcpy => "memcpy",
                     GpuOpKind::Memset => "memset",
+                    GpuOpKind::HostFunction => "host_function",
                 }),
                 CellValue::text(timeline.op_name(op)),
                 time(op.start_ns),

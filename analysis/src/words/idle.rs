@@ -22,6 +22,9 @@ pub(crate) fn remedy(row: &IdleRow, in_long_gaps: bool) -> Option<&'static str> 
         IdleCause::Data => {
             "DataLoader(num_workers=..., persistent_workers=True, prefetch_factor=4)"
         }
+        IdleCause::HostFunction => {
+            "let the function only signal another thread, which does the work beside the stream"
+        }
         IdleCause::Copy if function.contains("HtoD") => {
             "DataLoader(pin_memory=True) and .to(device, non_blocking=True)"
         }

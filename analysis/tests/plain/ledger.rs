@@ -41,9 +41,12 @@ const DATA: Plant = Plant { cause: IdleCause::Data, every: 4, length_ns: 3 * MS 
 /// The length is of the Python after it.
 const SYNCHRONIZATION: Plant =
     Plant { cause: IdleCause::Synchronization, every: 1, length_ns: 150 * US };
+/// At the end of a step, in the stream.
+const FUNCTION: Plant = Plant { cause: IdleCause::HostFunction, every: 4, length_ns: 5 * MS };
 const COPY: Plant = Plant { cause: IdleCause::Copy, every: 2, length_ns: 400 * US };
 const RANK_WAIT: Plant = Plant { cause: IdleCause::RankWait, every: 6, length_ns: 2 * MS };
-const ALL: [Plant; 8] = [GC, PROFILER, ALLOCATION, FILES, DATA, SYNCHRONIZATION, COPY, RANK_WAIT];
+const ALL: [Plant; 9] =
+    [GC, PROFILER, ALLOCATION, FILES, DATA, FUNCTION, SYNCHRONIZATION, COPY, RANK_WAIT];
 
 /// A kernel takes longer than to launch one, or less.
 const GPU_BOUND: u64 = 14 * US;
@@ -123,17 +126,21 @@ impl Machine<'_> {
         let end_ns = start_ns + length_ns;
         self.free_ns = end_ns;
         self.starts.push(start_ns);
-        self.spans.push((start_ns, end_ns));
+        if kind != GpuOpKind::HostFunction {
+            self.spans.push((start_ns, end_ns));
+        }
         if blocks {
             self.now = self.now.max(end_ns + RETURN);
         }
         let correlation = Some(self.starts.len() as u64);
         let function = match kind {
             GpuOpKind::Kernel => "cudaLaunchKernel",
+            GpuOpKind::HostFunction => "cudaLaunchHostFunc",
             _ => "cudaMemcpyAsync",
         };
         let name = match kind {
             GpuOpKind::Kernel => "volta_sgemm",
+            GpuOpKind::HostFunction => "Host function",
             _ if blocks => "Memcpy HtoD (Pageable -> Device)",
             _ => "Memcpy DtoH (Device -> Pinned)",
         };
@@ -206,6 +213,11 @@ impl Machine<'_> {
             let planted = planted.filter(|_| self.on(IdleCause::Profiler) && launch == profiled);
             self.enqueue_after(planted.unwrap_or(0), GpuOpKind::Kernel, kernel_ns, false);
         }
+        if let Some(length_ns) = self.planted(IdleCause::HostFunction, step) {
+            self.think();
+            let length_ns = if self.on(IdleCause::HostFunction) { length_ns } else { 0 };
+            self.enqueue(GpuOpKind::HostFunction, length_ns, false);
+        }
         if let Some(length_ns) = self.planted(IdleCause::Synchronization, step) {
             self.think();
             let end_ns = self.enqueue(GpuOpKind::Memcpy, 2 * US, false);
@@ -256,7 +268,8 @@ fn run(plants: &[Plant], off: &BTreeSet<IdleCause>, kernel_ns: u64) -> Outcome {
         machine.step(step, kernel_ns);
     }
     let busy: u64 = machine.spans.iter().map(|(start, end)| end - start).sum();
-    let (first, last) = (machine.spans[0].0, machine.free_ns);
+    let last = machine.spans.last().unwrap().1;
+    let first = machine.spans[0].0;
     Outcome { records: machine.records, idle_ns: last - first - busy, length_ns: last - first }
 }
 
@@ -382,6 +395,7 @@ fn places_are_those_of_the_plants() {
     assert_eq!(place(IdleCause::Synchronization), (text("cudaStreamSynchronize"), None));
     assert_eq!(place(IdleCause::Copy), (text("Memcpy HtoD (Pageable -> Device)"), None));
     assert_eq!(place(IdleCause::Allocation), (text("cudaMalloc"), None));
+    assert_eq!(place(IdleCause::HostFunction), (text("cudaLaunchHostFunc"), None));
     assert_eq!(place(IdleCause::Files), (None, text("save_checkpoint")));
     assert_eq!(place(IdleCause::Profiler), (None, text("Buffer Flush")));
     let loader = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__";
@@ -411,6 +425,25 @@ fn a_comparison_shows_which_cause_went() {
     let per_step = was.time_ns as f64 / STEPS as f64;
     assert!((idle[0].before_step_ns.unwrap() / per_step - 1.0).abs() < 1e-9, "{idle:?}");
     assert!(idle[0].after_step_ns.unwrap() < 1e-9, "{idle:?}");
+}
+
+/// Where CUPTI records no functions of the host, what waits for one is blocked, by what is not known; the place
+/// names the function.
+#[test]
+fn a_function_without_times_is_a_place_of_what_is_blocked() {
+    let records = run(&[FUNCTION], &BTreeSet::new(), GPU_BOUND).records;
+    let known = row(&ledger(records.clone()), IdleCause::HostFunction).unwrap().time_ns;
+    let is_function =
+        |record: &Record| matches!(record, Record::GpuOp(op) if op.kind == GpuOpKind::HostFunction);
+    let without = records.into_iter().filter(|record| !is_function(record)).collect();
+    let ledger = ledger(without);
+    assert!(row(&ledger, IdleCause::HostFunction).is_none(), "{ledger:?}");
+    let blocked = row(&ledger, IdleCause::Blocked).unwrap();
+    assert!(near(blocked.time_ns, known), "{blocked:?} for {known}");
+    assert_eq!(blocked.saves_ns, None);
+    let [place] = blocked.places.as_slice() else { panic!("{blocked:?}") };
+    assert_eq!(place.code.function.as_deref(), Some("cudaLaunchHostFunc"), "{place:?}");
+    assert_eq!((place.time_ns, place.saves_ns), (blocked.time_ns, None));
 }
 
 /// The idle time of a stream by HTA's classes, as its documentation defines them, in ns: what started

@@ -204,6 +204,7 @@ remedies! {
     item Synchronization;
     blocking_copy Copy;
     emptied_cache Allocation;
+    host_functions HostFunction;
     slow_loader Data;
     checkpoints Files;
     launched_singly Host;

@@ -220,15 +220,17 @@ fn ask_for_records(session: &CuptiSession) -> Result<(), Failure> {
     if code != 0 {
         return Err(refused("cuptiActivityRegisterCallbacks", code));
     }
+    let version = session.api.version();
+    let known = || decode::KINDS.into_iter().filter(|(kind, _)| decode::is_known(*kind, version));
     let mut refusals = Vec::new();
-    for (kind, name) in decode::KINDS {
+    for (kind, name) in known() {
         let code = (session.api.enable)(kind);
         if code != 0 {
             refusals.push((kind, name, code));
         }
     }
     if let [(_, _, code), ..] = refusals.as_slice()
-        && refusals.len() == decode::KINDS.len()
+        && refusals.len() == known().count()
     {
         return Err(refused("cuptiActivityEnable", *code));
     }

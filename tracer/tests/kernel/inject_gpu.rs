@@ -58,6 +58,7 @@ fn logged(folder: &Path) -> Vec<Operation> {
                 "kernel" => "kernel",
                 "memcpy" => "gpu_memcpy",
                 "memset" => "gpu_memset",
+                "host" => "gpu_host_function",
                 _ => continue,
             };
             operations.push((kind.to_owned(), number(4), number(6), number(8), number(9)));
@@ -76,7 +77,8 @@ fn recorded(trace: &Trace) -> Vec<Operation> {
 fn operation(event: &Value) -> Option<Operation> {
     let category = event["cat"].as_str()?;
     let start_ns = || recording::nanoseconds(&event["ts"]);
-    matches!(category, "kernel" | "gpu_memcpy" | "gpu_memset").then(|| {
+    let kinds = ["kernel", "gpu_memcpy", "gpu_memset", "gpu_host_function"];
+    kinds.contains(&category).then(|| {
         (
             category.to_owned(),
             event["args"]["device"].as_u64().unwrap(),
@@ -159,6 +161,11 @@ fn records_of_cupti_13_0() {
 }
 
 #[test]
+fn records_of_cupti_13_2() {
+    whole("records_of_cupti_13_2", "13.2");
+}
+
+#[test]
 fn records_of_a_future_cupti() {
     whole("records_of_a_future_cupti", "future");
 }
@@ -236,6 +243,76 @@ fn a_crash_at_exit_is_the_programs_own() {
     let trace = Trace::read(&user.file("trace.json"));
     assert!(!trace.pauses().is_empty());
     assert!(!recorded(&trace).is_empty());
+}
+
+/// The idle ledger of a program whose stream waits for functions of the host, and for how long it did by the
+/// simulator's own log, in ns.
+fn of_host_functions(test: &str, version: &str) -> Option<(Value, u64)> {
+    let libraries = recording::simulated_gpu(test)?;
+    let place = tempfile::tempdir().unwrap();
+    let output = std::process::Command::new(recording::binary())
+        .args(["--mode", "inject", "--"])
+        .arg(interpreters::any_python())
+        .arg(recording::scripts().join("host_functions.py"))
+        .arg(&libraries)
+        .current_dir(place.path())
+        .env("LD_LIBRARY_PATH", &libraries)
+        .env("SIMGPU_CUPTI", version)
+        .env("SIMGPU_LOG", place.path().join("log"))
+        .output_in_time()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let trace = Trace::read(&place.path().join("trace.json"));
+    trace.assert_nothing_lost();
+    every_operation_has_its_call(&trace);
+    let truth = logged(place.path());
+    let is_function = |operation: &&Operation| operation.0 == "gpu_host_function";
+    assert_eq!(truth.iter().filter(is_function).count(), 60);
+    let seen = recorded(&trace);
+    let is_known = |operation: &&Operation| version == "13.2" || !is_function(operation);
+    assert!(seen.iter().eq(truth.iter().filter(is_known)), "{seen:?}");
+    let output = recording::gctrace(&["analyze", "--format", "json", "trace.json"], place.path());
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let functions = truth.iter().filter(is_function);
+    let waited_ns = functions.map(|(.., start_ns, end_ns)| end_ns - start_ns).sum();
+    Some((report["gpu"]["idle"][0].clone(), waited_ns))
+}
+
+/// The row of a cause, which the time of is within 1 ms or 5 % of the truth; its first place is the launch of the
+/// function.
+fn row_of_functions<'a>(ledger: &'a Value, cause: &str, truth_ns: u64) -> &'a Value {
+    let rows = ledger["rows"].as_array().unwrap();
+    let row = rows.iter().find(|row| row["cause"] == cause).unwrap();
+    let time_ns = row["time_ns"].as_u64().unwrap();
+    let most_ns = (truth_ns / 20).max(1_000_000);
+    assert!(time_ns.abs_diff(truth_ns) <= most_ns, "{time_ns} for {truth_ns}: {ledger}");
+    assert_eq!(row["places"][0]["function"], "cudaLaunchHostFunc", "{ledger}");
+    row
+}
+
+#[test]
+fn functions_of_the_host_are_a_cause() {
+    let Some((ledger, waited_ns)) = of_host_functions("functions_of_the_host_are_a_cause", "13.2")
+    else {
+        return;
+    };
+    let row = row_of_functions(&ledger, "host_function", waited_ns);
+    // One stream: without them it would be as much shorter.
+    let saves_ns = row["saves_ns"].as_u64().unwrap();
+    assert!(saves_ns.abs_diff(waited_ns) <= waited_ns / 20, "{saves_ns}: {ledger}");
+    assert!(row["remedy"].is_string(), "{ledger}");
+}
+
+/// Without their times it is unknown what the stream waited for: nothing is promised.
+#[test]
+fn functions_of_the_host_without_times_are_no_cause() {
+    const TEST: &str = "functions_of_the_host_without_times_are_no_cause";
+    let Some((ledger, waited_ns)) = of_host_functions(TEST, "12.4") else {
+        return;
+    };
+    let row = row_of_functions(&ledger, "blocked", waited_ns);
+    assert!(row["saves_ns"].is_null() && row["places"][0]["saves_ns"].is_null(), "{ledger}");
+    assert!(row["remedy"].is_null(), "{ledger}");
 }
 
 /// In-process the requests for batches have lengths: what the GPU idles for meanwhile is the data.

@@ -5,7 +5,7 @@
 use bitcode::{Decode, Encode};
 use serde::Serialize;
 
-/// What an operation does: one of the three kinds of GPU operation.
+/// What an operation of a stream does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode)]
 pub enum GpuOpKind {
     /// Runs a kernel.
@@ -15,16 +15,23 @@ pub enum GpuOpKind {
     Memcpy,
     /// Sets memory.
     Memset,
+    /// Has the host run a function (`cuLaunchHostFunc`), for which the stream waits: the device does
+    /// nothing.
+    HostFunction,
 }
 
 impl GpuOpKind {
-    /// `cat` of it, the PyTorch profiler's.
+    /// All kinds.
+    pub const ALL: [Self; 4] = [Self::Kernel, Self::Memcpy, Self::Memset, Self::HostFunction];
+
+    /// `cat` of it, the PyTorch profiler's, which has no functions of the host.
     #[must_use]
     pub fn category(self) -> &'static str {
         match self {
             Self::Kernel => "kernel",
             Self::Memcpy => "gpu_memcpy",
             Self::Memset => "gpu_memset",
+            Self::HostFunction => "gpu_host_function",
         }
     }
 
@@ -38,20 +45,18 @@ impl GpuOpKind {
             b"Memset" => return Some(Self::Memset),
             _ => {}
         }
-        [Self::Kernel, Self::Memcpy, Self::Memset]
-            .into_iter()
-            .find(|kind| kind.category().as_bytes() == category)
+        Self::ALL.into_iter().find(|kind| kind.category().as_bytes() == category)
     }
 }
 
-/// An operation as a GPU ran it.
+/// An operation as a GPU ran it, or as its stream waited for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Encode, Decode)]
 pub struct GpuOp {
     /// CUDA's index of the device in its process; NVML's ([`super::GpuDevice::index`]) may differ.
     pub device: u32,
     /// CUPTI's number of the stream, which is not the handle that calls pass.
     pub stream: u64,
-    /// Whether it is a kernel, a memcpy or a memset.
+    /// Whether it is a kernel, a memcpy, a memset or a function of the host.
     #[serde(skip)]
     pub kind: GpuOpKind,
     /// Name of the kernel, or direction of the copy.

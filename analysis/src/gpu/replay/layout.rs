@@ -6,6 +6,7 @@ use crate::gpu::calls::CallEffect;
 use crate::gpu::timeline::{Call, CallIndex, Op, OpIndex, StreamIndex, Timeline};
 use crate::spans::index::Index;
 use crate::time::timestamp;
+use gctrace_event::GpuOpKind;
 
 /// Nodes of one timeline, and its threads' calls in order.
 #[derive(Debug)]
@@ -27,11 +28,16 @@ pub(super) struct ReplayLayout {
     streams: Vec<StreamIndex>,
     /// Per stream: its device; `None` if unknown.
     devices: Vec<Option<u32>>,
+    /// The functions of the host among the operations, in order.
+    functions: Vec<OpIndex>,
     /// Which operations members of a collective are.
     pub(super) meets: Vec<bool>,
     /// What launches of each kind of operation typically take on a free stream, in ns.
-    pub(super) launch_ns: [i64; 3],
+    pub(super) launch_ns: ByKind<i64>,
 }
+
+/// One of each kind of operation.
+pub(super) type ByKind<T> = [T; GpuOpKind::ALL.len()];
 
 /// The calls of one thread in order.
 #[derive(Debug, Default)]
@@ -72,6 +78,12 @@ impl CallChain {
     }
 }
 
+/// The functions of the host among the operations.
+fn functions(timeline: &Timeline) -> Vec<OpIndex> {
+    let ops = Index::enumerate(&timeline.ops);
+    ops.filter(|(_, op)| op.kind == GpuOpKind::HostFunction).map(|(at, _)| at).collect()
+}
+
 /// The earliest time of anything in the job, on its common clock; 0 if there is nothing.
 pub(super) fn base(job: &ReplayJob<'_>) -> i128 {
     let timelines = job.timelines.iter().zip(&job.offsets_ns);
@@ -103,8 +115,9 @@ impl ReplayLayout {
             quiet_ns: Vec::new(),
             streams: timeline.ops.iter().map(|op| op.stream).collect(),
             devices: timeline.streams.iter().map(|stream| stream.device).collect(),
+            functions: functions(timeline),
             meets: vec![false; timeline.ops.len()],
-            launch_ns: [0; 3],
+            launch_ns: [0; GpuOpKind::ALL.len()],
         };
         for (spans, begin, end) in [
             (&layout.calls, TieOrder::CallBegin, TieOrder::CallEnd),
@@ -161,8 +174,11 @@ impl ReplayLayout {
         self.ops[op.at()]
     }
 
-    /// The device of an operation; `None` if unknown.
+    /// The device that an operation keeps busy; `None` if unknown, and of a function of the host.
     pub(super) fn device(&self, op: OpIndex) -> Option<u32> {
+        if self.functions.binary_search(&op).is_ok() {
+            return None;
+        }
         self.devices[self.streams[op.at()].at()]
     }
 

@@ -18,6 +18,7 @@ mod among;
 mod delays;
 mod device;
 mod places;
+mod removals;
 mod stepwise;
 mod sums;
 mod walk;
@@ -35,16 +36,15 @@ use crate::words::idle;
 use activity::HostActivity;
 use among::GapsAmong;
 pub(crate) use among::{DeviceRankTimes, LateSums, RankLedger, RankTimes};
-use delays::{CausedDelay, DelayCauses};
+use delays::DelayCauses;
 use device::{DeviceClasses, DeviceGaps};
-use gctrace_event::GpuOpKind;
-use places::{CallPlaces, code_place, sampled};
+use places::{CallPlaces, code_place, copied, sampled, unseen_functions};
+use removals::Removals;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
-use std::ops::Range;
+use std::collections::HashMap;
 use stepwise::GapsInSteps;
 pub(crate) use stepwise::StepIdle;
-use sums::CauseSums;
+use sums::{CauseSums, PlaceSum};
 use walk::{GapPart, WalkedGap};
 
 /// Places of a row, and those that are replayed alone.
@@ -121,75 +121,41 @@ impl ReplayModel {
         times: &DeviceRankTimes,
     ) -> Vec<RankLedger> {
         let works = DeviceTimeline::of(timeline);
+        let alone = RankTimes::default();
+        let ledgers = self.with_causes(timeline, |causes, removals| {
+            let ledgers = works.iter().map(|work| {
+                let gaps = DeviceGaps::of(work, causes.layout, timeline);
+                let book = LedgerBook { causes, removals, gaps: &gaps };
+                book.ledger(self.run(), work, times.get(&Some(work.device)).unwrap_or(&alone))
+            });
+            ledgers.collect()
+        });
+        ledgers.unwrap_or_default()
+    }
+
+    /// Calls `then` with what is known of the delays of the timeline; `None` of a model of several.
+    fn with_causes<R>(
+        &self,
+        timeline: &Timeline,
+        then: impl FnOnce(&DelayCauses<'_>, &Removals) -> R,
+    ) -> Option<R> {
         let [layout] = self.inner.layouts.as_slice() else {
-            return Vec::new();
+            return None;
         };
         let network = &self.inner.network;
-        let kinds = NodeKinds::of(timeline, layout, network);
-        let activity = HostActivity::of(timeline);
         let without_pauses = ReplayChange::without_all(&ReplayJob::single(timeline));
-        let pauses = pauses::apply(&self.inner.layouts, &self.inner.effects, &without_pauses);
         let causes = DelayCauses {
             timeline,
             layout,
             network,
-            kinds: &kinds,
-            activity: &activity,
-            pauses: &pauses,
+            kinds: &NodeKinds::of(timeline, layout, network),
+            activity: &HostActivity::of(timeline),
+            pauses: &pauses::apply(&self.inner.layouts, &self.inner.effects, &without_pauses),
             lines: CallPlaces::of(timeline),
             copied: copied(timeline),
+            unseen: unseen_functions(timeline),
         };
-        let removals = Removals::of(causes.all());
-        let alone = RankTimes::default();
-        let ledgers = works.iter().map(|work| {
-            let gaps = DeviceGaps::of(work, layout, timeline);
-            let book = LedgerBook { causes: &causes, removals: &removals, gaps: &gaps };
-            book.ledger(self.run(), work, times.get(&Some(work.device)).unwrap_or(&alone))
-        });
-        ledgers.collect()
-    }
-}
-
-/// What removing each cause changes.
-struct Removals {
-    /// By cause, then by label: place of the edge, and by how much its delay changes.
-    delays: Vec<(usize, i64)>,
-    causes: BTreeMap<IdleCause, CauseDelays>,
-}
-
-/// The delays of one cause.
-struct CauseDelays {
-    /// All, in [`Removals::delays`].
-    all: Range<usize>,
-    by_label: BTreeMap<IdleLabel, Range<usize>>,
-}
-
-impl Removals {
-    fn of(mut delays: Vec<CausedDelay>) -> Self {
-        debug_assert!(delays.iter().all(|delay| delay.by_ns <= 0), "removing makes nothing later");
-        delays.sort_by_key(|delay| (delay.cause, delay.label));
-        let mut causes: BTreeMap<IdleCause, CauseDelays> = BTreeMap::new();
-        let mut from = 0;
-        for part in delays.chunk_by(|a, b| (a.cause, a.label) == (b.cause, b.label)) {
-            let range = from..from + part.len();
-            from = range.end;
-            let new = || CauseDelays { all: range.clone(), by_label: BTreeMap::new() };
-            let of_cause = causes.entry(part[0].cause).or_insert_with(new);
-            of_cause.all.end = range.end;
-            of_cause.by_label.insert(part[0].label, range);
-        }
-        let delays = delays.into_iter().map(|delay| (delay.edge, delay.by_ns));
-        Self { delays: delays.collect(), causes }
-    }
-
-    /// All that removing a cause changes; `None` if nothing.
-    fn cause(&self, cause: IdleCause) -> Option<&[(usize, i64)]> {
-        Some(&self.delays[self.causes.get(&cause)?.all.clone()])
-    }
-
-    /// The same of one place.
-    fn place(&self, cause: IdleCause, label: IdleLabel) -> Option<&[(usize, i64)]> {
-        Some(&self.delays[self.causes.get(&cause)?.by_label.get(&label)?.clone()])
+        Some(then(&causes, &Removals::of(causes.all())))
     }
 }
 
@@ -418,7 +384,7 @@ impl LedgerBook<'_> {
                 row.last_ns = Some(difference(last.idle_ns, removed_ns));
             }
             if time_ns >= measured.idle_ns.unsigned_abs() / WORTH_PLACING {
-                let unnamed_ns = places.get(&IdleLabel::default()).copied();
+                let unnamed_ns = places.get(&IdleLabel::default()).map(|place| place.time_ns);
                 row.places = self.places(cause, places, &mut all, measured);
                 if let Some(unnamed_ns) = unnamed_ns.filter(|_| cause == IdleCause::Host)
                     && !self.causes.timeline.samples.is_empty()
@@ -440,34 +406,33 @@ impl LedgerBook<'_> {
     fn places(
         &self,
         cause: IdleCause,
-        places: HashMap<IdleLabel, u64>,
+        places: HashMap<IdleLabel, PlaceSum>,
         run: &mut NetworkRun<'_>,
         measured: &RunLeft,
     ) -> Vec<IdlePlace> {
-        let named =
-            places.into_iter().filter(|(label, ns)| *ns > 0 && *label != IdleLabel::default());
-        let mut named: Vec<(IdleLabel, u64)> = named.collect();
-        named.sort_by_key(|(label, time_ns)| (Reverse(*time_ns), *label));
+        let named = places.into_iter().filter(|(label, _)| *label != IdleLabel::default());
+        let mut named: Vec<(IdleLabel, PlaceSum)> = named.collect();
+        named.sort_by_key(|(label, place)| (Reverse(place.time_ns), *label));
         named.truncate(PLACES);
         let names = &self.causes.timeline.names;
         let mut undo = DelayUndo::default();
-        let places = named.into_iter().filter_map(|(label, time_ns)| {
-            let delays = self.removals.place(cause, label)?;
-            run.change_at(delays, Some(&mut undo));
-            let saves_ns = gained(measured.span_ns, self.span_ns(run));
-            run.undo(&mut undo);
-            Some(IdlePlace { code: code_place(names, label), time_ns, saves_ns: Some(saves_ns) })
+        let places = named.into_iter().filter_map(|(label, place)| {
+            let delays = self.removals.place(cause, label);
+            let saves_ns = delays.map(|delays| {
+                run.change_at(delays, Some(&mut undo));
+                let saves_ns = gained(measured.span_ns, self.span_ns(run));
+                run.undo(&mut undo);
+                saves_ns
+            });
+            let is_known = saves_ns.is_some() || is_final(cause);
+            let PlaceSum { time_ns, gaps, .. } = place;
+            let code = code_place(names, label);
+            is_known.then_some(IdlePlace { code, gaps: Some(gaps), time_ns, saves_ns })
         });
         let mut places: Vec<IdlePlace> = places.collect();
         places.sort_by_key(|place| Reverse((place.saves_ns, place.time_ns)));
         places
     }
-}
-
-/// The names of the copies that calls started: they have the direction.
-fn copied(timeline: &Timeline) -> HashMap<CallIndex, NameIndex> {
-    let copies = timeline.ops.iter().filter(|op| op.kind == GpuOpKind::Memcpy);
-    copies.filter_map(|op| Some((op.call?, op.name))).collect()
 }
 
 /// The name of an operation, cut.

@@ -1,7 +1,7 @@
 //! What operations wait for: their call, the previous operation of their stream, and operations of
 //! other streams.
 
-use super::layout::ReplayLayout;
+use super::layout::{ByKind, ReplayLayout};
 use super::network::NetworkBuilder;
 use crate::gpu::timeline::{CallIndex, Op, OpIndex, Timeline};
 use crate::spans::index::Index;
@@ -92,15 +92,15 @@ const MAX_GAP_NS: i64 = 10_000;
 #[derive(Debug)]
 pub(super) struct TypicalLatency {
     /// From the call to the start on an empty stream; a low percentile.
-    pub(super) launch_ns: [i64; 3],
+    pub(super) launch_ns: ByKind<i64>,
     /// From the end of the previous operation, if both were enqueued long before; a low quartile.
-    gap_ns: [i64; 3],
+    gap_ns: ByKind<i64>,
 }
 
 impl TypicalLatency {
     fn learn(timeline: &Timeline, queues: &[StreamQueue]) -> Self {
-        let mut launches: [Vec<u64>; 3] = Default::default();
-        let mut gaps: [Vec<u64>; 3] = Default::default();
+        let mut launches: ByKind<Vec<u64>> = Default::default();
+        let mut gaps: ByKind<Vec<u64>> = Default::default();
         for queue in queues {
             let mut before: Option<&Op> = None;
             for op in queue.ops.iter().map(|op| &timeline.ops[*op]) {
@@ -128,7 +128,7 @@ impl TypicalLatency {
     /// When an operation could have started by its call and by its stream, which was free from
     /// `stream_free_ns`.
     pub(super) fn ready_ns(&self, op: &Op, stream_free_ns: u64, timeline: &Timeline) -> u64 {
-        let of = |typical_ns: &[i64; 3]| typical_ns[op.kind as usize].unsigned_abs();
+        let of = |typical_ns: &ByKind<i64>| typical_ns[op.kind as usize].unsigned_abs();
         let by_stream_ns = after(stream_free_ns, of(&self.gap_ns));
         timeline.call(op).map_or(by_stream_ns, |call| {
             after(call.start_ns, of(&self.launch_ns)).max(by_stream_ns)

@@ -11,6 +11,7 @@ use gctrace_analysis::gpu::ranks;
 use gctrace_analysis::gpu::replay::{ReplayChange, ReplayJob, ReplayModel, ReplaySchedule};
 use gctrace_analysis::gpu::timeline::{OpIndex, Timeline};
 use gctrace_analysis::report::{IdleCause, IdleRow};
+use gctrace_event::GpuOpKind;
 use std::collections::BTreeSet;
 
 /// The traces of each rank have timestamps later by this than the previous rank's:
@@ -284,7 +285,7 @@ fn span(job: &ReplayJob<'_>) -> (i64, i64) {
 /// Operations of a rank, which has one device, as disjoint intervals.
 fn busy(timeline: &Timeline) -> Vec<(u64, u64)> {
     let mut busy: Vec<(u64, u64)> = Vec::new();
-    for op in &timeline.ops {
+    for op in timeline.ops.iter().filter(|op| op.kind != GpuOpKind::HostFunction) {
         match busy.last_mut() {
             Some((_, end)) if op.start_ns <= *end => *end = op.end_ns.max(*end),
             _ => busy.push((op.start_ns, op.end_ns)),

@@ -8,7 +8,7 @@ use gctrace_ring::{
 
 /// `CUpti_ActivityKind`, in the order in which gctrace enables them. Kernels as 10, concurrent
 /// ones: 3 would serialize them.
-pub(super) const KINDS: [(u32, &str); 9] = [
+pub(super) const KINDS: [(u32, &str); 10] = [
     (KERNEL, "kernels"),
     (MEMCPY, "copies"),
     (PEER_MEMCPY, "copies between devices"),
@@ -18,6 +18,7 @@ pub(super) const KINDS: [(u32, &str); 9] = [
     (RUNTIME, "runtime calls"),
     (DRIVER, "driver calls"),
     (OVERHEAD, "overhead"),
+    (HOST_LAUNCH, "host functions"),
 ];
 
 const MEMCPY: u32 = 1;
@@ -29,6 +30,15 @@ const OVERHEAD: u32 = 17;
 const PEER_MEMCPY: u32 = 22;
 const EVENT: u32 = 36;
 const SYNCHRONIZATION: u32 = 38;
+/// `CUPTI_ACTIVITY_KIND_HOST_LAUNCH`: functions of `cuLaunchHostFunc`.
+const HOST_LAUNCH: u32 = 58;
+/// `CUPTI_API_VERSION` of CUDA 13.1, the first with them.
+const HOST_LAUNCH_SINCE: u32 = 130_100;
+
+/// Whether records of a kind are known to CUPTI of this version; 0: of an unknown one.
+pub(super) fn is_known(kind: u32, version: u32) -> bool {
+    kind != HOST_LAUNCH || version >= HOST_LAUNCH_SINCE
+}
 
 /// A decoded record, as the ring has it but for three things: its times are CUPTI's, 0 if not measured
 /// or not ended; its thread is CUPTI's; and texts have no numbers yet.
@@ -73,6 +83,7 @@ pub(super) fn decode(bytes: &[u8]) -> Option<ActivityRecord> {
         MEMCPY => copy(bytes, GpuRecord::Memcpy, bytes.u8(4)?, 44)?,
         MEMSET => copy(bytes, GpuRecord::Memset, 0, 44)?,
         PEER_MEMCPY => copy(bytes, GpuRecord::PeerCopy, bytes.u8(4)?, 60)?,
+        HOST_LAUNCH => host_function(bytes)?,
         DRIVER => call(bytes, ApiLayer::Driver)?,
         RUNTIME => call(bytes, ApiLayer::Runtime)?,
         SYNCHRONIZATION => RingRecord::Sync(RingSync {
@@ -126,6 +137,21 @@ fn copy(
         stream: bytes.u32(40)?,
         correlation: bytes.u32(correlation_at)?,
         bytes: bytes.u64(8)?,
+        name: NO_TEXT,
+        graph: 0,
+    }))
+}
+
+fn host_function(bytes: RecordBytes) -> Option<RingRecord> {
+    Some(RingRecord::Gpu(RingGpuOp {
+        interval: bytes.interval(32)?,
+        work: GpuRecord::HostFunction,
+        copy_kind: 0,
+        device: bytes.u32(12)?,
+        context: bytes.u32(8)?,
+        stream: bytes.u32(4)?,
+        correlation: bytes.u32(16)?,
+        bytes: 0,
         name: NO_TEXT,
         graph: 0,
     }))

@@ -166,7 +166,14 @@ fn is_wanted(layer: ApiLayer, function: u32, name: &str, only_waits: bool) -> bo
         Some(Launch) => !only_waits,
         Some(Wait) => true,
         None => {
-            let waits = ["Synchronize", "Memcpy", "Memset", "cuda_runtime#", "cuda_driver#"];
+            let waits = [
+                "Synchronize",
+                "Memcpy",
+                "Memset",
+                "LaunchHostFunc",
+                "cuda_runtime#",
+                "cuda_driver#",
+            ];
             !only_waits || waits.iter().any(|part| name.contains(part))
         }
     }
@@ -220,6 +227,7 @@ mod tests {
         assert!(!is_wanted(Runtime, 211, "cudaLaunchKernel", true));
         assert!(is_wanted(Driver, 126, "cuStreamSynchronize", true));
         assert!(is_wanted(Runtime, 32, "cudaMemcpy2D", true));
+        assert!(is_wanted(Runtime, 284, "cudaLaunchHostFunc", true));
         assert!(!is_wanted(Runtime, 20, "cudaMalloc", true));
         assert!(!is_wanted(Runtime, 17, "cudaGetDevice", false));
     }

@@ -41,6 +41,8 @@ pub enum GpuRecord {
     Memset = 3,
     /// Copied memory from one device to another.
     PeerCopy = 4,
+    /// Had the host run a function, for which its stream waited: no work of the device.
+    HostFunction = 5,
 }
 
 /// API layer of a CUDA function, which decides what its CUPTI function id means.
@@ -53,12 +55,12 @@ pub enum ApiLayer {
     Runtime = 2,
 }
 
-/// An operation of a GPU, as CUPTI records it.
+/// An operation of a stream, as CUPTI records it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingGpuOp {
     /// When it ran, on the GPU.
     pub interval: TimeInterval,
-    /// Whether it was a kernel, a copy or a fill.
+    /// Whether it was a kernel, a copy, a fill or a function of the host.
     pub work: GpuRecord,
     /// `CUpti_ActivityMemcpyKind` of a copy (1 HtoD, 2 DtoH, 8 DtoD, ...).
     pub copy_kind: u8,
@@ -70,7 +72,7 @@ pub struct RingGpuOp {
     pub stream: u32,
     /// Correlation id of the call that enqueued it.
     pub correlation: u32,
-    /// Size of a copy or fill in bytes; 0 for a kernel.
+    /// Size of a copy or fill in bytes; 0 for others.
     pub bytes: u64,
     /// Mangled name of a kernel; [`NO_TEXT`](super::NO_TEXT) for others.
     pub name: TextId,

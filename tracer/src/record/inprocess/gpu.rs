@@ -86,6 +86,7 @@ impl GpuRing {
             GpuRecord::Kernel => GpuOpKind::Kernel,
             GpuRecord::Memcpy | GpuRecord::PeerCopy => GpuOpKind::Memcpy,
             GpuRecord::Memset => GpuOpKind::Memset,
+            GpuRecord::HostFunction => GpuOpKind::HostFunction,
         };
         ring_events.push(RingEvent::Record(Record::GpuOp(GpuOp {
             pid: Some(self.pid),
@@ -97,11 +98,13 @@ impl GpuRing {
                 GpuRecord::Memcpy => copy_name(op.copy_kind).to_owned(),
                 GpuRecord::PeerCopy => copy_name(PEER).to_owned(),
                 GpuRecord::Memset => "Memset (Device)".to_owned(),
+                GpuRecord::HostFunction => "Host function".to_owned(),
             },
             start_ns: op.interval.start_ns,
             end_ns: op.interval.end_ns.max(op.interval.start_ns),
             correlation: (op.correlation != 0).then_some(u64::from(op.correlation)),
-            bytes: (op.work != GpuRecord::Kernel).then_some(op.bytes),
+            bytes: (!matches!(op.work, GpuRecord::Kernel | GpuRecord::HostFunction))
+                .then_some(op.bytes),
             collective: None,
         })));
     }

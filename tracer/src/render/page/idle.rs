@@ -15,7 +15,7 @@ const FIRST_CAUSE: usize = 4;
 const WORK: usize = 0;
 const IDLE: usize = 3;
 /// Of what is no cause: gray.
-const REST: usize = 15;
+const REST: usize = 16;
 
 fn color(cause: IdleCause) -> usize {
     FIRST_CAUSE + cause as usize

@@ -49,7 +49,7 @@ fn named() -> impl Strategy<Value = Option<u64>> {
 }
 
 fn op_kind() -> impl Strategy<Value = GpuOpKind> {
-    prop::sample::select(vec![GpuOpKind::Kernel, GpuOpKind::Memcpy, GpuOpKind::Memset])
+    prop::sample::select(GpuOpKind::ALL.to_vec())
 }
 
 prop_compose! {

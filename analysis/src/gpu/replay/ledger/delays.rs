@@ -6,10 +6,11 @@ use super::{IdleLabel, NodeKind, NodeKinds};
 use crate::gpu::replay::layout::{CallChain, ReplayLayout};
 use crate::gpu::replay::network::{LIMIT_NS, Network, NetworkWait};
 use crate::gpu::replay::pauses::AppliedChange;
-use crate::gpu::timeline::{Call, CallIndex, NameIndex, ThreadIndex, Timeline};
+use crate::gpu::timeline::{Call, CallIndex, NameIndex, Op, OpIndex, ThreadIndex, Timeline};
 use crate::report::IdleCause;
 use crate::spans::index::Index;
 use crate::time::{later, signed};
+use gctrace_event::GpuOpKind;
 use std::collections::HashMap;
 
 /// A call that need not wait takes at most this long: enqueueing a copy or asking for a stream's
@@ -44,6 +45,8 @@ pub(super) struct DelayCauses<'a> {
     pub(super) lines: CallPlaces,
     /// By the call that started it: the name of the copy.
     pub(super) copied: HashMap<CallIndex, NameIndex>,
+    /// Functions of the host without times, by the operation after each.
+    pub(super) unseen: HashMap<OpIndex, CallIndex>,
 }
 
 impl DelayCauses<'_> {
@@ -62,6 +65,11 @@ impl DelayCauses<'_> {
                 self.of_call(index, part_of, &mut delays);
             }
         }
+        for (op, content) in Index::enumerate(&self.timeline.ops) {
+            if content.kind == GpuOpKind::HostFunction {
+                self.of_function(op, content, &mut delays);
+            }
+        }
         for (op, call) in
             Index::enumerate(&self.timeline.ops).filter_map(|(at, op)| Some((at, op.call?)))
         {
@@ -74,6 +82,22 @@ impl DelayCauses<'_> {
             }
         }
         delays
+    }
+
+    /// The time in a function of the host, for which its stream waits.
+    fn of_function(&self, index: OpIndex, op: &Op, delays: &mut Vec<CausedDelay>) {
+        let (start, end) = self.layout.op(index);
+        let start = self.network.place(start);
+        let waits = self.network.waits(self.network.place(end));
+        for wait in waits.filter(|wait| wait.from == start && wait.delay_ns > 0) {
+            let (cause, label) = (IdleCause::HostFunction, self.launch_label(op));
+            delays.push(CausedDelay { cause, label, edge: wait.edge, by_ns: -wait.delay_ns });
+        }
+    }
+
+    /// The call that enqueued an operation, as its place.
+    pub(super) fn launch_label(&self, op: &Op) -> IdleLabel {
+        op.call.map_or_else(IdleLabel::default, |call| self.label_of(call))
     }
 
     /// The times between calls.

@@ -1,12 +1,14 @@
 //! Where in the program idle time comes from, and what samples add to it.
 
 use super::IdleLabel;
-use crate::gpu::timeline::{Call, CallIndex, NameIndex, StringTable, ThreadIndex, Timeline};
+use crate::gpu::timeline::{
+    Call, CallIndex, NameIndex, OpIndex, StreamIndex, StringTable, ThreadIndex, Timeline,
+};
 use crate::report::{CodePlace, IdlePlace, Location};
 use crate::spans::index::Index;
 use crate::time::intervals::Intervals;
-use gctrace_event::{HostCode, HostCodeKind};
-use std::collections::{BTreeMap, HashMap};
+use gctrace_event::{GpuOpKind, HostCode, HostCodeKind};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 pub(super) fn code_place(names: &StringTable, label: IdleLabel) -> CodePlace {
     let text = |name: Option<NameIndex>| name.map(|name| names.text(name).to_owned());
@@ -55,9 +57,39 @@ pub(super) fn sampled(timeline: &Timeline, gaps: &[(u64, u64)], time_ns: u64) ->
     let places = named.map(|(name, count)| {
         let label = IdleLabel { python: Some(name), ..IdleLabel::default() };
         let code = code_place(&timeline.names, label);
-        IdlePlace { code, time_ns: part(count), saves_ns: None }
+        IdlePlace { code, gaps: None, time_ns: part(count), saves_ns: None }
     });
     places.filter(|place| place.code.python.is_some()).collect()
+}
+
+/// The names of the copies that calls started: they have the direction.
+pub(super) fn copied(timeline: &Timeline) -> HashMap<CallIndex, NameIndex> {
+    let copies = timeline.ops.iter().filter(|op| op.kind == GpuOpKind::Memcpy);
+    copies.filter_map(|op| Some((op.call?, op.name))).collect()
+}
+
+/// Functions of the host whose times the trace lacks, by the operation of each stream that was launched
+/// next: CUPTI records them since 13.1, and no call names its stream.
+pub(super) fn unseen_functions(timeline: &Timeline) -> HashMap<OpIndex, CallIndex> {
+    let names = Index::enumerate(timeline.names.texts());
+    let names: HashSet<NameIndex> =
+        names.filter(|(_, name)| name.contains("LaunchHostFunc")).map(|(at, _)| at).collect();
+    if names.is_empty() {
+        return HashMap::new();
+    }
+    let seen: HashSet<CallIndex> = timeline.ops.iter().filter_map(|op| op.call).collect();
+    let calls = Index::enumerate(&timeline.calls);
+    let unseen = calls.filter(|(at, call)| names.contains(&call.function) && !seen.contains(at));
+    let unseen: Vec<(u64, CallIndex)> = unseen.map(|(at, call)| (call.start_ns, at)).collect();
+    let mut launched_ns: HashMap<StreamIndex, u64> = HashMap::new();
+    let after = Index::enumerate(&timeline.ops).filter_map(|(at, op)| {
+        let call = timeline.call(op)?;
+        let before_ns = launched_ns.insert(op.stream, call.start_ns).unwrap_or_default();
+        let place = unseen.partition_point(|(start_ns, _)| *start_ns < call.start_ns);
+        let (start_ns, function) = unseen.get(place.checked_sub(1)?)?;
+        (*start_ns >= before_ns).then_some((at, *function))
+    });
+    after.collect()
 }
 
 /// The lines that calls were made at, of recordings with samples.
@@ -76,7 +108,7 @@ impl CallPlaces {
     const NEARLY_ALL: f64 = 0.9;
 
     pub(super) fn of(timeline: &Timeline) -> Self {
-        if timeline.samples.is_empty() {
+        if timeline.samples.is_empty() && (!timeline.is_ours || timeline.code.is_empty()) {
             return Self::default();
         }
         let mut by_thread: HashMap<ThreadIndex, Vec<(u64, u64, CallIndex)>> = HashMap::new();

@@ -11,9 +11,27 @@ use std::collections::{BTreeMap, HashMap};
 /// Gaps that are listed.
 const LONGEST: usize = 20;
 
+/// The idle time of one cause at one place.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct PlaceSum {
+    pub(super) time_ns: u64,
+    /// Gaps that it has a part of.
+    pub(super) gaps: u64,
+    /// Place of the last of them.
+    last: Option<usize>,
+}
+
+impl PlaceSum {
+    /// The gaps of a cause come in order.
+    fn add(&mut self, gap: usize, time_ns: u64) {
+        self.time_ns += time_ns;
+        self.gaps += u64::from(self.last.replace(gap) != Some(gap));
+    }
+}
+
 /// Idle time by cause and place.
 pub(super) struct CauseSums {
-    pub(super) by_cause: BTreeMap<IdleCause, (u64, HashMap<IdleLabel, u64>)>,
+    pub(super) by_cause: BTreeMap<IdleCause, (u64, HashMap<IdleLabel, PlaceSum>)>,
     /// The parts of the longest gaps, by place in [`DeviceGaps::gaps`].
     pub(super) longest: BTreeMap<usize, BTreeMap<IdleCause, u64>>,
     /// The time of [`IdleCause::Host`], by gap.
@@ -47,7 +65,7 @@ impl CauseSums {
             }
             let (sum, places) = self.by_cause.entry(cause).or_default();
             *sum += time_ns;
-            *places.entry(label).or_default() += time_ns;
+            places.entry(label).or_default().add(gap, time_ns);
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::gpu::replay::network::NetworkWait;
 use crate::gpu::timeline::{Call, CallIndex, OpIndex};
 use crate::report::IdleCause;
 use crate::time::{difference, duration, later, signed, sum};
+use gctrace_event::GpuOpKind;
 use std::collections::HashMap;
 
 /// An operation that starts more than this after everything known allowed it waited for something
@@ -77,7 +78,8 @@ impl DelayCauses<'_> {
     ) -> Option<IdleLabel> {
         let in_calls = [IdleCause::Allocation, IdleCause::Synchronization, IdleCause::Copy];
         let between = [IdleCause::Files, IdleCause::Data, IdleCause::RankWait];
-        if !in_calls.contains(&cause) && !between.contains(&cause) {
+        let on_host = cause == IdleCause::HostFunction;
+        if !in_calls.contains(&cause) && !between.contains(&cause) && !on_host {
             return None;
         }
         let start = gap.before?;
@@ -93,6 +95,7 @@ impl DelayCauses<'_> {
             let may_be = match self.kinds.at(at) {
                 NodeKind::CallEnd(call) => self.timeline.calls[call].kind.idle_cause() == cause,
                 NodeKind::CallStart(_) => between.contains(&cause),
+                NodeKind::OpEnd(_) => on_host,
                 _ => false,
             };
             let mut label = None;
@@ -129,18 +132,25 @@ impl DelayCauses<'_> {
                     return one(IdleCause::LaunchLatency, label);
                 }
                 let ready_ns = from_ns + usual_ns;
-                each(WaitPart { cause: IdleCause::Blocked, label, from_ns: ready_ns, to_ns });
+                let (cause, label) = (IdleCause::Blocked, self.unseen_function(op));
+                each(WaitPart { cause, label, from_ns: ready_ns, to_ns });
+                let label = self.label_of(call);
                 let cause = IdleCause::LaunchLatency;
                 each(WaitPart { cause, label, from_ns, to_ns: ready_ns });
             }
-            (NodeKind::OpEnd(before) | NodeKind::OpStart(before), NodeKind::OpStart(op)) => {
-                let (before, op) = (&self.timeline.ops[before], &self.timeline.ops[op]);
+            (NodeKind::OpEnd(before) | NodeKind::OpStart(before), NodeKind::OpStart(index)) => {
+                let (before, op) = (&self.timeline.ops[before], &self.timeline.ops[index]);
                 match () {
                     () if before.stream != op.stream => one(IdleCause::OtherStream, none),
                     () if to_ns - from_ns <= BLOCKED_NS => one(IdleCause::BackToBack, none),
                     () if op.call.is_none() => one(IdleCause::Unknown, none),
-                    () => one(IdleCause::Blocked, none),
+                    () => one(IdleCause::Blocked, self.unseen_function(index)),
                 }
+            }
+            (NodeKind::OpStart(op), NodeKind::OpEnd(_))
+                if self.timeline.ops[op].kind == GpuOpKind::HostFunction =>
+            {
+                one(IdleCause::HostFunction, self.launch_label(&self.timeline.ops[op]))
             }
             // It ran on another device, or with other ranks.
             (NodeKind::OpStart(_) | NodeKind::Other, NodeKind::OpEnd(_)) => {
@@ -169,6 +179,11 @@ impl DelayCauses<'_> {
                 one(IdleCause::Unknown, none)
             }
         }
+    }
+
+    /// The call that launched the function of the host before an operation, if its times are unknown.
+    fn unseen_function(&self, op: OpIndex) -> IdleLabel {
+        self.unseen.get(&op).map_or_else(IdleLabel::default, |call| self.label_of(*call))
     }
 
     /// What the profiler did in a call until a time, as the first part of a wait; returns where the rest

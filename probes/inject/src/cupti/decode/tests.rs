@@ -45,6 +45,37 @@ fn a_kernel_by_its_documented_offsets() {
 }
 
 #[test]
+fn a_function_of_the_host_by_its_documented_offsets() {
+    let fields: [(usize, &[u8]); 6] = [
+        (4, &13_u32.to_ne_bytes()),
+        (8, &2_u32.to_ne_bytes()),
+        (12, &1_u32.to_ne_bytes()),
+        (16, &77_u32.to_ne_bytes()),
+        (32, &1_000_u64.to_ne_bytes()),
+        (40, &2_000_u64.to_ne_bytes()),
+    ];
+    let bytes = record(HOST_LAUNCH, &fields, 48);
+    let expected = RingGpuOp {
+        interval: TimeInterval { start_ns: 1_000, end_ns: 2_000 },
+        work: GpuRecord::HostFunction,
+        copy_kind: 0,
+        device: 1,
+        context: 2,
+        stream: 13,
+        correlation: 77,
+        bytes: 0,
+        name: NO_TEXT,
+        graph: 0,
+    };
+    let record = RingRecord::Gpu(expected);
+    assert_eq!(decode(&bytes), Some(ActivityRecord { record, name: 0 }));
+    assert_eq!(decode(&bytes[..47]), None);
+    // Asked for only where it is known: an older CUPTI refuses it.
+    let known = [18, 22, 130_001, 130_202].map(|version| is_known(HOST_LAUNCH, version));
+    assert_eq!(known, [false, false, false, true]);
+}
+
+#[test]
 fn copies_have_the_correlation_of_their_kind() {
     let fields: [(usize, &[u8]); 3] =
         [(4, &[10]), (44, &44_u32.to_ne_bytes()), (60, &60_u32.to_ne_bytes())];

@@ -35,6 +35,7 @@ pub(crate) fn work_of_ring(ring: &Ring) -> BTreeSet<Work> {
             GpuRecord::Kernel => "kernel",
             GpuRecord::Memcpy | GpuRecord::PeerCopy => "memcpy",
             GpuRecord::Memset => "memset",
+            GpuRecord::HostFunction => "host",
         };
         count += 1;
         Some((

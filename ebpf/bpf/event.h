@@ -401,6 +401,7 @@ enum off_cpu_flag {
 	OFF_CPU_ON_GIL = 4,        /* it waited for a futex in the lock of its interpreter        */
 	OFF_CPU_ON_IO = 8,         /* for a block device, by the kernel's own account             */
 	OFF_CPU_STOPPED = 16,      /* by a signal or a debugger                                   */
+	OFF_CPU_AT_LAUNCH = 32,    /* not at all: it launched a function of the host              */
 };
 
 /* What is known of a thread between samples. */
@@ -426,7 +427,7 @@ struct earlier_wait {
 	__u64 thread_id;       /* what pthread_self() returns in it; 0: unknown                   */
 };
 
-/* A thread was off the CPU for OFF_CPU_NS or longer. */
+/* A thread was off the CPU for OFF_CPU_NS or longer, or launched a function of the host. */
 struct off_cpu_event {
 	__u32 kind;            /* EVENT_OFF_CPU                                                   */
 	__u32 pid;

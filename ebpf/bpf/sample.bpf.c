@@ -55,6 +55,14 @@ struct {
 	__type(value, struct walk);
 } sample_walk SEC(".maps");
 
+/* The same for calls, in which samples and switches come. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct walk);
+} launch_walk SEC(".maps");
+
 /* What is left of the budget of a CPU, and since when. */
 struct switch_budget {
 	u64 earned_ns;
@@ -135,11 +143,11 @@ static __always_inline u64 thread_state(u32 tid, u32 pid, const struct followed_
 }
 
 /* The stack of the current thread; 0: no Python frame, STACK_LOST: it could not be sent. */
-static __always_inline u64 current_stack(u32 tid, u32 pid, const struct followed_process *process,
+static __always_inline u64 current_stack(void *walks, u32 tid, u32 pid, const struct followed_process *process,
 					 const struct layout *layout, u64 now, u64 *tstate)
 {
 	u32 zero = 0;
-	struct walk *walk = bpf_map_lookup_elem(&sample_walk, &zero);
+	struct walk *walk = bpf_map_lookup_elem(walks, &zero);
 
 	if (walk && layout && layout->frames.tstate_frame != NO_OFFSET)
 		*tstate = thread_state(tid, pid, process, layout, now);
@@ -164,7 +172,7 @@ int at_sample(struct bpf_perf_event_data *context)
 	now = bpf_ktime_get_ns();
 	count(COUNTER_SAMPLES);
 	layout = process->runtime ? bpf_map_lookup_elem(&layouts, &process->layout) : 0;
-	stack = current_stack(tid, pid, process, layout, now, &tstate);
+	stack = current_stack(&sample_walk, tid, pid, process, layout, now, &tstate);
 	thread = bpf_map_lookup_elem(&sampled_threads, &tid);
 	if (thread && thread->pid == pid) {
 		came_back_unseen(tid, thread, bpf_get_current_task_btf(), now);
@@ -285,7 +293,7 @@ static __always_inline void leave_cpu(u32 tid, u32 pid, const struct followed_pr
 	} else if (read_system_call((struct pt_regs *)bpf_task_pt_regs(task), &system_call, &first_argument)) {
 		if (budget && has_budget(budget, thread, now)) {
 			layout = process->runtime ? bpf_map_lookup_elem(&layouts, &process->layout) : 0;
-			stack = current_stack(tid, pid, process, layout, now, &tstate);
+			stack = current_stack(&sample_walk, tid, pid, process, layout, now, &tstate);
 			if (system_call == FUTEX && is_gil(first_argument, process, layout, tstate))
 				flags |= OFF_CPU_ON_GIL;
 			budget->left_ns -= bpf_ktime_get_ns() - now;
@@ -329,6 +337,41 @@ int at_switch(struct bpf_raw_tracepoint_args *context)
 		count_many(COUNTER_SWITCHES, COST_SAMPLED);
 		count_many(COUNTER_SWITCH_NS, COST_SAMPLED * (bpf_ktime_get_ns() - now));
 	}
+	return 0;
+}
+
+/* A thread launches a function of the host (cuLaunchHostFunc), for which a stream will wait: the call is too
+ * short for samples, so its stack is taken here, as of a time off the CPU without a length. */
+SEC("uprobe.multi")
+int at_host_launch(struct pt_regs *context)
+{
+	u64 ids = bpf_get_current_pid_tgid(), now = bpf_ktime_get_ns(), stack, tstate = 0;
+	u32 pid = ids >> 32, tid = ids;
+	const struct followed_process *process = bpf_map_lookup_elem(&followed, &pid);
+	struct off_cpu_event *event;
+
+	stay_on_thread_stack(context);
+	if (!process || !process->runtime)
+		return 0;
+	stack = current_stack(&launch_walk, tid, pid, process, bpf_map_lookup_elem(&layouts, &process->layout), now,
+			      &tstate);
+	if (!stack || stack == STACK_LOST)
+		return 0;
+	event = bpf_ringbuf_reserve(&pause_ring, sizeof(*event), 0);
+	if (!event) {
+		count(COUNTER_LOST_OFF_CPU);
+		return 0;
+	}
+	event->kind = EVENT_OFF_CPU;
+	event->pid = pid;
+	event->tid = tid;
+	event->flags = OFF_CPU_AT_LAUNCH;
+	event->start_ns = now;
+	event->end_ns = now;
+	event->stack = stack;
+	event->system_call = -1;
+	event->first_argument = 0;
+	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 	return 0;
 }
 

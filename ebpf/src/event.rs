@@ -115,7 +115,8 @@ pub struct SampleEvent {
     pub in_pause: bool,
 }
 
-/// A time of a thread off the CPU, of a millisecond or longer (`OFF_CPU_NS` of `bpf/sample.bpf.h`).
+/// A time of a thread off the CPU, of a millisecond or longer (`OFF_CPU_NS` of `bpf/sample.bpf.h`); or of no length,
+/// with the reason [`OffCpuReason::Driver`], where it launched a function of the host (`cuLaunchHostFunc`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OffCpuEvent {
     /// Process id in the initial pid namespace.

@@ -3,16 +3,20 @@
 //!
 //! Owns the object of `bpf/sample.bpf.c`. What it finds arrives with the session's events.
 
+use crate::attach::{LinkPlan, ProbeEnd};
 use crate::error::Error;
 use crate::event::EarlierWait;
-use crate::link::written;
+use crate::link;
+use crate::link::{ProbeLink, written};
 use crate::session::BpfSession;
+use crate::support::AttachMethod;
 use crate::wire::EarlierWaitWire;
-use libbpf_rs::Link;
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
+use libbpf_rs::{Link, ProgramAttachType};
 use skeleton::{SampleSkel, SampleSkelBuilder};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::path::Path;
 
 crate::skeleton!(mod "sample");
 
@@ -20,6 +24,8 @@ crate::skeleton!(mod "sample");
 pub struct SamplePrograms {
     // Declared, and so dropped, before the program that they run.
     links: Vec<Link>,
+    launches: Vec<ProbeLink>,
+    attach: AttachMethod,
     skeleton: SampleSkel<'static>,
 }
 
@@ -38,9 +44,30 @@ impl SamplePrograms {
             rodata.stack_depth = stack_depth.min(crate::MAX_STACK_DEPTH);
         }
         shared.lend(open.open_object_mut()).map_err(Error::Load)?;
+        let attach = session.attach_kind();
+        if attach == AttachMethod::Single {
+            // The value 0, which ordinary kprobe programs have.
+            open.progs.at_host_launch.set_attach_type(ProgramAttachType::CgroupInetIngress);
+        }
         let skeleton = open.load().map_err(Error::Load)?;
         let switches = skeleton.progs.at_switch.attach().map_err(Error::Load)?;
-        Ok(Self { links: vec![switches], skeleton })
+        Ok(Self { links: vec![switches], launches: Vec::new(), attach, skeleton })
+    }
+
+    /// Takes the stack of each recorded thread that launches a function of the host. `functions`: file offsets of
+    /// those of a CUDA driver that do.
+    ///
+    /// # Errors
+    /// [`Error::Attach`] with the kernel's error.
+    pub fn attach_launches(&mut self, file: &Path, functions: &[u64]) -> Result<(), Error> {
+        let mut plan = LinkPlan::default();
+        functions.iter().for_each(|offset| plan.push(*offset, 0, None));
+        let program = &self.skeleton.progs.at_host_launch;
+        let linked = link::attach(self.attach, None, program, file, &plan, ProbeEnd::Entry);
+        let linked = linked
+            .map_err(|source| Error::Attach { file: file.to_owned(), source: source.into() })?;
+        self.launches.extend(linked);
+        Ok(())
     }
 
     /// Begins the waits of threads of recorded processes that wait already and of which no switch was seen.

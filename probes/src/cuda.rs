@@ -12,7 +12,7 @@ mod table;
 
 pub use find::{CudaFile, before_start, cupti_before_start, from_environment, mapped};
 pub use gctrace_abi::{BytesArgument, CallKind, GridArgument, StreamArgument};
-pub use table::{ProbedEnds, ProbedFunction, TABLE};
+pub use table::{HOST_FUNCTION, ProbedEnds, ProbedFunction, TABLE};
 
 use crate::code::{Flow, decode};
 use crate::elf::{ElfImage, ImageData, Machine, NotAnImage, open};

@@ -22,6 +22,7 @@ fn reason(wire: &OffCpuWire) -> OffCpuReason {
         (OffCpuFlag::OFF_CPU_STOPPED, OffCpuReason::Stopped),
         (OffCpuFlag::OFF_CPU_RUNNABLE, OffCpuReason::Cpu),
         (OffCpuFlag::OFF_CPU_ON_GIL, OffCpuReason::Gil),
+        (OffCpuFlag::OFF_CPU_AT_LAUNCH, OffCpuReason::Driver),
     ];
     let flagged = by_flag.iter().find(|(flag, _)| wire.flags & flag.0 != 0);
     let on_io = wire.flags & OffCpuFlag::OFF_CPU_ON_IO.0 != 0;

@@ -145,6 +145,9 @@ use CudaLayer::{Driver, Runtime};
 
 use StreamArgument::{Argument as In, None as NoStream};
 
+/// Has the host run a function; the runtime's function of this kind calls it.
+pub const HOST_FUNCTION: &str = "cuLaunchHostFunc";
+
 /// All probed functions. A function's index is its id in the BPF programs.
 pub const TABLE: &[ProbedFunction] = &[
     // launches
@@ -152,6 +155,8 @@ pub const TABLE: &[ProbedFunction] = &[
     launch(Driver, "cuLaunchKernelEx", StreamArgument::Configuration, GridArgument::Configuration),
     launch(Driver, "cuLaunchCooperativeKernel", In(9), GridArgument::Arguments),
     launch(Driver, "cuGraphLaunch", In(2), GridArgument::None),
+    // a function of the host, for which the stream waits
+    launch(Driver, HOST_FUNCTION, In(1), GridArgument::None),
     launch(Runtime, "cudaLaunchKernel", In(8), GridArgument::Dim3),
     launch(
         Runtime,

@@ -394,6 +394,10 @@ impl Source for KernelSource {
         }
         if let Some(cuda) = &mut self.cuda {
             cuda.tick(&self.session, &mut self.processes, trace);
+            let launches = cuda.take_host_launches();
+            if let Some(samples) = &mut self.samples {
+                samples.see_launches(&launches);
+            }
         }
         if let Some(samples) = &mut self.samples {
             samples.tick(now, &mut trace.output);

@@ -19,9 +19,10 @@ use gctrace_ebpf::{
 use gctrace_event::{CudaLayer, DeviceMemory, Pause, ProbeCost};
 use gctrace_probes::Machine;
 use gctrace_probes::cuda::{
-    CudaFile, CudaLibrary, CudaPoint, CudaPoints, ProbedEnds, ProbedFunction, TABLE,
+    CudaFile, CudaLibrary, CudaPoint, CudaPoints, HOST_FUNCTION, ProbedEnds, ProbedFunction, TABLE,
 };
 use std::collections::HashSet;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// When to look for a library in a process that could not be stopped, after the event that it maps
@@ -54,6 +55,15 @@ pub(crate) struct CudaProbes {
     warnings: Vec<String>,
     /// Events read from the ring but not yet written.
     polled: Vec<CudaEvent>,
+    /// Drivers that were searched for functions that launch one of the host, and those found since.
+    drivers: HashSet<(u64, u64)>,
+    host_launches: Vec<HostLaunches>,
+}
+
+/// The functions of a driver that launch a function of the host: their file offsets.
+pub(super) struct HostLaunches {
+    pub(super) file: PathBuf,
+    pub(super) functions: Vec<u64>,
 }
 
 impl CudaProbes {
@@ -77,6 +87,8 @@ impl CudaProbes {
             store: CudaStore::new(mode),
             warnings: Vec::new(),
             polled: Vec::new(),
+            drivers: HashSet::new(),
+            host_launches: Vec::new(),
         })
     }
 
@@ -217,10 +229,32 @@ impl CudaProbes {
     ) {
         let is_left = !files.is_empty() && calls.is_left_to_cupti(pid);
         for file in files {
+            self.find_host_launches(file);
             if !is_left || !is_cuptis(file.library) {
                 self.arm(session, file);
             }
         }
+    }
+
+    /// Also where CUPTI reports the calls: it has no stacks.
+    fn find_host_launches(&mut self, file: &CudaFile) {
+        let is_driver = file.library == CudaLibrary::Cuda(CudaLayer::Driver);
+        if !is_driver || !self.drivers.insert(file.identity) {
+            return;
+        }
+        let found =
+            gctrace_probes::cuda::resolve_library(&file.openable, file.library, Machine::HOST);
+        let points = found.map(|found| found.points).unwrap_or_default().into_iter();
+        let launches = points.filter(|point| point.symbol.starts_with(HOST_FUNCTION));
+        let functions: Vec<u64> = launches.map(|point| point.file_offset).collect();
+        if !functions.is_empty() {
+            self.host_launches.push(HostLaunches { file: file.openable.clone(), functions });
+        }
+    }
+
+    /// Those found since the last call.
+    pub(super) fn take_host_launches(&mut self) -> Vec<HostLaunches> {
+        std::mem::take(&mut self.host_launches)
     }
 
     fn arm(&mut self, session: &BpfSession, file: &CudaFile) {

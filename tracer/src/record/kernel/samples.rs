@@ -5,6 +5,7 @@
 //! process.
 
 use crate::clock;
+use crate::record::kernel::cuda_probes::HostLaunches;
 use crate::record::kernel::stacks::StackResolver;
 use crate::record::output::{RecordOutput, RecordSink as _};
 use crate::record::trace::FrameTree;
@@ -81,6 +82,15 @@ impl CpuSampling {
             maps: HashMap::new(),
             ended: Vec::new(),
         })
+    }
+
+    /// Takes the stacks of threads that launch functions of the host: their calls are too short for samples.
+    pub(super) fn see_launches(&mut self, launches: &[HostLaunches]) {
+        for HostLaunches { file, functions } in launches {
+            if let Err(error) = self.programs.attach_launches(file, functions) {
+                tracing::warn!("{error}: launches of functions of the host have no lines");
+            }
+        }
     }
 
     /// Begins the waits of threads that left the CPU before their process was recorded. The stacks of this process,

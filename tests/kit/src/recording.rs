@@ -190,6 +190,50 @@ impl Trace {
     }
 }
 
+/// Checks that the last line that a recording in `place` printed, its `trace.json` and the report have the same
+/// pauses: without the walk of their garbage and without what they called. Returns the report, and the time
+/// of the walks in ns.
+pub fn assert_same_pauses(printed: &str, place: &Path) -> (Value, u64) {
+    let json = gctrace(&["analyze", "--format", "json", "trace.json"], place);
+    let report: Value = serde_json::from_slice(&json.stdout).expect("a report");
+    let reported = [
+        report["totals"]["pauses"]["time_ns"].as_u64().expect("a time"),
+        report["worst"][0]["duration_ns"].as_u64().expect("a time"),
+    ];
+    let trace = Trace::read(&place.join("trace.json"));
+    let times = |name: &str, time: &str| -> Vec<(u64, u64, u64)> {
+        let named = trace.events.iter().filter(|event| event["name"] == name);
+        let timed = named.filter_map(|event| {
+            let time_ns = event["args"][time].as_u64()?;
+            Some((event["tid"].as_u64()?, nanoseconds(&event["ts"]), time_ns))
+        });
+        timed.collect()
+    };
+    let (walked, called) =
+        (times("gctrace_garbage", "cost_ns"), times("gctrace_called", "time_ns"));
+    let own = |pause: &Pause| {
+        let is_in = |(tid, at_ns, _): &&(u64, u64, u64)| {
+            *tid == pause.tid && (pause.start_ns..=pause.end_ns).contains(at_ns)
+        };
+        let foreign = walked.iter().chain(&called).filter(is_in);
+        let foreign_ns: u64 = foreign.map(|(.., time_ns)| time_ns).sum();
+        (pause.end_ns - pause.start_ns).saturating_sub(foreign_ns)
+    };
+    let own: Vec<u64> = trace.pauses().iter().map(own).collect();
+    let traced = [own.iter().sum(), own.iter().copied().max().unwrap_or_default()];
+    assert_eq!(traced, reported, "the trace and the report");
+    // `122 pauses, 191.528 ms in total, longest 10.279 ms; ...`
+    let figure = |before: &str, after: &str| -> f64 {
+        let (_, rest) = printed.split_once(before).expect(printed);
+        rest.split_once(after).expect(printed).0.parse().expect(printed)
+    };
+    let last = [figure(" pauses, ", " ms in total"), figure("in total, longest ", " ms")];
+    for (ms, ns) in last.into_iter().zip(reported) {
+        assert!((ms - ns as f64 / 1e6).abs() < 0.0011, "{ns} in the report: {printed}");
+    }
+    (report, walked.iter().map(|(.., cost_ns)| cost_ns).sum())
+}
+
 fn pause(event: &Value) -> Pause {
     let start_ns = nanoseconds(&event["ts"]);
     Pause {

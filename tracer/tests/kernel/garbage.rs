@@ -402,3 +402,30 @@ fn memory_that_garbage_owns_is_not_priced_as_its_objects() {
         assert!(is_least || taken <= 2 * bytes, "{mode}: {bytes} for {taken}");
     }
 }
+
+/// Garbage that takes long to count, most of each pause's time.
+const CYCLES: &str = "\
+import gc
+for step in range(40):
+    for _ in range(20_000):
+        pair = [], []
+        pair[0].append(pair)
+    gc.collect()
+";
+
+/// The walk of the garbage is in no figure of a pause: not in the last line, not in the report.
+#[test]
+fn the_last_line_the_trace_and_the_report_have_the_same_pauses() {
+    let test = "the_last_line_the_trace_and_the_report_have_the_same_pauses";
+    let Some((python, place)) = recording::place_for(test) else {
+        return;
+    };
+    std::fs::write(place.path().join("cycles.py"), CYCLES).unwrap();
+    let program = [python.to_str().unwrap(), "cycles.py"];
+    let line = ["record", "--mode", "ebpf", "--garbage-budget", "100", "--"];
+    let output = recording::gctrace(&[&line[..], &program].concat(), place.path());
+    let printed = String::from_utf8(output.stderr).unwrap();
+    let (report, walked_ns) = recording::assert_same_pauses(&printed, place.path());
+    let own_ns = report["totals"]["pauses"]["time_ns"].as_u64().unwrap();
+    assert!(walked_ns > own_ns / 10, "{walked_ns} of {own_ns} ns: {printed}");
+}

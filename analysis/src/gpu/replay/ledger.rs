@@ -21,6 +21,8 @@ mod places;
 mod removals;
 mod stepwise;
 mod sums;
+#[cfg(test)]
+mod tests;
 mod walk;
 
 use super::attribute::split;

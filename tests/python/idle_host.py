@@ -1,4 +1,5 @@
-"""A GPU that idles for known reasons, one after the other in each step; writes the time of each to a file.
+"""A GPU that idles for known reasons, one after the other in each step; writes the time of each to a file: of `fetch`
+that off the CPU, of the others that on it.
 
     idle_host.py LIBRARIES TRUTH.json
 
@@ -33,10 +34,14 @@ assert driver.simgpuKernel(b"gemm", 3_000_000, ctypes.byref(kernel)) == 0
 one = Dim3(1, 1, 1)
 
 
-def timed(function, *arguments):
-    start = time.monotonic_ns()
+def off_cpu():
+    return time.monotonic_ns() - time.thread_time_ns()
+
+
+def timed(clock, function, *arguments):
+    start = clock()
     function(*arguments)
-    times[function.__name__] = times.get(function.__name__, 0) + time.monotonic_ns() - start
+    times[function.__name__] = times.get(function.__name__, 0) + clock() - start
 
 
 def burn(seconds):
@@ -63,9 +68,9 @@ def step(requests, batches):
     runtime.cudaLaunchKernel(kernel, one, one, None, 0, None)
     runtime.cudaDeviceSynchronize()
     requests.put(1)
-    timed(fetch, batches)
-    timed(augment)
-    timed(log)
+    timed(off_cpu, fetch, batches)
+    timed(time.thread_time_ns, augment)
+    timed(time.thread_time_ns, log)
 
 
 def load(requests, batches):
@@ -82,4 +87,4 @@ for _ in range(STEPS):
 requests.put(0)
 loader.join()
 with open(truth, "w") as file:
-    json.dump({"pid": os.getpid(), "times": times}, file)
+    json.dump({"pid": os.getpid(), "steps": STEPS, "times": times}, file)

@@ -1,4 +1,4 @@
-"""Computes in known functions and threads, and writes the CPU time of each to the given file.
+"""Computes in known functions and threads, and writes the CPU time of each to the given file, and when it measured.
 
 Its child, forked at half of the run, computes in `forked` alone.
 """
@@ -55,6 +55,7 @@ def timed(times, function, *arguments):
 def main():
     gc.disable()
     times = {}
+    begin, spent = time.monotonic_ns(), time.process_time_ns()
     thread = threading.Thread(target=native, args=(b"x" * 20_000_000, times))
     thread.start()
     for turn in range(20):
@@ -68,8 +69,10 @@ def main():
         forked(4_000_000)
         os._exit(0)
     os.waitpid(child, 0)
+    spent, window = time.process_time_ns() - spent, (begin, time.monotonic_ns())
     with open(sys.argv[1], "w") as file:
-        json.dump({"pid": os.getpid(), "child": child, "times": times, "process": time.process_time_ns()}, file)
+        json.dump({"pid": os.getpid(), "child": child, "times": times, "process": time.process_time_ns(),
+                   "window": window, "spent": spent}, file)
 
 
 main()

@@ -66,6 +66,24 @@ impl SampledRun {
         Some(Self { python, place, truth, report })
     }
 
+    /// The samples of a process in an interval; of a record at its ends the part that lies in it.
+    fn samples_within(&self, pid: &Value, interval: &Value) -> f64 {
+        let [from, until] = [0, 1].map(|at| interval[at].as_u64().unwrap());
+        let trace = Trace::read(&self.place.path().join("trace.json"));
+        let records = trace.events.iter();
+        let records =
+            records.filter(|event| event["name"] == "gctrace_samples" && event["pid"] == *pid);
+        let within = records.map(|event| {
+            let first = recording::nanoseconds(&event["ts"]);
+            let last = event["args"]["until_ns"].as_u64().unwrap();
+            let inside = last.min(until).saturating_sub(first.max(from)) as f64;
+            let is_in = first >= from && last <= until;
+            let count = event["args"]["count"].as_f64().unwrap();
+            if is_in { count } else { count * inside / (last - first).max(1) as f64 }
+        });
+        within.sum()
+    }
+
     /// A process of the report.
     pub(super) fn process(&self, pid: &Value) -> &Value {
         cpu_of(&self.report, pid)
@@ -83,9 +101,9 @@ fn check(test: &str, name: &str) {
     let cpu = run.process(&truth["pid"]);
     let total = cpu["samples"].as_u64().unwrap();
     let known = truth["process"].as_u64().unwrap() as f64 / 1e9;
-    let sampled = total as f64 / HERTZ as f64;
-    // The program starts and ends outside of what it measures.
-    assert!((sampled / known - 1.0).abs() < 0.25, "{sampled} s by samples of {known} s");
+    let spent = truth["spent"].as_u64().unwrap() as f64 / 1e9;
+    let sampled = run.samples_within(&truth["pid"], &truth["window"]) / HERTZ as f64;
+    assert!((sampled / spent - 1.0).abs() < 0.05, "{sampled} s by samples of {spent} s");
     assert_eq!(cpu["threads"], 2);
     let share = |samples: u64| samples as f64 / total as f64;
     for function in ["first", "second", "collected", "native"] {

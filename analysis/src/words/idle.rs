@@ -8,6 +8,12 @@ use crate::report::{IdleCause, IdleRow};
 pub(crate) fn remedy(row: &IdleRow, in_long_gaps: bool) -> Option<&'static str> {
     let place = row.places.first();
     let function = place.and_then(|place| place.code.function.as_deref()).unwrap_or_default();
+    // A tenth of the row and more is worth a change of its own.
+    let copies = |direction: &str| {
+        let places = row.places.iter().filter(|place| place.time_ns >= row.time_ns / 10);
+        let mut functions = places.filter_map(|place| place.code.function.as_deref());
+        functions.any(|function| function.contains(direction))
+    };
     Some(match row.cause {
         IdleCause::Allocation if function.contains("Host") => {
             "reserve pinned memory once, not in the loop"
@@ -25,10 +31,10 @@ pub(crate) fn remedy(row: &IdleRow, in_long_gaps: bool) -> Option<&'static str> 
         IdleCause::HostFunction => {
             "let the function only signal another thread, which does the work beside the stream"
         }
-        IdleCause::Copy if function.contains("HtoD") => {
+        IdleCause::Copy if copies("HtoD") && !copies("DtoH") => {
             "DataLoader(pin_memory=True) and .to(device, non_blocking=True)"
         }
-        IdleCause::Copy if !function.contains("DtoH") => {
+        IdleCause::Copy if copies("HtoD") || !copies("DtoH") => {
             "pinned memory and non_blocking=True to the GPU, .cpu() and .item() every N steps only"
         }
         IdleCause::Copy | IdleCause::Synchronization => {

@@ -5,10 +5,11 @@ use super::evidence::after_start;
 use super::gpu_devices::{DEVICES_SHOWN, more, name};
 use super::table::{INDENT, ReportSection, TableOfColumns, cut, mark, paragraph, width, wrap};
 use crate::text::OrDash as _;
-use crate::units::{counted, duration, percent};
+use crate::units::{count, counted, duration, percent};
 use gctrace_analysis::paths::common_directory;
 use gctrace_analysis::report::{
-    AdviceId, CodePlace, DeviceId, IdleCause, IdleGap, IdleLedger, IdleRow, RankWait, Report,
+    AdviceId, CodePlace, DeviceId, IdleCause, IdleGap, IdleLedger, IdlePlace, IdleRow, RankWait,
+    Report,
 };
 use gctrace_analysis::words::places;
 use std::cmp::Reverse;
@@ -46,6 +47,7 @@ pub(crate) fn idle(report: &Report) -> ReportSection {
         lines.extend(paragraph(&format!("{} {}:", device(report, ledger), idled(ledger))));
         lines.extend(rows(ledger));
         lines.extend(paragraph(&notes(ledger)));
+        lines.extend(place_lines(ledger));
         lines.extend(longest_waits(report).iter().flat_map(|sentence| paragraph(sentence)));
         lines.extend(remedies(ledger, |_| false).into_iter().flatten());
         for (at, gap) in ledger.longest.iter().take(GAPS_SHOWN).enumerate() {
@@ -77,15 +79,19 @@ pub(crate) fn idle_in_short(report: &Report) -> Vec<String> {
 fn in_a_sentence(report: &Report, ledger: &IdleLedger) -> String {
     let rows = ledger.rows.iter().filter(|row| share(row.time_ns, ledger.idle_ns) >= CAUSE_TOLD);
     let rows = rows.take(CAUSES_TOLD).map(|row| {
-        let place = most(row).map_or_else(String::new, |place| format!(" ({place})"));
-        format!("{} {}{place}", percent(share(row.time_ns, ledger.span_ns)), row.cause)
+        let places = largest(row).map_or_else(String::new, |places| format!(" ({places})"));
+        format!("{} {}{places}", percent(share(row.time_ns, ledger.span_ns)), row.cause)
     });
-    let rows = rows.collect::<Vec<_>>().join("; ");
-    let places = ledger.rows.iter().flat_map(|row| &row.places);
-    let folder = common_directory(places.filter_map(|place| place.code.python.as_ref()));
-    let rows = if folder.is_empty() { rows } else { rows.replace(folder, "") };
+    let rows = without_folder(ledger, &rows.collect::<Vec<_>>().join("; "));
     let sample = if ledger.sample { " The trace is only a sample." } else { "" };
     format!("{} {}: {rows}{}.{sample}", device(report, ledger), idled(ledger), mark(ledger.basis))
+}
+
+/// Names of places without the folder that the files of all have in common.
+fn without_folder(ledger: &IdleLedger, names: &str) -> String {
+    let places = ledger.rows.iter().flat_map(|row| &row.places);
+    let folder = common_directory(places.filter_map(|place| place.code.python.as_ref()));
+    if folder.is_empty() { names.to_owned() } else { names.replace(folder, "") }
 }
 
 /// The waits of the device that waited for other ranks the longest, and what made those late; `None` of a
@@ -184,8 +190,52 @@ fn rows(ledger: &IdleLedger) -> Vec<String> {
         .right("idle", |row| duration(row.time_ns))
         .right("of idle", |row| percent(share(row.time_ns, ledger.idle_ns)))
         .right("saves", |row| row.saves_ns.map(duration).or_dash())
-        .left("most of it", |row| most(row).unwrap_or_default())
+        .left("most of it", |row| without_folder(ledger, &most(row).unwrap_or_default()))
         .lines()
+}
+
+/// The places of each cause, where a cause has several: those of the rows above have but the first.
+pub(super) fn place_lines(ledger: &IdleLedger) -> Vec<String> {
+    if ledger.rows.iter().all(|row| row.places.len() < 2) {
+        return Vec::new();
+    }
+    let places = |row| placed(row).map(move |place| (row, place));
+    let mut lines = TableOfColumns::new(ledger.rows.iter().flat_map(places))
+        .left("cause", |(row, _)| row.cause.to_string())
+        .right("gaps", |(_, place)| place.gaps.map(count).or_dash())
+        .right("idle", |(_, place)| duration(place.time_ns))
+        .right("saves", |(_, place)| place.saves_ns.map(duration).or_dash())
+        .left("place", |(_, place)| without_folder(ledger, &line_first(&place.code)))
+        .lines();
+    lines.extend(paragraph("Gaps: those that the place has a part of; saves: without it alone."));
+    lines
+}
+
+/// The places of a row worth naming.
+fn placed(row: &IdleRow) -> impl Iterator<Item = &IdlePlace> {
+    row.places.iter().filter(|place| share(place.time_ns, row.time_ns) >= CAUSE_TOLD)
+}
+
+/// The two places that cost the most, as in [`most`]: the second only where it is a part worth naming, without
+/// the call if it is the same. What the host does is named only where much of it is at one place.
+fn largest(row: &IdleRow) -> Option<String> {
+    let first = most(row).or_else(|| {
+        let place = row.places.first().filter(|_| row.cause != IdleCause::Host)?;
+        Some(format!("{} {}", percent(share(place.time_ns, row.time_ns)), text(&place.code)))
+    })?;
+    let of_row = |place: &IdlePlace| share(place.time_ns, row.time_ns);
+    let [one, other, ..] = row.places.as_slice() else {
+        return Some(first);
+    };
+    if of_row(one) >= NEARLY_ALL || of_row(other) < WORTH_NAMING {
+        return Some(first);
+    }
+    let mut code = other.code.clone();
+    let same = (&one.code.function, &one.code.operator) == (&code.function, &code.operator);
+    if same && code.python.is_some() {
+        (code.function, code.operator) = (None, None);
+    }
+    Some(format!("{first}, {} {}", percent(of_row(other)), text(&code)))
 }
 
 /// The place that costs the most, if it is a part worth naming; its share of the row where it is not nearly
@@ -199,17 +249,36 @@ pub(super) fn most(row: &IdleRow) -> Option<String> {
 
 /// `cudaStreamSynchronize by aten::item at train.py:88 in step`.
 fn text(place: &CodePlace) -> String {
-    let call = match (&place.function, &place.operator) {
+    let (call, around) = (call(place), around(place));
+    let word = if place.python.is_some() { "at" } else { "in" };
+    match around {
+        Some(around) if call.is_empty() => around,
+        Some(around) => format!("{call} {word} {around}"),
+        None => call,
+    }
+}
+
+/// `train.py:88 in step: cudaStreamSynchronize by aten::item`: of what is cut, the line stays.
+fn line_first(place: &CodePlace) -> String {
+    match around(place) {
+        Some(around) if call(place).is_empty() => around,
+        Some(around) => format!("{around}: {}", call(place)),
+        None => call(place),
+    }
+}
+
+/// The call of a place; empty if it is none.
+fn call(place: &CodePlace) -> String {
+    match (&place.function, &place.operator) {
         (Some(function), Some(operator)) => format!("{function} by {operator}"),
         (Some(one), None) | (None, Some(one)) => one.clone(),
         (None, None) => String::new(),
-    };
-    let (word, around) = match (&place.python, &place.annotation) {
-        (Some(python), _) => ("at", places::place(python)),
-        (None, Some(annotation)) => ("in", annotation.clone()),
-        (None, None) => return call,
-    };
-    if call.is_empty() { around } else { format!("{call} {word} {around}") }
+    }
+}
+
+/// The line of a place, else its annotation.
+fn around(place: &CodePlace) -> Option<String> {
+    place.python.as_ref().map(places::place).or_else(|| place.annotation.clone())
 }
 
 pub(super) fn notes(ledger: &IdleLedger) -> String {

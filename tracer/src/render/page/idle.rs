@@ -44,6 +44,7 @@ pub(super) fn idle(report: &Report) -> Section {
         Block::Table(table(ledger)),
         Block::Note(figures_together(&words::notes(ledger))),
     ];
+    all.extend(blocks(&for_page(|| words::place_lines(ledger))));
     all.extend(words::longest_waits(report).map(|text| Block::Text(figures_together(&text))));
     all.extend(blocks(&for_page(|| words::devices(report))));
     let gaps = ledger.longest.iter().take(words::GAPS_SHOWN).enumerate();

@@ -47,6 +47,31 @@ impl Trace {
             r#"{{"ph":"X","cat":"kernel","name":"gemm","pid":0,"tid":7,"ts":{start:.3},"dur":{length:.3},"args":{{"device":0,"stream":7,"process":{pid},"correlation":{correlation}}}}}"#
         ))
     }
+
+    /// A copy that blocks for `length_ms`, in a Python function that takes 1 ms more.
+    fn copy_in(
+        self,
+        function: &str,
+        name: &str,
+        correlation: u32,
+        at_ms: f64,
+        length_ms: f64,
+    ) -> Self {
+        let ts = 5_000_000.0 + at_ms * 1000.0;
+        let length = length_ms * 1000.0;
+        self.line(&format!(
+            r#"{{"ph":"X","cat":"python_function","name":"{function}","pid":4242,"tid":4242,"ts":{ts:.3},"dur":{:.3}}}"#,
+            length + 1000.0
+        ))
+        .line(&format!(
+            r#"{{"ph":"X","cat":"cuda_runtime","name":"cudaMemcpyAsync","pid":4242,"tid":4242,"ts":{ts:.3},"dur":{length:.3},"args":{{"correlation":{correlation}}}}}"#
+        ))
+        .line(&format!(
+            r#"{{"ph":"X","cat":"gpu_memcpy","name":"{name}","pid":0,"tid":7,"ts":{:.3},"dur":{:.3},"args":{{"device":0,"stream":7,"process":4242,"correlation":{correlation}}}}}"#,
+            ts + 10.0,
+            length - 20.0
+        ))
+    }
 }
 
 /// Twenty steps of about 50 ms; every fifth has a full collection of 30 ms during which the GPU is
@@ -94,4 +119,38 @@ fn two_ranks_fit_and_have_distinct_names() {
     assert!(text.contains("GPU 0 of rank 0 was idle 55.2 %"), "{text}");
     assert!(text.contains("GPU 1 of rank 1  "), "{text}");
     assert!(text.contains("no collection in these 2"), "{text}");
+}
+
+/// Copies at two lines, in both directions: a row of the same cause.
+#[test]
+fn copies_at_several_lines_have_a_place_each() {
+    let mut trace = Trace::new().python(4242);
+    for step in 0..20u32 {
+        let (at, id) = (f64::from(step) * 10.0, step * 3 + 1);
+        trace = trace
+            .launch(4242, id, at, at + 0.01, at + 2.0)
+            .copy_in("data.py(88): load", "Memcpy HtoD (Pageable -> Device)", id + 1, at + 0.1, 3.0)
+            .copy_in(
+                "model.py(12): loss",
+                "Memcpy DtoH (Device -> Pageable)",
+                id + 2,
+                at + 5.0,
+                2.0,
+            );
+    }
+    let report = super::report(&[("trace.json", trace.end(300, "").json())]);
+    let short = super::super::idle::idle_in_short(&report).join(" ").replace("   ", " ");
+    for place in ["Memcpy HtoD (Pageable -> Device) at data.py:88 in load", "model.py:12 in loss"] {
+        assert!(short.contains(place), "{place}: {short}");
+    }
+    assert!(short.contains("pinned memory and non_blocking=True to the GPU"), "{short}");
+    let full = super::checked(&report);
+    for (gaps, place) in
+        [("20", "data.py:88 in load: Memcpy"), ("19", "model.py:12 in loss: Memcpy")]
+    {
+        let mut lines = full.lines().filter(|line| line.starts_with("  blocking copies"));
+        let is_place = |line: &str| line.contains(place) && line.contains(&format!(" {gaps}  "));
+        assert!(lines.any(is_place), "{place}: {full}");
+    }
+    assert!(full.contains("Gaps: those that the place has a part of"), "{full}");
 }

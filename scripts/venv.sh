@@ -7,6 +7,8 @@
 #   tables    readers of Parquet, with which tests/python/tables_truth.py reads tables
 #   tables-short
 #             two of them
+#   trainers  Hugging Face's Trainer, Lightning, trackers and OpenTelemetry, which tests/python/package_trainers.py
+#             reads back; with the PyTorch of scripts/torch-venv.sh (GCTRACE_TORCH_PYTHON names another)
 #
 #   scripts/venv.sh NAME [FOLDER]            (default: .venv-NAME)
 #
@@ -15,7 +17,10 @@
 set -euo pipefail
 
 name=${1-}
-# Modules that must import, and the free disk space in MB: about twice the size once installed.
+base=python3
+alone=()
+# Modules that must import, packages that are installed alone, and the free disk space in MB: about twice the size
+# once installed.
 case $name in
 metrics)
     packages=(prometheus-client==0.26.0)
@@ -42,8 +47,16 @@ tables-short)
     modules='duckdb, pyarrow'
     space=500
     ;;
+trainers)
+    packages=(transformers==5.24.0 tensorboard==2.21.0 wandb==0.31.0 mlflow-skinny==3.17.2 opentelemetry-sdk==1.45.2
+        psutil==7.2.2 tqdm==4.70.1)
+    # They ask for PyTorch's CUDA libraries, which its own environment has or does without.
+    alone=(accelerate==1.15.0 lightning==2.6.6 lightning-utilities==0.15.3 pytorch-lightning==2.6.6 torchmetrics==1.9.0)
+    modules='torch, transformers, accelerate, lightning.pytorch, tensorboard, wandb, mlflow, opentelemetry.sdk'
+    space=1200
+    ;;
 *)
-    echo "venv.sh: no environment '$name': metrics, package, s3, tables, tables-short" >&2
+    echo "venv.sh: no environment '$name': metrics, package, s3, tables, tables-short, trainers" >&2
     exit 1
     ;;
 esac
@@ -68,14 +81,24 @@ if [ -e "$folder/.complete" ] && works; then
 fi
 
 : >"$log"
-python3 -c 'import ensurepip' 2>>"$log" || give_up "no Python with venv (Debian, Ubuntu: apt-get install python3-venv)"
+if [ "$name" = trainers ]; then
+    base=${GCTRACE_TORCH_PYTHON:-$("$(dirname "$0")/torch-venv.sh")} || give_up "there is no PyTorch"
+fi
+"$base" -c 'import ensurepip' 2>>"$log" || give_up "no Python with venv (Debian, Ubuntu: apt-get install python3-venv)"
 free=$(df --output=avail -m "$(dirname "$folder")" | tail -1)
 [ "$free" -gt "$space" ] || give_up "less than $space MB of disk space left"
 echo "venv.sh $name: installing ${packages[*]} into $folder (from the package index)" >&2
 rm -rf "$folder"
-python3 -m venv "$folder" >>"$log" 2>&1 || give_up "the environment could not be created (see $log)"
-"$folder/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile "${packages[@]}" >>"$log" 2>&1 ||
-    give_up "${packages[*]} could not be installed (see $log)"
+"$base" -m venv "$folder" >>"$log" 2>&1 || give_up "the environment could not be created (see $log)"
+if [ "$name" = trainers ]; then
+    "$base" -c 'import sysconfig; print(sysconfig.get_path("purelib"))' >"$(echo "$folder"/lib/python3*/site-packages)/torch.pth"
+fi
+install() {
+    "$folder/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile "$@" >>"$log" 2>&1 ||
+        give_up "$* could not be installed (see $log)"
+}
+install "${packages[@]}"
+if [ "${#alone[@]}" -gt 0 ]; then install --no-deps "${alone[@]}"; fi
 works || give_up "${packages[*]} installed, but not importable (see $log)"
 touch "$folder/.complete"
 echo "$folder/bin/python"

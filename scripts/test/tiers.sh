@@ -168,10 +168,11 @@ torch() {
         privileged torch
         return 0
     fi
-    # Slurm and Open MPI for the commands in the documents; Ray if the whole tier programs has run.
+    # Slurm and Open MPI for the commands in the documents; trainers; Ray if the whole tier programs has run.
     if GCTRACE_SCHEDULERS=$(made "torch: without schedulers" scripts/schedulers.sh "$checkout/.schedulers"); then
         export GCTRACE_SCHEDULERS
     fi
+    made "torch: without trainers and trackers" scripts/venv.sh trainers >/dev/null || true
     if [ -e "$checkout/.venv-programs/bin/ray" ]; then export GCTRACE_RAY_PYTHON=$checkout/.venv-programs/bin/python; fi
     privileged torch
 }

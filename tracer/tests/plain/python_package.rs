@@ -2,12 +2,20 @@
 
 use std::path::PathBuf;
 use test_kit::interpreters::{interpreters, root, skip};
-use test_kit::recording::run_with_package;
+use test_kit::recording::{run_with_package, run_with_package_recorded};
 
 #[test]
 fn the_package_is_true_in_every_interpreter() {
     for python in interpreters("the_package_is_true_in_every_interpreter") {
         run_with_package(&python.path, "package.py");
+    }
+}
+
+/// Where gctrace records the process already, its sums are taken.
+#[test]
+fn the_package_is_true_in_recorded_processes() {
+    for python in interpreters("the_package_is_true_in_recorded_processes") {
+        run_with_package_recorded(&python.path, "package.py");
     }
 }
 

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use test_kit::interpreters::root;
 use test_kit::limit::WithTimeout as _;
+use test_kit::recording::run_with_package;
 
 /// A Python with DuckDB, pyarrow and, from `scripts/venv.sh tables`, further engines; `None` is a named skip.
 fn python(test: &str) -> Option<PathBuf> {
@@ -42,4 +43,11 @@ fn tables_are_true_in_every_engine() {
     assert!(checked.status.success(), "{printed}{errors}");
     assert!(printed.contains("queries answered"), "{printed}");
     print!("{printed}");
+}
+
+#[test]
+fn the_package_loads_them() {
+    if let Some(python) = python("the_package_loads_them") {
+        run_with_package(&python, "package_tables.py");
+    }
 }

@@ -1,7 +1,7 @@
 //! The Python package beside PyTorch's profiler, trainers and trackers.
 
-use std::path::Path;
-use test_kit::interpreters::{skip, torch};
+use std::path::PathBuf;
+use test_kit::interpreters::{root, skip, torch};
 use test_kit::recording::run_with_package;
 
 #[test]
@@ -13,11 +13,18 @@ fn profiles_have_the_collections() {
 
 #[test]
 fn trainers_and_trackers_have_the_metrics() {
-    match std::env::var_os("GCTRACE_TRAINERS_PYTHON").filter(|path| !path.is_empty()) {
-        Some(python) => run_with_package(Path::new(&python), "package_trainers.py"),
-        None => skip(
+    let named = std::env::var_os("GCTRACE_TRAINERS_PYTHON").filter(|path| !path.is_empty());
+    let made = root().join(".venv-trainers/bin/python");
+    let python = named.map_or(made, PathBuf::from);
+    if python.exists() {
+        run_with_package(&python, "package_trainers.py");
+    } else {
+        skip(
             "trainers_and_trackers_have_the_metrics",
-            "GCTRACE_TRAINERS_PYTHON names no Python with PyTorch and what tests/python/package_trainers.py lists",
-        ),
+            &format!(
+                "no {}; scripts/venv.sh trainers makes it, GCTRACE_TRAINERS_PYTHON names it",
+                python.display()
+            ),
+        );
     }
 }

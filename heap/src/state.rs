@@ -26,6 +26,11 @@ pub struct ProgramState {
     pub stopped_ns: u64,
     /// Its memory.
     pub memory: ProgramMemory,
+    /// What CPython's allocator of small objects has, by the main interpreter and those that share its allocator;
+    /// `null`: unknown, for the reason in `without_pymalloc`.
+    pub pymalloc: Option<PymallocState>,
+    /// Why `pymalloc` is unknown.
+    pub without_pymalloc: Option<String>,
     /// Its interpreters, the main one first.
     pub interpreters: Vec<InterpreterState>,
     /// Its threads: those with Python frames first, of these the main one.
@@ -50,6 +55,34 @@ pub struct ProgramMemory {
     pub peak_bytes: Option<u64>,
     /// Swapped out.
     pub swapped_bytes: Option<u64>,
+}
+
+/// What pymalloc has: blocks of up to 512 bytes. Counted after the stop, while the program runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct PymallocState {
+    /// Arenas.
+    pub arenas: u64,
+    /// Their size in bytes together, resident or not.
+    pub arena_bytes: u64,
+    /// Blocks in use (`sys._getallocatedblocks()`); `null`: they are too many to be counted.
+    pub used_blocks: Option<u64>,
+    /// Bytes of these blocks, as `sys._debugmallocstats()` prints them; `null` as `used_blocks`.
+    pub used_bytes: Option<u64>,
+    /// Sizes of which there are blocks, ascending; none if they are too many to be counted.
+    pub sizes: Vec<BlockSizes>,
+}
+
+/// Blocks of one size.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct BlockSizes {
+    /// The size in bytes: a multiple of 16.
+    pub block_bytes: u64,
+    /// Pools of such blocks, with one in use at least.
+    pub pools: u64,
+    /// Blocks in use.
+    pub used_blocks: u64,
+    /// Others in these pools.
+    pub free_blocks: u64,
 }
 
 /// The collector of one interpreter. `null` where this version has no such figure, or it could not be read.

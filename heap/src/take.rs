@@ -9,7 +9,7 @@
 //!   what refers to them; [`graph`]: the result;
 //! - [`tables`]: what was allocated since the first pass;
 //! - [`running`]: the order of all this;
-//! - [`state`]: what the program does, without its objects.
+//! - [`state`]: what the program does, without its objects; [`pymalloc`]: the allocator's blocks.
 //!
 //! Nothing is written to the program's memory, and no code runs in it.
 
@@ -22,6 +22,7 @@ mod graph;
 mod image;
 mod layout;
 mod limits;
+mod pymalloc;
 mod regions;
 mod roots;
 mod running;

@@ -117,6 +117,7 @@ fn text(report: &DumpReport) -> String {
     }
     lines.push(String::new());
     lines.extend(wrap(&memory(report), "Memory: ", "  "));
+    lines.extend(wrap(&small_objects(state), "Small objects: ", "  "));
     for interpreter in &state.interpreters {
         lines.extend(collector(interpreter, state.interpreters.len() > 1));
     }
@@ -151,6 +152,35 @@ fn memory(report: &DumpReport) -> String {
         None => format!("some on GPU {}", used.gpu),
     }));
     parts.join(", ")
+}
+
+/// `12.3 MiB in 200,000 blocks, in 15 arenas of pymalloc (15.0 MiB); most in blocks of 64 bytes (4.1 MiB), ...`.
+fn small_objects(state: &ProgramState) -> String {
+    /// Sizes of blocks that are listed.
+    const LISTED: usize = 3;
+    let Some(pymalloc) = &state.pymalloc else {
+        let why = state.without_pymalloc.as_deref().unwrap_or_default();
+        return format!("unknown: {why}");
+    };
+    let arenas = counted(pymalloc.arenas, "arena");
+    let all = format!("{arenas} of pymalloc ({})", bytes(pymalloc.arena_bytes));
+    let Some((blocks, used)) = pymalloc.used_blocks.zip(pymalloc.used_bytes) else {
+        return format!("{all}, too many to count what is in use");
+    };
+    let mut sizes: Vec<(u64, u64)> = pymalloc
+        .sizes
+        .iter()
+        .map(|of| (of.used_blocks.saturating_mul(of.block_bytes), of.block_bytes))
+        .collect();
+    sizes.sort_unstable_by(|one, other| other.cmp(one));
+    let most = sizes.iter().take(LISTED);
+    let most: Vec<String> =
+        most.map(|(of, size)| format!("{size} bytes ({})", bytes(*of))).collect();
+    let most = match most.is_empty() {
+        true => String::new(),
+        false => format!("; most in blocks of {}", most.join(", ")),
+    };
+    format!("{} in {}, in {all}{most}", bytes(used), counted(blocks, "block"))
 }
 
 fn collector(state: &InterpreterState, is_one_of_several: bool) -> Vec<String> {

@@ -1,13 +1,14 @@
 //! What a program does at one moment, without its objects: threads with their Python stacks, collector, memory.
 //!
 //! What is slow is done before the stop (the interpreter is found, threads are named) or after it (frozen objects
-//! are counted). While the program is stopped, stacks are read and the collector's state, for some milliseconds.
+//! and the allocator's blocks are counted). While the program is stopped, stacks are read and the collector's state, for some milliseconds.
 
 use crate::HeapError;
 use crate::state::{InterpreterState, ProgramMemory, ProgramState, StackFrame, ThreadState};
 use crate::take::collector;
 use crate::take::collector::FoundInterpreter;
 use crate::take::layout::{GC_FLAGS, lists};
+use crate::take::pymalloc::pymalloc;
 use crate::take::running::{find, image};
 use crate::take::stop::{StoppedThreads, while_stopped};
 use crate::take::watchdog::Watchdog;
@@ -73,6 +74,8 @@ pub fn look(pid: u32, options: &StateOptions) -> Result<ProgramState, HeapError>
     let (seen, stopped) = while_stopped(pid, &watchdog, |threads, _| {
         program.read(threads, Instant::now() + READ_LIMIT)
     })?;
+    let pymalloc =
+        pymalloc(pid, found.version.minor, found.free_threaded, &program.memory, program.runtime);
     let taken = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let mut notes = Vec::new();
     if seen.is_late {
@@ -94,6 +97,8 @@ pub fn look(pid: u32, options: &StateOptions) -> Result<ProgramState, HeapError>
         taken_s: taken.map_or(0, |since_1970| since_1970.as_secs()),
         stopped_ns: u64::try_from(stopped.as_nanos()).unwrap_or(u64::MAX),
         memory: memory(pid),
+        without_pymalloc: pymalloc.as_ref().err().map(|why| (*why).to_owned()),
+        pymalloc: pymalloc.ok(),
         interpreters: interpreters
             .map(|(place, mut state)| {
                 count_frozen(pid, &found, &place, &mut state);

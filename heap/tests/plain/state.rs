@@ -1,9 +1,12 @@
-//! What a program does, against what the program reports about itself: `sys._current_frames`, `gc`.
+//! What a program does, against what the program reports about itself: `sys._current_frames`, `gc`,
+//! `sys._debugmallocstats`.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
 use crate::script::Script;
 
 use gctrace_event::OffCpuReason;
-use gctrace_heap::state::{GenerationState, ProgramState};
+use gctrace_heap::state::{BlockSizes, GenerationState, ProgramState};
 use gctrace_heap::{StateOptions, look};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -94,6 +97,99 @@ fn stacks_and_collector_are_as_seen_from_within() {
             assert_eq!(interpreter.frozen_objects, Some(truth.frozen), "{name}");
             assert!(!freezes || truth.frozen > 3000, "{name}");
         }
+    }
+}
+
+/// What the script prints, and the number of blocks in use.
+fn stats(script: &mut Script) -> (String, u64) {
+    let mut text = String::new();
+    loop {
+        let line = script.text();
+        if let Some(blocks) = line.strip_prefix("blocks ") {
+            return (text, blocks.parse().unwrap());
+        }
+        text.push_str(&line);
+        text.push('\n');
+    }
+}
+
+/// A number in what `sys._debugmallocstats` prints, after a label.
+fn after(text: &str, label: &str) -> u64 {
+    let line = text.lines().find_map(|line| line.trim_start().strip_prefix(label));
+    let number = line.and_then(|line| line.split('=').nth(1)).unwrap();
+    number.trim().replace(',', "").parse().unwrap()
+}
+
+/// The rows of its table: size of a block, pools, blocks in use and free.
+fn table(text: &str) -> Vec<BlockSizes> {
+    let rows = text.lines().skip_while(|line| !line.starts_with("-----")).skip(1);
+    let rows = rows.take_while(|line| !line.trim().is_empty());
+    let numbers = rows.map(|line| {
+        let words = line.split_ascii_whitespace().map(|word| word.parse().unwrap());
+        words.collect::<Vec<u64>>()
+    });
+    numbers
+        .map(|row| BlockSizes {
+            block_bytes: row[1],
+            pools: row[2],
+            used_blocks: row[3],
+            free_blocks: row[4],
+        })
+        .collect()
+}
+
+/// Blocks, pools and arenas are those that the allocator itself prints.
+#[test]
+fn the_allocator_has_what_it_says() {
+    /// Blocks that come and go as the script prints and begins to wait.
+    const SOME: u64 = 8;
+    for python in interpreters("the_allocator_has_what_it_says") {
+        let mut command = Command::new(&python.path);
+        command.arg(root().join("tests/python/pymalloc_truth.py"));
+        let mut script = Script::run(command);
+        let (text, blocks) = stats(&mut script);
+        script.wait_until_idle();
+        let found = look(script.pid(), &OPTIONS()).expect(&python.name);
+        if python.is("free-threaded") {
+            assert_eq!(found.pymalloc, None, "{}", python.name);
+            let why = found.without_pymalloc.unwrap_or_default();
+            assert!(why.contains("mimalloc"), "{} {why}", python.name);
+            continue;
+        }
+        let own = found.pymalloc.clone().unwrap_or_else(|| panic!("{}: {found:#?}", python.name));
+        let name = format!("{}: {own:#?}\n{text}", python.name);
+        let rows = table(&text);
+        assert_eq!(own.arenas, after(&text, "# arenas allocated current"), "{name}");
+        let used = own.used_bytes.unwrap_or_default();
+        let truth = after(&text, "# bytes in allocated blocks");
+        assert!(used.abs_diff(truth) <= SOME * 512, "{name}");
+        let counted = own.used_blocks.unwrap_or_default();
+        assert!(counted <= blocks && blocks - counted < blocks / 50, "{blocks} {name}");
+        let of_rows: u64 = rows.iter().map(|row| row.used_blocks).sum();
+        assert!(counted.abs_diff(of_rows) <= SOME, "{name}");
+        // Whole pools are rarely among what changes.
+        let same = rows.iter().zip(&own.sizes).filter(|(row, own)| {
+            let is_close = row.used_blocks.abs_diff(own.used_blocks) <= SOME;
+            row.block_bytes == own.block_bytes && row.pools == own.pools && is_close
+        });
+        assert_eq!((rows.len(), own.sizes.len()), (own.sizes.len(), rows.len()), "{name}");
+        assert!(same.count() + 1 >= rows.len() && rows.len() >= 30, "{name}");
+    }
+}
+
+/// Another allocator is not taken for it.
+#[test]
+fn without_arenas_the_allocator_is_unknown() {
+    let pythons = interpreters("without_arenas_the_allocator_is_unknown").into_iter();
+    for python in pythons.filter(|python| !python.is("free-threaded")) {
+        let mut command = Command::new(&python.path);
+        command.arg(root().join("tests/python/pymalloc_truth.py")).env("PYTHONMALLOC", "malloc");
+        let mut script = Script::run(command);
+        let _printed = stats(&mut script);
+        let found = look(script.pid(), &OPTIONS()).expect(&python.name);
+        assert_eq!(found.pymalloc, None, "{}", python.name);
+        let why = found.without_pymalloc.unwrap_or_default();
+        assert!(why.contains("PYTHONMALLOC"), "{} {why}", python.name);
     }
 }
 

@@ -6,7 +6,7 @@ other=someone
 unit_filter=$checkout/scripts/install-test/unit_filter.py
 # shellcheck disable=SC2034  # for the sourcing scripts
 group_rights=/usr/lib/gctrace/group-rights
-unit=/usr/lib/systemd/system/gctrace-exporter.service
+units=/usr/lib/systemd/system
 
 # Every file of the system with its owner and mode, and its users and groups: what must be the same
 # after the package is gone. DATABASE: pattern of the package manager's own files.
@@ -46,9 +46,9 @@ newest_glibc() {
 
 has_files() {
     local file
-    for file in /usr/bin/gctrace /usr/lib/gctrace/libgctrace_{inject,simgpu}.so "$unit" \
+    for file in /usr/bin/gctrace /usr/lib/gctrace/libgctrace_{inject,simgpu}.so "$units"/gctrace-{exporter,recorder}.service \
         /usr/share/man/man1/gctrace-record.1.gz /usr/share/bash-completion/completions/gctrace \
-        /usr/share/fish/vendor_completions.d/gctrace.fish /usr/share/doc/gctrace/{LICENSE-MIT,LICENSE-APACHE,THIRD-PARTY}; do
+        /usr/share/fish/vendor_completions.d/gctrace.fish /usr/share/doc/gctrace/{LICENSE-MIT,LICENSE-APACHE,THIRD-PARTY,examples/recorder.yaml}; do
         test -s "$file" || { echo "there is no $file" && return 1; }
     done
     same "$(stat -c '%U:%G %a' /usr/lib/gctrace/libgctrace_inject.so | cut -d' ' -f1)" root:root
@@ -113,7 +113,7 @@ used_by_members() {
 
 # Calls that would change other programs or the machine fail below the unit's filter.
 filters() {
-    setpriv --no-new-privs "$unit_filter" "$unit" /usr/bin/python3 -c '
+    setpriv --no-new-privs "$unit_filter" "$1" /usr/bin/python3 -c '
 import ctypes, errno
 libc = ctypes.CDLL(None, use_errno=True)
 for name in ("ptrace", "process_vm_writev", "mount", "chroot", "setuid", "swapoff"):
@@ -121,43 +121,88 @@ for name in ("ptrace", "process_vm_writev", "mount", "chroot", "setuid", "swapof
     assert getattr(libc, name)(*[0] * 6) == -1 and ctypes.get_errno() == errno.EPERM, name'
 }
 
-# Runs the unit's command with the unit's capabilities and filter, and reads its page: a collecting program of
-# an ordinary user, whose Python is in a folder closed to others, must be on it.
-exports() {
-    local command capabilities python pid exporter page=
+# as_unit UNIT KEY: executes what the unit has as KEY, with its capabilities and its filter.
+as_unit() {
+    local command capabilities
     # shellcheck disable=SC2046  # words
-    read -ra command <<<"$(sed -n 's/^ExecStart=//p' "$unit")"
-    capabilities=$(sed -n 's/^CapabilityBoundingSet=//p' "$unit" | tr ' ' '\n' | sed 's/^CAP_/+/' | tr 'A-Z\n' 'a-z,')
-    as_user mkdir -m 700 private
-    python=/home/$user/private/python3
+    read -ra command <<<"$(sed -n "s/^$2=//p" "$1")"
+    capabilities=$(sed -n 's/^CapabilityBoundingSet=//p' "$1" | tr ' ' '\n' | sed 's/^CAP_/+/' | tr 'A-Z\n' 'a-z,')
+    exec setpriv --inh-caps=-all --bounding-set "-all,${capabilities%,}" --no-new-privs \
+        "$unit_filter" "$1" "${command[@]}"
+}
+
+# A collecting program of an ordinary user, whose Python is in a folder closed to others; sets `collecting`.
+collecting=
+start_collecting() {
+    local python=/home/$user/private/python3
+    as_user mkdir -p -m 700 private
     as_user cp "$(realpath /usr/bin/python3)" "$python"
     as_user env PYTHONHOME=/usr "$python" -S -c 'import gc, time
 while True: gc.collect(); time.sleep(0.05)' &
-    setpriv --inh-caps=-all --bounding-set "-all,${capabilities%,}" --no-new-privs \
-        "$unit_filter" "$unit" "${command[@]}" >/tmp/exporter 2>&1 &
+    for _ in $(seq 20); do
+        collecting=$(pgrep -u "$user" -f "^$python") && return 0
+        sleep 0.5
+    done
+    return 1
+}
+
+# Runs the exporter's command as the unit does, and reads its page: the program must be on it.
+exports() {
+    local exporter page=
+    start_collecting || return 1
+    (as_unit "$units/gctrace-exporter.service" ExecStart) >/tmp/exporter 2>&1 &
     exporter=$!
     for _ in $(seq 60); do
         sleep 1
-        pid=$(pgrep -u "$user" -f "^$python")
         page=$(/usr/bin/python3 -c 'import urllib.request as u
 print(u.urlopen("http://127.0.0.1:9464/metrics").read().decode())' 2>/dev/null) || continue
-        if grep -q "^gctrace_process_pauses_total{pid=\"$pid\",.*} [1-9]" <<<"$page"; then break; fi
+        if grep -q "^gctrace_process_pauses_total{pid=\"$collecting\",.*} [1-9]" <<<"$page"; then break; fi
         page=
     done
-    kill "$exporter" "$pid"
+    kill "$exporter" "$collecting"
     [ -n "$page" ] || { cat /tmp/exporter && return 1; }
 }
 
+# Runs the recorder's command as the unit does, and what keeps its segments: the program must be in them.
+records() {
+    local recorder segments kept=1
+    segments=$(sed -n 's/^ExecStart=.* -o //p' "$units/gctrace-recorder.service")
+    # StateDirectory=
+    mkdir -p "$(dirname "$segments")"
+    start_collecting || return 1
+    (umask 077 && as_unit "$units/gctrace-recorder.service" ExecStart) >/tmp/recorder 2>&1 &
+    recorder=$!
+    for _ in $(seq 60); do
+        sleep 1
+        if gctrace analyze --format json "$segments" 2>/dev/null | grep -q "\"pid\": *$collecting,"; then break; fi
+    done
+    (as_unit "$units/gctrace-recorder.service" ExecReload) >>/tmp/recorder 2>&1 &&
+        gctrace analyze --format json "$segments/kept-1" | grep -q "\"pid\": *$collecting," && kept=0
+    kill "$collecting" "$recorder"
+    wait "$recorder" || true
+    # Ended by systemd's signal, it is whole.
+    gctrace analyze "$segments" >>/tmp/recorder 2>&1 || kept=1
+    rm -rf "$segments"
+    [ "$kept" = 0 ] || { cat /tmp/recorder && return 1; }
+}
+
 the_service() {
+    local unit name
     if ! command -v systemd-analyze >/dev/null; then
-        skipped "the service: there is no systemd here"
+        skipped "the services: there is no systemd here"
         return 0
     fi
-    check "systemd-analyze verify" systemd-analyze verify "$unit"
-    check "systemd-analyze security: at most 3.5" systemd-analyze security --offline=true --threshold=35 "$unit"
-    check "the service's filter of system calls" filters
-    check "the service is disabled" same "$(systemctl is-enabled gctrace-exporter 2>&1)" disabled
-    systemctl --quiet enable gctrace-exporter
-    check "the service can be enabled" same "$(systemctl is-enabled gctrace-exporter 2>&1)" enabled
-    if ! quick && kernel_probes; then check "the service's command with its capabilities and filter" exports; fi
+    for name in gctrace-exporter gctrace-recorder; do
+        unit=$units/$name.service
+        check "$name: systemd-analyze verify" systemd-analyze verify "$unit"
+        check "$name: systemd-analyze security: at most 3.5" systemd-analyze security --offline=true --threshold=35 "$unit"
+        check "$name: the filter of system calls" filters "$unit"
+        check "$name is disabled" same "$(systemctl is-enabled "$name" 2>&1)" disabled
+        systemctl --quiet enable "$name"
+        check "$name can be enabled" same "$(systemctl is-enabled "$name" 2>&1)" enabled
+    done
+    if ! quick && kernel_probes; then
+        check "the exporter's command with its capabilities and filter" exports
+        check "the recorder's command with its capabilities and filter" records
+    fi
 }

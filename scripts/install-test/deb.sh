@@ -50,7 +50,7 @@ needs_no_newer_glibc() {
 }
 
 after_purge() {
-    systemctl --quiet enable gctrace-exporter || true
+    systemctl --quiet enable gctrace-exporter gctrace-recorder || true
     dpkg --remove gctrace && test ! -e /usr/bin/gctrace && test -e /etc/gctrace/allow-group &&
         dpkg --purge gctrace
     machine "$database" >/tmp/after

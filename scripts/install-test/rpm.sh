@@ -33,7 +33,7 @@ needs_no_newer_glibc() {
 replace() { rpms --upgrade --force "$rpm"; }
 
 after_erasure() {
-    systemctl --quiet enable gctrace-exporter || true
+    systemctl --quiet enable gctrace-exporter gctrace-recorder || true
     rpms --erase gctrace
     machine "$database" >/tmp/after
     diff /tmp/before /tmp/after

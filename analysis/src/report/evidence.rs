@@ -397,6 +397,8 @@ pub struct DeletedReport {
     pub longest_ns: Option<u64>,
     /// The pauses by generation, ascending; those of unknown generation last.
     pub generations: Vec<DeletedGeneration>,
+    /// All times off the CPU in that time that were recorded, of threads each.
+    pub waits: PauseTotal,
     /// Number of events lost in that time.
     pub lost: u64,
 }
@@ -435,6 +437,8 @@ pub struct MissingData {
     pub unseen: Option<UnseenReport>,
     /// Pauses shorter than `--min-pause`: counted without details. Their time is in the totals.
     pub omitted: PauseTotal,
+    /// Times of threads off the CPU that a recorder only counted, beyond `--per-day`; in no other figure.
+    pub omitted_waits: PauseTotal,
     /// What was deleted of recordings of which the last part is kept; `null` if nothing was.
     pub deleted: Option<DeletedReport>,
     /// Pauses cut short by the end of their process or thread; they are in the figures.

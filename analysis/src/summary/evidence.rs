@@ -150,6 +150,9 @@ impl Analysis {
             missing
                 .omitted
                 .add_all(&PauseTotal { count: end.omitted.count, time_ns: end.omitted.total_ns });
+            let waits = end.omitted_waits;
+            let waits = PauseTotal { count: waits.count, time_ns: waits.total_ns };
+            missing.omitted_waits.add_all(&waits);
         }
         for process in self.processes.iter().filter(|process| process.tally.count() > 0) {
             let attached = process.sums.described.as_ref().map(|process| process.origin);
@@ -167,6 +170,8 @@ fn add_deleted(sum: &mut DeletedReport, segment: &Segment, time_ns: u64) {
     add_to(&mut sum.segments, segment.number.saturating_sub(1));
     add_to(&mut sum.time_ns, time_ns);
     sum.pauses.add_all(&PauseTotal { count: before.count(), time_ns: before.total_ns() });
+    let waits = before.waits;
+    sum.waits.add_all(&PauseTotal { count: waits.count, time_ns: waits.total_ns });
     sum.longest_ns = sum.longest_ns.max(before.longest_ns());
     add_to(&mut sum.lost, before.lost);
     for more in &before.generations {

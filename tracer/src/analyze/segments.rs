@@ -275,7 +275,8 @@ impl SegmentReader {
                 }
             };
             self.consumed = self.consumed();
-            let done = std::mem::replace(&mut self.current, next);
+            let mut done = std::mem::replace(&mut self.current, next);
+            self.current.go_on_after(&mut done);
             add(&mut self.completion, done.finish());
             let end = self.end.take();
             self.omitted = end.as_ref().map(|end| end.omitted);
@@ -329,8 +330,8 @@ enum Taken {
 
 /// Adds what is counted.
 fn join_ends(end: &mut TraceEnd, more: &TraceEnd) {
-    end.omitted.count = end.omitted.count.saturating_add(more.omitted.count);
-    end.omitted.total_ns = end.omitted.total_ns.saturating_add(more.omitted.total_ns);
+    end.omitted.add(more.omitted);
+    end.omitted_waits.add(more.omitted_waits);
     for (place, count) in &more.lost {
         let lost = end.lost.entry(place.clone()).or_default();
         *lost = lost.saturating_add(*count);

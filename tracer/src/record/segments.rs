@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::time::Duration;
 use steps::StepTimes;
-use thinning::Thinning;
+use thinning::{Thinning, WrittenSegment};
 
 /// Parts of the time that is kept.
 const PARTS_OF_TIME: u32 = 10;
@@ -88,9 +88,9 @@ struct OpenSegment {
     file: TraceFile,
     start_ns: u64,
     flushed_ns: u64,
-    /// Pauses that were written.
-    pauses: u64,
-    omitted: OmittedPauses,
+    written: WrittenSegment,
+    /// What was only counted.
+    end: TraceEnd,
 }
 
 struct ClosedSegment {
@@ -155,10 +155,10 @@ impl SegmentedTrace {
         }
         if let Some(current) = &mut self.current {
             if is_omitted {
-                current.omitted.count += 1;
-                current.omitted.total_ns = current.omitted.total_ns.saturating_add(duration_ns);
+                let one = OmittedPauses { count: 1, total_ns: duration_ns };
+                current.end.omitted.add(one);
             } else {
-                current.pauses += 1;
+                current.written.pauses += 1;
             }
         }
         let limit = self.keep.on_pause;
@@ -181,11 +181,31 @@ impl SegmentedTrace {
             self.requests
                 .notice(|| format!("a step of {length} in process {}, usually {usual}", mark.pid));
         }
+        if let Record::OffCpu(off) = record {
+            let thinned = self.thinning.thin(off);
+            self.totals.waits.add(thinned.all);
+            self.totals.omitted_waits.add(thinned.omitted);
+            if let Some(current) = &mut self.current {
+                current.written.waits += thinned.all.count - thinned.omitted.count;
+                current.end.omitted_waits.add(thinned.omitted);
+            }
+            if let Some(off) = thinned.left {
+                self.write_with_names(&Record::OffCpu(off));
+            }
+            return;
+        }
         let Some(current) = &self.current else { return };
         if let Record::Process(process) = record
             && process.since_ns < current.start_ns
         {
             return self.put(&Record::Process(facts::since(process, current.start_ns)));
+        }
+        self.write_with_names(record);
+    }
+
+    fn write_with_names(&mut self, record: &Record) {
+        if self.current.is_none() {
+            return;
         }
         for needed in self.facts.needed_by(record) {
             self.put(&needed);
@@ -259,8 +279,13 @@ impl SegmentedTrace {
         self.close(
             ended_ns,
             move |last| {
-                let omitted = last.omitted;
-                *last = TraceEnd { omitted, lost: std::mem::take(&mut last.lost), ..end };
+                let (omitted, omitted_waits) = (last.omitted, last.omitted_waits);
+                *last = TraceEnd {
+                    omitted,
+                    omitted_waits,
+                    lost: std::mem::take(&mut last.lost),
+                    ..end
+                };
             },
             &lost,
         );
@@ -294,8 +319,8 @@ impl SegmentedTrace {
         });
         let newly: BTreeMap<String, u64> = newly.filter(|(_, count)| *count > 0).collect();
         self.totals.lost = lost.values().fold(0, |sum, count| sum.saturating_add(*count));
-        let OpenSegment { number, file, start_ns, pauses, omitted, .. } = current;
-        let mut end = TraceEnd { ended_ns, lost: newly, omitted, ..TraceEnd::default() };
+        let OpenSegment { number, file, start_ns, written, end, .. } = current;
+        let mut end = TraceEnd { ended_ns, lost: newly, ..end };
         describe(&mut end);
         let flushed = file.bytes();
         let bytes = match file.finish(&end) {
@@ -305,7 +330,8 @@ impl SegmentedTrace {
                 flushed
             }
         };
-        self.thinning.decide(bytes, pauses, ended_ns.saturating_sub(start_ns));
+        let took_ns = ended_ns.saturating_sub(start_ns);
+        self.thinning.decide(WrittenSegment { bytes, took_ns, ..written });
         self.closed.push_back(ClosedSegment { number, end_ns: ended_ns, bytes });
     }
 
@@ -370,6 +396,7 @@ impl SegmentedTrace {
                 number,
                 recording_started_ns: self.header.started_ns,
                 recording_started_unix_ns: self.header.started_unix_ns,
+                min_wait_ns: self.thinning.min_wait_ns(),
                 before: self.totals.clone(),
             }),
             ..self.header.clone()
@@ -395,8 +422,8 @@ impl SegmentedTrace {
             file,
             start_ns,
             flushed_ns: start_ns,
-            pauses: 0,
-            omitted: OmittedPauses::default(),
+            written: WrittenSegment::default(),
+            end: TraceEnd::default(),
         });
         Ok(())
     }

@@ -16,12 +16,19 @@ pub(crate) fn missing(report: &Report) -> ReportSection {
 fn deleted(deleted: &DeletedReport) -> String {
     let longest =
         deleted.longest_ns.map_or(String::new(), |ns| format!(", longest {}", duration(ns)));
+    let waits = match deleted.waits.count {
+        0 => String::new(),
+        count => {
+            let time = duration(deleted.waits.time_ns);
+            format!("; {} off the CPU ({time} of all threads)", counted(count, "time"))
+        }
+    };
     let lost = match deleted.lost {
         0 => String::new(),
         lost => format!("; {} were lost", counted(lost, "event")),
     };
     format!(
-        "{} deleted, of the {} before: {} ({} in total{longest}) counted exactly, in no other figure{lost}.",
+        "{} deleted, of the {} before: {} ({} in total{longest}) counted exactly, in no other figure{waits}{lost}.",
         counted(deleted.segments, "segment"),
         duration(deleted.time_ns),
         counted(deleted.pauses.count, "pause"),
@@ -57,6 +64,13 @@ pub(super) fn items(report: &Report) -> Vec<String> {
                 "--min-pause"
             },
             duration(missing.omitted.time_ns)
+        ));
+    }
+    if missing.omitted_waits.count > 0 {
+        items.push(format!(
+            "{} off the CPU beyond --per-day only counted ({} of all threads), in no other figure.",
+            counted(missing.omitted_waits.count, "short time"),
+            duration(missing.omitted_waits.time_ns)
         ));
     }
     if missing.unfinished.count > 0 {

@@ -119,6 +119,13 @@ impl TraceReader {
         &self.events
     }
 
+    /// Goes on where another reader ended, with the next part of one recording: a pause of which that one has read a
+    /// record is read once, and cells of notebooks keep their names. To be called before anything is read.
+    pub fn go_on_after(&mut self, before: &mut Self) {
+        self.unpaired = before.unpaired.take();
+        self.cells = std::mem::take(&mut before.cells);
+    }
+
     /// Returns how the file ended, once it was read to its end.
     #[must_use]
     pub fn finish(mut self) -> TraceCompletion {
@@ -170,7 +177,8 @@ impl TraceReader {
             DecodedItem::Header(header) => {
                 self.is_ours = true;
                 let both = header.mode == RecordingMode::Both;
-                self.unpaired = both.then(UnpairedPauses::default);
+                let before = self.unpaired.take().filter(|_| both);
+                self.unpaired = before.or_else(|| both.then(UnpairedPauses::default));
                 Ok(Some(DecodedItem::Header(header)))
             }
             DecodedItem::Record(Record::Pause(pause))

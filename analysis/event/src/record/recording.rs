@@ -140,7 +140,7 @@ impl ProbeCost {
     }
 }
 
-/// Pauses shorter than `--min-pause`, which were counted but not written.
+/// Pauses shorter than `--min-pause`, or times off the CPU, which were counted but not written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[serde(default)]
 pub struct OmittedPauses {
@@ -148,6 +148,20 @@ pub struct OmittedPauses {
     pub count: u64,
     /// Sum of their lengths, in ns.
     pub total_ns: u64,
+}
+
+impl OmittedPauses {
+    /// Adds others; sums saturate.
+    pub fn add(&mut self, other: Self) {
+        self.count = self.count.saturating_add(other.count);
+        self.total_ns = self.total_ns.saturating_add(other.total_ns);
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// Collections that were not lost: a recording in-process cannot see them, but the interpreter counts
@@ -200,6 +214,9 @@ pub struct TraceEnd {
     pub processes: Option<ExaminedProcesses>,
     /// Pauses under `--min-pause`, which the trace does not contain.
     pub omitted: OmittedPauses,
+    /// Times off the CPU that the trace does not contain, of a recorder beyond `--per-day`.
+    #[serde(skip_serializing_if = "OmittedPauses::is_none")]
+    pub omitted_waits: OmittedPauses,
     /// Overhead of recording, one entry for each kind of probe.
     pub probes: Vec<ProbeCost>,
 }

@@ -16,8 +16,16 @@ pub struct Segment {
     pub recording_started_ns: u64,
     /// The same time as Unix time, in ns.
     pub recording_started_unix_ns: u64,
+    /// Times off the CPU shorter than this were counted but not written, in ns.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub min_wait_ns: u64,
     /// All that was recorded before it.
     pub before: RecordedTotals,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde asks for")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// Exact totals of a part of a recording.
@@ -29,6 +37,12 @@ pub struct RecordedTotals {
     pub generations: Vec<GenerationTotal>,
     /// The pauses that were only counted: no segment ever had them.
     pub omitted: OmittedPauses,
+    /// Times off the CPU; those that were only counted are in them.
+    #[serde(skip_serializing_if = "OmittedPauses::is_none")]
+    pub waits: OmittedPauses,
+    /// The times off the CPU that were only counted.
+    #[serde(skip_serializing_if = "OmittedPauses::is_none")]
+    pub omitted_waits: OmittedPauses,
     /// Events lost, in all places.
     pub lost: u64,
 }
@@ -68,8 +82,7 @@ impl RecordedTotals {
     /// Adds a pause that was only counted.
     pub fn add_omitted(&mut self, pause: &Pause) {
         self.add(pause);
-        self.omitted.count = self.omitted.count.saturating_add(1);
-        self.omitted.total_ns = self.omitted.total_ns.saturating_add(pause.duration_ns());
+        self.omitted.add(OmittedPauses { count: 1, total_ns: pause.duration_ns() });
     }
 
     fn add_generation(&mut self, more: &GenerationTotal) {

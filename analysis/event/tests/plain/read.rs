@@ -110,6 +110,39 @@ fn two_records_of_one_pause_are_read_once() {
     assert_eq!(read("ebpf"), (vec![10, 30, 9, 29, 29, 1, 30], 0));
 }
 
+/// The two records may be in two parts of one recording.
+#[test]
+fn a_pause_is_read_once_across_parts_of_a_recording() {
+    let part = |source: &str| {
+        let text = format!(
+            r#"{{"traceEvents":[
+{{"ph":"M","name":"gctrace_header","args":{{"format":"gctrace.trace/1","mode":"both"}}}},
+{{"ph":"X","cat":"gc","name":"gc gen0","pid":1,"tid":1,"ts":10,"dur":5,"args":{{{source}}}}},
+{{"ph":"M","name":"gctrace_frame","args":{{"id":1,"function":"f","file":"/tmp/ipykernel_7/1{}.py"}}}}]}}"#,
+            source.len()
+        );
+        let input = TraceInput::new("part", Cursor::new(text.into_bytes()));
+        TraceReader::new(EventReader::new(input.unwrap()))
+    };
+    let mut pauses = 0;
+    let mut files = Vec::new();
+    let mut read = |reader: &mut TraceReader| {
+        while let Some(item) = reader.next_item().unwrap() {
+            match item {
+                DecodedItem::Record(Record::Pause(_)) => pauses += 1,
+                DecodedItem::Record(Record::Frame(frame)) => files.push(frame.file),
+                _ => {}
+            }
+        }
+    };
+    let (mut first, mut second) = (part(""), part(r#""source":"injected""#));
+    read(&mut first);
+    second.go_on_after(&mut first);
+    read(&mut second);
+    assert_eq!((pauses, second.finish().recorded_twice), (1, 1));
+    assert_eq!(files, ["In [?]", "In [?] #2"]);
+}
+
 #[test]
 fn wrong_types_and_absurd_numbers_are_reported_with_their_place() {
     let text = br#"{"traceEvents":[

@@ -4,7 +4,7 @@ use super::*;
 use crate::files::segments::segments_in;
 use crate::invoker::Invoker;
 use gctrace_event::read::{DecodedItem, TraceReader};
-use gctrace_event::{Frame, Process};
+use gctrace_event::{Frame, OffCpu, Process};
 
 const SECOND_NS: u64 = 1_000_000_000;
 const HOUR_NS: u64 = 3600 * SECOND_NS;
@@ -84,6 +84,7 @@ struct ReadSegment {
     header: TraceHeader,
     pauses: u64,
     pause_ns: u64,
+    waits: OmittedPauses,
     notes: Vec<String>,
     end: Option<TraceEnd>,
 }
@@ -96,6 +97,7 @@ fn read(path: &Path) -> ReadSegment {
         header: TraceHeader::default(),
         pauses: 0,
         pause_ns: 0,
+        waits: OmittedPauses::default(),
         notes: Vec::new(),
         end: None,
     };
@@ -116,6 +118,11 @@ fn read(path: &Path) -> ReadSegment {
                 assert_eq!(processes, 1);
                 read.pauses += 1;
                 read.pause_ns += pause.duration_ns();
+            }
+            DecodedItem::Record(Record::OffCpu(off)) => {
+                for (_, total_ns) in off.times {
+                    read.waits.add(OmittedPauses { count: 1, total_ns });
+                }
             }
             DecodedItem::Record(Record::Note(note)) => read.notes.push(note.message),
             DecodedItem::Record(Record::End(end)) => read.end = Some(end),
@@ -187,6 +194,46 @@ fn a_size_is_not_exceeded_and_short_pauses_are_only_counted_beyond_a_budget() {
     let last = segments.last().unwrap();
     assert!(last.segment.before.omitted.count > pauses / 4, "{:?}", last.segment.before);
     assert!(last.header.min_pause_ns > 100_000, "{}", last.header.min_pause_ns);
+}
+
+#[test]
+fn short_waits_are_only_counted_beyond_a_budget() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("ring");
+    let keep = KeepConfig { bytes_a_day: Some(1_000_000), ..keeping(None, Some(1_000_000)) };
+    let mut recorder = Simulated::start(&path, &keep);
+    let mut random = 1u64;
+    let mut all = OmittedPauses::default();
+    for _ in 0..24 * 60 {
+        recorder.pause(10_000);
+        for _ in 0..60 {
+            let mut times = Vec::new();
+            for number in 0..4 {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let length_ns = 1_000_000 + (random >> 33) % 100_000_000;
+                times.push((number * 250_000_000, length_ns));
+                all.add(OmittedPauses { count: 1, total_ns: length_ns });
+            }
+            let at_ns = recorder.now.monotonic_ns;
+            let off = OffCpu { pid: 7, tid: 7, at_ns, times, stack: Some(2), ..OffCpu::default() };
+            recorder.trace.write(&Record::OffCpu(off));
+            recorder.pass(SECOND_NS);
+        }
+    }
+    let ended_ns = recorder.now.monotonic_ns;
+    recorder.trace.finish(TraceEnd { ended_ns, ..TraceEnd::default() }).unwrap();
+    let segments = read_all(&path);
+    let first = segments.first().unwrap();
+    let mut counted = first.segment.before.waits;
+    for segment in &segments {
+        counted.add(segment.waits);
+        counted.add(segment.end.as_ref().unwrap().omitted_waits);
+    }
+    assert_eq!(counted, all, "every one is in a segment or counted");
+    let last = segments.last().unwrap();
+    assert!(last.segment.min_wait_ns > 10_000_000, "{:?}", last.segment);
+    assert!(last.segment.before.omitted_waits.count > all.count / 4, "{:?}", last.segment);
+    assert_eq!(last.segment.before.omitted, OmittedPauses::default(), "all pauses are written");
 }
 
 #[test]

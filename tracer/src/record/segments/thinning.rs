@@ -1,6 +1,9 @@
-//! Keeps a recorder below a number of bytes a day: pauses below a length are only counted.
+//! Keeps a recorder below a number of bytes a day: pauses below a length are only counted, and times off the CPU
+//! below another one.
 //!
-//! Owns that length. It changes from segment to segment, whose header states it.
+//! Owns these lengths. They change from segment to segment, whose header states them.
+
+use gctrace_event::{OffCpu, OmittedPauses};
 
 /// Time over which what was not used in quiet times may be used: an hour, in ns.
 const SAVED_NS: f64 = 3.6e12;
@@ -9,19 +12,46 @@ const DAY_NS: f64 = 8.64e13;
 const LEAST_SHARE: f64 = 0.2;
 /// Bytes of a pause until one was written: as measured (docs/measurements/analysis.md).
 const USUAL_BYTES: f64 = 28.0;
+/// The same of a time off the CPU, with its part of the record and of its stack.
+const USUAL_WAIT_BYTES: f64 = 20.0;
 /// Lengths are distinguished to the eighth of a doubling, up to 2^40 ns.
 const STEPS: usize = 8;
 const LENGTHS: usize = 40 * STEPS;
 
-/// Decides which pauses are too short to be written.
+/// Decides which pauses and times off the CPU are too short to be written.
 pub(super) struct Thinning {
     /// Bytes in a nanosecond; `None`: no limit.
     rate: Option<f64>,
     /// Bytes that may be written beyond the rate; negative if too many were.
     saved: f64,
-    /// Pauses since the last decision, by length.
-    lengths: Vec<u64>,
-    min_pause_ns: u64,
+    pauses: Lengths,
+    waits: Lengths,
+}
+
+/// Pauses, or times off the CPU.
+struct Lengths {
+    /// Those since the last decision, by length.
+    counts: Vec<u64>,
+    /// What is shorter is only counted, in ns.
+    least_ns: u64,
+}
+
+/// Times off the CPU of one record: all of them, those that are only counted, and the record of the others.
+pub(super) struct ThinnedWaits {
+    pub all: OmittedPauses,
+    pub omitted: OmittedPauses,
+    pub left: Option<OffCpu>,
+}
+
+/// What a segment has, with its length in ns.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct WrittenSegment {
+    pub bytes: u64,
+    /// Pauses that were written.
+    pub pauses: u64,
+    /// Times off the CPU that were written.
+    pub waits: u64,
+    pub took_ns: u64,
 }
 
 impl Thinning {
@@ -30,47 +60,99 @@ impl Thinning {
         Self {
             rate,
             saved: rate.unwrap_or(0.0) * SAVED_NS,
-            lengths: vec![0; LENGTHS],
-            min_pause_ns: 0,
+            pauses: Lengths::default(),
+            waits: Lengths::default(),
         }
     }
 
     /// Pauses shorter than this are only counted, in ns.
     pub(super) fn min_pause_ns(&self) -> u64 {
-        self.min_pause_ns
+        self.pauses.least_ns
+    }
+
+    /// Times off the CPU shorter than this are only counted, in ns.
+    pub(super) fn min_wait_ns(&self) -> u64 {
+        self.waits.least_ns
     }
 
     /// A pause ran, whether or not it was written.
     pub(super) fn see(&mut self, duration_ns: u64) {
-        if let Some(count) = self.lengths.get_mut(place(duration_ns)) {
-            *count += 1;
-        }
+        self.pauses.see(duration_ns);
     }
 
-    /// A segment ended: so many bytes for so many pauses in so many ns. Decides for the next one.
-    pub(super) fn decide(&mut self, bytes: u64, written: u64, took_ns: u64) {
+    /// A thread was off the CPU.
+    pub(super) fn thin(&mut self, off: &OffCpu) -> ThinnedWaits {
+        let (mut all, mut omitted) = (OmittedPauses::default(), OmittedPauses::default());
+        let mut left = off.clone();
+        left.times.retain(|(_, length_ns)| {
+            let one = OmittedPauses { count: 1, total_ns: *length_ns };
+            let is_short = *length_ns < self.waits.least_ns;
+            self.waits.see(*length_ns);
+            all.add(one);
+            if is_short {
+                omitted.add(one);
+            }
+            !is_short
+        });
+        let left = Some(left).filter(|left| !left.times.is_empty());
+        ThinnedWaits { all, omitted, left }
+    }
+
+    /// A segment ended. Decides for the next one: each of pauses and waits may have what the other leaves, and half
+    /// in any case.
+    pub(super) fn decide(&mut self, written: WrittenSegment) {
         let Some(rate) = self.rate else { return };
-        let lengths = std::mem::replace(&mut self.lengths, vec![0; LENGTHS]);
-        let took_ns = took_ns.max(1) as f64;
-        self.saved = (self.saved + rate * took_ns - bytes as f64).min(rate * SAVED_NS);
-        self.min_pause_ns = 0;
+        let (pauses, waits) = (self.pauses.begin(), self.waits.begin());
+        let bytes = written.bytes as f64;
+        let took_ns = written.took_ns.max(1) as f64;
+        self.saved = (self.saved + rate * took_ns - bytes).min(rate * SAVED_NS);
         if self.saved > rate * SAVED_NS / 2.0 {
             return;
         }
         let allowed = (rate + self.saved / SAVED_NS).max(rate * LEAST_SHARE);
-        let each = match written {
-            0 => USUAL_BYTES,
-            written => (bytes as f64 / written as f64).min(USUAL_BYTES),
+        let each = |count: u64, usual: f64| match count {
+            0 => usual,
+            count => (bytes / count as f64).min(usual),
         };
+        let (pause, wait) =
+            (each(written.pauses, USUAL_BYTES), each(written.waits, USUAL_WAIT_BYTES));
+        let thinned = pause * written.pauses as f64 + wait * written.waits as f64;
         // The rest is of other records, which are not thinned.
-        let others = (bytes as f64 - each * written as f64).max(0.0) / took_ns;
-        let for_pauses = (allowed - others).max(rate * LEAST_SHARE);
-        let most = (for_pauses * took_ns / each) as u64;
+        let others = (bytes - thinned).max(0.0) / took_ns;
+        let left = (allowed - others).max(rate * LEAST_SHARE) * took_ns;
+        let all = |counts: &[u64], each: f64| counts.iter().sum::<u64>() as f64 * each;
+        let for_pauses = (left - all(&waits, wait)).max(left / 2.0);
+        let for_waits = (left - all(&pauses, pause)).max(left / 2.0);
+        self.pauses.keep_at_most((for_pauses / pause) as u64, &pauses);
+        self.waits.keep_at_most((for_waits / wait) as u64, &waits);
+    }
+}
+
+impl Default for Lengths {
+    fn default() -> Self {
+        Self { counts: vec![0; LENGTHS], least_ns: 0 }
+    }
+}
+
+impl Lengths {
+    fn see(&mut self, duration_ns: u64) {
+        if let Some(count) = self.counts.get_mut(place(duration_ns)) {
+            *count += 1;
+        }
+    }
+
+    /// Begins the next segment, in which all are written; returns what there was, by length.
+    fn begin(&mut self) -> Vec<u64> {
+        std::mem::take(self).counts
+    }
+
+    /// Of as many as before, so many are written, the longest.
+    fn keep_at_most(&mut self, most: u64, counts: &[u64]) {
         let mut count = 0u64;
-        for (place, more) in lengths.iter().enumerate().rev() {
+        for (place, more) in counts.iter().enumerate().rev() {
             count = count.saturating_add(*more);
             if count > most {
-                self.min_pause_ns = length_ns(place + 1);
+                self.least_ns = length_ns(place + 1);
                 break;
             }
         }
@@ -104,7 +186,12 @@ mod tests {
                 thinning.see(duration_ns);
                 written += u64::from(duration_ns >= thinning.min_pause_ns());
             }
-            thinning.decide(written * BYTES, written, MINUTE_NS);
+            thinning.decide(WrittenSegment {
+                bytes: written * BYTES,
+                pauses: written,
+                waits: 0,
+                took_ns: MINUTE_NS,
+            });
             all += written * BYTES;
         }
         all
@@ -135,10 +222,51 @@ mod tests {
                 written += u64::from(duration_ns >= thinning.min_pause_ns());
             }
             let bytes = written * 17 + others;
-            thinning.decide(bytes, written, MINUTE_NS);
+            thinning.decide(WrittenSegment {
+                bytes,
+                pauses: written,
+                waits: 0,
+                took_ns: MINUTE_NS,
+            });
             all += bytes;
         }
         assert!((170_000_000..=205_000_000).contains(&all), "{all}");
+    }
+
+    #[test]
+    fn waits_are_thinned_beside_few_pauses_and_leave_half_to_many() {
+        for (pauses_a_second, waits_a_second) in [(5, 400), (200, 400), (200, 5)] {
+            let mut thinning = Thinning::new(Some(100_000_000));
+            let mut all = [0u64; 3];
+            for minute in 0..24 * 60u64 {
+                let mut written =
+                    WrittenSegment { took_ns: MINUTE_NS, ..WrittenSegment::default() };
+                for one in 0..pauses_a_second * 60 {
+                    let duration_ns = 10_000 + (one * 7919 + minute) % 990_000;
+                    thinning.see(duration_ns);
+                    written.pauses += u64::from(duration_ns >= thinning.min_pause_ns());
+                }
+                for one in 0..waits_a_second * 60 {
+                    let duration_ns = 1_000_000 + (one * 7919 + minute) % 90_000_000;
+                    thinning.waits.see(duration_ns);
+                    written.waits += u64::from(duration_ns >= thinning.min_wait_ns());
+                }
+                written.bytes = written.pauses * 25 + written.waits * 15;
+                all[0] += written.bytes;
+                all[1] += written.pauses;
+                all[2] += written.waits;
+                thinning.decide(written);
+            }
+            let [bytes, pauses, waits] = all;
+            let name = format!("{pauses_a_second} {waits_a_second}: {all:?}");
+            assert!((85_000_000..=105_000_000).contains(&bytes), "{name}");
+            // Few of one kind are all written; of many, each has at least three tenths of the bytes.
+            let few = |rate: u64, written: u64| rate > 5 || written == rate * 24 * 3600;
+            assert!(few(pauses_a_second, pauses) && few(waits_a_second, waits), "{name}");
+            if pauses_a_second == waits_a_second / 2 {
+                assert!(pauses * 25 * 10 >= bytes * 3 && waits * 15 * 10 >= bytes * 3, "{name}");
+            }
+        }
     }
 
     #[test]

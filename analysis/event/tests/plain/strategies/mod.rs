@@ -188,7 +188,7 @@ prop_compose! {
         lost in btree_map(any::<String>(), any::<u64>(), 0..3),
         unseen in of(unseen()),
         processes in of((any::<u64>(), any::<Option<u64>>(), btree_map(any::<String>(), any::<u64>(), 0..3))),
-        omitted in any::<(u64, u64)>(),
+        (omitted, waits) in any::<((u64, u64), (u64, u64))>(),
         probes in vec((any::<String>(), any::<u64>(), of(0.0..1e6f64)), 0..3),
     ) -> TraceEnd {
         TraceEnd {
@@ -196,6 +196,7 @@ prop_compose! {
             processes: processes
                 .map(|(python, other, unexamined)| ExaminedProcesses { python, other, unexamined }),
             omitted: OmittedPauses { count: omitted.0, total_ns: omitted.1 },
+            omitted_waits: OmittedPauses { count: waits.0, total_ns: waits.1 },
             probes: probes
                 .into_iter()
                 .map(|(probe, hits, ns_per_hit)| ProbeCost { probe, hits, ns_per_hit })
@@ -236,7 +237,7 @@ pub(crate) fn record() -> impl Strategy<Value = Record> {
 prop_compose! {
     fn segment()(
         (number, recording_started_ns, recording_started_unix_ns, lost) in any::<(u64, u64, u64, u64)>(),
-        (count, total_ns) in any::<(u64, u64)>(),
+        (count, total_ns, min_wait_ns) in any::<(u64, u64, u64)>(),
         generations in btree_map(any::<u8>(), any::<(u64, u64, u64)>(), 0..4),
     ) -> Segment {
         let generations = generations.into_iter().map(|(generation, (count, total_ns, collected))| {
@@ -244,8 +245,9 @@ prop_compose! {
         });
         let generations = generations.collect();
         let omitted = OmittedPauses { count, total_ns };
-        let before = RecordedTotals { generations, omitted, lost };
-        Segment { number, recording_started_ns, recording_started_unix_ns, before }
+        let (waits, omitted_waits) = (omitted, OmittedPauses { count: total_ns, total_ns: count });
+        let before = RecordedTotals { generations, omitted, waits, omitted_waits, lost };
+        Segment { number, recording_started_ns, recording_started_unix_ns, min_wait_ns, before }
     }
 }
 

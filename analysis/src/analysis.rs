@@ -15,7 +15,7 @@ mod unlisted;
 use self::deferred::DeferredCollections;
 pub use self::one_clock::{OneClock, ProcessOnClock};
 pub use self::pause_list::{
-    CommonClock, ListedPause, PauseList, PausedProcess, PausesNotListed, StackId,
+    CommonClock, ListedPause, PauseList, PausedProcess, PausesNotListed, ProcessMemoryList, StackId,
 };
 pub use self::process_stacks::{ProcessStacks, SampledStack, WeightedStack};
 use crate::accumulate::kept_pauses::KeptPauses;

@@ -60,6 +60,6 @@ pub mod words;
 
 pub use analysis::{
     Analysis, CommonClock, ListedPause, OneClock, PauseList, PausedProcess, PausesNotListed,
-    ProcessOnClock, ProcessStacks, SampledStack, StackId, WeightedStack,
+    ProcessMemoryList, ProcessOnClock, ProcessStacks, SampledStack, StackId, WeightedStack,
 };
 pub use summary::{ProcessStepRow, StepCell};

@@ -12,7 +12,8 @@ use crate::args::{CompareConfig, ReportFormat};
 use crate::render::Style;
 use crate::{analyze, judged, print, render};
 use anyhow::Context as _;
-use gctrace_analysis::compare::{ComparedRun, Comparison, compare};
+use gctrace_analysis::Analysis;
+use gctrace_analysis::compare::compare;
 use gctrace_analysis::report::Report;
 use std::path::{Path, PathBuf};
 
@@ -35,7 +36,8 @@ pub(crate) fn run(config: &CompareConfig) -> anyhow::Result<u8> {
         "-o names the trace of a command that is recorded, or a page that ends in .html"
     );
     // Before a command is recorded for a comparison that is not possible.
-    let before = reports(&config.before, &mut code)?;
+    let keeps = page.is_some();
+    let (before, before_first) = reports(&config.before, keeps, &mut code)?;
     if let Some(path) = &config.log {
         change_log::check(path)?;
     }
@@ -51,10 +53,16 @@ pub(crate) fn run(config: &CompareConfig) -> anyhow::Result<u8> {
     } else {
         config.after.iter().map(PathBuf::from).collect()
     };
-    let after_reports = reports(&after, &mut code)?;
+    let (after_reports, after_first) = reports(&after, keeps, &mut code)?;
     let comparison = compare(&before, &after_reports);
-    if let Some(path) = page {
-        write_page(path, config, &after, &comparison)?;
+    if let (Some(path), Some(mut one), Some(mut other)) = (page, before_first, after_first) {
+        let sides = [&before, &after_reports].map(|side| side.first());
+        if let [Some(before), Some(after_report)] = sides {
+            let sides = [(&mut one, before), (&mut other, after_report)];
+            let page = render::comparison_page(&comparison, sides)?;
+            let traces = [config.before.as_slice(), &after].concat();
+            analyze::write_page(path, &traces, config.force, &page)?;
+        }
     }
     let unchecked = limits::unchecked(&comparison, &config.fail_if);
     let limits = match unchecked {
@@ -89,49 +97,52 @@ pub(crate) fn run(config: &CompareConfig) -> anyhow::Result<u8> {
     Ok(if judged::any_exceeded(&limits) { LIMIT_EXCEEDED } else { code })
 }
 
-/// Writes the page on the comparison, with the first run of each side.
-fn write_page(
-    path: &Path,
-    config: &CompareConfig,
-    after: &[PathBuf],
-    comparison: &Comparison,
-) -> anyhow::Result<()> {
-    let files = |runs: &[ComparedRun]| -> Vec<PathBuf> {
-        runs.first().map_or_else(Vec::new, |run| run.files.iter().map(PathBuf::from).collect())
-    };
-    let (mut before_run, _) = analyze::read_for_page(&files(&comparison.before), None)?;
-    let (mut after_run, _) = analyze::read_for_page(&files(&comparison.after), None)?;
-    let before_report = render::report(&mut before_run);
-    let after_report = render::report(&mut after_run);
-    let sides = [(&mut before_run, &before_report), (&mut after_run, &after_report)];
-    let page = render::comparison_page(comparison, sides)?;
-    let traces = [config.before.as_slice(), after].concat();
-    Ok(analyze::write_page(path, &traces, config.force, &page)?)
-}
-
-/// One report for each run of a side. Traces of ranks that overlap in time are of one run.
-fn reports(traces: &[PathBuf], code: &mut u8) -> anyhow::Result<Vec<Report>> {
+/// One report for each run of a side. Traces of ranks that overlap in time are of one run. With the analysis of
+/// the first run, if it is `kept` for a page.
+fn reports(
+    traces: &[PathBuf],
+    kept: bool,
+    code: &mut u8,
+) -> anyhow::Result<(Vec<Report>, Option<Analysis>)> {
     analyze::check_distinct(traces)?;
     let mut runs: Vec<(Vec<PathBuf>, Report)> = Vec::new();
+    let mut first = None;
     for path in traces {
-        let report = report(std::slice::from_ref(path), code)?;
+        let keeps = kept && runs.is_empty();
+        let (analysis, report) = read(std::slice::from_ref(path), keeps, code)?;
+        if keeps {
+            first = Some(analysis);
+        }
         match runs.iter_mut().find(|(_, run)| is_other_rank(run, &report)) {
             Some((paths, _)) => paths.push(path.clone()),
             None => runs.push((vec![path.clone()], report)),
         }
     }
-    let together = |(traces, alone): (Vec<PathBuf>, Report)| match traces.len() {
-        1 => Ok(alone),
-        _ => report(&traces, code),
-    };
-    runs.into_iter().map(together).collect()
+    let mut all = Vec::new();
+    for (traces, alone) in runs {
+        let report = match traces.len() {
+            1 => alone,
+            // Which ranks are of one run, their reports say.
+            _ => {
+                let keeps = kept && all.is_empty();
+                let (analysis, together) = read(&traces, keeps, code)?;
+                if keeps {
+                    first = Some(analysis);
+                }
+                together
+            }
+        };
+        all.push(report);
+    }
+    Ok((all, first))
 }
 
-fn report(traces: &[PathBuf], code: &mut u8) -> anyhow::Result<Report> {
-    let (mut analysis, read_code) = analyze::read_all(traces, None)?;
+fn read(traces: &[PathBuf], keeps: bool, code: &mut u8) -> anyhow::Result<(Analysis, Report)> {
+    let read = if keeps { analyze::read_for_page } else { analyze::read_all };
+    let (mut analysis, read_code) = read(traces, None)?;
     *code = read_code.max(*code);
-    analysis.settle();
-    Ok(analysis.report())
+    let report = render::report(&mut analysis);
+    Ok((analysis, report))
 }
 
 /// Whether the traces were recorded at the same time, by ranks of one job.

@@ -71,6 +71,17 @@ impl LeakWatch {
         self.device.add(at_ns, all)
     }
 
+    /// Resident memory and memory on devices, each the least of some time, with the last.
+    pub(crate) fn memory(&self) -> [Vec<(u64, u64)>; 2] {
+        [&self.resident, &self.device].map(|series| {
+            let mut all: Vec<(u64, u64)> = series.samples().collect();
+            if all.last() != series.last.as_ref() {
+                all.extend(series.last);
+            }
+            all
+        })
+    }
+
     /// `None` without five samples of anything.
     pub(crate) fn trend(&self, life: &WatchedLife) -> Option<HeapTrend> {
         let frozen_ns = life.frozen_ns.max(life.set_up_ns);

@@ -82,6 +82,11 @@ impl ProcessSums {
         self.leaks.resident(at_ns, bytes)
     }
 
+    /// As [`LeakWatch::memory`].
+    pub(crate) fn memory_over_time(&self) -> [Vec<(u64, u64)>; 2] {
+        self.leaks.memory()
+    }
+
     /// Memory that it may use, in bytes; `None` if unknown.
     pub(crate) fn memory_limit_bytes(&self) -> Option<u64> {
         self.described.as_ref()?.memory_limit_bytes

@@ -1,4 +1,4 @@
-//! Pauses and steps one by one, on one clock, for pages that draw them.
+//! Pauses one by one and memory over time, on one clock, for pages that draw them.
 //!
 //! Owns that clock: it counts from the start of the first trace.
 
@@ -61,6 +61,18 @@ pub struct PausesNotListed {
     pub width_ns: u64,
     /// By generation: 0, 1, 2, unknown.
     pub by_generation: [PauseTotal; 4],
+}
+
+/// Memory of a process over time: times in ns after the start of the first trace, in order, and bytes. Each is the
+/// least of some time, but for the last.
+#[derive(Clone, Debug)]
+pub struct ProcessMemoryList {
+    /// The process.
+    pub process: PausedProcess,
+    /// Resident memory; empty if it is unknown.
+    pub resident: Vec<(u64, u64)>,
+    /// What PyTorch has allocated on devices; empty if that is unknown.
+    pub on_devices: Vec<(u64, u64)>,
 }
 
 /// A Python stack of an [`Analysis`].
@@ -161,6 +173,23 @@ impl Analysis {
             }));
         }
         list
+    }
+
+    /// Memory of the processes of which it is known at two times at least.
+    #[must_use]
+    pub fn memory_lists(&self, clock: &CommonClock) -> Vec<ProcessMemoryList> {
+        let lists = self.processes.iter().map(|process| {
+            let trace = process.trace;
+            let of_trace = self.traces.get(trace).and_then(|trace| trace.rank());
+            let [resident, on_devices] = process.sums.memory_over_time().map(|mut samples| {
+                samples.iter_mut().for_each(|(at_ns, _)| *at_ns = clock.after_first(trace, *at_ns));
+                samples
+            });
+            let rank = process.sums.rank().or(of_trace);
+            let process = PausedProcess { trace, pid: Some(process.sums.pid), rank };
+            ProcessMemoryList { process, resident, on_devices }
+        });
+        lists.filter(|list| list.resident.len() > 1 || list.on_devices.len() > 1).collect()
     }
 
     /// The frames of a stack, the outermost first.

@@ -43,6 +43,7 @@ pub(super) fn side(report: &Report, drawings: &RunDrawings, run: usize) -> Secti
         ("timeline", drawings.has_pauses || drawings.has_steps),
         ("flame", drawings.has_stacks),
         ("heap", drawings.has_heaps),
+        ("memory", drawings.has_memory),
     ] {
         if has {
             all.push(Block::Drawing(kind, run));

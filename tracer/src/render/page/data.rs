@@ -1,4 +1,4 @@
-//! What the script of a page draws: pauses, steps, stacks and heaps over time.
+//! What the script of a page draws: pauses, steps, stacks, heaps and memory over time.
 //!
 //! Owns the order of the numbers, which `page.js` and its neighbors read.
 
@@ -16,7 +16,7 @@ use std::collections::HashMap;
 pub(crate) const PAUSES_DRAWN: usize = 280_000;
 /// Processes whose steps are drawn along the pauses.
 const STEPS_DRAWN: usize = 8;
-/// Processes whose heap is drawn.
+/// Processes whose heap is drawn, and lines of memory.
 const HEAPS_DRAWN: usize = 6;
 /// Times that pauses which are not drawn one by one are summed by.
 const SLOTS: u64 = 1000;
@@ -41,6 +41,7 @@ pub(super) struct RunData {
     /// Stack, time by generation (0, 1, 2, unknown), and number of pauses.
     flame: String,
     heaps: Vec<HeapData>,
+    memories: Vec<MemoryData>,
     #[serde(skip_serializing_if = "Option::is_none")]
     heat: Option<HeatData>,
 }
@@ -69,12 +70,20 @@ struct HeapData {
     points: Vec<[u64; 3]>,
 }
 
+/// Memory of a process: time, MiB.
+#[derive(Serialize)]
+struct MemoryData {
+    name: String,
+    points: Vec<(u64, f64)>,
+}
+
 /// What a run has to draw.
 pub(super) struct RunDrawings {
     pub(super) data: RunData,
     pub(super) has_pauses: bool,
     pub(super) has_stacks: bool,
     pub(super) has_heaps: bool,
+    pub(super) has_memory: bool,
     pub(super) has_steps: bool,
     pub(super) has_heat: bool,
     /// What is left out of the timeline; empty if nothing is.
@@ -91,12 +100,14 @@ impl RunDrawings {
         let has_stacks = !flame.is_empty();
         let pauses = pauses(analysis, &list, &mut stacks);
         let heaps = heaps(report, &clock);
+        let memories = memories(analysis, &clock);
         let (strings, frames) = stacks.frames();
         let heat = HeatData::of(steps, MOST_OF_PART).filter(|_| steps.len() > 1);
         Self {
             has_pauses: !list.pauses.is_empty(),
             has_stacks,
             has_heaps: !heaps.is_empty(),
+            has_memory: !memories.is_empty(),
             has_steps: !steps.is_empty(),
             has_heat: heat.is_some(),
             not_drawn: not_drawn(&list),
@@ -116,6 +127,7 @@ impl RunDrawings {
                 stacks: pack(stacks.nodes().iter().copied()),
                 flame: pack(flame),
                 heaps,
+                memories,
                 heat,
             },
         }
@@ -265,6 +277,23 @@ fn heaps(report: &Report, clock: &CommonClock) -> Vec<HeapData> {
         Some(HeapData { name: name(&of), points: points.collect() })
     });
     with.take(HEAPS_DRAWN).collect()
+}
+
+/// Resident memory, then what is on GPUs, of each process.
+#[expect(clippy::cast_precision_loss, reason = "it is drawn")]
+fn memories(analysis: &Analysis, clock: &CommonClock) -> Vec<MemoryData> {
+    let lists = analysis.memory_lists(clock);
+    let is_one = lists.len() == 1;
+    let lines = lists.iter().flat_map(|list| {
+        let of = if is_one { String::new() } else { format!("{}, ", name(&list.process)) };
+        let line = |what: &str, samples: &[(u64, u64)]| {
+            let points = samples.iter();
+            let points = points.map(|(at_ns, bytes)| (*at_ns, *bytes as f64 / f64::from(1 << 20)));
+            MemoryData { name: format!("{of}{what}"), points: points.collect() }
+        };
+        [line("resident", &list.resident), line("on GPUs", &list.on_devices)]
+    });
+    lines.filter(|line| line.points.len() > 1).take(HEAPS_DRAWN).collect()
 }
 
 /// JSON for a script element: no `<`, whatever names contain.

@@ -81,29 +81,30 @@ drawings.flame = async (box, run) => {
   if (setting("find")) { search.value = decodeURIComponent(setting("find")); search.dispatchEvent(new Event("input")); }
 };
 
-// Objects that full collections went through, by process.
-drawings.heap = async (box, run) => {
-  const canvas = make("canvas", { role: "img", "aria-label": "Objects that full collections went through, over time" });
+// Lines over time: of each its name and points, of time, value and radius; a legend, a label for who cannot see
+// them, how a value is written, and what a point says.
+function linesOverTime(box, lines, label, written, told) {
+  const canvas = make("canvas", { role: "img", "aria-label": label });
   const legend = make("div", { class: "legend" }), inks = ["accent", "g2", "g0", "g1", "g3", "dim"];
-  run.heaps.forEach((heap, at) => legend.append(make("span", {}, make("i", { class: "sw", style: `background:var(--${inks[at]})` }), run.heaps.length > 1 || run.processes.length > 1 ? heap.name : "objects; the larger a point, the longer its collection")));
+  lines.forEach((line, at) => legend.append(make("span", {}, make("i", { class: "sw", style: `background:var(--${inks[at]})` }), line.name)));
   box.append(canvas, legend);
-  let top = 1, longest = 1, end = 1, start = Infinity;
-  for (const heap of run.heaps) for (const [at, objects, ns] of heap.points) [top, longest, end, start] = [Math.max(top, objects), Math.max(longest, ns), Math.max(end, at), Math.min(start, at)];
+  let top = 1, end = 1, start = Infinity;
+  for (const line of lines) for (const point of line.points) [top, end, start] = [Math.max(top, point.value), Math.max(end, point.at), Math.min(start, point.at)];
   const height = 190, base = height - 22;
-  const points = width => run.heaps.flatMap((heap, which) => heap.points.map(([at, objects, ns]) =>
-    ({ which, at, objects, ns, x: 8 + (at - start) / Math.max(1, end - start) * (width - 16), y: base - objects / top * (base - 18), r: 2 + 4 * Math.sqrt(ns / longest) })));
+  const places = width => lines.flatMap((line, which) => line.points.map(point =>
+    ({ ...point, which, x: 8 + (point.at - start) / Math.max(1, end - start) * (width - 16), y: base - point.value / top * (base - 18) })));
   function draw() {
-    const [context, width] = paper(canvas, height), [values] = ticks(0, top, 4), all = points(width);
+    const [context, width] = paper(canvas, height), [values] = ticks(0, top, 4), all = places(width);
     for (const value of values) {
       const y = Math.round(base - value / top * (base - 18));
       context.fillStyle = color("line");
       context.fillRect(0, y, width, 1);
       context.fillStyle = color("dim");
-      context.fillText(count(value), 2, y - 3);
+      context.fillText(written(value), 2, y - 3);
     }
     const [at, step] = ticks(start, end, width / 110);
     for (const tick of at) context.fillText(axisTime(tick, step), 8 + (tick - start) / Math.max(1, end - start) * (width - 16), height - 6);
-    run.heaps.forEach((_, which) => {
+    lines.forEach((_, which) => {
       const own = all.filter(point => point.which === which);
       context.strokeStyle = context.fillStyle = color(inks[which]);
       context.lineWidth = 1.5;
@@ -114,11 +115,31 @@ drawings.heap = async (box, run) => {
     });
   }
   canvas.addEventListener("pointermove", event => {
-    const place = event.clientX - canvas.getBoundingClientRect().left;
-    const near = points(canvas.clientWidth).sort((one, other) => Math.abs(one.x - place) - Math.abs(other.x - place))[0];
-    showTip(near ? `${count(near.objects)} objects, ${time(near.ns)}, ${time(near.at)} after the start` : "", event.clientX, event.clientY);
+    const box = canvas.getBoundingClientRect(), [x, y] = [event.clientX - box.left, event.clientY - box.top];
+    const away = point => Math.abs(point.x - x) * 4 + Math.abs(point.y - y);
+    const near = places(canvas.clientWidth).sort((one, other) => away(one) - away(other))[0];
+    showTip(near ? `${told(near)}, ${time(near.at)} after the start` : "", event.clientX, event.clientY);
   });
   canvas.addEventListener("pointerleave", () => showTip(""));
   repaints.push(draw);
   draw();
+}
+
+// Objects that full collections went through, by process.
+drawings.heap = async (box, run) => {
+  let longest = 1;
+  for (const heap of run.heaps) for (const [, , ns] of heap.points) longest = Math.max(longest, ns);
+  const several = run.heaps.length > 1 || run.processes.length > 1;
+  const lines = run.heaps.map(heap => ({
+    name: several ? heap.name : "objects; the larger a point, the longer its collection",
+    points: heap.points.map(([at, value, ns]) => ({ at, value, ns, r: 2 + 4 * Math.sqrt(ns / longest) })),
+  }));
+  linesOverTime(box, lines, "Objects that full collections went through, over time", count, point => `${count(point.value)} objects, ${time(point.ns)}`);
+};
+
+// Memory of processes, in MiB.
+drawings.memory = async (box, run) => {
+  const lines = run.memories.map(memory => ({ name: memory.name, points: memory.points.map(([at, value]) => ({ at, value, r: 1.5 })) }));
+  const size = value => `${Number(value.toPrecision(3)).toLocaleString("en")}\u00a0MiB`;
+  linesOverTime(box, lines, "Memory over time", size, point => `${run.memories[point.which].name}: ${size(point.value)}`);
 };

@@ -300,11 +300,14 @@ fn heaps(report: &Report, drawings: &RunDrawings, run: usize) -> Section {
     if drawings.has_heaps {
         all.push(Block::Drawing("heap", run));
     }
+    if drawings.has_memory {
+        all.push(Block::Drawing("memory", run));
+    }
     all.extend(blocks(&for_page(|| facts::growth(report).lines)));
     all.extend(evidence(for_page(|| leaks::section(report))));
     all.extend(evidence(for_page(|| cleanup::section(report))));
     Section::new("heap", "Heap and memory over time", all)
-        .about("objects that full collections went through")
+        .about("objects that full collections went through, and memory")
 }
 
 /// How it was recorded, what that cost, and what is not known.

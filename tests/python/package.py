@@ -1,6 +1,7 @@
 """The package gctrace in one interpreter, against what the interpreter itself counts.
 
     package.py FOLDER       (PYTHONPATH with the package, GCTRACE_PROGRAM; FOLDER for traces)
+    gctrace record --mode inject -- python package.py FOLDER recorded
 """
 
 import gc
@@ -11,6 +12,7 @@ import time
 import gctrace
 
 FOLDER = sys.argv[1]
+RECORDED = sys.argv[2:] == ["recorded"]
 # 3.14.0 to 3.14.4 count no increments.
 INCREMENTAL = (3, 14, 0) <= sys.version_info[:3] <= (3, 14, 4)
 FREE_THREADED = not getattr(sys, "_is_gil_enabled", lambda: True)()
@@ -27,11 +29,11 @@ def collects():
 
 
 class Bracket:
-    """Pauses by two entries of its own: one is called before those that are added in the block, one after."""
+    """Pauses by two entries of its own: one is called before all others, one after those added in the block."""
 
     def __enter__(self):
         self.pauses, self.time_s, self.longest_s = 0, [0.0, 0.0], [0.0, 0.0]
-        gc.callbacks.append(self.first)
+        gc.callbacks.insert(0, self.first)
         return self
 
     def close(self):
@@ -80,6 +82,7 @@ def measures():
         gc.collect()
         found = gctrace.summary(outer)
     assert found.pauses == bracket.pauses >= 1, (found, bracket.pauses)
+    assert found.source == ("the injected library" if RECORDED else "gc.callbacks"), found
     after = gc.get_stats()
     if not INCREMENTAL:
         counted = [now["collections"] - then["collections"] for now, then in zip(after, before)]
@@ -93,7 +96,14 @@ def measures():
     assert inner.pauses == 1 and 0 < inner.longest_s == inner.time_s < gctrace.summary(outer).time_s, inner
     assert gctrace.summary(outer).longest_s >= inner.longest_s
     assert str(found).startswith("{} pauses, ".format(found.pauses)), found
+    if RECORDED:
+        # Nothing is added to the list: the entry of the library is asked.
+        names = [getattr(one, "__name__", "") for one in gc.callbacks]
+        assert names == ["gctrace_callback"], gc.callbacks
+    mark = gctrace.mark()
     del gc.callbacks[:]
+    gc.collect()
+    assert gctrace.summary(mark).pauses == (1 if RECORDED else 0), gctrace.summary(mark)
     mark = gctrace.mark()
     gc.collect()
     assert gctrace.summary(mark).pauses == 1

@@ -2,7 +2,7 @@
 //!
 //! - `start`, `late`: finding interpreters as they start;
 //! - `install`, `interpreter`, `callback`, `watch`: the hook into the collector of one interpreter;
-//! - `called`: the program's functions that collections call;
+//! - `pause_sums`: its pauses, for the program itself; `called`: the program's functions that collections call;
 //! - `frames`, `raw_frame`: the stacks;
 //! - `allocations`: counting;
 //! - `garbage`: what collections find unreachable; `memory_use`: what they give back;
@@ -26,6 +26,7 @@ mod late;
 mod layers;
 mod memory_use;
 mod object;
+mod pause_sums;
 mod raw_frame;
 mod start;
 pub(crate) mod steps;

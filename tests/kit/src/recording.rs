@@ -307,10 +307,26 @@ pub fn json(path: &Path) -> Value {
 /// Runs a script of `tests/python` that imports the package gctrace, with a folder to write into. Such a script ends
 /// with `ok`.
 pub fn run_with_package(python: &Path, script: &str) {
+    package_script(Command::new(python), script, &[]);
+}
+
+/// As [`run_with_package`], with a last argument `recorded`, in a process that gctrace records in-process.
+pub fn run_with_package_recorded(python: &Path, script: &str) {
     let folder = tempfile::tempdir().expect("a folder");
-    let output = Command::new(python)
+    let mut command = Command::new(binary());
+    command.args(["record", "-q", "--mode", "inject", "-o"]).arg(folder.path().join("own.json"));
+    command.arg("--").arg(python);
+    package_script(command, script, &["recorded"]);
+    let trace = json(&folder.path().join("own.json"));
+    assert!(trace["traceEvents"].as_array().is_some_and(|events| events.len() > 10), "{trace}");
+}
+
+fn package_script(mut command: Command, script: &str, arguments: &[&str]) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let output = command
         .arg(root().join("tests/python").join(script))
         .arg(folder.path())
+        .args(arguments)
         .env("PYTHONPATH", root().join("packaging/python/src"))
         .env("GCTRACE_PROGRAM", binary())
         .env("PYTHONDONTWRITEBYTECODE", "1")

@@ -99,11 +99,17 @@ impl HookedInterpreter {
     /// # Safety
     /// The lock is held, the objects are alive.
     unsafe fn called(&'static self, phase: Object, info: Object) {
+        // SAFETY: as the caller promises.
+        let letter = unsafe { third_letter(self.api, phase) };
+        if letter == Some(b'm') {
+            // SAFETY: as the caller promises.
+            let into = unsafe { OwnedRef::share(self.api, info) };
+            let _untold = self.tell_sums(&into);
+            return;
+        }
         if is_off() {
             return;
         }
-        // SAFETY: as the caller promises.
-        let letter = unsafe { third_letter(self.api, phase) };
         let is_end = match letter {
             Some(b'a') => false,
             Some(b'o') => true,
@@ -128,6 +134,7 @@ impl HookedInterpreter {
         let introduced = state.introduced;
         let Some(ring) = self.own_ring(&mut state) else {
             if is_end {
+                state.sums.missed += 1;
                 lose_without_ring();
             }
             return;
@@ -216,10 +223,42 @@ impl HookedInterpreter {
             };
         }
         state.seen += 1;
+        state.sums.add(&pause);
         ring.push(&RingRecord::Pause(pause));
         state.settings_are_due |= is_long;
     }
 }
+
+impl HookedInterpreter {
+    /// The phase `summary`: the Python package asks what this entry has seen, and gets it in the dictionary.
+    /// Without an answer it has nothing, as from a library that is older.
+    fn tell_sums(&self, into: &OwnedRef) -> Option<()> {
+        let since = OwnedRef::interned(self.api, c"since")?;
+        let since = into.value(&since).and_then(|since| since.number()).unwrap_or(0);
+        // Not locked while Python allocates.
+        let (generations, missed, longest_ns) = {
+            let sums = &self.state.try_lock().ok()?.sums;
+            (sums.generations, sums.missed, sums.longest_since(since.cast_unsigned()))
+        };
+        let insert = |key: &CStr, value: u64| {
+            into.insert(key, &OwnedRef::integer(self.api, value.cast_signed())?)
+        };
+        for ([pauses, time, collected], sums) in SUM_KEYS.iter().zip(generations) {
+            insert(pauses, sums.pauses)?;
+            insert(time, sums.time_ns)?;
+            insert(collected, sums.collected)?;
+        }
+        insert(c"missed", missed + u64::from(is_off()))?;
+        insert(c"longest_ns", longest_ns)
+    }
+}
+
+/// Keys of the answer, by generation.
+const SUM_KEYS: [[&CStr; 3]; 3] = [
+    [c"pauses0", c"time_ns0", c"collected0"],
+    [c"pauses1", c"time_ns1", c"collected1"],
+    [c"pauses2", c"time_ns2", c"collected2"],
+];
 
 /// Time that CPython takes to call an entry, in ns.
 static CALL_NS: AtomicU64 = AtomicU64::new(0);

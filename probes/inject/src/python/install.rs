@@ -9,6 +9,7 @@ use super::interpreter::{
 };
 use super::memory_use::MemoryMeter;
 use super::object::OwnedRef;
+use super::pause_sums::PauseSums;
 use super::{callback, called, watch};
 use crate::process_ring::options;
 use std::sync::Mutex;
@@ -52,6 +53,7 @@ pub(crate) fn install(api: &'static PythonApi) -> Result<(), &'static str> {
             settings_are_due: false,
             before,
             seen: 0,
+            sums: PauseSums::default(),
             was_restored: false,
             frames: FrameCache::new(api),
             memory: MemoryMeter::new(),

@@ -6,6 +6,7 @@ use super::frames::FrameCache;
 use super::garbage::GarbageHook;
 use super::memory_use::MemoryMeter;
 use super::object::OwnedRef;
+use super::pause_sums::PauseSums;
 use crate::process_ring::{ProcessRing, is_forked, now_ns, ring};
 use crate::recording::expected;
 use gctrace_ring::{HookState, NO_TEXT, RingRecord, RingRole, WorkKind};
@@ -31,6 +32,7 @@ pub(crate) struct InterpreterState {
     /// reported as missed since.
     pub(crate) before: Option<u64>,
     pub(crate) seen: u64,
+    pub(crate) sums: PauseSums,
     pub(crate) was_restored: bool,
     pub(crate) frames: FrameCache,
     pub(crate) memory: MemoryMeter,

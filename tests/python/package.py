@@ -181,7 +181,73 @@ def settings():
             assert str(error), wrong
 
 
+class Stream:
+    """PyTorch's CUDA with one stream, which is busy until a time, in real time."""
+
+    busy_until_s = 0.0
+    is_capturing = False
+
+    class Event:
+        def __init__(self, enable_timing):
+            assert enable_timing
+
+        def record(self):
+            self.at_s = max(time.perf_counter(), Stream.busy_until_s)
+
+        def query(self):
+            return time.perf_counter() >= self.at_s
+
+        def elapsed_time(self, other):
+            assert self.query() and other.query()
+            return 1e3 * (other.at_s - self.at_s)
+
+    is_initialized = staticmethod(lambda: True)
+    is_current_stream_capturing = staticmethod(lambda: Stream.is_capturing)
+
+
+def idle_gpu():
+    """What the GPU was idle, of a stream that ends its work before, in and after a collection."""
+    from gctrace._torch import GpuIdle
+    from gctrace.trainers import StepMetrics
+
+    metrics = StepMetrics(gpu=True)
+    assert "gpu/idle_gc" not in metrics.take()
+    sys.modules["torch"] = type(sys)("torch")
+    sys.modules["torch"].cuda = Stream
+    gc.collect()
+    found = metrics.take()
+    assert 0 < found["gpu/idle_gc"] <= 1 and "gpu/idle_gc" not in StepMetrics().take(), found
+    metrics.close()
+    kept = [[number] for number in range(300_000)]
+    gpu = GpuIdle()
+
+    def idle(busy_s, collect=gc.collect):
+        """Idle time, and the least and the most that it may be, in seconds."""
+        Stream.busy_until_s = time.perf_counter() + busy_s
+        with Bracket() as bracket:
+            bracket.close()
+            collect()
+            ended_s = time.perf_counter()
+        while time.perf_counter() < Stream.busy_until_s:
+            pass
+        least = bracket.first_stop - max(bracket.last_start, Stream.busy_until_s)
+        most = ended_s - max(bracket.first_start, Stream.busy_until_s)
+        return gpu.take(), max(least, 0.0), max(most, 0.0)
+
+    for busy_s in (0, 0.002, 0.01, 1):
+        found, least, most = idle(busy_s)
+        assert least - 1e-6 <= found <= most + 1e-6, (busy_s, found, least, most)
+    # The youngest generation is left out, and a graph that is captured.
+    assert idle(0, lambda: gc.collect(0))[0] == 0.0
+    Stream.is_capturing = True
+    assert idle(0)[0] == 0.0
+    gpu.close()
+    assert not [one for one in gc.callbacks if isinstance(one, GpuIdle)]
+    del sys.modules["torch"], kept
+
+
 measures()
 records()
 settings()
+idle_gpu()
 print("ok")

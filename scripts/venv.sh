@@ -2,7 +2,7 @@
 # Creates a virtual environment with packages of PyPI that tests need, at pinned versions:
 #
 #   metrics   the Prometheus project's package, whose parsers check the metrics page
-#   package   pytest, IPython and mypy, in which tests/python/package_tools.py uses the package gctrace
+#   package   pytest, IPython, a Jupyter kernel and mypy, in which tests/python/package_tools.py uses the package gctrace
 #   s3        moto, a server that answers as S3 does: the tests of cluster/ start it on loopback
 #   tables    readers of Parquet, with which tests/python/tables_truth.py reads tables
 #   tables-short
@@ -28,8 +28,8 @@ metrics)
     space=60
     ;;
 package)
-    packages=(pytest==9.2.0 pytest-xdist==3.8.0 ipython==9.18.1 mypy==2.4.1)
-    modules='pytest, xdist, IPython, mypy'
+    packages=(pytest==9.2.0 pytest-xdist==3.8.0 ipython==9.18.1 mypy==2.4.1 ipykernel==7.4.0)
+    modules='pytest, xdist, IPython, mypy, ipykernel, jupyter_client'
     space=250
     ;;
 s3)

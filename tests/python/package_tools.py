@@ -1,4 +1,4 @@
-"""The package gctrace in pytest, IPython and mypy.
+"""The package gctrace in pytest, IPython, a Jupyter kernel and mypy.
 
     package_tools.py FOLDER       (PYTHONPATH with the package, GCTRACE_PROGRAM; a Python of scripts/venv.sh package)
 """
@@ -125,6 +125,53 @@ def cells():
     assert page.startswith("<iframe") and "In [2]" in page and "Content-Security-Policy" in page, page[:500]
 
 
+def kernel():
+    """A Jupyter kernel that gctrace records: its magics, and the trace of the whole session."""
+    from jupyter_client.kernelspec import KernelSpec
+    from jupyter_client.manager import KernelManager
+
+    import gctrace
+
+    trace = FOLDER / "kernel.json"
+    command = [gctrace.find_bin(), "record", "-q", "--mode", "inject", "-o", str(trace), "--"]
+    manager = KernelManager()
+    # `gctrace -- python ...` instead of `python ...`, as in a kernel.json.
+    manager._kernel_spec = KernelSpec(argv=[*command, sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"])
+    manager.start_kernel(cwd=str(FOLDER))
+    client = manager.client()
+    client.start_channels()
+    printed = []
+    try:
+        client.wait_for_ready(timeout=120)
+
+        def output(message):
+            content = message["content"]
+            printed.append(content.get("text") or content.get("data", {}).get("text/html") or "\n".join(content.get("traceback", [])))
+
+        for cell in (
+            "%load_ext gctrace\nimport gc, gctrace",
+            "def other():\n    gc.collect()",
+            "%%gctrace\nother()\ngc.collect()\ngc.collect()",
+            "mark = gctrace.mark()\ngc.collect()\nprint(gctrace.summary(mark))",
+            "%gctrace_report",
+        ):
+            client.execute_interactive(cell, timeout=120, output_hook=output)
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel()
+    text = "".join(printed)
+    assert "gctrace: 3 pauses, " in text and "by gc.callbacks" in text, text
+    for line in ("In [2]:2 in other", "In [3]:3 in <module>", "In [3]:4 in <module>"):
+        assert line in text, (line, text)
+    assert "1 pauses, " in text and "by the injected library" in text, text
+    assert "<iframe" in text and "Content-Security-Policy" in text, text[-500:]
+    # The same cells in the recording of the session, which does not know their numbers.
+    lines = gctrace.analyze(trace)["lines"]["own"]
+    places = {(line["location"]["file"], line["location"]["line"]) for line in lines}
+    cells = {line for file, line in places if os.path.basename(file).startswith("In [?]")}
+    assert {2, 3, 4} <= cells, places
+
+
 def types():
     package = FOLDER / "checked"
     shutil.copytree(ROOT / "packaging/python/src/gctrace", package / "gctrace")
@@ -153,5 +200,6 @@ def types():
 
 limits_of_tests()
 cells()
+kernel()
 types()
 print("ok")

@@ -66,7 +66,8 @@ pub struct IdleRow {
     /// Where it comes from, by what removing each alone would save, at most five. Empty of a row below
     /// 1 % of the idle time.
     pub places: Vec<IdlePlace>,
-    /// What to change; `null` if that is unknown, or where it would save less than 2 % of `span_ns`, and of a `sample`.
+    /// What to change; `null` if that is unknown, of less than 5 % of the idle time, or where it would save less
+    /// than 2 % of `span_ns`, and of a `sample`.
     pub remedy: Option<&'static str>,
 }
 

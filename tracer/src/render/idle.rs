@@ -5,7 +5,7 @@ use super::evidence::after_start;
 use super::gpu_devices::{DEVICES_SHOWN, more, name};
 use super::table::{INDENT, ReportSection, TableOfColumns, cut, mark, paragraph, width, wrap};
 use crate::text::OrDash as _;
-use crate::units::{count, counted, duration, percent};
+use crate::units::{count, counted, duration, percent, signed_duration};
 use gctrace_analysis::paths::common_directory;
 use gctrace_analysis::report::{
     AdviceId, CodePlace, DeviceId, IdleCause, IdleGap, IdleLedger, IdlePlace, IdleRow, RankWait,
@@ -190,13 +190,23 @@ fn rows(ledger: &IdleLedger) -> Vec<String> {
         .right("idle", |row| duration(row.time_ns))
         .right("of idle", |row| percent(share(row.time_ns, ledger.idle_ns)))
         .right("saves", |row| row.saves_ns.map(duration).or_dash())
-        .left("most of it", |row| without_folder(ledger, &most(row).unwrap_or_default()))
+        .right("by order", |row| by_order(row).or_dash())
         .lines()
 }
 
-/// The places of each cause, where a cause has several: those of the rows above have but the first.
+/// The idle time that goes without a cause if it is the last to be removed, and the first.
+pub(super) fn by_order(row: &IdleRow) -> Option<String> {
+    let (last_ns, alone_ns) = (row.last_ns?, row.alone_ns?);
+    let ends = [last_ns.min(alone_ns), last_ns.max(alone_ns)].map(signed_duration);
+    let [least, most] = &ends;
+    let number = least.rsplit_once(' ').filter(|(_, unit)| most.ends_with(unit));
+    let least = number.map_or(least.as_str(), |(number, _)| number);
+    Some(if ends[0] == *most { most.clone() } else { format!("{least}..{most}") })
+}
+
+/// The places of each cause.
 pub(super) fn place_lines(ledger: &IdleLedger) -> Vec<String> {
-    if ledger.rows.iter().all(|row| row.places.len() < 2) {
+    if ledger.rows.iter().all(|row| placed(row).next().is_none()) {
         return Vec::new();
     }
     let places = |row| placed(row).map(move |place| (row, place));
@@ -289,8 +299,11 @@ pub(super) fn notes(ledger: &IdleLedger) -> String {
         counted(ledger.gaps, "gap"),
         if ledger.at_most { ", at most" } else { "" },
     );
+    notes.push_str(" By order: the idle time that goes without it, if it is the last to be removed or the first.");
     if ledger.rows.iter().any(replaced) {
-        notes.push_str(" Some causes stand behind others and take their place.");
+        notes.push_str(
+            " Where these differ, another cause takes the place of one that is gone: they go only together.",
+        );
     }
     if ledger.sample {
         notes.push_str(

@@ -55,6 +55,8 @@ const PLACES: usize = 5;
 const WORTH_PLACING: u64 = 100;
 /// What saves less than this part of the device's time is not worth a change.
 const WORTH_A_CHANGE: u64 = 50;
+/// Nor is what less than this part of the idle time goes with: it gains by what others cost.
+const WORTH_A_REMEDY: u64 = 20;
 /// What the host needs for one gap, if it is more than launches: 1 ms, some 200 of PyTorch's of 5 us.
 const LONG_NS: u64 = 1_000_000;
 /// Characters of a name in the report: C++ templates write kernels of several thousand.
@@ -224,7 +226,8 @@ impl LedgerBook<'_> {
         // Of a trace that is only a sample it is unknown what decides.
         for row in rows.iter_mut().filter(|_| !sample) {
             let worth_ns = classes.span_ns / WORTH_A_CHANGE;
-            let saves = row.saves_ns.filter(|saves_ns| *saves_ns >= worth_ns);
+            let is_cause = row.time_ns >= classes.idle_ns / WORTH_A_REMEDY;
+            let saves = row.saves_ns.filter(|saves_ns| is_cause && *saves_ns >= worth_ns);
             row.remedy = saves.and_then(|_| idle::remedy(row, long_ns > row.time_ns / 2));
         }
         let ledger =

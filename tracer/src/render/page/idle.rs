@@ -94,10 +94,17 @@ fn table(ledger: &IdleLedger) -> Table {
             Cell::figure(duration(row.time_ns), row.time_ns),
             Cell { value: of_idle.to_string(), ..head(&percent(of_idle)) },
             Cell::figure(row.saves_ns.map(duration).or_dash(), row.saves_ns.unwrap_or(0)),
+            head(&words::by_order(row).or_dash()),
         ]
     };
     Table {
-        head: vec![Cell::left("cause"), head("idle"), head("of idle"), head("saves")],
+        head: vec![
+            Cell::left("cause"),
+            head("idle"),
+            head("of idle"),
+            head("saves"),
+            head("by order"),
+        ],
         rows: ledger.rows.iter().map(row).collect(),
         sortable: true,
     }

@@ -4,14 +4,16 @@
 //! become younger: a generation only rises. That leaves an object that died and one of its type
 //! that got its memory. The collector's lists are in order of age, but for the objects that a
 //! collection moved behind those that refer to them; so they are cut where the fewest objects
-//! contradict the cut, and an object on the new side is a new one whatever its address.
+//! contradict the cut, and an object on the new side is a new one whatever its address: unless it still
+//! refers to all that few others than it referred to, as a list that has grown does.
 
 use super::dominators::Dominators;
 use super::reach::Heap;
 use super::report::{DiffAnswer, DiffRow, HeapCount, OwnerRow};
 use super::{HeapPlace, NodeIndex};
+use gctrace_event::{KindId, ObjectKind};
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Objects that are in two heaps.
 struct Matched {
@@ -65,7 +67,7 @@ fn matched(older: &Heap, newer: &Heap) -> Matched {
         is_same.then_some(before)
     };
     let mut counterparts: Vec<Option<NodeIndex>> = newer.indices().map(same).collect();
-    let reused = cut(newer, &mut counterparts);
+    let reused = cut((older, newer), &mut counterparts);
     let mut stayed = vec![false; older.graph().nodes.len()];
     for before in counterparts.iter().flatten() {
         stayed[*before as usize] = true;
@@ -82,8 +84,35 @@ fn is_possible(before: HeapPlace, after: HeapPlace) -> bool {
     }
 }
 
+/// Of each object, how many references to it the heap has.
+fn referrers(heap: &Heap) -> Vec<u32> {
+    let mut referrers = vec![0_u32; heap.graph().nodes.len()];
+    for edge in &heap.graph().edges {
+        if let Some(count) = referrers.get_mut(edge.to as usize) {
+            *count = count.saturating_add(1);
+        }
+    }
+    referrers
+}
+
+/// Whether an object still refers to all of its counterpart's own: objects that few others refer to. Classes and
+/// other objects of many show nothing.
+fn keeps_its_own(
+    (older, newer): (&Heap, &Heap),
+    referrers: &[u32],
+    (before, node): (NodeIndex, NodeIndex),
+) -> bool {
+    const FEW: u32 = 3;
+    let own = older.references(before).iter().map(|edge| edge.to);
+    let own = own.filter(|to| referrers.get(*to as usize).is_some_and(|count| *count <= FEW));
+    let mut own = own.map(|to| older.node(to).address).peekable();
+    let kept = newer.references(node).iter().map(|edge| newer.node(edge.to).address);
+    let kept: HashSet<u64> = if own.peek().is_some() { kept.collect() } else { return false };
+    own.all(|address| kept.contains(&address))
+}
+
 /// Forgets the counterparts of objects on the new side of the lists. Returns how many.
-fn cut(newer: &Heap, counterparts: &mut [Option<NodeIndex>]) -> u64 {
+fn cut((older, newer): (&Heap, &Heap), counterparts: &mut [Option<NodeIndex>]) -> u64 {
     let is_in_order =
         |node: &NodeIndex| matches!(newer.node(*node).place, HeapPlace::Generation(_));
     let ordered: Vec<NodeIndex> = newer.indices().filter(is_in_order).collect();
@@ -98,10 +127,12 @@ fn cut(newer: &Heap, counterparts: &mut [Option<NodeIndex>]) -> u64 {
             (best, cut) = (score, position);
         }
     }
-    let mut reused = 0;
+    let (referrers, mut reused) = (referrers(older), 0);
     for node in ordered.get(cut..).unwrap_or_default() {
-        let forgotten = counterparts.get_mut(*node as usize).and_then(Option::take);
-        reused += u64::from(forgotten.is_some());
+        let Some(counterpart) = counterparts.get_mut(*node as usize) else { continue };
+        let is_new =
+            |before: &mut NodeIndex| !keeps_its_own((older, newer), &referrers, (*before, *node));
+        reused += u64::from(counterpart.take_if(is_new).is_some());
     }
     reused
 }
@@ -134,37 +165,53 @@ fn types(heaps: &[Heap], is_born: &[bool], stayed: &[bool]) -> Vec<DiffRow> {
     rows
 }
 
+/// New objects with one owner: in all, and of each kind how many and one of them.
+type OwnedObjects = (HeapCount, HashMap<KindId, (u64, NodeIndex)>);
+
 /// New objects by the nearest object that dominates them and is not new.
 fn owners(last: &Heap, is_born: &[bool], old: &[bool], most: usize) -> Vec<OwnerRow> {
     let dominators = Dominators::new(last);
     // Node -> its nearest dominator that is old, plus 1.
     let mut owner = vec![0; is_born.len()];
-    let mut owned: HashMap<u32, (HeapCount, HashMap<&str, u64>)> = HashMap::new();
+    let mut owned: HashMap<u32, OwnedObjects> = HashMap::new();
     for node in dominators.order().iter().copied() {
         let dominator = dominators.immediate(node);
         owner[node as usize] = dominator.map_or(0, |dominator| {
             if old[dominator as usize] { dominator + 1 } else { owner[dominator as usize] }
         });
         if is_born[node as usize] {
-            let (count, types) = owned.entry(owner[node as usize]).or_default();
+            let (count, kinds) = owned.entry(owner[node as usize]).or_default();
             count.add(last.node(node).bytes);
-            *types.entry(last.kind(node).type_name.as_str()).or_default() += 1;
+            kinds.entry(last.node(node).kind).or_insert((0, node)).0 += 1;
         }
     }
     let mut owned: Vec<_> = owned.into_iter().collect();
     owned.sort_by_key(|(owner, (count, _))| (Reverse(count.bytes), Reverse(count.objects), *owner));
     owned.truncate(most);
-    let row = |(owner, (born, types)): (u32, (HeapCount, HashMap<&str, u64>))| {
-        let mostly = types.into_iter().max_by_key(|(name, count)| (*count, Reverse(*name)));
+    let row = |(owner, (born, kinds)): (u32, OwnedObjects)| {
+        // Of several, one that has a line.
+        let mostly = kinds.into_values().max_by_key(|(count, node)| {
+            (*count, last.kind(*node).function.is_some(), Reverse(*node))
+        });
         let owner = owner.checked_sub(1);
         OwnerRow {
             place: owner.map_or_else(|| "several".to_owned(), |owner| last.place(owner)),
             owner: owner.map(|owner| last.object(owner)),
             born,
-            mostly: mostly.map(|(name, _)| name.to_owned()).unwrap_or_default(),
+            mostly: mostly.map(|(_, node)| kind_in_words(last.kind(node))).unwrap_or_default(),
         }
     };
     owned.into_iter().map(row).collect()
+}
+
+/// A type, of code with its line, or else its name: `function serve.py:12`.
+fn kind_in_words(kind: &ObjectKind) -> String {
+    let place = kind.file.as_deref().map(|file| {
+        let file = file.rsplit('/').next().unwrap_or(file);
+        kind.line.map_or_else(|| file.to_owned(), |line| format!("{file}:{line}"))
+    });
+    let place = place.or_else(|| kind.function.clone());
+    place.map_or_else(|| kind.type_name.clone(), |place| format!("{} {place}", kind.type_name))
 }
 
 #[cfg(test)]

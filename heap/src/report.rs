@@ -307,6 +307,6 @@ pub struct OwnerRow {
     pub owner: Option<HeapObject>,
     /// The new objects.
     pub born: HeapCount,
-    /// Their most frequent type.
+    /// Their most frequent type, of functions and code with their line.
     pub mostly: String,
 }

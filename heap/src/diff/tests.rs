@@ -39,6 +39,40 @@ fn what_grows_is_found_with_its_owner() {
     assert_eq!(answer.owners.len(), 1);
 }
 
+/// The collector has moved the list behind what is new. It is the same as long as it has what it had.
+#[test]
+fn a_list_that_has_grown_is_the_same_one() {
+    let heap = |batches: u32, at_the_end: bool| {
+        let mut made = Builder::default();
+        let namespace = made.module("serve");
+        let list = |made: &mut Builder| {
+            let list = made.object("list");
+            made.0.nodes[list as usize].address = 0x9000;
+            made.refer(namespace, "['KEPT']", list);
+            list
+        };
+        let early = (!at_the_end).then(|| list(&mut made));
+        let batches: Vec<u32> = (0..batches)
+            .map(|index| {
+                let batch = made.object("Batch");
+                made.0.nodes[batch as usize].address = 0x1_0000 + u64::from(index) * 16;
+                batch
+            })
+            .collect();
+        let list = early.unwrap_or_else(|| list(&mut made));
+        for (index, batch) in batches.into_iter().enumerate() {
+            made.refer(list, &format!("[{index}]"), batch);
+        }
+        made.heap()
+    };
+    let answer = diff(&[heap(10, false), heap(500, true)], 10).expect("two heaps");
+    assert_eq!((answer.born.objects, answer.gone.objects), (490, 0), "{answer:?}");
+    assert_eq!((&*answer.owners[0].place, &*answer.owners[0].mostly), ("serve.KEPT", "Batch"));
+    // Without anything of its own it may be another.
+    let answer = diff(&[heap(0, false), heap(500, true)], 10).expect("two heaps");
+    assert_eq!((answer.born.objects, answer.reused_addresses), (501, 1));
+}
+
 #[test]
 fn what_goes_is_counted() {
     let answer = diff(&[heap(500, 0), heap(100, 0)], 10).expect("two heaps");

@@ -193,3 +193,45 @@ fn cut(heap: &Path) {
     let bytes = std::fs::read(LEAKS.path().join(heap)).unwrap();
     std::fs::write(LEAKS.path().join("cut.gcheap"), &bytes[..bytes.len() / 2]).unwrap();
 }
+
+/// Three leaks of a service, from three heaps to their types, to what holds them and, of functions, to their line;
+/// and no other owner holds as much.
+#[test]
+fn three_planted_leaks_are_followed_to_their_lines() {
+    let script = root().join("tests/python/leaking_service.py");
+    let folder = tempfile::tempdir().unwrap();
+    let made = Command::new(any_python()).arg(&script).arg(folder.path()).output_in_time().unwrap();
+    assert!(made.status.success(), "{made:?}");
+    let diff = Command::new(env!("CARGO_BIN_EXE_gctrace"))
+        .args(["heap", "diff", "a.gcheap", "b.gcheap", "c.gcheap", "--json"])
+        .current_dir(folder.path())
+        .output_in_time()
+        .unwrap();
+    let answer: Value = serde_json::from_slice(&diff.stdout).unwrap();
+    let types = answer["diff"]["types"].as_array().unwrap();
+    for name in ["__main__.Session", "__main__.Answer"] {
+        let row = types.iter().find(|row| row["type_name"] == name).unwrap();
+        assert_eq!(row["born"]["objects"], 200, "as many requests between the first two heaps");
+        assert_eq!(row["gone"]["objects"], 0, "{name}");
+    }
+    let owners = answer["diff"]["owners"].as_array().unwrap();
+    let source = std::fs::read_to_string(&script).unwrap();
+    let lambda = source.lines().position(|line| line.contains("lambda event")).unwrap() + 1;
+    let handler = format!("function leaking_service.py:{lambda}");
+    let expected = [
+        ("events.handlers", handler.as_str()),
+        ("SESSIONS", "dict"),
+        ("answer", "__main__.Answer"),
+    ];
+    let found = owners
+        .iter()
+        .take(3)
+        .map(|owner| (owner["place"].as_str().unwrap(), owner["mostly"].as_str().unwrap()));
+    let found: Vec<(&str, &str)> = found.collect();
+    for (place, mostly) in expected {
+        let is_it = |(at, kind): &&(&str, &str)| at.contains(place) && *kind == mostly;
+        assert!(found.iter().any(|one| is_it(&one)), "{place}: {found:?}");
+    }
+    let others = owners.iter().skip(3).filter_map(|owner| owner["born"]["objects"].as_u64());
+    assert!(others.max().unwrap_or(0) < 40, "{owners:?}");
+}

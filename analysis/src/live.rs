@@ -191,6 +191,7 @@ impl Live {
             | Record::Layers(_)
             | Record::CudaLaunches(_)
             | Record::PauseMemory(_)
+            | Record::EmptyCache(_)
             | Record::GpuSync(_)
             | Record::HostCode(_)
             | Record::End(_) => {}

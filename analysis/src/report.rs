@@ -57,7 +57,10 @@ pub use cause::{
     CauseReport, DeviceCost, GpuCost, PauseCostParts, PauseCostReport, StepEvidenceReport,
 };
 pub(crate) use cleanup::CleanupScale;
-pub use cleanup::{CleanupCall, CleanupReport, CleanupSite, CleanupVerdict, OutOfMemory};
+pub use cleanup::{
+    CleanupCall, CleanupReport, CleanupSite, CleanupTotal, CleanupVerdict, CleanupWorth,
+    OutOfMemory, Workload,
+};
 pub use clocks::{AlignedBy, ClockReport, NotMerged, RecognizedBy};
 pub use condense::DESCRIBED_TRACES;
 pub use counters::{

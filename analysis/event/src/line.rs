@@ -151,6 +151,12 @@ impl RecordEncoder {
                 ..EventHead::metadata("gctrace_pause_memory", memory.pid, memory.start_ns)
             }
             .push(out, memory),
+            Record::EmptyCache(call) => EventHead {
+                tid: call.tid.into(),
+                stack: call.stack,
+                ..EventHead::metadata("gctrace_empty_cache", call.pid, call.start_ns)
+            }
+            .push(out, call),
             Record::Step(step) => EventHead::slice(
                 ("user_annotation", &step.marker.annotation()),
                 (step.pid, step.tid.into()),

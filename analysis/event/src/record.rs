@@ -23,7 +23,9 @@ pub use allocations::{Allocations, Pressure};
 pub use called::{Called, CalledKind};
 pub use counters::{Counter, Counters, ProcessCounters};
 pub use cpu_samples::CpuSamples;
-pub use cuda::{CudaCall, CudaLaunches, CudaLayer, DeviceMemory, GpuApi, PauseMemory, is_launch};
+pub use cuda::{
+    CudaCall, CudaLaunches, CudaLayer, DeviceMemory, EmptyCache, GpuApi, PauseMemory, is_launch,
+};
 pub use garbage::{
     BirthCount, CycleCount, CycleEdge, CycleId, CycleSignature, Garbage, KindCount, KindId,
     ObjectKind,
@@ -450,6 +452,8 @@ pub enum Record {
     DeviceMemory(DeviceMemory),
     /// Device memory freed during a pause.
     PauseMemory(PauseMemory),
+    /// A call of `torch.cuda.empty_cache()`.
+    EmptyCache(EmptyCache),
     /// A mark of a training step.
     Step(StepMark),
     /// An operation on a GPU.

@@ -1,16 +1,18 @@
 //! What the explicit cleanup of a process gave back, by its lines: `gc.collect()`, and PyTorch's cached
 //! device memory (`torch.cuda.empty_cache()`).
 //!
-//! Nothing records a call of `empty_cache()`. It is inferred: CUDA calls of one thread that free memory,
-//! in a row, across which what PyTorch's allocator has reserved falls. Its line is that of the
-//! `gc.collect()` before it on the same thread, if there is one; programs call the two together.
+//! The injected library records calls of `empty_cache()`. Where it is not loaded they are inferred: CUDA
+//! calls of one thread that free memory, in a row, across which what PyTorch's allocator has reserved
+//! falls. The line is that of the `gc.collect()` before it on the same thread, if there is one; programs
+//! call the two together.
 
 use super::stacks::{MovedNodes, NodeId, StackTree};
 use crate::report::{
-    Basis, CleanupCall, CleanupReport, CleanupScale, CleanupSite, Location, OutOfMemory,
+    Basis, CleanupCall, CleanupReport, CleanupScale, CleanupSite, CleanupTotal, Location,
+    OutOfMemory,
 };
 use crate::time::add_to;
-use gctrace_event::{CudaCall, DeviceMemory, GpuApi, Pause, PauseMemory};
+use gctrace_event::{CudaCall, DeviceMemory, EmptyCache, GpuApi, Pause, PauseMemory};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Calls of each kind that are kept one by one; of more, each line has less than it should.
@@ -23,6 +25,8 @@ const APART_NS: u64 = 1_000_000;
 const SETTLED_NS: u64 = 200_000_000;
 /// An `empty_cache()` that starts so soon after a `gc.collect()` belongs to it, in ns.
 const TOGETHER_NS: u64 = 50_000_000;
+/// A recorded call that gives back less is not followed, in bytes; as in the injected library.
+const LEAST_BYTES: u64 = 1 << 20;
 /// `CUDA_ERROR_OUT_OF_MEMORY`, `cudaErrorMemoryAllocation` (cuda.h, driver_types.h).
 const OUT_OF_MEMORY: i32 = 2;
 /// Failed allocations that are listed.
@@ -41,10 +45,25 @@ pub(crate) struct CleanupSums {
     /// Device memory that pauses freed, in bytes, by thread and start.
     device_bytes: BTreeMap<(u32, u64), u64>,
     devices: BTreeMap<i8, CachedMemory>,
+    /// Each block of device memory is seen: what pauses free is known.
+    reports_blocks: bool,
     /// The latest freeing calls of each thread.
     open: BTreeMap<u32, Emptied>,
     emptied: Vec<Emptied>,
+    recorded: Vec<RecordedCall>,
+    /// The latest of these that gave memory back, and what each device has had since, in bytes.
+    followed: Option<usize>,
+    since: BTreeMap<i8, u64>,
     failed: Vec<OutOfMemory>,
+}
+
+/// A recorded `empty_cache()`.
+#[derive(Clone, Copy, Debug)]
+struct RecordedCall {
+    node: Option<NodeId>,
+    /// Reserved before and after are known.
+    is_measured: bool,
+    emptied: Emptied,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -124,6 +143,46 @@ impl CleanupSums {
         }
     }
 
+    /// Adds a recorded `empty_cache()`; `node`: its stack.
+    pub(crate) fn add_empty_cache(&mut self, call: &EmptyCache, node: Option<NodeId>) {
+        if self.recorded.len() >= KEPT {
+            self.left_out += 1;
+            return;
+        }
+        let known = call.reserved_before.zip(call.reserved_after);
+        let (before, after) = known.unwrap_or_default();
+        if before.saturating_sub(after) >= LEAST_BYTES {
+            self.followed = Some(self.recorded.len());
+            self.since.clear();
+        }
+        self.recorded.push(RecordedCall {
+            node,
+            is_measured: known.is_some(),
+            emptied: Emptied {
+                tid: call.tid,
+                start_ns: call.start_ns,
+                end_ns: call.end_ns,
+                by_allocator: false,
+                before: before.max(after),
+                after,
+                device: 0,
+                most_after: 0,
+                again_ns: None,
+            },
+        });
+    }
+
+    /// Whether a recorded call has these freeing calls.
+    fn is_recorded(&self, emptied: &Emptied) -> bool {
+        let of = |call: &RecordedCall| {
+            let call = call.emptied;
+            call.tid == emptied.tid
+                && call.start_ns <= emptied.end_ns
+                && emptied.start_ns <= call.end_ns
+        };
+        self.recorded.iter().any(of)
+    }
+
     /// Whether a call may be of cleanup.
     pub(crate) fn is_of_interest(call: &CudaCall) -> bool {
         let of_cuda =
@@ -173,6 +232,7 @@ impl CleanupSums {
         if memory.device_type != CUDA_DEVICE {
             return;
         }
+        self.reports_blocks |= memory.bytes != 0;
         let cached = self.devices.entry(memory.device).or_default();
         cached.peak = cached.peak.max(memory.reserved);
         cached.samples.push_back((memory.at_ns, memory.reserved, memory.allocated));
@@ -183,6 +243,13 @@ impl CleanupSums {
             && memory.at_ns > emptied.end_ns
         {
             emptied.see(memory.at_ns, memory.reserved);
+        }
+        if let Some(call) = self.followed.and_then(|call| self.recorded.get_mut(call))
+            && memory.at_ns > call.emptied.end_ns
+        {
+            self.since.insert(memory.device, memory.reserved);
+            let all = self.since.values().copied().fold(0, u64::saturating_add);
+            call.emptied.see(memory.at_ns, all);
         }
         let settled: Vec<u32> = self
             .open
@@ -241,8 +308,10 @@ impl CleanupSums {
 
     /// Names the lines as in a tree that their own was added to.
     pub(crate) fn renumber(&mut self, places: &MovedNodes) {
-        for collect in &mut self.collects {
-            collect.node = collect.node.and_then(|node| places.of(node));
+        let collects = self.collects.iter_mut().map(|collect| &mut collect.node);
+        let calls = self.recorded.iter_mut().map(|call| &mut call.node);
+        for place in collects.chain(calls) {
+            *place = place.and_then(|node| places.of(node));
         }
     }
 
@@ -263,26 +332,36 @@ impl CleanupSums {
         for collect in &all.collects {
             let location = collect.node.map(|node| tree.own_line(node).clone());
             let device = all.device_bytes.get(&(collect.tid, collect.start_ns)).copied();
-            let device = device.or((!all.devices.is_empty()).then_some(0));
+            let device = device.or(all.reports_blocks.then_some(0));
             CleanupSite::of(&mut sites, CleanupCall::Collect, location).add_collect(
                 collect.end_ns.saturating_sub(collect.start_ns),
                 collect.basis,
                 (collect.freed_objects, collect.freed_bytes, device),
             );
         }
-        for emptied in all.emptied.iter().filter(|emptied| !emptied.by_allocator) {
+        for call in &all.recorded {
+            let location = call.node.map(|node| tree.own_line(node).clone());
+            let gave = call.is_measured.then(|| call.emptied.gave());
+            let time_ns = call.emptied.end_ns.saturating_sub(call.emptied.start_ns);
+            CleanupSite::of(&mut sites, CleanupCall::EmptyCache, location).add_emptied(
+                time_ns,
+                Basis::Measured,
+                gave,
+            );
+        }
+        let inferred = all.emptied.iter().filter(|emptied| !all.is_recorded(emptied));
+        for emptied in inferred.filter(|emptied| !emptied.by_allocator) {
             let before = all.collects.partition_point(|collect| collect.end_ns <= emptied.start_ns);
             let collect = all.collects.iter().take(before).rfind(|collect| {
                 collect.tid == emptied.tid && emptied.start_ns - collect.end_ns < TOGETHER_NS
             });
             let node = collect.and_then(|collect| collect.node);
             let location = node.map(|node| tree.own_line(node).clone());
-            let returned = emptied.before - emptied.after;
-            let taken = emptied.most_after.saturating_sub(emptied.after).min(returned);
-            let again = emptied.again_ns.map(|at_ns| at_ns.saturating_sub(emptied.end_ns));
+            let time_ns = emptied.end_ns.saturating_sub(emptied.start_ns);
             CleanupSite::of(&mut sites, CleanupCall::EmptyCache, location).add_emptied(
-                emptied.end_ns.saturating_sub(emptied.start_ns),
-                (returned, taken, again),
+                time_ns,
+                Basis::Inferred,
+                Some(emptied.gave()),
             );
         }
         for failed in &mut all.failed {
@@ -301,10 +380,12 @@ impl CleanupSums {
         for site in &mut sites {
             site.judge(&scale);
         }
+        let total = CleanupTotal::of(&sites, &scale);
         sites.sort_by_key(|site| std::cmp::Reverse(site.time_ns));
         let lines = sites.len() as u64;
         sites.truncate(LISTED);
         (lines > 0 || !all.failed.is_empty()).then_some(CleanupReport {
+            total,
             sites,
             lines,
             calls_left_out: all.left_out,
@@ -316,6 +397,14 @@ impl CleanupSums {
 }
 
 impl Emptied {
+    /// What it returned, what of it was taken again until the next one, and after which time half of it was.
+    fn gave(&self) -> (u64, u64, Option<u64>) {
+        let returned = self.before - self.after;
+        let taken = self.most_after.saturating_sub(self.after).min(returned);
+        let again = self.again_ns.map(|at_ns| at_ns.saturating_sub(self.end_ns));
+        (returned, taken, again)
+    }
+
     /// Adds what is reserved at a time after it.
     fn see(&mut self, at_ns: u64, reserved: u64) {
         self.most_after = self.most_after.max(reserved);

@@ -14,7 +14,7 @@ use crate::accumulate::{Keep, growth};
 use crate::remedy::explicit::ExplicitCalls;
 use crate::report::{
     Basis, CleanupScale, CpuReport, InterpreterReport, LinesReport, PressureReport, ProcessReport,
-    SettingsReport,
+    SettingsReport, Workload,
 };
 use crate::spans::StepSpan;
 use crate::time::add_to;
@@ -266,7 +266,7 @@ impl ProcessState {
             garbage: self.sums.garbage.report(observed_ns, about.device_bytes, &about.steps),
             lines: self.lines(tree),
             called: self.called.report(tree),
-            cleanup: self.cleanup.report(started_ns, tree, self.scale(about)),
+            cleanup: self.cleanup.report(started_ns, tree, self.scale(about, observed_ns)),
             layers: self.layers.report(started_ns, observed_ns),
             pressure: self.pressure(observed_ns),
             allocations: self.allocations.report(tree),
@@ -277,11 +277,32 @@ impl ProcessState {
     }
 
     /// By what its explicit cleanup is judged.
-    fn scale(&self, about: &OtherRecords) -> CleanupScale {
+    fn scale(&self, about: &OtherRecords, observed_ns: u64) -> CleanupScale {
         CleanupScale {
             resident_bytes: self.sums.memory.resident_bytes,
             reserved_bytes: None,
             has_device: about.has_device,
+            limit_bytes: self.sums.memory_limit_bytes(),
+            observed_ns,
+            workload: self.workload(about, observed_ns),
+        }
+    }
+
+    fn workload(&self, about: &OtherRecords, observed_ns: u64) -> Workload {
+        /// A script that runs for longer is one that a person waits for, or a service.
+        const SHORT_NS: u64 = 60_000_000_000;
+        let command = self.sums.described.as_ref().map(|process| &process.command);
+        // `python -m ipykernel_launcher`, which all front ends start.
+        let is_kernel =
+            |command: &Vec<String>| command.iter().any(|word| word.contains("ipykernel"));
+        if command.is_some_and(is_kernel) {
+            Workload::Notebook
+        } else if !about.steps.is_empty() {
+            Workload::Training
+        } else if self.sums.exit.is_some() && observed_ns < SHORT_NS {
+            Workload::Script
+        } else {
+            Workload::Service
         }
     }
 

@@ -98,6 +98,11 @@ impl Analysis {
                 let node = called.stack.and_then(|at| frames.resolve(at, &mut self.stacks));
                 self.process_at(called.pid, called.at_ns).called.add(&called, node);
             }
+            Record::EmptyCache(call) => {
+                let frames = &self.current.frames;
+                let node = call.stack.and_then(|at| frames.resolve(at, &mut self.stacks));
+                self.process_at(call.pid, call.start_ns).cleanup.add_empty_cache(&call, node);
+            }
             Record::CpuSamples(samples) => self.add_samples(&samples),
             Record::OffCpu(off) => self.add_off_cpu(&off),
             Record::Layers(layers) => {

@@ -38,6 +38,7 @@ impl Analysis {
             Record::CpuSamples(samples) => samples.pid,
             Record::OffCpu(off) => off.pid,
             Record::Layers(layers) => layers.pid,
+            Record::EmptyCache(call) => call.pid,
             _ => return Some(record),
         };
         if !self.is_unlisted(pid) {

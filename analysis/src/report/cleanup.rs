@@ -2,6 +2,7 @@
 
 use super::{Basis, Location};
 use crate::time::add_to;
+use crate::time::stats::ratio;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -9,6 +10,8 @@ use std::collections::BTreeMap;
 /// What the explicit cleanup of a process costs and gives back.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct CleanupReport {
+    /// All of it together; `null` without a call.
+    pub total: Option<CleanupTotal>,
     /// Lines that clean up, the most time first, at most 10.
     pub sites: Vec<CleanupSite>,
     /// Number of such lines, listed or not.
@@ -49,17 +52,78 @@ pub enum CleanupVerdict {
     TooFew,
 }
 
+/// What a process is, as far as that decides what cleanup is worth.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Workload {
+    /// A Jupyter kernel.
+    Notebook,
+    /// Large data, as models, is made and dropped again and again: a line frees a tenth of what the process
+    /// has, by call.
+    Replacing,
+    /// It makes training steps.
+    Training,
+    /// It ended within a minute.
+    Script,
+    /// Anything else: it serves.
+    #[default]
+    Service,
+}
+
+/// When the explicit cleanup of a process pays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CleanupWorth {
+    /// Never: no line gives back memory that stays free.
+    Never,
+    /// If memory is short before the next full collection: cycles hold some.
+    IfMemoryIsShort,
+    /// If another process needs the device's memory.
+    ForOthers,
+    /// What it frees is unknown.
+    Unknown,
+    /// No line was called three times.
+    TooFew,
+}
+
+/// The explicit cleanup of a process, all lines together.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct CleanupTotal {
+    /// Number of calls.
+    pub calls: u64,
+    /// Time of all calls, in ns.
+    pub time_ns: u64,
+    /// `time_ns` / observed time of the process; `null` if nothing was observed.
+    pub time_ratio: Option<f64>,
+    /// Time of lines that are useless or undone, in ns.
+    pub useless_ns: u64,
+    /// Memory of the process that cycles hold, in bytes: what one call gives back, of the line that gives
+    /// back the most; `null` if none does.
+    pub held_bytes: Option<u64>,
+    /// The same of device memory.
+    pub held_device_bytes: Option<u64>,
+    /// Device memory that stays free, in bytes: by one call of the line that returns the most; `null` if none
+    /// does.
+    pub lasting_bytes: Option<u64>,
+    /// How often `held_bytes` has room beside what the process has last; `null` if a part of that is unknown.
+    pub room_times: Option<u64>,
+    /// What the process is.
+    pub workload: Workload,
+    /// When it pays.
+    pub worth: CleanupWorth,
+}
+
 /// A line that cleans up.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct CleanupSite {
     /// What it calls.
     pub call: CleanupCall,
     /// Measured for `collect` where the reason of collections is known, otherwise inferred: no threshold
-    /// starts these full collections. Inferred for `empty_cache`, from CUDA calls that free memory in a row
-    /// across which what PyTorch's allocator has reserved falls.
+    /// starts these full collections. Measured for `empty_cache` in-process, otherwise inferred from CUDA
+    /// calls that free memory in a row across which what PyTorch's allocator has reserved falls.
     pub basis: Basis,
-    /// The program's line; of `empty_cache` that of the `gc.collect()` at most 50 ms before it. `null`
-    /// if unknown.
+    /// The program's line; of an inferred `empty_cache` that of the `gc.collect()` at most 50 ms before it.
+    /// `null` if unknown.
     pub location: Option<Location>,
     /// Number of calls.
     pub calls: u64,
@@ -105,6 +169,10 @@ pub(crate) struct CleanupScale {
     pub(crate) reserved_bytes: Option<u64>,
     /// It uses a GPU.
     pub(crate) has_device: bool,
+    /// What it may have of memory.
+    pub(crate) limit_bytes: Option<u64>,
+    pub(crate) observed_ns: u64,
+    pub(crate) workload: Workload,
 }
 
 /// Less than this is not worth a call, in bytes.
@@ -115,6 +183,58 @@ const FEWEST: u64 = 3;
 const SOON_NS: u64 = 10_000_000_000;
 /// Less than one in so many is not worth a call.
 const LEAST_PART: u64 = 100;
+/// Data of which one call frees one part in so many is large.
+const LARGE_PART: u64 = 10;
+
+impl CleanupTotal {
+    /// Of all lines, which are judged. `None` without any.
+    pub(crate) fn of(sites: &[CleanupSite], scale: &CleanupScale) -> Option<Self> {
+        let of = |verdict| sites.iter().filter(move |site| site.verdict == verdict);
+        let most = |verdict, sum: fn(&CleanupSite) -> Option<u64>| {
+            let each = of(verdict).filter_map(|site| Some(site.each(sum(site)?)));
+            each.max().filter(|most| *most > 0)
+        };
+        let time = |sites: &mut dyn Iterator<Item = &CleanupSite>| {
+            sites.map(|site| site.time_ns).fold(0, u64::saturating_add)
+        };
+        let time_ns = time(&mut sites.iter());
+        let held_bytes = most(CleanupVerdict::FreesCycles, |site| site.freed_bytes);
+        let held_device_bytes = most(CleanupVerdict::FreesCycles, |site| site.device_bytes);
+        let is_large = |held: Option<u64>, whole: Option<u64>| {
+            held.zip(whole).is_some_and(|(held, whole)| held >= whole / LARGE_PART)
+        };
+        let is_replacing = is_large(held_bytes, scale.resident_bytes)
+            || is_large(held_device_bytes, scale.reserved_bytes);
+        let room = scale.limit_bytes.zip(scale.resident_bytes);
+        let room = room.map(|(limit, resident)| limit.saturating_sub(resident));
+        (!sites.is_empty()).then_some(Self {
+            calls: sites.iter().map(|site| site.calls).sum(),
+            time_ns,
+            time_ratio: ratio(time_ns, scale.observed_ns),
+            useless_ns: time(&mut sites.iter().filter(|site| site.is_removable())),
+            held_bytes,
+            held_device_bytes,
+            lasting_bytes: most(CleanupVerdict::Lasts, |site| site.device_bytes),
+            room_times: room.zip(held_bytes).and_then(|(room, held)| room.checked_div(held)),
+            workload: match scale.workload {
+                Workload::Notebook => Workload::Notebook,
+                _ if is_replacing => Workload::Replacing,
+                other => other,
+            },
+            worth: if of(CleanupVerdict::FreesCycles).next().is_some() {
+                CleanupWorth::IfMemoryIsShort
+            } else if of(CleanupVerdict::Lasts).next().is_some() {
+                CleanupWorth::ForOthers
+            } else if of(CleanupVerdict::Unknown).next().is_some() {
+                CleanupWorth::Unknown
+            } else if sites.iter().any(CleanupSite::is_removable) {
+                CleanupWorth::Never
+            } else {
+                CleanupWorth::TooFew
+            },
+        })
+    }
+}
 
 impl CleanupSite {
     pub(crate) fn of(
@@ -124,10 +244,7 @@ impl CleanupSite {
     ) -> &mut Self {
         sites.entry((call, location.clone())).or_insert_with(|| Self {
             call,
-            basis: match call {
-                CleanupCall::Collect => Basis::Measured,
-                CleanupCall::EmptyCache => Basis::Inferred,
-            },
+            basis: Basis::Measured,
             location,
             calls: 0,
             time_ns: 0,
@@ -149,28 +266,32 @@ impl CleanupSite {
         basis: Basis,
         (objects, bytes, device): (Option<u64>, Option<u64>, Option<u64>),
     ) {
-        self.calls += 1;
-        if basis != Basis::Measured {
-            self.basis = basis;
-        }
-        add_to(&mut self.time_ns, time_ns);
+        self.add_call(time_ns, basis);
         add_known(&mut self.freed_objects, objects);
         add_known(&mut self.freed_bytes, bytes);
         add_known(&mut self.device_bytes, device);
     }
 
-    /// Adds an `empty_cache()`: its length; what it returned, what of it was taken again, and after which
-    /// time half of it was.
+    /// Adds an `empty_cache()`: its length; on what it rests; what it returned, what of it was taken again,
+    /// and after which time half of it was; `None` if that is unknown.
     pub(crate) fn add_emptied(
         &mut self,
         time_ns: u64,
-        (returned, taken, again_ns): (u64, u64, Option<u64>),
+        basis: Basis,
+        gave: Option<(u64, u64, Option<u64>)>,
     ) {
+        self.add_call(time_ns, basis);
+        add_known(&mut self.device_bytes, gave.map(|gave| gave.0));
+        add_known(&mut self.taken_again_bytes, gave.map(|gave| gave.1));
+        self.again.extend(gave.and_then(|gave| gave.2));
+    }
+
+    fn add_call(&mut self, time_ns: u64, basis: Basis) {
         self.calls += 1;
+        if basis != Basis::Measured {
+            self.basis = basis;
+        }
         add_to(&mut self.time_ns, time_ns);
-        add_known(&mut self.device_bytes, Some(returned));
-        add_known(&mut self.taken_again_bytes, Some(taken));
-        self.again.extend(again_ns);
     }
 
     /// Judges it by what the process has.
@@ -206,7 +327,9 @@ impl CleanupSite {
     }
 
     fn of_empty_cache(&self) -> CleanupVerdict {
-        let returned = self.device_bytes.unwrap_or(0);
+        let Some(returned) = self.device_bytes else {
+            return CleanupVerdict::Unknown;
+        };
         if self.each(returned) < LEAST_BYTES {
             CleanupVerdict::Useless
         } else if self.taken_again_after_ns.is_some_and(|after_ns| after_ns <= SOON_NS) {
@@ -214,6 +337,12 @@ impl CleanupSite {
         } else {
             CleanupVerdict::Lasts
         }
+    }
+
+    /// Whether the line is better removed.
+    #[must_use]
+    pub fn is_removable(&self) -> bool {
+        matches!(self.verdict, CleanupVerdict::Useless | CleanupVerdict::Undone)
     }
 
     /// A sum by call.

@@ -3,9 +3,10 @@
 use super::places::place;
 use crate::paths::common_directory;
 use crate::report::{
-    Basis, CleanupCall, CleanupReport, CleanupSite, CleanupVerdict, OutOfMemory, Report,
+    Basis, CleanupCall, CleanupReport, CleanupSite, CleanupTotal, CleanupVerdict, CleanupWorth,
+    OutOfMemory, Report, Workload,
 };
-use crate::units::{bytes, count, counted, duration};
+use crate::units::{bytes, count, counted, duration, percent};
 
 /// The call of a line: `gc.collect() at train.py:57 in step`.
 #[must_use]
@@ -14,6 +15,9 @@ pub fn cleanup_call(site: &CleanupSite) -> String {
     match (site.call, at) {
         (CleanupCall::Collect, Some(at)) => format!("gc.collect() at {at}"),
         (CleanupCall::Collect, None) => "gc.collect(), line unknown".to_owned(),
+        (CleanupCall::EmptyCache, Some(at)) if site.basis == Basis::Measured => {
+            format!("empty_cache() at {at}")
+        }
         (CleanupCall::EmptyCache, Some(at)) => format!("empty_cache() after gc.collect() at {at}"),
         (CleanupCall::EmptyCache, None) => "empty_cache(), line unknown".to_owned(),
     }
@@ -33,7 +37,7 @@ pub fn cleanup_verdict(site: &CleanupSite) -> String {
     match site.verdict {
         CleanupVerdict::Useless => format!("{costs}. One gives back {gives}: remove it."),
         CleanupVerdict::Undone => format!(
-            "{costs}. One gives back {gives}, and half of it is taken again {} later: remove it.",
+            "{costs}. One gives back {gives}, and half of it is taken again within {}: remove it.",
             site.taken_again_after_ns.map_or_else(String::new, duration)
         ),
         CleanupVerdict::FreesCycles => format!(
@@ -45,11 +49,65 @@ pub fn cleanup_verdict(site: &CleanupSite) -> String {
              that memory."
         ),
         CleanupVerdict::TooFew => format!("{costs}. One gives back {gives}."),
+        CleanupVerdict::Unknown if site.call == CleanupCall::EmptyCache => {
+            format!("{costs}. What it gives back is unknown.")
+        }
         CleanupVerdict::Unknown => format!(
             "{costs}. One frees {gives}; the memory of these is unknown (in-process it is measured, \
              and device memory by kernel probes)."
         ),
     }
+}
+
+/// When all of it together pays, in one sentence; `None` if too few calls show nothing.
+#[must_use]
+pub fn cleanup_worth(total: &CleanupTotal) -> Option<String> {
+    let what = match total.workload {
+        Workload::Notebook => "this notebook",
+        Workload::Replacing => "this program, which makes large data and drops it again and again",
+        Workload::Training => "this training",
+        Workload::Script => "this short script, whose end frees all",
+        Workload::Service => "this service",
+    };
+    let of =
+        total.time_ratio.map_or(String::new(), |ratio| format!(", {} of the time", percent(ratio)));
+    let (calls, time) = (counted(total.calls, "call"), duration(total.time_ns));
+    let held = [
+        total.held_bytes.map(bytes),
+        total.held_device_bytes.map(|device| format!("{} of device memory", bytes(device))),
+    ];
+    let held: Vec<String> = held.into_iter().flatten().collect();
+    let others = match total.useless_ns {
+        0 => String::new(),
+        useless => format!(" The other lines take {} for nothing.", duration(useless)),
+    };
+    let pays = match total.worth {
+        CleanupWorth::Never => {
+            format!("none of it pays in {what}: nothing that it frees stays free.")
+        }
+        CleanupWorth::IfMemoryIsShort => {
+            let room = match total.room_times {
+                None => String::new(),
+                Some(0) => "; there is no room for that".to_owned(),
+                Some(1) => "; there is room for that once".to_owned(),
+                Some(times) => format!("; there is room for that {} times", count(times)),
+            };
+            format!(
+                "it pays only if memory is short: cycles hold up to {} in {what}, until a call or the next full \
+                 collection{room}.{others}",
+                held.join(" and ")
+            )
+        }
+        CleanupWorth::ForOthers => format!(
+            "it pays only if another process needs device memory: up to {} stays free in {what}.{others}",
+            total.lasting_bytes.map_or_else(|| "some".to_owned(), bytes)
+        ),
+        CleanupWorth::Unknown => {
+            format!("whether it pays in {what} is unknown: what it frees is not measured.{others}")
+        }
+        CleanupWorth::TooFew => return None,
+    };
+    Some(format!("In all {calls}, {time}{of}: {pays}"))
 }
 
 /// What one call gives back.
@@ -78,10 +136,8 @@ fn gives(site: &CleanupSite) -> String {
 #[must_use]
 pub fn cleanup_in_short(cleanup: &CleanupReport, observed_ns: u64) -> Option<String> {
     const LEAST_PART: u64 = 100;
-    let removable = |site: &&CleanupSite| {
-        matches!(site.verdict, CleanupVerdict::Useless | CleanupVerdict::Undone)
-            && site.time_ns >= observed_ns / LEAST_PART
-    };
+    let removable =
+        |site: &&CleanupSite| site.is_removable() && site.time_ns >= observed_ns / LEAST_PART;
     let worst = cleanup.sites.iter().filter(removable).max_by_key(|site| site.time_ns)?;
     let folder = common_directory(cleanup.sites.iter().filter_map(|site| site.location.as_ref()));
     Some(cleanup_verdict(worst).replacen(folder, "", 1))

@@ -8,15 +8,18 @@
 //! - `garbage`: what collections find unreachable; `memory_use`: what they give back;
 //! - `heap`: full collections counted, and the wait at the end of one;
 //! - `apply`: settings of the collector, applied at steps;
+//! - `builtin`: builtins of C modules, and functions of ours before theirs; `empty_cache`: such a one;
 //! - `steps`: marks of training steps; `layers`: PyTorch's memory in some of them, by layer;
 //! - `api`, `object`: CPython's C API.
 
 mod allocations;
 mod api;
 pub(crate) mod apply;
+mod builtin;
 mod callback;
 mod called;
 mod collector_state;
+mod empty_cache;
 mod frames;
 mod garbage;
 mod heap;

@@ -3,11 +3,13 @@
 //! Timestamps are nanoseconds of CLOCK_MONOTONIC, threads are kernel ids as seen by the process. A
 //! text is sent once, in pieces, and referenced by a number from then on.
 
+mod cache;
 mod gpu;
 mod layers;
 mod text;
 mod wire;
 
+pub use cache::{RingCacheMemory, RingEmptyCache};
 pub use gpu::{ApiLayer, CuptiState, GpuRecord, RingCall, RingGpuOp, RingSync};
 pub use layers::{HeldBytes, RingDeviceMemory, RingLayer, RingLayerFlow, RingLayers};
 pub use text::{NO_TEXT, OUTER_FRAMES, TEXT_BYTES, TextPiece, pieces};
@@ -292,6 +294,10 @@ pub enum RingRecord {
     LayersDevice(RingDeviceMemory),
     /// A measured step.
     Layers(RingLayers),
+    /// `torch.cuda.empty_cache()`.
+    EmptyCache(RingEmptyCache),
+    /// Device memory of PyTorch's allocator, after such a call.
+    CacheMemory(RingCacheMemory),
     /// A kind of object that garbage consists of: sent once, before records that refer to it.
     ObjectKind {
         /// Its number, from 1.

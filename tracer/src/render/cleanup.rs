@@ -24,7 +24,9 @@ fn of_process(cleanup: &CleanupReport) -> Vec<String> {
     let sites = cleanup.sites.iter().take(LINES_SHOWN).map(words::cleanup::cleanup_verdict);
     let failed = cleanup.out_of_memory.iter().take(LINES_SHOWN).map(words::cleanup::out_of_memory);
     let own = words::cleanup::emptied_by_allocator(cleanup);
-    let all = sites.chain(failed).chain(Some(own).filter(|own| !own.is_empty()));
+    let worth = cleanup.total.as_ref().and_then(words::cleanup::cleanup_worth);
+    let all =
+        worth.into_iter().chain(sites).chain(failed).chain(Some(own).filter(|own| !own.is_empty()));
     all.flat_map(|sentence| paragraph(&sentence)).collect()
 }
 

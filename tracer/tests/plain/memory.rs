@@ -96,3 +96,28 @@ fn planted_cleanups_are_judged_at_their_lines() {
     assert_eq!((found("useless").len(), found("frees_cycles").len()), (3, 1));
     assert!(sites.iter().all(|site| site["calls"] == 20), "{sites:?}");
 }
+
+/// Calls of a PyTorch that the program makes up, by their lines; no GPU is needed.
+#[test]
+fn calls_of_empty_cache_are_judged_at_their_lines() {
+    for python in interpreters::interpreters("calls_of_empty_cache_are_judged_at_their_lines") {
+        let (report, printed) = report_on(&python.path, "empty_caches.py", &[]);
+        assert_eq!(printed.trim(), "True _cuda_emptyCache None 44", "{}", python.name);
+        let source = std::fs::read_to_string(recording::scripts().join("empty_caches.py")).unwrap();
+        let line_of = |mark: &str| {
+            source.lines().position(|line| line.ends_with(mark)).map(|index| index as u64 + 1)
+        };
+        let sites = report["processes"][0]["cleanup"]["sites"].as_array().unwrap();
+        let marks = [("useless", 20, 0_u64), ("undone", 20, 20 * 500), ("lasts", 4, 10_620)];
+        for (mark, calls, mib) in marks {
+            let is_it =
+                |site: &&Value| site["location"]["line"].as_u64() == line_of(&format!("# {mark}"));
+            let site = sites.iter().find(is_it).unwrap_or_else(|| panic!("{mark}: {sites:?}"));
+            assert_eq!(site["call"], "empty_cache");
+            assert_eq!((&site["verdict"], &site["basis"]), (&mark.into(), &"measured".into()));
+            assert_eq!(site["calls"], calls, "{mark}");
+            assert_eq!(site["device_bytes"], mib << 20, "{}: {mark}", python.name);
+            assert!(site["time_ns"].as_u64().unwrap() >= calls * 2_000_000, "it sleeps for 2 ms");
+        }
+    }
+}

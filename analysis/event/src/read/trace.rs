@@ -26,7 +26,7 @@ use frames::{FrameNumbers, stack_frame};
 use serde::de::DeserializeOwned;
 use std::io::Read;
 use std::path::Path;
-use threads::{off_cpu, samples};
+use threads::{empty_cache, off_cpu, samples};
 
 /// An invalid value in a trace, which was ignored.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
@@ -383,6 +383,7 @@ fn metadata<'a>(
         }),
         b"gctrace_samples" => Record::CpuSamples(samples(event, names, report)?),
         b"gctrace_off_cpu" => Record::OffCpu(off_cpu(event, names, report)?),
+        b"gctrace_empty_cache" => Record::EmptyCache(empty_cache(event, names, report)?),
         b"gctrace_layers" => Record::Layers(layers(event)?),
         b"gctrace_gpu" => Record::GpuDevice(GpuDevice {
             at_ns: time(event.ts)?,

@@ -1,5 +1,6 @@
 //! CUDA and NCCL calls, torch's device memory.
 
+use super::FrameId;
 use bitcode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -246,4 +247,29 @@ pub struct PauseMemory {
     pub freed_bytes: u64,
     /// Number of blocks freed; a pause that freed none has no such record.
     pub freed_blocks: u64,
+}
+
+/// A call of `torch.cuda.empty_cache()`, by the injected library.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
+pub struct EmptyCache {
+    /// Process id in the host's initial pid namespace.
+    #[serde(skip)]
+    pub pid: u32,
+    /// Kernel id of the calling thread.
+    #[serde(skip)]
+    pub tid: u32,
+    /// Its start, in ns of CLOCK_MONOTONIC.
+    #[serde(skip)]
+    pub start_ns: u64,
+    /// Its end; not before `start_ns`.
+    pub end_ns: u64,
+    /// What PyTorch's allocator had from the driver before it, of all devices in bytes; `None` if unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reserved_before: Option<u64>,
+    /// The same after it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reserved_after: Option<u64>,
+    /// The stack of the call; `None` if unknown.
+    #[serde(skip)]
+    pub stack: Option<FrameId>,
 }

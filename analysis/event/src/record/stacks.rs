@@ -11,6 +11,7 @@ impl Record {
             Self::Called(called) => (called.stack, None),
             Self::CpuSamples(samples) => (samples.stack, None),
             Self::OffCpu(off) => (off.stack, None),
+            Self::EmptyCache(call) => (call.stack, None),
             Self::Allocations(allocations) => (None, Some(&allocations.stacks)),
             _ => (None, None),
         };

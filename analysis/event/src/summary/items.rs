@@ -6,9 +6,9 @@
 use crate::read::{DecodedItem, TraceProperty};
 use crate::{
     Allocations, Annotation, Called, CpuSamples, CudaCall, CudaLaunches, CycleSignature,
-    DeviceMemory, Frame, Garbage, GcSettings, GpuDevice, GpuOp, GpuSample, GpuSync, HostCode,
-    Layers, Note, ObjectKind, OffCpu, Pause, PauseMemory, Pressure, Process, ProcessCounters,
-    ProcessExit, Record, StepMark, TraceEnd, TraceHeader,
+    DeviceMemory, EmptyCache, Frame, Garbage, GcSettings, GpuDevice, GpuOp, GpuSample, GpuSync,
+    HostCode, Layers, Note, ObjectKind, OffCpu, Pause, PauseMemory, Pressure, Process,
+    ProcessCounters, ProcessExit, Record, StepMark, TraceEnd, TraceHeader,
 };
 use bitcode::{Decode, Encode};
 use indexmap::IndexSet;
@@ -91,6 +91,7 @@ stored! {
     CudaLaunches: CudaLaunches,
     DeviceMemory: DeviceMemory,
     PauseMemory: PauseMemory,
+    EmptyCache: EmptyCache,
     Step: StepMark,
     GpuSync: GpuSync,
     Note: Note,

@@ -1,7 +1,8 @@
 use super::*;
 use crate::accumulate::stacks::TraceFrames;
-use crate::report::{CleanupScale, CleanupVerdict};
-use gctrace_event::{Frame, GcReason};
+use crate::report::{CleanupScale, CleanupVerdict, CleanupWorth, Workload};
+use crate::words::cleanup::cleanup_worth;
+use gctrace_event::{EmptyCache, Frame, GcReason};
 
 const MS: u64 = 1_000_000;
 const MIB: u64 = 1 << 20;
@@ -60,6 +61,21 @@ impl Program {
                 freed_blocks: 1,
             });
         }
+    }
+
+    fn empty(&mut self, line: u32, ms: u64, reserved: Option<(u64, u64)>) {
+        let node = self.line(line);
+        let start_ns = self.now_ns;
+        self.pass(ms);
+        let call = EmptyCache {
+            tid: 1,
+            start_ns,
+            end_ns: self.now_ns,
+            reserved_before: reserved.map(|reserved| reserved.0),
+            reserved_after: reserved.map(|reserved| reserved.1),
+            ..EmptyCache::default()
+        };
+        self.sums.add_empty_cache(&call, node);
     }
 
     fn call(&mut self, function: &'static str, error: Option<i32>) {
@@ -150,6 +166,66 @@ fn cleanup_is_judged_line_by_line() {
     assert_eq!(emptied.taken_again_bytes, emptied.device_bytes);
     assert_eq!(emptied.taken_again_after_ns, Some(12 * MS));
     assert_eq!(report.emptied_by_allocator, 0);
+    let total = report.total.unwrap();
+    assert_eq!((total.calls, total.useless_ns), (300, 50 * (30 + 40 + 5 + 30) * MS));
+    assert_eq!((total.worth, total.workload), (CleanupWorth::IfMemoryIsShort, Workload::Replacing));
+    assert_eq!(
+        cleanup_worth(&total).unwrap(),
+        "In all 300 calls, 8.00 s: it pays only if memory is short: cycles hold up to 300 MiB and 900 MiB of \
+         device memory in this program, which makes large data and drops it again and again, until a call or \
+         the next full collection. The other lines take 5.25 s for nothing."
+    );
+}
+
+/// Calls that the library recorded: each at its own line, also where it gives nothing back.
+#[test]
+fn recorded_calls_have_lines() {
+    let mut program = Program::default();
+    for _ in 0..10 {
+        program.memory(2_048 * MIB, 1_024 * MIB);
+        program.pass(1_000);
+        program.empty(60, 41, Some((2_048 * MIB, 1_024 * MIB)));
+        program.pass(1);
+        program.empty(70, 2, Some((1_024 * MIB, 1_024 * MIB)));
+        program.pass(9);
+        program.memory(1_500 * MIB, 1_024 * MIB);
+        program.pass(2);
+        program.memory(2_000 * MIB, 2_000 * MIB);
+    }
+    program.empty(80, 2, None);
+    let report = program.report();
+    let expected = [
+        (CleanupCall::EmptyCache, Some(60), CleanupVerdict::Undone),
+        (CleanupCall::EmptyCache, Some(70), CleanupVerdict::Useless),
+        (CleanupCall::EmptyCache, Some(80), CleanupVerdict::TooFew),
+    ];
+    assert_eq!(lines(&report), expected);
+    let undone = &report.sites[0];
+    assert_eq!((undone.calls, undone.time_ns, undone.basis), (10, 410 * MS, Basis::Measured));
+    assert_eq!(undone.device_bytes, Some(10_240 * MIB));
+    assert_eq!(undone.taken_again_bytes, Some((9 * 1_024 + 976) * MIB));
+    assert_eq!(undone.taken_again_after_ns, Some(14 * MS));
+    assert_eq!(report.sites[2].device_bytes, None);
+}
+
+/// With kernel probes beside the library its freeing calls are seen, too: they are no second call.
+#[test]
+fn a_call_that_both_saw_is_one() {
+    let mut program = Program::default();
+    for _ in 0..5 {
+        program.memory(2_048 * MIB, 1_024 * MIB);
+        program.pass(500);
+        program.call("cudaFree", None);
+        program.now_ns -= 12 * MS;
+        program.empty(60, 20, Some((2_048 * MIB, 1_024 * MIB)));
+        program.memory(1_024 * MIB, 1_024 * MIB);
+        program.pass(500);
+    }
+    assert_eq!(
+        lines(&program.report()),
+        [(CleanupCall::EmptyCache, Some(60), CleanupVerdict::Undone)]
+    );
+    assert_eq!(program.report().sites[0].calls, 5);
 }
 
 /// Returned once, for another process: no line of a `gc.collect()` is near.
@@ -208,4 +284,47 @@ fn out_of_memory_shows_what_was_held() {
         freed_by_next_collection_bytes: Some(700 * MIB),
     };
     assert_eq!(report.out_of_memory, [held]);
+}
+
+/// One sentence for each kind of program, from figures.
+#[test]
+fn what_cleanup_is_worth_depends_on_the_program() {
+    let sentence = |act: fn(&mut Program), scale: CleanupScale| {
+        let mut program = Program::default();
+        (0..4).for_each(|_| act(&mut program));
+        let report = program.sums.report(0, &program.tree, scale).unwrap();
+        cleanup_worth(&report.total.unwrap())
+    };
+    let scale = |workload| CleanupScale {
+        resident_bytes: Some(2_000 * MIB),
+        limit_bytes: Some(6_000 * MIB),
+        observed_ns: 10_000 * MS,
+        workload,
+        ..CleanupScale::default()
+    };
+    let useless = |program: &mut Program| program.collect(1, 100, (7, 100, 0));
+    let cycles = |program: &mut Program| program.collect(1, 100, (7, 100 * MIB, 0));
+    assert_eq!(
+        sentence(useless, scale(Workload::Script)).unwrap(),
+        "In all 4 calls, 400 ms, 4.00 % of the time: none of it pays in this short script, whose end frees \
+         all: nothing that it frees stays free."
+    );
+    assert_eq!(
+        sentence(cycles, scale(Workload::Service)).unwrap(),
+        "In all 4 calls, 400 ms, 4.00 % of the time: it pays only if memory is short: cycles hold up to 100 MiB \
+         in this service, until a call or the next full collection; there is room for that 40 times."
+    );
+    let lasts = |program: &mut Program| {
+        program.empty(2, 10, Some((900 * MIB, 100 * MIB)));
+        program.pass(20_000);
+    };
+    assert_eq!(
+        sentence(lasts, scale(Workload::Training)).unwrap(),
+        "In all 4 calls, 40.0 ms, 0.400 % of the time: it pays only if another process needs device memory: up \
+         to 800 MiB stays free in this training."
+    );
+    let mut once = Program::default();
+    once.collect(1, 100, (0, 0, 0));
+    let total = once.sums.report(0, &once.tree, scale(Workload::Notebook)).unwrap().total.unwrap();
+    assert_eq!((total.worth, cleanup_worth(&total)), (CleanupWorth::TooFew, None));
 }

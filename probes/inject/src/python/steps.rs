@@ -16,7 +16,7 @@ mod optimizer;
 
 use super::api::{PythonApi, api};
 use super::object::OwnedRef;
-use super::{apply, layers};
+use super::{apply, empty_cache, layers};
 use crate::process_ring::{ProcessRing, now_ns, options, ring, thread_cpu_ns, tid};
 use crate::recording::guarded;
 use gctrace_ring::{HookState, NO_TEXT, RingRecord, RingRole, StepMarker, TextId, WorkKind};
@@ -35,7 +35,7 @@ struct SoughtModules {
     watch: fn(&'static PythonApi, &[OwnedRef]) -> Option<()>,
 }
 
-const MODULES: [SoughtModules; 2] = [
+const MODULES: [SoughtModules; 3] = [
     SoughtModules {
         bit: OPTIMIZER,
         names: &[c"torch.optim.optimizer", c"torch.compiler"],
@@ -46,10 +46,16 @@ const MODULES: [SoughtModules; 2] = [
         names: &[c"torch.utils.data.dataloader"],
         watch: monitoring::watch_data_loader,
     },
+    SoughtModules {
+        bit: TORCH,
+        names: &[c"torch._C"],
+        watch: |api, modules| are_recorded().then(|| empty_cache::watch(api, modules))?,
+    },
 ];
 
 const OPTIMIZER: u8 = 1;
 const DATA_LOADER: u8 = 2;
+const TORCH: u8 = 4;
 
 /// Modules that the main interpreter has not imported yet. Torch supports no other interpreter.
 static SOUGHT: AtomicU8 = AtomicU8::new(0);
@@ -153,7 +159,7 @@ pub(super) fn install(api: &'static PythonApi) {
     let id = api.interpreter_id();
     if id == 0 {
         IMPORTED.store(0, Ordering::Relaxed);
-        SOUGHT.store(OPTIMIZER | DATA_LOADER, Ordering::Relaxed);
+        SOUGHT.store(OPTIMIZER | DATA_LOADER | TORCH, Ordering::Relaxed);
     }
     if function::named().is_some()
         && let Err(reason) = monitoring::watch_function(api)
@@ -172,6 +178,7 @@ pub(super) fn install(api: &'static PythonApi) {
 /// The main interpreter ends: its modules are about to go.
 pub(super) fn end() {
     batch_raised();
+    empty_cache::end();
     SOUGHT.store(0, Ordering::Relaxed);
 }
 
@@ -182,6 +189,7 @@ pub(super) fn look(api: &'static PythonApi) {
     if SOUGHT.load(Ordering::Relaxed) != 0 {
         search(api);
     }
+    empty_cache::look();
 }
 
 fn search(api: &'static PythonApi) {

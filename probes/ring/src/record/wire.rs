@@ -4,9 +4,9 @@
 
 use super::{
     ApiLayer, CuptiState, GpuRecord, HeldBytes, HookState, KINDS_AT_ONCE, MalformedRecord,
-    RingCall, RingCalled, RingCycleCount, RingDeviceMemory, RingGarbage, RingGpuOp, RingKindCount,
-    RingLayer, RingLayerFlow, RingLayers, RingPause, RingRecord, RingSync, StepMarker, TextId,
-    TextPiece, TimeInterval,
+    RingCacheMemory, RingCall, RingCalled, RingCycleCount, RingDeviceMemory, RingEmptyCache,
+    RingGarbage, RingGpuOp, RingKindCount, RingLayer, RingLayerFlow, RingLayers, RingPause,
+    RingRecord, RingSync, StepMarker, TextId, TextPiece, TimeInterval,
 };
 use crate::layout::PAYLOAD_WORDS;
 use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
@@ -207,5 +207,19 @@ wire_records! {
         remarks: u32,
         saved: u64,
         cost_ns: u64,
+    }
+    29 = EmptyCache(RingEmptyCache) {
+        tid: u32,
+        frame: u32,
+        interval: TimeInterval,
+        before: u64,
+        after: u64,
+    }
+    30 = CacheMemory(RingCacheMemory) {
+        device: u32,
+        tid: u32,
+        at_ns: u64,
+        allocated: u64,
+        reserved: u64,
     }
 }

@@ -1,9 +1,9 @@
 //! Round trip of records through their words; invalid words.
 
 use gctrace_ring::{
-    ApiLayer, CuptiState, GpuRecord, HeldBytes, HookState, RingCall, RingCalled, RingDeviceMemory,
-    RingGpuOp, RingLayer, RingLayerFlow, RingLayers, RingPause, RingRecord, RingSync, StepMarker,
-    TimeInterval, pieces,
+    ApiLayer, CuptiState, GpuRecord, HeldBytes, HookState, RingCacheMemory, RingCall, RingCalled,
+    RingDeviceMemory, RingEmptyCache, RingGpuOp, RingLayer, RingLayerFlow, RingLayers, RingPause,
+    RingRecord, RingSync, StepMarker, TimeInterval, pieces,
 };
 use proptest::prelude::*;
 
@@ -61,7 +61,28 @@ fn python() -> impl Strategy<Value = RingRecord> {
         pid,
         parent,
     });
-    prop_oneof![frame, interpreter, settings, start, pause(), called, hook, step, fork]
+    let empty =
+        (interval(), any::<[u32; 2]>(), any::<[u64; 2]>()).prop_map(|(interval, ids, bytes)| {
+            let ([tid, frame], [before, after]) = (ids, bytes);
+            RingRecord::EmptyCache(RingEmptyCache { tid, frame, interval, before, after })
+        });
+    let cache = any::<([u32; 2], [u64; 3])>().prop_map(|(ids, [at_ns, allocated, reserved])| {
+        let [device, tid] = ids;
+        RingRecord::CacheMemory(RingCacheMemory { device, tid, at_ns, allocated, reserved })
+    });
+    prop_oneof![
+        frame,
+        interpreter,
+        settings,
+        start,
+        pause(),
+        called,
+        hook,
+        step,
+        fork,
+        empty,
+        cache
+    ]
 }
 
 fn layers() -> impl Strategy<Value = RingRecord> {
@@ -161,7 +182,7 @@ proptest! {
     }
 
     #[test]
-    fn any_words_are_a_record_or_an_error(words in any::<[u64; 7]>(), kind in 0..26_u64) {
+    fn any_words_are_a_record_or_an_error(words in any::<[u64; 7]>(), kind in 0..32_u64) {
         let _ = RingRecord::decode(words);
         let mut likely = words;
         likely[0] = words[0] & !0xff | kind;

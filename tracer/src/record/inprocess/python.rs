@@ -6,10 +6,11 @@ use super::ring_event::{InjectedNotice, NoticeLevel, RingEvent};
 use super::texts::{NAME_LOST, RingTexts};
 use crate::record::trace::{FrameNode, FrameTree};
 use gctrace_event::{
-    Called, CalledKind, CollectorKind, CycleId, EventSource, FrameId, GcReason, GcSettings,
-    Interpreter, KindId, NamedMarker, Pause, Record, StepMark, UnseenCollections,
+    Called, CalledKind, CollectorKind, CycleId, DeviceMemory, EmptyCache, EventSource, FrameId,
+    GcReason, GcSettings, Interpreter, KindId, NamedMarker, Pause, Record, StepMark,
+    UnseenCollections,
 };
-use gctrace_ring::{HookState, RingPause, TextId, TimeInterval};
+use gctrace_ring::{HookState, RingCacheMemory, RingEmptyCache, RingPause, TextId, TimeInterval};
 use std::collections::{HashMap, HashSet};
 
 /// Place where collections are counted that ran while the program had our callback removed.
@@ -18,6 +19,8 @@ pub(super) const MISSED: &str =
 
 /// Frames remembered per ring; stacks that continue in others end there.
 const MAX_FRAMES: usize = 1 << 20;
+/// `c10::DeviceType` of CUDA devices.
+const CUDA_DEVICE: i8 = 1;
 /// Collections that can be in progress at once: one for each thread.
 const MAX_OPEN: usize = 1 << 14;
 
@@ -144,6 +147,14 @@ impl PythonRing {
                 let layers = self.layers.step(self.pid, &step);
                 ring_events.extend(layers.map(RingEvent::Record));
             }
+            From::EmptyCache(call) => {
+                ring_events.push(RingEvent::Record(Record::EmptyCache(self.empty_cache(&call))));
+            }
+            From::CacheMemory(memory) => {
+                let memory = self.cache_memory(&memory);
+                ring_events
+                    .extend(memory.map(|memory| RingEvent::Record(Record::DeviceMemory(memory))));
+            }
             From::StepMark { at_ns, end_ns, tid, cpu_ns, marker, name } => {
                 ring_events.push(RingEvent::Record(Record::Step(StepMark {
                     pid: self.pid,
@@ -218,6 +229,33 @@ impl PythonRing {
             source: EventSource::Injected,
             ..Pause::default()
         }
+    }
+
+    fn empty_cache(&self, call: &RingEmptyCache) -> EmptyCache {
+        let known = |bytes: u64| (bytes != RingEmptyCache::UNKNOWN).then_some(bytes);
+        EmptyCache {
+            pid: self.pid,
+            tid: call.tid,
+            start_ns: call.interval.start_ns,
+            end_ns: call.interval.end_ns.max(call.interval.start_ns),
+            reserved_before: known(call.before),
+            reserved_after: known(call.after),
+            stack: self.frames.get(&call.frame).copied(),
+        }
+    }
+
+    /// `None`: no machine has so many devices.
+    fn cache_memory(&self, memory: &RingCacheMemory) -> Option<DeviceMemory> {
+        Some(DeviceMemory {
+            pid: self.pid,
+            tid: memory.tid,
+            at_ns: memory.at_ns,
+            allocated: memory.allocated,
+            reserved: memory.reserved,
+            bytes: 0,
+            device: i8::try_from(memory.device).ok()?,
+            device_type: CUDA_DEVICE,
+        })
     }
 
     fn name(&self, text: TextId) -> &str {

@@ -1,9 +1,9 @@
-//! What threads did: samples, and times off the CPU.
+//! What threads did: samples, times off the CPU, PyTorch's cache emptied.
 
 use super::frames::FrameNumbers;
 use super::{ChromeEvent, Problem, args, id, process_id, time};
 use crate::read::number::LONGEST_NS;
-use crate::{CpuSamples, OffCpu};
+use crate::{CpuSamples, EmptyCache, OffCpu};
 
 pub(super) fn samples(
     event: &ChromeEvent<'_>,
@@ -21,6 +21,25 @@ pub(super) fn samples(
         return Err("samples of a thread end before they start, or are none");
     }
     Ok(samples)
+}
+
+pub(super) fn empty_cache(
+    event: &ChromeEvent<'_>,
+    names: &mut FrameNumbers,
+    report: &mut impl FnMut(Problem),
+) -> Result<EmptyCache, Problem> {
+    let call = EmptyCache {
+        pid: process_id(event, "the \"pid\" of an empty_cache() is not a process id")?,
+        tid: id(event.tid).ok_or("the \"tid\" of an empty_cache() is not a thread id")?,
+        start_ns: time(event.ts)?,
+        stack: (!event.stack.is_missing()).then(|| names.id(event.stack, report)).flatten(),
+        ..args(event, "a call of empty_cache() is damaged")?
+    };
+    if (call.start_ns..=LONGEST_NS).contains(&call.end_ns) {
+        Ok(call)
+    } else {
+        Err("an empty_cache() ends before it starts")
+    }
 }
 
 pub(super) fn off_cpu(

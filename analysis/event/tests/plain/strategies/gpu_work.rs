@@ -2,8 +2,8 @@
 
 use super::time;
 use gctrace_event::{
-    Annotation, Collective, CudaCall, CudaLaunches, CudaLayer, DeviceMemory, GpuOp, GpuOpKind,
-    GpuSync, GpuSyncKind, NamedMarker, PauseMemory, Record, StepMark,
+    Annotation, Collective, CudaCall, CudaLaunches, CudaLayer, DeviceMemory, EmptyCache, GpuOp,
+    GpuOpKind, GpuSync, GpuSyncKind, NamedMarker, PauseMemory, Record, StepMark,
 };
 use proptest::option::of;
 use proptest::prelude::*;
@@ -14,6 +14,7 @@ pub(crate) fn record() -> impl Strategy<Value = Record> {
         1 => cuda_launches(),
         1 => device_memory(),
         1 => pause_memory(),
+        1 => empty_cache(),
         1 => step(),
         2 => gpu_op(),
         1 => gpu_sync(),
@@ -146,6 +147,19 @@ prop_compose! {
     ) -> Record {
         Record::PauseMemory(PauseMemory {
             pid, tid, start_ns, end_ns, device_type, device, freed_bytes, freed_blocks,
+        })
+    }
+}
+
+prop_compose! {
+    fn empty_cache()(
+        (pid, tid) in any::<(u32, u32)>(),
+        (start_ns, length_ns) in (time(), 0..(1u64 << 61)),
+        (reserved_before, reserved_after) in any::<(Option<u64>, Option<u64>)>(),
+        stack in any::<Option<u32>>(),
+    ) -> Record {
+        Record::EmptyCache(EmptyCache {
+            pid, tid, start_ns, end_ns: start_ns + length_ns, reserved_before, reserved_after, stack,
         })
     }
 }

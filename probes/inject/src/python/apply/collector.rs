@@ -1,58 +1,25 @@
 //! The functions of the module gc: called directly, and watched when the program calls them.
 //!
-//! No attribute is replaced. CPython keeps the C function of a builtin in the method table of its
-//! module (`struct PyMethodDef`, the same in 3.8 to 3.15) and reads it at each call; for those that
-//! change settings, ours stands there and calls the original one with the same arguments. So the
-//! builtins, their types, signatures and the frames remain the program's; what happened is noted
-//! afterwards.
+//! No attribute is replaced. For those that change settings, a function of ours stands in the method
+//! table (`python/builtin.rs`) and calls the original one with the same arguments; what happened is
+//! noted afterwards.
 
 use super::calls;
 use super::calls::WatchedFunction;
-use crate::loaded::place_of;
 use crate::python::api::{NULL, Object, PythonApi};
-use crate::python::object::{OwnedRef, object_head};
+use crate::python::builtin::{Builtin, FASTCALL, KEYWORDS, Native, StandIn};
+use crate::python::object::OwnedRef;
 use crate::recording::guarded;
-use std::ffi::{CStr, c_char, c_int, c_void};
-use std::sync::atomic::{AtomicPtr, Ordering};
-
-/// `struct PyMethodDef` of the interpreter.
-#[repr(C)]
-struct NativeMethod {
-    name: *const c_char,
-    function: AtomicPtr<c_void>,
-    flags: c_int,
-    doc: *const c_char,
-}
-
-/// A C function behind a builtin. It takes two to four arguments, depending on its flags; passing on
-/// more than it takes changes nothing in the calling conventions of x86-64 and aarch64.
-type Native = unsafe extern "C-unwind" fn(Object, *const c_void, usize, Object) -> Object;
-
-// Flags of methods (Include/methodobject.h).
-const VARARGS: c_int = 0x1;
-const KEYWORDS: c_int = 0x2;
-const NOARGS: c_int = 0x4;
-const FASTCALL: c_int = 0x80;
-
-/// What is in a method table, and what was there.
-struct Watch {
-    method: AtomicPtr<NativeMethod>,
-    original: AtomicPtr<c_void>,
-    ours: Native,
-}
+use std::ffi::c_void;
 
 macro_rules! watches {
     ($($at:literal),*) => {
-        [$(Watch {
-            method: AtomicPtr::new(std::ptr::null_mut()),
-            original: AtomicPtr::new(std::ptr::null_mut()),
-            ours: called::<$at>,
-        }),*]
+        [$(StandIn::new(called::<$at>)),*]
     };
 }
 
 /// In the order of [`WatchedFunction::ALL`]. One for all interpreters: they share the method tables.
-static WATCHES: [Watch; 6] = watches!(0, 1, 2, 3, 4, 5);
+static WATCHES: [StandIn; 6] = watches!(0, 1, 2, 3, 4, 5);
 
 /// Stands before a function in the method table. Unwinds where a thread ends within the call
 /// (`pthread_exit`, as CPython has it when the interpreter ends).
@@ -63,96 +30,18 @@ unsafe extern "C-unwind" fn called<const AT: usize>(
     third: Object,
 ) -> Object {
     let before = guarded(calls::before).flatten();
-    // SAFETY: set before this function was put in its place, and of this type.
-    let result = unsafe {
-        let original = WATCHES[AT].original.load(Ordering::Acquire);
-        let original = std::mem::transmute::<*mut c_void, Native>(original);
-        original(module, first, second, third)
-    };
+    // SAFETY: called by the interpreter in its place.
+    let result = unsafe { WATCHES[AT].call_original(module, first, second, third) };
     if let (Some(before), false) = (before, result.is_null()) {
         guarded(|| calls::after(WatchedFunction::ALL[AT], &before));
     }
     result
 }
 
-/// A builtin of the module gc.
-struct Builtin {
-    method: *mut NativeMethod,
-    native: Native,
-    flags: c_int,
-    /// Its first argument, which the builtin keeps alive.
-    module: Object,
-    _builtin: OwnedRef,
-}
-
-impl Builtin {
-    /// `None`: it is no builtin of this name.
-    fn find(api: &'static PythonApi, gc: &OwnedRef, name: &CStr) -> Option<Self> {
-        let builtin = gc.attribute(name)?;
-        // SAFETY: the lock is held, the object alive.
-        let class = unsafe { OwnedRef::new(api, (api.PyObject_Type)(builtin.object())) }?;
-        if class.object() != api.PyCFunction_Type {
-            return None;
-        }
-        let head = object_head(api)?;
-        // SAFETY: `PyCFunctionObject`: after the object's head come `m_ml` and `m_self`.
-        let (method, module) = unsafe {
-            let fields = builtin.object().byte_add(head);
-            (fields.cast::<*mut NativeMethod>().read(), fields.cast::<Object>().add(1).read())
-        };
-        // SAFETY: lives as long as the interpreter's code.
-        let entry = unsafe { method.as_ref() }?;
-        // SAFETY: a C string, as of every method.
-        if entry.name.is_null() || unsafe { CStr::from_ptr(entry.name) } != name {
-            return None;
-        }
-        let function = original(entry.function.load(Ordering::Acquire));
-        if function.is_null() {
-            return None;
-        }
-        Some(Self {
-            method,
-            // SAFETY: a function, which is called as its flags demand.
-            native: unsafe { std::mem::transmute::<*mut c_void, Native>(function) },
-            flags: entry.flags & (VARARGS | KEYWORDS | NOARGS | FASTCALL),
-            module,
-            _builtin: builtin,
-        })
-    }
-
-    /// Calls it, unseen by [`called`]. May run any Python code if it collects, else none. An exception
-    /// is cleared.
-    fn call(&self, api: &'static PythonApi, numbers: &[u32]) -> Option<OwnedRef> {
-        let arguments: Vec<OwnedRef> = numbers
-            .iter()
-            .map(|number| OwnedRef::integer(api, i64::from(*number)))
-            .collect::<Option<_>>()?;
-        let objects: Vec<Object> = arguments.iter().map(OwnedRef::object).collect();
-        let (first, count) = (objects.as_ptr().cast::<c_void>(), objects.len());
-        // SAFETY: the lock is held; arguments are alive, and passed as the flags demand.
-        unsafe {
-            let result = match self.flags {
-                NOARGS => (self.native)(self.module, NULL, 0, NULL),
-                FASTCALL => (self.native)(self.module, first, count, NULL),
-                flags if flags == FASTCALL | KEYWORDS => {
-                    (self.native)(self.module, first, count, NULL)
-                }
-                VARARGS => {
-                    let shared: Vec<&OwnedRef> = arguments.iter().collect();
-                    let tuple = OwnedRef::tuple(api, &shared)?;
-                    (self.native)(self.module, tuple.object(), 0, NULL)
-                }
-                _ => return None,
-            };
-            OwnedRef::new(api, result)
-        }
-    }
-}
-
 /// What was in a method table before ours.
 fn original(function: *mut c_void) -> *mut c_void {
-    let ours = WATCHES.iter().find(|watch| watch.ours as *mut c_void == function);
-    ours.map_or(function, |watch| watch.original.load(Ordering::Acquire))
+    let ours = WATCHES.iter().find(|watch| watch.is(function));
+    ours.map_or(function, StandIn::original)
 }
 
 /// The collector of the main interpreter.
@@ -171,7 +60,7 @@ unsafe impl Send for Collector {}
 impl Collector {
     /// `None`: the functions are not as every CPython has them.
     pub(super) fn find(api: &'static PythonApi, gc: &OwnedRef) -> Option<Self> {
-        let find = |name| Builtin::find(api, gc, name);
+        let find = |name| Builtin::find(api, gc, name, original);
         let collect = find(c"collect").filter(|one| one.flags == FASTCALL | KEYWORDS)?;
         Some(Self {
             api,
@@ -192,15 +81,11 @@ impl Collector {
 
     /// Puts our functions in their places. `None`: the method table cannot be written.
     pub(super) fn watch(&self) -> Option<()> {
-        for builtin in &self.watched {
-            place_of(builtin.method.addr()).filter(|place| place.is_writable)?;
+        if !self.watched.iter().all(Builtin::is_writable) {
+            return None;
         }
         for (builtin, watch) in self.watched.iter().zip(&WATCHES) {
-            watch.original.store(builtin.native as *mut c_void, Ordering::Release);
-            watch.method.store(builtin.method, Ordering::Release);
-            // SAFETY: the method lives as long as the interpreter's code.
-            let place = unsafe { &(*builtin.method).function };
-            place.store(watch.ours as *mut c_void, Ordering::Release);
+            watch.stand_before(builtin);
         }
         Some(())
     }
@@ -293,17 +178,5 @@ impl CollectCall {
 
 /// Gives the places back.
 pub(super) fn unwatch() {
-    for watch in &WATCHES {
-        let (method, original) = (&watch.method, watch.original.load(Ordering::Acquire));
-        // SAFETY: null, or as `watch` found it.
-        if let Some(method) = unsafe { method.load(Ordering::Acquire).as_ref() } {
-            // Only if ours is there.
-            let _ = method.function.compare_exchange(
-                watch.ours as *mut c_void,
-                original,
-                Ordering::AcqRel,
-                Ordering::Relaxed,
-            );
-        }
-    }
+    WATCHES.iter().for_each(StandIn::withdraw);
 }

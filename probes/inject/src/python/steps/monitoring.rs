@@ -10,7 +10,7 @@ use super::function;
 use crate::python::api::{MethodDef, NULL, Object, PythonApi, api};
 use crate::python::interpreter::method;
 use crate::python::object::OwnedRef;
-use crate::python::{apply, layers};
+use crate::python::{apply, empty_cache, layers};
 use crate::recording::{expected, guarded};
 use gctrace_ring::StepMarker;
 use std::ffi::{CStr, c_int, c_void};
@@ -157,6 +157,7 @@ unsafe extern "C" fn started(_: Object, arguments: *const Object, count: isize) 
             super::batch_begins(class);
             return Some(StepMarker::DataLoader);
         }
+        empty_cache::look();
         let named = function::named()?;
         // No other code has events.
         if super::are_recorded() {

@@ -8,7 +8,7 @@
 use crate::python::api::{MethodDef, NULL, Object, PythonApi, api};
 use crate::python::interpreter::method;
 use crate::python::object::OwnedRef;
-use crate::python::{apply, layers};
+use crate::python::{apply, empty_cache, layers};
 use crate::recording::{expected, guarded};
 use gctrace_ring::StepMarker;
 use std::ffi::CStr;
@@ -57,6 +57,7 @@ unsafe extern "C" fn stepped(_: Object, arguments: *const Object, count: isize) 
         if is_marked && let Some(class) = optimizer.class_name() {
             super::write(StepMarker::Optimizer, class.text().unwrap_or_default());
         }
+        empty_cache::look();
         is_marked
     });
     if is_marked == Some(true) {

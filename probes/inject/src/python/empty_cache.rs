@@ -1,0 +1,216 @@
+//! Calls of `torch.cuda.empty_cache()`: each with its lines and its time, and what PyTorch's allocator
+//! has from the driver before, after, and until all of it is taken again.
+//!
+//! Ours stands before the C function that they end in (`builtin.rs`). What the allocator has, it asks
+//! PyTorch's own builtins: C code, which the program's own thread runs, and which starts nothing on a GPU.
+//! After a call it is asked at collections and at marks of steps, ever more rarely, for 10 s at most.
+
+use super::api::{Object, PythonApi, api};
+use super::builtin::{Builtin, StandIn};
+use super::frames::FrameCache;
+use super::object::OwnedRef;
+use crate::process_ring::{ProcessRing, is_off, now_ns, options, ring, tid};
+use crate::recording::guarded;
+use gctrace_ring::{RingCacheMemory, RingEmptyCache, RingRecord, RingRole, TimeInterval, WorkKind};
+use std::ffi::c_void;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Devices that are asked for: more than a machine has.
+const MOST_DEVICES: u32 = 64;
+/// Less that is given back is not followed, in bytes.
+const LEAST_BYTES: u64 = 1 << 20;
+/// Time between two looks in ns, and the part of the time since the call.
+const APART_NS: u64 = 1_000_000;
+const APART_PART: u64 = 8;
+/// What is taken again later was free for others, in ns.
+const LONGEST_NS: u64 = 10_000_000_000;
+
+static CALLS: StandIn = StandIn::new(called);
+
+/// `None` before torch is imported. Never waited for: Python code that runs while it is asked may call again.
+static CACHE: Mutex<Option<DeviceCache>> = Mutex::new(None);
+
+/// When to look next at what a call gave back, in ns; [`NEVER`].
+static DUE_NS: AtomicU64 = AtomicU64::new(NEVER);
+const NEVER: u64 = u64::MAX;
+
+/// PyTorch's allocator of device memory.
+struct DeviceCache {
+    api: &'static PythonApi,
+    stats: Builtin,
+    devices: Builtin,
+    frames: FrameCache,
+    followed: FollowedCall,
+}
+
+/// The latest call that gave memory back.
+#[derive(Clone, Copy, Default)]
+struct FollowedCall {
+    end_ns: u64,
+    /// Bytes before it.
+    before: u64,
+    /// Of the ring that has it.
+    ring: u32,
+}
+
+// SAFETY: used with the interpreter's lock held, whatever the thread.
+unsafe impl Send for DeviceCache {}
+
+/// Watches the calls. `None`: this torch is built without CUDA.
+pub(super) fn watch(api: &'static PythonApi, modules: &[OwnedRef]) -> Option<()> {
+    let [torch] = modules else { return None };
+    let original = |function| if CALLS.is(function) { CALLS.original() } else { function };
+    let find = |name| Builtin::find(api, torch, name, original);
+    let empty = find(c"_cuda_emptyCache").filter(Builtin::is_writable)?;
+    let cache = DeviceCache {
+        api,
+        stats: find(c"_cuda_memoryStats")?,
+        devices: find(c"_cuda_getDeviceCount")?,
+        frames: FrameCache::new(api),
+        followed: FollowedCall::default(),
+    };
+    *CACHE.try_lock().ok()? = Some(cache);
+    CALLS.stand_before(&empty);
+    Some(())
+}
+
+/// Stands before torch's function.
+unsafe extern "C-unwind" fn called(
+    module: Object,
+    first: *const c_void,
+    second: usize,
+    third: Object,
+) -> Object {
+    let before = guarded(before).flatten();
+    let start_ns = now_ns();
+    // SAFETY: called by the interpreter in its place.
+    let result = unsafe { CALLS.call_original(module, first, second, third) };
+    let interval = TimeInterval { start_ns, end_ns: now_ns() };
+    if let Some(before) = before
+        && !result.is_null()
+    {
+        guarded(|| after(before, interval));
+    }
+    result
+}
+
+/// What the allocator has before a call, in bytes; `None` within: unknown. `None`: the call is not recorded.
+fn before() -> Option<Option<u64>> {
+    if is_off() || api()?.interpreter_id() != 0 {
+        return None;
+    }
+    with(|cache, ring| {
+        let devices = cache.memory();
+        if DUE_NS.load(Ordering::Relaxed) != NEVER && cache.is_followed(ring) {
+            write(ring, &devices);
+        }
+        reserved(&devices)
+    })
+}
+
+fn after(before: Option<u64>, interval: TimeInterval) {
+    with(|cache, ring| {
+        let after = reserved(&cache.memory());
+        let depth = options().map_or(0, |options| options.stack_depth);
+        let frame = if depth > 0 { cache.frames.stack(cache.api, ring, depth) } else { 0 };
+        ring.push(&RingRecord::EmptyCache(RingEmptyCache {
+            tid: tid(),
+            frame,
+            interval,
+            before: before.unwrap_or(RingEmptyCache::UNKNOWN),
+            after: after.unwrap_or(RingEmptyCache::UNKNOWN),
+        }));
+        if let Some((before, after)) = before.zip(after)
+            && before.saturating_sub(after) >= LEAST_BYTES
+        {
+            let end_ns = interval.end_ns;
+            cache.followed = FollowedCall { end_ns, before, ring: ring.number() };
+            DUE_NS.store(end_ns + APART_NS, Ordering::Relaxed);
+        }
+    });
+}
+
+/// Looks at what the last call gave back, if it is time. The main interpreter's lock is held, and no
+/// exception is set.
+#[inline]
+pub(super) fn look() {
+    let due_ns = DUE_NS.load(Ordering::Relaxed);
+    if due_ns != NEVER && now_ns() >= due_ns {
+        follow();
+    }
+}
+
+#[cold]
+fn follow() {
+    with(|cache, ring| {
+        if !cache.is_followed(ring) {
+            return DUE_NS.store(NEVER, Ordering::Relaxed);
+        }
+        let devices = cache.memory();
+        write(ring, &devices);
+        let (now, call) = (now_ns(), cache.followed);
+        let since_ns = now.saturating_sub(call.end_ns);
+        let is_back = reserved(&devices).is_none_or(|reserved| reserved >= call.before);
+        let next_ns = now + APART_NS.max(since_ns / APART_PART);
+        let is_over = is_back || since_ns > LONGEST_NS;
+        DUE_NS.store(if is_over { NEVER } else { next_ns }, Ordering::Relaxed);
+    });
+}
+
+/// The main interpreter ends: gives the place back.
+pub(super) fn end() {
+    CALLS.withdraw();
+    DUE_NS.store(NEVER, Ordering::Relaxed);
+    let cache = CACHE.try_lock().ok().and_then(|mut cache| cache.take());
+    drop(cache);
+}
+
+/// Counts the time as the library's.
+fn with<T>(work: impl FnOnce(&mut DeviceCache, &ProcessRing) -> T) -> Option<T> {
+    let begun_ns = now_ns();
+    let mut cache = CACHE.try_lock().ok()?;
+    let cache = cache.as_mut()?;
+    let ring = ring(RingRole::Python)?;
+    let result = work(cache, ring);
+    ring.spend(WorkKind::Step, begun_ns);
+    Some(result)
+}
+
+impl DeviceCache {
+    /// Whether the call that is followed was this process's: a forked child has no GPU of its parent, and a
+    /// lock of the allocator may be held in it for ever.
+    fn is_followed(&self, ring: &ProcessRing) -> bool {
+        self.followed.ring == ring.number()
+    }
+
+    /// What it has of each device that the program uses.
+    fn memory(&self) -> Vec<RingCacheMemory> {
+        let count = self.devices.call(self.api, &[]).and_then(|count| count.number());
+        let count = count.and_then(|count| u32::try_from(count).ok()).unwrap_or(0);
+        let of = |device| {
+            let stats = self.stats.call(self.api, &[device])?;
+            let all = OwnedRef::interned(self.api, c"all")?;
+            let current = OwnedRef::interned(self.api, c"current")?;
+            let bytes = |name| {
+                let kind = stats.value(&OwnedRef::interned(self.api, name)?)?;
+                u64::try_from(kind.value(&all)?.value(&current)?.number()?).ok()
+            };
+            let (allocated, reserved) = (bytes(c"allocated_bytes")?, bytes(c"reserved_bytes")?);
+            Some(RingCacheMemory { device, tid: tid(), at_ns: now_ns(), allocated, reserved })
+        };
+        (0..count.min(MOST_DEVICES)).filter_map(of).collect()
+    }
+}
+
+fn write(ring: &ProcessRing, devices: &[RingCacheMemory]) {
+    for device in devices {
+        ring.push(&RingRecord::CacheMemory(*device));
+    }
+}
+
+/// What all devices have, in bytes; `None`: unknown.
+fn reserved(devices: &[RingCacheMemory]) -> Option<u64> {
+    let all = devices.iter().map(|device| device.reserved);
+    all.reduce(u64::saturating_add)
+}

@@ -1,0 +1,38 @@
+//! PyTorch's cache of device memory.
+
+use super::TimeInterval;
+
+/// A call of `torch.cuda.empty_cache()`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RingEmptyCache {
+    /// Kernel id of the calling thread, as the process sees it.
+    pub tid: u32,
+    /// Number of the innermost Python frame; 0: none.
+    pub frame: u32,
+    /// Its time.
+    pub interval: TimeInterval,
+    /// What the allocator had from the driver before it, of all devices in bytes; [`RingEmptyCache::UNKNOWN`].
+    pub before: u64,
+    /// The same after it.
+    pub after: u64,
+}
+
+impl RingEmptyCache {
+    /// Bytes that are unknown.
+    pub const UNKNOWN: u64 = u64::MAX;
+}
+
+/// What PyTorch's allocator has of a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RingCacheMemory {
+    /// Its number, as the process counts them.
+    pub device: u32,
+    /// Kernel id of the thread that asked.
+    pub tid: u32,
+    /// When it was asked.
+    pub at_ns: u64,
+    /// Bytes of tensors.
+    pub allocated: u64,
+    /// Bytes that the allocator has from the driver.
+    pub reserved: u64,
+}

@@ -127,10 +127,16 @@ fn trend(series: &LowestSeries, from_ns: u64, life: &WatchedLife) -> Option<Tren
     let until_s = point(life.since_ns, life.until_ns, 0).0.max(last_s);
     let begin_s = point(life.since_ns, from_ns, 0).0;
     let is_long = length_s >= SHORTEST_S && length_s >= (until_s - begin_s) * LEAST_SHARE;
-    let middle = steady.len() / 2;
-    let halves =
-        [steady.get(..=middle), steady.get(middle..)].map(|half| Some(theil_sen(half?)?.low));
-    let both_rise = halves.iter().all(|low| low.is_some_and(|low| low > 0.0));
+    let both_rise = both_rise(steady);
+    let grows = p_value < SIGNIFICANT
+        && slope.low > 0.0
+        && is_long
+        && last_s - begin_s >= (until_s - begin_s) * LAST_BY
+        && slope.value * length_s >= last * NOTABLE
+        && both_rise;
+    let rises = grows && last_slope(steady).is_some_and(|end| end.value >= slope.value * LAST_RISE);
+    let late = points.partition_point(|(at_s, _)| *at_s < (begin_s + until_s) / 2.0);
+    let late = points.get(late..).unwrap_or_default();
     Some(Trend {
         samples: steady.len() as u64,
         since_ns: seconds(first_s),
@@ -139,13 +145,11 @@ fn trend(series: &LowestSeries, from_ns: u64, life: &WatchedLife) -> Option<Tren
         at_least_per_s: slope.low,
         at_most_per_s: slope.high,
         p_value,
-        rises: p_value < SIGNIFICANT
-            && slope.low > 0.0
-            && is_long
+        rises,
+        slows: !rises
             && last_s - begin_s >= (until_s - begin_s) * LAST_BY
-            && slope.value * length_s >= last * NOTABLE
-            && both_rise
-            && last_slope(steady).is_some_and(|end| end.value >= slope.value * LAST_RISE),
+            && until_s - begin_s >= 2.0 * SHORTEST_S
+            && rises_throughout(late),
     })
 }
 
@@ -153,6 +157,28 @@ fn trend(series: &LowestSeries, from_ns: u64, life: &WatchedLife) -> Option<Tren
 #[expect(clippy::cast_precision_loss, reason = "a trend needs no more than 52 bits")]
 fn point(from_ns: u64, at_ns: u64, value: u64) -> (f64, f64) {
     (at_ns.saturating_sub(from_ns) as f64 / 1e9, value as f64)
+}
+
+/// Whether the slopes of both halves of a series are above 0, by their intervals.
+fn both_rise(points: &[(f64, f64)]) -> bool {
+    let middle = points.len() / 2;
+    let halves =
+        [points.get(..=middle), points.get(middle..)].map(|half| Some(theil_sen(half?)?.low));
+    halves.iter().all(|low| low.is_some_and(|low| low > 0.0))
+}
+
+/// Whether all of a series rises by more than chance, however fast, and notably.
+fn rises_throughout(points: &[(f64, f64)]) -> bool {
+    let values: Vec<f64> = points.iter().map(|point| point.1).collect();
+    let (Some(slope), Some(p_value)) = (theil_sen(points), mann_kendall(&values)) else {
+        return false;
+    };
+    let (Some(first), Some(last)) = (points.first(), points.last()) else { return false };
+    points.len() >= FEWEST
+        && p_value < SIGNIFICANT
+        && slope.low > 0.0
+        && slope.value * (last.0 - first.0) >= last.1 * NOTABLE
+        && both_rise(points)
 }
 
 /// The slope of the end of a series, with the last point before it; `None` for fewer than two points.

@@ -301,6 +301,9 @@ pub struct Trend {
     /// last value; its time is 30 s or more and at least half of the recording of the process (after the
     /// set-up, if known), and ends in the last third of it.
     pub rises: bool,
+    /// Whether it does not rise so, but the second half of the recording does, by more than chance, in both halves of
+    /// that, and by 1 % or more: a cache that fills, or a leak that slows down.
+    pub slows: bool,
 }
 
 /// When a limit is reached, from the last sample on.

@@ -51,7 +51,11 @@ fn of_process(process: &ProcessReport, trend: &HeapTrend) -> Vec<String> {
     ));
     let table = TableOfColumns::new(&rows)
         .left("", |(kept, trend)| {
-            let grows = if trend.rises { " (grows)" } else { "" };
+            let grows = match (trend.rises, trend.slows) {
+                (true, _) => " (grows)",
+                (false, true) => " (slows)",
+                (false, false) => "",
+            };
             format!("{}{grows}", kept.name)
         })
         .right(per, |(kept, trend)| rate(kept, trend.per_s))
@@ -68,7 +72,15 @@ fn of_process(process: &ProcessReport, trend: &HeapTrend) -> Vec<String> {
         .right("after", |(_, trend)| duration(trend.since_ns));
     lines.extend(table.lines());
     let mut sentences = Vec::new();
-    if !trend.rises() {
+    let slowing = rows.iter().filter(|(_, trend)| trend.slows).map(|(kept, _)| kept.name);
+    let slowing: Vec<&str> = slowing.collect();
+    if !slowing.is_empty() {
+        sentences.push(format!(
+            "What grows ever slower ({}), by more than chance, is a cache that fills or a leak that slows \
+             down: a longer recording shows which.",
+            slowing.join(", ")
+        ));
+    } else if !trend.rises() {
         sentences.push("Nothing grows by more than chance, and to the end.".to_owned());
     }
     sentences.extend(cause(trend));

@@ -61,6 +61,22 @@ fn a_leak_is_seen_through_set_up_and_noise() {
     }
 }
 
+/// A leak whose rate halves each twenty minutes is none that goes on, but it is not missed; a level is neither.
+#[test]
+fn a_leak_that_slows_down_is_stated() {
+    for seed in 1..40 {
+        let mut noise = Noise(seed);
+        let slowing = watch(HOUR_S, |at_s| {
+            1e6 + 2e6 * (1.0 - f64::powf(0.5, at_s / 1_200.0)) + 3_000.0 * noise.normal()
+        });
+        let trend = objects(&slowing, HOUR_S).unwrap();
+        assert!(trend.rises || trend.slows, "{seed}: {trend:?}");
+        let level = watch(HOUR_S, |_| 1e6 * (1.0 + 0.05 * noise.normal()));
+        let level = objects(&level, HOUR_S).unwrap();
+        assert!(!level.rises && !level.slows, "{seed}: {level:?}");
+    }
+}
+
 /// Clean services of an hour: levels, noise, caches that fill, requests that overlap.
 #[test]
 fn a_clean_service_has_no_leak() {

@@ -183,12 +183,16 @@ impl Live {
                 }
             }
             Record::Called(called) => self.foreign.add_called(called),
+            Record::Layers(layers) => {
+                if let Some(process) = self.processes.at(layers.pid, layers.at_ns) {
+                    process.layers.get_or_insert_with(Box::default).add(layers);
+                }
+            }
             Record::Note(note) => self.notes.add(note.at_ns, note.pid, &note.message),
             Record::ThreadName { .. }
             | Record::Counters(_)
             | Record::CpuSamples(_)
             | Record::OffCpu(_)
-            | Record::Layers(_)
             | Record::CudaLaunches(_)
             | Record::PauseMemory(_)
             | Record::EmptyCache(_)

@@ -95,7 +95,7 @@ pub use gpus::{
 pub use idle::{
     CodePlace, IdleCause, IdleGap, IdleLedger, IdlePart, IdlePlace, IdleRow, LateRank, RankWait,
 };
-pub use layers::{LayerDevice, LayerReport, LayerTotals, LayersPoint, LayersReport};
+pub use layers::{LatestLayers, LayerDevice, LayerReport, LayerTotals, LayersPoint, LayersReport};
 pub use lines::{
     CalledReport, LibraryReport, LineReport, LineTotal, LinesReport, Location, StackReport,
     TrainingLibrary,

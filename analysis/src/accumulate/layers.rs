@@ -1,12 +1,16 @@
 //! PyTorch's memory by layer of one process.
 
-use crate::report::{LayerDevice, LayerReport, LayerTotals, LayersPoint, LayersReport};
+use crate::report::{
+    LatestLayers, LayerDevice, LayerReport, LayerTotals, LayersPoint, LayersReport,
+};
 use crate::time::add_to;
 use crate::time::stats::ratio;
 use gctrace_event::{AllocatorMemory, LayerRow, Layers, LayersRemark};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
+/// Layers of the latest step.
+const LATEST: usize = 20;
 /// Points of the curve; twice as many are kept before every other one goes.
 const POINTS: usize = 1_000;
 
@@ -71,8 +75,7 @@ impl LayerSums {
     /// `observed_ns`: for which the process was recorded.
     pub(crate) fn report(&self, started_ns: u64, observed_ns: u64) -> Option<LayersReport> {
         let (step, totals, rows) = self.most.as_ref()?;
-        let mut layers: Vec<LayerReport> = rows.iter().map(layer).collect();
-        layers.sort_by_key(|layer| Reverse((layer.bytes.at_once(), layer.bytes.outputs)));
+        let layers = largest_first(rows);
         let each = self.points.len().div_ceil(POINTS).max(1);
         let points = self.points.iter().step_by(each);
         Some(LayersReport {
@@ -96,6 +99,27 @@ impl LayerSums {
                 .collect(),
         })
     }
+}
+
+impl LatestLayers {
+    /// Adds a measured step; what layers hold as the process ends is none.
+    pub fn add(&mut self, layers: &Layers) {
+        if layers.remarks.contains(&LayersRemark::AtEnd) {
+            return;
+        }
+        self.step = layers.step;
+        if let Some(rows) = &layers.rows {
+            self.totals = totals(rows, layers.saved_bytes);
+            self.layers = largest_first(rows);
+            self.layers.truncate(LATEST);
+        }
+    }
+}
+
+fn largest_first(rows: &[LayerRow]) -> Vec<LayerReport> {
+    let mut layers: Vec<LayerReport> = rows.iter().map(layer).collect();
+    layers.sort_by_key(|layer| Reverse((layer.bytes.at_once(), layer.bytes.outputs)));
+    layers
 }
 
 /// Sums of rows; `saved`: what was saved at once, if that is known.

@@ -117,6 +117,7 @@ impl LiveProcess {
             lines,
             other_lines,
             garbage: garbage::detail(&self.sums.garbage, observed_ns),
+            layers: self.layers.as_deref().cloned(),
             steps,
             step_basis,
             timeline: self.timeline(until, gpus),

@@ -13,7 +13,7 @@ use super::sums::ClassedSums;
 use crate::accumulate::pause_sums::known_generation;
 use crate::accumulate::process_sums::ProcessSums;
 use crate::accumulate::{Keep, WINDOW_NS};
-use crate::report::HeapTrend;
+use crate::report::{HeapTrend, LatestLayers};
 use gctrace_event::{
     Annotation, CudaCall, GpuOp, GpuOpKind, Interpreter, Pause, Process, StepMark,
 };
@@ -44,6 +44,8 @@ pub(super) struct LiveProcess {
     pub(super) idle: Option<Box<LiveIdle>>,
     pub(super) steps: Option<Box<LiveSteps>>,
     pub(super) auto: Option<Box<AutoFigures>>,
+    /// PyTorch's memory by layer.
+    pub(super) layers: Option<Box<LatestLayers>>,
     /// Timestamp of its last record, to decide which process is dropped first.
     pub(super) active_ns: u64,
 }
@@ -72,6 +74,7 @@ impl LiveProcess {
             idle: None,
             steps: None,
             auto: None,
+            layers: None,
             active_ns: since_ns,
         }
     }

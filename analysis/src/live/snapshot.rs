@@ -13,7 +13,7 @@ pub use pauses::{
     CodeLine, CollectionCounts, GENERATIONS, Histogram, LongPause, PAUSE_CLASSES_NS, PauseFigures,
 };
 
-use crate::report::{Basis, IdlePart, PauseTotal, StepSource};
+use crate::report::{Basis, IdlePart, LatestLayers, PauseTotal, StepSource};
 use gctrace_event::RecordingMode;
 use schemars::JsonSchema;
 use serde::{Serialize, Serializer};
@@ -141,6 +141,9 @@ pub struct ProcessDetail {
     /// What its collections free; absent if none was examined (`--garbage`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub garbage: Option<SelectedGarbage>,
+    /// PyTorch's memory by layer in the latest measured step; absent without one (`--layers`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub layers: Option<LatestLayers>,
     /// The most recent steps, oldest first, at most 60.
     pub steps: Vec<StepFigures>,
     /// What delimits the steps: `backward pass` (start to start), or the name of the profiler's

@@ -68,8 +68,19 @@ impl LayerTotals {
     }
 }
 
+/// The latest measured step of a process that runs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub struct LatestLayers {
+    /// Its number.
+    pub step: u64,
+    /// Sums over its layers.
+    pub totals: LayerTotals,
+    /// Its layers, most bytes at once first, at most 20.
+    pub layers: Vec<LayerReport>,
+}
+
 /// One layer.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct LayerReport {
     /// Path in its model; with several models the class of its model first. Empty: the model itself, or with a
     /// mark `rest` or `no_layer` what these are.

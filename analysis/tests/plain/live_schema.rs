@@ -8,8 +8,8 @@ use gctrace_analysis::live::{
 };
 use gctrace_event::{
     Allocations, CudaCall, DeviceMemory, Frame, GcSettings, GpuDevice, GpuOp, GpuOpKind,
-    GpuProcess, GpuSample, Interpreter, NamedMarker, Note, Pause, Pressure, Process, ProcessExit,
-    ProcessOrigin, Record, StepMark,
+    GpuProcess, GpuSample, Interpreter, LayerRow, Layers, NamedMarker, Note, Pause, Pressure,
+    Process, ProcessExit, ProcessOrigin, Record, StepMark,
 };
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -232,7 +232,7 @@ fn frame(id: u32, file: &str) -> Record {
     })
 }
 
-fn gpu_records() -> [Record; 7] {
+fn gpu_records() -> [Record; 8] {
     [
         Record::GpuDevice(GpuDevice {
             name: Some("GPU".to_owned()),
@@ -258,6 +258,14 @@ fn gpu_records() -> [Record; 7] {
             end_ns: START + 1499 * MS,
             correlation: Some(1500),
             ..CudaCall::default()
+        }),
+        Record::Layers(Layers {
+            pid: 1,
+            at_ns: START,
+            step: 2,
+            saved_bytes: Some(1),
+            rows: Some(vec![LayerRow::default()]),
+            ..Layers::default()
         }),
         Record::DeviceMemory(DeviceMemory {
             pid: 1,

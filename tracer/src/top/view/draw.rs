@@ -8,6 +8,7 @@ mod garbage;
 mod header;
 mod help;
 mod histogram;
+mod layers;
 mod log;
 mod output;
 mod processes;

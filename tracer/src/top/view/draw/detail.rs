@@ -1,9 +1,9 @@
 //! Details of a process: pause lengths by generation, lines with the most GC time, what the
-//! collector frees, steps, GPU.
+//! collector frees, memory by layer, steps, GPU.
 
 use super::{
-    ViewFrame, bottom, garbage, histogram, length, log, name, plain, put, put_lines, put_scrolled,
-    strips, styled, title, top,
+    ViewFrame, bottom, garbage, histogram, layers, length, log, name, plain, put, put_lines,
+    put_scrolled, strips, styled, title, top,
 };
 use crate::top::view::{text, theme};
 use crate::units;
@@ -37,8 +37,10 @@ pub(super) fn draw(frame: &ViewFrame<'_>, buffer: &mut Buffer, area: Rect) -> us
     put_lines(buffer, below, strips);
     let (left, right) = halves(area);
     histogram::draw(buffer, left, &process.collections.histogram);
-    let garbage = garbage::lines(process, detail, usize::from(right.width));
-    draw_lines(buffer, right, (detail, garbage), frame.state.scrolled)
+    let width = usize::from(right.width);
+    let mut below = garbage::lines(process, detail, width);
+    below.extend(layers::lines(detail, width));
+    draw_lines(buffer, right, (detail, below), frame.state.scrolled)
 }
 
 /// Lines that all details of the selected process need; 0 if none is selected.
@@ -49,7 +51,7 @@ pub(super) fn wanted(frame: &ViewFrame<'_>) -> u16 {
     let detail = frame.snapshot.detail.as_ref();
     let lines = detail.map(|detail| {
         let garbage = garbage::lines(process, detail, 0).len();
-        detail.lines.len() + 2 + garbage
+        detail.lines.len() + 2 + garbage + layers::lines(detail, 0).len()
     });
     let histogram = histogram::wanted(&process.collections.histogram);
     text::cells(lines.unwrap_or(histogram).max(histogram) + 1 + STRIPS)
@@ -117,11 +119,11 @@ fn halves(area: Rect) -> (Rect, Rect) {
     (left, right)
 }
 
-/// Draws the table of lines, and what the collector frees below it. Returns the number of lines that can be scrolled away.
+/// Draws the table of lines, and `below` it what else is known. Returns the number of lines that can be scrolled away.
 fn draw_lines(
     buffer: &mut Buffer,
     area: Rect,
-    (detail, garbage): (&ProcessDetail, Vec<Line<'static>>),
+    (detail, below): (&ProcessDetail, Vec<Line<'static>>),
     scrolled: usize,
 ) -> usize {
     let heading = "GC TIME  PAUSES  LINE WITH MOST GC TIME";
@@ -141,7 +143,7 @@ fn draw_lines(
     if rows.is_empty() {
         rows.push(Line::from(styled("No collection yet.", theme::dim())));
     }
-    rows.extend(garbage);
+    rows.extend(below);
     put_scrolled(buffer, body, rows, scrolled)
 }
 

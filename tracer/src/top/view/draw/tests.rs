@@ -148,6 +148,16 @@ fn expanded_with_garbage() {
 }
 
 #[test]
+fn expanded_with_layers() {
+    for size in [(80, 24), (120, 40)] {
+        let mut scene = Scene::new(figures::layers(), size);
+        scene.press(KeyCode::Enter);
+        let name = format!("layers_{}x{}", size.0, size.1);
+        insta::assert_snapshot!(name, scene.text());
+    }
+}
+
+#[test]
 fn filtered() {
     let mut scene = small();
     scene.type_text("/rank:2");

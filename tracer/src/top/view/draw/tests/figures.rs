@@ -6,7 +6,10 @@ use gctrace_analysis::live::{
     PressureFigures, ProcessDetail, ProcessEnd, ProcessFigures, ProcessGpu, RecorderCost,
     SelectedGarbage, Snapshot, SnapshotTotals, StepFigures, TimelineCell, TrendFigures,
 };
-use gctrace_analysis::report::{Basis, CycleShape, IdleCause, IdlePart, PauseTotal, StepSource};
+use gctrace_analysis::report::{
+    Basis, CycleShape, IdleCause, IdlePart, LatestLayers, LayerReport, LayerTotals, PauseTotal,
+    StepSource,
+};
 use gctrace_event::GcReason;
 
 const MS: u64 = 1_000_000;
@@ -197,6 +200,7 @@ fn detail(pid: u32) -> ProcessDetail {
             .collect(),
         other_lines: counted(21_000, 900 * MS),
         garbage: None,
+        layers: None,
         steps: (0..48).map(step).collect(),
         step_basis: Some(StepSource::BackwardPass),
         timeline: (0..100).map(cell).collect(),
@@ -222,6 +226,43 @@ fn cell(number: u64) -> TimelineCell {
         gpu_busy_ns: (number < 95).then_some(if with_gc { 10 * MS } else { 95 * MS }),
         gpu_utilization_percent: Some(80),
     }
+}
+
+/// With memory by layer.
+pub(super) fn layers() -> Snapshot {
+    let mut snapshot = training();
+    let layer = |path: &str, type_name: &str, weights: u64, saved: u64| LayerReport {
+        path: path.to_owned(),
+        type_name: type_name.to_owned(),
+        shape: None,
+        tied: None,
+        device: None,
+        marks: Vec::new(),
+        calls: 1,
+        bytes: LayerTotals {
+            weights: weights << 20,
+            gradients: weights << 20,
+            optimizer: 2 * weights << 20,
+            saved: Some(saved << 20),
+            ..LayerTotals::default()
+        },
+    };
+    if let Some(detail) = &mut snapshot.detail {
+        detail.layers = Some(LatestLayers {
+            step: 1_200,
+            totals: LayerTotals {
+                weights: 680 << 20,
+                saved: Some(2_400 << 20),
+                ..LayerTotals::default()
+            },
+            layers: vec![
+                layer("transformer.wte", "Embedding", 147, 0),
+                layer("transformer.h.11.mlp.c_fc", "Conv1D", 9, 96),
+                layer("", "GPT2LMHeadModel", 0, 200),
+            ],
+        });
+    }
+    snapshot
 }
 
 /// Two processes without ranks, GPUs or pressure, one of which has ended.

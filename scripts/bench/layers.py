@@ -16,7 +16,8 @@ from pathlib import Path
 import torch
 
 ROOT = Path(__file__).resolve().parents[2]
-AGENT = ROOT / "probes/inject/src/python/layers/agent.py"
+PARTS = ["names", "storages", "hooks", "table", "steps", "history"]
+AGENT = [ROOT / f"probes/inject/src/python/layers/{part}.py" for part in PARTS]
 MODELS = ["mlp", "cnn", "transformer", "checkpointed", "neumf", "lstm", "lora", "compiled"]
 
 
@@ -29,7 +30,7 @@ def models():
 
 def measure(name, programs, pairs):
     agent = {"modules": sys.modules}
-    exec(compile(AGENT.read_text(), "<gctrace layers>", "exec"), agent)
+    exec(compile("".join(part.read_text() for part in AGENT), "<gctrace layers>", "exec"), agent)
     program = programs.Program(name)
     for _ in range(10):
         program.step()

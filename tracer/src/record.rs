@@ -18,6 +18,7 @@ pub(crate) mod nvml;
 mod output;
 mod plan;
 mod preparation;
+mod printed_layers;
 mod segments;
 mod shutdown;
 mod sources;

@@ -1,7 +1,10 @@
 //! Parses and removes the environment variables by which gctrace configures this library.
 
 use crate::apply::ApplyOptions;
-use gctrace_ring::{InjectOptions, OPTIONS_VARIABLE, RENDEZVOUS_VARIABLE, STEP_FUNCTION_VARIABLE};
+use gctrace_ring::{
+    InjectOptions, MEMORY_HISTORY_VARIABLE, OPTIONS_VARIABLE, RENDEZVOUS_VARIABLE,
+    STEP_FUNCTION_VARIABLE,
+};
 use gctrace_settings::{APPLY_VARIABLE, ApplyRequest, FOLDER_VARIABLE};
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -75,6 +78,7 @@ pub(crate) unsafe fn scrub() {
         std::env::remove_var(OPTIONS_VARIABLE);
         std::env::remove_var(RENDEZVOUS_VARIABLE);
         std::env::remove_var(STEP_FUNCTION_VARIABLE);
+        std::env::remove_var(MEMORY_HISTORY_VARIABLE);
     }
 }
 

@@ -61,6 +61,7 @@ extern "C" fn begin() {
         let records = request.is_some_and(|(options, rendezvous)| record(options, rendezvous));
         if records || applies {
             python::steps::begin();
+            python::layers::begin();
             python::begin();
         }
         python::loaded(begun_ns);

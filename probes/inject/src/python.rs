@@ -26,7 +26,7 @@ mod heap;
 mod install;
 mod interpreter;
 mod late;
-mod layers;
+pub(crate) mod layers;
 mod memory_use;
 mod object;
 mod pause_sums;

@@ -58,7 +58,10 @@ pub use layout::{
     AllocationTotals, CLASSES, GPU_RECORDS, LostKind, LostRecords, PYTHON_RECORDS, WorkCost,
     WorkKind, class_of, largest_of_class,
 };
-pub use options::{InjectOptions, OPTIONS_VARIABLE, STEP_FUNCTION_VARIABLE, seccomp_filters};
+pub use options::{
+    InjectOptions, MEMORY_HISTORY_VARIABLE, OPTIONS_VARIABLE, STEP_FUNCTION_VARIABLE,
+    seccomp_filters,
+};
 pub use producer::{OwnerMark, RingProducer};
 pub use quietly::quietly;
 pub use record::{

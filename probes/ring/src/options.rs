@@ -12,6 +12,10 @@ pub const OPTIONS_VARIABLE: &str = "GCTRACE_INJECT";
 /// empty: none.
 pub const STEP_FUNCTION_VARIABLE: &str = "GCTRACE_STEP_FUNCTION";
 
+/// Environment variable with the file for PyTorch's snapshots of device memory, with `%r` and `%p` for rank and process
+/// id. Not set or empty: none are written.
+pub const MEMORY_HISTORY_VARIABLE: &str = "GCTRACE_MEMORY_HISTORY";
+
 /// Options of the injected library, passed in [`OPTIONS_VARIABLE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InjectOptions {

@@ -81,6 +81,8 @@ pub enum HookState {
     Ended = 11,
     /// Memory by layer is not measured, or no longer; `detail` has the reason.
     NotMeasuringLayers = 12,
+    /// There is no history of device memory; `detail` has the reason.
+    NoMemoryHistory = 13,
 }
 
 impl HookState {

@@ -9,7 +9,7 @@ use clap::builder::ArgPredicate;
 use clap::error::ErrorKind;
 use gctrace_settings::GcSetting;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub(super) const EXAMPLES: &str = "\
@@ -48,6 +48,14 @@ pub(super) struct RecordArgs {
     /// Then also write a summary of the trace into this directory, as `gctrace summarize`
     #[arg(long, value_name = "DIR")]
     summary: Option<PathBuf>,
+    /// With --layers: print a short table every N steps; without its own N, --layers measures these steps
+    #[arg(long, value_name = "N", value_parser = values::steps)]
+    print_every: Option<u32>,
+    /// With --layers: have PyTorch keep the history of its device memory, and write it as a snapshot for its
+    /// memory viewer: at the end, when memory runs out, and at the next measured step where FILE is not there; %r
+    /// and %p expand to rank and pid of the program
+    #[arg(long, value_name = "FILE")]
+    memory_history: Option<PathBuf>,
     #[command(flatten)]
     keep: KeepArgs,
     #[command(flatten)]
@@ -75,6 +83,10 @@ pub(crate) struct RecordConfig {
     pub summary: Option<PathBuf>,
     /// What to keep of the recording, in a directory of segments; `None`: all of it, in one file.
     pub keep: Option<KeepConfig>,
+    /// Steps between two tables of PyTorch's memory by layer on the terminal; `None`: none is printed.
+    pub print_every: Option<u32>,
+    /// File for snapshots of PyTorch's device memory, as named; `None`: none are written.
+    pub memory_history: Option<Box<Path>>,
 }
 
 /// Samples a second unless others are named: 0.07 % of each busy CPU (docs/measurements/cost.md); not 100,
@@ -129,11 +141,13 @@ pub(super) fn config(args: RecordArgs, verbosity: Verbosity) -> Result<RecordCon
         target,
         output: Some(args.output),
         min_pause: args.min_pause,
-        sources: args.sources,
+        sources: args.sources.measuring_layers(args.print_every, args.memory_history.is_some()),
         verbosity,
         duration: args.duration,
         summary: args.summary,
         keep,
+        print_every: args.print_every,
+        memory_history: args.memory_history.map(PathBuf::into_boxed_path),
     })
 }
 

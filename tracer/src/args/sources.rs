@@ -2,6 +2,7 @@
 
 use super::{CounterChoice, CudaMode, RecordMode, choices, values};
 use clap::{ArgAction, Args};
+use gctrace_ring::InjectOptions;
 use gctrace_settings::GarbageDetail;
 
 /// As deep as recording a pause may cost (docs/measurements/cost.md).
@@ -94,6 +95,15 @@ impl SourceArgs {
     /// Whether `--sample` was named, not only taken as it is by default.
     pub(crate) fn asks_for_samples(&self) -> bool {
         self.sample.is_some_and(|hertz| hertz > 0)
+    }
+
+    /// Measures memory by layer in every so many-th step, unless `--layers` states how often; or, if that is needed,
+    /// in as many as the budget allows.
+    pub(super) fn measuring_layers(self, every: Option<u32>, is_needed: bool) -> Self {
+        let by_budget = InjectOptions::LAYERS_BY_BUDGET;
+        let asked = self.layers.filter(|asked| *asked != by_budget);
+        let layers = asked.or(every).or(self.layers).or(is_needed.then_some(by_budget));
+        Self { layers, ..self }
     }
 
     /// Share of CPU time (0 to 1) that allocation windows may cost; `None`: no windows.

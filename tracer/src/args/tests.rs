@@ -56,6 +56,21 @@ fn options_of_a_recording() {
     assert_eq!(recording("gctrace -q -- x").verbosity, Verbosity::Quiet);
 }
 
+/// Steps that are printed are measured, unless others are asked for.
+#[test]
+fn printed_steps() {
+    let asked = |line: &str| {
+        let config = recording(line);
+        (config.print_every, config.sources.layers)
+    };
+    assert_eq!(asked("gctrace --layers -- x"), (None, Some(u32::MAX)));
+    assert_eq!(asked("gctrace --layers --print-every 100 -- x"), (Some(100), Some(100)));
+    assert_eq!(asked("gctrace --print-every 100 -- x"), (Some(100), Some(100)));
+    assert_eq!(asked("gctrace --layers 10 --print-every 100 -- x"), (Some(100), Some(10)));
+    assert!(refusal("gctrace --print-every 0 -- x").contains("from 1 to"));
+    assert_eq!(asked("gctrace --memory-history m.pickle -- x"), (None, Some(u32::MAX)));
+}
+
 #[test]
 fn modes() {
     let usual = recording("gctrace -- x");

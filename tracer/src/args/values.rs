@@ -38,8 +38,12 @@ const MOST_STEPS: u32 = 1_000_000_000;
 
 /// Each how many-th step to measure, or as many as the budget allows.
 pub(super) fn layers(text: &str) -> Result<u32, String> {
+    if text == "auto" { Ok(InjectOptions::LAYERS_BY_BUDGET) } else { steps(text) }
+}
+
+/// A number of steps.
+pub(super) fn steps(text: &str) -> Result<u32, String> {
     match text.parse() {
-        _ if text == "auto" => Ok(InjectOptions::LAYERS_BY_BUDGET),
         Ok(every @ 1..=MOST_STEPS) => Ok(every),
         _ => Err(format!("must be a number of steps, from 1 to {MOST_STEPS}")),
     }

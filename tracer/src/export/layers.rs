@@ -12,7 +12,7 @@ use gctrace_event::{AllocatorMemory, LayerMark, LayerRow, Layers, LayersRemark, 
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
-const HEAD: &str = "iteration,rank,pid,layer,type,shape,device,kind,bytes\n";
+const HEAD: &str = "iteration,epoch,rank,pid,layer,type,shape,device,kind,bytes\n";
 
 /// One trace while it is read.
 #[derive(Default)]
@@ -79,7 +79,8 @@ impl LayerLines {
         }
         let rank = self.ranks.get(&layers.pid).copied().or(self.rank);
         let rank = rank.map_or(String::new(), |rank| rank.to_string());
-        let start = format!("{},{rank},{}", layers.step, layers.pid);
+        let epoch = layers.epoch.map_or(String::new(), |epoch| epoch.to_string());
+        let start = format!("{},{epoch},{rank},{}", layers.step, layers.pid);
         let rows = match layers.rows {
             Some(rows) => self.last.entry(layers.pid).insert_entry(rows).into_mut(),
             None => self.last.entry(layers.pid).or_default(),
@@ -163,13 +164,13 @@ mod tests {
             made: Some(LayerMade { saved: 9, ..LayerMade::default() }),
             ..LayerRow::default()
         };
-        let step = |step, rows| Layers { pid: 7, step, rows, ..Layers::default() };
+        let step = |step, rows| Layers { pid: 7, step, epoch: Some(5), rows, ..Layers::default() };
         let mut lines = LayerLines { rank: Some(3), ..LayerLines::default() };
         lines.add_step(step(2, Some(vec![row])));
         lines.add_step(step(12, None));
-        let expected = "2,3,7,\"a, \"\"b\"\"\",Linear,\"[2, 3]\",,weights,4\n\
-                        2,3,7,\"a, \"\"b\"\"\",Linear,\"[2, 3]\",,saved,9\n";
-        assert_eq!(lines.text, expected.to_owned() + &expected.replace("2,3,7", "12,3,7"));
+        let expected = "2,5,3,7,\"a, \"\"b\"\"\",Linear,\"[2, 3]\",,weights,4\n\
+                        2,5,3,7,\"a, \"\"b\"\"\",Linear,\"[2, 3]\",,saved,9\n";
+        assert_eq!(lines.text, expected.to_owned() + &expected.replace("2,5,3,7", "12,5,3,7"));
         assert_eq!(cell("=SUM(A1)"), "'=SUM(A1)");
     }
 }

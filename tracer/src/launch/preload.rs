@@ -9,7 +9,9 @@ use crate::launch::trust::WritablePath;
 use crate::launch::{LaunchPlan, bundle, trial, trust};
 use crate::variables::{VariableEffect, variable};
 use anyhow::Context as _;
-use gctrace_ring::{OPTIONS_VARIABLE, RENDEZVOUS_VARIABLE, STEP_FUNCTION_VARIABLE};
+use gctrace_ring::{
+    MEMORY_HISTORY_VARIABLE, OPTIONS_VARIABLE, RENDEZVOUS_VARIABLE, STEP_FUNCTION_VARIABLE,
+};
 use nix::errno::Errno;
 use nix::unistd::Uid;
 use std::env::consts::ARCH;
@@ -44,6 +46,8 @@ pub(crate) struct InjectionPlan {
     pub(crate) options: gctrace_ring::InjectOptions,
     /// The function of `--step-function`.
     pub(crate) step_function: Option<String>,
+    /// The file of `--memory-history`.
+    pub(crate) memory_history: Option<PathBuf>,
 }
 
 /// Builds and installs gctrace with its libraries.
@@ -430,6 +434,10 @@ impl LaunchPlan {
         self.set_variable(OPTIONS_VARIABLE, injection.options.to_string().into());
         if let Some(function) = &injection.step_function {
             self.set_variable(STEP_FUNCTION_VARIABLE, function.into());
+        }
+        if let Some(file) = &injection.memory_history {
+            // The program may change its directory.
+            self.set_variable(MEMORY_HISTORY_VARIABLE, std::path::absolute(file)?.into());
         }
         let uses_cupti = injection.options.cuda && !injection.options.yields;
         if uses_cupti && self.foreign_cuda_injection().is_none() {

@@ -3,7 +3,7 @@
 use super::table::{INDENT, ReportSection, TableOfColumns, paragraph, width};
 use crate::text::OrDash as _;
 use crate::units::{bytes, count, counted, duration, percent, three_digits};
-use gctrace_analysis::report::{LayerReport, LayersReport, ProcessReport, Report};
+use gctrace_analysis::report::{LayerReport, LayerTotals, LayersReport, ProcessReport, Report};
 use gctrace_analysis::words::layers::{marks, name, remarks};
 
 /// Rows shown of a process; the others are in the JSON.
@@ -53,27 +53,7 @@ fn of_process(layers: &LayersReport) -> Vec<String> {
         bytes(total.at_once()),
         over_time(layers),
     ));
-    let shown = layers.layers.iter().take(SHOWN);
-    let path_width = width().saturating_sub(BESIDE_PATH).max(LEAST_PATH);
-    let size = |size: Option<u64>| match size {
-        Some(0) => String::new(),
-        size => size.map(mebibytes).or_dash(),
-    };
-    let rows = shown.map(Some).chain([None]);
-    let figure = |of: fn(&LayerReport) -> Option<u64>, all: Option<u64>| {
-        move |row: Option<&LayerReport>| size(row.map_or(all, of))
-    };
-    let table = TableOfColumns::new(rows)
-        .left("layer", |row: Option<&LayerReport>| {
-            row.map_or_else(|| "all".to_owned(), |row| end_of(&name(row), path_width))
-        })
-        .right("weights", figure(|row| Some(row.bytes.weights), Some(total.weights)))
-        .right("grads", figure(|row| Some(row.bytes.gradients), Some(total.gradients)))
-        .right("optim", figure(|row| Some(row.bytes.optimizer), Some(total.optimizer)))
-        .right("saved", figure(|row| row.bytes.saved, total.saved))
-        .right("outputs", figure(|row| row.bytes.outputs, total.outputs))
-        .left("", |row: Option<&LayerReport>| row.map_or_else(String::new, about));
-    lines.extend(table.lines());
+    lines.extend(table(&layers.layers, &total, SHOWN));
     let more = layers.layers.len().saturating_sub(SHOWN);
     if more > 0 {
         lines.push(format!(
@@ -107,6 +87,31 @@ fn of_process(layers: &LayersReport) -> Vec<String> {
     let share = layers.cost_ratio.map_or(String::new(), |ratio| format!(", {}", percent(ratio)));
     lines.extend(paragraph(&format!("Measuring took {}{share}.", duration(layers.cost_ns))));
     lines
+}
+
+/// The first layers, and the sums of all.
+pub(crate) fn table(layers: &[LayerReport], total: &LayerTotals, shown: usize) -> Vec<String> {
+    let shown = layers.iter().take(shown);
+    let path_width = width().saturating_sub(BESIDE_PATH).max(LEAST_PATH);
+    let size = |size: Option<u64>| match size {
+        Some(0) => String::new(),
+        size => size.map(mebibytes).or_dash(),
+    };
+    let rows = shown.map(Some).chain([None]);
+    let figure = |of: fn(&LayerReport) -> Option<u64>, all: Option<u64>| {
+        move |row: Option<&LayerReport>| size(row.map_or(all, of))
+    };
+    let table = TableOfColumns::new(rows)
+        .left("layer", |row: Option<&LayerReport>| {
+            row.map_or_else(|| "all".to_owned(), |row| end_of(&name(row), path_width))
+        })
+        .right("weights", figure(|row| Some(row.bytes.weights), Some(total.weights)))
+        .right("grads", figure(|row| Some(row.bytes.gradients), Some(total.gradients)))
+        .right("optim", figure(|row| Some(row.bytes.optimizer), Some(total.optimizer)))
+        .right("saved", figure(|row| row.bytes.saved, total.saved))
+        .right("outputs", figure(|row| row.bytes.outputs, total.outputs))
+        .left("", |row: Option<&LayerReport>| row.map_or_else(String::new, about));
+    table.lines()
 }
 
 /// In MiB.

@@ -7,5 +7,6 @@ mod docs;
 mod garbage;
 mod inject;
 mod layers;
+mod memory;
 mod package;
 mod steps;

@@ -14,6 +14,9 @@ pub struct Layers {
     pub at_ns: u64,
     /// Number of the step, counted from 1 by its marks.
     pub step: u64,
+    /// Number of its epoch, as a variable `epoch` of the program has it; `None` if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<u32>,
     /// Each how many-th step is measured from then on; `None`: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub every: Option<u32>,

@@ -137,6 +137,7 @@ functions! {
         fn PyThreadState_GetUnchecked() -> *mut c_void;
         // 3.11
         fn PyFrame_GetLasti(Object) -> c_int;
+        fn PyFrame_GetGlobals(Object) -> Object;
         // 3.12
         fn PyFrame_GetVarString(Object, *const c_char) -> Object;
         // All versions.

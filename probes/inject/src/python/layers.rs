@@ -1,7 +1,7 @@
 //! PyTorch's memory by layer (`--layers`), of one step of many.
 //!
-//! Owns when a step is measured and how its table gets into the ring. What is measured, `layers/agent.py` does:
-//! Python code, run in a namespace of its own from the first mark of a step on. It is called at the marks where
+//! Owns when a step is measured and how its table gets into the ring. What is measured, the agent does, whose parts are in
+//! `layers/`: Python code, run in a namespace of its own from the first mark of a step on. It is called at the marks where
 //! a measured step begins or ends, and never in between. An exception of ours ends it; one of the program, which
 //! a signal handler raised while our code ran, goes on to the program.
 
@@ -10,14 +10,24 @@ use super::object::OwnedRef;
 use crate::process_ring::{now_ns, options, ring};
 use crate::recording::guarded;
 use gctrace_ring::{
-    HeldBytes, HookState, InjectOptions, NO_TEXT, RingDeviceMemory, RingLayer, RingLayerFlow,
-    RingLayers, RingRecord, RingRole, StepMarker, TextId, WorkKind,
+    HeldBytes, HookState, InjectOptions, MEMORY_HISTORY_VARIABLE, NO_TEXT, RingDeviceMemory,
+    RingLayer, RingLayerFlow, RingLayers, RingRecord, RingRole, StepMarker, TextId, WorkKind,
 };
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{CStr, CString, c_int, c_void};
+use std::os::unix::ffi::OsStringExt as _;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 /// The agent's source, which ends in a zero.
-const SOURCE: &str = concat!(include_str!("layers/agent.py"), "\0");
+const SOURCE: &str = concat!(
+    include_str!("layers/names.py"),
+    include_str!("layers/storages.py"),
+    include_str!("layers/hooks.py"),
+    include_str!("layers/table.py"),
+    include_str!("layers/steps.py"),
+    include_str!("layers/history.py"),
+    "\0"
+);
 
 /// Marks of backward passes and of loaders that are waited for, in case an optimizer steps.
 const AWAITED: u32 = 4;
@@ -28,6 +38,7 @@ struct LayerAgent {
     also_stepped: OwnedRef,
     forget: OwnedRef,
     at_end: OwnedRef,
+    history: OwnedRef,
 }
 
 /// Null before the first step. Never freed.
@@ -43,6 +54,39 @@ static BEST: AtomicU8 = AtomicU8::new(0);
 static SEEN: AtomicU32 = AtomicU32::new(0);
 
 const OFF: u64 = u64::MAX;
+
+/// The file for snapshots of device memory, ending in a zero, if they are wanted.
+static HISTORY: OnceLock<CString> = OnceLock::new();
+
+/// Reads its name from the environment, before the program's own code can change that.
+pub(crate) fn begin() {
+    let name = std::env::var_os(MEMORY_HISTORY_VARIABLE).filter(|name| !name.is_empty());
+    if let Some(Ok(name)) = name.map(|name| CString::new(name.into_vec())) {
+        let _ = HISTORY.set(name);
+    }
+}
+
+/// Has the agent keep the allocator's history, and write what it has where that is due. `false`: an exception of the
+/// program is set.
+#[must_use]
+fn keep_history(api: &'static PythonApi, agent: &LayerAgent, is_end: bool) -> bool {
+    let Some(path) = HISTORY.get().and_then(|path| OwnedRef::string(api, path)) else {
+        return true;
+    };
+    let Some(is_end) = OwnedRef::integer(api, is_end.into()) else {
+        return true;
+    };
+    let Some(result) = agent.history.call_raising(&[&path, &is_end]) else {
+        return false;
+    };
+    guarded(|| {
+        if let (Some(reason), Some(ring)) = (result.text(), ring(RingRole::Python)) {
+            let (at_ns, state, detail) = (now_ns(), HookState::NoMemoryHistory, ring.text(reason));
+            ring.push(&RingRecord::Hook { at_ns, state, interpreter: 0, detail, count: 0 });
+        }
+    });
+    true
+}
 
 /// Whether steps are measured.
 #[inline]
@@ -116,8 +160,8 @@ pub(super) fn step(
         // The step that is measured goes on.
         return false;
     };
-    guarded(|| take(agent, &result, step));
-    true
+    guarded(|| take(api, agent, &result, step));
+    keep_history(api, agent, false)
 }
 
 /// Another optimizer has stepped. As [`step`].
@@ -157,7 +201,11 @@ pub(super) fn end(api: &'static PythonApi) {
         && let Some(number) = OwnedRef::integer(api, step.cast_signed())
         && let Some(table) = agent.at_end.call(Some(&number))
     {
-        take(agent, &table, step);
+        take(api, agent, &table, step);
+        if !keep_history(api, agent, true) {
+            // SAFETY: the lock is held; the program is at its end.
+            unsafe { (api.PyErr_Clear)() };
+        }
     }
     DUE.store(OFF, Ordering::Relaxed);
 }
@@ -197,20 +245,21 @@ fn agent(api: &'static PythonApi) -> Option<&'static LayerAgent> {
         also_stepped: function(c"also_stepped")?,
         forget: function(c"forget")?,
         at_end: function(c"at_end")?,
+        history: function(c"history")?,
     };
     AGENT.store(Box::into_raw(Box::new(agent)), Ordering::Release);
     started()
 }
 
 /// What the agent returned: the next step to call it at, that and a table, or why it ended.
-fn take(agent: &LayerAgent, result: &OwnedRef, step: u64) {
+fn take(api: &'static PythonApi, agent: &LayerAgent, result: &OwnedRef, step: u64) {
     if let Some(reason) = result.text() {
         switch_off(reason);
     } else if let Some(next) = result.number() {
         DUE.store(next.cast_unsigned().max(step + 1), Ordering::Relaxed);
     } else if result.length() > 0 {
         MEASURING.store(0, Ordering::Relaxed);
-        let Some((next, is_written)) = write(result) else {
+        let Some((next, is_written)) = write(result, epoch(api)) else {
             return switch_off("its table is not one");
         };
         DUE.store(next.max(step + 1), Ordering::Relaxed);
@@ -235,8 +284,46 @@ fn switch_off(reason: &str) {
     }
 }
 
+/// The number of the epoch: of the innermost variable `epoch` of the functions that run (3.12 and later), or of code of
+/// a module (3.11). Runs no code of the program, and does not have the interpreter make dictionaries of variables.
+fn epoch(api: &'static PythonApi) -> Option<u32> {
+    /// Callers that are looked at.
+    const MOST_FRAMES: usize = 64;
+    let globals = api.PyFrame_GetGlobals?;
+    let (back, code_of) = (api.PyFrame_GetBack?, api.PyFrame_GetCode?);
+    // SAFETY: the lock is held; the frame is borrowed, and runs on this thread.
+    let frame = unsafe { (api.PyEval_GetFrame)() };
+    // SAFETY: as above.
+    let first = (!frame.is_null()).then(|| unsafe { OwnedRef::share(api, frame) });
+    // SAFETY: as above; all of them return new references.
+    let caller = |frame: &OwnedRef| unsafe { OwnedRef::new(api, back(frame.object())) };
+    let number = |value: OwnedRef| {
+        // SAFETY: as above.
+        let class = unsafe { OwnedRef::new(api, (api.PyObject_Type)(value.object())) }?;
+        // The number of any other class is what its own code says.
+        (class.object() == api.PyLong_Type).then(|| u32::try_from(value.number()?).ok())?
+    };
+    let own = |frame: &OwnedRef| {
+        // SAFETY: as above.
+        let local = api.PyFrame_GetVarString.and_then(|variable| unsafe {
+            OwnedRef::new(api, variable(frame.object(), c"epoch".as_ptr()))
+        });
+        local.and_then(number).or_else(|| {
+            // SAFETY: as above.
+            let code = unsafe { OwnedRef::new(api, code_of(frame.object())) };
+            let is_module = code?.attribute(c"co_name")?.text() == Some("<module>");
+            // SAFETY: as above.
+            let globals = unsafe { OwnedRef::new(api, globals(frame.object())) }?;
+            let name = OwnedRef::interned(api, c"epoch")?;
+            is_module.then(|| globals.value(&name)).flatten().and_then(number)
+        })
+    };
+    let frames = std::iter::successors(first, caller).take(MOST_FRAMES);
+    frames.filter_map(|frame| own(&frame)).find(|epoch| *epoch != RingLayers::UNKNOWN)
+}
+
 /// Writes a table; the next step to call the agent at, and whether all of it found room.
-fn write(table: &OwnedRef) -> Option<(u64, bool)> {
+fn write(table: &OwnedRef, epoch: Option<u32>) -> Option<(u64, bool)> {
     let items: Vec<OwnedRef> = table.items().collect();
     let [next, step, every, saved, remarks, cost, rows, devices] = items.as_slice() else {
         return None;
@@ -277,6 +364,7 @@ fn write(table: &OwnedRef) -> Option<(u64, bool)> {
         every: short(every)?,
         rows: u16::try_from(rows.length()).ok()?,
         devices: u16::try_from(devices.length()).ok()?,
+        epoch: epoch.unwrap_or(RingLayers::UNKNOWN),
         remarks: short(remarks)?,
         saved: whole(saved)?,
         cost_ns,

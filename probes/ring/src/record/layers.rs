@@ -97,10 +97,17 @@ pub struct RingLayers {
     pub rows: u16,
     /// Number of devices.
     pub devices: u16,
+    /// Number of the epoch, as the program counts them; [`RingLayers::UNKNOWN`].
+    pub epoch: u32,
     /// Bits, by the number of the remark in `gctrace_event::LayersRemark`.
     pub remarks: u32,
     /// The most that was saved for a backward pass at once, in bytes.
     pub saved: u64,
     /// Time that measuring took, in ns.
     pub cost_ns: u64,
+}
+
+impl RingLayers {
+    /// `epoch` if no variable of that name is known.
+    pub const UNKNOWN: u32 = u32::MAX;
 }

@@ -204,6 +204,7 @@ wire_records! {
         devices: u16,
         at_ns: u64,
         step: u64,
+        epoch: u32,
         remarks: u32,
         saved: u64,
         cost_ns: u64,

@@ -107,14 +107,15 @@ fn layers() -> impl Strategy<Value = RingRecord> {
             })
         },
     );
-    let step = any::<([u64; 4], [u32; 2], [u16; 2])>().prop_map(
-        |([at_ns, step, saved, cost_ns], [every, remarks], [rows, devices])| {
+    let step = any::<([u64; 4], [u32; 3], [u16; 2])>().prop_map(
+        |([at_ns, step, saved, cost_ns], [every, remarks, epoch], [rows, devices])| {
             RingRecord::Layers(RingLayers {
                 at_ns,
                 step,
                 every,
                 rows,
                 devices,
+                epoch,
                 remarks,
                 saved,
                 cost_ns,

@@ -111,7 +111,8 @@ impl<'config> HeapCallbacks<'config> {
             filters: own_filters(),
             ..InjectOptions::nothing()
         };
-        let injection = InjectionPlan { library, options, step_function: None };
+        let injection =
+            InjectionPlan { library, options, step_function: None, memory_history: None };
         launch.inject(&injection, &socket)?;
         folder.hand_to(owner)?;
         Ok(Self {

@@ -23,6 +23,7 @@ fn injection(library: &Path) -> InjectionPlan {
         library: library.to_owned(),
         options: InjectOptions::default(),
         step_function: None,
+        memory_history: None,
     }
 }
 
@@ -69,11 +70,14 @@ fn without_cupti_the_driver_loads_nothing() {
             library: "/x/libgctrace_inject.so".into(),
             options,
             step_function: Some("train_step".to_owned()),
+            memory_history: Some("/x/m-%r.pickle".into()),
         };
         plan.inject(&injection, Path::new(SOCKET)).expect("no link is needed");
         assert_eq!(plan.variable(CUDA_INJECTION), None);
         let function = plan.variable(STEP_FUNCTION_VARIABLE);
         assert_eq!(function, Some(OsStr::new("train_step")));
+        let history = plan.variable(MEMORY_HISTORY_VARIABLE);
+        assert_eq!(history, Some(OsStr::new("/x/m-%r.pickle")));
     }
 }
 

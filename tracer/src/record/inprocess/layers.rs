@@ -105,6 +105,7 @@ impl LayerRecords {
             pid,
             at_ns: step.at_ns,
             step: step.step,
+            epoch: (step.epoch != RingLayers::UNKNOWN).then_some(step.epoch),
             every: (step.every > 0).then_some(step.every),
             saved_bytes: (!is_end).then_some(step.saved),
             cost_ns: step.cost_ns,
@@ -218,7 +219,7 @@ mod tests {
     /// The bits are those of the agent.
     #[test]
     fn the_agent_has_the_same_bits() {
-        let agent = include_str!("../../../../probes/inject/src/python/layers/agent.py");
+        let agent = include_str!("../../../../probes/inject/src/python/layers/names.py");
         let names = agent.split("for bit in range(15)").next().unwrap();
         let names = &names[names.rfind("(SAVED_FORBIDDEN").unwrap()..];
         let names: Vec<String> = names

@@ -321,6 +321,9 @@ impl PythonRing {
             HookState::NotMeasuringLayers => {
                 format!("memory by layer is not measured (--layers){why}")
             }
+            HookState::NoMemoryHistory => {
+                format!("there is no history of device memory (--memory-history){why}")
+            }
             HookState::NotCountingAllocations => format!("allocations are not counted{why}"),
         };
         if count > 0 {

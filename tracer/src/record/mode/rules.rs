@@ -7,6 +7,7 @@ use crate::privileges::PrivilegeError;
 use crate::text::shell_line;
 use gctrace_event::RecordingMode;
 use gctrace_ring::InjectOptions;
+use std::path::Path;
 
 /// Why the requested mode is not possible.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -183,6 +184,7 @@ fn within(
             library,
             options,
             step_function: config.sources.step_function.clone(),
+            memory_history: config.memory_history.as_deref().map(Path::to_owned),
         }),
         notes: warnings(config, facts),
         opening: None,
@@ -245,6 +247,7 @@ fn privileged(config: &RecordConfig, facts: &ModeFacts) -> ModeDecision {
                 library: library.clone(),
                 options: options(config),
                 step_function: None,
+                memory_history: None,
             }),
             notes: warnings(config, facts),
             ..decision

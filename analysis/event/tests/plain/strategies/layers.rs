@@ -37,13 +37,14 @@ prop_compose! {
 prop_compose! {
     pub(crate) fn record()(
         (pid, at_ns) in (any::<u32>(), time()),
-        (step, every, saved_bytes, cost_ns) in any::<(u64, Option<u32>, Option<u64>, u64)>(),
+        (step, epoch, every, saved_bytes, cost_ns) in
+            any::<(u64, Option<u32>, Option<u32>, Option<u64>, u64)>(),
         remarks in vec(select(&LayersRemark::ALL[..]), 0..4),
         devices in vec(device(), 0..3),
         rows in of(vec(row(), 0..4)),
     ) -> Record {
         Record::Layers(Layers {
-            pid, at_ns, step, every, saved_bytes, cost_ns, remarks, devices, rows,
+            pid, at_ns, step, epoch, every, saved_bytes, cost_ns, remarks, devices, rows,
         })
     }
 }

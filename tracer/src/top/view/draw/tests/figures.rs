@@ -242,7 +242,7 @@ pub(super) fn layers() -> Snapshot {
         bytes: LayerTotals {
             weights: weights << 20,
             gradients: weights << 20,
-            optimizer: 2 * weights << 20,
+            optimizer: (2 * weights) << 20,
             saved: Some(saved << 20),
             ..LayerTotals::default()
         },

@@ -114,6 +114,7 @@ MODELS = {
     "lora": lora,
     "compiled": compiled,
     "autocast": mlp,
+    "half": mlp,
     "ddp": mlp,
 }
 
@@ -136,7 +137,8 @@ class Program:
         self.optimizer = torch.optim.AdamW(trained, foreach=True)
 
     def loss(self):
-        with torch.autocast("cpu", torch.bfloat16, enabled=self.name == "autocast"):
+        kind = torch.float16 if self.name == "half" else torch.bfloat16
+        with torch.autocast("cpu", kind, enabled=self.name in ("autocast", "half")):
             return self.model(*self.inputs).float().pow(2).mean()
 
     def step(self):

@@ -102,6 +102,7 @@ fn memory_by_layer_is_as_counted() {
         "lora",
         "compiled",
         "autocast",
+        "half",
     ];
     for name in models {
         let place = tempfile::tempdir().unwrap();
@@ -132,6 +133,12 @@ fn marks_are(name: &str, rows: &[Value]) {
         "lora" => {
             assert!(row("0")["marks"].to_string().contains("frozen"));
             assert_eq!(bytes(row("0"), "held", "gradients"), 0);
+        }
+        "autocast" | "half" => {
+            // By hand: copies of two bytes each, of the input, and of the weights behind which a gradient goes on.
+            assert_eq!(bytes(row("0"), "made", "saved"), 32 * 64 * 2);
+            assert_eq!(bytes(row("2"), "made", "saved"), 256 * 256 * 2);
+            assert_eq!(bytes(row("0"), "held", "weights"), (64 * 256 + 256) * 4);
         }
         "neumf" => {
             // By hand: 256 pairs, vectors of 32 floats; docs/tasks/layers.md.

@@ -1,5 +1,5 @@
 """A GPU that idles for known reasons, one after the other in each step; writes the time of each to a file: of `fetch`
-that off the CPU, of the others that on it.
+that off the CPU, of the others that on it, and what they took.
 
     idle_host.py LIBRARIES TRUTH.json
 
@@ -19,7 +19,7 @@ STEPS = 120
 libraries, truth = sys.argv[1:3]
 driver = ctypes.CDLL(os.path.join(libraries, "libcuda.so.1"))
 runtime = ctypes.CDLL(os.path.join(libraries, "libcudart.so.12"))
-times = {}
+times, took = {}, {}
 
 
 class Dim3(ctypes.Structure):
@@ -39,9 +39,10 @@ def off_cpu():
 
 
 def timed(clock, function, *arguments):
-    start = clock()
+    name, start, began = function.__name__, clock(), time.monotonic_ns()
     function(*arguments)
-    times[function.__name__] = times.get(function.__name__, 0) + clock() - start
+    times[name] = times.get(name, 0) + clock() - start
+    took[name] = took.get(name, 0) + time.monotonic_ns() - began
 
 
 def burn(seconds):
@@ -87,4 +88,4 @@ for _ in range(STEPS):
 requests.put(0)
 loader.join()
 with open(truth, "w") as file:
-    json.dump({"pid": os.getpid(), "steps": STEPS, "times": times}, file)
+    json.dump({"pid": os.getpid(), "steps": STEPS, "times": times, "took": took}, file)

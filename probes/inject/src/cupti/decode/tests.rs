@@ -94,7 +94,7 @@ fn copies_have_the_correlation_of_their_kind() {
 fn needed(kind: u32) -> Option<usize> {
     Some(match kind {
         KERNEL => 160,
-        MEMCPY | MEMSET => 48,
+        MEMCPY | MEMSET | HOST_LAUNCH => 48,
         PEER_MEMCPY => 64,
         DRIVER | RUNTIME => 36,
         SYNCHRONIZATION | OVERHEAD => 40,

@@ -4,9 +4,10 @@
 //! Owns which summaries are missing, and that a rerun makes only these. `gctrace_event::summary` has
 //! the file, `files/summary.rs` its writing, `analyze.rs` reads summaries.
 
-use crate::analyze::ReadProgress;
+use crate::analyze::{ReadProgress, TraceItems};
 use crate::args::SummarizeConfig;
 use crate::files::is_stdout;
+use crate::files::segments::segments_in;
 use crate::invoker::Invoker;
 use crate::{analyze, files, print, text, units};
 use anyhow::Context as _;
@@ -15,6 +16,8 @@ use gctrace_event::read::{DecodedItem, EventReader, ReadError, TraceInput, Trace
 use gctrace_event::summary::{SummaryError, SummaryReader, SummarySource, SummaryWriter};
 use gctrace_event::{Record, summary};
 use std::collections::HashMap;
+use std::convert::Infallible;
+use std::io::Read;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
@@ -111,18 +114,31 @@ fn summarize(
     progress: &ReadProgress,
 ) -> anyhow::Result<Summarized> {
     let file = trace.display().to_string();
+    let is_recorder = !segments_in(trace).is_empty();
+    if trace.is_dir() && !is_recorder {
+        return Err(ReadError::Directory { file }.into());
+    }
+    // A trace, or the segments of one.
+    let parts = || match segments_in(trace) {
+        segments if segments.is_empty() => vec![trace.to_owned()],
+        segments => segments.into_iter().map(|(_, path)| path).collect(),
+    };
     let as_it_is = || {
-        let metadata = std::fs::metadata(trace)?;
-        std::io::Result::Ok((metadata.len(), metadata.modified().ok()))
+        let part = |path: PathBuf| {
+            let metadata = std::fs::metadata(&path)?;
+            std::io::Result::Ok((path, metadata.len(), metadata.modified().ok()))
+        };
+        parts().into_iter().map(part).collect::<std::io::Result<Vec<_>>>()
     };
     let failed = || format!("{file}: cannot be read");
     let before = as_it_is().with_context(failed)?;
-    if trace.is_dir() {
-        return Err(ReadError::Directory { file }.into());
-    }
     // It is read twice.
-    let open = || files::open_regular(trace).with_context(failed);
-    let source = SummarySource::of(&file, open()?).with_context(failed)?;
+    let open = |path: &Path| files::open_regular(path).with_context(failed);
+    let mut bytes: Box<dyn Read> = Box::new(std::io::empty());
+    for (path, ..) in &before {
+        bytes = Box::new(bytes.chain(open(path)?));
+    }
+    let source = SummarySource::of(&file, bytes).with_context(failed)?;
     let is_summary = files::read_head(trace, 64).is_some_and(|head| summary::is_summary(&head));
     anyhow::ensure!(!is_summary, "{file}: is a summary already");
     if let Some(found) = existing(path, &source)? {
@@ -134,15 +150,28 @@ fn summarize(
             Some(why) => print::message(format!("{why}: it is summarized again")),
         }
     }
-    let mut reader = TraceReader::new(EventReader::new(TraceInput::new(&file, open()?)?));
     let mut writer = SummaryWriter::default();
     let mut has_evidence = false;
-    let damage = match items(&mut reader, &mut writer, progress, &mut has_evidence) {
-        Ok(()) => None,
-        Err(error @ (ReadError::Open { .. } | ReadError::Io { .. })) => return Err(error.into()),
-        Err(error) => Some(error.to_string()),
+    let take = |item: DecodedItem<'_>| {
+        has_evidence |= is_evidence(&item);
+        writer.add(item);
+        Ok::<(), Infallible>(())
     };
-    let ending = reader.finish();
+    let items = if is_recorder {
+        TraceItems::open(trace)?
+    } else {
+        let input = TraceInput::new(&file, open(trace)?)?;
+        TraceItems::Trace(Box::new(TraceReader::new(EventReader::new(input))))
+    };
+    let Ok((ending, failure)) = items.each(&mut progress.trace(), take);
+    let damage = match failure.map(|error| error.downcast::<ReadError>()) {
+        Some(Ok(error @ (ReadError::Open { .. } | ReadError::Io { .. }))) => {
+            return Err(error.into());
+        }
+        Some(Ok(error)) => Some(error.to_string()),
+        Some(Err(error)) => Some(error.to_string()),
+        None => None,
+    };
     if !has_evidence && damage.is_none() {
         return Err(analyze::no_evidence(&file, &ending));
     }
@@ -184,21 +213,6 @@ fn existing(path: &Path, source: &SummarySource) -> anyhow::Result<Option<Option
             size(source.bytes)
         ))
     }))
-}
-
-fn items(
-    reader: &mut TraceReader,
-    writer: &mut SummaryWriter,
-    progress: &ReadProgress,
-    has_evidence: &mut bool,
-) -> Result<(), ReadError> {
-    let mut progress = progress.trace();
-    while let Some(item) = reader.next_item()? {
-        *has_evidence |= is_evidence(&item);
-        writer.add(item);
-    }
-    progress.update(reader.events().input().consumed());
-    Ok(())
 }
 
 /// Whether a trace with this item is read by `gctrace analyze`, as `Analysis::has_evidence` has it.

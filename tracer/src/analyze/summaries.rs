@@ -3,6 +3,7 @@
 //! Owns the errors of a set of them: traces that are in it twice, have changed, or are missing.
 
 use crate::files::open_regular;
+use crate::files::segments::segments_in;
 use crate::text;
 use gctrace_event::summary::{SummaryHeader, SummarySource};
 use std::collections::{BTreeSet, HashMap};
@@ -88,7 +89,12 @@ pub(super) fn check_current(summary: &Path, source: &SummarySource) -> anyhow::R
     let mut above = absolute.ancestors().skip(1).take(ABOVE);
     let found = above.find_map(|directory| {
         let found = directory.join(&source.file).metadata().ok()?;
-        found.is_file().then_some((directory, found.len()))
+        let of_segment = |(_, path): (u64, PathBuf)| path.metadata().map_or(0, |part| part.len());
+        let bytes = match segments_in(&directory.join(&source.file)) {
+            segments if segments.is_empty() => found.is_file().then_some(found.len())?,
+            segments => segments.into_iter().map(of_segment).sum(),
+        };
+        Some((directory, bytes))
     });
     let Some((directory, bytes)) = found.filter(|(_, bytes)| *bytes != source.bytes) else {
         return Ok(());

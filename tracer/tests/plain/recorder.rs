@@ -164,6 +164,15 @@ fn the_last_part_is_kept_and_everything_is_counted() {
         let output = recorder.run(arguments);
         assert!(matches!(output.status.code(), Some(0)), "{arguments:?}: {output:?}");
     }
+    let summarized = recorder.run(&["summarize", "ring", "-o", "summaries"]);
+    assert_eq!(summarized.status.code(), Some(0), "{summarized:?}");
+    let of_summary = recorder.report("summaries");
+    for part in ["totals", "missing", "processes", "phases"] {
+        assert_eq!(of_summary[part], report[part], "{part}");
+    }
+    let again = recorder.run(&["summarize", "ring", "-o", "summaries"]);
+    let again = String::from_utf8_lossy(&again.stderr).into_owned();
+    assert!(again.contains("0 new, 1 complete before"), "{again}");
     let full = recorder.run(&["analyze", "--full", "ring"]);
     let full = String::from_utf8_lossy(&full.stdout).into_owned();
     assert!(full.contains("counted exactly, in no other figure"), "{full}");

@@ -276,6 +276,8 @@ impl LedgerBook<'_> {
     ) -> i64 {
         let layout = self.causes.layout;
         let (mut idle_ns, measured) = self.gaps.replayed(layout, run);
+        // A run may idle longer without a cause: what the next one then gains is not gone.
+        let mut least_ns = idle_ns;
         let mut given = vec![0i64; measured.len()];
         for cause in IdleCause::REMOVABLE {
             let Some(delays) = self.removals.cause(cause) else {
@@ -289,7 +291,8 @@ impl LedgerBook<'_> {
             });
             let wants: Vec<u64> = wants.collect();
             let wanted: u64 = wants.iter().sum();
-            let gained = difference(idle_ns, without_ns).max(0).unsigned_abs().min(wanted);
+            let gained = difference(least_ns, without_ns).max(0).unsigned_abs().min(wanted);
+            least_ns = least_ns.min(without_ns);
             idle_ns = without_ns;
             for (at, part_ns) in split(gained, &wants).into_iter().enumerate() {
                 given[at] += signed(part_ns);

@@ -427,7 +427,7 @@ fn a_comparison_shows_which_cause_went() {
     assert!(idle[0].after_step_ns.unwrap() < 1e-9, "{idle:?}");
 }
 
-/// Where CUPTI records no functions of the host, what waits for one is blocked, by what is not known; the place
+/// Where CUPTI records no functions of the host, what waits for one is blocked, for an unknown reason; the place
 /// names the function.
 #[test]
 fn a_function_without_times_is_a_place_of_what_is_blocked() {

@@ -4,7 +4,7 @@
 # of the program is held. `at_step` is what the library calls, with the interpreter's lock held.
 #
 # In a measured step every module has hooks, and so have tensors that are saved for backward. Storages are
-# told apart by the address of their head, which a weak reference keeps from being used again.
+# distinguished by the address of their head, which a weak reference keeps from being used again.
 
 torch = modules["torch"]
 nn_module = modules["torch.nn.modules.module"]
@@ -26,12 +26,12 @@ FROZEN, OFFLOADED, RECOMPUTED, NOT_CALLED, REST, NO_LAYER = 1, 2, 4, 8, 16, 32
 
 # Rows of a table; smaller layers are summed up in one more.
 MOST_ROWS = 1000
-# Storages that are told apart in a step; a step has some hundred thousand at most.
+# Storages that are distinguished in a step; a step has some hundred thousand at most.
 MOST_STORAGES = 1 << 20
 # Share of the time that measuring may take, and of the time so far that two measured steps are apart.
 BUDGET, SPACING = 0.003, 0.01
 # What a measured step takes beside our own code, in ns: once, and per call of a module and of a saved tensor's hook
-# (the slower way to call modules, from C++ to Python). So that what is said is about what scripts/bench/layers.py
+# (the slower way to call modules, from C++ to Python). So that the stated cost is about what scripts/bench/layers.py
 # measures.
 AROUND_STEP, AROUND_MODULE, AROUND_SAVED = 100000, 10000, 4000
 

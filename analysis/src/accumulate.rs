@@ -3,6 +3,7 @@
 //! Owns the sums, and how much of the past each keeps. `analysis.rs` adds timelines to them,
 //! `live.rs` the last minute by time.
 
+pub(crate) mod alive;
 pub(crate) mod allocations;
 pub(crate) mod called;
 pub(crate) mod cleanup;

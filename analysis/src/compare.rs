@@ -111,7 +111,7 @@ impl<'a> RunFacts<'a> {
             off_cpu: cpu.map(|cpu| cpu.off_cpu_ratio),
             objects: growth.map(|growth| float(growth.largest.objects)),
             growth: growth.and_then(|growth| {
-                let trend = process.and_then(|process| process.trend);
+                let trend = process.and_then(|process| process.trend.as_ref());
                 if let Some(objects) = trend.and_then(|trend| trend.objects) {
                     return Some(objects.per_s);
                 }

@@ -196,6 +196,7 @@ impl Live {
             | Record::CudaLaunches(_)
             | Record::PauseMemory(_)
             | Record::EmptyCache(_)
+            | Record::AliveLines(_)
             | Record::GpuSync(_)
             | Record::HostCode(_)
             | Record::End(_) => {}

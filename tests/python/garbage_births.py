@@ -5,9 +5,11 @@
     garbage_births.py threads   in four threads
     garbage_births.py fork      before and after os.fork(), collected by both processes
     garbage_births.py code      by code that is made at run time, and dies before the collection
+    garbage_births.py alive     that stay, among others that do not
+    garbage_births.py many      that stay, in more samples than are kept
 
-Prints one line of JSON: for each line the type of its instances and how many were garbage. Does not
-depend on gctrace.
+Prints one line of JSON: for each line the type of its instances and how many were garbage or, of the last
+two, are alive at the end. Does not depend on gctrace.
 """
 
 import gc
@@ -15,6 +17,7 @@ import json
 import os
 import sys
 import threading
+import time
 import weakref
 
 ROUNDS = 40
@@ -162,6 +165,34 @@ def code():
         gc.collect()
     assert died == list(range(ROUNDS)), died
     return []
+
+
+KEPT = []
+
+
+def keep(number):
+    KEPT.append(Plain())  # born: plain
+    KEPT.append("%090d" % number)  # born: text
+    return [Plain() for _ in range(3)], "%0120d" % number
+
+
+def keep_many(times):
+    for number in range(times):
+        keep(number)
+        if number % 1000 == 0:
+            gc.collect(0)
+    # What is alive is looked at after a collection, at most every 2 s.
+    time.sleep(2.1)
+    gc.collect(0)
+    return [("plain", Plain, times), ("text", str, times)]
+
+
+def alive():
+    return keep_many(60 * EACH)
+
+
+def many():
+    return keep_many(600 * EACH)
 
 
 def main():

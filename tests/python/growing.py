@@ -1,4 +1,4 @@
-"""Three leaks and a clean service, each in a process of its own, whose ids are printed.
+"""Four leaks and a clean service, each in a process of its own, whose ids are printed.
 
     python growing.py [SECONDS]
 """
@@ -14,7 +14,7 @@ SECONDS = float(sys.argv[1]) if len(sys.argv) > 1 else 40
 
 class Session:
     def __init__(self, user):
-        self.user = {"name": user}
+        self.user = {"name": user}  # objects
 
 
 def serve(keep):
@@ -22,7 +22,7 @@ def serve(keep):
     begin = time.monotonic()
     number = 0
     while time.monotonic() < begin + SECONDS:
-        request = [Session(n) for n in range(200)]
+        request = [Session(n) for n in range(200)]  # objects
         keep(request, number)
         number += 1
         if number % 10 == 0:
@@ -36,10 +36,14 @@ def objects(request, number):
     KEPT.extend(request)
 
 
+def texts(request, number):
+    KEPT.extend("%0300d" % n for n in range(400))  # texts
+
+
 def closures(request, number):
     session = request[0]
     for _ in range(100):
-        KEPT.append(lambda extra, own=[number]: (session, own, extra))
+        KEPT.append(lambda extra, own=[number]: (session, own, extra))  # closures
 
 
 def native(request, number):
@@ -56,7 +60,7 @@ def clean(request, number):
 
 
 children = {}
-for keep in (objects, closures, native, clean):
+for keep in (objects, closures, texts, native, clean):
     pid = os.fork()
     if pid == 0:
         serve(keep)

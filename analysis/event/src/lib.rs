@@ -53,16 +53,16 @@ pub use file::WriteError;
 pub use foreign_times::ForeignTimes;
 pub use notebook::{NotebookCells, cell_name};
 pub use record::{
-    Allocations, AllocatorMemory, Annotation, BirthCount, Called, CalledKind, Collective,
-    CollectorKind, Counter, Counters, CpuSamples, CudaCall, CudaLaunches, CudaLayer, CycleCount,
-    CycleEdge, CycleId, CycleSignature, DeviceMemory, EmptyCache, EventSource, ExaminedProcesses,
-    Frame, FrameId, Garbage, GcReason, GcSettings, GenerationTotal, GpuApi, GpuDevice, GpuOp,
-    GpuOpKind, GpuProcess, GpuSample, GpuSync, GpuSyncKind, HostCode, HostCodeKind, Interpreter,
-    KindCount, KindId, LayerHeld, LayerMade, LayerMark, LayerRow, Layers, LayersRemark,
-    NamedMarker, Note, ObjectKind, OffCpu, OffCpuReason, OmittedPauses, Pause, PauseMemory,
-    Pressure, ProbeCost, Process, ProcessCounters, ProcessExit, ProcessOrigin, Record,
-    RecordedTotals, RecordingMode, Segment, StepMark, TraceEnd, TraceHeader, UnseenCollections,
-    is_launch, is_throttling,
+    AliveLines, Allocations, AllocatorMemory, Annotation, BirthCount, Called, CalledKind,
+    Collective, CollectorKind, Counter, Counters, CpuSamples, CudaCall, CudaLaunches, CudaLayer,
+    CycleCount, CycleEdge, CycleId, CycleSignature, DeviceMemory, EmptyCache, EventSource,
+    ExaminedProcesses, Frame, FrameId, Garbage, GcReason, GcSettings, GenerationTotal, GpuApi,
+    GpuDevice, GpuOp, GpuOpKind, GpuProcess, GpuSample, GpuSync, GpuSyncKind, HostCode,
+    HostCodeKind, Interpreter, KindCount, KindId, LayerHeld, LayerMade, LayerMark, LayerRow,
+    Layers, LayersRemark, NamedMarker, Note, ObjectKind, OffCpu, OffCpuReason, OmittedPauses,
+    Pause, PauseMemory, Pressure, ProbeCost, Process, ProcessCounters, ProcessExit, ProcessOrigin,
+    Record, RecordedTotals, RecordingMode, Segment, StepMark, TraceEnd, TraceHeader,
+    UnseenCollections, is_launch, is_throttling,
 };
 pub use unpaired::{UnpairedPauses, overlap_ns};
 

@@ -157,6 +157,9 @@ impl RecordEncoder {
                 ..EventHead::metadata("gctrace_empty_cache", call.pid, call.start_ns)
             }
             .push(out, call),
+            Record::AliveLines(alive) => {
+                EventHead::metadata("gctrace_alive", alive.pid, alive.at_ns).push(out, alive)
+            }
             Record::Step(step) => EventHead::slice(
                 ("user_annotation", &step.marker.annotation()),
                 (step.pid, step.tid.into()),

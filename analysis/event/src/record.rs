@@ -27,8 +27,8 @@ pub use cuda::{
     CudaCall, CudaLaunches, CudaLayer, DeviceMemory, EmptyCache, GpuApi, PauseMemory, is_launch,
 };
 pub use garbage::{
-    BirthCount, CycleCount, CycleEdge, CycleId, CycleSignature, Garbage, KindCount, KindId,
-    ObjectKind,
+    AliveLines, BirthCount, CycleCount, CycleEdge, CycleId, CycleSignature, Garbage, KindCount,
+    KindId, ObjectKind,
 };
 pub use gpu::{GpuDevice, GpuProcess, GpuSample, is_throttling};
 pub use gpu_work::{
@@ -454,6 +454,8 @@ pub enum Record {
     PauseMemory(PauseMemory),
     /// A call of `torch.cuda.empty_cache()`.
     EmptyCache(EmptyCache),
+    /// What is alive, by line of birth.
+    AliveLines(AliveLines),
     /// A mark of a training step.
     Step(StepMark),
     /// An operation on a GPU.

@@ -100,6 +100,7 @@ impl LeakWatch {
                 (Some(resident), Some(objects)) if resident.rises => Some(!objects.rises),
                 _ => None,
             },
+            lines: Vec::new(),
             has_set_up: life.set_up_ns.is_some(),
             resident_bytes,
             memory_limit_bytes: life.limit_bytes,
@@ -150,6 +151,33 @@ fn trend(series: &LowestSeries, from_ns: u64, life: &WatchedLife) -> Option<Tren
             && last_s - begin_s >= (until_s - begin_s) * LAST_BY
             && until_s - begin_s >= 2.0 * SHORTEST_S
             && rises_throughout(late),
+    })
+}
+
+/// The trend of a part of a growing whole, over the time of the whole's own trend: whether it rises by more
+/// than chance, in both halves. That of a sample wanders, so that no straight line is looked for.
+pub(super) fn part_trend(
+    series: &LowestSeries,
+    whole: &Trend,
+    life: &WatchedLife,
+) -> Option<Trend> {
+    let from_ns = life.since_ns.saturating_add(whole.since_ns);
+    let samples = series.samples().filter(|(at_ns, _)| *at_ns >= from_ns);
+    let points: Vec<(f64, f64)> =
+        samples.map(|(at_ns, value)| point(life.since_ns, at_ns, value)).collect();
+    let (first_s, last_s) = (points.first()?.0, points.last()?.0);
+    let slope = theil_sen(&points)?;
+    let values: Vec<f64> = points.iter().map(|point| point.1).collect();
+    Some(Trend {
+        samples: points.len() as u64,
+        since_ns: seconds(first_s),
+        duration_ns: seconds(last_s - first_s),
+        per_s: slope.value,
+        at_least_per_s: slope.low,
+        at_most_per_s: slope.high,
+        p_value: mann_kendall(&values)?,
+        rises: rises_throughout(&points),
+        slows: false,
     })
 }
 
@@ -217,7 +245,7 @@ const MOST_SAMPLES: usize = 64;
 /// The lowest value of each of at most 64 times of equal length, which doubles as the series grows:
 /// what remains when the work of the moment is done. In any order.
 #[derive(Clone, Debug)]
-struct LowestSeries {
+pub(super) struct LowestSeries {
     slot_ns: u64,
     /// By number of the time since 0: the lowest value, and when it was.
     slots: BTreeMap<u64, (u64, u64)>,
@@ -232,7 +260,7 @@ impl Default for LowestSeries {
 
 impl LowestSeries {
     /// Whether a new time began.
-    fn add(&mut self, at_ns: u64, value: u64) -> bool {
+    pub(super) fn add(&mut self, at_ns: u64, value: u64) -> bool {
         if self.last.is_none_or(|(last_ns, _)| last_ns <= at_ns) {
             self.last = Some((at_ns, value));
         }
@@ -261,7 +289,7 @@ impl LowestSeries {
     }
 
     /// The latest value.
-    fn last(&self) -> Option<u64> {
+    pub(super) fn last(&self) -> Option<u64> {
         Some(self.last?.1)
     }
 }

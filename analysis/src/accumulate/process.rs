@@ -1,5 +1,6 @@
 //! The state of one process while a trace is read: its sums, and what only the report shows.
 
+use crate::accumulate::alive::AliveByLine;
 use crate::accumulate::allocations::LastAllocations;
 use crate::accumulate::called::CalledSums;
 use crate::accumulate::cleanup::CleanupSums;
@@ -13,8 +14,8 @@ use crate::accumulate::tally::PauseTally;
 use crate::accumulate::{Keep, growth};
 use crate::remedy::explicit::ExplicitCalls;
 use crate::report::{
-    Basis, CleanupScale, CpuReport, InterpreterReport, LinesReport, PressureReport, ProcessReport,
-    SettingsReport, Workload,
+    Basis, CleanupScale, CpuReport, HeapTrend, InterpreterReport, LinesReport, PressureReport,
+    ProcessReport, SettingsReport, Workload,
 };
 use crate::spans::StepSpan;
 use crate::time::add_to;
@@ -63,6 +64,7 @@ pub(crate) struct ProcessState {
     pub(crate) stacks: TraceStacks,
     pub(crate) allocations: LastAllocations,
     pub(crate) called: CalledSums,
+    pub(crate) alive: AliveByLine,
     pub(crate) cleanup: Box<CleanupSums>,
     calls: ExplicitCalls,
     pub(crate) layers: LayerSums,
@@ -84,6 +86,7 @@ impl ProcessState {
             stacks: TraceStacks::default(),
             allocations: LastAllocations::default(),
             called: CalledSums::default(),
+            alive: AliveByLine::default(),
             cleanup: Box::default(),
             calls: ExplicitCalls::default(),
             layers: LayerSums::default(),
@@ -258,9 +261,7 @@ impl ProcessState {
                 changes: self.sums.settings_changes,
             }),
             growth: self.sums.growth.report(started_ns),
-            trend: self
-                .sums
-                .trend((start_ns, end_ns), about.steps.first().map(|step| step.start_ns)),
+            trend: self.trend((start_ns, end_ns), about, tree),
             memory: self.sums.memory.report(self.sums.memory_limit_bytes()),
             after_freeze: self.sums.freeze.report(started_ns),
             garbage: self.sums.garbage.report(observed_ns, about.device_bytes, &about.steps),
@@ -274,6 +275,18 @@ impl ProcessState {
             exit_code: self.sums.exit.and_then(|exit| exit.code),
             exit_signal: self.sums.exit.and_then(|exit| exit.signal),
         }
+    }
+
+    fn trend(
+        &self,
+        span_ns: (u64, u64),
+        about: &OtherRecords,
+        tree: &StackTree,
+    ) -> Option<HeapTrend> {
+        let life = self.sums.life(span_ns, about.steps.first().map(|step| step.start_ns));
+        let mut trend = self.sums.leaks.trend(&life)?;
+        self.alive.explain(&mut trend, tree, &life);
+        Some(trend)
     }
 
     /// By what its explicit cleanup is judged.

@@ -99,13 +99,22 @@ impl ProcessSums {
         (since_ns, until_ns): (u64, u64),
         set_up_ns: Option<u64>,
     ) -> Option<HeapTrend> {
-        self.leaks.trend(&WatchedLife {
+        self.leaks.trend(&self.life((since_ns, until_ns), set_up_ns))
+    }
+
+    /// What its trends depend on, as of [`ProcessSums::trend`].
+    pub(crate) fn life(
+        &self,
+        (since_ns, until_ns): (u64, u64),
+        set_up_ns: Option<u64>,
+    ) -> WatchedLife {
+        WatchedLife {
             since_ns,
             until_ns,
             set_up_ns,
             frozen_ns: self.freeze.at_ns(),
             limit_bytes: self.memory_limit_bytes(),
-        })
+        }
     }
 
     /// Adds settings; those that were read last count.

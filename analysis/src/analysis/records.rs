@@ -103,6 +103,11 @@ impl Analysis {
                 let node = call.stack.and_then(|at| frames.resolve(at, &mut self.stacks));
                 self.process_at(call.pid, call.start_ns).cleanup.add_empty_cache(&call, node);
             }
+            Record::AliveLines(alive) => {
+                let index = self.index_at(alive.pid, alive.at_ns);
+                let (frames, stacks) = (&self.current.frames, &mut self.stacks);
+                self.processes[index].alive.add(&alive, |frame| frames.resolve(frame, stacks));
+            }
             Record::CpuSamples(samples) => self.add_samples(&samples),
             Record::OffCpu(off) => self.add_off_cpu(&off),
             Record::Layers(layers) => {

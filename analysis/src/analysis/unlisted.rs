@@ -39,6 +39,7 @@ impl Analysis {
             Record::OffCpu(off) => off.pid,
             Record::Layers(layers) => layers.pid,
             Record::EmptyCache(call) => call.pid,
+            Record::AliveLines(alive) => alive.pid,
             _ => return Some(record),
         };
         if !self.is_unlisted(pid) {

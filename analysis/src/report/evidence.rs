@@ -218,7 +218,7 @@ impl GrowthReport {
 /// What a process keeps over time, after its warm-up: of each series the last part that one straight
 /// line describes, from the first training step after the warm-up on, if steps are known. A series has at
 /// most 64 samples, each the lowest value of its time.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct HeapTrend {
     /// Always inferred: the trend of samples.
     pub basis: Basis,
@@ -231,8 +231,11 @@ pub struct HeapTrend {
     pub device: Option<Trend>,
     /// Whether resident memory rises and the objects do not: it is native code's, the allocator's or a
     /// device's, or in few large objects. `null` unless resident memory rises and the trend of the
-    /// objects is known.
+    /// objects is known, or `lines` explain half of it.
     pub outside_python: Option<bool>,
+    /// If objects or resident memory rise, the lines of birth whose living objects do, those that grow
+    /// fastest first, at most three: of a sample of all allocations of objects (`--alloc`, in-process).
+    pub lines: Vec<GrowingLine>,
     /// Whether the end of its set-up is known, by training steps. Otherwise a rise may be of the set-up
     /// still, where that is most of the recording.
     pub has_set_up: bool,
@@ -277,6 +280,19 @@ impl HeapTrend {
     pub fn may_be_set_up(&self) -> bool {
         !self.has_set_up && self.duration_ns() < Self::NO_SET_UP_NS
     }
+}
+
+/// A line that allocates objects which stay alive, ever more of them.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct GrowingLine {
+    /// The line. Memory of a type with a free list (list, dict, tuple, float) is reused: it is counted where
+    /// it was first allocated.
+    pub location: Location,
+    /// Objects alive that it allocated.
+    pub objects: Trend,
+    /// Their blocks, in bytes; not what they own elsewhere (arrays, items of lists). `null` if that does not
+    /// rise by more than chance.
+    pub bytes: Option<Trend>,
 }
 
 /// How fast a figure changes: Theil-Sen slope with its 95 % interval, and Mann-Kendall test.

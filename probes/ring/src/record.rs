@@ -209,6 +209,21 @@ pub struct RingCycleCount {
     pub bytes: u64,
 }
 
+/// What is alive of the objects that were allocated at a line, estimated from a sample.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RingAliveLine {
+    /// When it was looked at; all lines of one look have the same.
+    pub at_ns: u64,
+    /// Lines of this look that are to come.
+    pub left: u16,
+    /// Number of the frame that is the line; 0: there was no room for it.
+    pub frame: u32,
+    /// Number of objects.
+    pub objects: u64,
+    /// Their blocks, in bytes.
+    pub bytes: u64,
+}
+
 /// Objects of one kind in the garbage of one collection.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, Immutable, IntoBytes, KnownLayout,
@@ -349,6 +364,8 @@ pub enum RingRecord {
         /// Number of sampled objects.
         samples: u32,
     },
+    /// What is alive of the objects that were allocated at a line, of a sample of them.
+    AliveLine(RingAliveLine),
     /// A training step is marked.
     StepMark {
         /// Time of the mark.
@@ -450,6 +467,7 @@ impl RingRecord {
             Self::Garbage(_)
             | Self::GarbageKinds { .. }
             | Self::GarbageCycles(_)
+            | Self::AliveLine(_)
             | Self::GarbageBirth { .. } => LostKind::Garbage,
             _ => LostKind::Descriptions,
         })

@@ -191,6 +191,21 @@ impl SeenRecords {
         self.records.iter().filter_map(called).collect()
     }
 
+    /// What is alive by line of birth, as of the last look: function, file and line, objects and bytes.
+    pub fn alive(&self) -> Vec<((String, String, u32), u64, u64)> {
+        let mut last = Vec::new();
+        let lines = self.records.iter().filter_map(|record| match *record {
+            RingRecord::AliveLine(line) => Some(line),
+            _ => None,
+        });
+        let at_ns = lines.clone().map(|line| line.at_ns).max();
+        for line in lines.filter(|line| Some(line.at_ns) == at_ns) {
+            let place = self.stack(line.frame).into_iter().next().unwrap_or_default();
+            last.push((place, line.objects, line.bytes));
+        }
+        last
+    }
+
     /// The number of pauses that started.
     pub fn begins(&self) -> usize {
         let is_begin = |record: &&RingRecord| matches!(record, RingRecord::PauseStart { .. });

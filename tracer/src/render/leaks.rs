@@ -3,6 +3,7 @@
 use super::table::{ReportSection, TableOfColumns, mark, paragraph};
 use crate::units::{bytes, counted, duration, short_count, three_digits};
 use gctrace_analysis::report::{HeapTrend, ProcessReport, Report, Trend};
+use gctrace_analysis::words::places;
 
 /// Processes in the section at most; the others are in the JSON.
 const SHOWN: usize = 3;
@@ -24,15 +25,15 @@ const KEPT: [Kept; 3] = [
 
 /// The trends of each process, those that rise first.
 pub(crate) fn section(report: &Report) -> ReportSection {
-    let mut known: Vec<(&ProcessReport, HeapTrend)> = report
+    let mut known: Vec<(&ProcessReport, &HeapTrend)> = report
         .processes
         .iter()
-        .filter_map(|process| Some((process, process.trend?)))
+        .filter_map(|process| Some((process, process.trend.as_ref()?)))
         .filter(|(_, trend)| trend.duration_ns() >= SHORTEST_NS)
         .collect();
     known.sort_by_key(|(_, trend)| !trend.rises());
     let lines =
-        known.into_iter().take(SHOWN).flat_map(|(process, trend)| of_process(process, &trend));
+        known.into_iter().take(SHOWN).flat_map(|(process, trend)| of_process(process, trend));
     ReportSection::new("Does memory grow?", lines.collect())
 }
 
@@ -96,11 +97,16 @@ fn of_process(process: &ProcessReport, trend: &HeapTrend) -> Vec<String> {
             long_duration(reaches.at_most_ns),
         ));
     }
-    if trend.objects.is_some_and(|objects| objects.rises) {
+    sentences.extend(born(trend));
+    if trend.objects.is_some_and(|objects| objects.rises) || !trend.lines.is_empty() {
         sentences.push(format!(
             "Which objects, and what holds them: gctrace heap -p {} three times, then gctrace heap diff.",
             process.pid
         ));
+        if trend.lines.is_empty() && process.allocations.is_none() {
+            sentences
+                .push("The lines that allocate them: gctrace --mode inject --alloc.".to_owned());
+        }
     }
     if !sentences.is_empty() {
         lines.extend(paragraph(&sentences.join(" ")));
@@ -128,6 +134,25 @@ fn cause(trend: &HeapTrend) -> Option<String> {
     }
 }
 
+/// The lines whose objects stay, ever more of them.
+fn born(trend: &HeapTrend) -> Option<String> {
+    let (seconds, per) = per(trend);
+    let lines = trend.lines.iter().map(|line| {
+        let rate = |per_s: f64| (per_s * seconds) as u64;
+        let memory =
+            line.bytes.map_or(String::new(), |trend| format!(" and {}", bytes(rate(trend.per_s))));
+        format!(
+            "{} (+{} objects{memory})",
+            places::place(&line.location),
+            short_count(rate(line.objects.per_s)),
+        )
+    });
+    let lines: Vec<String> = lines.collect();
+    (!lines.is_empty()).then(|| {
+        format!("Born and alive, per {per}, of a sample of all allocations: {}.", lines.join(", "))
+    })
+}
+
 /// The unit of time of a trend, in s with its name: at most ten times what it rests on.
 fn per(trend: &HeapTrend) -> (f64, &'static str) {
     const SIX_MINUTES_NS: u64 = 360_000_000_000;
@@ -148,14 +173,14 @@ fn long_duration(ns: u64) -> String {
 /// That a process keeps more and more; `None` if none does.
 pub(super) fn in_short(report: &Report) -> Option<String> {
     let growing = report.processes.iter().filter_map(|process| {
-        let trend = process.trend.filter(HeapTrend::rises)?;
+        let trend = process.trend.as_ref().filter(|trend| trend.rises())?;
         Some((process, trend))
     });
     let (process, trend) = growing.clone().min_by_key(|(_, trend)| trend.may_be_set_up())?;
     let others = growing.count() as u64 - 1;
-    let (seconds, per) = per(&trend);
+    let (seconds, per) = per(trend);
     let rates = KEPT.iter().filter_map(|kept| {
-        let trend = (kept.of)(&trend).filter(|trend| trend.rises)?;
+        let trend = (kept.of)(trend).filter(|trend| trend.rises)?;
         let rate = (kept.shown)((trend.per_s * seconds) as u64);
         let unit = if kept.name == "objects" { " objects" } else { "" };
         Some((kept.name, format!("{rate}{unit}")))
@@ -187,6 +212,6 @@ pub(super) fn in_short(report: &Report) -> Option<String> {
         let when = long_duration(reaches.likely_ns);
         format!(", {} in {when} (predicted)", bytes(limit))
     });
-    let cause = cause(&trend).map_or(String::new(), |cause| format!(" {cause}"));
+    let cause = cause(trend).map_or(String::new(), |cause| format!(" {cause}"));
     Some(format!("{whose} keeps growing: {rates} per {per}{inferred}{ends}.{cause}{others}"))
 }

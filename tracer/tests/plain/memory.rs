@@ -34,33 +34,69 @@ fn memory_of_waiting_garbage_is_what_a_run_with_it_takes() {
 
 /// The report on a program of `tests/python`, recorded in-process, and what it printed.
 fn report_on(python: &Path, program: &str, arguments: &[&str]) -> (Value, String) {
+    let (place, report, printed) = recorded(python, program, arguments, &[]);
+    drop(place);
+    (report, printed)
+}
+
+/// The same, with options of `record`, and the folder with the trace.
+fn recorded(
+    python: &Path,
+    program: &str,
+    arguments: &[&str],
+    options: &[&str],
+) -> (tempfile::TempDir, Value, String) {
     let place = tempfile::tempdir().expect("a folder");
     let program = recording::scripts().join(program);
-    let mut line = vec!["record", "--mode", "inject", "--"];
+    let mut line = vec!["record", "--mode", "inject"];
+    line.extend(options);
+    line.push("--");
     line.extend([python, program.as_path()].map(|path| path.to_str().expect("UTF-8")));
     line.extend(arguments);
     let output = recording::gctrace(&line, place.path());
     assert!(output.status.success(), "{output:?}");
     let json = recording::gctrace(&["analyze", "--json", "trace.json"], place.path());
     let printed = String::from_utf8(output.stdout).expect("UTF-8");
-    (serde_json::from_slice(&json.stdout).expect("a report"), printed)
+    let report = serde_json::from_slice(&json.stdout).expect("a report");
+    (place, report, printed)
 }
 
-/// A list, closures and native memory grow, each in a process of its own; the fourth process is clean.
+/// A list, closures, texts and native memory grow, each in a process of its own; the fifth process is clean.
+/// What is born and stays has its line.
 #[test]
 fn planted_leaks_are_found_and_no_others() {
     let test = "planted_leaks_are_found_and_no_others";
     let Some(python) = interpreters::python(test, "system-3.11") else {
         return;
     };
-    let (report, printed) = report_on(&python.path, "growing.py", &["60"]);
-    let rises = |name: &str, what: &str| {
+    let (place, report, printed) = recorded(&python.path, "growing.py", &["60"], &["--alloc"]);
+    let of = |name: &str| {
         let pid =
             printed.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
         let processes = report["processes"].as_array().unwrap();
         let process = processes.iter().find(|process| process["pid"].as_u64() == pid).unwrap();
-        process["trend"][what]["rises"].as_bool()
+        &process["trend"]
     };
+    let rises = |name: &str, what: &str| of(name)[what]["rises"].as_bool();
+    let source = std::fs::read_to_string(recording::scripts().join("growing.py")).unwrap();
+    for name in ["objects", "closures", "texts", "native", "clean"] {
+        let lines = of(name)["lines"].as_array().unwrap();
+        let found: Vec<usize> =
+            lines.iter().map(|line| line["location"]["line"].as_u64().unwrap() as usize).collect();
+        let is_planted =
+            |line: &usize| source.lines().nth(line - 1).unwrap().ends_with(&format!("# {name}"));
+        assert!(found.iter().all(is_planted), "{name}: {lines:?}");
+        assert_eq!(found.is_empty(), ["native", "clean"].contains(&name), "{name}: {lines:?}");
+    }
+    // 4,000 texts a second.
+    let texts = of("texts")["lines"][0]["objects"]["per_s"].as_f64().unwrap();
+    assert!((2_800.0..5_200.0).contains(&texts), "{texts}");
+    assert_eq!(of("texts")["outside_python"], false, "{printed}");
+    assert_eq!(of("native")["outside_python"], true, "{printed}");
+    let shown = recording::gctrace(&["analyze", "--full", "trace.json"], place.path());
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(shown.contains("of a sample of all allocations: "), "{shown}");
     assert_eq!(rises("objects", "objects"), Some(true), "{printed}");
     assert_eq!(rises("closures", "objects"), Some(true), "{printed}");
     assert_eq!(rises("native", "objects"), Some(false), "{printed}");

@@ -16,9 +16,9 @@ use super::events::{ChromeEvent, EventReader, TraceEntry, TraceProperty};
 use super::input::TraceInput;
 use super::value::JsonValue;
 use crate::{
-    Allocations, Called, CycleSignature, EventSource, Frame, Garbage, GcSettings, GpuDevice,
-    GpuSample, Layers, Note, NotebookCells, ObjectKind, Pause, PauseMemory, Pressure, Process,
-    ProcessExit, Record, RecordingMode, TraceEnd, TraceHeader, UnpairedPauses,
+    AliveLines, Allocations, Called, CycleSignature, EventSource, Frame, Garbage, GcSettings,
+    GpuDevice, GpuSample, Layers, Note, NotebookCells, ObjectKind, Pause, PauseMemory, Pressure,
+    Process, ProcessExit, Record, RecordingMode, TraceEnd, TraceHeader, UnpairedPauses,
 };
 use bitcode::{Decode, Encode};
 use code::CodeFilter;
@@ -384,6 +384,11 @@ fn metadata<'a>(
         b"gctrace_samples" => Record::CpuSamples(samples(event, names, report)?),
         b"gctrace_off_cpu" => Record::OffCpu(off_cpu(event, names, report)?),
         b"gctrace_empty_cache" => Record::EmptyCache(empty_cache(event, names, report)?),
+        b"gctrace_alive" => Record::AliveLines(AliveLines {
+            pid: process_id(event, "the \"pid\" of what is alive is not a process id")?,
+            at_ns: time(event.ts)?,
+            ..args(event, "what is alive by line is damaged")?
+        }),
         b"gctrace_layers" => Record::Layers(layers(event)?),
         b"gctrace_gpu" => Record::GpuDevice(GpuDevice {
             at_ns: time(event.ts)?,

@@ -1,5 +1,6 @@
 //! What a collection found unreachable: its garbage, by kind of object and by cycle.
 
+use super::FrameId;
 use bitcode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
@@ -98,6 +99,21 @@ pub struct Garbage {
     /// Time that examining it took, in ns, which is part of the pause; `None` if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_ns: Option<u64>,
+}
+
+/// What is alive, by the line at which it was allocated: an estimate from a sample of all allocations of
+/// objects since the injected library began to sample (`--alloc`), whatever their type. Written after
+/// collections, ever more rarely.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
+pub struct AliveLines {
+    /// Process id in the host's initial pid namespace.
+    #[serde(skip)]
+    pub pid: u32,
+    /// When it was looked at, in ns of CLOCK_MONOTONIC.
+    #[serde(skip)]
+    pub at_ns: u64,
+    /// Frame that is the line, objects, and their blocks in bytes; at most 128 lines, most objects first.
+    pub lines: Vec<(FrameId, u64, u64)>,
 }
 
 /// Cycles of one signature in the garbage of one collection: strongly connected components of its

@@ -5,10 +5,10 @@
 
 use crate::read::{DecodedItem, TraceProperty};
 use crate::{
-    Allocations, Annotation, Called, CpuSamples, CudaCall, CudaLaunches, CycleSignature,
-    DeviceMemory, EmptyCache, Frame, Garbage, GcSettings, GpuDevice, GpuOp, GpuSample, GpuSync,
-    HostCode, Layers, Note, ObjectKind, OffCpu, Pause, PauseMemory, Pressure, Process,
-    ProcessCounters, ProcessExit, Record, StepMark, TraceEnd, TraceHeader,
+    AliveLines, Allocations, Annotation, Called, CpuSamples, CudaCall, CudaLaunches,
+    CycleSignature, DeviceMemory, EmptyCache, Frame, Garbage, GcSettings, GpuDevice, GpuOp,
+    GpuSample, GpuSync, HostCode, Layers, Note, ObjectKind, OffCpu, Pause, PauseMemory, Pressure,
+    Process, ProcessCounters, ProcessExit, Record, StepMark, TraceEnd, TraceHeader,
 };
 use bitcode::{Decode, Encode};
 use indexmap::IndexSet;
@@ -92,6 +92,7 @@ stored! {
     DeviceMemory: DeviceMemory,
     PauseMemory: PauseMemory,
     EmptyCache: EmptyCache,
+    AliveLines: AliveLines,
     Step: StepMark,
     GpuSync: GpuSync,
     Note: Note,

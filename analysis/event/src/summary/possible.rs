@@ -83,6 +83,7 @@ fn times(record: &Record) -> Option<(u64, u64)> {
         Record::GpuDevice(gpu_device) => once(gpu_device.at_ns),
         Record::GpuSample(gpu_sample) => once(gpu_sample.at_ns),
         Record::DeviceMemory(device_memory) => once(device_memory.at_ns),
+        Record::AliveLines(alive) => once(alive.at_ns),
         Record::EmptyCache(call) => Some((call.start_ns, call.end_ns)),
         Record::PauseMemory(pause_memory) => once(pause_memory.start_ns),
         Record::Note(note) => once(note.at_ns),

@@ -84,6 +84,8 @@ proptest! {
             named.extend(event["args"]["parent"].as_u64().filter(|_| event["name"] == "gctrace_frame"));
             let stacks = event["args"]["stacks"].as_array().into_iter().flatten();
             named.extend(stacks.filter_map(|stack| stack[0].as_u64()));
+            let alive = event["args"]["lines"].as_array().into_iter().flatten();
+            named.extend(alive.filter_map(|line| line[0].as_u64()));
         }
         prop_assert_eq!(record.stacks().map(u64::from).collect::<Vec<_>>(), named);
     }

@@ -9,7 +9,7 @@
 //! previous ones.
 
 use super::api::{MemAllocator, PythonApi};
-use super::garbage::{allocated, freed};
+use super::garbage::{allocated, freed, moved};
 use crate::process_ring;
 use crate::process_ring::{now_ns, ring};
 use crate::recording::guarded;
@@ -140,7 +140,7 @@ fn count(memory: *mut c_void, size: usize) {
 fn count_new<const DOMAIN: i32>(memory: *mut c_void, size: usize) {
     count(memory, size);
     if DOMAIN == OBJECTS && !memory.is_null() {
-        allocated(memory);
+        allocated(memory, size);
     }
 }
 
@@ -189,14 +189,17 @@ unsafe extern "C" fn realloc<const DOMAIN: i32>(
     old: *mut c_void,
     size: usize,
 ) -> *mut c_void {
-    if DOMAIN == OBJECTS {
-        freed(old);
-    }
+    let sampled = if DOMAIN == OBJECTS { freed(old) } else { None };
     // SAFETY: as for malloc.
     let memory = unsafe {
         let before = before(context);
         (before.realloc)(before.context, old, size)
     };
+    if let Some(line) = sampled
+        && !memory.is_null()
+    {
+        moved(line, memory, size);
+    }
     count(memory, size);
     if !old.is_null() && !memory.is_null() {
         count_free();

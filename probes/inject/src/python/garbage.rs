@@ -6,7 +6,7 @@
 //!
 //! - `sentinel`: our way into a collection;
 //! - `layout`: the collector's list, objects and types in memory;
-//! - `births`: the lines at which instances were allocated;
+//! - `births`: the lines at which objects were allocated, of garbage and of what is alive;
 //! - `kinds`: types, code and lines; `bytes`: sizes; `tally`: the counts of one collection;
 //! - `cycles`: what refers to what; `graph`: its components; `references`: names of references;
 //! - `budget`: which collections.
@@ -26,20 +26,40 @@ use super::api::{Object, PythonApi};
 use super::object::OwnedRef;
 use super::raw_frame::RawFrameLayout;
 use crate::process_ring::{ProcessRing, is_off, now_ns, options, process_cpu_ns, ring, tid};
-pub(super) use births::{allocated, freed};
+pub(super) use births::{allocated, freed, moved};
 pub(super) use budget::Budget;
 
 use births::InstanceTypes;
 use cycles::CycleReader;
 use gctrace_ring::{
-    GarbageDetail, InjectOptions, KINDS_AT_ONCE, RingCycleCount, RingGarbage, RingKindCount,
-    RingRecord, RingRole,
+    GarbageDetail, InjectOptions, KINDS_AT_ONCE, RingAliveLine, RingCycleCount, RingGarbage,
+    RingKindCount, RingRecord, RingRole,
 };
 use kinds::KindReader;
 use references::ReferenceNames;
 use sentinel::{Planted, Sentinel, take_back};
 use std::sync::Mutex;
 use tally::Tally;
+
+/// Lines of what is alive that are written at once, those with most objects: of 4,096 samples at most,
+/// the others have 16 each on average.
+const ALIVE_LINES: usize = 128;
+
+/// Time between two looks at what is alive, in ns, and the part of the time since the first of them: in
+/// an hour they are 150.
+const ALIVE_APART_NS: u64 = 2_000_000_000;
+const ALIVE_APART_PART: u64 = 64;
+
+/// When what is alive is looked at.
+#[derive(Default)]
+struct AliveLooks {
+    /// Of the ring that has it, the number, and when the first was, in ns.
+    ring: u32,
+    first_ns: u64,
+    next_ns: u64,
+    /// After the collection in progress.
+    is_due: bool,
+}
 
 /// Examines the garbage of one interpreter.
 pub(crate) struct GarbageHook {
@@ -57,6 +77,7 @@ struct GarbageExaminer {
     tally: Tally,
     /// `None`: not requested.
     cycles: Option<CycleReader>,
+    alive: AliveLooks,
     /// The collector is not as it is known: nothing is examined any more.
     gave_up: bool,
 }
@@ -91,6 +112,7 @@ impl GarbageExaminer {
             reader: KindReader::new(api, minor, raw, instances).ok_or(unknown)?,
             tally: Tally::new(),
             cycles,
+            alive: AliveLooks::default(),
             gave_up: false,
         })
     }
@@ -104,6 +126,40 @@ impl GarbageExaminer {
                 self.budget.spend(cost_ns, process_cpu_ns);
             }
         }
+    }
+
+    /// Whether to look at what is alive after the collection that starts.
+    fn looks_at_alive(&mut self) -> bool {
+        self.alive.is_due = self.reader.finds_births() && now_ns() >= self.alive.next_ns;
+        self.alive.is_due
+    }
+
+    /// Writes what is alive by line of birth, if it is time.
+    fn look_at_alive(&mut self) {
+        if !std::mem::take(&mut self.alive.is_due) {
+            return;
+        }
+        let now = now_ns();
+        let Some(ring) = ring(RingRole::Python) else {
+            return;
+        };
+        if self.alive.ring != ring.number() {
+            self.alive = AliveLooks { ring: ring.number(), first_ns: now, ..AliveLooks::default() };
+        }
+        let apart_ns = ALIVE_APART_NS.max((now - self.alive.first_ns) / ALIVE_APART_PART);
+        self.alive.next_ns = now + apart_ns;
+        let lines = births::alive(ALIVE_LINES);
+        for (at, (line, objects, bytes)) in lines.iter().enumerate() {
+            let (function, file) = (ring.text(&line.function), ring.text(&line.file));
+            let frame = ring.frame(0, function, file, line.line);
+            let left = (lines.len() - 1 - at) as u16;
+            let (objects, bytes) = (*objects, *bytes);
+            let line = RingAliveLine { left, frame, at_ns: now, objects, bytes };
+            if !ring.push(&RingRecord::AliveLine(line)) {
+                break;
+            }
+        }
+        self.budget.spend(now_ns().saturating_sub(now), process_cpu_ns);
     }
 
     /// Whether the collector prints or keeps what it finds (`gc.set_debug`): then the sentinel
@@ -231,11 +287,15 @@ impl GarbageHook {
         if let Ok(mut examiner) = self.examiner.try_lock()
             && let Some(examiner) = &mut *examiner
             && !examiner.gave_up
-            && examiner.budget.is_due(is_oldest)
-            && !examiner.is_debugging()
         {
-            examiner.settle_births();
-            examiner.sentinel.plant(&self.planted);
+            let looks = examiner.looks_at_alive();
+            let examines = examiner.budget.is_due(is_oldest) && !examiner.is_debugging();
+            if looks || examines {
+                examiner.settle_births();
+            }
+            if examines {
+                examiner.sentinel.plant(&self.planted);
+            }
         }
     }
 
@@ -245,6 +305,9 @@ impl GarbageHook {
             && let Some(examiner) = &mut *examiner
         {
             examiner.sentinel.end(&self.planted);
+            if !is_off() {
+                examiner.look_at_alive();
+            }
         }
     }
 

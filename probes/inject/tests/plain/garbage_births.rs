@@ -119,6 +119,45 @@ fn code_that_dies_still_has_its_lines() {
     }
 }
 
+/// What is alive is estimated without bias, also once samples are thinned, and what died is not there.
+#[test]
+fn what_stays_alive_is_estimated_by_line() {
+    /// Bytes of an instance with its collector's head and the words before it, of a text of 90 digits.
+    const BYTES: [(&str, std::ops::Range<u64>); 2] = [("Plain", 32..128), ("str", 128..176)];
+    let cases = [("alive", 0.35), ("many", 0.12)];
+    for (at, python) in with_list("what_stays_alive_is_estimated_by_line").enumerate() {
+        // Thinning is the same in all.
+        for (case, tolerance) in cases.into_iter().take(if at == 0 { 2 } else { 1 }) {
+            let run = run(with_births(), &mut births(&python, case));
+            let alive = run.only().alive();
+            let file = root().join("tests/python/garbage_births.py");
+            let kept = truth(&python, &run);
+            for ((type_name, line), objects) in &kept {
+                let at = |place: &(String, String, u32)| {
+                    place.1 == file.to_str().unwrap() && u64::from(place.2) == *line
+                };
+                let found = alive.iter().find(|(place, ..)| at(place));
+                let (_, found, bytes) = found.unwrap_or_else(|| panic!("{line} of {alive:?}"));
+                let about = format!("{}: {case}: {type_name}: {found} of {objects}", python.name);
+                let difference = (*found as f64 / *objects as f64 - 1.0).abs();
+                assert!(difference < tolerance, "{about}");
+                let known = BYTES.iter().find(|(name, _)| type_name.ends_with(name)).unwrap();
+                assert!(known.1.contains(&(bytes / found)), "{about}: {bytes} bytes");
+            }
+            // What lived for one round only.
+            let most = kept.values().max().unwrap();
+            let of_file = alive.iter().filter(|(place, ..)| place.1 == file.to_str().unwrap());
+            let rest = of_file
+                .filter(|(place, ..)| !kept.keys().any(|(_, line)| *line == u64::from(place.2)));
+            assert!(
+                rest.map(|(_, objects, _)| objects).sum::<u64>() < most / 20,
+                "{}: {alive:?}",
+                python.name
+            );
+        }
+    }
+}
+
 #[test]
 fn without_alloc_nothing_is_sampled() {
     for python in with_list("without_alloc_nothing_is_sampled") {

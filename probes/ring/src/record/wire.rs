@@ -4,9 +4,9 @@
 
 use super::{
     ApiLayer, CuptiState, GpuRecord, HeldBytes, HookState, KINDS_AT_ONCE, MalformedRecord,
-    RingCacheMemory, RingCall, RingCalled, RingCycleCount, RingDeviceMemory, RingEmptyCache,
-    RingGarbage, RingGpuOp, RingKindCount, RingLayer, RingLayerFlow, RingLayers, RingPause,
-    RingRecord, RingSync, StepMarker, TextId, TextPiece, TimeInterval,
+    RingAliveLine, RingCacheMemory, RingCall, RingCalled, RingCycleCount, RingDeviceMemory,
+    RingEmptyCache, RingGarbage, RingGpuOp, RingKindCount, RingLayer, RingLayerFlow, RingLayers,
+    RingPause, RingRecord, RingSync, StepMarker, TextId, TextPiece, TimeInterval,
 };
 use crate::layout::PAYLOAD_WORDS;
 use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
@@ -223,4 +223,5 @@ wire_records! {
         allocated: u64,
         reserved: u64,
     }
+    31 = AliveLine(RingAliveLine) { left: u16, frame: u32, at_ns: u64, objects: u64, bytes: u64 }
 }

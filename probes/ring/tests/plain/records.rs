@@ -1,9 +1,9 @@
 //! Round trip of records through their words; invalid words.
 
 use gctrace_ring::{
-    ApiLayer, CuptiState, GpuRecord, HeldBytes, HookState, RingCacheMemory, RingCall, RingCalled,
-    RingDeviceMemory, RingEmptyCache, RingGpuOp, RingLayer, RingLayerFlow, RingLayers, RingPause,
-    RingRecord, RingSync, StepMarker, TimeInterval, pieces,
+    ApiLayer, CuptiState, GpuRecord, HeldBytes, HookState, RingAliveLine, RingCacheMemory,
+    RingCall, RingCalled, RingDeviceMemory, RingEmptyCache, RingGpuOp, RingLayer, RingLayerFlow,
+    RingLayers, RingPause, RingRecord, RingSync, StepMarker, TimeInterval, pieces,
 };
 use proptest::prelude::*;
 
@@ -70,6 +70,9 @@ fn python() -> impl Strategy<Value = RingRecord> {
         let [device, tid] = ids;
         RingRecord::CacheMemory(RingCacheMemory { device, tid, at_ns, allocated, reserved })
     });
+    let alive = any::<(u16, u32, [u64; 3])>().prop_map(|(left, frame, [at_ns, objects, bytes])| {
+        RingRecord::AliveLine(RingAliveLine { left, frame, at_ns, objects, bytes })
+    });
     prop_oneof![
         frame,
         interpreter,
@@ -81,7 +84,8 @@ fn python() -> impl Strategy<Value = RingRecord> {
         step,
         fork,
         empty,
-        cache
+        cache,
+        alive
     ]
 }
 

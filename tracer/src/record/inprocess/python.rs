@@ -6,11 +6,13 @@ use super::ring_event::{InjectedNotice, NoticeLevel, RingEvent};
 use super::texts::{NAME_LOST, RingTexts};
 use crate::record::trace::{FrameNode, FrameTree};
 use gctrace_event::{
-    Called, CalledKind, CollectorKind, CycleId, DeviceMemory, EmptyCache, EventSource, FrameId,
-    GcReason, GcSettings, Interpreter, KindId, NamedMarker, Pause, Record, StepMark,
+    AliveLines, Called, CalledKind, CollectorKind, CycleId, DeviceMemory, EmptyCache, EventSource,
+    FrameId, GcReason, GcSettings, Interpreter, KindId, NamedMarker, Pause, Record, StepMark,
     UnseenCollections,
 };
-use gctrace_ring::{HookState, RingCacheMemory, RingEmptyCache, RingPause, TextId, TimeInterval};
+use gctrace_ring::{
+    HookState, RingAliveLine, RingCacheMemory, RingEmptyCache, RingPause, TextId, TimeInterval,
+};
 use std::collections::{HashMap, HashSet};
 
 /// Place where collections are counted that ran while the program had our callback removed.
@@ -35,6 +37,8 @@ pub(super) struct PythonRing {
     open: HashMap<(u32, i64), OpenPause>,
     garbage: GarbageRecords,
     layers: LayerRecords,
+    /// The look at what is alive whose lines are coming; they come one after the other.
+    alive: AliveLines,
     /// Interpreters that have begun to end, at most [`MAX_OPEN`].
     ending: HashSet<i64>,
 }
@@ -150,6 +154,11 @@ impl PythonRing {
             From::EmptyCache(call) => {
                 ring_events.push(RingEvent::Record(Record::EmptyCache(self.empty_cache(&call))));
             }
+            From::AliveLine(line) => {
+                let looked = self.alive(&line);
+                ring_events
+                    .extend(looked.map(|alive| RingEvent::Record(Record::AliveLines(alive))));
+            }
             From::CacheMemory(memory) => {
                 let memory = self.cache_memory(&memory);
                 ring_events
@@ -229,6 +238,17 @@ impl PythonRing {
             source: EventSource::Injected,
             ..Pause::default()
         }
+    }
+
+    /// What is alive by line, once all lines of a look came.
+    fn alive(&mut self, line: &RingAliveLine) -> Option<AliveLines> {
+        // Of a look whose last lines were lost, the rest is too.
+        if self.alive.at_ns != line.at_ns {
+            self.alive = AliveLines { pid: self.pid, at_ns: line.at_ns, lines: Vec::new() };
+        }
+        let frame = self.frames.get(&line.frame);
+        self.alive.lines.extend(frame.map(|frame| (*frame, line.objects, line.bytes)));
+        (line.left == 0).then(|| std::mem::take(&mut self.alive))
     }
 
     fn empty_cache(&self, call: &RingEmptyCache) -> EmptyCache {

@@ -2,15 +2,23 @@
 
 use super::{count, time};
 use gctrace_event::{
-    BirthCount, Called, CalledKind, CpuSamples, CycleCount, CycleEdge, CycleSignature, Garbage,
-    KindCount, ObjectKind, OffCpu, OffCpuReason, Record,
+    AliveLines, BirthCount, Called, CalledKind, CpuSamples, CycleCount, CycleEdge, CycleSignature,
+    Garbage, KindCount, ObjectKind, OffCpu, OffCpuReason, Record,
 };
 use proptest::collection::vec;
 use proptest::option::of;
 use proptest::prelude::*;
 
 pub(crate) fn record() -> impl Strategy<Value = Record> {
-    prop_oneof![1 => kind(), 1 => cycle(), 2 => garbage(), 1 => called(), 1 => samples(), 1 => off_cpu()]
+    prop_oneof![
+        1 => kind(),
+        1 => cycle(),
+        2 => garbage(),
+        1 => called(),
+        1 => samples(),
+        1 => off_cpu(),
+        1 => alive(),
+    ]
 }
 
 prop_compose! {
@@ -29,6 +37,15 @@ prop_compose! {
     ) -> Record {
         let edge = |(kind, name)| CycleEdge { kind, name };
         Record::CycleSignature(CycleSignature { pid, id, edges: edges.into_iter().map(edge).collect() })
+    }
+}
+
+prop_compose! {
+    fn alive()(
+        (pid, at_ns) in (any::<u32>(), time()),
+        lines in vec(any::<(u32, u64, u64)>(), 0..4),
+    ) -> Record {
+        Record::AliveLines(AliveLines { pid, at_ns, lines })
     }
 }
 

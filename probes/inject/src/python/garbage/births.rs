@@ -1,5 +1,6 @@
-//! Where instances were born: the Python line of a sample of all allocations of objects, by the
-//! address of the block, until it is freed.
+//! Where objects were born: the Python line of a sample of all allocations of objects, by the
+//! address of the block, until it is freed. Instances among garbage are found there, and what is alive
+//! is summed by line ([`alive`]).
 //!
 //! On where the allocators are wrapped anyway (`--alloc`) and garbage is examined, because what is
 //! freed has to be forgotten. An object is found by its block if CPython allocates and frees all
@@ -9,6 +10,10 @@
 //! A fresh sample holds a reference to a code object, until the next collection that is examined;
 //! then only texts remain. Inside an allocation only functions are called that read the
 //! interpreter's state.
+//!
+//! A sample stands for 256 allocations. When there are too many, every second one that has its texts is
+//! dropped, and each that stays stands for twice as many: what lives long is sampled ever more coarsely,
+//! without bias, and new objects are not.
 
 use super::layout::{TypeView, type_of};
 use crate::python::api::{Object, PythonApi};
@@ -28,8 +33,11 @@ use std::sync::{Mutex, MutexGuard, OnceLock};
 const EVERY: u32 = 256;
 
 /// Blocks remembered: the bitmap takes 4 KiB of the processor's first cache, the slots 512 KiB of
-/// memory at most. A newer sample takes the place of an older one.
+/// memory at most. A block has two slots side by side; if both are taken it is not sampled.
 const SLOTS: usize = 1 << 15;
+
+/// Samples from which on they are thinned. Both slots are taken for 2.6 % then (Poisson, 1/4 a pair).
+const MOST_SAMPLES: usize = SLOTS / 8;
 
 /// Fresh lines; samples of more are dropped.
 const MAX_FRESH: usize = 1 << 9;
@@ -40,16 +48,24 @@ const MAX_LINES: usize = 1 << 12;
 /// In [`Slot::line`]: an index of [`Sampler::fresh`], otherwise of [`Sampler::lines`].
 const FRESH: u32 = 1 << 31;
 
+/// In [`Slot::line`]: how often the sample was kept when others were dropped, above the index.
+const HALVINGS: u32 = 16;
+
+/// Times that a sample is kept, at most: each stands for 2^38 allocations then.
+const MOST_HALVINGS: u32 = 30;
+
 /// A block that was sampled, and the line.
 struct Slot {
     /// Address of the block; 0: none.
     block: AtomicUsize,
     line: AtomicU32,
+    /// Size of the block in bytes; at most 4 GiB.
+    size: AtomicU32,
 }
 
 impl Slot {
     const fn empty() -> Self {
-        Self { block: AtomicUsize::new(0), line: AtomicU32::new(0) }
+        Self { block: AtomicUsize::new(0), line: AtomicU32::new(0), size: AtomicU32::new(0) }
     }
 }
 
@@ -91,44 +107,76 @@ struct Sampler {
 // SAFETY: objects are only used with the interpreter's lock held, whatever the thread.
 unsafe impl Send for Sampler {}
 
+/// The first of the two slots of a block.
 #[inline]
-fn slot_of(block: usize) -> usize {
+fn slots_of(block: usize) -> usize {
     /// 2^64 divided by the golden ratio (Knuth, The Art of Computer Programming, vol. 3, 6.4).
     const FIBONACCI: u64 = 0x9e37_79b9_7f4a_7c15;
     // Blocks are aligned to 16 bytes.
     let mixed = (block as u64 >> 4).wrapping_mul(FIBONACCI);
-    (mixed >> (u64::BITS - SLOTS.ilog2())) as usize
+    (mixed >> (u64::BITS - SLOTS.ilog2())) as usize & !1
+}
+
+/// The slot that has a block.
+#[inline]
+fn find(block: usize) -> Option<usize> {
+    let first = slots_of(block);
+    if USED[first / 64].load(Relaxed) & (0b11 << (first % 64)) == 0 {
+        return None;
+    }
+    [first, first + 1].into_iter().find(|at| SLOT[*at].block.load(Relaxed) == block)
 }
 
 /// Memory for an object, perhaps, was allocated.
 #[inline]
-pub(in crate::python) fn allocated(block: *mut c_void) {
+pub(in crate::python) fn allocated(block: *mut c_void, size: usize) {
     match LEFT.load(Relaxed) {
-        0 => sample(block.addr()),
+        0 => sample(block.addr(), size),
         left => LEFT.store(left - 1, Relaxed),
     }
 }
 
-/// Memory is about to be freed.
+/// Memory is about to be freed, or to be moved: the line of its sample for [`moved`], if it has one.
 #[inline]
-pub(in crate::python) fn freed(block: *mut c_void) {
-    let at = slot_of(block.addr());
-    if USED[at / 64].load(Relaxed) & (1 << (at % 64)) != 0 {
-        forget(at, block.addr());
-    }
+pub(in crate::python) fn freed(block: *mut c_void) -> Option<u32> {
+    find(block.addr()).map(forget)
+}
+
+/// A block that had a sample was moved, or has another size: texts and bytes are, when they are complete.
+#[cold]
+pub(in crate::python) fn moved(line: u32, block: *mut c_void, size: usize) {
+    guarded(|| {
+        if let Some(mut sampler) = sampler()
+            && let Some(at) = free_slot(block.addr(), line)
+        {
+            sampler.place(at, block.addr(), size, line);
+        }
+    });
+}
+
+/// Where a sample with this line can be placed.
+fn free_slot(block: usize, line: u32) -> Option<usize> {
+    let first = slots_of(block);
+    let is_free = |at: &usize| {
+        let slot = &SLOT[*at];
+        // A slot that is listed gets its line by its number among the fresh ones.
+        let is_listed = slot.line.load(Relaxed) & FRESH != 0;
+        slot.block.load(Relaxed) == 0 && (line & FRESH != 0 || !is_listed)
+    };
+    [first, first + 1].into_iter().find(is_free)
+}
+
+/// Returns its line.
+#[cold]
+fn forget(at: usize) -> u32 {
+    USED[at / 64].fetch_and(!(1 << (at % 64)), Relaxed);
+    // Its line stays, as `fresh_slots` lists it.
+    SLOT[at].block.store(0, Relaxed);
+    SLOT[at].line.load(Relaxed)
 }
 
 #[cold]
-fn forget(at: usize, block: usize) {
-    if SLOT[at].block.load(Relaxed) == block {
-        USED[at / 64].fetch_and(!(1 << (at % 64)), Relaxed);
-        // Its line stays, as `fresh_slots` lists it.
-        SLOT[at].block.store(0, Relaxed);
-    }
-}
-
-#[cold]
-fn sample(block: usize) {
+fn sample(block: usize, size: usize) {
     guarded(|| {
         let Some(sampler) = SAMPLER.get() else {
             return LEFT.store(u32::MAX, Relaxed);
@@ -137,7 +185,7 @@ fn sample(block: usize) {
         if let Ok(mut sampler) = sampler.try_lock() {
             sampler.random = next_random(sampler.random);
             LEFT.store(sampler.random % (2 * EVERY - 1), Relaxed);
-            sampler.sample(block);
+            sampler.sample(block, size);
         }
     });
 }
@@ -196,10 +244,51 @@ fn sampler() -> Option<MutexGuard<'static, Sampler>> {
 /// for [`line()`].
 #[inline]
 pub(super) fn birth(block: usize) -> Option<u32> {
-    let at = slot_of(block);
-    let is_used = USED[at / 64].load(Relaxed) & (1 << (at % 64)) != 0;
-    let slot = Some(&SLOT[at]).filter(|slot| is_used && slot.block.load(Relaxed) == block)?;
-    Some(slot.line.load(Relaxed)).filter(|line| line & FRESH == 0)
+    let line = SLOT[find(block)?].line.load(Relaxed);
+    (line & FRESH == 0).then_some(number_of(line))
+}
+
+/// The number of a line that has one.
+fn number_of(line: u32) -> u32 {
+    line & ((1 << HALVINGS) - 1)
+}
+
+/// How many allocations the sample with this line stands for.
+fn allocations_of(line: u32) -> u64 {
+    u64::from(EVERY) << (line >> HALVINGS)
+}
+
+/// All slots that are taken and whose lines have texts, with the line.
+fn settled() -> impl Iterator<Item = (usize, u32)> {
+    let taken = USED.iter().enumerate().flat_map(|(word, bits)| {
+        let bits = bits.load(Relaxed);
+        (0..64).filter(move |bit| bits & (1 << bit) != 0).map(move |bit| word * 64 + bit)
+    });
+    let line = |at: usize| (at, SLOT[at].line.load(Relaxed));
+    taken.map(line).filter(|(_, line)| line & FRESH == 0)
+}
+
+/// Estimates what is alive of what was allocated since the sampling began: by line the objects and
+/// their bytes, of at most so many lines those with most objects, in this order. The lock of the main
+/// interpreter is held.
+pub(super) fn alive(most: usize) -> Vec<(SampledLine, u64, u64)> {
+    let Some(sampler) = sampler().filter(|sampler| !sampler.is_over) else {
+        return Vec::new();
+    };
+    let mut sums = vec![(0u64, 0u64); sampler.lines.len()];
+    for (at, line) in settled() {
+        if let Some((objects, bytes)) = sums.get_mut(number_of(line) as usize) {
+            let stands_for = allocations_of(line);
+            *objects = objects.saturating_add(stands_for);
+            let of_all = stands_for.saturating_mul(SLOT[at].size.load(Relaxed).into());
+            *bytes = bytes.saturating_add(of_all);
+        }
+    }
+    let lines = sampler.lines.iter().zip(sums).filter(|(_, (objects, _))| *objects > 0);
+    let mut lines: Vec<(&SampledLine, (u64, u64))> = lines.collect();
+    lines.sort_by_key(|(_, (objects, _))| std::cmp::Reverse(*objects));
+    let most = lines.into_iter().take(most);
+    most.map(|(line, (objects, bytes))| (line.clone(), objects, bytes)).collect()
 }
 
 /// The line of a number.
@@ -208,11 +297,14 @@ pub(super) fn line(number: u32) -> Option<SampledLine> {
 }
 
 impl Sampler {
-    fn sample(&mut self, block: usize) {
+    fn sample(&mut self, block: usize, size: usize) {
         let is_own = self.api.running_interpreter() == Some(self.interpreter);
         if self.is_over || !is_own {
             return;
         }
+        let Some(at) = free_slot(block, FRESH) else {
+            return;
+        };
         let Some(line) = RunningLine::innermost(self.api, self.raw) else {
             return;
         };
@@ -225,12 +317,18 @@ impl Sampler {
             }
             None => return,
         };
-        let at = slot_of(block);
+        self.place(at, block, size, fresh as u32 | FRESH);
+    }
+
+    /// Remembers a block in a [`free_slot`] for its line.
+    fn place(&mut self, at: usize, block: usize, size: usize, line: u32) {
         let slot = &SLOT[at];
-        if slot.line.load(Relaxed) & FRESH == 0 {
+        let is_listed = slot.line.load(Relaxed) & FRESH != 0;
+        if line & FRESH != 0 && !is_listed {
             self.fresh_slots.push(at);
         }
-        slot.line.store(fresh as u32 | FRESH, Relaxed);
+        slot.line.store(line, Relaxed);
+        slot.size.store(u32::try_from(size).unwrap_or(u32::MAX), Relaxed);
         slot.block.store(block, Relaxed);
         USED[at / 64].fetch_or(1 << (at % 64), Relaxed);
     }
@@ -246,11 +344,28 @@ impl Sampler {
                 Some(number) => slot.line.store(number, Relaxed),
                 None => {
                     slot.line.store(0, Relaxed);
-                    forget(at, slot.block.load(Relaxed));
+                    forget(at);
                 }
             }
         }
+        self.thin();
         fresh
+    }
+
+    /// Drops every second sample if there are too many.
+    fn thin(&mut self) {
+        let taken = USED.iter().map(|bits| bits.load(Relaxed).count_ones() as usize);
+        if taken.sum::<usize>() <= MOST_SAMPLES {
+            return;
+        }
+        for (at, line) in settled() {
+            self.random = next_random(self.random);
+            if self.random >> 31 == 0 || line >> HALVINGS >= MOST_HALVINGS {
+                forget(at);
+            } else {
+                SLOT[at].line.store(line + (1 << HALVINGS), Relaxed);
+            }
+        }
     }
 
     /// The number of a line; `None` if there are too many.

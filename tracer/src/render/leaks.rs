@@ -213,5 +213,8 @@ pub(super) fn in_short(report: &Report) -> Option<String> {
         format!(", {} in {when} (predicted)", bytes(limit))
     });
     let cause = cause(trend).map_or(String::new(), |cause| format!(" {cause}"));
-    Some(format!("{whose} keeps growing: {rates} per {per}{inferred}{ends}.{cause}{others}"))
+    let born = trend.lines.first().map_or(String::new(), |line| {
+        format!(" Its fastest line of birth: {}.", places::place(&line.location))
+    });
+    Some(format!("{whose} keeps growing: {rates} per {per}{inferred}{ends}.{born}{cause}{others}"))
 }

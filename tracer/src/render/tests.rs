@@ -6,6 +6,7 @@ mod first_screen;
 mod garbage;
 mod gpu_work;
 mod gpus;
+mod leaks;
 mod modes;
 mod ranks;
 mod words;

@@ -46,12 +46,13 @@ pub(crate) fn decision(event: &AutoEvent, by_time: bool) -> String {
             "the program has set its thresholds: it is watched again".to_owned()
         }
         AutoDecision::Memory { rss_bytes, limit_bytes } => format!(
-            "{} are resident, {} are allowed: everything is given back",
+            "{} are resident, {} are allowed: everything is given back (--memory allows more)",
             bytes(*rss_bytes),
             bytes(*limit_bytes)
         ),
         AutoDecision::DeviceMemory { used_bytes, limit_bytes } => format!(
-            "{} of the GPU's memory are in use, {} are allowed: everything is given back",
+            "{} of the GPU's memory are in use, {} are allowed: everything is given back (--memory \
+             allows more)",
             bytes(*used_bytes),
             bytes(*limit_bytes)
         ),

@@ -182,6 +182,11 @@ impl Live {
                     process.sums.garbage.add(garbage.clone());
                 }
             }
+            Record::AliveLines(alive) => {
+                if let Some(process) = self.processes.at(alive.pid, alive.at_ns) {
+                    process.alive.add(alive, |frame| self.places.of(Some(frame)));
+                }
+            }
             Record::Called(called) => self.foreign.add_called(called),
             Record::Layers(layers) => {
                 if let Some(process) = self.processes.at(layers.pid, layers.at_ns) {
@@ -196,7 +201,6 @@ impl Live {
             | Record::CudaLaunches(_)
             | Record::PauseMemory(_)
             | Record::EmptyCache(_)
-            | Record::AliveLines(_)
             | Record::GpuSync(_)
             | Record::HostCode(_)
             | Record::End(_) => {}

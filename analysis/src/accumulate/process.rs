@@ -9,7 +9,7 @@ use crate::accumulate::cpu_samples::CpuSums;
 use crate::accumulate::layers::LayerSums;
 use crate::accumulate::pause_sums::reason_index;
 use crate::accumulate::process_sums::ProcessSums;
-use crate::accumulate::stacks::{RankingLimits, StackRanking, StackTree, TraceStacks};
+use crate::accumulate::stacks::{NodeId, RankingLimits, StackRanking, StackTree, TraceStacks};
 use crate::accumulate::tally::PauseTally;
 use crate::accumulate::{Keep, growth};
 use crate::remedy::explicit::ExplicitCalls;
@@ -64,7 +64,7 @@ pub(crate) struct ProcessState {
     pub(crate) stacks: TraceStacks,
     pub(crate) allocations: LastAllocations,
     pub(crate) called: CalledSums,
-    pub(crate) alive: AliveByLine,
+    pub(crate) alive: AliveByLine<NodeId>,
     pub(crate) cleanup: Box<CleanupSums>,
     calls: ExplicitCalls,
     pub(crate) layers: LayerSums,

@@ -116,6 +116,7 @@ impl LiveProcess {
             pid: self.sums.pid,
             lines,
             other_lines,
+            born_at: self.born.map(|place| places.names(place).0),
             garbage: garbage::detail(&self.sums.garbage, observed_ns),
             layers: self.layers.as_deref().cloned(),
             steps,

@@ -10,6 +10,7 @@ use super::process_gpus::ProcessGpus;
 use super::snapshot::{AutoFigures, HeapObjects, PauseFigures};
 use super::steps::{LiveSteps, StepPauses};
 use super::sums::ClassedSums;
+use crate::accumulate::alive::AliveByLine;
 use crate::accumulate::pause_sums::known_generation;
 use crate::accumulate::process_sums::ProcessSums;
 use crate::accumulate::{Keep, WINDOW_NS};
@@ -37,6 +38,9 @@ pub(super) struct LiveProcess {
     pub(super) work: Option<Box<LivePauses>>,
     /// How its heap grows, computed when a full collection changes it.
     pub(super) trend: Option<HeapTrend>,
+    pub(super) alive: AliveByLine<LocationIndex>,
+    /// Where what grows fastest is born.
+    pub(super) born: Option<LocationIndex>,
     /// Starts of pauses, sorted.
     starts: VecDeque<u64>,
     pub(super) gpus: ProcessGpus,
@@ -69,6 +73,8 @@ impl LiveProcess {
             first_ns: since_ns,
             work: None,
             trend: None,
+            alive: AliveByLine::default(),
+            born: None,
             starts: VecDeque::new(),
             gpus: ProcessGpus::default(),
             idle: None,
@@ -142,7 +148,17 @@ impl LiveProcess {
     }
 
     fn look_at_trend(&mut self, until_ns: u64) {
-        self.trend = self.sums.trend((self.since_ns(), until_ns), None);
+        let span_ns = (self.since_ns(), until_ns);
+        self.trend = self.sums.trend(span_ns, None);
+        let life = self.sums.life(span_ns, None);
+        let lines = self.trend.as_mut().map(|trend| {
+            let (lines, is_explained) = self.alive.growing(trend, &life);
+            if is_explained {
+                trend.outside_python = Some(false);
+            }
+            lines
+        });
+        self.born = lines.and_then(|lines| Some(lines.first()?.0));
     }
 
     fn add_start(&mut self, start_ns: u64) {

@@ -138,6 +138,10 @@ pub struct ProcessDetail {
     /// Pauses of all other lines and of unknown ones. Of more than a thousand lines, those with the
     /// least time are added here and counted anew.
     pub other_lines: PauseTotal,
+    /// If its heap grows, the line whose living objects grow fastest, of a sample of all allocations
+    /// (`--alloc`, in-process); absent if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub born_at: Option<CodeLine>,
     /// What its collections free; absent if none was examined (`--garbage`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub garbage: Option<SelectedGarbage>,

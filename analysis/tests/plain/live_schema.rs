@@ -7,9 +7,9 @@ use gctrace_analysis::live::{
     AutoFigures, Live, RecorderCost, SavedTime, Snapshot, SnapshotRequest,
 };
 use gctrace_event::{
-    Allocations, CudaCall, DeviceMemory, Frame, GcSettings, GpuDevice, GpuOp, GpuOpKind,
-    GpuProcess, GpuSample, Interpreter, LayerRow, Layers, NamedMarker, Note, Pause, Pressure,
-    Process, ProcessExit, ProcessOrigin, Record, StepMark,
+    AliveLines, Allocations, CudaCall, DeviceMemory, Frame, GcSettings, GpuDevice, GpuOp,
+    GpuOpKind, GpuProcess, GpuSample, Interpreter, LayerRow, Layers, NamedMarker, Note, Pause,
+    Pressure, Process, ProcessExit, ProcessOrigin, Record, StepMark,
 };
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -218,7 +218,12 @@ fn heap() -> impl Iterator<Item = Record> {
             allocated: n << 20,
             reserved: 1 << 30,
         });
-        [pressure, device, pause]
+        let alive = Record::AliveLines(AliveLines {
+            pid: 1,
+            at_ns: START + at_ms * MS,
+            lines: vec![(1, n * 1_000, n << 29)],
+        });
+        [alive, pressure, device, pause]
     })
 }
 

@@ -1,6 +1,6 @@
 //! What the collector frees in the selected process, and whether its heap grows, below its lines.
 
-use super::{plain, styled};
+use super::{log, plain, styled};
 use crate::text::OrDash as _;
 use crate::top::view::{text, theme};
 use crate::units;
@@ -19,7 +19,11 @@ pub(super) fn lines(
     width: usize,
 ) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
-    lines.extend(process.heap_trend.iter().flat_map(growth));
+    let grows = process.heap_trend.iter().flat_map(growth);
+    lines.extend(grows);
+    if let Some(line) = detail.born_at.as_ref().filter(|_| !lines.is_empty()) {
+        lines.push(format!("born at {}", log::place(line, None, width)));
+    }
     if let Some(freeze) = process.freeze.filter(|freeze| freeze.freed_since > 0) {
         lines.push(format!(
             "Froze its heap, yet freed {} (inferred)",

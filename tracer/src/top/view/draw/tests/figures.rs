@@ -200,6 +200,7 @@ fn detail(pid: u32) -> ProcessDetail {
             .collect(),
         other_lines: counted(21_000, 900 * MS),
         garbage: None,
+        born_at: Some(line(3)),
         layers: None,
         steps: (0..48).map(step).collect(),
         step_basis: Some(StepSource::BackwardPass),

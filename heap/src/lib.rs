@@ -46,7 +46,9 @@ pub use dominators::{Dominators, Retained};
 pub use file::{HeapFileError, MAGIC};
 pub use reach::{Heap, InvalidHeap, Reached};
 #[cfg(target_os = "linux")]
-pub use take::{HeapCallback, HeapError, HeapOptions, RunningHeap, StateOptions, look};
+pub use take::{
+    HeapCallback, HeapError, HeapOptions, NotebookShell, RunningHeap, StateOptions, look,
+};
 
 use gctrace_event::{KindId, ObjectKind};
 

@@ -9,6 +9,7 @@
 //!   what refers to them; [`graph`]: the result;
 //! - [`tables`]: what was allocated since the first pass;
 //! - [`running`]: the order of all this;
+//! - [`notebook`]: the numbers of its cells;
 //! - [`state`]: what the program does, without its objects; [`pymalloc`]: the allocator's blocks.
 //!
 //! Nothing is written to the program's memory, and no code runs in it.
@@ -22,6 +23,7 @@ mod graph;
 mod image;
 mod layout;
 mod limits;
+mod notebook;
 mod pymalloc;
 mod regions;
 mod roots;
@@ -36,6 +38,7 @@ mod walk;
 mod watchdog;
 
 pub use error::HeapError;
+pub use notebook::NotebookShell;
 pub use running::{HeapOptions, RunningHeap};
 pub use state::{StateOptions, look};
 pub use stop::HeapCallback;

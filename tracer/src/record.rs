@@ -4,6 +4,7 @@
 //! (`record/sources.rs`) handle events; `record/output.rs` writes.
 
 mod call_sources;
+mod cells;
 mod described;
 mod examination;
 mod git;

@@ -1,9 +1,10 @@
-//! Tables of dicts and sets, and blocks of deques.
+//! Tables of dicts and sets, attributes of objects, and blocks of deques.
 
 use crate::take::image::Image;
 use crate::take::layout::{
-    DEQUE_BLOCK, DEQUE_LEFT, DEQUE_LEFT_INDEX, DEQUE_RIGHT_INDEX, DICT_KEYS, DICT_VALUES, Layout,
-    SET_MASK, SET_SMALL_TABLE, SET_TABLE, SIZE, VALUES_HEAD, dict_keys,
+    DEQUE_BLOCK, DEQUE_LEFT, DEQUE_LEFT_INDEX, DEQUE_RIGHT_INDEX, DICT_BEFORE, DICT_KEYS,
+    DICT_VALUES, Layout, SET_MASK, SET_SMALL_TABLE, SET_TABLE, SIZE, TYPE, VALUES_BEFORE,
+    VALUES_HEAD, VALUES_VALID, dict_keys, flags, type_object,
 };
 use crate::take::text::read_text;
 
@@ -148,8 +149,69 @@ pub(crate) fn values_of(image: &mut Image, keys: &Keys, values: u64) -> Vec<Dict
 pub(crate) fn find_key(image: &mut Image, layout: &Layout, address: u64, key: &str) -> Option<u64> {
     (address != 0).then_some(())?;
     let contents = dict(image, layout, address)?;
-    let entry = contents.entries.iter().find(|entry| {
-        read_text(image, layout, entry.key, key.len() + 1).is_some_and(|text| text == key)
+    named(image, layout, &contents.entries, key)
+}
+
+/// The values in an object with [`flags::MANAGED_DICT`], and its dict; 0 for what it does not have.
+pub(crate) fn managed(
+    image: &mut Image,
+    layout: &Layout,
+    address: u64,
+    basic_size: u64,
+    type_flags: u64,
+) -> Option<(u64, u64)> {
+    let before = |distance: u64| address.checked_sub(distance);
+    Some(match layout.minor {
+        // Two words: values, dict (Objects/object.c of 3.11).
+        ..=11 => (image.word(before(VALUES_BEFORE)?)?, image.word(before(DICT_BEFORE)?)?),
+        // One word for both, its low bit set for values (pycore_object.h of 3.12).
+        12 => match image.word(before(DICT_BEFORE)?)? {
+            both if both & 1 == 1 => (both.wrapping_add(1), 0),
+            dict => (0, dict),
+        },
+        // The dict before the object; valid values after it.
+        _ => {
+            let values = address.checked_add(basic_size)?;
+            let is_valid = type_flags & flags::INLINE_VALUES != 0
+                && image.byte(values.checked_add(VALUES_VALID)?)? != 0;
+            (if is_valid { values } else { 0 }, image.word(before(DICT_BEFORE)?)?)
+        }
+    })
+}
+
+/// The value of an attribute that an object of a class has itself.
+pub(crate) fn attribute(
+    image: &mut Image,
+    layout: &Layout,
+    address: u64,
+    name: &str,
+) -> Option<u64> {
+    let kind = image.word(address.checked_add(TYPE)?)?;
+    let mut field = |offset: u64| image.word(kind.checked_add(offset)?);
+    let type_flags = field(type_object::FLAGS)?;
+    let basic_size = field(type_object::BASIC_SIZE)?;
+    if type_flags & flags::MANAGED_DICT == 0 {
+        let offset = field(type_object::DICT_OFFSET)?;
+        (offset != 0 && offset < basic_size).then_some(())?;
+        let dict = image.word(address.checked_add(offset)?)?;
+        return find_key(image, layout, dict, name);
+    }
+    let keys = field(layout.cached_keys)?;
+    let (values, dict) = managed(image, layout, address, basic_size, type_flags)?;
+    if values == 0 {
+        return find_key(image, layout, dict, name);
+    }
+    let keys = Keys::read(image, layout, keys)?;
+    let entries = values_of(image, &keys, value_words(layout, values)?);
+    named(image, layout, &entries, name)
+}
+
+/// The value of the entry whose key is a text.
+fn named(image: &mut Image, layout: &Layout, entries: &[DictEntry], key: &str) -> Option<u64> {
+    // Up to four bytes for each character, and one that is too many for another text to be cut to this one.
+    let longest = 4 * (key.len() + 1);
+    let entry = entries.iter().find(|entry| {
+        read_text(image, layout, entry.key, longest).is_some_and(|text| text == key)
     })?;
     Some(entry.value)
 }

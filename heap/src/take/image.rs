@@ -74,8 +74,8 @@ impl Image {
         self.limits
     }
 
-    /// Begins a pass: as much may be read again.
-    fn refill(&mut self, deadline: Option<Instant>) {
+    /// Begins a pass: as much may be read again, until the deadline.
+    pub(crate) fn refill(&mut self, deadline: Option<Instant>) {
         self.deadline = deadline;
         self.exceeded = None;
         (self.fuel, self.reserve) = (0, self.limits.read);

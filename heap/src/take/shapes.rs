@@ -220,29 +220,6 @@ impl Walk<'_> {
         };
         place.unwrap_or_default()
     }
-
-    /// The value of an `int` of one digit (Include/longintrepr.h).
-    pub(crate) fn small_int(&mut self, address: u64) -> Option<i64> {
-        let info = self.type_of(address)?;
-        info.has(flags::LONG).then_some(())?;
-        let size = self.image.word(address.checked_add(SIZE)?)?;
-        let digit = i64::from(self.image.int(address.checked_add(24)?)?);
-        if self.layout.minor >= 12 {
-            // lv_tag: the number of digits from bit 3 on; 0 is positive, 1 zero, 2 negative.
-            return match (size >> 3, size & 3) {
-                (0 | 1, 1) => Some(0),
-                (1, 0) => Some(digit),
-                (1, 2) => Some(-digit),
-                _ => None,
-            };
-        }
-        match size.cast_signed() {
-            0 => Some(0),
-            1 => Some(digit),
-            -1 => Some(-digit),
-            _ => None,
-        }
-    }
 }
 
 /// `next`, `key` and `result` of a link of an `lru_cache` (`lru_list_elem`, Modules/_functoolsmodule.c),

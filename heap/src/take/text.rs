@@ -1,7 +1,7 @@
-//! Texts in memory: `str` objects.
+//! Texts and numbers in memory: `str` and `int` objects.
 
 use crate::take::image::Image;
-use crate::take::layout::{Layout, TYPE, flags, type_object};
+use crate::take::layout::{Layout, SIZE, TYPE, flags, type_object};
 use gctrace_probes::decode_unicode;
 
 /// The `str` at an address, at most `longest` bytes of it; `None` if there is none.
@@ -30,4 +30,28 @@ pub(crate) fn read_text(
     let mut bytes = vec![0; size.saturating_add(data as usize)];
     image.fill(address, &mut bytes)?;
     decode_unicode(&bytes, frame)
+}
+
+/// The value of the `int` at an address, if it is one of at most one digit (Include/longintrepr.h).
+pub(crate) fn read_int(image: &mut Image, layout: &Layout, address: u64) -> Option<i64> {
+    let kind = image.word(address.checked_add(TYPE)?)?;
+    let bits = image.word(kind.checked_add(type_object::FLAGS)?)?;
+    (bits & flags::LONG != 0).then_some(())?;
+    let size = image.word(address.checked_add(SIZE)?)?;
+    let digit = i64::from(image.int(address.checked_add(24)?)?);
+    if layout.minor >= 12 {
+        // lv_tag: the number of digits from bit 3 on; 0 is positive, 1 zero, 2 negative.
+        return match (size >> 3, size & 3) {
+            (0 | 1, 1) => Some(0),
+            (1, 0) => Some(digit),
+            (1, 2) => Some(-digit),
+            _ => None,
+        };
+    }
+    match size.cast_signed() {
+        0 => Some(0),
+        1 => Some(digit),
+        -1 => Some(-digit),
+        _ => None,
+    }
 }

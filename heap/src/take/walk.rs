@@ -8,12 +8,9 @@ use crate::take::code::{CodeInfo, read_code};
 use crate::take::containers::Keys;
 use crate::take::graph::GraphBuilder;
 use crate::take::image::Image;
-use crate::take::layout::{
-    DICT_BEFORE, Layout, SIZE, TYPE, VALUES_BEFORE, VALUES_VALID, WEAKREF_CALLBACK, flags,
-    inline_values, pre_header,
-};
+use crate::take::layout::{Layout, SIZE, TYPE, WEAKREF_CALLBACK, flags, inline_values, pre_header};
 use crate::take::limits::{Exceeded, MOST_WORDS};
-use crate::take::text::read_text;
+use crate::take::text::{read_int, read_text};
 use crate::take::types::{Shape, TypeInfo, read_type, unreadable};
 use crate::take::{FastMap, containers};
 use crate::{HeapEdgeName, HeapNode, HeapPlace, NodeIndex};
@@ -248,7 +245,7 @@ impl<'image> Walk<'image> {
                 let text = format!("['{}']", text.escape_debug());
                 HeapEdgeName::Text(self.builder.text(&text))
             }
-            None => match self.small_int(key) {
+            None => match read_int(self.image, self.layout, key) {
                 Some(number) => HeapEdgeName::Text(self.builder.text(&format!("[{number}]"))),
                 None => HeapEdgeName::Unnamed,
             },
@@ -428,26 +425,8 @@ impl<'image> Walk<'image> {
     /// Returns the size of inline values in bytes.
     fn managed(&mut self, node: NodeIndex, address: u64, info: &TypeInfo) -> Option<u64> {
         let dict_name = self.named(".__dict__");
-        let before = |distance: u64| address.checked_sub(distance);
-        let (values, dict) = match self.layout.minor {
-            // Two words: values, dict (Objects/object.c of 3.11).
-            ..=11 => {
-                let values = self.image.word(before(VALUES_BEFORE)?)?;
-                (values, self.image.word(before(DICT_BEFORE)?)?)
-            }
-            // One word for both, its low bit set for values (pycore_object.h of 3.12).
-            12 => match self.image.word(before(DICT_BEFORE)?)? {
-                both if both & 1 == 1 => (both.wrapping_add(1), 0),
-                dict => (0, dict),
-            },
-            // The dict before the object; valid values after it.
-            _ => {
-                let values = address.checked_add(info.basic_size)?;
-                let is_valid = info.has(flags::INLINE_VALUES)
-                    && self.image.byte(values.checked_add(VALUES_VALID)?)? != 0;
-                (if is_valid { values } else { 0 }, self.image.word(before(DICT_BEFORE)?)?)
-            }
-        };
+        let (values, dict) =
+            containers::managed(self.image, self.layout, address, info.basic_size, info.flags)?;
         // Each object of such a type has values behind it, in use or not.
         let mut bytes = if self.layout.minor >= 13 && info.has(flags::INLINE_VALUES) {
             let capacity = self.image.byte(address.wrapping_add(info.basic_size));

@@ -2,6 +2,7 @@
 
 mod control;
 mod devtools;
+mod notebook;
 mod schema;
 #[path = "../script/mod.rs"]
 mod script;

@@ -6,6 +6,7 @@
 
 use crate::clock;
 use crate::record::call_sources::CallSources;
+use crate::record::cells::CellNames;
 use crate::record::examination::Examination;
 use crate::record::merge::{PauseMerger, ReadUntil, SourceTotals};
 use crate::record::nvml::GpuSampling;
@@ -125,6 +126,7 @@ impl RecordingTrace {
 pub(crate) struct FrameTree {
     tree: HashMap<FrameNode, FrameId>,
     names: HashMap<Rc<str>, Rc<str>>,
+    cells: CellNames,
 }
 
 /// A frame, identified by its properties and its parent.
@@ -156,6 +158,13 @@ impl FrameTree {
         }));
         self.tree.insert(node, id);
         id
+    }
+
+    /// The shared copy of the name of a file of code, as the process `pid` has it; of a notebook's cell with its number,
+    /// if that is known.
+    pub(crate) fn file(&mut self, pid: u32, file: &str) -> Rc<str> {
+        let numbered = self.cells.numbered(pid, file).map(str::to_owned);
+        self.name(numbered.as_deref().unwrap_or(file))
     }
 
     /// The shared copy of a name.

@@ -68,18 +68,18 @@ impl GarbageRecords {
         id: u32,
         type_name: TextId,
         (function, file, line): (TextId, TextId, u32),
-    ) -> Record {
+    ) -> ObjectKind {
         let id = self.before.saturating_add(id);
         self.last = self.last.max(id);
         let owned = |text| texts.get(text).map(str::to_owned);
-        Record::ObjectKind(ObjectKind {
+        ObjectKind {
             pid: self.pid,
             id,
             type_name: owned(type_name).unwrap_or_else(|| ObjectKind::UNREADABLE.to_owned()),
             function: owned(function),
             file: owned(file),
             line: (line > 0).then_some(line),
-        })
+        }
     }
 
     /// An edge of a cycle; the signature if it is the last.

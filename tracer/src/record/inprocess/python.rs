@@ -78,7 +78,7 @@ impl PythonRing {
                 let node = FrameNode {
                     parent: self.frames.get(&parent).copied(),
                     function: frames.name(self.name(function)),
-                    file: frames.name(self.texts.or_empty(file)),
+                    file: frames.file(self.pid, self.texts.or_empty(file)),
                     line: (line > 0).then_some(line),
                 };
                 let placed = frames.place(node, ring_events);
@@ -132,8 +132,9 @@ impl PythonRing {
             }))),
             From::ObjectKind { id, type_name, function, file, line } => {
                 let code = (function, file, line);
-                let kind = self.garbage.kind(&self.texts, id, type_name, code);
-                ring_events.push(RingEvent::Record(kind));
+                let mut kind = self.garbage.kind(&self.texts, id, type_name, code);
+                kind.file = kind.file.map(|file| frames.file(self.pid, &file).to_string());
+                ring_events.push(RingEvent::Record(Record::ObjectKind(kind)));
             }
             From::Garbage(head) => self.garbage.head(&head),
             From::CycleEdge { cycle, at, length, kind, name } => {

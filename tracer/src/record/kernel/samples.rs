@@ -118,7 +118,7 @@ impl CpuSampling {
             });
             let innermost = thread.and_then(|thread| {
                 let layout = (layout, self.stack_depth);
-                StackResolver::waiting(&memory, thread, layout, frames, output)
+                StackResolver::waiting((pid, &memory), thread, layout, frames, output)
             });
             if let Some(innermost) = innermost {
                 let (start_ns, read_ns) = (wait.start_ns, clock::monotonic_ns());

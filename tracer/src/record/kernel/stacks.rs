@@ -50,7 +50,7 @@ impl StackResolver {
             return;
         };
         let code = ResolvedCode {
-            file: frames.name(&object.file),
+            file: frames.file(event.pid, &object.file),
             function: frames.name(&object.function),
             object,
         };
@@ -85,7 +85,7 @@ impl StackResolver {
     /// The innermost frame of the stack of a thread that waits, read from its memory; at most `depth` frames. It
     /// holds if the thread still waits afterwards.
     pub(crate) fn waiting(
-        memory: &ProcessMemory,
+        (pid, memory): (u32, &ProcessMemory),
         thread: u64,
         (layout, depth): (&FrameLayout, usize),
         frames: &mut FrameTree,
@@ -101,7 +101,7 @@ impl StackResolver {
                     let node = FrameNode {
                         parent: innermost,
                         function: frames.name(&code.function),
-                        file: frames.name(&code.file),
+                        file: frames.file(pid, &code.file),
                         line: code.frame_line(frame.byte_offset),
                     };
                     frames.place(node, output)

@@ -1,0 +1,110 @@
+//! The numbers of a notebook's cells, from the program that runs them.
+//!
+//! IPython's compiler keeps them by the names of the files that it made up for their code, for its
+//! tracebacks (`CachingCompiler._filename_map`, since IPython 8.0). They are read from that dict while the program runs,
+//! and are not stopped for: what is read is compared with a second reading.
+
+use crate::HeapError;
+use crate::take::collector;
+use crate::take::containers::{attribute, find_key};
+use crate::take::image::Image;
+use crate::take::layout::{Layout, MODULE_DICT, SIZE, type_object};
+use crate::take::running::{find, image};
+use crate::take::text::read_int;
+use gctrace_probes::ResolveOptions;
+use std::time::{Duration, Instant};
+
+/// For how long is searched for the objects, and for how long they are read: the recorder reads nothing else meanwhile.
+/// Busy machines and builds without optimization take a tenth of it.
+const SEARCH_LIMIT: Duration = Duration::from_millis(500);
+const READ_LIMIT: Duration = Duration::from_millis(100);
+
+/// An IPython shell, of a terminal or of a Jupyter kernel.
+#[derive(Debug)]
+pub struct NotebookShell {
+    pid: u32,
+    layout: Layout,
+    runtime: u64,
+    /// `None` before they were found. They are there as long as the shell.
+    places: Option<Places>,
+}
+
+/// Addresses of objects.
+#[derive(Clone, Copy, Debug)]
+struct Places {
+    /// The dict of the numbers.
+    numbers: u64,
+    /// `In`, the list of what was entered, the first of which is none.
+    inputs: u64,
+    /// The dict of the shell's other values, of which `execution_count` is the number of the next cell.
+    values: u64,
+}
+
+impl NotebookShell {
+    /// Finds the interpreter of a process.
+    ///
+    /// # Errors
+    /// There is no such process, it may not be read, or its interpreter is none whose objects can be read.
+    pub fn of(pid: u32, options: &ResolveOptions) -> Result<Self, HeapError> {
+        let (found, runtime) = find(pid, options)?;
+        let version = || HeapError::Version { pid, version: found.version.to_string() };
+        let layout = Layout::of(&found, &mut image(pid)?, runtime).ok_or_else(version)?;
+        Ok(Self { pid, layout, runtime, places: None })
+    }
+
+    /// The number of the cell whose code has this file name: of its last run, if it ran several times. Code that a cell's
+    /// magic or a front end has IPython run besides has the number of the last cell. `None`: the program has no such
+    /// cell, or it changed meanwhile.
+    pub fn number(&mut self, file: &str) -> Option<u32> {
+        if self.places.is_none() {
+            self.places = self.search(&mut self.image(SEARCH_LIMIT)?);
+        }
+        let number = self.read(file);
+        if number.is_none() {
+            self.places = None;
+        }
+        number.filter(|_| self.read(file) == number)
+    }
+
+    fn read(&self, file: &str) -> Option<u32> {
+        let (places, layout) = (self.places?, &self.layout);
+        let image = &mut self.image(READ_LIMIT)?;
+        let mut int = |dict, key| {
+            let number = find_key(image, layout, dict, key)?;
+            u32::try_from(read_int(image, layout, number)?).ok()
+        };
+        let number = int(places.numbers, file)?;
+        let next = int(places.values, "execution_count")?;
+        // What is not entered is numbered like the next cell: since IPython 9, within a cell too.
+        let entered = image.word(places.inputs.checked_add(SIZE)?)?;
+        let is_entered = number < next || u64::from(number) < entered;
+        Some(if is_entered { number } else { number.checked_sub(1)? }).filter(|number| *number > 0)
+    }
+
+    fn image(&self, limit: Duration) -> Option<Image> {
+        let mut image = image(self.pid).ok()?;
+        image.refill(Some(Instant::now() + limit));
+        Some(image)
+    }
+
+    fn search(&self, image: &mut Image) -> Option<Places> {
+        let layout = &self.layout;
+        let interpreters =
+            collector::interpreters(|at| image.word(at), &layout.collector, self.runtime);
+        let main = interpreters.iter().find(|one| one.id == 0)?;
+        let modules = image.word(main.address.checked_add(layout.interpreter.modules)?)?;
+        let module = find_key(image, layout, modules, "IPython.core.interactiveshell")?;
+        let names = image.word(module.checked_add(MODULE_DICT)?)?;
+        let class = find_key(image, layout, names, "InteractiveShell")?;
+        let members = image.word(class.checked_add(type_object::DICT)?)?;
+        let shell = find_key(image, layout, members, "_instance")?;
+        let compiler = attribute(image, layout, shell, "compile")?;
+        let numbers = attribute(image, layout, compiler, "_filename_map")?;
+        // Where traitlets keep theirs.
+        let values = attribute(image, layout, shell, "_trait_values")?;
+        let history = find_key(image, layout, values, "history_manager")?;
+        let histories = attribute(image, layout, history, "_trait_values")?;
+        let inputs = find_key(image, layout, histories, "input_hist_parsed")?;
+        Some(Places { numbers, inputs, values })
+    }
+}

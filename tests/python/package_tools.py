@@ -165,11 +165,10 @@ def kernel():
         assert line in text, (line, text)
     assert "1 pauses, " in text and "by the injected library" in text, text
     assert "<iframe" in text and "Content-Security-Policy" in text, text[-500:]
-    # The same cells in the recording of the session, which does not know their numbers.
+    # The same cells in the recording of the session.
     lines = gctrace.analyze(trace)["lines"]["own"]
     places = {(line["location"]["file"], line["location"]["line"]) for line in lines}
-    cells = {line for file, line in places if os.path.basename(file).startswith("In [?]")}
-    assert {2, 3, 4} <= cells, places
+    assert {("In [2]", 2), ("In [3]", 3), ("In [3]", 4), ("In [4]", 2)} <= places, places
 
 
 def types():

@@ -149,7 +149,7 @@ pub(crate) fn values_of(image: &mut Image, keys: &Keys, values: u64) -> Vec<Dict
 pub(crate) fn find_key(image: &mut Image, layout: &Layout, address: u64, key: &str) -> Option<u64> {
     (address != 0).then_some(())?;
     let contents = dict(image, layout, address)?;
-    named(image, layout, &contents.entries, key)
+    value_of(image, layout, contents.entries.iter(), key)
 }
 
 /// The values in an object with [`flags::MANAGED_DICT`], and its dict; 0 for what it does not have.
@@ -203,14 +203,19 @@ pub(crate) fn attribute(
     }
     let keys = Keys::read(image, layout, keys)?;
     let entries = values_of(image, &keys, value_words(layout, values)?);
-    named(image, layout, &entries, name)
+    value_of(image, layout, entries.iter(), name)
 }
 
-/// The value of the entry whose key is a text.
-fn named(image: &mut Image, layout: &Layout, entries: &[DictEntry], key: &str) -> Option<u64> {
+/// The value of the first entry whose key is a text.
+pub(crate) fn value_of<'entries>(
+    image: &mut Image,
+    layout: &Layout,
+    mut entries: impl Iterator<Item = &'entries DictEntry>,
+    key: &str,
+) -> Option<u64> {
     // Up to four bytes for each character, and one that is too many for another text to be cut to this one.
     let longest = 4 * (key.len() + 1);
-    let entry = entries.iter().find(|entry| {
+    let entry = entries.find(|entry| {
         read_text(image, layout, entry.key, longest).is_some_and(|text| text == key)
     })?;
     Some(entry.value)

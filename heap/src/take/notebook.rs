@@ -6,7 +6,7 @@
 
 use crate::HeapError;
 use crate::take::collector;
-use crate::take::containers::{attribute, find_key};
+use crate::take::containers::{attribute, dict, find_key, value_of};
 use crate::take::image::Image;
 use crate::take::layout::{Layout, MODULE_DICT, SIZE, type_object};
 use crate::take::running::{find, image};
@@ -14,10 +14,8 @@ use crate::take::text::read_int;
 use gctrace_probes::ResolveOptions;
 use std::time::{Duration, Instant};
 
-/// For how long is searched for the objects, and for how long they are read: the recorder reads nothing else meanwhile.
-/// Busy machines and builds without optimization take a tenth of it.
-const SEARCH_LIMIT: Duration = Duration::from_millis(500);
-const READ_LIMIT: Duration = Duration::from_millis(100);
+/// For how long a look may take, during which the recorder reads nothing else: a hundred times what it does.
+const LOOK_LIMIT: Duration = Duration::from_millis(500);
 
 /// An IPython shell, of a terminal or of a Jupyter kernel.
 #[derive(Debug)]
@@ -57,7 +55,7 @@ impl NotebookShell {
     /// cell, or it changed meanwhile.
     pub fn number(&mut self, file: &str) -> Option<u32> {
         if self.places.is_none() {
-            self.places = self.search(&mut self.image(SEARCH_LIMIT)?);
+            self.places = self.search(&mut self.image()?);
         }
         let number = self.read(file);
         if number.is_none() {
@@ -68,22 +66,22 @@ impl NotebookShell {
 
     fn read(&self, file: &str) -> Option<u32> {
         let (places, layout) = (self.places?, &self.layout);
-        let image = &mut self.image(READ_LIMIT)?;
-        let mut int = |dict, key| {
-            let number = find_key(image, layout, dict, key)?;
-            u32::try_from(read_int(image, layout, number)?).ok()
-        };
-        let number = int(places.numbers, file)?;
-        let next = int(places.values, "execution_count")?;
+        let image = &mut self.image()?;
+        // The newest is the last one.
+        let numbers = dict(image, layout, places.numbers)?.entries;
+        let number = value_of(image, layout, numbers.iter().rev(), file)?;
+        let next = find_key(image, layout, places.values, "execution_count")?;
+        let mut int = |address| u32::try_from(read_int(image, layout, address)?).ok();
+        let (number, next) = (int(number)?, int(next)?);
         // What is not entered is numbered like the next cell: since IPython 9, within a cell too.
         let entered = image.word(places.inputs.checked_add(SIZE)?)?;
         let is_entered = number < next || u64::from(number) < entered;
         Some(if is_entered { number } else { number.checked_sub(1)? }).filter(|number| *number > 0)
     }
 
-    fn image(&self, limit: Duration) -> Option<Image> {
+    fn image(&self) -> Option<Image> {
         let mut image = image(self.pid).ok()?;
-        image.refill(Some(Instant::now() + limit));
+        image.refill(Some(Instant::now() + LOOK_LIMIT));
         Some(image)
     }
 

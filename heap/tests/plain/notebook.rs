@@ -23,7 +23,10 @@ fn cells_have_the_numbers_that_the_program_gave_them() {
                 });
                 for (file, number) in truth {
                     let place = format!("{} {arguments:?} {turn}: {file}", python.name);
-                    assert_eq!(shell.number(&file), number, "{place}");
+                    // On a busy machine a look may take too long.
+                    let mut looks = std::iter::repeat_with(|| shell.number(&file)).take(20);
+                    let found = looks.find(|found| found.is_some() || number.is_none());
+                    assert_eq!(found.flatten(), number, "{place}");
                 }
                 script.go_on();
             }

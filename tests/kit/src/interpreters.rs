@@ -219,6 +219,19 @@ pub fn any_python() -> PathBuf {
         .expect("python3 in /usr/bin")
 }
 
+/// The interpreter of an environment that `scripts/venv.sh NAME` makes and the variable names, or a named skip.
+pub fn environment(name: &str, variable: &str, test: &str) -> Option<PathBuf> {
+    let named = std::env::var_os(variable).filter(|path| !path.is_empty());
+    let made = root().join(format!(".venv-{name}/bin/python"));
+    let python = named.map_or(made, PathBuf::from);
+    if python.exists() {
+        return Some(python);
+    }
+    let python = python.display();
+    skip(test, &format!("no {python}; scripts/venv.sh {name} makes it, {variable} names it"));
+    None
+}
+
 /// The interpreter that has PyTorch, or a named skip.
 pub fn torch(test: &str) -> Option<PathBuf> {
     let python =

@@ -304,10 +304,10 @@ pub fn json(path: &Path) -> Value {
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Runs a script of `tests/python` that imports the package gctrace, with a folder to write into. Such a script ends
-/// with `ok`.
-pub fn run_with_package(python: &Path, script: &str) {
-    package_script(Command::new(python), script, &[]);
+/// Runs a script of `tests/python` that imports the package gctrace, with a folder to write into and then these
+/// arguments. Such a script ends with `ok`.
+pub fn run_with_package(python: &Path, script: &str, arguments: &[&str]) {
+    package_script(Command::new(python), script, arguments);
 }
 
 /// As [`run_with_package`], with a last argument `recorded`, in a process that gctrace records in-process.

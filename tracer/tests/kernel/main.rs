@@ -12,6 +12,7 @@ mod garbage;
 mod inject;
 mod inject_gpu;
 mod inject_unseen;
+mod notebook;
 mod nvml;
 mod nvml_simulated;
 mod one_file;

@@ -29,6 +29,15 @@ fn printed(arguments: &[&str], place: &Path) -> String {
 }
 
 #[test]
+fn cells_of_a_kernel_have_the_numbers_of_its_notebook() {
+    let test = "cells_of_a_kernel_have_the_numbers_of_its_notebook";
+    if let Some(python) = interpreters::environment("package", "GCTRACE_PACKAGE_PYTHON", test) {
+        recording::run_with_package(&python, "package_cells.py", &["inject"]);
+    }
+}
+
+/// Those of a program that runs files with such names, but no IPython.
+#[test]
 fn cells_are_named_by_their_prompts_in_every_report() {
     let place = tempfile::tempdir().unwrap();
     let python = interpreters::any_python();

@@ -48,6 +48,6 @@ fn tables_are_true_in_every_engine() {
 #[test]
 fn the_package_loads_them() {
     if let Some(python) = python("the_package_loads_them") {
-        run_with_package(&python, "package_tables.py");
+        run_with_package(&python, "package_tables.py", &[]);
     }
 }

@@ -54,7 +54,7 @@ class _Cells:
         return os.path.join(self.folder.name, "cell.json")
 
     def cell(self, line: str, cell: str) -> None:
-        # Kernel probes, if they are asked for, do not know which cell is which.
+        # Kernel probes, if they are asked for, find the numbers themselves.
         cells = _CellNumbers(getattr(self.shell.compile, "_filename_map", {}))
         with Recording(self.trace(), line.strip() or "callbacks", cells) as recording:
             # Lines are counted as they are seen, from that of the magic on; another cell magic must come first.

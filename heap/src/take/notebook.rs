@@ -7,8 +7,10 @@
 use crate::HeapError;
 use crate::take::collector;
 use crate::take::containers::{attribute, dict, find_key, value_of};
-use crate::take::image::Image;
+use crate::take::image::{BLOCK, Image};
 use crate::take::layout::{Layout, MODULE_DICT, SIZE, type_object};
+use crate::take::limits::Limits;
+use crate::take::regions::Regions;
 use crate::take::running::{find, image};
 use crate::take::text::read_int;
 use gctrace_probes::ResolveOptions;
@@ -16,6 +18,8 @@ use std::time::{Duration, Instant};
 
 /// For how long a look may take, during which the recorder reads nothing else: a hundred times what it does.
 const LOOK_LIMIT: Duration = Duration::from_millis(500);
+/// What it copies at most, in bytes: the names of some thousand modules, each in a block of its own.
+const MOST_COPIED: u64 = 256 << 20;
 
 /// An IPython shell, of a terminal or of a Jupyter kernel.
 #[derive(Debug)]
@@ -80,7 +84,9 @@ impl NotebookShell {
     }
 
     fn image(&self) -> Option<Image> {
-        let mut image = image(self.pid).ok()?;
+        let limits = Limits::of_process(self.pid, BLOCK);
+        let limits = Limits { copied: limits.copied.min(MOST_COPIED), ..limits };
+        let mut image = Image::of_process(self.pid, Regions::of(self.pid).ok()?, limits);
         image.refill(Some(Instant::now() + LOOK_LIMIT));
         Some(image)
     }

@@ -7,18 +7,32 @@ use gctrace_event::cell_name;
 use gctrace_heap::NotebookShell;
 use gctrace_probes::ResolveOptions;
 use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
 /// Cells of all processes that are looked up; later ones have no numbers.
 const MOST: usize = 10_000;
 
+/// The part of the time that looks may take, and what they may take in advance: a program may lay out its memory so
+/// that each takes as long as it can.
+const SHARE: u32 = 20;
+const ADVANCE: Duration = Duration::from_secs(2);
+
 /// Shells by process, and the names of their cells.
-#[derive(Default)]
 pub(crate) struct CellNames {
     /// `None`: nothing can be read of the process.
     shells: HashMap<u32, Option<NotebookShell>>,
     /// By file and process; `None`: the number is not known.
     names: HashMap<String, HashMap<u32, Option<String>>>,
     count: usize,
+    began: Instant,
+    spent: Duration,
+}
+
+impl Default for CellNames {
+    fn default() -> Self {
+        let (shells, names) = (HashMap::new(), HashMap::new());
+        Self { shells, names, count: 0, began: Instant::now(), spent: Duration::ZERO }
+    }
 }
 
 impl CellNames {
@@ -32,7 +46,10 @@ impl CellNames {
             (self.count < MOST).then_some(())?;
             self.count += 1;
             let stem = file.rsplit('/').next().unwrap_or(file).trim_end_matches(".py");
-            let name = self.number(pid, file);
+            let look = Instant::now();
+            let may_look = self.spent < ADVANCE + look.duration_since(self.began) / SHARE;
+            let name = may_look.then(|| self.number(pid, file)).flatten();
+            self.spent += look.elapsed();
             let name = name.map(|number| format!("<ipython-input-{number}-{stem}>"));
             let names = self.names.entry(file.to_owned()).or_default();
             // A child may have ended: the file is named by its parent.
@@ -54,5 +71,35 @@ impl CellNames {
             self.shells.remove(&pid);
         }
         number
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_are_few_and_short() {
+        // Runs no Python.
+        let pid = std::process::id();
+        let mut cells = CellNames::default();
+        for number in 0..MOST + 5 {
+            assert_eq!(cells.numbered(pid, &format!("/tmp/ipykernel_1/{number}.py")), None);
+        }
+        assert_eq!((cells.names.len(), cells.shells.len()), (MOST, 1));
+        assert_eq!(cells.numbered(pid, "/srv/train.py"), None);
+        let mut cells = CellNames { spent: ADVANCE * 2, ..CellNames::default() };
+        assert_eq!(cells.numbered(pid, "/tmp/ipykernel_1/2.py"), None);
+        assert_eq!((cells.names.len(), cells.shells.len()), (1, 0));
+    }
+
+    #[test]
+    fn a_child_that_has_ended_has_its_parents_cells() {
+        let (parent, child, file) = (1, u32::MAX, "/tmp/ipykernel_1/2.py");
+        let mut cells = CellNames::default();
+        let name = "<ipython-input-5-2>".to_owned();
+        cells.names.insert(file.to_owned(), HashMap::from([(parent, Some(name.clone()))]));
+        assert_eq!(cells.numbered(child, file), Some(name.as_str()));
+        assert_eq!(cells.numbered(child, "/tmp/ipykernel_1/3.py"), None);
     }
 }

@@ -45,7 +45,7 @@ lints() {
 # missing.
 downloads() {
     as_builder scripts/interpreters.sh "$checkout/.interpreters" || true
-    if wants plain; then as_builder scripts/venv.sh metrics && as_builder scripts/venv.sh package && as_builder scripts/venv.sh "$tables"; fi || true
+    if wants plain; then as_builder scripts/venv.sh metrics && as_builder scripts/venv.sh package && as_builder scripts/venv.sh "$tables" && as_builder scripts/promtool.sh "$checkout/.promtool"; fi || true
     if wants torch && can_be_root; then as_builder scripts/torch-venv.sh "$checkout/.venv-torch"; fi || true
 } >"$logs/downloads" 2>&1
 
@@ -106,6 +106,10 @@ plain() {
     made "metrics: the page is not checked by a parser" scripts/venv.sh metrics >/dev/null || true
     made "package: not used in pytest, IPython and mypy" scripts/venv.sh package >/dev/null || true
     made "tables: not read by other programs" scripts/venv.sh "$tables" >/dev/null || true
+    local promtool
+    if promtool=$(made "metrics: rules and dashboards are not checked by promtool" scripts/promtool.sh "$checkout/.promtool"); then
+        local -x PATH=$PATH:$promtool
+    fi
     judge plain run_tests plain builder 'kind(lib) + kind(bin) + binary(plain)'
 }
 

@@ -284,7 +284,7 @@ fn promtool(test: &str, command: [&str; 2], file: &Path) -> Option<Output> {
     let mut promtool = Command::new("promtool");
     let output = promtool.args(command).arg(file).output_in_time();
     if output.is_err() {
-        eprintln!("skipped {test}: no promtool here (Debian: package prometheus)");
+        eprintln!("skipped {test}: no promtool here (scripts/promtool.sh)");
     }
     output.ok()
 }

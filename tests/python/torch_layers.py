@@ -3,14 +3,16 @@
 Trains the model for some steps and prints a JSON object: the losses and what a traced program must not change. With
 `truth` the memory, too, counted here without gctrace and in a step of its own: weights and gradients by
 `parameters()`, tensors saved for the backward pass by hooks of this script, by the layer that was called last, and
-optimizer state by `optimizer.state`.
+optimizer state by `optimizer.state`; of what is distributed over ranks the part of this rank.
 """
 
+import contextlib
 import gc
 import hashlib
 import json
 import os
 import sys
+import warnings
 
 import torch
 import torch.nn.functional as F
@@ -104,6 +106,22 @@ def compiled():
     return torch.compile(model, backend="aot_eager", fullgraph=True), (torch.randn(32, 64),)
 
 
+class Several(nn.Module):
+    """Of a training all at once: see `Program`. Only its parts are called."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.dense = nn.Embedding(500, 16, sparse=True), nn.Linear(16, 16)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            frozen = nn.Sequential(nn.Linear(16, 16))
+            self.packed = torch.ao.quantization.quantize_dynamic(frozen, {nn.Linear})
+
+
+def several():
+    return Several(), (torch.randint(0, 500, (64,)),)
+
+
 MODELS = {
     "mlp": mlp,
     "cnn": cnn,
@@ -115,8 +133,39 @@ MODELS = {
     "compiled": compiled,
     "autocast": mlp,
     "half": mlp,
+    "offloaded": mlp,
+    "several": several,
     "ddp": mlp,
+    "zero": mlp,
+    "fsdp1": mlp,
+    "fsdp2": mlp,
 }
+DISTRIBUTED = ("ddp", "zero", "fsdp1", "fsdp2")
+
+
+def distributed(name, model):
+    from torch.distributed import fsdp
+
+    if name == "fsdp1":
+        policy = fsdp.wrap.ModuleWrapPolicy({nn.Linear})
+        return fsdp.FullyShardedDataParallel(model, auto_wrap_policy=policy, device_id=torch.device("cpu"))
+    if name == "fsdp2":
+        mesh = torch.distributed.device_mesh.init_device_mesh("cpu", (torch.distributed.get_world_size(),))
+        for module in [*(one for one in model if isinstance(one, nn.Linear)), model]:
+            fsdp.fully_shard(module, mesh=mesh)
+        return model
+    return nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
+
+
+def local(tensor):
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
+
+
+def size(tensor):
+    tensor = local(tensor)
+    if not tensor.is_sparse:
+        return tensor.nbytes
+    return tensor._indices().nbytes + tensor._values().nbytes
 
 
 def storage(tensor):
@@ -128,32 +177,54 @@ class Program:
         self.name = name
         torch.manual_seed(7)
         self.rank = int(os.environ.get("RANK", "0"))
-        if name == "ddp":
+        self.passes = 2 if name == "several" else 1
+        if name in DISTRIBUTED:
             torch.distributed.init_process_group("gloo")
         self.model, self.inputs = MODELS[name]()
-        if name == "ddp":
-            self.model = nn.parallel.DistributedDataParallel(self.model, gradient_as_bucket_view=True)
+        if name in DISTRIBUTED:
+            self.model = distributed(name, self.model)
         trained = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
-        self.optimizer = torch.optim.AdamW(trained, foreach=True)
+        if name == "zero":
+            from torch.distributed.optim import ZeroRedundancyOptimizer
+
+            self.optimizers = [ZeroRedundancyOptimizer(trained, torch.optim.AdamW, foreach=True)]
+        elif name == "several":
+            trained = self.model.dense.parameters()
+            self.optimizers = [torch.optim.AdamW(trained), torch.optim.SparseAdam(self.model.words.parameters())]
+        else:
+            self.optimizers = [torch.optim.AdamW(trained, foreach=True)]
 
     def loss(self):
         kind = torch.float16 if self.name == "half" else torch.bfloat16
-        with torch.autocast("cpu", kind, enabled=self.name in ("autocast", "half")):
+        if self.name == "several":
+            # Two models that are trained, and one that is asked.
+            model, words = self.model, self.model.words(*self.inputs)
+            with torch.inference_mode():
+                model.packed(torch.ones(4, 16))
+            return model.dense(words).pow(2).mean()
+        hooks = torch.autograd.graph.save_on_cpu() if self.name == "offloaded" else contextlib.nullcontext()
+        with torch.autocast("cpu", kind, enabled=self.name in ("autocast", "half")), hooks:
             return self.model(*self.inputs).float().pow(2).mean()
 
+    def clear(self):
+        for optimizer in self.optimizers:
+            optimizer.zero_grad(set_to_none=True)
+
     def step(self):
-        self.optimizer.zero_grad(set_to_none=True)
-        loss = self.loss()
-        loss.backward()
-        self.optimizer.step()
+        self.clear()
+        for _ in range(self.passes):
+            loss = self.loss()
+            loss.backward()
+        for optimizer in self.optimizers:
+            optimizer.step()
         return loss.item()
 
     def truth(self):
         """Of one step, by layer where a layer is what is called; storages once, weights and buffers left out."""
-        self.optimizer.zero_grad(set_to_none=True)
+        self.clear()
         kept, seen, inner = {}, {}, []
         own = {storage(one)._cdata for one in [*self.model.parameters(), *self.model.buffers()]}
-        names = {module: name for name, module in self.model.named_modules()}
+        names = {module: self.path(name) for name, module in self.model.named_modules()}
 
         def pack(tensor):
             data = storage(tensor)
@@ -173,24 +244,34 @@ class Program:
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
             loss = self.loss()
         [handle.remove() for handle in handles]
-        by_layer = {}
-        for name, size in seen.values():
-            by_layer[str(name)] = by_layer.get(str(name), 0) + size
-        kept.clear()
         loss.backward()
+        for _ in range(self.passes - 1):
+            self.loss().backward()
+        # Weights that were gathered for a layer have given their memory back.
+        seen = [one for key, one in seen.items() if kept[key].nbytes()]
+        kept.clear()
+        by_layer, weights = {}, {}
+        for name, amount in seen:
+            by_layer[str(name)] = by_layer.get(str(name), 0) + amount
+        for module, name in names.items():
+            weights[name] = weights.get(name, 0) + sum(map(size, module.parameters(recurse=False)))
         parameters = list({id(one): one for one in self.model.parameters()}.values())
-        state = [value for values in self.optimizer.state.values() for value in values.values()]
+        states = [getattr(optimizer, "optim", optimizer).state for optimizer in self.optimizers]
+        states = [value for state in states for values in state.values() for value in values.values()]
         return {
-            "weights": sum(one.nbytes for one in parameters),
-            "gradients": sum(one.grad.nbytes for one in parameters if one.grad is not None),
-            "saved": sum(size for _, size in seen.values()),
+            "weights": sum(map(size, parameters)),
+            "gradients": sum(size(one.grad) for one in parameters if one.grad is not None),
+            "saved": sum(amount for _, amount in seen),
             "saved_by_layer": by_layer if handles else None,
-            "optimizer": sum(one.nbytes for one in state if isinstance(one, torch.Tensor)),
-            "weights_by_layer": {
-                name: sum(one.nbytes for one in module.parameters(recurse=False))
-                for module, name in names.items()
-            },
+            "optimizer": sum(size(one) for one in states if isinstance(one, torch.Tensor)),
+            "weights_by_layer": weights,
         }
+
+    def path(self, name):
+        """As in reports: those of several models begin with their class, wrappers are left out."""
+        if self.name == "several":
+            return {"words": "Embedding", "dense": "Linear"}.get(name, name)
+        return ".".join(part for part in name.split(".") if part != "_fsdp_wrapped_module")
 
 
 def main():
@@ -212,7 +293,7 @@ def main():
     if name == "compiled":
         result["compiled"] = dict(sys.modules["torch._dynamo.utils"].counters["stats"])
     print(json.dumps(result), flush=True)
-    if name == "ddp":
+    if name in DISTRIBUTED:
         torch.distributed.destroy_process_group()
 
 

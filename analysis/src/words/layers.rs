@@ -113,7 +113,7 @@ fn sentence(remark: LayersRemark) -> Option<&'static str> {
         }
         LayersRemark::Sharded => {
             "FSDP or tensor parallelism: weights, gradients and optimizer state are this rank's part. Weights \
-             that were gathered for a layer may be among what it saved."
+             that are gathered for a layer are not counted, unless they still are at the end of the step."
         }
         LayersRemark::Replicated => {
             "DistributedDataParallel: each rank has all of it. Its buckets for gradients are not counted, \

@@ -4,7 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
 
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::{Command, Output};
 use test_kit::limit::WithTimeout as _;
@@ -12,6 +12,8 @@ use test_kit::recording::Trace;
 use test_kit::{interpreters, recording};
 
 const STEPS: &str = "12";
+/// What the model `mlp` saves for its backward pass, in bytes (docs/measurements/layers.md).
+const SAVED_BY_MLP: u64 = 140_800;
 
 fn lines(output: &Output) -> Vec<Value> {
     assert!(output.status.success(), "{output:?}");
@@ -103,6 +105,8 @@ fn memory_by_layer_is_as_counted() {
         "compiled",
         "autocast",
         "half",
+        "offloaded",
+        "several",
     ];
     for name in models {
         let place = tempfile::tempdir().unwrap();
@@ -117,8 +121,38 @@ fn memory_by_layer_is_as_counted() {
         let table = table(&trace, None);
         is_as_counted(name, &alone[0]["truth"], &table);
         marks_are(name, &table.0);
+        let remarks = remarks(&trace);
+        assert_eq!(remarks, expected_remarks(name), "{name}");
         println!("{test}: {name}: {} layers, {} bytes saved", table.0.len(), table.1);
     }
+}
+
+/// What all tables of a trace state.
+fn remarks(trace: &Trace) -> BTreeSet<String> {
+    let all = trace.named("gctrace_layers");
+    let all = all.iter().filter_map(|(_, args)| args["remarks"].as_array()).flatten();
+    let all = all.filter_map(|remark| remark.as_str()).filter(|remark| *remark != "at_end");
+    all.map(str::to_owned).collect()
+}
+
+fn expected_remarks(name: &str) -> BTreeSet<String> {
+    let expected: &[&str] = match name {
+        "compiled" => &["compiled"],
+        "offloaded" => &["own_hooks"],
+        "several" => &[
+            "inference",
+            "quantized",
+            "several_models",
+            "several_optimizers",
+            "several_passes",
+            "sparse",
+        ],
+        "ddp" => &["replicated"],
+        "zero" => &["replicated", "zero"],
+        "fsdp1" | "fsdp2" => &["sharded"],
+        _ => &[],
+    };
+    expected.iter().map(|remark| (*remark).to_owned()).collect()
 }
 
 /// What is special about layers of some models.
@@ -153,27 +187,59 @@ fn marks_are(name: &str, rows: &[Value]) {
 
 #[test]
 fn two_ranks_of_ddp() {
-    let test = "two_ranks_of_ddp";
+    two_ranks("two_ranks_of_ddp", "ddp");
+}
+
+/// What each rank has of a model, its gradients and its optimizer, and that the parts make the whole.
+#[test]
+fn two_ranks_of_zero_and_fsdp() {
+    for name in ["zero", "fsdp1", "fsdp2"] {
+        two_ranks("two_ranks_of_zero_and_fsdp", name);
+    }
+}
+
+fn two_ranks(test: &str, name: &str) {
     let Some(python) = interpreters::torch(test) else {
         return;
     };
     let script = recording::scripts().join("torch_layers.py");
     let launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"];
     let place = tempfile::tempdir().unwrap();
-    let alone = untraced(&python, &launcher, &script, "ddp", place.path());
+    let alone = untraced(&python, &launcher, &script, name, place.path());
     let mut line = vec!["--mode", "inject", "--layers", "3", "--", python.to_str().unwrap()];
     line.extend(launcher);
-    line.extend([script.to_str().unwrap(), "ddp", STEPS]);
+    line.extend([script.to_str().unwrap(), name, STEPS]);
     let traced = lines(&recording::gctrace(&line, place.path()));
     let trace = Trace::read(&place.path().join("trace.json"));
+    assert_eq!(remarks(&trace), expected_remarks(name), "{name}");
     let processes = trace.named("gctrace_process");
+    let mut whole = BTreeMap::<&str, u64>::new();
     for rank in 0..2_u64 {
         let of_rank = |all: &[Value]| all.iter().find(|one| one["rank"] == rank).cloned().unwrap();
         let (alone, traced) = (of_rank(&alone), of_rank(&traced));
-        is_unchanged("ddp", &alone, &traced);
+        is_unchanged(name, &alone, &traced);
         let has_layers = |pid: u64| trace.named("gctrace_layers").iter().any(|(of, _)| *of == pid);
         let process = processes.iter().find(|(pid, args)| args["rank"] == rank && has_layers(*pid));
         let (pid, _) = process.unwrap();
-        is_as_counted("ddp", &alone["truth"], &table(&trace, Some(*pid)));
+        let table = table(&trace, Some(*pid));
+        is_as_counted(name, &alone["truth"], &table);
+        // Its batch is that of the whole model, whose gathered weights are not among it.
+        assert_eq!(table.1, SAVED_BY_MLP, "{name}");
+        for kind in ["weights", "optimizer"] {
+            let bytes: u64 = table.0.iter().map(|row| bytes(row, "held", kind)).sum();
+            *whole.entry(kind).or_default() += bytes;
+        }
     }
+    // By hand: (64 * 256 + 256) + (256 * 256 + 256) + 2 * 256 + (256 * 10 + 10) floats, of which AdamW keeps two each,
+    // and four bytes per tensor.
+    let (weights, tensors) = (342_056, 8);
+    let copies = |is_sharded: bool| if is_sharded { 1 } else { 2 };
+    assert_eq!(whole["weights"], copies(name.starts_with("fsdp")) * weights, "{name}");
+    let steps = match name {
+        "ddp" | "fsdp2" => 2 * tensors,
+        // Each rank has a flat tensor of each of four parts, with a float of padding in none.
+        "fsdp1" => 2 * 4,
+        _ => tensors,
+    };
+    assert_eq!(whole["optimizer"], copies(name != "ddp") * 2 * weights + 4 * steps, "{name}");
 }

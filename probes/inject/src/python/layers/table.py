@@ -1,5 +1,9 @@
 # What the layers of a measured step hold, as rows.
 
+# In paths, of modules that torch puts around others.
+WRAPPERS = ("_fsdp_wrapped_module", "_checkpoint_wrapped_module")
+
+
 def own_weights(roots):
     """Of each root its modules and their names."""
     found = []
@@ -17,7 +21,8 @@ def own_weights(roots):
         if len(with_weights) == 1 and weights:
             prefix = ""
         for name, module in named:
-            names.append((".".join(part for part in (prefix, name) if part), module, root))
+            parts = [part for part in name.split(".") if part not in WRAPPERS]
+            names.append((".".join(part for part in [prefix, *parts] if part), module, root))
     return names, len(with_weights)
 
 
@@ -41,6 +46,12 @@ def main_device(weights):
     for tensor in weights:
         sums[tensor.device] = sums.get(tensor.device, 0) + size(tensor)
     return max(sums, key=sums.get) if sums else None
+
+
+def is_freed(key):
+    """Whether a storage gave its memory back, as one with weights that FSDP gathered for a layer."""
+    data = Storage._new_with_weak_ptr(key)
+    return data is not None and data.nbytes() == 0
 
 
 def table(now, step):
@@ -119,7 +130,9 @@ def table(now, step):
                 if key not in states:
                     states.add(key)
                     row[10] += size(tensor)
-    optimizers = len({id(one) for one in now["optimizers"]})
+    # What a ZeroRedundancyOptimizer steps is none of its own.
+    wrapped = {id(getattr(one, "optim", None)) for one in now["optimizers"]}
+    optimizers = len({id(one) for one in now["optimizers"]} - wrapped)
     if not remarks & AT_END:
         remarks |= NO_OPTIMIZER if optimizers == 0 else SEVERAL_OPTIMIZERS if optimizers > 1 else 0
     most = 0
@@ -127,7 +140,7 @@ def table(now, step):
         sums = {}
         total = 0
         for key, (module, amount, _) in saved.items():
-            if key not in held:
+            if key not in held and not (remarks & SHARDED and is_freed(key)):
                 total += amount
                 sums.setdefault(module, [0, 0, 0])[1] += amount
         for module, amount, gradient in outputs.values():

@@ -203,6 +203,7 @@ impl Live {
             | Record::EmptyCache(_)
             | Record::GpuSync(_)
             | Record::HostCode(_)
+            | Record::OmittedGpuWork(_)
             | Record::End(_) => {}
         }
     }

@@ -14,6 +14,7 @@ use crate::accumulate::stacks::{
 };
 use crate::analysis::Analysis;
 use crate::gpu::kept::KeptTimeline;
+use crate::gpu::timeline::GpuPart;
 use crate::report::{
     Basis, JudgedPhase, LinesReport, PauseTotal, PhasesReport, ProcessReport, TrainingMark,
 };
@@ -59,8 +60,9 @@ impl<'a> JudgedRun<'a> {
         if processes.first().is_some_and(free_threaded) {
             return None;
         }
-        let ids = timelines.iter().map(|timeline| (timeline.process_trace, timeline.pid));
-        let by_id: BTreeMap<_, _> = ids.zip(timelines).collect();
+        let timelines = || timelines.iter().filter(|kept| kept.gpu_part != Some(GpuPart::Kept));
+        let ids = timelines().map(|timeline| (timeline.process_trace, timeline.pid));
+        let by_id: BTreeMap<_, _> = ids.zip(timelines()).collect();
         let timeline_of =
             |process: &ProcessReport| by_id.get(&(process.trace, process.pid)).copied();
         let mut stacks: BTreeMap<(usize, u32), Vec<&TraceStacks>> = BTreeMap::new();

@@ -73,9 +73,9 @@ pub use cpu::{
 };
 pub use evidence::{
     CpuTime, DeletedGeneration, DeletedReport, ExplicitCallsReport, FreedNothingReport,
-    GrowingLine, GrowthPoint, GrowthReport, HeapTrend, MissingData, OverheadReport, PauseTotal,
-    PausesReport, Prediction, ProbeReport, ReachesLimit, StopTheWorld, Trend, UnseenReport,
-    WorstPause,
+    GrowingLine, GrowthPoint, GrowthReport, HeapTrend, MissingData, OmittedGpuReport,
+    OverheadReport, PauseTotal, PausesReport, Prediction, ProbeReport, ReachesLimit, StopTheWorld,
+    Trend, UnseenReport, WorstPause,
 };
 pub use findings::{
     BoundsLimit, MainCycles, MergeNote, NoComparison, NoErrorBar, NotCovered, NotMergedReason,

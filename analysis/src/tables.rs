@@ -113,7 +113,10 @@ impl<W: Write + Send> TraceTables<W> {
             DecodedItem::Record(record) => self.add_record(record)?,
             _ => {}
         }
-        self.analysis.add(item);
+        // The tables have all GPU work that there is, and no figures that follow from all of it.
+        if !matches!(item, DecodedItem::Record(Record::OmittedGpuWork(_))) {
+            self.analysis.add(item);
+        }
         Ok(())
     }
 

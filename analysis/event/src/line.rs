@@ -178,6 +178,10 @@ impl RecordEncoder {
                 (sync.start_ns, sync.end_ns),
             )
             .push(out, sync),
+            Record::OmittedGpuWork(work) => {
+                EventHead::metadata("gctrace_omitted_gpu_work", work.pid, work.since_ns)
+                    .push(out, work)
+            }
             Record::Annotation(annotation) => EventHead::slice(
                 ("user_annotation", &annotation.name),
                 (annotation.pid, annotation.tid.into()),

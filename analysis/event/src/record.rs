@@ -42,7 +42,7 @@ pub use recording::{
     EventSource, ExaminedProcesses, OmittedPauses, ProbeCost, RecordingMode, TraceEnd, TraceHeader,
     UnseenCollections,
 };
-pub use segment::{GenerationTotal, RecordedTotals, Segment};
+pub use segment::{GenerationTotal, OmittedGpuWork, RecordedTotals, Segment};
 pub use step::{NamedMarker, StepMark};
 
 use bitcode::{Decode, Encode};
@@ -462,6 +462,8 @@ pub enum Record {
     GpuOp(GpuOp),
     /// What a synchronizing call waited for.
     GpuSync(GpuSync),
+    /// GPU work that was only counted.
+    OmittedGpuWork(OmittedGpuWork),
     /// A named interval.
     Annotation(Annotation),
     /// A Python function or an operator.

@@ -10,7 +10,7 @@ use crate::report::{PauseTotal, RecordedReport, Sources};
 use crate::spans::FirstToLast;
 use crate::time::add_to;
 use gctrace_event::read::{TraceCompletion, TraceProperty};
-use gctrace_event::{EventSource, Note, RecordingMode, TraceEnd, TraceHeader};
+use gctrace_event::{EventSource, Note, OmittedGpuWork, RecordingMode, TraceEnd, TraceHeader};
 
 /// From here on times count from 1970: it is September 2001 then, and nothing has been up for 31
 /// years. The PyTorch profiler wrote such times before torch 2.4.
@@ -38,6 +38,8 @@ pub(crate) struct TraceState {
     pub(crate) gpus: GpuSamples,
     pub(crate) ending: TraceCompletion,
     pub(crate) cuda: CudaSums,
+    /// The GPU work of all its processes that was only counted.
+    pub(crate) omitted_gpu_work: OmittedGpuWork,
     /// Whether it contains operations with GPU times.
     pub(crate) gpu_work: bool,
     /// Whether it contains collections that are not counted yet.

@@ -81,6 +81,12 @@ impl Analysis {
                 self.add_cuda(&record);
             }
             Record::GpuSync(sync) => self.current.gpu.add_sync(sync),
+            Record::OmittedGpuWork(work) => {
+                if let Some(trace) = self.traces.last_mut() {
+                    trace.omitted_gpu_work.add(&work);
+                }
+                self.current.gpu.add_omitted(&work);
+            }
             Record::ObjectKind(kind) => {
                 let process = self.process_at(kind.pid, u64::MAX);
                 process.sums.garbage.describe(&kind);

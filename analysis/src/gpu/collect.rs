@@ -4,18 +4,21 @@
 
 mod handles;
 pub(super) mod part;
+mod parts;
 
 use super::calls::CallEffect;
 use super::timeline::{
-    AnnotationSpan, Call, Communicator, HostSamples, NameIndex, StepSource, StepSpan, Stream,
-    StringTable, Thread, ThreadIndex, Timeline,
+    AnnotationSpan, Call, Communicator, GpuPart, HostSamples, NameIndex, StepSource, StepSpan,
+    Stream, StringTable, Thread, ThreadIndex, Timeline,
 };
 use crate::spans::index::{Index, SmallNumber};
 use crate::spans::{PackedPauses, PauseSpan};
+use crate::time::intervals::Intervals;
 use gctrace_event::{
     Annotation, CpuSamples, CudaCall, CudaLaunches, GpuOp, GpuOpKind, GpuSync, HostCode,
-    HostCodeKind, NamedMarker, OffCpu, Pause, StepMark,
+    HostCodeKind, NamedMarker, OffCpu, OmittedGpuWork, Pause, StepMark,
 };
+use parts::InParts;
 use std::collections::{BTreeMap, HashMap};
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -36,6 +39,8 @@ pub struct TimelineCollector {
     code: HashMap<u32, Vec<RawCode>>,
     /// The profiler's overhead in threads that it does not name.
     overhead: Vec<RawCode>,
+    /// By process id: when GPU work was that was only counted.
+    omitted: HashMap<u32, Vec<(u64, u64)>>,
 }
 
 /// An operation whose process and call are not determined yet.
@@ -72,7 +77,7 @@ struct RawCode {
 }
 
 /// What belongs to a process and was kept for the whole trace.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct WorkOfProcess {
     ops: Vec<RawOp>,
     syncs: Vec<GpuSync>,
@@ -92,6 +97,7 @@ struct ProcessBuilder {
     steps: Vec<StepSpan>,
     /// The marks of steps, by thread.
     marks: BTreeMap<(u32, NamedMarker), Vec<TimedMark>>,
+    gpu_part: Option<GpuPart>,
 }
 
 /// Time of a mark, and the CPU time of its thread then; `None` if unknown.
@@ -285,7 +291,13 @@ impl TimelineCollector {
         }
     }
 
-    /// The timelines of processes that did any work on a GPU or collected.
+    /// Adds GPU work that was only counted, in any order.
+    pub fn add_omitted(&mut self, work: &OmittedGpuWork) {
+        self.omitted.entry(work.pid).or_default().push((work.since_ns, work.until_ns));
+    }
+
+    /// The timelines of processes that did any work on a GPU or collected; of one whose GPU work is there in
+    /// parts, two ([`GpuPart`]).
     #[must_use]
     pub fn finish(mut self, about: &TimelineContext) -> Vec<Timeline> {
         let owners = self.owners();
@@ -298,13 +310,25 @@ impl TimelineCollector {
             self.code.entry(owners.of(None, code.start_ns)).or_default().push(code);
         }
         let names = Arc::new(self.names);
-        let timelines = self.processes.into_iter().map(|(pid, part)| {
+        let mut timelines = Vec::new();
+        for (pid, process) in self.processes {
             let ops = ops.remove(&pid).unwrap_or_default();
             let syncs = syncs.remove(&pid).unwrap_or_default();
             let code = self.code.remove(&pid).unwrap_or_default();
-            part.timeline(pid, WorkOfProcess { ops, syncs, code }, &names, about)
-        });
-        timelines.collect()
+            let mut parts = vec![(process, WorkOfProcess { ops, syncs, code })];
+            if let Some(omitted) = self.omitted.remove(&pid)
+                && let Some((process, work)) = parts.pop()
+            {
+                let InParts { elsewhere, kept } =
+                    InParts::of(process, work, &Intervals::from_iter(omitted));
+                parts.push((elsewhere, WorkOfProcess::default()));
+                parts.extend(kept);
+            }
+            let of_part =
+                |(process, work): (ProcessBuilder, _)| process.timeline(pid, work, &names, about);
+            timelines.extend(parts.into_iter().map(of_part));
+        }
+        timelines
     }
 
     /// Finds the process of operations that do not state it.

@@ -7,7 +7,7 @@ mod join;
 mod thread_times;
 
 use super::kept::KeptTimeline;
-use super::timeline::ProcessTimeline;
+use super::timeline::{GpuPart, ProcessTimeline};
 use crate::report::{ClockReport, NotMerged, NotMergedReason, RecognizedBy};
 use crate::spans::FirstToLast;
 use std::borrow::Cow;
@@ -38,7 +38,8 @@ pub fn merge<'a>(timelines: &'a [KeptTimeline], spans: &[FirstToLast]) -> Merged
         not_merged: Vec::new(),
         repeated: HashSet::new(),
     };
-    let recorded: Vec<usize> = indices(timelines, |timeline| timeline.is_ours);
+    let recorded: Vec<usize> =
+        indices(timelines, |timeline| timeline.is_ours && timeline.gpu_part != Some(GpuPart::Kept));
     let profiles = indices(timelines, |timeline| {
         !timeline.is_ours && (timeline.has_gpu_times() || !timeline.pauses.is_empty())
     });

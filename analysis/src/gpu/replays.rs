@@ -10,7 +10,7 @@ use super::replay::{
     DeviceRankTimes, InsertedPause, JoinedReplay, JoinedSkeletons, PauseLength, RankLedger,
     ReplayChange, ReplayJob, ReplayModel, Skeleton, StepIdle,
 };
-use super::timeline::{OpIndex, Timeline};
+use super::timeline::{GpuPart, OpIndex, Timeline};
 use super::{cause, ranks, replay};
 use crate::parallel;
 use crate::report::{CauseReport, IdleLedger, NotReplayed};
@@ -153,15 +153,16 @@ impl JobReplays {
     }
 
     /// Each timeline of some with the idle time of its steps by cause; `None` if it is unknown. The
-    /// replays are of those with GPU times.
+    /// replays are of those with GPU times. Without those of a part: its steps are on another.
     pub(crate) fn with_steps<'a>(
         &'a self,
         timelines: &'a [KeptTimeline],
     ) -> impl Iterator<Item = (&'a KeptTimeline, Option<&'a StepIdle>)> {
         let mut steps = self.steps.iter();
-        timelines.iter().map(move |timeline| {
+        let with_steps = timelines.iter().map(move |timeline| {
             (timeline, if timeline.has_gpu_times() { steps.next() } else { None })
-        })
+        });
+        with_steps.filter(|(timeline, _)| timeline.gpu_part != Some(GpuPart::Kept))
     }
 
     /// Number of times in a joined job, and at least what its delays take of their numbers.

@@ -48,6 +48,8 @@ pub struct ProcessTimeline {
     pub unix_offset_ns: Option<i64>,
     /// Whether the trace is gctrace's own: its pauses are complete.
     pub is_ours: bool,
+    /// Of a process whose GPU work a recorder wrote in parts, which of its two timelines this is.
+    pub gpu_part: Option<GpuPart>,
     /// Threads that made calls or collected, by thread id.
     pub threads: Vec<Thread>,
     /// Pauses by start. Empty where they are `packed`.
@@ -58,6 +60,15 @@ pub struct ProcessTimeline {
     pub steps: Vec<StepSpan>,
     /// Records of the trace that were ignored.
     pub ignored: IgnoredRecords,
+}
+
+/// One of the two timelines of a process whose GPU work a recorder wrote in parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GpuPart {
+    /// A part of its GPU work, with the pauses and steps of that part.
+    Kept,
+    /// All its pauses and steps; its GPU work is not known here.
+    Elsewhere,
 }
 
 /// The recorded work of one process. All times are nanoseconds on the clock of its trace; every

@@ -418,6 +418,10 @@ pub struct DeletedReport {
     pub generations: Vec<DeletedGeneration>,
     /// All times off the CPU in that time that were recorded, of threads each.
     pub waits: PauseTotal,
+    /// All operations on GPUs in that time that were recorded; of several at once the time of each.
+    pub operations: PauseTotal,
+    /// All calls of CUDA and NCCL in that time that were recorded.
+    pub calls: PauseTotal,
     /// Number of events lost in that time.
     pub lost: u64,
 }
@@ -439,6 +443,19 @@ pub struct DeletedGeneration {
     pub uncollectable: u64,
 }
 
+/// GPU work that a recorder only counted. All figures on GPU work are of one part for each process, in which
+/// nothing was left out: that with the longest pause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct OmittedGpuReport {
+    /// The operations that were only counted, and their time on GPUs; of several at once each counts.
+    pub operations: PauseTotal,
+    /// The calls of CUDA and NCCL that were only counted, and the time of threads in them.
+    pub calls: PauseTotal,
+    /// Length of the part that the figures are of, in ns, the longest of all processes; `null` if there is
+    /// none.
+    pub known_ns: Option<u64>,
+}
+
 /// What the figures do not include.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct MissingData {
@@ -458,6 +475,8 @@ pub struct MissingData {
     pub omitted: PauseTotal,
     /// Times of threads off the CPU that a recorder only counted, beyond `--per-day`; in no other figure.
     pub omitted_waits: PauseTotal,
+    /// GPU work that a recorder only counted, beyond `--per-day`; `null` if there is none.
+    pub omitted_gpu_work: Option<OmittedGpuReport>,
     /// What was deleted of recordings of which the last part is kept; `null` if nothing was.
     pub deleted: Option<DeletedReport>,
     /// Pauses cut short by the end of their process or thread; they are in the figures.

@@ -1,13 +1,15 @@
 //! Collections without need, the overhead of recording, and missing data.
 
+use crate::accumulate::trace_state::TraceState;
 use crate::analysis::Analysis;
+use crate::gpu::timeline::GpuPart;
 use crate::report::{
     Basis, DeletedGeneration, DeletedReport, ExplicitCallsReport, FreedNothingReport, MissingData,
-    OverheadReport, PauseTotal, ProbeReport, ProcessReport,
+    OmittedGpuReport, OverheadReport, PauseTotal, ProbeReport, ProcessReport,
 };
 use crate::time::stats::{rate, ratio};
-use crate::time::{add_to, sum};
-use gctrace_event::{ExaminedProcesses, ProcessOrigin, Segment, UnseenCollections};
+use crate::time::{add_to, duration, sum};
+use gctrace_event::{ExaminedProcesses, OmittedPauses, ProcessOrigin, Segment, UnseenCollections};
 use std::collections::BTreeMap;
 
 impl Analysis {
@@ -106,6 +108,19 @@ impl Analysis {
         }
     }
 
+    fn add_omitted_gpu_work(&self, sum: &mut Option<OmittedGpuReport>, trace: &TraceState) {
+        let omitted = trace.omitted_gpu_work;
+        if omitted.operations.is_none() && omitted.calls.is_none() {
+            return;
+        }
+        let sum = sum.get_or_insert_default();
+        sum.operations.add_all(&total(omitted.operations));
+        sum.calls.add_all(&total(omitted.calls));
+        let kept = self.timelines.iter().filter(|kept| kept.gpu_part == Some(GpuPart::Kept));
+        let known = kept.filter_map(|kept| kept.activity());
+        sum.known_ns = known.map(|(from_ns, until_ns)| duration(from_ns, until_ns)).max();
+    }
+
     pub(super) fn missing(&self) -> MissingData {
         let mut missing = MissingData {
             unfinished: self.unfinished,
@@ -133,6 +148,7 @@ impl Analysis {
             if let Some((segment, time_ns)) = segment.filter(|(segment, _)| segment.number > 1) {
                 add_deleted(missing.deleted.get_or_insert_default(), segment, time_ns);
             }
+            self.add_omitted_gpu_work(&mut missing.omitted_gpu_work, trace);
             missing.anomalies += trace.ending.anomalies.count;
             add_to(&mut missing.recorded_twice, trace.ending.recorded_twice);
             missing.attached += trace.unlisted.attached;
@@ -147,12 +163,8 @@ impl Analysis {
                 let lost = missing.lost.entry(place.clone()).or_default();
                 add_to(lost, *count);
             }
-            missing
-                .omitted
-                .add_all(&PauseTotal { count: end.omitted.count, time_ns: end.omitted.total_ns });
-            let waits = end.omitted_waits;
-            let waits = PauseTotal { count: waits.count, time_ns: waits.total_ns };
-            missing.omitted_waits.add_all(&waits);
+            missing.omitted.add_all(&total(end.omitted));
+            missing.omitted_waits.add_all(&total(end.omitted_waits));
         }
         for process in self.processes.iter().filter(|process| process.tally.count() > 0) {
             let attached = process.sums.described.as_ref().map(|process| process.origin);
@@ -165,13 +177,19 @@ impl Analysis {
     }
 }
 
+/// Counts and times under their names in the report.
+fn total(of: OmittedPauses) -> PauseTotal {
+    PauseTotal { count: of.count, time_ns: of.total_ns }
+}
+
 fn add_deleted(sum: &mut DeletedReport, segment: &Segment, time_ns: u64) {
     let before = &segment.before;
     add_to(&mut sum.segments, segment.number.saturating_sub(1));
     add_to(&mut sum.time_ns, time_ns);
     sum.pauses.add_all(&PauseTotal { count: before.count(), time_ns: before.total_ns() });
-    let waits = before.waits;
-    sum.waits.add_all(&PauseTotal { count: waits.count, time_ns: waits.total_ns });
+    sum.waits.add_all(&total(before.waits));
+    sum.operations.add_all(&total(before.operations));
+    sum.calls.add_all(&total(before.calls));
     sum.longest_ns = sum.longest_ns.max(before.longest_ns());
     add_to(&mut sum.lost, before.lost);
     for more in &before.generations {

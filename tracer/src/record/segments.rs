@@ -7,6 +7,7 @@
 //! day may be set at any time.
 
 mod facts;
+mod gpu;
 mod requests;
 mod steps;
 mod thinning;
@@ -20,6 +21,7 @@ use gctrace_event::{
     Note, OmittedPauses, Pause, Record, RecordedTotals, Segment, TraceCompression, TraceEnd,
     TraceFile, TraceHeader, WriteError,
 };
+use gpu::HeldGpuWork;
 use requests::KeepRequests;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
@@ -38,8 +40,6 @@ const SHORTEST: Duration = Duration::from_millis(100);
 const FLUSH_NS: u64 = 1_000_000_000;
 /// After a write failed, the next attempt.
 const RETRY_NS: u64 = 10_000_000_000;
-/// Most folders that pauses and steps have kept; those that a user asks for are kept in any case.
-const MOST_KEPT: usize = 20;
 /// Why a segment ended that others follow.
 const GOES_ON: &str = "the next segment goes on";
 
@@ -74,6 +74,7 @@ pub(crate) struct SegmentedTrace {
     /// Events lost until the current segment, by place.
     lost: BTreeMap<String, u64>,
     thinning: Thinning,
+    gpu: HeldGpuWork,
     steps: StepTimes,
     requests: KeepRequests,
     /// Why nothing can be written now.
@@ -121,6 +122,7 @@ impl SegmentedTrace {
             totals: RecordedTotals::default(),
             lost: BTreeMap::new(),
             thinning: Thinning::new(keep.bytes_a_day),
+            gpu: HeldGpuWork::default(),
             steps: StepTimes::default(),
             requests: KeepRequests::default(),
             failure: None,
@@ -147,7 +149,7 @@ impl SegmentedTrace {
     /// Counts a pause, which was written or, if it `is_omitted`, is not.
     pub(crate) fn see(&mut self, pause: &Pause, is_omitted: bool) {
         let duration_ns = pause.duration_ns();
-        self.thinning.see(duration_ns);
+        let mut is_part = self.thinning.see(duration_ns, self.gpu.len());
         if is_omitted {
             self.totals.add_omitted(pause);
         } else {
@@ -163,9 +165,13 @@ impl SegmentedTrace {
         }
         let limit = self.keep.on_pause;
         if limit.is_some_and(|limit| duration_ns >= clock::nanoseconds(limit)) {
+            is_part = true;
             let pid = pause.pid;
             self.requests
                 .notice(|| format!("a pause of {} in process {pid}", duration(duration_ns)));
+        }
+        if is_part {
+            self.begin_gpu_part(pause.end_ns.saturating_add(gpu::AFTER_NS));
         }
     }
 
@@ -180,6 +186,10 @@ impl SegmentedTrace {
             let (length, usual) = (duration(slow.length_ns), duration(slow.usual_ns));
             self.requests
                 .notice(|| format!("a step of {length} in process {}, usually {usual}", mark.pid));
+            self.begin_gpu_part(mark.at_ns().saturating_add(gpu::AFTER_NS));
+        }
+        if self.takes_gpu_work(record) {
+            return;
         }
         if let Record::OffCpu(off) = record {
             let thinned = self.thinning.thin(off);
@@ -234,9 +244,8 @@ impl SegmentedTrace {
             && now_ns.saturating_sub(current.flushed_ns) >= FLUSH_NS
         {
             current.flushed_ns = now_ns;
-            if let Err(error) = current.file.flush() {
-                self.give_up(error);
-            }
+            self.state_omitted();
+            self.flush();
         }
         let Some(current) = &self.current else { return now_ns >= self.retry_ns };
         let is_full = self.largest().is_some_and(|largest| current.file.bytes() >= largest);
@@ -245,12 +254,21 @@ impl SegmentedTrace {
             || self.requests.is_due(self.oldest())
     }
 
+    fn flush(&mut self) {
+        if let Some(current) = &mut self.current
+            && let Err(error) = current.file.flush()
+        {
+            self.give_up(error);
+        }
+    }
+
     /// Ends the segment and starts the next one; keeps and deletes what is to be. `lost`: events lost since
     /// the start, by place.
     pub(crate) fn turn(&mut self, now: Now, lost: &BTreeMap<String, u64>) {
         let end_ns = now.monotonic_ns;
         let is_kept = self.requests.is_due(self.oldest());
         if is_kept {
+            self.begin_gpu_part(end_ns);
             let note = format!("kept: {}", self.requests.reason());
             self.put(&Record::Note(Note { pid: None, at_ns: end_ns, message: note }));
         }
@@ -276,6 +294,7 @@ impl SegmentedTrace {
     pub(crate) fn finish(mut self, end: TraceEnd) -> Result<u64, WriteError> {
         let lost = end.lost.clone();
         let ended_ns = end.ended_ns;
+        self.begin_gpu_part(ended_ns);
         self.close(
             ended_ns,
             move |last| {
@@ -311,6 +330,7 @@ impl SegmentedTrace {
         describe: impl FnOnce(&mut TraceEnd),
         lost: &BTreeMap<String, u64>,
     ) {
+        self.state_omitted();
         let Some(current) = self.current.take() else { return };
         let before = std::mem::replace(&mut self.lost, lost.clone());
         let newly = lost.iter().map(|(place, count)| {
@@ -426,33 +446,6 @@ impl SegmentedTrace {
             end: TraceEnd::default(),
         });
         Ok(())
-    }
-
-    /// Keeps all segments there are in a folder.
-    fn keep(&mut self, now: Now) {
-        let is_asked = self.requests.asked.is_some();
-        let reason = self.requests.reason();
-        let last = self.closed.back().map_or(0, |segment| segment.number);
-        self.requests.settle(last);
-        if !is_asked && self.folder.kept() >= MOST_KEPT {
-            if !std::mem::replace(&mut self.requests.is_limit_noted, true) {
-                tracing::warn!(
-                    "not kept ({reason}): {MOST_KEPT} folders are kept in {} already; remove some of \
-                     them, and the next is kept",
-                    self.path().display()
-                );
-            }
-            return;
-        }
-        self.requests.is_limit_noted = false;
-        let numbers: Vec<u64> = self.closed.iter().map(|segment| segment.number).collect();
-        let at = humantime::format_rfc3339_seconds(
-            std::time::UNIX_EPOCH + Duration::from_nanos(now.unix_ns),
-        );
-        match self.folder.keep(&numbers, &format!("{at}: {reason}")) {
-            Ok(kept) => tracing::warn!("kept in {}: {reason}", kept.display()),
-            Err(error) => tracing::warn!("cannot keep the last segments ({reason}): {error}"),
-        }
     }
 
     /// Returns whether there was one that is deleted now.

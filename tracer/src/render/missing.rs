@@ -4,7 +4,7 @@ use super::overview::remarks;
 use super::table::{INDENT, ReportSection, wrap};
 use crate::units::{counted, duration};
 use crate::unseen::unseen_words;
-use gctrace_analysis::report::{DeletedReport, MissingData, Report};
+use gctrace_analysis::report::{DeletedReport, MissingData, OmittedGpuReport, Report};
 
 pub(crate) fn missing(report: &Report) -> ReportSection {
     let items = items(report);
@@ -23,16 +23,39 @@ fn deleted(deleted: &DeletedReport) -> String {
             format!("; {} off the CPU ({time} of all threads)", counted(count, "time"))
         }
     };
+    let gpu = match deleted.operations.count {
+        0 => String::new(),
+        count => {
+            let time = duration(deleted.operations.time_ns);
+            format!("; {} ({time} on GPUs)", counted(count, "GPU operation"))
+        }
+    };
     let lost = match deleted.lost {
         0 => String::new(),
         lost => format!("; {} were lost", counted(lost, "event")),
     };
     format!(
-        "{} deleted, of the {} before: {} ({} in total{longest}) counted exactly, in no other figure{waits}{lost}.",
+        "{} deleted, of the {} before: {} ({} in total{longest}) counted exactly, in no other figure{waits}{gpu}{lost}.",
         counted(deleted.segments, "segment"),
         duration(deleted.time_ns),
         counted(deleted.pauses.count, "pause"),
         duration(deleted.pauses.time_ns),
+    )
+}
+
+/// GPU work that a recorder only counted.
+fn omitted_gpu_work(omitted: &OmittedGpuReport) -> String {
+    let known = match omitted.known_ns {
+        Some(known_ns) => {
+            format!("GPU figures are of {} with the longest pause only", duration(known_ns))
+        }
+        None => "there are no figures on the GPU".to_owned(),
+    };
+    format!(
+        "{} ({} on GPUs) and {} beyond --per-day only counted: {known}.",
+        counted(omitted.operations.count, "GPU operation"),
+        duration(omitted.operations.time_ns),
+        counted(omitted.calls.count, "call"),
     )
 }
 
@@ -73,6 +96,7 @@ pub(super) fn items(report: &Report) -> Vec<String> {
             duration(missing.omitted_waits.time_ns)
         ));
     }
+    items.extend(missing.omitted_gpu_work.as_ref().map(omitted_gpu_work));
     if missing.unfinished.count > 0 {
         items.push(format!(
             "{} cut short by the end of the process or thread ({} until then, in the tables).",

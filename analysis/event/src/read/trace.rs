@@ -17,8 +17,9 @@ use super::input::TraceInput;
 use super::value::JsonValue;
 use crate::{
     AliveLines, Allocations, Called, CycleSignature, EventSource, Frame, Garbage, GcSettings,
-    GpuDevice, GpuSample, Layers, Note, NotebookCells, ObjectKind, Pause, PauseMemory, Pressure,
-    Process, ProcessExit, Record, RecordingMode, TraceEnd, TraceHeader, UnpairedPauses,
+    GpuDevice, GpuSample, Layers, Note, NotebookCells, ObjectKind, OmittedGpuWork, Pause,
+    PauseMemory, Pressure, Process, ProcessExit, Record, RecordingMode, TraceEnd, TraceHeader,
+    UnpairedPauses,
 };
 use bitcode::{Decode, Encode};
 use code::CodeFilter;
@@ -398,6 +399,7 @@ fn metadata<'a>(
             at_ns: time(event.ts)?,
             ..args(event, "a sample of a GPU is damaged")?
         }),
+        b"gctrace_omitted_gpu_work" => Record::OmittedGpuWork(omitted_gpu_work(event)?),
         b"gctrace_end" => Record::End(end(event, report)?),
         _ => return Err(DecodeError::Other),
     };
@@ -414,6 +416,18 @@ fn pressure(event: &ChromeEvent<'_>) -> Result<Pressure, Problem> {
         Err("an interval of allocation pressure ends before it starts")
     } else {
         Ok(pressure)
+    }
+}
+
+fn omitted_gpu_work(event: &ChromeEvent<'_>) -> Result<OmittedGpuWork, Problem> {
+    let work = OmittedGpuWork {
+        pid: process_id(event, "the \"pid\" of omitted GPU work is not a process id")?,
+        since_ns: time(event.ts)?,
+        ..args(event, "what is stated of omitted GPU work is damaged")?
+    };
+    match (work.since_ns..=super::number::LONGEST_NS).contains(&work.until_ns) {
+        true => Ok(work),
+        false => Err("omitted GPU work ends before it starts"),
     }
 }
 

@@ -43,8 +43,46 @@ pub struct RecordedTotals {
     /// The times off the CPU that were only counted.
     #[serde(skip_serializing_if = "OmittedPauses::is_none")]
     pub omitted_waits: OmittedPauses,
+    /// Operations on GPUs, and their time there; those that were only counted are in them.
+    #[serde(skip_serializing_if = "OmittedPauses::is_none")]
+    pub operations: OmittedPauses,
+    /// Calls of CUDA and NCCL, and the time of threads in them; those that were only counted are in them.
+    #[serde(skip_serializing_if = "OmittedPauses::is_none")]
+    pub calls: OmittedPauses,
     /// Events lost, in all places.
     pub lost: u64,
+}
+
+/// GPU work of a process that a recorder only counted: operations that started and ended in an interval, and
+/// calls. All of its GPU work that is neither in such an interval nor lost is in the trace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
+#[serde(default)]
+pub struct OmittedGpuWork {
+    /// Process id in the host's initial pid namespace.
+    #[serde(skip)]
+    pub pid: u32,
+    /// The first start of any of it, in ns of CLOCK_MONOTONIC.
+    #[serde(skip)]
+    pub since_ns: u64,
+    /// The last end of any of it, in ns of CLOCK_MONOTONIC; not before `since_ns`.
+    pub until_ns: u64,
+    /// Operations, and their time on the GPU: of several at once each counts.
+    pub operations: OmittedPauses,
+    /// Calls of CUDA and NCCL, and the time of threads in them, as far as it was recorded.
+    pub calls: OmittedPauses,
+}
+
+impl OmittedGpuWork {
+    /// Adds other work, of the same process or of any; sums saturate.
+    pub fn add(&mut self, more: &Self) {
+        if self.operations.is_none() && self.calls.is_none() {
+            self.since_ns = more.since_ns;
+        }
+        self.since_ns = self.since_ns.min(more.since_ns);
+        self.until_ns = self.until_ns.max(more.until_ns);
+        self.operations.add(more.operations);
+        self.calls.add(more.calls);
+    }
 }
 
 /// The pauses of one generation.

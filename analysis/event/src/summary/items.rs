@@ -7,8 +7,9 @@ use crate::read::{DecodedItem, TraceProperty};
 use crate::{
     AliveLines, Allocations, Annotation, Called, CpuSamples, CudaCall, CudaLaunches,
     CycleSignature, DeviceMemory, EmptyCache, Frame, Garbage, GcSettings, GpuDevice, GpuOp,
-    GpuSample, GpuSync, HostCode, Layers, Note, ObjectKind, OffCpu, Pause, PauseMemory, Pressure,
-    Process, ProcessCounters, ProcessExit, Record, StepMark, TraceEnd, TraceHeader,
+    GpuSample, GpuSync, HostCode, Layers, Note, ObjectKind, OffCpu, OmittedGpuWork, Pause,
+    PauseMemory, Pressure, Process, ProcessCounters, ProcessExit, Record, StepMark, TraceEnd,
+    TraceHeader,
 };
 use bitcode::{Decode, Encode};
 use indexmap::IndexSet;
@@ -95,6 +96,7 @@ stored! {
     AliveLines: AliveLines,
     Step: StepMark,
     GpuSync: GpuSync,
+    OmittedGpuWork: OmittedGpuWork,
     Note: Note,
     End: TraceEnd,
     Called: Called,

@@ -69,6 +69,7 @@ fn times(record: &Record) -> Option<(u64, u64)> {
         Record::CudaLaunches(cuda_launches) => {
             Some((cuda_launches.first_ns, cuda_launches.last_ns))
         }
+        Record::OmittedGpuWork(work) => Some((work.since_ns, work.until_ns)),
         Record::Pressure(pressure) => Some((pressure.since_ns, pressure.at_ns)),
         Record::Process(process) => once(process.since_ns),
         Record::ProcessExit(process_exit) => once(process_exit.at_ns),

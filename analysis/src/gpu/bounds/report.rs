@@ -5,7 +5,7 @@ use super::{BoundsContext, PauseBounds, bounds};
 use crate::accumulate::process::ProcessState;
 use crate::accumulate::trace_state::TraceState;
 use crate::gpu::kept::KeptTimeline;
-use crate::gpu::timeline::Timeline;
+use crate::gpu::timeline::{GpuPart, Timeline};
 use crate::report::{
     Basis, BoundsLimit, BoundsReport, BoundsRule, PauseTotal, ProcessBounds, RuleBounds,
 };
@@ -23,7 +23,10 @@ pub(crate) fn report(
     let mut bounded = Vec::new();
     let attached = attached(processes);
     // With GPU times there are no bounds; without, no timeline is packed.
-    for timeline in timelines.iter().filter(|timeline| !timeline.has_gpu_times()) {
+    let has_calls = |timeline: &&KeptTimeline| {
+        !timeline.has_gpu_times() && timeline.gpu_part != Some(GpuPart::Elsewhere)
+    };
+    for timeline in timelines.iter().filter(has_calls) {
         let timeline = timeline.whole();
         let timeline = timeline.as_ref();
         let circumstances = circumstances(traces, timeline, &attached);

@@ -39,6 +39,7 @@ impl ProcessBuilder {
                 world_size: about.world_size,
                 unix_offset_ns: about.unix_offset_ns,
                 is_ours: about.is_ours,
+                gpu_part: self.gpu_part,
                 ..ProcessTimeline::default()
             },
             names: Arc::clone(names),

@@ -1,6 +1,11 @@
 //! What is to be kept for good, and why.
 
+use super::{Now, SegmentedTrace};
 use crate::units::counted;
+use std::time::Duration;
+
+/// Most folders that pauses and steps have kept; those that a user asks for are kept in any case.
+const MOST_KEPT: usize = 20;
 
 /// What is to be kept for good.
 #[derive(Default)]
@@ -43,5 +48,34 @@ impl KeepRequests {
         self.asked = None;
         self.noticed = None;
         self.last_kept = last_kept;
+    }
+}
+
+impl SegmentedTrace {
+    /// Keeps all segments there are in a folder.
+    pub(super) fn keep(&mut self, now: Now) {
+        let is_asked = self.requests.asked.is_some();
+        let reason = self.requests.reason();
+        let last = self.closed.back().map_or(0, |segment| segment.number);
+        self.requests.settle(last);
+        if !is_asked && self.folder.kept() >= MOST_KEPT {
+            if !std::mem::replace(&mut self.requests.is_limit_noted, true) {
+                tracing::warn!(
+                    "not kept ({reason}): {MOST_KEPT} folders are kept in {} already; remove some of \
+                     them, and the next is kept",
+                    self.path().display()
+                );
+            }
+            return;
+        }
+        self.requests.is_limit_noted = false;
+        let numbers: Vec<u64> = self.closed.iter().map(|segment| segment.number).collect();
+        let at = humantime::format_rfc3339_seconds(
+            std::time::UNIX_EPOCH + Duration::from_nanos(now.unix_ns),
+        );
+        match self.folder.keep(&numbers, &format!("{at}: {reason}")) {
+            Ok(kept) => tracing::warn!("kept in {}: {reason}", kept.display()),
+            Err(error) => tracing::warn!("cannot keep the last segments ({reason}): {error}"),
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! Recordings of days in simulated time, read back segment by segment by the public reader.
 
+mod gpu;
+
 use super::*;
 use crate::files::segments::segments_in;
 use crate::invoker::Invoker;

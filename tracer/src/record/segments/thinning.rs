@@ -1,7 +1,8 @@
-//! Keeps a recorder below a number of bytes a day: pauses below a length are only counted, and times off the CPU
-//! below another one.
+//! Keeps a recorder below a number of bytes a day: pauses below a length are only counted, times off the CPU
+//! below another one, and GPU work that is not around a pause of which there are few as long.
 //!
-//! Owns these lengths. They change from segment to segment, whose header states them.
+//! Owns these lengths. Those of pauses and times off the CPU change from segment to segment, whose header states
+//! them.
 
 use gctrace_event::{OffCpu, OmittedPauses};
 
@@ -14,6 +15,12 @@ const LEAST_SHARE: f64 = 0.2;
 const USUAL_BYTES: f64 = 28.0;
 /// The same of a time off the CPU, with its part of the record and of its stack.
 const USUAL_WAIT_BYTES: f64 = 20.0;
+/// The same of a record of GPU work: an operation, a call.
+const USUAL_GPU_BYTES: f64 = 10.0;
+/// Records that show the bytes of one.
+const ENOUGH_GPU: u64 = 1000;
+/// GPU work may have this part of the bytes, if there is so much.
+const GPU_SHARE: f64 = 0.5;
 /// Lengths are distinguished to the eighth of a doubling, up to 2^40 ns.
 const STEPS: usize = 8;
 const LENGTHS: usize = 40 * STEPS;
@@ -26,6 +33,21 @@ pub(super) struct Thinning {
     saved: f64,
     pauses: Lengths,
     waits: Lengths,
+    gpu: GpuShare,
+}
+
+/// What GPU work may have.
+struct GpuShare {
+    /// Bytes that may be written of it; negative if too many were.
+    saved: f64,
+    /// Bytes of a record.
+    each: f64,
+    /// Whether some of it is only counted.
+    is_thinned: bool,
+    /// Records in this segment, written or not.
+    seen: u64,
+    /// The longest pause of the last segment and of this one, in ns.
+    longest_ns: [u64; 2],
 }
 
 /// Pauses, or times off the CPU.
@@ -51,6 +73,8 @@ pub(super) struct WrittenSegment {
     pub pauses: u64,
     /// Times off the CPU that were written.
     pub waits: u64,
+    /// Records of GPU work that were written.
+    pub gpu: u64,
     pub took_ns: u64,
 }
 
@@ -62,6 +86,13 @@ impl Thinning {
             saved: rate.unwrap_or(0.0) * SAVED_NS,
             pauses: Lengths::default(),
             waits: Lengths::default(),
+            gpu: GpuShare {
+                saved: rate.unwrap_or(0.0) * SAVED_NS * GPU_SHARE,
+                each: USUAL_GPU_BYTES,
+                is_thinned: false,
+                seen: 0,
+                longest_ns: [0; 2],
+            },
         }
     }
 
@@ -75,9 +106,26 @@ impl Thinning {
         self.waits.least_ns
     }
 
-    /// A pause ran, whether or not it was written.
-    pub(super) fn see(&mut self, duration_ns: u64) {
+    /// A pause ran, whether or not it was written. Returns whether GPU work around it is to be: it is the longest
+    /// for at least a segment, and the bytes are there.
+    pub(super) fn see(&mut self, duration_ns: u64, held: usize) -> bool {
         self.pauses.see(duration_ns);
+        let [before_ns, longest_ns] = &mut self.gpu.longest_ns;
+        let is_longest = duration_ns >= *longest_ns && duration_ns >= *before_ns;
+        *longest_ns = duration_ns.max(*longest_ns);
+        self.gpu.is_thinned && is_longest && self.gpu.saved >= held as f64 * self.gpu.each * 1.5
+    }
+
+    /// GPU work was recorded. Returns whether some of it is only counted.
+    pub(super) fn see_gpu(&mut self) -> bool {
+        self.gpu.seen += 1;
+        self.gpu.is_thinned
+    }
+
+    /// A record of GPU work is written.
+    pub(super) fn spend_gpu(&mut self) {
+        self.gpu.saved -= self.gpu.each;
+        self.gpu.is_thinned |= self.rate.is_some() && self.gpu.saved <= 0.0;
     }
 
     /// A thread was off the CPU.
@@ -103,9 +151,10 @@ impl Thinning {
     pub(super) fn decide(&mut self, written: WrittenSegment) {
         let Some(rate) = self.rate else { return };
         let (pauses, waits) = (self.pauses.begin(), self.waits.begin());
-        let bytes = written.bytes as f64;
         let took_ns = written.took_ns.max(1) as f64;
-        self.saved = (self.saved + rate * took_ns - bytes).min(rate * SAVED_NS);
+        let (gpu, reserved) = self.gpu.decide(written, rate);
+        let bytes = (written.bytes as f64 - gpu).max(0.0);
+        self.saved = (self.saved + rate * took_ns - bytes - reserved).min(rate * SAVED_NS);
         if self.saved > rate * SAVED_NS / 2.0 {
             return;
         }
@@ -118,13 +167,38 @@ impl Thinning {
             (each(written.pauses, USUAL_BYTES), each(written.waits, USUAL_WAIT_BYTES));
         let thinned = pause * written.pauses as f64 + wait * written.waits as f64;
         // The rest is of other records, which are not thinned.
-        let others = (bytes - thinned).max(0.0) / took_ns;
+        let others = ((bytes - thinned).max(0.0) + reserved) / took_ns;
         let left = (allowed - others).max(rate * LEAST_SHARE) * took_ns;
         let all = |counts: &[u64], each: f64| counts.iter().sum::<u64>() as f64 * each;
         let for_pauses = (left - all(&waits, wait)).max(left / 2.0);
         let for_waits = (left - all(&pauses, pause)).max(left / 2.0);
         self.pauses.keep_at_most((for_pauses / pause) as u64, &pauses);
         self.waits.keep_at_most((for_waits / wait) as u64, &waits);
+    }
+}
+
+impl GpuShare {
+    /// A segment ended. Returns what GPU work took of it, and what is reserved for that in such a time: parts are
+    /// large and few.
+    fn decide(&mut self, written: WrittenSegment, rate: f64) -> (f64, f64) {
+        let took_ns = written.took_ns.max(1) as f64;
+        let expected = written.gpu as f64 * self.each;
+        let others = written.pauses as f64 * USUAL_BYTES + written.waits as f64 * USUAL_WAIT_BYTES;
+        let gpu = match written.gpu {
+            0 => 0.0,
+            _ => written.bytes as f64 * expected / (expected + others),
+        };
+        self.saved += expected - gpu;
+        if written.gpu >= ENOUGH_GPU {
+            self.each = gpu / written.gpu as f64;
+        }
+        let most = rate * GPU_SHARE;
+        self.saved = (self.saved + most * took_ns).min(most * SAVED_NS);
+        let seen = std::mem::take(&mut self.seen) as f64 * self.each;
+        let fits = seen <= most * took_ns;
+        self.is_thinned &= !fits || self.saved < most * SAVED_NS / 2.0;
+        self.longest_ns = [self.longest_ns[1], 0];
+        (gpu, seen.min(most * took_ns))
     }
 }
 
@@ -183,13 +257,14 @@ mod tests {
             let mut written = 0;
             for pause in 0..pauses_a_second * 60 {
                 let duration_ns = 10_000 + (pause * 7919 + minute) % 990_000;
-                thinning.see(duration_ns);
+                thinning.see(duration_ns, 0);
                 written += u64::from(duration_ns >= thinning.min_pause_ns());
             }
             thinning.decide(WrittenSegment {
                 bytes: written * BYTES,
                 pauses: written,
                 waits: 0,
+                gpu: 0,
                 took_ns: MINUTE_NS,
             });
             all += written * BYTES;
@@ -218,7 +293,7 @@ mod tests {
             let mut written = 0;
             for pause in 0..50 * 60 {
                 let duration_ns = 10_000 + (pause * 7919 + minute) % 990_000;
-                thinning.see(duration_ns);
+                thinning.see(duration_ns, 0);
                 written += u64::from(duration_ns >= thinning.min_pause_ns());
             }
             let bytes = written * 17 + others;
@@ -226,6 +301,7 @@ mod tests {
                 bytes,
                 pauses: written,
                 waits: 0,
+                gpu: 0,
                 took_ns: MINUTE_NS,
             });
             all += bytes;
@@ -243,7 +319,7 @@ mod tests {
                     WrittenSegment { took_ns: MINUTE_NS, ..WrittenSegment::default() };
                 for one in 0..pauses_a_second * 60 {
                     let duration_ns = 10_000 + (one * 7919 + minute) % 990_000;
-                    thinning.see(duration_ns);
+                    thinning.see(duration_ns, 0);
                     written.pauses += u64::from(duration_ns >= thinning.min_pause_ns());
                 }
                 for one in 0..waits_a_second * 60 {

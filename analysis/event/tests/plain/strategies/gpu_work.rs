@@ -3,7 +3,8 @@
 use super::time;
 use gctrace_event::{
     Annotation, Collective, CudaCall, CudaLaunches, CudaLayer, DeviceMemory, EmptyCache, GpuOp,
-    GpuOpKind, GpuSync, GpuSyncKind, NamedMarker, PauseMemory, Record, StepMark,
+    GpuOpKind, GpuSync, GpuSyncKind, NamedMarker, OmittedGpuWork, OmittedPauses, PauseMemory,
+    Record, StepMark,
 };
 use proptest::option::of;
 use proptest::prelude::*;
@@ -19,6 +20,7 @@ pub(crate) fn record() -> impl Strategy<Value = Record> {
         2 => gpu_op(),
         1 => gpu_sync(),
         1 => annotation(),
+        1 => omitted_gpu_work(),
     ]
 }
 
@@ -100,6 +102,20 @@ prop_compose! {
         Record::GpuSync(GpuSync {
             pid, kind, device, stream, start_ns, end_ns: start_ns + length_ns, correlation,
             event_stream, event_correlation,
+        })
+    }
+}
+
+prop_compose! {
+    fn omitted_gpu_work()(
+        pid in any::<u32>(),
+        (since_ns, length_ns) in (time(), 0..(1u64 << 61)),
+        (operations, calls) in any::<((u64, u64), (u64, u64))>(),
+    ) -> Record {
+        Record::OmittedGpuWork(OmittedGpuWork {
+            pid, since_ns, until_ns: since_ns + length_ns,
+            operations: OmittedPauses { count: operations.0, total_ns: operations.1 },
+            calls: OmittedPauses { count: calls.0, total_ns: calls.1 },
         })
     }
 }

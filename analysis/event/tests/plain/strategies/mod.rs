@@ -214,7 +214,7 @@ pub(crate) fn record() -> impl Strategy<Value = Record> {
         1 => pressure(),
         1 => gpu_device(),
         2 => gpu_sample(),
-        9 => gpu_work::record(),
+        10 => gpu_work::record(),
         3 => garbage::record(),
         1 => layers::record(),
         1 => (any::<u32>(), time(), any::<Option<i32>>(), any::<Option<i32>>()).prop_map(
@@ -246,7 +246,10 @@ prop_compose! {
         let generations = generations.collect();
         let omitted = OmittedPauses { count, total_ns };
         let (waits, omitted_waits) = (omitted, OmittedPauses { count: total_ns, total_ns: count });
-        let before = RecordedTotals { generations, omitted, waits, omitted_waits, lost };
+        let (operations, calls) = (waits, omitted_waits);
+        let before = RecordedTotals {
+            generations, omitted, waits, omitted_waits, operations, calls, lost,
+        };
         Segment { number, recording_started_ns, recording_started_unix_ns, min_wait_ns, before }
     }
 }

@@ -60,6 +60,9 @@ pub struct ProgramMemory {
 /// What pymalloc has: blocks of up to 512 bytes. Counted after the stop, while the program runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct PymallocState {
+    /// Allocators: one, and that of each interpreter which has its own (3.12 and later). All figures are of all
+    /// of them.
+    pub allocators: u64,
     /// Arenas.
     pub arenas: u64,
     /// Their size in bytes together, resident or not.

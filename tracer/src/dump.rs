@@ -163,7 +163,11 @@ fn small_objects(state: &ProgramState) -> String {
         return format!("unknown: {why}");
     };
     let arenas = counted(pymalloc.arenas, "arena");
-    let all = format!("{arenas} of pymalloc ({})", bytes(pymalloc.arena_bytes));
+    let of = match pymalloc.allocators {
+        0 | 1 => String::new(),
+        many => format!(" of {many} interpreters"),
+    };
+    let all = format!("{arenas} of pymalloc ({}){of}", bytes(pymalloc.arena_bytes));
     let Some((blocks, used)) = pymalloc.used_blocks.zip(pymalloc.used_bytes) else {
         return format!("{all}, too many to count what is in use");
     };

@@ -2,7 +2,8 @@
 //!
 //! Where the table of arenas is, no symbol says in stripped builds, and it moved with each version. It is found by
 //! what it is: a word of the interpreter's data that leads to a table whose arenas' first pools have the
-//! arena's number. Read while the program runs, so blocks may be counted that are freed meanwhile. Source:
+//! arena's number. An interpreter with an allocator of its own (3.12 and later) has such a word in its state, or in
+//! what a word of its state leads to. Read while the program runs, so blocks may be counted that are freed meanwhile. Source:
 //! Objects/obmalloc.c of 3.8 - 3.11, Include/internal/pycore_obmalloc.h of 3.12 - 3.15: the structures are the
 //! same in all, on 64-bit machines.
 
@@ -10,7 +11,7 @@ use crate::state::{BlockSizes, PymallocState};
 use gctrace_probes::{Memory as _, ProcessMemory, proc_status};
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io::IoSliceMut;
 use std::time::{Duration, Instant};
 
@@ -33,6 +34,10 @@ const POOL_SIZE_INDEX: usize = 36;
 /// `ALIGNMENT`: blocks of size index 0; `SMALL_REQUEST_THRESHOLD`: the largest.
 const STEP: u64 = 16;
 const LARGEST: u64 = 512;
+/// Bytes of an interpreter's state that are searched; in 3.12 it has the allocator itself, 310,000 bytes.
+const MOST_STATE: u64 = 1 << 20;
+/// From the start of an allocator to its table of arenas: `struct _obmalloc_pools`, two links for each size.
+const TO_TABLE: u64 = 64 * 8;
 /// A page: what `mmap` aligns arenas to.
 const PAGE: u64 = 4096;
 
@@ -41,7 +46,7 @@ fn sizes(minor: u8) -> (u64, u64) {
     if minor >= 10 { (1 << 20, 1 << 14) } else { (1 << 18, 1 << 12) }
 }
 
-/// What pymalloc of the main interpreter has, and of those that share it.
+/// What pymalloc has, of the main interpreter and of all others; `interpreters`: the addresses of their states.
 ///
 /// # Errors
 /// Why that is unknown.
@@ -51,6 +56,7 @@ pub(crate) fn pymalloc(
     is_free_threaded: bool,
     memory: &ProcessMemory,
     runtime: u64,
+    interpreters: &[u64],
 ) -> Result<PymallocState, &'static str> {
     if is_free_threaded {
         return Err("free-threaded builds have mimalloc, whose memory is not read");
@@ -66,7 +72,9 @@ pub(crate) fn pymalloc(
         "no arenas were found: the program has another allocator (PYTHONMALLOC=malloc), or this build \
          has other structures",
     )?;
-    Ok(allocator.count(table))
+    let others = interpreters.iter().filter_map(|state| allocator.table_of(*state));
+    let tables: BTreeSet<u64> = std::iter::once(table).chain(others).collect();
+    Ok(allocator.count(&tables))
 }
 
 struct Allocator<'memory> {
@@ -103,6 +111,33 @@ impl Allocator<'_> {
                 if tried.len().is_multiple_of(256) && Instant::now() >= self.end {
                     return None;
                 }
+            }
+        }
+        None
+    }
+
+    /// Where the table of arenas is that an interpreter uses whose state is allocated; of one that has the
+    /// main interpreter's allocator that of the main interpreter, or `None`.
+    fn table_of(&self, state: u64) -> Option<u64> {
+        let most = state.saturating_add(MOST_STATE).min(self.maps.end_of(state)?);
+        let mut bytes = vec![0; usize::try_from(most - state).ok()?];
+        self.memory.read(state, &mut bytes).ok()?;
+        let mut tried = HashSet::new();
+        for address in bytes.chunks_exact(8).map(|word| number(word, 0)) {
+            let leads = address.is_multiple_of(8) && self.maps.is_anonymous(address);
+            if !(leads && tried.insert(address)) {
+                continue;
+            }
+            let mut word = [0; 8];
+            let place = address.wrapping_add(TO_TABLE);
+            let next = self.memory.read(place, &mut word).ok().map(|()| number(&word, 0));
+            let next = next.filter(|at| at.is_multiple_of(8) && self.maps.is_anonymous(*at));
+            let tables = [Some(address), next].into_iter().flatten();
+            if let Some(table) = tables.into_iter().find(|table| self.is_table(*table)) {
+                return Some(table);
+            }
+            if Instant::now() >= self.end {
+                break;
             }
         }
         None
@@ -146,39 +181,48 @@ impl Allocator<'_> {
         Some(number(&header, POOL_ARENA) & 0xffff_ffff)
     }
 
-    fn count(&self, table: u64) -> PymallocState {
+    fn count(&self, tables: &BTreeSet<u64>) -> PymallocState {
         let mut counted = CountedPools::default();
-        let (mut arenas, mut ends, mut is_late) = (0, 0, false);
-        'table: for first in (0..MOST_ARENAS).step_by(TABLE) {
-            let Some(part) = self.part(table.wrapping_add(first * ARENA as u64)) else { break };
-            for (entry, index) in part.chunks_exact(ARENA).zip(first..) {
-                if number(entry, 0) == 0 {
-                    // The list of unused ones has one end; beyond the table there may be more zeros.
-                    ends += u32::from(number(entry, NEXT) == 0);
-                    if ends > 1 {
-                        break 'table;
-                    }
-                    continue;
-                }
-                let Some(arena) = self.arena(entry) else { break 'table };
-                // Not so: a table from before it grew.
-                if self.number_of(arena) != Some(index) {
-                    continue;
-                }
+        let (mut arenas, mut is_late) = (0, false);
+        for table in tables {
+            self.each_arena(*table, |arena| {
                 arenas += 1;
                 is_late |= Instant::now() >= self.end;
                 if !is_late {
                     self.count_pools(arena, &mut counted);
                 }
-            }
+            });
         }
         let (blocks, bytes) = counted.used();
         PymallocState {
+            allocators: tables.len() as u64,
             arenas,
             arena_bytes: arenas * self.sizes.0,
             used_blocks: (!is_late).then_some(blocks),
             used_bytes: (!is_late).then_some(bytes),
             sizes: if is_late { Vec::new() } else { counted.0.into_values().collect() },
+        }
+    }
+
+    fn each_arena(&self, table: u64, mut each: impl FnMut(FoundArena)) {
+        let mut ends = 0;
+        for first in (0..MOST_ARENAS).step_by(TABLE) {
+            let Some(part) = self.part(table.wrapping_add(first * ARENA as u64)) else { return };
+            for (entry, index) in part.chunks_exact(ARENA).zip(first..) {
+                if number(entry, 0) == 0 {
+                    // The list of unused ones has one end; beyond the table there may be more zeros.
+                    ends += u32::from(number(entry, NEXT) == 0);
+                    if ends > 1 {
+                        return;
+                    }
+                    continue;
+                }
+                let Some(arena) = self.arena(entry) else { return };
+                // Not so: a table from before it grew.
+                if self.number_of(arena) == Some(index) {
+                    each(arena);
+                }
+            }
         }
     }
 
@@ -258,9 +302,14 @@ impl Mappings {
     }
 
     fn is_anonymous(&self, address: u64) -> bool {
+        self.end_of(address).is_some()
+    }
+
+    /// Where the mapping ends that has this address; `None`: none, or it is of a file.
+    fn end_of(&self, address: u64) -> Option<u64> {
         let after = self.0.partition_point(|one| one.start <= address);
         let found = after.checked_sub(1).and_then(|at| self.0.get(at));
-        found.is_some_and(|one| one.is_anonymous && address < one.end)
+        found.filter(|one| one.is_anonymous && address < one.end).map(|one| one.end)
     }
 
     /// The data of the file that `runtime` is in: what is mapped around it without a gap.

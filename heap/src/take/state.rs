@@ -74,8 +74,16 @@ pub fn look(pid: u32, options: &StateOptions) -> Result<ProgramState, HeapError>
     let (seen, stopped) = while_stopped(pid, &watchdog, |threads, _| {
         program.read(threads, Instant::now() + READ_LIMIT)
     })?;
-    let pymalloc =
-        pymalloc(pid, found.version.minor, found.free_threaded, &program.memory, program.runtime);
+    // The main interpreter's state is part of the runtime's, or shares the allocator that is found from there.
+    let others: Vec<u64> = seen.interpreters.iter().map(|(place, _)| place.address).collect();
+    let pymalloc = pymalloc(
+        pid,
+        found.version.minor,
+        found.free_threaded,
+        &program.memory,
+        program.runtime,
+        if found.version.minor >= 12 { &others } else { &[] },
+    );
     let taken = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let mut notes = Vec::new();
     if seen.is_late {

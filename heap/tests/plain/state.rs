@@ -11,7 +11,7 @@ use gctrace_heap::{StateOptions, look};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::process::Command;
-use test_kit::interpreters::{interpreters, root};
+use test_kit::interpreters::{Python, interpreters, root};
 
 #[derive(Debug, Deserialize)]
 struct Truth {
@@ -177,15 +177,56 @@ fn the_allocator_has_what_it_says() {
     }
 }
 
+/// Arenas and bytes are the sums of what each interpreter prints of its own.
+#[test]
+fn interpreters_with_their_own_allocators_are_counted() {
+    let test = "interpreters_with_their_own_allocators_are_counted";
+    let has_own = |python: &Python| python.version.1 >= 12 && !python.is("free-threaded");
+    let mut pythons = interpreters(test);
+    pythons.retain(has_own);
+    if pythons.is_empty() {
+        eprintln!("skipped {test}: it needs CPython 3.12");
+    }
+    for python in pythons {
+        let mut command = Command::new(&python.path);
+        command.arg(root().join("tests/python/pymalloc_interpreters.py"));
+        let mut script = Script::run(command);
+        let (text, blocks) = stats(&mut script);
+        if blocks == 0 {
+            eprintln!("skipped {test}: {}: {text}", python.name);
+            continue;
+        }
+        script.wait_until_idle();
+        let found = look(script.pid(), &OPTIONS()).expect(&python.name).pymalloc;
+        let own = found.unwrap_or_else(|| panic!("{}", python.name));
+        let sum = |what: &str| -> u64 {
+            let parts = text.match_indices(what).map(|(at, _)| after(&text[at..], what));
+            parts.sum()
+        };
+        let name = format!("{}: {own:#?}\n{text}", python.name);
+        assert_eq!(own.allocators, 2, "{name}");
+        assert_eq!(own.arenas, sum("# arenas allocated current"), "{name}");
+        // What the other interpreter executed is freed after it printed.
+        let (used, truth) =
+            (own.used_bytes.unwrap_or_default(), sum("# bytes in allocated blocks"));
+        assert!(truth > 20_000_000 && used.abs_diff(truth) < truth / 100, "{truth} {name}");
+    }
+}
+
 /// Another allocator is not taken for it.
 #[test]
 fn without_arenas_the_allocator_is_unknown() {
-    let pythons = interpreters("without_arenas_the_allocator_is_unknown").into_iter();
+    let test = "without_arenas_the_allocator_is_unknown";
+    let pythons = interpreters(test).into_iter();
     for python in pythons.filter(|python| !python.is("free-threaded")) {
         let mut command = Command::new(&python.path);
         command.arg(root().join("tests/python/pymalloc_truth.py")).env("PYTHONMALLOC", "malloc");
         let mut script = Script::run(command);
-        let _printed = stats(&mut script);
+        let (_printed, blocks) = stats(&mut script);
+        if blocks > 0 {
+            eprintln!("skipped {test}: {} ignores PYTHONMALLOC", python.name);
+            continue;
+        }
         let found = look(script.pid(), &OPTIONS()).expect(&python.name);
         assert_eq!(found.pymalloc, None, "{}", python.name);
         let why = found.without_pymalloc.unwrap_or_default();

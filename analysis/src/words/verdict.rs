@@ -21,7 +21,7 @@ pub(crate) fn sentence(report: &Report) -> String {
     let mut sentence = match (level, cost) {
         _ if report.runs > 1 => return separate_runs(report),
         (Level::Unknown, _) if report.totals.pauses.count == 0 => undetermined(&report.traces),
-        (_, Some(cost)) => with_cost(level, cost, report.gpu.as_ref()),
+        (_, Some(cost)) => with_cost(level, cost, report.gpu.as_ref()) + of_part(report),
         (Level::None, None) => no_collection(report),
         _ => match &report.phases {
             Some(phases) => {
@@ -238,6 +238,17 @@ fn with_collections(report: &Report) -> String {
             "The garbage collector is not the problem: it took {share} of the time ({stopped} of \
              {observed}{together}), and the longest pause was {longest}."
         ),
+    }
+}
+
+/// Where a recorder only counted other GPU work.
+fn of_part(report: &Report) -> &'static str {
+    match report.missing.omitted_gpu_work {
+        Some(_) => {
+            " That is of a part with a long pause, of which the GPU work was written; of the rest it was only \
+             counted."
+        }
+        None => "",
     }
 }
 

@@ -10,6 +10,7 @@ mod condense;
 mod garbage;
 mod gpu_figures;
 mod gpu_gaps;
+mod gpu_parts;
 mod gpu_steps;
 mod gpus;
 #[path = "replay_model/inserted.rs"]

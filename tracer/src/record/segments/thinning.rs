@@ -125,7 +125,9 @@ impl Thinning {
     /// A record of GPU work is written.
     pub(super) fn spend_gpu(&mut self) {
         self.gpu.saved -= self.gpu.each;
-        self.gpu.is_thinned |= self.rate.is_some() && self.gpu.saved <= 0.0;
+        // The other half is for what comes.
+        let half = self.rate.map(|rate| rate * GPU_SHARE * SAVED_NS / 2.0);
+        self.gpu.is_thinned |= half.is_some_and(|half| self.gpu.saved < half);
     }
 
     /// A thread was off the CPU.

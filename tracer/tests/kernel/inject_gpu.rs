@@ -3,6 +3,8 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
 
+use gctrace_event::Record;
+use gctrace_event::read::{DecodedItem, TraceReader};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,6 +23,16 @@ fn train(
     settings: &[(&str, &str)],
     options: &[&str],
 ) -> Option<(OrdinaryUser, Output)> {
+    train_for(60, test, settings, options)
+}
+
+/// The same for so many steps.
+fn train_for(
+    steps: u32,
+    test: &str,
+    settings: &[(&str, &str)],
+    options: &[&str],
+) -> Option<(OrdinaryUser, Output)> {
     let (libraries, user) = (recording::simulated_gpu(test)?, OrdinaryUser::for_test(test)?);
     let script = recording::scripts().join("../../examples/train_simgpu.py");
     let examples = script.parent().unwrap().canonicalize().unwrap();
@@ -33,7 +45,16 @@ fn train(
         .arg(examples.join("train_simgpu.py"))
         .arg("--library")
         .arg(&libraries)
-        .args(["--steps", "60", "--streams", "2", "--kernel-us", "60", "--sync-every", "4"])
+        .args([
+            "--steps",
+            &steps.to_string(),
+            "--streams",
+            "2",
+            "--kernel-us",
+            "60",
+            "--sync-every",
+            "4",
+        ])
         .env("LD_LIBRARY_PATH", &libraries)
         .env("SIMGPU_LOG", user.file("log"))
         .env("SIMGPU_SHARED", user.file("shared"))
@@ -110,6 +131,42 @@ fn every_operation_has_its_call(trace: &Trace) {
 fn notes(trace: &Trace) -> Vec<String> {
     let notes = trace.named("gctrace_note").into_iter();
     notes.map(|(_, note)| note["message"].as_str().unwrap().to_owned()).collect()
+}
+
+/// A recorder that may write few bytes a day: what is not within a time of which it only counted is there with
+/// its true times, and with the counts it is all.
+#[test]
+fn a_recorder_counts_what_it_does_not_write() {
+    let test = "a_recorder_counts_what_it_does_not_write";
+    // Written: a thousand records, and the last three seconds.
+    let options = ["--keep", "10m", "--per-day", "1MB"];
+    let Some((user, output)) = train_for(500, test, &[], &options) else { return };
+    assert!(output.status.success(), "{output:?}");
+    let (mut seen, mut omitted) = (Vec::new(), Vec::new());
+    let mut reader = TraceReader::open(&user.file("trace.json/000001.json.zst")).unwrap();
+    while let Some(item) = reader.next_item().unwrap() {
+        match item {
+            DecodedItem::Record(Record::GpuOp(op)) => {
+                let (device, stream) = (u64::from(op.device), op.stream);
+                let kind = op.kind.category().to_owned();
+                seen.push((kind, device, stream, op.start_ns, op.end_ns));
+            }
+            DecodedItem::Record(Record::OmittedGpuWork(work)) => omitted.push(work),
+            _ => {}
+        }
+    }
+    seen.sort_unstable();
+    let truth = logged(user.folder.path());
+    let counted: u64 = omitted.iter().map(|work| work.operations.count).sum();
+    assert_eq!(seen.len() as u64 + counted, truth.len() as u64);
+    assert!(counted > 10_000, "{counted} of {}", truth.len());
+    assert!(seen.iter().all(|op| truth.binary_search(op).is_ok()));
+    let is_omitted =
+        |op: &Operation| omitted.iter().any(|work| work.since_ns <= op.3 && op.4 <= work.until_ns);
+    let whole = truth.iter().filter(|op| !is_omitted(op));
+    let missing = whole.clone().find(|op| seen.binary_search(op).is_err());
+    assert_eq!(missing, None, "{} of {}", seen.len(), truth.len());
+    assert!(whole.count() > 10_000, "{} of {}", seen.len(), truth.len());
 }
 
 fn whole(test: &str, version: &str) {

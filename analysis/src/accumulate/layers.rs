@@ -29,8 +29,8 @@ pub(crate) struct LayerSums {
     at_end: Option<LayerTotals>,
     remarks: BTreeSet<LayersRemark>,
     devices: Vec<AllocatorMemory>,
-    /// Step, time and totals; each how many-th measured step is kept.
-    points: Vec<(u64, u64, LayerTotals, Option<u64>)>,
+    /// With times of CLOCK_MONOTONIC; each how many-th measured step is kept.
+    points: Vec<LayersPoint>,
     stride: u64,
 }
 
@@ -60,7 +60,13 @@ impl LayerSums {
         if (self.measured - 1).is_multiple_of(stride) {
             let allocated = layers.devices.iter().map(|device| device.allocated);
             let allocated = allocated.reduce(u64::saturating_add);
-            self.points.push((layers.step, layers.at_ns, self.totals, allocated));
+            self.points.push(LayersPoint {
+                step: layers.step,
+                epoch: layers.epoch,
+                since_start_ns: layers.at_ns,
+                totals: self.totals,
+                allocated,
+            });
         }
         if self.points.len() > 2 * POINTS {
             let mut is_kept = false;
@@ -90,11 +96,9 @@ impl LayerSums {
             remarks: self.remarks.iter().copied().collect(),
             devices: self.devices.iter().map(device).collect(),
             over_time: points
-                .map(|(step, at_ns, totals, allocated)| LayersPoint {
-                    step: *step,
-                    since_start_ns: at_ns.saturating_sub(started_ns),
-                    totals: *totals,
-                    allocated: *allocated,
+                .map(|point| LayersPoint {
+                    since_start_ns: point.since_start_ns.saturating_sub(started_ns),
+                    ..*point
                 })
                 .collect(),
         })

@@ -125,6 +125,8 @@ pub struct LayerDevice {
 pub struct LayersPoint {
     /// Its number.
     pub step: u64,
+    /// Number of its epoch, as a variable `epoch` of the program has it; `null` if unknown.
+    pub epoch: Option<u32>,
     /// Its end, in ns after the start of the recording.
     pub since_start_ns: u64,
     /// Sums over its layers.

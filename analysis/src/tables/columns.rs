@@ -285,12 +285,13 @@ pub(super) const GARBAGE: [ParquetColumn; 11] = [
     number("bytes"),
 ];
 
-pub(super) const LAYERS: [ParquetColumn; 17] = [
+pub(super) const LAYERS: [ParquetColumn; 18] = [
     TRACE,
     id("rank"),
     id("pid"),
     time("ts_ns"),
     number("step"),
+    id("epoch"),
     text("layer"),
     text("type_name"),
     text("shape"),

@@ -155,6 +155,7 @@ impl<W: Write + Send> TraceTables<W> {
                 of.pid,
                 time(layers.at_ns),
                 CellValue::of(layers.step),
+                CellValue::of(layers.epoch.map(u64::from)),
                 CellValue::text(row.path.as_str()),
                 CellValue::text(row.type_name.as_str()),
                 CellValue::text(row.shape.as_deref()),

@@ -136,16 +136,18 @@ fn epochs_and_printed_tables() {
         .output_in_time()
         .unwrap();
     let is_shown = text(&version.stdout).trim() == "True";
+    let epoch_of = |step: u64| is_shown.then_some(u64::from(step > 10));
     for line in lines {
         let cells: Vec<&str> = line.split(',').collect();
         let step: u64 = cells[0].parse().unwrap();
-        let expected = if !is_shown {
-            ""
-        } else if step <= 10 {
-            "0"
-        } else {
-            "1"
-        };
-        assert_eq!(cells[1], expected, "{line}");
+        assert_eq!(cells[1].parse().ok(), epoch_of(step), "{line}");
+    }
+    let json = recording::gctrace(&["analyze", "--json", "trace.json"], place.path());
+    let report: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    let points = report["processes"][0]["layers"]["over_time"].as_array().unwrap();
+    assert!(points.len() > 10, "{points:?}");
+    for point in points {
+        let step = point["step"].as_u64().unwrap();
+        assert_eq!(point["epoch"].as_u64(), epoch_of(step), "{point}");
     }
 }

@@ -365,7 +365,10 @@ impl CleanupSums {
             );
         }
         for failed in &mut all.failed {
-            let after = all.device_bytes.iter().filter(|((_, at_ns), _)| *at_ns >= failed.at_ns);
+            let after = all
+                .device_bytes
+                .iter()
+                .filter(|((_, at_ns), bytes)| *at_ns >= failed.at_ns && **bytes > 0);
             let next = after.min_by_key(|((_, at_ns), _)| *at_ns);
             failed.freed_by_next_collection_bytes = next.map(|(_, bytes)| *bytes);
             failed.at_ns = failed.at_ns.saturating_sub(started_ns);

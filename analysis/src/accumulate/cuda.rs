@@ -40,7 +40,10 @@ struct CallSums {
 struct DeviceMemorySums {
     peak_allocated: u64,
     peak_reserved: u64,
-    freed_in_pauses: u64,
+    /// `None`: not measured.
+    freed_in_pauses: Option<u64>,
+    /// Each block is seen, of all pauses.
+    reports_blocks: bool,
 }
 
 impl CudaSums {
@@ -74,6 +77,10 @@ impl CudaSums {
             let device = self.devices.entry(key).or_default();
             device.peak_allocated = device.peak_allocated.max(memory.allocated);
             device.peak_reserved = device.peak_reserved.max(memory.reserved);
+            if memory.bytes != 0 {
+                device.reports_blocks = true;
+                device.freed_in_pauses.get_or_insert(0);
+            }
         }
     }
 
@@ -81,8 +88,9 @@ impl CudaSums {
         if memory.device_type == CUDA_DEVICE {
             let key = (memory.pid, memory.device);
             let device = self.devices.entry(key).or_default();
-            add_to(&mut device.freed_in_pauses, memory.freed_bytes);
-            self.pauses_that_freed += 1;
+            device.reports_blocks |= memory.freed_blocks.is_some();
+            add_to(device.freed_in_pauses.get_or_insert(0), memory.freed_bytes);
+            self.pauses_that_freed += u64::from(memory.freed_bytes > 0);
         }
     }
 
@@ -99,11 +107,12 @@ impl CudaSums {
     }
 
     /// Device memory that a process freed during pauses, and the most that PyTorch reserved, in
-    /// bytes, summed over devices.
+    /// bytes, summed over devices; nothing of those whose blocks are not seen.
     pub(crate) fn memory_of(&self, pid: u32) -> (u64, u64) {
         let devices = self.devices.range((pid, i8::MIN)..=(pid, i8::MAX));
+        let devices = devices.filter(|(_, memory)| memory.reports_blocks);
         (
-            sum(devices.clone().map(|(_, memory)| memory.freed_in_pauses)),
+            sum(devices.clone().filter_map(|(_, memory)| memory.freed_in_pauses)),
             sum(devices.map(|(_, memory)| memory.peak_reserved)),
         )
     }

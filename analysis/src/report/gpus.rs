@@ -106,7 +106,7 @@ pub struct CudaReport {
     pub functions: Vec<CudaFunction>,
     /// Memory of PyTorch's caching allocator, by process and device.
     pub memory: Vec<DeviceMemoryReport>,
-    /// Number of pauses that freed device memory, once for each device.
+    /// Number of pauses that freed device memory, once for each device; in-process of full collections.
     pub pauses_that_freed: u64,
     /// Number of backward passes: outermost calls of `torch::autograd::Engine::execute`.
     pub backward_passes: u64,
@@ -142,10 +142,12 @@ pub struct DeviceMemoryReport {
     pub pid: u32,
     /// Index of the device in the process.
     pub device: i8,
-    /// Largest amount allocated to the program, in bytes, from at most one sample per millisecond.
+    /// Largest amount allocated to the program, in bytes, from at most one sample per millisecond; in-process
+    /// from those at full collections and after `empty_cache()`.
     pub peak_allocated_bytes: u64,
-    /// Largest amount reserved from the driver, in bytes, from at most one sample per millisecond.
+    /// Largest amount reserved from the driver, in bytes, from the same samples.
     pub peak_reserved_bytes: u64,
-    /// Device memory freed by collecting threads during their pauses, in bytes.
-    pub freed_in_pauses_bytes: u64,
+    /// Device memory freed by collecting threads during their pauses, in bytes; in-process during those full
+    /// collections that were measured. `null` if unknown.
+    pub freed_in_pauses_bytes: Option<u64>,
 }

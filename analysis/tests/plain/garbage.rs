@@ -93,7 +93,7 @@ fn device_memory_is_beside_it() {
         device_type: 1,
         device: 0,
         freed_bytes: 512,
-        freed_blocks: 1,
+        freed_blocks: Some(1),
     }));
     let report = reports::report(records, Some(reports::end(garbage::end_ms(run))));
     assert_eq!(garbage(&report).device_bytes, Some(512));

@@ -154,7 +154,7 @@ fn garbage_is_weighed_where_memory_was_recorded() {
         device_type: 1,
         device: 0,
         freed_bytes: 64 << 20,
-        freed_blocks: 4,
+        freed_blocks: Some(4),
     }));
     let mut records = vec![with_version(process(1, 0, "generational"), "3.11.7")];
     records.append(&mut measured.records);

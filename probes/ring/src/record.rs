@@ -9,7 +9,7 @@ mod layers;
 mod text;
 mod wire;
 
-pub use cache::{RingCacheMemory, RingEmptyCache};
+pub use cache::{RingCacheMemory, RingEmptyCache, RingPauseMemory};
 pub use gpu::{ApiLayer, CuptiState, GpuRecord, RingCall, RingGpuOp, RingSync};
 pub use layers::{HeldBytes, RingDeviceMemory, RingLayer, RingLayerFlow, RingLayers};
 pub use text::{NO_TEXT, OUTER_FRAMES, TEXT_BYTES, TextPiece, pieces};
@@ -313,8 +313,10 @@ pub enum RingRecord {
     Layers(RingLayers),
     /// `torch.cuda.empty_cache()`.
     EmptyCache(RingEmptyCache),
-    /// Device memory of PyTorch's allocator, after such a call.
+    /// Device memory of PyTorch's allocator, after such a call or a full collection.
     CacheMemory(RingCacheMemory),
+    /// Device memory that a full collection freed.
+    PauseMemory(RingPauseMemory),
     /// A kind of object that garbage consists of: sent once, before records that refer to it.
     ObjectKind {
         /// Its number, from 1.

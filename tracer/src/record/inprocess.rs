@@ -89,8 +89,8 @@ struct InjectedStats {
     collections: u64,
     /// Calls that CUPTI reported.
     calls: u64,
-    /// There are probes on backward passes.
-    probes_see_backward: bool,
+    /// There are probes on PyTorch's backward passes and allocator.
+    probes_see_torch: bool,
     /// Marks of steps recorded in-process.
     steps: u64,
     /// The function of `--step-function` was called, or it is reported why that is not recorded.
@@ -133,7 +133,7 @@ impl InProcessSource {
             launched: None,
             stats: InjectedStats {
                 describes_processes,
-                probes_see_backward: !describes_processes && options.cuda,
+                probes_see_torch: !describes_processes && options.cuda,
                 ..InjectedStats::default()
             },
             lacks_python: options.collections,

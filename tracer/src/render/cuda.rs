@@ -63,11 +63,12 @@ fn functions(cuda: &CudaReport) -> Vec<String> {
 
 fn device(memory: &DeviceMemoryReport) -> String {
     let freed = match memory.freed_in_pauses_bytes {
-        0 => "nothing was freed in pauses".to_owned(),
-        bytes => format!("{} were freed in pauses", mebibytes(bytes)),
+        None => String::new(),
+        Some(0) => "; nothing was freed in pauses".to_owned(),
+        Some(bytes) => format!("; {} were freed in pauses", mebibytes(bytes)),
     };
     format!(
-        "Device {} of process {}: peaks of {} allocated and {} reserved by torch; {freed}.",
+        "Device {} of process {}: peaks of {} allocated and {} reserved by torch{freed}.",
         memory.device,
         memory.pid,
         mebibytes(memory.peak_allocated_bytes),
@@ -107,7 +108,7 @@ mod tests {
                 device: 1,
                 peak_allocated_bytes: 3 << 20,
                 peak_reserved_bytes: 8 << 20,
-                freed_in_pauses_bytes: 512 << 10,
+                freed_in_pauses_bytes: Some(512 << 10),
             }],
             pauses_that_freed: 3,
             backward_passes: 20,

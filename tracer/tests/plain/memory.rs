@@ -133,12 +133,13 @@ fn planted_cleanups_are_judged_at_their_lines() {
     assert!(sites.iter().all(|site| site["calls"] == 20), "{sites:?}");
 }
 
-/// Calls of a PyTorch that the program makes up, by their lines; no GPU is needed.
+/// Calls of a PyTorch that the program makes up, by their lines, and the device memory that its collections free; no
+/// GPU is needed.
 #[test]
 fn calls_of_empty_cache_are_judged_at_their_lines() {
     for python in interpreters::interpreters("calls_of_empty_cache_are_judged_at_their_lines") {
         let (report, printed) = report_on(&python.path, "empty_caches.py", &[]);
-        assert_eq!(printed.trim(), "True _cuda_emptyCache None 44", "{}", python.name);
+        assert_eq!(printed.trim(), "True True True _cuda_emptyCache None 44", "{}", python.name);
         let source = std::fs::read_to_string(recording::scripts().join("empty_caches.py")).unwrap();
         let line_of = |mark: &str| {
             source.lines().position(|line| line.ends_with(mark)).map(|index| index as u64 + 1)
@@ -154,6 +155,22 @@ fn calls_of_empty_cache_are_judged_at_their_lines() {
             assert_eq!(site["calls"], calls, "{mark}");
             assert_eq!(site["device_bytes"], mib << 20, "{}: {mark}", python.name);
             assert!(site["time_ns"].as_u64().unwrap() >= calls * 2_000_000, "it sleeps for 2 ms");
+        }
+        let memory = &report["cuda"]["memory"][0];
+        assert_eq!(memory["freed_in_pauses_bytes"], 1_500_u64 << 20, "{}", python.name);
+        if python.is("free-threaded") {
+            // Which collections were asked for is unknown there.
+            continue;
+        }
+        for (mark, mib, verdict) in
+            [("cycles", 1_500_u64, "frees_cycles"), ("nothing", 0, "useless")]
+        {
+            let is_it =
+                |site: &&Value| site["location"]["line"].as_u64() == line_of(&format!("# {mark}"));
+            let site = sites.iter().find(is_it).unwrap_or_else(|| panic!("{mark}: {sites:?}"));
+            assert_eq!((&site["call"], &site["calls"]), (&"collect".into(), &5.into()));
+            assert_eq!(site["device_bytes"], mib << 20, "{}: {mark}", python.name);
+            assert_eq!(site["verdict"], verdict, "{}: {site}", python.name);
         }
     }
 }

@@ -225,7 +225,8 @@ pub struct DeviceMemory {
     pub device_type: i8,
 }
 
-/// Device memory returned to PyTorch's allocator during a pause, by the collecting thread.
+/// Device memory returned to PyTorch's allocator during a pause: by kernel probes by the collecting thread,
+/// in-process by how much less tensors had when a full collection ended than when it began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 pub struct PauseMemory {
     /// Process id in the host's initial pid namespace.
@@ -243,10 +244,11 @@ pub struct PauseMemory {
     pub device_type: i8,
     /// Index among the devices of its type.
     pub device: i8,
-    /// Sum of the blocks freed, in bytes.
+    /// Sum of the blocks freed, in bytes. By kernel probes a pause that freed none has no such record.
     pub freed_bytes: u64,
-    /// Number of blocks freed; a pause that freed none has no such record.
-    pub freed_blocks: u64,
+    /// Number of blocks freed; `None` in-process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub freed_blocks: Option<u64>,
 }
 
 /// A call of `torch.cuda.empty_cache()`, by the injected library.

@@ -58,7 +58,7 @@ impl Program {
                 device_type: 1,
                 device: 0,
                 freed_bytes: device,
-                freed_blocks: 1,
+                freed_blocks: Some(1),
             });
         }
     }

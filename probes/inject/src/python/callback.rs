@@ -8,7 +8,7 @@
 use super::api::{MethodDef, NULL, Object, PythonApi, api};
 use super::interpreter::{HookedInterpreter, InterpreterState, behind, callable, method};
 use super::object::{OwnedRef, number};
-use super::steps;
+use super::{empty_cache, steps};
 use crate::process_ring::{
     ProcessRing, existing_ring, is_off, lose_without_ring, now_ns, ring, tid,
 };
@@ -169,6 +169,7 @@ impl HookedInterpreter {
             },
             freed_kib: RingPause::kib(state.memory.end()),
         };
+        empty_cache::collected(&std::mem::take(&mut state.device_memory), ring, pause.interval);
         self.ended(&mut state, ring, pause);
         let start_ns = std::mem::take(&mut state.start_work_ns);
         let work_ns = start_ns + now_ns().saturating_sub(called_ns) + 2 * call_ns();
@@ -200,6 +201,9 @@ impl HookedInterpreter {
         if state.live.is_some() {
             self.garbage.begin(generation == OLDEST);
             state.memory.begin(generation == OLDEST);
+            if self.id == 0 && generation == OLDEST {
+                state.device_memory = empty_cache::before_collection();
+            }
         }
         let tid = tid();
         let at_ns = now_ns();

@@ -1,6 +1,8 @@
 //! Calls of `torch.cuda.empty_cache()`: each with its lines and its time, and what PyTorch's allocator
 //! has from the driver before, after, and until all of it is taken again.
 //!
+//! So it is asked before and after full collections: by how much less device memory tensors have then.
+//!
 //! Ours stands before the C function that they end in (`builtin.rs`). What the allocator has, it asks
 //! PyTorch's own builtins: C code, which the program's own thread runs, and which starts nothing on a GPU.
 //! After a call it is asked at collections and at marks of steps, ever more rarely, for 10 s at most.
@@ -8,10 +10,15 @@
 use super::api::{Object, PythonApi, api};
 use super::builtin::{Builtin, StandIn};
 use super::frames::FrameCache;
+use super::garbage::Budget;
 use super::object::OwnedRef;
-use crate::process_ring::{ProcessRing, is_off, now_ns, options, ring, tid};
+use crate::process_ring::{
+    ProcessRing, is_off, now_ns, options, process_cpu_ns, ring, thread_cpu_ns, tid,
+};
 use crate::recording::guarded;
-use gctrace_ring::{RingCacheMemory, RingEmptyCache, RingRecord, RingRole, TimeInterval, WorkKind};
+use gctrace_ring::{
+    RingCacheMemory, RingEmptyCache, RingPauseMemory, RingRecord, RingRole, TimeInterval, WorkKind,
+};
 use std::ffi::c_void;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,6 +32,9 @@ const APART_NS: u64 = 1_000_000;
 const APART_PART: u64 = 8;
 /// What is taken again later was free for others, in ns.
 const LONGEST_NS: u64 = 10_000_000_000;
+/// Share of the CPU time for collections, in millionths, and time beside it in ns.
+const BUDGET_PPM: u32 = 2_000;
+const PREPAID_NS: u64 = 20_000_000;
 
 static CALLS: StandIn = StandIn::new(called);
 
@@ -40,8 +50,10 @@ struct DeviceCache {
     api: &'static PythonApi,
     stats: Builtin,
     devices: Builtin,
+    is_in_bad_fork: Builtin,
     frames: FrameCache,
     followed: FollowedCall,
+    budget: Budget,
 }
 
 /// The latest call that gave memory back.
@@ -67,8 +79,10 @@ pub(super) fn watch(api: &'static PythonApi, modules: &[OwnedRef]) -> Option<()>
         api,
         stats: find(c"_cuda_memoryStats")?,
         devices: find(c"_cuda_getDeviceCount")?,
+        is_in_bad_fork: find(c"_cuda_isInBadFork")?,
         frames: FrameCache::new(api),
         followed: FollowedCall::default(),
+        budget: Budget::new(BUDGET_PPM, PREPAID_NS),
     };
     *CACHE.try_lock().ok()? = Some(cache);
     CALLS.stand_before(&empty);
@@ -158,6 +172,34 @@ fn follow() {
     });
 }
 
+/// What it has as a full collection begins; empty: unknown. The main interpreter's lock is held.
+pub(super) fn before_collection() -> Vec<RingCacheMemory> {
+    let mut cache = CACHE.try_lock().ok();
+    let cache = cache.as_mut().and_then(|cache| cache.as_mut());
+    let cache = cache.filter(|cache| cache.is_initialized());
+    let memory = cache.and_then(|cache| cache.budget.is_due(false).then(|| cache.timed()));
+    memory.unwrap_or_default()
+}
+
+/// It ended.
+pub(super) fn collected(before: &[RingCacheMemory], ring: &ProcessRing, interval: TimeInterval) {
+    if before.is_empty() {
+        return;
+    }
+    let mut cache = CACHE.try_lock().ok();
+    let cache = cache.as_mut().and_then(|cache| cache.as_mut());
+    let after = cache.map(DeviceCache::timed).unwrap_or_default();
+    for (before, after) in before.iter().zip(after) {
+        let device = after.device;
+        if before.device == device && before.reserved.max(after.reserved) > 0 {
+            let freed = before.allocated.saturating_sub(after.allocated);
+            let memory = RingPauseMemory { device, tid: after.tid, interval, freed };
+            ring.push(&RingRecord::PauseMemory(memory));
+            ring.push(&RingRecord::CacheMemory(after));
+        }
+    }
+}
+
 /// The main interpreter ends: gives the place back.
 pub(super) fn end() {
     CALLS.withdraw();
@@ -184,8 +226,33 @@ impl DeviceCache {
         self.followed.ring == ring.number()
     }
 
+    /// Whether the program uses a GPU, and may. Before it does, torch would take the mere question for their
+    /// number for use, after which forked children must not use any (`poison_fork` in torch/csrc/cuda/Module.cpp);
+    /// in a child of a program that does, locks of the allocator may be held for ever.
+    fn is_initialized(&self) -> bool {
+        let api = self.api;
+        // SAFETY: the lock is held; the interpreter has its modules until `end`.
+        let modules = unsafe { OwnedRef::share(api, (api.PyImport_GetModuleDict)()) };
+        let value = |of: &OwnedRef, name| of.value(&OwnedRef::interned(api, name)?);
+        let names = value(&modules, c"torch.cuda").and_then(|cuda| cuda.attribute(c"__dict__"));
+        let state = names.and_then(|names| value(&names, c"_initialized")?.number());
+        let may = || self.is_in_bad_fork.call(api, &[]).and_then(|bad| bad.number());
+        state == Some(1) && may() == Some(0)
+    }
+
+    /// As [`DeviceCache::memory`], within the budget of collections.
+    fn timed(&mut self) -> Vec<RingCacheMemory> {
+        let begun_ns = thread_cpu_ns();
+        let memory = self.memory();
+        self.budget.spend(thread_cpu_ns().saturating_sub(begun_ns), process_cpu_ns);
+        memory
+    }
+
     /// What it has of each device that the program uses.
     fn memory(&self) -> Vec<RingCacheMemory> {
+        if !self.is_initialized() {
+            return Vec::new();
+        }
         let count = self.devices.call(self.api, &[]).and_then(|count| count.number());
         let count = count.and_then(|count| u32::try_from(count).ok()).unwrap_or(0);
         let of = |device| {

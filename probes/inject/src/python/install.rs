@@ -57,6 +57,7 @@ pub(crate) fn install(api: &'static PythonApi) -> Result<(), &'static str> {
             was_restored: false,
             frames: FrameCache::new(api),
             memory: MemoryMeter::new(),
+            device_memory: Vec::new(),
             live: Some(live),
         }),
         garbage: GarbageHook::new(),

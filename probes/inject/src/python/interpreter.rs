@@ -9,7 +9,7 @@ use super::object::OwnedRef;
 use super::pause_sums::PauseSums;
 use crate::process_ring::{ProcessRing, is_forked, now_ns, ring};
 use crate::recording::expected;
-use gctrace_ring::{HookState, NO_TEXT, RingRecord, RingRole, WorkKind};
+use gctrace_ring::{HookState, NO_TEXT, RingCacheMemory, RingRecord, RingRole, WorkKind};
 use std::ffi::{CStr, c_void};
 use std::sync::Mutex;
 
@@ -36,6 +36,8 @@ pub(crate) struct InterpreterState {
     pub(crate) was_restored: bool,
     pub(crate) frames: FrameCache,
     pub(crate) memory: MemoryMeter,
+    /// Of devices, before the full collection that runs; empty: unknown.
+    pub(crate) device_memory: Vec<RingCacheMemory>,
     /// `None` once the interpreter ends.
     pub(crate) live: Option<InterpreterObjects>,
 }

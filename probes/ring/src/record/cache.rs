@@ -22,6 +22,19 @@ impl RingEmptyCache {
     pub const UNKNOWN: u64 = u64::MAX;
 }
 
+/// Device memory that tensors had less when a collection ended than when it began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RingPauseMemory {
+    /// Its number, as the process counts them.
+    pub device: u32,
+    /// Kernel id of the collecting thread.
+    pub tid: u32,
+    /// As of the collection.
+    pub interval: TimeInterval,
+    /// In bytes; 0 if they had more.
+    pub freed: u64,
+}
+
 /// What PyTorch's allocator has of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RingCacheMemory {

@@ -6,7 +6,7 @@ use super::{
     ApiLayer, CuptiState, GpuRecord, HeldBytes, HookState, KINDS_AT_ONCE, MalformedRecord,
     RingAliveLine, RingCacheMemory, RingCall, RingCalled, RingCycleCount, RingDeviceMemory,
     RingEmptyCache, RingGarbage, RingGpuOp, RingKindCount, RingLayer, RingLayerFlow, RingLayers,
-    RingPause, RingRecord, RingSync, StepMarker, TextId, TextPiece, TimeInterval,
+    RingPause, RingPauseMemory, RingRecord, RingSync, StepMarker, TextId, TextPiece, TimeInterval,
 };
 use crate::layout::PAYLOAD_WORDS;
 use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
@@ -224,4 +224,5 @@ wire_records! {
         reserved: u64,
     }
     31 = AliveLine(RingAliveLine) { left: u16, frame: u32, at_ns: u64, objects: u64, bytes: u64 }
+    32 = PauseMemory(RingPauseMemory) { device: u32, tid: u32, interval: TimeInterval, freed: u64 }
 }

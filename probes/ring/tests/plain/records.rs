@@ -3,7 +3,7 @@
 use gctrace_ring::{
     ApiLayer, CuptiState, GpuRecord, HeldBytes, HookState, RingAliveLine, RingCacheMemory,
     RingCall, RingCalled, RingDeviceMemory, RingEmptyCache, RingGpuOp, RingLayer, RingLayerFlow,
-    RingLayers, RingPause, RingRecord, RingSync, StepMarker, TimeInterval, pieces,
+    RingLayers, RingPause, RingPauseMemory, RingRecord, RingSync, StepMarker, TimeInterval, pieces,
 };
 use proptest::prelude::*;
 
@@ -73,6 +73,10 @@ fn python() -> impl Strategy<Value = RingRecord> {
     let alive = any::<(u16, u32, [u64; 3])>().prop_map(|(left, frame, [at_ns, objects, bytes])| {
         RingRecord::AliveLine(RingAliveLine { left, frame, at_ns, objects, bytes })
     });
+    let freed = (interval(), any::<[u32; 2]>(), any::<u64>()).prop_map(|(interval, ids, freed)| {
+        let [device, tid] = ids;
+        RingRecord::PauseMemory(RingPauseMemory { device, tid, interval, freed })
+    });
     prop_oneof![
         frame,
         interpreter,
@@ -85,7 +89,8 @@ fn python() -> impl Strategy<Value = RingRecord> {
         fork,
         empty,
         cache,
-        alive
+        alive,
+        freed
     ]
 }
 

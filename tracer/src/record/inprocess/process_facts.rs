@@ -248,7 +248,17 @@ impl InjectedProcessFacts {
             }
             // Probes record them with their lengths.
             Record::Step(step)
-                if step.marker == NamedMarker::Backward && stats.probes_see_backward => {}
+                if step.marker == NamedMarker::Backward && stats.probes_see_torch => {}
+            // And each block.
+            Record::PauseMemory(_) if stats.probes_see_torch => {}
+            Record::PauseMemory(mut memory) => {
+                memory.tid = self.thread(memory.tid);
+                trace.output.write(&Record::PauseMemory(memory));
+            }
+            Record::EmptyCache(mut call) => {
+                call.tid = self.thread(call.tid);
+                trace.output.write(&Record::EmptyCache(call));
+            }
             Record::Step(mut step) => {
                 stats.steps += 1;
                 stats.function_is_settled |= matches!(step.marker, NamedMarker::Function(_));

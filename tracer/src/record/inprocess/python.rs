@@ -7,11 +7,12 @@ use super::texts::{NAME_LOST, RingTexts};
 use crate::record::trace::{FrameNode, FrameTree};
 use gctrace_event::{
     AliveLines, Called, CalledKind, CollectorKind, CycleId, DeviceMemory, EmptyCache, EventSource,
-    FrameId, GcReason, GcSettings, Interpreter, KindId, NamedMarker, Pause, Record, StepMark,
-    UnseenCollections,
+    FrameId, GcReason, GcSettings, Interpreter, KindId, NamedMarker, Pause, PauseMemory, Record,
+    StepMark, UnseenCollections,
 };
 use gctrace_ring::{
-    HookState, RingAliveLine, RingCacheMemory, RingEmptyCache, RingPause, TextId, TimeInterval,
+    HookState, RingAliveLine, RingCacheMemory, RingEmptyCache, RingPause, RingPauseMemory, TextId,
+    TimeInterval,
 };
 use std::collections::{HashMap, HashSet};
 
@@ -165,6 +166,11 @@ impl PythonRing {
                 ring_events
                     .extend(memory.map(|memory| RingEvent::Record(Record::DeviceMemory(memory))));
             }
+            From::PauseMemory(memory) => {
+                let memory = self.pause_memory(&memory);
+                ring_events
+                    .extend(memory.map(|memory| RingEvent::Record(Record::PauseMemory(memory))));
+            }
             From::StepMark { at_ns, end_ns, tid, cpu_ns, marker, name } => {
                 ring_events.push(RingEvent::Record(Record::Step(StepMark {
                     pid: self.pid,
@@ -276,6 +282,20 @@ impl PythonRing {
             bytes: 0,
             device: i8::try_from(memory.device).ok()?,
             device_type: CUDA_DEVICE,
+        })
+    }
+
+    /// As [`PythonRing::cache_memory`].
+    fn pause_memory(&self, memory: &RingPauseMemory) -> Option<PauseMemory> {
+        Some(PauseMemory {
+            pid: self.pid,
+            tid: memory.tid,
+            start_ns: memory.interval.start_ns,
+            end_ns: memory.interval.end_ns.max(memory.interval.start_ns),
+            device_type: CUDA_DEVICE,
+            device: i8::try_from(memory.device).ok()?,
+            freed_bytes: memory.freed,
+            freed_blocks: None,
         })
     }
 

@@ -159,7 +159,7 @@ prop_compose! {
         (pid, tid) in any::<(u32, u32)>(),
         (start_ns, end_ns) in (time(), any::<u64>()),
         (device_type, device) in any::<(i8, i8)>(),
-        (freed_bytes, freed_blocks) in any::<(u64, u64)>(),
+        (freed_bytes, freed_blocks) in any::<(u64, Option<u64>)>(),
     ) -> Record {
         Record::PauseMemory(PauseMemory {
             pid, tid, start_ns, end_ns, device_type, device, freed_bytes, freed_blocks,

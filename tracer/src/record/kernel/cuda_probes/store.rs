@@ -211,7 +211,7 @@ impl MemoryState {
             device_type: key.device_type,
             device: key.device,
             freed_bytes,
-            freed_blocks,
+            freed_blocks: Some(freed_blocks),
         })
     }
 }

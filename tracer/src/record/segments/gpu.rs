@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, VecDeque};
 const HELD_NS: u64 = 3_000_000_000;
 /// Work after a pause or step that belongs to its part, in ns.
 pub(super) const AFTER_NS: u64 = 1_000_000_000;
-/// Most records held back, some 30 MB.
+/// Most records held back, 432 bytes each and a name: some 60 MB.
 const MOST_HELD: usize = 1 << 17;
 
 /// GPU work that is not written yet.

@@ -67,7 +67,7 @@ for number in range(400):
     cell(str(number))
 cell("/tmp/ipykernel_1/1.py")
 cell("after", False)
-turn({"/tmp/ipykernel_1/1.py": 403, "within": 3, "399": 402, "300": 303, "after": 403})
+turn({"/tmp/ipykernel_1/1.py": 403, "within": 3, "0": 3, "399": 402, "300": 303, "after": 403})
 # One that is not kept.
 shell._trait_values["execution_count"] += 1
 cell("one more")

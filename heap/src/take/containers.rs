@@ -149,7 +149,7 @@ pub(crate) fn values_of(image: &mut Image, keys: &Keys, values: u64) -> Vec<Dict
 pub(crate) fn find_key(image: &mut Image, layout: &Layout, address: u64, key: &str) -> Option<u64> {
     (address != 0).then_some(())?;
     let contents = dict(image, layout, address)?;
-    value_of(image, layout, contents.entries.iter(), key)
+    named(image, layout, &contents.entries, key)
 }
 
 /// The values in an object with [`flags::MANAGED_DICT`], and its dict; 0 for what it does not have.
@@ -203,22 +203,19 @@ pub(crate) fn attribute(
     }
     let keys = Keys::read(image, layout, keys)?;
     let entries = values_of(image, &keys, value_words(layout, values)?);
-    value_of(image, layout, entries.iter(), name)
+    named(image, layout, &entries, name)
 }
 
-/// The value of the first entry whose key is a text.
-pub(crate) fn value_of<'entries>(
-    image: &mut Image,
-    layout: &Layout,
-    mut entries: impl Iterator<Item = &'entries DictEntry>,
-    key: &str,
-) -> Option<u64> {
+/// The value of the entry whose key is a text.
+fn named(image: &mut Image, layout: &Layout, entries: &[DictEntry], key: &str) -> Option<u64> {
+    Some(entries.iter().find(|entry| is_text(image, layout, entry.key, key))?.value)
+}
+
+/// Whether the object at an address is this text.
+pub(crate) fn is_text(image: &mut Image, layout: &Layout, address: u64, text: &str) -> bool {
     // Up to four bytes for each character, and one that is too many for another text to be cut to this one.
-    let longest = 4 * (key.len() + 1);
-    let entry = entries.find(|entry| {
-        read_text(image, layout, entry.key, longest).is_some_and(|text| text == key)
-    })?;
-    Some(entry.value)
+    let longest = 4 * (text.len() + 1);
+    read_text(image, layout, address, longest).is_some_and(|read| read == text)
 }
 
 /// Whether a dict's keys may be other objects than texts.

@@ -6,7 +6,7 @@
 
 use crate::HeapError;
 use crate::take::collector;
-use crate::take::containers::{attribute, dict, find_key, value_of};
+use crate::take::containers::{attribute, dict, find_key, is_text};
 use crate::take::image::{BLOCK, Image};
 use crate::take::layout::{Layout, MODULE_DICT, SIZE, type_object};
 use crate::take::limits::Limits;
@@ -73,7 +73,7 @@ impl NotebookShell {
         let image = &mut self.image()?;
         // The newest is the last one.
         let numbers = dict(image, layout, places.numbers)?.entries;
-        let number = value_of(image, layout, numbers.iter().rev(), file)?;
+        let number = numbers.iter().rfind(|entry| is_text(image, layout, entry.key, file))?.value;
         let next = find_key(image, layout, places.values, "execution_count")?;
         let mut int = |address| u32::try_from(read_int(image, layout, address)?).ok();
         let (number, next) = (int(number)?, int(next)?);

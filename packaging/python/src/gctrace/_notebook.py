@@ -11,7 +11,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional
 
 from ._measure import duration
 from ._program import ProgramError, analyze, run
-from ._record import Recording
+from ._record import Recording, cell_numbers
 
 _LISTED = 5
 
@@ -55,7 +55,7 @@ class _Cells:
 
     def cell(self, line: str, cell: str) -> None:
         # Kernel probes, if they are asked for, find the numbers themselves.
-        cells = _CellNumbers(getattr(self.shell.compile, "_filename_map", {}))
+        cells = _CellNumbers(cell_numbers())
         with Recording(self.trace(), line.strip() or "callbacks", cells) as recording:
             # Lines are counted as they are seen, from that of the magic on; another cell magic must come first.
             self.shell.run_cell(cell if cell.startswith("%%") else "#\n" + cell)

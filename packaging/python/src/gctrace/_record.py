@@ -1,7 +1,8 @@
 """A trace of a block of this process.
 
 Where gctrace may attach kernel probes, its recorder does, and the trace is that of `gctrace record -p`. Elsewhere
-an entry in `gc.callbacks` writes the same format: pauses, generations, stacks and what was found, without reasons.
+an entry in `gc.callbacks` writes the same format: pauses, generations, stacks and how many objects were found;
+docs/tasks/python.md has what that lacks.
 """
 
 import gc
@@ -76,7 +77,15 @@ def record(output: PathLike = "trace.json", by: str = "") -> Recording:
     ...     train()
     >>> print(gctrace.analyze("trace.json")["totals"])
     """
-    return Recording(output, by)
+    return Recording(output, by, cell_numbers())
+
+
+def cell_numbers() -> Mapping[str, int]:
+    """IPython's numbers of cells by the names of their files, which grow as cells run; none where it does not run."""
+    shells = getattr(sys.modules.get("IPython.core.interactiveshell"), "InteractiveShell", None)
+    compiler = getattr(getattr(shells, "_instance", None), "compile", None)
+    numbers: Mapping[str, int] = getattr(compiler, "_filename_map", {})
+    return numbers
 
 
 class _Probes:

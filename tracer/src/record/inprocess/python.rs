@@ -1,4 +1,4 @@
-//! Turns the records of an interpreter's ring into records of the trace. Pure.
+//! Turns the records of an interpreter's ring into records of the trace. Pure but for the numbers of cells (`cells.rs`).
 
 use super::garbage::GarbageRecords;
 use super::layers::LayerRecords;

@@ -285,8 +285,8 @@ impl HeapTrend {
 /// A line that allocates objects which stay alive, ever more of them.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct GrowingLine {
-    /// The line. Memory of a type with a free list (list, dict, tuple, float) is reused: it is counted where
-    /// it was first allocated.
+    /// The line. Objects of types with free lists (list, dict, tuple, float) do not count: their memory may be
+    /// that of an object of another line.
     pub location: Location,
     /// Objects alive that it allocated.
     pub objects: Trend,

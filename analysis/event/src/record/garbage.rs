@@ -102,8 +102,8 @@ pub struct Garbage {
 }
 
 /// What is alive, by the line at which it was allocated: an estimate from a sample of all allocations of
-/// objects since the injected library began to sample (`--alloc`), whatever their type. Written after
-/// collections, ever more rarely.
+/// objects since the injected library began to sample (`--alloc`), whatever their type, but not of types with
+/// free lists (list, dict, tuple, float). Written after collections, ever more rarely.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 pub struct AliveLines {
     /// Process id in the host's initial pid namespace.

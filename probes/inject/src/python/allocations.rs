@@ -84,6 +84,19 @@ fn wrap(api: &PythonApi) -> Option<()> {
     Some(())
 }
 
+/// Whether the program allocates objects by our wrapper, and by none around it. The lock is held.
+pub(super) fn is_outermost(api: &PythonApi) -> bool {
+    let Some(get) = api.PyMem_GetAllocator else { return false };
+    let mut now = MaybeUninit::<MemAllocator>::uninit();
+    // SAFETY: as in `wrap`.
+    let now = unsafe {
+        get(OBJECTS, now.as_mut_ptr());
+        now.assume_init()
+    };
+    now.malloc as usize == malloc::<OBJECTS> as *const () as usize
+        && now.free as usize == free::<OBJECTS> as *const () as usize
+}
+
 /// Time of an allocation and its free, in ps: the mean of the fastest of a few turns.
 ///
 /// # Safety

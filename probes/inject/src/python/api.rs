@@ -179,6 +179,8 @@ functions! {
         PyDict_Type
         PyList_Type
         PyLong_Type
+        PyTuple_Type
+        PyFloat_Type
     }
 }
 

@@ -7,6 +7,7 @@
 //! - `sentinel`: our way into a collection;
 //! - `layout`: the collector's list, objects and types in memory;
 //! - `births`: the lines at which objects were allocated, of garbage and of what is alive;
+//! - `reused`: blocks of types with free lists;
 //! - `kinds`: types, code and lines; `bytes`: sizes; `tally`: the counts of one collection;
 //! - `cycles`: what refers to what; `graph`: its components; `references`: names of references;
 //! - `budget`: which collections.
@@ -19,6 +20,7 @@ mod graph;
 mod kinds;
 mod layout;
 mod references;
+mod reused;
 mod sentinel;
 mod tally;
 
@@ -101,7 +103,7 @@ impl GarbageExaminer {
         // Others' allocations are not sampled.
         let samples = options.allocations && interpreter == 0;
         let instances = samples
-            .then(|| InstanceTypes::new(api).filter(|_| births::begin(api, raw).is_some()))
+            .then(|| InstanceTypes::new(api).filter(|_| births::begin(api, minor, raw).is_some()))
             .flatten();
         let cycles = (options.garbage == GarbageDetail::Cycles)
             .then(|| CycleReader::new(ReferenceNames::new(api, minor, raw)));

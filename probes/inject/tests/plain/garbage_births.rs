@@ -144,7 +144,7 @@ fn what_stays_alive_is_estimated_by_line() {
                 let known = BYTES.iter().find(|(name, _)| type_name.ends_with(name)).unwrap();
                 assert!(known.1.contains(&(bytes / found)), "{about}: {bytes} bytes");
             }
-            // What lived for one round only.
+            // What lived for one round only, and what has free lists.
             let most = kept.values().max().unwrap();
             let of_file = alive.iter().filter(|(place, ..)| place.1 == file.to_str().unwrap());
             let rest = of_file

@@ -16,6 +16,7 @@
 //! without bias, and new objects are not.
 
 use super::layout::{TypeView, type_of};
+use super::reused::ReusedBlocks;
 use crate::python::api::{Object, PythonApi};
 use crate::python::frames::{CodeNames, RunningLine};
 use crate::python::next_random;
@@ -47,6 +48,9 @@ const MAX_LINES: usize = 1 << 12;
 
 /// In [`Slot::line`]: an index of [`Sampler::fresh`], otherwise of [`Sampler::lines`].
 const FRESH: u32 = 1 << 31;
+
+/// In [`Slot::line`], of one that has a number: an object of another line may be in the block.
+const UNSURE: u32 = 1 << 30;
 
 /// In [`Slot::line`]: how often the sample was kept when others were dropped, above the index.
 const HALVINGS: u32 = 16;
@@ -93,6 +97,7 @@ struct Sampler {
     raw: Option<RawFrameLayout>,
     interpreter: usize,
     names: CodeNames,
+    reused: ReusedBlocks,
     random: u32,
     /// Lines sampled since the last call of [`settle`].
     fresh: Vec<RunningLine>,
@@ -192,13 +197,14 @@ fn sample(block: usize, size: usize) {
 
 /// Starts to sample; the lock of the main interpreter is held. `None`: lines cannot be read without
 /// allocating.
-pub(super) fn begin(api: &'static PythonApi, raw: Option<RawFrameLayout>) -> Option<()> {
+pub(super) fn begin(api: &'static PythonApi, minor: u8, raw: Option<RawFrameLayout>) -> Option<()> {
     let is_readable = raw.is_some() || api.PyFrame_GetLasti.is_none();
     let sampler = Sampler {
         api,
         raw: is_readable.then_some(raw)?,
         interpreter: api.running_interpreter()?,
         names: CodeNames::new(api),
+        reused: ReusedBlocks::new(api, minor),
         // Any number but 0.
         random: 1,
         fresh: Vec::new(),
@@ -253,9 +259,13 @@ fn number_of(line: u32) -> u32 {
     line & ((1 << HALVINGS) - 1)
 }
 
+fn halvings(line: u32) -> u32 {
+    (line & !(FRESH | UNSURE)) >> HALVINGS
+}
+
 /// How many allocations the sample with this line stands for.
 fn allocations_of(line: u32) -> u64 {
-    u64::from(EVERY) << (line >> HALVINGS)
+    u64::from(EVERY) << halvings(line)
 }
 
 /// All slots that are taken and whose lines have texts, with the line.
@@ -269,14 +279,14 @@ fn settled() -> impl Iterator<Item = (usize, u32)> {
 }
 
 /// Estimates what is alive of what was allocated since the sampling began: by line the objects and
-/// their bytes, of at most so many lines those with most objects, in this order. The lock of the main
+/// their bytes, without types that have free lists; of at most so many lines those with most objects, in this order. The lock of the main
 /// interpreter is held.
 pub(super) fn alive(most: usize) -> Vec<(SampledLine, u64, u64)> {
     let Some(sampler) = sampler().filter(|sampler| !sampler.is_over) else {
         return Vec::new();
     };
     let mut sums = vec![(0u64, 0u64); sampler.lines.len()];
-    for (at, line) in settled() {
+    for (at, line) in settled().filter(|(_, line)| line & UNSURE == 0) {
         if let Some((objects, bytes)) = sums.get_mut(number_of(line) as usize) {
             let stands_for = allocations_of(line);
             *objects = objects.saturating_add(stands_for);
@@ -337,11 +347,18 @@ impl Sampler {
     fn settle(&mut self) -> Vec<RunningLine> {
         let fresh = std::mem::take(&mut self.fresh);
         let numbers: Vec<Option<u32>> = fresh.iter().map(|line| self.number(line)).collect();
+        let can_read = self.reused.can_read();
         for at in std::mem::take(&mut self.fresh_slots) {
             let slot = &SLOT[at];
             let line = (slot.line.load(Relaxed) & !FRESH) as usize;
             match numbers.get(line).copied().flatten() {
-                Some(number) => slot.line.store(number, Relaxed),
+                Some(number) => {
+                    let (block, size) = (slot.block.load(Relaxed), slot.size.load(Relaxed));
+                    // SAFETY: the block is not freed: its slot would be free.
+                    let is_sure =
+                        can_read && block != 0 && !unsafe { self.reused.has(block, size as usize) };
+                    slot.line.store(if is_sure { number } else { number | UNSURE }, Relaxed);
+                }
                 None => {
                     slot.line.store(0, Relaxed);
                     forget(at);
@@ -360,7 +377,7 @@ impl Sampler {
         }
         for (at, line) in settled() {
             self.random = next_random(self.random);
-            if self.random >> 31 == 0 || line >> HALVINGS >= MOST_HALVINGS {
+            if self.random >> 31 == 0 || halvings(line) >= MOST_HALVINGS {
                 forget(at);
             } else {
                 SLOT[at].line.store(line + (1 << HALVINGS), Relaxed);

@@ -17,7 +17,7 @@ gc.disable()
 while not os.path.exists('stop'):
     if os.path.exists('long'):
         os.remove('long')
-        data = [[n] for n in range(1_000_000)]
+        data = [[n] for n in range(3_000_000)]
     gc.collect(2 if len(os.listdir('.')) % 7 == 0 else 0)
     time.sleep(0.005)
 with open('truth.new', 'w') as file:

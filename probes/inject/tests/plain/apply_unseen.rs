@@ -233,7 +233,9 @@ fn threads_end_with_the_interpreter() {
 import threading
 class Slow:
     def __init__(self): self.me = self
-    def __del__(self): time.sleep(0.002)
+    def __del__(self): ended or time.sleep(0.002)
+# What the threads leave while another one collects is a hundred thousand at times.
+ended = []
 def work():
     while True:
         Slow()
@@ -241,6 +243,7 @@ def work():
         gc.collect(0)
 for _ in range(3): threading.Thread(target=work, daemon=True).start()
 time.sleep(0.2)
+ended.append(True)
 ";
     for python in interpreters("threads_end_with_the_interpreter") {
         for setting in ["plan:1", "freeze@step:9,plan:1", "none"] {

@@ -170,18 +170,19 @@ def code():
 KEPT = []
 
 
-def keep(number):
+def keep(number, reuses):
     KEPT.append(Plain())  # born: plain
     KEPT.append("%090d" % number)  # born: text
     # In memory that those of the next line had: whose line that is, is not known.
-    KEPT.append({"own": (KEPT, [float(number)])})
-    rows = [{"own": (KEPT, [float(other)])} for other in range(30)]
+    if reuses:
+        KEPT.append({"own": (KEPT, [float(number)])})
+    rows = [{"own": (KEPT, [float(other)])} for other in range(30 if reuses else 0)]
     return [Plain() for _ in range(3)], "%0120d" % number, rows
 
 
-def keep_many(times):
+def keep_many(times, reuses):
     for number in range(times):
-        keep(number)
+        keep(number, reuses)
         if number % 1000 == 0:
             gc.collect(0)
     # What is alive is looked at after a collection, at most every 2 s.
@@ -191,11 +192,11 @@ def keep_many(times):
 
 
 def alive():
-    return keep_many(60 * EACH)
+    return keep_many(60 * EACH, True)
 
 
 def many():
-    return keep_many(550 * EACH)
+    return keep_many(550 * EACH, False)
 
 
 def main():

@@ -295,4 +295,4 @@ impl LowestSeries {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -1,5 +1,6 @@
 use super::*;
 use crate::accumulate::leak_watch::LeakWatch;
+use crate::accumulate::leak_watch::tests::Noise;
 use crate::accumulate::stacks::TraceFrames;
 use gctrace_event::Frame;
 
@@ -13,18 +14,9 @@ const SET_UP: u32 = 10;
 const REQUESTS: u32 = 20;
 const LEAK: u32 = 30;
 
-/// Numbers from 0 to 1; a congruential generator (W. Press et al., Numerical Recipes, 1992).
-struct Noise(u32);
-
-impl Noise {
-    fn uniform(&mut self) -> f64 {
-        self.0 = self.0.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        f64::from(self.0 >> 8) / f64::from(1 << 24)
-    }
-
-    fn hits(&mut self, of: u64, one_in: u64) -> u64 {
-        (0..of).filter(|_| self.uniform() * (one_in as f64) < 1.0).count() as u64
-    }
+/// How many of so many are sampled.
+fn hits(noise: &mut Noise, of: u64, one_in: u64) -> u64 {
+    (0..of).filter(|_| noise.uniform() * (one_in as f64) < 1.0).count() as u64
 }
 
 /// A service of an hour as the library samples it: what it keeps by a look every 30 s.
@@ -42,17 +34,17 @@ fn service(seed: u32, built: u64, leaks_per_s: u64) -> HeapTrend {
         frames.add(place, &mut tree);
     }
     let (mut alive, mut watch) = (AliveByLine::default(), LeakWatch::default());
-    let mut samples = [noise.hits(built, EVERY), 0];
+    let mut samples = [hits(&mut noise, built, EVERY), 0];
     let mut stands_for = EVERY;
     for at_s in (0..HOUR_S).step_by(30) {
-        samples[1] += noise.hits(30 * leaks_per_s, stands_for);
+        samples[1] += hits(&mut noise, 30 * leaks_per_s, stands_for);
         if samples.iter().sum::<u64>() > MOST_SAMPLES {
-            samples = samples.map(|count| noise.hits(count, 2));
+            samples = samples.map(|count| hits(&mut noise, count, 2));
             stands_for *= 2;
         }
         let lines = [
             (SET_UP, samples[0] * stands_for),
-            (REQUESTS, noise.hits(2_000, EVERY) * EVERY),
+            (REQUESTS, hits(&mut noise, 2_000, EVERY) * EVERY),
             (LEAK, samples[1] * stands_for),
         ];
         let lines = lines.map(|(line, objects)| (line, objects, objects * 64)).to_vec();

@@ -5,10 +5,10 @@ const S: u64 = 1_000_000_000;
 const HOUR_S: u64 = 3_600;
 
 /// Numbers from 0 to 1; a congruential generator (W. Press et al., Numerical Recipes, 1992).
-struct Noise(u32);
+pub(crate) struct Noise(pub(crate) u32);
 
 impl Noise {
-    fn uniform(&mut self) -> f64 {
+    pub(crate) fn uniform(&mut self) -> f64 {
         self.0 = self.0.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         f64::from(self.0 >> 8) / f64::from(1 << 24)
     }

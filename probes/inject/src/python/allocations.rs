@@ -9,7 +9,7 @@
 //! previous ones.
 
 use super::api::{MemAllocator, PythonApi};
-use super::garbage::{allocated, freed, moved};
+use super::garbage::{allocated, freed, moved, wrapped_by};
 use crate::process_ring;
 use crate::process_ring::{now_ns, ring};
 use crate::recording::guarded;
@@ -77,24 +77,13 @@ fn wrap(api: &PythonApi) -> Option<()> {
     // SAFETY: the allocators of a domain, with the lock held.
     let [plain_ps, counting_ps] = [before, wrapper].map(|allocator| unsafe { time(allocator) });
     process_ring::count_allocations(counting_ps.saturating_sub(plain_ps).max(1));
+    let [_, (_, _, objects)] = &wrapped;
+    wrapped_by(objects);
     for (domain, _, wrapper) in wrapped {
         // SAFETY: it calls the previous one.
         unsafe { set(domain, &raw const wrapper) };
     }
     Some(())
-}
-
-/// Whether the program allocates objects by our wrapper, and by none around it. The lock is held.
-pub(super) fn is_outermost(api: &PythonApi) -> bool {
-    let Some(get) = api.PyMem_GetAllocator else { return false };
-    let mut now = MaybeUninit::<MemAllocator>::uninit();
-    // SAFETY: as in `wrap`.
-    let now = unsafe {
-        get(OBJECTS, now.as_mut_ptr());
-        now.assume_init()
-    };
-    now.malloc as usize == malloc::<OBJECTS> as *const () as usize
-        && now.free as usize == free::<OBJECTS> as *const () as usize
 }
 
 /// Time of an allocation and its free, in ps: the mean of the fastest of a few turns.

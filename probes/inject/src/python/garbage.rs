@@ -30,6 +30,7 @@ use super::raw_frame::RawFrameLayout;
 use crate::process_ring::{ProcessRing, is_off, now_ns, options, process_cpu_ns, ring, tid};
 pub(super) use births::{allocated, freed, moved};
 pub(super) use budget::Budget;
+pub(super) use reused::wrapped_by;
 
 use births::InstanceTypes;
 use cycles::CycleReader;

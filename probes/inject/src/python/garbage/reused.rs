@@ -4,8 +4,27 @@
 //! lists, dicts and their tables of keys, tuples, floats, bound methods, frames
 //! (`Include/internal/pycore_freelist_state.h` of 3.14, before it `*_MAXFREELIST` in Objects/).
 
-use crate::python::allocations;
-use crate::python::api::{Object, PythonApi};
+use crate::python::api::{MemAllocator, Object, PythonApi};
+use std::mem::MaybeUninit;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// `PYMEM_DOMAIN_OBJ`.
+const OBJECTS: i32 = 2;
+
+/// `malloc` and `free` of the wrapper around the allocator of objects.
+static WRAPPER: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];
+
+fn functions(allocator: &MemAllocator) -> [usize; 2] {
+    [allocator.malloc as *const () as usize, allocator.free as *const () as usize]
+}
+
+/// The allocator of objects is about to be this one.
+pub(in crate::python) fn wrapped_by(allocator: &MemAllocator) {
+    for (known, function) in WRAPPER.iter().zip(functions(allocator)) {
+        known.store(function, Relaxed);
+    }
+}
 
 /// Reads what a block is, of the blocks that were allocated since the last collection or so.
 pub(super) struct ReusedBlocks {
@@ -35,7 +54,15 @@ impl ReusedBlocks {
 
     /// Whether blocks may be read: the allocator is ours, so that none was freed unseen.
     pub(super) fn can_read(&self) -> bool {
-        allocations::is_outermost(self.api)
+        let Some(get) = self.api.PyMem_GetAllocator else { return false };
+        let mut now = MaybeUninit::<MemAllocator>::uninit();
+        // SAFETY: the domain exists since 3.5, and its allocator is always set.
+        let now = unsafe {
+            get(OBJECTS, now.as_mut_ptr());
+            now.assume_init()
+        };
+        let known = WRAPPER.iter().map(|known| known.load(Relaxed));
+        known.eq(functions(&now))
     }
 
     /// Whether an object of another line may be in a block. A block that is not initialized may be taken for any.
@@ -45,6 +72,8 @@ impl ReusedBlocks {
     pub(super) unsafe fn has(&self, block: usize, bytes: usize) -> bool {
         /// The collector's head is two words.
         const BEHIND_HEAD: usize = 16;
+        /// Size of a float (Include/cpython/floatobject.h).
+        const FLOAT: usize = 24;
         /// `ob_type` is the second word.
         const TYPE: usize = 8;
         let word = |at: usize| {
@@ -62,7 +91,9 @@ impl ReusedBlocks {
         let is = |types: &[Object], address: usize| {
             types.iter().any(|known| !known.is_null() && known.addr() == address)
         };
+        // A float in the free list has the next one there until 3.12, and nothing else is as large.
         is_table
+            || bytes == FLOAT
             || is(&self.others, second)
             || word(BEHIND_HEAD + TYPE).is_some_and(|address| is(&self.collected, address))
     }

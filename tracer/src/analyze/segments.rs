@@ -267,8 +267,10 @@ impl SegmentReader {
             let next = match open(&path) {
                 Ok(next) => next,
                 Err(error) => {
-                    // An empty one is what a killed recorder has just begun.
-                    if !path.metadata().is_ok_and(|found| found.is_file() && found.len() == 0) {
+                    // An empty one is what a recorder has just begun: the one before it is not the end.
+                    if path.metadata().is_ok_and(|found| found.is_file() && found.len() == 0) {
+                        self.pass_end();
+                    } else {
                         self.failures.push(error);
                     }
                     continue;
@@ -278,14 +280,18 @@ impl SegmentReader {
             let mut done = std::mem::replace(&mut self.current, next);
             self.current.go_on_after(&mut done);
             add(&mut self.completion, done.finish());
-            let end = self.end.take();
-            self.omitted = end.as_ref().map(|end| end.omitted);
-            if let Some(end) = end {
-                join_ends(&mut self.before, &end);
-            }
+            self.pass_end();
             return true;
         }
         false
+    }
+
+    /// Another segment follows the one that was read.
+    fn pass_end(&mut self) {
+        if let Some(end) = self.end.take() {
+            self.omitted = Some(end.omitted);
+            join_ends(&mut self.before, &end);
+        }
     }
 
     /// The hits of probes are those of the whole recording: of the segments that are left a part, by time.

@@ -24,6 +24,7 @@ use gctrace_event::{
 use gpu::HeldGpuWork;
 use requests::KeepRequests;
 use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 use steps::StepTimes;
@@ -66,6 +67,8 @@ pub(crate) struct SegmentedTrace {
     header: TraceHeader,
     /// `None` while none can be written.
     current: Option<OpenSegment>,
+    /// The file of the next one, where it is there already.
+    begun: Option<File>,
     closed: VecDeque<ClosedSegment>,
     /// Number of the next segment.
     next: u64,
@@ -116,6 +119,7 @@ impl SegmentedTrace {
             keep: keep.clone(),
             header: header.clone(),
             current: None,
+            begun: None,
             closed: VecDeque::new(),
             next: 1,
             facts: SegmentFacts::default(),
@@ -272,6 +276,8 @@ impl SegmentedTrace {
             let note = format!("kept: {}", self.requests.reason());
             self.put(&Record::Note(Note { pid: None, at_ns: end_ns, message: note }));
         }
+        // First: were gctrace killed between two segments, the recording would look like one that ended.
+        self.begun = self.folder.create(self.next).ok();
         self.close(end_ns, |end| GOES_ON.clone_into(&mut end.why), lost);
         if is_kept {
             self.keep(now);
@@ -401,8 +407,8 @@ impl SegmentedTrace {
         let (number, path) = (self.next, self.folder.segment(self.next));
         let start_ns = now.monotonic_ns;
         let cannot = |cause| WriteError::Io { path: path.clone(), bytes: 0, cause };
-        // The name before the header: a segment without one is empty, and left out by readers.
-        let file = self.folder.create(number).map_err(|cause| match cause.kind() {
+        let begun = self.begun.take().map_or_else(|| self.folder.create(number), Ok);
+        let file = begun.map_err(|cause| match cause.kind() {
             std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
                 WriteError::DiskFull { path: path.clone(), bytes: 0 }
             }

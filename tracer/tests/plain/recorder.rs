@@ -176,6 +176,13 @@ fn the_last_part_is_kept_and_everything_is_counted() {
     let full = recorder.run(&["analyze", "--full", "ring"]);
     let full = String::from_utf8_lossy(&full.stdout).into_owned();
     assert!(full.contains("counted exactly, in no other figure"), "{full}");
+    // What a kill between two segments leaves has no end, whatever its last line.
+    let kept = recorder.report("ring/kept-1");
+    assert_eq!(number(&kept, "/missing/traces_without_end"), 0);
+    std::fs::write(recorder.path("ring/kept-1/999999.json.zst"), "").unwrap();
+    let killed = recorder.report("ring/kept-1");
+    assert_eq!(number(&killed, "/missing/traces_without_end"), 1);
+    assert_eq!(number(&killed, "/totals/pauses/count"), number(&kept, "/totals/pauses/count"));
     // What is no file is not opened, and nothing waits for it.
     std::fs::copy(recorder.path("ring/recorder.lock"), recorder.path("ring/999997.json.zst"))
         .unwrap();

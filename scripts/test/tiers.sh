@@ -79,6 +79,15 @@ compile() {
     fi
 }
 
+# name_flaky TIER LOG: names the tests that failed and then passed, with what they printed when they failed.
+name_flaky() {
+    local names
+    names=$(awk '/^ +TRY [0-9]+ PASS/ { print $NF }' "$2" | sort -u | paste -sd' ')
+    if [ -z "$names" ]; then return 0; fi
+    awk '/^ +(TRY [0-9]+ )?PASS/ { on = 0 } /^ +TRY [0-9]+ [^P]/ { on = 1 } on' "$2"
+    note "$1: FLAKY, failed once and then passed: $names"
+}
+
 # run_tests TIER builder|root FILTER: the tests of a tier, FILTER in nextest's words. Failures and
 # what tests print are in the log; the terminal gets a line per test, and the failures at the end.
 run_tests() {
@@ -89,7 +98,8 @@ run_tests() {
     if [ -n "$nextest" ]; then
         "as_$who" env "${test_environment[@]}" "$nextest" nextest run --cargo-metadata "$logs/cargo.json" \
             --binaries-metadata "$logs/binaries.json" "${options[@]}" --filterset "$filter" 2>&1 </dev/null |
-            tee -a "$log" | grep --line-buffered -E '^ +(PASS|FAIL|ABORT|SIG|SLOW|TIMEOUT|LEAK|Summary)' && return 0
+            tee -a "$log" | grep --line-buffered -E '^ +(TRY|PASS|FAIL|ABORT|SIG|SLOW|TIMEOUT|LEAK|Summary)' &&
+            { name_flaky "$tier" "$log" && return 0; }
         awk '/^ +Summary/ { on = 1 } on' "$log"
         return 1
     elif [ "$who" = builder ]; then

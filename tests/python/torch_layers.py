@@ -106,6 +106,12 @@ def compiled():
     return torch.compile(model, backend="aot_eager", fullgraph=True), (torch.randn(32, 64),)
 
 
+def compiled_in_place():
+    model = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 10))
+    model.compile(backend="aot_eager", fullgraph=True)
+    return model, (torch.randn(32, 64),)
+
+
 class Several(nn.Module):
     """Of a training all at once: see `Program`. Only its parts are called."""
 
@@ -131,6 +137,8 @@ MODELS = {
     "lstm": lambda: (Recurrent(), (torch.randn(16, 20, 32),)),
     "lora": lora,
     "compiled": compiled,
+    "compiled_in_place": compiled_in_place,
+    "transformed": mlp,
     "autocast": mlp,
     "half": mlp,
     "offloaded": mlp,
@@ -140,6 +148,7 @@ MODELS = {
     "fsdp1": mlp,
     "fsdp2": mlp,
 }
+COMPILED = ("compiled", "compiled_in_place")
 DISTRIBUTED = ("ddp", "zero", "fsdp1", "fsdp2")
 
 
@@ -206,6 +215,12 @@ class Program:
         with torch.autocast("cpu", kind, enabled=self.name in ("autocast", "half")), hooks:
             return self.model(*self.inputs).float().pow(2).mean()
 
+    def transform(self):
+        """Gradients by a transform, which forbids hooks on saved tensors; its tensors have no storage of their own."""
+        weights = {name: one.detach() for name, one in self.model.named_parameters()}
+        call = torch.func.functional_call
+        torch.func.grad(lambda weights: call(self.model, weights, self.inputs).pow(2).mean())(weights)
+
     def clear(self):
         for optimizer in self.optimizers:
             optimizer.zero_grad(set_to_none=True)
@@ -215,6 +230,8 @@ class Program:
         for _ in range(self.passes):
             loss = self.loss()
             loss.backward()
+        if self.name == "transformed":
+            self.transform()
         for optimizer in self.optimizers:
             optimizer.step()
         return loss.item()
@@ -237,7 +254,7 @@ class Program:
             inner.pop()
 
         handles = []
-        if self.name not in ("compiled", "checkpointed"):
+        if self.name not in (*COMPILED, "checkpointed"):
             for module in names:
                 handles.append(module.register_forward_pre_hook(lambda module, _: inner.append(names[module])))
                 handles.append(module.register_forward_hook(lambda *_: leave()))
@@ -290,7 +307,7 @@ def main():
     result["hooks"] = [
         len(getattr(torch.nn.modules.module, hooks)) for hooks in ("_global_forward_hooks", "_global_forward_pre_hooks")
     ] + [torch._C._autograd._top_saved_tensors_default_hooks(False) is None]
-    if name == "compiled":
+    if name in COMPILED:
         result["compiled"] = dict(sys.modules["torch._dynamo.utils"].counters["stats"])
     print(json.dumps(result), flush=True)
     if name in DISTRIBUTED:

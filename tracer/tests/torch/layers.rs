@@ -103,6 +103,8 @@ fn memory_by_layer_is_as_counted() {
         "lstm",
         "lora",
         "compiled",
+        "compiled_in_place",
+        "transformed",
         "autocast",
         "half",
         "offloaded",
@@ -137,7 +139,8 @@ fn remarks(trace: &Trace) -> BTreeSet<String> {
 
 fn expected_remarks(name: &str) -> BTreeSet<String> {
     let expected: &[&str] = match name {
-        "compiled" => &["compiled"],
+        "compiled" | "compiled_in_place" => &["compiled"],
+        "transformed" => &["saved_forbidden", "several_passes"],
         "offloaded" => &["own_hooks"],
         "several" => &[
             "inference",
@@ -167,6 +170,11 @@ fn marks_are(name: &str, rows: &[Value]) {
         "lora" => {
             assert!(row("0")["marks"].to_string().contains("frozen"));
             assert_eq!(bytes(row("0"), "held", "gradients"), 0);
+        }
+        // One row for its graph: the model's.
+        "compiled_in_place" => {
+            assert_eq!(row("")["type_name"], "Sequential");
+            assert!(bytes(row(""), "made", "saved") > 0);
         }
         "autocast" | "half" => {
             // By hand: copies of two bytes each, of the input, and of the weights behind which a gradient goes on.

@@ -60,6 +60,8 @@ after_call = lambda module, arguments, output: None if is_compiling() else after
 
 def pack(tensor):
     now, begun = state["now"], clock()
+    if now is not None and now["scouts"]:
+        find_compiled()
     # One that has a gradient function would have itself, by what the function saves: it would never be freed.
     # Torch checks by its version that it is not changed meanwhile, unless it has hooks.
     kept = (tensor if tensor.grad_fn is None else tensor.detach(), tensor._version)
@@ -162,7 +164,46 @@ def compile_begins(*_):
     now = state["now"]
     if now is not None:
         now["compiles"] = True
+        find_compiled()
         take_off(now)
+
+
+def find_compiled():
+    """Notes modules that run now as compiled by `Module.compile()`. Their code looks for hooks of all modules: with ours
+    in place it would be compiled again, in each measured step, until torch gives up and compiles no more of it."""
+    code, frame = nn_module.Module._wrapped_call_impl.__code__, modules["sys"]._getframe()
+    while frame is not None:
+        if frame.f_code is code:
+            module = frame.f_locals["self"]
+            if module._compiled_call_impl is not None and not any(one() is module for one in state["compiled"]):
+                state["compiled"].append(weak(module))
+        frame = frame.f_back
+
+
+def call_without_hooks(module, call):
+    """In place of the compiled call of such a module: our hooks are around it instead."""
+    def compiled(*arguments, **named):
+        now = state["now"]
+        if now is None or thread_id() != now["thread"] or not now["handles"]:
+            return call(*arguments, **named)
+        before(module, arguments)
+        remove_hooks(now)
+        output = None
+        try:
+            output = call(*arguments, **named)
+        finally:
+            if now is state["now"] and not now["compiles"]:
+                add_hooks(now)
+            after(module, arguments, output)
+        return output
+
+    return compiled
+
+
+def has_compiled():
+    """Whether torch's compiler has compiled anything."""
+    counters = getattr(modules.get("torch._dynamo.utils"), "counters", {})
+    return bool(counters.get("stats"))
 
 
 def watch_compiler(now):
@@ -174,21 +215,45 @@ def watch_compiler(now):
 
 def begin(step):
     begun = clock()
+    scouts = not state["scouted"] and has_compiled()
+    state["scouted"] = state["scouted"] or scouts
     now = {
         "step": step, "thread": thread_id(), "roots": {}, "stack": [], "inner": [], "calls": {}, "again": set(),
         "shapes": {}, "passes": [({}, {})], "weak": [], "optimizers": [], "unpacked": False, "hooked": False,
         "failed": False, "compiles": False, "watches": False, "remarks": 0, "cost": 0, "modules": 0, "saved": 0, "handles": [],
+        "scouts": scouts, "replaced": [],
     }
     hook(now)
     watch_compiler(now)
+    if not scouts:
+        replace_compiled(now)
+        add_hooks(now)
+        if has_hooks is not None:
+            nn_module._has_any_global_hook = has_other_hooks
+    state["now"], state["begun"] = now, begun
+    now["cost"] += clock() - begun
+
+
+def replace_compiled(now):
+    state["compiled"] = [one for one in state["compiled"] if one() is not None]
+    for module in [one() for one in state["compiled"]]:
+        call = module.__dict__.get("_compiled_call_impl")
+        if call is not None:
+            module.__dict__["_compiled_call_impl"] = call_without_hooks(module, call)
+            now["replaced"].append((module, call, module.__dict__["_compiled_call_impl"]))
+
+
+def add_hooks(now):
     now["handles"] = [
         nn_module.register_module_forward_pre_hook(before_call),
         nn_module.register_module_forward_hook(after_call, always_call=True),
     ]
-    if has_hooks is not None:
-        nn_module._has_any_global_hook = has_other_hooks
-    state["now"], state["begun"] = now, begun
-    now["cost"] += clock() - begun
+
+
+def remove_hooks(now):
+    handles, now["handles"] = now["handles"], []
+    for handle in handles:
+        handle.remove()
 
 
 def stop():
@@ -206,8 +271,12 @@ def stop():
 
 
 def take_off(now):
-    for handle in now["handles"]:
-        handle.remove()
+    remove_hooks(now)
+    for module, call, ours in now["replaced"]:
+        # The program may have compiled it again.
+        if module.__dict__.get("_compiled_call_impl") is ours:
+            module.__dict__["_compiled_call_impl"] = call
+    now["replaced"] = []
     if getattr(nn_module, "_has_any_global_hook", None) is has_other_hooks:
         nn_module._has_any_global_hook = has_hooks
 

@@ -5,6 +5,8 @@
 #
 # In a measured step every module has hooks, and so have tensors that are saved for backward. Storages are
 # distinguished by the address of their head, which a weak reference keeps from being used again.
+#
+# Where torch's compiler was used, the first measured step only looks which modules it compiled in place.
 
 torch = modules["torch"]
 nn_module = modules["torch.nn.modules.module"]
@@ -14,6 +16,7 @@ graph_task = torch._C._current_graph_task_id
 is_compiling = torch.compiler.is_compiling
 plain = torch._C.DisableTorchFunctionSubclass
 top_hooks = getattr(autograd, "_top_saved_tensors_default_hooks", None)
+is_wrapped = getattr(getattr(torch._C, "_functorch", None), "is_functorch_wrapped_tensor", lambda tensor: False)
 thread_id = modules["_thread"].get_ident
 clock = modules["time"].perf_counter_ns
 weak = modules["_weakref"].ref
@@ -35,4 +38,5 @@ BUDGET, SPACING = 0.003, 0.01
 # measures.
 AROUND_STEP, AROUND_MODULE, AROUND_SAVED = 100000, 10000, 4000
 
-state = {"now": None, "last": None, "begun": None, "ended": None, "roots": [], "optimizers": [], "shapes": {}, "missed": 0}
+state = {"now": None, "last": None, "begun": None, "ended": None, "roots": [], "optimizers": [], "shapes": {}, "missed": 0,
+         "scouted": False, "compiled": []}

@@ -23,6 +23,9 @@ def finish(step, optimizer, every):
     if now["failed"]:
         release(now)
         raise ValueError(now["failed"])
+    if now["scouts"] and not now["compiles"]:
+        release(now)
+        return step
     if now["compiles"]:
         release(now)
         state["missed"] += 1
@@ -62,6 +65,9 @@ def measure(step, optimizer, every):
         begin(step + 1)
         return step + 1
     found = finish(step, optimizer, every)
+    if found == step:
+        begin(step + 1)
+        return step + 1
     if isinstance(found, tuple) and found[0] == step:
         begin(step + 1)
         found = (step + 1,) + found[1:]

@@ -39,7 +39,8 @@ def size(tensor):
 def storage(tensor):
     """Of a strided tensor that has one."""
     tensor = local(tensor)
-    if tensor.layout is not strided or tensor.device.type == "meta":
+    # Those of a transform's inside (torch.func) have none of their own.
+    if tensor.layout is not strided or tensor.device.type == "meta" or is_wrapped(tensor):
         return None
     return tensor.untyped_storage()
 
@@ -47,7 +48,7 @@ def storage(tensor):
 def place(tensor):
     """Which memory a weight is: tied ones are at the same place."""
     tensor = local(tensor)
-    if tensor.layout is not strided or tensor.device.type == "meta":
+    if tensor.layout is not strided or tensor.device.type == "meta" or is_wrapped(tensor):
         return id(tensor)
     return (str(tensor.device), tensor.data_ptr(), tensor.nbytes) if tensor.nbytes else id(tensor)
 

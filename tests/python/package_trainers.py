@@ -9,6 +9,7 @@ import glob
 import json
 import math
 import os
+import subprocess
 import sys
 import time
 
@@ -232,6 +233,29 @@ def open_telemetry():
     gc.collect()
     end()
     assert len(exporter.get_finished_spans()) == 3
+    ends_at_once()
+
+
+def ends_at_once():
+    """A program that ends before its pauses were passed on."""
+    program = """
+import gc
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
+
+gc.disable()
+provider = TracerProvider()
+provider.add_span_processor(BatchSpanProcessor(ConsoleSpanExporter()))
+trace.set_tracer_provider(provider)
+from gctrace.otel import instrument
+
+instrument(longest_ms=0)
+gc.collect()
+gc.collect()
+"""
+    ended = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, timeout=120, check=True)
+    assert ended.stdout.count(b'"name": "gc.pause"') == 2, ended.stdout
 
 
 loops()

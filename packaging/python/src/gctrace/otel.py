@@ -9,9 +9,10 @@ A pause over `longest_ms` is a span `gc.pause`, a child of the span that is acti
 OpenTelemetry API is imported.
 
 A collection interrupts a thread anywhere, also where the SDK holds a lock: nothing but a note is made in it. A thread
-passes notes on each second.
+passes notes on each second, and as the program ends.
 """
 
+import atexit
 import gc
 import threading
 import time
@@ -45,7 +46,10 @@ def instrument(longest_ms: float = 50.0) -> Callable[[], None]:
         ends.set()
         thread.join()
         pauses.pass_on()
+        atexit.unregister(end)
 
+    # Before the providers end: what is registered last is called first.
+    atexit.register(end)
     return end
 
 

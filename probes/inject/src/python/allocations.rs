@@ -8,7 +8,7 @@
 //! Code that sets allocators later (tracemalloc, debug hooks) wraps ours, as ours wraps the
 //! previous ones.
 
-use super::api::{MemAllocator, PythonApi};
+use super::api::{MemAllocator, OBJECTS, PythonApi};
 use super::garbage::{allocated, freed, moved, wrapped_by};
 use crate::process_ring;
 use crate::process_ring::{now_ns, ring};
@@ -20,8 +20,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// `PYMEM_DOMAIN_MEM`.
 const MEMORY: i32 = 1;
-/// `PYMEM_DOMAIN_OBJ`.
-const OBJECTS: i32 = 2;
 
 static INSTALLED: AtomicBool = AtomicBool::new(false);
 

@@ -43,6 +43,9 @@ pub(crate) struct MemAllocator {
     pub(crate) free: unsafe extern "C" fn(*mut c_void, *mut c_void),
 }
 
+/// `PYMEM_DOMAIN_OBJ`: the allocator of objects.
+pub(crate) const OBJECTS: i32 = 2;
+
 macro_rules! functions {
     (
         required { $(fn $name:ident($($type:ty),*) $(-> $result:ty)?;)* }

@@ -4,13 +4,10 @@
 //! lists, dicts and their tables of keys, tuples, floats, bound methods, frames
 //! (`Include/internal/pycore_freelist_state.h` of 3.14, before it `*_MAXFREELIST` in Objects/).
 
-use crate::python::api::{MemAllocator, Object, PythonApi};
+use crate::python::api::{MemAllocator, OBJECTS, Object, PythonApi};
 use std::mem::MaybeUninit;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
-
-/// `PYMEM_DOMAIN_OBJ`.
-const OBJECTS: i32 = 2;
 
 /// `malloc` and `free` of the wrapper around the allocator of objects.
 static WRAPPER: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];

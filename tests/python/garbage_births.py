@@ -170,19 +170,18 @@ def code():
 KEPT = []
 
 
-def keep(number, reuses):
+def keep(number):
     KEPT.append(Plain())  # born: plain
     KEPT.append("%090d" % number)  # born: text
     # In memory that those of the next line had: whose line that is, is not known.
-    if reuses:
-        KEPT.append({"own": (KEPT, [float(number)])})
-    rows = [{"own": (KEPT, [float(other)])} for other in range(30 if reuses else 0)]
+    KEPT.append({"own": (KEPT, [float(number)])})
+    rows = [{"own": (KEPT, [float(other)])} for other in range(30)]
     return [Plain() for _ in range(3)], "%0120d" % number, rows
 
 
-def keep_many(times, reuses):
+def keep_many(times):
     for number in range(times):
-        keep(number, reuses)
+        keep(number)
         if number % 1000 == 0:
             gc.collect(0)
     # What is alive is looked at after a collection, at most every 2 s.
@@ -192,11 +191,11 @@ def keep_many(times, reuses):
 
 
 def alive():
-    return keep_many(60 * EACH, True)
+    return keep_many(60 * EACH)
 
 
 def many():
-    return keep_many(550 * EACH, False)
+    return keep_many(550 * EACH)
 
 
 def main():

@@ -7,7 +7,7 @@
 //! - `sentinel`: our way into a collection;
 //! - `layout`: the collector's list, objects and types in memory;
 //! - `births`: the lines at which objects were allocated, of garbage and of what is alive;
-//! - `reused`: blocks of types with free lists;
+//! - `samples`: the sampled blocks, thinned without bias; `reused`: blocks of types with free lists;
 //! - `kinds`: types, code and lines; `bytes`: sizes; `tally`: the counts of one collection;
 //! - `cycles`: what refers to what; `graph`: its components; `references`: names of references;
 //! - `budget`: which collections.
@@ -21,6 +21,7 @@ mod kinds;
 mod layout;
 mod references;
 mod reused;
+mod samples;
 mod sentinel;
 mod tally;
 

@@ -11,12 +11,12 @@
 //! then only texts remain. Inside an allocation only functions are called that read the
 //! interpreter's state.
 //!
-//! A sample stands for 256 allocations. When there are too many, every second one that has its texts is
-//! dropped, and each that stays stands for twice as many: what lives long is sampled ever more coarsely,
-//! without bias, and new objects are not.
+//! A sample stands for 256 allocations, or more once others were dropped ([`Samples`]): what lives long is
+//! sampled ever more coarsely, without bias, and new objects are not.
 
 use super::layout::{TypeView, type_of};
 use super::reused::ReusedBlocks;
+use super::samples::{EVERY, FRESH, Samples, UNSURE, index_of, stands_for, with_index};
 use crate::python::api::{Object, PythonApi};
 use crate::python::frames::{CodeNames, RunningLine};
 use crate::python::next_random;
@@ -26,19 +26,9 @@ use crate::recording::guarded;
 use gctrace_abi::cpython::GC_HEAD;
 use std::collections::HashMap;
 use std::ffi::c_void;
+use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 use std::sync::{Mutex, MutexGuard, OnceLock};
-
-/// Mean number of allocations per sample.
-const EVERY: u32 = 256;
-
-/// Blocks remembered: the bitmap takes 4 KiB of the processor's first cache, the slots 512 KiB of
-/// memory at most. A block has two slots side by side; if both are taken it is not sampled.
-const SLOTS: usize = 1 << 15;
-
-/// Samples from which on they are thinned. Both slots are taken for 2.6 % then (Poisson, 1/4 a pair).
-const MOST_SAMPLES: usize = SLOTS / 8;
 
 /// Fresh lines; samples of more are dropped.
 const MAX_FRESH: usize = 1 << 9;
@@ -46,37 +36,7 @@ const MAX_FRESH: usize = 1 << 9;
 /// Lines kept, some hundred bytes each; samples of more are dropped.
 const MAX_LINES: usize = 1 << 12;
 
-/// In [`Slot::line`]: an index of [`Sampler::fresh`], otherwise of [`Sampler::lines`].
-const FRESH: u32 = 1 << 31;
-
-/// In [`Slot::line`], of one that has a number: an object of another line may be in the block.
-const UNSURE: u32 = 1 << 30;
-
-/// In [`Slot::line`]: how often the sample was kept when others were dropped, above the index.
-const HALVINGS: u32 = 16;
-
-/// Times that a sample is kept, at most: each stands for 2^38 allocations then.
-const MOST_HALVINGS: u32 = 30;
-
-/// A block that was sampled, and the line.
-struct Slot {
-    /// Address of the block; 0: none.
-    block: AtomicUsize,
-    line: AtomicU32,
-    /// Size of the block in bytes; at most 4 GiB.
-    size: AtomicU32,
-}
-
-impl Slot {
-    const fn empty() -> Self {
-        Self { block: AtomicUsize::new(0), line: AtomicU32::new(0), size: AtomicU32::new(0) }
-    }
-}
-
-static SLOT: [Slot; SLOTS] = [const { Slot::empty() }; SLOTS];
-
-/// A bit per slot: it has a block.
-static USED: [AtomicU64; SLOTS / 64] = [const { AtomicU64::new(0) }; SLOTS / 64];
+static SAMPLES: Samples = Samples::new();
 
 /// Allocations before the next sample. Threads that count at once lose counts, which is harmless.
 static LEFT: AtomicU32 = AtomicU32::new(u32::MAX);
@@ -101,8 +61,6 @@ struct Sampler {
     random: u32,
     /// Lines sampled since the last call of [`settle`].
     fresh: Vec<RunningLine>,
-    /// All slots with a fresh line, each once.
-    fresh_slots: Vec<usize>,
     lines: Vec<SampledLine>,
     numbers: HashMap<SampledLine, u32>,
     /// The interpreter ended.
@@ -111,26 +69,6 @@ struct Sampler {
 
 // SAFETY: objects are only used with the interpreter's lock held, whatever the thread.
 unsafe impl Send for Sampler {}
-
-/// The first of the two slots of a block.
-#[inline]
-fn slots_of(block: usize) -> usize {
-    /// 2^64 divided by the golden ratio (Knuth, The Art of Computer Programming, vol. 3, 6.4).
-    const FIBONACCI: u64 = 0x9e37_79b9_7f4a_7c15;
-    // Blocks are aligned to 16 bytes.
-    let mixed = (block as u64 >> 4).wrapping_mul(FIBONACCI);
-    (mixed >> (u64::BITS - SLOTS.ilog2())) as usize & !1
-}
-
-/// The slot that has a block.
-#[inline]
-fn find(block: usize) -> Option<usize> {
-    let first = slots_of(block);
-    if USED[first / 64].load(Relaxed) & (0b11 << (first % 64)) == 0 {
-        return None;
-    }
-    [first, first + 1].into_iter().find(|at| SLOT[*at].block.load(Relaxed) == block)
-}
 
 /// Memory for an object, perhaps, was allocated.
 #[inline]
@@ -144,40 +82,17 @@ pub(in crate::python) fn allocated(block: *mut c_void, size: usize) {
 /// Memory is about to be freed, or to be moved: the line of its sample for [`moved`], if it has one.
 #[inline]
 pub(in crate::python) fn freed(block: *mut c_void) -> Option<u32> {
-    find(block.addr()).map(forget)
+    SAMPLES.find(block.addr()).map(|at| SAMPLES.forget(at))
 }
 
 /// A block that had a sample was moved, or has another size: texts and bytes are, when they are complete.
 #[cold]
 pub(in crate::python) fn moved(line: u32, block: *mut c_void, size: usize) {
     guarded(|| {
-        if let Some(mut sampler) = sampler()
-            && let Some(at) = free_slot(block.addr(), line)
-        {
-            sampler.place(at, block.addr(), size, line);
+        if let Some(mut sampler) = sampler() {
+            SAMPLES.place(block.addr(), size, line, &mut sampler.random);
         }
     });
-}
-
-/// Where a sample with this line can be placed.
-fn free_slot(block: usize, line: u32) -> Option<usize> {
-    let first = slots_of(block);
-    let is_free = |at: &usize| {
-        let slot = &SLOT[*at];
-        // A slot that is listed gets its line by its number among the fresh ones.
-        let is_listed = slot.line.load(Relaxed) & FRESH != 0;
-        slot.block.load(Relaxed) == 0 && (line & FRESH != 0 || !is_listed)
-    };
-    [first, first + 1].into_iter().find(is_free)
-}
-
-/// Returns its line.
-#[cold]
-fn forget(at: usize) -> u32 {
-    USED[at / 64].fetch_and(!(1 << (at % 64)), Relaxed);
-    // Its line stays, as `fresh_slots` lists it.
-    SLOT[at].block.store(0, Relaxed);
-    SLOT[at].line.load(Relaxed)
 }
 
 #[cold]
@@ -208,7 +123,6 @@ pub(super) fn begin(api: &'static PythonApi, minor: u8, raw: Option<RawFrameLayo
         // Any number but 0.
         random: 1,
         fresh: Vec::new(),
-        fresh_slots: Vec::new(),
         lines: Vec::new(),
         numbers: HashMap::new(),
         is_over: false,
@@ -247,35 +161,11 @@ fn sampler() -> Option<MutexGuard<'static, Sampler>> {
 }
 
 /// The line at which the block at this address was allocated, if it is one of the sample: a number
-/// for [`line()`].
+/// for [`line()`], and how many samples it stands for.
 #[inline]
-pub(super) fn birth(block: usize) -> Option<u32> {
-    let line = SLOT[find(block)?].line.load(Relaxed);
-    (line & FRESH == 0).then_some(number_of(line))
-}
-
-/// The number of a line that has one.
-fn number_of(line: u32) -> u32 {
-    line & ((1 << HALVINGS) - 1)
-}
-
-fn halvings(line: u32) -> u32 {
-    (line & !(FRESH | UNSURE)) >> HALVINGS
-}
-
-/// How many allocations the sample with this line stands for.
-fn allocations_of(line: u32) -> u64 {
-    u64::from(EVERY) << halvings(line)
-}
-
-/// All slots that are taken and whose lines have texts, with the line.
-fn settled() -> impl Iterator<Item = (usize, u32)> {
-    let taken = USED.iter().enumerate().flat_map(|(word, bits)| {
-        let bits = bits.load(Relaxed);
-        (0..64).filter(move |bit| bits & (1 << bit) != 0).map(move |bit| word * 64 + bit)
-    });
-    let line = |at: usize| (at, SLOT[at].line.load(Relaxed));
-    taken.map(line).filter(|(_, line)| line & FRESH == 0)
+pub(super) fn birth(block: usize) -> Option<(u32, u32)> {
+    let line = SAMPLES.line(SAMPLES.find(block)?);
+    (line & FRESH == 0).then(|| (index_of(line), stands_for(line)))
 }
 
 /// Estimates what is alive of what was allocated since the sampling began: by line the objects and
@@ -286,11 +176,11 @@ pub(super) fn alive(most: usize) -> Vec<(SampledLine, u64, u64)> {
         return Vec::new();
     };
     let mut sums = vec![(0u64, 0u64); sampler.lines.len()];
-    for (at, line) in settled().filter(|(_, line)| line & UNSURE == 0) {
-        if let Some((objects, bytes)) = sums.get_mut(number_of(line) as usize) {
-            let stands_for = allocations_of(line);
-            *objects = objects.saturating_add(stands_for);
-            let of_all = stands_for.saturating_mul(SLOT[at].size.load(Relaxed).into());
+    for (at, line) in SAMPLES.all().filter(|(_, line)| line & (FRESH | UNSURE) == 0) {
+        if let Some((objects, bytes)) = sums.get_mut(index_of(line) as usize) {
+            let allocations = u64::from(EVERY) * u64::from(stands_for(line));
+            *objects = objects.saturating_add(allocations);
+            let of_all = allocations.saturating_mul(SAMPLES.block(at).1.into());
             *bytes = bytes.saturating_add(of_all);
         }
     }
@@ -312,9 +202,6 @@ impl Sampler {
         if self.is_over || !is_own {
             return;
         }
-        let Some(at) = free_slot(block, FRESH) else {
-            return;
-        };
         let Some(line) = RunningLine::innermost(self.api, self.raw) else {
             return;
         };
@@ -327,20 +214,7 @@ impl Sampler {
             }
             None => return,
         };
-        self.place(at, block, size, fresh as u32 | FRESH);
-    }
-
-    /// Remembers a block in a [`free_slot`] for its line.
-    fn place(&mut self, at: usize, block: usize, size: usize, line: u32) {
-        let slot = &SLOT[at];
-        let is_listed = slot.line.load(Relaxed) & FRESH != 0;
-        if line & FRESH != 0 && !is_listed {
-            self.fresh_slots.push(at);
-        }
-        slot.line.store(line, Relaxed);
-        slot.size.store(u32::try_from(size).unwrap_or(u32::MAX), Relaxed);
-        slot.block.store(block, Relaxed);
-        USED[at / 64].fetch_or(1 << (at % 64), Relaxed);
+        SAMPLES.place(block, size, fresh as u32 | FRESH, &mut self.random);
     }
 
     /// Returns references to release.
@@ -348,41 +222,20 @@ impl Sampler {
         let fresh = std::mem::take(&mut self.fresh);
         let numbers: Vec<Option<u32>> = fresh.iter().map(|line| self.number(line)).collect();
         let can_read = self.reused.can_read();
-        for at in std::mem::take(&mut self.fresh_slots) {
-            let slot = &SLOT[at];
-            let line = (slot.line.load(Relaxed) & !FRESH) as usize;
-            match numbers.get(line).copied().flatten() {
-                Some(number) => {
-                    let (block, size) = (slot.block.load(Relaxed), slot.size.load(Relaxed));
-                    // SAFETY: the block is not freed: its slot would be free.
-                    let is_sure =
-                        can_read && block != 0 && !unsafe { self.reused.has(block, size as usize) };
-                    slot.line.store(if is_sure { number } else { number | UNSURE }, Relaxed);
-                }
-                None => {
-                    slot.line.store(0, Relaxed);
-                    forget(at);
-                }
+        for (at, line) in SAMPLES.take_fresh() {
+            let number = numbers.get(index_of(line) as usize).copied().flatten();
+            let (block, size) = SAMPLES.block(at);
+            // SAFETY: the block is not freed: its slot would be free.
+            let is_reused = || can_read && unsafe { self.reused.has(block, size as usize) };
+            match number {
+                // No instance is in it, and what is counts for no line.
+                Some(_) if is_reused() => _ = SAMPLES.forget(at),
+                Some(number) if can_read => SAMPLES.set_line(at, with_index(line, number)),
+                Some(number) => SAMPLES.set_line(at, with_index(line, number) | UNSURE),
+                None => _ = SAMPLES.forget(at),
             }
         }
-        self.thin();
         fresh
-    }
-
-    /// Drops every second sample if there are too many.
-    fn thin(&mut self) {
-        let taken = USED.iter().map(|bits| bits.load(Relaxed).count_ones() as usize);
-        if taken.sum::<usize>() <= MOST_SAMPLES {
-            return;
-        }
-        for (at, line) in settled() {
-            self.random = next_random(self.random);
-            if self.random >> 31 == 0 || halvings(line) >= MOST_HALVINGS {
-                forget(at);
-            } else {
-                SLOT[at].line.store(line + (1 << HALVINGS), Relaxed);
-            }
-        }
     }
 
     /// The number of a line; `None` if there are too many.

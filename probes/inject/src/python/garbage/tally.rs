@@ -45,7 +45,7 @@ pub(super) struct Tally {
     places: Box<[u16]>,
     kinds: Vec<CountedKind>,
     objects: u64,
-    /// Objects whose birth was sampled, by place of the kind and number of the line.
+    /// Samples of births, of objects that stand for them, by place of the kind and number of the line.
     births: HashMap<(usize, u32), u32>,
 }
 
@@ -81,9 +81,10 @@ impl Tally {
         let first = &mut self.kinds[at];
         let (path, size) = (first.path, first.size);
         if let Some(distance) = first.distance
-            && let Some(line) = births::birth(births::block_of(object, distance))
+            && let Some((line, samples)) = births::birth(births::block_of(object, distance))
         {
-            *self.births.entry((at, line)).or_insert(0) += 1;
+            let sum = self.births.entry((at, line)).or_insert(0);
+            *sum = sum.saturating_add(samples);
         }
         if let (CodePath::None, Size::Fixed(_)) = (path, size) {
             first.objects += 1;

@@ -1,0 +1,223 @@
+//! The sampled blocks, by address, until they are freed, each with its line and how many allocations it
+//! stands for.
+//!
+//! Nothing here allocates or waits: samples are taken, moved and thinned inside the program's allocations.
+//!
+//! A new sample stands for [`EVERY`] allocations. When there are too many, of those that stand for least,
+//! half of all or more, each is dropped or stands for twice as many, by a coin: whatever is thinned and
+//! whenever, the expected sum stays. Were those thinned too that stand for most, the oldest would be halved
+//! for every 2,048 new ones, and their sum be left to a few.
+
+use crate::python::next_random;
+use std::ops::Range;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
+
+/// Mean number of allocations per sample.
+pub(super) const EVERY: u32 = 256;
+
+/// Blocks remembered: the bitmap takes 4 KiB of the processor's first cache, the slots 512 KiB of
+/// memory at most. A block has two slots side by side; if both are taken, these are thinned.
+const SLOTS: usize = 1 << 15;
+
+/// Samples at most. Both slots are taken for 2.6 % then (Poisson, 1/4 a pair).
+const MOST_SAMPLES: usize = SLOTS / 8;
+
+/// In a line: an index of the fresh ones, otherwise of those that have texts.
+pub(super) const FRESH: u32 = 1 << 31;
+
+/// In a line that has texts: an object of another line may be in the block.
+pub(super) const UNSURE: u32 = 1 << 30;
+
+/// In a line: how often the sample was kept when others were dropped, above the index.
+const HALVINGS: u32 = 16;
+
+/// Times that a sample is kept, at most: each stands for 2^38 allocations then.
+const MOST_HALVINGS: usize = 30;
+
+/// A block that was sampled, and the line.
+struct Slot {
+    /// Address of the block; 0: none.
+    block: AtomicUsize,
+    line: AtomicU32,
+    /// Size of the block in bytes; at most 4 GiB.
+    size: AtomicU32,
+}
+
+/// A bit per slot.
+type Bits = [AtomicU64; SLOTS / 64];
+
+/// Changed by one thread at a time, that which holds the main interpreter's lock.
+pub(super) struct Samples {
+    slots: [Slot; SLOTS],
+    /// Slots that have a block.
+    used: Bits,
+    /// At least those of them whose lines are fresh.
+    fresh: Bits,
+    /// Number of used slots.
+    count: AtomicUsize,
+}
+
+/// The first of the two slots of a block.
+#[inline]
+fn slots_of(block: usize) -> usize {
+    /// 2^64 divided by the golden ratio (Knuth, The Art of Computer Programming, vol. 3, 6.4).
+    const FIBONACCI: u64 = 0x9e37_79b9_7f4a_7c15;
+    // Blocks are aligned to 16 bytes.
+    let mixed = (block as u64 >> 4).wrapping_mul(FIBONACCI);
+    (mixed >> (u64::BITS - SLOTS.ilog2())) as usize & !1
+}
+
+/// The index of a line.
+pub(super) fn index_of(line: u32) -> u32 {
+    line & ((1 << HALVINGS) - 1)
+}
+
+/// A line with another index, and without what else is known of it, that stands for as many.
+pub(super) fn with_index(line: u32, index: u32) -> u32 {
+    (line & !(FRESH | UNSURE | ((1 << HALVINGS) - 1))) | index
+}
+
+fn halvings(line: u32) -> usize {
+    ((line & !(FRESH | UNSURE)) >> HALVINGS) as usize
+}
+
+/// How many new samples the one with this line stands for.
+pub(super) fn stands_for(line: u32) -> u32 {
+    1 << halvings(line).min(MOST_HALVINGS)
+}
+
+/// The slots whose bits are set in a word, that of the slots from 64 times its number on.
+fn set_bits(word: usize, bits: u64) -> impl Iterator<Item = usize> {
+    let rests = std::iter::successors(Some(bits), |rest| Some(rest & rest.wrapping_sub(1)));
+    rests.take_while(|rest| *rest != 0).map(move |rest| word * 64 + rest.trailing_zeros() as usize)
+}
+
+impl Samples {
+    /// None. All zero, so that it is no part of the file.
+    pub(super) const fn new() -> Self {
+        Self {
+            slots: [const {
+                Slot {
+                    block: AtomicUsize::new(0),
+                    line: AtomicU32::new(0),
+                    size: AtomicU32::new(0),
+                }
+            }; SLOTS],
+            used: [const { AtomicU64::new(0) }; SLOTS / 64],
+            fresh: [const { AtomicU64::new(0) }; SLOTS / 64],
+            count: AtomicUsize::new(0),
+        }
+    }
+
+    /// The slot that has a block.
+    #[inline]
+    pub(super) fn find(&self, block: usize) -> Option<usize> {
+        let first = slots_of(block);
+        if self.used[first / 64].load(Relaxed) & (0b11 << (first % 64)) == 0 {
+            return None;
+        }
+        [first, first + 1].into_iter().find(|at| self.slots[*at].block.load(Relaxed) == block)
+    }
+
+    /// The line of a slot.
+    pub(super) fn line(&self, at: usize) -> u32 {
+        self.slots[at].line.load(Relaxed)
+    }
+
+    pub(super) fn set_line(&self, at: usize, line: u32) {
+        self.slots[at].line.store(line, Relaxed);
+    }
+
+    /// Address and size of the block of a slot.
+    pub(super) fn block(&self, at: usize) -> (usize, u32) {
+        let slot = &self.slots[at];
+        (slot.block.load(Relaxed), slot.size.load(Relaxed))
+    }
+
+    /// Empties a slot; returns its line.
+    #[cold]
+    pub(super) fn forget(&self, at: usize) -> u32 {
+        let bit = 1 << (at % 64);
+        if self.used[at / 64].fetch_and(!bit, Relaxed) & bit != 0 {
+            self.count.fetch_sub(1, Relaxed);
+        }
+        self.slots[at].block.store(0, Relaxed);
+        self.line(at)
+    }
+
+    /// All slots that have a block, with the line.
+    pub(super) fn all(&self) -> impl Iterator<Item = (usize, u32)> {
+        self.among(0..SLOTS)
+    }
+
+    fn among(&self, slots: Range<usize>) -> impl Iterator<Item = (usize, u32)> {
+        let words = slots.start / 64..slots.end.div_ceil(64);
+        let taken = words.flat_map(|word| set_bits(word, self.used[word].load(Relaxed)));
+        taken.filter(move |at| slots.contains(at)).map(|at| (at, self.line(at)))
+    }
+
+    /// The slots whose lines are fresh, which are not to be after that.
+    pub(super) fn take_fresh(&self) -> impl Iterator<Item = (usize, u32)> {
+        let words = self.fresh.iter().zip(&self.used).enumerate();
+        let slots = words.filter(|(_, (fresh, _))| fresh.load(Relaxed) != 0);
+        let slots = slots.flat_map(|(word, (fresh, used))| {
+            set_bits(word, fresh.swap(0, Relaxed) & used.load(Relaxed))
+        });
+        slots.map(|at| (at, self.line(at))).filter(|(_, line)| line & FRESH != 0)
+    }
+
+    /// Remembers a block for a line, and drops others if there are too many.
+    pub(super) fn place(&self, block: usize, size: usize, line: u32, random: &mut u32) {
+        if self.count.load(Relaxed) >= MOST_SAMPLES {
+            self.thin(0..SLOTS, random);
+        }
+        let first = slots_of(block);
+        let at = loop {
+            match self.used[first / 64].load(Relaxed) >> (first % 64) & 0b11 {
+                0b11 => self.thin(first..first + 2, random),
+                used => break first + usize::from(used == 0b01),
+            }
+        };
+        let slot = &self.slots[at];
+        slot.line.store(line, Relaxed);
+        slot.size.store(u32::try_from(size).unwrap_or(u32::MAX), Relaxed);
+        slot.block.store(block, Relaxed);
+        let bit = 1 << (at % 64);
+        if line & FRESH != 0 {
+            self.fresh[at / 64].fetch_or(bit, Relaxed);
+        }
+        if self.used[at / 64].fetch_or(bit, Relaxed) & bit == 0 {
+            self.count.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Drops every second one, by chance, of those that stand for least, half of all or more; the others of
+    /// them stand for twice as many.
+    fn thin(&self, slots: Range<usize>, random: &mut u32) {
+        let mut counts = [0; MOST_HALVINGS + 1];
+        for (_, line) in self.among(slots.clone()) {
+            counts[halvings(line).min(MOST_HALVINGS)] += 1;
+        }
+        let (all, mut light) = (counts.iter().sum::<usize>(), 0);
+        let is_half = |count: &usize| {
+            light += count;
+            light * 2 >= all
+        };
+        let most = counts.iter().position(is_half).unwrap_or(MOST_HALVINGS);
+        for (at, line) in self.among(slots) {
+            if halvings(line) > most {
+                continue;
+            }
+            *random = next_random(*random);
+            if *random >> 31 == 0 || halvings(line) >= MOST_HALVINGS {
+                self.forget(at);
+            } else {
+                self.set_line(at, line + (1 << HALVINGS));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

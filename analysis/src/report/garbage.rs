@@ -79,7 +79,8 @@ pub struct GarbageKind {
 /// The lines that allocated objects of a type, by a sample of all allocations.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct BirthLines {
-    /// Number of objects in the examined garbage whose allocation was sampled.
+    /// Number of objects in the examined garbage whose allocation was sampled, with those that they stand
+    /// for: samples are dropped if there are too many.
     pub samples: u64,
     /// The lines with the most samples, descending, at most 8.
     pub lines: Vec<BirthLine>,
@@ -91,7 +92,7 @@ pub struct BirthLine {
     /// The innermost Python line at the time of the allocation: of an instance, the one that calls
     /// its class.
     pub location: Location,
-    /// Number of sampled objects that were born there.
+    /// Those that were born there.
     pub samples: u64,
 }
 

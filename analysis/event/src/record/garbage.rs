@@ -60,7 +60,7 @@ pub struct KindCount {
 pub struct BirthCount {
     /// Their type, with the function, file and line that allocated them.
     pub kind: KindId,
-    /// Number of sampled objects.
+    /// Number of sampled objects, with those that they stand for: samples are dropped if there are too many.
     pub samples: u64,
 }
 

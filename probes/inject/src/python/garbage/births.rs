@@ -228,7 +228,7 @@ impl Sampler {
             // SAFETY: the block is not freed: its slot would be free.
             let is_reused = || can_read && unsafe { self.reused.has(block, size as usize) };
             match number {
-                // No instance is in it, and what is counts for no line.
+                // No instance has such memory, and what has counts for no line.
                 Some(_) if is_reused() => _ = SAMPLES.forget(at),
                 Some(number) if can_read => SAMPLES.set_line(at, with_index(line, number)),
                 Some(number) => SAMPLES.set_line(at, with_index(line, number) | UNSURE),

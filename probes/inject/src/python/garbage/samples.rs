@@ -4,12 +4,11 @@
 //! Nothing here allocates or waits: samples are taken, moved and thinned inside the program's allocations.
 //!
 //! A new sample stands for [`EVERY`] allocations. When there are too many, of those that stand for least,
-//! half of all or more, each is dropped or stands for twice as many, by a coin: whatever is thinned and
+//! half of all or more, each is dropped or stands for twice as many, by a coin: whichever are thinned and
 //! whenever, the expected sum stays. Were those thinned too that stand for most, the oldest would be halved
 //! for every 2,048 new ones, and their sum be left to a few.
 
 use crate::python::next_random;
-use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 
@@ -17,7 +16,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 pub(super) const EVERY: u32 = 256;
 
 /// Blocks remembered: the bitmap takes 4 KiB of the processor's first cache, the slots 512 KiB of
-/// memory at most. A block has two slots side by side; if both are taken, these are thinned.
+/// memory at most. A block has two slots side by side; of three samples there one is dropped.
 const SLOTS: usize = 1 << 15;
 
 /// Samples at most. Both slots are taken for 2.6 % then (Poisson, 1/4 a pair).
@@ -87,6 +86,13 @@ pub(super) fn stands_for(line: u32) -> u32 {
     1 << halvings(line).min(MOST_HALVINGS)
 }
 
+/// The line of a sample that stands for twice as many, or is dropped (`None`), by a coin.
+fn halve(line: u32, random: &mut u32) -> Option<u32> {
+    *random = next_random(*random);
+    let is_kept = *random >> 31 != 0 && halvings(line) < MOST_HALVINGS;
+    is_kept.then_some(line + (1 << HALVINGS))
+}
+
 /// The slots whose bits are set in a word, that of the slots from 64 times its number on.
 fn set_bits(word: usize, bits: u64) -> impl Iterator<Item = usize> {
     let rests = std::iter::successors(Some(bits), |rest| Some(rest & rest.wrapping_sub(1)));
@@ -148,13 +154,9 @@ impl Samples {
 
     /// All slots that have a block, with the line.
     pub(super) fn all(&self) -> impl Iterator<Item = (usize, u32)> {
-        self.among(0..SLOTS)
-    }
-
-    fn among(&self, slots: Range<usize>) -> impl Iterator<Item = (usize, u32)> {
-        let words = slots.start / 64..slots.end.div_ceil(64);
-        let taken = words.flat_map(|word| set_bits(word, self.used[word].load(Relaxed)));
-        taken.filter(move |at| slots.contains(at)).map(|at| (at, self.line(at)))
+        let words = self.used.iter().enumerate();
+        let used = words.flat_map(|(word, bits)| set_bits(word, bits.load(Relaxed)));
+        used.map(|at| (at, self.line(at)))
     }
 
     /// The slots whose lines are fresh, which are not to be after that.
@@ -167,16 +169,25 @@ impl Samples {
         slots.map(|at| (at, self.line(at))).filter(|(_, line)| line & FRESH != 0)
     }
 
-    /// Remembers a block for a line, and drops others if there are too many.
-    pub(super) fn place(&self, block: usize, size: usize, line: u32, random: &mut u32) {
+    /// Remembers a block for a line, or not, and drops others if there are too many.
+    pub(super) fn place(&self, block: usize, size: usize, mut line: u32, random: &mut u32) {
         if self.count.load(Relaxed) >= MOST_SAMPLES {
-            self.thin(0..SLOTS, random);
+            self.thin(random);
         }
         let first = slots_of(block);
         let at = loop {
             match self.used[first / 64].load(Relaxed) >> (first % 64) & 0b11 {
-                0b11 => self.thin(first..first + 2, random),
+                0b11 => {}
                 used => break first + usize::from(used == 0b01),
+            }
+            // Whatever stands for least, the new one too: the others would be ever fewer for each new one.
+            let light = first + usize::from(self.halvings(first) > self.halvings(first + 1));
+            if self.halvings(light) < halvings(line) {
+                self.halve(light, random);
+            } else if let Some(kept) = halve(line, random) {
+                line = kept;
+            } else {
+                return;
             }
         };
         let slot = &self.slots[at];
@@ -192,11 +203,21 @@ impl Samples {
         }
     }
 
-    /// Drops every second one, by chance, of those that stand for least, half of all or more; the others of
-    /// them stand for twice as many.
-    fn thin(&self, slots: Range<usize>, random: &mut u32) {
+    fn halvings(&self, at: usize) -> usize {
+        halvings(self.line(at))
+    }
+
+    fn halve(&self, at: usize, random: &mut u32) {
+        match halve(self.line(at), random) {
+            Some(line) => self.set_line(at, line),
+            None => _ = self.forget(at),
+        }
+    }
+
+    /// Halves those that stand for least, half of all or more.
+    fn thin(&self, random: &mut u32) {
         let mut counts = [0; MOST_HALVINGS + 1];
-        for (_, line) in self.among(slots.clone()) {
+        for (_, line) in self.all() {
             counts[halvings(line).min(MOST_HALVINGS)] += 1;
         }
         let (all, mut light) = (counts.iter().sum::<usize>(), 0);
@@ -205,16 +226,8 @@ impl Samples {
             light * 2 >= all
         };
         let most = counts.iter().position(is_half).unwrap_or(MOST_HALVINGS);
-        for (at, line) in self.among(slots) {
-            if halvings(line) > most {
-                continue;
-            }
-            *random = next_random(*random);
-            if *random >> 31 == 0 || halvings(line) >= MOST_HALVINGS {
-                self.forget(at);
-            } else {
-                self.set_line(at, line + (1 << HALVINGS));
-            }
+        for (at, _) in self.all().filter(|(_, line)| halvings(*line) <= most) {
+            self.halve(at, random);
         }
     }
 }

@@ -126,6 +126,8 @@ pub struct TraceFile {
     waiting: u64,
     /// Records that were taken and could not be written.
     lost: u64,
+    /// Bytes of text of all that were taken.
+    text: u64,
     stopped: bool,
 }
 
@@ -179,9 +181,11 @@ impl TraceFile {
             encoder,
             waiting: 0,
             lost: 0,
+            text: 0,
             stopped: false,
         };
         line::push_header(&mut trace.pending, header).map_err(|source| error(path, 0, source))?;
+        trace.text = trace.pending.len() as u64;
         trace.flush()?;
         Ok(trace)
     }
@@ -201,6 +205,7 @@ impl TraceFile {
             return Err(error(&self.path, self.sink.bytes(), source));
         }
         self.waiting += 1;
+        self.text += self.pending.len().saturating_sub(taken) as u64;
         if self.pending.len() >= BUFFER_BYTES {
             self.flush()?;
         }
@@ -244,6 +249,12 @@ impl TraceFile {
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.sink.bytes()
+    }
+
+    /// Bytes of the text of the header and of all records that were taken, before they are compressed.
+    #[must_use]
+    pub fn text(&self) -> u64 {
+        self.text
     }
 
     /// Writes the last line and, where there is room for it, the section of frames, and closes the

@@ -475,6 +475,11 @@ pub struct MissingData {
     pub omitted: PauseTotal,
     /// Times of threads off the CPU that a recorder only counted, beyond `--per-day`; in no other figure.
     pub omitted_waits: PauseTotal,
+    /// What else a recorder only counted, beyond `--per-day`, by name: `called`, calls of finalizers and callbacks;
+    /// `layers`, measured steps; `memory`, readings of device memory; `memory_calls`, calls of CUDA about memory and
+    /// those that failed; `gpu_samples`, NVML's; in no other figure. `samples` count where a later one of their
+    /// process was taken.
+    pub omitted_others: std::collections::BTreeMap<String, PauseTotal>,
     /// GPU work that a recorder only counted, beyond `--per-day`; `null` if there is none.
     pub omitted_gpu_work: Option<OmittedGpuReport>,
     /// What was deleted of recordings of which the last part is kept; `null` if nothing was.

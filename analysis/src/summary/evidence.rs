@@ -165,6 +165,9 @@ impl Analysis {
             }
             missing.omitted.add_all(&total(end.omitted));
             missing.omitted_waits.add_all(&total(end.omitted_waits));
+            for (name, omitted) in &end.omitted_others {
+                missing.omitted_others.entry(name.clone()).or_default().add_all(&total(*omitted));
+            }
         }
         for process in self.processes.iter().filter(|process| process.tally.count() > 0) {
             let attached = process.sums.described.as_ref().map(|process| process.origin);

@@ -338,6 +338,9 @@ enum Taken {
 fn join_ends(end: &mut TraceEnd, more: &TraceEnd) {
     end.omitted.add(more.omitted);
     end.omitted_waits.add(more.omitted_waits);
+    for (name, omitted) in &more.omitted_others {
+        end.omitted_others.entry(name.clone()).or_default().add(*omitted);
+    }
     for (place, count) in &more.lost {
         let lost = end.lost.entry(place.clone()).or_default();
         *lost = lost.saturating_add(*count);

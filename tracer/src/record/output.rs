@@ -100,7 +100,7 @@ impl RecordOutput {
         }
     }
 
-    /// Whether a pause is only counted: it is shorter than `--min-pause`.
+    /// Whether a pause is only counted in any case: it is shorter than `--min-pause`.
     pub(crate) fn omits(&self, pause: &Pause) -> bool {
         pause.duration_ns() < self.min_pause_ns
     }
@@ -135,24 +135,24 @@ impl RecordOutput {
 
     /// Writes a pause, or only counts it if it is short.
     pub(crate) fn pause(&mut self, pause: &Pause) {
-        if self.omits(pause) {
-            self.totals.omitted.count += 1;
-            self.totals.omitted.total_ns += pause.duration_ns();
-            if let Some(segments) = self.segments() {
-                segments.see(pause, true);
-            }
-            return;
-        }
-        let record = Record::Pause(pause.clone());
-        self.write(&record);
-        if let Record::Pause(mut own) = record {
-            self.foreign.without(&mut own);
+        let mut own = pause.clone();
+        self.foreign.without(&mut own);
+        let duration_ns = own.duration_ns();
+        // What segments are to leave out follows from lengths without what is not the collector's.
+        let is_short = match &self.trace {
+            Some(TraceOutput::Segments(_)) => duration_ns < self.min_pause_ns,
+            Some(TraceOutput::File(_)) | None => self.omits(pause),
+        };
+        if is_short {
+            self.totals.omitted.add(OmittedPauses { count: 1, total_ns: duration_ns });
+        } else {
+            self.write(&Record::Pause(pause.clone()));
             self.totals.pauses += 1;
-            self.totals.pause_ns += own.duration_ns();
-            self.totals.longest_ns = self.totals.longest_ns.max(own.duration_ns());
-            if let Some(segments) = self.segments() {
-                segments.see(&own, false);
-            }
+            self.totals.pause_ns += duration_ns;
+            self.totals.longest_ns = self.totals.longest_ns.max(duration_ns);
+        }
+        if let Some(segments) = self.segments() {
+            segments.see(&own, is_short);
         }
     }
 

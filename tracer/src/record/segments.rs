@@ -10,6 +10,7 @@ mod facts;
 mod gpu;
 mod requests;
 mod steps;
+mod thinned;
 mod thinning;
 
 use crate::args::KeepConfig;
@@ -28,7 +29,8 @@ use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 use steps::StepTimes;
-use thinning::{Thinning, WrittenSegment};
+use thinned::WaitingRecords;
+use thinning::{Kind, Thinning, WrittenSegment};
 
 /// Parts of the time that is kept.
 const PARTS_OF_TIME: u32 = 10;
@@ -77,6 +79,7 @@ pub(crate) struct SegmentedTrace {
     /// Events lost until the current segment, by place.
     lost: BTreeMap<String, u64>,
     thinning: Thinning,
+    waiting: WaitingRecords,
     gpu: HeldGpuWork,
     steps: StepTimes,
     requests: KeepRequests,
@@ -126,6 +129,7 @@ impl SegmentedTrace {
             totals: RecordedTotals::default(),
             lost: BTreeMap::new(),
             thinning: Thinning::new(keep.bytes_a_day),
+            waiting: WaitingRecords::default(),
             gpu: HeldGpuWork::default(),
             steps: StepTimes::default(),
             requests: KeepRequests::default(),
@@ -155,6 +159,7 @@ impl SegmentedTrace {
         let duration_ns = pause.duration_ns();
         let mut is_part = self.thinning.see(duration_ns, self.gpu.len());
         if is_omitted {
+            self.omit_with_pause(pause.pid, pause.tid);
             self.totals.add_omitted(pause);
         } else {
             self.totals.add(pause);
@@ -164,7 +169,7 @@ impl SegmentedTrace {
                 let one = OmittedPauses { count: 1, total_ns: duration_ns };
                 current.end.omitted.add(one);
             } else {
-                current.written.pauses += 1;
+                current.written.count(Kind::Pauses, 1);
             }
         }
         let limit = self.keep.on_pause;
@@ -192,20 +197,7 @@ impl SegmentedTrace {
                 .notice(|| format!("a step of {length} in process {}, usually {usual}", mark.pid));
             self.begin_gpu_part(mark.at_ns().saturating_add(gpu::AFTER_NS));
         }
-        if self.takes_gpu_work(record) {
-            return;
-        }
-        if let Record::OffCpu(off) = record {
-            let thinned = self.thinning.thin(off);
-            self.totals.waits.add(thinned.all);
-            self.totals.omitted_waits.add(thinned.omitted);
-            if let Some(current) = &mut self.current {
-                current.written.waits += thinned.all.count - thinned.omitted.count;
-                current.end.omitted_waits.add(thinned.omitted);
-            }
-            if let Some(off) = thinned.left {
-                self.write_with_names(&Record::OffCpu(off));
-            }
+        if self.takes_gpu_work(record) || self.takes_thinned(record) {
             return;
         }
         let Some(current) = &self.current else { return };
@@ -214,17 +206,19 @@ impl SegmentedTrace {
         {
             return self.put(&Record::Process(facts::since(process, current.start_ns)));
         }
-        self.write_with_names(record);
+        self.write_with_names(record, Kind::Rest);
     }
 
-    fn write_with_names(&mut self, record: &Record) {
-        if self.current.is_none() {
-            return;
-        }
+    fn write_with_names(&mut self, record: &Record, kind: Kind) {
+        let Some(current) = &self.current else { return };
+        let text = current.file.text();
         for needed in self.facts.needed_by(record) {
             self.put(&needed);
         }
         self.put(record);
+        if let Some(current) = &mut self.current {
+            current.written.add_text(kind, current.file.text().saturating_sub(text));
+        }
     }
 
     fn put(&mut self, record: &Record) {
@@ -301,14 +295,16 @@ impl SegmentedTrace {
         let lost = end.lost.clone();
         let ended_ns = end.ended_ns;
         self.begin_gpu_part(ended_ns);
+        self.write_held();
         self.close(
             ended_ns,
             move |last| {
-                let (omitted, omitted_waits) = (last.omitted, last.omitted_waits);
+                let own = std::mem::take(last);
                 *last = TraceEnd {
-                    omitted,
-                    omitted_waits,
-                    lost: std::mem::take(&mut last.lost),
+                    omitted: own.omitted,
+                    omitted_waits: own.omitted_waits,
+                    omitted_others: own.omitted_others,
+                    lost: own.lost,
                     ..end
                 };
             },
@@ -336,6 +332,7 @@ impl SegmentedTrace {
         describe: impl FnOnce(&mut TraceEnd),
         lost: &BTreeMap<String, u64>,
     ) {
+        self.write_waiting();
         self.state_omitted();
         let Some(current) = self.current.take() else { return };
         let before = std::mem::replace(&mut self.lost, lost.clone());
@@ -348,7 +345,7 @@ impl SegmentedTrace {
         let OpenSegment { number, file, start_ns, written, end, .. } = current;
         let mut end = TraceEnd { ended_ns, lost: newly, ..end };
         describe(&mut end);
-        let flushed = file.bytes();
+        let (flushed, text) = (file.bytes(), file.text());
         let bytes = match file.finish(&end) {
             Ok(bytes) => bytes,
             Err(failure) => {
@@ -357,7 +354,7 @@ impl SegmentedTrace {
             }
         };
         let took_ns = ended_ns.saturating_sub(start_ns);
-        self.thinning.decide(WrittenSegment { bytes, took_ns, ..written });
+        self.thinning.decide(&WrittenSegment { bytes, took_ns, text, ..written });
         self.closed.push_back(ClosedSegment { number, end_ns: ended_ns, bytes });
     }
 
@@ -365,11 +362,14 @@ impl SegmentedTrace {
     fn give_up(&mut self, failure: WriteError) {
         tracing::warn!("{failure}");
         let (why, lost) = (failure.reason(), self.lost.clone());
+        // For the next one.
+        let waiting = std::mem::take(&mut self.waiting);
         self.close(
             self.now_ns,
             |end| end.why = format!("it could not be written any more: {why}"),
             &lost,
         );
+        self.waiting = waiting;
         self.failure = Some(failure);
         // At once: the oldest may go.
         self.retry_ns = 0;

@@ -4,7 +4,8 @@ use super::overview::remarks;
 use super::table::{INDENT, ReportSection, wrap};
 use crate::units::{counted, duration};
 use crate::unseen::unseen_words;
-use gctrace_analysis::report::{DeletedReport, MissingData, OmittedGpuReport, Report};
+use gctrace_analysis::report::{DeletedReport, MissingData, OmittedGpuReport, PauseTotal, Report};
+use gctrace_event::TraceEnd;
 
 pub(crate) fn missing(report: &Report) -> ReportSection {
     let items = items(report);
@@ -59,6 +60,29 @@ fn omitted_gpu_work(omitted: &OmittedGpuReport) -> String {
     )
 }
 
+/// What else a recorder only counted; `name` as in [`TraceEnd`].
+fn omitted_others(name: &str, of: &PauseTotal) -> String {
+    let what = match name {
+        TraceEnd::SAMPLES => {
+            return format!(
+                "{} beyond --per-day counted at the line of a later one.",
+                counted(of.count, "CPU sample")
+            );
+        }
+        TraceEnd::CALLED => "finalizer or callback call",
+        TraceEnd::LAYERS => "layer table",
+        TraceEnd::MEMORY => "device memory reading",
+        TraceEnd::CALLS => "CUDA memory or failed call",
+        TraceEnd::DEVICES => "NVML sample",
+        other => other,
+    };
+    let time = match of.time_ns {
+        0 => String::new(),
+        ns => format!(" ({})", duration(ns)),
+    };
+    format!("{} beyond --per-day only counted{time}, in no other figure.", counted(of.count, what))
+}
+
 /// What the figures lack, a sentence each; one that nothing is known to be missing if there is
 /// none.
 pub(super) fn items(report: &Report) -> Vec<String> {
@@ -96,6 +120,7 @@ pub(super) fn items(report: &Report) -> Vec<String> {
             duration(missing.omitted_waits.time_ns)
         ));
     }
+    items.extend(missing.omitted_others.iter().map(|(name, of)| omitted_others(name, of)));
     items.extend(missing.omitted_gpu_work.as_ref().map(omitted_gpu_work));
     if missing.unfinished.count > 0 {
         items.push(format!(

@@ -217,8 +217,27 @@ pub struct TraceEnd {
     /// Times off the CPU that the trace does not contain, of a recorder beyond `--per-day`.
     #[serde(skip_serializing_if = "OmittedPauses::is_none")]
     pub omitted_waits: OmittedPauses,
+    /// What else the trace does not contain, of a recorder beyond `--per-day`, by name ([`TraceEnd::CALLED`] and the
+    /// following): its number, and its time where it has one.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub omitted_others: BTreeMap<String, OmittedPauses>,
     /// Overhead of recording, one entry for each kind of probe.
     pub probes: Vec<ProbeCost>,
+}
+
+impl TraceEnd {
+    /// Calls of finalizers and callbacks by collections that were only counted, and their time.
+    pub const CALLED: &str = "called";
+    /// Samples that count where a later one of their process was taken: none is missing.
+    pub const SAMPLES: &str = "samples";
+    /// Measured steps whose layers are left out.
+    pub const LAYERS: &str = "layers";
+    /// Readings of device memory.
+    pub const MEMORY: &str = "memory";
+    /// Calls of CUDA about memory and those that failed, and their time.
+    pub const CALLS: &str = "memory_calls";
+    /// NVML's samples.
+    pub const DEVICES: &str = "gpu_samples";
 }
 
 /// The processes of a recording by the result of their examination. A forked child without an exec

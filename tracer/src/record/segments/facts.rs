@@ -1,9 +1,9 @@
-//! What a segment must repeat to be a trace of its own: processes, threads, settings, GPUs, and the
-//! frames and kinds that its records name.
+//! What a segment must repeat to be a trace of its own: processes, threads, settings, GPUs, the frames and kinds that
+//! its records name, and layers that are as before.
 
 use gctrace_event::{
-    CycleId, CycleSignature, Frame, FrameId, GcSettings, GpuDevice, KindId, ObjectKind, Process,
-    ProcessOrigin, Record,
+    CycleId, CycleSignature, Frame, FrameId, GcSettings, GpuDevice, KindId, LayerRow, Layers,
+    ObjectKind, Process, ProcessOrigin, Record,
 };
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -17,6 +17,8 @@ pub(super) struct SegmentFacts {
     frames: NamedRecords<FrameId, Frame>,
     kinds: NamedRecords<(u32, KindId), ObjectKind>,
     cycles: NamedRecords<(u32, CycleId), CycleSignature>,
+    /// The last layers of each process.
+    layers: NamedRecords<u32, Vec<LayerRow>>,
 }
 
 /// Records that others name, and which of them the segment has.
@@ -79,9 +81,15 @@ impl SegmentFacts {
                 self.cycles.learn((cycle.pid, cycle.id), cycle);
                 return true;
             }
+            Record::Layers(Layers { pid, rows: Some(rows), .. }) => self.layers.learn(*pid, rows),
             _ => {}
         }
         false
+    }
+
+    /// The record with its rows, unless the segment has them.
+    pub(super) fn with_rows(&mut self, layers: &Layers) -> Layers {
+        Layers { rows: self.layers.take(layers.pid), ..layers.clone() }
     }
 
     fn forget(&mut self, pid: u32) {
@@ -90,6 +98,7 @@ impl SegmentFacts {
         self.threads.retain(|(of, _), _| *of != pid);
         self.kinds.forget(|(of, _)| *of == pid);
         self.cycles.forget(|(of, _)| *of == pid);
+        self.layers.forget(|of| *of == pid);
     }
 
     /// What a segment has after its header, if it starts at that time in ns of CLOCK_MONOTONIC.
@@ -97,6 +106,7 @@ impl SegmentFacts {
         self.frames.written.clear();
         self.kinds.written.clear();
         self.cycles.written.clear();
+        self.layers.written.clear();
         let processes = self.processes.values();
         let processes = processes.map(|process| Record::Process(since(process, start_ns)));
         let threads = self.threads.iter();

@@ -6,6 +6,7 @@
 //! (`thinning.rs`).
 
 use super::SegmentedTrace;
+use super::thinning::Kind;
 use gctrace_event::{GpuApi, OmittedGpuWork, OmittedPauses, Record};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -37,8 +38,7 @@ struct GpuSpan {
 }
 
 impl GpuSpan {
-    /// `None` of what is always written: other records, and calls about memory, which are few and each of which
-    /// matters.
+    /// `None` of other records, and of calls about memory, which are few and each of which matters.
     fn of(record: &Record) -> Option<Self> {
         let (pid, start_ns, end_ns) = match record {
             Record::GpuOp(op) => (op.pid?, op.start_ns, op.end_ns),
@@ -150,9 +150,9 @@ impl SegmentedTrace {
 
     fn write_gpu_work(&mut self, record: &Record) {
         if let Some(current) = &mut self.current {
-            current.written.gpu += 1;
+            current.written.count(Kind::Gpu, 1);
             self.thinning.spend_gpu();
         }
-        self.put(record);
+        self.write_with_names(record, Kind::Gpu);
     }
 }

@@ -1,6 +1,7 @@
 //! Recordings of days in simulated time, read back segment by segment by the public reader.
 
 mod gpu;
+mod thinned;
 
 use super::*;
 use crate::files::segments::segments_in;

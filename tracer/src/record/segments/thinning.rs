@@ -1,8 +1,9 @@
 //! Keeps a recorder below a number of bytes a day: pauses below a length are only counted, times off the CPU
-//! below another one, and GPU work that is not around a pause of which there are few as long.
+//! below another one, GPU work that is not around a pause of which there are few as long, and of what is stated
+//! again and again all but one of some.
 //!
-//! Owns these lengths. Those of pauses and times off the CPU change from segment to segment, whose header states
-//! them.
+//! Owns these lengths and numbers, which change from segment to segment, and what a record of each kind takes. The
+//! header states those of pauses and times off the CPU.
 
 use gctrace_event::{OffCpu, OmittedPauses};
 
@@ -11,13 +12,9 @@ const SAVED_NS: f64 = 3.6e12;
 const DAY_NS: f64 = 8.64e13;
 /// The least part of the rate that is used, however much was written before.
 const LEAST_SHARE: f64 = 0.2;
-/// Bytes of a pause until one was written: as measured (docs/measurements/analysis.md).
-const USUAL_BYTES: f64 = 28.0;
-/// The same of a time off the CPU, with its part of the record and of its stack.
-const USUAL_WAIT_BYTES: f64 = 20.0;
-/// The same of a record of GPU work: an operation, a call.
-const USUAL_GPU_BYTES: f64 = 10.0;
 /// Records that show the bytes of one.
+const ENOUGH: u64 = 100;
+/// The same of GPU work.
 const ENOUGH_GPU: u64 = 1000;
 /// GPU work may have this part of the bytes, if there is so much.
 const GPU_SHARE: f64 = 0.5;
@@ -25,7 +22,41 @@ const GPU_SHARE: f64 = 0.5;
 const STEPS: usize = 8;
 const LENGTHS: usize = 40 * STEPS;
 
-/// Decides which pauses and times off the CPU are too short to be written.
+/// What shares the bytes of a day.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Pauses, with what they called and freed.
+    Pauses,
+    /// Times off the CPU.
+    Waits,
+    /// Samples of what runs.
+    Samples,
+    /// Counts of allocations, which contain those before.
+    Allocations,
+    /// Memory of layers in a step.
+    Layers,
+    /// Readings of device memory.
+    Memory,
+    /// Calls about device memory, and those that failed.
+    Calls,
+    /// NVML's samples.
+    Devices,
+    /// GPU work.
+    Gpu,
+    /// What is always written.
+    Rest,
+}
+
+/// Kinds that are thinned here, which are the first; and all.
+const THINNED: usize = Kind::Devices as usize + 1;
+const KINDS: usize = Kind::Rest as usize + 1;
+/// Kinds of which one of some records is written, which are the last of the thinned.
+const FIRST_SPACED: usize = Kind::Samples as usize;
+/// Bytes of a record until there were enough, by kind: those of pauses, waits and GPU work as measured
+/// (docs/measurements/analysis.md), with their part of the stacks.
+const USUAL_BYTES: [f64; KINDS] = [28.0, 20.0, 15.0, 100.0, 500.0, 15.0, 15.0, 20.0, 10.0, 15.0];
+
+/// Decides what is written.
 pub(super) struct Thinning {
     /// Bytes in a nanosecond; `None`: no limit.
     rate: Option<f64>,
@@ -33,7 +64,10 @@ pub(super) struct Thinning {
     saved: f64,
     pauses: Lengths,
     waits: Lengths,
+    spaced: [Spaced; THINNED - FIRST_SPACED],
     gpu: GpuShare,
+    /// Bytes of a record, by kind.
+    each: [f64; KINDS],
 }
 
 /// What GPU work may have.
@@ -54,8 +88,23 @@ struct GpuShare {
 struct Lengths {
     /// Those since the last decision, by length.
     counts: Vec<u64>,
+    /// Those before it.
+    before: Vec<u64>,
     /// What is shorter is only counted, in ns.
     least_ns: u64,
+}
+
+/// Records of which one of some is written.
+#[derive(Default)]
+struct Spaced {
+    /// Since the last decision: records, and the sum of what they count.
+    seen: (u64, u64),
+    /// Before it.
+    before: (u64, u64),
+    /// A record is written when so much was counted since the last one; up to 1, each is.
+    every: u64,
+    /// Counted since then.
+    since: u64,
 }
 
 /// Times off the CPU of one record: all of them, those that are only counted, and the record of the others.
@@ -69,13 +118,36 @@ pub(super) struct ThinnedWaits {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct WrittenSegment {
     pub bytes: u64,
-    /// Pauses that were written.
-    pub pauses: u64,
-    /// Times off the CPU that were written.
-    pub waits: u64,
-    /// Records of GPU work that were written.
-    pub gpu: u64,
     pub took_ns: u64,
+    /// Bytes of its text before it is compressed.
+    pub text: u64,
+    /// By kind.
+    pub kinds: [WrittenRecords; KINDS],
+}
+
+/// Records of one kind in a segment.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct WrittenRecords {
+    pub count: u64,
+    /// Bytes of their text and of what was written because they name it.
+    pub text: u64,
+}
+
+impl WrittenSegment {
+    /// Records were written: pauses, times off the CPU, or other records.
+    pub(super) fn count(&mut self, kind: Kind, count: u64) {
+        self.kinds[kind as usize].count += count;
+    }
+
+    /// Bytes of text were written for records.
+    pub(super) fn add_text(&mut self, kind: Kind, bytes: u64) {
+        self.kinds[kind as usize].text += bytes;
+    }
+
+    /// What records of a kind took of the bytes, as if all text were compressed alike.
+    fn bytes_of(&self, kind: usize) -> f64 {
+        self.bytes as f64 * self.kinds[kind].text as f64 / self.text.max(1) as f64
+    }
 }
 
 impl Thinning {
@@ -86,13 +158,15 @@ impl Thinning {
             saved: rate.unwrap_or(0.0) * SAVED_NS,
             pauses: Lengths::default(),
             waits: Lengths::default(),
+            spaced: Default::default(),
             gpu: GpuShare {
                 saved: rate.unwrap_or(0.0) * SAVED_NS * GPU_SHARE,
-                each: USUAL_GPU_BYTES,
+                each: USUAL_BYTES[Kind::Gpu as usize],
                 is_thinned: false,
                 seen: 0,
                 longest_ns: [0; 2],
             },
+            each: USUAL_BYTES,
         }
     }
 
@@ -148,12 +222,29 @@ impl Thinning {
         ThinnedWaits { all, omitted, left }
     }
 
-    /// A segment ended. Decides for the next one: each of pauses and waits may have what the other leaves, and half
-    /// in any case.
-    pub(super) fn decide(&mut self, written: WrittenSegment) {
+    /// A record of another kind counts so much. Returns whether it is to be written.
+    pub(super) fn takes(&mut self, kind: Kind, count: u64) -> bool {
+        let place = (kind as usize).wrapping_sub(FIRST_SPACED);
+        self.spaced.get_mut(place).is_none_or(|spaced| spaced.takes(count))
+    }
+
+    /// A segment ended. Decides for the next one: each kind may have what the others leave, and as much as each of
+    /// these in any case.
+    pub(super) fn decide(&mut self, written: &WrittenSegment) {
         let Some(rate) = self.rate else { return };
-        let (pauses, waits) = (self.pauses.begin(), self.waits.begin());
         let took_ns = written.took_ns.max(1) as f64;
+        for (kind, each) in self.each.iter_mut().enumerate() {
+            let count = written.kinds[kind].count;
+            if count >= ENOUGH {
+                *each = written.bytes_of(kind) / count as f64;
+            }
+        }
+        let each = self.each;
+        let seen: [u64; THINNED] = std::array::from_fn(|kind| match kind {
+            0 => self.pauses.begin(),
+            1 => self.waits.begin(),
+            _ => self.spaced[kind - FIRST_SPACED].begin(),
+        });
         let (gpu, reserved) = self.gpu.decide(written, rate);
         let bytes = (written.bytes as f64 - gpu).max(0.0);
         self.saved = (self.saved + rate * took_ns - bytes - reserved).min(rate * SAVED_NS);
@@ -161,38 +252,44 @@ impl Thinning {
             return;
         }
         let allowed = (rate + self.saved / SAVED_NS).max(rate * LEAST_SHARE);
-        let each = |count: u64, usual: f64| match count {
-            0 => usual,
-            count => (bytes / count as f64).min(usual),
-        };
-        let (pause, wait) =
-            (each(written.pauses, USUAL_BYTES), each(written.waits, USUAL_WAIT_BYTES));
-        let thinned = pause * written.pauses as f64 + wait * written.waits as f64;
+        let thinned: f64 = (0..THINNED).map(|kind| written.bytes_of(kind)).sum();
         // The rest is of other records, which are not thinned.
         let others = ((bytes - thinned).max(0.0) + reserved) / took_ns;
         let left = (allowed - others).max(rate * LEAST_SHARE) * took_ns;
-        let all = |counts: &[u64], each: f64| counts.iter().sum::<u64>() as f64 * each;
-        let for_pauses = (left - all(&waits, wait)).max(left / 2.0);
-        let for_waits = (left - all(&pauses, pause)).max(left / 2.0);
-        self.pauses.keep_at_most((for_pauses / pause) as u64, &pauses);
-        self.waits.keep_at_most((for_waits / wait) as u64, &waits);
+        let shares = shares(left, std::array::from_fn(|kind| seen[kind] as f64 * each[kind]));
+        for (kind, share) in shares.into_iter().enumerate() {
+            let most = (share / each[kind].max(1.0)) as u64;
+            match kind {
+                0 => self.pauses.keep_at_most(most),
+                1 => self.waits.keep_at_most(most),
+                _ => self.spaced[kind - FIRST_SPACED].keep_at_most(most),
+            }
+        }
     }
+}
+
+/// What each kind may have of the bytes that are left, if records of each would take so many.
+fn shares(mut left: f64, demands: [f64; THINNED]) -> [f64; THINNED] {
+    let mut order: [usize; THINNED] = std::array::from_fn(|kind| kind);
+    order.sort_by(|one, other| demands[*one].total_cmp(&demands[*other]));
+    let mut shares = [0.0; THINNED];
+    for (before, kind) in order.into_iter().enumerate() {
+        shares[kind] = left / (THINNED - before) as f64;
+        left -= demands[kind].min(shares[kind]);
+    }
+    shares
 }
 
 impl GpuShare {
     /// A segment ended. Returns what GPU work took of it, and what is reserved for that in such a time: parts are
     /// large and few.
-    fn decide(&mut self, written: WrittenSegment, rate: f64) -> (f64, f64) {
+    fn decide(&mut self, written: &WrittenSegment, rate: f64) -> (f64, f64) {
         let took_ns = written.took_ns.max(1) as f64;
-        let expected = written.gpu as f64 * self.each;
-        let others = written.pauses as f64 * USUAL_BYTES + written.waits as f64 * USUAL_WAIT_BYTES;
-        let gpu = match written.gpu {
-            0 => 0.0,
-            _ => written.bytes as f64 * expected / (expected + others),
-        };
-        self.saved += expected - gpu;
-        if written.gpu >= ENOUGH_GPU {
-            self.each = gpu / written.gpu as f64;
+        let count = written.kinds[Kind::Gpu as usize].count;
+        let gpu = written.bytes_of(Kind::Gpu as usize);
+        self.saved += count as f64 * self.each - gpu;
+        if count >= ENOUGH_GPU {
+            self.each = gpu / count as f64;
         }
         let most = rate * GPU_SHARE;
         self.saved = (self.saved + most * took_ns).min(most * SAVED_NS);
@@ -206,7 +303,7 @@ impl GpuShare {
 
 impl Default for Lengths {
     fn default() -> Self {
-        Self { counts: vec![0; LENGTHS], least_ns: 0 }
+        Self { counts: vec![0; LENGTHS], before: Vec::new(), least_ns: 0 }
     }
 }
 
@@ -217,20 +314,49 @@ impl Lengths {
         }
     }
 
-    /// Begins the next segment, in which all are written; returns what there was, by length.
-    fn begin(&mut self) -> Vec<u64> {
-        std::mem::take(self).counts
+    /// Begins the next segment, in which all are written; returns how many there were.
+    fn begin(&mut self) -> u64 {
+        let before = std::mem::take(self).counts;
+        self.before = before;
+        self.before.iter().sum()
     }
 
     /// Of as many as before, so many are written, the longest.
-    fn keep_at_most(&mut self, most: u64, counts: &[u64]) {
+    fn keep_at_most(&mut self, most: u64) {
         let mut count = 0u64;
-        for (place, more) in counts.iter().enumerate().rev() {
+        for (place, more) in self.before.iter().enumerate().rev() {
             count = count.saturating_add(*more);
             if count > most {
                 self.least_ns = length_ns(place + 1);
                 break;
             }
+        }
+    }
+}
+
+impl Spaced {
+    fn takes(&mut self, count: u64) -> bool {
+        self.seen = (self.seen.0 + 1, self.seen.1.saturating_add(count));
+        self.since = self.since.saturating_add(count);
+        let is_due = self.since >= self.every;
+        if is_due {
+            self.since %= self.every.max(1);
+        }
+        is_due
+    }
+
+    /// As [`Lengths::begin`].
+    fn begin(&mut self) -> u64 {
+        let before = std::mem::take(self).seen;
+        self.before = before;
+        before.0
+    }
+
+    /// Of as many as before, so many are written.
+    fn keep_at_most(&mut self, most: u64) {
+        let (records, sum) = self.before;
+        if records > most {
+            self.every = sum.div_ceil(most.max(1));
         }
     }
 }
@@ -246,122 +372,4 @@ fn length_ns(place: usize) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MINUTE_NS: u64 = 60_000_000_000;
-    const BYTES: u64 = 25;
-
-    /// A day of pauses of 10 us to 1 ms; the bytes written.
-    fn day(thinning: &mut Thinning, pauses_a_second: u64) -> u64 {
-        let mut all = 0;
-        for minute in 0..24 * 60 {
-            let mut written = 0;
-            for pause in 0..pauses_a_second * 60 {
-                let duration_ns = 10_000 + (pause * 7919 + minute) % 990_000;
-                thinning.see(duration_ns, 0);
-                written += u64::from(duration_ns >= thinning.min_pause_ns());
-            }
-            thinning.decide(WrittenSegment {
-                bytes: written * BYTES,
-                pauses: written,
-                waits: 0,
-                gpu: 0,
-                took_ns: MINUTE_NS,
-            });
-            all += written * BYTES;
-        }
-        all
-    }
-
-    #[test]
-    fn a_day_stays_below_its_bytes() {
-        for pauses_a_second in [50, 400] {
-            let mut thinning = Thinning::new(Some(100_000_000));
-            // The first day may use what an hour saves; the next ones may not.
-            let first = day(&mut thinning, pauses_a_second);
-            let second = day(&mut thinning, pauses_a_second);
-            assert!(first <= 105_000_000, "{first} at {pauses_a_second}/s");
-            assert!(second <= 101_000_000, "{second} at {pauses_a_second}/s");
-            assert!(second >= 90_000_000, "{second} at {pauses_a_second}/s");
-        }
-    }
-
-    #[test]
-    fn other_records_take_their_part() {
-        let mut thinning = Thinning::new(Some(100_000_000));
-        let (mut all, others) = (0, 800 * 60);
-        for minute in 0..48 * 60u64 {
-            let mut written = 0;
-            for pause in 0..50 * 60 {
-                let duration_ns = 10_000 + (pause * 7919 + minute) % 990_000;
-                thinning.see(duration_ns, 0);
-                written += u64::from(duration_ns >= thinning.min_pause_ns());
-            }
-            let bytes = written * 17 + others;
-            thinning.decide(WrittenSegment {
-                bytes,
-                pauses: written,
-                waits: 0,
-                gpu: 0,
-                took_ns: MINUTE_NS,
-            });
-            all += bytes;
-        }
-        assert!((170_000_000..=205_000_000).contains(&all), "{all}");
-    }
-
-    #[test]
-    fn waits_are_thinned_beside_few_pauses_and_leave_half_to_many() {
-        for (pauses_a_second, waits_a_second) in [(5, 400), (200, 400), (200, 5)] {
-            let mut thinning = Thinning::new(Some(100_000_000));
-            let mut all = [0u64; 3];
-            for minute in 0..24 * 60u64 {
-                let mut written =
-                    WrittenSegment { took_ns: MINUTE_NS, ..WrittenSegment::default() };
-                for one in 0..pauses_a_second * 60 {
-                    let duration_ns = 10_000 + (one * 7919 + minute) % 990_000;
-                    thinning.see(duration_ns, 0);
-                    written.pauses += u64::from(duration_ns >= thinning.min_pause_ns());
-                }
-                for one in 0..waits_a_second * 60 {
-                    let duration_ns = 1_000_000 + (one * 7919 + minute) % 90_000_000;
-                    thinning.waits.see(duration_ns);
-                    written.waits += u64::from(duration_ns >= thinning.min_wait_ns());
-                }
-                written.bytes = written.pauses * 25 + written.waits * 15;
-                all[0] += written.bytes;
-                all[1] += written.pauses;
-                all[2] += written.waits;
-                thinning.decide(written);
-            }
-            let [bytes, pauses, waits] = all;
-            let name = format!("{pauses_a_second} {waits_a_second}: {all:?}");
-            assert!((85_000_000..=105_000_000).contains(&bytes), "{name}");
-            // Few of one kind are all written; of many, each has at least three tenths of the bytes.
-            let few = |rate: u64, written: u64| rate > 5 || written == rate * 24 * 3600;
-            assert!(few(pauses_a_second, pauses) && few(waits_a_second, waits), "{name}");
-            if pauses_a_second == waits_a_second / 2 {
-                assert!(pauses * 25 * 10 >= bytes * 3 && waits * 15 * 10 >= bytes * 3, "{name}");
-            }
-        }
-    }
-
-    #[test]
-    fn few_pauses_and_no_limit_leave_all() {
-        for (bytes_a_day, rate) in [(Some(100_000_000), 30), (None, 400)] {
-            let mut thinning = Thinning::new(bytes_a_day);
-            assert_eq!(day(&mut thinning, rate), rate * 86_400 * BYTES);
-            assert_eq!(thinning.min_pause_ns(), 0);
-        }
-    }
-
-    #[test]
-    fn lengths_are_told_apart() {
-        for ns in [0, 1, 2, 999, 50_000, 1 << 39] {
-            assert!(length_ns(place(ns)) <= ns.max(1), "{ns}");
-            assert!(length_ns(place(ns) + 1) > ns, "{ns}");
-        }
-        assert_eq!(place(u64::MAX), LENGTHS - 1);
-    }
-}
+mod tests;

@@ -189,6 +189,7 @@ prop_compose! {
         unseen in of(unseen()),
         processes in of((any::<u64>(), any::<Option<u64>>(), btree_map(any::<String>(), any::<u64>(), 0..3))),
         (omitted, waits) in any::<((u64, u64), (u64, u64))>(),
+        others in btree_map(any::<String>(), any::<(u64, u64)>(), 0..3),
         probes in vec((any::<String>(), any::<u64>(), of(0.0..1e6f64)), 0..3),
     ) -> TraceEnd {
         TraceEnd {
@@ -197,6 +198,10 @@ prop_compose! {
                 .map(|(python, other, unexamined)| ExaminedProcesses { python, other, unexamined }),
             omitted: OmittedPauses { count: omitted.0, total_ns: omitted.1 },
             omitted_waits: OmittedPauses { count: waits.0, total_ns: waits.1 },
+            omitted_others: others
+                .into_iter()
+                .map(|(name, (count, total_ns))| (name, OmittedPauses { count, total_ns }))
+                .collect(),
             probes: probes
                 .into_iter()
                 .map(|(probe, hits, ns_per_hit)| ProbeCost { probe, hits, ns_per_hit })

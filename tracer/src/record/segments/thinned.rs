@@ -1,0 +1,208 @@
+//! What is only counted beyond the bytes of a day, but for GPU work: pauses with what belongs to them, short times
+//! off the CPU, and of what is stated again and again all but one of some.
+//!
+//! Owns what waits for its pause, and what a later record of the same segment stands for. Does not own how much is
+//! written (`thinning.rs`).
+
+use super::SegmentedTrace;
+use super::thinning::Kind;
+use gctrace_event::{CpuSamples, LayersRemark, OmittedPauses, Record, TraceEnd};
+use std::collections::{BTreeMap, HashMap};
+
+/// Threads of which records wait for a pause; those of threads that have ended stay until there are so many.
+const THREADS: usize = 4096;
+/// Records of a thread that wait for a pause: what it called and freed. More are of none.
+const MOST_HELD: usize = 64;
+
+/// Records that are not written yet.
+#[derive(Default)]
+pub(super) struct WaitingRecords {
+    /// What collections called and freed, by process and thread: it comes before the pause and is written if that
+    /// is.
+    of_pauses: HashMap<(u32, u32), Vec<Record>>,
+    /// Samples of a process, in collections or not, that are to count where a later one is taken: the last of them
+    /// with the number of all, and its own.
+    samples: BTreeMap<(u32, bool), (CpuSamples, u64)>,
+    /// The last counts of allocations of a process, which contain those before.
+    allocations: BTreeMap<u32, Record>,
+}
+
+impl WaitingRecords {
+    /// Returns records that are of no pause, as too many followed.
+    fn hold(&mut self, pid: u32, tid: u32, record: &Record) -> Vec<Record> {
+        let is_new = !self.of_pauses.contains_key(&(pid, tid));
+        let mut of_none = Vec::new();
+        if is_new && self.of_pauses.len() >= THREADS {
+            of_none = self.of_pauses.drain().flat_map(|(_, records)| records).collect();
+        }
+        let of_thread = self.of_pauses.entry((pid, tid)).or_default();
+        if of_thread.len() >= MOST_HELD {
+            of_none.append(of_thread);
+        }
+        of_thread.push(record.clone());
+        of_none
+    }
+}
+
+/// How a record of which one of some is written counts: its kind, how much it is, and its name and time among what
+/// is only counted.
+struct Thinned {
+    kind: Kind,
+    count: u64,
+    name: &'static str,
+    time_ns: u64,
+}
+
+impl Thinned {
+    fn of(record: &Record) -> Option<Self> {
+        let one = |kind, name| Self { kind, count: 1, name, time_ns: 0 };
+        let span = |start_ns: u64, end_ns: u64| end_ns.saturating_sub(start_ns);
+        Some(match record {
+            Record::CpuSamples(samples) => {
+                Self { count: samples.count, ..one(Kind::Samples, TraceEnd::SAMPLES) }
+            }
+            // None is missing.
+            Record::Allocations(_) => one(Kind::Allocations, ""),
+            Record::Layers(_) => one(Kind::Layers, TraceEnd::LAYERS),
+            Record::DeviceMemory(_) | Record::PauseMemory(_) => one(Kind::Memory, TraceEnd::MEMORY),
+            Record::GpuSample(_) => one(Kind::Devices, TraceEnd::DEVICES),
+            Record::CudaCall(call) => Self {
+                time_ns: span(call.start_ns, call.end_ns),
+                ..one(Kind::Calls, TraceEnd::CALLS)
+            },
+            Record::EmptyCache(call) => Self {
+                time_ns: span(call.start_ns, call.end_ns),
+                ..one(Kind::Calls, TraceEnd::CALLS)
+            },
+            _ => return None,
+        })
+    }
+}
+
+impl SegmentedTrace {
+    /// Writes or counts a record of a kind that is thinned; `false` if it is of another.
+    pub(super) fn takes_thinned(&mut self, record: &Record) -> bool {
+        match record {
+            Record::Called(called) => self.hold(called.pid, called.tid, record),
+            Record::Garbage(garbage) => self.hold(garbage.pid, garbage.tid, record),
+            Record::Pause(pause) => {
+                for held in self.take_held(pause.pid, pause.tid) {
+                    self.write_with_names(&held, Kind::Pauses);
+                }
+                self.write_with_names(record, Kind::Pauses);
+            }
+            Record::OffCpu(off) => {
+                let thinned = self.thinning.thin(off);
+                self.totals.waits.add(thinned.all);
+                self.totals.omitted_waits.add(thinned.omitted);
+                if let Some(current) = &mut self.current {
+                    let count = thinned.all.count - thinned.omitted.count;
+                    current.written.count(Kind::Waits, count);
+                    current.end.omitted_waits.add(thinned.omitted);
+                }
+                if let Some(off) = thinned.left {
+                    self.write_with_names(&Record::OffCpu(off), Kind::Waits);
+                }
+            }
+            _ => return self.takes_spaced(record),
+        }
+        true
+    }
+
+    fn takes_spaced(&mut self, record: &Record) -> bool {
+        let Some(Thinned { kind, count, name, time_ns }) = Thinned::of(record) else {
+            return false;
+        };
+        let is_written = self.thinning.takes(kind, count);
+        match record {
+            Record::CpuSamples(samples) => {
+                let process = (samples.pid, samples.in_pause);
+                let before =
+                    self.waiting.samples.remove(&process).map_or(0, |(before, _)| before.count);
+                let all = CpuSamples { count: count.saturating_add(before), ..samples.clone() };
+                if is_written {
+                    self.write_samples(all, count);
+                } else {
+                    self.waiting.samples.insert(process, (all, count));
+                }
+            }
+            Record::Allocations(allocations) if is_written => {
+                self.waiting.allocations.remove(&allocations.pid);
+                self.write_counted(record, kind);
+            }
+            // The next one has them.
+            Record::Allocations(allocations) => {
+                self.waiting.allocations.insert(allocations.pid, record.clone());
+            }
+            Record::Layers(layers)
+                if is_written || layers.remarks.contains(&LayersRemark::AtEnd) =>
+            {
+                let whole = self.facts.with_rows(layers);
+                self.write_counted(&Record::Layers(whole), kind);
+            }
+            _ if is_written => self.write_counted(record, kind),
+            _ => self.omit(name, OmittedPauses { count: 1, total_ns: time_ns }),
+        }
+        true
+    }
+
+    /// Writes samples, of which so many were taken there.
+    fn write_samples(&mut self, samples: CpuSamples, own: u64) {
+        if let moved @ 1.. = samples.count.saturating_sub(own) {
+            self.omit(TraceEnd::SAMPLES, OmittedPauses { count: moved, total_ns: 0 });
+        }
+        self.write_counted(&Record::CpuSamples(samples), Kind::Samples);
+    }
+
+    /// Counts what this segment does not have, by name.
+    fn omit(&mut self, name: &str, more: OmittedPauses) {
+        if let Some(current) = &mut self.current {
+            current.end.omitted_others.entry(name.to_owned()).or_default().add(more);
+        }
+    }
+
+    fn write_counted(&mut self, record: &Record, kind: Kind) {
+        if let Some(current) = &mut self.current {
+            current.written.count(kind, 1);
+        }
+        self.write_with_names(record, kind);
+    }
+
+    /// What is of no pause is written as it is.
+    fn hold(&mut self, pid: u32, tid: u32, record: &Record) {
+        for of_none in self.waiting.hold(pid, tid, record) {
+            self.write_with_names(&of_none, Kind::Rest);
+        }
+    }
+
+    fn take_held(&mut self, pid: u32, tid: u32) -> Vec<Record> {
+        self.waiting.of_pauses.remove(&(pid, tid)).unwrap_or_default()
+    }
+
+    /// A pause is only counted, and so is what belongs to it.
+    pub(super) fn omit_with_pause(&mut self, pid: u32, tid: u32) {
+        for held in self.take_held(pid, tid) {
+            if let Record::Called(called) = held {
+                let more = OmittedPauses { count: called.calls, total_ns: called.time_ns };
+                self.omit(TraceEnd::CALLED, more);
+            }
+        }
+    }
+
+    /// The segment ends: writes what later records of it were to stand for.
+    pub(super) fn write_waiting(&mut self) {
+        for (samples, own) in std::mem::take(&mut self.waiting.samples).into_values() {
+            self.write_samples(samples, own);
+        }
+        for allocations in std::mem::take(&mut self.waiting.allocations).into_values() {
+            self.write_counted(&allocations, Kind::Allocations);
+        }
+    }
+
+    /// The recording ends: no pause comes any more.
+    pub(super) fn write_held(&mut self) {
+        for record in std::mem::take(&mut self.waiting.of_pauses).into_values().flatten() {
+            self.write_with_names(&record, Kind::Rest);
+        }
+    }
+}

@@ -19,8 +19,8 @@ use crate::files::segments::SegmentFolder;
 use crate::units::duration;
 use facts::SegmentFacts;
 use gctrace_event::{
-    Note, OmittedPauses, Pause, Record, RecordedTotals, Segment, TraceCompression, TraceEnd,
-    TraceFile, TraceHeader, WriteError,
+    Note, OmittedPauses, Record, RecordedTotals, Segment, TraceCompression, TraceEnd, TraceFile,
+    TraceHeader, WriteError,
 };
 use gpu::HeldGpuWork;
 use requests::KeepRequests;
@@ -154,38 +154,11 @@ impl SegmentedTrace {
         self.thinning.min_pause_ns().max(self.header.min_pause_ns)
     }
 
-    /// Counts a pause, which was written or, if it `is_omitted`, is not.
-    pub(crate) fn see(&mut self, pause: &Pause, is_omitted: bool) {
-        let duration_ns = pause.duration_ns();
-        let mut is_part = self.thinning.see(duration_ns, self.gpu.len());
-        if is_omitted {
-            self.omit_with_pause(pause.pid, pause.tid);
-            self.totals.add_omitted(pause);
-        } else {
-            self.totals.add(pause);
-        }
-        if let Some(current) = &mut self.current {
-            if is_omitted {
-                let one = OmittedPauses { count: 1, total_ns: duration_ns };
-                current.end.omitted.add(one);
-            } else {
-                current.written.count(Kind::Pauses, 1);
-            }
-        }
-        let limit = self.keep.on_pause;
-        if limit.is_some_and(|limit| duration_ns >= clock::nanoseconds(limit)) {
-            is_part = true;
-            let pid = pause.pid;
-            self.requests
-                .notice(|| format!("a pause of {} in process {pid}", duration(duration_ns)));
-        }
-        if is_part {
-            self.begin_gpu_part(pause.end_ns.saturating_add(gpu::AFTER_NS));
-        }
-    }
-
     /// Writes a record, after those that it names.
     pub(crate) fn write(&mut self, record: &Record) {
+        if let Record::ProcessExit(exit) = record {
+            self.write_held(Some(exit.pid));
+        }
         if self.facts.learn(record) {
             return;
         }
@@ -295,7 +268,7 @@ impl SegmentedTrace {
         let lost = end.lost.clone();
         let ended_ns = end.ended_ns;
         self.begin_gpu_part(ended_ns);
-        self.write_held();
+        self.write_held(None);
         self.close(
             ended_ns,
             move |last| {

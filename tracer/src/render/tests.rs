@@ -232,7 +232,7 @@ fn several_traces_with_much_missing() {
         .line(r#"{"ph":"i","s":"p","cat":"gctrace","name":"gctrace_note","pid":10,"tid":10,"ts":5000001.000,"args":{"message":"USDT probes used"}}"#)
         .end(
             1000,
-            r#","lost":{"ring buffer full":12},"omitted":{"count":5,"total_ns":1000000}"#,
+            r#","lost":{"ring buffer full":12},"omitted":{"count":5,"total_ns":1000000},"omitted_others":{"called":{"count":7,"total_ns":2000000},"samples":{"count":9,"total_ns":0},"layers":{"count":1,"total_ns":0},"note":{"count":2,"total_ns":0}}"#,
         );
     let mut cut = Trace::new()
         .python(11)

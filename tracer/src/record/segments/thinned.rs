@@ -4,9 +4,11 @@
 //! Owns what waits for its pause, and what a later record of the same segment stands for. Does not own how much is
 //! written (`thinning.rs`).
 
-use super::SegmentedTrace;
 use super::thinning::Kind;
-use gctrace_event::{CpuSamples, LayersRemark, OmittedPauses, Record, TraceEnd};
+use super::{SegmentedTrace, gpu};
+use crate::clock;
+use crate::units::duration;
+use gctrace_event::{CpuSamples, LayersRemark, OmittedPauses, Pause, Record, TraceEnd};
 use std::collections::{BTreeMap, HashMap};
 
 /// Threads of which records wait for a pause; those of threads that have ended stay until there are so many.
@@ -80,6 +82,36 @@ impl Thinned {
 }
 
 impl SegmentedTrace {
+    /// Counts a pause, which was written or, if it `is_omitted`, is not.
+    pub(crate) fn see(&mut self, pause: &Pause, is_omitted: bool) {
+        let duration_ns = pause.duration_ns();
+        let mut is_part = self.thinning.see(duration_ns, self.gpu.len());
+        if is_omitted {
+            self.omit_with_pause(pause.pid, pause.tid);
+            self.totals.add_omitted(pause);
+        } else {
+            self.totals.add(pause);
+        }
+        if let Some(current) = &mut self.current {
+            if is_omitted {
+                let one = OmittedPauses { count: 1, total_ns: duration_ns };
+                current.end.omitted.add(one);
+            } else {
+                current.written.count(Kind::Pauses, 1);
+            }
+        }
+        let limit = self.keep.on_pause;
+        if limit.is_some_and(|limit| duration_ns >= clock::nanoseconds(limit)) {
+            is_part = true;
+            let pid = pause.pid;
+            self.requests
+                .notice(|| format!("a pause of {} in process {pid}", duration(duration_ns)));
+        }
+        if is_part {
+            self.begin_gpu_part(pause.end_ns.saturating_add(gpu::AFTER_NS));
+        }
+    }
+
     /// Writes or counts a record of a kind that is thinned; `false` if it is of another.
     pub(super) fn takes_thinned(&mut self, record: &Record) -> bool {
         match record {
@@ -180,7 +212,7 @@ impl SegmentedTrace {
     }
 
     /// A pause is only counted, and so is what belongs to it.
-    pub(super) fn omit_with_pause(&mut self, pid: u32, tid: u32) {
+    fn omit_with_pause(&mut self, pid: u32, tid: u32) {
         for held in self.take_held(pid, tid) {
             if let Record::Called(called) = held {
                 let more = OmittedPauses { count: called.calls, total_ns: called.time_ns };
@@ -199,9 +231,12 @@ impl SegmentedTrace {
         }
     }
 
-    /// The recording ends: no pause comes any more.
-    pub(super) fn write_held(&mut self) {
-        for record in std::mem::take(&mut self.waiting.of_pauses).into_values().flatten() {
+    /// No pause of a process comes any more, or of any: writes what waits for one.
+    pub(super) fn write_held(&mut self, of: Option<u32>) {
+        let is_of = |pid: u32| of.is_none_or(|of| of == pid);
+        let held = self.waiting.of_pauses.extract_if(|(pid, _), _| is_of(*pid));
+        let held: Vec<Record> = held.flat_map(|(_, records)| records).collect();
+        for record in held {
             self.write_with_names(&record, Kind::Rest);
         }
     }

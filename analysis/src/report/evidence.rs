@@ -477,7 +477,7 @@ pub struct MissingData {
     pub omitted_waits: PauseTotal,
     /// What else a recorder only counted, beyond `--per-day`, by name: `called`, calls of finalizers and callbacks;
     /// `layers`, measured steps; `memory`, readings of device memory; `memory_calls`, calls of CUDA about memory and
-    /// those that failed; `gpu_samples`, NVML's; in no other figure. `samples` count where a later one of their
+    /// those that failed; `backward`, passes whose steps have other marks; `gpu_samples`, NVML's; in no other figure. `samples` count where a later one of their
     /// process was taken.
     pub omitted_others: std::collections::BTreeMap<String, PauseTotal>,
     /// GPU work that a recorder only counted, beyond `--per-day`; `null` if there is none.

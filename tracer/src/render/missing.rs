@@ -73,6 +73,7 @@ fn omitted_others(name: &str, of: &PauseTotal) -> String {
         TraceEnd::LAYERS => "layer table",
         TraceEnd::MEMORY => "device memory reading",
         TraceEnd::CALLS => "CUDA memory or failed call",
+        TraceEnd::BACKWARD => "backward pass",
         TraceEnd::DEVICES => "NVML sample",
         other => other,
     };

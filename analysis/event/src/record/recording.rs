@@ -236,6 +236,8 @@ impl TraceEnd {
     pub const MEMORY: &str = "memory";
     /// Calls of CUDA about memory and those that failed, and their time.
     pub const CALLS: &str = "memory_calls";
+    /// Backward passes whose steps have other marks, and their time.
+    pub const BACKWARD: &str = "backward";
     /// NVML's samples.
     pub const DEVICES: &str = "gpu_samples";
 }

@@ -8,8 +8,10 @@ use super::thinning::Kind;
 use super::{SegmentedTrace, gpu};
 use crate::clock;
 use crate::units::duration;
-use gctrace_event::{CpuSamples, LayersRemark, OmittedPauses, Pause, Record, TraceEnd};
-use std::collections::{BTreeMap, HashMap};
+use gctrace_event::{
+    CpuSamples, LayersRemark, NamedMarker, OmittedPauses, Pause, Record, TraceEnd,
+};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Threads of which records wait for a pause; those of threads that have ended stay until there are so many.
 const THREADS: usize = 4096;
@@ -27,6 +29,8 @@ pub(super) struct WaitingRecords {
     samples: BTreeMap<(u32, bool), (CpuSamples, u64)>,
     /// The last counts of allocations of a process, which contain those before.
     allocations: BTreeMap<u32, Record>,
+    /// Processes of which a step was marked since their last backward pass, which is not needed to mark it.
+    stepped: HashSet<u32>,
 }
 
 impl WaitingRecords {
@@ -123,6 +127,21 @@ impl SegmentedTrace {
                 }
                 self.write_with_names(record, Kind::Pauses);
             }
+            Record::Step(mark) => match mark.marker {
+                NamedMarker::Backward if self.waiting.stepped.remove(&mark.pid) => {
+                    if self.thinning.takes(Kind::Backward, 1) {
+                        self.write_counted(record, Kind::Backward);
+                    } else {
+                        let total_ns = mark.end_ns.saturating_sub(mark.start_ns);
+                        self.omit(TraceEnd::BACKWARD, OmittedPauses { count: 1, total_ns });
+                    }
+                }
+                NamedMarker::Function(_) | NamedMarker::Optimizer(_) => {
+                    self.waiting.stepped.insert(mark.pid);
+                    return false;
+                }
+                NamedMarker::Backward | NamedMarker::DataLoader(_) => return false,
+            },
             Record::OffCpu(off) => {
                 let thinned = self.thinning.thin(off);
                 self.totals.waits.add(thinned.all);
@@ -233,6 +252,7 @@ impl SegmentedTrace {
 
     /// No pause of a process comes any more, or of any: writes what waits for one.
     pub(super) fn write_held(&mut self, of: Option<u32>) {
+        self.waiting.stepped.retain(|pid| of.is_some_and(|of| of != *pid));
         let is_of = |pid: u32| of.is_none_or(|of| of == pid);
         let held = self.waiting.of_pauses.extract_if(|(pid, _), _| is_of(*pid));
         let held: Vec<Record> = held.flat_map(|(_, records)| records).collect();

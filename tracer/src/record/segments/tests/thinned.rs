@@ -6,7 +6,7 @@ use crate::files::segments::segments_in;
 use gctrace_event::read::{DecodedItem, TraceReader};
 use gctrace_event::{
     Allocations, Called, CpuSamples, DeviceMemory, Garbage, LayerRow, Layers, LayersRemark,
-    OmittedPauses, Record, TraceEnd,
+    NamedMarker, OmittedPauses, Record, StepMark, TraceEnd,
 };
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,6 +21,8 @@ struct Sums {
     memory: u64,
     layers: u64,
     allocations: u64,
+    steps: u64,
+    backward: OmittedPauses,
 }
 
 /// What all segments have, what they state to be only counted, and records of pauses without a pause after them.
@@ -55,6 +57,12 @@ fn read(path: &Path) -> (Sums, BTreeMap<String, OmittedPauses>, OmittedPauses) {
                     assert!(has_rows, "the first one of a segment has its rows");
                     sums.layers += 1;
                 }
+                Record::Step(StepMark {
+                    marker: NamedMarker::Backward, start_ns, end_ns, ..
+                }) => {
+                    sums.backward.add(OmittedPauses { count: 1, total_ns: end_ns - start_ns });
+                }
+                Record::Step(_) => sums.steps += 1,
                 Record::Allocations(allocations) => sums.allocations = allocations.hits,
                 Record::End(end) => {
                     assert!(of_pause.is_empty());
@@ -70,7 +78,7 @@ fn read(path: &Path) -> (Sums, BTreeMap<String, OmittedPauses>, OmittedPauses) {
     (sums, others, pauses)
 }
 
-/// A program with a `__del__` in half of its collections, of which a quarter were examined, and 30 samples a second.
+/// A program with a `__del__` in half of its collections, of which a quarter were examined, 30 samples and a step a second.
 struct Program {
     recorder: Simulated,
     truth: Sums,
@@ -145,6 +153,16 @@ impl Program {
             ..Allocations::default()
         }));
         self.layers(second, at_ns, Vec::new());
+        let length_ns = 1_000_000 + second * 7919 % 100_000;
+        for (marker, start_ns, end_ns) in [
+            (NamedMarker::Backward, at_ns - length_ns, at_ns),
+            (NamedMarker::Optimizer("SGD".into()), at_ns, at_ns),
+        ] {
+            let mark = StepMark { pid: 7, tid: 7, marker, start_ns, end_ns, cpu_ns: None };
+            self.recorder.trace.write(&Record::Step(mark));
+        }
+        self.truth.steps += 1;
+        self.truth.backward.add(OmittedPauses { count: 1, total_ns: length_ns });
     }
 
     /// Of a step like the one before but for the first.
@@ -181,11 +199,15 @@ fn a_day_holds_with_what_collections_call_and_free_and_samples() {
     assert!((250_000..=390_000).contains(&bytes), "{bytes}");
     let omitted = |name: &str| others.get(name).copied().unwrap_or_default();
     assert!(written.called.count < truth.called.count / 2 && written.called.count > 1000);
-    let mut called = written.called;
-    called.add(omitted(TraceEnd::CALLED));
+    let all_of = |mut written: OmittedPauses, name: &str| {
+        written.add(omitted(name));
+        written
+    };
+    assert!(written.backward.count < truth.backward.count * 9 / 10, "{written:?}");
     let all = Sums {
         pauses: written.pauses + pauses.count,
-        called,
+        called: all_of(written.called, TraceEnd::CALLED),
+        backward: all_of(written.backward, TraceEnd::BACKWARD),
         memory: written.memory + omitted(TraceEnd::MEMORY).count,
         layers: written.layers + omitted(TraceEnd::LAYERS).count,
         ..written

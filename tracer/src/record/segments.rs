@@ -19,8 +19,8 @@ use crate::files::segments::SegmentFolder;
 use crate::units::duration;
 use facts::SegmentFacts;
 use gctrace_event::{
-    Note, OmittedPauses, Record, RecordedTotals, Segment, TraceCompression, TraceEnd, TraceFile,
-    TraceHeader, WriteError,
+    Note, Record, RecordedTotals, Segment, TraceCompression, TraceEnd, TraceFile, TraceHeader,
+    WriteError,
 };
 use gpu::HeldGpuWork;
 use requests::KeepRequests;

@@ -7,7 +7,7 @@ use super::*;
 use crate::files::segments::segments_in;
 use crate::invoker::Invoker;
 use gctrace_event::read::{DecodedItem, TraceReader};
-use gctrace_event::{Frame, OffCpu, Pause, Process};
+use gctrace_event::{Frame, OffCpu, OmittedPauses, Pause, Process};
 
 const SECOND_NS: u64 = 1_000_000_000;
 const HOUR_NS: u64 = 3600 * SECOND_NS;

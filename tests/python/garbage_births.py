@@ -7,9 +7,10 @@
     garbage_births.py code      by code that is made at run time, and dies before the collection
     garbage_births.py alive     that stay, among others that do not
     garbage_births.py many      that stay, in more samples than are kept
+    garbage_births.py lines     that stay, after others of more lines than are kept
 
 Prints one line of JSON: for each line the type of its instances and how many were garbage or, of the last
-two, are alive at the end. Does not depend on gctrace.
+three, are alive at the end. Does not depend on gctrace.
 """
 
 import gc
@@ -184,10 +185,14 @@ def keep_many(times):
         keep(number)
         if number % 1000 == 0:
             gc.collect(0)
+    look()
+    return [("plain", Plain, times), ("text", str, times)]
+
+
+def look():
     # What is alive is looked at after a collection, at most every 2 s.
     time.sleep(2.1)
     gc.collect(0)
-    return [("plain", Plain, times), ("text", str, times)]
 
 
 def alive():
@@ -196,6 +201,22 @@ def alive():
 
 def many():
     return keep_many(550 * EACH)
+
+
+def lines():
+    source = "".join("def made%d(): return [str(number) for number in range(300)]\n" % at for at in range(10 * EACH))
+    names = {}
+    exec(compile(source, "made", "exec"), names)
+    for at in range(10 * EACH):
+        names["made%d" % at]()
+        if at % 10 == 0:
+            gc.collect(0)
+    del names
+    gc.collect()
+    for number in range(60 * EACH):
+        KEPT.append("%090d" % number)  # born: last
+    look()
+    return [("last", str, 60 * EACH)]
 
 
 def main():

@@ -294,7 +294,7 @@ impl GarbageHook {
         {
             let looks = examiner.looks_at_alive();
             let examines = examiner.budget.is_due(is_oldest) && !examiner.is_debugging();
-            if looks || examines {
+            if looks || examines || births::is_crowded() {
                 examiner.settle_births();
             }
             if examines {

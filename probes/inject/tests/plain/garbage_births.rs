@@ -119,15 +119,16 @@ fn code_that_dies_still_has_its_lines() {
     }
 }
 
-/// What is alive is estimated without bias, also once samples are thinned, and what died is not there.
+/// What is alive is estimated without bias, also once samples are thinned and lines forgotten, and what died
+/// is not there.
 #[test]
 fn what_stays_alive_is_estimated_by_line() {
     /// Bytes of an instance with its collector's head and the words before it, of a text of 90 digits.
     const BYTES: [(&str, std::ops::Range<u64>); 2] = [("Plain", 32..128), ("str", 128..176)];
-    let cases = [("alive", 0.35), ("many", 0.12)];
+    let cases = [("alive", 0.35), ("many", 0.12), ("lines", 0.35)];
     for (at, python) in with_list("what_stays_alive_is_estimated_by_line").enumerate() {
         // Thinning is the same in all.
-        for (case, tolerance) in cases.into_iter().take(if at == 0 { 2 } else { 1 }) {
+        for (case, tolerance) in cases.into_iter().take(if at == 0 { cases.len() } else { 1 }) {
             let run = run(with_births(), &mut births(&python, case));
             let alive = run.only().alive();
             let file = root().join("tests/python/garbage_births.py");

@@ -16,7 +16,9 @@
 
 use super::layout::{TypeView, type_of};
 use super::reused::ReusedBlocks;
-use super::samples::{EVERY, FRESH, Samples, UNSURE, index_of, stands_for, with_index};
+use super::samples::{
+    EVERY, FRESH, MOST_SAMPLES, Samples, UNSURE, index_of, stands_for, with_index,
+};
 use crate::python::api::{Object, PythonApi};
 use crate::python::frames::{CodeNames, RunningLine};
 use crate::python::next_random;
@@ -30,11 +32,14 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, MutexGuard, OnceLock};
 
-/// Fresh lines; samples of more are dropped.
+/// Fresh lines; samples of more are dropped. From half of them on they get their texts at the next collection.
 const MAX_FRESH: usize = 1 << 9;
 
-/// Lines kept, some hundred bytes each; samples of more are dropped.
-const MAX_LINES: usize = 1 << 12;
+/// Lines kept, some hundred bytes each; of more, those that no sample has are forgotten.
+const MAX_LINES: usize = 2 * MOST_SAMPLES;
+
+// What is left of the lines then, and the fresh ones, are not too many.
+const _: () = assert!(MOST_SAMPLES + MAX_FRESH <= MAX_LINES);
 
 static SAMPLES: Samples = Samples::new();
 
@@ -132,6 +137,11 @@ pub(super) fn begin(api: &'static PythonApi, minor: u8, raw: Option<RawFrameLayo
     Some(())
 }
 
+/// Whether there are so many fresh lines that they have to be read at once.
+pub(super) fn is_crowded() -> bool {
+    sampler().is_some_and(|sampler| sampler.fresh.len() >= MAX_FRESH / 2)
+}
+
 /// Reads the names of fresh lines and releases their code; whether there were any. The lock of the
 /// main interpreter is held, and no exception is set.
 pub(super) fn settle() -> bool {
@@ -220,38 +230,53 @@ impl Sampler {
     /// Returns references to release.
     fn settle(&mut self) -> Vec<RunningLine> {
         let fresh = std::mem::take(&mut self.fresh);
-        let numbers: Vec<Option<u32>> = fresh.iter().map(|line| self.number(line)).collect();
+        if self.lines.len() + fresh.len() > MAX_LINES {
+            self.forget_lines();
+        }
+        let numbers: Vec<u32> = fresh.iter().map(|line| self.number(line)).collect();
         let can_read = self.reused.can_read();
         for (at, line) in SAMPLES.take_fresh() {
-            let number = numbers.get(index_of(line) as usize).copied().flatten();
+            let number = numbers.get(index_of(line) as usize);
             let (block, size) = SAMPLES.block(at);
             // SAFETY: the block is not freed: its slot would be free.
             let is_reused = || can_read && unsafe { self.reused.has(block, size as usize) };
             match number {
                 // No instance has such memory, and what has counts for no line.
                 Some(_) if is_reused() => _ = SAMPLES.forget(at),
-                Some(number) if can_read => SAMPLES.set_line(at, with_index(line, number)),
-                Some(number) => SAMPLES.set_line(at, with_index(line, number) | UNSURE),
+                Some(number) if can_read => SAMPLES.set_line(at, with_index(line, *number)),
+                Some(number) => SAMPLES.set_line(at, with_index(line, *number) | UNSURE),
                 None => _ = SAMPLES.forget(at),
             }
         }
         fresh
     }
 
-    /// The number of a line; `None` if there are too many.
-    fn number(&mut self, line: &RunningLine) -> Option<u32> {
-        let (function, file) = self.names.of(line.code(), |text| Box::from(text));
-        let line = SampledLine { function, file, line: line.line(self.api, self.raw) };
-        if let Some(known) = self.numbers.get(&line) {
-            return Some(*known);
+    /// Forgets the lines that no sample has; the others get new numbers.
+    fn forget_lines(&mut self) {
+        let lines = std::mem::take(&mut self.lines);
+        self.numbers.clear();
+        for (at, line) in SAMPLES.all().filter(|(_, line)| line & FRESH == 0) {
+            if let Some(known) = lines.get(index_of(line) as usize) {
+                let number = self.number_of(known.clone());
+                SAMPLES.set_line(at, with_index(line, number));
+            }
         }
-        if self.lines.len() >= MAX_LINES {
-            return None;
+    }
+
+    /// The number of a line.
+    fn number(&mut self, line: &RunningLine) -> u32 {
+        let (function, file) = self.names.of(line.code(), |text| Box::from(text));
+        self.number_of(SampledLine { function, file, line: line.line(self.api, self.raw) })
+    }
+
+    fn number_of(&mut self, line: SampledLine) -> u32 {
+        if let Some(known) = self.numbers.get(&line) {
+            return *known;
         }
         let number = self.lines.len() as u32;
         self.lines.push(line.clone());
         self.numbers.insert(line, number);
-        Some(number)
+        number
     }
 }
 

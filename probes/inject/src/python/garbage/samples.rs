@@ -20,7 +20,7 @@ pub(super) const EVERY: u32 = 256;
 const SLOTS: usize = 1 << 15;
 
 /// Samples at most. Both slots are taken for 2.6 % then (Poisson, 1/4 a pair).
-const MOST_SAMPLES: usize = SLOTS / 8;
+pub(super) const MOST_SAMPLES: usize = SLOTS / 8;
 
 /// In a line: an index of the fresh ones, otherwise of those that have texts.
 pub(super) const FRESH: u32 = 1 << 31;
@@ -72,9 +72,9 @@ pub(super) fn index_of(line: u32) -> u32 {
     line & ((1 << HALVINGS) - 1)
 }
 
-/// A line with another index, and without what else is known of it, that stands for as many.
+/// The line with an index of those that have texts.
 pub(super) fn with_index(line: u32, index: u32) -> u32 {
-    (line & !(FRESH | UNSURE | ((1 << HALVINGS) - 1))) | index
+    (line & !(FRESH | ((1 << HALVINGS) - 1))) | index
 }
 
 fn halvings(line: u32) -> usize {

@@ -53,6 +53,8 @@ def seen(page, path, function):
         page.run("(search => { search.value = %s; search.dispatchEvent(new Event('input')); })(document.querySelector('.drawing[data-kind=flame] input'))" % json.dumps(function))
         found["found"] = page.run("document.querySelectorAll('.flame .found').length")
         found["share"] = text(page, ".drawing[data-kind=flame] .tools span")
+    # Of each layer what it says, and its area.
+    found["tiles"] = page.run("[...document.querySelectorAll('.tiles .edge')].map(edge => [edge.parentNode.textContent, edge.getAttribute('width') * edge.getAttribute('height')])")
     if page.run("document.querySelectorAll('table[data-sort]').length"):
         # By the column that is sorted already: once more is ascending.
         page.run("document.querySelector('table[data-sort] th[aria-sort] button')?.click()")

@@ -8,6 +8,7 @@ mod comparison;
 mod data;
 mod heat;
 mod idle;
+mod layers;
 mod pack;
 mod sections;
 mod stacks;
@@ -45,6 +46,7 @@ impl Page {
             include_str!("page/timeline.js"),
             include_str!("page/flame.js"),
             include_str!("page/heat.js"),
+            include_str!("page/layers.js"),
             include_str!("page/start.js"),
         ];
         let page = Self {

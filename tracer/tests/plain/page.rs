@@ -177,6 +177,36 @@ fn hostile_names_run_nothing() {
 
 /// Ten minutes of 417 pauses a second: 2 MB, drawn and used like any other.
 #[test]
+fn layers_are_tiles_as_large_as_their_memory() {
+    let place = tempfile::tempdir().unwrap();
+    let table = |step: u64, saved: u64| {
+        let rows = serde_json::json!([
+            {"path": HOSTILE, "type_name": "Linear", "calls": 1, "made": {"saved": saved << 20},
+             "held": {"weights": 1 << 20, "gradients": 1 << 20, "optimizer": 2 << 20}},
+            {"path": "b", "type_name": "Embedding", "calls": 1, "held": {"weights": 1 << 20}, "made": {}},
+        ]);
+        let args = serde_json::json!({"step": step, "every": 1, "saved_bytes": saved << 20, "cost_ns": 5, "rows": rows});
+        let ts = 1_000_000 + step * 1000;
+        serde_json::json!({"ph": "M", "name": "gctrace_layers", "pid": 7, "tid": 7, "ts": ts, "args": args})
+            .to_string()
+    };
+    trace(place.path(), "run.json", "train.py", &ordinary(), &[table(2, 4), table(3, 2)]);
+    done(place.path(), &["report", "run.json"]);
+    let test = "page::layers_are_tiles_as_large_as_their_memory";
+    let Some(seen) = seen(test, &place.path().join("run.html"), "f4") else {
+        return;
+    };
+    let tiles = seen["tiles"].as_array().unwrap();
+    assert_eq!(tiles.len(), 2, "{tiles:?}");
+    let areas = [0, 1].map(|tile| tiles[tile][1].as_f64().unwrap());
+    // Of the step with the most, 8 MiB and 1 MiB.
+    assert!((areas[0] / areas[1] - 8.0).abs() < 0.01, "{areas:?}");
+    let plain = tiles[1][0].as_str().unwrap().replace('\u{a0}', " ");
+    starts(&plain.into(), "b Embedding\n1 MiB, 11.1 %\nweights 1 MiB");
+    assert!(seen["text"].as_str().unwrap().contains("Step 2, as its backward pass began."));
+}
+
+#[test]
 fn a_quarter_of_a_million_pauses() {
     let place = tempfile::tempdir().unwrap();
     let mut state = 1u64;

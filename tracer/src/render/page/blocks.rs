@@ -189,7 +189,8 @@ pub(super) fn figures_together(sentence: &str) -> String {
     let mut text = String::with_capacity(sentence.len());
     let mut words = sentence.split(' ').peekable();
     while let Some(word) = words.next() {
-        text.push_str(word);
+        // A line would end after its hyphen.
+        text.push_str(if word == "->" { "→" } else { word });
         if let Some(next) = words.peek() {
             let unit = next.trim_end_matches(|char: char| ".,;:)".contains(char));
             let number = word.ends_with(|char: char| char.is_ascii_digit());

@@ -3,6 +3,7 @@
 //! Owns the order of the numbers, which `page.js` and its neighbors read.
 
 use super::heat::{HeatData, MOST, MOST_OF_PART};
+use super::layers::LayersData;
 use super::pack::{or_zero, pack};
 use super::stacks::PageStacks;
 use crate::units::{counted, three_digits, whole};
@@ -42,6 +43,7 @@ pub(super) struct RunData {
     flame: String,
     heaps: Vec<HeapData>,
     memories: Vec<MemoryData>,
+    layers: Vec<LayersData>,
     #[serde(skip_serializing_if = "Option::is_none")]
     heat: Option<HeatData>,
 }
@@ -84,6 +86,7 @@ pub(super) struct RunDrawings {
     pub(super) has_stacks: bool,
     pub(super) has_heaps: bool,
     pub(super) has_memory: bool,
+    pub(super) has_layers: bool,
     pub(super) has_steps: bool,
     pub(super) has_heat: bool,
     /// What is left out of the timeline; empty if nothing is.
@@ -101,6 +104,7 @@ impl RunDrawings {
         let pauses = pauses(analysis, &list, &mut stacks);
         let heaps = heaps(report, &clock);
         let memories = memories(analysis, &clock);
+        let layers = LayersData::of(report, &clock);
         let (strings, frames) = stacks.frames();
         let heat = HeatData::of(steps, MOST_OF_PART).filter(|_| steps.len() > 1);
         Self {
@@ -108,6 +112,7 @@ impl RunDrawings {
             has_stacks,
             has_heaps: !heaps.is_empty(),
             has_memory: !memories.is_empty(),
+            has_layers: !layers.is_empty(),
             has_steps: !steps.is_empty(),
             has_heat: heat.is_some(),
             not_drawn: not_drawn(&list),
@@ -128,6 +133,7 @@ impl RunDrawings {
                 flame: pack(flame),
                 heaps,
                 memories,
+                layers,
                 heat,
             },
         }
@@ -135,7 +141,7 @@ impl RunDrawings {
 }
 
 /// `rank 3`, `process 4242`.
-fn name(process: &PausedProcess) -> String {
+pub(super) fn name(process: &PausedProcess) -> String {
     match (process.rank, process.pid) {
         (Some(rank), _) => format!("rank {rank}"),
         (None, Some(pid)) => format!("process {pid}"),

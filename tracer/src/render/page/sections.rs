@@ -6,7 +6,7 @@ use super::blocks::{
     AdviceBlock, Badge, Block, Card, Cell, Section, Table, blocks, evidence, figures_together,
 };
 use super::data::RunDrawings;
-use super::idle;
+use super::{idle, layers};
 use crate::render::table::for_page;
 use crate::render::{
     allocations, cause, cleanup, counters, cpu, cuda, evidence as facts, first_screen, garbage,
@@ -41,6 +41,7 @@ pub(super) fn of_run(
         freed(report),
         processes(report, drawings, run),
         heaps(report, drawings, run),
+        layers::section(report, drawings, run),
         recording(report),
         more(report),
     ];

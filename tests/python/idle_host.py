@@ -7,7 +7,6 @@ A kernel of 3 ms, of which the host waits for the end; then 6 ms for a queue tha
 Python in `augment`, 2 ms of Python in `log`.
 """
 
-import ctypes
 import json
 import os
 import queue
@@ -15,23 +14,12 @@ import sys
 import threading
 import time
 
+import simgpu_kernel
+
 STEPS = 120
 libraries, truth = sys.argv[1:3]
-driver = ctypes.CDLL(os.path.join(libraries, "libcuda.so.1"))
-runtime = ctypes.CDLL(os.path.join(libraries, "libcudart.so.12"))
+runtime, gemm = simgpu_kernel.load(libraries)
 times, took = {}, {}
-
-
-class Dim3(ctypes.Structure):
-    _fields_ = [("x", ctypes.c_uint), ("y", ctypes.c_uint), ("z", ctypes.c_uint)]
-
-
-runtime.cudaLaunchKernel.argtypes = [ctypes.c_void_p, Dim3, Dim3, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
-driver.simgpuKernel.argtypes = [ctypes.c_char_p, ctypes.c_uint64, ctypes.c_void_p]
-assert runtime.cudaSetDevice(0) == 0
-kernel = ctypes.c_void_p()
-assert driver.simgpuKernel(b"gemm", 3_000_000, ctypes.byref(kernel)) == 0
-one = Dim3(1, 1, 1)
 
 
 def off_cpu():
@@ -66,7 +54,7 @@ def fetch(batches):
 
 
 def step(requests, batches):
-    runtime.cudaLaunchKernel(kernel, one, one, None, 0, None)
+    runtime.cudaLaunchKernel(*gemm)
     runtime.cudaDeviceSynchronize()
     requests.put(1)
     timed(off_cpu, fetch, batches)

@@ -6,13 +6,13 @@ A kernel of 3 ms, of which the host waits for the end; then 6 ms for the next ba
 Two epochs: at the end of each the iterator raises. The DataLoader has PyTorch's names, not its code.
 """
 
-import ctypes
 import gc
 import json
-import os
 import sys
 import time
 import types
+
+import simgpu_kernel
 
 EPOCHS, STEPS = 2, 60
 LOADER = """
@@ -45,20 +45,7 @@ sys.modules[loader.__name__] = loader
 gc.collect()
 
 libraries, truth = sys.argv[1:3]
-driver = ctypes.CDLL(os.path.join(libraries, "libcuda.so.1"))
-runtime = ctypes.CDLL(os.path.join(libraries, "libcudart.so.12"))
-
-
-class Dim3(ctypes.Structure):
-    _fields_ = [("x", ctypes.c_uint), ("y", ctypes.c_uint), ("z", ctypes.c_uint)]
-
-
-runtime.cudaLaunchKernel.argtypes = [ctypes.c_void_p, Dim3, Dim3, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
-driver.simgpuKernel.argtypes = [ctypes.c_char_p, ctypes.c_uint64, ctypes.c_void_p]
-assert runtime.cudaSetDevice(0) == 0
-kernel = ctypes.c_void_p()
-assert driver.simgpuKernel(b"gemm", 3_000_000, ctypes.byref(kernel)) == 0
-one = Dim3(1, 1, 1)
+runtime, gemm = simgpu_kernel.load(libraries)
 
 
 def log():
@@ -69,7 +56,7 @@ iterators = []
 for _ in range(EPOCHS):
     iterators.append(loader._MultiProcessingDataLoaderIter(STEPS))
     for _ in iterators[-1]:
-        runtime.cudaLaunchKernel(kernel, one, one, None, 0, None)
+        runtime.cudaLaunchKernel(*gemm)
         runtime.cudaDeviceSynchronize()
         log()
 with open(truth, "w") as file:

@@ -16,6 +16,8 @@ use ratatui::text::Line;
 const SIDE_BY_SIDE: u16 = 70;
 /// Number of lines of the strips.
 const STRIPS: usize = 5;
+/// Lines of the program that stay where there is no room for all and what is below them.
+const LEAST_LINES: usize = 5;
 /// Maximum width of the histogram.
 const HISTOGRAM: u16 = 60;
 
@@ -38,8 +40,9 @@ pub(super) fn draw(frame: &ViewFrame<'_>, buffer: &mut Buffer, area: Rect) -> us
     let (left, right) = halves(area);
     histogram::draw(buffer, left, &process.collections.histogram);
     let width = usize::from(right.width);
-    let mut below = garbage::lines(process, detail, width);
-    below.extend(layers::lines(detail, width));
+    // Layers are measured only if asked for.
+    let mut below = layers::lines(detail, width);
+    below.extend(garbage::lines(process, detail, width));
     draw_lines(buffer, right, (detail, below), frame.state.scrolled)
 }
 
@@ -120,6 +123,7 @@ fn halves(area: Rect) -> (Rect, Rect) {
 }
 
 /// Draws the table of lines, and `below` it what else is known. Returns the number of lines that can be scrolled away.
+/// Until something is, lines of the program are summed up as far as what is below them needs the room.
 fn draw_lines(
     buffer: &mut Buffer,
     area: Rect,
@@ -130,12 +134,22 @@ fn draw_lines(
     let (head, body) = top(area, 1);
     put(buffer, head, 0, styled(heading, theme::bold()));
     let width = text::rest(area.width.into(), 17);
+    let of_lines = detail.lines.len() + usize::from(detail.other_lines.count > 0);
+    let all = of_lines.max(1) + below.len();
+    let room = usize::from(body.height).saturating_sub(below.len() + 1).max(LEAST_LINES);
+    let is_folded = scrolled == 0 && all > usize::from(body.height) && !below.is_empty();
+    let shown = if is_folded { room.min(detail.lines.len()) } else { detail.lines.len() };
+    let (shown, folded) = detail.lines.split_at(shown);
     let mut rows: Vec<Line<'_>> = Vec::new();
-    for figures in &detail.lines {
+    for figures in shown {
         let place = log::place(&figures.line, figures.below.as_ref(), width);
         rows.push(row(figures.pauses.time_ns, figures.pauses.count, place));
     }
-    let other = detail.other_lines;
+    let mut other = detail.other_lines;
+    for figures in folded {
+        other.count += figures.pauses.count;
+        other.time_ns += figures.pauses.time_ns;
+    }
     if other.count > 0 {
         let words = text::cut("(other or unknown lines)", width);
         rows.push(row(other.time_ns, other.count, words));
@@ -144,7 +158,8 @@ fn draw_lines(
         rows.push(Line::from(styled("No collection yet.", theme::dim())));
     }
     rows.extend(below);
-    put_scrolled(buffer, body, rows, scrolled)
+    put_scrolled(buffer, body, rows, scrolled);
+    all.saturating_sub(body.height.into())
 }
 
 fn row(time_ns: u64, count: u64, place: String) -> Line<'static> {

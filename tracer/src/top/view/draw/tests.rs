@@ -157,6 +157,24 @@ fn expanded_with_layers() {
     }
 }
 
+/// Lines of the program leave room for what is below them; scrolled, all are there.
+#[test]
+fn layers_below_many_lines() {
+    let mut snapshot = figures::layers();
+    if let Some(detail) = &mut snapshot.detail {
+        let one = detail.lines[0].clone();
+        detail.lines.resize(20, one);
+    }
+    let mut scene = Scene::new(snapshot, (120, 40));
+    scene.press(KeyCode::Enter);
+    let text = scene.text();
+    let shown = text.matches("19.0 s").count();
+    assert!(shown >= 5 && text.contains("(model) GPT2LMHeadModel"), "{text}");
+    scene.state.scrolled = 1;
+    let text = scene.text();
+    assert!(text.matches("19.0 s").count() > shown, "{text}");
+}
+
 #[test]
 fn filtered() {
     let mut scene = small();

@@ -106,6 +106,12 @@ pub(crate) struct AdviceArgs {
     #[arg(required = true, value_name = "TRACE")]
     pub(crate) traces: Vec<PathBuf>,
     /// Number of the change, as `gctrace analyze` numbers them
-    #[arg(required = true, value_name = "N")]
+    #[arg(required = true, value_name = "N", value_parser = advice_number)]
     pub(crate) number: usize,
+}
+
+fn advice_number(text: &str) -> Result<usize, String> {
+    text.parse().map_err(|_| {
+        "the number of an advice comes last, as in gctrace advice trace.json 1".to_owned()
+    })
 }

@@ -145,6 +145,9 @@ impl ConfiguredOptions {
         };
         let has_command = words.first().is_some_and(|first| !first.starts_with('-'));
         let table = if has_command { words.remove(0) } else { "record".to_owned() };
+        if words.is_empty() && command.find_subcommand(&table).is_none() {
+            self.ignored.push(format!("{VARIABLE}: gctrace has no command {table:?}"));
+        }
         let mut words = words.into_iter().peekable();
         while let Some(word) = words.next() {
             let Some(option) = word.strip_prefix("--").filter(|option| !option.is_empty()) else {
@@ -411,6 +414,7 @@ mod tests {
             ("", "-q", "\"-q\" is no long option"),
             ("", "'", "a quote is not closed"),
             ("", "--pid 1", "--pid must be typed"),
+            ("", "stack-depth", "has no command \"stack-depth\""),
         ] {
             let all = read(file, words);
             assert_eq!(all.options, Vec::new(), "{file} {words}");

@@ -206,7 +206,7 @@ fn is_plain_number(text: &str) -> bool {
     text.parse::<f64>().is_ok() && text.chars().all(|c| c.is_ascii_digit() || c == '.')
 }
 
-/// Adds a tip to the error for `gctrace python train.py`, the most likely mistake.
+/// Adds a tip to the error for `gctrace python train.py`, the most likely mistake, and for options before a subcommand.
 pub(super) fn explain_missing_dashes(error: clap::Error, arguments: &[OsString]) -> clap::Error {
     let Some(word) = unexpected_word(&error) else {
         return error;
@@ -214,6 +214,17 @@ pub(super) fn explain_missing_dashes(error: clap::Error, arguments: &[OsString])
     let Some(position) = arguments.iter().position(|a| *a == *word) else {
         return error;
     };
+    if position > 1 && super::command().find_subcommand(&word).is_some() {
+        let (before, rest) = (shown(&arguments[1..position]), shown(&arguments[position + 1..]));
+        if arguments[1..position].iter().all(|one| one.to_string_lossy().starts_with('-')) {
+            return super::usage_error(
+                ErrorKind::UnknownArgument,
+                &format!(
+                    "unexpected '{word}': options go after the subcommand\n\n  tip: gctrace {word} {before} {rest}"
+                ),
+            );
+        }
+    }
     if word.starts_with('-')
         || arguments.iter().any(|a| a == "--")
         || !records(&arguments[..position])

@@ -247,7 +247,9 @@ fn of_collector(report: &Report, changes: &[(usize, &Advice)]) -> Vec<String> {
         };
     }
     if changes.iter().all(|(_, advice)| advice.effect.saves_at_most_ns.is_none()) {
-        return numbered(changes).into_iter().chain(undecided).collect();
+        let settled =
+            not_worth_it(report).map_or_else(Vec::new, |rest| wrap(&rest, INDENT, INDENT));
+        return numbered(changes).into_iter().chain(undecided).chain(settled).collect();
     }
     let shown = || changes.iter().take(ADVICE_SHOWN);
     // What is saved once, or in the whole run, is no part of training.

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::print::clean;
 use crate::units::{duration, signed_duration};
-use gctrace_analysis::report::{Advice, Report};
+use gctrace_analysis::report::{Advice, AdviceId, Report};
 
 /// The whole report, in the style's width.
 pub(crate) fn text(report: &Report, style: Style) -> String {
@@ -104,6 +104,9 @@ pub(super) fn saves(advice: &Advice, max_ns: u64) -> String {
     };
     let (what, basis) = match effect.run {
         Some(_) => ("the run", "predicted by replay"),
+        None if advice.id == AdviceId::OffWhileLoading => {
+            ("the collector's time at start-up", "predicted")
+        }
         None => ("the collector's time in training", "predicted"),
     };
     format!(

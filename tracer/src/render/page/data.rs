@@ -104,7 +104,7 @@ impl RunDrawings {
         let pauses = pauses(analysis, &list, &mut stacks);
         let heaps = heaps(report, &clock);
         let memories = memories(analysis, &clock);
-        let layers = LayersData::of(report, &clock);
+        let layers = LayersData::of(report, &clock, name);
         let (strings, frames) = stacks.frames();
         let heat = HeatData::of(steps, MOST_OF_PART).filter(|_| steps.len() > 1);
         Self {
@@ -141,7 +141,7 @@ impl RunDrawings {
 }
 
 /// `rank 3`, `process 4242`.
-pub(super) fn name(process: &PausedProcess) -> String {
+fn name(process: &PausedProcess) -> String {
     match (process.rank, process.pid) {
         (Some(rank), _) => format!("rank {rank}"),
         (None, Some(pid)) => format!("process {pid}"),

@@ -1,13 +1,9 @@
 //! PyTorch's memory by layer: the layers of the step that held the most as tiles, and the sums of the measured
 //! steps over time.
 
-use super::blocks::{Block, Section, blocks, figures_together};
-use super::data::{RunDrawings, name};
 use crate::print::clean;
-use crate::render::layers;
-use crate::render::table::for_page;
 use gctrace_analysis::report::{LayerTotals, Report};
-use gctrace_analysis::words::layers::{layers_in_short, name as name_of};
+use gctrace_analysis::words::layers::name as name_of;
 use gctrace_analysis::{CommonClock, PausedProcess};
 use serde::Serialize;
 
@@ -29,8 +25,12 @@ pub(super) struct LayersData {
 }
 
 impl LayersData {
-    /// Of all processes with layers.
-    pub(super) fn of(report: &Report, clock: &CommonClock) -> Vec<Self> {
+    /// Of all processes with layers; `name` is theirs.
+    pub(super) fn of(
+        report: &Report,
+        clock: &CommonClock,
+        name: fn(&PausedProcess) -> String,
+    ) -> Vec<Self> {
         let with = report.processes.iter().filter_map(|process| {
             let measured = process.layers.as_ref()?;
             let held = measured.layers.iter().filter(|layer| layer.bytes.at_once() > 0);
@@ -60,15 +60,4 @@ fn clean_of(name: &str) -> String {
 
 fn kinds(bytes: &LayerTotals) -> [u64; 5] {
     [bytes.weights, bytes.saved.unwrap_or(0), bytes.gradients, bytes.optimizer, bytes.buffers]
-}
-
-/// Empty without measured layers.
-pub(super) fn section(report: &Report, drawings: &RunDrawings, run: usize) -> Section {
-    let mut all = Vec::new();
-    all.extend(layers_in_short(report).map(|text| Block::Text(figures_together(&text))));
-    if drawings.has_layers {
-        all.push(Block::Drawing("layers", run));
-    }
-    all.extend(blocks(&for_page(|| layers::layers(report).lines)));
-    Section::new("layers", "Memory by layer", all).about("of PyTorch's models, in measured steps")
 }

@@ -6,12 +6,12 @@ use super::blocks::{
     AdviceBlock, Badge, Block, Card, Cell, Section, Table, blocks, evidence, figures_together,
 };
 use super::data::RunDrawings;
-use super::{idle, layers};
+use super::idle;
 use crate::render::table::for_page;
 use crate::render::{
     allocations, cause, cleanup, counters, cpu, cuda, evidence as facts, first_screen, garbage,
-    gpu_bounds, gpu_devices, gpus, launching, leaks, lines, missing, next, overview, pressure,
-    ranks, settings, steps, text,
+    gpu_bounds, gpu_devices, gpus, launching, layers, leaks, lines, missing, next, overview,
+    pressure, ranks, settings, steps, text,
 };
 use crate::text::OrDash as _;
 use crate::units::{bytes, count, duration, percent, short_count};
@@ -41,7 +41,7 @@ pub(super) fn of_run(
         freed(report),
         processes(report, drawings, run),
         heaps(report, drawings, run),
-        layers::section(report, drawings, run),
+        by_layer(report, drawings, run),
         recording(report),
         more(report),
     ];
@@ -309,6 +309,18 @@ fn heaps(report: &Report, drawings: &RunDrawings, run: usize) -> Section {
     all.extend(evidence(for_page(|| cleanup::section(report))));
     Section::new("heap", "Heap and memory over time", all)
         .about("objects that full collections went through, and memory")
+}
+
+/// PyTorch's memory by layer; empty without measured layers.
+fn by_layer(report: &Report, drawings: &RunDrawings, run: usize) -> Section {
+    let mut all = Vec::new();
+    let short = words::layers::layers_in_short(report);
+    all.extend(short.map(|text| Block::Text(figures_together(&text))));
+    if drawings.has_layers {
+        all.push(Block::Drawing("layers", run));
+    }
+    all.extend(blocks(&for_page(|| layers::layers(report).lines)));
+    Section::new("layers", "Memory by layer", all).about("of PyTorch's models, in measured steps")
 }
 
 /// How it was recorded, what that cost, and what is not known.

@@ -57,7 +57,8 @@ fn of_process(process: &ProcessReport, trend: &HeapTrend) -> Vec<String> {
                 (false, true) => " (slows)",
                 (false, false) => "",
             };
-            format!("{}{grows}", kept.name)
+            // In 80 columns there is no room for more.
+            format!("{}{grows}", kept.name.trim_end_matches(" memory"))
         })
         .right(per, |(kept, trend)| rate(kept, trend.per_s))
         .left("95 %", |(kept, trend)| {

@@ -50,10 +50,14 @@ fn what_grows_has_its_line_of_birth() {
     let grows = "Its resident memory keeps growing: 124 MiB per hour (inferred). Its fastest line of birth: \
                  /srv/serve.py:41 in remember.";
     assert!(short.contains(grows), "{short}");
-    let text = checked(&report).split_whitespace().collect::<Vec<_>>().join(" ");
+    let whole = checked(&report);
+    let text = whole.split_whitespace().collect::<Vec<_>>().join(" ");
     let born = "Born and alive, per hour, of a sample of all allocations: /srv/serve.py:41 in remember \
                 (+360,000 objects and 121 MiB).";
     assert!(text.contains(born), "{text}");
+    // In 80 columns no figure is cut.
+    let heads: Vec<&str> = whole.lines().filter(|line| line.contains("95 %  ")).collect();
+    assert!(!heads.is_empty() && heads.iter().all(|head| head.ends_with(" after")), "{text}");
     // Texts are no objects of the collector, but Python's.
     assert!(!text.contains("outside Python"), "{text}");
 }

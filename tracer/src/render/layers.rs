@@ -61,11 +61,14 @@ fn of_process(layers: &LayersReport) -> Vec<String> {
             counted(more as u64, "row")
         ));
     }
+    // Of what is compiled they are unknown.
+    let gradients = total.output_gradients.filter(|gradients| *gradients > 0);
+    let gradients = gradients.map_or(String::new(), |gradients| {
+        format!(" Their gradients take {} in all, a layer's at a time.", bytes(gradients))
+    });
     lines.extend(paragraph(&format!(
         "Saved: for the backward pass, without weights and buffers, each storage once, where it was first saved. \
-         Outputs: what modules returned; what is saved too is in both. Their gradients take {} in all, a \
-         layer's at a time.{}",
-        total.output_gradients.map(bytes).or_dash(),
+         Outputs: what modules returned; what is saved too is in both.{gradients}{}",
         if total.buffers > 0 { format!(" Buffers: {}.", bytes(total.buffers)) } else { String::new() },
     )));
     for device in &layers.devices {

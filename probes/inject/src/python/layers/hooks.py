@@ -171,13 +171,16 @@ def compile_begins(*_):
 def find_compiled():
     """Notes modules that run now as compiled by `Module.compile()`. Their code looks for hooks of all modules: with ours
     in place it would be compiled again, in each measured step, until torch gives up and compiles no more of it."""
-    code, frame = nn_module.Module._wrapped_call_impl.__code__, modules["sys"]._getframe()
-    while frame is not None:
-        if frame.f_code is code:
-            module = frame.f_locals["self"]
-            if module._compiled_call_impl is not None and not any(one() is module for one in state["compiled"]):
-                state["compiled"].append(weak(module))
-        frame = frame.f_back
+    try:
+        code, frame = nn_module.Module._wrapped_call_impl.__code__, modules["sys"]._getframe()
+        while frame is not None:
+            if frame.f_code is code:
+                module = frame.f_locals["self"]
+                if module._compiled_call_impl is not None and not any(one() is module for one in state["compiled"]):
+                    state["compiled"].append(weak(module))
+            frame = frame.f_back
+    except Exception:  # in a PyTorch that has other names for them
+        pass
 
 
 def call_without_hooks(module, call):

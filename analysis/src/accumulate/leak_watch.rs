@@ -85,10 +85,10 @@ impl LeakWatch {
     /// `None` without five samples of anything.
     pub(crate) fn trend(&self, life: &WatchedLife) -> Option<HeapTrend> {
         let frozen_ns = life.frozen_ns.max(life.set_up_ns);
-        let objects = trend(&self.objects, frozen_ns.unwrap_or(0), life);
+        let objects = trend(self.objects.samples(), frozen_ns.unwrap_or(0), life);
         let set_up_ns = life.set_up_ns.unwrap_or(0);
-        let resident = trend(&self.resident, set_up_ns, life);
-        let device = trend(&self.device, set_up_ns, life);
+        let resident = trend(self.resident.before_exit(), set_up_ns, life);
+        let device = trend(self.device.before_exit(), set_up_ns, life);
         objects.or(resident).or(device)?;
         let resident_bytes = self.resident.last();
         Some(HeapTrend {
@@ -115,8 +115,12 @@ impl LeakWatch {
 }
 
 /// The trend of the steady part of what a series has from a time on.
-fn trend(series: &LowestSeries, from_ns: u64, life: &WatchedLife) -> Option<Trend> {
-    let samples = series.samples().filter(|(at_ns, _)| *at_ns >= from_ns);
+fn trend(
+    samples: impl Iterator<Item = (u64, u64)>,
+    from_ns: u64,
+    life: &WatchedLife,
+) -> Option<Trend> {
+    let samples = samples.filter(|(at_ns, _)| *at_ns >= from_ns);
     let points: Vec<(f64, f64)> =
         samples.map(|(at_ns, value)| point(life.since_ns, at_ns, value)).collect();
     let steady = points.get(steady_part(&points)..).filter(|steady| steady.len() >= FEWEST)?;
@@ -239,6 +243,8 @@ fn reaches(trend: &Trend, more: u64) -> ReachesLimit {
 
 /// Length of the first times of a series, in ns.
 const FIRST_SLOT_NS: u64 = 1_000_000_000;
+/// Of a process that exits a reading or two, once a second.
+const MOST_OF_EXIT: usize = 2;
 /// Samples of a series at most: the slopes of a trend are its square.
 const MOST_SAMPLES: usize = 64;
 
@@ -286,6 +292,15 @@ impl LowestSeries {
     /// Times and values, in order.
     fn samples(&self) -> impl Iterator<Item = (u64, u64)> {
         self.slots.values().copied()
+    }
+
+    /// The same without the last ones, of those at most [`MOST_OF_EXIT`], that fell: a process that exits frees what it
+    /// kept, and a line does not end in that.
+    fn before_exit(&self) -> impl Iterator<Item = (u64, u64)> {
+        let last: Vec<u64> = self.slots.values().rev().map(|(_, value)| *value).collect();
+        let falls = |pair: &&[u64]| matches!(pair, [after, before] if after < before);
+        let falls = last.windows(2).take(MOST_OF_EXIT).take_while(falls).count();
+        self.samples().take(last.len().saturating_sub(falls))
     }
 
     /// The latest value.

@@ -177,6 +177,24 @@ fn a_limit_is_predicted_for_ten_times_what_was_seen_at_most() {
     assert_eq!(predicted(40_000_000 + (1 << 30)), None);
 }
 
+/// It was read while the process freed what it had: the last four of an even rise looked like another part.
+#[test]
+fn readings_while_a_process_exits_are_no_trend() {
+    for readings in 0..=2 {
+        let mut watch = LeakWatch::default();
+        for at_s in (0..60).step_by(2) {
+            watch.resident(at_s * S, 10_000_000 + at_s * 1_450_000);
+        }
+        for at_s in 0..readings {
+            watch.resident((60 + at_s) * S, 94_000_000 - at_s * 30_000_000);
+        }
+        let resident = watch.trend(&life(62)).unwrap().resident.unwrap();
+        assert!(resident.rises, "{readings}: {resident:?}");
+        assert!((resident.per_s - 1_450_000.0).abs() < 1_000.0, "{readings}: {resident:?}");
+        assert_eq!(watch.memory()[0].len() as u64, 30 + readings, "they are shown");
+    }
+}
+
 /// Activations come and go; the sum over devices of what is left grows.
 #[test]
 fn device_memory_grows_below_what_a_step_takes() {

@@ -152,13 +152,11 @@ impl Analysis {
             missing.anomalies += trace.ending.anomalies.count;
             add_to(&mut missing.recorded_twice, trace.ending.recorded_twice);
             missing.attached += trace.unlisted.attached;
-            let Some(end) = &trace.end else {
-                missing.traces_without_end += 1;
-                continue;
-            };
-            if let Some(unseen) = end.unseen {
+            missing.traces_without_end += u64::from(end.is_none());
+            if let Some(unseen) = end.and_then(|end| end.unseen) {
                 all_unseen.get_or_insert_default().add(unseen);
             }
+            let Some(end) = end.or(trace.ending.before_end.as_ref()) else { continue };
             for (place, count) in &end.lost {
                 let lost = missing.lost.entry(place.clone()).or_default();
                 add_to(lost, *count);

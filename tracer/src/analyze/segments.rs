@@ -315,14 +315,8 @@ impl SegmentReader {
             join_ends(&mut end, &self.before);
             self.scale_cost(&mut end);
             self.added.push_back(DecodedItem::Record(Record::End(end)));
-        } else if let (1.., Some(last)) = (self.before.omitted.count, self.last.take()) {
-            let omitted = self.before.omitted;
-            let pauses = counted(omitted.count, "short pause");
-            let time = duration(omitted.total_ns);
-            self.note(
-                &last,
-                format!("{pauses} ({time}) were only counted before the last segment"),
-            );
+        } else {
+            self.completion.before_end = Some(std::mem::take(&mut self.before));
         }
     }
 }

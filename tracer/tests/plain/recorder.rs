@@ -200,21 +200,27 @@ fn the_last_part_is_kept_and_everything_is_counted() {
 
 #[test]
 fn what_a_kill_leaves_is_readable_and_the_next_recording_keeps_it() {
-    let mut recorder = Recorder::start(&[]);
-    recorder.wait_until_deleted();
-    recorder.gctrace.kill().unwrap();
-    recorder.gctrace.wait().unwrap();
-    let killed = recorder.report("ring");
-    assert_eq!(number(&killed, "/missing/traces_without_end"), 1);
-    assert!(number(&killed, "/totals/pauses/count") > 0);
-    let counted = collections(&killed);
-    std::fs::write(recorder.path("stop"), "").unwrap();
-    recorder.wait_for("truth.json");
-    assert!(counted <= truth(recorder.place.path()));
-    let next = recorder.run(&[
-        "record", "--mode", "inject", "--keep", "1s", "-o", "ring", "--", "python3", "-c", "",
-    ]);
-    let printed = String::from_utf8_lossy(&next.stderr).into_owned();
-    assert!(printed.contains("the recording before is now in ring/kept-1"), "{printed}");
-    assert_eq!(collections(&recorder.report("ring/kept-1")), counted);
+    for (options, counted) in [
+        (&[][..], "/totals/pauses/count"),
+        // The last line has the sums of what is left out; here there is none.
+        (&["--min-pause", "10s"][..], "/missing/omitted/count"),
+    ] {
+        let mut recorder = Recorder::start(options);
+        recorder.wait_until_deleted();
+        recorder.gctrace.kill().unwrap();
+        recorder.gctrace.wait().unwrap();
+        let killed = recorder.report("ring");
+        assert_eq!(number(&killed, "/missing/traces_without_end"), 1);
+        assert!(number(&killed, counted) > 0, "{}", killed["missing"]);
+        let counted = collections(&killed);
+        std::fs::write(recorder.path("stop"), "").unwrap();
+        recorder.wait_for("truth.json");
+        assert!(counted <= truth(recorder.place.path()));
+        let next = recorder.run(&[
+            "record", "--mode", "inject", "--keep", "1s", "-o", "ring", "--", "python3", "-c", "",
+        ]);
+        let printed = String::from_utf8_lossy(&next.stderr).into_owned();
+        assert!(printed.contains("the recording before is now in ring/kept-1"), "{printed}");
+        assert_eq!(collections(&recorder.report("ring/kept-1")), counted);
+    }
 }

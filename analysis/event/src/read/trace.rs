@@ -72,6 +72,8 @@ pub struct TraceCompletion {
     pub anomalies: Anomalies,
     /// Pauses that both sources recorded in the trace; each was read once.
     pub recorded_twice: u64,
+    /// Of a recorder without a last line: the sums of what its earlier segments lost and only counted.
+    pub before_end: Option<TraceEnd>,
 }
 
 /// Reads a trace: ours, or any in Chrome's trace event format.
@@ -138,6 +140,7 @@ impl TraceReader {
             cut: self.events.cut(),
             anomalies: self.anomalies,
             recorded_twice: self.recorded_twice,
+            before_end: None,
         }
     }
 

@@ -175,22 +175,27 @@ fn hostile_names_run_nothing() {
     }
 }
 
-/// Ten minutes of 417 pauses a second: 2 MB, drawn and used like any other.
 #[test]
 fn layers_are_tiles_as_large_as_their_memory() {
     let place = tempfile::tempdir().unwrap();
-    let table = |step: u64, saved: u64| {
+    let table = |step: u64, saved: Option<u64>| {
         let rows = serde_json::json!([
-            {"path": HOSTILE, "type_name": "Linear", "calls": 1, "made": {"saved": saved << 20},
+            {"path": HOSTILE, "type_name": "Linear", "calls": 1, "made": saved.map(|mib| serde_json::json!({"saved": mib << 20})),
              "held": {"weights": 1 << 20, "gradients": 1 << 20, "optimizer": 2 << 20}},
             {"path": "b", "type_name": "Embedding", "calls": 1, "held": {"weights": 1 << 20}, "made": {}},
         ]);
-        let args = serde_json::json!({"step": step, "every": 1, "saved_bytes": saved << 20, "cost_ns": 5, "rows": rows});
+        let args = serde_json::json!({"step": step, "every": 1, "saved_bytes": saved.map(|mib| mib << 20), "cost_ns": 5, "rows": rows});
         let ts = 1_000_000 + step * 1000;
         serde_json::json!({"ph": "M", "name": "gctrace_layers", "pid": 7, "tid": 7, "ts": ts, "args": args})
             .to_string()
     };
-    trace(place.path(), "run.json", "train.py", &ordinary(), &[table(2, 4), table(3, 2)]);
+    trace(
+        place.path(),
+        "run.json",
+        "train.py",
+        &ordinary(),
+        &[table(2, Some(4)), table(3, Some(2))],
+    );
     done(place.path(), &["report", "run.json"]);
     let test = "page::layers_are_tiles_as_large_as_their_memory";
     let Some(seen) = seen(test, &place.path().join("run.html"), "f4") else {
@@ -204,8 +209,17 @@ fn layers_are_tiles_as_large_as_their_memory() {
     let plain = tiles[1][0].as_str().unwrap().replace('\u{a0}', " ");
     starts(&plain.into(), "b Embedding\n1 MiB, 11.1 %\nweights 1 MiB");
     assert!(seen["text"].as_str().unwrap().contains("Step 2, as its backward pass began."));
+    // What is unknown is not 0.
+    let unknown = [2, 3].map(|step| table(step, None));
+    trace(place.path(), "unknown.json", "train.py", &ordinary(), &unknown);
+    done(place.path(), &["report", "unknown.json"]);
+    let Some(seen) = self::seen(test, &place.path().join("unknown.html"), "f4") else {
+        return;
+    };
+    assert!(seen["text"].as_str().unwrap().contains("saved for backward (unknown)"));
 }
 
+/// Ten minutes of 417 pauses a second: 2 MB, drawn and used like any other.
 #[test]
 fn a_quarter_of_a_million_pauses() {
     let place = tempfile::tempdir().unwrap();

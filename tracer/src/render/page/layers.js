@@ -43,7 +43,9 @@ drawings.layers = async (box, run) => {
     repaints.push(draw);
     draw();
     if (one.steps.length > 1) {
-      const lines = KINDS.map(([name], which) => ({ name, points: one.steps.map(([at, step, kinds]) => ({ at, step, value: kinds[which], r: 1.5 })) }));
+      // What is unknown has no point.
+      const known = which => one.steps.filter(([, , kinds]) => kinds[which] !== null).map(([at, step, kinds]) => ({ at, step, value: kinds[which], r: 1.5 }));
+      const lines = KINDS.map(([name], which) => ({ name, points: known(which) })).map(({ name, points }) => ({ name: points.length ? name : `${name} (unknown)`, points }));
       linesOverTime(box, lines, "Memory by kind in measured steps, over time", mebibytes, point => `step ${count(point.step)}: ${KINDS[point.which][0]} ${mebibytes(point.value)}`);
     } else {
       box.append(make("div", { class: "legend" }, ...KINDS.map(([name, ink]) => make("span", {}, make("i", { class: "sw", style: `background:var(--${ink})` }), name))));

@@ -12,16 +12,17 @@ const DRAWN: usize = 4;
 /// Tiles of a process; smaller layers are left out of the picture.
 const TILES: usize = 300;
 
-/// The layers of a process, in bytes by kind: weights, saved, gradients, optimizer state, buffers.
+/// The layers of a process, in bytes by kind: weights, saved (`None` if unknown), gradients, optimizer state,
+/// buffers.
 #[derive(Serialize)]
 pub(super) struct LayersData {
     name: String,
     /// The step that held the most.
     step: u64,
     /// Of each layer its name, class and bytes; the largest first.
-    layers: Vec<(String, String, [u64; 5])>,
+    layers: Vec<(String, String, [Option<u64>; 5])>,
     /// Of each measured step its end, number and bytes.
-    steps: Vec<(u64, u64, [u64; 5])>,
+    steps: Vec<(u64, u64, [Option<u64>; 5])>,
 }
 
 impl LayersData {
@@ -58,6 +59,7 @@ fn clean_of(name: &str) -> String {
     clean::line(name).into_owned()
 }
 
-fn kinds(bytes: &LayerTotals) -> [u64; 5] {
-    [bytes.weights, bytes.saved.unwrap_or(0), bytes.gradients, bytes.optimizer, bytes.buffers]
+fn kinds(bytes: &LayerTotals) -> [Option<u64>; 5] {
+    let LayerTotals { weights, saved, gradients, optimizer, buffers, .. } = *bytes;
+    [Some(weights), saved, Some(gradients), Some(optimizer), Some(buffers)]
 }

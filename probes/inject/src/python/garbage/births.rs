@@ -179,8 +179,8 @@ pub(super) fn birth(block: usize) -> Option<(u32, u32)> {
 }
 
 /// Estimates what is alive of what was allocated since the sampling began: by line the objects and
-/// their bytes, without types that have free lists; of at most so many lines those with most objects, in this order. The lock of the main
-/// interpreter is held.
+/// their bytes, without types that have free lists; of at most so many lines those with most
+/// objects, in this order. The lock of the main interpreter is held.
 pub(super) fn alive(most: usize) -> Vec<(SampledLine, u64, u64)> {
     let Some(sampler) = sampler().filter(|sampler| !sampler.is_over) else {
         return Vec::new();

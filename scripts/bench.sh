@@ -13,7 +13,7 @@ need_packages building "${build_packages[@]}"
 need_packages "the comparison" bpftrace binutils python3 python3-venv time
 can_be_root || die "measuring needs root"
 if [ -z "${GCTRACE:-}" ]; then
-    build build --release --quiet
+    build build --release
     GCTRACE=${CARGO_TARGET_DIR:-$checkout/target}/release/gctrace
 fi
 

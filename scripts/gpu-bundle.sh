@@ -9,7 +9,7 @@
 # programs are those of releases (scripts/release/binaries.sh); PROFILE=dev is for testing the bundle
 # itself.
 set -euo pipefail
-export RELEASE_PROFILE=${PROFILE:-release}
+export RELEASE_PROFILE=${PROFILE:-dist}
 # shellcheck source-path=SCRIPTDIR source=release/environment.sh
 . "$(dirname "$0")/release/environment.sh"
 

@@ -2,7 +2,7 @@
 # Makes the release of the commit that is checked out twice, from two folders of different length and
 # with two homes of cargo, and compares the checksums. Prints them; exits with 1 if one differs.
 #
-#   scripts/reproducible.sh [--profile dev|release] [ARTIFACT...]       (release: 20 minutes)
+#   scripts/reproducible.sh [--profile dev|dist] [ARTIFACT...]          (dist: 20 minutes)
 #
 # Arguments are those of scripts/release.sh. Compiler, clang and glibc are the same for both.
 set -euo pipefail
@@ -11,7 +11,7 @@ set -euo pipefail
 
 options=()
 if [ "${1:-}" = --profile ]; then
-    options=("$1" "${2:?dev or release}")
+    options=("$1" "${2:?dev or dist}")
     shift 2
 fi
 place=$(mktemp -d)

@@ -14,8 +14,11 @@ need_packages building "${build_packages[@]}"
 need_packages "the example" python3
 # The program contains the libraries, as releases do: it works wherever it is copied to.
 folder=$(realpath -m "${CARGO_TARGET_DIR:-$checkout/target}")/release
-build build --release --quiet --workspace --exclude gctrace
-(cd "$checkout" && as_builder env "GCTRACE_BUNDLE=$folder" "$cargo" build --release --quiet -p gctrace)
+# The same packages both times: others would select other features of dependencies, and compile them twice.
+packages=(-p gctrace -p gctrace-inject -p gctrace-simgpu)
+say "building gctrace in $folder (a few minutes the first time)"
+build build --release "${packages[@]}" --lib
+(cd "$checkout" && as_builder env "GCTRACE_BUNDLE=$folder" "$cargo" build --release "${packages[@]}" --bin gctrace)
 
 gctrace=$folder/gctrace
 trace=$checkout/trace.json

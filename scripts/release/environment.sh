@@ -3,7 +3,7 @@
 #
 # From the environment:
 #   RELEASE_ARCH     x86_64 or aarch64                       (default: this machine's)
-#   RELEASE_PROFILE  release or dev                          (default: release)
+#   RELEASE_PROFILE  dist or dev                             (default: dist)
 #   RELEASE_HERE     yes: with this machine's libraries, for tests
 #   RELEASE_OUT      folder of the artifacts                 (default: dist)
 #   RELEASE_STAGE    folder of what binaries.sh makes        (default: in the target folder)
@@ -16,15 +16,15 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/../setup.sh"
 
 RELEASE_ARCH=${RELEASE_ARCH:-$(uname -m)}
-RELEASE_PROFILE=${RELEASE_PROFILE:-release}
+RELEASE_PROFILE=${RELEASE_PROFILE:-dist}
 RELEASE_OUT=$(realpath -m "${RELEASE_OUT:-$checkout/dist}")
 case $RELEASE_ARCH in
 x86_64 | aarch64) ;;
 *) die "no architecture '$RELEASE_ARCH': x86_64, aarch64" ;;
 esac
 case $RELEASE_PROFILE in
-release | dev) ;;
-*) die "no profile '$RELEASE_PROFILE': release, dev" ;;
+dist | dev) ;;
+*) die "no profile '$RELEASE_PROFILE': dist, dev" ;;
 esac
 mkdir -p "$RELEASE_OUT"
 
@@ -37,11 +37,13 @@ release_target_folder=${CARGO_TARGET_DIR:-$checkout/target}
 release_built=$release_target_folder/$release_target/${RELEASE_PROFILE/#dev/debug}
 # Options of cargo. With --here they are those of the tests' build, and an example selects the features of
 # dependencies for tests: nothing but the program is compiled again. It has a folder of its own, so that tests
-# which run meanwhile do not find another gctrace in theirs.
+# which run meanwhile do not find another gctrace in theirs. Both times the same packages: others would select
+# other features of dependencies, and compile them twice.
+release_packages=(-p gctrace -p gctrace-inject -p gctrace-simgpu --features gctrace/vendored)
 # shellcheck disable=SC2034  # for the sourcing scripts
-release_program=(-p gctrace --bin gctrace --features vendored)
+release_program=("${release_packages[@]}" --bin gctrace)
 # shellcheck disable=SC2034  # for the sourcing scripts
-release_libraries=(-p gctrace-inject -p gctrace-simgpu)
+release_libraries=("${release_packages[@]}" --lib)
 # shellcheck disable=SC2034  # for the sourcing scripts
 if [ -n "${RELEASE_HERE:-}" ]; then
     release_built=$release_target_folder/here/${RELEASE_PROFILE/#dev/debug}

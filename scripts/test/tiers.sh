@@ -72,7 +72,7 @@ made() {
 
 # compile: compiles the workspace once, all that the tiers run and all that a test loads.
 compile() {
-    build test --workspace --lib --bins --tests --examples --no-run --quiet
+    build test --workspace --lib --bins --tests --examples --no-run
     if [ -n "$nextest" ]; then
         build nextest list --workspace --list-type binaries-only --message-format json 2>/dev/null >"$logs/binaries.json"
         build metadata --format-version 1 >"$logs/cargo.json"

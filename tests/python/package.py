@@ -146,6 +146,46 @@ def records():
         assert "none.json" in str(error), error
 
 
+def forks():
+    """Children that leave the block, end within it, or go on behind it write nothing into their parent's trace."""
+    for by in ("callbacks", "probes"):
+        for ends in ("leaves", "exits", "goes on"):
+            path = os.path.join(FOLDER, "forked.json")
+            try:
+                recording = gctrace.record(path, by=by)
+            except RuntimeError:
+                # Probes may not be attached here.
+                continue
+            begun = os.getpid()
+            try:
+                with recording, Bracket() as bracket:
+                    bracket.close()
+                    garbage(3_000)
+                    gc.collect()
+                    child = os.fork()
+                    if child == 0:
+                        garbage(1_000)
+                        gc.collect()
+                        if ends == "exits":
+                            sys.exit(0)
+                        if ends == "goes on":
+                            recording.stop()
+                            recording.stop()
+                    else:
+                        assert os.waitpid(child, 0)[1] == 0
+                        garbage(3_000)
+                        gc.collect()
+            finally:
+                # What ends by SystemExit leaves as a program does, with the buffers of its files.
+                if os.getpid() != begun and ends != "exits":
+                    gc.collect()
+                    sys.exit(0)
+            totals = gctrace.analyze(path)["totals"]
+            if by == "callbacks":
+                assert totals["pauses"]["count"] == bracket.pauses >= 2, (ends, totals, bracket.pauses)
+            assert totals["pauses"]["count"] >= 2 and totals["lost"] == 0, (by, ends, totals)
+
+
 def settings():
     own = gc.get_threshold()
     with gctrace.apply("threshold=7000,20") as applied:
@@ -248,6 +288,7 @@ def idle_gpu():
 
 measures()
 records()
+forks()
 settings()
 idle_gpu()
 print("ok")

@@ -95,6 +95,7 @@ class _Probes:
         if os.path.exists(path):
             os.replace(path, path + ".old")
         command = [find_bin(), "record", "-q", "--mode", "ebpf", "--no-follow", "-o", path, "-p", str(os.getpid())]
+        self.pid = os.getpid()
         self.messages = tempfile.TemporaryFile()
         self.child = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self.messages
@@ -122,6 +123,9 @@ class _Probes:
         return self.messages.read().decode(errors="replace").strip()
 
     def stop(self) -> None:
+        if os.getpid() != self.pid:
+            # A forked child leaves the block: the recording is its parent's.
+            return
         self.child.send_signal(signal.SIGINT)
         if self.child.wait() != 0:
             raise RuntimeError(self._said() or "gctrace ended with {}".format(self.child.returncode))
@@ -133,7 +137,8 @@ class _Callbacks:
     def __init__(self, path: str, cells: Mapping[str, int]) -> None:
         # Files of a notebook's cells, and their numbers; it grows as cells run.
         self.cells = cells
-        self.file = open(path, "w", encoding="utf-8")
+        # Without a buffer: a forked child would write what is in it again.
+        self.file = open(path, "wb", buffering=0)
         self.pid = os.getpid()
         self.frames: Dict[Tuple[Optional[int], str, str, int], int] = {}
         self.threads: Dict[int, None] = {}
@@ -162,8 +167,8 @@ class _Callbacks:
                 pid=0,
             )
             self._flush()
-            self.file.seek(self.file.tell() - 2)
-            self.file.write("\n]}\n")
+            self.file.seek(-2, os.SEEK_CUR)
+            self._write("\n]}\n")
         self.file.close()
 
     def _event(self, name: str, at_ns: Optional[int], args: Dict[str, Any], pid: int) -> None:
@@ -178,7 +183,7 @@ class _Callbacks:
 
     def _write_start(self) -> None:
         command = [sys.executable or "python", *sys.argv]
-        self.file.write('{"displayTimeUnit":"ns","traceEvents":[')
+        self._write('{"displayTimeUnit":"ns","traceEvents":[')
         header = {
             "format": "gctrace.trace/1",
             "gctrace": "python",
@@ -217,9 +222,15 @@ class _Callbacks:
         self._flush()
 
     def _flush(self) -> None:
-        if self.lines:
-            self.file.write(",\n".join(self.lines) + ",\n")
-            self.lines = []
+        # First: while it writes, another thread may collect.
+        lines, self.lines = self.lines, []
+        if lines:
+            self._write(",\n".join(lines) + ",\n")
+
+    def _write(self, text: str) -> None:
+        left = memoryview(text.encode())
+        while left:
+            left = left[self.file.write(left) :]
 
     def _collects(self, phase: str, info: Dict[str, Any]) -> None:
         if phase == "start":

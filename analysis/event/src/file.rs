@@ -152,6 +152,15 @@ impl TraceFile {
         Self::begin(sink, path, compression, header)
     }
 
+    /// Reserves the space that [`TraceFile::create`] needs, in an empty file; it stays empty.
+    ///
+    /// # Errors
+    /// As [`TraceFile::create`].
+    pub fn reserve(file: &File, path: &Path) -> Result<(), WriteError> {
+        let reserved = file.try_clone().and_then(|file| TraceSink::new(file, b""));
+        reserved.map(drop).map_err(|source| error(path, 0, source))
+    }
+
     /// As [`TraceFile::create`], but only appends: nothing that is in the file already is touched, and what its
     /// reader (of a pipe) does not take yet waits in memory, up to 16 MiB.
     ///

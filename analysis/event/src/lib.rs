@@ -59,10 +59,10 @@ pub use record::{
     ExaminedProcesses, Frame, FrameId, Garbage, GcReason, GcSettings, GenerationTotal, GpuApi,
     GpuDevice, GpuOp, GpuOpKind, GpuProcess, GpuSample, GpuSync, GpuSyncKind, HostCode,
     HostCodeKind, Interpreter, KindCount, KindId, LayerHeld, LayerMade, LayerMark, LayerRow,
-    Layers, LayersRemark, NamedMarker, Note, ObjectKind, OffCpu, OffCpuReason, OmittedGpuWork,
-    OmittedPauses, Pause, PauseMemory, Pressure, ProbeCost, Process, ProcessCounters, ProcessExit,
-    ProcessOrigin, Record, RecordedTotals, RecordingMode, Segment, StepMark, TraceEnd, TraceHeader,
-    UnseenCollections, is_launch, is_throttling,
+    Layers, LayersRemark, NamedMarker, NotKept, Note, ObjectKind, OffCpu, OffCpuReason,
+    OmittedGpuWork, OmittedPauses, Pause, PauseMemory, Pressure, ProbeCost, Process,
+    ProcessCounters, ProcessExit, ProcessOrigin, Record, RecordedTotals, RecordingMode, Segment,
+    StepMark, TraceEnd, TraceHeader, UnseenCollections, is_launch, is_throttling,
 };
 pub use unpaired::{UnpairedPauses, overlap_ns};
 

@@ -42,7 +42,7 @@ pub use recording::{
     EventSource, ExaminedProcesses, OmittedPauses, ProbeCost, RecordingMode, TraceEnd, TraceHeader,
     UnseenCollections,
 };
-pub use segment::{GenerationTotal, OmittedGpuWork, RecordedTotals, Segment};
+pub use segment::{GenerationTotal, NotKept, OmittedGpuWork, RecordedTotals, Segment};
 pub use step::{NamedMarker, StepMark};
 
 use bitcode::{Decode, Encode};

@@ -55,10 +55,14 @@ pub(crate) struct ResumePoint {
 impl TraceSink {
     /// Empties a regular file and reserves its first space.
     pub(crate) fn new(file: File, footer: &'static [u8]) -> io::Result<Self> {
-        if !file.metadata()?.is_file() {
+        let found = file.metadata()?;
+        if !found.is_file() {
             return Ok(Self::stream(file));
         }
-        file.set_len(0)?;
+        // Not of an empty file: it would release the space that was reserved in it.
+        if found.len() > 0 {
+            file.set_len(0)?;
+        }
         let mut sink = Self { regular: true, reserves: true, footer, ..Self::stream(file) };
         sink.reserve()?;
         Ok(sink)

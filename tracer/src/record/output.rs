@@ -225,19 +225,25 @@ impl RecordOutput {
         }
     }
 
-    /// Writes what is buffered. If that or an earlier write failed: why, and how many records the
-    /// trace lacks.
-    pub(crate) fn settle(&mut self) -> Option<(String, u64)> {
-        let trace = match self.trace.as_mut()? {
-            TraceOutput::File(trace) => trace,
-            // The totals of the next segment would have those; there is none.
-            TraceOutput::Segments(segments) => return Some((segments.settle()?, 0)),
+    /// Writes what is buffered. If that or an earlier write failed: why; and by place how many records were not
+    /// written.
+    pub(crate) fn settle(&mut self) -> (Option<String>, BTreeMap<String, u64>) {
+        let trace = match &mut self.trace {
+            None => return (None, BTreeMap::new()),
+            Some(TraceOutput::Segments(segments)) => {
+                return (segments.settle(), segments.unwritten());
+            }
+            Some(TraceOutput::File(trace)) => trace,
         };
         if self.failure.is_none() {
             self.failure = trace.file.settle().err();
         }
-        let reason = self.failure.as_ref()?.reason();
-        Some((reason, self.unwritten + trace.file.lost()))
+        let reason = self.failure.as_ref().map(WriteError::reason);
+        let count = self.unwritten + trace.file.lost();
+        let place = reason.iter().filter(|_| count > 0);
+        let place = place.map(|reason| (format!("not written ({reason})"), count));
+        let unwritten = place.collect();
+        (reason, unwritten)
     }
 
     /// Writes the last line; returns an earlier failure.

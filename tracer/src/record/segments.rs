@@ -12,6 +12,7 @@ mod requests;
 mod steps;
 mod thinned;
 mod thinning;
+mod unwritten;
 
 use crate::args::KeepConfig;
 use crate::clock;
@@ -23,7 +24,7 @@ use gctrace_event::{
     WriteError,
 };
 use gpu::HeldGpuWork;
-use requests::KeepRequests;
+use requests::{KeepRequests, LongEvent};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::path::Path;
@@ -31,6 +32,7 @@ use std::time::Duration;
 use steps::StepTimes;
 use thinned::WaitingRecords;
 use thinning::{Kind, Thinning, WrittenSegment};
+use unwritten::{Unwritten, cannot_create};
 
 /// Parts of the time that is kept.
 const PARTS_OF_TIME: u32 = 10;
@@ -69,6 +71,7 @@ pub(crate) struct SegmentedTrace {
     header: TraceHeader,
     /// `None` while none can be written.
     current: Option<OpenSegment>,
+    unwritten: Unwritten,
     /// The file of the next one, where it is there already.
     begun: Option<File>,
     closed: VecDeque<ClosedSegment>,
@@ -87,7 +90,7 @@ pub(crate) struct SegmentedTrace {
     failure: Option<WriteError>,
     retry_ns: u64,
     /// The last time that was passed in.
-    now_ns: u64,
+    now: Now,
 }
 
 struct OpenSegment {
@@ -122,6 +125,7 @@ impl SegmentedTrace {
             keep: keep.clone(),
             header: header.clone(),
             current: None,
+            unwritten: Unwritten::default(),
             begun: None,
             closed: VecDeque::new(),
             next: 1,
@@ -135,9 +139,9 @@ impl SegmentedTrace {
             requests: KeepRequests::default(),
             failure: None,
             retry_ns: 0,
-            now_ns: now.monotonic_ns,
+            now,
         };
-        trace.open(now);
+        trace.open(now, &BTreeMap::new());
         match trace.failure.take() {
             Some(failure) => Err(failure),
             None => Ok(trace),
@@ -166,14 +170,17 @@ impl SegmentedTrace {
             && let Some(slow) = self.steps.add(mark, factor)
         {
             let (length, usual) = (duration(slow.length_ns), duration(slow.usual_ns));
-            self.requests
-                .notice(|| format!("a step of {length} in process {}, usually {usual}", mark.pid));
+            self.notice(LongEvent {
+                length_ns: slow.length_ns,
+                at_ns: mark.at_ns(),
+                what: format!("a step of {length} in process {}, usually {usual}", mark.pid),
+            });
             self.begin_gpu_part(mark.at_ns().saturating_add(gpu::AFTER_NS));
         }
         if self.takes_gpu_work(record) || self.takes_thinned(record) {
             return;
         }
-        let Some(current) = &self.current else { return };
+        let Some(current) = &self.current else { return self.refuse(record) };
         if let Record::Process(process) = record
             && process.since_ns < current.start_ns
         {
@@ -183,10 +190,13 @@ impl SegmentedTrace {
     }
 
     fn write_with_names(&mut self, record: &Record, kind: Kind) {
-        let Some(current) = &self.current else { return };
+        let Some(current) = &self.current else { return self.refuse(record) };
         let text = current.file.text();
         for needed in self.facts.needed_by(record) {
             self.put(&needed);
+        }
+        if self.current.is_none() {
+            return self.refuse(record);
         }
         self.put(record);
         if let Some(current) = &mut self.current {
@@ -210,7 +220,7 @@ impl SegmentedTrace {
     /// Whether [`SegmentedTrace::turn`] has something to do; flushes what waits.
     pub(crate) fn is_due(&mut self, now: Now) -> bool {
         let now_ns = now.monotonic_ns;
-        self.now_ns = now_ns;
+        self.now = now;
         if let Some(current) = &mut self.current
             && now_ns.saturating_sub(current.flushed_ns) >= FLUSH_NS
         {
@@ -239,13 +249,14 @@ impl SegmentedTrace {
         let end_ns = now.monotonic_ns;
         let is_kept = self.requests.is_due(self.oldest());
         if is_kept {
-            self.begin_gpu_part(end_ns);
-            let note = format!("kept: {}", self.requests.reason());
-            self.put(&Record::Note(Note { pid: None, at_ns: end_ns, message: note }));
+            self.prepare_kept(end_ns);
         }
-        // First: were gctrace killed between two segments, the recording would look like one that ended.
-        self.begun = self.folder.create(self.next).ok();
-        self.close(end_ns, |end| GOES_ON.clone_into(&mut end.why), lost);
+        if self.current.is_some() {
+            match self.begin_next() {
+                Ok(()) => self.close(end_ns, |end| GOES_ON.clone_into(&mut end.why), lost),
+                Err(failure) => self.give_up(failure),
+            }
+        }
         if is_kept {
             self.keep(now);
         }
@@ -257,7 +268,7 @@ impl SegmentedTrace {
                 self.keep(now);
             }
         }
-        self.open(now);
+        self.open(now, lost);
     }
 
     /// The end of the recording. Returns the bytes of all segments that are left.
@@ -269,20 +280,31 @@ impl SegmentedTrace {
         let ended_ns = end.ended_ns;
         self.begin_gpu_part(ended_ns);
         self.write_held(None);
-        self.close(
-            ended_ns,
-            move |last| {
-                let own = std::mem::take(last);
-                *last = TraceEnd {
-                    omitted: own.omitted,
-                    omitted_waits: own.omitted_waits,
-                    omitted_others: own.omitted_others,
-                    lost: own.lost,
-                    ..end
-                };
-            },
-            &lost,
-        );
+        let is_kept = self.requests.is_waiting();
+        if is_kept {
+            self.prepare_kept(ended_ns);
+        }
+        self.state_let_go();
+        let describe = move |last: &mut TraceEnd| {
+            let own = std::mem::take(last);
+            *last = TraceEnd {
+                ended_ns: own.ended_ns,
+                omitted: own.omitted,
+                omitted_waits: own.omitted_waits,
+                omitted_others: own.omitted_others,
+                lost: own.lost,
+                totals: own.totals,
+                ..end
+            };
+        };
+        if self.current.is_some() {
+            self.close(ended_ns, describe, &lost);
+        } else {
+            self.end_unwritten(describe, &lost);
+        }
+        if is_kept {
+            self.keep(self.now);
+        }
         match self.failure.take() {
             Some(failure) => Err(failure),
             None => Ok(self.closed.iter().map(|segment| segment.bytes).sum()),
@@ -299,6 +321,11 @@ impl SegmentedTrace {
         self.failure.as_ref().map(WriteError::reason)
     }
 
+    /// What was not written since the start, by place.
+    pub(crate) fn unwritten(&self) -> BTreeMap<String, u64> {
+        self.unwritten.with(&BTreeMap::new())
+    }
+
     fn close(
         &mut self,
         ended_ns: u64,
@@ -307,16 +334,31 @@ impl SegmentedTrace {
     ) {
         self.write_waiting();
         self.state_omitted();
-        let Some(current) = self.current.take() else { return };
-        let before = std::mem::replace(&mut self.lost, lost.clone());
-        let newly = lost.iter().map(|(place, count)| {
+        if let Some(current) = self.current.take() {
+            self.end(current, ended_ns, describe, lost);
+        }
+    }
+
+    /// Writes the last line of a segment.
+    fn end(
+        &mut self,
+        segment: OpenSegment,
+        ended_ns: u64,
+        describe: impl FnOnce(&mut TraceEnd),
+        lost: &BTreeMap<String, u64>,
+    ) {
+        let lost = self.unwritten.with(lost);
+        self.totals.lost = lost.values().fold(0, |sum, count| sum.saturating_add(*count));
+        self.totals.not_kept = self.requests.not_kept();
+        let before = std::mem::replace(&mut self.lost, lost);
+        let newly = self.lost.iter().map(|(place, count)| {
             let earlier = before.get(place).copied().unwrap_or(0);
             (place.clone(), count.saturating_sub(earlier))
         });
         let newly: BTreeMap<String, u64> = newly.filter(|(_, count)| *count > 0).collect();
-        self.totals.lost = lost.values().fold(0, |sum, count| sum.saturating_add(*count));
-        let OpenSegment { number, file, start_ns, written, end, .. } = current;
-        let mut end = TraceEnd { ended_ns, lost: newly, ..end };
+        let OpenSegment { number, file, start_ns, written, end, .. } = segment;
+        let totals = Some(self.totals.clone());
+        let mut end = TraceEnd { ended_ns, lost: newly, totals, ..end };
         describe(&mut end);
         let (flushed, text) = (file.bytes(), file.text());
         let bytes = match file.finish(&end) {
@@ -331,28 +373,12 @@ impl SegmentedTrace {
         self.closed.push_back(ClosedSegment { number, end_ns: ended_ns, bytes });
     }
 
-    /// Ends a segment that cannot be written any more; the space reserved for its last line is there.
-    fn give_up(&mut self, failure: WriteError) {
-        tracing::warn!("{failure}");
-        let (why, lost) = (failure.reason(), self.lost.clone());
-        // For the next one.
-        let waiting = std::mem::take(&mut self.waiting);
-        self.close(
-            self.now_ns,
-            |end| end.why = format!("it could not be written any more: {why}"),
-            &lost,
-        );
-        self.waiting = waiting;
-        self.failure = Some(failure);
-        // At once: the oldest may go.
-        self.retry_ns = 0;
-    }
-
     /// Starts a segment, where the disk is full in place of the oldest ones; the last one stays.
-    fn open(&mut self, now: Now) {
+    fn open(&mut self, now: Now, lost: &BTreeMap<String, u64>) {
         loop {
             match self.try_open(now) {
                 Ok(()) => {
+                    self.end_unwritten(|_| {}, lost);
                     if let Some(failure) = self.failure.take() {
                         let message = format!("recording goes on after: {}", failure.reason());
                         tracing::warn!("{message}");
@@ -367,7 +393,8 @@ impl SegmentedTrace {
                         tracing::warn!("{failure}");
                     }
                     self.failure = Some(failure);
-                    if !(is_full && self.closed.len() > 1 && self.delete_oldest()) {
+                    let others = self.closed.len() + usize::from(self.unwritten.has_segment());
+                    if !(is_full && others > 1 && self.delete_oldest()) {
                         self.retry_ns = now.monotonic_ns.saturating_add(RETRY_NS);
                         return;
                     }
@@ -379,14 +406,8 @@ impl SegmentedTrace {
     fn try_open(&mut self, now: Now) -> Result<(), WriteError> {
         let (number, path) = (self.next, self.folder.segment(self.next));
         let start_ns = now.monotonic_ns;
-        let cannot = |cause| WriteError::Io { path: path.clone(), bytes: 0, cause };
         let begun = self.begun.take().map_or_else(|| self.folder.create(number), Ok);
-        let file = begun.map_err(|cause| match cause.kind() {
-            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
-                WriteError::DiskFull { path: path.clone(), bytes: 0 }
-            }
-            _ => cannot(cause),
-        })?;
+        let file = begun.map_err(|cause| cannot_create(&path, cause))?;
         let header = TraceHeader {
             started_ns: start_ns,
             started_unix_ns: now.unix_ns,
@@ -436,6 +457,7 @@ impl SegmentedTrace {
                 self.folder.segment(oldest.number).display()
             );
         }
+        self.requests.deleted(oldest.number);
         self.closed.pop_front();
         true
     }

@@ -55,8 +55,10 @@ pub(crate) fn finish(
         trace.output.note(None, end.ended_ns, message);
     }
     let (totals, path) = (trace.output.totals(), trace.output.path().map(Path::to_owned));
-    if let Some((reason, unwritten)) = trace.output.settle() {
-        cut_short(&mut end, &reason, unwritten, alive);
+    let (reason, unwritten) = trace.output.settle();
+    end.lost.extend(unwritten);
+    if let Some(reason) = reason {
+        cut_short(&mut end, &reason, alive);
     }
     let first = summary(totals, trace.sources(), &end);
     let has_python = end.processes.as_ref().is_none_or(|examined| examined.python > 0);
@@ -67,13 +69,9 @@ pub(crate) fn finish(
     Ok(RecordingSummary { sentences: vec![first], trace: path, has_python })
 }
 
-/// Marks the trace as cut short: states what the written part lacks. `alive`: processes that were
-/// still running.
-fn cut_short(end: &mut TraceEnd, reason: &str, unwritten: u64, alive: usize) {
+/// Marks the trace as cut short. `alive`: processes that were still running.
+fn cut_short(end: &mut TraceEnd, reason: &str, alive: usize) {
     end.why = format!("{}: {reason}", words(EndReason::CannotWrite));
-    if unwritten > 0 {
-        end.lost.insert(format!("not written ({reason})"), unwritten);
-    }
     if alive > 0 {
         let processes = end.processes.get_or_insert_default();
         let count = alive as u64;

@@ -1,7 +1,7 @@
 //! The recording itself: how it was made, the source of its events, which processes it examined, and
 //! how it ended.
 
-use super::Segment;
+use super::{RecordedTotals, Segment};
 use bitcode::{Decode, Encode};
 use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -223,6 +223,9 @@ pub struct TraceEnd {
     pub omitted_others: BTreeMap<String, OmittedPauses>,
     /// Overhead of recording, one entry for each kind of probe.
     pub probes: Vec<ProbeCost>,
+    /// Of a segment: exact totals of the recording until then, with what is in no segment.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub totals: Option<RecordedTotals>,
 }
 
 impl TraceEnd {

@@ -51,6 +51,29 @@ pub struct RecordedTotals {
     pub calls: OmittedPauses,
     /// Events lost, in all places.
     pub lost: u64,
+    /// Pauses and steps above their limits that no folder has (`--on-pause`, `--on-step-slower`).
+    #[serde(skip_serializing_if = "NotKept::is_none")]
+    pub not_kept: NotKept,
+}
+
+/// Pauses and steps that were to be kept for good, and are not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
+#[serde(default)]
+pub struct NotKept {
+    /// Number of them.
+    pub count: u64,
+    /// The longest, in ns.
+    pub longest_ns: u64,
+    /// The end of that, in ns of CLOCK_MONOTONIC.
+    pub longest_at_ns: u64,
+}
+
+impl NotKept {
+    /// There are none.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        self.count == 0
+    }
 }
 
 /// GPU work of a process that a recorder only counted: operations that started and ended in an interval, and

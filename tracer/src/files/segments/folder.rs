@@ -1,6 +1,6 @@
 //! The files of a recorder: segments, the folders it keeps, and the lock by which it is found.
 
-use super::{segment_name, segments_in};
+use super::{number, segment_name, segments_in};
 use crate::files::{FileError, FileFailure, as_invoker, open_regular, system};
 use crate::invoker::Invoker;
 use nix::errno::Errno;
@@ -149,6 +149,29 @@ impl SegmentFolder {
         })
     }
 
+    /// Removes a folder that [`SegmentFolder::keep`] has made, if nothing else was put into it.
+    ///
+    /// # Errors
+    /// The kernel's; there are other files in it. Not if it is gone already.
+    pub(crate) fn remove_kept(&self, kept: &Path) -> io::Result<()> {
+        self.act(|| {
+            let entries = match std::fs::read_dir(kept) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+                entries => entries?,
+            };
+            let files: Vec<PathBuf> =
+                entries.map(|entry| Ok(entry?.path())).collect::<io::Result<_>>()?;
+            let is_own = |file: &PathBuf| file.ends_with(REASON) || number(file).is_some();
+            if !files.iter().all(is_own) {
+                return Err(FileFailure::Refused("it has other files".to_owned()));
+            }
+            for file in files {
+                std::fs::remove_file(file)?;
+            }
+            Ok(std::fs::remove_dir(kept)?)
+        })
+    }
+
     fn act<R: Send>(
         &self,
         action: impl FnOnce() -> Result<R, FileFailure> + Send,
@@ -248,6 +271,14 @@ mod tests {
         folder.remove(1).unwrap();
         assert_eq!(segments_in(&kept).len(), 2, "links outlive the segments");
         assert_eq!(std::fs::read_to_string(kept.join(REASON)).unwrap(), "because\n");
+        std::fs::write(kept.join("notes"), "mine").unwrap();
+        folder.remove_kept(&kept).expect_err("it has a file of the user");
+        assert_eq!(segments_in(&kept).len(), 2);
+        let second = folder.keep(&[2], "because").unwrap();
+        for _ in 0..2 {
+            folder.remove_kept(&second).unwrap();
+            assert!(!second.exists());
+        }
         drop(folder);
         let (folder, moved) = open().unwrap();
         assert_eq!(moved, Some(path.join("kept-2")), "the recording before is kept");

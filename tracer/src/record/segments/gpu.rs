@@ -143,6 +143,9 @@ impl SegmentedTrace {
 
     /// States what was only counted.
     pub(super) fn state_omitted(&mut self) {
+        if self.current.is_none() {
+            return;
+        }
         for record in self.gpu.omitted() {
             self.put(&record);
         }

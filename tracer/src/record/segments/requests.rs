@@ -1,8 +1,15 @@
 //! What is to be kept for good, and why.
+//!
+//! Owns which pauses and steps above their limits are kept, and which are let go. The first one is kept at once, and
+//! so is one of twice the length of all that were kept. The others wait until the segments that were kept last are
+//! deleted, or the recording ends: until then one folder can have several.
 
 use super::{Now, SegmentedTrace};
-use crate::units::counted;
-use std::time::Duration;
+use crate::units::count;
+use gctrace_event::{NotKept, Note, Record};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::{Duration, UNIX_EPOCH};
 
 /// Most folders that pauses and steps have kept; those that a user asks for are kept in any case.
 const MOST_KEPT: usize = 20;
@@ -12,70 +19,236 @@ const MOST_KEPT: usize = 20;
 pub(super) struct KeepRequests {
     /// The user asked.
     pub(super) asked: Option<&'static str>,
-    /// Of the first pause or step since segments were kept, and how many followed.
-    pub(super) noticed: Option<(String, u64)>,
+    /// Pauses and steps that no folder has yet, by the number of their segment.
+    noticed: BTreeMap<u64, Noticed>,
+    /// What this recording has kept.
+    kept: Vec<KeptFolder>,
     /// The last segment that was kept.
-    pub(super) last_kept: u64,
+    last_kept: u64,
+    /// The longest of all that were kept, in ns.
+    longest_kept_ns: u64,
+    /// What no folder has, and no segment any more.
+    let_go: Option<Noticed>,
     /// The limit on folders was stated.
-    pub(super) is_limit_noted: bool,
+    is_limit_noted: bool,
 }
 
-impl KeepRequests {
-    pub(super) fn notice(&mut self, what: impl FnOnce() -> String) {
-        match &mut self.noticed {
-            Some((_, more)) => *more += 1,
-            None => self.noticed = Some((what(), 0)),
+/// Pauses and steps above their limits.
+#[derive(Clone, Debug)]
+struct Noticed {
+    count: u64,
+    longest: LongEvent,
+}
+
+/// A pause or a step above its limit.
+#[derive(Clone, Debug)]
+pub(super) struct LongEvent {
+    pub(super) length_ns: u64,
+    /// Its end, in ns of CLOCK_MONOTONIC.
+    pub(super) at_ns: u64,
+    /// With its length, in words.
+    pub(super) what: String,
+}
+
+struct KeptFolder {
+    path: PathBuf,
+    /// The segments in it.
+    numbers: Vec<u64>,
+    /// For what it was kept; empty if the user asked for it.
+    noticed: BTreeMap<u64, Noticed>,
+}
+
+impl Noticed {
+    fn one(longest: LongEvent) -> Self {
+        Self { count: 1, longest }
+    }
+
+    fn add(&mut self, more: Self) {
+        self.count = self.count.saturating_add(more.count);
+        if more.longest.length_ns > self.longest.length_ns {
+            self.longest = more.longest;
         }
     }
 
-    /// Whether segments are to be kept now. Of what the same segments would be kept for again, only once the
-    /// last ones that were kept are deleted: before that which was noticed since would be, too.
-    pub(super) fn is_due(&self, oldest: u64) -> bool {
-        self.asked.is_some() || (self.noticed.is_some() && oldest > self.last_kept)
+    fn sum(all: impl IntoIterator<Item = Self>) -> Option<Self> {
+        all.into_iter().reduce(|mut sum, more| {
+            sum.add(more);
+            sum
+        })
     }
 
+    /// `a pause of 3.97 s in process 7, the longest of 4`.
+    fn words(&self) -> String {
+        match self.count {
+            1 => self.longest.what.clone(),
+            count => format!("{}, the longest of {count}", self.longest.what),
+        }
+    }
+}
+
+impl KeptFolder {
+    fn longest_ns(&self) -> Option<u64> {
+        self.noticed.values().map(|noticed| noticed.longest.length_ns).max()
+    }
+}
+
+impl KeepRequests {
+    /// A pause or a step above its limit, in this segment; `None`: in none.
+    pub(super) fn notice(&mut self, segment: Option<u64>, event: LongEvent) {
+        let noticed = Noticed::one(event);
+        let Some(segment) = segment else { return self.let_go(noticed) };
+        match self.noticed.get_mut(&segment) {
+            Some(before) => before.add(noticed),
+            None => drop(self.noticed.insert(segment, noticed)),
+        }
+    }
+
+    /// Whether segments are to be kept now; `oldest`: the number of the oldest one.
+    pub(super) fn is_due(&self, oldest: u64) -> bool {
+        let waiting = self.noticed.values().map(|noticed| noticed.longest.length_ns).max();
+        let is_new = |length_ns: u64| length_ns / 2 >= self.longest_kept_ns;
+        self.asked.is_some()
+            || waiting.is_some_and(|length_ns| oldest > self.last_kept || is_new(length_ns))
+    }
+
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.noticed.is_empty()
+    }
+
+    /// Why segments are kept now.
     pub(super) fn reason(&self) -> String {
-        let noticed = self.noticed.as_ref().map(|(first, more)| match more {
-            0 => first.clone(),
-            more => format!("{first}, and {} since", counted(*more, "other")),
-        });
+        let noticed = Noticed::sum(self.noticed.values().cloned());
+        let noticed = noticed.map(|noticed| noticed.words());
         let reasons: Vec<String> =
             self.asked.map(ToOwned::to_owned).into_iter().chain(noticed).collect();
         reasons.join("; ")
     }
 
-    pub(super) fn settle(&mut self, last_kept: u64) {
-        self.asked = None;
-        self.noticed = None;
-        self.last_kept = last_kept;
+    /// A segment is deleted.
+    pub(super) fn deleted(&mut self, number: u64) {
+        self.noticed.remove(&number).into_iter().for_each(|noticed| self.let_go(noticed));
+    }
+
+    fn let_go(&mut self, noticed: Noticed) {
+        match &mut self.let_go {
+            Some(sum) => sum.add(noticed),
+            None => self.let_go = Some(noticed),
+        }
+    }
+
+    /// Takes the folder with the shortest pauses and steps, if a longer one is to have its place.
+    fn take_shorter(&mut self, length_ns: u64) -> Option<KeptFolder> {
+        let lengths = self.kept.iter().enumerate();
+        let lengths = lengths.filter_map(|(at, kept)| Some((kept.longest_ns()?, at)));
+        let (shortest_ns, at) = lengths.min()?;
+        (shortest_ns < length_ns).then(|| self.kept.remove(at))
+    }
+
+    /// A folder is gone: what no other one has is let go.
+    fn removed(&mut self, folder: KeptFolder) {
+        for (number, noticed) in folder.noticed {
+            if !self.kept.iter().any(|kept| kept.numbers.contains(&number)) {
+                self.let_go(noticed);
+            }
+        }
+    }
+
+    /// What was let go, for the totals.
+    pub(super) fn not_kept(&self) -> NotKept {
+        self.let_go.as_ref().map_or_else(NotKept::default, |sum| NotKept {
+            count: sum.count,
+            longest_ns: sum.longest.length_ns,
+            longest_at_ns: sum.longest.at_ns,
+        })
     }
 }
 
 impl SegmentedTrace {
+    /// Notices a pause or a step above its limit, if the segment that is written has it.
+    pub(super) fn notice(&mut self, event: LongEvent) {
+        let segment = self.current.as_ref().map(|current| current.number);
+        self.requests.notice(segment, event);
+    }
+
+    /// What is to be kept ends with all that belongs to it.
+    pub(super) fn prepare_kept(&mut self, at_ns: u64) {
+        self.begin_gpu_part(at_ns);
+        let message = format!("kept: {}", self.requests.reason());
+        self.put(&Record::Note(Note { pid: None, at_ns, message }));
+    }
+
     /// Keeps all segments there are in a folder.
     pub(super) fn keep(&mut self, now: Now) {
-        let is_asked = self.requests.asked.is_some();
-        let reason = self.requests.reason();
-        let last = self.closed.back().map_or(0, |segment| segment.number);
-        self.requests.settle(last);
-        if !is_asked && self.folder.kept() >= MOST_KEPT {
-            if !std::mem::replace(&mut self.requests.is_limit_noted, true) {
-                tracing::warn!(
-                    "not kept ({reason}): {MOST_KEPT} folders are kept in {} already; remove some of \
-                     them, and the next is kept",
-                    self.path().display()
-                );
-            }
-            return;
-        }
-        self.requests.is_limit_noted = false;
         let numbers: Vec<u64> = self.closed.iter().map(|segment| segment.number).collect();
-        let at = humantime::format_rfc3339_seconds(
-            std::time::UNIX_EPOCH + Duration::from_nanos(now.unix_ns),
-        );
-        match self.folder.keep(&numbers, &format!("{at}: {reason}")) {
-            Ok(kept) => tracing::warn!("kept in {}: {reason}", kept.display()),
-            Err(error) => tracing::warn!("cannot keep the last segments ({reason}): {error}"),
+        let reason = self.requests.reason();
+        self.requests.last_kept = numbers.last().copied().unwrap_or(0);
+        let mut noticed = std::mem::take(&mut self.requests.noticed);
+        // What the segment has that is not finished.
+        self.requests.noticed = noticed.split_off(&self.requests.last_kept.saturating_add(1));
+        let sum = Noticed::sum(noticed.values().cloned());
+        let length_ns = sum.as_ref().map_or(0, |sum| sum.longest.length_ns);
+        let is_asked = self.requests.asked.take().is_some();
+        if !is_asked && !self.has_room(length_ns, &reason) {
+            return sum.into_iter().for_each(|sum| self.requests.let_go(sum));
+        }
+        match self.folder.keep(&numbers, &format!("{}: {reason}", time_of(now.unix_ns))) {
+            Ok(path) => {
+                tracing::warn!("kept in {}: {reason}", path.display());
+                self.requests.longest_kept_ns = self.requests.longest_kept_ns.max(length_ns);
+                if is_asked {
+                    noticed.clear();
+                }
+                self.requests.kept.push(KeptFolder { path, numbers, noticed });
+            }
+            Err(error) => {
+                tracing::warn!("cannot keep the last segments ({reason}): {error}");
+                sum.into_iter().for_each(|sum| self.requests.let_go(sum));
+            }
         }
     }
+
+    /// Whether there is room for another folder; that of shorter pauses and steps makes room for longer ones.
+    fn has_room(&mut self, length_ns: u64, reason: &str) -> bool {
+        if self.folder.kept() < MOST_KEPT {
+            self.requests.is_limit_noted = false;
+            return true;
+        }
+        if let Some(shorter) = self.requests.take_shorter(length_ns) {
+            match self.folder.remove_kept(&shorter.path) {
+                Ok(()) => {
+                    tracing::warn!("{} makes room for {reason}", shorter.path.display());
+                    self.requests.removed(shorter);
+                    return true;
+                }
+                Err(error) => tracing::warn!("{} stays: {error}", shorter.path.display()),
+            }
+        }
+        if !std::mem::replace(&mut self.requests.is_limit_noted, true) {
+            tracing::warn!(
+                "not kept ({reason}): {MOST_KEPT} folders are kept in {} already; remove some of \
+                 them, and the next is kept",
+                self.path().display()
+            );
+        }
+        false
+    }
+
+    /// States what was let go, on the screen and in the trace; at the end.
+    pub(super) fn state_let_go(&mut self) {
+        let Some(let_go) = &self.requests.let_go else { return };
+        let LongEvent { at_ns, what, .. } = &let_go.longest;
+        let ago_ns = self.now.monotonic_ns.saturating_sub(*at_ns);
+        let time = time_of(self.now.unix_ns.saturating_sub(ago_ns));
+        let message = format!(
+            "pauses and steps above the limit that are not kept: {}; the longest: {what}, at {time}",
+            count(let_go.count)
+        );
+        tracing::warn!("{message}");
+        let at_ns = self.now.monotonic_ns;
+        self.put(&Record::Note(Note { pid: None, at_ns, message }));
+    }
+}
+
+fn time_of(unix_ns: u64) -> humantime::Rfc3339Timestamp {
+    humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_nanos(unix_ns))
 }

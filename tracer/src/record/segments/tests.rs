@@ -7,7 +7,8 @@ use super::*;
 use crate::files::segments::segments_in;
 use crate::invoker::Invoker;
 use gctrace_event::read::{DecodedItem, TraceReader};
-use gctrace_event::{Frame, OffCpu, OmittedPauses, Pause, Process};
+use gctrace_event::{Frame, NotKept, OffCpu, OmittedPauses, Pause, Process};
+use std::collections::HashMap;
 
 const SECOND_NS: u64 = 1_000_000_000;
 const HOUR_NS: u64 = 3600 * SECOND_NS;
@@ -272,6 +273,83 @@ fn a_long_pause_is_kept_with_what_came_before_it_once() {
     assert!(!read_all(&kept(4)).is_empty(), "who asks waits for nothing");
 }
 
+/// The reasons of the folders that were kept, by number.
+fn reasons(path: &Path) -> Vec<String> {
+    let folders = crate::files::segments::kept_in(path).into_iter();
+    folders.map(|(_, kept)| std::fs::read_to_string(kept.join("reason.txt")).unwrap()).collect()
+}
+
+fn finish(recorder: Simulated) -> TraceEnd {
+    let (path, ended_ns) = (recorder.trace.path().to_owned(), recorder.now.monotonic_ns);
+    // On a full disk with an error.
+    let _ = recorder.trace.finish(TraceEnd { ended_ns, ..TraceEnd::default() });
+    read_all(&path).pop().unwrap().end.unwrap()
+}
+
+#[test]
+fn the_longest_pause_is_kept_and_the_others_are_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("ring");
+    let keep = KeepConfig { on_pause: Some(Duration::from_millis(20)), ..keeping(Some(600), None) };
+    let mut recorder = Simulated::start(&path, &keep);
+    for second in 0..60u64 {
+        recorder.pause(match second {
+            10 => 62_000_000,
+            20 => 265_000_000,
+            30 => 62_000_000,
+            40 => 137_000_000,
+            50 => 3_970_000_000,
+            59 => 30_000_000,
+            _ => 20_000,
+        });
+        recorder.pass(SECOND_NS);
+    }
+    let last = |reasons: &[String]| reasons.last().unwrap().clone();
+    assert!(last(&reasons(&path)).ends_with("a pause of 3.97 s in process 7, the longest of 3\n"));
+    let end = finish(recorder);
+    let reasons = reasons(&path);
+    assert_eq!(reasons.len(), 4, "{reasons:?}");
+    assert!(reasons[1].ends_with(": a pause of 265 ms in process 7\n"), "{reasons:?}");
+    assert!(
+        last(&reasons).ends_with(": a pause of 30.0 ms in process 7\n"),
+        "at the end: {reasons:?}"
+    );
+    assert_eq!(end.totals.unwrap().not_kept, NotKept::default());
+}
+
+#[test]
+fn the_longest_ones_have_the_room_there_is_and_those_let_go_are_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("ring");
+    let keep = KeepConfig { on_pause: Some(Duration::from_millis(100)), ..keeping(Some(10), None) };
+    let mut recorder = Simulated::start(&path, &keep);
+    let length_ns = |number: u64| 100_000_000 + number * 7 % 27 * 10_000_000;
+    let mut times = HashMap::new();
+    for number in 0..27 {
+        times.insert(length_ns(number), recorder.now.monotonic_ns);
+        recorder.pause(length_ns(number));
+        for _ in 0..40 {
+            recorder.pause(20_000);
+            recorder.pass(SECOND_NS);
+        }
+    }
+    recorder.trace.ask("SIGUSR2");
+    recorder.pass(SECOND_NS);
+    let end = finish(recorder);
+    let reasons = reasons(&path);
+    assert_eq!(reasons.len(), 21, "{reasons:?}");
+    for length in 17..37 {
+        let length = format!("a pause of {}0 ms in", length);
+        assert!(reasons.iter().any(|reason| reason.contains(&length)), "{length}: {reasons:?}");
+    }
+    let longest_ns = 160_000_000;
+    let not_kept = NotKept { count: 7, longest_ns, longest_at_ns: times[&longest_ns] };
+    assert_eq!(end.totals.unwrap().not_kept, not_kept);
+    let last = read_all(&path).pop().unwrap();
+    let stated = "that are not kept: 7; the longest: a pause of 160 ms in process 7, at 2023-11-1";
+    assert!(last.notes.iter().any(|note| note.contains(stated)), "{:?}", last.notes);
+}
+
 #[test]
 fn a_killed_recorder_leaves_what_was_flushed_and_the_next_one_keeps_it() {
     let dir = tempfile::tempdir().unwrap();
@@ -366,4 +444,53 @@ fn a_full_disk_costs_the_oldest_segments_and_what_it_refused_is_counted() {
     assert!(noted.into_iter().any(|note| note.contains("no space left")), "and it is stated");
     drop(segments);
     let _ = std::process::Command::new("umount").arg(dir.path()).status();
+}
+
+/// Fills a file system but for some bytes.
+fn fill(dir: &Path, left: u64) {
+    let free = nix::sys::statvfs::statvfs(dir).unwrap();
+    let free = free.blocks_free() * free.fragment_size();
+    let other = std::fs::File::create(dir.join("other")).unwrap();
+    nix::fcntl::posix_fallocate(&other, 0, free.saturating_sub(left).max(1) as i64).unwrap();
+}
+
+/// Whether a segment ends by its length, or because it finds no room.
+#[test]
+fn what_a_full_disk_refused_until_the_end_is_in_the_last_line() {
+    let mut refused = 0;
+    for left in (0..12u64).map(|part| part * 20_000) {
+        let Some(dir) = small_disk() else { return };
+        let path = dir.path().join("ring");
+        let limit = Some(Duration::from_millis(600));
+        let keep = KeepConfig { on_pause: limit, ..keeping(Some(3000), None) };
+        let mut recorder = Simulated::start(&path, &keep);
+        let mut random = 1u64;
+        fill(dir.path(), left);
+        for _ in 0..2000 {
+            for _ in 0..50 {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                recorder.pause(10_000 + (random >> 33) % 1_000_000);
+            }
+            recorder.pass(SECOND_NS);
+        }
+        let is_full = recorder.trace.current.is_none();
+        // No segment has it.
+        recorder.pause(700_000_000);
+        let (pauses, pause_ns) = (recorder.pauses, recorder.pause_ns);
+        let end = finish(recorder);
+        let segments = read_all(&path);
+        let here: u64 = segments.iter().map(|segment| segment.pauses).sum();
+        let lost: u64 = segments.iter().flat_map(|it| it.end.as_ref().unwrap().lost.values()).sum();
+        assert_eq!(segments[0].segment.before.count() + here + lost, pauses, "{left}");
+        let totals = end.totals.unwrap();
+        assert_eq!((totals.count(), totals.total_ns()), (pauses, pause_ns));
+        if is_full {
+            refused += 1;
+            let place = "collections: not written (no space left on the disk)";
+            assert!(end.lost.contains_key(place), "{left}: {:?}", end.lost);
+            assert_eq!(totals.not_kept.longest_ns, 700_000_000);
+        }
+        let _ = std::process::Command::new("umount").arg(dir.path()).status();
+    }
+    assert!(refused > 6, "{refused}");
 }

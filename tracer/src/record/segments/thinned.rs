@@ -4,6 +4,7 @@
 //! Owns what waits for its pause, and what a later record of the same segment stands for. Does not own how much is
 //! written (`thinning.rs`).
 
+use super::requests::LongEvent;
 use super::thinning::Kind;
 use super::{SegmentedTrace, gpu};
 use crate::clock;
@@ -96,20 +97,22 @@ impl SegmentedTrace {
         } else {
             self.totals.add(pause);
         }
-        if let Some(current) = &mut self.current {
-            if is_omitted {
-                let one = OmittedPauses { count: 1, total_ns: duration_ns };
-                current.end.omitted.add(one);
-            } else {
-                current.written.count(Kind::Pauses, 1);
+        if is_omitted {
+            let one = OmittedPauses { count: 1, total_ns: duration_ns };
+            if let Some(end) = self.last_line() {
+                end.omitted.add(one);
             }
+        } else if let Some(current) = &mut self.current {
+            current.written.count(Kind::Pauses, 1);
         }
         let limit = self.keep.on_pause;
         if limit.is_some_and(|limit| duration_ns >= clock::nanoseconds(limit)) {
             is_part = true;
-            let pid = pause.pid;
-            self.requests
-                .notice(|| format!("a pause of {} in process {pid}", duration(duration_ns)));
+            self.notice(LongEvent {
+                length_ns: duration_ns,
+                at_ns: pause.end_ns,
+                what: format!("a pause of {} in process {}", duration(duration_ns), pause.pid),
+            });
         }
         if is_part {
             self.begin_gpu_part(pause.end_ns.saturating_add(gpu::AFTER_NS));
@@ -149,7 +152,9 @@ impl SegmentedTrace {
                 if let Some(current) = &mut self.current {
                     let count = thinned.all.count - thinned.omitted.count;
                     current.written.count(Kind::Waits, count);
-                    current.end.omitted_waits.add(thinned.omitted);
+                }
+                if let Some(end) = self.last_line() {
+                    end.omitted_waits.add(thinned.omitted);
                 }
                 if let Some(off) = thinned.left {
                     self.write_with_names(&Record::OffCpu(off), Kind::Waits);
@@ -207,8 +212,8 @@ impl SegmentedTrace {
 
     /// Counts what this segment does not have, by name.
     fn omit(&mut self, name: &str, more: OmittedPauses) {
-        if let Some(current) = &mut self.current {
-            current.end.omitted_others.entry(name.to_owned()).or_default().add(more);
+        if let Some(end) = self.last_line() {
+            end.omitted_others.entry(name.to_owned()).or_default().add(more);
         }
     }
 

@@ -6,7 +6,7 @@ mod layers;
 
 use gctrace_event::{
     CollectorKind, Counter, Counters, EventSource, ExaminedProcesses, FORMAT, Frame, GcReason,
-    GcSettings, GenerationTotal, GpuDevice, GpuProcess, GpuSample, Interpreter, Note,
+    GcSettings, GenerationTotal, GpuDevice, GpuProcess, GpuSample, Interpreter, NotKept, Note,
     OmittedPauses, Pause, Pressure, ProbeCost, Process, ProcessCounters, ProcessExit,
     ProcessOrigin, Record, RecordedTotals, RecordingMode, Segment, TraceEnd, TraceHeader,
     UnseenCollections,
@@ -191,6 +191,7 @@ prop_compose! {
         (omitted, waits) in any::<((u64, u64), (u64, u64))>(),
         others in btree_map(any::<String>(), any::<(u64, u64)>(), 0..3),
         probes in vec((any::<String>(), any::<u64>(), of(0.0..1e6f64)), 0..3),
+        totals in of(segment()),
     ) -> TraceEnd {
         TraceEnd {
             ended_ns, why, exit_code, lost, unseen,
@@ -206,6 +207,7 @@ prop_compose! {
                 .into_iter()
                 .map(|(probe, hits, ns_per_hit)| ProbeCost { probe, hits, ns_per_hit })
                 .collect(),
+            totals: totals.map(|segment| segment.before),
         }
     }
 }
@@ -254,6 +256,7 @@ prop_compose! {
         let (operations, calls) = (waits, omitted_waits);
         let before = RecordedTotals {
             generations, omitted, waits, omitted_waits, operations, calls, lost,
+            not_kept: NotKept { count, longest_ns: total_ns, longest_at_ns: min_wait_ns },
         };
         Segment { number, recording_started_ns, recording_started_unix_ns, min_wait_ns, before }
     }

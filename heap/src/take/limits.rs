@@ -5,6 +5,8 @@
 //! follow from the memory that it has, which no such program can make up.
 
 use gctrace_probes::process_memory;
+use nix::time::{ClockId, clock_gettime};
+use std::time::Duration;
 
 /// Most words of one object that are read: 2^26 are 512 MiB.
 pub(crate) const MOST_WORDS: u64 = 1 << 26;
@@ -40,6 +42,29 @@ pub(crate) enum Exceeded {
     Memory,
     /// The program has been stopped for as long as it may be.
     Time,
+}
+
+/// CPU time of this thread, for what is read while the program runs: on a busy machine a fifth of a second may pass
+/// without any.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CpuBudget {
+    end: Duration,
+}
+
+impl CpuBudget {
+    /// So much from now on.
+    pub(crate) fn of(limit: Duration) -> Self {
+        Self { end: Self::now().saturating_add(limit) }
+    }
+
+    pub(crate) fn is_spent(self) -> bool {
+        Self::now() >= self.end
+    }
+
+    /// What this thread has used.
+    pub(crate) fn now() -> Duration {
+        clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
+    }
 }
 
 /// None at all.

@@ -8,14 +8,15 @@
 //! same in all, on 64-bit machines.
 
 use crate::state::{BlockSizes, PymallocState};
+use crate::take::limits::CpuBudget;
 use gctrace_probes::{Memory as _, ProcessMemory, proc_status};
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io::IoSliceMut;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// For how long is searched and counted: an arena takes about 10 us.
+/// CPU time in which is searched and counted: an arena takes about 10 us.
 const LIMIT: Duration = Duration::from_millis(200);
 /// Most bytes of the interpreter's data that are searched, before and after `_PyRuntime`; they are 2 MiB at most.
 const MOST_DATA: u64 = 16 << 20;
@@ -66,9 +67,9 @@ pub(crate) fn pymalloc(
         memory,
         maps: Mappings::of(pid),
         sizes: sizes(minor),
-        end: Instant::now() + LIMIT,
+        budget: CpuBudget::of(LIMIT),
     };
-    let table = allocator.table(runtime).ok_or(
+    let table = allocator.table(runtime)?.ok_or(
         "no arenas were found: the program has another allocator (PYTHONMALLOC=malloc), or this build \
          has other structures",
     )?;
@@ -83,7 +84,7 @@ struct Allocator<'memory> {
     maps: Mappings,
     /// Of an arena and a pool, in bytes.
     sizes: (u64, u64),
-    end: Instant,
+    budget: CpuBudget,
 }
 
 /// An arena in use.
@@ -95,25 +96,32 @@ struct FoundArena {
 }
 
 impl Allocator<'_> {
-    /// Where the table of arenas is.
-    fn table(&self, runtime: u64) -> Option<u64> {
+    /// Where the table of arenas is; `None`: nowhere in the interpreter's data.
+    ///
+    /// # Errors
+    /// The search takes too long.
+    fn table(&self, runtime: u64) -> Result<Option<u64>, &'static str> {
         let mut tried = HashSet::new();
         for (start, end) in self.maps.data(runtime) {
-            let mut bytes = vec![0; usize::try_from(end - start).ok()?];
+            let Ok(length) = usize::try_from(end - start) else { continue };
+            let mut bytes = vec![0; length];
             if self.memory.read(start, &mut bytes).is_err() {
                 continue;
             }
             for address in bytes.chunks_exact(8).map(|word| number(word, 0)) {
                 let leads = address.is_multiple_of(8) && self.maps.is_anonymous(address);
-                if leads && tried.insert(address) && self.is_table(address) {
-                    return Some(address);
+                if !(leads && tried.insert(address)) {
+                    continue;
                 }
-                if tried.len().is_multiple_of(256) && Instant::now() >= self.end {
-                    return None;
+                if self.is_table(address) {
+                    return Ok(Some(address));
+                }
+                if tried.len().is_multiple_of(256) && self.budget.is_spent() {
+                    return Err("its arenas were not found in the time for their search");
                 }
             }
         }
-        None
+        Ok(None)
     }
 
     /// Where the table of arenas is that an interpreter uses whose state is allocated; of one that has the
@@ -136,7 +144,7 @@ impl Allocator<'_> {
             if let Some(table) = tables.into_iter().find(|table| self.is_table(*table)) {
                 return Some(table);
             }
-            if Instant::now() >= self.end {
+            if self.budget.is_spent() {
                 break;
             }
         }
@@ -187,7 +195,7 @@ impl Allocator<'_> {
         for table in tables {
             self.each_arena(*table, |arena| {
                 arenas += 1;
-                is_late |= Instant::now() >= self.end;
+                is_late |= self.budget.is_spent();
                 if !is_late {
                     self.count_pools(arena, &mut counted);
                 }
@@ -363,6 +371,32 @@ nonsense",
             anonymous.map(|address| maps.is_anonymous(address)),
             [false, true, true, true, false, false, false]
         );
+    }
+
+    /// A program has an allocator of its own, or there was no time to find out.
+    #[test]
+    fn a_search_that_ends_early_is_no_answer() {
+        let mut words = vec![0_u64; 1 << 18];
+        let start = words.as_ptr().addr() as u64;
+        words.iter_mut().zip(0..).for_each(|(word, index)| *word = start + index % 4096 * 8);
+        let pid = std::process::id();
+        let memory = ProcessMemory::open(pid).expect("this process");
+        let found = |limit| {
+            let budget = CpuBudget::of(limit);
+            Allocator { pid, memory: &memory, maps: Mappings::of(pid), sizes: sizes(13), budget }
+                .table(start)
+        };
+        assert_eq!(found(Duration::from_secs(60)), Ok(None));
+        assert!(found(Duration::ZERO).is_err());
+    }
+
+    /// As on a machine where other programs have the CPUs.
+    #[test]
+    fn waiting_takes_nothing_of_the_budget() {
+        let budget = CpuBudget::of(Duration::from_secs(1));
+        std::thread::sleep(Duration::from_millis(1_100));
+        assert!(!budget.is_spent());
+        assert!(CpuBudget::of(Duration::ZERO).is_spent());
     }
 
     #[test]

@@ -8,6 +8,7 @@ use crate::state::{InterpreterState, ProgramMemory, ProgramState, StackFrame, Th
 use crate::take::collector;
 use crate::take::collector::FoundInterpreter;
 use crate::take::layout::{GC_FLAGS, lists};
+use crate::take::limits::CpuBudget;
 use crate::take::pymalloc::pymalloc;
 use crate::take::running::{find, image};
 use crate::take::stop::{StoppedThreads, while_stopped};
@@ -292,7 +293,7 @@ fn count_frozen(
     let permanent = lists.iter().flatten().find(|(_, generation)| generation.is_none());
     let (Some((offset, _)), Ok(mut image)) = (permanent, image(pid)) else { return };
     let head = place.collector.wrapping_add(*offset);
-    let (mut at, mut count, end) = (head, 0_u64, Instant::now() + COUNT_LIMIT);
+    let (mut at, mut count, end) = (head, 0_u64, CpuBudget::of(COUNT_LIMIT));
     loop {
         let Some(next) = image.word(at).map(|next| next & !GC_FLAGS) else { return };
         let Some(before) = image.word(next.wrapping_add(8)) else { return };
@@ -300,7 +301,7 @@ fn count_frozen(
             return;
         }
         // The clock takes as long as some objects.
-        let is_late = count.is_multiple_of(256) && Instant::now() >= end;
+        let is_late = count.is_multiple_of(256) && end.is_spent();
         if next == head || is_late {
             (state.frozen_objects, state.is_more_frozen) = (Some(count), next != head);
             return;

@@ -4,12 +4,11 @@ use super::RunningHeap;
 use super::stopped::COPY_LIMIT;
 use crate::HeapError;
 use crate::take::collector;
-use crate::take::limits::Exceeded;
+use crate::take::limits::{CpuBudget, Exceeded};
 use crate::take::regions::Regions;
 use crate::take::stop::be_urgent;
 use crate::take::tables::copy_tables;
 use crate::take::watchdog::LIMIT_MS;
-use nix::time::ClockId;
 use std::time::{Duration, Instant};
 
 /// How much more CPU time it may take than in the rehearsal.
@@ -128,16 +127,11 @@ struct Took {
 
 impl Stopwatch {
     fn start() -> Self {
-        Self { wall: Instant::now(), cpu: Self::cpu() }
+        Self { wall: Instant::now(), cpu: CpuBudget::now() }
     }
 
     fn took(&self) -> Took {
-        Took { cpu: Self::cpu().saturating_sub(self.cpu), wall: self.wall.elapsed() }
-    }
-
-    fn cpu() -> Duration {
-        nix::time::clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)
-            .map_or(Duration::ZERO, Duration::from)
+        Took { cpu: CpuBudget::now().saturating_sub(self.cpu), wall: self.wall.elapsed() }
     }
 }
 

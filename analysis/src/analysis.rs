@@ -30,7 +30,7 @@ use crate::accumulate::unlisted::UnlistedProcesses;
 use crate::accumulate::worst_pauses::WorstPauses;
 use crate::gpu::collect::{TimelineCollector, TimelineContext};
 use crate::gpu::kept::KeptTimeline;
-use crate::report::{ByCause, PauseTotal};
+use crate::report::{ByCause, PauseTotal, TraceWriter};
 use gctrace_event::read::{DecodedItem, TraceCompletion};
 use gctrace_event::{ForeignTimes, GcReason, Pause, Record};
 use std::collections::HashMap;
@@ -162,6 +162,13 @@ impl Analysis {
             DecodedItem::Work { pid, start_ns, end_ns } => self.see_work(pid, start_ns, end_ns),
             DecodedItem::Property(property) => trace.profiler.set(property),
             DecodedItem::Unusable => {}
+        }
+    }
+
+    /// The trace was written by this process when its reading began: it is not whole.
+    pub fn is_still_written(&mut self, writer: TraceWriter) {
+        if let Some(trace) = self.traces.last_mut() {
+            trace.writer = Some(writer);
         }
     }
 

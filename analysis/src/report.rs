@@ -106,7 +106,7 @@ pub use phases::{
 };
 pub use processes::{
     InterpreterReport, MemoryReport, ProcessReport, RecordedReport, SettingsReport, Sources,
-    TraceReport,
+    TraceReport, TraceWriter,
 };
 pub use ranks::{
     CollectiveWaits, CollectivesReport, CommunicatorKind, CommunicatorReport, HostOutlier,

@@ -26,9 +26,9 @@ use crate::{judged, print, render, text};
 use anyhow::Context;
 use gctrace_analysis::report::{PhaseReport, PhasesReport, Report};
 use gctrace_analysis::{Analysis, parallel};
-use gctrace_event::TraceCompression;
-use gctrace_event::read::{DecodedItem, TraceCompletion};
+use gctrace_event::read::{DecodedItem, TraceCompletion, TraceReader};
 use gctrace_event::summary::SummaryHeader;
+use gctrace_event::{TraceCompression, TraceHeader};
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::fs::Metadata;
@@ -113,6 +113,23 @@ pub(crate) fn verdict(path: &Path) -> Vec<String> {
         None => render::verdict_lines(&render::report(&mut read.analysis)),
         Some(_) => Vec::new(),
     }
+}
+
+/// The first line of a trace; `None` if it is not one of gctrace's.
+///
+/// # Errors
+/// The file cannot be read.
+pub(crate) fn header(path: &Path) -> anyhow::Result<Option<TraceHeader>> {
+    let segments = segments_in(path);
+    let mut reader = match segments.first() {
+        Some((_, first)) => segments::open(first)?,
+        None => TraceReader::open(path)?,
+    };
+    // It is the first line.
+    Ok(match reader.next_item()? {
+        Some(DecodedItem::Header(header)) => Some(*header),
+        _ => None,
+    })
 }
 
 /// Reads traces, and reports unreadable ones on standard error. Returns the analysis and the exit
@@ -263,6 +280,10 @@ fn read(path: &Path, mut analysis: Analysis, progress: &ReadProgress) -> ReadTra
     };
     let (name, summary) = (items.name().to_owned(), items.summary().cloned());
     analysis.begin_trace(&name);
+    #[cfg(target_os = "linux")]
+    if let Some(pid) = crate::files::lock::writer_of(path) {
+        analysis.is_still_written(gctrace_analysis::report::TraceWriter { pid });
+    }
     let take = |item: DecodedItem<'_>| {
         analysis.add(item);
         Ok::<(), Infallible>(())

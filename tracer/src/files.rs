@@ -13,6 +13,8 @@ pub(crate) mod command_output;
 pub(crate) mod copy;
 mod existing;
 mod export;
+#[cfg(target_os = "linux")]
+pub(crate) mod lock;
 mod log;
 mod manual;
 #[cfg(target_os = "linux")]

@@ -28,7 +28,7 @@ mod torch_version;
 mod trace;
 
 use crate::args::{RecordConfig, RecordTarget, Shard, SummarizeConfig, Verbosity};
-use crate::files::NewTrace;
+use crate::files::{NewTrace, lock};
 use crate::launch::{CommandEnd, LaunchPlan, RunningCommand, Signals};
 pub(crate) use crate::record::examination::Unexamined;
 pub(crate) use crate::record::inprocess::{UNREACHED, folder};
@@ -43,6 +43,7 @@ use crate::record::trace::RecordingTrace;
 use crate::{analyze, print, summarize, wait};
 use anyhow::Context as _;
 use gctrace_event::TraceEnd;
+use std::fs::File;
 use std::num::NonZeroUsize;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::PathBuf;
@@ -128,6 +129,8 @@ pub(crate) struct Recording<'a> {
     trace: RecordingTrace,
     /// The trace's file, until recording starts: if that fails, the previous trace is kept.
     new_trace: Option<NewTrace>,
+    /// The same file, locked while it is recorded, so that readers know.
+    lock: Option<File>,
     sources: RecordingSources,
     launch: Option<LaunchPlan>,
     attached: Option<u32>,
@@ -185,14 +188,18 @@ impl Recording<'_> {
     /// Renames the trace to its final name and the previous trace to its backup name. A failure
     /// must not end the recording: the command is running.
     fn name_trace(&mut self) {
-        match self.new_trace.take().map(NewTrace::keep) {
-            Some(Ok(Some(old))) => tracing::info!("the previous trace is now {}", old.display()),
-            Some(Err(error)) => {
+        let Some(new_trace) = self.new_trace.take() else { return };
+        let file = new_trace.writer();
+        match new_trace.keep() {
+            Ok(Some(old)) => tracing::info!("the previous trace is now {}", old.display()),
+            Err(error) => {
                 let error = crate::text::chain(&error.into());
                 self.trace.note(&format!("the trace keeps its temporary name: {error}"));
             }
-            Some(Ok(None)) | None => {}
+            Ok(None) => {}
         }
+        // No more than a hint: there are file systems without locks, and pipes.
+        self.lock = file.ok().filter(|file| lock::take(file).unwrap_or(false));
     }
 
     /// Called only after the command has started: the driver's library may start a program of its

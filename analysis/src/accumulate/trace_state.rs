@@ -6,7 +6,7 @@ use crate::accumulate::cuda::CudaSums;
 use crate::accumulate::gpu_samples::GpuSamples;
 use crate::accumulate::unlisted::UnlistedSums;
 use crate::distribution::Distribution;
-use crate::report::{PauseTotal, RecordedReport, Sources};
+use crate::report::{PauseTotal, RecordedReport, Sources, TraceWriter};
 use crate::spans::FirstToLast;
 use crate::time::add_to;
 use gctrace_event::read::{TraceCompletion, TraceProperty};
@@ -37,6 +37,8 @@ pub(crate) struct TraceState {
     pub(crate) repeats: Option<String>,
     pub(crate) gpus: GpuSamples,
     pub(crate) ending: TraceCompletion,
+    /// The process that wrote it while it was read.
+    pub(crate) writer: Option<TraceWriter>,
     pub(crate) cuda: CudaSums,
     /// The GPU work of all its processes that was only counted.
     pub(crate) omitted_gpu_work: OmittedGpuWork,

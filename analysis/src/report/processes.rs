@@ -82,6 +82,16 @@ pub struct TraceReport {
     /// The file of the same trace that was given before; its events are counted twice.
     #[serde(skip)]
     pub repeats: Option<String>,
+    /// The process that wrote it while it was read; `None` if it is whole, or none did.
+    #[serde(skip)]
+    pub writer: Option<TraceWriter>,
+}
+
+/// A process that writes a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TraceWriter {
+    /// Its id; `None` if it is in another pid namespace, or on another machine.
+    pub pid: Option<u32>,
 }
 
 /// Memory of a process, and what its collections gave back: the objects that they freed with all that

@@ -68,6 +68,7 @@ pub(super) fn trace_report(trace: &TraceState, listed: &[&ProcessReport]) -> Tra
         notes: trace.notes.iter().map(note).chain(trace.repeats.as_ref().map(repeated)).collect(),
         notes_left_out: trace.notes_left_out,
         repeats: trace.repeats.clone(),
+        writer: trace.writer.filter(|_| end.is_none()),
     }
 }
 

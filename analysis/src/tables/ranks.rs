@@ -229,7 +229,7 @@ impl RankTexts {
         let cut = state.ending.cut;
         let cut = cut.map(|position| format!("the file is cut off at {position}"));
         let no_end = state.header.is_some() && state.end.is_none();
-        let no_end = no_end.then(|| "the recorder was killed".to_owned());
+        let no_end = no_end.then(|| "its recording goes on, or was killed".to_owned());
         Self {
             command: match described {
                 Some(described) => described.command.join(" "),

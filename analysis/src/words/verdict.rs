@@ -73,13 +73,16 @@ fn lost(report: &Report) -> String {
 }
 
 fn cut_off(traces: &[TraceReport]) -> String {
-    let partly_read = |trace: &&TraceReport| trace.cut_at.is_some() || trace.damage.is_some();
+    // That its recording goes on is a remark of its own.
+    let is_cut = |trace: &TraceReport| trace.cut_at.is_some() && trace.writer.is_none();
+    let partly_read = |trace: &&TraceReport| is_cut(trace) || trace.damage.is_some();
     match (traces.iter().filter(partly_read).count(), traces.len()) {
         (0, _) => String::new(),
         (_, 1) if traces.iter().any(|trace| trace.damage.is_some()) => {
             " The trace is damaged; later events are not counted.".to_owned()
         }
-        (_, 1) => " The trace is cut off: its recording goes on, or was killed. Later events are not counted.".to_owned(),
+        (_, 1) => " The trace is cut off: its recording was killed. Later events are not counted."
+            .to_owned(),
         (cut, all) => format!(
             " {cut} of {all} traces are cut off or damaged; later events in them are not counted."
         ),

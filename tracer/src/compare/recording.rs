@@ -2,13 +2,12 @@
 
 use super::after_name;
 use crate::advice::wanted;
-use crate::analyze::open_segment;
+use crate::analyze;
 use crate::args::{CompareConfig, RecordConfig, is_trace_name};
 use crate::files::read_head;
 use crate::files::segments::segments_in;
 use crate::{args, print};
 use anyhow::Context as _;
-use gctrace_event::read::{DecodedItem, TraceReader};
 use gctrace_event::{RecordingMode, TraceCompression, TraceHeader};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -36,7 +35,7 @@ pub(super) fn is_command(words: &[OsString]) -> bool {
 /// The first trace is not one of gctrace's, or the recording is not possible.
 pub(super) fn record(config: &CompareConfig) -> anyhow::Result<Result<PathBuf, u8>> {
     let first = config.before.first().context("no trace given")?;
-    let header = header(first)?.with_context(|| {
+    let header = analyze::header(first)?.with_context(|| {
         format!(
             "{} was not recorded by gctrace, so its options are unknown; record the command first: \
              gctrace -o after.json -- COMMAND",
@@ -83,20 +82,6 @@ fn record_to_trace(config: &RecordConfig) -> anyhow::Result<(u8, Option<PathBuf>
 #[cfg(not(target_os = "linux"))]
 fn record_to_trace(_: &RecordConfig) -> anyhow::Result<(u8, Option<PathBuf>)> {
     Err(crate::platform::needs_linux("recording a command"))
-}
-
-/// The first line of a trace; `None` if it is not one of gctrace's.
-fn header(path: &Path) -> anyhow::Result<Option<TraceHeader>> {
-    let segments = segments_in(path);
-    let mut reader = match segments.first() {
-        Some((_, first)) => open_segment(first)?,
-        None => TraceReader::open(path)?,
-    };
-    // It is the first line.
-    Ok(match reader.next_item()? {
-        Some(DecodedItem::Header(header)) => Some(*header),
-        _ => None,
-    })
 }
 
 /// The options of `gctrace record` that make a trace like this one. `applies`: with settings, which only

@@ -6,10 +6,12 @@
 mod folder;
 
 #[cfg(target_os = "linux")]
-pub(crate) use folder::{LOCK, SegmentFolder, kept_in, recorder_of};
+pub(crate) use folder::{SegmentFolder, kept_in};
 
 use std::path::{Path, PathBuf};
 
+/// The file that a recorder has locked while it runs; it marks the directory as one of gctrace's.
+pub(crate) const LOCK: &str = "recorder.lock";
 /// End of the name of a segment.
 const ENDING: &str = ".json.zst";
 /// Digits of a number, so that names sort as numbers do.

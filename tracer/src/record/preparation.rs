@@ -162,6 +162,7 @@ impl<'a> RecordingPlan<'a> {
             config,
             trace,
             new_trace,
+            lock: None,
             sources: RecordingSources { kernel, inprocess },
             launch,
             attached: None,

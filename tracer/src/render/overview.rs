@@ -288,13 +288,21 @@ fn process_row(process: &ProcessReport) -> Vec<String> {
 /// Remarks on one trace: damage, anomalies and notes.
 pub(super) fn remarks(trace: &TraceReport) -> Vec<String> {
     let mut list = Vec::new();
-    match (&trace.cut_at, &trace.damage, &trace.ended) {
-        (_, Some(damage), _) => list.push(format!("Read up to the damage: {}", damage)),
-        (Some(place), None, _) => {
+    match (&trace.damage, trace.writer, &trace.cut_at, &trace.ended) {
+        (Some(damage), ..) => list.push(format!("Read up to the damage: {}", damage)),
+        (None, Some(writer), ..) => {
+            let by = match writer.pid {
+                Some(pid) => format!("process {pid}"),
+                None => "in another container or on another machine".to_owned(),
+            };
+            list.push(format!("Still recording ({by}): later events and losses are unknown."));
+        }
+        (None, None, Some(place), _) => {
             list.push(format!("The trace is cut off at {place}; later events are missing."))
         }
-        (None, None, None) if trace.recorded_by.is_some() => list.push(
-            "The trace has no final record: gctrace was killed. Losses and overhead are unknown."
+        (None, None, None, None) if trace.recorded_by.is_some() => list.push(
+            "The trace has no final record: gctrace was killed, or this is a copy from before the end. Losses are \
+             unknown."
                 .to_owned(),
         ),
         _ => {}

@@ -4,10 +4,12 @@
 
 use gctrace_event::{Pause, Process, Record, TraceHeader};
 use std::io::{Read, Write};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use test_kit::limit::WithTimeout as _;
-use test_kit::records;
+use test_kit::recording::wait_until;
+use test_kit::{recording, records};
 
 const PAUSE: &str = r#"{"ph":"X","cat":"gc","name":"gc gen2","pid":7,"tid":7,"ts":1000.000,"dur":50.500,"args":{"generation":2,"reason":"automatic","collected":3}}"#;
 
@@ -364,5 +366,41 @@ fn any_number_of_jobs_gives_the_same() {
     assert!(place("missing.json") < place("other.json"), "{}", alone.2);
     for arguments in [&["--json", "--jobs", "2"][..], &["--json", "--jobs", "64"], &["--json"]] {
         assert!(run(arguments) == alone, "{arguments:?}");
+    }
+}
+
+/// A trace that is still recorded and one whose recorder was killed look alike: the recorder's lock tells.
+#[test]
+fn a_trace_that_is_still_recorded_is_told_from_a_killed_one() {
+    let files = Files::new();
+    let program = "import gc, os, time\nwhile True: gc.collect(0); time.sleep(0.005)";
+    for (name, keep) in
+        [("t.json", None), ("t.json.zst", None), ("t.json.gz", None), ("ring", Some("1h"))]
+    {
+        let path = files.0.path().join(name);
+        let mut command = Command::new(recording::binary());
+        command.args(["record", "-q", "--mode", "inject", "-o", name]);
+        command.args(keep.iter().flat_map(|keep| ["--keep", keep]));
+        command
+            .args(["--", "python3", "-c", program])
+            .current_dir(files.0.path())
+            .env_remove("SUDO_UID");
+        let mut recorder = command.process_group(0).spawn().unwrap();
+        let pid = recorder.id();
+        let said = |outcome: Outcome| outcome.out.split_whitespace().collect::<Vec<_>>().join(" ");
+        let still = format!("Still recording (process {pid})");
+        wait_until(&still, || {
+            let said = said(gctrace(&[&path], b""));
+            let is_killed = said.contains("was killed") || said.contains("cut off");
+            assert!(!is_killed, "{name}: {said}");
+            said.contains(&still)
+        });
+        // Its command goes with it.
+        let group = nix::unistd::Pid::from_raw(pid.cast_signed());
+        nix::sys::signal::killpg(group, nix::sys::signal::Signal::SIGKILL).unwrap();
+        recorder.wait().unwrap();
+        let said = said(gctrace(&[&path], b""));
+        let is_killed = said.contains("was killed") || said.contains("cut off");
+        assert!(is_killed && !said.contains("Still recording"), "{name}: {said}");
     }
 }

@@ -1,18 +1,14 @@
 //! The files of a recorder: segments, the folders it keeps, and the lock by which it is found.
 
-use super::{number, segment_name, segments_in};
-use crate::files::{FileError, FileFailure, as_invoker, open_regular, system};
+use super::{LOCK, number, segment_name, segments_in};
+use crate::files::{FileError, FileFailure, as_invoker, lock, open_regular, system};
 use crate::invoker::Invoker;
-use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, fcntl};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-/// The file that a recorder has locked while it runs; it marks the directory as one of gctrace's.
-pub(crate) const LOCK: &str = "recorder.lock";
 /// Name of a folder that is kept, before its number.
 const KEPT: &str = "kept-";
 /// Why it is kept.
@@ -59,7 +55,7 @@ impl SegmentFolder {
             let mut options = OpenOptions::new();
             options.read(true).write(true).create(true).truncate(false).mode(system::MODE);
             let lock = options.custom_flags(libc::O_NOFOLLOW).open(path.join(LOCK))?;
-            if !lock_whole(&lock)? {
+            if !lock::take(&lock)? {
                 return refused("is being written by another gctrace");
             }
             let earlier: Vec<PathBuf> =
@@ -180,44 +176,6 @@ impl SegmentFolder {
             FileFailure::Io(error) => error,
             FileFailure::Refused(reason) => io::Error::other(reason),
         })
-    }
-}
-
-/// The process that records into a directory, as this process knows it; `None`: none does.
-///
-/// # Errors
-/// The directory is not a recorder's, or cannot be read; the recorder is in another pid namespace.
-pub(crate) fn recorder_of(directory: &Path) -> io::Result<Option<u32>> {
-    let lock = open_regular(&directory.join(LOCK))?;
-    let mut asked = whole_file();
-    // A lock for reading is what a file opened for reading may have.
-    asked.l_type = libc::F_RDLCK as libc::c_short;
-    fcntl(&lock, FcntlArg::F_GETLK(&mut asked)).map_err(io::Error::from)?;
-    if i32::from(asked.l_type) == libc::F_UNLCK {
-        return Ok(None);
-    }
-    match u32::try_from(asked.l_pid) {
-        Ok(pid) if pid > 0 => Ok(Some(pid)),
-        _ => {
-            Err(io::Error::other("its recorder is on another machine or in another pid namespace"))
-        }
-    }
-}
-
-fn whole_file() -> libc::flock {
-    // SAFETY: all fields are numbers.
-    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
-    lock.l_type = libc::F_WRLCK as libc::c_short;
-    lock.l_whence = libc::SEEK_SET as libc::c_short;
-    lock
-}
-
-/// Whether this process has the lock now. It ends with the process.
-fn lock_whole(file: &File) -> io::Result<bool> {
-    match fcntl(file, FcntlArg::F_SETLK(&whole_file())) {
-        Ok(_) => Ok(true),
-        Err(Errno::EAGAIN | Errno::EACCES) => Ok(false),
-        Err(errno) => Err(errno.into()),
     }
 }
 

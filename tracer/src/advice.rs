@@ -5,7 +5,7 @@
 mod chosen;
 mod found;
 
-pub(crate) use chosen::wanted;
+pub(crate) use chosen::{step_function, wanted};
 pub(crate) use found::{FoundProcess, FoundSettings, FrozenForks, LoadingCollections};
 
 use crate::args::AdviceArgs;
@@ -43,7 +43,8 @@ pub(crate) fn run(config: &AdviceArgs) -> anyhow::Result<u8> {
     let index = config.number.checked_sub(1);
     let advice = index.and_then(|index| report.advice.get(index));
     let advice = advice.with_context(|| no_such(config, &report))?;
-    print::unless_closed(print::answer(&text(advice, &report)))
+    let step_function = step_function(&config.traces);
+    print::unless_closed(print::answer(&text(advice, &report, step_function.as_deref())))
         .context("cannot write the advice to standard output")?;
     Ok(code)
 }
@@ -58,7 +59,8 @@ fn no_such(config: &AdviceArgs, report: &Report) -> String {
     )
 }
 
-pub(crate) fn text(advice: &Advice, report: &Report) -> String {
+/// An advice of this report on a run whose steps are the calls of `step_function`.
+pub(crate) fn text(advice: &Advice, report: &Report, step_function: Option<&str>) -> String {
     let mut text = comment(&advice.action);
     text += &comment(&advice.why);
     if let Some(code) = &advice.code {
@@ -70,7 +72,7 @@ pub(crate) fn text(advice: &Advice, report: &Report) -> String {
     if let Some(risk) = &advice.risk {
         text += &comment(&format!("Risk: {risk}"));
     }
-    text += &without_code(advice, report);
+    text += &without_code(advice, report, step_function);
     if advice.id.is_of_waits() {
         return text
             + &comment(
@@ -104,15 +106,18 @@ pub(crate) fn text(advice: &Advice, report: &Report) -> String {
 }
 
 /// The command that applies the same settings without a change to the program, if there is one.
-fn without_code(advice: &Advice, report: &Report) -> String {
-    let setting = advice.effect.settings.as_ref().and_then(setting::of_advice);
-    let Some(setting) = setting else {
+fn without_code(advice: &Advice, report: &Report, step_function: Option<&str>) -> String {
+    let Some(setting) = setting::of_advice(advice, report) else {
         return String::new();
     };
     let recorded = report.traces.iter().map(|trace| trace.command.as_slice());
     let recorded = recorded.into_iter().find(|command| !command.is_empty());
     let command = recorded.map_or_else(|| "COMMAND".to_owned(), shell_line);
-    let apply = format!("gctrace apply --gc {setting} -- {command}");
+    let steps = step_function.filter(|_| !setting.is_from_start());
+    let steps = steps.map_or_else(String::new, |name| {
+        format!(" {}", shell_line(&[format!("--step-function={name}")]))
+    });
+    let apply = format!("gctrace apply --gc {setting}{steps} -- {command}");
     format!("# Without a change to the program:\n#     {}\n", clean::line(&apply))
 }
 

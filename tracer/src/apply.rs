@@ -17,7 +17,7 @@ pub(crate) use agent_folder::AgentFolder;
 pub(crate) use session::StartedCommand;
 pub(crate) use undo::undo;
 
-use crate::advice::wanted;
+use crate::advice::{step_function, wanted};
 use crate::args::{ApplyArgs, OutputFormat, Verbosity};
 use crate::files::write_export;
 use crate::invoker::Invoker;
@@ -31,7 +31,11 @@ use render::CommandReport;
 use std::io;
 use std::path::Path;
 
-/// Applies settings in a command, or takes them back. Returns the exit code, a command's own.
+/// Exit code if the command succeeded and none of the settings was applied in it.
+const NOTHING_APPLIED: u8 = 1;
+
+/// Applies settings in a command, or takes them back. Returns the exit code, a command's own unless nothing was
+/// applied.
 ///
 /// # Errors
 /// There is nothing to apply, the library cannot be loaded, the command cannot be started; or the
@@ -45,6 +49,8 @@ pub(crate) fn run(config: &ApplyArgs, verbosity: Verbosity) -> anyhow::Result<u8
 
 fn apply(config: &ApplyArgs, verbosity: Verbosity) -> anyhow::Result<u8> {
     let request = ApplyRequest::of(wanted(config.gc.as_ref(), &config.from, config.advice)?);
+    let function = config.step_function().map(str::to_owned);
+    let function = function.or_else(|| step_function(&config.from));
     let invoker = Invoker::detect();
     if let Some(path) = output_file(config) {
         anyhow::ensure!(
@@ -59,14 +65,19 @@ fn apply(config: &ApplyArgs, verbosity: Verbosity) -> anyhow::Result<u8> {
         config.as_root,
         config.prints_to_stdout(),
         &request,
-        config.step_function(),
+        function.as_deref(),
     )?;
     let ended = supervisor.wait_for_end()?;
     let report = CommandReport::new(&request, &launch.words(), ended, &session);
+    let failure = report.failure(&request.setting);
+    if let Some(why) = &failure {
+        tracing::error!("{why}");
+    }
     if let Err(error) = write(&report, config, &invoker, verbosity) {
         tracing::error!("{}", chain(&error));
     }
-    Ok(ended.map_or(INTERRUPTED, CommandEnd::exit_code))
+    let code = ended.map_or(INTERRUPTED, CommandEnd::exit_code);
+    Ok(if code == 0 && failure.is_some() { NOTHING_APPLIED } else { code })
 }
 
 /// The file that the report is written to; `None`: one of the standard streams.

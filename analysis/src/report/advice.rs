@@ -101,7 +101,8 @@ pub struct AdvisedSettings {
     pub thresholds: Option<[i32; 3]>,
     /// `gc.collect()` and `gc.freeze()` once, where training begins.
     pub freeze: bool,
-    /// Whether to call `gc.disable()` where training begins.
+    /// Whether to call `gc.disable()`: where training begins if collections follow steps, else at the start of
+    /// the program.
     pub disable: bool,
     /// `gc.collect()` after each so many steps; `null` if steps are unknown.
     pub collect_every_steps: Option<u64>,

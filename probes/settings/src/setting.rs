@@ -84,6 +84,12 @@ impl GcSetting {
         &self.0
     }
 
+    /// Whether it needs no step.
+    #[must_use]
+    pub fn is_from_start(&self) -> bool {
+        self.0.iter().all(|item| item.step() == 0)
+    }
+
     /// Whether it makes a change of this kind, with whatever values.
     #[must_use]
     pub fn has(&self, change: &GcChange) -> bool {

@@ -3,7 +3,7 @@
 use super::found::{FoundSettings, nothing};
 use crate::{analyze, print, render, setting};
 use anyhow::Context as _;
-use gctrace_analysis::report::Advice;
+use gctrace_analysis::report::Report;
 use gctrace_settings::GcSetting;
 use std::path::PathBuf;
 
@@ -29,12 +29,12 @@ pub(crate) fn wanted(
         return Ok(setting);
     }
     let (mut analysis, _) = analyze::read_all(traces, None)?;
-    let advice = render::report(&mut analysis).advice;
+    let report = render::report(&mut analysis);
     let traces: Vec<String> = traces.iter().map(|trace| trace.display().to_string()).collect();
     let traces = traces.join(" ");
     let (number, setting) = match number {
-        Some(number) => (number, numbered(&advice, number, &traces)?),
-        None => first_applicable(&advice).with_context(|| {
+        Some(number) => (number, numbered(&report, number, &traces)?),
+        None => first_applicable(&report).with_context(|| {
             format!(
                 "no advice changes only settings: gctrace analyze {traces} lists all; \
                  gctrace tune -- COMMAND measures settings, --gc names one"
@@ -45,34 +45,36 @@ pub(crate) fn wanted(
     Ok(setting)
 }
 
-fn settings_of(advice: &Advice) -> Option<GcSetting> {
-    advice.effect.settings.as_ref().and_then(setting::of_advice)
+/// The function whose calls mark the steps of these traces; `None` if they were recorded without one.
+pub(crate) fn step_function(traces: &[PathBuf]) -> Option<String> {
+    let header = analyze::header(traces.first()?).ok()??;
+    header.step_function
 }
 
 /// Number and settings of the first advice that changes only settings.
-fn first_applicable(advice: &[Advice]) -> Option<(usize, GcSetting)> {
-    let mut numbers = (1..).zip(advice);
-    numbers.find_map(|(number, one)| Some((number, settings_of(one)?)))
+fn first_applicable(report: &Report) -> Option<(usize, GcSetting)> {
+    let mut numbers = (1..).zip(&report.advice);
+    numbers.find_map(|(number, one)| Some((number, setting::of_advice(one, report)?)))
 }
 
 /// The settings of the advice of this number, from 1.
-fn numbered(advice: &[Advice], number: usize, traces: &str) -> anyhow::Result<GcSetting> {
+fn numbered(report: &Report, number: usize, traces: &str) -> anyhow::Result<GcSetting> {
     let index = number.checked_sub(1);
-    let one = index.and_then(|index| advice.get(index));
+    let one = index.and_then(|index| report.advice.get(index));
     let one = one.with_context(|| {
         format!(
             "there is no advice {number} in this report, which has {}: gctrace analyze {traces}",
-            advice.len()
+            report.advice.len()
         )
     })?;
-    settings_of(one).with_context(|| {
-        let why = match one.effect.settings.as_ref().map(|settings| settings.disable) {
-            Some(true) => "plans collections between steps, and the trace has no steps",
-            _ => "changes no setting",
+    setting::of_advice(one, report).with_context(|| {
+        let why = match one.effect.settings {
+            Some(_) => "is applied after a step, and the trace has no mark of one",
+            None => "changes no setting",
         };
         format!(
-            "advice {number} ({}) {why}: gctrace analyze {traces} lists the others; \
-             --gc names settings",
+            "advice {number} ({}) {why}: gctrace analyze {traces} lists the others; --gc names settings, \
+             --step-function the function of a step",
             one.action
         )
     })

@@ -4,7 +4,9 @@ use super::session::{ApplySession, CommandProcesses};
 use crate::launch::CommandEnd;
 use crate::text::file_name;
 use crate::units::{bytes, count, counted, duration};
-use gctrace_settings::{AppliedProcess, ApplyRequest, CollectionSums, MAX_PROCESSES};
+use gctrace_settings::{
+    AppliedProcess, ApplyRequest, CollectionSums, GcChange, GcSetting, MAX_PROCESSES, SettingItem,
+};
 use serde::Serialize;
 use std::ffi::OsString;
 use std::io;
@@ -64,6 +66,43 @@ impl CommandReport {
         out.write_all(b"\n")
     }
 
+    /// Why no process has any of the settings; `None`: one has, or may have.
+    pub(super) fn failure(&self, setting: &GcSetting) -> Option<String> {
+        let first = setting.items().iter().map(SettingItem::step).min()?;
+        let is_unknown = self.left_out > 0 || !self.unreadable.is_empty();
+        let has_any = |process: &AppliedProcess| !process.applied.is_empty() || process.taken_back;
+        if is_unknown || self.processes.iter().any(has_any) {
+            return None;
+        }
+        let most_steps = self.processes.iter().map(|process| process.steps).max();
+        let why = match most_steps {
+            None => "no CPython of this command loaded the library (gctrace doctor; -v shows more)"
+                .to_owned(),
+            _ if first == 0 || self.processes.iter().any(|process| process.failure.is_some()) => {
+                "gctrace's code in the command failed".to_owned()
+            }
+            Some(0) => {
+                let from_start = match setting.has(&GcChange::Disable) {
+                    true => ", or apply disable@start",
+                    false => "",
+                };
+                format!(
+                    "{setting} is applied after a step, and no step was seen; name the function of a step with \
+                     --step-function{from_start}"
+                )
+            }
+            Some(steps) => format!(
+                "{setting} is applied after step {}, and {} made",
+                count(first.into()),
+                match steps {
+                    1 => "1 was".to_owned(),
+                    steps => format!("{} were", count(steps)),
+                }
+            ),
+        };
+        Some(format!("nothing was applied: {why}"))
+    }
+
     /// The report for people.
     pub(super) fn lines(&self) -> Vec<String> {
         let (stepping, others): (Vec<_>, Vec<_>) =
@@ -73,13 +112,6 @@ impl CommandReport {
             lines.extend(process_lines(process));
         }
         lines.extend(others_lines(&others, stepping.is_empty()));
-        if self.processes.is_empty() && self.left_out == 0 {
-            lines.push(
-                "nothing was applied: no CPython of this command loaded the library \
-                 (gctrace doctor; -v shows more)"
-                    .to_owned(),
-            );
-        }
         if !self.unreadable.is_empty() {
             lines.push(format!(
                 "the reports of {} cannot be read",
@@ -306,14 +338,14 @@ fn others_lines(others: &[&AppliedProcess], alone: bool) -> Vec<String> {
         duration(pause_ns),
         count(applied),
     )];
-    if alone {
-        lines.push(if others.iter().any(|process| process.after.is_some()) {
-            "no step was seen; the settings hold from the start".to_owned()
-        } else {
+    if alone && others.iter().any(|process| process.after.is_some()) {
+        lines.push("no step was seen; the settings hold from the start".to_owned());
+    } else if alone && applied > 0 {
+        lines.push(
             "no step was seen: nothing was applied at a step; \
-                      name the function of a step with --step-function"
-                .to_owned()
-        });
+             name the function of a step with --step-function"
+                .to_owned(),
+        );
     }
     for process in others {
         let name = file_name(process.command.split(' ').nth(1).unwrap_or_default());

@@ -30,8 +30,9 @@ Settings, joined by commas; @step:N applies one after step N [default: 2], @star
                            [default: 10 N; 0: never, which leaks]
 
 A step is a call of the function of --step-function, else of an optimizer of PyTorch, a backward
-pass or a batch of a DataLoader. The exit code is the command's own. For launchers that start
-programs elsewhere: GCTRACE_APPLY=SETTING LD_PRELOAD=/path/to/libgctrace_inject.so";
+pass or a batch of a DataLoader. The exit code is the command's own, or 1 if it succeeded and
+nothing was applied. For launchers that start programs elsewhere:
+GCTRACE_APPLY=SETTING LD_PRELOAD=/path/to/libgctrace_inject.so";
 
 #[derive(Args, Clone, Debug, PartialEq)]
 pub(crate) struct ApplyArgs {

@@ -4,7 +4,7 @@
 //! of a recording. The full report has the evidence.
 
 use super::launching::BARS;
-use super::next::{is_applicable, is_change, next};
+use super::next::{is_change, next};
 use super::style::Style;
 use super::table::{GAP, INDENT, TextTable, cut, width, wrap};
 use super::{cleanup, evidence, garbage, idle, leaks, lines, missing, steps};
@@ -310,9 +310,9 @@ pub(super) fn verdict(report: &Report, style: Style) -> String {
 /// The remedies that may save time although one recording does not show it, without figures; empty
 /// without any.
 pub(super) fn undecided(report: &Report) -> String {
-    let of = |applicable: bool, measured: &str| {
+    let of = |by_setting: bool, measured: &str| {
         let open = report.not_advised.iter().filter(|advice| report.is_undecided(&advice.effect));
-        let open = open.filter(|advice| is_applicable(advice) == applicable).map(change);
+        let open = open.filter(|advice| advice.effect.settings.is_some() == by_setting).map(change);
         let names: Vec<String> = open.take(ADVICE_SHOWN).collect();
         let names = names.join(", or ");
         (!names.is_empty())

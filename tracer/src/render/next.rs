@@ -10,14 +10,13 @@ pub(super) fn is_change(advice: &Advice) -> bool {
 }
 
 /// Whether `gctrace apply` can make the change.
-pub(super) fn is_applicable(advice: &Advice) -> bool {
-    let settings = advice.effect.settings.as_ref();
-    settings.and_then(setting::of_advice).is_some()
+fn is_applicable(advice: &Advice, report: &Report) -> bool {
+    setting::of_advice(advice, report).is_some()
 }
 
 /// What to run to try the changes, each with what it is for.
 pub(super) fn checks(report: &Report, traces: &str) -> Vec<(&'static str, String)> {
-    let applicable = report.advice.iter().any(is_applicable);
+    let applicable = report.advice.iter().any(|advice| is_applicable(advice, report));
     let is_by_hand =
         |advice: &Advice| advice.id == AdviceId::BreakCycles || advice.id.is_of_waits();
     let mut commands = Vec::new();
@@ -39,7 +38,7 @@ pub(super) fn next(report: &Report, traces: &[String]) -> Vec<String> {
     }
     commands.extend(checks(report, &traces));
     commands.push(("All evidence", format!("gctrace analyze --full {traces}")));
-    if report.lines.is_some() && !report.advice.iter().any(is_applicable) {
+    if report.lines.is_some() && !report.advice.iter().any(|advice| is_applicable(advice, report)) {
         commands.push(("As a page", format!("gctrace report {traces}")));
     }
     let lines =

@@ -121,11 +121,56 @@ print(gc.get_freeze_count())
     assert!(text.lines().count() <= 9, "{text}");
     let quiet = place.run(&["-q", "--gc", "freeze"], script);
     assert_eq!(errors(&quiet), "");
-    let none = place.run(&["--gc", "freeze"], "");
-    assert!(errors(&none).contains("no step was seen: nothing was applied at a step"));
-    let shell = place.gctrace(&["--gc", "freeze", "--", "true"]);
-    let shell = { shell }.output_in_time().unwrap();
-    assert!(errors(&shell).contains("nothing was applied: no CPython"), "{shell:?}");
+    let part = place.run(&["--gc", "threshold=7000,freeze"], "");
+    assert!(part.status.success(), "{part:?}");
+    assert!(errors(&part).contains("no step was seen: nothing was applied at a step"));
+}
+
+/// A command in which nothing was applied did not do what was asked: an error, also where no report is read.
+#[test]
+fn nothing_applied_is_an_error() {
+    let place = TestDir::new();
+    for (arguments, script, why) in [
+        (
+            &["--gc", "disable"] as &[&str],
+            "",
+            "disable is applied after a step, and no step was seen",
+        ),
+        (
+            &["--gc", "freeze,plan:5"],
+            "",
+            "freeze,plan:5 is applied after a step, and no step was seen",
+        ),
+        (&["-q", "--gc", "freeze"], "step()", "freeze is applied after step 2, and 1 was made"),
+        (
+            &["--format", "json", "--gc", "disable@step:90"],
+            "for i in range(9): step()",
+            "and 9 were made",
+        ),
+    ] {
+        let output = place.run(arguments, script);
+        let text = errors(&output);
+        assert_eq!(output.status.code(), Some(1), "{text}");
+        let first = text.lines().next().unwrap();
+        assert!(
+            first.starts_with("gctrace: nothing was applied: ") && first.contains(why),
+            "{text}"
+        );
+    }
+    let shell = |words: &[&str]| {
+        let command = place.gctrace(&[&["--gc", "disable@start", "--"], words].concat());
+        let output = { command }.output_in_time().unwrap();
+        assert!(
+            errors(&output).starts_with("gctrace: nothing was applied: no CPython"),
+            "{output:?}"
+        );
+        output.status.code()
+    };
+    assert_eq!((shell(&["true"]), shell(&["sh", "-c", "exit 3"])), (Some(1), Some(3)));
+    for setting in ["none", "disable@start", "loading=5000", "freeze-forks"] {
+        let output = place.run(&["--gc", setting], "");
+        assert!(output.status.success(), "{setting}: {}", errors(&output));
+    }
 }
 
 #[test]
@@ -253,6 +298,49 @@ fn settings_of_an_advice_are_applied() {
     let none = { none }.output_in_time().unwrap();
     assert_eq!(none.status.code(), Some(1));
     assert!(errors(&none).contains("there is no advice 99"));
+}
+
+/// A program without steps that frees nothing: 200 pauses of 20 ms in 6 s.
+fn computed() -> Vec<Record> {
+    let mut records = vec![reports::process(100, 0, "generational")];
+    records.extend((0..200).map(|at| {
+        let pause = reports::pause(100, at * 30 + 5, at * 30 + 25);
+        Record::Pause(Pause { collected: Some(0), generation: u8::from(at % 10 == 9) * 2, ..pause })
+    }));
+    records.push(reports::exit(100, 6_000));
+    records
+}
+
+/// What is advised to a program without steps is applied where it has a point for it: at the start.
+#[test]
+fn settings_of_a_program_without_steps_are_applied_at_its_start() {
+    let place = TestDir::new();
+    let trace = place.path().join("t.json");
+    fs::write(trace, records::written(&reports::header(), &computed(), &reports::end(6_000)))
+        .unwrap();
+    let gctrace = |arguments: &[&str]| {
+        let mut command = Command::new(recording::binary());
+        let output = command.args(arguments).current_dir(place.path()).output_in_time().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        printed(&output)
+    };
+    let report: Value = serde_json::from_str(&gctrace(&["analyze", "--json", "t.json"])).unwrap();
+    let advice = report["advice"].as_array().unwrap();
+    let number = advice.iter().position(|one| one["id"] == "disable").unwrap() + 1;
+    let number = number.to_string();
+    assert!(gctrace(&["analyze", "t.json"]).contains("gctrace apply --from t.json -- COMMAND"));
+    assert!(
+        gctrace(&["advice", "t.json", &number]).contains("gctrace apply --gc disable@start -- ")
+    );
+    let script = "import gc; print(gc.isenabled())";
+    let applied = place
+        .gctrace(&["--from", "t.json", "--advice", &number, "--"])
+        .arg(any_python())
+        .args(["-c", script])
+        .output_in_time()
+        .unwrap();
+    assert!(applied.status.success(), "{}", errors(&applied));
+    assert_eq!(printed(&applied), "False\n");
 }
 
 /// Of many processes the first thousand leave a report, with the one that forked them among them, and

@@ -36,7 +36,7 @@ fn the_same_cycles_in_every_step() {
     let advice = shown.find(|advice| advice.id == AdviceId::BreakCycles);
     let advice = advice.unwrap();
     assert!(advice.effect.saves_likely_ns.is_some() && advice.effect.saves_at_least_ns.is_some());
-    let code = crate::advice::text(advice, &report);
+    let code = crate::advice::text(advice, &report, None);
     insta::assert_snapshot!(section(&report) + "\n\n" + &screen(&report) + "\n" + &code);
 }
 

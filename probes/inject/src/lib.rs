@@ -44,7 +44,7 @@ mod rights;
 /// Run by the loader before the program's own code.
 extern "C" fn begin() {
     recording::guarded(|| {
-        let begun_ns = process_ring::now_ns();
+        let begun_ns = process_ring::thread_cpu_ns();
         exit::begin();
         let (request, settings) = (environment::request(), environment::apply_options());
         if request.is_none() && settings.is_none() {

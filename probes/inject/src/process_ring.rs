@@ -356,9 +356,10 @@ impl ProcessRing {
         self.producer.lose(kind, count);
     }
 
-    /// Adds the time that the library has taken from the calling thread since `begun_ns`.
+    /// Adds the CPU time that the library has taken from the calling thread since its CPU time was `begun_ns`: by
+    /// the clock it would be that of other programs too.
     pub(crate) fn spend(&self, kind: WorkKind, begun_ns: u64) {
-        self.producer.spend(kind, now_ns().saturating_sub(begun_ns));
+        self.producer.spend(kind, thread_cpu_ns().saturating_sub(begun_ns));
     }
 
     /// The producer, for counting allocations and for the cost of collections.

@@ -38,7 +38,7 @@ mod watch;
 pub(crate) use late::{may_begin, opens};
 pub(crate) use start::begin;
 
-use crate::process_ring::{ProcessRing, existing_ring, now_ns, options, ring};
+use crate::process_ring::{ProcessRing, existing_ring, now_ns, options, ring, thread_cpu_ns};
 use api::PythonApi;
 use gctrace_ring::{HookState, InjectOptions, RingRecord, RingRole, WorkKind};
 use std::ffi::CStr;
@@ -47,7 +47,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// Hooks into the interpreter that the calling thread runs, whose lock it holds. No exception is
 /// set before or after.
 fn install(api: &'static PythonApi) {
-    let begun_ns = now_ns();
+    let begun_ns = thread_cpu_ns();
     let options = options();
     if options.is_some_and(|options| options.allocations) {
         allocations::install(api);
@@ -63,12 +63,12 @@ fn install(api: &'static PythonApi) {
     }
 }
 
-/// Time that the library took when it was loaded, in ns; 0 once it is counted.
+/// CPU time that the library took when it was loaded, in ns; 0 once it is counted.
 static LOADED_NS: AtomicU64 = AtomicU64::new(0);
 
-/// The library was loaded, which began at `begun_ns`.
+/// The library was loaded, which began when the thread's CPU time was `begun_ns`.
 pub(crate) fn loaded(begun_ns: u64) {
-    LOADED_NS.store(now_ns().saturating_sub(begun_ns), Ordering::Relaxed);
+    LOADED_NS.store(thread_cpu_ns().saturating_sub(begun_ns), Ordering::Relaxed);
 }
 
 fn hook(api: &'static PythonApi, options: Option<&InjectOptions>) {

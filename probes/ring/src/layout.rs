@@ -97,14 +97,17 @@ pub enum WorkKind {
     Step,
     /// The process was forked from another.
     Fork,
+    /// Garbage was examined, or what is alive.
+    Garbage,
 }
 
 impl WorkKind {
     /// All kinds, in the order of their costs in the ring.
-    pub const ALL: [Self; 4] = [Self::Start, Self::Collection, Self::Step, Self::Fork];
+    pub const ALL: [Self; 5] =
+        [Self::Start, Self::Collection, Self::Step, Self::Fork, Self::Garbage];
 }
 
-/// Time that the library took from the threads of a program.
+/// CPU time that the library took from the threads of a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkCost {
     /// How often.

@@ -10,7 +10,7 @@ use super::interpreter::{HookedInterpreter, InterpreterState, behind, callable, 
 use super::object::{OwnedRef, number};
 use super::{empty_cache, steps};
 use crate::process_ring::{
-    ProcessRing, existing_ring, is_off, lose_without_ring, now_ns, ring, tid,
+    ProcessRing, existing_ring, is_off, lose_without_ring, now_ns, ring, thread_cpu_ns, tid,
 };
 use crate::recording::{expected, guarded};
 use gctrace_ring::{HookState, LostKind, RingPause, RingRecord, RingRole, TimeInterval, WorkKind};
@@ -81,6 +81,32 @@ impl HookedInterpreter {
     }
 }
 
+/// The longest call of the entry at a young collection, in ns. What takes longer has waited for a CPU: others have no
+/// work that takes so long but examining, and the clock of the thread's CPU time is a system call.
+const LONGEST_YOUNG: u64 = 100_000;
+
+/// A call of the entry, whose CPU time is the library's.
+struct EntryWork {
+    called_ns: u64,
+    /// CPU time of the thread; `None` at young collections, which are frequent.
+    cpu_ns: Option<u64>,
+}
+
+impl EntryWork {
+    fn begun(called_ns: u64, generation: u8) -> Self {
+        let cpu_ns = (generation == OLDEST).then(thread_cpu_ns);
+        Self { called_ns, cpu_ns: cpu_ns.filter(|ns| *ns > 0) }
+    }
+
+    /// What it took by now, without what was examined in it.
+    fn took_ns(&self, examined_ns: u64) -> u64 {
+        match self.cpu_ns {
+            Some(cpu_ns) => thread_cpu_ns().saturating_sub(cpu_ns + examined_ns),
+            None => now_ns().saturating_sub(self.called_ns).min(LONGEST_YOUNG),
+        }
+    }
+}
+
 /// The third letter of "start" and "stop".
 unsafe fn third_letter(api: &PythonApi, phase: Object) -> Option<u8> {
     let mut length = 0;
@@ -143,16 +169,17 @@ impl HookedInterpreter {
             // What that took is not a collection's.
             called_ns = now_ns();
         }
+        let work = EntryWork::begun(called_ns, generation);
         if !is_end {
             self.report_calls(&mut state, ring);
-            let start_ns = self.begun(&mut state, ring, generation);
-            state.start_work_ns = start_ns.saturating_sub(called_ns);
+            let examined_ns = self.begun(&mut state, ring, generation);
+            state.start_work_ns = work.took_ns(examined_ns);
             self.watch_calls(&state);
             return;
         }
         self.unwatch_calls();
         self.report_calls(&mut state, ring);
-        self.garbage.end();
+        let examined_ns = self.garbage.end();
         let pause = RingPause {
             interval: TimeInterval { start_ns: state.start_ns, end_ns },
             tid: tid(),
@@ -172,7 +199,7 @@ impl HookedInterpreter {
         empty_cache::collected(&std::mem::take(&mut state.device_memory), ring, pause.interval);
         self.ended(&mut state, ring, pause);
         let start_ns = std::mem::take(&mut state.start_work_ns);
-        let work_ns = start_ns + now_ns().saturating_sub(called_ns) + 2 * call_ns();
+        let work_ns = start_ns + work.took_ns(examined_ns) + 2 * call_ns();
         ring.producer().spend(WorkKind::Collection, work_ns);
     }
 
@@ -185,7 +212,7 @@ impl HookedInterpreter {
         }
     }
 
-    /// Returns the start of the collection, in ns.
+    /// Returns the CPU time of examining, in ns.
     fn begun(&self, state: &mut InterpreterState, ring: &ProcessRing, generation: u8) -> u64 {
         if self.id == 0 && state.live.is_some() {
             steps::look(self.api);
@@ -198,8 +225,9 @@ impl HookedInterpreter {
             // is without gctrace.
             state.frames.forget();
         }
+        let mut examined_ns = 0;
         if state.live.is_some() {
-            self.garbage.begin(generation == OLDEST);
+            examined_ns = self.garbage.begin(generation == OLDEST);
             state.memory.begin(generation == OLDEST);
             if self.id == 0 && generation == OLDEST {
                 state.device_memory = empty_cache::before_collection();
@@ -209,7 +237,7 @@ impl HookedInterpreter {
         let at_ns = now_ns();
         state.start_ns = at_ns;
         ring.push(&RingRecord::PauseStart { at_ns, tid, generation, interpreter: self.id });
-        at_ns
+        examined_ns
     }
 
     fn ended(&self, state: &mut InterpreterState, ring: &ProcessRing, mut pause: RingPause) {
@@ -311,5 +339,21 @@ unsafe fn value(api: &PythonApi, info: Object, key: Object) -> Option<i64> {
             return None;
         }
         number(api, value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    /// As beside other programs, which have the CPU meanwhile.
+    #[test]
+    fn waiting_for_a_cpu_is_no_work() {
+        for generation in [0, OLDEST] {
+            let work = EntryWork::begun(now_ns(), generation);
+            std::thread::sleep(Duration::from_millis(200));
+            assert!(work.took_ns(0) < 100_000_000, "{generation}");
+        }
     }
 }

@@ -210,7 +210,7 @@ pub(super) fn end() {
 
 /// Counts the time as the library's.
 fn with<T>(work: impl FnOnce(&mut DeviceCache, &ProcessRing) -> T) -> Option<T> {
-    let begun_ns = now_ns();
+    let begun_ns = thread_cpu_ns();
     let mut cache = CACHE.try_lock().ok()?;
     let cache = cache.as_mut()?;
     let ring = ring(RingRole::Python)?;

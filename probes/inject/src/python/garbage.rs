@@ -28,7 +28,9 @@ mod tally;
 use super::api::{Object, PythonApi};
 use super::object::OwnedRef;
 use super::raw_frame::RawFrameLayout;
-use crate::process_ring::{ProcessRing, is_off, now_ns, options, process_cpu_ns, ring, tid};
+use crate::process_ring::{
+    ProcessRing, is_off, now_ns, options, process_cpu_ns, ring, thread_cpu_ns, tid,
+};
 pub(super) use births::{allocated, freed, moved};
 pub(super) use budget::Budget;
 pub(super) use reused::wrapped_by;
@@ -37,7 +39,7 @@ use births::InstanceTypes;
 use cycles::CycleReader;
 use gctrace_ring::{
     GarbageDetail, InjectOptions, KINDS_AT_ONCE, RingAliveLine, RingCycleCount, RingGarbage,
-    RingKindCount, RingRecord, RingRole,
+    RingKindCount, RingRecord, RingRole, WorkKind,
 };
 use kinds::KindReader;
 use references::ReferenceNames;
@@ -77,6 +79,8 @@ struct GarbageExaminer {
     sentinel: Sentinel,
     get_debug: OwnedRef,
     budget: Budget,
+    /// CPU time of examining in the call of the collector's entry that is running, in ns.
+    spent_ns: u64,
     reader: KindReader,
     tally: Tally,
     /// `None`: not requested.
@@ -113,6 +117,7 @@ impl GarbageExaminer {
             sentinel: Sentinel::new(api, callback).ok_or(unknown)?,
             get_debug: get_debug.ok_or(unknown)?,
             budget: Budget::new(options.garbage_budget_ppm, 0),
+            spent_ns: 0,
             reader: KindReader::new(api, minor, raw, instances).ok_or(unknown)?,
             tally: Tally::new(),
             cycles,
@@ -121,13 +126,23 @@ impl GarbageExaminer {
         })
     }
 
+    /// Counts what was done since the thread's CPU time was `begun_ns`: the CPU time, which the budget is a share
+    /// of. By the clock it takes longer beside other programs.
+    fn spend(&mut self, begun_ns: u64) {
+        let cost_ns = thread_cpu_ns().saturating_sub(begun_ns);
+        self.budget.spend(cost_ns, process_cpu_ns);
+        self.spent_ns += cost_ns;
+        if let Some(ring) = ring(RingRole::Python) {
+            ring.producer().spend(WorkKind::Garbage, cost_ns);
+        }
+    }
+
     /// Gives fresh births their lines.
     fn settle_births(&mut self) {
         if self.reader.finds_births() {
-            let start_ns = now_ns();
+            let begun_ns = thread_cpu_ns();
             if births::settle() {
-                let cost_ns = now_ns().saturating_sub(start_ns);
-                self.budget.spend(cost_ns, process_cpu_ns);
+                self.spend(begun_ns);
             }
         }
     }
@@ -143,7 +158,7 @@ impl GarbageExaminer {
         if !std::mem::take(&mut self.alive.is_due) {
             return;
         }
-        let now = now_ns();
+        let (now, begun_ns) = (now_ns(), thread_cpu_ns());
         let Some(ring) = ring(RingRole::Python) else {
             return;
         };
@@ -163,7 +178,7 @@ impl GarbageExaminer {
                 break;
             }
         }
-        self.budget.spend(now_ns().saturating_sub(now), process_cpu_ns);
+        self.spend(begun_ns);
     }
 
     /// Whether the collector prints or keeps what it finds (`gc.set_debug`): then the sentinel
@@ -179,7 +194,7 @@ impl GarbageExaminer {
         ring: &ProcessRing,
         [sentinel, other]: [Object; 2],
     ) -> Option<()> {
-        let at_ns = now_ns();
+        let (at_ns, begun_ns) = (now_ns(), thread_cpu_ns());
         self.tally.clear();
         let (tally, reader) = (&mut self.tally, &self.reader);
         let mut cycles = self.cycles.as_mut();
@@ -221,7 +236,7 @@ impl GarbageExaminer {
         if garbage.objects > 0 {
             push(ring, garbage, &counts, cycles.as_deref().unwrap_or_default(), &births);
         }
-        self.budget.spend(now_ns().saturating_sub(at_ns), process_cpu_ns);
+        self.spend(begun_ns);
         Some(())
     }
 }
@@ -286,8 +301,9 @@ impl GarbageHook {
         Ok(())
     }
 
-    /// A collection starts; the last moment before it looks at objects. The lock is held.
-    pub(super) fn begin(&self, is_oldest: bool) {
+    /// A collection starts; the last moment before it looks at objects. The lock is held. Returns the CPU time of
+    /// examining, in ns, which is counted.
+    pub(super) fn begin(&self, is_oldest: bool) -> u64 {
         if let Ok(mut examiner) = self.examiner.try_lock()
             && let Some(examiner) = &mut *examiner
             && !examiner.gave_up
@@ -300,19 +316,25 @@ impl GarbageHook {
             if examines {
                 examiner.sentinel.plant(&self.planted);
             }
+            return std::mem::take(&mut examiner.spent_ns);
         }
+        0
     }
 
-    /// A collection ended. The lock is held.
-    pub(super) fn end(&self) {
+    /// A collection ended. The lock is held. Returns the same.
+    pub(super) fn end(&self) -> u64 {
         if let Ok(mut examiner) = self.examiner.try_lock()
             && let Some(examiner) = &mut *examiner
         {
             examiner.sentinel.end(&self.planted);
+            // That of the list of the unreachable is the collection's.
+            examiner.spent_ns = 0;
             if !is_off() {
                 examiner.look_at_alive();
             }
+            return std::mem::take(&mut examiner.spent_ns);
         }
+        0
     }
 
     /// The list of the unreachable is complete: called by the weak reference of the sentinel. The

@@ -7,7 +7,7 @@ use super::garbage::GarbageHook;
 use super::memory_use::MemoryMeter;
 use super::object::OwnedRef;
 use super::pause_sums::PauseSums;
-use crate::process_ring::{ProcessRing, is_forked, now_ns, ring};
+use crate::process_ring::{ProcessRing, is_forked, now_ns, ring, thread_cpu_ns};
 use crate::recording::expected;
 use gctrace_ring::{HookState, NO_TEXT, RingCacheMemory, RingRecord, RingRole, WorkKind};
 use std::ffi::{CStr, c_void};
@@ -158,7 +158,7 @@ impl InterpreterObjects {
 impl HookedInterpreter {
     /// Reports the interpreter in this process's ring, once.
     pub(crate) fn introduce(&self, state: &mut InterpreterState) -> Option<&'static ProcessRing> {
-        let begun_ns = now_ns();
+        let begun_ns = thread_cpu_ns();
         let ring = ring(RingRole::Python)?;
         if state.introduced != ring.number() {
             // A forked child inherits what its parent has reported.

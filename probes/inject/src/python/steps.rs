@@ -80,7 +80,7 @@ fn are_recorded() -> bool {
 fn write(marker: StepMarker, name: &str) {
     if let Some(mark) = StartedMark::now(marker, name) {
         mark.write(mark.at_ns);
-        mark.ring.spend(WorkKind::Step, mark.at_ns);
+        mark.ring.spend(WorkKind::Step, mark.cpu_ns);
     }
 }
 
@@ -126,16 +126,16 @@ fn batch_begins(class: &str) {
     batch_raised();
     if let Some(mark) = StartedMark::now(StepMarker::DataLoader, class) {
         BATCH.set(Some(mark));
-        mark.ring.spend(WorkKind::Step, mark.at_ns);
+        mark.ring.spend(WorkKind::Step, mark.cpu_ns);
     }
 }
 
 /// It returns.
 fn batch_ends() {
     if let Some(mark) = own_batch() {
-        let end_ns = now_ns();
+        let (end_ns, cpu_ns) = (now_ns(), thread_cpu_ns());
         mark.write(end_ns);
-        mark.ring.spend(WorkKind::Step, end_ns);
+        mark.ring.spend(WorkKind::Step, cpu_ns);
     }
 }
 

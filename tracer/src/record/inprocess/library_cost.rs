@@ -3,12 +3,11 @@
 use gctrace_event::ProbeCost;
 use gctrace_ring::{RingConsumer, WorkCost, WorkKind};
 
-/// Time that the library took from threads of the programs.
+/// CPU time that the library took from threads of the programs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LibraryCost {
     /// In the order of [`WorkKind::ALL`].
     work: [WorkCost; WorkKind::ALL.len()],
-    garbage: WorkCost,
     /// Counted allocations with their frees, and their time.
     allocations: WorkCost,
     /// Those whose time is unknown.
@@ -36,25 +35,16 @@ impl LibraryCost {
         }
     }
 
-    /// Adds the examination of one collection's garbage.
-    pub(super) fn add_garbage(&mut self, ns: u64) {
-        add(&mut self.garbage, WorkCost { count: 1, ns });
-    }
-
     /// All of it, in ns.
     pub(super) fn total_ns(&self) -> u64 {
-        let others = [self.garbage.ns, self.allocations.ns];
         let work = self.work.iter().map(|work| work.ns);
-        work.chain(others).fold(0, u64::saturating_add)
+        work.fold(self.allocations.ns, u64::saturating_add)
     }
 
     /// The entries of the overhead that are not empty. `calls`: CUDA calls that CUPTI reported.
     pub(super) fn entries(&self, calls: u64) -> Vec<ProbeCost> {
         let work = WorkKind::ALL.map(name).into_iter().zip(self.work);
-        let measured = work.chain([
-            ("garbage of collections, in-process", self.garbage),
-            (ALLOCATIONS, self.allocations),
-        ]);
+        let measured = work.chain([(ALLOCATIONS, self.allocations)]);
         let measured = measured.map(|(probe, work)| {
             let ns_per_hit = work.ns as f64 / work.count as f64;
             (probe, work.count, Some(ns_per_hit))
@@ -82,6 +72,7 @@ fn name(kind: WorkKind) -> &'static str {
         WorkKind::Collection => "collection, in-process",
         WorkKind::Step => "mark of a step, in-process",
         WorkKind::Fork => "forked child, in-process",
+        WorkKind::Garbage => "garbage of collections, in-process",
     }
 }
 

@@ -275,10 +275,7 @@ impl InjectedProcessFacts {
                 trace.output.write(&Record::Layers(layers));
             }
             // Its pause is next.
-            Record::Garbage(garbage) => {
-                garbage.cost_ns.into_iter().for_each(|ns| stats.cost.add_garbage(ns));
-                self.garbage = Some(garbage);
-            }
+            Record::Garbage(garbage) => self.garbage = Some(garbage),
             Record::Settings(settings) => trace.output.settings(settings),
             other => trace.output.write(&other),
         }

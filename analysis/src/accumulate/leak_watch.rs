@@ -1,11 +1,11 @@
 //! Whether a process keeps more and more: objects, resident memory, device memory.
 //!
-//! Never by its warm-up: [`steady_part`] of each series, which has to be the larger part of the
+//! Never by its warm-up: the last of the [`steady_parts`] of each series, which has to be the larger part of the
 //! process's life, and to rise in both of its halves.
 
 use crate::report::{Basis, HeapTrend, ReachesLimit, Trend};
 use crate::statistics::Estimate;
-use crate::statistics::steady::steady_part;
+use crate::statistics::steady::steady_parts;
 use crate::statistics::trend::{mann_kendall, theil_sen};
 use std::collections::BTreeMap;
 
@@ -123,7 +123,11 @@ fn trend(
     let samples = samples.filter(|(at_ns, _)| *at_ns >= from_ns);
     let points: Vec<(f64, f64)> =
         samples.map(|(at_ns, value)| point(life.since_ns, at_ns, value)).collect();
-    let steady = points.get(steady_part(&points)..).filter(|steady| steady.len() >= FEWEST)?;
+    // What rests at last for too short a time to say that it does has a trend with what was before.
+    let parts = steady_parts(&points);
+    let long = parts.iter().rev().filter_map(|from| points.get(*from..));
+    let steady = long.into_iter().find(|steady| steady.len() >= FEWEST)?;
+    let is_last = parts.last().is_some_and(|from| points.len() - steady.len() == *from);
     let (first_s, (last_s, last)) = (steady.first()?.0, *steady.last()?);
     let slope = theil_sen(steady)?;
     let values: Vec<f64> = steady.iter().map(|point| point.1).collect();
@@ -139,7 +143,9 @@ fn trend(
         && last_s - begin_s >= (until_s - begin_s) * LAST_BY
         && slope.value * length_s >= last * NOTABLE
         && both_rise;
-    let rises = grows && last_slope(steady).is_some_and(|end| end.value >= slope.value * LAST_RISE);
+    let rises = grows
+        && is_last
+        && last_slope(steady).is_some_and(|end| end.value >= slope.value * LAST_RISE);
     let late = points.partition_point(|(at_s, _)| *at_s < (begin_s + until_s) / 2.0);
     let late = points.get(late..).unwrap_or_default();
     Some(Trend {

@@ -17,15 +17,17 @@ const LEAST_DEVIATION: f64 = 0.002;
 const ONE_LINE: f64 = 2.0;
 const TWO_LINES: f64 = 5.0;
 
-/// Index of the first point of the last part of a series that one straight line describes. Points are
-/// (x, y) in order of x, which must be finite. A series of up to six points is one part.
+/// Indices of the first points of those parts of a series that one straight line each describes, in order: the
+/// last of them is steady. Points are (x, y) in order of x, which must be finite. A series of up to six points is
+/// one part.
 #[must_use]
-pub fn steady_part(points: &[(f64, f64)]) -> usize {
-    let mut from = 0;
+pub fn steady_parts(points: &[(f64, f64)]) -> Vec<usize> {
+    let (mut parts, mut from) = (vec![0], 0);
     while let Some(split) = points.get(from..).and_then(split) {
         from += split;
+        parts.push(from);
     }
-    from
+    parts
 }
 
 /// Where two lines describe the points better than one, by the Bayesian information criterion of
@@ -68,6 +70,10 @@ fn squares(points: &[(f64, f64)]) -> f64 {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    fn steady_part(points: &[(f64, f64)]) -> usize {
+        steady_parts(points).pop().expect("a part")
+    }
 
     fn series(value: impl Fn(f64) -> f64, points: u32) -> Vec<(f64, f64)> {
         (0..points).map(|n| (f64::from(n) * 10.0, value(f64::from(n) * 10.0))).collect()

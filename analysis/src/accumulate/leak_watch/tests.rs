@@ -96,6 +96,19 @@ fn a_clean_service_has_no_leak() {
     }
 }
 
+/// What grew for nearly all of the time, and rests for a few samples at the end, is not forgotten: it slows.
+#[test]
+fn growth_that_rests_at_last_is_stated() {
+    for rests_s in 1..=8 {
+        let mut grown = LeakWatch::default();
+        for at_s in 0..=61 {
+            grown.objects(at_s * S, 1_000_000 + at_s.min(61 - rests_s) * 20_000);
+        }
+        let trend = objects(&grown, 61).unwrap_or_else(|| panic!("{rests_s}"));
+        assert!(trend.rises || trend.slows, "{rests_s}: {trend:?}");
+    }
+}
+
 /// Full collections while the heap is built, and none once it is flat, as CPython's 25 % rule has it:
 /// every sample is of the warm-up.
 #[test]

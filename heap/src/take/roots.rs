@@ -275,7 +275,7 @@ impl RootFinder<'_, '_> {
                 None => self.root(Some(node), "immortal"),
             }
         }
-        if too_many > 0 {
+        if too_many >= WRONG_OBJECTS {
             notes.push(format!(
                 "objects that have fewer references than were found, taken for reachable: {too_many}"
             ));

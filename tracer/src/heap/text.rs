@@ -9,7 +9,7 @@ use crate::text::{OrDash as _, shell_line};
 use crate::units::{bytes, count, counted, duration, percent};
 use gctrace_heap::report::{
     DiffAnswer, DominatorsAnswer, HeapAnswer, HeapCount, HeapFacts, HeapObject, HeapReport, Held,
-    ShowAnswer, WhyAnswer, WhyGroup,
+    ShowAnswer, TypeRow, WhyAnswer, WhyGroup,
 };
 use paths::{path, title};
 use std::time::{Duration, SystemTime};
@@ -67,6 +67,9 @@ fn heap(facts: &HeapFacts) -> String {
     )
 }
 
+/// A thread that is stopped between two counts is off by a few; that is no misreading.
+const FEWEST_MISREAD: u64 = 8;
+
 /// What limits the answers.
 fn doubts(facts: &HeapFacts) -> Vec<String> {
     let mut doubts = Vec::new();
@@ -76,34 +79,23 @@ fn doubts(facts: &HeapFacts) -> Vec<String> {
             counted(facts.objects_of_unknown_bytes, "object")
         ));
     }
-    if facts.contradictions > 0 {
+    if facts.contradictions >= FEWEST_MISREAD {
         doubts.push(format!(
-            "{} fewer references than were found: some were misread.",
-            match facts.contradictions {
-                1 => "1 object has".to_owned(),
-                more => format!("{} objects have", count(more)),
-            }
+            "{} objects have fewer references than were found: some were misread.",
+            count(facts.contradictions)
         ));
     }
     doubts
 }
 
 fn show(show: &ShowAnswer, facts: Option<&HeapFacts>, style: Style) -> Vec<String> {
-    // Columns that would be 0 everywhere are left out.
-    let generations = show.types.iter().any(|row| row.generations != [0; 3]);
-    let frozen = show.types.iter().any(|row| row.frozen > 0);
-    let garbage = show.types.iter().any(|row| row.garbage.objects > 0);
-    let table = TableOfColumns::new(&show.types)
-        .right("objects", |row| count(row.all.objects))
-        .right("bytes", |row| bytes(row.all.bytes))
-        .right_if(generations, "gen 0", |row| count(row.generations[0]))
-        .right_if(generations, "gen 1", |row| count(row.generations[1]))
-        .right_if(generations, "gen 2", |row| count(row.generations[2]))
-        .right("untracked", |row| count(row.untracked))
-        .right_if(frozen, "frozen", |row| count(row.frozen))
-        .right_if(garbage, "garbage", |row| count(row.garbage.objects))
-        .left("type", |row| row.type_name.clone());
-    let mut lines = bold_head(table.lines(), style);
+    // Which type it is says more than the generations, and these more than what is untracked.
+    let mut tables = [(true, true), (false, true), (false, false)]
+        .map(|(generations, untracked)| types(show, generations, untracked).lines())
+        .into_iter();
+    let is_cut = |lines: &Vec<String>| lines.iter().any(|line| line.ends_with('\u{2026}'));
+    let narrow = tables.next_back().unwrap_or_default();
+    let mut lines = bold_head(tables.find(|lines| !is_cut(lines)).unwrap_or(narrow), style);
     if show.other_types > 0 {
         let text =
             format!("And {}: {}.", counted(show.other_types, "more type"), of_count(show.others));
@@ -129,6 +121,27 @@ fn show(show: &ShowAnswer, facts: Option<&HeapFacts>, style: Style) -> Vec<Strin
         }
     }
     lines
+}
+
+/// The table of types, without columns that would be 0 everywhere.
+fn types(show: &ShowAnswer, generations: bool, untracked: bool) -> TableOfColumns<&TypeRow> {
+    let any = |of: fn(&TypeRow) -> u64| show.types.iter().any(|row| of(row) > 0);
+    TableOfColumns::new(&show.types)
+        .right("objects", |row| count(row.all.objects))
+        .right("bytes", |row| bytes(row.all.bytes))
+        .right_if(generations && any(|row| row.generations[0]), "gen 0", |row| {
+            count(row.generations[0])
+        })
+        .right_if(generations && any(|row| row.generations[1]), "gen 1", |row| {
+            count(row.generations[1])
+        })
+        .right_if(generations && any(|row| row.generations[2]), "gen 2", |row| {
+            count(row.generations[2])
+        })
+        .right_if(untracked && any(|row| row.untracked), "untracked", |row| count(row.untracked))
+        .right_if(any(|row| row.frozen), "frozen", |row| count(row.frozen))
+        .right_if(any(|row| row.garbage.objects), "garbage", |row| count(row.garbage.objects))
+        .left("type", |row| row.type_name.clone())
 }
 
 fn why(why: &WhyAnswer, style: Style) -> Vec<String> {

@@ -32,7 +32,7 @@ fn differences() {
         change(&mut graph);
         Heap::new(graph).expect("a valid heap")
     };
-    // A batch was born, the ring is gone; something was misread, and a size is unknown.
+    // A batch was born, the ring is gone; a count was stopped at, and a size is unknown.
     let first = with(&|graph| {
         graph.nodes[6].address = 0x7000;
         graph.nodes[7].bytes = None;

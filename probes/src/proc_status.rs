@@ -19,7 +19,8 @@ pub enum ProcessError {
     },
     /// Access was denied.
     #[error(
-        "process {pid} may not be inspected ({what}: {source}); run gctrace as root: sudo gctrace"
+        "process {pid} may not be inspected ({what}: {source}); {}",
+        with_rights("sudo gctrace")
     )]
     Forbidden {
         /// Process id.
@@ -39,6 +40,18 @@ pub enum ProcessError {
         /// The system's error.
         source: std::io::Error,
     },
+}
+
+/// What to do where rights over a process are missing; `command`: gctrace as root.
+#[must_use]
+pub fn with_rights(command: &str) -> String {
+    if nix::unistd::Uid::effective().is_root() {
+        "this root has not the right either: the process has rights that a container or user namespace lacks, or a \
+         security module forbids it; gctrace on the host may have it"
+            .to_owned()
+    } else {
+        format!("run gctrace as root: {command}")
+    }
 }
 
 /// The command that shows what is in the way.

@@ -392,7 +392,24 @@ fn interpret(
         .map_err(|error| values::explain_missing_dashes(error, &arguments))?;
     let cli = Cli::from_arg_matches(&matches)?;
     let verbosity = cli.voice.verbosity();
-    let action = match cli.subcommand {
+    let subcommand = matches.subcommand_name().unwrap_or("record");
+    let action = action(cli, verbosity).map_err(|error| with_usage(error, subcommand))?;
+    Ok((action, verbosity))
+}
+
+/// With the usage of this subcommand, in which it was made.
+fn with_usage(error: clap::Error, subcommand: &str) -> clap::Error {
+    let mut all = command();
+    all.build();
+    match all.find_subcommand_mut(subcommand) {
+        Some(command) => error.format(command),
+        None => error.format(&mut all),
+    }
+}
+
+/// What the parsed words ask for. Errors have no usage yet.
+fn action(cli: Cli, verbosity: Verbosity) -> Result<Invocation, clap::Error> {
+    Ok(match cli.subcommand {
         None => LinuxInvocation::Record(record::config(cli.record, verbosity)?).into(),
         Some(Subcommands::Record(record)) => {
             LinuxInvocation::Record(record::config(record, verbosity)?).into()
@@ -434,8 +451,7 @@ fn interpret(
         Some(Subcommands::Guardian) => LinuxInvocation::Guardian.into(),
         Some(Subcommands::TerminalGuardian) => LinuxInvocation::TerminalGuardian.into(),
         Some(Subcommands::LoadLibrary { path }) => LinuxInvocation::LoadLibrary(path).into(),
-    };
-    Ok((action, verbosity))
+    })
 }
 
 /// The configuration of `gctrace -- COMMAND`, for `gctrace doctor`.
@@ -480,7 +496,7 @@ fn python(named: OsString) -> InterpreterArg {
 }
 
 fn usage_error(kind: ErrorKind, message: &str) -> clap::Error {
-    command().error(kind, message)
+    clap::Error::raw(kind, message)
 }
 
 #[cfg(test)]

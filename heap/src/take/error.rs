@@ -1,7 +1,7 @@
 //! Why a heap could not be taken.
 
 use gctrace_probes::ResolveError;
-use gctrace_probes::proc_status::ProcessError;
+use gctrace_probes::proc_status::{ProcessError, with_rights};
 use nix::errno::Errno;
 
 /// Why a heap could not be taken. The program is unharmed and runs.
@@ -65,7 +65,8 @@ pub enum HeapError {
     },
     /// This process may not trace it.
     #[error(
-        "process {pid} may not be stopped and read ({errno}); run gctrace as root: sudo gctrace heap -p {pid}"
+        "process {pid} may not be stopped and read ({errno}); {}",
+        with_rights(&format!("sudo gctrace heap -p {pid}"))
     )]
     Forbidden {
         /// Process id.

@@ -139,8 +139,15 @@ pub(super) fn config(args: ExportArgs) -> Result<ExportConfig, clap::Error> {
     if (format == ExportFormat::Csv) != (args.by == StackWeight::Layer) {
         return Err(usage_error(
             ErrorKind::ArgumentConflict,
-            "memory by layer is written as CSV, and nothing else is: --by layer --format csv. As a table \
-             for queries it is in --format parquet",
+            match args.by {
+                StackWeight::Layer => {
+                    "memory by layer is written as CSV, not as a graph: --by layer --format csv"
+                }
+                _ => {
+                    "only memory by layer is written as CSV (--by layer). Pauses and everything else are tables for \
+                      pandas, polars and SQL: --format parquet -o DIRECTORY"
+                }
+            },
         ));
     }
     if format == ExportFormat::Perfetto && output.is_none() && crate::print::on_terminal() {

@@ -147,6 +147,34 @@ fn usage_errors_are_explained() {
     assert_eq!(names(place.path()), before, "nothing is left behind");
 }
 
+/// What is wrong stays on the screen: of 17 commands the usage of one is printed.
+#[test]
+fn usage_errors_have_the_usage_of_their_subcommand() {
+    let place = place();
+    for (line, usage) in [
+        ("", "gctrace [record]"),
+        ("-p 1 -- true", "gctrace record"),
+        ("record", "gctrace record"),
+        ("top -p 1 -- true", "gctrace top"),
+        ("heap", "gctrace heap -p"),
+        ("heap show", "gctrace heap show"),
+        ("export ok.json -o x.csv", "gctrace export"),
+        ("export ok.json -o x.parquet", "gctrace export"),
+        ("compare", "gctrace compare"),
+        ("compare ok.json", "gctrace compare"),
+        ("apply -- true", "gctrace apply --gc"),
+        ("tune", "gctrace tune"),
+    ] {
+        let output = run(place.path(), line);
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{line}: {text}");
+        let is_own = text.contains(&format!("Usage: {usage}")) && !text.contains("gctrace demo");
+        assert!(is_own && text.lines().count() <= 14, "{line}: {text}");
+    }
+    let text = String::from_utf8(run(place.path(), "export ok.json -o x.csv").stderr).unwrap();
+    assert!(text.contains("--format parquet -o DIRECTORY"), "{text}");
+}
+
 fn names(place: &Path) -> Vec<std::ffi::OsString> {
     let entries = fs::read_dir(place).unwrap();
     let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();

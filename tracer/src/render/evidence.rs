@@ -251,12 +251,12 @@ pub(crate) fn cost_elsewhere(report: &Report) -> Option<String> {
         .map(|probe| {
             let what = match probe.probe.as_str() {
                 ProbeCost::CUDA_ELSEWHERE => "CUDA call",
-                ProbeCost::CODE_ELSEWHERE => "freed code object",
+                ProbeCost::CODE_ELSEWHERE => "time they free the code of a function",
                 _ => "collection",
             };
             match probe.ns_per_hit {
-                Some(ns) => format!("{} a {what}", duration(ns as u64)),
-                None => format!("an unknown time in each of {}", counted(probe.hits, what)),
+                Some(ns) => format!("{} each {what}", duration(ns as u64)),
+                None => format!("an unknown time each {what} ({})", count(probe.hits)),
             }
         })
         .collect();
@@ -265,11 +265,11 @@ pub(crate) fn cost_elsewhere(report: &Report) -> Option<String> {
     }
     let total = report.overhead.elsewhere_ns;
     let total =
-        total.map(|ns| format!(", {}{} in total", duration(ns), mark(report.overhead.basis)));
+        total.map(|ns| format!(" {}{} in total:", duration(ns), mark(report.overhead.basis)));
     Some(format!(
-        "Probes also cost other Python processes on this machine {}{}.",
+        "Other processes of the same Python, which were not recorded, ran longer for the probes,{} {}.",
+        total.unwrap_or_default(),
         costs.join(" and "),
-        total.unwrap_or_default()
     ))
 }
 

@@ -232,6 +232,17 @@ fn functions(garbage: &GarbageReport) -> String {
     if lines.is_empty() { String::new() } else { format!("; functions of {}", lines.join(" and ")) }
 }
 
+/// That what a process frees is not known, if it frees something; `None` also if its build has no list of it.
+fn unexamined(process: &ProcessReport) -> Option<String> {
+    let interpreter = process.interpreter.as_ref()?;
+    let frees = process.pauses.collected > 0;
+    (frees && !interpreter.free_threaded).then(|| {
+        "What it frees is unknown: the garbage of no collection was examined. Record longer, or with --garbage types \
+         --garbage-budget 100."
+            .to_owned()
+    })
+}
+
 /// What the collector frees in a line or two, if collections matter.
 pub(super) fn in_short(report: &Report) -> Option<String> {
     let matters =
@@ -242,7 +253,12 @@ pub(super) fn in_short(report: &Report) -> Option<String> {
         processes.find(|process| (process.trace, process.pid) == (phases.trace, phases.pid))
     });
     let garbage = process.and_then(|process| process.garbage.as_ref());
-    let garbage = garbage.or(report.garbage.as_ref()).filter(|_| matters)?;
+    if !matters {
+        return None;
+    }
+    let Some(garbage) = garbage.or(report.garbage.as_ref()) else {
+        return process.and_then(unexamined);
+    };
     if let Some(verdict) = &garbage.verdict {
         return Some(format!("What it frees: {}", verdict));
     }

@@ -286,6 +286,26 @@ def idle_gpu():
     del sys.modules["torch"], kept
 
 
+def finds_the_program():
+    """Without one beside the package, that on PATH; without any, no advice to install what an index may have."""
+    named, path = os.environ.pop("GCTRACE_PROGRAM"), os.environ["PATH"]
+    folder = os.path.join(sys.argv[1], "path")
+    os.makedirs(folder, exist_ok=True)
+    try:
+        os.environ["PATH"] = folder
+        try:
+            gctrace.find_bin()
+            raise AssertionError("there is none")
+        except FileNotFoundError as error:
+            assert "GCTRACE_PROGRAM" in str(error) and "pip" not in str(error), error
+        program = os.path.join(folder, "gctrace")
+        os.symlink(named, program)
+        assert gctrace.find_bin() == program
+    finally:
+        os.environ["GCTRACE_PROGRAM"], os.environ["PATH"] = named, path
+
+
+finds_the_program()
 measures()
 records()
 forks()

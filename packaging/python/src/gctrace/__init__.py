@@ -63,13 +63,15 @@ def __getattr__(name: str) -> object:
 
 
 def find_bin() -> str:
-    """Path of the program installed with this package; `GCTRACE_PROGRAM` in the environment names another.
+    """Path of the program installed with this package, else of that on PATH; `GCTRACE_PROGRAM` in the environment
+    names another.
 
     Raises FileNotFoundError if there is none.
     """
     named = os.environ.get("GCTRACE_PROGRAM")
     if named:
         return named
+    import shutil
     import sysconfig
 
     packages = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -84,8 +86,13 @@ def find_bin() -> str:
         program = os.path.join(folder, "gctrace")
         if os.path.isfile(program):
             return program
+    found = shutil.which("gctrace")
+    if found:
+        return found
     raise FileNotFoundError(
-        "no program gctrace in {}: pip install --force-reinstall gctrace".format(", ".join(folders))
+        "no program gctrace in {} or on PATH: set GCTRACE_PROGRAM to its path, or install a wheel that has it".format(
+            ", ".join(folders)
+        )
     )
 
 

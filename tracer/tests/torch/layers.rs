@@ -251,3 +251,49 @@ fn two_ranks(test: &str, name: &str) {
     };
     assert_eq!(whole["optimizer"], copies(name != "ddp") * 2 * weights + 4 * steps, "{name}");
 }
+
+/// Errors of a tensor that was modified in place, with and without anomaly detection: as torch words them, but
+/// which output it is, which hooks are not told.
+#[test]
+fn the_error_of_a_modified_tensor_is_as_without_gctrace() {
+    let test = "the_error_of_a_modified_tensor_is_as_without_gctrace";
+    let Some(python) = interpreters::torch(test) else { return };
+    let script = r#"
+import sys, torch
+model = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(6):
+    optimizer.zero_grad()
+    model(torch.ones(2, 4)).sum().backward()
+    optimizer.step()
+    for detects in False, True:
+        with torch.autograd.set_detect_anomaly(detects, check_nan=False):
+            leaf, middle = torch.ones(3, requires_grad=True), torch.ones(3, requires_grad=True).exp()
+            products = (leaf * middle).sum(), middle.exp().sum()
+            with torch.no_grad():
+                leaf.add_(1), middle.add_(1)
+            for product in products:
+                try:
+                    product.backward()
+                except RuntimeError as error:
+                    print(step, error)
+"#;
+    let said = |output: &Output| {
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success() && text.lines().count() >= 12, "{output:?}");
+        let without_output = |line: &str| match line.split_once(", which is output ") {
+            Some((before, after)) => {
+                format!("{before}{}", after.split_once(',').map_or("", |(_, rest)| rest))
+            }
+            None => line.to_owned(),
+        };
+        text.lines().map(without_output).collect::<Vec<_>>()
+    };
+    let place = tempfile::tempdir().unwrap();
+    let alone = Command::new(&python).args(["-c", script]).output_in_time().unwrap();
+    let python = python.to_str().unwrap();
+    let traced = ["record", "-q", "--mode", "inject", "--layers", "1", "--", python, "-c", script];
+    let traced = recording::gctrace(&traced, place.path());
+    assert_eq!(said(&traced), said(&alone));
+    assert!(said(&alone).iter().all(|line| line.contains("Hint: ")), "{alone:?}");
+}

@@ -85,10 +85,18 @@ def unpack(kept):
         now["unpacked"] = True
         now["saved"] += 1
     if tensor._version != version:
+        # As torch says it (saved_variable.cpp), but which output it is, which hooks are not told.
+        hint = (
+            "the backtrace further above shows the operation that failed to compute its gradient. The variable in "
+            "question was changed in there or anywhere later. Good luck!"
+            if torch.is_anomaly_enabled()
+            else "enable anomaly detection to find the operation that failed to compute its gradient, with "
+            "torch.autograd.set_detect_anomaly(True)."
+        )
         raise RuntimeError(
             "one of the variables needed for gradient computation has been modified by an inplace operation: "
-            "[%s %s] is at version %d; expected version %d instead."
-            % (tensor.type(), list(tensor.shape), tensor._version, version)
+            "[%s %s] is at version %d; expected version %d instead. Hint: %s"
+            % (tensor.type(), list(tensor.shape), tensor._version, version, hint)
         )
     return tensor
 

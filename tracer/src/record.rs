@@ -172,6 +172,10 @@ impl Recording<'_> {
             }
             (RecordTarget::Everything, _) => {
                 if let Some(kernel) = &mut self.sources.kernel {
+                    tracing::warn!(
+                        "probes are in every Python that runs: valgrind, or another tool that translates the code of \
+                         one of them, ends it by SIGTRAP meanwhile"
+                    );
                     kernel.attach_to_all();
                 }
             }

@@ -1,7 +1,7 @@
 //! The files of a recorder: segments, the folders it keeps, and the lock by which it is found.
 
 use super::{LOCK, number, segment_name, segments_in};
-use crate::files::{FileError, FileFailure, as_invoker, lock, open_regular, system};
+use crate::files::{FileError, FileFailure, as_invoker, lock, system};
 use crate::invoker::Invoker;
 use std::fs::{File, OpenOptions};
 use std::io;

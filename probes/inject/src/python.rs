@@ -77,6 +77,13 @@ fn hook(api: &'static PythonApi, options: Option<&InjectOptions>) {
     steps::install(api);
     if options.is_some_and(|options| options.collections)
         && let Err(reason) = install::install(api)
+    if api.interpreter_id() == 0 {
+        // There may have been one before, which has ended without a word.
+        apply::forget();
+        steps::forget();
+        layers::forget();
+        garbage::forget();
+    }
         && let Some(ring) = ring(RingRole::Python)
     {
         report_interpreter(api, ring);

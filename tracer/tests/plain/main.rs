@@ -8,6 +8,7 @@ mod compare;
 mod configured;
 mod docs;
 mod export;
+mod embedding;
 mod garbage_cycles;
 mod garbage_report;
 mod gpu_bundle;

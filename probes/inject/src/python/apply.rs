@@ -60,6 +60,16 @@ static INTERPRETER: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 static FORKED: MethodDef = method(c"gctrace_apply_forked", forked);
 static ENDING: MethodDef = method(c"gctrace_apply_ending", ending);
 
+/// Forgets the agent of an interpreter that has ended: its objects are gone, and are not released.
+pub(super) fn forget() {
+    IS_ACTIVE.store(false, Ordering::Relaxed);
+    if let Some(mut agent) = locked()
+        && let Some(agent) = agent.take()
+    {
+        std::mem::forget(agent.collector);
+    }
+}
+
 /// Has interpreters that start run the agent.
 pub(crate) fn request(options: Result<ApplyOptions, String>) {
     let _ = OPTIONS.set(options);

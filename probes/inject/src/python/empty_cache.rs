@@ -208,6 +208,13 @@ pub(super) fn end() {
     drop(cache);
 }
 
+/// As [`end`], of an interpreter that is gone: its objects are not released.
+pub(super) fn forget() {
+    CALLS.withdraw();
+    DUE_NS.store(NEVER, Ordering::Relaxed);
+    std::mem::forget(CACHE.try_lock().ok().and_then(|mut cache| cache.take()));
+}
+
 /// Counts the time as the library's.
 fn with<T>(work: impl FnOnce(&mut DeviceCache, &ProcessRing) -> T) -> Option<T> {
     let begun_ns = thread_cpu_ns();

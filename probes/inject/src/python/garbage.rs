@@ -31,7 +31,7 @@ use super::raw_frame::RawFrameLayout;
 use crate::process_ring::{
     ProcessRing, is_off, now_ns, options, process_cpu_ns, ring, thread_cpu_ns, tid,
 };
-pub(super) use births::{allocated, freed, moved};
+pub(super) use births::{allocated, forget, freed, moved};
 pub(super) use budget::Budget;
 pub(super) use reused::wrapped_by;
 

@@ -213,6 +213,11 @@ pub(super) fn end(api: &'static PythonApi) {
 /// Whether the program uses PyTorch; a function that it named may run before.
 fn imports_torch(api: &'static PythonApi) -> bool {
     // SAFETY: the lock is held.
+/// The agent belongs to an interpreter that is gone.
+pub(super) fn forget() {
+    AGENT.store(std::ptr::null_mut(), Ordering::Release);
+}
+
     let modules = unsafe { OwnedRef::share(api, (api.PyImport_GetModuleDict)()) };
     OwnedRef::interned(api, c"torch.nn").is_some_and(|name| modules.value(&name).is_some())
 }

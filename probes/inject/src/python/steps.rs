@@ -182,6 +182,13 @@ pub(super) fn end() {
     SOUGHT.store(0, Ordering::Relaxed);
 }
 
+/// A main interpreter is gone: nothing of it is used any more.
+pub(super) fn forget() {
+    empty_cache::forget();
+    monitoring::forget();
+    optimizer::forget();
+}
+
 /// Watches the modules that the program has imported since the last look. The main interpreter's
 /// lock is held, and no exception is set.
 #[inline]

@@ -166,6 +166,14 @@ pub(super) fn end() {
     drop(fresh);
 }
 
+/// As [`end`], of an interpreter that is gone: its objects are not released.
+pub(in crate::python) fn forget() {
+    if let Some(mut sampler) = sampler() {
+        sampler.is_over = true;
+        std::mem::forget(std::mem::take(&mut sampler.fresh));
+    }
+}
+
 fn sampler() -> Option<MutexGuard<'static, Sampler>> {
     SAMPLER.get()?.try_lock().ok()
 }

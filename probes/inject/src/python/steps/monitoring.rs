@@ -83,6 +83,11 @@ pub(super) fn watch_data_loader(api: &'static PythonApi, modules: &[OwnedRef]) -
     Some(())
 }
 
+/// The interpreter is gone, and its code.
+pub(super) fn forget() {
+    DATA_LOADER.store(NULL, Ordering::Relaxed);
+}
+
 impl MonitoringTool {
     /// Ours in this interpreter, or a free tool with our callback.
     fn take(api: &'static PythonApi) -> Result<Self, &'static str> {

@@ -75,8 +75,14 @@ unsafe extern "C" fn stepped(_: Object, arguments: *const Object, count: isize) 
     api.none()
 }
 
-static MARKING: Mutex<MarkingOptimizer> =
-    Mutex::new(MarkingOptimizer { marking: 0, other: 0, others: 0 });
+static MARKING: Mutex<MarkingOptimizer> = Mutex::new(MarkingOptimizer::NONE);
+
+/// The interpreter is gone, and its optimizers.
+pub(super) fn forget() {
+    if let Ok(mut marking) = MARKING.try_lock() {
+        *marking = MarkingOptimizer::NONE;
+    }
+}
 
 /// Which optimizer marks the steps, of several (generator's and discriminator's): the first, as
 /// long as it steps.
@@ -89,6 +95,8 @@ struct MarkingOptimizer {
 }
 
 impl MarkingOptimizer {
+    const NONE: Self = Self { marking: 0, other: 0, others: 0 };
+
     /// Number of steps of another optimizer without one of the first after which it replaces that:
     /// more than a discriminator has per step of its generator.
     const REPLACED_AFTER: u32 = 8;
@@ -121,7 +129,7 @@ mod tests {
 
     /// For each step of these optimizers, whether it is a mark.
     fn marks(steps: &[usize]) -> Vec<bool> {
-        let mut marking = MarkingOptimizer { marking: 0, other: 0, others: 0 };
+        let mut marking = MarkingOptimizer::NONE;
         steps.iter().map(|step| marking.marks(*step)).collect()
     }
 

@@ -70,6 +70,7 @@ extern "C" fn begin() {
 
 /// Starts to record; returns whether CPython is to be recorded.
 fn record(options: gctrace_ring::InjectOptions, rendezvous: Vec<u8>) -> bool {
+            apply::files::begin();
     if crate::environment::is_confined(options.filters) {
         gctrace_ring::Absence::Confined.report(&rendezvous);
         return false;

@@ -7,8 +7,10 @@ use gctrace_settings::{AppliedProcess, CONTROL_FILE, MAX_PROCESSES, REPORT_SUFFI
 use std::fs::File;
 use std::io;
 use std::io::{Read as _, Write as _};
+use std::mem::MaybeUninit;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// gctrace's private folder, as one process uses it.
 pub(crate) struct ReportFolder {
@@ -86,8 +88,30 @@ fn write(path: &Path, text: &[u8]) -> io::Result<()> {
     quietly(|| file.write_all(text))
 }
 
-/// Writes a line on standard error, if that takes it at once.
+/// Device and inode of standard error as the program started; `None`: it had none.
+static STANDARD_ERROR: OnceLock<Option<(libc::dev_t, libc::ino_t)>> = OnceLock::new();
+
+/// Notes which file is standard error: a program may close it, and its descriptor become that of another file.
+pub(crate) fn begin() {
+    STANDARD_ERROR.get_or_init(standard_error);
+}
+
+fn standard_error() -> Option<(libc::dev_t, libc::ino_t)> {
+    let mut found = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: fstat fills it, if it succeeds.
+    unsafe {
+        let failed = libc::fstat(libc::STDERR_FILENO, found.as_mut_ptr()) != 0;
+        let found = (!failed).then(|| found.assume_init())?;
+        Some((found.st_dev, found.st_ino))
+    }
+}
+
+/// Writes a line on standard error, if that takes it at once and is still the file that it was.
 pub(crate) fn say(text: &str) {
+    let known = STANDARD_ERROR.get().copied().flatten();
+    if known.is_none() || standard_error() != known {
+        return;
+    }
     let mut standard_error =
         libc::pollfd { fd: libc::STDERR_FILENO, events: libc::POLLOUT, revents: 0 };
     // SAFETY: one descriptor, and no waiting.

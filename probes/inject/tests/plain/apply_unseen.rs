@@ -327,6 +327,57 @@ print('lives', gc.get_threshold()[0], flush=True)
     }
 }
 
+/// Without a folder the agent says a line at the end: on standard error, if that is still what it was.
+#[test]
+fn a_file_that_became_descriptor_2_is_left_alone() {
+    let said = "sys.exit(3)";
+    // A file in place of a pipe, of a closed descriptor, and after another file; a copy of what it was.
+    let closed = "os.close(2)\nassert os.open('data', os.O_RDWR | os.O_CREAT) == 2\nos.write(2, b'data')\nsys.exit(3)";
+    let copied =
+        "os.dup2(os.open('data', os.O_RDWR | os.O_CREAT), 2)\nos.write(2, b'data')\nos._exit(3)";
+    let again = "kept = os.dup(2)\nos.close(2)\nos.dup2(kept, 2)\nsys.exit(3)";
+    for python in interpreters("a_file_that_became_descriptor_2_is_left_alone") {
+        for (script, says, is_closed) in [
+            (said, true, false),
+            (again, true, false),
+            (closed, false, false),
+            (copied, false, false),
+            (said, false, true),
+            (
+                "assert os.open('data', os.O_RDWR | os.O_CREAT) == 2\nos.write(2, b'data')\nsys.exit(3)",
+                false,
+                true,
+            ),
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let mut command = python.command(&format!("import os, sys\n{script}"));
+            command
+                .env("LD_PRELOAD", test_kit::library::find_library().unwrap())
+                .env("GCTRACE_APPLY", format!("threshold={}", own_thresholds(&python)))
+                .current_dir(folder.path());
+            if is_closed {
+                // SAFETY: one system call.
+                unsafe {
+                    command.pre_exec(|| {
+                        libc::close(2);
+                        Ok(())
+                    })
+                };
+            }
+            let output = command.output_in_time().unwrap();
+            let what = format!("{} {script}: {output:?}", python.name);
+            assert_eq!(output.status.code(), Some(3), "{what}");
+            let errors = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(errors.starts_with("gctrace: process"), says, "{what}");
+            assert_eq!(errors.is_empty(), !says, "{what}");
+            if script.contains("data") {
+                let data = std::fs::read_to_string(folder.path().join("data")).unwrap();
+                assert_eq!(data, "data", "{what}");
+            }
+        }
+    }
+}
+
 /// As gctrace has it for the library.
 fn own_filters() -> u32 {
     let status = std::fs::read("/proc/self/status").unwrap();

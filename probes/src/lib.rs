@@ -49,6 +49,7 @@ mod version;
 
 pub use elf::Machine;
 pub use error::ResolveError;
+pub use gctrace_abi::is_sanitizer_runtime;
 pub use gctrace_abi::{
     ArgumentRegister, CollectorArguments, CollectorLayout, GcBase, GenerationStats,
     LineTableFormat, ProbePointKind, SelfCheck, StatsLayout, StatsLocation,

@@ -3,6 +3,7 @@
 
 use crate::ResolveError;
 use crate::elf::{ElfImage, FileBytes, ImageData, Machine, NotAnImage, open, open_file};
+use gctrace_abi::is_sanitizer_runtime;
 use std::ffi::OsStr;
 use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
@@ -20,6 +21,8 @@ pub enum Loading {
     },
     /// Dynamically linked: this loader maps the libraries.
     Loader(PathBuf),
+    /// Dynamically linked with the runtime library of a sanitizer, of this name, before which none may be loaded.
+    Sanitizer(String),
     /// Statically linked: no library can be preloaded.
     Static,
     /// The program is for another processor.
@@ -46,14 +49,21 @@ pub fn loading(file: &Path) -> Result<Loading, ResolveError> {
     }
     let cache = FileBytes::cached(opened);
     Ok(match ElfImage::parse(ImageData::File(&cache), Machine::HOST) {
-        Ok(image) => match image.loader() {
-            Some(loader) => Loading::Loader(Path::new(OsStr::from_bytes(loader)).to_owned()),
-            None if image.has_loader() => Loading::Unknown,
-            None => Loading::Static,
+        Ok(image) => match (image.loader(), sanitizer(&image)) {
+            (Some(_), Some(runtime)) => Loading::Sanitizer(runtime.to_owned()),
+            (Some(loader), None) => {
+                Loading::Loader(Path::new(OsStr::from_bytes(loader)).to_owned())
+            }
+            (None, _) if image.has_loader() => Loading::Unknown,
+            (None, _) => Loading::Static,
         },
         Err(NotAnImage::Machine(machine)) => Loading::OtherMachine(machine),
         Err(NotAnImage::NotElf | NotAnImage::Damaged(_)) => Loading::Unknown,
     })
+}
+
+fn sanitizer<'data>(image: &ElfImage<'data>) -> Option<&'data str> {
+    image.needed().into_iter().find(|name| is_sanitizer_runtime(name.as_bytes()))
 }
 
 /// The bytes of a symbol exported by a library of this machine; `None` if it has no such symbol, or

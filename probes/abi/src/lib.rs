@@ -25,6 +25,7 @@ mod cuda;
 mod frames;
 mod objects;
 mod points;
+mod sanitizers;
 
 pub use collector::{
     CollectorLayout, GcBase, GenerationStats, SelfCheck, StatsLayout, StatsLocation,
@@ -33,3 +34,4 @@ pub use cuda::{BytesArgument, CallKind, GridArgument, StreamArgument};
 pub use frames::{FrameLayout, GilHolder, InstructionPointer, LineTableFormat};
 pub use objects::{KnownType, ObjectLayout};
 pub use points::{AllocationSize, ArgumentRegister, CollectorArguments, ProbePointKind};
+pub use sanitizers::is_sanitizer_runtime;

@@ -4,9 +4,12 @@
 //! The library's functions interpose the C library's and call them. Nothing is ever added to the
 //! environment: a program that is to be started without gctrace's variables still is. The library is
 //! left out where the program could not open its file, as below another root directory: ld.so would
-//! write that to the program's standard error.
+//! write that to the program's standard error; and where a sanitizer's runtime has to be loaded first (`program`).
+
+mod program;
 
 use crate::process_ring;
+use gctrace_abi::is_sanitizer_runtime;
 use gctrace_ring::{Absence, RENDEZVOUS_VARIABLE};
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -99,24 +102,24 @@ pub(crate) const NOT_THERE: c_int = -1;
 interpose! {
     execve(path: *const c_char, arguments: CStrings, environment: CStrings)
         before report_if_unrecorded(path, environment),
-        instead without_library(environment, |rest| execve(path, arguments, rest));
+        instead without_library(path, false, environment, |rest| execve(path, arguments, rest));
     execv(path: *const c_char, arguments: CStrings)
         before report_if_unrecorded(path, environ),
-        instead without_library(environ, |rest| execve(path, arguments, rest));
+        instead without_library(path, false, environ, |rest| execve(path, arguments, rest));
     execvp(path: *const c_char, arguments: CStrings)
         before report_if_unrecorded(path, environ),
-        instead without_library(environ, |rest| execvpe(path, arguments, rest));
+        instead without_library(path, true, environ, |rest| execvpe(path, arguments, rest));
     execvpe(path: *const c_char, arguments: CStrings, environment: CStrings)
         before report_if_unrecorded(path, environment),
-        instead without_library(environment, |rest| execvpe(path, arguments, rest));
+        instead without_library(path, true, environment, |rest| execvpe(path, arguments, rest));
     posix_spawn(pid: *mut libc::pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void,
         arguments: CStrings, environment: CStrings)
         before report_if_unrecorded(path, environment),
-        instead without_library(environment, |rest| posix_spawn(pid, path, actions, attributes, arguments, rest));
+        instead without_library(path, false, environment, |rest| posix_spawn(pid, path, actions, attributes, arguments, rest));
     posix_spawnp(pid: *mut libc::pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void,
         arguments: CStrings, environment: CStrings)
         before report_if_unrecorded(path, environment),
-        instead without_library(environment, |rest| posix_spawnp(pid, path, actions, attributes, arguments, rest));
+        instead without_library(path, true, environment, |rest| posix_spawnp(pid, path, actions, attributes, arguments, rest));
 }
 
 const PRELOAD: &[u8] = b"LD_PRELOAD=";
@@ -126,20 +129,36 @@ fn has_library(words: &[u8]) -> bool {
     words.windows(LIBRARY.len()).any(|part| part == LIBRARY)
 }
 
-/// Starts a program without the library if its file cannot be opened from here. `None`: it can, or
+/// Starts a program without the library if its file cannot be opened from here, or the program is built with a
+/// sanitizer. `None`: neither, or
 /// the environment does not name it, or is larger than what fits the stack. May run between fork and
 /// exec, in a child that shares its parent's memory: no locks, no allocations.
 ///
 /// # Safety
-/// A null-terminated list of C strings.
+/// A C string or null, and a null-terminated list of them.
 unsafe fn without_library(
+    path: *const c_char,
+    searches: bool,
     environment: CStrings,
     start: impl FnOnce(CStrings) -> c_int,
 ) -> Option<c_int> {
     // SAFETY: as the caller promises.
     let (index, value) = unsafe { preload(environment) }?;
     let library = preloaded(value).find(|name| has_library(name))?;
-    if can_open(library)? { None } else { start_with(environment, index, value, start) }
+    let is_sanitized = || {
+        // SAFETY: as the caller promises.
+        let path = (!path.is_null()).then(|| unsafe { CStr::from_ptr(path) });
+        !begins_with_sanitizer(value)
+            && path.is_some_and(|path| program::is_sanitized(path, searches))
+    };
+    let is_loaded = can_open(library)? && !is_sanitized();
+    if is_loaded { None } else { start_with(environment, index, value, start) }
+}
+
+/// Whether the program's own LD_PRELOAD names a sanitizer's runtime first.
+fn begins_with_sanitizer(value: &[u8]) -> bool {
+    let first = preloaded(value).next().unwrap_or_default();
+    is_sanitizer_runtime(first.rsplit(|byte| *byte == b'/').next().unwrap_or_default())
 }
 
 /// The entry LD_PRELOAD: its place and its value.
@@ -172,8 +191,7 @@ fn preloaded(value: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// Whether ld.so could open this file, as far as that depends on the file: without a free descriptor
-/// here, the program may have one. `None` if its name is too long. By the system call that ld.so makes,
-/// so that no filter of system calls forbids more to this process than to the program.
+/// here, the program may have one. `None` if its name is too long.
 fn can_open(path: &[u8]) -> Option<bool> {
     let mut text = [0_u8; 4096];
     // The last byte remains zero.
@@ -314,7 +332,7 @@ mod tests {
             7
         };
         // SAFETY: made above.
-        let result = unsafe { without_library(list.as_ptr(), start) };
+        let result = unsafe { without_library(c"/bin/sh".as_ptr(), false, list.as_ptr(), start) };
         assert!(result.is_none_or(|result| result == 7));
         result.map(|_| found)
     }
@@ -340,7 +358,10 @@ mod tests {
         let long = format!("LD_PRELOAD={gone}:{}", "x".repeat(9000));
         assert_eq!(started_with(&[&long]), None);
         // SAFETY: null stands for no list.
-        assert_eq!(unsafe { without_library(std::ptr::null(), |_| 7) }, None);
+        assert_eq!(
+            unsafe { without_library(std::ptr::null(), false, std::ptr::null(), |_| 7) },
+            None
+        );
     }
 
     #[test]

@@ -463,7 +463,7 @@ impl LaunchPlan {
 }
 
 /// Splits like the loader.
-fn split_preload(value: &OsStr) -> impl Iterator<Item = &OsStr> {
+pub(super) fn split_preload(value: &OsStr) -> impl Iterator<Item = &OsStr> {
     value.as_bytes().split(|byte| matches!(byte, b' ' | b':')).map(OsStr::from_bytes)
 }
 

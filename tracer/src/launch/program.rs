@@ -6,7 +6,8 @@
 use crate::invoker::act_as;
 use crate::launch::LaunchPlan;
 use crate::launch::environment::Environment;
-use gctrace_probes::{Loading, ProgramKind};
+use crate::launch::preload::split_preload;
+use gctrace_probes::{Loading, ProgramKind, is_sanitizer_runtime};
 use nix::unistd::{Gid, Uid};
 use std::env::consts::ARCH;
 use std::ffi::{CString, OsStr, OsString};
@@ -38,6 +39,8 @@ pub(crate) enum ObstacleKind {
     OtherRights(&'static str),
     /// Uses musl's loader, which the library does not support: the program would not start.
     Musl(PathBuf),
+    /// Has the runtime library of a sanitizer, of this name, before which no other may be loaded.
+    Sanitizer(String),
     /// For another processor.
     Machine(String),
     /// Starts programs without the variables, or elsewhere.
@@ -48,9 +51,10 @@ impl PreloadObstacle {
     /// Whether nothing of the command can be recorded in-process.
     pub(crate) fn is_certain(&self, children_follow: bool) -> bool {
         match self.what {
-            ObstacleKind::StaticPython | ObstacleKind::OtherRights(_) | ObstacleKind::Musl(_) => {
-                true
-            }
+            ObstacleKind::StaticPython
+            | ObstacleKind::OtherRights(_)
+            | ObstacleKind::Musl(_)
+            | ObstacleKind::Sanitizer(_) => true,
             ObstacleKind::Static | ObstacleKind::Machine(_) => !children_follow,
             ObstacleKind::Drops(_) => false,
         }
@@ -77,6 +81,10 @@ impl fmt::Display for PreloadObstacle {
                 formatter,
                 "{file} is loaded by {}: the library needs the GNU C library",
                 loader.display()
+            ),
+            ObstacleKind::Sanitizer(runtime) => write!(
+                formatter,
+                "{file} is built with a sanitizer, whose {runtime} has to be loaded before any other library"
             ),
             ObstacleKind::Machine(machine) => write!(
                 formatter,
@@ -177,13 +185,26 @@ impl ProgramWalk<'_> {
             Ok(Loading::Loader(loader)) if is_musl(&loader) => {
                 end(Some(ObstacleKind::Musl(loader)))
             }
-            Ok(Loading::Loader(_) | Loading::Unknown) | Err(_) => {
+            Ok(Loading::Sanitizer(runtime)) if !self.preloads_sanitizer() => {
+                end(Some(ObstacleKind::Sanitizer(runtime)))
+            }
+            Ok(Loading::Loader(_) | Loading::Sanitizer(_) | Loading::Unknown) | Err(_) => {
                 if let Some(what) = other_rights(file, self.user) {
                     return end(Some(what));
                 }
                 launcher(file, words)
             }
         }
+    }
+}
+
+impl ProgramWalk<'_> {
+    /// Whether the user's own LD_PRELOAD begins with a sanitizer's runtime: gctrace's library comes after that.
+    fn preloads_sanitizer(&self) -> bool {
+        let preloaded = self.environment.get(OsStr::new("LD_PRELOAD"));
+        let first = preloaded.and_then(|preloaded| split_preload(preloaded).next());
+        let name = first.and_then(|first| Path::new(first).file_name());
+        name.is_some_and(|name| is_sanitizer_runtime(name.as_bytes()))
     }
 }
 

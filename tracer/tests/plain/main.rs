@@ -26,6 +26,7 @@ mod python_package;
 mod recorder;
 mod rings;
 mod signals;
+mod sanitizers;
 mod step_function;
 mod summaries;
 mod summarize;

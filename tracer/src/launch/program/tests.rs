@@ -145,6 +145,7 @@ fn certain_or_not() {
     assert!(certain(ObstacleKind::StaticPython, true));
     assert!(certain(ObstacleKind::OtherRights("setuid"), true));
     assert!(certain(ObstacleKind::Musl("/m".into()), true));
+    assert!(certain(ObstacleKind::Sanitizer("libasan.so.8".into()), true));
     assert!(!certain(ObstacleKind::Static, true));
     assert!(certain(ObstacleKind::Static, false));
     assert!(!certain(ObstacleKind::Drops("sudo".into()), false));

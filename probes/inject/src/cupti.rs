@@ -31,6 +31,7 @@ mod session;
 
 pub(crate) use find::driver;
 
+use crate::memory::Map;
 use crate::process_ring;
 use crate::process_ring::ProcessRing;
 use crate::recording::guarded;
@@ -39,7 +40,6 @@ use clock::CuptiClock;
 use functions::FunctionClasses;
 use gctrace_ring::{CuptiState, NO_TEXT, RingRecord, RingRole, TextId};
 use session::CuptiSession;
-use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -253,7 +253,7 @@ fn report(ring: &ProcessRing, state: CuptiState, code: i64, detail: &str) {
 /// Names of kernels: CUPTI's memory, read as soon as a record that points there arrives. Of one
 /// buffer, by address: in the next buffer the same address may have another name.
 #[derive(Default)]
-pub(super) struct KernelNames(HashMap<u64, TextId>);
+pub(super) struct KernelNames(Map<u64, TextId>);
 
 impl KernelNames {
     /// The text number of the name at an address; address 0 is no name.

@@ -34,7 +34,7 @@ pub(crate) fn apply_options() -> Option<Result<ApplyOptions, String>> {
     let filters = match std::env::var_os(OPTIONS_VARIABLE) {
         Some(options) => InjectOptions::parse(options.as_bytes()).filters,
         // Without gctrace: those that the program adds confine it.
-        None => own_filters().unwrap_or(u32::MAX),
+        None => crate::confined::own_filters().unwrap_or(u32::MAX),
     };
     let folder = std::env::var_os(FOLDER_VARIABLE).filter(|path| !path.is_empty());
     Some(Ok(ApplyOptions {
@@ -111,40 +111,6 @@ fn own_file() -> &'static [u8] {
     }
     // SAFETY: a C string that lives as long as the library is loaded, and this code is in it.
     unsafe { CStr::from_ptr(found.dli_fname) }.to_bytes()
-}
-
-/// Whether this process may be killed for a system call that gctrace makes and the program would
-/// not.
-///
-/// What a seccomp filter does with a call cannot be queried, and trying it in a child needs system
-/// calls of its own. But filters are inherited and never removed: a process with as many as gctrace
-/// has the same ones, and gctrace made the same calls and survived. That also holds in containers,
-/// whose filter applies to gctrace as well.
-///
-/// True where there are filters that do not apply to gctrace, or their number is unknown.
-pub(crate) fn is_confined(filters_of_gctrace: u32) -> bool {
-    if filters_of_gctrace == u32::MAX {
-        return false;
-    }
-    own_filters().is_none_or(|filters| filters > filters_of_gctrace)
-}
-
-/// The number of filters of this process; `None`: unknown.
-fn own_filters() -> Option<u32> {
-    let mut text = [0; 4096];
-    // Only calls that every program's loader makes: open, read, close. Debug builds of std::fs make
-    // another one.
-    // SAFETY: a C string, and at most as many bytes as there is room for.
-    let length = unsafe {
-        let status = libc::open(c"/proc/self/status".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
-        if status < 0 {
-            return None;
-        }
-        let length = libc::read(status, text.as_mut_ptr().cast(), text.len());
-        libc::close(status);
-        length
-    };
-    gctrace_ring::seccomp_filters(text.get(..usize::try_from(length).ok()?)?)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@
 
 mod program;
 
-use crate::process_ring;
+use crate::{confined, process_ring};
 use gctrace_abi::is_sanitizer_runtime;
 use gctrace_ring::{Absence, RENDEZVOUS_VARIABLE};
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -142,6 +142,10 @@ unsafe fn without_library(
     environment: CStrings,
     start: impl FnOnce(CStrings) -> c_int,
 ) -> Option<c_int> {
+    if confined::is_noticed() {
+        confined::execs();
+        return None;
+    }
     // SAFETY: as the caller promises.
     let (index, value) = unsafe { preload(environment) }?;
     let library = preloaded(value).find(|name| has_library(name))?;
@@ -263,7 +267,8 @@ fn start_with(
 /// # Safety
 /// C strings, and a null-terminated list of them.
 unsafe fn report_if_unrecorded(path: *const c_char, environment: CStrings) {
-    let Some(rendezvous) = process_ring::follows_to() else {
+    let rendezvous = process_ring::follows_to().filter(|_| !confined::is_noticed());
+    let Some(rendezvous) = rendezvous else {
         return;
     };
     // SAFETY: as the caller promises.

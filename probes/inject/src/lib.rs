@@ -7,7 +7,7 @@
 //! use CUDA, opens nothing but its rings and CUPTI, and never lets a panic escape.
 //!
 //! - `dlopen`: libraries that the program opens at run time;
-//! - `environment`: gctrace's variables, and whether it must stay inactive; `exec`: programs started without them; `exit`: the end;
+//! - `environment`: gctrace's variables; `confined`, `filters`: whether system calls may be made; `exec`: programs started without them; `exit`: the end;
 //! - `rights`: what must be handed over while that is possible;
 //! - `process_ring`: the rings, and forks;
 //! - `recording`: panics and broken invariants end the recording, not the program;
@@ -17,7 +17,7 @@
 //! - `cupti`: GPU work.
 //!
 //! Exports `dlopen` and `setlocale` (see `dlopen`), the functions that start programs (see `exec`) and
-//! those that give up rights (see `rights`), `_exit` (see `exit`), `torch::autograd::Engine::execute` (see `python/steps/backward`), and nothing else of its own. Needs the C library and its loader, of the version that it was
+//! those that give up rights (see `rights`), `prctl`, `syscall` and `dlsym` (see `filters`), `_exit` (see `exit`), `torch::autograd::Engine::execute` (see `python/steps/backward`), and nothing else of its own. Needs the C library and its loader, of the version that it was
 //! linked with or newer, and no other library: libgcc is linked statically, see build.rs. Linked on
 //! Debian 12 (glibc 2.36, gcc 12) it requires glibc 2.35, for `_dl_find_object` (see `objdump -T`):
 //! to run in older containers it must be linked on a system as old. With an older C library the
@@ -28,11 +28,13 @@
 
 mod apply;
 mod arch;
+mod confined;
 mod cupti;
 mod dlopen;
 mod environment;
 mod exec;
 mod exit;
+mod filters;
 mod loaded;
 mod memory;
 mod names;
@@ -54,8 +56,21 @@ extern "C" fn begin() {
         recording::begin();
         exec::begin();
         crate::rights::begin();
+        filters::begin();
+        let of_gctrace = match (&request, &settings) {
+            (Some((options, _)), _) => options.filters,
+            (None, Some(Ok(settings))) => settings.filters,
+            _ => u32::MAX,
+        };
+        if confined::begins_confined(of_gctrace) {
+            if let Some((_, rendezvous)) = request {
+                gctrace_ring::Absence::Confined.report(&rendezvous);
+            }
+            return;
+        }
         let applies = settings.is_some();
         if let Some(settings) = settings {
+            apply::files::begin();
             python::apply::request(settings);
         }
         let records = request.is_some_and(|(options, rendezvous)| record(options, rendezvous));
@@ -70,11 +85,6 @@ extern "C" fn begin() {
 
 /// Starts to record; returns whether CPython is to be recorded.
 fn record(options: gctrace_ring::InjectOptions, rendezvous: Vec<u8>) -> bool {
-            apply::files::begin();
-    if crate::environment::is_confined(options.filters) {
-        gctrace_ring::Absence::Confined.report(&rendezvous);
-        return false;
-    }
     process_ring::begin(options, rendezvous);
     if !options.follow {
         // SAFETY: the loader runs this before any thread of the program exists.

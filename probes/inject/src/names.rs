@@ -1,8 +1,8 @@
 //! Numbers of the texts, frames and kinds of objects of a ring. Bounded: a program that keeps creating new names, or
 //! recurses endlessly, costs memory only up to this bound.
 
+use crate::memory::Map;
 use gctrace_ring::TextId;
-use std::collections::HashMap;
 
 /// Maximum number of texts per ring; some hundred bytes each.
 const MAX_TEXTS: u32 = 1 << 16;
@@ -30,10 +30,10 @@ pub(crate) type FrameKey = (u32, TextId, TextId, u32);
 /// What has numbers in a ring.
 #[derive(Default)]
 pub(crate) struct RingNames {
-    texts: HashMap<Box<str>, TextId>,
-    frames: HashMap<FrameKey, u32>,
-    kinds: HashMap<ObjectKindKey, u32>,
-    cycles: HashMap<Box<CycleKey>, u32>,
+    texts: Map<Box<str>, TextId>,
+    frames: Map<FrameKey, u32>,
+    kinds: Map<ObjectKindKey, u32>,
+    cycles: Map<Box<CycleKey>, u32>,
     last_text: TextId,
     last_frame: u32,
     last_kind: u32,

@@ -7,7 +7,7 @@
 
 mod names;
 
-use crate::environment;
+use crate::confined;
 use crate::names::RingNames;
 use gctrace_ring::{
     Absence, InjectOptions, LostKind, OwnerMark, RingHello, RingProducer, RingRecord, RingRole,
@@ -25,6 +25,8 @@ struct RecordingRequest {
     rendezvous: Vec<u8>,
     /// Null in a forked child.
     mark: OwnerMark,
+    /// The process that has the mark.
+    pid: u32,
 }
 
 static REQUEST: OnceLock<RecordingRequest> = OnceLock::new();
@@ -32,7 +34,8 @@ static REQUEST: OnceLock<RecordingRequest> = OnceLock::new();
 /// Stores the options of this process. Called once, before anything else here.
 pub(crate) fn begin(options: InjectOptions, rendezvous: Vec<u8>) {
     if let Some(mark) = OwnerMark::new() {
-        let _ = REQUEST.set(RecordingRequest { options, rendezvous, mark });
+        let pid = std::process::id();
+        let _ = REQUEST.set(RecordingRequest { options, rendezvous, mark, pid });
     }
 }
 
@@ -57,8 +60,8 @@ pub(crate) fn follows_to() -> Option<&'static [u8]> {
 /// itself since, which is reported.
 pub(crate) fn reports_heap_to() -> Option<&'static [u8]> {
     let request = request().filter(|request| request.options.heap > 0)?;
-    if environment::is_confined(request.options.filters) {
-        Absence::Confined.report(&request.rendezvous);
+    if confined::is_confined(request.options.filters) {
+        request.report(Absence::Confined);
         return None;
     }
     Some(&request.rendezvous)
@@ -67,7 +70,15 @@ pub(crate) fn reports_heap_to() -> Option<&'static [u8]> {
 /// Reports why this process hands over no ring, if gctrace asked for one.
 pub(crate) fn report_absence(why: Absence) {
     if let Some(request) = request() {
-        why.report(&request.rendezvous);
+        request.report(why);
+    }
+}
+
+impl RecordingRequest {
+    fn report(&self, why: Absence) {
+        if !confined::is_noticed() {
+            why.report(&self.rendezvous);
+        }
     }
 }
 
@@ -77,14 +88,20 @@ pub(crate) fn is_forked() -> bool {
     REQUEST.get().is_some_and(|request| !request.mark.is_mine())
 }
 
+/// Whether this process has the memory of the one that was started (vfork).
+pub(crate) fn shares_memory() -> bool {
+    let is_borrowed =
+        |request: &RecordingRequest| request.mark.is_mine() && request.pid != std::process::id();
+    REQUEST.get().is_some_and(is_borrowed)
+}
+
 /// Nanoseconds of CLOCK_MONOTONIC.
 #[inline]
 pub(crate) fn now_ns() -> u64 {
     clock_ns(libc::CLOCK_MONOTONIC)
 }
 
-/// CPU time of the calling thread, in ns; 0 if it cannot be read. A system call, which a filter of
-/// the program allows if it allows clocks at all: where the vDSO has none, all are read by it.
+/// CPU time of the calling thread, in ns; 0 if it cannot be read. A system call.
 #[inline]
 pub(crate) fn thread_cpu_ns() -> u64 {
     clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
@@ -98,6 +115,11 @@ pub(crate) fn process_cpu_ns() -> u64 {
 
 #[inline]
 fn clock_ns(clock: libc::clockid_t) -> u64 {
+    // The vDSO reads one of them.
+    let needs_call = clock != libc::CLOCK_MONOTONIC;
+    if confined::is_noticed() && (needs_call || confined::is_without_clock()) {
+        return 0;
+    }
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: writes to a variable of ours.
     unsafe { libc::clock_gettime(clock, &raw mut now) };
@@ -203,10 +225,12 @@ fn announced_in() -> Option<&'static ProcessRing> {
     (LAST_FORK.pid.load(Ordering::Relaxed) == std::process::id()).then_some(ring)
 }
 
-/// A collection ended in a process without a ring: counts it where the process is announced.
+/// A collection ended in a process without a ring: counts it where the process is announced, or, if no system call may
+/// tell which process this is, in the ring of the ancestor that has one.
 #[cold]
 pub(crate) fn lose_without_ring() {
-    if let Some(ring) = announced_in() {
+    let inherited = || any_published(PYTHON.load(Ordering::Acquire));
+    if let Some(ring) = if confined::is_noticed() { inherited() } else { announced_in() } {
         ring.lose(LostKind::WithoutRing, 1);
     }
 }
@@ -222,16 +246,28 @@ pub(crate) fn settle() {
 /// The ring, if it has been created already, or the one that announces this process: for sums to
 /// which both may add.
 pub(crate) fn shared_ring() -> Option<&'static ProcessRing> {
-    existing_ring(RingRole::Python).or_else(announced_in)
+    existing_ring(RingRole::Python)
+        .or_else(|| if confined::is_noticed() { None } else { announced_in() })
+}
+
+/// The process is about to forbid itself system calls: what its rings need later is made now. One that has
+/// a CPython gets its ring.
+pub(crate) fn prepare_for_filters(has_python: bool) {
+    if has_python && options().is_some_and(|options| options.collections) {
+        ring(RingRole::Python);
+    }
+    for ring in [RingRole::Python, RingRole::Gpu].into_iter().filter_map(existing_ring) {
+        ring.producer.settle();
+    }
 }
 
 /// Recording was switched off, in this process or an ancestor by fork.
 static OFF: AtomicBool = AtomicBool::new(false);
 
-/// Whether recording was switched off.
+/// Whether recording was switched off, or the process forbids itself to read the clock.
 #[inline]
 pub(crate) fn is_off() -> bool {
-    OFF.load(Ordering::Relaxed)
+    OFF.load(Ordering::Relaxed) || confined::is_without_clock()
 }
 
 /// Records nothing more in this process and the processes that it forks, because of a fault at
@@ -252,7 +288,7 @@ pub(crate) fn switch_off(place: &Location<'_>) {
         }
     }
     if let Some(request) = REQUEST.get().filter(|_| !has_ring) {
-        Absence::SwitchedOff.report(&request.rendezvous);
+        request.report(Absence::SwitchedOff);
     }
 }
 
@@ -265,15 +301,15 @@ fn place(role: RingRole) -> &'static AtomicPtr<ProcessRing> {
 
 #[cold]
 fn first_ring(role: RingRole) -> Option<&'static ProcessRing> {
-    let request = request()?;
+    let request = request().filter(|_| !confined::is_noticed())?;
     let place = place(role);
     let before = place.load(Ordering::Acquire);
     if before == refused() || (is_forked() && !request.options.follow) {
         return None;
     }
-    // A process may have confined itself since, or its parent before the fork.
-    if environment::is_confined(request.options.filters) {
-        Absence::Confined.report(&request.rendezvous);
+    // A process may have confined itself unnoticed, or its parent before the fork.
+    if confined::is_confined(request.options.filters) {
+        request.report(Absence::Confined);
         place.store(refused(), Ordering::Release);
         return None;
     }
@@ -283,7 +319,7 @@ fn first_ring(role: RingRole) -> Option<&'static ProcessRing> {
     let exchanged = place.compare_exchange(before, after, Ordering::AcqRel, Ordering::Acquire);
     let Some((pointer, descriptor)) = made else {
         if role == RingRole::Python {
-            Absence::Limited.report(&request.rendezvous);
+            request.report(Absence::Limited);
         }
         return None;
     };
@@ -381,8 +417,25 @@ pub(crate) fn tid() -> u32 {
     if known.0 == latest && known.1 != 0 {
         return known.1;
     }
-    // SAFETY: has no arguments and cannot fail.
-    let tid = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
+    let tid = if confined::is_noticed() {
+        tid_without_call()
+    } else {
+        // SAFETY: has no arguments and cannot fail.
+        unsafe { libc::syscall(libc::SYS_gettid) as u32 }
+    };
     KNOWN.set((latest, tid));
     tid
+}
+
+/// The same as the C library knows it: it notes which thread has a mutex (`struct __pthread_mutex_s`, of all versions and
+/// processors the third number).
+fn tid_without_call() -> u32 {
+    let mut mutex = libc::PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+    // SAFETY: of this function alone; no other thread waits for it, so no system call is made.
+    unsafe {
+        libc::pthread_mutex_lock(&raw mut mutex);
+        let owner = (&raw const mutex).cast::<u32>().add(2).read_volatile();
+        libc::pthread_mutex_unlock(&raw mut mutex);
+        owner
+    }
 }

@@ -63,6 +63,11 @@ fn install(api: &'static PythonApi) {
     }
 }
 
+/// Whether the program has a CPython.
+pub(crate) fn is_found() -> bool {
+    api::api().is_some()
+}
+
 /// CPU time that the library took when it was loaded, in ns; 0 once it is counted.
 static LOADED_NS: AtomicU64 = AtomicU64::new(0);
 
@@ -72,11 +77,6 @@ pub(crate) fn loaded(begun_ns: u64) {
 }
 
 fn hook(api: &'static PythonApi, options: Option<&InjectOptions>) {
-    apply::install(api, steps::look);
-    heap::install(api);
-    steps::install(api);
-    if options.is_some_and(|options| options.collections)
-        && let Err(reason) = install::install(api)
     if api.interpreter_id() == 0 {
         // There may have been one before, which has ended without a word.
         apply::forget();
@@ -84,6 +84,11 @@ fn hook(api: &'static PythonApi, options: Option<&InjectOptions>) {
         layers::forget();
         garbage::forget();
     }
+    apply::install(api, steps::look);
+    heap::install(api);
+    steps::install(api);
+    if options.is_some_and(|options| options.collections)
+        && let Err(reason) = install::install(api)
         && let Some(ring) = ring(RingRole::Python)
     {
         report_interpreter(api, ring);

@@ -3,16 +3,22 @@
 //!
 //! For processes that must not or cannot create a ring: nothing here needs more than open(2),
 //! fstat(2), mmap(2), munmap(2) and close(2), which every program's loader uses as well. Counted in
-//! shared memory, as write(2) beyond the process's limit of file sizes raises SIGXFSZ. The programs'
-//! user can change the file, so its numbers are not trusted further.
+//! shared memory, as write(2) beyond the process's limit of file sizes raises SIGXFSZ. Filters of system calls may
+//! forbid to open files for writing: who is confined takes a byte out of a pipe, [`CONFINED_FILE`]. The programs'
+//! user can change the files, so their numbers are not trusted further.
 
+use std::fs::File;
 use std::io;
+use std::io::Write as _;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The file's name, in the socket's folder.
 pub const ABSENCE_FILE: &str = "absent";
+
+/// Name of the pipe with a byte for each process that may turn out to be confined, in the same folder.
+pub const CONFINED_FILE: &str = "confined";
 
 /// Why a process hands over no ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,24 +52,17 @@ impl Absence {
     /// Counts itself in the file next to this socket; a failure is ignored. Allocates nothing:
     /// may be called between fork and exec.
     pub fn report(self, rendezvous: &[u8]) {
-        let mut path = [0_u8; 256];
-        let folder = rendezvous.iter().rposition(|byte| *byte == b'/');
-        let Some(folder) = folder.and_then(|end| rendezvous.get(..=end)) else {
-            return;
-        };
-        let whole = folder.iter().chain(ABSENCE_FILE.as_bytes()).chain(&[0]);
-        if folder.len() + ABSENCE_FILE.len() >= path.len() {
+        if self == Self::Confined {
+            if let Some(pipe) = open_beside(rendezvous, CONFINED_FILE, libc::O_NONBLOCK) {
+                let mut byte = 0_u8;
+                // SAFETY: room for a byte, in a pipe that is not waited for.
+                unsafe { libc::read(pipe.as_raw_fd(), (&raw mut byte).cast(), 1) };
+            }
             return;
         }
-        path.iter_mut().zip(whole).for_each(|(to, from)| *to = *from);
-        let flags = libc::O_RDWR | libc::O_CLOEXEC | libc::O_NOFOLLOW;
-        // SAFETY: a C string, ended by the zero above; the descriptor is ours, closed once.
-        let file = unsafe {
-            let file = libc::open(path.as_ptr().cast(), flags);
-            if file < 0 {
-                return;
-            }
-            OwnedFd::from_raw_fd(file)
+        let flags = libc::O_RDWR | libc::O_NOFOLLOW;
+        let Some(file) = open_beside(rendezvous, ABSENCE_FILE, flags) else {
+            return;
         };
         // SAFETY: the file is at least as long as what is mapped. Whoever can shorten it meanwhile can
         // also signal this process: its own user.
@@ -94,34 +93,78 @@ impl Absence {
     }
 }
 
+/// Opens a file in the folder of a socket.
+fn open_beside(rendezvous: &[u8], name: &str, flags: i32) -> Option<OwnedFd> {
+    let mut path = [0_u8; 256];
+    let folder = rendezvous.iter().rposition(|byte| *byte == b'/')?;
+    let folder = rendezvous.get(..=folder)?;
+    let whole = folder.iter().chain(name.as_bytes()).chain(&[0]);
+    if folder.len() + name.len() >= path.len() {
+        return None;
+    }
+    path.iter_mut().zip(whole).for_each(|(to, from)| *to = *from);
+    // SAFETY: a C string, ended by the zero above; the descriptor is ours, closed once.
+    unsafe {
+        let file = libc::open(path.as_ptr().cast(), flags | libc::O_CLOEXEC);
+        (file >= 0).then(|| OwnedFd::from_raw_fd(file))
+    }
+}
+
 /// Size of the file: a number for each of [`Absence::ALL`].
 const BYTES: usize = 8 * Absence::ALL.len();
 
-/// Makes a new file count from 0.
-///
-/// # Errors
-/// The kernel's error.
-pub fn begin_absences(file: &std::fs::File) -> io::Result<()> {
-    file.set_len(BYTES as u64)
+/// The files in which processes count themselves, as gctrace has them.
+#[derive(Debug)]
+pub struct AbsenceFiles {
+    counts: File,
+    confined: File,
+    /// Bytes in the pipe at first.
+    offered: u64,
 }
 
-/// Number of processes per reason, in the order of [`Absence::ALL`].
-///
-/// # Errors
-/// The kernel's error, also for a file that was shortened.
-pub fn absences(file: &std::fs::File) -> io::Result<[u64; Absence::ALL.len()]> {
-    let mut counts = [0; Absence::ALL.len()];
-    for (at, count) in (0..).step_by(8).zip(&mut counts) {
-        let mut bytes = [0; 8];
-        file.read_exact_at(&mut bytes, at)?;
-        *count = u64::from_ne_bytes(bytes);
+impl AbsenceFiles {
+    /// Makes new files count from 0: [`ABSENCE_FILE`] and [`CONFINED_FILE`], a pipe that is open for reading and writing
+    /// and not waited for.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn begin(counts: File, mut confined: File) -> io::Result<Self> {
+        counts.set_len(BYTES as u64)?;
+        let mut offered = 0;
+        while let Ok(written) = confined.write(&[b'.'; 4096]) {
+            offered += written as u64;
+        }
+        Ok(Self { counts, confined, offered })
     }
-    Ok(counts)
+
+    /// Number of processes per reason, in the order of [`Absence::ALL`].
+    ///
+    /// # Errors
+    /// The kernel's error, also for a file that was shortened.
+    pub fn counts(&self) -> io::Result<[u64; Absence::ALL.len()]> {
+        let mut counts = [0; Absence::ALL.len()];
+        for (at, count) in (0..).step_by(8).zip(&mut counts) {
+            let mut bytes = [0; 8];
+            self.counts.read_exact_at(&mut bytes, at)?;
+            *count = u64::from_ne_bytes(bytes);
+        }
+        let mut left: libc::c_int = 0;
+        // SAFETY: writes a number of this type.
+        let asked =
+            unsafe { libc::ioctl(self.confined.as_raw_fd(), libc::FIONREAD, &raw mut left) };
+        if asked == 0
+            && let Ok(left) = u64::try_from(left)
+        {
+            counts[Absence::Confined as usize] = self.offered.saturating_sub(left);
+        }
+        Ok(counts)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::OpenOptionsExt as _;
 
     #[test]
     fn processes_are_counted() {
@@ -131,17 +174,32 @@ mod tests {
         let socket = folder.join("socket");
         let socket = socket.as_os_str().as_encoded_bytes();
         Absence::Environment.report(socket);
-        let file = std::fs::File::create_new(&path).unwrap();
+        Absence::Confined.report(socket);
+        let file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
+        let pipe = folder.join(CONFINED_FILE);
+        let name = std::ffi::CString::new(pipe.as_os_str().as_encoded_bytes()).unwrap();
+        // SAFETY: a C string.
+        assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
+        let pipe = File::options()
+            .read(true)
+            .write(true)
+            .custom_flags(libc::O_NONBLOCK)
+            .open(&pipe)
+            .unwrap();
         // Shortened by the program.
         Absence::Environment.report(socket);
-        begin_absences(&file).unwrap();
+        let files = AbsenceFiles::begin(file, pipe).unwrap();
+        Absence::Confined.report(socket);
         Absence::Environment.report(socket);
         Absence::OtherGctrace.report(socket);
         Absence::Environment.report(socket);
         Absence::Environment.report(b"socket");
         Absence::Environment.report(&[b'/'; 4000]);
-        let counts = absences(&std::fs::File::open(&path).unwrap()).unwrap();
+        let counts = files.counts().unwrap();
+        drop(files);
+        // Without gctrace nothing is waited for.
+        Absence::Confined.report(socket);
         std::fs::remove_dir_all(&folder).unwrap();
-        assert_eq!(counts, [0, 2, 1, 0, 0, 0]);
+        assert_eq!(counts, [1, 2, 1, 0, 0, 0]);
     }
 }

@@ -50,7 +50,7 @@ mod quietly;
 mod record;
 mod rendezvous;
 
-pub use absence::{ABSENCE_FILE, Absence, absences, begin_absences};
+pub use absence::{ABSENCE_FILE, Absence, AbsenceFiles, CONFINED_FILE};
 pub use consumer::{RingConsumer, RingOpenError, RingRead};
 pub use gctrace_settings::GarbageDetail;
 pub use heap::{HeapNotice, HeapState, report_heap};

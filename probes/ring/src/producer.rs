@@ -7,7 +7,7 @@ use crate::quietly::quietly;
 use crate::{LostKind, LostRecords, RingRecord, WorkKind};
 use std::io::Write as _;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::{fmt, io};
 
 /// Slots whose memory is allocated at the start: a page, and from then on twice as many each time.
@@ -25,6 +25,8 @@ pub struct RingProducer {
     mapping: RingMapping,
     /// Number of slots, from the first on, whose memory is allocated; `u64::MAX`: all of them.
     allocated: AtomicU64,
+    /// No more are allocated.
+    is_settled: AtomicBool,
 }
 
 impl RingProducer {
@@ -76,7 +78,17 @@ impl RingProducer {
         let records = mapping.records as u64;
         header.records.store(records, Ordering::Relaxed);
         header.magic.store(MAGIC, Ordering::Release);
-        Self { mapping, allocated: AtomicU64::new(u64::MAX) }
+        Self { mapping, allocated: AtomicU64::new(u64::MAX), is_settled: AtomicBool::new(false) }
+    }
+
+    /// Allocates all of it now: from here on pushing makes no system call. If the kernel refuses, what finds no room is
+    /// lost.
+    pub fn settle(&self) {
+        let allocated = self.allocated.load(Ordering::Relaxed);
+        if allocated != u64::MAX {
+            self.allocate(self.mapping.records as u64 - 1);
+        }
+        self.is_settled.store(true, Ordering::Relaxed);
     }
 
     /// Pushes a record into the ring; returns `false`, and counts it as lost
@@ -109,7 +121,9 @@ impl RingProducer {
             if head.wrapping_sub(tail) >= self.mapping.records as u64 {
                 return None;
             }
-            if head >= self.allocated.load(Ordering::Relaxed) && !self.allocate(head) {
+            if head >= self.allocated.load(Ordering::Relaxed)
+                && (self.is_settled.load(Ordering::Relaxed) || !self.allocate(head))
+            {
                 return None;
             }
             // Not `fetch_add`: a number that was taken has to be written, and a thread that finds

@@ -65,7 +65,7 @@ pub(crate) struct InProcessSource {
     /// When all rings were last read, in ns of CLOCK_MONOTONIC.
     read_until_ns: u64,
     /// Counts the processes that hand over no ring, by reason.
-    absent: std::fs::File,
+    absent: gctrace_ring::AbsenceFiles,
     /// Dropped last.
     folder: InjectFolder,
 }
@@ -121,8 +121,7 @@ impl InProcessSource {
         let folder = InjectFolder::make(&folder::places(owner), owner)?;
         let listener = RingListener::bind(&folder.socket())
             .with_context(|| format!("cannot listen at {}", folder.socket().display()))?;
-        let absent = folder.make_file(gctrace_ring::ABSENCE_FILE, owner)?;
-        gctrace_ring::begin_absences(&absent).context(gctrace_ring::ABSENCE_FILE)?;
+        let absent = folder.absence_files(owner)?;
         let waiting = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).context("epoll")?;
         let mut injected = Self {
             connections: RingConnections::new(listener),
@@ -168,7 +167,7 @@ impl InProcessSource {
     /// Counts the processes known only by their absence, unless probes see them. Returns whether one
     /// of them loaded the library and has a reason of its own not to be recorded.
     fn count_absent(&self, trace: &mut RecordingTrace) -> bool {
-        let counts = gctrace_ring::absences(&self.absent).unwrap_or_else(|error| {
+        let counts = self.absent.counts().unwrap_or_else(|error| {
             tracing::debug!("{}: {error}", gctrace_ring::ABSENCE_FILE);
             Default::default()
         });

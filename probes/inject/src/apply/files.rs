@@ -1,7 +1,7 @@
 //! What a process that applies settings writes, and what the kernel reports of it: by plain system
 //! calls, which no code of the program notices. A signal that writing raises never reaches it.
 
-use crate::environment;
+use crate::confined;
 use gctrace_ring::quietly;
 use gctrace_settings::{AppliedProcess, CONTROL_FILE, MAX_PROCESSES, REPORT_SUFFIX};
 use std::fs::File;
@@ -32,7 +32,7 @@ impl ReportFolder {
     pub(crate) fn is_open(&mut self) -> bool {
         let path = &self.path;
         !self.is_lost
-            && !environment::is_confined(self.filters)
+            && !confined::is_confined(self.filters)
             && *self.is_admitted.get_or_insert_with(|| is_admitted(path))
     }
 
@@ -109,7 +109,7 @@ fn standard_error() -> Option<(libc::dev_t, libc::ino_t)> {
 /// Writes a line on standard error, if that takes it at once and is still the file that it was.
 pub(crate) fn say(text: &str) {
     let known = STANDARD_ERROR.get().copied().flatten();
-    if known.is_none() || standard_error() != known {
+    if confined::is_noticed() || known.is_none() || standard_error() != known {
         return;
     }
     let mut standard_error =
@@ -132,6 +132,9 @@ pub(crate) fn say(text: &str) {
 
 /// Length of what was read from the start of a file; 0 if nothing could be.
 pub(super) fn read_into(path: &Path, text: &mut [u8]) -> usize {
+    if confined::is_noticed() {
+        return 0;
+    }
     let opened =
         File::options().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path);
     opened.and_then(|mut file| file.read(text)).unwrap_or(0)

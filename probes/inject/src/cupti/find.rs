@@ -91,6 +91,9 @@ fn mapped(prefix: &str) -> Vec<String> {
 
 /// The driver, if it is in the process.
 pub(crate) fn driver() -> Option<CuptiLibrary> {
+    if crate::confined::is_noticed() {
+        return None;
+    }
     // By its path: for a bare name the loader would search all its folders.
     let files = mapped("libcuda.so");
     files.iter().find_map(|file| CuptiLibrary::open(file, libc::RTLD_NOLOAD))

@@ -30,7 +30,7 @@ use super::interpreter::method;
 use super::object::OwnedRef;
 use crate::apply::ApplyOptions;
 use crate::apply::files::say;
-use crate::environment::is_confined;
+use crate::confined::{is_confined, is_noticed, is_without_clock};
 use crate::loaded::place_of;
 use crate::process_ring::is_off;
 use crate::recording::{fault, guarded};
@@ -85,7 +85,7 @@ pub(super) fn is_active() -> bool {
 /// called as each collection starts: a program that has made none of its steps may import torch late.
 pub(super) fn install(api: &'static PythonApi, look: fn(&'static PythonApi)) {
     let options = match OPTIONS.get() {
-        Some(options) if api.interpreter_id() == 0 => options,
+        Some(options) if api.interpreter_id() == 0 && !is_noticed() => options,
         _ => return,
     };
     match options {
@@ -146,6 +146,9 @@ fn register(api: &'static PythonApi) {
 /// Has the agent do something, unless another thread or a fault prevents it. The interpreter's lock is
 /// held, and no exception is set.
 fn act<T>(work: impl FnOnce(&mut Agent) -> Option<T>) -> Option<T> {
+    if is_without_clock() {
+        return None;
+    }
     let done = guarded(|| {
         let mut agent = AGENT.try_lock().ok()?;
         let agent = agent.as_mut()?;

@@ -9,6 +9,7 @@ use super::api::{MethodDef, NULL, Object, PythonApi, api};
 use super::interpreter::{HookedInterpreter, InterpreterState, behind, callable, method};
 use super::object::{OwnedRef, number};
 use super::{empty_cache, steps};
+use crate::confined::{is_noticed, is_without_clock};
 use crate::process_ring::{
     ProcessRing, existing_ring, is_off, lose_without_ring, now_ns, ring, thread_cpu_ns, tid,
 };
@@ -134,6 +135,9 @@ impl HookedInterpreter {
             return;
         }
         if is_off() {
+            if is_without_clock() && letter == Some(b'o') {
+                lose_without_ring();
+            }
             return;
         }
         let is_end = match letter {
@@ -226,7 +230,7 @@ impl HookedInterpreter {
             state.frames.forget();
         }
         let mut examined_ns = 0;
-        if state.live.is_some() {
+        if state.live.is_some() && !is_noticed() {
             examined_ns = self.garbage.begin(generation == OLDEST);
             state.memory.begin(generation == OLDEST);
             if self.id == 0 && generation == OLDEST {

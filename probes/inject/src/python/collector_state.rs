@@ -9,6 +9,7 @@
 
 use super::api::{Object, PythonApi};
 use super::object::OwnedRef;
+use crate::confined::is_noticed;
 use std::ffi::{c_int, c_void};
 
 /// Words from the youngest generation on in which the two lists are searched.
@@ -109,6 +110,9 @@ impl Statistics {
         let Self::Rings { pointer, .. } = self else {
             return true;
         };
+        if is_noticed() {
+            return false;
+        }
         // SAFETY: as the caller promises; mincore only looks at the mappings.
         unsafe {
             let page = std::ptr::without_provenance_mut(word(pointer) & !(PAGE - 1));

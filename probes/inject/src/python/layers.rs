@@ -7,6 +7,7 @@
 
 use super::api::{PythonApi, api};
 use super::object::OwnedRef;
+use crate::confined::is_noticed;
 use crate::process_ring::{now_ns, options, ring};
 use crate::recording::guarded;
 use gctrace_ring::{
@@ -91,7 +92,9 @@ fn keep_history(api: &'static PythonApi, agent: &LayerAgent, is_end: bool) -> bo
 /// Whether steps are measured.
 #[inline]
 pub(super) fn is_active() -> bool {
-    options().is_some_and(|options| options.layers > 0) && DUE.load(Ordering::Relaxed) != OFF
+    options().is_some_and(|options| options.layers > 0)
+        && DUE.load(Ordering::Relaxed) != OFF
+        && !is_noticed()
 }
 
 /// How well a marker shows the end of a step.
@@ -210,14 +213,14 @@ pub(super) fn end(api: &'static PythonApi) {
     DUE.store(OFF, Ordering::Relaxed);
 }
 
-/// Whether the program uses PyTorch; a function that it named may run before.
-fn imports_torch(api: &'static PythonApi) -> bool {
-    // SAFETY: the lock is held.
 /// The agent belongs to an interpreter that is gone.
 pub(super) fn forget() {
     AGENT.store(std::ptr::null_mut(), Ordering::Release);
 }
 
+/// Whether the program uses PyTorch; a function that it named may run before.
+fn imports_torch(api: &'static PythonApi) -> bool {
+    // SAFETY: the lock is held.
     let modules = unsafe { OwnedRef::share(api, (api.PyImport_GetModuleDict)()) };
     OwnedRef::interned(api, c"torch.nn").is_some_and(|name| modules.value(&name).is_some())
 }

@@ -7,7 +7,7 @@
 use super::garbage::Budget;
 use crate::apply::files::rss_bytes;
 use crate::apply::memory::{MallocUse, malloc_use};
-use crate::environment::is_confined;
+use crate::confined::is_confined;
 use crate::process_ring::{options, process_cpu_ns, thread_cpu_ns};
 use crate::rights;
 use std::sync::OnceLock;

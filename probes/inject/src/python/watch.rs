@@ -9,6 +9,7 @@ use super::api::{MethodDef, Object, api};
 use super::interpreter::{HookedInterpreter, InterpreterState, behind, callable, method};
 use super::object::OwnedRef;
 use super::{callback, layers, steps};
+use crate::confined::is_noticed;
 use crate::process_ring::{announce_fork, existing_ring, shared_ring, thread_cpu_ns};
 use crate::recording::{expected, guarded};
 use gctrace_ring::{HookState, RingRole, WorkKind};
@@ -119,6 +120,9 @@ impl HookedInterpreter {
     }
 
     fn fork(&'static self) {
+        if is_noticed() {
+            return;
+        }
         let begun_ns = thread_cpu_ns();
         let Ok(mut state) = self.state.try_lock() else {
             return;

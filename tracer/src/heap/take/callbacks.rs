@@ -16,10 +16,11 @@ use crate::{print, units};
 use anyhow::Context as _;
 use gctrace_heap::{HeapCallback, HeapError, HeapGraph, RunningHeap};
 use gctrace_probes::proc_status;
-use gctrace_ring::{Absence, HeapNotice, HeapState, InjectOptions, RingConnection, RingListener};
+use gctrace_ring::{
+    Absence, AbsenceFiles, HeapNotice, HeapState, InjectOptions, RingConnection, RingListener,
+};
 use nix::poll::PollTimeout;
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::num::NonZeroU32;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::fs::MetadataExt as _;
@@ -47,7 +48,7 @@ pub(super) struct HeapCallbacks<'config> {
     /// The process that leads, read through while it runs.
     prepared: Option<PreparedHeap>,
     /// Counts the processes that report nothing, by reason.
-    absent: File,
+    absent: AbsenceFiles,
     /// Dropped last.
     _folder: InjectFolder,
 }
@@ -102,8 +103,7 @@ impl<'config> HeapCallbacks<'config> {
         let socket = folder.socket();
         let listener = RingListener::bind(&socket)
             .with_context(|| format!("cannot listen at {}", socket.display()))?;
-        let absent = folder.make_file(gctrace_ring::ABSENCE_FILE, owner)?;
-        gctrace_ring::begin_absences(&absent).context(gctrace_ring::ABSENCE_FILE)?;
+        let absent = folder.absence_files(owner)?;
         let heap_interpreter = u32::try_from(config.interpreter).context("--interpreter")?;
         let options = InjectOptions {
             heap: at_full.get(),
@@ -342,7 +342,7 @@ impl HeapWatch for HeapCallbacks<'_> {
 
     fn report_end(&self) {
         let mut text = format!("no heap was taken (--at-full {}): ", self.at_full);
-        let absences = gctrace_ring::absences(&self.absent).unwrap_or_default();
+        let absences = self.absent.counts().unwrap_or_default();
         let absences = Absence::ALL.into_iter().zip(absences);
         let saw_pypy =
             absences.clone().any(|(absence, count)| absence == Absence::PyPy && count > 0);

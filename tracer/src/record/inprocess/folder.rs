@@ -7,6 +7,7 @@
 use crate::invoker::Invoker;
 use crate::variables::{VariableEffect, variable};
 use anyhow::Context as _;
+use gctrace_ring::{ABSENCE_FILE, AbsenceFiles, CONFINED_FILE};
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, Flock, FlockArg, OFlag};
 use nix::sys::stat::Mode;
@@ -140,9 +141,23 @@ impl InjectFolder {
         self.path.join(SOCKET)
     }
 
+    /// Creates the files in which programs of `owner` count themselves.
+    pub(crate) fn absence_files(&self, owner: FolderOwner) -> anyhow::Result<AbsenceFiles> {
+        let counts = self.make_file(ABSENCE_FILE, owner)?;
+        let mode = Mode::S_IRUSR | Mode::S_IWUSR;
+        nix::unistd::mkfifoat(&*self.locked, CONFINED_FILE, mode).context("mkfifo")?;
+        let confined = self.open(CONFINED_FILE, OFlag::O_NONBLOCK, owner)?;
+        AbsenceFiles::begin(counts, confined).context(ABSENCE_FILE)
+    }
+
     /// Creates a file in it, for programs of `owner` to write to.
     pub(crate) fn make_file(&self, name: &str, owner: FolderOwner) -> anyhow::Result<File> {
-        let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_CLOEXEC;
+        self.open(name, OFlag::O_CREAT | OFlag::O_EXCL, owner)
+    }
+
+    /// Opens a file, which becomes that of `owner`.
+    fn open(&self, name: &str, flags: OFlag, owner: FolderOwner) -> anyhow::Result<File> {
+        let flags = flags | OFlag::O_RDWR | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let mode = Mode::S_IRUSR | Mode::S_IWUSR;
         let file = nix::fcntl::openat(&*self.locked, name, flags, mode).context("openat")?;
         let (uid, gid) = (Uid::from_raw(owner.uid), Gid::from_raw(owner.gid));

@@ -11,7 +11,7 @@ use super::{calls, quiet};
 use crate::apply::files::ReportFolder;
 use crate::apply::marks::{MarkCounter, Marked};
 use crate::apply::{ApplyOptions, marks};
-use crate::environment::is_confined;
+use crate::confined::is_confined;
 use crate::process_ring::now_ns;
 use crate::python::api::PythonApi;
 use crate::python::collector_state::tracked_objects;

@@ -7,6 +7,7 @@ use super::report::is_incremental;
 use super::search::{Decider, ProgramGauge, RankLink, RankNews, RunningSearch, SettingSearch};
 use super::{calls, costs, sums};
 use crate::apply::auto::{Action, Controller, Follower, Thresholds};
+use crate::confined::is_noticed;
 use crate::cupti;
 use crate::process_ring::now_ns;
 use crate::python::collector_state::CollectorState;
@@ -106,6 +107,18 @@ impl Agent {
         }
     }
 
+    /// Whether there is no search any more as the program forbids itself system calls: what memory and time its
+    /// settings take cannot be measured, and they are given back.
+    fn is_search_confined(&mut self) -> bool {
+        let is_over = is_noticed() && matches!(self.search, Some(SettingSearch::Runs(_)));
+        if is_over {
+            self.leave_search();
+            self.search =
+                Some(SettingSearch::Unsupported("the program confines itself by a seccomp filter"));
+        }
+        is_over
+    }
+
     /// Whether intervals of time are compared.
     pub(super) fn goes_by_time(&self) -> bool {
         matches!(&self.search, Some(SettingSearch::Runs(search)) if search.worked_ns.is_some())
@@ -117,6 +130,9 @@ impl Agent {
         const MS: u64 = 1_000_000;
         /// Between two looks: ends of blocks need not be more exact.
         const EACH_NS: u64 = 20 * MS;
+        if self.is_search_confined() {
+            return None;
+        }
         let wait_ns = self.options.request.auto.as_ref()?.wait_ns();
         let is_late = self.began.wall_ns.saturating_sub(self.report.start_ns) >= wait_ns;
         let is_given_back = self.report.taken_back || self.report.failure.is_some();
@@ -151,6 +167,9 @@ impl Agent {
     /// Steps have ended: one, or some by time. Returns a collection to be made, after which
     /// [`Agent::search_collected`] follows.
     pub(super) fn search_stepped(&mut self, steps: u64) -> Option<CollectCall> {
+        if self.is_search_confined() {
+            return None;
+        }
         let Some(SettingSearch::Runs(search)) = &mut self.search else { return None };
         let mut gauge = ProgramGauge {
             collector: &self.collector,
@@ -212,6 +231,9 @@ impl Agent {
 
     /// The collection that it wanted has been made.
     pub(super) fn search_collected(&mut self) -> Option<CollectCall> {
+        if self.is_search_confined() {
+            return None;
+        }
         let Some(SettingSearch::Runs(search)) = &mut self.search else { return None };
         let mut gauge = ProgramGauge {
             collector: &self.collector,

@@ -9,7 +9,7 @@ use crate::apply::auto::{
 };
 use crate::apply::files::{ReportFolder, rss_bytes};
 use crate::apply::memory::{device_memory, headroom_bytes, malloc_use};
-use crate::environment::is_confined;
+use crate::confined::is_confined;
 use crate::process_ring::now_ns;
 
 /// The search in one process.

@@ -19,6 +19,7 @@ use super::reused::ReusedBlocks;
 use super::samples::{
     EVERY, FRESH, MOST_SAMPLES, Samples, UNSURE, index_of, stands_for, with_index,
 };
+use crate::memory::Map;
 use crate::python::api::{Object, PythonApi};
 use crate::python::frames::{CodeNames, RunningLine};
 use crate::python::next_random;
@@ -26,7 +27,6 @@ use crate::python::object::OwnedRef;
 use crate::python::raw_frame::RawFrameLayout;
 use crate::recording::guarded;
 use gctrace_abi::cpython::GC_HEAD;
-use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
@@ -67,7 +67,7 @@ struct Sampler {
     /// Lines sampled since the last call of [`settle`].
     fresh: Vec<RunningLine>,
     lines: Vec<SampledLine>,
-    numbers: HashMap<SampledLine, u32>,
+    numbers: Map<SampledLine, u32>,
     /// The interpreter ended.
     is_over: bool,
 }
@@ -129,7 +129,7 @@ pub(super) fn begin(api: &'static PythonApi, minor: u8, raw: Option<RawFrameLayo
         random: 1,
         fresh: Vec::new(),
         lines: Vec::new(),
-        numbers: HashMap::new(),
+        numbers: Map::default(),
         is_over: false,
     };
     SAMPLER.set(Mutex::new(sampler)).ok()?;

@@ -8,11 +8,12 @@ use super::graph::{Components, Graph, Search};
 use super::layout::{COLLECTING, TypeView, head_of, type_of};
 use super::references::ReferenceNames;
 use super::tally::Tally;
+use crate::memory::Map;
 use crate::process_ring::{ProcessRing, now_ns};
 use crate::python::api::Object;
 use crate::recording::guarded;
 use gctrace_ring::{NO_TEXT, RingCycleCount, RingKindCount, TextId};
-use std::collections::{HashMap, TryReserveError};
+use std::collections::TryReserveError;
 use std::ffi::{c_int, c_void};
 
 /// Garbage with more objects is examined by kind only: it would take some 150 MB more for a moment.
@@ -43,7 +44,7 @@ pub(super) struct CycleReader {
     is_full: bool,
     search: Search,
     /// Numbers of signatures by the kinds on them, in the ring of this number.
-    known: HashMap<Box<[u32]>, u32>,
+    known: Map<Box<[u32]>, u32>,
     /// How many of them before this collection.
     before: usize,
     ring: u32,
@@ -58,7 +59,7 @@ impl CycleReader {
             nodes: Vec::new(),
             is_full: false,
             search: Search::default(),
-            known: HashMap::new(),
+            known: Map::default(),
             before: 0,
             ring: 0,
             each_ns: 300,
@@ -140,7 +141,7 @@ impl CycleReader {
             signatures.try_reserve(1)?;
             signatures.push(signature);
         }
-        let mut sums = HashMap::<u32, Sum>::new();
+        let mut sums = Map::<u32, Sum>::default();
         for (component, signature) in signatures.iter().enumerate() {
             let sum = sums.entry(*signature).or_default();
             sum.count.count += 1;

@@ -8,6 +8,7 @@
 use super::births::{InstanceTypes, SampledLine};
 use super::bytes::{DictTable, Size};
 use super::layout::{TypeView, integer, reference, type_of};
+use crate::memory::Map;
 use crate::process_ring::ProcessRing;
 use crate::python::api::{NULL, Object, PythonApi};
 use crate::python::frames::CodeNames;
@@ -18,7 +19,6 @@ use gctrace_abi::cpython::{
     TRACEBACK_LINE, generator_code, type_qualname,
 };
 use gctrace_ring::{NO_TEXT, TextId};
-use std::collections::HashMap;
 
 /// `type_name` of a type whose name could not be read.
 const UNREADABLE: &str = "[type not readable]";
@@ -63,7 +63,7 @@ pub(super) struct KindReader {
     /// `None`: births are not sampled.
     instances: Option<InstanceTypes>,
     /// Static types live for ever: the texts of their names, in the ring of this number.
-    fixed: HashMap<Object, TextId>,
+    fixed: Map<Object, TextId>,
     ring: u32,
     text: String,
 }
@@ -84,7 +84,7 @@ impl KindReader {
             raw,
             table: DictTable::of(minor),
             instances,
-            fixed: HashMap::new(),
+            fixed: Map::default(),
             ring: 0,
             text: String::new(),
         })

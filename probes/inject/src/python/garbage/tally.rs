@@ -4,10 +4,10 @@ use super::births;
 use super::bytes::Size;
 use super::kinds::{CodePath, KindReader, ObjectKey};
 use super::layout::{TypeView, type_of};
+use crate::memory::Map;
 use crate::process_ring::ProcessRing;
 use crate::python::api::{NULL, Object};
 use gctrace_ring::RingKindCount;
-use std::collections::HashMap;
 
 /// Maximum number of kinds per collection; objects of more are only in its sum. All of them new take
 /// up to 6,000 of the ring's 16,384 records.
@@ -46,12 +46,12 @@ pub(super) struct Tally {
     kinds: Vec<CountedKind>,
     objects: u64,
     /// Samples of births, of objects that stand for them, by place of the kind and number of the line.
-    births: HashMap<(usize, u32), u32>,
+    births: Map<(usize, u32), u32>,
 }
 
 impl Tally {
     pub(super) fn new() -> Self {
-        Self { places: vec![0; 64].into(), kinds: Vec::new(), objects: 0, births: HashMap::new() }
+        Self { places: vec![0; 64].into(), kinds: Vec::new(), objects: 0, births: Map::default() }
     }
 
     /// Empties it.
@@ -218,7 +218,7 @@ impl Tally {
     /// The counts by these numbers, most objects first.
     pub(super) fn by_kind(&self, numbers: &[u32]) -> Vec<RingKindCount> {
         // Classes of the same name, for example, are one kind.
-        let mut sums = HashMap::new();
+        let mut sums = Map::default();
         let kinds = self.kinds.iter().zip(numbers);
         for (counted, number) in kinds.filter(|(_, number)| **number != 0) {
             let (objects, bytes) = sums.entry(*number).or_insert((0, Some(0)));

@@ -2,6 +2,7 @@
 
 import os
 import pty
+import re
 import resource
 import select
 import shutil
@@ -278,6 +279,35 @@ def ancestor(round):
         round.fault("the shell ended with %d, its output is %r" % (code, lines))
 
 
+def confined(round):
+    """A program that lets itself be killed for every system call but those that it makes alone; gctrace is
+    killed meanwhile, or not."""
+    if not shutil.which("strace"):
+        raise Refused("strace is not installed")
+    how = round.random.choice(("prctl", "syscall", "library-prctl", "library-syscall", "tsync"))
+    command = [round.python(), round.copy("../python/confining.py"), how, round.random.choice(("exit", "return"))]
+    calls, allowed = round.file("calls"), round.file("allowed")
+    subprocess.run(["strace", "-f", "-n", "-o", calls] + command, stdout=subprocess.DEVNULL)
+    with open(calls) as file:
+        lines = file.read().splitlines()
+    set_at = [number for number, line in enumerate(lines) if re.search(r"(SECCOMP_(SET_)?MODE_.*= 0|seccomp resumed)", line)]
+    numbers = {found.group(1) for line in lines[set_at[-1] + 1:] for found in [re.search(r"\[ *(\d+)\]", line)] if found}
+    with open(allowed, "w") as file:
+        file.write(" ".join(sorted(numbers)))
+    reference = recorded(round, command + [allowed])
+    round.is_cut_short = True  # of its child there are losses alone
+    while_it_runs(round, reference)
+    if round.random.random() < 0.5 and round.gctrace.poll() is None:
+        round.signal(round.gctrace.pid, signal.SIGKILL)
+        round.is_gctrace_killed = True
+        round.wait(round.gctrace, "the killed gctrace")
+        round.wait_for_all()
+        if os.path.getsize(round.file("output")):
+            round.same(reference, None)
+    else:
+        finish(round, reference)
+
+
 LAUNCHERS = {
     "runuser": "runuser -u nobody -- %s",
     "su": "su -s /bin/sh nobody -c '%s'",
@@ -467,6 +497,7 @@ KINDS = {
     "crowd": (crowd, RECORDING, 1),
     "survivors": (survivors, EVERYWHERE, 2),
     "ancestor": (ancestor, ATTACHING, 2),
+    "confined": (confined, ("ebpf", "inject", "both", "apply", "auto"), 3),
     "launcher": (launcher, RECORDING, 3),
     "terminal": (terminal, RECORDING, 2),
     "attach": (attach, ATTACHING, 2),

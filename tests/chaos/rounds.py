@@ -48,8 +48,12 @@ def heap(round):
     return ["heap", "--at-full", str(round.random.randint(1, 3))]
 
 
+def auto(round):
+    return ["auto", "--force", "--step-function", round.random.choice(("step", "train_step"))]
+
+
 # Modes that start the command and write something else than a trace: the beginning of their command lines.
-WITHOUT_TRACE = {"apply": apply, "tune": tune, "heap": heap}
+WITHOUT_TRACE = {"apply": apply, "tune": tune, "heap": heap, "auto": auto}
 
 
 class Refused(Exception):
@@ -109,7 +113,7 @@ class Round:
 
     def copy(self, name):
         """A file in this folder, readable by every user."""
-        path = os.path.join(self.place, name)
+        path = os.path.join(self.place, os.path.basename(name))
         shutil.copy(os.path.join(HERE, name), path)
         os.chmod(path, 0o755)
         return path

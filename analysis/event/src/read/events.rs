@@ -136,7 +136,16 @@ pub struct EventReader {
     saw_events: bool,
     wants_frames: bool,
     cut: Option<TracePosition>,
-    skipped: Vec<(TracePosition, &'static str)>,
+    skipped: SkippedValues,
+}
+
+/// Values that were passed over.
+#[derive(Debug, Default)]
+pub(crate) struct SkippedValues {
+    /// The first few, with their positions.
+    pub(crate) first: Vec<(TracePosition, &'static str)>,
+    /// Number of all.
+    pub(crate) count: u64,
 }
 
 impl EventReader {
@@ -156,7 +165,7 @@ impl EventReader {
             saw_events: false,
             wants_frames: true,
             cut: None,
-            skipped: Vec::new(),
+            skipped: SkippedValues::default(),
         }
     }
 
@@ -178,8 +187,8 @@ impl EventReader {
         self.window.events()
     }
 
-    /// The first few values skipped since the last call, with their positions.
-    pub(crate) fn take_skipped(&mut self) -> Vec<(TracePosition, &'static str)> {
+    /// The values skipped since the last call.
+    pub(crate) fn take_skipped(&mut self) -> SkippedValues {
         std::mem::take(&mut self.skipped)
     }
 
@@ -340,6 +349,11 @@ impl EventReader {
     /// Finds the next event of the array. `false`: there is something else.
     fn event(&mut self, fields: &mut FieldRanges) -> Result<bool, ReadError> {
         match self.window.peek()? {
+            // Writers end with one, after a comma. There may be any number of them.
+            Some(b'{') if self.window.rest().starts_with(b"{}") => {
+                let _nothing = self.window.take_event(2);
+                return Ok(false);
+            }
             Some(b'{') => {}
             Some(b',') => {
                 self.window.advance(1);
@@ -397,8 +411,9 @@ impl EventReader {
     fn skip_noting(&mut self, what: &'static str) -> Result<(), ReadError> {
         /// Enough to show the problem; more only costs memory.
         const KEPT: usize = 16;
-        if self.skipped.len() < KEPT {
-            self.skipped.push((self.window.current_position(), what));
+        self.skipped.count = self.skipped.count.saturating_add(1);
+        if self.skipped.first.len() < KEPT {
+            self.skipped.first.push((self.window.current_position(), what));
         }
         self.pass_over()
     }
@@ -429,7 +444,8 @@ impl EventReader {
             Err(ReadError::Syntax { position, .. }) => position,
             Err(error) => return Err(error),
         };
-        self.skipped.push((position, "text after the end of the trace"));
+        self.skipped.first.push((position, "text after the end of the trace"));
+        self.skipped.count = self.skipped.count.saturating_add(1);
         Ok(())
     }
 

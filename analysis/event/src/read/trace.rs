@@ -12,7 +12,7 @@ mod profiler;
 mod threads;
 
 use super::error::{ReadError, TracePosition};
-use super::events::{ChromeEvent, EventReader, TraceEntry, TraceProperty};
+use super::events::{ChromeEvent, EventReader, SkippedValues, TraceEntry, TraceProperty};
 use super::input::TraceInput;
 use super::value::JsonValue;
 use crate::{
@@ -145,9 +145,12 @@ impl TraceReader {
     }
 
     fn note_skipped(&mut self) {
-        for (position, problem) in self.events.take_skipped() {
+        let SkippedValues { first, count } = self.events.take_skipped();
+        let unnamed = count.saturating_sub(first.len() as u64);
+        for (position, problem) in first {
             self.anomalies.push(|| position, problem);
         }
+        self.anomalies.count = self.anomalies.count.saturating_add(unnamed);
     }
 
     /// The next item, or `None` at the end.

@@ -428,6 +428,27 @@ fn counters_and_pressure_that_make_no_sense_are_reported_with_their_place() {
     assert_eq!(lines, [2, 3, 3, 4, 5, 6, 7]);
 }
 
+/// Empty objects, with which some writers end a trace, are events of no interest.
+#[test]
+fn elements_that_are_no_events_are_counted_in_little_memory() {
+    let pause = r#"{"ph":"X","cat":"gc","pid":1,"tid":1,"ts":1,"dur":1}"#;
+    let (empty, other) = ("{},".repeat(100_000), "1,[{}],\"x\",".repeat(100_000));
+    let text = format!("[{empty}{pause},{other}{pause},{{}}, {{ }},{{}}]");
+    for buffer in [16, 256 * 1024] {
+        let input = TraceInput::new("t.json", Cursor::new(text.clone().into_bytes())).unwrap();
+        let mut reader = TraceReader::new(EventReader::with_buffer(input, buffer));
+        let mut pauses = 0;
+        while let Some(item) = reader.next_item().unwrap() {
+            pauses += u32::from(matches!(item, DecodedItem::Record(Record::Pause(_))));
+        }
+        assert_eq!(pauses, 2);
+        let ending = reader.finish();
+        assert_eq!((ending.cut, ending.events), (None, 100_005));
+        assert_eq!(ending.anomalies.count, 300_000);
+        assert_eq!(ending.anomalies.first.len(), 8);
+    }
+}
+
 /// Its text is not kept while its end is looked for.
 #[test]
 fn an_event_of_more_than_16_mib_is_passed_over() {

@@ -1,11 +1,19 @@
-//! The clock of a trace: CLOCK_MONOTONIC, as `bpf_ktime_get_ns` and Python's `time.monotonic_ns`; and
-//! local time of day.
+//! The clock of a trace: CLOCK_MONOTONIC of the first time namespace, as `bpf_ktime_get_ns`; and local time of day.
+//!
+//! Python's `time.monotonic_ns` is the same but in another time namespace (`clock/namespaces.rs`).
+
+pub(crate) mod namespaces;
 
 use nix::time::{ClockId, clock_gettime};
 use std::time::Duration;
 
-/// Current time of CLOCK_MONOTONIC in nanoseconds, the clock of all timestamps of a trace.
+/// Current time in nanoseconds of CLOCK_MONOTONIC in the first time namespace, the clock of all timestamps of a trace.
 pub(crate) fn monotonic_ns() -> u64 {
+    own_monotonic_ns().saturating_sub_signed(namespaces::own_ahead_ns().unwrap_or(0))
+}
+
+/// The same in the namespace of this process.
+pub(crate) fn own_monotonic_ns() -> u64 {
     now_ns(ClockId::CLOCK_MONOTONIC)
 }
 

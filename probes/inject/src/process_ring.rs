@@ -101,6 +101,21 @@ pub(crate) fn now_ns() -> u64 {
     clock_ns(libc::CLOCK_MONOTONIC)
 }
 
+/// Number of the time namespace that [`now_ns`] is of; 0 if the system has none or no `/proc`. One system call.
+fn time_namespace() -> u64 {
+    let mut name = [0_u8; 32];
+    // SAFETY: writes to a variable of ours, at most its length.
+    let length = unsafe {
+        let path = c"/proc/self/ns/time".as_ptr();
+        libc::readlink(path, name.as_mut_ptr().cast(), name.len())
+    };
+    // `time:[4026531834]`
+    let name = usize::try_from(length).ok().and_then(|length| name.get(..length));
+    let number = name.and_then(|name| name.strip_prefix(b"time:[")?.strip_suffix(b"]"));
+    let number = number.and_then(|number| std::str::from_utf8(number).ok()?.parse().ok());
+    number.unwrap_or(0)
+}
+
 /// CPU time of the calling thread, in ns; 0 if it cannot be read. A system call.
 #[inline]
 pub(crate) fn thread_cpu_ns() -> u64 {
@@ -330,6 +345,7 @@ fn first_ring(role: RingRole) -> Option<&'static ProcessRing> {
     }
     let hello = RingHello {
         role,
+        time_namespace: time_namespace(),
         own_pid: std::process::id(),
         at_ns: match announced_in() {
             Some(_) => LAST_FORK.at_ns.load(Ordering::Relaxed),

@@ -1,6 +1,7 @@
 //! The reading side: one reader, which trusts nothing in the memory.
 
 use crate::layout::{CLASSES, MAGIC, PAYLOAD_WORDS, RingMapping, bytes};
+use crate::record::moved;
 use crate::{AllocationTotals, LostRecords, MalformedRecord, RingRecord, WorkCost, WorkKind};
 use std::fmt;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -69,6 +70,8 @@ pub struct RingConsumer {
     tail: u64,
     /// The record that blocks others, and since when.
     stuck: Option<(u64, Instant)>,
+    /// See [`RingConsumer::on_clock`].
+    ahead_ns: i64,
 }
 
 impl RingConsumer {
@@ -97,7 +100,13 @@ impl RingConsumer {
         if magic != MAGIC {
             return Err(RingOpenError::Version { magic: magic.to_le_bytes() });
         }
-        Ok(Self { mapping, tail: 0, stuck: None })
+        Ok(Self { mapping, tail: 0, stuck: None, ahead_ns: 0 })
+    }
+
+    /// All timestamps are returned as of a clock that is `ahead_ns` behind that of the process.
+    #[must_use]
+    pub fn on_clock(self, ahead_ns: i64) -> Self {
+        Self { ahead_ns, ..self }
     }
 
     /// Delivers what was written since the last call, in the order of reservation, at most one
@@ -116,6 +125,7 @@ impl RingConsumer {
         while self.tail != end {
             if let Some(words) = self.words_at(self.tail) {
                 let record = RingRecord::decode(words);
+                let record = record.map(|record| record.on_clock(self.ahead_ns));
                 read.records += u64::from(record.is_ok());
                 read.damaged += u64::from(record.is_err());
                 take(record);
@@ -205,7 +215,7 @@ impl RingConsumer {
         let bytes = words.flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes());
         let reason: Vec<_> = bytes.take_while(|byte| *byte != 0).collect();
         let reason = String::from_utf8_lossy(&reason).into_owned();
-        (since_ns > 0).then_some((since_ns, reason))
+        (since_ns > 0).then(|| (moved(since_ns, self.ahead_ns), reason))
     }
 
     /// Allocations by size class since the timestamp returned with them (CLOCK_MONOTONIC ns), and
@@ -218,6 +228,7 @@ impl RingConsumer {
             count: table.count[class].load(Ordering::Relaxed),
             bytes: table.bytes[class].load(Ordering::Relaxed),
         });
+        let since_ns = moved(since_ns, self.ahead_ns);
         (since_ns > 0).then(|| (since_ns, totals, table.frees.load(Ordering::Relaxed)))
     }
 }

@@ -4,6 +4,7 @@
 //! text is sent once, in pieces, and referenced by a number from then on.
 
 mod cache;
+mod clock;
 mod gpu;
 mod layers;
 mod text;
@@ -13,6 +14,8 @@ pub use cache::{RingCacheMemory, RingEmptyCache, RingPauseMemory};
 pub use gpu::{ApiLayer, CuptiState, GpuRecord, RingCall, RingGpuOp, RingSync};
 pub use layers::{HeldBytes, RingDeviceMemory, RingLayer, RingLayerFlow, RingLayers};
 pub use text::{NO_TEXT, OUTER_FRAMES, TEXT_BYTES, TextPiece, pieces};
+
+pub(crate) use clock::moved;
 
 use crate::LostKind;
 use std::fmt;

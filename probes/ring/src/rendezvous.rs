@@ -2,6 +2,7 @@
 //!
 //! The kernel identifies the peer (SO_PEERCRED), by its pid in gctrace's own namespace.
 
+use crate::record::moved;
 use crate::{InjectOptions, PYTHON_RECORDS};
 use std::io;
 use std::mem::MaybeUninit;
@@ -43,6 +44,8 @@ impl RingRole {
 pub struct RingHello {
     /// Time at which it created the ring.
     pub at_ns: u64,
+    /// Number of its time namespace, whose clock its timestamps are of; 0: it does not know.
+    pub time_namespace: u64,
     /// Process id as seen by the process (it may be in a pid namespace).
     pub own_pid: u32,
     /// Purpose of the ring, from which its size follows ([`RingRole::records`]).
@@ -51,8 +54,16 @@ pub struct RingHello {
     pub is_fork: bool,
 }
 
+impl RingHello {
+    /// On a clock that is `ahead_ns` behind that of the process.
+    #[must_use]
+    pub fn on_clock(self, ahead_ns: i64) -> Self {
+        Self { at_ns: moved(self.at_ns, ahead_ns), ..self }
+    }
+}
+
 /// Starts the message; the digit is the version of its layout.
-const GREETING: [u8; 8] = *b"gctrace2";
+const GREETING: [u8; 8] = *b"gctrace3";
 
 /// The bytes of the message.
 #[derive(Immutable, IntoBytes, KnownLayout, TryFromBytes)]

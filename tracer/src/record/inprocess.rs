@@ -19,6 +19,7 @@ mod ring_event;
 mod texts;
 
 use crate::clock;
+use crate::clock::namespaces::{OtherClock, ProcessClocks};
 use crate::invoker::Invoker;
 use crate::launch::{CommandEnd, InjectionPlan};
 use crate::record::Source;
@@ -49,6 +50,7 @@ pub(crate) struct InProcessSource {
     /// What the library is to record.
     options: InjectOptions,
     processes: HashMap<u32, InjectedProcess>,
+    clocks: ProcessClocks,
     /// The user whose rings are accepted, in addition to root's.
     owner: FolderOwner,
     launched: Option<u32>,
@@ -128,6 +130,7 @@ impl InProcessSource {
             waiting,
             options: *options,
             processes: HashMap::new(),
+            clocks: ProcessClocks::default(),
             owner,
             launched: None,
             stats: InjectedStats {
@@ -184,6 +187,7 @@ impl InProcessSource {
     /// Accepts new rings, drains all of them, reaps exited processes.
     fn drain(&mut self, trace: &mut RecordingTrace) {
         let begin_ns = clock::monotonic_ns();
+        self.clocks.forget();
         self.connections.listen(&self.waiting);
         // A process seen as exited here writes no more; the loop below drains it.
         let dead = self.dead();
@@ -252,6 +256,11 @@ impl InProcessSource {
         };
         // From here on only the mapping keeps the memory alive.
         drop(ring);
+        let stated = OtherClock::Stated(hello.time_namespace);
+        let Some(ahead_ns) = self.clocks.ahead_ns(pid, stated) else {
+            return self.warn(pid, OTHER_CLOCK.to_owned(), trace);
+        };
+        let (consumer, hello) = (consumer.on_clock(ahead_ns), hello.on_clock(ahead_ns));
         if !self.processes.contains_key(&pid) {
             let pidfd = self.watch_end(pid);
             let origin = if self.launched == Some(pid) {
@@ -269,6 +278,7 @@ impl InProcessSource {
         self.lacks_cuda &= hello.role != RingRole::Gpu;
         self.has_launched |= self.launched == Some(pid);
         if let Some(process) = self.processes.get_mut(&pid) {
+            process.ahead_ns = ahead_ns;
             process.add(&hello, (consumer, inode), trace, &mut self.stats);
         }
     }
@@ -276,10 +286,17 @@ impl InProcessSource {
     /// Records a forked child that has no ring yet. Returns its pid if it has exited.
     fn begin_forked(
         &mut self,
-        facts: InjectedProcessFacts,
+        mut facts: InjectedProcessFacts,
         trace: &mut RecordingTrace,
     ) -> Option<u32> {
         let pid = facts.process.pid;
+        // Its parent may have given its children another clock than its own.
+        let parent = facts.process.parent.and_then(|parent| self.processes.get(&parent));
+        let parents_ns = parent.map_or(0, |parent| parent.ahead_ns);
+        let assumed = OtherClock::Assumed(parents_ns);
+        let ahead_ns = self.clocks.ahead_ns(pid, assumed).unwrap_or(parents_ns);
+        let since_ns = facts.process.since_ns.saturating_add_signed(parents_ns);
+        facts.process.since_ns = since_ns.saturating_sub_signed(ahead_ns);
         // Its id is whatever a program has written into its memory.
         let user = std::fs::metadata(format!("/proc/{pid}")).map(|entry| entry.uid());
         let is_foreign = user.is_ok_and(|uid| !self.owner.accepts(pid, uid));
@@ -292,6 +309,7 @@ impl InProcessSource {
         let has_python = facts.process.interpreter.is_some();
         trace.examination.examined(pid, has_python);
         let mut process = InjectedProcess::forked(facts, pidfd);
+        process.ahead_ns = ahead_ns;
         process.facts.announce(trace, &self.stats);
         self.processes.insert(pid, process);
         is_gone.then_some(pid)
@@ -427,6 +445,9 @@ impl Source for InProcessSource {
 
 const TOO_MANY_FILES: &str = "gctrace has reached its limit of open files: new processes are recorded once others \
     have exited; ulimit -n raises the limit";
+
+const OTHER_CLOCK: &str = "it is not recorded in-process: it is in a time namespace whose clock is unknown; gctrace \
+    can ask for the clock of a process that it may trace, and that has not exited";
 
 const SECOND_RING: &str =
     "a second ring was refused: a process creates another one only after exec or fork";

@@ -1,11 +1,12 @@
 //! `--mode both`: joins the two records of a pause that both sources saw.
 //!
-//! Pure. Owns how long a record waits for the other one, and how many pauses only one source has.
-//! [`overlap_ns`] decides which records can be of one pause; a source has at most one of each.
+//! Pure. Owns how long a record waits for the other one, how many pauses only one source has, and in which processes
+//! the two sources have different clocks after all. [`overlap_ns`] decides which records can be of one pause; a source
+//! has at most one of each.
 
 use crate::record::losses::CollectionLosses;
 use gctrace_event::{EventSource, Pause, UnpairedPauses, overlap_ns};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// How far beyond the end of a pause the other source must have been read before the pause is
 /// written without it. Both records are written within microseconds, unless the thread is stopped
@@ -32,6 +33,8 @@ pub(crate) struct SourceTotals {
     pub only_injected: u64,
     /// Of the pauses from one source: the other's record came after they were written.
     pub late: u64,
+    /// Pauses of the library that are left out: its process has another clock than the probes.
+    pub other_clock: u64,
 }
 
 /// Pauses waiting for their other record.
@@ -43,6 +46,49 @@ pub(crate) struct PauseMerger {
     alone: UnpairedPauses,
     counts: SourceTotals,
     losses: CollectionLosses,
+    clocks: ClockCheck,
+}
+
+/// Whether the sources have one clock in a process: with the first pair they have. Until then pauses of the library wait
+/// for as many of the probes, of the same threads and generations, as there are: they are the same pauses at other times.
+#[derive(Default)]
+struct ClockCheck {
+    one: HashSet<u32>,
+    /// Numbers of pauses of the probes in other processes, by process, thread and generation.
+    probed: HashMap<(u32, u32, u8), u64>,
+    /// Pauses of the library that are left out, by process.
+    other: BTreeMap<u32, u64>,
+}
+
+impl ClockCheck {
+    fn see(&mut self, pause: &Pause) {
+        if is_probed(pause) && !self.one.contains(&pause.pid) {
+            *self.probed.entry((pause.pid, pause.tid, pause.generation)).or_default() += 1;
+        }
+    }
+
+    fn joined(&mut self, pid: u32) {
+        if self.one.insert(pid) {
+            self.probed.retain(|(of, ..), _| *of != pid);
+        }
+    }
+
+    /// Whether a pause of the library seems to be one that the probes have at another time.
+    fn is_of_other(&self, pause: &Pause) -> bool {
+        let kind = (pause.pid, pause.tid, pause.generation);
+        !is_probed(pause) && self.probed.get(&kind).is_some_and(|count| *count > 0)
+    }
+
+    /// The same of a pause that waits no longer; each of the probes stands for one.
+    fn leave_out(&mut self, pause: &Pause) -> bool {
+        let is_left_out = self.is_of_other(pause);
+        if is_left_out {
+            let kind = (pause.pid, pause.tid, pause.generation);
+            self.probed.entry(kind).and_modify(|count| *count -= 1);
+            *self.other.entry(pause.pid).or_default() += 1;
+        }
+        is_left_out
+    }
 }
 
 #[derive(Default)]
@@ -62,6 +108,7 @@ impl PauseMerger {
         if is_probed(pause) {
             self.losses.probed(pause.pid);
         }
+        self.clocks.see(pause);
         let thread = self.waiting.entry((pause.pid, pause.tid)).or_default();
         let (same_source, other) = if is_probed(pause) {
             (&mut thread.probed, &mut thread.injected)
@@ -70,6 +117,7 @@ impl PauseMerger {
         };
         if let Some(half) = other.take_overlapping(pause) {
             self.counts.both += 1;
+            self.clocks.joined(pause.pid);
             return Some(if is_probed(pause) {
                 joined(pause.clone(), &half)
             } else {
@@ -81,6 +129,7 @@ impl PauseMerger {
             return None;
         }
         self.counts.late += 1;
+        self.clocks.joined(pause.pid);
         if is_probed(pause) {
             self.losses.came_late(pause.pid);
         }
@@ -89,9 +138,9 @@ impl PauseMerger {
 
     /// Both sources were read that far: releases the pauses whose other record is overdue.
     pub(crate) fn release(&mut self, read: ReadUntil) -> Vec<Pause> {
-        let mut released = self.release_if(|pause| {
+        let mut released = self.release_if(|pause, clocks| {
             let other_ns = if is_probed(pause) { read.injected_ns } else { read.probes_ns };
-            pause.end_ns.saturating_add(PATIENCE_NS) <= other_ns
+            pause.end_ns.saturating_add(PATIENCE_NS) <= other_ns && !clocks.is_of_other(pause)
         });
         let waiting = self.waiting.values().flat_map(ThreadPauses::all);
         let mut ends: Vec<u64> = waiting.map(|pause| pause.end_ns).collect();
@@ -99,23 +148,29 @@ impl PauseMerger {
             let middle = ends.len() / 2;
             let (_, newest_ns, _) = ends.select_nth_unstable(middle);
             let newest_ns = *newest_ns;
-            released.extend(self.release_if(|pause| pause.end_ns <= newest_ns));
+            released.extend(self.release_if(|pause, _| pause.end_ns <= newest_ns));
         }
         released
     }
 
     /// No more pauses will come: releases all that wait.
     pub(crate) fn finish(&mut self) -> Vec<Pause> {
-        self.release_if(|_| true)
+        self.release_if(|_, _| true)
+    }
+
+    /// By process the number of pauses of the library that are left out, as its clock is another one.
+    pub(crate) fn of_other_clocks(&self) -> &BTreeMap<u32, u64> {
+        &self.clocks.other
     }
 
     /// In the order of their starts.
-    fn release_if(&mut self, which: impl Fn(&Pause) -> bool) -> Vec<Pause> {
+    fn release_if(&mut self, which: impl Fn(&Pause, &ClockCheck) -> bool) -> Vec<Pause> {
         let mut released = Vec::new();
+        let clocks = &self.clocks;
         self.waiting.retain(|_, thread| {
             for unmatched in [&mut thread.probed, &mut thread.injected] {
                 unmatched.0.retain(|_, pause| {
-                    let goes = which(pause);
+                    let goes = which(pause, clocks);
                     if goes {
                         released.push(pause.clone());
                     }
@@ -123,6 +178,11 @@ impl PauseMerger {
                 });
             }
             thread.all().next().is_some()
+        });
+        released.retain(|pause| {
+            let is_left_out = self.clocks.leave_out(pause);
+            self.counts.other_clock += u64::from(is_left_out);
+            !is_left_out
         });
         released.sort_by_key(|pause| pause.start_ns);
         for pause in &released {

@@ -8,6 +8,7 @@ mod rules;
 pub(crate) use rules::{ModeError, choose};
 
 use crate::args::{CudaMode, RecordConfig, RecordMode};
+use crate::clock::namespaces::{UNKNOWN_CLOCK, own_ahead_ns};
 use crate::launch::{InjectionPlan, LaunchPlan, LibraryError, PreloadObstacle, library_for};
 use crate::privileges;
 use crate::privileges::PrivilegeError;
@@ -116,7 +117,9 @@ impl ModeFacts {
             RecordMode::Inject => None,
             RecordMode::Auto => no_probes(),
             // Kernel limitations are reported when the probes are loaded.
-            RecordMode::Ebpf | RecordMode::Both => privileges::denied().map(NoProbes::Denied),
+            RecordMode::Ebpf | RecordMode::Both => {
+                privileges::denied().map(NoProbes::Denied).or_else(unknown_clock)
+            }
         };
         let may_inject = launch.filter(|_| mode != RecordMode::Ebpf);
         let cuda = may_inject
@@ -147,6 +150,9 @@ fn no_probes() -> Option<NoProbes> {
     if let Some(why) = privileges::too_few_files() {
         return Some(NoProbes::Kernel(why));
     }
+    if let Some(why) = unknown_clock() {
+        return Some(why);
+    }
     let support = KernelSupport::probe();
     if !support.permitted {
         let why = "the kernel refuses even the smallest BPF program (a seccomp filter or a security module)";
@@ -154,6 +160,11 @@ fn no_probes() -> Option<NoProbes> {
     }
     let refusal = support.refusal();
     refusal.map(|error| NoProbes::Kernel(error.to_string()))
+}
+
+/// The times of probes could not be compared with gctrace's.
+fn unknown_clock() -> Option<NoProbes> {
+    own_ahead_ns().is_none().then(|| NoProbes::Kernel(UNKNOWN_CLOCK.to_owned()))
 }
 
 /// Folders of system libraries: a driver there does not imply a device.

@@ -118,6 +118,10 @@ fn summary(totals: OutputTotals, sources: Option<merge::SourceTotals>, end: &Tra
             0 => String::new(),
             late => format!("; of {late}, the other source's record came too late to be joined"),
         };
+        let late = match counts.other_clock {
+            0 => late,
+            count => format!("{late}; {count} in-process on another clock left out"),
+        };
         format!(
             " ({} seen by both sources, {} by probes alone, {} in-process alone{late})",
             counts.both, counts.only_probes, counts.only_injected

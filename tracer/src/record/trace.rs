@@ -118,6 +118,13 @@ impl RecordingTrace {
         for pause in self.merge.iter_mut().flat_map(PauseMerger::finish) {
             self.output.pause(&pause);
         }
+        let other = self.merge.as_ref().map(PauseMerger::of_other_clocks).cloned();
+        for (pid, count) in other.unwrap_or_default() {
+            self.note(&format!(
+                "process {pid} has another clock than the kernel: of its pauses {count} that the library recorded \
+                 are left out, and those of the probes count"
+            ));
+        }
     }
 }
 

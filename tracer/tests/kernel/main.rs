@@ -32,6 +32,7 @@ mod stop_parents;
 mod sudo;
 mod support;
 mod terminal;
+mod time_namespaces;
 mod top;
 mod top_control;
 mod top_metrics;

@@ -58,7 +58,7 @@ fn now_ns() -> u64 {
 fn ring(role: RingRole, own_pid: u32) -> RingProducer {
     let records = role.records(&asked());
     let (ring, descriptor) = RingProducer::create(records).unwrap();
-    let hello = RingHello { role, own_pid, at_ns: now_ns(), is_fork: false };
+    let hello = RingHello { time_namespace: 0, role, own_pid, at_ns: now_ns(), is_fork: false };
     let socket = std::env::var_os(gctrace_ring::RENDEZVOUS_VARIABLE).unwrap();
     assert!(gctrace_ring::offer(socket.as_bytes(), descriptor.as_fd(), &hello));
     ring
@@ -132,7 +132,13 @@ fn floods() {
     for index in 0..PYTHON_RECORDS as u64 + LOST {
         python.push(&pause(index * 1000, index * 1000 + 10, pid, 0));
     }
-    let hello = RingHello { role: RingRole::Python, own_pid: pid, at_ns: now_ns(), is_fork: false };
+    let hello = RingHello {
+        time_namespace: 0,
+        role: RingRole::Python,
+        own_pid: pid,
+        at_ns: now_ns(),
+        is_fork: false,
+    };
     let socket = std::env::var_os(gctrace_ring::RENDEZVOUS_VARIABLE).unwrap();
     assert!(gctrace_ring::offer(socket.as_bytes(), descriptor.as_fd(), &hello));
 }
@@ -155,7 +161,13 @@ fn forks() {
 /// Hands over something that is not a ring, and writes invalid records.
 fn lies() {
     let socket = std::env::var_os(gctrace_ring::RENDEZVOUS_VARIABLE).unwrap();
-    let hello = RingHello { role: RingRole::Python, own_pid: 1, at_ns: u64::MAX, is_fork: true };
+    let hello = RingHello {
+        time_namespace: 0,
+        role: RingRole::Python,
+        own_pid: 1,
+        at_ns: u64::MAX,
+        is_fork: true,
+    };
     let file = std::fs::File::open("/dev/null").unwrap();
     assert!(gctrace_ring::offer(socket.as_bytes(), file.as_fd(), &hello));
     // A process with another's thread ids, and times that run backwards.
@@ -199,7 +211,13 @@ fn offers_twice() {
     assert!(second.push(&pause(3000, 4000, pid, 0)));
     assert!(first.push(&pause(5000, 6000, pid, 0)));
     let (_large, descriptor) = RingProducer::create(1 << 19).unwrap();
-    let hello = RingHello { role: RingRole::Gpu, own_pid: pid, at_ns: now_ns(), is_fork: false };
+    let hello = RingHello {
+        time_namespace: 0,
+        role: RingRole::Gpu,
+        own_pid: pid,
+        at_ns: now_ns(),
+        is_fork: false,
+    };
     let socket = std::env::var_os(gctrace_ring::RENDEZVOUS_VARIABLE).unwrap();
     assert!(gctrace_ring::offer(socket.as_bytes(), descriptor.as_fd(), &hello));
     // gctrace looks into the map of this process, which must not be gone: after an exec the second

@@ -178,7 +178,8 @@ fn handed_over_with_the_peers_own_credentials() {
     let listener = RingListener::bind(&path).unwrap();
     assert!(listener.accept().unwrap().is_none());
     let (producer, descriptor) = RingProducer::create(16).unwrap();
-    let hello = RingHello { role: RingRole::Gpu, own_pid: 77, at_ns: 5, is_fork: true };
+    let hello =
+        RingHello { time_namespace: 0, role: RingRole::Gpu, own_pid: 77, at_ns: 5, is_fork: true };
     assert!(offer(path.as_os_str().as_bytes(), descriptor.as_fd(), &hello));
     drop(descriptor);
     let connection = listener.accept().unwrap().unwrap();

@@ -3,7 +3,7 @@
 
 use super::{HeapWatch, UPDATE_SHARE, duration, options};
 use crate::args::TakeHeapConfig;
-use crate::clock::monotonic_ns;
+use crate::clock::own_monotonic_ns;
 use crate::invoker::Invoker;
 use crate::launch::{InjectionPlan, LaunchPlan, library_for};
 use crate::record::folder::{FolderOwner, InjectFolder, places};
@@ -208,7 +208,7 @@ impl<'config> HeapCallbacks<'config> {
     ) -> anyhow::Result<Option<(HeapGraph, Vec<String>)>> {
         let HeapNotice { count, .. } = notice;
         let pid = connection.pid;
-        let (start, start_ns) = (Instant::now(), monotonic_ns());
+        let (start, start_ns) = (Instant::now(), own_monotonic_ns());
         let waiting = WaitingProcess {
             pid,
             uid: connection.uid,

@@ -2,7 +2,7 @@
 
 use super::{HeapWatch, UPDATE_SHARE, options};
 use crate::args::TakeHeapConfig;
-use crate::clock::monotonic_ns;
+use crate::clock::own_monotonic_ns;
 use crate::units;
 use gctrace_heap::{HeapError, HeapGraph, RunningHeap};
 use nix::poll::PollTimeout;
@@ -39,7 +39,7 @@ impl<'config> PollingWatch<'config> {
             heap: None,
             started: now,
             seen: None,
-            polled_ns: monotonic_ns(),
+            polled_ns: own_monotonic_ns(),
             updated: (now, Duration::ZERO),
         }
     }
@@ -89,7 +89,7 @@ impl HeapWatch for PollingWatch<'_> {
             let note = format!("taken after full collection {count}, at most {late} after its end");
             return Ok(Some((graph, vec![note])));
         }
-        self.polled_ns = monotonic_ns();
+        self.polled_ns = own_monotonic_ns();
         let (updated, took) = self.updated;
         if self.seen.is_some_and(|seen| count > seen) || updated.elapsed() > took * UPDATE_SHARE {
             let start = Instant::now();

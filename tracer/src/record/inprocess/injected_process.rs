@@ -21,6 +21,8 @@ use std::os::fd::OwnedFd;
 pub(super) struct InjectedProcess {
     pub(super) facts: InjectedProcessFacts,
     rings: Vec<OpenedRing>,
+    /// How far its clock is ahead of the trace's, in ns.
+    pub(super) ahead_ns: i64,
     /// Readable once it has exited; `None`: it exited before it could be opened.
     pub(super) pidfd: Option<OwnedFd>,
 }
@@ -50,12 +52,13 @@ impl InjectedProcess {
         origin: ProcessOrigin,
         pidfd: Option<OwnedFd>,
     ) -> Self {
-        Self { facts: InjectedProcessFacts::look(pid, hello, origin), rings: Vec::new(), pidfd }
+        let facts = InjectedProcessFacts::look(pid, hello, origin);
+        Self { facts, rings: Vec::new(), ahead_ns: 0, pidfd }
     }
 
     /// A forked child without a ring.
     pub(super) fn forked(facts: InjectedProcessFacts, pidfd: Option<OwnedFd>) -> Self {
-        Self { facts, rings: Vec::new(), pidfd }
+        Self { facts, rings: Vec::new(), ahead_ns: 0, pidfd }
     }
 
     /// Adds a ring. An existing one of the same role is finished: the process executed another

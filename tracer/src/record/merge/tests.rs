@@ -18,6 +18,13 @@ fn pause(tid: u32, start_ns: u64, end_ns: u64, source: EventSource) -> Pause {
     }
 }
 
+/// Of process 1 a pair was seen before.
+fn merger() -> PauseMerger {
+    let mut merge = PauseMerger::default();
+    merge.clocks.joined(1);
+    merge
+}
+
 fn read(ns: u64) -> ReadUntil {
     ReadUntil { probes_ns: ns, injected_ns: ns }
 }
@@ -126,7 +133,7 @@ fn merged(truths: &[TrueCollection], turns: &[Turn]) -> Outcome {
         }
         at_ns = end_ns;
     }
-    let mut merge = PauseMerger::default();
+    let mut merge = merger();
     let mut written = Vec::new();
     let (mut now_ns, mut until) = (0, ReadUntil::default());
     let all = (u64::MAX / 2, usize::MAX, usize::MAX);
@@ -184,7 +191,7 @@ proptest! {
         turns in turns(),
     ) {
         let Outcome { expected, merge, written } = merged(&truths, &turns);
-        let SourceTotals { both, only_probes, only_injected, late } = merge.counts();
+        let SourceTotals { both, only_probes, only_injected, late, .. } = merge.counts();
         prop_assert_eq!(both + late, expected.both);
         let alone = expected.only_probes + expected.only_injected;
         prop_assert_eq!(only_probes + only_injected, alone + late);
@@ -203,7 +210,7 @@ proptest! {
 /// rings of 40 processes at a time were read seconds later than the probes'.
 #[test]
 fn a_pause_waits_until_the_other_source_was_read() {
-    let mut merge = PauseMerger::default();
+    let mut merge = merger();
     assert_eq!(merge.take(&pause(1, 10, 20, EventSource::Probes)), None);
     for turn in 1..10_000 {
         let until = ReadUntil { probes_ns: turn * 300 * MS, injected_ns: 20 + PATIENCE_NS - 1 };
@@ -220,7 +227,7 @@ fn a_pause_waits_until_the_other_source_was_read() {
 
 #[test]
 fn memory_is_bounded_and_nothing_is_counted_twice() {
-    let mut merge = PauseMerger::default();
+    let mut merge = merger();
     let many = 2 * MOST_WAITING as u64;
     let of = |number: u64, source| pause(1, number * 100, number * 100 + 50, source);
     let mut released = 0;
@@ -243,10 +250,37 @@ fn memory_is_bounded_and_nothing_is_counted_twice() {
 
 #[test]
 fn pauses_of_other_threads_and_times_are_not_merged() {
-    let mut merge = PauseMerger::default();
+    let mut merge = merger();
     assert_eq!(merge.take(&pause(1, 10, 20, EventSource::Probes)), None);
     assert_eq!(merge.take(&pause(2, 10, 20, EventSource::Injected)), None);
     assert_eq!(merge.take(&pause(1, 21, 30, EventSource::Injected)), None);
     assert_eq!(merge.take(&pause(1, 12, 15, EventSource::Probes)), None);
     assert_eq!(merge.finish().len(), 4);
+}
+
+/// One of them a day ahead, or behind, of what the other one reads off its clock.
+#[test]
+fn pauses_on_another_clock_are_not_counted_twice() {
+    for (ahead_ns, behind_ns) in [(86_400_000 * MS, 0), (0, 86_400_000 * MS)] {
+        let mut merge = PauseMerger::default();
+        let (mut written, mut kept) = (Vec::new(), 0);
+        for number in 0..50u64 {
+            let at_ns = behind_ns + (number + 1) * 10 * MS;
+            let injected_ns = at_ns + ahead_ns - behind_ns;
+            let probed = pause(1, at_ns, at_ns + MS, EventSource::Probes);
+            // The library is there from the third one on, and one of its threads is not probed.
+            let injected = pause(1, injected_ns, injected_ns + MS, EventSource::Injected);
+            let other = Pause { tid: 2, ..injected.clone() };
+            for one in [Some(probed), Some(injected).filter(|_| number > 2), Some(other)] {
+                written.extend(one.and_then(|one| merge.take(&one)));
+            }
+            kept += 2;
+            written.extend(merge.release(read(at_ns + number * PATIENCE_NS)));
+        }
+        written.extend(merge.finish());
+        assert_eq!(written.len(), kept);
+        let counts = merge.counts();
+        assert_eq!((counts.both, counts.only_probes, counts.only_injected), (0, 50, 50));
+        assert_eq!((counts.other_clock, merge.of_other_clocks()), (47, &BTreeMap::from([(1, 47)])));
+    }
 }

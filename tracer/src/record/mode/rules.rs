@@ -130,8 +130,11 @@ fn from_kernel(config: &RecordConfig, facts: &ModeFacts) -> Result<(), ModeError
         Some(NoProbes::Denied(denied)) => {
             Err(ModeError::Denied { denied: denied.clone(), instead: instead(config) })
         }
-        // Reported when the probes are loaded.
-        Some(NoProbes::Kernel(_)) | None => Ok(()),
+        Some(NoProbes::Kernel(why)) => {
+            Err(ModeError::Kernel { why: why.clone(), instead: instead(config) })
+        }
+        // What else the kernel refuses is reported when the probes are loaded.
+        None => Ok(()),
     }
 }
 

@@ -40,7 +40,14 @@ pub fn path(path: &Path) -> String {
     line(&path.to_string_lossy()).into_owned()
 }
 
-/// `text` of several lines: like [`line()`], but keeps newlines and gctrace's own colors.
+/// `text` of several lines: like [`line()`], but keeps newlines.
+pub fn lines(text: &str) -> String {
+    let lines: Vec<Cow<'_, str>> = text.split('\n').map(line).collect();
+    lines.join("\n")
+}
+
+/// `text` of several lines: like [`lines()`], but keeps gctrace's own colors. What it has of others went through
+/// [`line()`] before, as they could have the same colors.
 pub fn text(text: &str) -> Cow<'_, str> {
     if !text.contains(|char| char != '\n' && is_harmful(char)) {
         return Cow::Borrowed(text);
@@ -121,6 +128,7 @@ mod tests {
         assert_eq!(text(colored), colored);
         assert_eq!(text("\x1b[8mhidden\x1b[0m"), "\\x1b[8mhidden\x1b[0m");
         assert_eq!(text("\x1b[2J\x1b[1"), r"\x1b[2J\x1b[1");
+        assert_eq!(lines("\x1b[1;31mnone\n\n"), "\\x1b[1;31mnone\n\n");
     }
 
     proptest! {

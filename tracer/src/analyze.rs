@@ -221,7 +221,9 @@ pub(crate) fn all_failed(mut failures: Vec<anyhow::Error>) -> anyhow::Error {
 
 fn show(report: &Report, config: &AnalyzeArgs, limits: &[JudgedLimit]) -> io::Result<()> {
     match config.format() {
-        ReportFormat::Text => print::answer(&text_report(report, config, Style::of_output())),
+        ReportFormat::Text => {
+            print::styled_answer(&text_report(report, config, Style::of_output()))
+        }
         ReportFormat::Json | ReportFormat::Markdown => {
             print::exactly(|out| write(report, config, limits, out))
         }

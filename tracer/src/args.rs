@@ -365,10 +365,10 @@ pub(crate) fn explain(error: &clap::Error) -> u8 {
     let styled = error.render();
     let text = |colors: bool| if colors { styled.ansi().to_string() } else { styled.to_string() };
     if error.use_stderr() {
-        print::lines(&text(print::colors_wanted(print::errors_on_terminal())));
+        print::styled_lines(&text(print::colors_wanted(print::errors_on_terminal())));
         return USAGE;
     }
-    let written = print::answer(&text(print::colors_wanted(print::on_terminal())));
+    let written = print::styled_answer(&text(print::colors_wanted(print::on_terminal())));
     match print::unless_closed(written) {
         Ok(()) => 0,
         Err(error) => {

@@ -70,7 +70,9 @@ pub(crate) fn run(config: &CompareConfig) -> anyhow::Result<u8> {
         None => limits::judged(&comparison, &config.fail_if),
     };
     let written = match config.format {
-        ReportFormat::Text => print::answer(&render::comparison(&comparison, Style::of_output())),
+        ReportFormat::Text => {
+            print::styled_answer(&render::comparison(&comparison, Style::of_output()))
+        }
         ReportFormat::Json => {
             print::exactly(|out| render::json(&comparison, &mut print::JsonEscaper(out)))
         }

@@ -37,7 +37,7 @@ pub(crate) fn run(config: &HeapConfig) -> anyhow::Result<u8> {
     let heaps: Vec<Heap> = heaps.collect::<anyhow::Result<_>>()?;
     let report = answer(config, &heaps)?;
     let written = match config.format {
-        OutputFormat::Text => print::answer(&text::answer(&report, Style::of_output())),
+        OutputFormat::Text => print::styled_answer(&text::answer(&report, Style::of_output())),
         OutputFormat::Json => {
             print::exactly(|out| render::json(&report, &mut print::JsonEscaper(out)))
         }

@@ -46,6 +46,11 @@ pub(crate) fn message(text: impl Display) {
 
 /// Prints lines to standard error without the prefix, as a continuation of a message.
 pub(crate) fn lines(text: &str) {
+    styled_lines(&clean::lines(text));
+}
+
+/// The same with gctrace's own colors.
+pub(crate) fn styled_lines(text: &str) {
     let text = clean::text(text);
     error_bytes(text.as_bytes());
     if !text.ends_with('\n') {
@@ -74,12 +79,20 @@ pub(crate) fn answer(text: &str) -> io::Result<()> {
     exactly(|out| answer_to(out, text))
 }
 
+/// The same with gctrace's own colors, of which others' names were cleaned before.
+///
+/// # Errors
+/// The write failed.
+pub(crate) fn styled_answer(text: &str) -> io::Result<()> {
+    exactly(|out| out.write_all(clean::text(text).as_bytes()))
+}
+
 /// Writes text to a file, escaped, as it may be shown on a terminal later.
 ///
 /// # Errors
 /// The write failed.
 pub(crate) fn answer_to(out: &mut dyn Write, text: &str) -> io::Result<()> {
-    out.write_all(clean::text(text).as_bytes())
+    out.write_all(clean::lines(text).as_bytes())
 }
 
 /// Writes bytes to standard output unchanged: JSON (see [`JsonEscaper`]), SVG, completion scripts.

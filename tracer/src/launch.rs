@@ -13,7 +13,6 @@ mod preload;
 mod program;
 mod signals;
 mod trial;
-mod trust;
 
 pub(crate) use bundle::simulator;
 pub(crate) use cache::CacheDir;
@@ -25,11 +24,11 @@ pub(crate) use program::ObstacleKind;
 pub(crate) use program::PreloadObstacle;
 pub(crate) use signals::{SignalDecision, SignalPolicy, Signals};
 pub(crate) use trial::load;
-pub(crate) use trust::{WritablePath, writable_beside_root};
 
 use crate::invoker::{Credentials, Invoker, act_as};
 use crate::launch::environment::Environment;
 use crate::launch::inherited::InheritedState;
+use crate::platform::{pidfd, send_signal};
 use gctrace_event::ProcessExit;
 use gctrace_probes::cuda::CudaFile;
 use nix::errno::Errno;
@@ -37,7 +36,7 @@ use nix::sys::signal::Signal;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
@@ -294,16 +293,6 @@ pub(crate) struct RunningCommand {
     pidfd: OwnedFd,
 }
 
-/// A pidfd. The pid of a child that was not waited for cannot have been reused.
-pub(crate) fn pidfd(pid: u32) -> io::Result<OwnedFd> {
-    // SAFETY: plain numbers.
-    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-    let fd = Errno::result(fd)?;
-    let fd = i32::try_from(fd).map_err(io::Error::other)?;
-    // SAFETY: the kernel has just returned it, close-on-exec; it has no other owner.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
 impl RunningCommand {
     fn watch(child: Child) -> Result<Self, LaunchError> {
         let pid = child.id();
@@ -328,19 +317,8 @@ impl RunningCommand {
 
     /// Sends it a signal. Succeeds if it has exited.
     pub(crate) fn send(&self, signal: Signal) -> io::Result<()> {
-        let no_info = std::ptr::null::<libc::siginfo_t>();
-        // SAFETY: the descriptor is open, and a null siginfo is what kill(2) would send.
-        let sent = unsafe {
-            libc::syscall(
-                libc::SYS_pidfd_send_signal,
-                self.pidfd.as_raw_fd(),
-                signal as i32,
-                no_info,
-                0,
-            )
-        };
-        match Errno::result(sent) {
-            Ok(_) | Err(Errno::ESRCH) => Ok(()),
+        match send_signal(&self.pidfd, signal) {
+            Ok(()) | Err(Errno::ESRCH) => Ok(()),
             Err(errno) => Err(errno.into()),
         }
     }

@@ -56,6 +56,8 @@ mod setup;
 #[cfg(target_os = "linux")]
 mod top;
 #[cfg(target_os = "linux")]
+mod trust;
+#[cfg(target_os = "linux")]
 mod tune;
 #[cfg(target_os = "linux")]
 mod wait;

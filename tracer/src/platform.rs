@@ -3,8 +3,11 @@
 //!
 //! The floor of this crate: it knows no other module.
 
+use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags};
-use std::os::fd::AsFd;
+use nix::sys::signal::Signal;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd as _, FromRawFd as _, OwnedFd};
 
 /// Whether this process has privileges that its user lacks, by file capabilities or a setuid file
 /// (`AT_SECURE`, getauxval(3)).
@@ -17,4 +20,43 @@ pub(crate) fn has_more_rights_than_its_user() -> bool {
 pub(crate) fn is_writable_within(output: &impl AsFd, limit_ms: u16) -> bool {
     let mut room = [PollFd::new(output.as_fd(), PollFlags::POLLOUT)];
     nix::poll::poll(&mut room, limit_ms) != Ok(0)
+}
+
+/// A descriptor of a process, which never leads to another one that gets its id later (pidfd_open(2)).
+pub(crate) fn pidfd(pid: u32) -> io::Result<OwnedFd> {
+    // SAFETY: plain numbers.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+    let fd = Errno::result(fd)?;
+    let fd = i32::try_from(fd).map_err(io::Error::other)?;
+    // SAFETY: the kernel has just returned it, close-on-exec; it has no other owner.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Sends the process of a pidfd a signal.
+pub(crate) fn send_signal(pidfd: &impl AsFd, signal: Signal) -> Result<(), Errno> {
+    let (fd, no_info) = (pidfd.as_fd().as_raw_fd(), std::ptr::null::<libc::siginfo_t>());
+    // SAFETY: the descriptor is open, and a null siginfo is what kill(2) would send.
+    let sent = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, signal as i32, no_info, 0) };
+    Errno::result(sent).map(drop)
+}
+
+/// Whether this is not the initial user namespace: root then has privileges in it only.
+pub(crate) fn in_foreign_user_namespace() -> bool {
+    std::fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| !is_first_namespace(&map))
+}
+
+/// The initial user namespace maps all ids to themselves (user_namespaces(7)).
+fn is_first_namespace(uid_map: &str) -> bool {
+    uid_map.split_whitespace().eq(["0", "0", "4294967295"])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_namespace_maps_all_ids_to_themselves() {
+        assert!(is_first_namespace("         0          0 4294967295\n"));
+        assert!(!is_first_namespace("         0       1000          1\n"));
+    }
 }

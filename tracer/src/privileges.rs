@@ -9,7 +9,7 @@ mod facts;
 pub(crate) use credentials::{
     is_root_without_ptrace, keep_what_is_needed, may_inspect_all_users, renounce, too_few_files,
 };
-pub(crate) use facts::{Lockdown, PrivilegeFacts, in_foreign_user_namespace};
+pub(crate) use facts::{Lockdown, PrivilegeFacts};
 
 use crate::text::shell_line;
 use std::ffi::OsStr;

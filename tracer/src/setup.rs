@@ -1,17 +1,18 @@
 //! `gctrace setup`: installs this gctrace with its libraries, manual pages and completions for all
 //! users, and removes them.
 //!
-//! As root, it writes only where others cannot: what it installs is run by all users, and by root.
-//! Links are not followed. A list of what was installed is kept for `--uninstall`.
+//! As root, it writes only where others can neither write nor replace anything: what it installs is run by all users,
+//! and by root. Links are not followed. A list of what was installed is kept for `--uninstall`.
 
 mod list;
 
 use crate::args::SetupConfig;
 use crate::files::copy::keep_copy;
 use crate::files::read_head;
-use crate::launch::{WritablePath, injected_library, simulator, writable_beside_root};
+use crate::launch::{injected_library, simulator};
 use crate::setup::list::InstalledList;
 use crate::text::shell_line;
+use crate::trust::{WritablePath, writable_beside_root};
 use crate::units::counted;
 use crate::{manual, print};
 use anyhow::{Context as _, bail};
@@ -165,6 +166,10 @@ fn install(prefix: &Path, mut files: Vec<NewFile>) -> anyhow::Result<()> {
     list.write(prefix).context("cannot write the list of files")?;
     let mut written = 0;
     for file in &files {
+        // In a folder such as /tmp someone may have been faster.
+        if let Some(writable) = folder_of_others(prefix, &file.path)? {
+            bail!(refused(prefix, &writable));
+        }
         let path = prefix.join(&file.path);
         let changed = keep_copy(&path, &file.contents, file.mode)
             .with_context(|| format!("cannot write {}", path.display()))?;
@@ -200,15 +205,19 @@ fn leave_out(prefix: &Path, files: &mut Vec<NewFile>) -> anyhow::Result<Option<W
     for file in files.drain(..) {
         match folder_of_others(prefix, &file.path)? {
             None => kept.push(file),
-            Some(writable) if file.mode == PROGRAM => bail!(
-                "as root, gctrace is not installed in {}: {writable}; name another folder: --prefix /opt/gctrace",
-                prefix.display()
-            ),
+            Some(writable) if file.mode == PROGRAM => bail!(refused(prefix, &writable)),
             Some(writable) => reason = Some(writable),
         }
     }
     *files = kept;
     Ok(reason)
+}
+
+fn refused(prefix: &Path, writable: &WritablePath) -> String {
+    format!(
+        "as root, gctrace is not installed in {}: {writable}; name another folder: --prefix /opt/gctrace",
+        prefix.display()
+    )
 }
 
 /// As root: who else may write the folder of a file.
@@ -284,9 +293,6 @@ fn create_folders(prefix: &Path, path: &Path) -> anyhow::Result<Vec<PathBuf>> {
 
 /// Removes what the list names.
 fn uninstall(prefix: &Path) -> anyhow::Result<()> {
-    if let Some(writable) = folder_of_others(prefix, Path::new("lib/gctrace/setup.txt"))? {
-        bail!("as root, gctrace does not believe the list of files to remove: {writable}");
-    }
     let list = InstalledList::read(prefix)?;
     if list.files.is_empty() {
         let prefix = prefix.display();

@@ -1,9 +1,9 @@
 //! What `gctrace auto` found, as its file has it: `auto.json`.
 
+use crate::files::open_regular;
 use gctrace_settings::{AppliedProcess, AutoReport, GcChange, GcSetting};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
@@ -169,9 +169,9 @@ impl FoundSettings {
     /// Reads one; `None`: the file is none.
     pub(crate) fn read(path: &Path) -> Option<Self> {
         let mut bytes = Vec::new();
-        let mut file = File::open(path).ok().filter(|file| {
-            file.metadata().is_ok_and(|file| file.is_file() && file.len() <= LARGEST)
-        })?;
+        let file = open_regular(path).ok();
+        let mut file =
+            file.filter(|file| file.metadata().is_ok_and(|file| file.len() <= LARGEST))?;
         let mut head = [0; 64];
         let length = file.read(&mut head).ok()?;
         let head = head.get(..length)?;

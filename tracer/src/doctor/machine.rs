@@ -2,10 +2,11 @@
 
 use crate::args::usual_recording;
 use crate::invoker::Invoker;
-use crate::launch::{LaunchPlan, LibraryError, WritablePath, library_for, writable_beside_root};
+use crate::launch::{LaunchPlan, LibraryError, library_for};
 use crate::privileges::PrivilegeFacts;
 use crate::record::mode;
 use crate::record::mode::{ModeDecision, ModeError};
+use crate::trust::{WritablePath, writable_beside_root};
 use gctrace_ebpf::KernelSupport;
 use gctrace_event::{Counter, GpuDevice};
 use gctrace_probes::counters;

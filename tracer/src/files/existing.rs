@@ -90,12 +90,13 @@ impl OutputPath {
 /// # Errors
 /// It cannot be opened, or is of another kind.
 pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
-    let file = system::open_for_reading(path)?;
-    if file.metadata()?.is_file() {
-        Ok(file)
-    } else {
-        Err(io::Error::other("it is not a regular file"))
+    let other = || io::Error::other("it is not a regular file");
+    // Some devices do something when they are opened.
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(other());
     }
+    let file = system::open_for_reading(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(other()) }
 }
 
 /// The content of a regular file of at most `most` bytes; `None` if it is larger, of another kind

@@ -7,9 +7,9 @@
 use crate::files::copy::keep_copy;
 use crate::invoker::Invoker;
 use crate::launch::cache::own_folder;
-use crate::launch::trust;
+use crate::trust;
 use crate::variables::{VariableEffect, temporary_directory, variable};
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use flate2::read::ZlibDecoder;
 use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::unistd::Uid;
@@ -105,15 +105,17 @@ pub(crate) fn simulator() -> anyhow::Result<Vec<u8>> {
 fn beside() -> anyhow::Result<Vec<u8>> {
     let path = gctrace_simgpu::find_library()?;
     let cannot_read = || format!("cannot read {}", path.display());
-    if let Some(rights) = trust::rights_beyond_user(true) {
-        let real = std::fs::canonicalize(&path).with_context(cannot_read)?;
-        // gctrace itself loads its NVML: the owner of gctrace's file decides what that runs.
-        let owner = std::fs::metadata("/proc/self/exe")?.uid();
-        if let Some(part) = trust::replaceable_by_others(&real, owner).with_context(cannot_read)? {
-            bail!("{rights}, gctrace does not load {}: {part}", path.display());
-        }
-    }
-    std::fs::read(&path).with_context(cannot_read)
+    let Some(rights) = trust::rights_beyond_user(true) else {
+        return std::fs::read(&path).with_context(cannot_read);
+    };
+    // gctrace itself loads its NVML: the owner of gctrace's file decides what that runs.
+    let owner = std::fs::metadata("/proc/self/exe")?.uid();
+    let opened = trust::open(&path, owner);
+    let mut file =
+        opened.with_context(|| format!("{rights}, gctrace does not load {}", path.display()))?;
+    let mut contents = Vec::new();
+    file.read_to_end(&mut contents).with_context(cannot_read)?;
+    Ok(contents)
 }
 
 /// The folders for copies, best first. Those for temporary files are last, as the system may empty

@@ -3,6 +3,7 @@
 
 use crate::invoker::Invoker;
 use crate::platform::has_more_rights_than_its_user;
+use crate::trust;
 use crate::variables::{VariableEffect, variable};
 use gctrace_probes::ResolveOptions;
 use nix::unistd::Uid;
@@ -68,18 +69,21 @@ impl CacheDir {
     }
 }
 
-/// Makes sure that a folder exists, belongs to `owner`, can be written by no other user and is no
-/// link. Creates missing folders, for their owner only.
+/// Makes sure that a folder exists, belongs to `owner`, can be written or replaced by no other user and is
+/// no link. Creates missing folders, for their owner only.
 ///
 /// # Errors
 /// It cannot be created, or is not such a folder.
 pub(super) fn own_folder(path: &Path, owner: u32) -> io::Result<()> {
     let created = DirBuilder::new().recursive(true).mode(0o700).create(path);
     let found = std::fs::symlink_metadata(path).map_err(|error| created.err().unwrap_or(error))?;
-    if found.is_dir() && found.uid() == owner && found.mode() & 0o022 == 0 {
-        return Ok(());
+    if !found.is_dir() || found.uid() != owner || found.mode() & 0o022 != 0 {
+        return Err(io::Error::other("it is not a folder that only its user can write"));
     }
-    Err(io::Error::other("it is not a folder that only its user can write"))
+    match trust::examine(path, owner)?.writable {
+        Some(writable) => Err(io::Error::other(writable.to_string())),
+        None => Ok(()),
+    }
 }
 
 #[cfg(test)]

@@ -5,8 +5,9 @@
 
 use crate::invoker::Invoker;
 use crate::launch::bundle::BundledLibrary;
-use crate::launch::trust::WritablePath;
-use crate::launch::{LaunchPlan, bundle, trial, trust};
+use crate::launch::{LaunchPlan, bundle, trial};
+use crate::trust;
+use crate::trust::WritablePath;
 use crate::variables::{VariableEffect, variable};
 use anyhow::Context as _;
 use gctrace_ring::{
@@ -164,11 +165,16 @@ impl LibraryError {
 fn installed() -> String {
     let trusted = |folder: &&str| {
         let there = Path::new(folder).ancestors().find(|part| part.exists());
-        there.is_some_and(|part| matches!(trust::writable_by_others(part, 0), Ok(None)))
+        there.is_some_and(|part| nobody_ever_can_write(part, 0))
     };
     let [first, _] = INSTALLED;
     let folder = INSTALLED.into_iter().find(trusted).unwrap_or(first);
     format!("{folder}/{LIBRARY}")
+}
+
+/// Whether no one but root and `user` may put anything there, now or when what is there is gone.
+fn nobody_ever_can_write(path: &Path, user: u32) -> bool {
+    trust::examine(path, user).is_ok_and(|found| found.writable.or(found.sticky).is_none())
 }
 
 /// The library, checked for loading into the command: a file next to gctrace, the one inside this
@@ -288,19 +294,18 @@ fn usable(file: &Path, launch: &LaunchPlan, places: &[PathBuf]) -> Result<PathBu
         return Err(LibraryError::Separator { path });
     }
     if let Some(rights) = trust::rights_beyond_user(launch.identity.is_some()) {
-        let user = launch.user_id();
-        let examined = |found: io::Result<_>| found.map_err(|error| unusable(error.to_string()));
-        if let Some(shared) = examined(trust::writable_by_others(&path, user))? {
-            let replaceable = examined(trust::replaceable_by_others(&path, user))?;
-            let copy = match replaceable {
+        let examined = trust::examine(&path, launch.user_id());
+        let examined = examined.map_err(|error| unusable(error.to_string()))?;
+        if let Some(writable) = examined.writable.clone().or(examined.sticky) {
+            let copy = match examined.writable {
                 None => kept_elsewhere(&path, launch, places)?,
                 Some(_) => None,
             };
             let Some(copy) = copy else {
-                let (user, writable) = (launch.user(), replaceable.unwrap_or(shared));
+                let user = launch.user();
                 return Err(LibraryError::NotTrusted { path, rights, user, writable });
             };
-            tracing::info!("{copy:?} is a copy of {path:?}, as {shared}");
+            tracing::info!("{copy:?} is a copy of {path:?}, as {writable}");
             path = copy;
         }
     }
@@ -328,9 +333,7 @@ fn kept_elsewhere(
             let mut hasher = DefaultHasher::new();
             contents.hash(&mut hasher);
             let hash = format!("{:016x}", hasher.finish());
-            let trusted = |copy: &PathBuf| {
-                matches!(trust::writable_by_others(copy, launch.user_id()), Ok(None))
-            };
+            let trusted = |copy: &PathBuf| nobody_ever_can_write(copy, launch.user_id());
             let copies =
                 places.iter().map(|place| bundle::private_copy(place, &hash, LIBRARY, &contents));
             return Ok(copies.flatten().find(trusted));

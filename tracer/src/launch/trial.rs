@@ -70,7 +70,7 @@ fn renounce(identity: Option<&Credentials>) -> io::Result<()> {
 
 /// How the child ended; `None`, and it is killed, if it takes too long.
 fn wait(child: &mut Child) -> io::Result<Option<ExitStatus>> {
-    let pidfd = crate::launch::pidfd(child.id())?;
+    let pidfd = crate::platform::pidfd(child.id())?;
     if wait::readable([pidfd.as_fd()], PATIENCE_MS)? {
         return child.wait().map(Some);
     }

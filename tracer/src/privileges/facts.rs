@@ -2,6 +2,7 @@
 //! values get the usual default, and the kernel decides in the end.
 
 use crate::invoker::Invoker;
+use crate::platform::in_foreign_user_namespace;
 use crate::privileges::{Capabilities, credentials};
 use crate::variables::{VariableEffect, variable};
 use gctrace_probes::proc_status;
@@ -86,16 +87,6 @@ fn number(path: &str) -> Option<u32> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// Whether this is not the initial user namespace: root then has privileges in it only.
-pub(crate) fn in_foreign_user_namespace() -> bool {
-    fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| !is_first_namespace(&map))
-}
-
-/// The initial user namespace maps all ids to themselves (user_namespaces(7)).
-fn is_first_namespace(uid_map: &str) -> bool {
-    uid_map.split_whitespace().eq(["0", "0", "4294967295"])
-}
-
 /// The active level is in brackets: `none [integrity] confidentiality`.
 fn lockdown(text: &str) -> Lockdown {
     if text.contains("[confidentiality]") {
@@ -144,8 +135,6 @@ mod tests {
         assert_eq!(lockdown("none [integrity] confidentiality\n"), Lockdown::Integrity);
         assert_eq!(lockdown("none integrity [confidentiality]\n"), Lockdown::Confidentiality);
         assert_eq!(lockdown("[none] integrity confidentiality\n"), Lockdown::Off);
-        assert!(is_first_namespace("         0          0 4294967295\n"));
-        assert!(!is_first_namespace("         0       1000          1\n"));
         assert_eq!(variable(b"PATH=/bin\0container=podman\0").as_deref(), Some("podman"));
         assert_eq!(variable(b"PATH=/bin\0container=\0"), None);
     }

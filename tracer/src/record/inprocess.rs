@@ -317,7 +317,7 @@ impl InProcessSource {
 
     /// `None` if the process has exited and was waited for already.
     fn watch_end(&self, pid: u32) -> Option<OwnedFd> {
-        let pidfd = crate::launch::pidfd(pid).ok()?;
+        let pidfd = crate::platform::pidfd(pid).ok()?;
         let event = EpollEvent::new(EpollFlags::EPOLLIN, u64::from(pid));
         if let Err(errno) = self.waiting.add(&pidfd, event) {
             tracing::warn!("the exit of process {pid} will not be seen: {errno}");

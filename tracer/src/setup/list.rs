@@ -3,6 +3,7 @@
 
 use crate::files::copy::keep_copy;
 use crate::files::read_small;
+use crate::trust::writable_beside_root;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
@@ -25,9 +26,15 @@ impl InstalledList {
     /// The list below a prefix; empty if there is none.
     ///
     /// # Errors
-    /// A line is not a path below the prefix.
+    /// As root, others could have written it; or a line is not a path below the prefix.
     pub(super) fn read(prefix: &Path) -> anyhow::Result<Self> {
         let path = prefix.join(LIST);
+        let written = if path.exists() { writable_beside_root(&path, 0)? } else { None };
+        if let Some(writable) = written {
+            anyhow::bail!(
+                "as root, gctrace does not believe the list of files to remove: {writable}"
+            );
+        }
         let bytes = read_small(&path, LONGEST).unwrap_or_default();
         let mut list = Self::default();
         for line in String::from_utf8_lossy(&bytes).lines() {

@@ -126,11 +126,25 @@ fn as_root_folders_of_others_are_refused() {
         eprintln!("skipped as_root_folders_of_others_are_refused: it needs root");
         return;
     }
+    // In a folder such as /tmp nobody else can replace what is root's.
     let shared = tempfile::tempdir_in("/var/tmp").expect("a folder");
-    let error = install(shared.path(), files("1")).expect_err("refused").to_string();
-    assert!(error.contains("everyone may write /var/tmp"), "{error}");
-    assert_eq!(tree(shared.path()), Vec::<PathBuf>::new());
-    uninstall(shared.path()).expect_err("a list of anyone");
+    install(shared.path(), files("1")).expect("installed");
+    uninstall(shared.path()).expect("removed");
+    for (mode, owner) in [(0o777, 0), (0o755, 61_303)] {
+        fs::set_permissions(shared.path(), Permissions::from_mode(mode)).expect("chmod");
+        std::os::unix::fs::chown(shared.path(), Some(owner), None).expect("chown");
+        let error = install(shared.path(), files("1")).expect_err("refused").to_string();
+        assert!(error.contains("as root, gctrace is not installed in"), "{error}");
+        assert_eq!(tree(shared.path()), Vec::<PathBuf>::new());
+    }
+    fs::set_permissions(shared.path(), Permissions::from_mode(0o755)).expect("chmod");
+    std::os::unix::fs::chown(shared.path(), Some(0), None).expect("chown");
+    install(shared.path(), files("1")).expect("installed");
+    let list = shared.path().join("lib/gctrace/setup.txt");
+    fs::set_permissions(&list, Permissions::from_mode(0o666)).expect("chmod");
+    let error = uninstall(shared.path()).expect_err("a list of anyone").to_string();
+    assert!(error.contains("does not believe the list"), "{error}");
+    install(shared.path(), files("1")).expect_err("nor here");
 
     // Folders of texts only: these are left out.
     let place = place();

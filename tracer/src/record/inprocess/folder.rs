@@ -5,6 +5,7 @@
 //! `gctrace apply`, and files that the command must find at a path without spaces.
 
 use crate::invoker::Invoker;
+use crate::trust;
 use crate::variables::{VariableEffect, variable};
 use anyhow::Context as _;
 use gctrace_ring::{ABSENCE_FILE, AbsenceFiles, CONFINED_FILE};
@@ -251,13 +252,12 @@ pub(crate) fn places(owner: FolderOwner) -> Vec<PathBuf> {
 /// others may write to it.
 #[expect(clippy::disallowed_methods, reason = "opened for reading")]
 fn open_place(place: &Path) -> anyhow::Result<File> {
-    let opened = File::options().read(true).custom_flags(libc::O_DIRECTORY).open(place)?;
-    let found = opened.metadata()?;
-    let is_trusted = found.uid() == 0 || found.uid() == Uid::effective().as_raw();
-    let is_shared = found.mode() & 0o022 != 0;
-    let is_sticky = found.mode() & libc::S_ISVTX != 0;
-    anyhow::ensure!(is_trusted, "it belongs to another user");
-    anyhow::ensure!(!is_shared || is_sticky, "others may rename what is in it");
+    let examined = trust::examine(place, Uid::effective().as_raw())?;
+    if let Some(writable) = examined.writable {
+        anyhow::bail!("others may rename what is in it: {writable}");
+    }
+    let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
+    let opened = File::options().read(true).custom_flags(flags).open(examined.real)?;
     let space = nix::sys::statvfs::fstatvfs(&opened).context("statvfs")?;
     anyhow::ensure!(has_room(&space), "it is full");
     Ok(opened)

@@ -26,8 +26,8 @@ fn set_mode(path: &Path, mode: u32) {
 }
 
 fn found(path: &Path, user: u32) -> Option<String> {
-    let found = writable_by_others(path, user).expect("examined");
-    found.map(|part| part.to_string())
+    let found = examine(path, user).expect("examined");
+    found.writable.or(found.sticky).map(|part| part.to_string())
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn only_root_and_the_commands_user_may_write() {
             set_mode(part, 0o755);
         }
     }
-    assert!(writable_by_others(&folder.join("none"), 0).is_err());
+    examine(&folder.join("none"), 0).expect_err("missing");
 }
 
 /// The sticky bit protects the files in the folder now, not who created it.
@@ -76,10 +76,10 @@ fn a_file_below_tmp_is_anyones() {
     let user = Uid::effective().as_raw();
     let text = found(&file, user).expect("refused");
     assert!(text.ends_with("may write /var/tmp"), "{text}");
-    assert_eq!(replaceable_by_others(&file, user).expect("examined"), None, "now nobody can");
+    assert_eq!(examine(&file, user).expect("examined").writable, None, "now nobody can");
 }
 
-/// What `replaceable_by_others` calls safe, another user cannot replace, and vice versa: they try to
+/// What is safe now, another user cannot replace, and vice versa: they try to
 /// rename each part and to put their own in its place.
 #[test]
 fn another_user_tries_to_replace_each_part() {
@@ -103,7 +103,7 @@ fn another_user_tries_to_replace_each_part() {
                     set_mode(part, mode);
                     chown(part, Some(owner), None).expect("chown");
                 }
-                let safe = replaceable_by_others(&file, 0).expect("examined").is_none();
+                let safe = examine(&file, 0).expect("examined").writable.is_none();
                 let script = r#"
                     echo new >"$1/target/x.so"
                     mv "$1/target/x.so" "$1/target/y" && echo new >"$1/target/x.so"
@@ -123,6 +123,58 @@ fn another_user_tries_to_replace_each_part() {
         }
     }
     assert!(outcomes.contains(&true) && outcomes.contains(&false), "{outcomes:?}");
+}
+
+/// Nothing but a regular file is opened: each of these would wait, touch a device or be someone else's.
+#[test]
+fn only_a_file_that_nobody_else_could_have_written_is_opened() {
+    let place = tempfile::tempdir().expect("a folder");
+    let user = Uid::effective().as_raw();
+    let path = |name: &str| place.path().join(name);
+    let refused = |name: &str| open(&path(name), user).expect_err(name).to_string();
+    fs::write(path("file"), "text").expect("write");
+    set_mode(&path("file"), 0o644);
+    open(&path("file"), user).expect("opened");
+    std::os::unix::fs::symlink("file", path("link")).expect("a link");
+    open(&path("link"), user).expect("the user's own link");
+    nix::unistd::mkfifo(&path("fifo"), nix::sys::stat::Mode::S_IRWXU).expect("a FIFO");
+    let _socket = std::os::unix::net::UnixListener::bind(path("socket")).expect("a socket");
+    fs::create_dir(path("folder")).expect("mkdir");
+    for (link, target) in [("to-fifo", "fifo"), ("to-folder", "folder"), ("to-tty", "/dev/tty")] {
+        std::os::unix::fs::symlink(target, path(link)).expect("a link");
+    }
+    for name in ["fifo", "socket", "folder", "to-fifo", "to-folder"] {
+        assert_eq!(refused(name), "it is not a regular file", "{name}");
+    }
+    // Everyone may write a terminal.
+    refused("to-tty");
+    for (link, target) in [("dangling", "none"), ("circle", "circle"), ("far", "file/none")] {
+        std::os::unix::fs::symlink(target, path(link)).expect("a link");
+        assert!(matches!(open(&path(link), user), Err(TrustError::Io(_))), "{link}");
+    }
+    for mode in [0o664, 0o646] {
+        set_mode(&path("file"), mode);
+        for name in ["file", "link", "folder/../file"] {
+            assert!(refused(name).starts_with("others may write it: "), "{name}");
+        }
+    }
+    set_mode(&path("file"), 0o644);
+    set_mode(place.path(), 0o777);
+    assert!(refused("file").contains("everyone may write"));
+    set_mode(place.path(), 0o1777);
+    open(&path("file"), user).expect("nobody can replace it");
+    if !Uid::effective().is_root() {
+        return;
+    }
+    for part in ["link", "file"] {
+        std::os::unix::fs::lchown(path(part), Some(MALLORY), None).expect("chown");
+        let text = refused("link");
+        assert!(text.ends_with(&format!("{part} belongs to user {MALLORY}")), "{text}");
+        std::os::unix::fs::lchown(path(part), Some(0), None).expect("chown");
+    }
+    open(&path("link"), user).expect("root's again");
+    set_access_list(&path("file"), MALLORY);
+    assert!(refused("file").contains("group root may write"));
 }
 
 /// Two users with groups of their own, removed on drop.

@@ -60,6 +60,11 @@ pub(crate) const TERMINAL_GUARDIAN: &str = "__guardian-of-terminal";
 /// Hidden subcommand: loads the injected library once, as the command's user (`launch/trial.rs`).
 pub(crate) const LOAD_LIBRARY: &str = "__load-library";
 
+/// The group of the options that `gctrace.toml` and `GCTRACE_ARGS` may have: `group = CONFIGURABLE` in the option's
+/// definition. All others must be typed: those that write files, listen, name processes or other programs' settings, or
+/// give rights.
+const CONFIGURABLE: &str = "configurable";
+
 /// Exit code of a usage error.
 const USAGE: u8 = 2;
 
@@ -481,11 +486,22 @@ pub(crate) fn recording(options: Vec<OsString>) -> Result<RecordConfig, clap::Er
 pub(crate) fn command() -> clap::Command {
     // As in perf and strace, a subcommand needs no `--` before the traced command.
     let last = |arg: clap::Arg| arg.last(false).trailing_var_arg(true);
+    let configurable = || clap::ArgGroup::new(CONFIGURABLE).multiple(true);
     Cli::command()
+        .group(configurable())
+        .mut_subcommands(|sub| sub.group(configurable()))
         .mut_subcommand("record", |record| record.mut_arg("command", last))
         .mut_subcommand("top", |top| top.mut_arg("command", last))
         .mut_subcommand("apply", |apply| apply.mut_arg("command", last))
         .mut_subcommand("tune", |tune| tune.mut_arg("command", last))
+}
+
+/// The same with what clap derives from it: which options are in which group, and those of every subcommand.
+#[cfg(target_os = "linux")]
+pub(crate) fn described() -> clap::Command {
+    let mut command = command();
+    command.build();
+    command
 }
 
 fn python(named: OsString) -> InterpreterArg {

@@ -9,7 +9,7 @@ mod explain;
 mod interpreters;
 mod machine;
 
-use crate::args::{ConfiguredOptions, DoctorConfig, InterpreterArg, command};
+use crate::args::{ConfiguredOptions, DoctorConfig, InterpreterArg, described};
 use crate::doctor::interpreters::InterpreterExaminer;
 use crate::doctor::machine::HostFacts;
 use crate::print;
@@ -20,7 +20,7 @@ use std::io;
 /// named interpreter was resolved, or configured options were shown), 1 if not.
 pub(crate) fn run(config: &DoctorConfig) -> io::Result<u8> {
     if config.config {
-        let lines = ConfiguredOptions::read(&command()).lines();
+        let lines = ConfiguredOptions::read(&described()).lines();
         print::unless_closed(print::answer(&(lines.join("\n") + "\n")))?;
         return Ok(0);
     }

@@ -2,7 +2,7 @@
 
 use super::choices::ReportFormat;
 use super::limits::ReportLimit;
-use super::{limits, values};
+use super::{CONFIGURABLE, limits, values};
 use crate::files::is_stdout;
 use clap::Args;
 use std::num::NonZeroUsize;
@@ -16,28 +16,28 @@ pub(crate) struct AnalyzeArgs {
     pub(crate) traces: Vec<PathBuf>,
     /// Report format; JSON has the schema gctrace.report/2 [default: by the end of FILE: .json, .md, .html (a page
     /// as of gctrace report); otherwise text]
-    #[arg(long, value_enum)]
+    #[arg(long, group = CONFIGURABLE, value_enum)]
     pub(crate) format: Option<ReportFormat>,
     /// Same as --format json
     #[arg(long, conflicts_with = "format")]
     pub(crate) json: bool,
     /// Print all sections instead of the first screen
-    #[arg(long)]
+    #[arg(long, group = CONFIGURABLE)]
     pub(crate) full: bool,
     /// Exit with 3 if a limit is exceeded in training: gc_share>PERCENT, longest>TIME; repeatable
-    #[arg(long, value_name = "LIMIT", value_parser = limits::limit)]
+    #[arg(long, group = CONFIGURABLE, value_name = "LIMIT", value_parser = limits::limit)]
     pub(crate) fail_if: Vec<ReportLimit>,
     /// Write the limits that are exceeded as GitLab's Code Quality report; an existing one is replaced
     #[arg(long, value_name = "FILE", requires = "fail_if", value_parser = values::file_name())]
     pub(crate) code_quality: Option<PathBuf>,
     /// Price of a GPU per hour, to show what the collector costs in money
-    #[arg(long, value_name = "PRICE", value_parser = values::price)]
+    #[arg(long, group = CONFIGURABLE, value_name = "PRICE", value_parser = values::price)]
     pub(crate) gpu_hour: Option<f64>,
     /// GPUs that wait for the program [default: the GPUs in the traces, at least 1]
-    #[arg(long, value_name = "N", requires = "gpu_hour", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, group = CONFIGURABLE, value_name = "N", requires = "gpu_hour", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) gpus: Option<u32>,
     /// Most traces read at the same time [default: the number of processors]
-    #[arg(long, value_name = "N")]
+    #[arg(long, group = CONFIGURABLE, value_name = "N")]
     pub(crate) jobs: Option<NonZeroUsize>,
     /// File to write; `-` is standard output, the default. An existing file is not overwritten
     #[arg(short, long, value_name = "FILE")]
@@ -89,7 +89,7 @@ pub(crate) struct ReportArgs {
     #[arg(short, long)]
     pub(crate) force: bool,
     /// Most traces read at the same time [default: the number of processors]
-    #[arg(long, value_name = "N")]
+    #[arg(long, group = CONFIGURABLE, value_name = "N")]
     pub(crate) jobs: Option<NonZeroUsize>,
 }
 

@@ -1,6 +1,6 @@
 //! The command line of `gctrace auto`.
 
-use super::{usage_error, values};
+use super::{CONFIGURABLE, usage_error, values};
 use clap::error::ErrorKind;
 use clap::{Args, ValueEnum};
 use gctrace_settings::{AutoGoal, AutoOptions};
@@ -42,19 +42,19 @@ pub(crate) struct AutoArgs {
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
     /// Leave programs alone whose collector takes no more than this share of the CPU time
-    #[arg(long, value_name = "PERCENT", default_value = "2%", value_parser = values::more)]
+    #[arg(long, group = CONFIGURABLE, value_name = "PERCENT", default_value = "2%", value_parser = values::more)]
     worth: f64,
     /// Give everything back if resident memory, or what is in use of the GPU's, grows by more than this, and 64 MiB
     #[arg(long, value_name = "PERCENT", default_value = "25%", value_parser = values::more)]
     memory: f64,
     /// What is to become less
-    #[arg(long, value_enum, default_value = "time")]
+    #[arg(long, group = CONFIGURABLE, value_enum, default_value = "time")]
     goal: GoalChoice,
     /// Count calls of this function as steps: train_step, Trainer.step or train.py:train_step
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, group = CONFIGURABLE, value_name = "NAME")]
     step_function: Option<String>,
     /// Time without any step after which intervals of time are compared instead (2s, 1m)
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = values::seconds)]
+    #[arg(long, group = CONFIGURABLE, value_name = "TIME", default_value = "10s", value_parser = values::seconds)]
     wait: Duration,
     /// Give everything back in this process, which `gctrace auto` started
     #[arg(long, value_name = "PID", value_parser = values::pid, conflicts_with = "command")]

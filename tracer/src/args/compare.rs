@@ -2,7 +2,7 @@
 
 use super::choices::ReportFormat;
 use super::limits::ChangeLimit;
-use super::{limits, usage_error, values};
+use super::{CONFIGURABLE, limits, usage_error, values};
 use clap::Args;
 use clap::error::ErrorKind;
 use gctrace_settings::GcSetting;
@@ -44,7 +44,7 @@ pub(super) struct CompareArgs {
     /// Exit with 3 if a figure got worse by more, beyond its 95 % interval: step_time>PERCENT,
     /// step_cpu_time>PERCENT, gc_share>+POINTS%, gpu_cost>+POINTS%, longest>PERCENT or +TIME;
     /// repeatable; needs several runs on each side
-    #[arg(long, value_name = "LIMIT", value_parser = limits::change_limit)]
+    #[arg(long, group = CONFIGURABLE, value_name = "LIMIT", value_parser = limits::change_limit)]
     fail_if: Vec<ChangeLimit>,
     /// Write the limits that are exceeded as GitLab's Code Quality report; an existing one is replaced
     #[arg(long, value_name = "FILE", requires = "fail_if", value_parser = values::file_name())]
@@ -53,7 +53,7 @@ pub(super) struct CompareArgs {
     #[arg(long, value_name = "FILE", value_parser = values::file_name())]
     log: Option<PathBuf>,
     /// Format of the comparison; JSON has the schema gctrace.comparison/1
-    #[arg(long, value_enum, default_value = "text")]
+    #[arg(long, group = CONFIGURABLE, value_enum, default_value = "text")]
     format: ReportFormat,
     /// Same as --format json
     #[arg(long, conflicts_with = "format")]

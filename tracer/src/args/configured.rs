@@ -5,19 +5,22 @@
 //! - the variable: a subcommand, `record` if it begins with an option, and options.
 //!
 //! A later one overrides an earlier, the command line all of them. A table has the options of the subcommand that it
-//! is named after, by their long names: `[record]`, then `stack-depth = 48`, `no-follow = true`. What writes files,
-//! names processes or gives rights must be typed. A file that another user could have written is ignored, and with
-//! file capabilities all of it is.
+//! is named after, by their long names: `[record]`, then `stack-depth = 48`, `no-follow = true`. Only options that are
+//! defined as [`CONFIGURABLE`] may be there, whichever of the three it is: they choose what is measured and how it is
+//! shown. A file that another user could have written is ignored, and with file capabilities all of it is.
 
-use crate::invoker::Invoker;
+use super::CONFIGURABLE;
+use crate::invoker::{Invoker, act_as};
 use crate::platform::has_more_rights_than_its_user;
 use crate::print;
+use crate::print::clean;
+use crate::trust;
+use crate::trust::TrustError;
 use crate::variables::{VariableEffect, variable};
 use clap::Command;
 use std::ffi::OsString;
-use std::fs::File;
+use std::io;
 use std::io::Read as _;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 const FILE: &str = "gctrace.toml";
@@ -26,24 +29,6 @@ const VARIABLE: &str = "GCTRACE_ARGS";
 const LONGEST: u64 = 64 << 10;
 /// Folders above the working directory that are looked at.
 const MOST_FOLDERS: usize = 64;
-/// Options that must be typed.
-const TYPED: [&str; 14] = [
-    "as-root",
-    "code-quality",
-    "force",
-    "from",
-    "help",
-    "log",
-    "output",
-    "pid",
-    "python",
-    "record",
-    "summary",
-    "undo",
-    "version",
-    "world-size",
-];
-
 /// An option from one of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ConfiguredOption {
@@ -174,12 +159,12 @@ impl ConfiguredOptions {
         if command.find_subcommand(table).is_none_or(Command::is_hide_set) {
             return self.ignored.push(format!("{source}: gctrace has no command {table:?}"));
         }
-        if TYPED.contains(&name.as_str()) {
-            return self.ignored.push(format!("{source}: --{name} must be typed"));
-        }
         let Some(known) = argument(command, table, name) else {
             return self.ignored.push(format!("{source}: gctrace {table} has no option --{name}"));
         };
+        if !is_configurable(command, table, known) {
+            return self.ignored.push(format!("{source}: --{name} must be typed"));
+        }
         let is_flag = !known.get_action().takes_values();
         let may_be_bare = known.get_num_args().is_some_and(|range| range.min_values() == 0);
         if is_flag != values.is_none() && !(values.is_none() && may_be_bare) {
@@ -203,6 +188,9 @@ impl ConfiguredOptions {
             })
             .collect();
         lines.extend(self.ignored.iter().cloned());
+        for line in &mut lines {
+            *line = clean::line(line).into_owned();
+        }
         if lines.is_empty() {
             lines.push(format!("no option is configured: neither by {FILE} nor by {VARIABLE}"));
         }
@@ -260,9 +248,10 @@ pub(super) fn completed(arguments: Vec<OsString>) -> Vec<OsString> {
     if arguments.get(1).is_some_and(is_internal) {
         return arguments;
     }
-    let command = super::command();
+    let command = super::described();
     let all = ConfiguredOptions::read(&command);
-    let shows_them = arguments.iter().any(|word| word == "--config");
+    let shows_them =
+        arguments.iter().take_while(|word| *word != "--").any(|word| word == "--config");
     if !shows_them {
         all.ignored.iter().for_each(print::message);
     }
@@ -276,6 +265,12 @@ fn is_option(word: &OsString) -> bool {
 fn argument<'a>(command: &'a Command, table: &str, name: &str) -> Option<&'a clap::Arg> {
     let all = command.find_subcommand(table)?.get_arguments();
     all.into_iter().find(|known| known.get_long() == Some(name))
+}
+
+fn is_configurable(command: &Command, table: &str, option: &clap::Arg) -> bool {
+    let groups = command.find_subcommand(table).into_iter().flat_map(Command::get_groups);
+    let mut groups = groups.filter(|group| group.get_id() == CONFIGURABLE);
+    groups.any(|group| group.get_args().any(|id| id == option.get_id()))
 }
 
 fn scalar(value: &toml::Value) -> Option<String> {
@@ -310,28 +305,27 @@ fn project_file() -> Option<PathBuf> {
     None
 }
 
-/// The text of a file that only root and the user could have written; `None`: there is none.
+/// The text of a file that only root and the user could have written; `None`: there is none. It is read as the user, who
+/// may exchange it.
 fn trusted_text(path: &Path) -> Result<Option<String>, String> {
-    let file = match File::open(path) {
+    let invoker = Invoker::detect();
+    let opened = act_as(&invoker, || trust::open(path, invoker.uid)).map_err(TrustError::from);
+    let file = match opened.and_then(|opened| opened) {
         Ok(file) => file,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(TrustError::Io(error)) if is_missing(&error) => return Ok(None),
         Err(error) => return Err(error.to_string()),
     };
-    let metadata = file.metadata().map_err(|error| error.to_string())?;
-    let invoker = Invoker::detect();
-    let group_may = metadata.mode() & 0o020 != 0 && metadata.gid() != invoker.gid;
-    if !metadata.is_file() || metadata.len() > LONGEST {
+    let mut text = String::new();
+    let length =
+        file.take(LONGEST + 1).read_to_string(&mut text).map_err(|error| error.to_string())?;
+    if length as u64 > LONGEST {
         return Err(format!("it is no file of up to {} KiB", LONGEST >> 10));
     }
-    if ![0, invoker.uid].contains(&metadata.uid()) {
-        return Err(format!("it belongs to user {}", metadata.uid()));
-    }
-    if metadata.mode() & 0o002 != 0 || group_may {
-        return Err("others may write it: chmod go-w".to_owned());
-    }
-    let mut text = String::new();
-    file.take(LONGEST).read_to_string(&mut text).map_err(|error| error.to_string())?;
     Ok(Some(text))
+}
+
+fn is_missing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 #[cfg(test)]
@@ -340,16 +334,16 @@ mod tests {
 
     fn read(file: &str, words: &str) -> ConfiguredOptions {
         let mut all = ConfiguredOptions::default();
-        all.add_file(file, "a.toml", &crate::args::command());
+        all.add_file(file, "a.toml", &crate::args::described());
         if !words.is_empty() {
-            all.add_words(words, &crate::args::command());
+            all.add_words(words, &crate::args::described());
         }
         all
     }
 
     fn completed(all: &ConfiguredOptions, line: &str) -> String {
         let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
-        let whole = all.complete(&words, &crate::args::command());
+        let whole = all.complete(&words, &crate::args::described());
         let whole: Vec<_> = whole.iter().map(|word| word.to_string_lossy().into_owned()).collect();
         whole.join(" ")
     }
@@ -408,6 +402,15 @@ mod tests {
             ("[record]\nstack-dept = 3", "", "has no option --stack-dept"),
             ("[record]\noutput = '/etc/passwd'", "", "--output must be typed"),
             ("[record]\nas-root = true", "", "--as-root must be typed"),
+            ("[record]\nkeep = '1GB'", "", "--keep must be typed"),
+            ("[record]\nmemory-history = 'x'", "", "--memory-history must be typed"),
+            ("[top]\nlisten = '0.0.0.0:9464'", "", "--listen must be typed"),
+            ("[setup]\nuninstall = true", "", "--uninstall must be typed"),
+            ("[dump]\nkeep = '/x'", "", "--keep must be typed"),
+            ("[heap]\nat-full = 1", "", "--at-full must be typed"),
+            ("", "apply --gc disable", "--gc must be typed"),
+            ("", "--quiet", "--quiet must be typed"),
+            ("[analyze]\nhelp = true", "", "--help must be typed"),
             ("[record]\nno-follow = 3", "", "--no-follow takes no value"),
             ("[record]\nstack-depth = true", "", "--stack-depth needs a value"),
             ("[record]\nstack-depth = {a = 1}", "", "is no value of an option"),

@@ -1,6 +1,6 @@
 //! The command line of `gctrace export`.
 
-use super::{HeapTarget, usage_error};
+use super::{CONFIGURABLE, HeapTarget, usage_error};
 use crate::files::is_stdout;
 use clap::error::ErrorKind;
 use clap::{Args, ValueEnum};
@@ -43,10 +43,10 @@ pub(super) struct ExportArgs {
     #[arg(short, long, requires = "output")]
     force: bool,
     /// Weight of a stack; or memory by layer instead of stacks
-    #[arg(long, value_enum, default_value = "time")]
+    #[arg(long, group = CONFIGURABLE, value_enum, default_value = "time")]
     by: StackWeight,
     /// Only collections of this generation
-    #[arg(long, value_name = "GENERATION", value_parser = clap::value_parser!(u8).range(0..=2))]
+    #[arg(long, group = CONFIGURABLE, value_name = "GENERATION", value_parser = clap::value_parser!(u8).range(0..=2))]
     generation: Option<u8>,
     /// Of a heap: draw the shortest path from a root to this object, or to one of this type, for
     /// graphviz

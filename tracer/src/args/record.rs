@@ -2,7 +2,7 @@
 
 use super::keep::{KeepArgs, KeepConfig};
 use super::sources::SourceArgs;
-use super::{Verbosity, keep, usage_error, values};
+use super::{CONFIGURABLE, Verbosity, keep, usage_error, values};
 use crate::files::is_stdout;
 use clap::Args;
 use clap::builder::ArgPredicate;
@@ -40,16 +40,16 @@ pub(super) struct RecordArgs {
     #[arg(short, long, value_name = "PID", allow_negative_numbers = true, value_parser = values::pid)]
     pub(super) pid: Option<u32>,
     /// Stop recording after this time (10, 2.5, 30s, 2m); the process or command keeps running
-    #[arg(short, long, value_name = "SECONDS", value_parser = values::seconds)]
+    #[arg(short, long, group = CONFIGURABLE, value_name = "SECONDS", value_parser = values::seconds)]
     duration: Option<Duration>,
     /// Count pauses shorter than this (50us, 1ms) without writing them
-    #[arg(long, value_name = "TIME", default_value = "0", value_parser = values::time)]
+    #[arg(long, group = CONFIGURABLE, value_name = "TIME", default_value = "0", value_parser = values::time)]
     min_pause: Duration,
     /// Then also write a summary of the trace into this directory, as `gctrace summarize`
     #[arg(long, value_name = "DIR")]
     summary: Option<PathBuf>,
     /// With --layers: print a short table every N steps; without its own N, --layers measures these steps
-    #[arg(long, value_name = "N", value_parser = values::steps)]
+    #[arg(long, group = CONFIGURABLE, value_name = "N", value_parser = values::steps)]
     print_every: Option<u32>,
     /// With --layers: have PyTorch keep the history of its device memory, and write it as a snapshot for its
     /// memory viewer: at the end, when memory runs out, and at the next measured step where FILE is not there; %r

@@ -1,6 +1,6 @@
 //! Options that `record` and `top` share: which processes and events to record, and how.
 
-use super::{CounterChoice, CudaMode, RecordMode, choices, values};
+use super::{CONFIGURABLE, CounterChoice, CudaMode, RecordMode, choices, values};
 use clap::{ArgAction, Args};
 use gctrace_ring::InjectOptions;
 use gctrace_settings::GarbageDetail;
@@ -11,29 +11,30 @@ const DEFAULT_STACK_DEPTH: u32 = 24;
 #[derive(Args, Clone, Debug, PartialEq)]
 pub(crate) struct SourceArgs {
     /// Do not record child processes
-    #[arg(long = "no-follow", action = ArgAction::SetFalse)]
+    #[arg(long = "no-follow", group = CONFIGURABLE, action = ArgAction::SetFalse)]
     pub(crate) follow: bool,
     /// Under sudo: run the command as root instead of the invoking user
     #[arg(long)]
     pub(crate) as_root: bool,
     /// Python stack frames to record per pause, innermost first; 0 disables stacks
-    #[arg(long, value_name = "FRAMES", allow_negative_numbers = true, default_value_t = DEFAULT_STACK_DEPTH,
+    #[arg(long, group = CONFIGURABLE, value_name = "FRAMES", allow_negative_numbers = true, default_value_t = DEFAULT_STACK_DEPTH,
           value_parser = clap::value_parser!(u32).range(0..=i64::from(gctrace_event::MAX_STACK_DEPTH)))]
     pub(crate) stack_depth: u32,
     /// Performance counters to record per pause and per process: comma-separated names, `default`
     /// or `none`
-    #[arg(long, value_name = "LIST", default_value = "default", value_parser = values::counters)]
+    #[arg(long, group = CONFIGURABLE, value_name = "LIST", default_value = "default", value_parser = values::counters)]
     pub(crate) counters: CounterChoice,
     /// Estimate allocation rates, sizes and lines from short windows with a probe on the allocator
-    #[arg(long)]
+    #[arg(long, group = CONFIGURABLE)]
     pub(crate) alloc: bool,
     /// With --alloc: maximum overhead of the windows, in percent of the program's CPU time
-    #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = values::percent)]
+    #[arg(long, group = CONFIGURABLE, value_name = "PERCENT", default_value = "1", value_parser = values::percent)]
     alloc_budget: f64,
     /// What to record of the objects that collections free: their types (`types`), their cycles too
     /// (`cycles`, in-process only), or nothing (`off`)
     #[arg(
         long,
+        group = CONFIGURABLE,
         value_parser = choices::garbage_detail(),
         value_name = "WHAT",
         default_value = "types",
@@ -42,20 +43,21 @@ pub(crate) struct SourceArgs {
     pub(crate) garbage: GarbageDetail,
     /// With --garbage: maximum overhead, in percent of the program's CPU time; collections beyond
     /// it are not examined; 100: all are
-    #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = values::budget)]
+    #[arg(long, group = CONFIGURABLE, value_name = "PERCENT", default_value = "1", value_parser = values::budget)]
     pub(crate) garbage_budget: f64,
     /// NVML polling rate in Hz; 0 disables polling
-    #[arg(long, value_name = "RATE", default_value_t = 5.0, value_parser = values::nvml_rate)]
+    #[arg(long, group = CONFIGURABLE, value_name = "RATE", default_value_t = 5.0, value_parser = values::nvml_rate)]
     nvml_hz: f64,
     /// Samples a second of what each running thread executes: its Python stack and its machine code; 0
     /// disables them; needs kernel probes [default: 99 if a trace is written]
-    #[arg(long, value_name = "HZ", allow_negative_numbers = true,
+    #[arg(long, group = CONFIGURABLE, value_name = "HZ", allow_negative_numbers = true,
           value_parser = clap::value_parser!(u32).range(0..=i64::from(MOST_SAMPLES)))]
     pub(super) sample: Option<u32>,
     /// CUDA and NCCL calls to record: every call (`all`), launches only as counts per millisecond
     /// (`launches`), no launches (`sync`), or no calls (`off`)
     #[arg(
         long,
+        group = CONFIGURABLE,
         value_enum,
         value_name = "WHAT",
         default_value = "launches",
@@ -66,6 +68,7 @@ pub(crate) struct SourceArgs {
     /// programs (`inject`, needs none), `both`, or the best available (`auto`; see gctrace doctor)
     #[arg(
         long,
+        group = CONFIGURABLE,
         value_enum,
         value_name = "HOW",
         default_value = "auto",
@@ -74,17 +77,17 @@ pub(crate) struct SourceArgs {
     pub(crate) mode: RecordMode,
     /// Mark a training step at each call of this Python function: train_step, Trainer.step or
     /// train.py:train_step; needs CPython 3.12 or later
-    #[arg(long, value_name = "NAME", value_parser = values::step_function)]
+    #[arg(long, group = CONFIGURABLE, value_name = "NAME", value_parser = values::step_function)]
     pub(crate) step_function: Option<String>,
     /// Measure PyTorch's memory by layer in every N-th training step, by the library in the programs; without
     /// N in as many as 0.3 % of the time allows
-    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "auto", value_parser = values::layers)]
+    #[arg(long, group = CONFIGURABLE, value_name = "N", num_args = 0..=1, default_missing_value = "auto", value_parser = values::layers)]
     pub(crate) layers: Option<u32>,
     /// Leave CUPTI to the program's own profiler; GPU times are then not recorded
-    #[arg(long)]
+    #[arg(long, group = CONFIGURABLE)]
     pub(crate) gpu_yield: bool,
     /// Size of the BPF ring buffer: a power of two, at least 4KiB
-    #[arg(long, value_name = "SIZE", default_value = "16MiB", value_parser = values::ring_size)]
+    #[arg(long, group = CONFIGURABLE, value_name = "SIZE", default_value = "16MiB", value_parser = values::ring_size)]
     pub(crate) ring_size: u32,
 }
 

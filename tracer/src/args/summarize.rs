@@ -1,5 +1,6 @@
 //! The command line of `gctrace summarize`.
 
+use super::CONFIGURABLE;
 use super::usage_error;
 use crate::variables;
 use clap::Args;
@@ -28,7 +29,7 @@ pub(super) struct SummarizeArgs {
     #[arg(long, value_name = "SHARD")]
     shard: Option<String>,
     /// Most traces read at the same time [default: the number of processors]
-    #[arg(long, value_name = "N")]
+    #[arg(long, group = CONFIGURABLE, value_name = "N")]
     jobs: Option<NonZeroUsize>,
 }
 

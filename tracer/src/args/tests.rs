@@ -363,3 +363,100 @@ fn everything_has_a_help_line() {
 fn the_description_is_consistent() {
     command().debug_assert();
 }
+
+/// Options that `gctrace.toml` may have, by subcommand; all others must be typed. Who adds one here has decided that it
+/// writes no file, opens nothing to others, names no process or program, and changes none.
+const CONFIGURED: [(&str, &[&str]); 9] = [
+    (
+        "record",
+        &[
+            "alloc",
+            "alloc-budget",
+            "counters",
+            "cuda",
+            "duration",
+            "garbage",
+            "garbage-budget",
+            "gpu-yield",
+            "layers",
+            "min-pause",
+            "mode",
+            "no-follow",
+            "nvml-hz",
+            "print-every",
+            "ring-size",
+            "sample",
+            "stack-depth",
+            "step-function",
+        ],
+    ),
+    (
+        "top",
+        &[
+            "alloc",
+            "alloc-budget",
+            "counters",
+            "cuda",
+            "format",
+            "garbage",
+            "garbage-budget",
+            "gpu-yield",
+            "interval",
+            "layers",
+            "long-pause",
+            "mode",
+            "no-follow",
+            "nvml-hz",
+            "ring-size",
+            "sample",
+            "stack-depth",
+            "step-function",
+        ],
+    ),
+    ("analyze", &["fail-if", "format", "full", "gpu-hour", "gpus", "jobs"]),
+    ("report", &["jobs"]),
+    ("summarize", &["jobs"]),
+    ("auto", &["goal", "step-function", "wait", "worth"]),
+    ("compare", &["fail-if", "format"]),
+    ("tune", &["budget", "format", "measure", "precision", "step-function"]),
+    ("export", &["by", "generation"]),
+];
+
+#[test]
+#[cfg(target_os = "linux")]
+fn each_option_states_whether_it_may_be_configured() {
+    use std::any::TypeId;
+    // What these name, others could not have chosen.
+    let named = [
+        TypeId::of::<PathBuf>(),
+        TypeId::of::<OsString>(),
+        TypeId::of::<std::net::SocketAddr>(),
+        TypeId::of::<gctrace_settings::GcSetting>(),
+    ];
+    let command = described();
+    let mut found = Vec::new();
+    for sub in command.get_subcommands() {
+        let of_group = |id: &clap::Id| {
+            let mut groups = sub.get_groups().filter(|group| group.get_id() == CONFIGURABLE);
+            groups.any(|group| group.get_args().any(|of| of == id))
+        };
+        let options = sub.get_arguments().filter(|option| of_group(option.get_id()));
+        let mut names: Vec<&str> = options
+            .map(|option| {
+                let name = option.get_long().expect("a long name");
+                let kind = option.get_value_parser().type_id();
+                assert!(named.iter().all(|named| kind != *named), "{name}");
+                name
+            })
+            .collect();
+        names.sort_unstable();
+        if !names.is_empty() {
+            found.push((sub.get_name(), names));
+        }
+    }
+    let mut expected = CONFIGURED.map(|(name, options)| (name, options.to_vec()));
+    let by_name = |(name, _): &(&str, _)| (*name).to_owned();
+    expected.sort_by_key(by_name);
+    found.sort_by_key(by_name);
+    assert_eq!(found, expected);
+}

@@ -1,7 +1,9 @@
 //! The command line of `gctrace top`.
 
 use super::sources::SourceArgs;
-use super::{OutputFormat, RecordConfig, RecordTarget, Verbosity, usage_error, values};
+use super::{
+    CONFIGURABLE, OutputFormat, RecordConfig, RecordTarget, Verbosity, usage_error, values,
+};
 use crate::files::is_stdout;
 use clap::Args;
 use clap::error::ErrorKind;
@@ -65,19 +67,19 @@ pub(crate) enum DisplayChoice {
 #[derive(Args, Clone, Debug, PartialEq)]
 pub(crate) struct TopOptions {
     /// Refresh interval: 0.1 to 60 seconds, in steps of 0.1
-    #[arg(short = 'i', long, short_alias = 'd', value_name = "SECONDS", default_value = "1", value_parser = interval)]
+    #[arg(short = 'i', long, group = CONFIGURABLE, short_alias = 'd', value_name = "SECONDS", default_value = "1", value_parser = interval)]
     pub(crate) interval: Duration,
     /// Quit after this number of intervals; the command keeps running
     #[arg(short = 'n', long, value_name = "NUMBER", value_parser = iterations)]
     pub(crate) iterations: Option<u64>,
     /// Log pauses at least this long (10ms, 500us)
-    #[arg(long, value_name = "TIME", default_value = "10ms", value_parser = values::time)]
+    #[arg(long, group = CONFIGURABLE, value_name = "TIME", default_value = "10ms", value_parser = values::time)]
     pub(crate) long_pause: Duration,
     /// Print one line per interval instead of the view; the default without a terminal
     #[arg(long, conflicts_with = "format")]
     plain: bool,
     /// Print one line (`text`) or one JSON object (`json`) per interval instead of the view
-    #[arg(long, value_enum, hide_possible_values = true)]
+    #[arg(long, group = CONFIGURABLE, value_enum, hide_possible_values = true)]
     format: Option<OutputFormat>,
     /// Also write a trace; FILE as with `record -o`
     #[arg(long, value_name = "FILE", value_parser = values::trace_name())]

@@ -1,7 +1,7 @@
 //! The command line of `gctrace tune`.
 
 use super::choices::OutputFormat;
-use super::{usage_error, values};
+use super::{CONFIGURABLE, usage_error, values};
 use crate::files::is_stdout;
 use clap::error::ErrorKind;
 use clap::{Args, ValueEnum};
@@ -51,20 +51,20 @@ pub(crate) struct TuneArgs {
     pub(crate) settings: Vec<GcSetting>,
     /// Time for the measurement (30s, 10m, 2h). A run that has begun is finished; no other is
     /// started
-    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = values::seconds)]
+    #[arg(long, group = CONFIGURABLE, value_name = "TIME", default_value = "10m", value_parser = values::seconds)]
     pub(crate) budget: Duration,
     /// Count calls of this function as steps: train_step, Trainer.step or train.py:train_step
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, group = CONFIGURABLE, value_name = "NAME")]
     pub(crate) step_function: Option<String>,
     /// Compare whole runs of the command instead of blocks of steps
     #[arg(long)]
     pub(crate) runs: bool,
     /// Stop measuring when every interval is this narrow to either side, in percent of the first
     /// setting's mean [default: 0.5, or in blocks, as soon as each is known to be faster or slower]
-    #[arg(long, value_name = "PERCENT", value_parser = precision)]
+    #[arg(long, group = CONFIGURABLE, value_name = "PERCENT", value_parser = precision)]
     pub(crate) precision: Option<f64>,
     /// Clock of the verdict
-    #[arg(long, value_enum, default_value_t = MeasureChoice::Cpu)]
+    #[arg(long, group = CONFIGURABLE, value_enum, default_value_t = MeasureChoice::Cpu)]
     pub(crate) measure: MeasureChoice,
     /// Interrupt the command (SIGINT) when the result is known
     #[arg(long)]
@@ -74,7 +74,7 @@ pub(crate) struct TuneArgs {
     pub(crate) as_root: bool,
     /// Report format; JSON has the schema gctrace.tune/1 [default: json if FILE ends in .json,
     /// otherwise text]
-    #[arg(long, value_enum)]
+    #[arg(long, group = CONFIGURABLE, value_enum)]
     pub(crate) format: Option<OutputFormat>,
     /// The same as --format json
     #[arg(long, conflicts_with = "format")]

@@ -66,3 +66,56 @@ fn options_come_from_files_and_the_variable() {
     assert!(header.contains("\"stack_depth\":2"), "{header}");
     assert!(told.contains("is ignored: others may write it"), "{told}");
 }
+
+/// Whatever has the name, the command starts at once: a file of another user hangs nobody.
+#[test]
+fn what_is_no_file_of_the_user_is_ignored_at_once() {
+    let place = tempfile::tempdir().unwrap();
+    let below = place.path().join("work");
+    fs::create_dir(&below).unwrap();
+    let file = place.path().join("gctrace.toml");
+    let doctor = || {
+        let mut command = Command::new(recording::binary());
+        command.args(["doctor", "--config"]).current_dir(&below).env_remove("SUDO_UID");
+        let output = command
+            .env("XDG_CONFIG_HOME", place.path().join("none"))
+            .env("GCTRACE_ARGS", "--sample 9")
+            .output_in_time()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let shown = String::from_utf8(output.stdout).unwrap();
+        assert!(shown.contains("gctrace record --sample 9 "), "{shown}");
+        shown
+    };
+    let text = "[record]\nstack-depth = 3\n";
+    nix::unistd::mkfifo(&file, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    assert!(doctor().contains("gctrace.toml is ignored: it is not a regular file"));
+    fs::rename(&file, place.path().join("fifo")).unwrap();
+    std::os::unix::fs::symlink("fifo", &file).unwrap();
+    assert!(doctor().contains("it is not a regular file"));
+    fs::remove_file(&file).unwrap();
+    std::os::unix::fs::symlink("missing", &file).unwrap();
+    assert_eq!(doctor().lines().count(), 1);
+    fs::remove_file(&file).unwrap();
+    fs::create_dir(&file).unwrap();
+    assert!(doctor().contains("it is not a regular file"));
+    fs::remove_dir(&file).unwrap();
+    fs::write(&file, format!("{text}#{}", "x".repeat(100_000))).unwrap();
+    assert!(doctor().contains("it is no file of up to 64 KiB"));
+    fs::write(&file, text).unwrap();
+    assert!(doctor().contains("--stack-depth 3"));
+    // A folder that others may write, and one in which they may remove only their own files.
+    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    assert!(doctor().contains("others may write it: everyone may write"));
+    fs::set_permissions(place.path(), fs::Permissions::from_mode(0o1777)).unwrap();
+    assert!(doctor().contains("--stack-depth 3"));
+    if nix::unistd::Uid::effective().is_root() {
+        std::os::unix::fs::chown(&file, Some(61_303), None).unwrap();
+        assert!(doctor().contains("gctrace.toml belongs to user 61303"));
+    }
+    // Values are text.
+    fs::remove_file(&file).unwrap();
+    fs::write(&file, "[record]\nstep-function = \"\\u001b[31mred\\nforged\"\n").unwrap();
+    let shown = doctor();
+    assert!(shown.contains(r"--step-function \x1b[31mred\nforged "), "{shown}");
+}

@@ -210,6 +210,10 @@ pub struct ProcessStatus {
     pub namespace_pids: Vec<u32>,
     /// Effective user id; `None` if it is not in the file.
     pub effective_user: Option<u32>,
+    /// Real, effective, saved and file system user id; empty if they are not in the file.
+    pub users: Vec<u32>,
+    /// Signals that the main thread blocks, and that the process ignores or catches: bit N - 1 is signal N.
+    pub expected_signals: u64,
 }
 
 impl ProcessStatus {
@@ -222,6 +226,13 @@ impl ProcessStatus {
         }
     }
 
+    /// Whether a signal has another effect than that of a program that does not know it.
+    #[must_use]
+    pub fn expects(&self, signal: i32) -> bool {
+        let bit = u32::try_from(signal).ok().and_then(|signal| signal.checked_sub(1));
+        bit.and_then(|bit| self.expected_signals.checked_shr(bit)).is_some_and(|bits| bits & 1 == 1)
+    }
+
     fn parse(text: &str) -> Self {
         let mut status = Self::default();
         for (key, value) in text.lines().filter_map(|line| line.split_once(':')) {
@@ -230,7 +241,13 @@ impl ProcessStatus {
                 "Name" => status.name = value.trim().to_owned(),
                 "PPid" => status.parent = numbers.next().filter(|parent| *parent > 0),
                 "NSpid" => status.namespace_pids = numbers.collect(),
-                "Uid" => status.effective_user = numbers.nth(1),
+                "Uid" => {
+                    status.users = numbers.collect();
+                    status.effective_user = status.users.get(1).copied();
+                }
+                "SigBlk" | "SigIgn" | "SigCgt" => {
+                    status.expected_signals |= u64::from_str_radix(value.trim(), 16).unwrap_or(0);
+                }
                 _ => {}
             }
         }
@@ -388,11 +405,14 @@ mod tests {
     #[test]
     fn status_lines_are_read() {
         let status = ProcessStatus::parse(
-            "Name:\tpython 3\nTgid:\t5\nPPid:\t4\nUid:\t1000\t0\nNSpid:\t5\t1\n",
+            "Name:\tpython 3\nTgid:\t5\nPPid:\t4\nUid:\t1000\t0\nNSpid:\t5\t1\n\
+             SigBlk:\t0000000000000800\nSigIgn:\t0000000000001000\nSigCgt:\t8000000000000000\n",
         );
         assert_eq!(status.name, "python 3");
         assert_eq!((status.parent, status.inner_pid()), (Some(4), Some(1)));
-        assert_eq!(status.effective_user, Some(0));
+        assert_eq!((status.effective_user, &status.users[..]), (Some(0), &[1000, 0][..]));
+        let expected = [-1, 0, 9, 11, 12, 13, 64, 65].map(|signal| status.expects(signal));
+        assert_eq!(expected, [false, false, false, false, true, true, true, false]);
         assert_eq!(ProcessStatus::parse("NSpid:\t5\n").inner_pid(), None);
         assert_eq!(ProcessStatus::parse("garbage"), ProcessStatus::default());
     }

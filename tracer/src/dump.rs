@@ -40,11 +40,15 @@ pub(crate) fn run(config: &DumpArgs) -> anyhow::Result<u8> {
         depth: usize::from(config.stack_depth.get()),
         reason: gctrace_ebpf::waits_for,
     };
-    let report =
-        DumpReport { state: look(pid, &options)?, gpus: gpus(pid), recorded: last_pauses::of(pid) };
+    let (state, gpus) = (look(pid, &options)?, gpus(pid));
     let written = match config.format {
-        OutputFormat::Text => print::answer(&text(&report)),
+        // What is known now first: a recorder may have much.
+        OutputFormat::Text => print::answer(&text(&state, &gpus)).and_then(|()| {
+            let recorded = last_pauses::of(pid);
+            recorded.map_or(Ok(()), |recorded| print::answer(&last_lines(&recorded)))
+        }),
         OutputFormat::Json => {
+            let report = DumpReport { state, gpus, recorded: last_pauses::of(pid) };
             print::exactly(|out| render::json(&report, &mut print::JsonEscaper(out)))
         }
     };
@@ -92,9 +96,8 @@ fn gpus(pid: u32) -> Vec<GpuUse> {
     used
 }
 
-/// For people.
-fn text(report: &DumpReport) -> String {
-    let state = &report.state;
+/// For people, without [`last_lines`].
+fn text(state: &ProgramState, gpus: &[GpuUse]) -> String {
     let mut lines = Vec::new();
     lines.extend(wrap(
         &format!(
@@ -116,13 +119,10 @@ fn text(report: &DumpReport) -> String {
         lines.extend(wrap(note, "  ", "  "));
     }
     lines.push(String::new());
-    lines.extend(wrap(&memory(report), "Memory: ", "  "));
+    lines.extend(wrap(&memory(state, gpus), "Memory: ", "  "));
     lines.extend(wrap(&small_objects(state), "Small objects: ", "  "));
     for interpreter in &state.interpreters {
         lines.extend(collector(interpreter, state.interpreters.len() > 1));
-    }
-    if let Some(recorded) = &report.recorded {
-        lines.extend(wrap(&last_pauses::words(recorded), "Last pauses: ", "  "));
     }
     let (python, others): (Vec<_>, Vec<_>) =
         state.threads.iter().partition(|thread| thread.interpreter.is_some());
@@ -137,17 +137,28 @@ fn text(report: &DumpReport) -> String {
         }
     }
     lines.extend(without_python(&others));
+    joined(&lines)
+}
+
+/// What a recorder has of it.
+fn last_lines(recorded: &RecordedPauses) -> String {
+    let mut lines = vec![String::new()];
+    lines.extend(wrap(&last_pauses::words(recorded), "Last pauses: ", "  "));
+    joined(&lines)
+}
+
+fn joined(lines: &[String]) -> String {
     lines.iter().map(|line| format!("{}\n", clean::line(line))).collect()
 }
 
-fn memory(report: &DumpReport) -> String {
-    let memory = report.state.memory;
+fn memory(state: &ProgramState, gpus: &[GpuUse]) -> String {
+    let memory = state.memory;
     let mut parts = vec![format!("{} resident", memory.resident_bytes.map(bytes).or_dash())];
     parts.extend(memory.anonymous_bytes.map(|of| format!("{} of them its own", bytes(of))));
     parts.extend(memory.peak_bytes.map(|most| format!("{} at most", bytes(most))));
     let swapped = memory.swapped_bytes.filter(|swapped| *swapped > 0);
     parts.extend(swapped.map(|swapped| format!("{} swapped out", bytes(swapped))));
-    parts.extend(report.gpus.iter().map(|used| match used.bytes {
+    parts.extend(gpus.iter().map(|used| match used.bytes {
         Some(of) => format!("{} on GPU {}", bytes(of), used.gpu),
         None => format!("some on GPU {}", used.gpu),
     }));

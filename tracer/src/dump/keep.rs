@@ -6,8 +6,6 @@ use crate::print;
 use crate::text::shell_line;
 use anyhow::Context as _;
 use nix::errno::Errno;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -19,7 +17,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Prints the folder. Returns the exit code: 0.
 ///
 /// # Errors
-/// No recorder writes to the directory, it may not be signaled, or it does not answer.
+/// No recorder writes to the directory, or only another process has its lock; it may not be signaled, or it does not
+/// answer.
 pub(super) fn run(directory: &Path) -> anyhow::Result<u8> {
     let shown = directory.display();
     let found = recorder_of(directory);
@@ -32,15 +31,14 @@ pub(super) fn run(directory: &Path) -> anyhow::Result<u8> {
         )
     })?;
     let before = kept_in(directory).last().map_or(0, |(number, _)| *number);
-    let pid = Pid::from_raw(i32::try_from(recorder).context("its pid is out of range")?);
-    match kill(pid, Signal::SIGUSR2) {
+    let pid = recorder.pid;
+    match recorder.ask_to_keep() {
         Ok(()) => {}
         Err(Errno::EPERM) => {
-            anyhow::bail!(
-                "the recorder (pid {recorder}) is of another user: sudo gctrace dump --keep {shown}"
-            )
+            let keep = shell_line(&[Path::new("--keep"), directory]);
+            anyhow::bail!("the recorder (pid {pid}) is of another user: sudo gctrace dump {keep}")
         }
-        Err(errno) => return Err(errno).context(format!("the recorder (pid {recorder})")),
+        Err(errno) => return Err(errno).context(format!("the recorder (pid {pid})")),
     }
     let asked = Instant::now();
     loop {
@@ -56,7 +54,7 @@ pub(super) fn run(directory: &Path) -> anyhow::Result<u8> {
         }
         anyhow::ensure!(
             asked.elapsed() < PATIENCE,
-            "the recorder (pid {recorder}) has kept nothing for {} s; what it wrote to its standard error has \
+            "the recorder (pid {pid}) has kept nothing for {} s; what it wrote to its standard error has \
              the reason",
             PATIENCE.as_secs()
         );

@@ -1,20 +1,28 @@
 //! The last pauses of a process, as a recorder has them (`gctrace record --keep`) that runs on this machine.
 
-use crate::analyze::open_segment;
-use crate::clock;
-use crate::files::segments::{LOCK, segments_in};
+use crate::files::segments::{FoundRecorder, LOCK, PROGRAM, recorder_of, segments_in};
+use crate::invoker::Invoker;
 use crate::units::duration;
-use gctrace_event::read::DecodedItem;
+use crate::{clock, print};
+use gctrace_event::read::{DecodedItem, EventReader, ReadError, TraceInput, TraceReader};
 use gctrace_event::{Pause, Record};
+use gctrace_probes::proc_status;
+use nix::unistd::Uid;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::VecDeque;
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// Pauses that are printed.
 const PRINTED: usize = 5;
 /// Segments that are read, the last ones: of a process that rarely collects, earlier pauses are not found.
 const READ: usize = 3;
+/// Most bytes of the text of a segment: more than a processor reads in that time.
+const MOST_BYTES: u64 = 1 << 30;
+/// How long all of them may take to read.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What a recorder has of a process.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -38,9 +46,14 @@ struct LastPause {
     collected: Option<u64>,
 }
 
-/// `None` if no recorder of this process is found, or may be looked at.
+/// `None` if no recorder of this process is found, may be looked at, or is trusted: root's, this user's and that of the
+/// process's own user are. What they have recorded is read with a bound, whatever is in it.
 pub(super) fn of(pid: u32) -> Option<RecordedPauses> {
-    recorders().into_iter().find_map(|directory| in_directory(pid, &directory))
+    let until = Instant::now() + PATIENCE;
+    let mut users = vec![0, Uid::current().as_raw(), Invoker::detect().uid];
+    users.extend(proc_status::status(pid).ok()?.effective_user);
+    let found = recorders(&users);
+    found.into_iter().find_map(|recorder| in_directory(pid, &recorder, until))
 }
 
 /// The sentence for people.
@@ -56,34 +69,59 @@ pub(super) fn words(recorded: &RecordedPauses) -> String {
     format!("{pauses} (all: gctrace analyze {})", recorded.directory)
 }
 
-/// Directories of the recorders of this machine that this user may look at: they have their lock open.
-fn recorders() -> Vec<PathBuf> {
+/// The recorders on this machine of these users that this user may look at.
+fn recorders(users: &[u32]) -> Vec<FoundRecorder> {
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let of_gctrace = processes.map(|entry| entry.path()).filter(|process| {
-        std::fs::read_to_string(process.join("comm")).is_ok_and(|name| name.trim_end() == "gctrace")
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let of_gctrace = pids.filter(|pid: &u32| {
+        proc_status::status(*pid).is_ok_and(|status| {
+            status.name == PROGRAM && status.users.iter().all(|user| users.contains(user))
+        })
     });
-    let files = of_gctrace.flat_map(|process| std::fs::read_dir(process.join("fd")));
-    let links = files.flatten().flatten().filter_map(|file| std::fs::read_link(file.path()).ok());
-    let locks = links.filter(|file| file.file_name().is_some_and(|name| name == LOCK));
-    locks.filter_map(|lock| lock.parent().map(Path::to_owned)).collect()
+    let found = of_gctrace.flat_map(|pid| {
+        let files = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+        let links = files.filter_map(|file| std::fs::read_link(file.path()).ok());
+        let locks = links.filter(|file| file.file_name().is_some_and(|name| name == LOCK));
+        let directories = locks.filter_map(|lock| lock.parent().map(Path::to_owned));
+        // In a container, the path is another one.
+        let found = directories.filter_map(|directory| recorder_of(&directory).ok().flatten());
+        found.filter(move |recorder| recorder.pid == pid).collect::<Vec<_>>()
+    });
+    found.filter(|recorder| users.contains(&recorder.owner)).collect()
 }
 
-fn in_directory(pid: u32, directory: &Path) -> Option<RecordedPauses> {
-    let segments = segments_in(directory);
+fn in_directory(pid: u32, recorder: &FoundRecorder, until: Instant) -> Option<RecordedPauses> {
+    let segments = segments_in(&recorder.directory);
     let mut pauses: VecDeque<Pause> = VecDeque::new();
-    let mut is_recorded = false;
-    for (_, segment) in segments.iter().skip(segments.len().saturating_sub(READ)) {
-        let Ok(mut reader) = open_segment(segment) else { continue };
-        while let Ok(Some(item)) = reader.next_item() {
-            match item {
-                DecodedItem::Record(Record::Process(process)) => is_recorded |= process.pid == pid,
-                DecodedItem::Record(Record::Pause(pause)) if pause.pid == pid => {
+    let (mut is_recorded, mut is_too_much) = (false, false);
+    for (number, segment) in segments.iter().skip(segments.len().saturating_sub(READ)) {
+        let Ok(file) = recorder.open(*number) else { continue };
+        let Ok(input) = TraceInput::new(&segment.display().to_string(), file) else { continue };
+        let mut reader = TraceReader::new(EventReader::new(input.bounded(MOST_BYTES, until)));
+        loop {
+            match reader.next_item() {
+                Ok(Some(DecodedItem::Record(Record::Process(process)))) => {
+                    is_recorded |= process.pid == pid;
+                }
+                Ok(Some(DecodedItem::Record(Record::Pause(pause)))) if pause.pid == pid => {
                     pauses.push_front(pause);
                     pauses.truncate(PRINTED);
                 }
-                _ => {}
+                Ok(Some(_)) => {}
+                Err(ReadError::Io { source, .. }) => {
+                    is_too_much |= source.kind() == io::ErrorKind::FileTooLarge;
+                    break;
+                }
+                Ok(None) | Err(_) => break,
             }
         }
+    }
+    if is_too_much {
+        print::message(format!(
+            "the last pauses are left out, as there is too much to read: gctrace analyze {}",
+            recorder.directory.display()
+        ));
+        return None;
     }
     let now_ns = clock::monotonic_ns();
     let last = |pause: Pause| LastPause {
@@ -93,7 +131,7 @@ fn in_directory(pid: u32, directory: &Path) -> Option<RecordedPauses> {
         collected: pause.collected,
     };
     is_recorded.then(|| RecordedPauses {
-        directory: directory.display().to_string(),
+        directory: recorder.directory.display().to_string(),
         pauses: pauses.into_iter().map(last).collect(),
     })
 }

@@ -18,19 +18,6 @@ pub(crate) fn take(file: &File) -> io::Result<bool> {
     }
 }
 
-/// The process that records into a directory, as this process knows it; `None`: none does.
-///
-/// # Errors
-/// The directory is not a recorder's, or cannot be read; the recorder is in another pid namespace.
-pub(crate) fn recorder_of(directory: &Path) -> io::Result<Option<u32>> {
-    match holder(&open_regular(&directory.join(LOCK))?)? {
-        Some(None) => {
-            Err(io::Error::other("its recorder is on another machine or in another pid namespace"))
-        }
-        holder => Ok(holder.flatten()),
-    }
-}
-
 /// The process that writes a trace, a file or a directory, now; `None`: none does, as far as is known here. The
 /// inner one is `None` in another pid namespace.
 pub(crate) fn writer_of(trace: &Path) -> Option<Option<u32>> {
@@ -38,8 +25,12 @@ pub(crate) fn writer_of(trace: &Path) -> Option<Option<u32>> {
     holder(&file.ok()?).ok().flatten()
 }
 
-/// The process that has the lock, as this process knows it.
-fn holder(file: &File) -> io::Result<Option<Option<u32>>> {
+/// The process that has the lock, as this process knows it; `None`: none has. The inner one is `None` in another pid
+/// namespace.
+///
+/// # Errors
+/// The kernel's.
+pub(crate) fn holder(file: &File) -> io::Result<Option<Option<u32>>> {
     let mut asked = whole_file();
     // A lock for reading is what a file opened for reading may have.
     asked.l_type = libc::F_RDLCK as libc::c_short;

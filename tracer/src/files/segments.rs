@@ -6,7 +6,7 @@
 mod folder;
 
 #[cfg(target_os = "linux")]
-pub(crate) use folder::{SegmentFolder, kept_in};
+pub(crate) use folder::{FoundRecorder, PROGRAM, SegmentFolder, kept_in, recorder_of};
 
 use std::path::{Path, PathBuf};
 

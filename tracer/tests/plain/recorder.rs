@@ -224,3 +224,173 @@ fn what_a_kill_leaves_is_readable_and_the_next_recording_keeps_it() {
         assert_eq!(collections(&recorder.report("ring/kept-1")), counted);
     }
 }
+
+/// Has a lock on a file for reading and writing, with a name of its own, until it is killed.
+const LOCKED: &str = "import ctypes, fcntl, signal, sys, time
+path, name, blocks = sys.argv[1:]
+ctypes.CDLL(None).prctl(15, name.encode(), 0, 0, 0)
+if blocks == 'yes':
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2])
+file = open(path, 'r+')
+fcntl.lockf(file, fcntl.LOCK_EX)
+print('locked', flush=True)
+time.sleep(1000)
+";
+
+/// A process that has a lock, as this user or as another.
+struct LockHolder(Child);
+
+impl LockHolder {
+    fn start(path: &Path, name: &str, blocks: &str, user: Option<u32>) -> Self {
+        let mut command = Command::new("/usr/bin/python3");
+        command.args(["-I", "-c", LOCKED]).arg(path).args([name, blocks]);
+        if let Some(user) = user {
+            command.uid(user);
+        }
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = [0; 6];
+        std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut line).unwrap();
+        Self(child)
+    }
+
+    fn lives(&mut self) -> bool {
+        self.0.try_wait().unwrap().is_none()
+    }
+}
+
+impl Drop for LockHolder {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// `gctrace dump --keep` signals a recorder of that directory, and no other process, whatever is in the directory.
+#[test]
+fn only_a_recorder_is_asked_to_keep() {
+    use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
+    let place = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(place.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let (ring, lock) = (place.path().join("ring"), place.path().join("ring/recorder.lock"));
+    std::fs::create_dir(&ring).unwrap();
+    let refused = |why: &str| {
+        let output = recording::gctrace(&["dump", "--keep", "ring"], place.path());
+        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{printed}");
+        assert!(printed.contains(why), "{why}: {printed}");
+    };
+    let other = place.path().join("daemon.pid");
+    std::fs::write(&other, "").unwrap();
+    let mut daemon = LockHolder::start(&other, "daemon", "no", None);
+    refused("No such file");
+    symlink(&other, &lock).unwrap();
+    refused("recorder.lock is not a file of user");
+    std::fs::remove_file(&lock).unwrap();
+    std::fs::hard_link(&other, &lock).unwrap();
+    refused("has other names");
+    // The only name, of a process that is no gctrace.
+    std::fs::remove_file(&other).unwrap();
+    refused("is no recorder: it is daemon");
+    std::fs::remove_file(&lock).unwrap();
+    nix::unistd::mkfifo(&lock, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    refused("recorder.lock is not a file of user");
+    std::fs::remove_file(&lock).unwrap();
+    std::fs::create_dir(&lock).unwrap();
+    refused("recorder.lock is not a file of user");
+    std::fs::remove_dir(&lock).unwrap();
+    assert!(daemon.lives());
+    // It calls itself gctrace: the signal would end it.
+    std::fs::write(&lock, "").unwrap();
+    let mut named = LockHolder::start(&lock, "gctrace", "no", None);
+    refused("does not expect SIGUSR2");
+    assert!(named.lives());
+    drop(named);
+    refused("no gctrace records into ring");
+    if !nix::unistd::Uid::effective().is_root() {
+        return;
+    }
+    chown(&ring, Some(61_303), None).unwrap();
+    refused("the directory is of user 61303, but recorder.lock of user 0");
+    chown(&ring, Some(0), None).unwrap();
+    std::fs::set_permissions(&lock, std::fs::Permissions::from_mode(0o666)).unwrap();
+    let mut stranger = LockHolder::start(&lock, "gctrace", "yes", Some(61_303));
+    refused("it runs as user 61303");
+    assert!(stranger.lives());
+    // No recording goes into the directory of another user, either.
+    drop(stranger);
+    chown(&ring, Some(61_303), None).unwrap();
+    let record = ["record", "--mode", "inject", "--keep", "1s", "-o", "ring", "--", "true"];
+    let output = recording::gctrace(&record, place.path());
+    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(printed.contains("is a directory of another user"), "{printed}");
+}
+
+/// What another user's process offers as pauses is not read; what a trusted recorder has, up to a bound.
+#[test]
+fn only_recorders_that_are_trusted_answer_and_only_for_a_while() {
+    use std::os::unix::fs::chown;
+    if !nix::unistd::Uid::effective().is_root() {
+        eprintln!(
+            "skipped only_recorders_that_are_trusted_answer_and_only_for_a_while: it needs root"
+        );
+        return;
+    }
+    let place = tempfile::tempdir_in("/var/tmp").unwrap();
+    let (lock, segment) =
+        (place.path().join("recorder.lock"), place.path().join("000001.json.zst"));
+    let program = "import gc, time; gc.collect(); print('up', flush=True); time.sleep(1000)";
+    let mut looked_at = Command::new("/usr/bin/python3");
+    looked_at.args(["-I", "-c", program]).stdout(Stdio::piped());
+    let mut looked_at = LockHolder(looked_at.spawn().unwrap());
+    std::io::Read::read_exact(looked_at.0.stdout.as_mut().unwrap(), &mut [0; 3]).unwrap();
+    let pid = looked_at.0.id();
+    let dump = || {
+        let dump = ["dump", "-p", &pid.to_string(), "--format", "json"];
+        let output = recording::gctrace(&dump, place.path());
+        let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(number(&json, "/pid"), u64::from(pid), "{output:?}");
+        (json["recorded"].clone(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let trace = format!(
+        r#"{{"traceEvents":[
+{{"ph":"M","name":"gctrace_header","pid":0,"tid":0,"ts":0,"args":{{"format":"gctrace.trace/1","started_ns":0,"command":["python"]}}}},
+{{"ph":"M","name":"gctrace_process","pid":{pid},"tid":{pid},"ts":0.000,"args":{{"origin":"launched","command":["python"]}}}},
+{{"ph":"X","cat":"gc","name":"gc gen2","pid":{pid},"tid":{pid},"ts":1.000,"dur":5.000,"args":{{"generation":2,"reason":"automatic","collected":3}}}}
+]}}
+"#
+    );
+    std::fs::write(&segment, trace).unwrap();
+    std::fs::write(&lock, "").unwrap();
+    let ring = |user: u32| {
+        for path in [place.path(), &lock, &segment] {
+            chown(path, Some(user), None).unwrap();
+        }
+    };
+    let holder = LockHolder::start(&lock, "gctrace", "yes", None);
+    let (recorded, _) = dump();
+    assert!(recorded["pauses"][0]["duration_ns"].is_u64(), "root's recorder: {recorded}");
+    drop(holder);
+    ring(61_303);
+    let holder = LockHolder::start(&lock, "gctrace", "yes", Some(61_303));
+    assert_eq!(dump().0, Value::Null, "another user's");
+    drop(holder);
+    let holder = LockHolder::start(&lock, "gctrace", "yes", None);
+    assert_eq!(dump().0, Value::Null, "another user's directory");
+    drop(holder);
+    // Some hours of reading.
+    ring(0);
+    let script = "import gzip, sys
+with open(sys.argv[1], 'wb') as file:
+    file.write(gzip.compress(b'{\"traceEvents\":[\\n'))
+    part = gzip.compress(b'{},' * (8 << 20))
+    for _ in range(60):
+        file.write(part)
+";
+    let mut bomb = Command::new("/usr/bin/python3");
+    assert!(bomb.args(["-I", "-c", script]).arg(&segment).status_in_time().unwrap().success());
+    let holder = LockHolder::start(&lock, "gctrace", "yes", None);
+    let (recorded, printed) = dump();
+    assert_eq!(recorded, Value::Null, "{printed}");
+    assert!(printed.contains("too much to read: gctrace analyze"), "{printed}");
+    drop(holder);
+}

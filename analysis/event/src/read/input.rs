@@ -14,6 +14,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 /// Binary logarithm of the most bytes of text that a zstd file may refer back to, which are kept in memory while it
 /// is read: 128 MiB, the most that `zstd -d` takes unless it is told otherwise. gctrace's traces refer back to 2 MiB.
@@ -73,6 +74,14 @@ impl TraceInput {
             size: None,
             consumed,
         })
+    }
+
+    /// After this many bytes of text, or at this time, reading fails with [`io::ErrorKind::FileTooLarge`]: for what
+    /// may be endless.
+    #[must_use]
+    pub fn bounded(mut self, bytes: u64, until: Instant) -> Self {
+        self.reader = Box::new(BoundedReader { reader: self.reader, left: bytes, until });
+        self
     }
 
     /// Name of the input in messages: its path, or what was passed to [`TraceInput::new`].
@@ -153,6 +162,23 @@ fn is_device(kind: FileType) -> bool {
 #[cfg(not(unix))]
 fn is_device(_: FileType) -> bool {
     false
+}
+
+struct BoundedReader<R> {
+    reader: R,
+    left: u64,
+    until: Instant,
+}
+
+impl<R: Read> Read for BoundedReader<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.left == 0 || Instant::now() >= self.until {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        let count = self.reader.read(buffer)?;
+        self.left = self.left.saturating_sub(count as u64);
+        Ok(count)
+    }
 }
 
 struct CountingReader<R> {

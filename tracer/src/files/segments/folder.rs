@@ -3,12 +3,22 @@
 use super::{LOCK, number, segment_name, segments_in};
 use crate::files::{FileError, FileFailure, as_invoker, lock, system};
 use crate::invoker::Invoker;
-use std::fs::{File, OpenOptions};
+use crate::platform;
+use gctrace_analysis::clean;
+use gctrace_probes::proc_status;
+use nix::errno::Errno;
+use nix::sys::signal::Signal;
+use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::io::Write as _;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+/// Asks a recorder to keep its segments.
+const KEEP: Signal = Signal::SIGUSR2;
+/// The kernel's name of a gctrace.
+pub(crate) const PROGRAM: &str = "gctrace";
 /// Name of a folder that is kept, before its number.
 const KEPT: &str = "kept-";
 /// Why it is kept.
@@ -52,9 +62,18 @@ impl SegmentFolder {
                 }
                 Err(error) => return Err(error.into()),
             }
+            let owner = std::fs::metadata(path)?.uid();
+            if ![0, invoker.uid].contains(&owner) {
+                return refused("is a directory of another user; with --keep name one of your own");
+            }
             let mut options = OpenOptions::new();
             options.read(true).write(true).create(true).truncate(false).mode(system::MODE);
-            let lock = options.custom_flags(libc::O_NOFOLLOW).open(path.join(LOCK))?;
+            let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
+            let lock = options.custom_flags(flags).open(path.join(LOCK))?;
+            let found = lock.metadata()?;
+            if !found.is_file() || found.nlink() != 1 {
+                return refused("has a recorder.lock that is not gctrace's; name a new directory");
+            }
             if !lock::take(&lock)? {
                 return refused("is being written by another gctrace");
             }
@@ -177,6 +196,112 @@ impl SegmentFolder {
             FileFailure::Refused(reason) => io::Error::other(reason),
         })
     }
+}
+
+/// A process that is proven to be the recorder of a directory: it has the lock, it is a gctrace, and it runs as root or
+/// as the user whose lock it is.
+#[derive(Debug)]
+pub(crate) struct FoundRecorder {
+    /// Its id, as this process knows it.
+    pub(crate) pid: u32,
+    /// The user to whom its files belong.
+    pub(crate) owner: u32,
+    /// The directory.
+    pub(crate) directory: PathBuf,
+    process: OwnedFd,
+}
+
+impl FoundRecorder {
+    /// Asks it to keep its segments.
+    ///
+    /// # Errors
+    /// The kernel's: it has ended, or may not be signaled.
+    pub(crate) fn ask_to_keep(&self) -> Result<(), Errno> {
+        platform::send_signal(&self.process, KEEP)
+    }
+
+    /// Opens one of its segments.
+    ///
+    /// # Errors
+    /// It is gone, or not the recorder's.
+    pub(crate) fn open(&self, number: u64) -> io::Result<File> {
+        open_own(&self.directory.join(segment_name(number)), self.owner)
+    }
+}
+
+/// The recorder of a directory; `None`: nobody records into it.
+///
+/// # Errors
+/// The directory is not a recorder's, or cannot be read; who has its lock is no recorder, or in another pid namespace.
+pub(crate) fn recorder_of(directory: &Path) -> io::Result<Option<FoundRecorder>> {
+    let path = directory.join(LOCK);
+    let owner = std::fs::symlink_metadata(&path)?.uid();
+    let lock = open_own(&path, owner)?;
+    if lock.metadata()?.nlink() != 1 {
+        return Err(io::Error::other(format!("{LOCK} has other names")));
+    }
+    // Root may have made the directory for its user.
+    let folder = std::fs::metadata(directory)?.uid();
+    if ![0, owner].contains(&folder) {
+        return Err(io::Error::other(format!(
+            "the directory is of user {folder}, but {LOCK} of user {owner}"
+        )));
+    }
+    let Some(pid) = locked_by(&lock)? else { return Ok(None) };
+    let process = platform::pidfd(pid)?;
+    if let Err(reason) = is_recorder(pid, owner) {
+        return Err(io::Error::other(format!(
+            "process {pid}, which has {LOCK}, is no recorder: {reason}"
+        )));
+    }
+    // It had the lock all the time, so that the descriptor and the facts are of one process.
+    if locked_by(&lock)? != Some(pid) {
+        return Ok(None);
+    }
+    Ok(Some(FoundRecorder { pid, owner, directory: directory.to_owned(), process }))
+}
+
+/// Opens a regular file of this user, and nothing else: no link is followed, and nothing waits.
+fn open_own(path: &Path, owner: u32) -> io::Result<File> {
+    let is_own = |found: &Metadata| found.is_file() && found.uid() == owner;
+    let refused = || {
+        let name = path.file_name().unwrap_or_default().display();
+        io::Error::other(format!("{name} is not a file of user {owner}"))
+    };
+    if !is_own(&std::fs::symlink_metadata(path)?) {
+        return Err(refused());
+    }
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    if is_own(&file.metadata()?) { Ok(file) } else { Err(refused()) }
+}
+
+/// The process that has the lock.
+fn locked_by(lock: &File) -> io::Result<Option<u32>> {
+    match lock::holder(lock)? {
+        Some(None) => {
+            Err(io::Error::other("its recorder is on another machine or in another pid namespace"))
+        }
+        holder => Ok(holder.flatten()),
+    }
+}
+
+/// Why a process is not the recorder of a directory of this user. A signal that it does not expect would end it.
+fn is_recorder(pid: u32, owner: u32) -> Result<(), String> {
+    let status = proc_status::status(pid).map_err(|error| error.to_string())?;
+    if let Some(other) = status.users.iter().find(|user| ![0, owner].contains(user)) {
+        return Err(format!("it runs as user {other}"));
+    }
+    let file = |of: &str| system::file_id(Path::new(&format!("/proc/{of}/exe")));
+    let is_gctrace = status.name == PROGRAM
+        || file(&pid.to_string()).is_some_and(|file_of| file("self") == Some(file_of));
+    if !is_gctrace {
+        return Err(format!("it is {}", clean::line(&status.name)));
+    }
+    if status.users.is_empty() || !status.expects(KEEP as i32) {
+        return Err(format!("it does not expect {KEEP}"));
+    }
+    Ok(())
 }
 
 fn make_folder(path: &Path) -> io::Result<()> {

@@ -66,7 +66,7 @@ pub enum HeapError {
     /// This process may not trace it.
     #[error(
         "process {pid} may not be stopped and read ({errno}); {}",
-        with_rights(&format!("sudo gctrace heap -p {pid}"))
+        with_rights("the same command with sudo")
     )]
     Forbidden {
         /// Process id.

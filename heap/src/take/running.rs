@@ -15,7 +15,7 @@ use crate::take::regions::Regions;
 use crate::take::roots::add_roots;
 use crate::take::stop::{HeapCallback, HeapMoment, refusal};
 use crate::take::walk::Walk;
-use crate::take::watchdog::Watchdog;
+use crate::take::watchdog::{StopPurpose, Watchdog};
 use crate::{HeapError, HeapGraph, HeapHeader};
 use gctrace_probes::{
     Memory as _, ProcessMemory, Resolution, ResolveOptions, maps, proc_status, resolve,
@@ -64,7 +64,8 @@ impl RunningHeap {
     /// There is no such process, it may not be read, or its interpreter is none whose objects can
     /// be read.
     pub fn open(pid: u32, options: HeapOptions) -> Result<Self, HeapError> {
-        let watchdog = Watchdog::start().map_err(|source| HeapError::Watchdog { pid, source })?;
+        let watchdog = Watchdog::start(StopPurpose::Heap)
+            .map_err(|source| HeapError::Watchdog { pid, source })?;
         let (found, runtime) = find(pid, &options.resolve)?;
         if found.free_threaded {
             let version = found.version.to_string();

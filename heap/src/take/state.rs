@@ -12,7 +12,7 @@ use crate::take::limits::CpuBudget;
 use crate::take::pymalloc::pymalloc;
 use crate::take::running::{find, image};
 use crate::take::stop::{StoppedThreads, while_stopped};
-use crate::take::watchdog::Watchdog;
+use crate::take::watchdog::{StopPurpose, Watchdog};
 use gctrace_event::OffCpuReason;
 use gctrace_probes::frames::{FrameLayout, WalkedFrame, current_thread, walk};
 use gctrace_probes::{
@@ -58,7 +58,8 @@ pub struct StateOptions {
 /// # Ok::<(), gctrace_heap::HeapError>(())
 /// ```
 pub fn look(pid: u32, options: &StateOptions) -> Result<ProgramState, HeapError> {
-    let watchdog = Watchdog::start().map_err(|source| HeapError::Watchdog { pid, source })?;
+    let watchdog = Watchdog::start(StopPurpose::State)
+        .map_err(|source| HeapError::Watchdog { pid, source })?;
     let (found, runtime) = find(pid, &options.resolve)?;
     let version = || HeapError::Version { pid, version: found.version.to_string() };
     let program = StoppedProgram {

@@ -14,14 +14,25 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 /// How long this process may keep another one stopped, in ms.
 pub(crate) const LIMIT_MS: i32 = 1800;
 
-/// Printed by the child, as the killed process cannot.
-const LAST_WORDS: &str = "gctrace: kept the program stopped for 1.8 s, and is killed by its watchdog; the \
+/// What the child prints of a heap and of a look at a program, as the killed process cannot.
+const OF_HEAP: &str = "gctrace: kept the program stopped for 1.8 s, and is killed by its watchdog; the \
      program runs on unharmed. A heap without such a stop: gctrace heap --at-full N -- COMMAND\n";
+const OF_STATE: &str = "gctrace: kept the program stopped for 1.8 s, and is killed by its watchdog; the \
+     program runs on unharmed. The same again, when the machine has less to do: gctrace dump -p PID\n";
 /// How long printing them may take, in us: a full pipe or a stopped terminal delays the end no longer.
 const PATIENCE_US: i64 = 50_000;
 
 const ARM: u8 = b'a';
 const DISARM: u8 = b'd';
+
+/// What the program is stopped for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum StopPurpose {
+    /// Its heap is copied.
+    Heap,
+    /// Its threads are looked at.
+    State,
+}
 
 /// The watchdog; it exits with this process, or when dropped.
 #[derive(Debug)]
@@ -33,13 +44,17 @@ pub(crate) struct Watchdog {
 impl Watchdog {
     /// Starts it, not armed. To be called while this process is small: a fork copies its page
     /// tables.
-    pub(crate) fn start() -> io::Result<Self> {
+    pub(crate) fn start(purpose: StopPurpose) -> io::Result<Self> {
+        let words = match purpose {
+            StopPurpose::Heap => OF_HEAP,
+            StopPurpose::State => OF_STATE,
+        };
         let (reader, writer) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?;
         // SAFETY: getpid cannot fail.
         let watched = unsafe { libc::getpid() };
         // SAFETY: the child only makes system calls, and ends by _exit.
         match unsafe { nix::unistd::fork() }? {
-            ForkResult::Child => watch(&reader, watched),
+            ForkResult::Child => watch(&reader, watched, words),
             ForkResult::Parent { child } => Ok(Self { pipe: Some(File::from(writer)), child }),
         }
     }
@@ -70,7 +85,7 @@ impl Drop for Watchdog {
 }
 
 /// The child's whole life.
-fn watch(reader: &OwnedFd, watched: libc::pid_t) -> ! {
+fn watch(reader: &OwnedFd, watched: libc::pid_t, words: &str) -> ! {
     let pipe = reader.as_raw_fd();
     // Before others when its time comes, if that is allowed; out of reach of the terminal's signals,
     // and without any other descriptor: the pipe must end with the watched process.
@@ -104,7 +119,7 @@ fn watch(reader: &OwnedFd, watched: libc::pid_t) -> ! {
             // the pipe is open.
             unsafe {
                 if libc::getppid() == watched {
-                    print_last_words();
+                    print_last_words(words);
                     libc::kill(watched, libc::SIGKILL);
                 }
                 libc::_exit(0);
@@ -123,7 +138,7 @@ fn watch(reader: &OwnedFd, watched: libc::pid_t) -> ! {
 }
 
 /// Prints why the watched process ends, if standard error takes it in time.
-fn print_last_words() {
+fn print_last_words(words: &str) {
     extern "C" fn interrupt(_signal: libc::c_int) {}
     let tick = libc::timeval { tv_sec: 0, tv_usec: PATIENCE_US };
     // Repeated, as the first signal may come before the write.
@@ -138,7 +153,7 @@ fn print_last_words() {
         libc::sigaddset(&raw mut alarm, libc::SIGALRM);
         libc::sigprocmask(libc::SIG_UNBLOCK, &raw const alarm, std::ptr::null_mut());
         if libc::setitimer(libc::ITIMER_REAL, &raw const timer, std::ptr::null_mut()) == 0 {
-            libc::write(libc::STDERR_FILENO, LAST_WORDS.as_ptr().cast(), LAST_WORDS.len());
+            libc::write(libc::STDERR_FILENO, words.as_ptr().cast(), words.len());
         }
     }
 }

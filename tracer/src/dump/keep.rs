@@ -1,7 +1,6 @@
 //! `gctrace dump --keep DIR`: asks the recorder of a directory to keep its segments, and waits until it has.
 
-use crate::files::lock::recorder_of;
-use crate::files::segments::kept_in;
+use crate::files::segments::{kept_in, recorder_of};
 use crate::print;
 use crate::text::shell_line;
 use anyhow::Context as _;

@@ -7,6 +7,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags};
 use nix::sys::signal::Signal;
 use std::io;
+use std::net::{SocketAddr, SocketAddrV4, TcpStream};
 use std::os::fd::{AsFd, AsRawFd as _, FromRawFd as _, OwnedFd};
 
 /// Whether this process has privileges that its user lacks, by file capabilities or a setuid file
@@ -38,6 +39,43 @@ pub(crate) fn send_signal(pidfd: &impl AsFd, signal: Signal) -> Result<(), Errno
     // SAFETY: the descriptor is open, and a null siginfo is what kill(2) would send.
     let sent = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, signal as i32, no_info, 0) };
     Errno::result(sent).map(drop)
+}
+
+/// Whether [`is_of_this_user_or_root`] can be answered.
+pub(crate) const SEES_USERS_OF_CONNECTIONS: bool = true;
+
+/// Whether the other end of a connection within this machine is a process of this user or of root.
+pub(crate) fn is_of_this_user_or_root(stream: &TcpStream) -> bool {
+    let peer = user_of_peer(stream);
+    peer.is_some_and(|user| user == 0 || user == nix::unistd::Uid::effective().as_raw())
+}
+
+/// Who opened the other end of an established connection within this machine (proc_pid_net(5)).
+fn user_of_peer(stream: &TcpStream) -> Option<u32> {
+    let (peer, own) = (stream.peer_addr().ok()?, stream.local_addr().ok()?);
+    let (SocketAddr::V4(peer), SocketAddr::V4(own)) = (peer, own) else { return None };
+    let hex = |octets: &[u8]| -> String {
+        let words = octets.chunks_exact(4).filter_map(|word| word.try_into().ok());
+        words.map(|word| format!("{:08X}", u32::from_ne_bytes(word))).collect()
+    };
+    let plain = |end: SocketAddrV4| format!("{}:{:04X}", hex(&end.ip().octets()), end.port());
+    let mapped = |end: SocketAddrV4| {
+        format!("{}:{:04X}", hex(&end.ip().to_ipv6_mapped().octets()), end.port())
+    };
+    let ends = [("tcp", plain(peer), plain(own)), ("tcp6", mapped(peer), mapped(own))];
+    ends.iter().find_map(|(kind, peer, own)| {
+        let text = std::fs::read_to_string(format!("/proc/self/net/{kind}")).ok()?;
+        text.lines().find_map(|line| {
+            let fields: Vec<&str> = line.split_whitespace().take(8).collect();
+            match fields[..] {
+                // A connection that is being closed shows no owner.
+                [_, one, other, "01", _, _, _, user] if one == peer && other == own => {
+                    user.parse().ok()
+                }
+                _ => None,
+            }
+        })
+    })
 }
 
 /// Whether this is not the initial user namespace: root then has privileges in it only.

@@ -32,8 +32,9 @@ pub(crate) fn run(config: &ReportArgs) -> anyhow::Result<u8> {
         named.unwrap_or_else(|| file_name(config.traces.first().map(PathBuf::as_path), "html"));
     analyze::write_page(&path, &config.traces, config.force, &page)?;
     if config.output.is_none() {
-        let what =
-            if open(path.as_os_str()) { ", and opened it" } else { ": open it in a browser" };
+        // `mailto:x.html` alone would be an address, and `-x.html` an option.
+        let is_open = std::path::absolute(&path).is_ok_and(|file| open(file.as_os_str()));
+        let what = if is_open { ", and opened it" } else { ": open it in a browser" };
         print::message(format!("wrote {}{what}", path.display()));
     }
     Ok(code)

@@ -10,6 +10,14 @@ pub(crate) fn is_writable_within<T>(_: &T, _limit_ms: u16) -> bool {
     true
 }
 
+/// Whether [`is_of_this_user_or_root`] can be answered.
+pub(crate) const SEES_USERS_OF_CONNECTIONS: bool = false;
+
+/// Unknown.
+pub(crate) fn is_of_this_user_or_root<T>(_: &T) -> bool {
+    false
+}
+
 /// The error of a command that needs Linux.
 pub(crate) fn needs_linux(what: &str) -> anyhow::Error {
     anyhow::anyhow!(

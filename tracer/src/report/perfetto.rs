@@ -1,11 +1,12 @@
 //! `gctrace report --perfetto`: a timeline, opened at ui.perfetto.dev.
 //!
 //! Owns the server on this machine whose page hands the timeline to Perfetto's, within the browser:
-//! <https://perfetto.dev/docs/visualization/deep-linking-to-perfetto-ui>. It has two addresses that nobody else
-//! knows, and ends when the timeline was fetched, or after a minute.
+//! <https://perfetto.dev/docs/visualization/deep-linking-to-perfetto-ui>. It answers processes of this user and of root
+//! only, as other users see its address among the arguments of what opens the browser; the secret in it keeps other
+//! pages of that browser out. It ends when the timeline was fetched, or after a minute.
 
 use crate::args::{ExportConfig, ExportFormat, ReportArgs, StackWeight};
-use crate::{export, print};
+use crate::{export, platform, print};
 use anyhow::Context as _;
 use std::ffi::OsStr;
 use std::fs::File;
@@ -44,7 +45,8 @@ pub(super) fn run(config: &ReportArgs) -> anyhow::Result<u8> {
         generation: None,
         picture: None,
     })?;
-    let can_open = config.output.is_none() && super::opener().is_some();
+    let can_open =
+        config.output.is_none() && super::opener().is_some() && platform::SEES_USERS_OF_CONNECTIONS;
     if !(can_open && show(&path)?) {
         print::message(format!("wrote {}: open it at https://ui.perfetto.dev", path.display()));
     }
@@ -68,7 +70,7 @@ fn show(path: &Path) -> anyhow::Result<bool> {
 /// What is served, and where.
 struct ServedTimeline {
     address: SocketAddr,
-    /// Nobody who was not told it can ask for the timeline.
+    /// Other pages in the browser do not know it.
     secret: String,
     page: String,
 }
@@ -114,6 +116,9 @@ impl ServedTimeline {
 
     /// Answers one request; whether the timeline was sent.
     fn answer(&self, mut stream: TcpStream, trace: &mut File) -> io::Result<bool> {
+        if !platform::is_of_this_user_or_root(&stream) {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
         stream.set_nonblocking(false)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
@@ -232,6 +237,36 @@ mod tests {
             assert!(serving.join().unwrap().unwrap(), "it ends by itself");
         });
         assert!(TcpStream::connect(address).is_err());
+    }
+
+    /// The address is known to all users of the machine.
+    #[test]
+    fn another_user_gets_nothing() {
+        if !nix::unistd::Uid::effective().is_root() {
+            eprintln!("skipped another_user_gets_nothing: it needs root");
+            return;
+        }
+        let mut trace = tempfile::tempfile().unwrap();
+        trace.write_all(b"packets").unwrap();
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let served = ServedTimeline::new(listener.local_addr().unwrap(), Path::new("a"));
+        let fetch = |user: &str, address: &str| {
+            let script = "import sys, urllib.request as u
+print(u.build_opener(u.ProxyHandler({})).open(sys.argv[1]).read())";
+            let mut command = std::process::Command::new("setpriv");
+            command.args(["--reuid", user, "--regid", user, "--clear-groups"]);
+            command.args(["/usr/bin/python3", "-I", "-c", script, address]).output().unwrap()
+        };
+        let until = Instant::now() + OPEN_FOR;
+        std::thread::scope(|scope| {
+            let serving = scope.spawn(|| served.serve(&listener, &mut trace, until));
+            let address = format!("{}trace", served.url());
+            let refused = fetch("61303", &address);
+            assert!(!refused.status.success() && refused.stdout.is_empty(), "{refused:?}");
+            let taken = fetch("0", &address);
+            assert_eq!(String::from_utf8_lossy(&taken.stdout), "b'packets'\n", "{taken:?}");
+            assert!(serving.join().unwrap().unwrap());
+        });
     }
 
     #[test]

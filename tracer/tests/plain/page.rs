@@ -327,3 +327,31 @@ fn pages_are_not_overwritten_without_force() {
     done(place.path(), &["report", "run.json", "--force"]);
     assert!(std::fs::read_to_string(place.path().join("run.html")).unwrap().contains("<section"));
 }
+
+/// What opens the browser gets a whole path: such a name alone would be an address, or an option.
+#[test]
+fn a_page_is_opened_as_a_file() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let place = tempfile::tempdir().unwrap();
+    let opener = place.path().join("xdg-open");
+    std::fs::write(
+        &opener,
+        "#!/bin/sh\nprintf '%s\\n' \"$#\" \"$@\" > opened.new; mv opened.new opened\n",
+    )
+    .unwrap();
+    std::fs::set_permissions(&opener, std::fs::Permissions::from_mode(0o755)).unwrap();
+    for name in ["mailto:x", "-x"] {
+        trace(place.path(), &format!("{name}.json"), "train.py", &ordinary(), &[]);
+        let path = format!("{}:/usr/bin:/bin", place.path().display());
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gctrace"));
+        command.args(["report", "--", &format!("{name}.json")]).current_dir(place.path());
+        command.env("DISPLAY", ":0").env("PATH", path).env_remove("SUDO_UID");
+        let output = command.output_in_time().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let opened = place.path().join("opened");
+        test_kit::recording::wait_until("the page is opened", || opened.exists());
+        let page = std::fs::canonicalize(place.path()).unwrap().join(format!("{name}.html"));
+        assert_eq!(std::fs::read_to_string(&opened).unwrap(), format!("1\n{}\n", page.display()));
+        std::fs::remove_file(opened).unwrap();
+    }
+}

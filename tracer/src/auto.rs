@@ -12,7 +12,7 @@ pub(crate) use render::{decision, more, verdict};
 use crate::advice::FoundSettings;
 use crate::apply::{StartedCommand, undo};
 use crate::args::{AutoArgs, Verbosity};
-use crate::files::write_export;
+use crate::files::{write_beside, write_export};
 use crate::invoker::Invoker;
 use crate::launch::CommandEnd;
 use crate::print;
@@ -25,6 +25,7 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io;
 use std::io::Write as _;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// How often the reports of the processes are looked at, in ms.
@@ -34,18 +35,12 @@ const INTERVAL_MS: u16 = 1_000;
 /// command's own.
 ///
 /// # Errors
-/// The output file exists, the library cannot be loaded, the command cannot be started; or nothing can
+/// The library cannot be loaded, the command cannot be started; or nothing can
 /// be given back.
 pub(crate) fn run(config: &AutoArgs, verbosity: Verbosity) -> anyhow::Result<u8> {
     if let Some(pid) = config.undo {
         return undo(pid).map(|()| 0);
     }
-    let path = config.output();
-    anyhow::ensure!(
-        config.force || !path.exists(),
-        "{} exists and was not overwritten; --force overwrites it, -o names another file",
-        path.display()
-    );
     let invoker = Invoker::detect();
     let search_for = SearchRequest {
         command: &config.command,
@@ -57,15 +52,27 @@ pub(crate) fn run(config: &AutoArgs, verbosity: Verbosity) -> anyhow::Result<u8>
     let SearchedCommand { found, ended, .. } =
         search(&search_for, &invoker, verbosity, |_, _| false)?;
     let ended = ended.flatten();
-    if verbosity > Verbosity::Quiet {
-        render::lines(&found, path).iter().for_each(print::message);
-    }
     let content = |out: &mut dyn io::Write| {
         let mut out = print::JsonEscaper(out);
         serde_json::to_writer_pretty(&mut out, &found)?;
         out.write_all(b"\n")
     };
-    if let Err(error) = write_export(path, &invoker, &[], config.force, &content) {
+    let path = config.output();
+    let written = if config.force {
+        write_export(path, &invoker, &[], true, &content).map(|()| path.to_owned())
+    } else {
+        let is_ours = |path: &Path| FoundSettings::read(path).is_some();
+        write_beside(path, &invoker, is_ours, &content)
+    };
+    if verbosity > Verbosity::Quiet {
+        let wrote = written.as_deref().unwrap_or(path);
+        render::lines(&found, wrote).iter().for_each(print::message);
+        if wrote != path {
+            let (wrote, path) = (wrote.display(), path.display());
+            print::message(format!("wrote {wrote}: {path} is not of gctrace auto, and stays"));
+        }
+    }
+    if let Err(error) = written {
         tracing::error!("{}", chain(&error.into()));
     }
     Ok(ended.map_or(INTERRUPTED, CommandEnd::exit_code))

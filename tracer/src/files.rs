@@ -33,6 +33,8 @@ mod tables;
 mod trace;
 
 pub(crate) use existing::{first_repetition, open_regular, read_head, read_small};
+#[cfg(target_os = "linux")]
+pub(crate) use export::write_beside;
 pub(crate) use export::write_export;
 pub(crate) use log::{append_row, check_log};
 pub(crate) use manual::write_manual_pages;

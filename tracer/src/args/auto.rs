@@ -62,10 +62,11 @@ pub(crate) struct AutoArgs {
     /// Under sudo: run the command as root instead of the invoking user
     #[arg(long)]
     pub(crate) as_root: bool,
-    /// File for what was found, JSON of the schema gctrace.auto/1
+    /// File for what was found, JSON of the schema gctrace.auto/1. An existing one is renamed to FILE.old; beside any
+    /// other file the next free name is taken, such as auto-2.json
     #[arg(short, long, value_name = "FILE", default_value = "auto.json")]
     output: PathBuf,
-    /// Overwrite FILE if it exists
+    /// Overwrite FILE if it exists, whatever it is
     #[arg(short = 'f', long)]
     pub(crate) force: bool,
 }

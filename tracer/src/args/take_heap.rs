@@ -18,7 +18,8 @@ pub(super) struct TakeHeapArgs {
     /// Start a command; take its heap at the end of its N-th full collection
     #[arg(long, value_name = "N", requires = "command")]
     at_full: Option<NonZeroU32>,
-    /// File for the heap; `-` is standard output
+    /// File for the heap; `-` is standard output. With a command, an existing heap is renamed to FILE.old, and beside
+    /// any other file the next free name is taken
     #[arg(short, long, value_name = "FILE", default_value = "heap.gcheap")]
     output: PathBuf,
     /// Overwrite FILE if it exists

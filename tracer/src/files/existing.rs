@@ -40,6 +40,16 @@ pub(super) fn look(path: &Path) -> Result<ExistingFile, FileFailure> {
     })
 }
 
+/// Suffix for the previous file, as in perf.
+const OLD: &str = ".old";
+
+/// `NAME.old`.
+pub(super) fn with_old(name: &Path) -> PathBuf {
+    let mut old = name.as_os_str().to_owned();
+    old.push(OLD);
+    PathBuf::from(old)
+}
+
 /// Whether `path` refers to one of these files.
 pub(super) fn is_among(path: &Path, files: &[PathBuf]) -> bool {
     let place = OutputPath::of(path);

@@ -36,6 +36,54 @@ pub(crate) fn write_export(
     written.map_err(|failure| failure.of(path, invoker, "-o"))
 }
 
+/// As [`write_export`], but what is there is never a reason not to write: a file that `is_ours` is renamed to `NAME.old`,
+/// and beside another one the next free name is taken, such as `NAME-2`. Returns the path.
+///
+/// # Errors
+/// It cannot be written.
+#[cfg(target_os = "linux")]
+pub(crate) fn write_beside(
+    path: &Path,
+    invoker: &Invoker,
+    is_ours: impl Fn(&Path) -> bool + Sync,
+    content: &(dyn Fn(&mut dyn Write) -> io::Result<()> + Sync),
+) -> Result<PathBuf, FileError> {
+    let named = as_invoker(invoker, || {
+        if path.is_dir() {
+            return Ok(free_name(path));
+        }
+        let ExistingFile::Content = existing::look(path)? else { return Ok(path.to_owned()) };
+        let real = std::fs::canonicalize(path)?;
+        let old = existing::with_old(&real);
+        let is_free = std::fs::symlink_metadata(&old).is_err();
+        if is_ours(&real) && (is_free || is_ours(&old)) {
+            std::fs::rename(&real, &old)?;
+            return Ok(path.to_owned());
+        }
+        Ok(free_name(path))
+    });
+    let named = named.map_err(|failure| failure.of(path, invoker, "-o"))?;
+    write_export(&named, invoker, &[], false, content)?;
+    Ok(named)
+}
+
+/// The first of `NAME-2`, `NAME-3`, ... of which there is no file.
+#[cfg(target_os = "linux")]
+fn free_name(path: &Path) -> PathBuf {
+    let stem = path.file_stem().unwrap_or_default();
+    let named = |number: u32| {
+        let mut name = stem.to_owned();
+        name.push(format!("-{number}"));
+        if let Some(extension) = path.extension() {
+            name.push(".");
+            name.push(extension);
+        }
+        path.with_file_name(name)
+    };
+    let mut free = (2..u32::MAX).map(named).filter(|name| name.symlink_metadata().is_err());
+    free.next().unwrap_or_else(|| path.to_owned())
+}
+
 /// Replaces a file atomically, by a temporary file and a rename; a link stays a link.
 pub(super) fn replace(
     path: &Path,

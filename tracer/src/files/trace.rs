@@ -1,6 +1,6 @@
 //! The file of a new trace, and the backup of the previous one.
 
-use super::existing::ExistingFile;
+use super::existing::{ExistingFile, with_old};
 use super::{FileError, FileFailure, as_invoker, existing, is_stdout, system};
 use crate::invoker::Invoker;
 use std::ffi::OsString;
@@ -11,9 +11,6 @@ use std::path::{Path, PathBuf};
 
 /// Another gctrace, or something else, has the file.
 const IN_USE: &str = "is being written by another program";
-
-/// Suffix for the previous trace, as in perf.
-const OLD: &str = ".old";
 
 /// A file for a trace. It has no name until it has a header ([`NewTrace::appear`]): gctrace may be
 /// killed at any time. Until [`NewTrace::keep`], existing files are untouched; if dropped before, the
@@ -239,12 +236,6 @@ pub(super) fn is_trace(path: &Path) -> Result<bool, FileFailure> {
     let file = File::open(path)?;
     gctrace_event::read::is_gctrace(&name, file)
         .map_err(|error| FileFailure::Io(io::Error::other(error)))
-}
-
-fn with_old(name: &Path) -> PathBuf {
-    let mut old = name.as_os_str().to_owned();
-    old.push(OLD);
-    PathBuf::from(old)
 }
 
 #[cfg(test)]

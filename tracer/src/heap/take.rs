@@ -8,7 +8,8 @@ mod callbacks;
 mod polling;
 
 use crate::args::{HeapProgram, TakeHeapConfig};
-use crate::files::{is_stdout, write_export};
+use crate::files::{is_stdout, write_beside, write_export};
+use crate::heap::is_heap;
 use crate::invoker::Invoker;
 use crate::launch::{CommandEnd, LaunchPlan, RunningCommand, Signals};
 use crate::record::kernel::permission;
@@ -52,7 +53,7 @@ trait HeapWatch {
 /// # Errors
 /// The program cannot be read, or the file not be written.
 pub(crate) fn run(config: &TakeHeapConfig) -> anyhow::Result<u8> {
-    if !is_stdout(&config.output) {
+    if !is_stdout(&config.output) && matches!(config.target, HeapProgram::Process(_)) {
         anyhow::ensure!(
             config.force || !config.output.exists(),
             "{} exists and was not overwritten; --force overwrites it",
@@ -141,8 +142,18 @@ fn write(config: &TakeHeapConfig, graph: &HeapGraph, notes: &[String]) -> anyhow
         return print::unless_closed(written).context("cannot write the heap to standard output");
     }
     let content = |out: &mut dyn io::Write| graph.write(out);
-    write_export(&config.output, &Invoker::detect(), &[], config.force, &content)?;
-    let file = shell_line(&[&config.output]);
+    let invoker = Invoker::detect();
+    let file = match config.target {
+        // The command has run: what is there is no reason to lose its heap.
+        HeapProgram::Command { .. } if !config.force => {
+            write_beside(&config.output, &invoker, is_heap, &content)?
+        }
+        _ => {
+            write_export(&config.output, &invoker, &[], config.force, &content)?;
+            config.output.clone()
+        }
+    };
+    let file = shell_line(&[&file]);
     print::message(format!("what is in it: gctrace heap show {file}"));
     Ok(())
 }

@@ -352,12 +352,38 @@ print(gc.get_threshold(), gc.get_freeze_count())
 }
 
 #[test]
-fn a_file_is_not_overwritten() {
+fn whatever_is_there_the_command_starts_and_nothing_of_others_is_overwritten() {
     let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("auto.json"), "mine").unwrap();
-    let output = program(folder.path(), &[], NUMBERS).output_in_time().unwrap();
-    assert!(!output.status.success() && errors(&output).contains("--force overwrites it"));
-    assert_eq!(fs::read_to_string(folder.path().join("auto.json")).unwrap(), "mine");
+    let path = |name: &str| folder.path().join(name);
+    let read = |name: &str| fs::read_to_string(path(name)).unwrap();
+    let run = |options: &[&str]| {
+        let mut command = gctrace(folder.path(), options);
+        command.arg("--").arg(any_python()).args(["-c", "print('it ran')"]);
+        let output = command.output_in_time().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "it ran\n", "{output:?}");
+        assert!(output.status.success(), "{output:?}");
+        errors(&output)
+    };
+    // One of its own becomes the old one, as often as it is started.
+    for _ in 0..3 {
+        run(&[]);
+        fs::write(path("auto.json"), read("auto.json").replacen("{", "{ ", 1)).unwrap();
+    }
+    assert!(read("auto.json.old").starts_with("{ ") && !path("auto-2.json").exists());
+    // Others' files stay: the next free name.
+    fs::write(path("auto.json.old"), "old").unwrap();
+    assert!(run(&[]).contains("wrote auto-2.json: auto.json is not of gctrace auto"));
+    fs::write(path("auto.json"), "mine").unwrap();
+    run(&[]);
+    assert_eq!((read("auto.json"), read("auto.json.old")), ("mine".into(), "old".into()));
+    assert!(read("auto-3.json").contains("gctrace.auto/1"));
+    fs::create_dir(path("folder.d")).unwrap();
+    run(&["-o", "folder.d"]);
+    assert!(read("folder-2.d").contains("gctrace.auto/1"));
+    // It cannot be written: the command has run.
+    assert!(run(&["-o", "missing/auto.json"]).contains("cannot create missing/auto.json"));
+    run(&["--force"]);
+    assert!(read("auto.json").contains("gctrace.auto/1"));
 }
 
 /// Device memory in cycles, and a heap that grows.

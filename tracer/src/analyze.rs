@@ -12,7 +12,6 @@ mod summaries;
 pub(crate) use items::{TraceItems, with_summaries};
 pub(crate) use page::{is_page, read_for_page, write_page};
 pub(crate) use progress::{ReadProgress, TraceProgress};
-pub(crate) use segments::open as open_segment;
 pub(crate) use summaries::{DistinctTraces, missing_ranks};
 
 use crate::args::{AnalyzeArgs, ReportFormat, ReportLimit};

@@ -394,7 +394,8 @@ fn interpret(
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let matches = command()
         .try_get_matches_from(&arguments)
-        .map_err(|error| values::explain_missing_dashes(error, &arguments))?;
+        .map_err(|error| values::explain_missing_dashes(error, &arguments))
+        .map_err(|error| with_usage(error, "record"))?;
     let cli = Cli::from_arg_matches(&matches)?;
     let verbosity = cli.voice.verbosity();
     let subcommand = matches.subcommand_name().unwrap_or("record");

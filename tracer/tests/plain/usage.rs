@@ -153,8 +153,8 @@ fn usage_errors_have_the_usage_of_their_subcommand() {
     let place = place();
     for (line, usage) in [
         ("", "gctrace [record]"),
-        ("-p 1 -- true", "gctrace record"),
-        ("record", "gctrace record"),
+        ("-p 1 -- true", "gctrace [record]"),
+        ("record", "gctrace [record]"),
         ("top -p 1 -- true", "gctrace top"),
         ("heap", "gctrace heap -p"),
         ("heap show", "gctrace heap show"),

@@ -9,7 +9,7 @@ import progress
 def main():
     progress.loaded()
     block = bytes(range(256)) * 400
-    for step in range(1_200):
+    for step in range(800):
         packed = zlib.compress(block, 1)
         text = " ".join(str(number) for number in range(2_000))
         block = zlib.decompress(packed)

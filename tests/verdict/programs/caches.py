@@ -18,7 +18,7 @@ class Model:
 
 def main():
     progress.loaded()
-    for step in range(2_000):
+    for step in range(4_000):
         for number in range(60):
             Model(number).predict(step)
         progress.step()

@@ -2,6 +2,8 @@
 """Closures over a heap of constant size: each step builds a graph of functions that refer to each
 other, runs it, and drops it as cyclic garbage."""
 
+import weakref
+
 import progress
 
 
@@ -11,9 +13,12 @@ class Node:
         self.parents = parents
         self.grad = 0.0
 
+        own = weakref.ref(self) if progress.fixed("weak") else lambda: self
+
         def back():
-            for parent in self.parents:
-                parent.grad += self.grad
+            node = own()
+            for parent in node.parents:
+                parent.grad += node.grad
 
         self.back = back
 
@@ -28,14 +33,17 @@ def graph(width, depth):
 
 
 def main():
-    table = [{"row": row, "cells": [row, [row]]} for row in range(120_000)]
+    table = [{"row": row, "cells": [row, [row]]} for row in range(80_000)]
     progress.loaded()
-    for _ in range(1_200):
+    for _ in range(360):
         nodes = graph(40, 20)
         nodes[-1].grad = 1.0
         for node in reversed(nodes):
             node.back()
         table[len(nodes)]["cells"][0] = nodes[-1].value
+        if progress.fixed("clear"):
+            for node in nodes:
+                node.back = None
         progress.step()
 
 

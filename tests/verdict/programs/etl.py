@@ -5,7 +5,7 @@ import progress
 
 
 def main():
-    rows = [{"id": number, "name": str(number), "tags": [number % 7]} for number in range(600_000)]
+    rows = [{"id": number, "name": str(number), "tags": [number % 7]} for number in range(300_000)]
     progress.loaded()
     totals = [0] * 7
     for _ in range(6):

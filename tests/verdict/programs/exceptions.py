@@ -9,14 +9,16 @@ def attempt(number):
     try:
         raise ValueError(number)
     except ValueError as error:
-        last = error  # noqa: F841
+        last = error
+        if progress.fixed("del"):
+            del last
     return len(buffer)
 
 
 def main():
     table = [[number] for number in range(60_000)]
     progress.loaded()
-    for step in range(4_000):
+    for step in range(3_000):
         attempt(step)
         rows = [[index] for index in range(300)]
         table[step % len(table)] = rows[0]

@@ -9,7 +9,7 @@ import progress
 def main():
     table = [{"row": row, "cells": [row, [row]]} for row in range(80_000)]
     progress.loaded()
-    for step in range(1_500):
+    for step in range(400):
         batch = [{"x": [step, index]} for index in range(300)]
         sum(len(own) for own in batch)
         sum(range(20_000))

@@ -15,7 +15,7 @@ def main():
     table = [{"row": row, "cells": [row, [row]]} for row in range(100_000)]
     progress.loaded()
     memory = Memory()
-    for step in range(60):
+    for step in range(20):
         sum(number * number for number in range(30_000))
         memory.release()
         progress.step()

@@ -1,27 +1,30 @@
 #!/usr/bin/env python3
-"""A thread collects each 50 ms beside a loop that makes no cycles."""
+"""A thread collects after every fourth request, beside a loop that makes no cycles."""
 
 import gc
+import queue
 import threading
 
 import progress
 
 
 def main():
-    table = [{"row": row, "cells": [row, [row]]} for row in range(150_000)]
+    table = [{"row": row, "cells": [row, [row]]} for row in range(100_000)]
     progress.loaded()
-    done = threading.Event()
+    due = queue.SimpleQueue()
 
     def clean():
-        while not done.wait(0.05):
+        while due.get():
             gc.collect()
 
     cleaner = threading.Thread(target=clean)
     cleaner.start()
-    for step in range(400):
-        sum(number * number for number in range(40_000))
+    for step in range(100):
+        sum(number * number for number in range(20_000))
+        if step % 4 == 0:
+            due.put(True)
         progress.step()
-    done.set()
+    due.put(False)
     cleaner.join()
     return table
 

@@ -2,6 +2,7 @@
 """Freezes its table after setup, as advised, then makes cyclic garbage."""
 
 import gc
+import weakref
 
 import progress
 
@@ -18,10 +19,12 @@ def main():
     gc.freeze()
     kept = []
     progress.loaded()
-    for step in range(9_000):
+    for step in range(2_500):
         for _ in range(100):
             one, other = Pair(), Pair()
-            one.other, other.other = other, one
+            one.other, other.other = other, weakref.ref(one) if progress.fixed("weak") else one
+            if progress.fixed("clear"):
+                other.other = None
         kept.append([step, {"loss": [step]}])
         sum(range(3_000))
         progress.step()

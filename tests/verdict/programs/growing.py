@@ -7,7 +7,7 @@ import progress
 def main():
     index = {}
     progress.loaded()
-    for step in range(600):
+    for step in range(250):
         for number in range(step * 1_000, (step + 1) * 1_000):
             key = str(number)
             index[key] = {"key": key, "links": [number, number + 1], "rank": (number, [number])}

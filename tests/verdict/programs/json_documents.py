@@ -8,9 +8,9 @@ import progress
 
 def main():
     text = json.dumps([{"id": number, "tags": ["a", "b"], "at": {"x": number}} for number in range(400)])
-    index = {number: {"id": number, "tags": [number]} for number in range(100_000)}
+    index = {number: {"id": number, "tags": [number]} for number in range(60_000)}
     progress.loaded()
-    for step in range(4_000):
+    for step in range(1_200):
         documents = json.loads(text)
         index[step] = documents[0]
         progress.step()

@@ -12,4 +12,6 @@ import sys
 import unittest.mock  # noqa: F401
 import xml.dom.minidom  # noqa: F401
 
+import progress  # noqa: F401
+
 sys.exit(subprocess.call([sys.executable, str(pathlib.Path(__file__).with_name("records.py"))]))

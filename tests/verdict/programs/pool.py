@@ -19,15 +19,18 @@ def work(_):
     documents = [Document(number) for number in range(300)]
     for document in documents:
         document.links.append(documents[(document.number + 1) % len(documents)])
+    if progress.fixed("clear"):
+        for document in documents:
+            document.links.clear()
     progress.step()
     return sum(len(document.words) for document in documents)
 
 
 def main():
-    HEAP.extend({"row": row, "cells": [row]} for row in range(250_000))
+    HEAP.extend({"row": row, "cells": [row]} for row in range(120_000))
     progress.loaded()
     pool = multiprocessing.get_context("fork").Pool(2)
-    print(sum(pool.imap_unordered(work, range(400), chunksize=8)))
+    print(sum(pool.imap_unordered(work, range(160), chunksize=8)))
     pool.close()
     pool.join()
 

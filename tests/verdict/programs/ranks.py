@@ -7,15 +7,15 @@ import progress
 
 
 def rank(number, barrier):
-    table = [{"row": row, "cells": [row]} for row in range(300_000 if number else 1_000)]
+    table = [{"row": row, "cells": [row]} for row in range(200_000 if number else 1_000)]
     barrier.wait()
     progress.loaded()
-    for step in range(200):
+    for step in range(120):
         for index in range(300 if number else 3):
             one, other = [index], [index]
             one.append(other)
             other.append(one)
-        sum(range(100_000))
+        sum(range(60_000))
         barrier.wait()
         progress.step()
     return table

@@ -16,7 +16,7 @@ class Sample:
 def main():
     table = [Sample(number, [number], {"y": number}) for number in range(120_000)]
     progress.loaded()
-    for step in range(9_000):
+    for step in range(2_500):
         batch = [Sample(step, [index], {"y": index}) for index in range(300)]
         table[step % len(table)] = batch[0]
         sum(sample.number for sample in batch)

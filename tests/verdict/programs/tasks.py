@@ -16,7 +16,7 @@ async def request(sessions, number):
 async def main():
     sessions = {number: {"number": number, "history": [{"at": 0}]} for number in range(100_000)}
     progress.loaded()
-    for step in range(3_000):
+    for step in range(1_200):
         await asyncio.gather(*(request(sessions, step * 40 + own) for own in range(40)), return_exceptions=True)
         progress.step()
 

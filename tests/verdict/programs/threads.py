@@ -7,7 +7,7 @@ import progress
 
 
 def handle(cache, first):
-    for step in range(2_500):
+    for step in range(1_200):
         for number in range(60):
             document = {"id": number, "items": [{"k": [index]} for index in range(8)]}
             document["self"] = document["items"]

@@ -12,7 +12,7 @@ def main():
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
     progress.loaded()
-    for step in range(3_000):
+    for step in range(1_500):
         batch = [{"x": [index]} for index in range(300)]
         sum(len(row) for row in batch)
         sum(range(10_000))

@@ -7,11 +7,11 @@ import progress
 
 
 def main():
-    text = pickle.dumps([{"id": number, "box": (number, [number])} for number in range(400_000)])
+    text = pickle.dumps([{"id": number, "box": (number, [number])} for number in range(150_000)])
     loaded = [pickle.loads(text) for _ in range(2)]
     progress.loaded()
     total = 0
-    for step in range(120):
+    for step in range(40):
         for number in range(40_000):
             total = (total * 31 + number) % 1_000_003
         progress.step()

@@ -7,7 +7,7 @@ import progress
 def main():
     cache = {}
     progress.loaded()
-    for step in range(20_000):
+    for step in range(6_000):
         for index in range(80):
             key = (step * 80 + index) % 60_000
             cache[key] = {"key": key, "value": [key]}

@@ -9,16 +9,17 @@ import progress
 class Entry:
     def __init__(self, key):
         self.key = key
-        self.me = self
+        self.me = None if progress.fixed("clear") else self
 
 
 def main():
     index = {}
     progress.loaded()
-    for step in range(6_000):
+    for step in range(8_000):
         for number in range(60):
             key = (step, number)
-            index[key] = weakref.ref(Entry(key), lambda _, key=key: index.pop(key, None))
+            entry = Entry(key)
+            index[key] = weakref.ref(entry, lambda _, key=key: index.pop(key, None))
         progress.step()
     print(len(index))
 

@@ -127,8 +127,8 @@ class Truth:
         if file.exists():
             with open(file, newline="") as lines:
                 for one in csv.DictReader(lines):
-                    figures = {name: value if name in COLUMNS[:3] else float(value) for name, value in one.items()}
-                    self.rows[one["python"], one["program"], one["remedy"]] = figures
+                    key = one["python"], one["program"], one["remedy"]
+                    self.rows[key] = {**one, **{name: json.loads(one[name]) for name in COLUMNS[3:]}}
 
     def measure(self, name, python, program, wanted):
         """Runs what was not run --repeat times."""
@@ -137,9 +137,11 @@ class Truth:
             return self.repeat - int(self.rows.get((name, program, remedy), {"runs": 0})["runs"]) - len(runs[remedy])
 
         runs = {remedy: [] for remedy in wanted}
-        if "none" in runs and lacks("none") > 0:
-            runs["none"].append(run(python, program, "none"))
-            runs = {remedy: own for remedy, own in runs.items() if may_save(remedy, runs["none"][0])}
+        if "none" in runs:
+            if lacks("none") > 0:
+                runs["none"].append(run(python, program, "none"))
+            base = runs["none"][0] if runs["none"] else self.rows[name, program, "none"]
+            runs = {remedy: own for remedy, own in runs.items() if may_save(remedy, base)}
         turn = 0
         while missing := [remedy for remedy in runs if lacks(remedy) > 0]:
             for remedy in missing if turn % 2 == 0 else reversed(missing):
@@ -246,8 +248,7 @@ def decisions(cases):
             f"{case.frees:,.0f}", f"{base['empty']:.0f} of {base['collections']:.0f}",
             *(cells(case, remedy) for remedy in SHORT), "; ".join(f"{one} {cells(case, one)}" for one in others) or "-",
         ])
-    named = list(SHORT.values())
-    table(["program", "CPU", "collector", "exit", "frees/s", "freed nothing", *named, "others"], rows)
+    table(["program", "CPU", "collector", "exit", "frees/s", "freed nothing", *SHORT.values(), "others"], rows)
 
 
 def spread_of(values):
@@ -264,8 +265,7 @@ def groups(cases):
         "frees cycles": [case for case in automatic if case.frees >= NOTHING],
         "explicit calls": [case for case in counted if case.is_explicit],
     }
-    rows = []
-    asked = [*list(SHORT)[:5], "no-explicit", "freeze-forks", "fix=clear", "fix=weak", "fix=del"]
+    rows, asked = [], [*list(SHORT)[:5], "no-explicit", "freeze-forks", "fix=clear", "fix=weak", "fix=del"]
     for kind, own in kinds.items():
         for remedy in asked:
             having = [case for case in own if remedy in case.rows]
@@ -342,9 +342,8 @@ def canonical(settings):
 
 def remedy_of(advice, program):
     """The remedy's name here: none for advice that changes nothing, None for what cannot be measured."""
-    settings = (advice.get("effect") or {}).get("settings")
     known = remedies(program)
-    if settings:
+    if settings := (advice.get("effect") or {}).get("settings"):
         return canonical(settings)
     if advice["id"] in ASKS or advice["id"] in ("leave", "no-collection"):
         return "none"
@@ -415,7 +414,7 @@ def follow(options, pairs, truth):
                 for _ in range(options.repeat_recording):
                     report = record(options, pair, mode, options.traces or pathlib.Path(folder))
                     followed.append(Followed(pair, mode, report, truth))
-    columns = ["program", "mode", "verdict", "first advice", "its remedy", "cost", "saves", "best setting", "faults"]
+    columns = "program|mode|verdict|first advice|its remedy|cost|saves|best setting|faults".split("|")
     table(columns, [one.cells() for one in followed])
     return goals(followed)
 
@@ -474,7 +473,7 @@ def main():
     parser.add_argument("--few", action="store_true", help="six programs")
     parser.add_argument("programs", nargs="*", default=[])
     options = parser.parse_args()
-    own = f"{sys.version_info[0]}.{sys.version_info[1]}={sys.executable}"
+    own = "{}.{}={}".format(*sys.version_info[:2], sys.executable)
     pythons = [one.partition("=")[::2] for one in options.python or [own]]
     programs = options.programs or (FEW if options.few else NAMES)
     pairs = [

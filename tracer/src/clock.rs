@@ -9,7 +9,8 @@ use std::time::Duration;
 
 /// Current time in nanoseconds of CLOCK_MONOTONIC in the first time namespace, the clock of all timestamps of a trace.
 pub(crate) fn monotonic_ns() -> u64 {
-    own_monotonic_ns().saturating_sub_signed(namespaces::own_ahead_ns().unwrap_or(0))
+    let ahead_ns = namespaces::own_ahead_ns().unwrap_or(0);
+    own_monotonic_ns().saturating_add_signed(ahead_ns.saturating_neg())
 }
 
 /// The same in the namespace of this process.

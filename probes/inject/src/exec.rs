@@ -363,10 +363,8 @@ mod tests {
         let long = format!("LD_PRELOAD={gone}:{}", "x".repeat(9000));
         assert_eq!(started_with(&[&long]), None);
         // SAFETY: null stands for no list.
-        assert_eq!(
-            unsafe { without_library(std::ptr::null(), false, std::ptr::null(), |_| 7) },
-            None
-        );
+        let nothing = unsafe { without_library(std::ptr::null(), false, std::ptr::null(), |_| 7) };
+        assert_eq!(nothing, None);
     }
 
     #[test]

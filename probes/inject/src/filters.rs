@@ -189,15 +189,12 @@ unsafe extern "C" fn before_dlsym(library: *mut c_void, name: *const c_char) -> 
         (c"prctl", &PRCTL, our_prctl as *const c_void),
         (c"syscall", &SYSCALL, our_syscall as *const c_void),
     ];
-    match ours.into_iter().find(|(known, _, _)| *known == name) {
-        // SAFETY: as the program would call it.
-        Some((_, function, ours))
-            if unsafe { find(library, name.as_ptr()) } == function.address() =>
-        {
-            ours
-        }
-        _ => real,
-    }
+    let Some((_, function, ours)) = ours.into_iter().find(|(known, _, _)| *known == name) else {
+        return real;
+    };
+    // SAFETY: as the program would call it.
+    let found = unsafe { find(library, name.as_ptr()) };
+    if found == function.address() { ours } else { real }
 }
 
 unsafe extern "C" fn our_prctl() -> *mut c_void {
@@ -257,6 +254,7 @@ mod tests {
             libc::syscall(libc::SYS_seccomp, SECCOMP_SET_MODE_FILTER, second, 8)
         };
         assert_eq!((call(0), is_noticed()), (-1, false));
+        // SAFETY: the C library is loaded already.
         let library = unsafe { libc::dlopen(c"libc.so.6".as_ptr(), libc::RTLD_LAZY) };
         // SAFETY: looks names up.
         let found = |name: &CStr| unsafe { libc::dlsym(library, name.as_ptr()) };

@@ -296,7 +296,7 @@ impl InProcessSource {
         let assumed = OtherClock::Assumed(parents_ns);
         let ahead_ns = self.clocks.ahead_ns(pid, assumed).unwrap_or(parents_ns);
         let since_ns = facts.process.since_ns.saturating_add_signed(parents_ns);
-        facts.process.since_ns = since_ns.saturating_sub_signed(ahead_ns);
+        facts.process.since_ns = since_ns.saturating_add_signed(ahead_ns.saturating_neg());
         // Its id is whatever a program has written into its memory.
         let user = std::fs::metadata(format!("/proc/{pid}")).map(|entry| entry.uid());
         let is_foreign = user.is_ok_and(|uid| !self.owner.accepts(pid, uid));

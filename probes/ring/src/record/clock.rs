@@ -6,7 +6,7 @@ use super::{RingRecord, TimeInterval};
 pub(crate) fn moved(at_ns: u64, ahead_ns: i64) -> u64 {
     match at_ns {
         0 => 0,
-        at_ns => at_ns.saturating_sub_signed(ahead_ns),
+        at_ns => at_ns.saturating_add_signed(ahead_ns.saturating_neg()),
     }
 }
 

@@ -197,12 +197,8 @@ impl DelayCauses<'_> {
 
     /// Synchronizations right after a blocking copy that wait for nothing else, with the copy. PyTorch waits for
     /// each copy to or from pageable memory although it blocks: without the copy's own wait this one would take as
-    /// long. Where the copy did not block, this is its wait.
+    /// long.
     fn copies_with_wait(&self) -> HashMap<CallIndex, CallIndex> {
-        let copies = Index::enumerate(&self.timeline.ops)
-            .filter(|(_, op)| self.timeline.op_name(op).contains("Pageable"));
-        let pageable: HashMap<CallIndex, OpIndex> =
-            copies.filter_map(|(at, op)| Some((op.call?, at))).collect();
         let pairs = self.layout.chains.iter().flat_map(|chain| chain.calls.windows(2));
         let pairs = pairs.filter_map(|pair| {
             let [before, call] = <[CallIndex; 2]>::try_from(pair).ok()?;
@@ -211,16 +207,14 @@ impl DelayCauses<'_> {
             let is_pair = copy.timed
                 && kinds == (IdleCause::Copy, IdleCause::Synchronization)
                 && wait.start_ns.saturating_sub(copy.end_ns) <= SAME_FUNCTION_NS;
-            let (own_end, waited) = (self.end_of(before), self.end_of(call));
-            let copied = match pageable.get(&before) {
-                _ if self.waits_for_ops(own_end) => own_end,
-                Some(op) => self.network.place(self.layout.op(*op).1),
-                None => return None,
-            };
+            let (copied, waited) = (self.end_of(before), self.end_of(call));
             let had_ended = |end: &NetworkWait| {
                 self.network.measured_at(end.from) <= self.network.measured_at(copied)
             };
-            (is_pair && self.ops_of(waited).all(|end| had_ended(&end))).then_some((call, before))
+            (is_pair
+                && self.waits_for_ops(copied)
+                && self.ops_of(waited).all(|end| had_ended(&end)))
+            .then_some((call, before))
         });
         pairs.collect()
     }

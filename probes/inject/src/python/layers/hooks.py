@@ -79,6 +79,28 @@ def pack(tensor):
     return kept
 
 
+def hint():
+    """What torch ends that error with, of a tensor of ours: its words differ by version and mode."""
+    top = None if top_hooks is None else top_hooks(False)
+    modes = getattr(torch._C, "_len_torch_dispatch_stack", int)()
+    if modes or top is not None and top[0] is not pack:
+        return ""
+    if top is not None:
+        autograd._pop_saved_tensors_default_hooks()
+    try:
+        with plain(), torch.enable_grad():
+            changed = torch.zeros(1, device="cpu", requires_grad=True).exp()
+        with plain(), torch.no_grad():
+            changed.add_(1)
+        changed.grad_fn._saved_result
+    except RuntimeError as error:
+        return str(error).partition(" instead.")[2]
+    finally:
+        if top is not None:
+            autograd._push_saved_tensors_default_hooks(pack, unpack)
+    return ""
+
+
 def unpack(kept):
     now, (tensor, version) = state["now"], kept
     if now is not None:
@@ -86,17 +108,10 @@ def unpack(kept):
         now["saved"] += 1
     if tensor._version != version:
         # As torch says it (saved_variable.cpp), but which output it is, which hooks are not told.
-        hint = (
-            "the backtrace further above shows the operation that failed to compute its gradient. The variable in "
-            "question was changed in there or anywhere later. Good luck!"
-            if torch.is_anomaly_enabled()
-            else "enable anomaly detection to find the operation that failed to compute its gradient, with "
-            "torch.autograd.set_detect_anomaly(True)."
-        )
         raise RuntimeError(
             "one of the variables needed for gradient computation has been modified by an inplace operation: "
-            "[%s %s] is at version %d; expected version %d instead. Hint: %s"
-            % (tensor.type(), list(tensor.shape), tensor._version, version, hint)
+            "[%s %s] is at version %d; expected version %d instead.%s"
+            % (tensor.type(), list(tensor.shape), tensor._version, version, hint())
         )
     return tensor
 

@@ -97,7 +97,8 @@ fn the_mode_of_a_command_depends_on_the_facts() {
         (RecordMode::Inject, unprivileged(), "injected, 0 notes"),
         (RecordMode::Inject, no_library(facts()), "library"),
         (RecordMode::Both, facts(), "both, 0 notes"),
-        (RecordMode::Both, seccomp, "both, 0 notes"),
+        (RecordMode::Ebpf, seccomp.clone(), "kernel"),
+        (RecordMode::Both, seccomp, "kernel"),
         (RecordMode::Both, unprivileged(), "denied"),
         (RecordMode::Both, no_library(facts()), "library"),
     ];

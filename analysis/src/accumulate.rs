@@ -10,6 +10,7 @@ pub(crate) mod cleanup;
 pub(crate) mod counters;
 pub(crate) mod cpu_samples;
 pub(crate) mod cuda;
+pub(crate) mod explicit;
 pub(crate) mod freeze;
 pub(crate) mod garbage;
 pub(crate) mod gpu_samples;

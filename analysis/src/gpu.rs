@@ -8,6 +8,7 @@ pub(crate) mod breakdown;
 pub mod calls;
 pub(crate) mod cause;
 pub mod collect;
+pub(crate) mod cost;
 pub mod delayed;
 pub(crate) mod device;
 pub(crate) mod devices;

@@ -45,7 +45,6 @@ pub mod parallel;
 pub mod paths;
 mod phases;
 mod regression;
-mod remedy;
 pub mod report;
 pub mod spans;
 pub mod statistics;

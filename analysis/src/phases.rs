@@ -9,6 +9,7 @@ mod boundaries;
 pub(crate) use self::boundaries::{Phase, RunPhases, training_steps};
 
 use self::boundaries::{At, FEWEST_STEPS};
+use crate::accumulate::explicit::ExplicitCalls;
 use crate::accumulate::stacks::{
     NodeId, RankingLimits, StackRanking, StackSums, StackTree, TraceStacks,
 };
@@ -21,7 +22,7 @@ use crate::report::{
 use crate::spans::PauseSpan;
 use crate::time::add_to;
 use crate::{time, verdict};
-use gctrace_event::ProcessOrigin;
+use gctrace_event::{CollectorKind, GcReason, ProcessOrigin};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
@@ -166,6 +167,26 @@ impl<'a> JudgedRun<'a> {
         ranking.report(RankingLimits::PROCESS)
     }
 
+    /// Why each pause ran, as far as the reasons and the thresholds show.
+    fn causes(&self) -> Vec<GcReason> {
+        let interpreter = self.process.interpreter.as_ref();
+        let generational = interpreter
+            .is_some_and(|interpreter| interpreter.collector == CollectorKind::Generational);
+        let thresholds = self.process.settings.as_ref().map(|settings| settings.thresholds);
+        let mut calls = thresholds.filter(|_| generational).map(ExplicitCalls::under);
+        let mut cause = |pause: &PauseSpan| {
+            let is_explicit = calls
+                .as_mut()
+                .is_some_and(|calls| calls.is_explicit(pause.generation, pause.reason));
+            match pause.reason {
+                GcReason::Unknown if is_explicit => GcReason::Manual,
+                GcReason::Unknown => GcReason::Automatic,
+                known => known,
+            }
+        };
+        self.pauses.iter().map(&mut cause).collect()
+    }
+
     /// What its pauses took in each phase.
     pub(crate) fn report(&self) -> PhasesReport {
         let report = self.report_without_lines();
@@ -174,7 +195,8 @@ impl<'a> JudgedRun<'a> {
 
     /// The same without its lines.
     pub(crate) fn report_without_lines(&self) -> PhasesReport {
-        let row = |phase| self.phases.row(phase, &self.pauses, self.origin_ns);
+        let causes = self.causes();
+        let row = |phase| self.phases.row(phase, &self.pauses, &causes, self.origin_ns);
         let mut report = PhasesReport {
             basis: match self.phases.mark {
                 TrainingMark::WholeRun
@@ -187,6 +209,7 @@ impl<'a> JudgedRun<'a> {
             pid: self.process.pid,
             rank: self.process.rank,
             among: self.among,
+            forked: self.forked,
             judged: JudgedPhase::Training,
             training_by: self.phases.mark,
             steps: self.phases.steps,

@@ -1,5 +1,5 @@
 //! The report: the findings of the analysis, as data. Owns the types behind the schema
-//! `gctrace.report/2` (docs/report-schema.md). Names end in the unit: `_ns` nanoseconds,
+//! `gctrace.report/3` (docs/report-schema.md). Names end in the unit: `_ns` nanoseconds,
 //! `_per_s` per second, `_ratio` a share of 1; numbers without such an ending are counts.
 //! `basis` states what the figures of an object rest on; an object without it has the basis of
 //! the enclosing object. Timestamps are on the clock of the trace (`CLOCK_MONOTONIC`).
@@ -51,7 +51,7 @@ mod processes;
 mod ranks;
 mod steps;
 
-pub use advice::{Advice, AdviceEffect, AdviceId, AdvisedSettings, PredictedLength};
+pub use advice::{Advice, AdviceEffect, AdviceId, UsualGain};
 pub use by_cause::ByCause;
 pub use cause::{
     CauseReport, DeviceCost, GpuCost, PauseCostParts, PauseCostReport, StepEvidenceReport,
@@ -124,7 +124,7 @@ use serde::Serialize;
 use std::fmt;
 
 /// Name and version of the schema, the value of `schema` in a report.
-pub const SCHEMA: &str = "gctrace.report/2";
+pub const SCHEMA: &str = "gctrace.report/3";
 
 /// What a figure rests on: a measurement, a model, or a change that was not made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -143,7 +143,7 @@ pub enum Basis {
 /// an ending is a count. `null` means unknown or not recorded, never 0.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Report {
-    /// Name and version of this schema: always `gctrace.report/2`.
+    /// Name and version of this schema: always `gctrace.report/3`.
     pub schema: String,
     /// Version of gctrace that made the report.
     pub gctrace: String,
@@ -151,10 +151,6 @@ pub struct Report {
     pub verdict: Verdict,
     /// Changes to make, in the order to try them, each with its predicted effect.
     pub advice: Vec<Advice>,
-    /// Remedies that were priced and are not advised, with their predicted effect: they are likely to
-    /// save less than a thousandth of the run, or one recording does not show what they save, as the
-    /// range contains 0 or is wider than the likely saving.
-    pub not_advised: Vec<Advice>,
     /// Number of separate runs that the traces are of, as far as their times are known: traces of
     /// one run overlap in time. Of several runs there is no common verdict.
     pub runs: u64,
@@ -224,6 +220,17 @@ pub struct Report {
 }
 
 impl Report {
+    /// The process that the verdict is about, of free-threaded builds the one that was stopped longest; `None`
+    /// if none collected.
+    #[must_use]
+    pub fn judged_process(&self) -> Option<&ProcessReport> {
+        let judged = self.phases.as_ref().and_then(|phases| {
+            let mut processes = self.processes.iter();
+            processes.find(|process| (process.trace, process.pid) == (phases.trace, phases.pid))
+        });
+        judged.or_else(|| self.processes.first())
+    }
+
     /// The pauses of this reason; `None` if there are none.
     #[must_use]
     pub fn pauses_of(&self, reason: GcReason) -> Option<&PausesReport> {

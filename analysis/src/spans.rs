@@ -44,6 +44,12 @@ pub struct PauseSpan {
 }
 
 impl PauseSpan {
+    /// CPU time of the collecting thread, in ns; its length where that is unknown.
+    pub(crate) fn work_ns(&self) -> u64 {
+        let length_ns = self.duration_ns();
+        self.cpu_ns.map_or(length_ns, |cpu_ns| u64::from(cpu_ns.get()).min(length_ns))
+    }
+
     /// Start and end.
     pub(crate) fn span(&self) -> (u64, u64) {
         (self.start_ns, self.end_ns)

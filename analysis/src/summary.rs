@@ -13,11 +13,11 @@ use crate::accumulate::trace_state::TraceState;
 use crate::accumulate::unlisted::UnlistedSums;
 use crate::accumulate::{garbage, pressure};
 use crate::advice;
-use crate::advice::AskedChanges;
 use crate::analysis::Analysis;
 use crate::time::stats::ratio;
 use crate::time::{add_to, sum};
 
+use crate::gpu::cost::WithoutPauses;
 use crate::gpu::kept::KeptTimeline;
 use crate::gpu::merge::MergedTimelines;
 use crate::gpu::replays::JobReplays;
@@ -89,20 +89,19 @@ impl Analysis {
         let timelines = merged.timelines.as_ref();
         let runs = runs(&self.traces);
         let judged = JudgedRun::of(self, timelines, &processes).filter(|_| runs < 2);
-        let remedies = judged.as_ref().and_then(|run| advice::remedies(self, run));
         let with_gpu: Vec<&KeptTimeline> =
             timelines.iter().filter(|timeline| timeline.has_gpu_times()).collect();
-        let asked = AskedChanges::of(self, &with_gpu, &processes, remedies.as_ref());
+        let without = WithoutPauses::of(&with_gpu);
         let replays = if with_gpu.is_empty() {
             JobReplays::default()
         } else {
-            JobReplays::of(&with_gpu, &asked.changes(), self.threads)
+            JobReplays::of(&with_gpu, &[without.change()], self.threads)
         };
         let gpu = gpu_work(&merged, &with_gpu, &replays, self.threads);
-        let replayed = asked.outcome(&replays, gpu.as_ref());
+        let cost = without.cost(&replays, gpu.as_ref());
         let phases = judged.as_ref().map(JudgedRun::report);
         let series = judged.as_ref().and_then(|run| TrainingSeries::of(run, timelines));
-        let verdict = verdict::verdict(&totals, phases.as_ref(), &traces, replayed.cost.as_ref());
+        let verdict = verdict::verdict(&totals, phases.as_ref(), &traces, cost.as_ref());
         let verdict = match runs {
             0 | 1 => verdict,
             _ => Verdict { level: Level::Unknown, ..verdict },
@@ -115,7 +114,6 @@ impl Analysis {
             gctrace: env!("CARGO_PKG_VERSION").to_owned(),
             verdict,
             advice: Vec::new(),
-            not_advised: Vec::new(),
             runs,
             by_generation: self.groups(
                 [Some(0), Some(1), Some(2), None].map(GroupName::Generation),
@@ -145,7 +143,7 @@ impl Analysis {
             traces_left_out: 0,
             processes,
             missing,
-            gpu_cost: replayed.cost,
+            gpu_cost: cost,
             series,
         };
         let jobs = report.gpu.as_mut().and_then(|gpu| gpu.ranks.as_mut());
@@ -153,7 +151,7 @@ impl Analysis {
             job.spread = gpu::ranks::spread::spread(&job.ranks, &report.traces);
         }
         report.verdict.sentence = words::verdict::sentence(&report);
-        (report.advice, report.not_advised) = advice::advice(&report, remedies, &replayed);
+        report.advice = advice::advice(&report);
         report
     }
 

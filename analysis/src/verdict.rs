@@ -120,11 +120,6 @@ pub(crate) fn judged_phase(phases: &PhasesReport) -> JudgedPhase {
     judge(phases).1
 }
 
-/// Whether what start-up lost is worth a change.
-pub(crate) fn start_up_counts(phases: &PhasesReport) -> bool {
-    matches!(start_up_level(phases), Level::Heavy | Level::Noticeable)
-}
-
 /// By which the worst process is found: level, then training before start-up, then paused time.
 pub(crate) fn weight(phases: &PhasesReport) -> (u8, JudgedPhase, u64) {
     let (level, judged) = judge(phases);

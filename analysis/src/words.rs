@@ -3,7 +3,7 @@
 //! Fixed phrases are the `Display` of their findings; sentences of the text form alone are in its
 //! sections.
 
-pub(crate) mod advice;
+pub mod advice;
 mod callback;
 mod called;
 pub mod cleanup;
@@ -14,9 +14,8 @@ pub mod places;
 pub mod samples;
 pub(crate) mod verdict;
 pub(crate) mod waits;
-mod whole_run;
 
-pub use whole_run::{Measuring, measuring};
+use crate::report::Report;
 
 /// The risk of calling `gc.collect()` no more.
 const EXPLICIT_CALLS_RISK: &str = "A call before a phase that needs a lot of memory may be \
@@ -29,17 +28,28 @@ const FREEZE_RISK: &str = "Frozen objects that become garbage in a cycle are nev
 /// The risk of a higher first threshold.
 const THRESHOLDS_RISK: &str = "Cyclic garbage lives up to ten times longer before it is freed";
 
-/// The call that sets these thresholds.
-#[must_use]
-pub fn set_threshold([young, middle, old]: [i32; 3]) -> String {
-    format!("gc.set_threshold({young}, {middle}, {old})")
+/// What records the cycles of this command's garbage.
+pub(crate) fn find_cycles_command(report: &Report) -> String {
+    format!("gctrace --mode inject --garbage cycles -- {}", command(report))
 }
 
-/// The text of an advice; `code` and `risk` are empty where there are none. An action that ends with a colon
-/// is to run the code, a command.
+/// The recorded command as a shell takes it, of the process that the verdict is about; `COMMAND` if a running
+/// process was recorded, or several commands.
+#[must_use]
+pub fn command(report: &Report) -> String {
+    let trace = report.phases.as_ref().map_or(0, |phases| phases.trace);
+    let command = report.traces.get(trace).map(|trace| trace.command.as_slice());
+    let words = command
+        .filter(|command| !command.is_empty())
+        .and_then(|command| shlex::try_join(command.iter().map(String::as_str)).ok());
+    words.map_or_else(|| "COMMAND".to_owned(), |words| crate::clean::line(&words).into_owned())
+}
+
+/// The text of an advice; `code` and `risk` are empty where there are none. The action is a clause, and what
+/// to type where that is short.
 #[derive(Default)]
 struct AdviceText {
-    action: &'static str,
+    action: String,
     why: String,
     code: String,
     risk: String,

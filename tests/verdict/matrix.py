@@ -343,7 +343,7 @@ def canonical(settings):
 def remedy_of(advice, program):
     """The remedy's name here: none for advice that changes nothing, None for what cannot be measured."""
     known = remedies(program)
-    if settings := (advice.get("effect") or {}).get("settings"):
+    if settings := advice.get("settings"):
         return canonical(settings)
     if advice["id"] in ASKS or advice["id"] in ("leave", "no-collection"):
         return "none"

@@ -11,10 +11,10 @@ pub(crate) use found::{FoundProcess, FoundSettings, FrozenForks, LoadingCollecti
 use crate::args::AdviceArgs;
 use crate::print::clean;
 use crate::text::shell_line;
-use crate::units::duration;
 use crate::{analyze, print, render, setting};
 use anyhow::Context;
-use gctrace_analysis::report::{Advice, AdviceId, PhaseReport, Report};
+use gctrace_analysis::report::{Advice, Report};
+use gctrace_analysis::words;
 
 /// Prints an advice of the report on these traces. Returns the exit code: 0, or 1 if a trace was
 /// read only in part.
@@ -79,27 +79,9 @@ pub(crate) fn text(advice: &Advice, report: &Report, step_function: Option<&str>
                 "To check: record the run again; gctrace compare shows its steps beside these.",
             );
     }
-    if let Some(phases) = &report.phases
-        && let Some(most_ns) = advice.effect.saves_at_most_ns
-    {
-        let least_ns = advice.effect.saves_at_least_ns.unwrap_or(0);
-        let start_up = &phases.start_up;
-        let phase = match advice.id {
-            AdviceId::OffWhileLoading => start_up,
-            _ => &phases.training,
-        };
-        let whole = |figure: fn(&PhaseReport) -> u64| match advice.id {
-            AdviceId::Disable => figure(start_up).saturating_add(figure(phase)),
-            _ => figure(phase),
-        };
-        let sign = if least_ns < 0 { "-" } else { "" };
+    if let Some(saves) = words::advice::saves(advice, report) {
         text += &comment(&format!(
-            "To check: record the run again and compare the verdict. The collector took {} of {}; \
-             with this change {sign}{} to {} less are predicted.",
-            duration(whole(|phase| phase.paused_ns)),
-            duration(whole(|phase| phase.duration_ns)),
-            duration(least_ns.unsigned_abs()),
-            duration(most_ns),
+            "Saves {saves}. To check: record the run again; gctrace compare shows both."
         ));
     }
     text
@@ -110,14 +92,11 @@ fn without_code(advice: &Advice, report: &Report, step_function: Option<&str>) -
     let Some(setting) = setting::of_advice(advice, report) else {
         return String::new();
     };
-    let recorded = report.traces.iter().map(|trace| trace.command.as_slice());
-    let recorded = recorded.into_iter().find(|command| !command.is_empty());
-    let command = recorded.map_or_else(|| "COMMAND".to_owned(), shell_line);
     let steps = step_function.filter(|_| !setting.is_from_start());
     let steps = steps.map_or_else(String::new, |name| {
         format!(" {}", shell_line(&[format!("--step-function={name}")]))
     });
-    let apply = format!("gctrace apply --gc {setting}{steps} -- {command}");
+    let apply = format!("gctrace apply --gc {setting}{steps} -- {}", words::command(report));
     format!("# Without a change to the program:\n#     {}\n", clean::line(&apply))
 }
 

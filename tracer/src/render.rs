@@ -28,7 +28,6 @@ mod overview;
 mod page;
 mod pressure;
 mod ranks;
-mod settings;
 mod steps;
 mod style;
 mod table;

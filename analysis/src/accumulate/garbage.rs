@@ -6,6 +6,7 @@
 mod classes;
 mod figures;
 mod per_step;
+mod shape;
 mod table;
 mod together;
 

@@ -6,13 +6,13 @@ use crate::accumulate::called::CalledSums;
 use crate::accumulate::cleanup::CleanupSums;
 use crate::accumulate::counters::CounterSums;
 use crate::accumulate::cpu_samples::CpuSums;
+use crate::accumulate::explicit::ExplicitCalls;
 use crate::accumulate::layers::LayerSums;
 use crate::accumulate::pause_sums::reason_index;
 use crate::accumulate::process_sums::ProcessSums;
 use crate::accumulate::stacks::{NodeId, RankingLimits, StackRanking, StackTree, TraceStacks};
 use crate::accumulate::tally::PauseTally;
 use crate::accumulate::{Keep, growth};
-use crate::remedy::explicit::ExplicitCalls;
 use crate::report::{
     Basis, CleanupScale, CpuReport, HeapTrend, InterpreterReport, LinesReport, PressureReport,
     ProcessReport, SettingsReport, Workload,

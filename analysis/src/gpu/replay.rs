@@ -36,7 +36,6 @@ pub(super) use network::{MAX_EDGES, MAX_NODES};
 pub use schedule::ReplaySchedule;
 pub use skeleton::{JoinedReplay, JoinedSkeletons, Skeleton};
 pub use steps::StepEvidence;
-pub(crate) use steps::main_steps;
 
 use super::timeline::{OpIndex, PauseIndex, ThreadIndex, Timeline};
 use crate::spans::PauseSpan;

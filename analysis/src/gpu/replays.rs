@@ -7,8 +7,8 @@
 use super::kept::KeptTimeline;
 use super::ranks::{RankJob, RankJobs, shared_ops};
 use super::replay::{
-    DeviceRankTimes, InsertedPause, JoinedReplay, JoinedSkeletons, PauseLength, RankLedger,
-    ReplayChange, ReplayJob, ReplayModel, Skeleton, StepIdle,
+    DeviceRankTimes, InsertedPause, JoinedSkeletons, PauseLength, RankLedger, ReplayChange,
+    ReplayJob, ReplayModel, Skeleton, StepIdle,
 };
 use super::timeline::{GpuPart, OpIndex, Timeline};
 use super::{cause, ranks, replay};
@@ -62,15 +62,6 @@ pub struct JobReplays {
     pub(crate) steps: Vec<StepIdle>,
     /// Why no job is replayed although something paused.
     pub(crate) not_replayed: Option<NotReplayed>,
-}
-
-/// A run: how long all of it, and a step of it on the mean.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RunLength {
-    /// From the first start to the last end of all programs, in ns.
-    pub length_ns: u64,
-    /// Mean step; `None` where steps are unknown.
-    pub step_ns: Option<u64>,
 }
 
 impl JobReplays {
@@ -221,45 +212,15 @@ impl JobReplays {
     }
 }
 
-impl RunLength {
-    /// The run of jobs with all their ranks in one scenario. Jobs that have nothing to do with each
-    /// other: the longest.
-    #[must_use]
-    pub fn of(jobs: &[JoinedSkeletons<'_>], scenario: usize) -> Self {
-        let runs = jobs.iter().map(|job| Self::of_job(job, scenario));
-        let all: Vec<Self> = runs.collect();
-        let steps: Vec<u64> = all.iter().filter_map(|run| run.step_ns).collect();
-        Self {
-            length_ns: all.iter().map(|run| run.length_ns).fold(0, u64::max),
-            step_ns: mean(&steps),
-        }
-    }
-
-    fn of_job(job: &JoinedSkeletons<'_>, scenario: usize) -> Self {
+/// From the first start to the last end of all programs in one scenario, in ns, of jobs with all their ranks.
+/// Jobs that have nothing to do with each other: the longest.
+pub(crate) fn run_length_ns(jobs: &[JoinedSkeletons<'_>], scenario: usize) -> u64 {
+    let length_ns = |job: &JoinedSkeletons<'_>| {
         let replay = job.replay(|_| scenario);
         let ends_ns = (0..job.ranks()).map(|rank| replay.end_ns(rank));
-        let steps: Vec<u64> =
-            (0..job.ranks()).filter_map(|rank| mean_step_ns(&replay, rank)).collect();
-        Self {
-            length_ns: duration(job.start_ns(), ends_ns.fold(0, u64::max)),
-            step_ns: mean(&steps),
-        }
-    }
-}
-
-/// Mean step of a rank; `None` with fewer than two.
-fn mean_step_ns(replay: &JoinedReplay<'_>, rank: usize) -> Option<u64> {
-    let steps: Vec<(u64, u64)> = replay.steps_ns(rank).collect();
-    let [(start_ns, _), .., (_, end_ns)] = steps.as_slice() else {
-        return None;
+        duration(job.start_ns(), ends_ns.fold(0, u64::max))
     };
-    Some(duration(*start_ns, *end_ns) / steps.len() as u64)
-}
-
-fn mean(values: &[u64]) -> Option<u64> {
-    let sum: u128 = values.iter().map(|value| u128::from(*value)).sum();
-    let mean = sum.checked_div(values.len() as u128)?;
-    u64::try_from(mean).ok()
+    jobs.iter().map(length_ns).fold(0, u64::max)
 }
 
 /// For each timeline the part of each change that is about it.

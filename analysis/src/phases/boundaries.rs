@@ -3,7 +3,7 @@
 
 use crate::gpu::steps::{busiest_thread, warm_up};
 use crate::gpu::timeline::{ProcessTimeline, StepSpan};
-use crate::report::{PauseTotal, PhaseReport, TrainingMark};
+use crate::report::{ByCause, PauseTotal, PhaseReport, TrainingMark};
 use crate::spans::PauseSpan;
 use crate::time;
 use crate::time::add_to;
@@ -108,8 +108,21 @@ impl RunPhases {
         }
     }
 
-    pub(super) fn row(&self, phase: Phase, pauses: &[PauseSpan], origin_ns: u64) -> PhaseReport {
+    /// `causes`: of each pause.
+    pub(super) fn row(
+        &self,
+        phase: Phase,
+        pauses: &[PauseSpan],
+        causes: &[GcReason],
+        origin_ns: u64,
+    ) -> PhaseReport {
         let (start_ns, end_ns) = self.span_of(phase);
+        let mut work = CollectionWork::default();
+        for (pause, cause) in pauses.iter().zip(causes) {
+            if self.phase_of(pause) == phase {
+                work.add(pause, *cause);
+            }
+        }
         let pauses = pauses.iter().filter(|pause| self.phase_of(pause) == phase);
         let mut sum = PauseTotal::default();
         let mut longest_ns = None;
@@ -124,10 +137,39 @@ impl RunPhases {
             after_start_ns: time::duration(origin_ns, start_ns),
             duration_ns,
             pauses: sum,
+            causes: work.causes,
+            young: work.young,
+            freed_objects: work.freed_objects,
+            freed_nothing: work.freed_nothing,
             paused_ns,
             paused_ratio: ratio(paused_ns, duration_ns),
             longest_ns,
             over_time_ns: over_time(&paused, (start_ns, end_ns)),
+        }
+    }
+}
+
+/// What collections were started by, took and freed.
+#[derive(Debug, Default)]
+struct CollectionWork {
+    causes: ByCause,
+    young: u64,
+    freed_objects: Option<u64>,
+    freed_nothing: PauseTotal,
+}
+
+impl CollectionWork {
+    fn add(&mut self, pause: &PauseSpan, cause: GcReason) {
+        self.causes.of(cause, pause.generation == 2).add(pause.work_ns());
+        if cause != GcReason::Automatic {
+            return;
+        }
+        self.young += u64::from(pause.generation == 0);
+        if let Some(freed) = pause.collected.map(|freed| u64::from(freed.get())) {
+            add_to(self.freed_objects.get_or_insert(0), freed);
+            if freed == 0 {
+                self.freed_nothing.add(pause.work_ns());
+            }
         }
     }
 }
@@ -348,7 +390,8 @@ mod tests {
         let phases = RunPhases::of(&timeline, (0, 1_000), true, |_| None);
         assert_eq!(phases.training_ns, (0, 800));
         assert_eq!((phases.mark, phases.steps), (TrainingMark::WholeRun, None));
-        let of = |phase| phases.row(phase, &timeline.pauses, 0);
+        let causes: Vec<GcReason> = timeline.pauses.iter().map(|pause| pause.reason).collect();
+        let of = |phase| phases.row(phase, &timeline.pauses, &causes, 0);
         let counts = [Phase::StartUp, Phase::Training, Phase::Exit].map(|one| of(one).pauses.count);
         assert_eq!(counts, [0, 2, 1]);
         let training = of(Phase::Training);
@@ -450,7 +493,8 @@ mod tests {
             prop_assert!(phases.training_ns.1 <= end_ns);
             let mut count = 0;
             for phase in [Phase::StartUp, Phase::Training, Phase::Exit] {
-                let row = phases.row(phase, &timeline.pauses, 0);
+                let causes = vec![GcReason::Automatic; timeline.pauses.len()];
+                let row = phases.row(phase, &timeline.pauses, &causes, 0);
                 count += row.pauses.count;
                 prop_assert!(row.paused_ns <= row.duration_ns);
                 prop_assert!(row.over_time_ns.iter().sum::<u64>() <= row.paused_ns);

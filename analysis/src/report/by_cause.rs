@@ -34,7 +34,8 @@ impl ByCause {
     }
 
     /// Pauses of all causes.
-    pub(crate) fn total(&self) -> PauseTotal {
+    #[must_use]
+    pub fn total(&self) -> PauseTotal {
         let Self { automatic_full, automatic_partial, manual, shutdown, unknown } = self;
         [automatic_full, automatic_partial, manual, shutdown, unknown].into_iter().collect()
     }

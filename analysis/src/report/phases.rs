@@ -1,6 +1,6 @@
 //! The part of a report about the phases of the run.
 
-use super::{Basis, LinesReport, PauseTotal, StepSource};
+use super::{Basis, ByCause, LinesReport, PauseTotal, StepSource};
 use crate::time::stats::ratio;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -21,6 +21,8 @@ pub struct PhasesReport {
     /// Number of processes among which it is the worst, with itself: those with training steps, at
     /// least half as many as the process with the most; without steps the ranks, or all that collected.
     pub among: u64,
+    /// Whether an interpreter forked the process: it began with the heap of its parent.
+    pub forked: bool,
     /// The phase that the verdict is about.
     pub judged: JudgedPhase,
     /// What the start and the end of training were recognized by.
@@ -49,7 +51,8 @@ impl PhasesReport {
     }
 
     /// Length of the recorded run, in ns.
-    pub(crate) fn duration_ns(&self) -> u64 {
+    #[must_use]
+    pub fn duration_ns(&self) -> u64 {
         let parts = [&self.start_up, &self.training, &self.exit].map(|phase| phase.duration_ns);
         parts.into_iter().fold(0, u64::saturating_add)
     }
@@ -113,6 +116,15 @@ pub struct PhaseReport {
     pub duration_ns: u64,
     /// Its pauses: count and summed time.
     pub pauses: PauseTotal,
+    /// The same pauses by cause, with CPU time of the collecting thread, wall time where that is unknown. Of
+    /// unknown reason: explicit where the thresholds cannot have started them, else automatic.
+    pub causes: ByCause,
+    /// Automatic collections of generation 0.
+    pub young: u64,
+    /// Objects that its automatic collections freed; `null` if unknown.
+    pub freed_objects: Option<u64>,
+    /// Automatic collections that freed no object; their time as in `causes`.
+    pub freed_nothing: PauseTotal,
     /// Time within the phase during which the collector ran, in ns; overlapping pauses count once.
     pub paused_ns: u64,
     /// `paused_ns` / `duration_ns`; `null` for a phase without length.

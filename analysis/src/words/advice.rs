@@ -1,50 +1,41 @@
 //! The words of each advice.
 
-use super::{AdviceText, callback, cycles, places, whole_run};
+use super::places::library_switch;
+use super::{AdviceText, FREEZE_RISK, callback, cycles, places};
 use crate::report::{
-    Advice, AdviceEffect, AdviceId, Basis, ByCause, GroupName, Level, PauseTotal, PhaseReport,
-    ProcessReport, Report, SettingsReport,
+    Advice, AdviceEffect, AdviceId, Basis, ByCause, JudgedPhase, LineTotal, PauseTotal,
+    PhaseReport, ProcessReport, Report,
 };
-use crate::time::stats::ratio;
-use crate::units;
-use crate::units::{count, counted, duration, percent, three_digits};
-use gctrace_event::{CollectorKind, Counter};
+use crate::units::{counted, duration, percent};
+use gctrace_event::CollectorKind;
 
 /// An advice of this report with its sentences.
 pub(crate) fn advice(id: AdviceId, effect: AdviceEffect, report: &Report) -> Advice {
-    // These are of collections that the collector's rules explain, as in-process reasons are unknown.
-    let times = match (id, effect.saves_likely_ns) {
-        (AdviceId::BreakCycles, _) | (_, Some(_)) => report.by_likely_cause(),
-        (_, None) => report.by_cause(),
-    };
     let text = match id {
         AdviceId::NoCollection => no_collection(report),
-        AdviceId::RecordCollections => record_collections(),
+        AdviceId::RecordCollections => record_collections(report),
         AdviceId::Leave => leave(report),
-        AdviceId::ExplicitCalls => explicit_calls(report, &times),
-        AdviceId::Freeze => freeze(report, &effect, &times),
-        AdviceId::FreezeBeforeFork => whole_run::freeze_before_fork(report),
-        AdviceId::FindCycles => whole_run::find_cycles(report),
-        AdviceId::Measure => whole_run::measure(report),
-        AdviceId::RaiseThreshold => raise_threshold(report, &effect, &times),
-        AdviceId::Planned => planned(report, &effect, &times),
-        AdviceId::OffWhileLoading => whole_run::off_while_loading(report, &effect),
-        AdviceId::Disable => whole_run::disable(report, &effect, &times),
-        AdviceId::SwappedOut => swapped_out(report),
-        AdviceId::RecordReasons => record_reasons(report, &times),
+        AdviceId::ExplicitCalls => explicit_calls(report),
+        AdviceId::Freeze => freeze(report),
+        AdviceId::FreezeBeforeFork => freeze_before_fork(report),
+        AdviceId::FreezeAtExit => freeze_at_exit(report),
+        AdviceId::FindCycles => find_cycles(report),
+        AdviceId::FindHolders => find_holders(report),
+        AdviceId::RaiseThreshold => raise_threshold(report, &effect),
+        AdviceId::Planned => planned(report),
+        AdviceId::OffWhileLoading => off_while_loading(report),
+        AdviceId::Disable => disable(report),
+        AdviceId::SwappedOut => swapped_out(),
         AdviceId::Uncollectable => uncollectable(report),
-        AdviceId::BreakCycles => cycles::advice(report, &times),
+        AdviceId::BreakCycles => break_cycles(report),
         // These have words of their own.
-        AdviceId::FasterData | AdviceId::FreeGil => AdviceText::default(),
+        AdviceId::FasterData | AdviceId::FreeGil | AdviceId::KeepGpuBusy => AdviceText::default(),
     };
     let some = |text: String| (!text.is_empty()).then_some(text);
     Advice {
         id,
-        action: match text.action.ends_with(':') {
-            true => format!("{} {}", text.action, text.code),
-            false => text.action.to_owned(),
-        },
-        why: text.why + &replayed(&effect),
+        action: text.action,
+        why: text.why,
         code: some(text.code),
         risk: some(text.risk),
         effect,
@@ -52,37 +43,68 @@ pub(crate) fn advice(id: AdviceId, effect: AdviceEffect, report: &Report) -> Adv
     }
 }
 
-/// The process that was stopped longest.
-#[expect(clippy::expect_used, reason = "without a process, analysis advises no setting")]
-fn most(report: &Report) -> &ProcessReport {
-    let first = report.processes.first();
-    first.expect("invariant: settings are advised only if a process has pauses")
+/// What a change saves, as far as it is known: `up to 11.6 s of 23.2 s`; `None` if it saves no time.
+#[must_use]
+pub fn saves(advice: &Advice, report: &Report) -> Option<String> {
+    let most_ns = advice.effect.saves_at_most_ns?;
+    let phases = report.phases.as_ref();
+    let whole_ns = match (&report.gpu_cost, phases, advice.id) {
+        (Some(cost), ..) => Some(cost.run_ns),
+        (None, Some(phases), AdviceId::FreezeAtExit) => Some(phases.duration_ns()),
+        (None, Some(_), _) => judged(report).map(|phase| phase.duration_ns),
+        (None, None, _) => None,
+    };
+    let of = whole_ns.map_or(String::new(), |whole_ns| format!(" of {}", duration(whole_ns)));
+    Some(format!("up to {}{of}", duration(most_ns)))
 }
 
-/// ` By replay, a step would take ...`.
-fn replayed(effect: &AdviceEffect) -> String {
-    effect.step.map_or(String::new(), |step| {
+/// What the change saved where it was measured: `Measured in 16 programs like it: 42 to 100 % of that, half of
+/// them more than 92 %.`; `None` if it was not.
+#[must_use]
+pub fn measured(advice: &Advice) -> Option<String> {
+    let usual = advice.effect.usual?;
+    let whole = |ratio: f64| format!("{:.0}", ratio * 100.0);
+    let (least, median, most) = (whole(usual.least), whole(usual.median), whole(usual.most));
+    Some(if usual.least == usual.most {
+        format!("In {} programs like it: all of that.", usual.programs)
+    } else {
         format!(
-            " By replay, a step would take {} to {} instead of {}.",
-            duration(step.at_least_ns),
-            duration(step.at_most_ns),
-            duration(step.measured_ns)
+            "In {} programs like it: {least} to {most} % of that, mostly {median} %.",
+            usual.programs
         )
     })
 }
 
+/// What an advice is about: a time of the judged process.
+fn judged(report: &Report) -> Option<&PhaseReport> {
+    report.phases.as_ref().map(|phases| match phases.judged {
+        JudgedPhase::StartUp => &phases.start_up,
+        JudgedPhase::Training => &phases.training,
+    })
+}
+
+fn causes(report: &Report) -> ByCause {
+    judged(report).map_or_else(|| report.by_likely_cause(), |phase| phase.causes)
+}
+
+/// `1,025 automatic collections took 11.6 s of CPU time and freed 145 objects.`
+fn automatic(report: &Report) -> String {
+    let automatic = causes(report).automatic();
+    let freed = judged(report).and_then(|phase| phase.freed_objects);
+    let freed =
+        freed.map_or(String::new(), |freed| format!(" and freed {}", counted(freed, "object")));
+    let times = counted(automatic.count, "automatic collection");
+    format!("{times} took {} of CPU time{freed}.", duration(automatic.time_ns))
+}
+
 fn no_collection(report: &Report) -> AdviceText {
     AdviceText {
-        action: "Nothing to change here.",
+        action: "Nothing to change here.".to_owned(),
         why: match report.totals.processes_without_pauses {
-            0 => "No Python process ran the collector while it was recorded. Either the program \
-                  allocates few containers, or no Python interpreter was found in it."
+            0 => "No Python process ran the collector while it was recorded. The program allocates few \
+                  containers, or there was no Python interpreter in it."
                 .to_owned(),
-            1 => "1 Python process was recorded, and the collector never ran in it.".to_owned(),
-            quiet => format!(
-                "{} were recorded, and the collector never ran in them.",
-                counted(quiet, "Python process"),
-            ),
+            quiet => format!("The collector never ran in {}.", counted(quiet, "Python process")),
         },
         code: "gctrace doctor --python $(which python)   # is Python found?".to_owned(),
         ..AdviceText::default()
@@ -92,257 +114,148 @@ fn no_collection(report: &Report) -> AdviceText {
 /// Two ways to get collections alongside the profiler's trace. `record_python_gc_info` is an
 /// argument of `torch._C._profiler._ExperimentalConfig` from PyTorch 2.9 on, and has an effect only
 /// with `with_stack=True` (pytorch pull request 161209).
-fn record_collections() -> AdviceText {
+fn record_collections(report: &Report) -> AdviceText {
+    let command = super::command(report);
     AdviceText {
-        action: "Also record the collections, and analyze both traces together.",
-        why: "Without them, their cost is unknown. gctrace can record them alongside the \
-              profiler, in the same run. PyTorch 2.9 and later can also write them to the \
-              profiler's own trace, which requires recording Python stacks."
+        action: "Record the collections too, and analyze both traces together.".to_owned(),
+        why: "This trace does not show collections, so their cost is unknown. gctrace records them beside \
+              the profiler, in the same run. PyTorch 2.9 and later can write them to the profiler's own \
+              trace, which requires recording Python stacks."
             .to_owned(),
-        code: "sudo gctrace record -o gc.json -- python train.py\n\
-               gctrace analyze gc.json profiler-trace.json\n\
-               # or, PyTorch 2.9 and later, in the program:\n\
-               from torch._C._profiler import _ExperimentalConfig\n\
-               config = _ExperimentalConfig(record_python_gc_info=True)\n\
-               with torch.profiler.profile(with_stack=True, experimental_config=config):"
-            .to_owned(),
+        code: format!(
+            "sudo gctrace record -o gc.json -- {command}\n\
+             gctrace analyze gc.json profiler-trace.json\n\
+             # or, PyTorch 2.9 and later, in the program:\n\
+             from torch._C._profiler import _ExperimentalConfig\n\
+             config = _ExperimentalConfig(record_python_gc_info=True)\n\
+             with torch.profiler.profile(with_stack=True, experimental_config=config):"
+        ),
         ..AdviceText::default()
     }
 }
 
-/// The share of its time that the judged process was paused until its exit; without one, that all were.
-fn paused_ratio(report: &Report) -> Option<f64> {
-    let Some(phases) = &report.phases else {
-        return report.totals.stopped_ratio;
-    };
-    let sum = |figure: fn(&PhaseReport) -> u64| {
-        figure(&phases.start_up).saturating_add(figure(&phases.training))
-    };
-    ratio(sum(|phase| phase.paused_ns), sum(|phase| phase.duration_ns))
-}
-
 fn leave(report: &Report) -> AdviceText {
-    const AS_IT_IS: &str = "Leave the garbage collector as it is and look elsewhere.";
-    let level = report.verdict.level;
-    let (action, why) = match &report.gpu_cost {
-        None => (
-            AS_IT_IS,
-            format!(
-                "Without any collection {} would take {} less time, by the time in collections.",
-                if report.totals.processes > 1 { "the worst process" } else { "the program" },
-                percent(paused_ratio(report).unwrap_or(0.0))
-            ),
-        ),
-        Some(cost) if matches!(level, Level::None | Level::Negligible) => (
-            AS_IT_IS,
-            format!(
-                "By replay, without any collection the run of {} would be {} shorter ({}).",
-                duration(cost.run_ns),
-                duration(cost.cost_ns),
-                percent(cost.ratio())
-            ),
-        ),
-        Some(cost) => (
-            "Leave the garbage collector as it is: no change of its settings saves much.",
-            format!(
-                "By replay, its pauses made the run {} longer ({}), but no change that was tried \
-                 saves 0.1 % of the run.",
-                duration(cost.cost_ns),
-                percent(cost.ratio())
-            ),
+    let why = match &report.gpu_cost {
+        None => format!("Without any collection it would need {} of CPU time less.", {
+            duration(causes(report).total().time_ns)
+        }),
+        Some(cost) => format!(
+            "By replay, without any collection the run of {} would be {} shorter ({}).",
+            duration(cost.run_ns),
+            duration(cost.cost_ns),
+            percent(cost.ratio())
         ),
     };
-    AdviceText { action, why, ..AdviceText::default() }
+    AdviceText {
+        action: "Leave the garbage collector as it is.".to_owned(),
+        why,
+        ..AdviceText::default()
+    }
 }
 
-fn explicit_calls(report: &Report, times: &ByCause) -> AdviceText {
-    let calls = &report.explicit_calls;
-    let rate = calls.rate_per_s.map_or(String::new(), |rate| match rate {
-        rate if rate >= 1.0 => format!(", {} per second", three_digits(rate)),
-        rate if rate > 0.0 => format!(", one every {} s", three_digits(1.0 / rate)),
-        _ => String::new(),
-    });
-    let callers = places::explicit(report);
-    AdviceText {
-        action: "Find the explicit gc.collect() calls and remove those in the loop.",
-        why: match times.manual.count {
-            0 => "No threshold starts some full collections here (inferred): the program, or a \
-                  library, calls gc.collect()."
-                .to_owned(),
-            calls_made => format!(
-                "{}{rate} took {} ({} of the pause time){}.{}",
-                counted(calls_made, "explicit call"),
-                duration(times.manual.time_ns),
-                percent(report.share(times.manual)),
-                freed_nothing_clause(calls.pauses.freed_nothing),
-                callers.as_deref().unwrap_or(" Libraries call it too."),
-            ),
-        },
-        code: match callers {
-            Some(_) => "",
-            None => {
-                "grep -rn --include='*.py' 'gc\\.collect(' .\n\
-                 # and in the libraries:\n\
-                 python -c 'import site; print(*site.getsitepackages())'"
-            }
+/// The line of the program, or else of a library, with the most time of explicit calls.
+fn explicit_line(report: &Report) -> Option<&LineTotal> {
+    let lines = &places::lines(report)?.explicit;
+    lines.iter().find(|line| !line.location.library).or_else(|| lines.first())
+}
+
+/// Whether the explicit calls are those of a library that has no switch for them: nothing to change.
+pub(crate) fn is_of_others(report: &Report) -> bool {
+    explicit_line(report).is_some_and(|line| {
+        line.location.library && places::caller_switch(&line.location.file).is_none()
+    })
+}
+
+fn explicit_calls(report: &Report) -> AdviceText {
+    let manual = causes(report).manual;
+    let (action, code) = match explicit_line(report) {
+        Some(line) if line.location.library => {
+            let place = places::place(&line.location);
+            let switch = places::caller_switch(&line.location.file).unwrap_or_default();
+            (format!("turn off the gc.collect() at {place}: {switch}"), String::new())
         }
-        .to_owned(),
+        Some(line) => {
+            (format!("remove the gc.collect() at {}", places::place(&line.location)), String::new())
+        }
+        None => (
+            "remove the gc.collect() calls that repeat".to_owned(),
+            "grep -rn --include='*.py' 'gc\\.collect(' .".to_owned(),
+        ),
+    };
+    AdviceText {
+        action,
+        why: format!(
+            "{} took {} of CPU time.{}",
+            counted(manual.count, "explicit call"),
+            duration(manual.time_ns),
+            places::explicit(report).unwrap_or_default(),
+        ),
+        code,
         risk: format!("{}{}", super::EXPLICIT_CALLS_RISK, super::cleanup::needed(report)),
     }
 }
 
-/// A clause with the number and time of collections that freed nothing, to end a sentence.
-fn freed_nothing_clause(nothing: PauseTotal) -> String {
-    match nothing.count {
-        0 => String::new(),
-        some => format!(
-            "; {} of them freed nothing and took {}",
-            count(some),
-            duration(nothing.time_ns)
-        ),
-    }
-}
-
-fn freeze(report: &Report, effect: &AdviceEffect, times: &ByCause) -> AdviceText {
-    let most = most(report);
-    let nothing = report.freed_nothing.by_cause.automatic_full;
-    let mut why = format!(
-        "{} took {} ({} of the pause time){}. Each traverses the whole heap: model, optimizer, \
-         imported modules. Frozen objects are no longer traversed.",
-        counted(times.automatic_full.count, "automatic full collection"),
-        duration(times.automatic_full.time_ns),
-        percent(report.share(times.automatic_full)),
-        freed_nothing_clause(nothing),
-    );
-    why += &places::automatic_full(report);
-    if let Some(growth) = &most.growth
-        && let Some(slope) = growth.ns_per_million_objects.filter(|slope| *slope > 0.0)
-    {
-        why += &format!(
-            " In process {} the pause grew by {} per million objects.",
-            most.pid,
-            duration(slope as u64)
-        );
-        if growth.still_growing() {
-            why += &format!(
-                " But its heap still grew in the second half of the run, from {} to {} objects: \
-                 objects allocated after the freeze are traversed as before.",
-                count(growth.at(0.5).objects),
-                count(growth.last.objects)
-            );
-        }
-    }
-    why += &places::before_workers(report, most);
-    if let Some(once_ns @ 1..) = effect.costs_once_ns {
-        why += &format!(
-            " The collection before the freeze takes {} once, which is not in the saving.",
-            duration(once_ns)
-        );
-    }
+/// Where the set-up is over, as a comment.
+fn after_set_up(report: &Report) -> &'static str {
     let has_steps = report.phases.as_ref().is_some_and(|phases| phases.steps.is_some());
-    let place = if let Some(callback) = callback::of(report) {
-        callback.begin
-    } else if has_steps {
-        "after model, optimizer and data are built, before the training loop"
-    } else {
-        "after everything is loaded, before the work begins"
-    };
-    AdviceText {
-        action: "Call gc.freeze() once, after setup.",
-        why,
-        code: format!("import gc\n# {place}:\ngc.collect()\ngc.freeze()"),
-        risk: format!("{} {}", super::FREEZE_RISK, full_collection_rule(most)),
+    match callback::of(report) {
+        Some(callback) => callback.begin,
+        None if has_steps => "after model, optimizer and data are built, before the training loop",
+        None => "after everything is loaded, before the work begins",
     }
 }
 
-/// When the collector of this process decides to go through the whole heap, and what that means
-/// for freezing and for threshold 2 (CPython's `gc.c`, `gc_select_generation`, 3.8 - 3.13 and from
-/// 3.14.5 on; `gc_free_threading.c`, `gc_should_collect`).
+fn freeze(report: &Report) -> AdviceText {
+    AdviceText {
+        action: "gc.freeze() after set-up".to_owned(),
+        why: format!(
+            "{} Each full one traverses the whole heap: model, data, imported modules. Frozen objects are \
+             no longer traversed.{}",
+            automatic(report),
+            places::automatic_full(report),
+        ),
+        code: format!("import gc\n# {}:\ngc.collect()\ngc.freeze()", after_set_up(report)),
+        risk: format!("{FREEZE_RISK}{}", report.judged_process().map_or("", full_collection_rule)),
+    }
+}
+
+/// What freezing does not change in this collector (CPython's `gc.c` and `gc_free_threading.c`).
 fn full_collection_rule(process: &ProcessReport) -> &'static str {
     let collector = process.interpreter.as_ref();
     match collector.map(|interpreter| &interpreter.collector) {
         Some(CollectorKind::Incremental) => {
-            "This interpreter collects the old generation in increments, so its automatic \
-             collections never traverse the whole heap at once."
+            " This interpreter collects the old generation in increments: no automatic collection \
+             traverses the whole heap at once."
         }
         Some(CollectorKind::FreeThreaded) => {
-            "This free-threaded interpreter collects the whole heap each time; a collection \
-             starts when new objects exceed threshold 0 and a quarter of those that survived the \
-             last one."
+            " This free-threaded interpreter collects the whole heap each time."
         }
-        _ => {
-            "CPython starts a full collection when threshold 2 is exceeded and the objects added \
-             since the last one exceed a quarter of those that survived it; frozen objects do not \
-             count as survivors, so full collections may be more frequent, each much shorter. By \
-             the same rule, raising threshold 2 alone changes little in a large heap."
-        }
+        _ => "",
     }
 }
 
-fn raise_threshold(report: &Report, effect: &AdviceEffect, times: &ByCause) -> AdviceText {
-    let most = most(report);
-    let settings = most.settings.as_ref();
-    let thresholds =
-        settings.map_or(SettingsReport::DEFAULT_THRESHOLDS, |setting| setting.thresholds);
-    let advised = effect.settings.as_ref().and_then(|setting| setting.thresholds);
-    let raised = advised.unwrap_or_else(|| SettingsReport::raised(thresholds));
-    let youngest = GroupName::Generation(Some(0));
-    let mut groups = report.by_generation.iter();
-    let youngest = groups.find(|group| group.name == youngest);
-    let freed_nothing = youngest.map_or(0, |group| group.pauses.freed_nothing.count);
+fn raise_threshold(report: &Report, effect: &AdviceEffect) -> AdviceText {
+    let settings = effect.settings.as_deref().unwrap_or_default();
+    let numbers = settings.trim_start_matches("threshold=").replace(',', ", ");
+    let call = format!("gc.set_threshold({numbers})");
     AdviceText {
-        action: "Raise the first threshold to make collections less frequent.",
-        why: format!(
-            "{} of younger generations took {} ({} of the pause time); {} of generation 0 freed \
-             nothing. In process {}{} the thresholds are {}.{}",
-            counted(times.automatic_partial.count, "automatic collection"),
-            duration(times.automatic_partial.time_ns),
-            percent(report.share(times.automatic_partial)),
-            count(freed_nothing),
-            most.pid,
-            most.young_per_s.filter(|rate| *rate > 0.0).map_or(String::new(), |rate| format!(
-                " generation 0 was collected {} times per second;",
-                three_digits(rate)
-            )),
-            match settings {
-                Some(_) => thresholds.map(|threshold| threshold.to_string()).join(", "),
-                None => "not in the trace".to_owned(),
-            },
-            places::automatic_partial(report),
-        ),
-        code: format!(
-            "import gc\n# first, before other imports:\n{}",
-            super::set_threshold(raised)
-        ),
-        risk: format!(
-            "{}; each collection of generation 0 traverses up to ten times as many objects.{}",
-            super::THRESHOLDS_RISK,
-            match effect.memory_objects {
-                Some(objects @ 1..) => format!(
-                    " Up to {}{} of garbage wait longer.{}",
-                    counted(objects, "object"),
-                    memory(effect),
-                    unseen(effect),
-                ),
-                _ => String::new(),
-            }
-        ),
+        action: call.clone(),
+        why: format!("{}{}", automatic(report), places::automatic_partial(report)),
+        code: format!("import gc\n# first, before other imports:\n{call}"),
+        risk: format!("{}.", super::THRESHOLDS_RISK),
     }
 }
 
-/// With the interval that was priced; every 1000 steps if none was.
-fn planned(report: &Report, effect: &AdviceEffect, times: &ByCause) -> AdviceText {
-    let settings = effect.settings.as_ref();
-    let step = settings.and_then(|setting| setting.collect_every_steps).unwrap_or(1000);
+/// Every 100 steps; or as often as the effect says.
+fn planned(report: &Report) -> AdviceText {
+    const STEPS: u64 = 100;
     AdviceText {
-        action: "Disable automatic collection and call gc.collect() between steps.",
+        action: format!("collect every {STEPS} steps only, with gc.disable()"),
         why: format!(
-            "Automatic collections took {} ({} of the pause time) at unpredictable points. In a \
-             distributed job different ranks are hit at different steps and stall the others; \
-             planned collections hit all ranks at the same step.{}",
-            duration(times.automatic().time_ns),
-            percent(report.share(times.automatic())),
-            places::library_switch(report).map_or(String::new(), |switch| format!(" {switch}")),
+            "{} They come at any point of a step. In a distributed job different ranks are hit at \
+             different steps and stall the others; planned collections hit all ranks at the same step.{}",
+            automatic(report),
+            library_switch(report).map_or(String::new(), |switch| format!(" {switch}")),
         ),
         code: callback::of(report).map_or_else(
             || {
@@ -351,85 +264,146 @@ fn planned(report: &Report, effect: &AdviceEffect, times: &ByCause) -> AdviceTex
                      gc.disable()\n\
                      for step, batch in enumerate(loader):\n\
                      \x20   train_step(batch)\n\
-                     \x20   if step % {step} == 0:   # the same step on every rank\n\
+                     \x20   if step % {STEPS} == 0:   # the same step on every rank\n\
                      \x20       gc.collect()"
                 )
             },
-            |callback| callback.planned(step),
+            |callback| callback.planned(STEPS),
         ),
-        risk: match effect.memory_objects {
-            Some(objects) => waiting_risk(effect, objects),
-            None => planned_risk(most(report)),
-        },
+        risk: "Garbage in cycles waits for the next collection, and tensors in it keep their GPU memory until \
+               then: choose the interval by the memory."
+            .to_owned(),
     }
 }
 
-/// ` (20 MiB, 3 GiB of device memory)`, what garbage that waits holds; empty if unknown.
-fn memory(effect: &AdviceEffect) -> String {
-    let least = if effect.memory_is_least { "at least " } else { "" };
-    let host = effect.memory_bytes.map(|host| format!("{least}{}", units::bytes(host)));
-    let device = effect.memory_device_bytes.filter(|device| *device > 0);
-    let device = device.map(|device| format!("{} of device memory", units::bytes(device)));
-    let memory: Vec<String> = host.into_iter().chain(device).collect();
-    if memory.is_empty() { String::new() } else { format!(" ({})", memory.join(", ")) }
-}
-
-/// ` What garbage owns ...`, if the memory is only a part of it.
-fn unseen(effect: &AdviceEffect) -> &'static str {
-    if effect.memory_is_least {
-        " What garbage owns outside Python's objects (buffers, arrays, tensors) was not measured: \
-         --mode both or inject does, with glibc."
-    } else {
-        ""
-    }
-}
-
-fn waiting_risk(effect: &AdviceEffect, objects: u64) -> String {
-    format!(
-        "Up to {}{} of garbage wait for each collection; tensors in cycles keep their GPU \
-         memory until then.{} gc.collect(1) would be cheaper, but what survives two collections is \
-         then never freed.",
-        counted(objects, "object"),
-        memory(effect),
-        unseen(effect),
-    )
-}
-
-fn planned_risk(most: &ProcessReport) -> String {
-    match most.freed_per_s {
-        Some(freed) if freed >= 0.5 => format!(
-            "Memory grows by the garbage of up to 1000 steps: in process {} automatic \
-             collections freed {} objects per second, so a million accumulate in {}. Tensors in \
-             cycles keep their GPU memory until then. Choose the interval accordingly.",
-            most.pid,
-            count(freed as u64),
-            duration((1e15 / freed) as u64)
-        ),
-        _ => format!(
-            "Memory grows by the garbage of up to 1000 steps. In process {} automatic collections \
-             freed almost nothing in this recording, so this is little if other phases \
-             (validation, checkpoints) behave the same.",
-            most.pid
-        ),
-    }
-}
-
-fn swapped_out(report: &Report) -> AdviceText {
-    let counters = report.counters.as_ref();
-    let pauses = counters.map_or(PauseTotal::default(), |counter| counter.major_fault_pauses);
-    let faults = counters.into_iter().flat_map(|counter| &counter.counters);
-    let faults = faults.filter(|counter| counter.name == Counter::MajorFaults);
+fn freeze_before_fork(report: &Report) -> AdviceText {
     AdviceText {
-        action: "Add memory, or make the program use less: its heap is swapped out.",
+        action: "gc.freeze() in the parent, before it forks workers".to_owned(),
         why: format!(
-            "{} of {} waited for a disk ({}) and took {} of the pause time. A collection \
-             traverses every object of its generations, so it pages in all of them that were \
-             swapped out.",
-            count(pauses.count),
-            counted(report.totals.pauses.count, "pause"),
-            counted(faults.map(|counter| counter.inside).sum(), "major page fault"),
-            percent(report.share(pauses)),
+            "{} Each full one traverses the heap that the process inherited, and writes into its memory, \
+             so that pages shared with the parent are copied.",
+            automatic(report)
         ),
+        code: "import gc\n\
+               # in the parent, after everything is loaded, before Pool(), fork() or workers:\n\
+               gc.collect()\n\
+               gc.freeze()"
+            .to_owned(),
+        risk: FREEZE_RISK.to_owned(),
+    }
+}
+
+fn freeze_at_exit(report: &Report) -> AdviceText {
+    let exit =
+        report.phases.as_ref().map_or(PauseTotal::default(), |phases| phases.exit.causes.total());
+    AdviceText {
+        action: "atexit.register(gc.freeze)".to_owned(),
+        why: format!(
+            "{} at the end of the interpreter took {} of CPU time: they go through all that is alive, \
+             which the kernel takes back anyway.",
+            counted(exit.count, "collection"),
+            duration(exit.time_ns),
+        ),
+        code: "import atexit, gc\n\
+               # first: what is registered first runs last\n\
+               atexit.register(gc.freeze)"
+            .to_owned(),
+        risk: "Finalizers (__del__) of objects in cycles do not run at the end of the program."
+            .to_owned(),
+    }
+}
+
+fn off_while_loading(report: &Report) -> AdviceText {
+    let until = match report.phases.as_ref().and_then(|phases| phases.steps) {
+        Some(_) => "the first step",
+        None => "the work begins",
+    };
+    AdviceText {
+        action: format!("gc.disable() before the imports; gc.freeze(), gc.enable() before {until}"),
+        why: format!(
+            "{} What a program loads stays, so these collections free little, and full ones traverse \
+             again and again what was loaded before.",
+            automatic(report)
+        ),
+        code: format!(
+            "import gc\n\
+             gc.disable()   # first, before other imports\n\
+             # imports, data, model, optimizer; then, before {until}:\n\
+             gc.freeze()\n\
+             gc.enable()"
+        ),
+        risk: FREEZE_RISK.to_owned(),
+    }
+}
+
+fn disable(report: &Report) -> AdviceText {
+    AdviceText {
+        action: "gc.disable() at the top of the script".to_owned(),
+        why: format!("{} Reference counts free the rest.", automatic(report)),
+        code: "import gc\n\
+               gc.disable()   # first, before other imports"
+            .to_owned(),
+        risk:
+            "Garbage in cycles is never freed: record again with other input, as it may make more."
+                .to_owned(),
+    }
+}
+
+fn find_cycles(report: &Report) -> AdviceText {
+    let code = super::find_cycles_command(report);
+    AdviceText {
+        action: format!("find the cycles that it frees, to break them: {code}"),
+        why: format!(
+            "{} Where a few lines make these cycles, changing them saves more than any setting: \
+             reference counts free the rest at once.",
+            automatic(report)
+        ),
+        code,
+        ..AdviceText::default()
+    }
+}
+
+fn find_holders(report: &Report) -> AdviceText {
+    let pid = report.judged_process().map_or("PID".to_owned(), |process| process.pid.to_string());
+    AdviceText {
+        action:
+            "find what holds the objects that pile up: gctrace heap -p PID while it runs, then \
+                 gctrace heap dominators"
+                .to_owned(),
+        why: format!("The memory of process {pid} rises for as long as it was recorded."),
+        code: "gctrace heap -p PID -o heap.gcheap   # while it runs\n\
+               gctrace heap dominators heap.gcheap"
+            .to_owned(),
+        ..AdviceText::default()
+    }
+}
+
+fn break_cycles(report: &Report) -> AdviceText {
+    let garbage = report.judged_process().and_then(|process| process.garbage.as_ref());
+    let Some(garbage) = garbage else {
+        return AdviceText::default();
+    };
+    let (why, code) = match &garbage.verdict {
+        Some(main) => (cycles::why(main), cycles::code(garbage, main)),
+        None => (
+            format!("What refers to what: {}", super::find_cycles_command(report)),
+            cycles::code_of_kinds(garbage),
+        ),
+    };
+    AdviceText {
+        action: cycles::action(garbage),
+        why: format!("{} {why}", automatic(report)),
+        code,
+        risk: cycles::RISK.to_owned(),
+    }
+}
+
+fn swapped_out() -> AdviceText {
+    AdviceText {
+        action: "add memory, or use less: the heap is swapped out".to_owned(),
+        why: "A collection traverses every object of its generations, so it pages in all of them that were \
+              swapped out."
+            .to_owned(),
         code: "free -h; vmstat 1   # are si and so above 0?\n\
                swapon --show"
             .to_owned(),
@@ -437,44 +411,10 @@ fn swapped_out(report: &Report) -> AdviceText {
     }
 }
 
-fn record_reasons(report: &Report, times: &ByCause) -> AdviceText {
-    let what = match times.unknown.count {
-        0 => counted(report.totals.pauses.count, "pause"),
-        unknown => counted(unknown, "pause"),
-    };
-    let mut recorded = report.traces.iter().filter_map(|trace| trace.recorded.as_ref());
-    if !recorded.any(|recorded| recorded.sources.injected > 0) {
-        return AdviceText {
-            action: "Record with gctrace to see why these collections ran.",
-            why: format!(
-                "The trace does not contain the reason for {what}, so no change can be \
-                 recommended."
-            ),
-            code: "sudo gctrace -- python train.py".to_owned(),
-            ..AdviceText::default()
-        };
-    }
-    AdviceText {
-        action: "Find out whether the program requests these collections itself.",
-        why: format!(
-            "The reason for {what} ({} of the pause time) is unknown: CPython does not report it \
-             in-process. As root, gctrace records it. Otherwise look for calls: without any, the \
-             collections are automatic, and gc.freeze() after setup makes those of generation 2 \
-             shorter.",
-            percent(report.share(times.unknown))
-        ),
-        code: "sudo gctrace -- python train.py\n\
-               # or without root: does anything call gc.collect()?\n\
-               grep -rn --include='*.py' 'gc.collect' ."
-            .to_owned(),
-        ..AdviceText::default()
-    }
-}
-
 fn uncollectable(report: &Report) -> AdviceText {
     let objects = report.totals.pauses.uncollectable;
     AdviceText {
-        action: "Inspect gc.garbage: some cycles cannot be freed.",
+        action: "look at gc.garbage: some cycles cannot be freed".to_owned(),
         why: format!(
             "{} {} found that CPython could not free; they stay in memory.",
             counted(objects, "object"),

@@ -1,17 +1,14 @@
 //! The words for garbage: kinds of objects, cycles, and how each kind of cycle is broken.
 
-use super::AdviceText;
 use crate::paths;
 use crate::report::{
-    Basis, BirthLines, ByCause, CycleShape, GarbageCycle, GarbageEdge, GarbageKind, GarbageReport,
-    Location, MainCycles, PerStep, Report,
+    Basis, BirthLines, CycleShape, GarbageCycle, GarbageEdge, GarbageKind, GarbageReport, Location,
+    MainCycles, PerStep,
 };
-use crate::units::{count, cut, duration, percent, short_count, three_digits};
+use crate::units::{count, cut, percent, short_count, three_digits};
 
-/// The advice in one line.
-const ACTION: &str = "Break the cycles that all garbage comes from.";
-/// Its risk.
-const RISK: &str = "Other input may take other paths: record again, and leave the \
+/// Of broken cycles.
+pub(super) const RISK: &str = "Other input may take other paths: record again, and leave the \
      collector on unless nothing is freed there either.";
 /// Lines named in a verdict.
 const LINES: usize = 2;
@@ -319,11 +316,13 @@ fn remedy(shape: CycleShape) -> &'static str {
              def class_for(fields): ..."
         }
         CycleShape::Instances => {
-            "import weakref\n\
+            "# where the work is done:\n\
+             self.children.clear()\n\
+             # or, where objects die one by one, and the parent is seldom read (a weak reference costs more\n\
+             # than the collector where it is read often):\n\
+             import weakref\n\
              self.parent = weakref.ref(parent)   # the child does not keep its parent;\n\
-             parent = self.parent()              # None once the parent is gone\n\
-             # or end it when the work is done:\n\
-             self.children.clear()"
+             parent = self.parent()              # None once the parent is gone"
         }
         CycleShape::Frame => {
             "# no variable of a function should refer to its own frame or generator:\n\
@@ -346,33 +345,85 @@ fn remedy(shape: CycleShape) -> &'static str {
     }
 }
 
-/// The advice to break the cycles that all garbage comes from.
-pub(super) fn advice(report: &Report, times: &ByCause) -> AdviceText {
-    let garbage = report
-        .processes
-        .iter()
-        .filter_map(|process| process.garbage.as_ref())
-        .find(|garbage| garbage.verdict.as_ref().is_some_and(MainCycles::is_all));
-    let Some((garbage, main)) =
-        garbage.and_then(|garbage| Some((garbage, garbage.verdict.as_ref()?)))
-    else {
-        return AdviceText::default();
+/// `break app.Node.children -> ... -> back (FILE:10): clear one of the references when the work is done`.
+pub(super) fn action(garbage: &GarbageReport) -> String {
+    let main = garbage.verdict.as_ref().map_or(&[][..], |main| &main.cycles);
+    let cycles: Vec<&GarbageCycle> = garbage.cycles.iter().flatten().collect();
+    if let Some(first) = main.iter().find_map(|index| cycles.get(*index)) {
+        let from =
+            first.location.as_ref().map_or(String::new(), |line| format!(" ({})", place(line)));
+        return format!("break {}{from}: {}", path(&first.edges), in_short(first.shape));
+    }
+    let (names, shape) = kinds_on_cycles(&garbage.kinds);
+    format!("break the cycles of {names}: {}", in_short(shape))
+}
+
+/// What the garbage most likely is, where only its kinds were recorded, and the kind of its cycles.
+fn kinds_on_cycles(kinds: &[GarbageKind]) -> (String, CycleShape) {
+    /// Less of all garbage says nothing.
+    const PART: f64 = 0.02;
+    /// Types of objects, and the cycles that they are on, the most telling first.
+    const SHAPES: [(&[&str], CycleShape); 5] = [
+        (&["traceback"], CycleShape::Exception),
+        (&["generator", "coroutine", "async_generator"], CycleShape::Frame),
+        (&["type"], CycleShape::Class),
+        (&["method"], CycleShape::BoundMethod),
+        (&["function", "cell"], CycleShape::Closure),
+    ];
+    let worth = || kinds.iter().filter(|kind| kind.ratio >= PART);
+    let is_class = |kind: &&GarbageKind| kind.type_name.contains('.');
+    let of_type = |name: &&str| worth().find(|kind| kind.type_name == *name);
+    let of_shape = |types: &[&str]| types.iter().find_map(of_type);
+    let telling = SHAPES.iter().find_map(|(types, shape)| Some((of_shape(types)?, *shape)));
+    let class = worth().find(is_class).map(|kind| (kind, CycleShape::Instances));
+    // Instances of a class beside a few functions are what the functions' cycles hold.
+    let chosen = match (telling, class) {
+        (Some((kind, CycleShape::Closure)), Some((of, shape))) if of.ratio > kind.ratio => {
+            Some((of, shape))
+        }
+        (Some(telling), _) => Some(telling),
+        (None, class) => class,
     };
-    let automatic = times.automatic();
-    AdviceText {
-        action: ACTION,
-        why: format!(
-            "{} {} of the garbage {} from them. Automatic collections took {} ({} of the pause \
-             time). Without these cycles reference counts free it at once. What garbage costs \
-             outside the pauses (memory, page faults) is not priced.",
-            main,
-            percent(main.ratio),
-            if main.per_step.is_some() { "of training comes" } else { "comes" },
-            duration(automatic.time_ns),
-            percent(report.share(automatic)),
+    let Some((kind, shape)) = chosen.or_else(|| Some((kinds.first()?, CycleShape::Containers)))
+    else {
+        return ("its garbage".to_owned(), CycleShape::Other);
+    };
+    let born =
+        kind.births.as_ref().map_or(String::new(), |births| format!(", {}", self::births(births)));
+    (
+        format!(
+            "{}{born}",
+            self::kind(&kind.type_name, kind.function.as_deref(), kind.file.as_deref(), kind.line)
         ),
-        code: code(garbage, main),
-        risk: RISK.to_owned(),
+        shape,
+    )
+}
+
+/// What the cycles are of all garbage.
+pub(super) fn why(main: &MainCycles) -> String {
+    format!(
+        "{main} {} of the garbage comes from them; without them reference counts free it at once.",
+        percent(main.ratio)
+    )
+}
+
+/// Python that does not make such cycles, where only kinds of garbage were recorded.
+pub(super) fn code_of_kinds(garbage: &GarbageReport) -> String {
+    let (_, shape) = kinds_on_cycles(&garbage.kinds);
+    format!("# {}:\n{}", self::shape(shape), remedy(shape))
+}
+
+/// The change that gained the most where it was measured, in a few words (docs/measurements/rules.md).
+fn in_short(shape: CycleShape) -> &'static str {
+    match shape {
+        CycleShape::Closure => "pass the closure to itself, or del it after its last use",
+        CycleShape::BoundMethod => "weakref.WeakMethod, or remove the callback",
+        CycleShape::Exception => "del the exception after its last use",
+        CycleShape::Class => "make the class once",
+        CycleShape::Instances => "clear one of the references when the work is done",
+        CycleShape::Frame => "del the frame, close the generator",
+        CycleShape::Containers => "clear it after its last use",
+        CycleShape::Other => "clear one of the references after its last use",
     }
 }
 

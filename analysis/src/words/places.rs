@@ -1,11 +1,8 @@
 //! Where in the program an advice applies: the words for Python lines.
 
 use crate::paths;
-use crate::report::{
-    LineTotal, LinesReport, Location, PauseTotal, ProcessReport, Report, TrainingLibrary,
-};
-use crate::units::{count, counted, duration, percent};
-use gctrace_event::ProcessOrigin;
+use crate::report::{LineTotal, LinesReport, Location, PauseTotal, Report, TrainingLibrary};
+use crate::units::{counted, duration, percent};
 
 /// Lines named in one sentence.
 const NAMED: usize = 3;
@@ -23,7 +20,7 @@ pub fn place(location: &Location) -> String {
 }
 
 /// The lines that the advice is about: training's, where the phases are known.
-fn lines(report: &Report) -> Option<&LinesReport> {
+pub(super) fn lines(report: &Report) -> Option<&LinesReport> {
     match &report.phases {
         Some(phases) => phases.lines.as_ref(),
         None => report.lines.as_ref(),
@@ -53,28 +50,15 @@ pub fn library_switch(report: &Report) -> Option<String> {
     })
 }
 
-/// Why to freeze before the workers of this process are forked, if it has any and its heap is
-/// large. Forked processes have the command line of their parent.
-pub(super) fn before_workers(report: &Report, parent: &ProcessReport) -> String {
-    /// Fewer objects than this, some 50 MB, are copied within milliseconds.
-    const LARGE: u64 = 500_000;
-    let is_worker = |process: &&ProcessReport| {
-        let is_child = process.origin == Some(ProcessOrigin::Child);
-        let forked = process.command == parent.command;
-        is_child && forked && process.trace == parent.trace && process.parent == Some(parent.pid)
-    };
-    let workers = report.processes.iter().filter(is_worker).count() as u64;
-    let objects = parent.growth.as_ref().map_or(0, |growth| growth.last.objects);
-    if workers == 0 || objects < LARGE {
-        return String::new();
-    }
-    format!(
-        " Freeze before the workers are forked ({} here): a collection in a worker writes to each \
-         object that it traverses, so its copy of the {} objects would take memory of its own \
-         (copy on write).",
-        count(workers),
-        count(objects)
-    )
+/// What turns off the calls of `gc.collect()` in a file of a library; `None` if it has no switch.
+///
+/// IPython 8 and 9 (`flush` of its display hook), pytest 8.4. Those of joblib's loky and of celery have none.
+pub(super) fn caller_switch(file: &str) -> Option<&'static str> {
+    const SWITCHES: [(&str, &str); 2] = [
+        ("IPython/core/displayhook.py", "c.InteractiveShell.cache_size = 0"),
+        ("_pytest/unraisableexception.py", "pytest -p no:unraisableexception"),
+    ];
+    SWITCHES.iter().find(|(part, _)| file.contains(part)).map(|(_, switch)| *switch)
 }
 
 /// Which lines call `gc.collect()`; nothing where that is unknown.

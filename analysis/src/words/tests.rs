@@ -1,10 +1,10 @@
 //! Sentences of a report as if its pauses had been replayed.
 
-use super::{Measuring, advice, measuring, verdict};
+use super::{advice, verdict};
 use crate::Analysis;
 use crate::report::{
-    AdviceEffect, AdviceId, AdvisedSettings, GpuCost, LibraryReport, LinesReport, PauseTotal,
-    PredictedLength, Report, TrainingLibrary, TrainingMark,
+    AdviceEffect, AdviceId, GpuCost, LibraryReport, LinesReport, PauseTotal, Report,
+    TrainingLibrary,
 };
 use gctrace_event::read::{EventReader, TraceInput, TraceReader};
 
@@ -39,32 +39,6 @@ fn replayed() -> Report {
         longest_ns: 350_000_000,
     });
     report
-}
-
-#[test]
-fn planned_collections_as_often_as_they_were_priced() {
-    let effect = AdviceEffect {
-        settings: Some(AdvisedSettings {
-            disable: true,
-            collect_every_steps: Some(200),
-            ..AdvisedSettings::default()
-        }),
-        memory_objects: Some(5_000),
-        memory_device_bytes: Some(3 << 30),
-        step: Some(PredictedLength {
-            measured_ns: 12_000_000,
-            at_least_ns: 10_000_000,
-            at_most_ns: 11_000_000,
-        }),
-        ..AdviceEffect::default()
-    };
-    let planned = advice::advice(AdviceId::Planned, effect, &replayed());
-    let code = planned.code.unwrap();
-    assert!(code.contains("step % 200 == 0"), "{code}");
-    let risk = planned.risk.unwrap();
-    assert!(risk.starts_with("Up to 5,000 objects (3.00 GiB of device memory)"), "{risk}");
-    let step = " By replay, a step would take 10.0 ms to 11.0 ms instead of 12.0 ms.";
-    assert!(planned.why.ends_with(step), "{}", planned.why);
 }
 
 /// The code of an advice for a program whose loop is this library's.
@@ -122,7 +96,7 @@ fn a_parent_s_heap_is_frozen_before_the_fork() {
 fn pauses_without_reasons_are_counted_by_what_is_likely() {
     let unknown = TRACE.replace("\"automatic\"", "\"unknown\"");
     let report = of(&unknown);
-    for id in [AdviceId::BreakCycles, AdviceId::ExplicitCalls] {
+    for id in [AdviceId::RaiseThreshold, AdviceId::Disable] {
         let why = advice::advice(id, AdviceEffect::default(), &report).why;
         assert!(!why.contains("took 0 ns") && !why.starts_with("0 "), "{why}");
     }
@@ -134,30 +108,4 @@ fn the_end_of_the_interpreter_is_not_in_the_cost() {
     let end = " The 20.0 ms of collections at interpreter shutdown are not included.";
     assert!(sentence.ends_with(end), "{sentence}");
     assert!(sentence.contains("by replay"), "{sentence}");
-}
-
-/// What compares within a run is named where the next run lasts; elsewhere what compares whole runs, with
-/// the time that it asks for itself.
-#[test]
-fn a_command_that_has_the_time_is_named() {
-    let command = |mark, steps, seconds: u64| {
-        let mut report = of(TRACE);
-        let phases = report.phases.as_mut().unwrap();
-        (phases.training_by, phases.steps) = (mark, steps);
-        (phases.start_up.duration_ns, phases.exit.duration_ns) = (0, 0);
-        phases.training.duration_ns = seconds * 1_000_000_000;
-        measuring(&report)
-    };
-    let auto = (Measuring::Auto, "gctrace auto -- COMMAND".to_owned());
-    assert_eq!(command(TrainingMark::OptimizerSteps, Some(20), 3), auto);
-    assert_eq!(command(TrainingMark::AfterImports, None, 90), auto);
-    let (_, by_function) = command(TrainingMark::FunctionCalls, Some(20), 3);
-    assert_eq!(by_function, "gctrace auto --step-function NAME -- COMMAND");
-    let tune = |text: &str| (Measuring::Tune, text.to_owned());
-    // Steps that only the GPU's launches show are none for gctrace auto.
-    let few = tune("gctrace tune -- COMMAND");
-    assert_eq!(command(TrainingMark::PeriodicLaunches, Some(500), 4), few);
-    assert_eq!(command(TrainingMark::AfterImports, None, 20), few);
-    let long = tune("gctrace tune --budget 15m -- COMMAND");
-    assert_eq!(command(TrainingMark::AfterImports, None, 30), long);
 }

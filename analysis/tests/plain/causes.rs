@@ -112,7 +112,7 @@ fn lines_of_explicit_and_automatic_collections() {
     records.push(Record::Pause(at(Some(2), 200, 40, 0)));
     let report = report(records, Some(end(1000)));
     let ids: Vec<AdviceId> = report.advice.iter().map(|advice| advice.id).collect();
-    assert_eq!(ids, [AdviceId::Freeze]);
+    assert_eq!(ids, [AdviceId::RaiseThreshold, AdviceId::ExplicitCalls]);
     let lines = report.lines.unwrap();
     let first = |lines: &[LineTotal]| {
         let LineTotal { location, pauses, .. } = &lines[0];
@@ -247,7 +247,7 @@ fn counters_inside_against_outside() {
     let faults = of(Counter::MajorFaults);
     assert_eq!((faults.inside, faults.outside), (3, None), "no total was read");
     let ids: Vec<AdviceId> = report.advice.iter().map(|advice| advice.id).collect();
-    assert_eq!(ids, [AdviceId::Freeze, AdviceId::SwappedOut]);
+    assert_eq!(ids, [AdviceId::RaiseThreshold, AdviceId::SwappedOut]);
 }
 
 /// A heap that is swapped out makes pauses in training wait for a disk.

@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
 use gctrace_analysis::live::{Live, SnapshotRequest};
-use gctrace_analysis::report::{AdviceId, Basis, CycleShape, GarbageReport, Report};
+use gctrace_analysis::report::{Basis, CycleShape, GarbageReport, Report};
 use gctrace_event::{CycleCount, Garbage, KindCount, ObjectKind, Pause, PauseMemory, Record};
 use proptest::prelude::*;
 use test_kit::garbage::ClosuresRun;
@@ -381,22 +381,4 @@ fn live_figures_are_those_of_the_report() {
     assert_eq!(time_ns, report.totals.pauses.time_ns);
     let recorded = (4 + 72) * reports::MS + 8 * 5 * reports::MS;
     assert_eq!(time_ns, recorded - reported.cost_ns.unwrap());
-}
-
-/// One recording shows no saving, as the pauses waited. The line to change is named nevertheless: what
-/// garbage costs outside the pauses is not known.
-#[test]
-fn known_cycles_are_the_thing_to_change_where_no_saving_is_known() {
-    let run = ClosuresRun::default();
-    let mut records = garbage::records(run);
-    for record in &mut records {
-        if let Record::Pause(pause) = record {
-            pause.cpu_ns = Some(pause.duration_ns() / 10);
-        }
-    }
-    let report = reports::report(records, Some(reports::end(garbage::end_ms(run))));
-    assert_eq!(report.advice[0].id, AdviceId::BreakCycles, "{:?}", report.advice);
-    assert_eq!(report.advice[0].effect.saves_likely_ns, None);
-    assert!(report.advice[0].why.contains("outside the pauses"));
-    assert!(report.not_advised.iter().all(|advice| advice.id != AdviceId::BreakCycles));
 }

@@ -171,10 +171,9 @@ fn steps_of_the_profiler() {
 fn a_trace_without_collections_does_not_say_that_none_ran() {
     for report in &*REPORTS {
         assert_eq!(report.verdict.level, Level::Unknown);
-        let [advice] = report.advice.as_slice() else {
-            panic!("one advice: {:?}", report.advice);
-        };
-        assert_eq!(advice.id, AdviceId::RecordCollections);
+        // What else the GPUs wait for is known.
+        let ids: Vec<AdviceId> = report.advice.iter().map(|advice| advice.id).collect();
+        assert!(ids.contains(&AdviceId::RecordCollections), "{ids:?}");
         let gaps = &report.not_covered;
         assert!(!gaps.contains(&NotCovered::CostWithoutWork), "{gaps:?}");
     }

@@ -1,8 +1,7 @@
-//! Savings by replay of two ranks that wait for each other in a collective, against the same job run
-//! again with the change.
+//! What pauses cost two ranks that wait for each other in a collective, by replay, against the same job run
+//! without them.
 
-use crate::training;
-use gctrace_analysis::report::{AdviceId, Report};
+use gctrace_analysis::report::Report;
 use gctrace_event::{
     Annotation, Collective, CudaCall, CudaLayer, GpuOp, GpuOpKind, Pause, Process, Record,
 };
@@ -163,21 +162,4 @@ fn all_pauses_of_all_ranks() {
     let cost = analyzed(records).gpu_cost.unwrap();
     assert_eq!((cost.run_ns, cost.pauses.count), (measured_ns, 8));
     assert!(cost.cost_ns.abs_diff(measured_ns - without_ns) < 100 * US, "{cost:?}");
-}
-
-/// The planned collections of both ranks fall into the same steps, in which both stand still at once:
-/// the replay against the job run so.
-#[test]
-fn planned_on_all_ranks_at_once() {
-    let (records, measured_ns) = run(at_different_steps, false);
-    let report = analyzed(records);
-    let planned = training::of(&report, AdviceId::Planned).unwrap();
-    let every = planned.settings.as_ref().unwrap().collect_every_steps.unwrap();
-    let (_, planned_ns) = run(|_, step| step > 0 && step % every == 0, true);
-    let range = planned.run.unwrap();
-    assert_eq!(range.measured_ns, measured_ns);
-    assert!(range.at_least_ns <= planned_ns && planned_ns <= range.at_most_ns, "{range:?}");
-    let likely_ns = measured_ns as i64 - planned.saves_likely_ns.unwrap();
-    let at_once_ns = (planned_ns - run(|_, _| false, false).1) as i64;
-    assert!((likely_ns - planned_ns as i64).abs() < at_once_ns / 10, "{likely_ns} {planned_ns}");
 }

@@ -3,12 +3,10 @@
 use crate::training;
 
 use gctrace_analysis::report::{AdviceId, Basis, Level, Report};
-use gctrace_event::{
-    Annotation, DeviceMemory, GcReason, GpuOp, GpuOpKind, Pause, PauseMemory, Pressure, Record,
-};
+use gctrace_event::{Annotation, GcReason, GpuOp, GpuOpKind, Pause, Record};
 use proptest::prelude::*;
 use test_kit::reports::{MS, START, end, pause, process, report};
-use training::{DEFAULT, PROGRAM, Program, Simulation, US, analyzed, of, run};
+use training::{DEFAULT, PROGRAM, Program, Simulation, US, analyzed, run};
 
 /// Pauses far shorter than the work queued on the GPU.
 fn far_ahead() -> Program {
@@ -35,12 +33,14 @@ fn exposed_pauses_cost_and_are_followed_by_advice() {
     let report = analyzed(&measured);
     assert_eq!(report.verdict.level, Level::Heavy);
     let cost_ns = report.gpu_cost.unwrap().cost_ns;
-    let planned = of(&report, AdviceId::Planned).unwrap();
-    assert!(planned.step.is_some() && planned.memory_objects.is_some());
     let ids: Vec<AdviceId> = report.advice.iter().map(|advice| advice.id).collect();
-    // No setting is certain to help a program half of whose objects are garbage.
-    assert_eq!(ids, [AdviceId::FindCycles]);
-    assert!(of(&report, AdviceId::RaiseThreshold).unwrap().saves_at_most_ns.unwrap() <= cost_ns);
+    // Half of its objects are garbage, of which nothing is known: no threshold helps.
+    assert!(ids.contains(&AdviceId::FindCycles), "{ids:?}");
+    assert!(!ids.contains(&AdviceId::RaiseThreshold), "{ids:?}");
+    let of_pauses = report.advice.iter().filter(|advice| advice.id != AdviceId::KeepGpuBusy);
+    for advice in of_pauses {
+        assert!(advice.effect.saves_at_most_ns <= Some(cost_ns), "{advice:?}");
+    }
 }
 
 /// A run, and the same with a collection at interpreter shutdown.
@@ -89,12 +89,8 @@ fn without_gpu_times_nothing_is_replayed() {
     let report = analyzed(&measured);
     assert_ne!(report.verdict.level, Level::Negligible);
     assert!(report.gpu_cost.is_none() && !report.advice.is_empty());
-    let mut effects = report.advice.iter().map(|advice| &advice.effect);
-    assert!(effects.all(|effect| {
-        effect.run.is_none()
-            && effect.step.is_none()
-            && (effect.settings.is_none() || effect.saves_at_least_ns <= effect.saves_likely_ns)
-    }));
+    let automatic_ns = report.phases.unwrap().training.causes.total().time_ns;
+    assert_eq!(report.advice[0].effect.saves_at_most_ns, Some(automatic_ns));
 }
 
 /// Traces of the PyTorch profiler contain neither generation nor reason nor objects.
@@ -110,75 +106,8 @@ fn unknown_generations_have_an_upper_bound_at_most() {
     }
     let report = analyzed(&measured);
     let cost_ns = report.gpu_cost.unwrap().cost_ns;
-    for advice in report.advice.iter().chain(&report.not_advised) {
-        assert!(advice.effect.saves_at_least_ns.is_none(), "{advice:?}");
+    for advice in report.advice.iter().filter(|advice| advice.id != AdviceId::KeepGpuBusy) {
         assert!(advice.effect.saves_at_most_ns <= Some(cost_ns), "{advice:?}");
-        assert!(advice.effect.settings.is_none(), "{advice:?}");
-    }
-}
-
-/// Bytes are known where arenas and torch's memory were recorded: the bytes of the largest heap for
-/// each of its objects, and what pauses gave back for each that they freed.
-#[test]
-fn garbage_is_weighed_where_memory_was_recorded() {
-    let mut measured = run(PROGRAM, DEFAULT);
-    let without = analyzed(&measured);
-    let plain = of(&without, AdviceId::Planned).unwrap();
-    assert!(plain.memory_objects > Some(0));
-    assert!(plain.memory_bytes.is_none() && plain.memory_device_bytes.is_none());
-
-    measured.records.push(Record::Pressure(Pressure {
-        pid: 1,
-        since_ns: START,
-        at_ns: START + measured.length_ns,
-        net_containers: 1,
-        arenas_mapped: Some(300),
-        arenas_unmapped: Some(0),
-        ..Pressure::default()
-    }));
-    measured.records.push(Record::DeviceMemory(DeviceMemory {
-        pid: 1,
-        tid: 1,
-        at_ns: START,
-        device_type: 1,
-        device: 0,
-        bytes: 1 << 20,
-        allocated: 1 << 30,
-        reserved: 1 << 30,
-    }));
-    measured.records.push(Record::PauseMemory(PauseMemory {
-        pid: 1,
-        tid: 1,
-        start_ns: START + MS,
-        end_ns: START + 2 * MS,
-        device_type: 1,
-        device: 0,
-        freed_bytes: 64 << 20,
-        freed_blocks: Some(4),
-    }));
-    let mut records = vec![with_version(process(1, 0, "generational"), "3.11.7")];
-    records.append(&mut measured.records);
-    let report = report(records, Some(end(measured.length_ns / MS + 100)));
-    let planned = of(&report, AdviceId::Planned).unwrap();
-    let objects = planned.memory_objects.unwrap();
-    let growth = report.processes[0].growth.as_ref().unwrap();
-    assert_eq!(planned.memory_bytes, Some((300 << 20) / growth.largest.objects * objects));
-    let freed = report.totals.pauses.collected;
-    let device = (64 << 20) as f64 * objects as f64 / freed as f64;
-    let ratio = planned.memory_device_bytes.unwrap() as f64 / device;
-    assert!((ratio - 1.0).abs() < 0.05, "{ratio}");
-    assert!(planned.memory_device_bytes.unwrap() <= (1 << 30) / 20);
-}
-
-fn with_version(record: Record, version: &str) -> Record {
-    match record {
-        Record::Process(mut process) => {
-            if let Some(interpreter) = &mut process.interpreter {
-                version.clone_into(&mut interpreter.version);
-            }
-            Record::Process(process)
-        }
-        other => other,
     }
 }
 
@@ -193,9 +122,9 @@ fn timestamp() -> impl Strategy<Value = u64> {
 }
 
 proptest! {
-        /// For any trace, a saving is an interval.
+    /// Any trace has a report.
     #[test]
-    fn savings_of_any_trace_are_intervals(
+    fn any_trace_has_a_report(
         work in prop::collection::vec((timestamp(), timestamp(), 0u64..3), 0..30),
         pauses in prop::collection::vec((timestamp(), timestamp(), 0u8..4, 0usize..4, any::<Option<u64>>()), 0..20),
         steps in prop::collection::vec((timestamp(), timestamp()), 0..8),
@@ -244,14 +173,9 @@ proptest! {
         let mut all = vec![process(1, 0, "generational")];
         all.append(&mut records);
         let report = report(all, Some(end(1_000)));
-        for advice in report.advice.iter().chain(&report.not_advised) {
-            let effect = &advice.effect;
-            if let (Some(least), Some(most)) = (effect.saves_at_least_ns, effect.saves_at_most_ns) {
-                prop_assert!(u64::try_from(least).is_ok_and(|least| least <= most) || least < 0, "{:?}", advice);
-            }
-            for length in [effect.run, effect.step].into_iter().flatten() {
-                prop_assert!(length.at_least_ns <= length.at_most_ns, "{:?}", advice);
-            }
+        for advice in &report.advice {
+            let settings = advice.effect.settings.as_deref();
+            prop_assert!(settings.is_none_or(|settings| !settings.is_empty()), "{:?}", advice);
         }
         // In no figure, and so in no sentence.
         let figures = format!("{report:?}");
@@ -259,13 +183,11 @@ proptest! {
     }
 }
 
-/// What collections gave back is what waiting garbage takes; without that its own blocks are the least.
+/// What collections gave back, of those that were measured.
 #[test]
-fn garbage_that_waits_takes_what_collections_gave_back() {
+fn what_collections_gave_back_is_summed() {
     let mut measured = run(PROGRAM, DEFAULT);
     let report = analyzed(&measured);
-    let plain = of(&report, AdviceId::Planned).unwrap();
-    assert!(plain.memory_is_least);
     assert_eq!(report.processes[0].memory.freed_bytes, None);
 
     let (mut measured_too, mut freed) = (false, (0, 0, 0));
@@ -285,8 +207,4 @@ fn garbage_that_waits_takes_what_collections_gave_back() {
     assert_eq!((memory.collections, memory.freed_objects), (freed.0, Some(freed.1)));
     assert_eq!(memory.freed_bytes, Some(freed.1 * 10_240));
     assert_eq!(memory.most_freed_bytes, Some(freed.2 * 10_240));
-    let planned = of(&report, AdviceId::Planned).unwrap();
-    assert!(!planned.memory_is_least);
-    let each = planned.memory_bytes.unwrap() as f64 / planned.memory_objects.unwrap() as f64;
-    assert!((each / 10_240.0 - 1.0).abs() < 0.01, "{each}");
 }

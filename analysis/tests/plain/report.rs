@@ -295,5 +295,5 @@ fn the_last_settings_count() {
 fn distinguishes_collections_at_shutdown() {
     let last = Pause { reason: GcReason::Shutdown, generation: 2, ..pause(1, 900, 1000) };
     let report = report(vec![process(1, 0, "generational"), Record::Pause(last)], Some(end(1000)));
-    assert_eq!(ids(&report), [AdviceId::Leave], "they slow no training");
+    assert_eq!(ids(&report), [AdviceId::FreezeAtExit]);
 }

@@ -64,7 +64,7 @@ fn a_report_has_the_members_of_the_schema() {
     for key in schema["required"].as_array().unwrap() {
         assert!(report.contains_key(key.as_str().unwrap()), "{key}");
     }
-    assert_eq!(report["schema"], "gctrace.report/2");
+    assert_eq!(report["schema"], "gctrace.report/3");
 }
 
 /// A real trace of the PyTorch profiler, with pauses that were not in it, on the thread that

@@ -2,8 +2,7 @@
 without them.
 
 Arms alternate in blocks (train.py), so one run measures the difference. The prediction is made from
-the same run's trace, without the collections between blocks; for a setting, from a run with
-automatic collection only.
+the same run's trace, without the collections between blocks.
 """
 
 import gzip
@@ -76,16 +75,6 @@ def cost_of_all(bench, name, size):
     return row(f"{name}: all pauses", ms(cause["cost_ns"]), ms(cause["standard_error_ns"]), *measured)
 
 
-def setting(bench, found, length, name, arm, size):
-    """A setting's prediction for a run of `length` steps, against blocks with it and without."""
-    trained = bench.train(f"{name}-{arm}", *size, "--arms", f"on,{arm}", "--block", size_of_block(), "--steps", size_of_block() * BLOCKS)
-    total, error = saved(of_arm(trained, "on"), of_arm(trained, arm))
-    scale = length / (size_of_block() * BLOCKS / 2)
-    predicted, replay_error = (None, None) if found is None else (
-        ms(found.get("saves_likely_ns")), ms(found.get("replay_error_ns")))
-    return row(f"{name}: {arm}", predicted, replay_error, total * scale, None if error is None else error * scale)
-
-
 def run(bench):
     rows = []
     sizes = QUEUES if device() == "cuda" else {"cpu": CPU}
@@ -93,13 +82,6 @@ def run(bench):
         for item in ((), ("--item",)):
             name = f"{queue}{'-item' if item else ''}"
             rows.append(cost_of_all(bench, name, (*HEAP, *size, *item)))
-    queue, size = next(iter(sizes.items()))
-    length = size_of_block() * BLOCKS // 2
-    _, trained, trace = bench.record(f"{queue}-on", *HEAP, *size, "--steps", length)
-    report = bench.report(only_in_blocks(trace, trained, bench.path("on.blocks.json.gz")))
-    predictions = {found["id"]: found for found in report["advice"] + report["not_advised"]}
-    for arm, remedy in (("freeze", "freeze"), ("thresholds", "raise-threshold")):
-        rows.append(setting(bench, predictions.get(remedy), length, queue, arm, (*HEAP, *size)))
     return [{
         "title": "Predicted against measured, ms",
         "head": ["", "predicted", "±", "measured", "±", ""],

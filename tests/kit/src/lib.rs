@@ -28,8 +28,6 @@ pub mod interpreters;
 pub mod library;
 pub mod limit;
 pub mod optimizer;
-#[cfg(feature = "recording")]
-pub mod owned;
 #[cfg(feature = "preload")]
 pub mod preload;
 #[cfg(feature = "recording")]

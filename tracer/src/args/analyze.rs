@@ -14,7 +14,7 @@ pub(crate) struct AnalyzeArgs {
     /// give one report
     #[arg(required = true, value_name = "TRACE")]
     pub(crate) traces: Vec<PathBuf>,
-    /// Report format; JSON has the schema gctrace.report/2 [default: by the end of FILE: .json, .md, .html (a page
+    /// Report format; JSON has the schema gctrace.report/3 [default: by the end of FILE: .json, .md, .html (a page
     /// as of gctrace report); otherwise text]
     #[arg(long, group = CONFIGURABLE, value_enum)]
     pub(crate) format: Option<ReportFormat>,

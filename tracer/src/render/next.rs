@@ -3,28 +3,28 @@
 use super::table::{width, wrap};
 use crate::setting;
 use gctrace_analysis::report::{Advice, AdviceId, Report};
+use gctrace_analysis::words;
 
 /// Whether an advice is a change to make.
 pub(super) fn is_change(advice: &Advice) -> bool {
     !matches!(advice.id, AdviceId::Leave | AdviceId::NoCollection)
 }
 
-/// Whether `gctrace apply` can make the change.
-fn is_applicable(advice: &Advice, report: &Report) -> bool {
-    setting::of_advice(advice, report).is_some()
-}
-
 /// What to run to try the changes, each with what it is for.
-pub(super) fn checks(report: &Report, traces: &str) -> Vec<(&'static str, String)> {
-    let applicable = report.advice.iter().any(|advice| is_applicable(advice, report));
-    let is_by_hand =
-        |advice: &Advice| advice.id == AdviceId::BreakCycles || advice.id.is_of_waits();
-    let mut commands = Vec::new();
-    if applicable {
-        commands.push(("Try it", format!("gctrace apply --from {traces} -- COMMAND")));
-    }
-    if applicable || report.advice.iter().any(is_by_hand) {
-        commands.push(("Did it help", format!("gctrace compare {traces} -- COMMAND")));
+pub(super) fn checks(report: &Report, traces: &str) -> Vec<(String, String)> {
+    let command = words::command(report);
+    let settings = report.advice.iter().enumerate();
+    let applicable =
+        settings.filter_map(|(index, advice)| Some((index, setting::of_advice(advice, report)?)));
+    let mut commands: Vec<(String, String)> = applicable
+        .take(1)
+        .map(|(index, setting)| {
+            (format!("Try {}", index + 1), format!("gctrace apply --gc {setting} -- {command}"))
+        })
+        .collect();
+    if report.advice.iter().any(is_change) {
+        let compare = format!("gctrace compare {traces} -- {command}");
+        commands.push(("Did it help".to_owned(), compare));
     }
     commands
 }
@@ -32,26 +32,26 @@ pub(super) fn checks(report: &Report, traces: &str) -> Vec<(&'static str, String
 /// What to run next.
 pub(super) fn next(report: &Report, traces: &[String]) -> Vec<String> {
     let traces = traces.join(" ");
-    let mut commands = Vec::new();
+    let mut commands = checks(report, &traces);
     if let Some(index) = report.advice.iter().position(is_change) {
-        commands.push(("Code and risks", format!("gctrace advice {traces} {}", index + 1)));
+        commands.push(("Code".to_owned(), format!("gctrace advice {traces} {}", index + 1)));
     }
-    commands.extend(checks(report, &traces));
-    commands.push(("All evidence", format!("gctrace analyze --full {traces}")));
-    if report.lines.is_some() && !report.advice.iter().any(|advice| is_applicable(advice, report)) {
-        commands.push(("As a page", format!("gctrace report {traces}")));
-    }
+    commands.push(("More".to_owned(), format!("gctrace analyze --full {traces}")));
     let lines =
-        commands.into_iter().map(|(what, command)| format!("{:<18}{command}", format!("{what}:")));
+        commands.into_iter().map(|(what, command)| format!("{:<13}{command}", format!("{what}:")));
     let lines: Vec<String> = lines.collect();
     let fits = |line: &String| line.chars().count() <= width();
     if lines.iter().all(fits) {
-        lines
-    } else {
-        wrap(
-            "More: gctrace analyze --full, gctrace advice, gctrace export, each with these traces.",
-            "",
-            "",
-        )
+        return lines;
     }
+    // A command that does not fit is still one to copy; of traces by the hundred it is none.
+    const LONGEST: usize = 400;
+    if lines.iter().all(|line| line.chars().count() <= LONGEST) {
+        return lines.iter().flat_map(|line| wrap(line, "", "             ")).collect();
+    }
+    wrap(
+        "More: gctrace analyze --full, gctrace advice, gctrace export, each with these traces.",
+        "",
+        "",
+    )
 }

@@ -285,7 +285,7 @@ fn names_in_a_trace_cannot_forge_lines() {
     let report = report(&[("t\nFORGED.json", json)]);
     let text = text(&report, Style::OF_FILES);
     assert!(text.contains(r"x\nFORGED"), "{text}");
-    assert!(text.contains("The calls come from"), "advice names the line: {text}");
+    assert!(text.contains("calls come from"), "advice names the line: {text}");
     let begins = |line: &str| line.trim_start().starts_with("FORGED");
     // In a paragraph, newlines count as spaces.
     let tables = text.split("What to do next").next().unwrap();
@@ -317,7 +317,7 @@ fn json_says_what_the_text_says() {
     let mut bytes = Vec::new();
     json(&report, &mut bytes).unwrap();
     let json: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
-    assert_eq!(json["schema"], "gctrace.report/2");
+    assert_eq!(json["schema"], "gctrace.report/3");
     assert_eq!(json["totals"]["pauses"]["count"], 20);
     let text = text(&report, Style::OF_FILES);
     let sentence = json["verdict"]["sentence"].as_str().unwrap();

@@ -5,11 +5,11 @@ use super::table::wrap;
 use super::{
     allocations, cause, cleanup, counters, cpu, cuda, evidence, first_screen, garbage, gpu_bounds,
     gpu_devices, gpus, idle, launching, layers, leaks, lines, missing, overview, pressure, ranks,
-    settings, steps,
+    steps,
 };
 use crate::print::clean;
-use crate::units::{duration, signed_duration};
-use gctrace_analysis::report::{Advice, AdviceId, Report};
+use gctrace_analysis::report::{Advice, Report};
+use gctrace_analysis::words;
 
 /// The whole report, in the style's width.
 pub(crate) fn text(report: &Report, style: Style) -> String {
@@ -45,7 +45,6 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
         cpu::off_cpu(report),
         layers::layers(report),
         gpus::gpus(report),
-        settings::settings(report),
         evidence::own_cost(report),
         missing::missing(report),
     ];
@@ -61,14 +60,10 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
         if index > 0 {
             text.push('\n');
         }
-        text.push_str(&next_step(index + 1, advice, style));
+        text.push_str(&next_step(index + 1, advice, report, style));
     }
-    if report.runs < 2 {
-        let mut more = first_screen::undecided(report);
-        if more.is_empty() && report.advice.is_empty() {
-            first_screen::nothing(report).clone_into(&mut more);
-        }
-        for line in wrap(&more, "  ", "  ") {
+    if report.runs < 2 && report.advice.is_empty() {
+        for line in wrap(first_screen::nothing(report), "  ", "  ") {
             text.push_str(&line);
             text.push('\n');
         }
@@ -77,13 +72,11 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
     text
 }
 
-fn next_step(number: usize, advice: &Advice, style: Style) -> String {
+fn next_step(number: usize, advice: &Advice, report: &Report, style: Style) -> String {
     let mut lines = wrap(&advice.action, &format!("  {number}. "), "     ");
     lines = lines.iter().map(|line| style.bold(line)).collect();
     lines.extend(wrap(&advice.why, "     ", "     "));
-    if let Some(max_ns) = advice.effect.saves_at_most_ns {
-        lines.extend(wrap(&saves(advice, max_ns), "     ", "     "));
-    }
+    lines.extend(wrap(&saves(advice, report), "     ", "     "));
     if let Some(code) = &advice.code {
         lines.push(String::new());
         let indented = |line: &str| format!("       {}", style.code(&clean::line(line)));
@@ -96,24 +89,11 @@ fn next_step(number: usize, advice: &Advice, style: Style) -> String {
     lines.join("\n") + "\n"
 }
 
-pub(super) fn saves(advice: &Advice, max_ns: u64) -> String {
-    let most = duration(max_ns);
-    let effect = &advice.effect;
-    let Some((likely_ns, least_ns)) = effect.saves_likely_ns.zip(effect.saves_at_least_ns) else {
-        return format!("Saves at most {most} (predicted).");
-    };
-    let (what, basis) = match effect.run {
-        Some(_) => ("the run", "predicted by replay"),
-        None if advice.id == AdviceId::OffWhileLoading => {
-            ("the collector's time at start-up", "predicted")
-        }
-        None => ("the collector's time in training", "predicted"),
-    };
-    format!(
-        "Likely saves {} of {what}, {} at least, {most} at most ({basis}).",
-        signed_duration(likely_ns),
-        signed_duration(least_ns),
-    )
+/// What an advice saves, and saved elsewhere, in a sentence or two; empty if it saves no time.
+pub(super) fn saves(advice: &Advice, report: &Report) -> String {
+    let saves = words::advice::saves(advice, report).map(|saves| format!("Saves {saves}."));
+    let sentences: Vec<String> = saves.into_iter().chain(words::advice::measured(advice)).collect();
+    sentences.join(" ")
 }
 
 fn footnote(report: &Report) -> String {

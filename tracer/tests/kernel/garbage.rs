@@ -14,7 +14,6 @@ use std::process::Command;
 use tempfile::TempDir;
 use test_kit::interpreters::{Python, compared};
 use test_kit::limit::WithTimeout as _;
-use test_kit::owned::{OWNERS, predicted, taken_by_raised};
 use test_kit::recording::{Pause, Trace};
 use test_kit::{interpreters, recording};
 
@@ -374,33 +373,6 @@ fn the_program_survives_gctrace() {
     recording::wait_until("another round", || truth.exists());
     std::fs::write(place.path().join("truth.json.stop"), "").unwrap();
     assert!(program.status_in_time().unwrap().success());
-}
-
-/// Kernel probes do not see what garbage owns, and say so; with the library it is measured.
-#[test]
-fn memory_that_garbage_owns_is_not_priced_as_its_objects() {
-    let test = "memory_that_garbage_owns_is_not_priced_as_its_objects";
-    if !recording::privileged(test) {
-        return;
-    }
-    let Some(python) = interpreters::python(test, "system-3.11") else {
-        return;
-    };
-    let (owns, program) = OWNERS[0];
-    let taken = taken_by_raised(&python.path, program);
-    for mode in ["ebpf", "both"] {
-        let place = tempfile::tempdir().unwrap();
-        let path = python.path.to_str().unwrap();
-        let line = ["record", "--mode", mode, "--", path, "-c", program];
-        let output = recording::gctrace(&line, place.path());
-        assert!(output.status.success(), "{owns}: {output:?}");
-        let json = recording::gctrace(&["analyze", "--json", "trace.json"], place.path());
-        let (bytes, is_least) = predicted(&serde_json::from_slice(&json.stdout).unwrap());
-        let bytes = bytes.unwrap();
-        assert_eq!(is_least, mode == "ebpf", "{mode}");
-        assert!(bytes <= 2 * taken, "{mode}: {bytes} for {taken}");
-        assert!(is_least || taken <= 2 * bytes, "{mode}: {bytes} for {taken}");
-    }
 }
 
 /// Garbage that takes long to count, most of each pause's time.

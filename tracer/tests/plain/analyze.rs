@@ -198,7 +198,7 @@ fn json_without_escapes() {
     let outcome = gctrace(&[&path, Path::new("--format=json")], b"");
     assert_eq!(outcome.code, Some(0), "{}", outcome.err);
     let json: serde_json::Value = serde_json::from_str(&outcome.out).unwrap();
-    assert_eq!(json["schema"], "gctrace.report/2");
+    assert_eq!(json["schema"], "gctrace.report/3");
     assert_eq!(json["totals"]["pauses"]["max_ns"], 50_500);
     let outcome = gctrace(&[&path], b"");
     assert!(!outcome.out.contains('\x1b'), "color on terminals only");
@@ -218,7 +218,7 @@ fn a_report_in_a_file() {
     }
     assert_eq!(std::fs::read_to_string(&text).unwrap(), shown);
     let json: serde_json::Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
-    assert_eq!(json["schema"], "gctrace.report/2");
+    assert_eq!(json["schema"], "gctrace.report/3");
     let outcome = gctrace(&[&trace, &output(&text)], b"");
     assert_eq!(outcome.code, Some(1));
     assert!(outcome.err.contains("exists"), "{}", outcome.err);

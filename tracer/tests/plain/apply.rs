@@ -268,7 +268,7 @@ fn settings_of_an_advice_are_applied() {
         .unwrap();
     let report: Value = serde_json::from_slice(&report.stdout).unwrap();
     let advice = report["advice"].as_array().unwrap();
-    let changes = |one: &Value| one["settings"].is_object();
+    let changes = |one: &Value| one["settings"].is_string();
     let number = advice.iter().position(changes).unwrap() + 1;
     let number = number.to_string();
     // Without a number it is the first that changes only settings.
@@ -328,7 +328,7 @@ fn settings_of_a_program_without_steps_are_applied_at_its_start() {
     let advice = report["advice"].as_array().unwrap();
     let number = advice.iter().position(|one| one["id"] == "disable").unwrap() + 1;
     let number = number.to_string();
-    assert!(gctrace(&["analyze", "t.json"]).contains("gctrace apply --from t.json -- COMMAND"));
+    assert!(gctrace(&["analyze", "t.json"]).contains("gctrace apply --gc disable@start -- "));
     assert!(
         gctrace(&["advice", "t.json", &number]).contains("gctrace apply --gc disable@start -- ")
     );

@@ -1,9 +1,9 @@
 //! From sums of garbage to the report: shares, estimates for all collections, figures per step.
 
 use super::per_step::StepTicks;
+use super::shape;
 use super::table::RowSums as _;
 use super::{Counted, CycleSums, GarbageSums, KindSums};
-use crate::remedy::cycles;
 use crate::report::{
     Basis, BirthLine, BirthLines, GarbageCycle, GarbageEdge, GarbageEstimate, GarbageKind,
     GarbageReport, Location, MainCycles, PerStep,
@@ -145,8 +145,8 @@ impl ReportView<'_> {
         };
         let edges: Vec<GarbageEdge> = edges.iter().map(shown).collect();
         GarbageCycle {
-            shape: cycles::shape(&edges),
-            location: cycles::location(&edges),
+            shape: shape::shape(&edges),
+            location: shape::location(&edges),
             edges,
             count: sums.count.total(),
             objects: sums.objects,

@@ -89,7 +89,7 @@ impl StepEvidence {
 }
 
 /// The steps of the thread that has most of them, of several the last.
-pub(crate) fn main_steps(timeline: &ProcessTimeline) -> Vec<StepSpan> {
+fn main_steps(timeline: &ProcessTimeline) -> Vec<StepSpan> {
     let mut threads: Vec<ThreadIndex> = timeline.steps.iter().map(|step| step.thread).collect();
     threads.sort_unstable();
     let most = threads.chunk_by(|a, b| a == b).max_by_key(|of_one| of_one.len());

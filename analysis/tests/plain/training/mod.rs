@@ -6,7 +6,7 @@
     reason = "each test program uses its part of these; in some nothing is left over"
 )]
 
-use gctrace_analysis::report::{AdviceEffect, AdviceId, Report};
+use gctrace_analysis::report::Report;
 use gctrace_event::{
     Annotation, CudaCall, CudaLayer, GcReason, GcSettings, GpuOp, GpuOpKind, Pause, Record,
 };
@@ -256,10 +256,4 @@ pub(crate) fn analyzed(outcome: &Outcome) -> Report {
     records.extend(outcome.records.iter().cloned());
     let last_ms = (outcome.length_ns / MS) + 100;
     report(records, Some(end(last_ms)))
-}
-
-/// The effect of a remedy, advised or not.
-pub(crate) fn of(report: &Report, id: AdviceId) -> Option<&AdviceEffect> {
-    let mut all = report.advice.iter().chain(&report.not_advised);
-    all.find(|advice| advice.id == id).map(|advice| &advice.effect)
 }

@@ -11,7 +11,7 @@ use crate::render::table::for_page;
 use crate::render::{
     allocations, cause, cleanup, counters, cpu, cuda, evidence as facts, first_screen, garbage,
     gpu_bounds, gpu_devices, gpus, launching, layers, leaks, lines, missing, next, overview,
-    pressure, ranks, settings, steps, text,
+    pressure, ranks, steps, text,
 };
 use crate::text::OrDash as _;
 use crate::units::{bytes, count, duration, percent, short_count};
@@ -112,12 +112,11 @@ fn cards(report: &Report) -> Vec<Card> {
 
 fn advice(report: &Report, traces: &str) -> Section {
     let numbered = |(number, advice): (usize, &Advice)| {
-        let saves = advice.effect.saves_at_most_ns.map(|most_ns| text::saves(advice, most_ns));
         Block::Advice(AdviceBlock {
             number,
             action: figures_together(&advice.action),
             why: figures_together(&advice.why),
-            saves: saves.map_or_else(String::new, |saves| figures_together(&saves)),
+            saves: figures_together(&text::saves(advice, report)),
             code: advice.code.as_deref().map_or_else(String::new, clean_code),
             risk: advice.risk.as_deref().map_or_else(String::new, figures_together),
         })
@@ -126,20 +125,12 @@ fn advice(report: &Report, traces: &str) -> Section {
     let mut all = Vec::new();
     if report.runs < 2 {
         all = list(&report.advice);
-        let mut more = first_screen::undecided(report);
-        if more.is_empty() && report.advice.is_empty() {
-            first_screen::nothing(report).clone_into(&mut more);
-        }
-        if !more.is_empty() {
-            all.push(Block::Text(figures_together(&more)));
+        if report.advice.is_empty() {
+            all.push(Block::Text(figures_together(first_screen::nothing(report))));
         }
         for (what, command) in next::checks(report, traces) {
             all.push(Block::Code(what.to_owned(), clean_code(&command)));
         }
-    }
-    if !report.not_advised.is_empty() {
-        let summary = format!("Examined and not advised ({})", report.not_advised.len());
-        all.push(Block::More(summary, list(&report.not_advised)));
     }
     Section::new("advice", "Do this", all)
 }
@@ -358,7 +349,6 @@ fn more(report: &Report) -> Section {
             counters::counters(report),
             cpu::cpu(report),
             gpus::gpus(report),
-            settings::settings(report),
         ]
     });
     let folded = all.into_iter().filter(|section| !section.lines.is_empty());

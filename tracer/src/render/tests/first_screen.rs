@@ -4,7 +4,7 @@ use super::{PROBES, Trace, report, training, without_escapes};
 use crate::render::first_screen::LINES;
 use crate::render::table::WIDTH;
 use crate::render::{Style, first_screen, verdict_lines};
-use gctrace_analysis::report::{AdviceEffect, AdviceId, Report};
+use gctrace_analysis::report::Report;
 
 /// The first screen, after checks that apply to every one.
 pub(super) fn screen(report: &Report) -> String {
@@ -41,23 +41,6 @@ fn steps_after_a_warm_up() {
     }
     let trace = trace.pause(4242, 3500.0, 60.0, 2, r#""reason":"shutdown""#).end(4000, PROBES);
     insta::assert_snapshot!(screen(&report(&[("trace.json", trace.json())])));
-}
-
-/// Where only a change without a prediction is advised, the settings that save nothing are named too.
-#[test]
-fn no_setting_beside_a_change_without_a_prediction() {
-    let mut report = report(&[("trace.json", training())]);
-    let mut cycles = report.advice[0].clone();
-    cycles.id = AdviceId::FindCycles;
-    cycles.effect = AdviceEffect::default();
-    let mut threshold = cycles.clone();
-    threshold.id = AdviceId::RaiseThreshold;
-    threshold.effect.saves_at_least_ns = Some(-1_000_000);
-    threshold.effect.saves_at_most_ns = Some(0);
-    report.advice = vec![cycles];
-    report.not_advised = vec![threshold];
-    let text = screen(&report);
-    assert!(text.contains("Not worth it: raise the first threshold (-1.00 ms..0 ns)."), "{text}");
 }
 
 #[test]

@@ -35,7 +35,7 @@ fn the_same_cycles_in_every_step() {
     let mut shown = report.advice.iter().take(3);
     let advice = shown.find(|advice| advice.id == AdviceId::BreakCycles);
     let advice = advice.unwrap();
-    assert!(advice.effect.saves_likely_ns.is_some() && advice.effect.saves_at_least_ns.is_some());
+    assert!(advice.effect.saves_at_most_ns.is_some());
     let code = crate::advice::text(advice, &report, None);
     insta::assert_snapshot!(section(&report) + "\n\n" + &screen(&report) + "\n" + &code);
 }
@@ -80,8 +80,9 @@ fn the_first_screen_names_a_class_rather_than_containers() {
 #[test]
 fn kinds_of_a_part_of_the_collections() {
     let report = of(ClosuresRun { every: 4, cycles: false, ..ClosuresRun::default() });
-    let ids: Vec<AdviceId> = report.advice.iter().map(|advice| advice.id).collect();
-    assert!(!ids.contains(&AdviceId::BreakCycles), "{ids:?}");
+    // Which cycles is not known, only what is on them.
+    let action = &report.advice[0].action;
+    assert!(action.starts_with("break the cycles of "), "{action}");
     insta::assert_snapshot!(section(&report) + "\n\n" + &screen(&report));
 }
 
@@ -98,23 +99,4 @@ fn without_garbage_there_is_no_section() {
     assert!(report.garbage.is_none());
     let text = super::text(&report, Style::OF_FILES);
     assert!(!text.contains("What the collector frees"), "{text}");
-}
-
-/// `gctrace tune` measures settings only.
-#[test]
-fn what_no_setting_changes_is_measured_by_comparing() {
-    let mut report = of(ClosuresRun::default());
-    report.advice.retain(|advice| advice.id == AdviceId::BreakCycles);
-    report.not_advised = std::mem::take(&mut report.advice);
-    for advice in &mut report.not_advised {
-        advice.effect.saves_at_least_ns = Some(-1_000_000);
-    }
-    let text = screen(&report);
-    let words: Vec<&str> = text.split_whitespace().collect();
-    let words = words.join(" ");
-    let once = "One recording cannot tell what this saves: break the cycles, see its code. Make the \
-                change, and compare several runs with gctrace compare.";
-    assert_eq!(words.matches(once).count(), 1, "{text}");
-    assert!(!words.contains("ms..") && !words.contains("is likely to save time"), "{text}");
-    assert!(!words.contains("gctrace tune"), "{text}");
 }

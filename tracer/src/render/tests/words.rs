@@ -4,7 +4,7 @@ use super::{PROBES, Trace, report};
 use gctrace_analysis::report::{Advice, AdviceId, Report};
 
 fn of(report: &Report, id: AdviceId) -> &Advice {
-    let mut advice = report.advice.iter().chain(&report.not_advised);
+    let mut advice = report.advice.iter();
     advice.find(|advice| advice.id == id).unwrap()
 }
 
@@ -30,22 +30,14 @@ fn the_advice_names_the_lines_and_the_settings() {
         .end(1000, PROBES);
     let report = report(&[("trace.json", trace.json())]);
     let why = |id| of(&report, id).why.as_str();
-    for (id, part) in [
-        (AdviceId::ExplicitCalls, "come from /home/me/train.py:30 in build (1 call, 50.0 ms)"),
-        (
-            AdviceId::Freeze,
-            "100 % of the time of these collections in training was triggered by \
-             /home/me/train.py:20",
-        ),
-        (AdviceId::RaiseThreshold, "train.py:20 in build"),
-    ] {
-        assert!(why(id).contains(part), "{}", why(id));
-    }
-    let code = of(&report, AdviceId::RaiseThreshold).code.as_deref();
-    assert_eq!(
-        code,
-        Some("import gc\n# first, before other imports:\ngc.set_threshold(7000, 10, 10)")
+    let explicit = why(AdviceId::ExplicitCalls);
+    assert!(
+        explicit.contains("come from /home/me/train.py:30 in build (1 call, 50.0 ms)"),
+        "{explicit}"
     );
+    let code = of(&report, AdviceId::RaiseThreshold).code.as_deref();
+    let first = "import gc\n# first, before other imports:\ngc.set_threshold(50000, 10, 10)";
+    assert_eq!(code, Some(first));
 }
 
 #[test]

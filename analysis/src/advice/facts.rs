@@ -1,0 +1,136 @@
+//! What the rules go by: figures of the process and the phase that the verdict names.
+
+use crate::report::{ByCause, JudgedPhase, PhaseReport, ProcessReport, Report, SettingsReport};
+use crate::time::stats::ratio;
+use gctrace_event::ProcessOrigin;
+
+/// Fewer objects freed per second are next to nothing (docs/measurements/rules.md).
+const FREED_PER_S: f64 = 200.0;
+/// So is this part of what was allocated.
+const FREED_RATIO: f64 = 0.000_1;
+/// Memory that collections gave back, in bytes, is more than nothing from here on.
+const GIVEN_BACK: u64 = 16 << 20;
+/// A heap of more objects is worth freezing: a full collection of it takes some 10 ms.
+const LARGE_HEAP: u64 = 200_000;
+
+/// The judged process, and its collections in the judged phase.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Facts<'a> {
+    pub(super) report: &'a Report,
+    pub(super) process: &'a ProcessReport,
+    /// `None`: all of the process.
+    phase: Option<&'a PhaseReport>,
+    /// Its collections by cause, in CPU time where that is known.
+    pub(super) causes: ByCause,
+}
+
+impl<'a> Facts<'a> {
+    /// `None` if no process collected.
+    pub(super) fn of(report: &'a Report) -> Option<Self> {
+        let process = report.judged_process()?;
+        let phase = report.phases.as_ref().map(|phases| match phases.judged {
+            JudgedPhase::StartUp => &phases.start_up,
+            JudgedPhase::Training => &phases.training,
+        });
+        let causes = phase.map_or_else(|| report.by_likely_cause(), |phase| phase.causes);
+        Some(Self { report, process, phase, causes })
+    }
+
+    /// Length of what is judged, in ns.
+    pub(super) fn duration_ns(&self) -> u64 {
+        self.phase.map_or(self.process.observed_ns, |phase| phase.duration_ns)
+    }
+
+    /// Length of the recorded run of the process, in ns.
+    pub(super) fn run_ns(&self) -> u64 {
+        let phases = self.report.phases.as_ref();
+        phases.map_or(self.process.observed_ns, |phases| phases.duration_ns())
+    }
+
+    /// What its automatic collections took, in ns.
+    pub(super) fn automatic_ns(&self) -> u64 {
+        self.causes.automatic().time_ns
+    }
+
+    fn freed_objects(&self) -> Option<u64> {
+        match self.phase {
+            Some(phase) => phase.freed_objects,
+            None => {
+                let pauses = &self.process.pauses;
+                (pauses.outcome_unknown < pauses.count).then_some(pauses.collected)
+            }
+        }
+    }
+
+    /// The part of the containers that were allocated between young collections which these freed, at
+    /// most; `None` if unknown.
+    pub(super) fn garbage_ratio(&self) -> Option<f64> {
+        let young = self.phase.map_or(self.process.by_generation[0].count, |phase| phase.young);
+        let settings = self.process.settings.as_ref();
+        let thresholds =
+            settings.map_or(SettingsReport::DEFAULT_THRESHOLDS, |settings| settings.thresholds);
+        let each = u64::try_from(thresholds[0]).unwrap_or(0);
+        ratio(self.freed_objects()?, young.saturating_mul(each))
+    }
+
+    /// Whether its collections free next to nothing; `None` if what they free is unknown.
+    pub(super) fn frees_nothing(&self) -> Option<bool> {
+        let freed = self.freed_objects()?;
+        // CPython does not count what dies in a finalizer, as a suspended generator does (3.8 to 3.13).
+        if self.process.memory.freed_bytes.is_some_and(|bytes| bytes >= GIVEN_BACK) {
+            return Some(false);
+        }
+        let per_s = ratio(freed, self.duration_ns()).map(|per_ns| per_ns * 1e9);
+        let is_little = |ratio: f64| ratio < FREED_RATIO;
+        Some(
+            per_s.is_none_or(|rate| rate < FREED_PER_S)
+                || self.garbage_ratio().is_some_and(is_little),
+        )
+    }
+
+    /// Whether the program is a script that ends by itself: nothing waits in it for more work, and what is
+    /// never freed ends with it.
+    pub(super) fn ends(&self) -> bool {
+        let trace = self.report.traces.get(self.process.trace);
+        let by_itself = trace.is_some_and(|trace| trace.ended.as_deref() == Some(ENDED));
+        let launched = self.process.origin == Some(ProcessOrigin::Launched);
+        by_itself
+            && launched
+            && self.process.exit_code.is_some()
+            && !self.grows()
+            && self.steps().is_none()
+    }
+
+    /// Whether its memory rises beyond chance, after any set-up.
+    pub(super) fn grows(&self) -> bool {
+        self.process.trend.as_ref().is_some_and(|trend| trend.rises())
+    }
+
+    pub(super) fn steps(&self) -> Option<u64> {
+        self.report.phases.as_ref().and_then(|phases| phases.steps)
+    }
+
+    /// Whether an interpreter forked it, with its heap.
+    pub(super) fn is_forked(&self) -> bool {
+        self.report.phases.as_ref().is_some_and(|phases| phases.forked)
+    }
+
+    pub(super) fn at_start_up(&self) -> bool {
+        let phases = self.report.phases.as_ref();
+        phases.is_some_and(|phases| phases.judged == JudgedPhase::StartUp)
+    }
+
+    /// Whether so many objects are alive that a full collection takes long.
+    pub(super) fn has_large_heap(&self) -> bool {
+        let growth = self.process.growth.as_ref();
+        growth.is_some_and(|growth| growth.largest.objects >= LARGE_HEAP)
+    }
+
+    /// Time of all its collections when the interpreter ends, and after its last step, in ns.
+    pub(super) fn exit_ns(&self) -> u64 {
+        self.report.phases.as_ref().map_or(0, |phases| phases.exit.causes.total().time_ns)
+    }
+}
+
+/// `ended` of a recording whose command ended by itself.
+const ENDED: &str = "the command ended";

@@ -1,0 +1,42 @@
+//! Advice on what keeps the idlest GPU waiting, other than the collector and late data, by its ledger.
+
+use crate::report::{
+    Advice, AdviceEffect, AdviceId, Basis, IdleCause, IdleLedger, IdleRow, Report,
+};
+use crate::units::{duration, percent};
+use crate::words::places;
+
+/// The changes, what saves the most first; without those that `advised` has already.
+pub(super) fn advice(report: &Report, advised: &[Advice]) -> Vec<Advice> {
+    let ledgers = report.gpu.iter().flat_map(|work| &work.idle);
+    let Some(ledger) = ledgers.max_by_key(|ledger| ledger.idle_ns) else {
+        return Vec::new();
+    };
+    let has_data = advised.iter().any(|advice| advice.id == AdviceId::FasterData);
+    let rows = ledger.rows.iter().filter(|row| row.cause != IdleCause::Data || !has_data);
+    rows.filter_map(|row| of_row(ledger, row)).collect()
+}
+
+fn of_row(ledger: &IdleLedger, row: &IdleRow) -> Option<Advice> {
+    let (remedy, saves_ns) = (row.remedy?, row.saves_ns?);
+    let place = row.places.iter().find_map(|place| {
+        let python = place.code.python.as_ref().map(places::place);
+        python.or_else(|| place.code.function.clone())
+    });
+    let at = place.map_or(String::new(), |place| format!(" (at {place})"));
+    Some(Advice {
+        id: AdviceId::KeepGpuBusy,
+        action: format!("{remedy}{at}"),
+        why: format!(
+            "The GPU was idle for {} of {} because of {}: {} of its idle time.",
+            duration(row.time_ns),
+            duration(ledger.span_ns),
+            row.cause,
+            percent(row.time_ns as f64 / ledger.idle_ns.max(1) as f64),
+        ),
+        code: None,
+        risk: None,
+        effect: AdviceEffect { saves_at_most_ns: Some(saves_ns), ..AdviceEffect::default() },
+        basis: Basis::Predicted,
+    })
+}

@@ -1,0 +1,123 @@
+//! The rules: which change helps a program, by what its collections free.
+//!
+//! Each rule names the measurement that justifies it: what the change saved of the collector's CPU time in
+//! programs of that kind, and in how many (docs/measurements/rules.md; `tests/verdict/matrix.py` measures
+//! them again). A rule states an upper bound, the time of the collections that the change is about, and what
+//! was measured of it elsewhere. No rule predicts more from one recording.
+
+use super::Candidate;
+use super::facts::Facts;
+use crate::report::{AdviceEffect, AdviceId, UsualGain};
+
+/// A change is worth a line from this part of what is judged on.
+const WORTH: f64 = 0.01;
+/// From this part of the allocated containers on garbage is most of what a collection meets: a higher
+/// threshold has it traverse the same garbage later, in colder caches.
+const MOSTLY_GARBAGE: f64 = 0.25;
+/// Steps between planned collections.
+const PLANNED_STEPS: u64 = 100;
+
+/// Nothing is freed, the collector off, which a script can be.
+const OFF: UsualGain = UsualGain { least: 0.52, median: 1.0, most: 1.0, programs: 31 };
+/// Nothing is freed, threshold 50,000. Freezing beside it gained less: its own collection costs 2 % of the CPU time
+/// in the median.
+const RARE: UsualGain = UsualGain { least: -0.16, median: 0.73, most: 0.96, programs: 31 };
+/// Cycles are freed, threshold 7,000; 50,000 is -122 to 100 %.
+const LESS_OFTEN: UsualGain = UsualGain { least: -0.38, median: 0.16, most: 0.51, programs: 20 };
+/// Cycles are freed, and broken in the program.
+const BROKEN: UsualGain = UsualGain { least: 0.26, median: 0.87, most: 1.0, programs: 20 };
+/// Explicit calls left out. Thresholds and gc.disable() made each such call longer.
+const WITHOUT_CALLS: UsualGain = UsualGain { least: 0.91, median: 0.95, most: 0.97, programs: 5 };
+/// What is alive frozen at the exit.
+const FROZEN_AT_EXIT: UsualGain = UsualGain { least: 0.43, median: 0.73, most: 0.97, programs: 60 };
+/// Forked workers, the heap of their parent frozen.
+const FROZEN_FORKS: UsualGain = UsualGain { least: -0.12, median: 0.66, most: 0.96, programs: 4 };
+
+/// The changes for these facts, in no order.
+pub(super) fn changes(facts: &Facts<'_>) -> Vec<Candidate> {
+    let mut list = Vec::new();
+    let (automatic_ns, explicit_ns) = (facts.automatic_ns(), facts.causes.manual.time_ns);
+    let is_explicit = explicit_ns > automatic_ns;
+    if is_worth(automatic_ns, facts.duration_ns()) && !is_explicit {
+        list.extend(of_automatic(facts, automatic_ns));
+    }
+    if is_worth(explicit_ns, facts.duration_ns()) {
+        list.push(candidate(AdviceId::ExplicitCalls, explicit_ns, Some(WITHOUT_CALLS), None));
+    }
+    // An end is short or long whatever is judged.
+    let exit_ns = facts.exit_ns();
+    if is_worth(exit_ns, facts.run_ns()) {
+        list.push(candidate(AdviceId::FreezeAtExit, exit_ns, Some(FROZEN_AT_EXIT), None));
+    }
+    if facts.grows() {
+        list.push(Candidate { id: AdviceId::FindHolders, effect: AdviceEffect::default() });
+    }
+    list
+}
+
+fn of_automatic(facts: &Facts<'_>, bound_ns: u64) -> Vec<Candidate> {
+    let of = |id, gain, settings: Option<&str>| {
+        candidate(id, bound_ns, gain, settings.map(str::to_owned))
+    };
+    if facts.is_forked() && facts.has_large_heap() {
+        return vec![of(AdviceId::FreezeBeforeFork, Some(FROZEN_FORKS), Some("freeze-forks"))];
+    }
+    if facts.at_start_up() && !facts.ends() {
+        return vec![of(AdviceId::OffWhileLoading, None, None)];
+    }
+    match facts.frees_nothing() {
+        Some(true) if facts.ends() => {
+            vec![of(AdviceId::Disable, Some(OFF), Some("disable@start"))]
+        }
+        Some(true) => {
+            let mut list =
+                vec![of(AdviceId::RaiseThreshold, Some(RARE), Some("threshold=50000,10,10"))];
+            if facts.has_large_heap() {
+                let full_ns = facts.causes.automatic_full.time_ns;
+                let settings = facts.steps().map(|_| "freeze@step:2".to_owned());
+                list.push(candidate(AdviceId::Freeze, full_ns, None, settings));
+            }
+            list
+        }
+        // What it frees is unknown.
+        None => vec![of(AdviceId::RaiseThreshold, Some(LESS_OFTEN), Some("threshold=7000,10,10"))],
+        Some(false) => of_garbage(facts, bound_ns),
+    }
+}
+
+/// Collections that free garbage in cycles: broken, these need no collection. A higher threshold saves some of
+/// the time of a collector that goes through more than garbage; a much higher one has been seen to double it.
+fn of_garbage(facts: &Facts<'_>, bound_ns: u64) -> Vec<Candidate> {
+    let garbage = facts.process.garbage.as_ref();
+    let main = garbage.and_then(|garbage| garbage.verdict.as_ref());
+    let part_ns = main.map_or(bound_ns, |main| (bound_ns as f64 * main.ratio) as u64);
+    let id = match garbage.is_some_and(|garbage| !garbage.kinds.is_empty()) {
+        true => AdviceId::BreakCycles,
+        false => AdviceId::FindCycles,
+    };
+    let gain = (id == AdviceId::BreakCycles).then_some(BROKEN);
+    let mut list = vec![candidate(id, part_ns, gain, None)];
+    if facts.garbage_ratio().is_some_and(|ratio| ratio < MOSTLY_GARBAGE) {
+        let settings = Some("threshold=7000,10,10".to_owned());
+        list.push(candidate(AdviceId::RaiseThreshold, bound_ns, Some(LESS_OFTEN), settings));
+    }
+    if facts.steps().is_some_and(|steps| steps >= 10 * PLANNED_STEPS) {
+        let settings = Some(format!("plan:{PLANNED_STEPS},gen2:{PLANNED_STEPS}"));
+        list.push(candidate(AdviceId::Planned, bound_ns, None, settings));
+    }
+    list
+}
+
+fn candidate(
+    id: AdviceId,
+    bound_ns: u64,
+    usual: Option<UsualGain>,
+    settings: Option<String>,
+) -> Candidate {
+    let effect = AdviceEffect { saves_at_most_ns: Some(bound_ns), usual, settings };
+    Candidate { id, effect }
+}
+
+fn is_worth(ns: u64, of_ns: u64) -> bool {
+    ns as f64 >= WORTH * of_ns.max(1) as f64
+}

@@ -231,6 +231,20 @@ impl Report {
         judged.or_else(|| self.processes.first())
     }
 
+    /// The phase that the verdict is about; `None` where it is about all of the processes' time.
+    #[must_use]
+    pub fn judged_phase(&self) -> Option<&PhaseReport> {
+        self.phases.as_ref().map(|phases| match phases.judged {
+            JudgedPhase::StartUp => &phases.start_up,
+            JudgedPhase::Training => &phases.training,
+        })
+    }
+
+    /// The collections that the verdict is about, by cause.
+    pub(crate) fn judged_causes(&self) -> ByCause {
+        self.judged_phase().map_or_else(|| self.by_likely_cause(), |phase| phase.causes)
+    }
+
     /// The pauses of this reason; `None` if there are none.
     #[must_use]
     pub fn pauses_of(&self, reason: GcReason) -> Option<&PausesReport> {

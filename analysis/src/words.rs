@@ -4,6 +4,7 @@
 //! sections.
 
 pub mod advice;
+mod broken_cycles;
 mod callback;
 mod called;
 pub mod cleanup;
@@ -27,6 +28,9 @@ const FREEZE_RISK: &str = "Frozen objects that become garbage in a cycle are nev
 
 /// The risk of a higher first threshold.
 const THRESHOLDS_RISK: &str = "Cyclic garbage lives up to ten times longer before it is freed";
+
+/// Steps between planned collections.
+pub(crate) const PLANNED_STEPS: u64 = 100;
 
 /// What records the cycles of this command's garbage.
 pub(crate) fn find_cycles_command(report: &Report) -> String {

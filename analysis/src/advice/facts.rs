@@ -2,10 +2,10 @@
 
 use crate::report::{ByCause, JudgedPhase, PhaseReport, ProcessReport, Report, SettingsReport};
 use crate::time::stats::ratio;
-use gctrace_event::ProcessOrigin;
+use gctrace_event::{ProcessOrigin, TraceEnd};
 
 /// Fewer objects freed per second are next to nothing (docs/measurements/rules.md).
-const FREED_PER_S: f64 = 200.0;
+pub(super) const FREED_PER_S: f64 = 200.0;
 /// So is this part of what was allocated.
 const FREED_RATIO: f64 = 0.000_1;
 /// Memory that collections gave back, in bytes, is more than nothing from here on.
@@ -28,12 +28,8 @@ impl<'a> Facts<'a> {
     /// `None` if no process collected.
     pub(super) fn of(report: &'a Report) -> Option<Self> {
         let process = report.judged_process()?;
-        let phase = report.phases.as_ref().map(|phases| match phases.judged {
-            JudgedPhase::StartUp => &phases.start_up,
-            JudgedPhase::Training => &phases.training,
-        });
-        let causes = phase.map_or_else(|| report.by_likely_cause(), |phase| phase.causes);
-        Some(Self { report, process, phase, causes })
+        let phase = report.judged_phase();
+        Some(Self { report, process, phase, causes: report.judged_causes() })
     }
 
     /// Length of what is judged, in ns.
@@ -92,7 +88,8 @@ impl<'a> Facts<'a> {
     /// never freed ends with it.
     pub(super) fn ends(&self) -> bool {
         let trace = self.report.traces.get(self.process.trace);
-        let by_itself = trace.is_some_and(|trace| trace.ended.as_deref() == Some(ENDED));
+        let by_itself =
+            trace.is_some_and(|trace| trace.ended.as_deref() == Some(TraceEnd::COMMAND_ENDED));
         let launched = self.process.origin == Some(ProcessOrigin::Launched);
         by_itself
             && launched
@@ -131,6 +128,3 @@ impl<'a> Facts<'a> {
         self.report.phases.as_ref().map_or(0, |phases| phases.exit.causes.total().time_ns)
     }
 }
-
-/// `ended` of a recording whose command ended by itself.
-const ENDED: &str = "the command ended";

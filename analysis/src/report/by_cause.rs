@@ -50,7 +50,8 @@ impl ByCause {
     }
 
     /// Automatic collections of all generations, full ones included.
-    pub(crate) fn automatic(&self) -> PauseTotal {
+    #[must_use]
+    pub fn automatic(&self) -> PauseTotal {
         [self.automatic_full, self.automatic_partial].iter().collect()
     }
 }

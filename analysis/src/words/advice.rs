@@ -1,10 +1,9 @@
 //! The words of each advice.
 
 use super::places::library_switch;
-use super::{AdviceText, FREEZE_RISK, callback, cycles, places};
+use super::{AdviceText, FREEZE_RISK, broken_cycles, callback, places};
 use crate::report::{
-    Advice, AdviceEffect, AdviceId, Basis, ByCause, JudgedPhase, LineTotal, PauseTotal,
-    PhaseReport, ProcessReport, Report,
+    Advice, AdviceEffect, AdviceId, Basis, LineTotal, PauseTotal, ProcessReport, Report,
 };
 use crate::units::{counted, duration, percent};
 use gctrace_event::CollectorKind;
@@ -51,7 +50,7 @@ pub fn saves(advice: &Advice, report: &Report) -> Option<String> {
     let whole_ns = match (&report.gpu_cost, phases, advice.id) {
         (Some(cost), ..) => Some(cost.run_ns),
         (None, Some(phases), AdviceId::FreezeAtExit) => Some(phases.duration_ns()),
-        (None, Some(_), _) => judged(report).map(|phase| phase.duration_ns),
+        (None, Some(_), _) => report.judged_phase().map(|phase| phase.duration_ns),
         (None, None, _) => None,
     };
     let of = whole_ns.map_or(String::new(), |whole_ns| format!(" of {}", duration(whole_ns)));
@@ -75,22 +74,10 @@ pub fn measured(advice: &Advice) -> Option<String> {
     })
 }
 
-/// What an advice is about: a time of the judged process.
-fn judged(report: &Report) -> Option<&PhaseReport> {
-    report.phases.as_ref().map(|phases| match phases.judged {
-        JudgedPhase::StartUp => &phases.start_up,
-        JudgedPhase::Training => &phases.training,
-    })
-}
-
-fn causes(report: &Report) -> ByCause {
-    judged(report).map_or_else(|| report.by_likely_cause(), |phase| phase.causes)
-}
-
 /// `1,025 automatic collections took 11.6 s of CPU time and freed 145 objects.`
 fn automatic(report: &Report) -> String {
-    let automatic = causes(report).automatic();
-    let freed = judged(report).and_then(|phase| phase.freed_objects);
+    let automatic = report.judged_causes().automatic();
+    let freed = report.judged_phase().and_then(|phase| phase.freed_objects);
     let freed =
         freed.map_or(String::new(), |freed| format!(" and freed {}", counted(freed, "object")));
     let times = counted(automatic.count, "automatic collection");
@@ -137,7 +124,7 @@ fn record_collections(report: &Report) -> AdviceText {
 fn leave(report: &Report) -> AdviceText {
     let why = match &report.gpu_cost {
         None => format!("Without any collection it would need {} of CPU time less.", {
-            duration(causes(report).total().time_ns)
+            duration(report.judged_causes().total().time_ns)
         }),
         Some(cost) => format!(
             "By replay, without any collection the run of {} would be {} shorter ({}).",
@@ -167,7 +154,7 @@ pub(crate) fn is_of_others(report: &Report) -> bool {
 }
 
 fn explicit_calls(report: &Report) -> AdviceText {
-    let manual = causes(report).manual;
+    let manual = report.judged_causes().manual;
     let (action, code) = match explicit_line(report) {
         Some(line) if line.location.library => {
             let place = places::place(&line.location);
@@ -246,9 +233,8 @@ fn raise_threshold(report: &Report, effect: &AdviceEffect) -> AdviceText {
     }
 }
 
-/// Every 100 steps; or as often as the effect says.
 fn planned(report: &Report) -> AdviceText {
-    const STEPS: u64 = 100;
+    const STEPS: u64 = super::PLANNED_STEPS;
     AdviceText {
         action: format!("collect every {STEPS} steps only, with gc.disable()"),
         why: format!(
@@ -384,17 +370,17 @@ fn break_cycles(report: &Report) -> AdviceText {
         return AdviceText::default();
     };
     let (why, code) = match &garbage.verdict {
-        Some(main) => (cycles::why(main), cycles::code(garbage, main)),
+        Some(main) => (broken_cycles::why(main), broken_cycles::code(garbage, main)),
         None => (
             format!("What refers to what: {}", super::find_cycles_command(report)),
-            cycles::code_of_kinds(garbage),
+            broken_cycles::code_of_kinds(garbage),
         ),
     };
     AdviceText {
-        action: cycles::action(garbage),
+        action: broken_cycles::action(garbage),
         why: format!("{} {why}", automatic(report)),
         code,
-        risk: cycles::RISK.to_owned(),
+        risk: broken_cycles::RISK.to_owned(),
     }
 }
 

@@ -1,19 +1,14 @@
-//! The words for garbage: kinds of objects, cycles, and how each kind of cycle is broken.
+//! The words for garbage: kinds of objects, and cycles.
 
 use crate::paths;
 use crate::report::{
-    Basis, BirthLines, CycleShape, GarbageCycle, GarbageEdge, GarbageKind, GarbageReport, Location,
-    MainCycles, PerStep,
+    Basis, BirthLines, CycleShape, GarbageCycle, GarbageEdge, GarbageKind, Location, MainCycles,
+    PerStep,
 };
-use crate::units::{count, cut, percent, short_count, three_digits};
+use crate::units::{count, percent, short_count, three_digits};
 
-/// Of broken cycles.
-pub(super) const RISK: &str = "Other input may take other paths: record again, and leave the \
-     collector on unless nothing is freed there either.";
 /// Lines named in a verdict.
 const LINES: usize = 2;
-/// Maximum characters of a cycle in a line of code.
-const COMMENT_WIDTH: usize = 68;
 /// A mean this near to a whole number is shown as one.
 const WHOLE: f64 = 0.05;
 
@@ -169,7 +164,7 @@ pub fn births(births: &BirthLines) -> String {
 }
 
 /// The lines with the most samples.
-fn born(births: &BirthLines) -> Vec<String> {
+pub(super) fn born(births: &BirthLines) -> Vec<String> {
     let lines = births.lines.iter().take(LINES).enumerate();
     let line = lines.map(|(index, line)| {
         let of = match index {
@@ -222,208 +217,6 @@ pub fn shape(shape: CycleShape) -> &'static str {
         CycleShape::Instances => "objects that refer to each other",
         CycleShape::Containers => "container that contains itself",
         CycleShape::Other => "other",
-    }
-}
-
-/// For each kind of cycle, where it is and Python that does without it.
-pub(super) fn code(garbage: &GarbageReport, main: &MainCycles) -> String {
-    let cycles: Vec<&GarbageCycle> = garbage.cycles.iter().flatten().collect();
-    let mut parts: Vec<String> = Vec::new();
-    let mut shapes = Vec::new();
-    for cycle in main.cycles.iter().filter_map(|index| cycles.get(*index)) {
-        let mut heading = comment(&path(&cycle.edges));
-        for sentence in instances(garbage, cycle) {
-            heading.push('\n');
-            heading.push_str(&comment(&sentence));
-        }
-        match shapes.iter().position(|shape| *shape == cycle.shape) {
-            Some(at) => {
-                if let Some(part) = parts.get_mut(at) {
-                    *part = format!("{heading}\n{part}");
-                }
-            }
-            None => {
-                shapes.push(cycle.shape);
-                parts.push(format!(
-                    "{heading}\n# {}:\n{}",
-                    shape(cycle.shape),
-                    remedy(cycle.shape)
-                ));
-            }
-        }
-    }
-    parts.join("\n\n")
-}
-
-/// Where the instances on a cycle were born, as far as that was sampled.
-fn instances(garbage: &GarbageReport, cycle: &GarbageCycle) -> Vec<String> {
-    let is_on_it = |kind: &&GarbageKind| {
-        let mut edges = cycle.edges.iter();
-        edges.any(|edge| edge.function.is_none() && edge.type_name == kind.type_name)
-    };
-    let kinds = garbage.kinds.iter().filter(is_on_it);
-    let lines = kinds.flat_map(|kind| {
-        let lines = kind.births.iter().flat_map(born);
-        lines.map(move |line| format!("{} born at {line}", kind.type_name))
-    });
-    lines.collect()
-}
-
-/// A cycle as a comment, of several lines if it is long.
-fn comment(path: &str) -> String {
-    let lines = match path.chars().count() {
-        0..=COMMENT_WIDTH => vec![path.to_owned()],
-        _ => path.split(" -> ").map(|object| format!("-> {object}")).collect(),
-    };
-    let line = |line: String| format!("# {}", cut(line.trim_start_matches("-> "), COMMENT_WIDTH));
-    let mut lines = lines.into_iter();
-    let first = lines.next().map(line);
-    let rest = lines.map(|object| format!("#  {}", cut(&object, COMMENT_WIDTH)));
-    first.into_iter().chain(rest).collect::<Vec<_>>().join("\n")
-}
-
-/// Python that does not make the cycle.
-fn remedy(shape: CycleShape) -> &'static str {
-    match shape {
-        CycleShape::Closure => {
-            "def closure(value, closure):     # pass it to itself as an argument,\n\
-             \x20   ... closure(rest, closure)\n\
-             result = closure(value, closure)\n\
-             # or end it where its work is done:\n\
-             del closure                      # the cell is empty then"
-        }
-        CycleShape::BoundMethod => {
-            "import weakref\n\
-             self.callbacks.append(weakref.WeakMethod(self.on_event))\n\
-             # and call it while its object is alive:\n\
-             for callback in self.callbacks:\n\
-             \x20   if (call := callback()) is not None:\n\
-             \x20       call()"
-        }
-        CycleShape::Exception => {
-            "try:\n\
-             \x20   ...\n\
-             except Exception as error:\n\
-             \x20   failure = error.with_traceback(None)   # keeps no frame, and no batch in it\n\
-             # or, after the last use of a kept exception:\n\
-             del failure"
-        }
-        CycleShape::Class => {
-            "# make it once, where the module is imported, not in each call:\n\
-             Point = collections.namedtuple(\"Point\", \"x y\")\n\
-             # or once per argument:\n\
-             @functools.lru_cache(maxsize=None)\n\
-             def class_for(fields): ..."
-        }
-        CycleShape::Instances => {
-            "# where the work is done:\n\
-             self.children.clear()\n\
-             # or, where objects die one by one, and the parent is seldom read (a weak reference costs more\n\
-             # than the collector where it is read often):\n\
-             import weakref\n\
-             self.parent = weakref.ref(parent)   # the child does not keep its parent;\n\
-             parent = self.parent()              # None once the parent is gone"
-        }
-        CycleShape::Frame => {
-            "# no variable of a function should refer to its own frame or generator:\n\
-             frame = sys._getframe()\n\
-             try:\n\
-             \x20   ...\n\
-             finally:\n\
-             \x20   del frame\n\
-             # a generator that is not used up:\n\
-             generator.close()"
-        }
-        CycleShape::Containers => {
-            "items.clear()   # after the last use of a container that contains itself\n\
-             # or keep keys or indexes instead of the container:\n\
-             item[\"owner\"] = owner_key"
-        }
-        CycleShape::Other => {
-            "# set one of these references to None after the last use, or make it a weakref.ref"
-        }
-    }
-}
-
-/// `break app.Node.children -> ... -> back (FILE:10): clear one of the references when the work is done`.
-pub(super) fn action(garbage: &GarbageReport) -> String {
-    let main = garbage.verdict.as_ref().map_or(&[][..], |main| &main.cycles);
-    let cycles: Vec<&GarbageCycle> = garbage.cycles.iter().flatten().collect();
-    if let Some(first) = main.iter().find_map(|index| cycles.get(*index)) {
-        let from =
-            first.location.as_ref().map_or(String::new(), |line| format!(" ({})", place(line)));
-        return format!("break {}{from}: {}", path(&first.edges), in_short(first.shape));
-    }
-    let (names, shape) = kinds_on_cycles(&garbage.kinds);
-    format!("break the cycles of {names}: {}", in_short(shape))
-}
-
-/// What the garbage most likely is, where only its kinds were recorded, and the kind of its cycles.
-fn kinds_on_cycles(kinds: &[GarbageKind]) -> (String, CycleShape) {
-    /// Less of all garbage says nothing.
-    const PART: f64 = 0.02;
-    /// Types of objects, and the cycles that they are on, the most telling first.
-    const SHAPES: [(&[&str], CycleShape); 5] = [
-        (&["traceback"], CycleShape::Exception),
-        (&["generator", "coroutine", "async_generator"], CycleShape::Frame),
-        (&["type"], CycleShape::Class),
-        (&["method"], CycleShape::BoundMethod),
-        (&["function", "cell"], CycleShape::Closure),
-    ];
-    let worth = || kinds.iter().filter(|kind| kind.ratio >= PART);
-    let is_class = |kind: &&GarbageKind| kind.type_name.contains('.');
-    let of_type = |name: &&str| worth().find(|kind| kind.type_name == *name);
-    let of_shape = |types: &[&str]| types.iter().find_map(of_type);
-    let telling = SHAPES.iter().find_map(|(types, shape)| Some((of_shape(types)?, *shape)));
-    let class = worth().find(is_class).map(|kind| (kind, CycleShape::Instances));
-    // Instances of a class beside a few functions are what the functions' cycles hold.
-    let chosen = match (telling, class) {
-        (Some((kind, CycleShape::Closure)), Some((of, shape))) if of.ratio > kind.ratio => {
-            Some((of, shape))
-        }
-        (Some(telling), _) => Some(telling),
-        (None, class) => class,
-    };
-    let Some((kind, shape)) = chosen.or_else(|| Some((kinds.first()?, CycleShape::Containers)))
-    else {
-        return ("its garbage".to_owned(), CycleShape::Other);
-    };
-    let born =
-        kind.births.as_ref().map_or(String::new(), |births| format!(", {}", self::births(births)));
-    (
-        format!(
-            "{}{born}",
-            self::kind(&kind.type_name, kind.function.as_deref(), kind.file.as_deref(), kind.line)
-        ),
-        shape,
-    )
-}
-
-/// What the cycles are of all garbage.
-pub(super) fn why(main: &MainCycles) -> String {
-    format!(
-        "{main} {} of the garbage comes from them; without them reference counts free it at once.",
-        percent(main.ratio)
-    )
-}
-
-/// Python that does not make such cycles, where only kinds of garbage were recorded.
-pub(super) fn code_of_kinds(garbage: &GarbageReport) -> String {
-    let (_, shape) = kinds_on_cycles(&garbage.kinds);
-    format!("# {}:\n{}", self::shape(shape), remedy(shape))
-}
-
-/// The change that gained the most where it was measured, in a few words (docs/measurements/rules.md).
-fn in_short(shape: CycleShape) -> &'static str {
-    match shape {
-        CycleShape::Closure => "pass the closure to itself, or del it after its last use",
-        CycleShape::BoundMethod => "weakref.WeakMethod, or remove the callback",
-        CycleShape::Exception => "del the exception after its last use",
-        CycleShape::Class => "make the class once",
-        CycleShape::Instances => "clear one of the references when the work is done",
-        CycleShape::Frame => "del the frame, close the generator",
-        CycleShape::Containers => "clear it after its last use",
-        CycleShape::Other => "clear one of the references after its last use",
     }
 }
 

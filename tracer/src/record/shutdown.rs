@@ -83,7 +83,7 @@ fn cut_short(end: &mut TraceEnd, reason: &str, alive: usize) {
 
 fn words(why: EndReason) -> &'static str {
     match why {
-        EndReason::CommandEnded(_) => "the command ended",
+        EndReason::CommandEnded(_) => TraceEnd::COMMAND_ENDED,
         EndReason::ProcessEnded => "the process ended",
         EndReason::TimeOver => "the duration given with -d elapsed",
         EndReason::Interrupted => "interrupted",

@@ -2,6 +2,7 @@
 
 mod analyze;
 mod apply;
+mod apply_advice;
 mod auto;
 mod ci;
 mod compare;

@@ -229,6 +229,9 @@ pub struct TraceEnd {
 }
 
 impl TraceEnd {
+    /// [`Self::why`] of a recording whose command ended by itself.
+    pub const COMMAND_ENDED: &str = "the command ended";
+
     /// Calls of finalizers and callbacks by collections that were only counted, and their time.
     pub const CALLED: &str = "called";
     /// Samples that count where a later one of their process was taken: none is missing.

@@ -49,10 +49,9 @@ mod version;
 
 pub use elf::Machine;
 pub use error::ResolveError;
-pub use gctrace_abi::is_sanitizer_runtime;
 pub use gctrace_abi::{
     ArgumentRegister, CollectorArguments, CollectorLayout, GcBase, GenerationStats,
-    LineTableFormat, ProbePointKind, SelfCheck, StatsLayout, StatsLocation,
+    LineTableFormat, ProbePointKind, SelfCheck, StatsLayout, StatsLocation, is_sanitizer_runtime,
 };
 pub use identify::{ProgramKind, identify, likely_libpython};
 pub use loading::{Loading, exported_bytes, loading};

@@ -12,11 +12,10 @@
 use super::CONFIGURABLE;
 use crate::invoker::{Invoker, act_as};
 use crate::platform::has_more_rights_than_its_user;
-use crate::print;
 use crate::print::clean;
-use crate::trust;
 use crate::trust::TrustError;
 use crate::variables::{VariableEffect, variable};
+use crate::{print, trust};
 use clap::Command;
 use std::ffi::OsString;
 use std::io;

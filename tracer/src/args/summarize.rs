@@ -1,7 +1,6 @@
 //! The command line of `gctrace summarize`.
 
-use super::CONFIGURABLE;
-use super::usage_error;
+use super::{CONFIGURABLE, usage_error};
 use crate::variables;
 use clap::Args;
 use clap::error::ErrorKind;

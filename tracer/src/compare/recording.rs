@@ -2,11 +2,10 @@
 
 use super::after_name;
 use crate::advice::wanted;
-use crate::analyze;
 use crate::args::{CompareConfig, RecordConfig, is_trace_name};
 use crate::files::read_head;
 use crate::files::segments::segments_in;
-use crate::{args, print};
+use crate::{analyze, args, print};
 use anyhow::Context as _;
 use gctrace_event::{RecordingMode, TraceCompression, TraceHeader};
 use std::ffi::OsString;

@@ -1,9 +1,8 @@
 //! From sums of garbage to the report: shares, estimates for all collections, figures per step.
 
 use super::per_step::StepTicks;
-use super::shape;
 use super::table::RowSums as _;
-use super::{Counted, CycleSums, GarbageSums, KindSums};
+use super::{Counted, CycleSums, GarbageSums, KindSums, shape};
 use crate::report::{
     Basis, BirthLine, BirthLines, GarbageCycle, GarbageEdge, GarbageEstimate, GarbageKind,
     GarbageReport, Location, MainCycles, PerStep,

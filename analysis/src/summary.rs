@@ -137,7 +137,7 @@ impl Analysis {
             freed_nothing: self.freed_nothing(),
             explicit_calls: self.explicit_calls(&processes, totals.observed_ns),
             garbage: garbage::together(&processes),
-            overhead: self.overhead(totals.observed_ns),
+            overhead: self.overhead(),
             totals,
             traces,
             traces_left_out: 0,

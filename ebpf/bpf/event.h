@@ -666,6 +666,11 @@ enum counter {
 	COUNTER_LOST_OFF_CPU,                  /* pause ring full                                 */
 	COUNTER_SWITCHES,                      /* of threads of recorded processes, estimated     */
 	COUNTER_SWITCH_NS,                     /* time that the program took at them, estimated   */
+	COUNTER_FORKS,                         /* children of recorded processes                  */
+	COUNTER_EXECS,                         /* programs that recorded processes executed       */
+	COUNTER_TIMED,                         /* ends of probed functions that were timed, ...   */
+	COUNTER_TIMED_NS = COUNTER_TIMED + POINT_KINDS, /* ... and the time of the program at them */
+	COUNTERS_TIMED_END = COUNTER_TIMED_NS + POINT_KINDS - 1,
 	COUNTERS,
 };
 

@@ -317,6 +317,37 @@ static __always_inline void world(u32 kind, u32 tid, u64 now)
 	thread->world_stopped_ns = 0;
 }
 
+/* One hit of this many, a power of two, is timed: reading the clock costs as much as a lookup. */
+#define HITS_TIMED 8
+
+/* What the program takes of the thread's time at one end of a probed function. */
+struct timed_hit {
+	u64 since_ns; /* 0: it is not timed */
+	u64 switches;
+};
+
+static __always_inline u64 own_switches(void)
+{
+	const struct task_struct *task = bpf_get_current_task_btf();
+
+	return task->nvcsw + task->nivcsw;
+}
+
+static __always_inline void begin_timed(struct timed_hit *hit, u64 now)
+{
+	hit->since_ns = time_every_hit || !((now >> 4) & (HITS_TIMED - 1)) ? now : 0;
+	hit->switches = hit->since_ns ? own_switches() : 0;
+}
+
+/* Time in which others ran is no cost. */
+static __always_inline void end_timed(const struct timed_hit *hit, u32 kind)
+{
+	if (!hit->since_ns || kind >= POINT_KINDS || hit->switches != own_switches())
+		return;
+	count(COUNTER_TIMED + kind);
+	count_many(COUNTER_TIMED_NS + kind, bpf_ktime_get_ns() - hit->since_ns);
+}
+
 static __always_inline struct point *point_of(struct pt_regs *context, u32 *index, u32 pid,
 					      struct followed_process **process)
 {
@@ -340,20 +371,24 @@ static __always_inline struct point *point_of(struct pt_regs *context, u32 *inde
 }
 
 /* Whether the function's return is of interest as well. */
-static __always_inline bool entered(struct pt_regs *context)
+static __always_inline bool entered(struct pt_regs *context, u64 now)
 {
 	u64 ids = bpf_get_current_pid_tgid();
 	u32 pid = ids >> 32, tid = ids, index;
 	struct followed_process *process;
 	struct point *point = point_of(context, &index, pid, &process);
+	struct timed_hit hit;
+	bool has_return = false;
 
 	if (!point)
 		return false;
+	begin_timed(&hit, now);
 	note_interpreter(process, point, context->PROGRAM_COUNTER);
 	switch (point->kind) {
 	case POINT_COLLECT:
 		begin_pause(context, point, index, tid, pid, process);
-		return true;
+		has_return = true;
+		break;
 	case POINT_USDT_START:
 		begin_pause(context, point, index, tid, pid, process);
 		break;
@@ -367,7 +402,8 @@ static __always_inline bool entered(struct pt_regs *context)
 	case POINT_GC_COLLECT:
 	case POINT_PYGC_COLLECT:
 		enter_explicit(point->kind, tid, pid);
-		return true;
+		has_return = true;
+		break;
 	case POINT_STOP_WORLD:
 	case POINT_START_WORLD:
 		world(point->kind, tid, bpf_ktime_get_ns());
@@ -379,7 +415,8 @@ static __always_inline bool entered(struct pt_regs *context)
 		stop_at_program_entry(pid, bpf_ktime_get_ns());
 		break;
 	}
-	return false;
+	end_timed(&hit, point->kind);
+	return has_return;
 }
 
 static __always_inline void returned(struct pt_regs *context, u64 now)
@@ -387,11 +424,13 @@ static __always_inline void returned(struct pt_regs *context, u64 now)
 	u64 ids = bpf_get_current_pid_tgid();
 	u32 pid = ids >> 32, tid = ids;
 	struct thread *thread = bpf_map_lookup_elem(&threads, &tid);
+	struct timed_hit hit;
 	struct point *point;
 	u32 index;
 
 	if (!thread)
 		return;
+	begin_timed(&hit, now);
 	index = bpf_get_attach_cookie(context);
 	point = bpf_map_lookup_elem(&points, &index);
 	if (!point || point->except == pid)
@@ -400,13 +439,16 @@ static __always_inline void returned(struct pt_regs *context, u64 now)
 		end_pause(thread, tid, now);
 	else
 		leave_explicit(point->kind, thread);
+	end_timed(&hit, point->kind);
 }
 
 SEC("uprobe.multi")
 int at_entry(struct pt_regs *context)
 {
+	u64 now = bpf_ktime_get_ns();
+
 	stay_on_thread_stack(context);
-	entered(context);
+	entered(context, now);
 	return 0;
 }
 
@@ -430,7 +472,7 @@ int at_both_ends(struct pt_regs *context)
 	stay_on_thread_stack_in_session(context);
 	/* The address of the probe; at the return the program counter is that of the caller. */
 	if (bpf_get_func_ip(context) == context->PROGRAM_COUNTER)
-		return !entered(context);
+		return !entered(context, now);
 	returned(context, now);
 	return 0;
 }

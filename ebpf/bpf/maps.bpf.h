@@ -29,6 +29,8 @@ u32 launcher_pid = 0;
 u32 probed_alone = 0;
 /* No other process has probes yet: the first one to be recorded must not run before. */
 bool others_wait = false;
+/* Each hit of a probe is timed: while probes are measured. */
+bool time_every_hit = false;
 /* Threads in a pause, system-wide: lets sched_switch return at once if there are none. */
 u64 threads_in_pause = 0;
 

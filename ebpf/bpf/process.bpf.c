@@ -119,6 +119,7 @@ static __always_inline struct process_event *forked(struct task_struct *parent,
 		count(COUNTER_LOST_PROCESSES);
 		return 0;
 	}
+	count(COUNTER_FORKS);
 	begin_process_counts(child_pid, now, launched);
 	copy_pauses_to_child(BPF_CORE_READ(parent, pid), child_pid, now);
 	event = reserve_process_event(EVENT_FORK, child_pid, now);
@@ -177,6 +178,7 @@ int on_exec(struct bpf_raw_tracepoint_args *context)
 		return 0;
 	attached = before->incarnation == ATTACHED;
 	was_executed = before->from_exec;
+	count(COUNTER_EXECS);
 	now = bpf_ktime_get_ns();
 	abandon_pauses(old_tid, now);
 	if (!may_follow(task)) {

@@ -11,29 +11,87 @@ use crate::session::{Attachment, BpfSession};
 use crate::support::AttachMethod;
 use crate::wire::{FrameWire, InstructionKind, LayoutWire, NO_OFFSET};
 use gctrace_abi::{ArgumentRegister, CollectorArguments, ProbePointKind};
+use gctrace_event::HitCost;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Nanoseconds per hit, the minimum of several rounds.
+/// What the probes of each kind take.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Calibration {
     /// Entry and return of the collector together, with all reads in between; the stack is at least
     /// as deep as `--stack-depth`.
-    pub collect_ns: f64,
+    pub collect: ProbeTimes,
     /// Entry and return of an explicit call (`gc.collect()`, `PyGC_Collect`) together.
-    pub explicit_ns: f64,
+    pub explicit: ProbeTimes,
     /// An entry probe alone, as on the stop-the-world markers of free-threaded builds.
-    pub entry_ns: f64,
+    pub entry: ProbeTimes,
     /// The probes of a collection or an explicit call in a process that is not recorded.
-    pub foreign_ns: f64,
+    pub foreign: ProbeTimes,
 }
+
+/// What a hit takes on this machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ProbeTimes {
+    warm: ProbeTime,
+    cold: ProbeTime,
+}
+
+/// Nanoseconds per hit.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct ProbeTime {
+    all_ns: f64,
+    /// In the BPF programs. The rest is the kernel's trap, and what the program loses of its caches.
+    inside_ns: f64,
+}
+
+impl ProbeTime {
+    fn outside_ns(self) -> f64 {
+        (self.all_ns - self.inside_ns).max(0.0)
+    }
+}
+
+impl ProbeTimes {
+    pub(crate) fn new(warm_ns: f64, cold_ns: f64) -> Self {
+        let time = |all_ns| ProbeTime { all_ns, inside_ns: 0.0 };
+        Self { warm: time(warm_ns), cold: time(cold_ns.max(warm_ns)) }
+    }
+
+    /// What a hit costs whose programs took `inside_ns` as the traced program ran. That is as much of
+    /// the way from warm to cold caches as the rest is, which cannot be timed there.
+    #[must_use]
+    pub fn cost(&self, inside_ns: Option<f64>) -> HitCost {
+        let (warm, cold) = (self.warm, self.cold);
+        let Some(inside_ns) = inside_ns else {
+            return HitCost::between(warm.all_ns, cold.all_ns);
+        };
+        let least_ns = warm.outside_ns();
+        let most_ns = cold.outside_ns().max(least_ns);
+        let way = (inside_ns - warm.inside_ns) / (cold.inside_ns - warm.inside_ns).max(1.0);
+        let likely_ns = least_ns + (most_ns - least_ns) * way.clamp(0.0, 1.0);
+        HitCost {
+            least_ns: (likely_ns + inside_ns) / ERROR,
+            likely_ns: likely_ns + inside_ns,
+            most_ns: likely_ns * ERROR + inside_ns,
+        }
+    }
+}
+
+/// By how much the part of a hit that is not timed may be more than what its own part tells, and a hit less than
+/// both: a program that had cold caches anyway loses nothing by them (docs/measurements/cost.md).
+const ERROR: f64 = 2.0;
 
 /// Calls per round, and number of rounds: about 5 ms in all at 2 us per hit.
 const CALLS: u32 = 200;
 const ROUNDS: u32 = 5;
+
+/// Calls with cold caches in a round, each after writing that much memory: more than the second cache
+/// of a CPU has, less than the third. Some 10 ms for each kind.
+const COLD_CALLS: u32 = 12;
+const COLD_BYTES: usize = 4 << 20;
+const CACHE_LINE: usize = 64;
 
 /// Words of the fake interpreter, before its frames; every offset below is inside.
 const WORDS: usize = 64;
@@ -86,7 +144,9 @@ impl BpfSession {
         let offset = own_file_offset()?;
         self.follow(pid)?;
         let layout = self.add_wire_layout(&make_believe_layout())?;
+        self.time_every_hit(true);
         let result = self.measure_all(offset, layout);
+        self.time_every_hit(false);
         self.unfollow(pid);
         result
     }
@@ -96,7 +156,7 @@ impl BpfSession {
         offset: u64,
         layout: u32,
     ) -> Result<(Calibration, Vec<Attachment>), Error> {
-        let without = rounds(|| Ok(()))?;
+        let without = (TargetCalls::warm().time(|| Ok(()))?, TargetCalls::cold().time(|| Ok(()))?);
         let is_session = self.attach_kind() == AttachMethod::Session;
         let mut point = PlannedPoint {
             kind: ProbePointKind::StartTheWorld,
@@ -115,7 +175,7 @@ impl BpfSession {
         let path = Path::new("/proc/self/exe");
         let first = self.next_point();
         let mut probes = vec![self.attach(path, std::slice::from_ref(&point))?];
-        let entry_ns = self.time()? - without;
+        let entry = self.time(ProbePointKind::StartTheWorld, without)?;
         if !is_session {
             point.entry = None;
             point.on_return = Some(offset);
@@ -126,41 +186,102 @@ impl BpfSession {
             for index in first..self.next_point() {
                 self.set_point(index, &point, None)?;
             }
-            Ok::<f64, Error>((self.time()? - without).max(0.0))
+            self.time(kind, without)
         };
-        let explicit_ns = time_as(ProbePointKind::GcCollectBuiltin)?;
-        let collect_ns = time_as(ProbePointKind::Collect)?;
+        let explicit = time_as(ProbePointKind::GcCollectBuiltin)?;
+        let collect = time_as(ProbePointKind::Collect)?;
         self.unfollow(std::process::id());
-        let calibration = Calibration {
-            collect_ns,
-            explicit_ns,
-            entry_ns: entry_ns.max(0.0),
-            foreign_ns: (self.time()? - without).max(0.0),
-        };
-        Ok((calibration, probes))
+        let foreign = self.time(ProbePointKind::Collect, without)?;
+        Ok((Calibration { collect, explicit, entry, foreign }, probes))
     }
 
-    /// Time per call with the current probes.
-    fn time(&mut self) -> Result<f64, Error> {
-        rounds(|| self.poll(Duration::ZERO).map(drop))
+    fn time_every_hit(&mut self, is_on: bool) {
+        if let Some(bss) = self.skeleton.maps.bss_data.as_deref_mut() {
+            bss.time_every_hit = is_on;
+        }
+    }
+
+    /// What the current probes take, of a kind; `without` them, calls take that time with warm and
+    /// with cold caches.
+    fn time(&mut self, kind: ProbePointKind, without: (f64, f64)) -> Result<ProbeTimes, Error> {
+        let mut round = |calls: &mut TargetCalls, without_ns: f64| {
+            let before = self.counters()?;
+            let all_ns = (calls.round() - without_ns).max(0.0);
+            let inside_ns = self.counters()?.since(&before).inside_ns(kind).unwrap_or(0.0);
+            self.poll(Duration::ZERO)?;
+            Ok::<_, Error>(ProbeTime { all_ns, inside_ns: inside_ns.min(all_ns) })
+        };
+        let [warm, cold] = [(TargetCalls::warm(), without.0), (TargetCalls::cold(), without.1)]
+            .map(|(mut calls, without_ns)| {
+                let rounds = (0..ROUNDS).map(|_| round(&mut calls, without_ns));
+                let mut rounds = rounds.collect::<Result<Vec<_>, Error>>()?;
+                rounds.sort_by(|one, other| one.all_ns.total_cmp(&other.all_ns));
+                Ok::<_, Error>(rounds.swap_remove(calls.best()))
+            });
+        let (warm, mut cold) = (warm?, cold?);
+        cold.all_ns = cold.all_ns.max(warm.all_ns);
+        Ok(ProbeTimes { warm, cold })
     }
 }
 
-/// Minimum time per call over the rounds; `between` runs after each, outside the measured time.
-pub(crate) fn rounds(mut between: impl FnMut() -> Result<(), Error>) -> Result<f64, Error> {
-    let mut words = make_believe_process();
-    let base = words.as_ptr();
-    let counter = words.get_mut(COUNTER_WORD).map_or(std::ptr::null_mut(), |word| &raw mut *word);
-    let mut best = f64::INFINITY;
-    for _ in 0..ROUNDS {
-        let start = Instant::now();
-        for _ in 0..CALLS {
-            calibration_target(base, 0, counter);
-        }
-        best = best.min(start.elapsed().as_nanos() as f64 / f64::from(CALLS));
-        between()?;
+/// Calls of the function, with warm or cold caches.
+pub(crate) struct TargetCalls {
+    words: Vec<u64>,
+    /// Written before each call; empty: caches stay warm.
+    memory: Vec<u8>,
+}
+
+impl TargetCalls {
+    pub(crate) fn warm() -> Self {
+        Self { words: make_believe_process(), memory: Vec::new() }
     }
-    Ok(best)
+
+    pub(crate) fn cold() -> Self {
+        Self { words: make_believe_process(), memory: vec![0; COLD_BYTES] }
+    }
+
+    /// The round that counts, of those sorted by time: with warm caches the least, to which nothing
+    /// else was added; with cold ones the median, as they are more or less cold.
+    fn best(&self) -> usize {
+        if self.memory.is_empty() { 0 } else { ROUNDS as usize / 2 }
+    }
+
+    /// Mean time of the calls of a round, in ns.
+    fn round(&mut self) -> f64 {
+        let base = self.words.as_ptr();
+        let counter = self.words.get_mut(COUNTER_WORD);
+        let counter = counter.map_or(std::ptr::null_mut(), |word| &raw mut *word);
+        let call = || calibration_target(base, 0, counter);
+        if self.memory.is_empty() {
+            let start = Instant::now();
+            (0..CALLS).for_each(|_| call());
+            return start.elapsed().as_nanos() as f64 / f64::from(CALLS);
+        }
+        let mut took = Duration::ZERO;
+        for _ in 0..COLD_CALLS {
+            for line in self.memory.iter_mut().step_by(CACHE_LINE) {
+                *line = std::hint::black_box(line.wrapping_add(1));
+            }
+            let start = Instant::now();
+            call();
+            took += start.elapsed();
+        }
+        took.as_nanos() as f64 / f64::from(COLD_CALLS)
+    }
+
+    /// Time of a call; `between` runs after each round, outside the measured time.
+    pub(crate) fn time(
+        mut self,
+        mut between: impl FnMut() -> Result<(), Error>,
+    ) -> Result<f64, Error> {
+        let mut rounds = [0.0; ROUNDS as usize];
+        for round in &mut rounds {
+            *round = self.round();
+            between()?;
+        }
+        rounds.sort_by(f64::total_cmp);
+        Ok(rounds.get(self.best()).copied().unwrap_or(f64::INFINITY))
+    }
 }
 
 /// Memory with a thread state at word 0, which is its own interpreter (at word 2) and code object,

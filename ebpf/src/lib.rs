@@ -90,7 +90,7 @@ pub use allocations::{
     AllocationCounts, AllocationProbe, AllocationPrograms, AllocationWindow, WindowTarget,
 };
 pub use attach::PlannedPoint;
-pub use calibrate::{Calibration, CalibrationLock};
+pub use calibrate::{Calibration, CalibrationLock, ProbeTimes};
 pub use counts::CounterSet;
 pub use cuda::{CallCounts, CallProbe, CudaCalibration, CudaCallEvent, CudaEvent, CudaPrograms};
 pub use decode::{decode, waits_for};

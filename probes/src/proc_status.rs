@@ -347,6 +347,8 @@ pub struct ProcessStat {
     pub session: u32,
     /// The kernel's flags of the main thread (`PF_*`, include/linux/sched.h).
     pub flags: u32,
+    /// CPU time of the children that it waited for, and of those that these did, in ns, exact to 20 ms.
+    pub waited_ns: u64,
     /// Start time in ns of `CLOCK_BOOTTIME`, exact to 10 ms.
     pub started_ns: u64,
 }
@@ -361,6 +363,7 @@ impl ProcessStat {
         let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
         let field = |number: usize| fields.get(number - 3);
         let number = |number| field(number)?.parse().ok();
+        let ticks = |number| field(number)?.parse::<u64>().ok();
         Some(Self {
             name: String::from_utf8_lossy(text.get(open + 1..close)?).into_owned(),
             state: field(3)?.chars().next()?,
@@ -368,6 +371,7 @@ impl ProcessStat {
             group: number(5)?,
             session: number(6)?,
             flags: number(9)?,
+            waited_ns: (ticks(16)?.saturating_add(ticks(17)?)).checked_mul(TICK_NS)?,
             started_ns: field(22)?.parse::<u64>().ok()?.checked_mul(TICK_NS)?,
         })
     }
@@ -421,7 +425,7 @@ mod tests {
     fn the_fields_of_stat_are_read_whatever_the_name() {
         for name in ["cat", "a) S 1 (b", ") ) ) 3 4"] {
             let line =
-                format!("7 ({name}) S 1 8 9 0 -1 4194560 1 0 0 0 1 2 0 0 20 0 1 0 12345 9 9\n");
+                format!("7 ({name}) S 1 8 9 0 -1 4194560 1 0 0 0 1 2 3 0 20 0 1 0 12345 9 9\n");
             let stat = ProcessStat {
                 name: name.to_owned(),
                 state: 'S',
@@ -429,6 +433,7 @@ mod tests {
                 group: 8,
                 session: 9,
                 flags: 4_194_560,
+                waited_ns: 30_000_000,
                 started_ns: 123_450_000_000,
             };
             assert_eq!(ProcessStat::parse(line.as_bytes()), Some(stat), "{name}");

@@ -32,6 +32,7 @@ use crate::platform::{pidfd, send_signal};
 use gctrace_event::ProcessExit;
 use gctrace_probes::cuda::CudaFile;
 use nix::errno::Errno;
+use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::signal::Signal;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -291,13 +292,32 @@ fn shell_word(word: &OsStr) -> String {
 pub(crate) struct RunningCommand {
     child: Child,
     pidfd: OwnedFd,
+    /// Once it has ended.
+    used_ns: Option<u64>,
+}
+
+/// CPU time in user and kernel mode.
+pub(crate) fn usage_ns(who: UsageWho) -> Option<u64> {
+    let usage = getrusage(who).ok()?;
+    let times = [usage.user_time(), usage.system_time()];
+    let nanoseconds = times.map(|time| {
+        let seconds = u64::try_from(time.tv_sec()).ok()?;
+        let micros = u64::try_from(time.tv_usec()).ok()?;
+        Some(seconds * 1_000_000_000 + micros * 1000)
+    });
+    nanoseconds.into_iter().sum()
 }
 
 impl RunningCommand {
     fn watch(child: Child) -> Result<Self, LaunchError> {
         let pid = child.id();
         let pidfd = pidfd(pid).map_err(|source| LaunchError::Watch { pid, source })?;
-        Ok(Self { child, pidfd })
+        Ok(Self { child, pidfd, used_ns: None })
+    }
+
+    /// CPU time of it and of all that it waited for, once it has ended.
+    pub(crate) fn used_ns(&self) -> Option<u64> {
+        self.used_ns
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -306,7 +326,14 @@ impl RunningCommand {
 
     /// How it ended, if it has. Never blocks.
     pub(crate) fn try_wait(&mut self) -> io::Result<Option<CommandEnd>> {
-        Ok(self.child.try_wait()?.map(CommandEnd::from))
+        let before = usage_ns(UsageWho::RUSAGE_CHILDREN);
+        let ended = self.child.try_wait()?.map(CommandEnd::from);
+        if ended.is_some() && self.used_ns.is_none() {
+            // Other children are not waited for meanwhile.
+            let after = usage_ns(UsageWho::RUSAGE_CHILDREN);
+            self.used_ns = after.zip(before).map(|(after, before)| after.saturating_sub(before));
+        }
+        Ok(ended)
     }
 
     /// Blocks until it exits; only tests may wait, a recording polls [`Self::try_wait`].

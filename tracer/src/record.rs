@@ -20,6 +20,7 @@ mod output;
 mod plan;
 mod preparation;
 mod printed_layers;
+mod program_time;
 mod segments;
 mod shutdown;
 mod sources;
@@ -36,6 +37,7 @@ pub(crate) use crate::record::losses::{RecordingLosses, lost_events};
 use crate::record::nvml::GpuSampling;
 pub(crate) use crate::record::output::RecordSink;
 pub(crate) use crate::record::preparation::RecordingPlan;
+use crate::record::program_time::ProgramTime;
 pub(crate) use crate::record::shutdown::RecordingSummary;
 use crate::record::sources::RecordingSources;
 pub(crate) use crate::record::supervision::{CommandSupervisor, INTERRUPTED};
@@ -139,6 +141,8 @@ pub(crate) struct Recording<'a> {
     is_shown: bool,
     write_error_reported: bool,
     command: CommandSupervisor,
+    /// `None` if all Python programs of the machine are recorded: most end unseen by gctrace's clock.
+    program_time: Option<ProgramTime>,
 }
 
 impl Recording<'_> {
@@ -158,6 +162,9 @@ impl Recording<'_> {
                 kernel.attach(&mut self.trace, *pid, self.config.sources.follow)?;
                 self.deadline = duration.and_then(until);
                 self.attached = Some(*pid);
+                self.program_time
+                    .get_or_insert_default()
+                    .begin(self.sources.pids().into_iter().chain([*pid]));
             }
             (RecordTarget::Command(_), Some(launch)) => {
                 let launched = match &mut self.sources.kernel {
@@ -168,6 +175,7 @@ impl Recording<'_> {
                     inprocess.launched(launched.pid());
                 }
                 self.command.started(launched)?;
+                self.program_time = Some(ProgramTime::default());
                 self.deadline = self.config.duration.and_then(until);
             }
             (RecordTarget::Everything, _) => {
@@ -227,6 +235,9 @@ impl Recording<'_> {
         self.sources.poll(&mut self.trace)?;
         self.sources.tick(&mut self.trace);
         self.trace.tick();
+        if let (Some(pid), Some(time)) = (self.attached, &mut self.program_time) {
+            time.look(pid);
+        }
         if self.trace.output.is_segment_due() {
             let lost = self.sources.tally(&self.trace)?.lost;
             self.trace.output.next_segment(&lost);
@@ -310,7 +321,12 @@ impl Recording<'_> {
             gpus.stop();
         }
         let last = stopped.and_then(|()| self.sources.poll(&mut self.trace));
-        let closed = last.and_then(|()| shutdown::finish(self.trace, self.sources, why));
+        let command = self.command.command();
+        let ended_ns = command.and_then(RunningCommand::used_ns);
+        let running = command.filter(|_| ended_ns.is_none()).map(RunningCommand::pid);
+        let running = running.into_iter().chain(self.sources.pids());
+        let cpu_ns = self.program_time.and_then(|time| time.until_now(ended_ns, running));
+        let closed = last.and_then(|()| shutdown::finish(self.trace, self.sources, why, cpu_ns));
         (closed, self.command)
     }
 }

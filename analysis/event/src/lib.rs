@@ -57,7 +57,7 @@ pub use record::{
     Collective, CollectorKind, Counter, Counters, CpuSamples, CudaCall, CudaLaunches, CudaLayer,
     CycleCount, CycleEdge, CycleId, CycleSignature, DeviceMemory, EmptyCache, EventSource,
     ExaminedProcesses, Frame, FrameId, Garbage, GcReason, GcSettings, GenerationTotal, GpuApi,
-    GpuDevice, GpuOp, GpuOpKind, GpuProcess, GpuSample, GpuSync, GpuSyncKind, HostCode,
+    GpuDevice, GpuOp, GpuOpKind, GpuProcess, GpuSample, GpuSync, GpuSyncKind, HitCost, HostCode,
     HostCodeKind, Interpreter, KindCount, KindId, LayerHeld, LayerMade, LayerMark, LayerRow,
     Layers, LayersRemark, NamedMarker, NotKept, Note, ObjectKind, OffCpu, OffCpuReason,
     OmittedGpuWork, OmittedPauses, Pause, PauseMemory, Pressure, ProbeCost, Process,

@@ -39,8 +39,8 @@ pub use layers::{
 };
 pub use off_cpu::{OffCpu, OffCpuReason};
 pub use recording::{
-    EventSource, ExaminedProcesses, OmittedPauses, ProbeCost, RecordingMode, TraceEnd, TraceHeader,
-    UnseenCollections,
+    EventSource, ExaminedProcesses, HitCost, OmittedPauses, ProbeCost, RecordingMode, TraceEnd,
+    TraceHeader, UnseenCollections,
 };
 pub use segment::{GenerationTotal, NotKept, OmittedGpuWork, RecordedTotals, Segment};
 pub use step::{NamedMarker, StepMark};

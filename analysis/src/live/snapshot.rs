@@ -101,9 +101,9 @@ pub struct RecorderCost {
     pub resident_bytes: Option<u64>,
     /// Number of hits of probes and hooks in recorded programs since the start.
     pub hits: u64,
-    /// Inferred: time that recording cost the recorded programs since the start, in ns: hits of the
-    /// probes on the collector times the measured time per hit, and what the library measured
-    /// in-process. CUDA calls are not included. Absent if it was not measured.
+    /// Inferred: CPU time that recording cost the recorded programs since the start, in ns: hits of the
+    /// probes on the collector times what is likely for a hit, and the same in-process. CUDA calls are
+    /// not included. Absent if it was not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub probe_overhead_ns: Option<u64>,
     /// Inferred: the same for programs of this machine that are not recorded but run the same

@@ -346,21 +346,35 @@ pub struct Prediction {
     pub duration_ns: u64,
 }
 
-/// What recording cost the program, in time.
+/// What recording cost the program, in CPU time of its threads.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct OverheadReport {
-    /// Always inferred: hits are counted, and the time per hit is measured on the same machine at
-    /// the end of the recording, in-process by the library as it runs.
+    /// Always inferred: hits are counted. What our code takes at them is timed as the program runs, what
+    /// the kernel and CPython take is measured with warm and with cold caches, which is the range.
     pub basis: Basis,
     /// Hits and time per hit by kind of probe, in alphabetical order.
     pub probes: Vec<ProbeReport>,
-    /// Hits times time per hit, in ns, summed over the probes with both that recorded processes hit;
-    /// `null` if there are none.
+    /// Hits times what is likely for a hit, in ns, summed over the probes with both that recorded
+    /// processes hit; `null` if there are none. Without stops.
     pub time_ns: Option<u64>,
+    /// Least of the range that contains it, in ns.
+    pub time_at_least_ns: Option<u64>,
+    /// Most of it, in ns.
+    pub time_at_most_ns: Option<u64>,
+    /// For how long programs were stopped until they had their probes, in ns; no CPU time. `null` if
+    /// none was.
+    pub stopped_ns: Option<u64>,
     /// The same for probes that other processes of the machine hit; `null` if there are none.
     pub elsewhere_ns: Option<u64>,
-    /// `time_ns` as a share of the observed time; `null` if unknown.
-    pub observed_ratio: Option<f64>,
+    /// CPU time of the recorded programs, in ns, the overhead included; `null` if unknown.
+    pub cpu_ns: Option<u64>,
+    /// By how much the program's CPU time is longer than without recording, as a share of that; `null`
+    /// if unknown.
+    pub cpu_ratio: Option<f64>,
+    /// The same of `time_at_least_ns`.
+    pub cpu_ratio_at_least: Option<f64>,
+    /// The same of `time_at_most_ns`.
+    pub cpu_ratio_at_most: Option<f64>,
     /// Hits of probes in recorded processes without a measured time; they are not in `time_ns`.
     pub hits_without_time: u64,
     /// Number of traces without overhead figures (cut off, or from other tools).
@@ -377,8 +391,8 @@ pub struct ProbeReport {
     pub elsewhere: bool,
     /// Number of hits, over all traces.
     pub hits: u64,
-    /// Time per hit, in ns; over several traces the mean weighted by hits. `null` if it was not
-    /// measured.
+    /// CPU time per hit that is likely, in ns; over several traces the mean weighted by hits. `null`
+    /// if it was not measured. Of `program stopped`, the length of a stop.
     pub ns_per_hit: Option<f64>,
 }
 

@@ -9,8 +9,13 @@ use crate::report::{
 };
 use crate::time::stats::{rate, ratio};
 use crate::time::{add_to, duration, sum};
-use gctrace_event::{ExaminedProcesses, OmittedPauses, ProcessOrigin, Segment, UnseenCollections};
+use gctrace_event::{
+    ExaminedProcesses, HitCost, OmittedPauses, ProbeCost, ProcessOrigin, Segment, UnseenCollections,
+};
 use std::collections::BTreeMap;
+
+/// A program that does nothing but collect spends at most this share of its CPU time on being recorded.
+const MOST_OF_CPU: f64 = 0.95;
 
 impl Analysis {
     pub(super) fn freed_nothing(&self) -> FreedNothingReport {
@@ -55,14 +60,14 @@ impl Analysis {
         clippy::cast_sign_loss,
         reason = "a cost needs no more than 52 bits; casts of floats saturate"
     )]
-    pub(super) fn overhead(&self, observed_ns: u64) -> OverheadReport {
+    pub(super) fn overhead(&self) -> OverheadReport {
         #[derive(Default)]
         struct ProbeHits {
             elsewhere: bool,
             hits: u64,
-            /// Hits that have a price, and that price in ns.
+            /// Hits that have a price, and all of them.
             priced: u64,
-            ns: f64,
+            cost: HitCost,
         }
         let mut sums: BTreeMap<&str, ProbeHits> = BTreeMap::new();
         let ends = || self.traces.iter().filter_map(|trace| trace.end.as_ref());
@@ -70,26 +75,41 @@ impl Analysis {
             let sums = sums.entry(&probe.probe).or_default();
             sums.elsewhere = probe.is_elsewhere();
             add_to(&mut sums.hits, probe.hits);
-            if let Some(ns_per_hit) = probe.ns_per_hit.filter(|ns| ns.is_finite() && *ns >= 0.0) {
+            if let Some(each) = probe.each() {
                 add_to(&mut sums.priced, probe.hits);
-                sums.ns += probe.hits as f64 * ns_per_hit;
+                sums.cost = sums.cost.plus(each.times(probe.hits as f64));
             }
         }
-        let time_ns = |elsewhere| {
-            let priced = || {
-                let of = sums.values().filter(|sums| sums.elsewhere == elsewhere);
-                of.filter(|sums| sums.priced > 0)
-            };
-            let ns = priced().map(|sums| sums.ns).sum::<f64>() as u64;
-            priced().next().map(|_| ns)
+        let cost = |elsewhere| {
+            let priced = sums.iter().filter(|(probe, sums)| {
+                sums.priced > 0 && sums.elsewhere == elsewhere && **probe != ProbeCost::STOPPED
+            });
+            priced.map(|(_, sums)| sums.cost).reduce(HitCost::plus)
         };
         let recorded = sums.values().filter(|sums| !sums.elsewhere);
-        let observed_ratio = time_ns(false).and_then(|time_ns| ratio(time_ns, observed_ns));
+        let own = cost(false);
+        // Of recordings with a cost, all or none.
+        let with_cost = || ends().filter(|end| !end.probes.is_empty());
+        let cpu_ns = with_cost().map(|end| end.cpu_ns).collect::<Option<Vec<u64>>>();
+        let cpu_ns = cpu_ns.map(sum).filter(|cpu_ns| *cpu_ns > 0);
+        let cpu_ratio = |of: fn(HitCost) -> f64| {
+            // What is left is the program's: at the end of the range it may seem to be nothing.
+            let (ns, cpu_ns) = (of(own?), cpu_ns? as f64);
+            let ns = ns.min(MOST_OF_CPU * cpu_ns);
+            Some(ns / (cpu_ns - ns))
+        };
+        let stopped = sums.get(ProbeCost::STOPPED).filter(|sums| sums.priced > 0);
         OverheadReport {
             basis: Basis::Inferred,
-            time_ns: time_ns(false),
-            elsewhere_ns: time_ns(true),
-            observed_ratio,
+            time_ns: own.map(|own| own.likely_ns as u64),
+            time_at_least_ns: own.map(|own| own.least_ns as u64),
+            time_at_most_ns: own.map(|own| own.most_ns as u64),
+            stopped_ns: stopped.map(|sums| sums.cost.likely_ns as u64),
+            elsewhere_ns: cost(true).map(|cost| cost.likely_ns as u64),
+            cpu_ns,
+            cpu_ratio: cpu_ratio(|cost| cost.likely_ns),
+            cpu_ratio_at_least: cpu_ratio(|cost| cost.least_ns),
+            cpu_ratio_at_most: cpu_ratio(|cost| cost.most_ns),
             hits_without_time: sum(recorded.map(|sums| sums.hits - sums.priced)),
             traces_without_overhead: self
                 .traces
@@ -102,7 +122,7 @@ impl Analysis {
                     probe: probe.to_owned(),
                     elsewhere: sums.elsewhere,
                     hits: sums.hits,
-                    ns_per_hit: (sums.priced > 0).then(|| sums.ns / sums.priced as f64),
+                    ns_per_hit: (sums.priced > 0).then(|| sums.cost.likely_ns / sums.priced as f64),
                 })
                 .collect(),
         }

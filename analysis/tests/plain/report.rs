@@ -3,7 +3,7 @@
 use gctrace_analysis::Analysis;
 use gctrace_analysis::report::{AdviceId, Basis, Level, Report};
 use gctrace_event::{
-    CollectorKind, GcReason, GcSettings, NamedMarker, OmittedPauses, Pause, ProbeCost,
+    CollectorKind, GcReason, GcSettings, HitCost, NamedMarker, OmittedPauses, Pause, ProbeCost,
     ProcessOrigin, Record, StepMark,
 };
 use test_kit::reports::{MS, START, add, end, exit, pause, process, report};
@@ -174,9 +174,11 @@ fn reports_missing_data() {
     last.lost.insert("ring buffer full".to_owned(), 3);
     last.omitted = OmittedPauses { count: 7, total_ns: 5 * MS };
     last.probes = vec![
-        ProbeCost { probe: "gc entry".to_owned(), hits: 1000, ns_per_hit: Some(500.0) },
-        ProbeCost { probe: "exec".to_owned(), hits: 5, ns_per_hit: None },
+        ProbeCost::new("gc entry", 1000, Some(HitCost::between(250.0, 1000.0))),
+        ProbeCost::new("exec", 5, None),
+        ProbeCost::new(ProbeCost::STOPPED, 2, Some(HitCost::exactly(5e6))),
     ];
+    last.cpu_ns = Some(10_000_000);
     let report = report(vec![attached, Record::Pause(cut_short)], Some(last));
     assert_eq!(report.missing.lost["ring buffer full"], 3);
     assert_eq!(report.missing.omitted.count, 7);
@@ -184,8 +186,24 @@ fn reports_missing_data() {
     assert_eq!(report.missing.unfinished.count, 1);
     assert_eq!(report.freed_nothing.total.count, 0, "a pause cut short could still have freed");
     assert_eq!(report.totals.stopped_ns, 7 * MS, "what was left out is in the total");
-    assert_eq!(report.overhead.time_ns, Some(500_000));
-    assert_eq!(report.overhead.hits_without_time, 5);
+    let overhead = &report.overhead;
+    assert_eq!(overhead.time_ns, Some(500_000), "a stop takes no CPU time");
+    assert_eq!(overhead.time_at_least_ns.zip(overhead.time_at_most_ns), Some((250_000, 1_000_000)));
+    assert_eq!(overhead.stopped_ns, Some(10 * MS));
+    assert_eq!(overhead.cpu_ratio, Some(0.5 / 9.5), "of the CPU time without the overhead");
+    assert_eq!(overhead.cpu_ratio_at_most, Some(1.0 / 9.0));
+    assert_eq!(overhead.hits_without_time, 5);
+}
+
+#[test]
+fn a_cost_as_long_as_the_program_has_a_share() {
+    let mut last = end(1000);
+    last.probes = vec![ProbeCost::new("gc entry", 10, Some(HitCost::between(50.0, 200.0)))];
+    last.cpu_ns = Some(1_000);
+    let overhead = report(vec![process(1, 0, "generational")], Some(last)).overhead;
+    assert_eq!(overhead.cpu_ratio_at_least, Some(1.0));
+    let most = overhead.cpu_ratio_at_most.unwrap();
+    assert!((most - 19.0).abs() < 1e-9, "{most}");
 }
 
 #[test]

@@ -2,19 +2,19 @@
 //! our own.
 
 use super::{CallProbe, CudaPrograms};
-use crate::calibrate::{own_file_offset, rounds};
+use crate::calibrate::{ProbeTimes, TargetCalls, own_file_offset};
 use crate::error::Error;
 use crate::session::BpfSession;
 use gctrace_abi::{BytesArgument, CallKind, GridArgument, StreamArgument};
 use std::path::Path;
 
-/// Nanoseconds per call, the minimum of several rounds.
+/// What the probes of a call take.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CudaCalibration {
     /// A call with its entry probed: a launch with its stream and grid.
-    pub entry_ns: f64,
+    pub entry: ProbeTimes,
     /// A call with entry and return probed: a copy.
-    pub both_ns: f64,
+    pub both: ProbeTimes,
 }
 
 impl CudaPrograms {
@@ -35,7 +35,7 @@ impl CudaPrograms {
 
     fn measure(&mut self, offset: u64) -> Result<CudaCalibration, Error> {
         let file = Path::new("/proc/self/exe");
-        let without = rounds(|| Ok(()))?;
+        let without = (TargetCalls::warm().time(|| Ok(()))?, TargetCalls::cold().time(|| Ok(()))?);
         let launch = CallProbe {
             function: 0,
             kind: CallKind::Launch,
@@ -48,7 +48,7 @@ impl CudaPrograms {
             grid: GridArgument::Arguments,
         };
         let at_entry = self.attach(file, std::slice::from_ref(&launch))?;
-        let with_entry = self.time()?;
+        let entry = self.time(without)?;
         let copy = CallProbe {
             kind: CallKind::Copy,
             on_return: true,
@@ -61,16 +61,15 @@ impl CudaPrograms {
         // calibrations.
         drop(at_entry);
         let at_both = self.attach(file, std::slice::from_ref(&copy))?;
-        let with_both = self.time()?;
+        let both = self.time(without)?;
         drop(at_both);
-        Ok(CudaCalibration {
-            entry_ns: (with_entry - without).max(0.0),
-            both_ns: (with_both - without).max(0.0),
-        })
+        Ok(CudaCalibration { entry, both })
     }
 
-    /// Time per call with the current probes.
-    fn time(&mut self) -> Result<f64, Error> {
-        rounds(|| self.poll().map(drop))
+    /// What the current probes take; `without` them, calls take that time with warm and cold caches.
+    fn time(&mut self, without: (f64, f64)) -> Result<ProbeTimes, Error> {
+        let warm_ns = TargetCalls::warm().time(|| self.poll().map(drop))? - without.0;
+        let cold_ns = TargetCalls::cold().time(|| self.poll().map(drop))? - without.1;
+        Ok(ProbeTimes::new(warm_ns.max(0.0), cold_ns.max(0.0)))
     }
 }

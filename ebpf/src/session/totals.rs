@@ -59,6 +59,38 @@ impl ProgramCounts {
         self.value(Counter::COUNTER_FOREIGN_HITS.0 + kind as u32)
     }
 
+    /// Mean time that the programs took at a hit of this kind, at all its ends, in ns; `None` if no hit
+    /// was timed.
+    #[must_use]
+    pub fn inside_ns(&self, kind: ProbePointKind) -> Option<f64> {
+        let timed = self.value(Counter::COUNTER_TIMED.0 + kind as u32);
+        let ns = self.value(Counter::COUNTER_TIMED_NS.0 + kind as u32);
+        let ends = if kind.has_return() { 2.0 } else { 1.0 };
+        (timed > 0).then(|| ends * ns as f64 / timed as f64)
+    }
+
+    /// What was counted since `before`.
+    #[must_use]
+    pub(crate) fn since(&self, before: &Self) -> Self {
+        let mut values = self.values;
+        for (value, before) in values.iter_mut().zip(before.values) {
+            *value = value.saturating_sub(before);
+        }
+        Self { values }
+    }
+
+    /// Children that recorded processes forked.
+    #[must_use]
+    pub fn forks(&self) -> u64 {
+        self.value(Counter::COUNTER_FORKS.0)
+    }
+
+    /// Programs that recorded processes executed.
+    #[must_use]
+    pub fn execs(&self) -> u64 {
+        self.value(Counter::COUNTER_EXECS.0)
+    }
+
     /// Calls of the collector that collected nothing; these are not pauses.
     #[must_use]
     pub fn nothing_done(&self) -> u64 {

@@ -99,12 +99,14 @@ pub enum WorkKind {
     Fork,
     /// Garbage was examined, or what is alive.
     Garbage,
+    /// CPython's two calls of the library at a collection, timed with warm caches.
+    Calls,
 }
 
 impl WorkKind {
     /// All kinds, in the order of their costs in the ring.
-    pub const ALL: [Self; 5] =
-        [Self::Start, Self::Collection, Self::Step, Self::Fork, Self::Garbage];
+    pub const ALL: [Self; 6] =
+        [Self::Start, Self::Collection, Self::Step, Self::Fork, Self::Garbage, Self::Calls];
 }
 
 /// CPU time that the library took from the threads of a program.

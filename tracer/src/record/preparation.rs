@@ -167,6 +167,7 @@ impl<'a> RecordingPlan<'a> {
             launch,
             attached: None,
             deadline: None,
+            program_time: None,
             is_shown,
             write_error_reported: false,
             command: CommandSupervisor::new(signals).keeping(config.keep.is_some()),

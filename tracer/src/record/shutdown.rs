@@ -24,7 +24,7 @@ pub(crate) struct RecordingSummary {
     pub has_python: bool,
 }
 
-/// Ends a recording.
+/// Ends a recording of programs that used `cpu_ns` of CPU time.
 ///
 /// # Errors
 /// Why the trace is incomplete.
@@ -32,6 +32,7 @@ pub(crate) fn finish(
     mut trace: RecordingTrace,
     sources: RecordingSources,
     why: EndReason,
+    cpu_ns: Option<u64>,
 ) -> anyhow::Result<RecordingSummary> {
     let ended = match why {
         EndReason::CommandEnded(ended) => Some(ended),
@@ -41,6 +42,7 @@ pub(crate) fn finish(
         ended_ns: clock::monotonic_ns(),
         why: words(why).to_owned(),
         exit_code: ended.map(|ended| i32::from(ended.exit_code())),
+        cpu_ns,
         ..TraceEnd::default()
     };
     let alive = sources.finish(&mut trace, &mut end, ended)?;

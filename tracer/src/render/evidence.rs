@@ -4,7 +4,8 @@ use super::table::{ReportSection, TableOfColumns, TextTable, mark, paragraph};
 use crate::text::OrDash as _;
 use crate::units::{count, counted, duration, percent, short_count, three_digits};
 use gctrace_analysis::report::{
-    GrowthPoint, GrowthReport, Location, PauseTotal, ProbeReport, ProcessReport, Report, WorstPause,
+    GrowthPoint, GrowthReport, Location, OverheadReport, PauseTotal, ProbeReport, ProcessReport,
+    Report, WorstPause,
 };
 use gctrace_event::{GcReason, ProbeCost};
 use std::time::{Duration, SystemTime};
@@ -281,16 +282,46 @@ fn hits(probe: &ProbeReport) -> String {
     format!("{}: {}, {price}", probe.probe, counted(probe.hits, "hit"))
 }
 
+/// By how much recording slowed the program, in a sentence without its end; how much CPU time it took where the
+/// program's is unknown.
+pub(crate) fn slowed(cost: &OverheadReport) -> Option<String> {
+    let basis = mark(cost.basis);
+    match slowed_by(cost) {
+        Some(share) => Some(format!("gctrace slowed the program by {share}{basis}")),
+        None => Some(format!("gctrace took {} of its CPU time{basis}", cpu_time(cost)?)),
+    }
+}
+
+/// CPU time that recording took, as a range.
+fn cpu_time(cost: &OverheadReport) -> Option<String> {
+    Some(range(&duration(cost.time_at_least_ns?), &duration(cost.time_at_most_ns?)))
+}
+
+/// By how much recording slowed the program, as a range.
+pub(crate) fn slowed_by(cost: &OverheadReport) -> Option<String> {
+    Some(range(&percent(cost.cpu_ratio_at_least?), &percent(cost.cpu_ratio_at_most?)))
+}
+
+/// A unit that both have is printed once.
+fn range(least: &str, most: &str) -> String {
+    let unit = |figure: &str| figure.rsplit_once(' ').map(|(_, unit)| unit.to_owned());
+    match least.rsplit_once(' ') {
+        _ if least == most => most.to_owned(),
+        Some((number, own)) if Some(own) == unit(most).as_deref() => format!("{number} - {most}"),
+        _ => format!("{least} - {most}"),
+    }
+}
+
 pub(crate) fn own_cost(report: &Report) -> ReportSection {
     let cost = &report.overhead;
     let mut sentences = Vec::new();
-    if let Some(time_ns) = cost.time_ns {
-        sentences.push(format!(
-            "gctrace slowed the program by {}{}{}.",
-            duration(time_ns),
-            mark(cost.basis),
-            of_observed(cost.observed_ratio),
-        ));
+    if let Some(slowed) = slowed(cost) {
+        let time = cpu_time(cost).filter(|_| cost.cpu_ratio.is_some());
+        let time = time.map_or(String::new(), |time| format!(": {time} of CPU time"));
+        sentences.push(format!("{slowed}{time}."));
+    }
+    if let Some(stopped_ns) = cost.stopped_ns {
+        sentences.push(format!("It was stopped for {}, for its probes.", duration(stopped_ns)));
     }
     let probes: Vec<String> =
         cost.probes.iter().filter(|probe| !probe.elsewhere).map(hits).collect();

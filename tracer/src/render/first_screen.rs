@@ -254,10 +254,8 @@ pub(super) fn nothing(report: &Report) -> &'static str {
 
 /// What the figures rest on: overhead, and what is missing.
 fn trust(report: &Report) -> Vec<String> {
-    let overhead = match report.overhead.observed_ratio {
-        Some(ratio) => format!("gctrace slowed the program by {} (inferred)", percent(ratio)),
-        None => "The overhead of recording is unknown".to_owned(),
-    };
+    let overhead = evidence::slowed(&report.overhead);
+    let overhead = overhead.unwrap_or_else(|| "The overhead of recording is unknown".to_owned());
     let pauses = counted(report.totals.pauses.count, "pause");
     let processes = match report.totals.processes {
         0 | 1 => String::new(),

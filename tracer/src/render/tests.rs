@@ -127,7 +127,7 @@ fn without_escapes(text: &str) -> String {
     parts.fold(first, |plain, part| plain + part.split_once('m').unwrap().1)
 }
 
-const PROBES: &str = r#","probes":[{"probe":"gc entry","hits":9,"ns_per_hit":640.0},{"probe":"gc return","hits":9,"ns_per_hit":480.0}]"#;
+const PROBES: &str = r#","probes":[{"probe":"gc entry","hits":9,"ns_per_hit":640.0,"ns_per_hit_range":[320.0,1280.0]},{"probe":"gc return","hits":9,"ns_per_hit":480.0},{"probe":"program stopped","hits":1,"ns_per_hit":31000000.0}],"cpu_ns":1000000"#;
 
 /// Full collections that grow with the heap and free nothing, with young ones in between.
 fn training() -> String {

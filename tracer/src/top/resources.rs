@@ -4,12 +4,13 @@
 use crate::apply::AgentFolder;
 use crate::clock::monotonic_ns;
 use crate::invoker::Invoker;
+use crate::launch::usage_ns;
 use crate::record::Recording;
 use crate::top::LiveHandle;
 use gctrace_analysis::live::{AutoFigures, RecorderCost, SavedTime};
 use gctrace_probes::process_memory;
 use gctrace_settings::AutoReport;
-use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::resource::UsageWho;
 use std::collections::HashMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -84,7 +85,7 @@ impl ResourceSampler {
         RecorderCost {
             lost: tally.lost,
             unexamined: tally.unexamined,
-            cpu_ns: own_cpu_ns(),
+            cpu_ns: usage_ns(UsageWho::RUSAGE_SELF),
             // Computed by `Live` from successive samples.
             cpu_ppm: None,
             resident_bytes: process_memory::resident_bytes(std::process::id()),
@@ -107,16 +108,4 @@ fn figures(search: &AutoReport) -> AutoFigures {
         }),
         cost_ns: search.cost_ns,
     }
-}
-
-/// CPU time of all threads of gctrace, in user and kernel mode.
-fn own_cpu_ns() -> Option<u64> {
-    let usage = getrusage(UsageWho::RUSAGE_SELF).ok()?;
-    let times = [usage.user_time(), usage.system_time()];
-    let nanoseconds = times.map(|time| {
-        let seconds = u64::try_from(time.tv_sec()).ok()?;
-        let micros = u64::try_from(time.tv_usec()).ok()?;
-        Some(seconds * 1_000_000_000 + micros * 1000)
-    });
-    nanoseconds.into_iter().sum()
 }

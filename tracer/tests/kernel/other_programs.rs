@@ -297,7 +297,9 @@ fn costs_are_separate(neighbor: &Neighbor, trace: &Trace, alone: bool) {
     let others_ns = cost_ns + code.map_or(0.0, |(ns, _)| ns);
     assert!(close(&overhead["elsewhere_ns"], others_ns), "{overhead}");
     let probes = overhead["probes"].as_array().unwrap().iter();
-    let paid = probes.filter(|probe| probe["elsewhere"] == false);
+    // Stops are no CPU time.
+    let paid =
+        probes.filter(|probe| probe["elsewhere"] == false && probe["probe"] != "program stopped");
     let paid =
         paid.map(|probe| probe["hits"].as_f64().unwrap() * probe["ns_per_hit"].as_f64().unwrap());
     assert!(close(&overhead["time_ns"], paid.sum()), "{overhead}");

@@ -116,14 +116,90 @@ pub struct ProbeCost {
     /// Times it was hit in recorded processes. If [`ProbeCost::is_elsewhere`]: collections and CUDA calls
     /// of other processes.
     pub hits: u64,
-    /// Time per hit, measured on this machine at the end of the recording, or in-process, the mean of
-    /// what the library measured as it ran; `None` if that failed.
+    /// CPU time per hit that is likely, of the thread that hit it: measured as the programs ran and on
+    /// this machine at the end of the recording; `None` if that failed. Of stops of a program, their
+    /// length.
     pub ns_per_hit: Option<f64>,
+    /// The range that contains it, least and most: what lies outside of our code is measured with
+    /// warm and with cold caches. `None` if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ns_per_hit_range: Option<[f64; 2]>,
 }
 
 impl Eq for ProbeCost {}
 
+/// What a hit costs, in ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct HitCost {
+    /// If caches are warm.
+    pub least_ns: f64,
+    /// What is likely.
+    pub likely_ns: f64,
+    /// If caches are cold.
+    pub most_ns: f64,
+}
+
+impl HitCost {
+    /// A cost that is measured, all of it.
+    #[must_use]
+    pub fn exactly(ns: f64) -> Self {
+        Self { least_ns: ns, likely_ns: ns, most_ns: ns }
+    }
+
+    /// Between a least and a most cost; likely is their geometric mean.
+    #[must_use]
+    pub fn between(least_ns: f64, most_ns: f64) -> Self {
+        let most_ns = most_ns.max(least_ns);
+        Self { least_ns, likely_ns: (least_ns * most_ns).sqrt(), most_ns }
+    }
+
+    /// That many of it.
+    #[must_use]
+    pub fn times(self, ratio: f64) -> Self {
+        Self {
+            least_ns: self.least_ns * ratio,
+            likely_ns: self.likely_ns * ratio,
+            most_ns: self.most_ns * ratio,
+        }
+    }
+
+    /// The cost of both.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            least_ns: self.least_ns + other.least_ns,
+            likely_ns: self.likely_ns + other.likely_ns,
+            most_ns: self.most_ns + other.most_ns,
+        }
+    }
+}
+
 impl ProbeCost {
+    /// The cost of a kind of probe; `None`: it could not be measured.
+    #[must_use]
+    pub fn new(probe: &str, hits: u64, each: Option<HitCost>) -> Self {
+        let range = each.filter(|each| each.least_ns < each.most_ns);
+        Self {
+            probe: probe.to_owned(),
+            hits,
+            ns_per_hit: each.map(|each| each.likely_ns),
+            ns_per_hit_range: range.map(|each| [each.least_ns, each.most_ns]),
+        }
+    }
+
+    /// What a hit costs, if that is known and a number.
+    #[must_use]
+    pub fn each(&self) -> Option<HitCost> {
+        let likely_ns = self.ns_per_hit?;
+        let [least_ns, most_ns] = self.ns_per_hit_range.unwrap_or([likely_ns; 2]);
+        let all = [least_ns, likely_ns, most_ns];
+        let is_sound = all.iter().all(|ns| ns.is_finite() && *ns >= 0.0) && all.is_sorted();
+        is_sound.then_some(HitCost { least_ns, likely_ns, most_ns })
+    }
+
+    /// Times at which programs were stopped until they had their probes: no CPU time.
+    pub const STOPPED: &str = "program stopped";
+
     /// The probes on the collector, hit in other processes that run the same interpreter file.
     pub const COLLECTOR_ELSEWHERE: &str = "collector, in processes that are not recorded";
     /// The probes on CUDA calls, hit in other processes that use the same libraries.
@@ -226,6 +302,10 @@ pub struct TraceEnd {
     /// Of a segment: exact totals of the recording until then, with what is in no segment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub totals: Option<RecordedTotals>,
+    /// CPU time of the recorded programs while they were recorded; `None` if unknown, and in traces
+    /// from before that was written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_ns: Option<u64>,
 }
 
 impl TraceEnd {

@@ -203,8 +203,8 @@ impl HookedInterpreter {
         empty_cache::collected(&std::mem::take(&mut state.device_memory), ring, pause.interval);
         self.ended(&mut state, ring, pause);
         let start_ns = std::mem::take(&mut state.start_work_ns);
-        let work_ns = start_ns + work.took_ns(examined_ns) + 2 * call_ns();
-        ring.producer().spend(WorkKind::Collection, work_ns);
+        ring.producer().spend(WorkKind::Collection, start_ns + work.took_ns(examined_ns));
+        ring.producer().spend(WorkKind::Calls, 2 * call_ns());
     }
 
     /// This process's ring, to which the interpreter has been reported.

@@ -1,6 +1,6 @@
 //! What the library cost the programs, as it measures that itself: entries of the recording's overhead.
 
-use gctrace_event::ProbeCost;
+use gctrace_event::{HitCost, ProbeCost};
 use gctrace_ring::{RingConsumer, WorkCost, WorkKind};
 
 /// CPU time that the library took from threads of the programs.
@@ -35,45 +35,72 @@ impl LibraryCost {
         }
     }
 
-    /// All of it, in ns.
+    fn of(&self, kind: WorkKind) -> WorkCost {
+        self.work.get(kind as usize).copied().unwrap_or_default()
+    }
+
+    /// All of it that is likely, in ns.
     pub(super) fn total_ns(&self) -> u64 {
-        let work = self.work.iter().map(|work| work.ns);
-        work.fold(self.allocations.ns, u64::saturating_add)
+        let entries = self.entries(0);
+        let each = entries.iter().filter_map(|cost| Some(cost.hits as f64 * cost.ns_per_hit?));
+        each.sum::<f64>() as u64
     }
 
     /// The entries of the overhead that are not empty. `calls`: CUDA calls that CUPTI reported.
     pub(super) fn entries(&self, calls: u64) -> Vec<ProbeCost> {
-        let work = WorkKind::ALL.map(name).into_iter().zip(self.work);
+        let work = WorkKind::ALL.into_iter().zip(self.work);
+        let work = work.filter_map(|(kind, work)| Some((name(kind)?, work)));
         let measured = work.chain([(ALLOCATIONS, self.allocations)]);
         let measured = measured.map(|(probe, work)| {
-            let ns_per_hit = work.ns as f64 / work.count as f64;
-            (probe, work.count, Some(ns_per_hit))
+            let each_ns = work.ns as f64 / work.count as f64;
+            let most = match probe {
+                START => START_OUTSIDE,
+                FORK => FORK_OUTSIDE,
+                _ => 1.0,
+            };
+            (probe, work.count, Some(HitCost::between(each_ns, most * each_ns)))
         });
+        let collections = self.of(WorkKind::Collection);
+        let calls_ns = self.of(WorkKind::Calls).ns as f64 / collections.count as f64;
+        let own_ns = collections.ns as f64 / collections.count as f64;
+        let own = HitCost { least_ns: own_ns / ANYWAY, ..HitCost::exactly(own_ns) };
+        let each = own.plus(HitCost::between(calls_ns, COLD * calls_ns));
+        let measured = measured.chain([("collection, in-process", collections.count, Some(each))]);
         let unknown = [
             ("CUDA call, reported by CUPTI", calls, None),
             (ALLOCATIONS, self.unpriced_allocations, None),
         ];
         let entries = measured.chain(unknown).filter(|(_, hits, _)| *hits > 0);
-        entries
-            .map(|(probe, hits, ns_per_hit)| ProbeCost {
-                probe: probe.to_owned(),
-                hits,
-                ns_per_hit,
-            })
-            .collect()
+        entries.map(|(probe, hits, each)| ProbeCost::new(probe, hits, each)).collect()
     }
 }
 
+/// How many times its time with warm caches CPython's call of the library takes at most, with what the
+/// program has to read again that it displaced (docs/measurements/cost.md).
+const COLD: f64 = 6.0;
+
+/// How many times what it takes at least the library's own work is by the clock: a program that has cold caches
+/// anyway loses nothing by them (docs/measurements/cost.md).
+const ANYWAY: f64 = 2.0;
+
+/// What the start of an interpreter takes at most, of what the library times: the loader's work and the end of
+/// the process are not timed. And a forked child: nor is what the kernel copies.
+const START_OUTSIDE: f64 = 2.0;
+const FORK_OUTSIDE: f64 = 3.0;
+
+const START: &str = "start of an interpreter, in-process";
+const FORK: &str = "forked child, in-process";
 const ALLOCATIONS: &str = "allocation with its free, in-process";
 
-fn name(kind: WorkKind) -> &'static str {
-    match kind {
-        WorkKind::Start => "start of an interpreter, in-process",
-        WorkKind::Collection => "collection, in-process",
+/// The name of the work; `None`: it is a part of a collection's.
+fn name(kind: WorkKind) -> Option<&'static str> {
+    Some(match kind {
+        WorkKind::Start => START,
         WorkKind::Step => "mark of a step, in-process",
-        WorkKind::Fork => "forked child, in-process",
+        WorkKind::Fork => FORK,
         WorkKind::Garbage => "garbage of collections, in-process",
-    }
+        WorkKind::Collection | WorkKind::Calls => return None,
+    })
 }
 
 fn add(sum: &mut WorkCost, more: WorkCost) {

@@ -345,15 +345,12 @@ impl CudaProbes {
                 tracing::warn!("the overhead of probes on CUDA calls is unknown: {error}");
             })
             .ok();
-        let cost =
-            |probe: &str, hits, ns_per_hit| ProbeCost { probe: probe.to_owned(), hits, ns_per_hit };
-        let entry_ns = prices.map(|prices| prices.entry_ns);
-        let both_ns = prices.map(|prices| prices.both_ns);
+        let entry = prices.map(|prices| prices.entry.cost(None));
+        let both = prices.map(|prices| prices.both.cost(None));
         let foreign = counted.iter().map(|(_, _, counts)| counts.foreign).sum();
-        let foreign = cost("CUDA calls in processes not recorded", foreign, entry_ns);
-        let recorded = counted.iter().map(|(name, both, counts)| {
-            let ns_per_hit = if *both { both_ns } else { entry_ns };
-            cost(name, counts.hits, ns_per_hit)
+        let foreign = ProbeCost::new(ProbeCost::CUDA_ELSEWHERE, foreign, entry);
+        let recorded = counted.iter().map(|(name, has_both, counts)| {
+            ProbeCost::new(name, counts.hits, if *has_both { both } else { entry })
         });
         let costs = recorded.chain([foreign]);
         costs.filter(|cost| cost.hits > 0).collect()

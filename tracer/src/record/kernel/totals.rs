@@ -7,7 +7,7 @@ use crate::record::kernel::stopped_programs::StopTimes;
 use crate::record::losses::RecordingLosses;
 use crate::record::trace::RecordingTrace;
 use gctrace_ebpf::{BpfSession, Calibration, ProbePointKind, ProgramCounts};
-use gctrace_event::{ProbeCost, TraceEnd};
+use gctrace_event::{HitCost, ProbeCost, TraceEnd};
 use std::collections::{BTreeMap, HashMap};
 
 /// The kinds of probes, except those on CUDA calls.
@@ -190,12 +190,18 @@ fn lost(counters: &ProgramCounts, stacks_lost: u64) -> BTreeMap<String, u64> {
         .collect()
 }
 
-/// Hits times time per hit.
+/// Hits times what is likely for a hit, of what takes CPU time.
 fn total_ns(costs: &[ProbeCost]) -> u64 {
-    let each = costs.iter();
-    let each = each.filter_map(|cost| Some(cost.hits as f64 * cost.ns_per_hit?));
+    let on_cpu = costs.iter().filter(|cost| cost.probe != ProbeCost::STOPPED);
+    let each = on_cpu.filter_map(|cost| Some(cost.hits as f64 * cost.ns_per_hit?));
     each.sum::<f64>() as u64
 }
+
+/// A fork costs the traced program as much more as this many hits of a probe at an entry: pages with
+/// probes are in page tables that are copied (docs/measurements/cost.md).
+const FORK_HITS: f64 = 40.0;
+/// The same of a program that is executed, least and most: it is stopped, and gets its probes.
+const EXEC_HITS: [f64; 2] = [100.0, 300.0];
 
 /// The number of hits and the cost of each kind of probe. Entry and return of a function are one
 /// hit.
@@ -204,66 +210,89 @@ fn costs(
     calibration: Option<Calibration>,
     stops: StopTimes,
 ) -> Vec<ProbeCost> {
-    let cost = |probe: &str, hits: u64, ns_per_hit: Option<f64>| ProbeCost {
-        probe: probe.to_owned(),
-        hits,
-        ns_per_hit,
+    let hits = |kind| counters.hits(kind);
+    let entry = calibration.map(|c| c.entry.cost(None));
+    let at_entry = |kind| calibration.map(|c| c.entry.cost(counters.inside_ns(kind)));
+    let times = |least: f64, most: f64| {
+        entry.map(|entry| HitCost::between(least * entry.least_ns, most * entry.most_ns))
     };
-    let explicit = counters.hits(ProbePointKind::GcCollectBuiltin)
-        + counters.hits(ProbePointKind::PyGcCollect);
-    let world =
-        counters.hits(ProbePointKind::StopTheWorld) + counters.hits(ProbePointKind::StartTheWorld);
-    let usdt = counters.hits(ProbePointKind::UsdtStart) + counters.hits(ProbePointKind::UsdtDone);
-    let garbage = counters.hits(ProbePointKind::Garbage);
-    // What was examined is measured, the probe itself is like any other.
-    let garbage_ns = calibration
-        .filter(|_| garbage > 0)
-        .map(|c| c.entry_ns + counters.garbage().took_ns as f64 / garbage as f64);
+    let explicit = [ProbePointKind::GcCollectBuiltin, ProbePointKind::PyGcCollect];
+    let explicit_inside = explicit.iter().find_map(|kind| counters.inside_ns(*kind));
+    // Its start and its end are hits of their own.
+    let usdt = [ProbePointKind::UsdtStart, ProbePointKind::UsdtDone];
+    let usdt_inside = usdt.map(|kind| counters.inside_ns(kind)).into_iter().flatten();
+    let usdt_inside = usdt_inside.reduce(|start, end| (start + end) / 2.0);
+    let garbage = hits(ProbePointKind::Garbage);
+    // What was examined is measured, the probe itself is like any other; a sample's interrupt is
+    // like a probe's trap.
+    let with_trap = |took_ns: u64, count: u64| {
+        let inside = HitCost::exactly(took_ns as f64 / count as f64);
+        entry.map(|entry| entry.plus(inside)).filter(|_| count > 0)
+    };
     let samples = counters.samples();
-    let sample_ns = (samples.taken > 0).then(|| samples.took_ns as f64 / samples.taken as f64);
-    let switch_ns =
-        (samples.switches > 0).then(|| samples.switches_ns as f64 / samples.switches as f64);
-    let code = counters.foreign_hits(ProbePointKind::CodeDealloc);
-    let foreign = POINTS.map(|point| match point {
-        ProbePointKind::CodeDealloc => (0, point),
-        _ => (counters.foreign_hits(point), point),
-    });
-    let foreign_ns = calibration.map(|c| {
-        let each = foreign.iter().map(|(hits, point)| {
-            if point.has_return() { *hits as f64 * c.foreign_ns } else { *hits as f64 * c.entry_ns }
-        });
-        each.sum::<f64>()
-    });
-    // Whatever else was hit is a part of what a collection cost, if there was one.
-    let collections = counters.foreign_hits(ProbePointKind::Collect)
-        + counters.foreign_hits(ProbePointKind::UsdtStart);
-    let foreign = match collections {
-        0 => foreign.iter().map(|(hits, _)| hits).sum::<u64>(),
-        known => known,
-    };
-    let stopped_ns = (stops.count > 0).then(|| stops.total_ns as f64 / stops.count as f64);
+    let switch_ns = samples.switches_ns as f64 / samples.switches as f64;
+    let stopped_ns = stops.total_ns as f64 / stops.count as f64;
+    let one = ProbeCost::new;
     [
-        cost(
+        one(
             "collector, entry and return",
-            counters.hits(ProbePointKind::Collect),
-            calibration.map(|c| c.collect_ns),
+            hits(ProbePointKind::Collect),
+            calibration.map(|c| c.collect.cost(counters.inside_ns(ProbePointKind::Collect))),
         ),
-        cost("collector, USDT probe", usdt, calibration.map(|c| c.collect_ns / 2.0)),
-        cost("explicit call, entry and return", explicit, calibration.map(|c| c.explicit_ns)),
-        cost("stop-the-world, start and end", world, calibration.map(|c| c.entry_ns)),
-        cost(
+        one(
+            "collector, USDT probe",
+            usdt.map(hits).iter().sum(),
+            calibration.map(|c| c.entry.cost(usdt_inside)),
+        ),
+        one(
+            "explicit call, entry and return",
+            explicit.map(hits).iter().sum(),
+            calibration.map(|c| c.explicit.cost(explicit_inside)),
+        ),
+        one(
+            "stop-the-world, start and end",
+            hits(ProbePointKind::StopTheWorld) + hits(ProbePointKind::StartTheWorld),
+            at_entry(ProbePointKind::StopTheWorld),
+        ),
+        one(
             "code object freed",
-            counters.hits(ProbePointKind::CodeDealloc),
-            calibration.map(|c| c.entry_ns),
+            hits(ProbePointKind::CodeDealloc),
+            at_entry(ProbePointKind::CodeDealloc),
         ),
-        cost("garbage of collections", garbage, garbage_ns),
-        cost("sample", samples.taken, sample_ns),
-        cost("switch of a thread", samples.switches, switch_ns),
-        cost("program stopped", stops.count, stopped_ns),
-        cost(ProbeCost::CODE_ELSEWHERE, code, calibration.map(|c| c.entry_ns)),
-        cost(ProbeCost::COLLECTOR_ELSEWHERE, foreign, foreign_ns.map(|ns| ns / foreign as f64)),
+        one("garbage of collections", garbage, with_trap(counters.garbage().took_ns, garbage)),
+        one("sample", samples.taken, with_trap(samples.took_ns, samples.taken)),
+        one("switch of a thread", samples.switches, Some(HitCost::exactly(switch_ns))),
+        one("forked child", counters.forks(), times(FORK_HITS, FORK_HITS)),
+        one("program executed", counters.execs(), times(EXEC_HITS[0], EXEC_HITS[1])),
+        one(ProbeCost::STOPPED, stops.count, Some(HitCost::exactly(stopped_ns))),
+        one(ProbeCost::CODE_ELSEWHERE, counters.foreign_hits(ProbePointKind::CodeDealloc), entry),
+        collector_elsewhere(counters, calibration),
     ]
     .into_iter()
     .filter(|cost| cost.hits > 0)
     .collect()
+}
+
+/// What processes that are not recorded pay for probes on the collector.
+fn collector_elsewhere(counters: &ProgramCounts, calibration: Option<Calibration>) -> ProbeCost {
+    let foreign = POINTS.map(|point| match point {
+        ProbePointKind::CodeDealloc => (0, point),
+        _ => (counters.foreign_hits(point), point),
+    });
+    // Whatever else was hit is a part of what a collection cost, if there was one.
+    let collections = counters.foreign_hits(ProbePointKind::Collect)
+        + counters.foreign_hits(ProbePointKind::UsdtStart);
+    let count = match collections {
+        0 => foreign.iter().map(|(hits, _)| hits).sum::<u64>(),
+        known => known,
+    };
+    let each = calibration.map(|c| {
+        let (both, entry) = (c.foreign.cost(None), c.entry.cost(None));
+        let each = foreign.iter().map(|(hits, point)| {
+            let ratio = *hits as f64 / count as f64;
+            if point.has_return() { both.times(ratio) } else { entry.times(ratio) }
+        });
+        each.fold(HitCost::default(), HitCost::plus)
+    });
+    ProbeCost::new(ProbeCost::COLLECTOR_ELSEWHERE, count, each)
 }

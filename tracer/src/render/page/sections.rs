@@ -7,6 +7,7 @@ use super::blocks::{
 };
 use super::data::RunDrawings;
 use super::idle;
+use crate::render::evidence::slowed_by;
 use crate::render::table::for_page;
 use crate::render::{
     allocations, cause, cleanup, counters, cpu, cuda, evidence as facts, first_screen, garbage,
@@ -98,10 +99,7 @@ fn cards(report: &Report) -> Vec<Card> {
         pauses.p99_ns.map(|ns| (duration(ns), "99th percentile")),
         steps.map(|steps| (duration(steps.length.p50_ns), "median step")),
         steps.map(|steps| (duration(steps.length.max_ns), "longest step")),
-        report
-            .overhead
-            .observed_ratio
-            .map(|ratio| (percent(ratio), "cost of recording (inferred)")),
+        slowed_by(&report.overhead).map(|share| (share, "cost of recording (inferred)")),
     ];
     let card = |(figure, name): (String, &str)| Card {
         figure: figures_together(&figure),

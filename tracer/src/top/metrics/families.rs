@@ -215,7 +215,7 @@ families! {
         "Hits of probes and hooks in recorded programs.";
         |page| one(Whole(page.snapshot.recorder.hits));
     "gctrace_probe_cost", "seconds"; Counter;
-        "Time that recorded programs spent in probes on the collector (hits times the measured cost per hit) and in the injected library (inferred).";
+        "CPU time that recorded programs spent in probes on the collector (hits times what is likely for a hit) and in the injected library (inferred).";
         |page| one_if(page.snapshot.recorder.probe_overhead_ns.map(seconds));
     "process_cpu", "seconds"; Counter;
         "CPU time of gctrace itself.";

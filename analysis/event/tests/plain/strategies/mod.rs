@@ -205,9 +205,15 @@ prop_compose! {
                 .collect(),
             probes: probes
                 .into_iter()
-                .map(|(probe, hits, ns_per_hit)| ProbeCost { probe, hits, ns_per_hit })
+                .map(|(probe, hits, ns_per_hit)| ProbeCost {
+                    probe,
+                    hits,
+                    ns_per_hit,
+                    ns_per_hit_range: ns_per_hit.map(|ns| [ns / 2.0, ns * 2.0]),
+                })
                 .collect(),
             totals: totals.map(|segment| segment.before),
+            cpu_ns: Some(ended_ns),
         }
     }
 }

@@ -402,6 +402,27 @@ fn places_are_those_of_the_plants() {
     assert_eq!(place(IdleCause::Data), (None, text(loader)));
 }
 
+/// A driver may return from the copy, for which PyTorch then waits: the time is the copy's in both forms.
+#[test]
+fn a_blocking_copy_in_two_calls_is_a_copy() {
+    let one = run(&[COPY], &BTreeSet::new(), HOST_BOUND).records;
+    let (mut two, mut copied_ns) = (one.clone(), None);
+    for record in &mut two {
+        let Record::CudaCall(call) = record else { continue };
+        if call.function == "cudaMemcpyAsync" {
+            call.end_ns = call.start_ns + CALL;
+            copied_ns = Some(call.end_ns);
+        } else if call.function == "cudaStreamSynchronize" {
+            call.start_ns = copied_ns.take().unwrap() + US / 2;
+        }
+    }
+    let [one, two] = [one, two].map(ledger);
+    let time = |ledger: &IdleLedger, cause| row(ledger, cause).map_or(0, |row| row.time_ns);
+    let [copy, in_two] = [&one, &two].map(|ledger| time(ledger, IdleCause::Copy));
+    assert!(copy > 0 && copy.abs_diff(in_two) < copy / 20, "{one:?} {two:?}");
+    assert_eq!(time(&two, IdleCause::Synchronization), 0, "{two:?}");
+}
+
 /// The cause that went comes first, with its share of the time before and nothing after. What stayed
 /// has the same time, which is more of a shorter run.
 #[test]

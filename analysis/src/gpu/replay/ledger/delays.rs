@@ -197,8 +197,12 @@ impl DelayCauses<'_> {
 
     /// Synchronizations right after a blocking copy that wait for nothing else, with the copy. PyTorch waits for
     /// each copy to or from pageable memory although it blocks: without the copy's own wait this one would take as
-    /// long.
+    /// long. Where the copy did not block, this is its wait.
     fn copies_with_wait(&self) -> HashMap<CallIndex, CallIndex> {
+        let copies = Index::enumerate(&self.timeline.ops)
+            .filter(|(_, op)| self.timeline.op_name(op).contains("Pageable"));
+        let pageable: HashMap<CallIndex, OpIndex> =
+            copies.filter_map(|(at, op)| Some((op.call?, at))).collect();
         let pairs = self.layout.chains.iter().flat_map(|chain| chain.calls.windows(2));
         let pairs = pairs.filter_map(|pair| {
             let [before, call] = <[CallIndex; 2]>::try_from(pair).ok()?;
@@ -207,14 +211,16 @@ impl DelayCauses<'_> {
             let is_pair = copy.timed
                 && kinds == (IdleCause::Copy, IdleCause::Synchronization)
                 && wait.start_ns.saturating_sub(copy.end_ns) <= SAME_FUNCTION_NS;
-            let (copied, waited) = (self.end_of(before), self.end_of(call));
-            let had_ended = |end: &NetworkWait| {
-                self.network.measured_at(end.from) <= self.network.measured_at(copied)
-            };
-            (is_pair
-                && self.waits_for_ops(copied)
-                && self.ops_of(waited).all(|end| had_ended(&end)))
-            .then_some((call, before))
+            if !is_pair {
+                return None;
+            }
+            let (own_end, waited) = (self.end_of(before), self.end_of(call));
+            let blocked = Some(own_end).filter(|end| self.waits_for_ops(*end));
+            let done = pageable.get(&before).map(|op| self.network.place(self.layout.op(*op).1));
+            let copied_ns = [blocked, done].into_iter().flatten();
+            let copied_ns = copied_ns.map(|at| self.network.measured_at(at)).max()?;
+            let had_ended = |end: &NetworkWait| self.network.measured_at(end.from) <= copied_ns;
+            self.ops_of(waited).all(|end| had_ended(&end)).then_some((call, before))
         });
         pairs.collect()
     }

@@ -32,6 +32,14 @@ impl Advice {
     }
 }
 
+impl Report {
+    /// Whether the collections that the verdict is about free next to nothing; `None` if that is unknown.
+    #[must_use]
+    pub fn frees_nothing(&self) -> Option<bool> {
+        Facts::of(self)?.frees_nothing()
+    }
+}
+
 /// All advice for a report, in the order to try it.
 pub(crate) fn advice(report: &Report) -> Vec<Advice> {
     let list = choose(report).into_iter();

@@ -367,8 +367,8 @@ def record(options, pair, mode, folder):
     trace = folder / f"{program}.json"
     trace.unlink(missing_ok=True)
     line = [options.gctrace, "record", "-q", "--mode", mode, "-o", trace]
-    # Steps are marked in training, where the interpreter can.
-    if program.startswith("train") and name != "3.11":
+    # Steps are marked in training, where the mode and the interpreter can.
+    if mode != "ebpf" and program.startswith("train") and name != "3.11":
         line += ["--step-function", "progress.py:step"]
     environment = dict(os.environ, PYTHONHASHSEED="0")
     line += ["--", python, PROGRAMS / f"{program}.py"]

@@ -2,7 +2,7 @@
 
 use crate::report::{ByCause, JudgedPhase, PhaseReport, ProcessReport, Report, SettingsReport};
 use crate::time::stats::ratio;
-use gctrace_event::{ProcessOrigin, TraceEnd};
+use gctrace_event::{CalledKind, ProcessOrigin, TraceEnd};
 
 /// Fewer objects freed per second are next to nothing (docs/measurements/rules.md).
 pub(super) const FREED_PER_S: f64 = 200.0;
@@ -48,7 +48,15 @@ impl<'a> Facts<'a> {
         self.causes.automatic().time_ns
     }
 
+    /// At least: CPython does not count what dies in a finalizer, as a suspended generator does (3.8 to 3.13).
     fn freed_objects(&self) -> Option<u64> {
+        let called =
+            self.process.called.iter().filter(|called| called.kind == CalledKind::Finalizer);
+        let finalized = called.map(|called| called.calls).fold(0, u64::saturating_add);
+        self.counted_as_freed().map(|counted| counted.max(finalized))
+    }
+
+    fn counted_as_freed(&self) -> Option<u64> {
         match self.phase {
             Some(phase) => phase.freed_objects,
             None => {
@@ -72,7 +80,6 @@ impl<'a> Facts<'a> {
     /// Whether its collections free next to nothing; `None` if what they free is unknown.
     pub(super) fn frees_nothing(&self) -> Option<bool> {
         let freed = self.freed_objects()?;
-        // CPython does not count what dies in a finalizer, as a suspended generator does (3.8 to 3.13).
         if self.process.memory.freed_bytes.is_some_and(|bytes| bytes >= GIVEN_BACK) {
             return Some(false);
         }

@@ -7,7 +7,7 @@
 
 use super::Candidate;
 use super::facts::Facts;
-use crate::report::{AdviceEffect, AdviceId, UsualGain};
+use crate::report::{AdviceEffect, AdviceId, Level, UsualGain};
 use crate::words::PLANNED_STEPS;
 
 /// A change is worth a line from this part of what is judged on.
@@ -36,10 +36,13 @@ pub(super) fn changes(facts: &Facts<'_>) -> Vec<Candidate> {
     let mut list = Vec::new();
     let (automatic_ns, explicit_ns) = (facts.automatic_ns(), facts.causes.manual.time_ns);
     let is_explicit = explicit_ns > automatic_ns;
-    if is_worth(automatic_ns, facts.duration_ns()) && !is_explicit {
+    // Long pauses that are rare take little time, and make a request late.
+    let is_long = facts.report.verdict.level == Level::RareLongPauses;
+    let matters = |ns| is_worth(ns, facts.duration_ns()) || is_long && ns > 0;
+    if matters(automatic_ns) && !is_explicit {
         list.extend(of_automatic(facts, automatic_ns));
     }
-    if is_worth(explicit_ns, facts.duration_ns()) {
+    if matters(explicit_ns) {
         list.push(candidate(AdviceId::ExplicitCalls, explicit_ns, Some(WITHOUT_CALLS), None));
     }
     // An end is short or long whatever is judged.

@@ -3,7 +3,7 @@
 use super::places::library_switch;
 use super::{AdviceText, FREEZE_RISK, broken_cycles, callback, places};
 use crate::report::{
-    Advice, AdviceEffect, AdviceId, Basis, LineTotal, PauseTotal, ProcessReport, Report,
+    Advice, AdviceEffect, AdviceId, Basis, LineReport, Location, PauseTotal, ProcessReport, Report,
 };
 use crate::units::{counted, duration, percent};
 use gctrace_event::CollectorKind;
@@ -140,29 +140,38 @@ fn leave(report: &Report) -> AdviceText {
     }
 }
 
-/// The line of the program, or else of a library, with the most time of explicit calls.
-fn explicit_line(report: &Report) -> Option<&LineTotal> {
-    let lines = &places::lines(report)?.explicit;
-    lines.iter().find(|line| !line.location.library).or_else(|| lines.first())
+/// The line of the program, or else of a library, with the most time of explicit calls. In-process no pause has a
+/// reason: the line of most full collections, whose repetition tells what they are.
+fn explicit_line(report: &Report) -> Option<&Location> {
+    const FULL: usize = 2;
+    const UNKNOWN: usize = 3;
+    let lines = places::lines(report)?;
+    let named = lines.explicit.iter().find(|line| !line.location.library);
+    let named = named.or_else(|| lines.explicit.first()).map(|line| &line.location);
+    let all_ns = report.judged_causes().manual.time_ns;
+    let is_most = |line: &&LineReport| {
+        let full_ns = line.by_generation[FULL].time_ns.min(line.by_reason[UNKNOWN].time_ns);
+        full_ns > all_ns / 2
+    };
+    named.or_else(|| Some(&lines.own.iter().find(is_most)?.location))
 }
 
 /// Whether the explicit calls are those of a library that has no switch for them: nothing to change.
 pub(crate) fn is_of_others(report: &Report) -> bool {
-    explicit_line(report).is_some_and(|line| {
-        line.location.library && places::caller_switch(&line.location.file).is_none()
-    })
+    explicit_line(report)
+        .is_some_and(|line| line.library && places::caller_switch(&line.file).is_none())
 }
 
 fn explicit_calls(report: &Report) -> AdviceText {
     let manual = report.judged_causes().manual;
     let (action, code) = match explicit_line(report) {
-        Some(line) if line.location.library => {
-            let place = places::place(&line.location);
-            let switch = places::caller_switch(&line.location.file).unwrap_or_default();
+        Some(line) if line.library => {
+            let place = places::place(line);
+            let switch = places::caller_switch(&line.file).unwrap_or_default();
             (format!("turn off the gc.collect() at {place}: {switch}"), String::new())
         }
         Some(line) => {
-            (format!("remove the gc.collect() at {}", places::place(&line.location)), String::new())
+            (format!("remove the gc.collect() at {}", places::place(line)), String::new())
         }
         None => (
             "remove the gc.collect() calls that repeat".to_owned(),

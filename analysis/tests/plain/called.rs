@@ -103,3 +103,22 @@ fn little_of_it_is_no_sentence() {
     assert_eq!(report.processes[0].called[0].time_ns, 98 * MS);
     assert!(!report.verdict.sentence.contains("Finalizers"), "{}", report.verdict.sentence);
 }
+
+/// CPython counts nothing for a cycle that its finalizer breaks, as a suspended generator's does.
+#[test]
+fn what_dies_in_finalizers_is_garbage() {
+    let advised = |calls| {
+        let mut records = records(40, 0);
+        for record in &mut records {
+            match record {
+                Record::Pause(pause) => pause.collected = Some(0),
+                Record::Called(called) => (called.calls, called.time_ns) = (calls, MS),
+                _ => {}
+            }
+        }
+        let list = report(records, Some(end(10_000))).advice;
+        list.iter().find_map(|advice| advice.effect.settings.clone())
+    };
+    assert_eq!(advised(0).as_deref(), Some("disable@start"));
+    assert_ne!(advised(300).as_deref(), Some("disable@start"));
+}

@@ -247,7 +247,7 @@ pub(super) fn nothing(report: &Report) -> &'static str {
         Level::TooShort if at_start_up => "A start-up this short is not worth a change.",
         Level::TooShort => "Record a longer run: what to change is unknown.",
         Level::RareLongPauses | Level::Noticeable | Level::Heavy | Level::Unknown => {
-            "Changing settings of the collector will not help."
+            "No change is known that saves 1 % of it."
         }
     }
 }

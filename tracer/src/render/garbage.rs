@@ -265,7 +265,8 @@ pub(super) fn in_short(report: &Report) -> Option<String> {
     if !matters {
         return None;
     }
-    if let Some(nothing) = report.judged_phase().and_then(almost_nothing) {
+    let phase = report.judged_phase().filter(|_| report.frees_nothing() == Some(true));
+    if let Some(nothing) = phase.and_then(almost_nothing) {
         return Some(nothing);
     }
     let process = report.judged_process();

@@ -16,7 +16,9 @@ use crate::render::{
 };
 use crate::text::OrDash as _;
 use crate::units::{bytes, count, duration, percent, short_count};
-use gctrace_analysis::report::{Advice, GarbageKind, Level, LineReport, Report};
+use gctrace_analysis::report::{
+    Advice, GarbageKind, JudgedPhase, Level, LineReport, ProcessSteps, Report,
+};
 use gctrace_analysis::words;
 use gctrace_analysis::words::cycles;
 
@@ -78,25 +80,30 @@ fn level(level: Level) -> &'static str {
     }
 }
 
-/// The figures of all; unknown ones are left out.
+/// The figures of what the verdict is about: its process and phase; unknown ones are left out.
 fn cards(report: &Report) -> Vec<Card> {
-    let pauses = &report.totals.pauses;
     let ledger = crate::render::idle::idlest(report);
-    let steps = report.steps.as_ref().and_then(|steps| steps.processes.first());
-    let paused = Some(pauses.count).filter(|count| *count > 0).and(report.totals.stopped_ratio);
+    let phases = report.phases.as_ref();
+    let of_all = report.steps.as_ref().map(|steps| &steps.processes);
+    let is_judged = |steps: &&ProcessSteps| {
+        phases.is_none_or(|phases| (phases.trace, phases.pid) == (steps.trace, steps.pid))
+    };
+    let steps = of_all.and_then(|processes| processes.iter().find(is_judged));
+    let (totals, phase) = (&report.totals, report.judged_phase());
+    let (ratio, longest_ns, count) = match phase {
+        Some(phase) => (phase.paused_ratio, phase.longest_ns, phase.pauses.count),
+        None => (totals.stopped_ratio, totals.pauses.max_ns, totals.pauses.count),
+    };
+    let pauses = if count == 1 { "pause" } else { "pauses" };
     let all = [
         ledger.map(|ledger| (percent(idle::share(ledger)), "GPU idle")),
         report
             .gpu_cost
             .as_ref()
             .map(|cost| (percent(cost.ratio()), "of the run lost to the collector")),
-        paused.map(|ratio| (percent(ratio), "of the time paused")),
-        pauses.max_ns.map(|ns| (duration(ns), "longest pause")),
-        Some(pauses.count)
-            .filter(|count| *count > 0)
-            .map(|count| (short_count(count), if count == 1 { "pause" } else { "pauses" })),
-        pauses.p50_ns.map(|ns| (duration(ns), "median pause")),
-        pauses.p99_ns.map(|ns| (duration(ns), "99th percentile")),
+        ratio.filter(|_| count > 0).map(|ratio| (percent(ratio), paused(report))),
+        longest_ns.map(|ns| (duration(ns), "longest pause")),
+        Some(count).filter(|count| *count > 0).map(|count| (short_count(count), pauses)),
         steps.map(|steps| (duration(steps.length.p50_ns), "median step")),
         steps.map(|steps| (duration(steps.length.max_ns), "longest step")),
         slowed_by(&report.overhead).map(|share| (share, "cost of recording (inferred)")),
@@ -106,6 +113,16 @@ fn cards(report: &Report) -> Vec<Card> {
         name: name.to_owned(),
     };
     all.into_iter().flatten().map(card).collect()
+}
+
+/// What a share of paused time is of: the phase that the verdict is about.
+fn paused(report: &Report) -> &'static str {
+    let phases = report.phases.as_ref();
+    match phases.map(|phases| (phases.judged, phases.steps)) {
+        Some((JudgedPhase::StartUp, _)) => "of the start-up paused",
+        Some((JudgedPhase::Training, Some(_))) => "of training paused",
+        _ => "of the run paused",
+    }
 }
 
 fn advice(report: &Report, traces: &str) -> Section {
@@ -353,4 +370,31 @@ fn more(report: &Report) -> Section {
     let folded =
         folded.map(|section| Block::More(section.heading.to_owned(), blocks(&section.lines)));
     Section::new("more", "All evidence", folded.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::cards;
+    use gctrace_event::{GcReason, Pause, Record};
+    use test_kit::reports::{end, exit, pause, process, report};
+
+    /// The exit's pause, which the verdict is not about, is no figure of it.
+    #[test]
+    fn cards_are_of_what_is_judged() {
+        let mut records = vec![process(1, 0, "generational")];
+        let run = (200..9_000).step_by(200).map(|at| Record::Pause(pause(1, at, at + 40)));
+        records.extend(run);
+        let reason = GcReason::Shutdown;
+        records.push(Record::Pause(Pause { reason, ..pause(1, 9_100, 9_900) }));
+        records.push(exit(1, 10_000));
+        let report = report(records, Some(end(10_000)));
+        let phase = report.judged_phase().unwrap();
+        assert_eq!((phase.longest_ns, phase.pauses.count), (Some(40_000_000), 44));
+        let cards: Vec<String> =
+            cards(&report).iter().map(|card| format!("{} {}", card.figure, card.name)).collect();
+        let text = cards.join("; ").replace('\u{a0}', " ");
+        for part in ["of the run paused", "40.0 ms longest pause", "44 pauses"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
 }

@@ -14,7 +14,8 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Meanwhile {
     waits: Intervals,
-    others: u64,
+    /// From the first to the last that is known of each of them.
+    lives: Vec<(u64, u64)>,
     /// Samples by stack, of a record that is partly outside its share.
     ran: BTreeMap<Option<NodeId>, f64>,
     ran_in_pauses: f64,
@@ -31,8 +32,10 @@ impl Meanwhile {
     /// Adds what one of them did.
     pub(super) fn add<'a>(&mut self, spans: impl IntoIterator<Item = &'a ThreadSpan>) {
         let mut seen = false;
+        let (mut from_ns, mut until_ns) = (u64::MAX, 0);
         for span in spans {
             let (start_ns, end_ns) = span.span();
+            (from_ns, until_ns) = (from_ns.min(start_ns), until_ns.max(end_ns));
             let within_ns = self.waits.length_within(start_ns, end_ns);
             if within_ns == 0 {
                 continue;
@@ -55,12 +58,30 @@ impl Meanwhile {
                 }
             }
         }
-        self.others += u64::from(seen);
+        if seen {
+            self.lives.push((from_ns, until_ns));
+        }
+    }
+
+    /// The most that there were at once: a DataLoader starts other workers in each epoch.
+    fn at_once(&self) -> u64 {
+        const ENDS: i64 = -1;
+        const STARTS: i64 = 1;
+        let edges = self.lives.iter().flat_map(|(from, until)| [(*from, STARTS), (*until, ENDS)]);
+        let mut edges: Vec<(u64, i64)> = edges.collect();
+        edges.sort_unstable();
+        let mut running = 0;
+        let counts = edges.iter().map(|(_, change)| {
+            running += change;
+            running
+        });
+        counts.max().map_or(0, i64::unsigned_abs)
     }
 
     /// `None` if nothing was seen of any.
     pub(super) fn report(&self, tree: &StackTree, hertz: u64) -> Option<MeanwhileReport> {
-        if self.others == 0 {
+        let others = self.at_once();
+        if others == 0 {
             return None;
         }
         let ns = |samples: f64| (samples * 1e9 / hertz.max(1) as f64) as u64;
@@ -77,7 +98,7 @@ impl Meanwhile {
         let cpu_ns = sum(lines.iter().map(|line| line.cpu_ns));
         lines.truncate(LISTED);
         Some(MeanwhileReport {
-            others: self.others,
+            others,
             waited_ns: self.waits.length_ns(),
             cpu_ns,
             lines,
@@ -85,5 +106,18 @@ impl Meanwhile {
             off_cpu_ns: self.off_cpu.sum_ns(),
             off_cpu: self.off_cpu.lines(tree),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Meanwhile;
+
+    #[test]
+    fn workers_of_two_epochs_are_not_added_up() {
+        let of = |lives: &[(u64, u64)]| Meanwhile { lives: lives.to_vec(), ..Meanwhile::default() };
+        assert_eq!(of(&[(0, 10), (1, 9), (10, 20), (11, 20)]).at_once(), 2);
+        assert_eq!(of(&[(0, 10), (1, 9), (5, 20)]).at_once(), 3);
+        assert_eq!(of(&[]).at_once(), 0);
     }
 }

@@ -58,11 +58,15 @@ full_ms longest_ms collections empty full freed processes rss_mib""".split()
 
 def remedies(program):
     """What is measured of a program."""
-    text = (PROGRAMS / f"{program}.py").read_text()
+    texts = [(PROGRAMS / f"{program}.py").read_text()]
+    # What it imports of the others is a part of it.
+    imported = [name for name in re.findall(r"^import (\w+)", texts[0], re.M) if name in NAMES]
+    texts += [(PROGRAMS / f"{name}.py").read_text() for name in imported]
+    text = "\n".join(texts)
     own = [f"fix={name}" for name in dict.fromkeys(re.findall(r'fixed\("(\w+)"\)', text))]
     if "gc.collect(" in text or "cleaner" in text:
         own.append("no-explicit")
-    if "multiprocessing" in text:
+    if "multiprocessing" in text or "os.fork(" in text:
         own.append("freeze-forks")
     return SETTINGS + own
 
@@ -344,10 +348,10 @@ def remedy_of(advice, program):
     """The remedy's name here: none for advice that changes nothing, None for what cannot be measured."""
     known = remedies(program)
     if settings := advice.get("settings"):
-        return canonical(settings)
+        return settings if settings in known else canonical(settings)
     if advice["id"] in ASKS or advice["id"] in ("leave", "no-collection"):
         return "none"
-    named = {"explicit-calls": "no-explicit", "freeze-before-fork": "freeze-forks"}.get(advice["id"])
+    named = {"explicit-calls": "no-explicit"}.get(advice["id"])
     if named is None and "exit" in advice["id"]:
         named = "exit-freeze"
     if named:
@@ -356,7 +360,11 @@ def remedy_of(advice, program):
     text = f"{advice['action']} {advice.get('code') or ''}".lower()
     words = {"fix=clear": "clear", "fix=weak": "weakref", "fix=del": "del ", "fix=bound": "bound", "fix=cache": "cache"}
     places = {fix: text.find(word) for fix, word in words.items() if fix in known and word in text}
-    return min(places, key=places.get) if places else None
+    if places:
+        return min(places, key=places.get)
+    # What holds the cycle together is cleared or deleted: programs call it the one or the other.
+    ends = [fix for fix in ("fix=clear", "fix=del") if fix in known]
+    return ends[0] if ends and ("clear" in text or "del " in text) else None
 
 
 def record(options, pair, mode, folder):

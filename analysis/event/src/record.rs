@@ -132,7 +132,7 @@ pub struct Pause {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interpreter: Option<i64>,
     /// CPU time of the collecting thread between start and end, in ns; `None` if the kernel's
-    /// tracepoint did not show all its context switches.
+    /// tracepoint did not show all its context switches, or, in-process, its clock could not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_ns: Option<u64>,
     /// Free-threaded builds: time within the run during which the other threads were stopped.

@@ -42,7 +42,7 @@ fn descriptor(kind: u8, memory: &[u8]) -> File {
     file.set_len(length).unwrap();
     file.write_all_at(memory, 0).unwrap();
     if kind & 16 == 0 {
-        file.write_all_at(b"GCTRINGC", 0).unwrap();
+        file.write_all_at(b"GCTRINGD", 0).unwrap();
     }
     if kind & 32 == 0 {
         // SAFETY: plain numbers.

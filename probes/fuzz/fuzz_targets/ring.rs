@@ -30,7 +30,7 @@ fuzz_target!(|bytes: &[u8]| {
     let file = memory();
     let (header, slots) = bytes.split_at(bytes.len().min(512));
     file.write_all_at(header, 0).unwrap();
-    file.write_all_at(b"GCTRINGC", 0).unwrap();
+    file.write_all_at(b"GCTRINGD", 0).unwrap();
     let slots = slots.get(..RECORDS * 64).unwrap_or(slots);
     file.write_all_at(slots, SLOTS as u64).unwrap();
     // Likely sequence numbers; otherwise hardly any slot would be read.

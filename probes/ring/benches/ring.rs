@@ -36,11 +36,12 @@ fn pause(n: u64) -> RingRecord {
         tid: 100,
         generation: 0,
         interpreter: 0,
-        collected: n,
+        collected: n as u32,
         uncollectable: 0,
         frame: 1,
         at_exit: false,
         oldest_objects: 0,
         freed_kib: 0,
+        cpu_share: 0,
     })
 }

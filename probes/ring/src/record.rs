@@ -122,7 +122,7 @@ pub struct RingPause {
     /// Id of the interpreter, as CPython numbers a process's interpreters.
     pub interpreter: i64,
     /// Number of unreachable objects that it freed.
-    pub collected: u64,
+    pub collected: u32,
     /// Number of unreachable objects that could not be freed.
     pub uncollectable: u32,
     /// Number of the innermost Python frame; 0: none.
@@ -133,7 +133,12 @@ pub struct RingPause {
     pub oldest_objects: u32,
     /// See [`RingPause::freed_bytes`].
     pub freed_kib: u32,
+    /// See [`RingPause::cpu_ns`].
+    pub cpu_share: u32,
 }
+
+/// [`RingPause::cpu_share`] is one more than the number of these parts of the interval.
+const CPU_SHARES: u128 = u32::MAX as u128 - 1;
 
 impl RingPause {
     /// `freed_kib` for a number of bytes.
@@ -147,6 +152,27 @@ impl RingPause {
     #[must_use]
     pub fn freed_bytes(&self) -> Option<u64> {
         Some(u64::from(self.freed_kib.checked_sub(1)?) * 1024)
+    }
+
+    /// `cpu_share` for a CPU time within an interval.
+    #[must_use]
+    pub fn share(interval: TimeInterval, cpu_ns: Option<u64>) -> u32 {
+        let wall_ns = u128::from(interval.end_ns.saturating_sub(interval.start_ns));
+        let Some(cpu_ns) = cpu_ns else {
+            return 0;
+        };
+        let cpu_ns = u128::from(cpu_ns).min(wall_ns);
+        let parts = (cpu_ns * CPU_SHARES + wall_ns / 2).checked_div(wall_ns);
+        parts.and_then(|parts| u32::try_from(parts + 1).ok()).unwrap_or(0)
+    }
+
+    /// CPU time of the collecting thread within the interval, in ns; of long ones to 1/4,294,967,294,
+    /// as a slot has room for a share only. `None` if it was not measured.
+    #[must_use]
+    pub fn cpu_ns(&self) -> Option<u64> {
+        let parts = u128::from(self.cpu_share.checked_sub(1)?);
+        let wall_ns = u128::from(self.interval.end_ns.saturating_sub(self.interval.start_ns));
+        u64::try_from((parts * wall_ns + CPU_SHARES / 2) / CPU_SHARES).ok()
     }
 }
 

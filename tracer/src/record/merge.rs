@@ -260,6 +260,7 @@ fn joined(probed: Pause, injected: &Pause) -> Pause {
         uncollectable: probed.uncollectable.or(injected.uncollectable),
         interpreter: probed.interpreter.or(injected.interpreter),
         stack: probed.stack.or(injected.stack),
+        cpu_ns: probed.cpu_ns.or(injected.cpu_ns),
         freed_bytes: injected.freed_bytes,
         source: EventSource::Both { start_ns: injected.start_ns, end_ns: injected.end_ns },
         ..probed

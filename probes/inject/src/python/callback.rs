@@ -148,6 +148,7 @@ impl HookedInterpreter {
         // Of a collection that ends, the end. The start is read last, when all other work is done.
         let mut called_ns = now_ns();
         let end_ns = called_ns;
+        let end_cpu_ns = if is_end { thread_cpu_ns() } else { 0 };
         let Ok(mut state) = self.state.try_lock() else {
             if is_end && let Some(ring) = existing_ring(RingRole::Python) {
                 ring.lose(LostKind::Pauses, 1);
@@ -156,6 +157,7 @@ impl HookedInterpreter {
         };
         // SAFETY: as above.
         let value = |key| unsafe { value(self.api, info, key) };
+        let objects = |key| value(key).map_or(0, |count| u32::try_from(count).unwrap_or(u32::MAX));
         // Missing only if the program calls the entry itself.
         let generation = value(self.keys.generation).and_then(|value| u8::try_from(value).ok());
         let Some(generation) = generation else {
@@ -184,14 +186,16 @@ impl HookedInterpreter {
         self.unwatch_calls();
         self.report_calls(&mut state, ring);
         let examined_ns = self.garbage.end();
+        let interval = TimeInterval { start_ns: state.start_ns, end_ns };
+        let start_cpu_ns = std::mem::take(&mut state.start_cpu_ns);
+        let cpu_ns = end_cpu_ns.checked_sub(start_cpu_ns).filter(|_| start_cpu_ns > 0);
         let pause = RingPause {
-            interval: TimeInterval { start_ns: state.start_ns, end_ns },
+            interval,
             tid: tid(),
             generation,
             interpreter: self.id,
-            collected: value(self.keys.collected).unwrap_or(0).cast_unsigned(),
-            uncollectable: value(self.keys.uncollectable)
-                .map_or(0, |count| u32::try_from(count).unwrap_or(u32::MAX)),
+            collected: objects(self.keys.collected),
+            uncollectable: objects(self.keys.uncollectable),
             frame: 0,
             at_exit: state.live.is_none(),
             oldest_objects: match generation {
@@ -199,6 +203,7 @@ impl HookedInterpreter {
                 _ => 0,
             },
             freed_kib: RingPause::kib(state.memory.end()),
+            cpu_share: RingPause::share(interval, cpu_ns),
         };
         empty_cache::collected(&std::mem::take(&mut state.device_memory), ring, pause.interval);
         self.ended(&mut state, ring, pause);
@@ -238,6 +243,7 @@ impl HookedInterpreter {
             }
         }
         let tid = tid();
+        state.start_cpu_ns = thread_cpu_ns();
         let at_ns = now_ns();
         state.start_ns = at_ns;
         ring.push(&RingRecord::PauseStart { at_ns, tid, generation, interpreter: self.id });

@@ -47,6 +47,7 @@ pub(crate) fn install(api: &'static PythonApi) -> Result<(), &'static str> {
         },
         state: Mutex::new(InterpreterState {
             start_ns: 0,
+            start_cpu_ns: 0,
             start_work_ns: 0,
             introduced: 0,
             settings: None,

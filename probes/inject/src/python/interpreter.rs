@@ -21,6 +21,8 @@ pub(crate) type Settings = ([i32; 3], bool);
 pub(crate) struct InterpreterState {
     /// Start of the running collection; 0: none is running.
     pub(crate) start_ns: u64,
+    /// CPU time of its thread at its start; 0: unknown.
+    pub(crate) start_cpu_ns: u64,
     /// Time that the call at its start took, in ns.
     pub(crate) start_work_ns: u64,
     /// The ring to which this interpreter has been reported.

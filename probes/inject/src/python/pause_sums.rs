@@ -33,7 +33,7 @@ impl PauseSums {
         if let Some(of) = self.generations.get_mut(place) {
             of.pauses += 1;
             of.time_ns += length_ns;
-            of.collected = of.collected.saturating_add(pause.collected);
+            of.collected = of.collected.saturating_add(pause.collected.into());
         }
         while self.longest.last().is_some_and(|(_, last_ns)| *last_ns <= length_ns) {
             self.longest.pop();

@@ -2,7 +2,7 @@
 
 #![expect(clippy::panic, reason = "helpers of tests, outside of #[test]")]
 
-use gctrace_ring::{HookState, InjectOptions};
+use gctrace_ring::{HookState, InjectOptions, RingPause};
 use test_kit::interpreters::{Python, interpreters};
 use test_kit::preload::{SeenRecords, run};
 
@@ -43,7 +43,9 @@ fn check(python: &Python, seen: &SeenRecords, numbers: &[u64]) {
     // Those before the script's first line and after its last are known only to us.
     let matching: Vec<_> = pauses
         .windows(*count as usize)
-        .filter(|window| window.iter().map(|pause| pause.collected).sum::<u64>() == *collected)
+        .filter(|window| {
+            window.iter().map(|pause| u64::from(pause.collected)).sum::<u64>() == *collected
+        })
         .filter(|window| {
             (0..3).all(|generation| {
                 let of = window.iter().filter(|pause| pause.generation == generation);
@@ -124,5 +126,45 @@ fn full_collections_report_what_they_left() {
         };
         let last = left.len().saturating_sub(3);
         assert_eq!(left[last..], expected, "{}", python.name);
+    }
+}
+
+/// Full collections with a finalizer that sleeps, and with one that computes until the thread's clock has
+/// run as long.
+const OFF_AND_ON_THE_CPU: &str = r"
+import gc, time
+gc.disable()
+def sleep():
+    time.sleep(0.2)
+def compute():
+    until = time.thread_time() + 0.2
+    while time.thread_time() < until:
+        pass
+class Node:
+    def __init__(self, work):
+        self.itself, self.work = self, work
+    def __del__(self):
+        self.work()
+for work in (sleep, compute):
+    Node(work)
+    gc.collect()
+gc.freeze()
+";
+
+#[test]
+fn pauses_have_their_cpu_time() {
+    const WORK_NS: u64 = 200_000_000;
+    for python in interpreters("pauses_have_their_cpu_time") {
+        let run = run(InjectOptions::default(), &mut python.command(OFF_AND_ON_THE_CPU));
+        assert_eq!(run.errors, "", "{}", python.name);
+        let length_ns = |pause: &RingPause| pause.interval.end_ns - pause.interval.start_ns;
+        let pauses = run.only().pauses().into_iter();
+        let long = pauses.filter(|pause| length_ns(pause) >= WORK_NS && !pause.at_exit);
+        let times: Vec<_> = long.map(|pause| (length_ns(&pause), pause.cpu_ns())).collect();
+        let [(slept_ns, Some(off_ns)), .., (_, Some(on_ns))] = times[..] else {
+            panic!("{}: {times:?}", python.name);
+        };
+        assert!(off_ns <= slept_ns - WORK_NS, "{}: {times:?}", python.name);
+        assert!(on_ns >= WORK_NS, "{}: {times:?}", python.name);
     }
 }

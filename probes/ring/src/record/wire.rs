@@ -103,12 +103,13 @@ wire_records! {
         at_exit: bool,
         tid: u32,
         interval: TimeInterval,
-        collected: u64,
+        collected: u32,
         uncollectable: u32,
         freed_kib: u32,
         interpreter: i64,
         frame: u32,
         oldest_objects: u32,
+        cpu_share: u32,
     }
     7 = Hook { state: HookState, detail: TextId, at_ns: u64, interpreter: i64, count: u64 }
     8 = Gpu(RingGpuOp) {

@@ -15,12 +15,12 @@ prop_compose! {
     fn pause()(
         interval in interval(),
         (tid, generation, interpreter) in any::<(u32, u8, i64)>(),
-        (collected, uncollectable, oldest_objects, freed_kib) in any::<(u64, u32, u32, u32)>(),
-        (frame, at_exit) in any::<(u32, bool)>(),
+        (collected, uncollectable, oldest_objects, freed_kib) in any::<(u32, u32, u32, u32)>(),
+        (frame, at_exit, cpu_share) in any::<(u32, bool, u32)>(),
     ) -> RingRecord {
         RingRecord::Pause(RingPause {
             interval, tid, generation, interpreter, collected, uncollectable, frame, at_exit,
-            oldest_objects, freed_kib,
+            oldest_objects, freed_kib, cpu_share,
         })
     }
 }
@@ -218,4 +218,23 @@ proptest! {
         prop_assert!(text.starts_with(&kept));
         prop_assert!(kept.len() == text.len() || kept.len() > 1990);
     }
+}
+
+#[test]
+fn a_slot_has_the_cpu_time_of_a_pause_as_a_share() {
+    let of = |wall_ns: u64, cpu_ns: Option<u64>| {
+        let interval = TimeInterval { start_ns: 7, end_ns: 7 + wall_ns };
+        let cpu_share = RingPause::share(interval, cpu_ns);
+        RingPause { interval, cpu_share, ..RingPause::default() }.cpu_ns()
+    };
+    assert_eq!(of(20_000, None), None);
+    assert_eq!(of(20_000, Some(0)), Some(0));
+    assert_eq!(of(20_000, Some(19_876)), Some(19_876));
+    // The clocks are read one after the other.
+    assert_eq!(of(20_000, Some(20_300)), Some(20_000));
+    let hour = 3_600_000_000_000;
+    assert!(of(hour, Some(hour / 3)).unwrap().abs_diff(hour / 3) <= hour / 1_000_000_000);
+    assert_eq!(of(0, Some(5)), None);
+    let longest = TimeInterval { start_ns: 0, end_ns: u64::MAX };
+    assert_eq!(RingPause::share(longest, Some(u64::MAX)), u32::MAX);
 }

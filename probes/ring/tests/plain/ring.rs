@@ -21,12 +21,13 @@ fn record(thread: u32, number: u64) -> RingRecord {
         tid: thread,
         generation: (number % 3) as u8,
         interpreter: number as i64 ^ 7,
-        collected: number * 5,
+        collected: number as u32 ^ 9,
         uncollectable: number as u32 ^ 7,
         frame: number as u32 ^ thread,
         at_exit: number % 2 == 1,
         oldest_objects: number as u32,
         freed_kib: number as u32 ^ 3,
+        cpu_share: number as u32 ^ 5,
     })
 }
 

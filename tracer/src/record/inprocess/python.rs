@@ -113,12 +113,13 @@ impl PythonRing {
                 ring_events.extend(garbage.map(RingEvent::Record));
                 ring_events.push(RingEvent::Record(Record::Pause(Pause {
                     reason: if pause.at_exit { GcReason::Shutdown } else { GcReason::Unknown },
-                    collected: Some(pause.collected),
+                    collected: Some(pause.collected.into()),
                     uncollectable: Some(pause.uncollectable.into()),
                     stack: self.frames.get(&pause.frame).copied(),
                     oldest_objects: (pause.oldest_objects > 0)
                         .then_some(pause.oldest_objects.into()),
                     freed_bytes: pause.freed_bytes(),
+                    cpu_ns: pause.cpu_ns(),
                     ..self.pause(&pause)
                 })));
             }

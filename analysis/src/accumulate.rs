@@ -9,6 +9,7 @@ pub(crate) mod called;
 pub(crate) mod cleanup;
 pub(crate) mod counters;
 pub(crate) mod cpu_samples;
+pub(crate) mod cpu_waits;
 pub(crate) mod cuda;
 pub(crate) mod explicit;
 pub(crate) mod freeze;

@@ -10,17 +10,18 @@ pub(crate) use self::boundaries::{Phase, RunPhases, training_steps};
 
 use self::boundaries::{At, FEWEST_STEPS};
 use crate::accumulate::explicit::ExplicitCalls;
-use crate::accumulate::stacks::{
-    NodeId, RankingLimits, StackRanking, StackSums, StackTree, TraceStacks,
-};
+use crate::accumulate::process::ProcessState;
+use crate::accumulate::stacks::{NodeId, RankingLimits, StackRanking, StackSums, StackTree};
 use crate::analysis::Analysis;
 use crate::gpu::kept::KeptTimeline;
 use crate::gpu::timeline::GpuPart;
 use crate::report::{
-    Basis, JudgedPhase, LinesReport, PauseTotal, PhasesReport, ProcessReport, TrainingMark,
+    Basis, JudgedPhase, LinesReport, PauseTotal, PhaseReport, PhasesReport, ProcessReport,
+    TrainingMark,
 };
 use crate::spans::PauseSpan;
 use crate::time::add_to;
+use crate::time::stats::ratio;
 use crate::{time, verdict};
 use gctrace_event::{CollectorKind, GcReason, ProcessOrigin};
 use std::borrow::Cow;
@@ -39,9 +40,11 @@ pub(crate) struct JudgedRun<'a> {
     pub(crate) forked: bool,
     /// Start of the trace on that clock.
     origin_ns: u64,
+    /// The clock of the phases is that of its trace.
+    has_own_clock: bool,
     tree: &'a StackTree,
-    /// Of the processes that had its id.
-    stacks: Vec<&'a TraceStacks>,
+    /// The processes that had its id.
+    states: Vec<&'a ProcessState>,
 }
 
 impl<'a> JudgedRun<'a> {
@@ -66,9 +69,9 @@ impl<'a> JudgedRun<'a> {
         let by_id: BTreeMap<_, _> = ids.zip(timelines()).collect();
         let timeline_of =
             |process: &ProcessReport| by_id.get(&(process.trace, process.pid)).copied();
-        let mut stacks: BTreeMap<(usize, u32), Vec<&TraceStacks>> = BTreeMap::new();
+        let mut states: BTreeMap<(usize, u32), Vec<&ProcessState>> = BTreeMap::new();
         for state in &analysis.processes {
-            stacks.entry((state.trace, state.sums.pid)).or_default().push(&state.stacks);
+            states.entry((state.trace, state.sums.pid)).or_default().push(state);
         }
         let steps_of =
             |process: &ProcessReport| timeline_of(process).map_or(0, |kept| kept.steps.len());
@@ -82,8 +85,8 @@ impl<'a> JudgedRun<'a> {
         });
         let mut count = 0;
         let runs = among.filter_map(|process| {
-            let stacks = stacks.get(&(process.trace, process.pid)).cloned().unwrap_or_default();
-            let run = Self::of_process(analysis, timeline_of(process)?, process, stacks)?;
+            let states = states.get(&(process.trace, process.pid)).cloned().unwrap_or_default();
+            let run = Self::of_process(analysis, timeline_of(process)?, process, states)?;
             count += 1;
             Some((verdict::weight(&run.report_without_lines()), run))
         });
@@ -97,19 +100,20 @@ impl<'a> JudgedRun<'a> {
         Some(Self { among: count, forked, ..worst })
     }
 
-    /// One process, `stacks` of its pauses. `None` if its observed time is unknown.
+    /// One process; `states`: those that had its id. `None` if its observed time is unknown.
     pub(crate) fn of_process(
         analysis: &'a Analysis,
         kept: &KeptTimeline,
         process: &'a ProcessReport,
-        stacks: Vec<&'a TraceStacks>,
+        states: Vec<&'a ProcessState>,
     ) -> Option<Self> {
         let timeline = kept.unpacked();
         let traces = &analysis.traces;
         let trace = traces.get(process.trace)?;
         // A merged timeline has the clock of the other trace.
         let origin_ns = traces.get(timeline.trace)?.started_ns();
-        let span_ns = if timeline.trace == timeline.process_trace {
+        let has_own_clock = timeline.trace == timeline.process_trace;
+        let span_ns = if has_own_clock {
             let start_ns = time::after(trace.started_ns(), process.since_start_ns);
             (start_ns, time::after(start_ns, process.observed_ns))
         } else {
@@ -120,7 +124,7 @@ impl<'a> JudgedRun<'a> {
             return None;
         }
         let shown = |pause: &PauseSpan| {
-            let node = node(&stacks, pause)?;
+            let node = node(&states, pause)?;
             Some(if analysis.stacks.is_import(node) { At::Import } else { At::Elsewhere })
         };
         let attached = process.origin.is_none_or(|origin| origin == ProcessOrigin::Attached);
@@ -134,8 +138,9 @@ impl<'a> JudgedRun<'a> {
             among: 1,
             forked: false,
             origin_ns,
+            has_own_clock,
             tree: &analysis.stacks,
-            stacks,
+            states,
         })
     }
 
@@ -148,9 +153,9 @@ impl<'a> JudgedRun<'a> {
         let within = |pause: &&PauseSpan| self.phases.phase_of(pause) == phase;
         let (mut by_node, mut without, mut all_ns) = (BTreeMap::new(), PauseTotal::default(), 0);
         for pause in self.pauses.iter().filter(within) {
-            let time_ns = pause.duration_ns();
+            let time_ns = pause.work_ns();
             add_to(&mut all_ns, time_ns);
-            match node(&self.stacks, pause) {
+            match node(&self.states, pause) {
                 None => without.add(time_ns),
                 Some(node) => {
                     let sums: &mut StackSums = by_node.entry(node).or_default();
@@ -187,6 +192,23 @@ impl<'a> JudgedRun<'a> {
         self.pauses.iter().map(&mut cause).collect()
     }
 
+    /// A row with the share in CPU time, if it is known.
+    fn on_cpu(&self, mut row: PhaseReport, phase: Phase) -> PhaseReport {
+        let Some(cpu_ns) = row.paused_cpu_ns else {
+            return row;
+        };
+        // Readings have the clock of the trace that has the process.
+        let span_ns = self.phases.span_of(phase);
+        let mut waits = self.states.iter().filter(|_| self.has_own_clock);
+        if let Some(wait) = waits.find_map(|state| state.waits.within(span_ns)) {
+            // Threads that collect in turn may wait at the same time.
+            let used_ns = cpu_ns.max(wait.cpu_ns);
+            row.cpu_wait_ns = Some(wait.waited_ns.min(row.duration_ns.saturating_sub(used_ns)));
+            row.paused_ratio = ratio(row.collected_ns(), row.unhindered_ns());
+        }
+        row
+    }
+
     /// What its pauses took in each phase.
     pub(crate) fn report(&self) -> PhasesReport {
         let report = self.report_without_lines();
@@ -196,7 +218,10 @@ impl<'a> JudgedRun<'a> {
     /// The same without its lines.
     pub(crate) fn report_without_lines(&self) -> PhasesReport {
         let causes = self.causes();
-        let row = |phase| self.phases.row(phase, &self.pauses, &causes, self.origin_ns);
+        let row = |phase| {
+            let row = self.phases.row(phase, &self.pauses, &causes, self.origin_ns);
+            self.on_cpu(row, phase)
+        };
         let mut report = PhasesReport {
             basis: match self.phases.mark {
                 TrainingMark::WholeRun
@@ -224,7 +249,7 @@ impl<'a> JudgedRun<'a> {
 }
 
 /// The stack of a pause of these processes, of one id; `None` without one.
-fn node(stacks: &[&TraceStacks], pause: &PauseSpan) -> Option<NodeId> {
+fn node(states: &[&ProcessState], pause: &PauseSpan) -> Option<NodeId> {
     let frame = pause.stack?;
-    stacks.iter().find_map(|stack| stack.node(frame.get()))
+    states.iter().find_map(|state| state.stacks.node(frame.get()))
 }

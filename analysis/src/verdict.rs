@@ -3,6 +3,11 @@
 //! The limits are choices: one percent is what repeated runs of a training step differ by, and
 //! 100 ms are one step of many models. Shares of less time than that, and of one or two short
 //! pauses, say nothing of a longer run.
+//!
+//! A share is CPU time of the collections, of the time without what their threads waited for a CPU. Of a program
+//! that makes up for such waits (a timer, a GPU) it is up to duration / (duration - waits) too high; where
+//! the waits are unknown, all of the time is taken to wait as the pauses did, which is right of work on the
+//! CPU and too high by up to that factor of a program that waits for something else.
 
 use crate::report::{
     Basis, GpuCost, JudgedPhase, Level, PhasesReport, Totals, TraceReport, Verdict,
@@ -86,15 +91,15 @@ fn level_of_share(
 fn training_level(phases: &PhasesReport) -> Level {
     let training = &phases.training;
     let (ratio, count) = (training.paused_ratio, training.pauses.count);
-    let has_steps = phases.steps.is_some();
-    level_of_share(ratio, training.longest_ns, count, training.duration_ns, has_steps)
+    let (longest_ns, judged_ns) = (training.longest_collection_ns(), training.unhindered_ns());
+    level_of_share(ratio, longest_ns, count, judged_ns, phases.steps.is_some())
 }
 
 /// The level of start-up: what it adds to the run as recorded. With steps, whose number goes up in
 /// other runs, it is no more than noticeable.
 fn start_up_level(phases: &PhasesReport) -> Level {
     let start_up = &phases.start_up;
-    let is_felt = start_up.paused_ns >= LONG_PAUSE_NS;
+    let is_felt = start_up.collected_ns() >= LONG_PAUSE_NS;
     match phases.start_up_ratio() {
         Some(NOTICEABLE_START..) if !is_felt => Level::TooShort,
         Some(HEAVY..) if phases.steps.is_none() => Level::Heavy,
@@ -106,7 +111,7 @@ fn start_up_level(phases: &PhasesReport) -> Level {
 /// The worse phase, with its level; of two that are equally bad, the one with more time to save.
 fn judge(phases: &PhasesReport) -> (Level, JudgedPhase) {
     let (training, start_up) = (training_level(phases), start_up_level(phases));
-    let by_time = phases.training.paused_ns.cmp(&phases.start_up.paused_ns);
+    let by_time = phases.training.collected_ns().cmp(&phases.start_up.collected_ns());
     let training_is_worse = badness(training).cmp(&badness(start_up)).then(by_time).is_ge();
     if training_is_worse || start_up == Level::Negligible {
         (training, JudgedPhase::Training)
@@ -127,7 +132,7 @@ pub(crate) fn weight(phases: &PhasesReport) -> (u8, JudgedPhase, u64) {
         JudgedPhase::StartUp => &phases.start_up,
         JudgedPhase::Training => &phases.training,
     };
-    (badness(level), judged, phase.paused_ns)
+    (badness(level), judged, phase.collected_ns())
 }
 
 /// Levels in order.

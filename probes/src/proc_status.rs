@@ -284,6 +284,26 @@ pub fn thread_name(pid: u32, tid: u32) -> Result<String, ProcessError> {
     Ok(String::from_utf8_lossy(bytes.trim_ascii_end()).into_owned())
 }
 
+/// What a thread has done so far, in ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ThreadTimes {
+    /// It used a CPU.
+    pub cpu_ns: u64,
+    /// It could have run, and waited for a CPU.
+    pub waited_ns: u64,
+}
+
+/// The kernel's count of a thread's times (`schedstat`); `None` if the thread is gone or its kernel does not
+/// count.
+#[must_use]
+pub fn thread_times(pid: u32, tid: u32) -> Option<ThreadTimes> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
+    let mut numbers = text.split_ascii_whitespace().map_while(|number| number.parse().ok());
+    let (cpu_ns, waited_ns) = (numbers.next()?, numbers.next()?);
+    // All zeros of kernels that do not count.
+    (cpu_ns > 0).then_some(ThreadTimes { cpu_ns, waited_ns })
+}
+
 /// Descendants, each parent before its children, without `pid` itself. A snapshot: processes forked
 /// meanwhile may be missing.
 ///

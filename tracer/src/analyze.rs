@@ -335,7 +335,7 @@ fn check(report: &Report, limit: ReportLimit) -> JudgedLimit {
             judged("gc_share", share.map(found), is_exceeded, &percent(limit))
         }
         ReportLimit::Longest(limit) => {
-            let longest = |phase: &PhaseReport| phase.longest_ns.unwrap_or(0);
+            let longest = |phase: &PhaseReport| phase.longest_collection_ns().unwrap_or(0);
             let training = phases.map(|phases| longest(&phases.training));
             // Where steps are unknown, so is the end of start-up.
             let start_up = phases.filter(|phases| phases.steps.is_none());

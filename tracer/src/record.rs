@@ -5,6 +5,7 @@
 
 mod call_sources;
 mod cells;
+mod cpu_waits;
 mod described;
 mod examination;
 mod git;

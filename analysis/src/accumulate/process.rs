@@ -7,6 +7,7 @@ use crate::accumulate::cleanup::CleanupSums;
 use crate::accumulate::counters::CounterSums;
 use crate::accumulate::cpu_samples::CpuSums;
 use crate::accumulate::explicit::ExplicitCalls;
+use crate::accumulate::cpu_waits::CpuWaits;
 use crate::accumulate::layers::LayerSums;
 use crate::accumulate::pause_sums::reason_index;
 use crate::accumulate::process_sums::ProcessSums;
@@ -69,6 +70,7 @@ pub(crate) struct ProcessState {
     calls: ExplicitCalls,
     pub(crate) layers: LayerSums,
     pub(crate) cpu: CpuSums,
+    pub(crate) waits: CpuWaits,
     pub(crate) counters: Box<CounterSums>,
 }
 
@@ -91,6 +93,7 @@ impl ProcessState {
             calls: ExplicitCalls::default(),
             layers: LayerSums::default(),
             cpu: CpuSums::default(),
+            waits: CpuWaits::default(),
             counters: Box::default(),
         }
     }

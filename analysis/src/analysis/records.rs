@@ -47,6 +47,7 @@ impl Analysis {
             Record::Pressure(pressure) => {
                 let process = self.process_at(pressure.pid, pressure.since_ns);
                 process.sums.add_pressure(&pressure);
+                process.waits.add(&pressure);
             }
             Record::Allocations(allocations) => {
                 let stacks = allocations.stacks.iter().filter_map(|(frame, count)| {

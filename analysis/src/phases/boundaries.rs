@@ -89,7 +89,7 @@ impl RunPhases {
     }
 
     /// Start and end of a phase.
-    fn span_of(&self, phase: Phase) -> (u64, u64) {
+    pub(super) fn span_of(&self, phase: Phase) -> (u64, u64) {
         match phase {
             Phase::StartUp => (self.span_ns.0, self.training_ns.0),
             Phase::Training => self.training_ns,
@@ -126,10 +126,19 @@ impl RunPhases {
         let pauses = pauses.iter().filter(|pause| self.phase_of(pause) == phase);
         let mut sum = PauseTotal::default();
         let mut longest_ns = None;
+        // Of pauses without CPU time the length counts.
+        let (mut cpu_ns, mut known_ns, mut longest_cpu_ns) = (0, 0, None);
         for pause in pauses.clone() {
-            sum.add(pause.duration_ns());
-            longest_ns = longest_ns.max(Some(pause.duration_ns()));
+            let length_ns = pause.duration_ns();
+            sum.add(length_ns);
+            longest_ns = longest_ns.max(Some(length_ns));
+            if pause.cpu_ns.is_some() {
+                add_to(&mut known_ns, length_ns);
+            }
+            add_to(&mut cpu_ns, pause.work_ns());
+            longest_cpu_ns = longest_cpu_ns.max(Some(pause.work_ns()));
         }
+        let is_known = known_ns >= sum.time_ns / 2;
         let paused = Intervals::from_iter(pauses.map(PauseSpan::span));
         let duration_ns = end_ns - start_ns;
         let paused_ns = paused.length_within(start_ns, end_ns);
@@ -142,8 +151,11 @@ impl RunPhases {
             freed_objects: work.freed_objects,
             freed_nothing: work.freed_nothing,
             paused_ns,
+            paused_cpu_ns: is_known.then_some(cpu_ns),
+            cpu_wait_ns: None,
             paused_ratio: ratio(paused_ns, duration_ns),
             longest_ns,
+            longest_cpu_ns: longest_cpu_ns.filter(|_| is_known),
             over_time_ns: over_time(&paused, (start_ns, end_ns)),
         }
     }

@@ -1,7 +1,8 @@
 //! The part of a report about the phases of the run.
 
 use super::{Basis, ByCause, LinesReport, PauseTotal, StepSource};
-use crate::time::stats::ratio;
+use crate::time::stats::{ratio, scaled};
+use crate::time::sum;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -37,7 +38,7 @@ pub struct PhasesReport {
     pub training: PhaseReport,
     /// Everything after training, and all collections of the finalizing interpreter.
     pub exit: PhaseReport,
-    /// The lines that trigger the collections of the judged phase; `null` if none of its pauses has a
+    /// The lines that trigger the collections of the judged phase, by CPU time where it is known; `null` if none of its pauses has a
     /// stack.
     pub lines: Option<LinesReport>,
 }
@@ -47,7 +48,8 @@ impl PhasesReport {
     /// length.
     #[must_use]
     pub fn start_up_ratio(&self) -> Option<f64> {
-        ratio(self.start_up.paused_ns, self.duration_ns())
+        let phases = [&self.start_up, &self.training, &self.exit];
+        ratio(self.start_up.collected_ns(), sum(phases.map(PhaseReport::unhindered_ns)))
     }
 
     /// Length of the recorded run, in ns.
@@ -127,12 +129,68 @@ pub struct PhaseReport {
     pub freed_nothing: PauseTotal,
     /// Time within the phase during which the collector ran, in ns; overlapping pauses count once.
     pub paused_ns: u64,
-    /// `paused_ns` / `duration_ns`; `null` for a phase without length.
+    /// CPU time of its pauses, in ns; of those whose CPU time is unknown the length. `null` if that is more
+    /// than half of `paused_ns`.
+    pub paused_cpu_ns: Option<u64>,
+    /// Time of the phase in which the threads that collect waited for a CPU, in ns; `null` if unknown.
+    pub cpu_wait_ns: Option<u64>,
+    /// `paused_cpu_ns`, or `paused_ns` - `cpu_wait_ns` if that is more, of `duration_ns` - `cpu_wait_ns`: the
+    /// same on a loaded machine. If one of these is unknown `paused_ns` / `duration_ns`, which takes the phase
+    /// to wait for a CPU as its pauses do. `null` for a phase without length.
     pub paused_ratio: Option<f64>,
     /// Its longest pause, in ns; `null` without pauses.
     pub longest_ns: Option<u64>,
+    /// The CPU time of the pause with the most, in ns; `null` where `paused_cpu_ns` is, or without pauses.
+    pub longest_cpu_ns: Option<u64>,
     /// `paused_ns` by time, in 24 equal parts of the phase, in ns; empty without pauses.
     pub over_time_ns: Vec<u64>,
+}
+
+impl PhaseReport {
+    /// From this share of their time on that pauses wait for a CPU the machine is overloaded.
+    const OVERLOADED: f64 = 0.5;
+
+    /// What its pauses took without waits for a CPU, in ns; wall time where that is unknown.
+    #[must_use]
+    pub fn collected_ns(&self) -> u64 {
+        self.without_waits(self.paused_cpu_ns, self.paused_ns)
+    }
+
+    /// CPU time, or more of it if the threads waited for a CPU for less than the rest: that waits for memory
+    /// (swap), which a collection causes.
+    fn without_waits(&self, cpu_ns: Option<u64>, wall_ns: u64) -> u64 {
+        match (cpu_ns, self.cpu_wait_ns) {
+            (Some(cpu_ns), Some(wait_ns)) => cpu_ns.max(wall_ns.saturating_sub(wait_ns)),
+            (Some(cpu_ns), None) => cpu_ns,
+            (None, _) => wall_ns,
+        }
+    }
+
+    /// Its length as on an idle machine, in ns: without waits for a CPU.
+    #[must_use]
+    pub fn unhindered_ns(&self) -> u64 {
+        match (self.paused_cpu_ns, self.cpu_wait_ns) {
+            (Some(_), Some(wait_ns)) => self.duration_ns.saturating_sub(wait_ns),
+            (Some(cpu_ns), None) if self.paused_ns > 0 => {
+                scaled(self.duration_ns, cpu_ns.min(self.paused_ns), self.paused_ns)
+            }
+            _ => self.duration_ns,
+        }
+    }
+
+    /// The same of the longest pause; `None` without pauses.
+    #[must_use]
+    pub fn longest_collection_ns(&self) -> Option<u64> {
+        self.longest_ns.map(|wall_ns| self.without_waits(self.longest_cpu_ns, wall_ns))
+    }
+
+    /// The share of its pauses' time that they waited for a CPU, if the machine is overloaded.
+    #[must_use]
+    pub fn overload(&self) -> Option<f64> {
+        self.paused_cpu_ns?;
+        let waited_ns = self.paused_ns.saturating_sub(self.collected_ns());
+        ratio(waited_ns, self.paused_ns).filter(|share| *share >= Self::OVERLOADED)
+    }
 }
 
 /// The training phase of one run of one process, in parts of consecutive steps (25, fewer in short

@@ -38,6 +38,13 @@ fn nth<T: Ord + Copy>(values: &mut [T], place: usize) -> Option<T> {
     (place < values.len()).then(|| *values.select_nth_unstable(place).1)
 }
 
+/// `value` times `part` / `whole`; 0 of nothing.
+pub(crate) fn scaled(value: u64, part: u64, whole: u64) -> u64 {
+    let scaled = u128::from(value).saturating_mul(u128::from(part));
+    let scaled = scaled.checked_div(u128::from(whole)).unwrap_or(0);
+    u64::try_from(scaled).unwrap_or(u64::MAX)
+}
+
 /// `part` / `whole`, `None` where there is no whole.
 #[expect(clippy::cast_precision_loss, reason = "a ratio needs no more than 52 bits")]
 pub(crate) fn ratio(part: u64, whole: u64) -> Option<f64> {

@@ -1,8 +1,8 @@
 //! The answer in one sentence.
 
 use crate::report::{
-    DeviceReport, GpuCost, GpuWorkReport, IdleCause, JudgedPhase, Level, PhasesReport, Report,
-    TraceReport, TrainingMark,
+    DeviceReport, GpuCost, GpuWorkReport, IdleCause, JudgedPhase, Level, PhaseReport, PhasesReport,
+    Report, TraceReport, TrainingMark,
 };
 use crate::time::{add_to, sum};
 use crate::units::{count, counted, duration, percent};
@@ -156,20 +156,32 @@ fn at_start_up(level: Level, phases: &PhasesReport, named: bool) -> String {
     };
     format!(
         "The garbage collector {judgment}{}: it paused {} of the {} {until} ({}), for up to {} at \
-         a time, and {after}.",
+         a time, and {after}{}.",
         process(phases, named),
         percent(start_up.paused_ratio.unwrap_or(0.0)),
-        duration(start_up.duration_ns),
-        duration(start_up.paused_ns),
-        duration(start_up.longest_ns.unwrap_or(0)),
+        duration(start_up.unhindered_ns()),
+        duration(start_up.collected_ns()),
+        duration(start_up.longest_collection_ns().unwrap_or(0)),
+        overload(start_up),
     )
+}
+
+/// Says so if the pauses lasted far longer than their CPU time, which the rest of the sentence is about.
+fn overload(phase: &PhaseReport) -> String {
+    phase.overload().map_or(String::new(), |waited| {
+        format!(
+            "; by the clock {} ({} of it waited for a CPU: the machine is overloaded)",
+            duration(phase.paused_ns),
+            percent(waited)
+        )
+    })
 }
 
 /// What the collector cost the training phase of the judged process.
 fn in_training(level: Level, phases: &PhasesReport, named: bool) -> String {
     let training = &phases.training;
     let share = percent(training.paused_ratio.unwrap_or(0.0));
-    let longest = duration(training.longest_ns.unwrap_or(0));
+    let longest = duration(training.longest_collection_ns().unwrap_or(0));
     let of = match (phases.training_by, phases.steps) {
         (TrainingMark::AfterImports, _) => "the run after its imports".to_owned(),
         (TrainingMark::AfterLoading, _) => "the run after loading".to_owned(),
@@ -177,33 +189,35 @@ fn in_training(level: Level, phases: &PhasesReport, named: bool) -> String {
         (_, Some(steps)) => counted(steps, "training step"),
     };
     let of = of + &process(phases, named);
-    let time = format!("{} of {}", duration(training.paused_ns), duration(training.duration_ns));
+    let judged = duration(training.unhindered_ns());
+    let time = format!("{} of {judged}", duration(training.collected_ns()));
+    let overload = overload(training);
     match level {
         Level::Heavy => format!(
             "The garbage collector is a problem: it paused {share} of {of} ({time}), for up to \
-             {longest} at a time."
+             {longest} at a time{overload}."
         ),
         Level::Noticeable => format!(
-            "The garbage collector costs {share} of {of} ({time}), in pauses of up to {longest}."
+            "The garbage collector costs {share} of {of} ({time}), in pauses of up to {longest}{overload}."
         ),
         Level::RareLongPauses => format!(
             "The garbage collector takes little of {of} ({share}: {time}), but individual pauses \
-             are long: up to {longest}."
+             are long: up to {longest}{overload}."
         ),
         Level::TooShort if training.pauses.count > 0 => format!(
-            "{TOO_SHORT}: it paused {share} of {of} ({time}), in {} of up to {longest}.",
+            "{TOO_SHORT}: it paused {share} of {of} ({time}), in {} of up to {longest}{overload}.",
             counted(training.pauses.count, "pause")
         ),
         Level::TooShort => {
-            format!("{TOO_SHORT}: it did not run in {of} ({}).", duration(training.duration_ns))
+            format!("{TOO_SHORT}: it did not run in {of} ({}).", judged)
         }
         _ if training.pauses.count == 0 => format!(
             "The garbage collector is not the problem: it did not run in {of} ({}).",
-            duration(training.duration_ns)
+            judged
         ),
         _ => format!(
             "The garbage collector is not the problem: it took {share} of {of} ({time}), and the \
-             longest pause was {longest}."
+             longest pause was {longest}{overload}."
         ),
     }
 }

@@ -29,6 +29,7 @@ mod live_schema;
 mod live_wild;
 mod many_processes;
 mod merge;
+mod overload;
 mod periods;
 mod properties;
 mod ranks;

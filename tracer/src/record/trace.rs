@@ -7,6 +7,7 @@
 use crate::clock;
 use crate::record::call_sources::CallSources;
 use crate::record::cells::CellNames;
+use crate::record::cpu_waits::CpuWaits;
 use crate::record::examination::Examination;
 use crate::record::merge::{PauseMerger, ReadUntil, SourceTotals};
 use crate::record::nvml::GpuSampling;
@@ -29,6 +30,8 @@ pub(crate) struct RecordingTrace {
     pub calls: CallSources,
     /// Set if collections are recorded by probes and in-process.
     merge: Option<PauseMerger>,
+    /// How long the threads that collect waited for a CPU.
+    waits: CpuWaits,
 }
 
 impl RecordingTrace {
@@ -41,6 +44,7 @@ impl RecordingTrace {
             gpus: None,
             calls,
             merge: both.then(PauseMerger::default),
+            waits: CpuWaits::default(),
         }
     }
 
@@ -66,6 +70,7 @@ impl RecordingTrace {
 
     /// A pause reported by a source ([`Pause::source`]).
     pub(crate) fn pause(&mut self, pause: &Pause) {
+        self.waits.pause(pause);
         let Some(merge) = &mut self.merge else {
             return self.output.pause(pause);
         };
@@ -107,6 +112,7 @@ impl RecordingTrace {
         if let Some(gpus) = &mut self.gpus {
             gpus.tick(&mut self.output);
         }
+        self.waits.tick(clock::monotonic_ns(), &mut self.output);
         self.output.tick();
     }
 

@@ -137,10 +137,10 @@ pub(super) fn phases(phases: &PhasesReport) -> Vec<String> {
         let pauses = phase.pauses.count > 0;
         table.row(vec![
             name.to_owned(),
-            duration(phase.duration_ns),
-            duration(phase.paused_ns),
+            duration(phase.unhindered_ns()),
+            duration(phase.collected_ns()),
             phase.paused_ratio.map(percent).or_dash(),
-            phase.longest_ns.map(duration).or_dash(),
+            phase.longest_collection_ns().map(duration).or_dash(),
             if pauses { remark } else { String::new() },
         ]);
     }

@@ -42,6 +42,10 @@ struct SamplePoint {
 impl CounterTracks {
     /// Appends the counters of one interval.
     pub(super) fn push(&mut self, out: &mut Vec<u8>, pressure: &Pressure) -> io::Result<()> {
+        // A reading alone is no interval.
+        if pressure.since_ns == pressure.at_ns && pressure.collections == 0 {
+            return Ok(());
+        }
         self.push_rate(out, pressure)?;
         let at = SamplePoint { pid: pressure.pid, ns: pressure.at_ns };
         if let Some([young, middle, old]) = pressure.counts {
@@ -197,6 +201,8 @@ mod tests {
         let mut timelines = CounterTracks::default();
         let mut absurd = interval(0, u64::MAX, u64::MAX, 0);
         (absurd.since_ns, absurd.at_ns) = (5, 5);
+        assert!(pushed(&mut timelines, &absurd).is_empty());
+        absurd.collections = 1;
         assert!(!pushed(&mut timelines, &absurd).is_empty());
         absurd.at_ns = 6;
         assert!(!pushed(&mut timelines, &absurd).is_empty());

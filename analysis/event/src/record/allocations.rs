@@ -35,6 +35,13 @@ pub struct Pressure {
     /// Resident memory of the process at the end of the interval, in bytes; `None` if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resident_bytes: Option<u64>,
+    /// CPU time that the threads of the process that collect have used until the end of the interval, since
+    /// each was first seen, in ns; `None` if it was not read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_ns: Option<u64>,
+    /// Time that they waited for a CPU until then, in ns: the kernel's `run_delay`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_wait_ns: Option<u64>,
 }
 
 /// Allocations of one process from `since_ns` to `at_ns`: seen in short windows on its allocator,

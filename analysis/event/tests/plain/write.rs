@@ -422,7 +422,7 @@ fn pressure_is_shown_on_timelines() {
         counts: Some([12, 3, 1]),
         arenas_mapped: Some(6),
         arenas_unmapped: Some(2),
-        resident_bytes: None,
+        ..Pressure::default()
     };
     let records = [Record::Pressure(pressure)];
     let text = String::from_utf8(written(&header(), &records, &end("interrupted"))).unwrap();

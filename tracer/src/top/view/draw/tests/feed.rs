@@ -207,6 +207,7 @@ fn pressure(pid: u32, end_ms: u64) -> Record {
         arenas_mapped: Some(12),
         arenas_unmapped: Some(6),
         resident_bytes: None,
+        ..Pressure::default()
     })
 }
 

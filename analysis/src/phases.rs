@@ -23,7 +23,7 @@ use crate::spans::PauseSpan;
 use crate::time::add_to;
 use crate::time::stats::ratio;
 use crate::{time, verdict};
-use gctrace_event::{CollectorKind, GcReason, ProcessOrigin};
+use gctrace_event::{CollectorKind, GcReason, Process, ProcessOrigin};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
@@ -73,6 +73,7 @@ impl<'a> JudgedRun<'a> {
         for state in &analysis.processes {
             states.entry((state.trace, state.sums.pid)).or_default().push(state);
         }
+        let first_forks = first_forks(&analysis.processes);
         let steps_of =
             |process: &ProcessReport| timeline_of(process).map_or(0, |kept| kept.steps.len());
         let most_steps = processes.iter().map(steps_of).max().unwrap_or(0);
@@ -86,7 +87,8 @@ impl<'a> JudgedRun<'a> {
         let mut count = 0;
         let runs = among.filter_map(|process| {
             let states = states.get(&(process.trace, process.pid)).cloned().unwrap_or_default();
-            let run = Self::of_process(analysis, timeline_of(process)?, process, states)?;
+            let fork_ns = first_forks.get(&(process.trace, process.pid)).copied();
+            let run = Self::of_process(analysis, timeline_of(process)?, process, states, fork_ns)?;
             count += 1;
             Some((verdict::weight(&run.report_without_lines()), run))
         });
@@ -100,12 +102,13 @@ impl<'a> JudgedRun<'a> {
         Some(Self { among: count, forked, ..worst })
     }
 
-    /// One process; `states`: those that had its id. `None` if its observed time is unknown.
+    /// One process; `states`: those that had its id; `first_fork_ns`: of a worker. `None` if its observed time is unknown.
     pub(crate) fn of_process(
         analysis: &'a Analysis,
         kept: &KeptTimeline,
         process: &'a ProcessReport,
         states: Vec<&'a ProcessState>,
+        first_fork_ns: Option<u64>,
     ) -> Option<Self> {
         let timeline = kept.unpacked();
         let traces = &analysis.traces;
@@ -125,12 +128,16 @@ impl<'a> JudgedRun<'a> {
         }
         let shown = |pause: &PauseSpan| {
             let node = node(&states, pause)?;
-            Some(if analysis.stacks.is_import(node) { At::Import } else { At::Elsewhere })
+            Some(if analysis.stacks.is_import(node) {
+                At::Import
+            } else {
+                At::Elsewhere(analysis.stacks.own_or_innermost_line(node))
+            })
         };
         let attached = process.origin.is_none_or(|origin| origin == ProcessOrigin::Attached);
         Some(Self {
             process,
-            phases: RunPhases::of(&timeline, span_ns, attached, shown),
+            phases: RunPhases::of(&timeline, span_ns, attached, first_fork_ns, shown),
             pauses: match timeline {
                 Cow::Borrowed(borrowed) => borrowed.pauses.clone(),
                 Cow::Owned(owned) => owned.pauses,
@@ -226,7 +233,6 @@ impl<'a> JudgedRun<'a> {
             basis: match self.phases.mark {
                 TrainingMark::WholeRun
                 | TrainingMark::AfterImports
-                | TrainingMark::AfterLoading
                 | TrainingMark::PeriodicLaunches => Basis::Inferred,
                 _ => Basis::Measured,
             },
@@ -252,4 +258,23 @@ impl<'a> JudgedRun<'a> {
 fn node(states: &[&ProcessState], pause: &PauseSpan) -> Option<NodeId> {
     let frame = pause.stack?;
     states.iter().find_map(|state| state.stacks.node(frame.get()))
+}
+
+/// When each process, by trace and id, first forked a worker: a child that runs the same command.
+fn first_forks<'a>(processes: &'a [ProcessState]) -> BTreeMap<(usize, u32), u64> {
+    let described = |state: &'a ProcessState| Some((state.trace, state.sums.described.as_ref()?));
+    let described: Vec<(usize, &Process)> = processes.iter().filter_map(described).collect();
+    let by_id: BTreeMap<(usize, u32), &Process> =
+        described.iter().map(|(trace, process)| ((*trace, process.pid), *process)).collect();
+    let mut first: BTreeMap<(usize, u32), u64> = BTreeMap::new();
+    for (trace, worker) in &described {
+        let parent = worker.parent.map(|pid| (*trace, pid));
+        if let Some(parent) = parent.filter(|_| worker.origin == ProcessOrigin::Child)
+            && by_id.get(&parent).is_some_and(|parent| parent.command == worker.command)
+        {
+            let first_ns = first.entry(parent).or_insert(worker.since_ns);
+            *first_ns = worker.since_ns.min(*first_ns);
+        }
+    }
+    first
 }

@@ -1,37 +1,25 @@
-//! Where start-up and training end in a process: by its steps, by the stacks of its pauses, by the
-//! growth of its heap, and by where pauses become rare.
+//! Where start-up and training end in a process: by its steps, by its first fork, and by the stacks of its
+//! pauses.
+//!
+//! Nothing else marks an end: where pauses become rare, or the heap stops to grow, a program may work as before.
 
 use crate::gpu::steps::{busiest_thread, warm_up};
 use crate::gpu::timeline::{ProcessTimeline, StepSpan};
-use crate::report::{ByCause, PauseTotal, PhaseReport, TrainingMark};
+use crate::report::{ByCause, Location, PauseTotal, PhaseReport, TrainingMark};
 use crate::spans::PauseSpan;
 use crate::time;
 use crate::time::add_to;
 use crate::time::intervals::Intervals;
 use crate::time::stats::ratio;
 use gctrace_event::GcReason;
+use std::collections::BTreeSet;
 
 /// Fewer steps than this do not show where training begins.
 pub(super) const FEWEST_STEPS: usize = 5;
 /// Parts of a phase in [`PhaseReport::over_time_ns`].
 const PARTS: u64 = 24;
-/// A heap of fewer objects is no more than imports.
-const SMALLEST_LOADED: u64 = 40_000;
-/// Containers between two automatic collections, at least, by default: threshold 0 of CPython up to
-/// 3.12 is 700, later 2,000.
-const FEWEST_BETWEEN: u64 = 700;
-/// A run loads first if the share of its pause time that has passed is ahead of the share of its
-/// time by this much somewhere. (The statistic of Kolmogorov and Smirnov; pauses that come evenly
-/// keep it near 0.)
-const LOADING_AHEAD: f64 = 0.15;
-/// ... after this number of collections or more: some are imports, or chance.
-const FEWEST_LOADING: u64 = 10;
-/// ... and from there on the share of the time that is paused is less than one in this many.
-const LOADING_DENSER: f64 = 4.0;
-/// ... and of what was allocated until then less than this part was garbage, as loaded data stay.
-const LOADING_GARBAGE: f64 = 0.25;
-/// ... and what follows is looked at again if this share of the pause time or more is left.
-const LOADING_REST: f64 = 0.1;
+/// A process that forks goes on for longer than this part of the time before: it does not fork to end.
+const OUTLIVES: u64 = 10;
 
 /// A part of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,13 +43,14 @@ pub(crate) struct RunPhases {
 
 impl RunPhases {
     /// The phases of a process. `span_ns`: start and end of its recorded part; `attached`: whether it
-    /// already ran before, and had started up; `stack`: what the stack of a pause shows, `None`
-    /// without one.
-    pub(crate) fn of(
+    /// already ran before, and had started up; `fork_ns`: when it first forked a worker; `stack`: what the
+    /// stack of a pause shows, `None` without one.
+    pub(crate) fn of<'a>(
         timeline: &ProcessTimeline,
         span_ns: (u64, u64),
         attached: bool,
-        stack: impl Fn(&PauseSpan) -> Option<At>,
+        fork_ns: Option<u64>,
+        stack: impl Fn(&PauseSpan) -> Option<At<'a>>,
     ) -> Self {
         let (start_ns, end_ns) = span_ns;
         match training_steps(timeline).as_slice() {
@@ -73,16 +62,19 @@ impl RunPhases {
             },
             _ => {
                 let exit_ns = exit_ns(timeline).clamp(start_ns, end_ns);
-                let started = (!attached).then_some(timeline.pauses.as_slice());
-                let imported_ns =
-                    started.and_then(|pauses| imported_ns(pauses, (start_ns, exit_ns), stack));
-                let after_imports_ns = (imported_ns.unwrap_or(start_ns), exit_ns);
-                let loaded_ns = started.and_then(|pauses| loaded_ns(pauses, after_imports_ns));
-                let (training_ns, mark) = match (loaded_ns, imported_ns) {
-                    (Some(loaded_ns), _) => (loaded_ns, TrainingMark::AfterLoading),
-                    (None, Some(imported_ns)) => (imported_ns, TrainingMark::AfterImports),
-                    (None, None) => (start_ns, TrainingMark::WholeRun),
+                let pauses = timeline.pauses.as_slice();
+                let goes_on = |fork_ns: &u64| {
+                    exit_ns.saturating_sub(*fork_ns) > (fork_ns - start_ns) / OUTLIVES
                 };
+                let fork_ns = fork_ns.filter(|fork_ns| (start_ns..exit_ns).contains(fork_ns));
+                let marks = [
+                    (fork_ns.filter(goes_on), TrainingMark::AfterFork),
+                    (imported_ns(pauses, (start_ns, exit_ns), &stack), TrainingMark::AfterImports),
+                ];
+                let borders = marks.into_iter().filter_map(|(ns, mark)| Some((ns?, mark)));
+                let borders = borders.filter(|(ns, _)| !attached && is_border(pauses, *ns, &stack));
+                let last = borders.max_by_key(|(ns, _)| *ns);
+                let (training_ns, mark) = last.unwrap_or((start_ns, TrainingMark::WholeRun));
                 Self { span_ns, training_ns: (training_ns, exit_ns), mark, steps: None }
             }
         }
@@ -214,20 +206,38 @@ pub(crate) fn training_steps(timeline: &ProcessTimeline) -> Vec<StepSpan> {
 
 /// What a stack shows of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum At {
+pub(crate) enum At<'a> {
     /// The program imports a module.
     Import,
-    /// Anything else.
-    Elsewhere,
+    /// Anything else, at this line of the program or, without one, of a library.
+    Elsewhere(&'a Location),
+}
+
+/// Whether work may change there: no line of the program triggers collections on both sides.
+fn is_border<'a>(
+    pauses: &[PauseSpan],
+    border_ns: u64,
+    stack: impl Fn(&PauseSpan) -> Option<At<'a>>,
+) -> bool {
+    let mut lines: [BTreeSet<&Location>; 2] = Default::default();
+    for pause in pauses.iter().filter(|pause| pause.reason != GcReason::Shutdown) {
+        if let Some(At::Elsewhere(line)) = stack(pause)
+            && !line.library
+        {
+            lines[usize::from(pause.start_ns >= border_ns)].insert(line);
+        }
+    }
+    let [before, after] = lines;
+    before.is_disjoint(&after)
 }
 
 /// The end of the imports, within these timestamps: where least of the time of the pauses that have
 /// a stack is on the wrong side, importing after it or anything else before it. `None` if it is the
 /// start.
-fn imported_ns(
+fn imported_ns<'a>(
     pauses: &[PauseSpan],
     (from_ns, to_ns): (u64, u64),
-    stack: impl Fn(&PauseSpan) -> Option<At>,
+    stack: impl Fn(&PauseSpan) -> Option<At<'a>>,
 ) -> Option<u64> {
     // Time that is on the wrong side, beyond what is if the imports end at the start.
     let (mut wrong_ns, mut least_ns, mut imported_ns) = (0, 0, None);
@@ -235,7 +245,7 @@ fn imported_ns(
     for pause in pauses.iter().filter(within) {
         match stack(pause) {
             None => {}
-            Some(At::Elsewhere) => wrong_ns += i128::from(pause.duration_ns()),
+            Some(At::Elsewhere(_)) => wrong_ns += i128::from(pause.duration_ns()),
             Some(At::Import) => wrong_ns -= i128::from(pause.duration_ns()),
         }
         if wrong_ns < least_ns {
@@ -243,90 +253,6 @@ fn imported_ns(
         }
     }
     imported_ns
-}
-
-/// The end of a first part of the time between these timestamps in which the program loads; `None`
-/// without one.
-fn loaded_ns(pauses: &[PauseSpan], span_ns: (u64, u64)) -> Option<u64> {
-    grown_ns(pauses, span_ns).max(quiet_ns(pauses, span_ns))
-}
-
-/// When the heap had all but grown: the first full collection that left as many objects as all but a
-/// tenth of the most that any did, early enough and with another one after it.
-fn grown_ns(pauses: &[PauseSpan], (from_ns, to_ns): (u64, u64)) -> Option<u64> {
-    let within = |pause: &&PauseSpan| {
-        (from_ns..to_ns).contains(&pause.start_ns) && pause.reason != GcReason::Shutdown
-    };
-    // Garbage until then, and containers allocated at least.
-    let (mut freed, mut allocated) = (0, 0);
-    let mut left = |pause: &PauseSpan| {
-        freed += pause.collected.map_or(0, |freed| u64::from(freed.get()));
-        allocated += FEWEST_BETWEEN;
-        let objects = pause.objects.filter(|_| pause.generation == 2)?;
-        let stays = ratio(freed, allocated).is_none_or(|garbage| garbage < LOADING_GARBAGE);
-        Some((u64::from(objects.get()), pause.end_ns.min(to_ns), stays))
-    };
-    let pauses = pauses.iter().filter(within);
-    let left: Vec<(u64, u64, bool)> = pauses.filter_map(&mut left).collect();
-    let most = left.iter().map(|(objects, ..)| *objects).max()?;
-    let is_grown = |(objects, ..): &&(u64, u64, bool)| *objects >= most - most / 10;
-    let (_, end_ns, stays) = *left.split_last()?.1.iter().find(is_grown)?;
-    let is_early = end_ns - from_ns <= (to_ns - from_ns) / 2;
-    (most >= SMALLEST_LOADED && is_early && stays).then_some(end_ns)
-}
-
-/// The end of a first part in which the program is paused for far more of the time than after it,
-/// while what it allocates stays. It may load several times in turn: what follows a first part is
-/// looked at in the same way, as long as it has a share of the pauses worth it.
-fn quiet_ns(pauses: &[PauseSpan], (from_ns, to_ns): (u64, u64)) -> Option<u64> {
-    let within = |pause: &&PauseSpan| {
-        (from_ns..to_ns).contains(&pause.start_ns) && pause.reason != GcReason::Shutdown
-    };
-    let pauses: Vec<&PauseSpan> = pauses.iter().filter(within).collect();
-    let sum = |pauses: &[&PauseSpan]| -> u64 {
-        pauses.iter().map(|pause| pause.duration_ns()).fold(0, u64::saturating_add)
-    };
-    let all_ns = sum(&pauses);
-    let (mut rest, mut found_ns) = (pauses.as_slice(), None);
-    while ratio(sum(rest), all_ns).is_some_and(|share| share >= LOADING_REST)
-        && let Some(loads) = part_that_loads(rest, (found_ns.unwrap_or(from_ns), to_ns))
-        && let Some(last) = loads.last()
-    {
-        rest = rest.get(loads.len()..).unwrap_or_default();
-        found_ns = Some(last.end_ns.min(to_ns));
-    }
-    found_ns
-}
-
-/// The pauses of the first part of this time in which the program loads.
-fn part_that_loads<'a, 'b>(
-    pauses: &'a [&'b PauseSpan],
-    (from_ns, to_ns): (u64, u64),
-) -> Option<&'a [&'b PauseSpan]> {
-    let all_ns = pauses.iter().map(|pause| pause.duration_ns()).fold(0, u64::saturating_add);
-    let (mut paused_ns, mut collections, mut freed) = (0, 0, 0);
-    let mut ahead_most: Option<(f64, usize)> = None;
-    for (place, pause) in pauses.iter().enumerate() {
-        add_to(&mut paused_ns, pause.duration_ns());
-        collections += 1;
-        freed += pause.collected.map_or(0, |freed| u64::from(freed.get()));
-        let end_ns = pause.end_ns.min(to_ns);
-        let paused = ratio(paused_ns, all_ns)?;
-        let passed = ratio(end_ns.saturating_sub(from_ns), to_ns.saturating_sub(from_ns))?;
-        let denser = paused / passed > LOADING_DENSER * (1.0 - paused) / (1.0 - passed);
-        let allocated = collections * FEWEST_BETWEEN;
-        let stays = ratio(freed, allocated).is_none_or(|garbage| garbage < LOADING_GARBAGE);
-        let ahead = paused - passed;
-        if collections >= FEWEST_LOADING
-            && denser
-            && stays
-            && ahead >= LOADING_AHEAD
-            && ahead_most.is_none_or(|(most, _)| ahead > most)
-        {
-            ahead_most = Some((ahead, place));
-        }
-    }
-    pauses.get(..=ahead_most?.1)
 }
 
 /// When the interpreter began to finalize, by its collections; `u64::MAX` if unknown.
@@ -382,7 +308,7 @@ mod tests {
             steps: steps(&[900, 500, 100, 100, 110, 90, 100, 400, 100], 1_000),
             ..ProcessTimeline::default()
         };
-        let phases = RunPhases::of(&timeline, (0, 10_000), false, |_| None);
+        let phases = RunPhases::of(&timeline, (0, 10_000), false, None, |_| None);
         assert_eq!(phases.training_ns, (2_400, 3_400));
         assert_eq!(phases.steps, Some(7));
         assert_eq!(phases.mark, TrainingMark::BackwardPasses);
@@ -399,7 +325,7 @@ mod tests {
             ],
             ..ProcessTimeline::default()
         };
-        let phases = RunPhases::of(&timeline, (0, 1_000), true, |_| None);
+        let phases = RunPhases::of(&timeline, (0, 1_000), true, None, |_| None);
         assert_eq!(phases.training_ns, (0, 800));
         assert_eq!((phases.mark, phases.steps), (TrainingMark::WholeRun, None));
         let causes: Vec<GcReason> = timeline.pauses.iter().map(|pause| pause.reason).collect();
@@ -411,74 +337,84 @@ mod tests {
         assert_eq!(training.paused_ratio, Some(0.1875));
     }
 
-    /// Pauses of 10 ns at these times, and the phases of a run of 1,000 ns.
-    fn phases_of(pauses: &[PauseSpan], attached: bool, imports_until_ns: u64) -> RunPhases {
-        let timeline = ProcessTimeline { pauses: pauses.to_vec(), ..ProcessTimeline::default() };
-        RunPhases::of(&timeline, (0, 1_000), attached, |pause| {
-            Some(if pause.start_ns < imports_until_ns { At::Import } else { At::Elsewhere })
-        })
-    }
-
     fn at(start_ns: u64) -> PauseSpan {
         pause(start_ns, start_ns + 10, GcReason::Automatic)
     }
 
+    fn line(line: u64) -> Location {
+        Location {
+            file: "train.py".to_owned(),
+            function: "work".to_owned(),
+            line: u32::try_from(line).ok(),
+            library: false,
+        }
+    }
+
+    /// Pauses of 10 ns each 20 ns of a run of 1,000 ns, in imports until some time, then each at a line of
+    /// its own.
+    fn phases_of(attached: bool, fork_ns: Option<u64>, imports_until_ns: u64) -> RunPhases {
+        let pauses = (0..50).map(|index| at(index * 20)).collect();
+        let timeline = ProcessTimeline { pauses, ..ProcessTimeline::default() };
+        let lines: Vec<Location> = (0..50).map(line).collect();
+        RunPhases::of(&timeline, (0, 1_000), attached, fork_ns, |pause| {
+            Some(match pause.start_ns {
+                at_ns if at_ns < imports_until_ns => At::Import,
+                at_ns => At::Elsewhere(&lines[(at_ns / 20) as usize]),
+            })
+        })
+    }
+
     #[test]
     fn imports_end_where_least_time_is_on_the_wrong_side() {
-        let pauses: Vec<PauseSpan> = (0..50).map(|index| at(index * 20)).collect();
-        let phases = phases_of(&pauses, false, 200);
+        let phases = phases_of(false, None, 200);
         assert_eq!((phases.mark, phases.training_ns), (TrainingMark::AfterImports, (190, 1_000)));
         // A module that is loaded late moves nothing, and a process that already ran has no start-up.
+        let work = line(7);
         let late = |pause: &PauseSpan| {
             let importing = pause.start_ns < 200 || pause.start_ns == 800;
-            Some(if importing { At::Import } else { At::Elsewhere })
+            Some(if importing { At::Import } else { At::Elsewhere(&work) })
         };
-        let timeline = ProcessTimeline { pauses: pauses.clone(), ..ProcessTimeline::default() };
-        assert_eq!(RunPhases::of(&timeline, (0, 1_000), false, late).training_ns, (190, 1_000));
-        assert_eq!(phases_of(&pauses, true, 200).training_ns, (0, 1_000));
+        let pauses = (0..50).map(|index| at(index * 20)).collect();
+        let timeline = ProcessTimeline { pauses, ..ProcessTimeline::default() };
+        let phases = RunPhases::of(&timeline, (0, 1_000), false, None, late);
+        assert_eq!(phases.training_ns, (190, 1_000));
+        assert_eq!(phases_of(true, None, 200).training_ns, (0, 1_000));
     }
 
     #[test]
-    fn loading_ends_where_pauses_become_rare_if_what_was_allocated_stays() {
+    fn without_a_mark_the_run_begins_at_its_start() {
+        // Dense pauses that free nothing, and then one of a large heap: nothing says that work changed.
         let mut pauses: Vec<PauseSpan> = (0..20).map(|index| at(100 + index * 15)).collect();
-        pauses.push(at(800));
-        let phases = phases_of(&pauses, false, 0);
-        assert_eq!((phases.mark, phases.training_ns), (TrainingMark::AfterLoading, (395, 1_000)));
-        // Loaded in two parts, with a quiet time between them.
-        let more = (0..15).map(|index| at(420 + index * 15));
-        let parts: Vec<PauseSpan> = pauses.iter().copied().take(20).chain(more).collect();
-        let parts = [parts, vec![at(900)]].concat();
-        assert_eq!(phases_of(&parts, false, 0).training_ns, (640, 1_000));
-        let twice: Vec<PauseSpan> =
-            (0..20).map(|index| at(index * 11)).chain((0..10).map(|i| at(550 + i * 11))).collect();
-        assert_eq!(phases_of(&twice, false, 0).training_ns, (659, 1_000));
-        // Garbage is work, whenever it is.
-        for pause in &mut pauses {
-            pause.collected = SmallNumber::new(600);
-        }
-        assert_eq!(phases_of(&pauses, false, 0).mark, TrainingMark::WholeRun);
-        // Pauses that come evenly are no loading.
-        let even: Vec<PauseSpan> = (0..50).map(|index| at(index * 20)).collect();
-        assert_eq!(phases_of(&even, false, 0).mark, TrainingMark::WholeRun);
+        let grown = PauseSpan { objects: SmallNumber::new(200_000), generation: 2, ..at(400) };
+        pauses.extend([grown, PauseSpan { start_ns: 800, end_ns: 810, ..grown }]);
+        let timeline = ProcessTimeline { pauses, ..ProcessTimeline::default() };
+        let phases = RunPhases::of(&timeline, (0, 1_000), false, None, |_| None);
+        assert_eq!((phases.mark, phases.training_ns), (TrainingMark::WholeRun, (0, 1_000)));
     }
 
     #[test]
-    fn loading_ends_where_the_heap_has_grown() {
-        let full = |start_ns, objects| PauseSpan {
-            objects: SmallNumber::new(objects),
-            generation: 2,
-            ..at(start_ns)
+    fn start_up_ends_at_the_first_fork_of_a_process_that_goes_on() {
+        let phases = phases_of(false, Some(400), 200);
+        assert_eq!((phases.mark, phases.training_ns), (TrainingMark::AfterFork, (400, 1_000)));
+        // Forked while it still imports.
+        assert_eq!(phases_of(false, Some(100), 200).mark, TrainingMark::AfterImports);
+        for no_border in [None, Some(950), Some(2_000)] {
+            assert_eq!(phases_of(false, no_border, 0).mark, TrainingMark::WholeRun);
+        }
+        assert_eq!(phases_of(true, Some(400), 0).mark, TrainingMark::WholeRun);
+    }
+
+    #[test]
+    fn a_line_that_collects_on_both_sides_of_a_border_proves_that_it_is_none() {
+        let pauses = (0..50).map(|index| at(index * 20)).collect();
+        let timeline = ProcessTimeline { pauses, ..ProcessTimeline::default() };
+        let mark = |library| {
+            let same = Location { library, ..line(7) };
+            let work = |_: &PauseSpan| Some(At::Elsewhere(&same));
+            RunPhases::of(&timeline, (0, 1_000), false, Some(400), work).mark
         };
-        let heap = |objects: [u64; 5]| -> Vec<PauseSpan> {
-            let starts = [100, 200, 300, 600, 900].into_iter();
-            starts.zip(objects).map(|(start_ns, objects)| full(start_ns, objects)).collect()
-        };
-        let grown = heap([50_000, 100_000, 200_000, 205_000, 203_000]);
-        assert_eq!(phases_of(&grown, false, 0).training_ns, (310, 1_000));
-        let growing = heap([50_000, 100_000, 200_000, 300_000, 400_000]);
-        assert_eq!(phases_of(&growing, false, 0).mark, TrainingMark::WholeRun);
-        let small = heap([5_000, 10_000, 20_000, 20_000, 20_000]);
-        assert_eq!(phases_of(&small, false, 0).mark, TrainingMark::WholeRun);
+        assert_eq!(mark(false), TrainingMark::WholeRun);
+        assert_eq!(mark(true), TrainingMark::AfterFork, "a library's line serves many callers");
     }
 
     proptest! {
@@ -488,6 +424,7 @@ mod tests {
             pauses in prop::collection::vec((0u64..30_000, 0u64..3_000, 0usize..4), 0..20),
             span_ns in (0u64..10_000, 10_001u64..40_000),
             attached in any::<bool>(),
+            fork_ns in prop::option::of(0u64..50_000),
         ) {
             let reasons = [GcReason::Automatic, GcReason::Manual, GcReason::Shutdown, GcReason::Unknown];
             let pauses = pauses.into_iter().map(|(start_ns, length_ns, reason)| {
@@ -498,7 +435,7 @@ mod tests {
                 pauses: pauses.collect(),
                 ..ProcessTimeline::default()
             };
-            let phases = RunPhases::of(&timeline, span_ns, attached, |_| None);
+            let phases = RunPhases::of(&timeline, span_ns, attached, fork_ns, |_| None);
             let (start_ns, end_ns) = phases.span_ns;
             prop_assert!(start_ns <= phases.training_ns.0);
             prop_assert!(phases.training_ns.0 <= phases.training_ns.1);

@@ -31,7 +31,7 @@ pub struct PhasesReport {
     /// Number of training steps, without those of the warm-up; `null` if no steps are known.
     pub steps: Option<u64>,
     /// Imports, setup, and the first steps while they last more than three times the median; without
-    /// known steps the imports and the loading of data.
+    /// known steps the imports, or what precedes the first fork of a worker.
     pub start_up: PhaseReport,
     /// Training steps; without known steps what follows the start-up, up to the shutdown of the
     /// interpreter.
@@ -81,9 +81,8 @@ pub enum TrainingMark {
     WholeRun,
     /// No step is known, and the first pauses with a stack were in imports: what follows them.
     AfterImports,
-    /// No step is known, and a first part of the run is paused for far more of the time than the
-    /// rest while what it allocates stays: what follows it.
-    AfterLoading,
+    /// No step is known, and the process forked workers: what follows the first fork.
+    AfterFork,
 }
 
 /// The phase that a verdict is about: the worse one.

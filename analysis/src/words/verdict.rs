@@ -45,10 +45,7 @@ pub(crate) fn sentence(report: &Report) -> String {
         && at_shutdown_ns > 0
         && at_shutdown_ns >= report.totals.stopped_ns / REPORTED_FRACTION
     {
-        sentence += &format!(
-            " {} of it was at interpreter shutdown, which delays no step.",
-            duration(at_shutdown_ns)
-        );
+        sentence += &format!(" {} of it was at interpreter shutdown.", duration(at_shutdown_ns));
     }
     sentence + &super::called::sentence(report) + &lost(report) + &cut_off(&report.traces)
 }
@@ -147,7 +144,7 @@ fn at_start_up(level: Level, phases: &PhasesReport, named: bool) -> String {
     };
     let until = match (phases.training_by, phases.steps) {
         (_, Some(_)) => "before the first training step",
-        (TrainingMark::AfterLoading, _) => "in which the program loads",
+        (TrainingMark::AfterFork, _) => "until it forks its first worker",
         _ => "until its imports end",
     };
     let after = match training.pauses.count {
@@ -184,7 +181,7 @@ fn in_training(level: Level, phases: &PhasesReport, named: bool) -> String {
     let longest = duration(training.longest_collection_ns().unwrap_or(0));
     let of = match (phases.training_by, phases.steps) {
         (TrainingMark::AfterImports, _) => "the run after its imports".to_owned(),
-        (TrainingMark::AfterLoading, _) => "the run after loading".to_owned(),
+        (TrainingMark::AfterFork, _) => "the run after its first fork".to_owned(),
         (_, None) => "the run".to_owned(),
         (_, Some(steps)) => counted(steps, "training step"),
     };

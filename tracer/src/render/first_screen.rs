@@ -125,13 +125,14 @@ pub(super) fn phases(phases: &PhasesReport) -> Vec<String> {
     let (start_up, training) = match phases.training_by {
         TrainingMark::WholeRun => ("start-up", "run"),
         TrainingMark::AfterImports => ("imports", "after them"),
-        TrainingMark::AfterLoading => ("loading", "after it"),
+        TrainingMark::AfterFork => ("start-up", "after it"),
         _ => ("start-up", "training"),
     };
+    let at_exit = if phases.steps.is_some() { "slows no step" } else { "" };
     let rows = [
-        (start_up, &phases.start_up, "once per start".to_owned()),
+        (start_up, &phases.start_up, "start-up only".to_owned()),
         (training, &phases.training, sparkline(&phases.training)),
-        ("exit", &phases.exit, "slows no step".to_owned()),
+        ("exit", &phases.exit, at_exit.to_owned()),
     ];
     for (name, phase, remark) in rows.into_iter().filter(|(_, phase, _)| phase.duration_ns > 0) {
         let pauses = phase.pauses.count > 0;
@@ -145,21 +146,11 @@ pub(super) fn phases(phases: &PhasesReport) -> Vec<String> {
         ]);
     }
     let mut lines = table.lines();
-    lines.extend(match (phases.training_by, phases.steps) {
-        (TrainingMark::AfterLoading, _) => wrap(
-            "No step is known. Loading ends where the pauses become rare (inferred).",
-            INDENT,
-            INDENT,
-        ),
-        (_, steps) => steps.map_or_else(Vec::new, |steps| {
-            let mean = duration(phases.training.duration_ns / steps.max(1));
-            vec![format!(
-                "{INDENT}{}, {mean} each, by {}.",
-                counted(steps, "training step"),
-                marks(phases.training_by)
-            )]
-        }),
-    });
+    lines.extend(phases.steps.map(|steps| {
+        let mean = duration(phases.training.duration_ns / steps.max(1));
+        let steps = counted(steps, "training step");
+        format!("{INDENT}{steps}, {mean} each, by {}.", marks(phases.training_by))
+    }));
     lines
 }
 
@@ -172,7 +163,7 @@ fn marks(mark: TrainingMark) -> &'static str {
         TrainingMark::BackwardPasses => "backward passes",
         TrainingMark::Batches => "batches of the DataLoader",
         TrainingMark::PeriodicLaunches => "periodic launches (inferred)",
-        TrainingMark::WholeRun | TrainingMark::AfterImports | TrainingMark::AfterLoading => {
+        TrainingMark::WholeRun | TrainingMark::AfterImports | TrainingMark::AfterFork => {
             "its pauses"
         }
     }

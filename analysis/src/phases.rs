@@ -157,9 +157,10 @@ impl<'a> JudgedRun<'a> {
             JudgedPhase::StartUp => Phase::StartUp,
             JudgedPhase::Training => Phase::Training,
         };
-        let within = |pause: &&PauseSpan| self.phases.phase_of(pause) == phase;
+        let causes = self.pauses.iter().zip(self.causes());
+        let within = |pause: &PauseSpan| self.phases.phase_of(pause) == phase;
         let (mut by_node, mut without, mut all_ns) = (BTreeMap::new(), PauseTotal::default(), 0);
-        for pause in self.pauses.iter().filter(within) {
+        for (pause, cause) in causes.filter(|(pause, _)| within(pause)) {
             let time_ns = pause.work_ns();
             add_to(&mut all_ns, time_ns);
             match node(&self.states, pause) {
@@ -167,7 +168,9 @@ impl<'a> JudgedRun<'a> {
                 Some(node) => {
                     let sums: &mut StackSums = by_node.entry(node).or_default();
                     let full = pause.generation == 2;
-                    sums.add(pause.generation, pause.reason, time_ns, full);
+                    let is_explicit = cause == GcReason::Manual;
+                    let reason = if is_explicit { cause } else { pause.reason };
+                    sums.add(pause.generation, reason, time_ns, full);
                 }
             }
         }

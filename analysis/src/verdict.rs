@@ -10,7 +10,7 @@
 //! CPU and too high by up to that factor of a program that waits for something else.
 
 use crate::report::{
-    Basis, GpuCost, JudgedPhase, Level, PhasesReport, Totals, TraceReport, Verdict,
+    Basis, GpuCost, JudgedPhase, Level, PhaseReport, PhasesReport, Totals, TraceReport, Verdict,
 };
 
 /// From this share of the time on the collector is worth a look.
@@ -22,10 +22,6 @@ const LONG_PAUSE_NS: u64 = 100_000_000;
 /// Less time than this without known steps is not judged: nothing in it is as long as a pause that
 /// is felt, and it is an end of start-up rather than work that repeats.
 const SHORTEST_NS: u64 = LONG_PAUSE_NS;
-/// From this number of pauses on they repeat. A share that is worth a look is not judged by fewer,
-/// unless one of them is felt: whether another follows, and when, is unknown.
-const FEWEST_PAUSES: u64 = 3;
-
 /// From this share of the whole run on a start-up is worth a look: repeated starts differ by more
 /// than steps do.
 const NOTICEABLE_START: f64 = 0.02;
@@ -79,7 +75,8 @@ fn level_of_share(
     match ratio {
         None => Level::Unknown,
         _ if judged_ns < SHORTEST_NS && !has_steps => Level::TooShort,
-        Some(NOTICEABLE..) if count < FEWEST_PAUSES && !is_felt => Level::TooShort,
+        _ if count < PhaseReport::FEWEST_PAUSES && is_felt => Level::RareLongPauses,
+        Some(NOTICEABLE..) if count < PhaseReport::FEWEST_PAUSES => Level::TooShort,
         Some(HEAVY..) => Level::Heavy,
         Some(NOTICEABLE..) => Level::Noticeable,
         _ if is_felt => Level::RareLongPauses,
@@ -101,6 +98,11 @@ fn start_up_level(phases: &PhasesReport) -> Level {
     let start_up = &phases.start_up;
     let is_felt = start_up.collected_ns() >= LONG_PAUSE_NS;
     match phases.start_up_ratio() {
+        Some(NOTICEABLE_START..)
+            if is_felt && start_up.pauses.count < PhaseReport::FEWEST_PAUSES =>
+        {
+            Level::RareLongPauses
+        }
         Some(NOTICEABLE_START..) if !is_felt => Level::TooShort,
         Some(HEAVY..) if phases.steps.is_none() => Level::Heavy,
         Some(NOTICEABLE_START..) => Level::Noticeable,

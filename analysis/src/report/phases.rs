@@ -148,6 +148,9 @@ pub struct PhaseReport {
 impl PhaseReport {
     /// From this share of their time on that pauses wait for a CPU the machine is overloaded.
     const OVERLOADED: f64 = 0.5;
+    /// From this number of pauses on they repeat. Fewer are no share, however long they are: whether another
+    /// follows, and when, is unknown.
+    pub(crate) const FEWEST_PAUSES: u64 = 3;
 
     /// What its pauses took without waits for a CPU, in ns; wall time where that is unknown.
     #[must_use]

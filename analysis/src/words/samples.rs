@@ -19,8 +19,8 @@ const NAMED: usize = 3;
 /// From this share on a line, a file or collections are worth a word.
 const WORTH: f64 = 0.05;
 
-/// What training's process does, without one the one that waits for workers of its own, or that with the most
-/// CPU time: `Main thread,
+/// What the process does that the verdict names; if it names none, training's process, or the one that waits for
+/// workers of its own, or that with the most CPU time: `Main thread,
 /// 60.0 s: 71.0 % on a CPU (52.0 % at train.py:41 in step), 18.0 % waiting for data, ...`; of recordings
 /// without times off the CPU `CPU time, 12.3 s by samples, ...`; `None` without samples, or with too few.
 #[must_use]
@@ -90,7 +90,11 @@ pub fn main_thread_times(report: &Report) -> Option<(u64, Vec<(ThreadUse, u64)>)
     Some((main.interval_ns.max(all), times))
 }
 
+/// The process that the verdict names, if it names one.
 fn shown_process(report: &Report) -> Option<&CpuReport> {
+    if let Some(judged) = report.phases.as_ref().filter(|_| report.totals.processes > 1) {
+        return report.cpu.iter().find(|cpu| (cpu.trace, cpu.pid) == (judged.trace, judged.pid));
+    }
     let waits =
         |cpu: &&CpuReport| cpu.main_thread.as_ref().is_some_and(|main| main.workers.is_some());
     let trains = |cpu: &&CpuReport| cpu.main_thread.as_ref().is_some_and(|main| main.training);

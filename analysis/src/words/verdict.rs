@@ -1,5 +1,6 @@
 //! The answer in one sentence.
 
+use super::places::place;
 use crate::report::{
     DeviceReport, GpuCost, GpuWorkReport, IdleCause, JudgedPhase, Level, PhaseReport, PhasesReport,
     Report, TraceReport, TrainingMark,
@@ -134,6 +135,34 @@ fn process(phases: &PhasesReport, named: bool) -> String {
     }
 }
 
+/// Of one or two long pauses, which are no share: which they were.
+fn few(phases: &PhasesReport, phase: &PhaseReport, of: &str) -> String {
+    let pauses = phase.pauses.count;
+    let lines = phases.lines.as_ref();
+    let explicit = lines.and_then(|lines| lines.explicit.first());
+    let explicit = explicit.filter(|line| line.pauses.count == pauses);
+    let what = match (explicit, lines.and_then(|lines| lines.own.first())) {
+        (Some(line), _) if pauses == 1 => {
+            format!("one call of gc.collect() at {}", place(&line.location))
+        }
+        (Some(line), _) => {
+            format!("{pauses} calls of gc.collect() at {}", place(&line.location))
+        }
+        (None, Some(line)) if line.pauses.count == pauses => {
+            format!("triggered at {}", place(&line.location))
+        }
+        _ => "which is no share of a longer run".to_owned(),
+    };
+    let longest = duration(phase.longest_collection_ns().unwrap_or(0));
+    format!(
+        "The garbage collector ran {} in {of} ({}): {what}, {}{}.",
+        if pauses == 1 { "once" } else { "twice" },
+        duration(phase.unhindered_ns()),
+        if pauses == 1 { longest } else { format!("up to {longest}") },
+        overload(phase),
+    )
+}
+
 /// What the collector cost until training.
 fn at_start_up(level: Level, phases: &PhasesReport, named: bool) -> String {
     let PhasesReport { start_up, training, .. } = phases;
@@ -151,6 +180,9 @@ fn at_start_up(level: Level, phases: &PhasesReport, named: bool) -> String {
         0 => "did not run after it".to_owned(),
         _ => format!("took {} of the time after it", percent(training.paused_ratio.unwrap_or(0.0))),
     };
+    if level == Level::RareLongPauses {
+        return few(phases, start_up, &format!("the time {until}{}", process(phases, named)));
+    }
     format!(
         "The garbage collector {judgment}{}: it paused {} of the {} {until} ({}), for up to {} at \
          a time, and {after}{}.",
@@ -190,6 +222,9 @@ fn in_training(level: Level, phases: &PhasesReport, named: bool) -> String {
     let time = format!("{} of {judged}", duration(training.collected_ns()));
     let overload = overload(training);
     match level {
+        Level::RareLongPauses if training.pauses.count < PhaseReport::FEWEST_PAUSES => {
+            few(phases, training, &of)
+        }
         Level::Heavy => format!(
             "The garbage collector is a problem: it paused {share} of {of} ({time}), for up to \
              {longest} at a time{overload}."

@@ -3,7 +3,7 @@
 use gctrace_analysis::Analysis;
 use gctrace_analysis::report::{AdviceId, Basis, Level, Report};
 use gctrace_event::{
-    CollectorKind, GcReason, GcSettings, HitCost, NamedMarker, OmittedPauses, Pause, ProbeCost,
+    CollectorKind, CostRange, Frame, GcReason, GcSettings, NamedMarker, OmittedPauses, Pause, ProbeCost,
     ProcessOrigin, Record, StepMark,
 };
 use test_kit::reports::{MS, START, add, end, exit, pause, process, report};
@@ -314,4 +314,37 @@ fn distinguishes_collections_at_shutdown() {
     let last = Pause { reason: GcReason::Shutdown, generation: 2, ..pause(1, 900, 1000) };
     let report = report(vec![process(1, 0, "generational"), Record::Pause(last)], Some(end(1000)));
     assert_eq!(ids(&report), [AdviceId::FreezeAtExit]);
+}
+
+/// One full collection that the program asked for, in a long run, and one at each second.
+#[test]
+fn one_or_two_pauses_are_no_share() {
+    let frame = Record::Frame(Frame {
+        id: 1,
+        parent: None,
+        function: "fit".to_owned(),
+        file: "/srv/search.py".to_owned(),
+        line: Some(12),
+    });
+    let run = |pauses: u64, reason| {
+        let of = |at: u64| {
+            let from_ms = 1_000 + at * 6_000;
+            Record::Pause(Pause { reason, stack: Some(1), ..pause(1, from_ms, from_ms + 800) })
+        };
+        let records = [process(1, 0, "generational"), frame.clone()].into_iter();
+        report(records.chain((0..pauses).map(of)).collect(), Some(end(20_000)))
+    };
+    let once = run(1, GcReason::Manual).verdict;
+    assert_eq!(once.level, Level::RareLongPauses, "{}", once.sentence);
+    assert_eq!(
+        once.sentence,
+        "The garbage collector ran once in the run (20.0 s): one call of gc.collect() at search.py:12 in fit, \
+         800 ms."
+    );
+    let twice = run(2, GcReason::Automatic).verdict;
+    assert_eq!(
+        twice.sentence,
+        "The garbage collector ran twice in the run (20.0 s): triggered at search.py:12 in fit, up to 800 ms."
+    );
+    assert_eq!(run(3, GcReason::Manual).verdict.level, Level::Heavy);
 }

@@ -3,7 +3,7 @@
 use gctrace_analysis::report::Report;
 use gctrace_analysis::words::samples::samples_in_short;
 use gctrace_event::{CpuSamples, Frame, OffCpu, OffCpuReason, Process, Record};
-use test_kit::reports::{MS, START, end, exit, process, report};
+use test_kit::reports::{MS, START, end, exit, pause, process, report};
 
 /// A process of 10 s without pauses, sampled 100 times a second: 6 s in a library's function that `train.py:41`
 /// calls, 1 s of it in collections, 3 s in a native thread.
@@ -197,4 +197,34 @@ fn waits_need_no_samples() {
             "Main thread, 10.0 s in all: 0 % on a CPU, 90.0 % waiting for input (poll) at serve.py:8 in serve, 10.0 % off it for less than 1 ms at a time, 0 % in collections."
         )
     );
+}
+
+/// A parent that waits, and collects once, and its worker, of which the verdict is.
+#[test]
+fn the_main_thread_is_that_of_the_judged_process() {
+    let samples = |pid, count| {
+        Record::CpuSamples(CpuSamples {
+            pid,
+            tid: pid,
+            at_ns: START,
+            until_ns: START + 5_000 * MS,
+            count,
+            file: None,
+            in_pause: false,
+            stack: None,
+        })
+    };
+    let said = |worker| {
+        let mut records = vec![
+            process(1, 0, "generational"),
+            process(2, 0, "generational"),
+            Record::Pause(pause(1, 10, 11)),
+        ];
+        records.extend((1..50).map(|at| Record::Pause(pause(2, at * 100, at * 100 + 10))));
+        records.extend([samples(1, 500), samples(2, worker)]);
+        samples_in_short(&report(records, Some(end(10_000))))
+    };
+    let of_worker = said(400);
+    assert!(of_worker.as_ref().is_some_and(|text| text.contains("process 2")), "{of_worker:?}");
+    assert_eq!(said(0), None, "of another process there is none");
 }

@@ -20,12 +20,15 @@ use crate::report::{
     TrainingMark,
 };
 use crate::spans::PauseSpan;
-use crate::time::add_to;
-use crate::time::stats::ratio;
+use crate::time::stats::{ratio, scaled};
+use crate::time::{add_to, sum};
 use crate::{time, verdict};
 use gctrace_event::{CollectorKind, GcReason, Process, ProcessOrigin};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+
+/// From this part of the pauses' time on that has CPU times, these stand for the rest.
+const KNOWN_PART: u64 = 10;
 
 /// The run of the process that the verdict is about.
 #[derive(Clone, Debug)]
@@ -157,11 +160,11 @@ impl<'a> JudgedRun<'a> {
             JudgedPhase::StartUp => Phase::StartUp,
             JudgedPhase::Training => Phase::Training,
         };
-        let causes = self.pauses.iter().zip(self.causes());
+        let (work, _) = self.work();
+        let of_pauses = self.pauses.iter().zip(work);
         let within = |pause: &PauseSpan| self.phases.phase_of(pause) == phase;
         let (mut by_node, mut without, mut all_ns) = (BTreeMap::new(), PauseTotal::default(), 0);
-        for (pause, cause) in causes.filter(|(pause, _)| within(pause)) {
-            let time_ns = pause.work_ns();
+        for (pause, (cause, time_ns)) in of_pauses.filter(|(pause, _)| within(pause)) {
             add_to(&mut all_ns, time_ns);
             match node(&self.states, pause) {
                 None => without.add(time_ns),
@@ -202,6 +205,21 @@ impl<'a> JudgedRun<'a> {
         self.pauses.iter().map(&mut cause).collect()
     }
 
+    /// Why each pause ran and its CPU time, and whether that is known. Of a pause whose own is unknown (a switch was
+    /// missed, or it called functions of the program) it is as much of its length as of the others'.
+    fn work(&self) -> (Vec<(GcReason, u64)>, bool) {
+        let with_cpu = self.pauses.iter().filter(|pause| pause.cpu_ns.is_some());
+        let known_ns = sum(with_cpu.clone().map(PauseSpan::duration_ns));
+        let cpu_ns = sum(with_cpu.map(PauseSpan::work_ns));
+        let all_ns = sum(self.pauses.iter().map(PauseSpan::duration_ns));
+        let is_known = known_ns >= all_ns.div_ceil(KNOWN_PART);
+        let work = |pause: &PauseSpan| match pause.cpu_ns {
+            None if is_known => scaled(pause.duration_ns(), cpu_ns, known_ns),
+            _ => pause.work_ns(),
+        };
+        (self.causes().into_iter().zip(self.pauses.iter().map(work)).collect(), is_known)
+    }
+
     /// A row with the share in CPU time, if it is known.
     fn on_cpu(&self, mut row: PhaseReport, phase: Phase) -> PhaseReport {
         let Some(cpu_ns) = row.paused_cpu_ns else {
@@ -227,9 +245,9 @@ impl<'a> JudgedRun<'a> {
 
     /// The same without its lines.
     pub(crate) fn report_without_lines(&self) -> PhasesReport {
-        let causes = self.causes();
+        let (work, is_known) = self.work();
         let row = |phase| {
-            let row = self.phases.row(phase, &self.pauses, &causes, self.origin_ns);
+            let row = self.phases.row(phase, &self.pauses, (&work, is_known), self.origin_ns);
             self.on_cpu(row, phase)
         };
         let mut report = PhasesReport {

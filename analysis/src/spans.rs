@@ -10,7 +10,7 @@ use self::index::{SmallNumber, ThreadIndex};
 use crate::report::StepSource;
 use crate::time::duration;
 use gctrace_event::{GcReason, leb128};
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64};
 
 /// First and last time of something, in ns on the clock of its trace; `None`: of nothing.
 pub type FirstToLast = Option<(u64, u64)>;
@@ -24,8 +24,8 @@ pub struct PauseSpan {
     pub end_ns: u64,
     /// The thread that ran the collector.
     pub thread: ThreadIndex,
-    /// CPU time of the collecting thread, in ns; `None` if unknown or beyond [`SmallNumber::MAX`].
-    pub cpu_ns: Option<SmallNumber>,
+    /// CPU time of the collecting thread, in ns; `None` if unknown.
+    pub cpu_ns: Option<NonZeroU64>,
     /// Objects freed, at most [`SmallNumber::MAX`]; `None` if unknown.
     pub collected: Option<SmallNumber>,
     /// Objects in the heap or the oldest generation afterwards, at most [`SmallNumber::MAX`];
@@ -47,7 +47,7 @@ impl PauseSpan {
     /// CPU time of the collecting thread, in ns; its length where that is unknown.
     pub(crate) fn work_ns(&self) -> u64 {
         let length_ns = self.duration_ns();
-        self.cpu_ns.map_or(length_ns, |cpu_ns| u64::from(cpu_ns.get()).min(length_ns))
+        self.cpu_ns.map_or(length_ns, |cpu_ns| cpu_ns.get().min(length_ns))
     }
 
     /// Start and end.
@@ -109,8 +109,7 @@ impl PackedPauses {
         self.number(match pause.cpu_ns {
             None => 0,
             Some(cpu_ns) => {
-                let cpu_ns = u64::from(cpu_ns.get());
-                let off_cpu_ns = zigzag(duration_ns.wrapping_sub(cpu_ns).cast_signed());
+                let off_cpu_ns = zigzag(duration_ns.wrapping_sub(cpu_ns.get()).cast_signed());
                 off_cpu_ns.wrapping_add(1)
             }
         });
@@ -184,7 +183,7 @@ fn next(rest: &mut &[u8], last: &mut DeltaBase) -> Option<PauseSpan> {
     let thread = ThreadIndex::new(number(rest)? as usize);
     let cpu_ns = number(rest)?.checked_sub(1).and_then(|off_cpu_ns| {
         let off_cpu_ns = unzigzag(off_cpu_ns).cast_unsigned();
-        SmallNumber::new(duration_ns.wrapping_sub(off_cpu_ns))
+        NonZeroU64::new(duration_ns.wrapping_sub(off_cpu_ns))
     });
     let collected = known(number(rest)?);
     let objects = unzigzag(number(rest)?);
@@ -245,13 +244,13 @@ mod tests {
             let mut pauses: Vec<PauseSpan> = Vec::new();
             for (start_ns, end_ns, thread, cpu_ns, collected, objects, freed_kib, generation, frame) in values {
                 let thread = ThreadIndex::new(usize::from(thread));
-                let [cpu_ns, collected, objects, freed_kib] =
-                    [cpu_ns, collected, objects, freed_kib].map(|number| SmallNumber::new(number >> 31));
+                let [collected, objects, freed_kib] =
+                    [collected, objects, freed_kib].map(|number| SmallNumber::new(number >> 31));
                 pauses.push(PauseSpan {
                     start_ns,
                     end_ns,
                     thread,
-                    cpu_ns,
+                    cpu_ns: NonZeroU64::new(cpu_ns >> 1),
                     collected,
                     objects,
                     freed_kib,

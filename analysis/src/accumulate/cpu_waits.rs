@@ -46,7 +46,7 @@ impl CpuWaits {
         }
         let length_ns = to_ns.saturating_sub(from_ns);
         let whole = |part_ns: u64| scaled(part_ns, length_ns, covered_ns);
-        (covered_ns > 0 && covered_ns >= length_ns / 2)
+        (covered_ns > 0 && covered_ns >= length_ns.div_ceil(2))
             .then(|| CpuWait { cpu_ns: whole(sum.cpu_ns), waited_ns: whole(sum.waited_ns) })
     }
 }

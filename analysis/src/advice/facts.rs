@@ -1,6 +1,8 @@
 //! What the rules go by: figures of the process and the phase that the verdict names.
 
-use crate::report::{ByCause, JudgedPhase, PhaseReport, ProcessReport, Report, SettingsReport};
+use crate::report::{
+    ByCause, JudgedPhase, PhaseReport, PhasesReport, ProcessReport, Report, SettingsReport,
+};
 use crate::time::stats::ratio;
 use gctrace_event::{CalledKind, ProcessOrigin, TraceEnd};
 
@@ -32,15 +34,15 @@ impl<'a> Facts<'a> {
         Some(Self { report, process, phase, causes: report.judged_causes() })
     }
 
-    /// Length of what is judged, in ns.
-    pub(super) fn duration_ns(&self) -> u64 {
-        self.phase.map_or(self.process.observed_ns, |phase| phase.duration_ns)
+    /// Length of what is judged, in ns, without waits for a CPU: other programs change no advice.
+    pub(super) fn unhindered_ns(&self) -> u64 {
+        self.phase.map_or(self.process.observed_ns, PhaseReport::unhindered_ns)
     }
 
-    /// Length of the recorded run of the process, in ns.
+    /// The same of the recorded run of the process.
     pub(super) fn run_ns(&self) -> u64 {
         let phases = self.report.phases.as_ref();
-        phases.map_or(self.process.observed_ns, |phases| phases.duration_ns())
+        phases.map_or(self.process.observed_ns, PhasesReport::unhindered_ns)
     }
 
     /// What its automatic collections took, in ns.
@@ -83,7 +85,7 @@ impl<'a> Facts<'a> {
         if self.process.memory.freed_bytes.is_some_and(|bytes| bytes >= GIVEN_BACK) {
             return Some(false);
         }
-        let per_s = ratio(freed, self.duration_ns()).map(|per_ns| per_ns * 1e9);
+        let per_s = ratio(freed, self.unhindered_ns()).map(|per_ns| per_ns * 1e9);
         let is_little = |ratio: f64| ratio < FREED_RATIO;
         Some(
             per_s.is_none_or(|rate| rate < FREED_PER_S)

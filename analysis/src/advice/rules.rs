@@ -38,7 +38,7 @@ pub(super) fn changes(facts: &Facts<'_>) -> Vec<Candidate> {
     let is_explicit = explicit_ns > automatic_ns;
     // Long pauses that are rare take little time, and make a request late.
     let is_long = facts.report.verdict.level == Level::RareLongPauses;
-    let matters = |ns| is_worth(ns, facts.duration_ns()) || is_long && ns > 0;
+    let matters = |ns| is_worth(ns, facts.unhindered_ns()) || is_long && ns > 0;
     if matters(automatic_ns) && !is_explicit {
         list.extend(of_automatic(facts, automatic_ns));
     }

@@ -10,6 +10,7 @@ use crate::spans::PauseSpan;
 use crate::time::intervals::Intervals;
 use crate::time::{duration, sum};
 use gctrace_event::GcReason;
+use std::num::NonZeroU64;
 
 /// Steps of a part. Neighboring steps are alike; means of so many are nearly independent.
 const STEPS: usize = 25;
@@ -67,7 +68,7 @@ impl PartSpan {
             if let Some(sum) = by_generation.get_mut(generation_index(pause.generation)) {
                 sum.add(pause.duration_ns());
             }
-            let cpu_ns = pause.cpu_ns.map(|cpu_ns| u64::from(cpu_ns.get()));
+            let cpu_ns = pause.cpu_ns.map(NonZeroU64::get);
             paused_cpu_ns =
                 paused_cpu_ns.zip(cpu_ns).map(|(sum, cpu_ns)| sum.saturating_add(cpu_ns));
         }

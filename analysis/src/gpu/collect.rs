@@ -20,7 +20,7 @@ use gctrace_event::{
 };
 use parts::InParts;
 use std::collections::{BTreeMap, HashMap};
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::Arc;
 
 const KIB: u64 = 1 << 10;
@@ -142,7 +142,7 @@ impl TimelineCollector {
             start_ns: pause.start_ns,
             end_ns: pause.end_ns,
             thread,
-            cpu_ns: pause.cpu_ns.and_then(SmallNumber::new),
+            cpu_ns: pause.cpu_ns.and_then(NonZeroU64::new),
             collected: pause.collected.map(SmallNumber::at_most_max),
             objects: objects.map(SmallNumber::at_most_max),
             freed_kib: pause.freed_bytes.map(|bytes| SmallNumber::at_most_max(bytes / KIB)),

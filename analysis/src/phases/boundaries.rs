@@ -100,48 +100,37 @@ impl RunPhases {
         }
     }
 
-    /// `causes`: of each pause.
+    /// `work`: why each pause ran, its CPU time, and whether that is known.
     pub(super) fn row(
         &self,
         phase: Phase,
         pauses: &[PauseSpan],
-        causes: &[GcReason],
+        (work, is_known): (&[(GcReason, u64)], bool),
         origin_ns: u64,
     ) -> PhaseReport {
         let (start_ns, end_ns) = self.span_of(phase);
-        let mut work = CollectionWork::default();
-        for (pause, cause) in pauses.iter().zip(causes) {
-            if self.phase_of(pause) == phase {
-                work.add(pause, *cause);
-            }
-        }
-        let pauses = pauses.iter().filter(|pause| self.phase_of(pause) == phase);
+        let within = |pause: &&PauseSpan| self.phase_of(pause) == phase;
+        let mut done = CollectionWork::default();
         let mut sum = PauseTotal::default();
-        let mut longest_ns = None;
-        // Of pauses without CPU time the length counts.
-        let (mut cpu_ns, mut known_ns, mut longest_cpu_ns) = (0, 0, None);
-        for pause in pauses.clone() {
-            let length_ns = pause.duration_ns();
-            sum.add(length_ns);
-            longest_ns = longest_ns.max(Some(length_ns));
-            if pause.cpu_ns.is_some() {
-                add_to(&mut known_ns, length_ns);
-            }
-            add_to(&mut cpu_ns, pause.work_ns());
-            longest_cpu_ns = longest_cpu_ns.max(Some(pause.work_ns()));
+        let (mut longest_ns, mut cpu_ns, mut longest_cpu_ns) = (None, 0, None);
+        for (pause, (cause, work_ns)) in pauses.iter().zip(work).filter(|(one, _)| within(one)) {
+            done.add(pause, *cause, *work_ns);
+            sum.add(pause.duration_ns());
+            longest_ns = longest_ns.max(Some(pause.duration_ns()));
+            add_to(&mut cpu_ns, *work_ns);
+            longest_cpu_ns = longest_cpu_ns.max(Some(*work_ns));
         }
-        let is_known = known_ns >= sum.time_ns / 2;
-        let paused = Intervals::from_iter(pauses.map(PauseSpan::span));
+        let paused = Intervals::from_iter(pauses.iter().filter(within).map(PauseSpan::span));
         let duration_ns = end_ns - start_ns;
         let paused_ns = paused.length_within(start_ns, end_ns);
         PhaseReport {
             after_start_ns: time::duration(origin_ns, start_ns),
             duration_ns,
             pauses: sum,
-            causes: work.causes,
-            young: work.young,
-            freed_objects: work.freed_objects,
-            freed_nothing: work.freed_nothing,
+            causes: done.causes,
+            young: done.young,
+            freed_objects: done.freed_objects,
+            freed_nothing: done.freed_nothing,
             paused_ns,
             paused_cpu_ns: is_known.then_some(cpu_ns),
             cpu_wait_ns: None,
@@ -163,8 +152,8 @@ struct CollectionWork {
 }
 
 impl CollectionWork {
-    fn add(&mut self, pause: &PauseSpan, cause: GcReason) {
-        self.causes.of(cause, pause.generation == 2).add(pause.work_ns());
+    fn add(&mut self, pause: &PauseSpan, cause: GcReason, work_ns: u64) {
+        self.causes.of(cause, pause.generation == 2).add(work_ns);
         if cause != GcReason::Automatic {
             return;
         }
@@ -172,7 +161,7 @@ impl CollectionWork {
         if let Some(freed) = pause.collected.map(|freed| u64::from(freed.get())) {
             add_to(self.freed_objects.get_or_insert(0), freed);
             if freed == 0 {
-                self.freed_nothing.add(pause.work_ns());
+                self.freed_nothing.add(work_ns);
             }
         }
     }
@@ -328,8 +317,9 @@ mod tests {
         let phases = RunPhases::of(&timeline, (0, 1_000), true, None, |_| None);
         assert_eq!(phases.training_ns, (0, 800));
         assert_eq!((phases.mark, phases.steps), (TrainingMark::WholeRun, None));
-        let causes: Vec<GcReason> = timeline.pauses.iter().map(|pause| pause.reason).collect();
-        let of = |phase| phases.row(phase, &timeline.pauses, &causes, 0);
+        let work = timeline.pauses.iter().map(|pause| (pause.reason, pause.work_ns()));
+        let work: Vec<(GcReason, u64)> = work.collect();
+        let of = |phase| phases.row(phase, &timeline.pauses, (&work, false), 0);
         let counts = [Phase::StartUp, Phase::Training, Phase::Exit].map(|one| of(one).pauses.count);
         assert_eq!(counts, [0, 2, 1]);
         let training = of(Phase::Training);
@@ -442,8 +432,8 @@ mod tests {
             prop_assert!(phases.training_ns.1 <= end_ns);
             let mut count = 0;
             for phase in [Phase::StartUp, Phase::Training, Phase::Exit] {
-                let causes = vec![GcReason::Automatic; timeline.pauses.len()];
-                let row = phases.row(phase, &timeline.pauses, &causes, 0);
+                let work = vec![(GcReason::Automatic, 1); timeline.pauses.len()];
+                let row = phases.row(phase, &timeline.pauses, (&work, true), 0);
                 count += row.pauses.count;
                 prop_assert!(row.paused_ns <= row.duration_ns);
                 prop_assert!(row.over_time_ns.iter().sum::<u64>() <= row.paused_ns);

@@ -38,8 +38,8 @@ pub struct PhasesReport {
     pub training: PhaseReport,
     /// Everything after training, and all collections of the finalizing interpreter.
     pub exit: PhaseReport,
-    /// The lines that trigger the collections of the judged phase, by CPU time where it is known; `null` if none of its pauses has a
-    /// stack.
+    /// The lines that trigger the collections of the judged phase, by CPU time where it is known; `null` if none
+    /// of its pauses has a stack.
     pub lines: Option<LinesReport>,
 }
 
@@ -48,15 +48,13 @@ impl PhasesReport {
     /// length.
     #[must_use]
     pub fn start_up_ratio(&self) -> Option<f64> {
-        let phases = [&self.start_up, &self.training, &self.exit];
-        ratio(self.start_up.collected_ns(), sum(phases.map(PhaseReport::unhindered_ns)))
+        ratio(self.start_up.collected_ns(), self.unhindered_ns())
     }
 
-    /// Length of the recorded run, in ns.
+    /// Length of the recorded run as on an idle machine, in ns: without waits for a CPU.
     #[must_use]
-    pub fn duration_ns(&self) -> u64 {
-        let parts = [&self.start_up, &self.training, &self.exit].map(|phase| phase.duration_ns);
-        parts.into_iter().fold(0, u64::saturating_add)
+    pub fn unhindered_ns(&self) -> u64 {
+        sum([&self.start_up, &self.training, &self.exit].map(PhaseReport::unhindered_ns))
     }
 }
 
@@ -128,8 +126,8 @@ pub struct PhaseReport {
     pub freed_nothing: PauseTotal,
     /// Time within the phase during which the collector ran, in ns; overlapping pauses count once.
     pub paused_ns: u64,
-    /// CPU time of its pauses, in ns; of those whose CPU time is unknown the length. `null` if that is more
-    /// than half of `paused_ns`.
+    /// CPU time of its pauses, in ns; of those whose CPU time is unknown as much of their length as of the
+    /// others. `null` if it is unknown of nine tenths of the time of all pauses.
     pub paused_cpu_ns: Option<u64>,
     /// Time of the phase in which the threads that collect waited for a CPU, in ns; `null` if unknown.
     pub cpu_wait_ns: Option<u64>,

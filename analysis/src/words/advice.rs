@@ -3,7 +3,8 @@
 use super::places::library_switch;
 use super::{AdviceText, FREEZE_RISK, broken_cycles, callback, places};
 use crate::report::{
-    Advice, AdviceEffect, AdviceId, Basis, LineReport, Location, PauseTotal, ProcessReport, Report,
+    Advice, AdviceEffect, AdviceId, Basis, LineReport, Location, PauseTotal, PhaseReport,
+    ProcessReport, Report, TrainingMark,
 };
 use crate::units::{counted, duration, percent};
 use gctrace_event::CollectorKind;
@@ -49,8 +50,8 @@ pub fn saves(advice: &Advice, report: &Report) -> Option<String> {
     let phases = report.phases.as_ref();
     let whole_ns = match (&report.gpu_cost, phases, advice.id) {
         (Some(cost), ..) => Some(cost.run_ns),
-        (None, Some(phases), AdviceId::FreezeAtExit) => Some(phases.duration_ns()),
-        (None, Some(_), _) => report.judged_phase().map(|phase| phase.duration_ns),
+        (None, Some(phases), AdviceId::FreezeAtExit) => Some(phases.unhindered_ns()),
+        (None, Some(_), _) => report.judged_phase().map(PhaseReport::unhindered_ns),
         (None, None, _) => None,
     };
     let of = whole_ns.map_or(String::new(), |whole_ns| format!(" of {}", duration(whole_ns)));
@@ -309,9 +310,10 @@ fn freeze_at_exit(report: &Report) -> AdviceText {
 }
 
 fn off_while_loading(report: &Report) -> AdviceText {
-    let until = match report.phases.as_ref().and_then(|phases| phases.steps) {
+    let until = match report.phases.as_ref().map(|phases| phases.training_by) {
+        Some(TrainingMark::AfterFork) => "the first fork",
+        Some(TrainingMark::AfterImports) | None => "the work begins",
         Some(_) => "the first step",
-        None => "the work begins",
     };
     AdviceText {
         action: format!("gc.disable() before the imports; gc.freeze(), gc.enable() before {until}"),

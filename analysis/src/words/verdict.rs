@@ -135,6 +135,10 @@ fn process(phases: &PhasesReport, named: bool) -> String {
     }
 }
 
+fn times(few: u64) -> &'static str {
+    if few == 1 { "once" } else { "twice" }
+}
+
 /// Of one or two long pauses, which are no share: which they were.
 fn few(phases: &PhasesReport, phase: &PhaseReport, of: &str) -> String {
     let pauses = phase.pauses.count;
@@ -156,7 +160,7 @@ fn few(phases: &PhasesReport, phase: &PhaseReport, of: &str) -> String {
     let longest = duration(phase.longest_collection_ns().unwrap_or(0));
     format!(
         "The garbage collector ran {} in {of} ({}): {what}, {}{}.",
-        if pauses == 1 { "once" } else { "twice" },
+        times(pauses),
         duration(phase.unhindered_ns()),
         if pauses == 1 { longest } else { format!("up to {longest}") },
         overload(phase),
@@ -273,6 +277,10 @@ fn with_collections(report: &Report) -> String {
         Level::Noticeable => format!(
             "The garbage collector costs {share} of the time ({stopped} of {observed}{together}), \
              in {pauses} of up to {longest}."
+        ),
+        Level::RareLongPauses if totals.pauses.count < PhaseReport::FEWEST_PAUSES => format!(
+            "The garbage collector ran {} in {observed}{together}, for up to {longest}.",
+            times(totals.pauses.count),
         ),
         Level::RareLongPauses => format!(
             "The garbage collector takes little time ({share}: {stopped} of \

@@ -1,10 +1,10 @@
 //! Reports over small traces with figures that can be computed by hand.
 
 use gctrace_analysis::Analysis;
-use gctrace_analysis::report::{AdviceId, Basis, Level, Report};
+use gctrace_analysis::report::{AdviceId, Basis, JudgedPhase, Level, Report, TrainingMark};
 use gctrace_event::{
-    CollectorKind, CostRange, Frame, GcReason, GcSettings, NamedMarker, OmittedPauses, Pause, ProbeCost,
-    ProcessOrigin, Record, StepMark,
+    CollectorKind, Frame, GcReason, GcSettings, HitCost, NamedMarker, OmittedPauses, Pause,
+    ProbeCost, ProcessOrigin, Record, StepMark,
 };
 use test_kit::reports::{MS, START, add, end, exit, pause, process, report};
 
@@ -252,7 +252,7 @@ fn levels_of_the_verdict() {
     assert_eq!(level(&[(0, 3), (10, 13), (20, 24)], 500).0, Level::Noticeable);
     assert_eq!(level(&[(0, 10), (20, 30), (40, 50)], 500).0, Level::Heavy);
     // One pause that is felt, however short the run.
-    assert_eq!(level(&[(0, 100)], 500).0, Level::Heavy);
+    assert_eq!(level(&[(0, 100)], 500).0, Level::RareLongPauses);
     // Whether one or two that are not felt repeat is unknown.
     assert_eq!(level(&[(0, 99)], 500), (Level::TooShort, None));
     assert_eq!(level(&[(0, 30), (40, 70)], 500), (Level::TooShort, None));
@@ -319,32 +319,71 @@ fn distinguishes_collections_at_shutdown() {
 /// One full collection that the program asked for, in a long run, and one at each second.
 #[test]
 fn one_or_two_pauses_are_no_share() {
-    let frame = Record::Frame(Frame {
-        id: 1,
-        parent: None,
-        function: "fit".to_owned(),
-        file: "/srv/search.py".to_owned(),
-        line: Some(12),
-    });
-    let run = |pauses: u64, reason| {
+    let run_in = |file: &str, pauses: u64, reason| {
+        let frame = Record::Frame(Frame {
+            id: 1,
+            parent: None,
+            function: "fit".to_owned(),
+            file: file.to_owned(),
+            line: Some(12),
+        });
         let of = |at: u64| {
             let from_ms = 1_000 + at * 6_000;
             Record::Pause(Pause { reason, stack: Some(1), ..pause(1, from_ms, from_ms + 800) })
         };
-        let records = [process(1, 0, "generational"), frame.clone()].into_iter();
+        let records = [process(1, 0, "generational"), frame].into_iter();
         report(records.chain((0..pauses).map(of)).collect(), Some(end(20_000)))
     };
+    let run = |pauses, reason| run_in("/srv/search.py", pauses, reason);
     let once = run(1, GcReason::Manual).verdict;
     assert_eq!(once.level, Level::RareLongPauses, "{}", once.sentence);
     assert_eq!(
         once.sentence,
-        "The garbage collector ran once in the run (20.0 s): one call of gc.collect() at search.py:12 in fit, \
+        "The garbage collector ran once in the run (20.0 s): one call of gc.collect() at /srv/search.py:12 in fit, \
          800 ms."
     );
     let twice = run(2, GcReason::Automatic).verdict;
     assert_eq!(
         twice.sentence,
-        "The garbage collector ran twice in the run (20.0 s): triggered at search.py:12 in fit, up to 800 ms."
+        "The garbage collector ran twice in the run (20.0 s): triggered at /srv/search.py:12 in fit, up to 800 ms."
     );
     assert_eq!(run(3, GcReason::Manual).verdict.level, Level::Heavy);
+    // A library's, which nothing turns off.
+    let library = run_in("/usr/lib/python3/site-packages/loky/executor.py", 1, GcReason::Manual);
+    assert!(library.verdict.sentence.contains("loky/executor.py:12"));
+    assert_eq!(ids(&library), [AdviceId::Leave]);
+    // Without phases, as of free-threaded builds.
+    let stops = Pause { stop_the_world_ns: Some(800 * MS), ..pause(1, 1_000, 1_800) };
+    let free = report(vec![process(1, 0, "free-threaded"), Record::Pause(stops)], Some(end(9_000)));
+    assert_eq!(
+        free.verdict.sentence,
+        "The garbage collector ran once in 9.00 s, for up to 800 ms."
+    );
+}
+
+/// A program that works in bursts and ends with a quiet time, and a server with one long pause in between.
+#[test]
+fn pauses_that_become_rare_end_no_loading() {
+    let full = |from_ms, to_ms| Pause {
+        generation: 2,
+        oldest_objects: Some(460_000),
+        ..pause(1, from_ms, to_ms)
+    };
+    let bursts = (0..40).map(|at| pause(1, 100 + at * 50, 110 + at * 50)).collect();
+    let quiet = (0..5).map(|at| pause(1, 4_000 + at * 1_000, 4_001 + at * 1_000));
+    let young =
+        |from_ms: u64| (0..40).map(move |at| pause(1, from_ms + at * 40, from_ms + at * 40 + 5));
+    let server: Vec<Pause> =
+        [young(100).collect(), vec![full(1_800, 2_031)], young(2_100).collect()].concat();
+    let bursts: Vec<Pause> = [bursts, quiet.collect::<Vec<_>>()].concat();
+    for (pauses, longest) in [(bursts, "10.0 ms"), (server, "231 ms")] {
+        let records = pauses.into_iter().map(Record::Pause);
+        let records = [process(1, 0, "generational")].into_iter().chain(records);
+        let report = report(records.collect(), Some(end(9_000)));
+        let phases = report.phases.as_ref().unwrap();
+        assert_eq!(phases.training_by, TrainingMark::WholeRun);
+        assert_eq!((phases.start_up.pauses.count, phases.judged), (0, JudgedPhase::Training));
+        assert!(report.verdict.sentence.contains(longest), "{}", report.verdict.sentence);
+        assert!(!ids(&report).contains(&AdviceId::OffWhileLoading), "{:?}", ids(&report));
+    }
 }

@@ -95,6 +95,8 @@ mod tests {
         let thread = std::fs::read_link("/proc/thread-self").unwrap();
         let tid = thread.file_name().unwrap().to_str().unwrap().parse().unwrap();
         let pid = std::process::id();
+        // The kernel counts what a thread used when it gives up its CPU.
+        std::thread::sleep(std::time::Duration::from_millis(1));
         let mut waits = CpuWaits::default();
         waits.pause(&Pause { pid, tid, ..Pause::default() });
         waits.pause(&Pause { pid: u32::MAX, tid: u32::MAX, ..Pause::default() });

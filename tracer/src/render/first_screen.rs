@@ -85,17 +85,18 @@ pub(crate) fn verdict_lines(report: &Report) -> Vec<String> {
 /// What the other phases lost, if that is worth a line: `Also: start-up 0.16 s, exit 0.06 s.`
 fn else_where(report: &Report) -> Option<String> {
     let phases = report.phases.as_ref()?;
-    let whole_ns = phases.duration_ns().max(1);
+    let whole_ns = phases.unhindered_ns().max(1);
     let parts = [
         (phases.judged != JudgedPhase::StartUp, "start-up", &phases.start_up),
         (phases.judged != JudgedPhase::Training, "the time after it", &phases.training),
         (true, "exit", &phases.exit),
     ];
     let named = parts.into_iter().filter(|(is_other, _, phase)| {
-        *is_other && phase.paused_ns as f64 >= WORTH * whole_ns as f64
+        *is_other && phase.collected_ns() as f64 >= WORTH * whole_ns as f64
     });
     let named = named.map(|(_, name, phase)| {
-        format!("{} of {name} ({})", duration(phase.paused_ns), duration(phase.duration_ns))
+        let (paused, of) = (duration(phase.collected_ns()), duration(phase.unhindered_ns()));
+        format!("{paused} of {name} ({of})")
     });
     let named: Vec<String> = named.collect();
     (!named.is_empty()).then(|| format!("It paused also {}.", named.join(" and ")))
@@ -147,7 +148,7 @@ pub(super) fn phases(phases: &PhasesReport) -> Vec<String> {
     }
     let mut lines = table.lines();
     lines.extend(phases.steps.map(|steps| {
-        let mean = duration(phases.training.duration_ns / steps.max(1));
+        let mean = duration(phases.training.unhindered_ns() / steps.max(1));
         let steps = counted(steps, "training step");
         format!("{INDENT}{steps}, {mean} each, by {}.", marks(phases.training_by))
     }));

@@ -91,7 +91,7 @@ fn cards(report: &Report) -> Vec<Card> {
     let steps = of_all.and_then(|processes| processes.iter().find(is_judged));
     let (totals, phase) = (&report.totals, report.judged_phase());
     let (ratio, longest_ns, count) = match phase {
-        Some(phase) => (phase.paused_ratio, phase.longest_ns, phase.pauses.count),
+        Some(phase) => (phase.paused_ratio, phase.longest_collection_ns(), phase.pauses.count),
         None => (totals.stopped_ratio, totals.pauses.max_ns, totals.pauses.count),
     };
     let pauses = if count == 1 { "pause" } else { "pauses" };

@@ -20,7 +20,9 @@ pub use report::{
 };
 
 use self::figures::Sides;
-use crate::report::{Basis, PhasesReport, ProcessReport, Report, TrainingPart, TrainingSeries};
+use crate::report::{
+    Basis, CpuTime, PhasesReport, ProcessReport, Report, TrainingMark, TrainingPart, TrainingSeries,
+};
 use crate::statistics;
 use crate::statistics::bootstrap::{FEWEST, SEVERAL};
 use crate::time::stats::ratio;
@@ -31,29 +33,44 @@ const NS_PER_S: f64 = 1e9;
 /// Compares runs: one report per run, at least one on each side.
 #[must_use]
 pub fn compare(before: &[Report], after: &[Report]) -> Comparison {
-    let of_side = |reports: &'_ [Report]| reports.iter().map(compared).collect();
-    let facts_before: Vec<RunFacts<'_>> = before.iter().map(RunFacts::of).collect();
-    let facts_after: Vec<RunFacts<'_>> = after.iter().map(RunFacts::of).collect();
+    let is_same_part = is_same_part(before.iter().chain(after));
+    // Of each run the whole, where phases are not the same part of them.
+    let whole = |reports: &[Report]| -> Vec<Option<TrainingSeries>> {
+        reports.iter().map(|report| (!is_same_part).then(|| whole_run(report))).collect()
+    };
+    let (whole_before, whole_after) = (whole(before), whole(after));
+    let of_side = |reports: &[Report], whole: &[Option<TrainingSeries>]| {
+        reports.iter().zip(whole).map(|(report, whole)| compared(report, whole.as_ref())).collect()
+    };
+    let facts_before = RunFacts::of_side(before, &whole_before);
+    let facts_after = RunFacts::of_side(after, &whole_after);
     let sides = Sides { before: &facts_before, after: &facts_after };
     let runs = || facts_before.iter().chain(&facts_after);
     let has_steps = runs().all(|run| run.series.is_some_and(|series| series.steps() > 0));
-    let per = if has_steps { RateUnit::Step } else { RateUnit::Second };
+    let per = match (is_same_part, has_steps) {
+        (false, _) => RateUnit::Run,
+        (true, true) => RateUnit::Step,
+        (true, false) => RateUnit::Second,
+    };
     let facts = facts::compare(before, after);
-    let figures = figures::figures(sides, per, has_steps && !different_marks(sides));
-    let notes = notes(sides, &facts.changed, before.iter().chain(after));
+    let figures = figures::figures(sides, per);
+    let notes = notes(sides, per, &facts.changed, before.iter().chain(after));
     Comparison {
         schema: SCHEMA.to_owned(),
         gctrace: env!("CARGO_PKG_VERSION").to_owned(),
-        verdict: verdict(&figures, notes.contains(&ComparisonNote::OneRun)),
-        before: of_side(before),
-        after: of_side(after),
+        verdict: verdict(&figures, per, notes.contains(&ComparisonNote::OneRun)),
+        before: of_side(before, &whole_before),
+        after: of_side(after, &whole_after),
         notes,
         changed: facts.changed,
         unchanged: facts.unchanged,
         unknown: facts.unknown,
         per,
         figures,
-        lines: lines::compare(&facts_before, &facts_after, per),
+        lines: match per {
+            RateUnit::Run => Vec::new(),
+            _ => lines::compare(&facts_before, &facts_after, per),
+        },
         idle: idle::compare(before, after),
     }
 }
@@ -96,15 +113,24 @@ struct RunFacts<'a> {
 }
 
 impl<'a> RunFacts<'a> {
-    fn of(report: &'a Report) -> Self {
+    /// `whole`: the series of whole runs, if these are compared.
+    fn of_side(reports: &'a [Report], whole: &'a [Option<TrainingSeries>]) -> Vec<Self> {
+        let runs = reports.iter().zip(whole);
+        runs.map(|(report, whole)| Self::of(report, whole.as_ref())).collect()
+    }
+
+    fn of(report: &'a Report, whole: Option<&'a TrainingSeries>) -> Self {
         let process = judged(report);
         let phases = report.phases.as_ref();
         let growth = process.and_then(|process| process.growth.as_ref());
         let arenas = process.and_then(|process| process.pressure.as_ref()?.arenas.as_ref());
         let cpu = process.and_then(|process| process.pauses.cpu.as_ref());
-        let longest = phases.map(|phases| phases.training.longest_ns.unwrap_or(0));
+        let longest = match whole {
+            Some(_) => process.map(|process| process.pauses.max_ns.unwrap_or(0)),
+            None => phases.map(|phases| phases.training.longest_ns.unwrap_or(0)),
+        };
         Self {
-            series: report.series.as_ref(),
+            series: whole.or(report.series.as_ref()),
             phases,
             gpu_cost: report.gpu_cost.as_ref().map(|cost| cost.ratio()),
             longest_ns: longest.map(float),
@@ -132,6 +158,7 @@ impl<'a> RunFacts<'a> {
         Some(match per {
             RateUnit::Step => float(phases.steps?),
             RateUnit::Second => float(phases.training.duration_ns) / NS_PER_S,
+            RateUnit::Run => 1.0,
         })
     }
 
@@ -162,8 +189,47 @@ fn judged(report: &Report) -> Option<&ProcessReport> {
     }
 }
 
-fn compared(report: &Report) -> ComparedRun {
+/// Whether the series of all reports are of the same part of the program: between the same marks of steps, or, where no
+/// steps are known, behind the same border, in recordings that see the same.
+fn is_same_part<'a>(mut reports: impl Iterator<Item = &'a Report>) -> bool {
+    let part = |report: &Report| {
+        let series = report.series.as_ref()?;
+        let mode = report.traces.first().and_then(|trace| trace.recorded.as_ref());
+        let mode = mode.map(|recorded| recorded.mode.as_str().to_owned());
+        Some((series.training_by, mode.filter(|_| series.steps() == 0)))
+    };
+    let first = reports.next().and_then(part);
+    first.is_some() && reports.all(|report| part(report) == first)
+}
+
+/// The whole run of the judged process as one part. Without any collection there is no process: the run as recorded.
+fn whole_run(report: &Report) -> TrainingSeries {
+    let process = judged(report);
+    let recorded_ns = report.traces.first().map_or(0, |trace| trace.duration_ns);
+    let paused_cpu_ns = match process {
+        Some(process) => {
+            let all = |cpu: &&CpuTime| cpu.pauses == process.pauses.count;
+            process.pauses.cpu.as_ref().filter(all).map(|cpu| cpu.on_cpu_ns)
+        }
+        None => Some(0),
+    };
+    let part = TrainingPart {
+        duration_ns: process.map_or(recorded_ns, |process| process.observed_ns),
+        paused_ns: process.map_or(0, |process| process.paused_ns),
+        paused_cpu_ns,
+        by_generation: process.map_or_else(Default::default, |process| process.by_generation),
+        ..TrainingPart::default()
+    };
     let series = report.series.as_ref();
+    TrainingSeries {
+        training_by: TrainingMark::WholeRun,
+        frozen: series.and_then(|series| series.frozen),
+        parts: vec![part],
+    }
+}
+
+fn compared(report: &Report, whole: Option<&TrainingSeries>) -> ComparedRun {
+    let series = whole.or(report.series.as_ref());
     let parts = || series.iter().flat_map(|series| &series.parts);
     let steps = series.map(TrainingSeries::steps).filter(|steps| *steps > 0);
     let training_ns = sum(parts().map(|part| part.duration_ns));
@@ -188,15 +254,18 @@ fn compared(report: &Report) -> ComparedRun {
     }
 }
 
-/// Rests on step time; if that is not compared, on the share of GC.
-fn verdict(figures: &[FigureComparison], one_run: bool) -> ComparisonVerdict {
-    let rests_on = of(figures, FigureId::StepTime).or_else(|| of(figures, FigureId::GcShare));
+/// Rests on step time; if that is not compared, on the share of GC; of whole runs on its CPU time.
+fn verdict(figures: &[FigureComparison], per: RateUnit, one_run: bool) -> ComparisonVerdict {
+    let cpu_time = of(figures, FigureId::GcCpuTime).filter(|_| per == RateUnit::Run);
+    let of_run = cpu_time.filter(|time| time.before.is_some() && time.after.is_some());
+    let rests_on = of(figures, FigureId::StepTime).or(of_run);
+    let rests_on = rests_on.or_else(|| of(figures, FigureId::GcShare));
     let outcome = rests_on.and_then(FigureComparison::outcome).unwrap_or(Outcome::Unknown);
     let figure = rests_on.map_or(FigureId::GcShare, |figure| figure.figure);
     ComparisonVerdict {
         outcome,
         figure,
-        sentence: sentence::sentence(outcome, figure, figures, one_run),
+        sentence: sentence::sentence(outcome, figure, figures, per, one_run),
         basis: Basis::Inferred,
     }
 }
@@ -205,15 +274,9 @@ fn of(figures: &[FigureComparison], figure: FigureId) -> Option<&FigureCompariso
     figures.iter().find(|compared| compared.figure == figure)
 }
 
-fn different_marks(sides: Sides<'_>) -> bool {
-    let runs = sides.before.iter().chain(sides.after);
-    let mut marks = runs.filter_map(|run| Some(run.series?.training_by));
-    let first = marks.next();
-    marks.any(|mark| Some(mark) != first)
-}
-
 fn notes<'a>(
     sides: Sides<'_>,
+    per: RateUnit,
     changed: &[FactChange],
     mut reports: impl Iterator<Item = &'a Report>,
 ) -> Vec<ComparisonNote> {
@@ -230,9 +293,9 @@ fn notes<'a>(
     };
     let found = [
         (ComparisonNote::NoTraining, !runs().all(known)),
-        (ComparisonNote::NoSteps, !runs().all(steps)),
-        (ComparisonNote::DifferentMarks, runs().all(steps) && different_marks(sides)),
-        (ComparisonNote::TooShort, !one_run && runs().any(short)),
+        (ComparisonNote::NoSteps, per == RateUnit::Second && !runs().all(steps)),
+        (ComparisonNote::DifferentPhases, per == RateUnit::Run),
+        (ComparisonNote::TooShort, per != RateUnit::Run && !one_run && runs().any(short)),
         (ComparisonNote::OneRun, one_run),
         (ComparisonNote::Incomplete, reports.any(incomplete)),
         (

@@ -20,18 +20,23 @@ pub(super) struct Sides<'a> {
 /// A figure of the parts of training: one sum divided by another.
 type PartFigure = (fn(&TrainingPart) -> f64, fn(&TrainingPart) -> f64);
 
-/// All figures, in the order of the text. `step_times`: whether the lengths of steps may be
-/// compared.
-pub(super) fn figures(sides: Sides<'_>, per: RateUnit, step_times: bool) -> Vec<FigureComparison> {
+/// All figures, in the order of the text.
+pub(super) fn figures(sides: Sides<'_>, per: RateUnit) -> Vec<FigureComparison> {
     let mut figures = Vec::new();
-    if step_times {
+    let cpu_time = sides.of_cpu_time(FigureId::GcCpuTime, per, |part| part.paused_cpu_ns);
+    let (of_run, of_part) = match per {
+        RateUnit::Run => (Some(cpu_time), None),
+        RateUnit::Step | RateUnit::Second => (None, Some(cpu_time)),
+    };
+    figures.extend(of_run);
+    if per == RateUnit::Step {
         let length: PartFigure = (|part| float(part.duration_ns), |part| float(part.steps));
         figures.push(sides.of_parts(FigureId::StepTime, None, length));
         figures.push(sides.of_cpu_time(FigureId::StepCpuTime, per, |part| part.cpu_ns));
     }
     let share: PartFigure = (|part| float(part.paused_ns), |part| float(part.duration_ns));
     figures.push(sides.of_parts(FigureId::GcShare, None, share));
-    figures.push(sides.of_cpu_time(FigureId::GcCpuTime, per, |part| part.paused_cpu_ns));
+    figures.extend(of_part);
     figures.push(sides.of_runs(FigureId::GpuCost, Basis::Inferred, |run| run.gpu_cost));
     for generation in 0..4u8 {
         let seen = |run: &RunFacts<'_>| run.has_generation(generation);
@@ -53,6 +58,7 @@ pub(super) fn units(per: RateUnit) -> fn(&TrainingPart) -> f64 {
     match per {
         RateUnit::Step => |part| float(part.steps),
         RateUnit::Second => |part| float(part.duration_ns) / NS_PER_S,
+        RateUnit::Run => |_| 1.0,
     }
 }
 
@@ -97,6 +103,13 @@ impl Sides<'_> {
         let mut found = FigureComparison::of(figure, Basis::Measured, mean(&before), mean(&after));
         found.generation = generation;
         if let (Some(before), Some(after)) = (before, after) {
+            if before.iter().chain(&after).all(|parts| parts.len() == 1) {
+                // Whole runs.
+                let (before, after) = (before.concat(), after.concat());
+                found.set_intervals(bootstrap::difference(&after, &before), None);
+                found.p = statistics::welch(&after, &before).filter(|_| found.is_sure());
+                return found;
+            }
             let difference = bootstrap::nested(&after, &before, |after, before| after - before);
             // Of rare events, a resample may have none: the interval has no upper end then.
             let least = mean_of_runs(&before).unwrap_or(0.0) * LEAST_RATIO;
@@ -132,8 +145,7 @@ impl Sides<'_> {
         let mut found = FigureComparison::of(figure, basis, mean(&before), mean(&after));
         if let (Some(before), Some(after)) = (before, after) {
             found.set_intervals(bootstrap::difference(&after, &before), None);
-            found.p = statistics::welch(&after, &before)
-                .filter(|_| found.difference.is_some_and(|difference| difference.low.is_some()));
+            found.p = statistics::welch(&after, &before).filter(|_| found.is_sure());
         }
         found
     }
@@ -155,6 +167,11 @@ impl FigureComparison {
                 .map(|(before, after)| exact(after / before - 1.0)),
             p: None,
         }
+    }
+
+    /// Whether the difference has an interval.
+    fn is_sure(&self) -> bool {
+        self.difference.is_some_and(|difference| difference.low.is_some())
     }
 
     /// Sets the intervals. Without an interval of the ratio, the difference's is divided by

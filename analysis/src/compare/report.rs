@@ -28,7 +28,8 @@ pub struct Comparison {
     pub unchanged: Vec<FactId>,
     /// Facts that are unknown of at least one run.
     pub unknown: Vec<FactId>,
-    /// What rates are per: training steps if they are known of all runs, otherwise seconds.
+    /// What rates are per: training steps if they are known of all runs, otherwise seconds; whole runs where their
+    /// phases are not the same part of the program.
     pub per: RateUnit,
     /// The figures, in the order of the text.
     pub figures: Vec<FigureComparison>,
@@ -84,7 +85,7 @@ pub struct ComparedRun {
     pub training_by: Option<TrainingMark>,
     /// Number of training steps that are compared; `null` if no steps are known.
     pub steps: Option<u64>,
-    /// Time that is compared, in ns: that of these steps, otherwise of the second half of the run.
+    /// Time that is compared, in ns: that of these steps, of the second half of the run, or of the whole run.
     pub training_ns: u64,
     /// Number of parts that it is cut into, of which the tests know the noise within the run.
     pub parts: u64,
@@ -151,6 +152,8 @@ pub enum RateUnit {
     Step,
     /// Per second of the second half of the run.
     Second,
+    /// Per run, from its start to its end: its phases are not the same on both sides.
+    Run,
 }
 
 /// A figure that is compared.
@@ -163,18 +166,18 @@ pub enum FigureId {
     /// other programs on the machine change it less than the length of the steps. `null` if that of
     /// one step is unknown, as in traces of older versions and of other tools.
     StepCpuTime,
-    /// Share of training during which the collector ran, 0 to 1.
+    /// Share of training, or of the whole run, during which the collector ran, 0 to 1.
     GcShare,
-    /// CPU time of the pauses per step or second, in ns: other programs on the machine change it
+    /// CPU time of the pauses per step, second or run, in ns: other programs on the machine change it
     /// less than the time of the pauses. `null` if that of one pause is unknown, as in-process.
     GcCpuTime,
     /// What the pauses cost the run by replay, as a share of it, 0 to 1.
     GpuCost,
-    /// Number of pauses of `generation` per step or second.
+    /// Number of pauses of `generation` per step, second or run.
     Pauses,
-    /// Time of pauses of `generation` per step or second, in ns.
+    /// Time of pauses of `generation` per step, second or run, in ns.
     PauseTime,
-    /// Longest pause in training, in ns.
+    /// Longest pause in training, or in the whole run, in ns.
     Longest,
     /// Share of the time of pauses during which their thread was off the CPU, 0 to 1.
     OffCpuShare,
@@ -275,11 +278,11 @@ pub enum ComparisonNote {
     /// A side has one run: the noise between runs is unknown, so there are no intervals, no p and no
     /// verdict.
     OneRun,
-    /// No training steps are known of at least one run: rates are per second, and step time is not
-    /// compared.
+    /// No training steps are known of the runs: rates are per second, and step time is not compared.
     NoSteps,
-    /// Steps were recognized by different marks, so that their lengths mean different things.
-    DifferentMarks,
+    /// Training was recognized by different marks, or in recordings that do not see the same: whole runs are
+    /// compared.
+    DifferentPhases,
     /// A run is too short for a test: fewer than three parts of training.
     TooShort,
     /// A run has no known training phase.

@@ -1,6 +1,6 @@
 //! The verdict on two sets of runs, in a sentence.
 
-use super::{FigureComparison, FigureId, Outcome, of};
+use super::{FigureComparison, FigureId, Outcome, RateUnit, of};
 use crate::units::{mean_duration, percent, signed, three_digits};
 
 /// Why the sentence of one run has no verdict.
@@ -13,6 +13,7 @@ pub(super) fn sentence(
     outcome: Outcome,
     figure: FigureId,
     figures: &[FigureComparison],
+    per: RateUnit,
     one_run: bool,
 ) -> String {
     let outcome = match (outcome, figure) {
@@ -30,10 +31,12 @@ pub(super) fn sentence(
         }
         (Outcome::Unknown, _) => "Not enough data for a test",
     };
+    let is_run = per == RateUnit::Run;
     let parts = [
-        of(figures, FigureId::GcShare).and_then(gc_share),
-        step_time("step time", FigureId::StepTime, figures),
-        step_time("CPU time per step", FigureId::StepCpuTime, figures),
+        change("CPU time of GC in the run", FigureId::GcCpuTime, figures).filter(|_| is_run),
+        of(figures, FigureId::GcShare).and_then(|figure| gc_share(figure, per)),
+        change("step time", FigureId::StepTime, figures),
+        change("CPU time per step", FigureId::StepCpuTime, figures),
     ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     let why = if one_run { format!(" {ONE_RUN}") } else { String::new() };
@@ -44,13 +47,14 @@ pub(super) fn sentence(
     }
 }
 
-fn gc_share(figure: &FigureComparison) -> Option<String> {
+fn gc_share(figure: &FigureComparison, per: RateUnit) -> Option<String> {
     let (before, after) = (figure.before?, figure.after?);
-    Some(format!("GC {} -> {} of training", percent(before), percent(after)))
+    let whole = if per == RateUnit::Step { "training" } else { "the run" };
+    Some(format!("GC {} -> {} of {whole}", percent(before), percent(after)))
 }
 
 /// `step time 12.1 ms -> 9.80 ms, -19 % ± 2`: half the interval.
-fn step_time(name: &str, figure: FigureId, figures: &[FigureComparison]) -> Option<String> {
+fn change(name: &str, figure: FigureId, figures: &[FigureComparison]) -> Option<String> {
     let figure = of(figures, figure)?;
     let (before, after) = (figure.before?, figure.after?);
     let ratio = figure.change_ratio?;

@@ -267,6 +267,34 @@ fn without_steps_rates_are_per_second_and_step_time_is_not_compared() {
     assert_eq!(comparison.verdict.outcome, Outcome::Better);
 }
 
+/// The phases of the two are not the same part of the program: what both have is the whole run.
+#[test]
+fn whole_runs_are_compared_where_phases_differ() {
+    let before = Run { crowded: 1.5, ..RUN };
+    let after = Run { steps: false, young_ns: 0.1e6, ..before };
+    let one = compare(&[before.report()], &[after.report()]);
+    assert_eq!((one.per, one.verdict.figure), (RateUnit::Run, FigureId::GcCpuTime));
+    assert!(one.notes.contains(&ComparisonNote::DifferentPhases), "{:?}", one.notes);
+    assert!(!one.notes.contains(&ComparisonNote::NoSteps));
+    // 401 pauses, 10 of them ten times as long: CPU time first, and no training.
+    let cpu = one.figures.first().unwrap();
+    assert_eq!(cpu.figure, FigureId::GcCpuTime);
+    let expected = 0.4e6 * (391.0 + 100.0);
+    assert!((cpu.before.unwrap() / expected - 1.05).abs() < 0.05, "{cpu:?}");
+    assert!((cpu.change_ratio.unwrap().value + 0.75).abs() < 0.05, "{cpu:?}");
+    let sentence = &one.verdict.sentence;
+    assert!(sentence.starts_with("One run on a side: CPU time of GC in the run "), "{sentence}");
+    assert!(sentence.contains("of the run") && !sentence.contains("training"), "{sentence}");
+    assert!(one.figure(FigureId::StepTime).is_none() && one.lines.is_empty());
+    let several = of_several(before, after);
+    assert_eq!(several.verdict.outcome, Outcome::Better, "{:?}", several.verdict);
+    let same = of_several(before, Run { steps: false, ..before });
+    assert_eq!(same.verdict.outcome, Outcome::NoDifference, "{:?}", same.verdict);
+    // Without its CPU time the verdict is on the share.
+    let unknown = of_several(RUN, Run { steps: false, ..RUN });
+    assert_eq!(unknown.verdict.figure, FigureId::GcShare);
+}
+
 #[test]
 fn what_changed_is_told_from_what_is_unknown() {
     let comparison = of_several(RUN, Run { threshold: 7_000, ..RUN });

@@ -166,6 +166,7 @@ fn figure_name(figure: &FigureComparison, per: RateUnit) -> String {
     let per = match per {
         RateUnit::Step => "step",
         RateUnit::Second => "s",
+        RateUnit::Run => "run",
     };
     let generation = figure
         .generation
@@ -173,6 +174,7 @@ fn figure_name(figure: &FigureComparison, per: RateUnit) -> String {
     match figure.figure {
         FigureId::StepTime => "step time".to_owned(),
         FigureId::StepCpuTime => "CPU time per step".to_owned(),
+        FigureId::GcShare if per == "run" => "GC share of the run".to_owned(),
         FigureId::GcShare => "GC share of training".to_owned(),
         FigureId::GcCpuTime => format!("GC CPU time per {per}"),
         FigureId::GpuCost => "GC cost by replay".to_owned(),
@@ -226,6 +228,7 @@ pub(super) fn lines(comparison: &Comparison) -> Vec<String> {
     let per = match comparison.per {
         RateUnit::Step => "per step",
         RateUnit::Second => "per s",
+        RateUnit::Run => "per run",
     };
     let mut table = TextTable::new(&["before", "after", per, ""], &[2, 3]);
     let shown: Vec<&LineComparison> = comparison.lines.iter().filter(differs).collect();
@@ -296,11 +299,11 @@ fn remark(note: ComparisonNote) -> Option<&'static str> {
     Some(match note {
         ComparisonNote::OneRun => return None,
         ComparisonNote::NoSteps => {
-            "Training steps are unknown in some runs: rates are per second of what follows \
+            "Training steps are unknown: rates are per second of what follows \
              start-up, and step time is not tested."
         }
-        ComparisonNote::DifferentMarks => {
-            "Steps were recognized by different marks, so step time is not compared."
+        ComparisonNote::DifferentPhases => {
+            "Training is not known by the same marks in all runs: whole runs are compared."
         }
         ComparisonNote::TooShort => "A run is too short for a test.",
         ComparisonNote::NoTraining => {

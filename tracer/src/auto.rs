@@ -116,7 +116,7 @@ pub(crate) fn search(
         search.step_function,
     )?;
     let started = Instant::now();
-    let mut told = Told { is_quiet: verbosity == Verbosity::Quiet, events: HashMap::new() };
+    let mut told = Told { is_quiet: verbosity == Verbosity::Quiet, processes: HashMap::new() };
     let ended = loop {
         if let Some(ended) = command.wait_a_little(INTERVAL_MS)? {
             break Some(ended);
@@ -169,28 +169,47 @@ pub(crate) fn is_known(processes: &[AppliedProcess], elapsed: Duration) -> bool 
     searches.next().is_some_and(|first| has_result(first) && searches.all(has_result))
 }
 
-/// Number of the decisions of each process that were told.
+/// What was told.
 struct Told {
     is_quiet: bool,
-    events: HashMap<u32, usize>,
+    processes: HashMap<u32, ToldProcess>,
+}
+
+/// Of a process.
+struct ToldProcess {
+    events: usize,
+    /// What it has seen so far, and when that was told.
+    so_far: Option<String>,
+    at: Instant,
 }
 
 impl Told {
     fn tell(&mut self, processes: &[AppliedProcess]) {
+        /// Between two lines of what was seen so far.
+        const EVERY: Duration = Duration::from_secs(10);
         if self.is_quiet {
             return;
         }
         for process in processes {
             let Some(search) = &process.auto else { continue };
-            let told = self.events.entry(process.pid).or_insert(0);
-            for event in search.events.iter().skip(*told) {
-                print::message(format!(
-                    "process {}: {}",
-                    process.pid,
-                    render::decision(event, search.by_time)
-                ));
+            let message = |text: &str| print::message(format!("process {}: {text}", process.pid));
+            let told = self.processes.entry(process.pid).or_insert_with(|| ToldProcess {
+                events: 0,
+                so_far: None,
+                at: Instant::now(),
+            });
+            for event in search.events.iter().skip(told.events) {
+                message(&render::decision(event, search.by_time));
             }
-            *told = search.events.len();
+            told.events = search.events.len();
+            if told.at.elapsed() < EVERY && told.so_far.is_some() {
+                continue;
+            }
+            let so_far = render::so_far(search).filter(|text| told.so_far.as_ref() != Some(text));
+            if let Some(text) = so_far {
+                message(&text);
+                (told.so_far, told.at) = (Some(text), Instant::now());
+            }
         }
     }
 }

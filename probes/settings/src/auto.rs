@@ -9,6 +9,10 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+/// Collections that free fewer objects per second of CPU time free next to nothing: without them nothing is lost
+/// (docs/measurements/rules.md).
+pub const NEXT_TO_NOTHING_PER_S: u64 = 200;
+
 /// What to reach, and at what price.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AutoOptions {
@@ -24,6 +28,8 @@ pub struct AutoOptions {
     pub goal: AutoGoal,
     /// Seconds without any step after which intervals of time are compared instead. 0 or more.
     pub wait_s: f64,
+    /// Nothing is sought before this step, unless [`Self::wait_s`] have passed.
+    pub from_step: u64,
     /// Settings to compare with the first of them, of which none is held; empty: one is sought.
     pub compared: Vec<GcSetting>,
 }
@@ -47,6 +53,7 @@ impl Default for AutoOptions {
             cost: 0.01,
             goal: AutoGoal::Time,
             wait_s: 10.0,
+            from_step: 0,
             compared: Vec::new(),
         }
     }
@@ -57,18 +64,18 @@ const AUTO: &str = "auto";
 /// Before each setting that is compared.
 const COMPARED: char = '|';
 
-/// As the variable carries them: `auto:worth=0.02,memory=0.25,cost=0.01,goal=time,wait=10`, then settings to
-/// compare: `|none|threshold=7000`.
+/// As the variable carries them: `auto:worth=0.02,memory=0.25,cost=0.01,goal=time,wait=10,from=0`, then settings
+/// to compare: `|none|threshold=7000`.
 impl fmt::Display for AutoOptions {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { worth, memory, cost, goal, wait_s, compared } = self;
+        let Self { worth, memory, cost, goal, wait_s, from_step, compared } = self;
         let goal = match goal {
             AutoGoal::Time => "time",
             AutoGoal::Longest => "longest",
         };
         write!(
             formatter,
-            "{AUTO}:worth={worth},memory={memory},cost={cost},goal={goal},wait={wait_s}"
+            "{AUTO}:worth={worth},memory={memory},cost={cost},goal={goal},wait={wait_s},from={from_step}"
         )?;
         compared.iter().try_for_each(|setting| write!(formatter, "{COMPARED}{setting}"))
     }
@@ -110,6 +117,7 @@ impl FromStr for AutoOptions {
                 ("memory", text) => options.memory = share(text, f64::MAX)?,
                 ("cost", text) => options.cost = share(text, 1.0)?,
                 ("wait", text) => options.wait_s = share(text, f64::MAX)?,
+                ("from", text) => options.from_step = text.parse().map_err(|_| wrong())?,
                 ("goal", "time") => options.goal = AutoGoal::Time,
                 ("goal", "longest") => options.goal = AutoGoal::Longest,
                 _ => return Err(wrong()),
@@ -172,8 +180,8 @@ pub struct AutoReport {
     pub memory_alarms: u64,
     /// What it decided, in order. At most 100.
     pub events: Vec<AutoEvent>,
-    /// The settings that were compared, in the order given; the first is the one that the others are compared
-    /// with. Empty: one was sought, or there was no block yet.
+    /// The settings that were compared, in the order given, or tried while one was sought; the first is the one
+    /// that the others are compared with. Empty: there was no block yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "schema", schemars(skip))]
     pub compared: Vec<ComparedSetting>,
@@ -185,7 +193,7 @@ pub struct AutoReport {
 pub struct ComparedSetting {
     /// The setting.
     pub setting: GcSetting,
-    /// Its blocks: each paired with one of the first setting, its neighbor.
+    /// Its blocks: each paired with one of the first setting, its neighbor, unless one was sought.
     pub pairs: u64,
     /// CPU time of the thread that makes the steps.
     pub cpu_ns: u64,
@@ -431,6 +439,7 @@ mod tests {
             cost: 0.0,
             goal: AutoGoal::Longest,
             wait_s: 2.5,
+            from_step: 2_000,
             compared: vec![GcSetting::default(), "threshold=7000,10".parse().expect("a setting")],
         };
         assert!(AutoOptions::are_meant("auto") && !AutoOptions::are_meant("automatic"));

@@ -25,7 +25,7 @@ mod setting;
 
 pub use auto::{
     AutoDecision, AutoDifference, AutoEvent, AutoGoal, AutoOptions, AutoPart, AutoReport,
-    AutoSaving, AutoState, ComparedSetting,
+    AutoSaving, AutoState, ComparedSetting, NEXT_TO_NOTHING_PER_S,
 };
 pub use report::{
     AppliedProcess, AppliedSetting, AskedCollections, CollectionSums, SettingCalls, SettledSteps,

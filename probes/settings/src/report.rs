@@ -38,7 +38,8 @@ pub struct AppliedProcess {
     pub start_ns: u64,
     /// When the report was written, in ns.
     pub end_ns: u64,
-    /// CPU time that gctrace's own code took at steps, without the collections that it ran, in ns.
+    /// CPU time that gctrace's own code took at steps and around collections, without the collections that it
+    /// ran, in ns.
     pub agent_ns: u64,
     /// Collections until the first mark of a step; `None`: there was none.
     pub startup: Option<CollectionSums>,
@@ -114,6 +115,9 @@ pub struct SettledSteps {
     pub cpu_ns: Option<u64>,
     /// Time of the collections in them, in ns.
     pub pause_ns: u64,
+    /// Their CPU time, in ns.
+    #[serde(default)]
+    pub collecting_ns: u64,
     /// Number of these by generation.
     pub collections: [u64; 3],
 }
@@ -131,6 +135,9 @@ pub struct CollectionSums {
     pub garbage: [u64; 3],
     /// Time of the collections.
     pub pause_ns: [u64; 3],
+    /// CPU time of all of them, of the threads that ran them, in ns.
+    #[serde(default)]
+    pub cpu_ns: u64,
     /// The longest collection; 0 also where it is unknown.
     pub longest_ns: u64,
 }

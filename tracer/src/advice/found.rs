@@ -20,7 +20,7 @@ pub(crate) struct FoundSettings {
     /// Version of gctrace.
     gctrace: String,
     /// The command with its arguments.
-    command: Vec<String>,
+    pub(crate) command: Vec<String>,
     /// Its exit code; `null`: it still ran.
     exit_code: Option<u8>,
     /// The setting whose gain was proven last, in the process with the most CPU time, and what was done in forks;
@@ -158,12 +158,10 @@ impl FoundSettings {
         }
     }
 
-    /// Whether any process made steps, or has a result without them.
-    pub(crate) fn has_steps_or_result(&self) -> bool {
-        self.processes.iter().any(|process| {
-            let parts = &process.search.parts;
-            process.steps > 0 || parts.iter().any(|part| part.is_proven)
-        })
+    /// Whether the gain of a setting is proven.
+    pub(crate) fn is_proven(&self) -> bool {
+        let mut parts = self.processes.iter().flat_map(|process| &process.search.parts);
+        parts.any(|part| part.is_proven)
     }
 
     /// Reads one; `None`: the file is none.
@@ -225,7 +223,8 @@ impl FoundSettings {
                         "os.register_at_fork(after_in_child=gc.freeze)".to_owned(),
                     ]
                 }
-                GcChange::Disable | GcChange::Plan(_) => return None,
+                GcChange::Disable => vec!["gc.disable()".to_owned()],
+                GcChange::Plan(_) => return None,
             });
         }
         Some(lines.join("\n") + "\n")

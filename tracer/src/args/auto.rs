@@ -20,12 +20,14 @@ Examples:
   gctrace apply --from auto.json -- python train.py        hold what was found, in the next run
   gctrace advice auto.json 1                 print it as code
 
-At first the program runs with its own settings. If the collector takes more than --worth of the CPU
-time, larger thresholds and gc.freeze() are compared in short blocks of steps, the best is proven in
-pairs of blocks in random order, and held; some blocks with the program's own settings keep checking
-it. If memory grows by more than --memory, or pauses become longer, everything is given back. A step
-is what `gctrace apply` takes for one. Of the ranks of a job on one host, rank 0 decides and the
-others do the same; ranks on several hosts are left alone. The exit code is the command's own.";
+At first the program runs with its own settings. If the collector takes more than --worth of the
+CPU time, larger thresholds, gc.freeze() and, where next to nothing is freed, gc.disable() are
+compared in short blocks of steps, the best is proven in pairs of blocks in random order, and
+held; some blocks with the program's own settings keep checking it. A run that ends first has the
+best guess. If memory grows by more than --memory, or pauses become longer, everything is given
+back. A step is what `gctrace apply` takes for one. Of the ranks of a job on one host, rank 0
+decides and the others do the same; ranks on several hosts are left alone. The exit code is the
+command's own.";
 
 /// What is to become less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -1,8 +1,11 @@
 //! What `gctrace auto` tells: decisions while the program runs, and what came of them.
 
 use crate::advice::{FoundProcess, FoundSettings, FrozenForks, LoadingCollections};
+use crate::text::shell_line;
 use crate::units::{bytes, count, counted, duration, percent, signed_duration, whole};
-use gctrace_settings::{AutoDecision, AutoDifference, AutoEvent, AutoSaving, AutoState};
+use gctrace_settings::{
+    AutoDecision, AutoDifference, AutoEvent, AutoReport, AutoSaving, AutoState, GcSetting,
+};
 use std::path::Path;
 
 /// A decision in a line. `by_time`: steps are milliseconds of work.
@@ -88,6 +91,57 @@ pub(crate) fn more(difference: f64) -> f64 {
     2.0 * difference / (2.0 - difference)
 }
 
+/// What seems the best while nothing is proven: a setting, and what it takes less than the program's own.
+pub(crate) struct Guess {
+    pub(crate) setting: GcSetting,
+    text: String,
+}
+
+impl Guess {
+    /// From pairs of blocks if there are any, else from the blocks in which settings were tried. `None`: no setting
+    /// seems better, or there is a result.
+    pub(crate) fn of(search: &AutoReport) -> Option<Self> {
+        let seeks = matches!(search.state, AutoState::Exploring | AutoState::Proving);
+        if !seeks || search.saved.is_some() {
+            return None;
+        }
+        let tried = search.compared.iter().skip(1).filter_map(|one| {
+            let mean = one.collections.mean?;
+            Some((mean, &one.setting, one.collections, one.pairs, "less CPU time in collections"))
+        });
+        let held = search.parts.last().and_then(|part| {
+            Some((part.cpu.mean?, &part.setting, part.cpu, part.pairs, "less CPU time"))
+        });
+        let best = held.or_else(|| tried.min_by(|one, other| one.0.total_cmp(&other.0)));
+        let (mean, setting, AutoDifference { low, high, .. }, blocks, what) = best?;
+        if mean >= 0.0 {
+            return None;
+        }
+        let range = match (low, high) {
+            (Some(low), Some(high)) => {
+                format!("{} .. {}, 95 %, ", signed_percent(less(high)), signed_percent(less(low)))
+            }
+            _ => String::new(),
+        };
+        let text = format!(
+            "{setting} takes {} {what} ({range}{})",
+            percent(less(mean)),
+            counted(blocks, if held.is_some() { "pair" } else { "block" })
+        );
+        Some(Self { setting: setting.clone(), text })
+    }
+}
+
+/// `-2.1 %`.
+fn signed_percent(share: f64) -> String {
+    if share < 0.0 { format!("-{}", percent(-share)) } else { percent(share) }
+}
+
+/// What a search has seen so far; `None`: nothing yet, or it has a result.
+pub(super) fn so_far(search: &AutoReport) -> Option<String> {
+    Some(format!("so far {}", Guess::of(search)?.text))
+}
+
 /// What was found.
 pub(super) fn lines(found: &FoundSettings, path: &Path) -> Vec<String> {
     let mut lines: Vec<String> = found.processes.iter().map(process).collect();
@@ -108,8 +162,20 @@ pub(super) fn lines(found: &FoundSettings, path: &Path) -> Vec<String> {
     lines.extend(found.loading.map(before_steps));
     if let Some(setting) = &found.setting {
         lines.push(format!(
-            "{setting} in the next run: gctrace apply --from {} -- COMMAND",
-            path.display()
+            "{setting} in the next run: gctrace apply --from {} -- {}",
+            path.display(),
+            shell_line(&found.command)
+        ));
+    } else if let Some(guess) = found.processes.iter().find_map(|one| Guess::of(&one.search)) {
+        lines.push(format!(
+            "measure it, in whole runs: gctrace tune --settings 'none|{}' -- {}",
+            guess.setting,
+            shell_line(&found.command)
+        ));
+    } else if found.processes.iter().any(|one| one.search.state == AutoState::Exploring) {
+        lines.push(format!(
+            "gctrace tune -- {} compares whole runs, about four of them",
+            shell_line(&found.command)
         ));
     }
     lines
@@ -213,14 +279,18 @@ fn process(process: &FoundProcess) -> String {
     let what = match (&search.saved, search.collector_share) {
         (Some(saved), _) => savings(saved, search.cpu_ns),
         (None, None) => "too few to say anything: nothing was changed".to_owned(),
-        (None, Some(share)) => format!(
-            "no gain was proven{}; the collector took {} of the CPU time",
-            match search.state {
-                AutoState::Exploring | AutoState::Proving => " before the end",
-                _ => "",
-            },
-            percent(share)
-        ),
+        (None, Some(share)) => {
+            let found = match (search.state, Guess::of(search)) {
+                (AutoState::Exploring | AutoState::Proving, Some(guess)) => {
+                    format!("best guess, as the run was too short for a proof: {}", guess.text)
+                }
+                (AutoState::Exploring | AutoState::Proving, None) => {
+                    "the run was too short to compare settings in it".to_owned()
+                }
+                _ => "no setting gains anything".to_owned(),
+            };
+            format!("{found}; the collector took {} of the CPU time", percent(share))
+        }
     };
     let mut parts = vec![what];
     if search.saved.is_some()
@@ -259,6 +329,54 @@ fn savings(saved: &AutoSaving, cpu_ns: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gctrace_settings::ComparedSetting;
+
+    fn search(state: AutoState) -> AutoReport {
+        let tried = |setting: &str, mean| ComparedSetting {
+            setting: setting.parse().expect("a setting"),
+            pairs: 4,
+            collections: AutoDifference { mean: Some(mean), ..AutoDifference::default() },
+            ..ComparedSetting::default()
+        };
+        let compared = vec![
+            tried("threshold=700,10,10", 0.0),
+            tried("threshold=2000,10,10", -0.1),
+            tried("disable@start", -2.0 / 3.0),
+        ];
+        AutoReport { state, compared, collector_share: Some(0.55), ..AutoReport::default() }
+    }
+
+    #[test]
+    fn what_was_seen_so_far_is_a_guess_with_its_interval() {
+        let mut exploring = search(AutoState::Exploring);
+        let told = so_far(&exploring).expect("a guess");
+        assert_eq!(
+            told,
+            "so far disable@start takes 50.0 % less CPU time in collections (4 blocks)"
+        );
+        if let Some(best) = exploring.compared.last_mut() {
+            (best.collections.low, best.collections.high) = (Some(-1.0), Some(0.1));
+        }
+        let told = so_far(&exploring).expect("a guess");
+        assert!(told.ends_with("(-10.5 % .. 66.7 %, 95 %, 4 blocks)"), "{told}");
+        // It ends before a proof.
+        let ended = FoundProcess {
+            pid: 7,
+            rank: None,
+            python: "3.12.1".to_owned(),
+            marker: None,
+            steps: 0,
+            failure: None,
+            search: AutoReport { by_time: true, ..exploring },
+        };
+        let line = process(&ended);
+        assert!(
+            line.contains("best guess, as the run was too short for a proof: disable@start"),
+            "{line}"
+        );
+        assert!(!line.contains("no gain"), "{line}");
+        assert_eq!(so_far(&search(AutoState::Watching)), None);
+    }
 
     /// Half the CPU time: 50 against 100 is two thirds of their mean.
     #[test]

@@ -12,7 +12,8 @@ use super::gauge::{Action, Gauge};
 use super::guard::{MemoryAlarm, MemoryGuard, MemoryLook};
 use super::hold::Hold;
 use super::price::{
-    BlockCost, ChargedOld, Figures, MeasuredFull, Thresholds, block_cost, float, worked_ms,
+    BlockCost, ChargedOld, Figures, MeasuredFull, SUSPENDED, Thresholds, block_cost, float,
+    worked_ms,
 };
 use gctrace_settings::{
     AutoDecision, AutoEvent, AutoOptions, AutoPart, AutoSaving, AutoState, ComparedSetting,
@@ -28,8 +29,6 @@ const WATCH: u64 = 200;
 const LONG_NS: u64 = 10_000_000_000;
 /// And has this many steps.
 const FEWEST: u64 = 10;
-/// The third threshold while the old generation is suspended: never reached.
-pub(super) const SUSPENDED: u32 = 1_000_000_000;
 
 /// What comes after the actions that are due.
 #[derive(Clone, Copy, Debug)]
@@ -73,6 +72,8 @@ pub(crate) struct Controller {
     /// Steps of the block so far.
     block_steps: u64,
     pub(super) begin: Figures,
+    /// When steps began.
+    pub(super) first: Figures,
     /// Nothing young waits since the last block.
     pub(super) is_clean: bool,
     /// Collections of generation 1 that do not count towards the next full one: those that close
@@ -142,6 +143,7 @@ impl Controller {
             block: Block { kind: BlockKind::Own, thresholds: own, steps: SET_UP },
             block_steps: 0,
             begin: Figures::default(),
+            first: Figures::default(),
             is_clean: false,
             debt: 0,
             put_off: 0.0,
@@ -184,6 +186,7 @@ impl Controller {
         }
         if self.cpu_ns.is_none() {
             self.begin = gauge.figures();
+            self.first = self.begin;
             self.fulls = self.begin.collections[2];
             self.own_full = self.begin.full;
             self.cpu_ns = Some([self.begin.cpu_ns; 2]);

@@ -3,7 +3,7 @@
 use super::block::BlockKind;
 use super::compare::Comparison;
 use super::controller::{AutoPhase, Controller};
-use super::explore::collecting;
+use super::explore::{collecting, is_off};
 use super::gauge::Gauge;
 use super::hold::{GAPS, Hold, HoldVerdict, LEAST_GAP, RESERVE};
 use super::price::{BlockCost, ChargedOld, Figures, whole};
@@ -69,9 +69,13 @@ impl Controller {
         let saved_ns = better.mean(|cost| cost.full_ns - cost.garbage_ns) * (1.0 - LEFT_BY_FREEZE);
         let is_wanted = saved_ns >= least_ns || is_longest && saved_ns > 0.0;
         // Settings name the step at which to freeze.
-        let freezes = is_wanted && !self.by_time && !self.is_over_budget(lost_ns + full_ns);
+        let freezes = is_wanted
+            && !self.by_time
+            && !is_off(better.thresholds)
+            && !self.is_over_budget(lost_ns + full_ns);
         let (thresholds, allocations) = (better.thresholds, own.mean(|cost| cost.allocations));
         let (block, own_full_ns) = (exploration.block, own.mean(|cost| cost.full_ns));
+        self.compared_settings = exploration.reported();
         self.explored_steps += steps;
         self.spent_ns += lost_ns;
         if thresholds == self.own && !freezes {

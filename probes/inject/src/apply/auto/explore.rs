@@ -4,11 +4,14 @@
 
 use super::block::{Block, BlockKind};
 use super::coin::Coin;
-use super::price::{BlockCost, Thresholds, float, whole};
+use super::price::{BlockCost, SUSPENDED, Thresholds, float, whole};
+use gctrace_settings::{AutoDifference, ComparedSetting, GcSetting};
 
 /// First thresholds that are tried. Two neighbors were never apart by more than the noise where they
 /// were the best.
 const FIRST: [u32; 3] = [2_000, 10_000, 50_000];
+/// The first threshold with which looks come often enough where collections are what brings them.
+const LOOKING: u32 = 500_000;
 /// Steps of a block.
 const SHORTEST: u64 = 25;
 const LONGEST: u64 = 200;
@@ -50,6 +53,26 @@ pub(super) fn block_steps(cost: &BlockCost) -> u64 {
     whole(spanning.min(float(LONGEST))).clamp(shortest, LONGEST)
 }
 
+/// Thresholds that are as good as none: no automatic collection, or, `by_time`, no full one.
+pub(super) fn off([_, second, third]: Thresholds, by_time: bool) -> Thresholds {
+    if by_time { [LOOKING, second, SUSPENDED] } else { [SUSPENDED, second, third] }
+}
+
+pub(super) fn is_off([first, _, third]: Thresholds) -> bool {
+    first >= SUSPENDED || third >= SUSPENDED
+}
+
+/// Thresholds as `gctrace apply` takes them.
+pub(super) fn setting(thresholds: Thresholds, freezes: bool) -> GcSetting {
+    let [first, second, third] = thresholds;
+    let thresholds = match is_off(thresholds) {
+        true => "disable@start".to_owned(),
+        false => format!("threshold={first},{second},{third}"),
+    };
+    let freeze = if freezes { ",freeze@step:2" } else { "" };
+    format!("{thresholds}{freeze}").parse().unwrap_or_default()
+}
+
 pub(super) fn collecting(cost: &BlockCost) -> f64 {
     cost.collecting_ns
 }
@@ -66,8 +89,13 @@ pub(super) struct Exploration {
 
 impl Exploration {
     /// Of a program with these thresholds, that a block of this cost has shown. `longest_ns`: no young
-    /// collection may be as long. `None`: there is nothing to try.
-    pub(super) fn new(own: Thresholds, cost: &BlockCost, longest_ns: Option<u64>) -> Option<Self> {
+    /// collection may be as long. `off`: thresholds that are tried too. `None`: there is nothing to try.
+    pub(super) fn new(
+        own: Thresholds,
+        cost: &BlockCost,
+        longest_ns: Option<u64>,
+        off: Option<Thresholds>,
+    ) -> Option<Self> {
         let [first, second, third] = own;
         if first == 0 || third == 0 {
             // Switched off, or without this rule.
@@ -78,9 +106,10 @@ impl Exploration {
             longest_ns.is_none_or(|longest_ns| u64::from(one) * COLLECTING_NS < longest_ns)
         };
         let others = FIRST.into_iter().filter(|one| !is_near(*one) && may(*one));
-        let tried =
-            |first| Tried { thresholds: [first, second, third], is_out: false, costs: Vec::new() };
-        let tried: Vec<Tried> = std::iter::once(first).chain(others).map(tried).collect();
+        let all = std::iter::once(first).chain(others).map(|first| [first, second, third]);
+        let off = off.filter(|[first, ..]| may(*first));
+        let tried = |thresholds| Tried { thresholds, is_out: false, costs: Vec::new() };
+        let tried: Vec<Tried> = all.chain(off).map(tried).collect();
         if tried.len() < 2 && longest_ns.is_none() {
             return None;
         }
@@ -116,6 +145,38 @@ impl Exploration {
             self.tried[out].is_out = true;
         }
         (others.len() < 2 && self.round > 1).then(|| others.first().copied().unwrap_or(0))
+    }
+
+    /// What was seen by now, the program's own settings first.
+    pub(super) fn reported(&self) -> Vec<ComparedSetting> {
+        let own = &self.tried[0];
+        let all_ns = own.mean(|cost| cost.cpu_ns);
+        let difference = |tried: &Tried| {
+            let blocks = own.costs.len().min(tried.costs.len());
+            if blocks == 0 || all_ns <= 0.0 {
+                return AutoDifference::default();
+            }
+            let mean = (tried.mean(collecting) - own.mean(collecting)) / all_ns;
+            // Student's quantiles for so few blocks, or a little more.
+            let quantile = 2.0 + 2.3 / float(blocks.saturating_sub(1) as u64);
+            let half = quantile * (own.squared_error() + tried.squared_error()).sqrt() / all_ns;
+            // Of the mean of both.
+            let share = |of_own: f64| of_own / (1.0 + of_own / 2.0);
+            let [low, high] =
+                [mean - half, mean + half].map(|end| (blocks > 1).then(|| share(end)));
+            AutoDifference { mean: Some(share(mean)), low, high, p: None }
+        };
+        let reported = self.tried.iter().map(|tried| ComparedSetting {
+            setting: setting(tried.thresholds, false),
+            pairs: tried.costs.len() as u64,
+            cpu_ns: whole(tried.mean(|cost| cost.cpu_ns)),
+            wall_ns: whole(tried.mean(|cost| cost.wall_ns)),
+            collecting_ns: whole(tried.mean(collecting)),
+            full_ns: whole(tried.mean(|cost| cost.full_ns)),
+            collections: difference(tried),
+            ..ComparedSetting::default()
+        });
+        reported.collect()
     }
 
     /// Steps of blocks of other settings than the program's own, and what they cost more, in ns; below 0:

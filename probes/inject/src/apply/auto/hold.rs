@@ -3,6 +3,7 @@
 
 use super::block::{Block, BlockKind, is_other};
 use super::coin::Coin;
+use super::explore::setting;
 use super::mixture::own_by_held;
 use super::pairs::{BlockPairs, ReportedPairs};
 use super::price::{BlockCost, ChargedOld, Figures, Thresholds, float, whole};
@@ -95,9 +96,7 @@ impl Hold {
 
     /// As `gctrace apply` takes it.
     pub(super) fn setting(&self) -> GcSetting {
-        let [first, second, third] = self.thresholds;
-        let freeze = if self.is_frozen() { ",freeze@step:2" } else { "" };
-        format!("threshold={first},{second},{third}{freeze}").parse().unwrap_or_default()
+        setting(self.thresholds, self.is_frozen())
     }
 
     /// The old generation while blocks of this kind run. Objects that are frozen stay so in all: what the

@@ -1,8 +1,8 @@
 //! What the program, another rank or the user does while the controller works.
 
-use super::controller::{AutoPhase, Controller, Moment, SUSPENDED};
+use super::controller::{AutoPhase, Controller, Moment};
 use super::gauge::{Action, Gauge};
-use super::price::Thresholds;
+use super::price::{SUSPENDED, Thresholds};
 use gctrace_settings::AutoDecision;
 
 impl Controller {

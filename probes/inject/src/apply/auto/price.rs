@@ -26,6 +26,8 @@ pub(crate) struct Figures {
     pub(crate) collections: [u64; 3],
     /// CPU time of these, in ns.
     pub(crate) collecting_ns: [u64; 3],
+    /// Objects that they freed.
+    pub(crate) freed: u64,
     /// The longest young and full collection since figures were last read, in ns.
     pub(crate) longest_ns: [u64; 2],
     /// Objects in the youngest generation: `gc.get_count()[0]`.
@@ -100,6 +102,9 @@ impl MeasuredFull {
         (objects / float(self.pending)).clamp(0.0, 1.0)
     }
 }
+
+/// The third threshold while the old generation is suspended: never reached.
+pub(super) const SUSPENDED: u32 = 1_000_000_000;
 
 /// Thresholds, as `gc.set_threshold()` takes them.
 pub(crate) type Thresholds = [u32; 3];
@@ -267,6 +272,7 @@ mod tests {
         wall_ns: 2_000,
         collections: [100, 10, 1],
         collecting_ns: [500, 400, 300],
+        freed: 0,
         longest_ns: [0; 2],
         waiting: 0,
         old: 100_000,

@@ -16,6 +16,7 @@ impl Controller {
         let cost_ns = whole(self.spent_ns - put_off_ns.min(0.0)).saturating_add(agent_ns);
         let compared = match &self.phase {
             AutoPhase::Compare(comparison) => comparison.reported(),
+            AutoPhase::Explore(exploration) => exploration.reported(),
             _ => self.compared_settings.clone(),
         };
         let longest = |longest: [u64; 2]| longest.into_iter().max().filter(|ns| *ns > 0);

@@ -198,6 +198,7 @@ impl SimulatedProgram {
         self.spend(ns);
         self.figures.collections[generation] += 1;
         self.figures.collecting_ns[generation] += whole(ns);
+        self.figures.freed += garbage;
         let longest = &mut self.figures.longest_ns[usize::from(generation == 2)];
         *longest = (*longest).max(whole(ns));
         self.garbage[..=generation].fill(0);

@@ -468,3 +468,49 @@ fn taking_back_ends_everything() {
     assert_eq!((program.actions.len(), report.state), (actions, AutoState::Stopped));
     assert!(report.saved.is_some());
 }
+
+fn has_tried_off(report: &AutoReport) -> bool {
+    report.compared.iter().any(|one| one.setting.to_string() == "disable@start")
+}
+
+/// Where nothing is freed, nothing is lost without collections.
+#[test]
+fn collections_that_free_nothing_are_switched_off() {
+    let mut held = 0;
+    for seed in 1..=5 {
+        let (_, program, report) = both(GROWING, 50_000, 12_000, seed);
+        assert!(has_tried_off(&report), "{report:?}");
+        let off = report.setting.as_ref().is_some_and(|one| one.to_string() == "disable@start");
+        held += u32::from(off);
+        assert!(!off || program.thresholds[0] > 1_000_000, "{:?}", program.thresholds);
+    }
+    assert!(held > 0);
+    let (_, _, report) = both(STATIC, 600_000, 12_000, 1);
+    assert!(!report.compared.is_empty() && !has_tried_off(&report), "{report:?}");
+}
+
+/// Looks come after collections there.
+#[test]
+fn by_time_some_collections_stay() {
+    let mut controller = Controller::new(AutoOptions::default(), OWN, 1);
+    let mut program = SimulatedProgram::new(GROWING, 50_000, 1);
+    program.run_by_time(&mut controller, 20_000);
+    assert!(has_tried_off(&controller.report(0)));
+    let firsts = program.actions.iter().filter_map(|(_, action)| match action {
+        Action::SetThresholds([first, ..]) => Some(*first),
+        _ => None,
+    });
+    assert!(firsts.max() <= Some(500_000));
+}
+
+/// Shorter runs have the program's own settings throughout.
+#[test]
+fn nothing_is_tried_before_the_first_step_for_it() {
+    let options = AutoOptions { from_step: 2_000, wait_s: 1e6, ..AutoOptions::default() };
+    let mut controller = Controller::new(options, OWN, 1);
+    let mut program = SimulatedProgram::new(STATIC, 600_000, 1);
+    program.run(&mut controller, 1_999);
+    assert!(program.actions.is_empty(), "{:?}", program.actions);
+    program.run(&mut controller, 1_000);
+    assert!(!program.actions.is_empty());
+}

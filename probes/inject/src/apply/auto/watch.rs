@@ -2,10 +2,10 @@
 
 use super::block::is_other;
 use super::controller::{AutoPhase, Controller, Moment};
-use super::explore::Exploration;
+use super::explore::{Exploration, off};
 use super::gauge::{Action, Gauge};
 use super::price::{BlockCost, ChargedOld, Figures};
-use gctrace_settings::{AutoDecision, AutoEvent, AutoGoal};
+use gctrace_settings::{AutoDecision, AutoEvent, AutoGoal, NEXT_TO_NOTHING_PER_S};
 
 /// Steps until settings are compared again after a fruitless exploration; doubled with each.
 const WAIT: u64 = 1_000;
@@ -48,6 +48,7 @@ impl Controller {
         if !is_steady
             || !self.is_on
             || self.steps < self.explore_at
+            || !self.may_begin(figures)
             || self.is_over_budget(0.0)
             || self.guard.begin(gauge).is_none()
         {
@@ -55,7 +56,8 @@ impl Controller {
         }
         let longest_ns = self.longest_own_ns.into_iter().max().unwrap_or(0);
         let limit_ns = (self.options.goal == AutoGoal::Longest).then_some(longest_ns);
-        if let Some(mut exploration) = Exploration::new(self.own, cost, limit_ns) {
+        let off = (!self.frees(figures)).then(|| off(self.own, self.by_time));
+        if let Some(mut exploration) = Exploration::new(self.own, cost, limit_ns, off) {
             self.has_said_nothing = false;
             self.explorations += 1;
             exploration.begin_round(&mut self.coin);
@@ -64,6 +66,19 @@ impl Controller {
         } else if !std::mem::replace(&mut self.has_said_nothing, true) {
             self.decide(AutoDecision::OwnIsBest);
         }
+    }
+
+    /// Whether the program has made as many steps, or has run as long, as it is to be left alone.
+    fn may_begin(&self, figures: &Figures) -> bool {
+        let ran_ns = figures.wall_ns.saturating_sub(self.first.wall_ns);
+        self.by_time || self.steps >= self.options.from_step || ran_ns >= self.options.wait_ns()
+    }
+
+    /// Whether collections free something: where they do not, nothing is lost without them.
+    fn frees(&self, figures: &Figures) -> bool {
+        let freed = figures.freed.saturating_sub(self.first.freed);
+        let ms = figures.cpu_ns.saturating_sub(self.first.cpu_ns) / 1_000_000;
+        freed.saturating_mul(1_000) > ms.saturating_mul(NEXT_TO_NOTHING_PER_S)
     }
 
     /// Own settings for now; watches, and explores again after a while.

@@ -6,7 +6,9 @@
 use super::calls::MOST_LINES;
 use super::collector::{CollectCall, Collector};
 use super::search::SettingSearch;
-use super::sums::{SettlingSteps, Totals, WorkBegin, forget_longest, longest_ns, totals};
+use super::sums::{
+    SettlingSteps, Totals, WorkBegin, forget_longest, longest_ns, take_own_ns, totals,
+};
 use super::{calls, quiet};
 use crate::apply::files::ReportFolder;
 use crate::apply::marks::{MarkCounter, Marked};
@@ -135,6 +137,7 @@ impl Agent {
         (self.reported_ns, self.looked_ns) = (now, now);
         self.has_ended = false;
         forget_longest();
+        take_own_ns();
     }
 
     /// Whether it is this process's, not its parent's from before the fork.
@@ -213,6 +216,7 @@ impl Agent {
         totals.since(since).add_to(sums);
         sums.duration_ns += now.saturating_sub(since_ns);
         sums.longest_ns = sums.longest_ns.max(longest_ns());
+        self.report.agent_ns = self.report.agent_ns.saturating_add(take_own_ns());
         (self.since, self.since_ns) = (totals, now);
     }
 

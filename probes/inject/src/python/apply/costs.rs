@@ -17,6 +17,8 @@ struct CollectionCosts {
     begun: Option<BegunCollection>,
     collections: [u64; 3],
     ns: [u64; 3],
+    /// Objects that they freed.
+    freed: u64,
     /// That of collections in other threads.
     elsewhere_ns: u64,
     longest_ns: [u64; 2],
@@ -25,7 +27,6 @@ struct CollectionCosts {
 
 /// A collection that runs.
 struct BegunCollection {
-    cpu_ns: u64,
     left_before: u64,
     pending: u64,
 }
@@ -43,6 +44,7 @@ pub(super) fn begin(state: Option<CollectorState>) {
             begun: None,
             collections: [0; 3],
             ns: [0; 3],
+            freed: 0,
             elsewhere_ns: 0,
             longest_ns: [0; 2],
             full: None,
@@ -54,16 +56,16 @@ pub(super) fn begin(state: Option<CollectorState>) {
 pub(super) fn started() {
     with(|costs| {
         let (left_before, pending) = costs.state.long_lived()?;
-        costs.begun = Some(BegunCollection { cpu_ns: thread_cpu_ns(), left_before, pending });
+        costs.begun = Some(BegunCollection { left_before, pending });
         Some(())
     });
 }
 
-/// It has ended, and freed so many objects.
-pub(super) fn stopped(generation: usize, freed: u64) {
+/// It has ended, freed so many objects, and took this much CPU time.
+pub(super) fn stopped(generation: usize, freed: u64, cpu_ns: u64) {
     with(|costs| {
         let begun = costs.begun.take()?;
-        let cpu_ns = thread_cpu_ns().saturating_sub(begun.cpu_ns);
+        costs.freed = costs.freed.saturating_add(freed);
         *costs.collections.get_mut(generation)? += 1;
         *costs.ns.get_mut(generation)? += cpu_ns;
         if tid() != costs.steps_tid {
@@ -73,7 +75,7 @@ pub(super) fn stopped(generation: usize, freed: u64) {
         let longest_ns = costs.longest_ns.get_mut(usize::from(is_full))?;
         *longest_ns = cpu_ns.max(*longest_ns);
         if is_full {
-            let BegunCollection { left_before, pending, .. } = begun;
+            let BegunCollection { left_before, pending } = begun;
             let (left, _) = costs.state.long_lived()?;
             costs.full = Some(MeasuredFull { cpu_ns, left, freed, left_before, pending });
         }
@@ -106,6 +108,7 @@ pub(super) fn figures(waiting: u64, by_time: bool) -> Figures {
             wall_ns: now_ns(),
             collections: costs.collections,
             collecting_ns: costs.ns,
+            freed: costs.freed,
             longest_ns: std::mem::take(&mut costs.longest_ns),
             waiting,
             old,

@@ -15,20 +15,25 @@ static IDLE_EVERY_NS: AtomicU64 = AtomicU64::new(1_000_000_000);
 
 /// Collections of the main interpreter in this process, and of its ancestors by fork before.
 struct Sums {
-    /// Collections, cyclic garbage in objects and time in ns, of each generation.
-    of_generations: [[AtomicU64; 3]; 3],
+    /// Collections, cyclic garbage in objects, time and CPU time in ns, of each generation.
+    of_generations: [[AtomicU64; 3]; 4],
     /// The longest collection in ns since it was last reset.
     longest_ns: AtomicU64,
-    /// Start of the running collection, CLOCK_MONOTONIC in ns.
+    /// Start of the running collection, CLOCK_MONOTONIC in ns, and CPU time of its thread then.
     start_ns: AtomicU64,
+    start_cpu_ns: AtomicU64,
+    /// CPU time that noting collections took since it was last taken, in ns.
+    own_ns: AtomicU64,
     /// When `idle` was last asked for.
     idle_ns: AtomicU64,
 }
 
 static SUMS: Sums = Sums {
-    of_generations: [const { [const { AtomicU64::new(0) }; 3] }; 3],
+    of_generations: [const { [const { AtomicU64::new(0) }; 3] }; 4],
     longest_ns: AtomicU64::new(0),
     start_ns: AtomicU64::new(0),
+    start_cpu_ns: AtomicU64::new(0),
+    own_ns: AtomicU64::new(0),
     idle_ns: AtomicU64::new(0),
 };
 
@@ -45,7 +50,7 @@ static COLLECTION: MethodDef = method(c"gctrace_apply", collection);
 
 /// The sums at one time.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Totals([[u64; 3]; 3]);
+pub(super) struct Totals([[u64; 3]; 4]);
 
 /// The collections so far.
 pub(super) fn totals() -> Totals {
@@ -60,6 +65,11 @@ pub(super) fn idle_each(ns: u64) {
 /// A call of `idle` runs.
 pub(super) fn idle_runs() {
     IDLE_IS_DUE.store(false, Relaxed);
+}
+
+/// CPU time in ns that noting collections took since this was last asked.
+pub(super) fn take_own_ns() -> u64 {
+    SUMS.own_ns.swap(0, Relaxed)
 }
 
 /// The longest collection since the last [`forget_longest`], in ns.
@@ -99,24 +109,31 @@ impl Totals {
                 *value = value.saturating_add(more);
             }
         }
+        sums.cpu_ns = sums.cpu_ns.saturating_add(self.cpu_ns());
     }
 
     /// Number of collections, by generation.
     pub(super) fn collections(self) -> [u64; 3] {
-        let [collections, _, _] = self.0;
+        let [collections, ..] = self.0;
         collections
     }
 
     /// Garbage of all generations, in objects.
     pub(super) fn garbage(self) -> u64 {
-        let [_, garbage, _] = self.0;
+        let [_, garbage, ..] = self.0;
         garbage.into_iter().sum()
     }
 
     /// Time of all generations, in ns.
     pub(super) fn pause_ns(self) -> u64 {
-        let [_, _, pause_ns] = self.0;
+        let [_, _, pause_ns, _] = self.0;
         pause_ns.into_iter().sum()
+    }
+
+    /// CPU time of all generations, in ns.
+    pub(super) fn cpu_ns(self) -> u64 {
+        let [.., cpu_ns] = self.0;
+        cpu_ns.into_iter().sum()
     }
 }
 
@@ -194,6 +211,7 @@ impl SettlingSteps {
             wall_ns: now.wall_ns.saturating_sub(begun.wall_ns),
             cpu_ns: (now.tid == begun.tid).then(|| now.cpu_ns.saturating_sub(begun.cpu_ns)),
             pause_ns: during.pause_ns(),
+            collecting_ns: during.cpu_ns(),
             collections: during.collections(),
         })
     }
@@ -223,12 +241,15 @@ pub(super) fn install(
 unsafe extern "C" fn collection(_own: Object, arguments: *const Object, count: isize) -> Object {
     let Some(api) = api() else { return NULL };
     guarded(|| {
+        let began_ns = now_ns();
         // SAFETY: the lock is held; the arguments number `count`.
         unsafe {
             if count == 2 && !is_off() {
                 SUMS.called(api, *arguments, *arguments.add(1));
             }
         }
+        let own_ns = now_ns().saturating_sub(began_ns).min(SHORT_NS);
+        SUMS.own_ns.fetch_add(own_ns, Relaxed);
     });
     api.none()
 }
@@ -246,19 +267,22 @@ impl Sums {
             if is_up && let Some(look) = LOOK.get() {
                 look(api);
             }
+            let cpu_ns = thread_cpu_ns();
             super::costs::started();
+            self.start_cpu_ns.store(cpu_ns, Relaxed);
             self.start_ns.store(now_ns(), Relaxed);
             return None;
         }
+        let cpu_ns = thread_cpu_ns().saturating_sub(self.start_cpu_ns.load(Relaxed));
         let pause_ns = now.saturating_sub(self.start_ns.load(Relaxed));
         let entry = |key| info.value(&OwnedRef::interned(api, key)?)?.number();
         let generation = usize::try_from(entry(c"generation")?).ok()?;
         let garbage = u64::try_from(entry(c"collected")?).ok()?;
-        for (sums, value) in self.of_generations.iter().zip([1, garbage, pause_ns]) {
+        for (sums, value) in self.of_generations.iter().zip([1, garbage, pause_ns, cpu_ns]) {
             sums.get(generation)?.fetch_add(value, Relaxed);
         }
         self.longest_ns.fetch_max(pause_ns, Relaxed);
-        super::costs::stopped(generation, garbage);
+        super::costs::stopped(generation, garbage, cpu_ns);
         let since_ns = now.saturating_sub(self.idle_ns.load(Relaxed));
         if is_up
             && since_ns > IDLE_EVERY_NS.load(Relaxed)

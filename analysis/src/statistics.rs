@@ -5,10 +5,11 @@
 //! accepts any values, and returns `None` for too few of them.
 
 pub mod bootstrap;
-pub mod permutation;
 mod quantiles;
 pub mod steady;
 pub mod trend;
+
+pub(crate) use quantiles::{student, student_outside};
 
 /// A figure with its 95 % confidence interval, in the unit of the values.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -34,24 +35,6 @@ pub fn standard_deviation(values: &[f64]) -> Option<f64> {
     let mean = mean(values).filter(|_| values.len() > 1)?;
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
     Some((squares / (count(values) - 1.0)).sqrt())
-}
-
-/// `these[i] - those[i]`, for as many pairs as there are.
-#[must_use]
-pub fn paired_differences(these: &[f64], those: &[f64]) -> Vec<f64> {
-    let pairs = these.iter().zip(those);
-    pairs.map(|(this, that)| this - that).collect()
-}
-
-/// The smallest true mean that `count` values with this standard deviation show, in four of five
-/// cases, to differ from 0 at 5 %: (t(0.975) + t(0.8)) times the standard error, with count - 1
-/// degrees of freedom. J. Cohen, Statistical Power Analysis for the Behavioral Sciences, 1988,
-/// chapter 2. `None` for fewer than two values.
-#[must_use]
-pub fn detectable_mean(standard_deviation: f64, count: usize) -> Option<f64> {
-    let freedom = u32::try_from(count.checked_sub(1)?).ok()?;
-    let [significance, power] = [0.975, 0.8].map(|share| quantiles::student(share, freedom));
-    Some((significance? + power?) * standard_deviation / (f64::from(freedom) + 1.0).sqrt())
 }
 
 /// p values, adjusted because there are several: S. Holm, A Simple Sequentially Rejective Multiple
@@ -127,22 +110,18 @@ mod tests {
     #[test]
     fn sleep() {
         let [first, second] = SLEEP;
-        let differences = paired_differences(&second, &first);
+        let differences: Vec<f64> =
+            second.iter().zip(&first).map(|(one, other)| one - other).collect();
         // R: mean(d) = 1.58, sd(d) = 1.229995, mean(second) = 2.33.
         assert!((mean(&differences).unwrap() - 1.58).abs() < 1e-9);
         assert!((standard_deviation(&differences).unwrap() - 1.229_995).abs() < 1e-6);
         assert!((mean(&second).unwrap() - 2.33).abs() < 1e-9);
-        // t(0.975, 9) = 2.262157, t(0.8, 9) = 0.883404.
-        let detectable = detectable_mean(1.229_995, 10).unwrap();
-        assert!((detectable - 3.145_561 * 1.229_995 / 10.0_f64.sqrt()).abs() < 1e-5);
     }
 
     #[test]
     fn too_few_values() {
         assert_eq!(mean(&[]), None);
         assert_eq!(standard_deviation(&[1.0]), None);
-        assert_eq!(detectable_mean(1.0, 1), None);
-        assert_eq!(detectable_mean(1.0, 0), None);
         assert!(holm(&[]).is_empty());
     }
 

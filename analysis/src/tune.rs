@@ -7,7 +7,7 @@ mod compare;
 mod report;
 mod verdict;
 
-pub use compare::{FEWEST_PAIRS, Measured, MeasuredRuns, compare};
+pub use compare::{FEWEST_RUNS, MOST_RUNS, Measured, MeasuredRuns, compare};
 pub use report::{
     MeasuredDifference, TuneMeasure, TuneMethod, TuneOutcome, TuneRefusal, TuneReport, TuneUnit,
     TunedSetting,

@@ -3,13 +3,15 @@
 //! Owns the decisions: blocks of steps of one run, or whole runs; when to stop measuring; and that
 //! the command is left alone.
 //!
-//! - `search`: settings that are sought, as `gctrace auto` does;
+//! - `search`: settings that are sought within a run, as `gctrace auto` does;
 //! - `blocks`: settings that take turns within one run, by the controller of `gctrace auto`;
 //! - `runs`: whole runs with one setting each, by the agent of `gctrace apply`;
+//! - `candidates`: which settings such runs try, from the first one;
 //! - `progress`: the bar on the terminal;
 //! - `render`: the result.
 
 mod blocks;
+mod candidates;
 mod progress;
 mod render;
 mod runs;
@@ -28,10 +30,11 @@ use anyhow::Context as _;
 use gctrace_analysis::tune::TuneReport;
 use gctrace_settings::{AutoOptions, GcSetting};
 use nix::sys::signal::Signal;
+use search::SearchedRun;
 use std::io;
 use std::io::Write as _;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Measures the settings and prints the result. Returns the exit code of a command that failed,
 /// otherwise 0.
@@ -39,17 +42,16 @@ use std::time::{Duration, Instant};
 /// # Errors
 /// The library cannot be loaded, the command cannot be started, or the output file exists.
 pub(crate) fn run(config: &TuneArgs, verbosity: Verbosity) -> anyhow::Result<u8> {
-    let config = &if config.searches() { config.clone() } else { config.with_settings() };
     let tuner = Tuner::new(config, verbosity)?;
-    if config.searches() {
-        if let Some(code) = search::measure(&tuner)? {
-            return Ok(code);
-        }
-        print::message("the command has no steps that gctrace knows: comparing whole runs");
-        let named = config.with_settings();
-        return runs::measure(&Tuner { started: tuner.started, ..Tuner::new(&named, verbosity)? });
+    match (config.settings.is_empty(), config.runs) {
+        (false, _) if config.takes_turns() => blocks::measure(&tuner),
+        (false, _) => runs::compare_named(&tuner),
+        (true, true) => runs::seek(&tuner, None),
+        (true, false) => match search::measure(&tuner)? {
+            SearchedRun::Done(code) => Ok(code),
+            SearchedRun::Ended(run) => runs::seek(&tuner, run.map(|run| *run)),
+        },
     }
-    if config.takes_turns() { blocks::measure(&tuner) } else { runs::measure(&tuner) }
 }
 
 /// What both ways to measure need.
@@ -100,7 +102,9 @@ impl<'a> Tuner<'a> {
 
     /// Prints or writes the report. A failure is reported: the command's exit code is what counts.
     fn print(&self, mut report: TuneReport) {
-        report.apply = report.best.as_ref().map(|best| self.apply_line(best));
+        let guessed = || report.guessed_gain().map(|(setting, _)| setting.setting.clone());
+        let best = report.best.clone().or_else(guessed);
+        report.apply = best.map(|best| self.apply_line(&best));
         if let Err(error) = self.try_print(&report) {
             tracing::error!("{}", crate::text::chain(&error));
         }
@@ -170,10 +174,4 @@ impl<'a> Tuner<'a> {
         words.extend(self.config.command.iter().cloned());
         shell_line(&words)
     }
-}
-
-/// `7 min`, for estimates.
-fn whole_minutes(time: Duration) -> String {
-    let minutes = time.as_secs().div_ceil(60).max(1);
-    if minutes < 120 { format!("{minutes}m") } else { format!("{}h", minutes.div_ceil(60)) }
 }

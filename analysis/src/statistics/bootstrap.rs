@@ -36,17 +36,6 @@ pub fn difference(these: &[f64], those: &[f64]) -> Option<Estimate> {
     Some(estimate(value, least, |rng| resampled_mean(&these, rng) - resampled_mean(&those, rng)))
 }
 
-/// Mean of paired differences; `None` for fewer than [`FEWEST`].
-#[must_use]
-pub fn paired(differences: &[f64]) -> Option<Estimate> {
-    if differences.len() < FEWEST {
-        return None;
-    }
-    let values = groups(differences, GROUPS);
-    let value = mean(differences)?;
-    Some(estimate(value, values.len(), |rng| resampled_mean(&values, rng)))
-}
-
 /// Median of `these` minus median of `those`; `None` if either has fewer than [`FEWEST`]. For
 /// typical lengths only: medians drop the rare long pauses.
 #[must_use]
@@ -178,16 +167,13 @@ mod tests {
             let mut sample = |scale: f64| -> Vec<f64> {
                 (0..count).map(|_| -(1.0 - rng.f64()).ln() * scale).collect()
             };
-            let (mut unpaired, mut within) = (0, 0);
+            let mut held = 0;
             for _ in 0..100 {
                 let (these, those) = (sample(5.0), sample(3.0));
-                let differences = super::super::paired_differences(&these, &those);
-                let holds = |found: Estimate| u32::from(found.low <= 2.0 && 2.0 <= found.high);
-                unpaired += holds(difference(&these, &those).unwrap());
-                within += holds(paired(&differences).unwrap());
+                let found = difference(&these, &those).unwrap();
+                held += u32::from(found.low <= 2.0 && 2.0 <= found.high);
             }
-            assert!((least..=99).contains(&unpaired), "{unpaired} of 100 by {count}");
-            assert!((least..=99).contains(&within), "{within} of 100 by {count}");
+            assert!((least..=99).contains(&held), "{held} of 100 by {count}");
         }
     }
 
@@ -226,7 +212,7 @@ mod tests {
     fn groups_spread_as_values_do() {
         let mut rng = Rng::with_seed(2);
         let values: Vec<f64> = (0..20_000).map(|_| rng.f64()).collect();
-        let found = paired(&values).unwrap();
+        let found = difference(&values, &[0.0; 1_000]).unwrap();
         // For a mean of uniform values: 1 / sqrt(12 n), 1.96 times that to either side.
         let expected = 2.0 * 1.96 / (12.0 * 20_000.0f64).sqrt();
         let width = found.high - found.low;
@@ -258,9 +244,9 @@ mod tests {
     #[test]
     fn few_values_say_nothing_and_equal_ones_all() {
         assert_eq!(difference(&[1.0, 2.0], &[1.0, 2.0, 3.0]), None);
-        assert_eq!(paired(&[1.0, 2.0]), None);
         let same = difference(&[5.0; 4], &[3.0; 3]).unwrap();
         assert_eq!((same.value, same.low, same.high), (2.0, 2.0, 2.0));
-        assert_eq!(paired(&[1.0, 2.0, 9.0]), paired(&[1.0, 2.0, 9.0]), "the same every time");
+        let again = || difference(&[1.0, 2.0, 9.0], &[3.0; 3]);
+        assert_eq!(again(), again(), "the same every time");
     }
 }

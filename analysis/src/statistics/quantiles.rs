@@ -7,7 +7,7 @@ const MOST_FREEDOM: u32 = 1_000;
 
 /// The value below which this share of Student's distribution lies; `None` without a degree of
 /// freedom, or for a share outside 0.5 to 0.999_999_999.
-pub(super) fn student(share: f64, freedom: u32) -> Option<f64> {
+pub(crate) fn student(share: f64, freedom: u32) -> Option<f64> {
     if freedom == 0 || !(0.5..=0.999_999_999).contains(&share) {
         return None;
     }
@@ -25,7 +25,7 @@ pub(super) fn student(share: f64, freedom: u32) -> Option<f64> {
 
 /// Share of Student's distribution outside -|t| to |t|, the two-sided p of `t`; `freedom` may be a
 /// fraction, and is rounded down. `None` below one degree of freedom.
-pub(super) fn student_outside(t: f64, freedom: f64) -> Option<f64> {
+pub(crate) fn student_outside(t: f64, freedom: f64) -> Option<f64> {
     if !(freedom >= 1.0 && t.is_finite()) {
         return None;
     }

@@ -1,14 +1,20 @@
-//! Whole runs compared: differences within pairs of neighbors, and how sure they are.
+//! Whole runs compared: differences between means of runs, and how sure they are, however often one looks.
 
 use super::report::{
     MeasuredDifference, TuneMeasure, TuneMethod, TuneRefusal, TuneReport, TuneUnit, TunedSetting,
 };
-use crate::statistics::permutation::sign_flips;
-use crate::statistics::{bootstrap, detectable_mean, mean, standard_deviation};
+use crate::statistics::{mean, standard_deviation, student, student_outside};
 
-/// Fewer pairs of runs than this give no verdict: with five, even differences of one sign are chance in 6 %
-/// of the cases.
-pub const FEWEST_PAIRS: usize = 8;
+/// Runs with the first setting that a difference from it needs: one alone may be an outlier.
+pub const FEWEST_RUNS: usize = 2;
+/// Runs of a search after which the best guess is the answer: more would make it narrower, hardly another.
+pub const MOST_RUNS: usize = 12;
+/// Before it is seen how much runs vary, it counts as this much, as a share of their mean, with the weight of so
+/// many runs. Programs on machines that others use vary by 5 to 20 %.
+const USUAL_NOISE: f64 = 0.1;
+const USUAL_WEIGHT: u32 = 3;
+/// Of intervals, and of claims by chance over all looks.
+const SIGNIFICANT: f64 = 0.05;
 
 /// The means of one run.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -17,44 +23,44 @@ pub struct Measured {
     pub wall_ns: f64,
     /// CPU time per step of the thread that makes steps (or of the run), in ns; `None`: unknown.
     pub cpu_ns: Option<f64>,
-    /// Time of collections per step (or of the run), in ns; `None`: unknown.
+    /// Wall time of collections per step (or of the run), in ns; `None`: unknown.
     pub pause_ns: Option<f64>,
+    /// CPU time of collections likewise.
+    pub collecting_ns: Option<f64>,
     /// Collections in the run, by generation.
     pub collections: [f64; 3],
     /// Largest resident memory, in bytes; `None`: unknown.
     pub peak_rss_bytes: Option<u64>,
 }
 
-/// Runs with one setting each, in groups of one run per setting.
+/// Runs with one setting each.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MeasuredRuns {
     /// What the times are of.
     pub unit: TuneUnit,
-    /// The groups, in order of time; in each one entry per setting, in the order of the settings.
-    pub groups: Vec<Vec<Measured>>,
+    /// The runs of each setting, in the order of the settings.
+    pub of_settings: Vec<Vec<Measured>>,
+    /// How often runs were looked at by now, this time included.
+    pub looks: u32,
 }
 
-/// Compares each setting with the first. `settings` name the entries of each group. By wall time if the CPU time of
-/// a run is unknown.
+/// Compares each setting with the first. `settings` name those of the runs. By wall time if the CPU time of a run is
+/// unknown.
 #[must_use]
 pub fn compare(settings: &[String], runs: &MeasuredRuns, measure: TuneMeasure) -> TuneReport {
-    let column = |setting: usize| -> Vec<Measured> {
-        runs.groups.iter().filter_map(|group| group.get(setting).copied()).collect()
-    };
-    let columns: Vec<Vec<Measured>> = (0..settings.len()).map(column).collect();
+    let columns = &runs.of_settings;
     let has_cpu = columns.iter().flatten().all(|run| run.cpu_ns.is_some());
     let measure = if has_cpu { measure } else { TuneMeasure::Wall };
-    let first = columns.first().map_or(&[][..], Vec::as_slice);
-    let tuned = settings.iter().zip(&columns).enumerate().map(|(at, (name, column))| {
-        let difference = |clock| {
-            (at > 0).then(|| difference(&times(column, clock)?, &times(first, clock)?)).flatten()
-        };
+    let clocks = [TuneMeasure::Wall, TuneMeasure::Cpu].map(|clock| ComparedClock::of(runs, clock));
+    let tuned = settings.iter().zip(columns).enumerate().map(|(at, (name, column))| {
+        let [wall_difference, cpu_difference] =
+            clocks.each_ref().map(|clock| clock.as_ref().filter(|_| at > 0)?.difference(at));
+        let is_few = at > 0 && wall_difference.is_none();
         let pairs = column.len() as u64;
-        let is_few = at > 0 && column.len() < FEWEST_PAIRS;
         TunedSetting {
-            wall_difference: difference(TuneMeasure::Wall),
-            cpu_difference: difference(TuneMeasure::Cpu),
-            refused: is_few.then_some(TuneRefusal::FewPairs { pairs, needed: FEWEST_PAIRS as u64 }),
+            wall_difference,
+            cpu_difference,
+            refused: is_few.then_some(TuneRefusal::FewPairs { pairs, needed: FEWEST_RUNS as u64 }),
             ..tuned(name, column, measure)
         }
     });
@@ -66,7 +72,7 @@ fn tuned(name: &str, column: &[Measured], measure: TuneMeasure) -> TunedSetting 
         let values: Option<Vec<f64>> = column.iter().map(value).collect();
         mean(&values?)
     };
-    let times = times(column, measure);
+    let times: Option<Vec<f64>> = column.iter().map(|run| Some(run.time(measure)?.all)).collect();
     let collections = [0, 1, 2].map(|generation: usize| {
         mean_of(&|measured| measured.collections.get(generation).copied()).unwrap_or(0.0)
     });
@@ -76,7 +82,7 @@ fn tuned(name: &str, column: &[Measured], measure: TuneMeasure) -> TunedSetting 
         wall_ns: mean_of(&|measured| Some(measured.wall_ns)).map(whole),
         cpu_ns: mean_of(&|measured| measured.cpu_ns).map(whole),
         standard_deviation_ns: times.and_then(|times| standard_deviation(&times)).map(whole),
-        pause_ns: mean_of(&|measured| measured.pause_ns).map(whole),
+        pause_ns: mean_of(&|measured| measured.collecting_ns.or(measured.pause_ns)).map(whole),
         collections: Some(collections),
         peak_rss_bytes: column.iter().filter_map(|measured| measured.peak_rss_bytes).max(),
         wall_difference: None,
@@ -86,33 +92,162 @@ fn tuned(name: &str, column: &[Measured], measure: TuneMeasure) -> TunedSetting 
     }
 }
 
-/// Per run, by this clock; `None` if it is missing in one.
-fn times(column: &[Measured], measure: TuneMeasure) -> Option<Vec<f64>> {
-    let time = |measured: &Measured| match measure {
-        TuneMeasure::Wall => Some(measured.wall_ns),
-        TuneMeasure::Cpu => measured.cpu_ns,
-    };
-    column.iter().map(time).collect()
+/// A time of a run by one clock.
+#[derive(Clone, Copy)]
+struct RunTime {
+    all: f64,
+    /// That of collections; `None`: unknown.
+    collecting: Option<f64>,
 }
 
-fn difference(these: &[f64], first: &[f64]) -> Option<MeasuredDifference> {
-    let pairs = these.iter().zip(first);
-    let differences: Vec<f64> = pairs.map(|(this, first)| this - first).collect();
-    let estimate = bootstrap::paired(&differences)?;
-    let usual = mean(first).filter(|mean| *mean > 0.0)?;
-    let p_value = sign_flips(&differences)?;
-    let detectable = detectable_mean(standard_deviation(&differences)?, differences.len())?;
-    Some(MeasuredDifference {
-        mean_ns: signed(estimate.value),
-        low_ns: signed(estimate.low),
-        high_ns: signed(estimate.high),
-        mean_ratio: estimate.value / usual,
-        low_ratio: estimate.low / usual,
-        high_ratio: estimate.high / usual,
-        p_value,
-        holm_p_value: p_value,
-        detectable_ratio: Some(detectable / usual),
-    })
+impl Measured {
+    fn time(&self, clock: TuneMeasure) -> Option<RunTime> {
+        Some(match clock {
+            TuneMeasure::Wall => RunTime { all: self.wall_ns, collecting: self.pause_ns },
+            TuneMeasure::Cpu => RunTime { all: self.cpu_ns?, collecting: self.collecting_ns },
+        })
+    }
+}
+
+/// All runs by one clock.
+///
+/// A setting changes mostly the time of collections; the rest of a run has no reason to differ by the setting, and all
+/// runs together show how much it varies by chance. If it does differ, this takes a part of that for noise, which
+/// makes claims rarer, and none false. What is claimed is a difference of the whole time: a setting may move
+/// costs out of collections, to caches and page faults.
+struct ComparedClock {
+    of_settings: Vec<Vec<RunTime>>,
+    /// Squared standard deviation of a run, as a share of its time, and degrees of freedom.
+    variance: f64,
+    freedom: u32,
+    looks: u32,
+}
+
+impl ComparedClock {
+    /// `None`: a time is unknown, or there is none.
+    fn of(runs: &MeasuredRuns, clock: TuneMeasure) -> Option<Self> {
+        let times = |column: &Vec<Measured>| column.iter().map(|run| run.time(clock)).collect();
+        let of_settings: Vec<Vec<RunTime>> =
+            runs.of_settings.iter().map(times).collect::<Option<_>>()?;
+        let of = |column: &[RunTime], part: fn(&RunTime) -> f64| -> Vec<f64> {
+            column.iter().map(part).collect()
+        };
+        let mut others = Spread::default();
+        if of_settings.iter().flatten().all(|time| time.collecting.is_some()) {
+            let every = of_settings.iter().flat_map(|one| of(one, RunTime::others));
+            others.add(&every.collect::<Vec<_>>());
+        } else {
+            // What is left without collections is unknown: only runs with the same setting are alike.
+            of_settings.iter().for_each(|one| others.add(&of(one, RunTime::others)));
+        }
+        let mut all = others;
+        of_settings.iter().for_each(|one| all.add(&of(one, RunTime::collections)));
+        let (others, all) = (others.estimate(), all.estimate());
+        let (variance, _) = if all.0 > others.0 { all } else { others };
+        Some(Self { of_settings, variance, freedom: others.1, looks: runs.looks.max(1) })
+    }
+
+    /// Of a setting from the first one.
+    fn difference(&self, at: usize) -> Option<MeasuredDifference> {
+        let first = self.of_settings.first().filter(|first| first.len() >= FEWEST_RUNS)?;
+        let these = self.of_settings.get(at)?;
+        let all = self.compared(these, first, |time| time.all)?;
+        let collecting = self.compared(these, first, RunTime::collections)?;
+        let usual = mean(&first.iter().map(|time| time.all).collect::<Vec<_>>())?;
+        if usual <= 0.0 {
+            return None;
+        }
+        // Looks are much alike, as each has one run more: chance has little more room over all than over two. Simulated
+        // with up to 40 runs (tests).
+        let looks = 2.0 + 2.0 * f64::from(self.looks).ln();
+        let quantile = student(1.0 - SIGNIFICANT / looks / 2.0, self.freedom)?;
+        let p_of = |one: ComparedMeans| {
+            let p = if one.error > 0.0 {
+                student_outside(one.difference / one.error, f64::from(self.freedom))
+            } else {
+                Some(if one.difference == 0.0 { 1.0 } else { 0.0 })
+            };
+            p.map(|p| (p * looks).min(1.0))
+        };
+        let is_known = these.iter().chain(first).all(|time| time.collecting.is_some());
+        // Less time with as many collections is chance.
+        let p_value = match all.difference < 0.0 && is_known {
+            true if collecting.difference >= 0.0 => 1.0,
+            true => p_of(all)?.max(p_of(collecting)?),
+            false => p_of(all)?,
+        };
+        let (low, high) =
+            (all.difference - quantile * all.error, all.difference + quantile * all.error);
+        Some(MeasuredDifference {
+            mean_ns: signed(all.difference),
+            low_ns: signed(low),
+            high_ns: signed(high),
+            mean_ratio: all.difference / usual,
+            low_ratio: low / usual,
+            high_ratio: high / usual,
+            p_value,
+            holm_p_value: p_value,
+        })
+    }
+
+    fn compared(
+        &self,
+        these: &[RunTime],
+        first: &[RunTime],
+        part: fn(&RunTime) -> f64,
+    ) -> Option<ComparedMeans> {
+        let of = |column: &[RunTime]| {
+            let mean = mean(&column.iter().map(part).collect::<Vec<_>>())?;
+            Some((mean, mean * mean * self.variance / float(column.len())))
+        };
+        let ((this, this_error), (first, first_error)) = (of(these)?, of(first)?);
+        Some(ComparedMeans { difference: this - first, error: (this_error + first_error).sqrt() })
+    }
+}
+
+#[derive(Clone, Copy)]
+struct ComparedMeans {
+    difference: f64,
+    /// Its standard error.
+    error: f64,
+}
+
+impl RunTime {
+    fn collections(&self) -> f64 {
+        self.collecting.unwrap_or(0.0)
+    }
+
+    fn others(&self) -> f64 {
+        self.all - self.collections()
+    }
+}
+
+/// Squares of deviations from means, as shares of these.
+#[derive(Clone, Copy, Default)]
+struct Spread {
+    squares: f64,
+    freedom: u32,
+}
+
+impl Spread {
+    fn add(&mut self, values: &[f64]) {
+        if let Some(mean) = mean(values).filter(|mean| *mean > 0.0) {
+            self.squares += values.iter().map(|value| (value / mean - 1.0).powi(2)).sum::<f64>();
+            self.freedom += u32::try_from(values.len() - 1).unwrap_or(u32::MAX);
+        }
+    }
+
+    /// Variance, with what is usual, and degrees of freedom.
+    fn estimate(self) -> (f64, u32) {
+        let usual = f64::from(USUAL_WEIGHT) * USUAL_NOISE.powi(2);
+        let freedom = self.freedom.saturating_add(USUAL_WEIGHT);
+        ((usual + self.squares) / f64::from(freedom), freedom)
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "runs are few")]
+fn float(count: usize) -> f64 {
+    count as f64
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
@@ -126,106 +261,4 @@ fn signed(value: f64) -> i64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::report::TuneOutcome;
-    use super::*;
-
-    /// Normal noise by the sum of twelve.
-    fn noise(rng: &mut fastrand::Rng, spread: f64) -> f64 {
-        ((0..12).map(|_| rng.f64()).sum::<f64>() - 6.0) * spread
-    }
-
-    fn names(count: usize) -> Vec<String> {
-        (0..count).map(|at| format!("setting {at}")).collect()
-    }
-
-    /// Groups of runs with steps of 1 ms that drift by a few percent, with a noise of 2 % between runs; setting
-    /// n is `gains[n]` ns faster, half of it CPU time.
-    fn run(seed: u64, gains: &[f64], groups: u32) -> TuneReport {
-        let mut rng = fastrand::Rng::with_seed(seed);
-        let groups = (0..groups).map(|group| {
-            let drift = 20e3 * (f64::from(group) / 3.0 + seed as f64).sin();
-            let run = |gain: &f64| {
-                let wall_ns = 1e6 + drift + noise(&mut rng, 2e4) - gain;
-                Measured {
-                    wall_ns,
-                    cpu_ns: Some(wall_ns / 2.0),
-                    pause_ns: Some(1e3),
-                    collections: [10.0, 1.0, 0.0],
-                    peak_rss_bytes: None,
-                }
-            };
-            gains.iter().map(run).collect()
-        });
-        let runs = MeasuredRuns { unit: TuneUnit::Step, groups: groups.collect() };
-        compare(&names(gains.len()), &runs, TuneMeasure::Wall)
-    }
-
-    #[test]
-    fn a_known_gain_is_in_the_interval_and_found() {
-        let mut held = 0;
-        for seed in 0..20 {
-            let report = run(seed, &[0.0, 30e3], 16);
-            let found = report.settings[1].wall_difference.unwrap();
-            held += u32::from((found.low_ns..=found.high_ns).contains(&-30_000));
-            assert_eq!(report.outcome, TuneOutcome::Gain, "{found:?}");
-            assert_eq!(report.best.as_deref(), Some("setting 1"));
-            assert!(found.is_real() && found.detectable_ratio < Some(0.03));
-            assert!(report.is_known(Some(0.02)) && !report.is_known(Some(1e-6)));
-            assert!(!report.is_known(None), "runs do not stop by where intervals lie: {found:?}");
-        }
-        assert!(held >= 17, "{held} of 20");
-    }
-
-    #[test]
-    fn identical_settings_differ_by_chance_only() {
-        let mut claimed = 0;
-        for seed in 0..20 {
-            let report = run(seed, &[0.0, 0.0, 0.0], 16);
-            claimed += u32::from(report.outcome != TuneOutcome::NoDifference);
-        }
-        // 5 % of 20 are 1; more than 4 have a chance of 0.3 %.
-        assert!(claimed <= 4, "{claimed} of 20");
-    }
-
-    #[test]
-    fn the_best_of_several_and_a_loss() {
-        let report = run(3, &[0.0, 40e3, 80e3, -50e3], 16);
-        assert_eq!(report.best.as_deref(), Some("setting 2"));
-        let worse = report.settings[3].wall_difference.unwrap();
-        assert!(worse.is_real() && worse.low_ns > 0, "{worse:?}");
-        assert!(report.settings[0].wall_difference.is_none());
-        let cpu = report.settings[2].cpu_difference.unwrap();
-        assert!((cpu.mean_ns + 40_000).abs() < 15_000, "half the wall time: {cpu:?}");
-        let report = run(3, &[0.0, -50e3], 16);
-        assert_eq!((report.outcome, report.best), (TuneOutcome::Loss, None));
-    }
-
-    #[test]
-    fn runs_without_cpu_time_are_compared_by_wall_time() {
-        let group = |at: u32| {
-            [0.0, 90e3].map(|gain| Measured {
-                wall_ns: 1e6 + f64::from(at) * 1e3 - gain,
-                cpu_ns: (at > 0).then_some(5e5),
-                pause_ns: None,
-                collections: [0.0; 3],
-                peak_rss_bytes: None,
-            })
-        };
-        let groups = (0..8).map(|at| group(at).to_vec()).collect();
-        let runs = MeasuredRuns { unit: TuneUnit::Step, groups };
-        let report = compare(&names(2), &runs, TuneMeasure::Cpu);
-        assert_eq!((report.measure, report.outcome), (TuneMeasure::Wall, TuneOutcome::Gain));
-    }
-
-    #[test]
-    fn too_few_runs_or_none_give_no_verdict() {
-        let report = run(1, &[0.0, 90e3], 7);
-        let few = TuneRefusal::FewPairs { pairs: 7, needed: 8 };
-        assert_eq!(report.settings[1].refused, Some(few));
-        assert_eq!((report.outcome, report.best.clone()), (TuneOutcome::Refused, None));
-        assert!(!report.is_known(Some(1.0)));
-        assert_eq!(run(1, &[0.0, 0.0], 0).outcome, TuneOutcome::Refused);
-        assert_eq!(run(1, &[], 0).settings, []);
-    }
-}
+mod tests;

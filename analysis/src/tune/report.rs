@@ -15,7 +15,8 @@ pub struct TuneReport {
     pub outcome: TuneOutcome,
     /// The setting with the largest gain, if there is one: by the means, others may be as fast.
     pub best: Option<String>,
-    /// The command that runs the program with this setting, without a measurement.
+    /// The command that runs the program with this setting, without a measurement. Where none is proven, with the one
+    /// that most likely gains; `null`: there is none.
     pub apply: Option<String>,
     /// Whether the settings alternated in blocks of steps of one run, or in whole runs.
     pub method: TuneMethod,
@@ -47,7 +48,7 @@ pub struct TuneReport {
 pub struct TunedSetting {
     /// As on the command line.
     pub setting: String,
-    /// Number of its blocks, or runs, each paired with one of the first setting.
+    /// Number of its blocks, each paired with one of the first setting, or of its runs.
     pub pairs: u64,
     /// Mean wall time of a step (or run), in ns; `null` without pairs. Of blocks, full collections are charged
     /// in all times by the collector's rule, as are those of the first setting.
@@ -76,14 +77,15 @@ pub struct TunedSetting {
     pub refused: Option<TuneRefusal>,
 }
 
-/// A difference of mean times between a setting and the first one: the mean of the differences
-/// within pairs of neighbors.
+/// A difference of mean times between a setting and the first one: of blocks the mean of the differences
+/// within pairs of neighbors, of runs that of the means.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct MeasuredDifference {
     /// The difference, in ns per step (or run); negative: faster than the first setting.
     pub mean_ns: i64,
-    /// Lower end of its 95 % confidence interval, in ns: of runs by bootstrap; of blocks by a self-normalized
-    /// mixture, which may be looked at any time, and wider by what the charge of full collections may be off.
+    /// Lower end of its 95 % confidence interval, in ns, which may be looked at any time: of runs by how much all of
+    /// them vary outside of collections; of blocks by a self-normalized mixture, and wider by what the charge of full
+    /// collections may be off.
     pub low_ns: i64,
     /// Upper end of the interval, in ns.
     pub high_ns: i64,
@@ -93,14 +95,11 @@ pub struct MeasuredDifference {
     pub low_ratio: f64,
     /// Upper end of the interval as such a share.
     pub high_ratio: f64,
-    /// Two-sided p of no difference: of runs by flips of the signs of the pairs' differences, of blocks by the
-    /// mixture. 0 to 1.
+    /// Two-sided p of no difference, over all looks: of runs the larger one of that of all time and, of a gain, that
+    /// of collections; of blocks by the mixture. 0 to 1.
     pub p_value: f64,
     /// The same, adjusted for the number of settings by Holm's method. 0 to 1.
     pub holm_p_value: f64,
-    /// The smallest difference that so many pairs of runs show in four of five cases, as a share of the
-    /// first setting's mean; `null` for blocks.
-    pub detectable_ratio: Option<f64>,
 }
 
 /// The verdict.

@@ -1,16 +1,20 @@
 //! What follows from the differences: of runs, or of blocks of steps.
 
+use super::compare::FEWEST_RUNS;
 use super::report::{
     MeasuredDifference, TuneMeasure, TuneMethod, TuneOutcome, TuneReport, TuneUnit, TunedSetting,
 };
 use crate::report::Basis;
 use crate::statistics::holm;
+use std::cmp::Ordering;
 
 /// p below which a difference is one.
 const SIGNIFICANT: f64 = 0.05;
 /// Half the width of an interval that is narrow enough, as a share of the first setting's mean, if none is asked
 /// for.
 const PRECISE: f64 = 0.005;
+/// A gain below this share of the time is worth no setting.
+const WORTH: f64 = 0.02;
 
 impl TuneReport {
     /// The verdict on settings whose differences from the first are known, not yet adjusted for their number.
@@ -57,21 +61,90 @@ impl TuneReport {
     }
 
     /// Whether measuring may end: every setting that could get a verdict has an interval of at most this share
-    /// of the first setting's mean to either side; without one, of half a percent, or in blocks, whose
-    /// intervals may be looked at any time, one that shows a gain or a loss.
+    /// of the first setting's mean to either side; without one, of half a percent, or one that shows a gain or a
+    /// loss. Intervals may be looked at any time.
     #[must_use]
     pub fn is_known(&self, precision: Option<f64>) -> bool {
-        self.settings.iter().skip(1).all(|setting| {
-            setting.refused.is_none()
-                && setting
-                    .difference(self.measure)
-                    .is_some_and(|found| self.is_enough(found, precision))
+        (1..self.settings.len()).all(|at| self.knows(at, precision))
+    }
+
+    /// The same of one setting.
+    #[must_use]
+    pub fn knows(&self, at: usize, precision: Option<f64>) -> bool {
+        let found = self.settings.get(at).filter(|setting| setting.refused.is_none());
+        found
+            .and_then(|setting| setting.difference(self.measure))
+            .is_some_and(|found| is_enough(found, precision))
+    }
+
+    /// Whether seeking may end: one is better beyond noise, or the best one gains too little for anyone, or its
+    /// interval is as narrow as asked for.
+    #[must_use]
+    pub fn is_sought(&self, precision: Option<f64>) -> bool {
+        let best = self.guess().and_then(|best| best.difference(self.measure));
+        best.is_some_and(|found| match precision {
+            Some(precision) => found.half_ratio() <= precision,
+            None => self.outcome == TuneOutcome::Gain || found.low_ratio > -WORTH,
         })
     }
 
-    fn is_enough(&self, found: &MeasuredDifference, precision: Option<f64>) -> bool {
-        found.half_ratio() <= precision.unwrap_or(PRECISE)
-            || precision.is_none() && self.method == TuneMethod::Blocks && found.is_real()
+    /// The setting that most likely takes the least time, of those that were run. With few runs the time of
+    /// collections says more than the rest, which varies by chance.
+    #[must_use]
+    pub fn guess(&self) -> Option<&TunedSetting> {
+        let run = self.settings.iter().skip(1).filter(|setting| setting.pairs > 0);
+        run.filter_map(|setting| Some((setting, self.likely_ns(setting)?)))
+            .min_by(|(_, one), (_, other)| one.total_cmp(other))
+            .map(|(setting, _)| setting)
+    }
+
+    /// The guess, where none is proven, it gains what is worth a setting, and its interval lies mostly below 0.
+    #[must_use]
+    pub fn guessed_gain(&self) -> Option<(&TunedSetting, &MeasuredDifference)> {
+        if self.outcome != TuneOutcome::NoDifference || self.method != TuneMethod::Runs {
+            return None;
+        }
+        let best = self.guess()?;
+        let found = best.difference(self.measure)?;
+        let is_likely = -found.mean_ratio >= found.half_ratio() / 4.0;
+        (is_likely && found.mean_ratio <= -WORTH).then_some((best, found))
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "times are below 2^52 ns")]
+    fn likely_ns(&self, setting: &TunedSetting) -> Option<f64> {
+        /// Runs after which half of a difference outside of collections counts.
+        const HALF: f64 = 3.0;
+        let parts = |one: &TunedSetting| {
+            let all = one.time(self.measure)? as f64;
+            let collecting = one.pause_ns.map_or(0.0, |ns| ns as f64).min(all);
+            Some((collecting, all - collecting, one.pairs as f64))
+        };
+        let (collecting, others, runs) = parts(setting)?;
+        let all = self.settings.iter().filter_map(parts);
+        let (sum, count) = all.fold((0.0, 0.0), |(sum, count), (_, others, runs)| {
+            (sum + others * runs, count + runs)
+        });
+        let usual = sum / count;
+        Some(collecting + usual + (others - usual) * runs / (runs + HALF))
+    }
+
+    /// The place of the setting to run next where the best one is sought: each once, then the first and the one that
+    /// seems the best by turns, ABBA. `last`: that of the last run.
+    #[must_use]
+    pub fn next_sought(&self, last: usize) -> Option<usize> {
+        let first = self.settings.first()?.pairs;
+        if let Some(at) = self.settings.iter().position(|setting| setting.pairs == 0) {
+            return Some(at);
+        }
+        let best = self.guess()?;
+        let place = self.settings.iter().position(|setting| std::ptr::eq(setting, best))?;
+        Some(match first.cmp(&best.pairs) {
+            _ if first < FEWEST_RUNS as u64 => 0,
+            Ordering::Less => 0,
+            Ordering::Greater => place,
+            Ordering::Equal if last == 0 => 0,
+            Ordering::Equal => place,
+        })
     }
 
     /// Steps of a run, of which `measured` of each setting were in pairs, that would be enough: intervals are
@@ -82,7 +155,7 @@ impl TuneReport {
         let wanting = judged.filter_map(|setting| {
             let found = setting.difference(self.measure)?;
             let times = (found.half_ratio() / precision.unwrap_or(PRECISE)).powi(2);
-            (!self.is_enough(found, precision)).then_some(times)
+            (!is_enough(found, precision)).then_some(times)
         });
         let times = wanting.max_by(f64::total_cmp)?;
         #[expect(
@@ -96,7 +169,20 @@ impl TuneReport {
     }
 }
 
+fn is_enough(found: &MeasuredDifference, precision: Option<f64>) -> bool {
+    found.half_ratio() <= precision.unwrap_or(PRECISE) || precision.is_none() && found.is_real()
+}
+
 impl TunedSetting {
+    /// Its mean time by this clock.
+    #[must_use]
+    pub fn time(&self, measure: TuneMeasure) -> Option<u64> {
+        match measure {
+            TuneMeasure::Wall => self.wall_ns,
+            TuneMeasure::Cpu => self.cpu_ns,
+        }
+    }
+
     /// The difference by this clock.
     #[must_use]
     pub fn difference(&self, measure: TuneMeasure) -> Option<&MeasuredDifference> {
@@ -162,7 +248,6 @@ mod tests {
                 high_ratio,
                 p_value,
                 holm_p_value: p_value,
-                detectable_ratio: None,
             }),
             computed_share: None,
             refused: None,
@@ -185,6 +270,20 @@ mod tests {
         // Four times as wide as half a percent to either side: sixteen times as many, of three settings.
         assert_eq!(unsure.steps_for(None, 100), Some(4_800));
         assert_eq!(judged(&[gain]).steps_for(None, 100), None);
+    }
+
+    /// Below 2 % it is worth no setting.
+    #[test]
+    fn a_gain_is_guessed_where_none_is_proven() {
+        let runs =
+            |found: &[(f64, f64, f64)]| TuneReport { method: TuneMethod::Runs, ..judged(found) };
+        let unsure = (-0.2, 0.05, 1.0);
+        let guessed = |report: &TuneReport| report.guessed_gain().map(|(_, found)| found.low_ratio);
+        assert_eq!(guessed(&runs(&[unsure])), Some(-0.2));
+        assert_eq!(guessed(&judged(&[unsure])), None, "blocks end by themselves");
+        assert_eq!(guessed(&runs(&[(-0.05, 0.02, 1.0)])), None);
+        assert_eq!(guessed(&runs(&[(-1.96, 1.85, 1.0)])), None);
+        assert_eq!(guessed(&runs(&[(-0.2, -0.1, 0.01)])), None, "proven");
     }
 
     #[test]

@@ -29,11 +29,13 @@ fn reports_keep_to_the_schema() {
             wall_ns,
             cpu_ns: None,
             pause_ns: Some(9.0),
+            collecting_ns: None,
             collections: [1.0, 0.0, 0.0],
             peak_rss_bytes: Some(1 << 20),
         };
-        let groups = (0..count).map(|at| vec![run(900.0 + f64::from(at % 3)), run(850.0)]);
-        let runs = MeasuredRuns { unit: TuneUnit::Run, groups: groups.collect() };
+        let first = (0..count).map(|at| run(900.0 + f64::from(at % 3))).collect();
+        let other = (0..count).map(|_| run(850.0)).collect();
+        let runs = MeasuredRuns { unit: TuneUnit::Run, of_settings: vec![first, other], looks: 1 };
         let report = serde_json::to_value(compare(&names, &runs, TuneMeasure::Wall)).unwrap();
         assert_eq!(report["schema"], "gctrace.tune/1");
         validator.validate(&report).unwrap();

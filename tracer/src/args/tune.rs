@@ -11,9 +11,6 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The program's own settings; ten times fewer collections of the youngest generation; collections
-/// between steps only. Every 10 steps, as in NeMo's launcher: little garbage waits.
-const SETTINGS: [&str; 3] = ["none", "threshold=7000,10,10", "plan:10"];
 /// More settings than this would need too many steps.
 const MOST_SETTINGS: usize = 8;
 
@@ -25,18 +22,24 @@ Examples:
   gctrace tune --settings 'none|freeze@step:2' --budget 1h -- python train.py --steps 300
   gctrace tune --runs --measure wall -- python job.py
 
-It is gctrace auto that stops. Without --settings thresholds are sought and the best is proven; JSON
-then has the schema gctrace.auto/1. The verdict rests on CPU time, with wall time beside it: other
-programs disturb it less, and a thread that spins while it waits for a GPU has as much of both.
-Thresholds that are named take turns within one run, in random order, in blocks of steps that
-gctrace chooses. A program without steps is compared by time. Full collections are too rare for
-blocks: their share is computed from counts and their measured cost.
+Without --settings the first run has the program's own. What its collections take and free says
+which settings are tried: gc.disable(), threshold=50000, gc.freeze() at a step, or threshold=7000.
+These are compared in whole runs, about four of them, which are announced with the time that they
+take. It ends as soon as one is better beyond noise; after 12 runs the best guess is printed, with
+its interval. A run with thousands of steps, or longer than a fourth of --budget, is compared
+within itself, as gctrace auto does (JSON then has the schema gctrace.auto/1).
 
-Whole runs are compared with disable, plan or freeze, with --runs (without --settings: none,
-threshold=7000,10,10 and plan:10), and if the command ends without steps before anything is known:
-it is started again, run after run with one setting each, and its output files are then written by
-each run. gctrace never ends the command: once the result is known, it goes on with the collector's
-settings of its own (--stop interrupts it as Ctrl-C would).
+The verdict rests on CPU time, with wall time beside it: other programs disturb it less, and a
+thread that spins while it waits for a GPU has as much of both. A gain needs less time of
+collections and less time of all. Thresholds that --settings names take turns within one run, in
+random order, in blocks of steps that gctrace chooses; a program without steps is compared by
+time. Full collections are too rare for blocks: their share is computed from counts and their
+measured cost.
+
+Whole runs are compared with disable, plan or freeze, with --runs, and if the command ends without
+steps before anything is known: it is started again, run after run with one setting each, and its
+output files are then written by each run. gctrace never ends the command: once the result is
+known, it goes on with the collector's settings of its own (--stop interrupts it as Ctrl-C would).
 
 The exit code is the command's own if it failed, otherwise 0.";
 
@@ -46,7 +49,7 @@ pub(crate) struct TuneArgs {
     #[arg(last = true, value_name = "COMMAND", required = true)]
     pub(crate) command: Vec<OsString>,
     /// Settings to compare with the first one, between `|`, each as in gctrace apply --gc [default: those
-    /// that gctrace auto tries]
+    /// that may help this program]
     #[arg(long, value_name = "SETTINGS", value_delimiter = '|')]
     pub(crate) settings: Vec<GcSetting>,
     /// Time for the measurement (30s, 10m, 2h). A run that has begun is finished; no other is
@@ -60,7 +63,7 @@ pub(crate) struct TuneArgs {
     #[arg(long)]
     pub(crate) runs: bool,
     /// Stop measuring when every interval is this narrow to either side, in percent of the first
-    /// setting's mean [default: 0.5, or in blocks, as soon as each is known to be faster or slower]
+    /// setting's mean [default: 0.5, or as soon as each is known to be faster or slower]
     #[arg(long, group = CONFIGURABLE, value_name = "PERCENT", value_parser = precision)]
     pub(crate) precision: Option<f64>,
     /// Clock of the verdict
@@ -113,25 +116,11 @@ impl TuneArgs {
         ))
     }
 
-    /// Whether the settings are sought, not given.
-    pub(crate) fn searches(&self) -> bool {
-        self.settings.is_empty() && !self.runs
-    }
-
     /// Whether the settings are compared within one run: thresholds leave nothing behind. Which ones the
     /// program has does not matter.
     pub(crate) fn takes_turns(&self) -> bool {
         let is_thresholds = |setting: &GcSetting| setting.thresholds([1; 3]).is_some();
         !self.runs && self.settings.iter().all(is_thresholds)
-    }
-
-    /// The same with all settings named.
-    pub(crate) fn with_settings(&self) -> Self {
-        let mut named = self.clone();
-        if named.settings.is_empty() {
-            named.settings = SETTINGS.iter().filter_map(|one| one.parse().ok()).collect();
-        }
-        named
     }
 
     /// The format of the report.

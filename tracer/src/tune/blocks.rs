@@ -45,7 +45,7 @@ pub(super) fn measure(tuner: &Tuner<'_>) -> anyhow::Result<u8> {
     if is_short && code == Some(0) && !tuner.is_over_budget() {
         drop(searched);
         print::message(format!("{}: comparing whole runs", why_nothing(&processes)));
-        return runs::measure(tuner);
+        return runs::compare_named(tuner);
     }
     match found {
         None => print::message(no_steps(tuner, &processes)),
@@ -211,6 +211,5 @@ fn measured_difference(found: AutoDifference, first_ns: u64) -> Option<MeasuredD
         high_ratio,
         p_value: p?,
         holm_p_value: p?,
-        detectable_ratio: None,
     })
 }

@@ -44,7 +44,6 @@ pub(super) fn lines(report: &TuneReport) -> Vec<String> {
 
 /// What was measured, and what it can show.
 fn basis(report: &TuneReport) -> String {
-    let unit = unit(report);
     let pairs = report.settings.iter().map(|setting| setting.pairs).min().unwrap_or(0);
     let mut text = match report.block_steps {
         Some(_) if report.unit == TuneUnit::WorkMs => {
@@ -60,7 +59,10 @@ fn basis(report: &TuneReport) -> String {
         None if report.method == TuneMethod::Blocks => {
             format!("no block; {}", counted(report.steps, "step"))
         }
-        None => format!("{} of runs", counted(pairs, "pair")),
+        None => {
+            let runs = report.settings.iter().map(|setting| setting.pairs).sum();
+            counted(runs, "whole run")
+        }
     };
     if report.ranks > 1 {
         text += &match report.method {
@@ -68,12 +70,7 @@ fn basis(report: &TuneReport) -> String {
             TuneMethod::Runs => format!("; {}, the slowest", counted(report.ranks, "rank")),
         };
     }
-    let differences = report.settings.iter().filter_map(|one| one.difference(report.measure));
-    let detectable = differences.filter_map(|found| found.detectable_ratio);
-    if let Some(ratio) = detectable.max_by(f64::total_cmp) {
-        text += &format!("; differences from {} of a {unit} on show", percent(ratio));
-    }
-    if let Some(agent_ns) = report.agent_ns {
+    if let Some(agent_ns) = report.agent_ns.filter(|_| report.unit == TuneUnit::Step) {
         text += &format!(". gctrace took {} per step", duration(agent_ns));
     }
     text + "."
@@ -109,7 +106,7 @@ fn table(report: &TuneReport) -> Vec<String> {
             TuneMeasure::Wall => time(setting.wall_ns),
             TuneMeasure::Cpu => time(setting.cpu_ns),
         })
-        .right_if(is_runs, "sd", |setting| time(setting.standard_deviation_ns))
+        .right_if(is_runs, "runs", |setting| count(setting.pairs))
         .right("difference (95 %)", |setting| found(setting, difference))
         .right("p", |setting| found(setting, |found| format!("{:.4}", found.holm_p_value)))
         .right("pauses", |setting| time(setting.pause_ns))
@@ -160,8 +157,21 @@ fn verdict(report: &TuneReport) -> String {
         (TuneOutcome::Loss, _) => {
             format!("Keep {first}: no setting is faster, and some are slower.")
         }
-        (TuneOutcome::Refused, _) => "No verdict.".to_owned(),
-        _ => format!("No difference found: keep {first}."),
+        (TuneOutcome::Refused, _) => {
+            let best = report.guess().filter(|_| report.method == TuneMethod::Runs);
+            let guess = best.map(|best| format!(" Best guess, of one run: {}.", best.setting));
+            format!("No verdict.{}", guess.unwrap_or_default())
+        }
+        _ => match report.guessed_gain() {
+            Some((setting, found)) => format!(
+                "Nothing is proven. Best guess: {}, {} of {}{} (95 %). More runs: --precision 2.",
+                setting.setting,
+                difference(found),
+                unit,
+                clock(report),
+            ),
+            None => format!("No difference beyond noise: keep {first}."),
+        },
     }
 }
 
@@ -190,9 +200,9 @@ fn equals_of(report: &TuneReport, best: &MeasuredDifference) -> Vec<String> {
 
 fn refused(refusal: TuneRefusal, method: TuneMethod) -> String {
     let TuneRefusal::FewPairs { pairs, needed } = refusal;
-    let remedy = match method {
-        TuneMethod::Blocks => "a longer run or --budget",
-        TuneMethod::Runs => "a longer --budget",
+    let (pairs, remedy) = match method {
+        TuneMethod::Blocks => (counted(pairs, "pair"), "a longer run or --budget"),
+        TuneMethod::Runs => (counted(pairs, "run"), "a longer --budget"),
     };
-    format!("no verdict on {}, {needed} are needed: {remedy}.", counted(pairs, "pair"))
+    format!("no verdict on {pairs}, {needed} are needed: {remedy}.")
 }

@@ -1,31 +1,62 @@
-//! Settings that are sought: the search of `gctrace auto`, ended once its result is known.
+//! Settings that are sought within the first run, as `gctrace auto` does: where it has thousands of steps, or lasts so
+//! long that few whole runs fit into the budget. A shorter one keeps its own settings, and is the first of several.
 
 use super::Tuner;
+use super::runs::{RunClock, TunedRun};
 use crate::auto;
 use crate::auto::verdict;
 use crate::launch::CommandEnd;
 use crate::record::INTERRUPTED;
 use crate::text::chain;
-use gctrace_settings::AutoOptions;
+use gctrace_settings::{AppliedProcess, AutoDecision, AutoOptions};
 
-/// Measures one run; returns the exit code. `None`: it has ended well without a result, and without steps, and
-/// the budget is not spent.
-pub(super) fn measure(tuner: &Tuner<'_>) -> anyhow::Result<Option<u8>> {
-    let search = tuner.search(AutoOptions::default());
+/// Fewer steps than this prove nothing within one run.
+const FROM_STEP: u64 = 2_000;
+/// Whole runs of which some more are needed.
+const RUNS: u32 = 4;
+
+/// What became of the first run.
+pub(super) enum SearchedRun {
+    /// It has the result, or none can be had: the exit code.
+    Done(u8),
+    /// Whole runs are to be compared; the run, if it had the program's own settings throughout.
+    Ended(Option<Box<TunedRun>>),
+}
+
+pub(super) fn measure(tuner: &Tuner<'_>) -> anyhow::Result<SearchedRun> {
+    let search = tuner.search(AutoOptions {
+        from_step: FROM_STEP,
+        wait_s: (tuner.config.budget / RUNS).as_secs_f64(),
+        ..AutoOptions::default()
+    });
+    let clock = RunClock::start()?;
     let searched = auto::search(&search, &tuner.invoker, tuner.verbosity, |processes, elapsed| {
         tuner.is_over_budget() || auto::is_known(processes, elapsed)
     })?;
+    let processes = searched.command.session.processes().processes;
     let ended_well =
         searched.ended.flatten().map(CommandEnd::exit_code).is_some_and(|code| code == 0);
-    if ended_well && !tuner.is_over_budget() && !searched.found.has_steps_or_result() {
-        return Ok(None);
+    let is_known =
+        searched.found.is_proven() || auto::is_known(&processes, tuner.started.elapsed());
+    if ended_well && !is_known && !tuner.is_over_budget() {
+        let run = if is_plain(&processes) { Some(TunedRun::of(&processes, &clock)?) } else { None };
+        return Ok(SearchedRun::Ended(run.map(Box::new)));
     }
     let lines = verdict(&searched.found, |setting| tuner.apply_line(setting));
     if let Err(error) = tuner.write(&searched.found, &lines) {
         tracing::error!("{}", chain(&error));
     }
     match searched.ended {
-        Some(ended) => Ok(Some(ended.map_or(INTERRUPTED, CommandEnd::exit_code))),
-        None => tuner.go_on(searched.command).map(Some),
+        Some(ended) => Ok(SearchedRun::Done(ended.map_or(INTERRUPTED, CommandEnd::exit_code))),
+        None => tuner.go_on(searched.command).map(SearchedRun::Done),
     }
+}
+
+/// Whether nothing was tried in any process.
+fn is_plain(processes: &[AppliedProcess]) -> bool {
+    processes.iter().filter_map(|process| process.auto.as_ref()).all(|search| {
+        let mut events = search.events.iter();
+        let tries = |decision: &AutoDecision| matches!(decision, AutoDecision::Explore { .. });
+        search.inherited_frozen.is_none() && !events.any(|event| tries(&event.decision))
+    })
 }

@@ -10,12 +10,21 @@ use test_kit::limit::WithTimeout as _;
 use test_kit::{interpreters, recording};
 
 /// Commands of gctrace before the program's, each in-process.
-const MODES: [&[&str]; 5] = [
+const MODES: [&[&str]; 7] = [
     &["record", "-q", "--mode", "inject", "-o", "t.json"],
     &["record", "-q", "--mode", "inject", "--garbage", "cycles", "--alloc", "-o", "t.json"],
     &["apply", "-q", "--step-function", "train_step", "--gc", "threshold=700,10,10"],
     &["auto", "-q", "-f", "--step-function", "train_step"],
     &["auto", "-q", "-f", "--wait", "1"],
+    &["tune", "-q", "--step-function", "train_step"],
+    &[
+        "tune",
+        "-q",
+        "--settings",
+        "disable@start,freeze@step:2|none",
+        "--step-function",
+        "train_step",
+    ],
 ];
 
 /// With kernel probes.

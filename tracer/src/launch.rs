@@ -16,6 +16,7 @@ mod trial;
 
 pub(crate) use bundle::simulator;
 pub(crate) use cache::CacheDir;
+pub(crate) use environment::ancestors;
 pub(crate) use preload::{
     CUDA_INJECTION, InjectionPlan, LibraryError, injected_library, library_for,
 };

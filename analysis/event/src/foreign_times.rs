@@ -82,8 +82,8 @@ impl ForeignTimes {
         }
         let called_ns = whole_ns - pause.duration_ns();
         if called_ns > 0 {
-            // How much of it was on the CPU is unknown.
-            pause.cpu_ns = None;
+            // How much of it was on the CPU is unknown: the rest was for at most as long as it lasts.
+            pause.cpu_ns = pause.cpu_ns.map(|cpu_ns| cpu_ns.min(pause.duration_ns()));
         }
         called_ns
     }
@@ -145,7 +145,7 @@ mod tests {
         };
         let mut pause = whole.clone();
         assert_eq!(times.without(&mut pause), 40);
-        assert_eq!((pause.start_ns, pause.end_ns, pause.cpu_ns), (1_010, 1_070, None));
+        assert_eq!((pause.start_ns, pause.end_ns, pause.cpu_ns), (1_010, 1_070, Some(60)));
         let mut again = whole.clone();
         assert_eq!(times.without(&mut again), 0, "once");
         assert_eq!(again, whole);

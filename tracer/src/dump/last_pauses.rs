@@ -2,6 +2,7 @@
 
 use crate::files::segments::{FoundRecorder, LOCK, PROGRAM, recorder_of, segments_in};
 use crate::invoker::Invoker;
+use crate::launch::ancestors;
 use crate::units::duration;
 use crate::{clock, print};
 use gctrace_event::read::{DecodedItem, EventReader, ReadError, TraceInput, TraceReader};
@@ -52,7 +53,10 @@ pub(super) fn of(pid: u32) -> Option<RecordedPauses> {
     let until = Instant::now() + PATIENCE;
     let mut users = vec![0, Uid::current().as_raw(), Invoker::detect().uid];
     users.extend(proc_status::status(pid).ok()?.effective_user);
-    let found = recorders(&users);
+    let mut found = recorders(&users);
+    // Its own first, which launched it: those of other programs take the time.
+    let ancestors: Vec<u32> = ancestors(pid).collect();
+    found.sort_by_key(|recorder| !ancestors.contains(&recorder.pid));
     found.into_iter().find_map(|recorder| in_directory(pid, &recorder, until))
 }
 

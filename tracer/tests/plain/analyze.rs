@@ -392,7 +392,9 @@ fn a_trace_that_is_still_recorded_is_told_from_a_killed_one() {
         wait_until(&still, || {
             let said = said(gctrace(&[&path], b""));
             let is_killed = said.contains("was killed") || said.contains("cut off");
-            assert!(!is_killed, "{name}: {said}");
+            // A compressed trace that has just begun does not tell yet whose it is.
+            let has_begun = !said.contains("in 0 ns of recording");
+            assert!(!is_killed || !has_begun, "{name}: {said}");
             said.contains(&still)
         });
         // Its command goes with it.

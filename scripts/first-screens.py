@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Writes docs/first-screens.md: the first screen of every example, of public PyTorch traces, and of `import torch`.
 
-    sudo scripts/first-screens.py --gctrace FILE [--torch PYTHON] [--mode auto] [--verdict FOLDER]
+    sudo scripts/first-screens.py --gctrace FILE [--torch PYTHON] [--mode auto]
 
 FILE must have its libraries beside it (scripts/run.sh builds them).
 """
 
 import argparse
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -16,10 +17,9 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent.parent
 HEAD = """# First screens
 
-What `gctrace analyze` prints for the example programs, for `import torch` alone, for four traces of
-the PyTorch profiler that others published (`analysis/tests/data/kineto`), and for the programs of
-`tests/verdict`. Made by
-`scripts/first-screens.py`; the figures are those of one run on a machine with two cores.
+What `gctrace analyze` prints for the example programs, for `import torch` alone and for four traces of
+the PyTorch profiler that others published (`analysis/tests/data/kineto`). Made by `scripts/first-screens.py`;
+the figures are those of one run on a machine with two cores.
 """
 
 
@@ -39,7 +39,6 @@ def main():
     parser.add_argument("--python", default="python3")
     parser.add_argument("--torch", help="a Python with PyTorch")
     parser.add_argument("--mode", default="auto")
-    parser.add_argument("--verdict", type=pathlib.Path, help="a folder of traces that tests/verdict/matrix.py recorded")
     options = parser.parse_args()
     gctrace = options.gctrace.resolve()
     environment = pathlib.Path(options.torch or sys.executable).absolute().parent.parent
@@ -51,6 +50,8 @@ def main():
         def screen(heading, line, trace):
             done = subprocess.run([gctrace, "analyze", trace], cwd=folder, capture_output=True, text=True, check=True)
             text = done.stdout.replace(f"{environment}/", "venv/")
+            # Where this machine has things.
+            text = re.sub(r"/\S+/(python3)[0-9.]*(?=\s)", r"\1", text)
             sections.append(f"\n## {heading}\n\n`{line}`\n\n```\n{text}```\n")
 
         for heading, command in programs(options):
@@ -66,9 +67,6 @@ def main():
         for trace in sorted((HERE / "analysis/tests/data/kineto").glob("*.json.gz")):
             shutil.copy(trace, folder)
             screen(trace.name, f"gctrace analyze {trace.name}", trace.name)
-        for trace in sorted(options.verdict.glob("*.json")) if options.verdict else []:
-            shutil.copy(trace, folder)
-            screen(f"tests/verdict: {trace.stem}", f"gctrace -o {trace.name} -- python3 {trace.stem}.py", trace.name)
     (HERE / "docs/first-screens.md").write_text("".join(sections))
 
 

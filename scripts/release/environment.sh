@@ -39,11 +39,11 @@ release_built=$release_target_folder/$release_target/${RELEASE_PROFILE/#dev/debu
 # dependencies for tests: nothing but the program is compiled again. It has a folder of its own, so that tests
 # which run meanwhile do not find another gctrace in theirs. Both times the same packages: others would select
 # other features of dependencies, and compile them twice.
-release_packages=(-p gctrace -p gctrace-inject -p gctrace-simgpu --features gctrace/vendored)
+release_crates=(-p gctrace -p gctrace-inject -p gctrace-simgpu --features gctrace/vendored)
 # shellcheck disable=SC2034  # for the sourcing scripts
-release_program=("${release_packages[@]}" --bin gctrace)
+release_program=("${release_crates[@]}" --bin gctrace)
 # shellcheck disable=SC2034  # for the sourcing scripts
-release_libraries=("${release_packages[@]}" --lib)
+release_libraries=("${release_crates[@]}" --lib)
 # shellcheck disable=SC2034  # for the sourcing scripts
 if [ -n "${RELEASE_HERE:-}" ]; then
     release_built=$release_target_folder/here/${RELEASE_PROFILE/#dev/debug}

@@ -1,5 +1,5 @@
-//! What to do next: the changes that the rules name (`rules.rs`), and those of what the main thread waits for,
-//! in one list, by what they save.
+//! What to do next: one list of changes, by what they save. The rules (`rules.rs`) name some, the waits of the
+//! main thread the others.
 
 mod facts;
 mod idle;
@@ -14,7 +14,7 @@ use std::cmp::Reverse;
 /// A cause is worth an action from this share of all pause time on.
 const WORTH_RATIO: f64 = 0.2;
 
-/// What a change of which no programs were measured is taken to save of its bound, for the order.
+/// A change that was measured in no program counts as half of its bound in the order.
 const UNMEASURED: f64 = 0.5;
 
 /// A change that may be advised.
@@ -55,7 +55,7 @@ pub(crate) fn advice(report: &Report) -> Vec<Advice> {
         let idle = idle::advice(report, &list);
         list.extend(idle);
     }
-    // Nothing to change is said only where there is nothing; what saves no time comes after what does.
+    // "Nothing to change" stands alone. Advice that saves no time comes last.
     if list.len() > 1 {
         list.retain(|advice| advice.id != AdviceId::Leave);
     }

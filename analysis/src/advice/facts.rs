@@ -8,7 +8,7 @@ use gctrace_event::{CalledKind, ProcessOrigin, TraceEnd};
 
 /// Fewer objects freed per second are next to nothing (docs/measurements/rules.md).
 pub(super) const FREED_PER_S: f64 = 200.0;
-/// So is this part of what was allocated.
+/// A smaller share of the allocated objects is next to nothing, too.
 const FREED_RATIO: f64 = 0.000_1;
 /// Memory that collections gave back, in bytes, is more than nothing from here on.
 const GIVEN_BACK: u64 = 16 << 20;
@@ -34,7 +34,7 @@ impl<'a> Facts<'a> {
         Some(Self { report, process, phase, causes: report.judged_causes() })
     }
 
-    /// Length of what is judged, in ns, without waits for a CPU: other programs change no advice.
+    /// Length of the judged phase without waits for a CPU, in ns: other programs change no advice.
     pub(super) fn unhindered_ns(&self) -> u64 {
         self.phase.map_or(self.process.observed_ns, PhaseReport::unhindered_ns)
     }

@@ -5,10 +5,10 @@ use crate::report::{
 };
 use crate::time::stats::ratio;
 use gctrace_event::{CalledKind, ProcessOrigin, TraceEnd};
+use gctrace_settings::NEXT_TO_NOTHING_PER_S;
 
-/// Fewer objects freed per second are next to nothing (docs/measurements/rules.md).
-pub(super) const FREED_PER_S: f64 = 200.0;
-/// A smaller share of the allocated objects is next to nothing, too.
+/// A smaller share of the allocated objects than this is next to nothing, as fewer than
+/// [`NEXT_TO_NOTHING_PER_S`] are.
 const FREED_RATIO: f64 = 0.000_1;
 /// Memory that collections gave back, in bytes, is more than nothing from here on.
 const GIVEN_BACK: u64 = 16 << 20;
@@ -88,7 +88,7 @@ impl<'a> Facts<'a> {
         let per_s = ratio(freed, self.unhindered_ns()).map(|per_ns| per_ns * 1e9);
         let is_little = |ratio: f64| ratio < FREED_RATIO;
         Some(
-            per_s.is_none_or(|rate| rate < FREED_PER_S)
+            per_s.is_none_or(|rate| rate < NEXT_TO_NOTHING_PER_S as f64)
                 || self.garbage_ratio().is_some_and(is_little),
         )
     }

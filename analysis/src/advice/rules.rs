@@ -126,6 +126,7 @@ fn is_worth(ns: u64, of_ns: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gctrace_settings::NEXT_TO_NOTHING_PER_S;
     use std::collections::BTreeMap;
     use std::path::Path;
 
@@ -182,7 +183,7 @@ mod tests {
             program["none"]["explicit_ms"] > program["none"]["collector_ms"] / 2.0
         };
         let frees_nothing =
-            |program: &Measured| share(program, "freed") * 1e3 < super::super::facts::FREED_PER_S;
+            |program: &Measured| share(program, "freed") * 1e3 < NEXT_TO_NOTHING_PER_S as f64;
         let of = |is_of: &dyn Fn(&Measured) -> bool, remedy: &str| {
             let having = counted().filter(|one| is_of(one) && one.contains_key(remedy));
             gain(having.map(|one| saved(one, remedy, "collector_ms")).collect())

@@ -461,6 +461,30 @@ def take_heaps(round):
     round.same(reference, code)
 
 
+def dump_keep(round):
+    """Has a recorder keep its segments, again and again, which ends, is killed or stopped meanwhile."""
+    reference = recorded(round, round.victim())
+    folder = os.path.join(os.path.dirname(round.trace), "result")
+    recorder, way = round.gctrace, round.random.choice(("none", "kill", "stop"))
+    for turn in range(round.random.randint(1, 4)):
+        round.sleep(0, reference["seconds"] / 2)
+        if turn == 1 and way != "none":
+            round.excused.add(recorder.pid)
+            round.signal(recorder.pid, signal.SIGKILL if way == "kill" else signal.SIGSTOP)
+        # A recorder that is stopped answers nothing: the command ends all the same.
+        with open(round.file("messages"), "ab") as messages:
+            code = subprocess.run([round.options.gctrace, "dump", "--keep", folder], stdin=subprocess.DEVNULL,
+                                  stdout=messages, stderr=messages, timeout=round.patience).returncode
+        if code not in (0, 1):
+            round.fault("dump --keep ends with %d" % code)
+    if way == "stop":
+        round.signal(recorder.pid, signal.SIGCONT)
+    if recorder.poll() is None and way != "kill":
+        finish(round, reference)
+    else:
+        after_its_death(round, reference)
+
+
 def check_between(round, pid, events):
     """Between the first and the last recorded pause, every collection of the program is
     recorded."""
@@ -502,4 +526,5 @@ KINDS = {
     "terminal": (terminal, RECORDING, 2),
     "attach": (attach, ATTACHING, 2),
     "take-heaps": (take_heaps, ("heap",), 4),
+    "dump-keep": (dump_keep, ("kept",), 4),
 }

@@ -52,8 +52,13 @@ def auto(round):
     return ["auto", "--force", "--step-function", round.random.choice(("step", "train_step"))]
 
 
-# Modes that start the command and write something else than a trace: the beginning of their command lines.
-WITHOUT_TRACE = {"apply": apply, "tune": tune, "heap": heap, "auto": auto}
+def kept(round):
+    mode = round.random.choice(("ebpf", "inject"))
+    return ["record", "--mode", mode, "--keep", "10m", "--on-pause", round.random.choice(("10us", "1ms", "1s"))]
+
+
+# Modes that start the command and write something else than one trace: the beginning of their command lines.
+WITHOUT_TRACE = {"apply": apply, "tune": tune, "heap": heap, "auto": auto, "kept": kept}
 
 
 class Refused(Exception):

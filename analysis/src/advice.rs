@@ -51,15 +51,17 @@ pub(crate) fn advice(report: &Report) -> Vec<Advice> {
         waits::advice(report)
     };
     list.extend(waits);
-    if report.runs < 2 {
-        let idle = idle::advice(report, &list);
-        list.extend(idle);
-    }
+    let (idle, host) = match report.runs {
+        0 | 1 => idle::advice(report, &list),
+        _ => (Vec::new(), Vec::new()),
+    };
+    list.extend(idle);
     // "Nothing to change" stands alone. Advice that saves no time comes last.
-    if list.len() > 1 {
+    if list.len() + host.len() > 1 {
         list.retain(|advice| advice.id != AdviceId::Leave);
     }
     list.sort_by_key(|advice| Reverse(advice.likely_ns()));
+    list.extend(host);
     list
 }
 

@@ -6,15 +6,21 @@ use crate::report::{
 use crate::units::{duration, percent};
 use crate::words::places;
 
-/// The changes, what saves the most first; without those that `advised` has already.
-pub(super) fn advice(report: &Report, advised: &[Advice]) -> Vec<Advice> {
+/// A change for each cause that is worth one; without those that `advised` has already.
+///
+/// The host's own work, the second part, is what remains when nothing else is to change: a slow or busy machine
+/// makes it longer.
+pub(super) fn advice(report: &Report, advised: &[Advice]) -> (Vec<Advice>, Vec<Advice>) {
     let ledgers = report.gpu.iter().flat_map(|work| &work.idle);
     let Some(ledger) = ledgers.max_by_key(|ledger| ledger.idle_ns) else {
-        return Vec::new();
+        return (Vec::new(), Vec::new());
     };
     let has_data = advised.iter().any(|advice| advice.id == AdviceId::FasterData);
     let rows = ledger.rows.iter().filter(|row| row.cause != IdleCause::Data || !has_data);
-    rows.filter_map(|row| of_row(ledger, row)).collect()
+    let (host, others): (Vec<_>, Vec<_>) = rows.partition(|row| row.cause == IdleCause::Host);
+    let advice =
+        |rows: Vec<&IdleRow>| rows.into_iter().filter_map(|row| of_row(ledger, row)).collect();
+    (advice(others), advice(host))
 }
 
 fn of_row(ledger: &IdleLedger, row: &IdleRow) -> Option<Advice> {

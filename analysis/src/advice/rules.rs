@@ -63,7 +63,10 @@ fn of_automatic(facts: &Facts<'_>, bound_ns: u64) -> Vec<Candidate> {
     if facts.is_forked() && facts.has_large_heap() {
         return vec![of(AdviceId::FreezeBeforeFork, Some(FROZEN_FORKS), Some("freeze-forks"))];
     }
-    if facts.at_start_up() && !facts.ends() {
+    // What imports make is theirs: no line of the program breaks its cycles.
+    let keeps_most = facts.garbage_ratio().is_some_and(|ratio| ratio < MOSTLY_GARBAGE);
+    if facts.at_start_up() && (!facts.ends() || keeps_most && facts.frees_nothing() == Some(false))
+    {
         return vec![of(AdviceId::OffWhileLoading, None, None)];
     }
     match facts.frees_nothing() {

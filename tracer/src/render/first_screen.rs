@@ -16,8 +16,7 @@ use gctrace_analysis::report::{
 use gctrace_analysis::words;
 use gctrace_analysis::words::advice::{measured, saves};
 
-/// Maximum lines of the short report, at 80 columns.
-#[cfg(test)]
+/// Maximum lines of the short report.
 pub(super) const LINES: usize = 24;
 /// Advice shown.
 const ADVICE_SHOWN: usize = 3;
@@ -35,40 +34,55 @@ pub(crate) fn first_screen(
     style: Style,
 ) -> String {
     super::table::fit(style.width());
-    let mut text = verdict(report, style);
+    let mut head = verdict(report, style);
     if let Some(cost) = money.and_then(|(price, gpus)| hourly_cost(report, price, gpus)) {
-        text.push_str(&cost);
-        text.push('\n');
+        head.push_str(&cost);
+        head.push('\n');
     }
-    let mut section = |heading: &str, lines: Vec<String>| {
-        if !lines.is_empty() {
-            let heading = (!heading.is_empty()).then(|| style.bold(heading));
-            text.push('\n');
-            for line in heading.into_iter().chain(lines) {
-                text.push_str(&line);
-                text.push('\n');
-            }
-        }
-    };
-    if report.runs < 2 {
-        section("Do this", advice(report));
-    }
-    section("Where it comes from", lines::costliest(report, PLACES_SHOWN));
     let of_run = report.runs < 2;
-    let heap = [garbage::in_short(report), leaks::in_short(report), cleanup::in_short(report)];
-    let about = [else_where(report), steps::cold_steps(report).filter(|_| of_run)];
-    let model = words::layers::layers_in_short(report);
-    let cpu = words::samples::samples_in_short(report);
-    let all = heap.into_iter().chain(about).chain([model, cpu]).flatten();
-    let mut about: Vec<String> = all.flat_map(|sentence| wrap(&sentence, "", INDENT)).collect();
-    if of_run {
-        about.extend(idle::idle_in_short(report));
-    }
-    section("", about);
+    let change = if of_run { advice(report) } else { Vec::new() };
     let mut rest = trust(report);
-    rest.extend(next(report, traces));
-    section("", rest);
+    rest.extend(next(report, traces, ADVICE_SHOWN));
+    let mut room = LINES.saturating_sub(head.lines().count() + 1 + rest.len());
+    room = room.saturating_sub(if change.is_empty() { 0 } else { change.len() + 2 });
+    // At least the first line: the verdict is nothing without a place.
+    let places = lines::costliest(report, PLACES_SHOWN.min(room.saturating_sub(2)).max(1));
+    room = room.saturating_sub(if places.is_empty() { 0 } else { places.len() + 2 });
+    let mut about = Vec::new();
+    for block in context(report, of_run) {
+        // The first has a blank line before it.
+        if about.len() + block.len() < room {
+            about.extend(block);
+        }
+    }
+    let mut text = head;
+    let parts = [("Do this", change), ("Where it comes from", places), ("", about), ("", rest)];
+    for (heading, lines) in parts.into_iter().filter(|(_, lines)| !lines.is_empty()) {
+        let heading = (!heading.is_empty()).then(|| style.bold(heading));
+        text.push('\n');
+        for line in heading.into_iter().chain(lines) {
+            text.push_str(&line);
+            text.push('\n');
+        }
+    }
     text
+}
+
+/// What else is to be known, the most useful first: each block is shown whole, where there is room.
+fn context(report: &Report, of_run: bool) -> Vec<Vec<String>> {
+    let gpu = if of_run { idle::idle_in_short(report) } else { Vec::new() };
+    let sentences = [
+        garbage::in_short(report),
+        leaks::in_short(report),
+        words::samples::samples_in_short(report),
+        else_where(report),
+        cleanup::in_short(report),
+        words::layers::layers_in_short(report),
+        steps::cold_steps(report).filter(|_| of_run),
+    ];
+    let sentences = sentences.into_iter().flatten();
+    let blocks = sentences.map(|sentence| wrap(&sentence, "", INDENT));
+    std::iter::once(gpu).chain(blocks).collect()
 }
 
 /// The verdict and the costliest change, for the end of a recording: at most five lines.

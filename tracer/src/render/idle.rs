@@ -8,8 +8,7 @@ use crate::text::OrDash as _;
 use crate::units::{count, counted, duration, percent, signed_duration};
 use gctrace_analysis::paths::common_directory;
 use gctrace_analysis::report::{
-    AdviceId, CodePlace, DeviceId, IdleCause, IdleGap, IdleLedger, IdlePlace, IdleRow, RankWait,
-    Report,
+    CodePlace, DeviceId, IdleCause, IdleGap, IdleLedger, IdlePlace, IdleRow, RankWait, Report,
 };
 use gctrace_analysis::words::places;
 use std::cmp::Reverse;
@@ -28,10 +27,6 @@ const CAUSE_TOLD: f64 = 0.01;
 const CAUSES_TOLD: usize = 4;
 /// From this share of a row on a place is all of it.
 const NEARLY_ALL: f64 = 0.9;
-/// Changes named there.
-const REMEDIES_TOLD: usize = 2;
-/// How to see whether a change helped.
-const CHECK: &str = "Then trace it again: gctrace compare OLD NEW shows which cause shrank.";
 
 /// The device that idled the longest.
 pub(super) fn idlest(report: &Report) -> Option<&IdleLedger> {
@@ -49,7 +44,7 @@ pub(crate) fn idle(report: &Report) -> ReportSection {
         lines.extend(paragraph(&notes(ledger)));
         lines.extend(place_lines(ledger));
         lines.extend(longest_waits(report).iter().flat_map(|sentence| paragraph(sentence)));
-        lines.extend(remedies(ledger, |_| false).into_iter().flatten());
+        lines.extend(remedies(ledger).into_iter().flatten());
         for (at, gap) in ledger.longest.iter().take(GAPS_SHOWN).enumerate() {
             lines.extend(one_gap(at + 1, gap, started_ns(report, ledger.id.trace)));
         }
@@ -57,7 +52,7 @@ pub(crate) fn idle(report: &Report) -> ReportSection {
     ReportSection::new("Why the GPU was idle", lines)
 }
 
-/// The same for the first screen, with what to change: nothing of a device that is seldom idle.
+/// The same for the first screen; empty if the device is seldom idle.
 pub(crate) fn idle_in_short(report: &Report) -> Vec<String> {
     let worth = |ledger: &&IdleLedger| share(ledger.idle_ns, ledger.span_ns) >= WORTH_TELLING;
     let waits = longest_waits(report).map(|sentence| wrap(&sentence, "", INDENT));
@@ -67,12 +62,6 @@ pub(crate) fn idle_in_short(report: &Report) -> Vec<String> {
     };
     let mut lines = wrap(&in_a_sentence(report, ledger), "", INDENT);
     lines.extend(waits);
-    let is_advised = report.advice.iter().any(|advice| advice.id == AdviceId::FasterData);
-    let remedies = remedies(ledger, |cause| cause == IdleCause::Data && is_advised);
-    if !remedies.is_empty() {
-        lines.extend(remedies.into_iter().take(REMEDIES_TOLD).flatten());
-        lines.extend(paragraph(CHECK));
-    }
     lines
 }
 
@@ -130,10 +119,10 @@ fn waited(ledger: &IdleLedger, wait: &RankWait) -> String {
     format!("{share} for rank {}{}", wait.rank, late.unwrap_or_default())
 }
 
-/// What to change, the largest saving first, but for causes that are advised elsewhere.
-fn remedies(ledger: &IdleLedger, elsewhere: impl Fn(IdleCause) -> bool) -> Vec<Vec<String>> {
+/// What to change, the largest saving first.
+fn remedies(ledger: &IdleLedger) -> Vec<Vec<String>> {
     let rows = ledger.rows.iter().filter_map(|row| Some((row.saves_ns?, row, row.remedy?)));
-    let mut rows: Vec<_> = rows.filter(|(_, row, _)| !elsewhere(row.cause)).collect();
+    let mut rows: Vec<_> = rows.collect();
     rows.sort_by_key(|(saves_ns, row, _)| (Reverse(*saves_ns), row.cause));
     let lines = rows.into_iter().map(|(saves_ns, row, remedy)| {
         // No host is infinitely fast.

@@ -10,10 +10,10 @@ pub(super) fn is_change(advice: &Advice) -> bool {
     !matches!(advice.id, AdviceId::Leave | AdviceId::NoCollection)
 }
 
-/// What to run to try the changes, each with what it is for.
-pub(super) fn checks(report: &Report, traces: &str) -> Vec<(String, String)> {
+/// What to run to try the `shown` first changes, each with what it is for.
+pub(super) fn checks(report: &Report, traces: &str, shown: usize) -> Vec<(String, String)> {
     let command = words::command(report);
-    let settings = report.advice.iter().enumerate();
+    let settings = report.advice.iter().enumerate().take(shown);
     let applicable =
         settings.filter_map(|(index, advice)| Some((index, setting::of_advice(advice, report)?)));
     let mut commands: Vec<(String, String)> = applicable
@@ -29,10 +29,10 @@ pub(super) fn checks(report: &Report, traces: &str) -> Vec<(String, String)> {
     commands
 }
 
-/// What to run next.
-pub(super) fn next(report: &Report, traces: &[String]) -> Vec<String> {
+/// What to run next, where the `shown` first changes are on the screen.
+pub(super) fn next(report: &Report, traces: &[String], shown: usize) -> Vec<String> {
     let traces = traces.join(" ");
-    let mut commands = checks(report, &traces);
+    let mut commands = checks(report, &traces, shown);
     if let Some(index) = report.advice.iter().position(is_change) {
         commands.push(("Code".to_owned(), format!("gctrace advice {traces} {}", index + 1)));
     }

@@ -162,7 +162,7 @@ pub(crate) fn wrap(text: &str, first: &str, indent: &str) -> Vec<String> {
     let mut lines = Vec::new();
     let mut line = first.to_owned();
     let mut started = false;
-    for word in text.split_whitespace().map(clean::line) {
+    for word in words(text).iter().map(|word| clean::line(word)) {
         let needed = line.chars().count() + usize::from(started) + word.chars().count();
         if started && needed > most {
             lines.push(std::mem::replace(&mut line, indent.to_owned()));
@@ -178,6 +178,23 @@ pub(crate) fn wrap(text: &str, first: &str, indent: &str) -> Vec<String> {
         lines.push(line);
     }
     lines
+}
+
+/// The words of a paragraph, each number with its unit: `16.2 %`.
+fn words(text: &str) -> Vec<String> {
+    const UNITS: [&str; 11] = ["%", "ns", "µs", "ms", "s", "min", "h", "B", "KiB", "MiB", "GiB"];
+    let mut words: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        let is_unit = UNITS.contains(&word.trim_end_matches(|end| ".,:;)".contains(end)));
+        match words
+            .last_mut()
+            .filter(|last| is_unit && last.ends_with(|end: char| end.is_ascii_digit()))
+        {
+            Some(number) => *number = format!("{number} {word}"),
+            None => words.push(word.to_owned()),
+        }
+    }
+    words
 }
 
 /// Spaces between two columns.
@@ -234,6 +251,8 @@ mod tests {
         assert!(lines.iter().all(|line| line.chars().count() <= WIDTH));
         assert!(lines[0].starts_with("1. word") && lines[1].starts_with("   word"));
         assert_eq!(wrap("", "", ""), Vec::<String>::new());
+        let number = wrap(&format!("{} 16.2 %), 3", "x".repeat(WIDTH - 6)), "", "");
+        assert_eq!(number[1], "16.2 %), 3");
         assert_eq!(wrap(&"x".repeat(100), "", "").len(), 1);
     }
 

@@ -143,7 +143,8 @@ fn copies_at_several_lines_have_a_place_each() {
     for place in ["Memcpy HtoD (Pageable -> Device) at data.py:88 in load", "model.py:12 in loss"] {
         assert!(short.contains(place), "{place}: {short}");
     }
-    assert!(short.contains("pinned memory and non_blocking=True to the GPU"), "{short}");
+    let pinned = "pinned memory and non_blocking=True to the GPU";
+    assert!(report.advice.iter().any(|advice| advice.action.contains(pinned)), "{report:?}");
     let full = super::checked(&report);
     for (gaps, place) in
         [("20", "data.py:88 in load: Memcpy"), ("19", "model.py:12 in loss: Memcpy")]

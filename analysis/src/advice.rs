@@ -61,7 +61,8 @@ pub(crate) fn advice(report: &Report) -> Vec<Advice> {
         list.retain(|advice| advice.id != AdviceId::Leave);
     }
     list.sort_by_key(|advice| Reverse(advice.likely_ns()));
-    list.extend(host);
+    let saving = list.iter().take_while(|advice| advice.likely_ns() > 0).count();
+    list.splice(saving..saving, host);
     list
 }
 

@@ -26,7 +26,13 @@ pub(super) fn advice(report: &Report, advised: &[Advice]) -> (Vec<Advice>, Vec<A
 fn of_row(ledger: &IdleLedger, row: &IdleRow) -> Option<Advice> {
     let (remedy, saves_ns) = (row.remedy?, row.saves_ns?);
     let place = row.places.iter().find_map(|place| {
-        let python = place.code.python.as_ref().map(places::place);
+        let python = place.code.python.as_ref().map(|line| {
+            let place = places::place(line);
+            place
+                .rsplit_once('/')
+                .filter(|_| !line.library)
+                .map_or(place.clone(), |(_, name)| name.to_owned())
+        });
         python.or_else(|| place.code.function.clone())
     });
     let at = place.map_or(String::new(), |place| format!(" (at {place})"));

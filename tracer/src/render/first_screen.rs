@@ -20,6 +20,8 @@ use gctrace_analysis::words::advice::{measured, saves};
 pub(super) const LINES: usize = 24;
 /// Advice shown.
 const ADVICE_SHOWN: usize = 3;
+/// Lines of theirs, at most, but for the first.
+const ADVICE_LINES: usize = 6;
 /// Lines of the program shown.
 const PLACES_SHOWN: usize = 3;
 /// A phase beside the judged one is named if it lost this part of the run or more.
@@ -40,9 +42,9 @@ pub(crate) fn first_screen(
         head.push('\n');
     }
     let of_run = report.runs < 2;
-    let change = if of_run { advice(report) } else { Vec::new() };
+    let (change, shown) = if of_run { advice(report) } else { (Vec::new(), 0) };
     let mut rest = trust(report);
-    rest.extend(next(report, traces, ADVICE_SHOWN));
+    rest.extend(next(report, traces, shown));
     let mut room = LINES.saturating_sub(head.lines().count() + 1 + rest.len());
     room = room.saturating_sub(if change.is_empty() { 0 } else { change.len() + 2 });
     // At least the first line: the verdict is nothing without a place.
@@ -194,17 +196,22 @@ fn sparkline(phase: &PhaseReport) -> String {
     phase.over_time_ns.iter().map(bar).collect()
 }
 
-/// The changes with what they save, in the order to try them.
-fn advice(report: &Report) -> Vec<String> {
+/// The changes with what they save, in the order to try them, and how many of the report's advice that is.
+fn advice(report: &Report) -> (Vec<String>, usize) {
     let changes = report.advice.iter().enumerate().filter(|(_, advice)| is_change(advice));
-    let mut lines: Vec<String> = changes
-        .take(ADVICE_SHOWN)
-        .flat_map(|(index, advice)| change(index, advice, report))
-        .collect();
+    let (mut lines, mut shown) = (Vec::new(), 0);
+    for (index, advice) in changes.take(ADVICE_SHOWN) {
+        let next = change(index, advice, report);
+        if !lines.is_empty() && lines.len() + next.len() > ADVICE_LINES {
+            break;
+        }
+        lines.extend(next);
+        shown = index + 1;
+    }
     if lines.is_empty() {
         lines = wrap(nothing(report), INDENT, INDENT);
     }
-    lines
+    (lines, shown)
 }
 
 /// A change, what it saves at the end of its line if there is room, and what it saved elsewhere.
@@ -274,8 +281,6 @@ fn trust(report: &Report) -> Vec<String> {
         0 | 1 => String::new(),
         all => format!(" And {} (--full).", counted(all as u64 - 1, "more remark")),
     };
-    let elsewhere = evidence::cost_elsewhere(report);
-    let elsewhere = elsewhere.map_or(String::new(), |cost| format!(" {cost}"));
-    let sentence = format!("{pauses}{processes} measured. {first}{more} {overhead}.{elsewhere}");
+    let sentence = format!("{pauses}{processes} measured. {first}{more} {overhead}.");
     wrap(&sentence, "", "")
 }

@@ -303,7 +303,7 @@ fn costs_are_separate(neighbor: &Neighbor, trace: &Trace, alone: bool) {
     let paid =
         paid.map(|probe| probe["hits"].as_f64().unwrap() * probe["ns_per_hit"].as_f64().unwrap());
     assert!(close(&overhead["time_ns"], paid.sum()), "{overhead}");
-    let report = recording::gctrace(&["analyze", "trace.json"], neighbor.path());
+    let report = recording::gctrace(&["analyze", "--full", "trace.json"], neighbor.path());
     let report = String::from_utf8(report.stdout).unwrap();
     let words = report.split_ascii_whitespace().collect::<Vec<_>>().join(" ");
     let said = words.matches("which were not recorded, ran longer for the probes").count();

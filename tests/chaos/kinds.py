@@ -1,5 +1,6 @@
 """Actions on gctrace and its programs, by kind. Each takes a `Round`."""
 
+import glob
 import os
 import pty
 import re
@@ -465,12 +466,14 @@ def dump_keep(round):
     """Has a recorder keep its segments, again and again, which ends, is killed or stopped meanwhile."""
     reference = recorded(round, round.victim())
     folder = os.path.join(os.path.dirname(round.trace), "result")
-    recorder, way = round.gctrace, round.random.choice(("none", "kill", "stop"))
+    recorder, way, killed = round.gctrace, round.random.choice(("none", "kill", "stop")), False
     for turn in range(round.random.randint(1, 4)):
         round.sleep(0, reference["seconds"] / 2)
         if turn == 1 and way != "none":
             round.excused.add(recorder.pid)
-            round.signal(recorder.pid, signal.SIGKILL if way == "kill" else signal.SIGSTOP)
+            sent = recorder.poll() is None and round.signal(
+                recorder.pid, signal.SIGKILL if way == "kill" else signal.SIGSTOP)
+            killed = sent and way == "kill"
         # A recorder that is stopped answers nothing: the command ends all the same.
         with open(round.file("messages"), "ab") as messages:
             code = subprocess.run([round.options.gctrace, "dump", "--keep", folder], stdin=subprocess.DEVNULL,
@@ -479,10 +482,12 @@ def dump_keep(round):
             round.fault("dump --keep ends with %d" % code)
     if way == "stop":
         round.signal(recorder.pid, signal.SIGCONT)
-    if recorder.poll() is None and way != "kill":
-        finish(round, reference)
-    else:
+    if killed:
         after_its_death(round, reference)
+    else:
+        finish(round, reference)
+    for segment in glob.glob(os.path.join(folder, "**", "*.json*"), recursive=True):
+        round.read_trace(segment, killed)
 
 
 def check_between(round, pid, events):

@@ -1,15 +1,16 @@
 //! Advice on what keeps the idlest GPU waiting, other than the collector and late data, by its ledger.
 
+use crate::paths::common_directory;
 use crate::report::{
     Advice, AdviceEffect, AdviceId, Basis, IdleCause, IdleLedger, IdleRow, Report,
 };
 use crate::units::{duration, percent};
 use crate::words::places;
 
-/// A change for each cause that is worth one; without those that `advised` has already.
+/// Advice on each cause of idle time that has a remedy, then on the host's own work. `advised` names what is advised
+/// already.
 ///
-/// The host's own work, the second part, is what remains when nothing else is to change: a slow or busy machine
-/// makes it longer.
+/// A slow or busy machine makes the host's own work longer, so it is the last to change.
 pub(super) fn advice(report: &Report, advised: &[Advice]) -> (Vec<Advice>, Vec<Advice>) {
     let ledgers = report.gpu.iter().flat_map(|work| &work.idle);
     let Some(ledger) = ledgers.max_by_key(|ledger| ledger.idle_ns) else {
@@ -25,14 +26,10 @@ pub(super) fn advice(report: &Report, advised: &[Advice]) -> (Vec<Advice>, Vec<A
 
 fn of_row(ledger: &IdleLedger, row: &IdleRow) -> Option<Advice> {
     let (remedy, saves_ns) = (row.remedy?, row.saves_ns?);
+    let all = ledger.rows.iter().flat_map(|row| &row.places);
+    let folder = common_directory(all.filter_map(|place| place.code.python.as_ref()));
     let place = row.places.iter().find_map(|place| {
-        let python = place.code.python.as_ref().map(|line| {
-            let place = places::place(line);
-            place
-                .rsplit_once('/')
-                .filter(|_| !line.library)
-                .map_or(place.clone(), |(_, name)| name.to_owned())
-        });
+        let python = place.code.python.as_ref().map(|line| places::place(line).replace(folder, ""));
         python.or_else(|| place.code.function.clone())
     });
     let at = place.map_or(String::new(), |place| format!(" (at {place})"));

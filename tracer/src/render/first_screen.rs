@@ -20,7 +20,7 @@ use gctrace_analysis::words::advice::{measured, saves};
 pub(super) const LINES: usize = 24;
 /// Advice shown.
 const ADVICE_SHOWN: usize = 3;
-/// Lines of theirs, at most, but for the first.
+/// Maximum lines of all advice shown; the first is shown whatever its length.
 const ADVICE_LINES: usize = 6;
 /// Lines of the program shown.
 const PLACES_SHOWN: usize = 3;

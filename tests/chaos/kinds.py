@@ -486,8 +486,8 @@ def dump_keep(round):
         after_its_death(round, reference)
     else:
         finish(round, reference)
-    for segment in glob.glob(os.path.join(folder, "**", "*.json*"), recursive=True):
-        round.read_trace(segment, killed)
+    for segment in glob.glob(os.path.join(folder, "**", "*.json.zst"), recursive=True):
+        round.analyze(segment)
 
 
 def check_between(round, pid, events):

@@ -291,15 +291,18 @@ class Round:
             found[truth["pid"]] = truth
         return found
 
+    def analyze(self, path):
+        analyzed = subprocess.run([self.options.gctrace, "analyze", path], stdin=subprocess.DEVNULL,
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=60)
+        if analyzed.returncode:
+            self.fault("analyze ends with %d: %s" % (analyzed.returncode, analyzed.stderr.decode()[-300:]))
+
     def read_trace(self, path, is_killed):
         """A trace's events, as read by gctrace and by another JSON reader; None if there are
         none."""
         if not os.path.exists(path) or not os.path.getsize(path):
             return None
-        analyzed = subprocess.run([self.options.gctrace, "analyze", path], stdin=subprocess.DEVNULL,
-                                  stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, timeout=60)
-        if analyzed.returncode:
-            self.fault("analyze ends with %d: %s" % (analyzed.returncode, analyzed.stderr.decode()[-300:]))
+        self.analyze(path)
         is_compressed = path.endswith(".gz")
         try:
             with (gzip.open if is_compressed else open)(path, "rt", errors="replace") as file:

@@ -1,13 +1,14 @@
 //! What to do next: one list of changes, by what they save. The rules (`rules.rs`) name some, the waits of the
 //! main thread the others.
 
-mod facts;
+pub(crate) mod facts;
 mod idle;
+pub(crate) mod memory;
 mod rules;
 mod waits;
 
 use self::facts::Facts;
-use crate::report::{Advice, AdviceEffect, AdviceId, Level, PauseTotal, Report};
+use crate::report::{Advice, AdviceEffect, AdviceId, Level, PauseTotal, PhaseReport, Report};
 use crate::words;
 use std::cmp::Reverse;
 
@@ -16,6 +17,9 @@ const WORTH_RATIO: f64 = 0.2;
 
 /// A change that was measured in no program counts as half of its bound in the order.
 const UNMEASURED: f64 = 0.5;
+
+/// What saves this part of the time comes before what gives back memory.
+const MUCH: f64 = 0.05;
 
 /// A change that may be advised.
 struct Candidate {
@@ -61,9 +65,25 @@ pub(crate) fn advice(report: &Report) -> Vec<Advice> {
         list.retain(|advice| advice.id != AdviceId::Leave);
     }
     list.sort_by_key(|advice| Reverse(advice.likely_ns()));
+    put_memory_first(report, &mut list);
     let saving = list.iter().take_while(|advice| advice.likely_ns() > 0).count();
     list.splice(saving..saving, host);
     list
+}
+
+/// Memory that piles up, or that garbage holds, comes before what saves little time.
+fn put_memory_first(report: &Report, list: &mut [Advice]) {
+    let whole_ns = report.judged_phase().map_or(0, PhaseReport::unhindered_ns);
+    list.sort_by_key(|advice| {
+        let is_memory =
+            advice.effect.gives_back_at_most_bytes.is_some() || advice.id == AdviceId::FindHolders;
+        let saves_much = advice.likely_ns() as f64 >= MUCH * whole_ns.max(1) as f64;
+        match (saves_much, is_memory) {
+            (true, _) => 0,
+            (false, true) => 1,
+            (false, false) => 2,
+        }
+    });
 }
 
 fn choose(report: &Report) -> Vec<Candidate> {
@@ -81,9 +101,7 @@ fn choose(report: &Report) -> Vec<Candidate> {
         _ => rules::changes(&facts),
     };
     if matches!(report.verdict.level, Level::None | Level::Negligible) {
-        list.retain(|change| {
-            change.id == AdviceId::FreezeAtExit || change.id == AdviceId::FindHolders
-        });
+        list.retain(|change| change.id == AdviceId::FreezeAtExit);
     }
     if words::advice::is_of_others(report) {
         list.retain(|change| change.id != AdviceId::ExplicitCalls);
@@ -93,6 +111,14 @@ fn choose(report: &Report) -> Vec<Candidate> {
         for change in &mut list {
             let most_ns = &mut change.effect.saves_at_most_ns;
             *most_ns = most_ns.map(|ns| ns.min(cost.cost_ns));
+        }
+    }
+    for change in memory::changes(&facts) {
+        match list.iter_mut().find(|listed| listed.id == change.id) {
+            Some(listed) => {
+                listed.effect.gives_back_at_most_bytes = change.effect.gives_back_at_most_bytes;
+            }
+            None => list.push(change),
         }
     }
     list.extend(swapped_out(report));

@@ -73,7 +73,7 @@ pub use cpu::{
 };
 pub use evidence::{
     CpuTime, DeletedGeneration, DeletedReport, ExplicitCallsReport, FreedNothingReport,
-    GrowingLine, GrowthPoint, GrowthReport, HeapTrend, MissingData, OmittedGpuReport,
+    GrowingLine, GrowthPoint, GrowthReport, HeapTrend, MemoryRise, MissingData, OmittedGpuReport,
     OverheadReport, PauseTotal, PausesReport, Prediction, ProbeReport, ReachesLimit, StopTheWorld,
     Trend, UnseenReport, WorstPause,
 };

@@ -11,6 +11,7 @@ pub mod cleanup;
 pub mod cycles;
 pub(crate) mod idle;
 pub mod layers;
+pub mod memory;
 pub mod places;
 pub mod samples;
 pub(crate) mod verdict;

@@ -61,8 +61,8 @@ impl RecordEncoder {
                 push_name(out, "thread_name", (*pid, *tid), name)
             }
             Record::Settings(settings) => {
-                EventHead::metadata("gctrace_settings", settings.pid, settings.at_ns)
-                    .push(out, settings)
+                let head = EventHead::metadata("gctrace_settings", settings.pid, settings.at_ns);
+                EventHead { stack: settings.stack, ..head }.push(out, settings)
             }
             Record::Frame(frame) => {
                 // It applies to the whole trace.

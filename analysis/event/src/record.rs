@@ -366,6 +366,9 @@ pub struct GcSettings {
     pub enabled: Option<bool>,
     /// `gc.get_threshold()`, youngest generation first; 0 there turns automatic collection off.
     pub thresholds: [i32; 3],
+    /// The line that set them; `None` if it is unknown, or nobody did.
+    #[serde(skip)]
+    pub stack: Option<FrameId>,
 }
 
 /// When and how a recorded process ended.

@@ -3,16 +3,31 @@
 //! Never by its warm-up: the last of the [`steady_parts`] of each series, which has to be the larger part of the
 //! process's life, and to rise in both of its halves.
 
-use crate::report::{Basis, HeapTrend, ReachesLimit, Trend};
+use crate::report::{Basis, HeapTrend, MemoryRise, ReachesLimit, Trend};
 use crate::statistics::Estimate;
 use crate::statistics::steady::steady_parts;
 use crate::statistics::trend::{mann_kendall, theil_sen};
 use std::collections::BTreeMap;
 
-/// Fewer samples show no trend: of four, no order is rarer than one in twelve.
+/// Fewer samples show no trend, unless they are on a line: of four, no order is rarer than one in twelve.
 const FEWEST: usize = 5;
+/// So many samples on a straight line are a trend whatever their p, which for five is 0.0275 at least.
+const FEWEST_ON_A_LINE: usize = 4;
+/// On a line: none is further from the line through the first and the last than this part of the rise.
+const OFF_LINE: f64 = 0.1;
+/// With fewer samples than this what does not rise may yet do so: 8 are the fewest in which a wandering value can be
+/// told from a rising one half as strong.
+const FEWEST_TO_DENY: u64 = 8;
+/// What rises by this part of its last value rises, straight or not, if so does its last third.
+const BY_HALF: f64 = 0.5;
+/// The last third has to take this part of such a rise: what fills up takes less.
+const LAST_PART: f64 = 0.1;
+/// A rise of resident memory by less is none to act on, in bytes.
+const NOTABLE_RISE: u64 = 16 << 20;
 /// A trend of a smaller p is not by chance.
 const SIGNIFICANT: f64 = 0.01;
+/// The same of a rise that other facts have to confirm.
+const SIGNIFICANT_RISE: f64 = 0.05;
 /// A rise by less than this part of the whole, over the time that it was seen, is none to act on.
 const NOTABLE: f64 = 0.01;
 /// A rise over less time may be set-up, or one batch after another.
@@ -82,6 +97,24 @@ impl LeakWatch {
         })
     }
 
+    /// By how much the resident memory rose, if it did so to the end, by half of what it is then.
+    fn rise(&self) -> Option<MemoryRise> {
+        let samples: Vec<(u64, u64)> = self.resident.before_exit().collect();
+        let (first, last) = (samples.first()?, samples.last()?);
+        let middle = samples.get(samples.len() / 2)?;
+        let rise = last.1.checked_sub(first.1)?;
+        let late = last.1.saturating_sub(middle.1);
+        let values: Vec<f64> = samples.iter().map(|sample| point(0, 0, sample.1).1).collect();
+        let is_rise = rise >= NOTABLE_RISE.max(last.1 / 2)
+            && late >= rise / 4
+            && mann_kendall(&values).is_some_and(|p_value| p_value < SIGNIFICANT_RISE);
+        is_rise.then_some(MemoryRise {
+            from_bytes: first.1,
+            to_bytes: last.1,
+            duration_ns: last.0.saturating_sub(first.0),
+        })
+    }
+
     /// `None` without five samples of anything.
     pub(crate) fn trend(&self, life: &WatchedLife) -> Option<HeapTrend> {
         let frozen_ns = life.frozen_ns.max(life.set_up_ns);
@@ -97,9 +130,13 @@ impl LeakWatch {
             resident,
             device,
             outside_python: match (resident, objects) {
-                (Some(resident), Some(objects)) if resident.rises => Some(!objects.rises),
+                (Some(resident), Some(objects)) if resident.rises && objects.rises => Some(false),
+                (Some(resident), Some(objects)) if resident.rises && objects.stands_still() => {
+                    Some(true)
+                }
                 _ => None,
             },
+            rise: self.rise(),
             lines: Vec::new(),
             has_set_up: life.set_up_ns.is_some(),
             resident_bytes,
@@ -126,8 +163,11 @@ fn trend(
     // What rests at last for too short a time to say that it does has a trend with what was before.
     let parts = steady_parts(&points);
     let long = parts.iter().rev().filter_map(|from| points.get(*from..));
-    let steady = long.into_iter().find(|steady| steady.len() >= FEWEST)?;
-    let is_last = parts.last().is_some_and(|from| points.len() - steady.len() == *from);
+    let is_enough = |steady: &&[(f64, f64)]| steady.len() >= FEWEST || is_line(steady).is_some();
+    let mut long = long.into_iter().filter(is_enough);
+    let climbs = climbs(&points);
+    let steady = if climbs { points.as_slice() } else { long.next()? };
+    let is_last = climbs || parts.last().is_some_and(|from| points.len() - steady.len() == *from);
     let (first_s, (last_s, last)) = (steady.first()?.0, *steady.last()?);
     let slope = theil_sen(steady)?;
     let values: Vec<f64> = steady.iter().map(|point| point.1).collect();
@@ -136,16 +176,14 @@ fn trend(
     let until_s = point(life.since_ns, life.until_ns, 0).0.max(last_s);
     let begin_s = point(life.since_ns, from_ns, 0).0;
     let is_long = length_s >= SHORTEST_S && length_s >= (until_s - begin_s) * LEAST_SHARE;
-    let both_rise = both_rise(steady);
-    let grows = p_value < SIGNIFICANT
-        && slope.low > 0.0
+    let is_line = is_line(steady).is_some();
+    let is_no_chance = p_value < SIGNIFICANT && slope.low > 0.0 && (climbs || both_rise(steady));
+    let grows = (is_line || is_no_chance)
         && is_long
         && last_s - begin_s >= (until_s - begin_s) * LAST_BY
-        && slope.value * length_s >= last * NOTABLE
-        && both_rise;
-    let rises = grows
-        && is_last
-        && last_slope(steady).is_some_and(|end| end.value >= slope.value * LAST_RISE);
+        && slope.value * length_s >= last * NOTABLE;
+    let goes_on = last_slope(steady).is_some_and(|end| end.value >= slope.value * LAST_RISE);
+    let rises = grows && is_last && (climbs || goes_on);
     let late = points.partition_point(|(at_s, _)| *at_s < (begin_s + until_s) / 2.0);
     let late = points.get(late..).unwrap_or_default();
     Some(Trend {
@@ -157,11 +195,41 @@ fn trend(
         at_most_per_s: slope.high,
         p_value,
         rises,
+        is_unclear: !rises && ((steady.len() as u64) < FEWEST_TO_DENY || length_s < SHORTEST_S),
         slows: !rises
             && last_s - begin_s >= (until_s - begin_s) * LAST_BY
             && until_s - begin_s >= 2.0 * SHORTEST_S
             && rises_throughout(late),
     })
+}
+
+/// Whether so few points are on a line that rises: their rise.
+fn is_line(points: &[(f64, f64)]) -> Option<f64> {
+    let (first, last) = (points.first()?, points.last()?);
+    let (length_s, rise) = (last.0 - first.0, last.1 - first.1);
+    let is_near = |point: &(f64, f64)| {
+        let on_line = first.1 + rise * (point.0 - first.0) / length_s;
+        (point.1 - on_line).abs() <= rise * OFF_LINE
+    };
+    let is_line = points.len() >= FEWEST_ON_A_LINE
+        && rise >= last.1 * OFF_LINE
+        && length_s > 0.0
+        && points.iter().all(is_near);
+    is_line.then_some(rise)
+}
+
+/// Whether a series rises by half of its last value, to its end, however crooked: load changes how fast a leak is.
+fn climbs(points: &[(f64, f64)]) -> bool {
+    let (Some(first), Some(last)) = (points.first(), points.last()) else { return false };
+    let rise = last.1 - first.1;
+    let from_s = last.0 - (last.0 - first.0) * LAST_SHARE;
+    let late = points.get(points.partition_point(|(at_s, _)| *at_s < from_s)..);
+    let late_rise = late.and_then(|late| Some(late.last()?.1 - late.first()?.1));
+    let values: Vec<f64> = points.iter().map(|point| point.1).collect();
+    rise >= last.1 * BY_HALF
+        && late_rise.is_some_and(|late| late >= rise * LAST_PART)
+        && points.len() as u64 >= FEWEST_TO_DENY
+        && mann_kendall(&values).is_some_and(|p_value| p_value < SIGNIFICANT)
 }
 
 /// The trend of a part of a growing whole, over the time of the whole's own trend: whether it rises by more
@@ -187,6 +255,7 @@ pub(super) fn part_trend(
         at_most_per_s: slope.high,
         p_value: mann_kendall(&values)?,
         rises: rises_throughout(&points),
+        is_unclear: false,
         slows: false,
     })
 }

@@ -117,16 +117,18 @@ impl ProcessSums {
         }
     }
 
-    /// Adds settings; those that were read last count.
-    pub(crate) fn set(&mut self, settings: &GcSettings) {
+    /// Adds settings; those that were read last count. Whether these are the last, and new.
+    pub(crate) fn set(&mut self, settings: &GcSettings) -> bool {
+        let mut is_new = true;
         if let Some(old) = &self.settings {
-            let same = old.enabled == settings.enabled && old.thresholds == settings.thresholds;
-            self.settings_changes += u64::from(!same);
+            is_new = old.enabled != settings.enabled || old.thresholds != settings.thresholds;
+            self.settings_changes += u64::from(is_new);
             if old.at_ns > settings.at_ns {
-                return;
+                return false;
             }
         }
         self.settings = Some(settings.clone());
+        is_new
     }
 
     /// From when on its pauses are complete, if it is described.

@@ -1,7 +1,8 @@
 //! What the rules go by: figures of the process and the phase that the verdict names.
 
 use crate::report::{
-    ByCause, JudgedPhase, PhaseReport, PhasesReport, ProcessReport, Report, SettingsReport,
+    AdviceId, ByCause, JudgedPhase, PhaseReport, PhasesReport, ProcessReport, Report,
+    SettingsReport,
 };
 use crate::time::stats::ratio;
 use gctrace_event::{CalledKind, ProcessOrigin, TraceEnd};
@@ -17,9 +18,9 @@ const LARGE_HEAP: u64 = 200_000;
 
 /// The judged process, and its collections in the judged phase.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Facts<'a> {
+pub(crate) struct Facts<'a> {
     pub(super) report: &'a Report,
-    pub(super) process: &'a ProcessReport,
+    pub(crate) process: &'a ProcessReport,
     /// `None`: all of the process.
     phase: Option<&'a PhaseReport>,
     /// Its collections by cause, in CPU time where that is known.
@@ -28,7 +29,7 @@ pub(super) struct Facts<'a> {
 
 impl<'a> Facts<'a> {
     /// `None` if no process collected.
-    pub(super) fn of(report: &'a Report) -> Option<Self> {
+    pub(crate) fn of(report: &'a Report) -> Option<Self> {
         let process = report.judged_process()?;
         let phase = report.judged_phase();
         Some(Self { report, process, phase, causes: report.judged_causes() })
@@ -107,12 +108,21 @@ impl<'a> Facts<'a> {
             && self.steps().is_none()
     }
 
+    /// What to do about cycles: break those that are known, or find them.
+    pub(super) fn about_cycles(&self) -> AdviceId {
+        let garbage = self.process.garbage.as_ref();
+        match garbage.is_some_and(|garbage| !garbage.kinds.is_empty()) {
+            true => AdviceId::BreakCycles,
+            false => AdviceId::FindCycles,
+        }
+    }
+
     /// Whether its memory rises beyond chance, after any set-up.
     pub(super) fn grows(&self) -> bool {
         self.process.trend.as_ref().is_some_and(|trend| trend.rises())
     }
 
-    pub(super) fn steps(&self) -> Option<u64> {
+    pub(crate) fn steps(&self) -> Option<u64> {
         self.report.phases.as_ref().and_then(|phases| phases.steps)
     }
 

@@ -50,9 +50,6 @@ pub(super) fn changes(facts: &Facts<'_>) -> Vec<Candidate> {
     if is_worth(exit_ns, facts.run_ns()) {
         list.push(candidate(AdviceId::FreezeAtExit, exit_ns, Some(FROZEN_AT_EXIT), None));
     }
-    if facts.grows() {
-        list.push(Candidate { id: AdviceId::FindHolders, effect: AdviceEffect::default() });
-    }
     list
 }
 
@@ -70,6 +67,8 @@ fn of_automatic(facts: &Facts<'_>, bound_ns: u64) -> Vec<Candidate> {
         return vec![of(AdviceId::OffWhileLoading, None, None)];
     }
     match facts.frees_nothing() {
+        // What piles up is not all alive, or will be garbage.
+        Some(true) | None if facts.uncollected().is_some() || facts.grows() => Vec::new(),
         Some(true) if facts.ends() => {
             vec![of(AdviceId::Disable, Some(OFF), Some("disable@start"))]
         }
@@ -95,13 +94,12 @@ fn of_garbage(facts: &Facts<'_>, bound_ns: u64) -> Vec<Candidate> {
     let garbage = facts.process.garbage.as_ref();
     let main = garbage.and_then(|garbage| garbage.verdict.as_ref());
     let part_ns = main.map_or(bound_ns, |main| (bound_ns as f64 * main.ratio) as u64);
-    let id = match garbage.is_some_and(|garbage| !garbage.kinds.is_empty()) {
-        true => AdviceId::BreakCycles,
-        false => AdviceId::FindCycles,
-    };
+    let id = facts.about_cycles();
     let gain = (id == AdviceId::BreakCycles).then_some(BROKEN);
     let mut list = vec![candidate(id, part_ns, gain, None)];
-    if facts.garbage_ratio().is_some_and(|ratio| ratio < MOSTLY_GARBAGE) {
+    // What waits in garbage would be ten times as much.
+    let is_small = facts.held_by_garbage().is_none();
+    if is_small && facts.garbage_ratio().is_some_and(|ratio| ratio < MOSTLY_GARBAGE) {
         let settings = Some("threshold=7000,10,10".to_owned());
         list.push(candidate(AdviceId::RaiseThreshold, bound_ns, Some(LESS_OFTEN), settings));
     }
@@ -118,7 +116,12 @@ fn candidate(
     usual: Option<UsualGain>,
     settings: Option<String>,
 ) -> Candidate {
-    let effect = AdviceEffect { saves_at_most_ns: Some(bound_ns), usual, settings };
+    let effect = AdviceEffect {
+        saves_at_most_ns: Some(bound_ns),
+        usual,
+        settings,
+        ..AdviceEffect::default()
+    };
     Candidate { id, effect }
 }
 

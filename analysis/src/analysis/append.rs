@@ -34,6 +34,7 @@ impl Analysis {
             process.stacks.renumber(&places.nodes);
             process.allocations.renumber(&places.nodes);
             process.called.renumber(&places.nodes);
+            process.settings_by = process.settings_by.and_then(|node| places.nodes.of(node));
             process.alive.renumber(&places.nodes);
             process.cleanup.renumber(&places.nodes);
             process.cpu.renumber(&places.nodes);

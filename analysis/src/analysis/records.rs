@@ -18,8 +18,12 @@ impl Analysis {
                 self.current.thread_names.insert((pid, tid), name);
             }
             Record::Settings(settings) => {
+                let frames = &self.current.frames;
+                let by = settings.stack.and_then(|at| frames.resolve(at, &mut self.stacks));
                 let process = self.process_at(settings.pid, settings.at_ns);
-                process.sums.set(&settings);
+                if process.sums.set(&settings) {
+                    process.settings_by = by;
+                }
             }
             Record::GpuDevice(device) => {
                 if let Some(trace) = self.traces.last_mut() {

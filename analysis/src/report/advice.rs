@@ -34,6 +34,9 @@ pub struct AdviceEffect {
     /// What this change saved in programs in which it was measured; `null` if it was measured in too few, or
     /// depends on the program.
     pub usual: Option<UsualGain>,
+    /// Upper bound of the memory that it gives back, in bytes: how far the resident memory rose, or the most that one
+    /// collection gave back. `null` if that is unknown, or little.
+    pub gives_back_at_most_bytes: Option<u64>,
     /// Settings that make the change, as `gctrace apply --gc` takes them (`threshold=50000,10,10`); `null` if
     /// it changes the program.
     pub settings: Option<String>,
@@ -88,6 +91,8 @@ pub enum AdviceId {
     FreezeAtExit,
     /// Find what holds the objects that pile up.
     FindHolders,
+    /// Collect now and then: garbage piles up that no collection frees.
+    CollectSometimes,
     /// Let training wait less for its data: more workers, or a faster line.
     FasterData,
     /// Run what holds the GIL elsewhere.

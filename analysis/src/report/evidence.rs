@@ -247,6 +247,28 @@ pub struct HeapTrend {
     /// When its resident memory reaches the limit if it rises as before; `null` unless it rises and
     /// the limit is known, and if that takes more than ten times the time of the trend.
     pub reaches_limit: Option<ReachesLimit>,
+    /// By how much the resident memory rose, its start included; `null` unless it rose to the end, by half of what it
+    /// was then and by 16 MiB.
+    pub rise: Option<MemoryRise>,
+}
+
+/// How far the resident memory rose from its first reading to its last, that of the exit left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct MemoryRise {
+    /// The first reading, in bytes.
+    pub from_bytes: u64,
+    /// The last, in bytes.
+    pub to_bytes: u64,
+    /// Time between them, in ns.
+    pub duration_ns: u64,
+}
+
+impl MemoryRise {
+    /// The rise, in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.to_bytes.saturating_sub(self.from_bytes)
+    }
 }
 
 impl HeapTrend {
@@ -313,13 +335,23 @@ pub struct Trend {
     /// Two-sided p of no trend, 0 to 1, if the samples are independent.
     pub p_value: f64,
     /// Whether it rises: `p_value` is below 0.01, the interval above 0, also that of each half of its
-    /// samples; the last third of its time rises at least half as fast; the rise is at least 1 % of the
-    /// last value; its time is 30 s or more and at least half of the recording of the process (after the
-    /// set-up, if known), and ends in the last third of it.
+    /// samples (or four and more are on a straight line); the last third of its time rises at least half as fast; the
+    /// rise is at least 1 % of the last value; its time is 30 s or more and at least half of the recording of the
+    /// process (after the set-up, if known), and ends in the last third of it. Or it rises by half of its last value,
+    /// however crooked, and the last third of its time takes a tenth of that.
     pub rises: bool,
+    /// Whether it does not rise so, but fewer than 8 samples or less than 30 s are too few to say that it does not.
+    pub is_unclear: bool,
     /// Whether it does not rise so, but the second half of the recording does, by more than chance, in both halves of
     /// that, and by 1 % or more: a cache that fills, or a leak that slows down.
     pub slows: bool,
+}
+
+impl Trend {
+    /// Whether it is known not to rise.
+    pub(crate) fn stands_still(&self) -> bool {
+        !self.rises && !self.is_unclear && !self.slows && self.at_least_per_s <= 0.0
+    }
 }
 
 /// When a limit is reached, from the last sample on.

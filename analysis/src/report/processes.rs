@@ -2,8 +2,8 @@
 
 use super::{
     AfterFreeze, AllocationsReport, Basis, CalledReport, CleanupReport, CountersReport,
-    GarbageReport, GrowthReport, HeapTrend, LayersReport, LinesReport, PauseTotal, PausesReport,
-    PressureReport, UnseenReport,
+    GarbageReport, GrowthReport, HeapTrend, LayersReport, LinesReport, Location, PauseTotal,
+    PausesReport, PressureReport, UnseenReport,
 };
 use gctrace_event::{CollectorKind, ProcessOrigin, RecordingMode};
 use schemars::JsonSchema;
@@ -226,6 +226,8 @@ pub struct SettingsReport {
     pub thresholds: [i32; 3],
     /// Number of changes after the first record.
     pub changes: u64,
+    /// The line that set them; `null` if it is unknown, or nobody did.
+    pub set_by: Option<Location>,
 }
 
 impl SettingsReport {
@@ -256,7 +258,7 @@ pub struct RecordedReport {
 pub struct Sources {
     /// Pauses that only the kernel's probes recorded.
     pub probes: u64,
-    /// Pauses recorded in-process only; their reason is unknown.
+    /// Pauses recorded in-process only.
     pub injected: u64,
     /// Pauses recorded by both; the timestamps are those of the probes.
     pub both: u64,

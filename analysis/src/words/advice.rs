@@ -1,7 +1,7 @@
 //! The words of each advice.
 
 use super::places::library_switch;
-use super::{AdviceText, FREEZE_RISK, broken_cycles, callback, places};
+use super::{AdviceText, FREEZE_RISK, broken_cycles, callback, memory, places};
 use crate::report::{
     Advice, AdviceEffect, AdviceId, Basis, LineReport, Location, PauseTotal, PhaseReport,
     ProcessReport, Report, TrainingMark,
@@ -20,7 +20,8 @@ pub(crate) fn advice(id: AdviceId, effect: AdviceEffect, report: &Report) -> Adv
         AdviceId::FreezeBeforeFork => freeze_before_fork(report),
         AdviceId::FreezeAtExit => freeze_at_exit(report),
         AdviceId::FindCycles => find_cycles(report),
-        AdviceId::FindHolders => find_holders(report),
+        AdviceId::FindHolders => memory::find_holders(report),
+        AdviceId::CollectSometimes => memory::collect_sometimes(report),
         AdviceId::RaiseThreshold => raise_threshold(report, &effect),
         AdviceId::Planned => planned(report),
         AdviceId::OffWhileLoading => off_while_loading(report),
@@ -356,21 +357,6 @@ fn find_cycles(report: &Report) -> AdviceText {
             automatic(report)
         ),
         code,
-        ..AdviceText::default()
-    }
-}
-
-fn find_holders(report: &Report) -> AdviceText {
-    let pid = report.judged_process().map_or("PID".to_owned(), |process| process.pid.to_string());
-    AdviceText {
-        action:
-            "find what holds the objects that pile up: gctrace heap -p PID while it runs, then \
-                 gctrace heap dominators"
-                .to_owned(),
-        why: format!("The memory of process {pid} rises for as long as it was recorded."),
-        code: "gctrace heap -p PID -o heap.gcheap   # while it runs\n\
-               gctrace heap dominators heap.gcheap"
-            .to_owned(),
         ..AdviceText::default()
     }
 }

@@ -50,6 +50,7 @@ impl Run {
                 at_ns: START,
                 enabled: Some(true),
                 thresholds: [self.threshold, 10, 10],
+                stack: None,
             }),
         ];
         let mut at_ns = START + 100 * MS;

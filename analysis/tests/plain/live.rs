@@ -214,6 +214,7 @@ fn settings_notes_and_the_profilers_steps() {
             at_ns: START + at * MS,
             enabled,
             thresholds: [first, 10, 10],
+            stack: None,
         })
     };
     let mut live = fed([

@@ -198,6 +198,7 @@ impl Day {
                 at_ns: at(second),
                 enabled: Some(true),
                 thresholds: [700, 10, 10],
+                stack: None,
             }));
             self.live.record(&Record::Allocations(Allocations {
                 pid: RANK,

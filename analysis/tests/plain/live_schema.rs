@@ -155,6 +155,7 @@ fn records() -> Vec<Record> {
             at_ns: START,
             enabled: Some(true),
             thresholds: [700, 10, 10],
+            stack: None,
         }),
         Record::Pressure(Pressure {
             pid: 1,

@@ -294,7 +294,13 @@ fn a_short_recording_is_judged_by_its_steps() {
 #[test]
 fn the_last_settings_count() {
     let settings = |thresholds| {
-        Record::Settings(GcSettings { pid: 1, at_ns: START, enabled: Some(true), thresholds })
+        Record::Settings(GcSettings {
+            pid: 1,
+            at_ns: START,
+            enabled: Some(true),
+            thresholds,
+            stack: None,
+        })
     };
     let report = report(
         vec![

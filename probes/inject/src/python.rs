@@ -8,16 +8,19 @@
 //! - `garbage`: what collections find unreachable; `memory_use`: what they give back;
 //! - `heap`: full collections counted, and the wait at the end of one;
 //! - `apply`: settings of the collector, applied at steps;
-//! - `builtin`: builtins of C modules, and functions of ours before theirs; `empty_cache`: such a one;
+//! - `builtin`: builtins of C modules, and functions of ours before theirs: `empty_cache`, `collector_functions`;
+//! - `asked`: what the program asks of its collector;
 //! - `steps`: marks of training steps; `layers`: PyTorch's memory in some of them, by layer;
 //! - `api`, `object`: CPython's C API.
 
 mod allocations;
 mod api;
 pub(crate) mod apply;
+mod asked;
 mod builtin;
 mod callback;
 mod called;
+mod collector_functions;
 mod collector_state;
 mod empty_cache;
 mod frames;

@@ -39,7 +39,7 @@ fn pause(n: u64) -> RingRecord {
         collected: n as u32,
         uncollectable: 0,
         frame: 1,
-        at_exit: false,
+        reason: RingReason::Automatic,
         oldest_objects: 0,
         freed_kib: 0,
         cpu_share: 0,

@@ -5,7 +5,7 @@
 use std::sync::atomic::AtomicU64;
 
 /// First eight bytes; the last of them is the version of this layout and of the records.
-pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"GCTRINGD");
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"GCTRINGE");
 
 /// Slots of a process's Python ring: 1 MiB. At 100,000 collections a second (two records each) and
 /// a reader that polls every 40 ms, 8,000 are in use.

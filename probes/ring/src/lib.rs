@@ -68,8 +68,8 @@ pub use record::{
     ApiLayer, CuptiState, GpuRecord, HeldBytes, HookState, KINDS_AT_ONCE, MalformedRecord, NO_TEXT,
     OUTER_FRAMES, RingAliveLine, RingCacheMemory, RingCall, RingCalled, RingCycleCount,
     RingDeviceMemory, RingEmptyCache, RingGarbage, RingGpuOp, RingKindCount, RingLayer,
-    RingLayerFlow, RingLayers, RingPause, RingPauseMemory, RingRecord, RingSync, StepMarker,
-    TEXT_BYTES, TextId, TextPiece, TimeInterval, pieces,
+    RingLayerFlow, RingLayers, RingPause, RingPauseMemory, RingReason, RingRecord, RingSync,
+    StepMarker, TEXT_BYTES, TextId, TextPiece, TimeInterval, pieces,
 };
 pub use rendezvous::{
     OfferState, OfferedRing, RENDEZVOUS_VARIABLE, RingConnection, RingHello, RingListener,

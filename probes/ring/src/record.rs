@@ -110,6 +110,23 @@ pub enum StepMarker {
     DataLoader = 4,
 }
 
+/// Why a collection ran, as far as the library sees.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Immutable, IntoBytes, KnownLayout, TryFromBytes,
+)]
+#[repr(u8)]
+pub enum RingReason {
+    /// Calls of `gc.collect()` are not seen.
+    #[default]
+    Unknown = 0,
+    /// Its thread was not in `gc.collect()`.
+    Automatic = 1,
+    /// Its thread was in `gc.collect()`.
+    Explicit = 2,
+    /// The interpreter was shutting down: the functions registered with `atexit` had run.
+    Exit = 3,
+}
+
 /// A collection that ended, as CPython reports it to callbacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RingPause {
@@ -127,8 +144,8 @@ pub struct RingPause {
     pub uncollectable: u32,
     /// Number of the innermost Python frame; 0: none.
     pub frame: u32,
-    /// The interpreter was shutting down: the functions registered with `atexit` had run.
-    pub at_exit: bool,
+    /// Why it ran.
+    pub reason: RingReason,
     /// Objects that it left in the oldest generation, if it was full; 0: unknown.
     pub oldest_objects: u32,
     /// See [`RingPause::freed_bytes`].
@@ -316,6 +333,8 @@ pub enum RingRecord {
         thresholds: [i32; 3],
         /// `gc.isenabled()`.
         enabled: bool,
+        /// Number of the frame that set them; 0: unknown.
+        frame: u32,
     },
     /// A collection starts.
     PauseStart {

@@ -108,6 +108,7 @@ pub fn records(run: ClosuresRun) -> Vec<Record> {
             at_ns: START,
             enabled: Some(true),
             thresholds: [200, 10, 10],
+            stack: None,
         }),
     ];
     records.extend(kinds().map(Record::ObjectKind));

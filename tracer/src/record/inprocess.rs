@@ -196,6 +196,9 @@ impl InProcessSource {
         for (pid, process) in &mut self.processes {
             let is_dead = process.pidfd.is_none() || dead.contains(pid);
             process.read(is_dead, trace, &mut self.stats);
+            if !is_dead {
+                process.facts.write_memory(begin_ns, trace, &self.stats);
+            }
             gone.extend(is_dead.then_some(*pid));
         }
         for facts in std::mem::take(&mut self.stats.forked) {

@@ -19,6 +19,13 @@ use std::time::{Duration, Instant};
 /// Flushed records survive a killed gctrace; this bounds the time that can be lost.
 const FLUSH_EVERY: Duration = Duration::from_millis(100);
 
+/// Time between two readings of the resident memory of a process of an age, both in ns: a second, and from two
+/// minutes on a part of the age, up to ten seconds. So a rise is seen soon, and a long trace stays small.
+pub(crate) fn memory_interval_ns(age_ns: u64) -> u64 {
+    const SECOND: u64 = 1_000_000_000;
+    (age_ns / 128).clamp(SECOND, 10 * SECOND)
+}
+
 /// Destination of records, in the order in which they are written: the trace, the live view, or in
 /// tests a list.
 pub(crate) trait RecordSink {

@@ -63,6 +63,7 @@ impl RecordingTrace {
                 at_ns: event.pause.end_ns,
                 enabled: event.enabled,
                 thresholds,
+                stack: None,
             });
         }
         self.pause(&event.pause);

@@ -2,7 +2,8 @@
 
 use super::table::{ReportSection, TableOfColumns, mark, paragraph};
 use crate::units::{bytes, counted, duration, short_count, three_digits};
-use gctrace_analysis::report::{HeapTrend, ProcessReport, Report, Trend};
+use gctrace_analysis::report::{AdviceId, HeapTrend, ProcessReport, Report, Trend};
+use gctrace_analysis::words;
 use gctrace_analysis::words::places;
 
 /// Processes in the section at most; the others are in the JSON.
@@ -82,6 +83,8 @@ fn of_process(process: &ProcessReport, trend: &HeapTrend) -> Vec<String> {
              down: a longer recording shows which.",
             slowing.join(", ")
         ));
+    } else if rows.iter().any(|(_, trend)| trend.is_unclear) && !trend.rises() {
+        sentences.push("Whether it grows is unclear: there are too few readings.".to_owned());
     } else if !trend.rises() {
         sentences.push("Nothing grows by more than chance, and to the end.".to_owned());
     }
@@ -171,13 +174,26 @@ fn long_duration(ns: u64) -> String {
     }
 }
 
+/// That the memory of the judged process rose for less time than a trend takes; `None` if it did not.
+fn rose(report: &Report) -> Option<String> {
+    let advised = report.advice.iter().any(|advice| advice.id == AdviceId::CollectSometimes);
+    let rise = report.judged_process()?.trend.as_ref()?.rise.filter(|_| !advised)?;
+    let is_short = rise.duration_ns < SHORTEST_NS;
+    is_short.then(|| {
+        format!("{}: a minute or more shows whether it goes on.", words::memory::rose(&rise))
+    })
+}
+
 /// That a process keeps more and more; `None` if none does.
 pub(super) fn in_short(report: &Report) -> Option<String> {
     let growing = report.processes.iter().filter_map(|process| {
         let trend = process.trend.as_ref().filter(|trend| trend.rises())?;
         Some((process, trend))
     });
-    let (process, trend) = growing.clone().min_by_key(|(_, trend)| trend.may_be_set_up())?;
+    let Some((process, trend)) = growing.clone().min_by_key(|(_, trend)| trend.may_be_set_up())
+    else {
+        return rose(report);
+    };
     let others = growing.count() as u64 - 1;
     let (seconds, per) = per(trend);
     let rates = KEPT.iter().filter_map(|kept| {

@@ -360,8 +360,8 @@ fn by_probes(traces: &[&RecordedReport], all: usize) -> Option<String> {
 fn in_process(traces: &[&RecordedReport], all: usize) -> Option<String> {
     (!traces.is_empty()).then(|| {
         format!(
-            "{} in-process (--mode inject): the reasons of collections are unknown, and collections \
-             in the first milliseconds of a program and at its end are not in the trace.",
+            "{} in-process (--mode inject): collections in the first milliseconds of a program and at \
+             its end are not in the trace.",
             subject(traces.len(), all)
         )
     })

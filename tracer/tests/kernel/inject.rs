@@ -52,8 +52,7 @@ fn as_ordinary_user(test: &str, name: &str) {
         assert_eq!(pause.args["source"], "injected", "{pause:?}");
         // After the script wrote its truth, only the interpreter's shutdown collects.
         let at_exit = pause.start_ns > truth["finished_ns"].as_u64().unwrap();
-        let reason = if at_exit { "shutdown" } else { "unknown" };
-        assert_eq!(pause.reason, reason, "{pause:?}");
+        assert_eq!(pause.reason == "shutdown", at_exit, "{pause:?}");
     }
     interpreter_is_named(&trace, &truth, &python);
     counts_are_equal(&pauses, &truth, &python);
@@ -123,7 +122,7 @@ fn every_callback_has_its_pause(pauses: &[Pause], truth: &Value, frames: &BTreeM
                 pauses.iter().filter(|pause| of_interpreter(pause, id) && is_of(pause, callback));
             let pause = found.next().unwrap_or_else(|| panic!("no pause for {callback}"));
             assert!(found.next().is_none(), "two pauses for {callback}");
-            for field in ["generation", "collected", "uncollectable"] {
+            for field in ["generation", "collected", "uncollectable", "reason"] {
                 assert_eq!(pause.args[field], callback[field], "{pause:?} {callback}");
             }
             has_line(pause, callback, frames);

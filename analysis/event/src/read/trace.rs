@@ -351,6 +351,7 @@ fn metadata<'a>(
         b"gctrace_settings" => Record::Settings(GcSettings {
             pid: process_id(event, "the \"pid\" of settings is not a process id")?,
             at_ns: time(event.ts)?,
+            stack: (!event.stack.is_missing()).then(|| names.id(event.stack, report)).flatten(),
             ..args(event, "collector settings are damaged")?
         }),
         b"gctrace_frame" => Record::Frame(args::<Frame>(event, "a stack frame is damaged")?),

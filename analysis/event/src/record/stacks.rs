@@ -9,6 +9,7 @@ impl Record {
         let (one, many) = match self {
             Self::Pause(pause) => (pause.stack, None),
             Self::Frame(frame) => (frame.parent, None),
+            Self::Settings(settings) => (settings.stack, None),
             Self::Called(called) => (called.stack, None),
             Self::CpuSamples(samples) => (samples.stack, None),
             Self::OffCpu(off) => (off.stack, None),

@@ -214,6 +214,7 @@ pub(crate) fn run(program: Program, collector: Collector) -> Outcome {
         at_ns: START,
         enabled: Some(collector.enabled),
         thresholds: [t0 as i32, t1 as i32, t2 as i32],
+        stack: None,
     }));
     for step in 0..program.steps {
         let start_ns = simulation.now_ns;

@@ -16,8 +16,7 @@
 
 mod agent;
 mod auto;
-mod calls;
-mod collector;
+pub(super) mod calls;
 mod costs;
 mod quiet;
 mod report;
@@ -26,6 +25,7 @@ mod settings;
 mod sums;
 
 use super::api::{MethodDef, NULL, Object, PythonApi, api};
+use super::collector_functions::{self, CollectCall, Collector};
 use super::interpreter::method;
 use super::object::OwnedRef;
 use crate::apply::ApplyOptions;
@@ -35,7 +35,6 @@ use crate::loaded::place_of;
 use crate::process_ring::is_off;
 use crate::recording::{fault, guarded};
 use agent::Agent;
-use collector::{CollectCall, Collector};
 use gctrace_ring::StepMarker;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -110,7 +109,7 @@ fn start(
     calls::begin(api, thresholds, is_enabled);
     collector.watch()?;
     let Some(()) = sums::install(api, &gc, look) else {
-        collector::unwatch();
+        collector_functions::unwatch();
         return None;
     };
     let agent = Agent::new(api, collector, options)?;

@@ -8,13 +8,15 @@
 use super::api::{MethodDef, NULL, Object, PythonApi, api};
 use super::interpreter::{HookedInterpreter, InterpreterState, behind, callable, method};
 use super::object::{OwnedRef, number};
-use super::{empty_cache, steps};
+use super::{asked, empty_cache, steps};
 use crate::confined::{is_noticed, is_without_clock};
 use crate::process_ring::{
     ProcessRing, existing_ring, is_off, lose_without_ring, now_ns, ring, thread_cpu_ns, tid,
 };
 use crate::recording::{expected, guarded};
-use gctrace_ring::{HookState, LostKind, RingPause, RingRecord, RingRole, TimeInterval, WorkKind};
+use gctrace_ring::{
+    HookState, LostKind, RingPause, RingReason, RingRecord, RingRole, TimeInterval, WorkKind,
+};
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -197,7 +199,7 @@ impl HookedInterpreter {
             collected: objects(self.keys.collected),
             uncollectable: objects(self.keys.uncollectable),
             frame: 0,
-            at_exit: state.live.is_none(),
+            reason: if state.live.is_some() { asked::reason() } else { RingReason::Exit },
             oldest_objects: match generation {
                 OLDEST => self.collector.oldest_objects().unwrap_or(0),
                 _ => 0,
@@ -227,7 +229,7 @@ impl HookedInterpreter {
             steps::look(self.api);
         }
         if std::mem::take(&mut state.settings_are_due) || generation == OLDEST {
-            self.read_settings(ring, state);
+            self.read_settings(ring, state, 0);
         }
         if generation == OLDEST {
             // Code that only the cache still references must be gone after a full collection, as it

@@ -10,7 +10,7 @@ use super::interpreter::{
 use super::memory_use::MemoryMeter;
 use super::object::OwnedRef;
 use super::pause_sums::PauseSums;
-use super::{callback, called, watch};
+use super::{asked, callback, called, watch};
 use crate::process_ring::options;
 use std::sync::Mutex;
 
@@ -69,6 +69,7 @@ pub(crate) fn install(api: &'static PythonApi) -> Result<(), &'static str> {
     let interpreter: &'static HookedInterpreter = Box::leak(Box::new(interpreter));
     // Runs Python code, in which a collection may be due: the entry would find the state in use.
     watch::begin(interpreter);
+    asked::begin(interpreter, &gc);
     let mut state = interpreter.state.try_lock().map_err(|_| "it is in use")?;
     state.before = state.live.as_ref().and_then(InterpreterObjects::collections);
     if interpreter.put_in(&mut state).is_none() {

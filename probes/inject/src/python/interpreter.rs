@@ -171,7 +171,7 @@ impl HookedInterpreter {
             super::report_interpreter(self.api, ring);
             self.report(ring, HookState::Installed, "", unseen);
             state.settings = None;
-            self.read_settings(ring, state);
+            self.read_settings(ring, state, 0);
         }
         if is_forked() {
             ring.spend(WorkKind::Fork, begun_ns);
@@ -197,8 +197,13 @@ impl HookedInterpreter {
         });
     }
 
-    /// Writes the collector's settings if they have changed.
-    pub(crate) fn read_settings(&self, ring: &ProcessRing, state: &mut InterpreterState) {
+    /// Writes the collector's settings if they have changed. `frame`: what set them; 0: unknown.
+    pub(crate) fn read_settings(
+        &self,
+        ring: &ProcessRing,
+        state: &mut InterpreterState,
+        frame: u32,
+    ) {
         let Some(settings) = state.live.as_ref().and_then(InterpreterObjects::settings) else {
             return;
         };
@@ -212,6 +217,7 @@ impl HookedInterpreter {
             interpreter: self.id,
             thresholds,
             enabled,
+            frame,
         });
     }
 }

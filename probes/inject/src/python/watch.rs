@@ -8,7 +8,7 @@
 use super::api::{MethodDef, Object, api};
 use super::interpreter::{HookedInterpreter, InterpreterState, behind, callable, method};
 use super::object::OwnedRef;
-use super::{callback, layers, steps};
+use super::{asked, callback, layers, steps};
 use crate::confined::is_noticed;
 use crate::process_ring::{announce_fork, existing_ring, shared_ring, thread_cpu_ns};
 use crate::recording::{expected, guarded};
@@ -141,6 +141,7 @@ impl HookedInterpreter {
         if self.id == 0 {
             steps::end();
             layers::end(self.api);
+            asked::end(self);
         }
         let Ok(mut state) = self.state.try_lock() else {
             return;
@@ -158,7 +159,7 @@ impl HookedInterpreter {
                 }
                 state.seen += missed;
             }
-            self.read_settings(ring, &mut state);
+            self.read_settings(ring, &mut state, 0);
             self.report_calls(&mut state, ring);
             if has_entry {
                 self.report(ring, HookState::Ending, "", 0);

@@ -2,7 +2,7 @@
 
 #![expect(clippy::panic, reason = "helpers of tests, outside of #[test]")]
 
-use gctrace_ring::{HookState, InjectOptions, RingPause};
+use gctrace_ring::{HookState, InjectOptions, RingPause, RingReason};
 use test_kit::interpreters::{Python, interpreters};
 use test_kit::preload::{SeenRecords, run};
 
@@ -116,7 +116,7 @@ fn full_collections_report_what_they_left() {
         let run = run(InjectOptions::default(), &mut python.command(LEFT));
         assert_eq!(run.errors, "", "{}", python.name);
         let pauses = run.only().pauses().into_iter();
-        let full = pauses.filter(|pause| pause.generation == 2 && !pause.at_exit);
+        let full = pauses.filter(|pause| pause.generation == 2 && pause.reason != RingReason::Exit);
         let left: Vec<u64> = full.map(|pause| pause.oldest_objects.into()).collect();
         // Without such a count: 0 is unknown.
         let expected = if python.is("free-threaded") || python.is("incremental") {
@@ -159,7 +159,8 @@ fn pauses_have_their_cpu_time() {
         assert_eq!(run.errors, "", "{}", python.name);
         let length_ns = |pause: &RingPause| pause.interval.end_ns - pause.interval.start_ns;
         let pauses = run.only().pauses().into_iter();
-        let long = pauses.filter(|pause| length_ns(pause) >= WORK_NS && !pause.at_exit);
+        let long =
+            pauses.filter(|pause| length_ns(pause) >= WORK_NS && pause.reason != RingReason::Exit);
         let times: Vec<_> = long.map(|pause| (length_ns(&pause), pause.cpu_ns())).collect();
         let [(slept_ns, Some(off_ns)), .., (_, Some(on_ns))] = times[..] else {
             panic!("{}: {times:?}", python.name);

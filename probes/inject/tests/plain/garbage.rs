@@ -6,7 +6,7 @@
 use crate::garbage_harness;
 
 use garbage_harness::{all, between, equal, number, script, truth, with_list};
-use gctrace_ring::{GarbageDetail, InjectOptions, RingKindCount, RingRecord};
+use gctrace_ring::{GarbageDetail, InjectOptions, RingKindCount, RingReason, RingRecord};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -211,7 +211,8 @@ fn only_what_the_budget_allows() {
             let (start, end) = (pause.interval.start_ns, pause.interval.end_ns);
             let garbage = run.only().garbage();
             let has = garbage.iter().any(|garbage| (start..=end).contains(&garbage.head.at_ns));
-            let is_full = pause.generation == 2 && pause.collected > 0 && !pause.at_exit;
+            let is_full =
+                pause.generation == 2 && pause.collected > 0 && pause.reason != RingReason::Exit;
             assert!(has || !is_full, "{}: {pause:?}", python.name);
         }
     }

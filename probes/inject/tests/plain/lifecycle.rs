@@ -1,6 +1,6 @@
 //! Processes and interpreters that start, exit, fork, are killed, or remove the hook.
 
-use gctrace_ring::{HookState, InjectOptions, RingPause};
+use gctrace_ring::{HookState, InjectOptions, RingPause, RingReason};
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 use std::time::Duration;
@@ -21,7 +21,7 @@ fn after_start(ring: &SeenRecords) -> Vec<(HookState, u64)> {
 
 fn full(ring: &SeenRecords) -> usize {
     let pauses = ring.pauses();
-    let full = |pause: &&RingPause| pause.generation == 2 && !pause.at_exit;
+    let full = |pause: &&RingPause| pause.generation == 2 && pause.reason != RingReason::Exit;
     pauses.iter().filter(full).count()
 }
 

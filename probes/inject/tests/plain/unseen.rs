@@ -1,6 +1,6 @@
 //! Collections that call no callback, counted: those before the hook, and the last of interpreters.
 
-use gctrace_ring::{HookState, InjectOptions};
+use gctrace_ring::{HookState, InjectOptions, RingReason};
 use test_kit::interpreters::interpreters;
 use test_kit::preload::run;
 
@@ -41,7 +41,7 @@ fn all_collections_are_recorded_or_counted() {
         for counted in numbers.chunks(2) {
             let (id, all) = (counted[0] as i64, counted[1]);
             let pauses = ring.pauses().into_iter().filter(|pause| pause.interpreter == id);
-            let recorded = pauses.filter(|pause| !pause.at_exit).count() as u64;
+            let recorded = pauses.filter(|pause| pause.reason != RingReason::Exit).count() as u64;
             let before = of(id, HookState::Installed).unwrap();
             if python.is("incremental") {
                 // Its statistics leave out increments that only mark.

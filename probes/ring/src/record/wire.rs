@@ -6,7 +6,8 @@ use super::{
     ApiLayer, CuptiState, GpuRecord, HeldBytes, HookState, KINDS_AT_ONCE, MalformedRecord,
     RingAliveLine, RingCacheMemory, RingCall, RingCalled, RingCycleCount, RingDeviceMemory,
     RingEmptyCache, RingGarbage, RingGpuOp, RingKindCount, RingLayer, RingLayerFlow, RingLayers,
-    RingPause, RingPauseMemory, RingRecord, RingSync, StepMarker, TextId, TextPiece, TimeInterval,
+    RingPause, RingPauseMemory, RingReason, RingRecord, RingSync, StepMarker, TextId, TextPiece,
+    TimeInterval,
 };
 use crate::layout::PAYLOAD_WORDS;
 use zerocopy::{Immutable, IntoBytes, KnownLayout, TryFromBytes};
@@ -96,11 +97,11 @@ fn text(slot: &[u8]) -> Option<TextPiece> {
 wire_records! {
     2 = Frame { id: u32, parent: u32, function: TextId, file: TextId, line: u32 }
     3 = Interpreter { free_threaded: bool, version: TextId, at_ns: u64, file: TextId }
-    4 = Settings { enabled: bool, thresholds: [i32; 3], at_ns: u64, interpreter: i64 }
+    4 = Settings { enabled: bool, frame: u32, thresholds: [i32; 3], at_ns: u64, interpreter: i64 }
     5 = PauseStart { generation: u8, tid: u32, at_ns: u64, interpreter: i64 }
     6 = Pause(RingPause) {
         generation: u8,
-        at_exit: bool,
+        reason: RingReason,
         tid: u32,
         interval: TimeInterval,
         collected: u32,

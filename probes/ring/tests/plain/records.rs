@@ -3,7 +3,8 @@
 use gctrace_ring::{
     ApiLayer, CuptiState, GpuRecord, HeldBytes, HookState, RingAliveLine, RingCacheMemory,
     RingCall, RingCalled, RingDeviceMemory, RingEmptyCache, RingGpuOp, RingLayer, RingLayerFlow,
-    RingLayers, RingPause, RingPauseMemory, RingRecord, RingSync, StepMarker, TimeInterval, pieces,
+    RingLayers, RingPause, RingPauseMemory, RingReason, RingRecord, RingSync, StepMarker,
+    TimeInterval, pieces,
 };
 use proptest::prelude::*;
 
@@ -11,15 +12,20 @@ fn interval() -> impl Strategy<Value = TimeInterval> {
     any::<(u64, u64)>().prop_map(|(start_ns, end_ns)| TimeInterval { start_ns, end_ns })
 }
 
+fn reason() -> impl Strategy<Value = RingReason> {
+    use RingReason::{Automatic, Exit, Explicit, Unknown};
+    prop::sample::select(vec![Unknown, Automatic, Explicit, Exit])
+}
+
 prop_compose! {
     fn pause()(
         interval in interval(),
         (tid, generation, interpreter) in any::<(u32, u8, i64)>(),
         (collected, uncollectable, oldest_objects, freed_kib) in any::<(u32, u32, u32, u32)>(),
-        (frame, at_exit, cpu_share) in any::<(u32, bool, u32)>(),
+        (frame, reason, cpu_share) in (any::<u32>(), reason(), any::<u32>()),
     ) -> RingRecord {
         RingRecord::Pause(RingPause {
-            interval, tid, generation, interpreter, collected, uncollectable, frame, at_exit,
+            interval, tid, generation, interpreter, collected, uncollectable, frame, reason,
             oldest_objects, freed_kib, cpu_share,
         })
     }
@@ -34,12 +40,13 @@ fn python() -> impl Strategy<Value = RingRecord> {
         any::<(u64, u32, u32, bool)>().prop_map(|(at_ns, version, file, free_threaded)| {
             RingRecord::Interpreter { at_ns, version, file, free_threaded }
         });
-    let settings = any::<(u64, i64, [i32; 3], bool)>().prop_map(
-        |(at_ns, interpreter, thresholds, enabled)| RingRecord::Settings {
+    let settings = any::<(u64, i64, [i32; 3], bool, u32)>().prop_map(
+        |(at_ns, interpreter, thresholds, enabled, frame)| RingRecord::Settings {
             at_ns,
             interpreter,
             thresholds,
             enabled,
+            frame,
         },
     );
     let start = any::<(u64, u32, u8, i64)>().prop_map(|(at_ns, tid, generation, interpreter)| {

@@ -4,7 +4,7 @@
 
 use gctrace_ring::{
     LostKind, OfferState, OwnerMark, RingConsumer, RingHello, RingListener, RingOpenError,
-    RingPause, RingProducer, RingRecord, RingRole, TimeInterval, offer,
+    RingPause, RingProducer, RingReason, RingRecord, RingRole, TimeInterval, offer,
 };
 use std::cell::Cell;
 use std::fs::File;
@@ -24,7 +24,7 @@ fn record(thread: u32, number: u64) -> RingRecord {
         collected: number as u32 ^ 9,
         uncollectable: number as u32 ^ 7,
         frame: number as u32 ^ thread,
-        at_exit: number % 2 == 1,
+        reason: if number % 2 == 1 { RingReason::Exit } else { RingReason::Automatic },
         oldest_objects: number as u32,
         freed_kib: number as u32 ^ 3,
         cpu_share: number as u32 ^ 5,

@@ -5,20 +5,14 @@
 use super::InjectedStats;
 use super::python::MISSED;
 use super::ring_event::{InjectedNotice, NoticeLevel, RingEvent};
-use crate::clock;
 use crate::record::described::DescribedProcess;
 use crate::record::examination::Unexamined;
-use crate::record::output::RecordSink as _;
+use crate::record::output::{RecordSink as _, memory_interval_ns};
 use crate::record::trace::RecordingTrace;
 use gctrace_event::{Interpreter, NamedMarker, Pressure, ProcessOrigin, Record, UnseenCollections};
 use gctrace_probes::{proc_status, process_memory};
 use gctrace_ring::{Absence, RingHello};
 use std::collections::{HashMap, HashSet};
-
-/// The least time between two records of resident memory, as between intervals of the pressure.
-const MEMORY_INTERVAL_NS: u64 = 1_000_000_000;
-/// The same at collections that are not full: memory may grow where no full collection is.
-const LONG_MEMORY_INTERVAL_NS: u64 = 10_000_000_000;
 
 /// The process as it is written to the trace.
 pub(super) struct InjectedProcessFacts {
@@ -34,8 +28,8 @@ pub(super) struct InjectedProcessFacts {
     is_off: bool,
     /// Garbage whose pause is the next one.
     garbage: Option<gctrace_event::Garbage>,
-    /// When its resident memory was last written, in ns.
-    memory_written_ns: u64,
+    /// When its resident memory was first and last written, in ns.
+    memory_written_ns: Option<(u64, u64)>,
 }
 
 /// The threads of a process, with their ids in both pid namespaces.
@@ -62,7 +56,7 @@ impl InjectedProcessFacts {
             threads: ProcessThreads::default(),
             is_off: false,
             garbage: None,
-            memory_written_ns: 0,
+            memory_written_ns: None,
         }
     }
 
@@ -93,7 +87,7 @@ impl InjectedProcessFacts {
             threads: ProcessThreads::default(),
             is_off: false,
             garbage: None,
-            memory_written_ns: 0,
+            memory_written_ns: None,
         }
     }
 
@@ -204,20 +198,27 @@ impl InjectedProcessFacts {
         self.is_new = true;
     }
 
-    /// Writes the resident memory, for its trend: a collection is next, `full` or not. With probes the
-    /// intervals of the allocation pressure have it.
-    fn write_memory(&mut self, full: bool, trace: &mut RecordingTrace) {
-        let at_ns = clock::monotonic_ns();
-        let interval_ns = if full { MEMORY_INTERVAL_NS } else { LONG_MEMORY_INTERVAL_NS };
-        if at_ns.saturating_sub(self.memory_written_ns) < interval_ns {
+    /// Writes the resident memory, for its trend: each second at first, see [`memory_interval_ns`]. With probes
+    /// the intervals of the allocation pressure have it.
+    pub(super) fn write_memory(
+        &mut self,
+        at_ns: u64,
+        trace: &mut RecordingTrace,
+        stats: &InjectedStats,
+    ) {
+        let (first_ns, last_ns) = self.memory_written_ns.unwrap_or((at_ns, 0));
+        let age_ns = at_ns.saturating_sub(first_ns);
+        let is_due = at_ns.saturating_sub(last_ns) >= memory_interval_ns(age_ns);
+        if !stats.describes_processes || self.is_new || !is_due {
             return;
         }
-        self.memory_written_ns = at_ns;
+        let Some(resident_bytes) = process_memory::resident_bytes(self.process.pid) else { return };
+        self.memory_written_ns = Some((first_ns, at_ns));
         trace.output.write(&Record::Pressure(Pressure {
             pid: self.process.pid,
             since_ns: at_ns,
             at_ns,
-            resident_bytes: process_memory::resident_bytes(self.process.pid),
+            resident_bytes: Some(resident_bytes),
             ..Pressure::default()
         }));
     }
@@ -226,9 +227,6 @@ impl InjectedProcessFacts {
         match record {
             Record::Pause(mut pause) => {
                 stats.collections += 1;
-                if stats.describes_processes {
-                    self.write_memory(pause.oldest_objects.is_some(), trace);
-                }
                 pause.tid = self.thread(pause.tid);
                 self.name_thread(pause.tid, trace, stats);
                 // First: readers show the pause without the time of examining it.

@@ -11,8 +11,8 @@ use gctrace_event::{
     StepMark, UnseenCollections,
 };
 use gctrace_ring::{
-    HookState, RingAliveLine, RingCacheMemory, RingEmptyCache, RingPause, RingPauseMemory, TextId,
-    TimeInterval,
+    HookState, RingAliveLine, RingCacheMemory, RingEmptyCache, RingPause, RingPauseMemory,
+    RingReason, TextId, TimeInterval,
 };
 use std::collections::{HashMap, HashSet};
 
@@ -95,11 +95,13 @@ impl PythonRing {
                 interpreter: 0,
                 thresholds,
                 enabled,
+                frame,
             } => ring_events.push(RingEvent::Record(Record::Settings(GcSettings {
                 pid: self.pid,
                 at_ns,
                 enabled: Some(enabled),
                 thresholds,
+                stack: self.frames.get(&frame).copied(),
             }))),
             From::PauseStart { at_ns, tid, generation, interpreter }
                 if self.open.len() < MAX_OPEN =>
@@ -112,7 +114,12 @@ impl PythonRing {
                 let garbage = self.garbage.of_pause(pause.tid, pause.interval);
                 ring_events.extend(garbage.map(RingEvent::Record));
                 ring_events.push(RingEvent::Record(Record::Pause(Pause {
-                    reason: if pause.at_exit { GcReason::Shutdown } else { GcReason::Unknown },
+                    reason: match pause.reason {
+                        RingReason::Unknown => GcReason::Unknown,
+                        RingReason::Automatic => GcReason::Automatic,
+                        RingReason::Explicit => GcReason::Manual,
+                        RingReason::Exit => GcReason::Shutdown,
+                    },
                     collected: Some(pause.collected.into()),
                     uncollectable: Some(pause.uncollectable.into()),
                     stack: self.frames.get(&pause.frame).copied(),

@@ -3,7 +3,7 @@
 //! Owns the intervals. Containers come from the collector's counts, which each pause reports,
 //! arenas from the kernel's count of mappings.
 
-use crate::record::output::{RecordOutput, RecordSink as _};
+use crate::record::output::{RecordOutput, RecordSink as _, memory_interval_ns};
 use gctrace_ebpf::{Arenas, BpfSession, PauseEvent};
 use gctrace_event::{Pressure, Record};
 use gctrace_probes::process_memory;
@@ -12,8 +12,6 @@ use std::time::{Duration, Instant};
 
 /// Length of an interval: one point on the timeline per second.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Length of an interval without allocations of a Python process whose memory changes, in ns.
-const LONGEST_IDLE_NS: u64 = 10_000_000_000;
 
 /// The first version with arenas of 1 MiB instead of 256 KiB (obmalloc.c, ARENA_BITS).
 const LARGE_ARENAS_SINCE: (u32, u32) = (3, 10);
@@ -35,6 +33,8 @@ struct PressureInterval {
     size: Option<ArenaSize>,
     /// Resident memory as last written, in bytes.
     resident_bytes: Option<u64>,
+    /// Start of its first interval, in ns.
+    first_ns: u64,
 }
 
 /// Size of the arenas of an interpreter.
@@ -136,11 +136,12 @@ impl PressureInterval {
             arenas: None,
             size: None,
             resident_bytes: None,
+            first_ns: since_ns,
         }
     }
 
-    /// Ends the interval and starts the next; an interval without allocations is not written but
-    /// extended, by ten seconds at most while the resident memory changes.
+    /// Ends the interval and starts the next. An interval without allocations is not written but
+    /// extended, until the resident memory has changed and [`memory_interval_ns`] is over.
     fn write(&mut self, arenas: Option<Arenas>, now_ns: u64, output: &mut RecordOutput) {
         if let (Some(size), Some(now)) = (self.size, arenas) {
             // The kernel counts from 0.
@@ -155,7 +156,8 @@ impl PressureInterval {
         let counts = [pressure.arenas_mapped, pressure.arenas_unmapped];
         let is_idle =
             pressure.collections == 0 && !counts.into_iter().flatten().any(|count| count > 0);
-        let is_short = pressure.at_ns - pressure.since_ns < LONGEST_IDLE_NS;
+        let age_ns = pressure.at_ns.saturating_sub(self.first_ns);
+        let is_short = pressure.at_ns - pressure.since_ns < memory_interval_ns(age_ns);
         if is_idle && (is_short || self.size.is_none()) {
             return;
         }

@@ -237,9 +237,9 @@ pub(crate) fn record() -> impl Strategy<Value = Record> {
         ),
         1 => (any::<u32>(), any::<u32>(), any::<String>())
             .prop_map(|(pid, tid, name)| Record::ThreadName { pid, tid, name }),
-        1 => (any::<u32>(), time(), any::<Option<bool>>(), any::<[i32; 3]>()).prop_map(
-            |(pid, at_ns, enabled, thresholds)| {
-                Record::Settings(GcSettings { pid, at_ns, enabled, thresholds })
+        1 => (any::<u32>(), time(), any::<Option<bool>>(), any::<[i32; 3]>(), of(1..=u32::MAX)).prop_map(
+            |(pid, at_ns, enabled, thresholds, stack)| {
+                Record::Settings(GcSettings { pid, at_ns, enabled, thresholds, stack })
             }
         ),
         1 => (any::<Option<u32>>(), time(), any::<String>())

@@ -4,7 +4,6 @@
 //! a collection is a [`CollectCall`] that it returns, and it goes on when that has been made.
 
 use super::calls::MOST_LINES;
-use super::collector::{CollectCall, Collector};
 use super::search::SettingSearch;
 use super::sums::{
     SettlingSteps, Totals, WorkBegin, forget_longest, longest_ns, take_own_ns, totals,
@@ -16,6 +15,7 @@ use crate::apply::{ApplyOptions, marks};
 use crate::confined::is_confined;
 use crate::process_ring::now_ns;
 use crate::python::api::PythonApi;
+use crate::python::collector_functions::{CollectCall, Collector};
 use crate::python::collector_state::tracked_objects;
 use gctrace_ring::{OwnerMark, StepMarker};
 use gctrace_settings::{AppliedProcess, CollectionSums, GcChange};

@@ -2,7 +2,6 @@
 //! done here.
 
 use super::agent::{Agent, Stage};
-use super::collector::CollectCall;
 use super::report::is_incremental;
 use super::search::{Decider, ProgramGauge, RankLink, RankNews, RunningSearch, SettingSearch};
 use super::{calls, costs, sums};
@@ -10,6 +9,7 @@ use crate::apply::auto::{Action, Controller, Follower, Thresholds};
 use crate::confined::is_noticed;
 use crate::cupti;
 use crate::process_ring::now_ns;
+use crate::python::collector_functions::CollectCall;
 use crate::python::collector_state::CollectorState;
 use crate::python::object::OwnedRef;
 use gctrace_settings::{AutoOptions, AutoReport, GcChange};

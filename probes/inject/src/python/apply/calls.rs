@@ -1,10 +1,12 @@
 //! What the program itself asks of its collector: the lines that call functions of the module gc, and
-//! the settings that it wants. Noted in [`super::collector`], read by the agent.
+//! the settings that it wants. Noted from [`collector_functions`](crate::python::collector_functions), read by the
+//! agent.
 
 use super::quiet;
 use super::sums::{Totals, totals};
 use crate::process_ring::is_off;
 use crate::python::api::{PythonApi, api};
+use crate::python::collector_functions::CollectorFunction;
 use crate::python::frames::{CodeNames, RunningLine};
 use crate::python::raw_frame::RawFrameLayout;
 use gctrace_settings::{AskedCollections, SettingCalls};
@@ -15,40 +17,6 @@ pub(super) const MOST_LINES: usize = 100;
 
 /// Longest name of a line in bytes; of a longer one the end is kept.
 const LONGEST: usize = 200;
-
-/// A function by which a program changes settings, or collects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum WatchedFunction {
-    Enable,
-    Disable,
-    SetThreshold,
-    Freeze,
-    Unfreeze,
-    Collect,
-}
-
-impl WatchedFunction {
-    pub(super) const ALL: [Self; 6] = [
-        Self::Enable,
-        Self::Disable,
-        Self::SetThreshold,
-        Self::Freeze,
-        Self::Unfreeze,
-        Self::Collect,
-    ];
-
-    /// Its name in the module gc.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Enable => "enable",
-            Self::Disable => "disable",
-            Self::SetThreshold => "set_threshold",
-            Self::Freeze => "freeze",
-            Self::Unfreeze => "unfreeze",
-            Self::Collect => "collect",
-        }
-    }
-}
 
 /// The program's calls. Locked for short: no Python code runs meanwhile.
 static CALLS: Mutex<Option<ProgramCalls>> = Mutex::new(None);
@@ -74,7 +42,7 @@ pub(super) struct ProgramCalls {
 
 impl ProgramCalls {
     /// The line that last called a function.
-    pub(super) fn last(&self, function: WatchedFunction) -> Option<&str> {
+    pub(super) fn last(&self, function: CollectorFunction) -> Option<&str> {
         self.last[function as usize].as_deref()
     }
 
@@ -125,13 +93,13 @@ fn locked() -> Option<MutexGuard<'static, Option<ProgramCalls>>> {
 }
 
 /// A function is about to be called: the collections so far; `None`: its calls are not noted.
-pub(super) fn before() -> Option<Totals> {
+pub(in crate::python) fn before() -> Option<Totals> {
     let is_main = api().is_some_and(|api| api.interpreter_id() == 0);
     (is_main && super::is_active() && !is_off()).then(totals)
 }
 
 /// A function was called, and has returned.
-pub(super) fn after(function: WatchedFunction, before: &Totals) {
+pub(in crate::python) fn after(function: CollectorFunction, before: &Totals) {
     let Some(api) = api() else { return };
     let layout = with(|calls| calls.layout).flatten();
     let by = line(api, layout);
@@ -153,14 +121,14 @@ fn line(api: &'static PythonApi, layout: Option<RawFrameLayout>) -> String {
 }
 
 impl ProgramCalls {
-    fn note(&mut self, function: WatchedFunction, by: String, during: Totals) {
+    fn note(&mut self, function: CollectorFunction, by: String, during: Totals) {
         match function {
-            WatchedFunction::Enable => self.is_enabled = true,
-            WatchedFunction::Disable => self.is_enabled = false,
-            WatchedFunction::SetThreshold => self.has_set_thresholds = true,
-            WatchedFunction::Unfreeze => self.is_unfrozen = true,
-            WatchedFunction::Freeze => {}
-            WatchedFunction::Collect => {
+            CollectorFunction::Enable => self.is_enabled = true,
+            CollectorFunction::Disable => self.is_enabled = false,
+            CollectorFunction::SetThreshold => self.has_set_thresholds = true,
+            CollectorFunction::Unfreeze => self.is_unfrozen = true,
+            CollectorFunction::Freeze => {}
+            CollectorFunction::Collect => {
                 self.last[function as usize] = Some(by.clone());
                 return self.asked(&by, during);
             }

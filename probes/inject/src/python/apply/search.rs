@@ -1,7 +1,6 @@
 //! The search for a setting in one process: its state, the program as the controller asks for it, and the
 //! other ranks.
 
-use super::collector::Collector;
 use super::costs;
 use super::sums::WorkBegin;
 use crate::apply::auto::{
@@ -11,6 +10,7 @@ use crate::apply::files::{ReportFolder, rss_bytes};
 use crate::apply::memory::{device_memory, headroom_bytes, malloc_use};
 use crate::confined::is_confined;
 use crate::process_ring::now_ns;
+use crate::python::collector_functions::Collector;
 
 /// The search in one process.
 pub(super) enum SettingSearch {

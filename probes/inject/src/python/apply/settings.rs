@@ -2,11 +2,11 @@
 
 use super::agent::{Agent, OLDEST, Stage};
 use super::calls;
-use super::calls::{MOST_LINES, WatchedFunction, line_of};
-use super::collector::{CollectCall, unwatch};
+use super::calls::{MOST_LINES, line_of};
 use super::sums::{Totals, forget_longest, totals};
 use crate::apply::files::rss_bytes;
 use crate::process_ring::now_ns;
+use crate::python::collector_functions::{CollectCall, CollectorFunction, unwatch};
 use crate::python::collector_state::tracked_objects;
 use gctrace_settings::{AppliedSetting, CollectionSums, GcChange, UndoneSetting};
 
@@ -140,18 +140,18 @@ impl Agent {
                     if is_undone {
                         self.set_thresholds(values);
                     }
-                    is_undone.then_some(WatchedFunction::SetThreshold)
+                    is_undone.then_some(CollectorFunction::SetThreshold)
                 }
                 GcChange::Disable | GcChange::Plan(_) => {
                     let is_undone = self.collector.is_enabled() == Some(true);
                     if is_undone {
                         self.collector.disable();
                     }
-                    is_undone.then_some(WatchedFunction::Enable)
+                    is_undone.then_some(CollectorFunction::Enable)
                 }
                 GcChange::Freeze => {
                     let is_undone = calls::with(|calls| std::mem::take(&mut calls.is_unfrozen));
-                    (is_undone == Some(true)).then_some(WatchedFunction::Unfreeze)
+                    (is_undone == Some(true)).then_some(CollectorFunction::Unfreeze)
                 }
                 GcChange::FreezeForks | GcChange::Loading(_) => None,
             };
@@ -176,7 +176,7 @@ impl Agent {
         None
     }
 
-    fn note_undone(&mut self, setting: &str, function: WatchedFunction) {
+    fn note_undone(&mut self, setting: &str, function: CollectorFunction) {
         let by = calls::with(|calls| calls.last(function).map(str::to_owned)).flatten();
         let by = by.unwrap_or_else(|| "not by a function of the module gc".to_owned());
         let step = self.report.steps;

@@ -115,7 +115,13 @@ fn beginning(pid: u32, rank: u32) -> [Record; 2] {
         rank: Some(rank),
         interpreter: Some(Interpreter { version: "3.12.1".to_owned(), ..Interpreter::default() }),
     };
-    let settings = GcSettings { pid, at_ns: START, enabled: Some(true), thresholds: [700, 10, 10] };
+    let settings = GcSettings {
+        pid,
+        at_ns: START,
+        enabled: Some(true),
+        thresholds: [700, 10, 10],
+        stack: None,
+    };
     [Record::Process(process), Record::Settings(settings)]
 }
 

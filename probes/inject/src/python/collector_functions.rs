@@ -1,16 +1,50 @@
 //! The functions of the module gc: called directly, and watched when the program calls them.
 //!
 //! No attribute is replaced. For those that change settings, a function of ours stands in the method
-//! table (`python/builtin.rs`) and calls the original one with the same arguments; what happened is
-//! noted afterwards.
+//! table (`builtin.rs`) and calls the original one with the same arguments; what happened is noted
+//! afterwards, for the record (`asked.rs`) and for settings that are applied (`apply/calls.rs`).
 
-use super::calls;
-use super::calls::WatchedFunction;
-use crate::python::api::{NULL, Object, PythonApi};
-use crate::python::builtin::{Builtin, FASTCALL, KEYWORDS, Native, StandIn};
-use crate::python::object::OwnedRef;
+use super::api::{NULL, Object, PythonApi};
+use super::apply::calls;
+use super::asked;
+use super::builtin::{Builtin, FASTCALL, KEYWORDS, Native, StandIn};
+use super::object::OwnedRef;
 use crate::recording::guarded;
 use std::ffi::c_void;
+
+/// A function by which a program changes settings, or collects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CollectorFunction {
+    Enable,
+    Disable,
+    SetThreshold,
+    Freeze,
+    Unfreeze,
+    Collect,
+}
+
+impl CollectorFunction {
+    pub(super) const ALL: [Self; 6] = [
+        Self::Enable,
+        Self::Disable,
+        Self::SetThreshold,
+        Self::Freeze,
+        Self::Unfreeze,
+        Self::Collect,
+    ];
+
+    /// Its name in the module gc.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Enable => "enable",
+            Self::Disable => "disable",
+            Self::SetThreshold => "set_threshold",
+            Self::Freeze => "freeze",
+            Self::Unfreeze => "unfreeze",
+            Self::Collect => "collect",
+        }
+    }
+}
 
 macro_rules! watches {
     ($($at:literal),*) => {
@@ -18,7 +52,7 @@ macro_rules! watches {
     };
 }
 
-/// In the order of [`WatchedFunction::ALL`]. One for all interpreters: they share the method tables.
+/// In the order of [`CollectorFunction::ALL`]. One for all interpreters: they share the method tables.
 static WATCHES: [StandIn; 6] = watches!(0, 1, 2, 3, 4, 5);
 
 /// Stands before a function in the method table. Unwinds where a thread ends within the call
@@ -29,11 +63,14 @@ unsafe extern "C-unwind" fn called<const AT: usize>(
     second: usize,
     third: Object,
 ) -> Object {
+    let function = CollectorFunction::ALL[AT];
+    guarded(|| asked::begins(function));
     let before = guarded(calls::before).flatten();
     // SAFETY: called by the interpreter in its place.
     let result = unsafe { WATCHES[AT].call_original(module, first, second, third) };
+    guarded(|| asked::ended(function, !result.is_null()));
     if let (Some(before), false) = (before, result.is_null()) {
-        guarded(|| calls::after(WatchedFunction::ALL[AT], &before));
+        guarded(|| calls::after(function, &before));
     }
     result
 }
@@ -90,13 +127,13 @@ impl Collector {
         Some(())
     }
 
-    fn run(&self, function: WatchedFunction, numbers: &[u32]) -> Option<OwnedRef> {
+    fn run(&self, function: CollectorFunction, numbers: &[u32]) -> Option<OwnedRef> {
         self.watched[function as usize].call(self.api, numbers)
     }
 
     /// A collection of a generation, to be run.
     pub(super) fn collection(&self, generation: i64) -> Option<CollectCall> {
-        let collect = &self.watched[WatchedFunction::Collect as usize];
+        let collect = &self.watched[CollectorFunction::Collect as usize];
         Some(CollectCall {
             api: self.api,
             native: collect.native,
@@ -106,23 +143,23 @@ impl Collector {
     }
 
     pub(super) fn enable(&self) {
-        self.run(WatchedFunction::Enable, &[]);
+        self.run(CollectorFunction::Enable, &[]);
     }
 
     pub(super) fn disable(&self) {
-        self.run(WatchedFunction::Disable, &[]);
+        self.run(CollectorFunction::Disable, &[]);
     }
 
     pub(super) fn set_thresholds(&self, values: &[u32]) {
-        self.run(WatchedFunction::SetThreshold, values);
+        self.run(CollectorFunction::SetThreshold, values);
     }
 
     pub(super) fn freeze(&self) {
-        self.run(WatchedFunction::Freeze, &[]);
+        self.run(CollectorFunction::Freeze, &[]);
     }
 
     pub(super) fn unfreeze(&self) {
-        self.run(WatchedFunction::Unfreeze, &[]);
+        self.run(CollectorFunction::Unfreeze, &[]);
     }
 
     /// What `gc.get_threshold()` returns.
@@ -176,7 +213,9 @@ impl CollectCall {
     }
 }
 
-/// Gives the places back.
+/// No settings are applied any more: gives the places back, unless a recording needs them.
 pub(super) fn unwatch() {
-    WATCHES.iter().for_each(StandIn::withdraw);
+    if !asked::is_watched() {
+        WATCHES.iter().for_each(StandIn::withdraw);
+    }
 }

@@ -1,0 +1,89 @@
+//! Changes for the sake of memory: garbage that no collection frees in time, and what is kept for good.
+//!
+//! A rule states an upper bound, as those for time do: how far the memory rose, or the most that one collection gave
+//! back.
+
+use super::Candidate;
+use super::facts::Facts;
+use crate::report::{AdviceEffect, AdviceId, MemoryRise};
+
+/// Memory that garbage holds is worth a change from here on, in bytes.
+const WORTH_BYTES: u64 = 64 << 20;
+/// The same as a part of what the process has.
+const WORTH_PART: u64 = 4;
+/// So few automatic collections since the start free no garbage that came after them.
+const FEW: u64 = 3;
+/// A first threshold from here on is not CPython's own (700, 2,000 from 3.14 on).
+const RAISED: i32 = 2_001;
+
+/// Why garbage may wait for ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Uncollected {
+    /// The collector is off.
+    Off,
+    /// Explicit collections of the young generation promote what is in use at that moment and reset its counter, so
+    /// that no older generation is collected.
+    Promoted,
+    /// The program raised the threshold.
+    Raised,
+    /// Few containers are allocated, and much memory.
+    Rare,
+}
+
+impl Facts<'_> {
+    /// Why the garbage of a process whose memory rises may not be collected; `None` if its memory does not, or full
+    /// collections saw what is left.
+    pub(crate) fn uncollected(&self) -> Option<(Uncollected, MemoryRise)> {
+        let rise = self.process.trend.as_ref()?.rise?;
+        let settings = self.process.settings.as_ref();
+        let is_off = settings
+            .is_some_and(|settings| settings.enabled == Some(false) || settings.thresholds[0] == 0);
+        if is_off {
+            return Some((Uncollected::Off, rise));
+        }
+        let pauses = |generation: usize| self.process.by_generation[generation].count;
+        let at_exit = self.process.by_reason[EXIT].count;
+        if pauses(2).saturating_sub(at_exit) > 0 {
+            return None;
+        }
+        let explicit = self.causes.manual.count;
+        let automatic = self.causes.automatic().count;
+        if explicit > automatic.max(FEW) {
+            return Some((Uncollected::Promoted, rise));
+        }
+        if settings.is_some_and(|settings| settings.thresholds[0] >= RAISED) {
+            return Some((Uncollected::Raised, rise));
+        }
+        (automatic <= FEW).then_some((Uncollected::Rare, rise))
+    }
+
+    /// The most memory that one collection gave back, if that is much of what the process has, in bytes.
+    pub(super) fn held_by_garbage(&self) -> Option<u64> {
+        let memory = &self.process.memory;
+        let held = memory.most_freed_bytes?;
+        let whole = memory.resident_bytes?.max(held);
+        (held >= WORTH_BYTES && held >= whole / WORTH_PART).then_some(held)
+    }
+}
+
+/// Place of collections at the end of the interpreter in `by_reason`.
+const EXIT: usize = 2;
+
+/// The changes for these facts, the first one first.
+pub(super) fn changes(facts: &Facts<'_>) -> Vec<Candidate> {
+    let mut list = Vec::new();
+    let gives_back = |id, bytes| {
+        let effect = AdviceEffect { gives_back_at_most_bytes: Some(bytes), ..Default::default() };
+        Candidate { id, effect }
+    };
+    if let Some(bytes) = facts.held_by_garbage() {
+        list.push(gives_back(facts.about_cycles(), bytes));
+    }
+    if let Some((_, rise)) = facts.uncollected() {
+        list.push(gives_back(AdviceId::CollectSometimes, rise.bytes()));
+    }
+    if facts.grows() {
+        list.push(Candidate { id: AdviceId::FindHolders, effect: AdviceEffect::default() });
+    }
+    list
+}

@@ -1,0 +1,144 @@
+//! The sentences about memory that piles up.
+
+use super::{AdviceText, places};
+use crate::advice::facts::Facts;
+use crate::advice::memory::Uncollected;
+use crate::report::{Advice, AdviceId, LineTotal, MemoryRise, Report, SettingsReport};
+use crate::units::{bytes, counted, duration};
+
+/// Units of work between collections that are asked for.
+const UNITS: u64 = 100;
+
+/// `gives back up to 530 MiB`; `None` if a change gives back none.
+#[must_use]
+pub fn gives_back(advice: &Advice) -> Option<String> {
+    let most = advice.effect.gives_back_at_most_bytes?;
+    Some(format!("gives back up to {}", bytes(most)))
+}
+
+/// That memory rises, and what may keep it; `None` if no advice is about that.
+#[must_use]
+pub fn memory_in_short(report: &Report) -> Option<String> {
+    let advised = report.advice.iter().any(|advice| advice.id == AdviceId::CollectSometimes);
+    let facts = Facts::of(report).filter(|_| advised)?;
+    let (why, rise) = facts.uncollected()?;
+    let freed = report.phases.as_ref().and_then(|phases| phases.exit.freed_objects);
+    let freed = freed.filter(|freed| *freed > 0).map_or(String::new(), |freed| {
+        format!(" Collections at the exit freed {}.", counted(freed, "object"))
+    });
+    Some(format!("{} while {}.{freed}", rose(&rise), reason(why, &facts)))
+}
+
+/// `Resident memory rose from 12 MiB to 540 MiB in 11.9 s`.
+#[must_use]
+pub fn rose(rise: &MemoryRise) -> String {
+    let [from, to] = [rise.from_bytes, rise.to_bytes].map(bytes);
+    format!("Resident memory rose from {from} to {to} in {}", duration(rise.duration_ns))
+}
+
+/// ` by gc.disable() at train.py:6 in setup`; empty if the line is unknown.
+fn by(settings: &SettingsReport, call: &str) -> String {
+    let line = settings.set_by.as_ref();
+    line.map_or(String::new(), |line| format!(" by {call} at {}", places::place(line)))
+}
+
+/// What keeps garbage from being collected.
+fn reason(why: Uncollected, facts: &Facts<'_>) -> String {
+    let settings = facts.process.settings.as_ref();
+    match why {
+        Uncollected::Off => {
+            let by = settings.map_or(String::new(), |settings| by(settings, "gc.disable()"));
+            format!("the collector was off{by}")
+        }
+        Uncollected::Raised => {
+            let young = settings.map_or(0, |settings| settings.thresholds[0]);
+            let call = format!("gc.set_threshold({young}, ...)");
+            let by = settings.map_or(String::new(), |settings| by(settings, &call));
+            format!("the first threshold was raised to {young}{by}")
+        }
+        Uncollected::Promoted => {
+            "no collection looked at older objects: explicit collections of a young generation \
+             promote what is in use then"
+                .to_owned()
+        }
+        Uncollected::Rare => {
+            "few containers were allocated, so that next to no collection started".to_owned()
+        }
+    }
+}
+
+/// The line with the most explicit collections.
+fn explicit_line(report: &Report) -> Option<&LineTotal> {
+    places::lines(report)?.explicit.first()
+}
+
+pub(super) fn collect_sometimes(report: &Report) -> AdviceText {
+    let Some((facts, (why, rise))) =
+        Facts::of(report).and_then(|facts| Some((facts, facts.uncollected()?)))
+    else {
+        return AdviceText::default();
+    };
+    let steps = facts.steps().is_some();
+    let unit = if steps { "training steps" } else { "units of work" };
+    let action = match why {
+        Uncollected::Promoted => {
+            let [zero, one, ..] = facts.process.by_generation;
+            let young = u8::from(one.count > zero.count);
+            let line = explicit_line(report)
+                .map_or(String::new(), |line| format!(" at {}", places::place(&line.location)));
+            format!("replace the gc.collect({young}){line} by gc.collect() every {UNITS} {unit}")
+        }
+        Uncollected::Raised => format!(
+            "gc.collect() every {UNITS} {unit}, or the default threshold: it was raised{}",
+            facts.process.settings.as_ref().map_or(String::new(), |settings| {
+                by(settings, &format!("gc.set_threshold({}, ...)", settings.thresholds[0]))
+            })
+        ),
+        Uncollected::Off => format!(
+            "gc.collect() every {UNITS} {unit}: the collector is off{}",
+            facts
+                .process
+                .settings
+                .as_ref()
+                .map_or(String::new(), |settings| { by(settings, "gc.disable()") })
+        ),
+        Uncollected::Rare => format!("gc.collect() every {UNITS} {unit}"),
+    };
+    AdviceText {
+        action,
+        why: format!(
+            "{} while {}. How much of it is garbage shows when it is collected: what is left then is \
+             held (gctrace heap -p PID).",
+            rose(&rise),
+            reason(why, &facts)
+        ),
+        code: format!(
+            "import gc\n\
+             # in the loop over {unit}:\n\
+             if n % {UNITS} == 0:\n\
+             \x20   gc.collect()"
+        ),
+        risk: "A collection traverses all that is alive: choose the interval by its pause and by the memory."
+            .to_owned(),
+    }
+}
+
+pub(super) fn find_holders(report: &Report) -> AdviceText {
+    let process = report.judged_process();
+    let pid = process.map_or("PID".to_owned(), |process| process.pid.to_string());
+    let born = process.and_then(|process| process.trend.as_ref()?.lines.first());
+    let born = born.map_or(String::new(), |line| {
+        format!(" (most are born at {})", places::place(&line.location))
+    });
+    AdviceText {
+        action: format!(
+            "find what holds the objects that pile up{born}: gctrace heap -p PID while it runs, then \
+             gctrace heap dominators"
+        ),
+        why: format!("The memory of process {pid} rises for as long as it was recorded."),
+        code: "gctrace heap -p PID -o heap.gcheap   # while it runs\n\
+               gctrace heap dominators heap.gcheap"
+            .to_owned(),
+        ..AdviceText::default()
+    }
+}

@@ -1,0 +1,99 @@
+//! What the program asks of its collector, for the record: whether a thread is in `gc.collect()`, and the
+//! line that changed the settings.
+//!
+//! Called where functions of the module gc are, by `collector_functions.rs`.
+
+use super::collector_functions::{Collector, CollectorFunction};
+use super::interpreter::HookedInterpreter;
+use super::object::OwnedRef;
+use crate::process_ring::existing_ring;
+use gctrace_ring::{RingReason, RingRole};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+
+/// Whether our functions stand before those of the module.
+static IS_WATCHED: AtomicBool = AtomicBool::new(false);
+
+/// The main interpreter, between its start and its end; else null.
+static MAIN: AtomicPtr<HookedInterpreter> = AtomicPtr::new(std::ptr::null_mut());
+
+thread_local! {
+    /// Calls of `gc.collect()` that this thread is in.
+    static COLLECTS: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Starts to watch the functions of the module, which all interpreters share. The lock is held.
+pub(super) fn begin(interpreter: &'static HookedInterpreter, gc: &OwnedRef) {
+    let collector = Collector::find(interpreter.api, gc);
+    if collector.and_then(|collector| collector.watch()).is_some() {
+        IS_WATCHED.store(true, Ordering::Release);
+    }
+    if interpreter.id == 0 {
+        MAIN.store(std::ptr::from_ref(interpreter).cast_mut(), Ordering::Release);
+    }
+}
+
+/// The main interpreter ends.
+pub(super) fn end(interpreter: &HookedInterpreter) {
+    if interpreter.id == 0 {
+        MAIN.store(std::ptr::null_mut(), Ordering::Release);
+    }
+}
+
+/// Whether collections are recorded by reason: our functions stay where they are.
+pub(super) fn is_watched() -> bool {
+    IS_WATCHED.load(Ordering::Acquire)
+}
+
+/// Why a collection runs in this thread, which began before the interpreter's end.
+pub(super) fn reason() -> RingReason {
+    if !is_watched() {
+        return RingReason::Unknown;
+    }
+    // Else the thread's own memory is gone.
+    COLLECTS.try_with(Cell::get).map_or(RingReason::Unknown, |calls| match calls {
+        0 => RingReason::Automatic,
+        _ => RingReason::Explicit,
+    })
+}
+
+/// A function is about to be called. Nothing is left to destroy: a thread may end within the call (`pthread_exit`).
+pub(super) fn begins(function: CollectorFunction) {
+    if function == CollectorFunction::Collect {
+        let _ = COLLECTS.try_with(|calls| calls.set(calls.get().saturating_add(1)));
+    }
+}
+
+/// A function returned. No exception is set if it succeeded.
+pub(super) fn ended(function: CollectorFunction, succeeded: bool) {
+    match function {
+        CollectorFunction::Collect => {
+            let _ = COLLECTS.try_with(|calls| calls.set(calls.get().saturating_sub(1)));
+        }
+        CollectorFunction::Enable
+        | CollectorFunction::Disable
+        | CollectorFunction::SetThreshold
+            if succeeded =>
+        {
+            changed();
+        }
+        _ => {}
+    }
+}
+
+/// Writes the settings with the line that set them.
+fn changed() -> Option<()> {
+    // SAFETY: cleared before the interpreter ends, of which nothing is freed while its functions are called.
+    let interpreter = unsafe { MAIN.load(Ordering::Acquire).as_ref() }?;
+    if interpreter.api.interpreter_id() != 0 {
+        return None;
+    }
+    let ring = existing_ring(RingRole::Python)?;
+    let mut state = interpreter.state.try_lock().ok()?;
+    if state.introduced != ring.number() || state.live.is_none() {
+        return None;
+    }
+    let frame = state.frames.innermost(interpreter.api, ring);
+    interpreter.read_settings(ring, &mut state, frame);
+    Some(())
+}

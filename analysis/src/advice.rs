@@ -8,7 +8,7 @@ mod rules;
 mod waits;
 
 use self::facts::Facts;
-use crate::report::{Advice, AdviceEffect, AdviceId, Level, PauseTotal, PhaseReport, Report};
+use crate::report::{Advice, AdviceEffect, AdviceId, Level, PauseTotal, PhasesReport, Report};
 use crate::words;
 use std::cmp::Reverse;
 
@@ -18,7 +18,7 @@ const WORTH_RATIO: f64 = 0.2;
 /// A change that was measured in no program counts as half of its bound in the order.
 const UNMEASURED: f64 = 0.5;
 
-/// What saves this part of the time comes before what gives back memory.
+/// What saves this part of the run comes before what gives back memory.
 const MUCH: f64 = 0.05;
 
 /// A change that may be advised.
@@ -73,7 +73,7 @@ pub(crate) fn advice(report: &Report) -> Vec<Advice> {
 
 /// Memory that piles up, or that garbage holds, comes before what saves little time.
 fn put_memory_first(report: &Report, list: &mut [Advice]) {
-    let whole_ns = report.judged_phase().map_or(0, PhaseReport::unhindered_ns);
+    let whole_ns = report.phases.as_ref().map_or(0, PhasesReport::unhindered_ns);
     list.sort_by_key(|advice| {
         let is_memory =
             advice.effect.gives_back_at_most_bytes.is_some() || advice.id == AdviceId::FindHolders;

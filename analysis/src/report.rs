@@ -318,6 +318,21 @@ pub struct Totals {
     pub processes_without_python: u64,
     /// Number of recorded Python processes that never ran the collector.
     pub processes_without_pauses: u64,
+    /// What forked processes copied of the memory that they shared with their parent; `null` if none was looked at.
+    pub copied: Option<CopiedMemory>,
+}
+
+/// Memory of forked processes that was their parent's, until somebody wrote to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct CopiedMemory {
+    /// Number of forked processes that were looked at: the first 16.
+    pub processes: u64,
+    /// Of these, processes that ran a collection.
+    pub collecting: u64,
+    /// What they copied, in bytes, up to the last look at each.
+    pub bytes: u64,
+    /// The most of one of them, in bytes.
+    pub most_bytes: u64,
 }
 
 /// What the pauses of a group have in common.

@@ -23,9 +23,9 @@ use crate::gpu::merge::MergedTimelines;
 use crate::gpu::replays::JobReplays;
 use crate::phases::{JudgedRun, training_steps};
 use crate::report::{
-    Basis, CountersReport, CpuReport, GpuReport, GpuWorkReport, GroupName, IdlePart, Level,
-    LinesReport, MainThreadReport, MissingData, PauseGroup, ProcessReport, Report, SCHEMA, Totals,
-    TraceReport, TrainingSeries, Verdict,
+    Basis, CopiedMemory, CountersReport, CpuReport, GpuReport, GpuWorkReport, GroupName, IdlePart,
+    Level, LinesReport, MainThreadReport, MissingData, PauseGroup, ProcessReport, Report, SCHEMA,
+    Totals, TraceReport, TrainingSeries, Verdict,
 };
 use crate::time::{after, duration};
 use crate::{gpu, verdict, words};
@@ -339,7 +339,22 @@ impl Analysis {
             processes_not_listed: not_listed,
             processes_without_python: quiet(true) + sum(others(|sums| sums.without_python)),
             processes_without_pauses: quiet(false) + sum(others(|sums| sums.without_pauses)),
+            copied: self.copied(),
         }
+    }
+
+    fn copied(&self) -> Option<CopiedMemory> {
+        let each = self.processes.iter();
+        let copies =
+            each.filter_map(|one| Some((one.sums.memory.copied_bytes()?, one.tally.count())));
+        let mut all = CopiedMemory::default();
+        for (bytes, collections) in copies {
+            all.processes += 1;
+            all.collecting += u64::from(collections > 0);
+            all.bytes = all.bytes.saturating_add(bytes);
+            all.most_bytes = all.most_bytes.max(bytes);
+        }
+        (all.processes > 0).then_some(all)
     }
 
     fn stops_known(&self) -> bool {

@@ -30,6 +30,8 @@ const FREEZE_RISK: &str = "Frozen objects that become garbage in a cycle are nev
 /// The risk of a higher first threshold.
 const THRESHOLDS_RISK: &str = "Cyclic garbage lives up to ten times longer before it is freed";
 
+/// Of explicit collections that are needed, one of so many is made.
+pub(crate) const EXPLICIT_EVERY: u64 = 10;
 /// Steps between planned collections.
 pub(crate) const PLANNED_STEPS: u64 = 100;
 

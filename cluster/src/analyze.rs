@@ -91,7 +91,7 @@ async fn fetch(trace: &Place, summaries: &Place, directory: &Path) -> Result<()>
     Ok(())
 }
 
-/// The trace that a summary is of, from its first line (`gctrace.summary/11`).
+/// The trace that a summary is of, from its first line (`gctrace.summary/12`).
 fn source(summary: &Path) -> Result<String> {
     let file = std::fs::File::open(summary)?;
     let mut line = Vec::new();

@@ -325,6 +325,7 @@ struct pause_event {
 	__s32 reason_argument;     /* 0 heap, 1 shutdown, 2 manual; or ARGUMENT_UNKNOWN           */
 	__u32 point;           /* index into `points`                                             */
 	__u64 stack;           /* id of a stack_event, or 0                                       */
+	__s64 freed_pages;     /* anonymous ones fewer at the end than at the start               */
 	struct software_counts software; /* with PAUSE_COUNTED                                    */
 };
 
@@ -675,8 +676,8 @@ enum counter {
 };
 
 _Static_assert(sizeof(struct point) == 40, "point");
-_Static_assert(sizeof(struct pause_event) == 224, "pause_event");
-_Static_assert(sizeof(struct counted_pause_event) == 224 + 8 + 24 * HARDWARE_COUNTERS, "counted_pause_event");
+_Static_assert(sizeof(struct pause_event) == 232, "pause_event");
+_Static_assert(sizeof(struct counted_pause_event) == 232 + 8 + 24 * HARDWARE_COUNTERS, "counted_pause_event");
 _Static_assert(sizeof(struct process_counts) == 96, "process_counts");
 _Static_assert(sizeof(struct task_counts) == 48, "task_counts");
 _Static_assert(sizeof(struct frame) == 16, "frame");

@@ -56,6 +56,23 @@ static __always_inline void note_stack(struct pt_regs *registers, const struct p
 	}
 }
 
+/* MM_ANONPAGES (include/linux/mm_types_task.h) */
+#define ANONYMOUS 1
+
+/* Resident anonymous pages of the running process; -1 if they are unknown. */
+static __always_inline s64 anonymous_pages(void)
+{
+	struct mm_struct *mm = BPF_CORE_READ((struct task_struct *)bpf_get_current_task_btf(), mm);
+	struct mm_struct___summed *summed = (void *)mm;
+	struct mm_struct___counted *counted = (void *)mm;
+
+	if (bpf_core_field_exists(summed->rss_stat[ANONYMOUS].count))
+		return BPF_CORE_READ(summed, rss_stat[ANONYMOUS].count);
+	if (bpf_core_field_exists(counted->rss_stat.count[ANONYMOUS].counter))
+		return BPF_CORE_READ(counted, rss_stat.count[ANONYMOUS].counter);
+	return -1;
+}
+
 static __always_inline void begin_pause(struct pt_regs *registers, const struct point *point, u32 point_index,
 					u32 tid, u32 pid, const struct followed_process *process)
 {
@@ -105,6 +122,7 @@ static __always_inline void begin_pause(struct pt_regs *registers, const struct 
 		read_software(bpf_get_current_task_btf(), &pause->software);
 	if (hardware_mask)
 		begin_hardware(tid, depth);
+	pause->pages = anonymous_pages();
 	/* Our own overhead is not part of the pause. */
 	pause->start_ns = bpf_ktime_get_ns();
 }
@@ -210,6 +228,7 @@ static __always_inline void send_pause(struct thread *thread, const struct open_
 	event->reason_argument = pause->reason_argument;
 	event->point = pause->point;
 	event->stack = pause->stack;
+	event->freed_pages = pause->pages < 0 ? 0 : pause->pages - anonymous_pages();
 	for (u32 i = 0; i < GENERATIONS; i++)
 		event->counts[i] = pause->counts[i];
 	event->interpreter = interpreter_id(thread, layout, pause->gc.interpreter);

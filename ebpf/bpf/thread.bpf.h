@@ -19,6 +19,7 @@ struct open_pause {
 	u32 incarnation;       /* of its entry in `collectors`; 0: none                           */
 	s32 counts[GENERATIONS];
 	u64 stack;
+	s64 pages;             /* anonymous ones at the start, or -1                              */
 	struct software_counts software;
 };
 

@@ -156,6 +156,23 @@ struct wait_opts {
 
 struct pid;
 
+/* Since 6.2 counters per CPU with their sum, off by some dozens of pages per CPU; until then one for all. */
+struct percpu_counter {
+	s64 count;
+};
+struct mm_struct___summed {
+	struct percpu_counter rss_stat[4];
+} __attribute__((preserve_access_index));
+struct page_count {
+	s64 counter;
+};
+struct mm_rss_stat {
+	struct page_count count[4];
+} __attribute__((preserve_access_index));
+struct mm_struct___counted {
+	struct mm_rss_stat rss_stat;
+} __attribute__((preserve_access_index));
+
 /* Until 6.17, and from 6.18 on. */
 struct mm_struct___word {
 	unsigned long flags;

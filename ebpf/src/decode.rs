@@ -16,6 +16,7 @@ use crate::wire::{
     SampleFlag, SampleWire, StackWire, StopWire, read,
 };
 use gctrace_event::{EventSource, GcReason, Pause};
+use std::sync::OnceLock;
 use zerocopy::FromBytes as _;
 
 /// Decodes one record of either ring; `None` if it is invalid (too short, unknown kind).
@@ -153,7 +154,9 @@ fn pause(wire: &PauseWire, bytes: &[u8]) -> PauseEvent {
         stop_the_world_ns: (wire.stopped_ns > 0).then_some(wire.stopped_ns.min(length)),
         oldest_objects: u64::try_from(wire.oldest_objects).ok(),
         heap_objects: u64::try_from(wire.heap_objects).ok(),
-        freed_bytes: None,
+        // At its end an interrupted one has another memory, or none.
+        freed_bytes: freed_bytes(wire.freed_pages)
+            .filter(|_| !has(wire, PauseFlag::PAUSE_UNFINISHED)),
         unfinished: has(wire, PauseFlag::PAUSE_UNFINISHED),
         stack: None,
         young_count: counts(wire).map(|counts| u64::from(counts[0])),
@@ -169,6 +172,24 @@ fn pause(wire: &PauseWire, bytes: &[u8]) -> PauseEvent {
         stack: (wire.stack != 0).then_some(wire.stack),
         counts: counts(wire),
     }
+}
+
+/// Less than this is none, in bytes.
+const LEAST_FREED: u64 = 2 << 20;
+
+/// Memory that a pause gave back to the kernel; `None` for less than the kernel's sum is off by: 32 pages per CPU, or
+/// two per CPU and CPU (`percpu_counter_batch`), of the few that the process ran on.
+fn freed_bytes(pages: i64) -> Option<u64> {
+    let bytes = u64::try_from(pages).ok()?.checked_mul(page_bytes())?;
+    (bytes >= LEAST_FREED).then_some(bytes)
+}
+
+fn page_bytes() -> u64 {
+    static PAGE_BYTES: OnceLock<u64> = OnceLock::new();
+    *PAGE_BYTES.get_or_init(|| {
+        let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE);
+        page.ok().flatten().and_then(|page| u64::try_from(page).ok()).unwrap_or(4096)
+    })
 }
 
 fn counts(wire: &PauseWire) -> Option<[u32; 3]> {
@@ -241,6 +262,16 @@ mod tests {
             Some(KernelEvent::Pause(pause)) => pause,
             other => panic!("not a pause: {other:?}"),
         }
+    }
+
+    #[test]
+    fn memory_that_a_pause_gave_back_is_more_than_the_kernels_error() {
+        let freed = |pages| freed_bytes(pages).map(|bytes| bytes / page_bytes());
+        let least = LEAST_FREED / page_bytes();
+        let pages = [least, least - 1, 0].map(u64::cast_signed);
+        assert_eq!(pages.map(freed), [Some(least), None, None]);
+        assert_eq!(freed(-3), None);
+        assert_eq!(freed_bytes(i64::MAX), None);
     }
 
     #[test]

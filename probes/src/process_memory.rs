@@ -18,6 +18,16 @@ pub fn resident_bytes(pid: u32) -> Option<u64> {
     pages.checked_mul(page_bytes).filter(|bytes| *bytes > 0)
 }
 
+/// Memory of a process that it shares with no other, in bytes: `Private_Clean` and `Private_Dirty` of
+/// `/proc/PID/smaps_rollup` (Linux 4.14). `None` if it cannot be read.
+#[must_use]
+pub fn private_bytes(pid: u32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    let private = text.lines().filter(|line| line.starts_with("Private_"));
+    let kib = private.map(|line| line.split_ascii_whitespace().nth(1)?.parse::<u64>().ok());
+    kib.sum::<Option<u64>>()?.checked_mul(1024)
+}
+
 /// Memory of a process that is resident or swapped out, in bytes: `VmRSS`, `VmSwap` and
 /// `HugetlbPages` of `/proc/PID/status`. `None` if it cannot be read.
 #[must_use]

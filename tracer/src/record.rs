@@ -21,6 +21,7 @@ mod output;
 mod plan;
 mod preparation;
 mod printed_layers;
+mod private_memory;
 mod program_time;
 mod segments;
 mod shutdown;

@@ -2,7 +2,7 @@
 
 use crate::report::MemoryReport;
 use crate::time::add_to;
-use gctrace_event::Pause;
+use gctrace_event::{GcReason, Pause};
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct MemorySums {
@@ -12,16 +12,36 @@ pub(crate) struct MemorySums {
     freed_objects: u64,
     freed_bytes: u64,
     most_freed_bytes: u64,
+    /// Of a forked process: private and resident memory at the first look and at the last.
+    private: Option<[(u64, u64); 2]>,
 }
 
 impl MemorySums {
     pub(crate) fn add_pause(&mut self, pause: &Pause) {
-        if let (Some(bytes), Some(objects)) = (pause.freed_bytes, pause.collected) {
+        // At the exit all goes.
+        if pause.reason != GcReason::Shutdown
+            && let (Some(bytes), Some(objects)) = (pause.freed_bytes, pause.collected)
+        {
             self.measured += 1;
             add_to(&mut self.freed_objects, objects);
             add_to(&mut self.freed_bytes, bytes);
             self.most_freed_bytes = self.most_freed_bytes.max(bytes);
         }
+    }
+
+    /// Adds what a forked process shares with no other, and what is resident, in bytes.
+    pub(crate) fn add_private(&mut self, private: u64, resident: u64) {
+        let now = (private, resident);
+        let first = self.private.map_or(now, |[first, _]| first);
+        self.private = Some([first, now]);
+    }
+
+    /// What it has copied since it was forked, in bytes: what became private and was resident before. `None` if it
+    /// was not looked at twice.
+    pub(crate) fn copied_bytes(self) -> Option<u64> {
+        let [first, last] = self.private?;
+        let grown = last.1.saturating_sub(first.1);
+        Some(last.0.saturating_sub(first.0).saturating_sub(grown))
     }
 
     pub(crate) fn report(self, limit_bytes: Option<u64>) -> MemoryReport {

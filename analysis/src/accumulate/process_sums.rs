@@ -73,6 +73,9 @@ impl ProcessSums {
     /// Adds an interval of allocation pressure. Whether the trend of its memory may have changed.
     pub(crate) fn add_pressure(&mut self, pressure: &Pressure) -> bool {
         self.pressure.add(pressure);
+        if let (Some(private), Some(resident)) = (pressure.private_bytes, pressure.resident_bytes) {
+            self.memory.add_private(private, resident);
+        }
         pressure.resident_bytes.is_some_and(|bytes| self.add_resident(pressure.at_ns, bytes))
     }
 

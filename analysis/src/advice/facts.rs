@@ -1,8 +1,8 @@
 //! What the rules go by: figures of the process and the phase that the verdict names.
 
 use crate::report::{
-    AdviceId, ByCause, JudgedPhase, PhaseReport, PhasesReport, ProcessReport, Report,
-    SettingsReport,
+    AdviceId, ByCause, CleanupCall, CleanupSite, CleanupVerdict, JudgedPhase, PhaseReport,
+    PhasesReport, ProcessReport, Report, SettingsReport,
 };
 use crate::time::stats::ratio;
 use gctrace_event::{CalledKind, ProcessOrigin, TraceEnd};
@@ -13,6 +13,8 @@ use gctrace_settings::NEXT_TO_NOTHING_PER_S;
 const FREED_RATIO: f64 = 0.000_1;
 /// Memory that collections gave back, in bytes, is more than nothing from here on.
 const GIVEN_BACK: u64 = 16 << 20;
+/// An explicit collection that frees fewer objects frees next to nothing.
+const FREED_EACH: u64 = 4;
 /// A heap of more objects is worth freezing: a full collection of it takes some 10 ms.
 const LARGE_HEAP: u64 = 200_000;
 
@@ -115,6 +117,22 @@ impl<'a> Facts<'a> {
             true => AdviceId::BreakCycles,
             false => AdviceId::FindCycles,
         }
+    }
+
+    /// The line with the most time of explicit collections.
+    pub(crate) fn costliest_call(&self) -> Option<&'a CleanupSite> {
+        let sites = self.process.cleanup.as_ref()?.sites.iter();
+        let collects = sites.filter(|site| site.call == CleanupCall::Collect);
+        collects.max_by_key(|site| site.time_ns)
+    }
+
+    /// Whether its explicit collections free garbage: removed, it would wait.
+    pub(crate) fn explicit_calls_free(&self) -> bool {
+        self.costliest_call().is_some_and(|site| {
+            let each = site.freed_objects.map_or(0, |freed| site.each(freed));
+            site.verdict != CleanupVerdict::TooFew && each >= FREED_EACH
+                || site.verdict == CleanupVerdict::FreesCycles
+        })
     }
 
     /// Whether its memory rises beyond chance, after any set-up.

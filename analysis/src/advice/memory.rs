@@ -66,6 +66,19 @@ impl Facts<'_> {
     }
 }
 
+/// What forked processes copied: their collections did that, or counting references.
+fn copied(facts: &Facts<'_>) -> Option<Candidate> {
+    let copied = facts.report.totals.copied?;
+    let is_much = copied.bytes >= WORTH_BYTES && copied.most_bytes >= WORTH_BYTES / 4;
+    let id = match copied.collecting * 2 > copied.processes {
+        true => AdviceId::FreezeBeforeFork,
+        false => AdviceId::ShareBuffers,
+    };
+    let gives_back_at_most_bytes = Some(copied.bytes);
+    let effect = AdviceEffect { gives_back_at_most_bytes, ..AdviceEffect::default() };
+    is_much.then_some(Candidate { id, effect })
+}
+
 /// Place of collections at the end of the interpreter in `by_reason`.
 const EXIT: usize = 2;
 
@@ -82,6 +95,7 @@ pub(super) fn changes(facts: &Facts<'_>) -> Vec<Candidate> {
     if let Some((_, rise)) = facts.uncollected() {
         list.push(gives_back(AdviceId::CollectSometimes, rise.bytes()));
     }
+    list.extend(copied(facts));
     if facts.grows() {
         list.push(Candidate { id: AdviceId::FindHolders, effect: AdviceEffect::default() });
     }

@@ -91,6 +91,8 @@ pub enum AdviceId {
     FreezeAtExit,
     /// Find what holds the objects that pile up.
     FindHolders,
+    /// Share what forked processes read: counting references copies it.
+    ShareBuffers,
     /// Collect now and then: garbage piles up that no collection frees.
     CollectSometimes,
     /// Let training wait less for its data: more workers, or a faster line.

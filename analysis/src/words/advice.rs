@@ -1,10 +1,11 @@
 //! The words of each advice.
 
 use super::places::library_switch;
-use super::{AdviceText, FREEZE_RISK, broken_cycles, callback, memory, places};
+use super::{AdviceText, EXPLICIT_EVERY, FREEZE_RISK, broken_cycles, callback, memory, places};
+use crate::advice::facts::Facts;
 use crate::report::{
-    Advice, AdviceEffect, AdviceId, Basis, LineReport, Location, PauseTotal, PhaseReport,
-    ProcessReport, Report, TrainingMark,
+    Advice, AdviceEffect, AdviceId, Basis, CleanupSite, LineReport, Location, PauseTotal,
+    PhaseReport, ProcessReport, Report, TrainingMark,
 };
 use crate::units::{counted, duration, percent};
 use gctrace_event::CollectorKind;
@@ -21,6 +22,7 @@ pub(crate) fn advice(id: AdviceId, effect: AdviceEffect, report: &Report) -> Adv
         AdviceId::FreezeAtExit => freeze_at_exit(report),
         AdviceId::FindCycles => find_cycles(report),
         AdviceId::FindHolders => memory::find_holders(report),
+        AdviceId::ShareBuffers => memory::share_buffers(report),
         AdviceId::CollectSometimes => memory::collect_sometimes(report),
         AdviceId::RaiseThreshold => raise_threshold(report, &effect),
         AdviceId::Planned => planned(report),
@@ -164,7 +166,34 @@ pub(crate) fn is_of_others(report: &Report) -> bool {
         .is_some_and(|line| line.library && places::caller_switch(&line.file).is_none())
 }
 
+/// What one call of the costliest line frees: `600 objects and 287 KiB`; `None` if that is nothing.
+fn freed_by_calls(report: &Report) -> Option<(&CleanupSite, String)> {
+    let facts = Facts::of(report).filter(Facts::explicit_calls_free)?;
+    let site = facts.costliest_call()?;
+    Some((site, super::cleanup::gives(site)))
+}
+
+/// Explicit calls that are needed, and too many.
+fn fewer_calls(report: &Report, site: &CleanupSite, gives: &str) -> AdviceText {
+    let call = super::cleanup::cleanup_call(site);
+    let manual = report.judged_causes().manual;
+    AdviceText {
+        action: format!("{call} every {EXPLICIT_EVERY}th time only: it frees {gives}"),
+        why: format!(
+            "{} took {} of CPU time. What it frees waits up to {EXPLICIT_EVERY} times as long: break its cycles, \
+             and none is needed.",
+            counted(manual.count, "explicit call"),
+            duration(manual.time_ns),
+        ),
+        code: format!("calls += 1\nif calls % {EXPLICIT_EVERY} == 0:\n    gc.collect()"),
+        risk: format!("The memory that waits is up to {EXPLICIT_EVERY} times that of one call."),
+    }
+}
+
 fn explicit_calls(report: &Report) -> AdviceText {
+    if let Some((site, gives)) = freed_by_calls(report) {
+        return fewer_calls(report, site, &gives);
+    }
     let manual = report.judged_causes().manual;
     let (action, code) = match explicit_line(report) {
         Some(line) if line.library => {
@@ -204,8 +233,11 @@ fn after_set_up(report: &Report) -> &'static str {
 }
 
 fn freeze(report: &Report) -> AdviceText {
+    let explicit = freed_by_calls(report).map_or(String::new(), |(site, _)| {
+        format!(": each {} traverses what is loaded", super::cleanup::cleanup_call(site))
+    });
     AdviceText {
-        action: "gc.freeze() after set-up".to_owned(),
+        action: format!("gc.freeze() after set-up{explicit}"),
         why: format!(
             "{} Each full one traverses the whole heap: model, data, imported modules. Frozen objects are \
              no longer traversed.{}",

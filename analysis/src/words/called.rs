@@ -27,8 +27,8 @@ fn unseen(report: &Report) -> String {
     };
     format!(
         " Young collections took {} for each object that they traversed, which takes less than 1 µs: most \
-         of the time is of finalizers that they call (`__del__`, callbacks of weak references), or of very \
-         large lists. Probes cannot distinguish these: gctrace --mode inject -- COMMAND does.",
+         of the time is of what they free (large buffers), of finalizers that they call (`__del__`, callbacks of weak \
+         references), or of very large lists. Probes cannot distinguish these: gctrace --mode inject -- COMMAND does.",
         duration(each_ns)
     )
 }

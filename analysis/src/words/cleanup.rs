@@ -111,7 +111,7 @@ pub fn cleanup_worth(total: &CleanupTotal) -> Option<String> {
 }
 
 /// What one call gives back.
-fn gives(site: &CleanupSite) -> String {
+pub(super) fn gives(site: &CleanupSite) -> String {
     let sums = [site.freed_objects, site.freed_bytes, site.device_bytes];
     if sums.iter().any(Option::is_some) && sums.iter().flatten().all(|sum| *sum == 0) {
         return "nothing".to_owned();

@@ -5,6 +5,7 @@ use crate::advice::facts::Facts;
 use crate::advice::memory::Uncollected;
 use crate::report::{Advice, AdviceId, LineTotal, MemoryRise, Report, SettingsReport};
 use crate::units::{bytes, counted, duration};
+use gctrace_event::CollectorKind;
 
 /// Units of work between collections that are asked for.
 const UNITS: u64 = 100;
@@ -19,6 +20,13 @@ pub fn gives_back(advice: &Advice) -> Option<String> {
 /// That memory rises, and what may keep it; `None` if no advice is about that.
 #[must_use]
 pub fn memory_in_short(report: &Report) -> Option<String> {
+    let is_about_forks = |advice: &Advice| {
+        let gives_back = advice.effect.gives_back_at_most_bytes.is_some();
+        gives_back && matches!(advice.id, AdviceId::ShareBuffers | AdviceId::FreezeBeforeFork)
+    };
+    if report.advice.iter().any(is_about_forks) {
+        return Some(copies(report));
+    }
     let advised = report.advice.iter().any(|advice| advice.id == AdviceId::CollectSometimes);
     let facts = Facts::of(report).filter(|_| advised)?;
     let (why, rise) = facts.uncollected()?;
@@ -27,6 +35,36 @@ pub fn memory_in_short(report: &Report) -> Option<String> {
         format!(" Collections at the exit freed {}.", counted(freed, "object"))
     });
     Some(format!("{} while {}.{freed}", rose(&rise), reason(why, &facts)))
+}
+
+/// That the interpreter itself lets garbage wait, where much of it was freed or memory rises; `None` otherwise.
+///
+/// CPython 3.14.0 to 3.14.4 collect the old generation in increments; 3.14.5 went back to full collections
+/// (python/cpython#142516). Free-threaded builds defer a collection while the resident memory has hardly grown since the
+/// last (`gc_free_threading.c`, python/cpython#148937).
+#[must_use]
+pub fn interpreter_in_short(report: &Report) -> Option<String> {
+    /// Objects freed from which on it matters when they are.
+    const MUCH: u64 = 10_000;
+    let process = report.judged_process()?;
+    let rises = process.trend.as_ref().is_some_and(|trend| trend.rise.is_some());
+    if process.pauses.collected < MUCH && !rises {
+        return None;
+    }
+    let interpreter = process.interpreter.as_ref()?;
+    match &interpreter.collector {
+        CollectorKind::Incremental => Some(format!(
+            "CPython {} collects in increments, and garbage waits longer for it: 3.14.5 and later collect as \
+             3.13 does, with up to a third less memory.",
+            interpreter.version
+        )),
+        CollectorKind::FreeThreaded => Some(
+            "A free-threaded interpreter may put off collections (python/cpython#148937), whatever the thresholds: \
+             cycles that are broken are the only lever."
+                .to_owned(),
+        ),
+        _ => None,
+    }
 }
 
 /// `Resident memory rose from 12 MiB to 540 MiB in 11.9 s`.
@@ -140,5 +178,37 @@ pub(super) fn find_holders(report: &Report) -> AdviceText {
                gctrace heap dominators heap.gcheap"
             .to_owned(),
         ..AdviceText::default()
+    }
+}
+
+/// What forked processes copied: `Its 2 forked processes copied up to 62 MiB each of what they shared`; empty if
+/// unknown.
+fn copies(report: &Report) -> String {
+    report.totals.copied.map_or(String::new(), |copied| {
+        format!(
+            "{} copied up to {} each of what they shared with their parent, {} in all.",
+            counted(copied.processes, "forked process"),
+            bytes(copied.most_bytes),
+            bytes(copied.bytes)
+        )
+    })
+}
+
+pub(super) fn share_buffers(report: &Report) -> AdviceText {
+    AdviceText {
+        action: "keep what forked workers read in a few buffers (bytes, array, numpy), not in many objects: \
+                 counting their references copies them"
+            .to_owned(),
+        why: format!(
+            "{} Next to no collection ran in them: reading an object writes its reference count. gc.freeze() \
+             changes nothing about that.",
+            copies(report)
+        ),
+        code: "# in the parent, before the fork: offsets and one buffer instead of a list of objects\n\
+               parts = [pickle.dumps(item) for item in items]\n\
+               ends = array('q', itertools.accumulate(map(len, parts)))\n\
+               data = b''.join(parts)"
+            .to_owned(),
+        risk: "An item is made anew each time that it is read.".to_owned(),
     }
 }

@@ -28,6 +28,7 @@ mod live_model;
 mod live_schema;
 mod live_wild;
 mod many_processes;
+mod memory;
 mod merge;
 mod overload;
 mod periods;

@@ -87,7 +87,7 @@ fn nothing_is_counted_twice() {
     let message = refused(&[&sum]);
     let command = "&& gctrace summarize rank0.json -o sums";
     assert!(message.contains("has changed since") && message.contains(command), "{message}");
-    std::fs::write(&sum, "{\"schema\":\"gctrace.summary/11\",\"gctrace\":\"9.9.9\"}\n").unwrap();
+    std::fs::write(&sum, "{\"schema\":\"gctrace.summary/12\",\"gctrace\":\"9.9.9\"}\n").unwrap();
     let message = refused(&[&sum]);
     assert!(
         message.contains("9.9.9") && message.contains("summarize the trace again"),

@@ -32,6 +32,7 @@ use crate::record::inprocess::notices::NoticeCounts;
 use crate::record::inprocess::process_facts::InjectedProcessFacts;
 use crate::record::losses::RecordingLosses;
 use crate::record::output::{RecordOutput, RecordSink as _};
+use crate::record::private_memory::PrivateMemory;
 use crate::record::trace::RecordingTrace;
 use anyhow::Context as _;
 use gctrace_event::{ProcessExit, ProcessOrigin, Record, TraceEnd, UnseenCollections};
@@ -80,6 +81,7 @@ struct InjectedStats {
     notices: NoticeCounts,
     lost: BTreeMap<String, u64>,
     unseen: UnseenCollections,
+    private: PrivateMemory,
     /// Children that were forked and have no ring, to be recorded.
     forked: Vec<InjectedProcessFacts>,
     /// Of the rings that are closed.
@@ -197,7 +199,7 @@ impl InProcessSource {
             let is_dead = process.pidfd.is_none() || dead.contains(pid);
             process.read(is_dead, trace, &mut self.stats);
             if !is_dead {
-                process.facts.write_memory(begin_ns, trace, &self.stats);
+                process.facts.write_memory(begin_ns, trace, &mut self.stats);
             }
             gone.extend(is_dead.then_some(*pid));
         }

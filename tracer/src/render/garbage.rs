@@ -248,8 +248,11 @@ fn unexamined(process: &ProcessReport) -> Option<String> {
 fn almost_nothing(phase: &PhaseReport) -> Option<String> {
     /// From this part of the collections on.
     const NEARLY_ALL: f64 = 0.9;
-    let (nothing, all) = (phase.freed_nothing.count, phase.causes.automatic().count);
-    (all > 0 && nothing as f64 >= NEARLY_ALL * all as f64).then(|| {
+    let (nothing, automatic) = (phase.freed_nothing.count, phase.causes.automatic());
+    let all = automatic.count;
+    // Others may free much.
+    let is_most = automatic.time_ns >= phase.causes.manual.time_ns;
+    (is_most && all > 0 && nothing as f64 >= NEARLY_ALL * all as f64).then(|| {
         let freed = count(nothing);
         format!(
             "What it frees: almost nothing: {freed} of {} freed no object.",

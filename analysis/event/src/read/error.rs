@@ -163,7 +163,21 @@ pub(crate) fn excerpt(bytes: &[u8]) -> String {
 
 /// The file type according to the first bytes.
 pub(crate) fn describe(bytes: &[u8]) -> String {
-    let known: [(&[u8], &str); 4] = [
+    const PICKLE: &str = "a pickle; a memory snapshot of PyTorch (_dump_snapshot) opens at \
+         pytorch.org/memory_viz";
+    const PSTATS: &str = "statistics of cProfile; they open with python -m pstats FILE";
+    let known: [(&[u8], &str); 11] = [
+        (b"\x80\x02", PICKLE),
+        (b"\x80\x03", PICKLE),
+        (b"\x80\x04", PICKLE),
+        (b"\x80\x05", PICKLE),
+        (b"{)", PSTATS),
+        (b"\xfb)", PSTATS),
+        // Protocol buffers whose first field is a message.
+        (
+            b"\n",
+            "a profile in protocol buffers; pprof opens those of pprof, TensorBoard those of XLA (xplane.pb)",
+        ),
         (b"PK\x03\x04", "a zip archive; unpack it first"),
         (b"\xfd7zXZ", "xz data; unpack it first: xz -d"),
         (b"BZh", "bzip2 data; unpack it first: bzip2 -d"),

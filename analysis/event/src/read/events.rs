@@ -112,6 +112,8 @@ enum TraceSection {
     Frames,
     Distributed,
     Property(&'static KnownMember),
+    /// Of a file of speedscope.
+    Profiles,
     Other,
 }
 
@@ -122,6 +124,7 @@ impl TraceSection {
             br#""traceEvents""# => Self::Events,
             br#""stackFrames""# => Self::Frames,
             br#""distributedInfo""# => Self::Distributed,
+            br#""profiles""# => Self::Profiles,
             _ => KnownMember::find(key, false).map_or(Self::Other, Self::Property),
         }
     }
@@ -134,6 +137,8 @@ pub struct EventReader {
     state: ReaderState,
     array_form: bool,
     saw_events: bool,
+    /// It has profiles, as files of speedscope do.
+    is_speedscope: bool,
     wants_frames: bool,
     cut: Option<TracePosition>,
     skipped: SkippedValues,
@@ -163,6 +168,7 @@ impl EventReader {
             state: ReaderState::Start,
             array_form: false,
             saw_events: false,
+            is_speedscope: false,
             wants_frames: true,
             cut: None,
             skipped: SkippedValues::default(),
@@ -256,7 +262,10 @@ impl EventReader {
         if self.window.rest().starts_with(BOM) {
             self.window.advance(BOM.len());
         }
-        if self.window.rest().first() == Some(&0) {
+        let begins = self.window.rest();
+        // No text has these control characters.
+        let is_binary = begins.iter().take(64).any(|byte| *byte < b'\t');
+        if is_binary || begins.starts_with(b"{)") {
             let found = format!("it starts with {}", describe(self.window.rest()));
             return Err(self.not_a_trace(found));
         }
@@ -303,6 +312,7 @@ impl EventReader {
         let Some(section) = self.key(TraceSection::of)? else {
             return self.end_early();
         };
+        self.is_speedscope |= matches!(section, TraceSection::Profiles);
         let next = self.window.peek()?;
         match (next, section) {
             (None, _) => return self.end_early(),
@@ -459,7 +469,10 @@ impl EventReader {
     }
 
     fn without_events(&mut self) -> ReadError {
-        self.not_a_trace("a JSON object without \"traceEvents\"".to_owned())
+        self.not_a_trace(match self.is_speedscope {
+            true => "a profile of speedscope; it opens at www.speedscope.app".to_owned(),
+            false => "a JSON object without \"traceEvents\"".to_owned(),
+        })
     }
 
     fn syntax(&mut self, at: usize, expected: &'static str) -> ReadError {

@@ -35,6 +35,9 @@ pub struct Pressure {
     /// Resident memory of the process at the end of the interval, in bytes; `None` if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resident_bytes: Option<u64>,
+    /// What of that it shares with no other process, in bytes; of some forked processes, else `None`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub private_bytes: Option<u64>,
     /// CPU time that the threads of the process that collect have used until the end of the interval, since
     /// each was first seen, in ns; `None` if it was not read.
     #[serde(skip_serializing_if = "Option::is_none")]

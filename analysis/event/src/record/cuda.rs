@@ -28,18 +28,17 @@ impl CudaLayer {
         }
     }
 
-    /// The layer with this category: [`CudaLayer::category`], or the profiler's of XPUs and of PyTorch
-    /// 1.8 to 1.11; `None` for any other.
+    /// The layer with this category: [`CudaLayer::category`], the profiler's of PyTorch 1.8 to 1.11, or of another
+    /// back end, which ends alike (`xpu_runtime`, `privateuse1_runtime`, `musa_driver`); `None` for any other.
     #[must_use]
     pub fn from_category(category: &[u8]) -> Option<Self> {
         match category {
-            b"Runtime" | b"xpu_runtime" => return Some(Self::Runtime),
-            b"xpu_driver" => return Some(Self::Driver),
-            _ => {}
+            b"nccl" => Some(Self::Nccl),
+            b"Runtime" => Some(Self::Runtime),
+            _ if category.ends_with(b"_runtime") => Some(Self::Runtime),
+            _ if category.ends_with(b"_driver") => Some(Self::Driver),
+            _ => None,
         }
-        [Self::Driver, Self::Runtime, Self::Nccl]
-            .into_iter()
-            .find(|layer| layer.category().as_bytes() == category)
     }
 }
 

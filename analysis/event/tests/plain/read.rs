@@ -196,6 +196,13 @@ fn files_that_are_no_traces() {
         (b"hello", r#"line 1, byte 0: not a trace: it starts with "hello""#),
         (b"\x7fELF\x02", "not a trace: it starts with an executable"),
         (b"\x00\x01\x02", "it starts with 00 01 02"),
+        (b"\x80\x04\x95\x01", "it starts with a pickle; a memory snapshot of PyTorch"),
+        (b"\xfb)\x03\xfa", "it starts with statistics of cProfile"),
+        (b"\n\x82\x01\x08", "it starts with a profile in protocol buffers"),
+        (
+            br#"{"$schema": "https://www.speedscope.app/file-format-schema.json", "profiles": []}"#,
+            "a profile of speedscope; it opens at www.speedscope.app",
+        ),
         (b"{}", "line 1, byte 1: not a trace: a JSON object without \"traceEvents\""),
         (b"{\"a\":1", "without \"traceEvents\""),
         (b"{\"traceEvents\":7}", "\"traceEvents\" is not an array"),

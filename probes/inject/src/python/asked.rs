@@ -3,8 +3,9 @@
 //!
 //! Called where functions of the module gc are, by `collector_functions.rs`.
 
+use super::callback::OLDEST;
 use super::collector_functions::{Collector, CollectorFunction};
-use super::interpreter::HookedInterpreter;
+use super::interpreter::{HookedInterpreter, InterpreterState};
 use super::object::OwnedRef;
 use crate::process_ring::existing_ring;
 use gctrace_ring::{RingReason, RingRole};
@@ -45,16 +46,28 @@ pub(super) fn is_watched() -> bool {
     IS_WATCHED.load(Ordering::Acquire)
 }
 
-/// Why a collection runs in this thread, which began before the interpreter's end.
-pub(super) fn reason() -> RingReason {
-    if !is_watched() {
-        return RingReason::Unknown;
-    }
+/// Why a collection begins in this thread.
+///
+/// `PyGC_Collect()` of C code is a full collection that no count of young objects explains: CPython starts one if
+/// that is above the threshold, and resets it after our entry was called (3.8 to 3.15).
+pub(super) fn reason(state: &InterpreterState, generation: u8) -> RingReason {
+    let Some(live) = &state.live else {
+        return RingReason::Exit;
+    };
     // Else the thread's own memory is gone.
-    COLLECTS.try_with(Cell::get).map_or(RingReason::Unknown, |calls| match calls {
-        0 => RingReason::Automatic,
-        _ => RingReason::Explicit,
-    })
+    let Some(calls) = COLLECTS.try_with(Cell::get).ok().filter(|_| is_watched()) else {
+        return RingReason::Unknown;
+    };
+    if calls > 0 {
+        return RingReason::Explicit;
+    }
+    if generation == OLDEST
+        && let (Some(([threshold, ..], _)), Some(young)) = (state.settings, live.young())
+        && young <= i64::from(threshold)
+    {
+        return RingReason::Explicit;
+    }
+    RingReason::Automatic
 }
 
 /// A function is about to be called. Nothing is left to destroy: a thread may end within the call (`pthread_exit`).

@@ -14,9 +14,7 @@ use crate::process_ring::{
     ProcessRing, existing_ring, is_off, lose_without_ring, now_ns, ring, thread_cpu_ns, tid,
 };
 use crate::recording::{expected, guarded};
-use gctrace_ring::{
-    HookState, LostKind, RingPause, RingReason, RingRecord, RingRole, TimeInterval, WorkKind,
-};
+use gctrace_ring::{HookState, LostKind, RingPause, RingRecord, RingRole, TimeInterval, WorkKind};
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -199,7 +197,7 @@ impl HookedInterpreter {
             collected: objects(self.keys.collected),
             uncollectable: objects(self.keys.uncollectable),
             frame: 0,
-            reason: if state.live.is_some() { asked::reason() } else { RingReason::Exit },
+            reason: state.reason,
             oldest_objects: match generation {
                 OLDEST => self.collector.oldest_objects().unwrap_or(0),
                 _ => 0,
@@ -236,6 +234,7 @@ impl HookedInterpreter {
             // is without gctrace.
             state.frames.forget();
         }
+        state.reason = asked::reason(state, generation);
         let mut examined_ns = 0;
         if state.live.is_some() && !is_noticed() {
             examined_ns = self.garbage.begin(generation == OLDEST);

@@ -12,6 +12,7 @@ use super::object::OwnedRef;
 use super::pause_sums::PauseSums;
 use super::{asked, callback, called, watch};
 use crate::process_ring::options;
+use gctrace_ring::RingReason;
 use std::sync::Mutex;
 
 /// Hooks into the interpreter that the calling thread runs; `Err`: why not.
@@ -31,6 +32,7 @@ pub(crate) fn install(api: &'static PythonApi) -> Result<(), &'static str> {
         entry: NULL,
         get_threshold: gc.attribute(c"get_threshold").ok_or(missing)?,
         is_enabled: gc.attribute(c"isenabled").ok_or(missing)?,
+        get_count: gc.attribute(c"get_count").ok_or(missing)?,
         get_stats: gc.attribute(c"get_stats").ok_or(missing)?,
         collections: OwnedRef::interned(api, c"collections").ok_or(missing)?,
     };
@@ -49,6 +51,7 @@ pub(crate) fn install(api: &'static PythonApi) -> Result<(), &'static str> {
             start_ns: 0,
             start_cpu_ns: 0,
             start_work_ns: 0,
+            reason: RingReason::Unknown,
             introduced: 0,
             settings: None,
             settings_are_due: false,

@@ -9,7 +9,9 @@ use super::object::OwnedRef;
 use super::pause_sums::PauseSums;
 use crate::process_ring::{ProcessRing, is_forked, now_ns, ring, thread_cpu_ns};
 use crate::recording::expected;
-use gctrace_ring::{HookState, NO_TEXT, RingCacheMemory, RingRecord, RingRole, WorkKind};
+use gctrace_ring::{
+    HookState, NO_TEXT, RingCacheMemory, RingReason, RingRecord, RingRole, WorkKind,
+};
 use std::ffi::{CStr, c_void};
 use std::sync::Mutex;
 
@@ -25,6 +27,8 @@ pub(crate) struct InterpreterState {
     pub(crate) start_cpu_ns: u64,
     /// Time that the call at its start took, in ns.
     pub(crate) start_work_ns: u64,
+    /// Why the running collection began.
+    pub(crate) reason: RingReason,
     /// The ring to which this interpreter has been reported.
     pub(crate) introduced: u32,
     pub(crate) settings: Option<Settings>,
@@ -53,6 +57,7 @@ pub(crate) struct InterpreterObjects {
     pub(super) get_threshold: OwnedRef,
     pub(super) is_enabled: OwnedRef,
     pub(super) get_stats: OwnedRef,
+    pub(super) get_count: OwnedRef,
     pub(super) collections: OwnedRef,
 }
 
@@ -140,6 +145,11 @@ impl InterpreterObjects {
         let all = self.get_stats.call(None)?;
         let count = |one: OwnedRef| u64::try_from(one.value(&self.collections)?.number()?).ok();
         all.items().map(count).sum()
+    }
+
+    /// `gc.get_count()[0]`.
+    pub(crate) fn young(&self) -> Option<i64> {
+        self.get_count.call(None)?.items().next()?.number()
     }
 
     pub(crate) fn has_entry(&self) -> bool {

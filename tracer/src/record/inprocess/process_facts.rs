@@ -204,21 +204,32 @@ impl InjectedProcessFacts {
         &mut self,
         at_ns: u64,
         trace: &mut RecordingTrace,
-        stats: &InjectedStats,
+        stats: &mut InjectedStats,
     ) {
         let (first_ns, last_ns) = self.memory_written_ns.unwrap_or((at_ns, 0));
         let age_ns = at_ns.saturating_sub(first_ns);
         let is_due = at_ns.saturating_sub(last_ns) >= memory_interval_ns(age_ns);
-        if !stats.describes_processes || self.is_new || !is_due {
+        if !stats.describes_processes || self.is_new {
             return;
         }
-        let Some(resident_bytes) = process_memory::resident_bytes(self.process.pid) else { return };
+        let pid = self.process.pid;
+        let private_bytes = if self.is_fork {
+            stats.private.forked(pid, at_ns);
+            stats.private.look(pid, at_ns)
+        } else {
+            None
+        };
+        if !is_due && private_bytes.is_none() {
+            return;
+        }
+        let Some(resident_bytes) = process_memory::resident_bytes(pid) else { return };
         self.memory_written_ns = Some((first_ns, at_ns));
         trace.output.write(&Record::Pressure(Pressure {
             pid: self.process.pid,
             since_ns: at_ns,
             at_ns,
             resident_bytes: Some(resident_bytes),
+            private_bytes,
             ..Pressure::default()
         }));
     }

@@ -4,6 +4,7 @@
 //! arenas from the kernel's count of mappings.
 
 use crate::record::output::{RecordOutput, RecordSink as _, memory_interval_ns};
+use crate::record::private_memory::PrivateMemory;
 use gctrace_ebpf::{Arenas, BpfSession, PauseEvent};
 use gctrace_event::{Pressure, Record};
 use gctrace_probes::process_memory;
@@ -22,6 +23,7 @@ pub(crate) struct PressureIntervals {
     /// ring.
     ended: Vec<(u32, u64)>,
     written: Instant,
+    private: PrivateMemory,
 }
 
 /// Allocations of a process since its last record.
@@ -70,7 +72,12 @@ impl ArenaSize {
 
 impl PressureIntervals {
     pub(crate) fn new() -> Self {
-        Self { processes: HashMap::new(), ended: Vec::new(), written: Instant::now() }
+        Self {
+            processes: HashMap::new(),
+            ended: Vec::new(),
+            written: Instant::now(),
+            private: PrivateMemory::default(),
+        }
     }
 
     /// The process has this interpreter from now on.
@@ -78,6 +85,17 @@ impl PressureIntervals {
         let interval =
             self.processes.entry(pid).or_insert_with(|| PressureInterval::start(pid, now_ns));
         interval.size = size;
+    }
+
+    /// A process was forked: what it copies of the memory that it shares is looked at.
+    pub(crate) fn forked(&mut self, pid: u32, at_ns: u64) {
+        self.private.forked(pid, at_ns);
+        self.processes.entry(pid).or_insert_with(|| PressureInterval::start(pid, at_ns));
+    }
+
+    /// A process executed another program.
+    pub(crate) fn executed(&mut self, pid: u32) {
+        self.private.executed(pid);
     }
 
     /// Adds a pause's net containers to the current interval of its process.
@@ -108,7 +126,8 @@ impl PressureIntervals {
     ) {
         self.written = Instant::now();
         for (pid, interval) in &mut self.processes {
-            interval.write(session.arenas(*pid), now_ns, output);
+            let private_bytes = self.private.look(*pid, now_ns);
+            interval.write(session.arenas(*pid), private_bytes, now_ns, output);
         }
     }
 
@@ -122,7 +141,7 @@ impl PressureIntervals {
     pub(crate) fn close_ended(&mut self, session: &BpfSession, output: &mut RecordOutput) {
         for (pid, at_ns) in self.ended.drain(..) {
             if let Some(mut interval) = self.processes.remove(&pid) {
-                interval.write(session.arenas(pid), at_ns, output);
+                interval.write(session.arenas(pid), None, at_ns, output);
             }
             session.forget_arenas(pid);
         }
@@ -142,7 +161,13 @@ impl PressureInterval {
 
     /// Ends the interval and starts the next. An interval without allocations is not written but
     /// extended, until the resident memory has changed and [`memory_interval_ns`] is over.
-    fn write(&mut self, arenas: Option<Arenas>, now_ns: u64, output: &mut RecordOutput) {
+    fn write(
+        &mut self,
+        arenas: Option<Arenas>,
+        private_bytes: Option<u64>,
+        now_ns: u64,
+        output: &mut RecordOutput,
+    ) {
         if let (Some(size), Some(now)) = (self.size, arenas) {
             // The kernel counts from 0.
             let before = self.arenas.unwrap_or_default();
@@ -158,15 +183,20 @@ impl PressureInterval {
             pressure.collections == 0 && !counts.into_iter().flatten().any(|count| count > 0);
         let age_ns = pressure.at_ns.saturating_sub(self.first_ns);
         let is_short = pressure.at_ns - pressure.since_ns < memory_interval_ns(age_ns);
-        if is_idle && (is_short || self.size.is_none()) {
+        let is_looked_at = private_bytes.is_some();
+        if is_idle && !is_looked_at && (is_short || self.size.is_none()) {
             return;
         }
         let resident_bytes = process_memory::resident_bytes(pressure.pid);
-        if is_idle && (resident_bytes.is_none() || resident_bytes == self.resident_bytes) {
+        if is_idle
+            && !is_looked_at
+            && (resident_bytes.is_none() || resident_bytes == self.resident_bytes)
+        {
             return;
         }
         self.resident_bytes = resident_bytes;
         pressure.resident_bytes = resident_bytes;
+        pressure.private_bytes = private_bytes;
         output.write(&Record::Pressure(pressure.clone()));
         *pressure = Pressure {
             pid: pressure.pid,

@@ -117,6 +117,7 @@ impl KernelSource {
         }
         self.processes.add(pid, Some(parent), ProcessOrigin::Child, at_ns);
         trace.examination.started(pid, Some(parent));
+        self.pressures.forked(pid, at_ns);
         self.announce(trace, pid);
     }
 
@@ -138,6 +139,7 @@ impl KernelSource {
             self.processes.add(pid, None, ProcessOrigin::Launched, at_ns);
         }
         self.processes.new_program(pid, at_ns);
+        self.pressures.executed(pid);
         self.programs.insert(pid, file);
         trace.calls.executed(pid, at_ns);
     }

@@ -41,7 +41,7 @@ fn several_modes() {
     let text = checked(&report);
     let joined = text.split_whitespace().collect::<Vec<_>>().join(" ");
     for expected in [
-        "1 of 3 traces recorded in-process (--mode inject): the reasons",
+        "1 of 3 traces recorded in-process (--mode inject): collections in the first",
         "1 of 3 traces recorded by kernel probes and in-process (--mode both): 1 pause seen by both (p50 2.00 µs apart, p99 2.00 µs), \
          1 by probes only, 1 in-process only.",
         "unknown",

@@ -78,6 +78,12 @@ impl DelayCauses<'_> {
                 if self.kinds.at(wait.from) == NodeKind::CallStart(call) {
                     let until_ns = self.timeline.ops[op].start_ns;
                     self.overhead(call, until_ns, &wait, &mut delays);
+                    let in_launch_ns = self.in_launch_ns(call, op);
+                    if in_launch_ns > 0 {
+                        let (cause, label) = (IdleCause::Host, self.label_of(call));
+                        let by_ns = -in_launch_ns.min(wait.delay_ns);
+                        delays.push(CausedDelay { cause, label, edge: wait.edge, by_ns });
+                    }
                 }
             }
         }

@@ -1,0 +1,164 @@
+//! What is advised where memory piles up.
+
+use gctrace_analysis::report::{AdviceId, Report};
+use gctrace_event::{GcReason, GcSettings, Pause, Pressure, Record};
+use test_kit::reports::{MS, START, end, pause, process, report};
+
+const S: u64 = 1_000 * MS;
+const MIB: u64 = 1 << 20;
+
+/// A process of some seconds with a reading of its memory each second.
+fn program(seconds: u64, resident: impl Fn(u64) -> u64) -> Vec<Record> {
+    let readings = (0..seconds).map(|second| {
+        let at_ns = START + second * S;
+        let resident_bytes = Some(resident(second) * MIB);
+        Record::Pressure(Pressure {
+            pid: 1,
+            since_ns: at_ns,
+            at_ns,
+            resident_bytes,
+            ..Pressure::default()
+        })
+    });
+    std::iter::once(process(1, 0, "generational")).chain(readings).collect()
+}
+
+fn settings(enabled: bool, young: i32) -> Record {
+    let thresholds = [young, 10, 10];
+    Record::Settings(GcSettings {
+        pid: 1,
+        at_ns: START + MS,
+        enabled: Some(enabled),
+        thresholds,
+        stack: None,
+    })
+}
+
+/// Collections of 1 ms, so many each second.
+fn collections(seconds: u64, each: u64, generation: u8, reason: GcReason) -> Vec<Record> {
+    let one = |index| {
+        let start_ns = START + index * S / each + 5 * MS;
+        let (end_ns, collected) = (start_ns + MS, Some(0));
+        let oldest_objects = (generation == 2).then_some(1_000);
+        let of = pause(1, 0, 1);
+        Record::Pause(Pause {
+            start_ns,
+            end_ns,
+            generation,
+            reason,
+            collected,
+            oldest_objects,
+            ..of
+        })
+    };
+    (0..seconds * each).map(one).collect()
+}
+
+fn advised(records: Vec<Record>, seconds: u64) -> Vec<(AdviceId, Option<u64>)> {
+    let report: Report = report(records, Some(end(seconds * 1_000)));
+    let advice = report.advice.into_iter();
+    advice
+        .map(|one| (one.id, one.effect.gives_back_at_most_bytes.map(|bytes| bytes / MIB)))
+        .collect()
+}
+
+/// `first` is the first advice, with what it gives back in MiB.
+fn assert_first(records: Vec<Record>, seconds: u64, first: (AdviceId, Option<u64>)) {
+    let advised = advised(records, seconds);
+    assert_eq!(advised.first(), Some(&first), "{advised:?}");
+    assert!(advised.iter().all(|(id, _)| *id != AdviceId::Disable), "{advised:?}");
+}
+
+const RISE: fn(u64) -> u64 = |second| 20 + 50 * second;
+
+#[test]
+fn garbage_that_no_collection_frees_is_said() {
+    let few = collections(1, 2, 0, GcReason::Automatic);
+    let collects = (AdviceId::CollectSometimes, Some(450));
+    let program = || program(10, RISE);
+    assert_first([program(), few.clone(), vec![settings(false, 700)]].concat(), 10, collects);
+    assert_first([program(), few.clone(), vec![settings(true, 0)]].concat(), 10, collects);
+    assert_first([program(), few, vec![settings(true, 700)]].concat(), 10, collects);
+    let promoting = collections(10, 50, 0, GcReason::Manual);
+    assert_first([program(), promoting, vec![settings(true, 700)]].concat(), 10, collects);
+    let raised = collections(10, 5, 0, GcReason::Automatic);
+    assert_first([program(), raised, vec![settings(true, 10_000)]].concat(), 10, collects);
+}
+
+#[test]
+fn what_full_collections_leave_is_no_garbage() {
+    for records in [
+        [program(10, RISE), collections(10, 1, 2, GcReason::Automatic)],
+        [program(10, RISE), collections(10, 5, 0, GcReason::Automatic)],
+        // Its start, and nothing after it.
+        [program(10, |second| 20 + 100 * second.min(2)), collections(1, 2, 0, GcReason::Automatic)],
+        [program(10, |_| 200), collections(1, 2, 0, GcReason::Automatic)],
+    ] {
+        let advised = advised(records.concat(), 10);
+        assert!(advised.iter().all(|(_, bytes)| bytes.is_none()), "{advised:?}");
+    }
+}
+
+#[test]
+fn growth_of_half_a_minute_leads_to_its_holder() {
+    let young = || collections(40, 5, 0, GcReason::Automatic);
+    let two_rates: fn(u64) -> u64 = |second| 20 + 5 * second + 5 * second.saturating_sub(16);
+    assert_first([program(40, two_rates), young()].concat(), 40, (AdviceId::FindHolders, None));
+    let flat: [fn(u64) -> u64; 3] = [
+        |second| 100 + second % 3,
+        // Warm for a third of it; full and empty again.
+        |second| 20 + 10 * second.min(14),
+        |second| 20 + 10 * (second % 9),
+    ];
+    for resident in flat {
+        let advised = advised([program(40, resident), young()].concat(), 40);
+        assert!(advised.iter().all(|(id, _)| *id != AdviceId::FindHolders), "{advised:?}");
+    }
+}
+
+#[test]
+fn forked_processes_copy_what_they_share() {
+    let forked = |collects: bool| {
+        let mut records = vec![process(1, 0, "generational"), Record::Pause(pause(1, 100, 101))];
+        for pid in [2, 3] {
+            records.push(process(pid, 1_000, "generational"));
+            for (second, private) in [(1, 0), (2, 30), (4, 62)] {
+                let at_ns = START + second * S;
+                records.push(Record::Pressure(Pressure {
+                    pid,
+                    since_ns: at_ns,
+                    at_ns,
+                    resident_bytes: Some(400 * MIB),
+                    private_bytes: Some(private * MIB),
+                    ..Pressure::default()
+                }));
+            }
+            if collects {
+                records.push(Record::Pause(pause(pid, 2_000, 2_001)));
+            }
+        }
+        advised(records, 5)
+    };
+    let is_advised = |collects, id| forked(collects).contains(&(id, Some(124)));
+    assert!(is_advised(false, AdviceId::ShareBuffers), "{:?}", forked(false));
+    assert!(is_advised(true, AdviceId::FreezeBeforeFork), "{:?}", forked(true));
+}
+
+#[test]
+fn explicit_calls_that_free_are_not_removed() {
+    let calls = |freed| {
+        let one = |index: u64| {
+            let start_ns = START + index * 100 * MS;
+            let of = Pause { generation: 2, oldest_objects: Some(1_000_000), ..pause(1, 0, 1) };
+            let (reason, collected) = (GcReason::Manual, Some(freed));
+            Record::Pause(Pause { start_ns, end_ns: start_ns + 50 * MS, reason, collected, ..of })
+        };
+        let pauses = (1..50).map(one);
+        let records = std::iter::once(process(1, 0, "generational")).chain(pauses).collect();
+        let advised = advised(records, 5);
+        advised.into_iter().map(|(id, _)| id).collect::<Vec<_>>()
+    };
+    assert_eq!(calls(600)[..2], [AdviceId::Freeze, AdviceId::ExplicitCalls]);
+    assert_eq!(calls(0)[..1], [AdviceId::ExplicitCalls]);
+    assert!(!calls(0).contains(&AdviceId::Freeze));
+}

@@ -150,8 +150,8 @@ impl Analysis {
         for job in jobs.into_iter().flat_map(|ranks| &mut ranks.jobs) {
             job.spread = gpu::ranks::spread::spread(&job.ranks, &report.traces);
         }
-        report.verdict.sentence = words::verdict::sentence(&report);
         report.advice = advice::advice(&report);
+        report.verdict.sentence = words::verdict::sentence(&report);
         report
     }
 

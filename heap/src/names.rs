@@ -185,6 +185,10 @@ impl Heap {
                     rest.next();
                     names.push(format!(".{attribute}"));
                 }
+                // A variable of a frame has its bare name.
+                None if name.starts_with(|first: char| first == '_' || first.is_alphanumeric()) => {
+                    names.push(format!(": {name}"));
+                }
                 None => names.push(name.to_owned()),
             }
         }
@@ -206,9 +210,10 @@ impl Heap {
             "cell" | "method" | "code" | "traceback" => None,
             _ => {
                 let name = kind.function.as_ref()?;
+                let frame = if kind.type_name == "frame" { "frame " } else { "" };
                 Some(match self.line(node) {
-                    Some(line) => format!("{line} {name}"),
-                    None => name.clone(),
+                    Some(line) => format!("{frame}{line} {name}"),
+                    None => format!("{frame}{name}"),
                 })
             }
         }

@@ -244,6 +244,14 @@ pub enum SuspectHolder {
     LruCache,
     /// Hooks or callbacks that were registered and not removed.
     Hooks,
+    /// A handler of a logger.
+    Handler,
+    /// The loggers of the module logging, by name.
+    Loggers,
+    /// What `weakref.finalize` calls and passes.
+    Finalizer,
+    /// The values of a `weakref.WeakKeyDictionary`.
+    WeakKeys,
     /// A traceback, which holds the frames it went through and their variables.
     Traceback,
     /// A variable that a function closes over.

@@ -180,6 +180,16 @@ impl Heap {
             SuspectHolder::DefaultArgument
         } else if types().any(|name| name == "functools._lru_cache_wrapper") {
             SuspectHolder::LruCache
+        } else if has(".handlers")
+            && (has("loggerDict") || types().any(|name| name == "logging.Logger"))
+        {
+            SuspectHolder::Handler
+        } else if has("loggerDict") {
+            SuspectHolder::Loggers
+        } else if types().any(|name| name.ends_with("finalize._Info")) || has("._registry") {
+            SuspectHolder::Finalizer
+        } else if types().any(|name| name.ends_with("WeakKeyDictionary")) {
+            SuspectHolder::WeakKeys
         } else if has("hook") || has("callback") {
             SuspectHolder::Hooks
         } else if types().any(|name| name == "traceback") {

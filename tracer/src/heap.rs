@@ -172,6 +172,22 @@ fn advice(holder: SuspectHolder) -> &'static str {
             "Hooks and callbacks keep what they refer to until they are removed: keep the handle \
              and call remove(), or register a weakref.WeakMethod."
         }
+        SuspectHolder::Handler => {
+            "A logger keeps every handler that was added to it. Add it once for the program, or call \
+             removeHandler() when it is done."
+        }
+        SuspectHolder::Loggers => {
+            "The module logging keeps a logger for each name for ever. Use one logger, and \
+             logging.LoggerAdapter or extra= for what differs."
+        }
+        SuspectHolder::Finalizer => {
+            "weakref.finalize() keeps its function and arguments until the object goes: pass no bound method of \
+             the object, and nothing that refers to it."
+        }
+        SuspectHolder::WeakKeys => {
+            "The values of a weakref.WeakKeyDictionary are held: one that refers to its key keeps both for \
+             ever. Keep a weak reference to the key in the value."
+        }
         SuspectHolder::Traceback => {
             "A traceback keeps the frames it went through, and all their variables. Keep the text \
              (traceback.format_exc()), or set exception.__traceback__ = None."

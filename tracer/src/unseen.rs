@@ -5,7 +5,7 @@ use gctrace_analysis::report::UnseenReport;
 
 /// The clause of a recording; `None` if the library saw all of them.
 pub(crate) fn unseen_words(unseen: UnseenReport) -> Option<String> {
-    let UnseenReport { at_start, at_end, uncounted } = unseen;
+    let UnseenReport { at_start, at_end, uncounted, .. } = unseen;
     let places =
         [(at_start, "at the start of interpreters"), (at_end, "at the end of interpreters")];
     let places: Vec<String> = places
@@ -29,7 +29,7 @@ pub(crate) fn unseen_words(unseen: UnseenReport) -> Option<String> {
 
 /// The same of one process, in a cell of a table.
 pub(crate) fn unseen_places(unseen: UnseenReport) -> Option<String> {
-    let UnseenReport { at_start, at_end, uncounted } = unseen;
+    let UnseenReport { at_start, at_end, uncounted, .. } = unseen;
     let places = [(at_start, "at start"), (at_end, "at end"), (uncounted, "times uncounted")];
     let places: Vec<String> = places
         .into_iter()
@@ -46,7 +46,7 @@ mod tests {
     #[test]
     fn what_is_not_recorded_is_counted_by_place() {
         let words = |at_start, at_end, uncounted| {
-            let unseen = UnseenReport { at_start, at_end, uncounted };
+            let unseen = UnseenReport { at_start, at_end, uncounted, end_ns: None };
             (unseen_words(unseen).unwrap_or_default(), unseen_places(unseen).unwrap_or_default())
         };
         assert_eq!(words(0, 0, 0), Default::default());

@@ -154,14 +154,28 @@ impl<'a> Facts<'a> {
         phases.is_some_and(|phases| phases.judged == JudgedPhase::StartUp)
     }
 
-    /// Whether so many objects are alive that a full collection takes long.
+    /// Whether so many objects are alive that a full collection takes long. A forked process has those of its parent.
     pub(super) fn has_large_heap(&self) -> bool {
-        let growth = self.process.growth.as_ref();
-        growth.is_some_and(|growth| growth.largest.objects >= LARGE_HEAP)
+        let is_heir = |parent: &&ProcessReport| {
+            self.is_forked()
+                && (Some(parent.pid), parent.trace) == (self.process.parent, self.process.trace)
+        };
+        let parent = self.report.processes.iter().find(is_heir);
+        let growths = [Some(self.process), parent].into_iter().flatten();
+        let growths = growths.filter_map(|process| process.growth.as_ref());
+        growths.into_iter().any(|growth| growth.largest.objects >= LARGE_HEAP)
     }
 
-    /// Time of all its collections when the interpreter ends, and after its last step, in ns.
+    /// Time of all its collections when the interpreter ends, and after its last step, in ns. In-process, that of the
+    /// end of the interpreter, of which these are most.
     pub(super) fn exit_ns(&self) -> u64 {
-        self.report.phases.as_ref().map_or(0, |phases| phases.exit.causes.total().time_ns)
+        let phases = self.report.phases.as_ref();
+        let seen_ns = phases.map_or(0, |phases| phases.exit.causes.total().time_ns);
+        seen_ns.max(self.unseen_end_ns().unwrap_or(0))
+    }
+
+    /// CPU time of the interpreter's end, whose collections in-process are not seen, in ns.
+    pub(crate) fn unseen_end_ns(&self) -> Option<u64> {
+        self.process.unseen.as_ref()?.end_ns
     }
 }

@@ -438,12 +438,15 @@ pub struct UnseenReport {
     pub at_end: u64,
     /// Number of starts and ends of interpreters whose collections could not be counted.
     pub uncounted: u64,
+    /// CPU time that the ends of interpreters took, after the last function of `atexit`, in ns: their last
+    /// collections and all else that is freed; `null` if unknown.
+    pub end_ns: Option<u64>,
 }
 
 impl From<UnseenCollections> for UnseenReport {
     fn from(unseen: UnseenCollections) -> Self {
-        let UnseenCollections { at_start, at_end, uncounted } = unseen;
-        Self { at_start, at_end, uncounted }
+        let UnseenCollections { at_start, at_end, uncounted, end_ns } = unseen;
+        Self { at_start, at_end, uncounted, end_ns: Some(end_ns).filter(|ns| *ns > 0) }
     }
 }
 

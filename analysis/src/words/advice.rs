@@ -325,13 +325,24 @@ fn freeze_before_fork(report: &Report) -> AdviceText {
 fn freeze_at_exit(report: &Report) -> AdviceText {
     let exit =
         report.phases.as_ref().map_or(PauseTotal::default(), |phases| phases.exit.causes.total());
+    let unseen = Facts::of(report).and_then(|facts| facts.unseen_end_ns());
+    let what = match unseen.filter(|end_ns| *end_ns > exit.time_ns) {
+        Some(end_ns) => {
+            format!(
+                "The end of the interpreter took {} of CPU time, most of it for collections",
+                duration(end_ns)
+            )
+        }
+        None => format!(
+            "{} at the end of the interpreter took {} of CPU time",
+            counted(exit.count, "collection"),
+            duration(exit.time_ns)
+        ),
+    };
     AdviceText {
         action: "atexit.register(gc.freeze)".to_owned(),
         why: format!(
-            "{} at the end of the interpreter took {} of CPU time: they go through all that is alive, \
-             which the kernel takes back anyway.",
-            counted(exit.count, "collection"),
-            duration(exit.time_ns),
+            "{what}: they go through all that is alive, which the kernel takes back anyway."
         ),
         code: "import atexit, gc\n\
                # first: what is registered first runs last\n\

@@ -10,6 +10,13 @@ use gctrace_event::CollectorKind;
 /// Units of work between collections that are asked for.
 const UNITS: u64 = 100;
 
+/// Whether a change is advised for the sake of memory.
+pub(super) fn piles_up(report: &Report) -> bool {
+    report.advice.iter().any(|advice| {
+        advice.id == AdviceId::FindHolders || advice.effect.gives_back_at_most_bytes.is_some()
+    })
+}
+
 /// `gives back up to 530 MiB`; `None` if a change gives back none.
 #[must_use]
 pub fn gives_back(advice: &Advice) -> Option<String> {

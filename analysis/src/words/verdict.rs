@@ -17,6 +17,8 @@ const REPORTED_FRACTION: u64 = 10;
 const TOO_SHORT: &str = "The recording is too short to judge the garbage collector";
 
 pub(crate) fn sentence(report: &Report) -> String {
+    const NO_PROBLEM: &str = "is not the problem";
+    const PILES_UP: &str = "takes little time, but memory piles up";
     let level = report.verdict.level;
     let cost = report.gpu_cost.as_ref();
     let mut sentence = match (level, cost) {
@@ -47,6 +49,9 @@ pub(crate) fn sentence(report: &Report) -> String {
         && at_shutdown_ns >= report.totals.stopped_ns / REPORTED_FRACTION
     {
         sentence += &format!(" {} of it was at interpreter shutdown.", duration(at_shutdown_ns));
+    }
+    if super::memory::piles_up(report) {
+        sentence = sentence.replacen(NO_PROBLEM, PILES_UP, 1);
     }
     sentence + &super::called::sentence(report) + &lost(report) + &cut_off(&report.traces)
 }

@@ -56,6 +56,42 @@ fn usual_leaks_have_their_name() {
 }
 
 #[test]
+fn places_of_the_standard_library_have_their_name() {
+    let mut made = Builder::default();
+    let logging = made.module("logging");
+    let (named, quiet) = (made.object("dict"), made.object("logging.Logger"));
+    made.refer(logging, ".loggerDict", named);
+    holds(&mut made, named, 500);
+    made.refer(logging, ".root", quiet);
+    let handlers = made.object("list");
+    made.refer(quiet, ".handlers", handlers);
+    holds(&mut made, handlers, 400);
+    let program = made.module("train");
+    let (notes, data) = (made.object("weakref.WeakKeyDictionary"), made.object("dict"));
+    made.refer(program, ".notes", notes);
+    made.refer(notes, ".data", data);
+    holds(&mut made, data, 300);
+    let frame = made.of_kind(ObjectKind {
+        type_name: "frame".to_owned(),
+        function: Some("setup.<locals>.fuse".to_owned()),
+        ..ObjectKind::default()
+    });
+    let layers = made.object("list");
+    made.refer(program, ".error", frame);
+    made.refer(frame, "layers", layers);
+    holds(&mut made, layers, 200);
+    assert_eq!(
+        suspects(made),
+        [
+            (SuspectHolder::Loggers, "logging.loggerDict".to_owned(), 501),
+            (SuspectHolder::Handler, "logging.root.handlers".to_owned(), 401),
+            (SuspectHolder::WeakKeys, "train.notes.data".to_owned(), 301),
+            (SuspectHolder::Frame, "frame setup.<locals>.fuse: layers".to_owned(), 201),
+        ]
+    );
+}
+
+#[test]
 fn alike_parts_are_one_suspect() {
     let mut made = Builder::default();
     let namespace = made.module("train");

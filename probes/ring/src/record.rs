@@ -86,6 +86,9 @@ pub enum HookState {
     NotMeasuringLayers = 12,
     /// There is no history of device memory; `detail` has the reason.
     NoMemoryHistory = 13,
+    /// From [`HookState::Ending`] to [`HookState::Ended`] its thread took `count` ns of CPU time: for its last
+    /// collections, and for what else is freed.
+    EndTook = 14,
 }
 
 impl HookState {

@@ -186,7 +186,12 @@ fn group(group: &WhyGroup, of: u64, style: Style) -> Vec<String> {
     if group.held == Held::Outside {
         let text = "It has more references than the heap shows, or their number is unknown: \
                     something outside holds it, such as a variable of C code.";
-        lines.extend(wrap(text, "  ", "  "));
+        let first = group.example.steps.first();
+        let is_method = first.is_some_and(|step| step.object.type_name == "method");
+        let places = " A bound method is usually held by atexit.register(), signal.signal() or a callback of \
+                      a C type (sqlite3, a GUI): unregister it, or register a function that refers \
+                      weakly to its object.";
+        lines.extend(wrap(&format!("{text}{}", if is_method { places } else { "" }), "  ", "  "));
     }
     lines
 }

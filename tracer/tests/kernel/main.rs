@@ -17,6 +17,7 @@ mod nvml;
 mod nvml_simulated;
 mod one_file;
 mod other_programs;
+mod piling;
 mod pressure;
 mod pypy;
 mod recorder;

@@ -252,6 +252,15 @@ pub struct UnseenCollections {
     /// Number of starts and ends of interpreters whose collections could not be counted; they are in
     /// neither of the others.
     pub uncounted: u64,
+    /// CPU time that the ends of interpreters took, after the last function of `atexit`, in ns: their last
+    /// collections and all else that is freed. 0 if unknown.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub end_ns: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl UnseenCollections {
@@ -261,6 +270,7 @@ impl UnseenCollections {
             (&mut self.at_start, other.at_start),
             (&mut self.at_end, other.at_end),
             (&mut self.uncounted, other.uncounted),
+            (&mut self.end_ns, other.end_ns),
         ] {
             *sum = sum.saturating_add(more);
         }

@@ -48,8 +48,9 @@ pub(super) fn is_watched() -> bool {
 
 /// Why a collection begins in this thread.
 ///
-/// `PyGC_Collect()` of C code is a full collection that no count of young objects explains: CPython starts one if
-/// that is above the threshold, and resets it after our entry was called (3.8 to 3.15).
+/// `PyGC_Collect()` of C code is a full collection that the count of younger ones does not explain: CPython starts one
+/// if that is above the third threshold, and resets it after our entry was called (3.8 to 3.15). The incremental
+/// collector starts none (3.14.0 to 3.14.4), and has no such count.
 pub(super) fn reason(state: &InterpreterState, generation: u8) -> RingReason {
     let Some(live) = &state.live else {
         return RingReason::Exit;
@@ -62,8 +63,8 @@ pub(super) fn reason(state: &InterpreterState, generation: u8) -> RingReason {
         return RingReason::Explicit;
     }
     if generation == OLDEST
-        && let (Some(([threshold, ..], _)), Some(young)) = (state.settings, live.young())
-        && young <= i64::from(threshold)
+        && let (Some(([.., threshold], _)), Some(younger)) = (state.settings, live.younger())
+        && younger <= i64::from(threshold)
     {
         return RingReason::Explicit;
     }

@@ -62,6 +62,7 @@ pub(crate) fn install(api: &'static PythonApi) -> Result<(), &'static str> {
             frames: FrameCache::new(api),
             memory: MemoryMeter::new(),
             device_memory: Vec::new(),
+            ending_cpu_ns: 0,
             live: Some(live),
         }),
         garbage: GarbageHook::new(),

@@ -44,6 +44,8 @@ pub(crate) struct InterpreterState {
     pub(crate) memory: MemoryMeter,
     /// Of devices, before the full collection that runs; empty: unknown.
     pub(crate) device_memory: Vec<RingCacheMemory>,
+    /// CPU time of the thread when the interpreter began to end, in ns.
+    pub(crate) ending_cpu_ns: u64,
     /// `None` once the interpreter ends.
     pub(crate) live: Option<InterpreterObjects>,
 }
@@ -147,9 +149,9 @@ impl InterpreterObjects {
         all.items().map(count).sum()
     }
 
-    /// `gc.get_count()[0]`.
-    pub(crate) fn young(&self) -> Option<i64> {
-        self.get_count.call(None)?.items().next()?.number()
+    /// `gc.get_count()[2]`: collections of the middle generation since the last full one.
+    pub(crate) fn younger(&self) -> Option<i64> {
+        self.get_count.call(None)?.items().nth(2)?.number()
     }
 
     pub(crate) fn has_entry(&self) -> bool {

@@ -169,6 +169,7 @@ impl HookedInterpreter {
         state.frames.forget();
         // Released outside the lock: the list may have the last reference to our entry.
         let live = state.live.take();
+        state.ending_cpu_ns = thread_cpu_ns();
         drop(state);
         drop(live);
     }
@@ -181,6 +182,10 @@ impl HookedInterpreter {
         if let Some(unseen) = unseen
             && let Some(ring) = shared_ring()
         {
+            let took_ns = thread_cpu_ns().saturating_sub(state.ending_cpu_ns);
+            if state.ending_cpu_ns > 0 {
+                self.report(ring, HookState::EndTook, "", took_ns);
+            }
             self.report(ring, HookState::Ended, "", unseen);
         }
     }

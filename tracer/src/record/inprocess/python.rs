@@ -45,7 +45,8 @@ pub(super) struct PythonRing {
 }
 
 /// A start or an end of an interpreter whose collections are not counted.
-const UNCOUNTED: UnseenCollections = UnseenCollections { at_start: 0, at_end: 0, uncounted: 1 };
+const UNCOUNTED: UnseenCollections =
+    UnseenCollections { at_start: 0, at_end: 0, uncounted: 1, end_ns: 0 };
 
 #[derive(Clone, Copy, Debug)]
 struct OpenPause {
@@ -211,6 +212,12 @@ impl PythonRing {
                     ..UnseenCollections::default()
                 }));
             }
+            From::Hook { state: HookState::EndTook, count: end_ns, .. } => {
+                ring_events.push(RingEvent::Unseen(UnseenCollections {
+                    end_ns,
+                    ..UnseenCollections::default()
+                }));
+            }
             From::Hook { at_ns, state, detail, count, .. } => {
                 self.hook(at_ns, state, detail, count, ring_events)
             }
@@ -347,6 +354,7 @@ impl PythonRing {
         let why = why.map_or(String::new(), |why| format!(": {why}"));
         let text = match state {
             HookState::Installed
+            | HookState::EndTook
             | HookState::Ending
             | HookState::Ended
             | HookState::CountingAllocations => return,

@@ -176,8 +176,10 @@ prop_compose! {
 }
 
 prop_compose! {
-    fn unseen()((at_start, at_end, uncounted) in any::<(u64, u64, u64)>()) -> UnseenCollections {
-        UnseenCollections { at_start, at_end, uncounted }
+    fn unseen()(
+        (at_start, at_end, uncounted, end_ns) in any::<(u64, u64, u64, u64)>(),
+    ) -> UnseenCollections {
+        UnseenCollections { at_start, at_end, uncounted, end_ns }
     }
 }
 

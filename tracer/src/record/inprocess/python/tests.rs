@@ -126,7 +126,7 @@ fn missed_collections_are_counted_and_reported() {
     let stats = ring_events(&mut PythonRing::new(7, (0, 0)), &mut FrameTree::default(), &given);
     let [
         RingEvent::SeenSince(3),
-        RingEvent::Unseen(UnseenCollections { at_start: 6, at_end: 0, uncounted: 0 }),
+        RingEvent::Unseen(UnseenCollections { at_start: 6, at_end: 0, uncounted: 0, end_ns: 0 }),
         RingEvent::Missed(MISSED, 12),
         RingEvent::Notice(notice),
     ] = stats.as_slice()
@@ -155,7 +155,7 @@ fn an_end_that_is_not_counted_is_reported() {
             sum.add(*unseen);
         }
     }
-    assert_eq!(sum, UnseenCollections { at_start: 0, at_end: 3, uncounted: 2 });
+    assert_eq!(sum, UnseenCollections { at_start: 0, at_end: 3, uncounted: 2, end_ns: 0 });
 }
 
 fn garbage(at_ns: u64, tid: u32, kinds: u32) -> Raw {

@@ -28,7 +28,7 @@ def switch_off():
 
 
 def work(number):
-    unit = Unit(300_000 if KIND != "rare" else 3_000_000)
+    unit = Unit(300_000 if KIND != "rare" else 1_500_000)
     if KIND == "rare":
         unit.parts = None
     if KIND == "promoted" and not FIX:
@@ -46,12 +46,12 @@ def main():
     if KIND == "off":
         switch_off()
     start = time.monotonic()
-    for number in range(UNITS if KIND != "rare" else UNITS // 6):
+    for number in range(UNITS if KIND != "rare" else UNITS // 3):
         work(number)
         if FIX and number % 100 == 0:
             gc.collect()
         # As many units of work in each second, whatever the machine.
-        planned = start + SECONDS * (number + 1) / (UNITS if KIND != "rare" else UNITS // 6)
+        planned = start + SECONDS * (number + 1) / (UNITS if KIND != "rare" else UNITS // 3)
         time.sleep(max(0.0, planned - time.monotonic()))
     with open(FILE, "w") as file:
         file.write(str(peak_bytes()))

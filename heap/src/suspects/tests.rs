@@ -60,15 +60,15 @@ fn places_of_the_standard_library_have_their_name() {
     let mut made = Builder::default();
     let logging = made.module("logging");
     let (named, quiet) = (made.object("dict"), made.object("logging.Logger"));
-    made.refer(logging, ".loggerDict", named);
+    made.refer(logging, "['loggerDict']", named);
     holds(&mut made, named, 500);
-    made.refer(logging, ".root", quiet);
+    made.refer(logging, "['root']", quiet);
     let handlers = made.object("list");
     made.refer(quiet, ".handlers", handlers);
     holds(&mut made, handlers, 400);
     let program = made.module("train");
     let (notes, data) = (made.object("weakref.WeakKeyDictionary"), made.object("dict"));
-    made.refer(program, ".notes", notes);
+    made.refer(program, "['notes']", notes);
     made.refer(notes, ".data", data);
     holds(&mut made, data, 300);
     let frame = made.of_kind(ObjectKind {
@@ -77,7 +77,7 @@ fn places_of_the_standard_library_have_their_name() {
         ..ObjectKind::default()
     });
     let layers = made.object("list");
-    made.refer(program, ".error", frame);
+    made.refer(program, "['error']", frame);
     made.refer(frame, "layers", layers);
     holds(&mut made, layers, 200);
     assert_eq!(

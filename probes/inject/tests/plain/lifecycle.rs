@@ -14,7 +14,10 @@ type SeenHook = (HookState, i64, u64, String);
 /// States and counts of hooks but for the starts and ends of interpreters.
 fn after_start(ring: &SeenRecords) -> Vec<(HookState, u64)> {
     let is_other = |hook: &&SeenHook| {
-        !matches!(hook.0, HookState::Installed | HookState::Ending | HookState::Ended)
+        !matches!(
+            hook.0,
+            HookState::Installed | HookState::Ending | HookState::EndTook | HookState::Ended
+        )
     };
     ring.hooks().iter().filter(is_other).map(|hook| (hook.0, hook.2)).collect()
 }

@@ -3,7 +3,7 @@
 use super::{AdviceText, places};
 use crate::advice::facts::Facts;
 use crate::advice::memory::Uncollected;
-use crate::report::{Advice, AdviceId, LineTotal, MemoryRise, Report, SettingsReport};
+use crate::report::{Advice, AdviceId, LineTotal, MemoryRise, Report};
 use crate::units::{bytes, counted, duration};
 use gctrace_event::CollectorKind;
 
@@ -81,24 +81,27 @@ pub fn rose(rise: &MemoryRise) -> String {
     format!("Resident memory rose from {from} to {to} in {}", duration(rise.duration_ns))
 }
 
-/// ` by gc.disable() at train.py:6 in setup`; empty if the line is unknown.
-fn by(settings: &SettingsReport, call: &str) -> String {
-    let line = settings.set_by.as_ref();
-    line.map_or(String::new(), |line| format!(" by {call} at {}", places::place(line)))
+/// ` by gc.disable() at train.py:6 in setup`; `None` if the line is unknown.
+fn by(facts: &Facts<'_>, call: &str) -> Option<String> {
+    let line = facts.process.settings.as_ref()?.set_by.as_ref()?;
+    Some(format!(" by {call} at {}", places::place(line)))
+}
+
+/// The first threshold, as it is set.
+fn set_threshold(facts: &Facts<'_>) -> (i32, String) {
+    let young = facts.process.settings.as_ref().map_or(0, |settings| settings.thresholds[0]);
+    (young, format!("gc.set_threshold({young}, ...)"))
 }
 
 /// What keeps garbage from being collected.
 fn reason(why: Uncollected, facts: &Facts<'_>) -> String {
-    let settings = facts.process.settings.as_ref();
     match why {
         Uncollected::Off => {
-            let by = settings.map_or(String::new(), |settings| by(settings, "gc.disable()"));
-            format!("the collector was off{by}")
+            format!("the collector was off{}", by(facts, "gc.disable()").unwrap_or_default())
         }
         Uncollected::Raised => {
-            let young = settings.map_or(0, |settings| settings.thresholds[0]);
-            let call = format!("gc.set_threshold({young}, ...)");
-            let by = settings.map_or(String::new(), |settings| by(settings, &call));
+            let (young, call) = set_threshold(facts);
+            let by = by(facts, &call).unwrap_or_default();
             format!("the first threshold was raised to {young}{by}")
         }
         Uncollected::Promoted => {
@@ -123,6 +126,7 @@ pub(super) fn collect_sometimes(report: &Report) -> AdviceText {
     else {
         return AdviceText::default();
     };
+    let how = || " (--mode inject names the line)".to_owned();
     let steps = facts.steps().is_some();
     let unit = if steps { "training steps" } else { "units of work" };
     let action = match why {
@@ -135,17 +139,11 @@ pub(super) fn collect_sometimes(report: &Report) -> AdviceText {
         }
         Uncollected::Raised => format!(
             "gc.collect() every {UNITS} {unit}, or the default threshold: it was raised{}",
-            facts.process.settings.as_ref().map_or(String::new(), |settings| {
-                by(settings, &format!("gc.set_threshold({}, ...)", settings.thresholds[0]))
-            })
+            by(&facts, &set_threshold(&facts).1).unwrap_or_else(how)
         ),
         Uncollected::Off => format!(
             "gc.collect() every {UNITS} {unit}: the collector is off{}",
-            facts
-                .process
-                .settings
-                .as_ref()
-                .map_or(String::new(), |settings| { by(settings, "gc.disable()") })
+            by(&facts, "gc.disable()").unwrap_or_else(how)
         ),
         Uncollected::Rare => format!("gc.collect() every {UNITS} {unit}"),
     };

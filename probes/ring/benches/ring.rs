@@ -4,7 +4,7 @@
 
 use criterion::{Criterion, Throughput};
 use gctrace_ring::{
-    PYTHON_RECORDS, RingConsumer, RingPause, RingProducer, RingRecord, TimeInterval,
+    PYTHON_RECORDS, RingConsumer, RingPause, RingProducer, RingReason, RingRecord, TimeInterval,
 };
 use std::hint::black_box;
 use std::os::fd::AsFd as _;

@@ -37,7 +37,8 @@ fn is_given_back(test: &str, kind: &str, mode: &str) {
     let ids: Vec<&str> = advice.iter().map(|one| one["id"].as_str().unwrap()).collect();
     assert!(!ids.contains(&"disable"), "{ids:?}");
     let advised = advice.iter().find(|one| one["id"] == "collect-sometimes");
-    let advised = advised.unwrap_or_else(|| panic!("{screen}"));
+    assert!(advised.is_some(), "{screen}");
+    let advised = advised.unwrap();
     if kind == "off" {
         let named = advised["action"].as_str().unwrap().contains("piling.py:27 in switch_off");
         assert_eq!(named, mode == "inject", "{advised}");

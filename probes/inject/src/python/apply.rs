@@ -16,7 +16,7 @@
 
 mod agent;
 mod auto;
-pub(super) mod calls;
+mod calls;
 mod costs;
 mod quiet;
 mod report;
@@ -107,9 +107,9 @@ fn start(
     let (thresholds, is_enabled) = (collector.thresholds()?, collector.is_enabled()?);
     let interpreter = place_of(api.Py_IsInitialized as usize)?.object;
     calls::begin(api, thresholds, is_enabled);
-    collector.watch()?;
+    collector.watch(&calls::LISTENER)?;
     let Some(()) = sums::install(api, &gc, look) else {
-        collector_functions::unwatch();
+        collector_functions::unwatch(&calls::LISTENER);
         return None;
     };
     let agent = Agent::new(api, collector, options)?;

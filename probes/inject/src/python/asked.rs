@@ -3,9 +3,8 @@
 //!
 //! Called where functions of the module gc are, by `collector_functions.rs`.
 
-use super::callback::OLDEST;
-use super::collector_functions::{Collector, CollectorFunction};
-use super::interpreter::{HookedInterpreter, InterpreterState};
+use super::collector_functions::{BeforeCall, CallListener, Collector, CollectorFunction};
+use super::interpreter::{HookedInterpreter, InterpreterState, OLDEST};
 use super::object::OwnedRef;
 use crate::process_ring::existing_ring;
 use gctrace_ring::{RingReason, RingRole};
@@ -26,7 +25,7 @@ thread_local! {
 /// Starts to watch the functions of the module, which all interpreters share. The lock is held.
 pub(super) fn begin(interpreter: &'static HookedInterpreter, gc: &OwnedRef) {
     let collector = Collector::find(interpreter.api, gc);
-    if collector.and_then(|collector| collector.watch()).is_some() {
+    if collector.and_then(|collector| collector.watch(&LISTENER)).is_some() {
         IS_WATCHED.store(true, Ordering::Release);
     }
     if interpreter.id == 0 {
@@ -71,15 +70,16 @@ pub(super) fn reason(state: &InterpreterState, generation: u8) -> RingReason {
     RingReason::Automatic
 }
 
-/// A function is about to be called. Nothing is left to destroy: a thread may end within the call (`pthread_exit`).
-pub(super) fn begins(function: CollectorFunction) {
+static LISTENER: CallListener = CallListener { before: begins, after: ended };
+
+fn begins(function: CollectorFunction) -> Option<BeforeCall> {
     if function == CollectorFunction::Collect {
         let _ = COLLECTS.try_with(|calls| calls.set(calls.get().saturating_add(1)));
     }
+    None
 }
 
-/// A function returned. No exception is set if it succeeded.
-pub(super) fn ended(function: CollectorFunction, succeeded: bool) {
+fn ended(function: CollectorFunction, _: Option<&BeforeCall>, succeeded: bool) {
     match function {
         CollectorFunction::Collect => {
             let _ = COLLECTS.try_with(|calls| calls.set(calls.get().saturating_sub(1)));

@@ -6,7 +6,7 @@
 //! allocations here trigger no collection.
 
 use super::api::{MethodDef, NULL, Object, PythonApi, api};
-use super::interpreter::{HookedInterpreter, InterpreterState, behind, callable, method};
+use super::interpreter::{HookedInterpreter, InterpreterState, OLDEST, behind, callable, method};
 use super::object::{OwnedRef, number};
 use super::{asked, empty_cache, steps};
 use crate::confined::{is_noticed, is_without_clock};
@@ -28,11 +28,6 @@ static FOUND: MethodDef = method(c"gctrace_garbage", found);
 /// Minimum length of pauses for which the whole stack and the settings are read, in ns: a few
 /// microseconds more do not matter then.
 const LONG: u64 = 50_000;
-
-/// The oldest generation: its collections are rare, and settings are read then as well. They are
-/// read when a collection starts, which resets `gc.get_count()` to 0 afterwards: so the objects
-/// created for it do not appear in the program's count.
-pub(super) const OLDEST: u8 = 2;
 
 /// `callback(phase, info)`.
 unsafe extern "C" fn callback(capsule: Object, arguments: *const Object, count: isize) -> Object {

@@ -2,15 +2,14 @@
 //!
 //! No attribute is replaced. For those that change settings, a function of ours stands in the method
 //! table (`builtin.rs`) and calls the original one with the same arguments; what happened is noted
-//! afterwards, for the record (`asked.rs`) and for settings that are applied (`apply/calls.rs`).
+//! by listeners: for the record (`asked.rs`), and for settings that are applied (`apply/calls.rs`).
 
 use super::api::{NULL, Object, PythonApi};
-use super::apply::calls;
-use super::asked;
 use super::builtin::{Builtin, FASTCALL, KEYWORDS, Native, StandIn};
 use super::object::OwnedRef;
 use crate::recording::guarded;
 use std::ffi::c_void;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// A function by which a program changes settings, or collects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +45,30 @@ impl CollectorFunction {
     }
 }
 
+/// What a listener knew before a call: nothing is to be destroyed, as a thread may end within it.
+pub(super) type BeforeCall = [[u64; 3]; 4];
+
+/// Who is told when the program calls a function of the module: a recording, or settings that are applied.
+pub(super) struct CallListener {
+    /// It is about to be called.
+    pub(super) before: fn(CollectorFunction) -> Option<BeforeCall>,
+    /// It returned; `succeeded`: no exception is set.
+    pub(super) after: fn(CollectorFunction, Option<&BeforeCall>, bool),
+}
+
+/// Null: none.
+static LISTENERS: [AtomicPtr<CallListener>; 2] =
+    [const { AtomicPtr::new(std::ptr::null_mut()) }; 2];
+
+/// Puts one pointer in the place of another; `None`: there is none.
+fn exchange(from: *mut CallListener, to: *mut CallListener) -> Option<()> {
+    let mut places = LISTENERS.iter();
+    let is_done = |place: &AtomicPtr<CallListener>| {
+        place.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    };
+    places.any(is_done).then_some(())
+}
+
 macro_rules! watches {
     ($($at:literal),*) => {
         [$(StandIn::new(called::<$at>)),*]
@@ -64,13 +87,16 @@ unsafe extern "C-unwind" fn called<const AT: usize>(
     third: Object,
 ) -> Object {
     let function = CollectorFunction::ALL[AT];
-    guarded(|| asked::begins(function));
-    let before = guarded(calls::before).flatten();
+    let listeners = LISTENERS.each_ref().map(|place| place.load(Ordering::Acquire));
+    // SAFETY: null, or a static one.
+    let listeners = listeners.map(|listener| unsafe { listener.as_ref() });
+    let before = listeners.map(|listener| guarded(|| (listener?.before)(function)).flatten());
     // SAFETY: called by the interpreter in its place.
     let result = unsafe { WATCHES[AT].call_original(module, first, second, third) };
-    guarded(|| asked::ended(function, !result.is_null()));
-    if let (Some(before), false) = (before, result.is_null()) {
-        guarded(|| calls::after(function, &before));
+    for (listener, before) in listeners.into_iter().zip(before) {
+        if let Some(listener) = listener {
+            guarded(|| (listener.after)(function, before.as_ref(), !result.is_null()));
+        }
     }
     result
 }
@@ -117,9 +143,13 @@ impl Collector {
     }
 
     /// Puts our functions in their places. `None`: the method table cannot be written.
-    pub(super) fn watch(&self) -> Option<()> {
+    pub(super) fn watch(&self, listener: &'static CallListener) -> Option<()> {
         if !self.watched.iter().all(Builtin::is_writable) {
             return None;
+        }
+        let listener = std::ptr::from_ref(listener).cast_mut();
+        if exchange(listener, listener).is_none() {
+            exchange(std::ptr::null_mut(), listener)?;
         }
         for (builtin, watch) in self.watched.iter().zip(&WATCHES) {
             watch.stand_before(builtin);
@@ -213,9 +243,10 @@ impl CollectCall {
     }
 }
 
-/// No settings are applied any more: gives the places back, unless a recording needs them.
-pub(super) fn unwatch() {
-    if !asked::is_watched() {
+/// A listener needs the calls no more: gives the places back, if nobody else does.
+pub(super) fn unwatch(listener: &'static CallListener) {
+    exchange(std::ptr::from_ref(listener).cast_mut(), std::ptr::null_mut());
+    if LISTENERS.iter().all(|place| place.load(Ordering::Acquire).is_null()) {
         WATCHES.iter().for_each(StandIn::withdraw);
     }
 }

@@ -7,8 +7,7 @@
 //! list afterwards, as removing it would have the collector skip the next one.
 
 use super::api::{MethodDef, NULL, Object, PythonApi, api};
-use super::callback::OLDEST;
-use super::interpreter::{CAPSULE, method};
+use super::interpreter::{CAPSULE, OLDEST, method};
 use super::object::OwnedRef;
 use crate::process_ring::{is_off, options, reports_heap_to};
 use crate::recording::guarded;

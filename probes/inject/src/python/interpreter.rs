@@ -15,6 +15,11 @@ use gctrace_ring::{
 use std::ffi::{CStr, c_void};
 use std::sync::Mutex;
 
+/// The oldest generation: its collections are rare, and settings are read then as well. They are
+/// read when a collection starts, which resets `gc.get_count()` to 0 afterwards: so the objects
+/// created for it do not appear in the program's count.
+pub(super) const OLDEST: u8 = 2;
+
 /// Thresholds, and whether automatic collection is enabled.
 pub(crate) type Settings = ([i32; 3], bool);
 

@@ -6,7 +6,7 @@ use super::quiet;
 use super::sums::{Totals, totals};
 use crate::process_ring::is_off;
 use crate::python::api::{PythonApi, api};
-use crate::python::collector_functions::CollectorFunction;
+use crate::python::collector_functions::{BeforeCall, CallListener, CollectorFunction};
 use crate::python::frames::{CodeNames, RunningLine};
 use crate::python::raw_frame::RawFrameLayout;
 use gctrace_settings::{AskedCollections, SettingCalls};
@@ -92,18 +92,19 @@ fn locked() -> Option<MutexGuard<'static, Option<ProgramCalls>>> {
     None
 }
 
-/// A function is about to be called: the collections so far; `None`: its calls are not noted.
-pub(in crate::python) fn before() -> Option<Totals> {
+pub(super) static LISTENER: CallListener = CallListener { before, after };
+
+/// The collections so far; `None`: calls are not noted.
+fn before(_: CollectorFunction) -> Option<BeforeCall> {
     let is_main = api().is_some_and(|api| api.interpreter_id() == 0);
-    (is_main && super::is_active() && !is_off()).then(totals)
+    (is_main && super::is_active() && !is_off()).then(|| totals().0)
 }
 
-/// A function was called, and has returned.
-pub(in crate::python) fn after(function: CollectorFunction, before: &Totals) {
-    let Some(api) = api() else { return };
+fn after(function: CollectorFunction, before: Option<&BeforeCall>, succeeded: bool) {
+    let (Some(api), Some(before), true) = (api(), before, succeeded) else { return };
     let layout = with(|calls| calls.layout).flatten();
     let by = line(api, layout);
-    let during = totals().since(*before);
+    let during = totals().since(Totals(*before));
     with(|calls| calls.note(function, by, during));
     quiet::end();
 }

@@ -223,7 +223,7 @@ impl Agent {
         self.thaw_inherited();
         self.end_search();
         self.report.taken_back = true;
-        unwatch();
+        unwatch(&calls::LISTENER);
     }
 
     /// A fault of this library: gives the settings back, and reports it.
@@ -234,7 +234,7 @@ impl Agent {
             self.leave();
             self.thaw_inherited();
             self.leave_ranks();
-            unwatch();
+            unwatch(&calls::LISTENER);
             self.write_report();
         }
     }

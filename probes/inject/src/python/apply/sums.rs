@@ -50,7 +50,7 @@ static COLLECTION: MethodDef = method(c"gctrace_apply", collection);
 
 /// The sums at one time.
 #[derive(Clone, Copy, Default)]
-pub(in crate::python) struct Totals([[u64; 3]; 4]);
+pub(super) struct Totals(pub(super) [[u64; 3]; 4]);
 
 /// The collections so far.
 pub(super) fn totals() -> Totals {

@@ -175,7 +175,7 @@ fn long_duration(ns: u64) -> String {
 }
 
 /// That the memory of the judged process rose for less time than a trend takes; `None` if it did not.
-fn rose(report: &Report) -> Option<String> {
+pub(super) fn rose(report: &Report) -> Option<String> {
     let advised = report.advice.iter().any(|advice| advice.id == AdviceId::CollectSometimes);
     let rise = report.judged_process()?.trend.as_ref()?.rise.filter(|_| !advised)?;
     let is_short = rise.duration_ns < SHORTEST_NS;
@@ -190,10 +190,7 @@ pub(super) fn in_short(report: &Report) -> Option<String> {
         let trend = process.trend.as_ref().filter(|trend| trend.rises())?;
         Some((process, trend))
     });
-    let Some((process, trend)) = growing.clone().min_by_key(|(_, trend)| trend.may_be_set_up())
-    else {
-        return rose(report);
-    };
+    let (process, trend) = growing.clone().min_by_key(|(_, trend)| trend.may_be_set_up())?;
     let others = growing.count() as u64 - 1;
     let (seconds, per) = per(trend);
     let rates = KEPT.iter().filter_map(|kept| {

@@ -66,7 +66,7 @@ pub(crate) fn advice(report: &Report) -> Vec<Advice> {
     }
     list.sort_by_key(|advice| Reverse(advice.likely_ns()));
     put_memory_first(report, &mut list);
-    let saving = list.iter().take_while(|advice| advice.likely_ns() > 0).count();
+    let saving = list.iter().rposition(|advice| advice.likely_ns() > 0).map_or(0, |last| last + 1);
     list.splice(saving..saving, host);
     list
 }

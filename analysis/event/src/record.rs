@@ -366,7 +366,7 @@ pub struct GcSettings {
     pub enabled: Option<bool>,
     /// `gc.get_threshold()`, youngest generation first; 0 there turns automatic collection off.
     pub thresholds: [i32; 3],
-    /// The line that set them; `None` if it is unknown, or nobody did.
+    /// The line that set them; `None` if it is unknown, or if none did.
     #[serde(skip)]
     pub stack: Option<FrameId>,
 }

@@ -15,8 +15,8 @@ const FEWEST: usize = 5;
 const FEWEST_ON_A_LINE: usize = 4;
 /// On a line: none is further from the line through the first and the last than this part of the rise.
 const OFF_LINE: f64 = 0.1;
-/// With fewer samples than this what does not rise may yet do so: 8 are the fewest in which a wandering value can be
-/// told from a rising one half as strong.
+/// With fewer samples than this what does not rise may yet do so: a wandering value and a rising one look
+/// alike.
 const FEWEST_TO_DENY: u64 = 8;
 /// What rises by this part of its last value rises, straight or not, if so does its last third.
 const BY_HALF: f64 = 0.5;
@@ -163,7 +163,7 @@ fn trend(
     // What rests at last for too short a time to say that it does has a trend with what was before.
     let parts = steady_parts(&points);
     let long = parts.iter().rev().filter_map(|from| points.get(*from..));
-    let is_enough = |steady: &&[(f64, f64)]| steady.len() >= FEWEST || is_line(steady).is_some();
+    let is_enough = |steady: &&[(f64, f64)]| steady.len() >= FEWEST || is_line(steady);
     let mut long = long.into_iter().filter(is_enough);
     let climbs = climbs(&points);
     let steady = if climbs { points.as_slice() } else { long.next()? };
@@ -176,7 +176,7 @@ fn trend(
     let until_s = point(life.since_ns, life.until_ns, 0).0.max(last_s);
     let begin_s = point(life.since_ns, from_ns, 0).0;
     let is_long = length_s >= SHORTEST_S && length_s >= (until_s - begin_s) * LEAST_SHARE;
-    let is_line = is_line(steady).is_some();
+    let is_line = is_line(steady);
     let is_no_chance = p_value < SIGNIFICANT && slope.low > 0.0 && (climbs || both_rise(steady));
     let grows = (is_line || is_no_chance)
         && is_long
@@ -203,19 +203,18 @@ fn trend(
     })
 }
 
-/// Whether so few points are on a line that rises: their rise.
-fn is_line(points: &[(f64, f64)]) -> Option<f64> {
-    let (first, last) = (points.first()?, points.last()?);
+/// Whether points are on a line that rises.
+fn is_line(points: &[(f64, f64)]) -> bool {
+    let (Some(first), Some(last)) = (points.first(), points.last()) else { return false };
     let (length_s, rise) = (last.0 - first.0, last.1 - first.1);
     let is_near = |point: &(f64, f64)| {
         let on_line = first.1 + rise * (point.0 - first.0) / length_s;
         (point.1 - on_line).abs() <= rise * OFF_LINE
     };
-    let is_line = points.len() >= FEWEST_ON_A_LINE
+    points.len() >= FEWEST_ON_A_LINE
         && rise >= last.1 * OFF_LINE
         && length_s > 0.0
-        && points.iter().all(is_near);
-    is_line.then_some(rise)
+        && points.iter().all(is_near)
 }
 
 /// Whether a series rises by half of its last value, to its end, however crooked: load changes how fast a leak is.

@@ -5,7 +5,9 @@
 
 use super::Candidate;
 use super::facts::Facts;
+use crate::accumulate::pause_sums::reason_index;
 use crate::report::{AdviceEffect, AdviceId, MemoryRise};
+use gctrace_event::GcReason;
 
 /// Memory that garbage holds is worth a change from here on, in bytes.
 const WORTH_BYTES: u64 = 64 << 20;
@@ -42,7 +44,7 @@ impl Facts<'_> {
             return Some((Uncollected::Off, rise));
         }
         let pauses = |generation: usize| self.process.by_generation[generation].count;
-        let at_exit = self.process.by_reason[EXIT].count;
+        let at_exit = self.process.by_reason[reason_index(GcReason::Shutdown)].count;
         if pauses(2).saturating_sub(at_exit) > 0 {
             return None;
         }
@@ -78,9 +80,6 @@ fn copied(facts: &Facts<'_>) -> Option<Candidate> {
     let effect = AdviceEffect { gives_back_at_most_bytes, ..AdviceEffect::default() };
     is_much.then_some(Candidate { id, effect })
 }
-
-/// Place of collections at the end of the interpreter in `by_reason`.
-const EXIT: usize = 2;
 
 /// The changes for these facts, the first one first.
 pub(super) fn changes(facts: &Facts<'_>) -> Vec<Candidate> {

@@ -226,7 +226,7 @@ pub struct SettingsReport {
     pub thresholds: [i32; 3],
     /// Number of changes after the first record.
     pub changes: u64,
-    /// The line that set them; `null` if it is unknown, or nobody did.
+    /// The line that set them; `null` if it is unknown, or if none did.
     pub set_by: Option<Location>,
 }
 

@@ -146,7 +146,7 @@ fn leave(report: &Report) -> AdviceText {
 
 /// The line of the program, or else of a library, with the most time of explicit calls. In-process no pause has a
 /// reason: the line of most full collections, whose repetition tells what they are.
-fn explicit_line(report: &Report) -> Option<&Location> {
+pub(super) fn explicit_line(report: &Report) -> Option<&Location> {
     const FULL: usize = 2;
     const UNKNOWN: usize = 3;
     let lines = places::lines(report)?;

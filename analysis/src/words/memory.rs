@@ -3,7 +3,7 @@
 use super::{AdviceText, places};
 use crate::advice::facts::Facts;
 use crate::advice::memory::Uncollected;
-use crate::report::{Advice, AdviceId, LineTotal, MemoryRise, Report};
+use crate::report::{Advice, AdviceId, MemoryRise, Report};
 use crate::units::{bytes, counted, duration};
 use gctrace_event::CollectorKind;
 
@@ -115,11 +115,6 @@ fn reason(why: Uncollected, facts: &Facts<'_>) -> String {
     }
 }
 
-/// The line with the most explicit collections.
-fn explicit_line(report: &Report) -> Option<&LineTotal> {
-    places::lines(report)?.explicit.first()
-}
-
 pub(super) fn collect_sometimes(report: &Report) -> AdviceText {
     let Some((facts, (why, rise))) =
         Facts::of(report).and_then(|facts| Some((facts, facts.uncollected()?)))
@@ -133,8 +128,8 @@ pub(super) fn collect_sometimes(report: &Report) -> AdviceText {
         Uncollected::Promoted => {
             let [zero, one, ..] = facts.process.by_generation;
             let young = u8::from(one.count > zero.count);
-            let line = explicit_line(report)
-                .map_or(String::new(), |line| format!(" at {}", places::place(&line.location)));
+            let line = super::advice::explicit_line(report)
+                .map_or(String::new(), |line| format!(" at {}", places::place(line)));
             format!("replace the gc.collect({young}){line} by gc.collect() every {UNITS} {unit}")
         }
         Uncollected::Raised => format!(

@@ -48,7 +48,7 @@ impl CollectorFunction {
 /// What a listener knew before a call: nothing is to be destroyed, as a thread may end within it.
 pub(super) type BeforeCall = [[u64; 3]; 4];
 
-/// Who is told when the program calls a function of the module: a recording, or settings that are applied.
+/// A recording, or settings that are applied: called when the program calls a function of the module.
 pub(super) struct CallListener {
     /// It is about to be called.
     pub(super) before: fn(CollectorFunction) -> Option<BeforeCall>,
@@ -243,7 +243,7 @@ impl CollectCall {
     }
 }
 
-/// A listener needs the calls no more: gives the places back, if nobody else does.
+/// Removes a listener, and gives the places back after the last one.
 pub(super) fn unwatch(listener: &'static CallListener) {
     exchange(std::ptr::from_ref(listener).cast_mut(), std::ptr::null_mut());
     if LISTENERS.iter().all(|place| place.load(Ordering::Acquire).is_null()) {

@@ -10,7 +10,7 @@ use gctrace_analysis::live::{
     CollectionCounts, GpuFigures, Histogram, ProcessFigures, ProcessGpu, SavedTime, Snapshot,
 };
 use gctrace_analysis::report::PauseTotal;
-use gctrace_event::{GcReason, RecordingMode};
+use gctrace_event::GcReason;
 use std::collections::HashSet;
 
 /// Maximum number of processes with metrics of their own, about 20 series each.
@@ -93,13 +93,9 @@ impl MetricsFigures {
         labels: &[Label<'static>],
         value: fn(&PauseTotal) -> MetricValue<'static>,
     ) -> Vec<Sample<'static>> {
-        // The reason of most collections. In-process recording does not see reasons.
-        let usual_reason = match self.snapshot.mode {
-            RecordingMode::Inject => GcReason::Unknown,
-            _ => GcReason::Automatic,
-        };
         let mut reasons = of.by_reason.clone();
-        reasons.entry(usual_reason).or_default();
+        // The reason of most collections.
+        reasons.entry(GcReason::Automatic).or_default();
         let mut samples = Vec::new();
         for (reason, generations) in reasons {
             for (name, pauses) in GENERATION_NAMES.into_iter().zip(generations) {

@@ -169,12 +169,12 @@ fn figures_of_a_process_are_those_of_the_snapshot() {
 }
 
 #[test]
-fn from_within_no_reason_is_claimed() {
+fn in_process_the_usual_reason_has_its_series_from_the_start() {
     let mut snapshot = Snapshot { mode: RecordingMode::Inject, ..Snapshot::default() };
     snapshot.processes = vec![example().processes[1].clone()];
     let page = open_metrics(snapshot).unwrap();
-    assert!(page.contains("gctrace_pauses_total{generation=\"0\",reason=\"unknown\"} 0\n"));
-    assert!(!page.contains("automatic\""));
+    assert!(page.contains("gctrace_pauses_total{generation=\"0\",reason=\"automatic\"} 0\n"));
+    assert!(!page.contains("reason=\"unknown\""));
 }
 
 #[test]

@@ -4,8 +4,8 @@ use super::places::library_switch;
 use super::{AdviceText, EXPLICIT_EVERY, FREEZE_RISK, broken_cycles, callback, memory, places};
 use crate::advice::facts::Facts;
 use crate::report::{
-    Advice, AdviceEffect, AdviceId, Basis, CleanupSite, LineReport, Location, PauseTotal,
-    PhaseReport, ProcessReport, Report, TrainingMark,
+    Advice, AdviceEffect, AdviceId, Basis, CleanupSite, PauseTotal, PhaseReport, ProcessReport,
+    Report, TrainingMark,
 };
 use crate::units::{counted, duration, percent};
 use gctrace_event::CollectorKind;
@@ -144,25 +144,9 @@ fn leave(report: &Report) -> AdviceText {
     }
 }
 
-/// The line of the program, or else of a library, with the most time of explicit calls. In-process no pause has a
-/// reason: the line of most full collections, whose repetition tells what they are.
-pub(super) fn explicit_line(report: &Report) -> Option<&Location> {
-    const FULL: usize = 2;
-    const UNKNOWN: usize = 3;
-    let lines = places::lines(report)?;
-    let named = lines.explicit.iter().find(|line| !line.location.library);
-    let named = named.or_else(|| lines.explicit.first()).map(|line| &line.location);
-    let all_ns = report.judged_causes().manual.time_ns;
-    let is_most = |line: &&LineReport| {
-        let full_ns = line.by_generation[FULL].time_ns.min(line.by_reason[UNKNOWN].time_ns);
-        full_ns > all_ns / 2
-    };
-    named.or_else(|| Some(&lines.own.iter().find(is_most)?.location))
-}
-
 /// Whether the explicit calls are those of a library that has no switch for them: nothing to change.
 pub(crate) fn is_of_others(report: &Report) -> bool {
-    explicit_line(report)
+    places::explicit_line(report)
         .is_some_and(|line| line.library && places::caller_switch(&line.file).is_none())
 }
 
@@ -195,7 +179,7 @@ fn explicit_calls(report: &Report) -> AdviceText {
         return fewer_calls(report, site, &gives);
     }
     let manual = report.judged_causes().manual;
-    let (action, code) = match explicit_line(report) {
+    let (action, code) = match places::explicit_line(report) {
         Some(line) if line.library => {
             let place = places::place(line);
             let switch = places::caller_switch(&line.file).unwrap_or_default();

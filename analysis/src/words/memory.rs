@@ -128,7 +128,7 @@ pub(super) fn collect_sometimes(report: &Report) -> AdviceText {
         Uncollected::Promoted => {
             let [zero, one, ..] = facts.process.by_generation;
             let young = u8::from(one.count > zero.count);
-            let line = super::advice::explicit_line(report)
+            let line = places::explicit_line(report)
                 .map_or(String::new(), |line| format!(" at {}", places::place(line)));
             format!("replace the gc.collect({young}){line} by gc.collect() every {UNITS} {unit}")
         }

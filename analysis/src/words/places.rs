@@ -1,7 +1,9 @@
 //! Where in the program an advice applies: the words for Python lines.
 
 use crate::paths;
-use crate::report::{LineTotal, LinesReport, Location, PauseTotal, Report, TrainingLibrary};
+use crate::report::{
+    LineReport, LineTotal, LinesReport, Location, PauseTotal, Report, TrainingLibrary,
+};
 use crate::units::{counted, duration, percent};
 
 /// Lines named in one sentence.
@@ -25,6 +27,22 @@ pub(super) fn lines(report: &Report) -> Option<&LinesReport> {
         Some(phases) => phases.lines.as_ref(),
         None => report.lines.as_ref(),
     }
+}
+
+/// The line of the program, or else of a library, with the most time of explicit calls. Where no
+/// pause has a reason (traces of other tools): the line of most full collections, whose repetition tells what they are.
+pub(super) fn explicit_line(report: &Report) -> Option<&Location> {
+    const FULL: usize = 2;
+    const UNKNOWN: usize = 3;
+    let lines = lines(report)?;
+    let named = lines.explicit.iter().find(|line| !line.location.library);
+    let named = named.or_else(|| lines.explicit.first()).map(|line| &line.location);
+    let all_ns = report.judged_causes().manual.time_ns;
+    let is_most = |line: &&LineReport| {
+        let full_ns = line.by_generation[FULL].time_ns.min(line.by_reason[UNKNOWN].time_ns);
+        full_ns > all_ns / 2
+    };
+    named.or_else(|| Some(&lines.own.iter().find(is_most)?.location))
 }
 
 /// The training library that the stacks show, if its loop runs the program.

@@ -39,7 +39,7 @@ pub enum Absence {
 }
 
 impl Absence {
-    /// All variants, in the order of their declaration, in which [`absences`] returns their counts.
+    /// All variants, in the order of their declaration, which is that of their counts.
     pub const ALL: [Self; 6] = [
         Self::Confined,
         Self::Environment,

@@ -32,7 +32,7 @@ impl PlaceSum {
 /// Idle time by cause and place.
 pub(super) struct CauseSums {
     pub(super) by_cause: BTreeMap<IdleCause, (u64, HashMap<IdleLabel, PlaceSum>)>,
-    /// The parts of the longest gaps, by place in [`DeviceGaps::gaps`].
+    /// The parts of the longest gaps, by their place among the device's gaps.
     pub(super) longest: BTreeMap<usize, BTreeMap<IdleCause, u64>>,
     /// The time of [`IdleCause::Host`], by gap.
     pub(super) host_ns: HashMap<usize, u64>,

@@ -67,6 +67,7 @@ pub use counters::{
     AllocatingLine, AllocationsReport, ArenasReport, CounterReport, CountersReport, PressureReport,
     SizeClass,
 };
+pub(crate) use cpu::OthersDid;
 pub use cpu::{
     CpuFile, CpuLine, CpuReport, LoadingReport, MainThreadReport, MeanwhileLine, MeanwhileReport,
     OffCpuLine, PackageSamples,

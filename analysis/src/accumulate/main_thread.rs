@@ -1,7 +1,7 @@
 //! What the main thread of one process did: it executed something, or was off the CPU for something.
 
 use super::meanwhile::Meanwhile;
-use super::off_cpu::{LISTED, OffCpuPlaces, is_fetch};
+use super::off_cpu::{LISTED, OffCpuPlaces, is_fetch, is_own_lock};
 use super::stacks::{NodeId, StackTree};
 use super::thread_spans::{ThreadDid, ThreadSpan};
 use crate::paths::package;
@@ -21,14 +21,15 @@ pub(crate) struct MainThread {
     /// Outside of collections.
     off_cpu: OffCpuPlaces,
     off_cpu_in_pauses_ns: u64,
-    /// When it waited for data, and for the GIL.
+    /// When it waited for data, for the GIL, and for a lock of the program.
     data_waits: Vec<(u64, u64)>,
     gil_waits: Vec<(u64, u64)>,
+    lock_waits: Vec<(u64, u64)>,
 }
 
 impl MainThread {
     /// Of the process with this id, by what its threads did.
-    pub(crate) fn of(spans: &[ThreadSpan], pid: u32, within: (u64, u64)) -> Self {
+    pub(crate) fn of(tree: &StackTree, spans: &[ThreadSpan], pid: u32, within: (u64, u64)) -> Self {
         let mut sums = Self { interval_ns: within.1.saturating_sub(within.0), ..Self::default() };
         for span in spans.iter().filter(|span| span.tid == pid) {
             let Some((part, (start_ns, end_ns))) = span.within(within) else {
@@ -50,6 +51,10 @@ impl MainThread {
                         sums.data_waits.push((start_ns, end_ns));
                     } else if reason == OffCpuReason::Gil {
                         sums.gil_waits.push((start_ns, end_ns));
+                    } else if reason == OffCpuReason::Lock
+                        && span.node.is_some_and(|node| is_own_lock(tree.frames(node)))
+                    {
+                        sums.lock_waits.push((start_ns, end_ns));
                     }
                 }
             }
@@ -57,12 +62,14 @@ impl MainThread {
         sums
     }
 
-    /// `own`: what its threads did; `children`: what those of each child process did.
+    /// `own`: what its threads did; `others`: the waits of those that are not the main one; `children`: what the
+    /// threads of each child process did.
     pub(crate) fn report<'a>(
         &self,
         tree: &StackTree,
         hertz: u64,
         (own, pid): (&[ThreadSpan], u32),
+        others: &[ThreadSpan],
         children: impl IntoIterator<Item = &'a [ThreadSpan]>,
     ) -> MainThreadReport {
         let mut by_line: BTreeMap<Option<&Location>, f64> = BTreeMap::new();
@@ -87,6 +94,10 @@ impl MainThread {
             gil.add(spans.iter().copied());
             loaders.add(spans);
         }
+        let holders = Meanwhile::of_holders(
+            &self.lock_waits,
+            own.iter().filter(|span| span.tid != pid).chain(others),
+        );
         let mut workers = Meanwhile::of(&self.data_waits);
         children.into_iter().for_each(|spans| workers.add(spans));
         MainThreadReport {
@@ -100,6 +111,7 @@ impl MainThread {
             off_cpu_in_pauses_ns: self.off_cpu_in_pauses_ns,
             off_cpu: self.off_cpu.lines(tree),
             gil: gil.report(tree, hertz),
+            lock: holders.report(tree, hertz),
             workers: workers.report(tree, hertz),
             threads: loaders.report(tree, hertz),
             loading: self.loading(tree, hertz),

@@ -6,6 +6,7 @@ use super::thread_spans::{ThreadDid, ThreadSpan};
 use crate::report::{Location, MeanwhileLine, MeanwhileReport};
 use crate::time::intervals::Intervals;
 use crate::time::{add_to, sum};
+use gctrace_event::OffCpuReason;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -27,6 +28,55 @@ impl Meanwhile {
     /// Of a thread that waited in these intervals, in any order.
     pub(super) fn of(waits: &[(u64, u64)]) -> Self {
         Self { waits: waits.iter().copied().collect(), ..Self::default() }
+    }
+
+    /// Of a thread that waited for a lock in these intervals: what the thread did that had the lock. The trace does not
+    /// name it: it is one that came back from a wait meanwhile, the one that most often was the last to, or else one
+    /// that ran then.
+    pub(super) fn of_holders<'a>(
+        waits: &[(u64, u64)],
+        others: impl Iterator<Item = &'a ThreadSpan>,
+    ) -> Self {
+        let mut threads: BTreeMap<u32, Vec<&ThreadSpan>> = BTreeMap::new();
+        for span in others {
+            threads.entry(span.tid).or_default().push(span);
+        }
+        for spans in threads.values_mut() {
+            spans.sort_by_key(|span| span.span());
+        }
+        let may_have_it = |wait: (u64, u64)| {
+            let rank = move |(tid, spans): (&u32, &Vec<&ThreadSpan>)| {
+                Some((released_at(spans, wait)?, *tid))
+            };
+            threads.iter().filter_map(rank)
+        };
+        // Another thread may come back by chance: the one that is the last most often counts more.
+        let mut times_last: BTreeMap<u32, usize> = BTreeMap::new();
+        for wait in waits {
+            if let Some((_, tid)) = may_have_it(*wait).max() {
+                *times_last.entry(tid).or_default() += 1;
+            }
+        }
+        let mut holders: BTreeMap<u32, Vec<(u64, u64)>> = BTreeMap::new();
+        for wait in waits {
+            let often = |(at, tid): &((bool, u64), u32)| (at.0, times_last.get(tid).copied(), at.1);
+            if let Some((_, tid)) = may_have_it(*wait).max_by_key(often) {
+                holders.entry(tid).or_default().push(*wait);
+            }
+        }
+        let mut all = Self::of(waits);
+        for (tid, waits) in holders {
+            let mut one = Self::of(&waits);
+            one.add(threads.remove(&tid).into_iter().flatten());
+            all.lives.append(&mut one.lives);
+            for (node, samples) in one.ran {
+                *all.ran.entry(node).or_default() += samples;
+            }
+            all.ran_in_pauses += one.ran_in_pauses;
+            all.off_cpu.append(&one.off_cpu);
+            add_to(&mut all.off_cpu_in_pauses_ns, one.off_cpu_in_pauses_ns);
+        }
+        all
     }
 
     /// Adds what one of them did.
@@ -107,6 +157,29 @@ impl Meanwhile {
             off_cpu: self.off_cpu.lines(tree),
         })
     }
+}
+
+/// How likely a thread released the lock at the end of this wait: whether it came back from a wait within it, and
+/// when; `None` if it did nothing then. `spans` in the order of their start.
+fn released_at(spans: &[&ThreadSpan], (start_ns, end_ns): (u64, u64)) -> Option<(bool, u64)> {
+    /// The waiting thread runs so much later than the other's wait ends at most, as it is woken meanwhile.
+    const SLACK_NS: u64 = 1_000_000;
+    let later = spans.partition_point(|span| span.span().0 < end_ns);
+    // A thread's spans hardly overlap: of the last few one is the last to end.
+    const LAST: usize = 8;
+    let last = &spans[later.saturating_sub(LAST)..later];
+    let ends = last.iter().filter_map(|span| {
+        let until_ns = span.span().1;
+        match span.did {
+            ThreadDid::Run(_) if until_ns > start_ns => Some((false, until_ns.min(end_ns))),
+            ThreadDid::Wait { reason: OffCpuReason::Lock, .. } | ThreadDid::Run(_) => None,
+            ThreadDid::Wait { .. } => {
+                let is_within = until_ns > start_ns && until_ns <= end_ns.saturating_add(SLACK_NS);
+                is_within.then_some((true, until_ns))
+            }
+        }
+    });
+    ends.max()
 }
 
 #[cfg(test)]

@@ -24,6 +24,14 @@ impl OffCpuPlaces {
         add_to(sum_ns, ns);
     }
 
+    pub(super) fn append(&mut self, others: &Self) {
+        for ((reason, node), (times, ns)) in &others.0 {
+            let (count, sum_ns) = self.0.entry((*reason, *node)).or_default();
+            add_to(count, *times);
+            add_to(sum_ns, *ns);
+        }
+    }
+
     pub(super) fn sum_ns(&self) -> u64 {
         sum(self.0.values().map(|(_, ns)| *ns))
     }
@@ -86,6 +94,12 @@ pub(crate) fn is_for_data<'a>(
             };
             WAITS.iter().any(of)
         })
+}
+
+/// Whether a thread with these frames, innermost first, that waits for a lock waits for one that the program or a
+/// library takes: `threading` waits for threads, events and conditions, whose end nobody holds back.
+pub(super) fn is_own_lock<'a>(mut frames: impl Iterator<Item = &'a Location>) -> bool {
+    frames.next().is_some_and(|innermost| !innermost.file.ends_with("/threading.py"))
 }
 
 /// Whether this frame fetches samples of PyTorch's dataset, in a worker or, without any, in the trainer.

@@ -64,11 +64,17 @@ impl ThreadSpan {
     }
 }
 
+/// The same of waits of other threads than the main one, which may be idle: 14 MB.
+const OTHERS_KEPT: usize = 250_000;
+
 /// What the threads of a trace did, by the index of the process.
 #[derive(Debug, Default)]
 pub(crate) struct TraceSpans {
     processes: BTreeMap<usize, Vec<ThreadSpan>>,
+    /// Waits of threads other than the main one.
+    others: BTreeMap<usize, Vec<ThreadSpan>>,
     kept: usize,
+    others_kept: usize,
     /// Whether times off the CPU were recorded.
     has_waits: bool,
 }
@@ -82,12 +88,25 @@ impl TraceSpans {
         }
     }
 
+    /// Adds a wait of another thread than the main one.
+    pub(crate) fn add_other(&mut self, process: usize, span: ThreadSpan) {
+        if self.others_kept < OTHERS_KEPT {
+            self.others_kept += 1;
+            self.others.entry(process).or_default().push(span);
+        }
+    }
+
     /// Whether there are times off the CPU.
     pub(crate) fn has_waits(&self) -> bool {
         self.has_waits
     }
 
-    /// Those of a process.
+    /// The waits of a process's threads other than the main one.
+    pub(crate) fn others(&self, process: usize) -> &[ThreadSpan] {
+        self.others.get(&process).map_or(&[], Vec::as_slice)
+    }
+
+    /// What the threads of a process executed, and the waits of its main thread.
     pub(crate) fn of(&self, process: usize) -> &[ThreadSpan] {
         self.processes.get(&process).map_or(&[], Vec::as_slice)
     }
@@ -96,16 +115,20 @@ impl TraceSpans {
     /// after the other or at the same time makes no difference so.
     pub(crate) fn push_to(self, all: &mut Vec<Self>) {
         let kept: usize = all.iter().map(|trace| trace.kept).sum();
-        let fits = kept.saturating_add(self.kept) <= KEPT;
+        let others: usize = all.iter().map(|trace| trace.others_kept).sum();
+        let fits = kept.saturating_add(self.kept) <= KEPT
+            && others.saturating_add(self.others_kept) <= OTHERS_KEPT;
         all.push(if fits { self } else { Self::default() });
     }
 
     /// The same with other numbers of processes and stacks.
     pub(crate) fn moved(mut self, processes: usize, nodes: &MovedNodes) -> Self {
-        for span in self.processes.values_mut().flatten() {
+        for span in self.processes.values_mut().chain(self.others.values_mut()).flatten() {
             span.node = span.node.and_then(|node| nodes.of(node));
         }
-        let of = self.processes.into_iter().map(|(index, spans)| (index + processes, spans));
-        Self { processes: of.collect(), ..self }
+        let moved = |of: BTreeMap<usize, Vec<ThreadSpan>>| {
+            of.into_iter().map(|(index, spans)| (index + processes, spans)).collect()
+        };
+        Self { processes: moved(self.processes), others: moved(self.others), ..self }
     }
 }

@@ -1,12 +1,12 @@
-//! Advice on what training's main thread waits for: data, or the GIL.
+//! Advice on what a main thread waits for: training's for data, any for the GIL or a lock.
 
 use crate::report::{
     Advice, AdviceEffect, AdviceId, Basis, CpuReport, IdleCause, Location, MainThreadReport,
-    MeanwhileReport, OffCpuLine, Report,
+    MeanwhileReport, OffCpuLine, OthersDid, Report,
 };
 use crate::time::sum;
-use crate::words::samples::ShortPlaces;
-use crate::words::waits::{WaitRemedy, WorkersDid, longest_line, words};
+use crate::words::samples::{LONG_NS, ShortPlaces, shown_process};
+use crate::words::waits::{WaitRemedy, words};
 use gctrace_event::OffCpuReason;
 use std::cmp::Reverse;
 
@@ -18,10 +18,10 @@ const NO_CPU_RATIO: f64 = 0.1;
 const CAUSE_RATIO: f64 = 0.5;
 
 impl AdviceId {
-    /// Whether it is about what training's main thread waits for, rather than the collector.
+    /// Whether it is about what a main thread waits for, rather than the collector.
     #[must_use]
     pub fn is_of_waits(self) -> bool {
-        matches!(self, Self::FasterData | Self::FreeGil)
+        matches!(self, Self::FasterData | Self::FreeGil | Self::FreeLock)
     }
 }
 
@@ -32,10 +32,11 @@ impl Report {
         training(self).is_some_and(|(_, main)| is_worth(data_ns(main), main))
     }
 
-    /// Whether training waits for a CPU for a substantial part of its time: other threads, of its own too, have them.
+    /// Whether the main thread waits for a CPU for a substantial part of its time: other threads, of its own too,
+    /// have them.
     #[must_use]
     pub fn waits_for_cpu(&self) -> bool {
-        training(self).is_some_and(|(_, main)| {
+        shown(self).is_some_and(|(_, main)| {
             let waits = main.off_cpu.iter().filter(|of| of.reason == OffCpuReason::Cpu);
             is_worth(sum_of(waits), main)
         })
@@ -44,12 +45,13 @@ impl Report {
 
 /// The changes, what saves the most first.
 pub(super) fn advice(report: &Report) -> Vec<Advice> {
-    let Some((cpu, main)) = training(report) else {
+    let Some((cpu, main)) = shown(report) else {
         return Vec::new();
     };
     let cpus = report.traces.get(cpu.trace).and_then(|trace| trace.cpus);
     let idle = |of: fn(IdleCause) -> bool| idle_ns(report, cpu, of);
     let data = match &main.loading {
+        _ if !main.training => None,
         Some(own) if is_worth(own.time_ns, main) => {
             Some((own.time_ns, first_workers(own.time_ns, (&own.line, own.line_ns), main, cpus)))
         }
@@ -58,14 +60,16 @@ pub(super) fn advice(report: &Report) -> Vec<Advice> {
     // What is in no trace of the GPU's may have any cause.
     let data = data.map(|of| (AdviceId::FasterData, of, idle(|cause| cause == IdleCause::Data)));
     let gil = gil_remedy(main).map(|of| (AdviceId::FreeGil, of, idle(|_| true)));
+    let lock = lock_remedy(main).map(|of| (AdviceId::FreeLock, of, idle(|_| true)));
     let places = ShortPlaces::of(cpu);
     let mut list: Vec<Advice> = data
         .into_iter()
         .chain(gil)
+        .chain(lock)
         .filter_map(|(id, (waited_ns, remedy), idle_ns)| {
             let at_most_ns = waited_ns.min(idle_ns.unwrap_or(u64::MAX));
             is_worth(at_most_ns, main).then(|| {
-                let words = words(&remedy, main, places, (waited_ns, at_most_ns));
+                let words = words(&remedy, main, places, waited_ns);
                 let saves_at_most_ns = Some(at_most_ns);
                 Advice {
                     id,
@@ -87,6 +91,15 @@ pub(super) fn advice(report: &Report) -> Vec<Advice> {
 fn training(report: &Report) -> Option<(&CpuReport, &MainThreadReport)> {
     let with_main = report.cpu.iter().filter_map(|cpu| Some((cpu, cpu.main_thread.as_ref()?)));
     with_main.into_iter().find(|(_, main)| main.training)
+}
+
+/// Training's process; if no steps are known, the process that the report shows.
+fn shown(report: &Report) -> Option<(&CpuReport, &MainThreadReport)> {
+    training(report).or_else(|| {
+        let cpu = shown_process(report)?;
+        let main = cpu.main_thread.as_ref().filter(|main| main.interval_ns >= LONG_NS)?;
+        Some((cpu, main))
+    })
 }
 
 fn is_worth(ns: u64, main: &MainThreadReport) -> bool {
@@ -126,7 +139,7 @@ fn data_remedy(main: &MainThreadReport, cpus: Option<u32>) -> Option<WaitRemedy<
     match (&main.workers, &main.threads) {
         (Some(workers), _) => workers_remedy(main, workers, cpus),
         (None, Some(threads)) => {
-            let (line, _) = longest_line(threads)?;
+            let (line, _) = threads.longest_line()?;
             let share = threads.cpu_ns as f64 / threads.waited_ns.max(1) as f64;
             (share >= CAUSE_RATIO)
                 .then_some(WaitRemedy::OtherThread { share: share.min(1.0), line })
@@ -137,10 +150,18 @@ fn data_remedy(main: &MainThreadReport, cpus: Option<u32>) -> Option<WaitRemedy<
 
 fn gil_remedy(main: &MainThreadReport) -> Option<(u64, WaitRemedy<'_>)> {
     let gil = main.gil.as_ref()?;
-    let (line, _) = longest_line(gil)?;
+    let (line, _) = gil.longest_line()?;
     let share = gil.cpu_ns as f64 / gil.waited_ns.max(1) as f64;
     let share = Some(share.min(1.0)).filter(|share| *share >= CAUSE_RATIO)?;
     Some((gil.waited_ns, WaitRemedy::Gil { share, line }))
+}
+
+fn lock_remedy(main: &MainThreadReport) -> Option<(u64, WaitRemedy<'_>)> {
+    let lock = main.lock.as_ref()?;
+    let did = lock.longest().filter(|did| did.share >= CAUSE_RATIO)?;
+    let waits = main.off_cpu.iter().filter(|of| of.reason == OffCpuReason::Lock && !of.for_data);
+    let at = waits.max_by_key(|of| of.time_ns).and_then(|of| of.line.as_ref());
+    Some((lock.waited_ns, WaitRemedy::Lock { at, did }))
 }
 
 /// What most of the workers' time goes to while training waits for them; `None` if that is not much, or unknown.
@@ -154,7 +175,7 @@ fn workers_remedy<'a>(
         let all_ns = workers.waited_ns.saturating_mul(now).max(1);
         (ns as f64 / all_ns as f64).min(1.0)
     };
-    let running = longest_line(workers);
+    let running = workers.longest_line();
     let for_cpu = share(sum_of(workers.off_cpu.iter().filter(|of| of.reason == OffCpuReason::Cpu)));
     if for_cpu >= NO_CPU_RATIO
         && let Some((line, _)) = running
@@ -175,7 +196,7 @@ fn workers_remedy<'a>(
         let is_cause = collecting >= CAUSE_RATIO;
         return is_cause.then_some(WaitRemedy::CollectLess { workers: now, share: collecting });
     };
-    let did = WorkersDid { did, share: share(ns), line, line_share: share(line_ns) };
+    let did = OthersDid { did, share: share(ns), line, line_share: share(line_ns) };
     // Of several one may have all to do.
     if (did.share * now as f64) < CAUSE_RATIO {
         return None;

@@ -32,11 +32,15 @@ impl Analysis {
         let index = self.index_at(off.pid, off.at_ns);
         let process = &mut self.processes[index];
         process.see_at_work(off.at_ns, off.end_ns());
-        // Other threads may idle. Without a length it was not off the CPU.
-        let waited = |(start_ns, end_ns): &(u64, u64)| off.tid == off.pid && start_ns < end_ns;
-        for span in off.spans().filter(waited) {
+        // Without a length it was not off the CPU.
+        for span in off.spans().filter(|(start_ns, end_ns)| start_ns < end_ns) {
             let span = ThreadSpan::off_cpu(off, span, node, for_data);
-            self.current.spans_of_threads.add(index, span);
+            // Other threads may idle: their waits count only where the main thread waits for them.
+            if off.tid == off.pid {
+                self.current.spans_of_threads.add(index, span);
+            } else {
+                self.current.spans_of_threads.add_other(index, span);
+            }
         }
         self.place_in_timeline(off, node, for_data);
     }
@@ -86,7 +90,7 @@ impl Analysis {
         let own = spans.of(index);
         let children = children.iter().map(|child| spans.of(*child));
         let pid = process.sums.pid;
-        let main = MainThread::of(own, pid, within);
-        Some(main.report(&self.stacks, hertz.into(), (own, pid), children))
+        let main = MainThread::of(&self.stacks, own, pid, within);
+        Some(main.report(&self.stacks, hertz.into(), (own, pid), spans.others(index), children))
     }
 }

@@ -99,6 +99,8 @@ pub enum AdviceId {
     FasterData,
     /// Run what holds the GIL elsewhere.
     FreeGil,
+    /// Hold a lock for less time.
+    FreeLock,
     /// Change what an idle GPU waits for.
     KeepGpuBusy,
     /// Inspect `gc.garbage`.

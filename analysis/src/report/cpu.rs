@@ -1,6 +1,7 @@
 //! The parts of a report about what threads executed, and for what they were off the CPU.
 
 use super::Location;
+use crate::time::sum;
 use gctrace_event::OffCpuReason;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -62,6 +63,10 @@ pub struct MainThreadReport {
     /// What other threads of the process executed while it waited for the GIL: as a rule the one that had it;
     /// `null` if it did not wait.
     pub gil: Option<MeanwhileReport>,
+    /// What the threads that had a lock did while it waited for that lock: each time one that came back from a wait
+    /// meanwhile, the one that most often was the last to, or else one that ran then (inferred); `null` if it did not
+    /// wait.
+    pub lock: Option<MeanwhileReport>,
     /// What its child processes did while it waited for data; `null` if it did not, or has none.
     pub workers: Option<MeanwhileReport>,
     /// What other threads of the process executed while it waited for data; `null` if it did not, or they
@@ -110,7 +115,7 @@ pub struct OffCpuLine {
 }
 
 /// What others did while the main thread waited for them: CPU time of all their threads; off the CPU their
-/// main threads only, as others may idle; measured.
+/// main threads only, as others may idle, except for a lock; measured.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct MeanwhileReport {
     /// Number of child processes, or of threads, that did anything meanwhile.
@@ -127,6 +132,49 @@ pub struct MeanwhileReport {
     pub off_cpu_ns: u64,
     /// The 20 lines and reasons with the most of `off_cpu_ns`.
     pub off_cpu: Vec<OffCpuLine>,
+}
+
+impl MeanwhileReport {
+    /// The line at which they ran the longest, with that time in ns.
+    #[must_use]
+    pub(crate) fn longest_line(&self) -> Option<(&Location, u64)> {
+        let with_line = self.lines.iter().filter_map(|of| Some((of.line.as_ref()?, of.cpu_ns)));
+        with_line.max_by_key(|(_, ns)| *ns)
+    }
+
+    /// What they did the longest at one line, running or off the CPU.
+    #[must_use]
+    pub(crate) fn longest(&self) -> Option<OthersDid<'_>> {
+        let share = |ns: u64| (ns as f64 / self.waited_ns.max(1) as f64).min(1.0);
+        let runs = self.longest_line().map(|(line, ns)| (ns, None, line, self.cpu_ns));
+        let waits = self.off_cpu.iter().filter_map(|of| {
+            let same = self.off_cpu.iter().filter(|other| other.reason == of.reason);
+            let all_ns = sum(same.map(|other| other.time_ns));
+            Some((of.time_ns, Some(of.reason), of.line.as_ref()?, all_ns))
+        });
+        let all = runs.into_iter().chain(waits);
+        let (line_ns, did, line, all_ns) = all.max_by_key(|(ns, ..)| *ns)?;
+        Some(OthersDid { did, share: share(all_ns), line, line_share: share(line_ns) })
+    }
+}
+
+/// What others did while a main thread waited for them. Shares are of that time.
+#[derive(Debug)]
+pub(crate) struct OthersDid<'a> {
+    /// They are off the CPU for this reason; `None`: they run.
+    pub(crate) did: Option<OffCpuReason>,
+    /// The share of that.
+    pub(crate) share: f64,
+    /// The line with most of it.
+    pub(crate) line: &'a Location,
+    /// The share at this line.
+    pub(crate) line_share: f64,
+}
+
+impl OthersDid<'_> {
+    pub(crate) fn waits_for_disk(&self) -> bool {
+        matches!(self.did, Some(OffCpuReason::Disk | OffCpuReason::PageFault))
+    }
 }
 
 /// CPU time at one Python line.

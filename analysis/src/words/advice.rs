@@ -32,7 +32,9 @@ pub(crate) fn advice(id: AdviceId, effect: AdviceEffect, report: &Report) -> Adv
         AdviceId::Uncollectable => uncollectable(report),
         AdviceId::BreakCycles => break_cycles(report),
         // These have words of their own.
-        AdviceId::FasterData | AdviceId::FreeGil | AdviceId::KeepGpuBusy => AdviceText::default(),
+        AdviceId::FasterData | AdviceId::FreeGil | AdviceId::FreeLock | AdviceId::KeepGpuBusy => {
+            AdviceText::default()
+        }
     };
     let some = |text: String| (!text.is_empty()).then_some(text);
     Advice {

@@ -13,7 +13,7 @@ use std::fmt;
 /// Samples below which shares are not stated: at 100 the 95 % interval of a half is 40 to 60 %.
 const ENOUGH: u64 = 100;
 /// A shorter process has not time for as many.
-const LONG_NS: u64 = 1_000_000_000;
+pub(crate) const LONG_NS: u64 = 1_000_000_000;
 /// Lines named.
 const NAMED: usize = 3;
 /// From this share on a line, a file or collections are worth a word.
@@ -91,7 +91,7 @@ pub fn main_thread_times(report: &Report) -> Option<(u64, Vec<(ThreadUse, u64)>)
 }
 
 /// The process that the verdict names, if it names one.
-fn shown_process(report: &Report) -> Option<&CpuReport> {
+pub(crate) fn shown_process(report: &Report) -> Option<&CpuReport> {
     if let Some(judged) = report.phases.as_ref().filter(|_| report.totals.processes > 1) {
         return report.cpu.iter().find(|cpu| (cpu.trace, cpu.pid) == (judged.trace, judged.pid));
     }
@@ -183,7 +183,8 @@ impl<'a> ShortPlaces<'a> {
         let main = cpu.main_thread.as_ref();
         let meanwhile = main
             .into_iter()
-            .flat_map(|main| main.gil.iter().chain(&main.workers).chain(&main.threads));
+            .flat_map(|main| [&main.gil, &main.lock, &main.workers, &main.threads])
+            .flatten();
         let others = meanwhile.flat_map(|of| {
             let running = of.lines.iter().filter_map(|of| of.line.as_ref());
             running.chain(of.off_cpu.iter().filter_map(|of| of.line.as_ref()))
@@ -230,6 +231,9 @@ fn main_thread(cpu: &CpuReport, main: &MainThreadReport, process: &str, step: St
                 (None, None) => None,
             },
             (_, OffCpuReason::Gil) => main.gil.as_ref().and_then(|of| holder_in_short(of, places)),
+            (_, OffCpuReason::Lock) => {
+                main.lock.as_ref().and_then(|of| holder_in_short(of, places))
+            }
             _ => None,
         };
         let most = wait.longest.time_ns > wait.time_ns / 2;
@@ -280,10 +284,13 @@ pub(super) fn workers_in_short(
     (!parts.is_empty()).then(|| format!(" (meanwhile {whose}: {})", parts.join(", ")))
 }
 
-/// ` (meanwhile another thread at loader.py:9 in spin)`.
+/// ` (meanwhile another thread ran at loader.py:9 in spin)`.
 fn holder_in_short(threads: &MeanwhileReport, places: ShortPlaces<'_>) -> Option<String> {
-    let line = threads.lines.first()?.line.as_ref()?;
-    Some(format!(" (meanwhile another thread ran{})", places.at(Some(line))))
+    let did = threads.longest()?;
+    let does = did
+        .did
+        .map_or_else(|| "ran".to_owned(), |reason| format!("was {}", waiting(reason, false)));
+    Some(format!(" (meanwhile another thread {does}{})", places.at(Some(did.line))))
 }
 
 /// Share of its time for which the busiest thread was on a CPU, 1 at most; it waited for the rest, or for

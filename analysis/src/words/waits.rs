@@ -1,9 +1,8 @@
 //! The words of advice on what training's main thread waits for.
 
 use super::samples::{ShortPlaces, waiting, workers_in_short};
-use crate::report::{Location, MainThreadReport, MeanwhileReport};
+use crate::report::{Location, MainThreadReport, OthersDid};
 use crate::units::{counted, duration, percent};
-use gctrace_event::OffCpuReason;
 
 /// From this share on a part is all.
 const NEARLY_ALL: f64 = 0.9;
@@ -12,9 +11,9 @@ const NEARLY_ALL: f64 = 0.9;
 #[derive(Debug)]
 pub(crate) enum WaitRemedy<'a> {
     /// More workers, `enough` instead of `now`, or less time at this line; not more, as there are so many CPUs.
-    MoreWorkers { now: u64, enough: u64, of_cpus: Option<u32>, did: WorkersDid<'a> },
+    MoreWorkers { now: u64, enough: u64, of_cpus: Option<u32>, did: OthersDid<'a> },
     /// Less time at this line: more workers would not share it.
-    LessThere { workers: u64, did: WorkersDid<'a> },
+    LessThere { workers: u64, did: OthersDid<'a> },
     /// Less time at this line, or more CPUs, for which the workers wait, or of which each has one.
     NoCpuLeft { workers: u64, waiting: Option<f64>, cpus: Option<u32>, line: &'a Location },
     /// Fewer collections in the workers.
@@ -23,27 +22,10 @@ pub(crate) enum WaitRemedy<'a> {
     FirstWorkers { workers: Option<u64>, line: &'a Location, line_ns: u64 },
     /// Less time at this line, which another thread of the process runs.
     OtherThread { share: f64, line: &'a Location },
+    /// A lock for less time: at this line training, or the main thread, waits for it.
+    Lock { at: Option<&'a Location>, did: OthersDid<'a> },
     /// This line elsewhere: another thread runs it while training waits for the GIL.
     Gil { share: f64, line: &'a Location },
-}
-
-/// What each worker does while training waits.
-#[derive(Debug)]
-pub(crate) struct WorkersDid<'a> {
-    /// It is off the CPU for this reason; `None`: it runs.
-    pub(crate) did: Option<OffCpuReason>,
-    /// The share of that.
-    pub(crate) share: f64,
-    /// The line with most of it.
-    pub(crate) line: &'a Location,
-    /// The share at this line.
-    pub(crate) line_share: f64,
-}
-
-impl WorkersDid<'_> {
-    pub(crate) fn waits_for_disk(&self) -> bool {
-        matches!(self.did, Some(OffCpuReason::Disk | OffCpuReason::PageFault))
-    }
 }
 
 /// The sentences of an advice.
@@ -54,14 +36,15 @@ pub(crate) struct WaitWords {
     pub(crate) risk: Option<String>,
 }
 
-/// `waited_ns`: how long training waited for it; `at_most_ns`: what the change saves of it at most.
+/// `waited_ns`: how long training waited for it.
 pub(crate) fn words(
     remedy: &WaitRemedy<'_>,
     main: &MainThreadReport,
     places: ShortPlaces<'_>,
-    (waited_ns, at_most_ns): (u64, u64),
+    waited_ns: u64,
 ) -> WaitWords {
-    let (change, evidence) = change(remedy, places, waited_ns);
+    let who = if main.training { "training" } else { "the main thread" };
+    let (change, evidence) = change(remedy, places, who, waited_ns);
     let whole_ns = main.interval_ns;
     let waited = format!(
         "{} ({} of {})",
@@ -69,18 +52,19 @@ pub(crate) fn words(
         percent(waited_ns as f64 / whole_ns.max(1) as f64),
         duration(whole_ns)
     );
+    let whose = if main.training { "Training's main thread" } else { "The main thread" };
     let waits = match remedy {
         WaitRemedy::FirstWorkers { .. } => {
             format!("Training's main thread spends {waited} on loading its data.")
         }
-        WaitRemedy::Gil { .. } => format!("Training's main thread waits {waited} for the GIL."),
+        WaitRemedy::Gil { .. } => format!("{whose} waits {waited} for the GIL."),
+        WaitRemedy::Lock { .. } => format!("{whose} waits {waited} for a lock."),
         _ => format!("Training's main thread waits {waited} for data."),
     };
     let meanwhile = main.workers.as_ref().and_then(|of| workers_in_short(of, places));
     let meanwhile = meanwhile.filter(|_| main.loading.is_none()).unwrap_or_default();
-    let saves = duration(at_most_ns);
     WaitWords {
-        action: format!("{change}: {evidence}. Saves up to {saves} (predicted)."),
+        action: format!("{change}: {evidence}."),
         why: format!("{waits}{}", sentence(&meanwhile)),
         code: code(remedy),
         risk: risk(remedy).map(str::to_owned),
@@ -94,13 +78,18 @@ fn sentence(meanwhile: &str) -> String {
 }
 
 /// What to change, and the figures that show it.
-fn change(remedy: &WaitRemedy<'_>, places: ShortPlaces<'_>, waited_ns: u64) -> (String, String) {
+fn change(
+    remedy: &WaitRemedy<'_>,
+    places: ShortPlaces<'_>,
+    who: &str,
+    waited_ns: u64,
+) -> (String, String) {
     let at = |line| places.at(Some(line)).trim_start_matches(" at ").to_owned();
     let time = duration(waited_ns);
     let each = |workers| if workers == 1 { "its worker" } else { "each worker" };
     let part =
         |share: f64| format!("for {} of the {time} that training waits for data", percent(share));
-    let does = |workers: u64, of: &WorkersDid<'_>| {
+    let does = |workers: u64, of: &OthersDid<'_>| {
         let waits = of.did.map(|reason| format!("is {}", waiting(reason, false)));
         let does = waits.unwrap_or_else(|| "runs".to_owned());
         let (each, part) = (each(workers), part(of.share));
@@ -168,15 +157,27 @@ fn change(remedy: &WaitRemedy<'_>, places: ShortPlaces<'_>, waited_ns: u64) -> (
         WaitRemedy::Gil { share, line } => (
             format!("Run {} in another process", at(line)),
             format!(
-                "another thread runs it for {} of the {time} that training waits for the GIL",
+                "another thread runs it for {} of the {time} that {who} waits for the GIL",
                 percent(*share)
             ),
         ),
+        WaitRemedy::Lock { at: waiting_line, did } => {
+            let does = did.did.map(|reason| format!("is {}", waiting(reason, false)));
+            (
+                format!("Hold the lock for less time at {}", at(did.line)),
+                format!(
+                    "another thread {} there for {} of the {time} that {who} waits for it{}",
+                    does.unwrap_or_else(|| "runs".to_owned()),
+                    percent(did.line_share),
+                    places.at(*waiting_line)
+                ),
+            )
+        }
     }
 }
 
 /// The change at the line itself.
-fn less_there(did: &WorkersDid<'_>, at: &str) -> String {
+fn less_there(did: &OthersDid<'_>, at: &str) -> String {
     match did.did {
         None => format!("make {at} faster"),
         Some(_) if did.waits_for_disk() => format!("cache what {at} reads, or use faster storage"),
@@ -212,10 +213,4 @@ fn risk(remedy: &WaitRemedy<'_>) -> Option<&'static str> {
         }
         _ => None,
     }
-}
-
-/// The line at which others ran the longest, with that time.
-pub(crate) fn longest_line(others: &MeanwhileReport) -> Option<(&Location, u64)> {
-    let with_line = others.lines.iter().filter_map(|of| Some((of.line.as_ref()?, of.cpu_ns)));
-    with_line.max_by_key(|(_, ns)| *ns)
 }

@@ -73,7 +73,8 @@ pub(crate) fn off_cpu(report: &Report) -> ReportSection {
         lines.extend(waits(&main.off_cpu, main.interval_ns, places));
         let gil = main.gil.as_ref().map(|of| ("other threads while it waited for the GIL", of));
         let workers = main.workers.as_ref().map(|of| ("its workers while it waited for data", of));
-        for (what, meanwhile) in gil.into_iter().chain(workers) {
+        let lock = main.lock.as_ref().map(|of| ("the thread that had the lock it waited for", of));
+        for (what, meanwhile) in gil.into_iter().chain(lock).chain(workers) {
             lines.extend(meanwhile_table(what, meanwhile, places));
         }
     }

@@ -11,10 +11,11 @@ use super::{cleanup, evidence, garbage, idle, leaks, lines, missing, steps};
 use crate::text::OrDash as _;
 use crate::units::{count, counted, duration, percent};
 use gctrace_analysis::report::{
-    Advice, JudgedPhase, Level, PhaseReport, PhasesReport, Report, TrainingMark,
+    Advice, JudgedPhase, Level, PhaseReport, PhasesReport, Report, TraceReport, TrainingMark,
 };
 use gctrace_analysis::words;
 use gctrace_analysis::words::advice::{measured, saves};
+use gctrace_event::RecordingMode;
 
 /// Maximum lines of the short report.
 pub(super) const LINES: usize = 24;
@@ -262,8 +263,12 @@ pub(super) fn nothing(report: &Report) -> &'static str {
             "Nothing to change in the collector. What the data is late for is not in the trace."
         }
         Level::None | Level::Negligible if report.waits_for_cpu() => {
-            "Nothing to change in the collector. Training waits for a CPU: run fewer threads (OMP_NUM_THREADS) \
+            "Nothing to change in the collector. The program waits for a CPU: run fewer threads (OMP_NUM_THREADS) \
              or programs on them, or use more."
+        }
+        Level::None | Level::Negligible if sees_no_waits(report) => {
+            "Nothing to change in the collector. What else the program waits for, kernel probes show: sudo gctrace \
+             -- COMMAND"
         }
         Level::None | Level::Negligible => "Nothing to change in the collector.",
         Level::TooShort if at_start_up => "A start-up this short is not worth a change.",
@@ -272,6 +277,14 @@ pub(super) fn nothing(report: &Report) -> &'static str {
             "No change is known that saves 1 % of it."
         }
     }
+}
+
+/// Whether all was recorded in-process, where neither samples nor waits are.
+fn sees_no_waits(report: &Report) -> bool {
+    let in_process = |trace: &TraceReport| {
+        trace.recorded.as_ref().is_some_and(|recorded| recorded.mode == RecordingMode::Inject)
+    };
+    report.cpu.is_empty() && report.gpu.is_none() && report.traces.iter().all(in_process)
 }
 
 /// What the figures rest on: overhead, and what is missing.

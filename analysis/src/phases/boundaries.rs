@@ -12,7 +12,7 @@ use crate::time::add_to;
 use crate::time::intervals::Intervals;
 use crate::time::stats::ratio;
 use gctrace_event::GcReason;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 /// Fewer steps than this do not show where training begins.
 pub(super) const FEWEST_STEPS: usize = 5;
@@ -67,13 +67,13 @@ impl RunPhases {
                     exit_ns.saturating_sub(*fork_ns) > (fork_ns - start_ns) / OUTLIVES
                 };
                 let fork_ns = fork_ns.filter(|fork_ns| (start_ns..exit_ns).contains(fork_ns));
-                let marks = [
-                    (fork_ns.filter(goes_on), TrainingMark::AfterFork),
-                    (imported_ns(pauses, (start_ns, exit_ns), &stack), TrainingMark::AfterImports),
-                ];
-                let borders = marks.into_iter().filter_map(|(ns, mark)| Some((ns?, mark)));
-                let borders = borders.filter(|(ns, _)| !attached && is_border(pauses, *ns, &stack));
-                let last = borders.max_by_key(|(ns, _)| *ns);
+                let borders = Borders::of(pauses, &stack);
+                let fork_ns = fork_ns.filter(goes_on).filter(|ns| borders.is_one(*ns));
+                let imported_ns = imported_ns(pauses, (start_ns, exit_ns), &borders, &stack);
+                let marks =
+                    [(fork_ns, TrainingMark::AfterFork), (imported_ns, TrainingMark::AfterImports)];
+                let marks = marks.into_iter().filter_map(|(ns, mark)| Some((ns?, mark)));
+                let last = marks.filter(|_| !attached).max_by_key(|(ns, _)| *ns);
                 let (training_ns, mark) = last.unwrap_or((start_ns, TrainingMark::WholeRun));
                 Self { span_ns, training_ns: (training_ns, exit_ns), mark, steps: None }
             }
@@ -202,30 +202,51 @@ pub(crate) enum At<'a> {
     Elsewhere(&'a Location),
 }
 
-/// Whether work may change there: no line of the program triggers collections on both sides.
-fn is_border<'a>(
-    pauses: &[PauseSpan],
-    border_ns: u64,
-    stack: impl Fn(&PauseSpan) -> Option<At<'a>>,
-) -> bool {
-    let mut lines: [BTreeSet<&Location>; 2] = Default::default();
-    for pause in pauses.iter().filter(|pause| pause.reason != GcReason::Shutdown) {
-        if let Some(At::Elsewhere(line)) = stack(pause)
-            && !line.library
-        {
-            lines[usize::from(pause.start_ns >= border_ns)].insert(line);
-        }
-    }
-    let [before, after] = lines;
-    before.is_disjoint(&after)
+/// Where work may change: where no line of the program triggers collections on both sides.
+struct Borders {
+    /// From the first to the last pause at such lines: later than the first number, and up to the second, is none.
+    /// Ordered, apart from each other.
+    none: Vec<(u64, u64)>,
 }
 
-/// The end of the imports, within these timestamps: where least of the time of the pauses that have
+impl Borders {
+    fn of<'a>(pauses: &[PauseSpan], stack: impl Fn(&PauseSpan) -> Option<At<'a>>) -> Self {
+        let mut lines: BTreeMap<&Location, (u64, u64)> = BTreeMap::new();
+        for pause in pauses.iter().filter(|pause| pause.reason != GcReason::Shutdown) {
+            if let Some(At::Elsewhere(line)) = stack(pause)
+                && !line.library
+            {
+                let at_ns = pause.start_ns;
+                let (first_ns, last_ns) = lines.entry(line).or_insert((at_ns, at_ns));
+                (*first_ns, *last_ns) = (at_ns.min(*first_ns), at_ns.max(*last_ns));
+            }
+        }
+        let mut spans: Vec<(u64, u64)> = lines.into_values().collect();
+        spans.sort_unstable();
+        let mut none: Vec<(u64, u64)> = Vec::new();
+        for (first_ns, last_ns) in spans {
+            match none.last_mut() {
+                Some(before) if first_ns <= before.1 => before.1 = before.1.max(last_ns),
+                _ => none.push((first_ns, last_ns)),
+            }
+        }
+        Self { none }
+    }
+
+    fn is_one(&self, at_ns: u64) -> bool {
+        let before = self.none.partition_point(|(first_ns, _)| *first_ns < at_ns);
+        let span = before.checked_sub(1).and_then(|last| self.none.get(last));
+        span.is_none_or(|(_, last_ns)| *last_ns < at_ns)
+    }
+}
+
+/// The end of the imports, at a border within these timestamps: where least of the time of the pauses that have
 /// a stack is on the wrong side, importing after it or anything else before it. `None` if it is the
 /// start.
 fn imported_ns<'a>(
     pauses: &[PauseSpan],
     (from_ns, to_ns): (u64, u64),
+    borders: &Borders,
     stack: impl Fn(&PauseSpan) -> Option<At<'a>>,
 ) -> Option<u64> {
     // Time that is on the wrong side, beyond what is if the imports end at the start.
@@ -237,8 +258,9 @@ fn imported_ns<'a>(
             Some(At::Elsewhere(_)) => wrong_ns += i128::from(pause.duration_ns()),
             Some(At::Import) => wrong_ns -= i128::from(pause.duration_ns()),
         }
-        if wrong_ns < least_ns {
-            (least_ns, imported_ns) = (wrong_ns, Some(pause.end_ns.min(to_ns)));
+        let end_ns = pause.end_ns.min(to_ns);
+        if wrong_ns < least_ns && borders.is_one(end_ns) {
+            (least_ns, imported_ns) = (wrong_ns, Some(end_ns));
         }
     }
     imported_ns
@@ -405,6 +427,20 @@ mod tests {
         };
         assert_eq!(mark(false), TrainingMark::WholeRun);
         assert_eq!(mark(true), TrainingMark::AfterFork, "a library's line serves many callers");
+    }
+
+    #[test]
+    fn imports_end_before_a_line_that_imports_once_more() {
+        let pauses: Vec<PauseSpan> = (0..50).map(|index| at(index * 20)).collect();
+        let timeline = ProcessTimeline { pauses, ..ProcessTimeline::default() };
+        // The program works from 300 ns on, at one line; of a module that it loads later much is imported.
+        let same = line(7);
+        let work = |pause: &PauseSpan| {
+            let imports = pause.start_ns < 300 || (500..800).contains(&pause.start_ns);
+            Some(if imports { At::Import } else { At::Elsewhere(&same) })
+        };
+        let phases = RunPhases::of(&timeline, (0, 1_000), false, None, work);
+        assert_eq!((phases.mark, phases.training_ns), (TrainingMark::AfterImports, (290, 1_000)));
     }
 
     proptest! {

@@ -111,14 +111,20 @@ fn else_where(report: &Report) -> Option<String> {
         (phases.judged != JudgedPhase::Training, "the time after it", &phases.training),
         (true, "exit", &phases.exit),
     ];
-    let named = parts.into_iter().filter(|(is_other, _, phase)| {
-        *is_other && phase.collected_ns() as f64 >= WORTH * whole_ns as f64
-    });
-    let named = named.map(|(_, name, phase)| {
-        let (paused, of) = (duration(phase.collected_ns()), duration(phase.unhindered_ns()));
-        format!("{paused} of {name} ({of})")
-    });
-    let named: Vec<String> = named.collect();
+    // In-process the last collections are not recorded, but the time of all that an interpreter's end takes.
+    let unseen = report.judged_process().and_then(|process| process.unseen.as_ref());
+    let end_ns = unseen.and_then(|unseen| unseen.end_ns);
+    let mut named = Vec::new();
+    for (_, name, phase) in parts.into_iter().filter(|(is_other, ..)| *is_other) {
+        let seen_ns = phase.collected_ns();
+        let unseen_ns = end_ns.filter(|ns| name == "exit" && *ns > seen_ns);
+        let paused_ns = unseen_ns.unwrap_or(seen_ns);
+        if paused_ns as f64 >= WORTH * whole_ns as f64 {
+            let up_to = if unseen_ns.is_some() { "up to " } else { "" };
+            let (paused, of) = (duration(paused_ns), duration(phase.unhindered_ns()));
+            named.push(format!("{up_to}{paused} of {name} ({of})"));
+        }
+    }
     (!named.is_empty()).then(|| format!("It paused also {}.", named.join(" and ")))
 }
 

@@ -2,7 +2,7 @@
 
 use super::table::{ReportSection, TableOfColumns, mark, paragraph};
 use crate::units::{bytes, counted, duration, short_count, three_digits};
-use gctrace_analysis::report::{AdviceId, HeapTrend, ProcessReport, Report, Trend};
+use gctrace_analysis::report::{AdviceId, HeapTrend, JudgedPhase, ProcessReport, Report, Trend};
 use gctrace_analysis::words;
 use gctrace_analysis::words::places;
 
@@ -174,8 +174,13 @@ fn long_duration(ns: u64) -> String {
     }
 }
 
-/// That the memory of the judged process rose for less time than a trend takes; `None` if it did not.
+/// That the memory of the judged process rose for less time than a trend takes; `None` if it did not, or if the report
+/// is about its start-up, in which memory rises.
 pub(super) fn rose(report: &Report) -> Option<String> {
+    let phases = report.phases.as_ref();
+    if phases.is_some_and(|phases| phases.judged == JudgedPhase::StartUp) {
+        return None;
+    }
     let advised = report.advice.iter().any(|advice| advice.id == AdviceId::CollectSometimes);
     let rise = report.judged_process()?.trend.as_ref()?.rise.filter(|_| !advised)?;
     let is_short = rise.duration_ns < SHORTEST_NS;

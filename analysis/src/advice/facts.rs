@@ -110,6 +110,12 @@ impl<'a> Facts<'a> {
             && self.steps().is_none()
     }
 
+    /// Whether it is one of several ranks of a job.
+    pub(crate) fn is_rank(&self) -> bool {
+        let phases = self.report.phases.as_ref();
+        phases.is_some_and(|phases| phases.rank.is_some() && phases.among > 1)
+    }
+
     /// What to do about cycles: break those that are known, or find them.
     pub(super) fn about_cycles(&self) -> AdviceId {
         let garbage = self.process.garbage.as_ref();

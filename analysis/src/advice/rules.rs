@@ -87,6 +87,12 @@ fn of_automatic(facts: &Facts<'_>, bound_ns: u64) -> Vec<Candidate> {
     match facts.frees_nothing() {
         // What piles up is not all alive, or will be garbage.
         Some(true) | None if facts.uncollected().is_some() || facts.grows() => Vec::new(),
+        // Each rank that collects holds up the others.
+        Some(true) if facts.is_rank() => {
+            let settings = format!("plan:{PLANNED_STEPS},gen2:{PLANNED_STEPS}");
+            let settings = facts.steps().map(|_| settings.as_str());
+            vec![of(AdviceId::Planned, None, settings)]
+        }
         Some(true) if facts.ends() => {
             vec![of(AdviceId::Disable, Some(OFF), Some("disable@start"))]
         }

@@ -264,8 +264,10 @@ fn raise_threshold(report: &Report, effect: &AdviceEffect) -> AdviceText {
 
 fn planned(report: &Report) -> AdviceText {
     const STEPS: u64 = super::PLANNED_STEPS;
+    let on_ranks = Facts::of(report).is_some_and(|facts| facts.is_rank());
+    let ranks = if on_ranks { ", at the same step on every rank" } else { "" };
     AdviceText {
-        action: format!("collect every {STEPS} steps only, with gc.disable()"),
+        action: format!("collect every {STEPS} steps only{ranks}, with gc.disable()"),
         why: format!(
             "{} They come at any point of a step. In a distributed job different ranks are hit at \
              different steps and stall the others; planned collections hit all ranks at the same step.{}",

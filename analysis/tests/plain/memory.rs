@@ -1,7 +1,7 @@
 //! What is advised where memory piles up.
 
 use gctrace_analysis::report::{AdviceId, Report};
-use gctrace_event::{GcReason, GcSettings, Pause, Pressure, Record};
+use gctrace_event::{GcReason, GcSettings, Pause, Pressure, Process, Record};
 use test_kit::reports::{MS, START, end, pause, process, report};
 
 const S: u64 = 1_000 * MS;
@@ -114,6 +114,28 @@ fn growth_of_half_a_minute_leads_to_its_holder() {
         let advised = advised([program(40, resident), young()].concat(), 40);
         assert!(advised.iter().all(|(id, _)| *id != AdviceId::FindHolders), "{advised:?}");
     }
+}
+
+#[test]
+fn ranks_collect_at_the_same_step() {
+    let of = |ranks: u32| {
+        let with_rank = |pid, rank| match process(pid, 0, "generational") {
+            Record::Process(of) => Record::Process(Process { rank, ..of }),
+            other => other,
+        };
+        let mut records: Vec<Record> =
+            (1..=ranks).map(|pid| with_rank(pid, (ranks > 1).then_some(pid))).collect();
+        for pid in 1..=ranks {
+            let pauses = collections(10, 20, 0, GcReason::Automatic).into_iter();
+            records.extend(pauses.map(|record| match record {
+                Record::Pause(of) => Record::Pause(Pause { pid, tid: pid, ..of }),
+                other => other,
+            }));
+        }
+        advised(records, 10).into_iter().map(|(id, _)| id).collect::<Vec<_>>()
+    };
+    assert!(of(2).contains(&AdviceId::Planned), "{:?}", of(2));
+    assert!(!of(1).contains(&AdviceId::Planned), "{:?}", of(1));
 }
 
 #[test]

@@ -71,17 +71,20 @@ pub(crate) fn advice(report: &Report) -> Vec<Advice> {
     list
 }
 
-/// Memory that piles up, or that garbage holds, comes before what saves little time.
+/// Cycles of the program's that are nearly all garbage come first. Memory that piles up, or that garbage holds, comes
+/// before what saves little time.
 fn put_memory_first(report: &Report, list: &mut [Advice]) {
     let whole_ns = report.phases.as_ref().map_or(0, PhasesReport::unhindered_ns);
+    let knows_cycles = Facts::of(report).is_some_and(|facts| facts.knows_own_cycles());
     list.sort_by_key(|advice| {
         let is_memory =
             advice.effect.gives_back_at_most_bytes.is_some() || advice.id == AdviceId::FindHolders;
         let saves_much = advice.likely_ns() as f64 >= MUCH * whole_ns.max(1) as f64;
         match (saves_much, is_memory) {
-            (true, _) => 0,
-            (false, true) => 1,
-            (false, false) => 2,
+            _ if knows_cycles && advice.id == AdviceId::BreakCycles => 0,
+            (true, _) => 1,
+            (false, true) => 2,
+            (false, false) => 3,
         }
     });
 }
@@ -116,7 +119,9 @@ fn choose(report: &Report) -> Vec<Candidate> {
     for change in memory::changes(&facts) {
         match list.iter_mut().find(|listed| listed.id == change.id) {
             Some(listed) => {
-                listed.effect.gives_back_at_most_bytes = change.effect.gives_back_at_most_bytes;
+                if change.effect.gives_back_at_most_bytes.is_some() {
+                    listed.effect.gives_back_at_most_bytes = change.effect.gives_back_at_most_bytes;
+                }
             }
             None => list.push(change),
         }

@@ -218,7 +218,9 @@ pub struct DominatorsAnswer {
 pub struct Suspect {
     /// What holds it, as far as the path shows.
     pub holder: SuspectHolder,
-    /// The object and what it retains.
+    /// Number of objects: several that something outside the heap holds each, and one of any other.
+    pub alike: u64,
+    /// The object, or one of those alike, and what they retain.
     #[serde(flatten)]
     pub row: RetainedRow,
     /// What it retains, by type of the objects, most bytes first; at most three.
@@ -250,6 +252,8 @@ pub enum SuspectHolder {
     Loggers,
     /// What `weakref.finalize` calls and passes.
     Finalizer,
+    /// What an event loop is to run.
+    EventLoop,
     /// The values of a `weakref.WeakKeyDictionary`.
     WeakKeys,
     /// A traceback, which holds the frames it went through and their variables.
@@ -262,6 +266,8 @@ pub enum SuspectHolder {
     ModuleAttribute,
     /// A variable of a function that runs.
     Frame,
+    /// Something outside the heap holds each of them.
+    Outside,
     /// Something else.
     Other,
 }

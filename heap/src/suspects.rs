@@ -8,7 +8,7 @@ use super::dominators::Dominators;
 use super::names::Place;
 use super::reach::Heap;
 use super::report::{
-    DominatorsAnswer, HeapCount, RetainedRow, RetainedType, Suspect, SuspectHolder,
+    DominatorsAnswer, HeapCount, Held, RetainedRow, RetainedType, Suspect, SuspectHolder,
 };
 use super::{HeapRoot, NodeIndex};
 use std::cmp::Reverse;
@@ -35,20 +35,59 @@ impl Heap {
         let bytes = |node: &NodeIndex| (Reverse(dominators.retained(*node).bytes), *node);
         largest.sort_by_key(bytes);
         largest.truncate(most);
-        let mut suspects = self.accumulation_points(dominators, alive_bytes);
-        suspects.sort_by_key(bytes);
-        let mut mostly = self.mostly(dominators, &suspects);
-        let suspect = |node: NodeIndex| Suspect {
-            holder: self.suspect_holder(node),
-            row: self.retained_row(node, dominators),
-            mostly: mostly.remove(&node).unwrap_or_default(),
+        let mut suspects: Vec<Vec<NodeIndex>> = self
+            .accumulation_points(dominators, alive_bytes)
+            .into_iter()
+            .map(|one| vec![one])
+            .collect();
+        suspects.extend(self.held_outside_alike(dominators, alive_bytes));
+        let retained = |nodes: &[NodeIndex]| {
+            let each = nodes.iter().map(|node| dominators.retained(*node));
+            each.fold(HeapCount::default(), |mut sum, one| {
+                sum.add_all(HeapCount { objects: one.objects, bytes: one.bytes });
+                sum
+            })
+        };
+        suspects.sort_by_key(|nodes| (Reverse(retained(nodes).bytes), nodes.first().copied()));
+        let mostly = self.mostly(dominators, &suspects);
+        let suspect = |(nodes, mostly): (&Vec<NodeIndex>, _)| {
+            let first = *nodes.first()?;
+            let row =
+                RetainedRow { retained: retained(nodes), ..self.retained_row(first, dominators) };
+            let holder = match nodes.len() {
+                1 => self.suspect_holder(first),
+                _ => SuspectHolder::Outside,
+            };
+            Some(Suspect { holder, alike: nodes.len() as u64, row, mostly })
         };
         DominatorsAnswer {
             alive_bytes,
             suspect_share: SHARE,
-            suspects: suspects.into_iter().map(suspect).collect(),
+            suspects: suspects.iter().zip(mostly).filter_map(suspect).collect(),
             largest: largest.into_iter().map(|node| self.retained_row(node, dominators)).collect(),
         }
+    }
+
+    /// Objects of one kind of which something outside the heap holds each, as C code holds callbacks: together they
+    /// retain the share, alone each may retain little.
+    fn held_outside_alike(&self, dominators: &Dominators, alive_bytes: u64) -> Vec<Vec<NodeIndex>> {
+        let mut kinds: HashMap<u32, (u64, Vec<NodeIndex>)> = HashMap::new();
+        let order = dominators.order().iter().copied();
+        for node in order.filter(|node| dominators.immediate(*node).is_none()) {
+            // Built-in types say nothing: C code holds many of the interpreter's own.
+            let kind = self.kind(node);
+            let is_telling = kind.function.is_some() || kind.type_name.contains('.');
+            if is_telling && self.holder(node).is_none() && self.held(node) == Held::Outside {
+                let (bytes, nodes) = kinds.entry(self.node(node).kind).or_default();
+                *bytes = bytes.saturating_add(dominators.retained(node).bytes);
+                nodes.push(node);
+            }
+        }
+        #[expect(clippy::cast_precision_loss, reason = "a share of bytes")]
+        let is_large = |bytes: u64| bytes as f64 >= SHARE * alive_bytes as f64;
+        let kinds =
+            kinds.into_values().filter(|(bytes, nodes)| nodes.len() > 1 && is_large(*bytes));
+        kinds.map(|(_, nodes)| nodes).collect()
     }
 
     fn retained_row(&self, node: NodeIndex, dominators: &Dominators) -> RetainedRow {
@@ -123,44 +162,44 @@ impl Heap {
         node
     }
 
-    /// The types of what each suspect retains.
+    /// The types of what each suspect retains, most bytes first.
     fn mostly(
         &self,
         dominators: &Dominators,
-        suspects: &[NodeIndex],
-    ) -> HashMap<NodeIndex, Vec<RetainedType>> {
+        suspects: &[Vec<NodeIndex>],
+    ) -> Vec<Vec<RetainedType>> {
         // Node -> position of the suspect that dominates it, plus 1.
         let mut of = vec![0_u8; self.graph().nodes.len()];
-        for (number, suspect) in (1..=u8::MAX).zip(suspects) {
-            of[*suspect as usize] = number;
+        for (number, nodes) in (1..=u8::MAX).zip(suspects) {
+            for node in nodes {
+                of[*node as usize] = number;
+            }
         }
-        let mut counts: HashMap<(u8, &str), HeapCount> = HashMap::new();
+        let mut counts: Vec<HashMap<&str, HeapCount>> = vec![HashMap::new(); suspects.len()];
         for node in dominators.order().iter().copied() {
             if of[node as usize] == 0 {
                 let dominator = dominators.immediate(node);
                 of[node as usize] = dominator.map_or(0, |dominator| of[dominator as usize]);
             }
-            if of[node as usize] > 0 {
-                let key = (of[node as usize], self.kind(node).type_name.as_str());
-                counts.entry(key).or_default().add(self.node(node).bytes);
+            let number = usize::from(of[node as usize]);
+            if let Some(counts) = number.checked_sub(1).and_then(|index| counts.get_mut(index)) {
+                let of_type = counts.entry(self.kind(node).type_name.as_str()).or_default();
+                of_type.add(self.node(node).bytes);
             }
         }
-        let mut mostly: HashMap<NodeIndex, Vec<RetainedType>> = HashMap::new();
-        for ((number, type_name), count) in counts {
-            let suspect = suspects.get(usize::from(number) - 1);
-            mostly
-                .entry(*suspect.unwrap_or(&0))
-                .or_default()
-                .push(RetainedType { type_name: type_name.to_owned(), count });
-        }
-        for types in mostly.values_mut() {
+        let rows = |counts: HashMap<&str, HeapCount>| {
+            let mut types: Vec<RetainedType> = counts
+                .into_iter()
+                .map(|(name, count)| RetainedType { type_name: name.to_owned(), count })
+                .collect();
             types.sort_by(|a, b| {
                 let bytes = b.count.bytes.cmp(&a.count.bytes);
                 bytes.then_with(|| a.type_name.cmp(&b.type_name))
             });
             types.truncate(MOSTLY);
-        }
-        mostly
+            types
+        };
+        counts.into_iter().map(rows).collect()
     }
 
     /// What holds an object, judged by the names on its path.
@@ -186,8 +225,10 @@ impl Heap {
             SuspectHolder::Handler
         } else if has("loggerDict") {
             SuspectHolder::Loggers
-        } else if types().any(|name| name.ends_with("finalize._Info")) || has("._registry") {
+        } else if types().any(|name| name.ends_with("finalize._Info")) || has("'_registry'") {
             SuspectHolder::Finalizer
+        } else if has("._ready") || has("'_scheduled'") {
+            SuspectHolder::EventLoop
         } else if types().any(|name| name.ends_with("WeakKeyDictionary")) {
             SuspectHolder::WeakKeys
         } else if has("hook") || has("callback") {

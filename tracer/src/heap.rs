@@ -207,6 +207,16 @@ fn advice(holder: SuspectHolder) -> &'static str {
         SuspectHolder::Frame => {
             "A variable of a function that runs: it goes when the function returns, or with del."
         }
+        SuspectHolder::EventLoop => {
+            "The event loop holds each task until it ends: cancel those that are not needed, or let one task \
+             watch for all."
+        }
+        SuspectHolder::Outside => OUTSIDE,
         SuspectHolder::Other => "No usual place of leaks: see gctrace heap why.",
     }
 }
+
+/// What holds objects outside the heap.
+pub(super) const OUTSIDE: &str = "Something outside the heap holds each, such as a variable of C code. A bound method is usually \
+                       held by atexit.register(), signal.signal() or a callback of a C type (sqlite3, a GUI): \
+                       unregister it, or register a function that refers weakly to its object.";

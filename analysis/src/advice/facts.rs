@@ -5,12 +5,16 @@ use crate::report::{
     PhasesReport, ProcessReport, Report, SettingsReport,
 };
 use crate::time::stats::ratio;
+use crate::time::sum;
 use gctrace_event::{CalledKind, ProcessOrigin, TraceEnd};
 use gctrace_settings::NEXT_TO_NOTHING_PER_S;
 
 /// A smaller share of the allocated objects than this is next to nothing, as fewer than
 /// [`NEXT_TO_NOTHING_PER_S`] are.
 const FREED_RATIO: f64 = 0.000_1;
+/// The same of all that a script frees, by number and as a share: pytest and compilers of 10 s free some thousand.
+const FEW_OBJECTS: u64 = 20_000;
+const FEW_RATIO: f64 = 0.01;
 /// Memory that collections gave back, in bytes, is more than nothing from here on.
 const GIVEN_BACK: u64 = 16 << 20;
 /// An explicit collection that frees fewer objects frees next to nothing.
@@ -89,10 +93,13 @@ impl<'a> Facts<'a> {
             return Some(false);
         }
         let per_s = ratio(freed, self.unhindered_ns()).map(|per_ns| per_ns * 1e9);
-        let is_little = |ratio: f64| ratio < FREED_RATIO;
+        let is_below = |bound: f64| self.garbage_ratio().is_some_and(|ratio| ratio < bound);
+        // A script ends before so few are anything.
+        let is_few = freed < FEW_OBJECTS && self.ends() && is_below(FEW_RATIO);
         Some(
             per_s.is_none_or(|rate| rate < NEXT_TO_NOTHING_PER_S as f64)
-                || self.garbage_ratio().is_some_and(is_little),
+                || is_below(FREED_RATIO)
+                || is_few,
         )
     }
 
@@ -108,6 +115,13 @@ impl<'a> Facts<'a> {
             && self.process.exit_code.is_some()
             && !self.grows()
             && self.steps().is_none()
+    }
+
+    /// The time of functions in `gc.callbacks`, in ns; 0 if there are none or it is unknown.
+    pub(super) fn callbacks_ns(&self) -> u64 {
+        let called =
+            self.process.called.iter().filter(|called| called.kind == CalledKind::Callback);
+        sum(called.map(|called| called.time_ns))
     }
 
     /// Whether it is one of several ranks of a job.

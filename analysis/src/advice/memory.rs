@@ -10,9 +10,11 @@ use crate::report::{AdviceEffect, AdviceId, MemoryRise};
 use gctrace_event::GcReason;
 
 /// Memory that garbage holds is worth a change from here on, in bytes.
-const WORTH_BYTES: u64 = 64 << 20;
+const WORTH_BYTES: u64 = 32 << 20;
 /// The same as a part of what the process has.
-const WORTH_PART: u64 = 4;
+const WORTH_PART: u64 = 8;
+/// A rise of less time is no rise yet, in ns.
+const SHORT_RISE_NS: u64 = 8_000_000_000;
 /// So few automatic collections since the start free no garbage that came after them.
 const FEW: u64 = 3;
 /// A first threshold from here on is not CPython's own (700, 2,000 from 3.14 on).
@@ -40,12 +42,14 @@ impl Facts<'_> {
         let settings = self.process.settings.as_ref();
         let is_off = settings
             .is_some_and(|settings| settings.enabled == Some(false) || settings.thresholds[0] == 0);
-        if is_off {
-            return Some((Uncollected::Off, rise));
-        }
         let pauses = |generation: usize| self.process.by_generation[generation].count;
         let at_exit = self.process.by_reason[reason_index(GcReason::Shutdown)].count;
-        if pauses(2).saturating_sub(at_exit) > 0 {
+        let full = pauses(2).saturating_sub(at_exit);
+        // Before the collector is switched off, a program may collect once.
+        if is_off && full <= FEW {
+            return Some((Uncollected::Off, rise));
+        }
+        if full > 0 {
             return None;
         }
         let explicit = self.causes.manual.count;
@@ -57,6 +61,29 @@ impl Facts<'_> {
             return Some((Uncollected::Raised, rise));
         }
         (automatic <= FEW).then_some((Uncollected::Rare, rise))
+    }
+
+    /// How far the memory rose in a recording that is too short to call that growth; `None` if it may be garbage, or
+    /// what start-up loads.
+    pub(crate) fn rises_shortly(&self) -> Option<MemoryRise> {
+        let rise = self.process.trend.as_ref()?.rise?;
+        let start_up_ns =
+            self.report.phases.as_ref().map_or(0, |phases| phases.start_up.duration_ns);
+        let is_notable = rise.bytes() >= WORTH_BYTES
+            && rise.duration_ns >= SHORT_RISE_NS
+            && start_up_ns <= rise.duration_ns / 2;
+        (is_notable && !self.grows() && self.uncollected().is_none()).then_some(rise)
+    }
+
+    /// Whether most of the garbage is in cycles that are known, of a line of the program.
+    pub(super) fn knows_own_cycles(&self) -> bool {
+        let garbage = self.process.garbage.as_ref();
+        let main = garbage.and_then(|garbage| garbage.verdict.as_ref());
+        let first = main.and_then(|main| main.cycles.first());
+        let cycles = garbage.and_then(|garbage| garbage.cycles.as_ref());
+        let cycle = first.and_then(|first| cycles?.get(*first));
+        let line = cycle.and_then(|cycle| cycle.location.as_ref());
+        main.is_some_and(|main| main.ratio >= 0.5) && line.is_some_and(|line| !line.library)
     }
 
     /// The most memory that one collection gave back, if that is much of what the process has, in bytes.
@@ -90,12 +117,14 @@ pub(super) fn changes(facts: &Facts<'_>) -> Vec<Candidate> {
     };
     if let Some(bytes) = facts.held_by_garbage() {
         list.push(gives_back(facts.about_cycles(), bytes));
+    } else if facts.knows_own_cycles() {
+        list.push(Candidate { id: AdviceId::BreakCycles, effect: AdviceEffect::default() });
     }
     if let Some((_, rise)) = facts.uncollected() {
         list.push(gives_back(AdviceId::CollectSometimes, rise.bytes()));
     }
     list.extend(copied(facts));
-    if facts.grows() {
+    if facts.grows() || facts.rises_shortly().is_some() {
         list.push(Candidate { id: AdviceId::FindHolders, effect: AdviceEffect::default() });
     }
     list

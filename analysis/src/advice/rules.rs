@@ -41,8 +41,10 @@ pub(super) fn changes(facts: &Facts<'_>) -> Vec<Candidate> {
     // Long pauses that are rare take little time, and make a request late.
     let is_long = facts.report.verdict.level == Level::RareLongPauses;
     let matters = |ns| is_worth(ns, facts.unhindered_ns()) || is_long && ns > 0;
-    if matters(automatic_ns) && !is_explicit {
-        list.extend(of_automatic(facts, automatic_ns));
+    // Each collection calls them.
+    let with_callbacks_ns = automatic_ns.saturating_add(facts.callbacks_ns());
+    if matters(with_callbacks_ns) && !is_explicit {
+        list.extend(of_automatic(facts, with_callbacks_ns));
     }
     if matters(explicit_ns) {
         list.extend(of_explicit(facts, explicit_ns));

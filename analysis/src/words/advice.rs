@@ -380,8 +380,16 @@ fn disable(report: &Report) -> AdviceText {
 
 fn find_cycles(report: &Report) -> AdviceText {
     let code = super::find_cycles_command(report);
+    let process = report.judged_process();
+    let interpreter = process.and_then(|process| process.interpreter.as_ref());
+    // A free-threaded build lists no garbage.
+    let how = if interpreter.is_some_and(|interpreter| interpreter.free_threaded) {
+        " with a build of Python that has the GIL"
+    } else {
+        ""
+    };
     AdviceText {
-        action: format!("find the cycles that it frees, to break them: {code}"),
+        action: format!("find the cycles that it frees, to break them{how}: {code}"),
         why: format!(
             "{} Where a few lines make these cycles, changing them saves more than any setting: \
              reference counts free the rest at once.",

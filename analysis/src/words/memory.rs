@@ -10,10 +10,16 @@ use gctrace_event::CollectorKind;
 /// Units of work between collections that are asked for.
 const UNITS: u64 = 100;
 
+/// The commands that find what holds objects.
+const HEAP: &str =
+    "gctrace heap -p PID -o heap.gcheap   # while it runs\ngctrace heap dominators heap.gcheap";
+
 /// Whether a change is advised for the sake of memory.
 pub(super) fn piles_up(report: &Report) -> bool {
+    let is_short = Facts::of(report).is_some_and(|facts| facts.rises_shortly().is_some());
     report.advice.iter().any(|advice| {
-        advice.id == AdviceId::FindHolders || advice.effect.gives_back_at_most_bytes.is_some()
+        advice.id == AdviceId::FindHolders && !is_short
+            || advice.effect.gives_back_at_most_bytes.is_some()
     })
 }
 
@@ -164,6 +170,20 @@ pub(super) fn collect_sometimes(report: &Report) -> AdviceText {
 pub(super) fn find_holders(report: &Report) -> AdviceText {
     let process = report.judged_process();
     let pid = process.map_or("PID".to_owned(), |process| process.pid.to_string());
+    if let Some(rise) = Facts::of(report).and_then(|facts| facts.rises_shortly()) {
+        return AdviceText {
+            action: format!(
+                "if its memory should not rise ({} to {} in {}): gctrace heap -p PID while it runs, then gctrace heap \
+                 dominators",
+                bytes(rise.from_bytes),
+                bytes(rise.to_bytes),
+                duration(rise.duration_ns)
+            ),
+            why: format!("The memory of process {pid} rises for as long as it was recorded."),
+            code: HEAP.to_owned(),
+            ..AdviceText::default()
+        };
+    }
     let born = process.and_then(|process| process.trend.as_ref()?.lines.first());
     let born = born.map_or(String::new(), |line| {
         format!(" (most are born at {})", places::place(&line.location))
@@ -174,9 +194,7 @@ pub(super) fn find_holders(report: &Report) -> AdviceText {
              gctrace heap dominators"
         ),
         why: format!("The memory of process {pid} rises for as long as it was recorded."),
-        code: "gctrace heap -p PID -o heap.gcheap   # while it runs\n\
-               gctrace heap dominators heap.gcheap"
-            .to_owned(),
+        code: HEAP.to_owned(),
         ..AdviceText::default()
     }
 }

@@ -135,3 +135,30 @@ fn a_heap_without_bytes_has_no_suspects() {
     }
     assert!(suspects(made).is_empty());
 }
+
+/// As atexit holds bound methods: each retains little, all together most.
+#[test]
+fn objects_that_c_code_holds_are_one_suspect() {
+    let mut made = Builder::default();
+    made.module("train");
+    for _ in 0..50 {
+        let method = made.of_kind(ObjectKind {
+            type_name: "method".to_owned(),
+            function: Some("Connection.close".to_owned()),
+            ..ObjectKind::default()
+        });
+        made.0.nodes[method as usize].references = Some(1);
+        let connection = made.object("app.Connection");
+        made.refer(method, ".__self__", connection);
+        holds(&mut made, connection, 20);
+        // The interpreter's own.
+        let table = made.object("dict");
+        made.0.nodes[table as usize].references = Some(1);
+        holds(&mut made, table, 20);
+    }
+    let found = suspects(made);
+    let [(SuspectHolder::Outside, place, 1_100)] = found.as_slice() else {
+        panic!("{found:?}");
+    };
+    assert!(place.starts_with("outside the heap: method"), "{place}");
+}

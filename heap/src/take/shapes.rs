@@ -7,7 +7,7 @@ use crate::take::layout::{
 };
 use crate::take::limits::MOST_WORDS;
 use crate::take::text::read_text;
-use crate::take::types::Shape;
+use crate::take::types::{Shape, TypeInfo};
 use crate::take::walk::{CodePlace, LONGEST_NAME, Walk};
 use crate::{HeapEdgeName, NodeIndex};
 
@@ -145,6 +145,21 @@ impl Walk<'_> {
         Some(ELEMENT_EXTRA_BYTES + if is_inside { 0 } else { allocated.min(MOST_WORDS) * 8 })
     }
 
+    /// The bytes of the buffer that an object owns beside itself; `None` of other types. numpy's are no part of its
+    /// objects' sizes: their layout differs between its versions.
+    pub(crate) fn buffer(&mut self, address: u64, info: &TypeInfo) -> Option<u64> {
+        let allocated = match info.name.as_str() {
+            "bytearray" => self.image.word(address.checked_add(BYTEARRAY_ALLOCATED)?)?,
+            "array.array" => {
+                let descriptor = self.image.word(address.checked_add(ARRAY_DESCRIPTOR)?)?;
+                let item = self.image.word(descriptor)? >> 32;
+                self.image.word(address.checked_add(ARRAY_ALLOCATED)?)?.checked_mul(item)?
+            }
+            _ => return None,
+        };
+        (allocated < MOST_BUFFER).then_some(allocated)
+    }
+
     pub(crate) fn label(&mut self, node: NodeIndex, text: &str) {
         let label = self.builder.text(text);
         if let Some(node) = self.builder.node_mut(node) {
@@ -227,6 +242,14 @@ impl Walk<'_> {
 const CACHE_NEXT: u64 = 24;
 const CACHE_KEY: u64 = 40;
 const CACHE_RESULT: u64 = 48;
+/// `ob_alloc` of a bytearray (Include/cpython/bytearrayobject.h, 3.8 to 3.15).
+const BYTEARRAY_ALLOCATED: u64 = 24;
+/// `allocated` and `ob_descr` of an `array.array`, whose descriptor begins with `char typecode; int itemsize`
+/// (Modules/arraymodule.c, 3.8 to 3.15).
+const ARRAY_ALLOCATED: u64 = 32;
+const ARRAY_DESCRIPTOR: u64 = 40;
+/// A larger buffer is none: the object was misread.
+const MOST_BUFFER: u64 = 1 << 48;
 /// `extra` of an XML element.
 const ELEMENT_EXTRA: u64 = 40;
 /// `sizeof(ElementObjectExtra)`: attributes, length, allocated, children, and place for four of these.

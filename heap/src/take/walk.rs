@@ -324,7 +324,8 @@ impl<'image> Walk<'image> {
             Shape::Traceback => place = self.traceback(address).unwrap_or_default(),
             Shape::Cache => self.cache(node, address),
             Shape::Element => extra = self.element(node, address).unwrap_or(0),
-            Shape::Code | Shape::Plain => {}
+            Shape::Plain => extra = self.buffer(address, &info).unwrap_or(0),
+            Shape::Code => {}
         }
         let bytes = self.rest(node, address, kind, &info);
         extra += self.attributes_of(node, address, &info).unwrap_or(0);

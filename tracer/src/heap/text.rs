@@ -184,14 +184,12 @@ fn group(group: &WhyGroup, of: u64, style: Style) -> Vec<String> {
     let mut lines = vec![style.bold(&cut(&heading, style.width()))];
     lines.extend(path(&group.example, style));
     if group.held == Held::Outside {
-        let text = "It has more references than the heap shows, or their number is unknown: \
-                    something outside holds it, such as a variable of C code.";
-        let first = group.example.steps.first();
-        let is_method = first.is_some_and(|step| step.object.type_name == "method");
-        let places = " A bound method is usually held by atexit.register(), signal.signal() or a callback of \
-                      a C type (sqlite3, a GUI): unregister it, or register a function that refers \
-                      weakly to its object.";
-        lines.extend(wrap(&format!("{text}{}", if is_method { places } else { "" }), "  ", "  "));
+        lines.extend(wrap(
+            "It has more references than the heap shows, or their number is unknown.",
+            "  ",
+            "  ",
+        ));
+        lines.extend(wrap(super::OUTSIDE, "  ", "  "));
     }
     lines
 }
@@ -201,7 +199,12 @@ fn dominators(found: &DominatorsAnswer, style: Style) -> Vec<String> {
     let share = percent(found.suspect_share);
     let alive = bytes(found.alive_bytes);
     if found.suspects.is_empty() {
-        let text = format!("No leak suspect: no object retains {share} of {alive} or more.");
+        let text = format!(
+            "No leak suspect: no object retains {share} of {alive} or more. If the process has much more memory, it \
+             is C code's, which counts for no object: tensors (a sum of losses keeps each step's graph: add \
+             loss.item()), tables of libraries, or what malloc keeps after it was freed (MALLOC_TRIM_THRESHOLD_). \
+             What grows by number: gctrace heap diff A B."
+        );
         lines.extend(wrap(&text, "", ""));
     } else {
         let text = format!("Leak suspects, which retain {share} of {alive} or more:");
@@ -210,10 +213,12 @@ fn dominators(found: &DominatorsAnswer, style: Style) -> Vec<String> {
     for (number, suspect) in (1..).zip(&found.suspects) {
         lines.push(String::new());
         let row = &suspect.row;
+        let what = match suspect.alike {
+            1 => format!("{} ({}) retains", row.place, of_container(&row.object)),
+            many => format!("{} such as {} retain", counted(many, "object"), row.place),
+        };
         let what = format!(
-            "{} ({}) retains {} ({}) in {}",
-            row.place,
-            of_container(&row.object),
+            "{what} {} ({}) in {}",
             bytes(row.retained.bytes),
             percent(ratio(row.retained.bytes, found.alive_bytes)),
             counted(row.retained.objects, "object"),

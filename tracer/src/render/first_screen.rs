@@ -80,7 +80,6 @@ fn context(report: &Report, of_run: bool) -> Vec<Vec<String>> {
         garbage::in_short(report),
         words::samples::samples_in_short(report),
         words::memory::interpreter_in_short(report),
-        leaks::rose(report),
         else_where(report),
         cleanup::in_short(report),
         words::layers::layers_in_short(report),

@@ -2,8 +2,7 @@
 
 use super::table::{ReportSection, TableOfColumns, mark, paragraph};
 use crate::units::{bytes, counted, duration, short_count, three_digits};
-use gctrace_analysis::report::{AdviceId, HeapTrend, JudgedPhase, ProcessReport, Report, Trend};
-use gctrace_analysis::words;
+use gctrace_analysis::report::{HeapTrend, ProcessReport, Report, Trend};
 use gctrace_analysis::words::places;
 
 /// Processes in the section at most; the others are in the JSON.
@@ -172,21 +171,6 @@ fn long_duration(ns: u64) -> String {
         hours if hours >= 1.0 => format!("{} h", three_digits(hours)),
         _ => duration(ns),
     }
-}
-
-/// That the memory of the judged process rose for less time than a trend takes; `None` if it did not, or if the report
-/// is about its start-up, in which memory rises.
-pub(super) fn rose(report: &Report) -> Option<String> {
-    let phases = report.phases.as_ref();
-    if phases.is_some_and(|phases| phases.judged == JudgedPhase::StartUp) {
-        return None;
-    }
-    let advised = report.advice.iter().any(|advice| advice.id == AdviceId::CollectSometimes);
-    let rise = report.judged_process()?.trend.as_ref()?.rise.filter(|_| !advised)?;
-    let is_short = rise.duration_ns < SHORTEST_NS;
-    is_short.then(|| {
-        format!("{}: a minute or more shows whether it goes on.", words::memory::rose(&rise))
-    })
 }
 
 /// That a process keeps more and more; `None` if none does.

@@ -116,6 +116,22 @@ fn growth_of_half_a_minute_leads_to_its_holder() {
     }
 }
 
+/// Of a recording too short to call it growth.
+#[test]
+fn a_short_rise_leads_to_the_heap() {
+    let young = || collections(20, 2, 2, GcReason::Automatic);
+    let find = |records: Vec<Record>| {
+        advised(records, 20).iter().any(|(id, _)| *id == AdviceId::FindHolders)
+    };
+    assert!(find([program(20, |second| 50 + 45 * second), young()].concat()));
+    // It rises little, for less than half of what is there, or at first only.
+    let none: [fn(u64) -> u64; 3] =
+        [|second| 50 + second, |second| 900 + 10 * second, |second| 20 + 90 * second.min(8)];
+    for resident in none {
+        assert!(!find([program(20, resident), young()].concat()));
+    }
+}
+
 #[test]
 fn ranks_collect_at_the_same_step() {
     let of = |ranks: u32| {

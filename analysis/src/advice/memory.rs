@@ -11,6 +11,8 @@ use gctrace_event::GcReason;
 
 /// Memory that garbage holds is worth a change from here on, in bytes.
 const WORTH_BYTES: u64 = 32 << 20;
+/// Less of it is none, in bytes.
+const LEAST_BYTES: u64 = 8 << 20;
 /// The same as a part of what the process has.
 const WORTH_PART: u64 = 8;
 /// A rise of less time is no rise yet, in ns.
@@ -61,6 +63,21 @@ impl Facts<'_> {
             return Some((Uncollected::Raised, rise));
         }
         (automatic <= FEW).then_some((Uncollected::Rare, rise))
+    }
+
+    /// Whether it grows, and by so much in the recording that what holds it is worth a search: 32 MiB, or a tenth of
+    /// what it has and 8 MiB.
+    fn grows_notably(&self) -> bool {
+        let Some(trend) = self.process.trend.as_ref().filter(|_| self.grows()) else {
+            return false;
+        };
+        let Some(resident) = trend.resident else {
+            return true;
+        };
+        let rise = resident.per_s * resident.duration_ns as f64 / 1e9;
+        let tenth = trend.resident_bytes.map_or(WORTH_BYTES, |bytes| bytes / 10);
+        rise >= tenth.clamp(LEAST_BYTES, WORTH_BYTES) as f64
+            || trend.device.is_some_and(|device| device.rises)
     }
 
     /// How far the memory rose in a recording that is too short to call that growth; `None` if it may be garbage, or
@@ -124,7 +141,7 @@ pub(super) fn changes(facts: &Facts<'_>) -> Vec<Candidate> {
         list.push(gives_back(AdviceId::CollectSometimes, rise.bytes()));
     }
     list.extend(copied(facts));
-    if facts.grows() || facts.rises_shortly().is_some() {
+    if facts.grows_notably() || facts.rises_shortly().is_some() {
         list.push(Candidate { id: AdviceId::FindHolders, effect: AdviceEffect::default() });
     }
     list

@@ -214,6 +214,7 @@ impl ReplayModel {
             let (queues, typical) = streams::learn(timeline, layout, &mut builder);
             layout.launch_ns = typical.launch_ns;
             waits::learn(timeline, layout, &queues, &typical, &mut builder);
+            layout.loading = typical.loading;
             streams::link_ends(layout, &mut builder);
             blocking::learn(timeline, layout, &queues, &mut builder);
             queue_limit::learn(timeline, layout, &queues, &mut builder);

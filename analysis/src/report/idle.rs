@@ -184,6 +184,8 @@ pub enum IdleCause {
     Copy,
     /// The host waited for another rank: an annotation about a wait or a barrier.
     RankWait,
+    /// A launch call itself took a millisecond or longer: the first use of a kernel loads or compiles it.
+    LaunchCall,
     /// The host was not fast enough: Python, operators and launch calls.
     Host,
     /// From a launch call to the start of its operation on a free stream.
@@ -202,7 +204,7 @@ pub enum IdleCause {
 
 impl IdleCause {
     /// The causes that can be removed, in order.
-    pub const REMOVABLE: [Self; 10] = [
+    pub const REMOVABLE: [Self; 11] = [
         Self::Gc,
         Self::Profiler,
         Self::Allocation,
@@ -212,6 +214,7 @@ impl IdleCause {
         Self::Synchronization,
         Self::Copy,
         Self::RankWait,
+        Self::LaunchCall,
         Self::Host,
     ];
 
@@ -228,6 +231,7 @@ impl IdleCause {
             Self::Synchronization => "synchronization",
             Self::Copy => "copy",
             Self::RankWait => "rank_wait",
+            Self::LaunchCall => "launch_call",
             Self::Host => "host",
             Self::LaunchLatency => "launch_latency",
             Self::BackToBack => "back_to_back",
@@ -266,6 +270,7 @@ impl fmt::Display for IdleCause {
             Self::Synchronization => "synchronization",
             Self::Copy => "blocking copies",
             Self::RankWait => "waiting for another rank",
+            Self::LaunchCall => "long launch calls",
             Self::Host => "host too slow",
             Self::LaunchLatency => "launch latency",
             Self::BackToBack => "back-to-back operations",

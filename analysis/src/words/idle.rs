@@ -40,6 +40,9 @@ pub(crate) fn remedy(row: &IdleRow, in_long_gaps: bool) -> Option<&'static str> 
         IdleCause::Copy | IdleCause::Synchronization => {
             "keep results on the GPU, .item(), .cpu() and print() every N steps only"
         }
+        IdleCause::LaunchCall => {
+            "run each kernel once before the loop: its first launch loads or compiles it; keep shapes the same"
+        }
         IdleCause::Host if in_long_gaps => {
             "make the code between launches faster, or run it while the GPU works (a worker process, \
              another thread)"

@@ -45,8 +45,10 @@ const SYNCHRONIZATION: Plant =
 const FUNCTION: Plant = Plant { cause: IdleCause::HostFunction, every: 4, length_ns: 5 * MS };
 const COPY: Plant = Plant { cause: IdleCause::Copy, every: 2, length_ns: 400 * US };
 const RANK_WAIT: Plant = Plant { cause: IdleCause::RankWait, every: 6, length_ns: 2 * MS };
-const ALL: [Plant; 9] =
-    [GC, PROFILER, ALLOCATION, FILES, DATA, FUNCTION, SYNCHRONIZATION, COPY, RANK_WAIT];
+/// Within a launch, which loads its kernel.
+const LAUNCH: Plant = Plant { cause: IdleCause::LaunchCall, every: 9, length_ns: 7 * MS };
+const ALL: [Plant; 10] =
+    [GC, PROFILER, ALLOCATION, FILES, DATA, FUNCTION, SYNCHRONIZATION, COPY, RANK_WAIT, LAUNCH];
 
 /// A kernel takes longer than to launch one, or less.
 const GPU_BOUND: u64 = 14 * US;
@@ -97,13 +99,13 @@ impl Machine<'_> {
     }
 
     fn enqueue(&mut self, kind: GpuOpKind, length_ns: u64, blocks: bool) -> u64 {
-        self.enqueue_after(0, kind, length_ns, blocks)
+        self.enqueue_after((0, 0), kind, length_ns, blocks)
     }
 
-    /// With work of the profiler at the start of the call.
+    /// With work of the profiler at the start of the call, and then a kernel that is loaded.
     fn enqueue_after(
         &mut self,
-        profiler_ns: u64,
+        (profiler_ns, loading_ns): (u64, u64),
         kind: GpuOpKind,
         length_ns: u64,
         blocks: bool,
@@ -119,7 +121,7 @@ impl Machine<'_> {
                 end_ns: call_ns + profiler_ns,
             }));
         }
-        let ready_ns = call_ns + profiler_ns;
+        let ready_ns = call_ns + profiler_ns + loading_ns;
         let room = self.starts.len().checked_sub(QUEUE).map(|at| self.starts[at]);
         self.now = (ready_ns + CALL).max(room.unwrap_or(0));
         let start_ns = (ready_ns + LATENCY).max(self.free_ns + GAP);
@@ -172,6 +174,7 @@ impl Machine<'_> {
         let mut places = fastrand::Rng::with_seed(step);
         let (collects, allocates) = (places.u64(..LAUNCHES), places.u64(..LAUNCHES));
         let profiled = places.u64(1..LAUNCHES);
+        let loads = places.u64(1..LAUNCHES);
         for launch in 0..LAUNCHES {
             if launch == collects
                 && let Some(length_ns) =
@@ -211,7 +214,10 @@ impl Machine<'_> {
             self.think();
             let planted = self.planted(IdleCause::Profiler, step);
             let planted = planted.filter(|_| self.on(IdleCause::Profiler) && launch == profiled);
-            self.enqueue_after(planted.unwrap_or(0), GpuOpKind::Kernel, kernel_ns, false);
+            let loading = self.planted(IdleCause::LaunchCall, step);
+            let loading = loading.filter(|_| self.on(IdleCause::LaunchCall) && launch == loads);
+            let before = (planted.unwrap_or(0), loading.unwrap_or(0));
+            self.enqueue_after(before, GpuOpKind::Kernel, kernel_ns, false);
         }
         if let Some(length_ns) = self.planted(IdleCause::HostFunction, step) {
             self.think();
@@ -341,7 +347,7 @@ fn check(plants: &[Plant], kernel_ns: u64) {
             saves_ns.map_or_else(|| "-".to_owned(), |ns| (ns / US).to_string()),
             true_saves_ns / US
         );
-        assert!(near(time_ns, true_ns), "{cause:?}: {time_ns} for {true_ns} of {}", ledger.idle_ns);
+        assert!(near(time_ns, true_ns), "{cause:?}: {time_ns} for {true_ns} of {:?}", ledger.rows);
         // Without a row nothing is shown.
         assert!(saves_ns.is_none_or(|ns| near(ns, true_saves_ns)), "{cause:?}: {saves_ns:?}");
     }

@@ -7,6 +7,7 @@ use crate::gpu::timeline::{Call, CallIndex, Op, OpIndex, StreamIndex, Timeline};
 use crate::spans::index::Index;
 use crate::time::timestamp;
 use gctrace_event::GpuOpKind;
+use std::collections::HashMap;
 
 /// Nodes of one timeline, and its threads' calls in order.
 #[derive(Debug)]
@@ -34,6 +35,8 @@ pub(super) struct ReplayLayout {
     pub(super) meets: Vec<bool>,
     /// What launches of each kind of operation typically take on a free stream, in ns.
     pub(super) launch_ns: ByKind<i64>,
+    /// Launch calls that themselves took long, with that time: the first use of a kernel.
+    pub(super) loading: HashMap<CallIndex, i64>,
 }
 
 /// One of each kind of operation.
@@ -118,6 +121,7 @@ impl ReplayLayout {
             functions: functions(timeline),
             meets: vec![false; timeline.ops.len()],
             launch_ns: [0; GpuOpKind::ALL.len()],
+            loading: HashMap::new(),
         };
         for (spans, begin, end) in [
             (&layout.calls, TieOrder::CallBegin, TieOrder::CallEnd),
@@ -162,6 +166,11 @@ impl ReplayLayout {
     fn nodes(&self, place: usize) -> (NetworkNodeId, NetworkNodeId) {
         let start = self.origin.at() + 1 + 2 * place;
         (Index::new(start), Index::new(start + 1))
+    }
+
+    /// How long a launch call itself took beyond others, in ns; 0 if it returned soon.
+    pub(super) fn loading_ns(&self, call: CallIndex) -> i64 {
+        self.loading.get(&call).copied().unwrap_or(0)
     }
 
     /// Start and end of a call on the clock of the timeline.

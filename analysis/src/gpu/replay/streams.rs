@@ -3,7 +3,7 @@
 
 use super::layout::{ByKind, ReplayLayout};
 use super::network::NetworkBuilder;
-use crate::gpu::timeline::{CallIndex, Op, OpIndex, Timeline};
+use crate::gpu::timeline::{Call, CallIndex, Op, OpIndex, Timeline};
 use crate::spans::index::Index;
 use crate::time::{after, duration, later, signed, stats};
 use gctrace_event::HostCodeKind;
@@ -41,8 +41,13 @@ pub(super) fn learn(
     builder: &mut NetworkBuilder,
 ) -> (Vec<StreamQueue>, TypicalLatency) {
     let queues = queues(timeline);
-    let typical = TypicalLatency::learn(timeline, &queues);
-    let held_up = held_up(timeline);
+    let mut typical = TypicalLatency::learn(timeline, &queues);
+    let mut held_up = held_up(timeline);
+    typical.loading = loading(timeline, &typical, &held_up);
+    for (call, loading_ns) in &typical.loading {
+        let by_ns = held_up.entry(*call).or_default();
+        *by_ns = later(*by_ns, *loading_ns);
+    }
     for queue in &queues {
         link(queue, timeline, layout, &typical, &held_up, builder);
     }
@@ -95,6 +100,8 @@ pub(super) struct TypicalLatency {
     pub(super) launch_ns: ByKind<i64>,
     /// From the end of the previous operation, if both were enqueued long before; a low quartile.
     gap_ns: ByKind<i64>,
+    /// Launch calls that themselves took long, with that time in ns.
+    pub(super) loading: HashMap<CallIndex, i64>,
 }
 
 impl TypicalLatency {
@@ -122,6 +129,7 @@ impl TypicalLatency {
             // On a stream that waits for another one, operations start long after that.
             launch_ns: launches.map(|launches| one_of(10, launches, LAUNCH_NS).min(MAX_LAUNCH_NS)),
             gap_ns: gaps.map(|gaps| one_of(4, gaps, GAP_NS).min(MAX_GAP_NS)),
+            loading: HashMap::new(),
         }
     }
 
@@ -159,6 +167,34 @@ fn held_up(timeline: &Timeline) -> HashMap<CallIndex, i64> {
         }
     }
     held_up
+}
+
+/// A launch call is long from here on, in ns: most take 10 µs.
+const LONG_LAUNCH_NS: i64 = 1_000_000;
+
+/// Calls that themselves took long before their operation began, beyond what others and the profiler take, with that
+/// time in ns: the first use of a kernel loads or compiles it.
+fn loading(
+    timeline: &Timeline,
+    typical: &TypicalLatency,
+    held_up: &HashMap<CallIndex, i64>,
+) -> HashMap<CallIndex, i64> {
+    let mut loading = HashMap::new();
+    for op in &timeline.ops {
+        let Some(call) = op.call else { continue };
+        let Call { start_ns, end_ns, .. } = timeline.calls[call];
+        let within_ns = signed(end_ns.min(op.start_ns).saturating_sub(start_ns));
+        let others_ns = typical.launch_ns[op.kind as usize].max(0);
+        let by_ns = within_ns - others_ns - held_up.get(&call).copied().unwrap_or(0);
+        // A call that waits for room in a full queue is long before its operation.
+        let starts_soon = op.start_ns.saturating_sub(end_ns) < LONG_LAUNCH_NS.unsigned_abs();
+        if by_ns >= LONG_LAUNCH_NS && starts_soon {
+            // Of a graph it is one call.
+            let known = loading.entry(call).or_insert(by_ns);
+            *known = by_ns.min(*known);
+        }
+    }
+    loading
 }
 
 /// Number of operations of a stream that were still running, by the trace, when the next started;

@@ -78,9 +78,9 @@ impl DelayCauses<'_> {
                 if self.kinds.at(wait.from) == NodeKind::CallStart(call) {
                     let until_ns = self.timeline.ops[op].start_ns;
                     self.overhead(call, until_ns, &wait, &mut delays);
-                    let in_launch_ns = self.in_launch_ns(call, op);
+                    let in_launch_ns = self.layout.loading_ns(call);
                     if in_launch_ns > 0 {
-                        let (cause, label) = (IdleCause::Host, self.label_of(call));
+                        let (cause, label) = (IdleCause::LaunchCall, self.label_of(call));
                         let by_ns = -in_launch_ns.min(wait.delay_ns);
                         delays.push(CausedDelay { cause, label, edge: wait.edge, by_ns });
                     }
@@ -257,7 +257,14 @@ impl DelayCauses<'_> {
                         }
                         (UNBLOCKED_NS - delay_ns).min(0)
                     }
-                    _ => -delay_ns.max(0),
+                    _ => {
+                        let loading_ns = self.layout.loading_ns(call).min(delay_ns.max(0));
+                        if loading_ns > 0 {
+                            let (cause, by_ns) = (IdleCause::LaunchCall, -loading_ns);
+                            delays.push(CausedDelay { cause, label, edge: wait.edge, by_ns });
+                        }
+                        loading_ns - delay_ns.max(0)
+                    }
                 },
                 NodeKind::OpEnd(_) if cause != IdleCause::Host => CUT_NS,
                 _ => continue,

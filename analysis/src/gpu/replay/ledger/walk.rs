@@ -132,13 +132,13 @@ impl DelayCauses<'_> {
                     return one(IdleCause::LaunchLatency, label);
                 }
                 let ready_ns = from_ns + usual_ns;
-                let launched_ns = (ready_ns + self.in_launch_ns(call, op)).min(to_ns);
+                let launched_ns = (ready_ns + self.layout.loading_ns(call)).min(to_ns);
                 if launched_ns < to_ns {
                     let (cause, label) = (IdleCause::Blocked, self.unseen_function(op));
                     each(WaitPart { cause, label, from_ns: launched_ns, to_ns });
                 }
                 if ready_ns < launched_ns {
-                    let (cause, label) = (IdleCause::Host, self.label_of(call));
+                    let (cause, label) = (IdleCause::LaunchCall, self.label_of(call));
                     each(WaitPart { cause, label, from_ns: ready_ns, to_ns: launched_ns });
                 }
                 let label = self.label_of(call);
@@ -186,17 +186,6 @@ impl DelayCauses<'_> {
                 one(IdleCause::Unknown, none)
             }
         }
-    }
-
-    /// Time that a launch call itself took before its operation began, beyond that of others, in ns: the first use of a
-    /// kernel loads or compiles it. 0 if it returned soon.
-    pub(super) fn in_launch_ns(&self, call: CallIndex, op: OpIndex) -> i64 {
-        const LONG_NS: i64 = 1_000_000;
-        let Call { start_ns, end_ns, .. } = self.timeline.calls[call];
-        let op = &self.timeline.ops[op];
-        let usual_ns = self.layout.launch_ns[op.kind as usize].max(0);
-        let within_ns = signed(end_ns.min(op.start_ns).saturating_sub(start_ns)) - usual_ns;
-        if within_ns < LONG_NS { 0 } else { within_ns }
     }
 
     /// The call that launched the function of the host before an operation, if its times are unknown.

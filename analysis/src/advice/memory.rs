@@ -80,15 +80,16 @@ impl Facts<'_> {
             || trend.device.is_some_and(|device| device.rises)
     }
 
-    /// How far the memory rose in a recording that is too short to call that growth; `None` if it may be garbage, or
-    /// what start-up loads.
+    /// How far the memory rose in a recording that is too short to call that growth; `None` if it may be garbage, which
+    /// waits in older generations, or what start-up loads.
     pub(crate) fn rises_shortly(&self) -> Option<MemoryRise> {
         let rise = self.process.trend.as_ref()?.rise?;
         let start_up_ns =
             self.report.phases.as_ref().map_or(0, |phases| phases.start_up.duration_ns);
         let is_notable = rise.bytes() >= WORTH_BYTES
             && rise.duration_ns >= SHORT_RISE_NS
-            && start_up_ns <= rise.duration_ns / 2;
+            && start_up_ns <= rise.duration_ns / 2
+            && self.frees_nothing() != Some(false);
         (is_notable && !self.grows() && self.uncollected().is_none()).then_some(rise)
     }
 

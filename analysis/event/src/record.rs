@@ -12,6 +12,7 @@ mod cuda;
 mod garbage;
 mod gpu;
 mod gpu_work;
+mod head;
 mod layers;
 mod off_cpu;
 mod recording;
@@ -34,6 +35,7 @@ pub use gpu::{GpuDevice, GpuProcess, GpuSample, is_throttling};
 pub use gpu_work::{
     Annotation, Collective, GpuOp, GpuOpKind, GpuSync, GpuSyncKind, HostCode, HostCodeKind,
 };
+pub use head::Head;
 pub use layers::{
     AllocatorMemory, LayerHeld, LayerMade, LayerMark, LayerRow, Layers, LayersRemark,
 };

@@ -165,7 +165,7 @@ impl Analysis {
     }
 
     /// Adds records that belong to no process of the report.
-    fn add_cuda(&mut self, record: &Record) {
+    pub(super) fn add_cuda(&mut self, record: &Record) {
         let Some(trace) = self.traces.last_mut() else {
             return;
         };

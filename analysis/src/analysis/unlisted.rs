@@ -24,28 +24,12 @@ impl Analysis {
     /// Uses a record about such a process; returns records that concern no process.
     pub(super) fn add_unlisted(&mut self, record: Record) -> Option<Record> {
         let trace = self.traces.len() - 1;
-        let pid = match &record {
-            Record::Process(process) => process.pid,
-            Record::ProcessExit(exit) => exit.pid,
-            Record::Counters(whole) => whole.pid,
-            Record::Settings(settings) => settings.pid,
-            Record::Pressure(pressure) => pressure.pid,
-            Record::Allocations(allocations) => allocations.pid,
-            Record::ObjectKind(kind) => kind.pid,
-            Record::CycleSignature(cycle) => cycle.pid,
-            Record::Garbage(garbage) => garbage.pid,
-            Record::Called(called) => called.pid,
-            Record::CpuSamples(samples) => samples.pid,
-            Record::OffCpu(off) => off.pid,
-            Record::Layers(layers) => layers.pid,
-            Record::EmptyCache(call) => call.pid,
-            Record::AliveLines(alive) => alive.pid,
-            _ => return Some(record),
+        let Some(pid) = record.head().pid else {
+            return Some(record);
         };
         if !self.is_unlisted(pid) {
             return Some(record);
         }
-        let rest = &mut self.current.rest;
         match record {
             Record::Process(process) => {
                 self.see(process.since_ns);
@@ -55,8 +39,38 @@ impl Analysis {
                 self.see(exit.at_ns);
                 self.current.rest.end(exit);
             }
-            Record::Counters(whole) => rest.add_counters(trace, whole),
-            _ => {}
+            Record::Counters(whole) => self.current.rest.add_counters(trace, whole),
+            // What a GPU did counts, whoever it did it for.
+            Record::CudaCall(_)
+            | Record::CudaLaunches(_)
+            | Record::DeviceMemory(_)
+            | Record::PauseMemory(_)
+            | Record::Step(_)
+            | Record::GpuOp(_)
+            | Record::Annotation(_)
+            | Record::HostCode(_) => self.add_cuda(&record),
+            // These make no process.
+            Record::GpuSync(_)
+            | Record::OmittedGpuWork(_)
+            | Record::ThreadName { .. }
+            | Record::Note(_) => return Some(record),
+            Record::Pause(_)
+            | Record::Settings(_)
+            | Record::Frame(_)
+            | Record::Pressure(_)
+            | Record::Allocations(_)
+            | Record::ObjectKind(_)
+            | Record::CycleSignature(_)
+            | Record::Garbage(_)
+            | Record::Called(_)
+            | Record::CpuSamples(_)
+            | Record::OffCpu(_)
+            | Record::Layers(_)
+            | Record::GpuDevice(_)
+            | Record::GpuSample(_)
+            | Record::EmptyCache(_)
+            | Record::AliveLines(_)
+            | Record::End(_) => {}
         }
         None
     }
@@ -64,6 +78,67 @@ impl Analysis {
     fn see(&mut self, at_ns: u64) {
         if let Some(trace) = self.traces.last_mut() {
             trace.see(at_ns, at_ns);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gctrace_event::read::{DecodedItem, TraceCompletion};
+    use gctrace_event::{
+        AliveLines, Called, CpuSamples, CudaCall, DeviceMemory, EmptyCache, Garbage, Layers,
+        OffCpu, PauseMemory, Pressure,
+    };
+
+    /// Records of a process of which nothing else is known.
+    fn of(pid: u32) -> Vec<Record> {
+        vec![
+            Record::DeviceMemory(DeviceMemory {
+                pid,
+                tid: pid,
+                at_ns: 1,
+                allocated: 1,
+                reserved: 1,
+                bytes: 1,
+                device: 0,
+                device_type: 1,
+            }),
+            Record::PauseMemory(PauseMemory {
+                pid,
+                tid: pid,
+                start_ns: 1,
+                end_ns: 2,
+                device_type: 1,
+                device: 0,
+                freed_bytes: 1,
+                freed_blocks: None,
+            }),
+            Record::EmptyCache(EmptyCache { pid, ..EmptyCache::default() }),
+            Record::CudaCall(CudaCall { pid, function: "cudaFree".into(), ..CudaCall::default() }),
+            Record::Pressure(Pressure { pid, ..Pressure::default() }),
+            Record::Garbage(Garbage { pid, ..Garbage::default() }),
+            Record::Called(Called { pid, ..Called::default() }),
+            Record::CpuSamples(CpuSamples { pid, until_ns: 1, ..CpuSamples::default() }),
+            Record::OffCpu(OffCpu { pid, ..OffCpu::default() }),
+            Record::Layers(Layers { pid, ..Layers::default() }),
+            Record::AliveLines(AliveLines { pid, ..AliveLines::default() }),
+            Record::Pause(Pause { pid, end_ns: 1, ..Pause::default() }),
+        ]
+    }
+
+    /// A foreign file may have events of any number of processes.
+    #[test]
+    fn no_kind_of_record_lists_more_processes_than_the_bound() {
+        for kind in 0..of(1).len() {
+            let mut analysis = Analysis::default();
+            analysis.begin_trace("t.json");
+            for pid in 1..=LISTED as u32 + 50 {
+                analysis.add(DecodedItem::Record(of(pid).swap_remove(kind)));
+            }
+            analysis.end_trace(TraceCompletion::default(), None);
+            let listed = analysis.processes.len();
+            assert!(listed <= LISTED, "{listed} by {:?}", of(1).swap_remove(kind));
         }
     }
 }

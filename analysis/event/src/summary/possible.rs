@@ -10,7 +10,7 @@ use crate::{Counters, EventSource, Pause, Record};
 pub(super) fn is_possible(item: &DecodedItem<'_>) -> bool {
     match item {
         DecodedItem::Record(record) => {
-            times(record).is_none_or(|(start_ns, end_ns)| is_span(start_ns, end_ns))
+            record.head().span_ns.is_none_or(|(start_ns, end_ns)| is_span(start_ns, end_ns))
                 && match record {
                     Record::Pause(pause) => is_pause(pause),
                     Record::Counters(counters) => {
@@ -53,47 +53,6 @@ fn is_pause(pause: &Pause) -> bool {
 
 fn are_counts(counters: &Counters) -> bool {
     counters.iter().all(|(_, count)| count < MAX_COUNT)
-}
-
-/// Start and end of a record, twice the same of those with one time; `None` without any.
-fn times(record: &Record) -> Option<(u64, u64)> {
-    let once = |at_ns: u64| Some((at_ns, at_ns));
-    match record {
-        Record::Pause(pause) => Some((pause.start_ns, pause.end_ns)),
-        Record::CudaCall(cuda_call) => Some((cuda_call.start_ns, cuda_call.end_ns)),
-        Record::GpuOp(gpu_op) => Some((gpu_op.start_ns, gpu_op.end_ns)),
-        Record::Annotation(annotation) => Some((annotation.start_ns, annotation.end_ns)),
-        Record::HostCode(code) => Some((code.start_ns, code.end_ns)),
-        Record::GpuSync(gpu_sync) => Some((gpu_sync.start_ns, gpu_sync.end_ns)),
-        Record::Step(step) => Some((step.start_ns, step.end_ns)),
-        Record::CudaLaunches(cuda_launches) => {
-            Some((cuda_launches.first_ns, cuda_launches.last_ns))
-        }
-        Record::OmittedGpuWork(work) => Some((work.since_ns, work.until_ns)),
-        Record::Pressure(pressure) => Some((pressure.since_ns, pressure.at_ns)),
-        Record::Process(process) => once(process.since_ns),
-        Record::ProcessExit(process_exit) => once(process_exit.at_ns),
-        Record::Settings(settings) => once(settings.at_ns),
-        Record::Counters(counters) => once(counters.at_ns),
-        Record::Allocations(allocations) => once(allocations.at_ns),
-        Record::Garbage(garbage) => once(garbage.at_ns),
-        Record::Called(called) => once(called.at_ns),
-        Record::OffCpu(off) => Some((off.at_ns, off.end_ns())),
-        Record::CpuSamples(samples) => Some((samples.at_ns, samples.until_ns)),
-        Record::Layers(layers) => once(layers.at_ns),
-        Record::GpuDevice(gpu_device) => once(gpu_device.at_ns),
-        Record::GpuSample(gpu_sample) => once(gpu_sample.at_ns),
-        Record::DeviceMemory(device_memory) => once(device_memory.at_ns),
-        Record::AliveLines(alive) => once(alive.at_ns),
-        Record::EmptyCache(call) => Some((call.start_ns, call.end_ns)),
-        Record::PauseMemory(pause_memory) => once(pause_memory.start_ns),
-        Record::Note(note) => once(note.at_ns),
-        Record::End(end) => once(end.ended_ns),
-        Record::Frame(_)
-        | Record::ObjectKind(_)
-        | Record::CycleSignature(_)
-        | Record::ThreadName { .. } => None,
-    }
 }
 
 #[cfg(test)]

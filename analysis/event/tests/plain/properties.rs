@@ -6,7 +6,7 @@ use crate::strategies;
 
 use gctrace_event::read::{DecodedItem, EventReader, ReadError, TraceInput, TraceReader};
 use gctrace_event::summary::{SummaryHeader, SummaryReader, SummarySource, SummaryWriter};
-use gctrace_event::{FORMAT, Record, TraceEnd, TraceHeader};
+use gctrace_event::{FORMAT, Head, Record, TraceEnd, TraceHeader};
 use proptest::collection::vec;
 use proptest::option::of;
 use proptest::prelude::*;
@@ -52,6 +52,22 @@ fn tried(bytes: Vec<u8>) -> Result<usize, ReadError> {
         count += 1;
     }
     Ok(count)
+}
+
+proptest! {
+    /// What a record says of itself is what its own members say, whatever its kind.
+    #[test]
+    fn a_head_is_of_its_record(record in record()) {
+        let head = record.head();
+        prop_assert!(head.stack.is_none_or(|stack| record.stacks().any(|frame| frame == stack)));
+        let mut moved = record.clone();
+        let tid = moved.tid_mut().map(|tid| {
+            *tid = tid.wrapping_add(1);
+            *tid
+        });
+        prop_assert_eq!(tid, head.tid.map(|tid| tid.wrapping_add(1)));
+        prop_assert_eq!(moved.head(), Head { tid, ..head });
+    }
 }
 
 proptest! {

@@ -234,12 +234,16 @@ impl InjectedProcessFacts {
         }));
     }
 
-    fn write(&mut self, record: Record, trace: &mut RecordingTrace, stats: &mut InjectedStats) {
+    fn write(&mut self, mut record: Record, trace: &mut RecordingTrace, stats: &mut InjectedStats) {
+        // The ring has the thread ids of the program's pid namespace.
+        if let Some(tid) = record.tid_mut() {
+            *tid = self.thread(*tid);
+            let tid = *tid;
+            self.name_thread(tid, trace, stats);
+        }
         match record {
-            Record::Pause(mut pause) => {
+            Record::Pause(pause) => {
                 stats.collections += 1;
-                pause.tid = self.thread(pause.tid);
-                self.name_thread(pause.tid, trace, stats);
                 // First: readers show the pause without the time of examining it.
                 if let Some(mut garbage) = self.garbage.take()
                     && !trace.output.omits(&pause)
@@ -249,35 +253,19 @@ impl InjectedProcessFacts {
                 }
                 trace.pause(&pause);
             }
-            Record::CudaCall(mut call) => {
+            Record::CudaCall(_) => {
                 stats.calls += 1;
-                call.tid = self.thread(call.tid);
-                self.name_thread(call.tid, trace, stats);
-                trace.output.write(&Record::CudaCall(call));
+                trace.output.write(&record);
             }
             // Probes record them with their lengths.
             Record::Step(step)
                 if step.marker == NamedMarker::Backward && stats.probes_see_torch => {}
             // And each block.
             Record::PauseMemory(_) if stats.probes_see_torch => {}
-            Record::PauseMemory(mut memory) => {
-                memory.tid = self.thread(memory.tid);
-                trace.output.write(&Record::PauseMemory(memory));
-            }
-            Record::EmptyCache(mut call) => {
-                call.tid = self.thread(call.tid);
-                trace.output.write(&Record::EmptyCache(call));
-            }
-            Record::Step(mut step) => {
+            Record::Step(step) => {
                 stats.steps += 1;
                 stats.function_is_settled |= matches!(step.marker, NamedMarker::Function(_));
-                step.tid = self.thread(step.tid);
-                self.name_thread(step.tid, trace, stats);
                 trace.output.write(&Record::Step(step));
-            }
-            Record::Called(mut called) => {
-                called.tid = self.thread(called.tid);
-                trace.output.write(&Record::Called(called));
             }
             Record::Layers(layers) => {
                 stats.layers += 1;

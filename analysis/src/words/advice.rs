@@ -382,14 +382,14 @@ fn find_cycles(report: &Report) -> AdviceText {
     let code = super::find_cycles_command(report);
     let process = report.judged_process();
     let interpreter = process.and_then(|process| process.interpreter.as_ref());
-    // A free-threaded build lists no garbage.
-    let how = if interpreter.is_some_and(|interpreter| interpreter.free_threaded) {
-        " with a build of Python that has the GIL"
+    let free_threaded = interpreter.is_some_and(|interpreter| interpreter.free_threaded);
+    let how = if free_threaded {
+        "with a build that has the GIL, as this one lists no garbage, find the cycles"
     } else {
-        ""
+        "find the cycles that it frees"
     };
     AdviceText {
-        action: format!("find the cycles that it frees, to break them{how}: {code}"),
+        action: format!("{how}, to break them: {code}"),
         why: format!(
             "{} Where a few lines make these cycles, changing them saves more than any setting: \
              reference counts free the rest at once.",

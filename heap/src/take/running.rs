@@ -268,8 +268,8 @@ fn outside_of_objects(pid: u32, graph: &HeapGraph) -> Option<String> {
     let known = graph.nodes.iter().filter_map(|node| node.bytes).fold(0, u64::saturating_add);
     (written / 2 > known && written - known > USUAL).then(|| {
         format!(
-            "The process has {} MiB of memory of its own, {} MiB of them in these objects: buffers of arrays \
-             and tensors and other memory of C code count for no object, and leaks of these are not found \
+            "The process has {} MiB of memory of its own, {} MiB of them in these objects: data of tensors and \
+             numpy's arrays, and other memory of C code, count for no object, and leaks of these are not found \
              by size but by number, with gctrace heap diff",
             written >> 20,
             known >> 20

@@ -11,7 +11,8 @@ use super::{cleanup, evidence, garbage, idle, leaks, lines, missing, steps};
 use crate::text::OrDash as _;
 use crate::units::{count, counted, duration, percent};
 use gctrace_analysis::report::{
-    Advice, JudgedPhase, Level, PhaseReport, PhasesReport, Report, TraceReport, TrainingMark,
+    Advice, AdviceId, JudgedPhase, Level, PhaseReport, PhasesReport, Report, TraceReport,
+    TrainingMark,
 };
 use gctrace_analysis::words;
 use gctrace_analysis::words::advice::{measured, saves};
@@ -101,14 +102,15 @@ pub(crate) fn verdict_lines(report: &Report) -> Vec<String> {
     lines
 }
 
-/// What the other phases lost, if that is worth a line: `Also: start-up 0.16 s, exit 0.06 s.`
+/// What the other phases lost, if that is worth a line and in no advice: `It paused also 160 ms of start-up (2.10 s).`
 fn else_where(report: &Report) -> Option<String> {
     let phases = report.phases.as_ref()?;
     let whole_ns = phases.unhindered_ns().max(1);
+    let is_exit_advised = report.advice.iter().any(|advice| advice.id == AdviceId::FreezeAtExit);
     let parts = [
         (phases.judged != JudgedPhase::StartUp, "start-up", &phases.start_up),
         (phases.judged != JudgedPhase::Training, "the time after it", &phases.training),
-        (true, "exit", &phases.exit),
+        (!is_exit_advised, "exit", &phases.exit),
     ];
     // In-process the last collections are not recorded, but the time of all that an interpreter's end takes.
     let unseen = report.judged_process().and_then(|process| process.unseen.as_ref());

@@ -114,10 +114,14 @@ fn memory_outside_of_objects_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let python = python("memory_outside_of_objects_is_named");
     for (script, is_named) in [
-        ("import array; kept = [array.array('d', b'x' * 8_000_000) for _ in range(80)]", true),
+        (
+            "import ctypes; kept = [ctypes.create_string_buffer(b'x' * 8_000_000) for _ in range(80)]",
+            true,
+        ),
+        ("import array; kept = [array.array('d', b'x' * 8_000_000) for _ in range(80)]", false),
         ("kept = [[number] for number in range(400_000)]", false),
     ] {
-        let file = folder.path().join(format!("{is_named}.gcheap"));
+        let file = folder.path().join(format!("{}.gcheap", script.len()));
         let script = format!("{script}\nprint('ready', flush=True)\ninput()");
         let mut command = Command::new(&python.path);
         command.args(["-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped());

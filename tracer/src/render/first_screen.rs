@@ -49,11 +49,16 @@ pub(crate) fn first_screen(
     rest.extend(next(report, traces, shown));
     let mut room = LINES.saturating_sub(head.lines().count() + 1 + rest.len());
     room = room.saturating_sub(if change.is_empty() { 0 } else { change.len() + 2 });
-    // At least the first line: the verdict is nothing without a place.
-    let places = lines::costliest(report, PLACES_SHOWN.min(room.saturating_sub(2)).max(1));
+    let context = context(report, of_run);
+    // At least the first line: the verdict is nothing without a place. What comes first of the rest is worth more than
+    // the last one.
+    let first = context.iter().find(|block| !block.is_empty()).map_or(0, |block| block.len() + 1);
+    let least = PLACES_SHOWN - 1;
+    let shown_places = room.saturating_sub(2 + first).clamp(least, PLACES_SHOWN);
+    let places = lines::costliest(report, shown_places.min(room.saturating_sub(2)).max(1));
     room = room.saturating_sub(if places.is_empty() { 0 } else { places.len() + 2 });
     let mut about = Vec::new();
-    for block in context(report, of_run) {
+    for block in context {
         // The first has a blank line before it.
         if about.len() + block.len() < room {
             about.extend(block);

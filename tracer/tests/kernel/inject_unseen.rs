@@ -54,7 +54,7 @@ fn all_that_probes_see_is_recorded_or_counted() {
         let processes = inner.named("gctrace_process");
         assert_eq!(&processes.last().unwrap().1["unseen"], unseen, "{}", python.name);
         let message = String::from_utf8_lossy(&output.stderr).replace("\ngctrace:   ", " ");
-        let words = format!("{counted} collections not recorded in-process: ");
+        let words = format!("{counted} collections not recorded: ");
         assert!(message.contains(&words), "{}: {message}", python.name);
         // The overhead is a figure.
         let probes = inner.end()["probes"].as_array().unwrap();

@@ -62,8 +62,8 @@ impl MainThread {
         sums
     }
 
-    /// `own`: what its threads did; `others`: the waits of those that are not the main one; `children`: what the
-    /// threads of each child process did.
+    /// `own`: what its threads did; `others`: the waits of its threads other than the main one; `children`: what
+    /// the threads of each child process did.
     pub(crate) fn report<'a>(
         &self,
         tree: &StackTree,

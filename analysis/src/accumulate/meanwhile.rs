@@ -37,6 +37,9 @@ impl Meanwhile {
         waits: &[(u64, u64)],
         others: impl Iterator<Item = &'a ThreadSpan>,
     ) -> Self {
+        if waits.is_empty() {
+            return Self::default();
+        }
         let mut threads: BTreeMap<u32, Vec<&ThreadSpan>> = BTreeMap::new();
         for span in others {
             threads.entry(span.tid).or_default().push(span);

@@ -97,7 +97,7 @@ pub(crate) fn is_for_data<'a>(
 }
 
 /// Whether a thread with these frames, innermost first, that waits for a lock waits for one that the program or a
-/// library takes: `threading` waits for threads, events and conditions, whose end nobody holds back.
+/// library takes: `threading` waits for threads, events and conditions, which no thread has.
 pub(super) fn is_own_lock<'a>(mut frames: impl Iterator<Item = &'a Location>) -> bool {
     frames.next().is_some_and(|innermost| !innermost.file.ends_with("/threading.py"))
 }

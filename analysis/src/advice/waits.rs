@@ -160,6 +160,8 @@ fn lock_remedy(main: &MainThreadReport) -> Option<(u64, WaitRemedy<'_>)> {
     let lock = main.lock.as_ref()?;
     let did = lock.longest().filter(|did| did.share >= CAUSE_RATIO)?;
     let waits = main.off_cpu.iter().filter(|of| of.reason == OffCpuReason::Lock && !of.for_data);
+    // A thread that is joined is waited for by a lock too.
+    let waits = waits.filter(|of| of.time_ns <= lock.waited_ns);
     let at = waits.max_by_key(|of| of.time_ns).and_then(|of| of.line.as_ref());
     Some((lock.waited_ns, WaitRemedy::Lock { at, did }))
 }

@@ -91,7 +91,7 @@ mod tests {
         OffCpu, PauseMemory, Pressure,
     };
 
-    /// Records of a process of which nothing else is known.
+    /// One record of each kind, of one process.
     fn of(pid: u32) -> Vec<Record> {
         vec![
             Record::DeviceMemory(DeviceMemory {

@@ -155,7 +155,7 @@ fn kinds_on_cycles(kinds: &[GarbageKind]) -> (String, CycleShape) {
         (&["traceback"], CycleShape::Exception),
         (&["generator", "coroutine", "async_generator"], CycleShape::Frame),
         (&["type"], CycleShape::Class),
-        // Whether its object keeps it, or something that it leads to, is not known.
+        // The method may be on the cycle, or only held by it.
         (&["method"], CycleShape::Other),
         (&["function", "cell"], CycleShape::Closure),
     ];

@@ -30,7 +30,7 @@ pub(super) fn lines(report: &Report) -> Option<&LinesReport> {
 }
 
 /// The line of the program, or else of a library, with the most time of explicit calls. Where no
-/// pause has a reason (traces of other tools): the line of most full collections, whose repetition tells what they are.
+/// pause has a reason (traces of other tools): the line of most full collections, which come in regular order.
 pub(super) fn explicit_line(report: &Report) -> Option<&Location> {
     const FULL: usize = 2;
     const UNKNOWN: usize = 3;

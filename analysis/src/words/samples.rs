@@ -232,7 +232,9 @@ fn main_thread(cpu: &CpuReport, main: &MainThreadReport, process: &str, step: St
             },
             (_, OffCpuReason::Gil) => main.gil.as_ref().and_then(|of| holder_in_short(of, places)),
             (_, OffCpuReason::Lock) => {
-                main.lock.as_ref().and_then(|of| holder_in_short(of, places))
+                // The rest is for threads that are joined.
+                let lock = main.lock.as_ref().filter(|of| of.waited_ns > wait.time_ns / 2);
+                lock.and_then(|of| holder_in_short(of, places))
             }
             _ => None,
         };

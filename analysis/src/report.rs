@@ -69,8 +69,8 @@ pub use counters::{
 };
 pub(crate) use cpu::OthersDid;
 pub use cpu::{
-    CpuFile, CpuLine, CpuReport, LoadingReport, MainThreadReport, MeanwhileLine, MeanwhileReport,
-    OffCpuLine, PackageSamples,
+    CalledSamples, CpuFile, CpuLine, CpuReport, LoadingReport, MainThreadReport, MeanwhileLine,
+    MeanwhileReport, OffCpuLine, PackageSamples,
 };
 pub use evidence::{
     CpuTime, DeletedGeneration, DeletedReport, ExplicitCallsReport, FreedNothingReport,

@@ -1,11 +1,12 @@
 //! What the threads of one process executed, by samples.
 
 use super::stacks::{MovedNodes, NodeId, StackTree};
-use crate::report::{CpuFile, CpuLine, CpuReport, Location};
-use crate::time::add_to;
+use crate::report::{CalledSamples, CpuFile, CpuLine, CpuReport, Location};
+use crate::time::stats::ratio;
+use crate::time::{add_to, sum};
 use gctrace_event::CpuSamples;
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Stacks, files and threads kept; samples of others count as unknown, or in the totals alone.
 const KEPT: usize = 100_000;
@@ -17,7 +18,8 @@ const LISTED: usize = 20;
 pub(crate) struct CpuSums {
     samples: u64,
     in_pauses: u64,
-    by_stack: BTreeMap<Option<NodeId>, u64>,
+    /// By stack, and whether in a collection.
+    by_stack: BTreeMap<(Option<NodeId>, bool), u64>,
     by_file: BTreeMap<Option<String>, u64>,
     by_thread: BTreeMap<u32, u64>,
 }
@@ -29,7 +31,7 @@ impl CpuSums {
         if samples.in_pause {
             add_to(&mut self.in_pauses, samples.count);
         }
-        count(&mut self.by_stack, node, samples.count);
+        count_stack(&mut self.by_stack, (node, samples.in_pause), samples.count);
         count(&mut self.by_file, samples.file.clone(), samples.count);
         if self.by_thread.len() < KEPT || self.by_thread.contains_key(&samples.tid) {
             add_to(self.by_thread.entry(samples.tid).or_default(), samples.count);
@@ -43,24 +45,50 @@ impl CpuSums {
 
     /// Samples by stack, of those with one.
     pub(crate) fn stacks(&self) -> impl Iterator<Item = (NodeId, u64)> + use<'_> {
-        self.by_stack.iter().filter_map(|(node, samples)| Some(((*node)?, *samples)))
+        self.by_stack.iter().filter_map(|((node, _), samples)| Some(((*node)?, *samples)))
     }
 
     /// Names the stacks as in a tree that their own was added to.
     pub(crate) fn renumber(&mut self, places: &MovedNodes) {
-        for (node, samples) in std::mem::take(&mut self.by_stack) {
+        for ((node, in_pause), samples) in std::mem::take(&mut self.by_stack) {
             let node = node.and_then(|node| places.of(node));
-            add_to(self.by_stack.entry(node).or_default(), samples);
+            add_to(self.by_stack.entry((node, in_pause)).or_default(), samples);
         }
     }
 
+    /// What collections call: a thread in one has the stack that triggered it, or one that stands on that.
+    fn called(&self, triggers: &BTreeSet<NodeId>, tree: &StackTree) -> Option<CalledSamples> {
+        let mut inside: BTreeMap<Function<'_>, (u64, &Location)> = BTreeMap::new();
+        let mut outside = BTreeSet::new();
+        for ((node, in_pause), samples) in &self.by_stack {
+            let Some(node) = *node else { continue };
+            if !in_pause {
+                outside.extend(tree.frames(node).next().map(function));
+            } else if !triggers.contains(&node)
+                && let Some(line) = tree.frame_above(node, triggers)
+            {
+                let (sum, _) = inside.entry(function(line)).or_insert((0, line));
+                add_to(sum, *samples);
+            }
+        }
+        let samples = sum(inside.values().map(|(samples, _)| *samples));
+        let (most, (_, line)) = inside.into_iter().max_by_key(|(_, (samples, _))| *samples)?;
+        Some(CalledSamples {
+            samples,
+            ratio: ratio(samples, self.in_pauses)?,
+            line: line.clone(),
+            also_outside: outside.contains(&most),
+        })
+    }
+
     /// Lines and files with the most samples of this process of this trace, `hertz` a second; `None` of a trace
-    /// without a rate.
+    /// without a rate. `triggers`: the stacks of its pauses.
     pub(crate) fn report(
         &self,
         (trace, pid): (usize, u32),
         observed_ns: u64,
         tree: &StackTree,
+        triggers: &BTreeSet<NodeId>,
         hertz: u32,
     ) -> Option<CpuReport> {
         let hertz = u64::from(hertz);
@@ -68,7 +96,7 @@ impl CpuSums {
             return None;
         }
         let mut by_line: BTreeMap<Option<&Location>, u64> = BTreeMap::new();
-        for (node, samples) in &self.by_stack {
+        for ((node, _), samples) in &self.by_stack {
             let line = node.map(|node| tree.own_or_innermost_line(node));
             add_to(by_line.entry(line).or_default(), *samples);
         }
@@ -92,6 +120,7 @@ impl CpuSums {
             hertz,
             samples: self.samples,
             in_pauses: self.in_pauses,
+            called: self.called(triggers, tree),
             threads: self.by_thread.len() as u64,
             busiest_thread: self.by_thread.values().copied().max().unwrap_or(0),
             lines,
@@ -101,8 +130,74 @@ impl CpuSums {
     }
 }
 
+/// A function by its file and name.
+type Function<'a> = (&'a str, &'a str);
+
+fn function(line: &Location) -> Function<'_> {
+    (&line.file, &line.function)
+}
+
+/// Adds to the samples of a stack, or to those of an unknown one if there are too many.
+fn count_stack(
+    sums: &mut BTreeMap<(Option<NodeId>, bool), u64>,
+    (node, in_pause): (Option<NodeId>, bool),
+    samples: u64,
+) {
+    let fits = sums.len() < KEPT || sums.contains_key(&(node, in_pause));
+    add_to(sums.entry((node.filter(|_| fits), in_pause)).or_default(), samples);
+}
+
 /// Adds to the samples of a key, or to those of an unknown one if there are too many.
 fn count<K: Ord + Default>(sums: &mut BTreeMap<K, u64>, key: K, samples: u64) {
     let fits = sums.len() < KEPT || sums.contains_key(&key);
     add_to(sums.entry(if fits { key } else { K::default() }).or_default(), samples);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::accumulate::stacks::TraceFrames;
+    use gctrace_event::Frame;
+
+    /// In a collection a thread has the stack that triggered it, unless the collection calls Python code.
+    #[test]
+    fn what_stands_on_a_trigger_is_called_by_collections() {
+        let mut tree = StackTree::default();
+        let mut frames = TraceFrames::default();
+        let frame = |id, parent, function: &str| Frame {
+            id,
+            parent,
+            function: function.to_owned(),
+            file: "/srv/app.py".to_owned(),
+            line: Some(id),
+        };
+        for (id, parent, function) in
+            [(1, None, "main"), (2, Some(1), "Job.__del__"), (3, Some(2), "close")]
+        {
+            frames.add(frame(id, parent, function), &mut tree);
+        }
+        let nodes: Vec<NodeId> = (1..=3).map(|id| frames.resolve(id, &mut tree).unwrap()).collect();
+        let samples = |in_pause, count| CpuSamples {
+            pid: 7,
+            tid: 7,
+            at_ns: 0,
+            until_ns: 1,
+            count,
+            in_pause,
+            file: None,
+            stack: None,
+        };
+        let mut sums = CpuSums::default();
+        sums.add(&samples(true, 6), Some(nodes[0]));
+        sums.add(&samples(true, 2), Some(nodes[2]));
+        sums.add(&samples(false, 9), Some(nodes[1]));
+        let triggers = BTreeSet::from([nodes[0]]);
+        let report = sums.report((0, 7), 1, &tree, &triggers, 99).unwrap();
+        let called = report.called.unwrap();
+        assert_eq!(called.line.function, "Job.__del__");
+        assert_eq!((called.samples, called.ratio, called.also_outside), (2, 0.25, true));
+        // Without a trigger below it the stack of the collection itself was lost.
+        let report = sums.report((0, 7), 1, &tree, &BTreeSet::new(), 99).unwrap();
+        assert!(report.called.is_none());
+    }
 }

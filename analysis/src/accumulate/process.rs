@@ -214,7 +214,8 @@ impl ProcessState {
         tree: &StackTree,
         hertz: u32,
     ) -> Option<CpuReport> {
-        self.cpu.report((self.trace, self.sums.pid), end_ns - start_ns, tree, hertz)
+        let triggers = self.stacks.iter().map(|(node, _)| node).collect();
+        self.cpu.report((self.trace, self.sums.pid), end_ns - start_ns, tree, &triggers, hertz)
     }
 
     fn pressure(&self, observed_ns: u64) -> Option<PressureReport> {

@@ -14,7 +14,7 @@ use crate::paths::IMPORT;
 use crate::report::Location;
 use gctrace_event::{Frame, FrameId};
 use indexmap::IndexSet;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 /// Frames kept per trace, and nodes over all traces: a hundred times what large programs have. It
 /// only guards memory against traces that are not what they seem.
@@ -204,6 +204,14 @@ impl StackTree {
     pub(crate) fn own_or_innermost_line(&self, node: NodeId) -> &Location {
         let node = &self.nodes[node];
         self.location(node.own_line.unwrap_or(node.line))
+    }
+
+    /// The frame of a stack that the nearest of these stacks below it called; `None` if it stands on none.
+    pub(crate) fn frame_above(&self, node: NodeId, below: &BTreeSet<NodeId>) -> Option<&Location> {
+        let parent = |node: &NodeId| self.nodes[*node].parent;
+        let on_it = |node: &NodeId| parent(node).is_some_and(|parent| below.contains(&parent));
+        let above = std::iter::successors(Some(node), parent).find(on_it)?;
+        Some(self.location(self.nodes[above].location))
     }
 
     pub(crate) fn frames(&self, node: NodeId) -> impl Iterator<Item = &Location> {

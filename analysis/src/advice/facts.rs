@@ -1,8 +1,8 @@
 //! What the rules go by: figures of the process and the phase that the verdict names.
 
 use crate::report::{
-    AdviceId, ByCause, CleanupCall, CleanupSite, CleanupVerdict, JudgedPhase, PhaseReport,
-    PhasesReport, ProcessReport, Report, SettingsReport,
+    AdviceId, ByCause, CalledSamples, CleanupCall, CleanupSite, CleanupVerdict, CpuReport,
+    JudgedPhase, PhaseReport, PhasesReport, ProcessReport, Report, SettingsReport,
 };
 use crate::time::stats::ratio;
 use crate::time::sum;
@@ -21,6 +21,12 @@ const GIVEN_BACK: u64 = 16 << 20;
 const FREED_EACH: u64 = 4;
 /// A heap of more objects is worth freezing: a full collection of it takes some 10 ms.
 const LARGE_HEAP: u64 = 200_000;
+
+/// Code that collections run is seen by so many samples, which are that share of those in collections.
+const CALLED_SAMPLES: u64 = 3;
+const CALLED_RATIO: f64 = 0.05;
+/// From CPython 3.13 on `gc_collect_main` calls the functions in `gc.callbacks` itself.
+const CALLBACKS_INSIDE: u32 = 13;
 
 /// The judged process, and its collections in the judged phase.
 #[derive(Clone, Copy, Debug)]
@@ -86,8 +92,32 @@ impl<'a> Facts<'a> {
         ratio(self.freed_objects()?, young.saturating_mul(each))
     }
 
+    /// The Python code that its collections run to free garbage, by samples: what dies in it CPython does not count.
+    /// Collections of CPython 3.13 and later also run the functions in `gc.callbacks`.
+    pub(crate) fn finalizer(&self) -> Option<&'a CalledSamples> {
+        let is_of =
+            |cpu: &&CpuReport| (cpu.trace, cpu.pid) == (self.process.trace, self.process.pid);
+        let called = self.report.cpu.iter().find(is_of)?.called.as_ref()?;
+        let version = self.process.interpreter.as_ref()?.version.split('.');
+        let minor = version.skip(1).find_map(|part| part.parse::<u32>().ok())?;
+        let is_finalizer = called.also_outside
+            || called.line.function.ends_with("__del__")
+            || minor < CALLBACKS_INSIDE;
+        let is_seen = called.samples >= CALLED_SAMPLES && called.ratio >= CALLED_RATIO;
+        (is_finalizer && is_seen).then_some(called)
+    }
+
+    /// The same where CPython counts next to nothing else as freed.
+    pub(crate) fn uncounted(&self) -> Option<&'a CalledSamples> {
+        self.finalizer().filter(|_| self.counts_nothing() == Some(true))
+    }
+
     /// Whether its collections free next to nothing; `None` if what they free is unknown.
     pub(super) fn frees_nothing(&self) -> Option<bool> {
+        Some(self.counts_nothing()? && self.finalizer().is_none())
+    }
+
+    fn counts_nothing(&self) -> Option<bool> {
         let freed = self.freed_objects()?;
         if self.process.memory.freed_bytes.is_some_and(|bytes| bytes >= GIVEN_BACK) {
             return Some(false);
@@ -133,7 +163,8 @@ impl<'a> Facts<'a> {
     /// What to do about cycles: break those that are known, or find them.
     pub(super) fn about_cycles(&self) -> AdviceId {
         let garbage = self.process.garbage.as_ref();
-        match garbage.is_some_and(|garbage| !garbage.kinds.is_empty()) {
+        let is_known = garbage.is_some_and(|garbage| !garbage.kinds.is_empty());
+        match is_known || self.uncounted().is_some() {
             true => AdviceId::BreakCycles,
             false => AdviceId::FindCycles,
         }

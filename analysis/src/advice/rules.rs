@@ -119,12 +119,16 @@ fn of_automatic(facts: &Facts<'_>, bound_ns: u64) -> Vec<Candidate> {
 fn of_garbage(facts: &Facts<'_>, bound_ns: u64) -> Vec<Candidate> {
     let garbage = facts.process.garbage.as_ref();
     let main = garbage.and_then(|garbage| garbage.verdict.as_ref());
+    // Objects whose cycles are broken are finalized too.
+    let finalizer = facts.finalizer();
+    let bound_ns = finalizer
+        .map_or(bound_ns, |called| bound_ns - (bound_ns as f64 * called.ratio.min(1.0)) as u64);
     let part_ns = main.map_or(bound_ns, |main| (bound_ns as f64 * main.ratio) as u64);
     let id = facts.about_cycles();
     let gain = (id == AdviceId::BreakCycles).then_some(BROKEN);
     let mut list = vec![candidate(id, part_ns, gain, None)];
     // What waits in garbage would be ten times as much.
-    let is_small = facts.held_by_garbage().is_none();
+    let is_small = facts.held_by_garbage().is_none() && finalizer.is_none();
     if is_small && facts.garbage_ratio().is_some_and(|ratio| ratio < MOSTLY_GARBAGE) {
         let settings = Some("threshold=7000,10,10".to_owned());
         list.push(candidate(AdviceId::RaiseThreshold, bound_ns, Some(LESS_OFTEN), settings));

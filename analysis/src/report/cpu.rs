@@ -22,6 +22,8 @@ pub struct CpuReport {
     pub samples: u64,
     /// Those of threads in a collection.
     pub in_pauses: u64,
+    /// What Python code collections ran, finalizers for example (inferred); `null` if none was seen.
+    pub called: Option<CalledSamples>,
     /// Threads with samples.
     pub threads: u64,
     /// Samples of the thread that has most.
@@ -33,6 +35,20 @@ pub struct CpuReport {
     pub files: Vec<CpuFile>,
     /// What its main thread did, times off the CPU included; `null` if none were recorded.
     pub main_thread: Option<MainThreadReport>,
+}
+
+/// Functions that ran in collections and triggered none: finalizers, callbacks, generators that were closed.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct CalledSamples {
+    /// Samples in them.
+    pub samples: u64,
+    /// The same as a share of all samples in collections.
+    pub ratio: f64,
+    /// The one with most, at one of its lines.
+    pub line: Location,
+    /// Whether that one ran outside of collections too, as a generator does and a function in `gc.callbacks` does
+    /// not.
+    pub also_outside: bool,
 }
 
 /// What the main thread of a process did: it was on a CPU for `samples` / `hertz` s, off it for

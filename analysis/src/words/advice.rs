@@ -401,6 +401,17 @@ fn find_cycles(report: &Report) -> AdviceText {
 }
 
 fn break_cycles(report: &Report) -> AdviceText {
+    if let Some(called) = Facts::of(report).and_then(|facts| facts.uncounted()) {
+        return AdviceText {
+            action: broken_cycles::action_by_code(&called.line),
+            why: format!(
+                "{} They run its code (by samples) to free what CPython does not count.",
+                automatic(report)
+            ),
+            code: broken_cycles::code_by_code(&called.line),
+            risk: broken_cycles::RISK.to_owned(),
+        };
+    }
     let garbage = report.judged_process().and_then(|process| process.garbage.as_ref());
     let Some(garbage) = garbage else {
         return AdviceText::default();

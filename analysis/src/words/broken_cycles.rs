@@ -2,7 +2,7 @@
 
 use super::cycles;
 use super::cycles::{born, path, place};
-use crate::report::{CycleShape, GarbageCycle, GarbageKind, GarbageReport, MainCycles};
+use crate::report::{CycleShape, GarbageCycle, GarbageKind, GarbageReport, Location, MainCycles};
 use crate::units::{cut, percent};
 
 /// Of broken cycles.
@@ -196,6 +196,28 @@ fn kinds_on_cycles(kinds: &[GarbageKind]) -> (String, CycleShape) {
         ),
         shape,
     )
+}
+
+/// Finalizers end in an object of a class; other code is that of generators.
+fn shape_by_code(line: &Location) -> CycleShape {
+    match line.function.ends_with("__del__") {
+        true => CycleShape::Instances,
+        false => CycleShape::Frame,
+    }
+}
+
+/// The change where only the code that collections run to free the garbage is known.
+pub(super) fn action_by_code(line: &Location) -> String {
+    let shape = shape_by_code(line);
+    let what = if shape == CycleShape::Frame { "generator" } else { "what has the finalizer" };
+    let what = cycles::kind(what, Some(&line.function), Some(&line.file), line.line);
+    format!("break the cycles of {what}: {}", in_short(shape))
+}
+
+/// Python that does without these cycles.
+pub(super) fn code_by_code(line: &Location) -> String {
+    let shape = shape_by_code(line);
+    format!("# {}:\n{}", cycles::shape(shape), remedy(shape))
 }
 
 /// What the cycles are of all garbage.

@@ -1,6 +1,7 @@
 //! What collections call of the program: finalizers and callbacks.
 
 use super::places::place;
+use crate::advice::facts::Facts;
 use crate::report::{CalledReport, ProcessReport, Report};
 use crate::units::{duration, percent};
 use gctrace_event::{CalledKind, RecordingMode};
@@ -16,7 +17,17 @@ const LONG_NS: u64 = 5_000;
 /// them, with the function that took most of it: ` Finalizers took ...`; empty if they took little.
 pub(super) fn sentence(report: &Report) -> String {
     let each = [CalledKind::Finalizer, CalledKind::Callback].map(|kind| of(report, kind));
-    each.concat() + &unseen(report)
+    each.concat() + &sampled(report).unwrap_or_else(|| unseen(report))
+}
+
+/// Finalizers that probes see by samples.
+fn sampled(report: &Report) -> Option<String> {
+    let called = Facts::of(report)?.finalizer()?;
+    let (share, place) = (percent(called.ratio), place(&called.line));
+    Some(format!(
+        " {share} of it is Python code that collections call, by samples, most of it in {place}: work of the \
+         program, which no setting of the collector saves."
+    ))
 }
 
 /// What probes cannot distinguish, of the process that is paused most.

@@ -89,3 +89,40 @@ fn training(place: &Path) -> f64 {
 fn truth(place: &Path, what: &str) -> f64 {
     recording::json(&place.join("truth.json"))[what].as_f64().unwrap()
 }
+
+/// CPython counts no generator that a collection closes: samples show the code that it runs. Both modes name it.
+#[test]
+fn code_that_collections_run_is_seen_by_samples() {
+    const TEST: &str = "code_that_collections_run_is_seen_by_samples";
+    if !recording::privileged(TEST) {
+        return;
+    }
+    let programs = recording::scripts().join("../../verdict/programs");
+    for (interpreter, program, code) in [
+        ("pyenv-3.11", "iterators.py", "Pipeline.run"),
+        ("pyenv-3.12", "iterators.py", "Pipeline.run"),
+        ("pyenv-3.11", "finalizers.py", "Session.__del__"),
+    ] {
+        let Some(python) = interpreters::python(TEST, interpreter) else {
+            continue;
+        };
+        let place = tempfile::tempdir().unwrap();
+        let script = programs.join(program);
+        let [python, script] = [&python.path, &script].map(|path| path.to_str().unwrap());
+        let mut actions = Vec::new();
+        for mode in ["ebpf", "inject"] {
+            let output = recording::gctrace(&["--mode", mode, "--", python, script], place.path());
+            assert!(output.status.success(), "{output:?}");
+            let report = ["analyze", "--format", "json", "trace.json"];
+            let output = recording::gctrace(&report, place.path());
+            let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+            if mode == "ebpf" {
+                let called = &report["cpu"][0]["called"];
+                assert_eq!(called["line"]["function"], code, "{interpreter}: {called}");
+            }
+            assert_eq!(report["advice"][0]["id"], "break-cycles", "{interpreter} {mode}");
+            actions.push(report["advice"][0]["action"].as_str().unwrap().to_owned());
+        }
+        assert_eq!(actions[0], actions[1], "{interpreter} {program}");
+    }
+}

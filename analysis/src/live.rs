@@ -194,7 +194,7 @@ impl Live {
                 }
             }
             Record::Note(note) => self.notes.add(note.at_ns, note.pid, &note.message),
-            Record::ThreadName { .. }
+            Record::ThreadName(_)
             | Record::Counters(_)
             | Record::CpuSamples(_)
             | Record::OffCpu(_)

@@ -21,6 +21,13 @@ AGENT = [ROOT / f"probes/inject/src/python/layers/{part}.py" for part in PARTS]
 MODELS = ["mlp", "cnn", "transformer", "checkpointed", "neumf", "lstm", "lora", "compiled"]
 
 
+def constants():
+    """The lines that the library puts before the agent's parts."""
+    words = (ROOT / "probes/ring/src/record/layer_words.txt").read_text().splitlines()
+    bits = [f"{word.upper()} = 1 << {bit}\n" for line in words for bit, word in enumerate(line.split())]
+    return "".join(bits) + "MOST_ROWS = 1000\n"
+
+
 def models():
     spec = importlib.util.spec_from_file_location("torch_layers", ROOT / "tests/python/torch_layers.py")
     module = importlib.util.module_from_spec(spec)
@@ -30,7 +37,7 @@ def models():
 
 def measure(name, programs, pairs):
     agent = {"modules": sys.modules}
-    exec(compile("".join(part.read_text() for part in AGENT), "<gctrace layers>", "exec"), agent)
+    exec(compile(constants() + "".join(part.read_text() for part in AGENT), "<gctrace layers>", "exec"), agent)
     program = programs.Program(name)
     for _ in range(10):
         program.step()

@@ -58,11 +58,12 @@ pub use record::{
     CycleCount, CycleEdge, CycleId, CycleSignature, DeviceMemory, EmptyCache, EventSource,
     ExaminedProcesses, Frame, FrameId, Garbage, GcReason, GcSettings, GenerationTotal, GpuApi,
     GpuDevice, GpuOp, GpuOpKind, GpuProcess, GpuSample, GpuSync, GpuSyncKind, Head, HitCost,
-    HostCode, HostCodeKind, Interpreter, KindCount, KindId, LayerHeld, LayerMade, LayerMark,
-    LayerRow, Layers, LayersRemark, NamedMarker, NotKept, Note, ObjectKind, OffCpu, OffCpuReason,
-    OmittedGpuWork, OmittedPauses, Pause, PauseMemory, Pressure, ProbeCost, Process,
-    ProcessCounters, ProcessExit, ProcessOrigin, Record, RecordedTotals, RecordingMode, Segment,
-    StepMark, TraceEnd, TraceHeader, UnseenCollections, is_launch, is_throttling,
+    HostCode, HostCodeKind, Interpreter, Kind, KindCount, KindId, LayerHeld, LayerMade, LayerMark,
+    LayerRow, Layers, LayersRemark, Members, NamedMarker, NotKept, Note, ObjectKind, OffCpu,
+    OffCpuReason, OmittedGpuWork, OmittedPauses, Pause, PauseMemory, Phase, Pressure, ProbeCost,
+    Process, ProcessCounters, ProcessExit, ProcessOrigin, Record, RecordedTotals, RecordingMode,
+    Segment, StepMark, ThreadName, TraceEnd, TraceHeader, UnseenCollections, is_launch,
+    is_throttling,
 };
 pub use unpaired::{UnpairedPauses, overlap_ns};
 

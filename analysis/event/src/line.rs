@@ -10,7 +10,8 @@ mod pressure;
 
 pub(crate) use frames::WrittenFrames;
 
-use crate::{FrameId, Pause, Process, Record, TraceHeader};
+use crate::record::{Declared, OfAnyKind};
+use crate::{FrameId, Phase, Process, Record, TraceHeader};
 use gpu::GpuTracks;
 use pressure::CounterTracks;
 use serde::Serialize;
@@ -49,163 +50,59 @@ impl RecordEncoder {
     /// Appends the lines of one record, [`SEPARATOR`] before each.
     pub(crate) fn push(&mut self, out: &mut Vec<u8>, record: &Record) -> io::Result<()> {
         out.extend_from_slice(SEPARATOR);
+        if let Record::Process(process) = record {
+            push_process_name(out, process)?;
+        }
+        record.with(PushEvent(out))?;
+        // What viewers draw, and what follows in the section of frames.
         match record {
-            Record::Pause(pause) => push_pause(out, pause),
-            Record::Process(process) => push_process(out, process),
-            Record::ProcessExit(exit) => {
-                EventHead::instant("gctrace_process_exit", Some(exit.pid), exit.at_ns)
-                    .push(out, exit)?;
-                self.timelines.end(out, exit.pid)
-            }
-            Record::ThreadName { pid, tid, name } => {
-                push_name(out, "thread_name", (*pid, *tid), name)
-            }
-            Record::Settings(settings) => {
-                let head = EventHead::metadata("gctrace_settings", settings.pid, settings.at_ns);
-                EventHead { stack: settings.stack, ..head }.push(out, settings)
-            }
+            Record::ProcessExit(exit) => self.timelines.end(out, exit.pid),
             Record::Frame(frame) => {
-                // It applies to the whole trace.
-                EventHead { start_ns: None, ..EventHead::metadata("gctrace_frame", NO_PROCESS, 0) }
-                    .push(out, frame)?;
                 self.frames.add(frame);
                 Ok(())
             }
-            Record::Counters(process) => {
-                EventHead::metadata("gctrace_counters", process.pid, process.at_ns)
-                    .push(out, process)
-            }
-            Record::Pressure(pressure) => {
-                EventHead::metadata("gctrace_pressure", pressure.pid, pressure.at_ns)
-                    .push(out, pressure)?;
-                self.timelines.push(out, pressure)
-            }
-            Record::Allocations(allocations) => {
-                EventHead::metadata("gctrace_allocations", allocations.pid, allocations.at_ns)
-                    .push(out, allocations)
-            }
-            Record::ObjectKind(kind) => EventHead {
-                start_ns: None,
-                ..EventHead::metadata("gctrace_object_kind", kind.pid, 0)
-            }
-            .push(out, kind),
-            Record::CycleSignature(cycle) => {
-                EventHead { start_ns: None, ..EventHead::metadata("gctrace_cycle", cycle.pid, 0) }
-                    .push(out, cycle)
-            }
-            Record::Garbage(garbage) => EventHead {
-                tid: garbage.tid.into(),
-                ..EventHead::metadata("gctrace_garbage", garbage.pid, garbage.at_ns)
-            }
-            .push(out, garbage),
-            Record::Called(called) => EventHead {
-                tid: called.tid.into(),
-                stack: called.stack,
-                ..EventHead::metadata("gctrace_called", called.pid, called.at_ns)
-            }
-            .push(out, called),
-            Record::CpuSamples(samples) => EventHead {
-                tid: samples.tid.into(),
-                stack: samples.stack,
-                ..EventHead::metadata("gctrace_samples", samples.pid, samples.at_ns)
-            }
-            .push(out, samples),
-            Record::OffCpu(off) => EventHead {
-                tid: off.tid.into(),
-                stack: off.stack,
-                ..EventHead::metadata("gctrace_off_cpu", off.pid, off.at_ns)
-            }
-            .push(out, off),
-            Record::Layers(layers) => {
-                EventHead::metadata("gctrace_layers", layers.pid, layers.at_ns).push(out, layers)
-            }
-            Record::GpuDevice(device) => {
-                EventHead::metadata("gctrace_gpu", NO_PROCESS, device.at_ns).push(out, device)
-            }
-            Record::GpuSample(sample) => {
-                EventHead::metadata("gctrace_gpu_sample", NO_PROCESS, sample.at_ns)
-                    .push(out, sample)?;
-                self.gpus.push(out, sample)
-            }
-            Record::CudaCall(call) => EventHead::slice(
-                (call.layer.category(), &call.function),
-                (call.pid, call.tid.into()),
-                (call.start_ns, call.end_ns),
-            )
-            .push(out, call),
-            Record::CudaLaunches(launches) => EventHead::slice(
-                ("gctrace", "cuda launches"),
-                (launches.pid, launches.tid.into()),
-                (launches.first_ns, launches.last_ns),
-            )
-            .push(out, launches),
-            Record::DeviceMemory(memory) => EventHead {
-                scope: Some("t"),
-                category: Some("cpu_instant_event"),
-                tid: memory.tid.into(),
-                ..EventHead::instant("[memory]", Some(memory.pid), memory.at_ns)
-            }
-            .push(out, memory),
-            Record::PauseMemory(memory) => EventHead {
-                tid: memory.tid.into(),
-                ..EventHead::metadata("gctrace_pause_memory", memory.pid, memory.start_ns)
-            }
-            .push(out, memory),
-            Record::EmptyCache(call) => EventHead {
-                tid: call.tid.into(),
-                stack: call.stack,
-                ..EventHead::metadata("gctrace_empty_cache", call.pid, call.start_ns)
-            }
-            .push(out, call),
-            Record::AliveLines(alive) => {
-                EventHead::metadata("gctrace_alive", alive.pid, alive.at_ns).push(out, alive)
-            }
-            Record::Step(step) => EventHead::slice(
-                ("user_annotation", &step.marker.annotation()),
-                (step.pid, step.tid.into()),
-                (step.start_ns, step.end_ns),
-            )
-            .push(out, &StepArgs { cpu_ns: step.cpu_ns }),
-            Record::GpuOp(op) => EventHead::slice(
-                (op.kind.category(), &op.name),
-                (op.pid.unwrap_or(op.device), op.stream),
-                (op.start_ns, op.end_ns),
-            )
-            .push(out, op),
-            Record::GpuSync(sync) => EventHead::slice(
-                ("cuda_sync", sync.kind.name()),
-                (sync.pid.or(sync.device).unwrap_or(NO_PROCESS), sync.stream.unwrap_or(0)),
-                (sync.start_ns, sync.end_ns),
-            )
-            .push(out, sync),
-            Record::OmittedGpuWork(work) => {
-                EventHead::metadata("gctrace_omitted_gpu_work", work.pid, work.since_ns)
-                    .push(out, work)
-            }
-            Record::Annotation(annotation) => EventHead::slice(
-                ("user_annotation", &annotation.name),
-                (annotation.pid, annotation.tid.into()),
-                (annotation.start_ns, annotation.end_ns),
-            )
-            .push(out, &NoArgs {}),
-            Record::HostCode(code) => EventHead::slice(
-                (code.kind.category(), &code.name),
-                (code.pid.unwrap_or(NO_PROCESS), code.tid.unwrap_or_default().into()),
-                (code.start_ns, code.end_ns),
-            )
-            .push(out, &NoArgs {}),
-            Record::Note(note) => {
-                EventHead::instant("gctrace_note", note.pid, note.at_ns).push(out, note)
-            }
-            Record::End(end) => {
-                EventHead::metadata("gctrace_end", NO_PROCESS, end.ended_ns).push(out, end)
-            }
+            Record::Pressure(pressure) => self.timelines.push(out, pressure),
+            Record::GpuSample(sample) => self.gpus.push(out, sample),
+            _ => Ok(()),
         }
     }
 
     /// The frames written so far, taken out of the state.
     pub(crate) fn into_frames(self) -> WrittenFrames {
         self.frames
+    }
+}
+
+/// Appends the event of a record.
+struct PushEvent<'a>(&'a mut Vec<u8>);
+
+impl OfAnyKind for PushEvent<'_> {
+    type Result = io::Result<()>;
+
+    fn of<T: Declared + Serialize>(self, record: &T) -> io::Result<()> {
+        let (pid, tid) = record.line_ids();
+        let stack = record.stack();
+        let head = EventHead { pid, tid, start_ns: record.ts_ns(), stack, ..EventHead::default() };
+        let name = T::KIND.name;
+        match T::KIND.phase {
+            Phase::Meta => EventHead { phase: "M", name, ..head }.push(self.0, record),
+            Phase::Instant(category) => {
+                let scope = match (record.tid(), record.pid()) {
+                    (Some(_), _) => "t",
+                    (None, Some(_)) => "p",
+                    (None, None) => "g",
+                };
+                let (scope, category) = (Some(scope), Some(category));
+                EventHead { phase: "i", name, scope, category, ..head }.push(self.0, record)
+            }
+            Phase::Slice => {
+                let (category, name) = record.title();
+                let length = |(start_ns, end_ns): (u64, u64)| end_ns.saturating_sub(start_ns);
+                let (category, name) = (Some(category), &*name);
+                let duration_ns = record.span_ns().map(length);
+                EventHead { phase: "X", name, category, duration_ns, ..head }.push(self.0, record)
+            }
+        }
     }
 }
 
@@ -231,34 +128,9 @@ impl<'a> EventHead<'a> {
         Self { phase: "M", name, pid, tid: pid.into(), start_ns: Some(ns), ..Self::default() }
     }
 
-    /// An instant event, a mark on the process, or on the whole trace without one.
-    fn instant(name: &'a str, pid: Option<u32>, ns: u64) -> Self {
-        Self {
-            phase: "i",
-            scope: Some(if pid.is_some() { "p" } else { "g" }),
-            category: Some("gctrace"),
-            ..Self::metadata(name, pid.unwrap_or(NO_PROCESS), ns)
-        }
-    }
-
     /// A sample of a counter.
     fn counter(name: &'a str, pid: u32, ns: u64) -> Self {
         Self { phase: "C", category: Some("gctrace"), ..Self::metadata(name, pid, ns) }
-    }
-
-    /// A complete event.
-    fn slice(
-        (category, name): (&'a str, &'a str),
-        (pid, tid): (u32, u64),
-        (start_ns, end_ns): (u64, u64),
-    ) -> Self {
-        Self {
-            phase: "X",
-            category: Some(category),
-            tid,
-            duration_ns: Some(end_ns.saturating_sub(start_ns)),
-            ..Self::metadata(name, pid, start_ns)
-        }
     }
 
     /// Appends the event.
@@ -299,38 +171,17 @@ fn push_us(out: &mut Vec<u8>, key: &str, ns: u64) -> io::Result<()> {
     write!(out, r#","{key}":{}.{:03}"#, ns / 1000, ns % 1000)
 }
 
-/// The `args` of a mark of a step.
-#[derive(Serialize)]
-struct StepArgs {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cpu_ns: Option<u64>,
-}
-
-/// The `args` of an event that has none.
-#[derive(Serialize)]
-struct NoArgs {}
-
-fn push_pause(out: &mut Vec<u8>, pause: &Pause) -> io::Result<()> {
-    let name = match pause.generation {
-        Pause::UNKNOWN_GENERATION => "gc",
-        0 => "gc gen0",
-        1 => "gc gen1",
-        2 => "gc gen2",
-        other => &format!("gc gen{other}"),
-    };
-    let (thread, times) = ((pause.pid, pause.tid.into()), (pause.start_ns, pause.end_ns));
-    EventHead { stack: pause.stack, ..EventHead::slice(("gc", name), thread, times) }
-        .push(out, pause)
-}
-
-fn push_process(out: &mut Vec<u8>, process: &Process) -> io::Result<()> {
+fn push_process_name(out: &mut Vec<u8>, process: &Process) -> io::Result<()> {
     let name = process_name(process);
     // Perfetto takes an empty name for an error.
-    if !name.is_empty() {
-        push_name(out, "process_name", (process.pid, process.pid), &name)?;
-        out.extend_from_slice(SEPARATOR);
+    if name.is_empty() {
+        return Ok(());
     }
-    EventHead::metadata("gctrace_process", process.pid, process.since_ns).push(out, process)
+    let pid = process.pid;
+    EventHead { start_ns: None, ..EventHead::metadata("process_name", pid, 0) }
+        .push(out, &NameArgs { name: &name })?;
+    out.extend_from_slice(SEPARATOR);
+    Ok(())
 }
 
 /// The process name in trace viewers: the command line, its program without directories, preceded
@@ -356,10 +207,4 @@ fn process_name(process: &Process) -> String {
 #[derive(Serialize)]
 struct NameArgs<'a> {
     name: &'a str,
-}
-
-/// A standard name event, which viewers show as the heading of a process or thread.
-fn push_name(out: &mut Vec<u8>, kind: &str, (pid, tid): (u32, u32), name: &str) -> io::Result<()> {
-    EventHead { tid: tid.into(), start_ns: None, ..EventHead::metadata(kind, pid, 0) }
-        .push(out, &NameArgs { name })
 }

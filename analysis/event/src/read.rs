@@ -19,7 +19,6 @@ pub use events::{
     ChromeEvent, EventReader, StackFrameEntry, TraceEntry, TraceMember, TraceProperty,
 };
 pub use input::TraceInput;
-pub(crate) use number::LONGEST_NS;
 pub(crate) use trace::pauses::MAX_COUNT;
 pub use trace::{Anomalies, Anomaly, DecodedItem, TraceCompletion, TraceReader, is_gctrace};
 pub use value::{JsonValue, ObjectMembers};

@@ -12,12 +12,11 @@ mod cuda;
 mod garbage;
 mod gpu;
 mod gpu_work;
-mod head;
+mod kind;
 mod layers;
 mod off_cpu;
 mod recording;
 mod segment;
-mod stacks;
 mod step;
 
 pub use allocations::{Allocations, Pressure};
@@ -35,7 +34,8 @@ pub use gpu::{GpuDevice, GpuProcess, GpuSample, is_throttling};
 pub use gpu_work::{
     Annotation, Collective, GpuOp, GpuOpKind, GpuSync, GpuSyncKind, HostCode, HostCodeKind,
 };
-pub use head::Head;
+pub(crate) use kind::{ByName, Declared, LONGEST_NS, OfAnyKind};
+pub use kind::{Head, Kind, Members, Phase};
 pub use layers::{
     AllocatorMemory, LayerHeld, LayerMade, LayerMark, LayerRow, Layers, LayersRemark,
 };
@@ -48,7 +48,9 @@ pub use segment::{GenerationTotal, NotKept, OmittedGpuWork, RecordedTotals, Segm
 pub use step::{NamedMarker, StepMark};
 
 use bitcode::{Decode, Encode};
+use kind::{declare, records};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
 /// Why a collection ran, as far as its source knows.
 #[derive(
@@ -171,6 +173,21 @@ pub struct Pause {
     pub stack: Option<FrameId>,
 }
 
+declare! {
+    Pause: Phase::Slice, "gc", "a collection",
+    pid: pid, tid: tid, at: start_ns, end: end_ns, stack: stack;
+    fn title(&self) -> (&str, Cow<'_, str>) {
+        let name = match self.generation {
+            Self::UNKNOWN_GENERATION => "gc".into(),
+            0 => "gc gen0".into(),
+            1 => "gc gen1".into(),
+            2 => "gc gen2".into(),
+            other => format!("gc gen{other}").into(),
+        };
+        ("gc", name)
+    }
+}
+
 /// A pause with nothing known but its source.
 impl Default for Pause {
     fn default() -> Self {
@@ -237,6 +254,13 @@ pub struct Frame {
     /// Line that was being executed; `None` if the code object has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
+}
+
+declare! {
+    Frame: Phase::Meta, "gctrace_frame", "a stack frame";
+    fn stacks(&self) -> Vec<FrameId> {
+        self.parent.into_iter().collect()
+    }
 }
 
 impl Frame {
@@ -354,6 +378,8 @@ pub struct Process {
     pub unseen: Option<UnseenCollections>,
 }
 
+declare! { Process: Phase::Meta, "gctrace_process", "a process", pid: pid, at: since_ns }
+
 /// The collector's settings of one interpreter, read when first seen and whenever they changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 pub struct GcSettings {
@@ -373,6 +399,11 @@ pub struct GcSettings {
     pub stack: Option<FrameId>,
 }
 
+declare! {
+    GcSettings: Phase::Meta, "gctrace_settings", "settings",
+    pid: pid, at: at_ns, stack: stack
+}
+
 /// When and how a recorded process ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 pub struct ProcessExit {
@@ -390,6 +421,26 @@ pub struct ProcessExit {
     pub signal: Option<i32>,
 }
 
+declare! {
+    ProcessExit: Phase::Instant("gctrace"), "gctrace_process_exit", "an exit",
+    pid: pid, at: at_ns
+}
+
+/// The name of a thread.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Encode, Decode)]
+pub struct ThreadName {
+    /// Process id on the host.
+    #[serde(skip)]
+    pub pid: u32,
+    /// Kernel thread id.
+    #[serde(skip)]
+    pub tid: u32,
+    /// Name, for example `MainThread` or the kernel's `comm`.
+    pub name: String,
+}
+
+declare! { ThreadName: Phase::Meta, "thread_name", "the name of a thread", pid: pid, tid: tid }
+
 /// Something the reader of the trace should know: a degradation, a gap, an interpreter not found.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 pub struct Note {
@@ -403,78 +454,79 @@ pub struct Note {
     pub message: String,
 }
 
-/// One record of a trace; the first line is a [`TraceHeader`] instead.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Record {
-    /// A run of the collector.
-    Pause(Pause),
-    /// A process appeared or changed.
-    Process(Process),
-    /// The end of a process.
-    ProcessExit(ProcessExit),
-    /// The name of a thread.
-    ThreadName {
-        /// Process id on the host.
-        pid: u32,
-        /// Kernel thread id.
-        tid: u32,
-        /// Name, for example `MainThread` or the kernel's `comm`.
-        name: String,
-    },
-    /// Settings of a process's collector.
-    Settings(GcSettings),
-    /// A Python frame that later records name.
-    Frame(Frame),
-    /// Counters of a whole process.
-    Counters(ProcessCounters),
-    /// Allocation pressure of a process over an interval.
-    Pressure(Pressure),
-    /// Allocations seen in windows on the allocator.
-    Allocations(Allocations),
-    /// A kind of object that garbage consists of.
-    ObjectKind(ObjectKind),
-    /// A cycle that garbage consists of.
-    CycleSignature(CycleSignature),
-    /// What a collection found unreachable.
-    Garbage(Garbage),
-    /// Calls of the program's own code by a collection.
-    Called(Called),
-    /// What a thread executed.
-    CpuSamples(CpuSamples),
-    /// For what a thread was off the CPU.
-    OffCpu(OffCpu),
-    /// PyTorch's memory by layer in one step.
-    Layers(Layers),
-    /// A GPU, as NVML describes it.
-    GpuDevice(GpuDevice),
-    /// One NVML sample of a GPU.
-    GpuSample(GpuSample),
-    /// A call of CUDA or NCCL.
-    CudaCall(CudaCall),
-    /// Launches that were only counted.
-    CudaLaunches(CudaLaunches),
-    /// Memory of PyTorch's allocator on a device.
-    DeviceMemory(DeviceMemory),
-    /// Device memory freed during a pause.
-    PauseMemory(PauseMemory),
-    /// A call of `torch.cuda.empty_cache()`.
-    EmptyCache(EmptyCache),
-    /// What is alive, by line of birth.
-    AliveLines(AliveLines),
-    /// A mark of a training step.
-    Step(StepMark),
-    /// An operation on a GPU.
-    GpuOp(GpuOp),
-    /// What a synchronizing call waited for.
-    GpuSync(GpuSync),
-    /// GPU work that was only counted.
-    OmittedGpuWork(OmittedGpuWork),
-    /// A named interval.
-    Annotation(Annotation),
-    /// A Python function or an operator.
-    HostCode(HostCode),
-    /// A note for the user.
-    Note(Note),
-    /// The last line of a recording that was ended in order.
-    End(TraceEnd),
+declare! {
+    Note: Phase::Instant("gctrace"), "gctrace_note", "a note",
+    pid: pid, at: at_ns
+}
+
+records! {
+    named {
+        /// A process appeared or changed.
+        Process(Process),
+        /// Settings of a process's collector.
+        Settings(GcSettings),
+        /// A Python frame that later records name.
+        Frame(Frame),
+        /// Allocation pressure of a process over an interval.
+        Pressure(Pressure),
+        /// Allocations seen in windows on the allocator.
+        Allocations(Allocations),
+        /// A kind of object that garbage consists of.
+        ObjectKind(ObjectKind),
+        /// A cycle that garbage consists of.
+        CycleSignature(CycleSignature),
+        /// What a collection found unreachable.
+        Garbage(Garbage),
+        /// Calls of the program's own code by a collection.
+        Called(Called),
+        /// What a thread executed.
+        CpuSamples(CpuSamples),
+        /// For what a thread was off the CPU.
+        OffCpu(OffCpu),
+        /// PyTorch's memory by layer in one step.
+        Layers(Layers),
+        /// A GPU, as NVML describes it.
+        GpuDevice(GpuDevice),
+        /// One NVML sample of a GPU.
+        GpuSample(GpuSample),
+        /// Device memory freed during a pause.
+        PauseMemory(PauseMemory),
+        /// A call of `torch.cuda.empty_cache()`.
+        EmptyCache(EmptyCache),
+        /// What is alive, by line of birth.
+        AliveLines(AliveLines),
+        /// GPU work that was only counted.
+        OmittedGpuWork(OmittedGpuWork),
+    }
+    by_hand {
+        /// A run of the collector.
+        Pause(Pause),
+        /// The end of a process.
+        ProcessExit(ProcessExit),
+        /// The name of a thread.
+        ThreadName(ThreadName),
+        /// Counters of a whole process.
+        Counters(ProcessCounters),
+        /// Launches that were only counted.
+        CudaLaunches(CudaLaunches),
+        /// Memory of PyTorch's allocator on a device.
+        DeviceMemory(DeviceMemory),
+        /// A mark of a training step.
+        Step(StepMark),
+        /// What a synchronizing call waited for.
+        GpuSync(GpuSync),
+        /// A note for the user.
+        Note(Note),
+        /// The last line of a recording that was ended in order.
+        End(TraceEnd),
+    }    numbered {
+        /// A call of CUDA or NCCL.
+        CudaCall(CudaCall),
+        /// An operation on a GPU.
+        GpuOp(GpuOp),
+        /// A named interval.
+        Annotation(Annotation),
+        /// A Python function or an operator.
+        HostCode(HostCode),
+    }
 }

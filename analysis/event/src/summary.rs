@@ -20,7 +20,7 @@ use std::io;
 use std::io::{BufRead as _, BufReader, Read, Seek, SeekFrom};
 
 /// Name and version of the format, the value of `schema` in a header.
-pub const SCHEMA: &str = "gctrace.summary/12";
+pub const SCHEMA: &str = "gctrace.summary/13";
 /// End of the name of a summary.
 pub const EXTENSION: &str = "gcsum";
 

@@ -2,7 +2,7 @@
 
 use super::Analysis;
 use crate::accumulate::cleanup::CleanupSums;
-use gctrace_event::{NamedMarker, Note, Process, ProcessExit, Record};
+use gctrace_event::{NamedMarker, Note, Process, ProcessExit, Record, ThreadName};
 
 /// Notes kept per trace.
 const NOTES_KEPT: usize = 100;
@@ -14,7 +14,7 @@ impl Analysis {
         match record {
             Record::Process(process) => self.add_process(process),
             Record::ProcessExit(exit) => self.add_exit(exit),
-            Record::ThreadName { pid, tid, name } => {
+            Record::ThreadName(ThreadName { pid, tid, name }) => {
                 self.current.thread_names.insert((pid, tid), name);
             }
             Record::Settings(settings) => {

@@ -52,7 +52,7 @@ impl Analysis {
             // These make no process.
             Record::GpuSync(_)
             | Record::OmittedGpuWork(_)
-            | Record::ThreadName { .. }
+            | Record::ThreadName(_)
             | Record::Note(_) => return Some(record),
             Record::Pause(_)
             | Record::Settings(_)

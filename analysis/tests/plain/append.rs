@@ -5,7 +5,9 @@
 
 use gctrace_analysis::Analysis;
 use gctrace_event::read::{DecodedItem, TraceCompletion, TraceProperty, TraceReader};
-use gctrace_event::{Allocations, CudaCall, CudaLayer, Frame, GcReason, GpuOp, Pause, Record};
+use gctrace_event::{
+    Allocations, CudaCall, CudaLayer, Frame, GcReason, GpuOp, Pause, Record, ThreadName,
+};
 use proptest::prelude::*;
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -197,7 +199,7 @@ fn other() -> impl Strategy<Value = Record> {
             stacks: vec![(stack, 3), (stack + 1, 7)],
             ..Allocations::default()
         }),
-        1 => Record::ThreadName { pid, tid: pid, name: format!("thread {stack}") },
+        1 => Record::ThreadName(ThreadName { pid, tid: pid, name: format!("thread {stack}") }),
         _ => process(pid, 0, "generational"),
     })
 }

@@ -6,7 +6,7 @@ use gctrace_analysis::live::{Live, RecorderCost, Snapshot, SnapshotRequest};
 use gctrace_event::{
     Allocations, Annotation, CudaLaunches, DeviceMemory, Frame, FrameId, GcReason, GcSettings,
     GpuDevice, GpuOp, GpuOpKind, GpuProcess, GpuSample, NamedMarker, Note, Pause, Pressure,
-    Process, ProcessExit, Record, StepMark,
+    Process, ProcessExit, Record, StepMark, ThreadName,
 };
 use test_kit::reports;
 use test_kit::reports::{START, header};
@@ -175,11 +175,11 @@ impl Day {
             start_ns: at(second),
             end_ns: at(second + 1),
         }));
-        self.live.record(&Record::ThreadName {
+        self.live.record(&Record::ThreadName(ThreadName {
             pid: RANK,
             tid: second as u32,
             name: format!("Thread-{second}"),
-        });
+        }));
         self.live.resident(RANK, at(second), second);
         let recorder = RecorderCost { cpu_ns: Some(second * MS), ..RecorderCost::default() };
         self.live.recorder(at(second), recorder);

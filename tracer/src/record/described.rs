@@ -1,7 +1,7 @@
 //! A process as the trace describes it, whichever source records it.
 
 use crate::record::output::{RecordOutput, RecordSink as _};
-use gctrace_event::{Process, ProcessOrigin, Record};
+use gctrace_event::{Process, ProcessOrigin, Record, ThreadName};
 use gctrace_probes::proc_status::ProcessStatus;
 use gctrace_probes::{proc_status, process_memory};
 use std::collections::HashSet;
@@ -58,7 +58,7 @@ impl DescribedProcess {
         if self.named_threads.insert(tid)
             && let Ok(name) = proc_status::thread_name(pid, tid)
         {
-            output.write(&Record::ThreadName { pid, tid, name });
+            output.write(&Record::ThreadName(ThreadName { pid, tid, name }));
         }
     }
 }

@@ -78,7 +78,7 @@ fn a_rerun_makes_only_what_is_missing_or_outdated_and_says_so() {
     // A source that changed, one summary that lost its end, one of another gctrace.
     folder.add("rank0.json", rank(9));
     folder.add("sums/rank1.json.gcsum", &before["rank1.json.gcsum"][..600]);
-    let other = br#"{"schema":"gctrace.summary/12","gctrace":"9.9.9"}"#;
+    let other = br#"{"schema":"gctrace.summary/13","gctrace":"9.9.9"}"#;
     folder.add("sums/rank2.json.gcsum", [&other[..], b"\n"].concat());
     let output = folder.summarize(all);
     for part in [

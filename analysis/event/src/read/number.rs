@@ -3,8 +3,6 @@
 /// Largest time in microseconds: 2^53, beyond which doubles, the common ground of trace tools, are
 /// not exact any more (285 years).
 const MAX_US: u64 = 1 << 53;
-/// Longest time in ns that is read, with its rounded decimals.
-pub(crate) const LONGEST_NS: u64 = MAX_US * 1000 + 1000;
 
 /// Microseconds in decimal notation as nanoseconds, rounded to the nearest. `None`: negative,
 /// absurdly large, or not a number.

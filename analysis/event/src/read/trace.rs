@@ -9,17 +9,15 @@ mod code;
 mod frames;
 pub(crate) mod pauses;
 mod profiler;
-mod threads;
 
 use super::error::{ReadError, TracePosition};
 use super::events::{ChromeEvent, EventReader, SkippedValues, TraceEntry, TraceProperty};
 use super::input::TraceInput;
 use super::value::JsonValue;
+use crate::record::{ByName, Declared};
 use crate::{
-    AliveLines, Allocations, Called, CycleSignature, EventSource, Frame, Garbage, GcSettings,
-    GpuDevice, GpuSample, Layers, Note, NotebookCells, ObjectKind, OmittedGpuWork, Pause,
-    PauseMemory, Pressure, Process, ProcessExit, Record, RecordingMode, TraceEnd, TraceHeader,
-    UnpairedPauses,
+    EventSource, Head, Note, NotebookCells, Pause, ProcessExit, Record, RecordingMode, ThreadName,
+    TraceEnd, TraceHeader, UnpairedPauses,
 };
 use bitcode::{Decode, Encode};
 use code::CodeFilter;
@@ -27,7 +25,6 @@ use frames::{FrameNumbers, stack_frame};
 use serde::de::DeserializeOwned;
 use std::io::Read;
 use std::path::Path;
-use threads::{empty_cache, off_cpu, samples};
 
 /// An invalid value in a trace, which was ignored.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
@@ -312,10 +309,6 @@ fn id(value: JsonValue<'_>) -> Option<u32> {
     u32::try_from(value.unsigned()?).ok()
 }
 
-fn process_id(event: &ChromeEvent<'_>, problem: Problem) -> Result<u32, Problem> {
-    id(event.pid).ok_or(problem)
-}
-
 /// The record in the `args` of a gctrace event, without the members in the event's head.
 fn args<T: DeserializeOwned>(event: &ChromeEvent<'_>, problem: Problem) -> Result<T, Problem> {
     event.args.parse().or(Err(problem))
@@ -338,116 +331,53 @@ fn metadata<'a>(
             let pid = id(event.pid).ok_or(DecodeError::Other)?;
             return Ok(DecodedItem::ProcessName { pid, name: display_name(event)? });
         }
-        b"thread_name" => Record::ThreadName {
+        b"thread_name" => Record::ThreadName(ThreadName {
             pid: id(event.pid).ok_or(DecodeError::Other)?,
             tid: id(event.tid).ok_or(DecodeError::Other)?,
             name: display_name(event)?,
-        },
-        b"gctrace_process" => Record::Process(Process {
-            pid: process_id(event, "a process's \"pid\" is not a process id")?,
-            since_ns: time(event.ts)?,
-            ..args(event, "the description of a process is damaged")?
         }),
-        b"gctrace_settings" => Record::Settings(GcSettings {
-            pid: process_id(event, "the \"pid\" of settings is not a process id")?,
-            at_ns: time(event.ts)?,
-            stack: (!event.stack.is_missing()).then(|| names.id(event.stack, report)).flatten(),
-            ..args(event, "collector settings are damaged")?
-        }),
-        b"gctrace_frame" => Record::Frame(args::<Frame>(event, "a stack frame is damaged")?),
         b"gctrace_counters" => Record::Counters(pauses::process_counters(event, report)?),
-        b"gctrace_pressure" => Record::Pressure(pressure(event)?),
-        b"gctrace_pause_memory" => Record::PauseMemory(PauseMemory {
-            pid: process_id(event, "the \"pid\" of a pause's memory is not a process id")?,
-            tid: id(event.tid).ok_or("the \"tid\" of a pause's memory is not a thread id")?,
-            start_ns: time(event.ts)?,
-            ..args(event, "the device memory of a pause is damaged")?
-        }),
-        b"gctrace_allocations" => Record::Allocations(Allocations {
-            pid: process_id(event, "the \"pid\" of allocations is not a process id")?,
-            at_ns: time(event.ts)?,
-            ..args(event, "a summary of allocations is damaged")?
-        }),
-        b"gctrace_object_kind" => Record::ObjectKind(ObjectKind {
-            pid: process_id(event, "the \"pid\" of a kind of object is not a process id")?,
-            ..args(event, "a kind of object is damaged")?
-        }),
-        b"gctrace_cycle" => Record::CycleSignature(CycleSignature {
-            pid: process_id(event, "the \"pid\" of a cycle is not a process id")?,
-            ..args(event, "a cycle is damaged")?
-        }),
-        b"gctrace_garbage" => Record::Garbage(Garbage {
-            pid: process_id(event, "the \"pid\" of garbage is not a process id")?,
-            tid: id(event.tid).ok_or("the \"tid\" of garbage is not a thread id")?,
-            at_ns: time(event.ts)?,
-            ..args(event, "the garbage of a collection is damaged")?
-        }),
-        b"gctrace_called" => Record::Called(Called {
-            pid: process_id(event, "the \"pid\" of called code is not a process id")?,
-            tid: id(event.tid).ok_or("the \"tid\" of called code is not a thread id")?,
-            at_ns: time(event.ts)?,
-            stack: (!event.stack.is_missing()).then(|| names.id(event.stack, report)).flatten(),
-            ..args(event, "code that a collection called is damaged")?
-        }),
-        b"gctrace_samples" => Record::CpuSamples(samples(event, names, report)?),
-        b"gctrace_off_cpu" => Record::OffCpu(off_cpu(event, names, report)?),
-        b"gctrace_empty_cache" => Record::EmptyCache(empty_cache(event, names, report)?),
-        b"gctrace_alive" => Record::AliveLines(AliveLines {
-            pid: process_id(event, "the \"pid\" of what is alive is not a process id")?,
-            at_ns: time(event.ts)?,
-            ..args(event, "what is alive by line is damaged")?
-        }),
-        b"gctrace_layers" => Record::Layers(layers(event)?),
-        b"gctrace_gpu" => Record::GpuDevice(GpuDevice {
-            at_ns: time(event.ts)?,
-            ..args(event, "the description of a GPU is damaged")?
-        }),
-        b"gctrace_gpu_sample" => Record::GpuSample(GpuSample {
-            at_ns: time(event.ts)?,
-            ..args(event, "a sample of a GPU is damaged")?
-        }),
-        b"gctrace_omitted_gpu_work" => Record::OmittedGpuWork(omitted_gpu_work(event)?),
         b"gctrace_end" => Record::End(end(event, report)?),
-        _ => return Err(DecodeError::Other),
+        name => match Record::by_name(name, Named { event, names, report }) {
+            Some(record) => record?,
+            None => return Err(DecodeError::Other),
+        },
     };
     Ok(DecodedItem::Record(record))
 }
 
-fn pressure(event: &ChromeEvent<'_>) -> Result<Pressure, Problem> {
-    let pressure = Pressure {
-        pid: process_id(event, "the \"pid\" of allocation pressure is not a process id")?,
-        at_ns: time(event.ts)?,
-        ..args(event, "the allocation pressure of a process is damaged")?
-    };
-    if pressure.since_ns > pressure.at_ns {
-        Err("an interval of allocation pressure ends before it starts")
-    } else {
-        Ok(pressure)
-    }
+/// Reads a kind that gctrace alone writes.
+struct Named<'a, 'e, R> {
+    event: &'a ChromeEvent<'e>,
+    names: &'a mut FrameNumbers,
+    report: &'a mut R,
 }
 
-fn omitted_gpu_work(event: &ChromeEvent<'_>) -> Result<OmittedGpuWork, Problem> {
-    let work = OmittedGpuWork {
-        pid: process_id(event, "the \"pid\" of omitted GPU work is not a process id")?,
-        since_ns: time(event.ts)?,
-        ..args(event, "what is stated of omitted GPU work is damaged")?
-    };
-    match (work.since_ns..=super::number::LONGEST_NS).contains(&work.until_ns) {
-        true => Ok(work),
-        false => Err("omitted GPU work ends before it starts"),
-    }
-}
+impl<R: FnMut(Problem)> ByName for Named<'_, '_, R> {
+    type Result = Result<Record, Problem>;
 
-fn layers(event: &ChromeEvent<'_>) -> Result<Layers, Problem> {
-    let layers = Layers {
-        pid: process_id(event, "the \"pid\" of layers is not a process id")?,
-        at_ns: time(event.ts)?,
-        ..args(event, "memory by layer is damaged")?
-    };
-    if layers.rows.as_ref().is_some_and(|rows| rows.len() > Layers::MOST_ROWS) {
-        return Err("memory by layer has more layers than gctrace writes");
+    fn read<T: Declared + DeserializeOwned + Into<Record>>(self) -> Self::Result {
+        let Self { event, names, report } = self;
+        let (kind, has) = (T::KIND, T::KIND.members);
+        let mut head = Head::default();
+        if has.pid {
+            head.pid = Some(id(event.pid).ok_or(kind.no_pid)?);
+        }
+        if has.tid {
+            head.tid = Some(id(event.tid).ok_or(kind.no_tid)?);
+        }
+        if has.ts {
+            let at_ns = time(event.ts)?;
+            head.span_ns = Some((at_ns, at_ns));
+        }
+        if has.stack && !event.stack.is_missing() {
+            head.stack = names.id(event.stack, report);
+        }
+        let mut record: T = args(event, kind.damaged)?;
+        record.place(head);
+        record.check()?;
+        Ok(record.into())
     }
-    Ok(layers)
 }
 
 fn display_name(event: &ChromeEvent<'_>) -> Result<String, DecodeError> {
@@ -456,7 +386,7 @@ fn display_name(event: &ChromeEvent<'_>) -> Result<String, DecodeError> {
 }
 
 fn end(event: &ChromeEvent<'_>, report: &mut impl FnMut(Problem)) -> Result<TraceEnd, DecodeError> {
-    let mut end: TraceEnd = args(event, "the last line is damaged")?;
+    let mut end: TraceEnd = args(event, TraceEnd::KIND.damaged)?;
     match event.ts.us_as_ns() {
         Some(at) => end.ended_ns = at,
         None => report("\"ts\" of the last line is not a time"),
@@ -467,9 +397,9 @@ fn end(event: &ChromeEvent<'_>, report: &mut impl FnMut(Problem)) -> Result<Trac
 fn instant<'a>(event: &ChromeEvent<'a>) -> Result<DecodedItem<'a>, DecodeError> {
     let record = match event.name.raw_text().unwrap_or_default() {
         b"gctrace_process_exit" => Record::ProcessExit(ProcessExit {
-            pid: process_id(event, "the \"pid\" of an exit is not a process id")?,
+            pid: id(event.pid).ok_or(ProcessExit::KIND.no_pid)?,
             at_ns: time(event.ts)?,
-            ..args(event, "the exit of a process is damaged")?
+            ..args(event, ProcessExit::KIND.damaged)?
         }),
         b"gctrace_note" => Record::Note(Note {
             pid: match event.scope.raw_text() {
@@ -477,7 +407,7 @@ fn instant<'a>(event: &ChromeEvent<'a>) -> Result<DecodedItem<'a>, DecodeError> 
                 _ => None,
             },
             at_ns: time(event.ts)?,
-            ..args(event, "a note is damaged")?
+            ..args(event, Note::KIND.damaged)?
         }),
         b"[memory]" => Record::DeviceMemory(profiler::memory(event).ok_or(DecodeError::Other)?),
         _ => return Err(DecodeError::Other),

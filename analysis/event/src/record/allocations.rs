@@ -1,6 +1,7 @@
 //! Allocations of a process: pressure, and allocation windows.
 
 use super::FrameId;
+use super::kind::{Phase, declare};
 use bitcode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
@@ -47,6 +48,20 @@ pub struct Pressure {
     pub cpu_wait_ns: Option<u64>,
 }
 
+declare! {
+    Pressure: Phase::Meta, "gctrace_pressure", "allocation pressure",
+    pid: pid, at: at_ns;
+    fn span_ns(&self) -> Option<(u64, u64)> {
+        Some((self.since_ns, self.at_ns))
+    }
+    fn check(&self) -> Result<(), &'static str> {
+        if self.since_ns > self.at_ns {
+            return Err("an interval of allocation pressure ends before it starts");
+        }
+        Ok(())
+    }
+}
+
 /// Allocations of one process from `since_ns` to `at_ns`: seen in short windows on its allocator,
 /// or, where `exact` is set, counted within it. Written again, whole, from time to time; the last
 /// one counts.
@@ -89,4 +104,12 @@ pub struct Allocations {
     pub budget_ppm: u64,
     /// Innermost frame of allocations that took a stack, and how many of them.
     pub stacks: Vec<(FrameId, u64)>,
+}
+
+declare! {
+    Allocations: Phase::Meta, "gctrace_allocations", "allocations",
+    pid: pid, at: at_ns;
+    fn stacks(&self) -> Vec<FrameId> {
+        self.stacks.iter().map(|(frame, _)| *frame).collect()
+    }
 }

@@ -1,6 +1,7 @@
 //! What collections call of the program's own Python code.
 
 use super::FrameId;
+use super::kind::{Phase, declare};
 use bitcode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
@@ -50,4 +51,9 @@ pub struct Called {
     /// The function, as a frame at its first line; `None` if unknown, or of several functions.
     #[serde(skip)]
     pub stack: Option<FrameId>,
+}
+
+declare! {
+    Called: Phase::Meta, "gctrace_called", "called code",
+    pid: pid, tid: tid, at: at_ns, stack: stack
 }

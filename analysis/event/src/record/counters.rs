@@ -1,5 +1,6 @@
 //! Performance counters of pauses and processes.
 
+use super::kind::{Phase, declare};
 use bitcode::{Decode, Encode};
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
@@ -156,4 +157,15 @@ pub struct ProcessCounters {
     /// Values accumulated from `since_ns` to `at_ns`, over all threads.
     #[serde(skip_serializing_if = "Counters::is_unset")]
     pub counters: Counters,
+}
+
+declare! {
+    ProcessCounters: Phase::Meta, "gctrace_counters", "counters",
+    pid: pid, at: at_ns;
+    fn check(&self) -> Result<(), &'static str> {
+        if self.since_ns > self.at_ns {
+            return Err("counters were read before they started");
+        }
+        Ok(())
+    }
 }

@@ -1,6 +1,7 @@
 //! Samples of what threads execute.
 
 use super::FrameId;
+use super::kind::{Phase, declare};
 use bitcode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
@@ -36,4 +37,15 @@ pub struct CpuSamples {
 impl CpuSamples {
     /// `file` of samples in system calls and faults.
     pub const KERNEL: &'static str = "[kernel]";
+}
+
+declare! {
+    CpuSamples: Phase::Meta, "gctrace_samples", "samples",
+    pid: pid, tid: tid, at: at_ns, end: until_ns, stack: stack;
+    fn check(&self) -> Result<(), &'static str> {
+        if self.count == 0 || self.until_ns < self.at_ns {
+            return Err("samples of a thread end before they start, or are none");
+        }
+        Ok(())
+    }
 }

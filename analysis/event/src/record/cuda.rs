@@ -1,6 +1,7 @@
 //! CUDA and NCCL calls, torch's device memory.
 
 use super::FrameId;
+use super::kind::{LONGEST_NS, Phase, declare};
 use bitcode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -136,6 +137,14 @@ pub struct CudaCall<Function = Cow<'static, str>> {
     pub error: Option<i32>,
 }
 
+declare! {
+    CudaCall: Phase::Slice, "cuda_runtime", "a call",
+    pid: pid, tid: tid, at: start_ns, end: end_ns;
+    fn title(&self) -> (&str, Cow<'_, str>) {
+        (self.layer.category(), Cow::Borrowed(&self.function))
+    }
+}
+
 impl<Function> CudaCall<Function> {
     /// The same call with its function named in another way.
     pub(crate) fn renamed<Other>(self, name: impl FnOnce(Function) -> Other) -> CudaCall<Other> {
@@ -194,6 +203,11 @@ pub struct CudaLaunches {
     pub stream: u64,
 }
 
+declare! {
+    CudaLaunches: Phase::Slice, "cuda launches", "launches",
+    pid: pid, tid: tid, at: first_ns, end: last_ns
+}
+
 /// Memory of PyTorch's caching allocator on a device. At most one per millisecond and device, and
 /// the last one before and during each pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
@@ -224,6 +238,11 @@ pub struct DeviceMemory {
     pub device_type: i8,
 }
 
+declare! {
+    DeviceMemory: Phase::Instant("cpu_instant_event"), "[memory]", "device memory",
+    pid: pid, tid: tid, at: at_ns
+}
+
 /// Device memory returned to PyTorch's allocator during a pause: by kernel probes by the collecting thread,
 /// in-process by how much less tensors had when a full collection ended than when it began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
@@ -250,6 +269,11 @@ pub struct PauseMemory {
     pub freed_blocks: Option<u64>,
 }
 
+declare! {
+    PauseMemory: Phase::Meta, "gctrace_pause_memory", "a pause's memory",
+    pid: pid, tid: tid, at: start_ns
+}
+
 /// A call of `torch.cuda.empty_cache()`, by the injected library.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 pub struct EmptyCache {
@@ -273,4 +297,16 @@ pub struct EmptyCache {
     /// The stack of the call; `None` if unknown.
     #[serde(skip)]
     pub stack: Option<FrameId>,
+}
+
+declare! {
+    EmptyCache: Phase::Meta, "gctrace_empty_cache", "an empty_cache()",
+    pid: pid, tid: tid, at: start_ns, end: end_ns, stack: stack;
+    fn check(&self) -> Result<(), &'static str> {
+        if (self.start_ns..=LONGEST_NS).contains(&self.end_ns) {
+            Ok(())
+        } else {
+            Err("an empty_cache() ends before it starts")
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! What a collection found unreachable: its garbage, by kind of object and by cycle.
 
 use super::FrameId;
+use super::kind::{Phase, declare};
 use bitcode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
@@ -36,6 +37,8 @@ pub struct ObjectKind {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
 }
+
+declare! { ObjectKind: Phase::Meta, "gctrace_object_kind", "a kind of object", pid: pid }
 
 impl ObjectKind {
     /// `type_name` of a type whose name could not be read.
@@ -101,6 +104,11 @@ pub struct Garbage {
     pub cost_ns: Option<u64>,
 }
 
+declare! {
+    Garbage: Phase::Meta, "gctrace_garbage", "garbage",
+    pid: pid, tid: tid, at: at_ns
+}
+
 /// What is alive, by the line at which it was allocated: an estimate from a sample of all allocations of
 /// objects since the injected library began to sample (`--alloc`), whatever their type, but not of types with
 /// free lists (list, dict, tuple, float). Written after collections, ever more rarely.
@@ -114,6 +122,14 @@ pub struct AliveLines {
     pub at_ns: u64,
     /// Frame that is the line, objects, and their blocks in bytes; at most 128 lines, most objects first.
     pub lines: Vec<(FrameId, u64, u64)>,
+}
+
+declare! {
+    AliveLines: Phase::Meta, "gctrace_alive", "what is alive",
+    pid: pid, at: at_ns;
+    fn stacks(&self) -> Vec<FrameId> {
+        self.lines.iter().map(|(frame, ..)| *frame).collect()
+    }
 }
 
 /// Cycles of one signature in the garbage of one collection: strongly connected components of its
@@ -148,6 +164,8 @@ pub struct CycleSignature {
     /// Each object of the cycle, and its reference to the next; the last refers to the first.
     pub edges: Vec<CycleEdge>,
 }
+
+declare! { CycleSignature: Phase::Meta, "gctrace_cycle", "a cycle", pid: pid }
 
 /// One object of a cycle and its reference to the next one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, Encode, Decode)]

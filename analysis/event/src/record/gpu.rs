@@ -3,6 +3,7 @@
 //! Owns the meaning of each figure. Units are NVML's own (nvml.h of driver 570); the display
 //! converts them.
 
+use super::kind::{Phase, declare};
 use bitcode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
@@ -32,6 +33,8 @@ pub struct GpuDevice {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub mig: bool,
 }
+
+declare! { GpuDevice: Phase::Meta, "gctrace_gpu", "a GPU", at: at_ns }
 
 /// One NVML sample of one GPU; what NVML does not report is absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
@@ -76,6 +79,8 @@ pub struct GpuSample {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub processes: Option<Vec<GpuProcess>>,
 }
+
+declare! { GpuSample: Phase::Meta, "gctrace_gpu_sample", "a sample of a GPU", at: at_ns }
 
 impl GpuSample {
     /// `throttle_reasons` of a GPU that has nothing to do.

@@ -2,8 +2,10 @@
 //!
 //! Their source is CUPTI, through gctrace's injected library or the PyTorch profiler.
 
+use super::kind::{Phase, declare};
 use bitcode::{Decode, Encode};
 use serde::Serialize;
+use std::borrow::Cow;
 
 /// What an operation of a stream does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode)]
@@ -83,6 +85,17 @@ pub struct GpuOp {
     pub collective: Option<Box<Collective>>,
 }
 
+declare! {
+    GpuOp: Phase::Slice, "kernel", "a GPU operation",
+    pid: pid, at: start_ns, end: end_ns;
+    fn title(&self) -> (&str, Cow<'_, str>) {
+        (self.kind.category(), Cow::Borrowed(&self.name))
+    }
+    fn line_ids(&self) -> (u32, u64) {
+        (self.pid.unwrap_or(self.device), self.stream)
+    }
+}
+
 /// The PyTorch profiler's (2.4 and later) description of an NCCL kernel. Kernels of several sends
 /// and receives at once (`batch_isend_irecv`) have none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Encode, Decode)]
@@ -144,6 +157,17 @@ pub struct GpuSync {
     pub pid: Option<u32>,
 }
 
+declare! {
+    GpuSync: Phase::Slice, "cuda_sync", "a wait for a GPU",
+    pid: pid, at: start_ns, end: end_ns;
+    fn title(&self) -> (&str, Cow<'_, str>) {
+        ("cuda_sync", Cow::Borrowed(self.kind.name()))
+    }
+    fn line_ids(&self) -> (u32, u64) {
+        (self.pid.or(self.device).unwrap_or(0), self.stream.unwrap_or(0))
+    }
+}
+
 /// The waiting and the awaited side of a [`GpuSync`].
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Encode, Decode,
@@ -187,18 +211,31 @@ impl GpuSyncKind {
 
 /// An interval that the program, or a library in it, named (`cat` `user_annotation`):
 /// `ProfilerStep#12`, `Optimizer.step#SGD.step`, `nccl:all_reduce`.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
 pub struct Annotation {
     /// Process id in the host's initial pid namespace; of other tools' traces as written there.
+    #[serde(skip)]
     pub pid: u32,
     /// Kernel id of the thread that named the interval.
+    #[serde(skip)]
     pub tid: u32,
     /// Name that the program or library gave the interval.
+    #[serde(skip)]
     pub name: String,
     /// Start of the interval, in ns of the trace's clock (gctrace's: CLOCK_MONOTONIC).
+    #[serde(skip)]
     pub start_ns: u64,
     /// End of the interval; never before `start_ns`.
+    #[serde(skip)]
     pub end_ns: u64,
+}
+
+declare! {
+    Annotation: Phase::Slice, "user_annotation", "an annotation",
+    pid: pid, tid: tid, at: start_ns, end: end_ns;
+    fn title(&self) -> (&str, Cow<'_, str>) {
+        ("user_annotation", Cow::Borrowed(&self.name))
+    }
 }
 
 impl Annotation {
@@ -212,20 +249,37 @@ impl Annotation {
 
 /// An interval in which a thread was in a Python function or in an operator, or was held up by the
 /// profiler, as the PyTorch profiler recorded it.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
 pub struct HostCode {
     /// Process id, as written in the trace; `None` of overhead, where the profiler writes -1.
+    #[serde(skip)]
     pub pid: Option<u32>,
     /// Thread id, as written in the trace; `None` where `pid` is.
+    #[serde(skip)]
     pub tid: Option<u32>,
     /// What `name` names.
+    #[serde(skip)]
     pub kind: HostCodeKind,
     /// Its name, as the profiler writes it.
+    #[serde(skip)]
     pub name: String,
     /// Start of the interval, in ns of the trace's clock.
+    #[serde(skip)]
     pub start_ns: u64,
     /// End of the interval; never before `start_ns`.
+    #[serde(skip)]
     pub end_ns: u64,
+}
+
+declare! {
+    HostCode: Phase::Slice, "cpu_op", "a function or an operator",
+    pid: pid, tid: tid, at: start_ns, end: end_ns;
+    fn title(&self) -> (&str, Cow<'_, str>) {
+        (self.kind.category(), Cow::Borrowed(&self.name))
+    }
+    fn line_ids(&self) -> (u32, u64) {
+        (self.pid.unwrap_or(0), self.tid.unwrap_or(0).into())
+    }
 }
 
 /// What an interval of [`HostCode`] is of.

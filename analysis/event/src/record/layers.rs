@@ -1,5 +1,6 @@
 //! PyTorch's memory by layer (`--layers`).
 
+use super::kind::{Phase, declare};
 use bitcode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 
@@ -37,12 +38,23 @@ pub struct Layers {
     pub rows: Option<Vec<LayerRow>>,
 }
 
+declare! {
+    Layers: Phase::Meta, "gctrace_layers", "memory by layer",
+    pid: pid, at: at_ns;
+    fn check(&self) -> Result<(), &'static str> {
+        if self.rows.as_ref().is_some_and(|rows| rows.len() > Layers::MOST_ROWS) {
+            return Err("memory by layer has more layers than gctrace writes");
+        }
+        Ok(())
+    }
+}
+
 impl Layers {
     /// Most rows of a record; the library sums up smaller layers in the last.
     pub const MOST_ROWS: usize = 1_100;
 }
 
-/// What a table of layers does not contain, or how it is to be read. The order is that of the bits in the ring.
+/// What a table of layers does not contain, or how it is to be read.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, Encode, Decode,
 )]
@@ -78,27 +90,6 @@ pub enum LayersRemark {
     OtherThreads,
     /// What the layers of the last measured step hold as the process ends.
     AtEnd,
-}
-
-impl LayersRemark {
-    /// All, in the order of their bits in the ring.
-    pub const ALL: [Self; 15] = [
-        Self::SavedForbidden,
-        Self::OwnHooks,
-        Self::Compiled,
-        Self::Sharded,
-        Self::Replicated,
-        Self::Zero,
-        Self::Quantized,
-        Self::Sparse,
-        Self::Inference,
-        Self::SeveralModels,
-        Self::NoOptimizer,
-        Self::SeveralOptimizers,
-        Self::SeveralPasses,
-        Self::OtherThreads,
-        Self::AtEnd,
-    ];
 }
 
 /// One layer: a module of a model.
@@ -165,7 +156,7 @@ pub struct LayerMade {
     pub output_gradients: u64,
 }
 
-/// What a layer is. The order is that of the bits in the ring.
+/// What a layer is.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, Encode, Decode,
 )]
@@ -183,18 +174,6 @@ pub enum LayerMark {
     Rest,
     /// What belongs to no layer.
     NoLayer,
-}
-
-impl LayerMark {
-    /// All, in the order of their bits in the ring.
-    pub const ALL: [Self; 6] = [
-        Self::Frozen,
-        Self::Offloaded,
-        Self::Recomputed,
-        Self::NotCalled,
-        Self::Rest,
-        Self::NoLayer,
-    ];
 }
 
 /// Memory of one GPU by PyTorch's caching allocator (`torch.cuda.memory_stats`), in bytes.

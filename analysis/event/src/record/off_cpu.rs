@@ -1,6 +1,7 @@
 //! Times off the CPU.
 
 use super::FrameId;
+use super::kind::{LONGEST_NS, Phase, declare};
 use bitcode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -44,6 +45,28 @@ impl OffCpu {
     #[must_use]
     pub fn end_ns(&self) -> u64 {
         self.spans().last().map_or(self.at_ns, |(_, end_ns)| end_ns)
+    }
+}
+
+declare! {
+    OffCpu: Phase::Meta, "gctrace_off_cpu", "a time off the CPU",
+    pid: pid, tid: tid, at: at_ns, stack: stack;
+    fn span_ns(&self) -> Option<(u64, u64)> {
+        Some((self.at_ns, self.end_ns()))
+    }
+    fn check(&self) -> Result<(), &'static str> {
+        let mut before_ns = 0;
+        for (after_ns, length_ns) in &self.times {
+            let end_ns = after_ns.checked_add(*length_ns);
+            let Some(end_ns) = end_ns.filter(|end_ns| *end_ns <= LONGEST_NS) else {
+                return Err("times of a thread off the CPU overlap");
+            };
+            if *after_ns < before_ns {
+                return Err("times of a thread off the CPU overlap");
+            }
+            before_ns = end_ns;
+        }
+        Ok(())
     }
 }
 

@@ -1,6 +1,7 @@
 //! The recording itself: how it was made, the source of its events, which processes it examined, and
 //! how it ended.
 
+use super::kind::{Phase, declare};
 use super::{RecordedTotals, Segment};
 use bitcode::{Decode, Encode};
 use serde::ser::SerializeMap as _;
@@ -317,6 +318,8 @@ pub struct TraceEnd {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_ns: Option<u64>,
 }
+
+declare! { TraceEnd: Phase::Meta, "gctrace_end", "the end of the recording", at: ended_ns }
 
 impl TraceEnd {
     /// [`Self::why`] of a recording whose command ended by itself.

@@ -2,6 +2,7 @@
 //!
 //! Owns the exact totals of what was recorded before a segment: they stay when it is deleted.
 
+use super::kind::{LONGEST_NS, Phase, declare};
 use super::{OmittedPauses, Pause};
 use bitcode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
@@ -93,6 +94,18 @@ pub struct OmittedGpuWork {
     pub operations: OmittedPauses,
     /// Calls of CUDA and NCCL, and the time of threads in them, as far as it was recorded.
     pub calls: OmittedPauses,
+}
+
+declare! {
+    OmittedGpuWork: Phase::Meta, "gctrace_omitted_gpu_work", "omitted GPU work",
+    pid: pid, at: since_ns, end: until_ns;
+    fn check(&self) -> Result<(), &'static str> {
+        if (self.since_ns..=LONGEST_NS).contains(&self.until_ns) {
+            Ok(())
+        } else {
+            Err("omitted GPU work ends before it starts")
+        }
+    }
 }
 
 impl OmittedGpuWork {

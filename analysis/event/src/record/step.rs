@@ -3,7 +3,9 @@
 //! Owns how a mark is named in a trace: as the PyTorch profiler names its annotations, so that its
 //! own traces have steps from them too.
 
+use super::kind::{Phase, declare};
 use bitcode::{Decode, Encode};
+use serde::Serialize;
 use std::borrow::Cow;
 
 /// What marks a training step.
@@ -57,23 +59,37 @@ impl NamedMarker {
 
 /// A mark of a training step: a step lasts from one mark ([`StepMark::at_ns`]) to the next of the
 /// same marker and thread.
-#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Encode, Decode)]
 pub struct StepMark {
     /// Process id in the host's initial pid namespace; of other tools' traces as written there.
+    #[serde(skip)]
     pub pid: u32,
     /// Kernel id of the thread.
+    #[serde(skip)]
     pub tid: u32,
     /// What marks the step.
+    #[serde(skip)]
     pub marker: NamedMarker,
     /// Start of the call, in ns of the trace's clock (gctrace's: CLOCK_MONOTONIC).
+    #[serde(skip)]
     pub start_ns: u64,
     /// Its end, never before `start_ns`; equal to the start if only the mark itself was recorded,
     /// as in-process, or if the end of a backward pass was not seen.
+    #[serde(skip)]
     pub end_ns: u64,
     /// CPU time that the thread has used until the mark ([`StepMark::at_ns`]), in ns; of kernel
     /// probes as of the kernel's last tick (10 ms at most) or switch. `None` if unknown, as in older
     /// traces.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_ns: Option<u64>,
+}
+
+declare! {
+    StepMark: Phase::Slice, "user_annotation", "a mark of a step",
+    pid: pid, tid: tid, at: start_ns, end: end_ns;
+    fn title(&self) -> (&str, Cow<'_, str>) {
+        ("user_annotation", self.marker.annotation())
+    }
 }
 
 impl StepMark {

@@ -14,10 +14,10 @@ use std::io::{Read, Write as _};
 /// Most items of a chunk: of real traces they are 50 kB to 210 kB before they are packed.
 pub(super) const CHUNK_ITEMS: usize = 1 << 12;
 /// Names of a chunk end it when they have this many bytes.
-pub(super) const CHUNK_NAME_BYTES: usize = 1 << 17;
-/// Bytes of a chunk before it is packed. `bitcode` uses a byte for each item and a bit for each number
+pub(super) const CHUNK_NAME_BYTES: usize = 1 << 16;
+/// Bytes of a chunk before it is packed. `bitcode` uses half a byte for each item and a bit for each number
 /// and each element of a list, so that the objects of a chunk take at most some 400 times its bytes.
-const CHUNK_BYTES: usize = 1 << 18;
+const CHUNK_BYTES: usize = 1 << 17;
 /// A chunk of a single item or name may be larger, up to four times the largest event that is read,
 /// whose names may triple (U+FFFD in place of a byte). It is not packed: no small file stands for it.
 const LARGEST_BYTES: usize = 1 << 26;

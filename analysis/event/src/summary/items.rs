@@ -4,105 +4,37 @@
 //! ids as differences from the previous record of the same kind.
 
 use crate::read::{DecodedItem, TraceProperty};
-use crate::{
-    AliveLines, Allocations, Annotation, Called, CpuSamples, CudaCall, CudaLaunches,
-    CycleSignature, DeviceMemory, EmptyCache, Frame, Garbage, GcSettings, GpuDevice, GpuOp,
-    GpuSample, GpuSync, HostCode, Layers, Note, ObjectKind, OffCpu, OmittedGpuWork, Pause,
-    PauseMemory, Pressure, Process, ProcessCounters, ProcessExit, Record, StepMark, TraceEnd,
-    TraceHeader,
-};
+use crate::record::StoredRecord;
+use crate::{Annotation, CudaCall, GpuOp, HostCode, Record, TraceHeader};
 use bitcode::{Decode, Encode};
 use indexmap::IndexSet;
 
 /// Place of a name among those stored so far.
 type NameNumber = u32;
 
-/// Records that are stored as they are, by their variants of [`Record`].
-macro_rules! stored {
-    ($($variant:ident: $record:ty),* $(,)?) => {
-        /// An item as it is stored.
-        #[derive(Encode, Decode)]
-        pub(super) enum StoredItem {
-            Header(Box<TraceHeader>),
-            ProcessName { pid: u32, name: String },
-            Property(TraceProperty),
-            Work { pid: Option<u32>, start_ns: u64, end_ns: u64 },
-            ThreadName { pid: u32, tid: u32, name: String },
-            Call(CudaCall<NameNumber>),
-            /// Its name is empty here.
-            Op(NameNumber, GpuOp),
-            /// Its name is empty here.
-            Annotation(NameNumber, Annotation),
-            /// Its name is empty here.
-            HostCode(NameNumber, HostCode),
-            $(
-                /// As it is, but for times.
-                $variant($record),
-            )*
-        }
-
-        fn plain(record: Record) -> Option<StoredItem> {
-            match record {
-                $(Record::$variant(record) => Some(StoredItem::$variant(record)),)*
-                Record::ThreadName { pid, tid, name } => {
-                    Some(StoredItem::ThreadName { pid, tid, name })
-                }
-                Record::CudaCall(_)
-                | Record::GpuOp(_)
-                | Record::Annotation(_)
-                | Record::HostCode(_) => None,
-            }
-        }
-
-        fn restored(item: StoredItem) -> Option<DecodedItem<'static>> {
-            Some(match item {
-                $(StoredItem::$variant(record) => DecodedItem::Record(Record::$variant(record)),)*
-                StoredItem::ThreadName { pid, tid, name } => {
-                    DecodedItem::Record(Record::ThreadName { pid, tid, name })
-                }
-                StoredItem::Header(header) => DecodedItem::Header(header),
-                StoredItem::ProcessName { pid, name } => DecodedItem::ProcessName { pid, name },
-                StoredItem::Property(property) => DecodedItem::Property(property),
-                StoredItem::Work { pid, start_ns, end_ns } => {
-                    DecodedItem::Work { pid, start_ns, end_ns }
-                }
-                StoredItem::Call(_)
-                | StoredItem::Op(..)
-                | StoredItem::Annotation(..)
-                | StoredItem::HostCode(..) => return None,
-            })
-        }
-    };
-}
-
-stored! {
-    Pause: Pause,
-    Process: Process,
-    ProcessExit: ProcessExit,
-    Settings: GcSettings,
-    Frame: Frame,
-    Counters: ProcessCounters,
-    Pressure: Pressure,
-    Allocations: Allocations,
-    ObjectKind: ObjectKind,
-    CycleSignature: CycleSignature,
-    Garbage: Garbage,
-    GpuDevice: GpuDevice,
-    GpuSample: GpuSample,
-    CudaLaunches: CudaLaunches,
-    DeviceMemory: DeviceMemory,
-    PauseMemory: PauseMemory,
-    EmptyCache: EmptyCache,
-    AliveLines: AliveLines,
-    Step: StepMark,
-    GpuSync: GpuSync,
-    OmittedGpuWork: OmittedGpuWork,
-    Note: Note,
-    End: TraceEnd,
-    Called: Called,
-    CpuSamples: CpuSamples,
-    OffCpu: OffCpu,
-    Layers: Layers,
+/// An item as it is stored.
+#[derive(Encode, Decode)]
+pub(super) enum StoredItem {
+    Header(Box<TraceHeader>),
+    ProcessName {
+        pid: u32,
+        name: String,
+    },
+    Property(TraceProperty),
+    Work {
+        pid: Option<u32>,
+        start_ns: u64,
+        end_ns: u64,
+    },
+    Call(CudaCall<NameNumber>),
+    /// Its name is empty here.
+    Op(NameNumber, GpuOp),
+    /// Its name is empty here.
+    Annotation(NameNumber, Annotation),
+    /// Its name is empty here.
+    HostCode(NameNumber, HostCode),
+    /// As it is, but for times.
+    Record(StoredRecord),
 }
 
 /// Stores items in order, or restores them in the same order.
@@ -164,14 +96,14 @@ impl ItemCodec {
             Record::Pause(mut pause) => {
                 let times = (&mut pause.start_ns, &mut pause.end_ns);
                 self.pauses.subtract(times, None);
-                Some(StoredItem::Pause(pause))
+                Some(StoredItem::Record(StoredRecord::Pause(pause)))
             }
             Record::GpuSync(mut sync) => {
                 let times = (&mut sync.start_ns, &mut sync.end_ns);
                 self.syncs.subtract(times, sync.correlation.as_mut());
-                Some(StoredItem::GpuSync(sync))
+                Some(StoredItem::Record(StoredRecord::GpuSync(sync)))
             }
-            record => plain(record),
+            record => StoredRecord::of(record).map(StoredItem::Record),
         }
     }
 
@@ -202,17 +134,25 @@ impl ItemCodec {
                 code.name = self.name(name)?;
                 Record::HostCode(code)
             }
-            StoredItem::Pause(mut pause) => {
+            StoredItem::Record(StoredRecord::Pause(mut pause)) => {
                 let times = (&mut pause.start_ns, &mut pause.end_ns);
                 self.pauses.add(times, None);
                 Record::Pause(pause)
             }
-            StoredItem::GpuSync(mut sync) => {
+            StoredItem::Record(StoredRecord::GpuSync(mut sync)) => {
                 let times = (&mut sync.start_ns, &mut sync.end_ns);
                 self.syncs.add(times, sync.correlation.as_mut());
                 Record::GpuSync(sync)
             }
-            item => return restored(item),
+            StoredItem::Record(record) => record.restored(),
+            StoredItem::Header(header) => return Some(DecodedItem::Header(header)),
+            StoredItem::ProcessName { pid, name } => {
+                return Some(DecodedItem::ProcessName { pid, name });
+            }
+            StoredItem::Property(property) => return Some(DecodedItem::Property(property)),
+            StoredItem::Work { pid, start_ns, end_ns } => {
+                return Some(DecodedItem::Work { pid, start_ns, end_ns });
+            }
         };
         Some(DecodedItem::Record(record))
     }

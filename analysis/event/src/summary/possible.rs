@@ -3,7 +3,8 @@
 //! Owns what the reader of traces never returns, and the figures of a report therefore need not
 //! expect: a summary with the right hash may still be of anybody.
 
-use crate::read::{DecodedItem, LONGEST_NS, MAX_COUNT};
+use crate::read::{DecodedItem, MAX_COUNT};
+use crate::record::LONGEST_NS;
 use crate::{Counters, EventSource, Pause, Record};
 
 /// Whether the reader of a trace could have returned it, judged by its times and counts.
@@ -11,11 +12,10 @@ pub(super) fn is_possible(item: &DecodedItem<'_>) -> bool {
     match item {
         DecodedItem::Record(record) => {
             record.head().span_ns.is_none_or(|(start_ns, end_ns)| is_span(start_ns, end_ns))
+                && record.check().is_ok()
                 && match record {
                     Record::Pause(pause) => is_pause(pause),
-                    Record::Counters(counters) => {
-                        counters.since_ns <= counters.at_ns && are_counts(&counters.counters)
-                    }
+                    Record::Counters(counters) => are_counts(&counters.counters),
                     _ => true,
                 }
         }

@@ -224,7 +224,7 @@ fn number_of_type(record: &Record) -> usize {
         Record::Pause(_) => 0,
         Record::Process(_) => 1,
         Record::ProcessExit(_) => 2,
-        Record::ThreadName { .. } => 3,
+        Record::ThreadName(_) => 3,
         Record::Settings(_) => 4,
         Record::Frame(_) => 5,
         Record::Counters(_) => 6,

@@ -14,12 +14,12 @@ use gctrace_ring::{
     HeldBytes, HookState, InjectOptions, MEMORY_HISTORY_VARIABLE, NO_TEXT, RingDeviceMemory,
     RingLayer, RingLayerFlow, RingLayers, RingRecord, RingRole, StepMarker, TextId, WorkKind,
 };
-use std::ffi::{CStr, CString, c_int, c_void};
+use std::ffi::{CString, c_int, c_void};
 use std::os::unix::ffi::OsStringExt as _;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
-/// The agent's source, which ends in a zero.
+/// The agent's source behind its [`constants`].
 const SOURCE: &str = concat!(
     include_str!("layers/names.py"),
     include_str!("layers/storages.py"),
@@ -27,8 +27,18 @@ const SOURCE: &str = concat!(
     include_str!("layers/table.py"),
     include_str!("layers/steps.py"),
     include_str!("layers/history.py"),
-    "\0"
 );
+
+/// The names of the bits that the agent sends, and the rows of its tables, as Python.
+fn constants() -> String {
+    let bits = |words: &mut dyn Iterator<Item = &'static str>| {
+        let lines = words.enumerate();
+        let lines = lines.map(|(bit, word)| format!("{} = 1 << {bit}\n", word.to_uppercase()));
+        lines.collect::<String>()
+    };
+    let (marks, remarks) = (bits(&mut RingLayer::marks()), bits(&mut RingLayers::remarks()));
+    format!("{marks}{remarks}MOST_ROWS = {}\n", RingLayers::MOST_ROWS)
+}
 
 /// Marks of backward passes and of loaders that are waited for, in case an optimizer steps.
 const AWAITED: u32 = 4;
@@ -240,7 +250,7 @@ fn agent(api: &'static PythonApi) -> Option<&'static LayerAgent> {
     }
     let text = |text| OwnedRef::interned(api, text);
     let builtins = OwnedRef::import(api, c"builtins")?;
-    let source = OwnedRef::string(api, CStr::from_bytes_until_nul(SOURCE.as_bytes()).ok()?)?;
+    let source = OwnedRef::string(api, &CString::new(constants() + SOURCE).ok()?)?;
     let compile = builtins.attribute(c"compile")?;
     let code = compile.call_all(&[&source, &text(c"<gctrace layers>")?, &text(c"exec")?])?;
     let namespace = OwnedRef::dictionary(api)?;

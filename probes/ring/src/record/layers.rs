@@ -7,7 +7,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 /// step comes last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RingLayer {
-    /// [`RingLayer::FROZEN`] and so on, added up.
+    /// What it is: bits by [`RingLayer::marks`].
     pub flags: u8,
     /// Its path in the model, as `named_modules()` has it; [`NO_TEXT`](super::NO_TEXT): of the model itself.
     pub path: TextId,
@@ -17,7 +17,7 @@ pub struct RingLayer {
     pub shape: TextId,
     /// Which of its weights are other layers': `weight = emb.weight`.
     pub tied: TextId,
-    /// How often its forward ran; of [`RingLayer::REST`] the number of layers.
+    /// How often its forward ran; of the mark `rest` the number of layers.
     pub calls: u32,
     /// Sizes in bytes.
     pub held: HeldBytes,
@@ -39,19 +39,19 @@ pub struct HeldBytes {
     pub optimizer: u64,
 }
 
+/// What a layer is, and in the second line what is to be known of a table: the words of traces, by their bits, and in
+/// capitals the names of these bits in the agent.
+const WORDS: &str = include_str!("layer_words.txt");
+
+fn words(line: usize) -> impl Iterator<Item = &'static str> {
+    WORDS.lines().nth(line).unwrap_or_default().split(' ')
+}
+
 impl RingLayer {
-    /// None of its parameters requires a gradient.
-    pub const FROZEN: u8 = 1;
-    /// Its parameters are on another device than most of its model's.
-    pub const OFFLOADED: u8 = 2;
-    /// Its forward ran again in the backward pass.
-    pub const RECOMPUTED: u8 = 4;
-    /// It has parameters, and its forward did not run.
-    pub const NOT_CALLED: u8 = 8;
-    /// The sum of layers that have no row.
-    pub const REST: u8 = 16;
-    /// What belongs to no layer.
-    pub const NO_LAYER: u8 = 32;
+    /// What a layer is, by the bits of `flags`.
+    pub fn marks() -> impl Iterator<Item = &'static str> {
+        words(0)
+    }
 }
 
 /// What a layer's forward made, in bytes: of the pass that had the most.
@@ -99,7 +99,7 @@ pub struct RingLayers {
     pub devices: u16,
     /// Number of the epoch, as the program counts them; [`RingLayers::UNKNOWN`].
     pub epoch: u32,
-    /// Bits, by the number of the remark in `gctrace_event::LayersRemark`.
+    /// Bits by [`RingLayers::remarks`].
     pub remarks: u32,
     /// The most that was saved for a backward pass at once, in bytes.
     pub saved: u64,
@@ -110,4 +110,12 @@ pub struct RingLayers {
 impl RingLayers {
     /// `epoch` if no variable of that name is known.
     pub const UNKNOWN: u32 = u32::MAX;
+
+    /// Most rows of a table; smaller layers are summed up in one more.
+    pub const MOST_ROWS: usize = 1000;
+
+    /// What is to be known of a table, by the bits of `remarks`.
+    pub fn remarks() -> impl Iterator<Item = &'static str> {
+        words(1)
+    }
 }

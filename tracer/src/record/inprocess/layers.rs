@@ -2,13 +2,24 @@
 
 use super::texts::RingTexts;
 use gctrace_event::{
-    AllocatorMemory, LayerHeld, LayerMade, LayerMark, LayerRow, Layers, LayersRemark, Record,
+    AllocatorMemory, LayerHeld, LayerMade, LayerRow, Layers, LayersRemark, Record,
 };
 use gctrace_ring::{RingDeviceMemory, RingLayer, RingLayerFlow, RingLayers};
+use serde::de::DeserializeOwned;
+use serde::de::value::{Error, StrDeserializer};
 
 /// `--layers` without a table.
 pub(super) const NONE_MEASURED: &str = "no memory by layer was measured (--layers): that takes two steps of a \
     PyTorch optimizer (2.1 or later), or of another mark (docs/tasks/layers.md)";
+
+/// The words of the bits that are set, as a trace has them.
+fn words<T: DeserializeOwned>(words: impl Iterator<Item = &'static str>, bits: u32) -> Vec<T> {
+    let set =
+        words.enumerate().filter(|(bit, _)| bits.checked_shr(*bit as u32).unwrap_or(0) & 1 == 1);
+    let known =
+        set.filter_map(|(_, word)| T::deserialize(StrDeserializer::<Error>::new(word)).ok());
+    known.collect()
+}
 
 /// Devices of a process; far more than a machine has.
 const MAX_DEVICES: usize = 1 << 8;
@@ -33,17 +44,13 @@ impl LayerRecords {
         }
         let text = |id| texts.get(id).map(str::to_owned);
         let held = layer.held;
-        let marks = LayerMark::ALL.into_iter().enumerate();
         self.rows.push(LayerRow {
             path: text(layer.path).unwrap_or_default(),
             type_name: text(layer.type_name).unwrap_or_default(),
             shape: text(layer.shape),
             tied: text(layer.tied),
             device: None,
-            marks: marks
-                .filter(|(bit, _)| layer.flags >> bit & 1 == 1)
-                .map(|(_, mark)| mark)
-                .collect(),
+            marks: words(RingLayer::marks(), layer.flags.into()),
             calls: layer.calls.into(),
             held: LayerHeld {
                 weights: held.weights,
@@ -91,11 +98,7 @@ impl LayerRecords {
         if self.is_broken {
             return None;
         }
-        let remarks = LayersRemark::ALL.into_iter().enumerate();
-        let remarks: Vec<LayersRemark> = remarks
-            .filter(|(bit, _)| step.remarks >> bit & 1 == 1)
-            .map(|(_, remark)| remark)
-            .collect();
+        let remarks: Vec<LayersRemark> = words(RingLayers::remarks(), step.remarks);
         let is_end = remarks.contains(&LayersRemark::AtEnd);
         let mut rows = rows;
         if is_end {
@@ -119,6 +122,7 @@ impl LayerRecords {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gctrace_event::LayerMark;
     use gctrace_ring::{HeldBytes, NO_TEXT, RingRecord, pieces};
 
     fn texts() -> RingTexts {
@@ -135,7 +139,7 @@ mod tests {
         records.layer(
             &texts(),
             &RingLayer {
-                flags: RingLayer::FROZEN | RingLayer::NOT_CALLED,
+                flags: 0b1001,
                 path: 1,
                 type_name: 2,
                 shape: NO_TEXT,
@@ -185,7 +189,7 @@ mod tests {
     }
 
     fn rows_at_end(records: &mut LayerRecords) -> Vec<LayerRow> {
-        let last = LayersRemark::ALL.len() - 1;
+        let last = RingLayers::remarks().count() - 1;
         rows(records.step(9, &step(1, 1 << last))).unwrap()
     }
 
@@ -216,22 +220,9 @@ mod tests {
         assert_eq!(rows(records.step(9, &step(rows_known, 0))), None);
     }
 
-    /// The bits are those of the agent.
     #[test]
-    fn the_agent_has_the_same_bits() {
-        let agent = include_str!("../../../../probes/inject/src/python/layers/names.py");
-        let names = agent.split("for bit in range(15)").next().unwrap();
-        let names = &names[names.rfind("(SAVED_FORBIDDEN").unwrap()..];
-        let names: Vec<String> = names
-            .split(|sign: char| !sign.is_ascii_uppercase() && sign != '_')
-            .filter(|name| !name.is_empty())
-            .map(str::to_lowercase)
-            .collect();
-        let remarks = LayersRemark::ALL.map(|remark| serde_json::to_value(remark).unwrap());
-        let remarks: Vec<&str> = remarks.iter().map(|remark| remark.as_str().unwrap()).collect();
-        assert_eq!(names, remarks);
-        let marks = LayerMark::ALL.map(|mark| serde_json::to_value(mark).unwrap());
-        let marks = marks.map(|mark| mark.as_str().unwrap().to_uppercase()).join(", ");
-        assert!(agent.contains(&format!("{marks} = 1, 2, 4, 8, 16, 32")), "{marks}");
+    fn each_bit_has_a_word_of_traces() {
+        assert_eq!(words::<LayerMark>(RingLayer::marks(), u32::MAX).len(), 6);
+        assert_eq!(words::<LayersRemark>(RingLayers::remarks(), u32::MAX).len(), 15);
     }
 }

@@ -3,7 +3,7 @@
 
 use gctrace_event::{
     CycleId, CycleSignature, Frame, FrameId, GcSettings, GpuDevice, KindId, LayerRow, Layers,
-    ObjectKind, Process, ProcessOrigin, Record,
+    ObjectKind, Process, ProcessOrigin, Record, ThreadName,
 };
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -60,7 +60,7 @@ impl SegmentFacts {
                 self.processes.insert(process.pid, process.clone());
             }
             Record::ProcessExit(exit) => self.forget(exit.pid),
-            Record::ThreadName { pid, tid, name } => {
+            Record::ThreadName(ThreadName { pid, tid, name }) => {
                 self.threads.insert((*pid, *tid), name.clone());
             }
             Record::Settings(settings) => {
@@ -110,10 +110,8 @@ impl SegmentFacts {
         let processes = self.processes.values();
         let processes = processes.map(|process| Record::Process(since(process, start_ns)));
         let threads = self.threads.iter();
-        let threads = threads.map(|((pid, tid), name)| Record::ThreadName {
-            pid: *pid,
-            tid: *tid,
-            name: name.clone(),
+        let threads = threads.map(|((pid, tid), name)| {
+            Record::ThreadName(ThreadName { pid: *pid, tid: *tid, name: name.clone() })
         });
         let settings = self.settings.values().cloned().map(|mut settings| {
             settings.at_ns = settings.at_ns.max(start_ns);
@@ -207,7 +205,7 @@ mod tests {
         let process =
             Process { pid: 7, origin: ProcessOrigin::Launched, since_ns: 10, ..Process::default() };
         assert!(!facts.learn(&Record::Process(process.clone())));
-        facts.learn(&Record::ThreadName { pid: 7, tid: 7, name: "main".into() });
+        facts.learn(&Record::ThreadName(ThreadName { pid: 7, tid: 7, name: "main".into() }));
         facts.learn(&Record::Settings(GcSettings { pid: 7, ..GcSettings::default() }));
         assert_eq!(facts.begin(10).first(), Some(&Record::Process(process.clone())));
         let later = facts.begin(50);

@@ -79,7 +79,7 @@ impl SegmentedTrace {
         let what = match record {
             Record::Pause(_) => "collections: ",
             Record::Process(_)
-            | Record::ThreadName { .. }
+            | Record::ThreadName(_)
             | Record::Settings(_)
             | Record::GpuDevice(_) => return,
             _ => "",

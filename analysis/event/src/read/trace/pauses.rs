@@ -3,6 +3,7 @@
 //! Owns the members of a pause, gctrace's and other tools'.
 
 use super::{ChromeEvent, DecodeError, FrameNumbers, JsonValue, Problem, id, time};
+use crate::record::Declared as _;
 use crate::{Counter, Counters, EventSource, GcReason, Pause, ProcessCounters};
 
 pub(super) fn is_collection(event: &ChromeEvent<'_>) -> bool {
@@ -118,7 +119,7 @@ pub(super) fn process_counters(
     let at_ns = time(event.ts)?;
     let since_ns = event.args.member("since_ns").unsigned();
     Ok(ProcessCounters {
-        pid: id(event.pid).ok_or("the \"pid\" of counters is not a process id")?,
+        pid: id(event.pid).ok_or(ProcessCounters::KIND.no_pid)?,
         since_ns: since_ns
             .filter(|since| *since <= at_ns)
             .ok_or("\"since_ns\" of counters is not a time before their reading")?,

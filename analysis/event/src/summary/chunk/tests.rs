@@ -1,5 +1,6 @@
 use super::*;
 use crate::read::DecodedItem;
+use crate::record::StoredRecord;
 use crate::summary::{SummaryError, SummaryHeader, SummaryReader, SummarySource, SummaryWriter};
 use crate::{Annotation, Note, Process, Record};
 use std::io;
@@ -94,7 +95,9 @@ fn chunks_of_large_items_are_divided() {
 #[test]
 fn a_chunk_that_stands_for_too_many_bytes_is_refused() {
     let items = |count| Chunk {
-        items: (0..count).map(|_| StoredItem::Pause(crate::Pause::default())).collect(),
+        items: (0..count)
+            .map(|_| StoredItem::Record(StoredRecord::Pause(crate::Pause::default())))
+            .collect(),
         end: Some(TraceCompletion::default()),
         ..Chunk::default()
     };
@@ -128,14 +131,14 @@ fn costly_chunks() -> Vec<(&'static str, Vec<u8>)> {
     let bits = 8 * CHUNK_BYTES;
     let names = Chunk { names: vec![String::new(); bits - 100], ..Chunk::default() };
     let arguments = Chunk {
-        items: vec![StoredItem::Process(Process {
+        items: vec![StoredItem::Record(StoredRecord::Process(Process {
             command: vec![String::new(); bits - 1000],
             ..Process::default()
-        })],
+        }))],
         ..Chunk::default()
     };
     let item = || StoredItem::ProcessName { pid: 0, name: String::new() };
-    let items = Chunk { items: (0..bits / 10 - 100).map(|_| item()).collect(), ..Chunk::default() };
+    let items = Chunk { items: (0..bits / 6 - 100).map(|_| item()).collect(), ..Chunk::default() };
     let chunks = [("names", names), ("arguments", arguments), ("items", items)];
     chunks.map(|(name, chunk)| (name, bitcode::encode(&chunk))).into()
 }

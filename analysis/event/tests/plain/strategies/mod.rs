@@ -8,8 +8,8 @@ use gctrace_event::{
     CollectorKind, Counter, Counters, EventSource, ExaminedProcesses, FORMAT, Frame, GcReason,
     GcSettings, GenerationTotal, GpuDevice, GpuProcess, GpuSample, Interpreter, NotKept, Note,
     OmittedPauses, Pause, Pressure, ProbeCost, Process, ProcessCounters, ProcessExit,
-    ProcessOrigin, Record, RecordedTotals, RecordingMode, Segment, TraceEnd, TraceHeader,
-    UnseenCollections,
+    ProcessOrigin, Record, RecordedTotals, RecordingMode, Segment, ThreadName, TraceEnd,
+    TraceHeader, UnseenCollections,
 };
 use proptest::collection::{btree_map, vec};
 use proptest::option::of;
@@ -239,7 +239,7 @@ pub(crate) fn record() -> impl Strategy<Value = Record> {
             }
         ),
         1 => (any::<u32>(), any::<u32>(), any::<String>())
-            .prop_map(|(pid, tid, name)| Record::ThreadName { pid, tid, name }),
+            .prop_map(|(pid, tid, name)| Record::ThreadName(ThreadName { pid, tid, name })),
         1 => (any::<u32>(), time(), any::<Option<bool>>(), any::<[i32; 3]>(), of(1..=u32::MAX)).prop_map(
             |(pid, at_ns, enabled, thresholds, stack)| {
                 Record::Settings(GcSettings { pid, at_ns, enabled, thresholds, stack })

@@ -21,14 +21,6 @@ thread_id = modules["_thread"].get_ident
 clock = modules["time"].perf_counter_ns
 weak = modules["_weakref"].ref
 
-# Of a row.
-FROZEN, OFFLOADED, RECOMPUTED, NOT_CALLED, REST, NO_LAYER = 1, 2, 4, 8, 16, 32
-# Of a table: the bits of `RingLayers::remarks`.
-(SAVED_FORBIDDEN, OWN_HOOKS, COMPILED, SHARDED, REPLICATED, ZERO, QUANTIZED, SPARSE, INFERENCE, SEVERAL_MODELS,
- NO_OPTIMIZER, SEVERAL_OPTIMIZERS, SEVERAL_PASSES, OTHER_THREADS, AT_END) = (1 << bit for bit in range(15))
-
-# Rows of a table; smaller layers are summed up in one more.
-MOST_ROWS = 1000
 # Storages that are distinguished in a step; a step has some hundred thousand at most.
 MOST_STORAGES = 1 << 20
 # Share of the time that measuring may take, and of the time so far that two measured steps are apart.

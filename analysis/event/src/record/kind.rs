@@ -1,0 +1,375 @@
+//! What is declared of a kind of record, once: beside its type by `declare!`, and in the list of `records!`.
+//!
+//! The type of a record says what its event's `args` are (serde), and what a summary has of it (bitcode). Its
+//! declaration says the rest: the name of its line, whose it is, when, and from where. Writing, reading, checking and
+//! documenting follow from these two.
+
+use super::FrameId;
+use std::borrow::Cow;
+
+/// Longest time in ns that is read: 2^53 µs, 285 years, beyond which µs as a float are not exact any more, with
+/// rounded decimals.
+pub(crate) const LONGEST_NS: u64 = (1 << 53) * 1000 + 1000;
+
+/// The process, the thread, the time and the stack of a record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Head {
+    /// Process id; `None` if the record is about none, or its trace does not know it.
+    pub pid: Option<u32>,
+    /// Kernel thread id; `None` in the same way.
+    pub tid: Option<u32>,
+    /// Start and end in ns of the trace's clock, twice the same for a record of one time; `None` for a
+    /// record that only names something.
+    pub span_ns: Option<(u64, u64)>,
+    /// The innermost Python frame; `None` if there is none. For records of several stacks see
+    /// [`Record::stacks`](super::Record::stacks).
+    pub stack: Option<FrameId>,
+}
+
+/// The form of a record's line in a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Metadata, which trace viewers ignore unless they know its name.
+    Meta,
+    /// A mark on a thread (`t`), a process (`p`) or, with neither, the whole trace; with its category.
+    Instant(&'static str),
+    /// An interval; category and name depend on the record.
+    Slice,
+}
+
+/// What all records of a kind have in common.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Kind {
+    /// Form of its line.
+    pub phase: Phase,
+    /// `name` of its line; of slices the category of most.
+    pub name: &'static str,
+    /// What a record is, as in "the \"pid\" of samples".
+    pub noun: &'static str,
+    /// Members of the line: the process, the thread, a time, a stack.
+    pub members: Members,
+    /// What to report of a line whose `args` are not those of the kind.
+    pub damaged: &'static str,
+    /// What to report of a line without a process id.
+    pub no_pid: &'static str,
+    /// What to report of a line without a thread id.
+    pub no_tid: &'static str,
+}
+
+/// Which members a kind's line has besides `args`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Members {
+    /// `pid` is the process; without, 0.
+    pub pid: bool,
+    /// `tid` is the thread; without, it is `pid` again.
+    pub tid: bool,
+    /// `ts`.
+    pub ts: bool,
+    /// `sf`, where the record has a stack.
+    pub stack: bool,
+}
+
+/// A kind of record, of which the `args` of its line are what it serializes to.
+pub(crate) trait Declared: Sized {
+    /// What is declared of it.
+    const KIND: &'static Kind;
+
+    fn pid(&self) -> Option<u32> {
+        None
+    }
+
+    fn tid(&self) -> Option<u32> {
+        None
+    }
+
+    /// `ts` of its line, in ns.
+    fn ts_ns(&self) -> Option<u64> {
+        None
+    }
+
+    /// Start and end; a record of one time has that twice.
+    fn span_ns(&self) -> Option<(u64, u64)> {
+        self.ts_ns().map(|at_ns| (at_ns, at_ns))
+    }
+
+    fn stack(&self) -> Option<FrameId> {
+        None
+    }
+
+    /// All stacks that it names.
+    fn stacks(&self) -> Vec<FrameId> {
+        self.stack().into_iter().collect()
+    }
+
+    /// Category and name of a slice.
+    fn title(&self) -> (&str, Cow<'_, str>) {
+        ("gctrace", Self::KIND.name.into())
+    }
+
+    /// `pid` and `tid` of its line. Of GPU work a viewer knows devices and streams.
+    fn line_ids(&self) -> (u32, u64) {
+        let pid = self.pid().unwrap_or(0);
+        (pid, self.tid().unwrap_or(pid).into())
+    }
+
+    /// The thread id, to be translated from another pid namespace.
+    fn tid_mut(&mut self) -> Option<&mut u32> {
+        None
+    }
+
+    /// Takes what its line has besides `args`: the start of the span alone, as the end is in `args`.
+    fn place(&mut self, head: Head);
+
+    /// What no field can check by itself.
+    ///
+    /// # Errors
+    /// What is wrong, as a sentence for the user.
+    fn check(&self) -> Result<(), &'static str> {
+        Ok(())
+    }
+
+    fn head(&self) -> Head {
+        Head { pid: self.pid(), tid: self.tid(), span_ns: self.span_ns(), stack: self.stack() }
+    }
+}
+
+/// A field of a head, known or perhaps not.
+pub(crate) trait HeadField<T> {
+    fn get(&self) -> Option<T>;
+    fn put(&mut self, value: Option<T>);
+    fn known_mut(&mut self) -> Option<&mut T>;
+}
+
+impl<T: Copy> HeadField<T> for T {
+    fn get(&self) -> Option<T> {
+        Some(*self)
+    }
+
+    fn put(&mut self, value: Option<T>) {
+        if let Some(value) = value {
+            *self = value;
+        }
+    }
+
+    fn known_mut(&mut self) -> Option<&mut T> {
+        Some(self)
+    }
+}
+
+impl<T: Copy> HeadField<T> for Option<T> {
+    fn get(&self) -> Option<T> {
+        *self
+    }
+
+    fn put(&mut self, value: Option<T>) {
+        *self = value;
+    }
+
+    fn known_mut(&mut self) -> Option<&mut T> {
+        self.as_mut()
+    }
+}
+
+pub(crate) const fn is_given(fields: &[&str]) -> bool {
+    !fields.is_empty()
+}
+
+/// Declares a kind: the form and name of its line, what it is called in messages, the fields that are its head, and
+/// functions of [`Declared`] that differ from the usual.
+macro_rules! declare {
+    ($type:ty: $phase:expr, $name:literal, $noun:literal
+        $(, pid: $pid:ident)? $(, tid: $tid:ident)? $(, at: $at:ident)? $(, end: $end:ident)?
+        $(, stack: $stack:ident)? $(; $($hook:tt)*)?
+    ) => {
+        impl $crate::record::kind::Declared for $type {
+            const KIND: &'static $crate::record::kind::Kind = &$crate::record::kind::Kind {
+                phase: $phase,
+                name: $name,
+                noun: $noun,
+                members: $crate::record::kind::Members {
+                    pid: $crate::record::kind::is_given(&[$(stringify!($pid))?]),
+                    tid: $crate::record::kind::is_given(&[$(stringify!($tid))?]),
+                    ts: $crate::record::kind::is_given(&[$(stringify!($at))?]),
+                    stack: $crate::record::kind::is_given(&[$(stringify!($stack))?]),
+                },
+                damaged: concat!("a record of ", $noun, " is damaged"),
+                no_pid: concat!("the \"pid\" of ", $noun, " is not a process id"),
+                no_tid: concat!("the \"tid\" of ", $noun, " is not a thread id"),
+            };
+
+            $(
+                fn pid(&self) -> Option<u32> {
+                    $crate::record::kind::HeadField::get(&self.$pid)
+                }
+            )?
+            $(
+                fn tid(&self) -> Option<u32> {
+                    $crate::record::kind::HeadField::get(&self.$tid)
+                }
+
+                fn tid_mut(&mut self) -> Option<&mut u32> {
+                    $crate::record::kind::HeadField::known_mut(&mut self.$tid)
+                }
+            )?
+            $(
+                fn ts_ns(&self) -> Option<u64> {
+                    Some(self.$at)
+                }
+            )?
+            $(
+                fn span_ns(&self) -> Option<(u64, u64)> {
+                    Some((self.ts_ns()?, self.$end))
+                }
+            )?
+            $(
+                fn stack(&self) -> Option<$crate::FrameId> {
+                    self.$stack
+                }
+            )?
+
+            #[allow(unused_variables, reason = "of a record without a head")]
+            fn place(&mut self, head: $crate::record::kind::Head) {
+                $($crate::record::kind::HeadField::put(&mut self.$pid, head.pid);)?
+                $($crate::record::kind::HeadField::put(&mut self.$tid, head.tid);)?
+                $($crate::record::kind::HeadField::put(
+                    &mut self.$at,
+                    head.span_ns.map(|(start_ns, _)| start_ns),
+                );)?
+                $(self.$stack = head.stack;)?
+            }
+
+            $($($hook)*)?
+        }
+    };
+}
+pub(crate) use declare;
+
+/// Does the same with a record of any kind.
+pub(crate) trait OfAnyKind {
+    type Result;
+    fn of<T: Declared + serde::Serialize>(self, record: &T) -> Self::Result;
+}
+
+/// Makes a record of the kind that a name is of.
+pub(crate) trait ByName {
+    type Result;
+    fn read<T: Declared + serde::de::DeserializeOwned + Into<super::Record>>(self) -> Self::Result;
+}
+
+/// The list of all kinds: [`Record`](super::Record), and what is the same for each. Those of `named` are read by the
+/// name of their line, the others by hand, as other tools write them too. The `numbered` have names that repeat, which a
+/// summary stores once.
+macro_rules! records {
+    (
+        named { $($(#[doc = $ndoc:literal])* $named:ident($ntype:ty),)* }
+        by_hand { $($(#[doc = $hdoc:literal])* $hand:ident($htype:ty),)* }
+        numbered { $($(#[doc = $udoc:literal])* $numbered:ident($utype:ty),)* }
+    ) => {
+        /// One record of a trace; the first line is a [`TraceHeader`] instead.
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub enum Record {
+            $($(#[doc = $ndoc])* $named($ntype),)*
+            $($(#[doc = $hdoc])* $hand($htype),)*
+            $($(#[doc = $udoc])* $numbered($utype),)*
+        }
+
+        impl Record {
+            /// All kinds, each with a word for it and what it is.
+            pub const KINDS: &[(&'static str, &'static str, &'static Kind)] = &[
+                $((stringify!($named), concat!($($ndoc),*), <$ntype as Declared>::KIND),)*
+                $((stringify!($hand), concat!($($hdoc),*), <$htype as Declared>::KIND),)*
+                $((stringify!($numbered), concat!($($udoc),*), <$utype as Declared>::KIND),)*
+            ];
+
+            /// Whose record it is, when, and from where.
+            #[must_use]
+            pub fn head(&self) -> Head {
+                match self {
+                    $(Self::$named(of) => of.head(),)*
+                    $(Self::$hand(of) => of.head(),)*
+                    $(Self::$numbered(of) => of.head(),)*
+                }
+            }
+
+            /// The frames that it names: the innermost one of each stack, the caller of a frame.
+            #[must_use]
+            pub fn stacks(&self) -> Vec<FrameId> {
+                match self {
+                    $(Self::$named(of) => of.stacks(),)*
+                    $(Self::$hand(of) => of.stacks(),)*
+                    $(Self::$numbered(of) => of.stacks(),)*
+                }
+            }
+
+            /// The kernel thread id of a record that has one, to be translated from another pid namespace.
+            pub fn tid_mut(&mut self) -> Option<&mut u32> {
+                match self {
+                    $(Self::$named(of) => of.tid_mut(),)*
+                    $(Self::$hand(of) => of.tid_mut(),)*
+                    $(Self::$numbered(of) => of.tid_mut(),)*
+                }
+            }
+
+            /// What no field can check by itself.
+            pub(crate) fn check(&self) -> Result<(), &'static str> {
+                match self {
+                    $(Self::$named(of) => of.check(),)*
+                    $(Self::$hand(of) => of.check(),)*
+                    $(Self::$numbered(of) => of.check(),)*
+                }
+            }
+
+            pub(crate) fn with<F: OfAnyKind>(&self, action: F) -> F::Result {
+                match self {
+                    $(Self::$named(of) => action.of(of),)*
+                    $(Self::$hand(of) => action.of(of),)*
+                    $(Self::$numbered(of) => action.of(of),)*
+                }
+            }
+
+            /// `None` for a name that no kind has.
+            pub(crate) fn by_name<F: ByName>(name: &[u8], action: F) -> Option<F::Result> {
+                $(
+                    if name == <$ntype as Declared>::KIND.name.as_bytes() {
+                        return Some(action.read::<$ntype>());
+                    }
+                )*
+                None
+            }
+        }
+
+        /// A record as a summary stores it; the names of `numbered` ones are stored once, and these apart.
+        #[derive(bitcode::Encode, bitcode::Decode)]
+        pub(crate) enum StoredRecord {
+            $($named($ntype),)*
+            $($hand($htype),)*
+        }
+
+        impl StoredRecord {
+            /// `None` for a record that is stored apart.
+            pub(crate) fn of(record: Record) -> Option<Self> {
+                match record {
+                    $(Record::$named(of) => Some(Self::$named(of)),)*
+                    $(Record::$hand(of) => Some(Self::$hand(of)),)*
+                    $(Record::$numbered(_) => None,)*
+                }
+            }
+
+            pub(crate) fn restored(self) -> Record {
+                match self {
+                    $(Self::$named(of) => Record::$named(of),)*
+                    $(Self::$hand(of) => Record::$hand(of),)*
+                }
+            }
+        }
+
+        $(
+            impl From<$ntype> for Record {
+                fn from(record: $ntype) -> Self {
+                    Self::$named(record)
+                }
+            }
+        )*
+    };
+}
+pub(crate) use records;

@@ -17,8 +17,6 @@
 #   aarch64  cross-built for arm64 and run under qemu (scripts/aarch64.sh)
 #   platforms
 #            what needs no Linux, on other systems (scripts/platforms.sh): root
-#   cluster  gctrace-cluster, a workspace of its own: lints, queries, scheduler and executors of which
-#            some are killed, S3 on loopback: 3 GB of disk, 10 minutes of CPU time for its dependencies
 #
 #   scripts/test.sh [TIER...]         lints, plain, kernel, torch, install and gpu-bundle, or these
 #   scripts/test.sh all [TIER...]     whole: also chaos and programs-short, or these
@@ -135,7 +133,7 @@ joined() {
     cat "$logs/beside-$1"
 }
 
-known="lints plain kernel torch install gpu-bundle slow slow-plain slow-root chaos programs-short programs kernels aarch64 platforms cluster"
+known="lints plain kernel torch install gpu-bundle slow slow-plain slow-root chaos programs-short programs kernels aarch64 platforms"
 for tier in "${tiers[@]}"; do
     [[ " $known " = *" $tier "* ]] || die "no tier '$tier': ${known// /, }"
 done

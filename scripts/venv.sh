@@ -3,7 +3,7 @@
 #
 #   metrics   the Prometheus project's package, whose parsers check the metrics page
 #   package   pytest, IPython, a Jupyter kernel and mypy, in which tests/python/package_tools.py uses the package gctrace
-#   s3        moto, a server that answers as S3 does: the tests of cluster/ start it on loopback
+#   s3        moto, a server that answers as S3 does
 #   tables    readers of Parquet, with which tests/python/tables_truth.py reads tables
 #   tables-short
 #             two of them

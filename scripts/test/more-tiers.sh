@@ -53,28 +53,6 @@ platforms() {
     if can_run platforms; then judge platforms step platforms scripts/platforms.sh; fi
 }
 
-# Its dependencies are built once for lints and once for tests.
-cluster() {
-    local target=${CARGO_TARGET_DIR:-$checkout/target} manifest=cluster/Cargo.toml
-    made "cluster: without S3" scripts/venv.sh s3 >/dev/null || true
-    if build fmt --version >/dev/null 2>&1 && ! build fmt --manifest-path "$manifest" --check; then fail "cluster (rustfmt)"; fi
-    if build clippy --version >/dev/null 2>&1; then
-        build clippy --manifest-path "$manifest" --locked --all-targets --quiet -- -D warnings || fail "cluster (clippy)"
-    fi
-    if build deny --version >/dev/null 2>&1; then
-        build deny --manifest-path "$manifest" --config "$checkout/deny.toml" --log-level error check bans licenses sources ||
-            fail "cluster (cargo-deny)"
-    else
-        note "cluster: cargo-deny skipped: not installed (cargo install --locked cargo-deny)"
-    fi
-    build build --quiet -p gctrace || {
-        fail "cluster (build)"
-        return 0
-    }
-    judge cluster step cluster as_builder env "GCTRACE_PROGRAM=$target/debug/gctrace" \
-        "$cargo" test --manifest-path "$manifest" --locked --no-fail-fast -- --show-output
-}
-
 # programs [short]: real programs, each untraced and in every mode.
 programs() {
     local form=${1:-whole} options=() closing

@@ -3,7 +3,7 @@
 #
 #   metrics   the Prometheus project's package, whose parsers check the metrics page
 #   package   pytest, IPython, a Jupyter kernel and mypy, in which tests/python/package_tools.py uses the package gctrace
-#   s3        moto, a server that answers as S3 does
+#   ray       Ray, fsspec for S3, and moto, a server that answers as S3 does: tests/python/ray_summaries.py
 #   tables    readers of Parquet, with which tests/python/tables_truth.py reads tables
 #   tables-short
 #             two of them
@@ -32,10 +32,10 @@ package)
     modules='pytest, xdist, IPython, mypy, ipykernel, jupyter_client'
     space=250
     ;;
-s3)
-    packages=('moto[s3,server]==5.2.5')
-    modules=moto.server
-    space=700
+ray)
+    packages=(ray==2.60.0 s3fs==2026.9.0 'moto[s3,server]==5.2.5')
+    modules='ray, s3fs, moto.server'
+    space=1200
     ;;
 tables)
     packages=(duckdb==2.0.0 polars==2.1.0 pandas==3.1.1 pyarrow==26.0.1 datafusion==55.0.0)
@@ -56,7 +56,7 @@ trainers)
     space=1200
     ;;
 *)
-    echo "venv.sh: no environment '$name': metrics, package, s3, tables, tables-short, trainers" >&2
+    echo "venv.sh: no environment '$name': metrics, package, ray, tables, tables-short, trainers" >&2
     exit 1
     ;;
 esac

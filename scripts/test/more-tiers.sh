@@ -9,6 +9,7 @@ slow() {
     elif can_run slow btf && { [ "$part" = plain ] || torch_python slow; }; then
         # What needs no privileges has none here either.
         if [ "$part" != root ]; then
+            made "slow: without Ray" scripts/venv.sh ray >/dev/null || true
             judge "slow (plain)" run_tests slow builder 'not default() & not binary(kernel) & not binary(torch)'
         fi
         if [ "$part" != plain ]; then

@@ -182,12 +182,12 @@ torch() {
         privileged torch
         return 0
     fi
-    # Slurm and Open MPI for the commands in the documents; trainers; Ray if the whole tier programs has run.
+    # Slurm and Open MPI for the commands in the documents; trainers; Ray.
     if GCTRACE_SCHEDULERS=$(made "torch: without schedulers" scripts/schedulers.sh "$checkout/.schedulers"); then
         export GCTRACE_SCHEDULERS
     fi
     made "torch: without trainers and trackers" scripts/venv.sh trainers >/dev/null || true
-    if [ -e "$checkout/.venv-programs/bin/ray" ]; then export GCTRACE_RAY_PYTHON=$checkout/.venv-programs/bin/python; fi
+    if GCTRACE_RAY_PYTHON=$(made "torch: without Ray" scripts/venv.sh ray); then export GCTRACE_RAY_PYTHON; fi
     privileged torch
 }
 

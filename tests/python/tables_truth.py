@@ -229,8 +229,9 @@ def check_queries(folder, traces):
         copy.write_bytes(trace.read_bytes())
     traces[-1].write_bytes(traces[-1].read_bytes()[:-2_000])
     export(traces, folder / "tables")
-    export(traces[:1], folder / "runs/date=2026-11-16/job=41")
-    export(traces[:2], folder / "runs/date=2026-11-17/job=42")
+    for day, ranks in ((16, whole[:1]), (17, whole)):
+        for rank, trace in enumerate(ranks):
+            export([trace], folder / f"runs/day=2026-11-{day}/rank={rank}")
     connection = duckdb.connect()
     connection.sql(views[0])
     context = datafusion.SessionContext() if datafusion in ENGINES else None
@@ -251,9 +252,33 @@ def check_queries(folder, traces):
             assert len(table) == len(answers[query]), query
     [cut] = next(answer for query, answer in answers.items() if "incomplete_because" in query)
     assert cut["rank"] == len(traces) - 1 and "cut off" in cut["incomplete_because"], cut
-    days = next(answer for query, answer in answers.items() if "hive_partitioning" in query)
-    assert len({str(row["date"]) for row in days}) == 2, days
+    check_days(folder, next(answer for query, answer in answers.items() if "hive_partitioning" in query))
     return len(queries)
+
+
+def check_days(folder, lines):
+    """Tables by day and rank have the pauses of all ranks at once, in DuckDB (lines), polars and DataFusion."""
+    counts = {row["rank"]: row["n"] for row in rows(folder / "job", "select rank, count(*) n from pauses group by rank")}
+    expected = {("2026-11-16", 0): counts[0], **{("2026-11-17", rank): count for rank, count in counts.items()}}
+
+    def found(answer):
+        pauses = collections.Counter()
+        for row in answer:
+            pauses[str(row["day"]), row["rank"]] += row["pauses"]
+        return pauses
+
+    assert len(counts) > 1 and found(lines) == expected, (lines, expected)
+    if datafusion in ENGINES:
+        [example] = re.findall(r"^```python\n(.*?)^```", (CHECKOUT / "docs/tasks/sql.md").read_text(), re.S | re.M)
+        printed = []
+        exec(example, {"polars": polars, "print": printed.append})
+        by_line = {tuple(row.values()) for row in printed[0].with_columns(polars.col("day").cast(str)).to_dicts()}
+        assert by_line == {(str(row["day"]), *list(row.values())[1:]) for row in lines}, (printed[0], lines)
+        context = datafusion.SessionContext()
+        days = [("day", pyarrow.string())]
+        context.register_parquet("pauses", "runs/", table_partition_cols=days, file_extension="pauses.parquet")
+        query = "select day, rank, count(*) as pauses from pauses group by day, rank"
+        assert found(context.sql(query).to_pylist()) == expected
 
 
 def check_files(folder, traces):

@@ -98,5 +98,8 @@ for places, part in (
     assert re.search("^gctrace: .*" + part, str(code)), (places, code, messages)
 code, messages = run("s3://none/sums", "rank0.json")
 assert code == 1 and "rank0.json: " in messages and "1 failed" in messages, messages
+# An object's name is chosen by others: no copy is outside its folder.
+code, messages = run("sums", "s3://bucket/../../escaped.json")
+assert code == 1 and "'..' is in its name" in messages, messages
 ray.shutdown()
 server.stop()

@@ -33,6 +33,8 @@ package)
     space=250
     ;;
 ray)
+    # Also for ordinary users, who may not read an interpreter below a home.
+    base=/usr/bin/python3
     packages=(ray==2.60.0 s3fs==2026.9.0 'moto[s3,server]==5.2.5')
     modules='ray, s3fs, moto.server'
     space=1200

@@ -99,6 +99,9 @@ fn choose(report: &Report) -> Vec<Candidate> {
             _ => AdviceId::NoCollection,
         })];
     };
+    if facts.hang_ns().is_some() {
+        return vec![plain(AdviceId::DumpHang)];
+    }
     let mut list = match report.verdict.level {
         Level::TooShort => Vec::new(),
         _ => rules::changes(&facts),

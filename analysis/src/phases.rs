@@ -243,6 +243,16 @@ impl<'a> JudgedRun<'a> {
         PhasesReport { lines: self.lines(report.judged), ..report }
     }
 
+    /// Resident memory when its start-up ended; `None` without a reading until then, or
+    /// a start-up.
+    fn start_up_bytes(&self) -> Option<u64> {
+        let readings = self.states.iter().flat_map(|state| state.sums.resident_over_time());
+        let until_ns = self.phases.training_ns.0;
+        let is_known = self.has_own_clock && self.phases.mark != TrainingMark::WholeRun;
+        let before = readings.filter(|(at_ns, _)| is_known && *at_ns <= until_ns);
+        before.max_by_key(|(at_ns, _)| *at_ns).map(|(_, bytes)| bytes)
+    }
+
     /// The same without its lines.
     pub(crate) fn report_without_lines(&self) -> PhasesReport {
         let (work, is_known) = self.work();
@@ -268,6 +278,7 @@ impl<'a> JudgedRun<'a> {
             start_up: row(Phase::StartUp),
             training: row(Phase::Training),
             exit: row(Phase::Exit),
+            start_up_bytes: self.start_up_bytes(),
             lines: None,
         };
         report.judged = verdict::judged_phase(&report);

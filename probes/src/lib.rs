@@ -3,8 +3,8 @@
 //! [`resolve`] examines a file: whether it contains a CPython collector, where its functions are,
 //! which instruction of each is the cheapest safe place for a probe, and how the collector's state
 //! is laid out in memory. [`identify()`] is the cheap first check, made on every program at exec.
-//! [`maps`], [`proc_status`] and [`process_memory`] read what `/proc` exposes about a running process. [`counters`]
-//! opens CPU performance counters, [`nvml`] samples GPUs through NVIDIA's driver, [`cuda`] knows
+//! [`maps`], [`proc_status`] and [`process_memory`] read what `/proc` exposes about a running process, [`malloc`] what
+//! its C library keeps. [`counters`] opens CPU performance counters, [`nvml`] samples GPUs through NVIDIA's driver, [`cuda`] knows
 //! the CUDA, NCCL and torch libraries. [`frames`] and [`CodeObject`] lead from a thread to the
 //! file, function and line of its Python frames.
 //!
@@ -36,6 +36,7 @@ mod elf;
 mod error;
 mod identify;
 mod loading;
+pub mod malloc;
 pub mod maps;
 mod memory;
 pub mod nvml;

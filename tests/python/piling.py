@@ -1,11 +1,16 @@
 """Garbage that no collection frees: piling.py KIND FILE [fix]. Writes the peak of the resident memory, in bytes, to FILE.
 
 Kinds: "off" switches the collector off; "promoted" collects the youngest objects after each unit of work; "rare" makes
-few objects that own much.
+few objects that own much. Of "kept", where glibc keeps what was freed, it is what is resident at the end. "held" has one
+large object, and "hangs" a finalizer that waits for a lock that its own thread holds, until the process kills itself.
 """
 
+import ctypes
 import gc
+import os
+import signal
 import sys
+import threading
 import time
 
 KIND, FILE = sys.argv[1:3]
@@ -42,7 +47,58 @@ def peak_bytes():
     return next(int(line[1]) * 1024 for line in lines if line[0] == "VmHWM:")
 
 
+def resident_bytes():
+    with open("/proc/self/statm") as statm:
+        return int(statm.read().split()[1]) * 4096
+
+
+def keep():
+    """Frees 200 MB in blocks between small ones that stay, and idles."""
+    small = []
+    burst = []
+    for number in range(2_000):
+        burst.append(bytearray(100_000))
+        if number % 10 == 0:
+            small.append(bytearray(600))
+    del burst
+    if FIX:
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
+    time.sleep(SECONDS)
+    return resident_bytes()
+
+
+def hold():
+    held = bytearray(200_000_000)
+    time.sleep(SECONDS)
+    return len(held)
+
+
+class Reporting:
+    """In a cycle; reports its end with a lock."""
+
+    lock = threading.Lock()
+
+    def __init__(self):
+        self.me = self
+
+    def __del__(self):
+        with self.lock:
+            pass
+
+
+def hang():
+    threading.Timer(SECONDS, os.kill, [os.getpid(), signal.SIGKILL]).start()
+    while True:
+        Reporting()
+        with Reporting.lock:
+            [[part] for part in range(30)]
+
+
 def main():
+    if KIND in ("kept", "held", "hangs"):
+        with open(FILE, "w") as file:
+            file.write(str({"kept": keep, "held": hold, "hangs": hang}[KIND]()))
+        return
     if KIND == "off":
         switch_off()
     start = time.monotonic()

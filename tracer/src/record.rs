@@ -12,6 +12,7 @@ mod git;
 mod header;
 mod held_frames;
 mod inprocess;
+mod kept_memory;
 pub(crate) mod kernel;
 mod losses;
 mod merge;

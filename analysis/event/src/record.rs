@@ -158,7 +158,7 @@ pub struct Pause {
     /// `None` if it was not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub freed_bytes: Option<u64>,
-    /// The thread or process ended during the pause, at `end_ns`.
+    /// The thread or process ended during the pause, at `end_ns`, or a recording in-process at which it hung.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub unfinished: bool,
     /// Whether it was recorded in-process, out-of-process or both.

@@ -24,6 +24,8 @@ const BY_HALF: f64 = 0.5;
 const LAST_PART: f64 = 0.1;
 /// A rise of resident memory by less is none to act on, in bytes.
 const NOTABLE_RISE: u64 = 16 << 20;
+/// Fewer readings of what the C library keeps show the moment, not what it keeps.
+const FEWEST_KEPT: usize = 2;
 /// A trend of a smaller p is not by chance.
 const SIGNIFICANT: f64 = 0.01;
 /// The same of a rise that other facts have to confirm.
@@ -51,6 +53,8 @@ pub(crate) struct LeakWatch {
     /// Objects that full collections left.
     objects: LowestSeries,
     resident: LowestSeries,
+    /// What the C library kept of what was freed.
+    kept: LowestSeries,
     /// Allocated on devices, by their type and index, as last reported.
     devices: BTreeMap<(i8, i8), u64>,
     device: LowestSeries,
@@ -80,6 +84,23 @@ impl LeakWatch {
         self.resident.add(at_ns, bytes)
     }
 
+    pub(crate) fn kept(&mut self, at_ns: u64, bytes: u64) {
+        self.kept.add(at_ns, bytes);
+    }
+
+    /// The least that the C library kept in the second half of the time, as the program would use the rest again;
+    /// `None` if that was not looked at until the end.
+    pub(crate) fn kept_bytes(&self) -> Option<u64> {
+        let [first, last] = [self.resident.samples().next()?, self.resident.last?];
+        let middle_ns = first.0 + last.0.checked_sub(first.0)? / 2;
+        let late: Vec<(u64, u64)> =
+            self.kept.samples().filter(|(at_ns, _)| *at_ns >= middle_ns).collect();
+        let until_ns = late.last()?.0;
+        let is_enough =
+            late.len() >= FEWEST_KEPT && until_ns >= middle_ns + (last.0 - middle_ns) / 2;
+        late.iter().map(|(_, bytes)| *bytes).min().filter(|_| is_enough)
+    }
+
     pub(crate) fn device(&mut self, at_ns: u64, device: (i8, i8), allocated: u64) -> bool {
         self.devices.insert(device, allocated);
         let all = self.devices.values().fold(0, |sum: u64, bytes| sum.saturating_add(*bytes));
@@ -95,6 +116,10 @@ impl LeakWatch {
             }
             all
         })
+    }
+
+    pub(crate) fn resident_samples(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.resident.samples()
     }
 
     /// By how much the resident memory rose, if it did so to the end, by half of what it is then.

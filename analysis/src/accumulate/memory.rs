@@ -44,11 +44,13 @@ impl MemorySums {
         Some(last.0.saturating_sub(first.0).saturating_sub(grown))
     }
 
-    pub(crate) fn report(self, limit_bytes: Option<u64>) -> MemoryReport {
+    /// `kept_bytes`: as of [`super::leak_watch::LeakWatch::kept_bytes`].
+    pub(crate) fn report(self, limit_bytes: Option<u64>, kept_bytes: Option<u64>) -> MemoryReport {
         let measured = |figure| (self.measured > 0).then_some(figure);
         MemoryReport {
             resident_bytes: self.resident_bytes,
             limit_bytes,
+            kept_bytes,
             collections: self.measured,
             freed_objects: measured(self.freed_objects),
             freed_bytes: measured(self.freed_bytes),

@@ -270,7 +270,10 @@ impl ProcessState {
             }),
             growth: self.sums.growth.report(started_ns),
             trend: self.trend((start_ns, end_ns), about, tree),
-            memory: self.sums.memory.report(self.sums.memory_limit_bytes()),
+            memory: self
+                .sums
+                .memory
+                .report(self.sums.memory_limit_bytes(), self.sums.leaks.kept_bytes()),
             after_freeze: self.sums.freeze.report(started_ns),
             garbage: self.sums.garbage.report(observed_ns, about.device_bytes, &about.steps),
             lines: self.lines(tree),

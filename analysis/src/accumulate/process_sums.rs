@@ -76,6 +76,9 @@ impl ProcessSums {
         if let (Some(private), Some(resident)) = (pressure.private_bytes, pressure.resident_bytes) {
             self.memory.add_private(private, resident);
         }
+        if let Some(kept) = pressure.kept_bytes {
+            self.leaks.kept(pressure.at_ns, kept);
+        }
         pressure.resident_bytes.is_some_and(|bytes| self.add_resident(pressure.at_ns, bytes))
     }
 
@@ -88,6 +91,11 @@ impl ProcessSums {
     /// As [`LeakWatch::memory`].
     pub(crate) fn memory_over_time(&self) -> [Vec<(u64, u64)>; 2] {
         self.leaks.memory()
+    }
+
+    /// Its resident memory.
+    pub(crate) fn resident_over_time(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.leaks.resident_samples()
     }
 
     /// Memory that it may use, in bytes; `None` if unknown.

@@ -19,6 +19,8 @@ const FEW_RATIO: f64 = 0.01;
 const GIVEN_BACK: u64 = 16 << 20;
 /// An explicit collection that frees fewer objects frees next to nothing.
 const FREED_EACH: u64 = 4;
+/// A collection that takes longer, and hardly uses the CPU, hangs, in ns.
+const HANGS_NS: u64 = 2_000_000_000;
 /// A heap of more objects is worth freezing: a full collection of it takes some 10 ms.
 const LARGE_HEAP: u64 = 200_000;
 
@@ -152,6 +154,20 @@ impl<'a> Facts<'a> {
         let called =
             self.process.called.iter().filter(|called| called.kind == CalledKind::Callback);
         sum(called.map(|called| called.time_ns))
+    }
+
+    /// For how long a collection had not ended when the process or the recording did, in ns; `None` if none hung.
+    /// Probes show one that goes on by the time that the main thread was off the CPU in it.
+    pub(crate) fn hang_ns(&self) -> Option<u64> {
+        let cut = self.report.worst.iter().filter(|pause| pause.unfinished);
+        let waits = cut.filter(|pause| pause.cpu_ns.is_none_or(|ns| ns < pause.duration_ns / 2));
+        let longest_ns = waits.map(|pause| pause.duration_ns).max();
+        let id = (self.process.trace, self.process.pid);
+        let cpu = self.report.cpu.iter().find(|cpu| (cpu.trace, cpu.pid) == id);
+        let main = cpu.and_then(|cpu| cpu.main_thread.as_ref());
+        let open_ns =
+            main.map(|main| main.off_cpu_in_pauses_ns.saturating_sub(self.process.pauses.time_ns));
+        longest_ns.max(open_ns).filter(|ns| *ns >= HANGS_NS)
     }
 
     /// Whether it is one of several ranks of a job.

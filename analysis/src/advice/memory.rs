@@ -15,6 +15,10 @@ const WORTH_BYTES: u64 = 32 << 20;
 const LEAST_BYTES: u64 = 8 << 20;
 /// The same as a part of what the process has.
 const WORTH_PART: u64 = 8;
+/// What the C library keeps is worth a change from this part of what the process has on.
+const KEPT_PART: u64 = 4;
+/// Resident memory beyond start-up from which on it is said what names its holders, in bytes.
+const LARGE_BYTES: u64 = 128 << 20;
 /// A rise of less time is no rise yet, in ns.
 const SHORT_RISE_NS: u64 = 8_000_000_000;
 /// So few automatic collections since the start free no garbage that came after them.
@@ -104,6 +108,21 @@ impl Facts<'_> {
         main.is_some_and(|main| main.ratio >= 0.5) && line.is_some_and(|line| !line.library)
     }
 
+    /// What the C library keeps of what the program freed, if that is much of what the process has, in bytes.
+    pub(crate) fn kept_by_malloc(&self) -> Option<u64> {
+        let memory = &self.process.memory;
+        let kept = memory.kept_bytes?;
+        (kept >= WORTH_BYTES && kept >= memory.resident_bytes? / KEPT_PART).then_some(kept)
+    }
+
+    /// The resident memory, if it is much more than what its start-up left, in bytes.
+    pub(crate) fn large_resident(&self) -> Option<u64> {
+        let resident = self.process.memory.resident_bytes?;
+        let phases = self.report.phases.as_ref();
+        let start_up = phases.and_then(|phases| phases.start_up_bytes).unwrap_or(0);
+        (resident.saturating_sub(start_up) >= LARGE_BYTES).then_some(resident)
+    }
+
     /// The most memory that one collection gave back, if that is much of what the process has, in bytes.
     pub(super) fn held_by_garbage(&self) -> Option<u64> {
         let memory = &self.process.memory;
@@ -142,6 +161,9 @@ pub(super) fn changes(facts: &Facts<'_>) -> Vec<Candidate> {
         list.push(gives_back(AdviceId::CollectSometimes, rise.bytes()));
     }
     list.extend(copied(facts));
+    if let Some(bytes) = facts.kept_by_malloc() {
+        list.push(gives_back(AdviceId::TrimHeap, bytes));
+    }
     if facts.grows_notably() || facts.rises_shortly().is_some() {
         list.push(Candidate { id: AdviceId::FindHolders, effect: AdviceEffect::default() });
     }

@@ -34,8 +34,8 @@ pub struct AdviceEffect {
     /// What this change saved in programs in which it was measured; `null` if it was measured in too few, or
     /// depends on the program.
     pub usual: Option<UsualGain>,
-    /// Upper bound of the memory that it gives back, in bytes: how far the resident memory rose, or the most that one
-    /// collection gave back. `null` if that is unknown, or little.
+    /// Upper bound of the memory that it gives back, in bytes: how far the resident memory rose, the most that one
+    /// collection gave back, or what the C library keeps. `null` if that is unknown, or little.
     pub gives_back_at_most_bytes: Option<u64>,
     /// Settings that make the change, as `gctrace apply --gc` takes them (`threshold=50000,10,10`); `null` if
     /// it changes the program.
@@ -93,6 +93,8 @@ pub enum AdviceId {
     FindHolders,
     /// Share what forked processes read: counting references copies it.
     ShareBuffers,
+    /// Let the C library give back what the program freed.
+    TrimHeap,
     /// Collect now and then: garbage piles up that no collection frees.
     CollectSometimes,
     /// Let training wait less for its data: more workers, or a faster line.
@@ -103,6 +105,8 @@ pub enum AdviceId {
     FreeLock,
     /// Change what an idle GPU waits for.
     KeepGpuBusy,
+    /// See what a collection that does not end waits for.
+    DumpHang,
     /// Inspect `gc.garbage`.
     Uncollectable,
 }

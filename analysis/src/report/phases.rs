@@ -36,6 +36,8 @@ pub struct PhasesReport {
     /// Training steps; without known steps what follows the start-up, up to the shutdown of the
     /// interpreter.
     pub training: PhaseReport,
+    /// Resident memory when its start-up ended, in bytes: the last reading until then. `null` if there is none.
+    pub start_up_bytes: Option<u64>,
     /// Everything after training, and all collections of the finalizing interpreter.
     pub exit: PhaseReport,
     /// The lines that trigger the collections of the judged phase, by CPU time where it is known; `null` if none

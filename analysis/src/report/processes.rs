@@ -103,6 +103,9 @@ pub struct MemoryReport {
     /// Memory that the process may use, in bytes: the smallest limit of its cgroups, or that of the
     /// machine; `null` if unknown.
     pub limit_bytes: Option<u64>,
+    /// The least of it that the C library kept in the second half of the time, in bytes: free blocks of glibc's main
+    /// heap. `null` if that is unknown.
+    pub kept_bytes: Option<u64>,
     /// Number of collections before and after which its memory was measured.
     pub collections: u64,
     /// Objects that these freed; `null` without any.

@@ -23,12 +23,14 @@ pub(crate) fn advice(id: AdviceId, effect: AdviceEffect, report: &Report) -> Adv
         AdviceId::FindCycles => find_cycles(report),
         AdviceId::FindHolders => memory::find_holders(report),
         AdviceId::ShareBuffers => memory::share_buffers(report),
+        AdviceId::TrimHeap => memory::trim_heap(report),
         AdviceId::CollectSometimes => memory::collect_sometimes(report),
         AdviceId::RaiseThreshold => raise_threshold(report, &effect),
         AdviceId::Planned => planned(report),
         AdviceId::OffWhileLoading => off_while_loading(report),
         AdviceId::Disable => disable(report),
         AdviceId::SwappedOut => swapped_out(),
+        AdviceId::DumpHang => dump_hang(report),
         AdviceId::Uncollectable => uncollectable(report),
         AdviceId::BreakCycles => break_cycles(report),
         // These have words of their own.
@@ -428,6 +430,20 @@ fn break_cycles(report: &Report) -> AdviceText {
         why: format!("{} {why}", automatic(report)),
         code,
         risk: broken_cycles::RISK.to_owned(),
+    }
+}
+
+fn dump_hang(report: &Report) -> AdviceText {
+    let pid = report.judged_process().map_or(0, |process| process.pid);
+    AdviceText {
+        action: format!(
+            "gctrace dump -p {pid} while it hangs: the line of a finalizer or callback, and what it waits for"
+        ),
+        why: "A collection runs finalizers (`__del__`, callbacks of weak references) in the middle of any line that \
+              allocates, also within a lock. One that takes the same lock waits for itself."
+            .to_owned(),
+        code: "lock = threading.RLock()   # or: let __del__ only append to a collections.deque".to_owned(),
+        ..AdviceText::default()
     }
 }
 

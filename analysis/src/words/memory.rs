@@ -3,7 +3,7 @@
 use super::{AdviceText, places};
 use crate::advice::facts::Facts;
 use crate::advice::memory::Uncollected;
-use crate::report::{Advice, AdviceId, MemoryRise, Report};
+use crate::report::{Advice, AdviceId, Level, MemoryRise, Report};
 use crate::units::{bytes, counted, duration};
 use gctrace_event::CollectorKind;
 
@@ -19,7 +19,7 @@ pub(super) fn piles_up(report: &Report) -> bool {
     let is_short = Facts::of(report).is_some_and(|facts| facts.rises_shortly().is_some());
     report.advice.iter().any(|advice| {
         advice.id == AdviceId::FindHolders && !is_short
-            || advice.effect.gives_back_at_most_bytes.is_some()
+            || advice.id != AdviceId::TrimHeap && advice.effect.gives_back_at_most_bytes.is_some()
     })
 }
 
@@ -48,6 +48,23 @@ pub fn memory_in_short(report: &Report) -> Option<String> {
         format!(" Collections at the exit freed {}.", counted(freed, "object"))
     });
     Some(format!("{} while {}.{freed}", rose(&rise), reason(why, &facts)))
+}
+
+/// How much is resident and what names its holders, where nothing else is said about memory; `None` where the collector
+/// is the matter, or little is resident.
+#[must_use]
+pub fn resident_in_short(report: &Report) -> Option<String> {
+    let is_innocent = matches!(report.verdict.level, Level::None | Level::Negligible);
+    let is_said = report.advice.iter().any(|advice| {
+        advice.id == AdviceId::FindHolders || advice.effect.gives_back_at_most_bytes.is_some()
+    });
+    let facts = Facts::of(report).filter(|_| is_innocent && !is_said)?;
+    Some(format!(
+        "{} are resident. If that is more than it should be: gctrace heap -p {} while it runs, then gctrace heap \
+         dominators, names what holds it.",
+        bytes(facts.large_resident()?),
+        facts.process.pid
+    ))
 }
 
 /// That the interpreter itself lets garbage wait, where much of it was freed or memory rises; `None` otherwise.
@@ -196,6 +213,31 @@ pub(super) fn find_holders(report: &Report) -> AdviceText {
         why: format!("The memory of process {pid} rises for as long as it was recorded."),
         code: HEAP.to_owned(),
         ..AdviceText::default()
+    }
+}
+
+pub(super) fn trim_heap(report: &Report) -> AdviceText {
+    let kept = Facts::of(report).and_then(|facts| facts.kept_by_malloc()).map_or(0, |kept| kept);
+    let kept = bytes(kept);
+    AdviceText {
+        action: format!(
+            "ctypes.CDLL(\"libc.so.6\").malloc_trim(0) after work that frees much: the C library keeps {kept} that \
+             the program has freed"
+        ),
+        why: format!(
+            "In all looks of the second half of the time {kept} or more of resident memory lay in free blocks of \
+             glibc's main heap. It gives back the end of the heap only, and blocks in use lie between the free ones. \
+             Python holds none of that: neither gc.collect() nor a search for holders helps."
+        ),
+        code: "import ctypes\n\
+               # after a burst, or every minute:\n\
+               ctypes.CDLL(\"libc.so.6\").malloc_trim(0)\n\
+               # or, without a change of the program, blocks of 64 KiB and more as mappings of their own:\n\
+               # MALLOC_MMAP_THRESHOLD_=65536 python ..."
+            .to_owned(),
+        risk: "Memory that is needed again has to be fetched from the kernel again: call it after bursts, not after \
+               each unit of work."
+            .to_owned(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The answer in one sentence.
 
 use super::places::place;
+use crate::advice::facts::Facts;
 use crate::report::{
     DeviceReport, GpuCost, GpuWorkReport, IdleCause, JudgedPhase, Level, PhaseReport, PhasesReport,
     Report, TraceReport, TrainingMark,
@@ -37,6 +38,13 @@ pub(crate) fn sentence(report: &Report) -> String {
             None => with_collections(report),
         },
     };
+    if let Some(ns) = Facts::of(report).and_then(|facts| facts.hang_ns()) {
+        let hangs = format!(
+            "A garbage collection had not ended after {}: what it called (a finalizer, a callback) waits.",
+            duration(ns)
+        );
+        return hangs + &lost(report) + &cut_off(&report.traces);
+    }
     let shutdown = report.pauses_of(GcReason::Shutdown);
     let at_shutdown_ns = shutdown.map_or(0, |pauses| pauses.time_ns);
     if cost.is_some() && at_shutdown_ns > 0 {

@@ -1,6 +1,7 @@
 //! What is advised where memory piles up.
 
 use gctrace_analysis::report::{AdviceId, Report};
+use gctrace_analysis::words::memory::resident_in_short;
 use gctrace_event::{GcReason, GcSettings, Pause, Pressure, Process, Record};
 use test_kit::reports::{MS, START, end, pause, process, report};
 
@@ -199,4 +200,49 @@ fn explicit_calls_that_free_are_not_removed() {
     assert_eq!(calls(600)[..2], [AdviceId::Freeze, AdviceId::ExplicitCalls]);
     assert_eq!(calls(0)[..1], [AdviceId::ExplicitCalls]);
     assert!(!calls(0).contains(&AdviceId::Freeze));
+}
+
+/// What the C library keeps in all looks of the second half is worth a change.
+#[test]
+fn freed_memory_that_the_c_library_keeps_is_given_back() {
+    let young = || collections(1, 2, 0, GcReason::Automatic);
+    let keeping = |kept: fn(u64) -> Option<u64>| {
+        let mut records = program(12, |_| 280);
+        for (second, record) in records.iter_mut().skip(1).enumerate() {
+            if let Record::Pressure(pressure) = record {
+                pressure.kept_bytes = kept(second as u64).map(|kept| kept * MIB);
+            }
+        }
+        [records, young()].concat()
+    };
+    let trim = |kept| {
+        let advised = advised(keeping(kept), 12).into_iter();
+        advised.filter(|(id, _)| *id == AdviceId::TrimHeap).map(|(_, bytes)| bytes).next()
+    };
+    assert_eq!(trim(|second| Some(270 + second % 3)), Some(Some(270)));
+    assert_eq!(trim(|second| (second % 3 == 0).then_some(270)), Some(Some(270)));
+    // It is used again; is little; was looked at once, or not to the end.
+    assert_eq!(trim(|second| Some(270 * (second % 2))), None);
+    assert_eq!(trim(|_| Some(31)), None);
+    assert_eq!(trim(|second| (second == 9).then_some(270)), None);
+    assert_eq!(trim(|second| (second < 8).then_some(270)), None);
+    let report = report(keeping(|_| Some(270)), Some(end(12_000)));
+    let sentence = &report.verdict.sentence;
+    assert!(!sentence.contains("piles up"), "{sentence}");
+    assert_eq!(resident_in_short(&report), None);
+}
+
+/// Memory that is high and flat is no leak, but what holds it can be named.
+#[test]
+fn large_memory_leads_to_the_heap() {
+    let resident = |from: u64, to: u64| {
+        let young = collections(12, 5, 0, GcReason::Automatic);
+        let records = [program(12, move |second| from + (to - from) * second.min(1)), young];
+        resident_in_short(&report(records.concat(), Some(end(12_000))))
+    };
+    let said = resident(176, 176).unwrap_or_default();
+    assert!(said.starts_with("176 MiB are resident.") && said.contains("heap -p 1 "), "{said}");
+    assert_eq!(resident(100, 100), None);
+    // It rose in the first second.
+    assert!(resident(10, 140).is_some());
 }

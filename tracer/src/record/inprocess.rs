@@ -30,6 +30,7 @@ use crate::record::inprocess::injected_process::InjectedProcess;
 use crate::record::inprocess::library_cost::LibraryCost;
 use crate::record::inprocess::notices::NoticeCounts;
 use crate::record::inprocess::process_facts::InjectedProcessFacts;
+use crate::record::kept_memory::KeptMemory;
 use crate::record::losses::RecordingLosses;
 use crate::record::output::{RecordOutput, RecordSink as _};
 use crate::record::private_memory::PrivateMemory;
@@ -82,6 +83,7 @@ struct InjectedStats {
     lost: BTreeMap<String, u64>,
     unseen: UnseenCollections,
     private: PrivateMemory,
+    kept: KeptMemory,
     /// Children that were forked and have no ring, to be recorded.
     forked: Vec<InjectedProcessFacts>,
     /// Of the rings that are closed.

@@ -79,12 +79,20 @@ pub(crate) fn first_screen(
 
 /// What else is to be known, the most useful first: each block is shown whole, where there is room.
 fn context(report: &Report, of_run: bool) -> Vec<Vec<String>> {
+    let changes = report.advice.iter().any(is_change);
+    // That they free nothing is why they are not worth their time; what else runs is news.
+    let (freed, freed_nothing) = match report.frees_nothing() {
+        Some(true) => (None, garbage::in_short(report)),
+        _ => (garbage::in_short(report), None),
+    };
     let gpu = if of_run { idle::idle_in_short(report) } else { Vec::new() };
     let sentences = [
-        words::memory::memory_in_short(report),
+        words::memory::memory_in_short(report)
+            .or_else(|| words::memory::resident_in_short(report).filter(|_| changes)),
         leaks::in_short(report),
-        garbage::in_short(report),
+        freed,
         words::samples::samples_in_short(report),
+        freed_nothing,
         words::memory::interpreter_in_short(report),
         else_where(report),
         cleanup::in_short(report),
@@ -225,7 +233,7 @@ fn advice(report: &Report) -> (Vec<String>, usize) {
         shown = index + 1;
     }
     if lines.is_empty() {
-        lines = wrap(nothing(report), INDENT, INDENT);
+        lines = wrap(&nothing(report), INDENT, INDENT);
     }
     (lines, shown)
 }
@@ -266,8 +274,15 @@ pub(super) fn verdict(report: &Report, style: Style) -> String {
     colored + "\n"
 }
 
-/// In place of changes.
-pub(super) fn nothing(report: &Report) -> &'static str {
+/// In place of changes, with what is resident.
+pub(super) fn nothing(report: &Report) -> String {
+    match words::memory::resident_in_short(report) {
+        Some(resident) => format!("Nothing to change in the collector. {resident}"),
+        None => no_change(report).to_owned(),
+    }
+}
+
+fn no_change(report: &Report) -> &'static str {
     let phases = report.phases.as_ref();
     let at_start_up = phases.is_some_and(|phases| phases.judged == JudgedPhase::StartUp);
     match report.verdict.level {

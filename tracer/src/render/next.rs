@@ -22,8 +22,9 @@ pub(super) fn checks(report: &Report, traces: &str, shown: usize) -> Vec<(String
             (format!("Try {}", index + 1), format!("gctrace apply --gc {setting} -- {command}"))
         })
         .collect();
-    let is_of_program =
-        |advice: &Advice| is_change(advice) && advice.id != AdviceId::RecordCollections;
+    let is_of_program = |advice: &Advice| {
+        is_change(advice) && !matches!(advice.id, AdviceId::RecordCollections | AdviceId::DumpHang)
+    };
     if report.advice.iter().any(is_of_program) {
         let compare = format!("gctrace compare {traces} -- {command}");
         commands.push(("Did it help".to_owned(), compare));

@@ -63,7 +63,7 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
         text.push_str(&next_step(index + 1, advice, report, style));
     }
     if report.runs < 2 && report.advice.is_empty() {
-        for line in wrap(first_screen::nothing(report), "  ", "  ") {
+        for line in wrap(&first_screen::nothing(report), "  ", "  ") {
             text.push_str(&line);
             text.push('\n');
         }

@@ -39,6 +39,10 @@ pub struct Pressure {
     /// What of that it shares with no other process, in bytes; of some forked processes, else `None`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub private_bytes: Option<u64>,
+    /// What of that is in free blocks of glibc's main heap, in bytes: the program freed it, and `malloc_trim(0)` gives
+    /// it back. `None` if it was not looked at, or is unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kept_bytes: Option<u64>,
     /// CPU time that the threads of the process that collect have used until the end of the interval, since
     /// each was first seen, in ns; `None` if it was not read.
     #[serde(skip_serializing_if = "Option::is_none")]

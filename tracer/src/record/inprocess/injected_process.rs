@@ -195,11 +195,13 @@ impl OpenedRing {
         let lost = self.consumer.lost();
         stats.cost.add(&self.consumer);
         match (&mut self.meaning, ended_ns) {
-            (RingState::Python(ring), Some(ended_ns)) => {
+            (RingState::Python(ring), ended_ns) => {
                 let may_have_ended = self.is_off || lost.of(LostKind::Pauses) > 0;
-                ring.ended(ended_ns, may_have_ended, &mut ring_events);
+                match ended_ns {
+                    Some(ended_ns) => ring.ended(ended_ns, may_have_ended, &mut ring_events),
+                    None => ring.left(clock::monotonic_ns(), may_have_ended, &mut ring_events),
+                }
             }
-            (RingState::Python(_), None) => {}
             (RingState::Gpu(ring), _) => ring.finish(&mut ring_events),
         }
         facts.apply(&mut ring_events, trace, stats);

@@ -224,12 +224,14 @@ impl InjectedProcessFacts {
         }
         let Some(resident_bytes) = process_memory::resident_bytes(pid) else { return };
         self.memory_written_ns = Some((first_ns, at_ns));
+        let kept_bytes = stats.kept.look(pid, Some(resident_bytes), at_ns);
         trace.output.write(&Record::Pressure(Pressure {
             pid: self.process.pid,
             since_ns: at_ns,
             at_ns,
             resident_bytes: Some(resident_bytes),
             private_bytes,
+            kept_bytes,
             ..Pressure::default()
         }));
     }

@@ -24,6 +24,8 @@ pub(super) const MISSED: &str =
 const MAX_FRAMES: usize = 1 << 20;
 /// `c10::DeviceType` of CUDA devices.
 const CUDA_DEVICE: i8 = 1;
+/// A collection that has been in progress for longer when a recording ends hangs, in ns.
+const HANGS_NS: u64 = 2_000_000_000;
 /// Collections that can be in progress at once: one for each thread.
 const MAX_OPEN: usize = 1 << 14;
 
@@ -223,6 +225,14 @@ impl PythonRing {
             }
             _ => {}
         }
+    }
+
+    /// The recording ended: closes collections that have been in progress for long, as they hang. `lost`: as of
+    /// [`PythonRing::ended`].
+    pub(super) fn left(&mut self, at_ns: u64, lost: bool, ring_events: &mut Vec<RingEvent>) {
+        self.open.retain(|_, begun| at_ns.saturating_sub(begun.at_ns) >= HANGS_NS);
+        self.ending.clear();
+        self.ended(at_ns, lost, ring_events);
     }
 
     /// The process exited: closes collections that were in progress. `lost`: records of collections

@@ -3,6 +3,7 @@
 //! Owns the intervals. Containers come from the collector's counts, which each pause reports,
 //! arenas from the kernel's count of mappings.
 
+use crate::record::kept_memory::KeptMemory;
 use crate::record::output::{RecordOutput, RecordSink as _, memory_interval_ns};
 use crate::record::private_memory::PrivateMemory;
 use gctrace_ebpf::{Arenas, BpfSession, PauseEvent};
@@ -24,6 +25,7 @@ pub(crate) struct PressureIntervals {
     ended: Vec<(u32, u64)>,
     written: Instant,
     private: PrivateMemory,
+    kept: KeptMemory,
 }
 
 /// Allocations of a process since its last record.
@@ -77,6 +79,7 @@ impl PressureIntervals {
             ended: Vec::new(),
             written: Instant::now(),
             private: PrivateMemory::default(),
+            kept: KeptMemory::default(),
         }
     }
 
@@ -126,8 +129,9 @@ impl PressureIntervals {
     ) {
         self.written = Instant::now();
         for (pid, interval) in &mut self.processes {
-            let private_bytes = self.private.look(*pid, now_ns);
-            interval.write(session.arenas(*pid), private_bytes, now_ns, output);
+            interval.pressure.private_bytes = self.private.look(*pid, now_ns);
+            interval.pressure.kept_bytes = self.kept.look(*pid, interval.resident_bytes, now_ns);
+            interval.write(session.arenas(*pid), now_ns, output);
         }
     }
 
@@ -141,7 +145,7 @@ impl PressureIntervals {
     pub(crate) fn close_ended(&mut self, session: &BpfSession, output: &mut RecordOutput) {
         for (pid, at_ns) in self.ended.drain(..) {
             if let Some(mut interval) = self.processes.remove(&pid) {
-                interval.write(session.arenas(pid), None, at_ns, output);
+                interval.write(session.arenas(pid), at_ns, output);
             }
             session.forget_arenas(pid);
         }
@@ -161,13 +165,7 @@ impl PressureInterval {
 
     /// Ends the interval and starts the next. An interval without allocations is not written but
     /// extended, until the resident memory has changed and [`memory_interval_ns`] is over.
-    fn write(
-        &mut self,
-        arenas: Option<Arenas>,
-        private_bytes: Option<u64>,
-        now_ns: u64,
-        output: &mut RecordOutput,
-    ) {
+    fn write(&mut self, arenas: Option<Arenas>, now_ns: u64, output: &mut RecordOutput) {
         if let (Some(size), Some(now)) = (self.size, arenas) {
             // The kernel counts from 0.
             let before = self.arenas.unwrap_or_default();
@@ -183,7 +181,7 @@ impl PressureInterval {
             pressure.collections == 0 && !counts.into_iter().flatten().any(|count| count > 0);
         let age_ns = pressure.at_ns.saturating_sub(self.first_ns);
         let is_short = pressure.at_ns - pressure.since_ns < memory_interval_ns(age_ns);
-        let is_looked_at = private_bytes.is_some();
+        let is_looked_at = pressure.private_bytes.is_some() || pressure.kept_bytes.is_some();
         if is_idle && !is_looked_at && (is_short || self.size.is_none()) {
             return;
         }
@@ -196,7 +194,6 @@ impl PressureInterval {
         }
         self.resident_bytes = resident_bytes;
         pressure.resident_bytes = resident_bytes;
-        pressure.private_bytes = private_bytes;
         output.write(&Record::Pressure(pressure.clone()));
         *pressure = Pressure {
             pid: pressure.pid,

@@ -141,7 +141,7 @@ fn advice(report: &Report, traces: &str) -> Section {
     if report.runs < 2 {
         all = list(&report.advice);
         if report.advice.is_empty() {
-            all.push(Block::Text(figures_together(first_screen::nothing(report))));
+            all.push(Block::Text(figures_together(&first_screen::nothing(report))));
         }
         for (what, command) in next::checks(report, traces, usize::MAX) {
             all.push(Block::Code(what.to_owned(), clean_code(&command)));

@@ -72,12 +72,12 @@ prop_compose! {
         (collections, net_containers) in any::<(u64, u64)>(),
         counts in any::<Option<[u32; 3]>>(),
         (arenas_mapped, arenas_unmapped) in any::<(Option<u64>, Option<u64>)>(),
-        (resident_bytes, private_bytes) in any::<(Option<u64>, Option<u64>)>(),
+        (resident_bytes, private_bytes, kept_bytes) in any::<(Option<u64>, Option<u64>, Option<u64>)>(),
         (cpu_ns, cpu_wait_ns) in any::<(Option<u64>, Option<u64>)>(),
     ) -> Record {
         Record::Pressure(Pressure {
             pid, since_ns, at_ns: since_ns + length_ns, collections, net_containers, counts,
-            arenas_mapped, arenas_unmapped, resident_bytes, private_bytes, cpu_ns, cpu_wait_ns,
+            arenas_mapped, arenas_unmapped, resident_bytes, private_bytes, kept_bytes, cpu_ns, cpu_wait_ns,
         })
     }
 }

@@ -118,6 +118,19 @@ fn lost_ends_do_not_make_collections_unfinished() {
 }
 
 #[test]
+fn a_collection_that_hangs_when_the_recording_ends_is_unfinished() {
+    let mut ring = PythonRing::new(7, (0, 0));
+    let given = [start(30, 8), start(5_000_000_000, 9)];
+    ring_events(&mut ring, &mut FrameTree::default(), &given);
+    let mut left = Vec::new();
+    ring.left(6_000_000_000, false, &mut left);
+    let [RingEvent::Record(Record::Pause(pause))] = left.as_slice() else {
+        panic!("one pause: {left:?}");
+    };
+    assert_eq!((pause.unfinished, pause.tid, pause.end_ns), (true, 8, 6_000_000_000));
+}
+
+#[test]
 fn missed_collections_are_counted_and_reported() {
     let given = [
         Raw::Hook { at_ns: 3, state: HookState::Installed, interpreter: 0, detail: 0, count: 6 },

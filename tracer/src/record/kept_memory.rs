@@ -1,0 +1,48 @@
+//! What the C libraries of recorded processes keep of what the programs freed.
+//!
+//! A look goes through the chunks of a heap, up to some 50 ms: it takes at most one fiftieth of the time, and only
+//! large processes are looked at.
+
+use super::output::memory_interval_ns;
+use gctrace_probes::malloc;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+/// Resident memory of a process from which on it is looked at, in bytes.
+const LARGE: u64 = 48 << 20;
+/// Looks take this part of the time at most.
+const PART: u32 = 50;
+
+/// Which processes are looked at, and when next.
+#[derive(Debug, Default)]
+pub(crate) struct KeptMemory {
+    /// By pid: the first look and the next, in ns.
+    looks: HashMap<u32, (u64, u64)>,
+    /// No look before.
+    rests_until: Option<Instant>,
+}
+
+impl KeptMemory {
+    /// What its C library keeps, in bytes, if it is time to look. `resident_bytes`: as last read.
+    pub(crate) fn look(
+        &mut self,
+        pid: u32,
+        resident_bytes: Option<u64>,
+        now_ns: u64,
+    ) -> Option<u64> {
+        let is_large = resident_bytes.is_some_and(|bytes| bytes >= LARGE);
+        let start = Instant::now();
+        if !is_large || self.rests_until.is_some_and(|until| start < until) {
+            return None;
+        }
+        let (first_ns, next_ns) = self.looks.entry(pid).or_insert((now_ns, now_ns));
+        if now_ns < *next_ns {
+            return None;
+        }
+        *next_ns = now_ns.saturating_add(memory_interval_ns(now_ns.saturating_sub(*first_ns)));
+        let kept = malloc::kept_bytes(pid);
+        let took: Duration = start.elapsed();
+        self.rests_until = start.checked_add(took.saturating_mul(PART));
+        kept
+    }
+}

@@ -1,6 +1,6 @@
 //! Memory that a process's C library keeps: freed by the program, and not given back to the kernel.
 //!
-//! Read from outside, from the chunks of glibc's malloc in `[heap]` (malloc.c, `struct malloc_chunk`), as the kernel
+//! Read from outside, from the chunks of glibc's malloc in `[heap]` (`struct malloc_chunk`), as the kernel
 //! shows neither. The process runs on and takes no lock: a walk that does not lead to the end of the heap, chunk by
 //! chunk, counts as unknown, as does that of another allocator.
 

@@ -5,12 +5,8 @@ few objects that own much. Of "kept", where glibc keeps what was freed, it is wh
 large object, and "hangs" a finalizer that waits for a lock that its own thread holds, until the process kills itself.
 """
 
-import ctypes
 import gc
-import os
-import signal
 import sys
-import threading
 import time
 
 KIND, FILE = sys.argv[1:3]
@@ -54,6 +50,9 @@ def resident_bytes():
 
 def keep():
     """Frees 200 MB in blocks between small ones that stay, and idles."""
+    # Not at the top: what imports allocate starts collections.
+    import ctypes
+
     small = []
     burst = []
     for number in range(2_000):
@@ -63,7 +62,7 @@ def keep():
     del burst
     if FIX:
         ctypes.CDLL("libc.so.6").malloc_trim(0)
-    time.sleep(SECONDS)
+    time.sleep(2 * SECONDS)
     return resident_bytes()
 
 
@@ -73,13 +72,16 @@ def hold():
     return len(held)
 
 
+class Part:
+    """Containers without a free list count for the collector."""
+
+
 class Reporting:
     """In a cycle; reports its end with a lock."""
 
-    lock = threading.Lock()
-
-    def __init__(self):
+    def __init__(self, lock):
         self.me = self
+        self.lock = lock
 
     def __del__(self):
         with self.lock:
@@ -87,11 +89,16 @@ class Reporting:
 
 
 def hang():
+    import os
+    import signal
+    import threading
+
     threading.Timer(SECONDS, os.kill, [os.getpid(), signal.SIGKILL]).start()
+    lock = threading.Lock()
     while True:
-        Reporting()
-        with Reporting.lock:
-            [[part] for part in range(30)]
+        Reporting(lock)
+        with lock:
+            [Part() for _ in range(30)]
 
 
 def main():

@@ -23,6 +23,11 @@ pub(crate) fn unix_ns() -> u64 {
     now_ns(ClockId::CLOCK_REALTIME)
 }
 
+/// CPU time of this thread in nanoseconds.
+pub(crate) fn thread_cpu_ns() -> u64 {
+    now_ns(ClockId::CLOCK_THREAD_CPUTIME_ID)
+}
+
 /// Current time of CLOCK_BOOTTIME in nanoseconds, the clock of `/proc/PID/stat`.
 pub(crate) fn boot_ns() -> u64 {
     now_ns(ClockId::CLOCK_BOOTTIME)

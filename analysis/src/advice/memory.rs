@@ -70,7 +70,7 @@ impl Facts<'_> {
     }
 
     /// Whether it grows, and by so much in the recording that what holds it is worth a search: 32 MiB, or a tenth of
-    /// what it has and 8 MiB.
+    /// what it has and 8 MiB, or a quarter and 4 MiB.
     fn grows_notably(&self) -> bool {
         let Some(trend) = self.process.trend.as_ref().filter(|_| self.grows()) else {
             return false;
@@ -79,9 +79,10 @@ impl Facts<'_> {
             return true;
         };
         let rise = resident.per_s * resident.duration_ns as f64 / 1e9;
-        let tenth = trend.resident_bytes.map_or(WORTH_BYTES, |bytes| bytes / 10);
-        rise >= tenth.clamp(LEAST_BYTES, WORTH_BYTES) as f64
-            || trend.device.is_some_and(|device| device.rises)
+        let whole = trend.resident_bytes.unwrap_or(u64::MAX);
+        let tenth = (whole / 10).clamp(LEAST_BYTES, WORTH_BYTES);
+        let quarter = (whole / 4).clamp(LEAST_BYTES / 2, WORTH_BYTES);
+        rise >= tenth.min(quarter) as f64 || trend.device.is_some_and(|device| device.rises)
     }
 
     /// How far the memory rose in a recording that is too short to call that growth; `None` if it may be garbage, which

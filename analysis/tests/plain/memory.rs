@@ -246,3 +246,20 @@ fn large_memory_leads_to_the_heap() {
     // It rose in the first second.
     assert!(resident(10, 140).is_some());
 }
+
+/// A leak of a small program is small at first: a third of what it has after 40 s.
+#[test]
+fn a_small_leak_of_a_small_program_counts() {
+    let growing = |each_kib: u64| {
+        let mut records = program(40, |_| 0);
+        for (second, record) in records.iter_mut().skip(1).enumerate() {
+            if let Record::Pressure(pressure) = record {
+                pressure.resident_bytes = Some(13 * MIB + second as u64 * each_kib * 1_024);
+            }
+        }
+        let records = [records, collections(40, 5, 0, GcReason::Automatic)].concat();
+        advised(records, 40).iter().any(|(id, _)| *id == AdviceId::FindHolders)
+    };
+    assert!(growing(180));
+    assert!(!growing(60));
+}

@@ -202,7 +202,7 @@ fn dominators(found: &DominatorsAnswer, style: Style) -> Vec<String> {
         let text = format!(
             "No leak suspect: no object retains {share} of {alive} or more. If the process has much more memory, it \
              is C code's, which counts for no object: tensors (a sum of losses keeps each step's graph: add \
-             loss.item()), tables of libraries, or what malloc keeps after it was freed (MALLOC_TRIM_THRESHOLD_). \
+             loss.item()), tables of libraries, or what malloc keeps after it was freed (malloc_trim(0)). \
              What grows by number: gctrace heap diff A B."
         );
         lines.extend(wrap(&text, "", ""));

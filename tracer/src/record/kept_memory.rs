@@ -1,25 +1,25 @@
 //! What the C libraries of recorded processes keep of what the programs freed.
 //!
-//! A look goes through the chunks of a heap, up to some 50 ms: it takes at most one fiftieth of the time, and only
-//! large processes are looked at.
+//! A look goes through the chunks of a heap, up to some 50 ms: all take the CPU for at most one fiftieth of the time,
+//! and only large processes are looked at.
 
 use super::output::memory_interval_ns;
+use crate::clock;
 use gctrace_probes::malloc;
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
 
 /// Resident memory of a process from which on it is looked at, in bytes.
 const LARGE: u64 = 48 << 20;
 /// Looks take this part of the time at most.
-const PART: u32 = 50;
+const PART: u64 = 50;
 
 /// Which processes are looked at, and when next.
 #[derive(Debug, Default)]
 pub(crate) struct KeptMemory {
     /// By pid: the first look and the next, in ns.
     looks: HashMap<u32, (u64, u64)>,
-    /// No look before.
-    rests_until: Option<Instant>,
+    /// No look before, in ns.
+    rests_until_ns: u64,
 }
 
 impl KeptMemory {
@@ -31,8 +31,7 @@ impl KeptMemory {
         now_ns: u64,
     ) -> Option<u64> {
         let is_large = resident_bytes.is_some_and(|bytes| bytes >= LARGE);
-        let start = Instant::now();
-        if !is_large || self.rests_until.is_some_and(|until| start < until) {
+        if !is_large || now_ns < self.rests_until_ns {
             return None;
         }
         let (first_ns, next_ns) = self.looks.entry(pid).or_insert((now_ns, now_ns));
@@ -40,9 +39,10 @@ impl KeptMemory {
             return None;
         }
         *next_ns = now_ns.saturating_add(memory_interval_ns(now_ns.saturating_sub(*first_ns)));
+        let start_ns = clock::thread_cpu_ns();
         let kept = malloc::kept_bytes(pid);
-        let took: Duration = start.elapsed();
-        self.rests_until = start.checked_add(took.saturating_mul(PART));
+        let took_ns = clock::thread_cpu_ns().saturating_sub(start_ns);
+        self.rests_until_ns = now_ns.saturating_add(took_ns.saturating_mul(PART));
         kept
     }
 }

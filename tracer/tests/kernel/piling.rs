@@ -53,7 +53,7 @@ fn is_given_back(test: &str, (kind, id): (&str, &str), mode: &str) {
     assert!(advised.is_some(), "{screen}");
     let advised = advised.unwrap();
     if kind == "off" {
-        let named = advised["action"].as_str().unwrap().contains("piling.py:27 in switch_off");
+        let named = advised["action"].as_str().unwrap().contains(" in switch_off");
         assert_eq!(named, mode == "inject", "{advised}");
         let by = Trace::read(&place.path().join("trace.json"));
         assert!(by.named("gctrace_settings").iter().any(|(_, args)| args["enabled"] == false));

@@ -6,7 +6,7 @@
     shape.py [FOLDER] --check       exit code 1 if there is a circle, or a room without a place in the order
     shape.py --self-test            shows that the check finds both
 
-Rust sources of the five folders; tests (tests/, benches/, examples/, fuzz/, event/compare/, files and modules named
+Rust sources of the five folders; tests (tests/, benches/, examples/, fuzz/, files and modules named
 tests) are left out. Lines are code lines: neither blank nor comment. Prints a Markdown table with one column.
 
 A circle is a group of files of one crate that name each other (`use`, `pub use`, or a path with `crate::` or `super::`
@@ -34,7 +34,7 @@ WORDS += r"|for nothing|stood still|looks? at every|mend(?:ed|s)?|besides"
 TYPE = re.compile(r"^(?:[ \t]*(?:pub(?:\([^)]*\))? )?(?:struct|enum|union|trait)|(?:pub(?:\([^)]*\))? )?type) (\w+)", re.MULTILINE)
 DEFAULTS = re.compile(r"unwrap_or\((?:0|[\w:]*MAX|NONE)\)|unwrap_or_default\(\)|map_or\((?:0|[\w:]*MAX|NONE),")
 DOC = re.compile(r"((?:^[ \t]*///.*\n)+)(?:[ \t]*#\[.*\n)*[ \t]*pub (?!\()", re.MULTILINE)
-TESTS = re.compile(r"(^|/)(tests|benches|examples|fuzz|event/compare)(/|\.rs$)|_tests?\.rs$")
+TESTS = re.compile(r"(^|/)(tests|benches|examples|fuzz)(/|\.rs$)|_tests?\.rs$")
 SMALL = 40  # code lines
 
 

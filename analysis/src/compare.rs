@@ -2,7 +2,7 @@
 //!
 //! Owns what is compared and how sure a difference is. Each run goes through the aggregator by
 //! itself; its [`Report`] has the figures, and the training phase in parts. Parts are resampled
-//! within runs, and runs within a side (`statistics.rs`); of one run on a side there are figures and
+//! within runs, and runs within a side (`gctrace_stats`); of one run on a side there are figures and
 //! no verdict.
 
 mod facts;
@@ -23,10 +23,9 @@ use self::figures::Sides;
 use crate::report::{
     Basis, CpuTime, PhasesReport, ProcessReport, Report, TrainingMark, TrainingPart, TrainingSeries,
 };
-use crate::statistics;
-use crate::statistics::bootstrap::{FEWEST, SEVERAL};
-use crate::time::stats::ratio;
 use crate::time::sum;
+use gctrace_stats::bootstrap::{FEWEST, SEVERAL};
+use gctrace_stats::{float, ratio};
 
 const NS_PER_S: f64 = 1e9;
 
@@ -243,7 +242,7 @@ fn compared(report: &Report, whole: Option<&TrainingSeries>) -> ComparedRun {
         started_unix_ns: trace.and_then(|trace| trace.started_unix_ns),
         git_commit: trace.and_then(|trace| trace.git_commit.clone()),
         step_mean_ns: steps.map(|steps| float(training_ns) / float(steps)),
-        step_sd_ns: statistics::standard_deviation(&lengths),
+        step_sd_ns: gctrace_stats::standard_deviation(&lengths),
         gc_ratio: ratio(paused_ns, training_ns),
         files: report.traces.iter().map(|trace| trace.file.clone()).collect(),
         pid: judged(report).map(|process| process.pid),
@@ -305,9 +304,4 @@ fn notes<'a>(
     ];
     let found = found.into_iter().filter(|(_, applies)| *applies);
     found.map(|(note, _)| note).collect()
-}
-
-#[expect(clippy::cast_precision_loss, reason = "figures are compared to some digits")]
-fn float(number: u64) -> f64 {
-    number as f64
 }

@@ -47,7 +47,6 @@ mod phases;
 mod regression;
 pub mod report;
 pub mod spans;
-pub mod statistics;
 mod summary;
 #[cfg(feature = "parquet")]
 pub mod tables;

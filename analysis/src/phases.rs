@@ -20,10 +20,10 @@ use crate::report::{
     TrainingMark,
 };
 use crate::spans::PauseSpan;
-use crate::time::stats::{ratio, scaled};
 use crate::time::{add_to, sum};
 use crate::{time, verdict};
 use gctrace_event::{CollectorKind, GcReason, Process, ProcessOrigin};
+use gctrace_stats::{ratio, scaled};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 

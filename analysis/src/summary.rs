@@ -14,8 +14,8 @@ use crate::accumulate::unlisted::UnlistedSums;
 use crate::accumulate::{garbage, pressure};
 use crate::advice;
 use crate::analysis::Analysis;
-use crate::time::stats::ratio;
 use crate::time::{add_to, sum};
+use gctrace_stats::ratio;
 
 use crate::gpu::cost::WithoutPauses;
 use crate::gpu::kept::KeptTimeline;

@@ -1,11 +1,10 @@
-//! Arithmetic on times: lengths, sums, unions of intervals, offsets between clocks, medians and ratios.
+//! Arithmetic on times: lengths, sums, unions of intervals, offsets between clocks.
 //!
 //! Knows nothing of where the times come from. A trace may contain any times, and two clocks any
 //! offset: what goes beyond the numbers saturates here.
 
 pub(crate) mod intervals;
 pub(crate) mod offset;
-pub(crate) mod stats;
 
 /// The time from start to end; 0 if the end precedes the start.
 pub(crate) fn duration(start_ns: u64, end_ns: u64) -> u64 {

@@ -2,9 +2,9 @@
 
 use crate::accumulate::stacks::{MovedNodes, NodeId, StackTree};
 use crate::report::{AllocatingLine, AllocationsReport, SizeClass};
-use crate::time::stats::ratio;
 use crate::time::sum;
 use gctrace_event::Allocations;
+use gctrace_stats::ratio;
 use std::collections::HashMap;
 
 /// Lines of a report.

@@ -5,8 +5,8 @@
 
 use crate::report::{Basis, CounterReport, CountersReport, PauseTotal};
 use crate::time::add_to;
-use crate::time::stats::ratio;
 use gctrace_event::{Counter, Pause, ProcessCounters};
+use gctrace_stats::ratio;
 
 const COUNTERS: usize = Counter::ALL.len();
 

@@ -2,9 +2,9 @@
 
 use super::stacks::{MovedNodes, NodeId, StackTree};
 use crate::report::{CalledSamples, CpuFile, CpuLine, CpuReport, Location};
-use crate::time::stats::ratio;
 use crate::time::{add_to, sum};
 use gctrace_event::CpuSamples;
+use gctrace_stats::ratio;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 

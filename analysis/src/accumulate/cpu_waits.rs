@@ -1,8 +1,8 @@
 //! How long the collecting threads of a process used a CPU and waited for one, over time.
 
 use crate::time::add_to;
-use crate::time::stats::scaled;
 use gctrace_event::Pressure;
+use gctrace_stats::scaled;
 
 /// Readings that are kept: recorders make some hundred a day.
 const KEPT: usize = 10_000;

@@ -185,7 +185,7 @@ pub(crate) fn report<'a>(
     }
     any.then(|| CudaReport {
         launches: sum.launches,
-        launches_per_s: crate::time::stats::rate(sum.launches, launching_ns),
+        launches_per_s: gctrace_stats::rate(sum.launches, launching_ns),
         functions: sum.functions(),
         memory,
         pauses_that_freed: sum.pauses_that_freed,

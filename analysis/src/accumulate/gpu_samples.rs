@@ -3,8 +3,8 @@
 //! Owns the sums, in memory bounded by the numbers of GPUs and of processes on them.
 
 use crate::report::{Basis, GpuFigure, GpuProcessReport, GpuReport, ThrottleShare};
-use crate::time::stats::ratio;
 use gctrace_event::{GpuDevice, GpuSample, is_throttling};
+use gctrace_stats::ratio;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 

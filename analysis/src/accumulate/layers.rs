@@ -4,8 +4,8 @@ use crate::report::{
     LatestLayers, LayerDevice, LayerReport, LayerTotals, LayersPoint, LayersReport,
 };
 use crate::time::add_to;
-use crate::time::stats::ratio;
 use gctrace_event::{AllocatorMemory, LayerRow, Layers, LayersRemark};
+use gctrace_stats::ratio;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 

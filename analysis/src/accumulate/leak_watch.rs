@@ -4,9 +4,9 @@
 //! process's life, and to rise in both of its halves.
 
 use crate::report::{Basis, HeapTrend, MemoryRise, ReachesLimit, Trend};
-use crate::statistics::Estimate;
-use crate::statistics::steady::steady_parts;
-use crate::statistics::trend::{mann_kendall, theil_sen};
+use gctrace_stats::Estimate;
+use gctrace_stats::steady::steady_parts;
+use gctrace_stats::trend::{mann_kendall, theil_sen};
 use std::collections::BTreeMap;
 
 /// Fewer samples show no trend, unless they are on a line: of four, no order is rarer than one in twelve.

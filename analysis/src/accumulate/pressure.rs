@@ -1,9 +1,9 @@
 //! Allocation pressure of one process: summed over its intervals, and the latest.
 
 use crate::report::{ArenasReport, Basis, PressureReport};
-use crate::time::stats::rate;
 use crate::time::{add_to, sum};
 use gctrace_event::{Allocations, Pause, Pressure};
+use gctrace_stats::rate;
 
 /// Size of an arena in bytes from CPython 3.10 on (`Include/internal/pycore_obmalloc.h`,
 /// `ARENA_BITS` 20).

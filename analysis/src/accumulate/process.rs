@@ -20,8 +20,8 @@ use crate::report::{
 };
 use crate::spans::StepSpan;
 use crate::time::add_to;
-use crate::time::stats::{rate, ratio};
 use gctrace_event::{CollectorKind, GcReason, Pause};
+use gctrace_stats::{rate, ratio};
 use std::collections::BTreeSet;
 
 /// Significant digits of one process's percentiles; there may be thousands of processes.

@@ -4,8 +4,8 @@ use super::pause_sums::PauseSums;
 use crate::distribution::Distribution;
 use crate::report::{Basis, CpuTime, PauseTotal, PausesReport, StopTheWorld};
 use crate::time::add_to;
-use crate::time::stats::ratio;
 use gctrace_event::Pause;
+use gctrace_stats::ratio;
 
 /// Accumulates a [`PausesReport`], one pause at a time.
 #[derive(Debug, Clone)]

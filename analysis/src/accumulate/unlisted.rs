@@ -3,8 +3,8 @@
 use crate::accumulate::process::{ENOUGH_PAUSES, ProcessState};
 use crate::accumulate::stacks::{StackTree, TraceFrames};
 use crate::time::add_to;
-use crate::time::stats::ratio;
 use gctrace_event::{GcReason, Pause, Process, ProcessCounters, ProcessExit, ProcessOrigin};
+use gctrace_stats::ratio;
 use std::collections::HashMap;
 
 /// Name of all unlisted processes together in exported stacks.

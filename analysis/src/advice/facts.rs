@@ -4,10 +4,10 @@ use crate::report::{
     AdviceId, ByCause, CalledSamples, CleanupCall, CleanupSite, CleanupVerdict, CpuReport,
     JudgedPhase, PhaseReport, PhasesReport, ProcessReport, Report, SettingsReport,
 };
-use crate::time::stats::ratio;
 use crate::time::sum;
 use gctrace_event::{CalledKind, ProcessOrigin, TraceEnd};
 use gctrace_settings::NEXT_TO_NOTHING_PER_S;
+use gctrace_stats::ratio;
 
 /// A smaller share of the allocated objects than this is next to nothing, as fewer than
 /// [`NEXT_TO_NOTHING_PER_S`] are.

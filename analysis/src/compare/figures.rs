@@ -3,8 +3,7 @@
 use super::RunFacts;
 use super::report::{FigureComparison, FigureId, Interval, RateUnit};
 use crate::report::{Basis, TrainingPart};
-use crate::statistics;
-use crate::statistics::{Estimate, bootstrap};
+use gctrace_stats::{Estimate, bootstrap, float};
 
 const NS_PER_S: f64 = 1e9;
 /// A resample whose figure is lower than this share of the figure itself is as good as 0.
@@ -107,7 +106,7 @@ impl Sides<'_> {
                 // Whole runs.
                 let (before, after) = (before.concat(), after.concat());
                 found.set_intervals(bootstrap::difference(&after, &before), None);
-                found.p = statistics::welch(&after, &before).filter(|_| found.is_sure());
+                found.p = gctrace_stats::welch(&after, &before).filter(|_| found.is_sure());
                 return found;
             }
             let difference = bootstrap::nested(&after, &before, |after, before| after - before);
@@ -141,11 +140,11 @@ impl Sides<'_> {
     ) -> FigureComparison {
         let values = |runs: &[RunFacts<'_>]| runs.iter().map(&value).collect::<Option<Vec<f64>>>();
         let (before, after) = (values(self.before), values(self.after));
-        let mean = |runs: &Option<Vec<f64>>| statistics::mean(runs.as_deref()?);
+        let mean = |runs: &Option<Vec<f64>>| gctrace_stats::mean(runs.as_deref()?);
         let mut found = FigureComparison::of(figure, basis, mean(&before), mean(&after));
         if let (Some(before), Some(after)) = (before, after) {
             found.set_intervals(bootstrap::difference(&after, &before), None);
-            found.p = statistics::welch(&after, &before).filter(|_| found.is_sure());
+            found.p = gctrace_stats::welch(&after, &before).filter(|_| found.is_sure());
         }
         found
     }
@@ -218,18 +217,13 @@ fn linearized(
 }
 
 fn mean_of_runs(runs: &[Vec<f64>]) -> Option<f64> {
-    let means: Option<Vec<f64>> = runs.iter().map(|run| statistics::mean(run)).collect();
-    statistics::mean(&means?)
+    let means: Option<Vec<f64>> = runs.iter().map(|run| gctrace_stats::mean(run)).collect();
+    gctrace_stats::mean(&means?)
 }
 
 fn p_of_runs(before: &[Vec<f64>], after: &[Vec<f64>]) -> Option<f64> {
     let means = |runs: &[Vec<f64>]| -> Option<Vec<f64>> {
-        runs.iter().map(|run| statistics::mean(run)).collect()
+        runs.iter().map(|run| gctrace_stats::mean(run)).collect()
     };
-    statistics::welch(&means(after)?, &means(before)?)
-}
-
-#[expect(clippy::cast_precision_loss, reason = "figures are compared to some digits")]
-fn float(number: u64) -> f64 {
-    number as f64
+    gctrace_stats::welch(&means(after)?, &means(before)?)
 }

@@ -2,8 +2,8 @@
 
 use super::report::IdleComparison;
 use crate::report::{IdleCause, Report};
-use crate::time::stats::ratio;
 use crate::time::{add_to, sum};
+use gctrace_stats::ratio;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The idle time of a run's devices.
@@ -78,5 +78,5 @@ fn mean<'a>(runs: impl Iterator<Item = &'a BTreeMap<IdleCause, f64>>, cause: Idl
         count += 1;
         total += run.get(&cause).copied().unwrap_or(0.0);
     }
-    total / super::float(count)
+    total / gctrace_stats::float(count)
 }

@@ -1,8 +1,9 @@
 //! Lines whose collections took more or less time than before.
 
+use super::RunFacts;
 use super::report::{LineChange, LineComparison, RateUnit};
-use super::{RunFacts, float};
 use crate::report::{LinesReport, Location};
+use gctrace_stats::float;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 

@@ -7,9 +7,9 @@ use super::replay::{JoinedSkeletons, PauseLength, ReplayChange};
 use super::replays::{JobReplays, run_length_ns};
 use crate::report::{CauseReport, GpuCost, GpuWorkReport, PauseTotal};
 use crate::spans::index::Index;
-use crate::time::stats::ratio;
 use crate::time::{after, duration, times};
 use gctrace_event::GcReason;
+use gctrace_stats::ratio;
 use std::collections::{HashMap, HashSet};
 
 /// A run without the pauses that settings affect, to replay.

@@ -5,7 +5,7 @@ use super::device::DeviceTimeline;
 use super::timeline::{Op, StreamIndex};
 use crate::report::{Basis, DeviceReport, StreamReport};
 use crate::time::intervals::Intervals;
-use crate::time::stats::ratio;
+use gctrace_stats::ratio;
 use std::collections::BTreeMap;
 
 /// The figures of one device.

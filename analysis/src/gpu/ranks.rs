@@ -25,7 +25,7 @@ pub(crate) use summary::{report_of, wait_ends, waits as waits_of};
 use super::kept::KeptTimeline;
 use super::replay::{CollectiveMember, ReplayCollective, ReplayJob};
 use super::timeline::{StepSource, StringTable, Timeline};
-use crate::time::{difference, later, signed, stats};
+use crate::time::{difference, later, signed};
 use draft::{ClockKnowledge, DraftMember, JobDraft};
 use groups::{OtherRanks, PlacedRank};
 use kernels::CollectiveKernels;
@@ -330,8 +330,8 @@ impl JobFinder<'_> {
             let mut differences: Vec<i64> = differences.collect();
             if member.aligned_by > 0
                 && !member.keyed
-                && let Some(offset_ns) = stats::median_low(&mut differences)
-                && let Some(error_ns) = stats::spread(&differences, offset_ns)
+                && let Some(offset_ns) = gctrace_stats::median_low(&mut differences)
+                && let Some(error_ns) = gctrace_stats::spread(&differences, offset_ns)
             {
                 member.offset_ns = offset_ns;
                 member.error_ns = error_ns;
@@ -386,7 +386,7 @@ fn steps_apart(other: &Timeline, numbered: &HashMap<u64, i64>) -> Option<i64> {
         .into_iter()
         .filter_map(|(number, start_ns)| Some(difference(start_ns, *numbered.get(&number)?)));
     let mut apart: Vec<i64> = apart.collect();
-    stats::median_low(&mut apart)
+    gctrace_stats::median_low(&mut apart)
 }
 
 /// The starts of the profiler's steps, by number.

@@ -12,12 +12,11 @@ use crate::report::{
     ProcessSteps, StepComparison, StepDifference, StepLengths, StepReport, StepsReport,
 };
 use crate::spans::PauseSpan;
-use crate::statistics::{Estimate, bootstrap};
 use crate::time::intervals::Intervals;
-use crate::time::stats::ratio;
-use crate::time::{add_to, duration, stats, sum, times};
+use crate::time::{add_to, duration, sum, times};
 use crate::{ProcessStepRow, StepCell};
 use gctrace_event::Pause;
+use gctrace_stats::{Estimate, bootstrap, ratio, signed};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashSet};
 
@@ -261,13 +260,13 @@ impl<'a> ProcessStepTable<'a> {
         MedianComparison {
             basis: Basis::Inferred,
             count,
-            median_ns: stats::median_low(&mut after),
+            median_ns: gctrace_stats::median_low(&mut after),
             other_count,
-            other_median_ns: stats::median_low(&mut others),
+            other_median_ns: gctrace_stats::median_low(&mut others),
             difference: estimate.map(|estimate| MedianDifference {
-                median_ns: whole(estimate.value),
-                low_ns: whole(estimate.low),
-                high_ns: whole(estimate.high),
+                median_ns: signed(estimate.value),
+                low_ns: signed(estimate.low),
+                high_ns: signed(estimate.high),
             }),
             missing: estimate.is_none().then_some(if known {
                 few
@@ -297,7 +296,7 @@ impl<'a> ProcessStepTable<'a> {
 pub(crate) fn warm_up(steps: &[StepSpan]) -> usize {
     let length_ns = |step: &StepSpan| duration(step.start_ns, step.end_ns);
     let mut lengths: Vec<u64> = steps.iter().map(length_ns).collect();
-    let median_ns = stats::median_low(&mut lengths).unwrap_or(0);
+    let median_ns = gctrace_stats::median_low(&mut lengths).unwrap_or(0);
     let long_ns = times(median_ns, WARM_UP_FACTOR);
     steps.iter().take_while(|step| length_ns(step) > long_ns).count()
 }
@@ -354,7 +353,7 @@ fn comparison(
     let mean_ns = |lengths: &[f64]| {
         let sum: f64 = lengths.iter().sum();
         let count = lengths.len();
-        (count > 0).then(|| whole(sum / count as f64).unsigned_abs())
+        (count > 0).then(|| signed(sum / count as f64).unsigned_abs())
     };
     StepComparison {
         basis: Basis::Inferred,
@@ -363,18 +362,10 @@ fn comparison(
         other_count: others.len() as u64,
         other_mean_ns: mean_ns(others),
         difference: estimate.map(|estimate| StepDifference {
-            mean_ns: whole(estimate.value),
-            low_ns: whole(estimate.low),
-            high_ns: whole(estimate.high),
+            mean_ns: signed(estimate.value),
+            low_ns: signed(estimate.low),
+            high_ns: signed(estimate.high),
         }),
         missing: estimate.is_none().then_some(missing),
     }
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "casts of floats saturate; steps are far shorter than 292 years"
-)]
-fn whole(ns: f64) -> i64 {
-    ns.round() as i64
 }

@@ -10,8 +10,8 @@ use crate::spans::PauseSpan;
 use crate::time;
 use crate::time::add_to;
 use crate::time::intervals::Intervals;
-use crate::time::stats::ratio;
 use gctrace_event::GcReason;
+use gctrace_stats::ratio;
 use std::collections::BTreeMap;
 
 /// Fewer steps than this do not show where training begins.

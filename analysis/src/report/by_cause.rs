@@ -1,8 +1,8 @@
 //! Pauses by cause.
 
 use super::{GroupName, PauseTotal, PausesReport, Report};
-use crate::time::stats::ratio;
 use gctrace_event::GcReason;
+use gctrace_stats::ratio;
 use schemars::JsonSchema;
 use serde::Serialize;
 

@@ -1,7 +1,7 @@
 //! The part of a report about the cost of pauses, by replay of the schedule without them.
 
 use super::{Basis, NoErrorBar, PauseTotal};
-use crate::time::stats::ratio;
+use gctrace_stats::ratio;
 use schemars::JsonSchema;
 use serde::Serialize;
 

@@ -2,7 +2,7 @@
 
 use super::{Basis, Location};
 use crate::time::add_to;
-use crate::time::stats::ratio;
+use gctrace_stats::ratio;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;

@@ -196,7 +196,7 @@ impl GrowthReport {
         /// Chosen so that the growth of a setup phase or of one epoch does not count.
         const BY: f64 = 1.5;
         let middle = self.at(0.5).objects;
-        crate::time::stats::ratio(self.last.objects, middle).is_some_and(|ratio| ratio >= BY)
+        gctrace_stats::ratio(self.last.objects, middle).is_some_and(|ratio| ratio >= BY)
     }
 
     /// The collection nearest to this share of the time between the first and the last.

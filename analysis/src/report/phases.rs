@@ -1,8 +1,8 @@
 //! The part of a report about the phases of the run.
 
 use super::{Basis, ByCause, LinesReport, PauseTotal, StepSource};
-use crate::time::stats::{ratio, scaled};
 use crate::time::sum;
+use gctrace_stats::{ratio, scaled};
 use schemars::JsonSchema;
 use serde::Serialize;
 

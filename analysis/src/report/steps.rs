@@ -1,8 +1,8 @@
 //! The part of a report about training steps.
 
 use super::{Basis, IdlePart, NoComparison};
-use crate::statistics::bootstrap;
 use gctrace_event::NamedMarker;
+use gctrace_stats::bootstrap;
 use schemars::JsonSchema;
 use serde::Serialize;
 

@@ -7,11 +7,11 @@ use crate::report::{
     Basis, DeletedGeneration, DeletedReport, ExplicitCallsReport, FreedNothingReport, MissingData,
     OmittedGpuReport, OverheadReport, PauseTotal, ProbeReport, ProcessReport,
 };
-use crate::time::stats::{rate, ratio};
 use crate::time::{add_to, duration, sum};
 use gctrace_event::{
     ExaminedProcesses, HitCost, OmittedPauses, ProbeCost, ProcessOrigin, Segment, UnseenCollections,
 };
+use gctrace_stats::{rate, ratio};
 use std::collections::BTreeMap;
 
 /// A program that does nothing but collect spends at most this share of its CPU time on being recorded.

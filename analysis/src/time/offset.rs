@@ -6,7 +6,6 @@
 //! [`candidates`] returns all that it may be. Which timestamps are compared is decided elsewhere:
 //! `gpu/merge.rs` and `gpu/ranks.rs`.
 
-use super::stats;
 use std::cmp::Reverse;
 use std::ops::Range;
 
@@ -55,11 +54,11 @@ pub(crate) fn offset(
     if matched.len() < fewest {
         return None;
     }
-    let median = stats::median_high(&mut matched)?;
+    let median = gctrace_stats::median_high(&mut matched)?;
     let mut deviations: Vec<u64> = matched.iter().map(|one| one.abs_diff(median)).collect();
     Some(ClockOffset {
         offset_ns: around_ns.checked_add(median)?,
-        error_ns: stats::median_high(&mut deviations)?,
+        error_ns: gctrace_stats::median_high(&mut deviations)?,
         matches: matched.len() as u64,
     })
 }

@@ -3,7 +3,7 @@
 use super::report::{
     MeasuredDifference, TuneMeasure, TuneMethod, TuneRefusal, TuneReport, TuneUnit, TunedSetting,
 };
-use crate::statistics::{mean, standard_deviation, student, student_outside};
+use gctrace_stats::{float, mean, signed, standard_deviation, student, student_outside, whole};
 
 /// Runs with the first setting that a difference from it needs: one alone may be an outlier.
 pub const FEWEST_RUNS: usize = 2;
@@ -198,7 +198,7 @@ impl ComparedClock {
     ) -> Option<ComparedMeans> {
         let of = |column: &[RunTime]| {
             let mean = mean(&column.iter().map(part).collect::<Vec<_>>())?;
-            Some((mean, mean * mean * self.variance / float(column.len())))
+            Some((mean, mean * mean * self.variance / float(column.len() as u64)))
         };
         let ((this, this_error), (first, first_error)) = (of(these)?, of(first)?);
         Some(ComparedMeans { difference: this - first, error: (this_error + first_error).sqrt() })
@@ -243,21 +243,6 @@ impl Spread {
         let freedom = self.freedom.saturating_add(USUAL_WEIGHT);
         ((usual + self.squares) / f64::from(freedom), freedom)
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "runs are few")]
-fn float(count: usize) -> f64 {
-    count as f64
-}
-
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
-fn whole(value: f64) -> u64 {
-    value.round() as u64
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "saturates")]
-fn signed(value: f64) -> i64 {
-    value.round() as i64
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use super::report::{
     MeasuredDifference, TuneMeasure, TuneMethod, TuneOutcome, TuneReport, TuneUnit, TunedSetting,
 };
 use crate::report::Basis;
-use crate::statistics::holm;
+use gctrace_stats::holm;
 use std::cmp::Ordering;
 
 /// p below which a difference is one.

@@ -1,11 +1,9 @@
 //! What `gctrace apply` does in a program, as far as it needs no Python: `python/apply` has the rest.
 //!
 //! - `marks`: which marks are steps;
-//! - `auto`: the right setting found and proven while the program runs;
 //! - `memory`: what is left of it;
 //! - `files`: what is written, and what the kernel reports of the process.
 
-pub(crate) mod auto;
 pub(crate) mod files;
 pub(crate) mod marks;
 pub(crate) mod memory;

@@ -82,9 +82,9 @@ fn step(runs: &[ComparedRun]) -> String {
     };
     let sd = match runs {
         [run] => run.step_sd_ns,
-        _ => gctrace_analysis::statistics::standard_deviation(&means),
+        _ => gctrace_stats::standard_deviation(&means),
     };
-    let mean = gctrace_analysis::statistics::mean(&means).unwrap_or_default();
+    let mean = gctrace_stats::mean(&means).unwrap_or_default();
     let sd = sd.map_or_else(String::new, |sd| format!(" ± {:.3}", sd / 1e6));
     format!("{:.3}{sd}", mean / 1e6)
 }

@@ -8,10 +8,10 @@ use crate::report::{
     GarbageReport, Location, MainCycles, PerStep,
 };
 use crate::spans::StepSpan;
-use crate::time::stats::{rate, ratio};
 use crate::time::sum;
 use crate::{paths, words};
 use gctrace_event::ObjectKind;
+use gctrace_stats::{rate, ratio};
 
 /// Most cycles that a verdict sums up: it is about a few cycles or none.
 const MAIN_CYCLES: usize = 8;

@@ -2,6 +2,7 @@
 
 use crate::accumulate::growth::ThinnedSeries;
 use crate::spans::StepSpan;
+use gctrace_stats::float;
 
 /// Entries kept of a series.
 const SERIES: usize = 128;
@@ -98,11 +99,6 @@ fn steps_before(steps: &[StepSpan], at_ns: u64) -> f64 {
     let length_ns = float(last.end_ns.saturating_sub(last.start_ns).max(1));
     let within = float(at_ns.saturating_sub(last.start_ns)) / length_ns;
     float(begun as u64 - 1) + within.min(1.0)
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a mean needs no more than 52 bits")]
-fn float(number: u64) -> f64 {
-    number as f64
 }
 
 #[cfg(test)]

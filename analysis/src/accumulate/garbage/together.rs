@@ -5,7 +5,7 @@ use crate::report::{
     Basis, GarbageCycle, GarbageEstimate, GarbageKind, GarbageReport, ProcessReport,
 };
 use crate::time::add_to;
-use crate::time::stats::ratio;
+use gctrace_stats::{float, ratio};
 use std::cmp::Reverse;
 
 /// The garbage of all processes; of one process its report, unchanged. Steps of different processes
@@ -118,9 +118,4 @@ fn estimates(
         count: one.count.saturating_add(other.count),
         per_s: one.per_s.zip(other.per_s).map(|(one, other)| one + other),
     })
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a ratio needs no more than 52 bits")]
-fn float(number: u64) -> f64 {
-    number as f64
 }

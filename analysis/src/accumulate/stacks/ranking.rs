@@ -6,8 +6,8 @@ use crate::report::{
     LibraryReport, LineReport, LineTotal, LinesReport, Location, PauseTotal, StackReport,
     TrainingLibrary,
 };
-use crate::time::stats::ratio;
 use gctrace_event::{Frame, GcReason};
+use gctrace_stats::ratio;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -8,7 +8,7 @@ use super::pairs;
 use super::pairs::{DraftCollective, KernelPairs, KeylessCollectives, SLACK_NS};
 use crate::gpu::timeline::{NameIndex, Timeline};
 use crate::time::offset::{TOLERANCE_NS, TimestampPair};
-use crate::time::{difference, later, offset, stats};
+use crate::time::{difference, later, offset};
 use std::collections::{HashMap, HashSet};
 
 /// Fewer agreeing collectives than this do not relate two clocks ...
@@ -179,7 +179,7 @@ impl JobDraft {
             Some(difference(self.meetings[meeting].end_ns, kernel.end_ns))
         });
         let mut keyed: Vec<i64> = keyed.collect();
-        if let Some(offset) = stats::median_low(&mut keyed) {
+        if let Some(offset) = gctrace_stats::median_low(&mut keyed) {
             return vec![offset];
         }
         let mut series: HashMap<NameIndex, TimestampPair> = HashMap::new();
@@ -210,18 +210,18 @@ impl JobDraft {
         if !same_clock {
             let found = self.pairs(kernels, offset_ns);
             let mut differences = self.differences(kernels, &found);
-            offset_ns = stats::median_low(&mut differences)?;
+            offset_ns = gctrace_stats::median_low(&mut differences)?;
         }
         let mut pairs = self.pairs(kernels, offset_ns);
         pairs.keep_simultaneous(&self.meetings, &kernels.collective, offset_ns);
         let mut differences = self.differences(kernels, &pairs);
         if !same_clock {
-            offset_ns = stats::median_low(&mut differences)?;
+            offset_ns = gctrace_stats::median_low(&mut differences)?;
         }
         let off = |found_ns: &i64| difference(*found_ns, offset_ns);
         Some(DraftFit {
             offset_ns,
-            error_ns: stats::spread(&differences, offset_ns)?,
+            error_ns: gctrace_stats::spread(&differences, offset_ns)?,
             ambiguous: false,
             same_clock,
             score: differences.iter().map(off).map(offset::weight).sum(),

@@ -8,7 +8,7 @@
 use super::kernels::{CollectiveKernel, CollectiveKernels};
 use super::pairs::{DraftCollective, FEWEST_TENTHS, OffsetMatch, within};
 use crate::gpu::timeline::NameIndex;
-use crate::time::{difference, stats};
+use crate::time::difference;
 use std::collections::BTreeSet;
 
 /// GPU clocks are read with an error of at least this.
@@ -303,13 +303,13 @@ impl KernelGroup {
             arrivals.push(difference(arrival.0, arrival.1));
             lasts.push(arrival.0.max(arrival.1));
         }
-        let Some(usual_ns) = stats::median_low(&mut apart.clone()) else {
+        let Some(usual_ns) = gctrace_stats::median_low(&mut apart.clone()) else {
             return (GroupMatch::Undecided, pairs);
         };
         // The median of absolute values, to the mean of an exponential distribution.
         let noise_ns = (usual_ns * 144 / 100).max(LEAST_NOISE_NS);
         let from_usual = |values: &[i64]| {
-            let center = stats::median_low(&mut values.to_vec()).unwrap_or_default();
+            let center = gctrace_stats::median_low(&mut values.to_vec()).unwrap_or_default();
             let off = values.iter().map(move |value| value.abs_diff(center));
             off.collect::<Vec<u64>>()
         };

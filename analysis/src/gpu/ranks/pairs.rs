@@ -6,7 +6,7 @@
 use super::kernels::{CollectiveKernel, CollectiveKernels, CollectiveLabel};
 use crate::gpu::timeline::{NameIndex, OpIndex};
 use crate::time::offset::TOLERANCE_NS;
-use crate::time::{difference, later, offset, signed, stats};
+use crate::time::{difference, later, offset, signed};
 
 /// This many tenths of the kernels of the side with fewer must match: some profiles are thinned
 /// out, some start later than others.
@@ -240,8 +240,8 @@ impl OffsetMatch<'_> {
         let other_ends: Vec<i64> = chain.iter().map(|at| self.kernel(*at).0).collect();
         let both = within(&ends, &other_ends).min(within(&other_ends, &ends));
         let mut off: Vec<i64> = pairs.iter().map(|pair| self.off(pair)).collect();
-        let center = stats::median_low(&mut off);
-        let Some(error_ns) = center.and_then(|center| stats::spread(&off, center)) else {
+        let center = gctrace_stats::median_low(&mut off);
+        let Some(error_ns) = center.and_then(|center| gctrace_stats::spread(&off, center)) else {
             return false;
         };
         let part = if pairs.len() * 10 >= both * MAX_TENTHS { CLOSE } else { VERY_CLOSE };
@@ -275,7 +275,7 @@ pub(super) fn within(timestamps: &[i64], others: &[i64]) -> usize {
 fn distance(sorted: &[i64]) -> Option<i64> {
     let mut distances: Vec<i64> =
         sorted.windows(2).map(|pair| difference(pair[1], pair[0])).collect();
-    stats::median_low(&mut distances)
+    gctrace_stats::median_low(&mut distances)
 }
 
 /// Whether the profiler's sequence numbers identify the same collectives on both ranks: then the
@@ -288,7 +288,7 @@ pub(super) fn keep_step(ends: &[(i64, i64)]) -> bool {
         signed(change)
     });
     let mut changes: Vec<i64> = changes.collect();
-    let change = stats::median_low(&mut changes);
+    let change = gctrace_stats::median_low(&mut changes);
     let firsts: Vec<i64> = ends.iter().map(|(first, _)| *first).collect();
     let allowed = |distance: i64| (distance / VERY_CLOSE).max(2 * ALWAYS_NS);
     // Of two pairs nothing but the one change is known: two steps of two runs may be as long.

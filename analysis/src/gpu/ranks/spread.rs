@@ -2,7 +2,7 @@
 //! Owns the rule for outliers.
 
 use crate::report::{HostOutlier, RankFigure, RankOutlier, RankReport, RankSpread, TraceReport};
-use crate::time::stats::median;
+use gctrace_stats::median;
 use std::collections::BTreeMap;
 
 /// Ranks, and hosts, from which on some can stand out from the others.

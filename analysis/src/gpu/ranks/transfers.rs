@@ -7,7 +7,7 @@
 use super::groups::PlacedRank;
 use super::kernels::{TransferChannel, TransferKernel};
 use super::pairs::SLACK_NS;
-use crate::time::{later, stats};
+use crate::time::later;
 use std::collections::BTreeMap;
 
 /// How far the first pair is searched from the one whose ends are closest.
@@ -128,5 +128,5 @@ fn apart_ns(send: &ChannelSide, receive: &ChannelSide, shift: i64) -> Option<u64
     if apart.len() * 10 < fewer * FEWEST_TENTHS {
         return None;
     }
-    stats::median_low(&mut apart)
+    gctrace_stats::median_low(&mut apart)
 }

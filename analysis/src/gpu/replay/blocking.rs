@@ -12,7 +12,7 @@ use super::waits;
 use crate::gpu::calls::CallEffect;
 use crate::gpu::timeline::{Call, CallIndex, NameIndex, OpIndex, Timeline};
 use crate::spans::index::Index;
-use crate::time::{signed, stats};
+use crate::time::signed;
 use std::collections::HashMap;
 
 /// A waiting call returns this long after what it waited for, if no call of the trace shows it;
@@ -100,7 +100,7 @@ impl<'a> BlockingEvidence<'a> {
             let end_ns = waited_for.map(|op| self.timeline.ops[op].end_ns).max()?;
             Some(call.end_ns - end_ns)
         });
-        let median = stats::median_high(&mut delays.collect::<Vec<u64>>());
+        let median = gctrace_stats::median_high(&mut delays.collect::<Vec<u64>>());
         median.map_or(RETURN_NS, signed)
     }
 

@@ -8,7 +8,7 @@ use super::network::{NetworkBuilder, NetworkNodeId};
 use super::streams::StreamQueue;
 use crate::gpu::calls::CallEffect;
 use crate::gpu::timeline::{Call, CallIndex, OpIndex, Timeline};
-use crate::time::{stats, times};
+use crate::time::times;
 
 /// Operations that a stream accepts, if the trace does not show another number: CUDA's driver
 /// blocks launches beyond about 1,024 that wait.
@@ -68,7 +68,7 @@ fn long_ns(timeline: &Timeline) -> u64 {
     let launches =
         timeline.calls.iter().filter(|call| call.kind == CallEffect::Launch && call.timed);
     let mut lengths: Vec<u64> = launches.map(Call::duration_ns).collect();
-    let median = stats::median_high(&mut lengths);
+    let median = gctrace_stats::median_high(&mut lengths);
     median.map_or(LONG_NS, |median_ns| times(median_ns, LONG_FACTOR).max(LONG_NS))
 }
 

@@ -3,7 +3,7 @@
 
 use super::ReplaySchedule;
 use crate::gpu::timeline::{ProcessTimeline, StepSpan, ThreadIndex};
-use crate::time::{duration, stats};
+use crate::time::duration;
 
 /// Fewer steps do not show how much they vary.
 const FEWEST: usize = 5;
@@ -63,7 +63,7 @@ impl StepEvidence {
         }
         let mut sorted: Vec<u64> = steps.iter().map(|step| step.without_ns).collect();
         sorted.sort_unstable();
-        let median_without_ns = stats::median_high(&mut sorted)?;
+        let median_without_ns = gctrace_stats::median_high(&mut sorted)?;
         let errors = steps.iter().map(|step| {
             let predicted = median_without(&sorted, step.without_ns);
             step.without_ns as f64 - predicted as f64
@@ -127,7 +127,7 @@ fn unexplained_ns(steps: &[ReplayedStep]) -> Option<i64> {
     let median = |paused: bool| {
         let those = steps.iter().filter(|step| step.paused == paused);
         let mut durations: Vec<u64> = those.map(|step| step.without_ns).collect();
-        let median = stats::median_high(&mut durations)?;
+        let median = gctrace_stats::median_high(&mut durations)?;
         Some((i128::from(median), durations.len() as i128))
     };
     let ((with, count), (without, _)) = (median(true)?, median(false)?);

@@ -5,7 +5,7 @@ use super::layout::{ByKind, ReplayLayout};
 use super::network::NetworkBuilder;
 use crate::gpu::timeline::{Call, CallIndex, Op, OpIndex, Timeline};
 use crate::spans::index::Index;
-use crate::time::{after, duration, later, signed, stats};
+use crate::time::{after, duration, later, signed};
 use gctrace_event::HostCodeKind;
 use std::collections::HashMap;
 
@@ -147,7 +147,7 @@ impl TypicalLatency {
 /// The value at this fraction of the sorted values (4: the first quartile); `without` if there are
 /// none.
 fn one_of(fraction: usize, mut values: Vec<u64>, without: i64) -> i64 {
-    stats::quantile(&mut values, fraction).map_or(without, signed)
+    gctrace_stats::quantile(&mut values, fraction).map_or(without, signed)
 }
 
 /// Calls before the profiler's work in which the one around it is looked for.

@@ -13,7 +13,7 @@ use crate::gpu::timeline::{Call, CallIndex, NameIndex, Timeline};
 use crate::spans::PauseSpan;
 use crate::spans::index::Index;
 use crate::time::intervals::SummedIntervals;
-use crate::time::{signed, stats, times};
+use crate::time::{signed, times};
 
 /// A thread is quiet for unusually long from this many times its median time between calls ...
 const QUIET_FACTOR: u64 = 20;
@@ -172,7 +172,7 @@ fn quiet_ns(chain: &CallChain, layout: &ReplayLayout, pauses: &SummedIntervals) 
         let ((_, end), (start, _)) = (layout.call_span(pair[0]), layout.call_span(pair[1]));
         pauses.outside(end, start)
     });
-    let median = stats::median_high(&mut gaps.collect::<Vec<u64>>());
+    let median = gctrace_stats::median_high(&mut gaps.collect::<Vec<u64>>());
     median.map_or(QUIET_NS, |median_ns| times(median_ns, QUIET_FACTOR).max(QUIET_NS))
 }
 

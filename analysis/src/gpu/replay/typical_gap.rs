@@ -3,8 +3,8 @@
 
 use super::layout::{CallChain, ReplayLayout};
 use crate::gpu::timeline::{CallIndex, NameIndex, Timeline};
+use crate::time::duration;
 use crate::time::intervals::SummedIntervals;
-use crate::time::{duration, stats};
 use std::collections::HashMap;
 
 /// Fewer times of a kind do not show what is usual.
@@ -37,7 +37,7 @@ impl TypicalGap {
         }
         let usual = times.into_iter().filter(|(_, of)| of.len() >= FEWEST);
         let low_ns = usual.filter_map(|(kind, mut of)| {
-            let low_ns = stats::quantile(&mut of, 10)?;
+            let low_ns = gctrace_stats::quantile(&mut of, 10)?;
             (low_ns >= MIN_NS).then_some((kind, low_ns))
         });
         Self { low_ns: low_ns.collect() }

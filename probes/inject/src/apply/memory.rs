@@ -1,8 +1,8 @@
 //! Memory that is left to this process: by its cgroups, by the machine, and of its GPU.
 
-use super::auto::DeviceMemory;
 use super::files::read_into;
 use crate::cupti;
+use gctrace_tuner::DeviceMemory;
 use std::ffi::{c_int, c_void};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;

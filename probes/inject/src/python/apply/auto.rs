@@ -5,7 +5,6 @@ use super::agent::{Agent, Stage};
 use super::report::is_incremental;
 use super::search::{Decider, ProgramGauge, RankLink, RankNews, RunningSearch, SettingSearch};
 use super::{calls, costs, sums};
-use crate::apply::auto::{Action, Controller, Follower, Thresholds};
 use crate::confined::is_noticed;
 use crate::cupti;
 use crate::process_ring::now_ns;
@@ -13,6 +12,7 @@ use crate::python::collector_functions::CollectCall;
 use crate::python::collector_state::CollectorState;
 use crate::python::object::OwnedRef;
 use gctrace_settings::{AutoOptions, AutoReport, GcChange};
+use gctrace_tuner::{Action, Controller, Follower, Thresholds};
 use std::ffi::CStr;
 
 impl Agent {

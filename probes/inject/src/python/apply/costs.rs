@@ -1,9 +1,9 @@
 //! What collections cost in CPU time, and what full ones leave: for the search for a setting. Noted by
 //! [`super::sums`] while a search runs.
 
-use crate::apply::auto::{Figures, MeasuredFull};
 use crate::process_ring::{now_ns, process_cpu_ns, thread_cpu_ns, tid};
 use crate::python::collector_state::CollectorState;
+use gctrace_tuner::{Figures, MeasuredFull};
 use std::sync::Mutex;
 
 /// Locked for short, with the interpreter's lock held.

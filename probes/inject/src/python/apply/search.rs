@@ -3,14 +3,14 @@
 
 use super::costs;
 use super::sums::WorkBegin;
-use crate::apply::auto::{
-    Action, Controller, DeviceMemory, Figures, Follower, Gauge, RankOrders, Thresholds,
-};
 use crate::apply::files::{ReportFolder, rss_bytes};
 use crate::apply::memory::{device_memory, headroom_bytes, malloc_use};
 use crate::confined::is_confined;
 use crate::process_ring::now_ns;
 use crate::python::collector_functions::Collector;
+use gctrace_tuner::{
+    Action, Controller, DeviceMemory, Figures, Follower, Gauge, RankOrders, Thresholds,
+};
 
 /// The search in one process.
 pub(super) enum SettingSearch {

@@ -5,22 +5,22 @@
 
 /// The value at a fraction of the sorted values: 2 is the median, the higher one of an even number;
 /// 4 the first quartile. `None` without values. Reorders them.
-pub(crate) fn quantile<T: Ord + Copy>(values: &mut [T], fraction: usize) -> Option<T> {
+pub fn quantile<T: Ord + Copy>(values: &mut [T], fraction: usize) -> Option<T> {
     nth(values, values.len() / fraction)
 }
 
 /// The median; of an even number of values the higher one. `None` without values. Reorders them.
-pub(crate) fn median_high<T: Ord + Copy>(values: &mut [T]) -> Option<T> {
+pub fn median_high<T: Ord + Copy>(values: &mut [T]) -> Option<T> {
     quantile(values, 2)
 }
 
 /// The median; of an even number of values the lower one. `None` without values. Reorders them.
-pub(crate) fn median_low<T: Ord + Copy>(values: &mut [T]) -> Option<T> {
+pub fn median_low<T: Ord + Copy>(values: &mut [T]) -> Option<T> {
     nth(values, values.len().checked_sub(1)? / 2)
 }
 
 /// The median; of an even number of values the mean of the middle two. `None` without values.
-pub(crate) fn median(values: &[f64]) -> Option<f64> {
+pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let upper = *sorted.get(sorted.len() / 2)?;
@@ -29,7 +29,7 @@ pub(crate) fn median(values: &[f64]) -> Option<f64> {
 }
 
 /// Median distance from a center; of an even number the lower one. `None` without values.
-pub(crate) fn spread(values: &[i64], center: i64) -> Option<u64> {
+pub fn spread(values: &[i64], center: i64) -> Option<u64> {
     let mut distances: Vec<u64> = values.iter().map(|value| value.abs_diff(center)).collect();
     median_low(&mut distances)
 }
@@ -39,7 +39,7 @@ fn nth<T: Ord + Copy>(values: &mut [T], place: usize) -> Option<T> {
 }
 
 /// `value` times `part` / `whole`; 0 of nothing.
-pub(crate) fn scaled(value: u64, part: u64, whole: u64) -> u64 {
+pub fn scaled(value: u64, part: u64, whole: u64) -> u64 {
     let scaled = u128::from(value).saturating_mul(u128::from(part));
     let scaled = scaled.checked_div(u128::from(whole)).unwrap_or(0);
     u64::try_from(scaled).unwrap_or(u64::MAX)
@@ -47,12 +47,12 @@ pub(crate) fn scaled(value: u64, part: u64, whole: u64) -> u64 {
 
 /// `part` / `whole`, `None` where there is no whole.
 #[expect(clippy::cast_precision_loss, reason = "a ratio needs no more than 52 bits")]
-pub(crate) fn ratio(part: u64, whole: u64) -> Option<f64> {
+pub fn ratio(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
 /// Events per second; `None` if no time passed.
-pub(crate) fn rate(count: u64, time_ns: u64) -> Option<f64> {
+pub fn rate(count: u64, time_ns: u64) -> Option<f64> {
     ratio(count, time_ns).map(|per_ns| per_ns * 1e9)
 }
 

@@ -6,7 +6,7 @@
 //! American Statistician 69, 2015, section 5.4.1). The generator is seeded, so that a report is the
 //! same every time.
 
-use crate::time::stats::median;
+use super::median;
 use fastrand::Rng;
 
 use super::{Estimate, count, groups, mean, quantiles};

@@ -1,9 +1,10 @@
 //! A simulated program with CPython's collector, for the tests of the controller.
 
-use super::coin::Coin;
 use super::controller::Controller;
 use super::gauge::{Action, DeviceMemory, Gauge};
-use super::price::{Figures, MeasuredFull, Thresholds, float, whole};
+use super::price::{Figures, MeasuredFull, Thresholds};
+use gctrace_stats::coin::Coin;
+use gctrace_stats::{float, whole};
 
 /// What the program does in a step.
 #[derive(Clone, Copy, Debug)]

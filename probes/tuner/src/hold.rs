@@ -2,12 +2,13 @@
 //! whose best is the best by chance too.
 
 use super::block::{Block, BlockKind, is_other};
-use super::coin::Coin;
 use super::explore::setting;
-use super::mixture::own_by_held;
 use super::pairs::{BlockPairs, ReportedPairs};
-use super::price::{BlockCost, ChargedOld, Figures, Thresholds, float, whole};
+use super::price::{BlockCost, ChargedOld, Figures, Thresholds};
 use gctrace_settings::{AutoPart, AutoSaving, GcSetting};
+use gctrace_stats::coin::Coin;
+use gctrace_stats::mixture::own_by_held;
+use gctrace_stats::{float, signed, whole};
 
 /// Fewest pairs of a proof.
 const FEWEST: usize = 12;
@@ -239,12 +240,6 @@ impl Hold {
             computed_share,
         }
     }
-}
-
-/// The nearest whole number.
-#[expect(clippy::cast_possible_truncation, reason = "saturates")]
-pub(super) fn signed(number: f64) -> i64 {
-    number.round() as i64
 }
 
 /// What follows from the pairs so far.

@@ -1,6 +1,6 @@
 //! Where a series settles: the end of its warm-up.
 
-use super::float;
+use super::float_of;
 
 /// Fewest points of a part that is steady.
 const FEWEST: usize = 4;
@@ -36,7 +36,7 @@ pub fn steady_parts(points: &[(f64, f64)]) -> Vec<usize> {
 fn split(points: &[(f64, f64)]) -> Option<usize> {
     let last = points.last()?.1;
     let least = (last * LEAST_DEVIATION).powi(2).max(f64::MIN_POSITIVE);
-    let size = float(points.len());
+    let size = float_of(points.len());
     let criterion = |squares: f64, parameters: f64| {
         size * (squares / size + least).ln() + parameters * size.ln()
     };
@@ -53,7 +53,7 @@ fn split(points: &[(f64, f64)]) -> Option<usize> {
 
 /// Sum of the squared deviations from the line of least squares.
 fn squares(points: &[(f64, f64)]) -> f64 {
-    let size = float(points.len()).max(1.0);
+    let size = float_of(points.len()).max(1.0);
     let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / size;
     let (x, y) = (mean(|point| point.0), mean(|point| point.1));
     let sum = |of: &dyn Fn(f64, f64) -> f64| {

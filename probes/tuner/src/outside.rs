@@ -7,11 +7,7 @@ use gctrace_settings::AutoDecision;
 
 impl Controller {
     /// The program has set thresholds, which are in place now. Returns what is to be done.
-    pub(crate) fn program_set(
-        &mut self,
-        thresholds: Thresholds,
-        gauge: &mut dyn Gauge,
-    ) -> Option<Action> {
+    pub fn program_set(&mut self, thresholds: Thresholds, gauge: &mut dyn Gauge) -> Option<Action> {
         // It puts back what it read: ours.
         let is_ours = thresholds == self.in_place && thresholds != self.own;
         let [first, second, third] = thresholds;
@@ -28,17 +24,13 @@ impl Controller {
 
     /// The program has switched automatic collection on or off, or it was so from the start. While it is
     /// off nothing is tried.
-    pub(crate) fn program_switched(
-        &mut self,
-        is_on: bool,
-        gauge: &mut dyn Gauge,
-    ) -> Option<Action> {
+    pub fn program_switched(&mut self, is_on: bool, gauge: &mut dyn Gauge) -> Option<Action> {
         self.is_on = is_on;
         self.begin_anew(true, gauge)
     }
 
     /// The program has thawed what was frozen for it.
-    pub(crate) fn program_unfroze(&mut self, gauge: &mut dyn Gauge) -> Option<Action> {
+    pub fn program_unfroze(&mut self, gauge: &mut dyn Gauge) -> Option<Action> {
         self.decide(AutoDecision::Unfrozen);
         if !matches!(self.phase, AutoPhase::Stopped) {
             self.watch_again(true);
@@ -61,7 +53,7 @@ impl Controller {
     }
 
     /// Another rank has hardly any memory left.
-    pub(crate) fn rank_alarmed(&mut self, gauge: &mut dyn Gauge) -> Option<Action> {
+    pub fn rank_alarmed(&mut self, gauge: &mut dyn Gauge) -> Option<Action> {
         if matches!(self.phase, AutoPhase::Stopped) {
             return None;
         }
@@ -70,12 +62,12 @@ impl Controller {
     }
 
     /// The thresholds that the program wants.
-    pub(crate) fn own(&self) -> Thresholds {
+    pub fn own(&self) -> Thresholds {
         self.own
     }
 
     /// The user takes everything back: the caller does that.
-    pub(crate) fn take_back(&mut self) {
+    pub fn take_back(&mut self) {
         if !matches!(self.phase, AutoPhase::Stopped) {
             self.decide(AutoDecision::TakenBack);
             self.end_part();
@@ -86,7 +78,7 @@ impl Controller {
     }
 
     /// The program's thresholds, if others are in place.
-    pub(crate) fn to_give_back(&self) -> Option<Thresholds> {
+    pub fn to_give_back(&self) -> Option<Thresholds> {
         (self.in_place != self.own).then_some(self.own)
     }
 }

@@ -9,50 +9,52 @@
 //! objects that it left: after `max(t2 + 1, L / 4 s + 1/2)` of them on average, with `s` survivors of each. It
 //! traverses the `L` objects, and of the survivors since what has become garbage, which it frees.
 
+use gctrace_stats::float;
+
 /// By how much the rule's price of full collections may be off, as a share: in simulated programs without
 /// noise it is by 0.1 at most.
 pub(super) const COMPUTED_ERROR: f64 = 0.15;
 
 /// What was measured by now. Sums are of one interpreter since any time before.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Figures {
+pub struct Figures {
     /// Thread that makes the steps.
-    pub(crate) tid: u32,
+    pub tid: u32,
     /// CPU time of that thread since it began, in ns.
-    pub(crate) cpu_ns: u64,
+    pub cpu_ns: u64,
     /// CLOCK_MONOTONIC, in ns.
-    pub(crate) wall_ns: u64,
+    pub wall_ns: u64,
     /// Collections by generation.
-    pub(crate) collections: [u64; 3],
+    pub collections: [u64; 3],
     /// CPU time of these, in ns.
-    pub(crate) collecting_ns: [u64; 3],
+    pub collecting_ns: [u64; 3],
     /// Objects that they freed.
-    pub(crate) freed: u64,
+    pub freed: u64,
     /// The longest young and full collection since figures were last read, in ns.
-    pub(crate) longest_ns: [u64; 2],
+    pub longest_ns: [u64; 2],
     /// Objects in the youngest generation: `gc.get_count()[0]`.
-    pub(crate) waiting: u64,
+    pub waiting: u64,
     /// Objects that the last full collection left: `long_lived_total`.
-    pub(crate) old: u64,
+    pub old: u64,
     /// Survivors of collections of generation 1 since: `long_lived_pending`.
-    pub(crate) pending: u64,
+    pub pending: u64,
     /// The last full collection; `None`: none was seen.
-    pub(crate) full: Option<MeasuredFull>,
+    pub full: Option<MeasuredFull>,
 }
 
 /// A full collection.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct MeasuredFull {
+pub struct MeasuredFull {
     /// CPU time of it, in ns.
-    pub(crate) cpu_ns: u64,
+    pub cpu_ns: u64,
     /// Objects that it left.
-    pub(crate) left: u64,
+    pub left: u64,
     /// Objects that it freed.
-    pub(crate) freed: u64,
+    pub freed: u64,
     /// Objects that the one before had left.
-    pub(crate) left_before: u64,
+    pub left_before: u64,
     /// Survivors of collections of generation 1 between both.
-    pub(crate) pending: u64,
+    pub pending: u64,
 }
 
 impl Figures {
@@ -107,21 +109,21 @@ impl MeasuredFull {
 pub(super) const SUSPENDED: u32 = 1_000_000_000;
 
 /// Thresholds, as `gc.set_threshold()` takes them.
-pub(crate) type Thresholds = [u32; 3];
+pub type Thresholds = [u32; 3];
 
 /// The old generation, as the price of full collections needs it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ChargedOld {
     /// Objects that the next full collection traverses.
-    pub(crate) objects: f64,
+    pub objects: f64,
     /// `L` in the rule: as many, if full collections were as frequent as with own settings.
-    pub(crate) quarter_of: f64,
+    pub quarter_of: f64,
     /// Full collections that the program itself asks for, per step: they leave fewer to the rule.
-    pub(crate) asked: f64,
+    pub asked: f64,
     /// CPU time for an object, in ns; 0 before a full collection was seen.
-    pub(crate) ns_each: f64,
+    pub ns_each: f64,
     /// Share of the survivors that is garbage by then.
-    pub(crate) garbage: f64,
+    pub garbage: f64,
 }
 
 impl ChargedOld {
@@ -178,25 +180,25 @@ fn middle_of(young: f64, [_, second, _]: Thresholds) -> f64 {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct BlockCost {
     /// CPU time of a step with its share of full collections, in ns.
-    pub(crate) cpu_ns: f64,
+    pub cpu_ns: f64,
     /// Wall time likewise.
-    pub(crate) wall_ns: f64,
+    pub wall_ns: f64,
     /// CPU time of collections likewise.
-    pub(crate) collecting_ns: f64,
+    pub collecting_ns: f64,
     /// The share of full collections in all of these: computed.
-    pub(crate) full_ns: f64,
+    pub full_ns: f64,
     /// Of that, what they free.
-    pub(crate) garbage_ns: f64,
+    pub garbage_ns: f64,
     /// Net new containers.
-    pub(crate) allocations: f64,
+    pub allocations: f64,
     /// Collections of generation 1.
-    pub(crate) middle: f64,
+    pub middle: f64,
     /// Full collections by the rule.
-    pub(crate) fulls_by_rule: f64,
+    pub fulls_by_rule: f64,
     /// Full collections that ran in the block.
-    pub(crate) fulls: u64,
+    pub fulls: u64,
     /// CPU time of these, in ns: of the whole block.
-    pub(crate) fulls_ns: f64,
+    pub fulls_ns: f64,
 }
 
 /// The steps of a block, by time: milliseconds of work.
@@ -248,18 +250,6 @@ pub(crate) fn block_cost(
         fulls,
         fulls_ns: full_ns,
     }
-}
-
-/// Of times and counts, which are below 2^53.
-#[expect(clippy::cast_precision_loss, reason = "times and counts are below 2^53")]
-pub(crate) fn float(number: u64) -> f64 {
-    number as f64
-}
-
-/// The nearest whole number; 0 for what is none.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
-pub(crate) fn whole(number: f64) -> u64 {
-    number.round() as u64
 }
 
 #[cfg(test)]

@@ -2,10 +2,11 @@
 
 /// A generator of random numbers: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
 #[derive(Clone, Debug)]
-pub(crate) struct Coin(u64);
+pub struct Coin(u64);
 
 impl Coin {
-    pub(crate) fn new(seed: u64) -> Self {
+    /// Of this seed.
+    pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
@@ -18,27 +19,26 @@ impl Coin {
     }
 
     /// Heads or tails.
-    pub(crate) fn toss(&mut self) -> bool {
+    pub fn toss(&mut self) -> bool {
         self.next() >> 63 == 1
     }
 
     /// A number from 0 on below `count`, which is small; 0 if `count` is.
-    pub(crate) fn below(&mut self, count: usize) -> usize {
+    pub fn below(&mut self, count: usize) -> usize {
         let count = count.max(1) as u64;
         usize::try_from(self.next() % count).unwrap_or(0)
     }
 
     /// Puts them into a random order (Fisher and Yates).
-    pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.below(last + 1));
         }
     }
 
     /// A number from 0 to 1.
-    #[cfg(test)]
     #[expect(clippy::cast_precision_loss, reason = "53 bits")]
-    pub(crate) fn share(&mut self) -> f64 {
+    pub fn share(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 }

@@ -3,7 +3,7 @@
 use super::price::{Figures, Thresholds};
 
 /// What is asked about the program.
-pub(crate) trait Gauge {
+pub trait Gauge {
     /// All figures, at the end of a block.
     fn figures(&mut self) -> Figures;
     /// Full collections by now.
@@ -23,15 +23,16 @@ pub(crate) trait Gauge {
 
 /// Memory of a GPU, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct DeviceMemory {
+pub struct DeviceMemory {
     /// In use, by all processes.
-    pub(crate) used: u64,
-    pub(crate) left: u64,
+    pub used: u64,
+    /// Not in use.
+    pub left: u64,
 }
 
 /// What is to be done before the next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Action {
+pub enum Action {
     /// `gc.set_threshold()`.
     SetThresholds(Thresholds),
     /// `gc.collect()` of a generation.

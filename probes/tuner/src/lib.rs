@@ -10,8 +10,11 @@
 //!   order;
 //! - `guard`: memory; `report`: what is reported; `outside`: what others do; `ranks`: those that do as rank 0 does.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+#![forbid(unsafe_code)]
+
 mod block;
-mod coin;
 mod compare;
 mod controller;
 mod decide;
@@ -19,7 +22,6 @@ mod explore;
 mod gauge;
 mod guard;
 mod hold;
-mod mixture;
 mod outside;
 mod pairs;
 mod price;
@@ -31,7 +33,7 @@ mod simulated;
 mod tests;
 mod watch;
 
-pub(crate) use controller::Controller;
-pub(crate) use gauge::{Action, DeviceMemory, Gauge};
-pub(crate) use price::{Figures, MeasuredFull, Thresholds};
-pub(crate) use ranks::{Follower, RankOrders};
+pub use controller::Controller;
+pub use gauge::{Action, DeviceMemory, Gauge};
+pub use price::{Figures, MeasuredFull, Thresholds};
+pub use ranks::{Follower, RankOrders};

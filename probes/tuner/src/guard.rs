@@ -6,8 +6,9 @@
 //! fails; so settings are given back as soon as more is in use than is allowed.
 
 use super::gauge::{DeviceMemory, Gauge};
-use super::price::{MeasuredFull, float, whole};
+use super::price::MeasuredFull;
 use gctrace_settings::AutoDecision;
+use gctrace_stats::{float, whole};
 
 /// More resident memory that is always allowed, in bytes: below it thresholds make no difference.
 const SPARE: u64 = 64 << 20;

@@ -5,19 +5,19 @@
 //! knows of the program it asks of a [`Gauge`].
 
 use super::block::{Block, BlockKind, is_other};
-use super::coin::Coin;
 use super::compare::Comparison;
 use super::explore::Exploration;
 use super::gauge::{Action, Gauge};
 use super::guard::{MemoryAlarm, MemoryGuard, MemoryLook};
 use super::hold::Hold;
 use super::price::{
-    BlockCost, ChargedOld, Figures, MeasuredFull, SUSPENDED, Thresholds, block_cost, float,
-    worked_ms,
+    BlockCost, ChargedOld, Figures, MeasuredFull, SUSPENDED, Thresholds, block_cost, worked_ms,
 };
 use gctrace_settings::{
     AutoDecision, AutoEvent, AutoOptions, AutoPart, AutoSaving, AutoState, ComparedSetting,
 };
+use gctrace_stats::coin::Coin;
+use gctrace_stats::float;
 use std::collections::VecDeque;
 
 /// Steps before anything is measured: caches and lazily made state settle.
@@ -53,7 +53,7 @@ pub(super) enum AutoPhase {
 }
 
 /// The controller of one process.
-pub(crate) struct Controller {
+pub struct Controller {
     pub(super) options: AutoOptions,
     pub(super) coin: Coin,
     /// A step is a millisecond of the process's work.
@@ -127,7 +127,7 @@ pub(crate) struct Controller {
 
 impl Controller {
     /// `own`: the program's thresholds, which are in place. The order of all pairs follows from `seed`.
-    pub(crate) fn new(options: AutoOptions, own: Thresholds, seed: u64) -> Self {
+    pub fn new(options: AutoOptions, own: Thresholds, seed: u64) -> Self {
         Self {
             guard: MemoryGuard::new(options.memory),
             options,
@@ -173,13 +173,13 @@ impl Controller {
     }
 
     /// No step is known: from now on a step is a millisecond of work, and figures are of the process.
-    pub(crate) fn go_by_time(&mut self) {
+    pub fn go_by_time(&mut self) {
         self.by_time = true;
     }
 
     /// Steps have ended: one, or some by time. Returns what is to be done; [`Controller::next`] follows
     /// each action.
-    pub(crate) fn step(&mut self, steps: u64, gauge: &mut dyn Gauge) -> Option<Action> {
+    pub fn step(&mut self, steps: u64, gauge: &mut dyn Gauge) -> Option<Action> {
         self.steps += steps;
         if matches!(self.phase, AutoPhase::Stopped) {
             return None;
@@ -219,7 +219,7 @@ impl Controller {
     }
 
     /// Steps from now on at which nothing is to be decided, but for what is looked at from time to time.
-    pub(crate) fn steps_ahead(&self) -> u64 {
+    pub fn steps_ahead(&self) -> u64 {
         if matches!(self.phase, AutoPhase::Stopped) {
             return u64::MAX;
         }
@@ -237,7 +237,7 @@ impl Controller {
     }
 
     /// What is to be done next, after an action; `None`: the next step.
-    pub(crate) fn next(&mut self, gauge: &mut dyn Gauge) -> Option<Action> {
+    pub fn next(&mut self, gauge: &mut dyn Gauge) -> Option<Action> {
         loop {
             if let Some(action) = self.queue.pop_front() {
                 if let Action::SetThresholds(thresholds) = action {
@@ -472,7 +472,7 @@ impl Controller {
 
     /// Whether objects are frozen for it.
     #[cfg(test)]
-    pub(crate) fn is_frozen(&self) -> bool {
+    pub fn is_frozen(&self) -> bool {
         matches!(&self.phase, AutoPhase::Hold(hold) if hold.is_frozen())
     }
 

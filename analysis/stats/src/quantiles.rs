@@ -7,7 +7,7 @@ const MOST_FREEDOM: u32 = 1_000;
 
 /// The value below which this share of Student's distribution lies; `None` without a degree of
 /// freedom, or for a share outside 0.5 to 0.999_999_999.
-pub(crate) fn student(share: f64, freedom: u32) -> Option<f64> {
+pub fn student(share: f64, freedom: u32) -> Option<f64> {
     if freedom == 0 || !(0.5..=0.999_999_999).contains(&share) {
         return None;
     }
@@ -25,7 +25,7 @@ pub(crate) fn student(share: f64, freedom: u32) -> Option<f64> {
 
 /// Share of Student's distribution outside -|t| to |t|, the two-sided p of `t`; `freedom` may be a
 /// fraction, and is rounded down. `None` below one degree of freedom.
-pub(crate) fn student_outside(t: f64, freedom: f64) -> Option<f64> {
+pub fn student_outside(t: f64, freedom: f64) -> Option<f64> {
     if !(freedom >= 1.0 && t.is_finite()) {
         return None;
     }
@@ -58,7 +58,7 @@ fn student_within(t: f64, freedom: u32) -> f64 {
 
 /// Share of the normal distribution above `deviate`, which must not be negative; off by at most
 /// 7.5e-8 (Abramowitz and Stegun, 26.2.17).
-pub(super) fn normal_above(deviate: f64) -> f64 {
+pub(crate) fn normal_above(deviate: f64) -> f64 {
     const FACTORS: [f64; 5] =
         [1.330_274_429, -1.821_255_978, 1.781_477_937, -0.356_563_782, 0.319_381_530];
     let inverse = 1.0 / (1.0 + 0.231_641_9 * deviate);

@@ -1,13 +1,14 @@
 //! What the controller reports.
 
 use super::controller::{AutoPhase, Controller};
-use super::hold::{Hold, signed};
-use super::price::{COMPUTED_ERROR, float, whole};
+use super::hold::Hold;
+use super::price::COMPUTED_ERROR;
 use gctrace_settings::{AutoReport, AutoSaving};
+use gctrace_stats::{float, signed, whole};
 
 impl Controller {
     /// What it did by now. `agent_ns`: time of gctrace's own code at steps.
-    pub(crate) fn report(&self, agent_ns: u64) -> AutoReport {
+    pub fn report(&self, agent_ns: u64) -> AutoReport {
         let hold = match &self.phase {
             AutoPhase::Hold(hold) => Some(&**hold),
             _ => None,

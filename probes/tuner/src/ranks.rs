@@ -13,9 +13,9 @@ use std::collections::VecDeque;
 
 /// What rank 0 has in place.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct RankOrders {
+pub struct RankOrders {
     /// Process id of rank 0; 0: there is none.
-    pub(crate) leader: u32,
+    pub leader: u32,
     /// `None`: the program's own.
     thresholds: Option<Thresholds>,
     is_frozen: bool,
@@ -25,12 +25,12 @@ pub(crate) struct RankOrders {
 
 impl RankOrders {
     /// Nothing is in place.
-    pub(crate) fn of(leader: u32) -> Self {
+    pub fn of(leader: u32) -> Self {
         Self { leader, ..Self::default() }
     }
 
     /// Rank 0 does this; `own` are the program's thresholds.
-    pub(crate) fn note(&mut self, action: Action, own: Thresholds) {
+    pub fn note(&mut self, action: Action, own: Thresholds) {
         match action {
             Action::SetThresholds(set) => self.thresholds = (set != own).then_some(set),
             Action::Freeze => self.is_frozen = true,
@@ -45,7 +45,7 @@ impl RankOrders {
 
 /// A rank that follows.
 #[derive(Debug)]
-pub(crate) struct Follower {
+pub struct Follower {
     own: Thresholds,
     in_place: Thresholds,
     is_frozen: bool,
@@ -64,7 +64,7 @@ pub(crate) struct Follower {
 
 impl Follower {
     /// `own`: the program's thresholds, which are in place.
-    pub(crate) fn new(options: &AutoOptions, own: Thresholds) -> Self {
+    pub fn new(options: &AutoOptions, own: Thresholds) -> Self {
         Self {
             own,
             in_place: own,
@@ -82,7 +82,7 @@ impl Follower {
 
     /// A step has ended; `orders` if it was looked for them. Returns what is to be done, as
     /// [`Controller::step`](super::Controller::step) does.
-    pub(crate) fn step(
+    pub fn step(
         &mut self,
         steps: u64,
         orders: Option<RankOrders>,
@@ -146,7 +146,7 @@ impl Follower {
     }
 
     /// What is to be done next, after an action.
-    pub(crate) fn next(&mut self, gauge: &mut dyn Gauge) -> Option<Action> {
+    pub fn next(&mut self, gauge: &mut dyn Gauge) -> Option<Action> {
         let next = self.queue.pop_front();
         if next.is_none()
             && let Some(alarm) = self.alarm.take()
@@ -172,16 +172,12 @@ impl Follower {
     }
 
     /// Whether all ranks are to give everything back; once.
-    pub(crate) fn takes_alarm(&mut self) -> bool {
+    pub fn takes_alarm(&mut self) -> bool {
         std::mem::take(&mut self.raises_alarm)
     }
 
     /// The program has set thresholds, which are in place now.
-    pub(crate) fn program_set(
-        &mut self,
-        thresholds: Thresholds,
-        gauge: &mut dyn Gauge,
-    ) -> Option<Action> {
+    pub fn program_set(&mut self, thresholds: Thresholds, gauge: &mut dyn Gauge) -> Option<Action> {
         // It puts back what it read: ours.
         if thresholds != self.in_place || thresholds == self.own {
             self.own = thresholds;
@@ -194,23 +190,23 @@ impl Follower {
     }
 
     /// The program has thawed what was frozen for it.
-    pub(crate) fn program_unfroze(&mut self) {
+    pub fn program_unfroze(&mut self) {
         self.is_frozen = false;
     }
 
     /// The user takes everything back: the caller does that.
-    pub(crate) fn take_back(&mut self) {
+    pub fn take_back(&mut self) {
         self.stop(AutoDecision::TakenBack);
         self.queue.clear();
     }
 
     /// The program's thresholds, if others are in place.
-    pub(crate) fn to_give_back(&self) -> Option<Thresholds> {
+    pub fn to_give_back(&self) -> Option<Thresholds> {
         (self.in_place != self.own).then_some(self.own)
     }
 
     /// What it did by now.
-    pub(crate) fn report(&self) -> AutoReport {
+    pub fn report(&self) -> AutoReport {
         AutoReport {
             state: match self.stopped {
                 None => AutoState::Following,

@@ -3,9 +3,10 @@
 //! By the charged CPU time of collections, which varies by microseconds, not by that of steps.
 
 use super::block::{Block, BlockKind};
-use super::coin::Coin;
-use super::price::{BlockCost, SUSPENDED, Thresholds, float, whole};
+use super::price::{BlockCost, SUSPENDED, Thresholds};
 use gctrace_settings::{AutoDifference, ComparedSetting, GcSetting};
+use gctrace_stats::coin::Coin;
+use gctrace_stats::{float, whole};
 
 /// First thresholds that are tried. Two neighbors were never apart by more than the noise where they
 /// were the best.

@@ -10,7 +10,7 @@
 //! that the differences are symmetric about their mean.
 
 /// Probability that an interval ever misses the mean.
-pub(crate) const ALPHA: f64 = 0.05;
+pub const ALPHA: f64 = 0.05;
 
 /// Fewest pairs that have an interval. `S^2 <= t V` bounds `M`, so that some more are needed.
 const FEWEST: usize = 8;
@@ -29,22 +29,24 @@ const FARTHEST: f64 = 30.0;
 
 /// The difference of a pair by its mean: 0 if both are alike, at most 2 to either side. Exchanging them
 /// changes its sign alone.
-pub(crate) fn difference(held: f64, own: f64) -> f64 {
+pub fn difference(held: f64, own: f64) -> f64 {
     let sum = held + own;
     if sum > 0.0 { 2.0 * (held - own) / sum } else { 0.0 }
 }
 
 /// `own` as a multiple of `held`, from the difference of a pair.
-pub(crate) fn own_by_held(difference: f64) -> f64 {
+pub fn own_by_held(difference: f64) -> f64 {
     let difference = difference.clamp(-1.999, 1.999);
     (2.0 - difference) / (2.0 + difference)
 }
 
 /// Both ends of an interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct MixtureInterval {
-    pub(crate) low: f64,
-    pub(crate) high: f64,
+pub struct MixtureInterval {
+    /// Lower end.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
 }
 
 /// Sums of differences from any value follow from these.
@@ -75,7 +77,7 @@ impl PairSums {
 
 /// The pairs so far, in a few numbers however many there are.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct PairedDifferences {
+pub struct PairedDifferences {
     pairs: usize,
     all: PairSums,
     /// The first [`FEWEST`].
@@ -88,7 +90,7 @@ pub(crate) struct PairedDifferences {
 
 impl PairedDifferences {
     /// Adds a pair. Anything but a number is left out.
-    pub(crate) fn push(&mut self, difference: f64) {
+    pub fn push(&mut self, difference: f64) {
         if !difference.is_finite() {
             return;
         }
@@ -116,22 +118,22 @@ impl PairedDifferences {
     }
 
     /// Number of pairs.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.pairs
     }
 
     /// The mean of the differences; 0 without any.
-    pub(crate) fn mean(&self) -> f64 {
+    pub fn mean(&self) -> f64 {
         self.all.mean()
     }
 
     /// The interval by now, at [`ALPHA`] over all looks; `None`: there are too few pairs for one.
-    pub(crate) fn interval(&self) -> Option<MixtureInterval> {
+    pub fn interval(&self) -> Option<MixtureInterval> {
         self.common
     }
 
     /// The p of no difference, over all looks; `None`: there are too few pairs for one.
-    pub(crate) fn p_value(&self) -> Option<f64> {
+    pub fn p_value(&self) -> Option<f64> {
         self.against_none.map(|most| (-most).exp().min(1.0))
     }
 
@@ -180,8 +182,8 @@ impl PairedDifferences {
 
 #[cfg(test)]
 mod tests {
-    use super::super::coin::Coin;
     use super::*;
+    use crate::coin::Coin;
     use proptest::prelude::*;
 
     /// Steps that no theorem helps with: 5 % of noise with a memory, spells of load that take 30 %

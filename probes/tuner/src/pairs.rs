@@ -1,8 +1,8 @@
 //! Pairs of neighboring blocks: what they differ by, and how much of that is computed.
 
-use super::mixture::{PairedDifferences, difference};
 use super::price::BlockCost;
 use gctrace_settings::AutoDifference;
+use gctrace_stats::mixture::{PairedDifferences, difference};
 
 /// All pairs so far of a setting and the one that it is compared with.
 #[derive(Debug, Default)]

@@ -4,12 +4,46 @@
 //! drop. Random numbers have a fixed seed, so that a report is the same every time. Every function
 //! accepts any values, and returns `None` for too few of them.
 
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+#![forbid(unsafe_code)]
+
 pub mod bootstrap;
+pub mod coin;
+pub mod mixture;
+mod order;
 mod quantiles;
 pub mod steady;
 pub mod trend;
 
-pub(crate) use quantiles::{student, student_outside};
+pub use order::{median, median_high, median_low, quantile, rate, ratio, scaled, spread};
+pub use quantiles::{student, student_outside};
+
+/// A count, a time in ns or a number of bytes as a float, exact below 2^53: 104 days in ns.
+#[must_use]
+#[expect(clippy::cast_precision_loss, reason = "means and ratios need no more than 52 bits")]
+pub fn float(number: u64) -> f64 {
+    number as f64
+}
+
+/// The nearest whole number; 0 for a negative one and for what is none.
+#[must_use]
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+pub fn whole(number: f64) -> u64 {
+    number.round() as u64
+}
+
+/// The nearest whole number, with its sign; 0 for what is none.
+#[must_use]
+#[expect(clippy::cast_possible_truncation, reason = "saturates")]
+pub fn signed(number: f64) -> i64 {
+    number.round() as i64
+}
+
+/// The length of a list.
+fn float_of(count: usize) -> f64 {
+    float(count as u64)
+}
 
 /// A figure with its 95 % confidence interval, in the unit of the values.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -47,7 +81,7 @@ pub fn holm(p_values: &[f64]) -> Vec<f64> {
     let mut adjusted = vec![1.0; p_values.len()];
     let mut least = 0.0_f64;
     for (done, at) in order.iter().enumerate() {
-        least = least.max(p_value(*at) * float(p_values.len() - done));
+        least = least.max(p_value(*at) * float_of(p_values.len() - done));
         if let Some(p_value) = adjusted.get_mut(*at) {
             *p_value = least.min(1.0);
         }
@@ -56,12 +90,7 @@ pub fn holm(p_values: &[f64]) -> Vec<f64> {
 }
 
 fn count(values: &[f64]) -> f64 {
-    float(values.len())
-}
-
-#[expect(clippy::cast_precision_loss, reason = "no list is as long as 2^52")]
-fn float(count: usize) -> f64 {
-    count as f64
+    float_of(values.len())
 }
 
 /// The values, or, of more than `most`, the means of that many groups of neighbors: their mean is
@@ -102,7 +131,7 @@ mod tests {
 
     /// The sample of Student's first example (The Probable Error of a Mean, 1908): additional
     /// hours of sleep by two drugs, as in R's data set `sleep`.
-    pub(super) const SLEEP: [[f64; 10]; 2] = [
+    pub(crate) const SLEEP: [[f64; 10]; 2] = [
         [0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0],
         [1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4],
     ];
@@ -144,7 +173,7 @@ mod tests {
                 prop_assert!(pairs().all(|(other, theirs)| raw > other || adjusted <= theirs));
             }
             // Not beyond Bonferroni's.
-            let number = float(p_values.len());
+            let number = float_of(p_values.len());
             prop_assert!(pairs().all(|(raw, adjusted)| *adjusted <= raw * number + 1e-12));
         }
 

@@ -6,8 +6,9 @@ use super::controller::{AutoPhase, Controller};
 use super::explore::{collecting, is_off};
 use super::gauge::Gauge;
 use super::hold::{GAPS, Hold, HoldVerdict, LEAST_GAP, RESERVE};
-use super::price::{BlockCost, ChargedOld, Figures, whole};
+use super::price::{BlockCost, ChargedOld, Figures};
 use gctrace_settings::{AutoDecision, AutoGoal};
+use gctrace_stats::whole;
 
 /// Share of the price of full collections that a freeze leaves, for the decision alone.
 const LEFT_BY_FREEZE: f64 = 0.1;

@@ -1,8 +1,7 @@
 //! Whether a series of measurements rises or falls, and how fast: without assuming a distribution,
 //! and nearly unmoved by outliers.
 
-use super::{Estimate, quantiles};
-use crate::time::stats::median;
+use super::{Estimate, median, quantiles};
 
 /// Quantile of the normal distribution for 97.5 %, which leaves 5 % outside of both sides.
 const Z_95: f64 = 1.959_963_984_540_054;
@@ -72,7 +71,7 @@ pub fn mann_kendall(values: &[f64]) -> Option<f64> {
 
 /// Variance of Kendall's S without a trend, less what equal values take from it.
 fn variance_of_s(values: impl Iterator<Item = f64>, count: usize) -> f64 {
-    let count = super::float(count);
+    let count = super::float_of(count);
     count * (count - 1.0) * (2.0 * count + 5.0) / 18.0 - tie_term(values)
 }
 

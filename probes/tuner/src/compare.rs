@@ -2,11 +2,12 @@
 //! coin. The blocks of a round are neighbors, so each makes a pair with that of the first setting.
 
 use super::block::{Block, BlockKind};
-use super::coin::Coin;
 use super::explore::block_steps;
 use super::pairs::{BlockPairs, ReportedPairs};
-use super::price::{BlockCost, COMPUTED_ERROR, Thresholds, float, whole};
+use super::price::{BlockCost, COMPUTED_ERROR, Thresholds};
 use gctrace_settings::{AutoDifference, ComparedSetting, GcSetting};
+use gctrace_stats::coin::Coin;
+use gctrace_stats::{float, whole};
 
 /// The rounds so far.
 #[derive(Debug)]
@@ -151,10 +152,10 @@ fn widened(found: AutoDifference, error: f64) -> AutoDifference {
 #[cfg(test)]
 mod tests {
     use super::super::controller::Controller;
-    use super::super::mixture::difference;
     use super::super::simulated::{GROWING, STATIC, SimulatedProgram, StepKind};
     use super::*;
     use gctrace_settings::{AutoDecision, AutoOptions, AutoReport, AutoState};
+    use gctrace_stats::mixture::difference;
 
     const OWN: Thresholds = [700, 10, 10];
 

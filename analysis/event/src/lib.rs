@@ -62,8 +62,8 @@ pub use record::{
     LayerRow, Layers, LayersRemark, Members, NamedMarker, NotKept, Note, ObjectKind, OffCpu,
     OffCpuReason, OmittedGpuWork, OmittedPauses, Pause, PauseMemory, Phase, Pressure, ProbeCost,
     Process, ProcessCounters, ProcessExit, ProcessOrigin, Record, RecordedTotals, RecordingMode,
-    Segment, StepMark, ThreadName, TraceEnd, TraceHeader, UnseenCollections, is_launch,
-    is_throttling,
+    Segment, SpacedClass, StepMark, ThreadName, TraceEnd, TraceHeader, UnseenCollections,
+    is_launch, is_throttling,
 };
 pub use unpaired::{UnpairedPauses, overlap_ns};
 

@@ -35,7 +35,7 @@ pub use gpu_work::{
     Annotation, Collective, GpuOp, GpuOpKind, GpuSync, GpuSyncKind, HostCode, HostCodeKind,
 };
 pub(crate) use kind::{ByName, Declared, LONGEST_NS, OfAnyKind};
-pub use kind::{Head, Kind, Members, Phase};
+pub use kind::{Head, Kind, Members, Phase, SpacedClass};
 pub use layers::{
     AllocatorMemory, LayerHeld, LayerMade, LayerMark, LayerRow, Layers, LayersRemark,
 };
@@ -519,7 +519,8 @@ records! {
         Note(Note),
         /// The last line of a recording that was ended in order.
         End(TraceEnd),
-    }    numbered {
+    }
+    numbered {
         /// A call of CUDA or NCCL.
         CudaCall(CudaCall),
         /// An operation on a GPU.

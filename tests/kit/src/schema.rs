@@ -1,4 +1,4 @@
-//! The published schemas of docs/.
+//! The published schemas of docs/, and other files of docs that code makes.
 
 use std::path::{Path, PathBuf};
 
@@ -18,11 +18,18 @@ pub fn published(name: &str) -> PathBuf {
 /// # Panics
 /// It is not, or cannot be read or, with `GCTRACE_UPDATE_SCHEMA` set, written.
 pub fn assert_published(name: &str, schema: &impl serde::Serialize, test: &str) {
-    let path = published(name);
     let text = serde_json::to_string_pretty(schema).expect("JSON") + "\n";
+    assert_made(&published(name), &text, test);
+}
+
+/// Checks that a file of docs is this text, which the code makes.
+///
+/// # Panics
+/// As [`assert_published`].
+pub fn assert_made(path: &Path, text: &str, test: &str) {
     if std::env::var_os(UPDATE).is_some() {
-        std::fs::write(&path, &text).expect("docs can be written");
+        std::fs::write(path, text).expect("docs can be written");
     }
-    let published = std::fs::read_to_string(&path).expect("docs can be read");
-    assert!(published == text, "docs/{name}.schema.json is old: {UPDATE}=1 cargo test {test}");
+    let published = std::fs::read_to_string(path).expect("docs can be read");
+    assert!(published == text, "{} is old: {UPDATE}=1 cargo test {test}", path.display());
 }

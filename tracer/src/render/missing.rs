@@ -5,7 +5,7 @@ use super::table::{INDENT, ReportSection, wrap};
 use crate::units::{counted, duration};
 use crate::unseen::unseen_words;
 use gctrace_analysis::report::{DeletedReport, MissingData, OmittedGpuReport, PauseTotal, Report};
-use gctrace_event::TraceEnd;
+use gctrace_event::{SpacedClass, TraceEnd};
 
 pub(crate) fn missing(report: &Report) -> ReportSection {
     let items = items(report);
@@ -62,20 +62,20 @@ fn omitted_gpu_work(omitted: &OmittedGpuReport) -> String {
 
 /// What else a recorder only counted; `name` as in [`TraceEnd`].
 fn omitted_others(name: &str, of: &PauseTotal) -> String {
-    let what = match name {
-        TraceEnd::SAMPLES => {
+    let what = match (SpacedClass::omitted_as(name), name) {
+        (Some(SpacedClass::Samples), _) => {
             return format!(
                 "{} beyond --per-day counted at the line of a later one.",
                 counted(of.count, "CPU sample")
             );
         }
-        TraceEnd::CALLED => "finalizer or callback call",
-        TraceEnd::LAYERS => "layer table",
-        TraceEnd::MEMORY => "device memory reading",
-        TraceEnd::CALLS => "CUDA memory or failed call",
-        TraceEnd::BACKWARD => "backward pass",
-        TraceEnd::DEVICES => "NVML sample",
-        other => other,
+        (Some(SpacedClass::Layers), _) => "layer table",
+        (Some(SpacedClass::Memory), _) => "device memory reading",
+        (Some(SpacedClass::Calls), _) => "CUDA memory or failed call",
+        (Some(SpacedClass::Devices), _) => "NVML sample",
+        (_, TraceEnd::CALLED) => "finalizer or callback call",
+        (_, TraceEnd::BACKWARD) => "backward pass",
+        (_, other) => other,
     };
     let time = match of.time_ns {
         0 => String::new(),

@@ -112,7 +112,7 @@ pub struct Allocations {
 
 declare! {
     Allocations: Phase::Meta, "gctrace_allocations", "allocations",
-    pid: pid, at: at_ns;
+    pid: pid, at: at_ns, spaced: Allocations;
     fn stacks(&self) -> Vec<FrameId> {
         self.stacks.iter().map(|(frame, _)| *frame).collect()
     }

@@ -139,7 +139,7 @@ pub struct CudaCall<Function = Cow<'static, str>> {
 
 declare! {
     CudaCall: Phase::Slice, "cuda_runtime", "a call",
-    pid: pid, tid: tid, at: start_ns, end: end_ns;
+    pid: pid, tid: tid, at: start_ns, end: end_ns, spaced: Calls;
     fn title(&self) -> (&str, Cow<'_, str>) {
         (self.layer.category(), Cow::Borrowed(&self.function))
     }
@@ -240,7 +240,7 @@ pub struct DeviceMemory {
 
 declare! {
     DeviceMemory: Phase::Instant("cpu_instant_event"), "[memory]", "device memory",
-    pid: pid, tid: tid, at: at_ns
+    pid: pid, tid: tid, at: at_ns, spaced: Memory
 }
 
 /// Device memory returned to PyTorch's allocator during a pause: by kernel probes by the collecting thread,
@@ -271,7 +271,7 @@ pub struct PauseMemory {
 
 declare! {
     PauseMemory: Phase::Meta, "gctrace_pause_memory", "a pause's memory",
-    pid: pid, tid: tid, at: start_ns
+    pid: pid, tid: tid, at: start_ns, spaced: Memory
 }
 
 /// A call of `torch.cuda.empty_cache()`, by the injected library.
@@ -301,7 +301,7 @@ pub struct EmptyCache {
 
 declare! {
     EmptyCache: Phase::Meta, "gctrace_empty_cache", "an empty_cache()",
-    pid: pid, tid: tid, at: start_ns, end: end_ns, stack: stack;
+    pid: pid, tid: tid, at: start_ns, end: end_ns, stack: stack, spaced: Calls;
     fn check(&self) -> Result<(), &'static str> {
         if (self.start_ns..=LONGEST_NS).contains(&self.end_ns) {
             Ok(())

@@ -80,7 +80,7 @@ pub struct GpuSample {
     pub processes: Option<Vec<GpuProcess>>,
 }
 
-declare! { GpuSample: Phase::Meta, "gctrace_gpu_sample", "a sample of a GPU", at: at_ns }
+declare! { GpuSample: Phase::Meta, "gctrace_gpu_sample", "a sample of a GPU", at: at_ns, spaced: Devices }
 
 impl GpuSample {
     /// `throttle_reasons` of a GPU that has nothing to do.

@@ -37,6 +37,45 @@ pub enum Phase {
     Slice,
 }
 
+/// Records of which a recorder beyond the bytes of a day writes one of some: those of a class share bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpacedClass {
+    /// Samples of what runs: a later one stands for those before.
+    Samples,
+    /// Counts of allocations, which contain those before.
+    Allocations,
+    /// Memory of layers in a step.
+    Layers,
+    /// Readings of device memory.
+    Memory,
+    /// Calls about device memory, and those that failed.
+    Calls,
+    /// NVML's samples.
+    Devices,
+}
+
+impl SpacedClass {
+    /// The class that has this name in [`TraceEnd::omitted_others`](super::TraceEnd::omitted_others).
+    #[must_use]
+    pub fn omitted_as(name: &str) -> Option<Self> {
+        let all = [Self::Samples, Self::Layers, Self::Memory, Self::Calls, Self::Devices];
+        all.into_iter().find(|class| class.name() == name)
+    }
+
+    /// Its name there; of allocations none is ever missing.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Samples => "samples",
+            Self::Allocations => "",
+            Self::Layers => "layers",
+            Self::Memory => "memory",
+            Self::Calls => "memory_calls",
+            Self::Devices => "gpu_samples",
+        }
+    }
+}
+
 /// What all records of a kind have in common.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Kind {
@@ -46,6 +85,8 @@ pub struct Kind {
     pub name: &'static str,
     /// What a record is, as in "the \"pid\" of samples".
     pub noun: &'static str,
+    /// What it shares bytes with if it is written once of some; `None`: always written, or thinned in another way.
+    pub spaced: Option<SpacedClass>,
     /// Members of the line: the process, the thread, a time, a stack.
     pub members: Members,
     /// What to report of a line whose `args` are not those of the kind.
@@ -174,18 +215,28 @@ pub(crate) const fn is_given(fields: &[&str]) -> bool {
     !fields.is_empty()
 }
 
+pub(crate) const fn first(classes: &[SpacedClass]) -> Option<SpacedClass> {
+    match classes {
+        [class, ..] => Some(*class),
+        [] => None,
+    }
+}
+
 /// Declares a kind: the form and name of its line, what it is called in messages, the fields that are its head, and
 /// functions of [`Declared`] that differ from the usual.
 macro_rules! declare {
     ($type:ty: $phase:expr, $name:literal, $noun:literal
         $(, pid: $pid:ident)? $(, tid: $tid:ident)? $(, at: $at:ident)? $(, end: $end:ident)?
-        $(, stack: $stack:ident)? $(; $($hook:tt)*)?
+        $(, stack: $stack:ident)? $(, spaced: $spaced:ident)? $(; $($hook:tt)*)?
     ) => {
         impl $crate::record::kind::Declared for $type {
             const KIND: &'static $crate::record::kind::Kind = &$crate::record::kind::Kind {
                 phase: $phase,
                 name: $name,
                 noun: $noun,
+                spaced: $crate::record::kind::first(&[
+                    $($crate::record::kind::SpacedClass::$spaced)?
+                ]),
                 members: $crate::record::kind::Members {
                     pid: $crate::record::kind::is_given(&[$(stringify!($pid))?]),
                     tid: $crate::record::kind::is_given(&[$(stringify!($tid))?]),
@@ -280,6 +331,16 @@ macro_rules! records {
                 $((stringify!($hand), concat!($($hdoc),*), <$htype as Declared>::KIND),)*
                 $((stringify!($numbered), concat!($($udoc),*), <$utype as Declared>::KIND),)*
             ];
+
+            /// What is declared of its kind.
+            #[must_use]
+            pub fn kind(&self) -> &'static Kind {
+                match self {
+                    $(Self::$named(_) => <$ntype as Declared>::KIND,)*
+                    $(Self::$hand(_) => <$htype as Declared>::KIND,)*
+                    $(Self::$numbered(_) => <$utype as Declared>::KIND,)*
+                }
+            }
 
             /// Whose record it is, when, and from where.
             #[must_use]

@@ -327,18 +327,8 @@ impl TraceEnd {
 
     /// Calls of finalizers and callbacks by collections that were only counted, and their time.
     pub const CALLED: &str = "called";
-    /// Samples that count where a later one of their process was taken: none is missing.
-    pub const SAMPLES: &str = "samples";
-    /// Measured steps whose layers are left out.
-    pub const LAYERS: &str = "layers";
-    /// Readings of device memory.
-    pub const MEMORY: &str = "memory";
-    /// Calls of CUDA about memory and those that failed, and their time.
-    pub const CALLS: &str = "memory_calls";
     /// Backward passes whose steps have other marks, and their time.
     pub const BACKWARD: &str = "backward";
-    /// NVML's samples.
-    pub const DEVICES: &str = "gpu_samples";
 }
 
 /// The processes of a recording by the result of their examination. A forked child without an exec

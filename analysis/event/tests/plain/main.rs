@@ -4,6 +4,7 @@ mod disk_full;
 mod kineto;
 mod properties;
 mod read;
+mod records_page;
 #[path = "strategies/mod.rs"]
 mod strategies;
 mod write;

@@ -10,7 +10,7 @@ use super::{SegmentedTrace, gpu};
 use crate::clock;
 use crate::units::duration;
 use gctrace_event::{
-    CpuSamples, LayersRemark, NamedMarker, OmittedPauses, Pause, Record, TraceEnd,
+    CpuSamples, LayersRemark, NamedMarker, OmittedPauses, Pause, Record, SpacedClass, TraceEnd,
 };
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -48,41 +48,6 @@ impl WaitingRecords {
         }
         of_thread.push(record.clone());
         of_none
-    }
-}
-
-/// How a record of which one of some is written counts: its kind, how much it is, and its name and time among what
-/// is only counted.
-struct Thinned {
-    kind: Kind,
-    count: u64,
-    name: &'static str,
-    time_ns: u64,
-}
-
-impl Thinned {
-    fn of(record: &Record) -> Option<Self> {
-        let one = |kind, name| Self { kind, count: 1, name, time_ns: 0 };
-        let span = |start_ns: u64, end_ns: u64| end_ns.saturating_sub(start_ns);
-        Some(match record {
-            Record::CpuSamples(samples) => {
-                Self { count: samples.count, ..one(Kind::Samples, TraceEnd::SAMPLES) }
-            }
-            // None is missing.
-            Record::Allocations(_) => one(Kind::Allocations, ""),
-            Record::Layers(_) => one(Kind::Layers, TraceEnd::LAYERS),
-            Record::DeviceMemory(_) | Record::PauseMemory(_) => one(Kind::Memory, TraceEnd::MEMORY),
-            Record::GpuSample(_) => one(Kind::Devices, TraceEnd::DEVICES),
-            Record::CudaCall(call) => Self {
-                time_ns: span(call.start_ns, call.end_ns),
-                ..one(Kind::Calls, TraceEnd::CALLS)
-            },
-            Record::EmptyCache(call) => Self {
-                time_ns: span(call.start_ns, call.end_ns),
-                ..one(Kind::Calls, TraceEnd::CALLS)
-            },
-            _ => return None,
-        })
     }
 }
 
@@ -166,9 +131,11 @@ impl SegmentedTrace {
     }
 
     fn takes_spaced(&mut self, record: &Record) -> bool {
-        let Some(Thinned { kind, count, name, time_ns }) = Thinned::of(record) else {
+        let Some(class) = record.kind().spaced else {
             return false;
         };
+        let kind = Kind::from(class);
+        let count = if let Record::CpuSamples(samples) = record { samples.count } else { 1 };
         let is_written = self.thinning.takes(kind, count);
         match record {
             Record::CpuSamples(samples) => {
@@ -197,7 +164,11 @@ impl SegmentedTrace {
                 self.write_counted(&Record::Layers(whole), kind);
             }
             _ if is_written => self.write_counted(record, kind),
-            _ => self.omit(name, OmittedPauses { count: 1, total_ns: time_ns }),
+            _ => {
+                let span = record.head().span_ns.filter(|_| class == SpacedClass::Calls);
+                let total_ns = span.map_or(0, |(start_ns, end_ns)| end_ns.saturating_sub(start_ns));
+                self.omit(class.name(), OmittedPauses { count: 1, total_ns });
+            }
         }
         true
     }
@@ -205,7 +176,7 @@ impl SegmentedTrace {
     /// Writes samples, of which so many were taken there.
     fn write_samples(&mut self, samples: CpuSamples, own: u64) {
         if let moved @ 1.. = samples.count.saturating_sub(own) {
-            self.omit(TraceEnd::SAMPLES, OmittedPauses { count: moved, total_ns: 0 });
+            self.omit(SpacedClass::Samples.name(), OmittedPauses { count: moved, total_ns: 0 });
         }
         self.write_counted(&Record::CpuSamples(samples), Kind::Samples);
     }

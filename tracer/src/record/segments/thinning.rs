@@ -5,7 +5,7 @@
 //! Owns these lengths and numbers, which change from segment to segment, and what a record of each kind takes. The
 //! header states those of pauses and times off the CPU.
 
-use gctrace_event::{OffCpu, OmittedPauses};
+use gctrace_event::{OffCpu, OmittedPauses, SpacedClass};
 
 /// Time over which what was not used in quiet times may be used: an hour, in ns.
 const SAVED_NS: f64 = 3.6e12;
@@ -47,6 +47,19 @@ pub(super) enum Kind {
     Gpu,
     /// What is always written.
     Rest,
+}
+
+impl From<SpacedClass> for Kind {
+    fn from(class: SpacedClass) -> Self {
+        match class {
+            SpacedClass::Samples => Self::Samples,
+            SpacedClass::Allocations => Self::Allocations,
+            SpacedClass::Layers => Self::Layers,
+            SpacedClass::Memory => Self::Memory,
+            SpacedClass::Calls => Self::Calls,
+            SpacedClass::Devices => Self::Devices,
+        }
+    }
 }
 
 /// Kinds that are thinned here, which are the first; and all.

@@ -6,7 +6,7 @@ use crate::files::segments::segments_in;
 use gctrace_event::read::{DecodedItem, TraceReader};
 use gctrace_event::{
     Allocations, Called, CpuSamples, DeviceMemory, Garbage, LayerRow, Layers, LayersRemark,
-    NamedMarker, OmittedPauses, Record, StepMark, TraceEnd,
+    NamedMarker, OmittedPauses, Record, SpacedClass, StepMark, TraceEnd,
 };
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -208,11 +208,11 @@ fn a_day_holds_with_what_collections_call_and_free_and_samples() {
         pauses: written.pauses + pauses.count,
         called: all_of(written.called, TraceEnd::CALLED),
         backward: all_of(written.backward, TraceEnd::BACKWARD),
-        memory: written.memory + omitted(TraceEnd::MEMORY).count,
-        layers: written.layers + omitted(TraceEnd::LAYERS).count,
+        memory: written.memory + omitted(SpacedClass::Memory.name()).count,
+        layers: written.layers + omitted(SpacedClass::Layers.name()).count,
         ..written
     };
     assert_eq!(all, truth, "{others:?}");
-    let moved = omitted(TraceEnd::SAMPLES).count;
+    let moved = omitted(SpacedClass::Samples.name()).count;
     assert!(moved > truth.samples[0] / 4 && moved < truth.samples[0] + truth.samples[1], "{moved}");
 }

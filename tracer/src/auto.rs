@@ -1,7 +1,7 @@
 //! `gctrace auto`: finds the right setting of the collector while the program runs, holds it and proves
 //! what it saves.
 //!
-//! Owns the messages: the search itself is in `probes/inject/src/apply/auto.rs`.
+//! Owns the messages: the search itself is in `probes/tuner/src/lib.rs`.
 //!
 //! - `render`: decisions and the result, for people.
 

@@ -118,7 +118,7 @@ impl PairedDifferences {
     }
 
     /// Number of pairs.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.pairs
     }
 
@@ -235,7 +235,7 @@ mod tests {
             let (mut steps, mut all) = (Steps::new(*seed), PairedDifferences::default());
             (0..pairs).any(|_| {
                 all.add(steps.pair(ratio));
-                all.len() >= FEWEST && all.excludes(value)
+                all.count() >= FEWEST && all.excludes(value)
             })
         };
         (1..=runs).filter(misses).count() as u64

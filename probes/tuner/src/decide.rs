@@ -103,7 +103,7 @@ impl Controller {
         // Then time is not the point, as long as none is lost.
         let is_longest = self.options.goal == AutoGoal::Longest;
         let verdict = hold.verdict();
-        let (pairs, mean) = (hold.pairs.cpu.len() as u64, hold.pairs.cpu.mean());
+        let (pairs, mean) = (hold.pairs.cpu.count() as u64, hold.pairs.cpu.mean());
         match verdict {
             HoldVerdict::GoOn => {}
             HoldVerdict::Proven { low, high } => {

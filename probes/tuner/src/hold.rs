@@ -220,7 +220,7 @@ impl Hold {
             mean_ns: ns(pairs.mean()),
             low_ns: ns(interval.high),
             high_ns: ns(interval.low),
-            pairs: pairs.len() as u64,
+            pairs: pairs.count() as u64,
             computed_share: self.pairs.computed_share()?,
         })
     }
@@ -232,7 +232,7 @@ impl Hold {
             step: self.since,
             held_steps: self.steps,
             held_cpu_ns: whole(self.cpu_ns),
-            pairs: self.pairs.cpu.len() as u64,
+            pairs: self.pairs.cpu.count() as u64,
             is_proven: self.is_proven,
             cpu,
             wall,
@@ -253,7 +253,7 @@ pub(super) enum HoldVerdict {
 
 impl Hold {
     pub(super) fn verdict(&self) -> HoldVerdict {
-        let (pairs, interval) = (self.pairs.cpu.len(), self.pairs.cpu.interval());
+        let (pairs, interval) = (self.pairs.cpu.count(), self.pairs.cpu.interval());
         if interval.is_some_and(|one| one.low > 0.0) {
             return HoldVerdict::Loss;
         }

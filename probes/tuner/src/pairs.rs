@@ -52,7 +52,7 @@ impl BlockPairs {
 fn reported(pairs: &PairedDifferences) -> AutoDifference {
     let interval = pairs.interval();
     AutoDifference {
-        mean: (pairs.len() > 0).then(|| pairs.mean()),
+        mean: (pairs.count() > 0).then(|| pairs.mean()),
         low: interval.map(|one| one.low),
         high: interval.map(|one| one.high),
         p: pairs.p_value(),

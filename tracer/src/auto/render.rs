@@ -225,7 +225,7 @@ pub(crate) fn verdict(found: &FoundSettings, apply: impl Fn(&str) -> String) -> 
 
 /// What a search that had no time for a result would need.
 fn too_short(process: &FoundProcess) -> Option<String> {
-    /// Pairs after which a gain is no longer sought (`auto/hold.rs` of the library).
+    /// Pairs after which a gain is no longer sought (`tuner/src/hold.rs` of the library).
     const MOST: u64 = 60;
     let part = process.search.parts.last();
     let more = match (process.search.state, part) {

@@ -16,7 +16,7 @@ use gctrace_settings::{
     ComparedSetting,
 };
 
-/// Before so many pairs no difference shows, however large it is (`auto/mixture.rs` of the library).
+/// Before so many pairs no difference shows, however large it is (`stats/src/mixture.rs` of the library).
 const NEEDED_PAIRS: u64 = 12;
 
 /// Measures one run. If it ends without steps, or cannot be compared so, and the budget is not spent, measures

@@ -278,8 +278,9 @@ macro_rules! declare {
                 }
             )?
 
-            #[allow(unused_variables, reason = "of a record without a head")]
             fn place(&mut self, head: $crate::record::kind::Head) {
+                // Not all kinds have one.
+                let _ = head;
                 $($crate::record::kind::HeadField::put(&mut self.$pid, head.pid);)?
                 $($crate::record::kind::HeadField::put(&mut self.$tid, head.tid);)?
                 $($crate::record::kind::HeadField::put(

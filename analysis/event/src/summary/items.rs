@@ -13,6 +13,7 @@ use indexmap::IndexSet;
 type NameNumber = u32;
 
 /// An item as it is stored.
+#[expect(clippy::large_enum_variant, reason = "nearly all items are records")]
 #[derive(Encode, Decode)]
 pub(super) enum StoredItem {
     Header(Box<TraceHeader>),

@@ -17,6 +17,9 @@ const FEW_OBJECTS: u64 = 20_000;
 const FEW_RATIO: f64 = 0.01;
 /// Memory that collections gave back, in bytes, is more than nothing from here on.
 const GIVEN_BACK: u64 = 16 << 20;
+/// So many instances of a class, which are that part of the garbage, are what a program makes again and again.
+const INSTANCES: u64 = 100;
+const INSTANCES_RATIO: f64 = 0.2;
 /// An explicit collection that frees fewer objects frees next to nothing.
 const FREED_EACH: u64 = 4;
 /// A collection that takes longer, and hardly uses the CPU, hangs, in ns.
@@ -119,8 +122,22 @@ impl<'a> Facts<'a> {
         Some(self.counts_nothing()? && self.finalizer().is_none())
     }
 
+    /// Whether what they free are instances of classes, each of which may own much. In-process, what collections give
+    /// back is measured.
+    fn may_free_buffers(&self) -> bool {
+        let garbage = self.process.garbage.as_ref();
+        let mut kinds = garbage.iter().flat_map(|garbage| &garbage.kinds);
+        self.process.memory.freed_bytes.is_none()
+            && kinds.any(|kind| {
+                kind.is_class() && kind.objects >= INSTANCES && kind.ratio >= INSTANCES_RATIO
+            })
+    }
+
     fn counts_nothing(&self) -> Option<bool> {
         let freed = self.freed_objects()?;
+        if self.may_free_buffers() {
+            return Some(false);
+        }
         if self.process.memory.freed_bytes.is_some_and(|bytes| bytes >= GIVEN_BACK) {
             return Some(false);
         }

@@ -76,6 +76,16 @@ pub struct GarbageKind {
     pub per_step: Option<PerStep>,
 }
 
+impl GarbageKind {
+    /// Whether they are instances of a class that says something of the program.
+    pub(crate) fn is_class(&self) -> bool {
+        /// Modules whose classes say nothing.
+        const GENERAL: [&str; 4] = ["weakref", "types", "collections", "functools"];
+        let module = self.type_name.rsplit_once('.').map(|(module, _)| module);
+        module.is_some_and(|module| !GENERAL.contains(&module))
+    }
+}
+
 /// The lines that allocated objects of a type, by a sample of all allocations.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct BirthLines {

@@ -148,8 +148,6 @@ pub(super) fn action(garbage: &GarbageReport) -> String {
 fn kinds_on_cycles(kinds: &[GarbageKind]) -> (String, CycleShape) {
     /// Less of all garbage says nothing.
     const PART: f64 = 0.02;
-    /// Modules whose classes say nothing about the program.
-    const GENERAL: [&str; 4] = ["weakref", "types", "collections", "functools"];
     /// Types of objects, and the cycles that they are on, the most telling first.
     const SHAPES: [(&[&str], CycleShape); 5] = [
         (&["traceback"], CycleShape::Exception),
@@ -160,14 +158,10 @@ fn kinds_on_cycles(kinds: &[GarbageKind]) -> (String, CycleShape) {
         (&["function", "cell"], CycleShape::Closure),
     ];
     let worth = || kinds.iter().filter(|kind| kind.ratio >= PART);
-    let is_class = |kind: &&GarbageKind| {
-        let module = kind.type_name.rsplit_once('.').map(|(module, _)| module);
-        module.is_some_and(|module| !GENERAL.contains(&module))
-    };
     let of_type = |name: &&str| worth().find(|kind| kind.type_name == *name);
     let of_shape = |types: &[&str]| types.iter().find_map(of_type);
     let telling = SHAPES.iter().find_map(|(types, shape)| Some((of_shape(types)?, *shape)));
-    let class = worth().find(is_class).map(|kind| (kind, CycleShape::Instances));
+    let class = worth().find(|kind| kind.is_class()).map(|kind| (kind, CycleShape::Instances));
     // Instances of a class beside a few functions are what the functions' cycles hold.
     let chosen = match (telling, class) {
         (Some((kind, CycleShape::Closure)), Some((of, shape))) if of.ratio > kind.ratio => {

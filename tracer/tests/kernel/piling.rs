@@ -120,6 +120,22 @@ fn large_flat_memory_leads_to_the_heap() {
     }
 }
 
+/// Without the collector 200 KB of each unit of work would stay.
+#[test]
+fn few_objects_that_own_much_are_not_nothing() {
+    for mode in ["ebpf", "inject"] {
+        let place = tempfile::tempdir().unwrap();
+        let test = "few_objects_that_own_much_are_not_nothing";
+        let Some((_, screen, report)) = recorded(test, ("often", mode), place.path()) else {
+            return;
+        };
+        let advice = report["advice"].as_array().unwrap();
+        let ids: Vec<&str> = advice.iter().map(|one| one["id"].as_str().unwrap()).collect();
+        assert!(ids.contains(&"break-cycles") && !ids.contains(&"disable"), "{mode}: {screen}");
+        assert!(screen.contains("__main__.Unit"), "{screen}");
+    }
+}
+
 #[test]
 fn a_collection_that_hangs_leads_to_a_dump() {
     for mode in ["ebpf", "inject"] {

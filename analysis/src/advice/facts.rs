@@ -17,8 +17,8 @@ const FEW_OBJECTS: u64 = 20_000;
 const FEW_RATIO: f64 = 0.01;
 /// Memory that collections gave back, in bytes, is more than nothing from here on.
 const GIVEN_BACK: u64 = 16 << 20;
-/// So many instances of a class, which are that part of the garbage, are what a program makes again and again.
-const INSTANCES: u64 = 100;
+/// So many instances of a class, which are that part of the examined garbage, are what a program makes again and again.
+const INSTANCES: f64 = 100.0;
 const INSTANCES_RATIO: f64 = 0.2;
 /// An explicit collection that frees fewer objects frees next to nothing.
 const FREED_EACH: u64 = 4;
@@ -124,12 +124,18 @@ impl<'a> Facts<'a> {
 
     /// Whether what they free are instances of classes, each of which may own much. In-process, what collections give
     /// back is measured.
-    fn may_free_buffers(&self) -> bool {
+    pub(super) fn may_free_buffers(&self) -> bool {
         let garbage = self.process.garbage.as_ref();
         let mut kinds = garbage.iter().flat_map(|garbage| &garbage.kinds);
-        self.process.memory.freed_bytes.is_none()
+        let memory = &self.process.memory;
+        // Probes read it around few collections.
+        let is_measured = memory.freed_objects.is_some_and(|freed| {
+            memory.freed_bytes.is_some() && freed.saturating_mul(2) >= self.process.pauses.collected
+        });
+        !is_measured
             && kinds.any(|kind| {
-                kind.is_class() && kind.objects >= INSTANCES && kind.ratio >= INSTANCES_RATIO
+                let all = kind.ratio * self.process.pauses.collected as f64;
+                kind.is_class() && all >= INSTANCES && kind.ratio >= INSTANCES_RATIO
             })
     }
 

@@ -128,7 +128,8 @@ fn of_garbage(facts: &Facts<'_>, bound_ns: u64) -> Vec<Candidate> {
     let gain = (id == AdviceId::BreakCycles).then_some(BROKEN);
     let mut list = vec![candidate(id, part_ns, gain, None)];
     // What waits in garbage would be ten times as much.
-    let is_small = facts.held_by_garbage().is_none() && finalizer.is_none();
+    let is_small =
+        facts.held_by_garbage().is_none() && finalizer.is_none() && !facts.may_free_buffers();
     if is_small && facts.garbage_ratio().is_some_and(|ratio| ratio < MOSTLY_GARBAGE) {
         let settings = Some("threshold=7000,10,10".to_owned());
         list.push(candidate(AdviceId::RaiseThreshold, bound_ns, Some(LESS_OFTEN), settings));

@@ -31,7 +31,7 @@ impl CpuSums {
         if samples.in_pause {
             add_to(&mut self.in_pauses, samples.count);
         }
-        count_stack(&mut self.by_stack, (node, samples.in_pause), samples.count);
+        count(&mut self.by_stack, (node, samples.in_pause), samples.count);
         count(&mut self.by_file, samples.file.clone(), samples.count);
         if self.by_thread.len() < KEPT || self.by_thread.contains_key(&samples.tid) {
             add_to(self.by_thread.entry(samples.tid).or_default(), samples.count);
@@ -135,16 +135,6 @@ type Function<'a> = (&'a str, &'a str);
 
 fn function(line: &Location) -> Function<'_> {
     (&line.file, &line.function)
-}
-
-/// Adds to the samples of a stack, or to those of an unknown one if there are too many.
-fn count_stack(
-    sums: &mut BTreeMap<(Option<NodeId>, bool), u64>,
-    (node, in_pause): (Option<NodeId>, bool),
-    samples: u64,
-) {
-    let fits = sums.len() < KEPT || sums.contains_key(&(node, in_pause));
-    add_to(sums.entry((node.filter(|_| fits), in_pause)).or_default(), samples);
 }
 
 /// Adds to the samples of a key, or to those of an unknown one if there are too many.

@@ -17,7 +17,7 @@ const LEAST_BYTES: u64 = 8 << 20;
 const WORTH_PART: u64 = 8;
 /// What the C library keeps is worth a change from this part of what the process has on.
 const KEPT_PART: u64 = 4;
-/// Resident memory beyond start-up from which on it is said what names its holders, in bytes.
+/// Resident memory beyond start-up from which on the screen names the command that finds its holders, in bytes.
 const LARGE_BYTES: u64 = 128 << 20;
 /// A rise of less time is no rise yet, in ns.
 const SHORT_RISE_NS: u64 = 8_000_000_000;

@@ -50,7 +50,7 @@ pub fn memory_in_short(report: &Report) -> Option<String> {
     Some(format!("{} while {}.{freed}", rose(&rise), reason(why, &facts)))
 }
 
-/// How much is resident and what names its holders, where nothing else is said about memory; `None` where the collector
+/// How much is resident and what names its holders, where no advice concerns memory; `None` where the collector
 /// is the matter, or little is resident.
 #[must_use]
 pub fn resident_in_short(report: &Report) -> Option<String> {

@@ -1,4 +1,4 @@
-//! Kernel tier: memory that piles up, is kept or held is said, and what is advised gives it back.
+//! Kernel tier: the screen names memory that piles up, is kept or held, and the advice gives it back.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
 

@@ -37,10 +37,11 @@ pub enum Phase {
     Slice,
 }
 
-/// Records of which a recorder beyond the bytes of a day writes one of some: those of a class share bytes.
+/// Classes of records that a recorder thins when it has used up the bytes of a day (`--per-day`): it writes every
+/// n-th. Records of one class share their bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpacedClass {
-    /// Samples of what runs: a later one stands for those before.
+    /// Samples of what runs: each that is written stands for the ones before it, too.
     Samples,
     /// Counts of allocations, which contain those before.
     Allocations,
@@ -48,7 +49,7 @@ pub enum SpacedClass {
     Layers,
     /// Readings of device memory.
     Memory,
-    /// Calls about device memory, and those that failed.
+    /// CUDA calls that failed or manage device memory.
     Calls,
     /// NVML's samples.
     Devices,
@@ -89,7 +90,7 @@ pub struct Kind {
     pub spaced: Option<SpacedClass>,
     /// Members of the line: the process, the thread, a time, a stack.
     pub members: Members,
-    /// What to report of a line whose `args` are not those of the kind.
+    /// The problem to report when `args` cannot be read.
     pub damaged: &'static str,
     /// What to report of a line without a process id.
     pub no_pid: &'static str,
@@ -110,7 +111,7 @@ pub struct Members {
     pub stack: bool,
 }
 
-/// A kind of record, of which the `args` of its line are what it serializes to.
+/// A kind of record. It serializes to the `args` of its line.
 pub(crate) trait Declared: Sized {
     /// What is declared of it.
     const KIND: &'static Kind;
@@ -308,9 +309,9 @@ pub(crate) trait ByName {
     fn read<T: Declared + serde::de::DeserializeOwned + Into<super::Record>>(self) -> Self::Result;
 }
 
-/// The list of all kinds: [`Record`](super::Record), and what is the same for each. Those of `named` are read by the
-/// name of their line, the others by hand, as other tools write them too. The `numbered` have names that repeat, which a
-/// summary stores once.
+/// Makes [`Record`](super::Record) and its functions from the list of all kinds. The reader finds `named` kinds by
+/// the name of their line, and decodes the others by hand, as other tools write them too. A summary stores the names
+/// of `numbered` kinds once.
 macro_rules! records {
     (
         named { $($(#[doc = $ndoc:literal])* $named:ident($ntype:ty),)* }

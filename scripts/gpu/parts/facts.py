@@ -10,7 +10,7 @@ import sys
 
 from bench import device
 
-LIMIT_S = 40 if device() == "cuda" else 200
+LIMIT_S = 40
 FUNCTIONS = {
     "libcuda.so.1": ("cuLaunchKernel", "cuLaunchKernelEx", "cuMemcpyAsync", "cuStreamSynchronize", "cuGraphLaunch"),
     "libcudart.so": ("cudaLaunchKernel", "cudaLaunchKernelExC", "cudaMemcpyAsync", "cudaStreamSynchronize"),

@@ -10,7 +10,7 @@
 #![expect(clippy::expect_used, reason = "a measurement that fails is no measurement")]
 
 use gctrace_ring::{
-    InjectOptions, OPTIONS_VARIABLE, RENDEZVOUS_VARIABLE, RingConsumer, RingListener,
+    GpuMessage, InjectOptions, OPTIONS_VARIABLE, RENDEZVOUS_VARIABLE, RingConsumer, RingListener,
 };
 use libloading::Library;
 use nix::time::ClockId;
@@ -102,7 +102,7 @@ fn run(folder: &Path, with: bool) -> Run {
             ring = RingConsumer::open(offered.ring.as_fd(), records).ok();
         }
         if let Some(ring) = &mut ring {
-            records += ring.read(false, |_| ()).records;
+            records += ring.read(false, |_: GpuMessage| ()).messages;
         }
         // As often as gctrace polls.
         std::thread::sleep(Duration::from_millis(40));

@@ -33,12 +33,12 @@ pub(crate) use find::driver;
 
 use crate::memory::Map;
 use crate::process_ring;
-use crate::process_ring::ProcessRing;
+use crate::process_ring::GpuRing;
 use crate::recording::guarded;
 use api::{Code, CuptiApi};
 use clock::CuptiClock;
 use functions::FunctionClasses;
-use gctrace_ring::{CuptiState, NO_TEXT, RingRecord, RingRole, TextId};
+use gctrace_ring::{CuptiState, GpuMessage, NO_TEXT, TextId};
 use session::CuptiSession;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -137,7 +137,7 @@ fn begin() {
         if BEGUN.swap(true, Ordering::AcqRel) {
             return;
         }
-        let Some(ring) = process_ring::ring(RingRole::Gpu) else {
+        let Some(ring) = process_ring::ring::<GpuMessage>() else {
             return;
         };
         if options.yields {
@@ -152,7 +152,7 @@ fn begin() {
 /// Why nothing can be recorded.
 type Failure = (CuptiState, Code, String);
 
-fn record(ring: &'static ProcessRing, only_waits: bool) -> Result<(), Failure> {
+fn record(ring: &'static GpuRing, only_waits: bool) -> Result<(), Failure> {
     let library = find::cupti().ok_or((CuptiState::Absent, 0, String::new()))?;
     let api = CuptiApi::of(&library).map_err(|lacks| (CuptiState::TooOld, 0, lacks))?;
     let subscriber = subscribe(&api)?;
@@ -200,7 +200,7 @@ fn subscribe(api: &CuptiApi) -> Result<u64, Failure> {
 
 /// What must be set before the first record. Returns whether calls will carry the kernel's thread
 /// ids.
-fn set_up(api: &CuptiApi, ring: &ProcessRing) -> bool {
+fn set_up(api: &CuptiApi, ring: &GpuRing) -> bool {
     let names_threads = api.set_thread_id_type.map(|set| set(SYSTEM_THREADS)) == Some(0);
     if !names_threads {
         let kind = i64::from(decode::RUNTIME);
@@ -242,12 +242,12 @@ fn ask_for_records(session: &CuptiSession) -> Result<(), Failure> {
 }
 
 /// Reports the state of CUPTI. An empty detail is left out.
-fn report(ring: &ProcessRing, state: CuptiState, code: i64, detail: &str) {
+fn report(ring: &GpuRing, state: CuptiState, code: i64, detail: &str) {
     let detail = match detail {
         "" => NO_TEXT,
         detail => ring.text(detail),
     };
-    ring.push(&RingRecord::Cupti { at_ns: process_ring::now_ns(), state, code, detail });
+    ring.push(&GpuMessage::Cupti { at_ns: process_ring::now_ns(), state, code, detail });
 }
 
 /// Names of kernels: CUPTI's memory, read as soon as a record that points there arrives. Of one
@@ -260,7 +260,7 @@ impl KernelNames {
     ///
     /// # Safety
     /// The address is 0 or a C string's.
-    pub(super) unsafe fn text(&mut self, address: u64, ring: &ProcessRing) -> TextId {
+    pub(super) unsafe fn text(&mut self, address: u64, ring: &GpuRing) -> TextId {
         if address == 0 {
             return NO_TEXT;
         }

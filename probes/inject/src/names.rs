@@ -2,7 +2,7 @@
 //! recurses endlessly, costs memory only up to this bound.
 
 use crate::memory::Map;
-use gctrace_ring::TextId;
+use gctrace_ring::{RingCycleEdge, TextId};
 
 /// Maximum number of texts per ring; some hundred bytes each.
 const MAX_TEXTS: u32 = 1 << 16;
@@ -21,8 +21,8 @@ pub(crate) type ObjectKindKey = (TextId, TextId, TextId, u32);
 /// Maximum number of signatures of cycles per ring; some hundred bytes each.
 const MAX_CYCLES: u32 = 1 << 11;
 
-/// Key of a signature: the kind of each object, and the name of its reference to the next.
-pub(crate) type CycleKey = [(u32, TextId)];
+/// Key of a signature: its edges.
+pub(crate) type CycleKey = [RingCycleEdge];
 
 /// Key of a frame: caller's frame, function, file, line.
 pub(crate) type FrameKey = (u32, TextId, TextId, u32);

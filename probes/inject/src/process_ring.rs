@@ -10,8 +10,8 @@ mod names;
 use crate::confined;
 use crate::names::RingNames;
 use gctrace_ring::{
-    Absence, InjectOptions, LostKind, OwnerMark, RingHello, RingProducer, RingRecord, RingRole,
-    WorkKind, offer,
+    Absence, GpuMessage, InjectOptions, LostKind, Message, OwnerMark, PythonMessage, RingHello,
+    RingProducer, RingRole, WorkKind, offer,
 };
 use std::cell::Cell;
 use std::os::fd::{AsFd, OwnedFd};
@@ -145,8 +145,8 @@ fn clock_ns(clock: libc::clockid_t) -> u64 {
 static RINGS: AtomicU32 = AtomicU32::new(0);
 
 /// A ring of this process, with numbers for the texts and frames in it.
-pub(crate) struct ProcessRing {
-    producer: RingProducer,
+pub(crate) struct ProcessRing<M> {
+    producer: RingProducer<M>,
     mark: OwnerMark,
     /// The process that created it, as it sees its id.
     pid: u32,
@@ -154,38 +154,63 @@ pub(crate) struct ProcessRing {
     names: Mutex<RingNames>,
 }
 
-/// Pointer to the ring of each role: null before it is requested. A forked child finds its
-/// parent's, with the owner mark wiped. Never freed: a thread may be writing.
-static PYTHON: AtomicPtr<ProcessRing> = AtomicPtr::new(std::ptr::null_mut());
-static GPU: AtomicPtr<ProcessRing> = AtomicPtr::new(std::ptr::null_mut());
+/// The ring of an interpreter's events.
+pub(crate) type PythonRing = ProcessRing<PythonMessage>;
+/// The ring of the process's GPU work.
+pub(crate) type GpuRing = ProcessRing<GpuMessage>;
 
-/// Stands for a ring that could not be created; not retried, in children neither.
-fn refused() -> *mut ProcessRing {
-    std::ptr::without_provenance_mut(align_of::<ProcessRing>())
+/// A pointer to a ring: null before it is requested. A forked child finds its parent's, with the owner mark wiped.
+/// Never freed: a thread may be writing.
+type RingPlace<M> = AtomicPtr<ProcessRing<M>>;
+
+static PYTHON: RingPlace<PythonMessage> = AtomicPtr::new(std::ptr::null_mut());
+static GPU: RingPlace<GpuMessage> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Messages for which this process has a ring.
+pub(crate) trait Placed: Message + 'static {
+    /// Its place.
+    fn place() -> &'static RingPlace<Self>;
 }
 
-/// This process's ring for a role, created and handed over at the first call; `None` if gctrace did
+impl Placed for PythonMessage {
+    fn place() -> &'static RingPlace<Self> {
+        &PYTHON
+    }
+}
+
+impl Placed for GpuMessage {
+    fn place() -> &'static RingPlace<Self> {
+        &GPU
+    }
+}
+
+/// Stands for a ring that could not be created; not retried, in children neither.
+fn refused<M>() -> *mut ProcessRing<M> {
+    std::ptr::without_provenance_mut(align_of::<ProcessRing<M>>())
+}
+
+/// This process's ring of these messages, created and handed over at the first call; `None` if gctrace did
 /// not request it or no longer listens.
 #[inline]
-pub(crate) fn ring(role: RingRole) -> Option<&'static ProcessRing> {
-    existing_ring(role).or_else(|| first_ring(role))
+pub(crate) fn ring<M: Placed>() -> Option<&'static ProcessRing<M>> {
+    existing_ring().or_else(first_ring)
 }
 
 /// The ring, if it has been created already.
 #[inline]
-pub(crate) fn existing_ring(role: RingRole) -> Option<&'static ProcessRing> {
-    published(place(role).load(Ordering::Acquire))
+pub(crate) fn existing_ring<M: Placed>() -> Option<&'static ProcessRing<M>> {
+    published(M::place().load(Ordering::Acquire))
 }
 
-/// The ring of this process behind a pointer of `PYTHON` or `GPU`.
+/// The ring of this process behind a pointer of [`Placed::place`].
 #[inline]
-fn published(pointer: *mut ProcessRing) -> Option<&'static ProcessRing> {
+fn published<M>(pointer: *mut ProcessRing<M>) -> Option<&'static ProcessRing<M>> {
     any_published(pointer).filter(|ring| ring.mark.is_mine())
 }
 
-/// The ring behind a pointer of `PYTHON` or `GPU`, of this process or of an ancestor.
+/// The ring behind such a pointer, of this process or of an ancestor.
 #[inline]
-fn any_published(pointer: *mut ProcessRing) -> Option<&'static ProcessRing> {
+fn any_published<M>(pointer: *mut ProcessRing<M>) -> Option<&'static ProcessRing<M>> {
     if pointer.is_null() || pointer == refused() {
         return None;
     }
@@ -200,7 +225,7 @@ struct LastFork {
     pid: AtomicU32,
     at_ns: AtomicU64,
     /// The ring that announces it; null: it had to create one at once.
-    announced_in: AtomicPtr<ProcessRing>,
+    announced_in: RingPlace<PythonMessage>,
 }
 
 static LAST_FORK: LastFork = LastFork {
@@ -227,7 +252,7 @@ pub(crate) fn announce_fork() -> bool {
         is_lazy
             && ring.producer.takes_forks()
             && known.contains(&parent)
-            && ring.push(&RingRecord::Fork { at_ns, pid, parent })
+            && ring.push(&PythonMessage::Fork { at_ns, pid, parent })
     });
     let announced_in = if is_announced { inherited } else { std::ptr::null_mut() };
     LAST_FORK.announced_in.store(announced_in, Ordering::Relaxed);
@@ -235,7 +260,7 @@ pub(crate) fn announce_fork() -> bool {
 }
 
 /// The ring of an ancestor that announces this process.
-fn announced_in() -> Option<&'static ProcessRing> {
+fn announced_in() -> Option<&'static PythonRing> {
     let ring = any_published(LAST_FORK.announced_in.load(Ordering::Relaxed))?;
     (LAST_FORK.pid.load(Ordering::Relaxed) == std::process::id()).then_some(ring)
 }
@@ -254,24 +279,26 @@ pub(crate) fn lose_without_ring() {
 /// now if it is only announced.
 pub(crate) fn settle() {
     if announced_in().is_some() {
-        ring(RingRole::Python);
+        ring::<PythonMessage>();
     }
 }
 
 /// The ring, if it has been created already, or the one that announces this process: for sums to
 /// which both may add.
-pub(crate) fn shared_ring() -> Option<&'static ProcessRing> {
-    existing_ring(RingRole::Python)
-        .or_else(|| if confined::is_noticed() { None } else { announced_in() })
+pub(crate) fn shared_ring() -> Option<&'static PythonRing> {
+    existing_ring().or_else(|| if confined::is_noticed() { None } else { announced_in() })
 }
 
 /// The process is about to forbid itself system calls: what its rings need later is made now. One that has
 /// a CPython gets its ring.
 pub(crate) fn prepare_for_filters(has_python: bool) {
     if has_python && options().is_some_and(|options| options.collections) {
-        ring(RingRole::Python);
+        ring::<PythonMessage>();
     }
-    for ring in [RingRole::Python, RingRole::Gpu].into_iter().filter_map(existing_ring) {
+    if let Some(ring) = existing_ring::<PythonMessage>() {
+        ring.producer.settle();
+    }
+    if let Some(ring) = existing_ring::<GpuMessage>() {
         ring.producer.settle();
     }
 }
@@ -294,30 +321,25 @@ pub(crate) fn switch_off(place: &Location<'_>) {
     if OFF.swap(true, Ordering::AcqRel) {
         return;
     }
-    let mut has_ring = false;
-    for ring in [&PYTHON, &GPU] {
-        // Never freed: threads that have it finish what they write.
-        if let Some(ring) = published(ring.swap(refused(), Ordering::AcqRel)) {
-            ring.producer.switch_off(now_ns(), format_args!("{}:{}", place.file(), place.line()));
-            has_ring = true;
-        }
-    }
+    let has_ring = withdraw(&PYTHON, place) | withdraw(&GPU, place);
     if let Some(request) = REQUEST.get().filter(|_| !has_ring) {
         request.report(Absence::SwitchedOff);
     }
 }
 
-fn place(role: RingRole) -> &'static AtomicPtr<ProcessRing> {
-    match role {
-        RingRole::Python => &PYTHON,
-        RingRole::Gpu => &GPU,
-    }
+/// Takes the ring away; `false` if there is none. Never freed: threads that have it finish what they write.
+fn withdraw<M: Placed>(ring: &RingPlace<M>, fault: &Location<'_>) -> bool {
+    let Some(ring) = published(ring.swap(refused(), Ordering::AcqRel)) else {
+        return false;
+    };
+    ring.producer.switch_off(now_ns(), format_args!("{}:{}", fault.file(), fault.line()));
+    true
 }
 
 #[cold]
-fn first_ring(role: RingRole) -> Option<&'static ProcessRing> {
+fn first_ring<M: Placed>() -> Option<&'static ProcessRing<M>> {
     let request = request().filter(|_| !confined::is_noticed())?;
-    let place = place(role);
+    let (role, place) = (M::ROLE, M::place());
     let before = place.load(Ordering::Acquire);
     if before == refused() || (is_forked() && !request.options.follow) {
         return None;
@@ -328,7 +350,7 @@ fn first_ring(role: RingRole) -> Option<&'static ProcessRing> {
         place.store(refused(), Ordering::Release);
         return None;
     }
-    let made = make(role, &request.options)
+    let made = make(&request.options)
         .map(|(ring, descriptor)| (Box::into_raw(Box::new(ring)), descriptor));
     let after = made.as_ref().map_or(refused(), |(pointer, _)| *pointer);
     let exchanged = place.compare_exchange(before, after, Ordering::AcqRel, Ordering::Acquire);
@@ -341,7 +363,7 @@ fn first_ring(role: RingRole) -> Option<&'static ProcessRing> {
     if exchanged.is_err() {
         // SAFETY: created above and not published: another thread was faster.
         drop(unsafe { Box::from_raw(pointer) });
-        return existing_ring(role);
+        return existing_ring();
     }
     let hello = RingHello {
         role,
@@ -369,15 +391,15 @@ static ALLOCATION_PS: AtomicU64 = AtomicU64::new(0);
 /// is dropped.
 pub(crate) fn count_allocations(allocation_ps: u64) {
     ALLOCATION_PS.store(allocation_ps, Ordering::Relaxed);
-    if let Some(ring) = existing_ring(RingRole::Python) {
+    if let Some(ring) = existing_ring::<PythonMessage>() {
         ring.producer.count_allocations_since(now_ns(), allocation_ps);
     }
 }
 
-fn make(role: RingRole, options: &InjectOptions) -> Option<(ProcessRing, OwnedFd)> {
-    let (producer, descriptor) = RingProducer::create(role.records(options))?;
+fn make<M: Message>(options: &InjectOptions) -> Option<(ProcessRing<M>, OwnedFd)> {
+    let (producer, descriptor) = RingProducer::create(M::ROLE.records(options))?;
     let allocation_ps = ALLOCATION_PS.load(Ordering::Relaxed);
-    if role == RingRole::Python && allocation_ps > 0 {
+    if M::ROLE == RingRole::Python && allocation_ps > 0 {
         producer.count_allocations_since(now_ns(), allocation_ps);
     }
     let ring = ProcessRing {
@@ -390,20 +412,20 @@ fn make(role: RingRole, options: &InjectOptions) -> Option<(ProcessRing, OwnedFd
     Some((ring, descriptor))
 }
 
-impl ProcessRing {
+impl<M: Message> ProcessRing<M> {
     /// Distinguishes it from all other rings of this process and its ancestors; from 1.
     #[inline]
     pub(crate) fn number(&self) -> u32 {
         self.number
     }
 
-    /// Pushes a record; returns `false`, and counts it as lost, if there is no room.
+    /// Pushes a message; returns `false`, and counts it as lost, if there is no room.
     #[inline]
-    pub(crate) fn push(&self, record: &RingRecord) -> bool {
-        self.producer.push(record)
+    pub(crate) fn push(&self, message: &M) -> bool {
+        self.producer.push(message)
     }
 
-    /// Counts records that could not be pushed.
+    /// Counts messages that could not be pushed.
     pub(crate) fn lose(&self, kind: LostKind, count: u64) {
         self.producer.lose(kind, count);
     }
@@ -416,7 +438,7 @@ impl ProcessRing {
 
     /// The producer, for counting allocations and for the cost of collections.
     #[inline]
-    pub(crate) fn producer(&self) -> &RingProducer {
+    pub(crate) fn producer(&self) -> &RingProducer<M> {
         &self.producer
     }
 }

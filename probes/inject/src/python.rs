@@ -41,9 +41,9 @@ mod watch;
 pub(crate) use late::{may_begin, opens};
 pub(crate) use start::begin;
 
-use crate::process_ring::{ProcessRing, existing_ring, now_ns, options, ring, thread_cpu_ns};
+use crate::process_ring::{PythonRing, existing_ring, now_ns, options, ring, thread_cpu_ns};
 use api::PythonApi;
-use gctrace_ring::{HookState, InjectOptions, RingRecord, RingRole, WorkKind};
+use gctrace_ring::{HookState, InjectOptions, PythonMessage, WorkKind};
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -59,7 +59,7 @@ fn install(api: &'static PythonApi) {
         return;
     }
     hook(api, options);
-    if let Some(ring) = existing_ring(RingRole::Python) {
+    if let Some(ring) = existing_ring::<PythonMessage>() {
         // The library's own start counts with the first interpreter.
         let loaded_ns = LOADED_NS.swap(0, Ordering::Relaxed);
         ring.spend(WorkKind::Start, begun_ns.saturating_sub(loaded_ns));
@@ -92,10 +92,10 @@ fn hook(api: &'static PythonApi, options: Option<&InjectOptions>) {
     steps::install(api);
     if options.is_some_and(|options| options.collections)
         && let Err(reason) = install::install(api)
-        && let Some(ring) = ring(RingRole::Python)
+        && let Some(ring) = ring::<PythonMessage>()
     {
         report_interpreter(api, ring);
-        ring.push(&RingRecord::Hook {
+        ring.push(&PythonMessage::Hook {
             at_ns: now_ns(),
             state: HookState::Failed,
             interpreter: api.interpreter_id(),
@@ -113,12 +113,12 @@ fn next_random(mut number: u32) -> u32 {
 }
 
 /// Writes which CPython this is, once per ring.
-fn report_interpreter(api: &PythonApi, ring: &ProcessRing) {
+fn report_interpreter(api: &PythonApi, ring: &PythonRing) {
     static REPORTED_TO: AtomicU32 = AtomicU32::new(0);
     if REPORTED_TO.swap(ring.number(), Ordering::Relaxed) == ring.number() {
         return;
     }
-    ring.push(&RingRecord::Interpreter {
+    ring.push(&PythonMessage::Interpreter {
         at_ns: now_ns(),
         version: ring.text(&api.version().to_string_lossy()),
         file: ring.text(&file_of(api).to_string_lossy()),

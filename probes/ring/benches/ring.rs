@@ -4,7 +4,7 @@
 
 use criterion::{Criterion, Throughput};
 use gctrace_ring::{
-    PYTHON_RECORDS, RingConsumer, RingPause, RingProducer, RingReason, RingRecord, TimeInterval,
+    PYTHON_RECORDS, PythonMessage, RingConsumer, RingPause, RingProducer, RingReason, TimeInterval,
 };
 use std::hint::black_box;
 use std::os::fd::AsFd as _;
@@ -12,7 +12,7 @@ use std::os::fd::AsFd as _;
 fn main() {
     let (producer, descriptor) = RingProducer::create(PYTHON_RECORDS).unwrap();
     let mut consumer = RingConsumer::open(descriptor.as_fd(), PYTHON_RECORDS).unwrap();
-    let records: Vec<RingRecord> = (0..PYTHON_RECORDS as u64).map(pause).collect();
+    let records: Vec<PythonMessage> = (0..PYTHON_RECORDS as u64).map(pause).collect();
     let mut criterion = Criterion::default().configure_from_args();
     let mut group = criterion.benchmark_group("ring");
     group.throughput(Throughput::Elements(PYTHON_RECORDS as u64));
@@ -21,7 +21,7 @@ fn main() {
             for record in &records {
                 producer.push(record);
             }
-            consumer.read(false, |record| {
+            consumer.read(false, |record: PythonMessage| {
                 let _ = black_box(record);
             })
         });
@@ -30,8 +30,8 @@ fn main() {
     criterion.final_summary();
 }
 
-fn pause(n: u64) -> RingRecord {
-    RingRecord::Pause(RingPause {
+fn pause(n: u64) -> PythonMessage {
+    PythonMessage::Pause(RingPause {
         interval: TimeInterval { start_ns: n * 1_000_000, end_ns: n * 1_000_000 + 12_345 },
         tid: 100,
         generation: 0,
@@ -41,7 +41,7 @@ fn pause(n: u64) -> RingRecord {
         frame: 1,
         reason: RingReason::Automatic,
         oldest_objects: 0,
-        freed_kib: 0,
-        cpu_share: 0,
+        freed_bytes: Some(n),
+        cpu_ns: Some(12_300),
     })
 }

@@ -1,8 +1,10 @@
 //! The reading side: one reader, which trusts nothing in the memory.
 
-use crate::layout::{CLASSES, MAGIC, PAYLOAD_WORDS, RingMapping, bytes};
-use crate::record::moved;
-use crate::{AllocationTotals, LostRecords, MalformedRecord, RingRecord, WorkCost, WorkKind};
+use crate::layout::{
+    CLAIMED, CLASSES, MAGIC, MAX_MESSAGE, MessageHead, PAYLOAD_WORDS, RingMapping, WordSum, bytes,
+};
+use crate::message::moved;
+use crate::{AllocationTotals, LostRecords, Message, WorkCost, WorkKind};
 use std::fmt;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::Ordering;
@@ -47,29 +49,45 @@ impl std::error::Error for RingOpenError {}
 /// Result of draining a ring once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RingRead {
-    /// Number of valid records that were delivered.
-    pub records: u64,
-    /// Number of records that are invalid, or that a thread started and died within.
+    /// Number of valid messages that were delivered.
+    pub messages: u64,
+    /// Number of messages that are invalid, or that a thread started and died within, and of runs of slots that were
+    /// taken for messages of which nothing is known. Those of a kind whose loss is counted are not among them, but in
+    /// [`RingConsumer::torn`].
     pub damaged: u64,
-    /// The next record is being written, or its writer is delayed: poll again.
+    /// The next message is being written, or its writer is delayed: poll again.
     pub is_waiting: bool,
 }
 
-/// How long a started record may block those behind it. Its writer needs nanoseconds; one preempted
+/// How long a started message may block those behind it. Its writer needs nanoseconds; one preempted
 /// in between, milliseconds; one killed alone (by a signal handler that ends its thread) never
 /// finishes.
 const STUCK: Duration = Duration::from_secs(1);
 
-/// Maximum length of a run of started, unfinished records. A process that died leaves at most one
-/// per thread; a longer run is invalid memory, and what follows is not read.
-const LONGEST_GAP: u64 = 1000;
+/// Maximum length of a run of unfinished messages and of slots without one. A process that died leaves at most one
+/// message per thread, of at most [`MAX_MESSAGE`] bytes; a longer run is invalid memory, and what follows is not read.
+const LONGEST_GAP: u64 = 1000 + (MAX_MESSAGE / (PAYLOAD_WORDS * 8)) as u64;
+
+/// What starts at a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SlotState {
+    /// A message.
+    Whole(MessageHead),
+    /// One that is being written, or whose writer died.
+    Claimed(MessageHead),
+    /// Nothing that is known: it was reserved only, or the memory is invalid.
+    Unknown,
+}
 
 /// The reading end of another process's ring.
 pub struct RingConsumer {
     mapping: RingMapping,
     tail: u64,
-    /// The record that blocks others, and since when.
+    /// The slot that blocks others, and since when.
     stuck: Option<(u64, Instant)>,
+    /// A message, copied before it is looked at: the program could change it meanwhile.
+    copied: Vec<u8>,
+    torn: LostRecords,
     /// See [`RingConsumer::on_clock`].
     ahead_ns: i64,
 }
@@ -100,7 +118,14 @@ impl RingConsumer {
         if magic != MAGIC {
             return Err(RingOpenError::Version { magic: magic.to_le_bytes() });
         }
-        Ok(Self { mapping, tail: 0, stuck: None, ahead_ns: 0 })
+        Ok(Self {
+            mapping,
+            tail: 0,
+            stuck: None,
+            copied: Vec::new(),
+            torn: LostRecords::default(),
+            ahead_ns: 0,
+        })
     }
 
     /// All timestamps are returned as of a clock that is `ahead_ns` behind that of the process.
@@ -110,38 +135,46 @@ impl RingConsumer {
     }
 
     /// Delivers what was written since the last call, in the order of reservation, at most one
-    /// ringful. `dead`: the writing process has exited, so records that it started stay unfinished.
-    pub fn read(
-        &mut self,
-        dead: bool,
-        mut take: impl FnMut(Result<RingRecord, MalformedRecord>),
-    ) -> RingRead {
+    /// ringful. `dead`: the writing process has exited, so messages that it started stay unfinished.
+    pub fn read<M: Message>(&mut self, dead: bool, mut take: impl FnMut(M)) -> RingRead {
         let head = self.mapping.header().head.load(Ordering::Acquire);
         // The program can write any number there: no more than a ring's worth is believed.
         let pending = head.wrapping_sub(self.tail).min(self.mapping.records as u64);
         let end = self.tail.wrapping_add(pending);
         let mut read = RingRead::default();
         let mut gap = 0;
+        let mut is_orphaned = false;
         while self.tail != end {
-            if let Some(words) = self.words_at(self.tail) {
-                let record = RingRecord::decode(words);
-                let record = record.map(|record| record.on_clock(self.ahead_ns));
-                read.records += u64::from(record.is_ok());
-                read.damaged += u64::from(record.is_err());
-                take(record);
-                gap = 0;
-            } else if dead || self.is_stuck(end) {
-                read.damaged += 1;
-                gap += 1;
-                if gap >= LONGEST_GAP {
-                    self.tail = end;
+            let state = self.state(self.tail, end);
+            let slots = match state {
+                SlotState::Whole(message) => {
+                    match self.copy::<M>(message) {
+                        Some(message) => {
+                            read.messages += 1;
+                            take(message);
+                        }
+                        None => self.tear::<M>(message, &mut read),
+                    }
+                    gap = 0;
+                    message.slots()
+                }
+                _ if !dead && !self.is_stuck(state, end) => {
+                    read.is_waiting = true;
                     break;
                 }
-            } else {
-                read.is_waiting = true;
-                break;
-            }
-            self.tail = self.tail.wrapping_add(1);
+                SlotState::Claimed(message) => {
+                    self.tear::<M>(message, &mut read);
+                    gap += 1;
+                    message.slots()
+                }
+                SlotState::Unknown => {
+                    read.damaged += u64::from(!is_orphaned);
+                    gap += 1;
+                    1
+                }
+            };
+            is_orphaned = state == SlotState::Unknown;
+            self.tail = if gap < LONGEST_GAP { self.tail.wrapping_add(slots) } else { end };
         }
         // Release: the slots were read before they are freed.
         let given_back = &self.mapping.header().tail;
@@ -149,17 +182,51 @@ impl RingConsumer {
         read
     }
 
-    /// The record with that number; `None` if it is not finished.
-    fn words_at(&self, number: u64) -> Option<[u64; PAYLOAD_WORDS]> {
+    /// What starts at the slot of this number.
+    fn state(&self, number: u64, end: u64) -> SlotState {
         let slot = self.mapping.slot(number);
-        let is_finished = slot.sequence.load(Ordering::Acquire) == number.wrapping_add(1);
-        // Copied, then decoded: the program could change words between a check and their use.
-        is_finished.then(|| slot.words.each_ref().map(|word| word.load(Ordering::Relaxed)))
+        let sequence = slot.sequence.load(Ordering::Acquire);
+        let head = MessageHead::of(slot.words[0].load(Ordering::Relaxed));
+        let own = number.wrapping_add(1);
+        if head.length > MAX_MESSAGE || head.slots() > end.wrapping_sub(number) {
+            SlotState::Unknown
+        } else if sequence == own {
+            SlotState::Whole(head)
+        } else if sequence == own | CLAIMED {
+            SlotState::Claimed(head)
+        } else {
+            SlotState::Unknown
+        }
     }
 
-    /// Whether the next record has blocked a finished one for too long. If there is no finished
+    /// The message that starts at the next slot; `None` if it is invalid, or not whole after all.
+    fn copy<M: Message>(&mut self, head: MessageHead) -> Option<M> {
+        self.copied.clear();
+        let mut sum = WordSum::default();
+        for place in 1..=head.words() {
+            let slot = self.mapping.slot(self.tail.wrapping_add((place / PAYLOAD_WORDS) as u64));
+            let word = slot.words[place % PAYLOAD_WORDS].load(Ordering::Relaxed);
+            sum.add(word);
+            self.copied.extend_from_slice(&word.to_le_bytes());
+        }
+        let bytes = self.copied.get(..head.length)?;
+        if sum.folded() != head.sum {
+            return None;
+        }
+        M::unpack(head.number, bytes, self.ahead_ns)
+    }
+
+    /// Counts a message that will never be whole.
+    fn tear<M: Message>(&mut self, message: MessageHead, read: &mut RingRead) {
+        match M::lost_kind(message.number) {
+            Some(kind) => self.torn.0[kind as usize] += 1,
+            None => read.damaged += 1,
+        }
+    }
+
+    /// Whether the next slot has blocked a finished message for too long. If there is no finished
     /// one, as in a stopped process, nothing is blocked.
-    fn is_stuck(&mut self, end: u64) -> bool {
+    fn is_stuck(&mut self, state: SlotState, end: u64) -> bool {
         let number = self.tail;
         let since = match self.stuck {
             Some((stuck, since)) if stuck == number => since,
@@ -168,13 +235,23 @@ impl RingConsumer {
                 return false;
             }
         };
-        let behind = number.wrapping_add(1);
+        let behind = number.wrapping_add(match state {
+            SlotState::Claimed(message) => message.slots(),
+            _ => 1,
+        });
         let scanned = end.wrapping_sub(behind).min(LONGEST_GAP);
-        since.elapsed() >= STUCK
-            && (0..scanned).any(|at| self.words_at(behind.wrapping_add(at)).is_some())
+        let is_whole = |number| matches!(self.state(number, end), SlotState::Whole(_));
+        since.elapsed() >= STUCK && (0..scanned).any(|at| is_whole(behind.wrapping_add(at)))
     }
 
-    /// Number of records that found the ring full, since the start.
+    /// Messages that were lost because they were invalid, or their writer died within, by kind; the kind is the one
+    /// that the memory states.
+    #[must_use]
+    pub fn torn(&self) -> LostRecords {
+        self.torn
+    }
+
+    /// Number of messages that found the ring full, since the start.
     #[must_use]
     pub fn lost(&self) -> LostRecords {
         let lost = &self.mapping.header().lost;
@@ -182,7 +259,7 @@ impl RingConsumer {
     }
 
     /// Declares whether children that are forked from the process may announce themselves by
-    /// [`RingRecord::Fork`].
+    /// [`PythonMessage::Fork`](crate::PythonMessage::Fork).
     pub fn take_forks(&self, takes: bool) {
         let header = self.mapping.header();
         header.takes_forks.store(u64::from(takes), Ordering::Relaxed);

@@ -5,9 +5,9 @@
 use std::sync::atomic::AtomicU64;
 
 /// First eight bytes; the last of them is the version of this layout and of the records.
-pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"GCTRINGE");
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"GCTRINGF");
 
-/// Slots of a process's Python ring: 1 MiB. At 100,000 collections a second (two records each) and
+/// Slots of a process's Python ring: 1 MiB. At 100,000 collections a second (two messages each, of a slot each) and
 /// a reader that polls every 40 ms, 8,000 are in use.
 pub const PYTHON_RECORDS: usize = 1 << 14;
 
@@ -22,10 +22,65 @@ pub(crate) const MAX_RECORDS: u32 = 1 << 24;
 pub(crate) const HEADER_BYTES: usize = 4096;
 /// Size of the allocation counters: one page.
 pub(crate) const ALLOCATIONS_BYTES: usize = 4096;
-/// Size of one record, including its sequence number.
+/// Size of one slot, including its sequence number.
 pub(crate) const SLOT_BYTES: usize = 64;
-/// Number of payload words per record.
+/// Number of payload words per slot.
 pub(crate) const PAYLOAD_WORDS: usize = 7;
+/// Maximum length of a message, in bytes: a table of a thousand layers takes half as much.
+pub(crate) const MAX_MESSAGE: usize = 128 << 10;
+/// Set in the sequence number of the first slot of a message that is being written.
+pub(crate) const CLAIMED: u64 = 1 << 63;
+
+/// First payload word of a message. Its bytes follow, over as many slots as they need.
+///
+/// The sum is for a writer that was stopped so long that the reader gave its slots to others: what it writes then
+/// is within a newer message, whose slots but for the first have no sequence number that gives it away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MessageHead {
+    /// Number of the kind of message.
+    pub(crate) number: u8,
+    /// Of its fields, in bytes.
+    pub(crate) length: usize,
+    /// 32 bits of the sum of its words.
+    pub(crate) sum: u32,
+}
+
+impl MessageHead {
+    pub(crate) fn word(self) -> u64 {
+        u64::from(self.number) | (self.length as u64) << 8 | u64::from(self.sum) << 32
+    }
+
+    pub(crate) fn of(word: u64) -> Self {
+        let length = (word >> 8) as usize & 0xff_ffff;
+        Self { number: word as u8, length, sum: (word >> 32) as u32 }
+    }
+
+    /// Number of words of its fields.
+    pub(crate) fn words(self) -> usize {
+        self.length.div_ceil(8)
+    }
+
+    /// Number of slots that it takes.
+    pub(crate) fn slots(self) -> u64 {
+        (8 + self.length).div_ceil(PAYLOAD_WORDS * 8) as u64
+    }
+}
+
+/// Sum of the words of a message: like FxHash (rustc-hash), which costs three instructions a word.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct WordSum(u64);
+
+impl WordSum {
+    #[inline]
+    pub(crate) fn add(&mut self, word: u64) {
+        self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95);
+    }
+
+    /// Its upper bits, which all words change.
+    pub(crate) fn folded(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
 
 /// Maximum length of the reason for which recording was switched off, in bytes.
 pub(crate) const REASON_BYTES: usize = 128;
@@ -35,7 +90,7 @@ pub(crate) const fn bytes(records: usize) -> usize {
     HEADER_BYTES + ALLOCATIONS_BYTES + records * SLOT_BYTES
 }
 
-/// Kinds of records that can be lost, as reported to the user.
+/// Kinds of messages that can be lost, as reported to the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum LostKind {
     /// Collections.
@@ -51,7 +106,7 @@ pub enum LostKind {
     /// The garbage of collections.
     Garbage,
     /// Collections of forked children that could not create a ring, counted in the one that announces
-    /// them ([`RingRecord::Fork`](crate::RingRecord::Fork)).
+    /// them ([`PythonMessage::Fork`](crate::PythonMessage::Fork)).
     WithoutRing,
 }
 
@@ -68,18 +123,18 @@ impl LostKind {
     ];
 }
 
-/// Numbers of records that found the ring full, by kind.
+/// Numbers of messages that were lost, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LostRecords(pub(crate) [u64; LostKind::ALL.len()]);
 
 impl LostRecords {
-    /// Number of records of this kind lost since the ring was created.
+    /// Number of messages of this kind lost since the ring was created.
     #[must_use]
     pub fn of(&self, kind: LostKind) -> u64 {
         self.0[kind as usize]
     }
 
-    /// Number of records of all kinds lost since the ring was created.
+    /// Number of messages of all kinds lost since the ring was created.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.0.iter().fold(0, |sum, lost| sum.saturating_add(*lost))
@@ -132,12 +187,12 @@ pub(crate) struct RingHeader {
     /// Number of slots: a power of two.
     pub(crate) records: AtomicU64,
     _read_only: [AtomicU64; 6],
-    /// Number of records reserved since the start.
+    /// Number of slots reserved since the start.
     pub(crate) head: AtomicU64,
     _producers: [AtomicU64; 7],
-    /// Number of records read and freed.
+    /// Number of slots read and freed.
     pub(crate) tail: AtomicU64,
-    /// 1: the reader takes announcements of forked children ([`RingRecord::Fork`](crate::RingRecord::Fork)).
+    /// 1: the reader takes announcements of forked children ([`PythonMessage::Fork`](crate::PythonMessage::Fork)).
     pub(crate) takes_forks: AtomicU64,
     _consumer: [AtomicU64; 6],
     pub(crate) lost: [AtomicU64; LostKind::ALL.len()],
@@ -161,7 +216,9 @@ pub(crate) struct AllocationTable {
     pub(crate) frees: AtomicU64,
 }
 
-/// One record. `sequence` is its number, counted from 1, stored once the rest is written.
+/// A part of a message. `sequence` is written in the first slot of a message only: the slot's number, counted from 1,
+/// with [`CLAIMED`] while it is being written. The slots behind it keep smaller numbers of earlier rounds, so that the
+/// middle of a message never looks like a start.
 #[repr(C, align(64))]
 pub(crate) struct RingSlot {
     pub(crate) sequence: AtomicU64,
@@ -244,7 +301,7 @@ impl RingMapping {
         unsafe { &*self.base.add(HEADER_BYTES).cast::<AllocationTable>() }
     }
 
-    /// The slot of the record with that number, counted from 0.
+    /// The slot with that number, counted from 0.
     pub(crate) fn slot(&self, number: u64) -> &RingSlot {
         let at = number as usize & (self.records - 1);
         // SAFETY: `at` is below `records`, for which the mapping is long enough; slots are 64 bytes

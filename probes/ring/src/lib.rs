@@ -1,5 +1,4 @@
-//! How `libgctrace_inject.so` passes events to gctrace: a ring of fixed-size records in shared
-//! memory.
+//! How `libgctrace_inject.so` passes events to gctrace: a ring of messages in shared memory.
 //!
 //! ```text
 //! traced process                                  gctrace
@@ -8,11 +7,11 @@
 //!   Producer::push, from any thread  ~~ memory ~~>  Consumer::read
 //! ```
 //!
-//! Owns the memory's layout, the records, and the rendezvous. Knows nothing of Python, of CUPTI, or
-//! of how the records are used. Depends on libc and zerocopy alone, because one side of it runs
+//! Owns the memory's layout, the messages, and the rendezvous. Knows nothing of Python, of CUPTI, or
+//! of how the messages are used. Depends on libc and zerocopy alone, because one side of it runs
 //! inside other programs: there nothing blocks, unwinds, or writes to the terminal.
 //!
-//! - Lossy by counting: a full ring refuses a record and counts it ([`LostRecords`]).
+//! - Lossy by counting: a full ring refuses a message and counts it ([`LostRecords`]).
 //! - The memory has no name, so no other user can open or replace it; the socket is in a folder
 //!   that only its owner can enter. Sealed against shrinking, it can be read without a SIGBUS.
 //! - It outlives either side: what was pushed before a SIGKILL is read afterwards.
@@ -20,19 +19,17 @@
 //! Both ends in one process, without the socket:
 //!
 //! ```
-//! use gctrace_ring::RingConsumer;
-//! use gctrace_ring::RingProducer;
-//! use gctrace_ring::RingRecord;
+//! use gctrace_ring::{GpuMessage, RingConsumer, RingProducer};
 //! use std::os::fd::AsFd as _;
 //!
 //! let (producer, descriptor) = RingProducer::create(1 << 10).ok_or("no memory for a ring")?;
 //! let mut consumer = RingConsumer::open(descriptor.as_fd(), 1 << 10)?;
-//! assert!(producer.push(&RingRecord::Flushed { at_ns: 5 }));
+//! assert!(producer.push(&GpuMessage::Flushed { at_ns: 5 }));
 //! let writer_is_dead = false;
-//! let read = consumer.read(writer_is_dead, |record| {
-//!     assert_eq!(record, Ok(RingRecord::Flushed { at_ns: 5 }));
+//! let read = consumer.read(writer_is_dead, |message: GpuMessage| {
+//!     assert_eq!(message, GpuMessage::Flushed { at_ns: 5 });
 //! });
-//! assert_eq!((read.records, producer.lost().total()), (1, 0));
+//! assert_eq!((read.messages, producer.lost().total()), (1, 0));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
@@ -44,10 +41,10 @@ mod heap;
 mod layout;
 #[cfg(test)]
 mod memory;
+mod message;
 mod options;
 mod producer;
 mod quietly;
-mod record;
 mod rendezvous;
 
 pub use absence::{ABSENCE_FILE, Absence, AbsenceFiles, CONFINED_FILE};
@@ -58,19 +55,19 @@ pub use layout::{
     AllocationTotals, CLASSES, GPU_RECORDS, LostKind, LostRecords, PYTHON_RECORDS, WorkCost,
     WorkKind, class_of, largest_of_class,
 };
+pub use message::{
+    ApiLayer, CuptiState, GpuMessage, GpuRecord, HeldBytes, HookState, MadeBytes, Message, NO_TEXT,
+    OUTER_FRAMES, Pack, PythonMessage, RingAliveLine, RingBirthCount, RingCacheMemory, RingCall,
+    RingCalled, RingCycleCount, RingCycleEdge, RingDeviceMemory, RingEmptyCache, RingGarbage,
+    RingGpuOp, RingKindCount, RingLayer, RingLayers, RingPause, RingPauseMemory, RingReason,
+    RingSync, StepMarker, TextId, TimeInterval, Unpack, sent_text,
+};
 pub use options::{
     InjectOptions, MEMORY_HISTORY_VARIABLE, OPTIONS_VARIABLE, STEP_FUNCTION_VARIABLE,
     seccomp_filters,
 };
 pub use producer::{OwnerMark, RingProducer};
 pub use quietly::quietly;
-pub use record::{
-    ApiLayer, CuptiState, GpuRecord, HeldBytes, HookState, KINDS_AT_ONCE, MalformedRecord, NO_TEXT,
-    OUTER_FRAMES, RingAliveLine, RingCacheMemory, RingCall, RingCalled, RingCycleCount,
-    RingDeviceMemory, RingEmptyCache, RingGarbage, RingGpuOp, RingKindCount, RingLayer,
-    RingLayerFlow, RingLayers, RingPause, RingPauseMemory, RingReason, RingRecord, RingSync,
-    StepMarker, TEXT_BYTES, TextId, TextPiece, TimeInterval, pieces,
-};
 pub use rendezvous::{
     OfferState, OfferedRing, RENDEZVOUS_VARIABLE, RingConnection, RingHello, RingListener,
     RingRole, offer,

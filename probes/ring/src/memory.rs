@@ -1,11 +1,12 @@
 //! The ring between threads, in memory that Miri can check for undefined behavior. `tests/plain/ring.rs` has the same
 //! between processes, which Miri cannot run.
 
-use crate::layout::RingMapping;
-use crate::{LostKind, RingConsumer, RingProducer, RingRecord, WorkKind};
+use crate::layout::{CLAIMED, MessageHead, RingMapping};
+use crate::{LostKind, PythonMessage, RingConsumer, RingCycleEdge, RingProducer, WorkKind};
 use std::mem::ManuallyDrop;
+use std::sync::atomic::Ordering;
 
-fn ring(records: usize) -> (RingProducer, ManuallyDrop<RingConsumer>) {
+fn ring(records: usize) -> (RingProducer<PythonMessage>, ManuallyDrop<RingConsumer>) {
     let [producer, consumer] = RingMapping::twice(records);
     let producer = RingProducer::over(producer);
     let consumer = RingConsumer::over(consumer).expect("a ring");
@@ -13,8 +14,8 @@ fn ring(records: usize) -> (RingProducer, ManuallyDrop<RingConsumer>) {
 }
 
 /// Every word of it follows from two numbers.
-fn record(thread: u32, number: u64) -> RingRecord {
-    RingRecord::PauseStart {
+fn record(thread: u32, number: u64) -> PythonMessage {
+    PythonMessage::PauseStart {
         at_ns: number,
         tid: thread,
         generation: (number % 3) as u8,
@@ -46,14 +47,14 @@ fn what_threads_push_is_read_whole_and_in_order() {
         // Judged afterwards: writers whose reader is gone would never end.
         while passed < u64::from(THREADS) * EACH {
             let read = consumer.read(false, |record| found.push(record));
-            passed += read.records + read.damaged;
+            passed += read.messages + read.damaged;
             std::thread::yield_now();
         }
     });
     let mut next = [0; THREADS as usize];
     for read in found {
-        let Ok(RingRecord::PauseStart { at_ns, tid, .. }) = read else { panic!("{read:?}") };
-        assert_eq!(read, Ok(record(tid, at_ns)));
+        let PythonMessage::PauseStart { at_ns, tid, .. } = read else { panic!("{read:?}") };
+        assert_eq!(read, record(tid, at_ns));
         assert!(at_ns >= next[tid as usize], "none twice");
         next[tid as usize] = at_ns + 1;
     }
@@ -95,4 +96,103 @@ fn losses_are_counted_by_every_thread() {
         }
     });
     assert_eq!(consumer.lost().of(LostKind::Calls), 40);
+}
+
+/// A message of this many slots.
+fn long(slots: usize, value: u32) -> PythonMessage {
+    // Two bytes an edge, three for the rest: a head of 8, then 56 a slot.
+    let edges = vec![RingCycleEdge { kind: value % 100, name: value % 7 }; slots * 28 - 8];
+    PythonMessage::Cycle { id: 1, edges }
+}
+
+#[test]
+fn messages_of_several_slots_are_read_whole_and_in_order() {
+    const EACH: u32 = 12;
+    let (producer, mut consumer) = ring(16);
+    let mut found = Vec::new();
+    std::thread::scope(|scope| {
+        for thread in 0..2_u32 {
+            let producer = &producer;
+            scope.spawn(move || {
+                for number in 0..EACH {
+                    let message = long(1 + number as usize % 4, number * 2 + thread);
+                    while !producer.push(&message) {
+                        std::thread::yield_now();
+                    }
+                }
+            });
+        }
+        while found.len() < 2 * EACH as usize {
+            let read = consumer.read(false, |message: PythonMessage| found.push(message));
+            assert_eq!(read.damaged + consumer.torn().total(), 0);
+            std::thread::yield_now();
+        }
+    });
+    for number in 0..EACH {
+        for thread in 0..2 {
+            assert!(found.contains(&long(1 + number as usize % 4, number * 2 + thread)));
+        }
+    }
+}
+
+#[test]
+fn a_long_message_leaves_room_for_pauses() {
+    let (producer, mut consumer) = ring(16);
+    assert!(!producer.push(&long(13, 1)), "three quarters are twelve");
+    assert!(producer.push(&long(12, 1)) && !producer.push(&long(2, 1)));
+    for number in 0..4 {
+        assert!(producer.push(&record(1, number)));
+    }
+    assert_eq!(producer.lost().of(LostKind::Descriptions), 2);
+    let read = consumer.read(false, |_: PythonMessage| ());
+    assert_eq!((read.messages, read.damaged), (5, 0));
+}
+
+/// A thread that stops within a message: `claimed` once its length is known.
+fn stop_within(producer: &RingProducer<PythonMessage>, slots: usize, claimed: bool) -> u64 {
+    let head = MessageHead { number: 13, length: slots * 56 - 8, sum: 0 };
+    let number = producer.reserve(head).expect("room");
+    if claimed {
+        let slot = producer.mapping.slot(number);
+        slot.words[0].store(head.word(), Ordering::Relaxed);
+        slot.sequence.store((number + 1) | CLAIMED, Ordering::Release);
+    }
+    number
+}
+
+#[test]
+fn a_message_of_a_thread_that_died_is_one_loss() {
+    let (producer, mut consumer) = ring(16);
+    for claimed in [true, false] {
+        // Over what earlier rounds left there.
+        for _ in 0..3 {
+            stop_within(&producer, 3, claimed);
+            assert!(producer.push(&long(2, 4)));
+            let mut found = Vec::new();
+            let read = consumer.read(true, |message: PythonMessage| found.push(message));
+            assert_eq!(found, [long(2, 4)]);
+            assert_eq!(read.damaged, u64::from(!claimed));
+        }
+    }
+    assert_eq!(consumer.torn().of(LostKind::Descriptions), 3);
+    assert_eq!(consumer.torn().total(), 3);
+}
+
+/// One that was stopped so long that its slots were given to others.
+#[test]
+fn a_late_writer_is_noticed() {
+    let (producer, mut consumer) = ring(16);
+    let late = stop_within(&producer, 3, false);
+    assert_eq!(consumer.read(true, |_: PythonMessage| ()).damaged, 1);
+    for round in 0..5 {
+        assert!(producer.push(&long(3, round)));
+        if round == 4 {
+            producer.mapping.slot(late + 1).words[3].store(7, Ordering::Relaxed);
+        }
+        let read = consumer.read(false, |_: PythonMessage| ());
+        assert_eq!(read.messages, u64::from(round < 4), "{round}");
+    }
+    assert_eq!(consumer.torn().total(), 1);
+    assert!(producer.push(&long(3, 1)));
+    assert_eq!(consumer.read(false, |_: PythonMessage| ()).messages, 1);
 }

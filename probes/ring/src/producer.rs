@@ -1,11 +1,16 @@
 //! The writing side: any thread, no locks, and no system calls except at the start and when the ring
-//! has more records than ever before, a few times in all; and whether this process created the ring
+//! has more in it than ever before, a few times in all; and whether this process created the ring
 //! or is a fork of the one that did.
 
-use crate::layout::{MAGIC, REASON_BYTES, RingMapping, bytes, class_of};
+use crate::layout::{
+    CLAIMED, MAGIC, MAX_MESSAGE, MessageHead, PAYLOAD_WORDS, REASON_BYTES, RingMapping, WordSum,
+    bytes, class_of,
+};
+use crate::message::Pack;
 use crate::quietly::quietly;
-use crate::{LostKind, LostRecords, RingRecord, WorkKind};
+use crate::{LostKind, LostRecords, Message, WorkKind};
 use std::io::Write as _;
+use std::marker::PhantomData;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::{fmt, io};
@@ -21,16 +26,77 @@ fn succeeded(result: libc::c_int) -> io::Result<()> {
 }
 
 /// The writing end of a ring, in the process that created it; any thread may push to it.
-pub struct RingProducer {
-    mapping: RingMapping,
+pub struct RingProducer<M> {
+    pub(crate) mapping: RingMapping,
     /// Number of slots, from the first on, whose memory is allocated; `u64::MAX`: all of them.
     allocated: AtomicU64,
     /// No more are allocated.
     is_settled: AtomicBool,
+    carries: PhantomData<fn(&M)>,
 }
 
-impl RingProducer {
-    /// Creates a ring of this many records (a power of two), and the descriptor for gctrace, to be
+/// The first words of a message behind its head, and the length of all of it.
+#[derive(Default)]
+struct FirstWords {
+    words: [u64; PAYLOAD_WORDS - 1],
+    length: usize,
+}
+
+impl Pack for FirstWords {
+    #[inline]
+    fn byte(&mut self, byte: u8) {
+        if let Some(word) = self.words.get_mut(self.length / 8) {
+            *word |= u64::from(byte) << (self.length % 8 * 8);
+        }
+        self.length += 1;
+    }
+}
+
+/// Writes the bytes of a message into its slots.
+struct SlotWords<'a> {
+    mapping: &'a RingMapping,
+    /// Of the first slot.
+    number: u64,
+    /// Place of the next byte, in bytes from the head.
+    at: usize,
+    word: u64,
+    sum: WordSum,
+}
+
+impl<'a> SlotWords<'a> {
+    fn new(mapping: &'a RingMapping, number: u64) -> Self {
+        Self { mapping, number, at: 8, word: 0, sum: WordSum::default() }
+    }
+
+    /// Writes the word that ends at this byte.
+    fn write_word(&mut self, last: usize) {
+        let slot = self.mapping.slot(self.number.wrapping_add((last / (PAYLOAD_WORDS * 8)) as u64));
+        slot.words[last / 8 % PAYLOAD_WORDS].store(self.word, Ordering::Relaxed);
+        self.sum.add(self.word);
+        self.word = 0;
+    }
+
+    fn finish(mut self) -> WordSum {
+        if self.at % 8 != 0 {
+            self.write_word(self.at);
+        }
+        self.sum
+    }
+}
+
+impl Pack for SlotWords<'_> {
+    #[inline]
+    fn byte(&mut self, byte: u8) {
+        self.word |= u64::from(byte) << (self.at % 8 * 8);
+        self.at += 1;
+        if self.at % 8 == 0 {
+            self.write_word(self.at - 1);
+        }
+    }
+}
+
+impl<M: Message> RingProducer<M> {
+    /// Creates a ring of this many slots (a power of two), and the descriptor for gctrace, to be
     /// closed once [`offer`](crate::offer)ed. System calls only: may be called between fork and
     /// exec. `None` if the kernel refuses, for lack of memory, for example.
     #[must_use]
@@ -78,7 +144,12 @@ impl RingProducer {
         let records = mapping.records as u64;
         header.records.store(records, Ordering::Relaxed);
         header.magic.store(MAGIC, Ordering::Release);
-        Self { mapping, allocated: AtomicU64::new(u64::MAX), is_settled: AtomicBool::new(false) }
+        Self {
+            mapping,
+            allocated: AtomicU64::new(u64::MAX),
+            is_settled: AtomicBool::new(false),
+            carries: PhantomData,
+        }
     }
 
     /// Allocates all of it now: from here on pushing makes no system call. If the kernel refuses, what finds no room is
@@ -91,38 +162,64 @@ impl RingProducer {
         self.is_settled.store(true, Ordering::Relaxed);
     }
 
-    /// Pushes a record into the ring; returns `false`, and counts it as lost
-    /// ([`RingRecord::lost_kind`]), if it is full.
-    pub fn push(&self, record: &RingRecord) -> bool {
-        let words = record.encode();
-        let Some(number) = self.reserve() else {
-            if let Some(kind) = record.lost_kind() {
+    /// Pushes a message into the ring; returns `false`, and counts it as lost ([`Message::lost_kind`]), if there is
+    /// no room for it.
+    pub fn push(&self, message: &M) -> bool {
+        // Most have one slot: packed here, written there. Of a longer one only the length is known then.
+        let mut first = FirstWords::default();
+        message.pack(&mut first);
+        let mut head = MessageHead { number: message.number(), length: first.length, sum: 0 };
+        let Some(number) = self.reserve(head) else {
+            if let Some(kind) = M::lost_kind(head.number) {
                 self.lose(kind, 1);
             }
             return false;
         };
         let slot = self.mapping.slot(number);
-        for (word, value) in slot.words.iter().zip(words) {
-            word.store(value, Ordering::Relaxed);
-        }
-        // Publishes the words. A thread that dies before leaves the number of the previous round,
-        // which the reader recognizes. As in Vyukov's bounded queue:
+        let [head_word, words @ ..] = &slot.words;
+        head_word.store(head.word(), Ordering::Relaxed);
+        // Publishes the length: should this thread die, the reader knows what to skip.
+        slot.sequence.store((number + 1) | CLAIMED, Ordering::Release);
+        let sum = if head.slots() == 1 {
+            let mut sum = WordSum::default();
+            for (to, word) in words.iter().zip(first.words).take(head.words()) {
+                to.store(word, Ordering::Relaxed);
+                sum.add(word);
+            }
+            sum
+        } else {
+            let mut slots = SlotWords::new(&self.mapping, number);
+            message.pack(&mut slots);
+            slots.finish()
+        };
+        head.sum = sum.folded();
+        head_word.store(head.word(), Ordering::Relaxed);
+        // Publishes the words. As in Vyukov's bounded queue:
         // https://www.1024cores.net/home/lock-free-algorithms/queues/bounded-mpmc-queue
         slot.sequence.store(number + 1, Ordering::Release);
         true
     }
 
-    fn reserve(&self) -> Option<u64> {
+    /// The number of the first of a message's slots. Messages of several leave a quarter of the ring to others, so
+    /// that a table costs no collection.
+    pub(crate) fn reserve(&self, message: MessageHead) -> Option<u64> {
+        let slots = message.slots();
+        let records = self.mapping.records as u64;
+        let room = if slots == 1 { records } else { records - records / 4 };
+        if slots > room || message.length > MAX_MESSAGE {
+            return None;
+        }
         let header = self.mapping.header();
         let mut head = header.head.load(Ordering::Relaxed);
         loop {
-            // Acquire: the reader has finished reading the slot before it is written again.
+            // Acquire: the reader has finished reading the slots before they are written again.
             let tail = header.tail.load(Ordering::Acquire);
-            if head.wrapping_sub(tail) >= self.mapping.records as u64 {
+            if head.wrapping_sub(tail) > room - slots {
                 return None;
             }
-            if head >= self.allocated.load(Ordering::Relaxed)
-                && (self.is_settled.load(Ordering::Relaxed) || !self.allocate(head))
+            let last = head.wrapping_add(slots - 1);
+            if last >= self.allocated.load(Ordering::Relaxed)
+                && (self.is_settled.load(Ordering::Relaxed) || !self.allocate(last))
             {
                 return None;
             }
@@ -130,7 +227,7 @@ impl RingProducer {
             // the ring full could not give its number back. Relaxed: it publishes nothing.
             let taken = header.head.compare_exchange_weak(
                 head,
-                head + 1,
+                head.wrapping_add(slots),
                 Ordering::Relaxed,
                 Ordering::Relaxed,
             );
@@ -141,7 +238,7 @@ impl RingProducer {
         }
     }
 
-    /// Allocates memory up to the record with this number, at least twice as much as before;
+    /// Allocates memory up to the slot with this number, at least twice as much as before;
     /// `false` if the kernel has none: writing there would be a SIGBUS in the program. Threads may
     /// allocate the same.
     #[cold]
@@ -159,7 +256,7 @@ impl RingProducer {
         true
     }
 
-    /// Counts records that could not be pushed.
+    /// Counts messages that could not be pushed.
     pub fn lose(&self, kind: LostKind, count: u64) {
         self.mapping.header().lost[kind as usize].fetch_add(count, Ordering::Relaxed);
     }
@@ -172,7 +269,7 @@ impl RingProducer {
     }
 
     /// Whether the reader takes announcements of children that are forked from the process and have
-    /// its memory ([`RingRecord::Fork`]).
+    /// its memory ([`PythonMessage::Fork`](crate::PythonMessage::Fork)).
     #[must_use]
     pub fn takes_forks(&self) -> bool {
         self.mapping.header().takes_forks.load(Ordering::Relaxed) == 1
@@ -192,7 +289,7 @@ impl RingProducer {
         header.off_since_ns.store(now_ns, Ordering::Release);
     }
 
-    /// Number of records lost since the ring was created, by kind.
+    /// Number of messages lost since the ring was created, by kind.
     #[must_use]
     pub fn lost(&self) -> LostRecords {
         LostRecords(self.mapping.header().lost.each_ref().map(|lost| lost.load(Ordering::Relaxed)))

@@ -2,7 +2,7 @@
 //!
 //! The kernel identifies the peer (SO_PEERCRED), by its pid in gctrace's own namespace.
 
-use crate::record::moved;
+use crate::message::moved;
 use crate::{InjectOptions, PYTHON_RECORDS};
 use std::io;
 use std::mem::MaybeUninit;

@@ -1,8 +1,8 @@
 //! Runs programs with the library preloaded, and reads their rings as gctrace does.
 use gctrace_ring::{
     AllocationTotals, CLASSES, HookState, InjectOptions, LostRecords, OPTIONS_VARIABLE,
-    RENDEZVOUS_VARIABLE, RingCalled, RingConsumer, RingCycleCount, RingGarbage, RingHello,
-    RingKindCount, RingListener, RingPause, RingRecord, StepMarker,
+    PythonMessage, RENDEZVOUS_VARIABLE, RingCalled, RingConsumer, RingCycleCount, RingGarbage,
+    RingHello, RingKindCount, RingListener, RingPause, StepMarker,
 };
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
@@ -19,7 +19,7 @@ pub struct SeenRecords {
     /// The process that wrote it.
     pub pid: u32,
     /// All records, in order.
-    pub records: Vec<RingRecord>,
+    pub records: Vec<PythonMessage>,
     /// How many did not fit into the ring.
     pub lost: LostRecords,
     /// When and why the library switched recording off; `None`: it did not.
@@ -45,15 +45,6 @@ pub struct SeenGarbage {
 pub type SeenKind = (String, String, String, u32);
 
 impl SeenGarbage {
-    /// Whether everything that its head announces has come.
-    pub fn is_whole(&self) -> bool {
-        let cycles = match self.head.cycles {
-            RingGarbage::NOT_EXAMINED => 0,
-            cycles => cycles as usize,
-        };
-        self.kinds.len() == self.head.kinds as usize && self.cycles.len() == cycles
-    }
-
     /// Objects by type.
     pub fn types(&self) -> BTreeMap<String, u64> {
         let mut types = BTreeMap::new();
@@ -141,7 +132,7 @@ fn read(listener: &RingListener, rings: &mut Vec<SeenRecords>, dead: bool) {
     }
     for ring in rings {
         let records = &mut ring.records;
-        while ring.consumer.read(dead, |record| records.push(record.unwrap())).records > 0 {}
+        while ring.consumer.read(dead, |record| records.push(record)).messages > 0 {}
     }
 }
 
@@ -172,8 +163,8 @@ impl Run {
 impl SeenRecords {
     /// The pauses that have ended, in order.
     pub fn pauses(&self) -> Vec<RingPause> {
-        let pause = |record: &RingRecord| match *record {
-            RingRecord::Pause(pause) => Some(pause),
+        let pause = |record: &PythonMessage| match *record {
+            PythonMessage::Pause(pause) => Some(pause),
             _ => None,
         };
         self.records.iter().filter_map(pause).collect()
@@ -182,8 +173,8 @@ impl SeenRecords {
     /// The program's functions that collections called, in order: function, file and line (empty if
     /// unknown), the calls.
     pub fn called(&self) -> Vec<((String, String, u32), RingCalled)> {
-        let called = |record: &RingRecord| match *record {
-            RingRecord::Called(called) => {
+        let called = |record: &PythonMessage| match *record {
+            PythonMessage::Called(called) => {
                 Some((self.stack(called.frame).into_iter().next().unwrap_or_default(), called))
             }
             _ => None,
@@ -193,30 +184,26 @@ impl SeenRecords {
 
     /// What is alive by line of birth, as of the last look: function, file and line, objects and bytes.
     pub fn alive(&self) -> Vec<((String, String, u32), u64, u64)> {
-        let mut last = Vec::new();
-        let lines = self.records.iter().filter_map(|record| match *record {
-            RingRecord::AliveLine(line) => Some(line),
+        let last = self.records.iter().rev().find_map(|record| match record {
+            PythonMessage::Alive { lines, .. } => Some(lines),
             _ => None,
         });
-        let at_ns = lines.clone().map(|line| line.at_ns).max();
-        for line in lines.filter(|line| Some(line.at_ns) == at_ns) {
-            let place = self.stack(line.frame).into_iter().next().unwrap_or_default();
-            last.push((place, line.objects, line.bytes));
-        }
-        last
+        let place = |frame| self.stack(frame).into_iter().next().unwrap_or_default();
+        let lines = last.into_iter().flatten();
+        lines.map(|line| (place(line.frame), line.objects, line.bytes)).collect()
     }
 
     /// The number of pauses that started.
     pub fn begins(&self) -> usize {
-        let is_begin = |record: &&RingRecord| matches!(record, RingRecord::PauseStart { .. });
+        let is_begin = |record: &&PythonMessage| matches!(record, PythonMessage::PauseStart { .. });
         self.records.iter().filter(is_begin).count()
     }
 
     /// States of hooks, with their counts and details.
     pub fn hooks(&self) -> Vec<(HookState, i64, u64, String)> {
         let texts = self.texts();
-        let hook = |record: &RingRecord| match *record {
-            RingRecord::Hook { state, interpreter, detail, count, .. } => {
+        let hook = |record: &PythonMessage| match *record {
+            PythonMessage::Hook { state, interpreter, detail, count, .. } => {
                 Some((state, interpreter, count, texts.get(&detail).cloned().unwrap_or_default()))
             }
             _ => None,
@@ -226,58 +213,33 @@ impl SeenRecords {
 
     /// The garbage of each collection that was examined, in order.
     pub fn garbage(&self) -> Vec<SeenGarbage> {
-        let all = self.garbage_so_far();
-        for garbage in &all {
-            assert!(garbage.is_whole());
-        }
-        all
-    }
-
-    /// The same of a process that was killed, without the last; `None` if others are incomplete.
-    pub fn garbage_but_last(&self) -> Option<Vec<SeenGarbage>> {
-        let mut all = self.garbage_so_far();
-        all.pop();
-        all.iter().all(SeenGarbage::is_whole).then_some(all)
-    }
-
-    fn garbage_so_far(&self) -> Vec<SeenGarbage> {
         let texts = self.texts();
         let text = |id: u32| texts.get(&id).cloned().unwrap_or_default();
-        let (mut kinds, mut all) = (BTreeMap::new(), Vec::<SeenGarbage>::new());
+        let (mut kinds, mut all) = (BTreeMap::new(), Vec::new());
         let mut signatures = BTreeMap::new();
         for record in &self.records {
-            match *record {
-                RingRecord::ObjectKind { id, type_name, function, file, line } => {
-                    let kind = (text(type_name), text(function), text(file), line);
-                    assert!(kinds.insert(id, kind).is_none(), "kind {id} twice");
+            match record {
+                PythonMessage::ObjectKind { id, type_name, function, file, line } => {
+                    let kind = (text(*type_name), text(*function), text(*file), *line);
+                    assert!(kinds.insert(*id, kind).is_none(), "kind {id} twice");
                 }
-                RingRecord::Garbage(head) => all.push(SeenGarbage {
-                    head,
-                    kinds: Vec::new(),
-                    cycles: Vec::new(),
-                    births: Vec::new(),
-                }),
-                RingRecord::GarbageBirth { tid, kind, samples } => {
-                    let of = all.iter_mut().rfind(|all| all.head.tid == tid);
-                    let birth = (kinds[&kind].clone(), samples);
-                    of.expect("a head before its births").births.push(birth);
+                PythonMessage::Cycle { id, edges } => {
+                    let edges =
+                        edges.iter().map(|edge| (kinds[&edge.kind].clone(), text(edge.name)));
+                    let before = signatures.insert(*id, edges.collect::<Vec<_>>());
+                    assert!(before.is_none(), "cycle {id} twice");
                 }
-                RingRecord::CycleEdge { cycle, at, kind, name, .. } => {
-                    let edges: &mut Vec<(SeenKind, String)> = signatures.entry(cycle).or_default();
-                    assert_eq!(edges.len(), usize::from(at), "cycle {cycle} twice");
-                    edges.push((kinds[&kind].clone(), text(name)));
-                }
-                RingRecord::GarbageCycles(count) => {
-                    let of = all.iter_mut().rfind(|all| all.head.tid == count.tid);
-                    let cycle = (signatures[&count.cycle].clone(), count);
-                    of.expect("a head before its cycles").cycles.push(cycle);
-                }
-                RingRecord::GarbageKinds { tid, counts } => {
-                    let of = all.iter_mut().rfind(|garbage| garbage.head.tid == tid);
-                    let named = counts.iter().filter(|count| count.kind != 0);
-                    of.expect("a head before its kinds")
-                        .kinds
-                        .extend(named.map(|count| (kinds[&count.kind].clone(), *count)));
+                PythonMessage::Garbage(head) => {
+                    let by_kind =
+                        head.kinds.iter().map(|count| (kinds[&count.kind].clone(), *count));
+                    let births = head.births.iter();
+                    let cycles = head.cycles.iter().flatten();
+                    all.push(SeenGarbage {
+                        head: head.clone(),
+                        kinds: by_kind.collect(),
+                        cycles: cycles.map(|of| (signatures[&of.cycle].clone(), *of)).collect(),
+                        births: births.map(|of| (kinds[&of.kind].clone(), of.samples)).collect(),
+                    });
                 }
                 _ => {}
             }
@@ -287,8 +249,8 @@ impl SeenRecords {
 
     /// The collector's thresholds and whether it is enabled, at each change.
     pub fn settings(&self) -> Vec<([i32; 3], bool)> {
-        let settings = |record: &RingRecord| match *record {
-            RingRecord::Settings { thresholds, enabled, .. } => Some((thresholds, enabled)),
+        let settings = |record: &PythonMessage| match *record {
+            PythonMessage::Settings { thresholds, enabled, .. } => Some((thresholds, enabled)),
             _ => None,
         };
         self.records.iter().filter_map(settings).collect()
@@ -297,8 +259,8 @@ impl SeenRecords {
     /// The marks of steps in order: what marks, its name, the thread.
     pub fn steps(&self) -> Vec<(StepMarker, String, u32)> {
         let texts = self.texts();
-        let step = |record: &RingRecord| match *record {
-            RingRecord::StepMark { marker, name, tid, .. } => {
+        let step = |record: &PythonMessage| match *record {
+            PythonMessage::StepMark { marker, name, tid, .. } => {
                 Some((marker, texts.get(&name).cloned().unwrap_or_default(), tid))
             }
             _ => None,
@@ -308,14 +270,11 @@ impl SeenRecords {
 
     /// The texts that other records refer to, by id.
     pub fn texts(&self) -> BTreeMap<u32, String> {
-        let mut texts = BTreeMap::<u32, Vec<u8>>::new();
-        for record in &self.records {
-            if let RingRecord::Text(piece) = record {
-                texts.entry(piece.id).or_default().extend(piece.used());
-            }
-        }
-        let text = |(id, bytes)| (id, String::from_utf8(bytes).unwrap());
-        texts.into_iter().map(text).collect()
+        let text = |record: &PythonMessage| match record {
+            PythonMessage::Text { id, text } => Some((*id, text.to_string())),
+            _ => None,
+        };
+        self.records.iter().filter_map(text).collect()
     }
 
     /// (function, file, line) of a frame and its callers.
@@ -323,7 +282,7 @@ impl SeenRecords {
         let texts = self.texts();
         let mut frames = BTreeMap::new();
         for record in &self.records {
-            if let RingRecord::Frame { id, parent, function, file, line } = *record {
+            if let PythonMessage::Frame { id, parent, function, file, line } = *record {
                 // Frames that stand for others have no file.
                 let file = texts.get(&file).cloned().unwrap_or_default();
                 frames.insert(id, (parent, texts[&function].clone(), file, line));
@@ -342,7 +301,7 @@ impl SeenRecords {
     pub fn interpreter(&self) -> Option<(String, String, bool)> {
         let texts = self.texts();
         self.records.iter().find_map(|record| match *record {
-            RingRecord::Interpreter { version, file, free_threaded, .. } => {
+            PythonMessage::Interpreter { version, file, free_threaded, .. } => {
                 Some((texts[&version].clone(), texts[&file].clone(), free_threaded))
             }
             _ => None,

@@ -9,8 +9,8 @@
 )]
 
 use gctrace_ring::{
-    GpuRecord, InjectOptions, PYTHON_RECORDS, RingGpuOp, RingHello, RingPause, RingProducer,
-    RingRecord, RingRole, TimeInterval,
+    GpuMessage, GpuRecord, InjectOptions, Message, PYTHON_RECORDS, PythonMessage, RingGpuOp,
+    RingHello, RingPause, RingProducer, RingRole, TimeInterval,
 };
 use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt as _;
@@ -55,7 +55,8 @@ fn now_ns() -> u64 {
     u64::try_from(std::time::Duration::from(now).as_nanos()).unwrap()
 }
 
-fn ring(role: RingRole, own_pid: u32) -> RingProducer {
+fn ring<M: Message>(own_pid: u32) -> RingProducer<M> {
+    let role = M::ROLE;
     let records = role.records(&asked());
     let (ring, descriptor) = RingProducer::create(records).unwrap();
     let hello = RingHello { time_namespace: 0, role, own_pid, at_ns: now_ns(), is_fork: false };
@@ -64,16 +65,16 @@ fn ring(role: RingRole, own_pid: u32) -> RingProducer {
     ring
 }
 
-fn push_text(ring: &RingProducer, text: &str, id: u32) {
-    gctrace_ring::pieces(id, text).for_each(|piece| assert!(ring.push(&piece)));
+fn push_text<M: Message>(ring: &RingProducer<M>, text: &str, id: u32) {
+    assert!(ring.push(&M::text(id, text.into())));
 }
 
-fn start(at_ns: u64, tid: u32) -> RingRecord {
-    RingRecord::PauseStart { at_ns, tid, generation: 2, interpreter: 0 }
+fn start(at_ns: u64, tid: u32) -> PythonMessage {
+    PythonMessage::PauseStart { at_ns, tid, generation: 2, interpreter: 0 }
 }
 
-fn pause(start_ns: u64, end_ns: u64, tid: u32, frame: u32) -> RingRecord {
-    RingRecord::Pause(RingPause {
+fn pause(start_ns: u64, end_ns: u64, tid: u32, frame: u32) -> PythonMessage {
+    PythonMessage::Pause(RingPause {
         interval: TimeInterval { start_ns, end_ns },
         tid,
         generation: 2,
@@ -86,23 +87,23 @@ fn pause(start_ns: u64, end_ns: u64, tid: u32, frame: u32) -> RingRecord {
 /// An interpreter, a line, two collections, a kernel.
 fn collects() {
     let pid = std::process::id();
-    let python = ring(RingRole::Python, pid);
+    let python = ring::<PythonMessage>(pid);
     push_text(&python, "3.11.7 (main, Dec  4 2023)", 1);
     push_text(&python, "/opt/python/libpython3.11.so.1.0", 2);
     push_text(&python, "Trainer.step", 3);
     push_text(&python, "/home/me/train.py", 4);
     let records = [
-        RingRecord::Interpreter { at_ns: now_ns(), version: 1, file: 2, free_threaded: false },
-        RingRecord::Frame { id: 1, parent: 0, function: 3, file: 4, line: 12 },
+        PythonMessage::Interpreter { at_ns: now_ns(), version: 1, file: 2, free_threaded: false },
+        PythonMessage::Frame { id: 1, parent: 0, function: 3, file: 4, line: 12 },
         start(1_000_000, pid),
         pause(1_000_000, 3_000_000, pid, 1),
         start(5_000_000, pid),
         pause(5_000_000, 5_000_250, pid, 1),
     ];
     assert!(records.iter().all(|record| python.push(record)));
-    let gpu = ring(RingRole::Gpu, pid);
+    let gpu = ring::<GpuMessage>(pid);
     push_text(&gpu, "_Z10add_kernelPfS_i", 1);
-    assert!(gpu.push(&RingRecord::Gpu(RingGpuOp {
+    assert!(gpu.push(&GpuMessage::Gpu(RingGpuOp {
         interval: TimeInterval { start_ns: 2_000_000, end_ns: 2_500_000 },
         work: GpuRecord::Kernel,
         copy_kind: 0,
@@ -120,7 +121,7 @@ fn collects() {
 /// Killed in a collection, right after reporting its start.
 fn dies() {
     let pid = std::process::id();
-    let python = ring(RingRole::Python, pid);
+    let python = ring::<PythonMessage>(pid);
     assert!(python.push(&start(now_ns(), pid)));
     nix::sys::signal::raise(nix::sys::signal::Signal::SIGKILL).unwrap();
 }
@@ -171,7 +172,7 @@ fn lies() {
     let file = std::fs::File::open("/dev/null").unwrap();
     assert!(gctrace_ring::offer(socket.as_bytes(), file.as_fd(), &hello));
     // A process with another's thread ids, and times that run backwards.
-    let python = ring(RingRole::Python, 1);
+    let python = ring::<PythonMessage>(1);
     assert!(python.push(&pause(50, 10, u32::MAX, 77)));
 }
 
@@ -183,7 +184,7 @@ fn stays_silent() {
     let connect = |_| std::os::unix::net::UnixStream::connect(&socket).unwrap();
     let silent: Vec<_> = (0..20).map(connect).collect();
     let pid = std::process::id();
-    let python = ring(RingRole::Python, pid);
+    let python = ring::<PythonMessage>(pid);
     let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
     let mut pushed = 0;
     while pushed <= PYTHON_RECORDS as u64 {
@@ -205,12 +206,12 @@ fn stays_silent() {
 /// A second ring while the first is in use, then one of another size.
 fn offers_twice() {
     let pid = std::process::id();
-    let first = ring(RingRole::Python, pid);
+    let first = ring::<PythonMessage>(pid);
     assert!(first.push(&pause(1000, 2000, pid, 0)));
-    let second = ring(RingRole::Python, pid);
+    let second = ring::<PythonMessage>(pid);
     assert!(second.push(&pause(3000, 4000, pid, 0)));
     assert!(first.push(&pause(5000, 6000, pid, 0)));
-    let (_large, descriptor) = RingProducer::create(1 << 19).unwrap();
+    let (_large, descriptor) = RingProducer::<GpuMessage>::create(1 << 19).unwrap();
     let hello = RingHello {
         time_namespace: 0,
         role: RingRole::Gpu,
@@ -228,12 +229,11 @@ fn offers_twice() {
 /// A collection, one that has only started, and a fault of the library.
 fn switches_off() {
     let pid = std::process::id();
-    let rings = [RingRole::Python, RingRole::Gpu].map(|role| ring(role, pid));
-    assert!(rings[0].push(&pause(1000, 2000, pid, 0)));
-    assert!(rings[0].push(&start(3000, pid)));
-    for ring in rings {
-        ring.switch_off(now_ns(), format_args!("file.rs:7"));
-    }
+    let (python, gpu) = (ring::<PythonMessage>(pid), ring::<GpuMessage>(pid));
+    assert!(python.push(&pause(1000, 2000, pid, 0)));
+    assert!(python.push(&start(3000, pid)));
+    python.switch_off(now_ns(), format_args!("file.rs:7"));
+    gpu.switch_off(now_ns(), format_args!("file.rs:7"));
     std::process::exit(3);
 }
 

@@ -433,6 +433,20 @@ macro_rules! records {
                 }
             }
         )*
+        $(
+            impl From<$htype> for Record {
+                fn from(record: $htype) -> Self {
+                    Self::$hand(record)
+                }
+            }
+        )*
+        $(
+            impl From<$utype> for Record {
+                fn from(record: $utype) -> Self {
+                    Self::$numbered(record)
+                }
+            }
+        )*
     };
 }
 pub(crate) use records;

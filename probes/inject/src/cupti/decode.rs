@@ -3,7 +3,7 @@
 //! nothing.
 
 use gctrace_ring::{
-    ApiLayer, GpuRecord, NO_TEXT, RingCall, RingGpuOp, RingRecord, RingSync, TimeInterval,
+    ApiLayer, GpuMessage, GpuRecord, NO_TEXT, RingCall, RingGpuOp, RingSync, TimeInterval,
 };
 
 /// `CUpti_ActivityKind`, in the order in which gctrace enables them. Kernels as 10, concurrent
@@ -42,9 +42,9 @@ pub(super) fn is_known(kind: u32, version: u32) -> bool {
 
 /// A decoded record, as the ring has it but for three things: its times are CUPTI's, 0 if not measured
 /// or not ended; its thread is CUPTI's; and texts have no numbers yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ActivityRecord {
-    pub(super) record: RingRecord,
+    pub(super) record: GpuMessage,
     /// Address of a kernel's name, a C string owned by CUPTI; 0: none.
     pub(super) name: u64,
 }
@@ -86,7 +86,7 @@ pub(super) fn decode(bytes: &[u8]) -> Option<ActivityRecord> {
         HOST_LAUNCH => host_function(bytes)?,
         DRIVER => call(bytes, ApiLayer::Driver)?,
         RUNTIME => call(bytes, ApiLayer::Runtime)?,
-        SYNCHRONIZATION => RingRecord::Sync(RingSync {
+        SYNCHRONIZATION => GpuMessage::Sync(RingSync {
             interval: bytes.interval(8)?,
             kind: u8::try_from(bytes.u32(4)?).unwrap_or(0),
             correlation: bytes.u32(24)?,
@@ -94,21 +94,21 @@ pub(super) fn decode(bytes: &[u8]) -> Option<ActivityRecord> {
             stream: bytes.u32(32)?,
             event: bytes.u32(36)?,
         }),
-        EVENT => RingRecord::Event {
+        EVENT => GpuMessage::Event {
             correlation: bytes.u32(4)?,
             context: bytes.u32(8)?,
             stream: bytes.u32(12)?,
             event: bytes.u32(16)?,
         },
-        OVERHEAD => RingRecord::Overhead { interval: bytes.interval(24)?, kind: bytes.u32(4)? },
+        OVERHEAD => GpuMessage::Overhead { interval: bytes.interval(24)?, kind: bytes.u32(4)? },
         _ => return None,
     };
     let name = if kind == KERNEL { bytes.u64(104)? } else { 0 };
     Some(ActivityRecord { record, name })
 }
 
-fn kernel(bytes: RecordBytes) -> Option<RingRecord> {
-    Some(RingRecord::Gpu(RingGpuOp {
+fn kernel(bytes: RecordBytes) -> Option<GpuMessage> {
+    Some(GpuMessage::Gpu(RingGpuOp {
         interval: bytes.interval(16)?,
         work: GpuRecord::Kernel,
         copy_kind: 0,
@@ -127,8 +127,8 @@ fn copy(
     work: GpuRecord,
     copy_kind: u8,
     correlation_at: usize,
-) -> Option<RingRecord> {
-    Some(RingRecord::Gpu(RingGpuOp {
+) -> Option<GpuMessage> {
+    Some(GpuMessage::Gpu(RingGpuOp {
         interval: bytes.interval(16)?,
         work,
         copy_kind,
@@ -142,8 +142,8 @@ fn copy(
     }))
 }
 
-fn host_function(bytes: RecordBytes) -> Option<RingRecord> {
-    Some(RingRecord::Gpu(RingGpuOp {
+fn host_function(bytes: RecordBytes) -> Option<GpuMessage> {
+    Some(GpuMessage::Gpu(RingGpuOp {
         interval: bytes.interval(32)?,
         work: GpuRecord::HostFunction,
         copy_kind: 0,
@@ -157,8 +157,8 @@ fn host_function(bytes: RecordBytes) -> Option<RingRecord> {
     }))
 }
 
-fn call(bytes: RecordBytes, layer: ApiLayer) -> Option<RingRecord> {
-    Some(RingRecord::Api(RingCall {
+fn call(bytes: RecordBytes, layer: ApiLayer) -> Option<GpuMessage> {
+    Some(GpuMessage::Api(RingCall {
         interval: bytes.interval(8)?,
         layer,
         function: bytes.u32(4)?,

@@ -1,7 +1,7 @@
 //! Names of CUDA functions, and which of them are recorded.
 
 use super::api::CuptiApi;
-use crate::process_ring::ProcessRing;
+use crate::process_ring::GpuRing;
 use FunctionClass::{Chatter, Launch, Wait};
 use gctrace_ring::ApiLayer::{Driver, Runtime};
 use gctrace_ring::{ApiLayer, TextId};
@@ -118,7 +118,7 @@ impl FunctionClasses {
         layer: ApiLayer,
         function: u32,
         api: &CuptiApi,
-        ring: &ProcessRing,
+        ring: &GpuRing,
     ) -> Option<TextId> {
         let entry = self.entries[layer as usize - 1].get(function as usize);
         let mut value = entry.map_or(0, |entry| entry.load(Ordering::Relaxed));
@@ -131,7 +131,7 @@ impl FunctionClasses {
         (value & WANTED != 0).then_some(value as TextId)
     }
 
-    fn look_up(&self, layer: ApiLayer, function: u32, api: &CuptiApi, ring: &ProcessRing) -> u64 {
+    fn look_up(&self, layer: ApiLayer, function: u32, api: &CuptiApi, ring: &GpuRing) -> u64 {
         let name = name(layer, function, api);
         if !is_wanted(layer, function, &name, self.only_waits) {
             return KNOWN;

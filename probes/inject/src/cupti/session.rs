@@ -14,9 +14,9 @@ use super::functions::FunctionClasses;
 use super::report;
 use crate::cupti::KernelNames;
 use crate::process_ring;
-use crate::process_ring::ProcessRing;
+use crate::process_ring::GpuRing;
 use crate::recording::guarded;
-use gctrace_ring::{CuptiState, RingCall, RingRecord, RingRole, TimeInterval};
+use gctrace_ring::{CuptiState, GpuMessage, RingCall, TimeInterval};
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -28,7 +28,7 @@ const FORCED: u32 = 1;
 /// State kept while CUPTI records.
 pub(super) struct CuptiSession {
     pub(super) api: CuptiApi,
-    pub(super) ring: &'static ProcessRing,
+    pub(super) ring: &'static GpuRing,
     pub(super) clock: CuptiClock,
     pub(super) functions: FunctionClasses,
     /// Whether calls carry the kernel's thread ids.
@@ -49,7 +49,7 @@ static SESSION: OnceLock<CuptiSession> = OnceLock::new();
 impl CuptiSession {
     pub(super) fn new(
         api: CuptiApi,
-        ring: &'static ProcessRing,
+        ring: &'static GpuRing,
         clock: CuptiClock,
         functions: FunctionClasses,
         names_threads: bool,
@@ -76,7 +76,7 @@ impl CuptiSession {
 
     /// The session of this process, unless the process was forked since.
     pub(super) fn current() -> Option<&'static Self> {
-        SESSION.get().filter(|_| process_ring::existing_ring(RingRole::Gpu).is_some())
+        SESSION.get().filter(|_| process_ring::existing_ring::<GpuMessage>().is_some())
     }
 
     /// Reads CUPTI's clock.
@@ -103,7 +103,7 @@ impl CuptiSession {
         self.count_dropped();
         self.report_calibration();
         if code == 0 {
-            self.ring.push(&RingRecord::Flushed { at_ns });
+            self.ring.push(&GpuMessage::Flushed { at_ns });
         } else if !self.flush_failed.swap(true, Ordering::Relaxed) {
             self.refused("cuptiActivityFlushAll", code);
         }
@@ -150,7 +150,7 @@ impl CuptiSession {
         if !self.names_threads {
             call.tid = 0;
         }
-        self.ring.push(&RingRecord::Api(call));
+        self.ring.push(&GpuMessage::Api(call));
     }
 
     fn count_dropped(&self) {
@@ -163,7 +163,7 @@ impl CuptiSession {
         let count = self.unmeasured.swap(0, Ordering::Relaxed) + dropped as u64;
         if count > 0 {
             let at_ns = process_ring::now_ns();
-            self.ring.push(&RingRecord::Dropped { at_ns, count });
+            self.ring.push(&GpuMessage::Dropped { at_ns, count });
         }
     }
 
@@ -220,25 +220,25 @@ impl CuptiSession {
         &self,
         activity: ActivityRecord,
         reading: &mut BufferReading,
-    ) -> Option<RingRecord> {
+    ) -> Option<GpuMessage> {
         Some(match activity.record {
-            RingRecord::Gpu(mut op) => {
+            GpuMessage::Gpu(mut op) => {
                 op.interval = self.measured(op.interval, reading)?;
                 // SAFETY: the address comes from a record that CUPTI has just handed over.
                 op.name = unsafe { reading.names.text(activity.name, self.ring) };
-                RingRecord::Gpu(op)
+                GpuMessage::Gpu(op)
             }
-            RingRecord::Api(mut call) => {
+            GpuMessage::Api(mut call) => {
                 call.interval = self.measured(call.interval, reading)?;
                 reading.calls.push(call);
                 return None;
             }
-            RingRecord::Sync(mut sync) => {
+            GpuMessage::Sync(mut sync) => {
                 sync.interval = self.interval(sync.interval, reading)?;
-                RingRecord::Sync(sync)
+                GpuMessage::Sync(sync)
             }
-            RingRecord::Overhead { interval, kind } => {
-                RingRecord::Overhead { interval: self.interval(interval, reading)?, kind }
+            GpuMessage::Overhead { interval, kind } => {
+                GpuMessage::Overhead { interval: self.interval(interval, reading)?, kind }
             }
             other => other,
         })

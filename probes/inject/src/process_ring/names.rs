@@ -1,12 +1,12 @@
 //! The numbers of texts, frames, kinds of objects and cycles in a ring: each is written to it once,
 //! before it is first used.
 
-use super::ProcessRing;
+use super::{ProcessRing, PythonRing};
 use crate::names::{CycleKey, ObjectKindKey, RingNames};
-use gctrace_ring::{NO_TEXT, RingRecord, TextId, pieces};
+use gctrace_ring::{Message, NO_TEXT, PythonMessage, TextId, sent_text};
 use std::sync::TryLockError;
 
-impl ProcessRing {
+impl<M: Message> ProcessRing<M> {
     /// The number of a text, which is written before it is first used; [`NO_TEXT`] if there is no
     /// room in the ring (counted as lost) or among the names.
     pub(crate) fn text(&self, text: &str) -> TextId {
@@ -19,15 +19,24 @@ impl ProcessRing {
         let Some(id) = names.next_text() else {
             return NO_TEXT;
         };
-        for piece in pieces(id, text) {
-            if !self.push(&piece) {
-                return NO_TEXT;
-            }
+        if !self.push(&M::text(id, sent_text(text).into())) {
+            return NO_TEXT;
         }
         names.keep_text(text, id);
         id
     }
 
+    /// Waits for another thread that writes a name: a few hundred nanoseconds.
+    fn names(&self) -> Option<std::sync::MutexGuard<'_, RingNames>> {
+        match self.names.try_lock() {
+            Ok(names) => Some(names),
+            Err(TryLockError::Poisoned(_)) => None,
+            Err(TryLockError::WouldBlock) => self.names.lock().ok(),
+        }
+    }
+}
+
+impl PythonRing {
     /// As [`ProcessRing::text`], for the name of a kind of object: once there are too many kinds, only
     /// names that are known have a number.
     pub(crate) fn text_of_kind(&self, text: &str) -> TextId {
@@ -51,7 +60,7 @@ impl ProcessRing {
         let Some(id) = names.next_frame() else {
             return 0;
         };
-        let record = RingRecord::Frame { id, parent, function, file, line };
+        let record = PythonMessage::Frame { id, parent, function, file, line };
         if !self.push(&record) {
             return 0;
         }
@@ -72,7 +81,7 @@ impl ProcessRing {
             return 0;
         };
         let (type_name, function, file, line) = key;
-        let record = RingRecord::ObjectKind { id, type_name, function, file, line };
+        let record = PythonMessage::ObjectKind { id, type_name, function, file, line };
         if !self.push(&record) {
             return 0;
         }
@@ -80,8 +89,7 @@ impl ProcessRing {
         id
     }
 
-    /// The number of a cycle; 0 if there is no room. Its edges are written without others' in
-    /// between.
+    /// The number of a cycle; 0 if there is no room.
     pub(crate) fn cycle(&self, key: &CycleKey) -> u32 {
         let Some(mut names) = self.names() else {
             return 0;
@@ -89,31 +97,13 @@ impl ProcessRing {
         if let Some(known) = names.cycle(key) {
             return known;
         }
-        let Some(cycle) = names.next_cycle() else {
+        let Some(id) = names.next_cycle() else {
             return 0;
         };
-        for (at, (kind, name)) in key.iter().enumerate() {
-            let edge = RingRecord::CycleEdge {
-                cycle,
-                at: at as u16,
-                length: key.len() as u16,
-                kind: *kind,
-                name: *name,
-            };
-            if !self.push(&edge) {
-                return 0;
-            }
+        if !self.push(&PythonMessage::Cycle { id, edges: key.to_vec() }) {
+            return 0;
         }
-        names.keep_cycle(key, cycle);
-        cycle
-    }
-
-    /// Waits for another thread that writes a name: a few hundred nanoseconds.
-    fn names(&self) -> Option<std::sync::MutexGuard<'_, RingNames>> {
-        match self.names.try_lock() {
-            Ok(names) => Some(names),
-            Err(TryLockError::Poisoned(_)) => None,
-            Err(TryLockError::WouldBlock) => self.names.lock().ok(),
-        }
+        names.keep_cycle(key, id);
+        id
     }
 }

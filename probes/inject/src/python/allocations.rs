@@ -13,7 +13,7 @@ use super::garbage::{allocated, freed, moved, wrapped_by};
 use crate::process_ring;
 use crate::process_ring::{now_ns, ring};
 use crate::recording::guarded;
-use gctrace_ring::{HookState, NO_TEXT, RingProducer, RingRecord, RingRole};
+use gctrace_ring::{HookState, NO_TEXT, PythonMessage, RingProducer};
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,7 +33,7 @@ pub(super) fn install(api: &'static PythonApi) {
         ALONE.store(false, Ordering::Relaxed);
         return;
     }
-    let Some(ring) = ring(RingRole::Python) else {
+    let Some(ring) = ring::<PythonMessage>() else {
         return;
     };
     super::report_interpreter(api, ring);
@@ -45,7 +45,7 @@ pub(super) fn install(api: &'static PythonApi) {
             (HookState::NotCountingAllocations, ring.text(reason))
         }
     };
-    ring.push(&RingRecord::Hook {
+    ring.push(&PythonMessage::Hook {
         at_ns: now_ns(),
         state,
         interpreter: api.interpreter_id(),
@@ -120,9 +120,9 @@ fn wrapper<const DOMAIN: i32>(context: *mut c_void) -> MemAllocator {
 /// Counts in the ring; a forked child's is created when it first allocates. `alone`: as in
 /// [`RingProducer::count_allocation`].
 #[inline]
-fn count_in_ring(count: impl FnOnce(&RingProducer, bool)) {
+fn count_in_ring(count: impl FnOnce(&RingProducer<PythonMessage>, bool)) {
     guarded(|| {
-        if let Some(ring) = ring(RingRole::Python) {
+        if let Some(ring) = ring::<PythonMessage>() {
             count(ring.producer(), ALONE.load(Ordering::Relaxed));
         }
     });

@@ -7,7 +7,7 @@ use super::collector_functions::{BeforeCall, CallListener, Collector, CollectorF
 use super::interpreter::{HookedInterpreter, InterpreterState, OLDEST};
 use super::object::OwnedRef;
 use crate::process_ring::existing_ring;
-use gctrace_ring::{RingReason, RingRole};
+use gctrace_ring::{PythonMessage, RingReason};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
@@ -102,7 +102,7 @@ fn changed() -> Option<()> {
     if interpreter.api.interpreter_id() != 0 {
         return None;
     }
-    let ring = existing_ring(RingRole::Python)?;
+    let ring = existing_ring::<PythonMessage>()?;
     let mut state = interpreter.state.try_lock().ok()?;
     if state.introduced != ring.number() || state.live.is_none() {
         return None;

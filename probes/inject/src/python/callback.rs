@@ -11,10 +11,10 @@ use super::object::{OwnedRef, number};
 use super::{asked, empty_cache, steps};
 use crate::confined::{is_noticed, is_without_clock};
 use crate::process_ring::{
-    ProcessRing, existing_ring, is_off, lose_without_ring, now_ns, ring, thread_cpu_ns, tid,
+    PythonRing, existing_ring, is_off, lose_without_ring, now_ns, ring, thread_cpu_ns, tid,
 };
 use crate::recording::{expected, guarded};
-use gctrace_ring::{HookState, LostKind, RingPause, RingRecord, RingRole, TimeInterval, WorkKind};
+use gctrace_ring::{HookState, LostKind, PythonMessage, RingPause, TimeInterval, WorkKind};
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -71,7 +71,7 @@ impl HookedInterpreter {
 
     /// Reports why its garbage is not examined, if it is not.
     fn garbage_state(&self, state: Result<(), &str>) {
-        if let (Err(reason), Some(ring)) = (state, ring(RingRole::Python)) {
+        if let (Err(reason), Some(ring)) = (state, ring::<PythonMessage>()) {
             self.report(ring, HookState::NotExaminingGarbage, reason, 0);
         }
     }
@@ -145,7 +145,7 @@ impl HookedInterpreter {
         let end_ns = called_ns;
         let end_cpu_ns = if is_end { thread_cpu_ns() } else { 0 };
         let Ok(mut state) = self.state.try_lock() else {
-            if is_end && let Some(ring) = existing_ring(RingRole::Python) {
+            if is_end && let Some(ring) = existing_ring::<PythonMessage>() {
                 ring.lose(LostKind::Pauses, 1);
             }
             return;
@@ -197,8 +197,8 @@ impl HookedInterpreter {
                 OLDEST => self.collector.oldest_objects().unwrap_or(0),
                 _ => 0,
             },
-            freed_kib: RingPause::kib(state.memory.end()),
-            cpu_share: RingPause::share(interval, cpu_ns),
+            freed_bytes: state.memory.end(),
+            cpu_ns,
         };
         empty_cache::collected(&std::mem::take(&mut state.device_memory), ring, pause.interval);
         self.ended(&mut state, ring, pause);
@@ -209,15 +209,15 @@ impl HookedInterpreter {
 
     /// This process's ring, to which the interpreter has been reported.
     #[inline]
-    fn own_ring(&self, state: &mut InterpreterState) -> Option<&'static ProcessRing> {
-        match existing_ring(RingRole::Python) {
+    fn own_ring(&self, state: &mut InterpreterState) -> Option<&'static PythonRing> {
+        match existing_ring::<PythonMessage>() {
             Some(ring) if ring.number() == state.introduced => Some(ring),
             _ => self.introduce(state),
         }
     }
 
     /// Returns the CPU time of examining, in ns.
-    fn begun(&self, state: &mut InterpreterState, ring: &ProcessRing, generation: u8) -> u64 {
+    fn begun(&self, state: &mut InterpreterState, ring: &PythonRing, generation: u8) -> u64 {
         if self.id == 0 && state.live.is_some() {
             steps::look(self.api);
         }
@@ -242,11 +242,11 @@ impl HookedInterpreter {
         state.start_cpu_ns = thread_cpu_ns();
         let at_ns = now_ns();
         state.start_ns = at_ns;
-        ring.push(&RingRecord::PauseStart { at_ns, tid, generation, interpreter: self.id });
+        ring.push(&PythonMessage::PauseStart { at_ns, tid, generation, interpreter: self.id });
         examined_ns
     }
 
-    fn ended(&self, state: &mut InterpreterState, ring: &ProcessRing, mut pause: RingPause) {
+    fn ended(&self, state: &mut InterpreterState, ring: &PythonRing, mut pause: RingPause) {
         let interval = &mut pause.interval;
         // Its start was not seen: the entry was added during the collection.
         if std::mem::take(&mut state.start_ns) == 0 {
@@ -262,7 +262,7 @@ impl HookedInterpreter {
         }
         state.seen += 1;
         state.sums.add(&pause);
-        ring.push(&RingRecord::Pause(pause));
+        ring.push(&PythonMessage::Pause(pause));
         state.settings_are_due |= is_long;
     }
 }

@@ -12,9 +12,9 @@ use super::api::{EvaluateFrame, NULL, Object, PythonApi, api};
 use super::interpreter::{HookedInterpreter, InterpreterState};
 use super::object::OwnedRef;
 use super::raw_frame::RawFrameLayout;
-use crate::process_ring::{ProcessRing, is_off, now_ns, tid};
+use crate::process_ring::{PythonRing, is_off, now_ns, tid};
 use crate::recording::guarded;
-use gctrace_ring::{RingCalled, RingRecord};
+use gctrace_ring::{PythonMessage, RingCalled};
 use std::cell::RefCell;
 use std::ffi::c_int;
 
@@ -263,7 +263,7 @@ impl HookedInterpreter {
     }
 
     /// Writes the calls seen by this thread, and releases their code.
-    pub(super) fn report_calls(&self, state: &mut InterpreterState, ring: &ProcessRing) {
+    pub(super) fn report_calls(&self, state: &mut InterpreterState, ring: &PythonRing) {
         let calls = WATCH.with(|watch| {
             let calls = watch.try_borrow_mut().ok();
             calls.map(|mut watch| std::mem::take(&mut watch.calls))
@@ -274,7 +274,7 @@ impl HookedInterpreter {
                 .then(|| unsafe { OwnedRef::new(self.api, calls.code) })
                 .flatten();
             let frame = code.map_or(0, |code| state.frames.of_code(self.api, ring, &code));
-            ring.push(&RingRecord::Called(RingCalled {
+            ring.push(&PythonMessage::Called(RingCalled {
                 is_callback: calls.is_callback,
                 tid: tid(),
                 calls: calls.calls,

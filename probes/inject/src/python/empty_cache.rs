@@ -13,11 +13,11 @@ use super::frames::FrameCache;
 use super::garbage::Budget;
 use super::object::OwnedRef;
 use crate::process_ring::{
-    ProcessRing, is_off, now_ns, options, process_cpu_ns, ring, thread_cpu_ns, tid,
+    PythonRing, is_off, now_ns, options, process_cpu_ns, ring, thread_cpu_ns, tid,
 };
 use crate::recording::guarded;
 use gctrace_ring::{
-    RingCacheMemory, RingEmptyCache, RingPauseMemory, RingRecord, RingRole, TimeInterval, WorkKind,
+    PythonMessage, RingCacheMemory, RingEmptyCache, RingPauseMemory, TimeInterval, WorkKind,
 };
 use std::ffi::c_void;
 use std::sync::Mutex;
@@ -128,12 +128,12 @@ fn after(before: Option<u64>, interval: TimeInterval) {
         let after = reserved(&cache.memory());
         let depth = options().map_or(0, |options| options.stack_depth);
         let frame = if depth > 0 { cache.frames.stack(cache.api, ring, depth) } else { 0 };
-        ring.push(&RingRecord::EmptyCache(RingEmptyCache {
+        ring.push(&PythonMessage::EmptyCache(RingEmptyCache {
             tid: tid(),
             frame,
             interval,
-            before: before.unwrap_or(RingEmptyCache::UNKNOWN),
-            after: after.unwrap_or(RingEmptyCache::UNKNOWN),
+            before,
+            after,
         }));
         if let Some((before, after)) = before.zip(after)
             && before.saturating_sub(after) >= LEAST_BYTES
@@ -182,7 +182,7 @@ pub(super) fn before_collection() -> Vec<RingCacheMemory> {
 }
 
 /// It ended.
-pub(super) fn collected(before: &[RingCacheMemory], ring: &ProcessRing, interval: TimeInterval) {
+pub(super) fn collected(before: &[RingCacheMemory], ring: &PythonRing, interval: TimeInterval) {
     if before.is_empty() {
         return;
     }
@@ -194,8 +194,8 @@ pub(super) fn collected(before: &[RingCacheMemory], ring: &ProcessRing, interval
         if before.device == device && before.reserved.max(after.reserved) > 0 {
             let freed = before.allocated.saturating_sub(after.allocated);
             let memory = RingPauseMemory { device, tid: after.tid, interval, freed };
-            ring.push(&RingRecord::PauseMemory(memory));
-            ring.push(&RingRecord::CacheMemory(after));
+            ring.push(&PythonMessage::PauseMemory(memory));
+            ring.push(&PythonMessage::CacheMemory(after));
         }
     }
 }
@@ -216,11 +216,11 @@ pub(super) fn forget() {
 }
 
 /// Counts the time as the library's.
-fn with<T>(work: impl FnOnce(&mut DeviceCache, &ProcessRing) -> T) -> Option<T> {
+fn with<T>(work: impl FnOnce(&mut DeviceCache, &PythonRing) -> T) -> Option<T> {
     let begun_ns = thread_cpu_ns();
     let mut cache = CACHE.try_lock().ok()?;
     let cache = cache.as_mut()?;
-    let ring = ring(RingRole::Python)?;
+    let ring = ring::<PythonMessage>()?;
     let result = work(cache, ring);
     ring.spend(WorkKind::Step, begun_ns);
     Some(result)
@@ -229,7 +229,7 @@ fn with<T>(work: impl FnOnce(&mut DeviceCache, &ProcessRing) -> T) -> Option<T> 
 impl DeviceCache {
     /// Whether the call that is followed was this process's: a forked child has no GPU of its parent, and a
     /// lock of the allocator may be held in it for ever.
-    fn is_followed(&self, ring: &ProcessRing) -> bool {
+    fn is_followed(&self, ring: &PythonRing) -> bool {
         self.followed.ring == ring.number()
     }
 
@@ -277,9 +277,9 @@ impl DeviceCache {
     }
 }
 
-fn write(ring: &ProcessRing, devices: &[RingCacheMemory]) {
+fn write(ring: &PythonRing, devices: &[RingCacheMemory]) {
     for device in devices {
-        ring.push(&RingRecord::CacheMemory(*device));
+        ring.push(&PythonMessage::CacheMemory(*device));
     }
 }
 

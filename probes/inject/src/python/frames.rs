@@ -7,7 +7,7 @@
 use super::api::{Object, PythonApi};
 use super::object::OwnedRef;
 use super::raw_frame::{RawFrame, RawFrameLayout};
-use crate::process_ring::ProcessRing;
+use crate::process_ring::PythonRing;
 use gctrace_abi::cpython::FrameObject;
 use gctrace_ring::{NO_TEXT, OUTER_FRAMES, TextId};
 
@@ -95,7 +95,7 @@ impl FrameCache {
 
     /// The number of the innermost frame of this thread, without its callers; 0: there is none. The
     /// lock must be held.
-    pub(crate) fn innermost(&mut self, api: &'static PythonApi, ring: &ProcessRing) -> u32 {
+    pub(crate) fn innermost(&mut self, api: &'static PythonApi, ring: &PythonRing) -> u32 {
         self.belong_to(ring);
         let Some(frame) = running(api, self.layout) else {
             return 0;
@@ -120,7 +120,7 @@ impl FrameCache {
     }
 
     /// The same, with at most this many frames; [`OUTER_FRAMES`] stands for the others.
-    pub(crate) fn stack(&mut self, api: &'static PythonApi, ring: &ProcessRing, depth: u32) -> u32 {
+    pub(crate) fn stack(&mut self, api: &'static PythonApi, ring: &PythonRing, depth: u32) -> u32 {
         self.belong_to(ring);
         let mut inner_first = Vec::new();
         let mut next = running(api, self.layout);
@@ -147,7 +147,7 @@ impl FrameCache {
     pub(crate) fn of_code(
         &mut self,
         api: &'static PythonApi,
-        ring: &ProcessRing,
+        ring: &PythonRing,
         code: &OwnedRef,
     ) -> u32 {
         self.belong_to(ring);
@@ -162,7 +162,7 @@ impl FrameCache {
     }
 
     /// Numbers belong to one ring: a forked child has another.
-    fn belong_to(&mut self, ring: &ProcessRing) {
+    fn belong_to(&mut self, ring: &PythonRing) {
         if self.ring != ring.number() {
             self.ring = ring.number();
             self.forget();
@@ -173,7 +173,7 @@ impl FrameCache {
     fn names(
         &mut self,
         api: &'static PythonApi,
-        ring: &ProcessRing,
+        ring: &PythonRing,
         code: &OwnedRef,
     ) -> (TextId, TextId) {
         let place = code.object().addr() / 16 % PLACES;

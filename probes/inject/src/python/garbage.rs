@@ -29,7 +29,7 @@ use super::api::{Object, PythonApi};
 use super::object::OwnedRef;
 use super::raw_frame::RawFrameLayout;
 use crate::process_ring::{
-    ProcessRing, is_off, now_ns, options, process_cpu_ns, ring, thread_cpu_ns, tid,
+    PythonRing, is_off, now_ns, options, process_cpu_ns, ring, thread_cpu_ns, tid,
 };
 pub(super) use births::{allocated, forget, freed, moved};
 pub(super) use budget::Budget;
@@ -38,8 +38,7 @@ pub(super) use reused::wrapped_by;
 use births::InstanceTypes;
 use cycles::CycleReader;
 use gctrace_ring::{
-    GarbageDetail, InjectOptions, KINDS_AT_ONCE, RingAliveLine, RingCycleCount, RingGarbage,
-    RingKindCount, RingRecord, RingRole, WorkKind,
+    GarbageDetail, InjectOptions, PythonMessage, RingAliveLine, RingGarbage, WorkKind,
 };
 use kinds::KindReader;
 use references::ReferenceNames;
@@ -132,7 +131,7 @@ impl GarbageExaminer {
         let cost_ns = thread_cpu_ns().saturating_sub(begun_ns);
         self.budget.spend(cost_ns, process_cpu_ns);
         self.spent_ns += cost_ns;
-        if let Some(ring) = ring(RingRole::Python) {
+        if let Some(ring) = ring::<PythonMessage>() {
             ring.producer().spend(WorkKind::Garbage, cost_ns);
         }
     }
@@ -159,7 +158,7 @@ impl GarbageExaminer {
             return;
         }
         let (now, begun_ns) = (now_ns(), thread_cpu_ns());
-        let Some(ring) = ring(RingRole::Python) else {
+        let Some(ring) = ring::<PythonMessage>() else {
             return;
         };
         if self.alive.ring != ring.number() {
@@ -168,16 +167,12 @@ impl GarbageExaminer {
         let apart_ns = ALIVE_APART_NS.max((now - self.alive.first_ns) / ALIVE_APART_PART);
         self.alive.next_ns = now + apart_ns;
         let lines = births::alive(ALIVE_LINES);
-        for (at, (line, objects, bytes)) in lines.iter().enumerate() {
+        let lines = lines.iter().map(|(line, objects, bytes)| {
             let (function, file) = (ring.text(&line.function), ring.text(&line.file));
             let frame = ring.frame(0, function, file, line.line);
-            let left = (lines.len() - 1 - at) as u16;
-            let (objects, bytes) = (*objects, *bytes);
-            let line = RingAliveLine { left, frame, at_ns: now, objects, bytes };
-            if !ring.push(&RingRecord::AliveLine(line)) {
-                break;
-            }
-        }
+            RingAliveLine { frame, objects: *objects, bytes: *bytes }
+        });
+        ring.push(&PythonMessage::Alive { at_ns: now, lines: lines.collect() });
         self.spend(begun_ns);
     }
 
@@ -191,7 +186,7 @@ impl GarbageExaminer {
     fn examine(
         &mut self,
         interpreter: i64,
-        ring: &ProcessRing,
+        ring: &PythonRing,
         [sentinel, other]: [Object; 2],
     ) -> Option<()> {
         let (at_ns, begun_ns) = (now_ns(), thread_cpu_ns());
@@ -214,7 +209,7 @@ impl GarbageExaminer {
         let numbers = unsafe { self.tally.numbers(&mut self.reader, ring) };
         // SAFETY: as above.
         let births = unsafe { self.tally.births(&mut self.reader, ring) };
-        let counts = self.tally.by_kind(&numbers);
+        let kinds = self.tally.by_kind(&numbers);
         let (tally, budget) = (&self.tally, &mut self.budget);
         let cycles = cycles.and_then(|cycles| {
             let found = budget
@@ -230,49 +225,15 @@ impl GarbageExaminer {
             interpreter,
             objects: self.tally.objects(),
             cost_ns: now_ns().saturating_sub(at_ns),
-            kinds: counts.len() as u32,
-            cycles: cycles.as_ref().map_or(RingGarbage::NOT_EXAMINED, |cycles| cycles.len() as u32),
+            kinds,
+            births,
+            cycles,
         };
         if garbage.objects > 0 {
-            push(ring, garbage, &counts, cycles.as_deref().unwrap_or_default(), &births);
+            ring.push(&PythonMessage::Garbage(garbage));
         }
         self.spend(begun_ns);
         Some(())
-    }
-}
-
-/// Writes the garbage of a collection; what does not fit is one loss.
-fn push(
-    ring: &ProcessRing,
-    garbage: RingGarbage,
-    counts: &[RingKindCount],
-    cycles: &[RingCycleCount],
-    births: &[(u32, u32)],
-) {
-    if !ring.push(&RingRecord::Garbage(garbage)) {
-        return;
-    }
-    for some in counts.chunks(KINDS_AT_ONCE) {
-        let mut counts = [RingKindCount::default(); KINDS_AT_ONCE];
-        for (to, from) in counts.iter_mut().zip(some) {
-            *to = *from;
-        }
-        let tid = garbage.tid;
-        if !ring.push(&RingRecord::GarbageKinds { tid, counts }) {
-            return;
-        }
-    }
-    let tid = garbage.tid;
-    for &(kind, samples) in births {
-        if !ring.push(&RingRecord::GarbageBirth { tid, kind, samples }) {
-            return;
-        }
-    }
-    for count in cycles {
-        let count = RingCycleCount { tid: garbage.tid, ..*count };
-        if !ring.push(&RingRecord::GarbageCycles(count)) {
-            return;
-        }
     }
 }
 
@@ -358,7 +319,7 @@ impl GarbageHook {
         if is_off() {
             return Ok(());
         }
-        let Some(ring) = ring(RingRole::Python) else {
+        let Some(ring) = ring::<PythonMessage>() else {
             return Ok(());
         };
         if examiner.examine(interpreter, ring, taken.objects()).is_none() {

@@ -7,11 +7,9 @@ use super::garbage::GarbageHook;
 use super::memory_use::MemoryMeter;
 use super::object::OwnedRef;
 use super::pause_sums::PauseSums;
-use crate::process_ring::{ProcessRing, is_forked, now_ns, ring, thread_cpu_ns};
+use crate::process_ring::{PythonRing, is_forked, now_ns, ring, thread_cpu_ns};
 use crate::recording::expected;
-use gctrace_ring::{
-    HookState, NO_TEXT, RingCacheMemory, RingReason, RingRecord, RingRole, WorkKind,
-};
+use gctrace_ring::{HookState, NO_TEXT, PythonMessage, RingCacheMemory, RingReason, WorkKind};
 use std::ffi::{CStr, c_void};
 use std::sync::Mutex;
 
@@ -176,9 +174,9 @@ impl InterpreterObjects {
 
 impl HookedInterpreter {
     /// Reports the interpreter in this process's ring, once.
-    pub(crate) fn introduce(&self, state: &mut InterpreterState) -> Option<&'static ProcessRing> {
+    pub(crate) fn introduce(&self, state: &mut InterpreterState) -> Option<&'static PythonRing> {
         let begun_ns = thread_cpu_ns();
-        let ring = ring(RingRole::Python)?;
+        let ring = ring::<PythonMessage>()?;
         if state.introduced != ring.number() {
             // A forked child inherits what its parent has reported.
             let unseen = match std::mem::replace(&mut state.introduced, ring.number()) {
@@ -204,8 +202,8 @@ impl HookedInterpreter {
     }
 
     /// Writes the state of the hook.
-    pub(crate) fn report(&self, ring: &ProcessRing, hook: HookState, detail: &str, count: u64) {
-        ring.push(&RingRecord::Hook {
+    pub(crate) fn report(&self, ring: &PythonRing, hook: HookState, detail: &str, count: u64) {
+        ring.push(&PythonMessage::Hook {
             at_ns: now_ns(),
             state: hook,
             interpreter: self.id,
@@ -217,7 +215,7 @@ impl HookedInterpreter {
     /// Writes the collector's settings if they have changed. `frame`: what set them; 0: unknown.
     pub(crate) fn read_settings(
         &self,
-        ring: &ProcessRing,
+        ring: &PythonRing,
         state: &mut InterpreterState,
         frame: u32,
     ) {
@@ -229,7 +227,7 @@ impl HookedInterpreter {
         }
         state.settings = Some(settings);
         let (thresholds, enabled) = settings;
-        ring.push(&RingRecord::Settings {
+        ring.push(&PythonMessage::Settings {
             at_ns: now_ns(),
             interpreter: self.id,
             thresholds,

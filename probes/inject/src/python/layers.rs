@@ -11,8 +11,8 @@ use crate::confined::is_noticed;
 use crate::process_ring::{now_ns, options, ring};
 use crate::recording::guarded;
 use gctrace_ring::{
-    HeldBytes, HookState, InjectOptions, MEMORY_HISTORY_VARIABLE, NO_TEXT, RingDeviceMemory,
-    RingLayer, RingLayerFlow, RingLayers, RingRecord, RingRole, StepMarker, TextId, WorkKind,
+    HeldBytes, HookState, InjectOptions, MEMORY_HISTORY_VARIABLE, MadeBytes, NO_TEXT,
+    PythonMessage, RingDeviceMemory, RingLayer, RingLayers, StepMarker, TextId, WorkKind,
 };
 use std::ffi::{CString, c_int, c_void};
 use std::os::unix::ffi::OsStringExt as _;
@@ -91,9 +91,9 @@ fn keep_history(api: &'static PythonApi, agent: &LayerAgent, is_end: bool) -> bo
         return false;
     };
     guarded(|| {
-        if let (Some(reason), Some(ring)) = (result.text(), ring(RingRole::Python)) {
+        if let (Some(reason), Some(ring)) = (result.text(), ring::<PythonMessage>()) {
             let (at_ns, state, detail) = (now_ns(), HookState::NoMemoryHistory, ring.text(reason));
-            ring.push(&RingRecord::Hook { at_ns, state, interpreter: 0, detail, count: 0 });
+            ring.push(&PythonMessage::Hook { at_ns, state, interpreter: 0, detail, count: 0 });
         }
     });
     true
@@ -290,9 +290,9 @@ fn take(api: &'static PythonApi, agent: &LayerAgent, result: &OwnedRef, step: u6
 /// Reported once: nothing is measured from then on.
 fn switch_off(reason: &str) {
     if DUE.swap(OFF, Ordering::Relaxed) != OFF
-        && let Some(ring) = ring(RingRole::Python)
+        && let Some(ring) = ring::<PythonMessage>()
     {
-        ring.push(&RingRecord::Hook {
+        ring.push(&PythonMessage::Hook {
             at_ns: now_ns(),
             state: HookState::NotMeasuringLayers,
             interpreter: 0,
@@ -337,7 +337,7 @@ fn epoch(api: &'static PythonApi) -> Option<u32> {
         })
     };
     let frames = std::iter::successors(first, caller).take(MOST_FRAMES);
-    frames.filter_map(|frame| own(&frame)).find(|epoch| *epoch != RingLayers::UNKNOWN)
+    frames.filter_map(|frame| own(&frame)).next()
 }
 
 /// Writes a table; the next step to call the agent at, and whether all of it found room.
@@ -348,73 +348,65 @@ fn write(table: &OwnedRef, epoch: Option<u32>) -> Option<(u64, bool)> {
     };
     let whole = |number: &OwnedRef| number.number().and_then(|number| u64::try_from(number).ok());
     let short = |number: &OwnedRef| u32::try_from(whole(number)?).ok();
-    let ring = ring(RingRole::Python)?;
+    let ring = ring::<PythonMessage>()?;
     let text = |text: &OwnedRef| match text.text() {
         None | Some("") => NO_TEXT,
         Some(text) => ring.text(text),
     };
-    let mut is_written = true;
-    for row in rows.items() {
-        let (layer, flow) = row_of(&row, &text)?;
-        is_written &=
-            ring.push(&RingRecord::Layer(layer)) && ring.push(&RingRecord::LayerFlow(flow));
-    }
-    for device in devices.items() {
-        let numbers: Option<Vec<u64>> = device.items().map(|number| whole(&number)).collect();
-        let [device, allocated, peak_allocated, reserved, peak_reserved, split] = numbers?[..]
-        else {
-            return None;
-        };
-        let device = u32::try_from(device).ok()?;
-        is_written &= ring.push(&RingRecord::LayersDevice(RingDeviceMemory {
-            device,
-            allocated,
-            peak_allocated,
-            reserved,
-            peak_reserved,
-            split,
-        }));
-    }
+    let rows: Option<Vec<RingLayer>> = rows.items().map(|row| row_of(&row, &text)).collect();
+    let devices: Option<Vec<RingDeviceMemory>> =
+        devices.items().map(|row| device_of(&row)).collect();
     let cost_ns = whole(cost)?;
-    is_written &= ring.push(&RingRecord::Layers(RingLayers {
+    let is_written = ring.push(&PythonMessage::Layers(RingLayers {
         at_ns: now_ns(),
         step: whole(step)?,
         every: short(every)?,
-        rows: u16::try_from(rows.length()).ok()?,
-        devices: u16::try_from(devices.length()).ok()?,
-        epoch: epoch.unwrap_or(RingLayers::UNKNOWN),
+        epoch,
         remarks: short(remarks)?,
         saved: whole(saved)?,
         cost_ns,
+        devices: devices?,
+        rows: rows?,
     }));
     ring.producer().spend(WorkKind::Step, cost_ns);
     Some((whole(next)?, is_written))
 }
 
-/// A row, as the agent's `table` makes it.
-fn row_of(
-    row: &OwnedRef,
-    text: &dyn Fn(&OwnedRef) -> TextId,
-) -> Option<(RingLayer, RingLayerFlow)> {
-    let items: Vec<OwnedRef> = row.items().collect();
-    let (texts, numbers) = items.split_at_checked(5)?;
-    let [path, type_name, shape, tied, device] = texts else { return None };
-    let numbers: Option<Vec<u64>> =
-        numbers.iter().map(|number| u64::try_from(number.number()?).ok()).collect();
-    let [flags, calls, weights, gradients, buffers, optimizer, outputs, saved, output_gradients] =
-        numbers?[..]
+/// The numbers of a tuple; `None` if one of its items is none, or negative.
+fn numbers_of(items: &[OwnedRef]) -> Option<Vec<u64>> {
+    items.iter().map(|item| u64::try_from(item.number()?).ok()).collect()
+}
+
+/// A GPU, as the agent's `table` makes it.
+fn device_of(row: &OwnedRef) -> Option<RingDeviceMemory> {
+    let [device, allocated, peak_allocated, reserved, peak_reserved, split] =
+        numbers_of(&row.items().collect::<Vec<_>>())?[..]
     else {
         return None;
     };
-    let layer = RingLayer {
+    let device = u32::try_from(device).ok()?;
+    Some(RingDeviceMemory { device, allocated, peak_allocated, reserved, peak_reserved, split })
+}
+
+/// A layer, as the agent's `table` makes it.
+fn row_of(row: &OwnedRef, text: &dyn Fn(&OwnedRef) -> TextId) -> Option<RingLayer> {
+    let items: Vec<OwnedRef> = row.items().collect();
+    let (texts, numbers) = items.split_at_checked(5)?;
+    let [path, type_name, shape, tied, device] = texts else { return None };
+    let [flags, calls, weights, gradients, buffers, optimizer, outputs, saved, output_gradients] =
+        numbers_of(numbers)?[..]
+    else {
+        return None;
+    };
+    Some(RingLayer {
         flags: u8::try_from(flags).ok()?,
         path: text(path),
         type_name: text(type_name),
         shape: text(shape),
         tied: text(tied),
+        device: text(device),
         calls: u32::try_from(calls).unwrap_or(u32::MAX),
         held: HeldBytes { weights, gradients, buffers, optimizer },
-    };
-    let device = text(device);
-    Some((layer, RingLayerFlow { device, outputs, saved, output_gradients }))
+        made: MadeBytes { outputs, saved, output_gradients },
+    })
 }

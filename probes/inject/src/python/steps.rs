@@ -17,9 +17,9 @@ mod optimizer;
 use super::api::{PythonApi, api};
 use super::object::OwnedRef;
 use super::{apply, empty_cache, layers};
-use crate::process_ring::{ProcessRing, now_ns, options, ring, thread_cpu_ns, tid};
+use crate::process_ring::{PythonRing, now_ns, options, ring, thread_cpu_ns, tid};
 use crate::recording::guarded;
-use gctrace_ring::{HookState, NO_TEXT, RingRecord, RingRole, StepMarker, TextId, WorkKind};
+use gctrace_ring::{HookState, NO_TEXT, PythonMessage, StepMarker, TextId, WorkKind};
 use std::cell::Cell;
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicIsize, AtomicU8, Ordering};
@@ -87,7 +87,7 @@ fn write(marker: StepMarker, name: &str) {
 /// A call that marks a step and has not returned.
 #[derive(Clone, Copy)]
 struct StartedMark {
-    ring: &'static ProcessRing,
+    ring: &'static PythonRing,
     at_ns: u64,
     tid: u32,
     cpu_ns: u64,
@@ -100,7 +100,7 @@ impl StartedMark {
     fn now(marker: StepMarker, name: &str) -> Option<Self> {
         are_recorded().then_some(())?;
         let (at_ns, cpu_ns) = (now_ns(), thread_cpu_ns());
-        let ring = ring(RingRole::Python)?;
+        let ring = ring::<PythonMessage>()?;
         let name = match name {
             "" => NO_TEXT,
             _ => ring.text(name),
@@ -110,7 +110,7 @@ impl StartedMark {
 
     fn write(&self, end_ns: u64) {
         let Self { at_ns, tid, cpu_ns, marker, name, .. } = *self;
-        self.ring.push(&RingRecord::StepMark { at_ns, end_ns, tid, cpu_ns, marker, name });
+        self.ring.push(&PythonMessage::StepMark { at_ns, end_ns, tid, cpu_ns, marker, name });
     }
 }
 
@@ -163,9 +163,9 @@ pub(super) fn install(api: &'static PythonApi) {
     }
     if function::named().is_some()
         && let Err(reason) = monitoring::watch_function(api)
-        && let Some(ring) = ring(RingRole::Python)
+        && let Some(ring) = ring::<PythonMessage>()
     {
-        ring.push(&RingRecord::Hook {
+        ring.push(&PythonMessage::Hook {
             at_ns: now_ns(),
             state: HookState::NotWatchingFunction,
             interpreter: id,

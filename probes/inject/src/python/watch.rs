@@ -12,7 +12,7 @@ use super::{asked, callback, layers, steps};
 use crate::confined::is_noticed;
 use crate::process_ring::{announce_fork, existing_ring, shared_ring, thread_cpu_ns};
 use crate::recording::{expected, guarded};
-use gctrace_ring::{HookState, RingRole, WorkKind};
+use gctrace_ring::{HookState, PythonMessage, WorkKind};
 
 static FORKED: MethodDef = method(c"gctrace_forked", forked);
 static ENDING: MethodDef = method(c"gctrace_ending", ending);
@@ -146,7 +146,7 @@ impl HookedInterpreter {
         let Ok(mut state) = self.state.try_lock() else {
             return;
         };
-        if let (Some(live), Some(ring)) = (&state.live, existing_ring(RingRole::Python)) {
+        if let (Some(live), Some(ring)) = (&state.live, existing_ring::<PythonMessage>()) {
             let missed = state.missed();
             let has_entry = live.has_entry();
             // 3.8 also counts collections without callbacks, at the ends of subinterpreters.

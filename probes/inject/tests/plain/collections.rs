@@ -161,7 +161,7 @@ fn pauses_have_their_cpu_time() {
         let pauses = run.only().pauses().into_iter();
         let long =
             pauses.filter(|pause| length_ns(pause) >= WORK_NS && pause.reason != RingReason::Exit);
-        let times: Vec<_> = long.map(|pause| (length_ns(&pause), pause.cpu_ns())).collect();
+        let times: Vec<_> = long.map(|pause| (length_ns(&pause), pause.cpu_ns)).collect();
         let [(slept_ns, Some(off_ns)), .., (_, Some(on_ns))] = times[..] else {
             panic!("{}: {times:?}", python.name);
         };

@@ -5,7 +5,7 @@
 use crate::cupti_harness;
 
 use cupti_harness::{Recorded, options, recorded, truth, work};
-use gctrace_ring::{CuptiState, InjectOptions, RingRecord};
+use gctrace_ring::{CuptiState, GpuMessage, InjectOptions};
 use std::collections::BTreeSet;
 
 /// Rounds per thread: enough for several buffers and flushes.
@@ -33,9 +33,9 @@ fn check(recorded: &Recorded, version: i64) {
     // A function that only CUPTI names.
     let creations = rest.iter().filter(|call| call.0 == "cudaStreamCreateWithFlags");
     assert_eq!(creations.count(), 4);
-    let events = ring.records.iter().filter(|record| matches!(record, RingRecord::Event { .. }));
+    let events = ring.records.iter().filter(|record| matches!(record, GpuMessage::Event { .. }));
     assert_eq!(events.count(), 3 * ROUNDS);
-    let waits = ring.records.iter().filter(|record| matches!(record, RingRecord::Sync { .. }));
+    let waits = ring.records.iter().filter(|record| matches!(record, GpuMessage::Sync { .. }));
     assert!(waits.count() >= 8);
     assert_eq!((ring.lost, ring.dropped()), (0, 0));
     // Every 250 ms, and at the end: on a fast machine the work takes less.

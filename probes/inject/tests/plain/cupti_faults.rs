@@ -5,7 +5,7 @@
 use crate::cupti_harness;
 
 use cupti_harness::{Recorded, options, recorded, truth, work};
-use gctrace_ring::{CuptiState, InjectOptions, RingRecord};
+use gctrace_ring::{CuptiState, GpuMessage, InjectOptions};
 use std::os::unix::process::ExitStatusExt;
 use test_kit::simulator;
 use test_kit::simulator::gpu::Gpu;
@@ -185,7 +185,7 @@ fn work_in_progress_at_the_end_does_not_hang() {
     assert_eq!(ring.dropped(), 5, "they were reported as missing");
     let calls = truth::calls_of_ring(ring);
     assert_eq!(calls.iter().filter(|call| call.0 == "cudaLaunchKernel").count(), 5);
-    assert!(matches!(ring.records.last(), Some(RingRecord::Flushed { .. })));
+    assert!(matches!(ring.records.last(), Some(GpuMessage::Flushed { .. })));
 }
 
 /// NVIDIA's own library on a machine without a driver:

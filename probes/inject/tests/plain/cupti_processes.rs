@@ -5,7 +5,7 @@
 use crate::cupti_harness;
 
 use cupti_harness::{Recorded, injected, options, record, recorded, truth, work};
-use gctrace_ring::{CuptiState, RingRecord};
+use gctrace_ring::{CuptiState, GpuMessage};
 use nix::libc;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -179,7 +179,7 @@ fn exit_on_another_thread_while_others_launch() {
     assert_eq!(recorded.status.code(), Some(3), "{}", recorded.output);
     let ring = recorded.ring();
     assert!(truth::work_of_ring(ring).len() > 100);
-    let last = ring.records.iter().rfind(|record| matches!(record, RingRecord::Flushed { .. }));
+    let last = ring.records.iter().rfind(|record| matches!(record, GpuMessage::Flushed { .. }));
     assert!(last.is_some());
 }
 

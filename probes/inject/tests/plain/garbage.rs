@@ -6,7 +6,7 @@
 use crate::garbage_harness;
 
 use garbage_harness::{all, between, equal, number, script, truth, with_list};
-use gctrace_ring::{GarbageDetail, InjectOptions, RingKindCount, RingReason, RingRecord};
+use gctrace_ring::{GarbageDetail, InjectOptions, PythonMessage, RingKindCount, RingReason};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -32,7 +32,7 @@ fn kinds_and_sizes_are_those_of_saveall() {
         let sizes: BTreeMap<String, u64> = serde_json::from_value(truth["sizes"].clone()).unwrap();
         for (name, bytes) in sizes {
             let of = garbage.kinds.iter().filter(|(kind, _)| kind.0 == name);
-            let sum: u64 = of.map(|(_, count)| count.bytes).sum();
+            let sum: u64 = of.filter_map(|(_, count)| count.bytes).sum();
             assert_eq!(sum, bytes, "{} {name}", python.name);
         }
         code_is_named(&python, garbage, number(&truth, "recursive"));
@@ -281,7 +281,7 @@ the_last_function()
             named < garbage.head.objects
         });
         assert!(unnamed, "{}: 12,000 kinds are too many", python.name);
-        let kinds = |record: &&RingRecord| matches!(record, RingRecord::ObjectKind { .. });
+        let kinds = |record: &&PythonMessage| matches!(record, PythonMessage::ObjectKind { .. });
         let kinds = ring.records.iter().filter(kinds).count();
         assert!((8_192..9_000).contains(&kinds), "{}: {kinds}", python.name);
         let frames = ring.pauses().into_iter().map(|pause| pause.frame);

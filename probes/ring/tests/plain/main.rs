@@ -1,4 +1,4 @@
 //! Tests that need no privileges.
 
-mod records;
+mod messages;
 mod ring;

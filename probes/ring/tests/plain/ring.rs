@@ -3,8 +3,9 @@
 #![expect(clippy::panic, clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
 
 use gctrace_ring::{
-    LostKind, OfferState, OwnerMark, RingConsumer, RingHello, RingListener, RingOpenError,
-    RingPause, RingProducer, RingReason, RingRecord, RingRole, TimeInterval, offer,
+    LostKind, OfferState, OwnerMark, PythonMessage, RingConsumer, RingCycleEdge, RingHello,
+    RingListener, RingOpenError, RingPause, RingProducer, RingReason, RingRole, TimeInterval,
+    offer,
 };
 use std::cell::Cell;
 use std::fs::File;
@@ -15,8 +16,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// A record with every word derived from two numbers.
-fn record(thread: u32, number: u64) -> RingRecord {
-    RingRecord::Pause(RingPause {
+fn record(thread: u32, number: u64) -> PythonMessage {
+    PythonMessage::Pause(RingPause {
         interval: TimeInterval { start_ns: number, end_ns: number * 3 },
         tid: thread,
         generation: (number % 3) as u8,
@@ -26,14 +27,14 @@ fn record(thread: u32, number: u64) -> RingRecord {
         frame: number as u32 ^ thread,
         reason: if number % 2 == 1 { RingReason::Exit } else { RingReason::Automatic },
         oldest_objects: number as u32,
-        freed_kib: number as u32 ^ 3,
-        cpu_share: number as u32 ^ 5,
+        freed_bytes: Some(number ^ 3),
+        cpu_ns: (number % 5 > 0).then_some(number),
     })
 }
 
 /// Thread and number of a record that is intact.
-fn whole(seen: RingRecord) -> (u32, u64) {
-    let RingRecord::Pause(pause) = seen else { panic!("{seen:?}") };
+fn whole(seen: PythonMessage) -> (u32, u64) {
+    let PythonMessage::Pause(pause) = seen else { panic!("{seen:?}") };
     let number = pause.interval.start_ns;
     assert_eq!(seen, record(pause.tid, number));
     (pause.tid, number)
@@ -61,13 +62,13 @@ fn threads_write_during_reads() {
             loop {
                 let last = done.load(Ordering::Acquire);
                 let read = consumer.read(false, |record| {
-                    let (thread, number) = whole(record.unwrap());
+                    let (thread, number) = whole(record);
                     // In order for each thread, none twice.
                     assert!(number >= next[thread as usize]);
                     next[thread as usize] = number + 1;
                 });
-                seen.fetch_add(read.records, Ordering::Relaxed);
-                if last && read.records == 0 {
+                seen.fetch_add(read.messages, Ordering::Relaxed);
+                if last && read.messages == 0 {
                     break;
                 }
             }
@@ -114,8 +115,8 @@ fn memory_is_allocated_as_it_is_written() {
         }
     });
     assert_eq!(memory(&descriptor), all);
-    let read = consumer.read(false, |record| _ = whole(record.unwrap()));
-    assert_eq!((read.records, read.damaged), (1025 + (RECORDS - 1025) / 4 * 4, 0));
+    let read = consumer.read(false, |record| _ = whole(record));
+    assert_eq!((read.messages, read.damaged), (1025 + (RECORDS - 1025) / 4 * 4, 0));
     for number in 0..RECORDS {
         assert!(producer.push(&record(1, number)), "the second round needs no more");
     }
@@ -129,12 +130,26 @@ fn a_full_ring_refuses_and_counts() {
     let pushed = (0..7).filter(|number| producer.push(&record(1, *number))).count();
     assert_eq!((pushed, consumer.lost().of(LostKind::Pauses)), (4, 3));
     let mut seen = Vec::new();
-    consumer.read(false, |record| seen.push(whole(record.unwrap()).1));
+    consumer.read(false, |record| seen.push(whole(record).1));
     assert_eq!(seen, [0, 1, 2, 3]);
     assert!(producer.push(&record(1, 9)), "there is room again");
 }
 
-/// Writes endlessly in a child, which is killed at a random time; a record that it started and did
+/// The same of one slot or several, by its number.
+fn any_length(number: u64) -> PythonMessage {
+    match number % 5 {
+        0 => PythonMessage::Cycle {
+            id: number as u32,
+            edges: vec![
+                RingCycleEdge { kind: number as u32, name: 1 << 20 };
+                number as usize % 200
+            ],
+        },
+        _ => record(1, number),
+    }
+}
+
+/// Writes endlessly in a child, which is killed at a random time; a message that it started and did
 /// not finish is skipped and counted, all others are intact and in order.
 #[test]
 fn a_killed_process_leaves_what_it_wrote() {
@@ -146,14 +161,13 @@ fn a_killed_process_leaves_what_it_wrote() {
         if child == 0 {
             let mut number = 0;
             loop {
-                number += u64::from(producer.push(&record(1, number)));
+                number += u64::from(producer.push(&any_length(number)));
             }
         }
         let expected = Cell::new(0);
-        let mut count = |record: Result<RingRecord, _>| {
-            let (_, number) = whole(record.unwrap());
-            assert_eq!(number, expected.get());
-            expected.set(number + 1);
+        let mut count = |message: PythonMessage| {
+            assert_eq!(message, any_length(expected.get()));
+            expected.set(expected.get() + 1);
         };
         while expected.get() <= round * 1000 {
             consumer.read(false, &mut count);
@@ -168,7 +182,8 @@ fn a_killed_process_leaves_what_it_wrote() {
         for _ in 0..3 {
             damaged += consumer.read(true, &mut count).damaged;
         }
-        assert!(damaged <= 1, "one thread has started at most one record");
+        damaged += consumer.torn().total();
+        assert!(damaged <= 1, "one thread has started at most one message");
     }
 }
 
@@ -191,7 +206,7 @@ fn handed_over_with_the_peers_own_credentials() {
     assert_eq!(offered.uid, unsafe { libc::getuid() });
     let mut consumer = RingConsumer::open(offered.ring.as_fd(), 16).unwrap();
     producer.push(&record(1, 1));
-    assert_eq!(consumer.read(false, |_| ()).records, 1);
+    assert_eq!(consumer.read(false, |_: PythonMessage| ()).messages, 1);
     // Not by dropping the listener: another test's forked child may have it open as well.
     std::fs::remove_file(&path).unwrap();
     assert!(!offer(path.as_os_str().as_bytes(), offered.ring.as_fd(), &hello));
@@ -222,7 +237,7 @@ fn a_silent_peer_does_not_block() {
 
 #[test]
 fn only_a_ring_of_the_requested_size_is_read() {
-    let (_producer, descriptor) = RingProducer::create(1 << 10).unwrap();
+    let (_producer, descriptor) = RingProducer::<PythonMessage>::create(1 << 10).unwrap();
     let bytes = 8192 + (1 << 16);
     let refused = Some(RingOpenError::Length { bytes });
     for records in [0, 1000, 1 << 9, 1 << 11, 1 << 24] {
@@ -238,9 +253,9 @@ fn invalid_memory_is_not_searched_to_its_end() {
     let mut consumer = RingConsumer::open(descriptor.as_fd(), RECORDS).unwrap();
     assert!(producer.push(&record(1, 1)));
     reserve(&descriptor, RECORDS as u64);
-    let read = consumer.read(true, |_| ());
-    assert_eq!((read.records, read.damaged), (1, 1000));
-    assert_eq!(consumer.read(true, |_| ()), gctrace_ring::RingRead::default());
+    let read = consumer.read(true, |_: PythonMessage| ());
+    assert_eq!((read.messages, read.damaged), (1, 1), "a run without messages");
+    assert_eq!(consumer.read(true, |_: PythonMessage| ()), gctrace_ring::RingRead::default());
 }
 
 /// A thread is killed between reserving a record and writing it; the others of its process
@@ -256,19 +271,19 @@ fn an_unfinished_record_is_skipped_and_counted() {
     let until = Instant::now() + Duration::from_secs(60);
     while seen.len() < 2 {
         assert!(Instant::now() < until, "{seen:?}");
-        let read = consumer.read(false, |record| seen.push(whole(record.unwrap()).1));
+        let read = consumer.read(false, |record| seen.push(whole(record).1));
         damaged += read.damaged;
         std::thread::sleep(Duration::from_millis(10));
     }
     assert_eq!((seen, damaged), (vec![0, 1], 1));
-    assert!(!consumer.read(false, |_| ()).is_waiting);
+    assert!(!consumer.read(false, |_: PythonMessage| ()).is_waiting);
 }
 
 #[test]
 fn starts_are_not_counted_as_lost() {
     let (producer, _descriptor) = RingProducer::create(1).unwrap();
     assert!(producer.push(&record(1, 1)));
-    let start = RingRecord::PauseStart { at_ns: 1, tid: 1, generation: 0, interpreter: 0 };
+    let start = PythonMessage::PauseStart { at_ns: 1, tid: 1, generation: 0, interpreter: 0 };
     assert!(!producer.push(&start) && !producer.push(&record(1, 2)));
     assert_eq!(producer.lost().total(), 1);
 }

@@ -1,18 +1,17 @@
-//! The garbage of collections, put together from the records of a ring, and kept until its pause.
-//! Pure.
+//! Kinds of objects, cycles and the garbage of collections, numbered by process. Pure.
 
 use super::texts::RingTexts;
 use gctrace_event::{
     BirthCount, CycleCount, CycleEdge, CycleId, CycleSignature, Garbage, KindCount, KindId,
-    ObjectKind, Record,
+    ObjectKind,
 };
-use gctrace_ring::{RingCycleCount, RingGarbage, RingKindCount, TextId, TimeInterval};
+use gctrace_ring::{RingCycleEdge, RingGarbage, TextId, TimeInterval};
 use std::collections::HashMap;
 
-/// Threads whose records are waited for: only those that collect at this moment have any.
+/// Threads whose pause is waited for: only those that collect at this moment have one.
 const MAX_OPEN: usize = 1 << 10;
 
-/// Kinds and cycles of a ring, and the garbage of collections that have not ended.
+/// The numbers that rings have used, and the garbage of collections that have not ended.
 #[derive(Debug, Default)]
 pub(super) struct GarbageRecords {
     pid: u32,
@@ -20,27 +19,11 @@ pub(super) struct GarbageRecords {
     before: KindId,
     /// The last number used.
     last: KindId,
-    /// Signatures of earlier rings, and the last number used.
+    /// The same of cycles.
     cycles_before: CycleId,
     last_cycle: CycleId,
-    /// The signature whose edges are coming; they come one after the other.
-    edges: Vec<CycleEdge>,
-    /// By thread: its collection's, parts of which may still be missing.
-    open: HashMap<u32, OpenGarbage>,
-}
-
-#[derive(Debug)]
-struct OpenGarbage {
-    garbage: Garbage,
-    /// Number of kinds that are still to come, and of cycles.
-    missing: u32,
-    missing_cycles: u32,
-}
-
-impl OpenGarbage {
-    fn is_complete(&self) -> bool {
-        self.missing == 0 && self.missing_cycles == 0
-    }
+    /// By thread.
+    open: HashMap<u32, Garbage>,
 }
 
 impl GarbageRecords {
@@ -61,6 +44,14 @@ impl GarbageRecords {
         (self.last, self.last_cycle)
     }
 
+    fn kind_id(&self, kind: u32) -> KindId {
+        self.before.saturating_add(kind)
+    }
+
+    fn cycle_id(&self, cycle: u32) -> CycleId {
+        self.cycles_before.saturating_add(cycle)
+    }
+
     /// A kind of object.
     pub(super) fn kind(
         &mut self,
@@ -69,121 +60,73 @@ impl GarbageRecords {
         type_name: TextId,
         (function, file, line): (TextId, TextId, u32),
     ) -> ObjectKind {
-        let id = self.before.saturating_add(id);
+        let id = self.kind_id(id);
         self.last = self.last.max(id);
-        let owned = |text| texts.get(text).map(str::to_owned);
         ObjectKind {
             pid: self.pid,
             id,
-            type_name: owned(type_name).unwrap_or_else(|| ObjectKind::UNREADABLE.to_owned()),
-            function: owned(function),
-            file: owned(file),
+            type_name: texts.owned(type_name).unwrap_or_else(|| ObjectKind::UNREADABLE.to_owned()),
+            function: texts.owned(function),
+            file: texts.owned(file),
             line: (line > 0).then_some(line),
         }
     }
 
-    /// An edge of a cycle; the signature if it is the last.
-    pub(super) fn edge(
+    /// A cycle.
+    pub(super) fn cycle(
         &mut self,
         texts: &RingTexts,
-        cycle: u32,
-        (at, length): (u16, u16),
-        (kind, name): (u32, TextId),
-    ) -> Option<Record> {
-        if at == 0 {
-            self.edges.clear();
-        }
-        // One before it was lost, which was counted.
-        if self.edges.len() != usize::from(at) {
-            return None;
-        }
-        self.edges.push(CycleEdge {
-            kind: self.before.saturating_add(kind),
-            name: texts.get(name).map(str::to_owned),
-        });
-        if at + 1 < length {
-            return None;
-        }
-        let id = self.cycles_before.saturating_add(cycle);
+        id: u32,
+        edges: &[RingCycleEdge],
+    ) -> CycleSignature {
+        let id = self.cycle_id(id);
         self.last_cycle = self.last_cycle.max(id);
-        Some(Record::CycleSignature(CycleSignature {
-            pid: self.pid,
-            id,
-            edges: std::mem::take(&mut self.edges),
-        }))
-    }
-
-    /// The head of a collection's garbage.
-    pub(super) fn head(&mut self, head: &RingGarbage) {
-        let open = OpenGarbage {
-            garbage: Garbage {
-                pid: self.pid,
-                tid: head.tid,
-                at_ns: head.at_ns,
-                interpreter: Some(head.interpreter),
-                objects: head.objects,
-                cost_ns: Some(head.cost_ns),
-                cycles: (head.cycles != RingGarbage::NOT_EXAMINED).then(Vec::new),
-                ..Garbage::default()
-            },
-            missing: head.kinds,
-            missing_cycles: match head.cycles {
-                RingGarbage::NOT_EXAMINED => 0,
-                cycles => cycles,
-            },
+        let edge = |edge: &RingCycleEdge| CycleEdge {
+            kind: self.kind_id(edge.kind),
+            name: texts.owned(edge.name),
         };
-        // One that is incomplete was counted as lost when its next record was.
-        if self.open.len() < MAX_OPEN || self.open.contains_key(&head.tid) {
-            self.open.insert(head.tid, open);
-        }
+        CycleSignature { pid: self.pid, id, edges: edges.iter().map(edge).collect() }
     }
 
-    /// More of a thread's kinds.
-    pub(super) fn counts(&mut self, tid: u32, counts: &[RingKindCount]) {
-        let Some(open) = self.open.get_mut(&tid) else {
+    /// What a thread's collection found, which has not ended.
+    pub(super) fn found(&mut self, garbage: &RingGarbage) {
+        if self.open.len() >= MAX_OPEN && !self.open.contains_key(&garbage.tid) {
             return;
-        };
-        for count in counts.iter().filter(|count| count.kind != 0) {
-            open.garbage.kinds.push(KindCount {
-                kind: self.before.saturating_add(count.kind),
-                objects: count.objects,
-                bytes: (count.bytes != RingKindCount::UNKNOWN).then_some(count.bytes),
-            });
-            open.missing = open.missing.saturating_sub(1);
         }
-    }
-
-    /// One more of a thread's cycles.
-    pub(super) fn cycle(&mut self, count: &RingCycleCount) {
-        let Some(open) = self.open.get_mut(&count.tid) else {
-            return;
-        };
-        open.garbage.cycles.get_or_insert_default().push(CycleCount {
-            cycle: self.cycles_before.saturating_add(count.cycle),
+        let kinds = garbage.kinds.iter().map(|count| KindCount {
+            kind: self.kind_id(count.kind),
+            objects: count.objects,
+            bytes: count.bytes,
+        });
+        let births = garbage.births.iter().map(|count| BirthCount {
+            kind: self.kind_id(count.kind),
+            samples: count.samples.into(),
+        });
+        let cycles = garbage.cycles.iter().flatten().map(|count| CycleCount {
+            cycle: self.cycle_id(count.cycle),
             count: count.count.into(),
             objects: count.objects,
             held_objects: count.held_objects,
-            bytes: (count.bytes != RingKindCount::UNKNOWN).then_some(count.bytes),
+            bytes: count.bytes,
         });
-        open.missing_cycles = open.missing_cycles.saturating_sub(1);
+        let found = Garbage {
+            pid: self.pid,
+            tid: garbage.tid,
+            at_ns: garbage.at_ns,
+            interpreter: Some(garbage.interpreter),
+            objects: garbage.objects,
+            cost_ns: Some(garbage.cost_ns),
+            kinds: kinds.collect(),
+            births: births.collect(),
+            cycles: garbage.cycles.is_some().then(|| cycles.collect()),
+            ..Garbage::default()
+        };
+        self.open.insert(garbage.tid, found);
     }
 
-    /// A line that some of a thread's garbage was born at. They come before its cycles.
-    pub(super) fn birth(&mut self, tid: u32, kind: u32, samples: u32) {
-        if let Some(open) = self.open.get_mut(&tid) {
-            open.garbage.births.push(BirthCount {
-                kind: self.before.saturating_add(kind),
-                samples: samples.into(),
-            });
-        }
-    }
-
-    /// The garbage of a thread's collection, which ended; `None` if it has none, or not all of it
-    /// came.
-    pub(super) fn of_pause(&mut self, tid: u32, interval: TimeInterval) -> Option<Record> {
-        let open = self.open.remove(&tid)?;
-        let within = interval.start_ns..=interval.end_ns;
-        let is_own = open.is_complete() && within.contains(&open.garbage.at_ns);
-        is_own.then_some(Record::Garbage(open.garbage))
+    /// The garbage of a thread's collection, which ended; `None` if it has none.
+    pub(super) fn of_pause(&mut self, tid: u32, interval: TimeInterval) -> Option<Garbage> {
+        let garbage = self.open.remove(&tid)?;
+        (interval.start_ns..=interval.end_ns).contains(&garbage.at_ns).then_some(garbage)
     }
 }

@@ -8,7 +8,7 @@ use super::ring_event::{InjectedNotice, NoticeLevel, RingEvent};
 use super::texts::{NAME_LOST, RingTexts};
 use gctrace_event::{CudaCall, CudaLayer, GpuOp, GpuOpKind, GpuSync, GpuSyncKind, Record};
 use gctrace_ring::{
-    ApiLayer, CuptiState, GpuRecord, RingCall, RingGpuOp, RingRecord as Raw, RingSync, TextId,
+    ApiLayer, CuptiState, GpuMessage, GpuRecord, RingCall, RingGpuOp, RingSync, TextId,
 };
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -49,10 +49,11 @@ impl GpuRing {
         Self { pid, ..Self::default() }
     }
 
-    /// Decodes one record; appends the events that it completes, if any.
-    pub(super) fn take(&mut self, record: &Raw, ring_events: &mut Vec<RingEvent>) {
-        match *record {
-            Raw::Text(piece) => self.texts.take(&piece),
+    /// Decodes one message; appends the events that it completes, if any.
+    pub(super) fn take(&mut self, message: GpuMessage, ring_events: &mut Vec<RingEvent>) {
+        use GpuMessage as Raw;
+        match message {
+            Raw::Text { id, text } => self.texts.take(id, text),
             Raw::Gpu(op) => self.work(&op, ring_events),
             Raw::Sync(wait) => self.waits.push(wait),
             Raw::Event { correlation, context, stream, event } => {
@@ -68,7 +69,6 @@ impl GpuRing {
             }
             Raw::Dropped { count, .. } => ring_events.push(RingEvent::Missed(DROPPED, count)),
             Raw::Flushed { at_ns } => self.flushed(at_ns, ring_events),
-            _ => {}
         }
         if self.calls.len() + self.waits.len() > MAX_KEPT {
             self.write_until(u64::MAX, ring_events);
@@ -88,7 +88,7 @@ impl GpuRing {
             GpuRecord::Memset => GpuOpKind::Memset,
             GpuRecord::HostFunction => GpuOpKind::HostFunction,
         };
-        ring_events.push(RingEvent::Record(Record::GpuOp(GpuOp {
+        ring_events.push(RingEvent::of(GpuOp {
             pid: Some(self.pid),
             device: op.device,
             stream: u64::from(op.stream),
@@ -106,7 +106,7 @@ impl GpuRing {
             bytes: (!matches!(op.work, GpuRecord::Kernel | GpuRecord::HostFunction))
                 .then_some(op.bytes),
             collective: None,
-        })));
+        }));
     }
 
     /// The demangled name of a kernel.

@@ -8,10 +8,9 @@ use super::gpu::GpuRing;
 use super::library_cost::LibraryCost;
 use super::process_facts::InjectedProcessFacts;
 use super::python::PythonRing;
-use super::ring_event::RingEvent;
 use crate::clock;
 use crate::record::output::RecordSink as _;
-use crate::record::trace::{FrameTree, RecordingTrace};
+use crate::record::trace::RecordingTrace;
 use gctrace_event::{ProcessOrigin, Record};
 use gctrace_probes::proc_status;
 use gctrace_ring::{LostKind, RingConsumer, RingHello, RingRole};
@@ -163,12 +162,16 @@ impl OpenedRing {
         let mut ring_events = Vec::new();
         // An exited process leaves at most one ringful, whatever the shared memory claims.
         for _ in 0..if dead { 2 } else { 1 } {
-            let read = consumer.read(dead, |record| {
-                if let Ok(record) = record {
-                    meaning.take(&record, &mut trace.frames, &mut ring_events);
+            let read = match meaning {
+                RingState::Python(ring) => consumer.read(dead, |message| {
+                    ring.take(message, &mut trace.frames, &mut ring_events);
                     facts.apply(&mut ring_events, trace, stats);
-                }
-            });
+                }),
+                RingState::Gpu(ring) => consumer.read(dead, |message| {
+                    ring.take(message, &mut ring_events);
+                    facts.apply(&mut ring_events, trace, stats);
+                }),
+            };
             self.damaged += read.damaged;
         }
         if let Some((at_ns, reason)) = self.consumer.switched_off() {
@@ -192,11 +195,12 @@ impl OpenedRing {
     ) {
         let mut ring_events = Vec::new();
         self.consumer.take_forks(false);
-        let lost = self.consumer.lost();
+        let (lost, torn) = (self.consumer.lost(), self.consumer.torn());
         stats.cost.add(&self.consumer);
         match (&mut self.meaning, ended_ns) {
             (RingState::Python(ring), ended_ns) => {
-                let may_have_ended = self.is_off || lost.of(LostKind::Pauses) > 0;
+                let lost_pauses = lost.of(LostKind::Pauses) + torn.of(LostKind::Pauses);
+                let may_have_ended = self.is_off || lost_pauses > 0;
                 match ended_ns {
                     Some(ended_ns) => ring.ended(ended_ns, may_have_ended, &mut ring_events),
                     None => ring.left(clock::monotonic_ns(), may_have_ended, &mut ring_events),
@@ -211,11 +215,12 @@ impl OpenedRing {
             trace.output.write(&Record::Allocations(record));
         }
         for kind in LostKind::ALL {
-            let (what, count) = (lost_name(kind), lost.of(kind));
-            match (kind, count) {
-                (_, 0) => {}
-                (LostKind::Pauses, _) => facts.lose_collections(what, count, trace, stats),
-                _ => stats.lose(facts.process.pid, what, count),
+            for (what, count) in lost_names(kind).into_iter().zip([lost.of(kind), torn.of(kind)]) {
+                match (kind, count) {
+                    (_, 0) => {}
+                    (LostKind::Pauses, _) => facts.lose_collections(what, count, trace, stats),
+                    _ => stats.lose(facts.process.pid, what, count),
+                }
             }
         }
         if self.damaged > 0 {
@@ -226,29 +231,23 @@ impl OpenedRing {
     }
 }
 
-impl RingState {
-    fn take(
-        &mut self,
-        record: &gctrace_ring::RingRecord,
-        frames: &mut FrameTree,
-        ring_events: &mut Vec<RingEvent>,
-    ) {
-        match self {
-            Self::Python(ring) => ring.take(record, frames, ring_events),
-            Self::Gpu(ring) => ring.take(record, ring_events),
-        }
+/// Lost messages as the user knows them: those that found no room, and those that are not whole.
+fn lost_names(kind: LostKind) -> [&'static str; 2] {
+    macro_rules! names {
+        ($what:literal $remedy:literal) => {
+            [
+                concat!($what, ": the ring of the process was full", $remedy),
+                concat!($what, ": incomplete or invalid in the ring of the process"),
+            ]
+        };
     }
-}
-
-/// Lost records as the user knows them.
-fn lost_name(kind: LostKind) -> &'static str {
     match kind {
-        LostKind::Pauses => "collections: the ring of the process was full",
-        LostKind::Descriptions => "names and lines of code: the ring of the process was full",
-        LostKind::GpuWork => "GPU work: the ring of the process was full (--ring-size)",
-        LostKind::Steps => "marks of steps: the ring of the process was full",
-        LostKind::Garbage => "garbage of collections: the ring of the process was full",
-        LostKind::Calls => "CUDA calls: the ring of the process was full (--ring-size)",
-        LostKind::WithoutRing => "collections: the forked process could not create a ring",
+        LostKind::Pauses => names!("collections" ""),
+        LostKind::Descriptions => names!("names and lines of code" ""),
+        LostKind::GpuWork => names!("GPU work" " (--ring-size)"),
+        LostKind::Steps => names!("marks of steps" ""),
+        LostKind::Garbage => names!("garbage of collections" ""),
+        LostKind::Calls => names!("CUDA calls" " (--ring-size)"),
+        LostKind::WithoutRing => ["collections: the forked process could not create a ring"; 2],
     }
 }

@@ -1,18 +1,18 @@
 //! Turns the records of an interpreter's ring into records of the trace. Pure but for the numbers of cells (`cells.rs`).
 
 use super::garbage::GarbageRecords;
-use super::layers::LayerRecords;
+use super::layers::layers;
 use super::ring_event::{InjectedNotice, NoticeLevel, RingEvent};
 use super::texts::{NAME_LOST, RingTexts};
 use crate::record::trace::{FrameNode, FrameTree};
 use gctrace_event::{
     AliveLines, Called, CalledKind, CollectorKind, CycleId, DeviceMemory, EmptyCache, EventSource,
-    FrameId, GcReason, GcSettings, Interpreter, KindId, NamedMarker, Pause, PauseMemory, Record,
-    StepMark, UnseenCollections,
+    FrameId, GcReason, GcSettings, Interpreter, KindId, NamedMarker, Pause, PauseMemory, StepMark,
+    UnseenCollections,
 };
 use gctrace_ring::{
-    HookState, RingAliveLine, RingCacheMemory, RingEmptyCache, RingPause, RingPauseMemory,
-    RingReason, TextId, TimeInterval,
+    HookState, PythonMessage, RingAliveLine, RingCacheMemory, RingEmptyCache, RingPause,
+    RingPauseMemory, RingReason, StepMarker, TextId, TimeInterval,
 };
 use std::collections::{HashMap, HashSet};
 
@@ -39,9 +39,6 @@ pub(super) struct PythonRing {
     /// Collections in progress, by thread and interpreter.
     open: HashMap<(u32, i64), OpenPause>,
     garbage: GarbageRecords,
-    layers: LayerRecords,
-    /// The look at what is alive whose lines are coming; they come one after the other.
-    alive: AliveLines,
     /// Interpreters that have begun to end, at most [`MAX_OPEN`].
     ending: HashSet<i64>,
 }
@@ -68,16 +65,16 @@ impl PythonRing {
         self.garbage.last_numbers()
     }
 
-    /// Decodes one record; appends the events that it completes, if any.
+    /// Decodes one message; appends the events that it completes, if any.
     pub(super) fn take(
         &mut self,
-        record: &gctrace_ring::RingRecord,
+        message: PythonMessage,
         frames: &mut FrameTree,
         ring_events: &mut Vec<RingEvent>,
     ) {
-        use gctrace_ring::RingRecord as From;
-        match *record {
-            From::Text(piece) => self.texts.take(&piece),
+        use PythonMessage as From;
+        match message {
+            From::Text { id, text } => self.texts.take(id, text),
             From::Frame { id, parent, function, file, line } => {
                 let node = FrameNode {
                     parent: self.frames.get(&parent).copied(),
@@ -99,13 +96,13 @@ impl PythonRing {
                 thresholds,
                 enabled,
                 frame,
-            } => ring_events.push(RingEvent::Record(Record::Settings(GcSettings {
+            } => ring_events.push(RingEvent::of(GcSettings {
                 pid: self.pid,
                 at_ns,
                 enabled: Some(enabled),
                 thresholds,
                 stack: self.frames.get(&frame).copied(),
-            }))),
+            })),
             From::PauseStart { at_ns, tid, generation, interpreter }
                 if self.open.len() < MAX_OPEN =>
             {
@@ -115,8 +112,8 @@ impl PythonRing {
             From::Pause(pause) => {
                 self.open.remove(&(pause.tid, pause.interpreter));
                 let garbage = self.garbage.of_pause(pause.tid, pause.interval);
-                ring_events.extend(garbage.map(RingEvent::Record));
-                ring_events.push(RingEvent::Record(Record::Pause(Pause {
+                ring_events.extend(garbage.map(RingEvent::of));
+                ring_events.push(RingEvent::of(Pause {
                     reason: match pause.reason {
                         RingReason::Unknown => GcReason::Unknown,
                         RingReason::Automatic => GcReason::Automatic,
@@ -128,12 +125,12 @@ impl PythonRing {
                     stack: self.frames.get(&pause.frame).copied(),
                     oldest_objects: (pause.oldest_objects > 0)
                         .then_some(pause.oldest_objects.into()),
-                    freed_bytes: pause.freed_bytes(),
-                    cpu_ns: pause.cpu_ns(),
+                    freed_bytes: pause.freed_bytes,
+                    cpu_ns: pause.cpu_ns,
                     ..self.pause(&pause)
-                })));
+                }));
             }
-            From::Called(called) => ring_events.push(RingEvent::Record(Record::Called(Called {
+            From::Called(called) => ring_events.push(RingEvent::of(Called {
                 pid: self.pid,
                 tid: called.tid,
                 at_ns: called.at_ns,
@@ -141,56 +138,40 @@ impl PythonRing {
                 calls: called.calls.into(),
                 time_ns: called.time_ns,
                 stack: self.frames.get(&called.frame).copied(),
-            }))),
+            })),
             From::ObjectKind { id, type_name, function, file, line } => {
                 let code = (function, file, line);
                 let mut kind = self.garbage.kind(&self.texts, id, type_name, code);
                 kind.file = kind.file.map(|file| frames.file(self.pid, &file).to_string());
-                ring_events.push(RingEvent::Record(Record::ObjectKind(kind)));
+                ring_events.push(RingEvent::of(kind));
             }
-            From::Garbage(head) => self.garbage.head(&head),
-            From::CycleEdge { cycle, at, length, kind, name } => {
-                let (place, edge) = ((at, length), (kind, name));
-                let signature = self.garbage.edge(&self.texts, cycle, place, edge);
-                ring_events.extend(signature.map(RingEvent::Record));
+            From::Cycle { id, edges } => {
+                ring_events.push(RingEvent::of(self.garbage.cycle(&self.texts, id, &edges)));
             }
-            From::GarbageCycles(count) => self.garbage.cycle(&count),
-            From::GarbageBirth { tid, kind, samples } => self.garbage.birth(tid, kind, samples),
-            From::GarbageKinds { tid, counts } => self.garbage.counts(tid, &counts),
-            From::Layer(layer) => self.layers.layer(&self.texts, &layer),
-            From::LayerFlow(flow) => self.layers.flow(&self.texts, &flow),
-            From::LayersDevice(memory) => self.layers.device(&memory),
+            From::Garbage(garbage) => self.garbage.found(&garbage),
             From::Layers(step) => {
-                let layers = self.layers.step(self.pid, &step);
-                ring_events.extend(layers.map(RingEvent::Record));
+                let layers = layers(self.pid, &self.texts, &step);
+                ring_events.extend(layers.map(RingEvent::of));
             }
-            From::EmptyCache(call) => {
-                ring_events.push(RingEvent::Record(Record::EmptyCache(self.empty_cache(&call))));
-            }
-            From::AliveLine(line) => {
-                let looked = self.alive(&line);
-                ring_events
-                    .extend(looked.map(|alive| RingEvent::Record(Record::AliveLines(alive))));
+            From::EmptyCache(call) => ring_events.push(RingEvent::of(self.empty_cache(&call))),
+            From::Alive { at_ns, lines } => {
+                ring_events.push(RingEvent::of(self.alive(at_ns, &lines)))
             }
             From::CacheMemory(memory) => {
-                let memory = self.cache_memory(&memory);
-                ring_events
-                    .extend(memory.map(|memory| RingEvent::Record(Record::DeviceMemory(memory))));
+                ring_events.extend(self.cache_memory(&memory).map(RingEvent::of));
             }
             From::PauseMemory(memory) => {
-                let memory = self.pause_memory(&memory);
-                ring_events
-                    .extend(memory.map(|memory| RingEvent::Record(Record::PauseMemory(memory))));
+                ring_events.extend(self.pause_memory(&memory).map(RingEvent::of));
             }
             From::StepMark { at_ns, end_ns, tid, cpu_ns, marker, name } => {
-                ring_events.push(RingEvent::Record(Record::Step(StepMark {
+                ring_events.push(RingEvent::of(StepMark {
                     pid: self.pid,
                     tid,
                     marker: self.marker(marker, name),
                     start_ns: at_ns,
                     end_ns: end_ns.max(at_ns),
                     cpu_ns: Some(cpu_ns).filter(|cpu_ns| *cpu_ns > 0),
-                })))
+                }))
             }
             From::Fork { at_ns, pid, parent } => {
                 ring_events.push(RingEvent::Forked { at_ns, pid, parent });
@@ -223,7 +204,8 @@ impl PythonRing {
             From::Hook { at_ns, state, detail, count, .. } => {
                 self.hook(at_ns, state, detail, count, ring_events)
             }
-            _ => {}
+            // Of an interpreter that is not the main one, and beyond the bounds.
+            From::Settings { .. } | From::PauseStart { .. } => {}
         }
     }
 
@@ -250,11 +232,8 @@ impl PythonRing {
             };
             if !lost {
                 let garbage = self.garbage.of_pause(tid, pause.interval);
-                ring_events.extend(garbage.map(RingEvent::Record));
-                ring_events.push(RingEvent::Record(Record::Pause(Pause {
-                    unfinished: true,
-                    ..self.pause(&pause)
-                })));
+                ring_events.extend(garbage.map(RingEvent::of));
+                ring_events.push(RingEvent::of(Pause { unfinished: true, ..self.pause(&pause) }));
             }
         }
     }
@@ -272,26 +251,22 @@ impl PythonRing {
         }
     }
 
-    /// What is alive by line, once all lines of a look came.
-    fn alive(&mut self, line: &RingAliveLine) -> Option<AliveLines> {
-        // Of a look whose last lines were lost, the rest is too.
-        if self.alive.at_ns != line.at_ns {
-            self.alive = AliveLines { pid: self.pid, at_ns: line.at_ns, lines: Vec::new() };
-        }
-        let frame = self.frames.get(&line.frame);
-        self.alive.lines.extend(frame.map(|frame| (*frame, line.objects, line.bytes)));
-        (line.left == 0).then(|| std::mem::take(&mut self.alive))
+    fn alive(&self, at_ns: u64, lines: &[RingAliveLine]) -> AliveLines {
+        // Of a line whose frame found no room nothing can be said.
+        let lines = lines
+            .iter()
+            .filter_map(|line| Some((*self.frames.get(&line.frame)?, line.objects, line.bytes)));
+        AliveLines { pid: self.pid, at_ns, lines: lines.collect() }
     }
 
     fn empty_cache(&self, call: &RingEmptyCache) -> EmptyCache {
-        let known = |bytes: u64| (bytes != RingEmptyCache::UNKNOWN).then_some(bytes);
         EmptyCache {
             pid: self.pid,
             tid: call.tid,
             start_ns: call.interval.start_ns,
             end_ns: call.interval.end_ns.max(call.interval.start_ns),
-            reserved_before: known(call.before),
-            reserved_after: known(call.after),
+            reserved_before: call.before,
+            reserved_after: call.after,
             stack: self.frames.get(&call.frame).copied(),
         }
     }
@@ -328,13 +303,13 @@ impl PythonRing {
         self.texts.get(text).unwrap_or(NAME_LOST)
     }
 
-    fn marker(&self, marker: gctrace_ring::StepMarker, name: TextId) -> NamedMarker {
+    fn marker(&self, marker: StepMarker, name: TextId) -> NamedMarker {
         let name = self.name(name).to_owned();
         match marker {
-            gctrace_ring::StepMarker::Function => NamedMarker::Function(name),
-            gctrace_ring::StepMarker::Optimizer => NamedMarker::Optimizer(name),
-            gctrace_ring::StepMarker::Backward => NamedMarker::Backward,
-            gctrace_ring::StepMarker::DataLoader => NamedMarker::DataLoader(name),
+            StepMarker::Function => NamedMarker::Function(name),
+            StepMarker::Optimizer => NamedMarker::Optimizer(name),
+            StepMarker::Backward => NamedMarker::Backward,
+            StepMarker::DataLoader => NamedMarker::DataLoader(name),
         }
     }
 

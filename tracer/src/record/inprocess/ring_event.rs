@@ -40,6 +40,12 @@ pub(super) enum RingEvent {
     },
 }
 
+impl RingEvent {
+    pub(super) fn of(record: impl Into<Record>) -> Self {
+        Self::Record(record.into())
+    }
+}
+
 /// A sentence for user and trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct InjectedNotice {

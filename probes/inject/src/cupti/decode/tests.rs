@@ -38,7 +38,7 @@ fn a_kernel_by_its_documented_offsets() {
             graph: 5,
         };
         let decoded = decode(&record(KERNEL, &fields, bytes));
-        let record = RingRecord::Gpu(expected);
+        let record = GpuMessage::Gpu(expected);
         assert_eq!(decoded, Some(ActivityRecord { record, name: 0x7f00 }));
     }
     assert_eq!(decode(&record(KERNEL, &fields, 160)[..159]), None);
@@ -67,7 +67,7 @@ fn a_function_of_the_host_by_its_documented_offsets() {
         name: NO_TEXT,
         graph: 0,
     };
-    let record = RingRecord::Gpu(expected);
+    let record = GpuMessage::Gpu(expected);
     assert_eq!(decode(&bytes), Some(ActivityRecord { record, name: 0 }));
     assert_eq!(decode(&bytes[..47]), None);
     // Asked for only where it is known: an older CUPTI refuses it.
@@ -80,7 +80,7 @@ fn copies_have_the_correlation_of_their_kind() {
     let fields: [(usize, &[u8]); 3] =
         [(4, &[10]), (44, &44_u32.to_ne_bytes()), (60, &60_u32.to_ne_bytes())];
     let correlation = |kind| match decode(&record(kind, &fields, 96)) {
-        Some(ActivityRecord { record: RingRecord::Gpu(work), .. }) => {
+        Some(ActivityRecord { record: GpuMessage::Gpu(work), .. }) => {
             (work.copy_kind, work.correlation)
         }
         other => panic!("{other:?}"),
@@ -115,7 +115,7 @@ proptest! {
         let is_whole = needed(kind).is_some_and(|needed| bytes.len() >= needed);
         prop_assert_eq!(decoded.is_some(), is_whole);
         if let Some(needed) = needed(kind).filter(|_| is_whole) {
-            prop_assert_eq!(decode(&bytes[..needed]), decoded);
+            prop_assert_eq!(&decode(&bytes[..needed]), &decoded);
             bytes[needed..].fill(0xa5);
             prop_assert_eq!(decode(&bytes), decoded);
         }

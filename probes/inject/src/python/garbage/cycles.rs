@@ -9,10 +9,10 @@ use super::layout::{COLLECTING, TypeView, head_of, type_of};
 use super::references::ReferenceNames;
 use super::tally::Tally;
 use crate::memory::Map;
-use crate::process_ring::{ProcessRing, now_ns};
+use crate::process_ring::{PythonRing, now_ns};
 use crate::python::api::Object;
 use crate::recording::guarded;
-use gctrace_ring::{NO_TEXT, RingCycleCount, RingKindCount, TextId};
+use gctrace_ring::{NO_TEXT, RingCycleCount, RingCycleEdge};
 use std::collections::TryReserveError;
 use std::ffi::{c_int, c_void};
 
@@ -101,7 +101,7 @@ impl CycleReader {
     /// The lock is held; the objects are on the collector's list, whole.
     pub(super) unsafe fn examine(
         &mut self,
-        ring: &ProcessRing,
+        ring: &PythonRing,
         tally: &Tally,
         kinds: &[u32],
     ) -> Option<Vec<RingCycleCount>> {
@@ -126,7 +126,7 @@ impl CycleReader {
 
     unsafe fn count(
         &mut self,
-        ring: &ProcessRing,
+        ring: &PythonRing,
         tally: &Tally,
         kinds: &[u32],
     ) -> Result<Vec<RingCycleCount>, TryReserveError> {
@@ -162,7 +162,7 @@ impl CycleReader {
             .map(|(cycle, sum)| RingCycleCount {
                 cycle,
                 held_objects: sum.objects - sum.count.objects,
-                bytes: sum.bytes.unwrap_or(RingKindCount::UNKNOWN),
+                bytes: sum.bytes,
                 ..sum.count
             })
             .collect();
@@ -173,7 +173,7 @@ impl CycleReader {
     /// The number of a component's signature; 0 if there is no room for it.
     unsafe fn signature(
         &mut self,
-        ring: &ProcessRing,
+        ring: &PythonRing,
         graph: &Graph,
         components: &Components,
         component: u32,
@@ -211,8 +211,8 @@ impl CycleReader {
         }
         reduce(&mut edges, cycle.len());
         let text = |name: &Option<String>| name.as_deref().map_or(NO_TEXT, |name| ring.text(name));
-        let edges: Vec<(u32, TextId)> =
-            folded(edges).iter().map(|(kind, name)| (*kind, text(name))).collect();
+        let edge = |(kind, name): &(u32, _)| RingCycleEdge { kind: *kind, name: text(name) };
+        let edges: Vec<RingCycleEdge> = folded(edges).iter().map(edge).collect();
         let number = ring.cycle(&edges);
         if number != 0 {
             self.known.insert(key.into(), number);

@@ -9,7 +9,7 @@ use super::births::{InstanceTypes, SampledLine};
 use super::bytes::{DictTable, Size};
 use super::layout::{TypeView, integer, reference, type_of};
 use crate::memory::Map;
-use crate::process_ring::ProcessRing;
+use crate::process_ring::PythonRing;
 use crate::python::api::{NULL, Object, PythonApi};
 use crate::python::frames::CodeNames;
 use crate::python::object::OwnedRef;
@@ -226,7 +226,7 @@ impl KindReader {
     ///
     /// # Safety
     /// The lock is held; type and code are whole.
-    pub(super) unsafe fn kind(&mut self, ring: &ProcessRing, key: ObjectKey) -> u32 {
+    pub(super) unsafe fn kind(&mut self, ring: &PythonRing, key: ObjectKey) -> u32 {
         if self.ring != ring.number() {
             self.ring = ring.number();
             self.fixed.clear();
@@ -273,7 +273,7 @@ impl KindReader {
     /// The lock is held; the class is whole.
     pub(super) unsafe fn born(
         &mut self,
-        ring: &ProcessRing,
+        ring: &PythonRing,
         class: Object,
         line: &SampledLine,
     ) -> u32 {
@@ -315,7 +315,7 @@ impl KindReader {
     }
 
     /// The text of a type's name: as in [`KindReader::qualified_name`], with the module before it.
-    fn type_name(&mut self, ring: &ProcessRing, class: TypeView) -> TextId {
+    fn type_name(&mut self, ring: &PythonRing, class: TypeView) -> TextId {
         if let Some(known) = self.fixed.get(&class.object()) {
             return *known;
         }

@@ -5,9 +5,9 @@ use super::bytes::Size;
 use super::kinds::{CodePath, KindReader, ObjectKey};
 use super::layout::{TypeView, type_of};
 use crate::memory::Map;
-use crate::process_ring::ProcessRing;
+use crate::process_ring::PythonRing;
 use crate::python::api::{NULL, Object};
-use gctrace_ring::RingKindCount;
+use gctrace_ring::{RingBirthCount, RingKindCount};
 
 /// Maximum number of kinds per collection; objects of more are only in its sum. All of them new take
 /// up to 6,000 of the ring's 16,384 records.
@@ -184,7 +184,7 @@ impl Tally {
     ///
     /// # Safety
     /// The lock is held; the objects are still on the collector's list.
-    pub(super) unsafe fn numbers(&self, reader: &mut KindReader, ring: &ProcessRing) -> Vec<u32> {
+    pub(super) unsafe fn numbers(&self, reader: &mut KindReader, ring: &PythonRing) -> Vec<u32> {
         let number = |counted: &CountedKind| match counted.objects {
             0 => 0,
             // SAFETY: as the caller promises.
@@ -201,16 +201,16 @@ impl Tally {
     pub(super) unsafe fn births(
         &self,
         reader: &mut KindReader,
-        ring: &ProcessRing,
-    ) -> Vec<(u32, u32)> {
+        ring: &PythonRing,
+    ) -> Vec<RingBirthCount> {
         let number = |(&(place, line), &samples): (&(usize, u32), &u32)| {
             let (class, line) = (self.kinds.get(place)?.key.class, births::line(line)?);
             // SAFETY: as the caller promises.
             let kind = unsafe { reader.born(ring, class, &line) };
-            (kind != 0).then_some((kind, samples))
+            (kind != 0).then_some(RingBirthCount { kind, samples })
         };
-        let mut births: Vec<(u32, u32)> = self.births.iter().filter_map(number).collect();
-        births.sort_unstable_by_key(|(kind, samples)| (std::cmp::Reverse(*samples), *kind));
+        let mut births: Vec<RingBirthCount> = self.births.iter().filter_map(number).collect();
+        births.sort_unstable_by_key(|birth| (std::cmp::Reverse(birth.samples), birth.kind));
         births.truncate(MAX_BIRTHS);
         births
     }
@@ -226,14 +226,8 @@ impl Tally {
             *bytes = bytes.zip(counted.bytes()).map(|(sum, more)| sum + more);
         }
         let counts = sums.into_iter();
-        let mut counts: Vec<RingKindCount> = counts
-            .map(|(kind, (objects, bytes))| RingKindCount {
-                objects,
-                bytes: bytes.unwrap_or(RingKindCount::UNKNOWN),
-                kind,
-                reserved: 0,
-            })
-            .collect();
+        let mut counts: Vec<RingKindCount> =
+            counts.map(|(kind, (objects, bytes))| RingKindCount { objects, bytes, kind }).collect();
         counts.sort_unstable_by_key(|count| (std::cmp::Reverse(count.objects), count.kind));
         counts
     }

@@ -13,8 +13,8 @@ pub(crate) mod truth;
 pub(crate) mod work;
 
 use gctrace_ring::{
-    CuptiState, InjectOptions, OPTIONS_VARIABLE, RENDEZVOUS_VARIABLE, RingConsumer, RingHello,
-    RingListener, RingRecord, RingRole, TextId,
+    CuptiState, GpuMessage, InjectOptions, OPTIONS_VARIABLE, RENDEZVOUS_VARIABLE, RingConsumer,
+    RingHello, RingListener, RingRole, TextId,
 };
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
@@ -55,21 +55,18 @@ pub(crate) fn injected(command: &mut Command, folder: &Path, options: &InjectOpt
 pub(crate) struct Ring {
     pub(crate) hello: RingHello,
     pub(crate) pid: u32,
-    pub(crate) records: Vec<RingRecord>,
+    pub(crate) records: Vec<GpuMessage>,
     pub(crate) lost: u64,
     consumer: RingConsumer,
-    texts: BTreeMap<TextId, Vec<u8>>,
+    texts: BTreeMap<TextId, String>,
 }
 
 impl Ring {
     fn read(&mut self, dead: bool) {
         let (records, texts) = (&mut self.records, &mut self.texts);
         let read = self.consumer.read(dead, |record| {
-            let record = record.expect("only whole records");
-            if let RingRecord::Text(piece) = record {
-                let text = texts.entry(piece.id).or_default();
-                assert_eq!(text.len(), usize::from(piece.offset), "pieces follow each other");
-                text.extend_from_slice(piece.used());
+            if let GpuMessage::Text { id, text } = &record {
+                texts.insert(*id, text.to_string());
             }
             records.push(record);
         });
@@ -78,13 +75,13 @@ impl Ring {
     }
 
     pub(crate) fn text(&self, id: TextId) -> &str {
-        self.texts.get(&id).map_or("", |text| str::from_utf8(text).expect("UTF-8"))
+        self.texts.get(&id).map_or("", String::as_str)
     }
 
     /// The reported states of CUPTI: state, code, detail.
     pub(crate) fn states(&self) -> Vec<(CuptiState, i64, &str)> {
         let states = self.records.iter().filter_map(|record| match record {
-            RingRecord::Cupti { state, code, detail, .. } => {
+            GpuMessage::Cupti { state, code, detail, .. } => {
                 Some((*state, *code, self.text(*detail)))
             }
             _ => None,
@@ -94,7 +91,7 @@ impl Ring {
 
     pub(crate) fn dropped(&self) -> u64 {
         let dropped = self.records.iter().map(|record| match record {
-            RingRecord::Dropped { count, .. } => *count,
+            GpuMessage::Dropped { count, .. } => *count,
             _ => 0,
         });
         dropped.sum()
@@ -102,7 +99,7 @@ impl Ring {
 
     pub(crate) fn flushed_ns(&self) -> Vec<u64> {
         let flushed = self.records.iter().filter_map(|record| match record {
-            RingRecord::Flushed { at_ns } => Some(*at_ns),
+            GpuMessage::Flushed { at_ns } => Some(*at_ns),
             _ => None,
         });
         flushed.collect()

@@ -1,7 +1,7 @@
 //! Compares what was read from the ring with the truth log.
 
 use super::Ring;
-use gctrace_ring::{ApiLayer, GpuRecord, RingCall, RingRecord};
+use gctrace_ring::{ApiLayer, GpuMessage, GpuRecord, RingCall};
 use std::collections::{BTreeMap, BTreeSet};
 use test_kit::simulator::log::{Call, Log};
 
@@ -28,7 +28,7 @@ pub(crate) fn work_of_log(log: &Log) -> BTreeSet<Work> {
 pub(crate) fn work_of_ring(ring: &Ring) -> BTreeSet<Work> {
     let mut count = 0;
     let work = ring.records.iter().filter_map(|record| {
-        let RingRecord::Gpu(op) = record else {
+        let GpuMessage::Gpu(op) = record else {
             return None;
         };
         let kind = match op.work {
@@ -84,7 +84,7 @@ pub(crate) fn calls_of_log(log: &Log, functions: &[&str]) -> BTreeSet<CallSeen> 
 pub(crate) fn calls_of_ring(ring: &Ring) -> BTreeSet<CallSeen> {
     let mut count = 0;
     let calls = ring.records.iter().filter_map(|record| {
-        let RingRecord::Api(RingCall { interval, layer, tid, correlation, name, .. }) = record
+        let GpuMessage::Api(RingCall { interval, layer, tid, correlation, name, .. }) = record
         else {
             return None;
         };

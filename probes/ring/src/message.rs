@@ -1,0 +1,80 @@
+//! The messages: what the library tells gctrace, each kind declared once, with its bytes.
+//!
+//! Timestamps are nanoseconds of CLOCK_MONOTONIC, threads are kernel ids as seen by the process. A
+//! text is sent once, and referenced by a number from then on.
+
+mod cache;
+mod garbage;
+mod gpu;
+mod layers;
+mod messages;
+mod pack;
+mod python;
+
+pub use cache::{RingCacheMemory, RingEmptyCache, RingPauseMemory};
+pub use garbage::{
+    RingAliveLine, RingBirthCount, RingCycleCount, RingCycleEdge, RingGarbage, RingKindCount,
+};
+pub use gpu::{ApiLayer, CuptiState, GpuMessage, GpuRecord, RingCall, RingGpuOp, RingSync};
+pub use layers::{HeldBytes, MadeBytes, RingDeviceMemory, RingLayer, RingLayers};
+pub use pack::{Pack, Unpack};
+pub use python::{
+    HookState, OUTER_FRAMES, PythonMessage, RingCalled, RingPause, RingReason, StepMarker,
+};
+
+pub(crate) use pack::moved;
+
+use crate::{LostKind, RingRole};
+
+/// Number of a text of this ring.
+pub type TextId = u32;
+
+/// The [`TextId`] that stands for no text; texts' ids start at 1.
+pub const NO_TEXT: TextId = 0;
+
+/// Maximum length of a text in bytes: names of templated kernels can be kilobytes long.
+const LONGEST_TEXT: usize = 2000;
+
+/// An interval; `end_ns` precedes `start_ns` in a damaged ring only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TimeInterval {
+    /// Start of the interval, in ns of CLOCK_MONOTONIC.
+    pub start_ns: u64,
+    /// End of the interval, in ns of CLOCK_MONOTONIC.
+    pub end_ns: u64,
+}
+
+/// What a ring carries: one enum for each ring, so that a message in the wrong ring does not compile.
+pub trait Message: Sized {
+    /// The ring.
+    const ROLE: RingRole;
+
+    /// The message that is a text.
+    fn text(id: TextId, text: Box<str>) -> Self;
+
+    /// Number of the kind of message.
+    fn number(&self) -> u8;
+
+    /// The kind under which the loss of such a message is counted; `None` if it is not counted.
+    fn lost_kind(number: u8) -> Option<LostKind>;
+
+    /// Appends the bytes of its fields.
+    fn pack(&self, to: &mut impl Pack);
+
+    /// Takes the fields of a message of this kind from the front; `None` if they are invalid.
+    fn take(number: u8, from: &mut Unpack<'_>) -> Option<Self>;
+
+    /// The message of this kind with these bytes, on a clock that is `ahead_ns` behind that of its process; `None` if
+    /// no producer of this version would have written that.
+    fn unpack(number: u8, bytes: &[u8], ahead_ns: i64) -> Option<Self> {
+        let mut from = Unpack { bytes, ahead_ns };
+        Self::take(number, &mut from).filter(|_| from.bytes.is_empty())
+    }
+}
+
+/// A text as it is sent: one that is too long is cut at a character boundary.
+#[must_use]
+pub fn sent_text(text: &str) -> &str {
+    let end = (0..=text.len().min(LONGEST_TEXT)).rfind(|end| text.is_char_boundary(*end));
+    text.get(..end.unwrap_or(0)).unwrap_or_default()
+}

@@ -39,13 +39,13 @@ mod absence;
 mod consumer;
 mod heap;
 mod layout;
-#[cfg(test)]
-mod memory;
 mod message;
 mod options;
 mod producer;
 mod quietly;
 mod rendezvous;
+#[cfg(test)]
+mod tests;
 
 pub use absence::{ABSENCE_FILE, Absence, AbsenceFiles, CONFINED_FILE};
 pub use consumer::{RingConsumer, RingOpenError, RingRead};

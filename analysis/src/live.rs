@@ -194,17 +194,8 @@ impl Live {
                 }
             }
             Record::Note(note) => self.notes.add(note.at_ns, note.pid, &note.message),
-            Record::ThreadName(_)
-            | Record::Counters(_)
-            | Record::CpuSamples(_)
-            | Record::OffCpu(_)
-            | Record::CudaLaunches(_)
-            | Record::PauseMemory(_)
-            | Record::EmptyCache(_)
-            | Record::GpuSync(_)
-            | Record::HostCode(_)
-            | Record::OmittedGpuWork(_)
-            | Record::End(_) => {}
+            // Not shown live.
+            _ => {}
         }
     }
 

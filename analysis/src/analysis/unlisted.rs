@@ -54,23 +54,8 @@ impl Analysis {
             | Record::OmittedGpuWork(_)
             | Record::ThreadName(_)
             | Record::Note(_) => return Some(record),
-            Record::Pause(_)
-            | Record::Settings(_)
-            | Record::Frame(_)
-            | Record::Pressure(_)
-            | Record::Allocations(_)
-            | Record::ObjectKind(_)
-            | Record::CycleSignature(_)
-            | Record::Garbage(_)
-            | Record::Called(_)
-            | Record::CpuSamples(_)
-            | Record::OffCpu(_)
-            | Record::Layers(_)
-            | Record::GpuDevice(_)
-            | Record::GpuSample(_)
-            | Record::EmptyCache(_)
-            | Record::AliveLines(_)
-            | Record::End(_) => {}
+            // Nothing of it is kept.
+            _ => {}
         }
         None
     }

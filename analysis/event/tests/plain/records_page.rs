@@ -1,23 +1,94 @@
-//! docs/records.md, made from the declarations of the kinds.
+//! docs/records.md, made from the declarations of the kinds and from the code that names them.
 
 use gctrace_event::{Phase, Record};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
 use test_kit::schema;
 
 const HEAD: &str = "\
 # Records
 
 Everything that a recording can contain, one kind a row, made from the declarations (`analysis/event/src/record.rs`;
-[what each line contains](trace-format.md)). *Line*: `name` and `ph` of its event; of slices the category. *Has*: the
-process, the thread, the time and the stack, as far as a record of the kind states them. *Spaced*: a recorder beyond
-`--per-day` writes one of some, those of a class sharing bytes.
+[what each line contains](trace-format.md)) and from the code that names them. *Line*: `name` and `ph` of its event; of
+slices the category. *Has*: the process, the thread, the time and the stack, as far as a record of the kind states them.
+*Spaced*: a recorder beyond `--per-day` writes one of some, those of a class sharing bytes. *Made in*: the files that
+construct it. *Summed up in*: files below `analysis/src/` with a function that takes it, for reports and tables, and
+below `live/` for `gctrace top`. Kinds that nothing makes are read from the traces of profilers.
 
-| record | line | what it is | has | spaced |
-|---|---|---|---|---|
+| record | line | what it is | has | spaced | made in | summed up in |
+|---|---|---|---|---|---|---|
 ";
+
+/// A source file: its path from the checkout, and its text without tests.
+type Source = (String, String);
+
+/// The sources below a folder of the checkout.
+fn sources(folder: &str) -> Vec<Source> {
+    let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let (mut folders, mut found) = (vec![PathBuf::from(folder)], Vec::new());
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(checkout.join(&folder)).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            let path = folder.join(&name);
+            if checkout.join(&path).is_dir() {
+                folders.extend((name != "tests").then_some(path));
+            } else if name.ends_with(".rs") && name != "tests.rs" {
+                let text = std::fs::read_to_string(checkout.join(&path)).unwrap();
+                let (code, _) = text.split_once("#[cfg(test)]").unwrap_or((&text, ""));
+                found.push((path.into_os_string().into_string().unwrap(), code.to_owned()));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// The type of each kind, by its name, as `record.rs` lists them.
+fn types() -> BTreeMap<String, String> {
+    let list = include_str!("../../src/record.rs");
+    let entry = |line: &str| {
+        let (name, rest) = line.trim().split_once('(')?;
+        let (of, _) = rest.split_once("),")?;
+        Some((name.to_owned(), of.to_owned()))
+    };
+    list.lines().filter_map(entry).collect()
+}
+
+/// Whether the code constructs the type.
+fn constructs(code: &str, of: &str) -> bool {
+    code.match_indices(&format!("{of} {{")).any(|(at, _)| {
+        let before = &code[..at];
+        let is_whole = !before.ends_with(|letter: char| letter.is_alphanumeric() || letter == '_');
+        is_whole && !["-> ", "impl ", "for ", "struct "].iter().any(|word| before.ends_with(word))
+    })
+}
+
+/// Whether a function in the code takes the type.
+fn takes(code: &str, of: &str) -> bool {
+    code.split("fn ").skip(1).any(|function| {
+        let arguments = function.split(['{', ';']).next().unwrap_or_default();
+        let arguments = arguments.split(" -> ").next().unwrap_or_default();
+        [format!(": {of}"), format!(": &{of}")].iter().any(|argument| {
+            arguments
+                .match_indices(argument.as_str())
+                .any(|(at, _)| arguments[at + argument.len()..].starts_with([',', ')']))
+        })
+    })
+}
+
+fn named(sources: &[Source], prefix: &str, is_named: impl Fn(&str) -> bool) -> String {
+    let files = sources.iter().filter(|(_, code)| is_named(code));
+    let files = files.map(|(path, _)| format!("`{}`", path.strip_prefix(prefix).unwrap_or(path)));
+    files.collect::<Vec<_>>().join(", ")
+}
 
 #[test]
 fn the_page_of_records_is_made_from_their_declarations() {
+    let folders = ["tracer/src/record", "ebpf/src", "probes/src"];
+    let makers: Vec<Source> = folders.into_iter().flat_map(sources).collect();
+    let folds = sources("analysis/src");
+    let types = types();
     let mut page = HEAD.to_owned();
     for (record, doc, kind) in Record::KINDS {
         let phase = match kind.phase {
@@ -30,11 +101,14 @@ fn the_page_of_records_is_made_from_their_declarations() {
             [(has.pid, "process"), (has.tid, "thread"), (has.ts, "time"), (has.stack, "stack")];
         let has: Vec<&str> = has.into_iter().filter(|(is, _)| *is).map(|(_, what)| what).collect();
         let spaced = kind.spaced.map_or(String::new(), |class| format!("{class:?}").to_lowercase());
+        let of = &types[*record];
         writeln!(
             page,
-            "| `{record}` | `{}` {phase} |{doc} | {} | {spaced} |",
+            "| `{record}` | `{}` {phase} |{doc} | {} | {spaced} | {} | {} |",
             kind.name,
-            has.join(", ")
+            has.join(", "),
+            named(&makers, "tracer/src/record/", |code| constructs(code, of)),
+            named(&folds, "analysis/src/", |code| takes(code, of)),
         )
         .unwrap();
     }

@@ -18,7 +18,6 @@
 //! - [`reach`]: checked and indexed, [`Heap`]; [`dominators`]: what each object keeps alive;
 //! - [`answers`], [`why`], [`suspects`], [`mod@diff`], [`cycle`], [`names`]: answers to questions, as
 //!   [`report`] defines them;
-//! - [`devtools`]: for Chrome's DevTools;
 //! - [`state`]: threads, collector and memory, without the objects.
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
@@ -26,7 +25,6 @@
 
 mod answers;
 mod cycle;
-pub mod devtools;
 mod diff;
 mod dominators;
 mod file;

@@ -235,8 +235,7 @@ fn text_report(report: &Report, config: &AnalyzeArgs, style: Style) -> String {
     if config.full {
         render::text(report, style)
     } else {
-        let money = config.gpu_hour.map(|price| (price, config.gpus));
-        render::first_screen(report, &traces, money, style)
+        render::first_screen(report, &traces, style)
     }
 }
 

@@ -204,8 +204,8 @@ enum Subcommands {
     /// What a program does now: the Python stacks of its threads, its collector, its memory
     #[command(after_help = dump::EXAMPLES)]
     Dump(dump::DumpArgs),
-    /// Write flame graphs of collection time by the Python stack that triggered it; heaps for
-    /// DevTools; pictures of a path or a cycle
+    /// Write flame graphs of collection time by the Python stack that triggered it; tables and timelines;
+    /// pictures of a path or a cycle of a heap
     #[command(after_help = export::EXAMPLES)]
     Export(export::ExportArgs),
     /// Try gctrace on any machine: record and explain a training program on a simulated GPU

@@ -18,7 +18,7 @@ use crate::files::write_export;
 use crate::heap::is_heap;
 use crate::invoker::Invoker;
 use crate::print::clean;
-use crate::{analyze, print, render};
+use crate::{analyze, print};
 use anyhow::Context;
 use gctrace_analysis::report::{Location, PauseTotal};
 use gctrace_analysis::{Analysis, ProcessStacks, SampledStack, WeightedStack};
@@ -54,10 +54,9 @@ pub(crate) fn run(config: &ExportConfig) -> anyhow::Result<u8> {
     if config.traces.iter().any(|path| is_heap(path)) {
         return heap::run(config).map(|()| 0);
     }
-    let is_for_heaps = matches!(config.format, ExportFormat::Heapsnapshot | ExportFormat::Dot);
     anyhow::ensure!(
-        !is_for_heaps && config.picture.is_none(),
-        "heapsnapshot, dot, --path and --cycle are for heaps: gctrace heap -p PID -o FILE.gcheap"
+        config.format != ExportFormat::Dot && config.picture.is_none(),
+        "dot, --path and --cycle are for heaps: gctrace heap -p PID -o FILE.gcheap"
     );
     if config.format == ExportFormat::Parquet {
         return tables(config);
@@ -69,19 +68,6 @@ pub(crate) fn run(config: &ExportConfig) -> anyhow::Result<u8> {
         return perfetto::run(config);
     }
     let (analysis, code) = analyze::read_all(&config.traces, None)?;
-    if config.format == ExportFormat::Heatmap {
-        let mut analysis = analysis;
-        analysis.settle();
-        let rows = analysis.step_rows();
-        anyhow::ensure!(
-            !rows.is_empty(),
-            "no training steps in these traces. To have them: torch.profiler's step(), \
-             --step-function NAME, or record PyTorch with --mode inject or both"
-        );
-        let page = render::heat_page(&rows)?;
-        output(config, &|out| out.write_all(page.as_bytes()))?;
-        return Ok(code);
-    }
     let processes = processes(&analysis, config);
     if processes.is_empty() {
         return Err(nothing(&analysis, config));
@@ -219,12 +205,9 @@ fn write(
         }
         ExportFormat::Svg => flamegraph::write(processes, config, &mut out),
         // Done or refused before.
-        ExportFormat::Heapsnapshot
-        | ExportFormat::Dot
-        | ExportFormat::Csv
-        | ExportFormat::Heatmap
-        | ExportFormat::Perfetto
-        | ExportFormat::Parquet => Ok(()),
+        ExportFormat::Dot | ExportFormat::Csv | ExportFormat::Perfetto | ExportFormat::Parquet => {
+            Ok(())
+        }
     }
 }
 

@@ -21,7 +21,6 @@ pub(crate) mod nvml;
 mod output;
 mod plan;
 mod preparation;
-mod printed_layers;
 mod private_memory;
 mod program_time;
 mod segments;

@@ -35,8 +35,7 @@ mod text;
 
 pub(crate) use comparison::{comparison, fact_name};
 pub(crate) use first_screen::{first_screen, verdict_lines};
-pub(crate) use layers::table as layer_table;
-pub(crate) use page::{PAUSES_DRAWN, comparison_page, heat_page, page};
+pub(crate) use page::{PAUSES_DRAWN, comparison_page, page};
 pub(crate) use style::Style;
 pub(crate) use table::{TableOfColumns, cut, fit, wrap};
 pub(crate) use text::text;

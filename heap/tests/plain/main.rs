@@ -1,7 +1,6 @@
 //! Tests that need no privileges.
 
 mod control;
-mod devtools;
 mod notebook;
 mod schema;
 #[path = "../script/mod.rs"]

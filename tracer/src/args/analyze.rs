@@ -30,12 +30,6 @@ pub(crate) struct AnalyzeArgs {
     /// Write the limits that are exceeded as GitLab's Code Quality report; an existing one is replaced
     #[arg(long, value_name = "FILE", requires = "fail_if", value_parser = values::file_name())]
     pub(crate) code_quality: Option<PathBuf>,
-    /// Price of a GPU per hour, to show what the collector costs in money
-    #[arg(long, group = CONFIGURABLE, value_name = "PRICE", value_parser = values::price)]
-    pub(crate) gpu_hour: Option<f64>,
-    /// GPUs that wait for the program [default: the GPUs in the traces, at least 1]
-    #[arg(long, group = CONFIGURABLE, value_name = "N", requires = "gpu_hour", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) gpus: Option<u32>,
     /// Most traces read at the same time [default: the number of processors]
     #[arg(long, group = CONFIGURABLE, value_name = "N")]
     pub(crate) jobs: Option<NonZeroUsize>,

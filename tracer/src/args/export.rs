@@ -17,7 +17,6 @@ Examples:
   gctrace export rank*.json.gz --format parquet -o tables       for DuckDB, polars, pandas, ...
   gctrace export rank*.json --format collapsed --generation 2 | flamegraph.pl > full.svg
   gctrace export trace.json --by layer > layers.csv       PyTorch's memory by layer, step by step
-  gctrace export train.gcheap -o train.heapsnapshot             for the DevTools of Chrome
   gctrace export train.gcheap --path Trainer | dot -Tsvg -o why.svg       what keeps it alive
   gctrace export train.gcheap --cycle 0x7f3a5c012340 | dot -Tsvg -o cycle.svg
 
@@ -31,8 +30,7 @@ pub(super) struct ExportArgs {
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<PathBuf>,
     /// File format [default: by extension: .svg, .json (speedscope), .txt or .collapsed, .pstats,
-    /// .html (heatmap), .pftrace (perfetto), .csv, .heapsnapshot, .dot; otherwise svg, with `--path` or `--cycle` dot, with
-    /// `--by layer` csv]
+    /// .pftrace (perfetto), .csv, .dot; otherwise svg, with `--path` or `--cycle` dot, with `--by layer` csv]
     #[arg(long, value_enum)]
     format: Option<ExportFormat>,
     /// File to write; `-` is standard output, the default. An existing file is not overwritten. With
@@ -70,10 +68,6 @@ pub(crate) enum ExportFormat {
     Svg,
     /// Memory by layer as text for spreadsheets: a line per step, layer and kind
     Csv,
-    /// Page for the browser: length of each training step of each rank
-    Heatmap,
-    /// A heap for the DevTools of Chrome and memlab
-    Heapsnapshot,
     /// A path or cycle of a heap for graphviz
     Dot,
     /// Timeline for ui.perfetto.dev: pauses, steps, calls and GPU work by rank, thread and stream; arrows
@@ -179,12 +173,14 @@ fn by_name(path: &Path) -> Result<ExportFormat, clap::Error> {
         None | Some("svg") => Ok(ExportFormat::Svg),
         Some("json") => Ok(ExportFormat::Speedscope),
         Some("pstats" | "prof") => Ok(ExportFormat::Pstats),
-        Some("html") => Ok(ExportFormat::Heatmap),
         Some("csv") => Ok(ExportFormat::Csv),
         Some("pftrace" | "perfetto-trace") => Ok(ExportFormat::Perfetto),
-        Some("heapsnapshot") => Ok(ExportFormat::Heapsnapshot),
         Some("dot" | "gv") => Ok(ExportFormat::Dot),
         Some("txt" | "collapsed" | "folded") => Ok(ExportFormat::Collapsed),
+        Some("html") => Err(usage_error(
+            ErrorKind::InvalidValue,
+            "a page is a report: gctrace report TRACE -o FILE.html",
+        )),
         Some("parquet") => Err(usage_error(
             ErrorKind::InvalidValue,
             "tables are several files: name a directory for them, --format parquet -o DIRECTORY",
@@ -193,8 +189,7 @@ fn by_name(path: &Path) -> Result<ExportFormat, clap::Error> {
             ErrorKind::InvalidValue,
             &format!(
                 "no format has the extension .{unknown}: use .svg, .json (speedscope), .txt, \
-                 .collapsed, .pstats, .html (heatmap), .pftrace (perfetto), .csv, .heapsnapshot or .dot, \
-                 or pass --format"
+                 .collapsed, .pstats, .pftrace (perfetto), .csv or .dot, or pass --format"
             ),
         )),
     }

@@ -16,7 +16,7 @@ Examples:
   gctrace heap why 0x7f3a5c012340 train.gcheap  why this one is, by its id()
   gctrace heap dominators train.gcheap          what retains most, leak suspects first
   gctrace heap diff a.gcheap b.gcheap c.gcheap  born after A, still alive in C
-  gctrace export train.gcheap -o train.heapsnapshot     for the DevTools of Chrome";
+  gctrace export train.gcheap --cycle Node | dot -Tsvg -o ring.svg   a picture of a cycle";
 
 pub(super) const USAGE: &str = "gctrace heap -p PID [-o FILE]\n       \
                                 gctrace heap --at-full N [-o FILE] -- COMMAND...\n       \

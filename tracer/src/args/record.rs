@@ -48,9 +48,6 @@ pub(super) struct RecordArgs {
     /// Then also write a summary of the trace into this directory, as `gctrace summarize`
     #[arg(long, value_name = "DIR")]
     summary: Option<PathBuf>,
-    /// With --layers: print a short table every N steps; without its own N, --layers measures these steps
-    #[arg(long, group = CONFIGURABLE, value_name = "N", value_parser = values::steps)]
-    print_every: Option<u32>,
     /// With --layers: have PyTorch keep the history of its device memory, and write it as a snapshot for its
     /// memory viewer: at the end, when memory runs out, and at the next measured step where FILE is not there; %r
     /// and %p expand to rank and pid of the program
@@ -83,8 +80,6 @@ pub(crate) struct RecordConfig {
     pub summary: Option<PathBuf>,
     /// What to keep of the recording, in a directory of segments; `None`: all of it, in one file.
     pub keep: Option<KeepConfig>,
-    /// Steps between two tables of PyTorch's memory by layer on the terminal; `None`: none is printed.
-    pub print_every: Option<u32>,
     /// File for snapshots of PyTorch's device memory, as named; `None`: none are written.
     pub memory_history: Option<Box<Path>>,
 }
@@ -141,12 +136,11 @@ pub(super) fn config(args: RecordArgs, verbosity: Verbosity) -> Result<RecordCon
         target,
         output: Some(args.output),
         min_pause: args.min_pause,
-        sources: args.sources.measuring_layers(args.print_every, args.memory_history.is_some()),
+        sources: args.sources.measuring_layers(args.memory_history.is_some()),
         verbosity,
         duration: args.duration,
         summary: args.summary,
         keep,
-        print_every: args.print_every,
         memory_history: args.memory_history.map(PathBuf::into_boxed_path),
     })
 }

@@ -100,12 +100,9 @@ impl SourceArgs {
         self.sample.is_some_and(|hertz| hertz > 0)
     }
 
-    /// Measures memory by layer in every so many-th step, unless `--layers` states how often; or, if that is needed,
-    /// in as many as the budget allows.
-    pub(super) fn measuring_layers(self, every: Option<u32>, is_needed: bool) -> Self {
-        let by_budget = InjectOptions::LAYERS_BY_BUDGET;
-        let asked = self.layers.filter(|asked| *asked != by_budget);
-        let layers = asked.or(every).or(self.layers).or(is_needed.then_some(by_budget));
+    /// Measures memory by layer if that is needed, in as many steps as the budget allows unless `--layers` states them.
+    pub(super) fn measuring_layers(self, is_needed: bool) -> Self {
+        let layers = self.layers.or(is_needed.then_some(InjectOptions::LAYERS_BY_BUDGET));
         Self { layers, ..self }
     }
 

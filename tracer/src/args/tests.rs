@@ -58,20 +58,6 @@ fn options_of_a_recording() {
 
 /// Steps that are printed are measured, unless others are asked for.
 #[test]
-fn printed_steps() {
-    let asked = |line: &str| {
-        let config = recording(line);
-        (config.print_every, config.sources.layers)
-    };
-    assert_eq!(asked("gctrace --layers -- x"), (None, Some(u32::MAX)));
-    assert_eq!(asked("gctrace --layers --print-every 100 -- x"), (Some(100), Some(100)));
-    assert_eq!(asked("gctrace --print-every 100 -- x"), (Some(100), Some(100)));
-    assert_eq!(asked("gctrace --layers 10 --print-every 100 -- x"), (Some(100), Some(10)));
-    assert!(refusal("gctrace --print-every 0 -- x").contains("from 1 to"));
-    assert_eq!(asked("gctrace --memory-history m.pickle -- x"), (None, Some(u32::MAX)));
-}
-
-#[test]
 fn modes() {
     let usual = recording("gctrace -- x");
     assert_eq!((usual.sources.mode, usual.sources.gpu_yield), (RecordMode::Auto, false));
@@ -233,7 +219,6 @@ fn exports() {
         ("-o a.collapsed", ExportFormat::Collapsed),
         ("-o a.json --format svg", ExportFormat::Svg),
         ("--format speedscope", ExportFormat::Speedscope),
-        ("-o a.heapsnapshot", ExportFormat::Heapsnapshot),
         ("-o a.dot", ExportFormat::Dot),
         ("-o a.pftrace", ExportFormat::Perfetto),
     ];
@@ -383,7 +368,6 @@ const CONFIGURED: [(&str, &[&str]); 9] = [
             "mode",
             "no-follow",
             "nvml-hz",
-            "print-every",
             "ring-size",
             "sample",
             "stack-depth",
@@ -413,7 +397,7 @@ const CONFIGURED: [(&str, &[&str]); 9] = [
             "step-function",
         ],
     ),
-    ("analyze", &["fail-if", "format", "full", "gpu-hour", "gpus", "jobs"]),
+    ("analyze", &["fail-if", "format", "full", "jobs"]),
     ("report", &["jobs"]),
     ("summarize", &["jobs"]),
     ("auto", &["goal", "step-function", "wait", "worth"]),

@@ -149,7 +149,6 @@ pub(super) fn config(args: TopArgs, verbosity: Verbosity) -> Result<TopConfig, c
             duration: None,
             summary: None,
             keep: None,
-            print_every: None,
             memory_history: None,
         },
         options,

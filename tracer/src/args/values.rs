@@ -129,13 +129,6 @@ pub(super) fn time(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|error| format!("{error} (examples: 50us, 1ms)"))
 }
 
-/// A price: a positive number, of any currency.
-pub(super) fn price(text: &str) -> Result<f64, String> {
-    let price = text.trim_start_matches('$').parse().ok();
-    let price = price.filter(|price: &f64| *price > 0.0 && price.is_finite());
-    price.ok_or_else(|| "expected a positive number such as 2.50".to_owned())
-}
-
 /// File name of a trace, which may contain `%h`, `%r` and `%p`.
 pub(super) fn trace_name() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|path| {

@@ -1,4 +1,4 @@
-//! `gctrace export` of a heap: as a file for DevTools, or for graphviz a picture of one path or cycle.
+//! `gctrace export` of a heap: for graphviz a picture of one path or cycle.
 //!
 //! Owns the choice of what is drawn; `heap/picture.rs` has the objects of a picture, `heap/dot.rs` how
 //! they look.
@@ -6,7 +6,7 @@
 use crate::args::{ExportConfig, ExportFormat, HeapPicture, HeapTarget};
 use crate::heap::{Picture, dot, find, name, read};
 use anyhow::Context as _;
-use gctrace_heap::{Heap, NodeIndex, devtools};
+use gctrace_heap::{Heap, NodeIndex};
 
 /// Writes a heap in the format that was asked for.
 ///
@@ -19,9 +19,6 @@ pub(super) fn run(config: &ExportConfig) -> anyhow::Result<()> {
     };
     let heap = read(file)?;
     match config.format {
-        ExportFormat::Heapsnapshot => {
-            super::output(config, &|mut out| devtools::write(&heap, &mut out))
-        }
         ExportFormat::Dot => {
             let picture = picture(&heap, config)?;
             super::output(config, &|mut out| dot::write(&picture, &mut out))
@@ -41,22 +38,17 @@ pub(super) fn run(config: &ExportConfig) -> anyhow::Result<()> {
         ExportFormat::Collapsed
         | ExportFormat::Speedscope
         | ExportFormat::Pstats
-        | ExportFormat::Heatmap
         | ExportFormat::Csv
         | ExportFormat::Perfetto
         | ExportFormat::Parquet => {
-            anyhow::bail!(
-                "{} is a heap: export it with --format heapsnapshot or dot",
-                file.display()
-            )
+            anyhow::bail!("{} is a heap: export it with --format dot", file.display())
         }
     }
 }
 
 fn picture_of(config: &ExportConfig) -> anyhow::Result<&HeapPicture> {
     config.picture.as_ref().context(
-        "a picture shows one object: name it with --path TYPE|ADDRESS or --cycle TYPE|ADDRESS. A \
-         whole heap is for DevTools: -o FILE.heapsnapshot",
+        "a picture shows one object: name it with --path TYPE|ADDRESS or --cycle TYPE|ADDRESS",
     )
 }
 

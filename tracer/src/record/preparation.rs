@@ -12,7 +12,6 @@ use crate::record::inprocess::InProcessSource;
 use crate::record::kernel::{LoadedProbes, permission};
 use crate::record::mode::ModeDecision;
 use crate::record::output::{OpenTrace, RecordOutput, RecordSink, TraceOutput};
-use crate::record::printed_layers::PrintedLayers;
 use crate::record::segments::{Now, SegmentedTrace};
 use crate::record::sources::RecordingSources;
 use crate::record::supervision::CommandSupervisor;
@@ -129,11 +128,7 @@ impl<'a> RecordingPlan<'a> {
         };
         let file = new_trace.as_ref().map(opened).transpose()?;
         let output = file.or(segments.map(|segments| TraceOutput::Segments(Box::new(segments))));
-        let printed = || {
-            let printed = PrintedLayers::new(config.print_every?);
-            Some(Box::new(printed) as Box<dyn RecordSink>)
-        };
-        let output = RecordOutput::new(output, &self.header, &self.invoker, live.or_else(printed));
+        let output = RecordOutput::new(output, &self.header, &self.invoker, live);
         new_trace.as_mut().map_or(Ok(()), |trace| trace.appear(option))?;
         // Calls are left to the library only if probes can take over.
         let library = self.probes.as_ref().and(inprocess.as_ref());

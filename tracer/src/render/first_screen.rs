@@ -29,20 +29,10 @@ const PLACES_SHOWN: usize = 3;
 /// A phase beside the judged one is named if it lost this part of the run or more.
 const WORTH: f64 = 0.01;
 
-/// The short report on `traces`, names as the user gave them. `money`: the price of a GPU per hour,
-/// and how many GPUs wait for the program, if that is not their number in the traces.
-pub(crate) fn first_screen(
-    report: &Report,
-    traces: &[String],
-    money: Option<(f64, Option<u32>)>,
-    style: Style,
-) -> String {
+/// The short report on `traces`, names as the user gave them.
+pub(crate) fn first_screen(report: &Report, traces: &[String], style: Style) -> String {
     super::table::fit(style.width());
-    let mut head = verdict(report, style);
-    if let Some(cost) = money.and_then(|(price, gpus)| hourly_cost(report, price, gpus)) {
-        head.push_str(&cost);
-        head.push('\n');
-    }
+    let head = verdict(report, style);
     let of_run = report.runs < 2;
     let (change, shown) = if of_run { advice(report) } else { (Vec::new(), 0) };
     let mut rest = trust(report);
@@ -140,24 +130,6 @@ fn else_where(report: &Report) -> Option<String> {
         }
     }
     (!named.is_empty()).then(|| format!("It paused also {}.", named.join(" and ")))
-}
-
-/// What the collector costs per hour of training: its share of the time, or with GPU times of the
-/// run, of all GPUs. `None` if the share is unknown, or of too short a run.
-fn hourly_cost(report: &Report, price: f64, gpus: Option<u32>) -> Option<String> {
-    if report.verdict.level == Level::TooShort {
-        return None;
-    }
-    let share = match (&report.gpu_cost, &report.phases) {
-        (Some(cost), _) => cost.ratio(),
-        (None, Some(phases)) => phases.training.paused_ratio?,
-        (None, None) => return None,
-    };
-    let recorded = report.gpus.len().max(1);
-    let gpus = gpus.map_or(recorded, |gpus| gpus as usize);
-    let each = counted(gpus as u64, "GPU");
-    let cost = share * price * gpus as f64;
-    Some(format!("At {price:.2} per GPU hour, {each}: {cost:.2} per hour (inferred)."))
 }
 
 pub(super) fn phases(phases: &PhasesReport) -> Vec<String> {

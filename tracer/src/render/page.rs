@@ -15,14 +15,14 @@ mod stacks;
 
 pub(crate) use data::PAUSES_DRAWN;
 
-use self::blocks::{Block, Section};
+use self::blocks::Section;
 use self::data::{RunData, RunDrawings};
 use crate::print::clean;
 use crate::text::shell_line;
 use askama::Template;
+use gctrace_analysis::Analysis;
 use gctrace_analysis::compare::Comparison;
 use gctrace_analysis::report::Report;
-use gctrace_analysis::{Analysis, ProcessStepRow};
 use std::io;
 use std::path::PathBuf;
 
@@ -93,15 +93,6 @@ pub(crate) fn comparison_page(
         data.push(drawings.data);
     }
     Page::text("before and after", sections, &data)
-}
-
-/// The page on the steps of all ranks.
-///
-/// # Errors
-/// Those of [`page`].
-pub(crate) fn heat_page(rows: &[ProcessStepRow]) -> io::Result<String> {
-    let section = Section::new("steps", "Training steps by rank", vec![Block::Drawing("heat", 0)]);
-    Page::text("training steps by rank", vec![section], &[RunData::of_steps(rows)])
 }
 
 /// The command, or how many traces.

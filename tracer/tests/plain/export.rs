@@ -255,7 +255,9 @@ fn steps_of_ranks_are_a_picture() {
     }
     let page = directory.path().join("steps.html");
     let (second, page) = (traces[1].to_str().unwrap(), page.to_str().unwrap());
-    let output = export(&traces[0], &[second, "-o", page]);
+    let first = traces[0].to_str().unwrap();
+    let mut report = Command::new(env!("CARGO_BIN_EXE_gctrace"));
+    let output = report.args(["report", first, second, "-o", page]).output_in_time().unwrap();
     assert!(output.status.success(), "{output:?}");
     let page = std::fs::read_to_string(page).unwrap();
     let data = page.split(r#"<script type="application/json" id="data">"#).nth(1).unwrap();
@@ -268,9 +270,8 @@ fn steps_of_ranks_are_a_picture() {
     // One more than the microseconds: 0 is no step.
     assert_eq!(unpacked(lengths), [1001, 1001, 901, 1001, 1701, 901]);
 
-    let none = trace(directory.path(), "none.json", &[(42, &PAUSES)]);
-    let refused = export(&none, &["--format", "heatmap"]);
+    let refused = export(&traces[0], &["-o", "steps.html"]);
     let error = String::from_utf8(refused.stderr).unwrap();
-    assert!(error.contains("no training steps"), "{error}");
+    assert!(error.contains("gctrace report"), "{error}");
     assert!(!refused.status.success() && refused.stdout.is_empty());
 }

@@ -120,9 +120,6 @@ fn heaps_are_exported() {
         assert!(output.status.success(), "{output:?}");
         std::fs::read_to_string(LEAKS.path().join(file)).unwrap()
     };
-    let snapshot: Value = serde_json::from_str(&export(&[], "c.heapsnapshot")).unwrap();
-    let objects = answer(&["show", "c.gcheap"])["heaps"][0]["objects"].as_u64().unwrap();
-    assert!(snapshot["snapshot"]["node_count"].as_u64().unwrap() > objects);
     let ring = export(&["--cycle", "Node"], "ring.dot");
     assert_eq!(ring.matches("[label=\"__main__.Node\\n").count(), 3, "{ring}");
     assert!(ring.contains("(garbage)") && ring.ends_with("}\n"));
@@ -182,7 +179,7 @@ fn mistakes_are_explained() {
     let by_graphviz = error(&["export", "a.gcheap", "--path", "Batch", "-o", "x.svg"]);
     let command = "gctrace export a.gcheap --path Batch | dot -Tsvg -o x.svg";
     assert!(by_graphviz.contains(command), "{by_graphviz}");
-    assert!(error(&["export", "a.gcheap", "-o", "x.txt"]).contains("--format heapsnapshot"));
+    assert!(error(&["export", "a.gcheap", "-o", "x.txt"]).contains("--format dot"));
     assert!(error(&["export", "truth.json", "-o", "x.dot"]).contains("are for heaps"));
     cut(Path::new("a.gcheap"));
     assert!(error(&["heap", "show", "cut.gcheap"]).contains("incomplete"));

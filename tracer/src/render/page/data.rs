@@ -2,7 +2,7 @@
 //!
 //! Owns the order of the numbers, which `page.js` and its neighbors read.
 
-use super::heat::{HeatData, MOST, MOST_OF_PART};
+use super::heat::{HeatData, MOST};
 use super::layers::LayersData;
 use super::pack::{or_zero, pack};
 use super::stacks::PageStacks;
@@ -46,13 +46,6 @@ pub(super) struct RunData {
     layers: Vec<LayersData>,
     #[serde(skip_serializing_if = "Option::is_none")]
     heat: Option<HeatData>,
-}
-
-impl RunData {
-    /// Only steps.
-    pub(super) fn of_steps(rows: &[ProcessStepRow]) -> Self {
-        Self { heat: HeatData::of(rows, MOST), ..Self::default() }
-    }
 }
 
 /// The steps of a process.
@@ -106,7 +99,7 @@ impl RunDrawings {
         let memories = memories(analysis, &clock);
         let layers = LayersData::of(report, &clock, name);
         let (strings, frames) = stacks.frames();
-        let heat = HeatData::of(steps, MOST_OF_PART).filter(|_| steps.len() > 1);
+        let heat = HeatData::of(steps, MOST).filter(|_| steps.len() > 1);
         Self {
             has_pauses: !list.pauses.is_empty(),
             has_stacks,

@@ -11,10 +11,8 @@ use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The most rows and columns of a page of its own; with more ranks or steps a cell stands for several.
-pub(super) const MOST: (usize, usize) = (512, 1000);
-/// The same as a part of a page.
-pub(super) const MOST_OF_PART: (usize, usize) = (256, 400);
+/// The most rows and columns; with more ranks or steps a cell stands for several.
+pub(super) const MOST: (usize, usize) = (256, 400);
 
 /// Causes of idle time that are drawn, each with at least this part of it.
 const CAUSES: usize = 5;

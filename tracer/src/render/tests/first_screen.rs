@@ -9,14 +9,13 @@ use gctrace_analysis::report::Report;
 /// The first screen, after checks that apply to every one.
 pub(super) fn screen(report: &Report) -> String {
     let traces = ["trace.json".to_owned()];
-    let money = Some((2.5, Some(8)));
-    let text = first_screen(report, &traces, money, Style::OF_FILES);
+    let text = first_screen(report, &traces, Style::OF_FILES);
     assert!(text.lines().count() <= LINES, "{text}");
     for line in text.lines() {
         assert!(line.chars().count() <= WIDTH, "too wide: {line}");
         assert_eq!(line, line.trim_end(), "blanks at the end: {line:?}");
     }
-    let colored = first_screen(report, &traces, money, Style::COLORED);
+    let colored = first_screen(report, &traces, Style::COLORED);
     assert_eq!(without_escapes(&colored), text);
     assert!(verdict_lines(report).len() <= 5, "{:?}", verdict_lines(report));
     text

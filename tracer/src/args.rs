@@ -29,12 +29,12 @@ pub(crate) use analyze::{AdviceArgs, AnalyzeArgs, ReportArgs};
 pub(crate) use apply::ApplyArgs;
 pub(crate) use auto::AutoArgs;
 pub(crate) use choices::{CounterChoice, CudaMode, OutputFormat, RecordMode, ReportFormat};
-pub(crate) use compare::CompareConfig;
+pub(crate) use compare::CompareArgs;
 #[cfg(target_os = "linux")]
 pub(crate) use configured::ConfiguredOptions;
 pub(crate) use demo::DemoConfig;
 pub(crate) use dump::DumpArgs;
-pub(crate) use export::{ExportConfig, ExportFormat, HeapPicture, StackWeight};
+pub(crate) use export::{ExportArgs, ExportFormat, StackWeight};
 pub(crate) use heap::{HeapConfig, HeapQuestion, HeapTarget};
 pub(crate) use keep::KeepConfig;
 pub(crate) use limits::{ChangeLimit, Increase, ReportLimit};
@@ -265,22 +265,15 @@ pub(crate) enum Invocation {
     /// Print an advice.
     Advice(AdviceArgs),
     /// Compare runs.
-    Compare(CompareConfig),
+    Compare(CompareArgs),
     /// Answer a question about heaps.
     Heap(HeapConfig),
     /// Write flame graphs, or a heap in another format.
-    Export(ExportConfig),
+    Export(ExportArgs),
     /// Print a completion script.
     Completions(clap_complete::Shell),
     /// Print the manual page of gctrace, or write all pages into the directory.
     Man(Option<PathBuf>),
-    /// A subcommand that other systems refuse.
-    OnLinux(LinuxInvocation),
-}
-
-/// A subcommand that records or starts programs, or examines the machine for that.
-#[derive(Debug, PartialEq)]
-pub(crate) enum LinuxInvocation {
     /// Record a command or a process.
     Record(RecordConfig),
     /// Show the live view.
@@ -307,12 +300,6 @@ pub(crate) enum LinuxInvocation {
     TerminalGuardian,
     /// Load the injected library once, without capabilities.
     LoadLibrary(PathBuf),
-}
-
-impl From<LinuxInvocation> for Invocation {
-    fn from(action: LinuxInvocation) -> Self {
-        Self::OnLinux(action)
-    }
 }
 
 /// Which messages gctrace prints; each level includes the levels before it.
@@ -416,13 +403,9 @@ fn with_usage(error: clap::Error, subcommand: &str) -> clap::Error {
 /// What the parsed words ask for. Errors have no usage yet.
 fn action(cli: Cli, verbosity: Verbosity) -> Result<Invocation, clap::Error> {
     Ok(match cli.subcommand {
-        None => LinuxInvocation::Record(record::config(cli.record, verbosity)?).into(),
-        Some(Subcommands::Record(record)) => {
-            LinuxInvocation::Record(record::config(record, verbosity)?).into()
-        }
-        Some(Subcommands::Top(top)) => {
-            LinuxInvocation::Top(Box::new(top::config(top, verbosity)?)).into()
-        }
+        None => Invocation::Record(record::config(cli.record, verbosity)?),
+        Some(Subcommands::Record(record)) => Invocation::Record(record::config(record, verbosity)?),
+        Some(Subcommands::Top(top)) => Invocation::Top(Box::new(top::config(top, verbosity)?)),
         Some(Subcommands::Analyze(analyze)) => Invocation::Analyze(analyze),
         Some(Subcommands::Report(report)) => Invocation::Report(report),
         Some(Subcommands::Summarize(summarize)) => {
@@ -431,32 +414,31 @@ fn action(cli: Cli, verbosity: Verbosity) -> Result<Invocation, clap::Error> {
         Some(Subcommands::Advice(advice)) => Invocation::Advice(advice),
         Some(Subcommands::Apply(apply)) => {
             apply.check()?;
-            LinuxInvocation::Apply(apply).into()
+            Invocation::Apply(apply)
         }
         Some(Subcommands::Auto(auto)) => {
             auto.check()?;
-            LinuxInvocation::Auto(auto).into()
+            Invocation::Auto(auto)
         }
-        Some(Subcommands::Compare(compare)) => Invocation::Compare(compare::config(compare)?),
+        Some(Subcommands::Compare(compare)) => Invocation::Compare(compare.checked()?),
         Some(Subcommands::Tune(tune)) => {
             tune.check()?;
-            LinuxInvocation::Tune(tune).into()
+            Invocation::Tune(tune)
         }
         Some(Subcommands::Heap(heap)) => heap::config(heap)?,
-        Some(Subcommands::Dump(dump)) => LinuxInvocation::Dump(dump).into(),
-        Some(Subcommands::Export(export)) => Invocation::Export(export::config(export)?),
-        Some(Subcommands::Demo(demo)) => LinuxInvocation::Demo(demo).into(),
-        Some(Subcommands::Doctor(doctor)) => LinuxInvocation::Doctor(DoctorConfig {
+        Some(Subcommands::Dump(dump)) => Invocation::Dump(dump),
+        Some(Subcommands::Export(export)) => Invocation::Export(export.checked()?),
+        Some(Subcommands::Demo(demo)) => Invocation::Demo(demo),
+        Some(Subcommands::Doctor(doctor)) => Invocation::Doctor(DoctorConfig {
             python: doctor.python.into_iter().map(python).collect(),
             config: doctor.config,
-        })
-        .into(),
-        Some(Subcommands::Setup(setup)) => LinuxInvocation::Setup(setup).into(),
+        }),
+        Some(Subcommands::Setup(setup)) => Invocation::Setup(setup),
         Some(Subcommands::Completions { shell }) => Invocation::Completions(shell),
         Some(Subcommands::Man { directory }) => Invocation::Man(directory),
-        Some(Subcommands::Guardian) => LinuxInvocation::Guardian.into(),
-        Some(Subcommands::TerminalGuardian) => LinuxInvocation::TerminalGuardian.into(),
-        Some(Subcommands::LoadLibrary { path }) => LinuxInvocation::LoadLibrary(path).into(),
+        Some(Subcommands::Guardian) => Invocation::Guardian,
+        Some(Subcommands::TerminalGuardian) => Invocation::TerminalGuardian,
+        Some(Subcommands::LoadLibrary { path }) => Invocation::LoadLibrary(path),
     })
 }
 
@@ -464,7 +446,7 @@ fn action(cli: Cli, verbosity: Verbosity) -> Result<Invocation, clap::Error> {
 pub(crate) fn usual_recording(command: &str) -> RecordConfig {
     let line = ["gctrace", "--", command].map(OsString::from);
     match try_parse(line) {
-        Ok(Invocation::OnLinux(LinuxInvocation::Record(config))) => config,
+        Ok(Invocation::Record(config)) => config,
         // Unreachable: this line always parses as a recording.
         Ok(_) => usage_error(ErrorKind::InvalidSubcommand, "not a recording").exit(),
         Err(error) => error.exit(),
@@ -478,7 +460,7 @@ pub(crate) fn usual_recording(command: &str) -> RecordConfig {
 pub(crate) fn recording(options: Vec<OsString>) -> Result<RecordConfig, clap::Error> {
     let line = ["gctrace".into(), "record".into()];
     match try_parse(line.into_iter().chain(options))? {
-        Invocation::OnLinux(LinuxInvocation::Record(config)) => Ok(config),
+        Invocation::Record(config) => Ok(config),
         _ => Err(usage_error(ErrorKind::InvalidSubcommand, "not a recording")),
     }
 }

@@ -8,7 +8,7 @@ mod limits;
 mod recording;
 
 use crate::analyze::LIMIT_EXCEEDED;
-use crate::args::{CompareConfig, ReportFormat};
+use crate::args::{CompareArgs, ReportFormat};
 use crate::render::Style;
 use crate::{analyze, judged, print, render};
 use anyhow::Context as _;
@@ -27,7 +27,7 @@ const WRONG_OPTION: u8 = 2;
 /// # Errors
 /// A trace cannot be read or is named twice, the command cannot be recorded, or an output cannot be
 /// written.
-pub(crate) fn run(config: &CompareConfig) -> anyhow::Result<u8> {
+pub(crate) fn run(config: &CompareArgs) -> anyhow::Result<u8> {
     let mut code = 0;
     let is_command = recording::is_command(&config.after);
     let page = config.output.as_deref().filter(|_| !is_command);

@@ -13,7 +13,7 @@ mod perfetto;
 mod pstats;
 mod speedscope;
 
-use crate::args::{ExportConfig, ExportFormat, StackWeight};
+use crate::args::{ExportArgs, ExportFormat, StackWeight};
 use crate::files::write_export;
 use crate::heap::is_heap;
 use crate::invoker::Invoker;
@@ -50,21 +50,21 @@ struct ExportedStack<'a> {
 /// # Errors
 /// No trace can be read, none contains stacks (of the requested generation), there is nothing to
 /// draw of a heap, the format is for another kind of file, or the output cannot be written.
-pub(crate) fn run(config: &ExportConfig) -> anyhow::Result<u8> {
+pub(crate) fn run(config: &ExportArgs) -> anyhow::Result<u8> {
     if config.traces.iter().any(|path| is_heap(path)) {
         return heap::run(config).map(|()| 0);
     }
     anyhow::ensure!(
-        config.format != ExportFormat::Dot && config.picture.is_none(),
+        config.format() != ExportFormat::Dot && config.path.is_none() && config.cycle.is_none(),
         "dot, --path and --cycle are for heaps: gctrace heap -p PID -o FILE.gcheap"
     );
-    if config.format == ExportFormat::Parquet {
+    if config.format() == ExportFormat::Parquet {
         return tables(config);
     }
-    if config.format == ExportFormat::Csv {
+    if config.format() == ExportFormat::Csv {
         return layers::run(config);
     }
-    if config.format == ExportFormat::Perfetto {
+    if config.format() == ExportFormat::Perfetto {
         return perfetto::run(config);
     }
     let (analysis, code) = analyze::read_all(&config.traces, None)?;
@@ -77,12 +77,12 @@ pub(crate) fn run(config: &ExportConfig) -> anyhow::Result<u8> {
 }
 
 #[cfg(feature = "parquet")]
-fn tables(config: &ExportConfig) -> anyhow::Result<u8> {
+fn tables(config: &ExportArgs) -> anyhow::Result<u8> {
     parquet::run(config)
 }
 
 #[cfg(not(feature = "parquet"))]
-fn tables(_: &ExportConfig) -> anyhow::Result<u8> {
+fn tables(_: &ExportArgs) -> anyhow::Result<u8> {
     anyhow::bail!(
         "this gctrace was built without Parquet: cargo build --release -p gctrace --features parquet"
     )
@@ -90,7 +90,7 @@ fn tables(_: &ExportConfig) -> anyhow::Result<u8> {
 
 /// Writes to the file that was asked for, or standard output.
 fn output(
-    config: &ExportConfig,
+    config: &ExportArgs,
     content: &(dyn Fn(&mut dyn Write) -> io::Result<()> + Sync),
 ) -> anyhow::Result<()> {
     match &config.output {
@@ -103,7 +103,7 @@ fn output(
     Ok(())
 }
 
-fn processes<'a>(analysis: &'a Analysis, config: &ExportConfig) -> Vec<ExportedProcess<'a>> {
+fn processes<'a>(analysis: &'a Analysis, config: &ExportArgs) -> Vec<ExportedProcess<'a>> {
     let many_traces = config.traces.len() > 1;
     analysis
         .stacks()
@@ -122,7 +122,7 @@ fn processes<'a>(analysis: &'a Analysis, config: &ExportConfig) -> Vec<ExportedP
 
 fn stacks<'a>(
     all: impl Iterator<Item = WeightedStack<'a>>,
-    config: &ExportConfig,
+    config: &ExportArgs,
 ) -> Vec<ExportedStack<'a>> {
     let mut stacks: Vec<ExportedStack<'a>> = all
         .map(|stack| {
@@ -149,7 +149,7 @@ fn sampled<'a>(all: impl Iterator<Item = SampledStack<'a>>) -> Vec<ExportedStack
     stacks
 }
 
-fn pauses(stack: &WeightedStack<'_>, config: &ExportConfig) -> PauseTotal {
+fn pauses(stack: &WeightedStack<'_>, config: &ExportArgs) -> PauseTotal {
     match config.generation {
         Some(generation) => stack.of_generation(generation),
         None => stack.pauses(),
@@ -168,7 +168,7 @@ fn name(process: &ProcessStacks<'_>, many_traces: bool) -> String {
 }
 
 /// The error if there is nothing to export.
-fn nothing(analysis: &Analysis, config: &ExportConfig) -> anyhow::Error {
+fn nothing(analysis: &Analysis, config: &ExportArgs) -> anyhow::Error {
     if config.by == StackWeight::Cpu {
         return anyhow::anyhow!(
             "no samples with a Python stack. To have them: sudo gctrace record -- COMMAND"
@@ -193,10 +193,10 @@ fn nothing(analysis: &Analysis, config: &ExportConfig) -> anyhow::Error {
 
 fn write(
     processes: &[ExportedProcess<'_>],
-    config: &ExportConfig,
+    config: &ExportArgs,
     mut out: impl Write,
 ) -> io::Result<()> {
-    match config.format {
+    match config.format() {
         ExportFormat::Collapsed => flamegraph::write_collapsed(processes, &mut out),
         ExportFormat::Speedscope => speedscope::write(processes, config.by, &mut out),
         ExportFormat::Pstats => {

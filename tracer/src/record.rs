@@ -97,8 +97,7 @@ pub(crate) fn run_to_trace(config: &RecordConfig) -> anyhow::Result<(u8, Option<
     let mut found_nothing = false;
     let trace = closed.as_ref().ok().and_then(|outcome| outcome.trace.clone());
     if let Ok(outcome) = &closed {
-        found_nothing =
-            matches!(config.target, RecordTarget::Process { .. }) && !outcome.has_python;
+        found_nothing = matches!(config.target, RecordTarget::Process(_)) && !outcome.has_python;
         if config.verbosity > Verbosity::Quiet {
             outcome.sentences.iter().for_each(print::message);
             if let Some(trace) = &outcome.trace {
@@ -157,12 +156,12 @@ impl Recording<'_> {
     pub(crate) fn start(&mut self) -> anyhow::Result<()> {
         let until = |duration| Instant::now().checked_add(duration);
         match (&self.config.target, &self.launch) {
-            (RecordTarget::Process { pid, duration }, _) => {
+            (RecordTarget::Process(pid), _) => {
                 let Some(kernel) = &mut self.sources.kernel else {
                     anyhow::bail!("a running process can only be recorded by probes (--mode ebpf)");
                 };
                 kernel.attach(&mut self.trace, *pid, self.config.sources.follow)?;
-                self.deadline = duration.and_then(until);
+                self.deadline = self.config.duration.and_then(until);
                 self.attached = Some(*pid);
                 self.program_time
                     .get_or_insert_default()

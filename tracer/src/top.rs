@@ -169,7 +169,7 @@ impl<'a> LiveSetup<'a> {
     fn view(&self) -> ViewConfig {
         let command = match &self.config.recording.target {
             RecordTarget::Command(words) => Some(shell_line(words)),
-            RecordTarget::Process { .. } | RecordTarget::Everything => None,
+            RecordTarget::Process(_) | RecordTarget::Everything => None,
         };
         // Set and not empty (no-color.org).
         let no_color = crate::variables::text("NO_COLOR").is_some();
@@ -267,7 +267,7 @@ fn ended_words(why: EndReason, target: &RecordTarget) -> String {
         (EndReason::CommandEnded(CommandEnd::Signal(signal)), _) => {
             format!("the command was killed by {}", signal_name(signal))
         }
-        (EndReason::ProcessEnded, RecordTarget::Process { pid, .. }) => {
+        (EndReason::ProcessEnded, RecordTarget::Process(pid)) => {
             format!("process {pid} ended")
         }
         (EndReason::ProcessEnded, _) => "the process ended".to_owned(),

@@ -22,37 +22,38 @@ Examples:
 
 With several processes, each is a root frame of its own, or with speedscope a profile.";
 
-#[derive(Args, Debug)]
-pub(super) struct ExportArgs {
+/// Options of `gctrace export`.
+#[derive(Args, Clone, Debug, PartialEq)]
+pub(crate) struct ExportArgs {
     /// Traces written by `gctrace record`, of which several give one file, and with `--format parquet`
     /// or `perfetto` those of the PyTorch profiler too; their summaries, or directories of summaries; or a heap
     /// written by `gctrace heap`
     #[arg(required = true, value_name = "TRACE")]
-    traces: Vec<PathBuf>,
+    pub(crate) traces: Vec<PathBuf>,
     /// File format [default: by extension: .svg, .json (speedscope), .txt or .collapsed, .pstats,
     /// .pftrace (perfetto), .csv, .dot; otherwise svg, with `--path` or `--cycle` dot, with `--by layer` csv]
     #[arg(long, value_enum)]
-    format: Option<ExportFormat>,
+    pub(crate) format: Option<ExportFormat>,
     /// File to write; `-` is standard output, the default. An existing file is not overwritten. With
     /// `--format parquet`, a directory for one file per table
     #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    pub(crate) output: Option<PathBuf>,
     /// Overwrite FILE, or the tables of gctrace in that directory, if it exists
     #[arg(short, long, requires = "output")]
-    force: bool,
+    pub(crate) force: bool,
     /// Weight of a stack; or memory by layer instead of stacks
     #[arg(long, group = CONFIGURABLE, value_enum, default_value = "time")]
-    by: StackWeight,
+    pub(crate) by: StackWeight,
     /// Only collections of this generation
     #[arg(long, group = CONFIGURABLE, value_name = "GENERATION", value_parser = clap::value_parser!(u8).range(0..=2))]
-    generation: Option<u8>,
+    pub(crate) generation: Option<u8>,
     /// Of a heap: draw the shortest path from a root to this object, or to one of this type, for
     /// graphviz
     #[arg(long, value_name = "TYPE|ADDRESS", conflicts_with = "cycle")]
-    path: Option<HeapTarget>,
+    pub(crate) path: Option<HeapTarget>,
     /// Of a heap: draw the cycle that this object, or one of this type, is in, for graphviz
     #[arg(long, value_name = "TYPE|ADDRESS")]
-    cycle: Option<HeapTarget>,
+    pub(crate) cycle: Option<HeapTarget>,
 }
 
 /// File format, by the program that reads it.
@@ -77,15 +78,6 @@ pub(crate) enum ExportFormat {
     Parquet,
 }
 
-/// What to draw of a heap.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum HeapPicture {
-    /// The shortest path from a root.
-    Path(HeapTarget),
-    /// A cycle.
-    Cycle(HeapTarget),
-}
-
 /// Weight of a stack in a flame graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum StackWeight {
@@ -99,73 +91,52 @@ pub(crate) enum StackWeight {
     Layer,
 }
 
-/// Options of `gctrace export`, validated, with defaults filled in.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct ExportConfig {
-    /// Traces or summaries to read, at least one, whose stacks go into one file, `-` is standard input; or one
-    /// heap.
-    pub traces: Vec<PathBuf>,
-    /// Format as requested, else by the extension of `output`, else SVG, or DOT of a picture of a heap.
-    pub format: ExportFormat,
-    /// File to write, of tables the directory; `None` is standard output.
-    pub output: Option<PathBuf>,
-    /// Replace an existing `output`; without it, one with content is an error.
-    pub force: bool,
-    /// Weight of a stack: time or number of pauses, or CPU time of samples.
-    pub by: StackWeight,
-    /// Include only collections of this generation.
-    pub generation: Option<u8>,
-    /// What to draw, if it is a heap.
-    pub picture: Option<HeapPicture>,
-}
+impl ExportArgs {
+    /// The format as requested, else by the extension of the output, else SVG, or DOT of a picture of a heap.
+    pub(crate) fn format(&self) -> ExportFormat {
+        self.format.unwrap_or(ExportFormat::Svg)
+    }
 
-/// Fills in defaults; rejects an unknown extension of the output, and an SVG for a terminal.
-pub(super) fn config(args: ExportArgs) -> Result<ExportConfig, clap::Error> {
-    let output = args.output.filter(|path| !is_stdout(path));
-    let picture = args.path.map(HeapPicture::Path).or(args.cycle.map(HeapPicture::Cycle));
-    let format = match (args.format, &output) {
-        (Some(format), _) => format,
-        (None, Some(path)) => by_name(path)?,
-        (None, None) if picture.is_some() => ExportFormat::Dot,
-        (None, None) if args.by == StackWeight::Layer => ExportFormat::Csv,
-        (None, None) => ExportFormat::Svg,
-    };
-    if (format == ExportFormat::Csv) != (args.by == StackWeight::Layer) {
-        return Err(usage_error(
-            ErrorKind::ArgumentConflict,
-            match args.by {
-                StackWeight::Layer => {
-                    "memory by layer is written as CSV, not as a graph: --by layer --format csv"
-                }
-                _ => {
-                    "only memory by layer is written as CSV (--by layer). Pauses and everything else are tables for \
-                      pandas, polars and SQL: --format parquet -o DIRECTORY"
-                }
-            },
-        ));
+    /// With its format; `-` is no output.
+    ///
+    /// # Errors
+    /// An unknown extension of the output, a picture for a terminal, or a format that does not have what is asked for.
+    pub(super) fn checked(mut self) -> Result<Self, clap::Error> {
+        self.output = self.output.filter(|path| !is_stdout(path));
+        let is_picture = self.path.is_some() || self.cycle.is_some();
+        let format = match (self.format, &self.output) {
+            (Some(format), _) => format,
+            (None, Some(path)) => by_name(path)?,
+            (None, None) if is_picture => ExportFormat::Dot,
+            (None, None) if self.by == StackWeight::Layer => ExportFormat::Csv,
+            (None, None) => ExportFormat::Svg,
+        };
+        self.format = Some(format);
+        let is_on_terminal = self.output.is_none() && crate::print::on_terminal();
+        let problem = match (format, self.by) {
+            (ExportFormat::Csv, StackWeight::Layer) => return Ok(self),
+            (_, StackWeight::Layer) => (
+                ErrorKind::ArgumentConflict,
+                "memory by layer is written as CSV, not as a graph: --by layer --format csv",
+            ),
+            (ExportFormat::Csv, _) => (
+                ErrorKind::ArgumentConflict,
+                "only memory by layer is written as CSV (--by layer). Pauses and everything else are tables for \
+                 pandas, polars and SQL: --format parquet -o DIRECTORY",
+            ),
+            (ExportFormat::Perfetto, _) if is_on_terminal => (
+                ErrorKind::MissingRequiredArgument,
+                "standard output is a terminal, which cannot show a timeline: write it to a file (-o run.pftrace)",
+            ),
+            (ExportFormat::Svg, _) if is_on_terminal => (
+                ErrorKind::MissingRequiredArgument,
+                "standard output is a terminal, which cannot show an SVG: write it to a file (-o gc.svg), \
+                 or print the stacks as text (--format collapsed)",
+            ),
+            _ => return Ok(self),
+        };
+        Err(usage_error(problem.0, problem.1))
     }
-    if format == ExportFormat::Perfetto && output.is_none() && crate::print::on_terminal() {
-        return Err(usage_error(
-            ErrorKind::MissingRequiredArgument,
-            "standard output is a terminal, which cannot show a timeline: write it to a file (-o run.pftrace)",
-        ));
-    }
-    if format == ExportFormat::Svg && output.is_none() && crate::print::on_terminal() {
-        return Err(usage_error(
-            ErrorKind::MissingRequiredArgument,
-            "standard output is a terminal, which cannot show an SVG: write it to a file (-o gc.svg), \
-             or print the stacks as text (--format collapsed)",
-        ));
-    }
-    Ok(ExportConfig {
-        traces: args.traces,
-        format,
-        output,
-        force: args.force,
-        by: args.by,
-        generation: args.generation,
-        picture,
-    })
 }
 
 fn by_name(path: &Path) -> Result<ExportFormat, clap::Error> {

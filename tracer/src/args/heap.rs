@@ -2,7 +2,7 @@
 
 use super::choices::OutputFormat;
 use super::take_heap::TakeHeapArgs;
-use super::{Invocation, LinuxInvocation, take_heap};
+use super::{Invocation, take_heap};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -141,7 +141,7 @@ impl FromStr for HeapTarget {
 pub(super) fn config(args: HeapArgs) -> Result<Invocation, clap::Error> {
     let Some(question) = args.question else {
         let take = take_heap::config(args.take)?;
-        return Ok(LinuxInvocation::TakeHeap(take).into());
+        return Ok(Invocation::TakeHeap(take));
     };
     Ok(Invocation::Heap(answer_config(question)))
 }

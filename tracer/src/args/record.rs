@@ -74,7 +74,7 @@ pub(crate) struct RecordConfig {
     pub apply: Option<GcSetting>,
     /// How much gctrace itself prints on standard error, and whether it prints a summary.
     pub verbosity: Verbosity,
-    /// Time after which the recording of a command stops; the command keeps running.
+    /// Time after which the recording stops; the program keeps running.
     pub duration: Option<Duration>,
     /// Directory for a summary of the trace when it is complete; `None`: no summary.
     pub summary: Option<PathBuf>,
@@ -102,13 +102,8 @@ impl RecordConfig {
 pub(crate) enum RecordTarget {
     /// A command to start: never empty.
     Command(Vec<OsString>),
-    /// A running process.
-    Process {
-        /// Process id.
-        pid: u32,
-        /// Time after which to stop recording.
-        duration: Option<Duration>,
-    },
+    /// A running process, by pid.
+    Process(u32),
     /// Every Python process that this user may trace.
     Everything,
 }
@@ -117,7 +112,7 @@ pub(super) fn config(args: RecordArgs, verbosity: Verbosity) -> Result<RecordCon
     let keep = keep::config(args.keep);
     let target = match (&keep, args.command.is_empty(), args.pid, args.duration) {
         (Some(_), true, None, None) => RecordTarget::Everything,
-        _ => target(args.command, args.pid, args.duration)?,
+        _ => target(args.command, args.pid)?,
     };
     if keep.is_some() && (args.summary.is_some() || is_stdout(&args.output)) {
         return Err(usage_error(
@@ -145,13 +140,9 @@ pub(super) fn config(args: RecordArgs, verbosity: Verbosity) -> Result<RecordCon
     })
 }
 
-pub(super) fn target(
-    command: Vec<OsString>,
-    pid: Option<u32>,
-    duration: Option<Duration>,
-) -> Result<RecordTarget, clap::Error> {
+fn target(command: Vec<OsString>, pid: Option<u32>) -> Result<RecordTarget, clap::Error> {
     match (command.is_empty(), pid) {
-        (true, Some(pid)) => Ok(RecordTarget::Process { pid, duration }),
+        (true, Some(pid)) => Ok(RecordTarget::Process(pid)),
         (true, None) => Err(usage_error(
             ErrorKind::MissingRequiredArgument,
             "nothing to record: give a command after `--` (gctrace -- python train.py) \

@@ -12,7 +12,7 @@ fn parsed(line: &str) -> Result<Invocation, clap::Error> {
 
 fn recording(line: &str) -> RecordConfig {
     match parsed(line) {
-        Ok(Invocation::OnLinux(LinuxInvocation::Record(config))) => config,
+        Ok(Invocation::Record(config)) => config,
         other => panic!("{line}: {other:?}"),
     }
 }
@@ -100,16 +100,17 @@ fn a_running_process() {
         ("-d 2m", Some(Duration::from_secs(120))),
         ("--duration 500ms", Some(Duration::from_millis(500))),
     ] {
-        let expected = RecordTarget::Process { pid: 4242, duration };
-        assert_eq!(recording(&format!("gctrace record -p 4242 {text}")).target, expected);
-        assert_eq!(recording(&format!("gctrace -p 4242 {text}")).target, expected);
+        for command in ["gctrace record", "gctrace"] {
+            let config = recording(&format!("{command} -p 4242 {text}"));
+            assert_eq!((config.target, config.duration), (RecordTarget::Process(4242), duration));
+        }
     }
 }
 
 #[test]
 fn live_views() {
     let top = |text: &str| match parsed(&format!("gctrace top {text}")) {
-        Ok(Invocation::OnLinux(LinuxInvocation::Top(config))) => config,
+        Ok(Invocation::Top(config)) => config,
         other => panic!("{text}: {other:?}"),
     };
     let usual = top("");
@@ -135,7 +136,7 @@ fn live_views() {
     assert_eq!(all.options.long_pause, Duration::from_millis(1));
     assert_eq!(all.recording.sources.mode, RecordMode::Inject);
     assert_eq!(all.recording.verbosity, Verbosity::Quiet);
-    let attached = RecordTarget::Process { pid: 7, duration: None };
+    let attached = RecordTarget::Process(7);
     assert_eq!(top("-p 7 --plain").recording.target, attached);
     assert_eq!(top("--plain").options.show(), DisplayChoice::Lines);
     assert_eq!(top("--format text").options.show(), DisplayChoice::Lines);
@@ -179,7 +180,7 @@ fn the_other_subcommands() {
     let named = vec![InterpreterArg::File("python3".into()), InterpreterArg::Process(12)];
     assert_eq!(
         parsed("gctrace doctor --python python3 12").ok(),
-        Some(LinuxInvocation::Doctor(DoctorConfig { python: named, config: false }).into())
+        Some(Invocation::Doctor(DoctorConfig { python: named, config: false }))
     );
     assert_eq!(parsed("gctrace man").ok(), Some(Invocation::Man(None)));
     assert_eq!(
@@ -190,24 +191,26 @@ fn the_other_subcommands() {
 
 #[test]
 fn exports() {
-    let default = ExportConfig {
+    let default = ExportArgs {
         traces: vec!["a".into()],
-        format: ExportFormat::Svg,
+        format: Some(ExportFormat::Svg),
         output: None,
         force: false,
         by: StackWeight::Time,
         generation: None,
-        picture: None,
+        path: None,
+        cycle: None,
     };
     assert_eq!(parsed("gctrace export a").ok(), Some(Invocation::Export(default)));
-    let all = ExportConfig {
+    let all = ExportArgs {
         traces: vec!["a".into(), "b".into()],
-        format: ExportFormat::Speedscope,
+        format: Some(ExportFormat::Speedscope),
         output: Some("o.json".into()),
         force: true,
         by: StackWeight::Count,
         generation: Some(2),
-        picture: None,
+        path: None,
+        cycle: None,
     };
     let line = "gctrace export a b -o o.json -f --by count --generation 2";
     assert_eq!(parsed(line).ok(), Some(Invocation::Export(all)));
@@ -226,7 +229,7 @@ fn exports() {
         let Ok(Invocation::Export(config)) = parsed(&format!("gctrace export a {options}")) else {
             panic!("{options}");
         };
-        assert_eq!(config.format, format, "{options}");
+        assert_eq!(config.format(), format, "{options}");
         assert_eq!(config.output.is_none(), !options.contains("-o ") || options == "-o -");
     }
 }
@@ -249,8 +252,7 @@ fn heaps() {
     let Ok(Invocation::Export(config)) = parsed("gctrace export a --cycle list -o a.svg") else {
         panic!("not an export");
     };
-    let list = HeapTarget::Type("list".to_owned());
-    assert_eq!(config.picture, Some(HeapPicture::Cycle(list)));
+    assert_eq!(config.cycle, Some(HeapTarget::Type("list".to_owned())));
 }
 
 #[test]
@@ -259,7 +261,7 @@ fn arguments_that_are_not_text_reach_the_command() {
     let odd = OsString::from_vec(vec![b'a', 0xff, b'b']);
     let line = ["gctrace", "--", "cat"].map(OsString::from);
     let action = try_parse(line.into_iter().chain([odd.clone()])).expect("a command line");
-    let Invocation::OnLinux(LinuxInvocation::Record(RecordConfig { target, .. })) = action else {
+    let Invocation::Record(RecordConfig { target, .. }) = action else {
         panic!("not a recording");
     };
     assert_eq!(target, RecordTarget::Command(vec!["cat".into(), odd]));

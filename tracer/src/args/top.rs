@@ -159,7 +159,7 @@ fn target(command: Vec<OsString>, pid: Option<u32>) -> Result<RecordTarget, clap
     match (command.is_empty(), pid) {
         (true, None) => Ok(RecordTarget::Everything),
         (false, None) => Ok(RecordTarget::Command(command)),
-        (true, Some(pid)) => Ok(RecordTarget::Process { pid, duration: None }),
+        (true, Some(pid)) => Ok(RecordTarget::Process(pid)),
         (false, Some(_)) => Err(usage_error(
             ErrorKind::ArgumentConflict,
             "-p PID watches a running process, a command starts a new one: give only one of them",

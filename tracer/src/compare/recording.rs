@@ -2,7 +2,7 @@
 
 use super::after_name;
 use crate::advice::wanted;
-use crate::args::{CompareConfig, RecordConfig, is_trace_name};
+use crate::args::{CompareArgs, RecordConfig, is_trace_name};
 use crate::files::read_head;
 use crate::files::segments::segments_in;
 use crate::{analyze, args, print};
@@ -32,7 +32,7 @@ pub(super) fn is_command(words: &[OsString]) -> bool {
 ///
 /// # Errors
 /// The first trace is not one of gctrace's, or the recording is not possible.
-pub(super) fn record(config: &CompareConfig) -> anyhow::Result<Result<PathBuf, u8>> {
+pub(super) fn record(config: &CompareArgs) -> anyhow::Result<Result<PathBuf, u8>> {
     let first = config.before.first().context("no trace given")?;
     let header = analyze::header(first)?.with_context(|| {
         format!(

@@ -1,7 +1,7 @@
 //! A flame graph as SVG, drawn by inferno, and its collapsed stacks as text.
 
 use super::{ExportedProcess, frame_name};
-use crate::args::{ExportConfig, StackWeight};
+use crate::args::{ExportArgs, StackWeight};
 use gctrace_analysis::paths::is_package;
 use gctrace_analysis::report::Location;
 use inferno::flamegraph;
@@ -17,7 +17,7 @@ const US_PER_NS: f64 = 1e-3;
 /// the standard library's.
 pub(super) fn write(
     processes: &[ExportedProcess<'_>],
-    config: &ExportConfig,
+    config: &ExportArgs,
     out: &mut impl Write,
 ) -> io::Result<()> {
     let lines: Vec<String> = lines(processes).collect();

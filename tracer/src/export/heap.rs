@@ -3,7 +3,7 @@
 //! Owns the choice of what is drawn; `heap/picture.rs` has the objects of a picture, `heap/dot.rs` how
 //! they look.
 
-use crate::args::{ExportConfig, ExportFormat, HeapPicture, HeapTarget};
+use crate::args::{ExportArgs, ExportFormat, HeapTarget};
 use crate::heap::{Picture, dot, find, name, read};
 use anyhow::Context as _;
 use gctrace_heap::{Heap, NodeIndex};
@@ -13,21 +13,18 @@ use gctrace_heap::{Heap, NodeIndex};
 /// # Errors
 /// More than one file, a format that is for traces, nothing to draw or no such object, or the output
 /// cannot be written.
-pub(super) fn run(config: &ExportConfig) -> anyhow::Result<()> {
+pub(super) fn run(config: &ExportArgs) -> anyhow::Result<()> {
     let [file] = config.traces.as_slice() else {
         anyhow::bail!("export one heap at a time; to compare heaps: gctrace heap diff A B");
     };
     let heap = read(file)?;
-    match config.format {
+    match config.format() {
         ExportFormat::Dot => {
             let picture = picture(&heap, config)?;
             super::output(config, &|mut out| dot::write(&picture, &mut out))
         }
         ExportFormat::Svg => {
-            let (option, target) = match picture_of(config)? {
-                HeapPicture::Path(target) => ("--path", target),
-                HeapPicture::Cycle(target) => ("--cycle", target),
-            };
+            let (option, target) = picture_of(config)?;
             anyhow::bail!(
                 "graphviz draws heaps: gctrace export {} {option} {} | dot -Tsvg -o {}",
                 file.display(),
@@ -46,26 +43,24 @@ pub(super) fn run(config: &ExportConfig) -> anyhow::Result<()> {
     }
 }
 
-fn picture_of(config: &ExportConfig) -> anyhow::Result<&HeapPicture> {
-    config.picture.as_ref().context(
+/// The option that names what is drawn, and what that is.
+fn picture_of(config: &ExportArgs) -> anyhow::Result<(&'static str, &HeapTarget)> {
+    let path = config.path.as_ref().map(|target| ("--path", target));
+    path.or(config.cycle.as_ref().map(|target| ("--cycle", target))).context(
         "a picture shows one object: name it with --path TYPE|ADDRESS or --cycle TYPE|ADDRESS",
     )
 }
 
-fn picture(heap: &Heap, config: &ExportConfig) -> anyhow::Result<Picture> {
-    match picture_of(config)? {
-        HeapPicture::Path(target) => {
-            let node = alive(heap, target)?;
-            Ok(Picture::of_path(heap, node))
-        }
-        HeapPicture::Cycle(target) => {
-            let mut nodes = find(heap, target)?;
-            // Cycles of what is alive mostly lead through modules.
-            nodes.sort_by_key(|node| !heap.is_garbage(*node));
-            let found = nodes.iter().find_map(|node| Picture::of_cycle(heap, *node));
-            found.with_context(|| format!("no such object is in a cycle: {}", name(target)))
-        }
+fn picture(heap: &Heap, config: &ExportArgs) -> anyhow::Result<Picture> {
+    let (option, target) = picture_of(config)?;
+    if option == "--path" {
+        return Ok(Picture::of_path(heap, alive(heap, target)?));
     }
+    let mut nodes = find(heap, target)?;
+    // Cycles of what is alive mostly lead through modules.
+    nodes.sort_by_key(|node| !heap.is_garbage(*node));
+    let found = nodes.iter().find_map(|node| Picture::of_cycle(heap, *node));
+    found.with_context(|| format!("no such object is in a cycle: {}", name(target)))
 }
 
 fn alive(heap: &Heap, target: &HeapTarget) -> anyhow::Result<NodeIndex> {

@@ -4,7 +4,7 @@
 
 use super::output;
 use crate::analyze::{ReadProgress, TraceItems};
-use crate::args::ExportConfig;
+use crate::args::ExportArgs;
 use crate::print::clean;
 use crate::{analyze, print, text};
 use gctrace_event::read::DecodedItem;
@@ -29,7 +29,7 @@ struct LayerLines {
 ///
 /// # Errors
 /// No trace has memory by layer, or the output cannot be written.
-pub(super) fn run(config: &ExportConfig) -> anyhow::Result<u8> {
+pub(super) fn run(config: &ExportArgs) -> anyhow::Result<u8> {
     let traces = analyze::with_summaries(&config.traces);
     let progress = ReadProgress::new(&traces);
     let (mut text, mut failures) = (HEAD.to_owned(), Vec::new());

@@ -3,7 +3,7 @@
 //! Owns the sequence of traces and errors; `gctrace_analysis::tables` has the tables.
 
 use crate::analyze::{DistinctTraces, ReadProgress, TraceItems};
-use crate::args::ExportConfig;
+use crate::args::ExportArgs;
 use crate::files::NewTables;
 use crate::invoker::Invoker;
 use crate::{analyze, print, text};
@@ -16,7 +16,7 @@ use std::fs::File;
 ///
 /// # Errors
 /// No directory is named, no trace can be read, or a table cannot be written.
-pub(super) fn run(config: &ExportConfig) -> anyhow::Result<u8> {
+pub(super) fn run(config: &ExportArgs) -> anyhow::Result<u8> {
     let directory = config.output.as_deref();
     let directory = directory.context(
         "tables are several files: name a directory for them, gctrace export --format parquet \

@@ -9,7 +9,7 @@ mod protobuf;
 
 use super::{frame_name, output};
 use crate::analyze::{DistinctTraces, TraceItems};
-use crate::args::ExportConfig;
+use crate::args::ExportArgs;
 use crate::files::STANDARD_STREAM;
 use crate::files::segments::segments_in;
 use crate::print::clean;
@@ -33,7 +33,7 @@ use std::sync::Arc;
 ///
 /// # Errors
 /// A trace is no file, none can be read, or the timeline cannot be written.
-pub(super) fn run(config: &ExportConfig) -> anyhow::Result<u8> {
+pub(super) fn run(config: &ExportArgs) -> anyhow::Result<u8> {
     anyhow::ensure!(
         config.generation.is_none(),
         "the timeline has all collections: instead of --generation, search for gc gen2 in it"

@@ -33,12 +33,12 @@ pub(crate) fn header<'a>(
     let text = |value: Option<&OsStr>| value.map_or(String::new(), owned);
     let (command, attached_pid) = match &config.target {
         RecordTarget::Command(words) => (words.iter().map(|word| owned(word)).collect(), None),
-        RecordTarget::Process { pid, .. } => (Vec::new(), Some(*pid)),
+        RecordTarget::Process(pid) => (Vec::new(), Some(*pid)),
         RecordTarget::Everything => (Vec::new(), None),
     };
     let GitState { commit, modified } = match &config.target {
         RecordTarget::Command(_) => git_state(invoker),
-        RecordTarget::Process { .. } | RecordTarget::Everything => GitState::default(),
+        RecordTarget::Process(_) | RecordTarget::Everything => GitState::default(),
     };
     TraceHeader {
         format: FORMAT.to_owned(),

@@ -40,10 +40,10 @@ impl<'a> RecordingPlan<'a> {
             RecordTarget::Command(command) => {
                 Some(LaunchPlan::new(command, &invoker, config.sources.as_root))
             }
-            RecordTarget::Process { .. } | RecordTarget::Everything => None,
+            RecordTarget::Process(_) | RecordTarget::Everything => None,
         };
         let decision = mode::decide(config, launch.as_ref())?;
-        if let RecordTarget::Process { pid, .. } = &config.target {
+        if let RecordTarget::Process(pid) = &config.target {
             permission::attachable(*pid)?;
         }
         let by_probes = decision.uses_probes();

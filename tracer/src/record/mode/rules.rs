@@ -111,7 +111,7 @@ fn in_process(config: &RecordConfig) -> Option<String> {
 /// It cannot be done.
 fn unseen(config: &RecordConfig, option: String) -> Option<ModeError> {
     let without = match (&config.target, config.sources.mode) {
-        (RecordTarget::Process { .. }, _) => "-p",
+        (RecordTarget::Process(_), _) => "-p",
         (RecordTarget::Everything, _) => "no command to start",
         (RecordTarget::Command(_), RecordMode::Ebpf) => "--mode ebpf",
         (RecordTarget::Command(_), _) => return None,
@@ -145,7 +145,7 @@ fn instead(config: &RecordConfig) -> String {
             "Or, without them, in-process:\n    gctrace --mode inject -- {}",
             shell_line(words)
         ),
-        RecordTarget::Process { .. } | RecordTarget::Everything => {
+        RecordTarget::Process(_) | RecordTarget::Everything => {
             "Without them gctrace records commands that it starts itself:\n    gctrace -- COMMAND\n    \
              gctrace top -- COMMAND"
                 .to_owned()

@@ -15,7 +15,7 @@ fn changed(mut config: RecordConfig, change: impl Fn(&mut RecordConfig)) -> Reco
 }
 
 fn attach(mode: RecordMode) -> RecordConfig {
-    RecordConfig { target: RecordTarget::Process { pid: 12, duration: None }, ..asked(mode) }
+    RecordConfig { target: RecordTarget::Process(12), ..asked(mode) }
 }
 
 /// A privileged process without CUDA, and a usable library.

@@ -194,7 +194,7 @@ fn is_same_part<'a>(mut reports: impl Iterator<Item = &'a Report>) -> bool {
     let part = |report: &Report| {
         let series = report.series.as_ref()?;
         let mode = report.traces.first().and_then(|trace| trace.recorded.as_ref());
-        let mode = mode.map(|recorded| recorded.mode.as_str().to_owned());
+        let mode = mode.map(|recorded| recorded.mode.as_ref().to_owned());
         Some((series.training_by, mode.filter(|_| series.steps() == 0)))
     };
     let first = reports.next().and_then(part);

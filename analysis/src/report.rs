@@ -350,7 +350,7 @@ impl fmt::Display for GroupName {
         match self {
             Self::Generation(Some(generation)) => generation.fmt(formatter),
             Self::Generation(None) => formatter.write_str("unknown"),
-            Self::Reason(reason) => formatter.write_str(reason.as_str()),
+            Self::Reason(reason) => formatter.write_str(reason.as_ref()),
         }
     }
 }

@@ -34,7 +34,7 @@ const PENDING: usize = 1 << 16;
 
 /// A table that could not be written.
 #[derive(Debug, thiserror::Error)]
-#[error("the table {} cannot be written: {source}", table.name())]
+#[error("the table {} cannot be written: {source}", table.as_ref())]
 pub struct TableError {
     /// The table.
     pub table: Table,
@@ -87,8 +87,8 @@ impl<W: Write + Send> TraceTables<W> {
     /// # Errors
     /// A file cannot be written to.
     pub fn new(files: impl IntoIterator<Item = W>) -> Result<Self, TableError> {
-        let files = Table::ALL.into_iter().zip(files);
-        let files = files.map(|(table, file)| TableFile::new(table, file));
+        let files = Table::ALL.iter().zip(files);
+        let files = files.map(|(table, file)| TableFile::new(*table, file));
         Ok(Self {
             files: files.collect::<Result<_, _>>()?,
             analysis: Analysis::default(),

@@ -81,7 +81,7 @@ pub(crate) fn add_software(counters: &mut Counters, counts: &SoftwareCounts, run
 /// Adds the per-CPU counters in `valid`. Multiplexed counters are scaled; those that never ran are
 /// left out.
 pub(crate) fn add_hardware(counters: &mut Counters, counts: &HardwareCounts, valid: u32) {
-    for counter in Counter::ALL {
+    for counter in Counter::ALL.iter().copied() {
         let Some(slot) = slot(counter) else { continue };
         let Some(read) = counts.of.get(slot.0 as usize) else {
             continue;
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn every_per_cpu_counter_has_its_own_index() {
-        let set = CounterSet::new(Counter::ALL);
+        let set = CounterSet::new(Counter::ALL.iter().copied());
         assert!(set.software && set.has_hardware());
         assert_eq!(set.hardware.count_ones(), HardwareCounter::HARDWARE_COUNTERS.0);
         let software = CounterSet::new([Counter::TaskClock]);

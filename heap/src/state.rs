@@ -170,5 +170,5 @@ fn as_text<S: serde::Serializer>(
 }
 
 fn as_word<S: serde::Serializer>(kind: &CollectorKind, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(kind.as_str())
+    serializer.serialize_str(kind.as_ref())
 }

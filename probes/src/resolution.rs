@@ -6,6 +6,7 @@ use gctrace_abi::{CollectorArguments, CollectorLayout, FrameLayout, ObjectLayout
 use gctrace_event::CollectorKind;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
+use strum::{Display, VariantArray};
 
 /// What [`crate::resolve`] may use in addition to the file itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,44 +36,31 @@ impl Default for ResolveOptions {
 /// A method of finding functions, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[derive(Display, VariantArray)]
 pub enum SearchStrategy {
     /// `.symtab` of the file.
+    #[strum(to_string = "symbol table")]
     SymbolTable,
     /// `.symtab` of the debug file with the same build id.
+    #[strum(to_string = "build-id debug file")]
     BuildIdDebugFile,
     /// `.symtab` of the debug file that `.gnu_debuglink` names.
+    #[strum(to_string = "debug link")]
     DebugLink,
     /// `.symtab` of the compressed ELF file inside `.gnu_debugdata`.
+    #[strum(to_string = "mini debug info")]
     MiniDebugInfo,
     /// The instructions and the unwind tables.
+    #[strum(to_string = "code analysis")]
     CodeAnalysis,
     /// The static trace points `python:gc__start` and `python:gc__done`.
+    #[strum(to_string = "USDT")]
     Usdt,
 }
 
 impl SearchStrategy {
     /// All strategies in the order in which they are tried.
-    pub const ALL: [Self; 6] = [
-        Self::SymbolTable,
-        Self::BuildIdDebugFile,
-        Self::DebugLink,
-        Self::MiniDebugInfo,
-        Self::CodeAnalysis,
-        Self::Usdt,
-    ];
-}
-
-impl std::fmt::Display for SearchStrategy {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(match self {
-            Self::SymbolTable => "symbol table",
-            Self::BuildIdDebugFile => "build-id debug file",
-            Self::DebugLink => "debug link",
-            Self::MiniDebugInfo => "mini debug info",
-            Self::CodeAnalysis => "code analysis",
-            Self::Usdt => "USDT",
-        })
-    }
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 }
 
 /// The result of one search strategy.

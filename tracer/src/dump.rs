@@ -109,7 +109,7 @@ fn text(state: &ProgramState, gpus: &[GpuUse]) -> String {
             },
             state.pid,
             state.version,
-            state.collector.as_str(),
+            state.collector.as_ref(),
             duration(state.stopped_ns)
         ),
         "",

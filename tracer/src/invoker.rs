@@ -8,23 +8,15 @@ use nix::unistd::{Gid, Group, Uid, User};
 use std::ffi::CString;
 use std::io;
 use std::path::PathBuf;
+use strum::IntoStaticStr;
 
-/// The tool that made gctrace root.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The tool that made gctrace root, by the name of its process among the ancestors of gctrace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "lowercase", const_into_str)]
 pub(crate) enum PrivilegeTool {
     /// sudo, or one that sets the same variables (sudo-rs).
     Sudo,
     Doas,
-}
-
-impl PrivilegeTool {
-    /// Name of its process, by which it is found among the ancestors of gctrace.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Sudo => "sudo",
-            Self::Doas => "doas",
-        }
-    }
 }
 
 /// The user on whose behalf gctrace works: runs the command, owns the trace.

@@ -55,6 +55,7 @@ use bitcode::{Decode, Encode};
 use kind::{declare, records};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
+use strum::{AsRefStr, IntoStaticStr, VariantArray};
 
 /// Why a collection ran, as far as its source knows.
 #[derive(
@@ -73,6 +74,8 @@ use std::borrow::Cow;
     Decode,
 )]
 #[serde(rename_all = "lowercase")]
+#[derive(AsRefStr, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "lowercase")]
 pub enum GcReason {
     /// A threshold was passed while allocating.
     Automatic,
@@ -89,23 +92,8 @@ impl GcReason {
     /// The reason of this name; [`GcReason::Unknown`] for any other.
     #[must_use]
     pub fn from_name(name: &[u8]) -> Self {
-        match name {
-            b"automatic" => Self::Automatic,
-            b"manual" => Self::Manual,
-            b"shutdown" => Self::Shutdown,
-            _ => Self::Unknown,
-        }
-    }
-
-    /// The word for it in traces and reports.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Automatic => "automatic",
-            Self::Manual => "manual",
-            Self::Shutdown => "shutdown",
-            Self::Unknown => "unknown",
-        }
+        let mut all = Self::VARIANTS.iter().copied();
+        all.find(|reason| reason.as_ref().as_bytes() == name).unwrap_or_default()
     }
 }
 

@@ -114,8 +114,8 @@ impl CounterSums {
         self.scaled_processes += other.scaled_processes();
         self.migrated_processes += other.migrated_processes();
         for counter in Counter::ALL {
-            if let Some(pair) = other.compared(counter) {
-                let compared = self.compared[counter as usize].get_or_insert_default();
+            if let Some(pair) = other.compared(*counter) {
+                let compared = self.compared[*counter as usize].get_or_insert_default();
                 compared.add(pair.value, pair.other);
             }
         }
@@ -156,7 +156,7 @@ impl CounterSums {
     /// was counted.
     pub(crate) fn report(&self) -> Option<CountersReport> {
         let counters: Vec<CounterReport> =
-            Counter::ALL.into_iter().filter_map(|counter| self.counter(counter)).collect();
+            Counter::ALL.iter().filter_map(|counter| self.counter(*counter)).collect();
         if counters.is_empty() {
             return None;
         }

@@ -85,7 +85,7 @@ fn value(report: &Report, fact: FactId) -> Option<String> {
         FactId::Cpus => trace.cpus.map(|cpus| cpus.to_string()),
         FactId::Mode => {
             let recorded = trace.recorded.as_ref()?;
-            Some(recorded.mode.as_str().to_owned())
+            Some(recorded.mode.as_ref().to_owned())
         }
         FactId::Gctrace => trace.recorded_by.as_ref().and_then(known),
     }

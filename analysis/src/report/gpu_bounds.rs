@@ -3,6 +3,7 @@
 use super::{Basis, BoundsLimit, PauseTotal};
 use schemars::JsonSchema;
 use serde::Serialize;
+use strum::VariantArray;
 
 /// Lower and upper bounds of how much the pauses delayed GPU work, for processes that launch work
 /// and whose trace contains no GPU times.
@@ -24,8 +25,9 @@ pub struct BoundsReport {
     pub processes: Vec<ProcessBounds>,
 }
 
+// Rules are in the order of the report.
 /// Why a pause has the bounds it has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, VariantArray)]
 #[serde(rename_all = "kebab-case")]
 pub enum BoundsRule {
     /// A synchronizing call had returned and nothing was launched until the pause ended; the delay
@@ -43,18 +45,6 @@ pub enum BoundsRule {
     OtherThread,
     /// None of these; the delay is between 0 and the length of the pause.
     Unknown,
-}
-
-impl BoundsRule {
-    /// All rules, in the order of the report.
-    pub const ALL: [Self; 6] = [
-        Self::GpuWasEmpty,
-        Self::GpuStayedBusy,
-        Self::GpuFoundEmpty,
-        Self::NoGpuWork,
-        Self::OtherThread,
-        Self::Unknown,
-    ];
 }
 
 /// The pauses that one rule applies to.

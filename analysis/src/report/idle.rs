@@ -3,9 +3,10 @@
 
 use super::{Basis, DeviceId, Location};
 use schemars::JsonSchema;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use std::cmp::Reverse;
 use std::fmt;
+use strum::{AsRefStr, IntoStaticStr};
 
 /// Why one device was idle. `compute_ns` + `communication_ns` + `copies_ns` + `idle_ns` = `span_ns`,
 /// and the times of the rows sum to `idle_ns`, to the nanosecond.
@@ -161,8 +162,10 @@ pub struct IdlePart {
 
 /// Why a device was idle, in the order of removal: first what can be switched off, last what is the
 /// program itself; then what no removal explains.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, JsonSchema)]
-#[schemars(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[derive(AsRefStr, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum IdleCause {
     /// The garbage collector ran on the host.
     Gc,
@@ -217,35 +220,6 @@ impl IdleCause {
         Self::LaunchCall,
         Self::Host,
     ];
-
-    /// The word for it in reports and metrics.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Gc => "gc",
-            Self::Profiler => "profiler",
-            Self::Allocation => "allocation",
-            Self::Files => "files",
-            Self::Data => "data",
-            Self::HostFunction => "host_function",
-            Self::Synchronization => "synchronization",
-            Self::Copy => "copy",
-            Self::RankWait => "rank_wait",
-            Self::LaunchCall => "launch_call",
-            Self::Host => "host",
-            Self::LaunchLatency => "launch_latency",
-            Self::BackToBack => "back_to_back",
-            Self::OtherStream => "other_stream",
-            Self::Blocked => "blocked",
-            Self::Unknown => "unknown",
-        }
-    }
-}
-
-impl Serialize for IdleCause {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.as_str())
-    }
 }
 
 impl IdlePart {

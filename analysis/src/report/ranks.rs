@@ -4,6 +4,7 @@
 use super::Basis;
 use schemars::JsonSchema;
 use serde::Serialize;
+use strum::VariantArray;
 
 /// Ranks of distributed jobs, if the traces contain GPU times of at least two ranks. Ranks belong
 /// to one job if they ran the same collectives, matched by communicator and sequence number if the
@@ -161,7 +162,7 @@ pub struct RankReport {
 }
 
 /// A figure of each rank.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema, VariantArray)]
 #[serde(rename_all = "kebab-case")]
 pub enum RankFigure {
     /// `paused_ns` of the rank.
@@ -175,9 +176,6 @@ pub enum RankFigure {
 }
 
 impl RankFigure {
-    /// All figures.
-    pub const ALL: [Self; 4] = [Self::Paused, Self::PeerWait, Self::Transfer, Self::UsefulBusy];
-
     /// The figure of a rank, in ns.
     #[must_use]
     pub fn of(self, rank: &RankReport) -> u64 {

@@ -274,13 +274,13 @@ fn schema(table: Table) -> Result<Type, ParquetError> {
         Ok(Arc::new(field))
     };
     let fields: Result<_, ParquetError> = table.columns().iter().map(field).collect();
-    Type::group_type_builder(table.name()).with_fields(fields?).build()
+    Type::group_type_builder(table.as_ref()).with_fields(fields?).build()
 }
 
 fn properties(table: Table) -> Result<WriterProperties, ParquetError> {
     let about = vec![
         KeyValue::new(super::FORMAT_KEY.to_owned(), super::FORMAT.to_owned()),
-        KeyValue::new("table".to_owned(), table.name().to_owned()),
+        KeyValue::new("table".to_owned(), table.as_ref().to_owned()),
     ];
     let mut properties = WriterProperties::builder()
         .set_created_by(concat!("gctrace ", env!("CARGO_PKG_VERSION")).to_owned())

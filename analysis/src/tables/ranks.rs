@@ -188,7 +188,7 @@ fn rank<'a>(
         CellValue::text(texts.command.as_str()),
         CellValue::text(header.map(|header| header.gctrace.as_str())),
         CellValue::text(interpreter.map(|found| found.version.as_str())),
-        CellValue::text(interpreter.map(|found| found.collector.as_str())),
+        CellValue::text(interpreter.map(|found| found.collector.as_ref())),
         CellValue::text(described.and_then(|described| described.torch.as_deref())),
         CellValue::of(observed.map(|(start_ns, _)| start_ns)),
         CellValue::of(observed.map(|(_, end_ns)| end_ns)),

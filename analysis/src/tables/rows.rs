@@ -8,9 +8,7 @@ use super::{Table, TableError, TraceTables};
 use crate::gpu::timeline::{StreamIndex, ThreadIndex, Timeline};
 use crate::spans::index::Index;
 use crate::time::{duration, signed};
-use gctrace_event::{
-    Counter, CudaLayer, EventSource, Frame, Garbage, GpuOpKind, Layers, LayersRemark, Pause,
-};
+use gctrace_event::{Counter, EventSource, Frame, Garbage, Layers, LayersRemark, Pause};
 use std::io::Write;
 
 /// The first columns of most tables: trace, rank and process id.
@@ -55,7 +53,7 @@ fn pause<'a>(
         time(pause.start_ns),
         time(pause.duration_ns()),
         CellValue::of(known.then_some(u64::from(pause.generation))),
-        CellValue::Text(pause.reason.as_str()),
+        CellValue::Text(pause.reason.into()),
         CellValue::Text(source),
         CellValue::of(pause.collected),
         CellValue::of(pause.uncollectable),
@@ -221,12 +219,7 @@ impl<W: Write + Send> TraceTables<W> {
                 of.pid,
                 CellValue::of(stream.device.map(u64::from)),
                 CellValue::of(stream.number),
-                CellValue::Text(match op.kind {
-                    GpuOpKind::Kernel => "kernel",
-                    GpuOpKind::Memcpy => "memcpy",
-                    GpuOpKind::Memset => "memset",
-                    GpuOpKind::HostFunction => "host_function",
-                }),
+                CellValue::Text(op.kind.into()),
                 CellValue::text(timeline.op_name(op)),
                 time(op.start_ns),
                 time(op.duration_ns()),
@@ -250,11 +243,7 @@ impl<W: Write + Send> TraceTables<W> {
         let number = |at| CellValue::of(stream(at).map(|stream| stream.number));
         for (at, call) in Index::enumerate(&timeline.calls) {
             let function = timeline.names.text(call.function);
-            let layer = self.current.layers.get(function).map(|layer| match layer {
-                CudaLayer::Driver => "driver",
-                CudaLayer::Runtime => "runtime",
-                CudaLayer::Nccl => "nccl",
-            });
+            let layer = self.current.layers.get(function).map(<&str>::from);
             let row: [CellValue<'_>; CALLS.len()] = [
                 of.trace,
                 of.rank,

@@ -274,7 +274,7 @@ fn same_causes(report: &Report, id: DeviceId, gpu: &ProcessGpu) {
     println!("{id:?}: idle {:.1} % of the time", percent(ledger.idle_ns, ledger.span_ns));
     for (cause, [reported, lived]) in causes {
         let [reported, lived] = [reported, lived].map(|ns| percent(ns, ledger.idle_ns));
-        println!("  {:16} {reported:5.1} % {lived:5.1} %", cause.as_str());
+        println!("  {:16} {reported:5.1} % {lived:5.1} %", cause.as_ref());
         assert!((reported - lived).abs() < NEAR, "{cause}: {reported} %, live {lived} %");
     }
 }

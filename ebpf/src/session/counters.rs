@@ -216,7 +216,9 @@ mod tests {
     /// The programs pass the verifier with everything enabled, and their probes fire.
     #[test]
     fn all_counters_load() {
-        let Some(mut session) = session("all_counters_load", CounterSet::new(Counter::ALL)) else {
+        let Some(mut session) =
+            session("all_counters_load", CounterSet::new(Counter::ALL.iter().copied()))
+        else {
             return;
         };
         let (calibration, probes) = session.calibrate().unwrap();

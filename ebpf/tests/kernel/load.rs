@@ -19,7 +19,7 @@ fn configurations() -> [SessionConfig; 3] {
         samples: true,
     };
     [
-        config(true, MAX_STACK_DEPTH, CounterSet::new(Counter::ALL)),
+        config(true, MAX_STACK_DEPTH, CounterSet::new(Counter::ALL.iter().copied())),
         config(false, 0, CounterSet::default()),
         config(true, 16, CounterSet::new([Counter::PageFaults])),
     ]

@@ -1,7 +1,9 @@
 //! CUDA, NCCL and torch calls: their kinds, and where their arguments are.
 
+use strum::VariantArray;
+
 /// Kind of call: what the function does, under which its calls are counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, VariantArray)]
 #[repr(u8)]
 pub enum CallKind {
     /// Enqueues a kernel or a graph.
@@ -28,18 +30,7 @@ pub enum CallKind {
 
 impl CallKind {
     /// All kinds, in the order of their values.
-    pub const ALL: [Self; 10] = [
-        Self::Launch,
-        Self::Synchronize,
-        Self::Copy,
-        Self::Set,
-        Self::Allocate,
-        Self::Free,
-        Self::Event,
-        Self::Collective,
-        Self::Step,
-        Self::Memory,
-    ];
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 }
 
 /// Where the stream is passed; arguments are counted from 1, a `dim3` by value as two.

@@ -1,6 +1,7 @@
 //! Where an object's type has its name, and how objects lead to code.
 
 use serde::{Deserialize, Serialize};
+use strum::VariantArray;
 
 /// Offsets in bytes, of a build with the GIL; `None`: this version has no such field.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,7 +25,7 @@ pub struct ObjectLayout {
 }
 
 /// A type of the interpreter whose objects lead to code, or own tables.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, VariantArray)]
 #[repr(u32)]
 pub enum KnownType {
     /// `PyFunction_Type`
@@ -51,18 +52,7 @@ pub enum KnownType {
 
 impl KnownType {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 10] = [
-        Self::Function,
-        Self::Cell,
-        Self::Method,
-        Self::Frame,
-        Self::Traceback,
-        Self::Generator,
-        Self::Coroutine,
-        Self::AsyncGenerator,
-        Self::List,
-        Self::Dict,
-    ];
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// The exported symbol of the type.
     #[must_use]

@@ -1,6 +1,7 @@
 //! What is at a probed location, and in which registers its arguments are.
 
 use serde::{Deserialize, Serialize};
+use strum::VariantArray;
 
 /// What a location in a program is probed for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -73,6 +74,7 @@ pub struct CollectorArguments {
 /// argument, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[derive(VariantArray)]
 #[repr(u8)]
 pub enum ArgumentRegister {
     /// First.
@@ -91,5 +93,5 @@ pub enum ArgumentRegister {
 
 impl ArgumentRegister {
     /// All six registers, in the order of the arguments they pass.
-    pub const ALL: [Self; 6] = [Self::Rdi, Self::Rsi, Self::Rdx, Self::Rcx, Self::R8, Self::R9];
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 }

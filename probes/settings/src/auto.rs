@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
+use strum::{AsRefStr, Display, EnumString};
 
 /// Collections that free fewer objects per second of CPU time free next to nothing: without them nothing is lost
 /// (docs/measurements/rules.md).
@@ -37,6 +38,8 @@ pub struct AutoOptions {
 /// What is to become less.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(Display, EnumString)]
+#[strum(serialize_all = "snake_case")]
 pub enum AutoGoal {
     /// CPU time.
     #[default]
@@ -69,10 +72,6 @@ const COMPARED: char = '|';
 impl fmt::Display for AutoOptions {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { worth, memory, cost, goal, wait_s, from_step, compared } = self;
-        let goal = match goal {
-            AutoGoal::Time => "time",
-            AutoGoal::Longest => "longest",
-        };
         write!(
             formatter,
             "{AUTO}:worth={worth},memory={memory},cost={cost},goal={goal},wait={wait_s},from={from_step}"
@@ -118,8 +117,7 @@ impl FromStr for AutoOptions {
                 ("cost", text) => options.cost = share(text, 1.0)?,
                 ("wait", text) => options.wait_s = share(text, f64::MAX)?,
                 ("from", text) => options.from_step = text.parse().map_err(|_| wrong())?,
-                ("goal", "time") => options.goal = AutoGoal::Time,
-                ("goal", "longest") => options.goal = AutoGoal::Longest,
+                ("goal", text) => options.goal = text.parse().map_err(|_| wrong())?,
                 _ => return Err(wrong()),
             }
         }
@@ -217,6 +215,8 @@ pub struct ComparedSetting {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(JsonSchema))]
 #[serde(rename_all = "snake_case")]
+#[derive(AsRefStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum AutoState {
     /// It waits for steps, or for the first 50 to pass.
     #[default]
@@ -235,23 +235,6 @@ pub enum AutoState {
     Following,
     /// It has given everything back for good.
     Stopped,
-}
-
-impl AutoState {
-    /// As it is serialized.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::SettingUp => "setting_up",
-            Self::Watching => "watching",
-            Self::Exploring => "exploring",
-            Self::Comparing => "comparing",
-            Self::Proving => "proving",
-            Self::Holding => "holding",
-            Self::Following => "following",
-            Self::Stopped => "stopped",
-        }
-    }
 }
 
 /// CPU time saved since settings are compared, with its interval; less what finding them cost.
@@ -427,7 +410,7 @@ mod tests {
         for state in
             [SettingUp, Watching, Exploring, Comparing, Proving, Holding, Following, Stopped]
         {
-            assert_eq!(serde_json::to_value(state).expect("JSON"), state.as_str());
+            assert_eq!(serde_json::to_value(state).expect("JSON"), state.as_ref());
         }
     }
 

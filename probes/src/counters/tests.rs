@@ -24,8 +24,8 @@ fn a_missing_pmu_differs_from_a_missing_event() {
 
 #[test]
 fn counters_of_threads_have_no_event() {
-    let per_cpu = Counter::ALL.into_iter().filter(|counter| is_per_cpu(*counter));
-    let names: Vec<&str> = per_cpu.map(Counter::as_str).collect();
+    let per_cpu = Counter::ALL.iter().filter(|counter| is_per_cpu(**counter));
+    let names: Vec<&str> = per_cpu.map(AsRef::as_ref).collect();
     assert_eq!(
         names,
         [

@@ -41,7 +41,7 @@ fn sentence(cause: &str, gpus: &BTreeMap<GpuAbsences, BTreeSet<NvmlQuery>>) -> S
     let parts: Vec<String> = alike
         .into_iter()
         .map(|(queries, gpus)| {
-            let names: Vec<&str> = queries.iter().map(|query| query.as_str()).collect();
+            let names: Vec<&str> = queries.iter().map(|query| query.into_str()).collect();
             format!("{} of {}", names.join(", "), list(&gpus))
         })
         .collect();

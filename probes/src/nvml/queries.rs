@@ -8,6 +8,7 @@ use nvml_wrapper::enums::device::UsedGpuMemory;
 use nvml_wrapper::error::{NvmlError as Code, nvml_sym, nvml_try};
 use nvml_wrapper::struct_wrappers::device::ProcessInfo;
 use std::collections::BTreeMap;
+use strum::IntoStaticStr;
 
 /// `NVML_DEVICE_MIG_ENABLE` (nvml.h).
 const MIG_ENABLED: u32 = 1;
@@ -27,23 +28,32 @@ const REASONS: [(ThrottleReasons, &str); 9] = [
 ];
 
 /// A value queried of a GPU, in the order of output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, IntoStaticStr)]
+#[strum(const_into_str)]
 pub(super) enum NvmlQuery {
     /// Utilization: shares of time with kernels, and with memory accesses.
+    #[strum(serialize = "utilization")]
     Utilization,
     /// Memory in use.
+    #[strum(serialize = "memory in use")]
     Memory,
     /// Power draw.
+    #[strum(serialize = "power")]
     Power,
     /// SM clock.
+    #[strum(serialize = "SM clock")]
     SmClock,
     /// Memory clock.
+    #[strum(serialize = "memory clock")]
     MemoryClock,
     /// Throttle reasons.
+    #[strum(serialize = "throttle reasons")]
     Throttling,
     /// Memory by process.
+    #[strum(serialize = "memory by process")]
     Processes,
     /// PCIe throughput: two calls of 20 ms each, over which the driver counts.
+    #[strum(serialize = "PCIe throughput")]
     Pcie,
 }
 
@@ -57,20 +67,6 @@ impl NvmlQuery {
         Self::MemoryClock,
         Self::Throttling,
     ];
-
-    /// The value's name in messages.
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Self::Utilization => "utilization",
-            Self::Memory => "memory in use",
-            Self::Power => "power",
-            Self::SmClock => "SM clock",
-            Self::MemoryClock => "memory clock",
-            Self::Throttling => "throttle reasons",
-            Self::Processes => "memory by process",
-            Self::Pcie => "PCIe throughput",
-        }
-    }
 
     /// Queries the GPU and stores the value in the sample.
     pub(super) fn query(self, device: &Device<'_>, sample: &mut GpuSample) -> Result<(), Code> {

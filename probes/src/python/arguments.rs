@@ -26,7 +26,8 @@ pub(crate) fn of(
 /// same with the thread state first; 3.13 and later `(tstate, generation, reason)`.
 fn trusted(minor: u8, read: &BTreeSet<ArgumentRegister>) -> CollectorArguments {
     let count = if minor >= 13 { 3 } else { 5 };
-    let full: BTreeSet<ArgumentRegister> = ArgumentRegister::ALL.into_iter().take(count).collect();
+    let full: BTreeSet<ArgumentRegister> =
+        ArgumentRegister::ALL.iter().copied().take(count).collect();
     let tstate =
         (minor >= 9 && read.contains(&ArgumentRegister::Rdi)).then_some(ArgumentRegister::Rdi);
     // After a dropped argument all others are passed in earlier registers than the signature shows
@@ -75,7 +76,7 @@ fn read_first(machine: Machine, body: &[Instruction]) -> BTreeSet<ArgumentRegist
         }
         work.extend(successors(instruction, index, &places).map(|next| (next, written)));
     }
-    let registers = ArgumentRegister::ALL.into_iter().zip(numbers);
+    let registers = ArgumentRegister::ALL.iter().copied().zip(numbers);
     registers.filter(|(_, number)| read.contains(*number)).map(|(register, _)| register).collect()
 }
 

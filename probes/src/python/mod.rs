@@ -97,7 +97,7 @@ fn resolve_image(
     // A symbol table names the functions, clones included; code analysis infers them. Trace points
     // come last: they exist only in builds `--with-dtrace`, and no argument of the collector is at
     // hand there.
-    for rung in SearchStrategy::ALL.into_iter().filter(|rung| *rung >= options.first_rung) {
+    for rung in SearchStrategy::ALL.iter().copied().filter(|rung| *rung >= options.first_rung) {
         let found = climb(rung, file, image, &facts, options);
         tried.push(outcome(rung, &found));
         if let Ok(points) = found {

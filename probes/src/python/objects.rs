@@ -12,12 +12,12 @@ pub(super) fn layout(image: &ElfImage<'_>, facts: &InterpreterFacts) -> Option<O
     (!facts.free_threaded).then_some(())?;
     let minor = facts.version.minor;
     let frames = Frames::new(minor)?;
-    let address = |known: KnownType| {
-        let symbol = image.dynamic_symbol(known.symbol())?;
+    let address = |at: usize| {
+        let symbol = image.dynamic_symbol(KnownType::ALL.get(at)?.symbol())?;
         Some(symbol.address.wrapping_sub(facts.runtime).cast_signed())
     };
     Some(ObjectLayout {
-        types: KnownType::ALL.map(address),
+        types: std::array::from_fn(address),
         type_qualname: type_qualname(minor) as u32,
         function_code: function_code(minor) as u32,
         generator_code: match frames {

@@ -182,7 +182,7 @@ fn every_file_is_resolved_without_a_warning() {
         let version = &resolution.version;
         let numbers = (3, u32::from(version.minor), version.micro.unwrap().into());
         assert_eq!(numbers, python.version, "{name}");
-        assert!(python.is(resolution.collector.as_str()), "{name}");
+        assert!(python.is(resolution.collector.as_ref()), "{name}");
         assert_eq!(resolution.free_threaded, python.is("free-threaded"), "{name}");
         let places = resolution.points.iter();
         let places = places.map(|point| format!("{:?} {}", point.kind, point.instruction));

@@ -234,7 +234,7 @@ fn every_interpreter_is_resolved_without_a_warning() {
         assert!(resolution.layout.is_some() && resolution.version.micro.is_some());
         let free_threaded = interpreter.is("free-threaded");
         assert_eq!(resolution.free_threaded, free_threaded, "{}", interpreter.name);
-        let collector = resolution.collector.as_str();
+        let collector = resolution.collector.as_ref();
         assert!(interpreter.traits.is_empty() || interpreter.is(collector), "{}", interpreter.name);
         assert!(resolution.points.iter().all(|point| point.semaphore_file_offset.is_none()));
     }

@@ -5,6 +5,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use gctrace_event::Counter;
 use gctrace_settings::GarbageDetail;
 use std::path::Path;
+use strum::IntoStaticStr;
 
 /// Whether output is for people or for programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -66,8 +67,9 @@ pub(crate) enum CudaMode {
     Off,
 }
 
-/// Requested sources of collections and GPU work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+/// Requested sources of collections and GPU work; the names are also those in trace headers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case", const_into_str)]
 pub(crate) enum RecordMode {
     /// The best mode that the machine and the user's privileges allow
     Auto,
@@ -77,18 +79,6 @@ pub(crate) enum RecordMode {
     Inject,
     /// Both sources for each pause
     Both,
-}
-
-impl RecordMode {
-    /// The name on the command line and in trace headers.
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Ebpf => "ebpf",
-            Self::Inject => "inject",
-            Self::Both => "both",
-        }
-    }
 }
 
 /// Which performance counters the user asked for (`--counters`).
@@ -101,25 +91,11 @@ pub(crate) enum CounterChoice {
 }
 
 impl CounterChoice {
-    /// The set without `--counters`: all but cpu-clock, which duplicates task-clock.
-    const DEFAULT: [Counter; 11] = [
-        Counter::Cycles,
-        Counter::Instructions,
-        Counter::CacheMisses,
-        Counter::LlcLoadMisses,
-        Counter::DtlbLoadMisses,
-        Counter::BranchMisses,
-        Counter::PageFaults,
-        Counter::MajorFaults,
-        Counter::ContextSwitches,
-        Counter::CpuMigrations,
-        Counter::TaskClock,
-    ];
-
-    /// The requested counters, whether or not this machine has them.
+    /// The requested counters, whether or not this machine has them. Without `--counters`: all but the last, cpu-clock,
+    /// which duplicates task-clock.
     pub(crate) fn counters(&self) -> &[Counter] {
         match self {
-            Self::Default => &Self::DEFAULT,
+            Self::Default => Counter::ALL.split_last().map_or(&[], |(_, others)| others),
             Self::Named(counters) => counters,
         }
     }

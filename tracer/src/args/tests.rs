@@ -62,7 +62,7 @@ fn modes() {
     let usual = recording("gctrace -- x");
     assert_eq!((usual.sources.mode, usual.sources.gpu_yield), (RecordMode::Auto, false));
     for mode in RecordMode::value_variants() {
-        let asked = recording(&format!("gctrace --mode {} -- x", mode.as_str()));
+        let asked = recording(&format!("gctrace --mode {} -- x", mode.into_str()));
         assert_eq!(asked.sources.mode, *mode);
     }
     assert!(recording("gctrace --gpu-yield -- x").sources.gpu_yield);

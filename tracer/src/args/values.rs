@@ -104,7 +104,8 @@ pub(super) fn counters(text: &str) -> Result<CounterChoice, String> {
 }
 
 fn known_counters() -> String {
-    Counter::ALL.map(Counter::as_str).join(", ")
+    let names: Vec<&str> = Counter::ALL.iter().map(AsRef::as_ref).collect();
+    names.join(", ")
 }
 
 /// A duration, in seconds if it has no unit: `10`, `2.5`, `30s`, `2m`.

@@ -93,7 +93,7 @@ fn options(header: &TraceHeader, applies: bool) -> Vec<OsString> {
     let counters = header.counters.iter().chain(header.counters_missing.keys());
     let counters: Vec<&str> = counters.map(String::as_str).collect();
     let mut options = vec![
-        format!("--mode={}", mode.as_str()),
+        format!("--mode={}", mode.as_ref()),
         format!("--stack-depth={}", header.stack_depth),
         format!("--min-pause={}ns", header.min_pause_ns),
         if counters.is_empty() {

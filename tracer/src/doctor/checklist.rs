@@ -12,32 +12,24 @@ use crate::text::shell_line;
 use gctrace_ebpf::{AttachMethod, OLDEST_LINUX};
 use gctrace_probes::counters::CounterError;
 use std::fmt;
+use strum::Display;
 
 /// Maximum number of pids listed; the others are only counted.
 const SHOWN_PIDS: usize = 4;
 
 /// The status of a line of the checklist.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Display)]
+#[strum(serialize_all = "lowercase")]
 enum CheckStatus {
     /// Works.
     Ok,
     /// Recording works, with a restriction.
     Note,
     /// Recording by kernel probes, or at all, will not work.
+    #[strum(to_string = "MISSING")]
     Missing,
     /// The check needs privileges.
     Unknown,
-}
-
-impl fmt::Display for CheckStatus {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(match self {
-            Self::Ok => "ok",
-            Self::Note => "note",
-            Self::Missing => "MISSING",
-            Self::Unknown => "unknown",
-        })
-    }
 }
 
 #[derive(Clone, Debug)]
@@ -288,7 +280,7 @@ fn processor_counters(machine: &HostFacts) -> CheckLine {
         return CheckLine::note(what, format!("none: {why}"))
             .with_fix("Traces will not contain cycles, instructions, cache and TLB misses; --counters lists the rest.");
     }
-    let names: Vec<_> = missing.iter().map(|(counter, _)| counter.as_str()).collect();
+    let names: Vec<_> = missing.iter().map(|(counter, _)| counter.as_ref()).collect();
     CheckLine::note(what, format!("all but {}", names.join(", "))).with_fix(why.to_string())
 }
 

@@ -40,7 +40,7 @@ fn write_resolution(text: &mut String, found: &Resolution) -> std::fmt::Result {
 
 /// The heading of an interpreter's explanation: `CPython 3.13.5, free-threaded collector`.
 pub(super) fn title(found: &Resolution) -> String {
-    format!("CPython {}, {} collector", found.version, found.collector.as_str())
+    format!("CPython {}, {} collector", found.version, found.collector.as_ref())
 }
 
 /// Names of the functions that make up the collector: all clones.

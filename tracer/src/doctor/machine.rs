@@ -115,7 +115,8 @@ fn gpus() -> Result<GpuFacts, NvmlError> {
 fn processor_counters() -> Vec<(Counter, Result<(), CounterError>)> {
     let cpus = counters::online_cpus();
     Counter::ALL
-        .into_iter()
+        .iter()
+        .copied()
         .filter(|counter| counters::is_per_cpu(*counter) && *counter != Counter::CpuClock)
         .map(|counter| {
             let cpus = cpus.as_ref().map_err(Clone::clone);

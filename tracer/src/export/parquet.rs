@@ -29,7 +29,7 @@ pub(super) fn run(config: &ExportArgs) -> anyhow::Result<u8> {
     analyze::check_distinct(&config.traces)?;
     let invoker = Invoker::detect();
     let names = Table::ALL.iter();
-    let names = names.map(|table| format!("{}.parquet", table.name()));
+    let names = names.map(|table| format!("{}.parquet", table.as_ref()));
     let files = NewTables::create(directory, names, &invoker, config.force)?;
     let mut tables = TraceTables::new(files.handles()?)?;
     let traces = analyze::with_summaries(&config.traces);

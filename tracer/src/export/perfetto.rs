@@ -327,7 +327,7 @@ impl<'a> TimelineTracks<'a> {
         let known = pause.generation != Pause::UNKNOWN_GENERATION;
         let notes = [
             number("generation", known.then_some(pause.generation.into())),
-            Some(("reason", Note::Text(pause.reason.as_str()))),
+            Some(("reason", Note::Text(pause.reason.as_ref()))),
             stack.map(|stack| ("line", Note::Text(&stack.text))),
             number("collected", pause.collected),
             number("uncollectable", pause.uncollectable.filter(|count| *count > 0)),

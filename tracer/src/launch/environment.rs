@@ -80,7 +80,7 @@ pub(super) fn before(
         Err(reason) => {
             let note = format!(
                 "the environment from before {tool} cannot be read ({reason}): PATH is {tool}'s",
-                tool = tool.name()
+                tool = tool.into_str()
             );
             (guess(present, invoker), Some(note))
         }
@@ -103,7 +103,7 @@ fn find(tool: PrivilegeTool) -> Result<ToolEnvironments, String> {
     let mut child = std::process::id();
     for parent in ancestors(child) {
         let status = proc_status::status(parent).map_err(|error| error.to_string())?;
-        if status.name == tool.name() && status.effective_user == Some(0) {
+        if status.name == tool.into_str() && status.effective_user == Some(0) {
             return Ok(ToolEnvironments {
                 typed: environment(parent)?,
                 given: environment(child)?,
@@ -111,7 +111,7 @@ fn find(tool: PrivilegeTool) -> Result<ToolEnvironments, String> {
         }
         child = parent;
     }
-    Err(format!("no {} among the ancestors of this process", tool.name()))
+    Err(format!("no {} among the ancestors of this process", tool.into_str()))
 }
 
 /// The ancestors of a process, nearest first, without process 1.

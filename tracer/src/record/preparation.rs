@@ -74,7 +74,7 @@ impl<'a> RecordingPlan<'a> {
                 tracing::warn!(
                     "{APPLY_VARIABLE} is not applied: with --mode {} no library is in the program; \
                      --mode both and inject apply it",
-                    decision.collections.as_str()
+                    decision.collections.as_ref()
                 );
             }
         }

@@ -40,7 +40,7 @@ fn table(counters: &CountersReport) -> Vec<String> {
     };
     let name = rates.map_or("", |(name, _)| name);
     TableOfColumns::new(all)
-        .left("", |counter| counter.name.as_str().to_owned())
+        .left("", |counter| counter.name.as_ref().to_owned())
         .right("in pauses", value)
         .right("of all", |counter| counter.inside_ratio.map_or_else(dash, percent))
         .right_if(rates.is_some(), name, |counter| rate(counter, 0))

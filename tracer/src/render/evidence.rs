@@ -65,7 +65,7 @@ fn worst_row(pause: &WorstPause, with_trace: bool, alone: bool) -> Vec<String> {
         pause.generation.map(|generation| generation.to_string()).or_dash(),
         match pause.reason {
             GcReason::Manual => "gc.collect".to_owned(),
-            other => other.as_str().to_owned(),
+            other => other.as_ref().to_owned(),
         },
         known(pause.collected),
         known(pause.objects),

@@ -148,7 +148,7 @@ fn group_name(name: GroupName) -> String {
         GroupName::Generation(None) => "generation ?".to_owned(),
         GroupName::Reason(GcReason::Manual) => "gc.collect()".to_owned(),
         GroupName::Reason(GcReason::Shutdown) => "at shutdown".to_owned(),
-        GroupName::Reason(reason) => reason.as_str().to_owned(),
+        GroupName::Reason(reason) => reason.as_ref().to_owned(),
     }
 }
 
@@ -260,7 +260,7 @@ fn python(process: &ProcessReport) -> Option<String> {
     let collector = match &interpreter.collector {
         CollectorKind::Generational => String::new(),
         CollectorKind::Other(word) if word.is_empty() => String::new(),
-        collector => format!(" ({})", collector.as_str()),
+        collector => format!(" ({})", collector.as_ref()),
     };
     Some(format!("{}{collector}", interpreter.version))
 }

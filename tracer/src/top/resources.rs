@@ -99,7 +99,7 @@ impl ResourceSampler {
 
 fn figures(search: &AutoReport) -> AutoFigures {
     AutoFigures {
-        state: search.state.as_str().to_owned(),
+        state: search.state.as_ref().to_owned(),
         setting: search.setting.as_ref().map(ToString::to_string),
         saved: search.saved.map(|saved| SavedTime {
             mean_ns: saved.mean_ns,

@@ -148,7 +148,7 @@ fn a_pause_cut_short_by_a_kill_is_unfinished() {
             pauses.into_iter().partition(|pause| pause.args["unfinished"] == true);
         assert_eq!(recording::by_generation(&finished), recording::stats(&truth, "collections"));
         assert_eq!(unfinished.len(), 1, "{unfinished:?}");
-        assert_eq!((unfinished[0].generation, unfinished[0].reason.as_str()), (2, "manual"));
+        assert_eq!((unfinished[0].generation, unfinished[0].reason.as_ref()), (2, "manual"));
     }
 }
 

@@ -190,7 +190,7 @@ fn together_with_probes(test: &str, name: &str) {
             pause.start_ns <= start_ns && end_ns <= pause.end_ns
         };
         assert!(nested, "{pause:?}");
-        assert_eq!(Some(pause.reason.as_str()), callback["reason"].as_str());
+        assert_eq!(Some(pause.reason.as_ref()), callback["reason"].as_str());
         apart.push([start_ns.abs_diff(pause.start_ns), end_ns.abs_diff(pause.end_ns)]);
     }
     for (at, what) in ["begin", "end"].into_iter().enumerate() {

@@ -158,7 +158,7 @@ fn is_of(pause: &Pause, callback: &Value, python: &Python) -> bool {
 
 fn agrees(pause: &Pause, callback: &Value, python: &Python) {
     assert_eq!(Some(pause.generation), callback["generation"].as_u64(), "{pause:?} {callback}");
-    assert_eq!(Some(pause.reason.as_str()), callback["reason"].as_str(), "{pause:?} {callback}");
+    assert_eq!(Some(pause.reason.as_ref()), callback["reason"].as_str(), "{pause:?} {callback}");
     if !python.is("incremental") {
         assert_eq!(
             pause.number("collected"),
@@ -215,7 +215,7 @@ fn has_stack(pause: &Pause, callback: &Value, frames: &BTreeMap<u64, &Value>) {
 fn the_rest_is_shutdown(pauses: &[Pause], truth: &Value) {
     let finished = truth["finished_ns"].as_u64().unwrap();
     let after = pauses.iter().filter(|pause| of_interpreter(pause, 0) && pause.start_ns > finished);
-    let reasons: Vec<&str> = after.map(|pause| pause.reason.as_str()).collect();
+    let reasons: Vec<&str> = after.map(|pause| pause.reason.as_ref()).collect();
     assert!(!reasons.is_empty(), "the collections at exit were seen");
     assert!(reasons.iter().all(|reason| *reason == "shutdown"), "{reasons:?}");
 }

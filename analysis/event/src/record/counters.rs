@@ -4,9 +4,14 @@ use super::kind::{Phase, declare};
 use bitcode::{Decode, Encode};
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
+use strum::{AsRefStr, IntoStaticStr, VariantArray};
 
-/// The performance counters that gctrace can record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode)]
+/// The performance counters that gctrace can record, in the order in which they are shown. Their names are those of
+/// `perf list`, on the command line, in traces and in reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Encode, Decode)]
+#[serde(into = "&'static str")]
+#[derive(AsRefStr, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Counter {
     /// CPU cycles.
     Cycles,
@@ -15,8 +20,10 @@ pub enum Counter {
     /// Last-level cache misses as the kernel's generic event counts them.
     CacheMisses,
     /// Loads that missed the last-level cache.
+    #[strum(serialize = "LLC-load-misses")]
     LlcLoadMisses,
     /// Loads that missed the data TLB.
+    #[strum(serialize = "dTLB-load-misses")]
     DtlbLoadMisses,
     /// Mispredicted branches.
     BranchMisses,
@@ -35,51 +42,13 @@ pub enum Counter {
 }
 
 impl Counter {
-    /// All counters, in the order in which they are shown.
-    pub const ALL: [Self; 12] = [
-        Self::Cycles,
-        Self::Instructions,
-        Self::CacheMisses,
-        Self::LlcLoadMisses,
-        Self::DtlbLoadMisses,
-        Self::BranchMisses,
-        Self::PageFaults,
-        Self::MajorFaults,
-        Self::ContextSwitches,
-        Self::CpuMigrations,
-        Self::TaskClock,
-        Self::CpuClock,
-    ];
+    /// All counters.
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 
-    /// Its name in `perf list`, on the command line, in traces and in reports.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Cycles => "cycles",
-            Self::Instructions => "instructions",
-            Self::CacheMisses => "cache-misses",
-            Self::LlcLoadMisses => "LLC-load-misses",
-            Self::DtlbLoadMisses => "dTLB-load-misses",
-            Self::BranchMisses => "branch-misses",
-            Self::PageFaults => "page-faults",
-            Self::MajorFaults => "major-faults",
-            Self::ContextSwitches => "context-switches",
-            Self::CpuMigrations => "cpu-migrations",
-            Self::TaskClock => "task-clock",
-            Self::CpuClock => "cpu-clock",
-        }
-    }
-
-    /// The counter with this name ([`Counter::as_str`], exact case); `None` for any other.
+    /// The counter with this name (exact case); `None` for any other.
     #[must_use]
     pub fn from_name(name: &[u8]) -> Option<Self> {
-        Self::ALL.into_iter().find(|counter| counter.as_str().as_bytes() == name)
-    }
-}
-
-impl Serialize for Counter {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.as_str())
+        Self::ALL.iter().copied().find(|counter| counter.as_ref().as_bytes() == name)
     }
 }
 
@@ -111,7 +80,7 @@ impl Counters {
 
     /// The counters that were counted and their values, in the order of [`Counter::ALL`].
     pub fn iter(&self) -> impl Iterator<Item = (Counter, u64)> + '_ {
-        Counter::ALL.into_iter().filter_map(|counter| Some((counter, self.get(counter)?)))
+        Counter::ALL.iter().filter_map(|counter| Some((*counter, self.get(*counter)?)))
     }
 
     /// Whether no counter has a value and no mark is set.
@@ -131,7 +100,7 @@ impl Serialize for Counters {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut members = serializer.serialize_map(None)?;
         for (counter, value) in self.iter() {
-            members.serialize_entry(counter.as_str(), &value)?;
+            members.serialize_entry(counter.as_ref(), &value)?;
         }
         for (mark, is_set) in [("scaled", self.scaled), ("migrated", self.migrated)] {
             if is_set {

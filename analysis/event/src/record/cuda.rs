@@ -5,8 +5,11 @@ use super::kind::{LONGEST_NS, Phase, declare};
 use bitcode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
+use strum::IntoStaticStr;
 
 /// The library whose function was called.
+#[derive(IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode)]
 pub enum CudaLayer {
     /// The driver, libcuda.

@@ -6,8 +6,11 @@ use super::kind::{Phase, declare};
 use bitcode::{Decode, Encode};
 use serde::Serialize;
 use std::borrow::Cow;
+use strum::{IntoStaticStr, VariantArray};
 
 /// What an operation of a stream does.
+#[derive(IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode)]
 pub enum GpuOpKind {
     /// Runs a kernel.
@@ -24,7 +27,7 @@ pub enum GpuOpKind {
 
 impl GpuOpKind {
     /// All kinds.
-    pub const ALL: [Self; 4] = [Self::Kernel, Self::Memcpy, Self::Memset, Self::HostFunction];
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// `cat` of it, the PyTorch profiler's, which has no functions of the host.
     #[must_use]
@@ -47,7 +50,7 @@ impl GpuOpKind {
             b"Memset" => return Some(Self::Memset),
             _ => {}
         }
-        Self::ALL.into_iter().find(|kind| kind.category().as_bytes() == category)
+        Self::ALL.iter().copied().find(|kind| kind.category().as_bytes() == category)
     }
 }
 
@@ -161,51 +164,41 @@ declare! {
     GpuSync: Phase::Slice, "cuda_sync", "a wait for a GPU",
     pid: pid, at: start_ns, end: end_ns;
     fn title(&self) -> (&str, Cow<'_, str>) {
-        ("cuda_sync", Cow::Borrowed(self.kind.name()))
+        ("cuda_sync", Cow::Borrowed(self.kind.into()))
     }
     fn line_ids(&self) -> (u32, u64) {
         (self.pid.or(self.device).unwrap_or(0), self.stream.unwrap_or(0))
     }
 }
 
-/// The waiting and the awaited side of a [`GpuSync`].
+/// The waiting and the awaited side of a [`GpuSync`]. The names are the PyTorch profiler's, of `name` and
+/// `cuda_sync_kind`.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Encode, Decode,
 )]
+#[serde(into = "&'static str")]
+#[derive(IntoStaticStr, VariantArray)]
 pub enum GpuSyncKind {
     /// The calling thread, for an event.
     #[default]
-    #[serde(rename = "Event Sync")]
+    #[strum(serialize = "Event Sync")]
     Event,
     /// A stream, for an event.
-    #[serde(rename = "Stream Wait Event")]
+    #[strum(serialize = "Stream Wait Event")]
     StreamWaitEvent,
     /// The calling thread, for all of a stream.
-    #[serde(rename = "Stream Sync")]
+    #[strum(serialize = "Stream Sync")]
     Stream,
     /// The calling thread, for all streams of a context.
-    #[serde(rename = "Context Sync")]
+    #[strum(serialize = "Context Sync")]
     Context,
 }
 
 impl GpuSyncKind {
-    /// `name` and `cuda_sync_kind` of it, the PyTorch profiler's.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Event => "Event Sync",
-            Self::StreamWaitEvent => "Stream Wait Event",
-            Self::Stream => "Stream Sync",
-            Self::Context => "Context Sync",
-        }
-    }
-
-    /// The kind with this name ([`GpuSyncKind::name`]); `None` for any other.
+    /// The kind with this name; `None` for any other.
     #[must_use]
     pub fn from_name(name: &[u8]) -> Option<Self> {
-        [Self::Event, Self::StreamWaitEvent, Self::Stream, Self::Context]
-            .into_iter()
-            .find(|kind| kind.name().as_bytes() == name)
+        Self::VARIANTS.iter().copied().find(|kind| <&str>::from(kind).as_bytes() == name)
     }
 }
 

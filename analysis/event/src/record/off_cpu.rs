@@ -4,7 +4,7 @@ use super::FrameId;
 use super::kind::{LONGEST_NS, Phase, declare};
 use bitcode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
-use std::fmt;
+use strum::Display;
 
 /// Times of one thread in a row, of a millisecond or longer each, in which it was off the CPU at the same
 /// place for the same reason; all within a second, or a single one.
@@ -87,50 +87,44 @@ declare! {
     Decode,
 )]
 #[serde(rename_all = "snake_case")]
+#[derive(Display)]
 pub enum OffCpuReason {
     /// The lock of its interpreter: another thread executes Python code.
+    #[strum(to_string = "the GIL")]
     Gil,
     /// Another lock, a condition or a semaphore (futex).
+    #[strum(to_string = "a lock")]
     Lock,
     /// Files, sockets or pipes to be ready (poll, select, epoll).
+    #[strum(to_string = "input (poll)")]
     Poll,
     /// To read from or to write to a pipe or a socket.
+    #[strum(to_string = "a pipe or socket")]
     Pipe,
     /// A time to pass.
+    #[strum(to_string = "a sleep")]
     Sleep,
     /// Another process to start or to end.
+    #[strum(to_string = "another process")]
     Process,
     /// A block device.
+    #[strum(to_string = "the disk")]
     Disk,
     /// A page of its memory.
+    #[strum(to_string = "a page fault")]
     PageFault,
     /// A device's driver (ioctl).
+    #[strum(to_string = "a device's driver")]
     Driver,
     /// Nothing: another thread had its CPU.
+    #[strum(to_string = "a CPU")]
     Cpu,
     /// To be continued: by a signal or a debugger.
+    #[strum(to_string = "being continued")]
     Stopped,
     /// Something else, or of a newer version.
     #[default]
     #[serde(other)]
+    #[strum(to_string = "something else")]
     Other,
-}
-
-impl fmt::Display for OffCpuReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Gil => "the GIL",
-            Self::Lock => "a lock",
-            Self::Poll => "input (poll)",
-            Self::Pipe => "a pipe or socket",
-            Self::Sleep => "a sleep",
-            Self::Process => "another process",
-            Self::Disk => "the disk",
-            Self::PageFault => "a page fault",
-            Self::Driver => "a device's driver",
-            Self::Cpu => "a CPU",
-            Self::Stopped => "being continued",
-            Self::Other => "something else",
-        })
-    }
 }

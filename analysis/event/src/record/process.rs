@@ -4,10 +4,13 @@ use super::kind::{Phase, declare};
 use super::{FrameId, UnseenCollections};
 use bitcode::{Decode, Encode};
 use serde::{Deserialize, Serialize};
+use strum::AsRefStr;
 
 /// The kind of collector of an interpreter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[serde(rename_all = "kebab-case")]
+#[derive(AsRefStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum CollectorKind {
     /// Three generations: 3.8 - 3.13, 3.14.5 and later.
     Generational,
@@ -17,20 +20,8 @@ pub enum CollectorKind {
     FreeThreaded,
     /// A word of another gctrace; empty if the trace does not state it.
     #[serde(untagged)]
+    #[strum(transparent)]
     Other(String),
-}
-
-impl CollectorKind {
-    /// The word for it in traces and reports.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        match self {
-            Self::Generational => "generational",
-            Self::Incremental => "incremental",
-            Self::FreeThreaded => "free-threaded",
-            Self::Other(word) => word,
-        }
-    }
 }
 
 impl Default for CollectorKind {

@@ -8,10 +8,13 @@ use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
+use strum::AsRefStr;
 
 /// The source of a recording's collections.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[serde(rename_all = "lowercase")]
+#[derive(AsRefStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum RecordingMode {
     /// The kernel's probes; also of traces from before there was a choice.
     #[default]
@@ -22,20 +25,8 @@ pub enum RecordingMode {
     Both,
     /// A word of a later gctrace.
     #[serde(untagged)]
+    #[strum(transparent)]
     Other(String),
-}
-
-impl RecordingMode {
-    /// The word for it in traces and reports.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        match self {
-            Self::Ebpf => "ebpf",
-            Self::Inject => "inject",
-            Self::Both => "both",
-            Self::Other(word) => word,
-        }
-    }
 }
 
 /// The first line of a trace.
@@ -93,7 +84,7 @@ pub struct TraceHeader {
     pub sample_hz: Option<u32>,
     /// How it was recorded (`--mode`, as decided).
     pub mode: RecordingMode,
-    /// Names of the counters that were recorded ([`crate::Counter::as_str`]).
+    /// Names of the counters that were recorded ([`crate::Counter`]).
     pub counters: Vec<String>,
     /// Requested counters that could not be opened, by name, with the reason.
     pub counters_missing: BTreeMap<String, String>,

@@ -12,6 +12,7 @@ use crate::report::{
 use crate::time::add_to;
 use gctrace_event::ProcessOrigin;
 use std::collections::HashSet;
+use strum::VariantArray as _;
 
 /// `None` where no process has bounds.
 pub(crate) fn report(
@@ -56,7 +57,7 @@ pub(crate) fn report(
         pauses: sum.pauses,
         at_least_ns: sum.at_least_ns,
         at_most_ns: sum.at_most_ns,
-        rules: BoundsRule::ALL.iter().filter_map(|rule| of_rule(*rule, &all)).collect(),
+        rules: BoundsRule::VARIANTS.iter().filter_map(|rule| of_rule(*rule, &all)).collect(),
         processes: bounded,
     })
 }

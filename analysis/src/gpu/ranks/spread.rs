@@ -4,6 +4,7 @@
 use crate::report::{HostOutlier, RankFigure, RankOutlier, RankReport, RankSpread, TraceReport};
 use gctrace_stats::median;
 use std::collections::BTreeMap;
+use strum::VariantArray as _;
 
 /// Ranks, and hosts, from which on some can stand out from the others.
 const ENOUGH: usize = 8;
@@ -20,7 +21,7 @@ pub(crate) fn spread(ranks: &[RankReport], traces: &[TraceReport]) -> Vec<RankSp
     if ranks.len() < ENOUGH {
         return Vec::new();
     }
-    RankFigure::ALL.iter().map(|figure| of_figure(*figure, ranks, traces)).collect()
+    RankFigure::VARIANTS.iter().map(|figure| of_figure(*figure, ranks, traces)).collect()
 }
 
 fn of_figure(figure: RankFigure, ranks: &[RankReport], traces: &[TraceReport]) -> RankSpread {

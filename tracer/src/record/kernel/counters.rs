@@ -50,7 +50,7 @@ impl CounterRecording {
 
     /// Describes the counters in the trace's header.
     pub(crate) fn describe(&self, header: &mut TraceHeader) {
-        let name = |counter: &Counter| counter.as_str().to_owned();
+        let name = |counter: &Counter| counter.as_ref().to_owned();
         header.counters = self.counted.iter().map(name).collect();
         header.counters_missing =
             self.missing.iter().map(|(counter, why)| (name(counter), why.to_string())).collect();
@@ -61,7 +61,7 @@ impl CounterRecording {
         let mut reasons: BTreeMap<String, Vec<&str>> = BTreeMap::new();
         for (counter, why) in &self.missing {
             let names = reasons.entry(why.to_string()).or_default();
-            names.push(counter.as_str());
+            names.push(counter.as_ref());
         }
         let sentence =
             |(why, names): (String, Vec<&str>)| format!("not counted: {}: {why}", names.join(", "));
@@ -78,7 +78,7 @@ impl CounterRecording {
                         Ok(session.add_perf_event(counter, cpu, event.descriptor())?)
                     });
                 if let Err(error) = opened {
-                    let name = counter.as_str();
+                    let name = counter.as_ref();
                     tracing::warn!("{name} is not counted on CPU {cpu}: {error:#}");
                 }
             }

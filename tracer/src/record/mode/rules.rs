@@ -120,7 +120,7 @@ fn unseen(config: &RecordConfig, option: String) -> Option<ModeError> {
 }
 
 fn attached(config: &RecordConfig) -> Option<ModeError> {
-    let mode = config.sources.mode.as_str();
+    let mode = config.sources.mode.into_str();
     (!matches!(config.target, RecordTarget::Command(_))).then_some(ModeError::Attach { mode })
 }
 
@@ -160,7 +160,7 @@ fn within(
     collections: RecordingMode,
 ) -> Result<ModeDecision, ModeError> {
     let Some(library) = facts.library.as_ref().filter(|_| attached(config).is_none()) else {
-        let mode = config.sources.mode.as_str();
+        let mode = config.sources.mode.into_str();
         return Err(ModeError::Attach { mode });
     };
     let library = library.clone().map_err(ModeError::Library)?;

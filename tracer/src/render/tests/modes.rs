@@ -49,7 +49,7 @@ fn several_modes() {
         assert!(joined.contains(expected), "{expected}: {text}");
     }
     let recorded = report.traces.iter().map(|trace| trace.recorded.as_ref());
-    let modes: Vec<_> = recorded.map(|recorded| recorded.unwrap().mode.as_str()).collect();
+    let modes: Vec<_> = recorded.map(|recorded| recorded.unwrap().mode.as_ref()).collect();
     assert_eq!(modes, ["inject", "both", "ebpf"]);
     assert_eq!(report.explicit_calls.of_unknown_reason.count, 21);
 }

@@ -64,7 +64,7 @@ impl MetricsFigures {
     pub(super) fn recording(&self) -> Vec<Label<'_>> {
         vec![
             labels::word("version", env!("CARGO_PKG_VERSION")),
-            labels::text("mode", self.snapshot.mode.as_str()),
+            labels::text("mode", self.snapshot.mode.as_ref()),
             labels::text("host", &self.snapshot.host),
         ]
     }
@@ -103,7 +103,7 @@ impl MetricsFigures {
                     continue;
                 }
                 let labels = labels::with(labels, labels::word("generation", name));
-                let reason = labels::word("reason", reason.as_str());
+                let reason = labels::word("reason", reason.into());
                 samples.push((labels::with(&labels, reason), value(&pauses)));
             }
         }
@@ -246,7 +246,7 @@ impl MetricsFigures {
             process.gpus.iter().flat_map(move |gpu| {
                 let parts = gpu.idle.iter().flat_map(|idle| &idle.total);
                 parts.map(move |part| {
-                    let cause = labels::word("cause", part.cause.as_str());
+                    let cause = labels::word("cause", part.cause.into());
                     (labels::with(&device(process, gpu), cause), seconds(part.time_ns))
                 })
             })

@@ -95,7 +95,7 @@ fn reasons(page: &Parsed, prefix: &str, labels: &[(&str, &str)], of: &Collection
                 continue;
             }
             let mut labels = labels.to_vec();
-            labels.extend([("generation", generation), ("reason", reason.as_str())]);
+            labels.extend([("generation", generation), ("reason", reason.as_ref())]);
             page.is(&format!("{prefix}s_total"), &labels, figures.count as f64);
             let seconds = figures.time_ns as f64 / 1e9;
             page.is(&format!("{prefix}_seconds_total"), &labels, seconds);

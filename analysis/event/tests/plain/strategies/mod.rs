@@ -35,7 +35,7 @@ fn reason() -> impl Strategy<Value = GcReason> {
 
 prop_compose! {
     fn counters()(
-        values in vec((prop::sample::select(&Counter::ALL[..]), 0..(1u64 << 62)), 0..12),
+        values in vec((prop::sample::select(Counter::ALL), 0..(1u64 << 62)), 0..12),
         (scaled, migrated) in any::<(bool, bool)>(),
     ) -> Counters {
         let mut counters = Counters::default();

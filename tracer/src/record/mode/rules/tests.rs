@@ -56,7 +56,7 @@ fn outcome(config: &RecordConfig, facts: &ModeFacts) -> String {
                 (RecordingMode::Ebpf, None) => "probes",
                 (RecordingMode::Ebpf, Some(_)) => "probes+gpu",
                 (RecordingMode::Inject, _) => "injected",
-                (mode, _) => mode.as_str(),
+                (mode, _) => mode.as_ref(),
             };
             let injects = decision.injection.map(|injection| injection.options);
             assert_eq!(

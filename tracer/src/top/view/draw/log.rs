@@ -38,7 +38,7 @@ fn entry(pause: &LongPause, utc_offset_s: i64, width: usize) -> Line<'static> {
     let style = if pause.duration_ns >= FELT_NS { theme::bad() } else { theme::warning() };
     let generation = pause.generation.map_or("gen -".to_owned(), |number| format!("gen {number}"));
     let freed = pause.collected.map(text::brief_count).or_dash();
-    let mut what = format!(" {generation} {:<9} freed {freed:>6}", pause.reason.as_str());
+    let mut what = format!(" {generation} {:<9} freed {freed:>6}", pause.reason.as_ref());
     if pause.unfinished {
         what += " unfinished";
     }

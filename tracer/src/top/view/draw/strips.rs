@@ -130,7 +130,7 @@ fn idle(process: &ProcessFigures, width: usize) -> Option<Line<'static>> {
     let parts = shown.map(|(cause, ns)| {
         // Waiting for data or another rank looks the same.
         let most = if *cause == IdleCause::Host { "up to " } else { "" };
-        format!("{} {most}{} %", cause.as_str().replace('_', " "), share(*ns))
+        format!("{} {most}{} %", cause.as_ref().replace('_', " "), share(*ns))
     });
     let parts = parts.collect::<Vec<_>>().join(", ");
     let all = share(largest.iter().map(|(_, ns)| ns).sum());

@@ -8,6 +8,7 @@ use gctrace_ring::InjectOptions;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
+use strsim::levenshtein;
 
 /// A percentage above 0 and up to 50, as a ratio.
 pub(super) fn percent(text: &str) -> Result<f64, String> {
@@ -265,29 +266,13 @@ fn meant(word: &str) -> Option<&'static str> {
     if is_trace_name(word) {
         return Some("analyze");
     }
-    let close = |name: &&str| distance(word, name) <= 2 && word.len() > 3;
-    NAMES.into_iter().filter(close).min_by_key(|name| distance(word, name))
+    let close = |name: &&str| levenshtein(word, name) <= 2 && word.len() > 3;
+    NAMES.into_iter().filter(close).min_by_key(|name| levenshtein(word, name))
 }
 
 /// Whether a file of this name is a trace.
 pub(crate) fn is_trace_name(word: &str) -> bool {
     [".json", ".json.gz", ".json.zst"].iter().any(|ending| word.ends_with(ending))
-}
-
-/// Levenshtein distance.
-fn distance(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
-    for (above, a) in a.chars().enumerate() {
-        let mut corner = above;
-        let mut left = above + 1;
-        for (cell, b) in row.iter_mut().skip(1).zip(b.chars()) {
-            let here = (corner + usize::from(a != b)).min(left + 1).min(*cell + 1);
-            corner = std::mem::replace(cell, here);
-            left = here;
-        }
-        row[0] = above + 1;
-    }
-    row[row.len() - 1]
 }
 
 fn unexpected_word(error: &clap::Error) -> Option<String> {

@@ -90,37 +90,25 @@ fn lines(bytes: &[u8], cut: bool) -> Vec<String> {
 
 /// The final appearance of a line on a terminal.
 fn line(raw: &str) -> String {
-    let plain = without_escapes(raw);
-    let shown = plain.trim_end_matches('\r');
+    let mut plain = PlainText::default();
+    vte::Parser::new().advance(&mut plain, raw.as_bytes());
+    let shown = plain.0.trim_end_matches('\r');
     let last = shown.rsplit_once('\r').map_or(shown, |(_, last)| last);
     text::clean(&last.replace('\t', " ")).trim_end().to_owned()
 }
 
-/// Strips ECMA-48 sequences: CSI, and OSC and similar strings.
-fn without_escapes(raw: &str) -> String {
-    let mut plain = String::with_capacity(raw.len());
-    let mut chars = raw.chars().peekable();
-    while let Some(char) = chars.next() {
-        if char != '\x1b' {
-            plain.push(char);
-            continue;
-        }
-        match chars.next() {
-            Some('[') => while chars.next().is_some_and(|next| !('@'..='~').contains(&next)) {},
-            Some(']' | 'P' | '_' | '^' | 'X') => {
-                while let Some(next) = chars.next() {
-                    if next == '\x07' || (next == '\x1b' && chars.next_if_eq(&'\\').is_some()) {
-                        break;
-                    }
-                }
-            }
-            Some('(' | ')' | '#' | '%') => {
-                chars.next();
-            }
-            _ => {}
-        }
+/// What of a text is no ECMA-48 sequence.
+#[derive(Default)]
+struct PlainText(String);
+
+impl vte::Perform for PlainText {
+    fn print(&mut self, char: char) {
+        self.0.push(char);
     }
-    plain
+
+    fn execute(&mut self, control: u8) {
+        self.0.push(control.into());
+    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 use super::{ElfImage, symbols};
 use object::read::elf::NoteIterator;
 use object::{LittleEndian, elf};
-use std::fmt::Write;
 
 /// Note type of a SystemTap trace point (`sys/sdt.h`).
 const NT_STAPSDT: u32 = 3;
@@ -27,11 +26,7 @@ impl<'data> ElfImage<'data> {
             .flat_map(notes)
             .find(|(name, kind, _)| *kind == elf::NT_GNU_BUILD_ID.0 && *name == elf::ELF_NOTE_GNU)
             .map(|(_, _, description)| description)?;
-        let mut text = String::with_capacity(id.len() * 2);
-        for byte in id {
-            write!(text, "{byte:02x}").ok()?;
-        }
-        (!text.is_empty()).then_some(text)
+        (!id.is_empty()).then(|| id.iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
     /// The static trace points of a provider.

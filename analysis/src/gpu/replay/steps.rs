@@ -75,7 +75,7 @@ impl StepEvidence {
         };
         let blocks = errors.chunks_exact(block);
         let sums: Vec<f64> = blocks.map(|block| block.iter().sum()).collect();
-        let deviation = deviation(&sums);
+        let deviation = gctrace_stats::standard_deviation(&sums).unwrap_or(0.0);
         let paused = steps.iter().filter(|step| step.paused).count();
         Some(Self {
             steps: steps.len() as u64,
@@ -108,14 +108,6 @@ pub(super) fn paused_steps(timeline: &ProcessTimeline) -> impl Iterator<Item = (
     })
 }
 
-/// Standard deviation of a sample.
-fn deviation(values: &[f64]) -> f64 {
-    let count = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / count.max(1.0);
-    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    (squares / (count - 1.0).max(1.0)).sqrt()
-}
-
 /// The median of sorted values, at least two, without one of them.
 fn median_without(sorted: &[u64], left_out: u64) -> u64 {
     let place = sorted.partition_point(|value| *value < left_out);
@@ -143,12 +135,6 @@ mod tests {
         let sorted = [1, 2, 3, 4, 5];
         let medians = sorted.map(|value| median_without(&sorted, value));
         assert_eq!(medians, [4, 4, 4, 3, 3]);
-    }
-
-    #[test]
-    fn deviation_of_a_sample() {
-        assert_eq!(deviation(&[1.0, 3.0, 5.0]), 2.0);
-        assert_eq!(deviation(&[]), 0.0);
     }
 
     #[test]

@@ -59,9 +59,8 @@ fn median(lengths: &VecDeque<u64>) -> Option<u64> {
     if lengths.len() < LEAST {
         return None;
     }
-    let mut sorted: Vec<u64> = lengths.iter().copied().collect();
-    sorted.sort_unstable();
-    sorted.get(sorted.len() / 2).copied()
+    let mut lengths: Vec<u64> = lengths.iter().copied().collect();
+    gctrace_stats::median_high(&mut lengths)
 }
 
 #[cfg(test)]

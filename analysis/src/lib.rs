@@ -60,4 +60,4 @@ pub use analysis::{
     Analysis, CommonClock, ListedPause, OneClock, PauseList, PausedProcess, PausesNotListed,
     ProcessMemoryList, ProcessOnClock, ProcessStacks, SampledStack, StackId, WeightedStack,
 };
-pub use summary::{ProcessStepRow, StepCell};
+pub use summary::ProcessStepRow;

@@ -23,9 +23,9 @@ use crate::gpu::merge::MergedTimelines;
 use crate::gpu::replays::JobReplays;
 use crate::phases::{JudgedRun, training_steps};
 use crate::report::{
-    Basis, CopiedMemory, CountersReport, CpuReport, GpuReport, GpuWorkReport, GroupName, IdlePart,
-    Level, LinesReport, MainThreadReport, MissingData, PauseGroup, ProcessReport, Report, SCHEMA,
-    Totals, TraceReport, TrainingSeries, Verdict,
+    Basis, CopiedMemory, CountersReport, CpuReport, GpuReport, GpuWorkReport, GroupName, Level,
+    LinesReport, MainThreadReport, MissingData, PauseGroup, ProcessReport, Report, SCHEMA,
+    StepReport, Totals, TraceReport, TrainingSeries, Verdict,
 };
 use crate::time::{after, duration};
 use crate::{gpu, verdict, words};
@@ -44,24 +44,7 @@ pub struct ProcessStepRow {
     /// Name of the host; `None` if the trace does not contain it.
     pub host: Option<String>,
     /// In order of time.
-    pub steps: Vec<StepCell>,
-}
-
-/// One step.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StepCell {
-    /// Its number in the trace (`ProfilerStep#n`), otherwise counted from 0.
-    pub number: u64,
-    /// Start, in ns on the clock of the trace.
-    pub start_ns: u64,
-    /// Length, in ns.
-    pub duration_ns: u64,
-    /// Time of collections within it, in ns; `None` if the trace would not show collections.
-    pub gc_ns: Option<u64>,
-    /// Idle time of the process's devices within it, in ns; `None` without GPU times.
-    pub gpu_idle_ns: Option<u64>,
-    /// The same by cause, the longest first; `None` where there is no ledger.
-    pub gpu_idle_causes: Option<Vec<IdlePart>>,
+    pub steps: Vec<StepReport>,
 }
 
 impl Analysis {

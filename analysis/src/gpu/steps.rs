@@ -6,6 +6,7 @@ use super::kept::KeptTimeline;
 use super::replay::StepIdle;
 use super::replays::JobReplays;
 use super::timeline::{ProcessTimeline, StepSource, StepSpan, ThreadIndex, Timeline};
+use crate::ProcessStepRow;
 use crate::distribution::Distribution;
 use crate::report::{
     Basis, FullBy, IdleCause, IdlePart, MedianComparison, MedianDifference, NoComparison,
@@ -14,7 +15,6 @@ use crate::report::{
 use crate::spans::PauseSpan;
 use crate::time::intervals::Intervals;
 use crate::time::{add_to, duration, sum, times};
-use crate::{ProcessStepRow, StepCell};
 use gctrace_event::Pause;
 use gctrace_stats::{Estimate, bootstrap, ratio, signed};
 use std::cmp::Reverse;
@@ -79,18 +79,7 @@ pub(crate) fn rows(
             pid: timeline.pid,
             rank: timeline.rank,
             host: None,
-            steps: table
-                .steps
-                .iter()
-                .map(|step| StepCell {
-                    number: step.span.number,
-                    start_ns: step.span.start_ns,
-                    duration_ns: step.duration_ns(),
-                    gc_ns: known.then_some(step.gc_ns),
-                    gpu_idle_ns: step.gpu_idle_ns,
-                    gpu_idle_causes: step.causes(),
-                })
-                .collect(),
+            steps: table.steps.iter().map(|step| step.report(known)).collect(),
         })
     };
     let mut rows: Vec<ProcessStepRow> = replays.with_steps(timelines).filter_map(row).collect();
@@ -118,6 +107,19 @@ struct StepSums<'a> {
 }
 
 impl StepSums<'_> {
+    /// `shows_gc`: whether the trace would show collections.
+    fn report(&self, shows_gc: bool) -> StepReport {
+        StepReport {
+            number: self.span.number,
+            start_ns: self.span.start_ns,
+            duration_ns: self.duration_ns(),
+            gc_ns: shows_gc.then_some(self.gc_ns),
+            full_collections: self.full,
+            gpu_idle_ns: self.gpu_idle_ns,
+            gpu_idle_causes: self.causes(),
+        }
+    }
+
     fn causes(&self) -> Option<Vec<IdlePart>> {
         let causes = self.gpu_idle_causes?.iter();
         Some(IdlePart::sorted(causes.map(|(cause, ns)| (*cause, *ns))))
@@ -188,7 +190,7 @@ impl<'a> ProcessStepTable<'a> {
             full_collections: self.steps.iter().map(|step| step.full).sum(),
             with_full: self.with_full(known),
             after_full: self.after_full(known),
-            longest: self.longest(),
+            longest: self.longest(known),
         })
     }
 
@@ -276,19 +278,10 @@ impl<'a> ProcessStepTable<'a> {
         }
     }
 
-    fn longest(&self) -> Vec<StepReport> {
+    fn longest(&self, shows_gc: bool) -> Vec<StepReport> {
         let mut steps: Vec<&StepSums> = self.steps.iter().collect();
         steps.sort_by_key(|step| (Reverse(step.duration_ns()), step.span.start_ns));
-        let reports = steps.iter().take(LONGEST).map(|step| StepReport {
-            number: step.span.number,
-            start_ns: step.span.start_ns,
-            duration_ns: step.duration_ns(),
-            gc_ns: step.gc_ns,
-            full_collections: step.full,
-            gpu_idle_ns: step.gpu_idle_ns,
-            gpu_idle_causes: step.causes(),
-        });
-        reports.collect()
+        steps.iter().take(LONGEST).map(|step| step.report(shows_gc)).collect()
     }
 }
 

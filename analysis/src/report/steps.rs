@@ -4,7 +4,7 @@ use super::{Basis, IdlePart, NoComparison};
 use gctrace_event::NamedMarker;
 use gctrace_stats::bootstrap;
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 /// Training steps: annotations `ProfilerStep#n` of the PyTorch profiler, or the time from one mark of
 /// a step to the next.
@@ -218,6 +218,10 @@ pub struct StepDifference {
     pub high_ns: i64,
 }
 
+fn number_or_0<S: Serializer>(number: &Option<u64>, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_u64(number.unwrap_or(0))
+}
+
 /// One training step and what happened during it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct StepReport {
@@ -228,7 +232,9 @@ pub struct StepReport {
     /// Length of the step, in ns.
     pub duration_ns: u64,
     /// Time of collections within the step, in ns; 0 if the trace would not show collections.
-    pub gc_ns: u64,
+    #[serde(serialize_with = "number_or_0")]
+    #[schemars(with = "u64")]
+    pub gc_ns: Option<u64>,
     /// Number of full collections that started in it.
     pub full_collections: u64,
     /// Idle time of the process's devices within it, in ns; `null` without GPU times.

@@ -168,8 +168,8 @@ fn unknown_generations_count_by_length() {
     ]);
     assert_eq!((steps.full_by, steps.full_collections), (FullBy::Length, 2));
     // The pause from 90 to 120 is in both steps, and started in the first.
-    let gc: Vec<(u64, u64)> = steps.longest.iter().map(|step| (step.number, step.gc_ns)).collect();
-    assert_eq!(gc, [(3, 11 * MS), (4, 20 * MS + 999_999)]);
+    let gc: Vec<_> = steps.longest.iter().map(|step| (step.number, step.gc_ns)).collect();
+    assert_eq!(gc, [(3, Some(11 * MS)), (4, Some(20 * MS + 999_999))]);
 }
 
 #[test]

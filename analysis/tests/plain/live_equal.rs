@@ -208,7 +208,7 @@ fn same_steps(steps: &ProcessSteps, detail: &ProcessDetail) -> usize {
         let other = steps.longest.iter();
         for other in other.filter(|other| other.start_ns == step.start_ns) {
             assert_eq!(step.duration_ns, other.duration_ns);
-            assert_eq!(step.pauses.time_ns, other.gc_ns);
+            assert_eq!(Some(step.pauses.time_ns), other.gc_ns);
             compared += 1;
         }
     }

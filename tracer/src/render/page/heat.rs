@@ -5,8 +5,8 @@
 use super::pack::{or_zero, pack};
 use crate::print::clean;
 use crate::units::counted;
-use gctrace_analysis::report::IdleCause;
-use gctrace_analysis::{ProcessStepRow, StepCell};
+use gctrace_analysis::ProcessStepRow;
+use gctrace_analysis::report::{IdleCause, StepReport};
 use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -93,7 +93,7 @@ impl HeatMap {
             (rows.len().div_ceil(most.0).max(1), numbers.len().div_ceil(most.1).max(1));
         let columns: Vec<String> =
             numbers.chunks(wide).map(|lot| span(lot.iter().map(u64::to_string))).collect();
-        let greatest = |of: &dyn Fn(&StepCell) -> Option<u64>| -> StepValues {
+        let greatest = |of: &dyn Fn(&StepReport) -> Option<u64>| -> StepValues {
             let lots = rows.chunks(high).map(|lot| {
                 let mut values = vec![None; columns.len()];
                 for cell in lot.iter().flat_map(|row| &row.steps) {
@@ -111,7 +111,7 @@ impl HeatMap {
             idle.push(IdleValues { cause: None, values: greatest(&|cell| cell.gpu_idle_ns) });
         }
         for cause in most_idle(rows) {
-            let of = |cell: &StepCell| {
+            let of = |cell: &StepReport| {
                 let part = cell.gpu_idle_causes.as_ref()?.iter().find(|part| part.cause == cause);
                 Some(part.map_or(0, |part| part.time_ns))
             };
@@ -189,11 +189,12 @@ mod tests {
             host: (rank == 1).then(|| "</script>".to_owned()),
             steps: steps
                 .iter()
-                .map(|(number, ms, gc_ms)| StepCell {
+                .map(|(number, ms, gc_ms)| StepReport {
                     number: *number,
                     start_ns: number * 100_000_000,
                     duration_ns: ms * 1_000_000,
                     gc_ns: gc_ms.map(|ms| ms * 1_000_000),
+                    full_collections: 0,
                     gpu_idle_ns: gc_ms.map(|ms| ms * 1_500_000),
                     gpu_idle_causes: gc_ms.map(|ms| {
                         let part = |cause, time_ns| IdlePart { cause, time_ns };

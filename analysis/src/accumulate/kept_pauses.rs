@@ -2,7 +2,7 @@
 //!
 //! Owns which are kept: of too many the longest. The others are summed by time.
 
-use crate::accumulate::pause_sums::generation_index;
+use crate::accumulate::pause_sums::{generation_index, known_generation};
 use crate::accumulate::stacks::{MovedNodes, NodeId, StackTree, TraceFrames};
 use crate::report::PauseTotal;
 use gctrace_event::{FrameId, GcReason, Pause};
@@ -14,19 +14,38 @@ const SLOTS: usize = 1024;
 const FIRST_SHIFT: u32 = 20;
 
 /// One pause.
+#[derive(Clone, Copy, Debug)]
+pub struct ListedPause {
+    /// Its place in [`crate::PauseList::processes`].
+    pub process: usize,
+    /// Start, in ns after that of the first trace.
+    pub at_ns: u64,
+    /// Length, in ns, as in the report.
+    pub duration_ns: u64,
+    /// Generation collected, 0 to 2; `None` if unknown.
+    pub generation: Option<u8>,
+    /// Why it ran.
+    pub reason: GcReason,
+    /// Objects freed; `None` if unknown.
+    pub collected: Option<u64>,
+    /// Its Python stack; `None` if it has none.
+    pub stack: Option<StackId>,
+}
+
+/// A Python stack of an [`crate::Analysis`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StackId(pub(crate) NodeId);
+
+/// A pause whose place in the list is not known yet.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct KeptPause {
     pub(crate) trace: usize,
     /// Unless it is not listed.
     pub(crate) process: Option<usize>,
-    pub(crate) start_ns: u64,
-    pub(crate) duration_ns: u64,
-    pub(crate) generation: u8,
-    pub(crate) reason: GcReason,
-    pub(crate) collected: Option<u64>,
+    /// Its stack, until the whole trace is read.
     frame: Option<FrameId>,
-    /// Its stack, once the whole trace is read.
-    pub(crate) node: Option<NodeId>,
+    /// With its start on the clock of the trace, and no process.
+    pub(crate) pause: ListedPause,
 }
 
 /// The pauses of one trace that were not kept, by time.
@@ -55,13 +74,16 @@ impl KeptPauses {
         self.pauses.push(KeptPause {
             trace,
             process,
-            start_ns: pause.start_ns,
-            duration_ns: pause.duration_ns(),
-            generation: pause.generation,
-            reason: pause.reason,
-            collected: pause.collected,
             frame: pause.stack,
-            node: None,
+            pause: ListedPause {
+                process: 0,
+                at_ns: pause.start_ns,
+                duration_ns: pause.duration_ns(),
+                generation: known_generation(pause),
+                reason: pause.reason,
+                collected: pause.collected,
+                stack: None,
+            },
         });
         self.limit();
     }
@@ -69,10 +91,10 @@ impl KeptPauses {
     /// Finds the stacks of the trace that ends.
     pub(crate) fn resolve(&mut self, trace: usize, frames: &TraceFrames, tree: &mut StackTree) {
         let mut known: HashMap<FrameId, Option<NodeId>> = HashMap::new();
-        for pause in self.pauses.iter_mut().filter(|pause| pause.trace == trace) {
+        for kept in self.pauses.iter_mut().filter(|kept| kept.trace == trace) {
             let node =
                 |frame| *known.entry(frame).or_insert_with(|| frames.resolve(frame, &mut *tree));
-            pause.node = pause.frame.take().and_then(node);
+            kept.pause.stack = kept.frame.take().and_then(node).map(StackId);
         }
     }
 
@@ -83,11 +105,11 @@ impl KeptPauses {
         (traces, processes): (usize, usize),
         nodes: &MovedNodes,
     ) {
-        self.pauses.extend(other.pauses.into_iter().map(|pause| KeptPause {
-            trace: pause.trace + traces,
-            process: pause.process.map(|process| process + processes),
-            node: pause.node.and_then(|node| nodes.of(node)),
-            ..pause
+        self.pauses.extend(other.pauses.into_iter().map(|mut kept| {
+            kept.trace += traces;
+            kept.process = kept.process.map(|process| process + processes);
+            kept.pause.stack = kept.pause.stack.and_then(|stack| nodes.of(stack.0)).map(StackId);
+            kept
         }));
         let dropped = other.dropped.into_iter();
         self.dropped.extend(dropped.map(|one| DroppedPauses { trace: one.trace + traces, ..one }));
@@ -107,13 +129,12 @@ impl KeptPauses {
         else {
             return;
         };
-        self.pauses.select_nth_unstable_by_key(shorter - 1, |pause| pause.duration_ns);
-        for pause in self.pauses.drain(..shorter) {
-            let trace = self.dropped.iter_mut().find(|dropped| dropped.trace == pause.trace);
-            match trace {
+        self.pauses.select_nth_unstable_by_key(shorter - 1, |kept| kept.pause.duration_ns);
+        for KeptPause { trace, pause, .. } in self.pauses.drain(..shorter) {
+            match self.dropped.iter_mut().find(|dropped| dropped.trace == trace) {
                 Some(dropped) => dropped.add(&pause),
                 None => {
-                    let mut dropped = DroppedPauses::new(pause.trace);
+                    let mut dropped = DroppedPauses::new(trace);
                     dropped.add(&pause);
                     self.dropped.push(dropped);
                 }
@@ -127,9 +148,10 @@ impl DroppedPauses {
         Self { trace, shift: FIRST_SHIFT, slots: BTreeMap::new() }
     }
 
-    fn add(&mut self, pause: &KeptPause) {
-        let sums = self.slots.entry(pause.start_ns >> self.shift).or_default();
-        if let Some(sum) = sums.get_mut(generation_index(pause.generation)) {
+    fn add(&mut self, pause: &ListedPause) {
+        let sums = self.slots.entry(pause.at_ns >> self.shift).or_default();
+        let generation = pause.generation.unwrap_or(Pause::UNKNOWN_GENERATION);
+        if let Some(sum) = sums.get_mut(generation_index(generation)) {
             sum.add(pause.duration_ns);
         }
         while self.slots.len() > SLOTS {
@@ -181,13 +203,13 @@ mod tests {
             let (count, time_ns) = dropped
                 .fold((0, 0), |(count, ns), sum| (count + sum.count, ns + sum.time_ns));
             prop_assert_eq!(count as usize + kept.pauses.len(), pauses.len());
-            let shown: u64 = kept.pauses.iter().map(|pause| pause.duration_ns).sum();
+            let shown: u64 = kept.pauses.iter().map(|kept| kept.pause.duration_ns).sum();
             prop_assert_eq!(shown + time_ns, pauses.iter().map(|(_, ns, _)| ns).sum::<u64>());
             // The longest are among those that are kept.
             let mut lengths: Vec<u64> = pauses.iter().map(|(_, ns, _)| *ns).collect();
             lengths.sort_unstable();
             let least = lengths.iter().rev().nth(most - 1).copied().unwrap_or(0);
-            let longest = kept.pauses.iter().filter(|pause| pause.duration_ns > least).count();
+            let longest = kept.pauses.iter().filter(|kept| kept.pause.duration_ns > least).count();
             prop_assert_eq!(longest, lengths.iter().filter(|ns| **ns > least).count());
             prop_assert!(slots().count() <= SLOTS);
         }

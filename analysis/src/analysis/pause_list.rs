@@ -3,10 +3,9 @@
 //! Owns that clock: it counts from the start of the first trace.
 
 use super::Analysis;
-use crate::accumulate::kept_pauses::KeptPauses;
-use crate::accumulate::stacks::NodeId;
+use crate::accumulate::kept_pauses::{KeptPause, KeptPauses};
+pub use crate::accumulate::kept_pauses::{ListedPause, StackId};
 use crate::report::{Location, PauseTotal};
-use gctrace_event::{GcReason, Pause};
 use std::collections::HashMap;
 
 /// The pauses of all traces, the longest one by one.
@@ -33,25 +32,6 @@ pub struct PausedProcess {
     pub rank: Option<u32>,
 }
 
-/// One pause.
-#[derive(Clone, Copy, Debug)]
-pub struct ListedPause {
-    /// Its place in [`PauseList::processes`].
-    pub process: usize,
-    /// Start, in ns after that of the first trace.
-    pub at_ns: u64,
-    /// Length, in ns, as in the report.
-    pub duration_ns: u64,
-    /// Generation collected, 0 to 2; `None` if unknown.
-    pub generation: Option<u8>,
-    /// Why it ran.
-    pub reason: GcReason,
-    /// Objects freed; `None` if unknown.
-    pub collected: Option<u64>,
-    /// Its Python stack; `None` if it has none.
-    pub stack: Option<StackId>,
-}
-
 /// Sums of pauses that are not listed.
 #[derive(Clone, Copy, Debug)]
 pub struct PausesNotListed {
@@ -74,10 +54,6 @@ pub struct ProcessMemoryList {
     /// What PyTorch has allocated on devices; empty if that is unknown.
     pub on_devices: Vec<(u64, u64)>,
 }
-
-/// A Python stack of an [`Analysis`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct StackId(NodeId);
 
 /// The clocks of all traces on one.
 #[derive(Debug)]
@@ -142,11 +118,11 @@ impl Analysis {
             return list;
         };
         let mut places: HashMap<PausedProcess, usize> = HashMap::new();
-        for pause in &kept.pauses {
-            let process = pause.process.and_then(|process| self.processes.get(process));
-            let of_trace = self.traces.get(pause.trace).and_then(|trace| trace.rank());
+        for KeptPause { trace, process, pause, .. } in &kept.pauses {
+            let process = process.and_then(|process| self.processes.get(process));
+            let of_trace = self.traces.get(*trace).and_then(|trace| trace.rank());
             let process = PausedProcess {
-                trace: pause.trace,
+                trace: *trace,
                 pid: process.map(|process| process.sums.pid),
                 rank: process.and_then(|process| process.sums.rank()).or(of_trace),
             };
@@ -154,16 +130,8 @@ impl Analysis {
                 list.processes.push(process);
                 list.processes.len() - 1
             });
-            let known = pause.generation != Pause::UNKNOWN_GENERATION;
-            list.pauses.push(ListedPause {
-                process: place,
-                at_ns: clock.after_first(pause.trace, pause.start_ns),
-                duration_ns: pause.duration_ns,
-                generation: known.then_some(pause.generation),
-                reason: pause.reason,
-                collected: pause.collected,
-                stack: pause.node.map(StackId),
-            });
+            let at_ns = clock.after_first(*trace, pause.at_ns);
+            list.pauses.push(ListedPause { process: place, at_ns, ..*pause });
         }
         list.pauses.sort_by_key(|pause| (pause.at_ns, pause.process));
         for dropped in &kept.dropped {

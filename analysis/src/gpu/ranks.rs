@@ -26,7 +26,7 @@ use super::kept::KeptTimeline;
 use super::replay::{CollectiveMember, ReplayCollective, ReplayJob};
 use super::timeline::{StepSource, StringTable, Timeline};
 use crate::time::{difference, later, signed};
-use draft::{ClockKnowledge, DraftMember, JobDraft};
+use draft::{ClockKnowledge, JobDraft};
 use groups::{OtherRanks, PlacedRank};
 use kernels::CollectiveKernels;
 use std::collections::HashMap;
@@ -81,6 +81,8 @@ pub struct RankMember {
     pub ambiguous: bool,
     /// Kernels of NCCL that send to or receive from single ranks.
     pub point_to_point: u64,
+    /// Whether sequence numbers are among what it was aligned by.
+    keyed: bool,
 }
 
 impl RankJob {
@@ -253,11 +255,12 @@ impl JobFinder<'_> {
         let mut joined = draft.members.clone();
         self.refine(&mut joined, &found.collectives);
         let shift_ns = self.shift(&joined);
+        let members = order.iter().map(|(rank, position)| {
+            let member = joined[*position];
+            RankMember { rank: *rank, offset_ns: later(member.offset_ns, shift_ns), ..member }
+        });
         let mut job = RankJob {
-            members: order
-                .iter()
-                .map(|(rank, position)| self.member(&joined[*position], *rank, shift_ns))
-                .collect(),
+            members: members.collect(),
             ambiguous: found.ambiguous,
             ..RankJob::default()
         };
@@ -304,7 +307,7 @@ impl JobFinder<'_> {
     }
 
     /// The kernels of members, each with its clock offset.
-    fn placed(&self, members: &[DraftMember]) -> Vec<PlacedRank<'_>> {
+    fn placed(&self, members: &[RankMember]) -> Vec<PlacedRank<'_>> {
         let placed = members.iter().map(|member| PlacedRank {
             offset_ns: member.offset_ns,
             is_certain: member.keyed || member.aligned_by == 0,
@@ -315,7 +318,7 @@ impl JobFinder<'_> {
 
     /// Computes the clock offsets again that rest on kernels without a sequence number: from those
     /// alone that are certain to be of one collective.
-    fn refine(&self, members: &mut [DraftMember], collectives: &[pairs::DraftCollective]) {
+    fn refine(&self, members: &mut [RankMember], collectives: &[pairs::DraftCollective]) {
         let mut ends_by_member: Vec<Vec<(usize, i64)>> = vec![Vec::new(); members.len()];
         for (at, collective) in collectives.iter().enumerate() {
             for (position, op) in &collective.members {
@@ -343,20 +346,8 @@ impl JobFinder<'_> {
         }
     }
 
-    fn member(&self, joined: &DraftMember, rank: u32, shift_ns: i64) -> RankMember {
-        RankMember {
-            timeline: joined.timeline,
-            rank,
-            offset_ns: later(joined.offset_ns, shift_ns),
-            error_ns: joined.error_ns,
-            aligned_by: joined.aligned_by,
-            ambiguous: joined.ambiguous,
-            point_to_point: self.kernels[joined.timeline].transfers.len() as u64,
-        }
-    }
-
     /// Offset to add to all times, so that none is negative on the job's clock.
-    fn shift(&self, members: &[DraftMember]) -> i64 {
+    fn shift(&self, members: &[RankMember]) -> i64 {
         let first = members.iter().filter_map(|member| {
             let first_ns = self.firsts_ns[member.timeline]?;
             Some(later(signed(first_ns), member.offset_ns))
@@ -365,7 +356,7 @@ impl JobFinder<'_> {
     }
 
     /// The time in which all members have kernels of collectives, on the draft's clock.
-    fn common_time(&self, members: &[DraftMember]) -> (i64, i64) {
+    fn common_time(&self, members: &[RankMember]) -> (i64, i64) {
         let mut common = (i64::MIN, i64::MAX);
         for member in members {
             let kernels = &self.kernels[member.timeline].collective;

@@ -123,7 +123,7 @@ pub struct CollectivesReport {
 }
 
 /// One rank of a job: its clock, its pauses and its waits for other ranks.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct RankReport {
     /// Number of the rank in its job, from 0.
     pub rank: u32,

@@ -4,8 +4,8 @@
 //! `ranks.rs` selects the timelines to try.
 
 use super::kernels::{CollectiveKernel, CollectiveKernels, CollectiveKey};
-use super::pairs;
 use super::pairs::{DraftCollective, KernelPairs, KeylessCollectives, SLACK_NS};
+use super::{RankMember, pairs};
 use crate::gpu::timeline::{NameIndex, Timeline};
 use crate::time::offset::{TOLERANCE_NS, TimestampPair};
 use crate::time::{difference, later, offset};
@@ -34,27 +34,11 @@ const AS_COMPLETE_TENTHS: u64 = 9;
 /// off.
 const CLEARLY_NEARER: u64 = 4;
 
-/// A timeline in a draft.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct DraftMember {
-    /// Index among all timelines.
-    pub(super) timeline: usize,
-    /// Clock offset: added to its timestamps it gives the job's.
-    pub(super) offset_ns: i64,
-    /// Median distance of its ends of collectives from the others'.
-    pub(super) error_ns: u64,
-    /// Number of these ends; 0 where a previous timeline has the same clock.
-    pub(super) aligned_by: u64,
-    /// Other offsets fit about as well.
-    pub(super) ambiguous: bool,
-    /// Whether sequence numbers are among what it was aligned by.
-    pub(super) keyed: bool,
-}
-
 /// Timelines of one job, with their collectives.
 #[derive(Clone, Debug, Default)]
 pub(super) struct JobDraft {
-    pub(super) members: Vec<DraftMember>,
+    /// Without their number in the job.
+    pub(super) members: Vec<RankMember>,
     pub(super) meetings: Vec<DraftCollective>,
     by_key: HashMap<CollectiveKey, usize>,
     communicators: Vec<KeylessCollectives>,
@@ -339,12 +323,14 @@ impl JobDraft {
             self.wall_ns = Some((lowest.min(difference), highest.max(difference)));
         }
         let position = self.members.len();
-        self.members.push(DraftMember {
+        self.members.push(RankMember {
             timeline,
+            rank: 0,
             offset_ns: fit.offset_ns,
             error_ns: fit.error_ns,
             aligned_by: if fit.same_clock { 0 } else { fit.shared() as u64 },
             ambiguous: fit.ambiguous,
+            point_to_point: kernels.transfers.len() as u64,
             keyed: fit.pairs.keyed > 0,
         });
         let met: HashMap<usize, usize> =

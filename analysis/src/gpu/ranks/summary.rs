@@ -138,11 +138,6 @@ fn rank(
         clock_ambiguous: member.ambiguous,
         pauses: timeline.pauses.len() as u64,
         paused_ns: victims::paused_ns(timeline),
-        collectives: waits.collectives,
-        peer_wait_ns: waits.wait_ns,
-        transfer_ns: waits.transfer_ns,
-        last: waits.last,
-        last_after_pause: waits.last_after_pause,
         devices: busy
             .iter()
             .map(|(device, (busy_ns, useful_busy_ns))| UsefulBusy {
@@ -151,5 +146,6 @@ fn rank(
                 useful_busy_ns: *useful_busy_ns,
             })
             .collect(),
+        ..waits.report.clone()
     }
 }

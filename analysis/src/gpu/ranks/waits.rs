@@ -3,6 +3,7 @@
 use super::{RankJob, shared_ops};
 use crate::gpu::replay::{ReplayCollective, ReplayJob};
 use crate::gpu::timeline::{Op, OpIndex, Timeline};
+use crate::report::RankReport;
 use crate::spans::index::Index;
 use crate::time::intervals::Intervals;
 use crate::time::{add_to, later, signed};
@@ -22,14 +23,8 @@ pub(crate) struct JobWaits {
 /// The waits of one rank.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MemberWaits {
-    pub(super) collectives: u64,
-    /// Time in collectives before the last rank had started, in ns.
-    pub(super) wait_ns: u64,
-    /// In collectives, from then on.
-    pub(super) transfer_ns: u64,
-    pub(super) last: u64,
-    /// Of `last`, with a pause since the collective before.
-    pub(super) last_after_pause: u64,
+    /// The sums; who it is, is not known here.
+    pub(super) report: RankReport,
     /// End of the collective before, if any, on the rank's own clock.
     before_ns: Option<u64>,
     /// When each operation of a collective stopped waiting, on the rank's own clock.
@@ -127,10 +122,10 @@ impl JobWaits {
             let member = &mut self.members[arrival.member];
             let length_ns = arrival.op.duration_ns();
             let wait_ns = arrival.wait_ns(last_start_ns);
-            member.collectives += 1;
-            add_to(&mut member.wait_ns, wait_ns);
+            member.report.collectives += 1;
+            add_to(&mut member.report.peer_wait_ns, wait_ns);
             add_to(&mut waited_ns, wait_ns);
-            add_to(&mut member.transfer_ns, length_ns - wait_ns);
+            add_to(&mut member.report.transfer_ns, length_ns - wait_ns);
             let until_ns = arrival.op.start_ns + wait_ns;
             member.waited_until_ns.insert(arrival.op_index, until_ns);
         }
@@ -139,12 +134,12 @@ impl JobWaits {
 
     fn last(&mut self, last: RankArrival, job: &ReplayJob<'_>) {
         let member = &mut self.members[last.member];
-        member.last += 1;
+        member.report.last += 1;
         let pauses = &job.timelines[last.member].pauses;
         let before = pauses.partition_point(|pause| pause.start_ns < last.op.start_ns);
         let pause = pauses[..before].last();
         let since = pause.is_some_and(|pause| Some(pause.end_ns) > member.before_ns);
-        member.last_after_pause += u64::from(since);
+        member.report.last_after_pause += u64::from(since);
     }
 }
 

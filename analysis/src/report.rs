@@ -128,12 +128,13 @@ use std::fmt;
 pub const SCHEMA: &str = "gctrace.report/3";
 
 /// What a figure rests on: a measurement, a model, or a change that was not made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Basis {
     /// Read off a clock or a counter.
     Measured,
     /// Derived from measurements with an assumption that the description states.
+    #[default]
     Inferred,
     /// The expected result of a change that has not been made.
     Predicted,

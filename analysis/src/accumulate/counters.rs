@@ -3,7 +3,7 @@
 //! Owns the sums and the ratios made of them. Every ratio is taken over exactly those pauses that
 //! have both of its values.
 
-use crate::report::{Basis, CounterReport, CountersReport, PauseTotal};
+use crate::report::{Basis, CounterReport, CountersReport};
 use crate::time::add_to;
 use gctrace_event::{Counter, Pause, ProcessCounters};
 use gctrace_stats::ratio;
@@ -13,7 +13,8 @@ const COUNTERS: usize = Counter::ALL.len();
 /// Sums over one process, or several.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CounterSums {
-    pauses: u64,
+    /// Numbers of pauses, and of other processes.
+    totals: CountersReport,
     /// Value and number of pauses.
     inside: [CounterPair; COUNTERS],
     /// Value, and instructions of the same pauses.
@@ -22,17 +23,10 @@ pub(crate) struct CounterSums {
     by_cpu_ns: [CounterPair; COUNTERS],
     /// Value, and objects traversed in the same pauses.
     by_objects: [CounterPair; COUNTERS],
-    migrated_pauses: u64,
-    scaled_pauses: u64,
-    major_fault_pauses: PauseTotal,
-    traversed_pauses: u64,
-    traversed_objects: u64,
     /// Totals of one process, as last read.
     whole: Option<ProcessCounters>,
     /// Over several processes: whole and inside, for processes with both.
     compared: [Option<CounterPair>; COUNTERS],
-    scaled_processes: u64,
-    migrated_processes: u64,
 }
 
 /// Two sums over the same things.
@@ -56,19 +50,20 @@ impl CounterPair {
 impl CounterSums {
     /// Adds a pause. `traversed`: objects that it traversed, if known.
     pub(crate) fn add(&mut self, pause: &Pause, traversed: Option<u64>) {
-        self.pauses += 1;
+        let totals = &mut self.totals;
+        totals.pauses += 1;
         let counters = &pause.counters;
-        self.migrated_pauses += u64::from(counters.migrated);
-        self.scaled_pauses += u64::from(counters.scaled);
+        totals.migrated_pauses += u64::from(counters.migrated);
+        totals.scaled_pauses += u64::from(counters.scaled);
         if counters.is_empty() {
             return;
         }
         if counters.get(Counter::MajorFaults).unwrap_or(0) > 0 {
-            self.major_fault_pauses.add(pause.duration_ns());
+            totals.major_fault_pauses.add(pause.duration_ns());
         }
         if let Some(objects) = traversed {
-            self.traversed_pauses += 1;
-            add_to(&mut self.traversed_objects, objects);
+            totals.traversed_pauses += 1;
+            add_to(&mut totals.traversed_objects, objects);
         }
         let instructions = counters.get(Counter::Instructions);
         let cpu_ns = counters.get(Counter::TaskClock);
@@ -95,7 +90,6 @@ impl CounterSums {
 
     /// Adds the counters of another process.
     pub(crate) fn merge(&mut self, other: &Self) {
-        self.pauses += other.pauses;
         for (sums, others) in [
             (&mut self.inside, &other.inside),
             (&mut self.by_instructions, &other.by_instructions),
@@ -106,13 +100,15 @@ impl CounterSums {
                 sum.add(other.value, other.other);
             }
         }
-        self.migrated_pauses += other.migrated_pauses;
-        self.scaled_pauses += other.scaled_pauses;
-        self.major_fault_pauses.add_all(&other.major_fault_pauses);
-        self.traversed_pauses += other.traversed_pauses;
-        add_to(&mut self.traversed_objects, other.traversed_objects);
-        self.scaled_processes += other.scaled_processes();
-        self.migrated_processes += other.migrated_processes();
+        let (totals, others) = (&mut self.totals, &other.totals);
+        totals.pauses += others.pauses;
+        totals.migrated_pauses += others.migrated_pauses;
+        totals.scaled_pauses += others.scaled_pauses;
+        totals.major_fault_pauses.add_all(&others.major_fault_pauses);
+        totals.traversed_pauses += others.traversed_pauses;
+        add_to(&mut totals.traversed_objects, others.traversed_objects);
+        totals.scaled_processes += other.scaled_processes();
+        totals.migrated_processes += other.migrated_processes();
         for counter in Counter::ALL {
             if let Some(pair) = other.compared(*counter) {
                 let compared = self.compared[*counter as usize].get_or_insert_default();
@@ -134,12 +130,13 @@ impl CounterSums {
 
     fn scaled_processes(&self) -> u64 {
         let whole = self.whole.as_ref();
-        self.scaled_processes + u64::from(whole.is_some_and(|whole| whole.counters.scaled))
+        self.totals.scaled_processes + u64::from(whole.is_some_and(|whole| whole.counters.scaled))
     }
 
     fn migrated_processes(&self) -> u64 {
         let whole = self.whole.as_ref();
-        self.migrated_processes + u64::from(whole.is_some_and(|whole| whole.counters.migrated))
+        self.totals.migrated_processes
+            + u64::from(whole.is_some_and(|whole| whole.counters.migrated))
     }
 
     fn inside(&self, counter: Counter) -> CounterPair {
@@ -164,17 +161,12 @@ impl CounterSums {
         let cycles = self.by_instructions.get(Counter::Cycles as usize);
         Some(CountersReport {
             basis: Basis::Inferred,
-            pauses: self.pauses,
             counters,
             inside_ipc: cycles.and_then(|pair| ipc(Some(pair.value), Some(pair.other))),
             outside_ipc: ipc(self.outside(Counter::Cycles), self.outside(Counter::Instructions)),
-            migrated_pauses: self.migrated_pauses,
-            scaled_pauses: self.scaled_pauses,
             scaled_processes: self.scaled_processes(),
             migrated_processes: self.migrated_processes(),
-            major_fault_pauses: self.major_fault_pauses,
-            traversed_pauses: self.traversed_pauses,
-            traversed_objects: self.traversed_objects,
+            ..self.totals.clone()
         })
     }
 

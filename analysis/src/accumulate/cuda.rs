@@ -4,12 +4,12 @@
 //! The cost of pauses for the GPU is not computed here.
 
 use crate::report::{CudaFunction, CudaReport, DeviceMemoryReport};
-use crate::time::{add_to, sum};
+use crate::time::{add_to, duration, sum};
 use gctrace_event::{CudaCall, CudaLaunches, DeviceMemory, PauseMemory, StepMark};
 use std::collections::BTreeMap;
 
 /// `c10::DeviceType` of CUDA devices.
-const CUDA_DEVICE: i8 = 1;
+pub(crate) const CUDA_DEVICE: i8 = 1;
 
 /// A device as a process numbers it: process, index.
 type Device = (u32, i8);
@@ -17,31 +17,18 @@ type Device = (u32, i8);
 /// Sums over one trace.
 #[derive(Debug, Default)]
 pub(crate) struct CudaSums {
-    functions: BTreeMap<(&'static str, String), CallSums>,
-    launches: u64,
+    /// By API and name, which the values lack.
+    functions: BTreeMap<(&'static str, String), CudaFunction>,
+    totals: CudaReport,
     /// First and last launch.
     launching: Option<(u64, u64)>,
     devices: BTreeMap<Device, DeviceMemorySums>,
-    pauses_that_freed: u64,
-    steps: u64,
-    steps_ns: u64,
-}
-
-#[derive(Debug, Default)]
-struct CallSums {
-    count: u64,
-    time_ns: u64,
-    longest_ns: u64,
-    bytes: u64,
-    errors: u64,
 }
 
 #[derive(Debug, Default)]
 struct DeviceMemorySums {
-    peak_allocated: u64,
-    peak_reserved: u64,
-    /// `None`: not measured.
-    freed_in_pauses: Option<u64>,
+    /// Without the device.
+    report: DeviceMemoryReport,
     /// Each block is seen, of all pauses.
     reports_blocks: bool,
 }
@@ -55,7 +42,7 @@ impl CudaSums {
         let calls = self.functions.entry(key).or_default();
         calls.count += 1;
         add_to(&mut calls.time_ns, call.duration_ns());
-        calls.longest_ns = calls.longest_ns.max(call.duration_ns());
+        calls.max_ns = calls.max_ns.max(call.duration_ns());
         add_to(&mut calls.bytes, call.bytes.unwrap_or(0));
         calls.errors += u64::from(call.error.is_some());
     }
@@ -65,7 +52,7 @@ impl CudaSums {
     }
 
     fn add(&mut self, count: u64, (from_ns, to_ns): (u64, u64)) {
-        add_to(&mut self.launches, count);
+        add_to(&mut self.totals.launches, count);
         let (first, last) = self.launching.get_or_insert((from_ns, to_ns));
         *first = from_ns.min(*first);
         *last = to_ns.max(*last);
@@ -75,11 +62,12 @@ impl CudaSums {
         if memory.device_type == CUDA_DEVICE {
             let key = (memory.pid, memory.device);
             let device = self.devices.entry(key).or_default();
-            device.peak_allocated = device.peak_allocated.max(memory.allocated);
-            device.peak_reserved = device.peak_reserved.max(memory.reserved);
+            let report = &mut device.report;
+            report.peak_allocated_bytes = report.peak_allocated_bytes.max(memory.allocated);
+            report.peak_reserved_bytes = report.peak_reserved_bytes.max(memory.reserved);
             if memory.bytes != 0 {
                 device.reports_blocks = true;
-                device.freed_in_pauses.get_or_insert(0);
+                report.freed_in_pauses_bytes.get_or_insert(0);
             }
         }
     }
@@ -89,15 +77,16 @@ impl CudaSums {
             let key = (memory.pid, memory.device);
             let device = self.devices.entry(key).or_default();
             device.reports_blocks |= memory.freed_blocks.is_some();
-            add_to(device.freed_in_pauses.get_or_insert(0), memory.freed_bytes);
-            self.pauses_that_freed += u64::from(memory.freed_bytes > 0);
+            let freed_bytes = device.report.freed_in_pauses_bytes.get_or_insert(0);
+            add_to(freed_bytes, memory.freed_bytes);
+            self.totals.pauses_that_freed += u64::from(memory.freed_bytes > 0);
         }
     }
 
     pub(crate) fn add_step(&mut self, step: &StepMark) {
-        self.steps += 1;
-        let length_ns = step.end_ns.saturating_sub(step.start_ns);
-        add_to(&mut self.steps_ns, length_ns);
+        self.totals.backward_passes += 1;
+        let length_ns = duration(step.start_ns, step.end_ns);
+        add_to(&mut self.totals.backward_ns, length_ns);
     }
 
     /// Devices on which a process's torch had memory.
@@ -112,16 +101,16 @@ impl CudaSums {
         let devices = self.devices.range((pid, i8::MIN)..=(pid, i8::MAX));
         let devices = devices.filter(|(_, memory)| memory.reports_blocks);
         (
-            sum(devices.clone().filter_map(|(_, memory)| memory.freed_in_pauses)),
-            sum(devices.map(|(_, memory)| memory.peak_reserved)),
+            sum(devices.clone().filter_map(|(_, memory)| memory.report.freed_in_pauses_bytes)),
+            sum(devices.map(|(_, memory)| memory.report.peak_reserved_bytes)),
         )
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.functions.is_empty()
-            && self.launches == 0
+            && self.totals.launches == 0
             && self.devices.is_empty()
-            && self.steps == 0
+            && self.totals.backward_passes == 0
     }
 
     fn merge(&mut self, other: &Self) {
@@ -129,14 +118,15 @@ impl CudaSums {
             let sum = self.functions.entry(key.clone()).or_default();
             add_to(&mut sum.count, calls.count);
             add_to(&mut sum.time_ns, calls.time_ns);
-            sum.longest_ns = sum.longest_ns.max(calls.longest_ns);
+            sum.max_ns = sum.max_ns.max(calls.max_ns);
             add_to(&mut sum.bytes, calls.bytes);
             add_to(&mut sum.errors, calls.errors);
         }
-        add_to(&mut self.launches, other.launches);
-        self.pauses_that_freed += other.pauses_that_freed;
-        self.steps += other.steps;
-        add_to(&mut self.steps_ns, other.steps_ns);
+        let (totals, others) = (&mut self.totals, &other.totals);
+        add_to(&mut totals.launches, others.launches);
+        totals.pauses_that_freed += others.pauses_that_freed;
+        totals.backward_passes += others.backward_passes;
+        add_to(&mut totals.backward_ns, others.backward_ns);
     }
 
     /// Functions by time, then by number of calls, descending.
@@ -146,11 +136,7 @@ impl CudaSums {
             .map(|((category, name), calls)| CudaFunction {
                 category: (*category).to_owned(),
                 name: name.clone(),
-                count: calls.count,
-                time_ns: calls.time_ns,
-                max_ns: calls.longest_ns,
-                bytes: calls.bytes,
-                errors: calls.errors,
+                ..calls.clone()
             })
             .collect();
         functions.sort_by_key(|function| std::cmp::Reverse((function.time_ns, function.count)));
@@ -162,9 +148,7 @@ impl CudaSums {
             trace,
             pid: *pid,
             device: *device,
-            peak_allocated_bytes: memory.peak_allocated,
-            peak_reserved_bytes: memory.peak_reserved,
-            freed_in_pauses_bytes: memory.freed_in_pauses,
+            ..memory.report.clone()
         })
     }
 }
@@ -184,13 +168,10 @@ pub(crate) fn report<'a>(
         memory.extend(trace.memory(index));
     }
     any.then(|| CudaReport {
-        launches: sum.launches,
-        launches_per_s: gctrace_stats::rate(sum.launches, launching_ns),
+        launches_per_s: gctrace_stats::rate(sum.totals.launches, launching_ns),
         functions: sum.functions(),
         memory,
-        pauses_that_freed: sum.pauses_that_freed,
-        backward_passes: sum.steps,
-        backward_ns: sum.steps_ns,
+        ..sum.totals
     })
 }
 

@@ -16,7 +16,7 @@ use self::table::{RowSums, SumTable};
 pub(crate) use self::together::together;
 use super::Keep;
 use super::pause_sums::{GENERATIONS, generation_index};
-use crate::report::GarbageEdge;
+use crate::report::{GarbageEdge, GarbageReport};
 use crate::time::{add_to, sum};
 use gctrace_event::{CycleCount, CycleSignature, Garbage, GcReason, ObjectKind, Pause};
 use std::collections::VecDeque;
@@ -38,13 +38,8 @@ pub(crate) struct GarbageSums {
     types: TypeCounts,
     classes: ClassNames,
     strata: [Stratum; GENERATIONS],
-    collections: u64,
-    examined: u64,
-    objects: u64,
-    /// Objects of collections at interpreter shutdown, which are in no other sum.
-    shutdown_objects: u64,
-    bytes: Option<u64>,
-    cost_ns: Option<u64>,
+    /// Its counts and sums.
+    totals: GarbageReport,
     /// Objects in garbage whose cycles were examined; `None` if none was.
     cycle_garbage: Option<u64>,
     /// The objects of each examined collection.
@@ -172,12 +167,7 @@ impl GarbageSums {
             types: TypeCounts::default(),
             classes: ClassNames::default(),
             strata: [Stratum::default(); GENERATIONS],
-            collections: 0,
-            examined: 0,
-            objects: 0,
-            shutdown_objects: 0,
-            bytes: None,
-            cost_ns: None,
+            totals: GarbageReport::default(),
             cycle_garbage: None,
             garbage: CountSeries::default(),
             waiting: VecDeque::new(),
@@ -229,7 +219,7 @@ impl GarbageSums {
             collected: pause.collected,
             shutdown: pause.reason == GcReason::Shutdown,
         };
-        self.collections += u64::from(pause.collected != Some(0) && !recent_pause.shutdown);
+        self.totals.collections += u64::from(pause.collected != Some(0) && !recent_pause.shutdown);
         if let Some(stratum) = self.strata.get_mut(recent_pause.generation) {
             let collected = pause.collected.filter(|_| !recent_pause.shutdown);
             add_to(&mut stratum.collected, collected.unwrap_or(0));
@@ -252,9 +242,9 @@ impl GarbageSums {
     }
 
     fn count(&mut self, garbage: &Garbage, pause: Option<&RecentPause>) {
-        add_known(&mut self.cost_ns, garbage.cost_ns);
+        add_known(&mut self.totals.cost_ns, garbage.cost_ns);
         if pause.is_some_and(|pause| pause.shutdown) {
-            return add_to(&mut self.shutdown_objects, garbage.objects);
+            return add_to(&mut self.totals.shutdown_objects, garbage.objects);
         }
         if let Some(pause) = pause
             && let Some(stratum) = self.strata.get_mut(pause.generation)
@@ -264,13 +254,13 @@ impl GarbageSums {
         if garbage.objects == 0 {
             return;
         }
-        self.examined += 1;
-        add_to(&mut self.objects, garbage.objects);
+        self.totals.examined += 1;
+        add_to(&mut self.totals.objects, garbage.objects);
         self.garbage.add(garbage.at_ns, garbage.objects);
         let mut listed = 0;
         for count in &garbage.kinds {
             add_to(&mut listed, count.objects);
-            add_known(&mut self.bytes, count.bytes);
+            add_known(&mut self.totals.bytes, count.bytes);
             let Some(sums) = self.kinds.get_mut(count.kind) else {
                 add_to(&mut self.types.other, count.objects);
                 continue;

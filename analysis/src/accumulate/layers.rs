@@ -17,16 +17,14 @@ const POINTS: usize = 1_000;
 /// The measured steps of a process.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LayerSums {
-    measured: u64,
-    every: Option<u32>,
-    cost_ns: u64,
+    /// What is known without the step that held the most.
+    report: LayersReport,
     /// The rows of the last step; those of the next may be the same.
     last: Vec<LayerRow>,
     /// Totals of these rows.
     totals: LayerTotals,
     /// The step that held the most, with its rows.
     most: Option<(u64, LayerTotals, Vec<LayerRow>)>,
-    at_end: Option<LayerTotals>,
     remarks: BTreeSet<LayersRemark>,
     devices: Vec<AllocatorMemory>,
     /// With times of CLOCK_MONOTONIC; each how many-th measured step is kept.
@@ -36,17 +34,17 @@ pub(crate) struct LayerSums {
 
 impl LayerSums {
     pub(crate) fn add(&mut self, layers: Layers) {
-        add_to(&mut self.cost_ns, layers.cost_ns);
+        add_to(&mut self.report.cost_ns, layers.cost_ns);
         if !layers.devices.is_empty() {
             self.devices.clone_from(&layers.devices);
         }
         if layers.remarks.contains(&LayersRemark::AtEnd) {
             let rows = layers.rows.unwrap_or_default();
-            self.at_end = (!rows.is_empty()).then(|| totals(&rows, None));
+            self.report.at_end = (!rows.is_empty()).then(|| totals(&rows, None));
             return;
         }
-        self.measured += 1;
-        self.every = layers.every.or(self.every);
+        self.report.measured_steps += 1;
+        self.report.every = layers.every.or(self.report.every);
         self.remarks.extend(layers.remarks);
         if let Some(rows) = layers.rows {
             self.totals = totals(&rows, layers.saved_bytes);
@@ -57,7 +55,7 @@ impl LayerSums {
             self.most = Some((layers.step, self.totals, self.last.clone()));
         }
         let stride = self.stride.max(1);
-        if (self.measured - 1).is_multiple_of(stride) {
+        if (self.report.measured_steps - 1).is_multiple_of(stride) {
             let allocated = layers.devices.iter().map(|device| device.allocated);
             let allocated = allocated.reduce(u64::saturating_add);
             self.points.push(LayersPoint {
@@ -85,13 +83,9 @@ impl LayerSums {
         let each = self.points.len().div_ceil(POINTS).max(1);
         let points = self.points.iter().step_by(each);
         Some(LayersReport {
-            measured_steps: self.measured,
             step: *step,
-            every: self.every,
-            cost_ns: self.cost_ns,
-            cost_ratio: ratio(self.cost_ns.min(observed_ns), observed_ns),
+            cost_ratio: ratio(self.report.cost_ns.min(observed_ns), observed_ns),
             totals: *totals,
-            at_end: self.at_end,
             layers,
             remarks: self.remarks.iter().copied().collect(),
             devices: self.devices.iter().map(device).collect(),
@@ -101,6 +95,7 @@ impl LayerSums {
                     ..*point
                 })
                 .collect(),
+            ..self.report.clone()
         })
     }
 }

@@ -6,12 +6,8 @@ use gctrace_event::{GcReason, Pause};
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct MemorySums {
-    /// Resident memory, as last reported.
-    pub(crate) resident_bytes: Option<u64>,
-    measured: u64,
-    freed_objects: u64,
-    freed_bytes: u64,
-    most_freed_bytes: u64,
+    /// Its sums, and its resident memory, as last reported.
+    pub(crate) report: MemoryReport,
     /// Of a forked process: private and resident memory at the first look and at the last.
     private: Option<[(u64, u64); 2]>,
 }
@@ -22,10 +18,11 @@ impl MemorySums {
         if pause.reason != GcReason::Shutdown
             && let (Some(bytes), Some(objects)) = (pause.freed_bytes, pause.collected)
         {
-            self.measured += 1;
-            add_to(&mut self.freed_objects, objects);
-            add_to(&mut self.freed_bytes, bytes);
-            self.most_freed_bytes = self.most_freed_bytes.max(bytes);
+            let report = &mut self.report;
+            report.collections += 1;
+            add_to(report.freed_objects.get_or_insert(0), objects);
+            add_to(report.freed_bytes.get_or_insert(0), bytes);
+            report.most_freed_bytes = report.most_freed_bytes.max(Some(bytes));
         }
     }
 
@@ -46,15 +43,6 @@ impl MemorySums {
 
     /// `kept_bytes`: as of [`super::leak_watch::LeakWatch::kept_bytes`].
     pub(crate) fn report(self, limit_bytes: Option<u64>, kept_bytes: Option<u64>) -> MemoryReport {
-        let measured = |figure| (self.measured > 0).then_some(figure);
-        MemoryReport {
-            resident_bytes: self.resident_bytes,
-            limit_bytes,
-            kept_bytes,
-            collections: self.measured,
-            freed_objects: measured(self.freed_objects),
-            freed_bytes: measured(self.freed_bytes),
-            most_freed_bytes: measured(self.most_freed_bytes),
-        }
+        MemoryReport { limit_bytes, kept_bytes, ..self.report }
     }
 }

@@ -303,7 +303,7 @@ impl ProcessState {
     /// By what its explicit cleanup is judged.
     fn scale(&self, about: &OtherRecords, observed_ns: u64) -> CleanupScale {
         CleanupScale {
-            resident_bytes: self.sums.memory.resident_bytes,
+            resident_bytes: self.sums.memory.report.resident_bytes,
             reserved_bytes: None,
             has_device: about.has_device,
             limit_bytes: self.sums.memory_limit_bytes(),

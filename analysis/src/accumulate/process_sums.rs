@@ -84,7 +84,7 @@ impl ProcessSums {
 
     /// Adds its resident memory. Whether the trend of its memory may have changed.
     pub(crate) fn add_resident(&mut self, at_ns: u64, bytes: u64) -> bool {
-        self.memory.resident_bytes = Some(bytes);
+        self.memory.report.resident_bytes = Some(bytes);
         self.leaks.resident(at_ns, bytes)
     }
 

@@ -34,7 +34,7 @@ impl LiveProcess {
         figures.thresholds = settings.map(|settings| settings.thresholds);
         figures.pressure = pressure(&self.sums.pressure, self.sums.version());
         figures.auto = self.auto.as_deref().cloned();
-        figures.resident_bytes = self.sums.memory.resident_bytes;
+        figures.resident_bytes = self.sums.memory.report.resident_bytes;
         figures.garbage = garbage::figures(&self.sums.garbage);
         figures.heap_trend = self.trend.as_ref().map(garbage::trend);
         figures.freeze = garbage::freeze(&self.sums);

@@ -5,7 +5,7 @@
 
 use crate::gpu::steps::{busiest_thread, warm_up};
 use crate::gpu::timeline::{ProcessTimeline, StepSpan};
-use crate::report::{ByCause, Location, PauseTotal, PhaseReport, TrainingMark};
+use crate::report::{Location, PhaseReport, TrainingMark};
 use crate::spans::PauseSpan;
 use crate::time;
 use crate::time::add_to;
@@ -110,13 +110,10 @@ impl RunPhases {
     ) -> PhaseReport {
         let (start_ns, end_ns) = self.span_of(phase);
         let within = |pause: &&PauseSpan| self.phase_of(pause) == phase;
-        let mut done = CollectionWork::default();
-        let mut sum = PauseTotal::default();
-        let (mut longest_ns, mut cpu_ns, mut longest_cpu_ns) = (None, 0, None);
+        let mut row = PhaseReport::default();
+        let (mut cpu_ns, mut longest_cpu_ns) = (0, None);
         for (pause, (cause, work_ns)) in pauses.iter().zip(work).filter(|(one, _)| within(one)) {
-            done.add(pause, *cause, *work_ns);
-            sum.add(pause.duration_ns());
-            longest_ns = longest_ns.max(Some(pause.duration_ns()));
+            row.add(pause, *cause, *work_ns);
             add_to(&mut cpu_ns, *work_ns);
             longest_cpu_ns = longest_cpu_ns.max(Some(*work_ns));
         }
@@ -126,33 +123,21 @@ impl RunPhases {
         PhaseReport {
             after_start_ns: time::duration(origin_ns, start_ns),
             duration_ns,
-            pauses: sum,
-            causes: done.causes,
-            young: done.young,
-            freed_objects: done.freed_objects,
-            freed_nothing: done.freed_nothing,
             paused_ns,
             paused_cpu_ns: is_known.then_some(cpu_ns),
-            cpu_wait_ns: None,
             paused_ratio: ratio(paused_ns, duration_ns),
-            longest_ns,
             longest_cpu_ns: longest_cpu_ns.filter(|_| is_known),
             over_time_ns: over_time(&paused, (start_ns, end_ns)),
+            ..row
         }
     }
 }
 
-/// What collections were started by, took and freed.
-#[derive(Debug, Default)]
-struct CollectionWork {
-    causes: ByCause,
-    young: u64,
-    freed_objects: Option<u64>,
-    freed_nothing: PauseTotal,
-}
-
-impl CollectionWork {
+impl PhaseReport {
+    /// Adds what a pause was started by, took and freed.
     fn add(&mut self, pause: &PauseSpan, cause: GcReason, work_ns: u64) {
+        self.pauses.add(pause.duration_ns());
+        self.longest_ns = self.longest_ns.max(Some(pause.duration_ns()));
         self.causes.of(cause, pause.generation == 2).add(work_ns);
         if cause != GcReason::Automatic {
             return;

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Performance counters inside pauses and outside. Counters that were not recorded are absent.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct CountersReport {
     /// Basis of the figures outside pauses: inferred, as the whole process minus its pauses. Pauses
     /// without a value (`inside_pauses` < `pauses`) count as outside.

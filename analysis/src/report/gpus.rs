@@ -95,7 +95,7 @@ pub struct GpuProcessReport {
 }
 
 /// CUDA and NCCL calls on the CPU, over all traces. They do not show when the GPU did the work.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct CudaReport {
     /// Number of launches of kernels and graphs, whether recorded individually or counted.
     pub launches: u64,
@@ -115,7 +115,7 @@ pub struct CudaReport {
 }
 
 /// Calls of one function; of nested calls only the outermost counts.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct CudaFunction {
     /// API of the function: `cuda_driver`, `cuda_runtime` or `nccl`.
     pub category: String,
@@ -134,7 +134,7 @@ pub struct CudaFunction {
 }
 
 /// Memory of one device in PyTorch's allocator of one process.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct DeviceMemoryReport {
     /// Index of its trace in `traces`, from 0.
     pub trace: usize,

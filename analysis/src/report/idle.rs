@@ -10,7 +10,7 @@ use strum::{AsRefStr, IntoStaticStr};
 
 /// Why one device was idle. `compute_ns` + `communication_ns` + `copies_ns` + `idle_ns` = `span_ns`,
 /// and the times of the rows sum to `idle_ns`, to the nanosecond.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct IdleLedger {
     /// The device, and the process that used it.
     #[serde(flatten)]

@@ -1,12 +1,13 @@
 //! The part of a report about PyTorch's memory by layer.
 
+use crate::time::sum;
 use gctrace_event::{LayerMark, LayersRemark};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 /// PyTorch's memory by layer (`--layers`), measured in some steps of one process. Bytes are sizes of storages,
 /// each counted once: of tied weights at the first layer that has them.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct LayersReport {
     /// Steps that were measured.
     pub measured_steps: u64,
@@ -62,9 +63,8 @@ impl LayerTotals {
     /// their gradients.
     #[must_use]
     pub fn at_once(&self) -> u64 {
-        [self.weights, self.gradients, self.buffers, self.optimizer, self.saved.unwrap_or(0)]
-            .into_iter()
-            .fold(0, u64::saturating_add)
+        let Self { weights, gradients, buffers, optimizer, saved, .. } = *self;
+        sum([weights, gradients, buffers, optimizer, saved.unwrap_or(0)])
     }
 }
 

@@ -109,7 +109,7 @@ impl From<StepSource> for TrainingMark {
 }
 
 /// The collections of one phase. A pause belongs to the phase that it starts in.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct PhaseReport {
     /// Start of the phase after the start of the trace, in ns.
     pub after_start_ns: u64,

@@ -96,7 +96,7 @@ pub struct TraceWriter {
 
 /// Memory of a process, and what its collections gave back: the objects that they freed with all that
 /// these owned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct MemoryReport {
     /// Resident memory as last recorded, in bytes; `null` if unknown.
     pub resident_bytes: Option<u64>,

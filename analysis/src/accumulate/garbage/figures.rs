@@ -34,7 +34,7 @@ impl GarbageSums {
         device_bytes: Option<u64>,
         steps: &[StepSpan],
     ) -> Option<GarbageReport> {
-        if self.examined == 0 {
+        if self.totals.examined == 0 {
             return None;
         }
         let (examined, collected) = self.freed();
@@ -64,21 +64,17 @@ impl GarbageSums {
         let cycle_garbage = self.cycle_garbage.unwrap_or(0);
         let verdict = cycles.as_ref().and_then(|cycles| view.main_cycles(cycles));
         Some(GarbageReport {
-            collections: self.collections.max(self.examined),
-            examined: self.examined,
+            collections: self.totals.collections.max(self.totals.examined),
             examined_ratio: ratio(examined, collected),
-            objects: self.objects,
-            shutdown_objects: self.shutdown_objects,
-            bytes: self.bytes,
             device_bytes,
-            cost_ns: self.cost_ns,
             kinds,
-            other_objects: self.objects.saturating_sub(listed),
+            other_objects: self.totals.objects.saturating_sub(listed),
             cycles,
             cycle_garbage,
             other_cycle_objects: cycle_garbage.saturating_sub(in_cycles),
             steps: view.ticks.is_some().then_some(steps.len() as u64),
             verdict,
+            ..self.totals.clone()
         })
     }
 
@@ -121,7 +117,7 @@ impl ReportView<'_> {
             births: self.births(kind),
             objects,
             bytes: sums.bytes,
-            ratio: ratio(objects, self.sums.objects).unwrap_or(0.0).min(1.0),
+            ratio: ratio(objects, self.sums.totals.objects).unwrap_or(0.0).min(1.0),
             estimate,
             per_step: self.per_step(&sums.objects, estimate),
         }
@@ -163,7 +159,7 @@ impl ReportView<'_> {
     /// large garbage are not.
     fn of_cycles(&self) -> f64 {
         let with_cycles = self.sums.cycle_garbage.unwrap_or(0);
-        ratio(self.sums.objects, with_cycles).unwrap_or(1.0).max(1.0)
+        ratio(self.sums.totals.objects, with_cycles).unwrap_or(1.0).max(1.0)
     }
 
     /// The count over all collections: each generation's, scaled by the objects that all its

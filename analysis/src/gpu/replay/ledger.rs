@@ -39,7 +39,7 @@ use activity::HostActivity;
 use among::GapsAmong;
 pub(crate) use among::{DeviceRankTimes, LateSums, RankLedger, RankTimes};
 use delays::DelayCauses;
-use device::{DeviceClasses, DeviceGaps};
+use device::DeviceGaps;
 use places::{CallPlaces, code_place, copied, sampled, unseen_functions};
 use removals::Removals;
 use std::cmp::Reverse;
@@ -184,7 +184,7 @@ impl LedgerBook<'_> {
         times: &RankTimes,
     ) -> RankLedger {
         let timeline = self.causes.timeline;
-        let classes = DeviceClasses::of(work);
+        let (device, computing) = device::times(work);
         let walked: Vec<WalkedGap> = self
             .gaps
             .gaps
@@ -192,7 +192,7 @@ impl LedgerBook<'_> {
             .map(|(place, length_ns)| self.causes.walk(self.gaps.ops[*place], *length_ns))
             .collect();
         let spans = self.gaps.spans(timeline);
-        let among = GapsAmong::of(times, &spans, &classes.computing);
+        let among = GapsAmong::of(times, &spans, &computing);
         let steps = GapsInSteps::of(timeline, &spans);
         let mut sums = CauseSums::of(&self.gaps.gaps, among, steps);
         let mut rest = Vec::with_capacity(walked.len());
@@ -222,33 +222,26 @@ impl LedgerBook<'_> {
         let mut rows = self.rows(sums, &left, &run, removed);
         let blocked = rows.iter().filter(|row| row.cause == IdleCause::Blocked);
         let blocked_ns: u64 = blocked.map(|row| row.time_ns).sum();
-        let sample = is_sample(timeline) && blocked_ns > classes.idle_ns / 10;
+        let sample = is_sample(timeline) && blocked_ns > device.idle_ns / 10;
         // Of a trace that is only a sample it is unknown what decides.
         for row in rows.iter_mut().filter(|_| !sample) {
-            let worth_ns = classes.span_ns / WORTH_A_CHANGE;
-            let is_cause = row.time_ns >= classes.idle_ns / WORTH_A_REMEDY;
+            let worth_ns = device.span_ns / WORTH_A_CHANGE;
+            let is_cause = row.time_ns >= device.idle_ns / WORTH_A_REMEDY;
             let saves = row.saves_ns.filter(|saves_ns| is_cause && *saves_ns >= worth_ns);
             row.remedy = saves.and_then(|_| idle::remedy(row, long_ns > row.time_ns / 2));
         }
-        let ledger =
-            IdleLedger {
-                id: work.id(),
-                basis: Basis::Inferred,
-                span_ns: classes.span_ns,
-                compute_ns: classes.compute_ns,
-                communication_ns: classes.communication_ns,
-                copies_ns: classes.copies_ns,
-                idle_ns: classes.idle_ns,
-                rows,
-                rank_waits: Vec::new(),
-                gaps: self.gaps.gaps.len() as u64,
-                longest,
-                sample,
-                at_most: timeline.waits.is_empty()
-                    && self.gaps.ops.iter().any(|op| {
-                        timeline.ops[*op].stream != timeline.ops[self.gaps.ops[0]].stream
-                    }),
-            };
+        let ops = &self.gaps.ops;
+        let stream = |op: OpIndex| timeline.ops[op].stream;
+        let several = ops.iter().any(|op| stream(*op) != stream(ops[0]));
+        let ledger = IdleLedger {
+            basis: Basis::Inferred,
+            rows,
+            gaps: self.gaps.gaps.len() as u64,
+            longest,
+            sample,
+            at_most: timeline.waits.is_empty() && several,
+            ..device
+        };
         let late_places = among.late.idle_ns.keys().filter_map(|cause| {
             Some((*cause, code_place(&timeline.names, among.late.place(*cause)?)))
         });

@@ -5,6 +5,7 @@ use crate::gpu::device::DeviceTimeline;
 use crate::gpu::replay::layout::ReplayLayout;
 use crate::gpu::replay::network::NetworkRun;
 use crate::gpu::timeline::{OpIndex, Timeline};
+use crate::report::IdleLedger;
 use crate::time::intervals::{Intervals, length};
 use crate::time::{difference, later};
 use gctrace_event::GpuOpKind;
@@ -88,41 +89,32 @@ impl DeviceGaps {
     }
 }
 
-/// How a device spent its time, each time counted once: computing before communicating, before
-/// copying.
-pub(super) struct DeviceClasses {
-    pub(super) span_ns: u64,
-    pub(super) compute_ns: u64,
-    pub(super) communication_ns: u64,
-    pub(super) copies_ns: u64,
-    pub(super) idle_ns: u64,
-    pub(super) computing: Intervals,
-}
-
-impl DeviceClasses {
-    pub(super) fn of(work: &DeviceTimeline<'_>) -> Self {
-        let (first_ns, last_ns) = work.span();
-        let mut classes: [Vec<(u64, u64)>; 3] = Default::default();
-        for op in &work.ops {
-            let class = match op.kind {
-                GpuOpKind::Kernel if is_computation(work.timeline.op_name(op)) => 0,
-                GpuOpKind::Kernel => 1,
-                _ => 2,
-            };
-            classes[class].push(op.span());
-        }
-        let mut rest = vec![(first_ns, last_ns)];
-        let classes = classes.map(Intervals::from_iter);
-        let [compute_ns, communication_ns, copies_ns] =
-            classes.each_ref().map(|spans| spans.take_from(&mut rest));
-        let [computing, ..] = classes;
-        Self {
-            span_ns: last_ns - first_ns,
-            compute_ns,
-            communication_ns,
-            copies_ns,
-            idle_ns: length(rest),
-            computing,
-        }
+/// The ledger of a device with its times only, each counted once: computing before communicating,
+/// before copying. And when it computed.
+pub(super) fn times(work: &DeviceTimeline<'_>) -> (IdleLedger, Intervals) {
+    let (first_ns, last_ns) = work.span();
+    let mut classes: [Vec<(u64, u64)>; 3] = Default::default();
+    for op in &work.ops {
+        let class = match op.kind {
+            GpuOpKind::Kernel if is_computation(work.timeline.op_name(op)) => 0,
+            GpuOpKind::Kernel => 1,
+            _ => 2,
+        };
+        classes[class].push(op.span());
     }
+    let mut rest = vec![(first_ns, last_ns)];
+    let classes = classes.map(Intervals::from_iter);
+    let [compute_ns, communication_ns, copies_ns] =
+        classes.each_ref().map(|spans| spans.take_from(&mut rest));
+    let [computing, ..] = classes;
+    let ledger = IdleLedger {
+        id: work.id(),
+        span_ns: last_ns - first_ns,
+        compute_ns,
+        communication_ns,
+        copies_ns,
+        idle_ns: length(rest),
+        ..IdleLedger::default()
+    };
+    (ledger, computing)
 }

@@ -134,7 +134,7 @@ impl<'a> JudgedRun<'a> {
             Some(if analysis.stacks.is_import(node) {
                 At::Import
             } else {
-                At::Elsewhere(analysis.stacks.own_or_innermost_line(node))
+                At::Elsewhere(analysis.stacks.own_line(node))
             })
         };
         let attached = process.origin.is_none_or(|origin| origin == ProcessOrigin::Attached);

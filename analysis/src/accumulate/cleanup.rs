@@ -6,12 +6,13 @@
 //! falls. The line is that of the `gc.collect()` before it on the same thread, if there is one; programs
 //! call the two together.
 
+use super::cuda::CUDA_DEVICE;
 use super::stacks::{MovedNodes, NodeId, StackTree};
 use crate::report::{
     Basis, CleanupCall, CleanupReport, CleanupScale, CleanupSite, CleanupTotal, Location,
     OutOfMemory,
 };
-use crate::time::add_to;
+use crate::time::{add_to, duration, sum};
 use gctrace_event::{CudaCall, DeviceMemory, EmptyCache, GpuApi, Pause, PauseMemory};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -31,8 +32,6 @@ const LEAST_BYTES: u64 = 1 << 20;
 const OUT_OF_MEMORY: i32 = 2;
 /// Failed allocations that are listed.
 const FAILED_KEPT: usize = 16;
-/// `c10::DeviceType` of CUDA devices.
-const CUDA_DEVICE: i8 = 1;
 /// Lines in a report.
 const LISTED: usize = 10;
 
@@ -78,7 +77,7 @@ struct Collect {
 }
 
 /// An `empty_cache()`, or freeing calls that may be one.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Emptied {
     tid: u32,
     start_ns: u64,
@@ -162,12 +161,9 @@ impl CleanupSums {
                 tid: call.tid,
                 start_ns: call.start_ns,
                 end_ns: call.end_ns,
-                by_allocator: false,
                 before: before.max(after),
                 after,
-                device: 0,
-                most_after: 0,
-                again_ns: None,
+                ..Emptied::default()
             },
         });
     }
@@ -216,11 +212,7 @@ impl CleanupSums {
             start_ns: call.start_ns,
             end_ns: call.end_ns,
             by_allocator,
-            before: 0,
-            after: 0,
-            device: 0,
-            most_after: 0,
-            again_ns: None,
+            ..Emptied::default()
         };
         if let Some(before) = self.open.insert(call.tid, new) {
             self.settle(before);
@@ -248,7 +240,7 @@ impl CleanupSums {
             && memory.at_ns > call.emptied.end_ns
         {
             self.since.insert(memory.device, memory.reserved);
-            let all = self.since.values().copied().fold(0, u64::saturating_add);
+            let all = sum(self.since.values().copied());
             call.emptied.see(memory.at_ns, all);
         }
         let settled: Vec<u32> = self
@@ -334,7 +326,7 @@ impl CleanupSums {
             let device = all.device_bytes.get(&(collect.tid, collect.start_ns)).copied();
             let device = device.or(all.reports_blocks.then_some(0));
             CleanupSite::of(&mut sites, CleanupCall::Collect, location).add_collect(
-                collect.end_ns.saturating_sub(collect.start_ns),
+                duration(collect.start_ns, collect.end_ns),
                 collect.basis,
                 (collect.freed_objects, collect.freed_bytes, device),
             );
@@ -342,9 +334,8 @@ impl CleanupSums {
         for call in &all.recorded {
             let location = call.node.map(|node| tree.own_line(node).clone());
             let gave = call.is_measured.then(|| call.emptied.gave());
-            let time_ns = call.emptied.end_ns.saturating_sub(call.emptied.start_ns);
             CleanupSite::of(&mut sites, CleanupCall::EmptyCache, location).add_emptied(
-                time_ns,
+                duration(call.emptied.start_ns, call.emptied.end_ns),
                 Basis::Measured,
                 gave,
             );
@@ -357,9 +348,8 @@ impl CleanupSums {
             });
             let node = collect.and_then(|collect| collect.node);
             let location = node.map(|node| tree.own_line(node).clone());
-            let time_ns = emptied.end_ns.saturating_sub(emptied.start_ns);
             CleanupSite::of(&mut sites, CleanupCall::EmptyCache, location).add_emptied(
-                time_ns,
+                duration(emptied.start_ns, emptied.end_ns),
                 Basis::Inferred,
                 Some(emptied.gave()),
             );

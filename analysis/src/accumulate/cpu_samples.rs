@@ -97,7 +97,7 @@ impl CpuSums {
         }
         let mut by_line: BTreeMap<Option<&Location>, u64> = BTreeMap::new();
         for ((node, _), samples) in &self.by_stack {
-            let line = node.map(|node| tree.own_or_innermost_line(node));
+            let line = node.map(|node| tree.own_line(node));
             add_to(by_line.entry(line).or_default(), *samples);
         }
         let mut lines: Vec<CpuLine> = by_line

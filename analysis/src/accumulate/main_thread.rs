@@ -74,7 +74,7 @@ impl MainThread {
     ) -> MainThreadReport {
         let mut by_line: BTreeMap<Option<&Location>, f64> = BTreeMap::new();
         for (node, samples) in &self.ran {
-            let line = node.map(|node| tree.own_or_innermost_line(node));
+            let line = node.map(|node| tree.own_line(node));
             *by_line.entry(line).or_default() += samples;
         }
         let whole = |samples: f64| samples.round() as u64;
@@ -141,7 +141,7 @@ impl MainThread {
         let mut by_line: BTreeMap<&Location, u64> = BTreeMap::new();
         for (node, ns) in ran.chain(self.off_cpu.by_stack()) {
             if let Some(node) = node.filter(|node| tree.frames(*node).any(is_fetch)) {
-                add_to(by_line.entry(tree.own_or_innermost_line(node)).or_default(), ns);
+                add_to(by_line.entry(tree.own_line(node)).or_default(), ns);
             }
         }
         let (line, line_ns) = by_line.iter().max_by_key(|(_, ns)| **ns)?;

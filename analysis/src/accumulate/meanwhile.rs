@@ -140,7 +140,7 @@ impl Meanwhile {
         let ns = |samples: f64| (samples * 1e9 / hertz.max(1) as f64) as u64;
         let mut by_line: BTreeMap<Option<&Location>, f64> = BTreeMap::new();
         for (node, samples) in &self.ran {
-            let line = node.map(|node| tree.own_or_innermost_line(node));
+            let line = node.map(|node| tree.own_line(node));
             *by_line.entry(line).or_default() += samples;
         }
         let lines = by_line.into_iter();

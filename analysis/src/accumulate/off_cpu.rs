@@ -48,7 +48,7 @@ impl OffCpuPlaces {
         parts.sort_by_key(|(_, (_, ns))| Reverse(*ns));
         let mut lines: BTreeMap<_, OffCpuLine> = BTreeMap::new();
         for (((reason, for_data), node), (times, ns)) in parts {
-            let line = node.map(|node| tree.own_or_innermost_line(node));
+            let line = node.map(|node| tree.own_line(node));
             let by_reason = (!for_data).then_some(*reason);
             let of = lines.entry((by_reason, line)).or_insert_with(|| OffCpuLine {
                 reason: *reason,

@@ -200,12 +200,6 @@ impl StackTree {
         frames
     }
 
-    /// The innermost line that is no library's; without one the innermost.
-    pub(crate) fn own_or_innermost_line(&self, node: NodeId) -> &Location {
-        let node = &self.nodes[node];
-        self.location(node.own_line.unwrap_or(node.line))
-    }
-
     /// The frame of a stack that the nearest of these stacks below it called; `None` if it stands on none.
     pub(crate) fn frame_above(&self, node: NodeId, below: &BTreeSet<NodeId>) -> Option<&Location> {
         let parent = |node: &NodeId| self.nodes[*node].parent;

@@ -72,7 +72,7 @@ impl<'a> Facts<'a> {
     fn freed_objects(&self) -> Option<u64> {
         let called =
             self.process.called.iter().filter(|called| called.kind == CalledKind::Finalizer);
-        let finalized = called.map(|called| called.calls).fold(0, u64::saturating_add);
+        let finalized = sum(called.map(|called| called.calls));
         self.counted_as_freed().map(|counted| counted.max(finalized))
     }
 

@@ -61,7 +61,7 @@ impl Analysis {
 
     /// The line of a stack, as the profiler writes the place of a function.
     fn code_name(&self, node: Option<NodeId>) -> Option<String> {
-        let line = self.stacks.own_or_innermost_line(node?);
+        let line = self.stacks.own_line(node?);
         Some(format!("{}({}): {}", line.file, line.line?, line.function))
     }
 

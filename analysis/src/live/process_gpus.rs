@@ -6,14 +6,13 @@
 use super::device_work::LiveDeviceWork;
 use super::history::PauseHistory;
 use super::snapshot::ProcessGpu;
+use crate::accumulate::cuda::CUDA_DEVICE;
 use crate::accumulate::interval_union::IntervalUnion;
 use gctrace_event::DeviceMemory;
 use std::collections::BTreeMap;
 
 /// Devices of one process; a host has sixteen.
 const DEVICES: usize = 64;
-/// `c10::DeviceType` of CUDA devices.
-const CUDA_DEVICE: i8 = 1;
 
 /// GPU use of one process.
 #[derive(Clone, Debug, Default)]

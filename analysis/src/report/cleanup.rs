@@ -1,7 +1,7 @@
 //! The part of a report about explicit cleanup: `gc.collect()` and PyTorch's `empty_cache()`.
 
 use super::{Basis, Location};
-use crate::time::add_to;
+use crate::time::{add_to, sum};
 use gctrace_stats::ratio;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -194,9 +194,8 @@ impl CleanupTotal {
             let each = of(verdict).filter_map(|site| Some(site.each(sum(site)?)));
             each.max().filter(|most| *most > 0)
         };
-        let time = |sites: &mut dyn Iterator<Item = &CleanupSite>| {
-            sites.map(|site| site.time_ns).fold(0, u64::saturating_add)
-        };
+        let time =
+            |sites: &mut dyn Iterator<Item = &CleanupSite>| sum(sites.map(|site| site.time_ns));
         let time_ns = time(&mut sites.iter());
         let held_bytes = most(CleanupVerdict::FreesCycles, |site| site.freed_bytes);
         let held_device_bytes = most(CleanupVerdict::FreesCycles, |site| site.device_bytes);

@@ -74,8 +74,7 @@ fn separate_runs(report: &Report) -> String {
 }
 
 fn lost(report: &Report) -> String {
-    let lost = report.missing.lost.values().copied();
-    let lost = match lost.fold(0, u64::saturating_add) {
+    let lost = match sum(report.missing.lost.values().copied()) {
         0 => return String::new(),
         1 => "1 event was".to_owned(),
         lost => format!("{} events were", count(lost)),
@@ -114,8 +113,7 @@ fn undetermined(traces: &[TraceReport]) -> String {
 fn no_collection(report: &Report) -> String {
     let ours = report.traces.iter();
     let ours = ours.filter(|trace| trace.recorded_by.is_some());
-    let recorded = ours.map(|trace| trace.duration_ns);
-    let recorded = duration(recorded.fold(0, u64::saturating_add));
+    let recorded = duration(sum(ours.map(|trace| trace.duration_ns)));
     // In-process, the first and the last ones are not seen.
     let in_process = |trace: &TraceReport| {
         let recorded = trace.recorded.as_ref();

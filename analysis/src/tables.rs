@@ -16,7 +16,7 @@ pub use columns::Table;
 use crate::Analysis;
 use crate::accumulate::trace_state::TraceState;
 use crate::gpu::ranks::reduced;
-use crate::gpu::timeline::{ProcessTimeline, Timeline};
+use crate::gpu::timeline::Timeline;
 use file::{CellValue, TableFile};
 use gctrace_event::read::{DecodedItem, TraceCompletion};
 use gctrace_event::{CudaLayer, ForeignTimes, KindId, LayerRow, ObjectKind, Pause, Record};
@@ -141,18 +141,16 @@ impl<W: Write + Send> TraceTables<W> {
             return Ok(());
         }
         for kept in timelines {
-            let timeline = kept.whole();
+            let mut timeline = kept.whole().into_owned();
             self.write_timeline(&timeline)?;
+            timeline.pauses = Vec::new();
             self.processes.push(ReadProcess {
                 ops: timeline.ops.len() as u64,
                 calls: timeline.calls.len() as u64,
                 counted_launches: timeline.counted_launches.iter().map(|one| one.count).sum(),
                 steps: timeline.steps.len() as u64,
                 annotations: timeline.annotations.len() as u64,
-                reduced: reduced(Timeline {
-                    process: ProcessTimeline { pauses: Vec::new(), ..timeline.process.clone() },
-                    ..timeline.into_owned()
-                }),
+                reduced: reduced(&mut timeline),
             });
         }
         self.files.iter_mut().try_for_each(TableFile::end_trace)

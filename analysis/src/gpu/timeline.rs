@@ -10,6 +10,7 @@ use crate::spans::index::{Index, SmallNumber};
 pub use crate::spans::index::{Thread, ThreadIndex};
 use crate::spans::{PackedPauses, PauseSpan};
 use crate::time::duration;
+use bitcode::{Decode, Encode};
 use gctrace_event::{Collective, GpuOpKind, HostCodeKind};
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -72,10 +73,11 @@ pub enum GpuPart {
 }
 
 /// The recorded work of one process. All times are nanoseconds on the clock of its trace; every
-/// index is within its list.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// index is within its list. Encoded, it is without its process.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct Timeline {
     /// Its process, pauses and steps; a `Timeline` can be used as one.
+    #[bitcode(skip)]
     pub process: ProcessTimeline,
     /// Streams, in order of device and number. Without operations they are those that calls name by
     /// their handles, and which device they are of is unknown.
@@ -116,7 +118,7 @@ impl DerefMut for Timeline {
 }
 
 /// A stream of a device, identified by both numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode)]
 pub struct Stream {
     /// Number of the device in the process; `None` if unknown.
     pub device: Option<u32>,
@@ -126,7 +128,7 @@ pub struct Stream {
 
 /// An operation as a GPU ran it: a kernel, a memcpy or a memset; or a function that the host ran for a
 /// stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Op {
     /// Start of the execution, in ns on the timeline's clock.
     pub start_ns: u64,
@@ -207,7 +209,7 @@ impl<'a> Communicator<'a> {
 }
 
 /// A call of the CUDA runtime, the CUDA driver or NCCL on the CPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct Call {
     /// Start of the call on the CPU, in ns on the timeline's clock.
     pub start_ns: u64,
@@ -240,7 +242,7 @@ impl Call {
 
 /// Launches of one thread to one stream within a millisecond; only the first and the last have a
 /// timestamp.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct CountedLaunches {
     /// Start of the first launch, in ns on the timeline's clock.
     pub first_ns: u64,
@@ -255,7 +257,7 @@ pub struct CountedLaunches {
 }
 
 /// A stream, or the calling thread, waits for an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct EventWait {
     /// The call that waits (or makes a stream wait).
     pub call: CallIndex,
@@ -268,7 +270,7 @@ pub struct EventWait {
 }
 
 /// A named interval on a thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct AnnotationSpan {
     /// Start of the annotation, in ns on the timeline's clock.
     pub start_ns: u64,
@@ -281,14 +283,14 @@ pub struct AnnotationSpan {
 }
 
 /// An interval of a thread in a Python function or an operator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CodeSpan {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct CodeSpan<T = ThreadIndex> {
     /// Start of the interval, in ns on the timeline's clock.
     pub start_ns: u64,
     /// End of the interval, in ns on the timeline's clock.
     pub end_ns: u64,
     /// The thread that ran it.
-    pub thread: ThreadIndex,
+    pub thread: T,
     /// What `name` names.
     pub kind: HostCodeKind,
     /// Its name, as the profiler writes it.
@@ -296,7 +298,7 @@ pub struct CodeSpan {
 }
 
 /// Samples of a thread in a row that found it at the same place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 pub struct HostSamples {
     /// The first of them, in ns on the timeline's clock.
     pub start_ns: u64,
@@ -338,9 +340,10 @@ pub struct IgnoredRecords {
 }
 
 /// Strings that are stored once each and referred to by index.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub struct StringTable {
     texts: Vec<String>,
+    #[bitcode(skip)]
     indices: HashMap<String, NameIndex>,
 }
 
@@ -355,10 +358,9 @@ impl StringTable {
         index
     }
 
-    /// Strings that differ, by index.
-    pub(crate) fn from_texts(texts: Vec<String>) -> Self {
-        let indices = texts.iter().cloned().zip((0..).map(Index::new));
-        Self { indices: indices.collect(), texts }
+    /// Finds the indices of strings that were decoded.
+    pub(crate) fn find_indices(&mut self) {
+        self.indices = self.texts.iter().cloned().zip((0..).map(Index::new)).collect();
     }
 
     /// All strings, by index.

@@ -5,13 +5,14 @@
 //! A list has at most `u32::MAX` entries. Whoever makes an index beyond panics: a trace would have
 //! to be hundreds of gigabytes long, and the list alone would take over 60 GB of memory.
 
+use bitcode::{Decode, Encode};
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
 use std::num::NonZeroU32;
 
 /// A number from 0 to `u32::MAX - 1`, such as a count or a sequence number.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Encode, Decode)]
 pub struct SmallNumber(
     /// One more than the number.
     NonZeroU32,
@@ -48,6 +49,7 @@ impl fmt::Debug for SmallNumber {
 }
 
 /// The place of an entry in a list of `T`, from 0.
+#[derive(Encode, Decode)]
 pub struct Index<T>(SmallNumber, PhantomData<fn() -> T>);
 
 impl<T> Index<T> {
@@ -67,11 +69,6 @@ impl<T> Index<T> {
     #[must_use]
     pub fn at(self) -> usize {
         self.0.get() as usize
-    }
-
-    /// The place as a number.
-    pub(crate) fn number(self) -> SmallNumber {
-        self.0
     }
 
     /// The index of an entry that is appended.

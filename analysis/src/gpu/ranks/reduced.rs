@@ -24,16 +24,18 @@ pub(crate) fn shared_ops(timeline: &Timeline) -> Vec<OpIndex> {
 }
 
 /// The part of a timeline that other ranks have something to do with: of its operations
-/// [`shared_ops`].
-pub(crate) fn reduced(timeline: Timeline) -> Timeline {
-    let ops = shared_ops(&timeline);
+/// [`shared_ops`]. It takes the process.
+pub(crate) fn reduced(timeline: &mut Timeline) -> Timeline {
+    let process = std::mem::take(&mut timeline.process);
+    let ops = shared_ops(timeline);
     let ops: Vec<&Op> = ops.iter().map(|at| &timeline.ops[*at]).collect();
     let mut calls: BTreeMap<CallIndex, CallIndex> = BTreeMap::new();
     let launches = ops.iter().filter_map(|op| op.call);
     calls.extend(launches.map(|call| (call, call)));
     let mut names = StringTable::default();
     let mut name = |index: NameIndex| names.intern(timeline.names.text(index));
-    let mut reduced = Timeline { streams: timeline.streams, ..Timeline::default() };
+    let streams = timeline.streams.clone();
+    let mut reduced = Timeline { process, streams, ..Timeline::default() };
     for (call, kept) in &mut calls {
         let call = timeline.calls[*call];
         let function = name(call.function);
@@ -53,6 +55,5 @@ pub(crate) fn reduced(timeline: Timeline) -> Timeline {
         }
     }
     reduced.names = Arc::new(names);
-    reduced.process = timeline.process;
     reduced
 }

@@ -79,7 +79,7 @@ pub fn bounds(timeline: &Timeline, circumstances: BoundsContext) -> Option<Vec<P
 
 struct BoundsEvaluator<'a> {
     timeline: &'a Timeline,
-    activity: &'a CallActivity,
+    activity: &'a CallActivity<'a>,
     emptiness: activity::EmptyQueueSweep<'a>,
     complete: bool,
     one_device: bool,
@@ -108,7 +108,7 @@ impl BoundsEvaluator<'_> {
         }
         match self.activity.next_sync(end_ns) {
             Some(sync) if !self.activity.put_between(start_ns, sync.start_ns) => {
-                match sync.waited_ns() {
+                match sync.duration_ns() {
                     ..=AT_ONCE_NS => (BoundsRule::GpuFoundEmpty, 0, length_ns),
                     _ => (BoundsRule::GpuStayedBusy, 0, 0),
                 }

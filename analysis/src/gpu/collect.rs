@@ -8,16 +8,17 @@ mod parts;
 
 use super::calls::CallEffect;
 use super::timeline::{
-    AnnotationSpan, Call, Communicator, GpuPart, HostSamples, NameIndex, StepSource, StepSpan,
-    Stream, StringTable, Thread, ThreadIndex, Timeline,
+    AnnotationSpan, Call, CodeSpan, Communicator, HostSamples, Op, StepSource, StepSpan, Stream,
+    StringTable, Thread, ThreadIndex, Timeline,
 };
 use crate::spans::index::{Index, SmallNumber};
 use crate::spans::{PackedPauses, PauseSpan};
 use crate::time::intervals::Intervals;
 use gctrace_event::{
-    Annotation, CpuSamples, CudaCall, CudaLaunches, GpuOp, GpuOpKind, GpuSync, HostCode,
-    HostCodeKind, NamedMarker, OffCpu, OmittedGpuWork, Pause, StepMark,
+    Annotation, CpuSamples, CudaCall, CudaLaunches, GpuOp, GpuSync, HostCode, HostCodeKind,
+    NamedMarker, OffCpu, OmittedGpuWork, Pause, StepMark,
 };
+use indexmap::IndexSet;
 use parts::InParts;
 use std::collections::{BTreeMap, HashMap};
 use std::num::{NonZeroU32, NonZeroU64};
@@ -33,6 +34,7 @@ const NO_PROCESS: u32 = 0;
 pub struct TimelineCollector {
     processes: BTreeMap<u32, ProcessBuilder>,
     names: StringTable,
+    streams: IndexSet<Stream>,
     ops: Vec<RawOp>,
     syncs: Vec<GpuSync>,
     /// By process id; of processes and threads that do nothing else, it is of no use.
@@ -43,16 +45,10 @@ pub struct TimelineCollector {
     omitted: HashMap<u32, Vec<(u64, u64)>>,
 }
 
-/// An operation whose process and call are not determined yet.
+/// An operation whose process and call are not determined yet. Its stream is one of the trace's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct RawOp {
-    start_ns: u64,
-    end_ns: u64,
-    stream: Stream,
-    name: NameIndex,
-    kind: GpuOpKind,
-    group: Option<NameIndex>,
-    sequence: Option<SmallNumber>,
+    op: Op,
     bytes: Option<u64>,
     pid: Option<u32>,
     correlation: Option<u64>,
@@ -66,15 +62,8 @@ struct RawCall {
     stream: Option<u64>,
 }
 
-/// A Python function or an operator of a thread that may not be known.
-#[derive(Debug, Clone, Copy)]
-struct RawCode {
-    start_ns: u64,
-    end_ns: u64,
-    tid: Option<u32>,
-    kind: HostCodeKind,
-    name: NameIndex,
-}
+/// A Python function or an operator of a thread id that may not be known.
+type RawCode = CodeSpan<Option<u32>>;
 
 /// What belongs to a process and was kept for the whole trace.
 #[derive(Debug, Default)]
@@ -87,17 +76,14 @@ struct WorkOfProcess {
 /// One process while its trace is read.
 #[derive(Debug, Default)]
 struct ProcessBuilder {
-    threads: Vec<Thread>,
+    /// What needs no other records: threads, annotations, samples and steps.
+    timeline: Timeline,
     thread_indices: HashMap<u32, ThreadIndex>,
     calls: Vec<RawCall>,
     counted_launches: Vec<(ThreadIndex, CudaLaunches)>,
     pauses: PackedPauses,
-    annotations: Vec<AnnotationSpan>,
-    samples: Vec<HostSamples>,
-    steps: Vec<StepSpan>,
     /// The marks of steps, by thread.
     marks: BTreeMap<(u32, NamedMarker), Vec<TimedMark>>,
-    gpu_part: Option<GpuPart>,
 }
 
 /// Time of a mark, and the CPU time of its thread then; `None` if unknown.
@@ -105,7 +91,7 @@ type TimedMark = (u64, Option<u64>);
 
 impl ProcessBuilder {
     fn thread(&mut self, tid: u32) -> ThreadIndex {
-        let new = || Index::push(&mut self.threads, Thread { tid, name: None });
+        let new = || Index::push(&mut self.timeline.threads, Thread { tid, name: None });
         *self.thread_indices.entry(tid).or_insert_with(new)
     }
 }
@@ -180,14 +166,18 @@ impl TimelineCollector {
         let collective = op.collective.as_deref();
         let group = collective.and_then(Communicator::name);
         let sequence = collective.and_then(|collective| collective.sequence);
+        let stream = Stream { device: Some(op.device), number: op.stream };
         self.ops.push(RawOp {
-            start_ns: op.start_ns,
-            end_ns: op.end_ns,
-            stream: Stream { device: Some(op.device), number: op.stream },
-            name: self.names.intern(&op.name),
-            kind: op.kind,
-            group: group.map(|group| self.names.intern(&group)),
-            sequence: sequence.and_then(SmallNumber::new),
+            op: Op {
+                start_ns: op.start_ns,
+                end_ns: op.end_ns,
+                stream: Index::new(self.streams.insert_full(stream).0),
+                name: self.names.intern(&op.name),
+                call: None,
+                kind: op.kind,
+                group: group.map(|group| self.names.intern(&group)),
+                sequence: sequence.and_then(SmallNumber::new),
+            },
             bytes: op.bytes,
             pid: op.pid,
             correlation: op.correlation,
@@ -206,7 +196,7 @@ impl TimelineCollector {
         let thread = part.thread(annotation.tid);
         let (start_ns, end_ns) = (annotation.start_ns, annotation.end_ns);
         match annotation.step_number() {
-            Some(number) => part.steps.push(StepSpan {
+            Some(number) => part.timeline.steps.push(StepSpan {
                 start_ns,
                 end_ns,
                 thread,
@@ -214,7 +204,10 @@ impl TimelineCollector {
                 number,
                 source: StepSource::ProfilerStep,
             }),
-            None => part.annotations.push(AnnotationSpan { start_ns, end_ns, thread, name }),
+            None => {
+                let annotation = AnnotationSpan { start_ns, end_ns, thread, name };
+                part.timeline.annotations.push(annotation);
+            }
         }
     }
 
@@ -224,7 +217,8 @@ impl TimelineCollector {
         let part = self.processes.entry(samples.pid).or_default();
         let thread = part.thread(samples.tid);
         let (start_ns, end_ns) = (samples.at_ns, samples.until_ns);
-        part.samples.push(HostSamples { start_ns, end_ns, count: samples.count, thread, name });
+        let count = samples.count;
+        part.timeline.samples.push(HostSamples { start_ns, end_ns, count, thread, name });
     }
 
     /// Whether a call of this thread was added.
@@ -244,7 +238,7 @@ impl TimelineCollector {
             Some(pid) => self.code.entry(pid).or_default(),
             None => &mut self.overhead,
         };
-        of_process.push(RawCode { start_ns, end_ns, tid, kind, name });
+        of_process.push(RawCode { start_ns, end_ns, thread: tid, kind, name });
     }
 
     /// Adds times off the CPU of a thread that it knows: what it waited for, and the place as the profiler writes
@@ -255,19 +249,19 @@ impl TimelineCollector {
         let part = self.processes.entry(off.pid).or_default();
         let thread = part.thread(off.tid);
         let waits = off.spans().filter(|(start_ns, end_ns)| start_ns < end_ns);
-        part.annotations.extend(waits.map(|(start_ns, end_ns)| AnnotationSpan {
+        part.timeline.annotations.extend(waits.map(|(start_ns, end_ns)| AnnotationSpan {
             start_ns,
             end_ns,
             thread,
             name,
         }));
         if let Some(name) = place {
-            let (tid, kind) = (Some(off.tid), HostCodeKind::Function);
+            let (thread, kind) = (Some(off.tid), HostCodeKind::Function);
             let code = self.code.entry(off.pid).or_default();
             code.extend(off.spans().map(|(start_ns, end_ns)| RawCode {
                 start_ns,
                 end_ns,
-                tid,
+                thread,
                 kind,
                 name,
             }));
@@ -297,7 +291,7 @@ impl TimelineCollector {
     }
 
     /// The timelines of processes that did any work on a GPU or collected; of one whose GPU work is there in
-    /// parts, two ([`GpuPart`]).
+    /// parts, two ([`GpuPart`](super::timeline::GpuPart)).
     #[must_use]
     pub fn finish(mut self, about: &TimelineContext) -> Vec<Timeline> {
         let owners = self.owners();
@@ -324,8 +318,9 @@ impl TimelineCollector {
                 parts.push((elsewhere, WorkOfProcess::default()));
                 parts.extend(kept);
             }
-            let of_part =
-                |(process, work): (ProcessBuilder, _)| process.timeline(pid, work, &names, about);
+            let of_part = |(process, work): (ProcessBuilder, _)| {
+                process.timeline(pid, work, (&names, &self.streams), about)
+            };
             timelines.extend(parts.into_iter().map(of_part));
         }
         timelines
@@ -364,7 +359,9 @@ impl TimelineCollector {
         let mut ops = std::mem::take(&mut self.ops);
         // Sorted once, so that duplicates are adjacent and the operations of each process are in
         // order.
-        ops.sort_by_key(|op| (op.start_ns, op.end_ns, op.stream, op.correlation, op.name));
+        ops.sort_by_key(|RawOp { op, correlation, .. }| {
+            (op.start_ns, op.end_ns, self.streams[op.stream.at()], *correlation, op.name)
+        });
         let mut by_process: BTreeMap<u32, Vec<RawOp>> = BTreeMap::new();
         if let Some(only) = owners.only
             && ops.iter().all(|op| op.pid.is_none_or(|pid| pid == only))
@@ -373,10 +370,10 @@ impl TimelineCollector {
             by_process.retain(|_, ops| !ops.is_empty());
             return by_process;
         }
-        for op in ops {
-            let pid = op.pid;
-            let pid = pid.unwrap_or_else(|| owners.of(op.correlation, op.start_ns));
-            by_process.entry(pid).or_default().push(op);
+        for raw in ops {
+            let pid = raw.pid;
+            let pid = pid.unwrap_or_else(|| owners.of(raw.correlation, raw.op.start_ns));
+            by_process.entry(pid).or_default().push(raw);
         }
         by_process
     }

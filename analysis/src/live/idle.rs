@@ -89,7 +89,7 @@ enum PendingEvent {
 }
 
 /// One device.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct DeviceIdle {
     device: u32,
     first_ns: u64,
@@ -278,11 +278,7 @@ impl DeviceIdle {
             first_ns: start_ns,
             end_ns,
             ends: VecDeque::from([end_ns]),
-            functions: VecDeque::new(),
-            lead: Lead::default(),
-            starts: VecDeque::new(),
-            total_ns: BTreeMap::new(),
-            by_bucket: BTreeMap::new(),
+            ..Self::default()
         }
     }
 

@@ -12,39 +12,23 @@ struct Enqueue {
     stream: Option<StreamIndex>,
 }
 
-/// A call that returns when work is done.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct SyncCall {
-    pub(super) start_ns: u64,
-    pub(super) end_ns: u64,
-    /// `None`: it empties no stream for certain, or all of them.
-    stream: Option<StreamIndex>,
-    kind: CallEffect,
-}
-
-impl SyncCall {
-    pub(super) fn waited_ns(&self) -> u64 {
-        self.end_ns - self.start_ns
-    }
-}
-
 /// The relevant calls of one process.
 #[derive(Debug)]
-pub(super) struct CallActivity {
+pub(super) struct CallActivity<'a> {
     /// Calls that enqueue work, by `from_ns`.
     puts: Vec<Enqueue>,
     /// For each put the latest `to_ns` of it and those before.
     latest_to_ns: Vec<u64>,
-    /// Synchronizing calls, by start.
-    syncs: Vec<SyncCall>,
+    /// Calls that return when work is done, by start.
+    syncs: Vec<&'a Call>,
     /// Threads that put work into streams.
     pub(super) launching: BTreeSet<ThreadIndex>,
     /// Whether launches are in the trace at all.
     pub(super) has_launches: bool,
 }
 
-impl CallActivity {
-    pub(super) fn of(timeline: &Timeline) -> Self {
+impl<'a> CallActivity<'a> {
+    pub(super) fn of(timeline: &'a Timeline) -> Self {
         let mut activity = Self {
             puts: Vec::new(),
             latest_to_ns: Vec::new(),
@@ -78,7 +62,7 @@ impl CallActivity {
         activity
     }
 
-    fn add(&mut self, call: &Call) {
+    fn add(&mut self, call: &'a Call) {
         match call.kind {
             CallEffect::Launch | CallEffect::GraphLaunch => self.has_launches = true,
             CallEffect::Copy | CallEffect::Collective => {}
@@ -88,12 +72,7 @@ impl CallActivity {
                 // A call with an unknown end shows neither how long it waited nor which operations
                 // have ended.
                 if call.timed {
-                    self.syncs.push(SyncCall {
-                        start_ns: call.start_ns,
-                        end_ns: call.end_ns,
-                        stream: call.stream,
-                        kind: call.kind,
-                    });
+                    self.syncs.push(call);
                 }
                 return;
             }
@@ -116,14 +95,14 @@ impl CallActivity {
     }
 
     /// The first synchronizing call that starts at that time or later.
-    pub(super) fn next_sync(&self, at_ns: u64) -> Option<&SyncCall> {
+    pub(super) fn next_sync(&self, at_ns: u64) -> Option<&'a Call> {
         let before = self.syncs.partition_point(|sync| sync.start_ns < at_ns);
-        self.syncs.get(before)
+        self.syncs.get(before).copied()
     }
 
     /// Answers, for ascending times, whether all streams were known to be empty.
     pub(super) fn emptiness(&self, from_start: bool) -> EmptyQueueSweep<'_> {
-        let mut by_end: Vec<&SyncCall> = self.syncs.iter().collect();
+        let mut by_end = self.syncs.clone();
         by_end.sort_by_key(|sync| sync.end_ns);
         EmptyQueueSweep {
             activity: self,
@@ -141,8 +120,8 @@ impl CallActivity {
 /// A sweep over puts and synchronizing calls in order of time.
 #[derive(Debug)]
 pub(super) struct EmptyQueueSweep<'a> {
-    activity: &'a CallActivity,
-    by_end: Vec<&'a SyncCall>,
+    activity: &'a CallActivity<'a>,
+    by_end: Vec<&'a Call>,
     puts_seen: usize,
     syncs_seen: usize,
     /// For each stream, the last time at which work may have been enqueued.

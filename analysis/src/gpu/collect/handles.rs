@@ -22,11 +22,7 @@ impl ProcessBuilder {
     pub(super) fn streams_by_handle(&self) -> SortedStreams {
         let of_calls = self.calls.iter().filter_map(|raw| raw.stream);
         let of_launches = self.counted_launches.iter().map(|(_, launches)| launches.stream);
-        let mut sorted: Vec<Stream> =
-            of_calls.chain(of_launches).map(|number| Stream { device: None, number }).collect();
-        sorted.sort_unstable();
-        sorted.dedup();
-        SortedStreams { sorted }
+        SortedStreams::of(of_calls.chain(of_launches).map(|number| Stream { device: None, number }))
     }
 
     pub(super) fn take_counted_launches(

@@ -13,8 +13,9 @@ use crate::gpu::timeline::{
 };
 use crate::spans::index::Index;
 use gctrace_event::{GpuSync, GpuSyncKind};
+use indexmap::IndexSet;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 impl ProcessBuilder {
@@ -22,52 +23,48 @@ impl ProcessBuilder {
         mut self,
         pid: u32,
         work: WorkOfProcess,
-        names: &Arc<StringTable>,
+        (names, all_streams): (&Arc<StringTable>, &IndexSet<Stream>),
         about: &TimelineContext,
     ) -> Timeline {
         let WorkOfProcess { ops, syncs, code } = work;
-        for thread in &mut self.threads {
+        for thread in &mut self.timeline.threads {
             thread.name = about.thread_names.get(&(pid, thread.tid)).cloned();
         }
-        let mut timeline = Timeline {
-            process: ProcessTimeline {
-                trace: about.trace,
-                process_trace: about.trace,
-                pid,
-                namespace_pid: about.namespace_pids.get(&pid).copied(),
-                rank: about.ranks.get(&pid).copied().or(about.rank),
-                world_size: about.world_size,
-                unix_offset_ns: about.unix_offset_ns,
-                is_ours: about.is_ours,
-                gpu_part: self.gpu_part,
-                ..ProcessTimeline::default()
-            },
-            names: Arc::clone(names),
-            ..Timeline::default()
+        if self.timeline.steps.is_empty() {
+            self.timeline.steps = self.steps_between_marks();
+        }
+        let streams = if ops.is_empty() {
+            self.streams_by_handle()
+        } else {
+            SortedStreams::of(ops.iter().map(|raw| all_streams[raw.op.stream.at()]))
         };
-        let streams =
-            if ops.is_empty() { self.streams_by_handle() } else { SortedStreams::of(&ops) };
-        timeline.counted_launches = self.take_counted_launches(&streams);
-        let correlations = self.take_calls(&mut timeline, &streams);
-        timeline.add_ops(&ops, &correlations, &streams);
+        let counted_launches = self.take_counted_launches(&streams);
+        let mut timeline = Timeline { counted_launches, names: Arc::clone(names), ..self.timeline };
+        timeline.process = ProcessTimeline {
+            trace: about.trace,
+            process_trace: about.trace,
+            pid,
+            namespace_pid: about.namespace_pids.get(&pid).copied(),
+            rank: about.ranks.get(&pid).copied().or(about.rank),
+            world_size: about.world_size,
+            unix_offset_ns: about.unix_offset_ns,
+            is_ours: about.is_ours,
+            packed: Arc::new(self.pauses),
+            ..timeline.process
+        };
+        let correlations = timeline.add_calls(self.calls, &streams);
+        timeline.add_ops(&ops, &correlations, (&streams, all_streams));
         if pid == NO_PROCESS && timeline.calls.is_empty() {
             timeline.ignored.without_process = timeline.ops.len() as u64;
         }
         timeline.waits = waits(&syncs, &correlations, &streams);
         timeline.streams = streams.sorted;
-        if self.steps.is_empty() {
-            self.steps = self.steps_between_marks();
-        }
-        self.annotations.sort_by_key(|annotation| annotation.start_ns);
-        timeline.annotations = self.annotations;
-        self.samples.sort_by_key(|samples| samples.start_ns);
-        timeline.samples = self.samples;
+        timeline.annotations.sort_by_key(|annotation| annotation.start_ns);
+        timeline.samples.sort_by_key(|samples| samples.start_ns);
         if timeline.has_gpu_times() {
             timeline.code = code_by_thread(&code, &self.thread_indices, &timeline.calls, names);
         }
-        timeline.steps = apart(self.steps);
-        timeline.threads = self.threads;
-        timeline.packed = Arc::new(self.pauses);
+        timeline.steps = apart(std::mem::take(&mut timeline.steps));
         if timeline.steps.is_empty() {
             timeline.steps = periods::steps(&timeline);
         }
@@ -106,38 +103,6 @@ impl ProcessBuilder {
         }
         Vec::new()
     }
-
-    /// Sorts the calls, leaves out nested ones, and returns for each correlation id the index of
-    /// the outermost call, since driver and runtime share the id.
-    fn take_calls(&mut self, timeline: &mut Timeline, streams: &SortedStreams) -> CorrelationMap {
-        let mut calls = std::mem::take(&mut self.calls);
-        // Of two with the same start, the longer one encloses the other.
-        calls.sort_by_key(|raw| (raw.call.start_ns, Reverse(raw.call.end_ns)));
-        let mut correlations = Vec::with_capacity(calls.len());
-        let mut open: Vec<Option<(CallIndex, RawCall)>> = vec![None; self.threads.len()];
-        timeline.calls.reserve_exact(calls.len());
-        for raw in calls {
-            let around = &mut open[raw.call.thread.at()];
-            let at = match around {
-                Some((at, outer)) if raw == *outer => {
-                    timeline.ignored.duplicates += 1;
-                    *at
-                }
-                Some((at, outer)) if raw.call.end_ns <= outer.call.end_ns && outer.call.timed => {
-                    timeline.ignored.nested_calls += 1;
-                    *at
-                }
-                _ => {
-                    let stream = raw.stream.and_then(|number| streams.only(number));
-                    let at = Index::push(&mut timeline.calls, Call { stream, ..raw.call });
-                    *around = Some((at, raw));
-                    at
-                }
-            };
-            correlations.extend(raw.correlation.map(|id| (id, at)));
-        }
-        CorrelationMap::of(correlations)
-    }
 }
 
 /// Calls by correlation id; of several with one id, the first.
@@ -161,79 +126,95 @@ impl CorrelationMap {
 }
 
 impl Timeline {
-    fn add_ops(&mut self, ops: &[RawOp], correlations: &CorrelationMap, streams: &SortedStreams) {
+    /// Adds the calls by start, leaves out nested ones, and returns for each correlation id the index of
+    /// the outermost call, since driver and runtime share the id.
+    fn add_calls(&mut self, mut calls: Vec<RawCall>, streams: &SortedStreams) -> CorrelationMap {
+        // Of two with the same start, the longer one encloses the other.
+        calls.sort_by_key(|raw| (raw.call.start_ns, Reverse(raw.call.end_ns)));
+        let mut correlations = Vec::with_capacity(calls.len());
+        let mut open: Vec<Option<(CallIndex, RawCall)>> = vec![None; self.threads.len()];
+        self.calls.reserve_exact(calls.len());
+        for raw in calls {
+            let around = &mut open[raw.call.thread.at()];
+            let at = match around {
+                Some((at, outer)) if raw == *outer => {
+                    self.ignored.duplicates += 1;
+                    *at
+                }
+                Some((at, outer)) if raw.call.end_ns <= outer.call.end_ns && outer.call.timed => {
+                    self.ignored.nested_calls += 1;
+                    *at
+                }
+                _ => {
+                    let stream = raw.stream.and_then(|number| streams.only(number));
+                    let at = Index::push(&mut self.calls, Call { stream, ..raw.call });
+                    *around = Some((at, raw));
+                    at
+                }
+            };
+            correlations.extend(raw.correlation.map(|id| (id, at)));
+        }
+        CorrelationMap::of(correlations)
+    }
+
+    /// `streams`: of the process, and all of the trace, which the operations refer to.
+    #[expect(clippy::expect_used, reason = "the list of streams was made of the operations")]
+    fn add_ops(
+        &mut self,
+        ops: &[RawOp],
+        correlations: &CorrelationMap,
+        (streams, all_streams): (&SortedStreams, &IndexSet<Stream>),
+    ) {
         self.ops.reserve_exact(ops.len());
         let mut before = None;
-        for op in ops {
-            let call = correlations.call(op.correlation);
+        for raw in ops {
+            let call = correlations.call(raw.correlation);
             // Many kernels of a graph share the id of its launch, and may be equal in all else.
             let kind = call.map(|call| self.calls[call].kind);
-            let named = op.correlation.is_some() && kind != Some(CallEffect::GraphLaunch);
-            if named && before == Some(op) {
+            let named = raw.correlation.is_some() && kind != Some(CallEffect::GraphLaunch);
+            if named && before == Some(raw) {
                 self.ignored.duplicates += 1;
                 continue;
             }
-            before = Some(op);
-            self.add(op, call, streams);
+            before = Some(raw);
+            let stream = streams.index(all_streams[raw.op.stream.at()]);
+            let stream = stream.expect("invariant: the streams of all operations are listed");
+            self.add(Op { stream, call, ..raw.op }, raw.bytes);
         }
     }
 
-    fn add(&mut self, raw: &RawOp, call: Option<CallIndex>, streams: &SortedStreams) {
-        let stream = streams.of_op(raw);
-        match call {
+    fn add(&mut self, op: Op, bytes: Option<u64>) {
+        match op.call {
             None => self.ignored.ops_without_call += 1,
             Some(call) => {
                 let call = &mut self.calls[call];
-                call.stream.get_or_insert(stream);
-                if raw.start_ns < call.start_ns {
+                call.stream.get_or_insert(op.stream);
+                if op.start_ns < call.start_ns {
                     self.ignored.ops_before_call += 1;
                 }
             }
         }
-        let at = Index::push(
-            &mut self.ops,
-            Op {
-                start_ns: raw.start_ns,
-                end_ns: raw.end_ns,
-                stream,
-                name: raw.name,
-                call,
-                kind: raw.kind,
-                group: raw.group,
-                sequence: raw.sequence,
-            },
-        );
-        self.op_bytes.extend(raw.bytes.map(|bytes| (at, bytes)));
+        let at = Index::push(&mut self.ops, op);
+        self.op_bytes.extend(bytes.map(|bytes| (at, bytes)));
     }
 }
 
 /// The streams of a process, sorted.
 #[derive(Debug, Default)]
 pub(super) struct SortedStreams {
-    pub(super) sorted: Vec<Stream>,
+    sorted: Vec<Stream>,
 }
 
 impl SortedStreams {
-    fn of(ops: &[RawOp]) -> Self {
-        let mut sorted: Vec<Stream> = Vec::new();
-        for op in ops {
-            if let Err(at) = sorted.binary_search(&op.stream) {
-                sorted.insert(at, op.stream);
-            }
-        }
-        Self { sorted }
+    pub(super) fn of(streams: impl Iterator<Item = Stream>) -> Self {
+        let mut sorted = BTreeSet::new();
+        sorted.extend(streams);
+        Self { sorted: sorted.into_iter().collect() }
     }
 
     fn index(&self, stream: Stream) -> Option<StreamIndex> {
         let found = self.sorted.binary_search(&stream);
         found.ok().map(Index::new)
-    }
-
-    /// The stream of an operation of the process.
-    #[expect(clippy::expect_used, reason = "`of` has made the list of the operations")]
-    fn of_op(&self, op: &RawOp) -> StreamIndex {
-        let found = self.index(op.stream);
-        found.expect("invariant: the streams of all operations are listed")
     }
 
     /// The stream of that number, if only one device has one.
@@ -272,8 +253,8 @@ fn code_by_thread(
     names: &StringTable,
 ) -> Vec<CodeSpan> {
     let code = code.iter().filter_map(|code| {
-        let RawCode { start_ns, end_ns, kind, name, .. } = *code;
-        let thread = match code.tid {
+        let RawCode { start_ns, end_ns, thread, kind, name } = *code;
+        let thread = match thread {
             Some(tid) => threads.get(&tid).copied(),
             None => calling(calls, (start_ns, end_ns)),
         };

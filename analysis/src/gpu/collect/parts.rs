@@ -4,7 +4,7 @@
 //! one part, and the pauses and steps of all the time are on a timeline without GPU work.
 
 use super::{ProcessBuilder, WorkOfProcess};
-use crate::gpu::timeline::GpuPart;
+use crate::gpu::timeline::{GpuPart, Timeline};
 use crate::spans::PackedPauses;
 use crate::time::duration;
 use crate::time::intervals::Intervals;
@@ -25,15 +25,15 @@ pub(super) struct InParts {
 impl InParts {
     /// `omitted`: when work was that was only counted.
     pub(super) fn of(process: ProcessBuilder, work: WorkOfProcess, omitted: &Intervals) -> Self {
-        let elsewhere = ProcessBuilder {
-            threads: process.threads.clone(),
+        let of_process = process.timeline.process.clone();
+        let mut elsewhere = ProcessBuilder {
+            timeline: Timeline { process: of_process, ..Timeline::default() },
             thread_indices: process.thread_indices.clone(),
             pauses: process.pauses.clone(),
-            steps: process.steps.clone(),
             marks: process.marks.clone(),
-            gpu_part: Some(GpuPart::Elsewhere),
             ..ProcessBuilder::default()
         };
+        elsewhere.timeline.gpu_part = Some(GpuPart::Elsewhere);
         let window = process.part(&work, omitted);
         let kept = window.map(|window| (process.within(window), work.within(window)));
         Self { elsewhere, kept }
@@ -43,7 +43,7 @@ impl InParts {
 impl ProcessBuilder {
     /// The part with the longest pause; of several the longest part.
     fn part(&self, work: &WorkOfProcess, omitted: &Intervals) -> Option<Window> {
-        let of_ops: Vec<Window> = work.ops.iter().map(|op| (op.start_ns, op.end_ns)).collect();
+        let of_ops: Vec<Window> = work.ops.iter().map(|raw| raw.op.span()).collect();
         let of_calls = || self.calls.iter().map(|raw| raw.call.span()).collect();
         let mut spans = if of_ops.is_empty() { of_calls() } else { of_ops };
         spans.sort_unstable();
@@ -74,9 +74,11 @@ impl ProcessBuilder {
         self.calls.retain(|raw| is_within(part, raw.call.span()));
         self.counted_launches
             .retain(|(_, launches)| is_within(part, (launches.first_ns, launches.last_ns)));
-        self.annotations.retain(|span| is_within(part, (span.start_ns, span.end_ns)));
-        self.samples.retain(|samples| is_within(part, (samples.start_ns, samples.end_ns)));
-        self.steps.retain(|step| is_within(part, (step.start_ns, step.end_ns)));
+        let timeline = &mut self.timeline;
+        timeline.annotations.retain(|span| is_within(part, (span.start_ns, span.end_ns)));
+        timeline.samples.retain(|samples| is_within(part, (samples.start_ns, samples.end_ns)));
+        timeline.steps.retain(|step| is_within(part, (step.start_ns, step.end_ns)));
+        timeline.gpu_part = Some(GpuPart::Kept);
         for marks in self.marks.values_mut() {
             marks.retain(|(at_ns, _)| is_within(part, (*at_ns, *at_ns)));
         }
@@ -85,14 +87,13 @@ impl ProcessBuilder {
         for pause in pauses.iter().filter(|pause| reaches(part, pause.span())) {
             self.pauses.push(pause);
         }
-        self.gpu_part = Some(GpuPart::Kept);
         self
     }
 }
 
 impl WorkOfProcess {
     fn within(mut self, part: Window) -> Self {
-        self.ops.retain(|op| is_within(part, (op.start_ns, op.end_ns)));
+        self.ops.retain(|raw| is_within(part, raw.op.span()));
         self.syncs.retain(|sync| is_within(part, (sync.start_ns, sync.end_ns)));
         self.code.retain(|code| reaches(part, (code.start_ns, code.end_ns)));
         self

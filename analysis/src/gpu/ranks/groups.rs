@@ -68,7 +68,7 @@ pub(super) enum OtherRanks {
 }
 
 /// Kernels of one communicator on the job's clock.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct KernelGroup {
     name: Option<NameIndex>,
     /// Positions of its ranks.
@@ -194,14 +194,7 @@ fn merge_undecided(
             continue;
         }
         if let GroupMatch::Same { noise_ns } = groups[*one].verdict(&groups[*other], enough).0 {
-            let empty = KernelGroup {
-                name: None,
-                ranks: BTreeSet::new(),
-                collectives: Vec::new(),
-                noise_ns: None,
-                undecided: false,
-            };
-            let taken = std::mem::replace(&mut groups[*other], empty);
+            let taken = std::mem::take(&mut groups[*other]);
             groups[*one].add(taken, noise_ns);
             merged_into[*other] = *one;
             any = true;

@@ -5,7 +5,7 @@
 
 use super::growth::traversed;
 use crate::report::{AfterFreeze, Basis};
-use crate::time::add_to;
+use crate::time::{add_to, duration};
 use gctrace_event::{GcReason, Pause};
 
 /// A full collection shows a freeze if it traversed less than one in this many of the objects that
@@ -19,15 +19,8 @@ const SMALLEST: u64 = 10_000;
 pub(crate) struct FreezeWatch {
     /// Objects that the last full collection left.
     left: Option<u64>,
-    after: Option<SinceFreeze>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct SinceFreeze {
-    at_ns: u64,
-    frozen_objects: u64,
-    collections: u64,
-    freed: u64,
+    /// With its time on the clock of the trace.
+    after: Option<AfterFreeze>,
 }
 
 impl FreezeWatch {
@@ -42,8 +35,9 @@ impl FreezeWatch {
             let before = self.left.replace(traversed - pause.collected.unwrap_or(0).min(traversed));
             let before = before.filter(|before| *before >= SMALLEST && traversed < before / FROZEN);
             if let Some(before) = before.filter(|_| self.after.is_none()) {
-                self.after = Some(SinceFreeze {
-                    at_ns: pause.start_ns,
+                self.after = Some(AfterFreeze {
+                    basis: Basis::Inferred,
+                    after_start_ns: pause.start_ns,
                     frozen_objects: before - traversed,
                     collections: 0,
                     freed: 0,
@@ -58,19 +52,13 @@ impl FreezeWatch {
 
     /// When the freeze was seen.
     pub(crate) fn at_ns(&self) -> Option<u64> {
-        Some(self.after?.at_ns)
+        Some(self.after?.after_start_ns)
     }
 
     /// `None` unless a freeze was seen.
     pub(crate) fn report(&self, started_ns: u64) -> Option<AfterFreeze> {
         let after = self.after?;
-        Some(AfterFreeze {
-            basis: Basis::Inferred,
-            after_start_ns: after.at_ns.saturating_sub(started_ns),
-            frozen_objects: after.frozen_objects,
-            collections: after.collections,
-            freed: after.freed,
-        })
+        Some(AfterFreeze { after_start_ns: duration(started_ns, after.after_start_ns), ..after })
     }
 }
 

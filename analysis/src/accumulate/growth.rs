@@ -2,6 +2,7 @@
 
 use crate::regression::Regression;
 use crate::report::{Basis, GrowthPoint, GrowthReport, Prediction};
+use crate::time::duration;
 use gctrace_event::{GcReason, Pause};
 
 /// Collections kept for `over_time`.
@@ -14,15 +15,9 @@ const ENOUGH_R_SQUARED: f64 = 0.5;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct GrowthState {
     regression: Regression,
-    points: Option<[GrowthSample; 3]>,
-    series: ThinnedSeries<GrowthSample, SERIES>,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct GrowthSample {
-    start_ns: u64,
-    objects: u64,
-    duration_ns: u64,
+    /// With starts on the clock of the trace, as all points here.
+    points: Option<[GrowthPoint; 3]>,
+    series: ThinnedSeries<GrowthPoint, SERIES>,
 }
 
 /// Objects that a full collection traversed: those it left and those it freed.
@@ -40,15 +35,15 @@ impl GrowthState {
         if pause.reason == GcReason::Shutdown || pause.unfinished {
             return None;
         }
-        let point =
-            GrowthSample { start_ns: pause.start_ns, objects, duration_ns: pause.duration_ns() };
+        let (after_start_ns, duration_ns) = (pause.start_ns, pause.duration_ns());
+        let point = GrowthPoint { after_start_ns, objects, duration_ns };
         self.regression.add(point.objects as f64, point.duration_ns as f64);
         self.series.add(point);
         let [first, last, largest] = self.points.get_or_insert([point; 3]);
-        if point.start_ns < first.start_ns {
+        if point.after_start_ns < first.after_start_ns {
             *first = point;
         }
-        if point.start_ns >= last.start_ns {
+        if point.after_start_ns >= last.after_start_ns {
             *last = point;
         }
         if point.objects > largest.objects {
@@ -60,10 +55,9 @@ impl GrowthState {
     /// `None` for fewer than two collections.
     pub(crate) fn report(&self, started_ns: u64) -> Option<GrowthReport> {
         let points = self.points.filter(|_| self.regression.count() > 1)?;
-        let report = |point: GrowthSample| GrowthPoint {
-            after_start_ns: point.start_ns.saturating_sub(started_ns),
-            objects: point.objects,
-            duration_ns: point.duration_ns,
+        let report = |point: GrowthPoint| GrowthPoint {
+            after_start_ns: duration(started_ns, point.after_start_ns),
+            ..point
         };
         let [first, last, largest] = points.map(report);
         let mut over_time: Vec<GrowthPoint> =

@@ -17,7 +17,8 @@ pub(crate) struct PressureSums {
     intervals: u64,
     covered_ns: u64,
     net_containers: u64,
-    arenas: Option<ArenaSums>,
+    /// Without what follows from its sums.
+    arenas: Option<ArenasReport>,
     /// Number of pauses with a known count of the youngest generation, and the sum of these counts.
     counting_pauses: u64,
     counted_in_pauses: u64,
@@ -25,15 +26,6 @@ pub(crate) struct PressureSums {
     pub(crate) latest: Option<Pressure>,
     /// The latest allocations per second of CPU time, and when that was reported.
     pub(crate) allocations: Option<(u64, u64)>,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct ArenaSums {
-    covered_ns: u64,
-    mapped: u64,
-    unmapped: u64,
-    /// Largest balance at the end of an interval; intervals come in order of time.
-    peak: i64,
 }
 
 impl PressureSums {
@@ -54,7 +46,9 @@ impl PressureSums {
             add_to(&mut arenas.covered_ns, length_ns);
             add_to(&mut arenas.mapped, mapped);
             add_to(&mut arenas.unmapped, unmapped);
-            arenas.peak = arenas.balance().max(arenas.peak);
+            // Intervals come in order of time.
+            arenas.balance = balance(arenas.mapped, arenas.unmapped);
+            arenas.peak_balance = arenas.balance.max(arenas.peak_balance);
         }
     }
 
@@ -85,29 +79,23 @@ impl PressureSums {
             covered_ns,
             net_containers,
             net_containers_per_s: rate(net_containers, covered_ns),
-            arenas: self.arenas.map(|arenas| arenas.report(version.and_then(arena_bytes))),
+            arenas: self.arenas.map(|arenas| arenas.computed(version.and_then(arena_bytes))),
         })
     }
 }
 
-impl ArenaSums {
-    fn report(self, arena_bytes: Option<i64>) -> ArenasReport {
-        let balance = self.balance();
-        ArenasReport {
-            covered_ns: self.covered_ns,
-            mapped: self.mapped,
-            unmapped: self.unmapped,
+impl ArenasReport {
+    /// With what follows from its sums.
+    fn computed(self, arena_bytes: Option<i64>) -> Self {
+        let balance = balance(self.mapped, self.unmapped);
+        Self {
             mapped_per_s: rate(self.mapped, self.covered_ns),
             unmapped_per_s: rate(self.unmapped, self.covered_ns),
             balance,
             balance_bytes: arena_bytes.map(|bytes| balance.saturating_mul(bytes)),
-            peak_balance: self.peak,
-            peak_balance_bytes: arena_bytes.map(|bytes| self.peak.saturating_mul(bytes)),
+            peak_balance_bytes: arena_bytes.map(|bytes| self.peak_balance.saturating_mul(bytes)),
+            ..self
         }
-    }
-
-    fn balance(self) -> i64 {
-        balance(self.mapped, self.unmapped)
     }
 }
 
@@ -148,17 +136,18 @@ pub(crate) fn together<'a>(
 }
 
 fn arenas_together(a: &ArenasReport, b: &ArenasReport) -> ArenasReport {
-    let arenas = ArenaSums {
+    let arenas = ArenasReport {
         covered_ns: sum([a.covered_ns, b.covered_ns]),
         mapped: sum([a.mapped, b.mapped]),
         unmapped: sum([a.unmapped, b.unmapped]),
-        peak: a.peak_balance.saturating_add(b.peak_balance),
+        peak_balance: a.peak_balance.saturating_add(b.peak_balance),
+        ..ArenasReport::default()
     };
     let both = |(a, b): (i64, i64)| a.saturating_add(b);
     ArenasReport {
         balance_bytes: a.balance_bytes.zip(b.balance_bytes).map(both),
         peak_balance_bytes: a.peak_balance_bytes.zip(b.peak_balance_bytes).map(both),
-        ..arenas.report(None)
+        ..arenas.computed(None)
     }
 }
 

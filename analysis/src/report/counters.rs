@@ -144,7 +144,7 @@ pub struct PressureReport {
 }
 
 /// Arenas: the blocks that pymalloc maps from the system. Always measured.
-#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct ArenasReport {
     /// Time over which arenas were counted, in ns.
     pub covered_ns: u64,

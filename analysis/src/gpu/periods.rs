@@ -105,9 +105,7 @@ fn anchor(timeline: &Timeline, stream: StreamIndex) -> Option<Vec<CallIndex>> {
 fn is_regular(places: &[usize]) -> bool {
     let pairs = places.iter().zip(places.iter().skip(1));
     let distances: Vec<usize> = pairs.map(|(this, next)| next - this).collect();
-    let mut sorted = distances.clone();
-    sorted.sort_unstable();
-    let Some(&usual) = sorted.get(sorted.len() / 2) else {
+    let Some(usual) = gctrace_stats::median_high(&mut distances.clone()) else {
         return false;
     };
     let regular = distances.iter().filter(|distance| **distance == usual).count();

@@ -330,12 +330,8 @@ fn of_count(of: HeapCount) -> String {
     format!("{}, {}", counted(of.objects, "object"), bytes(of.bytes))
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a share")]
 fn ratio(part: u64, whole: u64) -> f64 {
-    match whole {
-        0 => 0.0,
-        _ => part as f64 / whole as f64,
-    }
+    gctrace_stats::ratio(part, whole).unwrap_or(0.0)
 }
 
 fn bold_head(mut lines: Vec<String>, style: Style) -> Vec<String> {

@@ -41,6 +41,8 @@ pub(crate) struct JudgedRun<'a> {
     among: u64,
     /// Whether an interpreter forked it.
     pub(crate) forked: bool,
+    /// See [`PhasesReport::workers`].
+    workers: u64,
     /// Start of the trace on that clock.
     origin_ns: u64,
     /// The clock of the phases is that of its trace.
@@ -87,21 +89,26 @@ impl<'a> JudgedRun<'a> {
             let waits = enough == 0 && ranks && process.rank.is_none();
             !free_threaded(process) && !waits && steps_of(process) >= enough
         });
+        let mut workers: BTreeMap<_, u64> = BTreeMap::new();
+        for worker in processes.iter().filter_map(worker_of) {
+            *workers.entry(worker).or_default() += 1;
+        }
         let mut count = 0;
         let runs = among.filter_map(|process| {
             let states = states.get(&(process.trace, process.pid)).cloned().unwrap_or_default();
             let fork_ns = first_forks.get(&(process.trace, process.pid)).copied();
             let run = Self::of_process(analysis, timeline_of(process)?, process, states, fork_ns)?;
+            let alike = worker_of(process).and_then(|worker| workers.get(&worker).copied());
+            let run = Self { workers: alike.unwrap_or(1), ..run };
             count += 1;
             Some((verdict::weight(&run.report_without_lines()), run))
         });
         let (_, worst) = runs.max_by(|(one, _), (other, _)| one.cmp(other))?;
         // What an interpreter starts by exec has another command line, or its parent is unknown.
         let worker = worst.process;
-        let mut parents = processes.iter().filter(|parent| Some(parent.pid) == worker.parent);
-        let forked = worker.origin == Some(ProcessOrigin::Child)
-            && parents
-                .any(|parent| parent.trace == worker.trace && parent.command == worker.command);
+        let is_child = worker.origin == Some(ProcessOrigin::Child);
+        let parent = worker.parent.map(|pid| (worker.trace, pid)).filter(|_| is_child);
+        let forked = parent.is_some_and(|parent| first_forks.contains_key(&parent));
         Some(Self { among: count, forked, ..worst })
     }
 
@@ -147,6 +154,7 @@ impl<'a> JudgedRun<'a> {
             },
             among: 1,
             forked: false,
+            workers: 1,
             origin_ns,
             has_own_clock,
             tree: &analysis.stacks,
@@ -272,6 +280,7 @@ impl<'a> JudgedRun<'a> {
             rank: self.process.rank,
             among: self.among,
             forked: self.forked,
+            workers: self.workers,
             judged: JudgedPhase::Training,
             training_by: self.phases.mark,
             steps: self.phases.steps,
@@ -284,6 +293,15 @@ impl<'a> JudgedRun<'a> {
         report.judged = verdict::judged_phase(&report);
         report
     }
+}
+
+/// Which process forked it, by trace and id, and its command; `None` if it is no worker.
+fn worker_of(process: &ProcessReport) -> Option<(usize, u32, &[String])> {
+    let is_child = process.origin == Some(ProcessOrigin::Child);
+    process
+        .parent
+        .filter(|_| is_child)
+        .map(|parent| (process.trace, parent, process.command.as_slice()))
 }
 
 /// The stack of a pause of these processes, of one id; `None` without one.

@@ -88,7 +88,9 @@ fn level_of_share(
 fn training_level(phases: &PhasesReport) -> Level {
     let training = &phases.training;
     let (ratio, count) = (training.paused_ratio, training.pauses.count);
-    let (longest_ns, judged_ns) = (training.longest_collection_ns(), training.unhindered_ns());
+    // What workers repeat is not as short as one of them.
+    let judged_ns = training.unhindered_ns().saturating_mul(phases.workers.max(1));
+    let longest_ns = training.longest_collection_ns();
     level_of_share(ratio, longest_ns, count, judged_ns, phases.steps.is_some())
 }
 

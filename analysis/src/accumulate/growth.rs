@@ -52,6 +52,11 @@ impl GrowthState {
         Some(objects.saturating_sub(pause.collected.unwrap_or(0)))
     }
 
+    /// The most objects that a collection traversed; `None` without any.
+    pub(crate) fn largest(&self) -> Option<u64> {
+        self.points.map(|[.., largest]| largest.objects)
+    }
+
     /// `None` for fewer than two collections.
     pub(crate) fn report(&self, started_ns: u64) -> Option<GrowthReport> {
         let points = self.points.filter(|_| self.regression.count() > 1)?;

@@ -251,9 +251,8 @@ impl<'a> Facts<'a> {
                 && (Some(parent.pid), parent.trace) == (self.process.parent, self.process.trace)
         };
         let parent = self.report.processes.iter().find(is_heir);
-        let growths = [Some(self.process), parent].into_iter().flatten();
-        let growths = growths.filter_map(|process| process.growth.as_ref());
-        growths.into_iter().any(|growth| growth.largest.objects >= LARGE_HEAP)
+        let mut heaps = [Some(self.process), parent].into_iter().flatten();
+        heaps.any(|process| process.largest_heap >= Some(LARGE_HEAP))
     }
 
     /// Time of all its collections when the interpreter ends, and after its last step, in ns. In-process, that of the

@@ -24,6 +24,9 @@ pub struct PhasesReport {
     pub among: u64,
     /// Whether an interpreter forked the process: it began with the heap of its parent.
     pub forked: bool,
+    /// Number of processes that the same one forked, with itself, if it is one: what each does is repeated as often.
+    #[serde(skip)]
+    pub(crate) workers: u64,
     /// The phase that the verdict is about.
     pub judged: JudgedPhase,
     /// What the start and the end of training were recognized by.

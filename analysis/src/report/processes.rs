@@ -171,6 +171,9 @@ pub struct ProcessReport {
     pub settings: Option<SettingsReport>,
     /// How the pause of a full collection grows with the heap; `null` without such collections.
     pub growth: Option<GrowthReport>,
+    /// The most objects that a full collection traversed; `None` if unknown.
+    #[serde(skip)]
+    pub(crate) largest_heap: Option<u64>,
     /// What its explicit cleanup costs and gives back; `null` without any.
     pub cleanup: Option<CleanupReport>,
     /// Whether it keeps more and more memory; `null` without five samples of anything after its warm-up.

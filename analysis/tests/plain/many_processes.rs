@@ -2,8 +2,8 @@
 //! follow their number.
 
 use gctrace_analysis::Analysis;
-use gctrace_analysis::report::Report;
-use gctrace_event::{GcReason, Pause, Record};
+use gctrace_analysis::report::{AdviceId, Level, Report};
+use gctrace_event::{GcReason, Pause, Process, ProcessOrigin, Record};
 use test_kit::reports::{add, end, exit, pause, process, report};
 
 /// Number of processes of a trace that are listed.
@@ -91,4 +91,32 @@ fn a_hundred_thousand_processes() {
     let report = report(workers(0..count), Some(end(u64::from(count))));
     assert_eq!(report.totals.pauses.count, u64::from(count));
     assert_eq!(report.totals.processes, u64::from(count));
+}
+
+/// What `multiprocessing.Process` does with each part of a table: forked workers that live for 60 ms each.
+fn short_workers(count: u32) -> Report {
+    let mut records = vec![process(1, 0, "generational")];
+    for worker in 0..count {
+        let (pid, from_ms) = (2 + worker, 100 + 100 * u64::from(worker));
+        let Record::Process(of) = process(pid, from_ms, "generational") else { continue };
+        let (parent, origin) = (Some(1), ProcessOrigin::Child);
+        records.push(Record::Process(Process { parent, origin, ..of }));
+        for young in 0..4 {
+            records.push(Record::Pause(pause(pid, from_ms + young, from_ms + young + 1)));
+        }
+        let full = pause(pid, from_ms + 10, from_ms + 50);
+        let oldest_objects = Some(300_000);
+        records.push(Record::Pause(Pause { generation: 2, oldest_objects, ..full }));
+        records.push(exit(pid, from_ms + 60));
+    }
+    report(records, Some(end(3_000)))
+}
+
+#[test]
+fn many_short_workers_are_not_too_short() {
+    assert_eq!(short_workers(1).verdict.level, Level::TooShort);
+    let many = short_workers(10);
+    assert_eq!(many.verdict.level, Level::Heavy);
+    let first = many.advice.first().map(|advice| advice.id);
+    assert_eq!(first, Some(AdviceId::FreezeBeforeFork));
 }

@@ -111,4 +111,6 @@ macro_rules! messages {
     };
 }
 
-pub(super) use {messages, packed, unpacked};
+pub(super) use messages;
+pub(super) use packed;
+pub(super) use unpacked;

@@ -77,7 +77,7 @@ impl<'a> SlotWords<'a> {
     }
 
     fn finish(mut self) -> WordSum {
-        if self.at % 8 != 0 {
+        if !self.at.is_multiple_of(8) {
             self.write_word(self.at);
         }
         self.sum
@@ -89,7 +89,7 @@ impl Pack for SlotWords<'_> {
     fn byte(&mut self, byte: u8) {
         self.word |= u64::from(byte) << (self.at % 8 * 8);
         self.at += 1;
-        if self.at % 8 == 0 {
+        if self.at.is_multiple_of(8) {
             self.write_word(self.at - 1);
         }
     }

@@ -1,5 +1,7 @@
 //! docs/records.md, made from the declarations of the kinds and from the code that names them.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
+
 use gctrace_event::{Phase, Record};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -28,7 +28,7 @@ fn record(thread: u32, number: u64) -> PythonMessage {
         reason: if number % 2 == 1 { RingReason::Exit } else { RingReason::Automatic },
         oldest_objects: number as u32,
         freed_bytes: Some(number ^ 3),
-        cpu_ns: (number % 5 > 0).then_some(number),
+        cpu_ns: (!number.is_multiple_of(5)).then_some(number),
     })
 }
 

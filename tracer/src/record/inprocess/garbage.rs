@@ -119,7 +119,6 @@ impl GarbageRecords {
             kinds: kinds.collect(),
             births: births.collect(),
             cycles: garbage.cycles.is_some().then(|| cycles.collect()),
-            ..Garbage::default()
         };
         self.open.insert(garbage.tid, found);
     }

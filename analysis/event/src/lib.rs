@@ -52,19 +52,7 @@ pub use file::TraceFile;
 pub use file::WriteError;
 pub use foreign_times::ForeignTimes;
 pub use notebook::{NotebookCells, cell_name};
-pub use record::{
-    AliveLines, Allocations, AllocatorMemory, Annotation, BirthCount, Called, CalledKind,
-    Collective, CollectorKind, Counter, Counters, CpuSamples, CudaCall, CudaLaunches, CudaLayer,
-    CycleCount, CycleEdge, CycleId, CycleSignature, DeviceMemory, EmptyCache, EventSource,
-    ExaminedProcesses, Frame, FrameId, Garbage, GcReason, GcSettings, GenerationTotal, GpuApi,
-    GpuDevice, GpuOp, GpuOpKind, GpuProcess, GpuSample, GpuSync, GpuSyncKind, Head, HitCost,
-    HostCode, HostCodeKind, Interpreter, Kind, KindCount, KindId, LayerHeld, LayerMade, LayerMark,
-    LayerRow, Layers, LayersRemark, Members, NamedMarker, NotKept, Note, ObjectKind, OffCpu,
-    OffCpuReason, OmittedGpuWork, OmittedPauses, Pause, PauseMemory, Phase, Pressure, ProbeCost,
-    Process, ProcessCounters, ProcessExit, ProcessOrigin, Record, RecordedTotals, RecordingMode,
-    Segment, SpacedClass, StepMark, ThreadName, TraceEnd, TraceHeader, UnseenCollections,
-    is_launch, is_throttling,
-};
+pub use record::*;
 pub use unpaired::{UnpairedPauses, overlap_ns};
 
 /// Maximum number of frames of a recorded stack.

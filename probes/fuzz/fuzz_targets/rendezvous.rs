@@ -3,7 +3,7 @@
 
 #![no_main]
 
-use gctrace_ring::{OfferState, RingConsumer, RingListener};
+use gctrace_ring::{GpuMessage, OfferState, RingConsumer, RingListener, RingProducer};
 use libfuzzer_sys::fuzz_target;
 use std::fs::File;
 use std::io::Write;
@@ -26,6 +26,14 @@ static SOCKET: LazyLock<(PathBuf, RingListener)> = LazyLock::new(|| {
     (path, listener)
 });
 
+/// First bytes of a ring.
+static VERSION: LazyLock<[u8; 8]> = LazyLock::new(|| {
+    let (_, memory) = RingProducer::<GpuMessage>::create(1).unwrap();
+    let mut version = [0; 8];
+    File::from(memory).read_exact_at(&mut version, 0).unwrap();
+    version
+});
+
 /// Descriptor chosen by `kind`: sealed memory of a ring's length, other memory, or no memory at
 /// all.
 fn descriptor(kind: u8, memory: &[u8]) -> File {
@@ -42,7 +50,7 @@ fn descriptor(kind: u8, memory: &[u8]) -> File {
     file.set_len(length).unwrap();
     file.write_all_at(memory, 0).unwrap();
     if kind & 16 == 0 {
-        file.write_all_at(b"GCTRINGD", 0).unwrap();
+        file.write_all_at(VERSION.as_slice(), 0).unwrap();
     }
     if kind & 32 == 0 {
         // SAFETY: plain numbers.
@@ -98,7 +106,7 @@ fuzz_target!(|input: (u8, bool, [u8; 3], &[u8], &[u8])| {
             if let OfferState::Offer(offered) = connection.receive()
                 && let Ok(mut ring) = RingConsumer::open(offered.ring.as_fd(), 1)
             {
-                ring.read(true, |_| {});
+                ring.read(true, |_: GpuMessage| {});
             }
         }
     }

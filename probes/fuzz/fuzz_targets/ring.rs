@@ -58,7 +58,12 @@ fn read<M: Message + Debug + PartialEq>(bytes: &[u8]) {
         assert!(taken <= RECORDS);
     }
     let _ = consumer.allocations();
-    let _ = (consumer.lost().total(), consumer.torn().total(), consumer.costs(), consumer.allocation_ns());
+    let _ = (
+        consumer.lost().total(),
+        consumer.torn().total(),
+        consumer.costs(),
+        consumer.allocation_ns(),
+    );
 }
 
 fn comes_back<M: Message + Debug + PartialEq>(message: &M) {

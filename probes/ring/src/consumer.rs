@@ -9,6 +9,7 @@ use std::fmt;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+use zerocopy::IntoBytes as _;
 
 /// Why an offered ring is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,10 +84,10 @@ enum SlotState {
 pub struct RingConsumer {
     mapping: RingMapping,
     tail: u64,
-    /// The slot that blocks others, and since when.
-    stuck: Option<(u64, Instant)>,
-    /// A message, copied before it is looked at: the program could change it meanwhile.
-    copied: Vec<u8>,
+    /// Since when slots before this one block others: all of them were reserved by then.
+    blocked: Option<(u64, Instant)>,
+    /// Words of a message, copied before they are looked at: the program could change them meanwhile.
+    copied: Vec<u64>,
     torn: LostRecords,
     /// See [`RingConsumer::on_clock`].
     ahead_ns: i64,
@@ -121,7 +122,7 @@ impl RingConsumer {
         Ok(Self {
             mapping,
             tail: 0,
-            stuck: None,
+            blocked: None,
             copied: Vec::new(),
             torn: LostRecords::default(),
             ahead_ns: 0,
@@ -144,36 +145,47 @@ impl RingConsumer {
         let mut read = RingRead::default();
         let mut gap = 0;
         let mut is_orphaned = false;
+        // Slots before it are not waited for.
+        let mut given_up = if dead { end } else { self.tail };
         while self.tail != end {
             let state = self.state(self.tail, end);
-            let slots = match state {
-                SlotState::Whole(message) => {
-                    match self.copy::<M>(message) {
-                        Some(message) => {
-                            read.messages += 1;
-                            take(message);
-                        }
-                        None => self.tear::<M>(message, &mut read),
-                    }
-                    gap = 0;
-                    message.slots()
-                }
-                _ if !dead && !self.is_stuck(state, end) => {
+            if !matches!(state, SlotState::Whole(_)) && !is_before(self.tail, given_up) {
+                let Some(stuck) = self.stuck_until(state, end) else {
                     read.is_waiting = true;
                     break;
+                };
+                given_up = stuck;
+            }
+            let slots = match state {
+                SlotState::Whole(message) => {
+                    gap = 0;
+                    match self.copy::<M>(message) {
+                        Some(copied) => {
+                            read.messages += 1;
+                            take(copied);
+                            is_orphaned = false;
+                            message.slots()
+                        }
+                        None => {
+                            self.tear::<M>(message, &mut read);
+                            is_orphaned = true;
+                            self.until_next(message, end)
+                        }
+                    }
                 }
                 SlotState::Claimed(message) => {
                     self.tear::<M>(message, &mut read);
+                    is_orphaned = false;
                     gap += 1;
-                    message.slots()
+                    self.until_next(message, end)
                 }
                 SlotState::Unknown => {
                     read.damaged += u64::from(!is_orphaned);
+                    is_orphaned = true;
                     gap += 1;
                     1
                 }
             };
-            is_orphaned = state == SlotState::Unknown;
             self.tail = if gap < LONGEST_GAP { self.tail.wrapping_add(slots) } else { end };
         }
         // Release: the slots were read before they are freed.
@@ -202,18 +214,31 @@ impl RingConsumer {
     /// The message that starts at the next slot; `None` if it is invalid, or not whole after all.
     fn copy<M: Message>(&mut self, head: MessageHead) -> Option<M> {
         self.copied.clear();
-        let mut sum = WordSum::default();
-        for place in 1..=head.words() {
-            let slot = self.mapping.slot(self.tail.wrapping_add((place / PAYLOAD_WORDS) as u64));
-            let word = slot.words[place % PAYLOAD_WORDS].load(Ordering::Relaxed);
-            sum.add(word);
-            self.copied.extend_from_slice(&word.to_le_bytes());
+        let mut sum = WordSum::of(self.tail);
+        // The head's place is before them.
+        let mut from = 1;
+        for at in 0..head.slots() {
+            let slot = self.mapping.slot(self.tail.wrapping_add(at));
+            let left = head.words() - self.copied.len();
+            for word in slot.words.iter().skip(std::mem::take(&mut from)).take(left) {
+                let word = word.load(Ordering::Relaxed);
+                sum.add(word);
+                self.copied.push(word.to_le());
+            }
         }
-        let bytes = self.copied.get(..head.length)?;
+        let bytes = self.copied.as_bytes().get(..head.length)?;
         if sum.folded() != head.sum {
             return None;
         }
         M::unpack(head.number, bytes, self.ahead_ns)
+    }
+
+    /// Number of slots from an invalid message to the next: its length may be that of a late writer, and what is
+    /// there another's.
+    fn until_next(&self, message: MessageHead, end: u64) -> u64 {
+        let is_start =
+            |at: &u64| self.state(self.tail.wrapping_add(*at), end) != SlotState::Unknown;
+        (1..message.slots()).find(is_start).unwrap_or(message.slots())
     }
 
     /// Counts a message that will never be whole.
@@ -224,24 +249,24 @@ impl RingConsumer {
         }
     }
 
-    /// Whether the next slot has blocked a finished message for too long. If there is no finished
-    /// one, as in a stopped process, nothing is blocked.
-    fn is_stuck(&mut self, state: SlotState, end: u64) -> bool {
-        let number = self.tail;
-        let since = match self.stuck {
-            Some((stuck, since)) if stuck == number => since,
-            _ => {
-                self.stuck = Some((number, Instant::now()));
-                return false;
-            }
+    /// The slot up to which all that is unfinished has blocked a finished message for too long. If there is no
+    /// finished one, as in a stopped process, nothing is blocked.
+    fn stuck_until(&mut self, state: SlotState, end: u64) -> Option<u64> {
+        let (until, since) = match self.blocked {
+            Some((until, since)) if is_before(self.tail, until) => (until, since),
+            _ => *self.blocked.insert((end, Instant::now())),
         };
-        let behind = number.wrapping_add(match state {
+        if since.elapsed() < STUCK {
+            return None;
+        }
+        let behind = self.tail.wrapping_add(match state {
             SlotState::Claimed(message) => message.slots(),
             _ => 1,
         });
         let scanned = end.wrapping_sub(behind).min(LONGEST_GAP);
-        let is_whole = |number| matches!(self.state(number, end), SlotState::Whole(_));
-        since.elapsed() >= STUCK && (0..scanned).any(|at| is_whole(behind.wrapping_add(at)))
+        let mut numbers = (0..scanned).map(|at| behind.wrapping_add(at));
+        let whole = numbers.find(|at| matches!(self.state(*at, end), SlotState::Whole(_)))?;
+        Some(if is_before(whole, until) { whole } else { until })
     }
 
     /// Messages that were lost because they were invalid, or their writer died within, by kind; the kind is the one
@@ -308,6 +333,11 @@ impl RingConsumer {
         let since_ns = moved(since_ns, self.ahead_ns);
         (since_ns > 0).then(|| (since_ns, totals, table.frees.load(Ordering::Relaxed)))
     }
+}
+
+/// Whether a slot is before another; they are less than half of all numbers apart.
+fn is_before(number: u64, other: u64) -> bool {
+    other.wrapping_sub(number).cast_signed() > 0
 }
 
 /// Length of the memory in bytes; sealed, so it cannot shrink.

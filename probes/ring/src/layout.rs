@@ -4,8 +4,8 @@
 
 use std::sync::atomic::AtomicU64;
 
-/// First eight bytes; the last of them is the version of this layout and of the records.
-pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"GCTRINGF");
+/// First eight bytes; the last of them is the version of this layout and of the messages.
+pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"GCTRINGG");
 
 /// Slots of a process's Python ring: 1 MiB. At 100,000 collections a second (two messages each, of a slot each) and
 /// a reader that polls every 40 ms, 8,000 are in use.
@@ -66,11 +66,18 @@ impl MessageHead {
     }
 }
 
-/// Sum of the words of a message: like FxHash (rustc-hash), which costs three instructions a word.
-#[derive(Clone, Copy, Default)]
+/// Sum of the words of a message and of its place: like FxHash (rustc-hash), which costs three instructions a word.
+#[derive(Clone, Copy)]
 pub(crate) struct WordSum(u64);
 
 impl WordSum {
+    /// Of the message that starts at the slot of this number, without words: what was written for another place has
+    /// another sum.
+    #[inline]
+    pub(crate) fn of(number: u64) -> Self {
+        Self(number)
+    }
+
     #[inline]
     pub(crate) fn add(&mut self, word: u64) {
         self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95);
@@ -233,6 +240,7 @@ const _: () = assert!(PYTHON_RECORDS.is_power_of_two() && GPU_RECORDS.is_power_o
 /// The mapped memory. Unmapped when dropped.
 pub(crate) struct RingMapping {
     base: *mut u8,
+    /// 0: unmapped by another.
     bytes: usize,
     pub(crate) records: usize,
 }
@@ -278,7 +286,7 @@ impl RingMapping {
     }
 
     /// The same slots in memory of this process alone, twice: for tests under Miri, which knows no shared files.
-    /// The second must be forgotten, and not be used once the first is dropped.
+    /// The second has no length, so that dropping it unmaps nothing; it must not be used once the first is dropped.
     #[cfg(test)]
     pub(crate) fn twice(records: usize) -> [Self; 2] {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -287,7 +295,7 @@ impl RingMapping {
         // SAFETY: a new mapping, placed by the kernel; nothing else is touched.
         let base = unsafe { libc::mmap(std::ptr::null_mut(), bytes, rights, flags, -1, 0) };
         assert_ne!(base, libc::MAP_FAILED);
-        [(); 2].map(|()| Self { base: base.cast(), bytes, records })
+        [bytes, 0].map(|bytes| Self { base: base.cast(), bytes, records })
     }
 
     pub(crate) fn header(&self) -> &RingHeader {
@@ -312,8 +320,10 @@ impl RingMapping {
 
 impl Drop for RingMapping {
     fn drop(&mut self) {
-        // SAFETY: made by `new`, unmapped once.
-        unsafe { libc::munmap(self.base.cast(), self.bytes) };
+        if self.bytes > 0 {
+            // SAFETY: made by `new`, unmapped once.
+            unsafe { libc::munmap(self.base.cast(), self.bytes) };
+        }
     }
 }
 

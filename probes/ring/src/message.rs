@@ -33,7 +33,7 @@ pub type TextId = u32;
 pub const NO_TEXT: TextId = 0;
 
 /// Maximum length of a text in bytes: names of templated kernels can be kilobytes long.
-const LONGEST_TEXT: usize = 2000;
+pub(crate) const LONGEST_TEXT: usize = 2000;
 
 /// An interval; `end_ns` precedes `start_ns` in a damaged ring only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -35,20 +35,25 @@ pub struct RingProducer<M> {
     carries: PhantomData<fn(&M)>,
 }
 
-/// The first words of a message behind its head, and the length of all of it.
-#[derive(Default)]
-struct FirstWords {
-    words: [u64; PAYLOAD_WORDS - 1],
+/// Bytes of a message that fit into its first slot, behind its head.
+const FIRST_BYTES: usize = (PAYLOAD_WORDS - 1) * 8;
+
+/// The first bytes of a message, and the length of all of it.
+struct FirstBytes {
+    /// A whole word is written at any of them.
+    bytes: [u8; FIRST_BYTES + 8],
     length: usize,
 }
 
-impl Pack for FirstWords {
+impl Pack for FirstBytes {
     #[inline]
-    fn byte(&mut self, byte: u8) {
-        if let Some(word) = self.words.get_mut(self.length / 8) {
-            *word |= u64::from(byte) << (self.length % 8 * 8);
+    fn word(&mut self, word: u64, count: usize) {
+        // What does not fit is written twice.
+        let rest = self.bytes.get_mut(self.length.min(FIRST_BYTES)..);
+        if let Some(place) = rest.and_then(|rest| rest.first_chunk_mut()) {
+            *place = word.to_le_bytes();
         }
-        self.length += 1;
+        self.length += count;
     }
 }
 
@@ -65,20 +70,19 @@ struct SlotWords<'a> {
 
 impl<'a> SlotWords<'a> {
     fn new(mapping: &'a RingMapping, number: u64) -> Self {
-        Self { mapping, number, at: 8, word: 0, sum: WordSum::default() }
+        Self { mapping, number, at: 8, word: 0, sum: WordSum::of(number) }
     }
 
-    /// Writes the word that ends at this byte.
-    fn write_word(&mut self, last: usize) {
-        let slot = self.mapping.slot(self.number.wrapping_add((last / (PAYLOAD_WORDS * 8)) as u64));
-        slot.words[last / 8 % PAYLOAD_WORDS].store(self.word, Ordering::Relaxed);
+    /// Writes the word at this place, in words from the head.
+    fn write_word(&mut self, place: usize) {
+        let slot = self.mapping.slot(self.number.wrapping_add((place / PAYLOAD_WORDS) as u64));
+        slot.words[place % PAYLOAD_WORDS].store(self.word, Ordering::Relaxed);
         self.sum.add(self.word);
-        self.word = 0;
     }
 
     fn finish(mut self) -> WordSum {
         if !self.at.is_multiple_of(8) {
-            self.write_word(self.at);
+            self.write_word(self.at / 8);
         }
         self.sum
     }
@@ -86,11 +90,13 @@ impl<'a> SlotWords<'a> {
 
 impl Pack for SlotWords<'_> {
     #[inline]
-    fn byte(&mut self, byte: u8) {
-        self.word |= u64::from(byte) << (self.at % 8 * 8);
-        self.at += 1;
-        if self.at.is_multiple_of(8) {
-            self.write_word(self.at - 1);
+    fn word(&mut self, word: u64, count: usize) {
+        let (place, shift) = (self.at / 8, self.at as u32 % 8 * 8);
+        self.word |= word << shift;
+        self.at += count;
+        if self.at / 8 > place {
+            self.write_word(place);
+            self.word = word.checked_shr(u64::BITS - shift).unwrap_or(0);
         }
     }
 }
@@ -166,7 +172,7 @@ impl<M: Message> RingProducer<M> {
     /// no room for it.
     pub fn push(&self, message: &M) -> bool {
         // Most have one slot: packed here, written there. Of a longer one only the length is known then.
-        let mut first = FirstWords::default();
+        let mut first = FirstBytes { bytes: [0; FIRST_BYTES + 8], length: 0 };
         message.pack(&mut first);
         let mut head = MessageHead { number: message.number(), length: first.length, sum: 0 };
         let Some(number) = self.reserve(head) else {
@@ -179,10 +185,12 @@ impl<M: Message> RingProducer<M> {
         let [head_word, words @ ..] = &slot.words;
         head_word.store(head.word(), Ordering::Relaxed);
         // Publishes the length: should this thread die, the reader knows what to skip.
-        slot.sequence.store((number + 1) | CLAIMED, Ordering::Release);
+        let own = number.wrapping_add(1);
+        slot.sequence.store(own | CLAIMED, Ordering::Release);
         let sum = if head.slots() == 1 {
-            let mut sum = WordSum::default();
-            for (to, word) in words.iter().zip(first.words).take(head.words()) {
+            let mut sum = WordSum::of(number);
+            for (to, bytes) in words.iter().zip(first.bytes.as_chunks().0).take(head.words()) {
+                let word = u64::from_le_bytes(*bytes);
                 to.store(word, Ordering::Relaxed);
                 sum.add(word);
             }
@@ -196,13 +204,18 @@ impl<M: Message> RingProducer<M> {
         head_word.store(head.word(), Ordering::Relaxed);
         // Publishes the words. As in Vyukov's bounded queue:
         // https://www.1024cores.net/home/lock-free-algorithms/queues/bounded-mpmc-queue
-        slot.sequence.store(number + 1, Ordering::Release);
+        slot.sequence.store(own, Ordering::Release);
         true
     }
 
     /// The number of the first of a message's slots. Messages of several leave a quarter of the ring to others, so
     /// that a table costs no collection.
     pub(crate) fn reserve(&self, message: MessageHead) -> Option<u64> {
+        self.reserve_at(self.mapping.header().head.load(Ordering::Relaxed), message)
+    }
+
+    /// The same if `head` slots were reserved a moment ago.
+    pub(crate) fn reserve_at(&self, mut head: u64, message: MessageHead) -> Option<u64> {
         let slots = message.slots();
         let records = self.mapping.records as u64;
         let room = if slots == 1 { records } else { records - records / 4 };
@@ -210,12 +223,17 @@ impl<M: Message> RingProducer<M> {
             return None;
         }
         let header = self.mapping.header();
-        let mut head = header.head.load(Ordering::Relaxed);
         loop {
             // Acquire: the reader has finished reading the slots before they are written again.
             let tail = header.tail.load(Ordering::Acquire);
             if head.wrapping_sub(tail) > room - slots {
-                return None;
+                // Full, unless it was written and read meanwhile.
+                let now = header.head.load(Ordering::Relaxed);
+                if now == head {
+                    return None;
+                }
+                head = now;
+                continue;
             }
             let last = head.wrapping_add(slots - 1);
             if last >= self.allocated.load(Ordering::Relaxed)

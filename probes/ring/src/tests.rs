@@ -2,15 +2,19 @@
 //! between processes, which Miri cannot run.
 
 use crate::layout::{CLAIMED, MessageHead, RingMapping};
-use crate::{LostKind, PythonMessage, RingConsumer, RingCycleEdge, RingProducer, WorkKind};
-use std::mem::ManuallyDrop;
+use crate::{
+    LostKind, Message, PythonMessage, RingConsumer, RingCycleEdge, RingProducer, WorkKind,
+};
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
-fn ring(records: usize) -> (RingProducer<PythonMessage>, ManuallyDrop<RingConsumer>) {
+mod messages;
+
+fn ring<M: Message>(records: usize) -> (RingProducer<M>, RingConsumer) {
     let [producer, consumer] = RingMapping::twice(records);
     let producer = RingProducer::over(producer);
     let consumer = RingConsumer::over(consumer).expect("a ring");
-    (producer, ManuallyDrop::new(consumer))
+    (producer, consumer)
 }
 
 /// Every word of it follows from two numbers.
@@ -66,7 +70,7 @@ fn what_threads_push_is_read_whole_and_in_order() {
 
 #[test]
 fn costs_are_added_by_kind() {
-    let (producer, consumer) = ring(1);
+    let (producer, consumer) = ring::<PythonMessage>(1);
     for ns in [3, 4] {
         producer.spend(WorkKind::Collection, ns);
     }
@@ -78,7 +82,7 @@ fn costs_are_added_by_kind() {
 
 #[test]
 fn forks_are_announced_only_where_they_are_read() {
-    let (producer, consumer) = ring(1);
+    let (producer, consumer) = ring::<PythonMessage>(1);
     let takes = |takes| {
         consumer.take_forks(takes);
         producer.takes_forks()
@@ -89,7 +93,7 @@ fn forks_are_announced_only_where_they_are_read() {
 
 #[test]
 fn losses_are_counted_by_every_thread() {
-    let (producer, consumer) = ring(1);
+    let (producer, consumer) = ring::<PythonMessage>(1);
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| (0..10).for_each(|_| producer.lose(LostKind::Calls, 2)));
@@ -195,4 +199,74 @@ fn a_late_writer_is_noticed() {
     assert_eq!(consumer.torn().total(), 1);
     assert!(producer.push(&long(3, 1)));
     assert_eq!(consumer.read(false, |_: PythonMessage| ()).messages, 1);
+}
+
+#[test]
+fn slots_without_a_message_are_waited_for_together() {
+    let (producer, mut consumer) = ring(256);
+    stop_within(&producer, 100, false);
+    assert!(producer.push(&record(1, 1)));
+    let begun = Instant::now();
+    let (mut messages, mut damaged) = (0, 0);
+    while messages == 0 && begun.elapsed() < Duration::from_secs(60) {
+        let read = consumer.read(false, |_: PythonMessage| ());
+        (messages, damaged) = (messages + read.messages, damaged + read.damaged);
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!((messages, damaged), (1, 1), "one loss, and one wait");
+}
+
+/// A late writer overwrites the first slot of a newer message. Its length is not that of what follows.
+#[test]
+fn the_length_of_an_invalid_message_is_not_believed() {
+    let is_pause = MessageHead { number: 6, length: 20, sum: 5 };
+    let is_long = MessageHead { number: 6, length: 130, sum: 5 };
+    for (message, late) in [(record(1, 0), is_long), (long(3, 1), is_pause)] {
+        for flag in [0, CLAIMED] {
+            let (producer, mut consumer) = ring(16);
+            assert!(producer.push(&message));
+            assert!((1..4).all(|number| producer.push(&record(1, number))));
+            let slot = producer.mapping.slot(0);
+            slot.words[0].store(late.word(), Ordering::Relaxed);
+            slot.sequence.fetch_or(flag, Ordering::Relaxed);
+            let read = consumer.read(true, |_: PythonMessage| ());
+            let is_short = late == is_pause && flag != 0;
+            assert_eq!((read.messages, read.damaged), (3, u64::from(is_short)));
+            assert_eq!(consumer.torn().of(LostKind::Pauses), 1);
+        }
+    }
+}
+
+/// What was written for one place is not taken for what belongs to another.
+#[test]
+fn a_late_message_is_not_taken_for_a_newer_one() {
+    let (producer, mut consumer) = ring(4);
+    let copied = |from: u64| {
+        producer.mapping.slot(from).words.each_ref().map(|word| word.load(Ordering::Relaxed))
+    };
+    assert!(producer.push(&record(1, 7)));
+    let late = copied(0);
+    for number in 0..4 {
+        assert!(number == 3 || producer.push(&record(1, number)));
+        consumer.read(false, |_: PythonMessage| ());
+    }
+    assert!(producer.push(&record(1, 8)));
+    for (word, late) in producer.mapping.slot(0).words.iter().zip(late) {
+        word.store(late, Ordering::Relaxed);
+    }
+    assert_eq!(consumer.read(false, |_: PythonMessage| ()).messages, 0);
+}
+
+/// A thread is delayed between its looks at where others write and where the reader is.
+#[test]
+fn an_empty_ring_refuses_nothing() {
+    let (producer, mut consumer) = ring(4);
+    for number in 0..9 {
+        assert!(producer.push(&record(1, number)));
+        consumer.read(false, |_: PythonMessage| ());
+    }
+    let head = MessageHead { number: 5, length: 20, sum: 0 };
+    assert_eq!(producer.reserve_at(3, head), Some(9));
+    assert!((0..3).all(|number| producer.push(&record(1, number))));
+    assert_eq!(producer.reserve_at(3, head), None, "full");
 }

@@ -1,12 +1,22 @@
-//! The bytes of messages: fields in order, without gaps or names; whole numbers in LEB128, signed ones in zigzag.
+//! The bytes of messages: fields in order, without gaps or names.
+//!
+//! A number below [`WIDE`] is one byte. A larger one is a byte that has the number of its bytes, then these, lowest
+//! first: unlike LEB128, they are written and read at once, not one by one. Signed ones are in zigzag.
 
-use super::TimeInterval;
+use super::{LONGEST_TEXT, TimeInterval};
 use zerocopy::{IntoBytes as _, TryFromBytes as _};
+
+/// The smallest number that needs more than one byte.
+const WIDE: u8 = 248;
+
+/// Maximum length of a list: more than the library has in any. A value can take a hundred times as much memory as the
+/// bytes that stand for it, which a program could send without end.
+const LONGEST_LIST: usize = 1 << 12;
 
 /// Where the bytes of a message go.
 pub trait Pack {
-    /// One more byte.
-    fn byte(&mut self, byte: u8);
+    /// Appends the lowest `count` bytes of a word, 1 to 8; its others are zero.
+    fn word(&mut self, word: u64, count: usize);
 }
 
 /// The bytes of a message that have not been read, and how far the clock of their writer is ahead, in ns.
@@ -26,8 +36,22 @@ pub(crate) trait Packed: Sized {
 }
 
 impl Unpack<'_> {
+    #[inline]
     fn byte(&mut self) -> Option<u8> {
         self.bytes.split_off_first().copied()
+    }
+
+    /// The next bytes as a word, at most 8.
+    #[inline]
+    fn word(&mut self, count: usize) -> Option<u64> {
+        let others = u64::BITS.checked_sub(8 * count as u32)?;
+        // Most often there are eight, and no loop is needed.
+        if let Some(eight) = self.bytes.first_chunk() {
+            self.bytes = self.bytes.get(count..)?;
+            return Some(u64::from_le_bytes(*eight) & u64::MAX.checked_shr(others)?);
+        }
+        let bytes = self.bytes.split_off(..count)?;
+        Some(bytes.iter().rfold(0, |word, byte| word << 8 | u64::from(*byte)))
     }
 
     /// A time, on the reader's clock.
@@ -53,30 +77,30 @@ pub(crate) fn moved(at_ns: u64, ahead_ns: i64) -> u64 {
 impl Packed for u64 {
     #[inline]
     fn pack(&self, to: &mut impl Pack) {
-        let mut rest = *self;
-        while rest >= 0x80 {
-            to.byte(rest as u8 | 0x80);
-            rest >>= 7;
+        if *self < WIDE.into() {
+            return to.word(*self, 1);
         }
-        to.byte(rest as u8);
+        let count = 8 - self.leading_zeros() / 8;
+        let first = Self::from(WIDE - 1) + Self::from(count);
+        if count < 8 {
+            to.word(first | *self << 8, count as usize + 1);
+        } else {
+            to.word(first, 1);
+            to.word(*self, 8);
+        }
     }
 
     #[inline]
     fn unpack(from: &mut Unpack<'_>) -> Option<Self> {
-        let mut number = 0;
-        for place in (0..Self::BITS).step_by(7) {
-            let byte = from.byte()?;
-            let bits = Self::from(byte & 0x7f);
-            // The tenth byte has room for one bit.
-            if bits << place >> place != bits {
-                return None;
-            }
-            number |= bits << place;
-            if byte < 0x80 {
-                return Some(number);
-            }
+        let first = from.byte()?;
+        if first < WIDE {
+            return Some(first.into());
         }
-        None
+        let count = first - WIDE + 1;
+        let number = from.word(count.into())?;
+        // Of no more bytes than it needs.
+        let is_shortest = number >= WIDE.into() && number >> (8 * (count - 1)) > 0;
+        is_shortest.then_some(number)
     }
 }
 
@@ -115,7 +139,7 @@ macro_rules! packed_bytes {
         impl Packed for $type {
             #[inline]
             fn pack(&self, to: &mut impl Pack) {
-                self.as_bytes().iter().for_each(|byte| to.byte(*byte));
+                self.as_bytes().iter().for_each(|byte| to.word(u64::from(*byte), 1));
             }
 
             #[inline]
@@ -178,7 +202,7 @@ impl<T: Packed + Copy + Default, const N: usize> Packed for [T; N] {
     }
 }
 
-/// Takes no more memory than its bytes justify, whatever count they claim.
+/// Takes no memory for values that do not come, whatever count the bytes claim.
 impl<T: Packed> Packed for Vec<T> {
     fn pack(&self, to: &mut impl Pack) {
         (self.len() as u64).pack(to);
@@ -186,7 +210,7 @@ impl<T: Packed> Packed for Vec<T> {
     }
 
     fn unpack(from: &mut Unpack<'_>) -> Option<Self> {
-        let count = from.count()?;
+        let count = from.count().filter(|count| *count <= LONGEST_LIST)?;
         (0..count).map(|_| T::unpack(from)).collect()
     }
 }
@@ -194,11 +218,13 @@ impl<T: Packed> Packed for Vec<T> {
 impl Packed for Box<str> {
     fn pack(&self, to: &mut impl Pack) {
         (self.len() as u64).pack(to);
-        self.bytes().for_each(|byte| to.byte(byte));
+        let (words, rest) = self.as_bytes().as_chunks();
+        words.iter().for_each(|word| to.word(u64::from_le_bytes(*word), 8));
+        rest.iter().for_each(|byte| to.word(u64::from(*byte), 1));
     }
 
     fn unpack(from: &mut Unpack<'_>) -> Option<Self> {
-        let length = from.count()?;
+        let length = from.count().filter(|length| *length <= LONGEST_TEXT)?;
         let text = from.bytes.split_off(..length)?;
         Some(str::from_utf8(text).ok()?.into())
     }

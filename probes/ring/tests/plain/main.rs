@@ -1,4 +1,3 @@
 //! Tests that need no privileges.
 
-mod messages;
 mod ring;

@@ -1,11 +1,12 @@
 //! Each kind of message goes through a ring unchanged; invalid bytes are none.
 
-#![expect(clippy::panic, reason = "helpers of tests, outside of #[test]")]
-
-use gctrace_ring::{GpuMessage, Message, PythonMessage, RingConsumer, RingProducer, sent_text};
+use super::ring;
+use crate::layout::MessageHead;
+use crate::message::LONGEST_TEXT;
+use crate::{GpuMessage, Message, PythonMessage, RingCycleEdge, sent_text};
 use proptest::prelude::*;
 use std::fmt::Debug;
-use std::os::fd::AsFd as _;
+use std::sync::atomic::Ordering;
 
 /// Kinds are numbered from 1; more than there are.
 const NUMBERS: std::ops::Range<u8> = 1..40;
@@ -29,10 +30,7 @@ fn there_and_back<M: Message + Clone + Debug + PartialEq>(
     prop_assert_eq!(message.number(), number);
     let longer = [&bytes[..length], &[0]].concat();
     prop_assert_eq!(M::unpack(number, &longer, 0), None, "bytes that belong to nothing");
-    let (producer, descriptor) =
-        RingProducer::create(1 << 6).ok_or_else(|| TestCaseError::fail("no memory"))?;
-    let mut consumer = RingConsumer::open(descriptor.as_fd(), 1 << 6)
-        .map_err(|error| TestCaseError::fail(error.to_string()))?;
+    let (producer, mut consumer) = ring(1 << 6);
     // At any place of the ring, across its end too.
     for _ in 0..20 {
         prop_assert!(producer.push(&message));
@@ -52,24 +50,21 @@ proptest! {
 
     #[test]
     fn times_are_on_the_clock_of_the_reader(at_ns in 1_000_u64.., ahead_ns in -900_i64..900) {
-        let mut bytes = Vec::new();
-        let mut rest = at_ns;
-        while rest >= 0x80 {
-            bytes.push(rest as u8 | 0x80);
-            rest >>= 7;
+        let (producer, consumer) = ring(2);
+        let mut consumer = consumer.on_clock(ahead_ns);
+        let mut read = Vec::new();
+        for at_ns in [at_ns, 0] {
+            let is_pushed = producer.push(&GpuMessage::Flushed { at_ns });
+            prop_assert!(is_pushed);
         }
-        bytes.push(rest as u8);
-        let flushed = |bytes: &[u8], ahead_ns| {
-            NUMBERS.into_iter().find_map(|number| match GpuMessage::unpack(number, bytes, ahead_ns) {
-                Some(GpuMessage::Flushed { at_ns }) => Some(at_ns),
-                _ => None,
-            })
-        };
-        prop_assert_eq!(flushed(&bytes, ahead_ns), Some(at_ns.saturating_add_signed(-ahead_ns)));
-        prop_assert_eq!(flushed(&[0], ahead_ns), Some(0), "unknown stays unknown");
+        consumer.read(false, |message: GpuMessage| read.push(message));
+        let expected = at_ns.saturating_add_signed(-ahead_ns);
+        let flushed = [expected, 0].map(|at_ns| GpuMessage::Flushed { at_ns });
+        prop_assert_eq!(read, flushed, "unknown stays unknown");
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes minutes there, to make the texts")]
     fn a_text_is_cut_at_a_character(text in "\\PC{0,700}") {
         let sent = sent_text(&text);
         prop_assert!(text.starts_with(sent) && sent.len() <= 2000);
@@ -90,10 +85,7 @@ fn every_kind<M: Message + Clone + Debug + PartialEq>(kinds: usize) {
     let is_read = |number: &u8| {
         (0..1000).any(|_| {
             let bytes: Vec<u8> = (0..100).map(|_| next()).collect();
-            match there_and_back::<M>(*number, &bytes) {
-                Ok(message) => message.is_some(),
-                Err(difference) => panic!("{difference}"),
-            }
+            there_and_back::<M>(*number, &bytes).expect("the same").is_some()
         })
     };
     let read: Vec<u8> = NUMBERS.filter(is_read).collect();
@@ -101,6 +93,7 @@ fn every_kind<M: Message + Clone + Debug + PartialEq>(kinds: usize) {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "takes hours there")]
 fn every_kind_goes_there_and_back() {
     every_kind::<PythonMessage>(18);
     every_kind::<GpuMessage>(9);
@@ -113,5 +106,36 @@ fn what_claims_to_be_long_takes_no_memory() {
     for number in NUMBERS {
         let read = PythonMessage::unpack(number, &bytes, 0);
         assert!(!matches!(read, Some(PythonMessage::Cycle { .. })));
+    }
+}
+
+#[test]
+fn lists_and_texts_are_as_long_as_the_library_makes_them() {
+    let is_read = |message: &PythonMessage| {
+        let (producer, mut consumer) = ring(1 << 12);
+        producer.push(message) && consumer.read(false, |_: PythonMessage| ()).messages == 1
+    };
+    let cycle =
+        |edges| PythonMessage::Cycle { id: 1, edges: vec![RingCycleEdge::default(); edges] };
+    assert!(is_read(&cycle(1 << 12)) && !is_read(&cycle((1 << 12) + 1)));
+    let text = |length| PythonMessage::Text { id: 1, text: "x".repeat(length).into() };
+    assert!(is_read(&text(LONGEST_TEXT)) && !is_read(&text(LONGEST_TEXT + 1)));
+}
+
+#[test]
+fn numbers_take_as_many_bytes_as_they_need() {
+    for bits in 0..64 {
+        for at_ns in [(1_u64 << bits) - 1, 1 << bits, u64::MAX >> bits] {
+            let (producer, mut consumer) = ring(1);
+            let message = GpuMessage::Flushed { at_ns };
+            assert!(producer.push(&message));
+            let head = MessageHead::of(producer.mapping.slot(0).words[0].load(Ordering::Relaxed));
+            let bytes = if at_ns < 248 { 1 } else { 9 - at_ns.leading_zeros() as usize / 8 };
+            assert_eq!(head.length, bytes, "{at_ns}");
+            consumer.read(false, |read: GpuMessage| assert_eq!(read, message));
+        }
+    }
+    for number in [&[248, 247][..], &[249, 255, 0], &[255, 1, 1, 1, 1, 1, 1, 1, 0], &[250, 1, 1]] {
+        assert_eq!(GpuMessage::unpack(9, number, 0), None, "{number:?}");
     }
 }

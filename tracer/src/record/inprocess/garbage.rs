@@ -8,8 +8,9 @@ use gctrace_event::{
 use gctrace_ring::{RingCycleEdge, RingGarbage, TextId, TimeInterval};
 use std::collections::HashMap;
 
-/// Threads whose pause is waited for: only those that collect at this moment have one.
-const MAX_OPEN: usize = 1 << 10;
+/// Threads whose pause is waited for: only those that collect at this moment have one, each in an interpreter of its
+/// own. What each found may take half a megabyte.
+const MAX_OPEN: usize = 1 << 7;
 
 /// The numbers that rings have used, and the garbage of collections that have not ended.
 #[derive(Debug, Default)]

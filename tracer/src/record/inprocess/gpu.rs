@@ -22,6 +22,8 @@ const MAX_KEPT: usize = 1 << 18;
 const MAX_NAMES: usize = 1 << 16;
 /// Recordings kept per event: a wait is for the last one before it.
 const RECORDINGS: usize = 64;
+/// Contexts whose devices are kept.
+const MAX_CONTEXTS: usize = 1 << 16;
 /// Events that are kept.
 const MAX_EVENTS: usize = 1 << 16;
 /// `CUpti_ActivityOverheadKind`, COMMAND_BUFFER_FULL (CUDA 12.4 and later).
@@ -81,7 +83,9 @@ impl GpuRing {
     }
 
     fn work(&mut self, op: &RingGpuOp, ring_events: &mut Vec<RingEvent>) {
-        self.devices.insert(op.context, op.device);
+        if self.devices.len() < MAX_CONTEXTS {
+            self.devices.insert(op.context, op.device);
+        }
         let kind = match op.work {
             GpuRecord::Kernel => GpuOpKind::Kernel,
             GpuRecord::Memcpy | GpuRecord::PeerCopy => GpuOpKind::Memcpy,
@@ -304,11 +308,30 @@ fn is_cuda_version(text: &str) -> bool {
     text.len() >= 4 && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// A name as the PyTorch profiler shows it; unchanged if it is not a mangled C++ name.
+/// A name as the PyTorch profiler shows it; unchanged if it is not a mangled C++ name, or one of some hundred bytes
+/// that repeats its parts until it has gigabytes.
 fn demangled(mangled: &str) -> String {
+    let options = cpp_demangle::DemangleOptions::default();
+    let mut name = ShortName(String::new());
     let symbol = cpp_demangle::Symbol::new(mangled).ok();
-    let name = symbol.and_then(|symbol| symbol.demangle().ok());
-    name.unwrap_or_else(|| mangled.to_owned())
+    match symbol.map(|symbol| symbol.structured_demangle(&mut name, &options)) {
+        Some(Ok(())) => name.0,
+        _ => mangled.to_owned(),
+    }
+}
+
+/// A text that does not become longer than a kernel's name may be.
+struct ShortName(String);
+
+impl std::fmt::Write for ShortName {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        const LONGEST: usize = 1 << 16;
+        if self.0.len() + text.len() > LONGEST {
+            return Err(std::fmt::Error);
+        }
+        self.0.push_str(text);
+        Ok(())
+    }
 }
 
 /// `CUPTI_ACTIVITY_MEMCPY_KIND_PTOP`.

@@ -10,6 +10,9 @@ pub(super) const NAME_LOST: &str = "[name lost]";
 /// some megabytes.
 const MAX_BYTES: usize = 32 << 20;
 
+/// What a text takes beside its bytes: an empty one is not free.
+const ENTRY_BYTES: usize = 2 * size_of::<(TextId, Box<str>)>();
+
 /// The texts of a ring, by their numbers.
 #[derive(Debug, Default)]
 pub(super) struct RingTexts {
@@ -21,8 +24,9 @@ impl RingTexts {
     /// Adds a text.
     pub(super) fn take(&mut self, id: TextId, text: Box<str>) {
         // A process may send texts without end.
-        if self.bytes + text.len() <= MAX_BYTES {
-            self.bytes += text.len();
+        let bytes = self.bytes + text.len() + ENTRY_BYTES;
+        if bytes <= MAX_BYTES {
+            self.bytes = bytes;
             self.texts.insert(id, text);
         }
     }
@@ -53,9 +57,16 @@ mod tests {
         for id in 1..17_000 {
             texts.take(id, "x".repeat(2_000).into());
         }
-        assert!(texts.bytes <= MAX_BYTES && texts.bytes > MAX_BYTES - 2_000, "{}", texts.bytes);
+        assert!(texts.bytes <= MAX_BYTES && texts.bytes > MAX_BYTES - 2_100, "{}", texts.bytes);
         assert_eq!(texts.get(1).map(str::len), Some(2_000));
         assert_eq!(texts.get(16_999), Some(NAME_LOST));
         assert_eq!(texts.get(NO_TEXT), None);
+    }
+
+    #[test]
+    fn empty_texts_are_not_kept_without_end() {
+        let mut texts = RingTexts::default();
+        (1..2_000_000).for_each(|id| texts.take(id, "".into()));
+        assert!(texts.texts.len() < 1_000_000, "{}", texts.texts.len());
     }
 }

@@ -61,6 +61,16 @@ fn records(ring_events: &[RingEvent]) -> Vec<&Record> {
         .collect()
 }
 
+/// Each type is a pair of the one before.
+#[test]
+fn names_that_grow_without_end_are_not_demangled() {
+    let pairs: String =
+        ('0'..='9').chain('A'..='O').map(|at| format!("S_IS{at}_S{at}_E")).collect();
+    let mangled = format!("_Z1f1AIiiE{pairs}");
+    assert_eq!(demangled(&mangled), mangled);
+    assert_eq!(demangled(&format!("{}i", &mangled[..10])), "f(A<int, int>, int)");
+}
+
 #[test]
 fn kernel_names_are_demangled() {
     let mut given =

@@ -64,6 +64,9 @@ static MEASURING: AtomicU8 = AtomicU8::new(0);
 static BEST: AtomicU8 = AtomicU8::new(0);
 static SEEN: AtomicU32 = AtomicU32::new(0);
 
+/// Tables with rows so far.
+static TABLES: AtomicU32 = AtomicU32::new(0);
+
 const OFF: u64 = u64::MAX;
 
 /// The file for snapshots of device memory, ending in a zero, if they are wanted.
@@ -356,6 +359,8 @@ fn write(table: &OwnedRef, epoch: Option<u32>) -> Option<(u64, bool)> {
     let rows: Option<Vec<RingLayer>> = rows.items().map(|row| row_of(&row, &text)).collect();
     let devices: Option<Vec<RingDeviceMemory>> =
         devices.items().map(|row| device_of(&row)).collect();
+    let (rows, devices) = (rows?, devices?);
+    let before = TABLES.fetch_add(u32::from(!rows.is_empty()), Ordering::Relaxed);
     let cost_ns = whole(cost)?;
     let is_written = ring.push(&PythonMessage::Layers(RingLayers {
         at_ns: now_ns(),
@@ -365,8 +370,9 @@ fn write(table: &OwnedRef, epoch: Option<u32>) -> Option<(u64, bool)> {
         remarks: short(remarks)?,
         saved: whole(saved)?,
         cost_ns,
-        devices: devices?,
-        rows: rows?,
+        devices,
+        table: before + u32::from(!rows.is_empty()),
+        rows,
     }));
     ring.producer().spend(WorkKind::Step, cost_ns);
     Some((whole(next)?, is_written))

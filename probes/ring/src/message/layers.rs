@@ -87,7 +87,9 @@ packed! {
         pub cost_ns: u64,
         /// GPUs.
         pub devices: Vec<RingDeviceMemory>,
-        /// Layers; none: as in the table before.
+        /// Number of the table that the rows are or, without any, that they would repeat: it may have been lost.
+        pub table: u32,
+        /// Layers; none: as in the table of that number.
         pub rows: Vec<RingLayer>,
     }
 }

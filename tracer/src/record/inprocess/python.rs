@@ -39,6 +39,8 @@ pub(super) struct PythonRing {
     /// Collections in progress, by thread and interpreter.
     open: HashMap<(u32, i64), OpenPause>,
     garbage: GarbageRecords,
+    /// The last table of layers that came whole.
+    table: u32,
     /// Interpreters that have begun to end, at most [`MAX_OPEN`].
     ending: HashSet<i64>,
 }
@@ -151,6 +153,11 @@ impl PythonRing {
             From::Garbage(garbage) => self.garbage.found(&garbage),
             From::Layers(step) => {
                 let layers = layers(self.pid, &self.texts, &step);
+                if layers.as_ref().is_some_and(|layers| layers.rows.is_some()) {
+                    self.table = step.table;
+                }
+                // One that repeats a table which was lost says nothing.
+                let layers = layers.filter(|_| self.table == step.table);
                 ring_events.extend(layers.map(RingEvent::of));
             }
             From::EmptyCache(call) => ring_events.push(RingEvent::of(self.empty_cache(&call))),

@@ -4,7 +4,7 @@ use super::*;
 use gctrace_event::Record;
 use gctrace_ring::{
     Message as _, PythonMessage as Raw, RingBirthCount, RingCycleCount, RingCycleEdge, RingGarbage,
-    RingKindCount,
+    RingKindCount, RingLayer, RingLayers,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -245,6 +245,24 @@ fn garbage_of_two_threads_precedes_its_pauses() {
     assert_eq!(births.collect::<Vec<_>>(), [(12, 3)]);
     let cycle = of_seven.cycles.as_ref().and_then(|cycles| cycles.first());
     assert_eq!(cycle.map(|count| (count.cycle, count.count)), Some((21, 3)));
+}
+
+#[test]
+fn layers_as_in_a_table_that_was_lost_are_not_written() {
+    let step = |table, rows| {
+        let rows = vec![RingLayer::default(); rows];
+        Raw::Layers(RingLayers { table, rows, ..RingLayers::default() })
+    };
+    let mut ring = PythonRing::new(7, (0, 0));
+    let mut written = |message| {
+        let events = ring_events(&mut ring, &mut FrameTree::default(), &[message]);
+        events.iter().any(|event| matches!(event, RingEvent::Record(Record::Layers(_))))
+    };
+    assert!(!written(step(1, 0)), "the first did not come");
+    assert!(written(step(2, 1)) && written(step(2, 0)));
+    // That of number 3 did not come.
+    assert!(!written(step(3, 0)));
+    assert!(written(step(4, 2)) && written(step(4, 0)));
 }
 
 #[test]

@@ -4,6 +4,8 @@
 //! rest of the event, `read.rs` reads it. All timestamps are ns of `CLOCK_MONOTONIC`; process and
 //! thread ids are from the host's initial pid namespace.
 
+#![cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "what makes a line of a record"))]
+
 mod allocations;
 mod called;
 mod counters;

@@ -49,7 +49,7 @@ mod tests;
 
 pub use absence::{ABSENCE_FILE, Absence, AbsenceFiles, CONFINED_FILE};
 pub use consumer::{RingConsumer, RingOpenError, RingRead};
-pub use gctrace_settings::GarbageDetail;
+pub use gctrace_settings::{GarbageDetail, LAYERS_BY_BUDGET};
 pub use heap::{HeapNotice, HeapState, report_heap};
 pub use layout::{
     AllocationTotals, CLASSES, GPU_RECORDS, LostKind, LostRecords, PYTHON_RECORDS, WorkCost,

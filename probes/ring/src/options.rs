@@ -32,7 +32,7 @@ pub struct InjectOptions {
     /// Whether to record marks of training steps.
     pub steps: bool,
     /// Which steps have their memory by layer measured: every N-th, 0: none,
-    /// [`InjectOptions::LAYERS_BY_BUDGET`].
+    /// [`LAYERS_BY_BUDGET`](gctrace_settings::LAYERS_BY_BUDGET).
     pub layers: u32,
     /// Record GPU work and the calls that enqueue it, by CUPTI.
     pub cuda: bool,
@@ -79,9 +79,6 @@ impl Default for InjectOptions {
 }
 
 impl InjectOptions {
-    /// `layers`: as many steps as the time that measuring takes allows.
-    pub const LAYERS_BY_BUDGET: u32 = u32::MAX;
-
     /// Records nothing.
     #[must_use]
     pub fn nothing() -> Self {

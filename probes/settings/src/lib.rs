@@ -32,7 +32,7 @@ pub use report::{
     UndoneSetting,
 };
 pub use request::{
-    APPLY_VARIABLE, ApplyRequest, CONTROL_FILE, FOLDER_VARIABLE, GarbageDetail, MAX_PROCESSES,
-    MAX_REPORT, REPORT_SUFFIX,
+    APPLY_VARIABLE, ApplyRequest, CONTROL_FILE, FOLDER_VARIABLE, GarbageDetail, LAYERS_BY_BUDGET,
+    MAX_PROCESSES, MAX_REPORT, REPORT_SUFFIX,
 };
 pub use setting::{GcChange, GcPlan, GcSetting, GcSettingError, SettingItem};

@@ -4,6 +4,9 @@
 use super::auto::AutoOptions;
 use super::setting::{GcSetting, GcSettingError};
 
+/// Every how many-th step has its memory by layer measured: as many steps as the time that measuring takes allows.
+pub const LAYERS_BY_BUDGET: u32 = u32::MAX;
+
 /// What to record of the objects that collections free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GarbageDetail {

@@ -2,8 +2,7 @@
 
 use super::{CONFIGURABLE, CounterChoice, CudaMode, RecordMode, choices, values};
 use clap::{ArgAction, Args};
-use gctrace_ring::InjectOptions;
-use gctrace_settings::GarbageDetail;
+use gctrace_settings::{GarbageDetail, LAYERS_BY_BUDGET};
 
 /// As deep as recording a pause may cost (docs/measurements/cost.md).
 const DEFAULT_STACK_DEPTH: u32 = 24;
@@ -102,7 +101,7 @@ impl SourceArgs {
 
     /// Measures memory by layer if that is needed, in as many steps as the budget allows unless `--layers` states them.
     pub(super) fn measuring_layers(self, is_needed: bool) -> Self {
-        let layers = self.layers.or(is_needed.then_some(InjectOptions::LAYERS_BY_BUDGET));
+        let layers = self.layers.or(is_needed.then_some(LAYERS_BY_BUDGET));
         Self { layers, ..self }
     }
 

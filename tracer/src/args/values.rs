@@ -4,7 +4,7 @@ use crate::args::CounterChoice;
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use gctrace_event::Counter;
-use gctrace_ring::InjectOptions;
+use gctrace_settings::LAYERS_BY_BUDGET;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -39,7 +39,7 @@ const MOST_STEPS: u32 = 1_000_000_000;
 
 /// Each how many-th step to measure, or as many as the budget allows.
 pub(super) fn layers(text: &str) -> Result<u32, String> {
-    if text == "auto" { Ok(InjectOptions::LAYERS_BY_BUDGET) } else { steps(text) }
+    if text == "auto" { Ok(LAYERS_BY_BUDGET) } else { steps(text) }
 }
 
 /// A number of steps.

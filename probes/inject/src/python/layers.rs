@@ -11,7 +11,7 @@ use crate::confined::is_noticed;
 use crate::process_ring::{now_ns, options, ring};
 use crate::recording::guarded;
 use gctrace_ring::{
-    HeldBytes, HookState, InjectOptions, MEMORY_HISTORY_VARIABLE, MadeBytes, NO_TEXT,
+    HeldBytes, HookState, LAYERS_BY_BUDGET, MEMORY_HISTORY_VARIABLE, MadeBytes, NO_TEXT,
     PythonMessage, RingDeviceMemory, RingLayer, RingLayers, StepMarker, TextId, WorkKind,
 };
 use std::ffi::{CString, c_int, c_void};
@@ -156,7 +156,7 @@ pub(super) fn step(
         return true;
     };
     let every = options().map_or(0, |options| options.layers);
-    let every = if every == InjectOptions::LAYERS_BY_BUDGET { 0 } else { every };
+    let every = if every == LAYERS_BY_BUDGET { 0 } else { every };
     let Some(agent) = agent(api) else {
         if imports_torch(api) {
             switch_off("this PyTorch lacks what it needs (2.1 or later)");

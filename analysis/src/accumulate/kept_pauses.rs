@@ -36,7 +36,7 @@ pub struct ListedPause {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StackId(pub(crate) NodeId);
 
-/// A pause whose place in the list is not known yet.
+/// A pause that has no place in the list yet.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct KeptPause {
     pub(crate) trace: usize,

@@ -1,4 +1,4 @@
-//! The messages: what the library tells gctrace, each kind declared once, with its bytes.
+//! Messages from the library to gctrace: each kind is declared once, with its bytes.
 //!
 //! Timestamps are nanoseconds of CLOCK_MONOTONIC, threads are kernel ids as seen by the process. A
 //! text is sent once, and referenced by a number from then on.

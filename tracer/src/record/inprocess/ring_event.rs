@@ -72,3 +72,12 @@ impl RecordSink for Vec<RingEvent> {
         self.push(RingEvent::Record(record.clone()));
     }
 }
+
+/// The messages of these kinds at the front of any bytes, for tests.
+#[cfg(test)]
+pub(super) fn decoded<M: gctrace_ring::Message>(bytes: &[Vec<u8>], kinds: Vec<u8>) -> Vec<M> {
+    let first = |(bytes, kind): (&Vec<u8>, u8)| {
+        (0..=bytes.len()).find_map(|end| M::unpack(kind, bytes.get(..end)?, 0))
+    };
+    bytes.iter().zip(kinds).filter_map(first).collect()
+}

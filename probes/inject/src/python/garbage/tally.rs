@@ -9,8 +9,8 @@ use crate::process_ring::PythonRing;
 use crate::python::api::{NULL, Object};
 use gctrace_ring::{RingBirthCount, RingKindCount};
 
-/// Maximum number of kinds per collection; objects of more are only in its sum. All of them new take
-/// up to 6,000 of the ring's 16,384 records.
+/// Maximum number of kinds per collection; objects of more are only in its sum. All of them new take some 4,300 of the
+/// ring's 16,384 slots: each a slot, and three for its texts, if these are short.
 const MAX_KINDS: usize = 1 << 10;
 
 /// Maximum number of lines of births per collection.

@@ -1,7 +1,8 @@
 //! The trace records of CUPTI's ring, without CUPTI.
 
 use super::*;
-use gctrace_ring::{GpuMessage as Raw, Message as _, TimeInterval};
+use crate::record::inprocess::ring_event::decoded;
+use gctrace_ring::{GpuMessage as Raw, TimeInterval};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -202,13 +203,7 @@ proptest! {
         bytes in vec(vec(prop_oneof![1..5_u8, any::<u8>()], 0..60), 0..200),
         kinds in vec(1..10_u8, 200),
     ) {
-        let decoded: Vec<Raw> = bytes
-            .iter()
-            .zip(kinds)
-            .filter_map(|(bytes, kind)| {
-                (0..=bytes.len()).find_map(|end| Raw::unpack(kind, &bytes[..end], 0))
-            })
-            .collect();
+        let decoded: Vec<Raw> = decoded(&bytes, kinds);
         let expected = decoded.iter().filter(|raw| matches!(raw, Raw::Gpu(_))).count();
         let ring_events = ring_events(&decoded);
         let work = records(&ring_events).into_iter().filter(|record| matches!(record, Record::GpuOp(_)));

@@ -1,9 +1,10 @@
 //! The trace records of an interpreter's ring, without an interpreter.
 
 use super::*;
+use crate::record::inprocess::ring_event::decoded;
 use gctrace_event::Record;
 use gctrace_ring::{
-    Message as _, PythonMessage as Raw, RingBirthCount, RingCycleCount, RingCycleEdge, RingGarbage,
+    PythonMessage as Raw, RingBirthCount, RingCycleCount, RingCycleEdge, RingGarbage,
     RingKindCount, RingLayer, RingLayers,
 };
 use proptest::collection::vec;
@@ -282,13 +283,7 @@ proptest! {
         bytes in vec(vec(prop_oneof![0..4_u8, any::<u8>()], 0..60), 0..200),
         kinds in vec(1..20_u8, 200),
     ) {
-        let decoded: Vec<Raw> = bytes
-            .iter()
-            .zip(kinds)
-            .filter_map(|(bytes, kind)| {
-                (0..=bytes.len()).find_map(|end| Raw::unpack(kind, &bytes[..end], 0))
-            })
-            .collect();
+        let decoded: Vec<Raw> = decoded(&bytes, kinds);
         let expected = decoded.iter().filter(|raw| matches!(raw, Raw::Pause { .. })).count();
         let stats = ring_events(&mut PythonRing::new(7, (0, 0)), &mut FrameTree::default(), &decoded);
         let pauses = stats.iter().filter(|one| matches!(one, RingEvent::Record(Record::Pause(_))));

@@ -9,9 +9,10 @@ pub(crate) use chosen::{step_function, wanted};
 pub(crate) use found::{FoundProcess, FoundSettings, FrozenForks, LoadingCollections};
 
 use crate::args::AdviceArgs;
+use crate::document::{Style, hanging};
 use crate::print::clean;
 use crate::text::shell_line;
-use crate::{analyze, print, render, setting};
+use crate::{analyze, document, print, render, setting};
 use anyhow::Context;
 use gctrace_analysis::report::{Advice, Report};
 use gctrace_analysis::words;
@@ -102,6 +103,5 @@ fn without_code(advice: &Advice, report: &Report, step_function: Option<&str>) -
 
 /// A paragraph as Python comments.
 fn comment(paragraph: &str) -> String {
-    let lines = render::wrap(paragraph, "# ", "# ");
-    lines.iter().map(|line| format!("{line}\n")).collect()
+    document::blocks_text(&[hanging(paragraph, "# ", "# ")], Style::OF_FILES)
 }

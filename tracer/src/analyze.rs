@@ -15,11 +15,11 @@ pub(crate) use progress::{ReadProgress, TraceProgress};
 pub(crate) use summaries::{DistinctTraces, missing_ranks};
 
 use crate::args::{AnalyzeArgs, ReportFormat, ReportLimit};
+use crate::document::Style;
 use crate::files::segments::segments_in;
 use crate::files::{first_repetition, write_export};
 use crate::invoker::Invoker;
 use crate::judged::JudgedLimit;
-use crate::render::Style;
 use crate::units::{counted, duration, percent};
 use crate::{judged, print, render, text};
 use anyhow::Context;

@@ -9,7 +9,7 @@ mod recording;
 
 use crate::analyze::LIMIT_EXCEEDED;
 use crate::args::{CompareArgs, ReportFormat};
-use crate::render::Style;
+use crate::document::Style;
 use crate::{analyze, judged, print, render};
 use anyhow::Context as _;
 use gctrace_analysis::Analysis;

@@ -4,13 +4,12 @@ mod keep;
 mod last_pauses;
 
 use crate::args::{DumpArgs, OutputFormat};
-use crate::print::clean;
+use crate::document::{Block, INDENT, Style, Table, hanging, line, paragraph};
 use crate::record::kernel::permission;
 use crate::record::nvml;
-use crate::render::{TableOfColumns, wrap};
 use crate::text::{OrDash as _, shell_line};
 use crate::units::{bytes, count, counted, duration};
-use crate::{print, render};
+use crate::{document, print, render};
 use anyhow::Context as _;
 use gctrace_analysis::paths;
 use gctrace_heap::state::{InterpreterState, ProgramState, StackFrame, ThreadState};
@@ -98,9 +97,8 @@ fn gpus(pid: u32) -> Vec<GpuUse> {
 
 /// For people, without [`last_lines`].
 fn text(state: &ProgramState, gpus: &[GpuUse]) -> String {
-    let mut lines = Vec::new();
-    lines.extend(wrap(
-        &format!(
+    let mut blocks = vec![hanging(
+        format!(
             "{} (pid {}, CPython {}, {} collector), stopped for {}",
             if state.command.is_empty() {
                 "process".to_owned()
@@ -113,42 +111,35 @@ fn text(state: &ProgramState, gpus: &[GpuUse]) -> String {
             duration(state.stopped_ns)
         ),
         "",
-        "  ",
-    ));
-    for note in &state.notes {
-        lines.extend(wrap(note, "  ", "  "));
-    }
-    lines.push(String::new());
-    lines.extend(wrap(&memory(state, gpus), "Memory: ", "  "));
-    lines.extend(wrap(&small_objects(state), "Small objects: ", "  "));
+        INDENT,
+    )];
+    blocks.extend(state.notes.iter().map(paragraph));
+    blocks.push(Block::Gap);
+    blocks.push(hanging(memory(state, gpus), "Memory: ", INDENT));
+    blocks.push(hanging(small_objects(state), "Small objects: ", INDENT));
     for interpreter in &state.interpreters {
-        lines.extend(collector(interpreter, state.interpreters.len() > 1));
+        blocks.extend(collector(interpreter, state.interpreters.len() > 1));
     }
     let (python, others): (Vec<_>, Vec<_>) =
         state.threads.iter().partition(|thread| thread.interpreter.is_some());
     for thread in python {
-        lines.push(String::new());
-        lines.push(title(thread, state));
-        lines.extend(thread.frames.iter().map(|frame| format!("  {}", place(frame))));
+        blocks.push(Block::Gap);
+        blocks.push(Block::Line("", title(thread, state)));
+        blocks.extend(thread.frames.iter().map(|frame| line(place(frame))));
         match (thread.frames.is_empty(), thread.is_cut) {
-            (true, _) => lines.push("  no Python code".to_owned()),
-            (_, true) => lines.push("  ... (--stack-depth)".to_owned()),
+            (true, _) => blocks.push(line("no Python code")),
+            (_, true) => blocks.push(line("... (--stack-depth)")),
             _ => {}
         }
     }
-    lines.extend(without_python(&others));
-    joined(&lines)
+    blocks.extend(without_python(&others));
+    document::blocks_text(&blocks, Style::OF_FILES)
 }
 
 /// What a recorder has of it.
 fn last_lines(recorded: &RecordedPauses) -> String {
-    let mut lines = vec![String::new()];
-    lines.extend(wrap(&last_pauses::words(recorded), "Last pauses: ", "  "));
-    joined(&lines)
-}
-
-fn joined(lines: &[String]) -> String {
-    lines.iter().map(|line| format!("{}\n", clean::line(line))).collect()
+    let pauses = hanging(last_pauses::words(recorded), "Last pauses: ", INDENT);
+    document::blocks_text(&[Block::Gap, pauses], Style::OF_FILES)
 }
 
 fn memory(state: &ProgramState, gpus: &[GpuUse]) -> String {
@@ -198,7 +189,7 @@ fn small_objects(state: &ProgramState) -> String {
     format!("{} in {}, in {all}{most}", bytes(used), counted(blocks, "block"))
 }
 
-fn collector(state: &InterpreterState, is_one_of_several: bool) -> Vec<String> {
+fn collector(state: &InterpreterState, is_one_of_several: bool) -> [Block; 2] {
     let of =
         if is_one_of_several { format!(" of interpreter {}", state.id) } else { String::new() };
     let numbers = |numbers: &[i32]| {
@@ -224,14 +215,12 @@ fn collector(state: &InterpreterState, is_one_of_several: bool) -> Vec<String> {
         let least = if state.is_more_frozen { "more than " } else { "" };
         format!("{least}{} frozen", counted(frozen, "object"))
     }));
-    let mut lines = wrap(&parts.join("; "), &format!("Collector{of}: "), "  ");
-    let table = TableOfColumns::new(state.generations.iter().enumerate())
+    let table = Table::of(state.generations.iter().enumerate())
         .right("generation", |(number, _)| number.to_string())
         .right("collections", |(_, of)| count(of.collections))
         .right("freed", |(_, of)| count(of.collected))
         .right("uncollectable", |(_, of)| count(of.uncollectable));
-    lines.extend(table.lines());
-    lines
+    [hanging(parts.join("; "), format!("Collector{of}: "), INDENT), table.into()]
 }
 
 /// `Thread 4242 "python" (main, has the GIL or had it last): waiting for a lock`.
@@ -270,7 +259,7 @@ fn place(frame: &StackFrame) -> String {
 }
 
 /// One line for all threads of C code.
-fn without_python(threads: &[&ThreadState]) -> Vec<String> {
+fn without_python(threads: &[&ThreadState]) -> Vec<Block> {
     let mut names: BTreeMap<&str, u64> = BTreeMap::new();
     for thread in threads {
         *names.entry(thread.name.as_deref().unwrap_or("?")).or_default() += 1;
@@ -283,9 +272,8 @@ fn without_python(threads: &[&ThreadState]) -> Vec<String> {
         .map(|(name, times)| if times == 1 { name.to_owned() } else { format!("{name} ({times})") })
         .collect();
     let threads = counted(threads.len() as u64, "thread");
-    let mut lines = vec![String::new()];
-    lines.extend(wrap(&names.join(", "), &format!("{threads} without Python: "), "  "));
-    lines
+    let all = hanging(names.join(", "), format!("{threads} without Python: "), INDENT);
+    vec![Block::Gap, all]
 }
 
 #[cfg(test)]

@@ -13,8 +13,8 @@ mod text;
 pub(crate) use picture::Picture;
 
 use crate::args::{HeapConfig, HeapQuestion, HeapTarget, OutputFormat};
+use crate::document::Style;
 use crate::files::is_stdout;
-use crate::render::Style;
 use crate::{files, print, render};
 use anyhow::Context as _;
 use gctrace_heap::report::{HeapAnswer, HeapReport, SuspectHolder};

@@ -11,6 +11,7 @@ mod analyze;
 mod args;
 mod commands;
 mod compare;
+mod document;
 mod export;
 mod files;
 mod heap;

@@ -29,15 +29,11 @@ mod page;
 mod pressure;
 mod ranks;
 mod steps;
-mod style;
-mod table;
 mod text;
 
 pub(crate) use comparison::{comparison, fact_name};
 pub(crate) use first_screen::{first_screen, verdict_lines};
 pub(crate) use page::{PAUSES_DRAWN, comparison_page, page};
-pub(crate) use style::Style;
-pub(crate) use table::{TableOfColumns, cut, fit, wrap};
 pub(crate) use text::text;
 
 use gctrace_analysis::Analysis;

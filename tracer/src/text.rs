@@ -1,5 +1,6 @@
 //! Commands and errors as text of one line.
 
+use gctrace_analysis::report::Basis;
 use std::ffi::OsStr;
 
 /// An error and its causes on one line, without duplicates, as many errors include their cause.
@@ -26,6 +27,15 @@ pub(crate) fn shell_line<W: AsRef<OsStr>>(words: &[W]) -> String {
 /// The name of a file without its directory.
 pub(crate) fn file_name(path: &str) -> &str {
     path.rsplit_once('/').map_or(path, |(_, name)| name)
+}
+
+/// The mark after a figure: ` (inferred)` or ` (predicted)`, empty if it was measured.
+pub(crate) fn mark(basis: Basis) -> &'static str {
+    match basis {
+        Basis::Measured => "",
+        Basis::Inferred => " (inferred)",
+        Basis::Predicted => " (predicted)",
+    }
 }
 
 /// What a table shows of a figure that may be unknown.

@@ -1,6 +1,5 @@
 //! The objects and references of a picture: of one path or cycle, at most 50.
 
-use crate::print::clean;
 use crate::units::{count, counted};
 use gctrace_heap::{Heap, HeapEdge, NodeIndex};
 use std::collections::{BTreeMap, VecDeque};
@@ -190,5 +189,5 @@ fn unnamed(heap: &Heap, node: NodeIndex) -> String {
 }
 
 fn shortened(text: &str) -> String {
-    crate::render::cut(&clean::line(text), WIDEST)
+    crate::document::cut(text, WIDEST)
 }

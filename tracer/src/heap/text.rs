@@ -3,8 +3,8 @@
 mod paths;
 
 use super::advice;
-use crate::print::clean;
-use crate::render::{Style, TableOfColumns, cut, fit, wrap};
+use crate::document;
+use crate::document::{Block, Style, Table, TableOf, Tone, hanging, paragraph, plain};
 use crate::text::{OrDash as _, shell_line};
 use crate::units::{bytes, count, counted, duration, percent};
 use gctrace_heap::report::{
@@ -16,29 +16,29 @@ use std::time::{Duration, SystemTime};
 
 /// Names of the heaps of a comparison.
 const NAMES: [&str; 3] = ["A", "B", "C"];
+/// The indent of what belongs to a heap or a suspect.
+const BEHIND: &str = "   ";
 
 /// The answer for people.
 pub(super) fn answer(report: &HeapReport, style: Style) -> String {
-    fit(style.width());
-    let mut lines = Vec::new();
+    let mut blocks = Vec::new();
     for (name, facts) in NAMES.iter().zip(&report.heaps) {
         let name = match report.heaps.len() {
             1 => String::new(),
             _ => format!("{name}: {}: ", facts.file),
         };
-        lines.extend(wrap(&(name + &heap(facts)), "", "   "));
-        for note in facts.header.notes.iter().cloned().chain(doubts(facts)) {
-            lines.extend(wrap(&note, "   ", "   "));
-        }
+        blocks.push(hanging(name + &heap(facts), "", BEHIND));
+        let notes = facts.header.notes.iter().cloned().chain(doubts(facts));
+        blocks.extend(notes.map(|note| hanging(note, BEHIND, BEHIND)));
     }
-    lines.push(String::new());
-    lines.extend(match &report.answer {
+    blocks.push(Block::Gap);
+    blocks.extend(match &report.answer {
         HeapAnswer::Show(show) => self::show(show, report.heaps.first(), style),
-        HeapAnswer::Why(why) => self::why(why, style),
-        HeapAnswer::Dominators(found) => dominators(found, style),
-        HeapAnswer::Diff(diff) => self::diff(diff, style),
+        HeapAnswer::Why(why) => self::why(why),
+        HeapAnswer::Dominators(found) => dominators(found),
+        HeapAnswer::Diff(diff) => self::diff(diff),
     });
-    lines.iter().map(|line| format!("{line}\n")).collect()
+    document::blocks_text(&blocks, style)
 }
 
 /// Whose heap it is, when and how it was taken, and how large it is.
@@ -88,20 +88,20 @@ fn doubts(facts: &HeapFacts) -> Vec<String> {
     doubts
 }
 
-fn show(show: &ShowAnswer, facts: Option<&HeapFacts>, style: Style) -> Vec<String> {
+fn show(show: &ShowAnswer, facts: Option<&HeapFacts>, style: Style) -> Vec<Block> {
     // Which type it is says more than the generations, and these more than what is untracked.
     let mut tables = [(true, true), (false, true), (false, false)]
-        .map(|(generations, untracked)| types(show, generations, untracked).lines())
+        .map(|(generations, untracked)| types(show, generations, untracked).strong())
         .into_iter();
-    let is_cut = |lines: &Vec<String>| lines.iter().any(|line| line.ends_with('\u{2026}'));
+    let is_cut = |table: &Table| document::is_cut(table, style);
     let narrow = tables.next_back().unwrap_or_default();
-    let mut lines = bold_head(tables.find(|lines| !is_cut(lines)).unwrap_or(narrow), style);
+    let mut blocks = vec![tables.find(|table| !is_cut(table)).unwrap_or(narrow).into()];
     if show.other_types > 0 {
         let text =
             format!("And {}: {}.", counted(show.other_types, "more type"), of_count(show.others));
-        lines.extend(wrap(&text, "  ", "  "));
+        blocks.push(paragraph(text));
     }
-    lines.push(String::new());
+    blocks.push(Block::Gap);
     if let Some(facts) = facts {
         let text = match facts.garbage.objects {
             0 => "No garbage: roots reach every object.".to_owned(),
@@ -111,22 +111,22 @@ fn show(show: &ShowAnswer, facts: Option<&HeapFacts>, style: Style) -> Vec<Strin
                 of_count(facts.garbage)
             ),
         };
-        lines.extend(wrap(&text, "", ""));
+        blocks.push(plain(text));
         if facts.frozen > 0 {
             let text = format!(
                 "Frozen (gc.freeze()), which no collection examines or frees: {}.",
                 counted(facts.frozen, "object")
             );
-            lines.extend(wrap(&text, "", ""));
+            blocks.push(plain(text));
         }
     }
-    lines
+    blocks
 }
 
 /// The table of types, without columns that would be 0 everywhere.
-fn types(show: &ShowAnswer, generations: bool, untracked: bool) -> TableOfColumns<&TypeRow> {
+fn types(show: &ShowAnswer, generations: bool, untracked: bool) -> TableOf<&TypeRow> {
     let any = |of: fn(&TypeRow) -> u64| show.types.iter().any(|row| of(row) > 0);
-    TableOfColumns::new(&show.types)
+    Table::of(&show.types)
         .right("objects", |row| count(row.all.objects))
         .right("bytes", |row| bytes(row.all.bytes))
         .right_if(generations && any(|row| row.generations[0]), "gen 0", |row| {
@@ -144,25 +144,25 @@ fn types(show: &ShowAnswer, generations: bool, untracked: bool) -> TableOfColumn
         .left("type", |row| row.type_name.clone())
 }
 
-fn why(why: &WhyAnswer, style: Style) -> Vec<String> {
-    let mut lines = vec![format!("{}: {}", clean::line(&why.target), of_count(why.found))];
+fn why(why: &WhyAnswer) -> Vec<Block> {
+    let mut blocks = vec![Block::Line("", format!("{}: {}", why.target, of_count(why.found)))];
     for group in &why.groups {
-        lines.push(String::new());
-        lines.extend(self::group(group, why.found.objects, style));
+        blocks.push(Block::Gap);
+        blocks.extend(self::group(group, why.found.objects));
     }
     if why.other_groups > 0 {
-        lines.push(String::new());
+        blocks.push(Block::Gap);
         let text = format!(
             "And {} held in {}; -n shows more.",
             of_count(why.others),
             counted(why.other_groups, "other way")
         );
-        lines.extend(wrap(&text, "", ""));
+        blocks.push(plain(text));
     }
-    lines
+    blocks
 }
 
-fn group(group: &WhyGroup, of: u64, style: Style) -> Vec<String> {
+fn group(group: &WhyGroup, of: u64) -> Vec<Block> {
     let many = match (group.count.objects, of) {
         (_, 1) => String::new(),
         (1, _) => "1 object: ".to_owned(),
@@ -181,21 +181,17 @@ fn group(group: &WhyGroup, of: u64, style: Style) -> Vec<String> {
         (_, Some(place)) => format!("{many}{place}"),
         (_, None) => many,
     };
-    let mut lines = vec![style.bold(&cut(&heading, style.width()))];
-    lines.extend(path(&group.example, style));
+    let mut blocks = vec![Block::Heading(heading)];
+    blocks.extend(path(&group.example));
     if group.held == Held::Outside {
-        lines.extend(wrap(
-            "It has more references than the heap shows, or their number is unknown.",
-            "  ",
-            "  ",
-        ));
-        lines.extend(wrap(super::OUTSIDE, "  ", "  "));
+        let unknown = "It has more references than the heap shows, or their number is unknown.";
+        blocks.extend([unknown, super::OUTSIDE].map(paragraph));
     }
-    lines
+    blocks
 }
 
-fn dominators(found: &DominatorsAnswer, style: Style) -> Vec<String> {
-    let mut lines = Vec::new();
+fn dominators(found: &DominatorsAnswer) -> Vec<Block> {
+    let mut blocks = Vec::new();
     let share = percent(found.suspect_share);
     let alive = bytes(found.alive_bytes);
     if found.suspects.is_empty() {
@@ -205,13 +201,13 @@ fn dominators(found: &DominatorsAnswer, style: Style) -> Vec<String> {
              loss.item()), tables of libraries, or what malloc keeps after it was freed (malloc_trim(0)). \
              What grows by number: gctrace heap diff A B."
         );
-        lines.extend(wrap(&text, "", ""));
+        blocks.push(plain(text));
     } else {
         let text = format!("Leak suspects, which retain {share} of {alive} or more:");
-        lines.extend(wrap(&style.bold(&text), "", ""));
+        blocks.push(Tone::Strong.of(text));
     }
     for (number, suspect) in (1..).zip(&found.suspects) {
-        lines.push(String::new());
+        blocks.push(Block::Gap);
         let row = &suspect.row;
         let what = match suspect.alike {
             1 => format!("{} ({}) retains", row.place, of_container(&row.object)),
@@ -223,7 +219,7 @@ fn dominators(found: &DominatorsAnswer, style: Style) -> Vec<String> {
             percent(ratio(row.retained.bytes, found.alive_bytes)),
             counted(row.retained.objects, "object"),
         );
-        lines.extend(wrap(&what, &format!("{number}. "), "   "));
+        blocks.push(hanging(what, format!("{number}. "), BEHIND));
         let types: Vec<String> = suspect
             .mostly
             .iter()
@@ -232,23 +228,24 @@ fn dominators(found: &DominatorsAnswer, style: Style) -> Vec<String> {
                 format!("{objects} {} ({size})", mostly.type_name)
             })
             .collect();
-        lines.extend(wrap(&format!("Most of it: {}.", types.join(", ")), "   ", "   "));
-        lines.extend(wrap(advice(suspect.holder), "   ", "   "));
+        let mostly = format!("Most of it: {}.", types.join(", "));
+        let advice = advice(suspect.holder).to_owned();
+        blocks.extend([mostly, advice].map(|text| hanging(text, BEHIND, BEHIND)));
     }
-    lines.push(String::new());
-    lines.push(style.bold("Objects that depend on no other one alone:"));
-    let table = TableOfColumns::new(&found.largest)
+    blocks.push(Block::Gap);
+    blocks.push(Block::Heading("Objects that depend on no other one alone:".to_owned()));
+    let table = Table::of(&found.largest)
         .right("retained", |row| bytes(row.retained.bytes))
         .right("share", |row| percent(ratio(row.retained.bytes, found.alive_bytes)))
         .right("objects", |row| count(row.retained.objects))
         .right("own", |row| row.object.bytes.map(bytes).or_dash())
         .left("object", |row| format!("{} ({})", row.place, row.object.type_name));
-    lines.extend(table.lines());
+    blocks.push(table.into());
     let text = "Retained: what would be freed with an object, itself included; own memory of the \
                 objects, not of what lies outside the heap, such as data of tensors.";
-    lines.push(String::new());
-    lines.extend(wrap(text, "", ""));
-    lines
+    blocks.push(Block::Gap);
+    blocks.push(plain(text));
+    blocks
 }
 
 /// `list, refers to 48,000 objects`.
@@ -259,7 +256,7 @@ fn of_container(object: &HeapObject) -> String {
     }
 }
 
-fn diff(diff: &DiffAnswer, style: Style) -> Vec<String> {
+fn diff(diff: &DiffAnswer) -> Vec<Block> {
     let heaps = diff.types.first().map_or(2, |row| row.heaps.len());
     let names = NAMES.get(..heaps).unwrap_or(&NAMES);
     let last = names.last().copied().unwrap_or("B");
@@ -273,10 +270,10 @@ fn diff(diff: &DiffAnswer, style: Style) -> Vec<String> {
         of_count(diff.born),
         of_count(diff.gone)
     );
-    let mut lines = wrap(&text, "", "");
-    lines.push(String::new());
+    let mut blocks = vec![plain(text)];
+    blocks.push(Block::Gap);
     let changed = diff.types.iter().filter(|row| row.born.objects + row.gone.objects > 0);
-    let mut table = TableOfColumns::new(changed);
+    let mut table = Table::of(changed);
     for (index, name) in names.iter().enumerate() {
         table = table.right(name, |row| {
             row.heaps.get(index).map_or_else(String::new, |heap| count(heap.objects))
@@ -287,11 +284,12 @@ fn diff(diff: &DiffAnswer, style: Style) -> Vec<String> {
         .right("bytes born", |row| bytes(row.born.bytes))
         .right("gone", |row| count(row.gone.objects))
         .left("type", |row| row.type_name.clone());
-    lines.extend(bold_head(table.lines(), style));
+    blocks.push(table.strong().into());
     if !diff.owners.is_empty() {
-        lines.push(String::new());
-        lines.push(style.bold("What holds those born, the nearest object that was there before:"));
-        let table = TableOfColumns::new(&diff.owners)
+        blocks.push(Block::Gap);
+        let heading = "What holds those born, the nearest object that was there before:";
+        blocks.push(Block::Heading(heading.to_owned()));
+        let table = Table::of(&diff.owners)
             .right("born", |owner| count(owner.born.objects))
             .right("bytes", |owner| bytes(owner.born.bytes))
             .left("mostly", |owner| owner.mostly.clone())
@@ -299,13 +297,13 @@ fn diff(diff: &DiffAnswer, style: Style) -> Vec<String> {
                 Some(object) => format!("{} ({})", owner.place, object.type_name),
                 None => "several objects".to_owned(),
             });
-        lines.extend(table.lines());
+        blocks.push(table.into());
     }
-    lines.push(String::new());
+    blocks.push(Block::Gap);
     let text = "The same object: address, type and name are equal, and its place in the collector's \
                 lists, which are in order of age, does not contradict it (inferred; an address can \
                 be used again).";
-    lines.extend(wrap(text, "", ""));
+    blocks.push(plain(text));
     if diff.reused_addresses > 0 {
         let text = format!(
             "{} at the address of one of its type {} taken for new by age.",
@@ -315,9 +313,9 @@ fn diff(diff: &DiffAnswer, style: Style) -> Vec<String> {
                 _ => "are",
             }
         );
-        lines.extend(wrap(&text, "", ""));
+        blocks.push(plain(text));
     }
-    lines
+    blocks
 }
 
 fn capitalized(text: &str) -> String {
@@ -332,13 +330,6 @@ fn of_count(of: HeapCount) -> String {
 
 fn ratio(part: u64, whole: u64) -> f64 {
     gctrace_stats::ratio(part, whole).unwrap_or(0.0)
-}
-
-fn bold_head(mut lines: Vec<String>, style: Style) -> Vec<String> {
-    if let Some(head) = lines.first_mut() {
-        *head = style.bold(head);
-    }
-    lines
 }
 
 #[cfg(test)]

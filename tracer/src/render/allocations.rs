@@ -1,6 +1,6 @@
 //! The section on allocations (`--alloc`).
 
-use super::table::{ReportSection, TableOfColumns, paragraph};
+use crate::document::{Block, Section, Table, paragraph};
 use crate::units::short_count;
 use gctrace_analysis::report::{AllocationsReport, Report, SizeClass};
 
@@ -9,25 +9,25 @@ const PROCESSES_SHOWN: usize = 5;
 /// Maximum number of lines and of size classes shown per process.
 const LINES_SHOWN: usize = 5;
 
-pub(crate) fn allocations(report: &Report) -> ReportSection {
+pub(crate) fn allocations(report: &Report) -> Section {
     let with: Vec<_> = report
         .processes
         .iter()
         .filter_map(|process| Some((process.pid, process.allocations.as_ref()?)))
         .collect();
     let several = with.len() > 1;
-    let mut lines = Vec::new();
+    let mut blocks = Vec::new();
     for (pid, allocations) in with.into_iter().take(PROCESSES_SHOWN) {
         let who = if several { format!("Process {pid}: ") } else { String::new() };
         let sentence = if allocations.exact { counted(allocations) } else { rate(allocations) };
-        lines.extend(paragraph(&format!("{who}{sentence}")));
+        blocks.push(paragraph(format!("{who}{sentence}")));
         if !allocations.exact {
-            lines.extend(paragraph(&cost(allocations)));
+            blocks.push(paragraph(cost(allocations)));
         }
-        lines.extend(paragraph(&sizes(&allocations.sizes)));
-        lines.extend(places(allocations));
+        blocks.push(paragraph(sizes(&allocations.sizes)));
+        blocks.extend(places(allocations));
     }
-    ReportSection::new("Allocations", lines)
+    Section::new("Allocations", blocks)
 }
 
 /// For in-process recordings, which count every allocation.
@@ -91,11 +91,11 @@ fn sizes(classes: &[SizeClass]) -> String {
     format!("Sizes: {}.", words.join(", "))
 }
 
-fn places(allocations: &AllocationsReport) -> Vec<String> {
+fn places(allocations: &AllocationsReport) -> Option<Block> {
     if allocations.lines.is_empty() {
-        return Vec::new();
+        return None;
     }
-    TableOfColumns::new(allocations.lines.iter().take(LINES_SHOWN))
+    let table = Table::of(allocations.lines.iter().take(LINES_SHOWN))
         .right("allocations", |line| {
             format!("{:.0} % ± {:.0}", line.share * 100.0, line.standard_error * 100.0)
         })
@@ -103,6 +103,6 @@ fn places(allocations: &AllocationsReport) -> Vec<String> {
             Some(number) => format!("{}:{number}", line.location.file),
             None => line.location.file.clone(),
         })
-        .left("function", |line| line.location.function.clone())
-        .lines()
+        .left("function", |line| line.location.function.clone());
+    Some(table.into())
 }

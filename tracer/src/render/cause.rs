@@ -1,7 +1,7 @@
 //! The section on the cost of pauses for GPU work.
 
 use super::evidence::after_start;
-use super::table::{INDENT, ReportSection, TableOfColumns, paragraph};
+use crate::document::{Block, Section, Table, line, paragraph};
 use crate::text::OrDash as _;
 use crate::units::{count, counted, duration, percent};
 use gctrace_analysis::report::{CauseReport, DeviceCost, NotReplayed, Report};
@@ -12,8 +12,8 @@ const PROCESSES_SHOWN: usize = 4;
 const PAUSES_SHOWN: usize = 10;
 
 /// The cost of pauses, per process.
-pub(crate) fn cause(report: &Report) -> ReportSection {
-    let mut lines = Vec::new();
+pub(crate) fn cause(report: &Report) -> Section {
+    let mut blocks = Vec::new();
     let causes = report.gpu.iter().flat_map(|work| &work.cause);
     let mut causes: Vec<&CauseReport> = causes.collect();
     if causes.len() > PROCESSES_SHOWN {
@@ -22,21 +22,20 @@ pub(crate) fn cause(report: &Report) -> ReportSection {
     let several = causes.len() > 1;
     for cause in causes.iter().take(PROCESSES_SHOWN) {
         if several {
-            lines.push(format!("{INDENT}{}:", name(cause, report)));
+            blocks.push(line(format!("{}:", name(cause, report))));
         }
-        lines.extend(of_process(cause, started_ns(report, cause.trace)));
+        blocks.extend(of_process(cause, started_ns(report, cause.trace)));
     }
     if causes.len() > PROCESSES_SHOWN {
         let others = causes.len() - PROCESSES_SHOWN;
-        let sentence = format!(
+        blocks.push(paragraph(format!(
             "and {}, whose pauses cost less (--format json lists more)",
             counted(others as u64, "other process")
-        );
-        lines.extend(paragraph(&sentence));
+        )));
     }
     let not_replayed = report.gpu.as_ref().and_then(|work| work.not_replayed);
-    lines.extend(not_replayed.iter().flat_map(|why| paragraph(&too_large(*why))));
-    ReportSection::new("GPU cost of GC", lines)
+    blocks.extend(not_replayed.map(|why| paragraph(too_large(why))));
+    Section::new("GPU cost of GC", blocks)
 }
 
 pub(super) fn too_large(why: NotReplayed) -> String {
@@ -65,19 +64,13 @@ pub(super) fn started_ns(report: &Report, trace: usize) -> u64 {
     report.traces.get(trace).map_or(0, |trace| trace.started_ns)
 }
 
-fn of_process(cause: &CauseReport, started_ns: u64) -> Vec<String> {
-    let mut lines = Vec::new();
-    let mut add_sentence = |sentence: &str| lines.extend(paragraph(sentence));
-    add_sentence(&verdict(cause));
-    for device in &cause.devices {
-        add_sentence(&idle(device));
-    }
-    if let Some(sentence) = unexplained(cause) {
-        add_sentence(&sentence);
-    }
-    lines.extend(table(cause, started_ns));
-    lines.extend(paragraph(&legend(cause)));
-    lines
+fn of_process(cause: &CauseReport, started_ns: u64) -> Vec<Block> {
+    let mut blocks = vec![paragraph(verdict(cause))];
+    blocks.extend(cause.devices.iter().map(|device| paragraph(idle(device))));
+    blocks.extend(unexplained(cause).map(paragraph));
+    blocks.push(table(cause, started_ns));
+    blocks.push(paragraph(legend(cause)));
+    blocks
 }
 
 /// "Without GC the work would have finished 1.23 s ± 0.04 s (2 SE) earlier, 12 % of 10.0 s ..."
@@ -139,8 +132,8 @@ fn unexplained(cause: &CauseReport) -> Option<String> {
     ))
 }
 
-fn table(cause: &CauseReport, started_ns: u64) -> Vec<String> {
-    TableOfColumns::new(cause.longest.iter().take(PAUSES_SHOWN))
+fn table(cause: &CauseReport, started_ns: u64) -> Block {
+    Table::of(cause.longest.iter().take(PAUSES_SHOWN))
         .right("after start", |pause| after_start(pause.start_ns.saturating_sub(started_ns)))
         .right("gen", |pause| pause.generation.map(|generation| generation.to_string()).or_dash())
         .right("length", |pause| duration(pause.length_ns))
@@ -148,7 +141,7 @@ fn table(cause: &CauseReport, started_ns: u64) -> Vec<String> {
         .right("deferred", |pause| duration(pause.parts.deferred_ns))
         .right("hidden", |pause| duration(pause.parts.hidden_ns))
         .right("share", |pause| duration(pause.share_ns))
-        .lines()
+        .into()
 }
 
 fn legend(cause: &CauseReport) -> String {

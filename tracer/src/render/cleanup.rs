@@ -1,6 +1,6 @@
 //! What explicit cleanup is worth.
 
-use super::table::{ReportSection, paragraph};
+use crate::document::Section;
 use gctrace_analysis::report::{CleanupReport, ProcessReport, Report};
 use gctrace_analysis::words;
 
@@ -9,25 +9,22 @@ const SHOWN: usize = 3;
 const LINES_SHOWN: usize = 5;
 
 /// The lines that clean up, those that take the most time first.
-pub(crate) fn section(report: &Report) -> ReportSection {
+pub(crate) fn section(report: &Report) -> Section {
     let known =
         report.processes.iter().filter_map(|process| Some((process, process.cleanup.as_ref()?)));
-    let lines = known.take(SHOWN).flat_map(|(process, cleanup)| {
+    let sentences = known.take(SHOWN).flat_map(|(process, cleanup)| {
         let name = (report.processes.len() > 1).then(|| format!("Process {}:", process.pid));
-        let lines = name.iter().flat_map(|name| paragraph(name)).collect::<Vec<_>>();
-        lines.into_iter().chain(of_process(cleanup))
+        name.into_iter().chain(of_process(cleanup))
     });
-    ReportSection::new("What explicit cleanup is worth", lines.collect())
+    Section::of_sentences("What explicit cleanup is worth", sentences)
 }
 
-fn of_process(cleanup: &CleanupReport) -> Vec<String> {
+fn of_process(cleanup: &CleanupReport) -> impl Iterator<Item = String> {
     let sites = cleanup.sites.iter().take(LINES_SHOWN).map(words::cleanup::cleanup_verdict);
     let failed = cleanup.out_of_memory.iter().take(LINES_SHOWN).map(words::cleanup::out_of_memory);
     let own = words::cleanup::emptied_by_allocator(cleanup);
     let worth = cleanup.total.as_ref().and_then(words::cleanup::cleanup_worth);
-    let all =
-        worth.into_iter().chain(sites).chain(failed).chain(Some(own).filter(|own| !own.is_empty()));
-    all.flat_map(|sentence| paragraph(&sentence)).collect()
+    worth.into_iter().chain(sites).chain(failed).chain(Some(own).filter(|own| !own.is_empty()))
 }
 
 /// The line whose removal saves the most; `None` if none is worth a word.

@@ -1,6 +1,7 @@
 //! Lines on merged traces of one process, and on records that were left out of the figures.
 
-use super::table::{mark, paragraph};
+use crate::document::{Block, paragraph};
+use crate::text::mark;
 use crate::units::{count, counted, duration};
 use gctrace_analysis::report::{
     AlignedBy, ClockReport, GpuWorkReport, IgnoredWork, NotMerged, RecognizedBy, TraceReport,
@@ -12,7 +13,7 @@ const SHOWN: usize = 8;
 const MIN_REPORTED_NS: u64 = 100_000;
 
 /// One paragraph per pair, and one on records left out of the figures.
-pub(crate) fn clocks(work: &GpuWorkReport, traces: &[TraceReport]) -> Vec<String> {
+pub(crate) fn clocks(work: &GpuWorkReport, traces: &[TraceReport]) -> Vec<Block> {
     let pairs = work.clocks.iter().map(|clock| pair(clock, traces));
     let apart = work.not_merged.iter().map(|one| not_merged(one, traces));
     let all: Vec<String> = pairs.chain(apart).collect();
@@ -22,8 +23,7 @@ pub(crate) fn clocks(work: &GpuWorkReport, traces: &[TraceReport]) -> Vec<String
         paragraphs.push(format!("And {}.", counted(more, "more pair")));
     }
     paragraphs.extend(ignored(&work.ignored));
-    let lines = paragraphs.iter();
-    lines.flat_map(|sentence| paragraph(sentence)).collect()
+    paragraphs.iter().map(paragraph).collect()
 }
 
 fn file(traces: &[TraceReport], index: usize) -> String {

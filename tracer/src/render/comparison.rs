@@ -2,8 +2,8 @@
 //!
 //! Owns its layout, at most 40 lines; the verdict is a sentence of the analysis.
 
-use super::style::Style;
-use super::table::{INDENT, TableOfColumns, TextTable, cut, fit, width, wrap};
+use crate::document;
+use crate::document::{Block, INDENT, Section, Style, Table, Tone, line, paragraph, plain};
 use crate::text::OrDash as _;
 use crate::units::{bytes, counted, duration, mean_duration, percent, signed, three_digits, whole};
 use gctrace_analysis::compare::{
@@ -24,33 +24,20 @@ const HASH: usize = 12;
 
 /// The comparison as text.
 pub(crate) fn comparison(comparison: &Comparison, style: Style) -> String {
-    fit(style.width());
-    let verdict = wrap(&comparison.verdict.sentence, "", "").join("\n");
-    let verdict = match comparison.verdict.outcome {
-        Outcome::Better => style.good(&verdict),
-        Outcome::Worse => style.bad(&verdict),
-        Outcome::NoDifference | Outcome::Unknown => style.warning(&verdict),
+    let tone = match comparison.verdict.outcome {
+        Outcome::Better => Tone::Good,
+        Outcome::Worse => Tone::Bad,
+        Outcome::NoDifference | Outcome::Unknown => Tone::Warning,
     };
     let sections = [
-        ("What changed", changes(comparison)),
-        ("", vec![verdict]),
+        ("What changed", changes(comparison, style.width())),
+        ("", vec![tone.of(&comparison.verdict.sentence)]),
         ("Figures", figures(comparison)),
         ("Lines that trigger collections in training", lines(comparison)),
         ("Why the GPU was idle, share of its time, time per step (inferred)", idle(comparison)),
-        ("", remarks(comparison)),
+        ("", vec![remarks(comparison)]),
     ];
-    let mut text = String::new();
-    for (heading, lines) in sections.into_iter().filter(|(_, lines)| !lines.is_empty()) {
-        if !text.is_empty() {
-            text.push('\n');
-        }
-        let heading = (!heading.is_empty()).then(|| style.bold(heading));
-        for line in heading.into_iter().chain(lines) {
-            text.push_str(&line);
-            text.push('\n');
-        }
-    }
-    text
+    document::text(&sections.map(|(heading, blocks)| Section::new(heading, blocks)), style)
 }
 
 /// A fact as people call it.
@@ -79,30 +66,30 @@ fn one_run(comparison: &Comparison) -> bool {
     comparison.notes.contains(&ComparisonNote::OneRun)
 }
 
-pub(super) fn changes(comparison: &Comparison) -> Vec<String> {
-    let shown = comparison.changed.iter().take(CHANGES_SHOWN).map(change);
-    let mut lines: Vec<String> = shown.collect();
-    if lines.is_empty() {
-        lines.push(format!("{INDENT}Nothing that is recorded."));
+/// `width`: characters of a line.
+pub(super) fn changes(comparison: &Comparison, width: usize) -> Vec<Block> {
+    let shown = comparison.changed.iter().take(CHANGES_SHOWN);
+    let mut blocks: Vec<Block> = shown.flat_map(|of| change(of, width)).collect();
+    if blocks.is_empty() {
+        blocks.push(paragraph("Nothing that is recorded."));
     }
     let more = comparison.changed.len().saturating_sub(CHANGES_SHOWN);
     if more > 0 {
-        lines.push(format!("{INDENT}{more} more (--json)"));
+        blocks.push(paragraph(format!("{more} more (--json)")));
     }
     for (heading, facts) in
         [("Same: ", &comparison.unchanged), ("Unknown in a trace: ", &comparison.unknown)]
     {
         let names: Vec<&str> = facts.iter().map(|fact| fact_name(*fact)).collect();
         if !names.is_empty() {
-            let text = format!("{heading}{}.", names.join(", "));
-            lines.extend(wrap(&text, INDENT, INDENT));
+            blocks.push(paragraph(format!("{heading}{}.", names.join(", "))));
         }
     }
-    lines
+    blocks
 }
 
 /// One line, or two if the values are long.
-fn change(change: &FactChange) -> String {
+fn change(change: &FactChange, width: usize) -> Vec<Block> {
     let values = |values: &[String]| -> String {
         let shown = values.iter().map(|value| match change.fact {
             FactId::Commit => value.chars().take(HASH).collect(),
@@ -111,18 +98,17 @@ fn change(change: &FactChange) -> String {
         shown.collect::<Vec<String>>().join(" / ")
     };
     let (before, after) = (values(&change.before), values(&change.after));
-    let line = format!("{INDENT}{}: {before} -> {after}", fact_name(change.fact));
-    if line.chars().count() <= width() {
-        return cut(&line, width());
+    let name = fact_name(change.fact);
+    let both = format!("{name}: {before} -> {after}");
+    if INDENT.len() + both.chars().count() <= width {
+        return vec![line(both)];
     }
-    let name = format!("{INDENT}{}: {before}", fact_name(change.fact));
-    let after = format!("{INDENT}  -> {after}");
-    format!("{}\n{}", cut(&name, width()), cut(&after, width()))
+    vec![line(format!("{name}: {before}")), line(format!("  -> {after}"))]
 }
 
-pub(super) fn figures(comparison: &Comparison) -> Vec<String> {
+pub(super) fn figures(comparison: &Comparison) -> Vec<Block> {
     let several = !one_run(comparison);
-    let mut lines = TableOfColumns::new(&comparison.figures)
+    let table = Table::of(&comparison.figures)
         .left("", |figure| figure_name(figure, comparison.per))
         .right("before", |figure| {
             figure.before.map_or_else(unknown, |mean| value(figure.figure, mean))
@@ -137,12 +123,10 @@ pub(super) fn figures(comparison: &Comparison) -> Vec<String> {
         .right_if(several, "95 % interval", |figure| {
             shown_change(figure).and_then(interval).unwrap_or_else(unknown)
         })
-        .right_if(several, "p", |figure| figure.p.map_or_else(unknown, p_value))
-        .lines();
+        .right_if(several, "p", |figure| figure.p.map_or_else(unknown, p_value));
     let runs =
         format!("Before: {}; after: {}.", sampled(&comparison.before), sampled(&comparison.after));
-    lines.extend(wrap(&runs, INDENT, INDENT));
-    lines
+    vec![table.into(), paragraph(runs)]
 }
 
 /// The change in percent, of shares in points. `None` without one, and for growth, which may be
@@ -218,7 +202,7 @@ fn sampled(runs: &[ComparedRun]) -> String {
     }
 }
 
-pub(super) fn lines(comparison: &Comparison) -> Vec<String> {
+pub(super) fn lines(comparison: &Comparison) -> Vec<Block> {
     let all = |of: fn(&LineComparison) -> f64| comparison.lines.iter().map(of).sum::<f64>();
     let most = all(|line| line.before_ns).max(all(|line| line.after_ns));
     let differs = |line: &&LineComparison| {
@@ -230,13 +214,13 @@ pub(super) fn lines(comparison: &Comparison) -> Vec<String> {
         RateUnit::Second => "per s",
         RateUnit::Run => "per run",
     };
-    let mut table = TextTable::new(&["before", "after", per, ""], &[2, 3]);
+    let mut table = Table::new(&["before", "after", per, ""], &[2, 3]);
     let shown: Vec<&LineComparison> = comparison.lines.iter().filter(differs).collect();
     for line in shown.iter().take(LINES_SHOWN) {
         let number = line.location.line;
         let number = number.map_or_else(String::new, |number| format!(":{number}"));
         let name = crate::text::file_name(&line.location.file);
-        table.row(vec![
+        table.row([
             mean_duration(line.before_ns),
             mean_duration(line.after_ns),
             match (line.change, line.before_line) {
@@ -249,10 +233,10 @@ pub(super) fn lines(comparison: &Comparison) -> Vec<String> {
             format!("{name}{number} in {}", line.location.function),
         ]);
     }
-    if shown.is_empty() { Vec::new() } else { table.lines() }
+    if shown.is_empty() { Vec::new() } else { vec![table.into()] }
 }
 
-pub(super) fn idle(comparison: &Comparison) -> Vec<String> {
+pub(super) fn idle(comparison: &Comparison) -> Vec<Block> {
     let shown = comparison.idle.iter().filter(|cause| differs(cause)).take(LINES_SHOWN);
     let shown: Vec<&IdleComparison> = shown.collect();
     if shown.is_empty() {
@@ -261,7 +245,7 @@ pub(super) fn idle(comparison: &Comparison) -> Vec<String> {
     let change = |cause: &IdleComparison| (cause.after_ratio - cause.before_ratio) * 100.0;
     let has_steps = shown.iter().all(|cause| cause.before_step_ns.is_some());
     let step = |ns: Option<f64>| ns.map(mean_duration).or_dash();
-    let mut table = TableOfColumns::new(shown)
+    let mut table = Table::of(shown)
         .left("", |cause| cause.cause.to_string())
         .right("before", |cause| percent(cause.before_ratio))
         .right("after", |cause| percent(cause.after_ratio))
@@ -271,9 +255,8 @@ pub(super) fn idle(comparison: &Comparison) -> Vec<String> {
             .right("per step", |cause| step(cause.before_step_ns))
             .right("after", |cause| step(cause.after_step_ns));
     }
-    let mut lines = table.lines();
-    lines.push(format!("{INDENT}What did not change is a larger share of a shorter run."));
-    lines
+    let legend = "What did not change is a larger share of a shorter run.";
+    vec![table.into(), paragraph(legend)]
 }
 
 /// Whether the time of a cause per step changed by a worthwhile share of the step; without steps, its
@@ -289,9 +272,9 @@ fn differs(cause: &IdleComparison) -> bool {
     by_step.unwrap_or(by_ratio) >= IDLE_RATIO
 }
 
-pub(super) fn remarks(comparison: &Comparison) -> Vec<String> {
+pub(super) fn remarks(comparison: &Comparison) -> Block {
     let notes: Vec<&str> = comparison.notes.iter().filter_map(|note| remark(*note)).collect();
-    wrap(&notes.join(" "), "", "")
+    plain(notes.join(" "))
 }
 
 /// `None` for what the sentence says.

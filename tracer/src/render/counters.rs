@@ -1,26 +1,24 @@
 //! The section on performance counters. Counters without a value are left out.
 
-use super::table::{ReportSection, TableOfColumns, paragraph};
+use crate::document::{Block, Section, Table, paragraph};
 use crate::units::{count, counted, duration, percent, short_count, three_digits};
 use gctrace_analysis::report::{CounterReport, CountersReport, Report};
 use gctrace_event::Counter;
 use std::collections::BTreeMap;
 
-pub(crate) fn counters(report: &Report) -> ReportSection {
-    let mut lines = Vec::new();
+pub(crate) fn counters(report: &Report) -> Section {
+    let mut blocks = Vec::new();
     let mut sentences = Vec::new();
     if let Some(counters) = &report.counters {
-        lines.extend(table(counters));
+        blocks.push(table(counters));
         sentences.extend(remarks(counters, report.totals.pauses.count));
     }
     sentences.extend(missing(report));
-    for sentence in sentences {
-        lines.extend(paragraph(&sentence));
-    }
-    ReportSection::new("Counters inside and outside pauses", lines)
+    blocks.extend(sentences.iter().map(paragraph));
+    Section::new("Counters inside and outside pauses", blocks)
 }
 
-fn table(counters: &CountersReport) -> Vec<String> {
+fn table(counters: &CountersReport) -> Block {
     let all = &counters.counters;
     // CPU time is counted on every machine, instructions only with a PMU.
     let rates: Option<(&str, Rates)> = if all.iter().any(|c| c.inside_per_cpu_s.is_some()) {
@@ -39,14 +37,14 @@ fn table(counters: &CountersReport) -> Vec<String> {
         cell(counter, rates.and_then(|(_, rates)| rates(counter).get(side).copied().flatten()))
     };
     let name = rates.map_or("", |(name, _)| name);
-    TableOfColumns::new(all)
+    Table::of(all)
         .left("", |counter| counter.name.as_ref().to_owned())
         .right("in pauses", value)
         .right("of all", |counter| counter.inside_ratio.map_or_else(dash, percent))
         .right_if(rates.is_some(), name, |counter| rate(counter, 0))
         .right_if(rates.is_some(), "outside", |counter| rate(counter, 1))
         .right_if(objects, "per 1000 objects", |counter| cell(counter, counter.per_1000_objects))
-        .lines()
+        .into()
 }
 
 /// Rates of a counter inside and outside pauses.

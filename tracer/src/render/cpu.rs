@@ -1,6 +1,6 @@
 //! The sections on samples of what threads execute, and on what they wait for (`--sample`).
 
-use super::table::{ReportSection, TableOfColumns, paragraph};
+use crate::document::{Block, Section, Table, paragraph};
 use crate::units::{count, counted, duration, percent};
 use gctrace_analysis::report::{CpuReport, MainThreadReport, MeanwhileReport, OffCpuLine, Report};
 use gctrace_analysis::words::samples::{
@@ -12,20 +12,20 @@ const PROCESSES_SHOWN: usize = 4;
 /// Maximum number of lines, and of files, of each.
 const SHOWN: usize = 10;
 
-pub(crate) fn cpu(report: &Report) -> ReportSection {
-    let mut lines = Vec::new();
+pub(crate) fn cpu(report: &Report) -> Section {
+    let mut blocks = Vec::new();
     let ran = report.cpu.iter().filter(|cpu| cpu.samples > 0);
     for cpu in ran.take(PROCESSES_SHOWN) {
-        lines.extend(paragraph(&sentence(cpu, report.cpu.len() > 1)));
-        lines.extend(table(cpu));
+        blocks.push(paragraph(sentence(cpu, report.cpu.len() > 1)));
+        blocks.extend(tables(cpu));
     }
-    if !lines.is_empty() {
-        lines.extend(paragraph(
+    if !blocks.is_empty() {
+        blocks.push(paragraph(
             "Measured by samples: a line has those of all that it calls, of each stack the innermost line \
              that is no library's. A thread that waits has none.",
         ));
     }
-    ReportSection::new("What used the CPU", lines)
+    Section::new("What used the CPU", blocks)
 }
 
 fn sentence(cpu: &CpuReport, is_one_of_several: bool) -> String {
@@ -47,44 +47,42 @@ fn share(samples: u64, cpu: &CpuReport) -> String {
     percent(samples as f64 / cpu.samples.max(1) as f64)
 }
 
-fn table(cpu: &CpuReport) -> Vec<String> {
+fn tables(cpu: &CpuReport) -> [Block; 2] {
     let lines = cpu.lines.iter().take(SHOWN).map(|of| (line(of), of.samples));
     let files = cpu.files.iter().take(SHOWN).map(|of| (file_name(of), of.samples));
     let table = |title: &str, rows: Vec<(String, u64)>| {
-        TableOfColumns::new(&rows)
+        Table::of(&rows)
             .left(title, |(name, _)| name.clone())
             .right("CPU time", |(_, samples)| cpu_time(cpu, *samples))
             .right("share", |(_, samples)| share(*samples, cpu))
-            .lines()
+            .into()
     };
-    let mut all = table("Python line", lines.collect());
-    all.extend(table("machine code of", files.collect()));
-    all
+    [table("Python line", lines.collect()), table("machine code of", files.collect())]
 }
 
 /// What main threads waited for, and what others did meanwhile.
-pub(crate) fn off_cpu(report: &Report) -> ReportSection {
-    let mut lines = Vec::new();
+pub(crate) fn off_cpu(report: &Report) -> Section {
+    let mut blocks = Vec::new();
     let with = report.cpu.iter().filter_map(|cpu| Some((cpu, cpu.main_thread.as_ref()?)));
     let with = with.filter(|(_, main)| main.waits_in_python());
     for (cpu, main) in with.take(PROCESSES_SHOWN) {
         let places = ShortPlaces::of(cpu);
-        lines.extend(paragraph(&main_sentence(cpu, main, report.cpu.len() > 1)));
-        lines.extend(waits(&main.off_cpu, main.interval_ns, places));
+        blocks.push(paragraph(main_sentence(cpu, main, report.cpu.len() > 1)));
+        blocks.push(waits(&main.off_cpu, main.interval_ns, places));
         let gil = main.gil.as_ref().map(|of| ("other threads while it waited for the GIL", of));
         let workers = main.workers.as_ref().map(|of| ("its workers while it waited for data", of));
         let lock = main.lock.as_ref().map(|of| ("the thread that had the lock it waited for", of));
         for (what, meanwhile) in gil.into_iter().chain(lock).chain(workers) {
-            lines.extend(meanwhile_table(what, meanwhile, places));
+            blocks.push(meanwhile_table(what, meanwhile, places));
         }
     }
-    if !lines.is_empty() {
-        lines.extend(paragraph(
+    if !blocks.is_empty() {
+        blocks.push(paragraph(
             "Measured by the scheduler, at switches: times of a millisecond or longer. Without a line: it \
              has no Python stack, was preempted, or the waits were too many for one each.",
         ));
     }
-    ReportSection::new("What the main thread waited for", lines)
+    Section::new("What the main thread waited for", blocks)
 }
 
 fn main_sentence(cpu: &CpuReport, main: &MainThreadReport, is_one_of_several: bool) -> String {
@@ -104,23 +102,19 @@ fn main_sentence(cpu: &CpuReport, main: &MainThreadReport, is_one_of_several: bo
     )
 }
 
-fn waits(off_cpu: &[OffCpuLine], whole_ns: u64, places: ShortPlaces<'_>) -> Vec<String> {
+fn waits(off_cpu: &[OffCpuLine], whole_ns: u64, places: ShortPlaces<'_>) -> Block {
     let rows: Vec<&OffCpuLine> = off_cpu.iter().take(SHOWN).collect();
     let part = |ns: u64| percent(ns as f64 / whole_ns.max(1) as f64);
-    TableOfColumns::new(&rows)
+    Table::of(&rows)
         .right("time", |of| duration(of.time_ns))
         .right("share", |of| part(of.time_ns))
         .left("off the CPU", |of| {
             format!("{}{}", waiting(of.reason, of.for_data), places.at(of.line.as_ref()))
         })
-        .lines()
+        .into()
 }
 
-fn meanwhile_table(
-    what: &str,
-    meanwhile: &MeanwhileReport,
-    places: ShortPlaces<'_>,
-) -> Vec<String> {
+fn meanwhile_table(what: &str, meanwhile: &MeanwhileReport, places: ShortPlaces<'_>) -> Block {
     let running = meanwhile.lines.iter().take(SHOWN).map(|of| {
         let at = of.line.as_ref().map(|line| places.at(Some(line)));
         (format!("running{}", at.as_deref().unwrap_or(" outside of Python")), of.cpu_ns)
@@ -135,9 +129,9 @@ fn meanwhile_table(
     rows.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
     rows.truncate(SHOWN);
     let whole_ns = meanwhile.waited_ns.saturating_mul(meanwhile.others).max(1);
-    TableOfColumns::new(&rows)
+    Table::of(&rows)
         .right("time", |(_, ns)| duration(*ns))
         .right("share", |(_, ns)| percent(*ns as f64 / whole_ns as f64))
         .left(&format!("{what} ({})", duration(meanwhile.waited_ns)), |(did, _)| did.clone())
-        .lines()
+        .into()
 }

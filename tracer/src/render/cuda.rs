@@ -1,6 +1,6 @@
 //! The section on CUDA, NCCL and torch's device memory.
 
-use super::table::{ReportSection, TableOfColumns, paragraph};
+use crate::document::{Block, Section, Table, paragraph};
 use crate::units::{duration, short_count};
 use gctrace_analysis::report::{CudaReport, DeviceMemoryReport, Report};
 use gctrace_event::GpuApi;
@@ -10,21 +10,20 @@ const FUNCTIONS_SHOWN: usize = 8;
 /// Maximum number of devices shown.
 const DEVICES_SHOWN: usize = 8;
 
-pub(crate) fn cuda(report: &Report) -> ReportSection {
-    let mut lines = Vec::new();
+pub(crate) fn cuda(report: &Report) -> Section {
+    let mut blocks = Vec::new();
     if let Some(cuda) = &report.cuda {
-        lines.extend(paragraph(&launches(cuda)));
-        lines.extend(functions(cuda));
-        for memory in cuda.memory.iter().take(DEVICES_SHOWN) {
-            lines.extend(paragraph(&device(memory)));
-        }
+        blocks.push(paragraph(launches(cuda)));
+        blocks.extend(functions(cuda));
+        let devices = cuda.memory.iter().take(DEVICES_SHOWN);
+        blocks.extend(devices.map(|memory| paragraph(device(memory))));
     }
     let heading = match api(report.cuda.as_ref()) {
         GpuApi::Cuda => "CUDA calls",
         GpuApi::Hip => "HIP calls",
         GpuApi::LevelZero => "Level Zero calls",
     };
-    ReportSection::new(heading, lines)
+    Section::new(heading, blocks)
 }
 
 /// The API of most calls.
@@ -48,17 +47,17 @@ fn launches(cuda: &CudaReport) -> String {
     format!("{} kernel and graph launches{rate}{passes}.", short_count(cuda.launches))
 }
 
-fn functions(cuda: &CudaReport) -> Vec<String> {
+fn functions(cuda: &CudaReport) -> Option<Block> {
     if cuda.functions.is_empty() {
-        return Vec::new();
+        return None;
     }
     let timed = |ns: u64| if ns == 0 { "-".to_owned() } else { duration(ns) };
-    TableOfColumns::new(cuda.functions.iter().take(FUNCTIONS_SHOWN))
+    let table = Table::of(cuda.functions.iter().take(FUNCTIONS_SHOWN))
         .left("function", |function| function.name.clone())
         .right("calls", |function| short_count(function.count))
         .right("time", |function| timed(function.time_ns))
-        .right("longest", |function| timed(function.max_ns))
-        .lines()
+        .right("longest", |function| timed(function.max_ns));
+    Some(table.into())
 }
 
 fn device(memory: &DeviceMemoryReport) -> String {
@@ -89,7 +88,7 @@ mod tests {
     #[test]
     fn the_section_lists_calls_and_memory() {
         let mut report = Analysis::default().report();
-        assert!(cuda(&report).lines.is_empty());
+        assert!(cuda(&report).is_empty());
         report.cuda = Some(CudaReport {
             launches: 1_234_567,
             launches_per_s: Some(51_000.0),
@@ -114,7 +113,7 @@ mod tests {
             backward_passes: 20,
             backward_ns: 1_000_000_000,
         });
-        let text = cuda(&report).lines.join("\n");
+        let text = cuda(&report).text();
         assert!(text.contains("backward passes"), "{text}");
         assert!(text.contains("cuStreamSynchronize"), "{text}");
         assert!(text.contains("0.5 MiB were freed"), "{text}");

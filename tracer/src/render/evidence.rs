@@ -1,7 +1,7 @@
 //! The sections on individual pauses, the heap, explicit calls, CPU time and overhead.
 
-use super::table::{ReportSection, TableOfColumns, TextTable, mark, paragraph};
-use crate::text::OrDash as _;
+use crate::document::{Block, Section, Table, paragraph};
+use crate::text::{OrDash as _, mark};
 use crate::units::{count, counted, duration, percent, short_count, three_digits};
 use gctrace_analysis::report::{
     GrowthPoint, GrowthReport, Location, OverheadReport, PauseTotal, ProbeReport, ProcessReport,
@@ -13,29 +13,22 @@ use std::time::{Duration, SystemTime};
 /// Maximum number of processes with growth shown; the others are in the JSON.
 const GROWTHS_SHOWN: usize = 3;
 
-fn section(heading: &'static str, sentences: &[String]) -> ReportSection {
-    ReportSection {
-        heading,
-        lines: sentences.iter().flat_map(|sentence| paragraph(sentence)).collect(),
-    }
-}
-
-pub(crate) fn longest(report: &Report) -> ReportSection {
+pub(crate) fn longest(report: &Report) -> Section {
     let head = ["after start", "UTC", "length", "gen", "reason", "freed", "objects", "where"];
-    let mut table = TextTable::new(&head, &[4, 7]);
+    let mut table = Table::new(&head, &[4, 7]);
     let with_trace = report.traces.len() > 1;
     for pause in &report.worst {
         table.row(worst_row(pause, with_trace, report.processes.len() == 1));
     }
-    let mut lines = if report.worst.is_empty() { Vec::new() } else { table.lines() };
-    if with_trace && !lines.is_empty() {
-        lines.push("  #N: trace N, in the order above".to_owned());
+    if report.worst.is_empty() {
+        return Section::default();
     }
-    ReportSection::new("Longest pauses", lines)
+    let legend = with_trace.then(|| paragraph("#N: trace N, in the order above"));
+    Section::new("Longest pauses", std::iter::once(table.into()).chain(legend).collect())
 }
 
 /// `alone`: no other process has pauses, so the pid is omitted if there is a line.
-fn worst_row(pause: &WorstPause, with_trace: bool, alone: bool) -> Vec<String> {
+fn worst_row(pause: &WorstPause, with_trace: bool, alone: bool) -> [String; 8] {
     let known = |value: Option<u64>| value.map(short_count).or_dash();
     let mut place = match pause.rank {
         _ if alone && pause.line.is_some() => String::new(),
@@ -58,7 +51,7 @@ fn worst_row(pause: &WorstPause, with_trace: bool, alone: bool) -> Vec<String> {
     if pause.unfinished {
         place += " (cut)";
     }
-    vec![
+    [
         after_start(pause.after_start_ns),
         pause.unix_ns.map(time_of_day).or_dash(),
         duration(pause.duration_ns),
@@ -105,7 +98,7 @@ fn effort(effort: PauseTotal) -> String {
     format!("{}, {}", count(effort.count), duration(effort.time_ns))
 }
 
-pub(crate) fn freed_nothing(report: &Report) -> ReportSection {
+pub(crate) fn freed_nothing(report: &Report) -> Section {
     let nothing = &report.freed_nothing;
     let mut sentences = Vec::new();
     if nothing.total.count > 0 {
@@ -136,13 +129,13 @@ pub(crate) fn freed_nothing(report: &Report) -> ReportSection {
             counted(unknown, "collection")
         ));
     }
-    section("Collections that freed nothing", &sentences)
+    Section::of_sentences("Collections that freed nothing", &sentences)
 }
 
-pub(crate) fn growth(report: &Report) -> ReportSection {
+pub(crate) fn growth(report: &Report) -> Section {
     let growing =
         report.processes.iter().filter_map(|process| Some((process, process.growth.as_ref()?)));
-    ReportSection::new(
+    Section::new(
         "Full collections and heap size",
         growing
             .take(GROWTHS_SHOWN)
@@ -151,17 +144,15 @@ pub(crate) fn growth(report: &Report) -> ReportSection {
     )
 }
 
-fn growth_lines(process: &ProcessReport, growth: &GrowthReport) -> Vec<String> {
+fn growth_lines(process: &ProcessReport, growth: &GrowthReport) -> [Block; 2] {
     let mut points: Vec<GrowthPoint> =
         [0.0, 0.25, 0.5, 0.75, 1.0].map(|ratio| growth.at(ratio)).to_vec();
     points.dedup();
-    let mut lines = TableOfColumns::new(&points)
+    let table = Table::of(&points)
         .right("after start", |point| after_start(point.after_start_ns))
         .right("objects", |point| count(point.objects))
-        .right("pause", |point| duration(point.duration_ns))
-        .lines();
-    lines.extend(paragraph(&growth_sentence(process, growth)));
-    lines
+        .right("pause", |point| duration(point.duration_ns));
+    [table.into(), paragraph(growth_sentence(process, growth))]
 }
 
 fn growth_sentence(process: &ProcessReport, growth: &GrowthReport) -> String {
@@ -187,7 +178,7 @@ fn growth_sentence(process: &ProcessReport, growth: &GrowthReport) -> String {
     text
 }
 
-pub(crate) fn explicit_calls(report: &Report) -> ReportSection {
+pub(crate) fn explicit_calls(report: &Report) -> Section {
     let calls = &report.explicit_calls;
     let mut sentences = Vec::new();
     if calls.pauses.count > 0 {
@@ -204,13 +195,13 @@ pub(crate) fn explicit_calls(report: &Report) -> ReportSection {
             },
         ));
     }
-    section("Explicit gc.collect() calls", &sentences)
+    Section::of_sentences("Explicit gc.collect() calls", &sentences)
 }
 
 /// From this share of the pauses off CPU on, the machine is named as a cause.
 const BUSY_MACHINE: f64 = 0.2;
 
-pub(crate) fn processor(report: &Report) -> ReportSection {
+pub(crate) fn processor(report: &Report) -> Section {
     let all = &report.totals.pauses;
     let mut sentences = Vec::new();
     if let Some(cpu) = &all.cpu {
@@ -242,7 +233,7 @@ pub(crate) fn processor(report: &Report) -> ReportSection {
             duration(world.stopped_ns),
         ));
     }
-    section("CPU time", &sentences)
+    Section::of_sentences("CPU time", &sentences)
 }
 
 /// What the probes cost processes that were not recorded, if they hit any.
@@ -312,7 +303,7 @@ fn range(least: &str, most: &str) -> String {
     }
 }
 
-pub(crate) fn own_cost(report: &Report) -> ReportSection {
+pub(crate) fn own_cost(report: &Report) -> Section {
     let cost = &report.overhead;
     let mut sentences = Vec::new();
     if let Some(slowed) = slowed(cost) {
@@ -333,5 +324,5 @@ pub(crate) fn own_cost(report: &Report) -> ReportSection {
         let traces = counted(cost.traces_without_overhead, "trace");
         sentences.push(format!("{traces} without recorded overhead."));
     }
-    section("Recording overhead", &sentences)
+    Section::of_sentences("Recording overhead", &sentences)
 }

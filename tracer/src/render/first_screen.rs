@@ -5,9 +5,10 @@
 
 use super::launching::BARS;
 use super::next::{is_change, next};
-use super::style::Style;
-use super::table::{INDENT, TextTable, width, wrap};
-use super::{cleanup, evidence, garbage, idle, leaks, lines, missing, steps};
+use super::{cleanup, evidence, garbage, idle, leaks, missing, steps};
+use crate::document::{
+    Block, INDENT, Paragraph, Style, Table, Tone, hanging, lines, paragraph, plain,
+};
 use crate::text::OrDash as _;
 use crate::units::{count, counted, duration, percent};
 use gctrace_analysis::report::{
@@ -31,21 +32,22 @@ const WORTH: f64 = 0.01;
 
 /// The short report on `traces`, names as the user gave them.
 pub(crate) fn first_screen(report: &Report, traces: &[String], style: Style) -> String {
-    super::table::fit(style.width());
-    let head = verdict(report, style);
+    let head = lines(&[verdict(report)], style);
     let of_run = report.runs < 2;
-    let (change, shown) = if of_run { advice(report) } else { (Vec::new(), 0) };
-    let mut rest = trust(report);
-    rest.extend(next(report, traces, shown));
-    let mut room = LINES.saturating_sub(head.lines().count() + 1 + rest.len());
+    let (change, shown) = if of_run { advice(report, style) } else { (Vec::new(), 0) };
+    let mut rest = vec![plain(trust(report))];
+    rest.extend(next(report, traces, shown, style.width()));
+    let rest = lines(&rest, style);
+    let mut room = LINES.saturating_sub(head.len() + 1 + rest.len());
     room = room.saturating_sub(if change.is_empty() { 0 } else { change.len() + 2 });
-    let context = context(report, of_run);
+    let context = context(report, of_run, style);
     // At least the first line: the verdict is nothing without a place. What comes first of the rest is worth more than
     // the last one.
     let first = context.iter().find(|block| !block.is_empty()).map_or(0, |block| block.len() + 1);
     let least = PLACES_SHOWN - 1;
     let shown_places = room.saturating_sub(2 + first).clamp(least, PLACES_SHOWN);
-    let places = lines::costliest(report, shown_places.min(room.saturating_sub(2)).max(1));
+    let places = super::lines::costliest(report, shown_places.min(room.saturating_sub(2)).max(1));
+    let places = lines(places.as_slice(), style);
     room = room.saturating_sub(if places.is_empty() { 0 } else { places.len() + 2 });
     let mut about = Vec::new();
     for block in context {
@@ -54,26 +56,24 @@ pub(crate) fn first_screen(report: &Report, traces: &[String], style: Style) -> 
             about.extend(block);
         }
     }
-    let mut text = head;
     let parts = [("Do this", change), ("Where it comes from", places), ("", about), ("", rest)];
-    for (heading, lines) in parts.into_iter().filter(|(_, lines)| !lines.is_empty()) {
-        let heading = (!heading.is_empty()).then(|| style.bold(heading));
-        text.push('\n');
-        for line in heading.into_iter().chain(lines) {
-            text.push_str(&line);
-            text.push('\n');
-        }
+    let mut all = head;
+    for (heading, part) in parts.into_iter().filter(|(_, part)| !part.is_empty()) {
+        all.push(String::new());
+        all.extend((!heading.is_empty()).then(|| style.bold(heading)));
+        all.extend(part);
     }
-    text
+    all.join("\n") + "\n"
 }
 
 /// What else is to be known, the most useful first: each block is shown whole, where there is room.
-fn context(report: &Report, of_run: bool) -> Vec<Vec<String>> {
+fn context(report: &Report, of_run: bool, style: Style) -> Vec<Vec<String>> {
     let changes = report.advice.iter().any(is_change);
     // That they free nothing is why they are not worth their time; what else runs is news.
+    let freed = garbage::in_short(report, style.width());
     let (freed, freed_nothing) = match report.frees_nothing() {
-        Some(true) => (None, garbage::in_short(report)),
-        _ => (garbage::in_short(report), None),
+        Some(true) => (None, freed),
+        _ => (freed, None),
     };
     let gpu = if of_run { idle::idle_in_short(report) } else { Vec::new() };
     let sentences = [
@@ -90,19 +90,19 @@ fn context(report: &Report, of_run: bool) -> Vec<Vec<String>> {
         steps::cold_steps(report).filter(|_| of_run),
     ];
     let sentences = sentences.into_iter().flatten();
-    let blocks = sentences.map(|sentence| wrap(&sentence, "", INDENT));
-    std::iter::once(gpu).chain(blocks).collect()
+    let sentences = sentences.map(|sentence| vec![hanging(sentence, "", INDENT)]);
+    std::iter::once(gpu).chain(sentences).map(|blocks| lines(&blocks, style)).collect()
 }
 
 /// The verdict and the costliest change, for the end of a recording: at most five lines.
 pub(crate) fn verdict_lines(report: &Report) -> Vec<String> {
-    let mut lines = wrap(&report.verdict.sentence, "", "");
+    let mut blocks = vec![plain(&report.verdict.sentence)];
     if let Some(first) = report.advice.iter().find(|advice| is_change(advice)) {
         let effect = effect(first, report).map_or(String::new(), |effect| format!(" ({effect})"));
         let action = first.action.trim_end_matches('.');
-        lines.extend(wrap(&format!("Do this: {action}{effect}."), "", "  "));
+        blocks.push(hanging(format!("Do this: {action}{effect}."), "", INDENT));
     }
-    lines
+    lines(&blocks, Style::OF_FILES)
 }
 
 /// What the other phases lost, if that is worth a line and in no advice: `It paused also 160 ms of start-up (2.10 s).`
@@ -132,9 +132,9 @@ fn else_where(report: &Report) -> Option<String> {
     (!named.is_empty()).then(|| format!("It paused also {}.", named.join(" and ")))
 }
 
-pub(super) fn phases(phases: &PhasesReport) -> Vec<String> {
+pub(super) fn phases(phases: &PhasesReport) -> Vec<Block> {
     let head = ["", "run", "paused", "share", "longest", ""];
-    let mut table = TextTable::new(&head, &[0, 5]);
+    let mut table = Table::new(&head, &[0, 5]);
     let (start_up, training) = match phases.training_by {
         TrainingMark::WholeRun => ("start-up", "run"),
         TrainingMark::AfterImports => ("imports", "after them"),
@@ -149,7 +149,7 @@ pub(super) fn phases(phases: &PhasesReport) -> Vec<String> {
     ];
     for (name, phase, remark) in rows.into_iter().filter(|(_, phase, _)| phase.duration_ns > 0) {
         let pauses = phase.pauses.count > 0;
-        table.row(vec![
+        table.row([
             name.to_owned(),
             duration(phase.unhindered_ns()),
             duration(phase.collected_ns()),
@@ -158,13 +158,13 @@ pub(super) fn phases(phases: &PhasesReport) -> Vec<String> {
             if pauses { remark } else { String::new() },
         ]);
     }
-    let mut lines = table.lines();
-    lines.extend(phases.steps.map(|steps| {
+    let mut blocks = vec![table.into()];
+    blocks.extend(phases.steps.map(|steps| {
         let mean = duration(phases.training.unhindered_ns() / steps.max(1));
         let steps = counted(steps, "training step");
-        format!("{INDENT}{steps}, {mean} each, by {}.", marks(phases.training_by))
+        paragraph(format!("{steps}, {mean} each, by {}.", marks(phases.training_by)))
     }));
-    lines
+    blocks
 }
 
 /// What the steps are known by.
@@ -192,38 +192,37 @@ fn sparkline(phase: &PhaseReport) -> String {
     phase.over_time_ns.iter().map(bar).collect()
 }
 
-/// The changes with what they save, in the order to try them, and how many of the report's advice that is.
-fn advice(report: &Report) -> (Vec<String>, usize) {
+/// The lines of the changes with what they save, in the order to try them, and how many of the report's advice that
+/// is.
+fn advice(report: &Report, style: Style) -> (Vec<String>, usize) {
     let changes = report.advice.iter().enumerate().filter(|(_, advice)| is_change(advice));
-    let (mut lines, mut shown) = (Vec::new(), 0);
+    let (mut all, mut shown) = (Vec::new(), 0);
     for (index, advice) in changes.take(ADVICE_SHOWN) {
-        let next = change(index, advice, report);
-        if !lines.is_empty() && lines.len() + next.len() > ADVICE_LINES {
+        let next = lines(&change(index, advice, report), style);
+        if !all.is_empty() && all.len() + next.len() > ADVICE_LINES {
             break;
         }
-        lines.extend(next);
+        all.extend(next);
         shown = index + 1;
     }
-    if lines.is_empty() {
-        lines = wrap(&nothing(report), INDENT, INDENT);
+    if all.is_empty() {
+        all = lines(&[paragraph(nothing(report))], style);
     }
-    (lines, shown)
+    (all, shown)
 }
 
 /// A change, what it saves at the end of its line if there is room, and what it saved elsewhere.
-fn change(index: usize, advice: &Advice, report: &Report) -> Vec<String> {
+fn change(index: usize, advice: &Advice, report: &Report) -> Vec<Block> {
     const BEHIND: &str = "     ";
-    let start = format!("{INDENT}{}  ", index + 1);
-    let mut lines = wrap(&advice.action, &start, BEHIND);
-    if let (Some(saves), Some(last)) = (effect(advice, report), lines.last_mut()) {
-        let used = last.chars().count() + saves.chars().count();
-        match width().checked_sub(used).filter(|gap| *gap >= 2) {
-            Some(gap) => *last = format!("{last}{}{saves}", " ".repeat(gap)),
-            None => lines.push(format!("{BEHIND}{saves}")),
-        }
-    }
-    lines.extend(measured(advice).into_iter().flat_map(|text| wrap(&text, BEHIND, BEHIND)));
-    lines
+    let action = Paragraph {
+        text: advice.action.clone(),
+        first: format!("{INDENT}{}  ", index + 1),
+        indent: BEHIND,
+        aside: effect(advice, report).unwrap_or_default(),
+        ..Paragraph::default()
+    };
+    let measured = measured(advice).into_iter().map(|text| hanging(text, BEHIND, BEHIND));
+    std::iter::once(action.into()).chain(measured).collect()
 }
 
 /// `saves up to 3.58 s of 12.7 s, gives back up to 530 MiB`; `None` if neither is known.
@@ -234,16 +233,15 @@ fn effect(advice: &Advice, report: &Report) -> Option<String> {
 }
 
 /// The sentence of the verdict, colored by its level.
-pub(super) fn verdict(report: &Report, style: Style) -> String {
-    let sentence = wrap(&report.verdict.sentence, "", "").join("\n");
-    let colored = match report.verdict.level {
-        Level::None | Level::Negligible => style.good(&sentence),
+pub(super) fn verdict(report: &Report) -> Block {
+    let tone = match report.verdict.level {
+        Level::None | Level::Negligible => Tone::Good,
         Level::RareLongPauses | Level::Noticeable | Level::Unknown | Level::TooShort => {
-            style.warning(&sentence)
+            Tone::Warning
         }
-        Level::Heavy => style.bad(&sentence),
+        Level::Heavy => Tone::Bad,
     };
-    colored + "\n"
+    tone.of(&report.verdict.sentence)
 }
 
 /// In place of changes, with what is resident.
@@ -287,7 +285,7 @@ fn sees_no_waits(report: &Report) -> bool {
 }
 
 /// What the figures rest on: overhead, and what is missing.
-fn trust(report: &Report) -> Vec<String> {
+fn trust(report: &Report) -> String {
     let overhead = evidence::slowed(&report.overhead);
     let overhead = overhead.unwrap_or_else(|| "The overhead of recording is unknown".to_owned());
     let pauses = counted(report.totals.pauses.count, "pause");
@@ -302,6 +300,5 @@ fn trust(report: &Report) -> Vec<String> {
         0 | 1 => String::new(),
         all => format!(" And {} (--full).", counted(all as u64 - 1, "more remark")),
     };
-    let sentence = format!("{pauses}{processes} measured. {first}{more} {overhead}.");
-    wrap(&sentence, "", "")
+    format!("{pauses}{processes} measured. {first}{more} {overhead}.")
 }

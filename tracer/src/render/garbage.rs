@@ -1,7 +1,7 @@
 //! The section on what the collector frees (`--garbage`).
 
-use super::table::{INDENT, ReportSection, TableOfColumns, mark, paragraph, width, wrap};
-use crate::text::OrDash as _;
+use crate::document::{Block, Cell, INDENT, Section, Table, hanging, paragraph};
+use crate::text::{OrDash as _, mark};
 use crate::units::{bytes, count, counted, duration, percent, short_count};
 use gctrace_analysis::report::{
     Basis, GarbageEstimate, GarbageKind, GarbageReport, Level, PerStep, PhaseReport, ProcessReport,
@@ -20,28 +20,27 @@ const NEARLY: f64 = 0.5;
 /// From this share of all objects on a class is named in place of the most frequent kind.
 const GOOD_PART: f64 = 0.1;
 
-pub(crate) fn garbage(report: &Report) -> ReportSection {
-    let mut lines = Vec::new();
+pub(crate) fn garbage(report: &Report) -> Section {
+    let mut blocks = Vec::new();
     if let Some(garbage) = &report.garbage {
-        lines.extend(paragraph(&examined(garbage)));
-        lines.extend(kinds(garbage));
+        blocks.push(paragraph(examined(garbage)));
+        blocks.extend(kinds(garbage));
         if let Some(verdict) = &garbage.verdict {
-            lines.extend(paragraph(&verdict.sentence));
+            blocks.push(paragraph(&verdict.sentence));
         }
-        lines.extend(cycles(garbage));
+        blocks.extend(cycles(garbage));
         if garbage.cycles.is_none() {
-            lines.extend(paragraph(SUGGESTION));
+            blocks.push(paragraph(SUGGESTION));
         }
     }
     for process in &report.processes {
-        lines.extend(given_back(process).iter().flat_map(|given_back| paragraph(given_back)));
-        lines.extend(after_freeze(process).iter().flat_map(|after_freeze| paragraph(after_freeze)));
+        blocks.extend(given_back(process).into_iter().chain(after_freeze(process)).map(paragraph));
     }
-    ReportSection::new("What the collector frees", lines)
+    Section::new("What the collector frees", blocks)
 }
 
 /// What collections gave back, with what their garbage owned.
-pub(super) fn given_back(process: &ProcessReport) -> Option<String> {
+fn given_back(process: &ProcessReport) -> Option<String> {
     let memory = &process.memory;
     let freed = memory.freed_bytes.filter(|freed| *freed > 0)?;
     Some(format!(
@@ -60,7 +59,7 @@ pub(super) fn given_back(process: &ProcessReport) -> Option<String> {
 const SUGGESTION: &str = "Record with --garbage cycles --garbage-budget 100 to see the cycles that make it garbage: all \
                           of each collection, which takes time.";
 
-pub(super) fn examined(garbage: &GarbageReport) -> String {
+fn examined(garbage: &GarbageReport) -> String {
     let share = match garbage.examined_ratio {
         Some(1.0) => String::new(),
         Some(ratio) => format!(", which freed {} of all freed objects", percent(ratio)),
@@ -87,7 +86,7 @@ pub(super) fn examined(garbage: &GarbageReport) -> String {
 }
 
 /// The head of the column with a rate.
-pub(super) fn rate_head(garbage: &GarbageReport) -> &'static str {
+fn rate_head(garbage: &GarbageReport) -> &'static str {
     match garbage.steps {
         Some(_) => "per step",
         None => "per second",
@@ -101,11 +100,7 @@ fn rate_basis(garbage: &GarbageReport) -> Basis {
     if measured { Basis::Measured } else { Basis::Inferred }
 }
 
-pub(super) fn rate(
-    per_step: Option<PerStep>,
-    estimate: Option<GarbageEstimate>,
-    steps: bool,
-) -> String {
+fn rate(per_step: Option<PerStep>, estimate: Option<GarbageEstimate>, steps: bool) -> String {
     let rate = if steps {
         per_step.map(cycles::mean)
     } else {
@@ -114,20 +109,24 @@ pub(super) fn rate(
     rate.or_dash()
 }
 
-fn kinds(garbage: &GarbageReport) -> Vec<String> {
+fn kinds(garbage: &GarbageReport) -> Vec<Block> {
     let steps = garbage.steps.is_some();
     let known = |size: Option<u64>| size.map(bytes).or_dash();
-    let table = TableOfColumns::new(garbage.kinds.iter().take(KINDS_SHOWN))
+    let largest = garbage.kinds.first().map_or(0.0, |kind| kind.ratio);
+    let table = Table::of(garbage.kinds.iter().take(KINDS_SHOWN))
         .right("objects", |kind| short_count(kind.objects))
         .right(rate_head(garbage), |kind| rate(kind.per_step, kind.estimate, steps))
         .right("bytes", |kind| known(kind.bytes))
-        .right("share", |kind| percent(kind.ratio))
-        .left("kind", |kind| cycles::kind_within(kind, width().saturating_sub(BESIDE_KIND)));
+        .right("share", |kind| Cell::share(percent(kind.ratio), kind.ratio, largest))
+        .left("kind", |kind| {
+            let kind = kind.clone();
+            Cell::fitted(move |width| cycles::kind_within(&kind, width.saturating_sub(BESIDE_KIND)))
+        });
     let mut table = table.table();
     let more = garbage.kinds.iter().skip(KINDS_SHOWN).map(|kind| kind.objects);
     let other = more.sum::<u64>().saturating_add(garbage.other_objects);
     if other > 0 {
-        table.row(vec![
+        table.row([
             short_count(other),
             String::new(),
             String::new(),
@@ -135,11 +134,11 @@ fn kinds(garbage: &GarbageReport) -> Vec<String> {
             "all other kinds".to_owned(),
         ]);
     }
-    let mut lines = table.lines();
+    let mut blocks = vec![table.into()];
     for kind in garbage.kinds.iter().take(KINDS_SHOWN) {
         if let Some(births) = &kind.births {
             let sentence = format!("{} {}", kind.type_name, cycles::births(births));
-            lines.extend(wrap(&sentence, INDENT, "      "));
+            blocks.push(hanging(sentence, INDENT, "      "));
         }
     }
     let shown = garbage.kinds.iter().take(KINDS_SHOWN);
@@ -147,19 +146,19 @@ fn kinds(garbage: &GarbageReport) -> Vec<String> {
         shown.filter_map(|kind| cycles::explanation(&kind.type_name)).collect();
     if !explained.is_empty() {
         let sentences: Vec<String> = explained.into_iter().collect();
-        lines.extend(paragraph(&sentences.join(" ")));
+        blocks.push(paragraph(sentences.join(" ")));
     }
     if rate_basis(garbage) != Basis::Measured {
-        lines.extend(paragraph(&format!(
+        blocks.push(paragraph(format!(
             "Figures {} are inferred: they assume that the other collections of a generation freed \
              the same mixture.",
             rate_head(garbage)
         )));
     }
-    lines
+    blocks
 }
 
-pub(super) fn cycles(garbage: &GarbageReport) -> Vec<String> {
+fn cycles(garbage: &GarbageReport) -> Vec<Block> {
     let Some(list) = &garbage.cycles else {
         return Vec::new();
     };
@@ -167,7 +166,7 @@ pub(super) fn cycles(garbage: &GarbageReport) -> Vec<String> {
         return Vec::new();
     }
     let shown = || list.iter().take(CYCLES_SHOWN);
-    let table = TableOfColumns::new(shown().enumerate())
+    let table = Table::of(shown().enumerate())
         .right("cycles", |(_, cycle)| short_count(cycle.count))
         .right(rate_head(garbage), |(_, cycle)| {
             rate(cycle.per_step, cycle.estimate, garbage.steps.is_some())
@@ -183,24 +182,24 @@ pub(super) fn cycles(garbage: &GarbageReport) -> Vec<String> {
                 cycle.location.as_ref().map(cycles::place).unwrap_or_default()
             )
         });
-    let mut lines = table.lines();
+    let mut blocks = vec![table.into()];
     for (number, cycle) in shown().enumerate() {
         let start = format!("{INDENT}({}) ", number + 1);
         let sentence = format!("{}: {}", cycles::shape(cycle.shape), cycles::path(&cycle.edges));
-        lines.extend(wrap(&sentence, &start, "      "));
+        blocks.push(hanging(sentence, start, "      "));
     }
     let more = list.len().saturating_sub(CYCLES_SHOWN);
     if more > 0 {
-        lines.push(format!(
-            "{INDENT}and {} (--format json lists them)",
+        blocks.push(paragraph(format!(
+            "and {} (--format json lists them)",
             counted(more as u64, "other signature")
-        ));
+        )));
     }
-    lines
+    blocks
 }
 
 /// That a frozen process still frees objects; `None` if it does not.
-pub(super) fn after_freeze(process: &ProcessReport) -> Option<String> {
+fn after_freeze(process: &ProcessReport) -> Option<String> {
     let after = process.after_freeze.filter(|after_freeze| after_freeze.freed > 0)?;
     Some(format!(
         "Process {} froze its heap ({} objects{}), and its collections still freed {}: cycles that \
@@ -262,7 +261,9 @@ fn almost_nothing(phase: &PhaseReport) -> Option<String> {
 }
 
 /// What the collector frees in a line or two, if collections matter.
-pub(super) fn in_short(report: &Report) -> Option<String> {
+///
+/// `width`: characters of the line.
+pub(super) fn in_short(report: &Report, width: usize) -> Option<String> {
     let matters =
         !matches!(report.verdict.level, Level::None | Level::Negligible | Level::TooShort);
     if !matters {
@@ -312,7 +313,7 @@ pub(super) fn in_short(report: &Report) -> Option<String> {
         cycles::figure(all),
         rate_head(garbage),
         cycles::figure(of(kind)?),
-        cycles::kind_within(kind, width() / 2),
+        cycles::kind_within(kind, width / 2),
         mark(rate_basis(garbage)),
     ))
 }

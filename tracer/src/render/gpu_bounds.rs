@@ -1,26 +1,24 @@
 //! The section on bounds of the GPU cost of pauses, for traces with calls only.
 
-use super::table::{INDENT, ReportSection, TableOfColumns, mark, paragraph};
-use crate::text::OrDash as _;
+use crate::document::{Block, Section, Table, paragraph};
+use crate::text::{OrDash as _, mark};
 use crate::units::{counted, duration, short_count};
 use gctrace_analysis::report::{BoundsLimit, BoundsReport, BoundsRule, Report};
 
 /// Maximum number of processes listed; the others are in the JSON.
 const PROCESSES_SHOWN: usize = 8;
 
-pub(crate) fn gpu_bounds(report: &Report) -> ReportSection {
-    let mut lines = Vec::new();
+pub(crate) fn gpu_bounds(report: &Report) -> Section {
+    let mut blocks = Vec::new();
     if let Some(bounds) = &report.gpu_bounds {
-        lines.extend(paragraph(&sentence(bounds)));
-        lines.extend(rules(bounds));
+        blocks.push(paragraph(sentence(bounds)));
+        blocks.push(rules(bounds));
         if bounds.processes.len() > 1 {
-            lines.extend(processes(bounds));
+            blocks.extend(processes(bounds));
         }
-        for limit in limits(bounds) {
-            lines.extend(paragraph(&limit));
-        }
+        blocks.extend(limits(bounds).iter().map(paragraph));
     }
-    ReportSection::new("GPU time lost to pauses", lines)
+    Section::new("GPU time lost to pauses", blocks)
 }
 
 fn sentence(bounds: &BoundsReport) -> String {
@@ -36,14 +34,14 @@ fn sentence(bounds: &BoundsReport) -> String {
     )
 }
 
-fn rules(bounds: &BoundsReport) -> Vec<String> {
-    let table = TableOfColumns::new(&bounds.rules)
+fn rules(bounds: &BoundsReport) -> Block {
+    let table = Table::of(&bounds.rules)
         .right("pauses", |rule| short_count(rule.pauses.count))
         .right("time", |rule| duration(rule.pauses.time_ns))
         .right("at least", |rule| duration(rule.at_least_ns))
         .right("at most", |rule| duration(rule.at_most_ns))
         .left("why", |rule| why(rule.rule).to_owned());
-    table.lines()
+    table.into()
 }
 
 /// A rule in a few words, for the table.
@@ -58,22 +56,22 @@ fn why(rule: BoundsRule) -> &'static str {
     }
 }
 
-fn processes(bounds: &BoundsReport) -> Vec<String> {
-    let table = TableOfColumns::new(bounds.processes.iter().take(PROCESSES_SHOWN))
+fn processes(bounds: &BoundsReport) -> Vec<Block> {
+    let table = Table::of(bounds.processes.iter().take(PROCESSES_SHOWN))
         .right("rank", |process| process.rank.map(|rank| rank.to_string()).or_dash())
         .right("pid", |process| process.pid.to_string())
         .right("pauses", |process| duration(process.pauses.time_ns))
         .right("at least", |process| duration(process.at_least_ns))
         .right("at most", |process| duration(process.at_most_ns));
-    let mut lines = table.lines();
+    let mut blocks = vec![table.into()];
     let more = bounds.processes.len().saturating_sub(PROCESSES_SHOWN);
     if more > 0 {
-        lines.push(format!(
-            "{INDENT}and {} (--format json lists more)",
+        blocks.push(paragraph(format!(
+            "and {} (--format json lists more)",
             counted(more as u64, "other process")
-        ));
+        )));
     }
-    lines
+    blocks
 }
 
 /// The reasons that kept pauses from being classified, without duplicates.
@@ -95,7 +93,7 @@ mod tests {
     #[test]
     fn the_section_has_bounds_and_reasons() {
         let mut report = Analysis::default().report();
-        assert!(gpu_bounds(&report).lines.is_empty());
+        assert!(gpu_bounds(&report).is_empty());
         let pauses = PauseTotal { count: 3, time_ns: 9_000_000 };
         report.gpu_bounds = Some(BoundsReport {
             basis: Basis::Inferred,
@@ -118,7 +116,7 @@ mod tests {
                 limited_by: Some(BoundsLimit::EventsLost),
             }],
         });
-        let text = gpu_bounds(&report).lines.join("\n");
+        let text = gpu_bounds(&report).text();
         assert!(text.contains("2.00 ms and 5.50 ms (inferred)"), "{text}");
         assert!(text.contains("GPU idle before and after"), "{text}");
         assert!(text.contains("events were lost"), "{text}");

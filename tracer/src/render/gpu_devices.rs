@@ -1,7 +1,7 @@
 //! The sections on recorded GPU operations and on busy and idle time per device.
 
 use super::clocks;
-use super::table::{INDENT, ReportSection, TableOfColumns, paragraph};
+use crate::document::{Block, Section, Table, paragraph};
 use crate::text::OrDash as _;
 use crate::units::{count, duration, percent, short_count};
 use gctrace_analysis::report::{
@@ -16,41 +16,41 @@ pub(crate) const DEVICES_SHOWN: usize = 16;
 const STREAMS_SHOWN: usize = 6;
 
 /// Busy and idle time per device, and per stream of a single device.
-pub(crate) fn gpu_devices(report: &Report) -> ReportSection {
-    let mut lines = Vec::new();
+pub(crate) fn gpu_devices(report: &Report) -> Section {
+    let mut blocks = Vec::new();
     if let Some(work) = report.gpu.as_ref().filter(|work| !work.devices.is_empty()) {
-        lines.extend(devices(work));
+        blocks.extend(devices(work));
         if let [device] = work.devices.as_slice() {
-            lines.extend(streams(device));
+            blocks.extend(streams(device));
         }
     }
-    ReportSection::new("GPU busy and idle time", lines)
+    Section::new("GPU busy and idle time", blocks)
 }
 
-fn devices(work: &GpuWorkReport) -> Vec<String> {
+fn devices(work: &GpuWorkReport) -> Vec<Block> {
     let ids: Vec<DeviceId> = work.devices.iter().map(|device| device.id).collect();
     let share = |ratio: Option<f64>| ratio.map(percent).or_dash();
-    let mut lines = TableOfColumns::new(work.devices.iter().take(DEVICES_SHOWN))
+    let table = Table::of(work.devices.iter().take(DEVICES_SHOWN))
         .left("device", |device| name(device.id, &ids))
         .right("operations", |device| short_count(device.operations))
         .right("span", |device| duration(device.span_ns))
         .right("busy", |device| duration(device.busy_ns))
         .right("", |device| share(device.busy_ratio))
         .right("idle", |device| duration(device.idle_ns))
-        .right("", |device| share(device.idle_ratio))
-        .lines();
-    lines.extend(more(work.devices.len(), DEVICES_SHOWN));
-    lines.extend(paragraph(
+        .right("", |device| share(device.idle_ratio));
+    let mut blocks = vec![table.into()];
+    blocks.extend(more(work.devices.len(), DEVICES_SHOWN));
+    blocks.push(paragraph(
         "Busy: a kernel, memcpy or memset ran on any stream; span: from the first to the last of \
          them (measured by the GPU).",
     ));
-    lines
+    blocks
 }
 
 /// `and 5 more (--format json lists more)`; `None` if all are shown.
-pub(crate) fn more(all: usize, shown: usize) -> Option<String> {
+pub(crate) fn more(all: usize, shown: usize) -> Option<Block> {
     let more = all.checked_sub(shown).filter(|more| *more > 0)?;
-    Some(format!("{INDENT}and {} more (--format json lists more)", count(more as u64)))
+    Some(paragraph(format!("and {} more (--format json lists more)", count(more as u64))))
 }
 
 /// A unique name for a device: with its rank, or else its process and trace, if needed.
@@ -72,34 +72,34 @@ pub(crate) fn name(id: DeviceId, all: &[DeviceId]) -> String {
     name
 }
 
-fn streams(device: &DeviceReport) -> Vec<String> {
+fn streams(device: &DeviceReport) -> Vec<Block> {
     let mut busiest: Vec<&StreamReport> = device.streams.iter().collect();
     busiest.sort_by_key(|stream| (Reverse(stream.busy_ns), stream.stream));
-    let mut lines = TableOfColumns::new(busiest.iter().take(STREAMS_SHOWN))
+    let table = Table::of(busiest.iter().take(STREAMS_SHOWN))
         .right("stream", |stream| stream.stream.to_string())
         .right("operations", |stream| short_count(stream.operations))
         .right("busy", |stream| duration(stream.busy_ns))
         .right("host wait", |stream| duration(stream.exact_idle_ns.host_wait))
         .right("kernel wait", |stream| duration(stream.exact_idle_ns.kernel_wait))
-        .right("other", |stream| duration(stream.exact_idle_ns.other))
-        .lines();
-    lines.extend(more(busiest.len(), STREAMS_SHOWN));
-    lines.extend(paragraph(
+        .right("other", |stream| duration(stream.exact_idle_ns.other));
+    let mut blocks = vec![table.into()];
+    blocks.extend(more(busiest.len(), STREAMS_SHOWN));
+    blocks.push(paragraph(
         "Idle time between operations of a stream: the next one was launched only after the last had \
          ended (host wait); launched in time and started within 30 µs (kernel wait); or started \
          later, for example because it waited for another stream (other).",
     ));
-    lines
+    blocks
 }
 
 /// The number of operations, and how traces were merged.
-pub(crate) fn gpu_work(report: &Report) -> ReportSection {
-    let mut lines = Vec::new();
+pub(crate) fn gpu_work(report: &Report) -> Section {
+    let mut blocks = Vec::new();
     if let Some(work) = &report.gpu {
-        lines.extend(paragraph(&operations(work, report.cuda.as_ref())));
-        lines.extend(clocks::clocks(work, &report.traces));
+        blocks.push(paragraph(operations(work, report.cuda.as_ref())));
+        blocks.extend(clocks::clocks(work, &report.traces));
     }
-    ReportSection::new("GPU work", lines)
+    Section::new("GPU work", blocks)
 }
 
 fn operations(work: &GpuWorkReport, cuda: Option<&CudaReport>) -> String {

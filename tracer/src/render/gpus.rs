@@ -1,6 +1,6 @@
 //! The section on NVML samples (`--nvml-hz`).
 
-use super::table::{ReportSection, TableOfColumns, paragraph};
+use crate::document::{Block, Section, Table, paragraph};
 use crate::text::OrDash as _;
 use crate::units::{counted, duration, mebibytes, percent, three_digits};
 use gctrace_analysis::report::{GpuFigure, GpuProcessReport, GpuReport, Report};
@@ -13,24 +13,21 @@ const PROCESSES_SHOWN: usize = 4;
 /// Maximum number of throttle reasons named per GPU.
 const REASONS_SHOWN: usize = 3;
 
-pub(crate) fn gpus(report: &Report) -> ReportSection {
-    let mut lines = Vec::new();
+pub(crate) fn gpus(report: &Report) -> Section {
+    let mut blocks = Vec::new();
     if !report.gpus.is_empty() {
         let several = report.traces.len() > 1;
         let shown: Vec<(String, &GpuReport)> =
             report.gpus.iter().take(GPUS_SHOWN).map(|gpu| (name(gpu, several), gpu)).collect();
-        lines.extend(table(&shown));
-        for sentence in models(&shown) {
-            lines.extend(paragraph(&sentence));
-        }
+        blocks.push(table(&shown));
+        blocks.extend(models(&shown).iter().map(paragraph));
         for (name, gpu) in &shown {
-            for sentence in [throttling(name, gpu), memory(name, gpu)].into_iter().flatten() {
-                lines.extend(paragraph(&sentence));
-            }
+            let remarks = [throttling(name, gpu), memory(name, gpu)];
+            blocks.extend(remarks.iter().flatten().map(paragraph));
         }
-        lines.extend(paragraph(&legend(report)));
+        blocks.push(paragraph(legend(report)));
     }
-    ReportSection::new("GPU (NVML)", lines)
+    Section::new("GPU (NVML)", blocks)
 }
 
 fn name(gpu: &GpuReport, several: bool) -> String {
@@ -41,9 +38,9 @@ fn name(gpu: &GpuReport, several: bool) -> String {
     }
 }
 
-fn table(shown: &[(String, &GpuReport)]) -> Vec<String> {
+fn table(shown: &[(String, &GpuReport)]) -> Block {
     let watts = |watts: f64| format!("{} W", three_digits(watts));
-    TableOfColumns::new(shown)
+    Table::of(shown)
         .left("", |(name, _)| name.clone())
         .right("busy", |(_, gpu)| figure(gpu.utilization_ratio, |busy| percent(busy.mean)))
         .right("(min - max)", |(_, gpu)| {
@@ -57,7 +54,7 @@ fn table(shown: &[(String, &GpuReport)]) -> Vec<String> {
         .right("power", |(_, gpu)| figure(gpu.power_w, |power| watts(power.mean)))
         .right("(max)", |(_, gpu)| figure(gpu.power_w, |power| watts(power.max)))
         .right("throttled", |(_, gpu)| gpu.throttled_ratio.map(percent).or_dash())
-        .lines()
+        .into()
 }
 
 /// `17.2 GiB of 80.0 GiB`.

@@ -3,8 +3,8 @@
 use super::cause::started_ns;
 use super::evidence::after_start;
 use super::gpu_devices::{DEVICES_SHOWN, more, name};
-use super::table::{INDENT, ReportSection, TableOfColumns, cut, mark, paragraph, width, wrap};
-use crate::text::OrDash as _;
+use crate::document::{Block, Cell, INDENT, Section, Table, hanging, paragraph};
+use crate::text::{OrDash as _, mark};
 use crate::units::{count, counted, duration, percent, signed_duration};
 use gctrace_analysis::paths::common_directory;
 use gctrace_analysis::report::{
@@ -14,9 +14,7 @@ use gctrace_analysis::words::places;
 use std::cmp::Reverse;
 
 /// Maximum number of gaps shown; the report has twenty.
-pub(super) const GAPS_SHOWN: usize = 5;
-/// Characters of a line that are reserved for the text beside an operation's name.
-const BESIDE_NAME: usize = 14;
+const GAPS_SHOWN: usize = 5;
 /// Minimum share of a gap for a cause to be named, and of a cause for a place.
 const WORTH_NAMING: f64 = 0.1;
 /// Less idle time than this share of the device's time is no subject of the first screen.
@@ -28,6 +26,14 @@ const CAUSES_TOLD: usize = 4;
 /// From this share of a row on a place is all of it.
 const NEARLY_ALL: f64 = 0.9;
 
+/// The first color of the page's for a cause of idle time; those before are of what a device does, or a thread.
+pub(super) const FIRST_CAUSE: usize = 4;
+
+/// The page's color of a cause.
+pub(super) fn color(cause: IdleCause) -> usize {
+    FIRST_CAUSE + cause as usize
+}
+
 /// The device that idled the longest.
 pub(super) fn idlest(report: &Report) -> Option<&IdleLedger> {
     let ledgers = report.gpu.as_ref()?.idle.iter();
@@ -35,34 +41,39 @@ pub(super) fn idlest(report: &Report) -> Option<&IdleLedger> {
 }
 
 /// The ledger of the device that idled the longest, and its longest gaps.
-pub(crate) fn idle(report: &Report) -> ReportSection {
-    let mut lines = Vec::new();
+pub(crate) fn idle(report: &Report) -> Section {
+    let mut blocks = Vec::new();
     if let Some(ledger) = idlest(report) {
-        lines.extend(devices(report));
-        lines.extend(paragraph(&format!("{} {}:", device(report, ledger), idled(ledger))));
-        lines.extend(rows(ledger));
-        lines.extend(paragraph(&notes(ledger)));
-        lines.extend(place_lines(ledger));
-        lines.extend(longest_waits(report).iter().flat_map(|sentence| paragraph(sentence)));
-        lines.extend(remedies(ledger).into_iter().flatten());
-        for (at, gap) in ledger.longest.iter().take(GAPS_SHOWN).enumerate() {
-            lines.extend(one_gap(at + 1, gap, started_ns(report, ledger.id.trace)));
-        }
+        blocks.extend(devices(report));
+        blocks.push(paragraph(format!("{} {}:", device(report, ledger), idled(ledger))));
+        blocks.extend(explained(report, ledger));
+        blocks.extend(gaps(report, ledger));
     }
-    ReportSection::new("Why the GPU was idle", lines)
+    Section::new("Why the GPU was idle", blocks)
+}
+
+/// What a device's idle time is due to, and what to change.
+pub(super) fn explained(report: &Report, ledger: &IdleLedger) -> Vec<Block> {
+    let mut blocks = vec![rows(ledger), Block::Note(notes(ledger))];
+    blocks.extend(place_lines(ledger));
+    blocks.extend(longest_waits(report).map(paragraph));
+    blocks.extend(remedies(ledger));
+    blocks
+}
+
+/// The longest gaps of a device.
+pub(super) fn gaps(report: &Report, ledger: &IdleLedger) -> Vec<Block> {
+    let started_ns = started_ns(report, ledger.id.trace);
+    let longest = ledger.longest.iter().take(GAPS_SHOWN).enumerate();
+    longest.flat_map(|(at, gap)| one_gap(at + 1, gap, started_ns)).collect()
 }
 
 /// The same for the first screen; empty if the device is seldom idle.
-pub(crate) fn idle_in_short(report: &Report) -> Vec<String> {
+pub(crate) fn idle_in_short(report: &Report) -> Vec<Block> {
     let worth = |ledger: &&IdleLedger| share(ledger.idle_ns, ledger.span_ns) >= WORTH_TELLING;
-    let waits = longest_waits(report).map(|sentence| wrap(&sentence, "", INDENT));
-    let waits = waits.into_iter().flatten();
-    let Some(ledger) = idlest(report).filter(worth) else {
-        return waits.collect();
-    };
-    let mut lines = wrap(&in_a_sentence(report, ledger), "", INDENT);
-    lines.extend(waits);
-    lines
+    let ledger = idlest(report).filter(worth);
+    let sentences = ledger.map(|ledger| in_a_sentence(report, ledger)).into_iter();
+    sentences.chain(longest_waits(report)).map(|text| hanging(text, "", INDENT)).collect()
 }
 
 fn in_a_sentence(report: &Report, ledger: &IdleLedger) -> String {
@@ -85,7 +96,7 @@ fn without_folder(ledger: &IdleLedger, names: &str) -> String {
 
 /// The waits of the device that waited for other ranks the longest, and what made those late; `None` of a
 /// device that seldom waits.
-pub(super) fn longest_waits(report: &Report) -> Option<String> {
+fn longest_waits(report: &Report) -> Option<String> {
     let waited_ns =
         |ledger: &IdleLedger| ledger.rank_waits.iter().map(|wait| wait.time_ns).sum::<u64>();
     let ledgers = report.gpu.iter().flat_map(|work| &work.idle);
@@ -120,7 +131,7 @@ fn waited(ledger: &IdleLedger, wait: &RankWait) -> String {
 }
 
 /// What to change, the largest saving first.
-fn remedies(ledger: &IdleLedger) -> Vec<Vec<String>> {
+fn remedies(ledger: &IdleLedger) -> Vec<Block> {
     let rows = ledger.rows.iter().filter_map(|row| Some((row.saves_ns?, row, row.remedy?)));
     let mut rows: Vec<_> = rows.collect();
     rows.sort_by_key(|(saves_ns, row, _)| (Reverse(*saves_ns), row.cause));
@@ -129,29 +140,29 @@ fn remedies(ledger: &IdleLedger) -> Vec<Vec<String>> {
         let most = if ledger.at_most || row.cause == IdleCause::Host { "up to " } else { "" };
         let (cause, saves) = (row.cause, duration(saves_ns));
         let sentence = format!("{cause}: {remedy}; saves {most}{saves}{}.", mark(ledger.basis));
-        wrap(&sentence, INDENT, "    ")
+        hanging(sentence, INDENT, "    ")
     });
     lines.collect()
 }
 
 /// The largest cause of each device, where there are several.
-pub(super) fn devices(report: &Report) -> Vec<String> {
+pub(super) fn devices(report: &Report) -> Vec<Block> {
     let ledgers = report.gpu.as_ref().map_or(&[][..], |work| work.idle.as_slice());
     if ledgers.len() < 2 {
         return Vec::new();
     }
     let largest = |ledger: &IdleLedger| ledger.rows.first().map(|row| (row.cause, row.time_ns));
-    let mut lines = TableOfColumns::new(ledgers.iter().take(DEVICES_SHOWN))
+    let table = Table::of(ledgers.iter().take(DEVICES_SHOWN))
         .left("device", |ledger| device(report, ledger))
         .right("idle", |ledger| duration(ledger.idle_ns))
         .right("", |ledger| percent(share(ledger.idle_ns, ledger.span_ns)))
         .left("most of it", |ledger| match largest(ledger) {
             Some((cause, ns)) => format!("{cause}, {}", percent(share(ns, ledger.idle_ns))),
             None => String::new(),
-        })
-        .lines();
-    lines.extend(more(ledgers.len(), DEVICES_SHOWN));
-    lines
+        });
+    let mut blocks = vec![table.into()];
+    blocks.extend(more(ledgers.len(), DEVICES_SHOWN));
+    blocks
 }
 
 /// `GPU 0 was`, with its rank or process where there are several.
@@ -173,18 +184,24 @@ pub(super) fn share(part_ns: u64, whole_ns: u64) -> f64 {
     part_ns as f64 / whole_ns.max(1) as f64
 }
 
-fn rows(ledger: &IdleLedger) -> Vec<String> {
-    TableOfColumns::new(&ledger.rows)
-        .left("cause", |row| row.cause.to_string())
-        .right("idle", |row| duration(row.time_ns))
-        .right("of idle", |row| percent(share(row.time_ns, ledger.idle_ns)))
-        .right("saves", |row| row.saves_ns.map(duration).or_dash())
+fn rows(ledger: &IdleLedger) -> Block {
+    Table::of(&ledger.rows)
+        .left("cause", |row| Cell { color: Some(color(row.cause)), ..row.cause.to_string().into() })
+        .right("idle", |row| Cell::figure(duration(row.time_ns), row.time_ns))
+        .right("of idle", |row| {
+            let of_idle = share(row.time_ns, ledger.idle_ns);
+            Cell { value: of_idle.to_string(), ..percent(of_idle).into() }
+        })
+        .right("saves", |row| {
+            Cell::figure(row.saves_ns.map(duration).or_dash(), row.saves_ns.unwrap_or(0))
+        })
         .right("by order", |row| by_order(row).or_dash())
-        .lines()
+        .sortable()
+        .into()
 }
 
 /// The idle time that goes without a cause if it is the last to be removed, and the first.
-pub(super) fn by_order(row: &IdleRow) -> Option<String> {
+fn by_order(row: &IdleRow) -> Option<String> {
     let (last_ns, alone_ns) = (row.last_ns?, row.alone_ns?);
     let ends = [last_ns.min(alone_ns), last_ns.max(alone_ns)].map(signed_duration);
     let [least, most] = &ends;
@@ -194,20 +211,19 @@ pub(super) fn by_order(row: &IdleRow) -> Option<String> {
 }
 
 /// The places of each cause.
-pub(super) fn place_lines(ledger: &IdleLedger) -> Vec<String> {
+fn place_lines(ledger: &IdleLedger) -> Vec<Block> {
     if ledger.rows.iter().all(|row| placed(row).next().is_none()) {
         return Vec::new();
     }
     let places = |row| placed(row).map(move |place| (row, place));
-    let mut lines = TableOfColumns::new(ledger.rows.iter().flat_map(places))
+    let table = Table::of(ledger.rows.iter().flat_map(places))
         .left("cause", |(row, _)| row.cause.to_string())
         .right("gaps", |(_, place)| place.gaps.map(count).or_dash())
         .right("idle", |(_, place)| duration(place.time_ns))
         .right("saves", |(_, place)| place.saves_ns.map(duration).or_dash())
-        .left("place", |(_, place)| without_folder(ledger, &line_first(&place.code)))
-        .lines();
-    lines.extend(paragraph("Gaps: those that the place has a part of; saves: without it alone."));
-    lines
+        .left("place", |(_, place)| without_folder(ledger, &line_first(&place.code)));
+    let legend = "Gaps: those that the place has a part of; saves: without it alone.";
+    vec![table.into(), paragraph(legend)]
 }
 
 /// The places of a row worth naming.
@@ -239,7 +255,7 @@ fn largest(row: &IdleRow) -> Option<String> {
 
 /// The place that costs the most, if it is a part worth naming; its share of the row where it is not nearly
 /// all of it.
-pub(super) fn most(row: &IdleRow) -> Option<String> {
+fn most(row: &IdleRow) -> Option<String> {
     let place = row.places.first()?;
     let of_row = Some(share(place.time_ns, row.time_ns)).filter(|of| *of >= WORTH_NAMING)?;
     let name = text(&place.code);
@@ -280,7 +296,7 @@ fn around(place: &CodePlace) -> Option<String> {
     place.python.as_ref().map(places::place).or_else(|| place.annotation.clone())
 }
 
-pub(super) fn notes(ledger: &IdleLedger) -> String {
+fn notes(ledger: &IdleLedger) -> String {
     let mut notes = format!(
         "{}. Idle: what goes when the causes are removed one after the other, in the order of what can \
          be switched off first; saves: how much shorter the time from first to last \
@@ -311,7 +327,7 @@ fn replaced(row: &IdleRow) -> bool {
     alone_ns > 1_000_000 && last_ns < alone_ns / 2
 }
 
-pub(super) fn one_gap(number: usize, gap: &IdleGap, started_ns: u64) -> Vec<String> {
+fn one_gap(number: usize, gap: &IdleGap, started_ns: u64) -> [Block; 3] {
     let causes = gap.causes.iter();
     let parts = causes.filter(|part| share(part.time_ns, gap.duration_ns) >= WORTH_NAMING);
     let parts: Vec<String> =
@@ -322,15 +338,10 @@ pub(super) fn one_gap(number: usize, gap: &IdleGap, started_ns: u64) -> Vec<Stri
         after_start(gap.start_ns.saturating_sub(started_ns)),
         parts.join(", "),
     );
-    let mut lines = wrap(&sentence, INDENT, "     ");
+    const BELOW: &str = "     ";
     let operation = |what: &str, name: &str| {
-        let name = match name {
-            "" => "(no name)".to_owned(),
-            name => cut(name, width() - BESIDE_NAME),
-        };
-        format!("     {what} {name}")
+        Block::Line(BELOW, format!("{what} {}", if name.is_empty() { "(no name)" } else { name }))
     };
-    lines.push(operation("after ", &gap.before));
-    lines.push(operation("before", &gap.after));
-    lines
+    let [before, after] = [operation("after ", &gap.before), operation("before", &gap.after)];
+    [hanging(sentence, INDENT, BELOW), before, after]
 }

@@ -1,7 +1,7 @@
 //! The section on launch latency and on how far the host runs ahead of the devices.
 
 use super::gpu_devices::{DEVICES_SHOWN, more, name};
-use super::table::{INDENT, ReportSection, TableOfColumns, paragraph};
+use crate::document::{Block, Section, Table, line, paragraph};
 use crate::text::OrDash as _;
 use crate::units::{duration, percent, short_count, three_digits};
 use gctrace_analysis::report::{
@@ -15,37 +15,37 @@ const MIN_MEAN: f64 = 0.01;
 pub(super) const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// Launch latency and run-ahead per device.
-pub(crate) fn launching(report: &Report) -> ReportSection {
-    let mut lines = Vec::new();
+pub(crate) fn launching(report: &Report) -> Section {
+    let mut blocks = Vec::new();
     let work = report.gpu.as_ref();
     if let Some(launching) = work.and_then(|work| work.launching.as_ref()) {
-        lines.extend(table(launching));
-        lines.extend(series(launching));
+        blocks.extend(table(launching));
+        blocks.extend(series(launching));
     }
-    ReportSection::new("Launch latency and run-ahead", lines)
+    Section::new("Launch latency and run-ahead", blocks)
 }
 
-fn table(launching: &LaunchingReport) -> Vec<String> {
+fn table(launching: &LaunchingReport) -> Vec<Block> {
     let ids: Vec<DeviceId> = launching.devices.iter().map(|device| device.id).collect();
     let of = |device: &DeviceLaunching, text: fn(&DepthReport) -> String| {
         device.waiting.as_ref().map(text).or_dash()
     };
-    let mut lines = TableOfColumns::new(launching.devices.iter().take(DEVICES_SHOWN))
+    let table = Table::of(launching.devices.iter().take(DEVICES_SHOWN))
         .left("device", |device| name(device.id, &ids))
         .right("latency p50", |device| duration(device.latency.p50_ns))
         .right("p95", |device| duration(device.latency.p95_ns))
         .right("longest", |device| duration(device.latency.max_ns))
         .right("ahead", |device| of(device, |depth| mean(depth.mean)))
         .right("max", |device| of(device, |depth| short_count(depth.max)))
-        .right("none", |device| of(device, |depth| percent(depth.zero_ratio)))
-        .lines();
-    lines.extend(more(launching.devices.len(), DEVICES_SHOWN));
-    lines.extend(paragraph(
+        .right("none", |device| of(device, |depth| percent(depth.zero_ratio)));
+    let mut blocks = vec![table.into()];
+    blocks.extend(more(launching.devices.len(), DEVICES_SHOWN));
+    blocks.push(paragraph(
         "Latency: from the start of a launch to the start of its operation. Ahead: operations launched \
          but not started: mean over time, maximum, and share of time with none (measured). Enough of \
          them hide a pause from the GPU.",
     ));
-    lines
+    blocks
 }
 
 /// A mean number of operations.
@@ -58,7 +58,7 @@ fn mean(depth: f64) -> String {
 }
 
 /// Depth over time, for a single device.
-fn series(launching: &LaunchingReport) -> Vec<String> {
+fn series(launching: &LaunchingReport) -> Vec<Block> {
     let [device] = launching.devices.as_slice() else {
         return Vec::new();
     };
@@ -70,8 +70,8 @@ fn series(launching: &LaunchingReport) -> Vec<String> {
     let top = top.fold(0.0, f64::max);
     let bars: String = depth.series.iter().map(|point| bar(point, top)).collect();
     vec![
-        format!("{INDENT}Ahead over the span (full bar: {}):", mean(top)),
-        format!("{INDENT}[{bars}]"),
+        paragraph(format!("Ahead over the span (full bar: {}):", mean(top))),
+        line(format!("[{bars}]")),
     ]
 }
 

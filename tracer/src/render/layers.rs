@@ -1,6 +1,6 @@
 //! The section on PyTorch's memory by layer (`--layers`).
 
-use super::table::{INDENT, ReportSection, TableOfColumns, paragraph, width};
+use crate::document::{Block, Cell, Section, Table, line, paragraph};
 use crate::text::OrDash as _;
 use crate::units::{bytes, count, counted, duration, percent, three_digits};
 use gctrace_analysis::report::{LayerReport, LayerTotals, LayersReport, ProcessReport, Report};
@@ -15,33 +15,33 @@ const BESIDE_PATH: usize = 58;
 const LEAST_PATH: usize = 22;
 
 /// The layers of each process, largest first.
-pub(crate) fn layers(report: &Report) -> ReportSection {
+pub(crate) fn layers(report: &Report) -> Section {
     let of =
         report.processes.iter().filter_map(|process| Some((process, process.layers.as_ref()?)));
     let all: Vec<(&ProcessReport, &LayersReport)> = of.collect();
-    let mut lines = Vec::new();
+    let mut blocks = Vec::new();
     for (at, (process, layers)) in all.iter().take(PROCESSES_SHOWN).enumerate() {
         if at > 0 {
-            lines.push(String::new());
+            blocks.push(Block::Gap);
         }
         if all.len() > 1 {
             let rank = process.rank.map_or(String::new(), |rank| format!(", rank {rank}"));
-            lines.push(format!("{INDENT}Process {}{rank}", process.pid));
+            blocks.push(line(format!("Process {}{rank}", process.pid)));
         }
-        lines.extend(of_process(layers));
+        blocks.extend(of_process(layers));
     }
     if let Some(more @ 1..) = all.len().checked_sub(PROCESSES_SHOWN) {
-        lines.extend(paragraph(&format!(
+        blocks.push(paragraph(format!(
             "{} more: see --format json, or gctrace export --by layer.",
             counted(more as u64, "process"),
         )));
     }
-    ReportSection::new("Memory by layer (PyTorch)", lines)
+    Section::new("Memory by layer (PyTorch)", blocks)
 }
 
-fn of_process(layers: &LayersReport) -> Vec<String> {
+fn of_process(layers: &LayersReport) -> Vec<Block> {
     let total = layers.totals;
-    let mut lines = paragraph(&format!(
+    let mut blocks = vec![paragraph(format!(
         "{} measured, {}; step {} held the most: {} as its backward pass began{}. In MiB:",
         counted(layers.measured_steps, "step"),
         match layers.every {
@@ -52,27 +52,27 @@ fn of_process(layers: &LayersReport) -> Vec<String> {
         count(layers.step),
         bytes(total.at_once()),
         over_time(layers),
-    ));
-    lines.extend(table(&layers.layers, &total, SHOWN));
+    ))];
+    blocks.push(table(&layers.layers, &total, SHOWN));
     let more = layers.layers.len().saturating_sub(SHOWN);
     if more > 0 {
-        lines.push(format!(
-            "{INDENT}{} more: gctrace export --by layer.",
+        blocks.push(paragraph(format!(
+            "{} more: gctrace export --by layer.",
             counted(more as u64, "row")
-        ));
+        )));
     }
     // Of what is compiled they are unknown.
     let gradients = total.output_gradients.filter(|gradients| *gradients > 0);
     let gradients = gradients.map_or(String::new(), |gradients| {
         format!(" Their gradients take {} in all, a layer's at a time.", bytes(gradients))
     });
-    lines.extend(paragraph(&format!(
+    blocks.push(paragraph(format!(
         "Saved: for the backward pass, without weights and buffers, each storage once, where it was first saved. \
          Outputs: what modules returned; what is saved too is in both.{gradients}{}",
         if total.buffers > 0 { format!(" Buffers: {}.", bytes(total.buffers)) } else { String::new() },
     )));
     for device in &layers.devices {
-        lines.extend(paragraph(&format!(
+        blocks.push(paragraph(format!(
             "GPU {}: {} allocated ({} at peak), {} reserved ({} at peak); {} of it cached, {} of that in free \
              parts of blocks in use (fragmentation).",
             device.device,
@@ -84,18 +84,15 @@ fn of_process(layers: &LayersReport) -> Vec<String> {
             bytes(device.split),
         )));
     }
-    for remark in remarks(layers) {
-        lines.extend(paragraph(&remark));
-    }
+    blocks.extend(remarks(layers).iter().map(paragraph));
     let share = layers.cost_ratio.map_or(String::new(), |ratio| format!(", {}", percent(ratio)));
-    lines.extend(paragraph(&format!("Measuring took {}{share}.", duration(layers.cost_ns))));
-    lines
+    blocks.push(paragraph(format!("Measuring took {}{share}.", duration(layers.cost_ns))));
+    blocks
 }
 
 /// The first layers, and the sums of all.
-pub(crate) fn table(layers: &[LayerReport], total: &LayerTotals, shown: usize) -> Vec<String> {
+pub(crate) fn table(layers: &[LayerReport], total: &LayerTotals, shown: usize) -> Block {
     let shown = layers.iter().take(shown);
-    let path_width = width().saturating_sub(BESIDE_PATH).max(LEAST_PATH);
     let size = |size: Option<u64>| match size {
         Some(0) => String::new(),
         size => size.map(mebibytes).or_dash(),
@@ -104,9 +101,9 @@ pub(crate) fn table(layers: &[LayerReport], total: &LayerTotals, shown: usize) -
     let figure = |of: fn(&LayerReport) -> Option<u64>, all: Option<u64>| {
         move |row: Option<&LayerReport>| size(row.map_or(all, of))
     };
-    let table = TableOfColumns::new(rows)
+    let table = Table::of(rows)
         .left("layer", |row: Option<&LayerReport>| {
-            row.map_or_else(|| "all".to_owned(), |row| end_of(&name(row), path_width))
+            row.map_or_else(|| Cell::from("all"), |row| path(name(row)))
         })
         .right("weights", figure(|row| Some(row.bytes.weights), Some(total.weights)))
         .right("grads", figure(|row| Some(row.bytes.gradients), Some(total.gradients)))
@@ -114,7 +111,7 @@ pub(crate) fn table(layers: &[LayerReport], total: &LayerTotals, shown: usize) -
         .right("saved", figure(|row| row.bytes.saved, total.saved))
         .right("outputs", figure(|row| row.bytes.outputs, total.outputs))
         .left("", |row: Option<&LayerReport>| row.map_or_else(String::new, about));
-    table.lines()
+    table.into()
 }
 
 /// In MiB.
@@ -125,6 +122,11 @@ fn mebibytes(bytes: u64) -> String {
         large if large >= 1e5 => count(large as u64),
         size => three_digits(size),
     }
+}
+
+/// The path of a layer, of which there is room for a part.
+fn path(name: String) -> Cell {
+    Cell::fitted(move |width| end_of(&name, width.saturating_sub(BESIDE_PATH).max(LEAST_PATH)))
 }
 
 /// The last characters of a path, which distinguish layers.

@@ -1,6 +1,7 @@
 //! Whether processes keep more and more memory.
 
-use super::table::{ReportSection, TableOfColumns, mark, paragraph};
+use crate::document::{Block, Section, Table, paragraph};
+use crate::text::mark;
 use crate::units::{bytes, counted, duration, short_count, three_digits};
 use gctrace_analysis::report::{HeapTrend, ProcessReport, Report, Trend};
 use gctrace_analysis::words::places;
@@ -24,7 +25,7 @@ const KEPT: [Kept; 3] = [
 ];
 
 /// The trends of each process, those that rise first.
-pub(crate) fn section(report: &Report) -> ReportSection {
+pub(crate) fn section(report: &Report) -> Section {
     let mut known: Vec<(&ProcessReport, &HeapTrend)> = report
         .processes
         .iter()
@@ -32,12 +33,12 @@ pub(crate) fn section(report: &Report) -> ReportSection {
         .filter(|(_, trend)| trend.duration_ns() >= SHORTEST_NS)
         .collect();
     known.sort_by_key(|(_, trend)| !trend.rises());
-    let lines =
+    let blocks =
         known.into_iter().take(SHOWN).flat_map(|(process, trend)| of_process(process, trend));
-    ReportSection::new("Does memory grow?", lines.collect())
+    Section::new("Does memory grow?", blocks.collect())
 }
 
-fn of_process(process: &ProcessReport, trend: &HeapTrend) -> Vec<String> {
+fn of_process(process: &ProcessReport, trend: &HeapTrend) -> Vec<Block> {
     let (seconds, per) = per(trend);
     let rows = KEPT.iter().filter_map(|kept| Some((kept, (kept.of)(trend)?)));
     let rows: Vec<(&Kept, Trend)> = rows.collect();
@@ -45,12 +46,12 @@ fn of_process(process: &ProcessReport, trend: &HeapTrend) -> Vec<String> {
         let sign = if per_s < 0.0 { "-" } else { "+" };
         format!("{sign}{}", (kept.shown)((per_s.abs() * seconds) as u64))
     };
-    let mut lines = paragraph(&format!(
+    let mut blocks = vec![paragraph(format!(
         "Process {}, per {per}, without its warm-up{}:",
         process.pid,
         mark(trend.basis)
-    ));
-    let table = TableOfColumns::new(&rows)
+    ))];
+    let table = Table::of(&rows)
         .left("", |(kept, trend)| {
             let grows = match (trend.rises, trend.slows) {
                 (true, _) => " (grows)",
@@ -72,7 +73,7 @@ fn of_process(process: &ProcessReport, trend: &HeapTrend) -> Vec<String> {
         })
         .right("over", |(_, trend)| duration(trend.duration_ns))
         .right("after", |(_, trend)| duration(trend.since_ns));
-    lines.extend(table.lines());
+    blocks.push(table.into());
     let mut sentences = Vec::new();
     let slowing = rows.iter().filter(|(_, trend)| trend.slows).map(|(kept, _)| kept.name);
     let slowing: Vec<&str> = slowing.collect();
@@ -112,9 +113,9 @@ fn of_process(process: &ProcessReport, trend: &HeapTrend) -> Vec<String> {
         }
     }
     if !sentences.is_empty() {
-        lines.extend(paragraph(&sentences.join(" ")));
+        blocks.push(paragraph(sentences.join(" ")));
     }
-    lines
+    blocks
 }
 
 /// What a rise of few minutes without steps may be.

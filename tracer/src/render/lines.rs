@@ -3,7 +3,7 @@
 //! A collection is attributed to the innermost line of the program's own code, as that is the one
 //! a user can change; the library line that was executing is shown below it.
 
-use super::table::{ReportSection, TableOfColumns, TextTable, cut, paragraph, width};
+use crate::document::{Block, Cell, Column, Section, Table, paragraph};
 use crate::units::{count, counted, duration, percent, short_count};
 use gctrace_analysis::paths;
 use gctrace_analysis::report::{
@@ -26,24 +26,22 @@ const BESIDE_PLACE: usize = 12;
 /// Minimum share of the pause time for a stack to be listed.
 const STACK_RATIO: f64 = 0.02;
 
-pub(crate) fn lines(report: &Report) -> ReportSection {
-    ReportSection::new(
+pub(crate) fn lines(report: &Report) -> Section {
+    Section::new(
         "Lines that trigger collections",
         report.lines.as_ref().map_or_else(Vec::new, |lines| section(lines, &report.processes)),
     )
 }
 
-fn section(lines: &LinesReport, processes: &[ProcessReport]) -> Vec<String> {
+fn section(lines: &LinesReport, processes: &[ProcessReport]) -> Vec<Block> {
     let names = FileNames::new(lines);
     let mut text = line_table(lines, &names);
     text.extend(by_process(processes, &names));
-    for sentence in remarks(lines, &names) {
-        text.extend(paragraph(&sentence));
-    }
+    text.extend(remarks(lines, &names).iter().map(paragraph));
     text
 }
 
-pub(crate) fn stacks(report: &Report) -> ReportSection {
+pub(crate) fn stacks(report: &Report) -> Section {
     let mut text = Vec::new();
     if let Some(lines) = &report.lines {
         let names = FileNames::new(lines);
@@ -53,26 +51,30 @@ pub(crate) fn stacks(report: &Report) -> ReportSection {
             text.extend(stack_lines(stack, &names));
         }
     }
-    ReportSection::new("Stacks that trigger collections", text)
+    Section::new("Stacks that trigger collections", text)
 }
 
 /// The lines of the program with the largest shares of the pause time of training, at most `most`;
 /// of the whole run if its phases are unknown.
-pub(crate) fn costliest(report: &Report, most: usize) -> Vec<String> {
+pub(crate) fn costliest(report: &Report, most: usize) -> Option<Block> {
     let phases = report.phases.as_ref();
     let of_run = || report.lines.as_ref();
-    let Some(lines) = phases.map_or_else(of_run, |phases| phases.lines.as_ref()) else {
-        return Vec::new();
-    };
+    let lines = phases.map_or_else(of_run, |phases| phases.lines.as_ref())?;
     let names = FileNames::new(lines);
-    let mut table = TextTable::new(&["", ""], &[1]);
-    for line in shown(lines).take(most) {
+    let place = |line: &LineReport| {
         let place = names.line(line);
-        let with = below(line, &names).map(|below| format!("{place}  {below}"));
-        let with = with.filter(|with| with.chars().count() <= width() - BESIDE_PLACE);
-        table.row(vec![percent(line.time_ratio), with.unwrap_or(place)]);
-    }
-    table.lines().split_off(1)
+        match below(line, &names).map(|below| format!("{place}  {below}")) {
+            Some(both) => Cell::fitted(move |width| {
+                let fits = both.chars().count() <= width - BESIDE_PLACE;
+                if fits { both.clone() } else { place.clone() }
+            }),
+            None => place.into(),
+        }
+    };
+    let table = Table::of(shown(lines).take(most))
+        .right("", |line| percent(line.time_ratio))
+        .left("", place);
+    Some(Table { is_headless: true, ..table.table() }.into())
 }
 
 /// Shortens file names: libraries' start at the package, the program's lose their common directory.
@@ -129,31 +131,25 @@ fn generations(lines: &[LineReport]) -> Vec<(usize, &'static str)> {
     all.filter(|(index, _)| used(*index)).collect()
 }
 
-fn line_table(lines: &LinesReport, names: &FileNames<'_>) -> Vec<String> {
+fn line_table(lines: &LinesReport, names: &FileNames<'_>) -> Vec<Block> {
     let generations = generations(&lines.own);
     let heads: Vec<&str> = generations.iter().map(|(_, name)| *name).collect();
-    let by_generation = format!("gen {}", heads.join("/"));
-    let head = ["share", "time", "longest", &by_generation, "line"];
-    let mut table = TextTable::new(&head, &[4]);
-    for line in shown(lines) {
+    let by_generation = |line: &LineReport| {
         let efforts = generations.iter().filter_map(|(index, _)| line.by_generation.get(*index));
         let counts: Vec<String> = efforts.map(|effort| short_count(effort.count)).collect();
-        table.row(vec![
-            percent(line.time_ratio),
-            duration(line.pauses.time_ns),
-            duration(line.max_ns),
-            counts.join("/"),
-            names.line(line),
-        ]);
-        if let Some(below) = below(line, names) {
-            let mut row = vec![String::new(); 4];
-            row.push(below);
-            table.row(row);
-        }
-    }
-    let mut text = table.lines();
-    text.extend(others(lines));
-    text
+        Cell::figure(counts.join("/"), line.pauses.count)
+    };
+    let largest = lines.own.first().map_or(0.0, |line| line.time_ratio);
+    let share = Column { name: "share".to_owned(), is_sorted: true, ..Column::default() };
+    let table = Table::of(shown(lines))
+        .column(share, |line| Cell::share(percent(line.time_ratio), line.time_ratio, largest))
+        .right("time", |line| Cell::figure(duration(line.pauses.time_ns), line.pauses.time_ns))
+        .right("longest", |line| Cell::figure(duration(line.max_ns), line.max_ns))
+        .right(&format!("gen {}", heads.join("/")), by_generation)
+        .left("line", |line| {
+            Cell::from(names.line(line)).below(below(line, names).unwrap_or_default())
+        });
+    std::iter::once(table.sortable().into()).chain(others(lines)).collect()
 }
 
 /// The lines in the table: always the costliest, and others from [`LINE_RATIO`] on.
@@ -164,17 +160,17 @@ pub(super) fn shown(lines: &LinesReport) -> impl Iterator<Item = &LineReport> {
 }
 
 /// The number and total time of the lines that are not in the table.
-fn others(lines: &LinesReport) -> Option<String> {
+fn others(lines: &LinesReport) -> Option<Block> {
     let in_table = shown(lines).map(|line| line.pauses);
     let time_ns =
         in_table.fold(lines.with_stack.time_ns, |rest, pauses| rest.saturating_sub(pauses.time_ns));
     let more = lines.own_total.saturating_sub(shown(lines).count() as u64);
     (more > 0).then(|| {
-        format!(
-            "  and {}, {} in total (--format json lists more)",
+        paragraph(format!(
+            "and {}, {} in total (--format json lists more)",
             counted(more, "other line"),
             duration(time_ns)
-        )
+        ))
     })
 }
 
@@ -192,7 +188,7 @@ pub(super) fn below(line: &LineReport, names: &FileNames<'_>) -> Option<String> 
 }
 
 /// With several processes: the costliest line of each.
-pub(super) fn by_process(processes: &[ProcessReport], names: &FileNames<'_>) -> Vec<String> {
+pub(super) fn by_process(processes: &[ProcessReport], names: &FileNames<'_>) -> Vec<Block> {
     let with: Vec<(&ProcessReport, &LineReport, &LinesReport)> = processes
         .iter()
         .filter_map(|process| {
@@ -203,7 +199,7 @@ pub(super) fn by_process(processes: &[ProcessReport], names: &FileNames<'_>) -> 
     if with.len() < 2 {
         return Vec::new();
     }
-    let table = TableOfColumns::new(with.iter().take(PROCESSES_SHOWN))
+    let table = Table::of(with.iter().take(PROCESSES_SHOWN))
         .right("process", |(process, ..)| match process.rank {
             Some(rank) => format!("rank {rank}"),
             None => process.pid.to_string(),
@@ -213,13 +209,12 @@ pub(super) fn by_process(processes: &[ProcessReport], names: &FileNames<'_>) -> 
         .left("costliest line", |(_, line, _)| {
             format!("{} {}", percent(line.time_ratio), names.line(line))
         });
-    let mut text = vec![String::new()];
-    text.extend(table.lines());
+    let mut blocks = vec![Block::Gap, table.into()];
     let more = with.len().saturating_sub(PROCESSES_SHOWN) as u64;
     if more > 0 {
-        text.push(format!("  and {}", counted(more, "other process")));
+        blocks.push(paragraph(format!("and {}", counted(more, "other process"))));
     }
-    text
+    blocks
 }
 
 /// The legend, and pauses without a line.
@@ -266,31 +261,30 @@ pub(super) fn remarks(lines: &LinesReport, names: &FileNames<'_>) -> Vec<String>
     text
 }
 
-fn stack_lines(stack: &StackReport, names: &FileNames<'_>) -> Vec<String> {
-    let mut text = vec![format!(
-        "  {} of the pause time, {} in {}",
+fn stack_lines(stack: &StackReport, names: &FileNames<'_>) -> Vec<Block> {
+    const DEEPER: &str = "    ";
+    let mut blocks = vec![paragraph(format!(
+        "{} of the pause time, {} in {}",
         percent(stack.time_ratio),
         duration(stack.pauses.time_ns),
         counted(stack.pauses.count, "pause"),
-    )];
+    ))];
     let mut frames = stack.frames.as_slice();
     let known = |frame: &Location| frame.function != Frame::OUTER;
     let outer = frames.last().is_some_and(|frame| !known(frame));
     if outer {
         frames = frames.get(..frames.len() - 1).unwrap_or_default();
     }
-    let room = width() - 4;
-    let shown = frames.iter().take(FRAMES_SHOWN);
-    text.extend(shown.map(|frame| format!("    {}", cut(&names.place(frame), room))));
+    let shown = frames.iter().take(FRAMES_SHOWN).map(|frame| names.place(frame));
     let more = frames.len().saturating_sub(FRAMES_SHOWN) as u64;
-    match (more, outer) {
-        (0, false) => {}
-        (0, true) => text.push(format!("    {}", Frame::OUTER)),
-        (more, false) => text.push(format!("    and {}", counted(more, "outer frame"))),
-        (more, true) => text.push(format!(
-            "    and {}, and more that were not recorded",
-            counted(more, "outer frame")
-        )),
-    }
-    text
+    let rest = match (more, outer) {
+        (0, false) => None,
+        (0, true) => Some(Frame::OUTER.to_owned()),
+        (more, false) => Some(format!("and {}", counted(more, "outer frame"))),
+        (more, true) => {
+            Some(format!("and {}, and more that were not recorded", counted(more, "outer frame")))
+        }
+    };
+    blocks.extend(shown.chain(rest).map(|text| Block::Line(DEEPER, text)));
+    blocks
 }

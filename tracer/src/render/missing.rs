@@ -1,16 +1,15 @@
 //! What the figures lack: what was deleted, lost, left out or not examined.
 
 use super::overview::remarks;
-use super::table::{INDENT, ReportSection, wrap};
+use crate::document::{INDENT, Section, hanging};
 use crate::units::{counted, duration};
 use crate::unseen::unseen_words;
 use gctrace_analysis::report::{DeletedReport, MissingData, OmittedGpuReport, PauseTotal, Report};
 use gctrace_event::{SpacedClass, TraceEnd};
 
-pub(crate) fn missing(report: &Report) -> ReportSection {
-    let items = items(report);
-    let lines = items.iter().flat_map(|item| wrap(item, INDENT, "    "));
-    ReportSection::new("Missing", lines.collect())
+pub(crate) fn missing(report: &Report) -> Section {
+    let items = items(report).into_iter();
+    Section::new("Missing", items.map(|item| hanging(item, INDENT, "    ")).collect())
 }
 
 /// What a recorder has deleted.

@@ -1,9 +1,16 @@
 //! What to run next: commands to try a change, to see all evidence, to send the report.
 
-use super::table::{width, wrap};
+use crate::document::{Block, hanging, plain};
 use crate::setting;
 use gctrace_analysis::report::{Advice, AdviceId, Report};
 use gctrace_analysis::words;
+
+/// Characters of a line before a command.
+const BESIDE: usize = 13;
+/// The indent of what follows of a command that is broken.
+const BEHIND: &str = "             ";
+/// Longest command that can be copied still, in characters: with traces by the hundred it is none.
+const LONGEST: usize = 400;
 
 /// Whether an advice is a change to make.
 pub(super) fn is_change(advice: &Advice) -> bool {
@@ -33,28 +40,28 @@ pub(super) fn checks(report: &Report, traces: &str, shown: usize) -> Vec<(String
 }
 
 /// What to run next, where the `shown` first changes are on the screen.
-pub(super) fn next(report: &Report, traces: &[String], shown: usize) -> Vec<String> {
+///
+/// `width`: characters of a line. A command that does not fit is broken: it is still one to copy.
+pub(super) fn next(report: &Report, traces: &[String], shown: usize, width: usize) -> Vec<Block> {
     let traces = traces.join(" ");
     let mut commands = checks(report, &traces, shown);
     if let Some(index) = report.advice.iter().position(is_change) {
         commands.push(("Code".to_owned(), format!("gctrace advice {traces} {}", index + 1)));
     }
     commands.push(("More".to_owned(), format!("gctrace analyze --full {traces}")));
-    let lines =
-        commands.into_iter().map(|(what, command)| format!("{:<13}{command}", format!("{what}:")));
-    let lines: Vec<String> = lines.collect();
-    let fits = |line: &String| line.chars().count() <= width();
-    if lines.iter().all(fits) {
-        return lines;
+    let longest = commands.iter().map(|(_, command)| BESIDE + command.chars().count()).max();
+    match longest.unwrap_or(0) {
+        longest if longest <= width => {
+            commands.into_iter().map(|(what, command)| Block::Command(what, command)).collect()
+        }
+        0..=LONGEST => {
+            let broken = |(what, command)| {
+                hanging(format!("{:<BESIDE$}{command}", format!("{what}:")), "", BEHIND)
+            };
+            commands.into_iter().map(broken).collect()
+        }
+        _ => vec![plain(
+            "More: gctrace analyze --full, gctrace advice, gctrace export, each with these traces.",
+        )],
     }
-    // A command that does not fit is still one to copy; of traces by the hundred it is none.
-    const LONGEST: usize = 400;
-    if lines.iter().all(|line| line.chars().count() <= LONGEST) {
-        return lines.iter().flat_map(|line| wrap(line, "", "             ")).collect();
-    }
-    wrap(
-        "More: gctrace analyze --full, gctrace advice, gctrace export, each with these traces.",
-        "",
-        "",
-    )
 }

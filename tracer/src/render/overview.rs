@@ -1,7 +1,7 @@
 //! The overview sections: recording and its sources, pauses, processes, and missing data.
 
-use super::table::{ReportSection, TableOfColumns, TextTable, cut, mark, paragraph, width};
-use crate::text::OrDash as _;
+use crate::document::{Block, Cell, Section, Table, WIDTH, cut, paragraph};
+use crate::text::{OrDash as _, mark};
 use crate::units::{count, counted, duration, percent, short_count};
 use crate::unseen::unseen_places;
 use gctrace_analysis::report::{
@@ -21,31 +21,31 @@ const HOST: &str = "host";
 /// Characters of a line that are reserved for the text beside a command.
 const BESIDE_COMMAND: usize = 20;
 
-/// A command line without the program's directory, cut to fit.
-pub(super) fn command(words: &[String]) -> String {
+/// A command line without the program's directory, cut to fit into a line of `width` characters.
+pub(super) fn command(words: &[String], width: usize) -> String {
     let mut words = words.iter();
     let program = words.next().map_or("", String::as_str);
     let program = program.rsplit('/').next().unwrap_or(program).to_owned();
     let line = words.fold(program, |line, word| format!("{line} {word}"));
-    cut(&line, width() - BESIDE_COMMAND)
+    cut(&line, width - BESIDE_COMMAND)
 }
 
-pub(crate) fn recording(report: &Report) -> ReportSection {
-    let mut lines = match report.traces.as_slice() {
-        [trace] => one_trace(trace),
+pub(crate) fn recording(report: &Report) -> Section {
+    let mut blocks = match report.traces.as_slice() {
+        [trace] => vec![one_trace(trace)],
         _ => many_traces(report),
     };
-    lines.extend(sources(report));
-    ReportSection::new("Recording", lines)
+    blocks.extend(sources(report));
+    Section::new("Recording", blocks)
 }
 
-fn one_trace(trace: &TraceReport) -> Vec<String> {
+fn one_trace(trace: &TraceReport) -> Block {
     let mut sentence = trace.file.clone();
     sentence += ": ";
     sentence += &match (trace.command.as_slice(), trace.attached_pid) {
         (_, Some(pid)) => format!("attached to process {pid}"),
         ([], None) => "recorded by another tool".to_owned(),
-        (words, None) => command(words),
+        (words, None) => command(words, WIDTH),
     };
     if let Some(host) = trace.host.as_deref().filter(|host| !host.is_empty()) {
         sentence += &format!(", on {}", host);
@@ -57,25 +57,25 @@ fn one_trace(trace: &TraceReport) -> Vec<String> {
     if let Some(code) = trace.exit_code.filter(|code| *code != 0) {
         sentence += &format!(" (exit code {code})");
     }
-    paragraph(&(sentence + "."))
+    paragraph(sentence + ".")
 }
 
-fn many_traces(report: &Report) -> Vec<String> {
+fn many_traces(report: &Report) -> Vec<Block> {
     let traces = &report.traces;
     let hosts = several_hosts(traces);
-    let mut lines = TableOfColumns::new(traces.iter().enumerate().take(TRACES_SHOWN))
+    let table = Table::of(traces.iter().enumerate().take(TRACES_SHOWN))
         .right("recorded", |(_, trace)| duration(trace.duration_ns))
         .right("processes", |(_, trace)| count(trace.processes))
         .right("pauses", |(_, trace)| short_count(trace.pauses.count))
         .right("paused", |(_, trace)| duration(trace.stopped_ns))
         .right("of time", |(_, trace)| trace.stopped_ratio.map(percent).or_dash())
         .right("longest", |(_, trace)| trace.max_ns.map(duration).or_dash())
-        .left("trace", |(number, trace)| trace_name(report, number, trace, hosts))
-        .lines();
+        .left("trace", |(number, trace)| trace_name(report, number, trace, hosts));
+    let mut blocks = vec![table.into()];
     if let Some(more) = traces.len().checked_sub(TRACES_SHOWN).filter(|more| *more > 0) {
-        lines.push(format!("  and {more} more (--format json lists more)"));
+        blocks.push(paragraph(format!("and {more} more (--format json lists more)")));
     }
-    lines
+    blocks
 }
 
 /// The file of a trace, with its ranks and its host if there are several.
@@ -113,19 +113,18 @@ fn ranks(report: &Report, trace: usize) -> Option<String> {
     })
 }
 
-pub(crate) fn pauses(report: &Report) -> ReportSection {
+pub(crate) fn pauses(report: &Report) -> Section {
     let all = &report.totals.pauses;
     if all.count == 0 {
-        return ReportSection::new("Pauses", Vec::new());
+        return Section::default();
     }
     let head = ["", "pauses", "time", "share", "p50", "p90", "p99", "longest"];
-    let mut table = TextTable::new(&head, &[0]);
+    let mut table = Table::new(&head, &[0]);
     table.row(pauses_row("all", 1.0, all));
     for group in report.by_generation.iter().chain(&report.by_reason) {
         let name = group_name(group.name);
         table.row(pauses_row(&name, group.time_ratio, &group.pauses));
     }
-    let mut lines = table.lines();
     let mut together = match report.totals.stopped_ratio {
         Some(ratio) => format!(
             "Python was paused for {} of {} observed{}: {}.",
@@ -137,8 +136,7 @@ pub(crate) fn pauses(report: &Report) -> ReportSection {
         None => String::new(),
     };
     together += &percentile_error(all);
-    lines.extend(paragraph(&together));
-    ReportSection::new("Pauses", lines)
+    Section::new("Pauses", vec![table.into(), paragraph(together)])
 }
 
 /// At most twelve characters, so that the table fits.
@@ -159,9 +157,9 @@ fn percentile_error(pauses: &PausesReport) -> String {
     }
 }
 
-fn pauses_row(name: &str, time_ratio: f64, pauses: &PausesReport) -> Vec<String> {
+fn pauses_row(name: &str, time_ratio: f64, pauses: &PausesReport) -> [String; 8] {
     let time = |ns: Option<u64>| ns.map(duration).or_dash();
-    vec![
+    [
         name.to_owned(),
         short_count(pauses.count),
         duration(pauses.time_ns),
@@ -173,44 +171,45 @@ fn pauses_row(name: &str, time_ratio: f64, pauses: &PausesReport) -> Vec<String>
     ]
 }
 
-pub(crate) fn processes(report: &Report) -> ReportSection {
-    let mut lines = process_table(report);
+pub(crate) fn processes(report: &Report) -> Section {
+    let mut blocks = process_table(report);
     let more = report.processes.len().saturating_sub(PROCESSES_SHOWN);
     if more > 0 {
         let rest = report.processes.iter().skip(PROCESSES_SHOWN);
         let stopped = rest.map(|process| process.stopped_ns).sum();
-        lines.push(format!(
-            "  and {}, paused for {} in total (--format json lists more)",
+        blocks.push(paragraph(format!(
+            "and {}, paused for {} in total (--format json lists more)",
             counted(more as u64, "other process"),
             duration(stopped)
-        ));
+        )));
     }
     let not_listed = report.totals.processes_not_listed;
     if not_listed > 0 {
-        lines.push(format!(
-            "  and {} that are in the totals only: 10,000 are listed per trace",
+        blocks.push(paragraph(format!(
+            "and {} that are in the totals only: 10,000 are listed per trace",
             counted(not_listed, "process")
-        ));
+        )));
     }
     let quiet = report.totals.processes_without_pauses;
     if quiet > 0 {
-        lines.push(format!("  {} without a collection", counted(quiet, "Python process")));
+        blocks
+            .push(paragraph(format!("{} without a collection", counted(quiet, "Python process"))));
     }
     let other = report.totals.processes_without_python;
     if other > 0 {
-        lines.push(format!("  {} without Python", counted(other, "process")));
+        blocks.push(paragraph(format!("{} without Python", counted(other, "process"))));
     }
-    ReportSection::new("Processes", lines)
+    Section::new("Processes", blocks)
 }
 
 /// The table of processes, with properties common to all of them in a sentence below.
-fn process_table(report: &Report) -> Vec<String> {
+fn process_table(report: &Report) -> Vec<Block> {
     let processes = report.processes.as_slice();
     let Some(first) = processes.first() else {
         return Vec::new();
     };
     let traces = report.traces.as_slice();
-    let same = |of: Cell| {
+    let same = |of: CellOf| {
         let first = of(first, traces);
         processes.iter().all(|process| of(process, traces) == first)
     };
@@ -228,14 +227,14 @@ fn process_table(report: &Report) -> Vec<String> {
     let shown: Vec<OptionalColumn> = optional.into_iter().filter(differs).collect();
     let mut head: Vec<&str> = shown.iter().map(|(name, _)| *name).collect();
     head.extend(["pid", "pauses", "paused", "of time", "longest", "command"]);
-    let mut table = TextTable::new(&head, &[head.len() - 1]);
+    let mut table = Table::new(&head, &[head.len() - 1]);
     for process in processes.iter().take(PROCESSES_SHOWN) {
         let cell = |(_, of): &OptionalColumn| of(process, traces).or_dash();
-        let mut row: Vec<String> = shown.iter().map(cell).collect();
+        let mut row: Vec<Cell> = shown.iter().map(|of| cell(of).into()).collect();
         row.extend(process_row(process));
         table.row(row);
     }
-    let mut lines = table.lines();
+    let mut blocks = vec![table.into()];
     let common: Vec<String> = optional
         .into_iter()
         .filter(|(name, of)| *name != HOST && same(*of))
@@ -244,16 +243,16 @@ fn process_table(report: &Report) -> Vec<String> {
     if !common.is_empty() {
         let all = if processes.len() > 1 { "All: " } else { "" };
         let sentence = format!("{all}{}.", common.join(", "));
-        lines.extend(paragraph(&sentence));
+        blocks.push(paragraph(sentence));
     }
-    lines
+    blocks
 }
 
 /// The text of a cell in the table of processes; `None` if unknown.
-type Cell = fn(&ProcessReport, &[TraceReport]) -> Option<String>;
+type CellOf = fn(&ProcessReport, &[TraceReport]) -> Option<String>;
 
 /// A column of the table of processes: head and cell.
-type OptionalColumn = (&'static str, Cell);
+type OptionalColumn = (&'static str, CellOf);
 
 fn python(process: &ProcessReport) -> Option<String> {
     let interpreter = process.interpreter.as_ref()?;
@@ -274,15 +273,20 @@ fn thresholds(process: &ProcessReport) -> Option<String> {
     })
 }
 
-fn process_row(process: &ProcessReport) -> Vec<String> {
-    vec![
-        process.pid.to_string(),
-        short_count(process.pauses.count),
-        duration(process.stopped_ns),
-        process.stopped_ratio.map(percent).or_dash(),
-        process.pauses.max_ns.map(duration).or_dash(),
-        command(&process.command),
+fn process_row(process: &ProcessReport) -> [Cell; 6] {
+    [
+        process.pid.to_string().into(),
+        short_count(process.pauses.count).into(),
+        duration(process.stopped_ns).into(),
+        process.stopped_ratio.map(percent).or_dash().into(),
+        process.pauses.max_ns.map(duration).or_dash().into(),
+        command_cell(&process.command),
     ]
+}
+
+fn command_cell(words: &[String]) -> Cell {
+    let words = words.to_vec();
+    Cell::fitted(move |width| command(&words, width))
 }
 
 /// Remarks on one trace: damage, anomalies and notes.
@@ -320,7 +324,7 @@ pub(super) fn remarks(trace: &TraceReport) -> Vec<String> {
 }
 
 /// What is to be known of how they were recorded; empty if nothing.
-fn sources(report: &Report) -> Vec<String> {
+fn sources(report: &Report) -> Vec<Block> {
     let of = |mode: RecordingMode| -> Vec<&RecordedReport> {
         let all = report.traces.iter();
         all.filter_map(|trace| trace.recorded.as_ref())
@@ -333,7 +337,7 @@ fn sources(report: &Report) -> Vec<String> {
         by_both(&of(RecordingMode::Both), report.traces.len()),
     ];
     let wrapped = sentences.into_iter().flatten();
-    wrapped.flat_map(|sentence| paragraph(&sentence)).collect()
+    wrapped.map(paragraph).collect()
 }
 
 /// The start of the sentence: `Recorded`, or with the number of traces.

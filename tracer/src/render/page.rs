@@ -3,10 +3,10 @@
 //! Owns its layout: sections of blocks, made of the sentences and figures of the text report, and of data that
 //! its script draws. Foreign text is escaped by the template, or is JSON without `<`.
 
-mod blocks;
 mod comparison;
 mod data;
 mod heat;
+mod html;
 mod idle;
 mod layers;
 mod pack;
@@ -15,8 +15,9 @@ mod stacks;
 
 pub(crate) use data::PAUSES_DRAWN;
 
-use self::blocks::Section;
 use self::data::{RunData, RunDrawings};
+use self::html::BlockHtml;
+use crate::document::{Section, WIDEST};
 use crate::print::clean;
 use crate::text::shell_line;
 use askama::Template;
@@ -99,9 +100,7 @@ pub(crate) fn comparison_page(
 fn title(report: &Report) -> String {
     let command = report.traces.first().filter(|trace| !trace.command.is_empty());
     match (report.traces.len() as u64 + report.traces_left_out, command) {
-        (0 | 1, Some(trace)) => {
-            crate::render::table::for_page(|| crate::render::overview::command(&trace.command))
-        }
+        (0 | 1, Some(trace)) => super::overview::command(&trace.command, WIDEST),
         (0 | 1, None) => report.traces.first().map_or_else(String::new, |trace| trace.file.clone()),
         (many, _) => crate::units::counted(many, "trace"),
     }

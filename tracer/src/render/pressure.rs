@@ -1,35 +1,33 @@
 //! The section on allocation pressure.
 
-use super::table::{ReportSection, TextTable, paragraph};
+use crate::document::{Block, Section, Table, paragraph};
 use crate::units::{mebibytes, short_count, three_digits};
 use gctrace_analysis::report::{ArenasReport, Basis, PressureReport, ProcessReport, Report};
 
 /// Maximum number of processes listed; the others are in the JSON.
 const PROCESSES_SHOWN: usize = 10;
 
-pub(crate) fn pressure(report: &Report) -> ReportSection {
+pub(crate) fn pressure(report: &Report) -> Section {
     let with: Vec<(&ProcessReport, &PressureReport)> = report
         .processes
         .iter()
         .filter_map(|process| Some((process, process.pressure.as_ref()?)))
         .collect();
-    let mut lines = Vec::new();
+    let mut blocks = Vec::new();
     if !with.is_empty() {
-        lines.extend(table(report, &with));
-        for sentence in legend(&with) {
-            lines.extend(paragraph(&sentence));
-        }
+        blocks.push(table(report, &with));
+        blocks.push(paragraph(legend(&with)));
     }
-    ReportSection::new("Allocation pressure", lines)
+    Section::new("Allocation pressure", blocks)
 }
 
-fn table(report: &Report, with: &[(&ProcessReport, &PressureReport)]) -> Vec<String> {
+fn table(report: &Report, with: &[(&ProcessReport, &PressureReport)]) -> Block {
     let arenas = with.iter().any(|(_, pressure)| pressure.arenas.is_some());
     let mut head = vec!["process", "net containers", "per second"];
     if arenas {
         head.extend(["arenas/s", "unmapped/s", "balance"]);
     }
-    let mut table = TextTable::new(&head, &[]);
+    let mut table = Table::new(&head, &[]);
     let row = |name: String, pressure: &PressureReport| {
         let mut row = vec![
             name,
@@ -58,7 +56,7 @@ fn table(report: &Report, with: &[(&ProcessReport, &PressureReport)]) -> Vec<Str
         }
         table.row(sums);
     }
-    table.lines()
+    table.into()
 }
 
 /// `1.23 M`, `812`, `0.35`.
@@ -85,7 +83,7 @@ fn arenas_cells(arenas: Option<&ArenasReport>) -> [String; 3] {
     ]
 }
 
-fn legend(with: &[(&ProcessReport, &PressureReport)]) -> Vec<String> {
+fn legend(with: &[(&ProcessReport, &PressureReport)]) -> String {
     let mut text = vec![
         "Net containers: containers allocated minus containers freed between collections."
             .to_owned(),
@@ -106,5 +104,5 @@ fn legend(with: &[(&ProcessReport, &PressureReport)]) -> Vec<String> {
                 .to_owned(),
         );
     }
-    vec![text.join(" ")]
+    text.join(" ")
 }

@@ -1,7 +1,7 @@
 //! The section on ranks of distributed jobs: which ranks waited for which, what the pauses of one
 //! rank cost the others, and what the ranks of each communicator waited for each other.
 
-use super::table::{INDENT, ReportSection, TableOfColumns, TextTable, paragraph};
+use crate::document::{Block, Section, Table, paragraph};
 use crate::text::OrDash as _;
 use crate::units::{count, counted, duration, percent, three_digits};
 use gctrace_analysis::report::{
@@ -22,48 +22,46 @@ const KINDS_SHOWN: usize = 3;
 /// Maximum number of communicators shown of each kind.
 const LONGEST_SHOWN: usize = 2;
 
-pub(crate) fn ranks(report: &Report) -> ReportSection {
+pub(crate) fn ranks(report: &Report) -> Section {
     let ranks = report.gpu.as_ref().and_then(|work| work.ranks.as_ref());
-    let mut lines = Vec::new();
+    let mut blocks = Vec::new();
     if let Some(ranks) = ranks {
         for (at, job) in ranks.jobs.iter().enumerate() {
             if at > 0 {
-                lines.push(String::new());
+                blocks.push(Block::Gap);
             }
-            lines.extend(of_job(job));
+            blocks.extend(of_job(job));
         }
         if let Some(sentence) = unrelated(ranks) {
-            lines.extend(paragraph(&sentence));
+            blocks.push(paragraph(sentence));
         }
     }
-    ReportSection::new("Ranks", lines)
+    Section::new("Ranks", blocks)
 }
 
-fn of_job(job: &RankedJob) -> Vec<String> {
-    let mut lines = paragraph(&matched(job.ranks.len(), &job.collectives));
-    for sentence in warnings(job) {
-        lines.extend(paragraph(&sentence));
-    }
-    lines.push(String::new());
-    lines.extend(waits(&job.ranks));
-    lines.extend(paragraph(&legend(job)));
+fn of_job(job: &RankedJob) -> Vec<Block> {
+    let mut blocks = vec![paragraph(matched(job.ranks.len(), &job.collectives))];
+    blocks.extend(warnings(job).iter().map(paragraph));
+    blocks.push(Block::Gap);
+    blocks.push(waits(&job.ranks));
+    blocks.push(paragraph(legend(job)));
     if job.ranks.len() > RANKS_SHOWN {
-        lines.push(String::new());
-        lines.extend(spread(job));
+        blocks.push(Block::Gap);
+        blocks.extend(spread(job));
     }
     if let Some(pauses) = &job.pauses {
-        lines.push(String::new());
-        lines.extend(paragraph(&costliest(pauses)));
-        lines.extend(costs(pauses));
-        lines.extend(paragraph(COSTS));
+        blocks.push(Block::Gap);
+        blocks.push(paragraph(costliest(pauses)));
+        blocks.extend(costs(pauses));
+        blocks.push(paragraph(COSTS));
         if (2..=MATRIX_RANKS).contains(&pauses.victims.len()) {
-            lines.push(String::new());
-            lines.extend(paragraph(MATRIX));
-            lines.extend(matrix(pauses));
+            blocks.push(Block::Gap);
+            blocks.push(paragraph(MATRIX));
+            blocks.push(matrix(pauses));
         }
     }
-    lines.extend(communicators(job));
-    lines
+    blocks.extend(communicators(job));
+    blocks
 }
 
 /// Legend of the table of costs.
@@ -160,25 +158,25 @@ fn listed(names: &[String]) -> String {
 }
 
 /// Of more ranks than are listed: how their figures are distributed, and which stand out.
-fn spread(job: &RankedJob) -> Vec<String> {
+fn spread(job: &RankedJob) -> Vec<Block> {
     let name = |figure| match figure {
         RankFigure::Paused => "paused",
         RankFigure::PeerWait => "peer wait",
         RankFigure::Transfer => "transfer",
         RankFigure::UsefulBusy => "useful busy",
     };
-    let mut lines = TableOfColumns::new(&job.spread)
+    let table = Table::of(&job.spread)
         .right("min", |spread| duration(spread.min_ns))
         .right("p5", |spread| duration(spread.p5_ns))
         .right("p50", |spread| duration(spread.p50_ns))
         .right("p95", |spread| duration(spread.p95_ns))
         .right("max", |spread| duration(spread.max_ns))
         .left("of all ranks", |spread| name(spread.figure).to_owned())
-        .left("stand out", outliers)
-        .lines();
+        .left("stand out", outliers);
+    let mut blocks = vec![table.into()];
     for spread in &job.spread {
         for host in &spread.hosts {
-            lines.extend(paragraph(&format!(
+            blocks.push(paragraph(format!(
                 "Host {}: {} of {} on average over {}, unlike the other hosts (z {:.1}).",
                 host.host,
                 duration(host.mean_ns),
@@ -188,8 +186,8 @@ fn spread(job: &RankedJob) -> Vec<String> {
             )));
         }
     }
-    lines.extend(paragraph(SPREAD));
-    lines
+    blocks.push(paragraph(SPREAD));
+    blocks
 }
 
 /// The ranks whose figure stands out, `-` if none does.
@@ -208,13 +206,13 @@ fn outliers(spread: &RankSpread) -> String {
 }
 
 /// Per rank: the time it waited for others, and how often others waited for it.
-fn waits(ranks: &[RankReport]) -> Vec<String> {
+fn waits(ranks: &[RankReport]) -> Block {
     let mut shown: Vec<&RankReport> = ranks.iter().collect();
     if shown.len() > RANKS_SHOWN {
         shown.sort_by_key(|rank| std::cmp::Reverse((rank.last_after_pause, rank.paused_ns)));
         shown.truncate(RANKS_SHOWN);
     }
-    TableOfColumns::new(shown)
+    Table::of(shown)
         .right("rank", |rank| rank.rank.to_string())
         .right("paused", |rank| duration(rank.paused_ns))
         .right("peer wait", |rank| duration(rank.peer_wait_ns))
@@ -223,7 +221,7 @@ fn waits(ranks: &[RankReport]) -> Vec<String> {
         .right("last", |rank| count(rank.last))
         .right("after pause", |rank| count(rank.last_after_pause))
         .right("clock ±", |rank| rank.clock_error_ns.map(duration).or_dash())
-        .lines()
+        .into()
 }
 
 /// Share of the busy time without waiting for peers.
@@ -280,12 +278,12 @@ fn who(source: &PauseSource) -> String {
 }
 
 /// Per source of pauses: their cost for the rank itself, for the others and for the job.
-fn costs(pauses: &RankPauses) -> Vec<String> {
+fn costs(pauses: &RankPauses) -> Vec<Block> {
     let listed = pauses.sources.iter().take(SOURCES_SHOWN);
     let rows = listed.map(|source| (None, source));
     let all = (pauses.sources.len() > 1).then_some((Some("all"), &pauses.all));
     let own_ns = |source| own_ns(source, &pauses.victims);
-    let mut lines = TableOfColumns::new(rows.chain(all))
+    let table = Table::of(rows.chain(all))
         .right("rank", |(name, source)| name.map_or_else(|| label(source), str::to_owned))
         .right("pauses", |(_, source)| count(source.pauses))
         .right("paused", |(_, source)| duration(source.paused_ns))
@@ -300,13 +298,13 @@ fn costs(pauses: &RankPauses) -> Vec<String> {
                 format!("{} -> {}", duration(steps.mean_ns), duration(steps.mean_without_ns))
             });
             lengths.or_dash()
-        })
-        .lines();
+        });
+    let mut blocks = vec![table.into()];
     let more = pauses.sources.len().saturating_sub(SOURCES_SHOWN);
     if more > 0 {
-        lines.push(format!("{INDENT}{more} more rows are in the JSON."));
+        blocks.push(paragraph(format!("{more} more rows are in the JSON.")));
     }
-    lines
+    blocks
 }
 
 fn label(source: &PauseSource) -> String {
@@ -324,11 +322,11 @@ fn own_ns(source: &PauseSource, victims: &[u32]) -> i64 {
 }
 
 /// The matrix of costs: a row per source, a column per affected rank.
-fn matrix(pauses: &RankPauses) -> Vec<String> {
+fn matrix(pauses: &RankPauses) -> Block {
     let mut head = vec!["rank".to_owned()];
     head.extend(pauses.victims.iter().map(u32::to_string));
     let head: Vec<&str> = head.iter().map(String::as_str).collect();
-    let mut table = TextTable::new(&head, &[]);
+    let mut table = Table::new(&head, &[]);
     let rows = pauses.sources.iter().map(|source| (label(source), source));
     let all = (pauses.sources.len() > 1).then(|| ("all".to_owned(), &pauses.all));
     for (label, source) in rows.chain(all) {
@@ -336,7 +334,7 @@ fn matrix(pauses: &RankPauses) -> Vec<String> {
         row.extend(source.earlier_ns.iter().map(|earlier_ns| signed(*earlier_ns)));
         table.row(row);
     }
-    table.lines()
+    table.into()
 }
 
 fn signed(ns: i64) -> String {
@@ -348,14 +346,14 @@ fn signed(ns: i64) -> String {
 }
 
 /// Empty for a job with one communicator: it waited what its ranks did.
-fn communicators(job: &RankedJob) -> Vec<String> {
+fn communicators(job: &RankedJob) -> Vec<Block> {
     let all: u64 = job.communicators.iter().map(|kind| kind.communicators).sum();
     if all < 2 {
         return Vec::new();
     }
     let sources = job.pauses.iter().flat_map(|pauses| &pauses.sources);
     let sources: Vec<&PauseSource> = sources.collect();
-    let mut table = TextTable::new(&["waited", "for pauses", "most for", "communicators"], &[2, 3]);
+    let mut table = Table::new(&["waited", "for pauses", "most for", "communicators"], &[2, 3]);
     for kind in job.communicators.iter().take(KINDS_SHOWN) {
         table.row(communicator_row(&kind.waits, &sources, kind_label(kind)));
         if kind.communicators > 1 {
@@ -368,27 +366,24 @@ fn communicators(job: &RankedJob) -> Vec<String> {
             }
         }
     }
-    let mut lines = vec![String::new()];
-    lines.extend(table.lines());
     let more = job.communicators.len().saturating_sub(KINDS_SHOWN);
     let more = match more {
         0 => String::new(),
         more => format!("{more} more kinds of communicators are in the JSON. "),
     };
-    lines.extend(paragraph(&format!("{more}{COMMUNICATORS}")));
-    lines
+    vec![Block::Gap, table.into(), paragraph(format!("{more}{COMMUNICATORS}"))]
 }
 
 fn communicator_row(
     waits: &CollectiveWaits,
     sources: &[&PauseSource],
     label: String,
-) -> Vec<String> {
+) -> [String; 4] {
     let by_source = sources.iter().zip(&waits.for_sources_ns);
     let by_source = by_source.filter(|(_, for_ns)| **for_ns > 0);
     // One rank rather than all that are not listed one by one, even if these cost more.
     let most = by_source.max_by_key(|(source, for_ns)| (source.ranks.len() == 1, **for_ns));
-    vec![
+    [
         duration(waits.wait_ns),
         waits.for_pauses_ns.map(signed).or_dash(),
         most.map(|(source, for_ns)| format!("{}: {}", who(source), signed(*for_ns))).or_dash(),

@@ -1,6 +1,7 @@
 //! The section on training steps.
 
-use super::table::{INDENT, ReportSection, TableOfColumns, mark, paragraph};
+use crate::document::{Block, Section, Table, paragraph};
+use crate::text::mark;
 use crate::units::{count, counted, duration, percent, signed_duration};
 use gctrace_analysis::report::{
     Basis, FullBy, MedianComparison, NoComparison, ProcessSteps, Report, StepComparison,
@@ -23,25 +24,23 @@ const WORTH_EXPLAINING: u64 = 20;
 const PROFILERS: &str = "is the profiler's";
 
 /// Lengths of steps, and comparisons of steps with and without full collections.
-pub(crate) fn steps(report: &Report) -> ReportSection {
-    let mut lines = Vec::new();
+pub(crate) fn steps(report: &Report) -> Section {
+    let mut blocks = Vec::new();
     if let Some(steps) = &report.steps {
-        lines.extend(table(steps));
-        lines.extend(paragraph(&legend(steps)));
-        lines.extend(longest(steps).iter().flat_map(|sentence| paragraph(sentence)));
-        if let Some(first) = steps.processes.first() {
-            for sentence in comparisons(first, steps.processes.len() > 1) {
-                lines.extend(paragraph(&sentence));
-            }
-        }
+        blocks.extend(table(steps));
+        blocks.push(paragraph(legend(steps)));
+        blocks.extend(longest(steps).map(paragraph));
+        let first = steps.processes.iter().take(1);
+        let comparisons = first.flat_map(|first| comparisons(first, steps.processes.len() > 1));
+        blocks.extend(comparisons.map(paragraph));
     }
-    ReportSection::new("Training steps", lines)
+    Section::new("Training steps", blocks)
 }
 
-fn table(steps: &StepsReport) -> Vec<String> {
+fn table(steps: &StepsReport) -> Vec<Block> {
     let idle = steps.processes.iter().any(|process| process.gpu_idle_ns.is_some());
     let time = |ns: Option<u64>| ns.map_or_else(|| "?".to_owned(), duration);
-    let mut lines = TableOfColumns::new(steps.processes.iter().take(PROCESSES_SHOWN))
+    let table = Table::of(steps.processes.iter().take(PROCESSES_SHOWN))
         .left("process", process)
         .right("steps", |steps| count(steps.count))
         .right("mean", |steps| duration(steps.length.mean_ns))
@@ -49,17 +48,17 @@ fn table(steps: &StepsReport) -> Vec<String> {
         .right("longest", |steps| duration(steps.length.max_ns))
         .right("in GC", |steps| time(steps.gc_ns))
         .right("of time", |steps| steps.gc_ratio.map_or_else(|| "?".to_owned(), percent))
-        .right_if(idle, "GPU idle", |steps| time(steps.gpu_idle_ns))
-        .lines();
+        .right_if(idle, "GPU idle", |steps| time(steps.gpu_idle_ns));
+    let mut blocks = vec![table.into()];
     let more = steps.processes.len().saturating_sub(PROCESSES_SHOWN) as u64;
     let more = more + steps.processes_left_out;
     if more > 0 {
-        lines.push(format!(
-            "{INDENT}and {} (--format json lists up to 64)",
+        blocks.push(paragraph(format!(
+            "and {} (--format json lists up to 64)",
             counted(more, "other process")
-        ));
+        )));
     }
-    lines
+    blocks
 }
 
 /// Why the GPU was idle in the longest step of the process whose GPU was idle the most in it.

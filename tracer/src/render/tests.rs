@@ -11,8 +11,8 @@ mod modes;
 mod ranks;
 mod words;
 
-use super::table::WIDTH;
-use super::{Style, json, text};
+use super::{json, text};
+use crate::document::{Style, WIDTH};
 use crate::print::clean;
 use gctrace_analysis::Analysis;
 use gctrace_analysis::report::Report;

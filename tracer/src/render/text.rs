@@ -1,21 +1,19 @@
 //! The text report: verdict, evidence, advice.
 
-use super::style::Style;
-use super::table::wrap;
 use super::{
     allocations, cause, cleanup, counters, cpu, cuda, evidence, first_screen, garbage, gpu_bounds,
     gpu_devices, gpus, idle, launching, layers, leaks, lines, missing, overview, pressure, ranks,
     steps,
 };
-use crate::print::clean;
+use crate::document;
+use crate::document::{AdviceBlock, Block, Section, Style, paragraph, plain};
 use gctrace_analysis::report::{Advice, Report};
 use gctrace_analysis::words;
 
 /// The whole report, in the style's width.
 pub(crate) fn text(report: &Report, style: Style) -> String {
-    super::table::fit(style.width());
-    let mut text = first_screen::verdict(report, style);
-    let evidence = [
+    let sections = [
+        Section::new("", vec![first_screen::verdict(report)]),
         overview::recording(report),
         overview::pauses(report),
         overview::processes(report),
@@ -47,64 +45,47 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
         gpus::gpus(report),
         evidence::own_cost(report),
         missing::missing(report),
+        Section::new("What to do next", advice(report)),
+        Section::new("", footnote(report)),
     ];
-    for section in evidence.iter().filter(|section| !section.lines.is_empty()) {
-        text.push_str(&format!("\n{}\n", style.bold(section.heading)));
-        for line in &section.lines {
-            text.push_str(&clean::line(line));
-            text.push('\n');
-        }
-    }
-    text.push_str(&format!("\n{}\n", style.bold("What to do next")));
-    for (index, advice) in report.advice.iter().enumerate() {
-        if index > 0 {
-            text.push('\n');
-        }
-        text.push_str(&next_step(index + 1, advice, report, style));
-    }
-    if report.runs < 2 && report.advice.is_empty() {
-        for line in wrap(&first_screen::nothing(report), "  ", "  ") {
-            text.push_str(&line);
-            text.push('\n');
-        }
-    }
-    text.push_str(&footnote(report));
-    text
+    document::text(&sections, style)
 }
 
-fn next_step(number: usize, advice: &Advice, report: &Report, style: Style) -> String {
-    let mut lines = wrap(&advice.action, &format!("  {number}. "), "     ");
-    lines = lines.iter().map(|line| style.bold(line)).collect();
-    lines.extend(wrap(&advice.why, "     ", "     "));
-    lines.extend(wrap(&saves(advice, report), "     ", "     "));
-    if let Some(code) = &advice.code {
-        lines.push(String::new());
-        let indented = |line: &str| format!("       {}", style.code(&clean::line(line)));
-        lines.extend(code.lines().map(indented));
+fn advice(report: &Report) -> Vec<Block> {
+    if report.runs < 2 && report.advice.is_empty() {
+        return vec![paragraph(first_screen::nothing(report))];
     }
-    if let Some(risk) = &advice.risk {
-        lines.push(String::new());
-        lines.extend(wrap(&format!("Risk: {risk}"), "     ", "     "));
+    let mut blocks = Vec::new();
+    for (index, advice) in report.advice.iter().enumerate() {
+        if index > 0 {
+            blocks.push(Block::Gap);
+        }
+        blocks.push(change(index, advice, report));
     }
-    lines.join("\n") + "\n"
+    blocks
+}
+
+/// A change to make; `index` is its place in the report's list.
+pub(super) fn change(index: usize, advice: &Advice, report: &Report) -> Block {
+    Block::Advice(AdviceBlock {
+        number: index + 1,
+        action: advice.action.clone(),
+        why: advice.why.clone(),
+        saves: saves(advice, report),
+        code: advice.code.clone().unwrap_or_default(),
+        risk: advice.risk.clone().unwrap_or_default(),
+    })
 }
 
 /// What an advice saves, and saved elsewhere, in a sentence or two; empty if it saves no time.
-pub(super) fn saves(advice: &Advice, report: &Report) -> String {
+fn saves(advice: &Advice, report: &Report) -> String {
     let saves = words::advice::saves(advice, report).map(|saves| format!("Saves {saves}."));
     let sentences: Vec<String> = saves.into_iter().chain(words::advice::measured(advice)).collect();
     sentences.join(" ")
 }
 
-fn footnote(report: &Report) -> String {
-    let mut text = String::from("\n");
-    let mut paragraph = |sentence: &str| {
-        text.push_str(&wrap(sentence, "", "").join("\n"));
-        text.push('\n');
-    };
-    paragraph("Figures are measured unless marked (inferred) or (predicted).");
-    for gap in &report.not_covered {
-        paragraph(&format!("Not covered: {}", gap));
-    }
-    text
+fn footnote(report: &Report) -> Vec<Block> {
+    let basis = plain("Figures are measured unless marked (inferred) or (predicted).");
+    let gaps = report.not_covered.iter().map(|gap| plain(format!("Not covered: {gap}")));
+    std::iter::once(basis).chain(gaps).collect()
 }

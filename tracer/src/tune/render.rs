@@ -1,28 +1,29 @@
 //! The result as text: what can be shown at all, the verdict, the table, the command to use.
 
-use crate::print;
-use crate::render::{TableOfColumns, fit, wrap};
+use crate::document::{Block, INDENT, Style, Table, hanging, plain};
 use crate::text::OrDash as _;
 use crate::units::{bytes, count, counted, duration, percent};
+use crate::{document, print};
 use gctrace_analysis::tune::{
     MeasuredDifference, TuneMeasure, TuneMethod, TuneOutcome, TuneRefusal, TuneReport, TuneUnit,
     TunedSetting,
 };
 
-/// Width in characters, if standard output is not a terminal: the table's.
-const WIDTH: usize = 100;
+/// Characters of a line, if standard output is not a terminal: the table's.
+const WIDE: usize = 100;
 
 /// The report for people.
 pub(super) fn lines(report: &TuneReport) -> Vec<String> {
-    fit(print::columns().unwrap_or(WIDTH));
-    let mut lines = wrap(&basis(report), "", "");
-    lines.extend(table(report));
-    lines.extend(wrap(&verdict(report), "", ""));
-    lines.extend(beside(report).iter().flat_map(|text| wrap(text, "", "")));
+    document::lines(&blocks(report), Style::of_width(print::columns().unwrap_or(WIDE)))
+}
+
+fn blocks(report: &TuneReport) -> Vec<Block> {
+    let mut blocks = vec![plain(basis(report)), table(report), plain(verdict(report))];
+    blocks.extend(beside(report).map(plain));
     for setting in &report.settings {
         if let Some(refusal) = setting.refused {
             let text = format!("{}: {}", setting.setting, refused(refusal, report.method));
-            lines.extend(wrap(&text, "", "  "));
+            blocks.push(hanging(text, "", INDENT));
         }
     }
     if let Some(steps) = report.needed_steps {
@@ -33,13 +34,12 @@ pub(super) fn lines(report: &TuneReport) -> Vec<String> {
             count(steps),
             if report.unit == TuneUnit::WorkMs { "ms of work" } else { "steps" }
         );
-        lines.extend(wrap(&text, "", ""));
+        blocks.push(plain(text));
     }
     if let Some(apply) = &report.apply {
-        // Not wrapped: it is to be copied.
-        lines.push(format!("  {apply}"));
+        blocks.push(Block::Code(apply.clone()));
     }
-    lines
+    blocks
 }
 
 /// What was measured, and what it can show.
@@ -91,7 +91,7 @@ fn clock(report: &TuneReport) -> &'static str {
     }
 }
 
-fn table(report: &TuneReport) -> Vec<String> {
+fn table(report: &TuneReport) -> Block {
     let mean = format!("{}{}", unit(report), clock(report));
     let has_memory = report.settings.iter().any(|setting| setting.peak_rss_bytes.is_some());
     let time = |ns: Option<u64>| ns.map(duration).or_dash();
@@ -100,7 +100,7 @@ fn table(report: &TuneReport) -> Vec<String> {
     let found = |setting: &TunedSetting, text: fn(&MeasuredDifference) -> String| {
         setting.difference(report.measure).map(text).unwrap_or_default()
     };
-    TableOfColumns::new(&report.settings)
+    Table::of(&report.settings)
         .left("setting", |setting| setting.setting.clone())
         .right(&mean, |setting| match report.measure {
             TuneMeasure::Wall => time(setting.wall_ns),
@@ -114,7 +114,7 @@ fn table(report: &TuneReport) -> Vec<String> {
             setting.computed_share.map(percent).unwrap_or_default()
         })
         .right_if(has_memory, "peak memory", |setting| setting.peak_rss_bytes.map(bytes).or_dash())
-        .lines()
+        .into()
 }
 
 /// `-6.03 % (-8.50 to -3.76)`.

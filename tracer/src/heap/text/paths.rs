@@ -1,7 +1,7 @@
 //! Paths of references as text, a line for each object.
 
+use crate::document::{Block, cut, line};
 use crate::print::clean;
-use crate::render::{Style, cut};
 use crate::units::{bytes, count};
 use gctrace_heap::report::{HeapObject, HeapPath};
 
@@ -9,7 +9,7 @@ use gctrace_heap::report::{HeapObject, HeapPath};
 const WIDEST_NAME: usize = 28;
 
 /// A line for each object, with the reference to it.
-pub(super) fn path(path: &HeapPath, style: Style) -> Vec<String> {
+pub(super) fn path(path: &HeapPath) -> Vec<Block> {
     let names: Vec<String> = path
         .steps
         .iter()
@@ -24,25 +24,23 @@ pub(super) fn path(path: &HeapPath, style: Style) -> Vec<String> {
     let width =
         names.iter().skip(usize::from(path.root.is_some())).map(|name| name.chars().count()).max();
     let width = width.unwrap_or(0).min(WIDEST_NAME);
-    let mut lines = Vec::new();
+    let mut blocks = Vec::new();
     for (position, (name, step)) in names.iter().zip(&path.steps).enumerate() {
         if path.omitted_before == Some(position as u64) {
-            lines.push(format!("  … {} more …", count(path.omitted)));
+            blocks.push(line(format!("… {} more …", count(path.omitted))));
         }
         let object = object(&step.object, position + 1 == path.steps.len());
-        let line = match (position, &path.root) {
-            (0, Some(_)) if object.starts_with(name.as_str()) => format!("  {object}"),
-            (0, Some(_)) => format!("  {name}: {object}"),
-            (0, None) => format!("  {object}"),
-            _ => format!("  {:width$}  {object}", cut(name, WIDEST_NAME)),
-        };
-        lines.push(cut(&line, style.width()));
+        blocks.push(line(match (position, &path.root) {
+            (0, Some(_)) if object.starts_with(name.as_str()) => object,
+            (0, Some(_)) => format!("{name}: {object}"),
+            (0, None) => object,
+            _ => format!("{:width$}  {object}", cut(name, WIDEST_NAME)),
+        }));
     }
     if let (None, Some(first), Some(step)) = (&path.root, names.first(), path.steps.first()) {
-        let back = format!("  {first:width$}  {} again", step.object.address);
-        lines.push(cut(&back, style.width()));
+        blocks.push(line(format!("{first:width$}  {} again", step.object.address)));
     }
-    lines
+    blocks
 }
 
 /// `list at 0x7f3a5c012340, 48,000 references`.

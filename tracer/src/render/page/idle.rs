@@ -1,25 +1,17 @@
 //! The sections of a page about idle time: that of a GPU by cause, and that of the main thread.
 
-use super::blocks::{BarPart, Block, Cell, Section, Table, blocks, figures_together};
-use crate::render::cause::started_ns;
+use crate::document::{BarPart, Block, Section};
 use crate::render::idle as words;
-use crate::render::table::for_page;
-use crate::text::OrDash as _;
 use crate::units::{duration, percent};
-use gctrace_analysis::report::{IdleCause, IdleLedger, IdleRow, Report};
+use gctrace_analysis::report::{IdleLedger, IdleRow, Report};
 use gctrace_analysis::words::samples;
 use gctrace_analysis::words::samples::ThreadUse;
 
-/// Colors of the causes of idle time begin here; those before are of what a device does, or a thread.
-const FIRST_CAUSE: usize = 4;
+/// Colors of what a device does, or a thread; the first of a cause of idle time follows.
 const WORK: usize = 0;
 const IDLE: usize = 3;
 /// Of what is no cause: gray.
 const REST: usize = 16;
-
-fn color(cause: IdleCause) -> usize {
-    FIRST_CAUSE + cause as usize
-}
 
 /// The idle time of a device as a share of its time.
 pub(super) fn share(ledger: &IdleLedger) -> f64 {
@@ -29,7 +21,7 @@ pub(super) fn share(ledger: &IdleLedger) -> f64 {
 /// Why the GPU was idle that idled the longest, and what the others did.
 pub(super) fn idle(report: &Report) -> Section {
     let Some(ledger) = words::idlest(report) else {
-        return Section::new("idle", "", Vec::new());
+        return Section::default();
     };
     let use_of = [
         ("compute", ledger.compute_ns, WORK),
@@ -41,22 +33,15 @@ pub(super) fn idle(report: &Report) -> Section {
     let mut all = vec![
         Block::Bar("GPU time".to_owned(), parts(&use_of, ledger.span_ns)),
         Block::Bar("Idle time by cause".to_owned(), causes(ledger)),
-        Block::Table(table(ledger)),
-        Block::Note(figures_together(&words::notes(ledger))),
     ];
-    all.extend(blocks(&for_page(|| words::place_lines(ledger))));
-    all.extend(words::longest_waits(report).map(|text| Block::Text(figures_together(&text))));
-    all.extend(blocks(&for_page(|| words::devices(report))));
-    let gaps = ledger.longest.iter().take(words::GAPS_SHOWN).enumerate();
-    let started_ns = started_ns(report, ledger.id.trace);
-    let gaps = for_page(|| {
-        gaps.flat_map(|(at, gap)| words::one_gap(at + 1, gap, started_ns)).collect::<Vec<String>>()
-    });
+    all.extend(words::explained(report, ledger));
+    all.extend(words::devices(report));
+    let gaps = words::gaps(report, ledger);
     if !gaps.is_empty() {
-        all.push(Block::More("The longest gaps".to_owned(), blocks(&gaps)));
+        all.push(Block::More("The longest gaps".to_owned(), gaps));
     }
     let about = format!("{} {}", words::device(report, ledger), words::idled(ledger));
-    Section::new("idle", "Why the GPU was idle", all).about(figures_together(&about))
+    Section::new("Why the GPU was idle", all).id("idle").about(about)
 }
 
 fn parts(times: &[(String, u64, usize)], whole_ns: u64) -> Vec<BarPart> {
@@ -64,7 +49,7 @@ fn parts(times: &[(String, u64, usize)], whole_ns: u64) -> Vec<BarPart> {
         let ratio = words::share(*ns, whole_ns);
         BarPart {
             name: name.clone(),
-            share: figures_together(&percent(ratio)),
+            share: percent(ratio),
             width: format!("{:.3}", ratio * 100.0),
             color: *color,
         }
@@ -73,41 +58,9 @@ fn parts(times: &[(String, u64, usize)], whole_ns: u64) -> Vec<BarPart> {
 }
 
 fn causes(ledger: &IdleLedger) -> Vec<BarPart> {
-    let time = |row: &IdleRow| (row.cause.to_string(), row.time_ns, color(row.cause));
+    let time = |row: &IdleRow| (row.cause.to_string(), row.time_ns, words::color(row.cause));
     let times: Vec<_> = ledger.rows.iter().map(time).collect();
     parts(&times, ledger.idle_ns)
-}
-
-fn table(ledger: &IdleLedger) -> Table {
-    let head = |text: &str| Cell { text: text.to_owned(), ..Cell::default() };
-    let row = |row: &IdleRow| {
-        let of_idle = words::share(row.time_ns, ledger.idle_ns);
-        let place = words::most(row);
-        let below = [place, row.remedy.map(|remedy| format!("Change: {remedy}"))];
-        let below: Vec<String> = below.into_iter().flatten().collect();
-        vec![
-            Cell {
-                color: Some(color(row.cause)),
-                below: figures_together(&below.join(". ")),
-                ..Cell::left(row.cause.to_string())
-            },
-            Cell::figure(duration(row.time_ns), row.time_ns),
-            Cell { value: of_idle.to_string(), ..head(&percent(of_idle)) },
-            Cell::figure(row.saves_ns.map(duration).or_dash(), row.saves_ns.unwrap_or(0)),
-            head(&words::by_order(row).or_dash()),
-        ]
-    };
-    Table {
-        head: vec![
-            Cell::left("cause"),
-            head("idle"),
-            head("of idle"),
-            head("saves"),
-            head("by order"),
-        ],
-        rows: ledger.rows.iter().map(row).collect(),
-        sortable: true,
-    }
 }
 
 /// What the main thread of the process with the most CPU time did.
@@ -119,7 +72,7 @@ pub(super) fn main_thread(report: &Report) -> Vec<Block> {
         let color = match use_of {
             ThreadUse::Running => WORK,
             ThreadUse::Collecting => IDLE,
-            ThreadUse::Waiting(_) => FIRST_CAUSE + 1 + at % 10,
+            ThreadUse::Waiting(_) => words::FIRST_CAUSE + 1 + at % 10,
             ThreadUse::Rest => REST,
         };
         (use_of.to_string(), ns, color)

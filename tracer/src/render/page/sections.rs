@@ -2,29 +2,18 @@
 //!
 //! Owns their order. Figures and sentences are those of the text report.
 
-use super::blocks::{
-    AdviceBlock, Badge, Block, Card, Cell, Section, Table, blocks, evidence, figures_together,
-};
 use super::data::RunDrawings;
 use super::idle;
+use crate::document::{Badge, Block, Card, Section, paragraph};
 use crate::render::evidence::slowed_by;
-use crate::render::table::for_page;
 use crate::render::{
     allocations, cause, cleanup, counters, cpu, cuda, evidence as facts, first_screen, garbage,
     gpu_bounds, gpu_devices, gpus, launching, layers, leaks, lines, missing, next, overview,
     pressure, ranks, steps, text,
 };
-use crate::text::OrDash as _;
-use crate::units::{bytes, count, duration, percent, short_count};
-use gctrace_analysis::report::{
-    Advice, GarbageKind, JudgedPhase, Level, LineReport, ProcessSteps, Report,
-};
+use crate::units::{duration, percent, short_count};
+use gctrace_analysis::report::{JudgedPhase, Level, ProcessSteps, Report};
 use gctrace_analysis::words;
-use gctrace_analysis::words::cycles;
-
-/// Kinds of garbage in a table, and the least share of one; the others are in the JSON.
-const ROWS: usize = 15;
-const KIND_RATIO: f64 = 0.001;
 
 /// All sections of a run, whose drawings have this place in the data.
 pub(super) fn of_run(
@@ -48,24 +37,22 @@ pub(super) fn of_run(
         recording(report),
         more(report),
     ];
-    sections.into_iter().filter(|section| !section.blocks.is_empty()).collect()
+    sections.into_iter().filter(|section| !section.is_empty()).collect()
 }
 
 /// The sentence, the figures and the phases.
 pub(super) fn verdict(report: &Report) -> Section {
     let mut all = vec![Block::Cards(cards(report))];
     let phases = report.phases.as_ref().filter(|_| report.runs < 2);
-    all.extend(blocks(&for_page(|| phases.map_or_else(Vec::new, first_screen::phases))));
-    all.extend(steps::cold_steps(report).map(|text| Block::Text(figures_together(&text))));
+    all.extend(phases.into_iter().flat_map(first_screen::phases));
+    all.extend(steps::cold_steps(report).map(paragraph));
     let class = match report.verdict.level {
         Level::None | Level::Negligible => "good",
         Level::RareLongPauses | Level::Noticeable | Level::Unknown | Level::TooShort => "warn",
         Level::Heavy => "bad",
     };
-    Section {
-        badge: Some(Badge { name: level(report.verdict.level).to_owned(), class }),
-        ..Section::new("verdict", &figures_together(&report.verdict.sentence), all)
-    }
+    let badge = Some(Badge { name: level(report.verdict.level), class });
+    Section { badge, ..Section::new(&report.verdict.sentence, all).id("verdict") }
 }
 
 fn level(level: Level) -> &'static str {
@@ -108,11 +95,7 @@ fn cards(report: &Report) -> Vec<Card> {
         steps.map(|steps| (duration(steps.length.max_ns), "longest step")),
         slowed_by(&report.overhead).map(|share| (share, "cost of recording (inferred)")),
     ];
-    let card = |(figure, name): (String, &str)| Card {
-        figure: figures_together(&figure),
-        name: name.to_owned(),
-    };
-    all.into_iter().flatten().map(card).collect()
+    all.into_iter().flatten().map(|(figure, name)| Card { figure, name }).collect()
 }
 
 /// What a share of paused time is of: the phase that the verdict is about.
@@ -126,46 +109,29 @@ fn paused(report: &Report) -> &'static str {
 }
 
 fn advice(report: &Report, traces: &str) -> Section {
-    let numbered = |(number, advice): (usize, &Advice)| {
-        Block::Advice(AdviceBlock {
-            number,
-            action: figures_together(&advice.action),
-            why: figures_together(&advice.why),
-            saves: figures_together(&text::saves(advice, report)),
-            code: advice.code.as_deref().map_or_else(String::new, clean_code),
-            risk: advice.risk.as_deref().map_or_else(String::new, figures_together),
-        })
-    };
-    let list = |list: &[Advice]| (1..).zip(list).map(numbered).collect::<Vec<Block>>();
     let mut all = Vec::new();
     if report.runs < 2 {
-        all = list(&report.advice);
+        let list = report.advice.iter().enumerate();
+        all.extend(list.map(|(index, advice)| text::change(index, advice, report)));
         if report.advice.is_empty() {
-            all.push(Block::Text(figures_together(&first_screen::nothing(report))));
+            all.push(paragraph(first_screen::nothing(report)));
         }
-        for (what, command) in next::checks(report, traces, usize::MAX) {
-            all.push(Block::Code(what.to_owned(), clean_code(&command)));
-        }
+        let checks = next::checks(report, traces, usize::MAX).into_iter();
+        all.extend(checks.map(|(what, command)| Block::Command(what, command)));
     }
-    Section::new("advice", "Do this", all)
-}
-
-/// Several lines without characters that would look like others.
-fn clean_code(code: &str) -> String {
-    let lines: Vec<_> = code.lines().map(crate::print::clean::line).collect();
-    lines.join("\n")
+    Section::new("Do this", all).id("advice")
 }
 
 /// What the main thread did without the GPU's times.
 fn main_thread(report: &Report) -> Section {
     let mut all = idle::main_thread(report);
     let short = words::samples::samples_in_short(report);
-    all.extend(short.map(|text| Block::Text(figures_together(&text))));
-    let tables = blocks(&for_page(|| cpu::off_cpu(report).lines));
+    all.extend(short.map(paragraph));
+    let tables = cpu::off_cpu(report).blocks;
     if !all.is_empty() && !tables.is_empty() {
         all.push(Block::More("By line".to_owned(), tables));
     }
-    Section::new("main", "What the main thread did", all)
+    Section::new("What the main thread did", all).id("main")
 }
 
 fn timeline(drawings: &RunDrawings, run: usize) -> Section {
@@ -173,7 +139,7 @@ fn timeline(drawings: &RunDrawings, run: usize) -> Section {
     if drawings.has_pauses || drawings.has_steps {
         all.push(Block::Drawing("timeline", run));
         if !drawings.not_drawn.is_empty() {
-            all.push(Block::Note(figures_together(&drawings.not_drawn)));
+            all.push(Block::Note(drawings.not_drawn.clone()));
         }
     }
     let heading = match (drawings.has_steps, drawings.has_pauses) {
@@ -181,109 +147,27 @@ fn timeline(drawings: &RunDrawings, run: usize) -> Section {
         (true, false) => "Steps over time",
         (false, _) => "Pauses over time",
     };
-    Section::new("time", heading, all)
+    Section::new(heading, all).id("time")
 }
 
 /// The lines that trigger collections.
 fn places(report: &Report) -> Section {
-    let Some(lines) = report.lines.as_ref().filter(|lines| !lines.own.is_empty()) else {
-        return Section::new("lines", "", Vec::new());
-    };
-    let names = lines::FileNames::new(lines);
-    let largest = lines.own.first().map_or(0.0, |line| line.time_ratio);
-    let row = |line: &LineReport| {
-        let full = line.by_generation.get(2).map_or(0, |full| full.count);
-        let below = lines::below(line, &names).unwrap_or_default();
-        vec![
-            Cell {
-                below: figures_together(&below),
-                ..Cell::left(figures_together(&names.line(line)))
-            },
-            Cell::share(percent(line.time_ratio), line.time_ratio, largest),
-            Cell::figure(duration(line.pauses.time_ns), line.pauses.time_ns),
-            Cell::figure(duration(line.max_ns), line.max_ns),
-            Cell::figure(short_count(line.pauses.count), line.pauses.count).wide(),
-            Cell::figure(short_count(full), full).wide(),
-        ]
-    };
-    let sorted = Cell { value: "1".to_owned(), ..head("share") };
-    let table = Table {
-        head: vec![
-            Cell::left("line"),
-            sorted,
-            head("time"),
-            head("longest"),
-            head("pauses").wide(),
-            head("full").wide(),
-        ],
-        rows: lines::shown(lines).map(row).collect(),
-        sortable: true,
-    };
-    let mut all = vec![Block::Table(table)];
-    let more = lines.own_total.saturating_sub(lines::shown(lines).count() as u64);
-    if more > 0 {
-        all.push(Block::Note(format!("and {} other lines", count(more))));
-    }
-    let rest = for_page(|| {
-        let mut rest = lines::by_process(&report.processes, &names);
-        rest.extend(lines::remarks(lines, &names));
-        rest
-    });
-    all.extend(blocks(&rest));
-    Section::new("lines", "Where it comes from", all)
+    Section { heading: "Where it comes from".to_owned(), ..lines::lines(report) }
+        .id("lines")
         .about("the line of the program that triggered the collections")
-}
-
-fn head(text: &str) -> Cell {
-    Cell { text: text.to_owned(), ..Cell::default() }
 }
 
 fn flame(drawings: &RunDrawings, run: usize) -> Section {
     let all = if drawings.has_stacks { vec![Block::Drawing("flame", run)] } else { Vec::new() };
-    Section::new("flame", "Flame graph", all)
+    Section::new("Flame graph", all)
+        .id("flame")
         .about("time of pauses by the Python stack that triggered them")
 }
 
 fn freed(report: &Report) -> Section {
-    let mut all = Vec::new();
-    if let Some(of) = &report.garbage {
-        all.push(Block::Text(figures_together(&garbage::examined(of))));
-        let largest = of.kinds.first().map_or(0.0, |kind| kind.ratio);
-        let row = |kind: &GarbageKind| {
-            let (function, file) = (kind.function.as_deref(), kind.file.as_deref());
-            let name = cycles::kind(&kind.type_name, function, file, kind.line);
-            let below = kind.births.as_ref().map(cycles::births).unwrap_or_default();
-            vec![
-                Cell { below: figures_together(&below), ..Cell::left(figures_together(&name)) },
-                Cell::share(percent(kind.ratio), kind.ratio, largest),
-                Cell::figure(short_count(kind.objects), kind.objects),
-                head(&garbage::rate(kind.per_step, kind.estimate, of.steps.is_some())).wide(),
-                Cell::figure(kind.bytes.map(bytes).or_dash(), kind.bytes.unwrap_or(0)).wide(),
-            ]
-        };
-        let worth = |kind: &&GarbageKind| kind.ratio >= KIND_RATIO;
-        let sorted = Cell { value: "1".to_owned(), ..head("share") };
-        all.push(Block::Table(Table {
-            head: vec![
-                Cell::left("kind"),
-                sorted,
-                head("objects"),
-                head(garbage::rate_head(of)).wide(),
-                head("bytes").wide(),
-            ],
-            rows: of.kinds.iter().take(ROWS).filter(worth).map(row).collect(),
-            sortable: false,
-        }));
-        if let Some(verdict) = &of.verdict {
-            all.push(Block::Text(figures_together(&verdict.sentence)));
-        }
-        all.extend(blocks(&for_page(|| garbage::cycles(of))));
-    }
-    let of_processes = report.processes.iter();
-    let of_processes = of_processes
-        .flat_map(|process| [garbage::given_back(process), garbage::after_freeze(process)]);
-    all.extend(of_processes.flatten().map(|text| Block::Text(figures_together(&text))));
-    Section::new("freed", "What it frees", all).about("objects that only the collector could free")
+    Section { heading: "What it frees".to_owned(), ..garbage::garbage(report) }
+        .id("freed")
+        .about("objects that only the collector could free")
 }
 
 fn processes(report: &Report, drawings: &RunDrawings, run: usize) -> Section {
@@ -291,18 +175,18 @@ fn processes(report: &Report, drawings: &RunDrawings, run: usize) -> Section {
     if drawings.has_heat {
         all.push(Block::Drawing("heat", run));
     }
-    all.extend(blocks(&for_page(|| ranks::ranks(report).lines)));
+    all.extend(ranks::ranks(report).blocks);
     if report.processes.len() > 1 || report.totals.processes_without_pauses > 0 {
-        all.extend(evidence(for_page(|| overview::processes(report))));
+        all.extend(evidence(overview::processes(report)));
     }
     let heading = if drawings.has_heat { "Processes and ranks" } else { "Processes" };
-    Section::new("processes", heading, all)
+    Section::new(heading, all).id("processes")
 }
 
 fn heaps(report: &Report, drawings: &RunDrawings, run: usize) -> Section {
     let mut all = Vec::new();
     if let Some(leak) = leaks::in_short(report) {
-        all.push(Block::Text(figures_together(&leak)));
+        all.push(paragraph(leak));
     }
     if drawings.has_heaps {
         all.push(Block::Drawing("heap", run));
@@ -310,10 +194,11 @@ fn heaps(report: &Report, drawings: &RunDrawings, run: usize) -> Section {
     if drawings.has_memory {
         all.push(Block::Drawing("memory", run));
     }
-    all.extend(blocks(&for_page(|| facts::growth(report).lines)));
-    all.extend(evidence(for_page(|| leaks::section(report))));
-    all.extend(evidence(for_page(|| cleanup::section(report))));
-    Section::new("heap", "Heap and memory over time", all)
+    all.extend(facts::growth(report).blocks);
+    all.extend(evidence(leaks::section(report)));
+    all.extend(evidence(cleanup::section(report)));
+    Section::new("Heap and memory over time", all)
+        .id("heap")
         .about("objects that full collections went through, and memory")
 }
 
@@ -321,55 +206,61 @@ fn heaps(report: &Report, drawings: &RunDrawings, run: usize) -> Section {
 fn by_layer(report: &Report, drawings: &RunDrawings, run: usize) -> Section {
     let mut all = Vec::new();
     let short = words::layers::layers_in_short(report);
-    all.extend(short.map(|text| Block::Text(figures_together(&text))));
+    all.extend(short.map(paragraph));
     if drawings.has_layers {
         all.push(Block::Drawing("layers", run));
     }
-    all.extend(blocks(&for_page(|| layers::layers(report).lines)));
-    Section::new("layers", "Memory by layer", all).about("of PyTorch's models, in measured steps")
+    all.extend(layers::layers(report).blocks);
+    Section::new("Memory by layer", all)
+        .id("layers")
+        .about("of PyTorch's models, in measured steps")
 }
 
 /// How it was recorded, what that cost, and what is not known.
 fn recording(report: &Report) -> Section {
-    let mut all = blocks(&for_page(|| overview::recording(report).lines));
-    let parts = for_page(|| [facts::own_cost(report), missing::missing(report)]);
+    let mut all = overview::recording(report).blocks;
+    let parts = [facts::own_cost(report), missing::missing(report)];
     all.extend(parts.into_iter().flat_map(evidence));
     if !report.not_covered.is_empty() {
         all.push(Block::Heading("Not covered".to_owned()));
-        let gaps = report.not_covered.iter().map(ToString::to_string);
-        all.extend(gaps.map(|gap| Block::Text(figures_together(&gap))));
+        all.extend(report.not_covered.iter().map(paragraph));
     }
-    Section::new("recording", "How it was recorded", all)
+    Section::new("How it was recorded", all).id("recording")
 }
 
 /// Everything else that the full report has.
 fn more(report: &Report) -> Section {
-    let all = for_page(|| {
-        [
-            overview::pauses(report),
-            lines::stacks(report),
-            facts::longest(report),
-            facts::freed_nothing(report),
-            facts::explicit_calls(report),
-            pressure::pressure(report),
-            allocations::allocations(report),
-            cause::cause(report),
-            gpu_bounds::gpu_bounds(report),
-            steps::steps(report),
-            gpu_devices::gpu_work(report),
-            gpu_devices::gpu_devices(report),
-            launching::launching(report),
-            cuda::cuda(report),
-            facts::processor(report),
-            counters::counters(report),
-            cpu::cpu(report),
-            gpus::gpus(report),
-        ]
-    });
-    let folded = all.into_iter().filter(|section| !section.lines.is_empty());
-    let folded =
-        folded.map(|section| Block::More(section.heading.to_owned(), blocks(&section.lines)));
-    Section::new("more", "All evidence", folded.collect())
+    let all = [
+        overview::pauses(report),
+        lines::stacks(report),
+        facts::longest(report),
+        facts::freed_nothing(report),
+        facts::explicit_calls(report),
+        pressure::pressure(report),
+        allocations::allocations(report),
+        cause::cause(report),
+        gpu_bounds::gpu_bounds(report),
+        steps::steps(report),
+        gpu_devices::gpu_work(report),
+        gpu_devices::gpu_devices(report),
+        launching::launching(report),
+        cuda::cuda(report),
+        facts::processor(report),
+        counters::counters(report),
+        cpu::cpu(report),
+        gpus::gpus(report),
+    ];
+    let shown = all.into_iter().filter(|section| !section.is_empty());
+    let folded = shown.map(|section| Block::More(section.heading, section.blocks));
+    Section::new("All evidence", folded.collect()).id("more")
+}
+
+/// A section of the text report under its heading; nothing if it is empty.
+fn evidence(section: Section) -> Vec<Block> {
+    if section.is_empty() {
+        return Vec::new();
+    }
+    std::iter::once(Block::Heading(section.heading)).chain(section.blocks).collect()
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! The first screen and the verdict at the end of a recording.
 
 use super::{PROBES, Trace, report, training, without_escapes};
+use crate::document::{Style, WIDTH};
 use crate::render::first_screen::LINES;
-use crate::render::table::WIDTH;
-use crate::render::{Style, first_screen, verdict_lines};
+use crate::render::{first_screen, verdict_lines};
 use gctrace_analysis::report::Report;
 
 /// The first screen, after checks that apply to every one.

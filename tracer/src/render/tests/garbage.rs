@@ -2,7 +2,7 @@
 
 use super::first_screen::screen;
 use super::{checked, report};
-use crate::render::Style;
+use crate::document::Style;
 use gctrace_analysis::report::{AdviceId, Report};
 use gctrace_event::Record;
 use test_kit::garbage::ClosuresRun;

@@ -1,6 +1,7 @@
 //! The sections on GPU work and training steps.
 
 use super::{Trace, plain};
+use crate::document::{Style, lines};
 use gctrace_analysis::Analysis;
 use gctrace_event::read::{EventReader, TraceInput, TraceReader};
 use std::fs::File;
@@ -139,7 +140,8 @@ fn copies_at_several_lines_have_a_place_each() {
             );
     }
     let report = super::report(&[("trace.json", trace.end(300, "").json())]);
-    let short = super::super::idle::idle_in_short(&report).join(" ").replace("   ", " ");
+    let short = super::super::idle::idle_in_short(&report);
+    let short = lines(&short, Style::OF_FILES).join(" ").replace("   ", " ");
     for place in ["Memcpy HtoD (Pageable -> Device) at data.py:88 in load", "model.py:12 in loss"] {
         assert!(short.contains(place), "{place}: {short}");
     }

@@ -1,7 +1,11 @@
 //! Color and width of the output.
 
-use super::table::WIDTH;
+use super::WIDTH;
 use crate::print;
+use std::ops::RangeInclusive;
+
+/// Tables are useless in narrower terminals, and lines unreadable in wider ones.
+const WIDTHS: RangeInclusive<usize> = 40..=240;
 
 /// Whether to use color, and the maximum width of lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,13 +26,18 @@ impl Style {
         }
     }
 
+    /// No color, lines of this width.
+    pub(crate) fn of_width(width: usize) -> Self {
+        Self { color: false, width }
+    }
+
     /// Color regardless of the terminal, for tests.
     #[cfg(test)]
     pub(crate) const COLORED: Self = Self { color: true, width: WIDTH };
 
     /// Characters per line that text and tables are to fit into.
     pub(crate) fn width(self) -> usize {
-        self.width
+        self.width.clamp(*WIDTHS.start(), *WIDTHS.end())
     }
 
     /// Bold, for headings and for the action of an advice.

@@ -15,13 +15,13 @@ pub(crate) use progress::{ReadProgress, TraceProgress};
 pub(crate) use summaries::{DistinctTraces, missing_ranks};
 
 use crate::args::{AnalyzeArgs, ReportFormat, ReportLimit};
-use crate::document::Style;
+use crate::document::{Section, Style};
 use crate::files::segments::segments_in;
 use crate::files::{first_repetition, write_export};
 use crate::invoker::Invoker;
 use crate::judged::JudgedLimit;
 use crate::units::{counted, duration, percent};
-use crate::{judged, print, render, text};
+use crate::{document, judged, print, render, text};
 use anyhow::Context;
 use gctrace_analysis::report::{PhaseReport, PhasesReport, Report};
 use gctrace_analysis::{Analysis, parallel};
@@ -221,7 +221,8 @@ pub(crate) fn all_failed(mut failures: Vec<anyhow::Error>) -> anyhow::Error {
 fn show(report: &Report, config: &AnalyzeArgs, limits: &[JudgedLimit]) -> io::Result<()> {
     match config.format() {
         ReportFormat::Text => {
-            print::styled_answer(&text_report(report, config, Style::of_output()))
+            let style = Style::of_output();
+            print::styled_answer(&document::text(&sections(report, config, style), style))
         }
         ReportFormat::Json | ReportFormat::Markdown => {
             print::exactly(|out| write(report, config, limits, out))
@@ -229,14 +230,10 @@ fn show(report: &Report, config: &AnalyzeArgs, limits: &[JudgedLimit]) -> io::Re
     }
 }
 
-fn text_report(report: &Report, config: &AnalyzeArgs, style: Style) -> String {
+fn sections(report: &Report, config: &AnalyzeArgs, style: Style) -> Vec<Section> {
     let name = |trace: &PathBuf| trace.display().to_string();
     let traces: Vec<String> = config.traces.iter().map(name).collect();
-    if config.full {
-        render::text(report, style)
-    } else {
-        render::first_screen(report, &traces, style)
-    }
+    if config.full { render::full(report) } else { render::first_screen(report, &traces, style) }
 }
 
 fn write(
@@ -245,12 +242,13 @@ fn write(
     limits: &[JudgedLimit],
     out: &mut dyn io::Write,
 ) -> io::Result<()> {
-    let text = || text_report(report, config, Style::OF_FILES);
+    let sections = || sections(report, config, Style::OF_FILES);
     match config.format() {
-        ReportFormat::Text => print::answer_to(out, &text()),
+        ReportFormat::Text => print::answer_to(out, &document::text(&sections(), Style::OF_FILES)),
         ReportFormat::Json => render::json(report, &mut print::JsonEscaper(out)),
         ReportFormat::Markdown => {
-            print::answer_to(out, &judged::markdown(&report.verdict.sentence, limits, &text()))
+            let text = judged::markdown(&report.verdict.sentence, limits, &sections());
+            print::answer_to(out, &text)
         }
     }
 }

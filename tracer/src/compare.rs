@@ -10,7 +10,7 @@ mod recording;
 use crate::analyze::LIMIT_EXCEEDED;
 use crate::args::{CompareArgs, ReportFormat};
 use crate::document::Style;
-use crate::{analyze, judged, print, render};
+use crate::{analyze, document, judged, print, render};
 use anyhow::Context as _;
 use gctrace_analysis::Analysis;
 use gctrace_analysis::compare::compare;
@@ -71,15 +71,17 @@ pub(crate) fn run(config: &CompareArgs) -> anyhow::Result<u8> {
     };
     let written = match config.format {
         ReportFormat::Text => {
-            print::styled_answer(&render::comparison(&comparison, Style::of_output()))
+            let style = Style::of_output();
+            let sections = render::comparison(&comparison, style);
+            print::styled_answer(&document::text(&sections, style))
         }
         ReportFormat::Json => {
             print::exactly(|out| render::json(&comparison, &mut print::JsonEscaper(out)))
         }
         ReportFormat::Markdown => {
-            let text = render::comparison(&comparison, Style::OF_FILES);
-            let verdict = &comparison.verdict.sentence;
-            print::exactly(|out| print::answer_to(out, &judged::markdown(verdict, &limits, &text)))
+            let sections = render::comparison(&comparison, Style::OF_FILES);
+            let text = judged::markdown(&comparison.verdict.sentence, &limits, &sections);
+            print::exactly(|out| print::answer_to(out, &text))
         }
     };
     print::unless_closed(written).context("cannot write the comparison to standard output")?;

@@ -1,9 +1,10 @@
 //! What commands show, in whatever form: sections of blocks, built once.
 //!
-//! Owns the blocks, and their form on terminals and in plain text (`document/terminal.rs`); `render/page.rs` writes them
-//! for browsers. Names of recorded programs come in as they are: each writer escapes them.
+//! Owns the blocks, and their form on terminals and in plain text (`document/terminal.rs`) and as Markdown
+//! (`document/markdown.rs`); `render/page.rs` writes them for browsers. Names of recorded programs come in as they are: each writer escapes them.
 
 mod block;
+mod markdown;
 mod style;
 mod table;
 mod terminal;
@@ -12,6 +13,7 @@ pub(crate) use block::{
     AdviceBlock, Badge, BarPart, Block, Card, Paragraph, Section, Tone, hanging, line, paragraph,
     plain,
 };
+pub(crate) use markdown::{escaped, markdown};
 pub(crate) use style::Style;
 pub(crate) use table::{Cell, Column, Table, TableOf};
 pub(crate) use terminal::{blocks_text, is_cut, lines, text};

@@ -3,9 +3,10 @@
 //! GitHub shows lines that begin with `::error` and `::warning` ("Workflow commands"); they are printed where
 //! `GITHUB_ACTIONS` is `true`. GitLab reads a file (`--code-quality`), in the format of its "Code Quality" report.
 
+use crate::document::Section;
 use crate::files::write_export;
 use crate::invoker::Invoker;
-use crate::{print, variables};
+use crate::{document, print, variables};
 use gctrace_analysis::report::{Location, Report};
 use serde::Serialize;
 use std::io;
@@ -132,38 +133,18 @@ pub(crate) fn write_code_quality(
     Ok(write_export(path, &Invoker::detect(), traces, true, &content)?)
 }
 
-/// A comment for a pull request, or the summary of a job: the verdict, each limit, and the whole text folded.
-pub(crate) fn markdown(verdict: &str, limits: &[JudgedLimit], text: &str) -> String {
-    let mut document = format!("### gctrace: {}\n\n", plain(verdict));
+/// A comment for a pull request, or the summary of a job: the verdict, each limit, and the report folded.
+pub(crate) fn markdown(verdict: &str, limits: &[JudgedLimit], report: &[Section]) -> String {
+    let mut text = format!("### gctrace: {}\n\n", document::escaped(verdict));
     for limit in limits {
         let mark = if limit.is_exceeded { "\u{274c}" } else { "\u{2705}" };
-        document.push_str(&format!("- {mark} {}\n", plain(&limit.sentence)));
+        text.push_str(&format!("- {mark} {}\n", document::escaped(&limit.sentence)));
     }
     if !limits.is_empty() {
-        document.push('\n');
+        text.push('\n');
     }
-    // A fence that no line of the text can close.
-    let longest = text.lines().map(|line| line.chars().take_while(|c| *c == '`').count()).max();
-    let fence = "`".repeat(longest.unwrap_or(0).max(2) + 1);
-    document.push_str(&format!(
-        "<details><summary>Report</summary>\n\n{fence}text\n{text}{fence}\n\n</details>\n"
-    ));
-    document
-}
-
-/// Text in which nothing is markup: names come from programs.
-fn plain(text: &str) -> String {
-    let mut plain = String::new();
-    for character in text.chars() {
-        if matches!(
-            character,
-            '\\' | '`' | '*' | '_' | '[' | ']' | '<' | '>' | '|' | '#' | '~' | '@' | '&'
-        ) {
-            plain.push('\\');
-        }
-        plain.push(if character.is_control() { ' ' } else { character });
-    }
-    plain
+    let report = document::markdown(report);
+    text + &format!("<details><summary>Report</summary>\n\n{report}</details>\n")
 }
 
 #[cfg(test)]
@@ -198,10 +179,9 @@ mod tests {
 
     #[test]
     fn names_are_no_markup() {
-        let document = markdown("<b> `x` @all", &[limit()], "````\nend\n");
+        let document = markdown("<b> `x` @all", &[limit()], &[]);
         assert!(document.starts_with(
             "### gctrace: \\<b\\> \\`x\\` \\@all\n\n- \u{274c} 40 % of it of rank 3\n"
         ));
-        assert!(document.contains("`````text\n````\nend\n`````\n"), "{document}");
     }
 }

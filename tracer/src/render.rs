@@ -34,7 +34,7 @@ mod text;
 pub(crate) use comparison::{comparison, fact_name};
 pub(crate) use first_screen::{first_screen, verdict_lines};
 pub(crate) use page::{PAUSES_DRAWN, comparison_page, page};
-pub(crate) use text::text;
+pub(crate) use text::full;
 
 use gctrace_analysis::Analysis;
 use gctrace_analysis::report::Report;

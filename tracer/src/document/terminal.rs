@@ -49,9 +49,7 @@ fn block_lines(block: &Block, style: Style) -> Vec<String> {
         }
         Block::Table(table) => table_lines(table, style),
         Block::Advice(advice) => advice_lines(advice, style),
-        Block::Command(what, command) => {
-            vec![format!("{:<13}{}", format!("{what}:"), clean::line(command))]
-        }
+        Block::Command(what, command) => command_lines(what, command, style),
         Block::More(summary, blocks) => {
             let heading = style.bold(&clean::line(summary));
             std::iter::once(heading).chain(lines(blocks, style)).collect()
@@ -79,6 +77,16 @@ fn paragraph_lines(paragraph: &Paragraph, style: Style) -> Vec<String> {
         Tone::Bad => style.bad(&line),
     };
     lines.into_iter().map(colored).collect()
+}
+
+/// A command that does not fit is broken: it is still one to copy.
+fn command_lines(what: &str, command: &str, style: Style) -> Vec<String> {
+    const BEHIND: &str = "             ";
+    let line = format!("{:<1$}{2}", format!("{what}:"), BEHIND.len(), clean::line(command));
+    if line.chars().count() <= style.width() {
+        return vec![line];
+    }
+    wrap(&line, "", BEHIND, style)
 }
 
 fn advice_lines(advice: &AdviceBlock, style: Style) -> Vec<String> {

@@ -2,7 +2,6 @@
 //!
 //! Owns its layout, at most 40 lines; the verdict is a sentence of the analysis.
 
-use crate::document;
 use crate::document::{Block, INDENT, Section, Style, Table, Tone, line, paragraph, plain};
 use crate::text::OrDash as _;
 use crate::units::{bytes, counted, duration, mean_duration, percent, signed, three_digits, whole};
@@ -22,8 +21,8 @@ const IDLE_RATIO: f64 = 0.005;
 /// Characters of a commit's hash shown.
 const HASH: usize = 12;
 
-/// The comparison as text.
-pub(crate) fn comparison(comparison: &Comparison, style: Style) -> String {
+/// The comparison, in lines of the style's width.
+pub(crate) fn comparison(comparison: &Comparison, style: Style) -> Vec<Section> {
     let tone = match comparison.verdict.outcome {
         Outcome::Better => Tone::Good,
         Outcome::Worse => Tone::Bad,
@@ -37,7 +36,7 @@ pub(crate) fn comparison(comparison: &Comparison, style: Style) -> String {
         ("Why the GPU was idle, share of its time, time per step (inferred)", idle(comparison)),
         ("", vec![remarks(comparison)]),
     ];
-    document::text(&sections.map(|(heading, blocks)| Section::new(heading, blocks)), style)
+    sections.map(|(heading, blocks)| Section::new(heading, blocks)).into()
 }
 
 /// A fact as people call it.

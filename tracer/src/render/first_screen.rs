@@ -7,7 +7,7 @@ use super::launching::BARS;
 use super::next::{is_change, next};
 use super::{cleanup, evidence, garbage, idle, leaks, missing, steps};
 use crate::document::{
-    Block, INDENT, Paragraph, Style, Table, Tone, hanging, lines, paragraph, plain,
+    Block, INDENT, Paragraph, Section, Style, Table, Tone, hanging, lines, paragraph, plain,
 };
 use crate::text::OrDash as _;
 use crate::units::{count, counted, duration, percent};
@@ -31,46 +31,46 @@ const PLACES_SHOWN: usize = 3;
 const WORTH: f64 = 0.01;
 
 /// The short report on `traces`, names as the user gave them.
-pub(crate) fn first_screen(report: &Report, traces: &[String], style: Style) -> String {
-    let head = lines(&[verdict(report)], style);
+pub(crate) fn first_screen(report: &Report, traces: &[String], style: Style) -> Vec<Section> {
+    let length = |blocks: &[Block]| lines(blocks, style).len();
+    let head = vec![verdict(report)];
     let of_run = report.runs < 2;
     let (change, shown) = if of_run { advice(report, style) } else { (Vec::new(), 0) };
     let mut rest = vec![plain(trust(report))];
-    rest.extend(next(report, traces, shown, style.width()));
-    let rest = lines(&rest, style);
-    let mut room = LINES.saturating_sub(head.len() + 1 + rest.len());
-    room = room.saturating_sub(if change.is_empty() { 0 } else { change.len() + 2 });
-    let context = context(report, of_run, style);
+    rest.extend(next(report, traces, shown));
+    let mut room = LINES.saturating_sub(length(&head) + 1 + length(&rest));
+    room = room.saturating_sub(if change.is_empty() { 0 } else { length(&change) + 2 });
+    let context = context(report, of_run, style.width());
     // At least the first line: the verdict is nothing without a place. What comes first of the rest is worth more than
     // the last one.
-    let first = context.iter().find(|block| !block.is_empty()).map_or(0, |block| block.len() + 1);
+    let first = context.first().map_or(0, |blocks| length(blocks) + 1);
     let least = PLACES_SHOWN - 1;
     let shown_places = room.saturating_sub(2 + first).clamp(least, PLACES_SHOWN);
     let places = super::lines::costliest(report, shown_places.min(room.saturating_sub(2)).max(1));
-    let places = lines(places.as_slice(), style);
-    room = room.saturating_sub(if places.is_empty() { 0 } else { places.len() + 2 });
+    let places = Vec::from_iter(places);
+    room = room.saturating_sub(if places.is_empty() { 0 } else { length(&places) + 2 });
     let mut about = Vec::new();
-    for block in context {
+    for blocks in context {
         // The first has a blank line before it.
-        if about.len() + block.len() < room {
-            about.extend(block);
+        if length(&about) + length(&blocks) < room {
+            about.extend(blocks);
         }
     }
-    let parts = [("Do this", change), ("Where it comes from", places), ("", about), ("", rest)];
-    let mut all = head;
-    for (heading, part) in parts.into_iter().filter(|(_, part)| !part.is_empty()) {
-        all.push(String::new());
-        all.extend((!heading.is_empty()).then(|| style.bold(heading)));
-        all.extend(part);
-    }
-    all.join("\n") + "\n"
+    vec![
+        Section::new("", head),
+        Section::new("Do this", change),
+        Section::new("Where it comes from", places),
+        Section::new("", about),
+        Section::new("", rest),
+    ]
 }
 
-/// What else is to be known, the most useful first: each block is shown whole, where there is room.
-fn context(report: &Report, of_run: bool, style: Style) -> Vec<Vec<String>> {
+/// What else is to be known, the most useful first: each part is shown whole, where there is room. `width`: characters
+/// of a line.
+fn context(report: &Report, of_run: bool, width: usize) -> Vec<Vec<Block>> {
     let changes = report.advice.iter().any(is_change);
     // That they free nothing is why they are not worth their time; what else runs is news.
-    let freed = garbage::in_short(report, style.width());
+    let freed = garbage::in_short(report, width);
     let (freed, freed_nothing) = match report.frees_nothing() {
         Some(true) => (None, freed),
         _ => (freed, None),
@@ -91,7 +91,7 @@ fn context(report: &Report, of_run: bool, style: Style) -> Vec<Vec<String>> {
     ];
     let sentences = sentences.into_iter().flatten();
     let sentences = sentences.map(|sentence| vec![hanging(sentence, "", INDENT)]);
-    std::iter::once(gpu).chain(sentences).map(|blocks| lines(&blocks, style)).collect()
+    std::iter::once(gpu).filter(|gpu| !gpu.is_empty()).chain(sentences).collect()
 }
 
 /// The verdict and the costliest change, for the end of a recording: at most five lines.
@@ -192,21 +192,21 @@ fn sparkline(phase: &PhaseReport) -> String {
     phase.over_time_ns.iter().map(bar).collect()
 }
 
-/// The lines of the changes with what they save, in the order to try them, and how many of the report's advice that
-/// is.
-fn advice(report: &Report, style: Style) -> (Vec<String>, usize) {
+/// The changes with what they save, in the order to try them, and how many of the report's advice that is.
+fn advice(report: &Report, style: Style) -> (Vec<Block>, usize) {
     let changes = report.advice.iter().enumerate().filter(|(_, advice)| is_change(advice));
     let (mut all, mut shown) = (Vec::new(), 0);
     for (index, advice) in changes.take(ADVICE_SHOWN) {
-        let next = lines(&change(index, advice, report), style);
-        if !all.is_empty() && all.len() + next.len() > ADVICE_LINES {
+        let before = all.len();
+        all.extend(change(index, advice, report));
+        if before > 0 && lines(&all, style).len() > ADVICE_LINES {
+            all.truncate(before);
             break;
         }
-        all.extend(next);
         shown = index + 1;
     }
     if all.is_empty() {
-        all = lines(&[paragraph(nothing(report))], style);
+        all.push(paragraph(nothing(report)));
     }
     (all, shown)
 }

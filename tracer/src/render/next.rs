@@ -1,14 +1,10 @@
 //! What to run next: commands to try a change, to see all evidence, to send the report.
 
-use crate::document::{Block, hanging, plain};
+use crate::document::{Block, plain};
 use crate::setting;
 use gctrace_analysis::report::{Advice, AdviceId, Report};
 use gctrace_analysis::words;
 
-/// Characters of a line before a command.
-const BESIDE: usize = 13;
-/// The indent of what follows of a command that is broken.
-const BEHIND: &str = "             ";
 /// Longest command that can be copied still, in characters: with traces by the hundred it is none.
 const LONGEST: usize = 400;
 
@@ -40,28 +36,17 @@ pub(super) fn checks(report: &Report, traces: &str, shown: usize) -> Vec<(String
 }
 
 /// What to run next, where the `shown` first changes are on the screen.
-///
-/// `width`: characters of a line. A command that does not fit is broken: it is still one to copy.
-pub(super) fn next(report: &Report, traces: &[String], shown: usize, width: usize) -> Vec<Block> {
+pub(super) fn next(report: &Report, traces: &[String], shown: usize) -> Vec<Block> {
     let traces = traces.join(" ");
     let mut commands = checks(report, &traces, shown);
     if let Some(index) = report.advice.iter().position(is_change) {
         commands.push(("Code".to_owned(), format!("gctrace advice {traces} {}", index + 1)));
     }
     commands.push(("More".to_owned(), format!("gctrace analyze --full {traces}")));
-    let longest = commands.iter().map(|(_, command)| BESIDE + command.chars().count()).max();
-    match longest.unwrap_or(0) {
-        longest if longest <= width => {
-            commands.into_iter().map(|(what, command)| Block::Command(what, command)).collect()
-        }
-        0..=LONGEST => {
-            let broken = |(what, command)| {
-                hanging(format!("{:<BESIDE$}{command}", format!("{what}:")), "", BEHIND)
-            };
-            commands.into_iter().map(broken).collect()
-        }
-        _ => vec![plain(
-            "More: gctrace analyze --full, gctrace advice, gctrace export, each with these traces.",
-        )],
+    if commands.iter().any(|(_, command)| command.chars().count() > LONGEST) {
+        let text =
+            "More: gctrace analyze --full, gctrace advice, gctrace export, each with these traces.";
+        return vec![plain(text)];
     }
+    commands.into_iter().map(|(what, command)| Block::Command(what, command)).collect()
 }

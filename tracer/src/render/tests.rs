@@ -11,7 +11,8 @@ mod modes;
 mod ranks;
 mod words;
 
-use super::{json, text};
+use super::{full, json};
+use crate::document;
 use crate::document::{Style, WIDTH};
 use crate::print::clean;
 use gctrace_analysis::Analysis;
@@ -19,6 +20,10 @@ use gctrace_analysis::report::Report;
 use gctrace_event::read::{EventReader, TraceCompletion, TraceInput, TraceReader};
 use std::io::Cursor;
 use test_kit::reports;
+
+fn full_text(report: &Report, style: Style) -> String {
+    document::text(&full(report), style)
+}
 
 /// Builds a trace like a recording; times are in milliseconds after its start.
 struct Trace {
@@ -110,12 +115,12 @@ fn plain(traces: &[(&str, String)]) -> String {
 }
 
 fn checked(report: &Report) -> String {
-    let text = text(report, Style::OF_FILES);
+    let text = full_text(report, Style::OF_FILES);
     for line in text.lines() {
         assert!(line.chars().count() <= WIDTH, "too wide: {line}");
         assert_eq!(line, line.trim_end(), "blanks at the end: {line:?}");
     }
-    let colored = super::text(report, Style::COLORED);
+    let colored = full_text(report, Style::COLORED);
     assert_ne!(colored, text);
     assert_eq!(without_escapes(&colored), text);
     text
@@ -283,7 +288,7 @@ fn named(name: &str) -> String {
 fn names_in_a_trace_cannot_forge_lines() {
     let json = named("x\nFORGED");
     let report = report(&[("t\nFORGED.json", json)]);
-    let text = text(&report, Style::OF_FILES);
+    let text = full_text(&report, Style::OF_FILES);
     assert!(text.contains(r"x\nFORGED"), "{text}");
     assert!(text.contains("calls come from"), "advice names the line: {text}");
     let begins = |line: &str| line.trim_start().starts_with("FORGED");
@@ -301,10 +306,10 @@ proptest::proptest! {
         let name = format!("{text}\x1b]0;x\u{7}\u{9b}\u{202e}\n{}", String::from_utf8_lossy(&bytes));
         let report = report(&[(&name, named(&name))]);
         for style in [Style::OF_FILES, Style::COLORED] {
-            let text = super::text(&report, style);
+            let text = full_text(&report, style);
             proptest::prop_assert_eq!(&clean::text(&text), &text);
         }
-        let plain = super::text(&report, Style::OF_FILES);
+        let plain = full_text(&report, Style::OF_FILES);
         proptest::prop_assert!(!plain.contains(|char| char != '\n' && clean::is_harmful(char)));
         let advice = report.advice.iter().any(|advice| advice.why.contains(name.split('\n').next().unwrap()));
         proptest::prop_assert!(advice, "the name is in the advice");
@@ -319,7 +324,7 @@ fn json_says_what_the_text_says() {
     let json: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
     assert_eq!(json["schema"], "gctrace.report/3");
     assert_eq!(json["totals"]["pauses"]["count"], 20);
-    let text = text(&report, Style::OF_FILES);
+    let text = full_text(&report, Style::OF_FILES);
     let sentence = json["verdict"]["sentence"].as_str().unwrap();
     let unwrapped = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(unwrapped.starts_with(sentence));
@@ -332,5 +337,5 @@ fn json_says_what_the_text_says() {
 fn an_analysis_without_traces_has_a_report() {
     let mut analysis = Analysis::default();
     analysis.end_trace(TraceCompletion::default(), None);
-    assert!(!text(&super::report(&mut analysis), Style::OF_FILES).is_empty());
+    assert!(!full_text(&super::report(&mut analysis), Style::OF_FILES).is_empty());
 }

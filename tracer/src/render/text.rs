@@ -1,18 +1,17 @@
-//! The text report: verdict, evidence, advice.
+//! The full report: verdict, evidence, advice.
 
 use super::{
     allocations, cause, cleanup, counters, cpu, cuda, evidence, first_screen, garbage, gpu_bounds,
     gpu_devices, gpus, idle, launching, layers, leaks, lines, missing, overview, pressure, ranks,
     steps,
 };
-use crate::document;
-use crate::document::{AdviceBlock, Block, Section, Style, paragraph, plain};
+use crate::document::{AdviceBlock, Block, Section, paragraph, plain};
 use gctrace_analysis::report::{Advice, Report};
 use gctrace_analysis::words;
 
-/// The whole report, in the style's width.
-pub(crate) fn text(report: &Report, style: Style) -> String {
-    let sections = [
+/// The whole report.
+pub(crate) fn full(report: &Report) -> Vec<Section> {
+    vec![
         Section::new("", vec![first_screen::verdict(report)]),
         overview::recording(report),
         overview::pauses(report),
@@ -47,8 +46,7 @@ pub(crate) fn text(report: &Report, style: Style) -> String {
         missing::missing(report),
         Section::new("What to do next", advice(report)),
         Section::new("", footnote(report)),
-    ];
-    document::text(&sections, style)
+    ]
 }
 
 fn advice(report: &Report) -> Vec<Block> {

@@ -1,6 +1,7 @@
 //! The first screen and the verdict at the end of a recording.
 
 use super::{PROBES, Trace, report, training, without_escapes};
+use crate::document;
 use crate::document::{Style, WIDTH};
 use crate::render::first_screen::LINES;
 use crate::render::{first_screen, verdict_lines};
@@ -9,13 +10,14 @@ use gctrace_analysis::report::Report;
 /// The first screen, after checks that apply to every one.
 pub(super) fn screen(report: &Report) -> String {
     let traces = ["trace.json".to_owned()];
-    let text = first_screen(report, &traces, Style::OF_FILES);
+    let shown = |style| document::text(&first_screen(report, &traces, style), style);
+    let text = shown(Style::OF_FILES);
     assert!(text.lines().count() <= LINES, "{text}");
     for line in text.lines() {
         assert!(line.chars().count() <= WIDTH, "too wide: {line}");
         assert_eq!(line, line.trim_end(), "blanks at the end: {line:?}");
     }
-    let colored = first_screen(report, &traces, Style::COLORED);
+    let colored = shown(Style::COLORED);
     assert_eq!(without_escapes(&colored), text);
     assert!(verdict_lines(report).len() <= 5, "{:?}", verdict_lines(report));
     text

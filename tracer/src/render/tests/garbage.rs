@@ -97,6 +97,6 @@ fn more_and_more_cycles_have_a_mean() {
 fn without_garbage_there_is_no_section() {
     let report = report(&[("trace.json", super::training())]);
     assert!(report.garbage.is_none());
-    let text = super::text(&report, Style::OF_FILES);
+    let text = super::full_text(&report, Style::OF_FILES);
     assert!(!text.contains("What the collector frees"), "{text}");
 }

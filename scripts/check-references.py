@@ -6,7 +6,8 @@
 Checked are names that end in .rs, .c, .h, .py, .sh or .md, paths in backticks that start with a
 folder of the repository, and the targets of relative links. A name may be relative to the
 repository, to its file's folder or to any folder between (`layout.rs`, `python/layout.rs`), and may
-contain wildcards. A link's section has to be a heading of its document. A function that a document names after its file and `::` has to be in that file.
+contain wildcards. A link's section has to be a heading of its document. A function that a document names after its file and `::` has to be in that file. In a numbered
+step that begins with a file (`1. `lib.rs`: ...`), each `Type::function` is in a file that the step names.
 Files of CPython, Linux, NVIDIA and others, examples and placeholders are listed in OTHERS. Prints
 FILE:LINE: NAME for each that does not exist; the exit code is then 1.
 """
@@ -30,6 +31,8 @@ QUOTED = re.compile(r"`([\w-]+/[\w./*-]*[\w*/])`")
 FUNCTION = re.compile(r"`([\w./-]+\.rs)::(\w+)`")
 LINK = re.compile(r"\]\(([^)#\s:]+)(?:#[^)]*)?\)")
 SECTION = re.compile(r"\]\(([^)#\s:]*)#([\w-]+)\)")
+STEP = re.compile(r"^\d+\. `([\w/.-]+\.(?:rs|h|c))`(.*?)(?=^\d+\. |^\s*$|\Z)", re.MULTILINE | re.DOTALL)
+METHOD = re.compile(r"`(\w+)::(\w+)`")
 URL = re.compile(r"\w+://\S*|#include\s*<[^>]*>")
 
 OTHERS = [re.compile(f"(?:{pattern})$") for pattern in (
@@ -106,6 +109,18 @@ def sections(document):
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
+def wrong_steps(path, root, paths):
+    """FILE:LINE: NAME for each function that is in no file of its step."""
+    text = (root / path).read_text(encoding="utf-8")
+    for step in STEP.finditer(text):
+        names = [step[1], *re.findall(r"`([\w/.-]+\.(?:rs|h|c))`", step[2])]
+        code = "".join((root / one).read_text(encoding="utf-8") for one in paths
+                       if any(f"/{one}".endswith(f"/{name}") for name in names))
+        for type_name, function in METHOD.findall(step[0]):
+            if not re.search(rf"\bfn {function}\b", code):
+                yield f"{path}:{text[:step.start()].count(chr(10)) + 1}: {type_name}::{function}"
+
+
 def wrong(root):
     """FILE:LINE: NAME for each name that is no file."""
     root = Path(root)
@@ -115,6 +130,8 @@ def wrong(root):
     for path in paths:
         if os.path.splitext(path)[1] not in CHECKED:
             continue
+        if path.endswith(".md"):
+            yield from wrong_steps(path, root, paths)
         for number, line in prose(path, (root / path).read_text(encoding="utf-8", errors="replace")):
             line = URL.sub("", line)
             names = NAME.findall(line)
@@ -138,7 +155,8 @@ def self_test():
     """A repository with right and wrong names: exactly the wrong ones are found."""
     contents = {
         "README.md": "See [the guide](docs/guide.md#start) and [none](docs/none.md), `lib/src`, `lib/gone`, https://a.org/b.md\n",
-        "docs/guide.md": "# Start\n## At `b.rs`: go\n```\n# end\n```\n[1](#at-brs-go) [2](#end) [3](../README.md#start)\nRun `scripts/go.sh TRACE`, then `scripts/went.sh`.\n`lib/src/b.rs::main`, `lib/src/b.rs::mai`\n",
+        "docs/guide.md": "# Start\n## At `b.rs`: go\n```\n# end\n```\n[1](#at-brs-go) [2](#end) [3](../README.md#start)\nRun `scripts/go.sh TRACE`, then `scripts/went.sh`.\n`lib/src/b.rs::main`, `lib/src/b.rs::mai`\n\n"
+                         "1. `lib/src/b.rs`: `B::main` and `A::none`,\n   later.\n2. `a.rs`: `B::main`, of `src/b.rs`.\n3. `a.rs`: `B::main`\n",
         "scripts/go.sh": "#!/bin/sh\n# As lib/src/*.rs has it, not lib/test/*.rs.\necho gone.rs # and lost.rs\n",
         "lib/src/a.rs": "//! Beside b.rs, see also src/b.rs; src/c.rs.\nlet x = \"d.rs\"; // Objects/obmalloc.c\n",
         "lib/src/b.rs": "fn main() {} // `kernel/fork.c`, `e.rs`\n",
@@ -146,7 +164,7 @@ def self_test():
         "lib/p.py": '"""What a.rs does,\nand absent.py.\n"""\nname = "x.py"  # y.py\n',
     }
     expected = ["README.md:1: lib/gone", "README.md:1: docs/none.md", "docs/guide.md:6: #end", "docs/guide.md:6: ../README.md#start",
-                "docs/guide.md:7: scripts/went.sh", "docs/guide.md:8: lib/src/b.rs::mai", "lib/c.c:2: gone.h",
+                "docs/guide.md:7: scripts/went.sh", "docs/guide.md:8: lib/src/b.rs::mai", "docs/guide.md:10: A::none", "docs/guide.md:13: B::main", "lib/c.c:2: gone.h",
                 "lib/p.py:2: absent.py", "lib/p.py:4: y.py", "lib/src/a.rs:1: src/c.rs", "lib/src/b.rs:1: e.rs",
                 "scripts/go.sh:2: lib/test/*.rs", "scripts/go.sh:3: lost.rs"]
     with tempfile.TemporaryDirectory() as folder:

@@ -105,3 +105,21 @@ fn without_code(advice: &Advice, report: &Report, step_function: Option<&str>) -
 fn comment(paragraph: &str) -> String {
     document::blocks_text(&[hanging(paragraph, "# ", "# ")], Style::OF_FILES)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gctrace_analysis::report::AdviceId;
+    use test_kit::garbage::ClosuresRun;
+    use test_kit::{garbage, records, reports};
+
+    #[test]
+    fn the_code_that_breaks_a_cycle() {
+        let run = ClosuresRun::default();
+        let mut end = records::end("the command ended");
+        end.ended_ns = reports::START + garbage::end_ms(run) * reports::MS;
+        let report = reports::report(garbage::records(run), Some(end));
+        let advice = report.advice.iter().find(|advice| advice.id == AdviceId::BreakCycles);
+        insta::assert_snapshot!(text(advice.unwrap(), &report, None));
+    }
+}

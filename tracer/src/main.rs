@@ -11,33 +11,19 @@ mod analyze;
 mod args;
 mod commands;
 mod compare;
-mod document;
 mod export;
-mod files;
 mod heap;
 mod hints;
-#[cfg_attr(not(target_os = "linux"), path = "invoker/elsewhere.rs")]
-mod invoker;
 mod judged;
 mod log;
 mod manual;
-#[cfg_attr(not(target_os = "linux"), path = "platform/elsewhere.rs")]
-mod platform;
-mod print;
-mod render;
 mod report;
-mod setting;
 mod summarize;
-mod text;
-mod unseen;
-mod variables;
 
 #[cfg(target_os = "linux")]
 mod apply;
 #[cfg(target_os = "linux")]
 mod auto;
-#[cfg(target_os = "linux")]
-mod clock;
 #[cfg(target_os = "linux")]
 mod demo;
 #[cfg(target_os = "linux")]
@@ -57,13 +43,13 @@ mod setup;
 #[cfg(target_os = "linux")]
 mod top;
 #[cfg(target_os = "linux")]
-mod trust;
-#[cfg(target_os = "linux")]
 mod tune;
-#[cfg(target_os = "linux")]
-mod wait;
 
 use gctrace_analysis::units;
+#[cfg(target_os = "linux")]
+use gctrace_base::{clock, trust, wait};
+use gctrace_base::{files, invoker, platform, print, text, unseen, variables};
+use gctrace_view::{document, render, setting};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {

@@ -79,8 +79,7 @@ pub(super) fn before(
         Ok(found) => (merge(present, &found), None),
         Err(reason) => {
             let note = format!(
-                "the environment from before {tool} cannot be read ({reason}): PATH is {tool}'s",
-                tool = tool.into_str()
+                "the environment from before {tool} cannot be read ({reason}): PATH is {tool}'s"
             );
             (guess(present, invoker), Some(note))
         }
@@ -103,7 +102,7 @@ fn find(tool: PrivilegeTool) -> Result<ToolEnvironments, String> {
     let mut child = std::process::id();
     for parent in ancestors(child) {
         let status = proc_status::status(parent).map_err(|error| error.to_string())?;
-        if status.name == tool.into_str() && status.effective_user == Some(0) {
+        if status.name == tool.to_string() && status.effective_user == Some(0) {
             return Ok(ToolEnvironments {
                 typed: environment(parent)?,
                 given: environment(child)?,
@@ -111,7 +110,7 @@ fn find(tool: PrivilegeTool) -> Result<ToolEnvironments, String> {
         }
         child = parent;
     }
-    Err(format!("no {} among the ancestors of this process", tool.into_str()))
+    Err(format!("no {tool} among the ancestors of this process"))
 }
 
 /// The ancestors of a process, nearest first, without process 1.

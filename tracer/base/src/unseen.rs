@@ -1,0 +1,60 @@
+//! Words for collections that the injected library could not see, in reports and in record's message.
+
+use crate::units::{count, counted};
+use gctrace_analysis::report::UnseenReport;
+
+/// The clause of a recording; `None` if the library saw all of them.
+pub fn unseen_words(unseen: UnseenReport) -> Option<String> {
+    let UnseenReport { at_start, at_end, uncounted, .. } = unseen;
+    let places = [(at_start, "at the start"), (at_end, "at the end")];
+    let places: Vec<String> = places
+        .into_iter()
+        .filter(|(collections, _)| *collections > 0)
+        .map(|(collections, place)| format!("{} {place}", count(collections)))
+        .collect();
+    let unknown = (uncounted > 0).then(|| {
+        let places = counted(uncounted, "start or end").replace("start or ends", "starts or ends");
+        format!("counted at {places} of interpreters")
+    });
+    let all = counted(at_start.saturating_add(at_end), "collection");
+    let counts = (!places.is_empty())
+        .then(|| format!("{all} not recorded: {} of an interpreter", places.join(", ")));
+    match (counts, unknown) {
+        (None, Some(unknown)) => Some(format!("collections neither recorded nor {unknown}")),
+        (Some(counts), Some(unknown)) => Some(format!("{counts}; not {unknown}")),
+        (counts, None) => counts,
+    }
+}
+
+/// The same of one process, in a cell of a table.
+pub fn unseen_places(unseen: UnseenReport) -> Option<String> {
+    let UnseenReport { at_start, at_end, uncounted, .. } = unseen;
+    let places = [(at_start, "at start"), (at_end, "at end"), (uncounted, "times uncounted")];
+    let places: Vec<String> = places
+        .into_iter()
+        .filter(|(collections, _)| *collections > 0)
+        .map(|(collections, place)| format!("{} {place}", count(collections)))
+        .collect();
+    (!places.is_empty()).then(|| places.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_recorded_is_counted_by_place() {
+        let words = |at_start, at_end, uncounted| {
+            let unseen = UnseenReport { at_start, at_end, uncounted, end_ns: None };
+            (unseen_words(unseen).unwrap_or_default(), unseen_places(unseen).unwrap_or_default())
+        };
+        assert_eq!(words(0, 0, 0), Default::default());
+        let both = words(6, 3, 0);
+        let sentence = "9 collections not recorded: 6 at the start, 3 at the end of an interpreter";
+        assert_eq!((both.0.as_str(), both.1.as_str()), (sentence, "6 at start, 3 at end"));
+        let one = "1 collection not recorded: 1 at the end of an interpreter; not counted at 1 start or end of interpreters";
+        assert_eq!(words(0, 1, 1).0, one);
+        let none = "collections neither recorded nor counted at 2 starts or ends of interpreters";
+        assert_eq!(words(0, 0, 2).0, none);
+    }
+}

@@ -1,0 +1,11 @@
+//! What gctrace's commands show.
+//!
+//! Owns what a [`document`] is and its writers, and the report and comparisons as documents ([`render`]). Neither
+//! reads files nor decides where output goes.
+
+pub mod document;
+pub mod render;
+pub mod setting;
+
+use gctrace_analysis::units;
+use gctrace_base::{print, text, unseen};

@@ -1,0 +1,58 @@
+//! Renders reports as text and JSON.
+//!
+//! Owns the layout of a report, and the sentences of the text form alone; its content and all other
+//! sentences come from `gctrace_analysis`. Neither reads files nor decides where output goes.
+
+mod allocations;
+mod cause;
+mod cleanup;
+mod clocks;
+mod comparison;
+mod counters;
+mod cpu;
+mod cuda;
+mod evidence;
+mod first_screen;
+mod garbage;
+mod gpu_bounds;
+mod gpu_devices;
+mod gpus;
+mod idle;
+mod launching;
+mod layers;
+mod leaks;
+mod lines;
+mod missing;
+mod next;
+mod overview;
+mod page;
+mod pressure;
+mod ranks;
+mod steps;
+mod text;
+
+pub use comparison::{comparison, fact_name};
+pub use first_screen::{first_screen, verdict_lines};
+pub use page::{PAUSES_DRAWN, comparison_page, page};
+pub use text::full;
+
+use gctrace_analysis::Analysis;
+use gctrace_analysis::report::Report;
+use serde::Serialize;
+use std::io;
+use std::io::Write;
+
+/// The report on all traces so far.
+pub fn report(analysis: &mut Analysis) -> Report {
+    analysis.settle();
+    analysis.report()
+}
+
+/// Writes a report or a comparison as JSON (schemas in docs/report-schema.md), followed by a newline.
+pub fn json(report: &impl Serialize, out: &mut impl Write) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, report)?;
+    writeln!(out)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,103 @@
+//! Reports as one self-contained page (`gctrace report`).
+//!
+//! Owns its layout: sections of blocks, made of the sentences and figures of the text report, and of data that
+//! its script draws. Foreign text is escaped by the template, or is JSON without `<`.
+
+mod comparison;
+mod data;
+mod heat;
+mod html;
+mod idle;
+mod layers;
+mod pack;
+mod sections;
+mod stacks;
+
+pub use data::PAUSES_DRAWN;
+
+use self::data::{RunData, RunDrawings};
+use self::html::BlockHtml;
+use crate::document::{Section, WIDEST};
+use crate::print::clean;
+use crate::text::shell_line;
+use askama::Template;
+use gctrace_analysis::Analysis;
+use gctrace_analysis::compare::Comparison;
+use gctrace_analysis::report::Report;
+use std::io;
+use std::path::PathBuf;
+
+/// A page, complete but for its data.
+#[derive(Template)]
+#[template(path = "page.html")]
+struct Page {
+    title: String,
+    sections: Vec<Section>,
+    data: String,
+    css: &'static str,
+    script: String,
+    version: &'static str,
+}
+
+impl Page {
+    /// Its text.
+    fn text(title: &str, sections: Vec<Section>, data: &[RunData]) -> io::Result<String> {
+        let script = [
+            include_str!("page/page.js"),
+            include_str!("page/timeline.js"),
+            include_str!("page/flame.js"),
+            include_str!("page/heat.js"),
+            include_str!("page/layers.js"),
+            include_str!("page/start.js"),
+        ];
+        let page = Self {
+            title: clean::line(title).into_owned(),
+            sections,
+            data: data::json(data)?,
+            css: include_str!("page/page.css"),
+            script: script.join("\n"),
+            version: env!("CARGO_PKG_VERSION"),
+        };
+        page.render().map_err(io::Error::other)
+    }
+}
+
+/// The page on one report and the analysis that it is of, which kept pauses. `traces` are named in commands.
+///
+/// # Errors
+/// None in practice: those of the template.
+pub fn page(analysis: &mut Analysis, report: &Report, traces: &[PathBuf]) -> io::Result<String> {
+    let steps = analysis.step_rows();
+    let drawings = RunDrawings::of(analysis, report, &steps);
+    let sections = sections::of_run(report, &shell_line(traces), &drawings, 0);
+    Page::text(&title(report), sections, &[drawings.data])
+}
+
+/// The page on runs before and after a change: the comparison, and of each side the first run.
+///
+/// # Errors
+/// Those of [`page`].
+pub fn comparison_page(
+    comparison: &Comparison,
+    sides: [(&mut Analysis, &Report); 2],
+) -> io::Result<String> {
+    let mut sections = comparison::sections(comparison);
+    let mut data = Vec::new();
+    for (run, (analysis, report)) in sides.into_iter().enumerate() {
+        let steps = analysis.step_rows();
+        let drawings = RunDrawings::of(analysis, report, &steps);
+        sections.push(comparison::side(report, &drawings, run));
+        data.push(drawings.data);
+    }
+    Page::text("before and after", sections, &data)
+}
+
+/// The command, or how many traces.
+fn title(report: &Report) -> String {
+    let command = report.traces.first().filter(|trace| !trace.command.is_empty());
+    match (report.traces.len() as u64 + report.traces_left_out, command) {
+        (0 | 1, Some(trace)) => super::overview::command(&trace.command, WIDEST),
+        (0 | 1, None) => report.traces.first().map_or_else(String::new, |trace| trace.file.clone()),
+        (many, _) => crate::units::counted(many, "trace"),
+    }
+}

@@ -1,0 +1,346 @@
+//! What the script of a page draws: pauses, steps, stacks, heaps and memory over time.
+//!
+//! Owns the order of the numbers, which `page.js` and its neighbors read.
+
+use super::heat::{HeatData, MOST};
+use super::layers::LayersData;
+use super::pack::{or_zero, pack};
+use super::stacks::PageStacks;
+use crate::units::{counted, three_digits, whole};
+use gctrace_analysis::report::Report;
+use gctrace_analysis::{Analysis, CommonClock, PauseList, PausedProcess, ProcessStepRow, StackId};
+use gctrace_event::GcReason;
+use serde::Serialize;
+use std::collections::HashMap;
+
+/// Pauses that a page draws one by one; of more the longest. With 7 bytes each, 2 MB.
+pub const PAUSES_DRAWN: usize = 280_000;
+/// Processes whose steps are drawn along the pauses.
+const STEPS_DRAWN: usize = 8;
+/// Processes whose heap is drawn, and lines of memory.
+const HEAPS_DRAWN: usize = 6;
+/// Times that pauses which are not drawn one by one are summed by.
+const SLOTS: u64 = 1000;
+
+/// One run. Times are in ns after the start of its first trace.
+#[derive(Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct RunData {
+    duration: u64,
+    /// Names of the processes with pauses.
+    processes: Vec<String>,
+    /// Columns of the pauses: start in µs after that of the one before, length; generation (3: unknown),
+    /// reason and stack; objects freed; process, if there are several. Their number comes first.
+    pauses: String,
+    /// Start, length and time by generation of those that are not among them.
+    not_listed: Vec<[u64; 6]>,
+    phases: Vec<(&'static str, u64, u64)>,
+    steps: Vec<StepsData>,
+    strings: Vec<String>,
+    frames: String,
+    stacks: String,
+    /// Stack, time by generation (0, 1, 2, unknown), and number of pauses.
+    flame: String,
+    heaps: Vec<HeapData>,
+    memories: Vec<MemoryData>,
+    layers: Vec<LayersData>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    heat: Option<HeatData>,
+}
+
+/// The steps of a process.
+#[derive(Serialize)]
+struct StepsData {
+    name: String,
+    /// Its place among the processes with pauses.
+    process: Option<usize>,
+    /// Columns: start after that of the one before, length, time in collections; their number first.
+    packed: String,
+}
+
+/// Full collections of a process: start, objects traversed, length.
+#[derive(Serialize)]
+struct HeapData {
+    name: String,
+    points: Vec<[u64; 3]>,
+}
+
+/// Memory of a process: time, MiB.
+#[derive(Serialize)]
+struct MemoryData {
+    name: String,
+    points: Vec<(u64, f64)>,
+}
+
+/// What a run has to draw.
+pub(super) struct RunDrawings {
+    pub(super) data: RunData,
+    pub(super) has_pauses: bool,
+    pub(super) has_stacks: bool,
+    pub(super) has_heaps: bool,
+    pub(super) has_memory: bool,
+    pub(super) has_layers: bool,
+    pub(super) has_steps: bool,
+    pub(super) has_heat: bool,
+    /// What is left out of the timeline; empty if nothing is.
+    pub(super) not_drawn: String,
+}
+
+impl RunDrawings {
+    /// Of a settled analysis and its report.
+    pub(super) fn of(analysis: &mut Analysis, report: &Report, steps: &[ProcessStepRow]) -> Self {
+        let clock = analysis.common_clock(report.runs);
+        let list = analysis.pause_list(&clock, PAUSES_DRAWN);
+        let mut stacks = PageStacks::default();
+        let flame = flame(analysis, &mut stacks);
+        let has_stacks = !flame.is_empty();
+        let pauses = pauses(analysis, &list, &mut stacks);
+        let heaps = heaps(report, &clock);
+        let memories = memories(analysis, &clock);
+        let layers = LayersData::of(report, &clock, name);
+        let (strings, frames) = stacks.frames();
+        let heat = HeatData::of(steps, MOST).filter(|_| steps.len() > 1);
+        Self {
+            has_pauses: !list.pauses.is_empty(),
+            has_stacks,
+            has_heaps: !heaps.is_empty(),
+            has_memory: !memories.is_empty(),
+            has_layers: !layers.is_empty(),
+            has_steps: !steps.is_empty(),
+            has_heat: heat.is_some(),
+            not_drawn: not_drawn(&list),
+            data: RunData {
+                duration: list.duration_ns,
+                processes: list.processes.iter().map(name).collect(),
+                pauses: pack(pauses),
+                not_listed: slots(&list),
+                phases: phases(report, &clock),
+                steps: steps
+                    .iter()
+                    .take(STEPS_DRAWN)
+                    .map(|row| steps_of(row, &list, &clock))
+                    .collect(),
+                strings: strings.to_vec(),
+                frames: pack(frames.iter().copied()),
+                stacks: pack(stacks.nodes().iter().copied()),
+                flame: pack(flame),
+                heaps,
+                memories,
+                layers,
+                heat,
+            },
+        }
+    }
+}
+
+/// `rank 3`, `process 4242`.
+fn name(process: &PausedProcess) -> String {
+    match (process.rank, process.pid) {
+        (Some(rank), _) => format!("rank {rank}"),
+        (None, Some(pid)) => format!("process {pid}"),
+        (None, None) => "other processes".to_owned(),
+    }
+}
+
+fn pauses(analysis: &Analysis, list: &PauseList, stacks: &mut PageStacks) -> Vec<u64> {
+    let mut known: HashMap<StackId, u64> = HashMap::new();
+    let mut node = |stack: Option<StackId>| match stack {
+        None => 0,
+        Some(stack) => {
+            *known.entry(stack).or_insert_with(|| stacks.node(&analysis.frames_of(stack)))
+        }
+    };
+    let all = &list.pauses;
+    let mut numbers = vec![all.len() as u64];
+    let mut last_us = 0;
+    for pause in all {
+        numbers.push((pause.at_ns / 1000).saturating_sub(last_us));
+        last_us = pause.at_ns / 1000;
+    }
+    numbers.extend(all.iter().map(|pause| shown(pause.duration_ns)));
+    numbers.extend(all.iter().map(|pause| {
+        let generation = u64::from(pause.generation.map_or(3, |generation| generation.min(3)));
+        let reason = match pause.reason {
+            GcReason::Unknown => 0,
+            GcReason::Automatic => 1,
+            GcReason::Manual => 2,
+            GcReason::Shutdown => 3,
+        };
+        generation | reason << 2 | node(pause.stack) << 4
+    }));
+    numbers.extend(all.iter().map(|pause| or_zero(pause.collected)));
+    if list.processes.len() > 1 {
+        numbers.extend(all.iter().map(|pause| pause.process as u64));
+    }
+    numbers
+}
+
+/// A length, below a millisecond as it is shown: with three digits. More would be a sixth of the page.
+fn shown(ns: u64) -> u64 {
+    if !(1000..1_000_000).contains(&ns) {
+        return ns;
+    }
+    let us: Option<f64> = three_digits(ns as f64 / 1e3).parse().ok();
+    us.map_or(ns, |us| whole(us * 1e3))
+}
+
+/// Sums of the whole run, those of the pauses that are not drawn included.
+fn flame(analysis: &Analysis, stacks: &mut PageStacks) -> Vec<u64> {
+    let mut sums: HashMap<u64, [u64; 5]> = HashMap::new();
+    for stack in analysis.stacks().flat_map(|process| process.stacks()) {
+        let sum = sums.entry(stacks.node(&stack.frames())).or_default();
+        let generations = [0, 1, 2, gctrace_event::Pause::UNKNOWN_GENERATION];
+        for (place, generation) in generations.into_iter().enumerate() {
+            let pauses = stack.of_generation(generation);
+            sum[place] = sum[place].saturating_add(pauses.time_ns);
+            sum[4] = sum[4].saturating_add(pauses.count);
+        }
+    }
+    let mut sums: Vec<(u64, [u64; 5])> = sums.into_iter().filter(|(_, sum)| sum[4] > 0).collect();
+    sums.sort_unstable();
+    sums.into_iter().flat_map(|(stack, sum)| [[stack].as_slice(), &sum].concat()).collect()
+}
+
+fn slots(list: &PauseList) -> Vec<[u64; 6]> {
+    let width_ns = list.duration_ns.div_ceil(SLOTS).max(1);
+    let mut sums: std::collections::BTreeMap<u64, [u64; 6]> = std::collections::BTreeMap::new();
+    for some in &list.not_listed {
+        let slot = some.at_ns / width_ns;
+        let sum = sums.entry(slot).or_insert([slot * width_ns, width_ns, 0, 0, 0, 0]);
+        let times = some.by_generation.iter().map(|pauses| pauses.time_ns);
+        sum[2..].iter_mut().zip(times).for_each(|(sum, ns)| *sum = sum.saturating_add(ns));
+    }
+    sums.into_values().collect()
+}
+
+/// That some pauses are summed.
+fn not_drawn(list: &PauseList) -> String {
+    let sums = list.not_listed.iter().flat_map(|some| some.by_generation);
+    let count: u64 = sums.map(|pauses| pauses.count).sum();
+    let shortest = list.pauses.iter().map(|pause| pause.duration_ns).min().unwrap_or(0);
+    match count {
+        0 => String::new(),
+        count => format!(
+            "The {} longest pauses are drawn one by one. {}, none longer than {}, only in the sums \
+             above.",
+            crate::units::count(list.pauses.len() as u64),
+            counted(count, "other"),
+            crate::units::duration(shortest),
+        ),
+    }
+}
+
+fn phases(report: &Report, clock: &CommonClock) -> Vec<(&'static str, u64, u64)> {
+    let Some(phases) = report.phases.as_ref().filter(|phases| phases.steps.is_some()) else {
+        return Vec::new();
+    };
+    let all =
+        [("start-up", &phases.start_up), ("training", &phases.training), ("exit", &phases.exit)];
+    let known = all.into_iter().filter(|(_, phase)| phase.duration_ns > 0);
+    let span = known.map(|(name, phase)| {
+        let start_ns = clock.after_start(phases.trace, phase.after_start_ns);
+        (name, start_ns, start_ns.saturating_add(phase.duration_ns))
+    });
+    span.collect()
+}
+
+fn steps_of(row: &ProcessStepRow, list: &PauseList, clock: &CommonClock) -> StepsData {
+    let same = |process: &PausedProcess| match row.rank {
+        Some(rank) => process.rank == Some(rank),
+        None => (process.trace, process.pid) == (row.trace, Some(row.pid)),
+    };
+    let mut numbers = vec![row.steps.len() as u64];
+    let mut last_ns = 0;
+    for step in &row.steps {
+        let at_ns = clock.after_first(row.trace, step.start_ns);
+        numbers.push(at_ns.saturating_sub(last_ns));
+        last_ns = at_ns.max(last_ns);
+    }
+    numbers.extend(row.steps.iter().map(|step| step.duration_ns));
+    numbers.extend(row.steps.iter().map(|step| or_zero(step.gc_ns)));
+    StepsData {
+        name: super::heat::name(row),
+        process: list.processes.iter().position(same),
+        packed: pack(numbers),
+    }
+}
+
+fn heaps(report: &Report, clock: &CommonClock) -> Vec<HeapData> {
+    let with = report.processes.iter().filter_map(|process| {
+        let growth = process.growth.as_ref().filter(|growth| growth.over_time.len() > 1)?;
+        let points = growth.over_time.iter().map(|point| {
+            let at_ns = clock.after_start(process.trace, point.after_start_ns);
+            [at_ns, point.objects, point.duration_ns]
+        });
+        let of = PausedProcess { trace: process.trace, pid: Some(process.pid), rank: process.rank };
+        Some(HeapData { name: name(&of), points: points.collect() })
+    });
+    with.take(HEAPS_DRAWN).collect()
+}
+
+/// Resident memory, then what is on GPUs, of each process.
+#[expect(clippy::cast_precision_loss, reason = "it is drawn")]
+fn memories(analysis: &Analysis, clock: &CommonClock) -> Vec<MemoryData> {
+    let lists = analysis.memory_lists(clock);
+    let is_one = lists.len() == 1;
+    let lines = lists.iter().flat_map(|list| {
+        let of = if is_one { String::new() } else { format!("{}, ", name(&list.process)) };
+        let line = |what: &str, samples: &[(u64, u64)]| {
+            let points = samples.iter();
+            let points = points.map(|(at_ns, bytes)| (*at_ns, *bytes as f64 / f64::from(1 << 20)));
+            MemoryData { name: format!("{of}{what}"), points: points.collect() }
+        };
+        [line("resident", &list.resident), line("on GPUs", &list.on_devices)]
+    });
+    lines.filter(|line| line.points.len() > 1).take(HEAPS_DRAWN).collect()
+}
+
+/// JSON for a script element: no `<`, whatever names contain.
+pub(super) fn json(runs: &[RunData]) -> serde_json::Result<String> {
+    Ok(serde_json::to_string(runs)?.replace('<', "\\u003c"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::duration;
+    use gctrace_analysis::PausesNotListed;
+    use gctrace_analysis::report::PauseTotal;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// What is packed is shown as the report shows it.
+        #[test]
+        fn lengths_are_shown_as_in_the_report(ns in 0u64..20_000_000) {
+            prop_assert_eq!(duration(shown(ns)), duration(ns));
+            prop_assert!(shown(ns).abs_diff(ns) <= ns / 190);
+        }
+    }
+
+    #[test]
+    fn no_name_ends_the_script() {
+        let data = RunData { processes: vec!["</script><!--".to_owned()], ..RunData::default() };
+        let json = json(&[data]).unwrap();
+        assert!(!json.contains('<'), "{json}");
+        let read: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(read[0]["processes"][0], "</script><!--");
+    }
+
+    #[test]
+    fn what_is_not_drawn_is_stated() {
+        let mut list = PauseList::default();
+        assert_eq!(not_drawn(&list), "");
+        let some = |at_ns, count| {
+            let sum = PauseTotal { count, time_ns: count * 1000 };
+            let by_generation = [sum, PauseTotal::default(), sum, PauseTotal::default()];
+            PausesNotListed { at_ns, width_ns: 1 << 20, by_generation }
+        };
+        list.duration_ns = 2_000_000_000;
+        list.not_listed = vec![some(0, 3), some(1, 4), some(1_999_999_999, 5)];
+        assert!(not_drawn(&list).contains("24 others"), "{}", not_drawn(&list));
+        let slots = slots(&list);
+        assert_eq!(slots.len(), 2, "one and the other end");
+        assert_eq!(slots[0][2..], [7000, 0, 7000, 0]);
+        assert_eq!(slots[1], [1_998_000_000, 2_000_000, 5000, 0, 5000, 0]);
+    }
+}

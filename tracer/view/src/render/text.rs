@@ -1,0 +1,89 @@
+//! The full report: verdict, evidence, advice.
+
+use super::{
+    allocations, cause, cleanup, counters, cpu, cuda, evidence, first_screen, garbage, gpu_bounds,
+    gpu_devices, gpus, idle, launching, layers, leaks, lines, missing, overview, pressure, ranks,
+    steps,
+};
+use crate::document::{AdviceBlock, Block, Section, paragraph, plain};
+use gctrace_analysis::report::{Advice, Report};
+use gctrace_analysis::words;
+
+/// The whole report.
+pub fn full(report: &Report) -> Vec<Section> {
+    vec![
+        Section::new("", vec![first_screen::verdict(report)]),
+        overview::recording(report),
+        overview::pauses(report),
+        overview::processes(report),
+        lines::lines(report),
+        lines::stacks(report),
+        evidence::longest(report),
+        evidence::freed_nothing(report),
+        garbage::garbage(report),
+        evidence::growth(report),
+        leaks::section(report),
+        evidence::explicit_calls(report),
+        cleanup::section(report),
+        pressure::pressure(report),
+        allocations::allocations(report),
+        cause::cause(report),
+        gpu_bounds::gpu_bounds(report),
+        ranks::ranks(report),
+        steps::steps(report),
+        gpu_devices::gpu_work(report),
+        gpu_devices::gpu_devices(report),
+        idle::idle(report),
+        launching::launching(report),
+        cuda::cuda(report),
+        evidence::processor(report),
+        counters::counters(report),
+        cpu::cpu(report),
+        cpu::off_cpu(report),
+        layers::layers(report),
+        gpus::gpus(report),
+        evidence::own_cost(report),
+        missing::missing(report),
+        Section::new("What to do next", advice(report)),
+        Section::new("", footnote(report)),
+    ]
+}
+
+fn advice(report: &Report) -> Vec<Block> {
+    if report.runs < 2 && report.advice.is_empty() {
+        return vec![paragraph(first_screen::nothing(report))];
+    }
+    let mut blocks = Vec::new();
+    for (index, advice) in report.advice.iter().enumerate() {
+        if index > 0 {
+            blocks.push(Block::Gap);
+        }
+        blocks.push(change(index, advice, report));
+    }
+    blocks
+}
+
+/// A change to make; `index` is its place in the report's list.
+pub(super) fn change(index: usize, advice: &Advice, report: &Report) -> Block {
+    Block::Advice(AdviceBlock {
+        number: index + 1,
+        action: advice.action.clone(),
+        why: advice.why.clone(),
+        saves: saves(advice, report),
+        code: advice.code.clone().unwrap_or_default(),
+        risk: advice.risk.clone().unwrap_or_default(),
+    })
+}
+
+/// What an advice saves, and saved elsewhere, in a sentence or two; empty if it saves no time.
+fn saves(advice: &Advice, report: &Report) -> String {
+    let saves = words::advice::saves(advice, report).map(|saves| format!("Saves {saves}."));
+    let sentences: Vec<String> = saves.into_iter().chain(words::advice::measured(advice)).collect();
+    sentences.join(" ")
+}
+
+fn footnote(report: &Report) -> Vec<Block> {
+    let basis = plain("Figures are measured unless marked (inferred) or (predicted).");
+    let gaps = report.not_covered.iter().map(|gap| plain(format!("Not covered: {gap}")));
+    std::iter::once(basis).chain(gaps).collect()
+}

@@ -185,14 +185,14 @@ check "record -p, as in the manifest" records
 check "doctor, as in the manifest" says "ok privileges" "ok other users" "Recording will work" -- doctor
 check "the DaemonSet's own command" exporter
 check "no capabilities: record -p" says "missing CAP_BPF, CAP_PERFMON" "add: [BPF, PERFMON" -- --keep "" "${record[@]}"
-check "no capabilities: top" says "missing CAP_BPF, CAP_PERFMON" -- --keep "" top --plain -n 1
+check "no capabilities: top" says "missing CAP_BPF, CAP_PERFMON" -- --keep "" top --format text -n 1
 check "no capabilities: doctor" says "MISSING privileges" "add: [BPF, PERFMON" -- --keep "" doctor
 check "BPF: record -p" says "missing CAP_PERFMON" -- --keep BPF "${record[@]}"
 check "BPF, PERFMON: record -p" says "CAP_SYS_PTRACE" -- --keep BPF,PERFMON "${record[@]}"
-check "BPF, PERFMON: top" says "processes of other users are not recorded" -- --keep BPF,PERFMON top --plain -n 1
+check "BPF, PERFMON: top" says "processes of other users are not recorded" -- --keep BPF,PERFMON top --format text -n 1
 check "BPF, PERFMON: doctor" says "note other users" "CAP_SYS_PTRACE is needed" -- --keep BPF,PERFMON doctor
 check "without DAC_READ_SEARCH: record -p" never_nothing_lost
-check "without DAC_READ_SEARCH: top" says "CAP_DAC_READ_SEARCH" -- --keep BPF,PERFMON,SYS_PTRACE top --plain -n 2
+check "without DAC_READ_SEARCH: top" says "CAP_DAC_READ_SEARCH" -- --keep BPF,PERFMON,SYS_PTRACE top --format text -n 2
 check "without DAC_READ_SEARCH: doctor" says "note other users" "CAP_DAC_READ_SEARCH is needed" -- --keep BPF,PERFMON,SYS_PTRACE doctor
 check "no hostPID: record -p" says "hostPID: true" -- --own-pids record -p 1 -d 1 -o /out/few.json
 check "no hostPID: doctor" says "in a pid namespace of its own" -- --own-pids doctor

@@ -266,7 +266,7 @@ def ancestor(round):
     victim = " ".join(round.victim(copies=6))
     words = " ".join(round.whims() + ["-n", "3", "-d", "0.2"] if round.mode == "top" else
                      round.whims() + ["-d", "%.2f" % round.random.uniform(0.1, 1)])
-    verb = "top --plain --record" if round.mode == "top" else "record -o"
+    verb = "top --format text --record" if round.mode == "top" else "record -o"
     gctrace = "%s %s %s -p $$ %s" % (round.options.gctrace, verb, round.trace, words)
     script = "%s; /bin/echo between; wait; /bin/echo over; exit 9"
     reference = round.reference(["sh", "-c", "%s & " % victim + script % ":"])

@@ -126,7 +126,7 @@ class Round:
     def record(self, command, *words, **settings):
         """Starts gctrace with a command."""
         if self.mode == "top":
-            line = ["top", "--plain", "-d", "0.2", "--record", self.trace, "--output", self.file("output")]
+            line = ["top", "--format", "text", "-d", "0.2", "--record", self.trace, "--output", self.file("output")]
             line += ["--mode", self.how] + self.whims()
         elif self.mode in WITHOUT_TRACE:
             line = WITHOUT_TRACE[self.mode](self) + ["-o", os.path.join(os.path.dirname(self.trace), "result")]
@@ -137,7 +137,7 @@ class Round:
 
     def attach(self, pid, trace, *words):
         """Starts gctrace on a running process."""
-        line = ["top", "--plain", "--record"] if self.mode == "top" else ["record", "-o"]
+        line = ["top", "--format", "text", "--record"] if self.mode == "top" else ["record", "-o"]
         return self.start(line + [trace, "-p", str(pid)] + self.whims() + list(words), output="lines")
 
     def whims(self):

@@ -63,7 +63,7 @@ def started():
     return number
 
 
-found = run("sums", *traces, "--", "--json", output="local.json")
+found = run("sums", *traces, "--", "--format", "json", output="local.json")
 assert found[0] == 0 and "sums: summaries of {} traces, 0 failed\n".format(len(traces)) in found[1], found
 assert os.path.exists("killed") and started() == len(traces) + 1, "no worker was killed"
 
@@ -72,7 +72,7 @@ files.mkdir("bucket")
 files.put(list(traces), ["bucket/job 42%/" + trace for trace in traces])
 os.rmdir("killed")
 bucket = ("s3://bucket/sums/", "s3://bucket/job 42%/rank*.json")
-found = run(*bucket, "--", "--json", output="bucket.json")
+found = run(*bucket, "--", "--format", "json", output="bucket.json")
 assert found[0] == 0 and "s3://bucket/sums/: summaries of {} traces, 0 failed\n".format(len(traces)) in found[1], found
 assert os.path.exists("killed") and started() == len(traces) + 1, "no worker was killed"
 

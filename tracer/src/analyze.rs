@@ -49,29 +49,35 @@ pub(crate) const LIMIT_EXCEEDED: u8 = 3;
 /// # Errors
 /// No trace can be read, or the report cannot be written.
 pub(crate) fn run(config: &AnalyzeArgs) -> anyhow::Result<u8> {
-    let page = config.page();
-    let (mut analysis, code) = match page {
-        Some(_) => read_for_page(&config.traces, config.jobs)?,
-        None => read_all(&config.traces, config.jobs)?,
-    };
+    let format = config.report.format();
+    let is_page = format == ReportFormat::Page;
+    let read = if is_page { read_for_page } else { read_all };
+    let (mut analysis, code) = read(&config.traces, config.jobs)?;
     let mut report = render::report(&mut analysis);
     let limits: Vec<_> = config.fail_if.iter().map(|limit| check(&report, *limit)).collect();
     let costliest = judged::costliest(&report).cloned();
-    if let Some(path) = page {
-        let content = render::page(&mut analysis, &report, &config.traces)?;
-        write_page(path, &config.traces, config.force, &content)?;
-    } else {
-        if config.format() == ReportFormat::Json {
-            report.condense();
+    if format == ReportFormat::Json {
+        report.condense();
+    }
+    let page = is_page.then(|| render::page(&mut analysis, &report, &config.traces)).transpose()?;
+    let content = |out: &mut dyn io::Write| match &page {
+        Some(page) => out.write_all(page.as_bytes()),
+        None => write(&report, config, &limits, out),
+    };
+    match config.report.file() {
+        Some(path) => {
+            let force = config.report.force;
+            write_export(path, &Invoker::detect(), &config.traces, force, &content)?;
         }
-        match config.file() {
-            Some(path) => {
-                let content = |out: &mut dyn io::Write| write(&report, config, &limits, out);
-                let invoker = Invoker::detect();
-                write_export(path, &invoker, &config.traces, config.force, &content)?;
-            }
-            None => print::unless_closed(show(&report, config, &limits))
-                .context("cannot write the report to standard output")?,
+        None => {
+            let written = match format {
+                ReportFormat::Text => {
+                    let style = Style::of_output();
+                    print::styled_answer(&document::text(&sections(&report, config, style), style))
+                }
+                _ => print::exactly(content),
+            };
+            print::unless_closed(written).context("cannot write the report to standard output")?;
         }
     }
     judged::report(&limits, costliest.as_ref());
@@ -218,18 +224,6 @@ pub(crate) fn all_failed(mut failures: Vec<anyhow::Error>) -> anyhow::Error {
     last.unwrap_or_else(|| anyhow::anyhow!("no trace given: gctrace analyze trace.json"))
 }
 
-fn show(report: &Report, config: &AnalyzeArgs, limits: &[JudgedLimit]) -> io::Result<()> {
-    match config.format() {
-        ReportFormat::Text => {
-            let style = Style::of_output();
-            print::styled_answer(&document::text(&sections(report, config, style), style))
-        }
-        ReportFormat::Json | ReportFormat::Markdown => {
-            print::exactly(|out| write(report, config, limits, out))
-        }
-    }
-}
-
 fn sections(report: &Report, config: &AnalyzeArgs, style: Style) -> Vec<Section> {
     let name = |trace: &PathBuf| trace.display().to_string();
     let traces: Vec<String> = config.traces.iter().map(name).collect();
@@ -243,12 +237,14 @@ fn write(
     out: &mut dyn io::Write,
 ) -> io::Result<()> {
     let sections = || sections(report, config, Style::OF_FILES);
-    match config.format() {
-        ReportFormat::Text => print::answer_to(out, &document::text(&sections(), Style::OF_FILES)),
+    match config.report.format() {
         ReportFormat::Json => render::json(report, &mut print::JsonEscaper(out)),
         ReportFormat::Markdown => {
             let text = judged::markdown(&report.verdict.sentence, limits, &sections());
             print::answer_to(out, &text)
+        }
+        ReportFormat::Text | ReportFormat::Page => {
+            print::answer_to(out, &document::text(&sections(), Style::OF_FILES))
         }
     }
 }

@@ -29,7 +29,6 @@ use anyhow::Context as _;
 use gctrace_settings::ApplyRequest;
 use render::CommandReport;
 use std::io;
-use std::path::Path;
 
 /// Exit code if the command succeeded and none of the settings was applied in it.
 const NOTHING_APPLIED: u8 = 1;
@@ -49,21 +48,21 @@ pub(crate) fn run(config: &ApplyArgs, verbosity: Verbosity) -> anyhow::Result<u8
 
 fn apply(config: &ApplyArgs, verbosity: Verbosity) -> anyhow::Result<u8> {
     let request = ApplyRequest::of(wanted(config.gc.as_ref(), &config.from, config.advice)?);
-    let function = config.step_function().map(str::to_owned);
+    let function = config.start.step_function().map(str::to_owned);
     let function = function.or_else(|| step_function(&config.from));
     let invoker = Invoker::detect();
-    if let Some(path) = output_file(config) {
+    if let Some(path) = config.report.file() {
         anyhow::ensure!(
-            config.force || !path.exists(),
+            config.report.force || !path.exists(),
             "{} exists and was not overwritten; --force overwrites it",
             path.display()
         );
     }
     let StartedCommand { launch, mut supervisor, session } = StartedCommand::start(
-        &config.command,
+        &config.start.command,
         &invoker,
-        config.as_root,
-        config.prints_to_stdout(),
+        config.start.as_root,
+        config.report.is_on_stdout(),
         &request,
         function.as_deref(),
     )?;
@@ -80,32 +79,26 @@ fn apply(config: &ApplyArgs, verbosity: Verbosity) -> anyhow::Result<u8> {
     Ok(if code == 0 && failure.is_some() { NOTHING_APPLIED } else { code })
 }
 
-/// The file that the report is written to; `None`: one of the standard streams.
-fn output_file(config: &ApplyArgs) -> Option<&Path> {
-    let file = config.output.as_deref();
-    file.filter(|_| !config.prints_to_stdout())
-}
-
 fn write(
     report: &CommandReport,
     config: &ApplyArgs,
     invoker: &Invoker,
     verbosity: Verbosity,
 ) -> anyhow::Result<()> {
-    if let Some(path) = output_file(config) {
-        let content = |out: &mut dyn io::Write| match config.format() {
+    if let Some(path) = config.report.file() {
+        let content = |out: &mut dyn io::Write| match config.report.format() {
             OutputFormat::Text => print::answer_to(out, &(report.lines().join("\n") + "\n")),
             OutputFormat::Json => report.json(&mut print::JsonEscaper(out)),
         };
-        return Ok(write_export(path, invoker, &[], config.force, &content)?);
+        return Ok(write_export(path, invoker, &[], config.report.force, &content)?);
     }
-    if !config.prints_to_stdout() {
+    if !config.report.is_on_stdout() {
         if verbosity > Verbosity::Quiet {
             report.lines().iter().for_each(print::message);
         }
         return Ok(());
     }
-    let written = match config.format() {
+    let written = match config.report.format() {
         OutputFormat::Text => print::answer(&(report.lines().join("\n") + "\n")),
         OutputFormat::Json => print::exactly(|out| report.json(&mut print::JsonEscaper(out))),
     };

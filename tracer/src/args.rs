@@ -7,15 +7,18 @@ mod analyze;
 mod apply;
 mod auto;
 mod choices;
+mod command;
 mod compare;
 #[cfg(target_os = "linux")]
 mod configured;
 mod demo;
 mod dump;
 mod export;
+mod groups;
 mod heap;
 mod keep;
 mod limits;
+mod output;
 mod record;
 mod setup;
 mod sources;
@@ -35,21 +38,25 @@ pub(crate) use configured::ConfiguredOptions;
 pub(crate) use demo::DemoConfig;
 pub(crate) use dump::DumpArgs;
 pub(crate) use export::{ExportArgs, ExportFormat, StackWeight};
-pub(crate) use heap::{HeapConfig, HeapQuestion, HeapTarget};
+pub(crate) use heap::{HeapArgs, HeapQuestion, HeapTarget};
 pub(crate) use keep::KeepConfig;
+#[cfg(test)]
+pub(crate) use keep::{DailyLimit, KeepLimit};
 pub(crate) use limits::{ChangeLimit, Increase, ReportLimit};
+pub(crate) use output::OutputArgs;
 pub(crate) use record::{RecordConfig, RecordTarget};
 pub(crate) use setup::SetupConfig;
-pub(crate) use summarize::{Shard, SummarizeConfig};
-pub(crate) use take_heap::{HeapProgram, TakeHeapConfig};
-pub(crate) use top::{DisplayChoice, TopConfig};
+pub(crate) use summarize::{Shard, SummarizeArgs};
+pub(crate) use take_heap::{HeapProgram, TakeHeapArgs};
+pub(crate) use top::{DisplayChoice, TopArgs};
 pub(crate) use tune::TuneArgs;
 pub(crate) use values::is_trace_name;
 
 use crate::print;
 use crate::print::clean;
+use clap::builder::{OsStringValueParser, TypedValueParser as _};
 use clap::error::ErrorKind;
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -64,6 +71,12 @@ pub(crate) const LOAD_LIBRARY: &str = "__load-library";
 /// definition. All others must be typed: those that write files, listen, name processes or other programs' settings, or
 /// give rights.
 const CONFIGURABLE: &str = "configurable";
+
+/// An option that has another name now, and the new spelling.
+type OldSpelling = (&'static str, &'static str);
+
+/// Hidden options that scripts may use.
+const OLD_SPELLINGS: [OldSpelling; 2] = [("json", "--format json"), ("plain", "--format text")];
 
 /// Exit code of a usage error.
 const USAGE: u8 = 2;
@@ -114,28 +127,13 @@ Exit code: 0 if a command can be recorded in any mode; 1 if not.";
     propagate_version = true,
     after_help = EXAMPLES,
     args_conflicts_with_subcommands = true,
-    override_usage = "gctrace [record] [OPTIONS] -- COMMAND...\n       \
-                      gctrace record [OPTIONS] -p PID\n       \
-                      gctrace top [OPTIONS] [-p PID | -- COMMAND...]\n       \
-                      gctrace analyze TRACE...\n       \
-                      gctrace report TRACE... [-o FILE]\n       \
-                      gctrace advice TRACE... N\n       \
-                      gctrace apply --gc SETTING -- COMMAND...\n       \
-                      gctrace compare BEFORE... -- AFTER... | COMMAND...\n       \
-                      gctrace tune [OPTIONS] -- COMMAND...\n       \
-                      gctrace heap -p PID | --at-full N -- COMMAND...\n       \
-                      gctrace heap show|why|dominators|diff FILE...\n       \
-                      gctrace dump -p PID\n       \
-                      gctrace export TRACE... -o FILE\n       \
-                      gctrace doctor\n       \
-                      gctrace demo\n       \
-                      gctrace setup"
+    override_usage = "gctrace [OPTIONS] -- COMMAND...\n       gctrace SUBCOMMAND [OPTIONS]..."
 )]
 struct Cli {
     #[command(subcommand)]
-    subcommand: Option<Subcommands>,
+    subcommand: Option<Invocation>,
     #[command(flatten)]
-    record: record::RecordArgs,
+    record: Box<RecordConfig>,
     #[command(flatten)]
     voice: VerbosityArgs,
 }
@@ -162,61 +160,61 @@ impl VerbosityArgs {
     }
 }
 
-#[derive(Debug, Subcommand)]
-enum Subcommands {
+/// The requested subcommand with its options.
+#[derive(Debug, PartialEq, Subcommand)]
+pub(crate) enum Invocation {
     /// Record a command or a running process (the default subcommand)
     #[command(
         after_help = record::EXAMPLES,
         override_usage = "gctrace [record] [OPTIONS] -- COMMAND...\n       \
                           gctrace record [OPTIONS] -p PID"
     )]
-    Record(record::RecordArgs),
-    /// Live view of a command, a running process, or every Python process
+    Record(Box<RecordConfig>),
+    /// Live view of a command, a process or every Python process
     #[command(after_help = top::EXAMPLES, override_usage = top::USAGE)]
-    Top(top::TopArgs),
-    /// Report on traces: what the collector cost, why it ran, what to do next
+    Top(Box<TopArgs>),
+    /// Report on traces: what the collector cost, why, what to do next
     #[command(after_help = ANALYZE_EXAMPLES)]
-    Analyze(analyze::AnalyzeArgs),
+    Analyze(AnalyzeArgs),
     /// Write the report as one page for the browser, to zoom and to send
     #[command(after_help = analyze::REPORT_EXAMPLES)]
-    Report(analyze::ReportArgs),
+    Report(ReportArgs),
     /// Reduce traces to summaries for one report on all: on many machines, resumed after failures
     #[command(after_help = summarize::EXAMPLES)]
-    Summarize(summarize::SummarizeArgs),
+    Summarize(SummarizeArgs),
     /// Print the code of one advice, its risk and how to check it
     #[command(after_help = analyze::EXAMPLES)]
-    Advice(analyze::AdviceArgs),
-    /// Start a command with other settings of the collector, applied at its training steps
+    Advice(AdviceArgs),
+    /// Start a command with other settings of the collector
     #[command(after_help = apply::EXAMPLES, override_usage = apply::USAGE)]
-    Apply(apply::ApplyArgs),
-    /// Find the right setting of the collector while a command runs, hold it, prove what it saves
+    Apply(ApplyArgs),
+    /// Find a setting of the collector while a command runs, and hold it
     #[command(after_help = auto::EXAMPLES, override_usage = auto::USAGE)]
-    Auto(auto::AutoArgs),
-    /// Compare runs before and after a change: what changed, and whether it helped
+    Auto(AutoArgs),
+    /// Compare runs before and after a change: whether it helped
     #[command(after_help = compare::EXAMPLES, override_usage = compare::USAGE)]
-    Compare(compare::CompareArgs),
-    /// Measure which settings of the collector are the fastest, by turns in the program itself
+    Compare(CompareArgs),
+    /// Measure which settings of the collector are the fastest
     #[command(after_help = tune::EXAMPLES)]
-    Tune(tune::TuneArgs),
-    /// Take the heap of a program; its objects: what they are, why they are alive, what retains memory, what is new
+    Tune(TuneArgs),
+    /// Take a heap; why objects are alive, what retains memory
     #[command(after_help = heap::EXAMPLES, override_usage = heap::USAGE)]
-    Heap(heap::HeapArgs),
-    /// What a program does now: the Python stacks of its threads, its collector, its memory
+    Heap(HeapArgs),
+    /// What a program does now: stacks of its threads, collector, memory
     #[command(after_help = dump::EXAMPLES)]
-    Dump(dump::DumpArgs),
-    /// Write flame graphs of collection time by the Python stack that triggered it; tables and timelines;
-    /// pictures of a path or a cycle of a heap
+    Dump(DumpArgs),
+    /// Flame graphs, timelines and tables of traces; pictures of heaps
     #[command(after_help = export::EXAMPLES)]
-    Export(export::ExportArgs),
+    Export(ExportArgs),
     /// Try gctrace on any machine: record and explain a training program on a simulated GPU
     #[command(after_help = demo::EXAMPLES)]
-    Demo(demo::DemoConfig),
+    Demo(DemoConfig),
     /// Check what works on this machine, what does not, and the command that fixes it
     #[command(after_help = DOCTOR_EXAMPLES)]
     Doctor(DoctorArgs),
     /// Install this gctrace for all users, with its libraries, manual pages and completions
     #[command(after_help = setup::EXAMPLES)]
-    Setup(setup::SetupConfig),
+    Setup(SetupConfig),
     /// Print a shell completion script
     Completions {
         /// Shell to generate the script for
@@ -243,63 +241,35 @@ enum Subcommands {
     },
 }
 
-#[derive(Args, Debug)]
-struct DoctorArgs {
+/// What `gctrace doctor` is to do: examine the machine, unless interpreters are named.
+#[derive(Args, Clone, Debug, PartialEq)]
+pub(crate) struct DoctorArgs {
     /// Explain how the collector is found in these interpreters (executables or pids)
-    #[arg(long, value_name = "PATH|PID", num_args = 1..)]
-    python: Vec<OsString>,
+    #[arg(long, value_name = "PATH|PID", num_args = 1.., value_parser = OsStringValueParser::new().map(python))]
+    pub(crate) python: Vec<InterpreterArg>,
     /// Show which options come from gctrace.toml and GCTRACE_ARGS, and what of these is ignored
     #[arg(long, conflicts_with = "python")]
-    config: bool,
+    pub(crate) config: bool,
 }
 
-/// The requested subcommand with its validated options.
-#[derive(Debug, PartialEq)]
-pub(crate) enum Invocation {
-    /// Report on traces.
-    Analyze(AnalyzeArgs),
-    /// Write a page on traces.
-    Report(ReportArgs),
-    /// Summarize traces.
-    Summarize(SummarizeConfig),
-    /// Print an advice.
-    Advice(AdviceArgs),
-    /// Compare runs.
-    Compare(CompareArgs),
-    /// Answer a question about heaps.
-    Heap(HeapConfig),
-    /// Write flame graphs, or a heap in another format.
-    Export(ExportArgs),
-    /// Print a completion script.
-    Completions(clap_complete::Shell),
-    /// Print the manual page of gctrace, or write all pages into the directory.
-    Man(Option<PathBuf>),
-    /// Record a command or a process.
-    Record(RecordConfig),
-    /// Show the live view.
-    Top(Box<TopConfig>),
-    /// Start a command with settings of the collector, or take them back.
-    Apply(ApplyArgs),
-    /// Find the right setting while a command runs, or give everything back.
-    Auto(AutoArgs),
-    /// Measure settings against each other.
-    Tune(TuneArgs),
-    /// Take the heap of a program.
-    TakeHeap(TakeHeapConfig),
-    /// Print what a program does now.
-    Dump(DumpArgs),
-    /// Record and explain the demo program on a simulated GPU.
-    Demo(DemoConfig),
-    /// Examine this machine.
-    Doctor(DoctorConfig),
-    /// Install this gctrace, or remove what was installed.
-    Setup(SetupConfig),
-    /// Run as the guardian (`guardian.rs`).
-    Guardian,
-    /// Run as the guardian of the terminal.
-    TerminalGuardian,
-    /// Load the injected library once, without capabilities.
-    LoadLibrary(PathBuf),
+impl Invocation {
+    /// Completes the options.
+    ///
+    /// # Errors
+    /// What is missing or contradictory, and clap does not find. Without the usage.
+    fn check(&mut self, verbosity: Verbosity) -> Result<(), clap::Error> {
+        match self {
+            Self::Record(args) => args.check(verbosity),
+            Self::Top(args) => args.check(),
+            Self::Apply(args) => args.check(),
+            Self::Auto(args) => args.check(),
+            Self::Compare(args) => args.check(),
+            Self::Tune(args) => args.check(),
+            Self::Heap(args) if args.question.is_none() => args.take.program().map(|_| ()),
+            Self::Export(args) => args.check(),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Which messages gctrace prints; each level includes the levels before it.
@@ -314,15 +284,6 @@ pub(crate) enum Verbosity {
     Verbose,
     /// Also debug messages (`-vv`).
     Debug,
-}
-
-/// Whether `gctrace doctor` examines the machine or explains interpreters.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct DoctorConfig {
-    /// Interpreters to explain; if empty, the machine is examined.
-    pub python: Vec<InterpreterArg>,
-    /// Configured options are shown instead.
-    pub config: bool,
 }
 
 /// An interpreter named on the command line.
@@ -342,14 +303,19 @@ pub(crate) fn parse() -> Result<(Invocation, Verbosity), clap::Error> {
     let arguments: Vec<OsString> = std::env::args_os().collect();
     #[cfg(target_os = "linux")]
     let arguments = configured::completed(arguments);
-    interpret(arguments.clone()).map_err(|error| {
+    let parsed = interpret(arguments.clone()).map_err(|error| {
         // clap quotes arguments verbatim; a newline in one could forge a line of output.
         let harmless = arguments.iter().map(|word| match word.to_str() {
             Some(text) => clean::line(text).into_owned().into(),
             None => word.clone(),
         });
         interpret(harmless).err().unwrap_or(error)
-    })
+    });
+    let (action, verbosity, old) = parsed?;
+    if let Some((old, new)) = old.filter(|_| verbosity > Verbosity::Quiet) {
+        print::message(format!("--{old} is an old spelling of {new}"));
+    }
+    Ok((action, verbosity))
 }
 
 /// Prints a usage error, help or the version. Returns the exit code.
@@ -372,22 +338,33 @@ pub(crate) fn explain(error: &clap::Error) -> u8 {
 
 /// Parses `arguments`, without the verbosity. Errors are usage errors, ready to print.
 fn try_parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation, clap::Error> {
-    interpret(arguments).map(|(action, _)| action)
+    interpret(arguments).map(|(action, ..)| action)
 }
 
 fn interpret(
     arguments: impl IntoIterator<Item = OsString>,
-) -> Result<(Invocation, Verbosity), clap::Error> {
+) -> Result<(Invocation, Verbosity, Option<OldSpelling>), clap::Error> {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let matches = command()
         .try_get_matches_from(&arguments)
         .map_err(|error| values::explain_missing_dashes(error, &arguments))
         .map_err(|error| with_usage(error, "record"))?;
-    let cli = Cli::from_arg_matches(&matches)?;
-    let verbosity = cli.voice.verbosity();
     let subcommand = matches.subcommand_name().unwrap_or("record");
-    let action = action(cli, verbosity).map_err(|error| with_usage(error, subcommand))?;
-    Ok((action, verbosity))
+    let checked = Cli::from_arg_matches(&matches).and_then(|cli| {
+        let verbosity = cli.voice.verbosity();
+        let mut action = cli.subcommand.unwrap_or(Invocation::Record(cli.record));
+        action.check(verbosity).map(|()| (action, verbosity, old_spelling(&matches)))
+    });
+    checked.map_err(|error| with_usage(error, subcommand))
+}
+
+/// The first old spelling that was used.
+fn old_spelling(mut matches: &ArgMatches) -> Option<OldSpelling> {
+    while let Some((_, of_subcommand)) = matches.subcommand() {
+        matches = of_subcommand;
+    }
+    let is_used = |name: &str| matches.try_get_one(name).is_ok_and(|used| used == Some(&true));
+    OLD_SPELLINGS.into_iter().find(|(old, _)| is_used(old))
 }
 
 /// With the usage of this subcommand, in which it was made.
@@ -400,53 +377,11 @@ fn with_usage(error: clap::Error, subcommand: &str) -> clap::Error {
     }
 }
 
-/// What the parsed words ask for. Errors have no usage yet.
-fn action(cli: Cli, verbosity: Verbosity) -> Result<Invocation, clap::Error> {
-    Ok(match cli.subcommand {
-        None => Invocation::Record(record::config(cli.record, verbosity)?),
-        Some(Subcommands::Record(record)) => Invocation::Record(record::config(record, verbosity)?),
-        Some(Subcommands::Top(top)) => Invocation::Top(Box::new(top::config(top, verbosity)?)),
-        Some(Subcommands::Analyze(analyze)) => Invocation::Analyze(analyze),
-        Some(Subcommands::Report(report)) => Invocation::Report(report),
-        Some(Subcommands::Summarize(summarize)) => {
-            Invocation::Summarize(summarize::config(summarize)?)
-        }
-        Some(Subcommands::Advice(advice)) => Invocation::Advice(advice),
-        Some(Subcommands::Apply(apply)) => {
-            apply.check()?;
-            Invocation::Apply(apply)
-        }
-        Some(Subcommands::Auto(auto)) => {
-            auto.check()?;
-            Invocation::Auto(auto)
-        }
-        Some(Subcommands::Compare(compare)) => Invocation::Compare(compare.checked()?),
-        Some(Subcommands::Tune(tune)) => {
-            tune.check()?;
-            Invocation::Tune(tune)
-        }
-        Some(Subcommands::Heap(heap)) => heap::config(heap)?,
-        Some(Subcommands::Dump(dump)) => Invocation::Dump(dump),
-        Some(Subcommands::Export(export)) => Invocation::Export(export.checked()?),
-        Some(Subcommands::Demo(demo)) => Invocation::Demo(demo),
-        Some(Subcommands::Doctor(doctor)) => Invocation::Doctor(DoctorConfig {
-            python: doctor.python.into_iter().map(python).collect(),
-            config: doctor.config,
-        }),
-        Some(Subcommands::Setup(setup)) => Invocation::Setup(setup),
-        Some(Subcommands::Completions { shell }) => Invocation::Completions(shell),
-        Some(Subcommands::Man { directory }) => Invocation::Man(directory),
-        Some(Subcommands::Guardian) => Invocation::Guardian,
-        Some(Subcommands::TerminalGuardian) => Invocation::TerminalGuardian,
-        Some(Subcommands::LoadLibrary { path }) => Invocation::LoadLibrary(path),
-    })
-}
-
 /// The configuration of `gctrace -- COMMAND`, for `gctrace doctor`.
 pub(crate) fn usual_recording(command: &str) -> RecordConfig {
     let line = ["gctrace", "--", command].map(OsString::from);
     match try_parse(line) {
-        Ok(Invocation::Record(config)) => config,
+        Ok(Invocation::Record(config)) => *config,
         // Unreachable: this line always parses as a recording.
         Ok(_) => usage_error(ErrorKind::InvalidSubcommand, "not a recording").exit(),
         Err(error) => error.exit(),
@@ -460,7 +395,7 @@ pub(crate) fn usual_recording(command: &str) -> RecordConfig {
 pub(crate) fn recording(options: Vec<OsString>) -> Result<RecordConfig, clap::Error> {
     let line = ["gctrace".into(), "record".into()];
     match try_parse(line.into_iter().chain(options))? {
-        Invocation::Record(config) => Ok(config),
+        Invocation::Record(config) => Ok(*config),
         _ => Err(usage_error(ErrorKind::InvalidSubcommand, "not a recording")),
     }
 }
@@ -470,13 +405,13 @@ pub(crate) fn command() -> clap::Command {
     // As in perf and strace, a subcommand needs no `--` before the traced command.
     let last = |arg: clap::Arg| arg.last(false).trailing_var_arg(true);
     let configurable = || clap::ArgGroup::new(CONFIGURABLE).multiple(true);
-    Cli::command()
+    groups::shown_in_groups(Cli::command())
         .group(configurable())
         .mut_subcommands(|sub| sub.group(configurable()))
         .mut_subcommand("record", |record| record.mut_arg("command", last))
         .mut_subcommand("top", |top| top.mut_arg("command", last))
         .mut_subcommand("apply", |apply| apply.mut_arg("command", last))
-        .mut_subcommand("tune", |tune| tune.mut_arg("command", last))
+        .mut_subcommand("tune", |tune| tune.mut_arg("command", |arg| last(arg).required(true)))
 }
 
 /// The same with what clap derives from it: which options are in which group, and those of every subcommand.

@@ -43,11 +43,11 @@ pub(crate) fn run(config: &AutoArgs, verbosity: Verbosity) -> anyhow::Result<u8>
     }
     let invoker = Invoker::detect();
     let search_for = SearchRequest {
-        command: &config.command,
-        as_root: config.as_root,
+        command: &config.start.command,
+        as_root: config.start.as_root,
         answers_on_stdout: false,
         options: config.options(),
-        step_function: config.step_function(),
+        step_function: config.start.step_function(),
     };
     let SearchedCommand { found, ended, .. } =
         search(&search_for, &invoker, verbosity, |_, _| false)?;
@@ -57,7 +57,7 @@ pub(crate) fn run(config: &AutoArgs, verbosity: Verbosity) -> anyhow::Result<u8>
         serde_json::to_writer_pretty(&mut out, &found)?;
         out.write_all(b"\n")
     };
-    let path = config.output();
+    let path = &config.output;
     let written = if config.force {
         write_export(path, &invoker, &[], true, &content).map(|()| path.to_owned())
     } else {

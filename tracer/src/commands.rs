@@ -1,6 +1,6 @@
 //! Every command by its name. The ceiling of this crate: only `main.rs` knows it.
 
-use crate::args::{Invocation, Verbosity};
+use crate::args::{HeapArgs, Invocation, Verbosity};
 use crate::{advice, analyze, compare, export, heap, manual, print, report, summarize};
 #[cfg(target_os = "linux")]
 use crate::{
@@ -16,26 +16,26 @@ pub(crate) fn run(action: Invocation, verbosity: Verbosity) -> anyhow::Result<u8
     #[cfg(target_os = "linux")]
     privileges::keep_what_is_needed()?;
     match &action {
-        Invocation::Completions(shell) => {
+        Invocation::Completions { shell } => {
             let written = print::exactly(|out| manual::completions(*shell, out));
             Ok(print::unless_closed(written).map(|()| 0)?)
         }
-        Invocation::Man(None) => {
+        Invocation::Man { directory: None } => {
             let written = print::exactly(manual::page);
             Ok(print::unless_closed(written).map(|()| 0)?)
         }
-        Invocation::Man(Some(directory)) => Ok(manual::write(directory).map(|()| 0)?),
+        Invocation::Man { directory: Some(directory) } => Ok(manual::write(directory).map(|()| 0)?),
         Invocation::Analyze(config) => analyze::run(config),
         Invocation::Report(config) => report::run(config),
         Invocation::Summarize(config) => summarize::run(config),
         Invocation::Advice(config) => advice::run(config),
         Invocation::Compare(config) => compare::run(config),
-        Invocation::Heap(config) => heap::run(config),
+        Invocation::Heap(HeapArgs { question: Some(question), .. }) => heap::run(question),
         Invocation::Export(config) => export::run(config),
         #[cfg(target_os = "linux")]
         Invocation::Record(config) => record::run(config),
         #[cfg(target_os = "linux")]
-        Invocation::Top(config) => top::run(config),
+        Invocation::Top(config) => top::run(config, verbosity),
         #[cfg(target_os = "linux")]
         Invocation::Apply(config) => apply::run(config, verbosity),
         #[cfg(target_os = "linux")]
@@ -43,7 +43,7 @@ pub(crate) fn run(action: Invocation, verbosity: Verbosity) -> anyhow::Result<u8
         #[cfg(target_os = "linux")]
         Invocation::Tune(config) => tune::run(config, verbosity),
         #[cfg(target_os = "linux")]
-        Invocation::TakeHeap(config) => heap::take::run(config),
+        Invocation::Heap(config) => heap::take::run(&config.take),
         #[cfg(target_os = "linux")]
         Invocation::Dump(config) => dump::run(config),
         #[cfg(target_os = "linux")]
@@ -57,7 +57,7 @@ pub(crate) fn run(action: Invocation, verbosity: Verbosity) -> anyhow::Result<u8
         #[cfg(target_os = "linux")]
         Invocation::TerminalGuardian => Ok(guardian::guard_terminal().map(|()| 0)?),
         #[cfg(target_os = "linux")]
-        Invocation::LoadLibrary(path) => launch::load(path).map(|()| 0),
+        Invocation::LoadLibrary { path } => launch::load(path).map(|()| 0),
         #[cfg(not(target_os = "linux"))]
         action => {
             let _ = (action, verbosity);

@@ -69,7 +69,7 @@ pub(crate) fn run(config: &CompareArgs) -> anyhow::Result<u8> {
         Some(_) => Vec::new(),
         None => limits::judged(&comparison, &config.fail_if),
     };
-    let written = match config.format {
+    let written = match config.form.of(None) {
         ReportFormat::Text => {
             let style = Style::of_output();
             let sections = render::comparison(&comparison, style);
@@ -78,6 +78,7 @@ pub(crate) fn run(config: &CompareArgs) -> anyhow::Result<u8> {
         ReportFormat::Json => {
             print::exactly(|out| render::json(&comparison, &mut print::JsonEscaper(out)))
         }
+        ReportFormat::Page => anyhow::bail!("a page is a file: -o FILE.html"),
         ReportFormat::Markdown => {
             let sections = render::comparison(&comparison, Style::OF_FILES);
             let text = judged::markdown(&comparison.verdict.sentence, &limits, &sections);

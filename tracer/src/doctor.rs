@@ -9,7 +9,7 @@ mod explain;
 mod interpreters;
 mod machine;
 
-use crate::args::{ConfiguredOptions, DoctorConfig, InterpreterArg, described};
+use crate::args::{ConfiguredOptions, DoctorArgs, InterpreterArg, described};
 use crate::doctor::interpreters::InterpreterExaminer;
 use crate::doctor::machine::HostFacts;
 use crate::print;
@@ -18,7 +18,7 @@ use std::io;
 
 /// Runs the checks and prints the result. Returns the exit code: 0 if recording will work (or each
 /// named interpreter was resolved, or configured options were shown), 1 if not.
-pub(crate) fn run(config: &DoctorConfig) -> io::Result<u8> {
+pub(crate) fn run(config: &DoctorArgs) -> io::Result<u8> {
     if config.config {
         let lines = ConfiguredOptions::read(&described()).lines();
         print::unless_closed(print::answer(&(lines.join("\n") + "\n")))?;

@@ -40,7 +40,7 @@ pub(crate) fn run(config: &DumpArgs) -> anyhow::Result<u8> {
         reason: gctrace_ebpf::waits_for,
     };
     let (state, gpus) = (look(pid, &options)?, gpus(pid));
-    let written = match config.format {
+    let written = match config.form.of(None) {
         // What is known now first: a recorder may have much.
         OutputFormat::Text => print::answer(&text(&state, &gpus)).and_then(|()| {
             let recorded = last_pauses::of(pid);

@@ -12,7 +12,7 @@ mod text;
 
 pub(crate) use picture::Picture;
 
-use crate::args::{HeapConfig, HeapQuestion, HeapTarget, OutputFormat};
+use crate::args::{HeapQuestion, HeapTarget, OutputFormat};
 use crate::document::Style;
 use crate::files::is_stdout;
 use crate::{files, print, render};
@@ -22,7 +22,7 @@ use gctrace_heap::{Dominators, Heap, HeapGraph, MAGIC, NodeIndex, diff};
 use std::fs::File;
 use std::io;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Names of types that are suggested for an unknown one.
 const SUGGESTIONS: usize = 5;
@@ -32,11 +32,11 @@ const SUGGESTIONS: usize = 5;
 /// # Errors
 /// A heap cannot be read, heaps are not of one process, nothing of the name is in it, or the output
 /// cannot be written.
-pub(crate) fn run(config: &HeapConfig) -> anyhow::Result<u8> {
-    let heaps = config.files.iter().map(|file| read(file));
+pub(crate) fn run(question: &HeapQuestion) -> anyhow::Result<u8> {
+    let heaps = question.files().iter().map(|file| read(file));
     let heaps: Vec<Heap> = heaps.collect::<anyhow::Result<_>>()?;
-    let report = answer(config, &heaps)?;
-    let written = match config.format {
+    let report = answer(question, &heaps)?;
+    let written = match question.format() {
         OutputFormat::Text => print::styled_answer(&text::answer(&report, Style::of_output())),
         OutputFormat::Json => {
             print::exactly(|out| render::json(&report, &mut print::JsonEscaper(out)))
@@ -46,30 +46,31 @@ pub(crate) fn run(config: &HeapConfig) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-fn answer(config: &HeapConfig, heaps: &[Heap]) -> anyhow::Result<HeapReport> {
+fn answer(question: &HeapQuestion, heaps: &[Heap]) -> anyhow::Result<HeapReport> {
     let heap = heaps.first().context("no heap given")?;
-    let answer = match &config.question {
-        HeapQuestion::Show => HeapAnswer::Show(heap.show(config.rows)),
-        HeapQuestion::Why(target) => {
+    let (files, rows) = (question.files(), question.rows());
+    let answer = match question {
+        HeapQuestion::Show(_) => HeapAnswer::Show(heap.show(rows)),
+        HeapQuestion::Why { target, .. } => {
             let nodes = find(heap, target)?;
-            HeapAnswer::Why(heap.why(&name(target), &nodes, config.rows))
+            HeapAnswer::Why(heap.why(&name(target), &nodes, rows))
         }
-        HeapQuestion::Dominators => {
-            HeapAnswer::Dominators(heap.retained(&Dominators::new(heap), config.rows))
+        HeapQuestion::Dominators(_) => {
+            HeapAnswer::Dominators(heap.retained(&Dominators::new(heap), rows))
         }
-        HeapQuestion::Diff => {
-            check_order(config, heaps)?;
-            HeapAnswer::Diff(diff(heaps, config.rows).context("a comparison needs two heaps")?)
+        HeapQuestion::Diff { .. } => {
+            check_order(files, heaps)?;
+            HeapAnswer::Diff(diff(heaps, rows).context("a comparison needs two heaps")?)
         }
     };
-    let files: Vec<String> = config.files.iter().map(|file| file.display().to_string()).collect();
+    let files: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
     Ok(HeapReport::new(files.iter().map(String::as_str).zip(heaps), answer))
 }
 
 /// Heaps that can be compared: of one process, oldest first.
-fn check_order(config: &HeapConfig, heaps: &[Heap]) -> anyhow::Result<()> {
+fn check_order(files: &[PathBuf], heaps: &[Heap]) -> anyhow::Result<()> {
     let headers: Vec<_> = heaps.iter().map(|heap| &heap.graph().header).collect();
-    for (files, pair) in config.files.windows(2).zip(headers.windows(2)) {
+    for (files, pair) in files.windows(2).zip(headers.windows(2)) {
         let ([older, newer], [before, after]) = (files, pair) else {
             continue;
         };

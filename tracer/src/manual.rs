@@ -87,10 +87,11 @@ mod tests {
     use std::fs;
     use test_kit::limit::WithTimeout as _;
 
-    /// All visible subcommands, with the long names of their options.
+    /// All visible subcommands, with the long names of their visible options.
     fn everything() -> Vec<(String, Vec<String>)> {
         let options = |command: &clap::Command| {
-            let longs = command.get_arguments().filter_map(clap::Arg::get_long);
+            let visible = command.get_arguments().filter(|option| !option.is_hide_set());
+            let longs = visible.filter_map(clap::Arg::get_long);
             longs.map(str::to_owned).collect()
         };
         let command = crate::args::command();

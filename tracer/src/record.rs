@@ -30,7 +30,7 @@ mod supervision;
 mod torch_version;
 mod trace;
 
-use crate::args::{RecordConfig, RecordTarget, Shard, SummarizeConfig, Verbosity};
+use crate::args::{RecordConfig, RecordTarget, SummarizeArgs, Verbosity};
 use crate::files::{NewTrace, lock};
 use crate::launch::{CommandEnd, LaunchPlan, RunningCommand, Signals};
 pub(crate) use crate::record::examination::Unexamined;
@@ -109,10 +109,10 @@ pub(crate) fn run_to_trace(config: &RecordConfig) -> anyhow::Result<(u8, Option<
     }
     if let (Some(trace), Some(directory)) = (&trace, &config.summary) {
         // The exit code is the command's: without a summary there still is the trace.
-        let summarized = summarize::run(&SummarizeConfig {
+        let summarized = summarize::run(&SummarizeArgs {
             traces: vec![trace.clone()],
             output: directory.clone(),
-            shard: Shard::ALL,
+            shard: None,
             jobs: Some(NonZeroUsize::MIN),
         });
         if let Err(error) = summarized {

@@ -1,14 +1,14 @@
 //! `gctrace report`: one page for the browser, to look at and to send.
 //!
-//! Owns the name of the page and whether a browser opens it. `analyze` reads the traces, `render/page.rs` makes
-//! the page.
+//! Owns the name of the page and whether a browser opens it: otherwise it is `gctrace analyze -o FILE.html`, and
+//! `--perfetto` is `gctrace export -o FILE.pftrace`.
 
 mod perfetto;
 
-use crate::args::ReportArgs;
+use crate::args::{AnalyzeArgs, OutputArgs, ReportArgs, ReportFormat};
 use crate::files::STANDARD_STREAM;
 use crate::invoker::Invoker;
-use crate::{analyze, platform, print, render, variables};
+use crate::{analyze, platform, print, variables};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -24,13 +24,13 @@ pub(crate) fn run(config: &ReportArgs) -> anyhow::Result<u8> {
     if config.perfetto {
         return perfetto::run(config);
     }
-    let (mut analysis, code) = analyze::read_for_page(&config.traces, config.jobs)?;
-    let report = render::report(&mut analysis);
-    let page = render::page(&mut analysis, &report, &config.traces)?;
-    let named = config.output.clone();
-    let path =
-        named.unwrap_or_else(|| file_name(config.traces.first().map(PathBuf::as_path), "html"));
-    analyze::write_page(&path, &config.traces, config.force, &page)?;
+    let path = output(config, "html");
+    let code = analyze::run(&AnalyzeArgs {
+        traces: config.traces.clone(),
+        jobs: config.jobs,
+        report: OutputArgs::new(ReportFormat::Page, path.clone(), config.force),
+        ..AnalyzeArgs::default()
+    })?;
     if config.output.is_none() {
         // `mailto:x.html` alone would be an address, and `-x.html` an option.
         let is_open = std::path::absolute(&path).is_ok_and(|file| open(file.as_os_str()));
@@ -38,6 +38,12 @@ pub(crate) fn run(config: &ReportArgs) -> anyhow::Result<u8> {
         print::message(format!("wrote {}{what}", path.display()));
     }
     Ok(code)
+}
+
+/// The file to write: the one that is named, else one named after the first trace.
+fn output(config: &ReportArgs, extension: &str) -> PathBuf {
+    let named = config.output.clone();
+    named.unwrap_or_else(|| file_name(config.traces.first().map(PathBuf::as_path), extension))
 }
 
 /// `runs/trace.json.gz` becomes `trace.html`, if that is the extension.

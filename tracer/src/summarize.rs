@@ -5,7 +5,7 @@
 //! the file, `files/summary.rs` its writing, `analyze.rs` reads summaries.
 
 use crate::analyze::{ReadProgress, TraceItems};
-use crate::args::SummarizeConfig;
+use crate::args::{Shard, SummarizeArgs};
 use crate::files::is_stdout;
 use crate::files::segments::segments_in;
 use crate::invoker::Invoker;
@@ -35,13 +35,14 @@ enum Summarized {
 ///
 /// # Errors
 /// A trace is named twice, the directory cannot be created, or no summary can be made.
-pub(crate) fn run(config: &SummarizeConfig) -> anyhow::Result<u8> {
+pub(crate) fn run(config: &SummarizeArgs) -> anyhow::Result<u8> {
     analyze::check_distinct(&config.traces)?;
     let named = names(&config.traces)?;
     let invoker = Invoker::detect();
     files::create_directory(&config.output, &invoker)?;
+    let shard = config.shard.unwrap_or(Shard::ALL);
     let numbered = named.iter().enumerate();
-    let of_shard = numbered.filter(|(at, _)| at % config.shard.count == config.shard.index);
+    let of_shard = numbered.filter(|(at, _)| at % shard.count == shard.index);
     let traces: Vec<&(String, &Path)> = of_shard.map(|(_, trace)| trace).collect();
     let paths: Vec<&Path> = traces.iter().map(|(_, path)| *path).collect();
     let progress = ReadProgress::new(&paths);

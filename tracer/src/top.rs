@@ -13,7 +13,7 @@ mod view;
 
 pub(crate) use live_handle::LiveHandle;
 
-use crate::args::{DisplayChoice, RecordConfig, RecordTarget, TopConfig, Verbosity};
+use crate::args::{DisplayChoice, RecordConfig, RecordTarget, TopArgs, Verbosity};
 use crate::clock::nanoseconds;
 use crate::invoker::Invoker;
 use crate::launch::{CommandEnd, LaunchPlan, Signals};
@@ -33,11 +33,12 @@ use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
 /// Records and displays as configured. Returns the exit code of gctrace.
-pub(crate) fn run(config: &TopConfig) -> anyhow::Result<u8> {
+pub(crate) fn run(config: &TopArgs, verbosity: Verbosity) -> anyhow::Result<u8> {
     // Before any thread exists, so that all of them inherit the mask.
     let signals = Signals::block().context("cannot block signals")?;
-    let mut top = LiveSetup::new(config);
-    let plan = RecordingPlan::new(&config.recording)?;
+    let recorded = config.recording(verbosity);
+    let mut top = LiveSetup::new(config, &recorded);
+    let plan = RecordingPlan::new(&recorded)?;
     let shared = top.open(plan.header())?;
     let mut recording = plan.prepare(signals, Some(Box::new(Arc::clone(&shared))))?;
     if let Some(launch) = recording.launch_plan() {
@@ -45,11 +46,11 @@ pub(crate) fn run(config: &TopConfig) -> anyhow::Result<u8> {
     }
     recording.start()?;
     let shown = top.show(&shared)?;
-    let why = follow(&mut recording, &shared, &shown, &config.recording)?;
+    let why = follow(&mut recording, &shared, &shown, &recorded)?;
     let (closed, mut command) = recording.close(why);
     let closing: Vec<String> =
         closed.iter().flat_map(|outcome| &outcome.sentences).cloned().collect();
-    let ended = ended_words(why, &config.recording.target);
+    let ended = ended_words(why, &recorded.target);
     shared.end(std::iter::once(ended).chain(closing.clone()).collect());
     let stays = stays(why, &command, config);
     shown.finish(stays, &mut command)?;
@@ -89,7 +90,8 @@ fn follow(
 
 /// Display, metrics server and output, opened before the recording starts.
 struct LiveSetup<'a> {
-    config: &'a TopConfig,
+    config: &'a TopArgs,
+    recording: &'a RecordConfig,
     show: DisplayChoice,
     output: CommandOutput,
     /// The terminal, until the view takes it over.
@@ -100,23 +102,24 @@ struct LiveSetup<'a> {
 
 impl<'a> LiveSetup<'a> {
     /// Falls back to lines if the view is not possible.
-    fn new(config: &'a TopConfig) -> Self {
-        let show = match (config.options.show(), view::possible()) {
+    fn new(config: &'a TopArgs, recording: &'a RecordConfig) -> Self {
+        let show = match (config.show(), view::possible()) {
             (DisplayChoice::View, Err(why)) => {
                 tracing::warn!("printing lines instead of the view: {why}");
                 DisplayChoice::Lines
             }
             (show, _) => show,
         };
-        Self { config, show, output: CommandOutput::default(), terminal: None, server: None }
+        let output = CommandOutput::default();
+        Self { config, recording, show, output, terminal: None, server: None }
     }
 
     /// Opens what the display needs; no program was touched yet.
     fn open(&mut self, header: &TraceHeader) -> anyhow::Result<Arc<LiveHandle>> {
-        let long_pause_ns = nanoseconds(self.config.options.long_pause);
+        let long_pause_ns = nanoseconds(self.config.long_pause);
         let shared = Arc::new(LiveHandle::new(Live::new(header.clone(), long_pause_ns)));
-        if let Some(address) = self.config.options.listen {
-            let arguments = self.config.options.listen_arguments;
+        if let Some(address) = self.config.listen {
+            let arguments = self.config.listen_arguments;
             let server = MetricsServer::start(address, arguments, Arc::clone(&shared))?;
             if !server.address().ip().is_loopback() {
                 tracing::warn!(
@@ -125,7 +128,7 @@ impl<'a> LiveSetup<'a> {
                     server.address()
                 );
             }
-            if self.config.recording.verbosity > Verbosity::Quiet {
+            if self.recording.verbosity > Verbosity::Quiet {
                 print::message(format!("metrics at http://{}/metrics", server.address()));
             }
             self.server = Some(server);
@@ -138,7 +141,7 @@ impl<'a> LiveSetup<'a> {
 
     /// Redirects the command's standard streams.
     fn redirect(&mut self, launch: &mut LaunchPlan) -> anyhow::Result<()> {
-        let asked = self.config.options.output.as_deref();
+        let asked = self.config.output.as_deref();
         let on_screen = self.show == DisplayChoice::View;
         self.output = CommandOutput::open(asked, on_screen, launch, &Invoker::detect())?;
         Ok(())
@@ -160,22 +163,21 @@ impl<'a> LiveSetup<'a> {
             DisplayChoice::Json => PrintForm::Json,
         };
         let shared = Arc::clone(shared);
-        let printer =
-            Printer::start(shared, form, config.options.interval, config.options.iterations);
+        let printer = Printer::start(shared, form, config.interval, config.iterations);
         let printer = printer.context("cannot start the printer thread")?;
         Ok(LiveDisplay::Printed(printer))
     }
 
     fn view(&self) -> ViewConfig {
-        let command = match &self.config.recording.target {
+        let command = match &self.recording.target {
             RecordTarget::Command(words) => Some(shell_line(words)),
             RecordTarget::Process(_) | RecordTarget::Everything => None,
         };
         // Set and not empty (no-color.org).
         let no_color = crate::variables::text("NO_COLOR").is_some();
         ViewConfig {
-            interval: self.config.options.interval,
-            iterations: self.config.options.iterations,
+            interval: self.config.interval,
+            iterations: self.config.iterations,
             output: self.output.written().cloned(),
             command,
             colors: !no_color,
@@ -186,16 +188,15 @@ impl<'a> LiveSetup<'a> {
     fn print_summary(&self, why: EndReason, command: &CommandSupervisor, closing: &[String]) {
         let continues = command.command().filter(|_| !matches!(why, EndReason::CommandEnded(_)));
         let place = self.output.dismiss(continues.is_some());
-        if self.config.recording.verbosity == Verbosity::Quiet {
+        if self.recording.verbosity == Verbosity::Quiet {
             return;
         }
         // Printed figures stay readable; the view's screen is gone.
-        let is_summarized =
-            self.show == DisplayChoice::View || self.config.recording.output.is_some();
+        let is_summarized = self.show == DisplayChoice::View || self.recording.output.is_some();
         let mut sentences = match (why, is_summarized) {
             (EndReason::Left, _) => Vec::new(),
             (_, true) | (EndReason::ProcessEnded, _) => {
-                vec![ended_words(why, &self.config.recording.target)]
+                vec![ended_words(why, &self.recording.target)]
             }
             _ => Vec::new(),
         };
@@ -252,10 +253,10 @@ impl LiveDisplay {
 
 /// Whether the view remains after the end: only if the program ended by itself, without `-n` or a
 /// signal.
-fn stays(why: EndReason, command: &CommandSupervisor, config: &TopConfig) -> bool {
+fn stays(why: EndReason, command: &CommandSupervisor, config: &TopArgs) -> bool {
     let by_itself =
         matches!(why, EndReason::CommandEnded(_) | EndReason::ProcessEnded | EndReason::TimeOver);
-    by_itself && !command.handed_on() && config.options.iterations.is_none()
+    by_itself && !command.handed_on() && config.iterations.is_none()
 }
 
 /// The reason of the end, as a clause.

@@ -33,7 +33,6 @@ use nix::sys::signal::Signal;
 use search::SearchedRun;
 use std::io;
 use std::io::Write as _;
-use std::path::Path;
 use std::time::Instant;
 
 /// Measures the settings and prints the result. Returns the exit code of a command that failed,
@@ -65,9 +64,9 @@ struct Tuner<'a> {
 impl<'a> Tuner<'a> {
     fn new(config: &'a TuneArgs, verbosity: Verbosity) -> anyhow::Result<Self> {
         let tuner = Self { config, verbosity, invoker: Invoker::detect(), started: Instant::now() };
-        if let Some(path) = tuner.output_file() {
+        if let Some(path) = config.report.file() {
             anyhow::ensure!(
-                config.force || !path.exists(),
+                config.report.force || !path.exists(),
                 "{} exists and was not overwritten; --force overwrites it",
                 path.display()
             );
@@ -82,22 +81,16 @@ impl<'a> Tuner<'a> {
 
     fn search(&self, options: AutoOptions) -> SearchRequest<'_> {
         SearchRequest {
-            command: &self.config.command,
-            as_root: self.config.as_root,
-            answers_on_stdout: self.config.prints_to_stdout(),
+            command: &self.config.start.command,
+            as_root: self.config.start.as_root,
+            answers_on_stdout: self.config.report.is_on_stdout(),
             options,
-            step_function: self.config.step_function(),
+            step_function: self.config.start.step_function(),
         }
     }
 
     fn is_over_budget(&self) -> bool {
         self.started.elapsed() >= self.config.budget
-    }
-
-    /// The file that the report is written to; `None`: one of the standard streams.
-    fn output_file(&self) -> Option<&Path> {
-        let file = self.config.output.as_deref();
-        file.filter(|_| !self.config.prints_to_stdout())
     }
 
     /// Prints or writes the report. A failure is reported: the command's exit code is what counts.
@@ -125,15 +118,15 @@ impl<'a> Tuner<'a> {
             out.write_all(b"\n")
         };
         let text = lines.join("\n") + "\n";
-        let is_json = self.config.format() == OutputFormat::Json;
-        if let Some(path) = self.output_file() {
+        let is_json = self.config.report.format() == OutputFormat::Json;
+        if let Some(path) = self.config.report.file() {
             let content = |out: &mut dyn io::Write| {
                 if is_json { json(out) } else { print::answer_to(out, &text) }
             };
-            write_export(path, &self.invoker, &[], self.config.force, &content)?;
+            write_export(path, &self.invoker, &[], self.config.report.force, &content)?;
             return Ok(());
         }
-        if !self.config.prints_to_stdout() {
+        if !self.config.report.is_on_stdout() {
             if self.verbosity > Verbosity::Quiet {
                 print::lines(&text);
             }
@@ -167,11 +160,11 @@ impl<'a> Tuner<'a> {
     fn apply_line(&self, setting: &str) -> String {
         let mut words: Vec<std::ffi::OsString> =
             ["gctrace", "apply", "--gc", setting].map(Into::into).to_vec();
-        if let Some(name) = self.config.step_function() {
+        if let Some(name) = self.config.start.step_function() {
             words.extend(["--step-function".into(), name.into()]);
         }
         words.push("--".into());
-        words.extend(self.config.command.iter().cloned());
+        words.extend(self.config.start.command.iter().cloned());
         shell_line(&words)
     }
 }

@@ -39,10 +39,10 @@ def nvml(bench):
 
 
 def live(bench):
-    """`top --plain --listen`: lines are printed, and the page has the training's process."""
+    """`top --format text --listen`: lines are printed, and the page has the training's process."""
     command, steps = bench.training("live", "--steps", number_of_steps(1500, 100), "--heap", 100_000, "--kept", 2_000)
     page, trace = "", bench.path("live.json.gz")
-    top = subprocess.Popen([binary(), "top", "--mode", "inject", "--plain", "--interval", "1", "--listen", f"127.0.0.1:{PORT}",
+    top = subprocess.Popen([binary(), "top", "--mode", "inject", "--format", "text", "--interval", "1", "--listen", f"127.0.0.1:{PORT}",
                             "--record", str(trace), "--", *command], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
     try:
         while top.poll() is None:
@@ -57,7 +57,7 @@ def live(bench):
     counted = sum(float(value) for value in re.findall(rf'^gctrace_process_pauses_total{{.*pid="{pid}".*}} (\S+)$', page, re.M))
     pauses = sum(event.get("cat") == "gc" for event in read_json(trace)["traceEvents"])
     return [
-        ["top --plain: exit code, lines", top.returncode, len(lines), "ok" if top.returncode == 0 and lines else "differs"],
+        ["top --format text: exit code, lines", top.returncode, len(lines), "ok" if top.returncode == 0 and lines else "differs"],
         ["metrics page: collections at the last scrape, in the trace", int(counted), pauses,
          "ok" if 0 < counted <= pauses else "differs"],
     ]

@@ -2,25 +2,18 @@
 
 use super::choices::ReportFormat;
 use super::limits::ReportLimit;
+use super::output::OutputArgs;
 use super::{CONFIGURABLE, limits, values};
-use crate::files::is_stdout;
 use clap::Args;
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-#[derive(Args, Clone, Debug, PartialEq)]
+#[derive(Args, Clone, Debug, Default, PartialEq)]
 pub(crate) struct AnalyzeArgs {
     /// Traces of gctrace or the PyTorch profiler, their summaries, or directories of summaries; several
     /// give one report
     #[arg(required = true, value_name = "TRACE")]
     pub(crate) traces: Vec<PathBuf>,
-    /// Report format; JSON has the schema gctrace.report/3 [default: by the end of FILE: .json, .md, .html (a page
-    /// as of gctrace report); otherwise text]
-    #[arg(long, group = CONFIGURABLE, value_enum)]
-    pub(crate) format: Option<ReportFormat>,
-    /// Same as --format json
-    #[arg(long, conflicts_with = "format")]
-    pub(crate) json: bool,
     /// Print all sections instead of the first screen
     #[arg(long, group = CONFIGURABLE)]
     pub(crate) full: bool,
@@ -31,32 +24,10 @@ pub(crate) struct AnalyzeArgs {
     #[arg(long, value_name = "FILE", requires = "fail_if", value_parser = values::file_name())]
     pub(crate) code_quality: Option<PathBuf>,
     /// Most traces read at the same time [default: the number of processors]
-    #[arg(long, group = CONFIGURABLE, value_name = "N")]
+    #[arg(long, hide = true, group = CONFIGURABLE, value_name = "N")]
     pub(crate) jobs: Option<NonZeroUsize>,
-    /// File to write; `-` is standard output, the default. An existing file is not overwritten
-    #[arg(short, long, value_name = "FILE")]
-    pub(crate) output: Option<PathBuf>,
-    /// Overwrite FILE if it exists
-    #[arg(short, long, requires = "output")]
-    pub(crate) force: bool,
-}
-
-impl AnalyzeArgs {
-    /// The file to write; `None`: standard output.
-    pub(crate) fn file(&self) -> Option<&Path> {
-        self.output.as_deref().filter(|path| !is_stdout(path))
-    }
-
-    /// The page to write in place of a text: FILE, if it ends in `.html`.
-    pub(crate) fn page(&self) -> Option<&Path> {
-        let is_free = self.format.is_none() && !self.json;
-        self.file().filter(|path| is_free && path.extension().is_some_and(|end| end == "html"))
-    }
-
-    /// The format of the report.
-    pub(crate) fn format(&self) -> ReportFormat {
-        ReportFormat::of(self.format, self.json, self.file())
-    }
+    #[command(flatten)]
+    pub(crate) report: OutputArgs<ReportFormat>,
 }
 
 pub(super) const REPORT_EXAMPLES: &str = "\
@@ -83,7 +54,7 @@ pub(crate) struct ReportArgs {
     #[arg(short, long)]
     pub(crate) force: bool,
     /// Most traces read at the same time [default: the number of processors]
-    #[arg(long, group = CONFIGURABLE, value_name = "N")]
+    #[arg(long, hide = true, group = CONFIGURABLE, value_name = "N")]
     pub(crate) jobs: Option<NonZeroUsize>,
 }
 

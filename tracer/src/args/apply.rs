@@ -1,12 +1,12 @@
 //! The command line of `gctrace apply`.
 
 use super::choices::OutputFormat;
+use super::command::CommandArgs;
+use super::output::OutputArgs;
 use super::{usage_error, values};
-use crate::files::is_stdout;
 use clap::Args;
 use clap::error::ErrorKind;
 use gctrace_settings::GcSetting;
-use std::ffi::OsString;
 use std::path::PathBuf;
 
 pub(super) const USAGE: &str = "gctrace apply --gc SETTING [OPTIONS] -- COMMAND...\n       \
@@ -36,9 +36,8 @@ GCTRACE_APPLY=SETTING LD_PRELOAD=/path/to/libgctrace_inject.so";
 
 #[derive(Args, Clone, Debug, PartialEq)]
 pub(crate) struct ApplyArgs {
-    /// Command to start, with its arguments
-    #[arg(last = true, value_name = "COMMAND")]
-    pub(crate) command: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) start: CommandArgs,
     /// Settings to apply, see below
     #[arg(long, value_name = "SETTING", conflicts_with = "from")]
     pub(crate) gc: Option<GcSetting>,
@@ -49,29 +48,14 @@ pub(crate) struct ApplyArgs {
     /// only settings]
     #[arg(long, value_name = "N", requires = "from")]
     pub(crate) advice: Option<usize>,
-    /// Count calls of this function as steps: train_step, Trainer.step or train.py:train_step
-    #[arg(long, value_name = "NAME")]
-    pub(crate) step_function: Option<String>,
     /// Take the settings back in a running program that `gctrace apply` started
     #[arg(long, requires = "pid", conflicts_with_all = ["gc", "from", "command", "output"])]
     pub(crate) undo: bool,
     /// With --undo: a process of that program
     #[arg(short, long, value_name = "PID", requires = "undo", value_parser = values::pid)]
     pub(crate) pid: Option<u32>,
-    /// Under sudo: run the command as root instead of the invoking user
-    #[arg(long)]
-    pub(crate) as_root: bool,
-    /// Report format; JSON has the schema gctrace.apply/1 [default: json if FILE ends in .json,
-    /// otherwise text]
-    #[arg(long, value_enum)]
-    pub(crate) format: Option<OutputFormat>,
-    /// File for the report; `-` is standard output, and the command's goes to standard error
-    /// [default: standard error for text, standard output for JSON]
-    #[arg(short, long, value_name = "FILE")]
-    pub(crate) output: Option<PathBuf>,
-    /// Overwrite FILE if it exists
-    #[arg(short = 'f', long, requires = "output")]
-    pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) report: OutputArgs<OutputFormat>,
 }
 
 impl ApplyArgs {
@@ -86,30 +70,12 @@ impl ApplyArgs {
                 "nothing to apply: give settings with --gc (--gc freeze@step:2) \
                  or a trace whose advice is to be followed (--from trace.json)",
             )
-        } else if self.command.is_empty() {
+        } else if self.start.command.is_empty() {
             missing(
                 "nothing to start: give a command after `--` (gctrace apply --gc freeze -- python train.py)",
             )
         } else {
             Ok(())
-        }
-    }
-
-    /// The format of the report.
-    pub(crate) fn format(&self) -> OutputFormat {
-        OutputFormat::of(self.format, false, self.output.as_deref())
-    }
-
-    /// The function whose calls are steps.
-    pub(crate) fn step_function(&self) -> Option<&str> {
-        self.step_function.as_deref().filter(|name| !name.is_empty())
-    }
-
-    /// Whether the report goes to standard output.
-    pub(crate) fn prints_to_stdout(&self) -> bool {
-        match &self.output {
-            Some(path) => is_stdout(path),
-            None => self.format() == OutputFormat::Json,
         }
     }
 }

@@ -1,11 +1,11 @@
 //! The command line of `gctrace auto`.
 
+use super::command::CommandArgs;
 use super::{CONFIGURABLE, usage_error, values};
 use clap::error::ErrorKind;
 use clap::{Args, ValueEnum};
 use gctrace_settings::{AutoGoal, AutoOptions};
-use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 pub(super) const USAGE: &str = "gctrace auto [OPTIONS] -- COMMAND...\n       \
@@ -40,9 +40,8 @@ enum GoalChoice {
 
 #[derive(Args, Clone, Debug, PartialEq)]
 pub(crate) struct AutoArgs {
-    /// Command to start, with its arguments
-    #[arg(last = true, value_name = "COMMAND")]
-    pub(crate) command: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) start: CommandArgs,
     /// Leave programs alone whose collector takes no more than this share of the CPU time
     #[arg(long, group = CONFIGURABLE, value_name = "PERCENT", default_value = "2%", value_parser = values::more)]
     worth: f64,
@@ -50,24 +49,18 @@ pub(crate) struct AutoArgs {
     #[arg(long, value_name = "PERCENT", default_value = "25%", value_parser = values::more)]
     memory: f64,
     /// What is to become less
-    #[arg(long, group = CONFIGURABLE, value_enum, default_value = "time")]
+    #[arg(long, hide = true, group = CONFIGURABLE, value_enum, default_value = "time")]
     goal: GoalChoice,
-    /// Count calls of this function as steps: train_step, Trainer.step or train.py:train_step
-    #[arg(long, group = CONFIGURABLE, value_name = "NAME")]
-    step_function: Option<String>,
     /// Time without any step after which intervals of time are compared instead (2s, 1m)
     #[arg(long, group = CONFIGURABLE, value_name = "TIME", default_value = "10s", value_parser = values::seconds)]
     wait: Duration,
     /// Give everything back in this process, which `gctrace auto` started
     #[arg(long, value_name = "PID", value_parser = values::pid, conflicts_with = "command")]
     pub(crate) undo: Option<u32>,
-    /// Under sudo: run the command as root instead of the invoking user
-    #[arg(long)]
-    pub(crate) as_root: bool,
     /// File for what was found, JSON of the schema gctrace.auto/1. An existing one is renamed to FILE.old; beside any
     /// other file the next free name is taken, such as auto-2.json
     #[arg(short, long, value_name = "FILE", default_value = "auto.json")]
-    output: PathBuf,
+    pub(crate) output: PathBuf,
     /// Overwrite FILE if it exists, whatever it is
     #[arg(short = 'f', long)]
     pub(crate) force: bool,
@@ -83,7 +76,7 @@ impl AutoArgs {
                 "--worth is at most 100%: --worth 2%",
             ));
         }
-        if self.undo.is_none() && self.command.is_empty() {
+        if self.undo.is_none() && self.start.command.is_empty() {
             return Err(usage_error(
                 ErrorKind::MissingRequiredArgument,
                 "nothing to start: give a command after `--` (gctrace auto -- python train.py)",
@@ -105,15 +98,5 @@ impl AutoArgs {
             wait_s: self.wait.as_secs_f64(),
             ..AutoOptions::default()
         }
-    }
-
-    /// The file for what was found.
-    pub(crate) fn output(&self) -> &Path {
-        &self.output
-    }
-
-    /// The function whose calls are steps.
-    pub(crate) fn step_function(&self) -> Option<&str> {
-        self.step_function.as_deref().filter(|name| !name.is_empty())
     }
 }

@@ -4,54 +4,32 @@ use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use gctrace_event::Counter;
 use gctrace_settings::GarbageDetail;
-use std::path::Path;
 use strum::IntoStaticStr;
 
 /// Whether output is for people or for programs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OutputFormat {
     /// Human-readable text
+    #[default]
     Text,
     /// Machine-readable JSON
     Json,
 }
 
-impl OutputFormat {
-    /// As requested, else JSON if the file's name ends in `.json`, else text.
-    pub(super) fn of(requested: Option<Self>, json: bool, file: Option<&Path>) -> Self {
-        let is_named_json =
-            || file.is_some_and(|path| path.extension().is_some_and(|end| end == "json"));
-        match requested {
-            Some(format) => format,
-            None if json || is_named_json() => Self::Json,
-            None => Self::Text,
-        }
-    }
-}
-
 /// In which form a report, or a comparison, is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ReportFormat {
     /// Human-readable text
+    #[default]
     Text,
     /// Machine-readable JSON
     Json,
     /// Summary for a CI job or a pull request: verdict, limits, the text folded
+    #[value(alias = "md")]
     Markdown,
-}
-
-impl ReportFormat {
-    /// As requested, else by the file's name (`.json`, `.md`), else text.
-    pub(super) fn of(requested: Option<Self>, json: bool, file: Option<&Path>) -> Self {
-        let ends =
-            |end: &str| file.is_some_and(|path| path.extension().is_some_and(|has| has == end));
-        match requested {
-            Some(format) => format,
-            None if json || ends("json") => Self::Json,
-            None if ends("md") => Self::Markdown,
-            None => Self::Text,
-        }
-    }
+    /// One page for the browser, as `gctrace report` writes it
+    #[value(name = "html", hide = true)]
+    Page,
 }
 
 /// How much of the CUDA calls is recorded, by probes or by the injected library.

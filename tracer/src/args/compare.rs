@@ -2,6 +2,7 @@
 
 use super::choices::ReportFormat;
 use super::limits::ChangeLimit;
+use super::output::FormatArgs;
 use super::{CONFIGURABLE, limits, usage_error, values};
 use clap::Args;
 use clap::error::ErrorKind;
@@ -53,12 +54,8 @@ pub(crate) struct CompareArgs {
     /// Add a row to this change log, a table in Markdown; created if it does not exist
     #[arg(long, value_name = "FILE", value_parser = values::file_name())]
     pub(crate) log: Option<PathBuf>,
-    /// Format of the comparison; JSON has the schema gctrace.comparison/1
-    #[arg(long, group = CONFIGURABLE, value_enum, default_value = "text")]
-    pub(crate) format: ReportFormat,
-    /// Same as --format json
-    #[arg(long, conflicts_with = "format")]
-    json: bool,
+    #[command(flatten)]
+    pub(crate) form: FormatArgs<ReportFormat>,
     /// Trace to write if a command is recorded [default: the name of the first trace with `-after`]; of
     /// traces a page that ends in .html, with before and after
     #[arg(short, long, value_name = "FILE", value_parser = values::file_name())]
@@ -73,10 +70,7 @@ impl CompareArgs {
     ///
     /// # Errors
     /// Without `--`, other than two traces.
-    pub(super) fn checked(mut self) -> Result<Self, clap::Error> {
-        if self.json {
-            self.format = ReportFormat::Json;
-        }
+    pub(super) fn check(&mut self) -> Result<(), clap::Error> {
         if self.after.is_empty() {
             if self.before.len() != 2 {
                 return Err(usage_error(
@@ -87,6 +81,6 @@ impl CompareArgs {
             }
             self.after = self.before.split_off(1).into_iter().map(Into::into).collect();
         }
-        Ok(self)
+        Ok(())
     }
 }

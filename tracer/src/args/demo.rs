@@ -17,7 +17,7 @@ pub(crate) struct DemoConfig {
     #[arg(short, long, value_name = "FILE", default_value = "demo.json", value_parser = values::file_name())]
     pub output: PathBuf,
     /// Number of training steps, a few milliseconds each
-    #[arg(long, value_name = "NUMBER", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, hide = true, value_name = "NUMBER", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..))]
     pub steps: u32,
     /// Then run it longer under `gctrace auto`, which finds, proves and holds a setting of the collector
     /// while it runs

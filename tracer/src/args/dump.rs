@@ -1,6 +1,7 @@
 //! The command line of `gctrace dump`.
 
 use super::choices::OutputFormat;
+use super::output::FormatArgs;
 use super::values;
 use clap::Args;
 use std::num::NonZeroU16;
@@ -28,7 +29,6 @@ pub(crate) struct DumpArgs {
     /// Most frames of each stack, the innermost ones
     #[arg(long, value_name = "N", default_value = "64")]
     pub(crate) stack_depth: NonZeroU16,
-    /// Output format
-    #[arg(long, value_enum, default_value = "text")]
-    pub(crate) format: OutputFormat,
+    #[command(flatten)]
+    pub(crate) form: FormatArgs<OutputFormat>,
 }

@@ -23,7 +23,7 @@ Examples:
 With several processes, each is a root frame of its own, or with speedscope a profile.";
 
 /// Options of `gctrace export`.
-#[derive(Args, Clone, Debug, PartialEq)]
+#[derive(Args, Clone, Debug, Default, PartialEq)]
 pub(crate) struct ExportArgs {
     /// Traces written by `gctrace record`, of which several give one file, and with `--format parquet`
     /// or `perfetto` those of the PyTorch profiler too; their summaries, or directories of summaries; or a heap
@@ -79,9 +79,10 @@ pub(crate) enum ExportFormat {
 }
 
 /// Weight of a stack in a flame graph.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum StackWeight {
     /// Total length of its pauses
+    #[default]
     Time,
     /// Number of its pauses
     Count,
@@ -101,8 +102,8 @@ impl ExportArgs {
     ///
     /// # Errors
     /// An unknown extension of the output, a picture for a terminal, or a format that does not have what is asked for.
-    pub(super) fn checked(mut self) -> Result<Self, clap::Error> {
-        self.output = self.output.filter(|path| !is_stdout(path));
+    pub(super) fn check(&mut self) -> Result<(), clap::Error> {
+        self.output.take_if(|path| is_stdout(path));
         let is_picture = self.path.is_some() || self.cycle.is_some();
         let format = match (self.format, &self.output) {
             (Some(format), _) => format,
@@ -114,7 +115,7 @@ impl ExportArgs {
         self.format = Some(format);
         let is_on_terminal = self.output.is_none() && crate::print::on_terminal();
         let problem = match (format, self.by) {
-            (ExportFormat::Csv, StackWeight::Layer) => return Ok(self),
+            (ExportFormat::Csv, StackWeight::Layer) => return Ok(()),
             (_, StackWeight::Layer) => (
                 ErrorKind::ArgumentConflict,
                 "memory by layer is written as CSV, not as a graph: --by layer --format csv",
@@ -133,7 +134,7 @@ impl ExportArgs {
                 "standard output is a terminal, which cannot show an SVG: write it to a file (-o gc.svg), \
                  or print the stacks as text (--format collapsed)",
             ),
-            _ => return Ok(self),
+            _ => return Ok(()),
         };
         Err(usage_error(problem.0, problem.1))
     }

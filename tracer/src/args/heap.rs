@@ -1,8 +1,8 @@
 //! The command line of `gctrace heap`.
 
 use super::choices::OutputFormat;
+use super::output::FormatArgs;
 use super::take_heap::TakeHeapArgs;
-use super::{Invocation, take_heap};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -25,42 +25,32 @@ pub(super) const USAGE: &str = "gctrace heap -p PID [-o FILE]\n       \
                                 gctrace heap dominators FILE\n       \
                                 gctrace heap diff A B [C]";
 
-#[derive(Args, Debug)]
+/// What `gctrace heap` is to do: take a heap, unless a question is asked.
+#[derive(Args, Clone, Debug, PartialEq)]
 #[command(args_conflicts_with_subcommands = true)]
-pub(super) struct HeapArgs {
+pub(crate) struct HeapArgs {
     #[command(subcommand)]
-    question: Option<HeapQuestions>,
+    pub(crate) question: Option<HeapQuestion>,
     #[command(flatten)]
-    take: TakeHeapArgs,
+    pub(crate) take: TakeHeapArgs,
 }
 
-#[derive(Debug, Subcommand)]
-enum HeapQuestions {
+/// What is asked about heaps.
+#[derive(Clone, Debug, PartialEq, Subcommand)]
+pub(crate) enum HeapQuestion {
     /// Objects and bytes by type, by generation, and what is garbage
-    Show {
-        /// Heap written by `gctrace heap`
-        file: PathBuf,
-        #[command(flatten)]
-        answer: AnswerArgs,
-    },
+    Show(OneHeapArgs),
     /// Why objects are alive: the shortest path from a module, a frame or another root
     Why {
         /// Type, as `gctrace heap show` names it or only its last part, or an address, as `id()`
         /// returns it
         #[arg(value_name = "TYPE|ADDRESS")]
         target: HeapTarget,
-        /// Heap written by `gctrace heap`
-        file: PathBuf,
         #[command(flatten)]
-        answer: AnswerArgs,
+        of: OneHeapArgs,
     },
     /// Objects that retain most: what would be freed with them
-    Dominators {
-        /// Heap written by `gctrace heap`
-        file: PathBuf,
-        #[command(flatten)]
-        answer: AnswerArgs,
-    },
+    Dominators(OneHeapArgs),
     /// What was born after the first heap and is alive in the last one
     Diff {
         /// Two or three heaps of one process, oldest first
@@ -71,43 +61,53 @@ enum HeapQuestions {
     },
 }
 
-#[derive(Args, Clone, Debug)]
-struct AnswerArgs {
+/// A heap that a question is about.
+#[derive(Args, Clone, Debug, PartialEq)]
+pub(crate) struct OneHeapArgs {
+    /// Heap written by `gctrace heap`
+    file: PathBuf,
+    #[command(flatten)]
+    answer: AnswerArgs,
+}
+
+#[derive(Args, Clone, Debug, PartialEq)]
+pub(crate) struct AnswerArgs {
     /// Rows of each table [default: 20], or number of paths [default: 5]
-    #[arg(short = 'n', long, value_name = "N")]
+    #[arg(short = 'n', long, hide = true, value_name = "N")]
     rows: Option<usize>,
-    /// Format of the answer; JSON has the schema gctrace.heap/1
-    #[arg(long, value_enum, default_value = "text")]
-    format: OutputFormat,
-    /// Same as --format json
-    #[arg(long, conflicts_with = "format")]
-    json: bool,
+    #[command(flatten)]
+    form: FormatArgs<OutputFormat>,
 }
 
-/// Options of `gctrace heap`, validated.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct HeapConfig {
-    /// What to answer.
-    pub question: HeapQuestion,
+impl HeapQuestion {
     /// The heaps: one, or for [`HeapQuestion::Diff`] two or three, oldest first.
-    pub files: Vec<PathBuf>,
-    /// Rows of each table, and number of paths.
-    pub rows: usize,
-    /// Format of the answer.
-    pub format: OutputFormat,
-}
+    pub(crate) fn files(&self) -> &[PathBuf] {
+        match self {
+            Self::Show(of) | Self::Dominators(of) | Self::Why { of, .. } => {
+                std::slice::from_ref(&of.file)
+            }
+            Self::Diff { files, .. } => files,
+        }
+    }
 
-/// What is asked about heaps.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum HeapQuestion {
-    /// What is there.
-    Show,
-    /// Why objects are alive.
-    Why(HeapTarget),
-    /// What retains most.
-    Dominators,
-    /// What was born between heaps.
-    Diff,
+    /// Rows of each table, or number of paths.
+    pub(crate) fn rows(&self) -> usize {
+        // A path takes as many lines as half a table.
+        let usual = if matches!(self, Self::Why { .. }) { 5 } else { 20 };
+        self.answer().rows.unwrap_or(usual)
+    }
+
+    /// Format of the answer.
+    pub(crate) fn format(&self) -> OutputFormat {
+        self.answer().form.of(None)
+    }
+
+    fn answer(&self) -> &AnswerArgs {
+        match self {
+            Self::Show(of) | Self::Dominators(of) | Self::Why { of, .. } => &of.answer,
+            Self::Diff { answer, .. } => answer,
+        }
+    }
 }
 
 /// Objects that a question is about.
@@ -135,37 +135,5 @@ impl FromStr for HeapTarget {
         };
         let explain = |_| "an address is a number as id() or hex(id()) returns it".to_owned();
         parsed.map(Self::Address).map_err(explain)
-    }
-}
-
-pub(super) fn config(args: HeapArgs) -> Result<Invocation, clap::Error> {
-    let Some(question) = args.question else {
-        let take = take_heap::config(args.take)?;
-        return Ok(Invocation::TakeHeap(take));
-    };
-    Ok(Invocation::Heap(answer_config(question)))
-}
-
-fn answer_config(question: HeapQuestions) -> HeapConfig {
-    let (question, files, answer) = match question {
-        HeapQuestions::Show { file, answer } => (HeapQuestion::Show, vec![file], answer),
-        HeapQuestions::Why { target, file, answer } => {
-            (HeapQuestion::Why(target), vec![file], answer)
-        }
-        HeapQuestions::Dominators { file, answer } => {
-            (HeapQuestion::Dominators, vec![file], answer)
-        }
-        HeapQuestions::Diff { files, answer } => (HeapQuestion::Diff, files, answer),
-    };
-    // A path takes as many lines as half a table.
-    let rows = match question {
-        HeapQuestion::Why(_) => 5,
-        HeapQuestion::Show | HeapQuestion::Dominators | HeapQuestion::Diff => 20,
-    };
-    HeapConfig {
-        question,
-        files,
-        rows: answer.rows.unwrap_or(rows),
-        format: if answer.json { OutputFormat::Json } else { answer.format },
     }
 }

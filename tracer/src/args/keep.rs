@@ -4,77 +4,60 @@ use super::values;
 use clap::Args;
 use std::time::Duration;
 
-/// Bytes a day unless others are named: 50 pauses a second (docs/measurements/analysis.md).
-const BYTES_A_DAY: u64 = 100_000_000;
 /// The least size to keep: segments of 64 KiB.
 const LEAST_BYTES: u64 = 1_000_000;
 
-#[derive(Args, Debug)]
-pub(super) struct KeepArgs {
+/// What a recorder keeps.
+#[derive(Args, Clone, Debug, PartialEq)]
+pub(crate) struct KeepConfig {
     /// Keep the last part only, in a directory of segments (-o): so much time (10m), so many bytes
     /// (200MB), or both, given twice. Without a command and -p it records every Python process
     #[arg(long, value_name = "LIMIT", value_parser = limit)]
-    keep: Vec<KeepLimit>,
+    pub(crate) keep: Vec<KeepLimit>,
     /// With --keep: keep the segments there are for good when a pause is this long (500ms)
     #[arg(long, value_name = "TIME", requires = "keep", value_parser = values::time)]
-    on_pause: Option<Duration>,
+    pub(crate) on_pause: Option<Duration>,
     /// With --keep: the same when a training step takes so many times its usual time (2x)
     #[arg(long, value_name = "FACTOR", requires = "keep", value_parser = factor)]
-    on_step_slower: Option<f64>,
+    pub(crate) on_step_slower: Option<f64>,
     /// With --keep: most bytes a day; beyond that, short pauses are only counted. `none`: no limit
-    /// [default: 100MB]
-    #[arg(long, value_name = "SIZE", requires = "keep", value_parser = daily)]
-    per_day: Option<DailyLimit>,
+    #[arg(long, value_name = "SIZE", requires = "keep", default_value = "100MB", value_parser = daily)]
+    pub(crate) per_day: DailyLimit,
 }
 
-/// What a recorder keeps; at least one of time and size.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct KeepConfig {
+impl KeepConfig {
     /// The last so much time.
-    pub time: Option<Duration>,
+    pub(crate) fn time(&self) -> Option<Duration> {
+        // The smaller of two counts.
+        let times = self.keep.iter().filter_map(|limit| match limit {
+            KeepLimit::Time(time) => Some(*time),
+            KeepLimit::Bytes(_) => None,
+        });
+        times.min()
+    }
+
     /// At most so many bytes.
-    pub bytes: Option<u64>,
-    /// Segments are kept for good at a pause as long as this.
-    pub on_pause: Option<Duration>,
-    /// The same at a step that takes so many times its usual time; above 1.
-    pub on_step_slower: Option<f64>,
-    /// Most bytes a day; `None`: no limit.
-    pub bytes_a_day: Option<u64>,
+    pub(crate) fn bytes(&self) -> Option<u64> {
+        let sizes = self.keep.iter().filter_map(|limit| match limit {
+            KeepLimit::Bytes(bytes) => Some(*bytes),
+            KeepLimit::Time(_) => None,
+        });
+        sizes.min()
+    }
 }
 
 /// One value of `--keep`.
-#[derive(Clone, Copy, Debug)]
-enum KeepLimit {
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum KeepLimit {
+    /// The last so much time.
     Time(Duration),
+    /// At most so many bytes.
     Bytes(u64),
 }
 
-/// The value of `--per-day`; `None` is no limit.
-#[derive(Clone, Copy, Debug)]
-struct DailyLimit(Option<u64>);
-
-/// `None` without `--keep`.
-pub(super) fn config(args: KeepArgs) -> Option<KeepConfig> {
-    if args.keep.is_empty() {
-        return None;
-    }
-    // Of two of a kind the smaller counts.
-    let times = args.keep.iter().filter_map(|limit| match limit {
-        KeepLimit::Time(time) => Some(*time),
-        KeepLimit::Bytes(_) => None,
-    });
-    let sizes = args.keep.iter().filter_map(|limit| match limit {
-        KeepLimit::Bytes(bytes) => Some(*bytes),
-        KeepLimit::Time(_) => None,
-    });
-    Some(KeepConfig {
-        time: times.min(),
-        bytes: sizes.min(),
-        on_pause: args.on_pause,
-        on_step_slower: args.on_step_slower,
-        bytes_a_day: args.per_day.unwrap_or(DailyLimit(Some(BYTES_A_DAY))).0,
-    })
-}
+/// The value of `--per-day`, in bytes; `None` is no limit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct DailyLimit(pub(crate) Option<u64>);
 
 fn limit(text: &str) -> Result<KeepLimit, String> {
     if let Some(bytes) = values::size(text) {

@@ -1,15 +1,15 @@
 //! The command line of a recording: of `gctrace record`, and of `gctrace` without a subcommand.
 
-use super::keep::{KeepArgs, KeepConfig};
+use super::keep::KeepConfig;
 use super::sources::SourceArgs;
-use super::{CONFIGURABLE, Verbosity, keep, usage_error, values};
+use super::{CONFIGURABLE, Verbosity, usage_error, values};
 use crate::files::is_stdout;
-use clap::Args;
 use clap::builder::ArgPredicate;
 use clap::error::ErrorKind;
-use gctrace_settings::GcSetting;
+use clap::{ArgMatches, Args, Command, FromArgMatches};
+use gctrace_settings::{GcSetting, LAYERS_BY_BUDGET};
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 pub(super) const EXAMPLES: &str = "\
@@ -25,63 +25,42 @@ Examples:
 The first Ctrl-C goes to the command, as it would without gctrace, and recording continues until the
 command ends. A second Ctrl-C ends the recording and leaves the command running.";
 
-#[derive(Args, Debug)]
-pub(super) struct RecordArgs {
-    /// Command to record, with its arguments
-    #[arg(last = true, value_name = "COMMAND")]
-    pub(super) command: Vec<OsString>,
+/// Subject, sources and output of a recording, also of the one behind `gctrace top`.
+#[derive(Args, Clone, Debug, PartialEq)]
+pub(crate) struct RecordConfig {
+    #[command(flatten)]
+    pub(crate) target: RecordTarget,
     /// Trace file; `.zst` and `.gz` compress, `-` is standard output, %h, %r and %p expand to host, rank and
     /// pid. An existing trace is renamed to FILE.old; no other file is overwritten. With --keep a directory
     /// [default: recording]
+    // `None` for `top` without `--record`.
     #[arg(short, long, value_name = "FILE", default_value = "trace.json",
         default_value_if("keep", ArgPredicate::IsPresent, "recording"), value_parser = values::trace_name())]
-    output: PathBuf,
-    /// Record a running process instead of a command
-    #[arg(short, long, value_name = "PID", allow_negative_numbers = true, value_parser = values::pid)]
-    pub(super) pid: Option<u32>,
+    pub(crate) output: Option<PathBuf>,
     /// Stop recording after this time (10, 2.5, 30s, 2m); the process or command keeps running
     #[arg(short, long, group = CONFIGURABLE, value_name = "SECONDS", value_parser = values::seconds)]
-    duration: Option<Duration>,
+    pub(crate) duration: Option<Duration>,
     /// Count pauses shorter than this (50us, 1ms) without writing them
     #[arg(long, group = CONFIGURABLE, value_name = "TIME", default_value = "0", value_parser = values::time)]
-    min_pause: Duration,
+    pub(crate) min_pause: Duration,
     /// Then also write a summary of the trace into this directory, as `gctrace summarize`
     #[arg(long, value_name = "DIR")]
-    summary: Option<PathBuf>,
+    pub(crate) summary: Option<PathBuf>,
     /// With --layers: have PyTorch keep the history of its device memory, and write it as a snapshot for its
     /// memory viewer: at the end, when memory runs out, and at the next measured step where FILE is not there; %r
     /// and %p expand to rank and pid of the program
     #[arg(long, value_name = "FILE")]
-    memory_history: Option<PathBuf>,
+    pub(crate) memory_history: Option<PathBuf>,
     #[command(flatten)]
-    keep: KeepArgs,
+    pub(crate) keep: Option<KeepConfig>,
     #[command(flatten)]
-    sources: SourceArgs,
-}
-
-/// Subject, sources and output of a recording, also of the one behind `gctrace top`.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct RecordConfig {
-    /// The command to start, the running process, or all Python processes.
-    pub target: RecordTarget,
-    /// Trace to write; `None` for `top` without `--record`.
-    pub output: Option<PathBuf>,
-    /// Pauses shorter than this are counted but not written.
-    pub min_pause: Duration,
-    /// Which processes and events to record, and how.
-    pub sources: SourceArgs,
+    pub(crate) sources: SourceArgs,
     /// A setting of the collector that the injected library applies in the command.
-    pub apply: Option<GcSetting>,
+    #[arg(skip)]
+    pub(crate) apply: Option<GcSetting>,
     /// How much gctrace itself prints on standard error, and whether it prints a summary.
-    pub verbosity: Verbosity,
-    /// Time after which the recording stops; the program keeps running.
-    pub duration: Option<Duration>,
-    /// Directory for a summary of the trace when it is complete; `None`: no summary.
-    pub summary: Option<PathBuf>,
-    /// What to keep of the recording, in a directory of segments; `None`: all of it, in one file.
-    pub keep: Option<KeepConfig>,
-    /// File for snapshots of PyTorch's device memory, as named; `None`: none are written.
-    pub memory_history: Option<Box<Path>>,
+    #[arg(skip)]
+    pub(crate) verbosity: Verbosity,
 }
 
 /// Samples a second unless others are named: 0.07 % of each busy CPU (docs/measurements/cost.md); not 100,
@@ -89,6 +68,39 @@ pub(crate) struct RecordConfig {
 const SAMPLES: u32 = 99;
 
 impl RecordConfig {
+    /// Completes it.
+    ///
+    /// # Errors
+    /// There is nothing to record, or the output does not allow what is asked for.
+    pub(super) fn check(&mut self, verbosity: Verbosity) -> Result<(), clap::Error> {
+        self.verbosity = verbosity;
+        if self.memory_history.is_some() {
+            self.sources.layers.get_or_insert(LAYERS_BY_BUDGET);
+        }
+        let to_stdout = self.output.as_deref().is_some_and(is_stdout);
+        let records_all = self.keep.is_some() && self.duration.is_none();
+        let (kind, problem) = if self.target == RecordTarget::Everything && !records_all {
+            (
+                ErrorKind::MissingRequiredArgument,
+                "nothing to record: give a command after `--` (gctrace -- python train.py) \
+                 or a running process with -p PID",
+            )
+        } else if self.keep.is_some() && (self.summary.is_some() || to_stdout) {
+            (
+                ErrorKind::ArgumentConflict,
+                "--keep writes a directory of segments: no summary of it, and not to standard output",
+            )
+        } else if self.summary.is_some() && to_stdout {
+            (
+                ErrorKind::ArgumentConflict,
+                "a trace on standard output cannot be summarized: name a file with -o",
+            )
+        } else {
+            return Ok(());
+        };
+        Err(usage_error(kind, problem))
+    }
+
     /// Samples a second; `None`: none. The live view shows none: without a trace they are only taken if
     /// they are asked for.
     pub(crate) fn sample_rate(&self) -> Option<u32> {
@@ -108,50 +120,43 @@ pub(crate) enum RecordTarget {
     Everything,
 }
 
-pub(super) fn config(args: RecordArgs, verbosity: Verbosity) -> Result<RecordConfig, clap::Error> {
-    let keep = keep::config(args.keep);
-    let target = match (&keep, args.command.is_empty(), args.pid, args.duration) {
-        (Some(_), true, None, None) => RecordTarget::Everything,
-        _ => target(args.command, args.pid)?,
-    };
-    if keep.is_some() && (args.summary.is_some() || is_stdout(&args.output)) {
-        return Err(usage_error(
-            ErrorKind::ArgumentConflict,
-            "--keep writes a directory of segments: no summary of it, and not to standard output",
-        ));
-    }
-    if args.summary.is_some() && is_stdout(&args.output) {
-        return Err(usage_error(
-            ErrorKind::ArgumentConflict,
-            "a trace on standard output cannot be summarized: name a file with -o",
-        ));
-    }
-    Ok(RecordConfig {
-        apply: None,
-        target,
-        output: Some(args.output),
-        min_pause: args.min_pause,
-        sources: args.sources.measuring_layers(args.memory_history.is_some()),
-        verbosity,
-        duration: args.duration,
-        summary: args.summary,
-        keep,
-        memory_history: args.memory_history.map(PathBuf::into_boxed_path),
-    })
+/// A [`RecordTarget`] as it is typed.
+#[derive(Args)]
+struct TargetArgs {
+    /// Command to start and record, with its arguments
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+    /// Record a running process and its descendants instead of a command
+    #[arg(short, long, value_name = "PID", allow_negative_numbers = true, value_parser = values::pid)]
+    pid: Option<u32>,
 }
 
-fn target(command: Vec<OsString>, pid: Option<u32>) -> Result<RecordTarget, clap::Error> {
-    match (command.is_empty(), pid) {
-        (true, Some(pid)) => Ok(RecordTarget::Process(pid)),
-        (true, None) => Err(usage_error(
-            ErrorKind::MissingRequiredArgument,
-            "nothing to record: give a command after `--` (gctrace -- python train.py) \
-             or a running process with -p PID",
-        )),
-        (false, Some(_)) => Err(usage_error(
-            ErrorKind::ArgumentConflict,
-            "-p PID records a running process, a command starts a new one: give only one of them",
-        )),
-        (false, None) => Ok(RecordTarget::Command(command)),
+impl Args for RecordTarget {
+    fn augment_args(command: Command) -> Command {
+        TargetArgs::augment_args(command)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        TargetArgs::augment_args_for_update(command)
+    }
+}
+
+impl FromArgMatches for RecordTarget {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let TargetArgs { command, pid } = TargetArgs::from_arg_matches(matches)?;
+        match (command.is_empty(), pid) {
+            (true, None) => Ok(Self::Everything),
+            (true, Some(pid)) => Ok(Self::Process(pid)),
+            (false, None) => Ok(Self::Command(command)),
+            (false, Some(_)) => Err(usage_error(
+                ErrorKind::ArgumentConflict,
+                "-p PID records a running process, a command starts a new one: give only one of them",
+            )),
+        }
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
     }
 }

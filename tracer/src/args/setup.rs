@@ -13,7 +13,7 @@ Examples:
 #[derive(Args, Clone, Debug, PartialEq)]
 pub(crate) struct SetupConfig {
     /// Folder for bin, lib/gctrace and share; created if needed
-    #[arg(long, value_name = "DIR", default_value = "/usr/local")]
+    #[arg(long, hide = true, value_name = "DIR", default_value = "/usr/local")]
     pub prefix: PathBuf,
     /// Remove what setup installed there
     #[arg(long)]

@@ -2,7 +2,7 @@
 
 use super::{CONFIGURABLE, CounterChoice, CudaMode, RecordMode, choices, values};
 use clap::{ArgAction, Args};
-use gctrace_settings::{GarbageDetail, LAYERS_BY_BUDGET};
+use gctrace_settings::GarbageDetail;
 
 /// As deep as recording a pause may cost (docs/measurements/cost.md).
 const DEFAULT_STACK_DEPTH: u32 = 24;
@@ -27,7 +27,7 @@ pub(crate) struct SourceArgs {
     #[arg(long, group = CONFIGURABLE)]
     pub(crate) alloc: bool,
     /// With --alloc: maximum overhead of the windows, in percent of the program's CPU time
-    #[arg(long, group = CONFIGURABLE, value_name = "PERCENT", default_value = "1", value_parser = values::percent)]
+    #[arg(long, hide = true, group = CONFIGURABLE, value_name = "PERCENT", default_value = "1", value_parser = values::percent)]
     alloc_budget: f64,
     /// What to record of the objects that collections free: their types (`types`), their cycles too
     /// (`cycles`, in-process only), or nothing (`off`)
@@ -45,7 +45,7 @@ pub(crate) struct SourceArgs {
     #[arg(long, group = CONFIGURABLE, value_name = "PERCENT", default_value = "1", value_parser = values::budget)]
     pub(crate) garbage_budget: f64,
     /// NVML polling rate in Hz; 0 disables polling
-    #[arg(long, group = CONFIGURABLE, value_name = "RATE", default_value_t = 5.0, value_parser = values::nvml_rate)]
+    #[arg(long, hide = true, group = CONFIGURABLE, value_name = "RATE", default_value_t = 5.0, value_parser = values::nvml_rate)]
     nvml_hz: f64,
     /// Samples a second of what each running thread executes: its Python stack and its machine code; 0
     /// disables them; needs kernel probes [default: 99 if a trace is written]
@@ -86,7 +86,7 @@ pub(crate) struct SourceArgs {
     #[arg(long, group = CONFIGURABLE)]
     pub(crate) gpu_yield: bool,
     /// Size of the BPF ring buffer: a power of two, at least 4KiB
-    #[arg(long, group = CONFIGURABLE, value_name = "SIZE", default_value = "16MiB", value_parser = values::ring_size)]
+    #[arg(long, hide = true, group = CONFIGURABLE, value_name = "SIZE", default_value = "16MiB", value_parser = values::ring_size)]
     pub(crate) ring_size: u32,
 }
 
@@ -97,12 +97,6 @@ impl SourceArgs {
     /// Whether `--sample` was named, not only taken as it is by default.
     pub(crate) fn asks_for_samples(&self) -> bool {
         self.sample.is_some_and(|hertz| hertz > 0)
-    }
-
-    /// Measures memory by layer if that is needed, in as many steps as the budget allows unless `--layers` states them.
-    pub(super) fn measuring_layers(self, is_needed: bool) -> Self {
-        let layers = self.layers.or(is_needed.then_some(LAYERS_BY_BUDGET));
-        Self { layers, ..self }
     }
 
     /// Share of CPU time (0 to 1) that allocation windows may cost; `None`: no windows.

@@ -1,9 +1,8 @@
 //! The command line of `gctrace summarize`.
 
-use super::{CONFIGURABLE, usage_error};
+use super::CONFIGURABLE;
 use crate::variables;
 use clap::Args;
-use clap::error::ErrorKind;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
@@ -15,34 +14,21 @@ Examples:
 
 Run again after a failure, it makes only what is missing.";
 
-#[derive(Args, Debug)]
-pub(super) struct SummarizeArgs {
+#[derive(Args, Clone, Debug, PartialEq)]
+pub(crate) struct SummarizeArgs {
     /// Traces of gctrace or the PyTorch profiler; each gives one summary
     #[arg(required = true, value_name = "TRACE")]
-    traces: Vec<PathBuf>,
+    pub(crate) traces: Vec<PathBuf>,
     /// Directory for the summaries, created if needed. Complete ones are kept, others replaced
     #[arg(short, long, value_name = "DIR")]
-    output: PathBuf,
+    pub(crate) output: PathBuf,
     /// Only one part of the traces: I/N, with I from 0, of N parts; `auto`: those of a Slurm array
     /// (SLURM_ARRAY_TASK_ID, ...); `auto/N`: part JOB_COMPLETION_INDEX or SLURM_ARRAY_TASK_ID of N
-    #[arg(long, value_name = "SHARD")]
-    shard: Option<String>,
+    #[arg(long, value_name = "SHARD", value_parser = |text: &str| shard(text, &variables::part_of_work))]
+    pub(crate) shard: Option<Shard>,
     /// Most traces read at the same time [default: the number of processors]
-    #[arg(long, group = CONFIGURABLE, value_name = "N")]
-    jobs: Option<NonZeroUsize>,
-}
-
-/// Options of `gctrace summarize`, validated, with defaults filled in.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct SummarizeConfig {
-    /// All traces, at least one.
-    pub traces: Vec<PathBuf>,
-    /// Directory of the summaries.
-    pub output: PathBuf,
-    /// Which of the traces are this command's.
-    pub shard: Shard,
-    /// Most traces read at the same time; `None`: the processors that gctrace may use.
-    pub jobs: Option<NonZeroUsize>,
+    #[arg(long, hide = true, group = CONFIGURABLE, value_name = "N")]
+    pub(crate) jobs: Option<NonZeroUsize>,
 }
 
 /// One of several equal parts of a list.
@@ -57,17 +43,6 @@ pub(crate) struct Shard {
 impl Shard {
     /// Everything.
     pub(crate) const ALL: Self = Self { index: 0, count: 1 };
-}
-
-/// Fills in defaults; takes the part from the environment if asked to.
-pub(super) fn config(args: SummarizeArgs) -> Result<SummarizeConfig, clap::Error> {
-    let shard = match &args.shard {
-        None => Shard::ALL,
-        Some(text) => shard(text, &variables::part_of_work).map_err(|problem| {
-            usage_error(ErrorKind::InvalidValue, &format!("--shard {text}: {problem}"))
-        })?,
-    };
-    Ok(SummarizeConfig { traces: args.traces, output: args.output, shard, jobs: args.jobs })
 }
 
 fn shard(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<Shard, String> {

@@ -12,7 +12,7 @@ fn parsed(line: &str) -> Result<Invocation, clap::Error> {
 
 fn recording(line: &str) -> RecordConfig {
     match parsed(line) {
-        Ok(Invocation::Record(config)) => config,
+        Ok(Invocation::Record(config)) => *config,
         other => panic!("{line}: {other:?}"),
     }
 }
@@ -114,39 +114,36 @@ fn live_views() {
         other => panic!("{text}: {other:?}"),
     };
     let usual = top("");
-    assert_eq!(usual.recording.target, RecordTarget::Everything);
-    assert_eq!((&usual.recording.output, &usual.options.output), (&None, &None));
-    assert_eq!(usual.recording.min_pause, Duration::ZERO);
-    assert_eq!(
-        (usual.options.show(), usual.options.interval),
-        (DisplayChoice::View, Duration::from_secs(1))
-    );
-    assert_eq!((usual.options.iterations, usual.options.listen), (None, None));
-    assert_eq!(usual.options.long_pause, Duration::from_millis(10));
+    let recorded = |top: &TopArgs| top.recording(Verbosity::Normal);
+    assert_eq!(recorded(&usual).target, RecordTarget::Everything);
+    assert_eq!((recorded(&usual).output, &usual.output), (None, &None));
+    assert_eq!(recorded(&usual).min_pause, Duration::ZERO);
+    assert_eq!((usual.show(), usual.interval), (DisplayChoice::View, Duration::from_secs(1)));
+    assert_eq!((usual.iterations, usual.listen), (None, None));
+    assert_eq!(usual.long_pause, Duration::from_millis(10));
 
     let all = top(
         "-d 0.5 -n 3 --format json --long-pause 1ms --record t.json --output o --listen [::1]:99 \
          --mode inject --cuda off --no-follow -q -- python -d 3",
     );
-    assert_eq!(all.recording.target, words("python -d 3"));
-    assert_eq!(all.recording.output.as_deref(), Some(Path::new("t.json")));
-    assert_eq!(all.options.output.as_deref(), Some(Path::new("o")));
-    assert_eq!((all.options.show(), all.options.iterations), (DisplayChoice::Json, Some(3)));
-    assert_eq!(all.options.interval, Duration::from_millis(500));
-    assert_eq!(all.options.long_pause, Duration::from_millis(1));
-    assert_eq!(all.recording.sources.mode, RecordMode::Inject);
-    assert_eq!(all.recording.verbosity, Verbosity::Quiet);
+    assert_eq!(recorded(&all).target, words("python -d 3"));
+    assert_eq!(recorded(&all).output.as_deref(), Some(Path::new("t.json")));
+    assert_eq!(all.output.as_deref(), Some(Path::new("o")));
+    assert_eq!((all.show(), all.iterations), (DisplayChoice::Json, Some(3)));
+    assert_eq!(all.interval, Duration::from_millis(500));
+    assert_eq!(all.long_pause, Duration::from_millis(1));
+    assert_eq!(recorded(&all).sources.mode, RecordMode::Inject);
     let attached = RecordTarget::Process(7);
-    assert_eq!(top("-p 7 --plain").recording.target, attached);
-    assert_eq!(top("--plain").options.show(), DisplayChoice::Lines);
-    assert_eq!(top("--format text").options.show(), DisplayChoice::Lines);
+    assert_eq!(recorded(&top("-p 7 --plain")).target, attached);
+    assert_eq!(top("--plain").show(), DisplayChoice::Lines);
+    assert_eq!(top("--format text").show(), DisplayChoice::Lines);
     for (text, address) in [
         ("9464", "127.0.0.1:9464"),
         (":9464", "127.0.0.1:9464"),
         ("localhost:0", "127.0.0.1:0"),
         ("0.0.0.0:80", "0.0.0.0:80"),
     ] {
-        let listen = top(&format!("--listen {text}")).options.listen;
+        let listen = top(&format!("--listen {text}")).listen;
         assert_eq!(listen.map(|a| a.to_string()).as_deref(), Some(address));
     }
 }
@@ -155,8 +152,8 @@ fn live_views() {
 fn the_other_subcommands() {
     let read = |line: &str| match parsed(line) {
         Ok(Invocation::Analyze(args)) => {
-            assert_eq!((args.file(), args.full, args.force), (None, false, false));
-            (args.traces.len(), args.format())
+            assert_eq!((args.report.file(), args.full, args.report.force), (None, false, false));
+            (args.traces.len(), args.report.format())
         }
         other => panic!("{other:?}"),
     };
@@ -165,7 +162,8 @@ fn the_other_subcommands() {
     assert_eq!(read("gctrace analyze --json -o - a"), (1, ReportFormat::Json));
     let written = |line: &str| match parsed(line) {
         Ok(Invocation::Analyze(args)) => {
-            (args.file().map(Path::to_owned), args.format(), args.force)
+            let report = args.report;
+            (report.file().map(Path::to_owned), report.format(), report.force)
         }
         other => panic!("{other:?}"),
     };
@@ -173,6 +171,7 @@ fn the_other_subcommands() {
         ("-o r.json", (Some("r.json".into()), ReportFormat::Json, false)),
         ("-o r.txt -f", (Some("r.txt".into()), ReportFormat::Text, true)),
         ("-o r.md", (Some("r.md".into()), ReportFormat::Markdown, false)),
+        ("-o r.html", (Some("r.html".into()), ReportFormat::Page, false)),
         ("-o r.json --format text", (Some("r.json".into()), ReportFormat::Text, false)),
     ] {
         assert_eq!(written(&format!("gctrace analyze a {line}")), expected);
@@ -180,12 +179,12 @@ fn the_other_subcommands() {
     let named = vec![InterpreterArg::File("python3".into()), InterpreterArg::Process(12)];
     assert_eq!(
         parsed("gctrace doctor --python python3 12").ok(),
-        Some(Invocation::Doctor(DoctorConfig { python: named, config: false }))
+        Some(Invocation::Doctor(DoctorArgs { python: named, config: false }))
     );
-    assert_eq!(parsed("gctrace man").ok(), Some(Invocation::Man(None)));
+    assert_eq!(parsed("gctrace man").ok(), Some(Invocation::Man { directory: None }));
     assert_eq!(
         parsed("gctrace completions fish").ok(),
-        Some(Invocation::Completions(clap_complete::Shell::Fish))
+        Some(Invocation::Completions { shell: clap_complete::Shell::Fish })
     );
 }
 
@@ -194,12 +193,7 @@ fn exports() {
     let default = ExportArgs {
         traces: vec!["a".into()],
         format: Some(ExportFormat::Svg),
-        output: None,
-        force: false,
-        by: StackWeight::Time,
-        generation: None,
-        path: None,
-        cycle: None,
+        ..ExportArgs::default()
     };
     assert_eq!(parsed("gctrace export a").ok(), Some(Invocation::Export(default)));
     let all = ExportArgs {
@@ -209,8 +203,7 @@ fn exports() {
         force: true,
         by: StackWeight::Count,
         generation: Some(2),
-        path: None,
-        cycle: None,
+        ..ExportArgs::default()
     };
     let line = "gctrace export a b -o o.json -f --by count --generation 2";
     assert_eq!(parsed(line).ok(), Some(Invocation::Export(all)));
@@ -237,18 +230,19 @@ fn exports() {
 #[test]
 fn heaps() {
     let of = |line: &str| match parsed(line) {
-        Ok(Invocation::Heap(config)) => config,
+        Ok(Invocation::Heap(HeapArgs { question: Some(question), .. })) => question,
         other => panic!("{line}: {other:?}"),
     };
-    let target = |word: &str| of(&format!("gctrace heap why {word} a.gcheap")).question;
-    let address = HeapQuestion::Why(HeapTarget::Address(0x7f3a));
-    assert_eq!(target("0x7f3a"), address);
-    assert_eq!(target("32570"), address);
-    let named = HeapQuestion::Why(HeapTarget::Type("data.Batch".to_owned()));
-    assert_eq!(target("data.Batch"), named);
+    let target = |word: &str| match of(&format!("gctrace heap why {word} a.gcheap")) {
+        HeapQuestion::Why { target, .. } => target,
+        other => panic!("{word}: {other:?}"),
+    };
+    assert_eq!(target("0x7f3a"), HeapTarget::Address(0x7f3a));
+    assert_eq!(target("32570"), HeapTarget::Address(0x7f3a));
+    assert_eq!(target("data.Batch"), HeapTarget::Type("data.Batch".to_owned()));
     let config = of("gctrace heap diff -n 3 a b c --json");
-    assert_eq!(config.files.len(), 3);
-    assert_eq!((config.rows, config.format), (3, OutputFormat::Json));
+    assert_eq!((config.files().len(), config.rows()), (3, 3));
+    assert_eq!(config.format(), OutputFormat::Json);
     let Ok(Invocation::Export(config)) = parsed("gctrace export a --cycle list -o a.svg") else {
         panic!("not an export");
     };
@@ -261,10 +255,10 @@ fn arguments_that_are_not_text_reach_the_command() {
     let odd = OsString::from_vec(vec![b'a', 0xff, b'b']);
     let line = ["gctrace", "--", "cat"].map(OsString::from);
     let action = try_parse(line.into_iter().chain([odd.clone()])).expect("a command line");
-    let Invocation::Record(RecordConfig { target, .. }) = action else {
+    let Invocation::Record(config) = action else {
         panic!("not a recording");
     };
-    assert_eq!(target, RecordTarget::Command(vec!["cat".into(), odd]));
+    assert_eq!(config.target, RecordTarget::Command(vec!["cat".into(), odd]));
 }
 
 #[test]
@@ -332,6 +326,24 @@ fn help() {
     }
 }
 
+/// More than this nobody reads.
+const MOST_VISIBLE: usize = 60;
+
+#[test]
+fn visible_options_are_few() {
+    fn add(command: &clap::Command, names: &mut std::collections::BTreeSet<String>) {
+        let visible = command.get_arguments().filter(|option| !option.is_hide_set());
+        names.extend(visible.filter_map(clap::Arg::get_long).map(str::to_owned));
+        command.get_subcommands().for_each(|sub| add(sub, names));
+    }
+    let mut command = command();
+    command.build();
+    let mut names = std::collections::BTreeSet::new();
+    add(&command, &mut names);
+    println!("{} visible options", names.len());
+    assert!(names.len() <= MOST_VISIBLE, "{}: {names:?}", names.len());
+}
+
 #[test]
 fn everything_has_a_help_line() {
     fn check(command: &clap::Command) {
@@ -353,7 +365,7 @@ fn the_description_is_consistent() {
 
 /// Options that `gctrace.toml` may have, by subcommand; all others must be typed. Who adds one here has decided that it
 /// writes no file, opens nothing to others, names no process or program, and changes none.
-const CONFIGURED: [(&str, &[&str]); 9] = [
+const CONFIGURED: [(&str, &[&str]); 11] = [
     (
         "record",
         &[
@@ -402,8 +414,10 @@ const CONFIGURED: [(&str, &[&str]); 9] = [
     ("analyze", &["fail-if", "format", "full", "jobs"]),
     ("report", &["jobs"]),
     ("summarize", &["jobs"]),
+    ("apply", &["format", "step-function"]),
     ("auto", &["goal", "step-function", "wait", "worth"]),
     ("compare", &["fail-if", "format"]),
+    ("dump", &["format"]),
     ("tune", &["budget", "format", "measure", "precision", "step-function"]),
     ("export", &["by", "generation"]),
 ];

@@ -7,7 +7,6 @@ use super::{
 use crate::files::is_stdout;
 use clap::Args;
 use clap::error::ErrorKind;
-use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -22,7 +21,7 @@ Examples:
   sudo gctrace top -p 4242                   a running process and its descendants
   sudo gctrace top                           every Python process on this machine
   sudo gctrace top --record t.json.gz -- torchrun --nproc-per-node 8 train.py
-  sudo gctrace top --plain -i 5 -p 4242      a line every five seconds
+  sudo gctrace top --format text -i 5 -p 4242      a line every five seconds
   sudo gctrace top --format json -n 60 -p 4242 > minute.jsonl
   sudo gctrace top --listen 9464             also serve http://127.0.0.1:9464/metrics
 
@@ -38,20 +37,6 @@ usage error, 1 a failure of gctrace.";
 const INTERVALS: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(100)..=Duration::from_secs(60);
 
-#[derive(Args, Debug)]
-pub(super) struct TopArgs {
-    /// Command to start and watch, with its arguments; without it and -p, all Python processes
-    #[arg(last = true, value_name = "COMMAND")]
-    command: Vec<OsString>,
-    /// Watch a running process and its descendants
-    #[arg(short, long, value_name = "PID", allow_negative_numbers = true, value_parser = values::pid)]
-    pid: Option<u32>,
-    #[command(flatten)]
-    options: TopOptions,
-    #[command(flatten)]
-    sources: SourceArgs,
-}
-
 /// How the live view presents each snapshot, as requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DisplayChoice {
@@ -63,9 +48,11 @@ pub(crate) enum DisplayChoice {
     Json,
 }
 
-/// How `gctrace top` shows what it records.
+/// What `gctrace top` records, and how it shows that.
 #[derive(Args, Clone, Debug, PartialEq)]
-pub(crate) struct TopOptions {
+pub(crate) struct TopArgs {
+    #[command(flatten)]
+    target: RecordTarget,
     /// Refresh interval: 0.1 to 60 seconds, in steps of 0.1
     #[arg(short = 'i', long, group = CONFIGURABLE, short_alias = 'd', value_name = "SECONDS", default_value = "1", value_parser = interval)]
     pub(crate) interval: Duration,
@@ -75,10 +62,11 @@ pub(crate) struct TopOptions {
     /// Log pauses at least this long (10ms, 500us)
     #[arg(long, group = CONFIGURABLE, value_name = "TIME", default_value = "10ms", value_parser = values::time)]
     pub(crate) long_pause: Duration,
-    /// Print one line per interval instead of the view; the default without a terminal
-    #[arg(long, conflicts_with = "format")]
+    /// Old spelling of --format text
+    #[arg(long, hide = true, conflicts_with = "format")]
     plain: bool,
-    /// Print one line (`text`) or one JSON object (`json`) per interval instead of the view
+    /// Print one line (`text`, the default without a terminal) or one JSON object (`json`) per interval instead of
+    /// the view
     #[arg(long, group = CONFIGURABLE, value_enum, hide_possible_values = true)]
     format: Option<OutputFormat>,
     /// Also write a trace; FILE as with `record -o`
@@ -92,11 +80,13 @@ pub(crate) struct TopOptions {
     #[arg(long, value_name = "ADDRESS", value_parser = listen)]
     pub(crate) listen: Option<SocketAddr>,
     /// With --listen: include the arguments of command lines, which may contain secrets
-    #[arg(long, requires = "listen")]
+    #[arg(long, hide = true, requires = "listen")]
     pub(crate) listen_arguments: bool,
+    #[command(flatten)]
+    sources: SourceArgs,
 }
 
-impl TopOptions {
+impl TopArgs {
     /// Full screen, lines or JSON; a view that the terminal cannot show becomes lines.
     pub(crate) fn show(&self) -> DisplayChoice {
         match (self.plain, self.format) {
@@ -105,65 +95,36 @@ impl TopOptions {
             (_, Some(OutputFormat::Json)) => DisplayChoice::Json,
         }
     }
-}
 
-/// What `gctrace top` was asked for, validated.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct TopConfig {
     /// The recording behind the view; `output` is the trace of `--record`.
-    pub recording: RecordConfig,
-    /// How it is shown.
-    pub options: TopOptions,
-}
-
-/// Rejects options that contradict each other.
-pub(super) fn config(args: TopArgs, verbosity: Verbosity) -> Result<TopConfig, clap::Error> {
-    let target = target(args.command, args.pid)?;
-    let options = args.options;
-    if options.output.is_some() && !matches!(target, RecordTarget::Command(_)) {
-        return Err(usage_error(
-            ErrorKind::ArgumentConflict,
-            "--output is the file for the output of a command that gctrace starts (to write a trace, use --record)",
-        ));
-    }
-    if options.record.as_deref().is_some_and(is_stdout) {
-        return Err(usage_error(
-            ErrorKind::ArgumentConflict,
-            "--record - would mix the trace with the display; `gctrace record -o -` writes a trace to standard output",
-        ));
-    }
-    if options.record.is_some() && options.record == options.output {
-        return Err(usage_error(
-            ErrorKind::ArgumentConflict,
-            "--record and --output name the same file: the trace and the command's output need separate files",
-        ));
-    }
-    Ok(TopConfig {
-        recording: RecordConfig {
+    pub(crate) fn recording(&self, verbosity: Verbosity) -> RecordConfig {
+        RecordConfig {
             apply: None,
-            target,
-            output: options.record.clone(),
+            target: self.target.clone(),
+            output: self.record.clone(),
             min_pause: Duration::ZERO,
-            sources: args.sources,
+            sources: self.sources.clone(),
             verbosity,
             duration: None,
             summary: None,
             keep: None,
             memory_history: None,
-        },
-        options,
-    })
-}
+        }
+    }
 
-fn target(command: Vec<OsString>, pid: Option<u32>) -> Result<RecordTarget, clap::Error> {
-    match (command.is_empty(), pid) {
-        (true, None) => Ok(RecordTarget::Everything),
-        (false, None) => Ok(RecordTarget::Command(command)),
-        (true, Some(pid)) => Ok(RecordTarget::Process(pid)),
-        (false, Some(_)) => Err(usage_error(
-            ErrorKind::ArgumentConflict,
-            "-p PID watches a running process, a command starts a new one: give only one of them",
-        )),
+    /// # Errors
+    /// Options contradict each other.
+    pub(super) fn check(&self) -> Result<(), clap::Error> {
+        let problem = if self.output.is_some() && !matches!(self.target, RecordTarget::Command(_)) {
+            "--output is the file for the output of a command that gctrace starts (to write a trace, use --record)"
+        } else if self.record.as_deref().is_some_and(is_stdout) {
+            "--record - would mix the trace with the display; `gctrace record -o -` writes a trace to standard output"
+        } else if self.record.is_some() && self.record == self.output {
+            "--record and --output name the same file: the trace and the command's output need separate files"
+        } else {
+            return Ok(());
+        };
+        Err(usage_error(ErrorKind::ArgumentConflict, problem))
     }
 }
 

@@ -1,14 +1,13 @@
 //! The command line of `gctrace tune`.
 
 use super::choices::OutputFormat;
+use super::command::CommandArgs;
+use super::output::OutputArgs;
 use super::{CONFIGURABLE, usage_error, values};
-use crate::files::is_stdout;
 use clap::error::ErrorKind;
 use clap::{Args, ValueEnum};
 use gctrace_analysis::tune::TuneMeasure;
 use gctrace_settings::GcSetting;
-use std::ffi::OsString;
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// More settings than this would need too many steps.
@@ -45,9 +44,8 @@ The exit code is the command's own if it failed, otherwise 0.";
 
 #[derive(Args, Clone, Debug, PartialEq)]
 pub(crate) struct TuneArgs {
-    /// Command to start, with its arguments
-    #[arg(last = true, value_name = "COMMAND", required = true)]
-    pub(crate) command: Vec<OsString>,
+    #[command(flatten)]
+    pub(crate) start: CommandArgs,
     /// Settings to compare with the first one, between `|`, each as in gctrace apply --gc [default: those
     /// that may help this program]
     #[arg(long, value_name = "SETTINGS", value_delimiter = '|')]
@@ -56,11 +54,8 @@ pub(crate) struct TuneArgs {
     /// started
     #[arg(long, group = CONFIGURABLE, value_name = "TIME", default_value = "10m", value_parser = values::seconds)]
     pub(crate) budget: Duration,
-    /// Count calls of this function as steps: train_step, Trainer.step or train.py:train_step
-    #[arg(long, group = CONFIGURABLE, value_name = "NAME")]
-    pub(crate) step_function: Option<String>,
     /// Compare whole runs of the command instead of blocks of steps
-    #[arg(long)]
+    #[arg(long, hide = true)]
     pub(crate) runs: bool,
     /// Stop measuring when every interval is this narrow to either side, in percent of the first
     /// setting's mean [default: 0.5, or as soon as each is known to be faster or slower]
@@ -70,25 +65,10 @@ pub(crate) struct TuneArgs {
     #[arg(long, group = CONFIGURABLE, value_enum, default_value_t = MeasureChoice::Cpu)]
     pub(crate) measure: MeasureChoice,
     /// Interrupt the command (SIGINT) when the result is known
-    #[arg(long)]
+    #[arg(long, hide = true)]
     pub(crate) stop: bool,
-    /// Under sudo: run the command as root instead of the invoking user
-    #[arg(long)]
-    pub(crate) as_root: bool,
-    /// Report format; JSON has the schema gctrace.tune/1 [default: json if FILE ends in .json,
-    /// otherwise text]
-    #[arg(long, group = CONFIGURABLE, value_enum)]
-    pub(crate) format: Option<OutputFormat>,
-    /// The same as --format json
-    #[arg(long, conflicts_with = "format")]
-    pub(crate) json: bool,
-    /// File for the report; `-` is standard output, and the command's goes to standard error
-    /// [default: standard error for text, standard output for JSON]
-    #[arg(short, long, value_name = "FILE")]
-    pub(crate) output: Option<PathBuf>,
-    /// Overwrite FILE if it exists
-    #[arg(short = 'f', long, requires = "output")]
-    pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) report: OutputArgs<OutputFormat>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -123,29 +103,11 @@ impl TuneArgs {
         !self.runs && self.settings.iter().all(is_thresholds)
     }
 
-    /// The format of the report.
-    pub(crate) fn format(&self) -> OutputFormat {
-        OutputFormat::of(self.format, self.json, self.output.as_deref())
-    }
-
-    /// The function whose calls are steps.
-    pub(crate) fn step_function(&self) -> Option<&str> {
-        self.step_function.as_deref().filter(|name| !name.is_empty())
-    }
-
     /// The clock that the verdict rests on.
     pub(crate) fn measure(&self) -> TuneMeasure {
         match self.measure {
             MeasureChoice::Wall => TuneMeasure::Wall,
             MeasureChoice::Cpu => TuneMeasure::Cpu,
-        }
-    }
-
-    /// Whether the report goes to standard output.
-    pub(crate) fn prints_to_stdout(&self) -> bool {
-        match &self.output {
-            Some(path) => is_stdout(path),
-            None => self.format() == OutputFormat::Json,
         }
     }
 }

@@ -7,7 +7,7 @@
 mod callbacks;
 mod polling;
 
-use crate::args::{HeapProgram, TakeHeapConfig};
+use crate::args::{HeapProgram, TakeHeapArgs};
 use crate::files::{is_stdout, write_beside, write_export};
 use crate::heap::is_heap;
 use crate::invoker::Invoker;
@@ -52,31 +52,31 @@ trait HeapWatch {
 ///
 /// # Errors
 /// The program cannot be read, or the file not be written.
-pub(crate) fn run(config: &TakeHeapConfig) -> anyhow::Result<u8> {
-    if !is_stdout(&config.output) && matches!(config.target, HeapProgram::Process(_)) {
+pub(crate) fn run(config: &TakeHeapArgs) -> anyhow::Result<u8> {
+    let program = config.program()?;
+    if !is_stdout(&config.output) && matches!(program, HeapProgram::Process(_)) {
         anyhow::ensure!(
             config.force || !config.output.exists(),
             "{} exists and was not overwritten; --force overwrites it",
             config.output.display()
         );
     }
-    match &config.target {
+    match program {
         HeapProgram::Process(pid) => {
-            permission::attachable(*pid)?;
-            let mut heap = RunningHeap::open(*pid, options(config))?;
-            announce(*pid, &mut heap)?;
+            permission::attachable(pid)?;
+            let mut heap = RunningHeap::open(pid, options(config))?;
+            announce(pid, &mut heap)?;
             let graph = heap.take()?;
             write(config, &graph, &[]).map(|()| 0)
         }
-        HeapProgram::Command { command, at_full, as_root } => {
+        HeapProgram::Command(at_full) => {
             // Before any thread is created, so that all of them inherit the mask.
             let signals = Signals::block().context("cannot block signals")?;
-            let mut launch = LaunchPlan::new(command, &Invoker::detect(), *as_root);
+            let mut launch = LaunchPlan::new(&config.command, &Invoker::detect(), config.as_root);
             if is_stdout(&config.output) {
                 launch.redirect_stdout().context("the command's standard output")?;
             }
-            let inside =
-                HeapCallbacks::prepare(&mut launch, &Invoker::detect(), config, *at_full, *as_root);
+            let inside = HeapCallbacks::prepare(&mut launch, &Invoker::detect(), config, at_full);
             let mut watch: Box<dyn HeapWatch> = match inside {
                 Ok(inside) => Box::new(inside),
                 Err(error) => {
@@ -85,7 +85,7 @@ pub(crate) fn run(config: &TakeHeapConfig) -> anyhow::Result<u8> {
                         "the command's full collections are counted from outside, every millisecond, \
                          and the heap is taken a little after the collection: {reason}"
                     );
-                    Box::new(PollingWatch::new(config, *at_full))
+                    Box::new(PollingWatch::new(config, at_full))
                 }
             };
             for note in launch.notes() {
@@ -98,7 +98,7 @@ pub(crate) fn run(config: &TakeHeapConfig) -> anyhow::Result<u8> {
     }
 }
 
-fn options(config: &TakeHeapConfig) -> HeapOptions {
+fn options(config: &TakeHeapArgs) -> HeapOptions {
     HeapOptions { interpreter: config.interpreter, ..HeapOptions::default() }
 }
 
@@ -124,7 +124,7 @@ fn duration(time: Duration) -> String {
     units::duration(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }
 
-fn write(config: &TakeHeapConfig, graph: &HeapGraph, notes: &[String]) -> anyhow::Result<()> {
+fn write(config: &TakeHeapArgs, graph: &HeapGraph, notes: &[String]) -> anyhow::Result<()> {
     let header = &graph.header;
     let stopped = header.stopped_ns.map_or_else(String::new, |stopped| {
         format!("stopped for {} (measured); ", units::duration(stopped))
@@ -143,15 +143,12 @@ fn write(config: &TakeHeapConfig, graph: &HeapGraph, notes: &[String]) -> anyhow
     }
     let content = |out: &mut dyn io::Write| graph.write(out);
     let invoker = Invoker::detect();
-    let file = match config.target {
+    let file = if config.pid.is_none() && !config.force {
         // The command has run: what is there is no reason to lose its heap.
-        HeapProgram::Command { .. } if !config.force => {
-            write_beside(&config.output, &invoker, is_heap, &content)?
-        }
-        _ => {
-            write_export(&config.output, &invoker, &[], config.force, &content)?;
-            config.output.clone()
-        }
+        write_beside(&config.output, &invoker, is_heap, &content)?
+    } else {
+        write_export(&config.output, &invoker, &[], config.force, &content)?;
+        config.output.clone()
     };
     let file = shell_line(&[&file]);
     print::message(format!("what is in it: gctrace heap show {file}"));
@@ -160,7 +157,7 @@ fn write(config: &TakeHeapConfig, graph: &HeapGraph, notes: &[String]) -> anyhow
 
 /// Watches a command until its heap is taken, then until its end.
 fn take_of_command(
-    config: &TakeHeapConfig,
+    config: &TakeHeapArgs,
     watch: &mut dyn HeapWatch,
     supervisor: &mut CommandSupervisor,
 ) -> anyhow::Result<u8> {

@@ -132,7 +132,7 @@ impl SegmentedTrace {
             facts: SegmentFacts::default(),
             totals: RecordedTotals::default(),
             lost: BTreeMap::new(),
-            thinning: Thinning::new(keep.bytes_a_day),
+            thinning: Thinning::new(keep.per_day.0),
             waiting: WaitingRecords::default(),
             gpu: HeldGpuWork::default(),
             steps: StepTimes::default(),
@@ -472,19 +472,19 @@ impl SegmentedTrace {
         let Some(oldest) = self.closed.front() else { return false };
         let is_old = self
             .keep
-            .time
+            .time()
             .is_some_and(|time| now_ns.saturating_sub(oldest.end_ns) > clock::nanoseconds(time));
         let bytes: u64 = self.closed.iter().map(|segment| segment.bytes).sum();
         let next = self.largest().unwrap_or(0);
-        is_old || self.keep.bytes.is_some_and(|most| bytes.saturating_add(next) > most)
+        is_old || self.keep.bytes().is_some_and(|most| bytes.saturating_add(next) > most)
     }
 
     fn largest(&self) -> Option<u64> {
-        self.keep.bytes.map(|bytes| bytes / PARTS_OF_SIZE)
+        self.keep.bytes().map(|bytes| bytes / PARTS_OF_SIZE)
     }
 
     fn longest_ns(&self) -> u64 {
-        let part = self.keep.time.map_or(LONGEST, |time| time / PARTS_OF_TIME);
+        let part = self.keep.time().map_or(LONGEST, |time| time / PARTS_OF_TIME);
         clock::nanoseconds(part.clamp(SHORTEST, LONGEST))
     }
 }

@@ -5,7 +5,7 @@
 //! only, as other users see its address among the arguments of what opens the browser; the secret in it keeps other
 //! pages of that browser out. It ends when the timeline was fetched, or after a minute.
 
-use crate::args::{ExportArgs, ExportFormat, ReportArgs, StackWeight};
+use crate::args::{ExportArgs, ExportFormat, ReportArgs};
 use crate::{export, platform, print};
 use anyhow::Context as _;
 use std::ffi::OsStr;
@@ -33,18 +33,13 @@ const TURN: Duration = Duration::from_millis(20);
 /// # Errors
 /// Those of the export; the server cannot be started.
 pub(super) fn run(config: &ReportArgs) -> anyhow::Result<u8> {
-    let first = config.traces.first().map(|trace| trace.as_path());
-    let path = config.output.clone();
-    let path = path.unwrap_or_else(|| super::file_name(first, "pftrace"));
+    let path = super::output(config, "pftrace");
     let code = export::run(&ExportArgs {
         traces: config.traces.clone(),
         format: Some(ExportFormat::Perfetto),
         output: Some(path.clone()),
         force: config.force,
-        by: StackWeight::Time,
-        generation: None,
-        path: None,
-        cycle: None,
+        ..ExportArgs::default()
     })?;
     let can_open =
         config.output.is_none() && super::opener().is_some() && platform::SEES_USERS_OF_CONNECTIONS;

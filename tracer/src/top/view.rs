@@ -73,7 +73,7 @@ pub(crate) enum ViewUnavailable {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ViewError {
     /// The terminal could not be taken over.
-    #[error("cannot take over the terminal (--plain prints lines instead): {0}")]
+    #[error("cannot take over the terminal (--format text prints lines instead): {0}")]
     Start(io::Error),
     /// Drawing failed.
     #[error("cannot draw on the terminal: {0}")]

@@ -77,7 +77,7 @@ fn no_steps(tuner: &Tuner<'_>, processes: &[AppliedProcess]) -> String {
             why_nothing(processes)
         );
     }
-    let remedy = match tuner.config.step_function() {
+    let remedy = match tuner.config.start.step_function() {
         Some(name) => format!("no function {name} was called: --step-function names another"),
         None => "--step-function NAME names the function whose calls are steps".to_owned(),
     };

@@ -321,12 +321,12 @@ enum RunEnd {
 fn run(tuner: &Tuner<'_>, setting: &GcSetting, limit_bytes: Option<u64>) -> anyhow::Result<RunEnd> {
     let config = tuner.config;
     let mut command = StartedCommand::start(
-        &config.command,
+        &config.start.command,
         &tuner.invoker,
-        config.as_root,
-        config.prints_to_stdout(),
+        config.start.as_root,
+        config.report.is_on_stdout(),
         &ApplyRequest::of(setting.clone()),
-        config.step_function(),
+        config.start.step_function(),
     )?;
     let clock = RunClock::start()?;
     let mut too_much = None;

@@ -48,7 +48,7 @@ fn text(output: &Output) -> String {
 /// What `PROGRAM` printed: its user, and the libraries.
 fn reported(output: &Output) -> (u32, Vec<PathBuf>) {
     assert!(output.status.success(), "{}", text(output));
-    // `top --plain` has standard output for itself.
+    // `top --format text` has standard output for itself.
     let printed = text(output);
     let line = printed.lines().find_map(|line| line.strip_prefix("program "));
     let mut words = line.expect(&printed).split(' ');
@@ -99,7 +99,7 @@ const WAYS: [&str; 4] = [
     "--mode inject -o inject.json -- /usr/bin/python3 t.py",
     "--mode both -o both.json -- /usr/bin/python3 t.py",
     "apply --gc threshold=7000 -- /usr/bin/python3 t.py",
-    "top --plain --mode both -- /usr/bin/python3 t.py",
+    "top --format text --mode both -- /usr/bin/python3 t.py",
 ];
 
 #[test]

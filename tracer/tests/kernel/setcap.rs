@@ -290,7 +290,7 @@ fn a_user_records_their_own_processes_only() {
     assert!(Trace::read(&setcap.file("own.json")).pauses().len() > 5);
 
     // All of them run the same probed file: of the others nothing is recorded.
-    let output = setcap.run(ALICE, &["top", "-n", "3", "--record", "top.json", "--plain"]);
+    let output = setcap.run(ALICE, &["top", "-n", "3", "--record", "top.json", "--format", "text"]);
     assert!(output.status.success(), "{}", text(&output));
     let trace = Trace::read(&setcap.file("top.json"));
     let pids = trace.named("gctrace_process");

@@ -74,8 +74,8 @@ fn a_kernel_that_lacks_something_is_refused_in_one_sentence() {
     let commands: [&[&str]; 4] = [
         &["--mode", "ebpf", "--", python, "-c", PROGRAM],
         &["record", "-p", &pid, "-d", "1"],
-        &["top", "--plain", "-n", "1", "-p", &pid],
-        &["top", "--plain", "-n", "1"],
+        &["top", "--format", "text", "-n", "1", "-p", &pid],
+        &["top", "--format", "text", "-n", "1"],
     ];
     for command in commands {
         let output = run(command, place.path());

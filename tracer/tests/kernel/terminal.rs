@@ -14,7 +14,7 @@ fn messages_without_a_reader_leave_the_commands_exit_code() {
         return;
     };
     for mode in ["ebpf", "both"] {
-        for how in [vec!["record"], vec!["top", "--plain"]] {
+        for how in [vec!["record"], vec!["top", "--format", "text"]] {
             let (reader, writer) = std::io::pipe().unwrap();
             drop(reader);
             let status = Command::new(recording::binary())

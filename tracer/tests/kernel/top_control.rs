@@ -60,7 +60,7 @@ fn the_exit_code_is_the_commands() {
         (vec![python, "-c", kills_itself], 137),
         (vec!["no-such-command"], 127),
     ] {
-        let line: Vec<&str> = ["--plain", "--"].into_iter().chain(command).collect();
+        let line: Vec<&str> = ["--format", "text", "--"].into_iter().chain(command).collect();
         let output = top(place.path(), &line).output_in_time().unwrap();
         assert_eq!(output.status.code(), Some(code), "{line:?} {output:?}");
     }
@@ -73,7 +73,7 @@ fn the_commands_output_goes_to_its_file() {
     let Some((python, place)) = recording::place_for("the_commands_output_goes_to_its_file") else {
         return;
     };
-    let arguments = ["--plain", "-d", "0.3", "--output", "o.txt", "--"];
+    let arguments = ["--format", "text", "-d", "0.3", "--output", "o.txt", "--"];
     let mut command = top(place.path(), &arguments);
     let output = command.arg(python).args(["-c", PRINTS]).output_in_time().unwrap();
     assert_eq!(output.status.code(), Some(5), "{output:?}");
@@ -282,7 +282,7 @@ fn the_second_interrupt_leaves() {
     };
     let output = Command::new(&python)
         .args(["-c", ON_TERMINAL, recording::binary()])
-        .args(["top", "--plain", "--"])
+        .args(["top", "--format", "text", "--"])
         .arg(&python)
         .args(["-c", STUBBORN])
         .current_dir(place.path())
@@ -302,7 +302,7 @@ fn an_address_that_is_taken() {
     };
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let arguments = ["--plain", "--record", "t.json", "--listen", &address, "--"];
+    let arguments = ["--format", "text", "--record", "t.json", "--listen", &address, "--"];
     let mut command = top(place.path(), &arguments);
     let output = command.args(["touch", "started"]).output_in_time().unwrap();
     assert_eq!(output.status.code(), Some(1), "{output:?}");

@@ -41,7 +41,7 @@ struct Top {
 impl Top {
     fn start(directory: &Path, arguments: &[&str]) -> Self {
         let mut child = Command::new(recording::binary())
-            .args(["top", "--plain", "--listen", "127.0.0.1:0"])
+            .args(["top", "--format", "text", "--listen", "127.0.0.1:0"])
             .args(arguments)
             .current_dir(directory)
             .env_remove("SUDO_UID")
@@ -185,7 +185,7 @@ fn nothing_is_started_where_the_address_is_taken() {
     let address = taken.local_addr().unwrap().to_string();
     let program = "open('started', 'w').close()";
     let python = python.to_str().unwrap();
-    let arguments = ["top", "--plain", "--listen", &address, "--", python, "-c", program];
+    let arguments = ["top", "--format", "text", "--listen", &address, "--", python, "-c", program];
     let output = recording::gctrace(&arguments, place.path());
     let printed = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{printed}");

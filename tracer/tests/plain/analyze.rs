@@ -359,12 +359,16 @@ fn any_number_of_jobs_gives_the_same() {
         let outcome = gctrace(&arguments, b"");
         (outcome.code, outcome.out, outcome.err)
     };
-    let alone = run(&["--json", "--jobs", "1"]);
+    let alone = run(&["--format", "json", "--jobs", "1"]);
     assert_eq!(alone.0, Some(1), "{}", alone.2);
     let place = |name: &str| alone.2.find(name).unwrap();
     assert!(place("empty.json") < place("missing.json"), "{}", alone.2);
     assert!(place("missing.json") < place("other.json"), "{}", alone.2);
-    for arguments in [&["--json", "--jobs", "2"][..], &["--json", "--jobs", "64"], &["--json"]] {
+    for arguments in [
+        &["--format", "json", "--jobs", "2"][..],
+        &["--format", "json", "--jobs", "64"],
+        &["--format", "json"],
+    ] {
         assert!(run(arguments) == alone, "{arguments:?}");
     }
 }

@@ -47,7 +47,7 @@ fn settings_of_an_advice_are_applied() {
     fs::write(trace, records::written(&reports::header(), &trained(), &reports::end(4_000)))
         .unwrap();
     let report = Command::new(recording::binary())
-        .args(["analyze", "--json", "t.json"])
+        .args(["analyze", "--format", "json", "t.json"])
         .current_dir(place.path())
         .output_in_time()
         .unwrap();
@@ -109,7 +109,8 @@ fn settings_of_a_program_without_steps_are_applied_at_its_start() {
         assert!(output.status.success(), "{output:?}");
         printed(&output)
     };
-    let report: Value = serde_json::from_str(&gctrace(&["analyze", "--json", "t.json"])).unwrap();
+    let report: Value =
+        serde_json::from_str(&gctrace(&["analyze", "--format", "json", "t.json"])).unwrap();
     let advice = report["advice"].as_array().unwrap();
     let number = advice.iter().position(|one| one["id"] == "disable").unwrap() + 1;
     let number = number.to_string();

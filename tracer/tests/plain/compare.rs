@@ -166,7 +166,7 @@ fn one_run_on_a_side_has_figures_and_no_verdict() {
         ([fast, fast], "GC 4.96 % -> 4.96 % of training"),
     ] {
         let compared = place.compare(&[&pair[..], &["--log", "log.md"]].concat());
-        let json = place.compare(&[&pair[..], &["--json"]].concat()).out;
+        let json = place.compare(&[&pair[..], &["--format", "json"]].concat()).out;
         let log = std::fs::read_to_string(place.path("log.md")).unwrap();
         let words = compared.out.split_whitespace().collect::<Vec<_>>().join(" ");
         for output in [&words, &json, &log] {
@@ -245,7 +245,7 @@ fn a_command_is_recorded_and_compared_with_the_run_before() {
     for part in ["thresholds: 700, 10, 10 -> 7000, 10, 10", "git commit: "] {
         assert!(compared.out.contains(part), "{part}: {}", compared.out);
     }
-    let json = place.compare(&["before.json", "before-after.json", "--json"]).out;
+    let json = place.compare(&["before.json", "before-after.json", "--format", "json"]).out;
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["schema"], "gctrace.comparison/1");
     let figures = json["figures"].as_array().unwrap();

@@ -159,7 +159,7 @@ fn equal_classes_that_a_loop_makes_are_one_cycle() {
         let program = ["--", python.path.to_str().unwrap(), "-c", CLASSES];
         let output = recording::gctrace(&[&line[..], &program].concat(), place.path());
         assert!(output.status.success(), "{output:?}");
-        let json = recording::gctrace(&["analyze", "--json", "trace.json"], place.path());
+        let json = recording::gctrace(&["analyze", "--format", "json", "trace.json"], place.path());
         let report: Value = serde_json::from_slice(&json.stdout).unwrap();
         let garbage = &report["garbage"];
         for list in ["kinds", "cycles"] {

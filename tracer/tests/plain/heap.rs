@@ -31,7 +31,7 @@ fn gctrace(arguments: &[&str]) -> Output {
 }
 
 fn answer(arguments: &[&str]) -> Value {
-    let output = gctrace(&[&["heap"], arguments, &["--json"]].concat());
+    let output = gctrace(&[&["heap"], arguments, &["--format", "json"]].concat());
     assert!(output.status.success(), "{output:?}");
     serde_json::from_slice(&output.stdout).unwrap()
 }
@@ -200,7 +200,7 @@ fn three_planted_leaks_are_followed_to_their_lines() {
     let made = Command::new(any_python()).arg(&script).arg(folder.path()).output_in_time().unwrap();
     assert!(made.status.success(), "{made:?}");
     let diff = Command::new(env!("CARGO_BIN_EXE_gctrace"))
-        .args(["heap", "diff", "a.gcheap", "b.gcheap", "c.gcheap", "--json"])
+        .args(["heap", "diff", "a.gcheap", "b.gcheap", "c.gcheap", "--format", "json"])
         .current_dir(folder.path())
         .output_in_time()
         .unwrap();

@@ -29,7 +29,7 @@ fn recorded(
     line.extend(arguments);
     let output = recording::gctrace(&line, place.path());
     assert!(output.status.success(), "{output:?}");
-    let json = recording::gctrace(&["analyze", "--json", "trace.json"], place.path());
+    let json = recording::gctrace(&["analyze", "--format", "json", "trace.json"], place.path());
     let printed = String::from_utf8(output.stdout).expect("UTF-8");
     let report = serde_json::from_slice(&json.stdout).expect("a report");
     (place, report, printed)

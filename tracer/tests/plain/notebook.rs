@@ -48,7 +48,7 @@ fn cells_are_named_by_their_prompts_in_every_report() {
     for report in [
         &["analyze", "trace.json"][..],
         &["analyze", "--full", "trace.json"],
-        &["analyze", "--json", "trace.json"],
+        &["analyze", "--format", "json", "trace.json"],
         &["export", "--format", "collapsed", "trace.json"],
     ] {
         let text = printed(report, place.path());

@@ -115,7 +115,8 @@ fn a_page_is_zoomed_filtered_and_searched() {
     };
     // The figures are the report's.
     let report: Value =
-        serde_json::from_str(&done(place.path(), &["analyze", "--json", "run.json"])).unwrap();
+        serde_json::from_str(&done(place.path(), &["analyze", "--format", "json", "run.json"]))
+            .unwrap();
     let plain = |text: &Value| text.as_str().unwrap().replace('\u{a0}', " ");
     assert_eq!(plain(&seen["verdict"]), report["verdict"]["sentence"]);
     assert_eq!(seen["title"], "gctrace: python train.py");

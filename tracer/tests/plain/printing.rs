@@ -28,7 +28,7 @@ fn messages_without_a_reader_leave_the_commands_exit_code() {
     let place = tempfile::tempdir().unwrap();
     for options in [
         vec!["record", "-v", "--mode", "inject", "--", "sh", "-c", "exit 5"],
-        vec!["top", "--plain", "--mode", "inject", "--", "sh", "-c", "exit 5"],
+        vec!["top", "--format", "text", "--mode", "inject", "--", "sh", "-c", "exit 5"],
     ] {
         let status =
             gctrace(place.path(), &options).stderr(closed_pipe()).status_in_time().unwrap();

@@ -152,7 +152,7 @@ fn a_summary_of_a_trace_that_changed_is_refused() {
     // Somewhere else, and where no trace is near, it is of a trace that may have another name by now.
     folder.add("rank 0.json", rank(7));
     folder.add("far/away/from/all/x.gcsum", std::fs::read(folder.path(sum)).unwrap());
-    let analyze = |path: &str| folder.gctrace(&["analyze", "--json", path]);
+    let analyze = |path: &str| folder.gctrace(&["analyze", "--format", "json", path]);
     let before = analyze(sum);
     assert_eq!(before.code, Some(0), "{}", before.err);
     assert_eq!(analyze("far/away/from/all").out, before.out);

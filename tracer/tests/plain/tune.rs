@@ -55,7 +55,8 @@ fn text(bytes: &[u8]) -> String {
 fn settings_take_turns_in_one_run() {
     let folder = tempfile::tempdir().unwrap();
     let settings = "threshold=50,10,10|threshold=500,10,10";
-    let arguments = ["--json", "--settings", settings, "--precision", "0.0001", "--budget", "60s"];
+    let arguments =
+        ["--format", "json", "--settings", settings, "--precision", "0.0001", "--budget", "60s"];
     let script = "
 import collections
 seen = collections.Counter()
@@ -125,8 +126,15 @@ for at in range(1, 121):
     if at == 120: open('counts', 'a').write(f'{gc.get_threshold()[0]} {count() - before}\\n')
     mark()"
         .replace("step_of_garbage()", "[Node() for _ in range(500)]");
-    let arguments =
-        ["--runs", "--json", "--settings", "threshold=50,5,5|threshold=500,5,5", "--budget", "1m"];
+    let arguments = [
+        "--runs",
+        "--format",
+        "json",
+        "--settings",
+        "threshold=50,5,5|threshold=500,5,5",
+        "--budget",
+        "1m",
+    ];
     let output = tune(folder.path(), &[&arguments[..], &["--precision", "100"]].concat(), &script);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let report = report(&output);
@@ -151,7 +159,16 @@ fn what_cannot_take_turns_is_said_and_run_again() {
     let script = "\nfor _ in range(5): step()";
     let mut command = Command::new(recording::binary());
     command
-        .args(["tune", "--json", "--settings", "none|threshold=7000", "--budget", "2s", "--"])
+        .args([
+            "tune",
+            "--format",
+            "json",
+            "--settings",
+            "none|threshold=7000",
+            "--budget",
+            "2s",
+            "--",
+        ])
         .arg(any_python())
         .arg("-c")
         .arg(format!("{OPTIMIZER}{TRAINING}{script}"))
@@ -168,7 +185,7 @@ fn what_cannot_take_turns_is_said_and_run_again() {
 #[test]
 fn freeze_is_compared_in_whole_runs() {
     let folder = tempfile::tempdir().unwrap();
-    let arguments = ["--settings", "none|freeze@step:2", "--budget", "1ms", "--json"];
+    let arguments = ["--settings", "none|freeze@step:2", "--budget", "1ms", "--format", "json"];
     let output = tune(
         folder.path(),
         &arguments,
@@ -199,7 +216,7 @@ fn own_threshold(runs: &str) -> &str {
 #[test]
 fn a_script_that_frees_nothing_is_answered_in_whole_runs() {
     let folder = tempfile::tempdir().unwrap();
-    let output = tune(folder.path(), &["--json", "--budget", "2m"], BUILDING);
+    let output = tune(folder.path(), &["--format", "json", "--budget", "2m"], BUILDING);
     let told = text(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{told}");
     assert!(told.contains("the program's own settings: "), "{told}");
@@ -237,7 +254,7 @@ fn nothing_to_gain_is_said_after_one_run() {
 gc.disable()
 sum(range(3_000_000))
 open('runs', 'a').write('.')";
-    let output = tune(folder.path(), &["--json", "--budget", "1m"], script);
+    let output = tune(folder.path(), &["--format", "json", "--budget", "1m"], script);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     assert_eq!(report(&output)["outcome"], "no_difference");
     assert_eq!(std::fs::read_to_string(folder.path().join("runs")).unwrap(), ".");
@@ -274,7 +291,8 @@ print(gc.get_threshold() == own)";
     let mut command = Command::new(recording::binary());
     command.args([
         "tune",
-        "--json",
+        "--format",
+        "json",
         "-o",
         "found.json",
         "--",

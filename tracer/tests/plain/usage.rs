@@ -195,8 +195,8 @@ fn usual_spellings() {
         ("export --version", 0),
         ("doctor --version", 0),
         ("demo --version", 0),
-        ("top -q --plain --mode inject sh -c true", 0),
-        ("top -d 1 --plain --mode inject -- true", 0),
+        ("top -q --format text --mode inject sh -c true", 0),
+        ("top -d 1 --format text --mode inject -- true", 0),
     ] {
         let output = run(place.path(), line);
         assert_eq!(output.status.code(), Some(code), "{line} {output:?}");
@@ -217,4 +217,20 @@ fn a_command_is_recorded_for_a_time() {
     assert!(place.path().join("ended").exists());
     let trace = recording::Trace::read(&place.path().join("trace.json"));
     assert_eq!(trace.end()["why"], "the duration given with -d elapsed");
+}
+
+/// Spellings of earlier versions work, and say what replaces them.
+#[test]
+fn old_spellings() {
+    let place = place();
+    for (line, new) in [
+        ("analyze --json ok.json", "--format json"),
+        ("top -n 1 --plain --mode inject -- true", "--format text"),
+    ] {
+        let output = run(place.path(), line);
+        assert!(output.status.success(), "{line} {output:?}");
+        let said = |output: &Output| String::from_utf8_lossy(&output.stderr).contains(new);
+        assert!(said(&output), "{line} {output:?}");
+        assert!(!said(&run(place.path(), &line.replacen(' ', " -q ", 1))), "{line}");
+    }
 }

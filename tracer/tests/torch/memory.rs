@@ -45,7 +45,7 @@ fn empty_cache_of_pytorch_itself() {
     let output =
         recording::gctrace(&[&line[..], &[script.to_str().unwrap()]].concat(), place.path());
     assert_eq!(text(&output.stdout).trim(), "[None, None, None, None, None]", "{output:?}");
-    let json = recording::gctrace(&["analyze", "--json", "trace.json"], place.path());
+    let json = recording::gctrace(&["analyze", "--format", "json", "trace.json"], place.path());
     let report: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     let sites = report["processes"][0]["cleanup"]["sites"].as_array().unwrap();
     let site = sites.iter().find(|site| site["call"] == "empty_cache").unwrap();
@@ -137,7 +137,7 @@ fn steps_have_their_epochs() {
         let step: u64 = cells[0].parse().unwrap();
         assert_eq!(cells[1].parse().ok(), epoch_of(step), "{line}");
     }
-    let json = recording::gctrace(&["analyze", "--json", "trace.json"], place.path());
+    let json = recording::gctrace(&["analyze", "--format", "json", "trace.json"], place.path());
     let report: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     let points = report["processes"][0]["layers"]["over_time"].as_array().unwrap();
     assert!(points.len() > 10, "{points:?}");

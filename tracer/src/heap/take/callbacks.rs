@@ -2,7 +2,7 @@
 //! at the requested one until the heap is taken (`inject/src/python/heap.rs`).
 
 use super::{HeapWatch, UPDATE_SHARE, duration, options};
-use crate::args::TakeHeapConfig;
+use crate::args::TakeHeapArgs;
 use crate::clock::own_monotonic_ns;
 use crate::invoker::Invoker;
 use crate::launch::{InjectionPlan, LaunchPlan, library_for};
@@ -38,7 +38,7 @@ const SHORT_PASS: Duration = Duration::from_millis(300);
 
 /// What the library in the command's processes reports.
 pub(super) struct HeapCallbacks<'config> {
-    config: &'config TakeHeapConfig,
+    config: &'config TakeHeapArgs,
     at_full: NonZeroU32,
     owner: FolderOwner,
     /// `None` once a process has won: the others go on at once.
@@ -89,16 +89,15 @@ impl<'config> HeapCallbacks<'config> {
     pub(super) fn prepare(
         launch: &mut LaunchPlan,
         invoker: &Invoker,
-        config: &'config TakeHeapConfig,
+        config: &'config TakeHeapArgs,
         at_full: NonZeroU32,
-        as_root: bool,
     ) -> anyhow::Result<Self> {
         let library = library_for(launch)?;
         for obstacle in launch.obstacles() {
             anyhow::ensure!(!obstacle.is_certain(true), "{obstacle}");
             tracing::warn!("{obstacle}");
         }
-        let owner = FolderOwner::of_command(invoker, as_root);
+        let owner = FolderOwner::of_command(invoker, config.as_root);
         let folder = InjectFolder::make(&places(owner), owner)?;
         let socket = folder.socket();
         let listener = RingListener::bind(&socket)

@@ -1,7 +1,7 @@
 //! Full collections of a command counted from outside, by polling: where the library cannot be loaded.
 
 use super::{HeapWatch, UPDATE_SHARE, options};
-use crate::args::TakeHeapConfig;
+use crate::args::TakeHeapArgs;
 use crate::clock::own_monotonic_ns;
 use crate::units;
 use gctrace_heap::{HeapError, HeapGraph, RunningHeap};
@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A command whose full collections are counted.
 pub(super) struct PollingWatch<'config> {
-    config: &'config TakeHeapConfig,
+    config: &'config TakeHeapArgs,
     at_full: u64,
     heap: Option<RunningHeap>,
     started: Instant,
@@ -31,7 +31,7 @@ pub(super) struct PollingWatch<'config> {
 }
 
 impl<'config> PollingWatch<'config> {
-    pub(super) fn new(config: &'config TakeHeapConfig, at_full: NonZeroU32) -> Self {
+    pub(super) fn new(config: &'config TakeHeapArgs, at_full: NonZeroU32) -> Self {
         let now = Instant::now();
         Self {
             config,

@@ -7,7 +7,6 @@ use crate::privileges::PrivilegeError;
 use crate::text::shell_line;
 use gctrace_event::RecordingMode;
 use gctrace_ring::InjectOptions;
-use std::path::Path;
 
 /// Why the requested mode is not possible.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -187,7 +186,7 @@ fn within(
             library,
             options,
             step_function: config.sources.step_function.clone(),
-            memory_history: config.memory_history.as_deref().map(Path::to_owned),
+            memory_history: config.memory_history.clone(),
         }),
         notes: warnings(config, facts),
         opening: None,

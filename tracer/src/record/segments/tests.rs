@@ -4,6 +4,7 @@ mod gpu;
 mod thinned;
 
 use super::*;
+use crate::args::{DailyLimit, KeepLimit};
 use crate::files::segments::segments_in;
 use crate::invoker::Invoker;
 use gctrace_event::read::{DecodedItem, TraceReader};
@@ -14,12 +15,12 @@ const SECOND_NS: u64 = 1_000_000_000;
 const HOUR_NS: u64 = 3600 * SECOND_NS;
 
 fn keeping(time: Option<u64>, bytes: Option<u64>) -> KeepConfig {
+    let time = time.map(Duration::from_secs).map(KeepLimit::Time);
     KeepConfig {
-        time: time.map(Duration::from_secs),
-        bytes,
+        keep: time.into_iter().chain(bytes.map(KeepLimit::Bytes)).collect(),
         on_pause: None,
         on_step_slower: None,
-        bytes_a_day: None,
+        per_day: DailyLimit(None),
     }
 }
 
@@ -173,7 +174,8 @@ fn a_week_leaves_its_last_part_and_exact_totals() {
 fn a_size_is_not_exceeded_and_short_pauses_are_only_counted_beyond_a_budget() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("ring");
-    let keep = KeepConfig { bytes_a_day: Some(1_000_000), ..keeping(None, Some(1_000_000)) };
+    let keep =
+        KeepConfig { per_day: DailyLimit(Some(1_000_000)), ..keeping(None, Some(1_000_000)) };
     let mut recorder = Simulated::start(&path, &keep);
     let mut random = 1u64;
     for _ in 0..3 * 24 * 60 {
@@ -204,7 +206,8 @@ fn a_size_is_not_exceeded_and_short_pauses_are_only_counted_beyond_a_budget() {
 fn short_waits_are_only_counted_beyond_a_budget() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("ring");
-    let keep = KeepConfig { bytes_a_day: Some(1_000_000), ..keeping(None, Some(1_000_000)) };
+    let keep =
+        KeepConfig { per_day: DailyLimit(Some(1_000_000)), ..keeping(None, Some(1_000_000)) };
     let mut recorder = Simulated::start(&path, &keep);
     let mut random = 1u64;
     let mut all = OmittedPauses::default();

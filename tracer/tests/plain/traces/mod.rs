@@ -65,7 +65,7 @@ impl Folder {
     /// The JSON report.
     pub(crate) fn report(&self, words: &str) -> Outcome {
         let words: Vec<&str> =
-            ["analyze", "--json"].into_iter().chain(words.split_whitespace()).collect();
+            ["analyze", "--format", "json"].into_iter().chain(words.split_whitespace()).collect();
         self.gctrace(&words)
     }
 

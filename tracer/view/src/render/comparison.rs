@@ -74,7 +74,7 @@ pub(super) fn changes(comparison: &Comparison, width: usize) -> Vec<Block> {
     }
     let more = comparison.changed.len().saturating_sub(CHANGES_SHOWN);
     if more > 0 {
-        blocks.push(paragraph(format!("{more} more (--json)")));
+        blocks.push(paragraph(format!("{more} more (--format json)")));
     }
     for (heading, facts) in
         [("Same: ", &comparison.unchanged), ("Unknown in a trace: ", &comparison.unknown)]

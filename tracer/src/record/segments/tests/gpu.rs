@@ -1,7 +1,7 @@
 //! GPU work beyond the bytes of a day: counted exactly, and whole around the longest pauses.
 
 use super::{SECOND_NS, Simulated, keeping};
-use crate::args::KeepConfig;
+use crate::args::{DailyLimit, KeepConfig};
 use crate::files::segments::segments_in;
 use gctrace_event::read::{DecodedItem, TraceReader};
 use gctrace_event::{CudaCall, GpuOp, OmittedGpuWork, OmittedPauses, Record, TraceEnd};
@@ -83,7 +83,7 @@ fn gpu_work_is_whole_around_the_longest_pauses_and_counted_exactly() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("ring");
     // An hour of them is 125,000 bytes; that of this program some 6 million.
-    let keep = KeepConfig { bytes_a_day: Some(3_000_000), ..keeping(Some(7200), None) };
+    let keep = KeepConfig { per_day: DailyLimit(Some(3_000_000)), ..keeping(Some(7200), None) };
     let mut training = Training::start(&path, &keep);
     let mut longest_ns = 0;
     for second in 0..3600 {
@@ -121,7 +121,7 @@ fn gpu_work_is_whole_around_the_longest_pauses_and_counted_exactly() {
 fn what_a_user_asks_for_has_the_gpu_work_before_it() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("ring");
-    let keep = KeepConfig { bytes_a_day: Some(100_000), ..keeping(Some(60), None) };
+    let keep = KeepConfig { per_day: DailyLimit(Some(100_000)), ..keeping(Some(60), None) };
     let mut training = Training::start(&path, &keep);
     training.go_on(300 * SECOND_NS);
     let asked_ns = training.recorder.now.monotonic_ns;
@@ -146,7 +146,7 @@ fn few_gpu_work_and_no_limit_leave_all() {
     for bytes_a_day in [None, Some(2_000_000_000)] {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("ring");
-        let keep = KeepConfig { bytes_a_day, ..keeping(Some(600), None) };
+        let keep = KeepConfig { per_day: DailyLimit(bytes_a_day), ..keeping(Some(600), None) };
         let mut training = Training::start(&path, &keep);
         training.go_on(120 * SECOND_NS);
         let truth = training.finish();

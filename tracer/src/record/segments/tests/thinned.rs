@@ -1,7 +1,7 @@
 //! Records beside pauses beyond the bytes of a day: what a pause called is counted with it, samples stay exact.
 
 use super::{HOUR_NS, SECOND_NS, Simulated, keeping};
-use crate::args::KeepConfig;
+use crate::args::{DailyLimit, KeepConfig};
 use crate::files::segments::segments_in;
 use gctrace_event::read::{DecodedItem, TraceReader};
 use gctrace_event::{
@@ -180,7 +180,7 @@ fn a_day_holds_with_what_collections_call_and_free_and_samples() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("ring");
     // An hour of them is 125,000 bytes; that of this program some 2 million. Nothing is deleted.
-    let keep = KeepConfig { bytes_a_day: Some(3_000_000), ..keeping(None, Some(800_000)) };
+    let keep = KeepConfig { per_day: DailyLimit(Some(3_000_000)), ..keeping(None, Some(800_000)) };
     let recorder = Simulated::start(&path, &keep);
     let mut program = Program { recorder, truth: Sums::default() };
     for second in 0..2 * HOUR_NS / SECOND_NS {

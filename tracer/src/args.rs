@@ -48,7 +48,7 @@ pub(crate) use record::{RecordConfig, RecordTarget};
 pub(crate) use setup::SetupConfig;
 pub(crate) use summarize::{Shard, SummarizeArgs};
 pub(crate) use take_heap::{HeapProgram, TakeHeapArgs};
-pub(crate) use top::{DisplayChoice, TopArgs};
+pub(crate) use top::TopArgs;
 pub(crate) use tune::TuneArgs;
 pub(crate) use values::is_trace_name;
 

@@ -13,7 +13,7 @@ mod view;
 
 pub(crate) use live_handle::LiveHandle;
 
-use crate::args::{DisplayChoice, RecordConfig, RecordTarget, TopArgs, Verbosity};
+use crate::args::{OutputFormat, RecordConfig, RecordTarget, TopArgs, Verbosity};
 use crate::clock::nanoseconds;
 use crate::invoker::Invoker;
 use crate::launch::{CommandEnd, LaunchPlan, Signals};
@@ -23,7 +23,7 @@ use crate::text::shell_line;
 use crate::top::live_handle::UserCommand;
 use crate::top::metrics::MetricsServer;
 use crate::top::output::CommandOutput;
-use crate::top::printer::{PrintForm, Printer};
+use crate::top::printer::Printer;
 use crate::top::resources::ResourceSampler;
 use crate::top::view::{Prepared, View, ViewConfig, ViewError};
 use anyhow::Context as _;
@@ -92,7 +92,8 @@ fn follow(
 struct LiveSetup<'a> {
     config: &'a TopArgs,
     recording: &'a RecordConfig,
-    show: DisplayChoice,
+    /// The form of what is printed; `None`: the view.
+    printed: Option<OutputFormat>,
     output: CommandOutput,
     /// The terminal, until the view takes it over.
     terminal: Option<Prepared>,
@@ -103,15 +104,15 @@ struct LiveSetup<'a> {
 impl<'a> LiveSetup<'a> {
     /// Falls back to lines if the view is not possible.
     fn new(config: &'a TopArgs, recording: &'a RecordConfig) -> Self {
-        let show = match (config.show(), view::possible()) {
-            (DisplayChoice::View, Err(why)) => {
+        let printed = match (config.printed(), view::possible()) {
+            (None, Err(why)) => {
                 tracing::warn!("printing lines instead of the view: {why}");
-                DisplayChoice::Lines
+                Some(OutputFormat::Text)
             }
-            (show, _) => show,
+            (printed, _) => printed,
         };
         let output = CommandOutput::default();
-        Self { config, recording, show, output, terminal: None, server: None }
+        Self { config, recording, printed, output, terminal: None, server: None }
     }
 
     /// Opens what the display needs; no program was touched yet.
@@ -133,7 +134,7 @@ impl<'a> LiveSetup<'a> {
             }
             self.server = Some(server);
         }
-        if self.show == DisplayChoice::View {
+        if self.printed.is_none() {
             self.terminal = Some(Prepared::open().map_err(ViewError::Start)?);
         }
         Ok(shared)
@@ -142,7 +143,7 @@ impl<'a> LiveSetup<'a> {
     /// Redirects the command's standard streams.
     fn redirect(&mut self, launch: &mut LaunchPlan) -> anyhow::Result<()> {
         let asked = self.config.output.as_deref();
-        let on_screen = self.show == DisplayChoice::View;
+        let on_screen = self.printed.is_none();
         self.output = CommandOutput::open(asked, on_screen, launch, &Invoker::detect())?;
         Ok(())
     }
@@ -150,17 +151,13 @@ impl<'a> LiveSetup<'a> {
     /// Starts the display.
     fn show(&mut self, shared: &Arc<LiveHandle>) -> anyhow::Result<LiveDisplay> {
         let config = self.config;
-        let form = match self.show {
-            DisplayChoice::View => {
-                let terminal = match self.terminal.take() {
-                    Some(terminal) => terminal,
-                    None => Prepared::open().map_err(ViewError::Start)?,
-                };
-                let view = View::start(terminal, Arc::clone(shared), self.view())?;
-                return Ok(LiveDisplay::OnScreen(view));
-            }
-            DisplayChoice::Lines => PrintForm::Lines,
-            DisplayChoice::Json => PrintForm::Json,
+        let Some(form) = self.printed else {
+            let terminal = match self.terminal.take() {
+                Some(terminal) => terminal,
+                None => Prepared::open().map_err(ViewError::Start)?,
+            };
+            let view = View::start(terminal, Arc::clone(shared), self.view())?;
+            return Ok(LiveDisplay::OnScreen(view));
         };
         let shared = Arc::clone(shared);
         let printer = Printer::start(shared, form, config.interval, config.iterations);
@@ -192,7 +189,7 @@ impl<'a> LiveSetup<'a> {
             return;
         }
         // Printed figures stay readable; the view's screen is gone.
-        let is_summarized = self.show == DisplayChoice::View || self.recording.output.is_some();
+        let is_summarized = self.printed.is_none() || self.recording.output.is_some();
         let mut sentences = match (why, is_summarized) {
             (EndReason::Left, _) => Vec::new(),
             (_, true) | (EndReason::ProcessEnded, _) => {

@@ -1,9 +1,9 @@
 //! The command line of `gctrace auto`.
 
 use super::command::CommandArgs;
-use super::{CONFIGURABLE, usage_error, values};
+use super::{CONFIGURABLE, choices, usage_error, values};
+use clap::Args;
 use clap::error::ErrorKind;
-use clap::{Args, ValueEnum};
 use gctrace_settings::{AutoGoal, AutoOptions};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -29,14 +29,15 @@ back. A step is what `gctrace apply` takes for one. Of the ranks of a job on one
 decides and the others do the same; ranks on several hosts are left alone. The exit code is the
 command's own.";
 
-/// What is to become less.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum GoalChoice {
-    /// CPU time
-    Time,
-    /// The longest pause: the old generation is frozen, even if that saves no time
-    Longest,
-}
+/// Values of `--goal`.
+const GOALS: [(&str, &str, AutoGoal); 2] = [
+    ("time", "CPU time", AutoGoal::Time),
+    (
+        "longest",
+        "The longest pause: the old generation is frozen, even if that saves no time",
+        AutoGoal::Longest,
+    ),
+];
 
 #[derive(Args, Clone, Debug, PartialEq)]
 pub(crate) struct AutoArgs {
@@ -49,8 +50,8 @@ pub(crate) struct AutoArgs {
     #[arg(long, value_name = "PERCENT", default_value = "25%", value_parser = values::more)]
     memory: f64,
     /// What is to become less
-    #[arg(long, hide = true, group = CONFIGURABLE, value_enum, default_value = "time")]
-    goal: GoalChoice,
+    #[arg(long, hide = true, group = CONFIGURABLE, default_value = "time", value_parser = choices::one_of(GOALS))]
+    goal: AutoGoal,
     /// Time without any step after which intervals of time are compared instead (2s, 1m)
     #[arg(long, group = CONFIGURABLE, value_name = "TIME", default_value = "10s", value_parser = values::seconds)]
     wait: Duration,
@@ -87,14 +88,10 @@ impl AutoArgs {
 
     /// As requested of the library.
     pub(crate) fn options(&self) -> AutoOptions {
-        let goal = match self.goal {
-            GoalChoice::Time => AutoGoal::Time,
-            GoalChoice::Longest => AutoGoal::Longest,
-        };
         AutoOptions {
             worth: self.worth,
             memory: self.memory,
-            goal,
+            goal: self.goal,
             wait_s: self.wait.as_secs_f64(),
             ..AutoOptions::default()
         }

@@ -3,7 +3,6 @@
 use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use gctrace_event::Counter;
-use gctrace_settings::GarbageDetail;
 use strum::IntoStaticStr;
 
 /// Whether output is for people or for programs.
@@ -79,16 +78,16 @@ impl CounterChoice {
     }
 }
 
-/// Parses `--garbage`. (The injected library shares the type, which therefore does not know clap.)
-pub(super) fn garbage_detail() -> impl TypedValueParser<Value = GarbageDetail> {
-    PossibleValuesParser::new([
-        PossibleValue::new("off").help("Nothing"),
-        PossibleValue::new("types").help("Their types, and the lines that belong to them"),
-        PossibleValue::new("cycles").help("Also the cycles that they form; in-process only"),
-    ])
-    .map(|word| match word.as_str() {
-        "off" => GarbageDetail::Off,
-        "types" => GarbageDetail::Types,
-        _ => GarbageDetail::Cycles,
+/// One of a few values, each with its name and its help: for types of crates that do not know clap.
+pub(super) fn one_of<T, const N: usize>(
+    values: [(&'static str, &'static str, T); N],
+) -> impl TypedValueParser<Value = T>
+where
+    T: Copy + Send + Sync + 'static,
+{
+    let named = values.map(|(name, help, _)| PossibleValue::new(name).help(help));
+    PossibleValuesParser::new(named).try_map(move |word| {
+        let found = values.iter().find(|(name, ..)| *name == word);
+        found.map(|(.., value)| *value).ok_or("is none of these")
     })
 }

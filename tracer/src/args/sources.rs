@@ -7,6 +7,13 @@ use gctrace_settings::GarbageDetail;
 /// As deep as recording a pause may cost (docs/measurements/cost.md).
 const DEFAULT_STACK_DEPTH: u32 = 24;
 
+/// Values of `--garbage`.
+const GARBAGE: [(&str, &str, GarbageDetail); 3] = [
+    ("off", "Nothing", GarbageDetail::Off),
+    ("types", "Their types, and the lines that belong to them", GarbageDetail::Types),
+    ("cycles", "Also the cycles that they form; in-process only", GarbageDetail::Cycles),
+];
+
 #[derive(Args, Clone, Debug, PartialEq)]
 pub(crate) struct SourceArgs {
     /// Do not record child processes
@@ -34,7 +41,7 @@ pub(crate) struct SourceArgs {
     #[arg(
         long,
         group = CONFIGURABLE,
-        value_parser = choices::garbage_detail(),
+        value_parser = choices::one_of(GARBAGE),
         value_name = "WHAT",
         default_value = "types",
         hide_possible_values = true

@@ -118,7 +118,7 @@ fn live_views() {
     assert_eq!(recorded(&usual).target, RecordTarget::Everything);
     assert_eq!((recorded(&usual).output, &usual.output), (None, &None));
     assert_eq!(recorded(&usual).min_pause, Duration::ZERO);
-    assert_eq!((usual.show(), usual.interval), (DisplayChoice::View, Duration::from_secs(1)));
+    assert_eq!((usual.printed(), usual.interval), (None, Duration::from_secs(1)));
     assert_eq!((usual.iterations, usual.listen), (None, None));
     assert_eq!(usual.long_pause, Duration::from_millis(10));
 
@@ -129,14 +129,14 @@ fn live_views() {
     assert_eq!(recorded(&all).target, words("python -d 3"));
     assert_eq!(recorded(&all).output.as_deref(), Some(Path::new("t.json")));
     assert_eq!(all.output.as_deref(), Some(Path::new("o")));
-    assert_eq!((all.show(), all.iterations), (DisplayChoice::Json, Some(3)));
+    assert_eq!((all.printed(), all.iterations), (Some(OutputFormat::Json), Some(3)));
     assert_eq!(all.interval, Duration::from_millis(500));
     assert_eq!(all.long_pause, Duration::from_millis(1));
     assert_eq!(recorded(&all).sources.mode, RecordMode::Inject);
     let attached = RecordTarget::Process(7);
     assert_eq!(recorded(&top("-p 7 --plain")).target, attached);
-    assert_eq!(top("--plain").show(), DisplayChoice::Lines);
-    assert_eq!(top("--format text").show(), DisplayChoice::Lines);
+    assert_eq!(top("--plain").printed(), Some(OutputFormat::Text));
+    assert_eq!(top("--format text").printed(), Some(OutputFormat::Text));
     for (text, address) in [
         ("9464", "127.0.0.1:9464"),
         (":9464", "127.0.0.1:9464"),

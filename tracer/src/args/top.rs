@@ -37,17 +37,6 @@ usage error, 1 a failure of gctrace.";
 const INTERVALS: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(100)..=Duration::from_secs(60);
 
-/// How the live view presents each snapshot, as requested.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum DisplayChoice {
-    /// Full screen, if standard output is a terminal.
-    View,
-    /// One line per interval.
-    Lines,
-    /// One JSON object per interval.
-    Json,
-}
-
 /// What `gctrace top` records, and how it shows that.
 #[derive(Args, Clone, Debug, PartialEq)]
 pub(crate) struct TopArgs {
@@ -87,13 +76,9 @@ pub(crate) struct TopArgs {
 }
 
 impl TopArgs {
-    /// Full screen, lines or JSON; a view that the terminal cannot show becomes lines.
-    pub(crate) fn show(&self) -> DisplayChoice {
-        match (self.plain, self.format) {
-            (false, None) => DisplayChoice::View,
-            (true, _) | (_, Some(OutputFormat::Text)) => DisplayChoice::Lines,
-            (_, Some(OutputFormat::Json)) => DisplayChoice::Json,
-        }
+    /// The form of what is printed per interval; `None`: the view, if the terminal can show it.
+    pub(crate) fn printed(&self) -> Option<OutputFormat> {
+        self.format.or(self.plain.then_some(OutputFormat::Text))
     }
 
     /// The recording behind the view; `output` is the trace of `--record`.

@@ -3,9 +3,9 @@
 use super::choices::OutputFormat;
 use super::command::CommandArgs;
 use super::output::OutputArgs;
-use super::{CONFIGURABLE, usage_error, values};
+use super::{CONFIGURABLE, choices, usage_error, values};
+use clap::Args;
 use clap::error::ErrorKind;
-use clap::{Args, ValueEnum};
 use gctrace_analysis::tune::TuneMeasure;
 use gctrace_settings::GcSetting;
 use std::time::Duration;
@@ -62,8 +62,8 @@ pub(crate) struct TuneArgs {
     #[arg(long, group = CONFIGURABLE, value_name = "PERCENT", value_parser = precision)]
     pub(crate) precision: Option<f64>,
     /// Clock of the verdict
-    #[arg(long, group = CONFIGURABLE, value_enum, default_value_t = MeasureChoice::Cpu)]
-    pub(crate) measure: MeasureChoice,
+    #[arg(long, group = CONFIGURABLE, default_value = "cpu", value_parser = choices::one_of(MEASURES))]
+    pub(crate) measure: TuneMeasure,
     /// Interrupt the command (SIGINT) when the result is known
     #[arg(long, hide = true)]
     pub(crate) stop: bool,
@@ -71,13 +71,15 @@ pub(crate) struct TuneArgs {
     pub(crate) report: OutputArgs<OutputFormat>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum MeasureChoice {
-    /// CPU time of the thread that makes the steps; of runs without steps, of all processes
-    Cpu,
-    /// Wall time
-    Wall,
-}
+/// Values of `--measure`.
+const MEASURES: [(&str, &str, TuneMeasure); 2] = [
+    (
+        "cpu",
+        "CPU time of the thread that makes the steps; of runs without steps, of all processes",
+        TuneMeasure::Cpu,
+    ),
+    ("wall", "Wall time", TuneMeasure::Wall),
+];
 
 impl TuneArgs {
     /// # Errors
@@ -101,14 +103,6 @@ impl TuneArgs {
     pub(crate) fn takes_turns(&self) -> bool {
         let is_thresholds = |setting: &GcSetting| setting.thresholds([1; 3]).is_some();
         !self.runs && self.settings.iter().all(is_thresholds)
-    }
-
-    /// The clock that the verdict rests on.
-    pub(crate) fn measure(&self) -> TuneMeasure {
-        match self.measure {
-            MeasureChoice::Wall => TuneMeasure::Wall,
-            MeasureChoice::Cpu => TuneMeasure::Cpu,
-        }
     }
 }
 

@@ -3,6 +3,7 @@
 //! Owns the deadlines, and the end if the reader is gone. `lines.rs` formats the snapshots. A thread
 //! of its own, so that a reader that blocks does not block the recording.
 
+use crate::args::OutputFormat;
 use crate::clock::{monotonic_ns, nanoseconds};
 use crate::record::CommandSupervisor;
 use crate::top::lines::{JsonOutput, LineOutput};
@@ -21,15 +22,6 @@ const POLL_INTERVAL_MS: u8 = 20;
 /// Intervals are multiples of this (`gctrace_analysis::live::SnapshotRequest`).
 const GRAIN_NS: u64 = 100_000_000;
 
-/// How a snapshot is printed without the view.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PrintForm {
-    /// Lines of text.
-    Lines,
-    /// JSON lines.
-    Json,
-}
-
 /// The thread that prints a snapshot per interval.
 pub(super) struct Printer {
     thread: JoinHandle<()>,
@@ -39,15 +31,15 @@ impl Printer {
     /// Starts printing every `interval`, `iterations` times if given.
     pub(super) fn start(
         shared: Arc<LiveHandle>,
-        form: PrintForm,
+        form: OutputFormat,
         interval: Duration,
         iterations: Option<u64>,
     ) -> io::Result<Self> {
         let printing = PrintJob {
             shared,
             writer: match form {
-                PrintForm::Lines => PrintWriter::Lines(LineOutput::new(print::on_terminal())),
-                PrintForm::Json => PrintWriter::Json(JsonOutput::default()),
+                OutputFormat::Text => PrintWriter::Lines(LineOutput::new(print::on_terminal())),
+                OutputFormat::Json => PrintWriter::Json(JsonOutput::default()),
             },
             clock: Deadlines::new(monotonic_ns(), nanoseconds(interval)),
             left: iterations,

@@ -151,7 +151,7 @@ fn report(tuner: &Tuner<'_>, found: &Found<'_>) -> TuneReport {
         ranks: u64::from(search.followers) + 1,
         other_processes: *others,
         agent_ns: process.agent_ns.checked_div(process.steps),
-        ..TuneReport::judged(TuneMethod::Blocks, unit, tuner.config.measure(), settings)
+        ..TuneReport::judged(TuneMethod::Blocks, unit, tuner.config.measure, settings)
     };
     let pairs = first.map_or(0, |first| first.pairs);
     let count = report.settings.len() as u64;

@@ -279,7 +279,7 @@ impl ComparedRuns {
             ranks: runs().map(|run| run.stepping.len() as u64).max().unwrap_or(0).max(1),
             other_processes: runs().map(|run| run.others).max().unwrap_or(0),
             agent_ns: stepping().filter_map(|one| one.agent_ns.checked_div(one.steps)).max(),
-            ..compare(&names, &measured, tuner.config.measure())
+            ..compare(&names, &measured, tuner.config.measure)
         }
     }
 }

@@ -7,8 +7,10 @@ use std::path::{Path, PathBuf};
 
 fn main() {
     let mut files = Vec::new();
-    // A published package does not contain the other crate, but names its exact version.
-    for folder in ["src", "abi/src"].into_iter().filter(|folder| Path::new(folder).is_dir()) {
+    // A published package does not contain the other crates, but names their exact versions.
+    for folder in
+        ["src", "abi/src", "cpython/src"].into_iter().filter(|folder| Path::new(folder).is_dir())
+    {
         println!("cargo:rerun-if-changed={folder}");
         collect(Path::new(folder), &mut files);
     }

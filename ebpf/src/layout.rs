@@ -1,13 +1,13 @@
 //! The layout of one build of CPython as the BPF programs read it. Pure.
 
 use crate::wire::{FrameWire, InstructionKind, LayoutWire, NO_OFFSET, ObjectsWire};
-use gctrace_abi::{
+use gctrace_cpython::{
     CollectorLayout, FrameLayout, GcBase, InstructionPointer, ObjectLayout, StatsLayout,
     StatsLocation,
 };
 
 /// `KNOWN_TYPES` of `bpf/event.h`.
-const KNOWN_TYPES: usize = 1 + gctrace_abi::KnownType::ALL.len();
+const KNOWN_TYPES: usize = 1 + gctrace_cpython::KnownType::ALL.len();
 
 fn or_none(offset: Option<u32>) -> u32 {
     offset.unwrap_or(NO_OFFSET)

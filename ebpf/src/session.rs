@@ -21,7 +21,7 @@ use crate::release::StoppedProcesses;
 use crate::support::{AttachMethod, KernelSupport, per_cpu_sum, room_for_rings};
 use crate::wire::skeleton::{GctraceSkel, GctraceSkelBuilder};
 use crate::wire::{FileKey, FollowedProcess, LayoutWire, MAX_LAYOUTS, MAX_POINTS};
-use gctrace_abi::{CollectorLayout, FrameLayout, ObjectLayout};
+use gctrace_cpython::{CollectorLayout, FrameLayout, ObjectLayout};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{
     Link, MapCore, MapFlags, MapHandle, OpenObject, ProgramAttachType, ProgramType, RingBuffer,

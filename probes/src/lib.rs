@@ -50,9 +50,10 @@ mod version;
 
 pub use elf::Machine;
 pub use error::ResolveError;
-pub use gctrace_abi::{
-    ArgumentRegister, CollectorArguments, CollectorLayout, GcBase, GenerationStats,
-    LineTableFormat, ProbePointKind, SelfCheck, StatsLayout, StatsLocation, is_sanitizer_runtime,
+pub use gctrace_abi::{ArgumentRegister, CollectorArguments, ProbePointKind, is_sanitizer_runtime};
+pub use gctrace_cpython::{
+    CollectorLayout, GcBase, GenerationStats, LineTableFormat, SelfCheck, StatsLayout,
+    StatsLocation,
 };
 pub use identify::{ProgramKind, identify, likely_libpython};
 pub use loading::{Loading, exported_bytes, loading};

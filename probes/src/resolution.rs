@@ -2,7 +2,8 @@
 
 use crate::elf::Machine;
 use crate::version::PythonVersion;
-use gctrace_abi::{CollectorArguments, CollectorLayout, FrameLayout, ObjectLayout, ProbePointKind};
+use gctrace_abi::{CollectorArguments, ProbePointKind};
+use gctrace_cpython::{CollectorLayout, FrameLayout, ObjectLayout};
 use gctrace_event::CollectorKind;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;

@@ -5,7 +5,7 @@
 //! `gc.get_objects` and `gc.get_referents` of running interpreters by `tests/plain/truth.rs`. Builds with
 //! the GIL on 64-bit machines. What is the same in all versions is a constant.
 
-pub(crate) use gctrace_abi::cpython::*;
+pub(crate) use gctrace_cpython::offsets::*;
 
 use crate::take::image::Image;
 use gctrace_event::CollectorKind;

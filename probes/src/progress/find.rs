@@ -7,8 +7,8 @@ use super::{
 };
 use crate::arch::USER_ADDRESSES;
 use crate::memory::Memory;
-use gctrace_abi::FrameLayout;
-use gctrace_abi::cpython::DICT_KEYS;
+use gctrace_cpython::FrameLayout;
+use gctrace_cpython::offsets::DICT_KEYS;
 use std::collections::HashSet;
 
 /// Maximum number of frames searched, innermost first.

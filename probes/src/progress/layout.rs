@@ -4,7 +4,7 @@
 //! enumobject.c), compared with running interpreters by `tracer/tests/kernel/alloc.rs`.
 
 use crate::version::PythonVersion;
-use gctrace_abi::cpython::{FrameObject, Frames};
+use gctrace_cpython::offsets::{FrameObject, Frames};
 
 /// Addresses of type objects: in a process or, in [`crate::Allocator::types`], at link time. 0 stands
 /// for one that the file does not export.

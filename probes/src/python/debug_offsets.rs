@@ -3,8 +3,8 @@
 
 use super::frames::CODE_VERSION;
 use crate::elf::ElfImage;
-use gctrace_abi::cpython::{FIRST_TRACEABLE_BEFORE, InterpreterFrame};
-use gctrace_abi::{FrameLayout, GilHolder, InstructionPointer, LineTableFormat};
+use gctrace_cpython::offsets::{FIRST_TRACEABLE_BEFORE, InterpreterFrame};
+use gctrace_cpython::{FrameLayout, GilHolder, InstructionPointer, LineTableFormat};
 
 /// The magic number at the start of the structure.
 const COOKIE: &[u8; 8] = b"xdebugpy";

@@ -13,7 +13,7 @@ use crate::elf::ElfImage;
 use crate::placement::Placement;
 use crate::resolution::ProbePoint;
 use gctrace_abi::ProbePointKind;
-use gctrace_abi::cpython::type_object;
+use gctrace_cpython::offsets::type_object;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 

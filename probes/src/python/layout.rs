@@ -6,8 +6,8 @@
 
 use super::debug_offsets::DebugOffsets;
 use crate::version::PythonVersion;
-use gctrace_abi::{
-    CollectorLayout, GcBase, GenerationStats, SelfCheck, StatsLayout, StatsLocation, cpython,
+use gctrace_cpython::{
+    CollectorLayout, GcBase, GenerationStats, SelfCheck, StatsLayout, StatsLocation, offsets,
 };
 use gctrace_event::CollectorKind;
 
@@ -32,7 +32,7 @@ struct CollectorFields {
 }
 
 /// Size of `struct gc_generation` and offset of its threshold.
-const GENERATION: (u32, u32) = (cpython::GENERATION as u32, cpython::GENERATION_THRESHOLD as u32);
+const GENERATION: (u32, u32) = (offsets::GENERATION as u32, offsets::GENERATION_THRESHOLD as u32);
 
 /// Offset of `interp` in `PyThreadState`: after `prev` and `next`, in every version.
 const THREAD_INTERPRETER: u32 = 16;

@@ -1,11 +1,11 @@
-//! What the BPF programs need of [`gctrace_abi::cpython`] for types and for objects that lead to code.
+//! What the BPF programs need of [`gctrace_cpython::offsets`] for types and for objects that lead to code.
 
 use super::facts::InterpreterFacts;
 use crate::elf::ElfImage;
-use gctrace_abi::cpython::{
+use gctrace_cpython::offsets::{
     Frames, GENERATOR_FRAME, InterpreterFrame, function_code, generator_code, type_qualname,
 };
-use gctrace_abi::{KnownType, ObjectLayout};
+use gctrace_cpython::{KnownType, ObjectLayout};
 
 /// The layout of a build with the GIL; `None` if unknown.
 pub(super) fn layout(image: &ElfImage<'_>, facts: &InterpreterFacts) -> Option<ObjectLayout> {

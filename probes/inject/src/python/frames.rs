@@ -8,7 +8,7 @@ use super::api::{Object, PythonApi};
 use super::object::OwnedRef;
 use super::raw_frame::{RawFrame, RawFrameLayout};
 use crate::process_ring::PythonRing;
-use gctrace_abi::cpython::FrameObject;
+use gctrace_cpython::offsets::FrameObject;
 use gctrace_ring::{NO_TEXT, OUTER_FRAMES, TextId};
 
 /// Number of slots for lines, and for code objects.

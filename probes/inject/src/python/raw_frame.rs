@@ -8,8 +8,8 @@
 
 use super::api::{Object, PythonApi};
 use super::object::OwnedRef;
-use gctrace_abi::FrameLayout;
-use gctrace_abi::cpython::{FIRST_TRACEABLE_BEFORE, InterpreterFrame};
+use gctrace_cpython::FrameLayout;
+use gctrace_cpython::offsets::{FIRST_TRACEABLE_BEFORE, InterpreterFrame};
 use std::ffi::c_void;
 
 /// Where frames are, in an interpreter that was seen to have them there.

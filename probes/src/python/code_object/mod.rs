@@ -9,7 +9,7 @@ pub use unicode::decode_unicode;
 
 use super::line_table;
 use crate::memory::{Memory, MemoryError, MemoryReader};
-use gctrace_abi::{FrameLayout, LineTableFormat};
+use gctrace_cpython::{FrameLayout, LineTableFormat};
 use unicode::StringHeader;
 
 /// The fields of a code object that gctrace uses.

@@ -4,7 +4,7 @@ use super::{CodeObject, CodeObjectError, decode_unicode};
 use crate::elf::Machine;
 use crate::python::frames::{frame_layout, walk};
 use crate::version::PythonVersion;
-use gctrace_abi::FrameLayout;
+use gctrace_cpython::FrameLayout;
 use proptest::prelude::any;
 use proptest::proptest;
 

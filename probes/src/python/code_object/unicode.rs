@@ -1,6 +1,6 @@
 //! Decodes `str` objects: bytes in, text out.
 
-use gctrace_abi::FrameLayout;
+use gctrace_cpython::FrameLayout;
 
 /// The text of a `str` object from its first `bytes`, header included.
 ///

@@ -7,7 +7,7 @@ mod threads;
 mod versions;
 mod walk;
 
-pub use gctrace_abi::{FrameLayout, GilHolder, InstructionPointer};
+pub use gctrace_cpython::{FrameLayout, GilHolder, InstructionPointer};
 pub use threads::{current_thread, thread_by_id};
 pub(crate) use versions::{CODE_VERSION, frame_layout};
 pub use walk::{WalkedFrame, walk};

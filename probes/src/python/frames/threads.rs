@@ -1,7 +1,7 @@
 //! From `_PyRuntime` to a thread state.
 
 use crate::memory::{Memory, MemoryError, MemoryReader};
-use gctrace_abi::{CollectorLayout, FrameLayout};
+use gctrace_cpython::{CollectorLayout, FrameLayout};
 
 /// Maximum number of interpreters or threads; a longer list changed while it was walked.
 const MOST: usize = 100_000;

@@ -8,11 +8,11 @@
 use crate::elf::Machine;
 use crate::python::debug_offsets::DebugOffsets;
 use crate::version::PythonVersion;
-use gctrace_abi::cpython::{
+use gctrace_cpython::offsets::{
     CODE_FILENAME, CODE_QUALNAME, FIRST_TRACEABLE_BEFORE, FrameObject, Frames, SIZE, TYPE,
     type_object,
 };
-use gctrace_abi::{FrameLayout, GilHolder, InstructionPointer, LineTableFormat};
+use gctrace_cpython::{FrameLayout, GilHolder, InstructionPointer, LineTableFormat};
 
 /// The layout of a version; `None` if unknown.
 pub(crate) fn frame_layout(

@@ -1,7 +1,7 @@
 //! Walks from a thread state along its frames.
 
 use crate::memory::{Memory, MemoryError, MemoryReader};
-use gctrace_abi::{FrameLayout, InstructionPointer};
+use gctrace_cpython::{FrameLayout, InstructionPointer};
 
 /// A Python frame found by [`walk`]: its code object and where it is executing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

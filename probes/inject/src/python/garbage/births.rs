@@ -26,7 +26,7 @@ use crate::python::next_random;
 use crate::python::object::OwnedRef;
 use crate::python::raw_frame::RawFrameLayout;
 use crate::recording::guarded;
-use gctrace_abi::cpython::GC_HEAD;
+use gctrace_cpython::offsets::GC_HEAD;
 use std::ffi::c_void;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;

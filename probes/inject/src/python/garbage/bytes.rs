@@ -6,8 +6,8 @@
 
 use super::layout::{TypeView, reference, size_of, word};
 use crate::python::api::{Object, PythonApi};
-use gctrace_abi::cpython::dict_keys::usable;
-use gctrace_abi::cpython::{
+use gctrace_cpython::offsets::dict_keys::usable;
+use gctrace_cpython::offsets::{
     DICT_BEFORE, DICT_KEYS, DICT_VALUES, LIST_ALLOCATED, VALUES_BEFORE, dict_keys, flags,
     inline_values, pre_header, type_qualname,
 };

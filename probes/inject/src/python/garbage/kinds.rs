@@ -14,7 +14,7 @@ use crate::python::api::{NULL, Object, PythonApi};
 use crate::python::frames::CodeNames;
 use crate::python::object::OwnedRef;
 use crate::python::raw_frame::RawFrameLayout;
-use gctrace_abi::cpython::{
+use gctrace_cpython::offsets::{
     CELL_CONTENTS, FrameObject, GENERATOR_FRAME, TRACEBACK_FRAME, TRACEBACK_LAST_INSTRUCTION,
     TRACEBACK_LINE, generator_code, type_qualname,
 };

@@ -1,12 +1,12 @@
 //! Reads the collector's list and the objects on it from memory: no attribute is looked up, and
 //! nothing is written.
 //!
-//! The offsets ([`gctrace_abi::cpython`]) are trusted only if they yield what Python itself reports
+//! The offsets ([`gctrace_cpython::offsets`]) are trusted only if they yield what Python itself reports
 //! about a type ([`is_as_expected`], once per interpreter).
 
 use crate::python::api::Object;
 use crate::python::object::OwnedRef;
-use gctrace_abi::cpython::{GC_FLAGS, SIZE, TYPE, flags, type_object};
+use gctrace_cpython::offsets::{GC_FLAGS, SIZE, TYPE, flags, type_object};
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 /// `PyGC_Head`, directly before each object that the collector knows. The heads of its lists are part

@@ -5,7 +5,7 @@ use super::layout::{TypeView, integer, reference, size_of, type_of, word};
 use crate::python::api::{NULL, Object, PythonApi};
 use crate::python::object::OwnedRef;
 use crate::python::raw_frame::RawFrameLayout;
-use gctrace_abi::cpython::{
+use gctrace_cpython::offsets::{
     CELL, CODE_FILENAME, CODE_QUALNAME, DICT_BEFORE, Fields, FrameObject, Frames, GENERATOR_FRAME,
     InterpreterFrame, LIST_ITEMS, TRACEBACK, VALUES_BEFORE, VALUES_HEAD, VALUES_VALID,
     VariableNames, dict_keys, exception, function, generator_code, member, tuple_items,

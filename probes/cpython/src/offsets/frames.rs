@@ -1,6 +1,6 @@
 //! Code objects, frames and generators.
 //!
-//! Sources and units: see [`cpython`](super).
+//! Sources and units: see [`offsets`](super).
 
 use super::named;
 

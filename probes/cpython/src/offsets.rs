@@ -3,8 +3,8 @@
 //! Offsets in bytes on 64-bit machines, of builds with the GIL, 3.8 - 3.15; `minor` is the version's
 //! second number. Measured with `offsetof` in the headers of 3.8.18, 3.9.18, 3.10.13, 3.11.7, 3.12.1
 //! and 3.13.0, of frames also 3.14.10 and 3.15.2, and all compared with running interpreters by the
-//! tests of those that use them. What only one place reads is there: `gctrace-probes` has the collector's state and what
-//! `_Py_DebugOffsets` overrides, `gctrace-heap` the types that only heaps need. The BPF
+//! tests of those that use them. `gctrace-probes` has the collector's state and what `_Py_DebugOffsets`
+//! overrides, `gctrace-heap` the types that only heaps need. The BPF
 //! programs' copies are in `ebpf/bpf/garbage_kinds.bpf.h`.
 
 mod frames;

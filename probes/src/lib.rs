@@ -5,8 +5,7 @@
 //! is laid out in memory. [`identify()`] is the cheap first check, made on every program at exec.
 //! [`maps`], [`proc_status`] and [`process_memory`] read what `/proc` exposes about a running process, [`malloc`] what
 //! its C library keeps. [`counters`] opens CPU performance counters, [`nvml`] samples GPUs through NVIDIA's driver, [`cuda`] knows
-//! the CUDA, NCCL and torch libraries. [`frames`] and [`CodeObject`] lead from a thread to the
-//! file, function and line of its Python frames.
+//! the CUDA, NCCL and torch libraries. [`ProcessMemory`] is what `gctrace-cpython` reads of another process.
 //!
 //! Bytes in, facts out: nothing here uses BPF, writes to a process or prints.
 //!
@@ -51,15 +50,10 @@ mod version;
 pub use elf::Machine;
 pub use error::ResolveError;
 pub use gctrace_abi::{ArgumentRegister, CollectorArguments, ProbePointKind, is_sanitizer_runtime};
-pub use gctrace_cpython::{
-    CollectorLayout, GcBase, GenerationStats, LineTableFormat, SelfCheck, StatsLayout,
-    StatsLocation,
-};
 pub use identify::{ProgramKind, identify, likely_libpython};
 pub use loading::{Loading, exported_bytes, loading};
-pub use memory::{Memory, MemoryError, ProcessMemory};
+pub use memory::ProcessMemory;
 pub use python::allocator::{AllocationPoint, Allocator, allocator};
-pub use python::code_object::{CodeObject, CodeObjectError, decode_unicode};
-pub use python::{frames, line_table, resolve, resolve_bytes};
+pub use python::{resolve, resolve_bytes};
 pub use resolution::{ProbePoint, Resolution, ResolveOptions, SearchStrategy, StrategyOutcome};
 pub use version::PythonVersion;

@@ -4,8 +4,9 @@
 //! shows neither. The process runs on and takes no lock: a walk that does not lead to the end of the heap, chunk by
 //! chunk, counts as unknown, as does that of another allocator.
 
-use crate::memory::{Memory, ProcessMemory};
+use crate::memory::ProcessMemory;
 use crate::proc_status;
+use gctrace_cpython::Memory;
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
@@ -68,15 +69,15 @@ fn heap(maps: &[u8]) -> Option<Range<u64>> {
     found
 }
 
-struct Heap<'memory, M> {
-    memory: &'memory M,
+struct Heap<M> {
+    memory: M,
     range: Range<u64>,
     /// Whether each of its pages is in memory: others are not read, which would fetch them.
     pages: Vec<bool>,
 }
 
-impl<M: Memory> Heap<'_, M> {
-    fn kept(&self) -> Option<u64> {
+impl<M: Memory> Heap<M> {
+    fn kept(&mut self) -> Option<u64> {
         let mut window = Vec::new();
         let mut window_start = self.range.start;
         let mut wanted = LEAST_READ;
@@ -94,7 +95,7 @@ impl<M: Memory> Heap<'_, M> {
                         return None;
                     }
                     window.resize(usize::try_from(self.readable(at, wanted)?).ok()?, 0);
-                    self.memory.read(at, &mut window).ok()?;
+                    self.memory.fill(at, &mut window)?;
                     window_start = at;
                     word(&window, 0)?
                 }
@@ -149,7 +150,6 @@ fn word(window: &[u8], offset: usize) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io;
 
     const START: u64 = 0x5555_0000_0000;
 
@@ -163,16 +163,16 @@ mod tests {
             bytes[at + 8..at + 16].copy_from_slice(&head.to_le_bytes());
             (at, is_used) = (at + *size as usize, *used);
         }
-        let memory = |address: u64, into: &mut [u8]| -> io::Result<()> {
+        let memory = |address: u64, into: &mut [u8]| {
             let from = (address - START) as usize;
             let first = from / PAGE as usize;
             let last = (from + into.len() - 1) / PAGE as usize;
             assert!(!absent.iter().any(|page| (first..=last).contains(page)), "reads page {first}");
             into.copy_from_slice(&bytes[from..from + into.len()]);
-            Ok(())
+            Some(())
         };
         let pages = (0..(length / PAGE) as usize).map(|page| !absent.contains(&page)).collect();
-        Heap { memory: &memory, range: START..START + length, pages }.kept()
+        Heap { memory, range: START..START + length, pages }.kept()
     }
 
     #[test]
@@ -193,11 +193,11 @@ mod tests {
         // The head of a chunk is not in memory.
         assert_eq!(kept(&[(2 * PAGE, true), (PAGE, true)], &[2]), None);
         let read = |word: u64| {
-            let memory = move |_: u64, into: &mut [u8]| -> io::Result<()> {
+            let memory = move |_: u64, into: &mut [u8]| {
                 into.chunks_mut(8).for_each(|one| one.copy_from_slice(&word.to_le_bytes()));
-                Ok(())
+                Some(())
             };
-            Heap { memory: &memory, range: START..START + 2 * PAGE, pages: vec![true; 2] }.kept()
+            Heap { memory, range: START..START + 2 * PAGE, pages: vec![true; 2] }.kept()
         };
         assert!(
             [0, 1, 17, 0x23, 0x25, 0x29, u64::MAX, 3 * PAGE].map(read).iter().all(Option::is_none)

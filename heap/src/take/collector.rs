@@ -6,80 +6,31 @@ use crate::take::FastSet;
 use crate::take::image::Image;
 use crate::take::layout::{GC_FLAGS, GC_HEAD, Layout};
 use crate::take::limits::Exceeded;
-use gctrace_probes::{CollectorLayout, GcBase, GenerationStats, StatsLocation};
-
-/// Most interpreters of a process that are looked through.
-const MOST_INTERPRETERS: usize = 10_000;
-
-/// One interpreter's state in memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct FoundInterpreter {
-    pub(crate) address: u64,
-    /// 0 is the main interpreter.
-    pub(crate) id: i64,
-    /// The collector's state.
-    pub(crate) collector: u64,
-}
-
-/// The interpreters of a process, newest first; `word` reads a word.
-pub(crate) fn interpreters(
-    mut word: impl FnMut(u64) -> Option<u64>,
-    collector: &CollectorLayout,
-    runtime: u64,
-) -> Vec<FoundInterpreter> {
-    let mut all = Vec::new();
-    let mut next = word(runtime.wrapping_add(collector.interpreters_head.into()));
-    while let Some(address) = next.filter(|address| *address != 0) {
-        let id = match collector.interpreter_id {
-            Some(offset) => word(address.wrapping_add(offset.into())).map(u64::cast_signed),
-            // 3.8: the main interpreter is the oldest.
-            None => Some(0),
-        };
-        all.extend(id.map(|id| FoundInterpreter {
-            address,
-            id,
-            collector: match collector.gc {
-                GcBase::InRuntime(offset) => runtime.wrapping_add(offset.into()),
-                GcBase::InInterpreter(offset) => address.wrapping_add(offset.into()),
-            },
-        }));
-        if all.len() >= MOST_INTERPRETERS {
-            break;
-        }
-        next = word(address.wrapping_add(collector.interpreter_next.into()));
-    }
-    if collector.interpreter_id.is_none() {
-        let older = all.len();
-        for (index, one) in all.iter_mut().enumerate() {
-            one.id = (older - 1 - index) as i64;
-        }
-    }
-    all
-}
+use gctrace_cpython::{CollectorLayout, FoundInterpreter, GenerationStats, Memory, StatsLocation};
 
 /// Whether a collection is running.
 pub(crate) fn is_collecting(image: &mut Image, layout: &Layout, state: &FoundInterpreter) -> bool {
-    image.int(state.collector.wrapping_add(layout.collector.collecting.into())) != Some(0)
+    image.int_field(state.collector, layout.collector.collecting) != Some(0)
 }
 
 /// Whether the interpreter is being finalized: its objects are being torn down.
 pub(crate) fn is_finalizing(image: &mut Image, layout: &Layout, runtime: u64) -> bool {
-    image.word(runtime.wrapping_add(layout.collector.finalizing.into())) != Some(0)
+    image.field(runtime, layout.collector.finalizing) != Some(0)
 }
 
-/// Number of full collections so far (`gc.get_stats()[2]["collections"]`); `word` reads a word.
+/// Number of full collections so far (`gc.get_stats()[2]["collections"]`).
 pub(crate) fn full_collections(
-    word: impl FnMut(u64) -> Option<u64>,
+    memory: &mut impl Memory,
     layout: &Layout,
     state: &FoundInterpreter,
 ) -> Option<u64> {
     let [.., oldest] = &layout.collector.stats.generations;
-    statistics(word, &layout.collector, state, oldest).map(|oldest| oldest.collections)
+    statistics(memory, &layout.collector, state, oldest).map(|oldest| oldest.collections)
 }
 
-/// What the collections of a generation did so far (`gc.get_stats()`); `word` reads a word.
+/// What the collections of a generation did so far (`gc.get_stats()`).
 pub(crate) fn statistics(
-    mut word: impl FnMut(u64) -> Option<u64>,
+    memory: &mut impl Memory,
     collector: &CollectorLayout,
     state: &FoundInterpreter,
     generation: &GenerationStats,
@@ -87,16 +38,16 @@ pub(crate) fn statistics(
     let stats = &collector.stats;
     let start = match stats.place {
         StatsLocation::Inline(offset) => state.collector.wrapping_add(offset.into()),
-        StatsLocation::Behind(offset) => word(state.collector.wrapping_add(offset.into()))?,
+        StatsLocation::Behind(offset) => memory.field(state.collector, offset)?,
     };
     let index = match generation.index {
-        Some(offset) => word(start.checked_add(offset.into())?)? & 0xff,
+        Some(offset) => memory.field(start, offset)? & 0xff,
         None => 0,
     };
     let record = start
         .checked_add(u64::from(generation.base))?
         .checked_add(index.checked_mul(generation.stride.into())?)?;
-    let mut number = |offset: u32| word(record.checked_add(offset.into())?);
+    let mut number = |offset: u32| memory.field(record, offset);
     Some(GenerationState {
         collections: number(stats.collections)?,
         collected: number(stats.collected)?,
@@ -130,7 +81,7 @@ fn list(
     let mut at = head;
     loop {
         let next = image.word(at)? & !GC_FLAGS;
-        if image.word(next.checked_add(8)?)? & !GC_FLAGS != at {
+        if image.field(next, 8_u64)? & !GC_FLAGS != at {
             return None;
         }
         if next == head {
@@ -171,9 +122,9 @@ pub(crate) fn tracked_roughly(
         let place = generation.map_or(HeapPlace::Frozen, HeapPlace::Generation);
         let head = state.collector.wrapping_add(*offset);
         // Both ways: a list that is changed breaks in one place.
-        for direction in [0, 8] {
+        for direction in [0_u64, 8] {
             let mut at = head;
-            while let Some(next) = image.word(at.wrapping_add(direction)) {
+            while let Some(next) = image.field(at, direction) {
                 at = next & !GC_FLAGS;
                 let object = at.wrapping_add(GC_HEAD);
                 let is_new = at != head && at.is_multiple_of(8) && seen.insert(object);

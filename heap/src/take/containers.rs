@@ -7,6 +7,7 @@ use crate::take::layout::{
     VALUES_HEAD, VALUES_VALID, dict_keys, flags, type_object,
 };
 use crate::take::text::read_text;
+use gctrace_cpython::Memory as _;
 
 /// Most entries of one container that are read: 2^28 take 4 GiB and more.
 const MOST: u64 = 1 << 28;
@@ -34,7 +35,7 @@ impl Keys {
     pub(crate) fn read(image: &mut Image, layout: &Layout, address: u64) -> Option<Self> {
         (address != 0).then_some(())?;
         let has_logarithms = layout.minor >= 11;
-        let count = image.word(address.checked_add(dict_keys::count(has_logarithms))?)?;
+        let count = image.field(address, dict_keys::count(has_logarithms))?;
         let first = address.checked_add(dict_keys::SLOTS)?;
         let (slots, indices, stride) = if has_logarithms {
             // dk_log2_size, dk_log2_index_bytes, dk_kind
@@ -54,7 +55,7 @@ impl Keys {
             key: stride - 16,
             count,
             capacity: if has_logarithms {
-                count.saturating_add(image.word(address.checked_add(dict_keys::USABLE)?)?)
+                count.saturating_add(image.field(address, dict_keys::USABLE)?)
             } else {
                 dict_keys::usable(slots)
             },
@@ -73,7 +74,7 @@ impl Keys {
     /// The key of an entry; 0 if it was deleted.
     pub(crate) fn key(&self, image: &mut Image, index: u64) -> Option<u64> {
         let entry = index.wrapping_mul(self.stride).wrapping_add(self.key);
-        image.word(self.entries.wrapping_add(entry))
+        image.field(self.entries, entry)
     }
 
     /// Whether keys may be other objects than texts.
@@ -101,8 +102,8 @@ pub(crate) struct DictContents {
 
 /// The entries of a dict.
 pub(crate) fn dict(image: &mut Image, layout: &Layout, address: u64) -> Option<DictContents> {
-    let keys = image.word(address.checked_add(DICT_KEYS)?)?;
-    let values = image.word(address.checked_add(DICT_VALUES)?)?;
+    let keys = image.field(address, DICT_KEYS)?;
+    let values = image.field(address, DICT_VALUES)?;
     let keys = Keys::read(image, layout, keys)?;
     if values == 0 {
         let words = (keys.count * (keys.stride / 8)) as usize;
@@ -186,14 +187,14 @@ pub(crate) fn attribute(
     address: u64,
     name: &str,
 ) -> Option<u64> {
-    let kind = image.word(address.checked_add(TYPE)?)?;
-    let mut field = |offset: u64| image.word(kind.checked_add(offset)?);
+    let kind = image.field(address, TYPE)?;
+    let mut field = |offset: u64| image.field(kind, offset);
     let type_flags = field(type_object::FLAGS)?;
     let basic_size = field(type_object::BASIC_SIZE)?;
     if type_flags & flags::MANAGED_DICT == 0 {
         let offset = field(type_object::DICT_OFFSET)?;
         (offset != 0 && offset < basic_size).then_some(())?;
-        let dict = image.word(address.checked_add(offset)?)?;
+        let dict = image.field(address, offset)?;
         return find_key(image, layout, dict, name);
     }
     let keys = field(layout.cached_keys)?;
@@ -220,15 +221,15 @@ pub(crate) fn is_text(image: &mut Image, layout: &Layout, address: u64, text: &s
 
 /// Whether a dict's keys may be other objects than texts.
 pub(crate) fn has_general_keys(image: &mut Image, layout: &Layout, address: u64) -> bool {
-    let keys = image.word(address.wrapping_add(DICT_KEYS)).unwrap_or(0);
+    let keys = image.field(address, DICT_KEYS).unwrap_or(0);
     Keys::read(image, layout, keys).is_some_and(|keys| keys.is_general())
 }
 
 /// Items of a set, and its memory beside the object in bytes.
 pub(crate) fn set(image: &mut Image, address: u64) -> Option<(Vec<u64>, u64)> {
-    let slots = image.word(address.checked_add(SET_MASK)?)?.checked_add(1)?;
+    let slots = image.field(address, SET_MASK)?.checked_add(1)?;
     (slots <= MOST).then_some(())?;
-    let table = image.word(address.checked_add(SET_TABLE)?)?;
+    let table = image.field(address, SET_TABLE)?;
     let mut words = Vec::new();
     image.words(table, slots as usize * 2, &mut words);
     let items = words.chunks_exact(2).filter_map(|slot| slot.first().copied());
@@ -239,12 +240,12 @@ pub(crate) fn set(image: &mut Image, address: u64) -> Option<(Vec<u64>, u64)> {
 
 /// Items of a deque in order, and the memory of its blocks in bytes.
 pub(crate) fn deque(image: &mut Image, address: u64) -> Option<(Vec<u64>, u64)> {
-    let length = image.word(address.checked_add(SIZE)?)?;
+    let length = image.field(address, SIZE)?;
     (length <= MOST).then_some(())?;
-    let mut block = image.word(address.checked_add(DEQUE_LEFT)?)?;
-    let left = image.word(address.checked_add(DEQUE_LEFT_INDEX)?)?;
-    let right = image.word(address.checked_add(DEQUE_RIGHT_INDEX)?)?;
-    let last_block = image.word(address.checked_add(DEQUE_LEFT + 8)?)?;
+    let mut block = image.field(address, DEQUE_LEFT)?;
+    let left = image.field(address, DEQUE_LEFT_INDEX)?;
+    let right = image.field(address, DEQUE_RIGHT_INDEX)?;
+    let last_block = image.field(address, DEQUE_LEFT + 8)?;
     let mut items = Vec::new();
     let mut blocks = 1;
     let mut from = left;
@@ -258,7 +259,7 @@ pub(crate) fn deque(image: &mut Image, address: u64) -> Option<(Vec<u64>, u64)> 
         if block == last_block {
             break;
         }
-        block = image.word(block.checked_add(8 + DEQUE_BLOCK * 8)?)?;
+        block = image.field(block, 8 + DEQUE_BLOCK * 8)?;
         blocks += 1;
         from = 0;
     }

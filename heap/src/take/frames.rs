@@ -1,14 +1,14 @@
 //! Frames, generators and tracebacks.
 
-use crate::take::code::instruction;
 use crate::take::image::Image;
 use crate::take::layout::{
-    FrameObject, Frames, GENERATOR_FRAME, InterpreterFrame, Layout, TRACEBACK_FRAME,
+    FrameObject, Frames, GENERATOR_FRAME, InterpreterFrame, TRACEBACK_FRAME,
     TRACEBACK_LAST_INSTRUCTION, TRACEBACK_LINE, generator_code,
 };
 use crate::take::types::TypeInfo;
 use crate::take::walk::{CodePlace, Walk};
 use crate::{HeapEdgeName, NodeIndex};
+use gctrace_cpython::{Memory as _, frames};
 
 /// `FRAME_OWNED_BY_FRAME_OBJECT` (pycore_frame.h, pycore_interpframe_structs.h).
 const OWNED_BY_OBJECT: u8 = 2;
@@ -52,15 +52,12 @@ impl Walk<'_> {
             Frames::Interpreter(frame) => {
                 for (offset, name, since) in OBJECT_REFERENCES {
                     if self.layout.minor >= since {
-                        let target = self.image.word(address.wrapping_add(offset)).unwrap_or(0);
+                        let target = self.image.field(address, offset).unwrap_or(0);
                         let name = self.named(name);
                         self.refer(node, target, name);
                     }
                 }
-                let data = self
-                    .image
-                    .word(address.wrapping_add(InterpreterFrame::OBJECT_FRAME))
-                    .unwrap_or(0);
+                let data = self.image.field(address, InterpreterFrame::OBJECT_FRAME).unwrap_or(0);
                 let owner = self.image.byte(data.wrapping_add(frame.owner));
                 if owner == Some(OWNED_BY_OBJECT) {
                     self.frame_data(node, data, frame);
@@ -82,13 +79,13 @@ impl Walk<'_> {
 
     fn old_frame(&mut self, node: NodeIndex, address: u64, frame: FrameObject) -> CodePlace {
         for (offset, name) in OLD_REFERENCES.into_iter().chain([(frame.trace, ".f_trace")]) {
-            let target = self.image.word(address.wrapping_add(offset)).unwrap_or(0);
+            let target = self.image.field(address, offset).unwrap_or(0);
             let name = self.named(name);
             self.refer(node, target, name);
         }
         let first = address.wrapping_add(frame.locals);
         let values = old_values(self.image, address, frame, first).unwrap_or(0);
-        let code = self.image.word(address.wrapping_add(FrameObject::CODE)).unwrap_or(0);
+        let code = self.image.field(address, FrameObject::CODE).unwrap_or(0);
         self.variables(node, code, first, values, false);
         frame_place(self, address).unwrap_or_default()
     }
@@ -101,7 +98,7 @@ impl Walk<'_> {
             (frame.function, ".(function)"),
             (frame.code, ".f_code"),
         ] {
-            let word = self.image.word(data.wrapping_add(offset)).unwrap_or(0);
+            let word = self.image.field(data, offset).unwrap_or(0);
             // Only these two are tagged.
             let is_tagged = frame.tagged && (offset == frame.function || offset == frame.code);
             if let Some((target, counted)) = untagged(word, is_tagged)
@@ -113,7 +110,7 @@ impl Walk<'_> {
         }
         let first = data.wrapping_add(frame.locals);
         let count = stack_top(self.image, data, frame).unwrap_or(0);
-        let code = self.image.word(data.wrapping_add(frame.code)).unwrap_or(0);
+        let code = self.image.field(data, frame.code).unwrap_or(0);
         self.variables(node, code & !InterpreterFrame::TAG, first, count, frame.tagged);
     }
 
@@ -195,9 +192,9 @@ impl Walk<'_> {
                 self.builder.edge(node, to, name, true);
             }
         }
-        let frame = self.image.word(address.wrapping_add(GENERATOR_FRAME)).unwrap_or(0);
+        let frame = self.image.field(address, GENERATOR_FRAME).unwrap_or(0);
         let code = generator_code(self.layout.minor)
-            .and_then(|code| self.image.word(address.wrapping_add(code)))
+            .and_then(|code| self.image.field(address, code))
             .unwrap_or(0);
         match frame {
             0 => CodePlace { code, ..CodePlace::default() },
@@ -207,40 +204,31 @@ impl Walk<'_> {
 
     /// The place of a traceback; its references are plain.
     pub(crate) fn traceback(&mut self, address: u64) -> Option<CodePlace> {
-        let object = self.image.word(address.checked_add(TRACEBACK_FRAME)?)?;
+        let object = self.image.field(address, TRACEBACK_FRAME)?;
         let frame = match self.layout.frames {
             Frames::Objects(_) => object,
-            Frames::Interpreter(_) => {
-                self.image.word(object.checked_add(InterpreterFrame::OBJECT_FRAME)?)?
-            }
+            Frames::Interpreter(_) => self.image.field(object, InterpreterFrame::OBJECT_FRAME)?,
         };
-        let code = frame_code(self.image, self.layout, frame)?;
-        let line = self.image.int(address.checked_add(TRACEBACK_LINE)?)?;
+        let code = frames::code(self.image, frame, &self.layout.frame)?;
+        let line = self.image.int_field(address, TRACEBACK_LINE)?;
         let line = match u32::try_from(line) {
             Ok(line) => Some(line),
             // Not computed yet (3.12 and later): from `tb_lasti`, in bytes.
             Err(_negative) => {
-                let last = self.image.int(address.checked_add(TRACEBACK_LAST_INSTRUCTION)?)?;
-                let layout = self.layout;
-                self.code(code).line(layout, last.into())
+                let last = self.image.int_field(address, TRACEBACK_LAST_INSTRUCTION)?;
+                self.code(code).line(last.into())
             }
         };
         Some(CodePlace { code, line, ..CodePlace::default() })
     }
 }
 
-/// The code object of a frame.
-pub(crate) fn frame_code(image: &mut Image, layout: &Layout, frame: u64) -> Option<u64> {
-    let code = image.word(frame.checked_add(layout.frame.frame_code.into())?)?;
-    Some(code & !layout.frame.code_tag_mask)
-}
-
 /// Code and line of a frame.
 pub(crate) fn frame_place(walk: &mut Walk<'_>, frame: u64) -> Option<CodePlace> {
-    let layout = walk.layout;
-    let code = frame_code(walk.image, layout, frame)?;
-    let offset = instruction(walk.image, layout, frame, code)?;
-    Some(CodePlace { code, line: walk.code(code).line(layout, offset), ..CodePlace::default() })
+    let layout = &walk.layout.frame;
+    let code = frames::code(walk.image, frame, layout)?;
+    let offset = frames::instruction(walk.image, frame, code, layout)?;
+    Some(CodePlace { code, line: walk.code(code).line(offset), ..CodePlace::default() })
 }
 
 /// Number of variables and values on the stack of a frame object before 3.11.
@@ -250,7 +238,7 @@ pub(crate) fn old_values(
     frame: FrameObject,
     first: u64,
 ) -> Option<u64> {
-    let stack = image.word(address.checked_add(FrameObject::VALUE_STACK)?)?;
+    let stack = image.field(address, FrameObject::VALUE_STACK)?;
     let variables = stack.checked_sub(first)? / 8;
     let top = address.checked_add(frame.stack_top)?;
     let depth = if frame.top_is_depth {

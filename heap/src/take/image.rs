@@ -8,6 +8,7 @@
 use crate::take::limits::{Exceeded, Limits, MOST_WORDS};
 use crate::take::regions::Regions;
 use crate::take::{FastMap, FastSet};
+use gctrace_cpython::Memory;
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
 use std::io::IoSliceMut;
@@ -305,8 +306,21 @@ impl Image {
         Some(&self.blocks.get(self.last.1 as usize)?.1)
     }
 
-    /// The bytes at an address; `None` if any of them is not there.
-    pub(crate) fn array<const SIZE: usize>(&mut self, address: u64) -> Option<[u8; SIZE]> {
+    /// The C string at an address, at most `longest` bytes of it.
+    pub(crate) fn c_string(&mut self, address: u64, longest: usize) -> Option<String> {
+        let mut text = Vec::new();
+        for index in 0..longest as u64 {
+            match self.byte(address.checked_add(index)?)? {
+                0 => break,
+                byte => text.push(byte),
+            }
+        }
+        Some(String::from_utf8_lossy(&text).into_owned())
+    }
+}
+
+impl Memory for Image {
+    fn array<const SIZE: usize>(&mut self, address: u64) -> Option<[u8; SIZE]> {
         self.spend(SIZE as u64)?;
         let start = (address % BLOCK) as usize;
         if let Some(end) = start.checked_add(SIZE).filter(|end| *end <= BLOCK as usize) {
@@ -318,8 +332,7 @@ impl Image {
         Some(bytes)
     }
 
-    /// Copies bytes from an address on; `None` if any of them is not there.
-    pub(crate) fn fill(&mut self, address: u64, bytes: &mut [u8]) -> Option<()> {
+    fn fill(&mut self, address: u64, bytes: &mut [u8]) -> Option<()> {
         let mut at = address;
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -334,23 +347,7 @@ impl Image {
         Some(())
     }
 
-    /// The 64-bit word at an address.
-    pub(crate) fn word(&mut self, address: u64) -> Option<u64> {
-        self.array(address).map(u64::from_le_bytes)
-    }
-
-    /// The 32-bit number at an address.
-    pub(crate) fn int(&mut self, address: u64) -> Option<i32> {
-        self.array(address).map(i32::from_le_bytes)
-    }
-
-    /// The byte at an address.
-    pub(crate) fn byte(&mut self, address: u64) -> Option<u8> {
-        self.array(address).map(|[byte]| byte)
-    }
-
-    /// `count` words from an address on, into `words`; as many as are there.
-    pub(crate) fn words(&mut self, address: u64, count: usize, words: &mut Vec<u64>) {
+    fn words(&mut self, address: u64, count: usize, words: &mut Vec<u64>) {
         words.clear();
         let mut at = address;
         while words.len() < count {
@@ -377,18 +374,6 @@ impl Image {
             };
             at = next;
         }
-    }
-
-    /// The C string at an address, at most `longest` bytes of it.
-    pub(crate) fn c_string(&mut self, address: u64, longest: usize) -> Option<String> {
-        let mut text = Vec::new();
-        for index in 0..longest as u64 {
-            match self.byte(address.checked_add(index)?)? {
-                0 => break,
-                byte => text.push(byte),
-            }
-        }
-        Some(String::from_utf8_lossy(&text).into_owned())
     }
 }
 

@@ -8,9 +8,9 @@
 pub(crate) use gctrace_cpython::offsets::*;
 
 use crate::take::image::Image;
+use gctrace_cpython::{CollectorLayout, FrameLayout, Memory as _};
 use gctrace_event::CollectorKind;
-use gctrace_probes::frames::FrameLayout;
-use gctrace_probes::{CollectorLayout, Resolution};
+use gctrace_probes::Resolution;
 
 /// References that `type_traverse` visits, and their names.
 pub(crate) const TYPE_REFERENCES: [(u64, &str); 5] = [
@@ -182,7 +182,7 @@ fn interpreter(minor: u8, image: &mut Image, runtime: u64) -> Option<Interpreter
         _ => {
             let first = if minor == 13 { 11 } else { 12 };
             let mut offset = |word: u64| {
-                let value = image.word(runtime.checked_add(word * 8)?)?;
+                let value = image.field(runtime, word * 8)?;
                 (value < 1 << 21).then_some(value)
             };
             (offset(6)?, offset(first)?, offset(first + 1)?, offset(first + 2)?)

@@ -5,7 +5,6 @@
 //! and are not stopped for: what is read is compared with a second reading.
 
 use crate::HeapError;
-use crate::take::collector;
 use crate::take::containers::{attribute, dict, find_key, is_text};
 use crate::take::image::{BLOCK, Image};
 use crate::take::layout::{Layout, MODULE_DICT, SIZE, type_object};
@@ -13,6 +12,7 @@ use crate::take::limits::Limits;
 use crate::take::regions::Regions;
 use crate::take::running::{find, image};
 use crate::take::text::read_int;
+use gctrace_cpython::{Memory as _, interpreters};
 use gctrace_probes::ResolveOptions;
 use std::time::{Duration, Instant};
 
@@ -78,7 +78,7 @@ impl NotebookShell {
         let mut int = |address| u32::try_from(read_int(image, layout, address)?).ok();
         let (number, next) = (int(number)?, int(next)?);
         // What is not entered is numbered like the next cell: since IPython 9, within a cell too.
-        let entered = image.word(places.inputs.checked_add(SIZE)?)?;
+        let entered = image.field(places.inputs, SIZE)?;
         let is_entered = number < next || u64::from(number) < entered;
         Some(if is_entered { number } else { number.checked_sub(1)? }).filter(|number| *number > 0)
     }
@@ -93,14 +93,13 @@ impl NotebookShell {
 
     fn search(&self, image: &mut Image) -> Option<Places> {
         let layout = &self.layout;
-        let interpreters =
-            collector::interpreters(|at| image.word(at), &layout.collector, self.runtime);
+        let interpreters = interpreters(image, &layout.collector, self.runtime);
         let main = interpreters.iter().find(|one| one.id == 0)?;
-        let modules = image.word(main.address.checked_add(layout.interpreter.modules)?)?;
+        let modules = image.field(main.address, layout.interpreter.modules)?;
         let module = find_key(image, layout, modules, "IPython.core.interactiveshell")?;
-        let names = image.word(module.checked_add(MODULE_DICT)?)?;
+        let names = image.field(module, MODULE_DICT)?;
         let class = find_key(image, layout, names, "InteractiveShell")?;
-        let members = image.word(class.checked_add(type_object::DICT)?)?;
+        let members = image.field(class, type_object::DICT)?;
         let shell = find_key(image, layout, members, "_instance")?;
         let compiler = attribute(image, layout, shell, "compile")?;
         let numbers = attribute(image, layout, compiler, "_filename_map")?;

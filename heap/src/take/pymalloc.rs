@@ -9,7 +9,8 @@
 
 use crate::state::{BlockSizes, PymallocState};
 use crate::take::limits::CpuBudget;
-use gctrace_probes::{Memory as _, ProcessMemory, proc_status};
+use gctrace_cpython::Memory as _;
+use gctrace_probes::{ProcessMemory, proc_status};
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -105,7 +106,7 @@ impl Allocator<'_> {
         for (start, end) in self.maps.data(runtime) {
             let Ok(length) = usize::try_from(end - start) else { continue };
             let mut bytes = vec![0; length];
-            if self.memory.read(start, &mut bytes).is_err() {
+            if (&*self.memory).fill(start, &mut bytes).is_none() {
                 continue;
             }
             for address in bytes.chunks_exact(8).map(|word| number(word, 0)) {
@@ -129,16 +130,14 @@ impl Allocator<'_> {
     fn table_of(&self, state: u64) -> Option<u64> {
         let most = state.saturating_add(MOST_STATE).min(self.maps.end_of(state)?);
         let mut bytes = vec![0; usize::try_from(most - state).ok()?];
-        self.memory.read(state, &mut bytes).ok()?;
+        (&*self.memory).fill(state, &mut bytes)?;
         let mut tried = HashSet::new();
         for address in bytes.chunks_exact(8).map(|word| number(word, 0)) {
             let leads = address.is_multiple_of(8) && self.maps.is_anonymous(address);
             if !(leads && tried.insert(address)) {
                 continue;
             }
-            let mut word = [0; 8];
-            let place = address.wrapping_add(TO_TABLE);
-            let next = self.memory.read(place, &mut word).ok().map(|()| number(&word, 0));
+            let next = (&*self.memory).field(address, TO_TABLE);
             let next = next.filter(|at| at.is_multiple_of(8) && self.maps.is_anonymous(*at));
             let tables = [Some(address), next].into_iter().flatten();
             if let Some(table) = tables.into_iter().find(|table| self.is_table(*table)) {
@@ -163,8 +162,7 @@ impl Allocator<'_> {
 
     /// The next entries of a table.
     fn part(&self, address: u64) -> Option<[u8; ARENA * TABLE]> {
-        let mut table = [0; ARENA * TABLE];
-        self.memory.read(address, &mut table).ok().map(|()| table)
+        (&*self.memory).array(address)
     }
 
     /// The arena of an entry; `None`: it is none.
@@ -184,8 +182,7 @@ impl Allocator<'_> {
 
     /// The number that its first pool has of it.
     fn number_of(&self, arena: FoundArena) -> Option<u64> {
-        let mut header = [0; POOL_HEADER];
-        self.memory.read(arena.first_pool, &mut header).ok()?;
+        let header: [u8; POOL_HEADER] = (&*self.memory).array(arena.first_pool)?;
         Some(number(&header, POOL_ARENA) & 0xffff_ffff)
     }
 

@@ -2,15 +2,13 @@
 //! referred to from elsewhere.
 
 use crate::NodeIndex;
-use crate::take::code::CodeInfo;
-use crate::take::collector::FoundInterpreter;
-use crate::take::frames::{frame_code, frame_place, old_values, untagged};
+use crate::take::frames::{frame_place, old_values, untagged};
 use crate::take::layout::{FrameObject, Frames, InterpreterFrame};
 use crate::take::text::read_text;
 use crate::take::types::Shape;
 use crate::take::walk::{TypeIndex, Walk};
 use crate::take::{FastSet, containers};
-use gctrace_probes::frames::FrameLayout;
+use gctrace_cpython::{CodeObject, FoundInterpreter, FrameLayout, Memory as _, frames};
 use std::collections::HashMap;
 
 /// Longest name of a module.
@@ -67,7 +65,7 @@ impl RootFinder<'_, '_> {
     }
 
     fn word(&mut self, address: u64, offset: u64) -> u64 {
-        self.walk.image.word(address.wrapping_add(offset)).unwrap_or(0)
+        self.walk.image.field(address, offset).unwrap_or(0)
     }
 
     fn modules(&mut self, state: &FoundInterpreter) {
@@ -108,12 +106,8 @@ impl RootFinder<'_, '_> {
 
     fn frames(&mut self, thread: u64) {
         let layout = self.walk.layout;
-        let mut frame = self.word(thread, layout.frame.tstate_frame.into());
-        if let Some(offset) = layout.frame.frame_indirection
-            && frame != 0
-        {
-            frame = self.word(frame, offset.into());
-        }
+        let innermost = frames::innermost(self.walk.image, thread, &layout.frame);
+        let mut frame = innermost.unwrap_or(0);
         for _ in 0..MOST_FRAMES {
             if frame == 0 {
                 break;
@@ -130,12 +124,12 @@ impl RootFinder<'_, '_> {
     fn frame_name(&mut self, frame: u64) -> String {
         let place = frame_place(self.walk, frame).unwrap_or_default();
         let code = self.walk.code(place.code);
-        let CodeInfo { function, file, .. } = &*code;
-        let function = function.as_deref().unwrap_or("[unknown]");
-        match (file, place.line) {
-            (Some(file), Some(line)) => format!("frame {function} ({file}:{line})"),
-            (Some(file), None) => format!("frame {function} ({file})"),
-            (None, _) => format!("frame {function}"),
+        let Some(CodeObject { function, file, .. }) = &code.object else {
+            return "frame [unknown]".to_owned();
+        };
+        match place.line {
+            Some(line) => format!("frame {function} ({file}:{line})"),
+            None => format!("frame {function} ({file})"),
         }
     }
 
@@ -150,7 +144,7 @@ impl RootFinder<'_, '_> {
             let dict = self.word(frame, offset);
             self.namespace(dict, &name);
         }
-        let Some(code) = frame_code(self.walk.image, self.walk.layout, frame) else {
+        let Some(code) = frames::code(self.walk.image, frame, &self.walk.layout.frame) else {
             return;
         };
         let code = self.walk.code(code);
@@ -180,11 +174,11 @@ impl RootFinder<'_, '_> {
         if owner.is_none_or(|owner| owner >= FrameLayout::OWNER_SHIM) {
             return;
         }
-        let Some(code) = frame_code(self.walk.image, self.walk.layout, frame) else {
+        let Some(code) = frames::code(self.walk.image, frame, &self.walk.layout.frame) else {
             return;
         };
         let code = self.walk.code(code);
-        if code.function.is_none() {
+        if code.object.is_none() {
             return;
         }
         let name = self.frame_name(frame);

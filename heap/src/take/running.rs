@@ -7,7 +7,6 @@ mod estimate;
 mod stopped;
 
 use crate::take::collector;
-use crate::take::collector::FoundInterpreter;
 use crate::take::image::{BLOCK, Image};
 use crate::take::layout::Layout;
 use crate::take::limits::{Exceeded, Limits};
@@ -17,9 +16,8 @@ use crate::take::stop::{HeapCallback, HeapMoment, refusal};
 use crate::take::walk::Walk;
 use crate::take::watchdog::{StopPurpose, Watchdog};
 use crate::{HeapError, HeapGraph, HeapHeader};
-use gctrace_probes::{
-    Memory as _, ProcessMemory, Resolution, ResolveOptions, maps, proc_status, resolve,
-};
+use gctrace_cpython::{FoundInterpreter, Memory as _, interpreters};
+use gctrace_probes::{ProcessMemory, Resolution, ResolveOptions, maps, proc_status, resolve};
 use nix::errno::Errno;
 use nix::unistd::{SysconfVar, sysconf};
 use std::sync::Arc;
@@ -107,12 +105,7 @@ impl RunningHeap {
     /// `None` if it cannot be read: the program has ended, or executes another one.
     #[must_use]
     pub fn full_collections(&self) -> Option<u64> {
-        let word = |address| {
-            let mut bytes = [0; 8];
-            self.memory.read(address, &mut bytes).ok()?;
-            Some(u64::from_le_bytes(bytes))
-        };
-        collector::full_collections(word, &self.layout, self.state.as_ref()?)
+        collector::full_collections(&mut &self.memory, &self.layout, self.state.as_ref()?)
     }
 
     /// As [`RunningHeap::full_collections`], when the heap was last copied.
@@ -135,8 +128,7 @@ impl RunningHeap {
 
     fn state(&mut self) -> Result<(FoundInterpreter, Vec<i64>), HeapError> {
         let pid = self.pid;
-        let word = |address| self.image.word(address);
-        let all = collector::interpreters(word, &self.layout.collector, self.runtime);
+        let all = interpreters(&mut self.image, &self.layout.collector, self.runtime);
         let known: Vec<i64> = all.iter().map(|one| one.id).collect();
         let wanted = self.options.interpreter;
         match all.into_iter().find(|one| one.id == wanted) {

@@ -10,6 +10,7 @@ use crate::take::text::read_text;
 use crate::take::types::{Shape, TypeInfo};
 use crate::take::walk::{CodePlace, LONGEST_NAME, Walk};
 use crate::{HeapEdgeName, NodeIndex};
+use gctrace_cpython::Memory as _;
 
 impl Walk<'_> {
     /// Returns the size of its table in bytes.
@@ -35,15 +36,15 @@ impl Walk<'_> {
     }
 
     pub(crate) fn list(&mut self, node: NodeIndex, address: u64) -> u64 {
-        let size = self.image.word(address.wrapping_add(SIZE)).unwrap_or(0);
-        let items = self.image.word(address.wrapping_add(LIST_ITEMS)).unwrap_or(0);
-        let allocated = self.image.word(address.wrapping_add(LIST_ALLOCATED)).unwrap_or(0);
+        let size = self.image.field(address, SIZE).unwrap_or(0);
+        let items = self.image.field(address, LIST_ITEMS).unwrap_or(0);
+        let allocated = self.image.field(address, LIST_ALLOCATED).unwrap_or(0);
         self.items(node, items, size);
         allocated.min(MOST_WORDS) * 8
     }
 
     pub(crate) fn tuple(&mut self, node: NodeIndex, address: u64) {
-        let size = self.image.word(address.wrapping_add(SIZE)).unwrap_or(0);
+        let size = self.image.field(address, SIZE).unwrap_or(0);
         self.items(node, address.wrapping_add(self.layout.tuple_items), size);
     }
 
@@ -62,12 +63,12 @@ impl Walk<'_> {
     /// `type_traverse`. A class's place is its first method's.
     pub(crate) fn class(&mut self, node: NodeIndex, address: u64) -> CodePlace {
         for (offset, name) in TYPE_REFERENCES {
-            let target = self.image.word(address.wrapping_add(offset)).unwrap_or(0);
+            let target = self.image.field(address, offset).unwrap_or(0);
             let name = self.named(name);
             self.refer(node, target, name);
         }
         if let Some(offset) = self.layout.type_module {
-            let module = self.image.word(address.wrapping_add(offset)).unwrap_or(0);
+            let module = self.image.field(address, offset).unwrap_or(0);
             let name = self.named(".ht_module");
             self.refer(node, module, name);
         }
@@ -85,7 +86,7 @@ impl Walk<'_> {
     }
 
     pub(crate) fn first_method(&mut self, class: u64) -> Option<CodePlace> {
-        let dict = self.image.word(class.checked_add(type_object::DICT)?)?;
+        let dict = self.image.field(class, type_object::DICT)?;
         let contents = containers::dict(self.image, self.layout, dict)?;
         contents.entries.iter().find_map(|entry| {
             let kind = self.type_of(entry.value)?;
@@ -98,31 +99,31 @@ impl Walk<'_> {
     /// them are no nodes.
     pub(crate) fn cache(&mut self, node: NodeIndex, address: u64) {
         let root = address;
-        let mut link = self.image.word(root.wrapping_add(CACHE_NEXT)).unwrap_or(0);
+        let mut link = self.image.field(root, CACHE_NEXT).unwrap_or(0);
         for _ in 0..MOST_WORDS {
             if link == root || link == 0 {
                 break;
             }
             for (offset, name) in [(CACHE_KEY, ".(key)"), (CACHE_RESULT, ".(result)")] {
-                let target = self.image.word(link.wrapping_add(offset)).unwrap_or(0);
+                let target = self.image.field(link, offset).unwrap_or(0);
                 let name = self.named(name);
                 self.refer(node, target, name);
             }
             // From 3.11 on links are visited, and with them their type.
-            let kind = self.image.word(link.wrapping_add(TYPE)).unwrap_or(0);
+            let kind = self.image.field(link, TYPE).unwrap_or(0);
             if self.layout.minor >= 11
                 && let Some(kind) = self.builder.node(kind)
             {
                 self.builder.edge(node, kind, HeapEdgeName::Unnamed, true);
             }
-            link = self.image.word(link.wrapping_add(CACHE_NEXT)).unwrap_or(0);
+            link = self.image.field(link, CACHE_NEXT).unwrap_or(0);
         }
     }
 
     /// The memory that keeps the order of an `OrderedDict` (`odict_sizeof` in Objects/odictobject.c), in
     /// bytes.
     pub(crate) fn order(&mut self, address: u64) -> Option<u64> {
-        let word = |walk: &mut Self, offset: u64| walk.image.word(address.checked_add(offset)?);
+        let word = |walk: &mut Self, offset: u64| walk.image.field(address, offset);
         let [entries, nodes, slots] =
             [DICT_USED, ORDER_NODES, ORDER_SLOTS].map(|offset| word(self, offset));
         let slots = if nodes? == 0 { 0 } else { slots? };
@@ -132,15 +133,15 @@ impl Walk<'_> {
     /// Children and attributes of an XML element (Modules/_elementtree.c). Returns the size of its
     /// table in bytes.
     pub(crate) fn element(&mut self, node: NodeIndex, address: u64) -> Option<u64> {
-        let extra = self.image.word(address.checked_add(ELEMENT_EXTRA)?)?;
+        let extra = self.image.field(address, ELEMENT_EXTRA)?;
         (extra != 0).then_some(())?;
         let attributes = self.image.word(extra)?;
         let name = self.named(".attrib");
         self.refer(node, attributes, name);
-        let count = self.image.word(extra.checked_add(8)?)?;
-        let children = self.image.word(extra.checked_add(24)?)?;
+        let count = self.image.field(extra, 8_u64)?;
+        let children = self.image.field(extra, 24_u64)?;
         self.items(node, children, count);
-        let allocated = self.image.word(extra.checked_add(16)?)?;
+        let allocated = self.image.field(extra, 16_u64)?;
         let is_inside = children == extra.checked_add(32)?;
         Some(ELEMENT_EXTRA_BYTES + if is_inside { 0 } else { allocated.min(MOST_WORDS) * 8 })
     }
@@ -149,11 +150,11 @@ impl Walk<'_> {
     /// objects' sizes: their layout differs between its versions.
     pub(crate) fn buffer(&mut self, address: u64, info: &TypeInfo) -> Option<u64> {
         let allocated = match info.name.as_str() {
-            "bytearray" => self.image.word(address.checked_add(BYTEARRAY_ALLOCATED)?)?,
+            "bytearray" => self.image.field(address, BYTEARRAY_ALLOCATED)?,
             "array.array" => {
-                let descriptor = self.image.word(address.checked_add(ARRAY_DESCRIPTOR)?)?;
+                let descriptor = self.image.field(address, ARRAY_DESCRIPTOR)?;
                 let item = self.image.word(descriptor)? >> 32;
-                self.image.word(address.checked_add(ARRAY_ALLOCATED)?)?.checked_mul(item)?
+                self.image.field(address, ARRAY_ALLOCATED)?.checked_mul(item)?
             }
             _ => return None,
         };
@@ -198,13 +199,13 @@ impl Walk<'_> {
     /// The place of a function; its references are plain. Its cells are labeled with the names of
     /// the variables.
     pub(crate) fn function(&mut self, address: u64) -> Option<CodePlace> {
-        let code = self.image.word(address.checked_add(function_code(self.layout.minor))?)?;
-        let closure = self.image.word(address.checked_add(function_closure(self.layout.minor))?)?;
+        let code = self.image.field(address, function_code(self.layout.minor))?;
+        let closure = self.image.field(address, function_closure(self.layout.minor))?;
         let info = self.code(code);
         if closure != 0 {
             let first = closure.checked_add(self.layout.tuple_items)?;
-            for (index, name) in (0..).zip(info.free_variables()) {
-                let cell = self.image.word(first.checked_add(index * 8)?)?;
+            for (index, name) in (0_u64..).zip(info.free_variables()) {
+                let cell = self.image.field(first, index * 8)?;
                 if let (Some(cell), Some(name)) = (self.builder.node(cell), name) {
                     self.label(cell, name);
                 }
@@ -214,7 +215,7 @@ impl Walk<'_> {
     }
 
     pub(crate) fn class_place_if_heap(&mut self, class: u64) -> Option<CodePlace> {
-        let bits = self.image.word(class.checked_add(type_object::FLAGS)?)?;
+        let bits = self.image.field(class, type_object::FLAGS)?;
         (bits & flags::HEAP_TYPE != 0).then(|| self.class_place(class))
     }
 
@@ -224,7 +225,7 @@ impl Walk<'_> {
             Shape::Method => METHOD_FUNCTION,
             _ => CELL_CONTENTS,
         };
-        let content = self.image.word(address.wrapping_add(offset)).unwrap_or(0);
+        let content = self.image.field(address, offset).unwrap_or(0);
         if content == 0 {
             return CodePlace::default();
         }

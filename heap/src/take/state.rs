@@ -6,19 +6,19 @@
 use crate::HeapError;
 use crate::state::{InterpreterState, ProgramMemory, ProgramState, StackFrame, ThreadState};
 use crate::take::collector;
-use crate::take::collector::FoundInterpreter;
 use crate::take::layout::{GC_FLAGS, lists};
 use crate::take::limits::CpuBudget;
 use crate::take::pymalloc::pymalloc;
 use crate::take::running::{find, image};
 use crate::take::stop::{StoppedThreads, while_stopped};
 use crate::take::watchdog::{StopPurpose, Watchdog};
-use gctrace_event::OffCpuReason;
-use gctrace_probes::frames::{FrameLayout, WalkedFrame, current_thread, walk};
-use gctrace_probes::{
-    CodeObject, CollectorLayout, Memory as _, ProcessMemory, Resolution, ResolveOptions,
-    proc_status,
+use gctrace_cpython::frames::{WalkedFrame, walk};
+use gctrace_cpython::{
+    CodeObject, CollectorLayout, FoundInterpreter, FrameLayout, Memory as _, current_thread,
+    interpreters,
 };
+use gctrace_event::OffCpuReason;
+use gctrace_probes::{ProcessMemory, Resolution, ResolveOptions, proc_status};
 use std::collections::HashMap;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -180,23 +180,10 @@ struct StoppedProgram {
 }
 
 impl StoppedProgram {
-    fn word(&self, address: u64) -> Option<u64> {
-        let mut bytes = [0; 8];
-        self.memory.read(address, &mut bytes).ok()?;
-        Some(u64::from_le_bytes(bytes))
-    }
-
-    fn int(&self, address: u64) -> Option<i32> {
-        let mut bytes = [0; 4];
-        self.memory.read(address, &mut bytes).ok()?;
-        Some(i32::from_le_bytes(bytes))
-    }
-
     fn read(&self, stopped: &StoppedThreads, deadline: Instant) -> SeenProgram {
         let tids: HashMap<u64, u32> =
             stopped.pointers().filter_map(|(tid, pointer)| Some((pointer?, tid))).collect();
-        let places =
-            collector::interpreters(|address| self.word(address), &self.collector, self.runtime);
+        let places = interpreters(&mut &self.memory, &self.collector, self.runtime);
         let mut seen =
             SeenProgram { interpreters: Vec::new(), threads: Vec::new(), is_late: false };
         let mut codes = HashMap::new();
@@ -220,16 +207,15 @@ impl StoppedProgram {
         deadline: Instant,
         seen: &mut SeenProgram,
     ) {
-        let holder = current_thread(&self.memory, self.runtime, &self.collector, layout);
-        let holder = holder.ok().flatten();
-        let head = place.address.wrapping_add(layout.interpreter_threads_head.into());
-        let mut next = self.word(head);
+        let mut memory = &self.memory;
+        let holder = current_thread(&mut memory, self.runtime, &self.collector, layout);
+        let mut next = memory.field(place.address, layout.interpreter_threads_head);
         while let Some(thread) = next.filter(|thread| *thread != 0) {
             if seen.threads.len() >= MOST_THREADS || Instant::now() >= deadline {
                 seen.is_late = true;
                 return;
             }
-            let walked = walk(&self.memory, thread, layout, self.depth.saturating_add(1));
+            let walked = walk(&mut memory, thread, layout, self.depth.saturating_add(1));
             let mut walked = walked.unwrap_or_default();
             let is_cut = walked.len() > self.depth;
             walked.truncate(self.depth);
@@ -241,20 +227,18 @@ impl StoppedProgram {
                 }
                 let code = codes
                     .entry(frame.code)
-                    .or_insert_with(|| CodeObject::read(&self.memory, frame.code, layout).ok());
+                    .or_insert_with(|| CodeObject::read(&mut memory, frame.code, layout));
                 frames.push(shown(code.as_ref(), &frame));
             }
             seen.threads.push(PythonThread {
-                pointer: self
-                    .word(thread.wrapping_add(layout.tstate_thread_id.into()))
-                    .unwrap_or(0),
+                pointer: memory.field(thread, layout.tstate_thread_id).unwrap_or(0),
                 tid: None,
                 interpreter: place.id,
                 has_gil: holder.map(|holder| holder == thread),
                 frames,
                 is_cut,
             });
-            next = self.word(thread.wrapping_add(layout.tstate_next.into()));
+            next = memory.field(thread, layout.tstate_next);
         }
     }
 
@@ -262,19 +246,20 @@ impl StoppedProgram {
         let layout = &self.collector;
         let at = |offset: u32| place.collector.wrapping_add(offset.into());
         let thresholds = layout.thresholds.map(at);
-        let word = |address| self.word(address);
+        let int = |address| (&self.memory).int(address);
+        let word = |address| (&self.memory).word(address);
         let generations = layout.stats.generations.iter();
         InterpreterState {
             id: place.id,
-            is_enabled: self.int(at(layout.enabled)).map(|enabled| enabled != 0),
-            is_collecting: self.int(at(layout.collecting)).map(|collecting| collecting != 0),
-            thresholds: thresholds.iter().filter_map(|one| self.int(*one)).collect(),
-            counts: thresholds.iter().filter_map(|one| self.int(one.wrapping_add(COUNT))).collect(),
+            is_enabled: int(at(layout.enabled)).map(|enabled| enabled != 0),
+            is_collecting: int(at(layout.collecting)).map(|collecting| collecting != 0),
+            thresholds: thresholds.iter().filter_map(|one| int(*one)).collect(),
+            counts: thresholds.iter().filter_map(|one| int(one.wrapping_add(COUNT))).collect(),
             generations: generations
-                .filter_map(|one| collector::statistics(word, layout, place, one))
+                .filter_map(|one| collector::statistics(&mut &self.memory, layout, place, one))
                 .collect(),
-            oldest_objects: layout.long_lived_total.and_then(|offset| self.word(at(offset))),
-            heap_objects: layout.heap_size.and_then(|offset| self.word(at(offset))),
+            oldest_objects: layout.long_lived_total.and_then(|offset| word(at(offset))),
+            heap_objects: layout.heap_size.and_then(|offset| word(at(offset))),
             frozen_objects: None,
             is_more_frozen: false,
         }
@@ -297,7 +282,7 @@ fn count_frozen(
     let (mut at, mut count, end) = (head, 0_u64, CpuBudget::of(COUNT_LIMIT));
     loop {
         let Some(next) = image.word(at).map(|next| next & !GC_FLAGS) else { return };
-        let Some(before) = image.word(next.wrapping_add(8)) else { return };
+        let Some(before) = image.field(next, 8_u64) else { return };
         if before & !GC_FLAGS != at {
             return;
         }
@@ -313,11 +298,11 @@ fn count_frozen(
 
 fn shown(code: Option<&CodeObject>, frame: &WalkedFrame) -> StackFrame {
     let Some(code) = code else { return StackFrame::default() };
-    let line = match frame.byte_offset {
-        Some(offset) => code.line(offset),
-        None => u32::try_from(code.first_line).ok(),
-    };
-    StackFrame { function: Some(code.function.clone()), file: Some(code.file.clone()), line }
+    StackFrame {
+        function: Some(code.function.clone()),
+        file: Some(code.file.clone()),
+        line: code.frame_line(frame.byte_offset),
+    }
 }
 
 /// Threads with Python frames first, the main one before all; then the others by id.

@@ -13,6 +13,7 @@ use crate::take::layout::{
 use crate::take::types::{Shape, read_type};
 use crate::take::walk::Walk;
 use crate::take::{FastMap, containers};
+use gctrace_cpython::Memory as _;
 
 /// New objects that are visited whole, which takes about a microsecond each.
 const MOST_NEW: usize = 100_000;
@@ -33,7 +34,7 @@ pub(crate) fn copy_tables(
         if image.is_in_later_block(*address, known) && new.len() < MOST_NEW {
             new.push((*address, *place));
         }
-        let Some(kind) = image.word(address.wrapping_add(TYPE)) else {
+        let Some(kind) = image.field(*address, TYPE) else {
             continue;
         };
         let shape = *shapes.entry(kind).or_insert_with(|| {
@@ -46,7 +47,7 @@ pub(crate) fn copy_tables(
 
 /// `None` if the object cannot be read.
 fn copy_table(image: &mut Image, layout: &Layout, address: u64, shape: Shape) -> Option<()> {
-    let mut field = |offset: u64| image.word(address.checked_add(offset)?);
+    let mut field = |offset: u64| image.field(address, offset);
     match shape {
         Shape::List => {
             let (table, items) = (field(LIST_ITEMS)?, field(SIZE)?);

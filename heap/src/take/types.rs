@@ -5,6 +5,7 @@ use crate::take::layout::{
     BORROWED, BUILT_IN, HEADER, Layout, exception, flags, function, member, type_object,
 };
 use crate::take::text::read_text;
+use gctrace_cpython::Memory as _;
 use gctrace_event::ObjectKind;
 
 /// How objects of a type, and of types derived from it, refer to others.
@@ -116,7 +117,7 @@ pub(crate) fn read_type(image: &mut Image, layout: &Layout, address: u64) -> Opt
 fn bases(image: &mut Image, address: u64) -> Vec<u64> {
     let mut all = vec![address];
     let mut at = address;
-    while let Some(base) = image.word(at.wrapping_add(type_object::BASE)) {
+    while let Some(base) = image.field(at, type_object::BASE) {
         if base == 0 || all.len() > MOST_BASES {
             break;
         }
@@ -127,7 +128,7 @@ fn bases(image: &mut Image, address: u64) -> Vec<u64> {
 }
 
 fn read(image: &mut Image, base: u64, offset: u64) -> u64 {
-    image.word(base.wrapping_add(offset)).unwrap_or(0)
+    image.field(base, offset).unwrap_or(0)
 }
 
 /// Derived from `collections.OrderedDict`, whose fields after a dict's are scanned: only the dict
@@ -202,17 +203,17 @@ fn type_name(
     address: u64,
     is_heap_type: bool,
 ) -> Option<String> {
-    let name = image.word(address.checked_add(type_object::NAME)?)?;
+    let name = image.field(address, type_object::NAME)?;
     let text = image.c_string(name, LONGEST_NAME)?;
     (!text.is_empty()).then_some(())?;
     if !is_heap_type {
         return Some(text);
     }
-    let qualified = image.word(address.checked_add(layout.qualified_name)?)?;
+    let qualified = image.field(address, layout.qualified_name)?;
     let Some(qualified) = read_text(image, layout, qualified, LONGEST_NAME) else {
         return Some(text);
     };
-    let dict = image.word(address.checked_add(type_object::DICT)?)?;
+    let dict = image.field(address, type_object::DICT)?;
     let module = crate::take::containers::find_key(image, layout, dict, "__module__")
         .and_then(|module| read_text(image, layout, module, LONGEST_NAME));
     Some(match module.as_deref() {
@@ -245,7 +246,7 @@ fn names(
     }
     for base in bases {
         let name = image
-            .word(base.wrapping_add(type_object::NAME))
+            .field(*base, type_object::NAME)
             .and_then(|name| image.c_string(name, LONGEST_NAME))
             .unwrap_or_default();
         if name == "function" {
@@ -258,7 +259,7 @@ fn names(
                 add(*offset, (*name).to_owned());
             }
         }
-        let members = image.word(base.wrapping_add(type_object::MEMBERS)).unwrap_or(0);
+        let members = image.field(*base, type_object::MEMBERS).unwrap_or(0);
         if members == 0 {
             continue;
         }
@@ -266,8 +267,8 @@ fn names(
             let Some(text) = image.word(at).filter(|text| *text != 0) else {
                 break;
             };
-            let kind = image.int(at.wrapping_add(member::KIND));
-            let offset = image.word(at.wrapping_add(member::OFFSET));
+            let kind = image.int_field(at, member::KIND);
+            let offset = image.field(at, member::OFFSET);
             if let (Some(kind), Some(offset)) = (kind, offset)
                 && member::OBJECTS.contains(&kind)
                 && let Some(text) = image.c_string(text, LONGEST_NAME)

@@ -14,6 +14,7 @@ use crate::take::text::{read_int, read_text};
 use crate::take::types::{Shape, TypeInfo, read_type, unreadable};
 use crate::take::{FastMap, containers};
 use crate::{HeapEdgeName, HeapNode, HeapPlace, NodeIndex};
+use gctrace_cpython::Memory as _;
 use gctrace_event::{KindId, ObjectKind};
 use std::rc::Rc;
 
@@ -112,7 +113,7 @@ impl<'image> Walk<'image> {
     }
 
     fn add(&mut self, address: u64, place: HeapPlace) -> Option<NodeIndex> {
-        let type_address = self.image.word(address.wrapping_add(TYPE)).unwrap_or(0);
+        let type_address = self.image.field(address, TYPE).unwrap_or(0);
         let kind = self.type_at(type_address);
         let known = self.builder.graph.nodes.len();
         let references = self.references(address);
@@ -149,7 +150,7 @@ impl<'image> Walk<'image> {
     }
 
     pub(crate) fn type_of(&mut self, address: u64) -> Option<Rc<TypeInfo>> {
-        let kind = self.image.word(address.checked_add(TYPE)?)?;
+        let kind = self.image.field(address, TYPE)?;
         let index = self.type_at(kind);
         self.type_info(index)
     }
@@ -183,7 +184,7 @@ impl<'image> Walk<'image> {
         let kind = self.type_of(address)?;
         let is_wanted = match kind.shape {
             Shape::Dict | Shape::OrderedDict => true,
-            Shape::Tuple => self.image.word(address.checked_add(SIZE)?)? != 0,
+            Shape::Tuple => self.image.field(address, SIZE)? != 0,
             Shape::Plain => {
                 let is_text = kind.has(flags::LONG | flags::BYTES | flags::UNICODE);
                 let is_link = kind.name == "functools._lru_list_elem";
@@ -301,12 +302,12 @@ impl<'image> Walk<'image> {
             }
             Shape::Type => {
                 place = self.class(node, address);
-                let keys = self.image.word(address.wrapping_add(self.layout.cached_keys));
+                let keys = self.image.field(address, self.layout.cached_keys);
                 let keys = Keys::read(self.image, self.layout, keys.unwrap_or(0));
                 extra = keys.map_or(0, |keys| keys.bytes);
             }
             Shape::Weakref => {
-                let callback = self.image.word(address.wrapping_add(WEAKREF_CALLBACK));
+                let callback = self.image.field(address, WEAKREF_CALLBACK);
                 let name = self.named(".__callback__");
                 self.refer(node, callback.unwrap_or(0), name);
             }
@@ -391,7 +392,7 @@ impl<'image> Walk<'image> {
 
     /// `Py_SIZE`, or the digits of an `int`.
     fn item_count(&mut self, address: u64, info: &TypeInfo) -> Option<u64> {
-        let size = self.image.word(address.checked_add(SIZE)?)?;
+        let size = self.image.field(address, SIZE)?;
         let count = if info.has(flags::LONG) && self.layout.minor >= 12 {
             // At least one digit is allocated.
             (size >> 3).max(1)
@@ -463,9 +464,11 @@ impl<'image> Walk<'image> {
         let mut made = ObjectKind { type_name: info.name.clone(), ..ObjectKind::default() };
         if place.code != 0 {
             let code = self.code(place.code);
-            made.function.clone_from(&code.function);
-            made.file.clone_from(&code.file);
-            made.line = place.line.or(code.first_line);
+            if let Some(object) = &code.object {
+                made.function = Some(object.function.clone());
+                made.file = Some(object.file.clone());
+                made.line = place.line.or(object.frame_line(None));
+            }
         }
         if place.class != 0 {
             made.function = self.class_name(place.class);

@@ -1,5 +1,7 @@
 //! Where the Python stack of a thread is in memory, its code objects and their strings.
 
+mod versions;
+
 use serde::{Deserialize, Serialize};
 
 /// Offsets in bytes of the fields that lead from a thread to file, function and line of its frames.

@@ -3,10 +3,9 @@
 
 #![no_main]
 
-use gctrace_probes::frames::{FrameLayout, InstructionPointer};
-use gctrace_probes::{CodeObject, LineTableFormat, frames};
+use gctrace_cpython::frames::walk;
+use gctrace_cpython::{CodeObject, FrameLayout, InstructionPointer, LineTableFormat};
 use libfuzzer_sys::fuzz_target;
-use std::io::ErrorKind;
 
 /// Small structures, so that they overlap and pointers lead from one into another.
 fn layout(format: LineTableFormat, pointers: bool) -> FrameLayout {
@@ -52,23 +51,21 @@ fn layout(format: LineTableFormat, pointers: bool) -> FrameLayout {
 
 fuzz_target!(|input: (i32, u32, &[u8], &[u8], &[u8])| {
     let (first_line, offset, file, table, memory) = input;
-    let bytes = |address: u64, into: &mut [u8]| {
-        let start = usize::try_from(address).map_err(|_| ErrorKind::UnexpectedEof)?;
-        let end = start.saturating_add(into.len());
-        let bytes = memory.get(start..end).ok_or(ErrorKind::UnexpectedEof)?;
-        into.copy_from_slice(bytes);
-        Ok(())
+    let mut bytes = |address: u64, into: &mut [u8]| {
+        let start = usize::try_from(address).ok()?;
+        into.copy_from_slice(memory.get(start..start.saturating_add(into.len()))?);
+        Some(())
     };
     for format in [LineTableFormat::Lnotab, LineTableFormat::LineTable, LineTableFormat::Locations]
     {
         for pointers in [false, true] {
             let layout = layout(format, pointers);
-            if let Ok(code) = CodeObject::from_parts(first_line, file, file, table, &layout) {
+            if let Some(code) = CodeObject::from_parts(first_line, file, file, table, &layout) {
                 let _any_answer = code.line(offset);
             }
-            let walked = frames::walk(&bytes, offset.into(), &layout, 64);
+            let walked = walk(&mut bytes, offset.into(), &layout, 64);
             for frame in walked.unwrap_or_default() {
-                if let Ok(code) = CodeObject::read(&bytes, frame.code, &layout) {
+                if let Some(code) = CodeObject::read(&mut bytes, frame.code, &layout) {
                     let _any_answer = code.frame_line(frame.byte_offset);
                 }
             }

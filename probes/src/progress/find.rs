@@ -6,9 +6,8 @@ use super::{
     word,
 };
 use crate::arch::USER_ADDRESSES;
-use crate::memory::Memory;
-use gctrace_cpython::FrameLayout;
 use gctrace_cpython::offsets::DICT_KEYS;
+use gctrace_cpython::{FrameLayout, Memory, frames};
 use std::collections::HashSet;
 
 /// Maximum number of frames searched, innermost first.
@@ -34,13 +33,13 @@ pub struct MarkerScan {
 /// data may be torn, but torn data does not stay a marker for long.
 pub fn find(
     pid: u32,
-    memory: &(impl Memory + ?Sized),
+    memory: &mut impl Memory,
     tstate: u64,
-    frames: &FrameLayout,
+    stack: &FrameLayout,
     layout: &ProgressLayout,
 ) -> MarkerScan {
     let remote = RemoteProcess::new(pid);
-    let (slots, is_whole) = slots(memory, tstate, frames, layout);
+    let (slots, is_whole) = slots(memory, tstate, stack, layout);
     let mut objects = vec![[0; OBJECT_BYTES]; slots.len()];
     let addresses: Vec<u64> = slots.iter().map(|slot| slot.object).collect();
     let read = remote.read(&addresses, &mut objects);
@@ -60,9 +59,8 @@ pub fn find(
 
 impl Marker {
     /// Whether the frame that the marker belongs to still executes the same code.
-    pub fn is_there(&self, memory: &(impl Memory + ?Sized), frames: &FrameLayout) -> bool {
-        let code = self.frame.wrapping_add(frames.frame_code.into());
-        self.frame == 0 || pointer(memory, code) & !frames.code_tag_mask == self.key.code
+    pub fn is_there(&self, memory: &mut impl Memory, stack: &FrameLayout) -> bool {
+        self.frame == 0 || frames::code(memory, self.frame, stack).unwrap_or(0) == self.key.code
     }
 }
 
@@ -92,16 +90,13 @@ impl ObjectSlot {
 
 /// The words of the frames, and whether the walk reached the outermost frame.
 fn slots(
-    memory: &(impl Memory + ?Sized),
+    memory: &mut impl Memory,
     tstate: u64,
-    frames: &FrameLayout,
+    stack: &FrameLayout,
     layout: &ProgressLayout,
 ) -> (Vec<ObjectSlot>, bool) {
     let (mut found, mut seen) = (Vec::new(), HashSet::new());
-    let mut frame = pointer(memory, tstate + u64::from(frames.tstate_frame));
-    if let Some(indirection) = frames.frame_indirection {
-        frame = pointer(memory, frame.wrapping_add(indirection.into()));
-    }
+    let mut frame = frames::innermost(memory, tstate, stack).unwrap_or(0);
     let mut is_whole = false;
     for _ in 0..FRAMES {
         if frame == 0 || !seen.insert(frame) {
@@ -111,17 +106,17 @@ fn slots(
         let Some(bytes) = read_some(memory, frame, &mut bytes) else {
             break;
         };
-        of_frame(&mut found, frame, bytes, frames, layout);
+        of_frame(&mut found, frame, bytes, stack, layout);
         let globals = word(bytes, layout.globals as usize);
         if seen.insert(globals) {
-            let keys = pointer(memory, globals.wrapping_add(DICT_KEYS));
-            let code = word(bytes, frames.frame_code as usize) & !frames.code_tag_mask;
+            let keys = memory.field(globals, DICT_KEYS).unwrap_or(0);
+            let code = word(bytes, stack.frame_code as usize) & !stack.code_tag_mask;
             let mut bytes = vec![0; GLOBALS_BYTES];
             if let Some(bytes) = read_some(memory, keys, &mut bytes) {
                 push_words(&mut found, (frame, code), GLOBALS, keys, bytes);
             }
         }
-        frame = word(bytes, frames.frame_back as usize);
+        frame = word(bytes, stack.frame_back as usize);
         is_whole = frame == 0;
     }
     // Words read beyond the end of a frame belong to the frame it called, which came earlier.
@@ -166,25 +161,17 @@ fn push_words(
     }
 }
 
-fn pointer(memory: &(impl Memory + ?Sized), address: u64) -> u64 {
-    let mut bytes = [0; 8];
-    match memory.read(address, &mut bytes) {
-        Ok(()) => u64::from_le_bytes(bytes),
-        Err(_) => 0,
-    }
-}
-
 /// Reads up to the end of the page if the whole cannot be read.
 fn read_some<'bytes>(
-    memory: &(impl Memory + ?Sized),
+    memory: &mut impl Memory,
     address: u64,
     bytes: &'bytes mut [u8],
 ) -> Option<&'bytes [u8]> {
-    if memory.read(address, bytes).is_ok() {
+    if memory.fill(address, bytes).is_some() {
         return Some(bytes);
     }
     let rest = usize::try_from(4096 - address % 4096).ok()?;
     let part = bytes.get_mut(..rest)?;
-    memory.read(address, part).ok()?;
+    memory.fill(address, part)?;
     Some(part)
 }

@@ -1,9 +1,8 @@
 //! `_Py_DebugOffsets`: the self-description of memory layout that CPython 3.13 and later have at
 //! the start of `_PyRuntime` (Include/internal/pycore_debug_offsets.h, in 3.13 pycore_runtime.h).
 
-use super::frames::CODE_VERSION;
 use crate::elf::ElfImage;
-use gctrace_cpython::offsets::{FIRST_TRACEABLE_BEFORE, InterpreterFrame};
+use gctrace_cpython::offsets::{CODE_VERSION, FIRST_TRACEABLE_BEFORE, InterpreterFrame};
 use gctrace_cpython::{FrameLayout, GilHolder, InstructionPointer, LineTableFormat};
 
 /// The magic number at the start of the structure.
@@ -130,7 +129,7 @@ fn frames(
         code_line_table: offset(at.code + 3)?,
         line_table_format: LineTableFormat::Locations,
         code_first_line: first_line,
-        code_version: Some(first_line.checked_add(CODE_VERSION)?),
+        code_version: Some(first_line.checked_add(CODE_VERSION as u32)?),
         code_bytes: instructions,
         code_tlbc: tlbc,
         code_first_traceable: Some(first_traceable),

@@ -5,13 +5,11 @@ pub(crate) mod arguments;
 mod by_code;
 mod by_symbols;
 mod by_usdt;
-pub(crate) mod code_object;
 mod debug_offsets;
 mod facts;
-pub mod frames;
+mod frames;
 mod garbage;
 pub(crate) mod layout;
-pub mod line_table;
 mod objects;
 mod points;
 

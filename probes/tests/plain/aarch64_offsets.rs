@@ -3,7 +3,8 @@
 
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 
-use gctrace_probes::{GcBase, Machine, Resolution, ResolveOptions, resolve};
+use gctrace_cpython::GcBase;
+use gctrace_probes::{Machine, Resolution, ResolveOptions, resolve};
 use std::collections::HashMap;
 use std::path::Path;
 use std::process::Command;

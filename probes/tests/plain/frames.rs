@@ -4,11 +4,11 @@
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 #![expect(clippy::panic, reason = "what fails here fails the test")]
 
-use gctrace_probes::frames::{FrameLayout, WalkedFrame};
-use gctrace_probes::{
-    CodeObject, CollectorLayout, Memory, ProcessMemory, Resolution, ResolveOptions, frames, maps,
-    resolve,
+use gctrace_cpython::frames::{WalkedFrame, walk};
+use gctrace_cpython::{
+    CodeObject, CollectorLayout, FrameLayout, Memory as _, current_thread, thread_by_id,
 };
+use gctrace_probes::{ProcessMemory, Resolution, ResolveOptions, maps, resolve};
 use serde::Deserialize;
 use std::collections::{HashMap, HashSet};
 use std::io::{BufRead, BufReader, Write};
@@ -55,31 +55,26 @@ struct Stacks<'layout> {
 
 impl Stacks<'_> {
     fn number<const SIZE: usize>(&self, address: u64) -> [u8; SIZE] {
-        let mut bytes = [0; SIZE];
-        self.memory.read(address, &mut bytes).unwrap();
-        bytes
+        (&self.memory).array(address).unwrap()
     }
 
     fn thread(&self, id: u64) -> u64 {
-        frames::thread_by_id(&self.memory, self.runtime, self.layout, self.frames, id)
-            .unwrap()
-            .unwrap()
+        thread_by_id(&mut &self.memory, self.runtime, self.layout, self.frames, id).unwrap()
     }
 
     fn current(&self) -> Option<u64> {
-        frames::current_thread(&self.memory, self.runtime, self.layout, self.frames).unwrap()
+        current_thread(&mut &self.memory, self.runtime, self.layout, self.frames)
     }
 
-    /// An error while the thread still runs.
-    fn walk(&self, thread: u64, depth: usize) -> Result<Vec<WalkedFrame>, String> {
-        frames::walk(&self.memory, thread, self.frames, depth).map_err(|error| error.to_string())
+    /// `None` while the thread still runs.
+    fn walk(&self, thread: u64, depth: usize) -> Option<Vec<WalkedFrame>> {
+        walk(&mut &self.memory, thread, self.frames, depth)
     }
 
-    fn named(&self, frame: &WalkedFrame) -> Result<Named, String> {
-        let code = CodeObject::read(&self.memory, frame.code, self.frames)
-            .map_err(|error| error.to_string())?;
+    fn named(&self, frame: &WalkedFrame) -> Option<Named> {
+        let code = CodeObject::read(&mut &self.memory, frame.code, self.frames)?;
         let line = code.frame_line(frame.byte_offset);
-        Ok((code.file, code.function, line))
+        Some((code.file, code.function, line))
     }
 
     /// The stack once the thread has left the function that reported it, and its five innermost frames:
@@ -91,7 +86,7 @@ impl Stacks<'_> {
             let frames = self.walk(thread, DEPTH);
             let few = self.walk(thread, 5);
             let first = frames.as_ref().map(|frames| frames.first().map(|frame| self.named(frame)));
-            if let Ok(Some(Ok((_, function, _)))) = &first
+            if let Some(Some(Some((_, function, _)))) = &first
                 && function == innermost
                 && frames == self.walk(thread, DEPTH)
             {
@@ -123,11 +118,11 @@ impl Stacks<'_> {
         let table = at(layout.code_line_table);
         let length = u64::from_le_bytes(self.number(table + u64::from(layout.bytes_length)));
         let mut lines = vec![0; usize::try_from(length).unwrap()];
-        self.memory.read(table + u64::from(layout.bytes_data), &mut lines).unwrap();
+        (&self.memory).fill(table + u64::from(layout.bytes_data), &mut lines).unwrap();
         let file: [u8; 128] = self.number(at(layout.code_filename));
         let name: [u8; 128] = self.number(at(layout.code_name));
         let parts = CodeObject::from_parts(first_line, &file, &name, &lines, layout).unwrap();
-        let whole = CodeObject::read(&self.memory, frame.code, layout).unwrap();
+        let whole = CodeObject::read(&mut &self.memory, frame.code, layout).unwrap();
         assert!(whole.file.starts_with(&parts.file), "{context}");
         assert!(whole.function.starts_with(&parts.function), "{context}");
         assert_eq!(

@@ -3,10 +3,8 @@
 
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 
-use gctrace_probes::{
-    CollectorLayout, GcBase, PythonVersion, Resolution, ResolveOptions, StatsLocation, maps,
-    resolve,
-};
+use gctrace_cpython::{CollectorLayout, GcBase, StatsLocation};
+use gctrace_probes::{PythonVersion, Resolution, ResolveOptions, maps, resolve};
 use serde::Deserialize;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};

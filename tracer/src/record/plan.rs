@@ -1,8 +1,8 @@
 //! What `ebpf` and the trace need of what `probes` found. Pure.
 
+use gctrace_cpython::FrameLayout;
 use gctrace_ebpf::PlannedPoint;
 use gctrace_event::Interpreter;
-use gctrace_probes::frames::FrameLayout;
 use gctrace_probes::{ProbePoint, ProbePointKind, Resolution};
 use std::path::Path;
 

@@ -4,12 +4,11 @@
 
 use super::RunningHeap;
 use crate::take::collector;
-use crate::take::collector::FoundInterpreter;
 use crate::take::regions::Regions;
 use crate::take::stop::{HeapMoment, NOT_THERE, while_stopped};
 use crate::take::tables::copy_tables;
 use crate::{HeapError, HeapPlace};
-use gctrace_probes::Memory as _;
+use gctrace_cpython::{FoundInterpreter, Memory as _};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -69,9 +68,8 @@ impl RunningHeap {
     fn is_collecting(&self) -> bool {
         let collecting = self.layout.collector.collecting;
         self.state.is_some_and(|state| {
-            let mut bytes = [0; 4];
-            let address = state.collector.wrapping_add(collecting.into());
-            self.memory.read(address, &mut bytes).is_ok() && bytes != [0; 4]
+            let collecting = (&self.memory).int_field(state.collector, collecting);
+            collecting.is_some_and(|collecting| collecting != 0)
         })
     }
 
@@ -118,8 +116,8 @@ impl RunningHeap {
             return Ok(Err("changed its list of objects"));
         };
         copy_tables(&mut self.image, &self.layout, &tracked, known);
-        let word = |address| self.image.word(address);
-        self.copied_collections = collector::full_collections(word, &self.layout, &state);
+        self.copied_collections =
+            collector::full_collections(&mut self.image, &self.layout, &state);
         let is_finalizing = collector::is_finalizing(&mut self.image, &self.layout, self.runtime);
         Ok(Ok(StoppedHeap {
             tracked,

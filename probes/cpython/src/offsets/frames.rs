@@ -12,6 +12,9 @@ pub const CODE_QUALNAME: u64 = 128;
 /// bytes (3.11 and later; without thread-local copies of the code).
 pub const FIRST_TRACEABLE_BEFORE: u64 = 16;
 
+/// Distance of `co_version` from `co_firstlineno` (3.12 - 3.15).
+pub const CODE_VERSION: u64 = 24;
+
 /// Where names of variables are in a code object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VariableNames {

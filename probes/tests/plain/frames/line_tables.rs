@@ -3,8 +3,8 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
-use gctrace_probes::LineTableFormat;
-use gctrace_probes::line_table::line;
+use gctrace_cpython::LineTableFormat;
+use gctrace_cpython::line_table::line;
 use serde::Deserialize;
 use std::path::Path;
 use std::process::{Command, Stdio};

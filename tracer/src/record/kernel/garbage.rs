@@ -5,12 +5,11 @@
 
 use crate::record::kernel::stacks::StackResolver;
 use crate::record::output::{RecordOutput, RecordSink as _};
+use gctrace_cpython::{FrameLayout, decode_unicode};
 use gctrace_ebpf::{
     CapturedFrame, CapturedKind, CodeId, GarbageCounts, GarbageEvent, KindOwner, TypeEvent, TypeId,
 };
 use gctrace_event::{Garbage, KindCount, KindId, ObjectKind, Pause, Record};
-use gctrace_probes::decode_unicode;
-use gctrace_probes::frames::FrameLayout;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 

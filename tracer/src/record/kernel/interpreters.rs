@@ -9,11 +9,11 @@ use crate::launch::CacheDir;
 use crate::record::examination::Unexamined;
 use crate::record::plan;
 use anyhow::Context as _;
+use gctrace_cpython::FrameLayout;
 use gctrace_ebpf::{
     Attachment, BpfSession, CollectorArguments, GarbagePrograms, PlannedPoint, ProbePointKind,
 };
 use gctrace_event::Interpreter;
-use gctrace_probes::frames::FrameLayout;
 use gctrace_probes::maps::{FileIdentity, MappedFile, identity};
 use gctrace_probes::proc_status::ProcessError;
 use gctrace_probes::{ProgramKind, Resolution, proc_status};

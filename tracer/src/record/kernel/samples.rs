@@ -9,9 +9,9 @@ use crate::record::kernel::cuda_probes::HostLaunches;
 use crate::record::kernel::stacks::StackResolver;
 use crate::record::output::{RecordOutput, RecordSink as _};
 use crate::record::trace::FrameTree;
+use gctrace_cpython::thread_by_id;
 use gctrace_ebpf::{BpfSession, OffCpuEvent, SampleEvent, SamplePrograms};
 use gctrace_event::{CpuSamples, FrameId, OffCpu, Record};
-use gctrace_probes::frames::thread_by_id;
 use gctrace_probes::{ProcessMemory, Resolution, counters, maps};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -113,9 +113,9 @@ impl CpuSampling {
             return;
         };
         for wait in waits.iter().filter(|wait| wait.pid == pid) {
-            let thread = wait.thread_id.and_then(|id| {
-                thread_by_id(&memory, runtime, collector, layout, id).ok().flatten()
-            });
+            let thread = wait
+                .thread_id
+                .and_then(|id| thread_by_id(&mut &memory, runtime, collector, layout, id));
             let innermost = thread.and_then(|thread| {
                 let layout = (layout, self.stack_depth);
                 StackResolver::waiting((pid, &memory), thread, layout, frames, output)

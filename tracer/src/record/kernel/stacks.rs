@@ -6,10 +6,11 @@
 
 use crate::record::output::RecordOutput;
 use crate::record::trace::{FrameNode, FrameTree};
+use gctrace_cpython::frames::walk;
+use gctrace_cpython::{CodeObject, FrameLayout};
 use gctrace_ebpf::{CapturedFrame, CodeEvent, CodeId, StackEvent, StackId};
 use gctrace_event::{Frame, FrameId};
-use gctrace_probes::frames::{FrameLayout, walk};
-use gctrace_probes::{CodeObject, ProcessMemory};
+use gctrace_probes::ProcessMemory;
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -85,19 +86,19 @@ impl StackResolver {
     /// The innermost frame of the stack of a thread that waits, read from its memory; at most `depth` frames. It
     /// holds if the thread still waits afterwards.
     pub(crate) fn waiting(
-        (pid, memory): (u32, &ProcessMemory),
+        (pid, mut memory): (u32, &ProcessMemory),
         thread: u64,
         (layout, depth): (&FrameLayout, usize),
         frames: &mut FrameTree,
         output: &mut RecordOutput,
     ) -> Option<FrameId> {
-        let mut walked = walk(memory, thread, layout, depth.saturating_add(1)).ok()?;
+        let mut walked = walk(&mut memory, thread, layout, depth.saturating_add(1))?;
         let is_cut = walked.len() > depth;
         walked.truncate(depth);
         let mut innermost = is_cut.then(|| special(None, Frame::OUTER, frames, output));
         for frame in walked.iter().rev() {
-            innermost = Some(match CodeObject::read(memory, frame.code, layout) {
-                Ok(code) => {
+            innermost = Some(match CodeObject::read(&mut memory, frame.code, layout) {
+                Some(code) => {
                     let node = FrameNode {
                         parent: innermost,
                         function: frames.name(&code.function),
@@ -106,7 +107,7 @@ impl StackResolver {
                     };
                     frames.place(node, output)
                 }
-                Err(_) => special(innermost, Frame::UNREADABLE, frames, output),
+                None => special(innermost, Frame::UNREADABLE, frames, output),
             });
         }
         innermost
@@ -175,8 +176,7 @@ fn decode(event: &CodeEvent, layout: &FrameLayout) -> Option<CodeObject> {
         &event.function_name,
         &event.line_table,
         layout,
-    )
-    .ok();
+    );
     if copied.is_some() && event.line_table_length == Some(event.line_table.len() as u64) {
         return copied;
     }
@@ -191,7 +191,9 @@ fn decode(event: &CodeEvent, layout: &FrameLayout) -> Option<CodeObject> {
 
 fn read(pid: u32, address: u64, layout: &FrameLayout) -> Option<CodeObject> {
     let memory = ProcessMemory::open(pid).ok()?;
-    CodeObject::read(&memory, address, layout)
-        .inspect_err(|error| tracing::debug!("process {pid}: {error}"))
-        .ok()
+    let code = CodeObject::read(&mut &memory, address, layout);
+    if code.is_none() {
+        tracing::debug!("process {pid}: no code object can be read at {address:#x}");
+    }
+    code
 }

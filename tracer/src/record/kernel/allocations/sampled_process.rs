@@ -7,11 +7,11 @@ use super::schedule::{LONGEST, WindowSchedule};
 use super::steps::MarkerReading;
 use super::task_clock::TaskClock;
 use crate::clock;
+use gctrace_cpython::{CollectorLayout, FrameLayout, current_thread};
 use gctrace_ebpf::{AllocationCounts, AllocationProbe, AllocationPrograms, WindowTarget};
 use gctrace_event::Allocations as Summary;
-use gctrace_probes::frames::FrameLayout;
 use gctrace_probes::progress::{Marker, MarkerKey, MarkerKind, ProgressLayout};
-use gctrace_probes::{CollectorLayout, ProcessMemory, progress};
+use gctrace_probes::{ProcessMemory, progress};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -201,16 +201,12 @@ impl SampledProcess {
         self.clock.add_threads();
         self.bursts = 0;
         self.free.clear();
-        let found = gctrace_probes::frames::current_thread(
-            &self.memory,
-            self.runtime,
-            &self.interpreter.layout,
-            &self.interpreter.frames,
-        );
-        let (memory, frames) = (&self.memory, &self.interpreter.frames);
+        let SampledInterpreter { layout, frames, .. } = &*self.interpreter;
+        let memory = &mut &self.memory;
+        let found = current_thread(memory, self.runtime, layout, frames);
         self.known.retain(|marker| marker.is_there(memory, frames));
         let mut markers = self.known.clone();
-        if let Ok(Some(thread)) = found {
+        if let Some(thread) = found {
             let (mut looks, mut whole) = (0, 0);
             // Frames come and go while they are read: those seen often stay.
             while looks < MAX_SCANS && whole < FULL_SCANS {

@@ -2,10 +2,11 @@
 
 use super::sampled_process::{SampledInterpreter, SampledProcess};
 use super::{WindowCommand, WindowMessage};
+use gctrace_cpython::interpreters;
 use gctrace_ebpf::{AllocationPrograms, SharedMaps};
 use gctrace_probes::maps::{MappedFile, identity};
 use gctrace_probes::progress::{ProgressLayout, TypeAddresses};
-use gctrace_probes::{Allocator, GcBase, Machine, Memory as _, ProcessMemory, Resolution};
+use gctrace_probes::{Allocator, Machine, ProcessMemory, Resolution};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -256,16 +257,7 @@ fn start(
     let memory = ProcessMemory::open(pid).ok()?;
     let bias = candidate(pid, resolution)?.start.wrapping_sub(resolution.lowest_address);
     let runtime = resolution.runtime.wrapping_add(bias);
-    let word = |address: u64| {
-        let mut bytes = [0; 8];
-        memory.read(address, &mut bytes).ok()?;
-        Some(u64::from_le_bytes(bytes)).filter(|word| *word != 0)
-    };
-    let main = word(runtime + u64::from(interpreter.layout.interpreters_head))?;
-    let gc = match interpreter.layout.gc {
-        GcBase::InRuntime(offset) => runtime + u64::from(offset),
-        GcBase::InInterpreter(offset) => main + u64::from(offset),
-    };
+    let newest = *interpreters(&mut &memory, &interpreter.layout, runtime).first()?;
     let moved = |address: u64| {
         if address == 0 { 0 } else { address.wrapping_add(bias) }
     };
@@ -277,7 +269,7 @@ fn start(
         enumerate: moved(types.enumerate),
     };
     // In struct gc_generation the count follows the threshold, in every version.
-    let young_count = gc + u64::from(interpreter.layout.thresholds[0]) + 4;
+    let young_count = newest.collector + u64::from(interpreter.layout.thresholds[0]) + 4;
     let progress = ProgressLayout::new(&resolution.version, types, Some(young_count))?;
     Some(SampledProcess::new(pid, runtime, Arc::clone(interpreter), progress, memory, budget))
 }

@@ -2,44 +2,24 @@
 //!
 //! Sources: the headers of each version, measured with `offsetof` (3.8.18, 3.9.18, 3.10.13, 3.11.7,
 //! 3.12.1, 3.13.0, 3.13.18, 3.14.10, 3.15.2, the last four also with `Py_GIL_DISABLED`), and
-//! compared with running interpreters by `tests/plain/frames.rs`; for aarch64 with the debug information of
-//! Debian's builds, by `tests/plain/aarch64_offsets.rs`. `_Py_DebugOffsets` overrides the table.
+//! compared with running interpreters by `probes/tests/plain/frames.rs`; for aarch64 with the debug
+//! information of Debian's builds, by `probes/tests/plain/aarch64_offsets.rs`.
 
-use crate::elf::Machine;
-use crate::python::debug_offsets::DebugOffsets;
-use crate::version::PythonVersion;
-use gctrace_cpython::offsets::{
-    CODE_FILENAME, CODE_QUALNAME, FIRST_TRACEABLE_BEFORE, FrameObject, Frames, SIZE, TYPE,
-    type_object,
+use crate::offsets::{
+    CODE_FILENAME, CODE_QUALNAME, CODE_VERSION, FIRST_TRACEABLE_BEFORE, FrameObject, Frames, SIZE,
+    TYPE, type_object,
 };
-use gctrace_cpython::{FrameLayout, GilHolder, InstructionPointer, LineTableFormat};
+use crate::{FrameLayout, GilHolder, InstructionPointer, LineTableFormat};
 
-/// The layout of a version; `None` if unknown.
-pub(crate) fn frame_layout(
-    version: &PythonVersion,
-    debug: Option<&DebugOffsets>,
-    machine: Machine,
-) -> Option<FrameLayout> {
-    let layout = match (version.minor, debug) {
-        (13..=15, Some(debug)) => debug.frames?,
-        (8..=10, None) => with_objects(version.minor)?,
-        (11 | 12, None) => without_objects(version.minor)?,
-        _ => return None,
-    };
-    let mutexes = 2 * mutex_growth(machine);
-    Some(FrameLayout {
-        runtime_tstate_current: layout.runtime_tstate_current.map(|at| at + mutexes),
-        ..layout
-    })
-}
-
-/// How much larger `pthread_mutex_t` is than on x86-64, where it has 40 bytes (glibc's
-/// `__SIZEOF_PTHREAD_MUTEX_T`). The GIL, which comes before the current thread in `_PyRuntime`, has
-/// two. No other offset of the tables comes after one.
-fn mutex_growth(machine: Machine) -> u32 {
-    match machine {
-        Machine::X86_64 => 0,
-        Machine::Aarch64 => 8,
+impl FrameLayout {
+    /// The layout of a version without `_Py_DebugOffsets` (3.8 - 3.12) on x86-64; `None` of any other.
+    #[must_use]
+    pub fn of_version(minor: u8) -> Option<Self> {
+        match minor {
+            8..=10 => with_objects(minor),
+            11 | 12 => without_objects(minor),
+            _ => None,
+        }
     }
 }
 
@@ -103,7 +83,7 @@ fn without_objects(minor: u8) -> Option<FrameLayout> {
         code_bytes: frame.code_instructions as u32,
         code_tlbc: None,
         code_first_traceable: Some(first_traceable as u32),
-        code_version: (minor == 12).then_some(first_line + CODE_VERSION),
+        code_version: (minor == 12).then_some(first_line + CODE_VERSION as u32),
         code_filename: CODE_FILENAME as u32,
         code_name: CODE_QUALNAME as u32,
         code_first_line: first_line,
@@ -121,6 +101,3 @@ fn without_objects(minor: u8) -> Option<FrameLayout> {
         bytes_data: 32,
     })
 }
-
-/// Distance of `co_version` from `co_firstlineno` (3.12 - 3.15).
-pub(crate) const CODE_VERSION: u32 = 24;

@@ -4,7 +4,7 @@
 //! from elsewhere. Each function returns what `PyCode_Addr2Line` of its versions does, for any
 //! bytes, and never panics.
 
-use gctrace_cpython::LineTableFormat;
+use crate::LineTableFormat;
 
 /// The line of the instruction at `byte_offset` in the code; `None` if the table has none for it.
 ///

@@ -1,0 +1,121 @@
+//! Walks from a thread state along its frames.
+
+use crate::memory::Memory;
+use crate::{FrameLayout, InstructionPointer};
+
+/// A Python frame found by [`walk`]: its code object and where it is executing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WalkedFrame {
+    /// Address of its code object in the process.
+    pub code: u64,
+    /// Byte offset in the code of the instruction that it executes; `None` before the first.
+    pub byte_offset: Option<u32>,
+}
+
+/// Number of steps allowed in addition to the frames themselves. More than one entry from C between
+/// two Python frames is rare; memory that changes during the walk may contain cycles.
+const EXTRA_STEPS: usize = 64;
+
+/// The Python frames of a thread, innermost first, at most `depth`: those that `sys._getframe()` in
+/// that thread would show. `tstate` is the address of its `PyThreadState`.
+///
+/// The result is exact while the thread is stopped. Otherwise it may be wrong, or `None`: something on
+/// the way cannot be read.
+pub fn walk(
+    memory: &mut impl Memory,
+    tstate: u64,
+    layout: &FrameLayout,
+    depth: usize,
+) -> Option<Vec<WalkedFrame>> {
+    let mut next = innermost(memory, tstate, layout)?;
+    let mut frames = Vec::new();
+    for _ in 0..depth.saturating_add(EXTRA_STEPS) {
+        if next == 0 || frames.len() >= depth {
+            break;
+        }
+        if is_shown(memory, next, layout)? {
+            let code = code(memory, next, layout)?;
+            let offset = instruction(memory, next, code, layout)?;
+            frames.push(WalkedFrame { code, byte_offset: offset.try_into().ok() });
+        }
+        next = memory.field(next, layout.frame_back)?;
+    }
+    Some(frames)
+}
+
+/// Address of the innermost frame of a thread, 0 if there is none; `None` if it cannot be read.
+pub fn innermost(memory: &mut impl Memory, tstate: u64, layout: &FrameLayout) -> Option<u64> {
+    let frame = memory.field(tstate, layout.tstate_frame)?;
+    match layout.frame_indirection {
+        Some(offset) if frame != 0 => memory.field(frame, offset),
+        _ => Some(frame),
+    }
+}
+
+/// Whether `sys._getframe()` shows a frame: it is one of Python code, and complete
+/// (`_PyFrame_IsIncomplete`; pycore_frame.h, pycore_interpframe.h). `None` if it cannot be read.
+pub fn is_shown(memory: &mut impl Memory, frame: u64, layout: &FrameLayout) -> Option<bool> {
+    let owner = match layout.frame_owner {
+        Some(offset) => memory.byte(frame.wrapping_add(offset.into()))?,
+        None => 0,
+    };
+    if owner >= FrameLayout::OWNER_SHIM {
+        return Some(false);
+    }
+    let code = code(memory, frame, layout)?;
+    let Some(first) = layout.code_first_traceable else { return Some(code != 0) };
+    if code == 0 || owner == FrameLayout::OWNER_GENERATOR {
+        return Some(code != 0);
+    }
+    let first = memory.int_field(code, first)?;
+    Some(instruction(memory, frame, code, layout)? >= i64::from(first).saturating_mul(2))
+}
+
+/// Address of the code object of a frame, 0 if it has none.
+pub fn code(memory: &mut impl Memory, frame: u64, layout: &FrameLayout) -> Option<u64> {
+    Some(memory.field(frame, layout.frame_code)? & !layout.code_tag_mask)
+}
+
+/// Byte offset, from the start of this code, of the instruction that a frame executes; negative before the
+/// first.
+pub fn instruction(
+    memory: &mut impl Memory,
+    frame: u64,
+    code: u64,
+    layout: &FrameLayout,
+) -> Option<i64> {
+    match layout.instruction {
+        InstructionPointer::Index { offset, scale } => {
+            let index = memory.int_field(frame, offset)?;
+            Some(i64::from(index).saturating_mul(scale.into()))
+        }
+        InstructionPointer::Pointer { offset } => {
+            let instruction = memory.field(frame, offset)?;
+            let start = instructions(memory, frame, code, layout)?;
+            Some(instruction.wrapping_sub(start).cast_signed())
+        }
+    }
+}
+
+/// Start of the instructions that the frame executes.
+fn instructions(
+    memory: &mut impl Memory,
+    frame: u64,
+    code: u64,
+    layout: &FrameLayout,
+) -> Option<u64> {
+    let copy = match layout.frame_tlbc_index {
+        Some(offset) => memory.int_field(frame, offset)?,
+        None => 0,
+    };
+    match (layout.code_tlbc, u64::try_from(copy)) {
+        (Some(array), Ok(copy @ 1..)) => {
+            let array = memory.field(code, array)?;
+            memory.field(array.wrapping_add(copy.wrapping_mul(8)), TLBC_ENTRIES)
+        }
+        _ => Some(code.wrapping_add(layout.code_bytes.into())),
+    }
+}
+
+/// In `_PyCodeArray`: the pointers, after their count (pycore_code.h, 3.14).
+const TLBC_ENTRIES: u32 = 8;

@@ -1,0 +1,34 @@
+//! The frame layout of a build: its version's, unless `_Py_DebugOffsets` override it.
+
+use crate::elf::Machine;
+use crate::python::debug_offsets::DebugOffsets;
+use crate::version::PythonVersion;
+use gctrace_cpython::FrameLayout;
+
+/// The layout of a version; `None` if unknown.
+pub(crate) fn frame_layout(
+    version: &PythonVersion,
+    debug: Option<&DebugOffsets>,
+    machine: Machine,
+) -> Option<FrameLayout> {
+    let layout = match (version.minor, debug) {
+        (13..=15, Some(debug)) => debug.frames?,
+        (minor, None) => FrameLayout::of_version(minor)?,
+        _ => return None,
+    };
+    let mutexes = 2 * mutex_growth(machine);
+    Some(FrameLayout {
+        runtime_tstate_current: layout.runtime_tstate_current.map(|at| at + mutexes),
+        ..layout
+    })
+}
+
+/// How much larger `pthread_mutex_t` is than on x86-64, where it has 40 bytes (glibc's
+/// `__SIZEOF_PTHREAD_MUTEX_T`). The GIL, which comes before the current thread in `_PyRuntime`, has
+/// two. No other offset of the tables comes after one.
+fn mutex_growth(machine: Machine) -> u32 {
+    match machine {
+        Machine::X86_64 => 0,
+        Machine::Aarch64 => 8,
+    }
+}

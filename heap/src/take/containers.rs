@@ -2,182 +2,25 @@
 
 use crate::take::image::Image;
 use crate::take::layout::{
-    DEQUE_BLOCK, DEQUE_LEFT, DEQUE_LEFT_INDEX, DEQUE_RIGHT_INDEX, DICT_BEFORE, DICT_KEYS,
-    DICT_VALUES, Layout, SET_MASK, SET_SMALL_TABLE, SET_TABLE, SIZE, TYPE, VALUES_BEFORE,
-    VALUES_HEAD, VALUES_VALID, dict_keys, flags, type_object,
+    DEQUE_BLOCK, DEQUE_LEFT, DEQUE_LEFT_INDEX, DEQUE_RIGHT_INDEX, Layout, SET_MASK,
+    SET_SMALL_TABLE, SET_TABLE, SIZE, TYPE, flags, type_object,
 };
 use crate::take::text::read_text;
-use gctrace_cpython::Memory as _;
+use gctrace_cpython::{Dict, DictEntry, InstanceLayout, Memory as _};
 
 /// Most entries of one container that are read: 2^28 take 4 GiB and more.
 const MOST: u64 = 1 << 28;
 
-/// The keys of a dict, or those shared by instances of a class.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Keys {
-    /// Of the first entry.
-    pub(crate) entries: u64,
-    /// Distance of two entries, and of the key from the start of one; the value follows the key.
-    pub(crate) stride: u64,
-    key: u64,
-    /// Number of entries, unused ones included.
-    pub(crate) count: u64,
-    /// Number of entries that it has place for without growing; at most [`MOST`].
-    pub(crate) capacity: u64,
-    /// Of the whole table in bytes.
-    pub(crate) bytes: u64,
-    /// The table of all instances of a class, or the empty one.
-    pub(crate) is_shared: bool,
-}
-
-impl Keys {
-    /// `PyDictKeysObject` (Objects/dict-common.h, pycore_dict.h).
-    pub(crate) fn read(image: &mut Image, layout: &Layout, address: u64) -> Option<Self> {
-        (address != 0).then_some(())?;
-        let has_logarithms = layout.minor >= 11;
-        let count = image.field(address, dict_keys::count(has_logarithms))?;
-        let first = address.checked_add(dict_keys::SLOTS)?;
-        let (slots, indices, stride) = if has_logarithms {
-            // dk_log2_size, dk_log2_index_bytes, dk_kind
-            let [size, index, kind] = image.array(first)?;
-            (size < 40 && index < 43).then_some(())?;
-            let stride = if kind == 0 { dict_keys::ENTRY } else { dict_keys::NAME_ENTRY };
-            (1 << size, 1 << index, stride)
-        } else {
-            let slots = image.word(first)?;
-            (slots <= MOST).then_some(())?;
-            (slots, slots * dict_keys::index_bytes(slots), dict_keys::ENTRY)
-        };
-        let head = dict_keys::indices(has_logarithms) + indices;
-        let keys = Self {
-            entries: address.checked_add(head)?,
-            stride,
-            key: stride - 16,
-            count,
-            capacity: if has_logarithms {
-                count.saturating_add(image.field(address, dict_keys::USABLE)?)
-            } else {
-                dict_keys::usable(slots)
-            },
-            bytes: head + dict_keys::usable(slots) * stride,
-            // `dk_refcnt`
-            is_shared: image.word(address)? != 1,
-        };
-        (keys.count <= MOST && keys.capacity <= MOST).then_some(keys)
-    }
-
-    /// The size of the table in bytes if it belongs to one dict, otherwise 0.
-    fn of_one(&self) -> u64 {
-        if self.is_shared { 0 } else { self.bytes }
-    }
-
-    /// The key of an entry; 0 if it was deleted.
-    pub(crate) fn key(&self, image: &mut Image, index: u64) -> Option<u64> {
-        let entry = index.wrapping_mul(self.stride).wrapping_add(self.key);
-        image.field(self.entries, entry)
-    }
-
-    /// Whether keys may be other objects than texts.
-    fn is_general(&self) -> bool {
-        self.stride == dict_keys::ENTRY
-    }
-}
-
-/// An entry of a dict: addresses of key and value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct DictEntry {
-    pub(crate) key: u64,
-    pub(crate) value: u64,
-}
-
-/// What a dict refers to.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct DictContents {
-    pub(crate) entries: Vec<DictEntry>,
-    /// Own memory beside the object, in bytes.
-    pub(crate) bytes: u64,
-    /// Its values are in an object, which refers to them itself (3.13 and later).
-    pub(crate) is_embedded: bool,
-}
-
 /// The entries of a dict.
-pub(crate) fn dict(image: &mut Image, layout: &Layout, address: u64) -> Option<DictContents> {
-    let keys = image.field(address, DICT_KEYS)?;
-    let values = image.field(address, DICT_VALUES)?;
-    let keys = Keys::read(image, layout, keys)?;
-    if values == 0 {
-        let words = (keys.count * (keys.stride / 8)) as usize;
-        let mut table = Vec::new();
-        image.words(keys.entries, words, &mut table);
-        let first = (keys.key / 8) as usize;
-        let entries = table
-            .chunks_exact((keys.stride / 8) as usize)
-            .filter_map(|entry| {
-                let (key, value) = (*entry.get(first)?, *entry.get(first + 1)?);
-                (value != 0).then_some(DictEntry { key, value })
-            })
-            .collect();
-        return Some(DictContents { entries, bytes: keys.of_one(), is_embedded: false });
-    }
-    let is_embedded = layout.minor >= 13 && image.byte(values.checked_add(2)?)? != 0;
-    Some(DictContents {
-        entries: values_of(image, &keys, value_words(layout, values)?),
-        bytes: keys.of_one() + if is_embedded { 0 } else { keys.capacity * 8 },
-        is_embedded,
-    })
-}
-
-/// The first of a dict's or an object's values (`PyDictValues`, whose header comes first from 3.13
-/// on).
-pub(crate) fn value_words(layout: &Layout, values: u64) -> Option<u64> {
-    values.checked_add(if layout.minor >= 13 { VALUES_HEAD } else { 0 })
-}
-
-/// Shared keys with one object's values.
-pub(crate) fn values_of(image: &mut Image, keys: &Keys, values: u64) -> Vec<DictEntry> {
-    let mut words = Vec::new();
-    image.words(values, keys.count as usize, &mut words);
-    let mut entries = Vec::new();
-    for (index, value) in (0..).zip(words) {
-        if value != 0 {
-            entries.push(DictEntry { key: keys.key(image, index).unwrap_or(0), value });
-        }
-    }
-    entries
+pub(crate) fn dict(image: &mut Image, layout: &Layout, address: u64) -> Option<Vec<DictEntry>> {
+    Some(Dict::read(image, layout.minor, address)?.entries(image))
 }
 
 /// The value under a text in a dict.
 pub(crate) fn find_key(image: &mut Image, layout: &Layout, address: u64, key: &str) -> Option<u64> {
     (address != 0).then_some(())?;
-    let contents = dict(image, layout, address)?;
-    named(image, layout, &contents.entries, key)
-}
-
-/// The values in an object with [`flags::MANAGED_DICT`], and its dict; 0 for what it does not have.
-pub(crate) fn managed(
-    image: &mut Image,
-    layout: &Layout,
-    address: u64,
-    basic_size: u64,
-    type_flags: u64,
-) -> Option<(u64, u64)> {
-    let before = |distance: u64| address.checked_sub(distance);
-    Some(match layout.minor {
-        // Two words: values, dict (Objects/object.c of 3.11).
-        ..=11 => (image.word(before(VALUES_BEFORE)?)?, image.word(before(DICT_BEFORE)?)?),
-        // One word for both, its low bit set for values (pycore_object.h of 3.12).
-        12 => match image.word(before(DICT_BEFORE)?)? {
-            both if both & 1 == 1 => (both.wrapping_add(1), 0),
-            dict => (0, dict),
-        },
-        // The dict before the object; valid values after it.
-        _ => {
-            let values = address.checked_add(basic_size)?;
-            let is_valid = type_flags & flags::INLINE_VALUES != 0
-                && image.byte(values.checked_add(VALUES_VALID)?)? != 0;
-            (if is_valid { values } else { 0 }, image.word(before(DICT_BEFORE)?)?)
-        }
-    })
+    let entries = dict(image, layout, address)?;
+    named(image, layout, &entries, key)
 }
 
 /// The value of an attribute that an object of a class has itself.
@@ -198,12 +41,12 @@ pub(crate) fn attribute(
         return find_key(image, layout, dict, name);
     }
     let keys = field(layout.cached_keys)?;
-    let (values, dict) = managed(image, layout, address, basic_size, type_flags)?;
+    let instances = InstanceLayout { minor: layout.minor, basic_size, flags: type_flags, keys };
+    let (values, dict) = instances.places(image, address)?;
     if values == 0 {
         return find_key(image, layout, dict, name);
     }
-    let keys = Keys::read(image, layout, keys)?;
-    let entries = values_of(image, &keys, value_words(layout, values)?);
+    let entries = instances.entries(image, values)?;
     named(image, layout, &entries, name)
 }
 
@@ -217,12 +60,6 @@ pub(crate) fn is_text(image: &mut Image, layout: &Layout, address: u64, text: &s
     // Up to four bytes for each character, and one that is too many for another text to be cut to this one.
     let longest = 4 * (text.len() + 1);
     read_text(image, layout, address, longest).is_some_and(|read| read == text)
-}
-
-/// Whether a dict's keys may be other objects than texts.
-pub(crate) fn has_general_keys(image: &mut Image, layout: &Layout, address: u64) -> bool {
-    let keys = image.field(address, DICT_KEYS).unwrap_or(0);
-    Keys::read(image, layout, keys).is_some_and(|keys| keys.is_general())
 }
 
 /// Items of a set, and its memory beside the object in bytes.

@@ -72,7 +72,7 @@ impl NotebookShell {
         let (places, layout) = (self.places?, &self.layout);
         let image = &mut self.image()?;
         // The newest is the last one.
-        let numbers = dict(image, layout, places.numbers)?.entries;
+        let numbers = dict(image, layout, places.numbers)?;
         let number = numbers.iter().rfind(|entry| is_text(image, layout, entry.key, file))?.value;
         let next = find_key(image, layout, places.values, "execution_count")?;
         let mut int = |address| u32::try_from(read_int(image, layout, address)?).ok();

@@ -72,7 +72,7 @@ impl RootFinder<'_, '_> {
         let layout = self.walk.layout;
         let dict = self.word(state.address, layout.interpreter.modules);
         let modules = containers::dict(self.walk.image, layout, dict).unwrap_or_default();
-        for entry in modules.entries {
+        for entry in modules {
             let name = read_text(self.walk.image, layout, entry.key, LONGEST_NAME);
             if let Some(name) = name {
                 let node = self.walk.builder.node(entry.value);

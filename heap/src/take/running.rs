@@ -347,7 +347,7 @@ mod tests {
     /// Tables are read within bounds or not at all: sizes that a program has overwritten are in no sum.
     #[test]
     fn tables_of_any_size_are_bounded() {
-        use crate::take::containers::Keys;
+        use gctrace_cpython::Keys;
         let (mut child, heap) = waiting("tables_of_any_size_are_bounded");
         let _ended = child.kill();
         let _ended = child.wait();
@@ -357,7 +357,7 @@ mod tests {
             let size = |word: u32| sizes[choice / 5_usize.pow(word) % 5];
             let bytes: Vec<u8> = (0..5).flat_map(|word| size(word).to_le_bytes()).collect();
             let mut image = Image::of_bytes(BLOCK, &bytes);
-            if let Some(keys) = Keys::read(&mut image, &heap.layout, BLOCK) {
+            if let Some(keys) = Keys::read(&mut image, heap.layout.minor, BLOCK) {
                 assert!(keys.count <= 1 << 28 && keys.capacity <= 1 << 28, "{keys:?}");
                 read += 1;
             }

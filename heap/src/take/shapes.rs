@@ -10,18 +10,19 @@ use crate::take::text::read_text;
 use crate::take::types::{Shape, TypeInfo};
 use crate::take::walk::{CodePlace, LONGEST_NAME, Walk};
 use crate::{HeapEdgeName, NodeIndex};
-use gctrace_cpython::Memory as _;
+use gctrace_cpython::{Dict, Memory as _};
 
 impl Walk<'_> {
     /// Returns the size of its table in bytes.
     pub(crate) fn dict(&mut self, node: NodeIndex, address: u64, references_to_keys: usize) -> u64 {
-        let Some(contents) = containers::dict(self.image, self.layout, address) else {
+        let Some(dict) = Dict::read(self.image, self.layout.minor, address) else {
             return 0;
         };
-        let has_keys = containers::has_general_keys(self.image, self.layout, address);
-        if !contents.is_embedded {
-            for entry in &contents.entries {
-                if has_keys && let Some(to) = self.target(entry.key) {
+        if !dict.is_embedded {
+            for entry in dict.entries(self.image) {
+                if dict.keys.is_general()
+                    && let Some(to) = self.target(entry.key)
+                {
                     for _ in 0..references_to_keys {
                         self.builder.edge(node, to, HeapEdgeName::Unnamed, true);
                     }
@@ -32,7 +33,7 @@ impl Walk<'_> {
                 }
             }
         }
-        contents.bytes
+        dict.bytes()
     }
 
     pub(crate) fn list(&mut self, node: NodeIndex, address: u64) -> u64 {
@@ -87,8 +88,8 @@ impl Walk<'_> {
 
     pub(crate) fn first_method(&mut self, class: u64) -> Option<CodePlace> {
         let dict = self.image.field(class, type_object::DICT)?;
-        let contents = containers::dict(self.image, self.layout, dict)?;
-        contents.entries.iter().find_map(|entry| {
+        let entries = containers::dict(self.image, self.layout, dict)?;
+        entries.iter().find_map(|entry| {
             let kind = self.type_of(entry.value)?;
             (kind.shape == Shape::Function).then_some(())?;
             self.function(entry.value)

@@ -5,15 +5,12 @@
 //! elsewhere, and in a program that leaks it is the one that holds everything.
 
 use crate::HeapPlace;
-use crate::take::containers::Keys;
 use crate::take::image::Image;
-use crate::take::layout::{
-    DICT_KEYS, DICT_VALUES, LIST_ITEMS, Layout, SET_MASK, SET_TABLE, SIZE, TYPE,
-};
+use crate::take::layout::{LIST_ITEMS, Layout, SET_MASK, SET_TABLE, SIZE, TYPE};
 use crate::take::types::{Shape, read_type};
 use crate::take::walk::Walk;
 use crate::take::{FastMap, containers};
-use gctrace_cpython::Memory as _;
+use gctrace_cpython::{Dict, Memory as _};
 
 /// New objects that are visited whole, which takes about a microsecond each.
 const MOST_NEW: usize = 100_000;
@@ -54,11 +51,10 @@ fn copy_table(image: &mut Image, layout: &Layout, address: u64, shape: Shape) ->
             image.cover(table, items.checked_mul(8)?);
         }
         Shape::Dict | Shape::OrderedDict => {
-            let (keys, values) = (field(DICT_KEYS)?, field(DICT_VALUES)?);
-            let keys = Keys::read(image, layout, keys)?;
+            let Dict { keys, values, .. } = Dict::read(image, layout.minor, address)?;
             match values {
-                0 => image.cover(keys.entries, keys.count.checked_mul(keys.stride)?),
-                _ => image.cover(values, keys.count.checked_mul(8)?),
+                None => image.cover(keys.entries, keys.count.checked_mul(keys.stride)?),
+                Some(values) => image.cover(values, keys.count.checked_mul(8)?),
             }
         }
         Shape::Set => {

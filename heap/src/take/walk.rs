@@ -5,16 +5,15 @@
 //! is known; of all other types, every word that is the address of a tracked object.
 
 use crate::take::code::{CodeInfo, read_code};
-use crate::take::containers::Keys;
 use crate::take::graph::GraphBuilder;
 use crate::take::image::Image;
-use crate::take::layout::{Layout, SIZE, TYPE, WEAKREF_CALLBACK, flags, inline_values, pre_header};
+use crate::take::layout::{Layout, SIZE, TYPE, WEAKREF_CALLBACK, flags, pre_header};
 use crate::take::limits::{Exceeded, MOST_WORDS};
 use crate::take::text::{read_int, read_text};
 use crate::take::types::{Shape, TypeInfo, read_type, unreadable};
 use crate::take::{FastMap, containers};
 use crate::{HeapEdgeName, HeapNode, HeapPlace, NodeIndex};
-use gctrace_cpython::Memory as _;
+use gctrace_cpython::{InstanceLayout, Keys, Memory as _};
 use gctrace_event::{KindId, ObjectKind};
 use std::rc::Rc;
 
@@ -303,7 +302,7 @@ impl<'image> Walk<'image> {
             Shape::Type => {
                 place = self.class(node, address);
                 let keys = self.image.field(address, self.layout.cached_keys);
-                let keys = Keys::read(self.image, self.layout, keys.unwrap_or(0));
+                let keys = Keys::read(self.image, self.layout.minor, keys.unwrap_or(0));
                 extra = keys.map_or(0, |keys| keys.bytes);
             }
             Shape::Weakref => {
@@ -427,26 +426,16 @@ impl<'image> Walk<'image> {
     /// Returns the size of inline values in bytes.
     fn managed(&mut self, node: NodeIndex, address: u64, info: &TypeInfo) -> Option<u64> {
         let dict_name = self.named(".__dict__");
-        let (values, dict) =
-            containers::managed(self.image, self.layout, address, info.basic_size, info.flags)?;
-        // Each object of such a type has values behind it, in use or not.
-        let mut bytes = if self.layout.minor >= 13 && info.has(flags::INLINE_VALUES) {
-            let capacity = self.image.byte(address.wrapping_add(info.basic_size));
-            inline_values(capacity.unwrap_or(0))
-        } else {
-            0
+        let instances = InstanceLayout {
+            minor: self.layout.minor,
+            basic_size: info.basic_size,
+            flags: info.flags,
+            keys: info.cached_keys,
         };
+        let (values, dict) = instances.places(self.image, address)?;
+        let bytes = instances.bytes(self.image, address)?;
         if values != 0 {
-            let keys = Keys::read(self.image, self.layout, info.cached_keys)?;
-            let first = containers::value_words(self.layout, values)?;
-            if self.layout.minor <= 12 {
-                // `new_values` in Objects/dictobject.c: before them are two bytes and one for each
-                // value, the size of which, padded, is `values[-1]`. There were more when the class
-                // had fewer instances.
-                let head = u64::from(self.image.byte(values.checked_sub(1)?)?);
-                bytes = head + keys.capacity.max(head.saturating_sub(2 + 7)) * 8;
-            }
-            for entry in containers::values_of(self.image, &keys, first) {
+            for entry in instances.entries(self.image, values)? {
                 if let Some(to) = self.target(entry.value) {
                     let name = self.attribute_name(entry.key);
                     self.builder.edge(node, to, name, true);

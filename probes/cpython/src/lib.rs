@@ -5,6 +5,7 @@
 
 mod code_object;
 mod collector;
+mod dicts;
 mod frame_layout;
 pub mod frames;
 pub mod line_table;
@@ -18,6 +19,7 @@ pub use code_object::CodeObject;
 pub use collector::{
     CollectorLayout, GcBase, GenerationStats, SelfCheck, StatsLayout, StatsLocation,
 };
+pub use dicts::{Dict, DictEntry, InstanceLayout, Keys};
 pub use frame_layout::{FrameLayout, GilHolder, InstructionPointer, LineTableFormat};
 pub use memory::Memory;
 pub use objects::{KnownType, ObjectLayout};

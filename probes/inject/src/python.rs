@@ -30,6 +30,7 @@ mod install;
 mod interpreter;
 mod late;
 pub(crate) mod layers;
+mod local_memory;
 mod memory_use;
 mod object;
 mod pause_sums;

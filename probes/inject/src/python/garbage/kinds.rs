@@ -6,7 +6,7 @@
 //! runs.
 
 use super::births::{InstanceTypes, SampledLine};
-use super::bytes::{DictTable, Size};
+use super::bytes::Size;
 use super::layout::{TypeView, integer, reference, type_of};
 use crate::memory::Map;
 use crate::process_ring::PythonRing;
@@ -59,7 +59,6 @@ pub(super) struct KindReader {
     module: OwnedRef,
     names: CodeNames,
     raw: Option<RawFrameLayout>,
-    table: DictTable,
     /// `None`: births are not sampled.
     instances: Option<InstanceTypes>,
     /// Static types live for ever: the texts of their names, in the ring of this number.
@@ -82,7 +81,6 @@ impl KindReader {
             module: OwnedRef::interned(api, c"__module__")?,
             names: CodeNames::new(api),
             raw,
-            table: DictTable::of(minor),
             instances,
             fixed: Map::default(),
             ring: 0,
@@ -109,7 +107,7 @@ impl KindReader {
 
     /// How to determine the size of objects of this type.
     pub(super) fn size(&self, class: TypeView) -> Size {
-        Size::for_type(self.api, self.table, self.minor, class)
+        Size::for_type(self.api, self.minor, class)
     }
 
     /// Whether births are sampled.

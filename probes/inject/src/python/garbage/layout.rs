@@ -263,11 +263,6 @@ impl TypeView {
         self.flags() & flags::MANAGED_DICT != 0
     }
 
-    /// Whether the values of its instances are in them (3.13 and later).
-    pub(super) fn has_inline_values(self) -> bool {
-        self.flags() & flags::INLINE_VALUES != 0
-    }
-
     /// `tp_dictoffset` in bytes; 0: none.
     pub(super) fn dictionary_offset(self) -> isize {
         // SAFETY: as above.

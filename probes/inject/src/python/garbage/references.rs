@@ -3,13 +3,14 @@
 
 use super::layout::{TypeView, integer, reference, size_of, type_of, word};
 use crate::python::api::{NULL, Object, PythonApi};
+use crate::python::local_memory::{LocalMemory, address, object};
 use crate::python::object::OwnedRef;
 use crate::python::raw_frame::RawFrameLayout;
+use gctrace_cpython::InstanceLayout;
 use gctrace_cpython::offsets::{
-    CELL, CODE_FILENAME, CODE_QUALNAME, DICT_BEFORE, Fields, FrameObject, Frames, GENERATOR_FRAME,
-    InterpreterFrame, LIST_ITEMS, TRACEBACK, VALUES_BEFORE, VALUES_HEAD, VALUES_VALID,
-    VariableNames, dict_keys, exception, function, generator_code, member, tuple_items,
-    type_object, type_qualname,
+    CELL, CODE_FILENAME, CODE_QUALNAME, Fields, FrameObject, Frames, GENERATOR_FRAME,
+    InterpreterFrame, LIST_ITEMS, TRACEBACK, VariableNames, exception, function, generator_code,
+    member, tuple_items, type_object, type_qualname,
 };
 use std::ffi::{CStr, c_char};
 
@@ -24,25 +25,11 @@ const CLASS: Fields = &[
     (type_object::SUBCLASSES, ".__subclasses__()"),
 ];
 
-/// Where the values of instances without a dict of their own are.
-#[derive(Clone, Copy)]
-enum InlineValues {
-    /// Up to 3.10: there are none.
-    None,
-    /// 3.11: behind a pointer four words before the object; the dict's is three before it.
-    Pointer,
-    /// 3.12: behind the dict's pointer, then odd.
-    Tagged,
-    /// 3.13 and later: in the object.
-    Within,
-}
-
 /// Finds names in one interpreter.
 pub(super) struct ReferenceNames {
     api: &'static PythonApi,
     /// Of its version, the second number.
     minor: u8,
-    values: InlineValues,
     /// Offset of `ht_cached_keys` in heap types; `None` if unknown.
     cached_keys: Option<u64>,
     raw: Option<RawFrameLayout>,
@@ -61,12 +48,6 @@ impl ReferenceNames {
         Self {
             api,
             minor,
-            values: match minor {
-                ..=10 => InlineValues::None,
-                11 => InlineValues::Pointer,
-                12 => InlineValues::Tagged,
-                13.. => InlineValues::Within,
-            },
             cached_keys: cached_keys(api, minor),
             raw,
             variables: match Frames::new(minor) {
@@ -177,65 +158,36 @@ impl ReferenceNames {
     unsafe fn attribute(&self, class: TypeView, from: Object, to: Object) -> Option<String> {
         // SAFETY: the places are those that the type's flags promise.
         unsafe {
-            let dictionary = match (class.dictionary_offset(), class.has_managed_dictionary()) {
-                (_, true) => {
-                    let before = from.wrapping_byte_sub(DICT_BEFORE as usize);
-                    reference(before, 0)
-                }
-                (offset, false) if offset > 0 => reference(from, offset.cast_unsigned() as u64),
-                // From the end: of variable-sized types before 3.12.
-                (offset, false) if offset < 0 && class.is_tuple() => {
-                    let end = class.basic_size() as usize + size_of(from) * 8;
-                    reference(from, end.checked_add_signed(offset)? as u64)
-                }
-                _ => NULL,
+            if !class.has_managed_dictionary() {
+                let dictionary = match class.dictionary_offset() {
+                    offset if offset > 0 => reference(from, offset.cast_unsigned() as u64),
+                    // From the end: of variable-sized types before 3.12.
+                    offset if offset < 0 && class.is_tuple() => {
+                        let end = class.basic_size() as usize + size_of(from) * 8;
+                        reference(from, end.checked_add_signed(offset)? as u64)
+                    }
+                    _ => NULL,
+                };
+                return (dictionary == to).then(|| ".__dict__".to_owned());
+            }
+            let instances = InstanceLayout {
+                minor: self.minor,
+                basic_size: class.basic_size(),
+                flags: class.flags(),
+                keys: self.cached_keys.map_or(0, |at| word(class.object(), at) as u64),
             };
-            if dictionary == to {
+            let memory = &mut LocalMemory::new();
+            let (values, dictionary) = instances.places(memory, address(from))?;
+            if dictionary == address(to) {
                 return Some(".__dict__".to_owned());
             }
-            if !class.has_managed_dictionary() {
+            if values == 0 {
                 return None;
             }
-            let values = match self.values {
-                InlineValues::Pointer => {
-                    reference(from.wrapping_byte_sub(VALUES_BEFORE as usize), 0)
-                }
-                InlineValues::Tagged if dictionary.addr() & 1 == 1 => {
-                    dictionary.wrapping_byte_add(1)
-                }
-                InlineValues::Within if class.has_inline_values() => {
-                    let values = from.wrapping_byte_add(class.basic_size() as usize);
-                    if values.byte_add(VALUES_VALID as usize).cast::<u8>().read() == 0 {
-                        return None;
-                    }
-                    values.wrapping_byte_add(VALUES_HEAD as usize)
-                }
-                _ => NULL,
-            };
-            if values.is_null() {
-                return None;
-            }
-            let keys = reference(class.object(), self.cached_keys?);
-            self.name_in(keys, |at| reference(values, at as u64 * 8) == to)
-        }
-    }
-
-    /// The name at the first place in a table of shared keys (3.11 and later) that `is_it`.
-    unsafe fn name_in(&self, keys: Object, is_it: impl Fn(usize) -> bool) -> Option<String> {
-        if keys.is_null() {
-            return None;
-        }
-        // SAFETY: a table of keys, by the caller's promise: see `bytes::DictTable`.
-        unsafe {
-            let [_, table, kind, ..] = word(keys, dict_keys::SLOTS).to_le_bytes();
-            // Only keys that are all texts are shared.
-            if kind == 0 {
-                return None;
-            }
-            let entries = dict_keys::indices(true) + 1_u64.checked_shl(table.into())?;
-            let at = (0..word(keys, dict_keys::count(true))).find(|at| is_it(*at))?;
-            let name = reference(keys, entries + at as u64 * dict_keys::NAME_ENTRY);
-            (!name.is_null()).then(|| self.text(name))?.map(|name| format!(".{name}"))
+            let attributes = instances.entries(memory, values)?;
+            let found = attributes.iter().find(|attribute| attribute.value == address(to))?;
+            let name = (found.key != 0).then(|| self.text(object(found.key)))??;
+            Some(format!(".{name}"))
         }
     }
 

@@ -110,30 +110,31 @@ fn known(found: &CollectorLayout, stack: Option<&FrameLayout>) -> Option<LayoutW
 }
 
 fn frames(found: &FrameLayout, interpreter_next: u32) -> FrameWire {
-    let (kind, instruction, scale) = match found.instruction {
+    let stack = &found.stack;
+    let (kind, instruction, scale) = match stack.instruction {
         InstructionPointer::Index { offset, scale } => {
             (InstructionKind::INSTRUCTION_INDEX, offset, scale)
         }
         InstructionPointer::Pointer { offset } => (InstructionKind::INSTRUCTION_POINTER, offset, 1),
     };
     FrameWire {
-        tstate_frame: found.tstate_frame,
-        frame_indirection: or_none(found.frame_indirection),
-        frame_bytes: found.frame_bytes(),
-        frame_code: found.frame_code,
-        frame_back: found.frame_back,
+        tstate_frame: stack.tstate_frame,
+        frame_indirection: or_none(stack.frame_indirection),
+        frame_bytes: stack.frame_bytes(),
+        frame_code: stack.frame_code,
+        frame_back: stack.frame_back,
         frame_instruction: instruction,
         instruction_kind: kind.0,
         instruction_scale: scale,
-        frame_owner: or_none(found.frame_owner),
-        frame_tlbc_index: or_none(found.frame_tlbc_index),
+        frame_owner: or_none(stack.frame_owner),
+        frame_tlbc_index: or_none(stack.frame_tlbc_index),
         // only tags: low bits
-        code_tag_mask: found.code_tag_mask as u32,
-        code_bytes: found.code_bytes,
-        code_tlbc: or_none(found.code_tlbc),
+        code_tag_mask: stack.code_tag_mask as u32,
+        code_bytes: stack.code_bytes,
+        code_tlbc: or_none(stack.code_tlbc),
         // From 3.12 on (`co_version`) no collection runs in a frame that has not started.
         code_first_traceable: or_none(
-            found.code_first_traceable.filter(|_| found.code_version.is_none()),
+            stack.code_first_traceable.filter(|_| found.code_version.is_none()),
         ),
         code_filename: found.code_filename,
         code_name: found.code_name,

@@ -58,7 +58,7 @@ impl Walk<'_> {
                     }
                 }
                 let data = self.image.field(address, InterpreterFrame::OBJECT_FRAME).unwrap_or(0);
-                let owner = self.image.byte(data.wrapping_add(frame.owner));
+                let owner = frames::owner(self.image, data, &frame.stack);
                 if owner == Some(OWNED_BY_OBJECT) {
                     self.frame_data(node, data, frame);
                 }
@@ -92,15 +92,16 @@ impl Walk<'_> {
 
     /// `_PyFrame_Traverse`: the data of a frame that an object or a generator owns.
     fn frame_data(&mut self, node: NodeIndex, data: u64, frame: InterpreterFrame) {
+        let in_code = u64::from(frame.stack.frame_code);
         for (offset, name) in [
             (frame.object, ".gi_frame"),
             (frame.locals_dict, ".f_locals"),
             (frame.function, ".(function)"),
-            (frame.code, ".f_code"),
+            (in_code, ".f_code"),
         ] {
             let word = self.image.field(data, offset).unwrap_or(0);
             // Only these two are tagged.
-            let is_tagged = frame.tagged && (offset == frame.function || offset == frame.code);
+            let is_tagged = frame.tagged && (offset == frame.function || offset == in_code);
             if let Some((target, counted)) = untagged(word, is_tagged)
                 && let Some(to) = self.target(target)
             {
@@ -110,8 +111,8 @@ impl Walk<'_> {
         }
         let first = data.wrapping_add(frame.locals);
         let count = stack_top(self.image, data, frame).unwrap_or(0);
-        let code = self.image.field(data, frame.code).unwrap_or(0);
-        self.variables(node, code & !InterpreterFrame::TAG, first, count, frame.tagged);
+        let code = frames::code(self.image, data, &frame.stack).unwrap_or(0);
+        self.variables(node, code, first, count, frame.tagged);
     }
 
     /// Variables, then values on the stack.
@@ -209,7 +210,7 @@ impl Walk<'_> {
             Frames::Objects(_) => object,
             Frames::Interpreter(_) => self.image.field(object, InterpreterFrame::OBJECT_FRAME)?,
         };
-        let code = frames::code(self.image, frame, &self.layout.frame)?;
+        let code = frames::code(self.image, frame, &self.layout.frame.stack)?;
         let line = self.image.int_field(address, TRACEBACK_LINE)?;
         let line = match u32::try_from(line) {
             Ok(line) => Some(line),
@@ -225,7 +226,7 @@ impl Walk<'_> {
 
 /// Code and line of a frame.
 pub(crate) fn frame_place(walk: &mut Walk<'_>, frame: u64) -> Option<CodePlace> {
-    let layout = &walk.layout.frame;
+    let layout = &walk.layout.frame.stack;
     let code = frames::code(walk.image, frame, layout)?;
     let offset = frames::instruction(walk.image, frame, code, layout)?;
     Some(CodePlace { code, line: walk.code(code).line(offset), ..CodePlace::default() })

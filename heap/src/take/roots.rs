@@ -8,7 +8,9 @@ use crate::take::text::read_text;
 use crate::take::types::Shape;
 use crate::take::walk::{TypeIndex, Walk};
 use crate::take::{FastSet, containers};
-use gctrace_cpython::{CodeObject, FoundInterpreter, FrameLayout, Memory as _, frames};
+use gctrace_cpython::{
+    CodeObject, FoundInterpreter, FrameLayout, Memory as _, StackLayout, frames,
+};
 use std::collections::HashMap;
 
 /// Longest name of a module.
@@ -106,7 +108,7 @@ impl RootFinder<'_, '_> {
 
     fn frames(&mut self, thread: u64) {
         let layout = self.walk.layout;
-        let innermost = frames::innermost(self.walk.image, thread, &layout.frame);
+        let innermost = frames::innermost(self.walk.image, thread, &layout.frame.stack);
         let mut frame = innermost.unwrap_or(0);
         for _ in 0..MOST_FRAMES {
             if frame == 0 {
@@ -116,7 +118,7 @@ impl RootFinder<'_, '_> {
                 Frames::Objects(fields) => self.running_object(frame, fields),
                 Frames::Interpreter(fields) => self.running(frame, fields),
             }
-            frame = self.word(frame, layout.frame.frame_back.into());
+            frame = self.word(frame, layout.frame.stack.frame_back.into());
         }
     }
 
@@ -144,7 +146,7 @@ impl RootFinder<'_, '_> {
             let dict = self.word(frame, offset);
             self.namespace(dict, &name);
         }
-        let Some(code) = frames::code(self.walk.image, frame, &self.walk.layout.frame) else {
+        let Some(code) = frames::code(self.walk.image, frame, &self.walk.layout.frame.stack) else {
             return;
         };
         let code = self.walk.code(code);
@@ -170,11 +172,11 @@ impl RootFinder<'_, '_> {
 
     /// A frame that is no object: its variables.
     fn running(&mut self, frame: u64, fields: InterpreterFrame) {
-        let owner = self.walk.image.byte(frame.wrapping_add(fields.owner));
-        if owner.is_none_or(|owner| owner >= FrameLayout::OWNER_SHIM) {
+        let owner = frames::owner(self.walk.image, frame, &fields.stack);
+        if owner.is_none_or(|owner| owner >= StackLayout::OWNER_SHIM) {
             return;
         }
-        let Some(code) = frames::code(self.walk.image, frame, &self.walk.layout.frame) else {
+        let Some(code) = frames::code(self.walk.image, frame, &self.walk.layout.frame.stack) else {
             return;
         };
         let code = self.walk.code(code);

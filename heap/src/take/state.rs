@@ -215,7 +215,7 @@ impl StoppedProgram {
                 seen.is_late = true;
                 return;
             }
-            let walked = walk(&mut memory, thread, layout, self.depth.saturating_add(1));
+            let walked = walk(&mut memory, thread, &layout.stack, self.depth.saturating_add(1));
             let mut walked = walked.unwrap_or_default();
             let is_cut = walked.len() > self.depth;
             walked.truncate(self.depth);

@@ -114,6 +114,7 @@ impl Dict {
     }
 
     /// Its own memory beside the object, in bytes: a shared table belongs to a class.
+    #[inline]
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let keys = if self.keys.is_shared { 0 } else { self.keys.bytes };
@@ -140,6 +141,7 @@ impl Dict {
 
 /// The first of a dict's or an object's values (`PyDictValues`, whose header comes first from 3.13
 /// on).
+#[inline]
 fn first_value(minor: u8, values: u64) -> Option<u64> {
     values.checked_add(if minor >= 13 { VALUES_HEAD } else { 0 })
 }

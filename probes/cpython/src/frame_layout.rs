@@ -22,39 +22,8 @@ pub struct FrameLayout {
     /// In `PyThreadState`: 64 bits, what `pthread_self` returns in the thread
     /// (`threading.get_ident()`); with glibc the base address of its `fs` segment.
     pub tstate_thread_id: u32,
-    /// In `PyThreadState`: pointer to the innermost frame, or to a structure that points to it
-    /// ([`FrameLayout::frame_indirection`]). Null while no Python code runs.
-    pub tstate_frame: u32,
-    /// In the structure that `tstate_frame` points to (`_PyCFrame` of 3.11 and 3.12): pointer to
-    /// the innermost frame.
-    pub frame_indirection: Option<u32>,
-
-    /// In the frame: pointer to the code object, with [`FrameLayout::code_tag_mask`] in its low bits.
-    pub frame_code: u32,
-    /// In the frame: pointer to the frame that called it; null at the outermost.
-    pub frame_back: u32,
-    /// Bits of `frame_code` that are not part of the address (3.14 and later: 3, `_PyStackRef`).
-    pub code_tag_mask: u64,
-    /// How the current instruction of the frame is stored.
-    pub instruction: InstructionPointer,
-    /// In the frame: one byte, `enum _frameowner` (3.11 and later). [`FrameLayout::OWNER_SHIM`] and
-    /// above: an entry from C, not a Python frame; skip it.
-    pub frame_owner: Option<u32>,
-    /// In the frame: 32 bits, which thread-local copy of the code it executes (free-threaded 3.14
-    /// and later). 0 is the copy in the code object; copy `i` starts at the pointer at
-    /// `*(code + code_tlbc) + 8 + 8 * i`.
-    pub frame_tlbc_index: Option<u32>,
-
-    /// In the code object: its instructions, if [`InstructionPointer::Pointer`] points into them; 0
-    /// otherwise.
-    pub code_bytes: u32,
-    /// In the code object: pointer to the array of thread-local copies of the code, a 64-bit count
-    /// followed by that many pointers.
-    pub code_tlbc: Option<u32>,
-    /// In the code object: `int _co_firsttraceable`, in code units of two bytes (3.11 and later). A
-    /// frame at an instruction before it is incomplete and `sys._getframe()` leaves it out, unless
-    /// its owner is [`FrameLayout::OWNER_GENERATOR`].
-    pub code_first_traceable: Option<u32>,
+    /// From a thread along its frames.
+    pub stack: StackLayout,
     /// In the code object: 32 bits, unique for each code object of an interpreter (3.12 and later);
     /// 0 once the counter has overflowed.
     pub code_version: Option<u32>,
@@ -93,7 +62,46 @@ pub struct FrameLayout {
     pub bytes_data: u32,
 }
 
-impl FrameLayout {
+/// Offsets in bytes of the fields that lead from a thread along its frames, to their code objects and
+/// instructions.
+///
+/// `None`: this version has no such field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StackLayout {
+    /// In `PyThreadState`: pointer to the innermost frame, or to a structure that points to it
+    /// ([`StackLayout::frame_indirection`]). Null while no Python code runs.
+    pub tstate_frame: u32,
+    /// In the structure that `tstate_frame` points to (`_PyCFrame` of 3.11 and 3.12): pointer to
+    /// the innermost frame.
+    pub frame_indirection: Option<u32>,
+    /// In the frame: pointer to the code object, with [`StackLayout::code_tag_mask`] in its low bits.
+    pub frame_code: u32,
+    /// In the frame: pointer to the frame that called it; null at the outermost.
+    pub frame_back: u32,
+    /// Bits of `frame_code` that are not part of the address (3.14 and later: 3, `_PyStackRef`).
+    pub code_tag_mask: u64,
+    /// How the current instruction of the frame is stored.
+    pub instruction: InstructionPointer,
+    /// In the frame: one byte, `enum _frameowner` (3.11 and later). [`StackLayout::OWNER_SHIM`] and
+    /// above: an entry from C, not a Python frame; skip it.
+    pub frame_owner: Option<u32>,
+    /// In the frame: 32 bits, which thread-local copy of the code it executes (free-threaded 3.14
+    /// and later). 0 is the copy in the code object; copy `i` starts at the pointer at
+    /// `*(code + code_tlbc) + 8 + 8 * i`.
+    pub frame_tlbc_index: Option<u32>,
+    /// In the code object: its instructions, if [`InstructionPointer::Pointer`] points into them; 0
+    /// otherwise.
+    pub code_bytes: u32,
+    /// In the code object: pointer to the array of thread-local copies of the code, a 64-bit count
+    /// followed by that many pointers.
+    pub code_tlbc: Option<u32>,
+    /// In the code object: `int _co_firsttraceable`, in code units of two bytes (3.11 and later). A
+    /// frame at an instruction before it is incomplete and `sys._getframe()` leaves it out, unless
+    /// its owner is [`StackLayout::OWNER_GENERATOR`].
+    pub code_first_traceable: Option<u32>,
+}
+
+impl StackLayout {
     /// `FRAME_OWNED_BY_GENERATOR` (pycore_frame.h of 3.11 and later).
     pub const OWNER_GENERATOR: u8 = 1;
 

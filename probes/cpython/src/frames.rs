@@ -1,7 +1,7 @@
 //! Walks from a thread state along its frames.
 
 use crate::memory::Memory;
-use crate::{FrameLayout, InstructionPointer};
+use crate::{InstructionPointer, StackLayout};
 
 /// A Python frame found by [`walk`]: its code object and where it is executing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ const EXTRA_STEPS: usize = 64;
 pub fn walk(
     memory: &mut impl Memory,
     tstate: u64,
-    layout: &FrameLayout,
+    layout: &StackLayout,
     depth: usize,
 ) -> Option<Vec<WalkedFrame>> {
     let mut next = innermost(memory, tstate, layout)?;
@@ -44,7 +44,8 @@ pub fn walk(
 }
 
 /// Address of the innermost frame of a thread, 0 if there is none; `None` if it cannot be read.
-pub fn innermost(memory: &mut impl Memory, tstate: u64, layout: &FrameLayout) -> Option<u64> {
+#[inline]
+pub fn innermost(memory: &mut impl Memory, tstate: u64, layout: &StackLayout) -> Option<u64> {
     let frame = memory.field(tstate, layout.tstate_frame)?;
     match layout.frame_indirection {
         Some(offset) if frame != 0 => memory.field(frame, offset),
@@ -54,35 +55,44 @@ pub fn innermost(memory: &mut impl Memory, tstate: u64, layout: &FrameLayout) ->
 
 /// Whether `sys._getframe()` shows a frame: it is one of Python code, and complete
 /// (`_PyFrame_IsIncomplete`; pycore_frame.h, pycore_interpframe.h). `None` if it cannot be read.
-pub fn is_shown(memory: &mut impl Memory, frame: u64, layout: &FrameLayout) -> Option<bool> {
-    let owner = match layout.frame_owner {
-        Some(offset) => memory.byte(frame.wrapping_add(offset.into()))?,
-        None => 0,
-    };
-    if owner >= FrameLayout::OWNER_SHIM {
+#[inline]
+pub fn is_shown(memory: &mut impl Memory, frame: u64, layout: &StackLayout) -> Option<bool> {
+    let owner = owner(memory, frame, layout)?;
+    if owner >= StackLayout::OWNER_SHIM {
         return Some(false);
     }
     let code = code(memory, frame, layout)?;
     let Some(first) = layout.code_first_traceable else { return Some(code != 0) };
-    if code == 0 || owner == FrameLayout::OWNER_GENERATOR {
+    if code == 0 || owner == StackLayout::OWNER_GENERATOR {
         return Some(code != 0);
     }
     let first = memory.int_field(code, first)?;
     Some(instruction(memory, frame, code, layout)? >= i64::from(first).saturating_mul(2))
 }
 
+/// `enum _frameowner` of a frame, 0 before 3.11.
+#[inline]
+pub fn owner(memory: &mut impl Memory, frame: u64, layout: &StackLayout) -> Option<u8> {
+    match layout.frame_owner {
+        Some(offset) => memory.byte(frame.wrapping_add(offset.into())),
+        None => Some(0),
+    }
+}
+
 /// Address of the code object of a frame, 0 if it has none.
-pub fn code(memory: &mut impl Memory, frame: u64, layout: &FrameLayout) -> Option<u64> {
+#[inline]
+pub fn code(memory: &mut impl Memory, frame: u64, layout: &StackLayout) -> Option<u64> {
     Some(memory.field(frame, layout.frame_code)? & !layout.code_tag_mask)
 }
 
 /// Byte offset, from the start of this code, of the instruction that a frame executes; negative before the
 /// first.
+#[inline]
 pub fn instruction(
     memory: &mut impl Memory,
     frame: u64,
     code: u64,
-    layout: &FrameLayout,
+    layout: &StackLayout,
 ) -> Option<i64> {
     match layout.instruction {
         InstructionPointer::Index { offset, scale } => {
@@ -98,11 +108,12 @@ pub fn instruction(
 }
 
 /// Start of the instructions that the frame executes.
+#[inline]
 fn instructions(
     memory: &mut impl Memory,
     frame: u64,
     code: u64,
-    layout: &FrameLayout,
+    layout: &StackLayout,
 ) -> Option<u64> {
     let copy = match layout.frame_tlbc_index {
         Some(offset) => memory.int_field(frame, offset)?,

@@ -20,7 +20,7 @@ pub use collector::{
     CollectorLayout, GcBase, GenerationStats, SelfCheck, StatsLayout, StatsLocation,
 };
 pub use dicts::{Dict, DictEntry, InstanceLayout, Keys};
-pub use frame_layout::{FrameLayout, GilHolder, InstructionPointer, LineTableFormat};
+pub use frame_layout::{FrameLayout, GilHolder, InstructionPointer, LineTableFormat, StackLayout};
 pub use memory::Memory;
 pub use objects::{KnownType, ObjectLayout};
 pub use text::{decode_unicode, text};

@@ -47,6 +47,7 @@ pub const VALUES_BEFORE: u64 = 32;
 /// Bytes before an object of a type with these flags: the head of the collector, and from 3.11 on two
 /// words for the dict and its values, or for weak references (`_PyType_PreHeaderSize` in
 /// Include/internal/pycore_object.h), as `sys.getsizeof` adds them.
+#[inline]
 #[must_use]
 pub const fn pre_header(minor: u8, type_flags: u64) -> u64 {
     let managed = match minor {
@@ -61,6 +62,7 @@ pub const fn pre_header(minor: u8, type_flags: u64) -> u64 {
 /// Bytes of inline values of this capacity, behind the object (3.13 and later):
 /// `values_size_from_count` in Objects/dictobject.c: the head, the values, and a byte each for the order
 /// of insertion.
+#[inline]
 #[must_use]
 pub const fn inline_values(capacity: u8) -> u64 {
     let capacity = capacity as u64;
@@ -161,18 +163,21 @@ pub mod dict_keys {
     pub const NAME_ENTRY: u64 = 16;
 
     /// `dk_nentries`: number of entries, unused ones included.
+    #[inline]
     #[must_use]
     pub const fn count(has_logarithms: bool) -> u64 {
         if has_logarithms { 24 } else { 32 }
     }
 
     /// `dk_indices`, a table that the entries follow.
+    #[inline]
     #[must_use]
     pub const fn indices(has_logarithms: bool) -> u64 {
         count(has_logarithms) + 8
     }
 
     /// Bytes of an index in a table of this many slots (3.8 - 3.10).
+    #[inline]
     #[must_use]
     pub const fn index_bytes(slots: u64) -> u64 {
         match slots {
@@ -184,6 +189,7 @@ pub mod dict_keys {
     }
 
     /// `USABLE_FRACTION`: number of entries in a table of this many slots.
+    #[inline]
     #[must_use]
     pub const fn usable(slots: u64) -> u64 {
         slots * 2 / 3

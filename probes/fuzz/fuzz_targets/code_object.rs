@@ -4,7 +4,7 @@
 #![no_main]
 
 use gctrace_cpython::frames::walk;
-use gctrace_cpython::{CodeObject, FrameLayout, InstructionPointer, LineTableFormat};
+use gctrace_cpython::{CodeObject, FrameLayout, InstructionPointer, LineTableFormat, StackLayout};
 use libfuzzer_sys::fuzz_target;
 
 /// Small structures, so that they overlap and pointers lead from one into another.
@@ -15,6 +15,7 @@ fn layout(format: LineTableFormat, pointers: bool) -> FrameLayout {
         interpreter_threads_head: 0,
         tstate_next: 0,
         tstate_thread_id: 8,
+        stack: StackLayout {
         tstate_frame: 0,
         frame_indirection: pointers.then_some(8),
         frame_code: 0,
@@ -30,6 +31,7 @@ fn layout(format: LineTableFormat, pointers: bool) -> FrameLayout {
         code_bytes: 48,
         code_tlbc: pointers.then_some(40),
         code_first_traceable: pointers.then_some(24),
+        },
         code_version: None,
         code_filename: 0,
         code_name: 16,
@@ -63,7 +65,7 @@ fuzz_target!(|input: (i32, u32, &[u8], &[u8], &[u8])| {
             if let Some(code) = CodeObject::from_parts(first_line, file, file, table, &layout) {
                 let _any_answer = code.line(offset);
             }
-            let walked = walk(&mut bytes, offset.into(), &layout, 64);
+            let walked = walk(&mut bytes, offset.into(), &layout.stack, 64);
             for frame in walked.unwrap_or_default() {
                 if let Some(code) = CodeObject::read(&mut bytes, frame.code, &layout) {
                     let _any_answer = code.frame_line(frame.byte_offset);

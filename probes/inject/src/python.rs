@@ -3,7 +3,7 @@
 //! - `start`, `late`: finding interpreters as they start;
 //! - `install`, `interpreter`, `callback`, `watch`: the hook into the collector of one interpreter;
 //! - `pause_sums`: its pauses, for the program itself; `called`: the program's functions that collections call;
-//! - `frames`, `raw_frame`: the stacks;
+//! - `frames`, `raw_frame`: the stacks; `local_memory`: this process's memory, for `gctrace_cpython`;
 //! - `allocations`: counting;
 //! - `garbage`: what collections find unreachable; `memory_use`: what they give back;
 //! - `heap`: full collections counted, and the wait at the end of one;

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::arch::USER_ADDRESSES;
 use gctrace_cpython::offsets::DICT_KEYS;
-use gctrace_cpython::{FrameLayout, Memory, frames};
+use gctrace_cpython::{Memory, StackLayout, frames};
 use std::collections::HashSet;
 
 /// Maximum number of frames searched, innermost first.
@@ -35,7 +35,7 @@ pub fn find(
     pid: u32,
     memory: &mut impl Memory,
     tstate: u64,
-    stack: &FrameLayout,
+    stack: &StackLayout,
     layout: &ProgressLayout,
 ) -> MarkerScan {
     let remote = RemoteProcess::new(pid);
@@ -59,7 +59,7 @@ pub fn find(
 
 impl Marker {
     /// Whether the frame that the marker belongs to still executes the same code.
-    pub fn is_there(&self, memory: &mut impl Memory, stack: &FrameLayout) -> bool {
+    pub fn is_there(&self, memory: &mut impl Memory, stack: &StackLayout) -> bool {
         self.frame == 0 || frames::code(memory, self.frame, stack).unwrap_or(0) == self.key.code
     }
 }
@@ -92,7 +92,7 @@ impl ObjectSlot {
 fn slots(
     memory: &mut impl Memory,
     tstate: u64,
-    stack: &FrameLayout,
+    stack: &StackLayout,
     layout: &ProgressLayout,
 ) -> (Vec<ObjectSlot>, bool) {
     let (mut found, mut seen) = (Vec::new(), HashSet::new());
@@ -130,10 +130,10 @@ fn of_frame(
     found: &mut Vec<ObjectSlot>,
     frame: u64,
     bytes: &[u8],
-    frames: &FrameLayout,
+    stack: &StackLayout,
     layout: &ProgressLayout,
 ) {
-    let code = word(bytes, frames.frame_code as usize) & !frames.code_tag_mask;
+    let code = word(bytes, stack.frame_code as usize) & !stack.code_tag_mask;
     let locals = bytes.get(layout.locals as usize..).unwrap_or_default();
     let address = frame + u64::from(layout.locals);
     push_words(found, (frame, code), 0, address, locals);

@@ -3,7 +3,7 @@
 
 use crate::elf::ElfImage;
 use gctrace_cpython::offsets::{CODE_VERSION, FIRST_TRACEABLE_BEFORE, InterpreterFrame};
-use gctrace_cpython::{FrameLayout, GilHolder, InstructionPointer, LineTableFormat};
+use gctrace_cpython::{FrameLayout, GilHolder, InstructionPointer, LineTableFormat, StackLayout};
 
 /// The magic number at the start of the structure.
 const COOKIE: &[u8; 8] = b"xdebugpy";
@@ -116,23 +116,25 @@ fn frames(
         interpreter_threads_head: offset(THREADS_HEAD)?,
         tstate_next: offset(at.thread_next)?,
         tstate_thread_id: offset(at.thread_id)?,
-        tstate_frame: offset(at.thread_next + 2)?,
-        frame_indirection: None,
-        frame_back: offset(at.frame)?,
-        frame_code: offset(at.frame + 1)?,
-        code_tag_mask: if minor == 13 { 0 } else { InterpreterFrame::TAG },
-        instruction: InstructionPointer::Pointer { offset: offset(at.frame + 2)? },
-        frame_owner: Some(offset(at.frame + 4)?),
-        frame_tlbc_index: tlbc_index,
+        stack: StackLayout {
+            tstate_frame: offset(at.thread_next + 2)?,
+            frame_indirection: None,
+            frame_back: offset(at.frame)?,
+            frame_code: offset(at.frame + 1)?,
+            code_tag_mask: if minor == 13 { 0 } else { InterpreterFrame::TAG },
+            instruction: InstructionPointer::Pointer { offset: offset(at.frame + 2)? },
+            frame_owner: Some(offset(at.frame + 4)?),
+            frame_tlbc_index: tlbc_index,
+            code_bytes: instructions,
+            code_tlbc: tlbc,
+            code_first_traceable: Some(first_traceable),
+        },
         code_filename: offset(at.code)?,
         code_name: offset(at.code + 2)?,
         code_line_table: offset(at.code + 3)?,
         line_table_format: LineTableFormat::Locations,
         code_first_line: first_line,
         code_version: Some(first_line.checked_add(CODE_VERSION as u32)?),
-        code_bytes: instructions,
-        code_tlbc: tlbc,
-        code_first_traceable: Some(first_traceable),
         object_type: offset(at.object_type)?,
         type_name: offset(at.type_name)?,
         bytes_length: offset(at.bytes)?,

@@ -113,7 +113,7 @@ fn offsets_are_those_of_the_debug_information() {
         }
         let current =
             ["current_frame", "cframe", "frame"].into_iter().find_map(|member| at("_ts", member));
-        assert_eq!(Some(frames.tstate_frame), current, "{name}");
+        assert_eq!(Some(frames.stack.tstate_frame), current, "{name}");
         if resolution.version.minor < 12 {
             // The GIL comes before it, with mutexes that are larger than on x86-64.
             let state = at("pyruntimestate", "gilstate").unwrap();

@@ -68,7 +68,7 @@ impl Stacks<'_> {
 
     /// `None` while the thread still runs.
     fn walk(&self, thread: u64, depth: usize) -> Option<Vec<WalkedFrame>> {
-        walk(&mut &self.memory, thread, self.frames, depth)
+        walk(&mut &self.memory, thread, &self.frames.stack, depth)
     }
 
     fn named(&self, frame: &WalkedFrame) -> Option<Named> {

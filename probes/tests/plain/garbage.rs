@@ -153,7 +153,9 @@ fn objects_are_laid_out_as_the_table_says() {
                 has("generator", code);
                 has("generator_frame", layout.generator_frame);
             }
-            (None, Some(frames)) => has("generator", layout.generator_frame + frames.frame_code),
+            (None, Some(frames)) => {
+                has("generator", layout.generator_frame + frames.stack.frame_code)
+            }
             (None, None) => panic!("{}: no frames", interpreter.name),
         }
         if let Some(offset) = layout.frame_object_frame {

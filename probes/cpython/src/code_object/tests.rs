@@ -86,7 +86,7 @@ proptest! {
             let _any_answer = CodeObject::from_parts(0, &bytes, &bytes, &bytes, &layout);
             for memory in [&bytes, &named] {
                 let _any_answer = CodeObject::read(&mut repeated(memory), address, &layout);
-                let frames = walk(&mut repeated(memory), address, &layout, 64);
+                let frames = walk(&mut repeated(memory), address, &layout.stack, 64);
                 assert!(frames.map_or(0, |frames| frames.len()) <= 64);
             }
         }

@@ -6,10 +6,9 @@
 //! information of Debian's builds, by `probes/tests/plain/aarch64_offsets.rs`.
 
 use crate::offsets::{
-    CODE_FILENAME, CODE_QUALNAME, CODE_VERSION, FIRST_TRACEABLE_BEFORE, FrameObject, Frames, SIZE,
-    TYPE, type_object,
+    CODE_FILENAME, CODE_QUALNAME, CODE_VERSION, FrameObject, Frames, SIZE, TYPE, type_object,
 };
-use crate::{FrameLayout, GilHolder, InstructionPointer, LineTableFormat};
+use crate::{FrameLayout, GilHolder, InstructionPointer, LineTableFormat, StackLayout};
 
 impl FrameLayout {
     /// The layout of a version without `_Py_DebugOffsets` (3.8 - 3.12) on x86-64; `None` of any other.
@@ -33,25 +32,28 @@ fn with_objects(minor: u8) -> Option<FrameLayout> {
         9 => (568, 1, LineTableFormat::Lnotab),
         _ => (568, 2, LineTableFormat::LineTable),
     };
-    let lasti = frame.last_instruction as u32;
+    let (lasti, eleven) = (frame.last_instruction as u32, without_objects(11)?);
     Some(FrameLayout {
         runtime_tstate_current: Some(tstate_current),
         interpreter_threads_head: 8,
         tstate_thread_id: 176,
-        tstate_frame: 24,
-        frame_indirection: None,
-        frame_code: FrameObject::CODE as u32,
-        frame_back: FrameObject::BACK as u32,
-        instruction: InstructionPointer::Index { offset: lasti, scale },
-        frame_owner: None,
-        code_bytes: 0,
-        code_first_traceable: None,
+        stack: StackLayout {
+            tstate_frame: 24,
+            frame_indirection: None,
+            frame_code: FrameObject::CODE as u32,
+            frame_back: FrameObject::BACK as u32,
+            instruction: InstructionPointer::Index { offset: lasti, scale },
+            frame_owner: None,
+            code_bytes: 0,
+            code_first_traceable: None,
+            ..eleven.stack
+        },
         code_filename: 104,
         code_name: 112,
         code_first_line: 40,
         code_line_table: 120,
         line_table_format,
-        ..without_objects(11)?
+        ..eleven
     })
 }
 
@@ -65,24 +67,13 @@ fn without_objects(minor: u8) -> Option<FrameLayout> {
         11 => (16, 152, 72, 48, 72),
         _ => (72, 136, 68, 40, 56),
     };
-    let first_traceable = frame.code_instructions - FIRST_TRACEABLE_BEFORE;
     Some(FrameLayout {
         runtime_tstate_current: (minor == 11).then_some(576),
         interpreter_gil: (minor == 12).then_some(GilHolder { pointer: 384, holder: 8 }),
         interpreter_threads_head: threads_head,
         tstate_next: 8,
         tstate_thread_id: thread_id,
-        tstate_frame: frame.in_thread as u32,
-        frame_indirection: frame.in_cframe.map(|offset| offset as u32),
-        frame_code: frame.code as u32,
-        frame_back: frame.previous as u32,
-        code_tag_mask: 0,
-        instruction: InstructionPointer::Pointer { offset: frame.instruction as u32 },
-        frame_owner: Some(frame.owner as u32),
-        frame_tlbc_index: None,
-        code_bytes: frame.code_instructions as u32,
-        code_tlbc: None,
-        code_first_traceable: Some(first_traceable as u32),
+        stack: frame.stack,
         code_version: (minor == 12).then_some(first_line + CODE_VERSION as u32),
         code_filename: CODE_FILENAME as u32,
         code_name: CODE_QUALNAME as u32,

@@ -3,6 +3,7 @@
 //! Sources and units: see [`offsets`](super).
 
 use super::named;
+use crate::{InstructionPointer, StackLayout};
 
 /// In a code object of 3.11 and later: `co_filename` (Include/cpython/code.h).
 pub const CODE_FILENAME: u64 = 112;
@@ -78,13 +79,11 @@ impl FrameObject {
 /// pycore_interpframe_structs.h), and what leads to and from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InterpreterFrame {
-    /// In `PyThreadState`: pointer to the innermost frame, or to the `_PyCFrame` that points to it
-    /// (Include/cpython/pystate.h).
-    pub in_thread: u64,
-    /// In `_PyCFrame`: pointer to the frame (3.11, 3.12).
-    pub in_cframe: Option<u64>,
-    /// `f_code`, from 3.14 on `f_executable`.
-    pub code: u64,
+    /// What leads from a thread to it, and from it to its code and the next one. In `PyThreadState`
+    /// (Include/cpython/pystate.h) `current_frame`, or `cframe`; in `_PyCFrame` `current_frame`; `f_code`,
+    /// from 3.14 on `f_executable`; `previous`; `prev_instr`, from 3.13 on `instr_ptr`; `owner`; in a code
+    /// object `co_code_adaptive`.
+    pub stack: StackLayout,
     /// `f_func`, from 3.12 on `f_funcobj`.
     pub function: u64,
     /// `f_globals`, a borrowed reference to a dict.
@@ -93,14 +92,8 @@ pub struct InterpreterFrame {
     pub locals_dict: u64,
     /// `frame_obj`: the frame object, or null.
     pub object: u64,
-    /// `previous`: the frame that called it, or null.
-    pub previous: u64,
-    /// `prev_instr`, from 3.13 on `instr_ptr`: an address.
-    pub instruction: u64,
     /// `stacktop`, an `int` (before 3.14), or `stackpointer`.
     pub stack_top: u64,
-    /// `owner`, a byte: `enum _frameowner`.
-    pub owner: u64,
     /// `localsplus`: variables, then the stack.
     pub locals: u64,
     /// References have tags in their low bits (3.14 and later): 1 means not counted, 3 a number.
@@ -115,8 +108,6 @@ pub struct InterpreterFrame {
     pub state: u64,
     /// `gi_frame_state` of a cleared frame (`FRAME_CLEARED`).
     pub cleared: i8,
-    /// In a code object: `co_code_adaptive`, its instructions.
-    pub code_instructions: u64,
 }
 
 impl InterpreterFrame {
@@ -132,18 +123,20 @@ impl InterpreterFrame {
         (
             11,
             Self {
-                in_cframe: Some(8),
-                code: 32,
+                stack: StackLayout {
+                    frame_indirection: Some(8),
+                    frame_code: 32,
+                    frame_back: 48,
+                    frame_owner: Some(69),
+                    ..stack(56, 184)
+                },
                 function: 0,
                 globals: 8,
                 locals_dict: 24,
                 object: 40,
-                previous: 48,
-                owner: 69,
                 in_generator: 80,
                 previous_exception: 56,
                 state: 75,
-                code_instructions: 184,
                 ..TWELVE
             },
         ),
@@ -154,32 +147,51 @@ impl InterpreterFrame {
     ];
 }
 
+/// Where 3.13 has what leads along frames, but for the place of the innermost frame in `PyThreadState` and
+/// that of the instructions in a code object.
+const fn stack(in_thread: u32, code_instructions: u32) -> StackLayout {
+    StackLayout {
+        tstate_frame: in_thread,
+        frame_indirection: None,
+        frame_code: 0,
+        frame_back: 8,
+        code_tag_mask: 0,
+        instruction: InstructionPointer::Pointer { offset: 56 },
+        frame_owner: Some(70),
+        frame_tlbc_index: None,
+        code_bytes: code_instructions,
+        code_tlbc: None,
+        code_first_traceable: Some(code_instructions - FIRST_TRACEABLE_BEFORE as u32),
+    }
+}
+
 const TWELVE: InterpreterFrame = InterpreterFrame {
-    in_thread: 56,
-    in_cframe: Some(0),
-    code: 0,
+    stack: StackLayout { frame_indirection: Some(0), ..stack(56, 192) },
     function: 16,
     globals: 24,
     locals_dict: 40,
     object: 48,
-    previous: 8,
-    instruction: 56,
     stack_top: 64,
-    owner: 70,
     locals: 72,
     tagged: false,
     in_generator: 72,
     previous_exception: 48,
     state: 67,
     cleared: 4,
-    code_instructions: 192,
 };
 
-const THIRTEEN: InterpreterFrame =
-    InterpreterFrame { in_thread: 72, in_cframe: None, code_instructions: 200, ..TWELVE };
+const THIRTEEN: InterpreterFrame = InterpreterFrame { stack: stack(72, 200), ..TWELVE };
 
-const FOURTEEN: InterpreterFrame =
-    InterpreterFrame { owner: 74, locals: 80, tagged: true, code_instructions: 208, ..THIRTEEN };
+const FOURTEEN: InterpreterFrame = InterpreterFrame {
+    stack: StackLayout {
+        frame_owner: Some(74),
+        code_tag_mask: InterpreterFrame::TAG,
+        ..stack(72, 208)
+    },
+    locals: 80,
+    tagged: true,
+    ..THIRTEEN
+};
 
 /// How a version stores frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,6 +10,7 @@
 
 use super::api::{EvaluateFrame, NULL, Object, PythonApi, api};
 use super::interpreter::{HookedInterpreter, InterpreterState};
+use super::local_memory::address;
 use super::object::OwnedRef;
 use super::raw_frame::RawFrameLayout;
 use crate::process_ring::{PythonRing, is_off, now_ns, tid};
@@ -174,7 +175,7 @@ impl CallWatch {
     /// The code that a frame runs, not owned; null if unknown.
     fn code_of(&self, api: &'static PythonApi, frame: Object) -> Object {
         match (api.PyFrame_GetLasti, api.PyFrame_GetCode) {
-            (Some(_), _) => self.layout.map_or(NULL, |layout| layout.code_of(frame)),
+            (Some(_), _) => self.layout.map_or(NULL, |layout| layout.code_of(address(frame))),
             // SAFETY: before 3.11 it is a frame object; the lock is held. It has another reference.
             (None, Some(get)) => unsafe {
                 OwnedRef::new(api, get(frame)).map_or(NULL, |code| code.object())

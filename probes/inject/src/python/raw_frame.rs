@@ -7,10 +7,10 @@
 //! ([`RawFrameLayout::verified`], once, before the user's code).
 
 use super::api::{Object, PythonApi};
+use super::local_memory::{LocalMemory, address, object};
 use super::object::OwnedRef;
-use gctrace_cpython::FrameLayout;
-use gctrace_cpython::offsets::{FIRST_TRACEABLE_BEFORE, InterpreterFrame};
-use std::ffi::c_void;
+use gctrace_cpython::offsets::InterpreterFrame;
+use gctrace_cpython::{Memory as _, frames};
 
 /// Where frames are, in an interpreter that was seen to have them there.
 #[derive(Clone, Copy)]
@@ -23,7 +23,7 @@ const MAX_SHIMS: u32 = 1 << 16;
 #[derive(Clone, Copy)]
 pub(super) struct RawFrame {
     layout: RawFrameLayout,
-    address: *const c_void,
+    address: u64,
 }
 
 impl RawFrameLayout {
@@ -85,17 +85,15 @@ impl RawFrameLayout {
     }
 
     /// The frame in a generator, coroutine or asynchronous generator with this code.
-    pub(super) fn frame_within(self, generator: Object, code: Object) -> Option<*const c_void> {
-        let frame = generator.wrapping_byte_add(self.0.in_generator as usize).cast_const();
+    pub(super) fn frame_within(self, generator: Object, code: Object) -> Option<u64> {
+        let frame = address(generator) + self.0.in_generator;
         // Its code shows that it is there.
         (self.code_of(frame) == code).then_some(frame)
     }
 
     /// The code object of a frame.
-    pub(super) fn code_of(self, frame: *const c_void) -> Object {
-        // SAFETY: within the frame.
-        let code = unsafe { field::<Object>(frame, self.0.code) };
-        code.map_addr(|address| address & !(InterpreterFrame::TAG as usize))
+    pub(super) fn code_of(self, frame: u64) -> Object {
+        object(frames::code(&mut memory(), frame, &self.0.stack).unwrap_or(0))
     }
 
     /// Where the variables of a frame begin.
@@ -106,52 +104,28 @@ impl RawFrameLayout {
     /// The calling thread's innermost function frame.
     pub(super) fn innermost(self, api: &PythonApi) -> Option<RawFrame> {
         let get = api.PyThreadState_Get?;
-        // SAFETY: the lock is held, so there is a thread state; its offsets were verified.
-        let address = unsafe {
-            let first = field::<*const c_void>(get(), self.0.in_thread);
-            match self.0.in_cframe {
-                Some(_) if first.is_null() => first,
-                Some(place) => field(first, place),
-                None => first,
-            }
-        };
-        self.of_function(address)
+        // SAFETY: the lock is held, so there is a thread state.
+        let thread = address(unsafe { get() });
+        self.of_function(frames::innermost(&mut memory(), thread, &self.0.stack)?)
     }
 
-    /// This frame, or the nearest caller that is a function frame.
-    fn of_function(self, mut address: *const c_void) -> Option<RawFrame> {
+    /// This frame, or the nearest caller that is a function frame: one that `sys._getframe()` shows. In
+    /// 3.11 a collection can run while a frame creates its cells.
+    fn of_function(self, mut address: u64) -> Option<RawFrame> {
         for _ in 0..MAX_SHIMS {
-            if address.is_null() {
+            if address == 0 {
                 return None;
             }
-            let frame = RawFrame { layout: self, address };
-            if frame.is_shown() {
-                return Some(frame);
+            if frames::is_shown(&mut memory(), address, &self.0.stack)? {
+                return Some(RawFrame { layout: self, address });
             }
-            // SAFETY: a running frame of this thread; the offset is within it.
-            address = unsafe { field(address, self.0.previous) };
+            address = memory().field(address, self.0.stack.frame_back)?;
         }
         None
     }
 }
 
 impl RawFrame {
-    /// Whether `sys._getframe()` shows it: it is a function frame that has started
-    /// (`_PyFrame_IsIncomplete`). In 3.11 a collection can run while a frame creates its cells.
-    fn is_shown(&self) -> bool {
-        let layout = self.layout.0;
-        // SAFETY: within the frame.
-        let owner = unsafe { field::<u8>(self.address, layout.owner) };
-        let code = self.code_address();
-        if owner >= FrameLayout::OWNER_SHIM || code.is_null() {
-            return false;
-        }
-        // SAFETY: within the code object.
-        let first =
-            unsafe { field::<i32>(code, layout.code_instructions - FIRST_TRACEABLE_BEFORE) };
-        owner == FrameLayout::OWNER_GENERATOR || self.last_instruction() >= first.saturating_mul(2)
-    }
-
     /// Its code object, as a new reference.
     pub(super) fn code(&self, api: &'static PythonApi) -> Option<OwnedRef> {
         let code = self.code_address();
@@ -165,28 +139,22 @@ impl RawFrame {
 
     /// Byte offset of the current instruction.
     pub(super) fn last_instruction(&self) -> i32 {
-        let layout = self.layout.0;
-        // SAFETY: within the frame.
-        let at = unsafe { field::<usize>(self.address, layout.instruction) };
-        let first = self.code_address().addr() + layout.code_instructions as usize;
-        let offset = at.wrapping_sub(first);
-        i32::try_from(offset.cast_signed()).unwrap_or(-1)
+        let code = address(self.code_address());
+        let offset = frames::instruction(&mut memory(), self.address, code, &self.layout.0.stack);
+        offset.and_then(|offset| offset.try_into().ok()).unwrap_or(-1)
     }
 
     /// The caller's frame.
     pub(super) fn caller(&self) -> Option<Self> {
-        // SAFETY: within the frame, which is running.
-        let caller = unsafe { field(self.address, self.layout.0.previous) };
+        let caller = memory().field(self.address, self.layout.0.stack.frame_back)?;
         self.layout.of_function(caller)
     }
 }
 
-/// A field of a structure.
-///
-/// # Safety
-/// It is there, aligned.
+/// What frames are read from.
 #[inline]
-unsafe fn field<T>(structure: *const c_void, offset: u64) -> T {
-    // SAFETY: as the caller promises.
-    unsafe { structure.byte_add(offset as usize).cast::<T>().read() }
+fn memory() -> LocalMemory {
+    // SAFETY: the lock is held, and a running frame and its code object are alive; what is read of them has
+    // the offsets of the version, which were compared with what the C API returns.
+    unsafe { LocalMemory::new() }
 }

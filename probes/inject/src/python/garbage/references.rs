@@ -208,7 +208,7 @@ impl ReferenceNames {
                 return Some(".f_back".to_owned());
             }
             let raw = self.raw?;
-            self.variable(raw, reference(frame, InterpreterFrame::OBJECT_FRAME), to)
+            self.variable(raw, word(frame, InterpreterFrame::OBJECT_FRAME) as u64, to)
                 .map(|name| format!(".f_locals['{name}']"))
         }
     }
@@ -230,17 +230,16 @@ impl ReferenceNames {
             };
             let raw = self.raw?;
             let within = raw.frame_within(from, code.object())?;
-            self.variable(raw, within.cast_mut(), to)
-                .map(|name| format!("{frame}.f_locals['{name}']"))
+            self.variable(raw, within, to).map(|name| format!("{frame}.f_locals['{name}']"))
         }
     }
 
     /// The name of a variable in a frame of 3.11 and later.
-    unsafe fn variable(&self, raw: RawFrameLayout, frame: Object, to: Object) -> Option<String> {
-        if frame.is_null() {
+    unsafe fn variable(&self, raw: RawFrameLayout, frame: u64, to: Object) -> Option<String> {
+        if frame == 0 {
             return None;
         }
-        let variables = frame.wrapping_byte_add(raw.variables() as usize);
+        let variables = object(frame + raw.variables());
         // SAFETY: a frame whose code names its variables.
         unsafe {
             let names = self.variable_names(raw.code_of(frame));

@@ -204,13 +204,13 @@ impl SampledProcess {
         let SampledInterpreter { layout, frames, .. } = &*self.interpreter;
         let memory = &mut &self.memory;
         let found = current_thread(memory, self.runtime, layout, frames);
-        self.known.retain(|marker| marker.is_there(memory, frames));
+        self.known.retain(|marker| marker.is_there(memory, &frames.stack));
         let mut markers = self.known.clone();
         if let Some(thread) = found {
             let (mut looks, mut whole) = (0, 0);
             // Frames come and go while they are read: those seen often stay.
             while looks < MAX_SCANS && whole < FULL_SCANS {
-                let found = progress::find(self.pid, memory, thread, frames, &self.progress);
+                let found = progress::find(self.pid, memory, thread, &frames.stack, &self.progress);
                 looks += 1;
                 whole += u32::from(found.is_whole);
                 for marker in found.markers {

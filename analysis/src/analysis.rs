@@ -141,11 +141,7 @@ impl Analysis {
                 }
             }
             DecodedItem::Record(record) => {
-                match &record {
-                    Record::Garbage(garbage) => self.current.foreign.add(garbage),
-                    Record::Called(called) => self.current.foreign.add_called(called),
-                    _ => {}
-                }
+                self.current.foreign.note(&record);
                 if let Some(record) = self.add_unlisted(record) {
                     self.add_record(record);
                 }

@@ -24,7 +24,6 @@ mod recorder_cost;
 mod ring;
 mod snapshot;
 mod steps;
-mod sums;
 
 pub use snapshot::{
     AutoFigures, CodeLine, CollectionCounts, CycleFigures, FreezeFigures, GENERATIONS,
@@ -35,7 +34,7 @@ pub use snapshot::{
 };
 
 use figures::BucketRange;
-use gctrace_event::{ForeignTimes, GpuOp, NotebookCells, Pause, Record, TraceHeader};
+use gctrace_event::{ForeignTimes, NotebookCells, Pause, Record, TraceHeader};
 use gpus::LiveGpus;
 use live_processes::{ENDED_SHOWN_NS, LiveProcesses};
 use locations::{LocationTable, brief_cycle, brief_kind};
@@ -118,84 +117,37 @@ impl Live {
                 self.last_ns = exit.at_ns;
                 self.processes.end(exit);
             }
-            Record::Settings(settings) => {
-                if let Some(process) = self.processes.at(settings.pid, settings.at_ns) {
-                    process.sums.set(settings);
-                }
-            }
             Record::Frame(frame) => match self.cells.name(&frame.file) {
                 Some(file) => self.frame(&gctrace_event::Frame { file, ..frame.clone() }),
                 None => self.frame(frame),
             },
-            Record::Pressure(pressure) => {
-                self.processes.forget_ended(pressure.at_ns);
-                if let Some(process) = self.processes.at(pressure.pid, pressure.since_ns) {
-                    process.sums.add_pressure(pressure);
-                }
-            }
-            Record::Allocations(summary) => {
-                if let Some(process) = self.processes.at(summary.pid, summary.since_ns) {
-                    process.sums.pressure.add_allocations(summary);
-                }
-            }
             Record::GpuDevice(device) => self.gpus.describe(device),
             Record::GpuSample(sample) => self.gpus.add(sample),
-            Record::DeviceMemory(memory) => {
-                if let Some(process) = self.processes.at(memory.pid, memory.at_ns) {
-                    process.gpus.add_memory(memory);
-                    let device = (memory.device_type, memory.device);
-                    process.sums.leaks.device(memory.at_ns, device, memory.allocated);
-                }
-            }
-            Record::GpuOp(op) => self.op(op),
-            Record::CudaCall(call) => {
-                if let Some(process) = self.processes.at(call.pid, call.start_ns) {
-                    process.add_call(call);
-                }
-            }
-            Record::Step(step) => {
-                if let Some(process) = self.processes.at(step.pid, step.at_ns()) {
-                    process.add_mark(step);
-                }
-            }
-            Record::Annotation(annotation) => {
-                let at = (annotation.pid, annotation.start_ns);
-                if let Some(process) = self.processes.at(at.0, at.1) {
-                    process.add_annotation(annotation);
-                }
-            }
             Record::ObjectKind(kind) => {
-                if let Some(process) = self.processes.latest(kind.pid) {
-                    let mut kind = brief_kind(kind);
-                    kind.file = kind.file.map(|file| self.cells.name(&file).unwrap_or(file));
-                    process.sums.garbage.describe(&kind);
-                }
+                let mut kind = brief_kind(kind);
+                kind.file = kind.file.map(|file| self.cells.name(&file).unwrap_or(file));
+                self.add_to_process(&Record::ObjectKind(kind));
             }
             Record::CycleSignature(cycle) => {
-                if let Some(process) = self.processes.latest(cycle.pid) {
-                    process.sums.garbage.describe_cycle(&brief_cycle(cycle));
-                }
-            }
-            Record::Garbage(garbage) => {
-                self.foreign.add(garbage);
-                if let Some(process) = self.processes.at(garbage.pid, garbage.at_ns) {
-                    process.sums.garbage.add(garbage.clone());
-                }
-            }
-            Record::AliveLines(alive) => {
-                if let Some(process) = self.processes.at(alive.pid, alive.at_ns) {
-                    process.alive.add(alive, |frame| self.places.of(Some(frame)));
-                }
-            }
-            Record::Called(called) => self.foreign.add_called(called),
-            Record::Layers(layers) => {
-                if let Some(process) = self.processes.at(layers.pid, layers.at_ns) {
-                    process.layers.get_or_insert_with(Box::default).add(layers);
-                }
+                self.add_to_process(&Record::CycleSignature(brief_cycle(cycle)));
             }
             Record::Note(note) => self.notes.add(note.at_ns, note.pid, &note.message),
-            // Not shown live.
-            _ => {}
+            _ => {
+                self.foreign.note(record);
+                self.add_to_process(record);
+            }
+        }
+    }
+
+    fn add_to_process(&mut self, record: &Record) {
+        let head = record.head();
+        // What has no time names something of the latest process.
+        let at_ns = head.span_ns.map_or(u64::MAX, |(start_ns, _)| start_ns);
+        if let Record::Pressure(pressure) = record {
+            self.processes.forget_ended(pressure.at_ns);
+        }
+        if let Some(process) = head.pid.and_then(|pid| self.processes.at(pid, at_ns)) {
+            process.record(record, &self.places);
         }
     }
 
@@ -207,7 +159,7 @@ impl Live {
                 process.sums.rank()
             }
             None => {
-                self.processes.gone.add_pause(pause);
+                self.processes.gone.history.add(pause);
                 None
             }
         };
@@ -230,13 +182,6 @@ impl Live {
             let message = "Too many Python lines to keep: new ones are not listed here. A trace \
                            (--record FILE) contains all of them.";
             self.notes.add(self.last_ns, None, message);
-        }
-    }
-
-    fn op(&mut self, op: &GpuOp) {
-        let process = op.pid.and_then(|pid| self.processes.at(pid, op.start_ns));
-        if let Some(process) = process {
-            process.add_op(op);
         }
     }
 
@@ -304,14 +249,14 @@ impl Live {
 
     fn totals(&self, interval: BucketRange) -> SnapshotTotals {
         let gone = &self.processes.gone;
-        let mut sums = gone.sums.clone();
+        let mut sums = gone.history.sums.clone();
         let mut bucket_sums = gone.history.bucket_sums(interval.from, interval.until);
         let (mut processes, mut ended) = (gone.ran_python, gone.ended);
         for process in self.processes.iter().filter(|one| one.runs_python()) {
             processes += 1;
             ended += u64::from(process.sums.exit.is_some());
             if let Some(work) = &process.work {
-                sums.merge(&work.sums);
+                sums.merge(&work.history.sums);
                 bucket_sums.merge(&work.history.bucket_sums(interval.from, interval.until));
             }
         }

@@ -254,7 +254,7 @@ impl<'a> JudgedRun<'a> {
     /// Resident memory when its start-up ended; `None` without a reading until then, or
     /// a start-up.
     fn start_up_bytes(&self) -> Option<u64> {
-        let readings = self.states.iter().flat_map(|state| state.sums.resident_over_time());
+        let readings = self.states.iter().flat_map(|state| state.sums.leaks.resident_samples());
         let until_ns = self.phases.training_ns.0;
         let is_known = self.has_own_clock && self.phases.mark != TrainingMark::WholeRun;
         let before = readings.filter(|(at_ns, _)| is_known && *at_ns <= until_ns);

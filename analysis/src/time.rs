@@ -54,6 +54,20 @@ pub(crate) fn add_to(sum: &mut u64, value: u64) {
     *sum = sum.saturating_add(value);
 }
 
+/// Adds to a sum what is known: it is unknown as long as no part is.
+pub(crate) fn add_known(sum: &mut Option<u64>, value: Option<u64>) {
+    if let Some(value) = value {
+        add_to(sum.get_or_insert(0), value);
+    }
+}
+
+/// Extends the time from the first start to the last end of something; `None`: of nothing yet.
+pub(crate) fn extend(span: &mut Option<(u64, u64)>, start_ns: u64, end_ns: u64) {
+    let (first, last) = span.get_or_insert((start_ns, end_ns));
+    *first = start_ns.min(*first);
+    *last = end_ns.max(*last);
+}
+
 /// The sum of these numbers, as by [`add_to`].
 pub(crate) fn sum(numbers: impl IntoIterator<Item = u64>) -> u64 {
     numbers.into_iter().fold(0, u64::saturating_add)

@@ -44,11 +44,7 @@ impl AliveByLine<NodeId> {
     /// Adds to what a process keeps, if that rises, the lines whose objects do, and whether the memory is
     /// theirs.
     pub(crate) fn explain(&self, heap: &mut HeapTrend, tree: &StackTree, life: &WatchedLife) {
-        let (lines, is_explained) = self.growing(heap, life);
-        if is_explained {
-            heap.outside_python = Some(false);
-        }
-        let lines = lines.into_iter().take(REPORTED);
+        let lines = self.growing(heap, life).into_iter().take(REPORTED);
         heap.lines = lines
             .map(|(node, objects, bytes)| GrowingLine {
                 location: tree.own_line(node).clone(),
@@ -78,13 +74,13 @@ impl<K: Copy + Ord> AliveByLine<K> {
         }
     }
 
-    /// If what a process keeps rises, the lines whose objects do, those that grow fastest first; and whether
-    /// they explain the resident memory.
-    pub(crate) fn growing(&self, heap: &HeapTrend, life: &WatchedLife) -> (Vec<Growing<K>>, bool) {
+    /// If what a process keeps rises, the lines whose objects do, those that grow fastest first. Sets whether they
+    /// explain the resident memory.
+    pub(crate) fn growing(&self, heap: &mut HeapTrend, life: &WatchedLife) -> Vec<Growing<K>> {
         let rises = |trend: Option<Trend>| trend.filter(|trend| trend.rises);
         let resident = rises(heap.resident);
         let Some(whole) = resident.or(rises(heap.objects)) else {
-            return (Vec::new(), false);
+            return Vec::new();
         };
         let part = |series: &LowestSeries| rises(part_trend(series, &whole, life));
         let line = |(key, series): (&K, &AliveSeries)| {
@@ -93,7 +89,9 @@ impl<K: Copy + Ord> AliveByLine<K> {
         let mut lines: Vec<Growing<K>> = self.0.iter().filter_map(line).collect();
         let bytes = |line: &Growing<K>| line.2.map_or(0.0, |bytes| bytes.per_s);
         let explained: f64 = lines.iter().map(bytes).sum();
-        let is_explained = resident.is_some_and(|resident| explained >= resident.per_s * EXPLAINED);
+        if resident.is_some_and(|resident| explained >= resident.per_s * EXPLAINED) {
+            heap.outside_python = Some(false);
+        }
         // By what the process is short of.
         let weight = |line: &Growing<K>| match resident {
             Some(_) => bytes(line),
@@ -102,7 +100,7 @@ impl<K: Copy + Ord> AliveByLine<K> {
         lines.sort_by(|one, other| weight(other).total_cmp(&weight(one)));
         let least = lines.first().map_or(0.0, weight) * NOTABLE;
         lines.retain(|line| weight(line) >= least);
-        (lines, is_explained)
+        lines
     }
 }
 

@@ -1,10 +1,10 @@
 //! The program's functions that collections of one process called.
 
+use super::ranked;
 use super::stacks::{MovedNodes, NodeId, StackTree};
 use crate::report::CalledReport;
 use crate::time::add_to;
 use gctrace_event::{Called, CalledKind};
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// Functions kept; the others are one without a name.
@@ -46,20 +46,14 @@ impl CalledSums {
 
     /// The functions with the most time.
     pub(crate) fn report(&self, tree: &StackTree) -> Vec<CalledReport> {
-        let mut list: Vec<CalledReport> = self
-            .0
-            .iter()
-            .map(|((kind, node), sum)| CalledReport {
-                kind: *kind,
-                function: node.and_then(|node| tree.frames(node).next().cloned()),
-                calls: sum.calls,
-                time_ns: sum.time_ns,
-                longest_ns: sum.longest_ns,
-            })
-            .collect();
-        list.sort_by_key(|called| Reverse(called.time_ns));
-        list.truncate(LISTED);
-        list
+        let reports = self.0.iter().map(|((kind, node), sum)| CalledReport {
+            kind: *kind,
+            function: node.and_then(|node| tree.frames(node).next().cloned()),
+            calls: sum.calls,
+            time_ns: sum.time_ns,
+            longest_ns: sum.longest_ns,
+        });
+        ranked(reports, LISTED, |called| called.time_ns)
     }
 }
 

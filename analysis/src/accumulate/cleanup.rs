@@ -7,6 +7,7 @@
 //! call the two together.
 
 use super::cuda::CUDA_DEVICE;
+use super::ranked;
 use super::stacks::{MovedNodes, NodeId, StackTree};
 use crate::report::{
     Basis, CleanupCall, CleanupReport, CleanupScale, CleanupSite, CleanupTotal, Location,
@@ -374,12 +375,10 @@ impl CleanupSums {
             site.judge(&scale);
         }
         let total = CleanupTotal::of(&sites, &scale);
-        sites.sort_by_key(|site| std::cmp::Reverse(site.time_ns));
         let lines = sites.len() as u64;
-        sites.truncate(LISTED);
         (lines > 0 || !all.failed.is_empty()).then_some(CleanupReport {
             total,
-            sites,
+            sites: ranked(sites, LISTED, |site| site.time_ns),
             lines,
             calls_left_out: all.left_out,
             emptied_by_allocator: all.emptied.iter().filter(|emptied| emptied.by_allocator).count()

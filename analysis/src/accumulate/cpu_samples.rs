@@ -1,11 +1,11 @@
 //! What the threads of one process executed, by samples.
 
 use super::stacks::{MovedNodes, NodeId, StackTree};
+use super::{ranked, within_bound};
 use crate::report::{CalledSamples, CpuFile, CpuLine, CpuReport, Location};
 use crate::time::{add_to, sum};
 use gctrace_event::CpuSamples;
 use gctrace_stats::ratio;
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Stacks, files and threads kept; samples of others count as unknown, or in the totals alone.
@@ -33,8 +33,8 @@ impl CpuSums {
         }
         count(&mut self.by_stack, (node, samples.in_pause), samples.count);
         count(&mut self.by_file, samples.file.clone(), samples.count);
-        if self.by_thread.len() < KEPT || self.by_thread.contains_key(&samples.tid) {
-            add_to(self.by_thread.entry(samples.tid).or_default(), samples.count);
+        if let Some(count) = within_bound(&mut self.by_thread, samples.tid, KEPT) {
+            add_to(count, samples.count);
         }
     }
 
@@ -100,19 +100,10 @@ impl CpuSums {
             let line = node.map(|node| tree.own_line(node));
             add_to(by_line.entry(line).or_default(), *samples);
         }
-        let mut lines: Vec<CpuLine> = by_line
-            .into_iter()
-            .map(|(line, samples)| CpuLine { line: line.cloned(), samples })
-            .collect();
-        lines.sort_by_key(|line| Reverse(line.samples));
-        lines.truncate(LISTED);
-        let mut files: Vec<CpuFile> = self
-            .by_file
-            .iter()
-            .map(|(file, samples)| CpuFile { file: file.clone(), samples: *samples })
-            .collect();
-        files.sort_by_key(|file| Reverse(file.samples));
-        files.truncate(LISTED);
+        let lines = by_line.into_iter();
+        let lines = lines.map(|(line, samples)| CpuLine { line: line.cloned(), samples });
+        let files = self.by_file.iter();
+        let files = files.map(|(file, samples)| CpuFile { file: file.clone(), samples: *samples });
         Some(CpuReport {
             trace,
             pid,
@@ -123,8 +114,8 @@ impl CpuSums {
             called: self.called(triggers, tree),
             threads: self.by_thread.len() as u64,
             busiest_thread: self.by_thread.values().copied().max().unwrap_or(0),
-            lines,
-            files,
+            lines: ranked(lines, LISTED, |line| line.samples),
+            files: ranked(files, LISTED, |file| file.samples),
             main_thread: None,
         })
     }

@@ -3,8 +3,9 @@
 //!
 //! The cost of pauses for the GPU is not computed here.
 
+use super::ranked;
 use crate::report::{CudaFunction, CudaReport, DeviceMemoryReport};
-use crate::time::{add_to, duration, sum};
+use crate::time::{add_to, duration, extend, sum};
 use gctrace_event::{CudaCall, CudaLaunches, DeviceMemory, PauseMemory, StepMark};
 use std::collections::BTreeMap;
 
@@ -53,9 +54,7 @@ impl CudaSums {
 
     fn add(&mut self, count: u64, (from_ns, to_ns): (u64, u64)) {
         add_to(&mut self.totals.launches, count);
-        let (first, last) = self.launching.get_or_insert((from_ns, to_ns));
-        *first = from_ns.min(*first);
-        *last = to_ns.max(*last);
+        extend(&mut self.launching, from_ns, to_ns);
     }
 
     pub(crate) fn add_memory(&mut self, memory: &DeviceMemory) {
@@ -131,16 +130,12 @@ impl CudaSums {
 
     /// Functions by time, then by number of calls, descending.
     fn functions(&self) -> Vec<CudaFunction> {
-        let functions = self.functions.iter();
-        let mut functions: Vec<CudaFunction> = functions
-            .map(|((category, name), calls)| CudaFunction {
-                category: (*category).to_owned(),
-                name: name.clone(),
-                ..calls.clone()
-            })
-            .collect();
-        functions.sort_by_key(|function| std::cmp::Reverse((function.time_ns, function.count)));
-        functions
+        let functions = self.functions.iter().map(|((category, name), calls)| CudaFunction {
+            category: (*category).to_owned(),
+            name: name.clone(),
+            ..calls.clone()
+        });
+        ranked(functions, usize::MAX, |function| (function.time_ns, function.count))
     }
 
     fn memory(&self, trace: usize) -> impl Iterator<Item = DeviceMemoryReport> {

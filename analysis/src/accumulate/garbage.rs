@@ -17,7 +17,7 @@ pub(crate) use self::together::together;
 use super::Keep;
 use super::pause_sums::{GENERATIONS, generation_index};
 use crate::report::{GarbageEdge, GarbageReport};
-use crate::time::{add_to, sum};
+use crate::time::{add_known, add_to, sum};
 use gctrace_event::{CycleCount, CycleSignature, Garbage, GcReason, ObjectKind, Pause};
 use std::collections::VecDeque;
 
@@ -146,12 +146,6 @@ struct CycleSums {
 impl RowSums for CycleSums {
     fn weight(&self) -> u64 {
         self.objects.saturating_add(self.held_objects)
-    }
-}
-
-fn add_known(sum: &mut Option<u64>, value: Option<u64>) {
-    if let Some(value) = value {
-        add_to(sum.get_or_insert(0), value);
     }
 }
 

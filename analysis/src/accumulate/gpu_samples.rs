@@ -2,10 +2,11 @@
 //!
 //! Owns the sums, in memory bounded by the numbers of GPUs and of processes on them.
 
+use super::{ranked, within_bound};
 use crate::report::{Basis, GpuFigure, GpuProcessReport, GpuReport, ThrottleShare};
+use crate::time::extend;
 use gctrace_event::{GpuDevice, GpuSample, is_throttling};
 use gctrace_stats::ratio;
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// GPUs of one trace; a damaged trace may name any number.
@@ -53,25 +54,20 @@ pub(crate) type Recorded = BTreeMap<u32, Option<u32>>;
 impl GpuSamples {
     /// Adds a description; the last one counts.
     pub(crate) fn describe(&mut self, device: GpuDevice) {
-        if let Some(sums) = self.of(device.index) {
+        if let Some(sums) = within_bound(&mut self.0, device.index, GPUS_KEPT) {
             sums.device = device;
         }
     }
 
     /// Adds a sample.
     pub(crate) fn add(&mut self, sample: GpuSample) {
-        if let Some(sums) = self.of(sample.device) {
+        if let Some(sums) = within_bound(&mut self.0, sample.device, GPUS_KEPT) {
             sums.add(sample);
         }
     }
 
     pub(crate) fn has_samples(&self) -> bool {
         self.0.values().any(|gpu| gpu.samples > 0)
-    }
-
-    fn of(&mut self, index: u32) -> Option<&mut GpuSampleSums> {
-        let room = self.0.len() < GPUS_KEPT || self.0.contains_key(&index);
-        room.then(|| self.0.entry(index).or_default())
     }
 
     /// GPUs in the order of their index.
@@ -83,9 +79,7 @@ impl GpuSamples {
 impl GpuSampleSums {
     fn add(&mut self, sample: GpuSample) {
         self.samples += 1;
-        let (first, last) = self.span.get_or_insert((sample.at_ns, sample.at_ns));
-        *first = sample.at_ns.min(*first);
-        *last = sample.at_ns.max(*last);
+        extend(&mut self.span, sample.at_ns, sample.at_ns);
         self.utilization.add(sample.utilization_percent);
         self.memory_utilization.add(sample.memory_utilization_percent);
         self.memory_used.add(sample.memory_used_bytes);
@@ -99,13 +93,12 @@ impl GpuSampleSums {
             self.throttled += u64::from(throttled);
         }
         for reason in sample.throttle_reasons.into_iter().flatten() {
-            if self.reasons.len() < NAMES_KEPT || self.reasons.contains_key(&reason) {
-                *self.reasons.entry(reason).or_default() += 1;
+            if let Some(count) = within_bound(&mut self.reasons, reason, NAMES_KEPT) {
+                *count += 1;
             }
         }
         for process in sample.processes.into_iter().flatten() {
-            if self.processes.len() < NAMES_KEPT || self.processes.contains_key(&process.pid) {
-                let peak = self.processes.entry(process.pid).or_default();
+            if let Some(peak) = within_bound(&mut self.processes, process.pid, NAMES_KEPT) {
                 *peak = process.memory_bytes.max(*peak);
             }
         }
@@ -138,32 +131,24 @@ impl GpuSampleSums {
     }
 
     fn throttle_reasons(&self) -> Vec<ThrottleShare> {
-        let mut reasons: Vec<(&String, u64)> =
-            self.reasons.iter().map(|(reason, count)| (reason, *count)).collect();
-        reasons.sort_by_key(|(_, count)| Reverse(*count));
-        reasons
-            .into_iter()
-            .map(|(reason, count)| ThrottleShare {
-                reason: reason.clone(),
-                ratio: ratio(count, self.reasoned).unwrap_or(0.0),
-                throttling: is_throttling(reason),
-            })
-            .collect()
+        let reasons = ranked(&self.reasons, usize::MAX, |(_, count)| *count).into_iter();
+        let reasons = reasons.map(|(reason, count)| ThrottleShare {
+            reason: reason.clone(),
+            ratio: ratio(*count, self.reasoned).unwrap_or(0.0),
+            throttling: is_throttling(reason),
+        });
+        reasons.collect()
     }
 
     fn processes(&self, recorded: &Recorded) -> Vec<GpuProcessReport> {
-        let mut processes: Vec<GpuProcessReport> = self
-            .processes
-            .iter()
-            .map(|(pid, memory_peak_bytes)| GpuProcessReport {
-                pid: *pid,
-                rank: recorded.get(pid).copied().flatten(),
-                recorded: recorded.contains_key(pid),
-                memory_peak_bytes: *memory_peak_bytes,
-            })
-            .collect();
-        processes.sort_by_key(|process| Reverse(process.memory_peak_bytes));
-        processes
+        let processes = self.processes.iter();
+        let processes = processes.map(|(pid, memory_peak_bytes)| GpuProcessReport {
+            pid: *pid,
+            rank: recorded.get(pid).copied().flatten(),
+            recorded: recorded.contains_key(pid),
+            memory_peak_bytes: *memory_peak_bytes,
+        });
+        ranked(processes, usize::MAX, |process| process.memory_peak_bytes)
     }
 }
 

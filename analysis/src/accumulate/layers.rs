@@ -1,12 +1,13 @@
 //! PyTorch's memory by layer of one process.
 
+use super::growth::ThinnedSeries;
+use super::ranked;
 use crate::report::{
     LatestLayers, LayerDevice, LayerReport, LayerTotals, LayersPoint, LayersReport,
 };
-use crate::time::add_to;
+use crate::time::{add_known, add_to};
 use gctrace_event::{AllocatorMemory, LayerRow, Layers, LayersRemark};
 use gctrace_stats::ratio;
-use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 /// Layers of the latest step.
@@ -27,9 +28,8 @@ pub(crate) struct LayerSums {
     most: Option<(u64, LayerTotals, Vec<LayerRow>)>,
     remarks: BTreeSet<LayersRemark>,
     devices: Vec<AllocatorMemory>,
-    /// With times of CLOCK_MONOTONIC; each how many-th measured step is kept.
-    points: Vec<LayersPoint>,
-    stride: u64,
+    /// With times of CLOCK_MONOTONIC.
+    points: ThinnedSeries<LayersPoint, { 2 * POINTS }>,
 }
 
 impl LayerSums {
@@ -54,34 +54,22 @@ impl LayerSums {
         if self.most.as_ref().is_none_or(is_most) {
             self.most = Some((layers.step, self.totals, self.last.clone()));
         }
-        let stride = self.stride.max(1);
-        if (self.report.measured_steps - 1).is_multiple_of(stride) {
-            let allocated = layers.devices.iter().map(|device| device.allocated);
-            let allocated = allocated.reduce(u64::saturating_add);
-            self.points.push(LayersPoint {
-                step: layers.step,
-                epoch: layers.epoch,
-                since_start_ns: layers.at_ns,
-                totals: self.totals,
-                allocated,
-            });
-        }
-        if self.points.len() > 2 * POINTS {
-            let mut is_kept = false;
-            self.points.retain(|_| {
-                is_kept = !is_kept;
-                is_kept
-            });
-            self.stride = 2 * stride;
-        }
+        let allocated = layers.devices.iter().map(|device| device.allocated);
+        self.points.add(LayersPoint {
+            step: layers.step,
+            epoch: layers.epoch,
+            since_start_ns: layers.at_ns,
+            totals: self.totals,
+            allocated: allocated.reduce(u64::saturating_add),
+        });
     }
 
     /// `observed_ns`: for which the process was recorded.
     pub(crate) fn report(&self, started_ns: u64, observed_ns: u64) -> Option<LayersReport> {
         let (step, totals, rows) = self.most.as_ref()?;
-        let layers = largest_first(rows);
-        let each = self.points.len().div_ceil(POINTS).max(1);
-        let points = self.points.iter().step_by(each);
+        let layers = largest_first(rows, usize::MAX);
+        let points = self.points.points();
+        let points = points.iter().step_by(points.len().div_ceil(POINTS).max(1));
         Some(LayersReport {
             step: *step,
             cost_ratio: ratio(self.report.cost_ns.min(observed_ns), observed_ns),
@@ -109,16 +97,14 @@ impl LatestLayers {
         self.step = layers.step;
         if let Some(rows) = &layers.rows {
             self.totals = totals(rows, layers.saved_bytes);
-            self.layers = largest_first(rows);
-            self.layers.truncate(LATEST);
+            self.layers = largest_first(rows, LATEST);
         }
     }
 }
 
-fn largest_first(rows: &[LayerRow]) -> Vec<LayerReport> {
-    let mut layers: Vec<LayerReport> = rows.iter().map(layer).collect();
-    layers.sort_by_key(|layer| Reverse((layer.bytes.at_once(), layer.bytes.outputs)));
-    layers
+fn largest_first(rows: &[LayerRow], most: usize) -> Vec<LayerReport> {
+    let weight = |layer: &LayerReport| (layer.bytes.at_once(), layer.bytes.outputs);
+    ranked(rows.iter().map(layer), most, weight)
 }
 
 /// Sums of rows; `saved`: what was saved at once, if that is known.
@@ -130,12 +116,8 @@ fn totals(rows: &[LayerRow], saved: Option<u64>) -> LayerTotals {
         add_to(&mut sums.gradients, bytes.gradients);
         add_to(&mut sums.buffers, bytes.buffers);
         add_to(&mut sums.optimizer, bytes.optimizer);
-        if let Some(outputs) = bytes.outputs {
-            add_to(sums.outputs.get_or_insert(0), outputs);
-        }
-        if let Some(gradients) = bytes.output_gradients {
-            add_to(sums.output_gradients.get_or_insert(0), gradients);
-        }
+        add_known(&mut sums.outputs, bytes.outputs);
+        add_known(&mut sums.output_gradients, bytes.output_gradients);
     }
     LayerTotals { saved, ..sums }
 }
@@ -227,7 +209,7 @@ mod tests {
             sums.add(step(number, u64::MAX, Some(vec![row("a", u64::MAX, u64::MAX); 2])));
         }
         let report = sums.report(0, 0).unwrap();
-        assert!(sums.points.len() <= 2 * POINTS && report.over_time.len() <= POINTS);
+        assert!(sums.points.points().len() <= 2 * POINTS && report.over_time.len() <= POINTS);
         assert!(report.over_time.len() > POINTS / 2);
         assert!(report.over_time.is_sorted_by_key(|point| point.step));
         assert_eq!((report.totals.at_once(), report.cost_ratio), (u64::MAX, None));

@@ -4,6 +4,8 @@
 //! process's life, and to rise in both of its halves.
 
 use crate::report::{Basis, HeapTrend, MemoryRise, ReachesLimit, Trend};
+use crate::time::sum;
+use gctrace_event::DeviceMemory;
 use gctrace_stats::Estimate;
 use gctrace_stats::steady::steady_parts;
 use gctrace_stats::trend::{mann_kendall, theil_sen};
@@ -47,6 +49,9 @@ const LAST_RISE: f64 = 0.5;
 /// A rise is continued for at most so many times the time that it was seen.
 const MOST_EXTRAPOLATED: u64 = 10;
 
+/// Bytes that PyTorch's allocators have allocated and reserved, by type and index of the device.
+pub(crate) type AllocatedMemory = BTreeMap<(i8, i8), (u64, u64)>;
+
 /// Samples of what a process keeps.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LeakWatch {
@@ -55,8 +60,8 @@ pub(crate) struct LeakWatch {
     resident: LowestSeries,
     /// What the C library kept of what was freed.
     kept: LowestSeries,
-    /// Allocated on devices, by their type and index, as last reported.
-    devices: BTreeMap<(i8, i8), u64>,
+    /// As last reported.
+    pub(crate) devices: AllocatedMemory,
     device: LowestSeries,
 }
 
@@ -101,10 +106,11 @@ impl LeakWatch {
         late.iter().map(|(_, bytes)| *bytes).min().filter(|_| is_enough)
     }
 
-    pub(crate) fn device(&mut self, at_ns: u64, device: (i8, i8), allocated: u64) -> bool {
-        self.devices.insert(device, allocated);
-        let all = self.devices.values().fold(0, |sum: u64, bytes| sum.saturating_add(*bytes));
-        self.device.add(at_ns, all)
+    pub(crate) fn device(&mut self, memory: &DeviceMemory) {
+        let device = (memory.device_type, memory.device);
+        self.devices.insert(device, (memory.allocated, memory.reserved));
+        let all = sum(self.devices.values().map(|(allocated, _)| *allocated));
+        self.device.add(memory.at_ns, all);
     }
 
     /// Resident memory and memory on devices, each the least of some time, with the last.

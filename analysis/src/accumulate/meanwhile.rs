@@ -1,13 +1,14 @@
 //! What other threads and processes did while a main thread waited for them.
 
-use super::off_cpu::{LISTED, OffCpuPlaces};
-use super::stacks::{NodeId, StackTree};
+use super::off_cpu::LISTED;
+use super::ranked;
+use super::stacks::StackTree;
+use super::thread_activity::ThreadActivity;
 use super::thread_spans::{ThreadDid, ThreadSpan};
-use crate::report::{Location, MeanwhileLine, MeanwhileReport};
+use crate::report::{MeanwhileLine, MeanwhileReport};
 use crate::time::intervals::Intervals;
-use crate::time::{add_to, sum};
+use crate::time::sum;
 use gctrace_event::OffCpuReason;
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// Sums over the child processes, or the other threads of its own, within the times in which a main thread
@@ -17,11 +18,7 @@ pub(super) struct Meanwhile {
     waits: Intervals,
     /// From the first to the last that is known of each of them.
     lives: Vec<(u64, u64)>,
-    /// Samples by stack, of a record that is partly outside its share.
-    ran: BTreeMap<Option<NodeId>, f64>,
-    ran_in_pauses: f64,
-    off_cpu: OffCpuPlaces,
-    off_cpu_in_pauses_ns: u64,
+    activity: ThreadActivity,
 }
 
 impl Meanwhile {
@@ -72,12 +69,7 @@ impl Meanwhile {
             let mut one = Self::of(&waits);
             one.add(threads.remove(&tid).into_iter().flatten());
             all.lives.append(&mut one.lives);
-            for (node, samples) in one.ran {
-                *all.ran.entry(node).or_default() += samples;
-            }
-            all.ran_in_pauses += one.ran_in_pauses;
-            all.off_cpu.append(&one.off_cpu);
-            add_to(&mut all.off_cpu_in_pauses_ns, one.off_cpu_in_pauses_ns);
+            all.activity.merge(&one.activity);
         }
         all
     }
@@ -94,22 +86,8 @@ impl Meanwhile {
                 continue;
             }
             seen = true;
-            match span.did {
-                ThreadDid::Run(samples) => {
-                    let samples = samples as f64 * within_ns as f64 / (end_ns - start_ns) as f64;
-                    if span.in_pause {
-                        self.ran_in_pauses += samples;
-                    } else {
-                        *self.ran.entry(span.node).or_default() += samples;
-                    }
-                }
-                ThreadDid::Wait { .. } if span.in_pause => {
-                    add_to(&mut self.off_cpu_in_pauses_ns, within_ns);
-                }
-                ThreadDid::Wait { reason, for_data } => {
-                    self.off_cpu.add((reason, for_data), span.node, within_ns);
-                }
-            }
+            let samples = span.samples() * within_ns as f64 / (end_ns - start_ns) as f64;
+            self.activity.add(span, samples, within_ns);
         }
         if seen {
             self.lives.push((from_ns, until_ns));
@@ -138,26 +116,17 @@ impl Meanwhile {
             return None;
         }
         let ns = |samples: f64| (samples * 1e9 / hertz.max(1) as f64) as u64;
-        let mut by_line: BTreeMap<Option<&Location>, f64> = BTreeMap::new();
-        for (node, samples) in &self.ran {
-            let line = node.map(|node| tree.own_line(node));
-            *by_line.entry(line).or_default() += samples;
-        }
-        let lines = by_line.into_iter();
-        let lines =
-            lines.map(|(line, samples)| MeanwhileLine { line: line.cloned(), cpu_ns: ns(samples) });
-        let mut lines: Vec<MeanwhileLine> = lines.collect();
-        lines.sort_by_key(|line| Reverse(line.cpu_ns));
-        let cpu_ns = sum(lines.iter().map(|line| line.cpu_ns));
-        lines.truncate(LISTED);
+        let Self { waits, activity, .. } = self;
+        let lines = || activity.lines(tree).map(|(line, samples)| (line, ns(samples)));
+        let listed = lines().map(|(line, cpu_ns)| MeanwhileLine { line, cpu_ns });
         Some(MeanwhileReport {
             others,
-            waited_ns: self.waits.length_ns(),
-            cpu_ns,
-            lines,
-            collecting_ns: ns(self.ran_in_pauses).saturating_add(self.off_cpu_in_pauses_ns),
-            off_cpu_ns: self.off_cpu.sum_ns(),
-            off_cpu: self.off_cpu.lines(tree),
+            waited_ns: waits.length_ns(),
+            cpu_ns: sum(lines().map(|(_, cpu_ns)| cpu_ns)),
+            lines: ranked(listed, LISTED, |line| line.cpu_ns),
+            collecting_ns: sum([ns(activity.ran_in_pauses), activity.off_cpu_in_pauses_ns]),
+            off_cpu_ns: activity.off_cpu.sum_ns(),
+            off_cpu: activity.off_cpu.lines(tree),
         })
     }
 }

@@ -1,7 +1,7 @@
 //! Memory of one process, and what its collections gave back.
 
 use crate::report::MemoryReport;
-use crate::time::add_to;
+use crate::time::add_known;
 use gctrace_event::{GcReason, Pause};
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -16,13 +16,14 @@ impl MemorySums {
     pub(crate) fn add_pause(&mut self, pause: &Pause) {
         // At the exit all goes.
         if pause.reason != GcReason::Shutdown
-            && let (Some(bytes), Some(objects)) = (pause.freed_bytes, pause.collected)
+            && pause.freed_bytes.is_some()
+            && pause.collected.is_some()
         {
             let report = &mut self.report;
             report.collections += 1;
-            add_to(report.freed_objects.get_or_insert(0), objects);
-            add_to(report.freed_bytes.get_or_insert(0), bytes);
-            report.most_freed_bytes = report.most_freed_bytes.max(Some(bytes));
+            add_known(&mut report.freed_objects, pause.collected);
+            add_known(&mut report.freed_bytes, pause.freed_bytes);
+            report.most_freed_bytes = report.most_freed_bytes.max(pause.freed_bytes);
         }
     }
 

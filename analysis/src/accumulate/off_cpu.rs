@@ -1,10 +1,10 @@
 //! Times off the CPU by what was waited for, and where.
 
+use super::ranked;
 use super::stacks::{NodeId, StackTree};
 use crate::report::{Location, OffCpuLine};
 use crate::time::{add_to, sum};
 use gctrace_event::OffCpuReason;
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// Lines in a report.
@@ -18,17 +18,15 @@ type WaitReason = (OffCpuReason, bool);
 pub(super) struct OffCpuPlaces(BTreeMap<(WaitReason, Option<NodeId>), (u64, u64)>);
 
 impl OffCpuPlaces {
-    pub(super) fn add(&mut self, reason: WaitReason, node: Option<NodeId>, ns: u64) {
+    pub(super) fn add(&mut self, reason: WaitReason, node: Option<NodeId>, times: u64, ns: u64) {
         let (count, sum_ns) = self.0.entry((reason, node)).or_default();
-        add_to(count, 1);
+        add_to(count, times);
         add_to(sum_ns, ns);
     }
 
-    pub(super) fn append(&mut self, others: &Self) {
+    pub(super) fn merge(&mut self, others: &Self) {
         for ((reason, node), (times, ns)) in &others.0 {
-            let (count, sum_ns) = self.0.entry((*reason, *node)).or_default();
-            add_to(count, *times);
-            add_to(sum_ns, *ns);
+            self.add(*reason, *node, *times, *ns);
         }
     }
 
@@ -44,8 +42,7 @@ impl OffCpuPlaces {
     /// The longest, by reason and line. For data it makes no difference what a call waits for: of those the
     /// reason with the longest time stands for all.
     pub(super) fn lines(&self, tree: &StackTree) -> Vec<OffCpuLine> {
-        let mut parts: Vec<_> = self.0.iter().collect();
-        parts.sort_by_key(|(_, (_, ns))| Reverse(*ns));
+        let parts = ranked(&self.0, usize::MAX, |(_, (_, ns))| *ns);
         let mut lines: BTreeMap<_, OffCpuLine> = BTreeMap::new();
         for (((reason, for_data), node), (times, ns)) in parts {
             let line = node.map(|node| tree.own_line(node));
@@ -60,10 +57,7 @@ impl OffCpuPlaces {
             add_to(&mut of.times, *times);
             add_to(&mut of.time_ns, *ns);
         }
-        let mut lines: Vec<OffCpuLine> = lines.into_values().collect();
-        lines.sort_by_key(|line| Reverse(line.time_ns));
-        lines.truncate(LISTED);
-        lines
+        ranked(lines.into_values(), LISTED, |line| line.time_ns)
     }
 }
 

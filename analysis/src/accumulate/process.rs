@@ -19,8 +19,8 @@ use crate::report::{
     ProcessReport, SettingsReport, Workload,
 };
 use crate::spans::StepSpan;
-use crate::time::add_to;
-use gctrace_event::{CollectorKind, GcReason, Pause};
+use crate::time::{add_to, extend};
+use gctrace_event::{CollectorKind, FrameId, GcReason, Pause, Record};
 use gctrace_stats::{rate, ratio};
 use std::collections::BTreeSet;
 
@@ -108,9 +108,36 @@ impl ProcessState {
     }
 
     fn see(&mut self, start_ns: u64, end_ns: u64) {
-        let (first, last) = self.seen.get_or_insert((start_ns, end_ns));
-        *first = start_ns.min(*first);
-        *last = end_ns.max(*last);
+        extend(&mut self.seen, start_ns, end_ns);
+    }
+
+    /// Adds any record of it but a pause. `node`: the stack of a frame.
+    pub(crate) fn record(
+        &mut self,
+        record: Record,
+        mut node: impl FnMut(FrameId) -> Option<NodeId>,
+    ) {
+        let stack = record.head().stack.and_then(&mut node);
+        let sets = self.sums.record(&record);
+        match record {
+            Record::Settings(_) if sets => self.settings_by = stack,
+            Record::Counters(whole) => self.counters.set_whole(whole),
+            Record::Pressure(pressure) => self.waits.add(&pressure),
+            Record::Allocations(allocations) => {
+                let stacks = allocations.stacks.iter();
+                let stacks = stacks.filter_map(|(frame, count)| Some((node(*frame)?, *count)));
+                let stacks = stacks.collect();
+                self.allocations.set(allocations, stacks);
+            }
+            Record::CudaCall(call) => self.cleanup.add_call(&call),
+            Record::PauseMemory(memory) => self.cleanup.add_pause_memory(&memory),
+            Record::DeviceMemory(memory) => self.cleanup.add_memory(&memory),
+            Record::Called(called) => self.called.add(&called, stack),
+            Record::EmptyCache(call) => self.cleanup.add_empty_cache(&call, stack),
+            Record::AliveLines(alive) => self.alive.add(&alive, node),
+            Record::Layers(layers) => self.layers.add(layers),
+            _ => {}
+        }
     }
 
     /// Whether the program asked for the next collection, and on what that rests; `None`: no, or unknown.

@@ -8,8 +8,7 @@ use super::interval_union::IntervalUnion;
 use super::leak_watch::{LeakWatch, WatchedLife};
 use super::memory::MemorySums;
 use super::pressure::PressureSums;
-use crate::report::HeapTrend;
-use gctrace_event::{GcSettings, Interpreter, Pause, Pressure, Process, ProcessExit};
+use gctrace_event::{GcSettings, Interpreter, Pause, Pressure, Process, ProcessExit, Record};
 use std::collections::HashMap;
 
 /// One process. A process id that is reused after its process ended is another process.
@@ -70,8 +69,24 @@ impl ProcessSums {
         left.is_some_and(|left| self.leaks.objects(pause.start_ns, left))
     }
 
-    /// Adds an interval of allocation pressure. Whether the trend of its memory may have changed.
-    pub(crate) fn add_pressure(&mut self, pressure: &Pressure) -> bool {
+    /// Adds a record that the report and the live view sum up alike, and ignores any other. Whether it is
+    /// of settings that are new.
+    pub(crate) fn record(&mut self, record: &Record) -> bool {
+        match record {
+            Record::Settings(settings) => return self.set(settings),
+            Record::Pressure(pressure) => self.add_pressure(pressure),
+            Record::Allocations(allocations) => self.pressure.add_allocations(allocations),
+            Record::DeviceMemory(memory) => self.leaks.device(memory),
+            Record::ObjectKind(kind) => self.garbage.describe(kind),
+            Record::CycleSignature(cycle) => self.garbage.describe_cycle(cycle),
+            Record::Garbage(garbage) => self.garbage.add(garbage.clone()),
+            _ => {}
+        }
+        false
+    }
+
+    /// Adds an interval of allocation pressure.
+    fn add_pressure(&mut self, pressure: &Pressure) {
         self.pressure.add(pressure);
         if let (Some(private), Some(resident)) = (pressure.private_bytes, pressure.resident_bytes) {
             self.memory.add_private(private, resident);
@@ -79,7 +94,9 @@ impl ProcessSums {
         if let Some(kept) = pressure.kept_bytes {
             self.leaks.kept(pressure.at_ns, kept);
         }
-        pressure.resident_bytes.is_some_and(|bytes| self.add_resident(pressure.at_ns, bytes))
+        if let Some(bytes) = pressure.resident_bytes {
+            self.add_resident(pressure.at_ns, bytes);
+        }
     }
 
     /// Adds its resident memory. Whether the trend of its memory may have changed.
@@ -88,32 +105,13 @@ impl ProcessSums {
         self.leaks.resident(at_ns, bytes)
     }
 
-    /// As [`LeakWatch::memory`].
-    pub(crate) fn memory_over_time(&self) -> [Vec<(u64, u64)>; 2] {
-        self.leaks.memory()
-    }
-
-    /// Its resident memory.
-    pub(crate) fn resident_over_time(&self) -> impl Iterator<Item = (u64, u64)> {
-        self.leaks.resident_samples()
-    }
-
     /// Memory that it may use, in bytes; `None` if unknown.
     pub(crate) fn memory_limit_bytes(&self) -> Option<u64> {
         self.described.as_ref()?.memory_limit_bytes
     }
 
-    /// Whether it keeps more and more; `None` for too few samples. `since_ns`, `until_ns`: of its
-    /// recording; `set_up_ns`: end of its set-up, if that is known.
-    pub(crate) fn trend(
-        &self,
-        (since_ns, until_ns): (u64, u64),
-        set_up_ns: Option<u64>,
-    ) -> Option<HeapTrend> {
-        self.leaks.trend(&self.life((since_ns, until_ns), set_up_ns))
-    }
-
-    /// What its trends depend on, as of [`ProcessSums::trend`].
+    /// What its trends depend on. `since_ns`, `until_ns`: of its recording; `set_up_ns`: end of its set-up,
+    /// if that is known.
     pub(crate) fn life(
         &self,
         (since_ns, until_ns): (u64, u64),
@@ -129,7 +127,7 @@ impl ProcessSums {
     }
 
     /// Adds settings; those that were read last count. Whether these are the last, and new.
-    pub(crate) fn set(&mut self, settings: &GcSettings) -> bool {
+    fn set(&mut self, settings: &GcSettings) -> bool {
         let mut is_new = true;
         if let Some(old) = &self.settings {
             is_new = old.enabled != settings.enabled || old.thresholds != settings.thresholds;

@@ -9,8 +9,7 @@ mod sums;
 pub(crate) use ranking::{RankingLimits, StackRanking};
 pub(crate) use sums::{StackSums, TraceStacks};
 
-use crate::paths;
-use crate::paths::IMPORT;
+use crate::paths::{self, IMPORT};
 use crate::report::Location;
 use gctrace_event::{Frame, FrameId};
 use indexmap::IndexSet;
@@ -25,12 +24,58 @@ const DEPTH: usize = 1024;
 /// Index of a node of [`StackTree`]: a stack, named by its innermost frame.
 pub(crate) type NodeId = usize;
 /// Index of a location of [`StackTree`].
-pub(crate) type LocationId = usize;
+pub(crate) type LocationId = u32;
+
+/// Locations by number.
+#[derive(Debug, Default)]
+pub(crate) struct Locations(IndexSet<Location>);
+
+/// The two locations that stand for a stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct StackLines {
+    /// The innermost location outside the import system; [`IMPORT`] if there is none.
+    pub(crate) line: LocationId,
+    /// The innermost location that is no library's.
+    own_line: Option<LocationId>,
+}
+
+impl StackLines {
+    /// The innermost location that is no library's; the innermost where all are.
+    pub(crate) fn shown(self) -> LocationId {
+        self.own_line.unwrap_or(self.line)
+    }
+}
+
+impl Locations {
+    /// The number of a location; `None` if it is new and there are as many as may be.
+    pub(crate) fn insert(&mut self, location: Location, most: usize) -> Option<LocationId> {
+        let at = match self.0.len() < most {
+            true => self.0.insert_full(location).0,
+            false => self.0.get_index_of(&location)?,
+        };
+        LocationId::try_from(at).ok()
+    }
+
+    pub(crate) fn get(&self, id: LocationId) -> &Location {
+        &self.0[id as usize]
+    }
+
+    /// What stands for the stack of a frame; `above`: for that of its caller.
+    pub(crate) fn lines(&self, above: Option<StackLines>, frame: LocationId) -> StackLines {
+        let location = self.get(frame);
+        let is_own = !location.library && !location.file.is_empty();
+        let importer = above.filter(|_| location.is(IMPORT));
+        StackLines {
+            line: importer.map_or(frame, |importer| importer.line),
+            own_line: if is_own { Some(frame) } else { above.and_then(|above| above.own_line) },
+        }
+    }
+}
 
 /// All stacks of all traces, each frame once.
 #[derive(Debug, Default)]
 pub(crate) struct StackTree {
-    locations: IndexSet<Location>,
+    locations: Locations,
     nodes: Vec<StackNode>,
     node_ids: HashMap<(Option<NodeId>, LocationId), NodeId>,
 }
@@ -39,11 +84,8 @@ pub(crate) struct StackTree {
 struct StackNode {
     parent: Option<NodeId>,
     location: LocationId,
-    /// The innermost location outside the import system; [`IMPORT`] if there is none.
-    line: LocationId,
-    /// The innermost location that is no library's.
-    own_line: Option<LocationId>,
-    /// The import that `own_line` executes.
+    lines: StackLines,
+    /// The import that its own line executes.
     import: Option<Import>,
     /// Its outermost frames are unknown.
     cut: bool,
@@ -59,28 +101,13 @@ struct Import {
 }
 
 impl StackTree {
-    fn frame(&mut self, frame: Frame) -> LocationId {
-        if paths::is_import(&frame.file) {
-            return self.special(IMPORT);
-        }
-        let location = Location {
-            library: paths::is_library(&frame.file),
-            file: frame.file,
-            function: frame.function,
-            line: frame.line,
-        };
-        self.locations.insert_full(location).0
+    fn frame(&mut self, frame: Frame) -> Option<LocationId> {
+        self.locations.insert(Location::of(frame), FRAMES_KEPT)
     }
 
     /// A frame without file and line.
-    fn special(&mut self, function: &str) -> LocationId {
-        let location = Location {
-            file: String::new(),
-            function: function.to_owned(),
-            line: None,
-            library: false,
-        };
-        self.locations.insert_full(location).0
+    fn special(&mut self, function: &str) -> Option<LocationId> {
+        self.locations.insert(Location::special(function), usize::MAX)
     }
 
     /// The node of these frames, outermost first; `None` without frames.
@@ -88,7 +115,7 @@ impl StackTree {
         let mut parent = None;
         for location in frames {
             let repeated = |above: &NodeId| self.nodes[*above].location == location;
-            if parent.as_ref().is_some_and(repeated) && self.locations[location].is(IMPORT) {
+            if parent.as_ref().is_some_and(repeated) && self.location(location).is(IMPORT) {
                 continue;
             }
             match self.child(parent, location) {
@@ -111,23 +138,15 @@ impl StackTree {
     /// Adds the stacks of another tree, and returns where its nodes are in this one. Where there
     /// are too many, stacks lose their innermost frames.
     pub(crate) fn append(&mut self, other: Self) -> MovedNodes {
-        let locations: Vec<Option<LocationId>> = other
-            .locations
-            .into_iter()
-            .map(|location| {
-                if self.locations.len() < FRAMES_KEPT {
-                    Some(self.locations.insert_full(location).0)
-                } else {
-                    self.locations.get_index_of(&location)
-                }
-            })
-            .collect();
+        let locations = other.locations.0.into_iter();
+        let locations = locations.map(|location| self.locations.insert(location, FRAMES_KEPT));
+        let locations: Vec<Option<LocationId>> = locations.collect();
         let mut moved: Vec<Result<NodeId, Option<NodeId>>> = Vec::new();
         // Parents come before their children.
         for node in other.nodes {
             let parent = node.parent.map(|parent| moved[parent]).transpose();
             moved.push(parent.and_then(|parent| {
-                let location = locations[node.location].ok_or(parent)?;
+                let location = locations[node.location as usize].ok_or(parent)?;
                 self.child(parent, location).ok_or(parent)
             }));
         }
@@ -136,8 +155,8 @@ impl StackTree {
 
     fn new_node(&mut self, parent: Option<NodeId>, location: LocationId) -> NodeId {
         let above = parent.map(|parent| self.nodes[parent]);
-        let line = &self.locations[location];
-        let is_own = !line.library && !line.file.is_empty();
+        let line = self.location(location);
+        let lines = self.locations.lines(above.map(|above| above.lines), location);
         let outer = line.function == Frame::OUTER;
         let importing = line.is(IMPORT);
         let import = above.and_then(|above| above.import);
@@ -145,15 +164,11 @@ impl StackTree {
         self.nodes.push(StackNode {
             parent,
             location,
-            line: match above {
-                Some(above) if importing => above.line,
-                _ => location,
-            },
-            own_line: if is_own { Some(location) } else { above.and_then(|above| above.own_line) },
+            lines,
             import: match import {
-                _ if is_own => None,
+                _ if lines.own_line == Some(location) => None,
                 None if importing => Some(Import {
-                    direct: above.is_some_and(|above| above.own_line == Some(above.location)),
+                    direct: above.is_some_and(|above| above.lines.own_line == Some(above.location)),
                     module: None,
                 }),
                 Some(import) if !importing => {
@@ -168,13 +183,12 @@ impl StackTree {
     }
 
     fn location(&self, id: LocationId) -> &Location {
-        &self.locations[id]
+        self.locations.get(id)
     }
 
     /// The innermost line of a stack that is no library's; its innermost line where all are.
     pub(crate) fn own_line(&self, node: NodeId) -> &Location {
-        let node = &self.nodes[node];
-        self.location(node.own_line.unwrap_or(node.line))
+        self.location(self.nodes[node].lines.shown())
     }
 
     /// Whether the program's innermost own line executes an import; without such a line, whether
@@ -210,7 +224,7 @@ impl StackTree {
 
     pub(crate) fn frames(&self, node: NodeId) -> impl Iterator<Item = &Location> {
         let innermost = &self.nodes[node];
-        let only_imports = self.location(innermost.line).is(IMPORT);
+        let only_imports = self.location(innermost.lines.line).is(IMPORT);
         let parent = |node: &&StackNode| Some(&self.nodes[node.parent?]);
         let nodes = std::iter::successors(Some(innermost), parent);
         let frames = nodes.map(|node| self.location(node.location));
@@ -230,6 +244,21 @@ impl MovedNodes {
 }
 
 impl Location {
+    /// The location of a frame; all frames of the import system are one.
+    pub(crate) fn of(frame: Frame) -> Self {
+        if paths::is_import(&frame.file) {
+            return Self::special(IMPORT);
+        }
+        let library = paths::is_library(&frame.file);
+        Self { library, file: frame.file, function: frame.function, line: frame.line }
+    }
+
+    /// Frames without file and line.
+    fn special(function: &str) -> Self {
+        let function = function.to_owned();
+        Self { file: String::new(), function, line: None, library: false }
+    }
+
     /// Whether it stands for frames without file and line.
     fn is(&self, special: &str) -> bool {
         self.file.is_empty() && self.function == special
@@ -245,9 +274,10 @@ pub(crate) struct TraceFrames {
 impl TraceFrames {
     /// Adds a frame; of two with the same id the later counts. Parents may come later.
     pub(crate) fn add(&mut self, frame: Frame, tree: &mut StackTree) {
-        if self.frames.len() < FRAMES_KEPT && tree.locations.len() < FRAMES_KEPT {
-            let (id, parent) = (frame.id, frame.parent);
-            let location = tree.frame(frame);
+        let (id, parent) = (frame.id, frame.parent);
+        if self.frames.len() < FRAMES_KEPT
+            && let Some(location) = tree.frame(frame)
+        {
             self.frames.insert(id, (parent, location));
         }
     }
@@ -258,14 +288,14 @@ impl TraceFrames {
         let mut next = Some(innermost);
         while let Some(id) = next {
             if locations.len() >= DEPTH {
-                locations.push(tree.special(Frame::OUTER));
+                locations.extend(tree.special(Frame::OUTER));
                 break;
             }
             let (parent, location) = match self.frames.get(&id) {
-                Some(known) => *known,
+                Some((parent, location)) => (*parent, Some(*location)),
                 None => (None, tree.special(Frame::UNREADABLE)),
             };
-            locations.push(location);
+            locations.extend(location);
             next = parent;
         }
         tree.node(locations.into_iter().rev())

@@ -56,6 +56,14 @@ impl ThreadSpan {
         (self.start_ns, self.end_ns)
     }
 
+    /// Its samples; 0 of a time off the CPU.
+    pub(crate) fn samples(&self) -> f64 {
+        match self.did {
+            ThreadDid::Run(samples) => samples as f64,
+            ThreadDid::Wait { .. } => 0.0,
+        }
+    }
+
     /// The part of it within an interval, 0 to 1, with its start and end; `None` if it is outside.
     pub(crate) fn within(&self, (from_ns, to_ns): (u64, u64)) -> Option<(f64, (u64, u64))> {
         let (start_ns, end_ns) = (self.start_ns.max(from_ns), self.end_ns.min(to_ns));

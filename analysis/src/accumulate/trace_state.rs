@@ -8,7 +8,7 @@ use crate::accumulate::unlisted::UnlistedSums;
 use crate::distribution::Distribution;
 use crate::report::{PauseTotal, RecordedReport, Sources, TraceWriter};
 use crate::spans::FirstToLast;
-use crate::time::add_to;
+use crate::time::{add_to, extend};
 use gctrace_event::read::{TraceCompletion, TraceProperty};
 use gctrace_event::{EventSource, Note, OmittedGpuWork, RecordingMode, TraceEnd, TraceHeader};
 
@@ -54,9 +54,7 @@ pub(crate) struct TraceState {
 
 impl TraceState {
     pub(crate) fn see(&mut self, start_ns: u64, end_ns: u64) {
-        let (first, last) = self.span.get_or_insert((start_ns, end_ns));
-        *first = start_ns.min(*first);
-        *last = end_ns.max(*last);
+        extend(&mut self.span, start_ns, end_ns);
     }
 
     pub(crate) fn has_evidence(&self) -> bool {

@@ -149,7 +149,7 @@ impl Analysis {
         let lists = self.processes.iter().map(|process| {
             let trace = process.trace;
             let of_trace = self.traces.get(trace).and_then(|trace| trace.rank());
-            let [resident, on_devices] = process.sums.memory_over_time().map(|mut samples| {
+            let [resident, on_devices] = process.sums.leaks.memory().map(|mut samples| {
                 samples.iter_mut().for_each(|(at_ns, _)| *at_ns = clock.after_first(trace, *at_ns));
                 samples
             });

@@ -17,14 +17,6 @@ impl Analysis {
             Record::ThreadName(ThreadName { pid, tid, name }) => {
                 self.current.thread_names.insert((pid, tid), name);
             }
-            Record::Settings(settings) => {
-                let frames = &self.current.frames;
-                let by = settings.stack.and_then(|at| frames.resolve(at, &mut self.stacks));
-                let process = self.process_at(settings.pid, settings.at_ns);
-                if process.sums.set(&settings) {
-                    process.settings_by = by;
-                }
-            }
             Record::GpuDevice(device) => {
                 if let Some(trace) = self.traces.last_mut() {
                     trace.gpus.describe(device);
@@ -44,47 +36,6 @@ impl Analysis {
                 }
             }
             Record::Frame(frame) => self.current.frames.add(frame, &mut self.stacks),
-            Record::Counters(whole) => {
-                let process = self.process_at(whole.pid, whole.since_ns);
-                process.counters.set_whole(whole);
-            }
-            Record::Pressure(pressure) => {
-                let process = self.process_at(pressure.pid, pressure.since_ns);
-                process.sums.add_pressure(&pressure);
-                process.waits.add(&pressure);
-            }
-            Record::Allocations(allocations) => {
-                let stacks = allocations.stacks.iter().filter_map(|(frame, count)| {
-                    let node = self.current.frames.resolve(*frame, &mut self.stacks)?;
-                    Some((node, *count))
-                });
-                let stacks = stacks.collect();
-                let process = self.process_at(allocations.pid, allocations.since_ns);
-                process.allocations.set(allocations, stacks);
-            }
-            Record::CudaCall(ref call) => {
-                if CleanupSums::is_of_interest(call) && self.is_own() {
-                    self.process_at(call.pid, call.start_ns).cleanup.add_call(call);
-                }
-                self.add_cuda(&record);
-            }
-            Record::PauseMemory(ref memory) => {
-                let process = self.process_at(memory.pid, memory.start_ns);
-                process.cleanup.add_pause_memory(memory);
-                self.add_cuda(&record);
-            }
-            Record::CudaLaunches(_)
-            | Record::Step(_)
-            | Record::GpuOp(_)
-            | Record::Annotation(_)
-            | Record::HostCode(_) => self.add_cuda(&record),
-            Record::DeviceMemory(memory) => {
-                let process = self.process_at(memory.pid, memory.at_ns);
-                let device = (memory.device_type, memory.device);
-                process.sums.leaks.device(memory.at_ns, device, memory.allocated);
-                process.cleanup.add_memory(&memory);
-                self.add_cuda(&record);
-            }
             Record::GpuSync(sync) => self.current.gpu.add_sync(sync),
             Record::OmittedGpuWork(work) => {
                 if let Some(trace) = self.traces.last_mut() {
@@ -92,39 +43,33 @@ impl Analysis {
                 }
                 self.current.gpu.add_omitted(&work);
             }
-            Record::ObjectKind(kind) => {
-                let process = self.process_at(kind.pid, u64::MAX);
-                process.sums.garbage.describe(&kind);
-            }
-            Record::CycleSignature(cycle) => {
-                let process = self.process_at(cycle.pid, u64::MAX);
-                process.sums.garbage.describe_cycle(&cycle);
-            }
-            Record::Garbage(garbage) => {
-                let process = self.process_at(garbage.pid, garbage.at_ns);
-                process.sums.garbage.add(garbage);
-            }
-            Record::Called(called) => {
-                let frames = &self.current.frames;
-                let node = called.stack.and_then(|at| frames.resolve(at, &mut self.stacks));
-                self.process_at(called.pid, called.at_ns).called.add(&called, node);
-            }
-            Record::EmptyCache(call) => {
-                let frames = &self.current.frames;
-                let node = call.stack.and_then(|at| frames.resolve(at, &mut self.stacks));
-                self.process_at(call.pid, call.start_ns).cleanup.add_empty_cache(&call, node);
-            }
-            Record::AliveLines(alive) => {
-                let index = self.index_at(alive.pid, alive.at_ns);
-                let (frames, stacks) = (&self.current.frames, &mut self.stacks);
-                self.processes[index].alive.add(&alive, |frame| frames.resolve(frame, stacks));
-            }
             Record::CpuSamples(samples) => self.add_samples(&samples),
             Record::OffCpu(off) => self.add_off_cpu(&off),
-            Record::Layers(layers) => {
-                self.process_at(layers.pid, layers.at_ns).layers.add(layers);
-            }
             Record::Pause(_) => {}
+            // These make no process.
+            Record::CudaLaunches(_)
+            | Record::Step(_)
+            | Record::GpuOp(_)
+            | Record::Annotation(_)
+            | Record::HostCode(_) => self.add_cuda(&record),
+            Record::CudaCall(ref call) if !self.is_own() || !CleanupSums::is_of_interest(call) => {
+                self.add_cuda(&record);
+            }
+            _ => {
+                self.add_cuda(&record);
+                self.add_to_process(record);
+            }
+        }
+    }
+
+    fn add_to_process(&mut self, record: Record) {
+        let head = record.head();
+        // What has no time names something of the latest process.
+        let at_ns = head.span_ns.map_or(u64::MAX, |(start_ns, _)| start_ns);
+        if let Some(pid) = head.pid {
+            let index = self.index_at(pid, at_ns);
+            let (frames, stacks) = (&self.current.frames, &mut self.stacks);
+            self.processes[index].record(record, |frame| frames.resolve(frame, stacks));
         }
     }
 

@@ -40,22 +40,13 @@ impl Analysis {
                 self.current.rest.end(exit);
             }
             Record::Counters(whole) => self.current.rest.add_counters(trace, whole),
-            // What a GPU did counts, whoever it did it for.
-            Record::CudaCall(_)
-            | Record::CudaLaunches(_)
-            | Record::DeviceMemory(_)
-            | Record::PauseMemory(_)
-            | Record::Step(_)
-            | Record::GpuOp(_)
-            | Record::Annotation(_)
-            | Record::HostCode(_) => self.add_cuda(&record),
             // These make no process.
             Record::GpuSync(_)
             | Record::OmittedGpuWork(_)
             | Record::ThreadName(_)
             | Record::Note(_) => return Some(record),
-            // Nothing of it is kept.
-            _ => {}
+            // What a GPU did counts, whoever it did it for. Nothing else is kept.
+            _ => self.add_cuda(&record),
         }
         None
     }

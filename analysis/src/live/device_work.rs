@@ -19,8 +19,6 @@ const STRETCHES: usize = (1 << 16) - 1;
 /// The work of a process on a device.
 #[derive(Clone, Debug)]
 pub(super) struct LiveDeviceWork {
-    /// CUDA's index within the process.
-    pub(super) device: u32,
     busy: IntervalUnion,
     /// Start of the first operation and end of the last.
     span: Option<(u64, u64)>,
@@ -35,10 +33,9 @@ pub(super) struct LiveDeviceWork {
     busy_and_paused_by_bucket: BucketRing<u32>,
 }
 
-impl LiveDeviceWork {
-    pub(super) fn new(device: u32) -> Self {
+impl Default for LiveDeviceWork {
+    fn default() -> Self {
         Self {
-            device,
             busy: IntervalUnion::new(Keep::Window, STRETCHES),
             span: None,
             paused_ns: 0,
@@ -48,7 +45,9 @@ impl LiveDeviceWork {
             busy_and_paused_by_bucket: BucketRing::default(),
         }
     }
+}
 
+impl LiveDeviceWork {
     /// Adds an operation. `paused`: when pauses of the process ran.
     pub(super) fn add(&mut self, start_ns: u64, end_ns: u64, paused: &IntervalUnion) {
         let end_ns = end_ns.max(start_ns);
@@ -167,7 +166,7 @@ mod tests {
         fn totals_equal_a_count_per_tick(
             events in prop::collection::vec((any::<bool>(), 0u64..300, 1u64..40), 0..60)
         ) {
-            let mut work = LiveDeviceWork::new(0);
+            let mut work = LiveDeviceWork::default();
             let mut paused = IntervalUnion::new(Keep::Window, 1000);
             let (mut busy, mut in_pauses) = (BTreeSet::new(), BTreeSet::new());
             for (is_op, start, length) in events {
@@ -194,7 +193,7 @@ mod tests {
 
     #[test]
     fn pauses_of_a_long_silence_count_when_work_goes_on() {
-        let mut work = LiveDeviceWork::new(0);
+        let mut work = LiveDeviceWork::default();
         let mut paused = IntervalUnion::new(Keep::Window, 4);
         work.add(0, 10, &paused);
         for n in 1..100 {

@@ -42,7 +42,8 @@ impl LiveProcess {
         let length = interval.until - interval.from;
         // A process that ended uses no GPU, whatever the last NVML sample contained.
         let by_nvml = gpus.used_by(self.sums.pid).filter(|_| exit.is_none());
-        figures.gpus = self.gpus.figures((interval.until, length), history, by_nvml);
+        let torch = &self.sums.leaks.devices;
+        figures.gpus = self.gpus.figures((interval.until, length), history, torch, by_nvml);
         for gpu in figures.gpus.iter_mut().filter(|gpu| gpu.busy.is_some()) {
             gpu.idle = self.idle.as_ref().and_then(|idle| idle.figures(gpu.device));
         }
@@ -79,7 +80,7 @@ impl LiveProcess {
             return;
         };
         let bucket_sums = work.history.bucket_sums(interval.from, interval.until);
-        figures.collections = work.sums.figures();
+        figures.collections = work.history.sums.figures();
         figures.interval_pauses = bucket_sums.pauses;
         figures.interval_pause_ns = bucket_sums.pause_ns;
         figures.interval_paused_ns = bucket_sums.paused_ns;

@@ -4,6 +4,7 @@
 use super::locations::first_bytes;
 use super::ring::{BUCKET_NS, BucketRing, bucket};
 use super::snapshot::GpuFigures;
+use crate::accumulate::within_bound;
 use gctrace_event::{GpuDevice, GpuProcess, GpuSample};
 use std::collections::BTreeMap;
 
@@ -31,8 +32,7 @@ struct LiveGpu {
 
 impl LiveGpus {
     fn of(&mut self, index: u32) -> Option<&mut LiveGpu> {
-        let room = self.0.len() < GPUS || self.0.contains_key(&index);
-        let gpu = room.then(|| self.0.entry(index).or_default())?;
+        let gpu = within_bound(&mut self.0, index, GPUS)?;
         gpu.figures.index = index;
         Some(gpu)
     }

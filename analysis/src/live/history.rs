@@ -1,17 +1,64 @@
-//! The last minute of one process's pauses.
+//! The pauses of one process, or of several: sums with a histogram of their lengths, and the last minute.
 
 use super::ring::{BUCKET_NS, BucketRing, bucket, index};
-use super::snapshot::GENERATIONS;
-use crate::accumulate::pause_sums::generation_index;
+use super::snapshot::{CollectionCounts, GENERATIONS, Histogram, PAUSE_CLASSES_NS};
+use crate::accumulate::pause_sums::{PauseSums, REASONS, generation_index};
 use crate::time::add_to;
 use gctrace_event::Pause;
 
 /// Buckets of a second.
 const SECOND: u64 = 1_000_000_000 / BUCKET_NS;
 
-/// Pause times by bucket.
+/// Sums over pauses, and how many were how long.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ClassedSums {
+    sums: PauseSums,
+    histogram: [Histogram; GENERATIONS],
+}
+
+impl ClassedSums {
+    fn add(&mut self, pause: &Pause) {
+        self.sums.add(pause);
+        let classes = &mut self.histogram[generation_index(pause.generation)];
+        classes[class(pause.duration_ns())] += 1;
+    }
+
+    /// Adds the sums of others.
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.sums.merge(&other.sums);
+        let histogram = self.histogram.iter_mut().flatten();
+        for (class, other) in histogram.zip(other.histogram.iter().flatten()) {
+            *class += other;
+        }
+    }
+
+    pub(super) fn figures(&self) -> CollectionCounts {
+        let sums = &self.sums;
+        let by_generation = sums.by_generation();
+        let reasons = REASONS.into_iter().zip(sums.totals);
+        let with_pauses = reasons.filter(|(_, by)| by.iter().any(|total| total.count > 0));
+        CollectionCounts {
+            pauses: by_generation.map(|total| total.count),
+            pause_ns: by_generation.map(|total| total.time_ns),
+            by_reason: with_pauses.collect(),
+            histogram: self.histogram,
+            collected: sums.collected,
+            uncollectable: sums.uncollectable,
+            with_collected: sums.with_collected,
+            longest_ns: sums.max_ns,
+        }
+    }
+}
+
+/// Index of the class of a pause: the first with a bound that is not below it.
+fn class(duration_ns: u64) -> usize {
+    PAUSE_CLASSES_NS.partition_point(|bound| *bound < duration_ns)
+}
+
+/// Sums over pauses, and their times by bucket.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PauseHistory {
+    pub(super) sums: ClassedSums,
     /// Time in pauses, added.
     pause_ns: BucketRing<u64>,
     /// Time in which at least one pause ran, in ns.
@@ -42,6 +89,7 @@ impl BucketSums {
 impl PauseHistory {
     /// Adds a pause.
     pub(super) fn add(&mut self, pause: &Pause) {
+        self.sums.add(pause);
         self.pause_ns.cover(pause.start_ns, pause.end_ns);
         let ended = self.ended.slot(bucket(pause.end_ns));
         if let Some(by_generation) = ended {
@@ -56,6 +104,7 @@ impl PauseHistory {
 
     /// Adds the pauses of another process; the time in which at least one ran is then unknown.
     pub(super) fn merge(&mut self, other: &Self) {
+        self.sums.merge(&other.sums);
         for (bucket, ns) in other.pause_ns.all().filter(|(_, ns)| *ns > 0) {
             if let Some(sum) = self.pause_ns.slot(bucket) {
                 add_to(sum, ns);
@@ -108,5 +157,19 @@ impl PauseHistory {
         until: u64,
     ) -> impl Iterator<Item = (u64, u32)> {
         self.paused_ns.within(from, until)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_as_long_as_a_bound_is_within_it() {
+        assert_eq!(class(0), 0);
+        assert_eq!(class(10_000), 0);
+        assert_eq!(class(10_001), 1);
+        assert_eq!(class(10_000_000_000), PAUSE_CLASSES_NS.len() - 1);
+        assert_eq!(class(u64::MAX), PAUSE_CLASSES_NS.len());
     }
 }

@@ -5,18 +5,18 @@
 
 use super::history::PauseHistory;
 use super::idle::LiveIdle;
-use super::locations::{LocationIndex, LocationSums, first_bytes};
+use super::locations::{LocationSums, LocationTable, first_bytes};
 use super::process_gpus::ProcessGpus;
 use super::snapshot::{AutoFigures, HeapObjects, PauseFigures};
 use super::steps::{LiveSteps, StepPauses};
-use super::sums::ClassedSums;
 use crate::accumulate::alive::AliveByLine;
 use crate::accumulate::pause_sums::known_generation;
 use crate::accumulate::process_sums::ProcessSums;
+use crate::accumulate::stacks::StackLines;
 use crate::accumulate::{Keep, WINDOW_NS};
 use crate::report::{HeapTrend, LatestLayers};
 use gctrace_event::{
-    Annotation, CudaCall, GpuOp, GpuOpKind, Interpreter, Pause, Process, StepMark,
+    Annotation, CudaCall, GpuOp, GpuOpKind, Interpreter, Pause, Process, Record, StepMark,
 };
 use std::collections::VecDeque;
 
@@ -38,9 +38,9 @@ pub(super) struct LiveProcess {
     pub(super) work: Option<Box<LivePauses>>,
     /// How its heap grows, computed when a full collection changes it.
     pub(super) trend: Option<HeapTrend>,
-    pub(super) alive: AliveByLine<LocationIndex>,
+    pub(super) alive: AliveByLine<StackLines>,
     /// Where what grows fastest is born.
-    pub(super) born: Option<LocationIndex>,
+    pub(super) born: Option<StackLines>,
     /// Starts of pauses, sorted.
     starts: VecDeque<u64>,
     pub(super) gpus: ProcessGpus,
@@ -57,7 +57,6 @@ pub(super) struct LiveProcess {
 /// Sums over the pauses of a process.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LivePauses {
-    pub(super) sums: ClassedSums,
     pub(super) history: PauseHistory,
     pub(super) places: LocationSums,
     pub(super) last: Option<PauseFigures>,
@@ -111,8 +110,23 @@ impl LiveProcess {
         self.sums.interpreter().is_some() || self.work.is_some()
     }
 
+    /// Adds any record of it but a pause.
+    pub(super) fn record(&mut self, record: &Record, places: &LocationTable) {
+        match record {
+            Record::GpuOp(op) => self.add_op(op),
+            Record::CudaCall(call) => self.add_call(call),
+            Record::Step(mark) => self.add_mark(mark),
+            Record::Annotation(annotation) => self.add_annotation(annotation),
+            Record::AliveLines(alive) => self.alive.add(alive, |frame| places.of(Some(frame))),
+            Record::Layers(layers) => self.layers.get_or_insert_default().add(layers),
+            _ => {
+                self.sums.record(record);
+            }
+        }
+    }
+
     /// Adds a pause that started at this line.
-    pub(super) fn add_pause(&mut self, pause: &Pause, place: Option<LocationIndex>) {
+    pub(super) fn add_pause(&mut self, pause: &Pause, place: Option<StackLines>) {
         let (start_ns, end_ns) = (pause.start_ns, pause.end_ns);
         self.active_ns = self.active_ns.max(end_ns);
         let work = self.work.get_or_insert_with(Box::default);
@@ -149,15 +163,9 @@ impl LiveProcess {
 
     fn look_at_trend(&mut self, until_ns: u64) {
         let span_ns = (self.since_ns(), until_ns);
-        self.trend = self.sums.trend(span_ns, None);
         let life = self.sums.life(span_ns, None);
-        let lines = self.trend.as_mut().map(|trend| {
-            let (lines, is_explained) = self.alive.growing(trend, &life);
-            if is_explained {
-                trend.outside_python = Some(false);
-            }
-            lines
-        });
+        self.trend = self.sums.leaks.trend(&life);
+        let lines = self.trend.as_mut().map(|trend| self.alive.growing(trend, &life));
         self.born = lines.and_then(|lines| Some(lines.first()?.0));
     }
 
@@ -173,7 +181,7 @@ impl LiveProcess {
         }
     }
 
-    pub(super) fn add_op(&mut self, op: &GpuOp) {
+    fn add_op(&mut self, op: &GpuOp) {
         self.active_ns = self.active_ns.max(op.end_ns);
         if op.kind != GpuOpKind::HostFunction {
             self.gpus.add(op.device, op.start_ns, op.end_ns, &self.sums.paused);
@@ -181,7 +189,7 @@ impl LiveProcess {
         self.idle.get_or_insert_default().add_op(op, &self.sums.paused);
     }
 
-    pub(super) fn add_call(&mut self, call: &CudaCall) {
+    fn add_call(&mut self, call: &CudaCall) {
         if self.idle.is_some() || call.correlation.is_some() {
             self.idle.get_or_insert_default().add_call(call);
         }
@@ -194,13 +202,13 @@ impl LiveProcess {
         }
     }
 
-    pub(super) fn add_mark(&mut self, mark: &StepMark) {
+    fn add_mark(&mut self, mark: &StepMark) {
         let pauses = StepPauses { covered: &self.sums.paused, starts: &self.starts };
         let steps = self.steps.get_or_insert_with(Box::default);
         steps.add_mark(mark, pauses);
     }
 
-    pub(super) fn add_annotation(&mut self, annotation: &Annotation) {
+    fn add_annotation(&mut self, annotation: &Annotation) {
         if annotation.step_number().is_none() {
             return;
         }
@@ -211,13 +219,12 @@ impl LiveProcess {
 }
 
 impl LivePauses {
-    fn add(&mut self, pause: &Pause, place: Option<LocationIndex>) {
+    fn add(&mut self, pause: &Pause, place: Option<StackLines>) {
         let figures = PauseFigures {
             end_ns: pause.end_ns,
             duration_ns: pause.duration_ns(),
             generation: known_generation(pause),
         };
-        self.sums.add(pause);
         self.history.add(pause);
         self.places.add(place, figures.duration_ns);
         let shorter = |worst: PauseFigures| worst.duration_ns < figures.duration_ns;

@@ -6,7 +6,6 @@
 
 use super::history::PauseHistory;
 use super::live_process::LiveProcess;
-use super::sums::ClassedSums;
 use crate::accumulate::process_sums::PidTable;
 use gctrace_event::{Pause, Process, ProcessExit};
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -46,7 +45,6 @@ pub(super) struct LiveProcesses {
 /// Sums over the processes that are no longer kept individually.
 #[derive(Debug, Default)]
 pub(super) struct ForgottenProcesses {
-    pub(super) sums: ClassedSums,
     pub(super) history: PauseHistory,
     /// Number of dropped processes that ran Python and had ended.
     pub(super) ran_python: u64,
@@ -201,14 +199,7 @@ impl ForgottenProcesses {
         self.ran_python += u64::from(ran_python);
         self.ended += u64::from(ran_python && process.sums.exit.is_some());
         if let Some(work) = &process.work {
-            self.sums.merge(&work.sums);
             self.history.merge(&work.history);
         }
-    }
-
-    /// Adds a pause of a dropped process.
-    pub(super) fn add_pause(&mut self, pause: &Pause) {
-        self.sums.add(pause);
-        self.history.add(pause);
     }
 }

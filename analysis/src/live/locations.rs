@@ -5,10 +5,9 @@
 //! texts of a program is kept.
 
 use super::snapshot::{CodeLine, LineFigures};
-use crate::paths;
-use crate::report::PauseTotal;
+use crate::accumulate::stacks::{LocationId, Locations, StackLines};
+use crate::report::{Location, PauseTotal};
 use gctrace_event::{CycleEdge, CycleSignature, Frame, FrameId, ObjectKind};
-use indexmap::IndexSet;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
@@ -23,27 +22,12 @@ const NAME_BYTES: usize = 512;
 /// least time is merged.
 const SUMMED: usize = 1_024;
 
-/// The lines that triggered a pause: indices in [`LocationTable`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct LocationIndex {
-    /// The line that was running.
-    innermost: u32,
-    /// The innermost that is no library's, if there is one.
-    own_line: Option<u32>,
-}
-
-impl LocationIndex {
-    fn line(self) -> u32 {
-        self.own_line.unwrap_or(self.innermost)
-    }
-}
-
 /// Lines by name, and which of them a frame is.
 #[derive(Debug, Default)]
 pub(super) struct LocationTable {
-    lines: IndexSet<CodeLine>,
+    lines: Locations,
     /// By [`FrameId`], which are counted from 1 without gaps; `None` if it is unknown.
-    frames: Vec<Option<LocationIndex>>,
+    frames: Vec<Option<StackLines>>,
     full: bool,
 }
 
@@ -62,63 +46,42 @@ impl LocationTable {
         false
     }
 
-    fn place(&mut self, frame: &Frame) -> Option<LocationIndex> {
-        let above = self.of(frame.parent);
-        if paths::is_import(&frame.file) {
-            // Its frames are no lines of their own.
-            if above.is_some() {
-                return above;
-            }
-            let (function, file) = (paths::IMPORT.to_owned(), String::new());
-            let innermost = self.intern(&Frame { function, file, line: None, ..*frame })?;
-            return Some(LocationIndex { innermost, own_line: None });
+    fn place(&mut self, frame: &Frame) -> Option<StackLines> {
+        let mut location = Location::of(frame.clone());
+        for name in [&mut location.function, &mut location.file] {
+            name.truncate(first_bytes(name, NAME_BYTES).len());
         }
-        let innermost = self.intern(frame)?;
-        let is_own = !frame.file.is_empty() && !paths::is_library(&frame.file);
-        let own_line = above.and_then(|above| above.own_line);
-        Some(LocationIndex { innermost, own_line: if is_own { Some(innermost) } else { own_line } })
-    }
-
-    fn intern(&mut self, frame: &Frame) -> Option<u32> {
-        let line = CodeLine {
-            function: first_bytes(&frame.function, NAME_BYTES).to_owned(),
-            file: first_bytes(&frame.file, NAME_BYTES).to_owned(),
-            line: frame.line,
-        };
-        let at = if self.lines.len() < LINES {
-            self.lines.insert_full(line).0
-        } else {
-            self.lines.get_index_of(&line)?
-        };
-        u32::try_from(at).ok()
+        let line = self.lines.insert(location, LINES)?;
+        Some(self.lines.lines(self.of(frame.parent), line))
     }
 
     /// Where a stack is that is named by its innermost frame.
-    pub(super) fn of(&self, stack: Option<FrameId>) -> Option<LocationIndex> {
+    pub(super) fn of(&self, stack: Option<FrameId>) -> Option<StackLines> {
         self.frames.get(stack? as usize).copied().flatten()
     }
 
-    fn name(&self, line: u32) -> CodeLine {
-        self.lines[line as usize].clone()
+    fn name(&self, line: LocationId) -> CodeLine {
+        let Location { function, file, line, .. } = self.lines.get(line).clone();
+        CodeLine { function, file, line }
     }
 
     /// The line to show, and the library's below it.
-    pub(super) fn names(&self, place: LocationIndex) -> (CodeLine, Option<CodeLine>) {
-        let below = (place.innermost != place.line()).then_some(place.innermost);
-        (self.name(place.line()), below.map(|below| self.name(below)))
+    pub(super) fn names(&self, place: StackLines) -> (CodeLine, Option<CodeLine>) {
+        let below = (place.line != place.shown()).then_some(place.line);
+        (self.name(place.shown()), below.map(|below| self.name(below)))
     }
 }
 
 /// Pauses of one process by the lines that triggered them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LocationSums {
-    sums: HashMap<LocationIndex, PauseTotal>,
+    sums: HashMap<StackLines, PauseTotal>,
     /// Pauses of locations with little time, and of unknown ones.
     other: PauseTotal,
 }
 
 impl LocationSums {
-    pub(super) fn add(&mut self, place: Option<LocationIndex>, duration_ns: u64) {
+    pub(super) fn add(&mut self, place: Option<StackLines>, duration_ns: u64) {
         let Some(place) = place else {
             return self.other.add(duration_ns);
         };
@@ -130,7 +93,7 @@ impl LocationSums {
 
     /// Merges the half with the least time into `other`.
     fn halve(&mut self) {
-        let mut times: Vec<(u64, LocationIndex)> =
+        let mut times: Vec<(u64, StackLines)> =
             self.sums.iter().map(|(place, sum)| (sum.time_ns, *place)).collect();
         times.sort_unstable();
         for (_, place) in times.iter().take(SUMMED / 2) {
@@ -146,10 +109,10 @@ impl LocationSums {
         places: &LocationTable,
         most: usize,
     ) -> (Vec<LineFigures>, PauseTotal) {
-        let mut by_line: HashMap<u32, (PauseTotal, (u64, LocationIndex))> = HashMap::new();
+        let mut by_line: HashMap<LocationId, (PauseTotal, (u64, StackLines))> = HashMap::new();
         for (place, sum) in &self.sums {
             let time = (sum.time_ns, *place);
-            let (all, longest) = by_line.entry(place.line()).or_insert((*sum, time));
+            let (all, longest) = by_line.entry(place.shown()).or_insert((*sum, time));
             if *longest != time {
                 all.add_all(sum);
                 *longest = time.max(*longest);
@@ -205,6 +168,7 @@ pub(super) fn first_bytes(text: &str, most: usize) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::paths;
 
     fn frame(id: FrameId) -> Frame {
         Frame {

@@ -1,10 +1,11 @@
 //! The log of long pauses.
 
 use super::LONG_PAUSES;
-use super::locations::{LocationIndex, LocationTable};
+use super::locations::LocationTable;
 use super::recorder_cost::WallClock;
 use super::snapshot::LongPause;
 use crate::accumulate::pause_sums::known_generation;
+use crate::accumulate::stacks::StackLines;
 use gctrace_event::Pause;
 use std::collections::VecDeque;
 
@@ -19,7 +20,7 @@ pub(super) struct LongPauses {
 struct LongPauseEntry {
     pause: Pause,
     rank: Option<u32>,
-    place: Option<LocationIndex>,
+    place: Option<StackLines>,
 }
 
 impl LongPauses {
@@ -34,7 +35,7 @@ impl LongPauses {
     }
 
     /// Adds a pause of a process with this rank.
-    pub(super) fn add(&mut self, pause: &Pause, rank: Option<u32>, place: Option<LocationIndex>) {
+    pub(super) fn add(&mut self, pause: &Pause, rank: Option<u32>, place: Option<StackLines>) {
         if pause.duration_ns() < self.from_ns {
             return;
         }

@@ -1,7 +1,7 @@
 //! The part of a report about explicit cleanup: `gc.collect()` and PyTorch's `empty_cache()`.
 
 use super::{Basis, Location};
-use crate::time::{add_to, sum};
+use crate::time::{add_known, add_to, sum};
 use gctrace_stats::ratio;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -348,12 +348,5 @@ impl CleanupSite {
     #[must_use]
     pub fn each(&self, sum: u64) -> u64 {
         sum.checked_div(self.calls).unwrap_or(0)
-    }
-}
-
-/// Sums what is known.
-fn add_known(sum: &mut Option<u64>, more: Option<u64>) {
-    if let Some(more) = more {
-        add_to(sum.get_or_insert(0), more);
     }
 }

@@ -4,7 +4,7 @@ use super::figures::{CYCLES_REPORTED, KINDS_REPORTED};
 use crate::report::{
     Basis, GarbageCycle, GarbageEstimate, GarbageKind, GarbageReport, ProcessReport,
 };
-use crate::time::add_to;
+use crate::time::{add_known, add_to};
 use gctrace_stats::{float, ratio};
 use std::cmp::Reverse;
 
@@ -35,15 +35,15 @@ fn merge(sum: &mut GarbageReport, other: GarbageReport) {
     add_to(&mut sum.other_objects, other.other_objects);
     add_to(&mut sum.cycle_garbage, other.cycle_garbage);
     add_to(&mut sum.other_cycle_objects, other.other_cycle_objects);
-    sum.bytes = known(sum.bytes, other.bytes);
-    sum.device_bytes = known(sum.device_bytes, other.device_bytes);
-    sum.cost_ns = known(sum.cost_ns, other.cost_ns);
+    add_known(&mut sum.bytes, other.bytes);
+    add_known(&mut sum.device_bytes, other.device_bytes);
+    add_known(&mut sum.cost_ns, other.cost_ns);
     (sum.steps, sum.verdict) = (None, None);
     for kind in other.kinds {
         match sum.kinds.iter_mut().find(|total| is_same(total, &kind)) {
             Some(total) => {
                 add_to(&mut total.objects, kind.objects);
-                total.bytes = known(total.bytes, kind.bytes);
+                add_known(&mut total.bytes, kind.bytes);
                 total.estimate = estimates(total.estimate, kind.estimate);
                 total.births = match (total.births.take(), kind.births) {
                     (Some(one), Some(other)) => Some(one.and(other)),
@@ -75,7 +75,7 @@ fn merge_cycles(sum: &mut GarbageReport, other: Option<Vec<GarbageCycle>>) {
                 add_to(&mut total.count, cycle.count);
                 add_to(&mut total.objects, cycle.objects);
                 add_to(&mut total.held_objects, cycle.held_objects);
-                total.bytes = known(total.bytes, cycle.bytes);
+                add_known(&mut total.bytes, cycle.bytes);
                 total.estimate = estimates(total.estimate, cycle.estimate);
             }
             None => cycles.push(cycle),
@@ -98,13 +98,6 @@ fn is_same(one: &GarbageKind, other: &GarbageKind) -> bool {
 }
 
 /// The sum of the known ones.
-fn known(one: Option<u64>, other: Option<u64>) -> Option<u64> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(one.saturating_add(other)),
-        (one, other) => one.or(other),
-    }
-}
-
 fn estimates(
     one: Option<GarbageEstimate>,
     other: Option<GarbageEstimate>,

@@ -212,10 +212,21 @@ fn readings_while_a_process_exits_are_no_trend() {
 #[test]
 fn device_memory_grows_below_what_a_step_takes() {
     let mut watch = LeakWatch::default();
+    let memory = |at_ns, device, allocated| DeviceMemory {
+        pid: 1,
+        tid: 1,
+        at_ns,
+        device_type: 1,
+        device,
+        bytes: 0,
+        allocated,
+        reserved: allocated,
+    };
     for at_ms in (0..600_000_u64).step_by(50) {
         let step = (at_ms / 50 % 10) << 28;
-        watch.device(at_ms * S / 1_000, (1, 0), (1 << 30) + step + (at_ms << 10));
-        watch.device(at_ms * S / 1_000, (1, 1), 1 << 30);
+        for (device, allocated) in [(0, (1 << 30) + step + (at_ms << 10)), (1, 1 << 30)] {
+            watch.device(&memory(at_ms * S / 1_000, device, allocated));
+        }
     }
     let device = watch.trend(&life(600)).unwrap().device.unwrap();
     assert!(device.rises && (device.per_s - 1_024_000.0).abs() < 20_000.0, "{device:?}");

@@ -85,7 +85,7 @@ impl<'a> StackRanking<'a> {
         lines.automatic_partial_total.add_all(&partial);
         if node.cut {
             self.lines.stack_too_deep.add_all(&total);
-            if node.own_line.is_none() {
+            if node.lines.own_line.is_none() {
                 self.lines.own_line_too_deep.add_all(&total);
             }
         }
@@ -93,11 +93,11 @@ impl<'a> StackRanking<'a> {
             self.lines.unreadable.add_all(&total);
         }
         self.add_libraries(node_id, &total);
-        let own_line = node.own_line.unwrap_or(node.line);
+        let (line, own_line) = (node.lines.line, node.lines.shown());
         self.stacks.entry(node_id).or_default().merge(sums);
-        let innermost = self.innermost.entry(node.line).or_default();
-        innermost.add(sums, Some(own_line).filter(|own_line| *own_line != node.line));
-        let executed = Some(node.line).filter(|line| *line != own_line);
+        let innermost = self.innermost.entry(line).or_default();
+        innermost.add(sums, Some(own_line).filter(|own_line| *own_line != line));
+        let executed = Some(line).filter(|line| *line != own_line);
         let group = self.own_lines.entry(own_line).or_default();
         group.add(sums, executed);
         if let Some(module) = self.tree.imported(node) {

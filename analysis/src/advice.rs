@@ -144,7 +144,7 @@ fn swapped_out(report: &Report) -> Option<Candidate> {
     let waited = report.counters.as_ref()?.major_fault_pauses;
     is_worth(report, waited).then(|| Candidate {
         id: AdviceId::SwappedOut,
-        effect: AdviceEffect { saves_at_most_ns: Some(waited.time_ns), ..AdviceEffect::default() },
+        effect: AdviceEffect::saves(waited.time_ns),
     })
 }
 

@@ -17,7 +17,7 @@ pub mod samples;
 pub(crate) mod verdict;
 pub(crate) mod waits;
 
-use crate::report::Report;
+use crate::report::{Advice, AdviceEffect, AdviceId, Basis, Report};
 
 /// The risk of calling `gc.collect()` no more.
 const EXPLICIT_CALLS_RISK: &str = "A call before a phase that needs a lot of memory may be \
@@ -55,11 +55,27 @@ pub fn command(report: &Report) -> String {
 /// The text of an advice; `code` and `risk` are empty where there are none. The action is a clause, and what
 /// to type where that is short.
 #[derive(Default)]
-struct AdviceText {
-    action: String,
-    why: String,
-    code: String,
-    risk: String,
+pub(crate) struct AdviceText {
+    pub(crate) action: String,
+    pub(crate) why: String,
+    pub(crate) code: String,
+    pub(crate) risk: String,
+}
+
+impl AdviceText {
+    /// The advice of this text; the effect is predicted.
+    pub(crate) fn advice(self, id: AdviceId, effect: AdviceEffect) -> Advice {
+        let some = |text: String| (!text.is_empty()).then_some(text);
+        Advice {
+            id,
+            action: self.action,
+            why: self.why,
+            code: some(self.code),
+            risk: some(self.risk),
+            effect,
+            basis: Basis::Predicted,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -2,10 +2,10 @@
 
 use crate::paths::common_directory;
 use crate::report::{
-    Advice, AdviceEffect, AdviceId, Basis, IdleCause, IdleLedger, IdleRow, Report,
+    Advice, AdviceEffect, AdviceId, IdleCause, IdleLedger, IdleRow, Report,
 };
 use crate::units::{duration, percent};
-use crate::words::places;
+use crate::words::{AdviceText, places};
 
 /// Advice on each cause of idle time that has a remedy, then on the host's own work. `advised` names what is advised
 /// already.
@@ -33,8 +33,7 @@ fn of_row(ledger: &IdleLedger, row: &IdleRow) -> Option<Advice> {
         python.or_else(|| place.code.function.clone())
     });
     let at = place.map_or(String::new(), |place| format!(" (at {place})"));
-    Some(Advice {
-        id: AdviceId::KeepGpuBusy,
+    let text = AdviceText {
         action: format!("{remedy}{at}"),
         why: format!(
             "The GPU was idle for {} of {} because of {}: {} of its idle time.",
@@ -43,9 +42,7 @@ fn of_row(ledger: &IdleLedger, row: &IdleRow) -> Option<Advice> {
             row.cause,
             percent(row.time_ns as f64 / ledger.idle_ns.max(1) as f64),
         ),
-        code: None,
-        risk: None,
-        effect: AdviceEffect { saves_at_most_ns: Some(saves_ns), ..AdviceEffect::default() },
-        basis: Basis::Predicted,
-    })
+        ..AdviceText::default()
+    };
+    Some(text.advice(AdviceId::KeepGpuBusy, AdviceEffect::saves(saves_ns)))
 }

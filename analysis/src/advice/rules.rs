@@ -147,13 +147,7 @@ fn candidate(
     usual: Option<UsualGain>,
     settings: Option<String>,
 ) -> Candidate {
-    let effect = AdviceEffect {
-        saves_at_most_ns: Some(bound_ns),
-        usual,
-        settings,
-        ..AdviceEffect::default()
-    };
-    Candidate { id, effect }
+    Candidate { id, effect: AdviceEffect { usual, settings, ..AdviceEffect::saves(bound_ns) } }
 }
 
 fn is_worth(ns: u64, of_ns: u64) -> bool {

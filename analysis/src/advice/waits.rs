@@ -1,7 +1,7 @@
 //! Advice on what a main thread waits for: training's for data, any for the GIL or a lock.
 
 use crate::report::{
-    Advice, AdviceEffect, AdviceId, Basis, CpuReport, IdleCause, Location, MainThreadReport,
+    Advice, AdviceEffect, AdviceId, CpuReport, IdleCause, Location, MainThreadReport,
     MeanwhileReport, OffCpuLine, OthersDid, Report,
 };
 use crate::time::sum;
@@ -70,16 +70,7 @@ pub(super) fn advice(report: &Report) -> Vec<Advice> {
             let at_most_ns = waited_ns.min(idle_ns.unwrap_or(u64::MAX));
             is_worth(at_most_ns, main).then(|| {
                 let words = words(&remedy, main, places, waited_ns);
-                let saves_at_most_ns = Some(at_most_ns);
-                Advice {
-                    id,
-                    action: words.action,
-                    why: words.why,
-                    code: words.code,
-                    risk: words.risk,
-                    effect: AdviceEffect { saves_at_most_ns, ..AdviceEffect::default() },
-                    basis: Basis::Predicted,
-                }
+                words.advice(id, AdviceEffect::saves(at_most_ns))
             })
         })
         .collect();

@@ -42,6 +42,13 @@ pub struct AdviceEffect {
     pub settings: Option<String>,
 }
 
+impl AdviceEffect {
+    /// That it saves so much time, at most, in ns.
+    pub(crate) fn saves(at_most_ns: u64) -> Self {
+        Self { saves_at_most_ns: Some(at_most_ns), ..Self::default() }
+    }
+}
+
 /// What a change saved in measured programs of the same kind, as shares of the CPU time of their collections;
 /// negative where they took longer (docs/measurements/rules.md).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]

@@ -4,7 +4,7 @@ use super::places::library_switch;
 use super::{AdviceText, EXPLICIT_EVERY, FREEZE_RISK, broken_cycles, callback, memory, places};
 use crate::advice::facts::Facts;
 use crate::report::{
-    Advice, AdviceEffect, AdviceId, Basis, CleanupSite, PauseTotal, PhaseReport, ProcessReport,
+    Advice, AdviceEffect, AdviceId, CleanupSite, PauseTotal, PhaseReport, ProcessReport,
     Report, TrainingMark,
 };
 use crate::units::{counted, duration, percent};
@@ -38,16 +38,7 @@ pub(crate) fn advice(id: AdviceId, effect: AdviceEffect, report: &Report) -> Adv
             AdviceText::default()
         }
     };
-    let some = |text: String| (!text.is_empty()).then_some(text);
-    Advice {
-        id,
-        action: text.action,
-        why: text.why,
-        code: some(text.code),
-        risk: some(text.risk),
-        effect,
-        basis: Basis::Predicted,
-    }
+    text.advice(id, effect)
 }
 
 /// What a change saves, as far as it is known: `up to 11.6 s of 23.2 s`; `None` if it saves no time.

@@ -1,5 +1,6 @@
 //! The words of advice on what training's main thread waits for.
 
+use super::AdviceText;
 use super::samples::{ShortPlaces, waiting, workers_in_short};
 use crate::report::{Location, MainThreadReport, OthersDid};
 use crate::units::{counted, duration, percent};
@@ -28,21 +29,13 @@ pub(crate) enum WaitRemedy<'a> {
     Gil { share: f64, line: &'a Location },
 }
 
-/// The sentences of an advice.
-pub(crate) struct WaitWords {
-    pub(crate) action: String,
-    pub(crate) why: String,
-    pub(crate) code: Option<String>,
-    pub(crate) risk: Option<String>,
-}
-
 /// `waited_ns`: how long training waited for it.
 pub(crate) fn words(
     remedy: &WaitRemedy<'_>,
     main: &MainThreadReport,
     places: ShortPlaces<'_>,
     waited_ns: u64,
-) -> WaitWords {
+) -> AdviceText {
     let who = if main.training { "training" } else { "the main thread" };
     let (change, evidence) = change(remedy, places, who, waited_ns);
     let whole_ns = main.interval_ns;
@@ -63,11 +56,11 @@ pub(crate) fn words(
     };
     let meanwhile = main.workers.as_ref().and_then(|of| workers_in_short(of, places));
     let meanwhile = meanwhile.filter(|_| main.loading.is_none()).unwrap_or_default();
-    WaitWords {
+    AdviceText {
         action: format!("{change}: {evidence}."),
         why: format!("{waits}{}", sentence(&meanwhile)),
         code: code(remedy),
-        risk: risk(remedy).map(str::to_owned),
+        risk: risk(remedy).to_owned(),
     }
 }
 
@@ -185,32 +178,32 @@ fn less_there(did: &OthersDid<'_>, at: &str) -> String {
     }
 }
 
-fn code(remedy: &WaitRemedy<'_>) -> Option<String> {
+fn code(remedy: &WaitRemedy<'_>) -> String {
     let loader = |workers: u64| {
         format!(
             "# in PyTorch:\nloader = DataLoader(dataset, num_workers={workers}, persistent_workers=True)"
         )
     };
     match remedy {
-        WaitRemedy::MoreWorkers { enough, .. } => Some(loader(*enough)),
-        WaitRemedy::FirstWorkers { workers, .. } => workers.map(loader),
-        WaitRemedy::CollectLess { .. } => Some(
+        WaitRemedy::MoreWorkers { enough, .. } => loader(*enough),
+        WaitRemedy::FirstWorkers { workers: Some(workers), .. } => loader(*workers),
+        WaitRemedy::CollectLess { .. } => {
             "import gc\n# in the parent, before the workers start:\ngc.collect()\ngc.freeze()\n\
              # in PyTorch, in the workers:\nloader = DataLoader(dataset, num_workers=..., worker_init_fn=lambda _: gc.disable())"
-                .to_owned(),
-        ),
-        _ => None,
+                .to_owned()
+        }
+        _ => String::new(),
     }
 }
 
-fn risk(remedy: &WaitRemedy<'_>) -> Option<&'static str> {
+fn risk(remedy: &WaitRemedy<'_>) -> &'static str {
     match remedy {
         WaitRemedy::MoreWorkers { .. } | WaitRemedy::FirstWorkers { workers: Some(_), .. } => {
-            Some("Each worker takes memory: its own copy of what it writes to, and its batches.")
+            "Each worker takes memory: its own copy of what it writes to, and its batches."
         }
         WaitRemedy::CollectLess { .. } => {
-            Some("Without collections, cycles that the workers make stay in memory until they end.")
+            "Without collections, cycles that the workers make stay in memory until they end."
         }
-        _ => None,
+        _ => "",
     }
 }

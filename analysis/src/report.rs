@@ -30,28 +30,39 @@ macro_rules! serialized_as_text {
 }
 
 mod advice;
+mod allocations;
 mod by_cause;
 mod cause;
 mod cleanup;
 mod clocks;
 mod condense;
-mod counters;
 mod cpu;
 mod evidence;
 mod findings;
 mod garbage;
 mod gpu_bounds;
 mod gpu_devices;
-mod gpus;
 mod idle;
-mod layers;
 mod lines;
 mod phases;
 mod processes;
 mod ranks;
 mod steps;
 
+pub use crate::counters::{CounterReport, CountersReport};
+pub use crate::cuda::{CudaFunction, CudaReport, DeviceMemoryReport};
+pub use crate::figure::{Basis, Location, PauseTotal};
+pub use crate::freeze::AfterFreeze;
+pub use crate::gpu_samples::{GpuFigure, GpuProcessReport, GpuReport, ThrottleShare};
+pub use crate::growth::{GrowthPoint, GrowthReport, Prediction};
+pub use crate::layers::{
+    LatestLayers, LayerDevice, LayerReport, LayerTotals, LayersPoint, LayersReport,
+};
+pub use crate::leak_watch::{GrowingLine, HeapTrend, MemoryRise, ReachesLimit, Trend};
+pub use crate::memory::MemoryReport;
+pub use crate::pressure::{ArenasReport, PressureReport};
 pub use advice::{Advice, AdviceEffect, AdviceId, UsualGain};
+pub use allocations::{AllocatingLine, AllocationsReport, SizeClass};
 pub use by_cause::ByCause;
 pub use cause::{
     CauseReport, DeviceCost, GpuCost, PauseCostParts, PauseCostReport, StepEvidenceReport,
@@ -63,10 +74,6 @@ pub use cleanup::{
 };
 pub use clocks::{AlignedBy, ClockReport, NotMerged, RecognizedBy};
 pub use condense::DESCRIBED_TRACES;
-pub use counters::{
-    AllocatingLine, AllocationsReport, ArenasReport, CounterReport, CountersReport, PressureReport,
-    SizeClass,
-};
 pub(crate) use cpu::OthersDid;
 pub use cpu::{
     CalledSamples, CpuFile, CpuLine, CpuReport, LoadingReport, MainThreadReport, MeanwhileLine,
@@ -74,40 +81,33 @@ pub use cpu::{
 };
 pub use evidence::{
     CpuTime, DeletedGeneration, DeletedReport, ExplicitCallsReport, FreedNothingReport,
-    GrowingLine, GrowthPoint, GrowthReport, HeapTrend, MemoryRise, MissingData, OmittedGpuReport,
-    OverheadReport, PauseTotal, PausesReport, Prediction, ProbeReport, ReachesLimit, StopTheWorld,
-    Trend, UnseenReport, WorstPause,
+    MissingData, OmittedGpuReport, OverheadReport, PausesReport, ProbeReport, StopTheWorld,
+    UnseenReport, WorstPause,
 };
 pub use findings::{
     BoundsLimit, MainCycles, MergeNote, NoComparison, NoErrorBar, NotCovered, NotMergedReason,
 };
 pub use garbage::{
-    AfterFreeze, BirthLine, BirthLines, CycleShape, GarbageCycle, GarbageEdge, GarbageEstimate,
-    GarbageKind, GarbageReport, PerStep,
+    BirthLine, BirthLines, CycleShape, GarbageCycle, GarbageEdge, GarbageEstimate, GarbageKind,
+    GarbageReport, PerStep,
 };
 pub use gpu_bounds::{BoundsReport, BoundsRule, ProcessBounds, RuleBounds};
 pub use gpu_devices::{
     DepthPoint, DepthReport, DeviceId, DeviceLaunching, DeviceReport, GpuWorkReport, IgnoredWork,
     LatencyReport, LaunchingReport, NotReplayed, StreamIdle, StreamReport, TemporalBreakdown,
 };
-pub use gpus::{
-    CudaFunction, CudaReport, DeviceMemoryReport, GpuFigure, GpuProcessReport, GpuReport,
-    ThrottleShare,
-};
 pub use idle::{
     CodePlace, IdleCause, IdleGap, IdleLedger, IdlePart, IdlePlace, IdleRow, LateRank, RankWait,
 };
-pub use layers::{LatestLayers, LayerDevice, LayerReport, LayerTotals, LayersPoint, LayersReport};
 pub use lines::{
-    CalledReport, LibraryReport, LineReport, LineTotal, LinesReport, Location, StackReport,
-    TrainingLibrary,
+    CalledReport, LibraryReport, LineReport, LineTotal, LinesReport, StackReport, TrainingLibrary,
 };
 pub use phases::{
     JudgedPhase, PhaseReport, PhasesReport, TrainingMark, TrainingPart, TrainingSeries,
 };
 pub use processes::{
-    InterpreterReport, MemoryReport, ProcessReport, RecordedReport, SettingsReport, Sources,
-    TraceReport, TraceWriter,
+    InterpreterReport, ProcessReport, RecordedReport, SettingsReport, Sources, TraceReport,
+    TraceWriter,
 };
 pub use ranks::{
     CollectiveWaits, CollectivesReport, CommunicatorKind, CommunicatorReport, HostOutlier,
@@ -126,19 +126,6 @@ use std::fmt;
 
 /// Name and version of the schema, the value of `schema` in a report.
 pub const SCHEMA: &str = "gctrace.report/3";
-
-/// What a figure rests on: a measurement, a model, or a change that was not made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Basis {
-    /// Read off a clock or a counter.
-    Measured,
-    /// Derived from measurements with an assumption that the description states.
-    #[default]
-    Inferred,
-    /// The expected result of a change that has not been made.
-    Predicted,
-}
 
 /// The report of `gctrace analyze` over one or more traces. Names end in the unit: `_ns`
 /// nanoseconds, `_per_s` per second, `_ratio` a share of 1, `_bytes` bytes; a number without such

@@ -3,7 +3,7 @@
 mod evidence;
 mod traces;
 
-use crate::accumulate::counters::CounterSums;
+use crate::accumulate::garbage;
 use crate::accumulate::pause_sums::{REASONS, known_generation};
 use crate::accumulate::process::{OtherRecords, ProcessState};
 use crate::accumulate::stacks::{RankingLimits, StackRanking};
@@ -11,9 +11,9 @@ use crate::accumulate::tally::PauseTally;
 use crate::accumulate::trace_state::TraceState;
 use crate::accumulate::unlisted::UnlistedSums;
 use crate::accumulate::worst_pauses::WorstPauseEntry;
-use crate::accumulate::{garbage, pressure};
 use crate::advice;
 use crate::analysis::Analysis;
+use crate::counters::CounterSums;
 use crate::time::{add_to, sum};
 use gctrace_stats::ratio;
 
@@ -28,7 +28,7 @@ use crate::report::{
     StepReport, Totals, TraceReport, TrainingSeries, Verdict, WorstPause,
 };
 use crate::time::{after, duration};
-use crate::{gpu, verdict, words};
+use crate::{cuda, gpu, pressure, verdict, words};
 use std::collections::{HashMap, HashSet};
 use std::num::NonZeroUsize;
 
@@ -89,9 +89,7 @@ impl Analysis {
             0 | 1 => verdict,
             _ => Verdict { level: Level::Unknown, ..verdict },
         };
-        let cuda = crate::accumulate::cuda::report(
-            self.traces.iter().map(|trace| &trace.cuda).enumerate(),
-        );
+        let cuda = cuda::report(self.traces.iter().map(|trace| &trace.cuda).enumerate());
         let mut report = Report {
             schema: SCHEMA.to_owned(),
             gctrace: env!("CARGO_PKG_VERSION").to_owned(),

@@ -1,7 +1,7 @@
 //! What grows by line of birth: the series of each line of what is alive, judged as the process's own.
 
-use super::leak_watch::{LowestSeries, WatchedLife, part_trend};
 use super::stacks::{MovedNodes, NodeId, StackTree};
+use crate::leak_watch::{LowestSeries, WatchedLife, part_trend};
 use crate::report::{GrowingLine, HeapTrend, Trend};
 use gctrace_event::AliveLines;
 use std::collections::BTreeMap;

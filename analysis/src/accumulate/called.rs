@@ -1,7 +1,7 @@
 //! The program's functions that collections of one process called.
 
-use super::ranked;
 use super::stacks::{MovedNodes, NodeId, StackTree};
+use crate::bounded::ranked;
 use crate::report::CalledReport;
 use crate::time::add_to;
 use gctrace_event::{Called, CalledKind};

@@ -6,9 +6,9 @@
 //! falls. The line is that of the `gc.collect()` before it on the same thread, if there is one; programs
 //! call the two together.
 
-use super::cuda::CUDA_DEVICE;
-use super::ranked;
 use super::stacks::{MovedNodes, NodeId, StackTree};
+use crate::bounded::ranked;
+use crate::cuda::CUDA_DEVICE;
 use crate::report::{
     Basis, CleanupCall, CleanupReport, CleanupScale, CleanupSite, CleanupTotal, Location,
     OutOfMemory,

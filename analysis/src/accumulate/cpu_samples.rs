@@ -1,7 +1,7 @@
 //! What the threads of one process executed, by samples.
 
 use super::stacks::{MovedNodes, NodeId, StackTree};
-use super::{ranked, within_bound};
+use crate::bounded::{ranked, within_bound};
 use crate::report::{CalledSamples, CpuFile, CpuLine, CpuReport, Location};
 use crate::time::{add_to, sum};
 use gctrace_event::CpuSamples;

@@ -2,10 +2,10 @@
 
 use super::meanwhile::Meanwhile;
 use super::off_cpu::{LISTED, is_fetch, is_own_lock};
-use super::ranked;
 use super::stacks::StackTree;
 use super::thread_activity::ThreadActivity;
 use super::thread_spans::{ThreadDid, ThreadSpan};
+use crate::bounded::ranked;
 use crate::paths::package;
 use crate::report::{CpuLine, LoadingReport, Location, MainThreadReport, PackageSamples};
 use crate::time::{add_to, sum};

@@ -1,10 +1,10 @@
 //! What other threads and processes did while a main thread waited for them.
 
 use super::off_cpu::LISTED;
-use super::ranked;
 use super::stacks::StackTree;
 use super::thread_activity::ThreadActivity;
 use super::thread_spans::{ThreadDid, ThreadSpan};
+use crate::bounded::ranked;
 use crate::report::{MeanwhileLine, MeanwhileReport};
 use crate::time::intervals::Intervals;
 use crate::time::sum;

@@ -1,7 +1,7 @@
 //! Times off the CPU by what was waited for, and where.
 
-use super::ranked;
 use super::stacks::{NodeId, StackTree};
+use crate::bounded::ranked;
 use crate::report::{Location, OffCpuLine};
 use crate::time::{add_to, sum};
 use gctrace_event::OffCpuReason;

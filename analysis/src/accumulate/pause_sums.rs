@@ -31,27 +31,6 @@ pub(crate) fn reason_index(reason: GcReason) -> usize {
     }
 }
 
-impl PauseTotal {
-    /// Counts one pause of this length.
-    pub(crate) fn add(&mut self, time_ns: u64) {
-        self.add_all(&Self { count: 1, time_ns });
-    }
-
-    /// Adds the totals of other pauses.
-    pub(crate) fn add_all(&mut self, other: &Self) {
-        add_to(&mut self.count, other.count);
-        add_to(&mut self.time_ns, other.time_ns);
-    }
-}
-
-impl<'a> FromIterator<&'a PauseTotal> for PauseTotal {
-    fn from_iter<T: IntoIterator<Item = &'a PauseTotal>>(totals: T) -> Self {
-        let mut sum = Self::default();
-        totals.into_iter().for_each(|total| sum.add_all(total));
-        sum
-    }
-}
-
 /// Sums over some pauses.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PauseSums {

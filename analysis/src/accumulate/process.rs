@@ -1,19 +1,20 @@
 //! The state of one process while a trace is read: its sums, and what only the report shows.
 
+use crate::accumulate::Keep;
 use crate::accumulate::alive::AliveByLine;
 use crate::accumulate::allocations::LastAllocations;
 use crate::accumulate::called::CalledSums;
 use crate::accumulate::cleanup::CleanupSums;
-use crate::accumulate::counters::CounterSums;
 use crate::accumulate::cpu_samples::CpuSums;
 use crate::accumulate::cpu_waits::CpuWaits;
 use crate::accumulate::explicit::ExplicitCalls;
-use crate::accumulate::layers::LayerSums;
 use crate::accumulate::pause_sums::reason_index;
 use crate::accumulate::process_sums::ProcessSums;
 use crate::accumulate::stacks::{NodeId, RankingLimits, StackRanking, StackTree, TraceStacks};
 use crate::accumulate::tally::PauseTally;
-use crate::accumulate::{Keep, growth};
+use crate::counters::CounterSums;
+use crate::growth;
+use crate::layers::LayerSums;
 use crate::report::{
     Basis, CleanupScale, CpuReport, HeapTrend, InterpreterReport, LinesReport, PressureReport,
     ProcessReport, SettingsReport, Workload,

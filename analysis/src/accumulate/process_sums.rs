@@ -1,13 +1,13 @@
 //! State and sums of one process, and the process that a record belongs to.
 
 use super::Keep;
-use super::freeze::FreezeWatch;
 use super::garbage::GarbageSums;
-use super::growth::GrowthState;
 use super::interval_union::IntervalUnion;
-use super::leak_watch::{LeakWatch, WatchedLife};
-use super::memory::MemorySums;
-use super::pressure::PressureSums;
+use crate::freeze::FreezeWatch;
+use crate::growth::GrowthState;
+use crate::leak_watch::{LeakWatch, WatchedLife};
+use crate::memory::MemorySums;
+use crate::pressure::PressureSums;
 use gctrace_event::{GcSettings, Interpreter, Pause, Pressure, Process, ProcessExit, Record};
 use std::collections::HashMap;
 

@@ -2,10 +2,10 @@
 //!
 //! Owns the difference between timestamps of a trace and Unix time.
 
-use crate::accumulate::cuda::CudaSums;
-use crate::accumulate::gpu_samples::GpuSamples;
 use crate::accumulate::unlisted::UnlistedSums;
+use crate::cuda::CudaSums;
 use crate::distribution::Distribution;
+use crate::gpu_samples::GpuSamples;
 use crate::report::{PauseTotal, RecordedReport, Sources, TraceWriter};
 use crate::spans::FirstToLast;
 use crate::time::{add_to, extend};

@@ -75,7 +75,7 @@ impl UnlistedProcesses {
     }
 
     pub(crate) fn add_counters(&mut self, trace: usize, whole: ProcessCounters) {
-        let mut counter_sums = crate::accumulate::counters::CounterSums::default();
+        let mut counter_sums = crate::counters::CounterSums::default();
         counter_sums.set_whole(whole);
         self.together(trace).counters.merge(&counter_sums);
     }

@@ -1,9 +1,7 @@
 //! Advice on what keeps the idlest GPU waiting, other than the collector and late data, by its ledger.
 
 use crate::paths::common_directory;
-use crate::report::{
-    Advice, AdviceEffect, AdviceId, IdleCause, IdleLedger, IdleRow, Report,
-};
+use crate::report::{Advice, AdviceEffect, AdviceId, IdleCause, IdleLedger, IdleRow, Report};
 use crate::units::{duration, percent};
 use crate::words::{AdviceText, places};
 

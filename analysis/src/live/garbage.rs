@@ -6,8 +6,8 @@ use super::snapshot::{
     SelectedGarbage, TrendFigures,
 };
 use crate::accumulate::garbage::GarbageSums;
-use crate::accumulate::pressure::{PressureSums, arena_bytes, balance};
 use crate::accumulate::process_sums::ProcessSums;
+use crate::pressure::{PressureSums, arena_bytes, balance};
 use crate::report::{GarbageCycle, GarbageEdge, GarbageKind, HeapTrend, Trend};
 
 /// Kinds and cycles in the details.

@@ -1,10 +1,10 @@
 //! GPUs as NVML reports them: the latest figures of each, and its utilization of the last minute.
-//! `accumulate/gpu_samples.rs` sums up all samples of a trace, of which nothing is shown here.
+//! `gpu_samples.rs` sums up all samples of a trace, of which nothing is shown here.
 
 use super::locations::first_bytes;
 use super::ring::{BUCKET_NS, BucketRing, bucket};
 use super::snapshot::GpuFigures;
-use crate::accumulate::within_bound;
+use crate::bounded::within_bound;
 use gctrace_event::{GpuDevice, GpuProcess, GpuSample};
 use std::collections::BTreeMap;
 

@@ -6,10 +6,10 @@
 use super::device_work::LiveDeviceWork;
 use super::history::PauseHistory;
 use super::snapshot::ProcessGpu;
-use crate::accumulate::cuda::CUDA_DEVICE;
 use crate::accumulate::interval_union::IntervalUnion;
-use crate::accumulate::leak_watch::AllocatedMemory;
-use crate::accumulate::within_bound;
+use crate::bounded::within_bound;
+use crate::cuda::CUDA_DEVICE;
+use crate::leak_watch::AllocatedMemory;
 use std::collections::BTreeMap;
 
 /// Devices of one process; a host has sixteen.

@@ -236,19 +236,3 @@ pub enum CycleShape {
     /// Any other, or of unknown types.
     Other,
 }
-
-/// What is still freed after `gc.freeze()`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct AfterFreeze {
-    /// Always inferred: a full collection went through less than half of what the one before left.
-    pub basis: Basis,
-    /// Time of that collection, in ns after the start of the recording; the freeze was before.
-    pub after_start_ns: u64,
-    /// Objects that were left before and not gone through since: frozen, or freed by their
-    /// references meanwhile. Cycles among frozen objects are never freed.
-    pub frozen_objects: u64,
-    /// Automatic collections since.
-    pub collections: u64,
-    /// Objects that these freed.
-    pub freed: u64,
-}

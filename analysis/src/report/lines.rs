@@ -1,6 +1,6 @@
 //! The part of a report about Python lines and stacks that trigger collections.
 
-use super::PauseTotal;
+use super::{Location, PauseTotal};
 use gctrace_event::CalledKind;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -145,22 +145,6 @@ impl TrainingLibrary {
     pub fn skips_full_collections(self) -> bool {
         matches!(self, Self::Torchtitan | Self::OlmoCore | Self::Torchtnt)
     }
-}
-
-/// A line of Python code, identified by file, function and line number.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
-pub struct Location {
-    /// File (`co_filename`); empty for unknown frames.
-    pub file: String,
-    /// Qualified name of the function (CPython 3.11 and later) or its name.
-    /// `[outer frames not recorded]` and `[frame not readable]` stand for unknown frames,
-    /// `[import]` for a stack in the import system alone.
-    pub function: String,
-    /// Line number within the file; `null` if unknown.
-    pub line: Option<u32>,
-    /// Whether the file belongs to the standard library or an installed package, judged by its
-    /// path.
-    pub library: bool,
 }
 
 /// Count and time of the pauses that one line triggered.

@@ -4,8 +4,8 @@ use super::places::library_switch;
 use super::{AdviceText, EXPLICIT_EVERY, FREEZE_RISK, broken_cycles, callback, memory, places};
 use crate::advice::facts::Facts;
 use crate::report::{
-    Advice, AdviceEffect, AdviceId, CleanupSite, PauseTotal, PhaseReport, ProcessReport,
-    Report, TrainingMark,
+    Advice, AdviceEffect, AdviceId, CleanupSite, PauseTotal, PhaseReport, ProcessReport, Report,
+    TrainingMark,
 };
 use crate::units::{counted, duration, percent};
 use gctrace_event::CollectorKind;

@@ -1,7 +1,7 @@
 use super::*;
-use crate::accumulate::leak_watch::LeakWatch;
-use crate::accumulate::leak_watch::tests::Noise;
 use crate::accumulate::stacks::TraceFrames;
+use crate::leak_watch::LeakWatch;
+use crate::leak_watch::tests::Noise;
 use gctrace_event::Frame;
 
 const S: u64 = 1_000_000_000;

@@ -1,6 +1,6 @@
 //! What is freed per training step.
 
-use crate::accumulate::growth::ThinnedSeries;
+use crate::bounded::ThinnedSeries;
 use crate::spans::StepSpan;
 use gctrace_stats::float;
 

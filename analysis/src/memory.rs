@@ -1,8 +1,31 @@
 //! Memory of one process, and what its collections gave back.
 
-use crate::report::MemoryReport;
 use crate::time::add_known;
 use gctrace_event::{GcReason, Pause};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// Memory of a process, and what its collections gave back: the objects that they freed with all that
+/// these owned.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct MemoryReport {
+    /// Resident memory as last recorded, in bytes; `null` if unknown.
+    pub resident_bytes: Option<u64>,
+    /// Memory that the process may use, in bytes: the smallest limit of its cgroups, or that of the
+    /// machine; `null` if unknown.
+    pub limit_bytes: Option<u64>,
+    /// The least of it that the C library kept in the second half of the time, in bytes: free blocks of glibc's main
+    /// heap. `null` if that is unknown.
+    pub kept_bytes: Option<u64>,
+    /// Number of collections before and after which its memory was measured.
+    pub collections: u64,
+    /// Objects that these freed; `null` without any.
+    pub freed_objects: Option<u64>,
+    /// Memory that they gave back to malloc or the kernel, in bytes; `null` without any.
+    pub freed_bytes: Option<u64>,
+    /// The most that one of them gave back, in bytes; `null` without any.
+    pub most_freed_bytes: Option<u64>,
+}
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct MemorySums {

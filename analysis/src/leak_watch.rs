@@ -3,7 +3,11 @@
 //! Never by its warm-up: the last of the [`steady_parts`] of each series, which has to be the larger part of the
 //! process's life, and to rise in both of its halves.
 
-use crate::report::{Basis, HeapTrend, MemoryRise, ReachesLimit, Trend};
+mod figures;
+
+pub use self::figures::{GrowingLine, HeapTrend, MemoryRise, ReachesLimit, Trend};
+
+use crate::figure::Basis;
 use crate::time::sum;
 use gctrace_event::DeviceMemory;
 use gctrace_stats::Estimate;

@@ -1,9 +1,87 @@
 //! How the pauses of full collections of one process grow with its heap.
 
+use crate::bounded::ThinnedSeries;
+use crate::figure::Basis;
 use crate::regression::Regression;
-use crate::report::{Basis, GrowthPoint, GrowthReport, Prediction};
 use crate::time::duration;
 use gctrace_event::{GcReason, Pause};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// How the pause of a full collection grows with the heap of one process. Collections at
+/// interpreter shutdown are omitted.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct GrowthReport {
+    /// Basis of the fit: inferred, as it assumes that the pause is linear in the number of objects.
+    pub basis: Basis,
+    /// Number of full collections with a known number of objects.
+    pub collections: u64,
+    /// The first of these collections, by start.
+    pub first: GrowthPoint,
+    /// The last of these collections, by start.
+    pub last: GrowthPoint,
+    /// The one with the most objects.
+    pub largest: GrowthPoint,
+    /// At most 64 of these collections, evenly spaced in the series, in order of time.
+    pub over_time: Vec<GrowthPoint>,
+    /// Slope of the fit: additional ns per million additional objects; `null` if the heap hardly
+    /// changed.
+    pub ns_per_million_objects: Option<f64>,
+    /// Coefficient of determination of the fit, 0 to 1; `null` without a fit.
+    pub r_squared: Option<f64>,
+    /// Predicted pause for a heap twice as large as the largest; `null` if `r_squared` is below
+    /// 0.5.
+    pub at_twice_the_heap: Option<Prediction>,
+}
+
+impl GrowthReport {
+    /// Whether the heap grew by half or more in the second half of the run. Then many of the
+    /// objects that full collections traverse are younger than any freeze after setup.
+    #[must_use]
+    pub fn still_growing(&self) -> bool {
+        /// Chosen so that the growth of a setup phase or of one epoch does not count.
+        const BY: f64 = 1.5;
+        let middle = self.at(0.5).objects;
+        gctrace_stats::ratio(self.last.objects, middle).is_some_and(|ratio| ratio >= BY)
+    }
+
+    /// The collection nearest to this share of the time between the first and the last.
+    #[must_use]
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a place in a series needs no more than 52 bits; casts of floats saturate"
+    )]
+    pub fn at(&self, ratio: f64) -> GrowthPoint {
+        let span = self.last.after_start_ns - self.first.after_start_ns;
+        let at_ns = self.first.after_start_ns + (span as f64 * ratio) as u64;
+        let distance = |point: &&GrowthPoint| point.after_start_ns.abs_diff(at_ns);
+        *self.over_time.iter().min_by_key(distance).unwrap_or(&self.last)
+    }
+}
+
+/// One full collection of a series.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct GrowthPoint {
+    /// Start, in ns after the start of the recording.
+    pub after_start_ns: u64,
+    /// Objects traversed: those left plus those freed.
+    pub objects: u64,
+    /// Length of the pause, in ns.
+    pub duration_ns: u64,
+}
+
+/// A predicted pause of a full collection.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub struct Prediction {
+    /// Always predicted, by the linear fit of the recorded collections.
+    pub basis: Basis,
+    /// Number of objects in the predicted heap: twice the largest recorded.
+    pub objects: u64,
+    /// Length of a full collection of that heap, in ns.
+    pub duration_ns: u64,
+}
 
 /// Collections kept for `over_time`.
 const SERIES: usize = 64;
@@ -100,68 +178,5 @@ impl GrowthState {
             objects,
             duration_ns: line.at(objects as f64).max(0.0) as u64,
         })
-    }
-}
-
-/// A series of any length in bounded memory: every n-th entry, n doubled whenever there is no more
-/// room; at most `ROOM` of them, evenly.
-#[derive(Debug, Clone)]
-pub(crate) struct ThinnedSeries<T, const ROOM: usize> {
-    points: Vec<T>,
-    every: u64,
-    seen: u64,
-}
-
-impl<T, const ROOM: usize> Default for ThinnedSeries<T, ROOM> {
-    fn default() -> Self {
-        Self { points: Vec::new(), every: 1, seen: 0 }
-    }
-}
-
-impl<T: Copy, const ROOM: usize> ThinnedSeries<T, ROOM> {
-    pub(crate) fn add(&mut self, point: T) {
-        if self.seen.is_multiple_of(self.every) {
-            if self.points.len() >= ROOM {
-                let mut index = 0usize;
-                self.points.retain(|_| {
-                    index += 1;
-                    !index.is_multiple_of(2)
-                });
-                self.every *= 2;
-            }
-            // Also right after thinning: the series is even, so this point is in step.
-            self.points.push(point);
-        }
-        self.seen += 1;
-    }
-
-    /// Whether every entry was kept.
-    pub(crate) fn is_whole(&self) -> bool {
-        self.every == 1
-    }
-
-    /// The entries kept, in the order in which they were added.
-    pub(crate) fn points(&self) -> &[T] {
-        &self.points
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_series_spans_the_run_evenly() {
-        const ROOM: usize = 64;
-        let mut series = ThinnedSeries::<u64, ROOM>::default();
-        for n in 0..10_000 {
-            series.add(n);
-        }
-        let kept = series.points();
-        assert!(kept.len() <= ROOM && kept.len() > ROOM / 2, "{kept:?}");
-        let step = kept[1] - kept[0];
-        assert!(kept.windows(2).all(|pair| pair[1] - pair[0] == step), "{kept:?}");
-        assert_eq!(kept[0], 0);
-        assert!(kept.last().unwrap() + step >= 10_000);
     }
 }

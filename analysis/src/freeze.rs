@@ -3,10 +3,28 @@
 //! Nothing in an interpreter counts frozen objects: a freeze is inferred from full collections that
 //! traverse much less than the previous one left.
 
-use super::growth::traversed;
-use crate::report::{AfterFreeze, Basis};
+use crate::figure::Basis;
+use crate::growth::traversed;
 use crate::time::{add_to, duration};
 use gctrace_event::{GcReason, Pause};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// What is still freed after `gc.freeze()`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct AfterFreeze {
+    /// Always inferred: a full collection went through less than half of what the one before left.
+    pub basis: Basis,
+    /// Time of that collection, in ns after the start of the recording; the freeze was before.
+    pub after_start_ns: u64,
+    /// Objects that were left before and not gone through since: frozen, or freed by their
+    /// references meanwhile. Cycles among frozen objects are never freed.
+    pub frozen_objects: u64,
+    /// Automatic collections since.
+    pub collections: u64,
+    /// Objects that these freed.
+    pub freed: u64,
+}
 
 /// A full collection shows a freeze if it traversed less than one in this many of the objects that
 /// the previous one left: programs seldom free so much at once by references alone.

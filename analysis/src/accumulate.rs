@@ -32,9 +32,10 @@ pub(crate) mod worst_pauses;
 pub(crate) const WINDOW_NS: u64 = 64_000_000_000;
 
 /// How much of the past is kept, to compare late records with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Keep {
     /// As much as memory allows; records that arrive later still count. For traces.
+    #[default]
     All,
     /// The last [`WINDOW_NS`]; records before that are not counted: for recordings without end.
     Window,

@@ -36,13 +36,10 @@ use gctrace_event::{ForeignTimes, GcReason, Pause, Record};
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
 
-/// Significant digits of percentiles over all processes.
-const DIGITS: u8 = 3;
-
 /// Sums over all traces so far. For each trace call [`Analysis::begin_trace`], [`Analysis::add`]
 /// for every item, [`Analysis::end_trace`]; then [`Analysis::settle`] and [`Analysis::report`].
 /// Traces may also be read into analyses of their own, one [appended](Analysis::append) to another.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Analysis {
     pub(crate) traces: Vec<TraceState>,
     pub(crate) processes: Vec<ProcessState>,
@@ -66,7 +63,8 @@ pub struct Analysis {
     thread_spans: Vec<TraceSpans>,
     deferred: Vec<DeferredCollections>,
     current: CurrentTrace,
-    pub(crate) threads: NonZeroUsize,
+    /// 1 unless it is set.
+    pub(crate) threads: Option<NonZeroUsize>,
 }
 
 /// State of the trace that is being read.
@@ -83,32 +81,6 @@ struct CurrentTrace {
     spans_of_threads: TraceSpans,
     /// First and last time of processes in traces of other tools.
     spans: HashMap<u32, (u64, u64)>,
-}
-
-impl Default for Analysis {
-    fn default() -> Self {
-        let tally = || PauseTally::new(DIGITS);
-        Self {
-            traces: Vec::new(),
-            processes: Vec::new(),
-            unlisted: Vec::new(),
-            all: tally(),
-            by_generation: std::array::from_fn(|_| tally()),
-            by_reason: std::array::from_fn(|_| tally()),
-            worst: WorstPauses::default(),
-            kept_pauses: None,
-            nothing: ByCause::default(),
-            automatic_full: PauseTotal::default(),
-            unfinished: PauseTotal::default(),
-            unreadable: Vec::new(),
-            stacks: StackTree::default(),
-            timelines: Vec::new(),
-            thread_spans: Vec::new(),
-            deferred: Vec::new(),
-            current: CurrentTrace::default(),
-            threads: NonZeroUsize::MIN,
-        }
-    }
 }
 
 impl Analysis {
@@ -209,7 +181,7 @@ impl Analysis {
         if let Some(kept) = &mut self.kept_pauses {
             kept.resolve(index, &current.frames, &mut self.stacks);
         }
-        for entry in self.worst.entries_mut() {
+        for entry in &mut self.worst.entries {
             if entry.trace == index {
                 let thread = (entry.pause.pid, entry.pause.tid);
                 entry.thread = current.thread_names.get(&thread).cloned();
@@ -250,7 +222,7 @@ impl Analysis {
     /// How many threads [`Analysis::report`] uses where processes are independent of each other: 1
     /// if this is not called. The report does not depend on it.
     pub fn set_threads(&mut self, threads: NonZeroUsize) {
-        self.threads = threads;
+        self.threads = Some(threads);
     }
 
     /// Mentions in the report a file that could not be opened.

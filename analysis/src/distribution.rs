@@ -18,6 +18,13 @@ pub(crate) struct Distribution {
     histogram: Option<Box<Histogram<u64>>>,
 }
 
+/// With three digits.
+impl Default for Distribution {
+    fn default() -> Self {
+        Self::new(3)
+    }
+}
+
 impl Distribution {
     /// `digits`: significant decimal digits of percentiles once the histogram is used; 2 take
     /// some 30 KiB, 3 ten times as much.

@@ -229,7 +229,7 @@ impl Live {
             processes: shown.map(|process| process.figures(now_ns, interval, &self.gpus)).collect(),
             gpus: self.gpus.figures(),
             long_pauses: self.long_pauses.figures(&self.places, clock),
-            long_pause_ns: self.long_pauses.limit_ns(),
+            long_pause_ns: self.long_pauses.from_ns,
             totals: self.totals(interval),
             recorder: self.cost.figures(interval_ns),
             notes: self.notes.figures(),

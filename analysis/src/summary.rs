@@ -74,13 +74,14 @@ impl Analysis {
         let judged = JudgedRun::of(self, timelines, &processes).filter(|_| runs < 2);
         let with_gpu: Vec<&KeptTimeline> =
             timelines.iter().filter(|timeline| timeline.has_gpu_times()).collect();
+        let threads = self.threads.unwrap_or(NonZeroUsize::MIN);
         let without = WithoutPauses::of(&with_gpu);
         let replays = if with_gpu.is_empty() {
             JobReplays::default()
         } else {
-            JobReplays::of(&with_gpu, &[without.change()], self.threads)
+            JobReplays::of(&with_gpu, &[without.change()], threads)
         };
-        let gpu = gpu_work(&merged, &with_gpu, &replays, self.threads);
+        let gpu = gpu_work(&merged, &with_gpu, &replays, threads);
         let cost = without.cost(&replays, gpu.as_ref());
         let phases = judged.as_ref().map(JudgedRun::report);
         let series = judged.as_ref().and_then(|run| TrainingSeries::of(run, timelines));
@@ -145,7 +146,7 @@ impl Analysis {
         let with_gpu: Vec<&KeptTimeline> = with_gpu.collect();
         let replays = match with_gpu.as_slice() {
             [] => JobReplays::default(),
-            with_gpu => JobReplays::of(with_gpu, &[], self.threads),
+            with_gpu => JobReplays::of(with_gpu, &[], self.threads.unwrap_or(NonZeroUsize::MIN)),
         };
         let mut rows = gpu::steps::rows(timelines, &replays, &self.only_full());
         for row in &mut rows {
@@ -260,7 +261,7 @@ impl Analysis {
     }
 
     fn worst_pauses(&self) -> Vec<WorstPause> {
-        let entries = self.worst.entries().iter();
+        let entries = self.worst.entries.iter();
         entries.map(|entry| self.worst_pause(entry)).collect()
     }
 

@@ -31,11 +31,11 @@ const TYPES: usize = 20;
 const UNKNOWN: usize = GENERATIONS - 1;
 
 /// Sums over the garbage of one process.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct GarbageSums {
     kinds: SumTable<ObjectKind, KindSums>,
     cycles: SumTable<Vec<GarbageEdge>, CycleSums>,
-    types: TypeCounts,
+    pub(crate) types: TypeCounts,
     classes: ClassNames,
     strata: [Stratum; GENERATIONS],
     /// Its counts and sums.
@@ -155,18 +155,8 @@ impl GarbageSums {
             Keep::All => (1_024, 256),
             Keep::Window => (128, 32),
         };
-        Self {
-            kinds: SumTable::new(kinds),
-            cycles: SumTable::new(cycles),
-            types: TypeCounts::default(),
-            classes: ClassNames::default(),
-            strata: [Stratum::default(); GENERATIONS],
-            totals: GarbageReport::default(),
-            cycle_garbage: None,
-            garbage: CountSeries::default(),
-            waiting: VecDeque::new(),
-            recent: VecDeque::new(),
-        }
+        let (kinds, cycles) = (SumTable::new(kinds), SumTable::new(cycles));
+        Self { kinds, cycles, ..Self::default() }
     }
 
     /// Adds the meaning of a kind's number.
@@ -287,11 +277,6 @@ impl GarbageSums {
             add_to(&mut sums.held_objects, count.held_objects);
             add_known(&mut sums.bytes, count.bytes);
         }
-    }
-
-    /// Objects by type.
-    pub(crate) fn types(&self) -> &TypeCounts {
-        &self.types
     }
 
     /// Objects freed by examined collections, and by all.

@@ -11,7 +11,7 @@ use crate::time::intervals::{clipped, length};
 use std::collections::VecDeque;
 
 /// The union of intervals `[start, end)`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct IntervalUnion {
     /// Disjoint, sorted, not touching.
     recent: VecDeque<(u64, u64)>,
@@ -28,7 +28,7 @@ impl IntervalUnion {
     /// Keeps at most `most` disjoint intervals. Of an interval that starts before those, the part
     /// before is not counted with [`Keep::Window`]; with [`Keep::All`] it is, maybe twice.
     pub(crate) fn new(keep: Keep, most: usize) -> Self {
-        Self { recent: VecDeque::new(), keep, most, length_ns: 0, settled_until: 0, inexact: false }
+        Self { keep, most, ..Self::default() }
     }
 
     /// Adds an interval; `new` is called with the parts of it that were not covered before, in

@@ -49,7 +49,7 @@ pub(crate) struct OtherRecords {
 }
 
 /// One process of one trace.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct ProcessState {
     pub(crate) trace: usize,
     pub(crate) sums: ProcessSums,
@@ -82,23 +82,8 @@ impl ProcessState {
         Self {
             trace,
             sums: ProcessSums::new(pid, Keep::All, PAUSES_KEPT),
-            name: None,
-            seen: None,
-            seen_at_work: false,
-            threads: BTreeSet::new(),
             tally: PauseTally::new(DIGITS),
-            freed_by_automatic: 0,
-            stacks: TraceStacks::default(),
-            allocations: LastAllocations::default(),
-            called: CalledSums::default(),
-            settings_by: None,
-            alive: AliveByLine::default(),
-            cleanup: Box::default(),
-            calls: ExplicitCalls::default(),
-            layers: LayerSums::default(),
-            cpu: CpuSums::default(),
-            waits: CpuWaits::default(),
-            counters: Box::default(),
+            ..Self::default()
         }
     }
 

@@ -12,7 +12,7 @@ use gctrace_event::{GcSettings, Interpreter, Pause, Pressure, Process, ProcessEx
 use std::collections::HashMap;
 
 /// One process. A process id that is reused after its process ended is another process.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct ProcessSums {
     pub(crate) pid: u32,
     pub(crate) described: Option<Process>,
@@ -36,17 +36,9 @@ impl ProcessSums {
     pub(crate) fn new(pid: u32, keep: Keep, pauses: usize) -> Self {
         Self {
             pid,
-            described: None,
-            exit: None,
-            settings: None,
-            settings_changes: 0,
             paused: IntervalUnion::new(keep, pauses),
-            pressure: PressureSums::default(),
             garbage: GarbageSums::new(keep),
-            freeze: FreezeWatch::default(),
-            growth: GrowthState::default(),
-            leaks: LeakWatch::default(),
-            memory: MemorySums::default(),
+            ..Self::default()
         }
     }
 

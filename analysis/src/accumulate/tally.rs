@@ -7,8 +7,8 @@ use crate::time::add_to;
 use gctrace_event::Pause;
 use gctrace_stats::ratio;
 
-/// Accumulates a [`PausesReport`], one pause at a time.
-#[derive(Debug, Clone)]
+/// Accumulates a [`PausesReport`], one pause at a time; with three digits, unless made otherwise.
+#[derive(Debug, Clone, Default)]
 pub(crate) struct PauseTally {
     times: Distribution,
     pub(crate) sums: PauseSums,
@@ -24,15 +24,7 @@ pub(crate) struct PauseTally {
 impl PauseTally {
     /// `digits`: see [`Distribution::new`].
     pub(crate) fn new(digits: u8) -> Self {
-        Self {
-            times: Distribution::new(digits),
-            sums: PauseSums::default(),
-            freed_nothing: PauseTotal::default(),
-            timed: PauseTotal::default(),
-            on_cpu_ns: 0,
-            stopping: PauseTotal::default(),
-            stopped_ns: 0,
-        }
+        Self { times: Distribution::new(digits), ..Self::default() }
     }
 
     pub(crate) fn add(&mut self, pause: &Pause) {

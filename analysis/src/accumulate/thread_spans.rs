@@ -84,7 +84,7 @@ pub(crate) struct TraceSpans {
     kept: usize,
     others_kept: usize,
     /// Whether times off the CPU were recorded.
-    has_waits: bool,
+    pub(crate) has_waits: bool,
 }
 
 impl TraceSpans {
@@ -102,11 +102,6 @@ impl TraceSpans {
             self.others_kept += 1;
             self.others.entry(process).or_default().push(span);
         }
-    }
-
-    /// Whether there are times off the CPU.
-    pub(crate) fn has_waits(&self) -> bool {
-        self.has_waits
     }
 
     /// The waits of a process's threads other than the main one.

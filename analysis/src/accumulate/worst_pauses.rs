@@ -22,7 +22,7 @@ pub(crate) struct WorstPauseEntry {
 /// The ten longest pauses, longest first; of equals the earlier.
 #[derive(Debug, Default)]
 pub(crate) struct WorstPauses {
-    entries: Vec<WorstPauseEntry>,
+    pub(crate) entries: Vec<WorstPauseEntry>,
 }
 
 impl WorstPauses {
@@ -47,19 +47,5 @@ impl WorstPauses {
         let at = self.entries.partition_point(|other| other.pause.duration_ns() >= length);
         self.entries.insert(at, entry);
         self.entries.truncate(KEPT);
-    }
-
-    /// For filling in names.
-    pub(crate) fn entries_mut(&mut self) -> impl Iterator<Item = &mut WorstPauseEntry> {
-        self.entries.iter_mut()
-    }
-
-    /// Longest first.
-    pub(crate) fn into_entries(self) -> impl Iterator<Item = WorstPauseEntry> {
-        self.entries.into_iter()
-    }
-
-    pub(crate) fn entries(&self) -> &[WorstPauseEntry] {
-        &self.entries
     }
 }

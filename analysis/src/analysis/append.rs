@@ -57,7 +57,7 @@ impl Analysis {
         self.nothing.merge(&other.nothing);
         self.automatic_full.add_all(&other.automatic_full);
         self.unfinished.add_all(&other.unfinished);
-        for entry in other.worst.into_entries() {
+        for entry in other.worst.entries {
             self.worst.insert(places.worst(entry));
         }
         if let (Some(kept), Some(other)) = (&mut self.kept_pauses, other.kept_pauses) {

@@ -72,7 +72,7 @@ impl Analysis {
                     self.add_pause(*process, pause);
                 }
             }
-            for entry in self.worst.entries_mut() {
+            for entry in &mut self.worst.entries {
                 if entry.trace == deferred.trace {
                     let thread = (entry.pause.pid, entry.pause.tid);
                     entry.thread = deferred.thread_names.get(&thread).cloned();

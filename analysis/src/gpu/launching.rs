@@ -11,8 +11,6 @@ use crate::report::{
     Basis, DepthPoint, DepthReport, DeviceLaunching, LatencyReport, LaunchingReport,
 };
 
-/// Significant digits of percentiles.
-const DIGITS: u8 = 3;
 /// Points of a series over time.
 const POINTS: u64 = 64;
 
@@ -67,7 +65,7 @@ fn launched<'a>(work: &DeviceTimeline<'a>) -> LaunchedOps<'a> {
 
 /// `None` without operations.
 fn latency(ops: &[(&Call, &Op)]) -> Option<LatencyReport> {
-    let mut distribution = Distribution::new(DIGITS);
+    let mut distribution = Distribution::default();
     let mut min_ns = u64::MAX;
     for (call, op) in ops {
         let latency_ns = op.start_ns - call.start_ns;

@@ -23,8 +23,6 @@ use std::collections::{BTreeMap, HashSet};
 /// The first steps are warm-up, thus part of start-up, as long as each is this many times longer
 /// than the median step: compiling and autotuning take seconds, a slow step seldom the triple.
 const WARM_UP_FACTOR: u64 = 3;
-/// Significant digits of percentiles.
-const DIGITS: u8 = 3;
 /// Processes in the report.
 const PROCESSES: usize = 64;
 /// Longest steps of a process in the report.
@@ -211,7 +209,7 @@ impl<'a> ProcessStepTable<'a> {
 
     /// `None` without steps.
     fn lengths(&self) -> Option<StepLengths> {
-        let mut distribution = Distribution::new(DIGITS);
+        let mut distribution = Distribution::default();
         let mut min_ns = u64::MAX;
         for step in &self.steps {
             min_ns = min_ns.min(step.duration_ns());

@@ -16,7 +16,7 @@ const CYCLES: usize = 5;
 
 /// `None` if nothing was examined.
 pub(super) fn figures(sums: &GarbageSums) -> Option<GarbageFigures> {
-    let types = sums.types();
+    let types = &sums.types;
     let known = types.counts.iter().cloned();
     let other = (GarbageFigures::OTHER.to_owned(), types.other);
     let mut objects = std::collections::BTreeMap::new();

@@ -29,7 +29,7 @@ const COMMAND_BYTES: usize = 4_096;
 const VERSION_BYTES: usize = 64;
 
 /// One process. A process id that is reused after its process ended is another process.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct LiveProcess {
     pub(super) sums: ProcessSums,
     /// Start of its first record.
@@ -70,17 +70,8 @@ impl LiveProcess {
         Self {
             sums: ProcessSums::new(pid, Keep::Window, PAUSES),
             first_ns: since_ns,
-            work: None,
-            trend: None,
-            alive: AliveByLine::default(),
-            born: None,
-            starts: VecDeque::new(),
-            gpus: ProcessGpus::default(),
-            idle: None,
-            steps: None,
-            auto: None,
-            layers: None,
             active_ns: since_ns,
+            ..Self::default()
         }
     }
 

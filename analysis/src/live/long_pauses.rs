@@ -12,7 +12,8 @@ use std::collections::VecDeque;
 /// The last long pauses, by start.
 #[derive(Debug)]
 pub(super) struct LongPauses {
-    from_ns: u64,
+    /// From which length on a pause is kept.
+    pub(super) from_ns: u64,
     entries: VecDeque<LongPauseEntry>,
 }
 
@@ -27,11 +28,6 @@ impl LongPauses {
     /// Keeps pauses of this length and longer.
     pub(super) fn new(from_ns: u64) -> Self {
         Self { from_ns, entries: VecDeque::new() }
-    }
-
-    /// From which length on a pause is kept.
-    pub(super) fn limit_ns(&self) -> u64 {
-        self.from_ns
     }
 
     /// Adds a pause of a process with this rank.

@@ -15,7 +15,7 @@ pub(super) trait RowSums: Default {
 }
 
 /// Rows by key, with the numbers that records name them by. Equal keys are one row.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct SumTable<K, S> {
     rows: Vec<(K, S)>,
     by_key: HashMap<K, usize>,
@@ -23,15 +23,10 @@ pub(super) struct SumTable<K, S> {
     room: usize,
 }
 
-impl<K: Clone + Eq + Hash, S: RowSums> SumTable<K, S> {
+impl<K: Clone + Default + Eq + Hash, S: RowSums> SumTable<K, S> {
     /// A table of at most `room` rows, 2 at least.
     pub(super) fn new(room: usize) -> Self {
-        Self {
-            rows: Vec::new(),
-            by_key: HashMap::new(),
-            by_number: HashMap::new(),
-            room: room.max(2),
-        }
+        Self { room: room.max(2), ..Self::default() }
     }
 
     /// From now on this number means this key. If there is no room, the half of the rows with the

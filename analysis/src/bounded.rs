@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Those that weigh most, so many at most; equal ones stay in their order.
+/// The heaviest, `most` of them at most; equal ones stay in their order.
 pub(crate) fn ranked<T, W: Ord>(
     all: impl IntoIterator<Item = T>,
     most: usize,

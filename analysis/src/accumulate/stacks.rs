@@ -205,8 +205,6 @@ impl StackTree {
         Some(module.map_or_else(String::new, |file| paths::module(file)))
     }
 
-    /// The frames of a stack from the innermost to the outermost, without the import system's, as
-    /// in a traceback of Python.
     /// The frames of a stack, the outermost first.
     pub(crate) fn frames_from_outermost(&self, node: NodeId) -> Vec<&Location> {
         let mut frames: Vec<&Location> = self.frames(node).collect();
@@ -222,6 +220,8 @@ impl StackTree {
         Some(self.location(self.nodes[above].location))
     }
 
+    /// The frames of a stack from the innermost to the outermost, without the import system's, as
+    /// in a traceback of Python.
     pub(crate) fn frames(&self, node: NodeId) -> impl Iterator<Item = &Location> {
         let innermost = &self.nodes[node];
         let only_imports = self.location(innermost.lines.line).is(IMPORT);

@@ -19,7 +19,7 @@ pub(super) struct ThreadActivity {
 }
 
 impl ThreadActivity {
-    /// Adds a part of what a thread did: so many samples, or so long a time.
+    /// Adds a part of what a thread did: its samples, or its time off the CPU.
     pub(super) fn add(&mut self, span: &ThreadSpan, samples: f64, time_ns: u64) {
         match span.did {
             ThreadDid::Run(_) if span.in_pause => self.ran_in_pauses += samples,

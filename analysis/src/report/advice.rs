@@ -43,7 +43,7 @@ pub struct AdviceEffect {
 }
 
 impl AdviceEffect {
-    /// That it saves so much time, at most, in ns.
+    /// That it saves this time at most, in ns.
     pub(crate) fn saves(at_most_ns: u64) -> Self {
         Self { saves_at_most_ns: Some(at_most_ns), ..Self::default() }
     }

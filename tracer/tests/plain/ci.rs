@@ -93,7 +93,8 @@ fn the_composite_action_annotates_and_summarizes() {
     assert!(summary.starts_with("### gctrace: The garbage collector "), "{summary}");
     assert!(summary.contains("\n- \u{274c} limit exceeded: the collector paused "), "{summary}");
     assert!(summary.contains("\n- \u{2705} limit kept: the longest pause "), "{summary}");
-    assert!(summary.contains("</summary>\n\n```text\nThe garbage collector "), "{summary}");
+    assert!(summary.contains("</summary>\n\n**The garbage collector "), "{summary}");
+    assert!(summary.contains("\n\n#### Where it comes from\n\n| "), "{summary}");
     let (code, told, summary) = judge("gc_share>50%");
     assert!(code == Some(0) && !told.contains("::error"), "{told}");
     assert!(

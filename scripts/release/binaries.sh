@@ -66,7 +66,7 @@ release_build "${release_libraries[@]}"
 for library in "${libraries[@]}"; do
     stripped "$release_built/$library" "$RELEASE_STAGE/lib/gctrace/$library"
 done
-# tracer/build.rs embeds the two libraries.
+# tracer/recorder/build.rs embeds the two libraries.
 export GCTRACE_BUNDLE=$RELEASE_STAGE/lib/gctrace
 release_build "${release_program[@]}"
 stripped "$release_built/gctrace" "$RELEASE_STAGE/bin/gctrace"

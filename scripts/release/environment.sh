@@ -50,7 +50,7 @@ if [ -n "${RELEASE_HERE:-}" ]; then
     release_program=(--workspace --bin gctrace --example lay_out)
     release_libraries=(--workspace --lib --example lay_out)
 fi
-# The same for every OUT: tracer/build.rs depends on its path.
+# The same for every OUT: tracer/recorder/build.rs depends on its path.
 RELEASE_STAGE=$(realpath -m "${RELEASE_STAGE:-$release_built/stage}")
 export RELEASE_ARCH RELEASE_PROFILE RELEASE_OUT RELEASE_STAGE
 # A commit's time in UTC; without git, the first that a zip archive can hold.

@@ -4,7 +4,7 @@ use crate::args::{HeapArgs, Invocation, Verbosity};
 use crate::{advice, analyze, compare, export, heap, manual, print, report, summarize};
 #[cfg(target_os = "linux")]
 use crate::{
-    apply, auto, demo, doctor, dump, guardian, launch, privileges, record, setup, top, tune,
+    apply, auto, demo, doctor, dump, guardian, launch, privileges, recording, setup, top, tune,
 };
 
 /// Executes a command. Returns the exit code.
@@ -33,7 +33,7 @@ pub(crate) fn run(action: Invocation, verbosity: Verbosity) -> anyhow::Result<u8
         Invocation::Heap(HeapArgs { question: Some(question), .. }) => heap::run(question),
         Invocation::Export(config) => export::run(config),
         #[cfg(target_os = "linux")]
-        Invocation::Record(config) => record::run(config),
+        Invocation::Record(config) => recording::run(config),
         #[cfg(target_os = "linux")]
         Invocation::Top(config) => top::run(config, verbosity),
         #[cfg(target_os = "linux")]

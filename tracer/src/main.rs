@@ -8,7 +8,6 @@
 
 mod advice;
 mod analyze;
-mod args;
 mod commands;
 mod compare;
 mod export;
@@ -31,13 +30,7 @@ mod doctor;
 #[cfg(target_os = "linux")]
 mod dump;
 #[cfg(target_os = "linux")]
-mod guardian;
-#[cfg(target_os = "linux")]
-mod launch;
-#[cfg(target_os = "linux")]
-mod privileges;
-#[cfg(target_os = "linux")]
-mod record;
+mod recording;
 #[cfg(target_os = "linux")]
 mod setup;
 #[cfg(target_os = "linux")]
@@ -46,9 +39,12 @@ mod top;
 mod tune;
 
 use gctrace_analysis::units;
+use gctrace_args as args;
 #[cfg(target_os = "linux")]
 use gctrace_base::{clock, trust, wait};
-use gctrace_base::{files, invoker, platform, print, text, unseen, variables};
+use gctrace_base::{files, invoker, platform, print, text, variables};
+#[cfg(target_os = "linux")]
+use gctrace_recorder::{guardian, launch, privileges, record};
 use gctrace_view::{document, render, setting};
 use std::process::ExitCode;
 

@@ -11,7 +11,7 @@ mod printer;
 mod resources;
 mod view;
 
-pub(crate) use live_handle::LiveHandle;
+pub(crate) use live_handle::{LiveHandle, LiveSink};
 
 use crate::args::{OutputFormat, RecordConfig, RecordTarget, TopArgs, Verbosity};
 use crate::clock::nanoseconds;
@@ -40,7 +40,7 @@ pub(crate) fn run(config: &TopArgs, verbosity: Verbosity) -> anyhow::Result<u8> 
     let mut top = LiveSetup::new(config, &recorded);
     let plan = RecordingPlan::new(&recorded)?;
     let shared = top.open(plan.header())?;
-    let mut recording = plan.prepare(signals, Some(Box::new(Arc::clone(&shared))))?;
+    let mut recording = plan.prepare(signals, Some(Box::new(LiveSink(Arc::clone(&shared)))))?;
     if let Some(launch) = recording.launch_plan() {
         top.redirect(launch)?;
     }

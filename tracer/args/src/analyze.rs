@@ -9,25 +9,25 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 #[derive(Args, Clone, Debug, Default, PartialEq)]
-pub(crate) struct AnalyzeArgs {
+pub struct AnalyzeArgs {
     /// Traces of gctrace or the PyTorch profiler, their summaries, or directories of summaries; several
     /// give one report
     #[arg(required = true, value_name = "TRACE")]
-    pub(crate) traces: Vec<PathBuf>,
+    pub traces: Vec<PathBuf>,
     /// Print all sections instead of the first screen
     #[arg(long, group = CONFIGURABLE)]
-    pub(crate) full: bool,
+    pub full: bool,
     /// Exit with 3 if a limit is exceeded in training: gc_share>PERCENT, longest>TIME; repeatable
     #[arg(long, group = CONFIGURABLE, value_name = "LIMIT", value_parser = limits::limit)]
-    pub(crate) fail_if: Vec<ReportLimit>,
+    pub fail_if: Vec<ReportLimit>,
     /// Write the limits that are exceeded as GitLab's Code Quality report; an existing one is replaced
     #[arg(long, value_name = "FILE", requires = "fail_if", value_parser = values::file_name())]
-    pub(crate) code_quality: Option<PathBuf>,
+    pub code_quality: Option<PathBuf>,
     /// Most traces read at the same time [default: the number of processors]
     #[arg(long, hide = true, group = CONFIGURABLE, value_name = "N")]
-    pub(crate) jobs: Option<NonZeroUsize>,
+    pub jobs: Option<NonZeroUsize>,
     #[command(flatten)]
-    pub(crate) report: OutputArgs<ReportFormat>,
+    pub report: OutputArgs<ReportFormat>,
 }
 
 pub(super) const REPORT_EXAMPLES: &str = "\
@@ -37,25 +37,25 @@ Examples:
   gctrace compare before.json after.json -o change.html        before and after on one page";
 
 #[derive(Args, Clone, Debug, PartialEq)]
-pub(crate) struct ReportArgs {
+pub struct ReportArgs {
     /// Traces of gctrace or the PyTorch profiler, their summaries, or directories of summaries; several
     /// give one page
     #[arg(required = true, value_name = "TRACE")]
-    pub(crate) traces: Vec<PathBuf>,
+    pub traces: Vec<PathBuf>,
     /// File to write [default: the name of the first trace with .html, which is opened in a browser where
     /// there is a display]. An existing file is not overwritten
     #[arg(short, long, value_name = "FILE", value_parser = values::file_name())]
-    pub(crate) output: Option<PathBuf>,
+    pub output: Option<PathBuf>,
     /// Open a timeline at ui.perfetto.dev instead, which does not leave the browser; its file has the name of
     /// the first trace with .pftrace
     #[arg(long)]
-    pub(crate) perfetto: bool,
+    pub perfetto: bool,
     /// Overwrite FILE if it exists
     #[arg(short, long)]
-    pub(crate) force: bool,
+    pub force: bool,
     /// Most traces read at the same time [default: the number of processors]
     #[arg(long, hide = true, group = CONFIGURABLE, value_name = "N")]
-    pub(crate) jobs: Option<NonZeroUsize>,
+    pub jobs: Option<NonZeroUsize>,
 }
 
 pub(super) const EXAMPLES: &str = "\
@@ -66,13 +66,13 @@ Examples:
 The output is Python: the code to paste, with the risk and the check as comments.";
 
 #[derive(Args, Clone, Debug, PartialEq)]
-pub(crate) struct AdviceArgs {
+pub struct AdviceArgs {
     /// Traces written by `gctrace record`
     #[arg(required = true, value_name = "TRACE")]
-    pub(crate) traces: Vec<PathBuf>,
+    pub traces: Vec<PathBuf>,
     /// Number of the change, as `gctrace analyze` numbers them
     #[arg(required = true, value_name = "N", value_parser = advice_number)]
-    pub(crate) number: usize,
+    pub number: usize,
 }
 
 fn advice_number(text: &str) -> Result<usize, String> {

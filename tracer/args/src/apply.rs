@@ -35,27 +35,27 @@ nothing was applied. For launchers that start programs elsewhere:
 GCTRACE_APPLY=SETTING LD_PRELOAD=/path/to/libgctrace_inject.so";
 
 #[derive(Args, Clone, Debug, PartialEq)]
-pub(crate) struct ApplyArgs {
+pub struct ApplyArgs {
     #[command(flatten)]
-    pub(crate) start: CommandArgs,
+    pub start: CommandArgs,
     /// Settings to apply, see below
     #[arg(long, value_name = "SETTING", conflicts_with = "from")]
-    pub(crate) gc: Option<GcSetting>,
+    pub gc: Option<GcSetting>,
     /// Apply the settings of an advice of the report on these traces
     #[arg(long, value_name = "TRACE", num_args = 1..)]
-    pub(crate) from: Vec<PathBuf>,
+    pub from: Vec<PathBuf>,
     /// Number of the advice, as `gctrace analyze` numbers them [default: the first that changes
     /// only settings]
     #[arg(long, value_name = "N", requires = "from")]
-    pub(crate) advice: Option<usize>,
+    pub advice: Option<usize>,
     /// Take the settings back in a running program that `gctrace apply` started
     #[arg(long, requires = "pid", conflicts_with_all = ["gc", "from", "command", "output"])]
-    pub(crate) undo: bool,
+    pub undo: bool,
     /// With --undo: a process of that program
     #[arg(short, long, value_name = "PID", requires = "undo", value_parser = values::pid)]
-    pub(crate) pid: Option<u32>,
+    pub pid: Option<u32>,
     #[command(flatten)]
-    pub(crate) report: OutputArgs<OutputFormat>,
+    pub report: OutputArgs<OutputFormat>,
 }
 
 impl ApplyArgs {

@@ -40,9 +40,9 @@ const GOALS: [(&str, &str, AutoGoal); 2] = [
 ];
 
 #[derive(Args, Clone, Debug, PartialEq)]
-pub(crate) struct AutoArgs {
+pub struct AutoArgs {
     #[command(flatten)]
-    pub(crate) start: CommandArgs,
+    pub start: CommandArgs,
     /// Leave programs alone whose collector takes no more than this share of the CPU time
     #[arg(long, group = CONFIGURABLE, value_name = "PERCENT", default_value = "2%", value_parser = values::more)]
     worth: f64,
@@ -57,14 +57,14 @@ pub(crate) struct AutoArgs {
     wait: Duration,
     /// Give everything back in this process, which `gctrace auto` started
     #[arg(long, value_name = "PID", value_parser = values::pid, conflicts_with = "command")]
-    pub(crate) undo: Option<u32>,
+    pub undo: Option<u32>,
     /// File for what was found, JSON of the schema gctrace.auto/1. An existing one is renamed to FILE.old; beside any
     /// other file the next free name is taken, such as auto-2.json
     #[arg(short, long, value_name = "FILE", default_value = "auto.json")]
-    pub(crate) output: PathBuf,
+    pub output: PathBuf,
     /// Overwrite FILE if it exists, whatever it is
     #[arg(short = 'f', long)]
-    pub(crate) force: bool,
+    pub force: bool,
 }
 
 impl AutoArgs {
@@ -87,7 +87,7 @@ impl AutoArgs {
     }
 
     /// As requested of the library.
-    pub(crate) fn options(&self) -> AutoOptions {
+    pub fn options(&self) -> AutoOptions {
         AutoOptions {
             worth: self.worth,
             memory: self.memory,

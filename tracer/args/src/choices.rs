@@ -7,7 +7,7 @@ use strum::IntoStaticStr;
 
 /// Whether output is for people or for programs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum OutputFormat {
+pub enum OutputFormat {
     /// Human-readable text
     #[default]
     Text,
@@ -17,7 +17,7 @@ pub(crate) enum OutputFormat {
 
 /// In which form a report, or a comparison, is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ReportFormat {
+pub enum ReportFormat {
     /// Human-readable text
     #[default]
     Text,
@@ -32,8 +32,9 @@ pub(crate) enum ReportFormat {
 }
 
 /// How much of the CUDA calls is recorded, by probes or by the injected library.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum CudaMode {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case", const_into_str)]
+pub enum CudaMode {
     /// Every call, each launch and CUDA event as a record of its own
     All,
     /// Launches only as counts per millisecond, which keeps traces of hours small
@@ -47,7 +48,7 @@ pub(crate) enum CudaMode {
 /// Requested sources of collections and GPU work; the names are also those in trace headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, IntoStaticStr)]
 #[strum(serialize_all = "kebab-case", const_into_str)]
-pub(crate) enum RecordMode {
+pub enum RecordMode {
     /// The best mode that the machine and the user's privileges allow
     Auto,
     /// Kernel probes only; needs privileges
@@ -60,7 +61,7 @@ pub(crate) enum RecordMode {
 
 /// Which performance counters the user asked for (`--counters`).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum CounterChoice {
+pub enum CounterChoice {
     /// The default set, as far as the machine has them.
     Default,
     /// The named ones; may be empty.
@@ -70,7 +71,7 @@ pub(crate) enum CounterChoice {
 impl CounterChoice {
     /// The requested counters, whether or not this machine has them. Without `--counters`: all but the last, cpu-clock,
     /// which duplicates task-clock.
-    pub(crate) fn counters(&self) -> &[Counter] {
+    pub fn counters(&self) -> &[Counter] {
         match self {
             Self::Default => Counter::ALL.split_last().map_or(&[], |(_, others)| others),
             Self::Named(counters) => counters,

@@ -5,21 +5,21 @@ use clap::Args;
 use std::ffi::OsString;
 
 #[derive(Args, Clone, Debug, PartialEq)]
-pub(crate) struct CommandArgs {
+pub struct CommandArgs {
     /// Command to start, with its arguments
     #[arg(last = true, value_name = "COMMAND")]
-    pub(crate) command: Vec<OsString>,
+    pub command: Vec<OsString>,
     /// Count calls of this function as steps: train_step, Trainer.step or train.py:train_step
     #[arg(long, group = CONFIGURABLE, value_name = "NAME")]
     step_function: Option<String>,
     /// Under sudo: run the command as root instead of the invoking user
     #[arg(long)]
-    pub(crate) as_root: bool,
+    pub as_root: bool,
 }
 
 impl CommandArgs {
     /// The function whose calls are steps.
-    pub(crate) fn step_function(&self) -> Option<&str> {
+    pub fn step_function(&self) -> Option<&str> {
         self.step_function.as_deref().filter(|name| !name.is_empty())
     }
 }

@@ -28,41 +28,41 @@ pub(super) const USAGE: &str = "gctrace compare [OPTIONS] BEFORE AFTER\n       \
 
 /// Options of `gctrace compare`.
 #[derive(Args, Clone, Debug, PartialEq)]
-pub(crate) struct CompareArgs {
+pub struct CompareArgs {
     /// Traces of the runs before the change; without `--`, the second is of the run after it
     #[arg(required = true, value_name = "BEFORE")]
-    pub(crate) before: Vec<PathBuf>,
+    pub before: Vec<PathBuf>,
     /// Traces of the runs after the change; or a command, if the first word is no trace: it is
     /// recorded with the options of the first trace
     #[arg(last = true, value_name = "AFTER")]
-    pub(crate) after: Vec<OsString>,
+    pub after: Vec<OsString>,
     /// Record the command with these settings of the collector, as gctrace apply has them
     #[arg(long, value_name = "SETTING", conflicts_with = "from")]
-    pub(crate) gc: Option<GcSetting>,
+    pub gc: Option<GcSetting>,
     /// Record the command with the settings of the first advice of the report on these traces that
     /// changes only settings
     #[arg(long, value_name = "TRACE")]
-    pub(crate) from: Vec<PathBuf>,
+    pub from: Vec<PathBuf>,
     /// Exit with 3 if a figure got worse by more, beyond its 95 % interval: step_time>PERCENT,
     /// step_cpu_time>PERCENT, gc_share>+POINTS%, gpu_cost>+POINTS%, longest>PERCENT or +TIME;
     /// repeatable; needs several runs on each side
     #[arg(long, group = CONFIGURABLE, value_name = "LIMIT", value_parser = limits::change_limit)]
-    pub(crate) fail_if: Vec<ChangeLimit>,
+    pub fail_if: Vec<ChangeLimit>,
     /// Write the limits that are exceeded as GitLab's Code Quality report; an existing one is replaced
     #[arg(long, value_name = "FILE", requires = "fail_if", value_parser = values::file_name())]
-    pub(crate) code_quality: Option<PathBuf>,
+    pub code_quality: Option<PathBuf>,
     /// Add a row to this change log, a table in Markdown; created if it does not exist
     #[arg(long, value_name = "FILE", value_parser = values::file_name())]
-    pub(crate) log: Option<PathBuf>,
+    pub log: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) form: FormatArgs<ReportFormat>,
+    pub form: FormatArgs<ReportFormat>,
     /// Trace to write if a command is recorded [default: the name of the first trace with `-after`]; of
     /// traces a page that ends in .html, with before and after
     #[arg(short, long, value_name = "FILE", value_parser = values::file_name())]
-    pub(crate) output: Option<PathBuf>,
+    pub output: Option<PathBuf>,
     /// Overwrite the page if it exists
     #[arg(short, long, requires = "output")]
-    pub(crate) force: bool,
+    pub force: bool,
 }
 
 impl CompareArgs {

@@ -30,29 +30,29 @@ const LONGEST: u64 = 64 << 10;
 const MOST_FOLDERS: usize = 64;
 /// An option from one of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ConfiguredOption {
+pub struct ConfiguredOption {
     /// The subcommand that it belongs to.
-    pub(crate) command: String,
+    pub command: String,
     /// Its long name.
-    pub(crate) name: String,
+    pub name: String,
     /// `None`: a flag.
-    pub(crate) values: Option<Vec<String>>,
+    pub values: Option<Vec<String>>,
     /// The file, or the variable.
-    pub(crate) source: String,
+    pub source: String,
 }
 
 /// What is configured, and what of it is wrong.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct ConfiguredOptions {
+pub struct ConfiguredOptions {
     /// One of each name and subcommand: the one that counts.
-    pub(crate) options: Vec<ConfiguredOption>,
+    pub options: Vec<ConfiguredOption>,
     /// Sentences: what was ignored, and why.
-    pub(crate) ignored: Vec<String>,
+    pub ignored: Vec<String>,
 }
 
 impl ConfiguredOptions {
     /// Reads all of them, for the command line that `command` describes.
-    pub(crate) fn read(command: &Command) -> Self {
+    pub fn read(command: &Command) -> Self {
         let mut all = Self::default();
         let files: Vec<PathBuf> = user_file().into_iter().chain(project_file()).collect();
         let words =
@@ -175,7 +175,7 @@ impl ConfiguredOptions {
     }
 
     /// As `gctrace doctor --config` shows them.
-    pub(crate) fn lines(&self) -> Vec<String> {
+    pub fn lines(&self) -> Vec<String> {
         let mut lines: Vec<String> = self
             .options
             .iter()
@@ -333,16 +333,16 @@ mod tests {
 
     fn read(file: &str, words: &str) -> ConfiguredOptions {
         let mut all = ConfiguredOptions::default();
-        all.add_file(file, "a.toml", &crate::args::described());
+        all.add_file(file, "a.toml", &crate::described());
         if !words.is_empty() {
-            all.add_words(words, &crate::args::described());
+            all.add_words(words, &crate::described());
         }
         all
     }
 
     fn completed(all: &ConfiguredOptions, line: &str) -> String {
         let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
-        let whole = all.complete(&words, &crate::args::described());
+        let whole = all.complete(&words, &crate::described());
         let whole: Vec<_> = whole.iter().map(|word| word.to_string_lossy().into_owned()).collect();
         whole.join(" ")
     }

@@ -12,7 +12,7 @@ Examples:
 
 /// What `gctrace demo` is to do.
 #[derive(Args, Clone, Debug, PartialEq)]
-pub(crate) struct DemoConfig {
+pub struct DemoConfig {
     /// Trace file; `.zst` and `.gz` compress. An existing trace is renamed to FILE.old
     #[arg(short, long, value_name = "FILE", default_value = "demo.json", value_parser = values::file_name())]
     pub output: PathBuf,

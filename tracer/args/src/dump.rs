@@ -18,17 +18,17 @@ EINTR then, which Python repeats.";
 
 /// Options of `gctrace dump`.
 #[derive(Args, Clone, Debug, PartialEq)]
-pub(crate) struct DumpArgs {
+pub struct DumpArgs {
     /// The process: a running CPython
     #[arg(short, long, value_name = "PID", value_parser = values::pid, required_unless_present = "keep")]
-    pub(crate) pid: Option<u32>,
+    pub pid: Option<u32>,
     /// Instead: have the recorder of this directory (`gctrace record --keep`) keep its segments for good; prints
     /// the folder they are in
     #[arg(long, value_name = "DIR", conflicts_with_all = ["pid", "format", "stack_depth"])]
-    pub(crate) keep: Option<PathBuf>,
+    pub keep: Option<PathBuf>,
     /// Most frames of each stack, the innermost ones
     #[arg(long, value_name = "N", default_value = "64")]
-    pub(crate) stack_depth: NonZeroU16,
+    pub stack_depth: NonZeroU16,
     #[command(flatten)]
-    pub(crate) form: FormatArgs<OutputFormat>,
+    pub form: FormatArgs<OutputFormat>,
 }

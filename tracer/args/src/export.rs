@@ -24,41 +24,41 @@ With several processes, each is a root frame of its own, or with speedscope a pr
 
 /// Options of `gctrace export`.
 #[derive(Args, Clone, Debug, Default, PartialEq)]
-pub(crate) struct ExportArgs {
+pub struct ExportArgs {
     /// Traces written by `gctrace record`, of which several give one file, and with `--format parquet`
     /// or `perfetto` those of the PyTorch profiler too; their summaries, or directories of summaries; or a heap
     /// written by `gctrace heap`
     #[arg(required = true, value_name = "TRACE")]
-    pub(crate) traces: Vec<PathBuf>,
+    pub traces: Vec<PathBuf>,
     /// File format [default: by extension: .svg, .json (speedscope), .txt or .collapsed, .pstats,
     /// .pftrace (perfetto), .csv, .dot; otherwise svg, with `--path` or `--cycle` dot, with `--by layer` csv]
     #[arg(long, value_enum)]
-    pub(crate) format: Option<ExportFormat>,
+    pub format: Option<ExportFormat>,
     /// File to write; `-` is standard output, the default. An existing file is not overwritten. With
     /// `--format parquet`, a directory for one file per table
     #[arg(short, long, value_name = "FILE")]
-    pub(crate) output: Option<PathBuf>,
+    pub output: Option<PathBuf>,
     /// Overwrite FILE, or the tables of gctrace in that directory, if it exists
     #[arg(short, long, requires = "output")]
-    pub(crate) force: bool,
+    pub force: bool,
     /// Weight of a stack; or memory by layer instead of stacks
     #[arg(long, group = CONFIGURABLE, value_enum, default_value = "time")]
-    pub(crate) by: StackWeight,
+    pub by: StackWeight,
     /// Only collections of this generation
     #[arg(long, group = CONFIGURABLE, value_name = "GENERATION", value_parser = clap::value_parser!(u8).range(0..=2))]
-    pub(crate) generation: Option<u8>,
+    pub generation: Option<u8>,
     /// Of a heap: draw the shortest path from a root to this object, or to one of this type, for
     /// graphviz
     #[arg(long, value_name = "TYPE|ADDRESS", conflicts_with = "cycle")]
-    pub(crate) path: Option<HeapTarget>,
+    pub path: Option<HeapTarget>,
     /// Of a heap: draw the cycle that this object, or one of this type, is in, for graphviz
     #[arg(long, value_name = "TYPE|ADDRESS")]
-    pub(crate) cycle: Option<HeapTarget>,
+    pub cycle: Option<HeapTarget>,
 }
 
 /// File format, by the program that reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ExportFormat {
+pub enum ExportFormat {
     /// One line per stack, weights in nanoseconds or pauses (input of flamegraph.pl)
     Collapsed,
     /// JSON for www.speedscope.app
@@ -80,7 +80,7 @@ pub(crate) enum ExportFormat {
 
 /// Weight of a stack in a flame graph.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum StackWeight {
+pub enum StackWeight {
     /// Total length of its pauses
     #[default]
     Time,
@@ -94,7 +94,7 @@ pub(crate) enum StackWeight {
 
 impl ExportArgs {
     /// The format as requested, else by the extension of the output, else SVG, or DOT of a picture of a heap.
-    pub(crate) fn format(&self) -> ExportFormat {
+    pub fn format(&self) -> ExportFormat {
         self.format.unwrap_or(ExportFormat::Svg)
     }
 

@@ -28,16 +28,16 @@ pub(super) const USAGE: &str = "gctrace heap -p PID [-o FILE]\n       \
 /// What `gctrace heap` is to do: take a heap, unless a question is asked.
 #[derive(Args, Clone, Debug, PartialEq)]
 #[command(args_conflicts_with_subcommands = true)]
-pub(crate) struct HeapArgs {
+pub struct HeapArgs {
     #[command(subcommand)]
-    pub(crate) question: Option<HeapQuestion>,
+    pub question: Option<HeapQuestion>,
     #[command(flatten)]
-    pub(crate) take: TakeHeapArgs,
+    pub take: TakeHeapArgs,
 }
 
 /// What is asked about heaps.
 #[derive(Clone, Debug, PartialEq, Subcommand)]
-pub(crate) enum HeapQuestion {
+pub enum HeapQuestion {
     /// Objects and bytes by type, by generation, and what is garbage
     Show(OneHeapArgs),
     /// Why objects are alive: the shortest path from a module, a frame or another root
@@ -63,7 +63,7 @@ pub(crate) enum HeapQuestion {
 
 /// A heap that a question is about.
 #[derive(Args, Clone, Debug, PartialEq)]
-pub(crate) struct OneHeapArgs {
+pub struct OneHeapArgs {
     /// Heap written by `gctrace heap`
     file: PathBuf,
     #[command(flatten)]
@@ -71,7 +71,7 @@ pub(crate) struct OneHeapArgs {
 }
 
 #[derive(Args, Clone, Debug, PartialEq)]
-pub(crate) struct AnswerArgs {
+pub struct AnswerArgs {
     /// Rows of each table [default: 20], or number of paths [default: 5]
     #[arg(short = 'n', long, hide = true, value_name = "N")]
     rows: Option<usize>,
@@ -81,7 +81,7 @@ pub(crate) struct AnswerArgs {
 
 impl HeapQuestion {
     /// The heaps: one, or for [`HeapQuestion::Diff`] two or three, oldest first.
-    pub(crate) fn files(&self) -> &[PathBuf] {
+    pub fn files(&self) -> &[PathBuf] {
         match self {
             Self::Show(of) | Self::Dominators(of) | Self::Why { of, .. } => {
                 std::slice::from_ref(&of.file)
@@ -91,14 +91,14 @@ impl HeapQuestion {
     }
 
     /// Rows of each table, or number of paths.
-    pub(crate) fn rows(&self) -> usize {
+    pub fn rows(&self) -> usize {
         // A path takes as many lines as half a table.
         let usual = if matches!(self, Self::Why { .. }) { 5 } else { 20 };
         self.answer().rows.unwrap_or(usual)
     }
 
     /// Format of the answer.
-    pub(crate) fn format(&self) -> OutputFormat {
+    pub fn format(&self) -> OutputFormat {
         self.answer().form.of(None)
     }
 
@@ -112,7 +112,7 @@ impl HeapQuestion {
 
 /// Objects that a question is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum HeapTarget {
+pub enum HeapTarget {
     /// The one at this address.
     Address(u64),
     /// Those of this type.

@@ -9,25 +9,25 @@ const LEAST_BYTES: u64 = 1_000_000;
 
 /// What a recorder keeps.
 #[derive(Args, Clone, Debug, PartialEq)]
-pub(crate) struct KeepConfig {
+pub struct KeepConfig {
     /// Keep the last part only, in a directory of segments (-o): so much time (10m), so many bytes
     /// (200MB), or both, given twice. Without a command and -p it records every Python process
     #[arg(long, value_name = "LIMIT", value_parser = limit)]
-    pub(crate) keep: Vec<KeepLimit>,
+    pub keep: Vec<KeepLimit>,
     /// With --keep: keep the segments there are for good when a pause is this long (500ms)
     #[arg(long, value_name = "TIME", requires = "keep", value_parser = values::time)]
-    pub(crate) on_pause: Option<Duration>,
+    pub on_pause: Option<Duration>,
     /// With --keep: the same when a training step takes so many times its usual time (2x)
     #[arg(long, value_name = "FACTOR", requires = "keep", value_parser = factor)]
-    pub(crate) on_step_slower: Option<f64>,
+    pub on_step_slower: Option<f64>,
     /// With --keep: most bytes a day; beyond that, short pauses are only counted. `none`: no limit
     #[arg(long, value_name = "SIZE", requires = "keep", default_value = "100MB", value_parser = daily)]
-    pub(crate) per_day: DailyLimit,
+    pub per_day: DailyLimit,
 }
 
 impl KeepConfig {
     /// The last so much time.
-    pub(crate) fn time(&self) -> Option<Duration> {
+    pub fn time(&self) -> Option<Duration> {
         // The smaller of two counts.
         let times = self.keep.iter().filter_map(|limit| match limit {
             KeepLimit::Time(time) => Some(*time),
@@ -37,7 +37,7 @@ impl KeepConfig {
     }
 
     /// At most so many bytes.
-    pub(crate) fn bytes(&self) -> Option<u64> {
+    pub fn bytes(&self) -> Option<u64> {
         let sizes = self.keep.iter().filter_map(|limit| match limit {
             KeepLimit::Bytes(bytes) => Some(*bytes),
             KeepLimit::Time(_) => None,
@@ -48,7 +48,7 @@ impl KeepConfig {
 
 /// One value of `--keep`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum KeepLimit {
+pub enum KeepLimit {
     /// The last so much time.
     Time(Duration),
     /// At most so many bytes.
@@ -57,7 +57,7 @@ pub(crate) enum KeepLimit {
 
 /// The value of `--per-day`, in bytes; `None` is no limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct DailyLimit(pub(crate) Option<u64>);
+pub struct DailyLimit(pub Option<u64>);
 
 fn limit(text: &str) -> Result<KeepLimit, String> {
     if let Some(bytes) = values::size(text) {

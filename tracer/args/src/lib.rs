@@ -1,7 +1,11 @@
-//! The command line: clap types, converted to plain configuration.
+//! The command line of gctrace: clap's types are the configuration.
 //!
 //! Owns every option, its help and its validation. Executes nothing. No other module depends on
 //! clap, except `manual.rs`, which renders this description.
+#![expect(
+    missing_docs,
+    reason = "the comments of clap's types are the help of gctrace, which says what it needs"
+)]
 
 mod analyze;
 mod apply;
@@ -28,44 +32,44 @@ mod top;
 mod tune;
 mod values;
 
-pub(crate) use analyze::{AdviceArgs, AnalyzeArgs, ReportArgs};
-pub(crate) use apply::ApplyArgs;
-pub(crate) use auto::AutoArgs;
-pub(crate) use choices::{CounterChoice, CudaMode, OutputFormat, RecordMode, ReportFormat};
-pub(crate) use compare::CompareArgs;
+pub use analyze::{AdviceArgs, AnalyzeArgs, ReportArgs};
+pub use apply::ApplyArgs;
+pub use auto::AutoArgs;
+pub use choices::{CounterChoice, CudaMode, OutputFormat, RecordMode, ReportFormat};
+pub use compare::CompareArgs;
 #[cfg(target_os = "linux")]
-pub(crate) use configured::ConfiguredOptions;
-pub(crate) use demo::DemoConfig;
-pub(crate) use dump::DumpArgs;
-pub(crate) use export::{ExportArgs, ExportFormat, StackWeight};
-pub(crate) use heap::{HeapArgs, HeapQuestion, HeapTarget};
-pub(crate) use keep::KeepConfig;
-#[cfg(test)]
-pub(crate) use keep::{DailyLimit, KeepLimit};
-pub(crate) use limits::{ChangeLimit, Increase, ReportLimit};
-pub(crate) use output::OutputArgs;
-pub(crate) use record::{RecordConfig, RecordTarget};
-pub(crate) use setup::SetupConfig;
-pub(crate) use summarize::{Shard, SummarizeArgs};
-pub(crate) use take_heap::{HeapProgram, TakeHeapArgs};
-pub(crate) use top::TopArgs;
-pub(crate) use tune::TuneArgs;
-pub(crate) use values::is_trace_name;
+pub use configured::ConfiguredOptions;
+pub use demo::DemoConfig;
+pub use dump::DumpArgs;
+pub use export::{ExportArgs, ExportFormat, StackWeight};
+pub use heap::{HeapArgs, HeapQuestion, HeapTarget};
+pub use keep::{DailyLimit, KeepConfig, KeepLimit};
+pub use limits::{ChangeLimit, Increase, ReportLimit};
+pub use output::OutputArgs;
+pub use record::{RecordConfig, RecordTarget};
+pub use setup::SetupConfig;
+pub use summarize::{Shard, SummarizeArgs};
+pub use take_heap::{HeapProgram, TakeHeapArgs};
+pub use top::TopArgs;
+pub use tune::TuneArgs;
+pub use values::is_trace_name;
 
-use crate::print;
-use crate::print::clean;
 use clap::builder::{OsStringValueParser, TypedValueParser as _};
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use gctrace_base::print::clean;
+use gctrace_base::{files, print, variables};
+#[cfg(target_os = "linux")]
+use gctrace_base::{invoker, platform, trust};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// Hidden subcommand: runs gctrace as the guardian.
-pub(crate) const GUARDIAN: &str = "__guardian";
+pub const GUARDIAN: &str = "__guardian";
 /// Hidden subcommand: runs gctrace as the guardian of the terminal.
-pub(crate) const TERMINAL_GUARDIAN: &str = "__guardian-of-terminal";
+pub const TERMINAL_GUARDIAN: &str = "__guardian-of-terminal";
 /// Hidden subcommand: loads the injected library once, as the command's user (`launch/trial.rs`).
-pub(crate) const LOAD_LIBRARY: &str = "__load-library";
+pub const LOAD_LIBRARY: &str = "__load-library";
 
 /// The group of the options that `gctrace.toml` and `GCTRACE_ARGS` may have: `group = CONFIGURABLE` in the option's
 /// definition. All others must be typed: those that write files, listen, name processes or other programs' settings, or
@@ -162,7 +166,7 @@ impl VerbosityArgs {
 
 /// The requested subcommand with its options.
 #[derive(Debug, PartialEq, Subcommand)]
-pub(crate) enum Invocation {
+pub enum Invocation {
     /// Record a command or a running process (the default subcommand)
     #[command(
         after_help = record::EXAMPLES,
@@ -243,13 +247,13 @@ pub(crate) enum Invocation {
 
 /// What `gctrace doctor` is to do: examine the machine, unless interpreters are named.
 #[derive(Args, Clone, Debug, PartialEq)]
-pub(crate) struct DoctorArgs {
+pub struct DoctorArgs {
     /// Explain how the collector is found in these interpreters (executables or pids)
     #[arg(long, value_name = "PATH|PID", num_args = 1.., value_parser = OsStringValueParser::new().map(python))]
-    pub(crate) python: Vec<InterpreterArg>,
+    pub python: Vec<InterpreterArg>,
     /// Show which options come from gctrace.toml and GCTRACE_ARGS, and what of these is ignored
     #[arg(long, conflicts_with = "python")]
-    pub(crate) config: bool,
+    pub config: bool,
 }
 
 impl Invocation {
@@ -274,7 +278,7 @@ impl Invocation {
 
 /// Which messages gctrace prints; each level includes the levels before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Verbosity {
+pub enum Verbosity {
     /// Errors only (`-q`).
     Quiet,
     /// Errors, warnings and results.
@@ -288,7 +292,7 @@ pub(crate) enum Verbosity {
 
 /// An interpreter named on the command line.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum InterpreterArg {
+pub enum InterpreterArg {
     /// An executable or libpython; a bare name is looked up in PATH.
     File(PathBuf),
     /// A running process, by pid.
@@ -299,7 +303,7 @@ pub(crate) enum InterpreterArg {
 ///
 /// # Errors
 /// Usage errors, and requests for help or the version; pass them to [`explain`].
-pub(crate) fn parse() -> Result<(Invocation, Verbosity), clap::Error> {
+pub fn parse() -> Result<(Invocation, Verbosity), clap::Error> {
     let arguments: Vec<OsString> = std::env::args_os().collect();
     #[cfg(target_os = "linux")]
     let arguments = configured::completed(arguments);
@@ -319,7 +323,7 @@ pub(crate) fn parse() -> Result<(Invocation, Verbosity), clap::Error> {
 }
 
 /// Prints a usage error, help or the version. Returns the exit code.
-pub(crate) fn explain(error: &clap::Error) -> u8 {
+pub fn explain(error: &clap::Error) -> u8 {
     let styled = error.render();
     let text = |colors: bool| if colors { styled.ansi().to_string() } else { styled.to_string() };
     if error.use_stderr() {
@@ -378,7 +382,7 @@ fn with_usage(error: clap::Error, subcommand: &str) -> clap::Error {
 }
 
 /// The configuration of `gctrace -- COMMAND`, for `gctrace doctor`.
-pub(crate) fn usual_recording(command: &str) -> RecordConfig {
+pub fn usual_recording(command: &str) -> RecordConfig {
     let line = ["gctrace", "--", command].map(OsString::from);
     match try_parse(line) {
         Ok(Invocation::Record(config)) => *config,
@@ -392,7 +396,7 @@ pub(crate) fn usual_recording(command: &str) -> RecordConfig {
 ///
 /// # Errors
 /// Usage errors.
-pub(crate) fn recording(options: Vec<OsString>) -> Result<RecordConfig, clap::Error> {
+pub fn recording(options: Vec<OsString>) -> Result<RecordConfig, clap::Error> {
     let line = ["gctrace".into(), "record".into()];
     match try_parse(line.into_iter().chain(options))? {
         Invocation::Record(config) => Ok(*config),
@@ -401,7 +405,7 @@ pub(crate) fn recording(options: Vec<OsString>) -> Result<RecordConfig, clap::Er
 }
 
 /// The clap description of the command line, for completions and manual pages.
-pub(crate) fn command() -> clap::Command {
+pub fn command() -> clap::Command {
     // As in perf and strace, a subcommand needs no `--` before the traced command.
     let last = |arg: clap::Arg| arg.last(false).trailing_var_arg(true);
     let configurable = || clap::ArgGroup::new(CONFIGURABLE).multiple(true);
@@ -416,7 +420,7 @@ pub(crate) fn command() -> clap::Command {
 
 /// The same with what clap derives from it: which options are in which group, and those of every subcommand.
 #[cfg(target_os = "linux")]
-pub(crate) fn described() -> clap::Command {
+pub fn described() -> clap::Command {
     let mut command = command();
     command.build();
     command

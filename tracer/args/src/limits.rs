@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// A limit that a report must not exceed, such as `gc_share>2%`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum ReportLimit {
+pub enum ReportLimit {
     /// Share of training during which the collector paused the program, 0 to 1.
     GcShare(f64),
     /// Longest pause in training.
@@ -15,7 +15,7 @@ pub(crate) enum ReportLimit {
 
 /// How much worse a figure may be after a change, such as `step_time>2%`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct ChangeLimit {
+pub struct ChangeLimit {
     /// Name of the limited figure.
     pub name: &'static str,
     /// The limited figure.
@@ -35,7 +35,7 @@ const LIMITED: [(&str, FigureId); 5] = [
 
 /// How much a figure may grow.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Increase {
+pub enum Increase {
     /// By this share of its value before.
     Ratio(f64),
     /// A share, by so much: 0.01 is one percent point.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// The form of a report: a value of `F`, whose names are also the ends of files.
 #[derive(Args, Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct FormatArgs<F: ValueEnum + Send + Sync + 'static> {
+pub struct FormatArgs<F: ValueEnum + Send + Sync + 'static> {
     /// Format of the report [default: text]
     #[arg(long, group = CONFIGURABLE, value_enum)]
     format: Option<F>,
@@ -19,7 +19,7 @@ pub(crate) struct FormatArgs<F: ValueEnum + Send + Sync + 'static> {
 
 impl<F: ValueEnum + Send + Sync + Default + 'static> FormatArgs<F> {
     /// As requested, else by the name of the file, else text.
-    pub(crate) fn of(&self, file: Option<&Path>) -> F {
+    pub fn of(&self, file: Option<&Path>) -> F {
         let end = || file?.extension()?.to_str();
         let name = if self.json { Some("json") } else { end() };
         let named = || F::from_str(name?, false).ok();
@@ -29,7 +29,7 @@ impl<F: ValueEnum + Send + Sync + Default + 'static> FormatArgs<F> {
 
 /// The form of a report, and the file for it.
 #[derive(Args, Clone, Debug, Default, PartialEq)]
-pub(crate) struct OutputArgs<F: ValueEnum + Send + Sync + 'static> {
+pub struct OutputArgs<F: ValueEnum + Send + Sync + 'static> {
     #[command(flatten)]
     form: FormatArgs<F>,
     /// File for the report, whose end (`.json`, `.md`, `.html`) is the default of the format; an existing one is not
@@ -39,30 +39,30 @@ pub(crate) struct OutputArgs<F: ValueEnum + Send + Sync + 'static> {
     output: Option<PathBuf>,
     /// Overwrite FILE if it exists
     #[arg(short, long, requires = "output")]
-    pub(crate) force: bool,
+    pub force: bool,
 }
 
 impl<F: ValueEnum + Send + Sync + Default + 'static> OutputArgs<F> {
     /// A report of this form in this file.
-    pub(crate) fn new(format: F, file: PathBuf, force: bool) -> Self {
+    pub fn new(format: F, file: PathBuf, force: bool) -> Self {
         let form = FormatArgs { format: Some(format), json: false };
         Self { form, output: Some(file), force }
     }
 
     /// The file to write; `None`: a standard stream.
-    pub(crate) fn file(&self) -> Option<&Path> {
+    pub fn file(&self) -> Option<&Path> {
         self.output.as_deref().filter(|path| !is_stdout(path))
     }
 
     /// The format of the report.
-    pub(crate) fn format(&self) -> F {
+    pub fn format(&self) -> F {
         self.form.of(self.file())
     }
 }
 
 impl OutputArgs<OutputFormat> {
     /// Whether the report goes to standard output, and that of the command that gctrace starts does not.
-    pub(crate) fn is_on_stdout(&self) -> bool {
+    pub fn is_on_stdout(&self) -> bool {
         match &self.output {
             Some(path) => is_stdout(path),
             None => self.format() == OutputFormat::Json,

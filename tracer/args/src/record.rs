@@ -27,40 +27,40 @@ command ends. A second Ctrl-C ends the recording and leaves the command running.
 
 /// Subject, sources and output of a recording, also of the one behind `gctrace top`.
 #[derive(Args, Clone, Debug, PartialEq)]
-pub(crate) struct RecordConfig {
+pub struct RecordConfig {
     #[command(flatten)]
-    pub(crate) target: RecordTarget,
+    pub target: RecordTarget,
     /// Trace file; `.zst` and `.gz` compress, `-` is standard output, %h, %r and %p expand to host, rank and
     /// pid. An existing trace is renamed to FILE.old; no other file is overwritten. With --keep a directory
     /// [default: recording]
     // `None` for `top` without `--record`.
     #[arg(short, long, value_name = "FILE", default_value = "trace.json",
         default_value_if("keep", ArgPredicate::IsPresent, "recording"), value_parser = values::trace_name())]
-    pub(crate) output: Option<PathBuf>,
+    pub output: Option<PathBuf>,
     /// Stop recording after this time (10, 2.5, 30s, 2m); the process or command keeps running
     #[arg(short, long, group = CONFIGURABLE, value_name = "SECONDS", value_parser = values::seconds)]
-    pub(crate) duration: Option<Duration>,
+    pub duration: Option<Duration>,
     /// Count pauses shorter than this (50us, 1ms) without writing them
     #[arg(long, group = CONFIGURABLE, value_name = "TIME", default_value = "0", value_parser = values::time)]
-    pub(crate) min_pause: Duration,
+    pub min_pause: Duration,
     /// Then also write a summary of the trace into this directory, as `gctrace summarize`
     #[arg(long, value_name = "DIR")]
-    pub(crate) summary: Option<PathBuf>,
+    pub summary: Option<PathBuf>,
     /// With --layers: have PyTorch keep the history of its device memory, and write it as a snapshot for its
     /// memory viewer: at the end, when memory runs out, and at the next measured step where FILE is not there; %r
     /// and %p expand to rank and pid of the program
     #[arg(long, value_name = "FILE")]
-    pub(crate) memory_history: Option<PathBuf>,
+    pub memory_history: Option<PathBuf>,
     #[command(flatten)]
-    pub(crate) keep: Option<KeepConfig>,
+    pub keep: Option<KeepConfig>,
     #[command(flatten)]
-    pub(crate) sources: SourceArgs,
+    pub sources: SourceArgs,
     /// A setting of the collector that the injected library applies in the command.
     #[arg(skip)]
-    pub(crate) apply: Option<GcSetting>,
+    pub apply: Option<GcSetting>,
     /// How much gctrace itself prints on standard error, and whether it prints a summary.
     #[arg(skip)]
-    pub(crate) verbosity: Verbosity,
+    pub verbosity: Verbosity,
 }
 
 /// Samples a second unless others are named: 0.07 % of each busy CPU (docs/measurements/cost.md); not 100,
@@ -103,7 +103,7 @@ impl RecordConfig {
 
     /// Samples a second; `None`: none. The live view shows none: without a trace they are only taken if
     /// they are asked for.
-    pub(crate) fn sample_rate(&self) -> Option<u32> {
+    pub fn sample_rate(&self) -> Option<u32> {
         let usual = if self.output.is_some() { SAMPLES } else { 0 };
         Some(self.sources.sample.unwrap_or(usual)).filter(|hertz| *hertz > 0)
     }
@@ -111,7 +111,7 @@ impl RecordConfig {
 
 /// Which processes to record; [`SourceArgs::follow`] adds their descendants.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum RecordTarget {
+pub enum RecordTarget {
     /// A command to start: never empty.
     Command(Vec<OsString>),
     /// A running process, by pid.

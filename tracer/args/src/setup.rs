@@ -11,7 +11,7 @@ Examples:
 
 /// What `gctrace setup` is to do.
 #[derive(Args, Clone, Debug, PartialEq)]
-pub(crate) struct SetupConfig {
+pub struct SetupConfig {
     /// Folder for bin, lib/gctrace and share; created if needed
     #[arg(long, hide = true, value_name = "DIR", default_value = "/usr/local")]
     pub prefix: PathBuf,

@@ -15,24 +15,24 @@ const GARBAGE: [(&str, &str, GarbageDetail); 3] = [
 ];
 
 #[derive(Args, Clone, Debug, PartialEq)]
-pub(crate) struct SourceArgs {
+pub struct SourceArgs {
     /// Do not record child processes
     #[arg(long = "no-follow", group = CONFIGURABLE, action = ArgAction::SetFalse)]
-    pub(crate) follow: bool,
+    pub follow: bool,
     /// Under sudo: run the command as root instead of the invoking user
     #[arg(long)]
-    pub(crate) as_root: bool,
+    pub as_root: bool,
     /// Python stack frames to record per pause, innermost first; 0 disables stacks
     #[arg(long, group = CONFIGURABLE, value_name = "FRAMES", allow_negative_numbers = true, default_value_t = DEFAULT_STACK_DEPTH,
           value_parser = clap::value_parser!(u32).range(0..=i64::from(gctrace_event::MAX_STACK_DEPTH)))]
-    pub(crate) stack_depth: u32,
+    pub stack_depth: u32,
     /// Performance counters to record per pause and per process: comma-separated names, `default`
     /// or `none`
     #[arg(long, group = CONFIGURABLE, value_name = "LIST", default_value = "default", value_parser = values::counters)]
-    pub(crate) counters: CounterChoice,
+    pub counters: CounterChoice,
     /// Estimate allocation rates, sizes and lines from short windows with a probe on the allocator
     #[arg(long, group = CONFIGURABLE)]
-    pub(crate) alloc: bool,
+    pub alloc: bool,
     /// With --alloc: maximum overhead of the windows, in percent of the program's CPU time
     #[arg(long, hide = true, group = CONFIGURABLE, value_name = "PERCENT", default_value = "1", value_parser = values::percent)]
     alloc_budget: f64,
@@ -46,11 +46,11 @@ pub(crate) struct SourceArgs {
         default_value = "types",
         hide_possible_values = true
     )]
-    pub(crate) garbage: GarbageDetail,
+    pub garbage: GarbageDetail,
     /// With --garbage: maximum overhead, in percent of the program's CPU time; collections beyond
     /// it are not examined; 100: all are
     #[arg(long, group = CONFIGURABLE, value_name = "PERCENT", default_value = "1", value_parser = values::budget)]
-    pub(crate) garbage_budget: f64,
+    pub garbage_budget: f64,
     /// NVML polling rate in Hz; 0 disables polling
     #[arg(long, hide = true, group = CONFIGURABLE, value_name = "RATE", default_value_t = 5.0, value_parser = values::nvml_rate)]
     nvml_hz: f64,
@@ -69,7 +69,7 @@ pub(crate) struct SourceArgs {
         default_value = "launches",
         hide_possible_values = true
     )]
-    pub(crate) cuda: CudaMode,
+    pub cuda: CudaMode,
     /// Source of events: kernel probes (`ebpf`, needs privileges), a library in the recorded
     /// programs (`inject`, needs none), `both`, or the best available (`auto`; see gctrace doctor)
     #[arg(
@@ -80,21 +80,21 @@ pub(crate) struct SourceArgs {
         default_value = "auto",
         hide_possible_values = true
     )]
-    pub(crate) mode: RecordMode,
+    pub mode: RecordMode,
     /// Mark a training step at each call of this Python function: train_step, Trainer.step or
     /// train.py:train_step; needs CPython 3.12 or later
     #[arg(long, group = CONFIGURABLE, value_name = "NAME", value_parser = values::step_function)]
-    pub(crate) step_function: Option<String>,
+    pub step_function: Option<String>,
     /// Measure PyTorch's memory by layer in every N-th training step, by the library in the programs; without
     /// N in as many as 0.3 % of the time allows
     #[arg(long, group = CONFIGURABLE, value_name = "N", num_args = 0..=1, default_missing_value = "auto", value_parser = values::layers)]
-    pub(crate) layers: Option<u32>,
+    pub layers: Option<u32>,
     /// Leave CUPTI to the program's own profiler; GPU times are then not recorded
     #[arg(long, group = CONFIGURABLE)]
-    pub(crate) gpu_yield: bool,
+    pub gpu_yield: bool,
     /// Size of the BPF ring buffer: a power of two, at least 4KiB
     #[arg(long, hide = true, group = CONFIGURABLE, value_name = "SIZE", default_value = "16MiB", value_parser = values::ring_size)]
-    pub(crate) ring_size: u32,
+    pub ring_size: u32,
 }
 
 /// Maximum of `--sample`: 3 to 5 us each are 0.5 % of a CPU.
@@ -102,17 +102,17 @@ const MOST_SAMPLES: u32 = 999;
 
 impl SourceArgs {
     /// Whether `--sample` was named, not only taken as it is by default.
-    pub(crate) fn asks_for_samples(&self) -> bool {
+    pub fn asks_for_samples(&self) -> bool {
         self.sample.is_some_and(|hertz| hertz > 0)
     }
 
     /// Share of CPU time (0 to 1) that allocation windows may cost; `None`: no windows.
-    pub(crate) fn windows_budget(&self) -> Option<f64> {
+    pub fn windows_budget(&self) -> Option<f64> {
         self.alloc.then_some(self.alloc_budget)
     }
 
     /// NVML polling rate in Hz; `None`: NVML is not used.
-    pub(crate) fn nvml_rate(&self) -> Option<f64> {
+    pub fn nvml_rate(&self) -> Option<f64> {
         (self.nvml_hz > 0.0).then_some(self.nvml_hz)
     }
 }

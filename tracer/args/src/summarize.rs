@@ -15,25 +15,25 @@ Examples:
 Run again after a failure, it makes only what is missing.";
 
 #[derive(Args, Clone, Debug, PartialEq)]
-pub(crate) struct SummarizeArgs {
+pub struct SummarizeArgs {
     /// Traces of gctrace or the PyTorch profiler; each gives one summary
     #[arg(required = true, value_name = "TRACE")]
-    pub(crate) traces: Vec<PathBuf>,
+    pub traces: Vec<PathBuf>,
     /// Directory for the summaries, created if needed. Complete ones are kept, others replaced
     #[arg(short, long, value_name = "DIR")]
-    pub(crate) output: PathBuf,
+    pub output: PathBuf,
     /// Only one part of the traces: I/N, with I from 0, of N parts; `auto`: those of a Slurm array
     /// (SLURM_ARRAY_TASK_ID, ...); `auto/N`: part JOB_COMPLETION_INDEX or SLURM_ARRAY_TASK_ID of N
     #[arg(long, value_name = "SHARD", value_parser = |text: &str| shard(text, &variables::part_of_work))]
-    pub(crate) shard: Option<Shard>,
+    pub shard: Option<Shard>,
     /// Most traces read at the same time [default: the number of processors]
     #[arg(long, hide = true, group = CONFIGURABLE, value_name = "N")]
-    pub(crate) jobs: Option<NonZeroUsize>,
+    pub jobs: Option<NonZeroUsize>,
 }
 
 /// One of several equal parts of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Shard {
+pub struct Shard {
     /// From 0, less than `count`.
     pub index: usize,
     /// Number of parts, at least 1.
@@ -42,7 +42,7 @@ pub(crate) struct Shard {
 
 impl Shard {
     /// Everything.
-    pub(crate) const ALL: Self = Self { index: 0, count: 1 };
+    pub const ALL: Self = Self { index: 0, count: 1 };
 }
 
 fn shard(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<Shard, String> {

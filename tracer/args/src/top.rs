@@ -39,18 +39,18 @@ const INTERVALS: std::ops::RangeInclusive<Duration> =
 
 /// What `gctrace top` records, and how it shows that.
 #[derive(Args, Clone, Debug, PartialEq)]
-pub(crate) struct TopArgs {
+pub struct TopArgs {
     #[command(flatten)]
     target: RecordTarget,
     /// Refresh interval: 0.1 to 60 seconds, in steps of 0.1
     #[arg(short = 'i', long, group = CONFIGURABLE, short_alias = 'd', value_name = "SECONDS", default_value = "1", value_parser = interval)]
-    pub(crate) interval: Duration,
+    pub interval: Duration,
     /// Quit after this number of intervals; the command keeps running
     #[arg(short = 'n', long, value_name = "NUMBER", value_parser = iterations)]
-    pub(crate) iterations: Option<u64>,
+    pub iterations: Option<u64>,
     /// Log pauses at least this long (10ms, 500us)
     #[arg(long, group = CONFIGURABLE, value_name = "TIME", default_value = "10ms", value_parser = values::time)]
-    pub(crate) long_pause: Duration,
+    pub long_pause: Duration,
     /// Old spelling of --format text
     #[arg(long, hide = true, conflicts_with = "format")]
     plain: bool,
@@ -64,25 +64,25 @@ pub(crate) struct TopArgs {
     /// Append the command's output to this file [default: in the view a temporary file, shown with
     /// `o`; otherwise standard error]
     #[arg(long, value_name = "FILE")]
-    pub(crate) output: Option<PathBuf>,
+    pub output: Option<PathBuf>,
     /// Serve Prometheus metrics at this address: a port on localhost (9464), or ADDRESS:PORT
     #[arg(long, value_name = "ADDRESS", value_parser = listen)]
-    pub(crate) listen: Option<SocketAddr>,
+    pub listen: Option<SocketAddr>,
     /// With --listen: include the arguments of command lines, which may contain secrets
     #[arg(long, hide = true, requires = "listen")]
-    pub(crate) listen_arguments: bool,
+    pub listen_arguments: bool,
     #[command(flatten)]
     sources: SourceArgs,
 }
 
 impl TopArgs {
     /// The form of what is printed per interval; `None`: the view, if the terminal can show it.
-    pub(crate) fn printed(&self) -> Option<OutputFormat> {
+    pub fn printed(&self) -> Option<OutputFormat> {
         self.format.or(self.plain.then_some(OutputFormat::Text))
     }
 
     /// The recording behind the view; `output` is the trace of `--record`.
-    pub(crate) fn recording(&self, verbosity: Verbosity) -> RecordConfig {
+    pub fn recording(&self, verbosity: Verbosity) -> RecordConfig {
         RecordConfig {
             apply: None,
             target: self.target.clone(),

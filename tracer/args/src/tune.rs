@@ -43,32 +43,32 @@ known, it goes on with the collector's settings of its own (--stop interrupts it
 The exit code is the command's own if it failed, otherwise 0.";
 
 #[derive(Args, Clone, Debug, PartialEq)]
-pub(crate) struct TuneArgs {
+pub struct TuneArgs {
     #[command(flatten)]
-    pub(crate) start: CommandArgs,
+    pub start: CommandArgs,
     /// Settings to compare with the first one, between `|`, each as in gctrace apply --gc [default: those
     /// that may help this program]
     #[arg(long, value_name = "SETTINGS", value_delimiter = '|')]
-    pub(crate) settings: Vec<GcSetting>,
+    pub settings: Vec<GcSetting>,
     /// Time for the measurement (30s, 10m, 2h). A run that has begun is finished; no other is
     /// started
     #[arg(long, group = CONFIGURABLE, value_name = "TIME", default_value = "10m", value_parser = values::seconds)]
-    pub(crate) budget: Duration,
+    pub budget: Duration,
     /// Compare whole runs of the command instead of blocks of steps
     #[arg(long, hide = true)]
-    pub(crate) runs: bool,
+    pub runs: bool,
     /// Stop measuring when every interval is this narrow to either side, in percent of the first
     /// setting's mean [default: 0.5, or as soon as each is known to be faster or slower]
     #[arg(long, group = CONFIGURABLE, value_name = "PERCENT", value_parser = precision)]
-    pub(crate) precision: Option<f64>,
+    pub precision: Option<f64>,
     /// Clock of the verdict
     #[arg(long, group = CONFIGURABLE, default_value = "cpu", value_parser = choices::one_of(MEASURES))]
-    pub(crate) measure: TuneMeasure,
+    pub measure: TuneMeasure,
     /// Interrupt the command (SIGINT) when the result is known
     #[arg(long, hide = true)]
-    pub(crate) stop: bool,
+    pub stop: bool,
     #[command(flatten)]
-    pub(crate) report: OutputArgs<OutputFormat>,
+    pub report: OutputArgs<OutputFormat>,
 }
 
 /// Values of `--measure`.
@@ -100,7 +100,7 @@ impl TuneArgs {
 
     /// Whether the settings are compared within one run: thresholds leave nothing behind. Which ones the
     /// program has does not matter.
-    pub(crate) fn takes_turns(&self) -> bool {
+    pub fn takes_turns(&self) -> bool {
         let is_thresholds = |setting: &GcSetting| setting.thresholds([1; 3]).is_some();
         !self.runs && self.settings.iter().all(is_thresholds)
     }

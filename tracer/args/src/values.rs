@@ -1,6 +1,6 @@
 //! Parsers of option values, and the tip about a missing `--`.
 
-use crate::args::CounterChoice;
+use crate::CounterChoice;
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use gctrace_event::Counter;
@@ -271,7 +271,7 @@ fn meant(word: &str) -> Option<&'static str> {
 }
 
 /// Whether a file of this name is a trace.
-pub(crate) fn is_trace_name(word: &str) -> bool {
+pub fn is_trace_name(word: &str) -> bool {
     [".json", ".json.gz", ".json.zst"].iter().any(|ending| word.ends_with(ending))
 }
 

@@ -5,6 +5,7 @@
 //! and anything about Python.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
+#![cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "files of recordings"))]
 
 pub mod files;
 #[cfg_attr(not(target_os = "linux"), path = "invoker/elsewhere.rs")]

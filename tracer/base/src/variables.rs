@@ -19,7 +19,7 @@ pub enum VariableEffect {
     Place,
     /// Which part of the files that the user names is worked on.
     Part,
-    /// Options of the command line (`args/configured.rs`, which ignores them with file capabilities).
+    /// Options of the command line (`tracer/args/src/configured.rs`, which ignores them with file capabilities).
     Options,
     /// Identity of the user; trusted only if gctrace runs as root (`invoker.rs`).
     Identity,

@@ -13,7 +13,7 @@ mod stopped_map;
 mod successor;
 mod terminal;
 
-pub(crate) use terminal::{LEAVE, TerminalGuardian, guard as guard_terminal, raw};
+pub use terminal::{LEAVE, TerminalGuardian, guard as guard_terminal, raw};
 
 use crate::guardian::stopped_map::StoppedMap;
 use crate::guardian::successor::Successor;
@@ -100,11 +100,11 @@ impl GuardianProcess {
 
 /// The guardian of stopped programs. When dropped, it resumes what is still stopped, and exits.
 #[derive(Debug)]
-pub(crate) struct Guardian(GuardianProcess);
+pub struct Guardian(GuardianProcess);
 
 impl Guardian {
     /// Starts the guardian of `map` (u32 pid -> u64 time of the stop).
-    pub(crate) fn start(map: BorrowedFd<'_>) -> io::Result<Self> {
+    pub fn start(map: BorrowedFd<'_>) -> io::Result<Self> {
         GuardianProcess::start(crate::args::GUARDIAN, map, Stdio::null()).map(Self)
     }
 }
@@ -149,7 +149,7 @@ trait GuardianWorld {
 }
 
 /// The main function of the process that [`Guardian::start`] started.
-pub(crate) fn guard() -> io::Result<()> {
+pub fn guard() -> io::Result<()> {
     ignore_signals()?;
     // SAFETY: `Guardian::start` put the map there for us; it has no other owner in this process.
     let map = unsafe { OwnedFd::from_raw_fd(GIVEN_DESCRIPTOR) };

@@ -14,17 +14,15 @@ mod program;
 mod signals;
 mod trial;
 
-pub(crate) use bundle::simulator;
-pub(crate) use cache::CacheDir;
-pub(crate) use environment::ancestors;
-pub(crate) use preload::{
-    CUDA_INJECTION, InjectionPlan, LibraryError, injected_library, library_for,
-};
+pub use bundle::simulator;
+pub use cache::CacheDir;
+pub use environment::ancestors;
+pub use preload::{CUDA_INJECTION, InjectionPlan, LibraryError, injected_library, library_for};
 #[cfg(test)]
-pub(crate) use program::ObstacleKind;
-pub(crate) use program::PreloadObstacle;
-pub(crate) use signals::{SignalDecision, SignalPolicy, Signals};
-pub(crate) use trial::load;
+pub use program::ObstacleKind;
+pub use program::PreloadObstacle;
+pub use signals::{SignalDecision, SignalPolicy, Signals};
+pub use trial::load;
 
 use crate::invoker::{Credentials, Invoker, act_as};
 use crate::launch::environment::Environment;
@@ -45,7 +43,7 @@ use std::process::{Child, Command, ExitStatus};
 
 /// Why the command was not started.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum LaunchError {
+pub enum LaunchError {
     /// No such file, or in none of the directories of `PATH`.
     #[error("{program}: command not found{searched}")]
     NotFound {
@@ -77,6 +75,7 @@ pub(crate) enum LaunchError {
     /// The command was started but could not be watched.
     #[error("cannot watch the command (process {pid})")]
     Watch {
+        /// Its process id.
         pid: u32,
         /// The kernel's reason.
         source: io::Error,
@@ -85,7 +84,7 @@ pub(crate) enum LaunchError {
 
 impl LaunchError {
     /// The exit code of a shell for the same failure; 1 where gctrace's own limits are the reason.
-    pub(crate) fn exit_code(&self) -> u8 {
+    pub fn exit_code(&self) -> u8 {
         match self {
             Self::NotFound { .. } | Self::InterpreterMissing { .. } => 127,
             Self::NotExecutable { source, .. }
@@ -101,7 +100,7 @@ impl LaunchError {
 
 /// The command as decided before it starts: program, environment, user, files.
 #[derive(Debug)]
-pub(crate) struct LaunchPlan {
+pub struct LaunchPlan {
     program: OsString,
     arguments: Vec<OsString>,
     environment: Environment,
@@ -113,16 +112,19 @@ pub(crate) struct LaunchPlan {
 
 /// The command's standard streams; `None`: gctrace's own.
 #[derive(Debug, Default)]
-pub(crate) struct StdioFiles {
+pub struct StdioFiles {
+    /// Standard input.
     pub input: Option<File>,
+    /// Standard output.
     pub output: Option<File>,
+    /// Standard error.
     pub error: Option<File>,
 }
 
 impl LaunchPlan {
     /// Plans to run `command` (program and arguments, never empty) as `invoker`, or with `as_root`
     /// as gctrace's own user. Reads `/proc` to find out what sudo changed.
-    pub(crate) fn new(command: &[OsString], invoker: &Invoker, as_root: bool) -> Self {
+    pub fn new(command: &[OsString], invoker: &Invoker, as_root: bool) -> Self {
         let present = environment::present();
         let (environment, identity, notes) = match invoker.escalated_by() {
             Some(tool) if !as_root => {
@@ -138,41 +140,42 @@ impl LaunchPlan {
 
     /// Sets what the command gets instead of gctrace's own standard streams; replaces earlier
     /// settings.
-    pub(crate) fn redirect(&mut self, streams: StdioFiles) {
+    pub fn redirect(&mut self, streams: StdioFiles) {
         self.streams = streams;
     }
 
-    pub(crate) fn words(&self) -> Vec<OsString> {
+    /// The command, program first.
+    pub fn words(&self) -> Vec<OsString> {
         let program = std::iter::once(&self.program);
         program.chain(&self.arguments).cloned().collect()
     }
 
     /// Redirects the command's standard output to gctrace's standard error: the trace is written to
     /// standard output.
-    pub(crate) fn redirect_stdout(&mut self) -> io::Result<()> {
+    pub fn redirect_stdout(&mut self) -> io::Result<()> {
         self.streams.output = Some(File::from(crate::print::error_descriptor()?));
         Ok(())
     }
 
     /// Sentences about the plan for the user.
-    pub(crate) fn notes(&self) -> &[String] {
+    pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
     /// A variable of the command's environment, for example `RANK`.
-    pub(crate) fn variable(&self, name: &str) -> Option<&OsStr> {
+    pub fn variable(&self, name: &str) -> Option<&OsStr> {
         self.environment.get(OsStr::new(name)).map(OsString::as_os_str)
     }
 
     /// CUDA libraries that the command is likely to use.
-    pub(crate) fn cuda_libraries(&self) -> Vec<CudaFile> {
+    pub fn cuda_libraries(&self) -> Vec<CudaFile> {
         let environment = self.environment.clone().into_iter().collect();
         let file = self.program_file();
         gctrace_probes::cuda::before_start(&self.program, file.as_deref(), &environment)
     }
 
     /// CUPTI libraries that it is likely to find.
-    pub(crate) fn cupti_libraries(&self) -> Vec<PathBuf> {
+    pub fn cupti_libraries(&self) -> Vec<PathBuf> {
         let environment = self.environment.clone().into_iter().collect();
         let file = self.program_file();
         gctrace_probes::cuda::cupti_before_start(&self.program, file.as_deref(), &environment)
@@ -180,7 +183,7 @@ impl LaunchPlan {
 
     /// Starts the command. Returns once it executes its program, or with the reason why it cannot.
     /// It is a direct child, in gctrace's own process group.
-    pub(crate) fn spawn(&self) -> Result<RunningCommand, LaunchError> {
+    pub fn spawn(&self) -> Result<RunningCommand, LaunchError> {
         let mut command = self.command();
         let child = self.streams.apply_to(&mut command);
         let child = child.and_then(|()| command.spawn());
@@ -188,7 +191,7 @@ impl LaunchPlan {
     }
 
     /// The command as it will be started, for a caller that needs its output.
-    pub(crate) fn command(&self) -> Command {
+    pub fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         command.args(&self.arguments).env_clear().envs(&self.environment);
         let identity = self.identity.as_ref().map(Credentials::of);
@@ -290,7 +293,7 @@ fn shell_word(word: &OsStr) -> String {
 
 /// The command that gctrace started, a direct child, with a pidfd to signal it by.
 #[derive(Debug)]
-pub(crate) struct RunningCommand {
+pub struct RunningCommand {
     child: Child,
     pidfd: OwnedFd,
     /// Once it has ended.
@@ -298,7 +301,7 @@ pub(crate) struct RunningCommand {
 }
 
 /// CPU time in user and kernel mode.
-pub(crate) fn usage_ns(who: UsageWho) -> Option<u64> {
+pub fn usage_ns(who: UsageWho) -> Option<u64> {
     let usage = getrusage(who).ok()?;
     let times = [usage.user_time(), usage.system_time()];
     let nanoseconds = times.map(|time| {
@@ -317,16 +320,17 @@ impl RunningCommand {
     }
 
     /// CPU time of it and of all that it waited for, once it has ended.
-    pub(crate) fn used_ns(&self) -> Option<u64> {
+    pub fn used_ns(&self) -> Option<u64> {
         self.used_ns
     }
 
-    pub(crate) fn pid(&self) -> u32 {
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
     /// How it ended, if it has. Never blocks.
-    pub(crate) fn try_wait(&mut self) -> io::Result<Option<CommandEnd>> {
+    pub fn try_wait(&mut self) -> io::Result<Option<CommandEnd>> {
         let before = usage_ns(UsageWho::RUSAGE_CHILDREN);
         let ended = self.child.try_wait()?.map(CommandEnd::from);
         if ended.is_some() && self.used_ns.is_none() {
@@ -339,12 +343,12 @@ impl RunningCommand {
 
     /// Blocks until it exits; only tests may wait, a recording polls [`Self::try_wait`].
     #[cfg(test)]
-    pub(crate) fn wait(&mut self) -> io::Result<CommandEnd> {
+    pub fn wait(&mut self) -> io::Result<CommandEnd> {
         Ok(self.child.wait()?.into())
     }
 
     /// Sends it a signal. Succeeds if it has exited.
-    pub(crate) fn send(&self, signal: Signal) -> io::Result<()> {
+    pub fn send(&self, signal: Signal) -> io::Result<()> {
         match send_signal(&self.pidfd, signal) {
             Ok(()) | Err(Errno::ESRCH) => Ok(()),
             Err(errno) => Err(errno.into()),
@@ -355,7 +359,7 @@ impl RunningCommand {
 impl RunningCommand {
     /// Does what Ctrl-C does in a terminal that generates the signal, except for gctrace itself:
     /// SIGINT for the command and its descendants that are still in its process group.
-    pub(crate) fn interrupt_as_terminal(&self) -> io::Result<()> {
+    pub fn interrupt_as_terminal(&self) -> io::Result<()> {
         let descendants = gctrace_probes::proc_status::descendants(self.pid());
         self.send(Signal::SIGINT)?;
         for pid in descendants.into_iter().flatten() {
@@ -377,8 +381,9 @@ impl AsFd for RunningCommand {
     }
 }
 
+/// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CommandEnd {
+pub enum CommandEnd {
     /// It exited with this code.
     Code(u8),
     /// It was terminated by this signal.
@@ -387,7 +392,7 @@ pub(crate) enum CommandEnd {
 
 impl CommandEnd {
     /// From a status of wait(2). Both fit: an exit code has 8 bits and a signal number 7.
-    pub(crate) fn from_status(status: i32) -> Self {
+    pub fn from_status(status: i32) -> Self {
         match status & 0x7f {
             0 => Self::Code(((status >> 8) & 0xff) as u8),
             signal => Self::Signal(signal as u8),
@@ -395,7 +400,7 @@ impl CommandEnd {
     }
 
     /// The record of a process that ended this way.
-    pub(crate) fn exit(self, pid: u32, at_ns: u64) -> ProcessExit {
+    pub fn exit(self, pid: u32, at_ns: u64) -> ProcessExit {
         let (code, signal) = match self {
             Self::Code(code) => (Some(code.into()), None),
             Self::Signal(signal) => (None, Some(signal.into())),
@@ -404,7 +409,7 @@ impl CommandEnd {
     }
 
     /// As a shell reports it: the command's own code, or 128 plus the signal number.
-    pub(crate) fn exit_code(self) -> u8 {
+    pub fn exit_code(self) -> u8 {
         match self {
             Self::Code(code) => code,
             Self::Signal(signal) => 128 + signal,

@@ -6,10 +6,10 @@
 mod credentials;
 mod facts;
 
-pub(crate) use credentials::{
+pub use credentials::{
     is_root_without_ptrace, keep_what_is_needed, may_inspect_all_users, renounce, too_few_files,
 };
-pub(crate) use facts::{Lockdown, PrivilegeFacts};
+pub use facts::{Lockdown, PrivilegeFacts};
 
 use crate::text::shell_line;
 use std::ffi::OsStr;
@@ -17,17 +17,17 @@ use std::fmt;
 
 /// A capability that recording needs, and what for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Capability {
+pub struct Capability {
     /// Name as in capabilities(7), but without `CAP_`: `BPF`.
-    pub(crate) name: &'static str,
+    pub name: &'static str,
     /// Bit in the sets of `/proc/PID/status` (include/uapi/linux/capability.h).
     bit: u32,
     /// The action that the capability permits, as a verb phrase.
-    pub(crate) purpose: &'static str,
+    pub purpose: &'static str,
 }
 
 /// Always needed. CAP_SYS_ADMIN includes them (capabilities(7)).
-pub(crate) const NEEDED: [Capability; 2] = [
+pub const NEEDED: [Capability; 2] = [
     Capability { name: "BPF", bit: 39, purpose: "load BPF programs" },
     Capability { name: "PERFMON", bit: 38, purpose: "place probes and read kernel structs" },
 ];
@@ -35,7 +35,7 @@ pub(crate) const NEEDED: [Capability; 2] = [
 /// Needed for processes of other users, and for the user's own in containers or with privileges. With
 /// file capabilities they are dropped: otherwise anyone who may run the file would have them over all
 /// processes.
-pub(crate) const FOR_OTHERS: [Capability; 2] = [
+pub const FOR_OTHERS: [Capability; 2] = [
     Capability {
         name: "SYS_PTRACE",
         bit: 19,
@@ -54,7 +54,7 @@ const NEWEST_NEEDED: u32 = 39;
 
 /// A set of capabilities, one bit each, as in `/proc/PID/status`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Capabilities(pub(crate) u64);
+pub struct Capabilities(pub u64);
 
 impl Capabilities {
     fn has(self, bit: u32) -> bool {
@@ -62,7 +62,7 @@ impl Capabilities {
     }
 
     /// Whether the set contains the capability, or CAP_SYS_ADMIN instead.
-    pub(crate) fn allow(self, needed: Capability) -> bool {
+    pub fn allow(self, needed: Capability) -> bool {
         self.has(needed.bit) || (needed.bit >= 38 && self.has(SYS_ADMIN))
     }
 
@@ -72,7 +72,7 @@ impl Capabilities {
     }
 
     /// The capabilities of a list that the set lacks.
-    pub(crate) fn lacking(self, list: [Capability; 2]) -> Vec<Capability> {
+    pub fn lacking(self, list: [Capability; 2]) -> Vec<Capability> {
         list.into_iter().filter(|needed| !self.allow(*needed)).collect()
     }
 }
@@ -87,7 +87,8 @@ impl fmt::Display for Capabilities {
     }
 }
 
-pub(crate) fn cap(needed: &Capability) -> String {
+/// `CAP_BPF`.
+pub fn cap(needed: &Capability) -> String {
     format!("CAP_{}", needed.name)
 }
 
@@ -112,20 +113,20 @@ enum PrivilegeObstacle {
 
 /// The reason why recording by kernel probes is not permitted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PrivilegeError {
+pub struct PrivilegeError {
     obstacle: PrivilegeObstacle,
     missing: Vec<Capability>,
     facts: Box<PrivilegeFacts>,
 }
 
 /// The reason why this process may not record by kernel probes; `None` if it may.
-pub(crate) fn denied() -> Option<PrivilegeError> {
+pub fn denied() -> Option<PrivilegeError> {
     PrivilegeError::from_facts(PrivilegeFacts::gather())
 }
 
 impl PrivilegeError {
     /// Evaluates the facts; `None` if they permit recording.
-    pub(crate) fn from_facts(facts: PrivilegeFacts) -> Option<Self> {
+    pub fn from_facts(facts: PrivilegeFacts) -> Option<Self> {
         use PrivilegeObstacle as Obstacle;
         let missing = facts.effective.missing();
         let obstacles = [
@@ -146,12 +147,12 @@ impl PrivilegeError {
     }
 
     /// Whether the rights were merely not granted, so that sudo would suffice.
-    pub(crate) fn sudo_helps(&self) -> bool {
+    pub fn sudo_helps(&self) -> bool {
         self.obstacle == PrivilegeObstacle::NotGranted
     }
 
     /// The commands that fix it, ready to print after the error.
-    pub(crate) fn remedy(&self) -> String {
+    pub fn remedy(&self) -> String {
         let fixed = match self.obstacle {
             PrivilegeObstacle::Lockdown => {
                 "Boot the kernel without lockdown=confidentiality (lockdown=integrity is fine), or disable\n\
@@ -274,7 +275,7 @@ impl std::error::Error for PrivilegeError {}
 
 /// The error of an ordinary user, for tests of other modules.
 #[cfg(test)]
-pub(crate) use tests::denied as ordinary_user;
+pub use tests::denied as ordinary_user;
 
 #[cfg(test)]
 mod tests;

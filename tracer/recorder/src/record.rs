@@ -13,11 +13,11 @@ mod header;
 mod held_frames;
 mod inprocess;
 mod kept_memory;
-pub(crate) mod kernel;
+pub mod kernel;
 mod losses;
 mod merge;
-pub(crate) mod mode;
-pub(crate) mod nvml;
+pub mod mode;
+pub mod nvml;
 mod output;
 mod plan;
 mod preparation;
@@ -30,27 +30,26 @@ mod supervision;
 mod torch_version;
 mod trace;
 
-use crate::args::{RecordConfig, RecordTarget, SummarizeArgs, Verbosity};
+use crate::args::{RecordConfig, RecordTarget, Verbosity};
 use crate::files::{NewTrace, lock};
 use crate::launch::{CommandEnd, LaunchPlan, RunningCommand, Signals};
-pub(crate) use crate::record::examination::Unexamined;
-pub(crate) use crate::record::inprocess::{UNREACHED, folder};
-pub(crate) use crate::record::losses::{RecordingLosses, lost_events};
+pub use crate::record::examination::Unexamined;
+pub use crate::record::inprocess::{UNREACHED, folder};
+pub use crate::record::losses::{RecordingLosses, lost_events};
 use crate::record::nvml::GpuSampling;
-pub(crate) use crate::record::output::RecordSink;
-pub(crate) use crate::record::preparation::RecordingPlan;
+pub use crate::record::output::RecordSink;
+pub use crate::record::preparation::RecordingPlan;
 use crate::record::program_time::ProgramTime;
-pub(crate) use crate::record::shutdown::RecordingSummary;
+pub use crate::record::shutdown::RecordingSummary;
 use crate::record::sources::RecordingSources;
-pub(crate) use crate::record::supervision::{CommandSupervisor, INTERRUPTED};
+pub use crate::record::supervision::{CommandSupervisor, INTERRUPTED};
 use crate::record::trace::RecordingTrace;
-use crate::{analyze, print, summarize, wait};
+use crate::{print, wait};
 use anyhow::Context as _;
 use gctrace_event::TraceEnd;
 use std::fs::File;
-use std::num::NonZeroUsize;
 use std::os::fd::{AsFd as _, BorrowedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// Longest interval between two polls of the ring of pauses, which does not wake us for each
@@ -59,7 +58,7 @@ const TICK_MS: u8 = 40;
 
 /// Why a recording ended; the trace contains it in words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum EndReason {
+pub enum EndReason {
     /// The command exited.
     CommandEnded(CommandEnd),
     /// The process recorded with `-p` exited.
@@ -77,13 +76,15 @@ pub(crate) enum EndReason {
 /// Exit code if gctrace attached to a process that never ran Python.
 const NO_PYTHON: u8 = 1;
 
-/// Records as configured and returns gctrace's exit code.
-pub(crate) fn run(config: &RecordConfig) -> anyhow::Result<u8> {
-    run_to_trace(config).map(|(code, _)| code)
-}
-
-/// Records as configured. Returns gctrace's exit code, and the trace, if there is one.
-pub(crate) fn run_to_trace(config: &RecordConfig) -> anyhow::Result<(u8, Option<PathBuf>)> {
+/// Records as configured. Returns gctrace's exit code, and the trace, if there is one. `ended` says what is to be known
+/// of the trace.
+///
+/// # Errors
+/// The recording cannot start, the command cannot be started, or the trace cannot be written.
+pub fn run(
+    config: &RecordConfig,
+    ended: impl FnOnce(&Path),
+) -> anyhow::Result<(u8, Option<PathBuf>)> {
     // Before any thread is created, so that all of them inherit the mask.
     let signals = Signals::block().context("cannot block signals")?;
     let mut recording = RecordingPlan::new(config)?.prepare(signals, None)?;
@@ -100,24 +101,10 @@ pub(crate) fn run_to_trace(config: &RecordConfig) -> anyhow::Result<(u8, Option<
         found_nothing = matches!(config.target, RecordTarget::Process(_)) && !outcome.has_python;
         if config.verbosity > Verbosity::Quiet {
             outcome.sentences.iter().for_each(print::message);
-            if let Some(trace) = &outcome.trace {
-                analyze::verdict(trace).iter().for_each(print::message);
-                let trace = crate::text::shell_line(&[trace]);
-                print::message(format!("Next: gctrace analyze {trace}"));
-            }
         }
     }
-    if let (Some(trace), Some(directory)) = (&trace, &config.summary) {
-        // The exit code is the command's: without a summary there still is the trace.
-        let summarized = summarize::run(&SummarizeArgs {
-            traces: vec![trace.clone()],
-            output: directory.clone(),
-            shard: None,
-            jobs: Some(NonZeroUsize::MIN),
-        });
-        if let Err(error) = summarized {
-            print::message(crate::text::chain(&error));
-        }
+    if let Some(trace) = &trace {
+        ended(trace);
     }
     let code = match command.exit_code(why, closed)? {
         0 if found_nothing => NO_PYTHON,
@@ -127,7 +114,7 @@ pub(crate) fn run_to_trace(config: &RecordConfig) -> anyhow::Result<(u8, Option<
 }
 
 /// A recording in progress, with everything that must be closed when it ends.
-pub(crate) struct Recording<'a> {
+pub struct Recording<'a> {
     config: &'a RecordConfig,
     trace: RecordingTrace,
     /// The trace's file, until recording starts: if that fails, the previous trace is kept.
@@ -148,12 +135,12 @@ pub(crate) struct Recording<'a> {
 
 impl Recording<'_> {
     /// How the command will be started, if there is one; may be changed until then.
-    pub(crate) fn launch_plan(&mut self) -> Option<&mut LaunchPlan> {
+    pub fn launch_plan(&mut self) -> Option<&mut LaunchPlan> {
         self.launch.as_mut()
     }
 
     /// Starts the command, stopped at its exec, or attaches.
-    pub(crate) fn start(&mut self) -> anyhow::Result<()> {
+    pub fn start(&mut self) -> anyhow::Result<()> {
         let until = |duration| Instant::now().checked_add(duration);
         match (&self.config.target, &self.launch) {
             (RecordTarget::Process(pid), _) => {
@@ -231,7 +218,7 @@ impl Recording<'_> {
     }
 
     /// Waits for events and handles them; returns why the recording ends, if it does.
-    pub(crate) fn turn(&mut self) -> anyhow::Result<Option<EndReason>> {
+    pub fn turn(&mut self) -> anyhow::Result<Option<EndReason>> {
         self.wait()?;
         self.sources.poll(&mut self.trace)?;
         self.sources.tick(&mut self.trace);
@@ -291,28 +278,28 @@ impl Recording<'_> {
 
     /// Handles a Ctrl-C that the terminal passed on as a character. Returns whether it ends the
     /// recording.
-    pub(crate) fn interrupt(&mut self) -> anyhow::Result<Option<EndReason>> {
+    pub fn interrupt(&mut self) -> anyhow::Result<Option<EndReason>> {
         let ends = self.command.interrupt()?;
         Ok(ends.then_some(EndReason::Interrupted))
     }
 
     /// Losses and probe hits so far.
-    pub(crate) fn tally(&mut self) -> anyhow::Result<RecordingLosses> {
+    pub fn tally(&mut self) -> anyhow::Result<RecordingLosses> {
         self.sources.tally(&self.trace)
     }
 
     /// The pids of live processes that run Python.
-    pub(crate) fn python_processes(&self) -> Vec<u32> {
+    pub fn python_processes(&self) -> Vec<u32> {
         self.sources.pids()
     }
 
     /// The command that gctrace started; `None` if it started none.
-    pub(crate) fn command(&self) -> Option<&RunningCommand> {
+    pub fn command(&self) -> Option<&RunningCommand> {
         self.command.command()
     }
 
     /// Detaches the probes and closes the trace. The command keeps running.
-    pub(crate) fn close(
+    pub fn close(
         mut self,
         why: EndReason,
     ) -> (anyhow::Result<RecordingSummary>, CommandSupervisor) {

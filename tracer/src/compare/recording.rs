@@ -70,7 +70,7 @@ pub(super) fn record(config: &CompareArgs) -> anyhow::Result<Result<PathBuf, u8>
 /// The recording is not possible.
 #[cfg(target_os = "linux")]
 fn record_to_trace(config: &RecordConfig) -> anyhow::Result<(u8, Option<PathBuf>)> {
-    let recorded = crate::record::run_to_trace(config)?;
+    let recorded = crate::recording::run_to_trace(config)?;
     // What follows can be interrupted.
     nix::sys::signal::SigSet::all().thread_unblock()?;
     Ok(recorded)

@@ -77,10 +77,12 @@ impl LiveHandle {
     }
 }
 
-/// Called by the recording thread.
-impl RecordSink for Arc<LiveHandle> {
+/// Where the recording thread puts its records.
+pub(crate) struct LiveSink(pub(crate) Arc<LiveHandle>);
+
+impl RecordSink for LiveSink {
     fn write(&mut self, record: &Record) {
-        self.live().record(record);
+        self.0.live().record(record);
     }
 }
 

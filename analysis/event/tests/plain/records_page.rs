@@ -109,7 +109,7 @@ fn the_page_of_records_is_made_from_their_declarations() {
             "| `{record}` | `{}` {phase} |{doc} | {} | {spaced} | {} | {} |",
             kind.name,
             has.join(", "),
-            named(&makers, "tracer/src/record/", |code| constructs(code, of)),
+            named(&makers, "tracer/recorder/src/record/", |code| constructs(code, of)),
             named(&folds, "analysis/src/", |code| takes(code, of)),
         )
         .unwrap();

@@ -22,15 +22,15 @@ const READY: u8 = b'!';
 
 /// Leaves the alternate screen, shows the cursor, disables mouse reports; terminals ignore unknown
 /// sequences. CAN (0x18) first aborts a truncated sequence.
-pub(crate) const LEAVE: &[u8] = b"\x18\x1b[?1006l\x1b[?1000l\x1b[0m\x1b[?25h\x1b[?1049l";
+pub const LEAVE: &[u8] = b"\x18\x1b[?1006l\x1b[?1000l\x1b[0m\x1b[?25h\x1b[?1049l";
 
 /// If it is dropped without [`TerminalGuardian::dismiss`], the guardian restores the terminal.
 #[derive(Debug)]
-pub(crate) struct TerminalGuardian(GuardianProcess);
+pub struct TerminalGuardian(GuardianProcess);
 
 impl TerminalGuardian {
     /// Starts it, and waits until it has read the present mode of `terminal`.
-    pub(crate) fn start(terminal: BorrowedFd<'_>) -> io::Result<Self> {
+    pub fn start(terminal: BorrowedFd<'_>) -> io::Result<Self> {
         let argument = crate::args::TERMINAL_GUARDIAN;
         let mut guardian = GuardianProcess::start(argument, terminal, Stdio::piped())?;
         let answers = guardian.process.stdout.take();
@@ -44,13 +44,13 @@ impl TerminalGuardian {
     }
 
     /// Dismisses the guardian: the terminal is restored. Waits until it has exited.
-    pub(crate) fn dismiss(mut self) {
+    pub fn dismiss(mut self) {
         self.0.dismiss();
     }
 }
 
 /// The main function of the process that [`TerminalGuardian::start`] started.
-pub(crate) fn guard() -> io::Result<()> {
+pub fn guard() -> io::Result<()> {
     ignore_signals()?;
     // SAFETY: `TerminalGuardian::start` put the terminal there for us; it has no other owner in
     // this process.
@@ -74,7 +74,7 @@ fn same(a: &Termios, b: &Termios) -> bool {
 }
 
 /// The mode in which every key comes at once and as it is.
-pub(crate) fn raw(mode: &Termios) -> Termios {
+pub fn raw(mode: &Termios) -> Termios {
     let mut raw = mode.clone();
     nix::sys::termios::cfmakeraw(&mut raw);
     raw

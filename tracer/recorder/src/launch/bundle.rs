@@ -30,7 +30,7 @@ const ROOT_PLACES: [&str; 2] = ["/var/lib/gctrace", "/run/gctrace"];
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BundledLibrary {
     /// Its file name.
-    pub(crate) name: &'static str,
+    pub name: &'static str,
     /// Differs for different contents; part of the copy's path.
     pub(super) hash: &'static str,
     /// Length of the contents in bytes.
@@ -94,7 +94,7 @@ pub(super) fn private_copy(
 ///
 /// # Errors
 /// There is none, or with more rights than its user, gctrace does not load the one that there is.
-pub(crate) fn simulator() -> anyhow::Result<Vec<u8>> {
+pub fn simulator() -> anyhow::Result<Vec<u8>> {
     let beside = beside();
     match SIMGPU {
         Some(bundled) if beside.is_err() => bundled.contents().context("this gctrace is damaged"),

@@ -17,7 +17,7 @@ const ROOT_CACHE: &str = "/var/cache/gctrace";
 
 /// The folder where resolutions of interpreters are kept between recordings.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct CacheDir {
+pub struct CacheDir {
     directory: PathBuf,
     /// With file capabilities (setcap) a user has rights over others' programs that a forged cache
     /// would give to its forger: it is then trusted for the user's own files only.
@@ -27,7 +27,7 @@ pub(crate) struct CacheDir {
 impl CacheDir {
     /// Opens or creates the cache that matches gctrace's rights: root's own as root, otherwise the
     /// user's. `None` if none can be trusted; recording works without, only slower.
-    pub(crate) fn open(invoker: &Invoker) -> Option<Self> {
+    pub fn open(invoker: &Invoker) -> Option<Self> {
         if Uid::effective().is_root() {
             return Self::at(Path::new(ROOT_CACHE), 0, None);
         }
@@ -48,7 +48,7 @@ impl CacheDir {
 
     /// How to resolve an interpreter whose file has this owner, `None` if that is unknown. `root`
     /// is its process's: debug files of a container are below its own.
-    pub(crate) fn resolve_options(
+    pub fn resolve_options(
         cache: Option<&Self>,
         owner: Option<u32>,
         root: &Path,

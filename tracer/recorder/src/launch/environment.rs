@@ -114,7 +114,7 @@ fn find(tool: PrivilegeTool) -> Result<ToolEnvironments, String> {
 }
 
 /// The ancestors of a process, nearest first, without process 1.
-pub(crate) fn ancestors(pid: u32) -> impl Iterator<Item = u32> {
+pub fn ancestors(pid: u32) -> impl Iterator<Item = u32> {
     let parent = |pid: &u32| {
         let parent = proc_status::stat(*pid).ok()?.parent;
         (parent > 1).then_some(parent)

@@ -25,7 +25,7 @@ const FIRST_LINE: usize = 256;
 
 impl LaunchPlan {
     /// Whether the command is an interpreter itself, and not a program or a script that starts one.
-    pub(crate) fn is_interpreter(&self) -> bool {
+    pub fn is_interpreter(&self) -> bool {
         let program = self.with_users_rights(|| find(&self.program, &self.environment));
         let kind = program.flatten().and_then(|file| gctrace_probes::identify(&file).ok());
         matches!(kind, Some(ProgramKind::Static | ProgramKind::NeedsLibpython { .. }))
@@ -35,7 +35,7 @@ impl LaunchPlan {
     /// by a word of the command line (`sudo -u x /usr/bin/python3`, and the words of `sh -c
     /// '...'`), by first lines of scripts among them, by `VIRTUAL_ENV` and `CONDA_PREFIX`, and
     /// `python3` and `python` in `PATH`.
-    pub(crate) fn named_interpreters(&self) -> Vec<PathBuf> {
+    pub fn named_interpreters(&self) -> Vec<PathBuf> {
         self.with_users_rights(|| {
             let mut named = NamedInterpreters { environment: &self.environment, files: Vec::new() };
             let arguments = std::iter::once(&self.program).chain(&self.arguments);

@@ -41,14 +41,15 @@ const MOST_BYTES: u64 = 256 << 20;
 
 /// The library, and what it records.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct InjectionPlan {
-    pub(crate) library: PathBuf,
+pub struct InjectionPlan {
+    /// The path of the library.
+    pub library: PathBuf,
     /// What the library is to record, as its environment variable will state it.
-    pub(crate) options: gctrace_ring::InjectOptions,
+    pub options: gctrace_ring::InjectOptions,
     /// The function of `--step-function`.
-    pub(crate) step_function: Option<String>,
+    pub step_function: Option<String>,
     /// The file of `--memory-history`.
-    pub(crate) memory_history: Option<PathBuf>,
+    pub memory_history: Option<PathBuf>,
 }
 
 /// Builds and installs gctrace with its libraries.
@@ -58,11 +59,11 @@ const BUILD: &str = "cargo build --release && sudo target/release/gctrace setup"
 const PRELOAD: &str = "LD_PRELOAD";
 
 /// The library that NVIDIA's driver loads when it is initialized.
-pub(crate) const CUDA_INJECTION: &str = "CUDA_INJECTION64_PATH";
+pub const CUDA_INJECTION: &str = "CUDA_INJECTION64_PATH";
 
 /// Why the library cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum LibraryError {
+pub enum LibraryError {
     /// It was not found.
     #[error("{LIBRARY} is neither next to gctrace nor in {}", shown(.searched))]
     NotFound {
@@ -77,10 +78,16 @@ pub(crate) enum LibraryError {
     },
     /// The file is not usable.
     #[error("{} cannot be used: {reason}", .path.display())]
-    Unusable { path: PathBuf, reason: String },
+    Unusable {
+        /// The file.
+        path: PathBuf,
+        /// The kernel's reason, or what is wrong with it.
+        reason: String,
+    },
     /// It is from another version of gctrace.
     #[error("{} is from gctrace {found}, this is gctrace {}", .path.display(), gctrace_ring::VERSION)]
     OtherVersion {
+        /// The file.
         path: PathBuf,
         /// Its version.
         found: String,
@@ -88,6 +95,7 @@ pub(crate) enum LibraryError {
     /// The command's user may not read it.
     #[error("{user} may not read {}: {reason}", .path.display())]
     Unreadable {
+        /// The file.
         path: PathBuf,
         /// The user that the command runs as.
         user: String,
@@ -98,6 +106,7 @@ pub(crate) enum LibraryError {
     /// user could have replaced.
     #[error("{rights}, gctrace does not load {} into programs of {user}: {writable}", .path.display())]
     NotTrusted {
+        /// The file.
         path: PathBuf,
         /// `as root`, `with file capabilities`.
         rights: &'static str,
@@ -108,7 +117,10 @@ pub(crate) enum LibraryError {
     },
     /// The loader ends a path at a space or a colon.
     #[error("{} has a space or a colon in its path, at which the loader would split it", .path.display())]
-    Separator { path: PathBuf },
+    Separator {
+        /// The file.
+        path: PathBuf,
+    },
 }
 
 fn shown(folders: &[PathBuf]) -> String {
@@ -118,7 +130,7 @@ fn shown(folders: &[PathBuf]) -> String {
 
 impl LibraryError {
     /// What the user can do about it, with the command to type.
-    pub(crate) fn remedy(&self) -> String {
+    pub fn remedy(&self) -> String {
         match self {
             Self::NotFound { .. } => {
                 format!("Each release of gctrace has it. To build and install both:\n    {BUILD}")
@@ -182,7 +194,7 @@ fn nobody_ever_can_write(path: &Path, user: u32) -> bool {
 ///
 /// # Errors
 /// Why not; of several files, the first one's reason.
-pub(crate) fn library_for(launch: &LaunchPlan) -> Result<PathBuf, LibraryError> {
+pub fn library_for(launch: &LaunchPlan) -> Result<PathBuf, LibraryError> {
     match variable(LIBRARY_VARIABLE, VariableEffect::Code) {
         Some(named) => usable(&PathBuf::from(named), launch, &bundle::places()),
         None => first_usable(launch, bundle::INJECT.as_ref(), &bundle::places()),
@@ -193,7 +205,7 @@ pub(crate) fn library_for(launch: &LaunchPlan) -> Result<PathBuf, LibraryError> 
 ///
 /// # Errors
 /// There is none that may be loaded into commands of the invoker.
-pub(crate) fn injected_library() -> anyhow::Result<Vec<u8>> {
+pub fn injected_library() -> anyhow::Result<Vec<u8>> {
     if let Some(bundled) = bundle::INJECT {
         return bundled.contents().context("this gctrace is damaged");
     }
@@ -401,7 +413,7 @@ impl LaunchPlan {
     /// # Errors
     /// The loader would split the library's path, and it cannot be given another one in the private
     /// folder.
-    pub(crate) fn preload(&mut self, library: &Path, private: &Path) -> io::Result<PathBuf> {
+    pub fn preload(&mut self, library: &Path, private: &Path) -> io::Result<PathBuf> {
         let library = preloadable(library, private)?;
         let environment = self.environment.get(OsStr::new(PRELOAD));
         let mut preloaded = environment.cloned().unwrap_or_default();
@@ -416,7 +428,7 @@ impl LaunchPlan {
     }
 
     /// Sets a variable of the command's environment.
-    pub(crate) fn set_variable(&mut self, name: &str, value: OsString) {
+    pub fn set_variable(&mut self, name: &str, value: OsString) {
         self.environment.insert(name.into(), value);
     }
 
@@ -426,11 +438,7 @@ impl LaunchPlan {
     ///
     /// # Errors
     /// As of [`Self::preload`].
-    pub(crate) fn inject(
-        &mut self,
-        injection: &InjectionPlan,
-        rendezvous: &Path,
-    ) -> io::Result<()> {
+    pub fn inject(&mut self, injection: &InjectionPlan, rendezvous: &Path) -> io::Result<()> {
         let private = rendezvous.parent().unwrap_or(Path::new("/"));
         let library = self.preload(&injection.library, private)?;
         self.set_variable(RENDEZVOUS_VARIABLE, rendezvous.into());
@@ -451,14 +459,14 @@ impl LaunchPlan {
 
     /// The value of `CUDA_INJECTION64_PATH` in the command's environment, unless it is another
     /// tool's library; `None` if it is unset.
-    pub(crate) fn cuda_injection(&self) -> Option<&OsStr> {
+    pub fn cuda_injection(&self) -> Option<&OsStr> {
         let named = self.variable(CUDA_INJECTION);
         named.filter(|_| self.foreign_cuda_injection().is_none())
     }
 
     /// The value of `CUDA_INJECTION64_PATH` in the command's environment if it is another tool's
     /// library, which gctrace leaves in place.
-    pub(crate) fn foreign_cuda_injection(&self) -> Option<&OsStr> {
+    pub fn foreign_cuda_injection(&self) -> Option<&OsStr> {
         self.variable(CUDA_INJECTION).filter(|value| {
             !value.is_empty() && Path::new(value).file_name() != Some(OsStr::new(LIBRARY))
         })

@@ -22,14 +22,16 @@ const MAX_STEPS: usize = 10;
 
 /// An obstacle to loading the library into a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PreloadObstacle {
-    pub(crate) file: PathBuf,
-    pub(crate) what: ObstacleKind,
+pub struct PreloadObstacle {
+    /// The program.
+    pub file: PathBuf,
+    /// What is in the way.
+    pub what: ObstacleKind,
 }
 
 /// Kind of obstacle, in a program or in the programs that it starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ObstacleKind {
+pub enum ObstacleKind {
     /// Statically linked, with Python inside.
     StaticPython,
     /// Statically linked: programs that it starts may load libraries.
@@ -49,7 +51,7 @@ pub(crate) enum ObstacleKind {
 
 impl PreloadObstacle {
     /// Whether nothing of the command can be recorded in-process.
-    pub(crate) fn is_certain(&self, children_follow: bool) -> bool {
+    pub fn is_certain(&self, children_follow: bool) -> bool {
         match self.what {
             ObstacleKind::StaticPython
             | ObstacleKind::OtherRights(_)
@@ -101,7 +103,7 @@ impl fmt::Display for PreloadObstacle {
 impl LaunchPlan {
     /// Known obstacles to loading a library into the command. Files that cannot be read count as
     /// none.
-    pub(crate) fn obstacles(&self) -> Vec<PreloadObstacle> {
+    pub fn obstacles(&self) -> Vec<PreloadObstacle> {
         let words = self.words();
         let user = match &self.identity {
             Some(user) => (user.uid, user.gid),
@@ -115,7 +117,7 @@ impl LaunchPlan {
     }
 
     /// The file of the command's first word, through `PATH` and links.
-    pub(crate) fn program_file(&self) -> Option<PathBuf> {
+    pub fn program_file(&self) -> Option<PathBuf> {
         self.with_users_rights(|| {
             let file = find(&self.program, &self.environment)?;
             std::fs::canonicalize(file).ok()

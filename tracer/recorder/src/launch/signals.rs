@@ -22,7 +22,7 @@ const HANDLED: [Signal; 6] = [
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SignalOrigin {
+pub enum SignalOrigin {
     /// The terminal, or sudo on its behalf: the whole process group has it, including the command.
     Group,
     /// The command or a descendant of it, to its process group.
@@ -33,14 +33,14 @@ pub(crate) enum SignalOrigin {
 
 /// A signal that gctrace received, and whether the command received it too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ReceivedSignal {
-    pub(crate) signal: Signal,
-    pub(crate) origin: SignalOrigin,
+pub struct ReceivedSignal {
+    pub signal: Signal,
+    pub origin: SignalOrigin,
 }
 
 /// Reaction to a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SignalDecision {
+pub enum SignalDecision {
     /// None: the process concerned has received it.
     GoOn,
     /// Send it to the command.
@@ -59,7 +59,7 @@ enum RecordPhase {
 
 /// Decides whether a signal ends the recording, is forwarded to the command or is left to it. Pure.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct SignalPolicy {
+pub struct SignalPolicy {
     phase: RecordPhase,
     /// Ctrl-C was typed before.
     interrupted: bool,
@@ -68,18 +68,18 @@ pub(crate) struct SignalPolicy {
 impl SignalPolicy {
     /// For a process that was already running (`-p`), and until a command is started: signals are
     /// meant for gctrace.
-    pub(crate) fn alone() -> Self {
+    pub fn alone() -> Self {
         Self { phase: RecordPhase::Alone, interrupted: false }
     }
 
     /// From now on signals are forwarded or left to the command; only a second Ctrl-C ends the
     /// recording.
-    pub(crate) fn command_started(&mut self) {
+    pub fn command_started(&mut self) {
         self.phase = RecordPhase::WithCommand;
     }
 
     /// Decides what to do about a signal.
-    pub(crate) fn decide(&mut self, received: ReceivedSignal) -> SignalDecision {
+    pub fn decide(&mut self, received: ReceivedSignal) -> SignalDecision {
         let ReceivedSignal { signal, origin } = received;
         match (self.phase, origin) {
             (RecordPhase::Alone, _) if matches!(signal, Signal::SIGUSR1 | Signal::SIGUSR2) => {
@@ -98,7 +98,7 @@ impl SignalPolicy {
 
     /// Ctrl-C was typed in a terminal that does not generate the signal (raw mode): decided as if
     /// it had, but no process has received it yet.
-    pub(crate) fn typed_interrupt(&mut self) -> SignalDecision {
+    pub fn typed_interrupt(&mut self) -> SignalDecision {
         let typed = ReceivedSignal { signal: Signal::SIGINT, origin: SignalOrigin::Group };
         match self.decide(typed) {
             SignalDecision::GoOn => SignalDecision::Forward(Signal::SIGINT),
@@ -118,7 +118,7 @@ impl SignalPolicy {
 
 /// The signals of this process, readable from a descriptor.
 #[derive(Debug)]
-pub(crate) struct Signals {
+pub struct Signals {
     descriptor: SignalFd,
 }
 
@@ -127,7 +127,7 @@ impl Signals {
     /// Ignored signals stay ignored, as POSIX requires for what a shell starts in the background
     /// (XCU 2.12); except SIGTERM, which a blocked thread receives although it is ignored
     /// (`sig_ignored`, kernel/signal.c). The command inherits all of them as gctrace did.
-    pub(crate) fn block() -> io::Result<Self> {
+    pub fn block() -> io::Result<Self> {
         ignore_size_limit();
         let mut set = SigSet::empty();
         for signal in HANDLED
@@ -143,7 +143,7 @@ impl Signals {
     }
 
     /// The next signal; `None` if none is pending.
-    pub(crate) fn next(&mut self) -> io::Result<Option<ReceivedSignal>> {
+    pub fn next(&mut self) -> io::Result<Option<ReceivedSignal>> {
         let Some(info) = self.descriptor.read_signal()? else {
             return Ok(None);
         };

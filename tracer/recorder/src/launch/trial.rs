@@ -105,7 +105,7 @@ fn message(stderr: Option<ChildStderr>) -> String {
     clippy::disallowed_methods,
     reason = "the one place that loads a library, in a process without privileges"
 )]
-pub(crate) fn load(path: &Path) -> anyhow::Result<()> {
+pub fn load(path: &Path) -> anyhow::Result<()> {
     privileges::renounce()?;
     let name = CString::new(path.as_os_str().as_bytes())?;
     // SAFETY: a C string; whatever runs in the constructor runs with the user's own rights.

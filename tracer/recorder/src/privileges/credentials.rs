@@ -19,7 +19,7 @@ const CAPABILITY_VERSION: u32 = 0x2008_0522;
 ///
 /// # Errors
 /// A capability set could not be cleared.
-pub(crate) fn renounce() -> io::Result<()> {
+pub fn renounce() -> io::Result<()> {
     let none: libc::c_ulong = 0;
     // SAFETY: plain numbers.
     unsafe {
@@ -53,7 +53,7 @@ pub(crate) struct SetUserId;
 ///
 /// # Errors
 /// [`SetUserId`], or a failed system call.
-pub(crate) fn keep_what_is_needed() -> anyhow::Result<()> {
+pub fn keep_what_is_needed() -> anyhow::Result<()> {
     if Uid::current() != Uid::effective() || Gid::current() != Gid::effective() {
         return Err(SetUserId.into());
     }
@@ -89,12 +89,12 @@ fn sets() -> io::Result<[u32; 6]> {
 /// Whether the processes of other users can be recorded, as far as `/proc` is concerned: as root, or
 /// with CAP_SYS_PTRACE that a service manager gave the user (ambient). File capabilities were
 /// dropped at the start ([`keep_what_is_needed`]).
-pub(crate) fn may_inspect_all_users() -> bool {
+pub fn may_inspect_all_users() -> bool {
     Uid::effective().is_root() || has_ptrace()
 }
 
 /// Whether this is root of a container or a service that may not inspect other users' processes.
-pub(crate) fn is_root_without_ptrace() -> bool {
+pub fn is_root_without_ptrace() -> bool {
     Uid::effective().is_root() && !has_ptrace()
 }
 
@@ -122,7 +122,7 @@ const OPEN_FILES: u64 = 128;
 
 /// Raises the soft limit of open files to the hard limit; the command keeps the original one. Returns
 /// why recording by kernel probes is not possible, if the limit is too low.
-pub(crate) fn too_few_files() -> Option<String> {
+pub fn too_few_files() -> Option<String> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).ok()?;
     let raised = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
     let limit = if raised.is_ok() { hard } else { soft };

@@ -17,7 +17,7 @@ const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
 
 /// Level of kernel lockdown (kernel_lockdown(7)), which limits what BPF programs may read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Lockdown {
+pub enum Lockdown {
     /// Off, or a kernel without it.
     #[default]
     Off,
@@ -29,38 +29,38 @@ pub(crate) enum Lockdown {
 
 /// The facts that decide whether recording is permitted, and how it could be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PrivilegeFacts {
+pub struct PrivilegeFacts {
     /// Login name of the effective user.
-    pub(crate) user: String,
+    pub user: String,
     /// Name of the effective group of this process.
-    pub(crate) group: String,
+    pub group: String,
     /// Effective capabilities; empty if they cannot be read.
-    pub(crate) effective: Capabilities,
+    pub effective: Capabilities,
     /// Capability bounding set, which limits what an exec can grant.
-    pub(crate) bounding: Capabilities,
+    pub bounding: Capabilities,
     /// Number of the newest capability of the kernel; `None` if it is unknown.
-    pub(crate) newest_capability: Option<u32>,
+    pub newest_capability: Option<u32>,
     /// Whether no_new_privs is set: neither sudo nor setcap works.
-    pub(crate) no_new_privileges: bool,
+    pub no_new_privileges: bool,
     /// Whether this is not the initial user namespace.
-    pub(crate) foreign_user_namespace: bool,
+    pub foreign_user_namespace: bool,
     /// Whether this is not the initial pid namespace: BPF sees other pids than this `/proc` shows.
-    pub(crate) foreign_pid_namespace: bool,
+    pub foreign_pid_namespace: bool,
     /// The kind of container, if this is one: `docker`, `podman`, ...
-    pub(crate) container: Option<String>,
+    pub container: Option<String>,
     /// Level of kernel lockdown; with confidentiality, probes cannot record.
-    pub(crate) lockdown: Lockdown,
+    pub lockdown: Lockdown,
     /// Absolute path of gctrace's executable; `gctrace` if it is unknown.
-    pub(crate) executable: PathBuf,
+    pub executable: PathBuf,
     /// Whether it is on a nosuid mount, where setcap has no effect.
-    pub(crate) on_nosuid_mount: bool,
+    pub on_nosuid_mount: bool,
     /// Arguments that gctrace was started with, for commands that it suggests.
-    pub(crate) arguments: Vec<OsString>,
+    pub arguments: Vec<OsString>,
 }
 
 impl PrivilegeFacts {
     /// Reads the facts about this process and its kernel; what cannot be read gets a default.
-    pub(crate) fn gather() -> Self {
+    pub fn gather() -> Self {
         let executable = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("gctrace"));
         Self {
             user: Invoker::effective_name(),

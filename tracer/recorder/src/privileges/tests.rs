@@ -21,7 +21,7 @@ fn ordinary_user() -> PrivilegeFacts {
 }
 
 /// Alice's case.
-pub(crate) fn denied() -> PrivilegeError {
+pub fn denied() -> PrivilegeError {
     PrivilegeError::from_facts(ordinary_user()).expect("denied")
 }
 

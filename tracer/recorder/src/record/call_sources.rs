@@ -14,7 +14,7 @@ const PATIENCE_WITH_CUPTI: Duration = Duration::from_secs(10);
 
 /// The source of the driver and runtime calls of each process.
 #[derive(Default)]
-pub(crate) struct CallSources {
+pub struct CallSources {
     /// The injected library: expected to report the calls of programs whose environment names it to
     /// the driver. `None`: none is expected to, and all calls are probed.
     library: Option<OsString>,
@@ -34,25 +34,25 @@ struct ProcessCalls {
 
 impl CallSources {
     /// `library`: the injected library, if there are probes to fall back to.
-    pub(crate) fn new(library: Option<OsString>) -> Self {
+    pub fn new(library: Option<OsString>) -> Self {
         Self { library, ..Self::default() }
     }
 
     /// CUPTI reports the calls of a process from then on.
-    pub(crate) fn reported_by_cupti(&mut self, pid: u32, since_ns: u64) {
+    pub fn reported_by_cupti(&mut self, pid: u32, since_ns: u64) {
         let process = self.processes.entry(pid).or_default();
         process.cupti_since_ns.push(since_ns);
     }
 
     /// The library found no CUPTI in a process, or cannot use it.
-    pub(crate) fn without_cupti(&mut self, pid: u32) {
+    pub fn without_cupti(&mut self, pid: u32) {
         if self.library.is_some() && self.processes.entry(pid).or_default().give_up() {
             self.missing.push(pid);
         }
     }
 
     /// A process executed another program at that time, which may or may not use CUPTI.
-    pub(crate) fn executed(&mut self, pid: u32, at_ns: u64) {
+    pub fn executed(&mut self, pid: u32, at_ns: u64) {
         if let Some(process) = self.processes.get_mut(&pid) {
             process.cupti_since_ns.retain(|since| *since > at_ns);
             process.without_cupti = false;
@@ -61,13 +61,13 @@ impl CallSources {
     }
 
     /// The process exited.
-    pub(crate) fn ended(&mut self, pid: u32) {
+    pub fn ended(&mut self, pid: u32) {
         self.processes.remove(&pid);
     }
 
     /// Whether a process with CUDA libraries needs no probes on its driver and runtime calls. It is
     /// waited for from the first time on.
-    pub(crate) fn is_left_to_cupti(&mut self, pid: u32) -> bool {
+    pub fn is_left_to_cupti(&mut self, pid: u32) -> bool {
         let Some(library) = &self.library else {
             return false;
         };
@@ -82,7 +82,7 @@ impl CallSources {
     }
 
     /// Whether CUPTI has reported a call that a probe saw too.
-    pub(crate) fn is_reported(&self, pid: u32, start_ns: u64) -> bool {
+    pub fn is_reported(&self, pid: u32, start_ns: u64) -> bool {
         let process = self.processes.get(&pid);
         let since = process.into_iter().flat_map(|one| &one.cupti_since_ns);
         since.into_iter().any(|since_ns| start_ns >= *since_ns)
@@ -91,7 +91,7 @@ impl CallSources {
     /// Processes whose calls are to be probed from now on, each once: CUPTI is missing or overdue.
     /// A driver that loads no library must not hide calls; one that is not initialized yet has
     /// none.
-    pub(crate) fn take_missing(&mut self) -> Vec<u32> {
+    pub fn take_missing(&mut self) -> Vec<u32> {
         let mut missing = std::mem::take(&mut self.missing);
         for (pid, process) in &mut self.processes {
             let awaited = process.awaited;

@@ -11,7 +11,7 @@ use std::fmt;
 /// Why Python may have run unseen in a process. `Display` is the clause written to the trace, in a
 /// form that fits one process and several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Unexamined {
+pub enum Unexamined {
     /// It exited, or executed another program, before its files or libraries were examined.
     Ended,
     /// It ran Python before its probes were placed.
@@ -61,7 +61,7 @@ struct ExaminationResult {
 
 /// The processes of a recording, by what was found in them.
 #[derive(Debug, Default)]
-pub(crate) struct Examination {
+pub struct Examination {
     living: HashMap<u32, ExaminationResult>,
     ended: ExaminedProcesses,
     other: u64,
@@ -71,7 +71,7 @@ pub(crate) struct Examination {
 
 impl Examination {
     /// A process started, as a copy of its parent if that is recorded.
-    pub(crate) fn started(&mut self, pid: u32, parent: Option<u32>) {
+    pub fn started(&mut self, pid: u32, parent: Option<u32>) {
         self.ended(pid);
         let inherited = parent.and_then(|parent| self.living.get(&parent));
         let python = inherited.is_some_and(|parent| parent.python);
@@ -80,16 +80,12 @@ impl Examination {
     }
 
     /// Its program was examined: whether it contains Python.
-    pub(crate) fn examined(&mut self, pid: u32, python: bool) {
+    pub fn examined(&mut self, pid: u32, python: bool) {
         self.living.entry(pid).or_default().python |= python;
     }
 
     /// It was examined: whether it contains Python, and why that is not seen, if so.
-    pub(crate) fn record_examined(
-        &mut self,
-        pid: u32,
-        (armed, unprobed): (bool, Option<Unexamined>),
-    ) {
+    pub fn record_examined(&mut self, pid: u32, (armed, unprobed): (bool, Option<Unexamined>)) {
         match unprobed.filter(|_| !armed) {
             Some(why) => self.unexamined(pid, why),
             None => self.examined(pid, armed),
@@ -98,23 +94,23 @@ impl Examination {
 
     /// It may have run Python unseen. Never reset by later findings; the first of several reasons
     /// counts.
-    pub(crate) fn unexamined(&mut self, pid: u32, why: Unexamined) {
+    pub fn unexamined(&mut self, pid: u32, why: Unexamined) {
         let finding = self.living.entry(pid).or_default();
         finding.unexamined.get_or_insert(why);
     }
 
     /// Why a living process may have run Python unseen, if so.
-    pub(crate) fn why_unexamined(&self, pid: u32) -> Option<Unexamined> {
+    pub fn why_unexamined(&self, pid: u32) -> Option<Unexamined> {
         self.living.get(&pid)?.unexamined
     }
 
     /// `count` processes are known only by their absence.
-    pub(crate) fn absent(&mut self, why: Unexamined, count: u64) {
+    pub fn absent(&mut self, why: Unexamined, count: u64) {
         self.absent.insert(why, count);
     }
 
     /// Adds the finding on an exited process to the totals, so that its pid can be reused.
-    pub(crate) fn ended(&mut self, pid: u32) {
+    pub fn ended(&mut self, pid: u32) {
         if let Some(finding) = self.living.remove(&pid) {
             count(finding, &mut self.ended, &mut self.other);
         }
@@ -122,7 +118,7 @@ impl Examination {
 
     /// All processes, running ones included. `counts_others`: processes without Python report here
     /// as well.
-    pub(crate) fn result(&self, counts_others: bool) -> ExaminedProcesses {
+    pub fn result(&self, counts_others: bool) -> ExaminedProcesses {
         let (mut result, mut other) = (self.ended.clone(), self.other);
         for finding in self.living.values() {
             count(*finding, &mut result, &mut other);

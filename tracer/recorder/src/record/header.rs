@@ -6,7 +6,6 @@ use crate::files::name::NameValues;
 use crate::invoker::{Invoker, act_as};
 use crate::record::git;
 use crate::record::git::GitState;
-use clap::ValueEnum;
 use gctrace_event::{FORMAT, RecordingMode, TraceHeader};
 use gctrace_probes::proc_status::RANK_VARIABLES;
 use std::ffi::OsStr;
@@ -58,7 +57,7 @@ pub(crate) fn header<'a>(
         min_pause_ns: clock::nanoseconds(config.min_pause),
         follow: config.sources.follow,
         stack_depth: config.sources.stack_depth,
-        cuda: config.sources.cuda.to_possible_value().map(|value| value.get_name().to_owned()),
+        cuda: Some(config.sources.cuda.into_str().to_owned()),
         step_function: config.sources.step_function.clone(),
         mode: collections,
         ..TraceHeader::default()

@@ -6,7 +6,7 @@
 
 mod connections;
 mod counted_allocations;
-pub(crate) mod folder;
+pub mod folder;
 mod garbage;
 mod gpu;
 mod injected_process;
@@ -460,7 +460,7 @@ const SECOND_RING: &str =
     "a second ring was refused: a process creates another one only after exec or fork";
 
 /// Why the library may be in no CPython of a command.
-pub(crate) const UNREACHED: &str = "the command runs none, or one that the library is not loaded into \
+pub const UNREACHED: &str = "the command runs none, or one that the library is not loaded into \
     (statically linked, set-user-id, built for musl, started with an environment of its own) or that \
     cannot reach gctrace's private folder (a sandbox or chroot with a /dev/shm or /tmp of its own)";
 

@@ -10,7 +10,7 @@ mod discovery;
 mod garbage;
 mod interpreters;
 mod loaded_probes;
-pub(crate) mod permission;
+pub mod permission;
 mod pressure;
 mod probe_cost;
 mod process_attacher;
@@ -57,10 +57,11 @@ use std::time::{Duration, Instant};
 const BEFORE_START: Duration = Duration::from_millis(500);
 
 /// The probes of a recording, and their state.
-pub(crate) struct KernelSource {
+pub struct KernelSource {
     session: BpfSession,
     /// Executables and libpythons examined so far, with the probes placed in them.
     interpreters: ProbedInterpreters,
+    /// The recorded processes.
     pub processes: RecordedProcesses,
     stacks: StackResolver,
     pressures: PressureIntervals,
@@ -99,12 +100,12 @@ pub(crate) struct KernelSource {
 
 impl KernelSource {
     /// The recording ends: no program is stopped from here on.
-    pub(crate) fn end_stops(&mut self) {
+    pub fn end_stops(&mut self) {
         self.stopped.end(&mut self.session);
     }
 
     /// Ends the thread that opens allocation windows; what it has counted is written at the end.
-    pub(crate) fn end_windows(&mut self) {
+    pub fn end_windows(&mut self) {
         if let Some(allocations) = &mut self.allocations {
             allocations.stop();
         }
@@ -135,7 +136,7 @@ impl KernelSource {
     }
 
     /// Starts the command; it is stopped at its exec until its probes are placed.
-    pub(crate) fn launch(&mut self, plan: &LaunchPlan) -> anyhow::Result<RunningCommand> {
+    pub fn launch(&mut self, plan: &LaunchPlan) -> anyhow::Result<RunningCommand> {
         // Probes in the command alone wait for its process, which is stopped at its exec. A command
         // that is no interpreter starts one.
         let alone = self.session.may_probe_one() && plan.is_interpreter();
@@ -155,12 +156,12 @@ impl KernelSource {
     }
 
     /// Records all Python processes, each from when it is found.
-    pub(crate) fn attach_to_all(&mut self) {
+    pub fn attach_to_all(&mut self) {
         self.newcomers = Some(ProcessAttacher::new());
     }
 
     /// Measures what a probe costs while the recording goes on.
-    pub(crate) fn measure_cost(&mut self, config: &RecordConfig) {
+    pub fn measure_cost(&mut self, config: &RecordConfig) {
         match MeasuredCost::start(config) {
             Ok(cost) => self.cost = Some(cost),
             Err(error) => {
@@ -171,7 +172,7 @@ impl KernelSource {
 
     /// Attaches to a process and, with `follow`, to its descendants, until no new ones appear; skips
     /// gctrace and its own descendants.
-    pub(crate) fn attach(
+    pub fn attach(
         &mut self,
         trace: &mut RecordingTrace,
         pid: u32,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Losses and probe hits so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct RecordingLosses {
+pub struct RecordingLosses {
     /// Lost events by place; without zeros.
     pub lost: BTreeMap<String, u64>,
     /// Processes that could have run Python unseen.
@@ -20,7 +20,7 @@ pub(crate) struct RecordingLosses {
 
 /// The sum of losses by place; the largest number stands for more, which a program can claim, as it
 /// counts in its own memory.
-pub(crate) fn lost_events(lost: &BTreeMap<String, u64>) -> u64 {
+pub fn lost_events(lost: &BTreeMap<String, u64>) -> u64 {
     lost.values().copied().fold(0, u64::saturating_add)
 }
 

@@ -20,14 +20,14 @@ const MOST_WAITING: usize = 1 << 16;
 /// Up to when each source was read, in ns of CLOCK_MONOTONIC: every record written before then is
 /// known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ReadUntil {
+pub struct ReadUntil {
     pub probes_ns: u64,
     pub injected_ns: u64,
 }
 
 /// How many pauses were written as seen by both sources and by only one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct SourceTotals {
+pub struct SourceTotals {
     pub both: u64,
     pub only_probes: u64,
     pub only_injected: u64,

@@ -5,7 +5,7 @@
 
 mod rules;
 
-pub(crate) use rules::{ModeError, choose};
+pub use rules::{ModeError, choose};
 
 use crate::args::{CudaMode, RecordConfig, RecordMode};
 use crate::clock::namespaces::{UNKNOWN_CLOCK, own_ahead_ns};
@@ -21,31 +21,31 @@ use std::path::{Path, PathBuf};
 
 /// The sources that a recording uses, and what to report about that choice.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ModeDecision {
+pub struct ModeDecision {
     /// Whether probes, the injected library or both record collections.
-    pub(crate) collections: RecordingMode,
+    pub collections: RecordingMode,
     /// The library to inject, if any.
-    pub(crate) injection: Option<InjectionPlan>,
+    pub injection: Option<InjectionPlan>,
     /// One line for the user at the start. Not for the trace, whose header has the mode.
-    pub(crate) opening: Option<ModeSummary>,
+    pub opening: Option<ModeSummary>,
     /// Sentences for the user, reported once and written to the trace as notes.
-    pub(crate) notes: Vec<String>,
+    pub notes: Vec<String>,
 }
 
 impl ModeDecision {
     /// Whether the kernel's probes are used.
-    pub(crate) fn uses_probes(&self) -> bool {
+    pub fn uses_probes(&self) -> bool {
         self.collections != RecordingMode::Inject
     }
 }
 
 /// One line at the start of a recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ModeSummary {
+pub struct ModeSummary {
     /// How it is recorded, why, and what that misses.
-    pub(crate) sentence: String,
+    pub sentence: String,
     /// How to record more or find out why not, printed in parentheses after the sentence.
-    pub(crate) more: &'static str,
+    pub more: &'static str,
 }
 
 impl fmt::Display for ModeSummary {
@@ -56,7 +56,7 @@ impl fmt::Display for ModeSummary {
 
 /// Why the kernel accepts no probes from this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum NoProbes {
+pub enum NoProbes {
     /// Privileges are missing.
     Denied(PrivilegeError),
     /// The kernel lacks support or forbids it; the reason as text.
@@ -65,18 +65,18 @@ pub(crate) enum NoProbes {
 
 /// The facts that the decision is based on.
 #[derive(Clone, Debug)]
-pub(crate) struct ModeFacts {
+pub struct ModeFacts {
     /// Why no probe can be placed; `None` if probes can be placed.
-    pub(crate) no_probes: Option<NoProbes>,
+    pub no_probes: Option<NoProbes>,
     /// The driver's library that the command is likely to use, if there is a GPU or a simulated
     /// one.
-    pub(crate) cuda: Option<PathBuf>,
+    pub cuda: Option<PathBuf>,
     /// Another tool's library that the driver will load.
-    pub(crate) foreign_injection: Option<OsString>,
+    pub foreign_injection: Option<OsString>,
     /// The library, usable for the command. Looked for only if it may be needed.
-    pub(crate) library: Option<Result<PathBuf, LibraryError>>,
+    pub library: Option<Result<PathBuf, LibraryError>>,
     /// What prevents loading it into the command.
-    pub(crate) obstacles: Vec<PreloadObstacle>,
+    pub obstacles: Vec<PreloadObstacle>,
 }
 
 /// In-process a thread's frames could only be read by stopping it, or by a signal that the program sees.
@@ -86,10 +86,7 @@ const NO_SAMPLES: &str = "--sample needs kernel probes: no samples are taken (se
 ///
 /// # Errors
 /// [`ModeError`] if this machine cannot do what was requested.
-pub(crate) fn decide(
-    config: &RecordConfig,
-    launch: Option<&LaunchPlan>,
-) -> anyhow::Result<ModeDecision> {
+pub fn decide(config: &RecordConfig, launch: Option<&LaunchPlan>) -> anyhow::Result<ModeDecision> {
     let facts = ModeFacts::gather(config, launch);
     let mut decision = choose(config, &facts)?;
     if let Some(injection) = &mut decision.injection {
@@ -103,7 +100,7 @@ pub(crate) fn decide(
 
 /// The seccomp filters that apply to gctrace, for the library's options. If they are unknown,
 /// programs are assumed to be confined like gctrace.
-pub(crate) fn own_filters() -> u32 {
+pub fn own_filters() -> u32 {
     let status = std::fs::read("/proc/self/status").ok();
     let filters = status.and_then(|status| gctrace_ring::seccomp_filters(&status));
     filters.unwrap_or(u32::MAX)
@@ -111,7 +108,7 @@ pub(crate) fn own_filters() -> u32 {
 
 impl ModeFacts {
     /// Gathers no more facts than the mode needs.
-    pub(crate) fn gather(config: &RecordConfig, launch: Option<&LaunchPlan>) -> Self {
+    pub fn gather(config: &RecordConfig, launch: Option<&LaunchPlan>) -> Self {
         let mode = config.sources.mode;
         let no_probes = match mode {
             RecordMode::Inject => None,
@@ -182,7 +179,7 @@ fn driver(files: &[CudaFile], device: bool) -> Option<PathBuf> {
 }
 
 /// Whether there is a device of NVIDIA's driver (`nvidia0`, ...) or of WSL's (`dxg`).
-pub(crate) fn has_device() -> bool {
+pub fn has_device() -> bool {
     let names = std::fs::read_dir("/dev").into_iter().flatten().flatten();
     names.map(|entry| entry.file_name()).any(|name| {
         name.to_str().is_some_and(|name| {

@@ -33,7 +33,7 @@ enum SamplingMessage {
 }
 
 /// The sampling thread, and the messages received from it.
-pub(crate) struct GpuSampling {
+pub struct GpuSampling {
     stop: Option<Sender<()>>,
     messages: Receiver<SamplingMessage>,
     waiting: Vec<SamplingMessage>,
@@ -41,7 +41,7 @@ pub(crate) struct GpuSampling {
 
 impl GpuSampling {
     /// Starts to sample `hz` times per second.
-    pub(crate) fn start(hz: f64) -> std::io::Result<Self> {
+    pub fn start(hz: f64) -> std::io::Result<Self> {
         let (stop, stopped) = channel();
         let (from_thread, messages) = channel();
         let library = library();
@@ -54,7 +54,7 @@ impl GpuSampling {
 
     /// Writes the devices, samples and notes that the thread has sent since the last call. Never
     /// blocks.
-    pub(crate) fn tick(&mut self, output: &mut RecordOutput) {
+    pub fn tick(&mut self, output: &mut RecordOutput) {
         let waiting = std::mem::take(&mut self.waiting);
         for message in waiting.into_iter().chain(self.messages.try_iter()) {
             match message {
@@ -71,7 +71,7 @@ impl GpuSampling {
 
     /// Ends the thread, whose messages `tick` must still write. A thread stuck in the driver is
     /// left behind.
-    pub(crate) fn stop(&mut self) {
+    pub fn stop(&mut self) {
         self.stop = None;
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -89,7 +89,7 @@ impl GpuSampling {
 }
 
 /// The library named by the environment.
-pub(crate) fn library() -> Option<PathBuf> {
+pub fn library() -> Option<PathBuf> {
     let named = variable(LIBRARY_VARIABLE, VariableEffect::Code).filter(|path| !path.is_empty())?;
     Some(named.into())
 }

@@ -28,7 +28,8 @@ pub(crate) fn memory_interval_ns(age_ns: u64) -> u64 {
 
 /// Destination of records, in the order in which they are written: the trace, the live view, or in
 /// tests a list.
-pub(crate) trait RecordSink {
+pub trait RecordSink {
+    /// Takes the next record.
     fn write(&mut self, record: &Record);
 }
 
@@ -40,7 +41,7 @@ impl RecordSink for Vec<Record> {
 }
 
 /// Writes records to the trace and passes them to the live view; either may be absent.
-pub(crate) struct RecordOutput {
+pub struct RecordOutput {
     trace: Option<TraceOutput>,
     /// The live view: receives every record, whether or not the trace can be written.
     live: Option<Box<dyn RecordSink>>,
@@ -58,7 +59,7 @@ pub(crate) struct RecordOutput {
 }
 
 /// Where the trace is written.
-pub(crate) enum TraceOutput {
+pub enum TraceOutput {
     /// To one file.
     File(Box<OpenTrace>),
     /// To segments, of which the last ones are kept.
@@ -66,7 +67,7 @@ pub(crate) enum TraceOutput {
 }
 
 /// The trace being written.
-pub(crate) struct OpenTrace {
+pub struct OpenTrace {
     path: PathBuf,
     file: TraceFile,
     flushed: Instant,
@@ -74,7 +75,7 @@ pub(crate) struct OpenTrace {
 
 /// Figures on pauses for the summary at the end of a recording.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct OutputTotals {
+pub struct OutputTotals {
     /// Number of pauses written to the trace.
     pub pauses: u64,
     /// Total duration of the pauses written, without what is not the collector's in them, as in a report.
@@ -87,7 +88,7 @@ pub(crate) struct OutputTotals {
 
 impl RecordOutput {
     /// Writes to `trace`, if there is to be one; `live` receives the records too.
-    pub(crate) fn new(
+    pub fn new(
         trace: Option<TraceOutput>,
         header: &TraceHeader,
         invoker: &Invoker,
@@ -108,7 +109,7 @@ impl RecordOutput {
     }
 
     /// Whether a pause is only counted in any case: it is shorter than `--min-pause`.
-    pub(crate) fn omits(&self, pause: &Pause) -> bool {
+    pub fn omits(&self, pause: &Pause) -> bool {
         pause.duration_ns() < self.min_pause_ns
     }
 
@@ -120,12 +121,12 @@ impl RecordOutput {
     }
 
     /// Whether the next segment is due ([`RecordOutput::next_segment`]); never without segments.
-    pub(crate) fn is_segment_due(&mut self) -> bool {
+    pub fn is_segment_due(&mut self) -> bool {
         self.segments().is_some_and(|segments| segments.is_due(Now::read()))
     }
 
     /// Starts the next segment. `lost`: events lost since the start, by place.
-    pub(crate) fn next_segment(&mut self, lost: &BTreeMap<String, u64>) {
+    pub fn next_segment(&mut self, lost: &BTreeMap<String, u64>) {
         if let Some(segments) = self.segments() {
             segments.turn(Now::read(), lost);
             let min_pause_ns = segments.min_pause_ns();
@@ -134,14 +135,14 @@ impl RecordOutput {
     }
 
     /// Keeps the segments there are for good, at the next [`RecordOutput::next_segment`]; `who` asks for it.
-    pub(crate) fn keep_segments(&mut self, who: &'static str) {
+    pub fn keep_segments(&mut self, who: &'static str) {
         if let Some(segments) = self.segments() {
             segments.ask(who);
         }
     }
 
     /// Writes a pause, or only counts it if it is short.
-    pub(crate) fn pause(&mut self, pause: &Pause) {
+    pub fn pause(&mut self, pause: &Pause) {
         let mut own = pause.clone();
         self.foreign.without(&mut own);
         let duration_ns = own.duration_ns();
@@ -164,7 +165,7 @@ impl RecordOutput {
     }
 
     /// Writes the collector's settings if they are new or changed.
-    pub(crate) fn settings(&mut self, settings: GcSettings) {
+    pub fn settings(&mut self, settings: GcSettings) {
         let now = (settings.thresholds, settings.enabled);
         if self.settings.insert(settings.pid, now) != Some(now) {
             self.write(&Record::Settings(settings));
@@ -172,19 +173,19 @@ impl RecordOutput {
     }
 
     /// Writes a note for the reader of the trace.
-    pub(crate) fn note(&mut self, pid: Option<u32>, at_ns: u64, message: String) {
+    pub fn note(&mut self, pid: Option<u32>, at_ns: u64, message: String) {
         self.write(&Record::Note(Note { pid, at_ns, message }));
     }
 
     /// Forgets the facts of an exited process (its pid may be reused).
-    pub(crate) fn forget(&mut self, pid: u32) {
+    pub fn forget(&mut self, pid: u32) {
         self.torch.forget(pid);
         self.settings.remove(&pid);
     }
 
     /// Flushes to the kernel, a few times per second, and describes processes again whose version of
     /// PyTorch was found.
-    pub(crate) fn tick(&mut self) {
+    pub fn tick(&mut self) {
         for process in self.torch.due() {
             self.pass_on(&Record::Process(process));
         }
@@ -199,17 +200,17 @@ impl RecordOutput {
     }
 
     /// Why the trace cannot be written any more, if so.
-    pub(crate) fn failure(&self) -> Option<&WriteError> {
+    pub fn failure(&self) -> Option<&WriteError> {
         self.failure.as_ref()
     }
 
     /// Totals of the recording so far.
-    pub(crate) fn totals(&self) -> OutputTotals {
+    pub fn totals(&self) -> OutputTotals {
         self.totals
     }
 
     /// The path of the trace, if there is one.
-    pub(crate) fn path(&self) -> Option<&Path> {
+    pub fn path(&self) -> Option<&Path> {
         self.trace.as_ref().map(|trace| match trace {
             TraceOutput::File(trace) => trace.path.as_path(),
             TraceOutput::Segments(segments) => segments.path(),
@@ -234,7 +235,7 @@ impl RecordOutput {
 
     /// Writes what is buffered. If that or an earlier write failed: why; and by place how many records were not
     /// written.
-    pub(crate) fn settle(&mut self) -> (Option<String>, BTreeMap<String, u64>) {
+    pub fn settle(&mut self) -> (Option<String>, BTreeMap<String, u64>) {
         let trace = match &mut self.trace {
             None => return (None, BTreeMap::new()),
             Some(TraceOutput::Segments(segments)) => {
@@ -254,7 +255,7 @@ impl RecordOutput {
     }
 
     /// Writes the last line; returns an earlier failure.
-    pub(crate) fn finish(mut self, mut end: TraceEnd) -> Result<u64, WriteError> {
+    pub fn finish(mut self, mut end: TraceEnd) -> Result<u64, WriteError> {
         end.omitted = self.totals.omitted;
         let finished = match self.trace.take() {
             Some(TraceOutput::File(trace)) => trace.file.finish(&end),
@@ -292,7 +293,7 @@ impl RecordSink for RecordOutput {
 
 impl OpenTrace {
     /// Writes the header.
-    pub(crate) fn start(trace: &NewTrace, header: &TraceHeader) -> Result<Self, WriteError> {
+    pub fn start(trace: &NewTrace, header: &TraceHeader) -> Result<Self, WriteError> {
         let path = trace.path();
         let compression = TraceCompression::by_name(path);
         let file = trace.writer().map_err(|source| WriteError::Io {

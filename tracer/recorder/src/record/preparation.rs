@@ -22,7 +22,7 @@ use gctrace_event::{RecordingMode, TraceHeader};
 use gctrace_settings::APPLY_VARIABLE;
 
 /// A recording that is possible, with its sources ready; its trace does not exist yet.
-pub(crate) struct RecordingPlan<'a> {
+pub struct RecordingPlan<'a> {
     config: &'a RecordConfig,
     invoker: Invoker,
     launch: Option<LaunchPlan>,
@@ -34,7 +34,7 @@ pub(crate) struct RecordingPlan<'a> {
 
 impl<'a> RecordingPlan<'a> {
     /// Decides on the sources, loads the BPF programs and opens the library's socket.
-    pub(crate) fn new(config: &'a RecordConfig) -> anyhow::Result<Self> {
+    pub fn new(config: &'a RecordConfig) -> anyhow::Result<Self> {
         let invoker = Invoker::detect();
         let mut launch = match &config.target {
             RecordTarget::Command(command) => {
@@ -88,13 +88,13 @@ impl<'a> RecordingPlan<'a> {
     }
 
     /// The first line of the trace.
-    pub(crate) fn header(&self) -> &TraceHeader {
+    pub fn header(&self) -> &TraceHeader {
         &self.header
     }
 
     /// Creates the trace, attaches the event sources and starts the guardian. `live` receives every
     /// record while the recording runs; it must return within microseconds.
-    pub(crate) fn prepare(
+    pub fn prepare(
         self,
         signals: Signals,
         live: Option<Box<dyn RecordSink>>,

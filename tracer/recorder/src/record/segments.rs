@@ -50,7 +50,7 @@ const GOES_ON: &str = "the next segment goes on";
 
 /// The current time by both clocks, in ns.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Now {
+pub struct Now {
     /// CLOCK_MONOTONIC.
     pub monotonic_ns: u64,
     /// CLOCK_REALTIME, Unix time.
@@ -58,13 +58,13 @@ pub(crate) struct Now {
 }
 
 impl Now {
-    pub(crate) fn read() -> Self {
+    pub fn read() -> Self {
         Self { monotonic_ns: clock::monotonic_ns(), unix_ns: clock::unix_ns() }
     }
 }
 
 /// The segments of one recording.
-pub(crate) struct SegmentedTrace {
+pub struct SegmentedTrace {
     folder: SegmentFolder,
     keep: KeepConfig,
     /// Of the recording.
@@ -114,7 +114,7 @@ impl SegmentedTrace {
     ///
     /// # Errors
     /// It cannot be written.
-    pub(crate) fn start(
+    pub fn start(
         folder: SegmentFolder,
         keep: &KeepConfig,
         header: &TraceHeader,
@@ -149,17 +149,17 @@ impl SegmentedTrace {
     }
 
     /// The directory.
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         self.folder.path()
     }
 
     /// Shorter pauses are only counted, in ns.
-    pub(crate) fn min_pause_ns(&self) -> u64 {
+    pub fn min_pause_ns(&self) -> u64 {
         self.thinning.min_pause_ns().max(self.header.min_pause_ns)
     }
 
     /// Writes a record, after those that it names.
-    pub(crate) fn write(&mut self, record: &Record) {
+    pub fn write(&mut self, record: &Record) {
         if let Record::ProcessExit(exit) = record {
             self.write_held(Some(exit.pid));
         }
@@ -213,12 +213,12 @@ impl SegmentedTrace {
     }
 
     /// Keeps everything there is at the next turn; `who` asks for it.
-    pub(crate) fn ask(&mut self, who: &'static str) {
+    pub fn ask(&mut self, who: &'static str) {
         self.requests.asked = Some(who);
     }
 
     /// Whether [`SegmentedTrace::turn`] has something to do; flushes what waits.
-    pub(crate) fn is_due(&mut self, now: Now) -> bool {
+    pub fn is_due(&mut self, now: Now) -> bool {
         let now_ns = now.monotonic_ns;
         self.now = now;
         if let Some(current) = &mut self.current
@@ -245,7 +245,7 @@ impl SegmentedTrace {
 
     /// Ends the segment and starts the next one; keeps and deletes what is to be. `lost`: events lost since
     /// the start, by place.
-    pub(crate) fn turn(&mut self, now: Now, lost: &BTreeMap<String, u64>) {
+    pub fn turn(&mut self, now: Now, lost: &BTreeMap<String, u64>) {
         let end_ns = now.monotonic_ns;
         let is_kept = self.requests.is_due(self.oldest());
         if is_kept {
@@ -275,7 +275,7 @@ impl SegmentedTrace {
     ///
     /// # Errors
     /// The last segment could not be written to its end.
-    pub(crate) fn finish(mut self, end: TraceEnd) -> Result<u64, WriteError> {
+    pub fn finish(mut self, end: TraceEnd) -> Result<u64, WriteError> {
         let lost = end.lost.clone();
         let ended_ns = end.ended_ns;
         self.begin_gpu_part(ended_ns);
@@ -312,7 +312,7 @@ impl SegmentedTrace {
     }
 
     /// Writes what is buffered. If nothing can be written: why.
-    pub(crate) fn settle(&mut self) -> Option<String> {
+    pub fn settle(&mut self) -> Option<String> {
         if let Some(current) = &mut self.current
             && let Err(error) = current.file.settle()
         {
@@ -322,7 +322,7 @@ impl SegmentedTrace {
     }
 
     /// What was not written since the start, by place.
-    pub(crate) fn unwritten(&self) -> BTreeMap<String, u64> {
+    pub fn unwritten(&self) -> BTreeMap<String, u64> {
         self.unwritten.with(&BTreeMap::new())
     }
 

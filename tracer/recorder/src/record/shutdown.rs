@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Summary of a recording that could be closed.
-pub(crate) struct RecordingSummary {
+pub struct RecordingSummary {
     /// Lines for the user: totals and losses.
     pub sentences: Vec<String>,
     /// The trace file; `None` for a pipe and for `top` without `--record`.

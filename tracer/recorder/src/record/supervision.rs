@@ -12,10 +12,10 @@ use nix::sys::signal::Signal;
 use std::os::fd::{AsFd, BorrowedFd};
 
 /// Exit code of a recording that its user ended before the command did.
-pub(crate) const INTERRUPTED: u8 = 130;
+pub const INTERRUPTED: u8 = 130;
 
 /// The command, if one was started, and gctrace's signals.
-pub(crate) struct CommandSupervisor {
+pub struct CommandSupervisor {
     launched: Option<RunningCommand>,
     signals: Signals,
     policy: SignalPolicy,
@@ -29,7 +29,7 @@ pub(crate) struct CommandSupervisor {
 
 impl CommandSupervisor {
     /// A supervisor without a command yet.
-    pub(crate) fn new(signals: Signals) -> Self {
+    pub fn new(signals: Signals) -> Self {
         Self {
             launched: None,
             signals,
@@ -41,19 +41,19 @@ impl CommandSupervisor {
     }
 
     /// With `keeps`, SIGUSR2 is for gctrace ([`CommandSupervisor::take_keep_signal`]), not for the command.
-    pub(crate) fn keeping(self, keeps: bool) -> Self {
+    pub fn keeping(self, keeps: bool) -> Self {
         Self { keeps, ..self }
     }
 
     /// Whether SIGUSR2 has arrived since the last call and is for gctrace.
-    pub(crate) fn take_keep_signal(&mut self) -> bool {
+    pub fn take_keep_signal(&mut self) -> bool {
         std::mem::take(&mut self.is_keep_asked)
     }
 
     /// The command was started. A signal to the process group that has arrived by now may have come
     /// before the command was in it (Ctrl-C, or a hangup of the terminal, while gctrace starts): it
     /// is forwarded.
-    pub(crate) fn started(&mut self, launched: RunningCommand) -> anyhow::Result<()> {
+    pub fn started(&mut self, launched: RunningCommand) -> anyhow::Result<()> {
         self.policy.command_started();
         self.launched = Some(launched);
         while let Some(received) = self.signals.next().context("cannot read signals")? {
@@ -67,17 +67,17 @@ impl CommandSupervisor {
     }
 
     /// The command, if there is one.
-    pub(crate) fn command(&self) -> Option<&RunningCommand> {
+    pub fn command(&self) -> Option<&RunningCommand> {
         self.launched.as_ref()
     }
 
     /// Whether gctrace forwarded a signal to the command that usually ends a program.
-    pub(crate) fn handed_on(&self) -> bool {
+    pub fn handed_on(&self) -> bool {
         self.handed_on
     }
 
     /// Handles the signals that have arrived. Returns whether the recording is to end.
-    pub(crate) fn handle_signals(&mut self) -> anyhow::Result<bool> {
+    pub fn handle_signals(&mut self) -> anyhow::Result<bool> {
         while let Some(received) = self.signals.next().context("cannot read signals")? {
             if self.keeps && received.signal == Signal::SIGUSR2 {
                 self.is_keep_asked = true;
@@ -104,7 +104,7 @@ impl CommandSupervisor {
 
     /// Handles the signals that have arrived when nothing is recorded any more. Returns whether one
     /// of them usually ends a program.
-    pub(crate) fn was_told_to_end(&mut self) -> anyhow::Result<bool> {
+    pub fn was_told_to_end(&mut self) -> anyhow::Result<bool> {
         let mut is_stopping = false;
         while let Some(received) = self.signals.next().context("cannot read signals")? {
             is_stopping |= !matches!(received.signal, Signal::SIGUSR1 | Signal::SIGUSR2);
@@ -114,7 +114,7 @@ impl CommandSupervisor {
 
     /// Handles a Ctrl-C that the terminal passed on as a character. Returns whether the recording
     /// is to end.
-    pub(crate) fn interrupt(&mut self) -> anyhow::Result<bool> {
+    pub fn interrupt(&mut self) -> anyhow::Result<bool> {
         match (self.policy.typed_interrupt(), &self.launched) {
             (SignalDecision::Forward(_), Some(launched)) => {
                 self.handed_on = true;
@@ -126,7 +126,7 @@ impl CommandSupervisor {
     }
 
     /// How the command ended, if it has. Never blocks.
-    pub(crate) fn try_wait(&mut self) -> anyhow::Result<Option<CommandEnd>> {
+    pub fn try_wait(&mut self) -> anyhow::Result<Option<CommandEnd>> {
         let waited = self.launched.as_mut().map(RunningCommand::try_wait).transpose();
         Ok(waited.context("cannot wait for the command")?.flatten())
     }
@@ -134,11 +134,7 @@ impl CommandSupervisor {
     /// The exit code of a recording that is over. A command's is ours, even if the trace failed,
     /// which is reported on standard error. A command that still runs is left alone; if only the
     /// trace failed, gctrace stays with it to the end.
-    pub(crate) fn exit_code<T>(
-        self,
-        why: EndReason,
-        closed: anyhow::Result<T>,
-    ) -> anyhow::Result<u8> {
+    pub fn exit_code<T>(self, why: EndReason, closed: anyhow::Result<T>) -> anyhow::Result<u8> {
         match (why, self.launched.is_some()) {
             (EndReason::CommandEnded(ended), _) => {
                 if let Err(error) = closed {
@@ -170,7 +166,7 @@ impl CommandSupervisor {
 
     /// Waits for the command as a recording would, without recording; `None`: the user ended
     /// gctrace before, and the command keeps running.
-    pub(crate) fn wait_for_end(&mut self) -> anyhow::Result<Option<CommandEnd>> {
+    pub fn wait_for_end(&mut self) -> anyhow::Result<Option<CommandEnd>> {
         loop {
             let command = self.launched.as_ref().map(RunningCommand::as_fd);
             let descriptors = [self.signals.as_fd()].into_iter().chain(command);

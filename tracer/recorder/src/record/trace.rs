@@ -18,7 +18,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 /// The trace of a recording, shared by all sources: output, frames and merged pauses.
-pub(crate) struct RecordingTrace {
+pub struct RecordingTrace {
     /// The trace file and the live view.
     pub output: RecordOutput,
     pub frames: FrameTree,
@@ -36,7 +36,7 @@ pub(crate) struct RecordingTrace {
 
 impl RecordingTrace {
     /// `both`: pauses come from two sources.
-    pub(crate) fn new(output: RecordOutput, both: bool, calls: CallSources) -> Self {
+    pub fn new(output: RecordOutput, both: bool, calls: CallSources) -> Self {
         Self {
             output,
             frames: FrameTree::default(),
@@ -49,14 +49,14 @@ impl RecordingTrace {
     }
 
     /// Writes a note about the whole recording, for the user and the reader of the trace.
-    pub(crate) fn note(&mut self, sentence: &str) {
+    pub fn note(&mut self, sentence: &str) {
         tracing::warn!("{sentence}");
         let now_ns = clock::monotonic_ns();
         self.output.note(None, now_ns, sentence.to_owned());
     }
 
     /// A pause reported by the probes.
-    pub(crate) fn probed(&mut self, event: &PauseEvent) {
+    pub fn probed(&mut self, event: &PauseEvent) {
         if let Some(thresholds) = event.thresholds {
             self.output.settings(GcSettings {
                 pid: event.pause.pid,
@@ -70,7 +70,7 @@ impl RecordingTrace {
     }
 
     /// A pause reported by a source ([`Pause::source`]).
-    pub(crate) fn pause(&mut self, pause: &Pause) {
+    pub fn pause(&mut self, pause: &Pause) {
         self.waits.pause(pause);
         let Some(merge) = &mut self.merge else {
             return self.output.pause(pause);
@@ -81,12 +81,12 @@ impl RecordingTrace {
     }
 
     /// Pauses by source so far, if there are two sources.
-    pub(crate) fn sources(&self) -> Option<SourceTotals> {
+    pub fn sources(&self) -> Option<SourceTotals> {
         self.merge.as_ref().map(PauseMerger::counts)
     }
 
     /// Both sources were read that far: writes the pauses whose other record is overdue.
-    pub(crate) fn read_until(&mut self, read: ReadUntil) {
+    pub fn read_until(&mut self, read: ReadUntil) {
         for pause in self.merge.iter_mut().flat_map(|merge| merge.release(read)) {
             self.output.pause(&pause);
         }
@@ -94,7 +94,7 @@ impl RecordingTrace {
 
     /// The library lost records of collections of a process. Returns whether the probes may have
     /// them: then [`RecordingTrace::lost_by_both`] counts the rest.
-    pub(crate) fn lost_in_process(&mut self, pid: u32, count: u64) -> bool {
+    pub fn lost_in_process(&mut self, pid: u32, count: u64) -> bool {
         if let Some(merge) = &mut self.merge {
             merge.lost_in_process(pid, count);
         }
@@ -103,13 +103,13 @@ impl RecordingTrace {
 
     /// Number of collections that neither of two sources recorded; `None` if there is one source.
     /// `lost_by_probes`: by process, the number that the probes did not record.
-    pub(crate) fn lost_by_both(&self, lost_by_probes: &HashMap<u32, u64>) -> Option<u64> {
+    pub fn lost_by_both(&self, lost_by_probes: &HashMap<u32, u64>) -> Option<u64> {
         let merge = self.merge.as_ref()?;
         Some(merge.lost_by_both(lost_by_probes))
     }
 
     /// To be called after every poll of all sources. Writes what is due by the clock.
-    pub(crate) fn tick(&mut self) {
+    pub fn tick(&mut self) {
         if let Some(gpus) = &mut self.gpus {
             gpus.tick(&mut self.output);
         }
@@ -118,7 +118,7 @@ impl RecordingTrace {
     }
 
     /// No more pauses will come: writes those that wait for their other half as they are.
-    pub(crate) fn finish(&mut self) {
+    pub fn finish(&mut self) {
         if let Some(gpus) = &mut self.gpus {
             gpus.tick(&mut self.output);
         }
@@ -137,7 +137,7 @@ impl RecordingTrace {
 
 /// Every frame written to the trace so far, each identified by its caller, function, file and line.
 #[derive(Default)]
-pub(crate) struct FrameTree {
+pub struct FrameTree {
     tree: HashMap<FrameNode, FrameId>,
     names: HashMap<Rc<str>, Rc<str>>,
     cells: CellNames,
@@ -145,7 +145,7 @@ pub(crate) struct FrameTree {
 
 /// A frame, identified by its properties and its parent.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub(crate) struct FrameNode {
+pub struct FrameNode {
     /// The frame that called this one; `None` for the outermost.
     pub parent: Option<FrameId>,
     pub function: Rc<str>,
@@ -157,7 +157,7 @@ pub(crate) struct FrameNode {
 
 impl FrameTree {
     /// The frame's id in the trace; writes the frame if it is new.
-    pub(crate) fn place(&mut self, node: FrameNode, sink: &mut impl RecordSink) -> FrameId {
+    pub fn place(&mut self, node: FrameNode, sink: &mut impl RecordSink) -> FrameId {
         if let Some(id) = self.tree.get(&node) {
             return *id;
         }
@@ -176,13 +176,13 @@ impl FrameTree {
 
     /// The shared copy of the name of a file of code, as the process `pid` has it; of a notebook's cell with its number,
     /// if that is known.
-    pub(crate) fn file(&mut self, pid: u32, file: &str) -> Rc<str> {
+    pub fn file(&mut self, pid: u32, file: &str) -> Rc<str> {
         let numbered = self.cells.numbered(pid, file).map(str::to_owned);
         self.name(numbered.as_deref().unwrap_or(file))
     }
 
     /// The shared copy of a name.
-    pub(crate) fn name(&mut self, name: &str) -> Rc<str> {
+    pub fn name(&mut self, name: &str) -> Rc<str> {
         if let Some(known) = self.names.get(name) {
             return Rc::clone(known);
         }

@@ -42,14 +42,16 @@ const DEEPEST: u32 = 64;
 
 /// The user who owns the folder and whose programs connect to the socket in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct FolderOwner {
+pub struct FolderOwner {
+    /// User id.
     pub uid: u32,
+    /// Group id.
     pub gid: u32,
 }
 
 impl FolderOwner {
     /// The user that a command runs as.
-    pub(crate) fn of_command(invoker: &Invoker, as_root: bool) -> Self {
+    pub fn of_command(invoker: &Invoker, as_root: bool) -> Self {
         let is_other = invoker.escalated_by().is_some() && !as_root;
         let (uid, gid) = if is_other {
             (invoker.uid, invoker.gid)
@@ -60,14 +62,14 @@ impl FolderOwner {
     }
 
     /// Whether a process that connected is accepted: the user's own, or root's.
-    pub(crate) fn accepts(self, pid: u32, uid: u32) -> bool {
+    pub fn accepts(self, pid: u32, uid: u32) -> bool {
         pid != 0 && [self.uid, 0].contains(&uid)
     }
 }
 
 /// The private folder; removed when dropped.
 #[derive(Debug)]
-pub(crate) struct InjectFolder {
+pub struct InjectFolder {
     path: PathBuf,
     parent: File,
     name: String,
@@ -78,7 +80,7 @@ pub(crate) struct InjectFolder {
 impl InjectFolder {
     /// Creates a folder that only `owner` and root can enter, in the first suitable place, after
     /// removing leftovers of killed gctraces of the same user there.
-    pub(crate) fn make(places: &[PathBuf], owner: FolderOwner) -> anyhow::Result<Self> {
+    pub fn make(places: &[PathBuf], owner: FolderOwner) -> anyhow::Result<Self> {
         let mut refusals = Vec::new();
         for place in places {
             match open_place(place) {
@@ -133,17 +135,17 @@ impl InjectFolder {
     }
 
     /// Its path, for the programs' environment.
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// The path to bind the socket to.
-    pub(crate) fn socket(&self) -> PathBuf {
+    pub fn socket(&self) -> PathBuf {
         self.path.join(SOCKET)
     }
 
     /// Creates the files in which programs of `owner` count themselves.
-    pub(crate) fn absence_files(&self, owner: FolderOwner) -> anyhow::Result<AbsenceFiles> {
+    pub fn absence_files(&self, owner: FolderOwner) -> anyhow::Result<AbsenceFiles> {
         let counts = self.make_file(ABSENCE_FILE, owner)?;
         let mode = Mode::S_IRUSR | Mode::S_IWUSR;
         nix::unistd::mkfifoat(&*self.locked, CONFINED_FILE, mode).context("mkfifo")?;
@@ -152,7 +154,7 @@ impl InjectFolder {
     }
 
     /// Creates a file in it, for programs of `owner` to write to.
-    pub(crate) fn make_file(&self, name: &str, owner: FolderOwner) -> anyhow::Result<File> {
+    pub fn make_file(&self, name: &str, owner: FolderOwner) -> anyhow::Result<File> {
         self.open(name, OFlag::O_CREAT | OFlag::O_EXCL, owner)
     }
 
@@ -169,7 +171,7 @@ impl InjectFolder {
     }
 
     /// Names in it: its first entries, as the user's programs may make any number.
-    pub(crate) fn names(&self) -> Vec<String> {
+    pub fn names(&self) -> Vec<String> {
         let listed = entries(&self.locked);
         let names = listed.into_iter().flatten().flatten();
         names.take(MAX_ENTRIES).filter_map(|entry| entry.file_name().into_string().ok()).collect()
@@ -177,7 +179,7 @@ impl InjectFolder {
 
     /// Reads a file that a program has written; of another user's folder, only that user's files.
     /// At most `most` bytes: a longer file is an error.
-    pub(crate) fn read(&self, name: &str, most: u64) -> io::Result<Vec<u8>> {
+    pub fn read(&self, name: &str, most: u64) -> io::Result<Vec<u8>> {
         let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
         let file = nix::fcntl::openat(&*self.locked, name, flags, Mode::empty())?;
         let file = File::from(file);
@@ -193,7 +195,7 @@ impl InjectFolder {
 
     /// Gives the folder and its socket, if it has one, to the user of the programs, if gctrace runs
     /// as another (root).
-    pub(crate) fn hand_to(&self, owner: FolderOwner) -> anyhow::Result<()> {
+    pub fn hand_to(&self, owner: FolderOwner) -> anyhow::Result<()> {
         if owner.uid == Uid::effective().as_raw() {
             return Ok(());
         }
@@ -227,7 +229,7 @@ impl Drop for InjectFolder {
 
 /// Places in the order in which they are tried: in memory, and the user's own, first. Places from
 /// root's environment are not the user's.
-pub(crate) fn places(owner: FolderOwner) -> Vec<PathBuf> {
+pub fn places(owner: FolderOwner) -> Vec<PathBuf> {
     let named = |name| {
         let value = variable(name, VariableEffect::Place).map(PathBuf::from);
         value.filter(|path| path.is_absolute() && owner.uid == Uid::effective().as_raw())

@@ -29,7 +29,7 @@ pub(crate) type InterpreterIndex = usize;
 
 /// Interpreters with probes, and the files that were examined for them, each once.
 #[derive(Default)]
-pub(crate) struct ProbedInterpreters {
+pub struct ProbedInterpreters {
     cache: Option<CacheDir>,
     armed: Vec<ProbedInterpreter>,
     /// `None`: examined, but without a collector, or the probes could not be placed.
@@ -63,7 +63,7 @@ struct ProbedInterpreter {
 
 /// Interpreter to probe for a program that starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ProbeNeed {
+pub enum ProbeNeed {
     /// It contains a collector itself, which is probed now.
     Interpreter(InterpreterIndex),
     /// It links a libpython: to be examined again at its entry point, where it is stopped.
@@ -80,27 +80,27 @@ pub(crate) enum ProbeNeed {
 impl ProbedInterpreters {
     /// Starts without interpreters. `cache`: folder that keeps resolutions; `None`: none is kept.
     /// `garbage`: the programs that examine garbage, if they are to.
-    pub(crate) fn new(cache: Option<CacheDir>, garbage: Option<GarbagePrograms>) -> Self {
+    pub fn new(cache: Option<CacheDir>, garbage: Option<GarbagePrograms>) -> Self {
         Self { cache, garbage, ..Self::default() }
     }
 
     /// The trace's description of a probed interpreter.
-    pub(crate) fn describe(&self, index: InterpreterIndex) -> Option<&Interpreter> {
+    pub fn describe(&self, index: InterpreterIndex) -> Option<&Interpreter> {
         self.armed.get(index).map(|armed| &armed.description)
     }
 
     /// The resolution of a probed interpreter, and the index of its layout in the BPF programs.
-    pub(crate) fn resolution(&self, index: InterpreterIndex) -> Option<(u32, &Resolution)> {
+    pub fn resolution(&self, index: InterpreterIndex) -> Option<(u32, &Resolution)> {
         self.armed.get(index).map(|armed| (armed.layout, &armed.resolution))
     }
 
     /// When the probes of an interpreter were in place, CLOCK_MONOTONIC in ns.
-    pub(crate) fn armed_ns(&self, index: InterpreterIndex) -> u64 {
+    pub fn armed_ns(&self, index: InterpreterIndex) -> u64 {
         self.armed[index].since_ns
     }
 
     /// The layout of Python stacks for the interpreter with this layout index in the BPF programs.
-    pub(crate) fn frame_layout(&self, layout: u32) -> Option<&FrameLayout> {
+    pub fn frame_layout(&self, layout: u32) -> Option<&FrameLayout> {
         self.armed
             .iter()
             .find(|armed| armed.layout == layout)
@@ -108,19 +108,19 @@ impl ProbedInterpreters {
     }
 
     /// Number of executables and libpythons whose collector is probed.
-    pub(crate) fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.armed.len()
     }
 
     /// The probes in all files, those at entry points included, for the caller to detach.
-    pub(crate) fn into_probes(self) -> impl Iterator<Item = Attachment> {
+    pub fn into_probes(self) -> impl Iterator<Item = Attachment> {
         let armed = self.armed.into_iter().flat_map(|armed| armed.probes);
         armed.chain(self.entries.into_values()).chain(self.everywhere)
     }
 
     /// Places the probes that are in one process in all others, and probes in every process from now
     /// on.
-    pub(crate) fn probe_everywhere(
+    pub fn probe_everywhere(
         &mut self,
         session: &mut BpfSession,
     ) -> Result<(), gctrace_ebpf::Error> {
@@ -129,22 +129,22 @@ impl ProbedInterpreters {
     }
 
     /// Warnings not yet taken, each once per recording.
-    pub(crate) fn take_warnings(&mut self) -> Vec<String> {
+    pub fn take_warnings(&mut self) -> Vec<String> {
         std::mem::take(&mut self.warnings)
     }
 
     /// Notes for the trace not yet taken.
-    pub(crate) fn take_notes(&mut self) -> Vec<String> {
+    pub fn take_notes(&mut self) -> Vec<String> {
         std::mem::take(&mut self.notes)
     }
 
     /// Takes why the last examination of a process found what cannot be read or probed, if it did.
-    pub(crate) fn take_unprobed(&mut self, pid: u32) -> Option<Unexamined> {
+    pub fn take_unprobed(&mut self, pid: u32) -> Option<Unexamined> {
         self.unprobed_in.remove(&pid)
     }
 
     /// Examines the program of a process stopped at exec: only its executable is mapped.
-    pub(crate) fn examine_program(&mut self, session: &mut BpfSession, pid: u32) -> ProbeNeed {
+    pub fn examine_program(&mut self, session: &mut BpfSession, pid: u32) -> ProbeNeed {
         let link = proc_status::executable_link(pid);
         match self.try_examine(session, pid, &link) {
             Ok(program) => match self.take_unprobed(pid) {
@@ -204,7 +204,7 @@ impl ProbedInterpreters {
     }
 
     /// The program's interpreter is known: it need not stop at its entry point any more.
-    pub(crate) fn entry_reached(&mut self, pid: u32) {
+    pub fn entry_reached(&mut self, pid: u32) {
         if let Ok(identity) = identity(&proc_status::executable_link(pid)) {
             self.entries.remove(&identity);
         }
@@ -212,7 +212,7 @@ impl ProbedInterpreters {
 
     /// Probes the collector that a program would run with, before it runs. Returns the file and the
     /// interpreter's index.
-    pub(crate) fn arm_named(
+    pub fn arm_named(
         &mut self,
         session: &mut BpfSession,
         program: &Path,
@@ -236,7 +236,7 @@ impl ProbedInterpreters {
 
     /// Probes every collector that a process has mapped. Returns the interpreter's index, and
     /// whether it was probed only now.
-    pub(crate) fn arm_mapped(
+    pub fn arm_mapped(
         &mut self,
         session: &mut BpfSession,
         pid: u32,

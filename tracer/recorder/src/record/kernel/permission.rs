@@ -26,7 +26,8 @@ use std::os::unix::fs::MetadataExt as _;
 #[error(
     "process {pid} ({name}, {owner}) may not be inspected by this user; gctrace's file capabilities do not change that"
 )]
-pub(crate) struct AttachRefusal {
+pub struct AttachRefusal {
+    /// The process.
     pub pid: u32,
     name: String,
     owner: String,
@@ -36,7 +37,7 @@ pub(crate) struct AttachRefusal {
 ///
 /// # Errors
 /// The kernel refuses access.
-pub(crate) fn check(pid: u32) -> Result<(), AttachRefusal> {
+pub fn check(pid: u32) -> Result<(), AttachRefusal> {
     match std::fs::read_link(proc_status::executable_link(pid)) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(AttachRefusal {
             pid,
@@ -62,7 +63,7 @@ fn owner(pid: u32) -> String {
 }
 
 /// Checks that the process to attach to exists and may be inspected.
-pub(crate) fn attachable(pid: u32) -> anyhow::Result<()> {
+pub fn attachable(pid: u32) -> anyhow::Result<()> {
     anyhow::ensure!(
         pid != std::process::id(),
         "process {pid} is gctrace itself; ps -ef lists processes"
@@ -90,7 +91,7 @@ fn is_kernel_thread(pid: u32) -> bool {
 
 /// Why a process is not recorded.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum AttachError {
+pub enum AttachError {
     /// The kernel's reason.
     #[error(transparent)]
     Probes(#[from] gctrace_ebpf::Error),

@@ -26,7 +26,7 @@ const READ_TITLE: [Duration; 3] =
 
 /// The table of recorded processes, by pid.
 #[derive(Default)]
-pub(crate) struct RecordedProcesses {
+pub struct RecordedProcesses {
     table: HashMap<u32, RecordedProcess>,
     /// Processes recorded so far.
     seen: u64,
@@ -46,13 +46,7 @@ struct RecordedProcess {
 
 impl RecordedProcesses {
     /// Adds a process. It has its parent's interpreter until it executes another program.
-    pub(crate) fn add(
-        &mut self,
-        pid: u32,
-        parent: Option<u32>,
-        origin: ProcessOrigin,
-        since_ns: u64,
-    ) {
+    pub fn add(&mut self, pid: u32, parent: Option<u32>, origin: ProcessOrigin, since_ns: u64) {
         let inherited = parent.and_then(|parent| self.table.get(&parent));
         let interpreter = inherited.and_then(|parent| parent.interpreter);
         let command = proc_status::command_or_name(pid)
@@ -72,7 +66,7 @@ impl RecordedProcesses {
     }
 
     /// The process executed another program; its interpreter is unknown again.
-    pub(crate) fn new_program(&mut self, pid: u32, at_ns: u64) {
+    pub fn new_program(&mut self, pid: u32, at_ns: u64) {
         if !self.table.contains_key(&pid) {
             self.add(pid, None, ProcessOrigin::Child, at_ns);
         }
@@ -88,7 +82,7 @@ impl RecordedProcesses {
 
     /// Sets what the memory map or executable of the process showed; `None`: no interpreter.
     /// `since_ns`: from when it is recorded, if that changes.
-    pub(crate) fn set_interpreter(
+    pub fn set_interpreter(
         &mut self,
         pid: u32,
         interpreter: Option<InterpreterIndex>,
@@ -102,7 +96,7 @@ impl RecordedProcesses {
     }
 
     /// Its program had this interpreter before; to be confirmed when its libraries are mapped.
-    pub(crate) fn assume_interpreter(&mut self, pid: u32, interpreter: InterpreterIndex) {
+    pub fn assume_interpreter(&mut self, pid: u32, interpreter: InterpreterIndex) {
         if let Some(entry) = self.table.get_mut(&pid) {
             entry.interpreter = Some(interpreter);
         }
@@ -110,12 +104,12 @@ impl RecordedProcesses {
 
     /// The process's interpreter; `None` if it has none, if that is unknown, or if the process is
     /// not recorded.
-    pub(crate) fn interpreter(&self, pid: u32) -> Option<InterpreterIndex> {
+    pub fn interpreter(&self, pid: u32) -> Option<InterpreterIndex> {
         self.table.get(&pid).and_then(|entry| entry.interpreter)
     }
 
     /// Processes whose interpreter should be looked for now.
-    pub(crate) fn due(&mut self) -> Vec<u32> {
+    pub fn due(&mut self) -> Vec<u32> {
         let mut due = Vec::new();
         for (pid, entry) in &mut self.table {
             let wait = RESCAN_DELAYS[entry.looked.min(RESCAN_DELAYS.len() - 1)];
@@ -132,7 +126,7 @@ impl RecordedProcesses {
 
     /// Python processes that have changed their title, as workers do after fork. Reads titles that
     /// are due, or `all`.
-    pub(crate) fn retitled(&mut self, all: bool) -> Vec<u32> {
+    pub fn retitled(&mut self, all: bool) -> Vec<u32> {
         let mut changed = Vec::new();
         for (pid, entry) in &mut self.table {
             let (at, count) = entry.titled;
@@ -154,33 +148,33 @@ impl RecordedProcesses {
     }
 
     /// The pids of recorded processes that have not exited, in no order.
-    pub(crate) fn pids(&self) -> impl Iterator<Item = u32> {
+    pub fn pids(&self) -> impl Iterator<Item = u32> {
         self.table.keys().copied()
     }
 
     /// The pids of recorded processes with a known interpreter, in no order.
-    pub(crate) fn with_interpreter(&self) -> impl Iterator<Item = u32> {
+    pub fn with_interpreter(&self) -> impl Iterator<Item = u32> {
         let python = self.table.iter().filter(|(_, entry)| entry.interpreter.is_some());
         python.map(|(pid, _)| *pid)
     }
 
     /// Whether the process is in the table.
-    pub(crate) fn contains(&self, pid: u32) -> bool {
+    pub fn contains(&self, pid: u32) -> bool {
         self.table.contains_key(&pid)
     }
 
     /// Number of processes ever recorded, exited ones included.
-    pub(crate) fn seen(&self) -> u64 {
+    pub fn seen(&self) -> u64 {
         self.seen
     }
 
     /// Number of recorded processes that have not exited.
-    pub(crate) fn alive(&self) -> usize {
+    pub fn alive(&self) -> usize {
         self.table.len()
     }
 
     /// Writes what is known about a process.
-    pub(crate) fn announce(
+    pub fn announce(
         &mut self,
         pid: u32,
         interpreters: &ProbedInterpreters,
@@ -196,20 +190,20 @@ impl RecordedProcesses {
     }
 
     /// Writes the name of a thread when it is first seen.
-    pub(crate) fn name_thread(&mut self, pid: u32, tid: u32, output: &mut RecordOutput) {
+    pub fn name_thread(&mut self, pid: u32, tid: u32, output: &mut RecordOutput) {
         if let Some(entry) = self.table.get_mut(&pid) {
             entry.described.name_thread(tid, output);
         }
     }
 
     /// Stops recording a process, which keeps running.
-    pub(crate) fn forget(&mut self, pid: u32, output: &mut RecordOutput) {
+    pub fn forget(&mut self, pid: u32, output: &mut RecordOutput) {
         self.table.remove(&pid);
         output.forget(pid);
     }
 
     /// Removes an exited process; `status` is as from wait(2).
-    pub(crate) fn remove(&mut self, pid: u32, status: i32, at_ns: u64, output: &mut RecordOutput) {
+    pub fn remove(&mut self, pid: u32, status: i32, at_ns: u64, output: &mut RecordOutput) {
         self.forget(pid, output);
         let end = CommandEnd::from_status(status);
         output.write(&Record::ProcessExit(end.exit(pid, at_ns)));

@@ -27,7 +27,7 @@ const STOPPED_LONG: Duration = Duration::from_secs(2);
 
 /// Time that programs were stopped for their probes.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct StopTimes {
+pub struct StopTimes {
     /// Stops that were still in effect when gctrace ended them.
     pub count: u64,
     /// Nanoseconds from the event of each of these stops to its end, summed.
@@ -36,7 +36,7 @@ pub(crate) struct StopTimes {
 
 /// An event at which a process is stopped, unless that is not needed or not possible.
 #[derive(Clone, Copy)]
-pub(crate) struct StopPoint {
+pub struct StopPoint {
     pub pid: u32,
     pub state: StopState,
     /// Time of the event, CLOCK_MONOTONIC in ns.
@@ -76,7 +76,7 @@ pub(crate) fn children_can_stop(pid: u32) -> bool {
 }
 
 /// The stopped programs of a recording.
-pub(crate) struct StoppedPrograms {
+pub struct StoppedPrograms {
     map: StoppedProcesses,
     /// Number and total time of all stops.
     pub times: StopTimes,
@@ -87,13 +87,13 @@ pub(crate) struct StoppedPrograms {
 }
 
 impl StoppedPrograms {
-    pub(crate) fn new(map: StoppedProcesses) -> Self {
+    pub fn new(map: StoppedProcesses) -> Self {
         Self { map, times: StopTimes::default(), is_ending: false, parents: Vec::new() }
     }
 
     /// Allows stopping programs that start within the next second; to be called at each poll of the
     /// rings.
-    pub(crate) fn allow(&self, session: &mut BpfSession) {
+    pub fn allow(&self, session: &mut BpfSession) {
         if !self.is_ending {
             session.may_stop_until(clock::monotonic_ns() + AFTER_POLL_NS);
         }
@@ -101,24 +101,24 @@ impl StoppedPrograms {
 
     /// Ends stopping of programs and resumes those that are stopped. Those just being stopped are
     /// resumed by their events, or by the guardian.
-    pub(crate) fn end(&mut self, session: &mut BpfSession) {
+    pub fn end(&mut self, session: &mut BpfSession) {
         self.is_ending = true;
         session.may_stop_until(0);
         self.map.resume_all();
     }
 
     /// Resumes what is still stopped; returns whether there was anything.
-    pub(crate) fn resume(&self) -> bool {
+    pub fn resume(&self) -> bool {
         self.map.resume_all()
     }
 
     /// Whether a process is stopped now.
-    pub(crate) fn contains(&self, pid: u32) -> bool {
+    pub fn contains(&self, pid: u32) -> bool {
         self.map.since(pid).is_some()
     }
 
     /// Resumes the process of an event of that time, if it was stopped.
-    pub(crate) fn release(&mut self, trace: &mut RecordingTrace, stop: StopPoint) {
+    pub fn release(&mut self, trace: &mut RecordingTrace, stop: StopPoint) {
         let StopState::Stopped { parent_was_stopped } = stop.state else {
             return;
         };
@@ -157,7 +157,7 @@ impl StoppedPrograms {
 
     /// Reports a process that ran Python before `probed_ns`, when its probes were in place, because
     /// it was not stopped at its event.
-    pub(crate) fn ran_unstopped(
+    pub fn ran_unstopped(
         &self,
         trace: &mut RecordingTrace,
         StopPoint { pid, state, at_ns }: StopPoint,
@@ -193,7 +193,7 @@ impl StoppedPrograms {
     /// Resumes parents that stopped themselves because their child was stopped: sudo, su and the
     /// like propagate their child's stop that way, but not its resumption. If the child is stopped
     /// again later, that is the user's doing.
-    pub(crate) fn tick(&mut self) {
+    pub fn tick(&mut self) {
         let map = &self.map;
         self.parents.retain(|parent| {
             let (pid, since) = (parent.pid, parent.since.elapsed());

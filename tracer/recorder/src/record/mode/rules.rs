@@ -10,20 +10,25 @@ use gctrace_ring::InjectOptions;
 
 /// Why the requested mode is not possible.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum ModeError {
+pub enum ModeError {
     /// Probes need privileges that this process lacks.
     #[error("{denied}")]
     Denied {
+        /// What is lacking.
         denied: PrivilegeError,
         /// The alternative, or why there is none.
         instead: String,
     },
     /// Nothing can be injected into a running process.
     #[error("--mode {mode} records commands that gctrace starts, not running processes (-p)")]
-    Attach { mode: &'static str },
+    Attach {
+        /// The mode that was asked for.
+        mode: &'static str,
+    },
     /// An option that only the library can do: calls of a function, memory by layer.
     #[error("{option} is recorded in-process, which {without} excludes")]
     InProcess {
+        /// The option.
         option: String,
         /// The option that excludes it, or a running process.
         without: &'static str,
@@ -41,12 +46,15 @@ pub(crate) enum ModeError {
     Library(LibraryError),
     /// The library is needed but cannot be loaded into the command.
     #[error("the command cannot be recorded in-process: {obstacle}")]
-    Command { obstacle: PreloadObstacle },
+    Command {
+        /// What is in the way.
+        obstacle: PreloadObstacle,
+    },
 }
 
 impl ModeError {
     /// The commands that fix it, ready to print after the error.
-    pub(crate) fn remedy(&self) -> String {
+    pub fn remedy(&self) -> String {
         match self {
             Self::Denied { denied, instead } => format!("{}\n{instead}", denied.remedy()),
             Self::Attach { .. } => {
@@ -68,7 +76,7 @@ impl ModeError {
 ///
 /// # Errors
 /// The requested mode is not possible.
-pub(crate) fn choose(config: &RecordConfig, facts: &ModeFacts) -> Result<ModeDecision, ModeError> {
+pub fn choose(config: &RecordConfig, facts: &ModeFacts) -> Result<ModeDecision, ModeError> {
     let in_process = in_process(config);
     let by_both = in_process.is_some() && facts.no_probes.is_none();
     if let Some(error) = in_process.and_then(|option| unseen(config, option)) {

@@ -53,7 +53,7 @@ impl WaitingRecords {
 
 impl SegmentedTrace {
     /// Counts a pause, which was written or, if it `is_omitted`, is not.
-    pub(crate) fn see(&mut self, pause: &Pause, is_omitted: bool) {
+    pub fn see(&mut self, pause: &Pause, is_omitted: bool) {
         let duration_ns = pause.duration_ns();
         let mut is_part = self.thinning.see(duration_ns, self.gpu.len());
         if is_omitted {

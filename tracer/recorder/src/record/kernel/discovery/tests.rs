@@ -50,7 +50,7 @@ impl Drop for Running {
 /// Interpreters of scripts/interpreters.sh whose collector is in a shared library.
 fn shared_interpreters(test: &str) -> Vec<PathBuf> {
     let manifest = std::env::var_os("GCTRACE_INTERPRETERS").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../.interpreters/manifest.tsv"),
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.interpreters/manifest.tsv"),
         PathBuf::from,
     );
     let text = std::fs::read_to_string(&manifest).unwrap_or_default();

@@ -15,7 +15,7 @@ struct Fake {
 impl Fake {
     fn build(test: &str, options: &[&str]) -> Option<Self> {
         let folder = tempfile::tempdir().expect("a folder");
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../probes/tests/fake_nvml.c");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../probes/tests/fake_nvml.c");
         let faults = folder.path().join("faults");
         let built = Command::new("cc")
             .args(["-shared", "-fPIC", "-o"])

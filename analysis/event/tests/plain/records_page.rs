@@ -87,7 +87,7 @@ fn named(sources: &[Source], prefix: &str, is_named: impl Fn(&str) -> bool) -> S
 
 #[test]
 fn the_page_of_records_is_made_from_their_declarations() {
-    let folders = ["tracer/src/record", "ebpf/src", "probes/src"];
+    let folders = ["tracer/recorder/src/record", "ebpf/src", "probes/src"];
     let makers: Vec<Source> = folders.into_iter().flat_map(sources).collect();
     let folds = sources("analysis/src");
     let types = types();

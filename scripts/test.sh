@@ -148,7 +148,7 @@ if [ "$free" -lt $((needed << 10)) ]; then
 fi
 
 need_packages building "${build_packages[@]}"
-need_packages "the tests" binutils bubblewrap python3 python3-venv tmux util-linux
+need_packages "the tests" binutils bubblewrap graphviz python3 python3-venv shellcheck tmux util-linux
 if can_be_root; then need_packages "the kernel tier" gdb strace sudo; fi
 # Elsewhere it is no package of the system (Ubuntu: a snap): the tests of pages are skipped then.
 if can_be_root && grep -qx ID=debian /etc/os-release; then need_packages "the tests of pages" chromium; fi

@@ -17,7 +17,7 @@ set -euo pipefail
 windows=x86_64-pc-windows-gnu
 macos=aarch64-apple-darwin
 # What records, and what it is made of.
-only_linux='^(gctrace-(abi|cpython|ebpf|inject|probes|ring|simgpu)|libbpf-(rs|sys)|nix|perf-event2) '
+only_linux='^(gctrace-(abi|cpython|ebpf|inject|probes|recorder|ring|simgpu)|libbpf-(rs|sys)|nix|perf-event2) '
 
 # cross TARGET COMMAND ARG...: cargo for another system, in a folder of its own.
 cross() {

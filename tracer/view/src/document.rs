@@ -1,7 +1,8 @@
 //! What commands show, in whatever form: sections of blocks, built once.
 //!
 //! Owns the blocks, and their form on terminals and in plain text (`document/terminal.rs`) and as Markdown
-//! (`document/markdown.rs`); `render/page.rs` writes them for browsers. Names of recorded programs come in as they are: each writer escapes them.
+//! (`document/markdown.rs`); `render/page.rs` writes them for browsers. Names of recorded programs come in as they are:
+//! each writer escapes them.
 
 mod block;
 mod markdown;

@@ -143,7 +143,7 @@ impl Signals {
     }
 
     /// The next signal; `None` if none is pending.
-    pub fn next(&mut self) -> io::Result<Option<ReceivedSignal>> {
+    pub fn receive(&mut self) -> io::Result<Option<ReceivedSignal>> {
         let Some(info) = self.descriptor.read_signal()? else {
             return Ok(None);
         };

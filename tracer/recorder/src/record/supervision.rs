@@ -56,7 +56,7 @@ impl CommandSupervisor {
     pub fn started(&mut self, launched: RunningCommand) -> anyhow::Result<()> {
         self.policy.command_started();
         self.launched = Some(launched);
-        while let Some(received) = self.signals.next().context("cannot read signals")? {
+        while let Some(received) = self.signals.receive().context("cannot read signals")? {
             if self.keeps && received.signal == Signal::SIGUSR2 {
                 self.is_keep_asked = true;
             } else {
@@ -78,7 +78,7 @@ impl CommandSupervisor {
 
     /// Handles the signals that have arrived. Returns whether the recording is to end.
     pub fn handle_signals(&mut self) -> anyhow::Result<bool> {
-        while let Some(received) = self.signals.next().context("cannot read signals")? {
+        while let Some(received) = self.signals.receive().context("cannot read signals")? {
             if self.keeps && received.signal == Signal::SIGUSR2 {
                 self.is_keep_asked = true;
                 continue;
@@ -106,7 +106,7 @@ impl CommandSupervisor {
     /// of them usually ends a program.
     pub fn was_told_to_end(&mut self) -> anyhow::Result<bool> {
         let mut is_stopping = false;
-        while let Some(received) = self.signals.next().context("cannot read signals")? {
+        while let Some(received) = self.signals.receive().context("cannot read signals")? {
             is_stopping |= !matches!(received.signal, Signal::SIGUSR1 | Signal::SIGUSR2);
         }
         Ok(is_stopping)

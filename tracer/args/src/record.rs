@@ -109,7 +109,7 @@ impl RecordConfig {
     }
 }
 
-/// Which processes to record; [`SourceArgs::follow`] adds their descendants.
+/// Which processes to record; `SourceArgs::follow` adds their descendants.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RecordTarget {
     /// A command to start: never empty.

@@ -1,6 +1,6 @@
 //! What all commands of gctrace stand on.
 //!
-//! Owns its output ([`print`]), the files it writes and reads ([`files`]), who runs it ([`invoker`]) and whom it can
+//! Owns its output ([`mod@print`]), the files it writes and reads ([`files`]), who runs it ([`invoker`]) and whom it can
 //! trust (`trust`), environment variables, clocks, and the border to the system ([`platform`]). Not here: arguments,
 //! and anything about Python.
 #![deny(clippy::print_stdout, clippy::print_stderr)]

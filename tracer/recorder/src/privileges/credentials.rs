@@ -52,7 +52,7 @@ pub(crate) struct SetUserId;
 /// the user's. Privileges of the user are kept.
 ///
 /// # Errors
-/// [`SetUserId`], or a failed system call.
+/// A file with the set-user-id bit, or a failed system call.
 pub fn keep_what_is_needed() -> anyhow::Result<()> {
     if Uid::current() != Uid::effective() || Gid::current() != Gid::effective() {
         return Err(SetUserId.into());

@@ -1,4 +1,4 @@
-//! `gctrace record`: a recording, and what is said of its trace at once.
+//! `gctrace record`: records, then prints the verdict on the trace and summarizes it.
 
 use crate::args::{RecordConfig, SummarizeArgs, Verbosity};
 use crate::text::{chain, shell_line};

@@ -74,7 +74,7 @@ impl<K: Copy + Ord> AliveByLine<K> {
         }
     }
 
-    /// If what a process keeps rises, the lines whose objects do, those that grow fastest first. Sets whether they
+    /// The lines whose objects grow in number, the fastest first, if what the process keeps rises. Sets whether they
     /// explain the resident memory.
     pub(crate) fn growing(&self, heap: &mut HeapTrend, life: &WatchedLife) -> Vec<Growing<K>> {
         let rises = |trend: Option<Trend>| trend.filter(|trend| trend.rises);

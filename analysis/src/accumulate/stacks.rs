@@ -60,7 +60,7 @@ impl Locations {
         &self.0[id as usize]
     }
 
-    /// What stands for the stack of a frame; `above`: for that of its caller.
+    /// The place that counts for the stack of a frame; `above`: the place of its caller.
     pub(crate) fn lines(&self, above: Option<StackLines>, frame: LocationId) -> StackLines {
         let location = self.get(frame);
         let is_own = !location.library && !location.file.is_empty();

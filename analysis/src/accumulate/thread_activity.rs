@@ -1,4 +1,4 @@
-//! What threads did within some times: samples of what they executed, and times off the CPU.
+//! Samples and times off the CPU of threads, within given intervals.
 
 use super::off_cpu::OffCpuPlaces;
 use super::stacks::{NodeId, StackTree};
@@ -7,10 +7,10 @@ use crate::report::Location;
 use crate::time::add_to;
 use std::collections::BTreeMap;
 
-/// Sums over parts of what threads did.
+/// Sums of samples and of times off the CPU.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ThreadActivity {
-    /// Samples by stack, outside of collections; parts of those of a record that is partly within.
+    /// Samples by stack, outside of collections. A record that is partly in the interval counts in part.
     pub(super) ran: BTreeMap<Option<NodeId>, f64>,
     pub(super) ran_in_pauses: f64,
     /// Outside of collections.
@@ -19,7 +19,7 @@ pub(super) struct ThreadActivity {
 }
 
 impl ThreadActivity {
-    /// Adds a part of what a thread did: its samples, or its time off the CPU.
+    /// Adds a span of a thread: its samples, or its time off the CPU.
     pub(super) fn add(&mut self, span: &ThreadSpan, samples: f64, time_ns: u64) {
         match span.did {
             ThreadDid::Run(_) if span.in_pause => self.ran_in_pauses += samples,
@@ -33,7 +33,7 @@ impl ThreadActivity {
         }
     }
 
-    /// Adds what others did.
+    /// Adds the sums of other threads.
     pub(super) fn merge(&mut self, other: &Self) {
         for (node, samples) in &other.ran {
             *self.ran.entry(*node).or_default() += samples;

@@ -326,7 +326,7 @@ fn help() {
     }
 }
 
-/// More than this nobody reads.
+/// Help with more options than this is not read.
 const MOST_VISIBLE: usize = 60;
 
 #[test]

@@ -82,11 +82,13 @@ fn paragraph_lines(paragraph: &Paragraph, style: Style) -> Vec<String> {
 /// A command that does not fit is broken: it is still one to copy.
 fn command_lines(what: &str, command: &str, style: Style) -> Vec<String> {
     const BEHIND: &str = "             ";
-    let line = format!("{:<1$}{2}", format!("{what}:"), BEHIND.len(), clean::line(command));
+    let first = format!("{:<1$}", format!("{what}:"), BEHIND.len());
+    let line = format!("{first}{}", clean::line(command));
     if line.chars().count() <= style.width() {
-        return vec![line];
+        vec![line]
+    } else {
+        wrap(command, &first, BEHIND, style)
     }
-    wrap(&line, "", BEHIND, style)
 }
 
 fn advice_lines(advice: &AdviceBlock, style: Style) -> Vec<String> {
@@ -255,6 +257,15 @@ mod tests {
         assert_eq!(lines[1], r"  a\x1b[2J\n      1");
         assert_eq!(lines[2..], [r"a \x1b[2J b"; 2]);
         assert_eq!(cut("\x07bc", 5), r"\x07…");
+    }
+
+    #[test]
+    fn a_command_that_does_not_fit_is_broken_behind_its_name() {
+        let command =
+            |words: &str| lines(&[Block::Command("More".to_owned(), words.to_owned())], style(40));
+        assert_eq!(command("gctrace analyze t.json"), ["More:        gctrace analyze t.json"]);
+        let broken = ["More:        gctrace analyze --full", "             trace.json"];
+        assert_eq!(command("gctrace analyze --full trace.json"), broken);
     }
 
     #[test]

@@ -216,7 +216,7 @@ fn by_layer(report: &Report, drawings: &RunDrawings, run: usize) -> Section {
         .about("of PyTorch's models, in measured steps")
 }
 
-/// How it was recorded, what that cost, and what is not known.
+/// The mode of the recording, its cost and its losses.
 fn recording(report: &Report) -> Section {
     let mut all = overview::recording(report).blocks;
     let parts = [facts::own_cost(report), missing::missing(report)];

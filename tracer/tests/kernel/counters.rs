@@ -49,7 +49,7 @@ fn check(test: &str, name: &str) {
         pause.number("cpu_ns").is_some() && pause.args["counters"]["migrated"] != true
     };
     assert!(pauses.iter().filter(known).count() > pauses.len() / 2, "{pauses:?}");
-    pauses.iter().filter(known).for_each(clock_agrees);
+    clocks_agree(&pauses.iter().filter(known).collect::<Vec<_>>());
     let total = total(&trace, truth["pid"].as_u64().unwrap());
     process_agrees(total, &truth["process"], &wait4);
     outside_is_not_inside(total, &pauses);
@@ -128,11 +128,15 @@ fn counted_what_happened(test: &str, pause: &Pause, collection: &Value) {
 }
 
 /// The CPU clocks are read like hardware counters. Over a pause they give the thread's time on a
-/// CPU, whatever other threads ran there and however often it migrated.
-fn clock_agrees(pause: &Pause) {
-    let truth = pause.number("cpu_ns").unwrap();
-    let most = truth / 50 + 100_000;
-    close(counter(pause, "cpu-clock"), truth, most, &format!("clock, {pause:?}"));
+/// CPU, whatever other threads ran there and however often it migrated. The hypervisor may stop the
+/// CPU between the readings of both clocks, but not in many pauses.
+fn clocks_agree(pauses: &[&Pause]) {
+    let differs = |pause: &&&Pause| {
+        let truth = pause.number("cpu_ns").unwrap();
+        counter(pause, "cpu-clock").abs_diff(truth) > truth / 50 + 100_000
+    };
+    let differing = pauses.iter().filter(differs).count();
+    assert!(pauses.len() >= 4 && differing <= 1 + pauses.len() / 10, "{differing} of {pauses:?}");
 }
 
 /// The last totals of a process.

@@ -46,7 +46,7 @@ fn allocations_per_round(python: &Path, kind: &str) -> f64 {
 
 /// Lengths of the recordings of one program in seconds: other load on the machine makes allocations
 /// in a window dearer, so that fewer windows fit into the budget.
-const ATTEMPTS: [&str; 3] = ["8", "16", "32"];
+const ATTEMPTS: [&str; 4] = ["8", "16", "32", "64"];
 
 /// Records `allocate.py KIND` and compares the estimated allocations with the true ones.
 pub fn the_rate_is_estimated(test: &str, python: &Path, kind: &str) {

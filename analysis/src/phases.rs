@@ -17,7 +17,7 @@ use crate::gpu::kept::KeptTimeline;
 use crate::gpu::timeline::GpuPart;
 use crate::report::{
     Basis, JudgedPhase, LinesReport, PauseTotal, PhaseReport, PhasesReport, ProcessReport,
-    TrainingMark,
+    TrainingMark, Workers,
 };
 use crate::spans::PauseSpan;
 use crate::time::{add_to, sum};
@@ -42,7 +42,7 @@ pub(crate) struct JudgedRun<'a> {
     /// Whether an interpreter forked it.
     pub(crate) forked: bool,
     /// See [`PhasesReport::workers`].
-    workers: u64,
+    workers: Workers,
     /// Start of the trace on that clock.
     origin_ns: u64,
     /// The clock of the phases is that of its trace.
@@ -89,21 +89,28 @@ impl<'a> JudgedRun<'a> {
             let waits = enough == 0 && ranks && process.rank.is_none();
             !free_threaded(process) && !waits && steps_of(process) >= enough
         });
-        let mut workers: BTreeMap<_, u64> = BTreeMap::new();
-        for worker in processes.iter().filter_map(worker_of) {
-            *workers.entry(worker).or_default() += 1;
-        }
-        let mut count = 0;
         let runs = among.filter_map(|process| {
             let states = states.get(&(process.trace, process.pid)).cloned().unwrap_or_default();
             let fork_ns = first_forks.get(&(process.trace, process.pid)).copied();
             let run = Self::of_process(analysis, timeline_of(process)?, process, states, fork_ns)?;
-            let alike = worker_of(process).and_then(|worker| workers.get(&worker).copied());
-            let run = Self { workers: alike.unwrap_or(1), ..run };
-            count += 1;
-            Some((verdict::weight(&run.report_without_lines()), run))
+            Some((run.report_without_lines(), run))
         });
-        let (_, worst) = runs.max_by(|(one, _), (other, _)| one.cmp(other))?;
+        let mut runs: Vec<(PhasesReport, Self)> = runs.collect();
+        let mut workers: BTreeMap<_, Workers> = BTreeMap::new();
+        for (report, run) in &runs {
+            if let Some(worker) = worker_of(run.process) {
+                workers.entry(worker).or_default().add(&report.training);
+            }
+        }
+        for (report, run) in &mut runs {
+            let alike = worker_of(run.process).and_then(|worker| workers.get(&worker));
+            run.workers = alike.copied().unwrap_or_default();
+            report.workers = run.workers;
+        }
+        let count = runs.len() as u64;
+        let weight = |report: &PhasesReport| verdict::weight(report);
+        let worst = runs.into_iter().max_by(|(a, _), (b, _)| weight(a).cmp(&weight(b)));
+        let (_, worst) = worst?;
         // What an interpreter starts by exec has another command line, or its parent is unknown.
         let worker = worst.process;
         let is_child = worker.origin == Some(ProcessOrigin::Child);
@@ -154,7 +161,7 @@ impl<'a> JudgedRun<'a> {
             },
             among: 1,
             forked: false,
-            workers: 1,
+            workers: Workers::default(),
             origin_ns,
             has_own_clock,
             tree: &analysis.stacks,

@@ -102,6 +102,7 @@ pub use idle::{
 pub use lines::{
     CalledReport, LibraryReport, LineReport, LineTotal, LinesReport, StackReport, TrainingLibrary,
 };
+pub(crate) use phases::Workers;
 pub use phases::{
     JudgedPhase, PhaseReport, PhasesReport, TrainingMark, TrainingPart, TrainingSeries,
 };

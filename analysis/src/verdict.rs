@@ -89,7 +89,7 @@ fn training_level(phases: &PhasesReport) -> Level {
     let training = &phases.training;
     let (ratio, count) = (training.paused_ratio, training.pauses.count);
     // What workers repeat is not as short as one of them.
-    let judged_ns = training.unhindered_ns().saturating_mul(phases.workers.max(1));
+    let judged_ns = training.unhindered_ns().max(phases.workers.unhindered_ns);
     let longest_ns = training.longest_collection_ns();
     level_of_share(ratio, longest_ns, count, judged_ns, phases.steps.is_some())
 }

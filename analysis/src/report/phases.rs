@@ -1,7 +1,7 @@
 //! The part of a report about the phases of the run.
 
 use super::{Basis, ByCause, LinesReport, PauseTotal, StepSource};
-use crate::time::sum;
+use crate::time::{add_to, sum};
 use gctrace_stats::{ratio, scaled};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -24,9 +24,9 @@ pub struct PhasesReport {
     pub among: u64,
     /// Whether an interpreter forked the process: it began with the heap of its parent.
     pub forked: bool,
-    /// Number of processes that the same one forked, with itself, if it is one: what each does is repeated as often.
+    /// All processes that the same one forked, with itself.
     #[serde(skip)]
-    pub(crate) workers: u64,
+    pub(crate) workers: Workers,
     /// The phase that the verdict is about.
     pub judged: JudgedPhase,
     /// What the start and the end of training were recognized by.
@@ -46,6 +46,25 @@ pub struct PhasesReport {
     /// The lines that trigger the collections of the judged phase, by CPU time where it is known; `null` if none
     /// of its pauses has a stack.
     pub lines: Option<LinesReport>,
+}
+
+/// Workers of one parent: what one of them does, the others repeat.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Workers {
+    /// Number of them; 0 for a process that is no worker.
+    pub(crate) count: u64,
+    /// CPU time of their collections in [`PhasesReport::training`], in ns.
+    pub(crate) collected_ns: u64,
+    /// Length of that phase in all of them, without waits for a CPU, in ns.
+    pub(crate) unhindered_ns: u64,
+}
+
+impl Workers {
+    pub(crate) fn add(&mut self, training: &PhaseReport) {
+        self.count += 1;
+        add_to(&mut self.collected_ns, training.collected_ns());
+        add_to(&mut self.unhindered_ns, training.unhindered_ns());
+    }
 }
 
 impl PhasesReport {

@@ -146,6 +146,20 @@ fn process(phases: &PhasesReport, named: bool) -> String {
     }
 }
 
+/// What the worker's collections take together with those of the others that its parent forked.
+fn together(phases: &PhasesReport) -> String {
+    let workers = phases.workers;
+    if workers.count < 2 {
+        return String::new();
+    }
+    let (collected, run) = (duration(workers.collected_ns), duration(workers.unhindered_ns));
+    let all = match workers.count {
+        2 => "both".to_owned(),
+        many => format!("all {}", count(many)),
+    };
+    format!("; {collected} of {run} in {all} workers")
+}
+
 fn times(few: u64) -> &'static str {
     if few == 1 { "once" } else { "twice" }
 }
@@ -234,7 +248,7 @@ fn in_training(level: Level, phases: &PhasesReport, named: bool) -> String {
     };
     let of = of + &process(phases, named);
     let judged = duration(training.unhindered_ns());
-    let time = format!("{} of {judged}", duration(training.collected_ns()));
+    let time = format!("{} of {judged}{}", duration(training.collected_ns()), together(phases));
     let overload = overload(training);
     match level {
         Level::RareLongPauses if training.pauses.count < PhaseReport::FEWEST_PAUSES => {

@@ -44,6 +44,8 @@ def run(target, seconds, programs, folder):
     command = [str(programs / target), str(corpus), "-max_total_time=%d" % seconds,
                "-max_len=%d" % longest, "-timeout=10", "-rss_limit_mb=1024",
                "-artifact_prefix=%s/%s-" % (failed, target), "-print_final_stats=1"]
+    if target in SEEDS:
+        command.append("-dict=%s" % (CHECKOUT / "analysis/fuzz/records.dict"))
     command += [str(CHECKOUT / folder) for folder in SEEDS.get(target, [])]
     log = folder / ("%s.log" % target)
     before = os.times()

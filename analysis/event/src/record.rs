@@ -114,13 +114,13 @@ pub struct Pause {
     /// Return of the collector; never before `start_ns`.
     #[serde(skip)]
     pub end_ns: u64,
-    /// Why the collection ran; [`GcReason::Unknown`] if the source does not know.
+    /// Why the collection ran.
     pub reason: GcReason,
     /// Generation collected: 0 (youngest) to 2. In CPython 3.14.0 - 3.14.4: 0 young, 1 increment, 2
-    /// full. [`Pause::UNKNOWN_GENERATION`] if the source does not know.
+    /// full. Missing ([`Pause::UNKNOWN_GENERATION`]) if the source does not know.
     #[serde(skip_serializing_if = "is_unknown_generation")]
     pub generation: u8,
-    /// Objects freed, where the source knows it.
+    /// Unreachable objects found and freed, where the source knows it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub collected: Option<u64>,
     /// Objects found unreachable but not freed, where the source knows it.
@@ -133,11 +133,11 @@ pub struct Pause {
     /// tracepoint did not show all its context switches, or, in-process, its clock could not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_ns: Option<u64>,
-    /// Free-threaded builds: time within the run during which the other threads were stopped.
+    /// Free-threaded builds: time within the run during which the other threads were stopped, in ns.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_the_world_ns: Option<u64>,
     /// Objects in the oldest generation when the pause ended (`long_lived_total`); exact after a
-    /// full collection, otherwise the count left by the last one.
+    /// full collection, otherwise the count left by the last one. In-process after full ones only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub oldest_objects: Option<u64>,
     /// All objects tracked when the pause ended (`heap_size`, 3.14 and later).
@@ -148,11 +148,13 @@ pub struct Pause {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub young_count: Option<u64>,
     /// Memory that the process had less when the pause ended than when it began, in bytes, 0 if it had
-    /// more: what the freed objects took and owned, as far as it was malloc's, or mapped. In-process only;
-    /// `None` if it was not measured.
+    /// more: what the freed objects took and owned, as far as it was glibc's malloc's, or mapped. In-process of as many
+    /// collections as 0.2 % of the CPU time allow; by kernel probes what was given back to the kernel, from 2 MiB on
+    /// (less is within the error of its sum). `None` if it was not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub freed_bytes: Option<u64>,
-    /// The thread or process ended during the pause, at `end_ns`, or a recording in-process at which it hung.
+    /// The thread or process ended during the pause, which ends there, or a recording in-process 2 s or more after its
+    /// start.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub unfinished: bool,
     /// Whether it was recorded in-process, out-of-process or both.
@@ -239,7 +241,7 @@ pub struct Frame {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<FrameId>,
     /// Qualified name of the function (CPython 3.11 and later), otherwise its name.
-    /// [`Frame::OUTER`] stands for the frames beyond `--stack-depth`, [`Frame::UNREADABLE`] for one
+    /// `[outer frames not recorded]` stands for the frames beyond `--stack-depth`, `[frame not readable]` for one
     /// whose code object could not be read.
     pub function: String,
     /// `co_filename`; empty for the two special frames.

@@ -80,7 +80,8 @@ pub struct Allocations {
     /// When this was written, in ns of CLOCK_MONOTONIC: the end of what it covers.
     #[serde(skip)]
     pub at_ns: u64,
-    /// Every allocation was counted; there are then no windows, no sampling error and no budget.
+    /// Every allocation of the domains MEM and OBJ was counted, in-process; there are then no windows, no sampling error,
+    /// no stacks and no budget.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub exact: bool,
     /// Number of allocation windows since `since_ns`; 0 if `exact`.
@@ -106,7 +107,7 @@ pub struct Allocations {
     pub cost_ns: u64,
     /// Limit of that overhead (`--alloc-budget`), in millionths of the CPU time.
     pub budget_ppm: u64,
-    /// Innermost frame of allocations that took a stack, and how many of them.
+    /// Innermost frame of allocations that took a stack, one in 61, and how many of them.
     pub stacks: Vec<(FrameId, u64)>,
 }
 

@@ -19,10 +19,10 @@ pub struct ObjectKind {
     /// Process id in the host's initial pid namespace.
     #[serde(skip)]
     pub pid: u32,
-    /// Number of the kind.
+    /// Number of the kind, from 1 in each process.
     pub id: KindId,
     /// Qualified name of the type, preceded by its module unless that is `builtins`: `cell`,
-    /// `torch.Tensor`, `__main__.Trainer`. [`ObjectKind::UNREADABLE`] if it could not be read.
+    /// `torch.Tensor`, `__main__.Trainer`. `[type not readable]` if it could not be read.
     pub type_name: String,
     /// Of functions, frames, generators, coroutines, tracebacks, code objects and classes, of cells
     /// with one of them, and of bound methods: its qualified name (before CPython 3.11 the name). In a
@@ -161,7 +161,10 @@ pub struct CycleSignature {
     pub pid: u32,
     /// Number of the signature.
     pub id: CycleId,
-    /// Each object of the cycle, and its reference to the next; the last refers to the first.
+    /// The shortest cycle of a strongly connected component of the garbage, from its smallest label on: each object and
+    /// its reference to the next; the last refers to the first. Dicts of instances are left out: their references are
+    /// those of the instance. A cycle that repeats a part is that part alone, and one of more than 32 objects is cut,
+    /// without the name of its last reference.
     pub edges: Vec<CycleEdge>,
 }
 

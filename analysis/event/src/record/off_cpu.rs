@@ -21,7 +21,8 @@ pub struct OffCpu {
     pub at_ns: u64,
     /// What it waited for.
     pub reason: OffCpuReason,
-    /// Start, in ns since `at_ns`, and length in ns of each; in order, disjoint.
+    /// Start, in ns after `ts`, and length in ns of each; in order, disjoint. A length of 0, with `driver`, is no time off
+    /// the CPU: the thread launched a function of the host there (`cuLaunchHostFunc`).
     pub times: Vec<(u64, u64)>,
     /// Whether it was in a collection.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

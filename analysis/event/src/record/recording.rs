@@ -105,8 +105,7 @@ fn known_count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>
 pub struct ProbeCost {
     /// Name of the probe, for example `collector, entry and return`.
     pub probe: String,
-    /// Times it was hit in recorded processes. If [`ProbeCost::is_elsewhere`]: collections and CUDA calls
-    /// of other processes.
+    /// Times it was hit in recorded processes; if its name ends in `not recorded`, in other processes of the machine.
     pub hits: u64,
     /// CPU time per hit that is likely, of the thread that hit it: measured as the programs ran and on
     /// this machine at the end of the recording; `None` if that failed. Of stops of a program, their
@@ -212,7 +211,7 @@ impl ProbeCost {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[serde(default)]
 pub struct OmittedPauses {
-    /// Number of pauses that were not written.
+    /// Number of them.
     pub count: u64,
     /// Sum of their lengths, in ns.
     pub total_ns: u64,
@@ -295,8 +294,11 @@ pub struct TraceEnd {
     /// Times off the CPU that the trace does not contain, of a recorder beyond `--per-day`.
     #[serde(skip_serializing_if = "OmittedPauses::is_none")]
     pub omitted_waits: OmittedPauses,
-    /// What else the trace does not contain, of a recorder beyond `--per-day`, by name ([`TraceEnd::CALLED`] and the
-    /// following): its number, and its time where it has one.
+    /// What else the trace does not contain, of a recorder beyond `--per-day`, by name, with its time where it has one:
+    /// `called` (calls of finalizers and callbacks of pauses that were only counted), `layers` (measured steps), `memory`
+    /// (readings of device memory), `memory_calls` (CUDA calls about memory and those that failed), `backward` (backward
+    /// passes whose steps have other marks), `gpu_samples`, and `samples`, CPU samples that are in the `count` of a later
+    /// record of their process, so that none is missing.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub omitted_others: BTreeMap<String, OmittedPauses>,
     /// Overhead of recording, one entry for each kind of probe.

@@ -125,7 +125,7 @@ impl OmittedGpuWork {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
 #[serde(default)]
 pub struct GenerationTotal {
-    /// As [`Pause::generation`].
+    /// Generation, as of a pause; 255 if it is unknown.
     pub generation: u8,
     /// Number of pauses.
     pub count: u64,

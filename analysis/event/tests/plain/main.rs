@@ -2,6 +2,7 @@
 
 mod disk_full;
 mod kineto;
+mod members;
 mod properties;
 mod read;
 mod records_page;

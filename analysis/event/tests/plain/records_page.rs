@@ -2,8 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests, outside of #[test]")]
 
+use crate::members::DeclaredTypes;
 use gctrace_event::{Phase, Record};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use test_kit::schema;
@@ -12,7 +13,7 @@ const HEAD: &str = "\
 # Records
 
 Everything that a recording can contain, one kind a row, made from the declarations (`analysis/event/src/record.rs`;
-[what each line contains](trace-format.md)) and from the code that names them. *Line*: `name` and `ph` of its event; of
+[how lines are written](trace-format.md)) and from the code that names them. *Line*: `name` and `ph` of its event; of
 slices the category. *Has*: the process, the thread, the time and the stack, as far as a record of the kind states them.
 *Spaced*: a recorder beyond `--per-day` writes one of some, those of a class sharing bytes. *Made in*: the files that
 construct it. *Summed up in*: files below `analysis/src/` with a function that takes it, for reports and tables, and
@@ -20,6 +21,16 @@ below `live/` for `gctrace top`. Kinds that nothing makes are read from the trac
 
 | record | line | what it is | has | spaced | made in | summed up in |
 |---|---|---|---|---|---|---|
+";
+
+/// Slices that no other tool writes.
+const OURS: [&str; 2] = ["gc", "cuda launches"];
+
+const MEMBERS: &str = "
+## Members
+
+What `args` of each line contain, and what its `ts`, `dur` (both in µs) and `sf` (the number of a frame) mean. A member
+is missing where its meaning says so, and mostly where it is empty, `false` or 0.
 ";
 
 /// A source file: its path from the checkout, and its text without tests.
@@ -57,6 +68,10 @@ fn types() -> BTreeMap<String, String> {
     list.lines().filter_map(entry).collect()
 }
 
+fn declared() -> DeclaredTypes {
+    DeclaredTypes::of(sources("analysis/event/src").into_iter().map(|(_, code)| code))
+}
+
 /// Whether the code constructs the type.
 fn constructs(code: &str, of: &str) -> bool {
     code.match_indices(&format!("{of} {{")).any(|(at, _)| {
@@ -91,6 +106,10 @@ fn the_page_of_records_is_made_from_their_declarations() {
     let makers: Vec<Source> = folders.into_iter().flat_map(sources).collect();
     let folds = sources("analysis/src");
     let types = types();
+    let declared = declared();
+    let mut done = Vec::new();
+    let header = declared.tables("TraceHeader", &mut done);
+    let mut members = format!("{MEMBERS}\n### gctrace_header\n{header}");
     let mut page = HEAD.to_owned();
     for (record, doc, kind) in Record::KINDS {
         let phase = match kind.phase {
@@ -113,7 +132,26 @@ fn the_page_of_records_is_made_from_their_declarations() {
             named(&folds, "analysis/src/", |code| takes(code, of)),
         )
         .unwrap();
+        let tables = declared.tables(of, &mut done);
+        // Slices but pauses and launches are as the PyTorch profiler writes them.
+        if !tables.is_empty() && (phase != "X" || OURS.contains(&kind.name)) {
+            write!(members, "\n### {}\n{tables}", kind.name).unwrap();
+        }
     }
+    page += &members;
     let file = schema::published("any").with_file_name("records.md");
     schema::assert_made(&file, &page, "-p gctrace-event records_page");
+}
+
+/// What libFuzzer puts into the traces that it makes up.
+#[test]
+fn the_fuzz_dictionary_has_every_name_of_the_declarations() {
+    let mut dictionary = "# Made by the tests of gctrace-event from the declarations.\n".to_owned();
+    let kinds = Record::KINDS.iter().map(|(_, _, kind)| kind.name.to_owned());
+    for name in kinds.chain(declared().names()).collect::<BTreeSet<String>>() {
+        writeln!(dictionary, "\"\\\"{name}\\\"\"").unwrap();
+    }
+    let checkout = schema::published("any").parent().unwrap().join("..");
+    let file = checkout.join("analysis/fuzz/records.dict");
+    schema::assert_made(&file, &dictionary, "-p gctrace-event records_page");
 }

@@ -113,7 +113,7 @@ pub struct Allocations {
 
 declare! {
     Allocations: Phase::Meta, "gctrace_allocations", "allocations",
-    pid: pid, at: at_ns, spaced: Allocations;
+    pid: pid, at: at_ns, spaced: Allocations, by: "--alloc";
     fn stacks(&self) -> Vec<FrameId> {
         self.stacks.iter().map(|(frame, _)| *frame).collect()
     }

@@ -130,7 +130,7 @@ pub struct ProcessCounters {
 
 declare! {
     ProcessCounters: Phase::Meta, "gctrace_counters", "counters",
-    pid: pid, at: at_ns;
+    pid: pid, at: at_ns, by: "--counters";
     fn check(&self) -> Result<(), &'static str> {
         if self.since_ns > self.at_ns {
             return Err("counters were read before they started");

@@ -41,7 +41,7 @@ impl CpuSamples {
 
 declare! {
     CpuSamples: Phase::Meta, "gctrace_samples", "samples",
-    pid: pid, tid: tid, at: at_ns, end: until_ns, stack: stack, spaced: Samples;
+    pid: pid, tid: tid, at: at_ns, end: until_ns, stack: stack, spaced: Samples, by: "--sample";
     fn check(&self) -> Result<(), &'static str> {
         if self.count == 0 || self.until_ns < self.at_ns {
             return Err("samples of a thread end before they start, or are none");

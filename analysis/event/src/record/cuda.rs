@@ -142,7 +142,7 @@ pub struct CudaCall<Function = Cow<'static, str>> {
 
 declare! {
     CudaCall: Phase::Slice, "cuda_runtime", "a call",
-    pid: pid, tid: tid, at: start_ns, end: end_ns, spaced: Calls;
+    pid: pid, tid: tid, at: start_ns, end: end_ns, spaced: Calls, by: "--cuda";
     fn title(&self) -> (&str, Cow<'_, str>) {
         (self.layer.category(), Cow::Borrowed(&self.function))
     }
@@ -208,7 +208,7 @@ pub struct CudaLaunches {
 
 declare! {
     CudaLaunches: Phase::Slice, "cuda launches", "launches",
-    pid: pid, tid: tid, at: first_ns, end: last_ns
+    pid: pid, tid: tid, at: first_ns, end: last_ns, by: "--cuda"
 }
 
 /// Memory of PyTorch's caching allocator on a device. At most one per millisecond and device, and
@@ -243,7 +243,7 @@ pub struct DeviceMemory {
 
 declare! {
     DeviceMemory: Phase::Instant("cpu_instant_event"), "[memory]", "device memory",
-    pid: pid, tid: tid, at: at_ns, spaced: Memory
+    pid: pid, tid: tid, at: at_ns, spaced: Memory, by: "--cuda"
 }
 
 /// Device memory returned to PyTorch's allocator during a pause: by kernel probes by the collecting thread,
@@ -274,7 +274,7 @@ pub struct PauseMemory {
 
 declare! {
     PauseMemory: Phase::Meta, "gctrace_pause_memory", "a pause's memory",
-    pid: pid, tid: tid, at: start_ns, spaced: Memory
+    pid: pid, tid: tid, at: start_ns, spaced: Memory, by: "--cuda"
 }
 
 /// A call of `torch.cuda.empty_cache()`, by the injected library.

@@ -38,7 +38,7 @@ pub struct ObjectKind {
     pub line: Option<u32>,
 }
 
-declare! { ObjectKind: Phase::Meta, "gctrace_object_kind", "a kind of object", pid: pid }
+declare! { ObjectKind: Phase::Meta, "gctrace_object_kind", "a kind of object", pid: pid, by: "--garbage" }
 
 impl ObjectKind {
     /// `type_name` of a type whose name could not be read.
@@ -106,7 +106,7 @@ pub struct Garbage {
 
 declare! {
     Garbage: Phase::Meta, "gctrace_garbage", "garbage",
-    pid: pid, tid: tid, at: at_ns
+    pid: pid, tid: tid, at: at_ns, by: "--garbage"
 }
 
 /// What is alive, by the line at which it was allocated: an estimate from a sample of all allocations of
@@ -126,7 +126,7 @@ pub struct AliveLines {
 
 declare! {
     AliveLines: Phase::Meta, "gctrace_alive", "what is alive",
-    pid: pid, at: at_ns;
+    pid: pid, at: at_ns, by: "--alloc";
     fn stacks(&self) -> Vec<FrameId> {
         self.lines.iter().map(|(frame, ..)| *frame).collect()
     }
@@ -168,7 +168,7 @@ pub struct CycleSignature {
     pub edges: Vec<CycleEdge>,
 }
 
-declare! { CycleSignature: Phase::Meta, "gctrace_cycle", "a cycle", pid: pid }
+declare! { CycleSignature: Phase::Meta, "gctrace_cycle", "a cycle", pid: pid, by: "--garbage cycles" }
 
 /// One object of a cycle and its reference to the next one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, Encode, Decode)]

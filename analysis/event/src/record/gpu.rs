@@ -34,7 +34,7 @@ pub struct GpuDevice {
     pub mig: bool,
 }
 
-declare! { GpuDevice: Phase::Meta, "gctrace_gpu", "a GPU", at: at_ns }
+declare! { GpuDevice: Phase::Meta, "gctrace_gpu", "a GPU", at: at_ns, by: "--nvml-hz" }
 
 /// One NVML sample of one GPU; what NVML does not report is absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, Encode, Decode)]
@@ -80,7 +80,7 @@ pub struct GpuSample {
     pub processes: Option<Vec<GpuProcess>>,
 }
 
-declare! { GpuSample: Phase::Meta, "gctrace_gpu_sample", "a sample of a GPU", at: at_ns, spaced: Devices }
+declare! { GpuSample: Phase::Meta, "gctrace_gpu_sample", "a sample of a GPU", at: at_ns, spaced: Devices, by: "--nvml-hz" }
 
 impl GpuSample {
     /// `throttle_reasons` of a GPU that has nothing to do.

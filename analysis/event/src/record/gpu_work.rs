@@ -90,7 +90,7 @@ pub struct GpuOp {
 
 declare! {
     GpuOp: Phase::Slice, "kernel", "a GPU operation",
-    pid: pid, at: start_ns, end: end_ns;
+    pid: pid, at: start_ns, end: end_ns, by: "--cuda";
     fn title(&self) -> (&str, Cow<'_, str>) {
         (self.kind.category(), Cow::Borrowed(&self.name))
     }
@@ -162,7 +162,7 @@ pub struct GpuSync {
 
 declare! {
     GpuSync: Phase::Slice, "cuda_sync", "a wait for a GPU",
-    pid: pid, at: start_ns, end: end_ns;
+    pid: pid, at: start_ns, end: end_ns, by: "--cuda";
     fn title(&self) -> (&str, Cow<'_, str>) {
         ("cuda_sync", Cow::Borrowed(self.kind.into()))
     }

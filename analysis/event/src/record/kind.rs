@@ -88,6 +88,8 @@ pub struct Kind {
     pub noun: &'static str,
     /// What it shares bytes with if it is written once of some; `None`: always written, or thinned in another way.
     pub spaced: Option<SpacedClass>,
+    /// The options of `gctrace record` that decide whether there are any; empty: whatever the options.
+    pub options: &'static [&'static str],
     /// Members of the line: the process, the thread, a time, a stack.
     pub members: Members,
     /// The problem to report when `args` cannot be read.
@@ -228,7 +230,8 @@ pub(crate) const fn first(classes: &[SpacedClass]) -> Option<SpacedClass> {
 macro_rules! declare {
     ($type:ty: $phase:expr, $name:literal, $noun:literal
         $(, pid: $pid:ident)? $(, tid: $tid:ident)? $(, at: $at:ident)? $(, end: $end:ident)?
-        $(, stack: $stack:ident)? $(, spaced: $spaced:ident)? $(; $($hook:tt)*)?
+        $(, stack: $stack:ident)? $(, spaced: $spaced:ident)? $(, by: $($option:literal)+)?
+        $(; $($hook:tt)*)?
     ) => {
         impl $crate::record::kind::Declared for $type {
             const KIND: &'static $crate::record::kind::Kind = &$crate::record::kind::Kind {
@@ -238,6 +241,7 @@ macro_rules! declare {
                 spaced: $crate::record::kind::first(&[
                     $($crate::record::kind::SpacedClass::$spaced)?
                 ]),
+                options: &[$($($option),+)?],
                 members: $crate::record::kind::Members {
                     pid: $crate::record::kind::is_given(&[$(stringify!($pid))?]),
                     tid: $crate::record::kind::is_given(&[$(stringify!($tid))?]),

@@ -51,7 +51,7 @@ impl OffCpu {
 
 declare! {
     OffCpu: Phase::Meta, "gctrace_off_cpu", "a time off the CPU",
-    pid: pid, tid: tid, at: at_ns, stack: stack;
+    pid: pid, tid: tid, at: at_ns, stack: stack, by: "--sample";
     fn span_ns(&self) -> Option<(u64, u64)> {
         Some((self.at_ns, self.end_ns()))
     }

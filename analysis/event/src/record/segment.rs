@@ -98,7 +98,7 @@ pub struct OmittedGpuWork {
 
 declare! {
     OmittedGpuWork: Phase::Meta, "gctrace_omitted_gpu_work", "omitted GPU work",
-    pid: pid, at: since_ns, end: until_ns;
+    pid: pid, at: since_ns, end: until_ns, by: "--per-day";
     fn check(&self) -> Result<(), &'static str> {
         if (self.since_ns..=LONGEST_NS).contains(&self.until_ns) {
             Ok(())

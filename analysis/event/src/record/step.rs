@@ -86,7 +86,7 @@ pub struct StepMark {
 
 declare! {
     StepMark: Phase::Slice, "user_annotation", "a mark of a step",
-    pid: pid, tid: tid, at: start_ns, end: end_ns;
+    pid: pid, tid: tid, at: start_ns, end: end_ns, by: "--cuda" "--step-function";
     fn title(&self) -> (&str, Cow<'_, str>) {
         ("user_annotation", self.marker.annotation())
     }

@@ -15,12 +15,12 @@ const HEAD: &str = "\
 Everything that a recording can contain, one kind a row, made from the declarations (`analysis/event/src/record.rs`;
 [how lines are written](trace-format.md)) and from the code that names them. *Line*: `name` and `ph` of its event; of
 slices the category. *Has*: the process, the thread, the time and the stack, as far as a record of the kind states them.
-*Spaced*: a recorder beyond `--per-day` writes one of some, those of a class sharing bytes. *Made in*: the files that
+*Option*: what decides whether there are any. *Spaced*: a recorder beyond `--per-day` writes one of some, those of a class sharing bytes. *Made in*: the files that
 construct it. *Summed up in*: files below `analysis/src/` with a function that takes it, for reports and tables, and
 below `live/` for `gctrace top`. Kinds that nothing makes are read from the traces of profilers.
 
-| record | line | what it is | has | spaced | made in | summed up in |
-|---|---|---|---|---|---|---|
+| record | line | what it is | has | option | spaced | made in | summed up in |
+|---|---|---|---|---|---|---|---|
 ";
 
 /// Slices that no other tool writes.
@@ -125,9 +125,10 @@ fn the_page_of_records_is_made_from_their_declarations() {
         let of = &types[*record];
         writeln!(
             page,
-            "| `{record}` | `{}` {phase} |{doc} | {} | {spaced} | {} | {} |",
+            "| `{record}` | `{}` {phase} |{doc} | {} | {} | {spaced} | {} | {} |",
             kind.name,
             has.join(", "),
+            kind.options.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", "),
             named(&makers, "tracer/recorder/src/record/", |code| constructs(code, of)),
             named(&folds, "analysis/src/", |code| takes(code, of)),
         )

@@ -4,7 +4,7 @@
 //! have both of its values.
 
 use crate::figure::{Basis, PauseTotal};
-use crate::time::add_to;
+use crate::time::{add_to, beyond};
 use gctrace_event::{Counter, Pause, ProcessCounters};
 use gctrace_stats::ratio;
 use schemars::JsonSchema;
@@ -211,7 +211,7 @@ impl CounterSums {
     /// The whole minus inside; `None` if unknown.
     fn outside(&self, counter: Counter) -> Option<u64> {
         let pair = self.compared(counter)?;
-        Some(pair.value.saturating_sub(pair.other))
+        Some(beyond(pair.value, pair.other))
     }
 
     /// The report on one process or, after [`CounterSums::merge`], several; `None` where nothing

@@ -3,7 +3,7 @@
 use crate::bounded::ThinnedSeries;
 use crate::figure::Basis;
 use crate::regression::Regression;
-use crate::time::duration;
+use crate::time::{beyond, duration, sum, times};
 use gctrace_event::{GcReason, Pause};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -101,7 +101,7 @@ pub(crate) struct GrowthState {
 /// Objects that a full collection traversed: those it left and those it freed.
 pub(crate) fn traversed(pause: &Pause) -> Option<u64> {
     let left = pause.heap_objects.or(pause.oldest_objects)?;
-    Some(left.saturating_add(pause.collected.unwrap_or(0)))
+    Some(sum([left, pause.collected.unwrap_or(0)]))
 }
 
 impl GrowthState {
@@ -127,7 +127,7 @@ impl GrowthState {
         if point.objects > largest.objects {
             *largest = point;
         }
-        Some(objects.saturating_sub(pause.collected.unwrap_or(0)))
+        Some(beyond(objects, pause.collected.unwrap_or(0)))
     }
 
     /// The most objects that a collection traversed; `None` without any.
@@ -158,7 +158,7 @@ impl GrowthState {
             over_time,
             ns_per_million_objects: line.map(|line| line.slope * 1e6),
             r_squared: line.map(|line| line.r_squared),
-            at_twice_the_heap: self.prediction(largest.objects.saturating_mul(2)),
+            at_twice_the_heap: self.prediction(times(largest.objects, 2)),
         })
     }
 

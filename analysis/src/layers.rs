@@ -1,7 +1,7 @@
 //! PyTorch's memory by layer of one process.
 
 use crate::bounded::{ThinnedSeries, ranked};
-use crate::time::{add_known, add_to, sum};
+use crate::time::{add_known, add_to, duration_ns, sum};
 use gctrace_event::{AllocatorMemory, LayerMark, LayerRow, Layers, LayersRemark};
 use gctrace_stats::ratio;
 use schemars::JsonSchema;
@@ -208,7 +208,7 @@ impl LayerSums {
             devices: self.devices.iter().map(device).collect(),
             over_time: points
                 .map(|point| LayersPoint {
-                    since_start_ns: point.since_start_ns.saturating_sub(started_ns),
+                    since_start_ns: duration_ns(started_ns, point.since_start_ns),
                     ..*point
                 })
                 .collect(),

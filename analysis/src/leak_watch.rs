@@ -8,7 +8,7 @@ mod figures;
 pub use self::figures::{GrowingLine, HeapTrend, MemoryRise, ReachesLimit, Trend};
 
 use crate::figure::Basis;
-use crate::time::sum;
+use crate::time::{after, beyond, duration_ns, sum, times};
 use gctrace_event::DeviceMemory;
 use gctrace_stats::Estimate;
 use gctrace_stats::steady::steady_parts;
@@ -138,7 +138,7 @@ impl LeakWatch {
         let (first, last) = (samples.first()?, samples.last()?);
         let middle = samples.get(samples.len() / 2)?;
         let rise = last.1.checked_sub(first.1)?;
-        let late = last.1.saturating_sub(middle.1);
+        let late = beyond(last.1, middle.1);
         let values: Vec<f64> = samples.iter().map(|sample| point(0, 0, sample.1).1).collect();
         let is_rise = rise >= NOTABLE_RISE.max(last.1 / 2)
             && late >= rise / 4
@@ -146,7 +146,7 @@ impl LeakWatch {
         is_rise.then_some(MemoryRise {
             from_bytes: first.1,
             to_bytes: last.1,
-            duration_ns: last.0.saturating_sub(first.0),
+            duration_ns: duration_ns(first.0, last.0),
         })
     }
 
@@ -177,9 +177,9 @@ impl LeakWatch {
             resident_bytes,
             memory_limit_bytes: life.limit_bytes,
             reaches_limit: resident.filter(|resident| resident.rises).and_then(|resident| {
-                let left = life.limit_bytes?.saturating_sub(resident_bytes?);
+                let left = beyond(life.limit_bytes?, resident_bytes?);
                 let reaches = reaches(&resident, left);
-                let most_ns = resident.duration_ns.saturating_mul(MOST_EXTRAPOLATED);
+                let most_ns = times(resident.duration_ns, MOST_EXTRAPOLATED);
                 (reaches.likely_ns <= most_ns).then_some(reaches)
             }),
         })
@@ -273,7 +273,7 @@ pub(super) fn part_trend(
     whole: &Trend,
     life: &WatchedLife,
 ) -> Option<Trend> {
-    let from_ns = life.since_ns.saturating_add(whole.since_ns);
+    let from_ns = after(life.since_ns, whole.since_ns);
     let samples = series.samples().filter(|(at_ns, _)| *at_ns >= from_ns);
     let points: Vec<(f64, f64)> =
         samples.map(|(at_ns, value)| point(life.since_ns, at_ns, value)).collect();
@@ -297,7 +297,7 @@ pub(super) fn part_trend(
 /// Of a series, a time in s from another on, and the value.
 #[expect(clippy::cast_precision_loss, reason = "a trend needs no more than 52 bits")]
 fn point(from_ns: u64, at_ns: u64, value: u64) -> (f64, f64) {
-    (at_ns.saturating_sub(from_ns) as f64 / 1e9, value as f64)
+    (duration_ns(from_ns, at_ns) as f64 / 1e9, value as f64)
 }
 
 /// Whether the slopes of both halves of a series are above 0, by their intervals.
@@ -383,7 +383,7 @@ impl LowestSeries {
         Self::put(&mut self.slots, at_ns / self.slot_ns, (at_ns, value));
         let is_new = self.slots.len() > slots;
         while self.slots.len() > MOST_SAMPLES {
-            self.slot_ns = self.slot_ns.saturating_mul(2);
+            self.slot_ns = times(self.slot_ns, 2);
             for (_, sample) in std::mem::take(&mut self.slots) {
                 Self::put(&mut self.slots, sample.0 / self.slot_ns, sample);
             }

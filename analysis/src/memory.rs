@@ -1,6 +1,6 @@
 //! Memory of one process, and what its collections gave back.
 
-use crate::time::add_known;
+use crate::time::{add_known, beyond};
 use gctrace_event::{GcReason, Pause};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -61,8 +61,8 @@ impl MemorySums {
     /// was not looked at twice.
     pub(crate) fn copied_bytes(self) -> Option<u64> {
         let [first, last] = self.private?;
-        let grown = last.1.saturating_sub(first.1);
-        Some(last.0.saturating_sub(first.0).saturating_sub(grown))
+        let grown = beyond(last.1, first.1);
+        Some(beyond(beyond(last.0, first.0), grown))
     }
 
     /// `kept_bytes`: as of [`super::leak_watch::LeakWatch::kept_bytes`].

@@ -20,7 +20,7 @@ use crate::report::{
     TrainingMark, Workers,
 };
 use crate::spans::PauseSpan;
-use crate::time::{add_to, sum};
+use crate::time::{add_to, beyond, sum};
 use crate::{time, verdict};
 use gctrace_event::{CollectorKind, GcReason, Process, ProcessOrigin};
 use gctrace_stats::{ratio, scaled};
@@ -246,7 +246,7 @@ impl<'a> JudgedRun<'a> {
         if let Some(wait) = waits.find_map(|state| state.waits.within(span_ns)) {
             // Threads that collect in turn may wait at the same time.
             let used_ns = cpu_ns.max(wait.cpu_ns);
-            row.cpu_wait_ns = Some(wait.waited_ns.min(row.duration_ns.saturating_sub(used_ns)));
+            row.cpu_wait_ns = Some(wait.waited_ns.min(beyond(row.duration_ns, used_ns)));
             row.paused_ratio = ratio(row.collected_ns(), row.unhindered_ns());
         }
         row

@@ -1,7 +1,7 @@
 //! Allocation pressure of one process: summed over its intervals, and the latest.
 
 use crate::figure::Basis;
-use crate::time::{add_to, sum};
+use crate::time::{add_to, duration_ns, sum};
 use gctrace_event::{Allocations, Pause, Pressure};
 use gctrace_stats::rate;
 use schemars::JsonSchema;
@@ -77,7 +77,7 @@ pub(crate) struct PressureSums {
 
 impl PressureSums {
     pub(crate) fn add(&mut self, pressure: &Pressure) {
-        let length_ns = pressure.at_ns.saturating_sub(pressure.since_ns);
+        let length_ns = duration_ns(pressure.since_ns, pressure.at_ns);
         // Only the resident memory.
         if length_ns == 0 && pressure.collections == 0 {
             return;

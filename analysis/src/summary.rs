@@ -14,7 +14,7 @@ use crate::accumulate::worst_pauses::WorstPauseEntry;
 use crate::advice;
 use crate::analysis::Analysis;
 use crate::counters::CounterSums;
-use crate::time::{add_to, sum};
+use crate::time::{add_to, after, duration, duration_ns, sum};
 use gctrace_stats::ratio;
 
 use crate::gpu::cost::WithoutPauses;
@@ -27,7 +27,6 @@ use crate::report::{
     LinesReport, MainThreadReport, MissingData, PauseGroup, ProcessReport, Report, SCHEMA,
     StepReport, Totals, TraceReport, TrainingSeries, Verdict, WorstPause,
 };
-use crate::time::{after, duration};
 use crate::{cuda, gpu, pressure, verdict, words};
 use std::collections::{HashMap, HashSet};
 use std::num::NonZeroUsize;
@@ -269,7 +268,7 @@ impl Analysis {
         let pause = &entry.pause;
         let process = entry.process.map(|at| &self.processes[at]);
         let trace = &self.traces[entry.trace];
-        let after_start_ns = pause.start_ns.saturating_sub(trace.started_ns());
+        let after_start_ns = duration_ns(trace.started_ns(), pause.start_ns);
         let rank = process.and_then(|process| process.sums.rank());
         let line = entry.node.map(|node| self.stacks.own_line(node));
         let started_unix_ns = trace.started_unix_ns();
@@ -282,7 +281,7 @@ impl Analysis {
             line: line.cloned(),
             after_start_ns,
             start_ns: pause.start_ns,
-            unix_ns: started_unix_ns.map(|started| started.saturating_add(after_start_ns)),
+            unix_ns: started_unix_ns.map(|started| after(started, after_start_ns)),
             duration_ns: pause.duration_ns(),
             generation: known_generation(pause),
             reason: pause.reason,
@@ -366,7 +365,7 @@ impl Analysis {
         for (bytes, collections) in copies {
             all.processes += 1;
             all.collecting += u64::from(collections > 0);
-            all.bytes = all.bytes.saturating_add(bytes);
+            add_to(&mut all.bytes, bytes);
             all.most_bytes = all.most_bytes.max(bytes);
         }
         (all.processes > 0).then_some(all)

@@ -6,20 +6,9 @@
 pub(crate) mod intervals;
 pub(crate) mod offset;
 
-/// The time from start to end; 0 if the end precedes the start.
-pub(crate) fn duration(start_ns: u64, end_ns: u64) -> u64 {
-    end_ns.saturating_sub(start_ns)
-}
-
-/// The time that much after a timestamp.
-pub(crate) fn after(at_ns: u64, by_ns: u64) -> u64 {
-    at_ns.saturating_add(by_ns)
-}
-
-/// A multiple.
-pub(crate) fn times(value: u64, factor: u64) -> u64 {
-    value.saturating_mul(factor)
-}
+pub(crate) use gctrace_units::{
+    add_to, after, beyond, duration_ns, duration_ns as duration, sum, times,
+};
 
 /// A timestamp, or a difference of two, that much later.
 pub(crate) fn later(at_ns: i64, by_ns: i64) -> i64 {
@@ -49,11 +38,6 @@ pub(crate) fn timestamp(at_ns: i128) -> u64 {
     u64::try_from(at_ns.max(0)).unwrap_or(u64::MAX)
 }
 
-/// Adds to a sum. It ends at the largest number: traces are input, and may state any.
-pub(crate) fn add_to(sum: &mut u64, value: u64) {
-    *sum = sum.saturating_add(value);
-}
-
 /// Adds to a sum what is known: it is unknown as long as no part is.
 pub(crate) fn add_known(sum: &mut Option<u64>, value: Option<u64>) {
     if let Some(value) = value {
@@ -66,9 +50,4 @@ pub(crate) fn extend(span: &mut Option<(u64, u64)>, start_ns: u64, end_ns: u64) 
     let (first, last) = span.get_or_insert((start_ns, end_ns));
     *first = start_ns.min(*first);
     *last = end_ns.max(*last);
-}
-
-/// The sum of these numbers, as by [`add_to`].
-pub(crate) fn sum(numbers: impl IntoIterator<Item = u64>) -> u64 {
-    numbers.into_iter().fold(0, u64::saturating_add)
 }

@@ -155,7 +155,7 @@ fn is_other_rank(run: &Report, other: &Report) -> bool {
     let facts = |report: &Report| {
         let trace = report.traces.first()?;
         let start_ns = trace.started_unix_ns?;
-        let end_ns = start_ns.saturating_add(trace.duration_ns);
+        let end_ns = gctrace_units::after(start_ns, trace.duration_ns);
         Some((trace.rank?, start_ns, end_ns))
     };
     match (facts(run), facts(other)) {

@@ -176,7 +176,7 @@ fn small_objects(state: &ProgramState) -> String {
     let mut sizes: Vec<(u64, u64)> = pymalloc
         .sizes
         .iter()
-        .map(|of| (of.used_blocks.saturating_mul(of.block_bytes), of.block_bytes))
+        .map(|of| (gctrace_units::times(of.used_blocks, of.block_bytes), of.block_bytes))
         .collect();
     sizes.sort_unstable_by(|one, other| other.cmp(one));
     let most = sizes.iter().take(LISTED);

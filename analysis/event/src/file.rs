@@ -214,7 +214,7 @@ impl TraceFile {
             return Err(error(&self.path, self.sink.bytes(), source));
         }
         self.waiting += 1;
-        self.text += self.pending.len().saturating_sub(taken) as u64;
+        self.text += (self.pending.len() - taken) as u64;
         if self.pending.len() >= BUFFER_BYTES {
             self.flush()?;
         }

@@ -69,7 +69,7 @@ impl ForeignTimes {
             self.examined.remove(&thread);
             let cost_ns = cost_ns.min(pause.duration_ns());
             pause.end_ns -= cost_ns;
-            pause.cpu_ns = pause.cpu_ns.map(|cpu_ns| cpu_ns.saturating_sub(cost_ns));
+            pause.cpu_ns = pause.cpu_ns.map(|cpu_ns| gctrace_units::beyond(cpu_ns, cost_ns));
         }
         let whole_ns = pause.duration_ns();
         let called = self.called.remove(&thread).unwrap_or_default();

@@ -97,9 +97,9 @@ impl OfAnyKind for PushEvent<'_> {
             }
             Phase::Slice => {
                 let (category, name) = record.title();
-                let length = |(start_ns, end_ns): (u64, u64)| end_ns.saturating_sub(start_ns);
                 let (category, name) = (Some(category), &*name);
-                let duration_ns = record.span_ns().map(length);
+                let duration_ns =
+                    record.span_ns().map(|(start, end)| gctrace_units::duration_ns(start, end));
                 EventHead { phase: "X", name, category, duration_ns, ..head }.push(self.0, record)
             }
         }

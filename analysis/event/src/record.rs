@@ -54,6 +54,7 @@ pub use segment::{GenerationTotal, NotKept, OmittedGpuWork, RecordedTotals, Segm
 pub use step::{NamedMarker, StepMark};
 
 use bitcode::{Decode, Encode};
+use gctrace_units::duration_ns;
 use kind::{declare, records};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -218,7 +219,7 @@ impl Pause {
     /// Length of the pause in nanoseconds.
     #[must_use]
     pub fn duration_ns(&self) -> u64 {
-        self.end_ns.saturating_sub(self.start_ns)
+        duration_ns(self.start_ns, self.end_ns)
     }
 }
 

@@ -87,7 +87,7 @@ impl TraceSink {
     pub(crate) fn bytes(&self) -> u64 {
         match (self.end, self.overwrites()) {
             (0, _) | (_, false) => self.end,
-            (end, true) => end.saturating_add(self.footer.len() as u64),
+            (end, true) => end + self.footer.len() as u64,
         }
     }
 
@@ -111,7 +111,7 @@ impl TraceSink {
             Err((kept, error)) => (kept, Err(error)),
         };
         pending.drain(..kept);
-        self.end = self.end.saturating_add(kept as u64);
+        self.end += kept as u64;
         result
     }
 
@@ -131,16 +131,16 @@ impl TraceSink {
         let mut kept =
             if written >= lines.len() { lines.len() } else { line_end_before(lines, written) };
         loop {
-            let at = self.end.saturating_add(kept as u64);
+            let at = self.end + kept as u64;
             if self.write_at(self.footer, at).is_ok() {
                 // A file that cannot be shortened is still readable up to the closing brackets.
-                let _ = self.file.set_len(at.saturating_add(self.footer.len() as u64));
+                let _ = self.file.set_len(at + self.footer.len() as u64);
                 return kept;
             }
             if kept == 0 {
                 return 0;
             }
-            kept = line_end_before(lines, kept.saturating_sub(1));
+            kept = line_end_before(lines, kept - 1);
         }
     }
 
@@ -178,7 +178,7 @@ impl TraceSink {
     }
 
     fn write_at(&self, bytes: &[u8], at: u64) -> Result<(), (usize, io::Error)> {
-        write_all(bytes, |rest, done| self.file.write_at(rest, at.saturating_add(done as u64)))
+        write_all(bytes, |rest, done| self.file.write_at(rest, at + done as u64))
     }
 
     /// Reserves disk space after the end of the trace. An error means that the next records would
@@ -245,7 +245,7 @@ fn beyond_size_limit(size: i64) -> bool {
 /// The end of the last whole line in `lines[..limit]`, where a separator starts.
 fn line_end_before(lines: &[u8], limit: usize) -> usize {
     lines
-        .get(..limit.saturating_add(2).min(lines.len()))
+        .get(..lines.len().min(limit + 2))
         .unwrap_or(lines)
         .windows(2)
         .rposition(|pair| pair == b",\n")

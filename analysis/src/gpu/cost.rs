@@ -7,7 +7,7 @@ use super::replay::{JoinedSkeletons, PauseLength, ReplayChange};
 use super::replays::{JobReplays, run_length_ns};
 use crate::report::{CauseReport, GpuCost, GpuWorkReport, PauseTotal};
 use crate::spans::index::Index;
-use crate::time::{after, duration, times};
+use crate::time::{after, beyond, duration, times};
 use gctrace_event::GcReason;
 use gctrace_stats::ratio;
 use std::collections::{HashMap, HashSet};
@@ -91,7 +91,7 @@ impl WithoutPauses {
             let unexplained = cause.steps.and_then(|steps| steps.unexplained_ns);
             let larger_ns = Some(twice_ns).max(unexplained.map(i64::unsigned_abs))?;
             let shutdown_ns = self.at_shutdown_ns.get(&(cause.trace, cause.pid)).copied();
-            let paused_ns = cause.pauses.time_ns.saturating_sub(shutdown_ns.unwrap_or(0));
+            let paused_ns = beyond(cause.pauses.time_ns, shutdown_ns.unwrap_or(0));
             ratio(larger_ns, paused_ns)
         });
         each.chain(of_jobs).max_by(f64::total_cmp)

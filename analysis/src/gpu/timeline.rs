@@ -9,7 +9,7 @@ pub use crate::spans::StepSpan;
 use crate::spans::index::{Index, SmallNumber};
 pub use crate::spans::index::{Thread, ThreadIndex};
 use crate::spans::{PackedPauses, PauseSpan};
-use crate::time::duration;
+use crate::time::{after, beyond, duration, duration_ns};
 use bitcode::{Decode, Encode};
 use gctrace_event::{Collective, GpuOpKind, HostCodeKind};
 use std::borrow::Cow;
@@ -315,11 +315,11 @@ pub struct HostSamples {
 impl HostSamples {
     /// The time of each, evenly spaced: a clock took them.
     pub(crate) fn times(self) -> impl Iterator<Item = u64> {
-        let (from, length) = (self.start_ns, self.end_ns.saturating_sub(self.start_ns));
-        let between = u128::from(self.count.saturating_sub(1).max(1));
+        let (from, length) = (self.start_ns, duration_ns(self.start_ns, self.end_ns));
+        let between = u128::from(beyond(self.count, 1).max(1));
         (0..self.count).map(move |at| {
-            let after = u128::from(length) * u128::from(at) / between;
-            from.saturating_add(after as u64)
+            let later = u128::from(length) * u128::from(at) / between;
+            after(from, later as u64)
         })
     }
 }

@@ -89,7 +89,7 @@ impl MemoryRise {
     /// The rise, in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.to_bytes.saturating_sub(self.from_bytes)
+        crate::time::beyond(self.to_bytes, self.from_bytes)
     }
 }
 

@@ -8,8 +8,8 @@ use crate::gpu::timeline::{ProcessTimeline, StepSpan};
 use crate::report::{Location, PhaseReport, TrainingMark};
 use crate::spans::PauseSpan;
 use crate::time;
-use crate::time::add_to;
 use crate::time::intervals::Intervals;
+use crate::time::{add_to, duration_ns};
 use gctrace_event::GcReason;
 use gctrace_stats::ratio;
 use std::collections::BTreeMap;
@@ -64,7 +64,7 @@ impl RunPhases {
                 let exit_ns = exit_ns(timeline).clamp(start_ns, end_ns);
                 let pauses = timeline.pauses.as_slice();
                 let goes_on = |fork_ns: &u64| {
-                    exit_ns.saturating_sub(*fork_ns) > (fork_ns - start_ns) / OUTLIVES
+                    duration_ns(*fork_ns, exit_ns) > (fork_ns - start_ns) / OUTLIVES
                 };
                 let fork_ns = fork_ns.filter(|fork_ns| (start_ns..exit_ns).contains(fork_ns));
                 let borders = Borders::of(pauses, &stack);

@@ -7,7 +7,7 @@ use crate::report::{
     Basis, DeletedGeneration, DeletedReport, ExplicitCallsReport, FreedNothingReport, MissingData,
     OmittedGpuReport, OverheadReport, PauseTotal, ProbeReport, ProcessReport,
 };
-use crate::time::{add_to, duration, sum};
+use crate::time::{add_to, beyond, duration, duration_ns, sum};
 use gctrace_event::{
     ExaminedProcesses, HitCost, OmittedPauses, ProbeCost, ProcessOrigin, Segment, UnseenCollections,
 };
@@ -161,7 +161,7 @@ impl Analysis {
             }
             let segment = trace.header.as_ref().and_then(|header| {
                 let time_ns = |segment: &Segment| {
-                    header.started_ns.saturating_sub(segment.recording_started_ns)
+                    duration_ns(segment.recording_started_ns, header.started_ns)
                 };
                 header.segment.as_ref().map(|segment| (segment, time_ns(segment)))
             });
@@ -200,12 +200,12 @@ impl Analysis {
 
 /// Counts and times under their names in the report.
 fn total(of: OmittedPauses) -> PauseTotal {
-    PauseTotal { count: of.count, time_ns: of.total_ns }
+    PauseTotal { count: of.count.0, time_ns: of.total_ns.0 }
 }
 
 fn add_deleted(sum: &mut DeletedReport, segment: &Segment, time_ns: u64) {
     let before = &segment.before;
-    add_to(&mut sum.segments, segment.number.saturating_sub(1));
+    add_to(&mut sum.segments, beyond(segment.number, 1));
     add_to(&mut sum.time_ns, time_ns);
     sum.pauses.add_all(&PauseTotal { count: before.count(), time_ns: before.total_ns() });
     sum.waits.add_all(&total(before.waits));
@@ -224,11 +224,11 @@ fn add_deleted(sum: &mut DeletedReport, segment: &Segment, time_ns: u64) {
                 last
             }
         };
-        add_to(&mut known.count, more.count);
-        add_to(&mut known.time_ns, more.total_ns);
-        known.longest_ns = known.longest_ns.max(more.longest_ns);
-        add_to(&mut known.collected, more.collected);
-        add_to(&mut known.uncollectable, more.uncollectable);
+        add_to(&mut known.count, more.count.0);
+        add_to(&mut known.time_ns, more.total_ns.0);
+        known.longest_ns = known.longest_ns.max(more.longest_ns.0);
+        add_to(&mut known.collected, more.collected.0);
+        add_to(&mut known.uncollectable, more.uncollectable.0);
     }
     sum.generations.sort_by_key(|of| of.generation.unwrap_or(u8::MAX));
 }

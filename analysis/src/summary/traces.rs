@@ -3,7 +3,7 @@
 use super::{basis, stopped_ratio};
 use crate::accumulate::trace_state::TraceState;
 use crate::report::{ProcessReport, TraceReport};
-use crate::time::sum;
+use crate::time::{duration_ns, sum};
 use gctrace_event::Note;
 
 /// The host that a trace was recorded on; `None` if the trace does not contain it.
@@ -20,7 +20,7 @@ pub(super) fn trace_report(trace: &TraceState, listed: &[&ProcessReport]) -> Tra
     let unlisted = &trace.unlisted;
     let header = trace.header.as_ref();
     let end = trace.end.as_ref();
-    let omitted_ns = end.map_or(0, |end| end.omitted.total_ns);
+    let omitted_ns = end.map_or(0, |end| end.omitted.total_ns.0);
     let observed = listed().map(|process| process.observed_ns);
     let observed_ns = sum(observed.chain([unlisted.observed_ns]));
     let stopped = listed().map(|process| process.stopped_ns);
@@ -39,7 +39,7 @@ pub(super) fn trace_report(trace: &TraceState, listed: &[&ProcessReport]) -> Tra
         rank: trace.rank(),
         started_ns: trace.started_ns(),
         started_unix_ns: trace.started_unix_ns(),
-        duration_ns: trace.last_ns().saturating_sub(trace.started_ns()),
+        duration_ns: duration_ns(trace.started_ns(), trace.last_ns()),
         basis: basis(header.is_some() && end.is_some()),
         pauses: trace.effort,
         max_ns: trace.max_ns,

@@ -10,7 +10,7 @@ use crate::accumulate::process::ProcessState;
 use crate::accumulate::trace_state::TraceState;
 use crate::gpu::ranks::{RankJob, RankMember, jobs, waits};
 use crate::gpu::timeline::Timeline;
-use crate::time::{difference, later, signed};
+use crate::time::{add_to, difference, later, signed, sum};
 use std::collections::BTreeMap;
 use std::io::Write;
 
@@ -61,7 +61,7 @@ impl<W: Write + Send> TraceTables<W> {
             let known = processes.entry((state.trace, state.sums.pid)).or_default();
             known.state = Some(state);
             known.pauses += state.tally.count();
-            known.paused_ns = known.paused_ns.saturating_add(state.tally.time_ns());
+            add_to(&mut known.paused_ns, state.tally.time_ns());
         }
         for one in &read {
             let place = (one.reduced.trace, one.reduced.pid);
@@ -177,7 +177,7 @@ fn rank<'a>(
     });
     let observed = observed.or(state.span);
     let host = header.map(|header| header.host.as_str());
-    let lost = end.map(|end| end.lost.values().fold(0, |sum: u64, one| sum.saturating_add(*one)));
+    let lost = end.map(|end| sum(end.lost.values()));
     let omitted = end.map(|end| end.omitted);
     [
         of.trace,
@@ -200,8 +200,8 @@ fn rank<'a>(
         clock.ambiguous.map_or(CellValue::Null, CellValue::Flag),
         CellValue::of(known.pauses),
         CellValue::of(known.paused_ns),
-        CellValue::of(omitted.map(|omitted| omitted.count)),
-        CellValue::of(omitted.map(|omitted| omitted.total_ns)),
+        CellValue::of(omitted.map(|omitted| omitted.count.0)),
+        CellValue::of(omitted.map(|omitted| omitted.total_ns.0)),
         CellValue::of(read.map_or(0, |read| read.ops)),
         CellValue::of(read.map_or(0, |read| read.calls)),
         CellValue::of(read.map_or(0, |read| read.counted_launches)),

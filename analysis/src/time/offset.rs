@@ -123,7 +123,7 @@ fn differences(series: &[TimestampPair], guess_ns: i64) -> Vec<i64> {
 
 /// `fixed - moved - guess`; near the limits of `i64` it saturates, which matches nothing.
 fn difference(fixed: i64, moved: i64, guess_ns: i64) -> i64 {
-    fixed.saturating_sub(moved).saturating_sub(guess_ns)
+    super::difference(super::difference(fixed, moved), guess_ns)
 }
 
 /// Indices of the times of `moved` that are within reach of `fixed` once they are moved.
@@ -140,7 +140,7 @@ fn within(moved: &[i64], fixed: i64, guess_ns: i64, reach_ns: i64) -> Range<usiz
 fn windows(differences: &[i64], width_ns: i64) -> Vec<(usize, i64)> {
     let mut end = 0;
     let windows = differences.iter().enumerate().map(|(start, first)| {
-        let last = first.saturating_add(width_ns);
+        let last = super::later(*first, width_ns);
         while differences.get(end).is_some_and(|one| *one <= last) {
             end += 1;
         }
@@ -217,7 +217,7 @@ fn all_differences<'a>(series: impl IntoIterator<Item = &'a TimestampPair> + Clo
     for TimestampPair { moved, fixed } in series {
         let stride = stride.min(moved.len() / FEWEST_MOVING).max(1);
         for moved in moved.iter().step_by(stride) {
-            differences.extend(fixed.iter().map(|fixed| fixed.saturating_sub(*moved)));
+            differences.extend(fixed.iter().map(|fixed| super::difference(*fixed, *moved)));
         }
     }
     differences.sort_unstable();

@@ -165,7 +165,7 @@ impl TuneReport {
             reason = "saturates; steps are below 2^53"
         )]
         let steps = (times * (measured * self.settings.len() as u64) as f64) as u64;
-        Some(steps.saturating_add(self.warm_up_steps))
+        Some(crate::time::sum([steps, self.warm_up_steps]))
     }
 }
 

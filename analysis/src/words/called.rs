@@ -57,7 +57,7 @@ fn young_ns_each(report: &Report, process: &ProcessReport) -> Option<u64> {
 fn of(report: &Report, kind: CalledKind) -> String {
     let each = report.processes.iter().filter_map(|process| {
         let called = || process.called.iter().filter(|called| called.kind == kind);
-        let time_ns = called().fold(0, |sum: u64, called| sum.saturating_add(called.time_ns));
+        let time_ns = crate::time::sum(called().map(|called| called.time_ns));
         let share = time_ns as f64 / process.observed_ns.max(1) as f64;
         (share >= WORTH).then_some((time_ns, share, called().next()?))
     });

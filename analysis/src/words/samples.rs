@@ -5,6 +5,7 @@ use crate::paths::common_directory;
 use crate::report::{
     CpuFile, CpuLine, CpuReport, Location, MainThreadReport, MeanwhileReport, OffCpuLine, Report,
 };
+use crate::time::{add_to, beyond, sum, times};
 use crate::units::{duration, percent};
 use gctrace_event::OffCpuReason;
 use std::cmp::Reverse;
@@ -27,7 +28,7 @@ const WORTH: f64 = 0.05;
 pub fn samples_in_short(report: &Report) -> Option<String> {
     let of = shown_process(report)?;
     // Helpers of a moment are no reason to name it.
-    let is_much = |cpu: &&CpuReport| cpu.samples.saturating_mul(20) >= of.samples;
+    let is_much = |cpu: &&CpuReport| times(cpu.samples, 20) >= of.samples;
     let several = report.cpu.iter().filter(is_much).count() > 1;
     let process = if several { format!(" of process {}", of.pid) } else { String::new() };
     match &of.main_thread {
@@ -68,24 +69,21 @@ impl fmt::Display for ThreadUse {
 pub fn main_thread_times(report: &Report) -> Option<(u64, Vec<(ThreadUse, u64)>)> {
     let cpu = shown_process(report)?;
     let main = cpu.main_thread.as_ref().filter(|main| main.interval_ns >= LONG_NS)?;
-    let ns = |samples: u64| samples.saturating_mul(1_000_000_000) / cpu.hertz.max(1);
-    let collecting_ns = ns(main.samples_in_pauses).saturating_add(main.off_cpu_in_pauses_ns);
-    let running_ns = ns(main.samples.saturating_sub(main.samples_in_pauses));
+    let ns = |samples: u64| times(samples, 1_000_000_000) / cpu.hertz.max(1);
+    let collecting_ns = sum([ns(main.samples_in_pauses), main.off_cpu_in_pauses_ns]);
+    let running_ns = ns(beyond(main.samples, main.samples_in_pauses));
     let waits = waits_of(&main.off_cpu).into_iter();
     let waits =
         waits.map(|wait| (ThreadUse::Waiting(waiting(wait.reason, wait.for_data)), wait.time_ns));
     let mut times: Vec<(ThreadUse, u64)> = waits.collect();
     // Beyond the lines that are listed.
     let listed: u64 = times.iter().map(|(_, ns)| *ns).sum();
-    times.push((
-        ThreadUse::Waiting("other waits".to_owned()),
-        main.off_cpu_ns.saturating_sub(listed),
-    ));
+    times.push((ThreadUse::Waiting("other waits".to_owned()), beyond(main.off_cpu_ns, listed)));
     times.push((ThreadUse::Collecting, collecting_ns));
     times.push((ThreadUse::Running, running_ns));
     times.sort_by_key(|(_, ns)| Reverse(*ns));
     let all: u64 = times.iter().map(|(_, ns)| *ns).sum();
-    let rest_ns = main.interval_ns.saturating_sub(all);
+    let rest_ns = beyond(main.interval_ns, all);
     times.push((ThreadUse::Rest, rest_ns));
     Some((main.interval_ns.max(all), times))
 }
@@ -142,7 +140,7 @@ fn waits_of(lines: &[OffCpuLine]) -> Vec<WaitOf<'_>> {
         // For data it does not matter what the call waits for.
         let same = |wait: &&mut WaitOf<'_>| same(wait) || wait.for_data && line.for_data;
         match waits.iter_mut().find(same) {
-            Some(wait) => wait.time_ns = wait.time_ns.saturating_add(line.time_ns),
+            Some(wait) => add_to(&mut wait.time_ns, line.time_ns),
             None => waits.push(WaitOf {
                 reason: line.reason,
                 for_data: line.for_data,
@@ -218,7 +216,7 @@ fn main_thread(cpu: &CpuReport, main: &MainThreadReport, process: &str, step: St
     let running: Vec<String> = package.into_iter().chain(lines_of(&main.lines, share)).collect();
     let running = running.join(", ");
     let running = if running.is_empty() { running } else { format!(" ({running})") };
-    let ran = main.samples.saturating_sub(main.samples_in_pauses);
+    let ran = beyond(main.samples, main.samples_in_pauses);
     let mut parts = vec![format!("{} on a CPU{running}", percent(share(ran)))];
     let places = ShortPlaces::of(cpu);
     let waits = waits_of(&main.off_cpu);
@@ -247,7 +245,7 @@ fn main_thread(cpu: &CpuReport, main: &MainThreadReport, process: &str, step: St
             meanwhile.unwrap_or_default(),
         ));
     }
-    let off_ns = main.off_cpu_ns.saturating_add(main.off_cpu_in_pauses_ns) as f64;
+    let off_ns = sum([main.off_cpu_ns, main.off_cpu_in_pauses_ns]) as f64;
     let rest = 1.0 - (ns(main.samples) + off_ns) / whole_ns;
     if rest >= WORTH {
         parts.push(format!("{} off it for less than 1 ms at a time", percent(rest)));
@@ -264,7 +262,7 @@ pub(super) fn workers_in_short(
     workers: &MeanwhileReport,
     places: ShortPlaces<'_>,
 ) -> Option<String> {
-    let whole_ns = workers.waited_ns.saturating_mul(workers.others).max(1) as f64;
+    let whole_ns = times(workers.waited_ns, workers.others).max(1) as f64;
     let running = workers.lines.iter().filter(|of| of.line.is_some());
     let running = running.map(|of| (of.cpu_ns, format!("running{}", places.at(of.line.as_ref()))));
     let waits = waits_of(&workers.off_cpu);

@@ -6,7 +6,7 @@ use crate::report::{
     DeviceReport, GpuCost, GpuWorkReport, IdleCause, JudgedPhase, Level, PhaseReport, PhasesReport,
     Report, TraceReport, TrainingMark,
 };
-use crate::time::{add_to, sum};
+use crate::time::{add_to, beyond, sum};
 use crate::units::{count, counted, duration, percent};
 use gctrace_event::{GcReason, RecordingMode};
 use std::collections::BTreeMap;
@@ -385,7 +385,7 @@ fn significance(cost: &GpuCost) -> &'static str {
 
 /// The pause time that did not delay the run.
 fn hidden(cost: &GpuCost) -> String {
-    match cost.pauses.time_ns.saturating_sub(cost.cost_ns) {
+    match beyond(cost.pauses.time_ns, cost.cost_ns) {
         0 => String::new(),
         hidden_ns => format!(
             "; {} of that delayed nothing, because the GPU had queued work or the run was waiting \

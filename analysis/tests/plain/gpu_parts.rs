@@ -86,7 +86,7 @@ fn thinned(steps: std::ops::Range<u64>) -> Vec<Record> {
         let (start_ns, end_ns) = span(record);
         let is_omitted = is_gpu_work(record) && from_ns <= start_ns && start_ns < until_ns;
         if is_omitted {
-            let one = OmittedPauses { count: 1, total_ns: end_ns - start_ns };
+            let one = OmittedPauses::of(1, end_ns - start_ns);
             let mut work = OmittedGpuWork {
                 pid: 1,
                 since_ns: start_ns,

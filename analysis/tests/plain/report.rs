@@ -172,7 +172,7 @@ fn reports_missing_data() {
     let cut_short = Pause { unfinished: true, collected: Some(0), ..pause(1, 10, 12) };
     let mut last = end(1000);
     last.lost.insert("ring buffer full".to_owned(), 3);
-    last.omitted = OmittedPauses { count: 7, total_ns: 5 * MS };
+    last.omitted = OmittedPauses::of(7, 5 * MS);
     last.probes = vec![
         ProbeCost::new("gc entry", 1000, Some(HitCost::between(250.0, 1000.0))),
         ProbeCost::new("exec", 5, None),

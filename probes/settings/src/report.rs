@@ -2,6 +2,7 @@
 
 use super::auto::AutoReport;
 use super::setting::GcSetting;
+use gctrace_units::sum;
 use serde::{Deserialize, Serialize};
 
 /// One process. Times are of CLOCK_MONOTONIC.
@@ -160,10 +161,6 @@ impl CollectionSums {
     pub fn all_garbage(&self) -> u64 {
         sum(self.garbage)
     }
-}
-
-fn sum(values: [u64; 3]) -> u64 {
-    values.into_iter().fold(0, u64::saturating_add)
 }
 
 /// Calls of `gc.collect()` at one line.

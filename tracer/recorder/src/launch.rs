@@ -336,7 +336,8 @@ impl RunningCommand {
         if ended.is_some() && self.used_ns.is_none() {
             // Other children are not waited for meanwhile.
             let after = usage_ns(UsageWho::RUSAGE_CHILDREN);
-            self.used_ns = after.zip(before).map(|(after, before)| after.saturating_sub(before));
+            self.used_ns =
+                after.zip(before).map(|(after, before)| gctrace_units::beyond(after, before));
         }
         Ok(ended)
     }

@@ -63,7 +63,7 @@ impl TraceProgress<'_> {
     /// Updates the bar: `consumed` bytes of the trace have been read.
     pub(crate) fn update(&mut self, consumed: u64) {
         let all = self.all;
-        let more = consumed.saturating_sub(std::mem::replace(&mut self.consumed, consumed));
+        let more = gctrace_units::beyond(consumed, std::mem::replace(&mut self.consumed, consumed));
         let consumed = all.consumed.fetch_add(more, Ordering::Relaxed) + more;
         if all.enabled && all.start.elapsed() >= DELAY {
             let bar = all.bar.get_or_init(|| bar(all.size, &all.name));

@@ -13,6 +13,7 @@ use gctrace_event::read::{
 use gctrace_event::{
     FrameId, Note, OmittedPauses, Process, Record, RecordedTotals, TraceEnd, TraceHeader,
 };
+use gctrace_units::{add_to, after, beyond, duration_ns};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::{Path, PathBuf};
 
@@ -32,8 +33,7 @@ pub(crate) struct SegmentReader {
     /// The last header that was read.
     last: Option<TraceHeader>,
     /// Pauses of the segment that is read, in its own count.
-    pauses: u64,
-    paused_ns: u64,
+    read: OmittedPauses,
     /// Its last line.
     end: Option<TraceEnd>,
     /// What the segment before it only counted; `None` without a last line.
@@ -67,8 +67,7 @@ impl SegmentReader {
                         consumed: 0,
                         first_ns: None,
                         last: None,
-                        pauses: 0,
-                        paused_ns: 0,
+                        read: OmittedPauses::default(),
                         end: None,
                         omitted: None,
                         before: TraceEnd::default(),
@@ -94,7 +93,7 @@ impl SegmentReader {
 
     /// Bytes that were read.
     pub(crate) fn consumed(&self) -> u64 {
-        self.consumed.saturating_add(self.current.events().input().consumed())
+        self.consumed + self.current.events().input().consumed()
     }
 
     /// The next item, or `None` at the end of the last segment. A segment that cannot be read to its end
@@ -174,8 +173,7 @@ impl SegmentReader {
             self.note_gap(&last, &header);
             note_clock(&last, &header).into_iter().for_each(|note| self.note(&header, note));
         }
-        self.pauses = 0;
-        self.paused_ns = 0;
+        self.read = OmittedPauses::default();
         self.first_ns.get_or_insert(header.started_ns);
         self.last = Some(header.clone());
         is_first.then_some(header)
@@ -184,32 +182,22 @@ impl SegmentReader {
     /// States what was recorded between two segments and is in neither.
     fn note_gap(&mut self, last: &TraceHeader, next: &TraceHeader) {
         let (Some(before), Some(after)) = (&last.segment, &next.segment) else { return };
-        let gone = after.number.saturating_sub(before.number).saturating_sub(1);
+        let gone = beyond(beyond(after.number, before.number), 1);
         let (then, now) = (before.before.omitted, after.before.omitted);
-        let counted_since = OmittedPauses {
-            count: now.count.saturating_sub(then.count),
-            total_ns: now.total_ns.saturating_sub(then.total_ns),
-        };
+        let counted_since = now.since(then);
         let omitted = match (self.omitted.take(), gone) {
             (Some(omitted), 1..) => omitted,
             (None, 1..) => OmittedPauses::default(),
             (stated, 0) => {
-                let more = stated.unwrap_or_default();
-                let more = OmittedPauses {
-                    count: counted_since.count.saturating_sub(more.count),
-                    total_ns: counted_since.total_ns.saturating_sub(more.total_ns),
-                };
+                let more = counted_since.since(stated.unwrap_or_default());
                 let unstated = TraceEnd { omitted: more, ..TraceEnd::default() };
                 join_ends(&mut self.before, &unstated);
                 counted_since
             }
         };
-        let all = |of: &RecordedTotals| (of.count(), of.total_ns());
-        let ((count, ns), (then, then_ns)) = (all(&after.before), all(&before.before));
-        let less = |all: u64, parts: [u64; 3]| parts.into_iter().fold(all, u64::saturating_sub);
-        let missing = less(count, [then, self.pauses, omitted.count]);
-        let missing_ns = less(ns, [then_ns, self.paused_ns, omitted.total_ns]);
-        let time = duration(missing_ns);
+        let all = |of: &RecordedTotals| OmittedPauses::of(of.count(), of.total_ns());
+        let missing = all(&after.before).since(all(&before.before)).since(self.read).since(omitted);
+        let (missing, time) = (missing.count.0, duration(missing.total_ns.0));
         let why = match gone {
             0 => "could not be written",
             1 => "were in a segment that is gone",
@@ -233,8 +221,7 @@ impl SegmentReader {
     fn record(&mut self, record: Record) -> Option<Record> {
         match record {
             Record::Pause(pause) => {
-                self.pauses += 1;
-                self.paused_ns = self.paused_ns.saturating_add(pause.duration_ns());
+                self.read.add(OmittedPauses::of(1, pause.duration_ns()));
                 Some(Record::Pause(pause))
             }
             Record::Frame(frame) => self.frames.insert(frame.id).then_some(Record::Frame(frame)),
@@ -298,7 +285,7 @@ impl SegmentReader {
     fn scale_cost(&self, end: &mut TraceEnd) {
         let segment = self.last.as_ref().and_then(|header| header.segment.as_ref());
         let Some((segment, first_ns)) = segment.zip(self.first_ns) else { return };
-        let since = |start_ns: u64| end.ended_ns.saturating_sub(start_ns);
+        let since = |start_ns: u64| duration_ns(start_ns, end.ended_ns);
         let (left, all) = (since(first_ns), since(segment.recording_started_ns).max(1));
         for probe in &mut end.probes {
             let part = u128::from(probe.hits) * u128::from(left) / u128::from(all);
@@ -337,23 +324,23 @@ fn join_ends(end: &mut TraceEnd, more: &TraceEnd) {
     }
     for (place, count) in &more.lost {
         let lost = end.lost.entry(place.clone()).or_default();
-        *lost = lost.saturating_add(*count);
+        add_to(lost, *count);
     }
 }
 
 fn add(sum: &mut TraceCompletion, more: TraceCompletion) {
-    sum.events = sum.events.saturating_add(more.events);
-    sum.recorded_twice = sum.recorded_twice.saturating_add(more.recorded_twice);
+    sum.events += more.events;
+    sum.recorded_twice += more.recorded_twice;
     let (all, more) = (&mut sum.anomalies, more.anomalies);
-    all.count = all.count.saturating_add(more.count);
-    let room = Anomalies::KEPT.saturating_sub(all.first.len());
-    all.first.extend(more.first.into_iter().take(room));
+    all.count += more.count;
+    all.first.extend(more.first);
+    all.first.truncate(Anomalies::KEPT);
 }
 
 /// A sentence if the clock of the day was set between two segments.
 fn note_clock(last: &TraceHeader, next: &TraceHeader) -> Option<String> {
-    let passed_ns = next.started_ns.saturating_sub(last.started_ns);
-    let expected = last.started_unix_ns.saturating_add(passed_ns);
+    let passed_ns = duration_ns(last.started_ns, next.started_ns);
+    let expected = after(last.started_unix_ns, passed_ns);
     let step_ns = next.started_unix_ns.abs_diff(expected);
     let direction = if next.started_unix_ns > expected { "forward" } else { "back" };
     (step_ns >= CLOCK_STEP_NS).then(|| {

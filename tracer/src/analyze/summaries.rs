@@ -128,7 +128,7 @@ pub(crate) fn missing_ranks(
     let missing = u64::from(ranks) - found.len() as u64;
     let named = (0..ranks).filter(|rank| !found.contains(rank)).take(NAMED);
     let named: Vec<String> = named.map(|rank| rank.to_string()).collect();
-    let more = match missing.saturating_sub(NAMED as u64) {
+    let more = match gctrace_units::beyond(missing, NAMED as u64) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };

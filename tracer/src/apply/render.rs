@@ -7,6 +7,7 @@ use crate::units::{bytes, count, counted, duration};
 use gctrace_settings::{
     AppliedProcess, ApplyRequest, CollectionSums, GcChange, GcSetting, MAX_PROCESSES, SettingItem,
 };
+use gctrace_units::{beyond, sum};
 use serde::Serialize;
 use std::ffi::OsString;
 use std::io;
@@ -209,7 +210,7 @@ fn planned(process: &AppliedProcess) -> String {
 /// Whether the settings changed nothing, as far as the process shows.
 fn nothing_to_gain(process: &AppliedProcess) -> Option<String> {
     let after = process.after.as_ref().filter(|after| after.steps >= JUDGED)?;
-    let ran = after.count().saturating_sub(process.planned.count());
+    let ran = beyond(after.count(), process.planned.count());
     let is_quiet = process.most_waiting <= process.own_threshold;
     let freezes_only = process.planned.count() == 0 && process.frozen_objects.is_some();
     let step = process.applied.iter().map(|one| one.step).max()?;
@@ -283,7 +284,7 @@ fn memory(process: &AppliedProcess) -> String {
     if let Some(frozen) = process.frozen_objects {
         let left = process.frozen_objects_at_end.filter(|_| !process.taken_back);
         let left = left.map_or(String::new(), |left| {
-            format!(", {} of them freed since", count(frozen.saturating_sub(left)))
+            format!(", {} of them freed since", count(beyond(frozen, left)))
         });
         parts.push(format!("{} frozen{left}", counted(frozen, "object")));
     }
@@ -317,7 +318,7 @@ fn faults(process: &AppliedProcess) -> Vec<String> {
 
 /// A sum over a process that has no steps.
 fn without_steps(process: &AppliedProcess, of: fn(&CollectionSums) -> u64) -> u64 {
-    of(&process.before).saturating_add(process.after.as_ref().map_or(0, of))
+    sum(process.after.iter().chain([&process.before]).map(of))
 }
 
 /// Processes without steps, summed up. `alone`: there are no others.
@@ -325,9 +326,7 @@ fn others_lines(others: &[&AppliedProcess], alone: bool) -> Vec<String> {
     if others.is_empty() {
         return Vec::new();
     }
-    let total = |of: fn(&AppliedProcess) -> u64| {
-        others.iter().map(|process| of(process)).fold(0, u64::saturating_add)
-    };
+    let total = |of: fn(&AppliedProcess) -> u64| sum(others.iter().map(|process| of(process)));
     let collections = total(|process| without_steps(process, CollectionSums::count));
     let pause_ns = total(|process| without_steps(process, CollectionSums::all_pause_ns));
     let applied = total(|process| u64::from(!process.applied.is_empty()));

@@ -6,6 +6,7 @@ use crate::units::{bytes, count, counted, duration, percent, signed_duration, wh
 use gctrace_settings::{
     AutoDecision, AutoDifference, AutoEvent, AutoReport, AutoSaving, AutoState, GcSetting,
 };
+use gctrace_units::{beyond, times};
 use std::path::Path;
 
 /// A decision in a line. `by_time`: steps are milliseconds of work.
@@ -74,7 +75,7 @@ pub(crate) fn decision(event: &AutoEvent, by_time: bool) -> String {
         AutoDecision::TakenBack => "everything was given back when asked".to_owned(),
     };
     if by_time {
-        let work = duration(event.step.saturating_mul(1_000_000));
+        let work = duration(times(event.step, 1_000_000));
         return format!("no step is known; after {work} of work: {what}");
     }
     format!("step {}: {what}", count(event.step))
@@ -232,7 +233,7 @@ fn too_short(process: &FoundProcess) -> Option<String> {
         (AutoState::SettingUp | AutoState::Exploring, _) => "some thousand steps".to_owned(),
         (AutoState::Proving, Some(part)) if part.pairs > 0 => {
             let block = part.held_steps / part.pairs;
-            let steps = MOST.saturating_sub(part.pairs).saturating_mul(2 * block);
+            let steps = times(beyond(MOST, part.pairs), 2 * block);
             format!("{} at most", counted(steps, "more step"))
         }
         (AutoState::Proving, _) => "some thousand steps".to_owned(),
@@ -270,7 +271,7 @@ fn process(process: &FoundProcess) -> String {
     if let Some(leader) = search.leader {
         let more = match (search.rss_bytes_before, search.most_rss_bytes_held) {
             (Some(before), Some(most)) => {
-                format!("; memory +{}", bytes(most.saturating_sub(before)))
+                format!("; memory +{}", bytes(beyond(most, before)))
             }
             _ => String::new(),
         };
@@ -299,7 +300,7 @@ fn process(process: &FoundProcess) -> String {
         parts.push(format!("longest collection {} -> {}", duration(own), duration(held)));
     }
     if let (Some(before), Some(most)) = (search.rss_bytes_before, search.most_rss_bytes_held) {
-        parts.push(format!("memory +{}", bytes(most.saturating_sub(before))));
+        parts.push(format!("memory +{}", bytes(beyond(most, before))));
     }
     match (search.cost_ns, &search.saved) {
         (0, _) => parts.push("finding it cost nothing".to_owned()),

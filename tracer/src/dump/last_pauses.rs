@@ -98,7 +98,7 @@ fn in_directory(pid: u32, recorder: &FoundRecorder, until: Instant) -> Option<Re
     let segments = segments_in(&recorder.directory);
     let mut pauses: VecDeque<Pause> = VecDeque::new();
     let (mut is_recorded, mut is_too_much) = (false, false);
-    for (number, segment) in segments.iter().skip(segments.len().saturating_sub(READ)) {
+    for (number, segment) in segments.iter().rev().take(READ).rev() {
         let Ok(file) = recorder.open(*number) else { continue };
         let Ok(input) = TraceInput::new(&segment.display().to_string(), file) else { continue };
         let mut reader = TraceReader::new(EventReader::new(input.bounded(MOST_BYTES, until)));
@@ -129,7 +129,7 @@ fn in_directory(pid: u32, recorder: &FoundRecorder, until: Instant) -> Option<Re
     }
     let now_ns = clock::monotonic_ns();
     let last = |pause: Pause| LastPause {
-        ago_ns: now_ns.saturating_sub(pause.end_ns),
+        ago_ns: gctrace_units::duration_ns(pause.end_ns, now_ns),
         duration_ns: pause.duration_ns(),
         generation: (pause.generation <= 2).then_some(pause.generation),
         collected: pause.collected,

@@ -21,6 +21,7 @@ use gctrace_analysis::spans::index::Index;
 use gctrace_analysis::{Analysis, OneClock, ProcessOnClock, paths};
 use gctrace_event::read::DecodedItem;
 use gctrace_event::{ForeignTimes, Frame, FrameId, Pause, Record};
+use gctrace_units::{after, duration_ns};
 use packets::{Note, PacketWriter, Slice, SliceName, TrackId, TrackProcess};
 use std::collections::HashMap;
 use std::io;
@@ -174,7 +175,7 @@ impl<'a> TimelineTracks<'a> {
             let bytes = timeline.op_bytes.binary_search_by_key(&index, |(op, _)| *op);
             let bytes = bytes.ok().map(|at| timeline.op_bytes[at].1);
             let launched = op.call.map(|call| timeline.calls[call]);
-            let waited = launched.map(|call| op.start_ns.saturating_sub(call.start_ns));
+            let waited = launched.map(|call| duration_ns(call.start_ns, op.start_ns));
             let mut notes = Vec::new();
             notes.extend(bytes.map(|bytes| ("bytes", Note::Number(bytes))));
             notes.extend(waited.map(|wait_ns| ("launched ns before", Note::Number(wait_ns))));
@@ -263,7 +264,7 @@ impl<'a> TimelineTracks<'a> {
                 track,
                 &Slice {
                     start_ns: self.clock.time(on_clock, gap.start_ns),
-                    end_ns: self.clock.time(on_clock, gap.start_ns.saturating_add(gap.duration_ns)),
+                    end_ns: self.clock.time(on_clock, after(gap.start_ns, gap.duration_ns)),
                     category: "idle",
                     name: SliceName::Common(name),
                     notes: vec![("causes", Note::Text(&all.join(", ")))],

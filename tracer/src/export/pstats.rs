@@ -6,6 +6,7 @@
 //! samples, or of pauses.
 
 use super::{ExportedProcess, ExportedStack};
+use gctrace_units::add_to;
 use std::collections::BTreeMap;
 use std::io;
 use std::io::Write;
@@ -83,10 +84,10 @@ fn add<'a>(rows: &mut BTreeMap<Function<'a>, Row<'a>>, stack: &ExportedStack<'a>
 
 impl Weights {
     fn add(&mut self, own: u64, stack: &ExportedStack<'_>, is_new: bool) {
-        self.own = self.own.saturating_add(own);
+        add_to(&mut self.own, own);
         if is_new {
-            self.all = self.all.saturating_add(stack.weight);
-            self.count = self.count.saturating_add(stack.count);
+            add_to(&mut self.all, stack.weight);
+            add_to(&mut self.count, stack.count);
         }
     }
 }

@@ -127,7 +127,7 @@ fn profile<'a>(
             StackWeight::Count => "none",
         },
         start_value: 0,
-        end_value: weights.iter().copied().fold(0, u64::saturating_add),
+        end_value: gctrace_units::sum(&weights),
         samples,
         weights,
     }

@@ -163,7 +163,7 @@ fn temporary(launch: &LaunchPlan) -> PathBuf {
 /// The last lines, indented; of a line overwritten with `\r`, the last version.
 fn end_of(file: &File) -> Option<String> {
     // A shorter file is read as a whole.
-    let from = file.metadata().ok()?.len().saturating_sub(LAST_BYTES as u64);
+    let from = gctrace_units::beyond(file.metadata().ok()?.len(), LAST_BYTES as u64);
     let mut bytes = vec![0; LAST_BYTES];
     let read = file.read_at(&mut bytes, from).ok()?;
     bytes.truncate(read);

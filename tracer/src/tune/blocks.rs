@@ -15,6 +15,7 @@ use gctrace_settings::{
     AppliedProcess, AutoDecision, AutoDifference, AutoOptions, AutoReport, AutoState,
     ComparedSetting,
 };
+use gctrace_units::{after, beyond, times};
 
 /// Before so many pairs no difference shows, however large it is (`stats/src/mixture.rs` of the library).
 const NEEDED_PAIRS: u64 = 12;
@@ -123,7 +124,7 @@ impl<'a> Found<'a> {
         let (process, search) =
             searches.max_by_key(|(process, search)| (pairs(search), process.steps))?;
         let together = u64::from(process.steps > 0) + u64::from(search.followers);
-        let others = (stepping().count() as u64).saturating_sub(together);
+        let others = beyond(stepping().count() as u64, together);
         Some(Self { process, search, others })
     }
 }
@@ -143,7 +144,7 @@ fn report(tuner: &Tuner<'_>, found: &Found<'_>) -> TuneReport {
         _ => None,
     });
     let (warm_up_steps, block_steps) = begun.unzip();
-    let of_pairs = |pairs: u64| Some(pairs.saturating_mul(block_steps?));
+    let of_pairs = |pairs: u64| Some(times(pairs, block_steps?));
     let mut report = TuneReport {
         block_steps,
         steps: process.steps,
@@ -156,8 +157,9 @@ fn report(tuner: &Tuner<'_>, found: &Found<'_>) -> TuneReport {
     let pairs = first.map_or(0, |first| first.pairs);
     let count = report.settings.len() as u64;
     report.needed_steps = match pairs {
-        ..NEEDED_PAIRS => of_pairs(NEEDED_PAIRS)
-            .map(|steps| steps.saturating_mul(count).saturating_add(report.warm_up_steps)),
+        ..NEEDED_PAIRS => {
+            of_pairs(NEEDED_PAIRS).map(|steps| after(times(steps, count), report.warm_up_steps))
+        }
         _ => of_pairs(pairs).and_then(|steps| report.steps_for(tuner.config.precision, steps)),
     };
     report

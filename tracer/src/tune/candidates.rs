@@ -1,6 +1,7 @@
 //! Settings that whole runs try, from what the collections of the first run took and freed.
 
 use gctrace_settings::{AppliedProcess, CollectionSums, GcSetting, NEXT_TO_NOTHING_PER_S};
+use gctrace_units::{add_to, sum, times};
 
 /// More memory than this is too much to try, in bytes, and as a share of what the program takes.
 const SPARE: u64 = 64 << 20;
@@ -37,19 +38,19 @@ impl ProgramRun {
     ) -> Self {
         let mut run = Self { cpu_s: cpu_ns.unwrap_or(0.0) / 1e9, peak_bytes, ..Self::default() };
         let sums = || processes.iter().flat_map(all_sums);
-        let freed = sums().map(CollectionSums::all_garbage).fold(0, u64::saturating_add);
+        let freed = sum(sums().map(CollectionSums::all_garbage));
         run.garbage = sums().next().map(|_| freed);
         for process in processes {
             run.has_steps |= process.steps > 2;
             for sums in all_sums(process) {
-                run.pause_ns = run.pause_ns.saturating_add(sums.all_pause_ns());
-                run.collecting_ns = run.collecting_ns.saturating_add(sums.cpu_ns);
+                add_to(&mut run.pause_ns, sums.all_pause_ns());
+                add_to(&mut run.collecting_ns, sums.cpu_ns);
                 let forked_ns = if process.forked { sums.cpu_ns } else { 0 };
-                run.forked_ns = run.forked_ns.saturating_add(forked_ns);
+                add_to(&mut run.forked_ns, forked_ns);
             }
         }
         let asked = || processes.iter().flat_map(|process| &process.asked);
-        run.asked_ns = asked().map(|asked| asked.pause_ns).fold(0, u64::saturating_add);
+        run.asked_ns = sum(asked().map(|asked| asked.pause_ns));
         run.asked_by = asked().max_by_key(|asked| asked.pause_ns).map(|asked| asked.by.clone());
         run
     }
@@ -69,7 +70,7 @@ impl ProgramRun {
     )]
     pub(super) fn limit_bytes(&self) -> Option<u64> {
         let peak = self.peak_bytes?;
-        Some(peak.saturating_add(SPARE).saturating_add((peak as f64 * ALLOWED) as u64))
+        Some(sum([peak, SPARE, (peak as f64 * ALLOWED) as u64]))
     }
 
     #[expect(clippy::cast_precision_loss, reason = "objects are below 2^52")]
@@ -81,7 +82,7 @@ impl ProgramRun {
     /// Whether what collections freed may wait for the end of the run.
     fn may_keep_all(&self) -> bool {
         let more = self.limit_bytes().zip(self.peak_bytes).map(|(limit, peak)| limit - peak);
-        let waiting = self.garbage.map(|garbage| garbage.saturating_mul(EACH));
+        let waiting = self.garbage.map(|garbage| times(garbage, EACH));
         more.zip(waiting).is_some_and(|(more, waiting)| waiting <= more)
     }
 }

@@ -13,6 +13,7 @@ use gctrace_analysis::tune::{
     FEWEST_RUNS, MOST_RUNS, Measured, MeasuredRuns, TuneOutcome, TuneReport, TuneUnit, compare,
 };
 use gctrace_settings::{AppliedProcess, ApplyRequest, CollectionSums, GcSetting, SettledSteps};
+use gctrace_units::{beyond, sum};
 use nix::sys::resource::{UsageWho, getrusage};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -337,7 +338,7 @@ fn run(tuner: &Tuner<'_>, setting: &GcSetting, limit_bytes: Option<u64>) -> anyh
         let Some(limit) = limit_bytes.filter(|_| too_much.is_none()) else { continue };
         let processes = command.session.processes().processes;
         let rss = processes.iter().filter(|process| !process.ended);
-        let rss = rss.filter_map(|process| process.rss_bytes_at_end).fold(0, u64::saturating_add);
+        let rss = sum(rss.filter_map(|process| process.rss_bytes_at_end));
         if rss > limit {
             too_much = Some(rss);
             command.session.take_back()?;
@@ -376,7 +377,7 @@ impl TunedRun {
         Ok(Self {
             whole,
             stepwise: stepwise(&stepping, peak_rss(processes)),
-            others: all.saturating_sub(stepping.len() as u64),
+            others: beyond(all, stepping.len() as u64),
             stepping,
             program: ProgramRun::of(processes, whole.cpu_ns, whole.peak_rss_bytes),
         })
@@ -437,7 +438,7 @@ fn children_cpu() -> anyhow::Result<Duration> {
 
 fn peak_rss(processes: &[AppliedProcess]) -> Option<u64> {
     let peaks: Option<Vec<u64>> = processes.iter().map(|process| process.peak_rss_bytes).collect();
-    let sum = peaks?.into_iter().fold(0, u64::saturating_add);
+    let sum = sum(peaks?.into_iter());
     (sum > 0).then_some(sum)
 }
 

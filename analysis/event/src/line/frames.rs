@@ -78,7 +78,7 @@ impl WrittenFrames {
     /// The index of a name; there are at most two names a frame, so it fits.
     fn name(&mut self, name: &str) -> u32 {
         let index = self.names.get_index_of(name).unwrap_or_else(|| {
-            self.name_bytes = self.name_bytes.saturating_add(name.len());
+            self.name_bytes += name.len();
             self.names.insert_full(name.into()).0
         });
         u32::try_from(index).unwrap_or(u32::MAX)

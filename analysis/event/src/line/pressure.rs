@@ -62,8 +62,8 @@ impl CounterTracks {
         let followed = pressure.since_ns <= timeline.until_ns;
         let before = SamplePoint { pid: pressure.pid, ns: timeline.until_ns };
         let ends = timeline.allocates && !followed;
-        let rate =
-            per_second(pressure.net_containers, pressure.at_ns.saturating_sub(pressure.since_ns));
+        let length_ns = gctrace_units::duration_ns(pressure.since_ns, pressure.at_ns);
+        let rate = per_second(pressure.net_containers, length_ns);
         timeline.until_ns = pressure.at_ns;
         timeline.allocates = rate > 0;
         if ends {
@@ -104,7 +104,7 @@ impl CounterTracks {
 
 /// A rate per second; 0 for an empty interval.
 fn per_second(count: u64, ns: u64) -> u64 {
-    let scaled = u128::from(count).saturating_mul(1_000_000_000);
+    let scaled = u128::from(count) * 1_000_000_000;
     let rate = scaled.checked_div(u128::from(ns)).unwrap_or(0);
     u64::try_from(rate).unwrap_or(u64::MAX)
 }

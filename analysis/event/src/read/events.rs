@@ -58,7 +58,7 @@ impl ChromeEvent<'_> {
     pub fn work(&self) -> Option<(Option<u32>, u64, u64)> {
         let timed = matches!(self.phase.raw_text(), Some(b"X" | b"B" | b"E" | b"i"));
         let start_ns = self.ts.us_as_ns().filter(|_| timed)?;
-        let end_ns = start_ns.saturating_add(self.dur.us_as_ns().unwrap_or(0));
+        let end_ns = gctrace_units::after(start_ns, self.dur.us_as_ns().unwrap_or(0));
         let pid = self.pid.unsigned().and_then(|pid| u32::try_from(pid).ok());
         Some((pid, start_ns, end_ns))
     }
@@ -421,7 +421,7 @@ impl EventReader {
     fn skip_noting(&mut self, what: &'static str) -> Result<(), ReadError> {
         /// Enough to show the problem; more only costs memory.
         const KEPT: usize = 16;
-        self.skipped.count = self.skipped.count.saturating_add(1);
+        self.skipped.count += 1;
         if self.skipped.first.len() < KEPT {
             self.skipped.first.push((self.window.current_position(), what));
         }
@@ -455,7 +455,7 @@ impl EventReader {
             Err(error) => return Err(error),
         };
         self.skipped.first.push((position, "text after the end of the trace"));
-        self.skipped.count = self.skipped.count.saturating_add(1);
+        self.skipped.count += 1;
         Ok(())
     }
 

@@ -250,7 +250,7 @@ impl ReadWindow {
 
     /// Uses up `count` bytes.
     pub(crate) fn advance(&mut self, count: usize) {
-        self.unused.start = self.unused.end.min(self.unused.start.saturating_add(count));
+        self.unused.start += count.min(self.unused.len());
     }
 
     /// Number of events taken so far.

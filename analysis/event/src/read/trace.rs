@@ -49,7 +49,7 @@ impl Anomalies {
     pub const KEPT: usize = 8;
 
     fn push(&mut self, position: impl FnOnce() -> TracePosition, problem: &'static str) {
-        self.count = self.count.saturating_add(1);
+        self.count += 1;
         if self.first.len() < Self::KEPT {
             let position = position();
             let problem = problem.to_owned();
@@ -143,11 +143,11 @@ impl TraceReader {
 
     fn note_skipped(&mut self) {
         let SkippedValues { first, count } = self.events.take_skipped();
-        let unnamed = count.saturating_sub(first.len() as u64);
+        let unnamed = count - first.len() as u64;
         for (position, problem) in first {
             self.anomalies.push(|| position, problem);
         }
-        self.anomalies.count = self.anomalies.count.saturating_add(unnamed);
+        self.anomalies.count += unnamed;
     }
 
     /// The next item, or `None` at the end.
@@ -188,7 +188,7 @@ impl TraceReader {
             DecodedItem::Record(Record::Pause(pause))
                 if is_second_record(self.unpaired.as_mut(), &pause) =>
             {
-                self.recorded_twice = self.recorded_twice.saturating_add(1);
+                self.recorded_twice += 1;
                 Ok(Some(DecodedItem::Unusable))
             }
             DecodedItem::Record(mut record) => {

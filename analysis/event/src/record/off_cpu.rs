@@ -3,6 +3,7 @@
 use super::FrameId;
 use super::kind::{LONGEST_NS, Phase, declare};
 use bitcode::{Decode, Encode};
+use gctrace_units::after;
 use serde::{Deserialize, Serialize};
 use strum::Display;
 
@@ -37,8 +38,8 @@ impl OffCpu {
     /// Start and end of each time, in ns of CLOCK_MONOTONIC.
     pub fn spans(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.times.iter().map(|(after_ns, length_ns)| {
-            let start_ns = self.at_ns.saturating_add(*after_ns);
-            (start_ns, start_ns.saturating_add(*length_ns))
+            let start_ns = after(self.at_ns, *after_ns);
+            (start_ns, after(start_ns, *length_ns))
         })
     }
 

@@ -4,6 +4,7 @@
 use super::kind::{Phase, declare};
 use super::{RecordedTotals, Segment};
 use bitcode::{Decode, Encode};
+use gctrace_units::{Count, Ns, add_to, duration_ns, sum};
 use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
@@ -212,16 +213,28 @@ impl ProbeCost {
 #[serde(default)]
 pub struct OmittedPauses {
     /// Number of them.
-    pub count: u64,
+    pub count: Count,
     /// Sum of their lengths, in ns.
-    pub total_ns: u64,
+    pub total_ns: Ns,
 }
 
 impl OmittedPauses {
-    /// Adds others; sums saturate.
+    /// That many, with the sum of their lengths in ns.
+    #[must_use]
+    pub fn of(count: u64, total_ns: u64) -> Self {
+        Self { count: Count(count), total_ns: Ns(total_ns) }
+    }
+
+    /// Adds others.
     pub fn add(&mut self, other: Self) {
-        self.count = self.count.saturating_add(other.count);
-        self.total_ns = self.total_ns.saturating_add(other.total_ns);
+        self.count += other.count;
+        self.total_ns += other.total_ns;
+    }
+
+    /// What these are more than others, counted before.
+    #[must_use]
+    pub fn since(self, before: Self) -> Self {
+        Self { count: self.count - before.count, total_ns: self.total_ns - before.total_ns }
     }
 
     /// Whether there are none.
@@ -263,7 +276,7 @@ impl UnseenCollections {
             (&mut self.uncounted, other.uncounted),
             (&mut self.end_ns, other.end_ns),
         ] {
-            *sum = sum.saturating_add(more);
+            add_to(sum, more);
         }
     }
 }
@@ -346,7 +359,7 @@ impl ExaminedProcesses {
     /// Processes that could have run Python unseen.
     #[must_use]
     pub fn unexamined(&self) -> u64 {
-        self.unexamined.values().fold(0, |sum, count| sum.saturating_add(*count))
+        sum(self.unexamined.values())
     }
 
     /// Every process that could have run Python was examined.
@@ -385,7 +398,7 @@ impl Serialize for EventSource {
             Self::Both { start_ns, end_ns } => {
                 members.serialize_entry("source", "both")?;
                 members.serialize_entry("injected_ts", &us(start_ns))?;
-                members.serialize_entry("injected_dur", &us(end_ns.saturating_sub(start_ns)))?;
+                members.serialize_entry("injected_dur", &us(duration_ns(start_ns, end_ns)))?;
             }
         }
         members.end()

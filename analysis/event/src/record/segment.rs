@@ -5,6 +5,7 @@
 use super::kind::{LONGEST_NS, Phase, declare};
 use super::{OmittedPauses, Pause};
 use bitcode::{Decode, Encode};
+use gctrace_units::{Count, Ns};
 use serde::{Deserialize, Serialize};
 
 /// The place of a segment in its recording, in its header. A segment is a trace of its own.
@@ -128,35 +129,35 @@ pub struct GenerationTotal {
     /// Generation, as of a pause; 255 if it is unknown.
     pub generation: u8,
     /// Number of pauses.
-    pub count: u64,
+    pub count: Count,
     /// Sum of their lengths, in ns.
-    pub total_ns: u64,
+    pub total_ns: Ns,
     /// The longest, in ns.
-    pub longest_ns: u64,
+    pub longest_ns: Ns,
     /// Objects freed, as far as that is known.
-    pub collected: u64,
+    pub collected: Count,
     /// Objects found unreachable but not freed, as far as that is known.
-    pub uncollectable: u64,
+    pub uncollectable: Count,
 }
 
 impl RecordedTotals {
-    /// Adds a pause that was written or counted; sums saturate.
+    /// Adds a pause that was written or counted.
     pub fn add(&mut self, pause: &Pause) {
-        let duration_ns = pause.duration_ns();
+        let length = Ns(pause.duration_ns());
         self.add_generation(&GenerationTotal {
             generation: pause.generation,
-            count: 1,
-            total_ns: duration_ns,
-            longest_ns: duration_ns,
-            collected: pause.collected.unwrap_or(0),
-            uncollectable: pause.uncollectable.unwrap_or(0),
+            count: Count(1),
+            total_ns: length,
+            longest_ns: length,
+            collected: Count(pause.collected.unwrap_or(0)),
+            uncollectable: Count(pause.uncollectable.unwrap_or(0)),
         });
     }
 
     /// Adds a pause that was only counted.
     pub fn add_omitted(&mut self, pause: &Pause) {
         self.add(pause);
-        self.omitted.add(OmittedPauses { count: 1, total_ns: pause.duration_ns() });
+        self.omitted.add(OmittedPauses::of(1, pause.duration_ns()));
     }
 
     fn add_generation(&mut self, more: &GenerationTotal) {
@@ -168,29 +169,29 @@ impl RecordedTotals {
             place
         });
         let Some(sum) = self.generations.get_mut(place) else { return };
-        sum.count = sum.count.saturating_add(more.count);
-        sum.total_ns = sum.total_ns.saturating_add(more.total_ns);
+        sum.count += more.count;
+        sum.total_ns += more.total_ns;
         sum.longest_ns = sum.longest_ns.max(more.longest_ns);
-        sum.collected = sum.collected.saturating_add(more.collected);
-        sum.uncollectable = sum.uncollectable.saturating_add(more.uncollectable);
+        sum.collected += more.collected;
+        sum.uncollectable += more.uncollectable;
     }
 
     /// Number of pauses.
     #[must_use]
     pub fn count(&self) -> u64 {
-        self.generations.iter().fold(0, |sum, of| sum.saturating_add(of.count))
+        self.generations.iter().map(|of| of.count).sum::<Count>().0
     }
 
     /// Sum of the lengths of all pauses, in ns.
     #[must_use]
     pub fn total_ns(&self) -> u64 {
-        self.generations.iter().fold(0, |sum, of| sum.saturating_add(of.total_ns))
+        self.generations.iter().map(|of| of.total_ns).sum::<Ns>().0
     }
 
     /// The longest pause, in ns; `None` without any.
     #[must_use]
     pub fn longest_ns(&self) -> Option<u64> {
-        self.generations.iter().map(|of| of.longest_ns).max()
+        self.generations.iter().map(|of| of.longest_ns.0).max()
     }
 }
 
@@ -211,12 +212,13 @@ mod tests {
             totals.add(&pause(generation, ns));
         }
         totals.add_omitted(&pause(0, 5));
-        let seen: Vec<_> = totals.generations.iter().map(|of| (of.generation, of.count)).collect();
+        let seen: Vec<_> =
+            totals.generations.iter().map(|of| (of.generation, of.count.0)).collect();
         assert_eq!(seen, [(0, 2), (2, 2), (Pause::UNKNOWN_GENERATION, 1)]);
         assert_eq!((totals.count(), totals.total_ns()), (5, 92));
         assert_eq!(totals.longest_ns(), Some(50));
-        assert_eq!(totals.omitted, OmittedPauses { count: 1, total_ns: 5 });
-        assert_eq!(totals.generations[1].collected, 6);
+        assert_eq!(totals.omitted, OmittedPauses::of(1, 5));
+        assert_eq!(totals.generations[1].collected, Count(6));
         totals.add(&pause(0, u64::MAX));
         assert_eq!(totals.total_ns(), u64::MAX);
         assert_eq!(RecordedTotals::default().longest_ns(), None);

@@ -27,7 +27,7 @@ const EXPANSION: usize = 32;
 
 /// The most bytes that a chunk may have which takes so many in the file.
 fn longest(packed: usize) -> usize {
-    let unpacked = packed.saturating_mul(EXPANSION).min(CHUNK_BYTES);
+    let unpacked = (packed.min(CHUNK_BYTES) * EXPANSION).min(CHUNK_BYTES);
     unpacked.max(packed.min(LARGEST_BYTES))
 }
 

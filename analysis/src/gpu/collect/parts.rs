@@ -6,8 +6,8 @@
 use super::{ProcessBuilder, WorkOfProcess};
 use crate::gpu::timeline::{GpuPart, Timeline};
 use crate::spans::PackedPauses;
-use crate::time::duration;
 use crate::time::intervals::Intervals;
+use crate::time::{after, duration};
 
 /// Between two records of what was counted may be less; nothing follows from so little.
 const SHORTEST_NS: u64 = 100_000_000;
@@ -49,7 +49,7 @@ impl ProcessBuilder {
         spans.sort_unstable();
         let mut parts: Vec<Window> = Vec::new();
         for (start_ns, end_ns) in spans {
-            if omitted.length_within(start_ns, end_ns.max(start_ns.saturating_add(1))) > 0 {
+            if omitted.length_within(start_ns, end_ns.max(after(start_ns, 1))) > 0 {
                 continue;
             }
             match parts.last_mut() {

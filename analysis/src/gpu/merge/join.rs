@@ -8,9 +8,9 @@ use crate::gpu::timeline::{StepSource, StepSpan, ThreadIndex, Timeline};
 use crate::report::{AlignedBy, Basis, ClockReport, MergeNote, RecognizedBy};
 use crate::spans::PauseSpan;
 use crate::spans::index::Index;
-use crate::time::difference;
 use crate::time::intervals::Intervals;
 use crate::time::offset::{ClockOffset, MATCH_NS};
+use crate::time::{after, beyond, difference};
 use std::collections::HashMap;
 
 /// What two timelines became.
@@ -243,6 +243,6 @@ fn most(threads: impl Iterator<Item = ThreadIndex>) -> Option<ThreadIndex> {
 /// The time of a pause and how much probes may miss it by, on both sides; the end included.
 fn around(pause: &PauseSpan, slack_ns: u64) -> (u64, u64) {
     // A pause may be at either end of all times.
-    let start_ns = pause.start_ns.saturating_sub(slack_ns);
-    (start_ns, pause.end_ns.saturating_add(slack_ns + 1))
+    let start_ns = beyond(pause.start_ns, slack_ns);
+    (start_ns, after(pause.end_ns, slack_ns + 1))
 }

@@ -10,7 +10,7 @@ use super::waits::{RankArrival, arrivals, is_last};
 use crate::gpu::replay::{DeviceRankTimes, LateSums, RankLedger, RankTimes, ReplayJob};
 use crate::gpu::timeline::Timeline;
 use crate::report::{IdleCause, IdleLedger, LateRank, RankWait};
-use crate::time::{difference, signed};
+use crate::time::{after, difference, signed};
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 
@@ -34,7 +34,7 @@ pub(crate) fn times(timelines: &[&Timeline], found: &RankJobs) -> Vec<DeviceRank
                 let waiting = others.iter().filter(|one| one.wait_ns(last.start_ns) > 0);
                 for one in waiting.clone() {
                     let wait_ns = one.wait_ns(last.start_ns);
-                    let span = (one.op.start_ns, one.op.start_ns.saturating_add(wait_ns));
+                    let span = (one.op.start_ns, after(one.op.start_ns, wait_ns));
                     let rank = ranks.members[last.member].rank;
                     on_device(&mut times[timeline(one)], &job, one).waits.push((span, rank));
                 }

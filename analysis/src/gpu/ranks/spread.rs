@@ -38,7 +38,7 @@ fn of_figure(figure: RankFigure, ranks: &[RankReport], traces: &[TraceReport]) -
         if let Some(host) = host(rank) {
             let (count, sum) = hosts.entry(host).or_default();
             *count += 1;
-            *sum = sum.saturating_add(*value);
+            crate::time::add_to(sum, *value);
         }
     }
     let of_hosts: Vec<(&str, u64, u64)> =
@@ -55,7 +55,7 @@ fn of_figure(figure: RankFigure, ranks: &[RankReport], traces: &[TraceReport]) -
         p50_ns: percentile(&sorted, 50),
         p95_ns: percentile(&sorted, 95),
         max_ns: sorted.last().copied().unwrap_or(0),
-        outliers_left_out: outliers.len().saturating_sub(OUTLIERS) as u64,
+        outliers_left_out: outliers.iter().skip(OUTLIERS).count() as u64,
         outliers: outliers
             .iter()
             .take(OUTLIERS)

@@ -33,7 +33,7 @@ use crate::gpu::calls::CallEffect;
 use crate::gpu::device::DeviceTimeline;
 use crate::gpu::timeline::{CallIndex, NameIndex, Op, OpIndex, Timeline};
 use crate::report::{Basis, IdleCause, IdleGap, IdleLedger, IdlePart, IdlePlace, IdleRow};
-use crate::time::{difference, signed};
+use crate::time::{beyond, difference, signed};
 use crate::words::idle;
 use activity::HostActivity;
 use among::GapsAmong;
@@ -201,7 +201,7 @@ impl LedgerBook<'_> {
             let mut rest_ns = *length_ns;
             for part in on_gpu {
                 sums.add(at, part.cause, part.label, part.length_ns);
-                rest_ns = rest_ns.saturating_sub(part.length_ns);
+                rest_ns = beyond(rest_ns, part.length_ns);
             }
             rest.push(signed(rest_ns));
         }

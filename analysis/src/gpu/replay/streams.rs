@@ -5,7 +5,7 @@ use super::layout::{ByKind, ReplayLayout};
 use super::network::NetworkBuilder;
 use crate::gpu::timeline::{Call, CallIndex, Op, OpIndex, Timeline};
 use crate::spans::index::Index;
-use crate::time::{after, duration, later, signed};
+use crate::time::{after, duration, duration_ns, later, signed};
 use gctrace_event::HostCodeKind;
 use std::collections::HashMap;
 
@@ -183,11 +183,11 @@ fn loading(
     for op in &timeline.ops {
         let Some(call) = op.call else { continue };
         let Call { start_ns, end_ns, .. } = timeline.calls[call];
-        let within_ns = signed(end_ns.min(op.start_ns).saturating_sub(start_ns));
+        let within_ns = signed(duration_ns(start_ns, end_ns.min(op.start_ns)));
         let others_ns = typical.launch_ns[op.kind as usize].max(0);
         let by_ns = within_ns - others_ns - held_up.get(&call).copied().unwrap_or(0);
         // A call that waits for room in a full queue is long before its operation.
-        let starts_soon = op.start_ns.saturating_sub(end_ns) < LONG_LAUNCH_NS.unsigned_abs();
+        let starts_soon = duration_ns(end_ns, op.start_ns) < LONG_LAUNCH_NS.unsigned_abs();
         if by_ns >= LONG_LAUNCH_NS && starts_soon {
             // Of a graph it is one call.
             let known = loading.entry(call).or_insert(by_ns);

@@ -7,6 +7,7 @@
 use crate::record::output::RecordSink;
 use gctrace_event::{Pause, Pressure, Record};
 use gctrace_probes::proc_status::{self, ThreadTimes};
+use gctrace_units::{after, beyond};
 use std::collections::{BTreeMap, HashMap};
 
 /// Time between two readings of a process, at least.
@@ -69,7 +70,7 @@ impl ProcessWaits {
         if self.first_ns == 0 {
             self.first_ns = now_ns;
         }
-        self.due_ns = now_ns.saturating_add(SHORTEST_NS.max((now_ns - self.first_ns) / PART));
+        self.due_ns = after(now_ns, SHORTEST_NS.max((now_ns - self.first_ns) / PART));
         let mut is_left = false;
         let mut sum = ThreadTimes::default();
         for (tid, (first, latest)) in &mut self.threads {
@@ -77,8 +78,8 @@ impl ProcessWaits {
                 is_left = true;
                 *latest = times;
             }
-            sum.cpu_ns += latest.cpu_ns.saturating_sub(first.cpu_ns);
-            sum.waited_ns += latest.waited_ns.saturating_sub(first.waited_ns);
+            sum.cpu_ns += beyond(latest.cpu_ns, first.cpu_ns);
+            sum.waited_ns += beyond(latest.waited_ns, first.waited_ns);
         }
         is_left.then_some(sum)
     }

@@ -38,6 +38,7 @@ use crate::record::trace::RecordingTrace;
 use anyhow::Context as _;
 use gctrace_event::{ProcessExit, ProcessOrigin, Record, TraceEnd, UnseenCollections};
 use gctrace_ring::{Absence, InjectOptions, OfferedRing, RingConsumer, RingListener, RingRole};
+use gctrace_units::{add_to, sum};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -395,7 +396,7 @@ impl Source for InProcessSource {
         // With probes, if what those cost is known too.
         losses.cost_ns = match (self.stats.describes_processes, losses.cost_ns) {
             (false, None) => None,
-            (_, probes_ns) => Some(probes_ns.unwrap_or(0).saturating_add(cost.total_ns())),
+            (_, probes_ns) => Some(sum(probes_ns.into_iter().chain([cost.total_ns()]))),
         };
         Ok(())
     }
@@ -488,7 +489,7 @@ impl InjectedStats {
             self.lost.entry(what.to_owned()).or_default(),
             self.lost_by_process.entry((pid, what)).or_default(),
         ] {
-            *lost = lost.saturating_add(count);
+            add_to(lost, count);
         }
     }
 
@@ -504,7 +505,7 @@ impl InjectedStats {
 impl CuptiOverhead {
     fn add(&mut self, ns: u64, queue_full: bool) {
         self.count += 1;
-        self.total_ns = self.total_ns.saturating_add(ns);
+        add_to(&mut self.total_ns, ns);
         self.queue_full += u64::from(queue_full);
     }
 

@@ -6,6 +6,7 @@
 use super::output::memory_interval_ns;
 use crate::clock;
 use gctrace_probes::malloc;
+use gctrace_units::{after, duration_ns, times};
 use std::collections::HashMap;
 
 /// Resident memory of a process from which on it is looked at, in bytes.
@@ -38,11 +39,11 @@ impl KeptMemory {
         if now_ns < *next_ns {
             return None;
         }
-        *next_ns = now_ns.saturating_add(memory_interval_ns(now_ns.saturating_sub(*first_ns)));
+        *next_ns = after(now_ns, memory_interval_ns(duration_ns(*first_ns, now_ns)));
         let start_ns = clock::thread_cpu_ns();
         let kept = malloc::kept_bytes(pid);
-        let took_ns = clock::thread_cpu_ns().saturating_sub(start_ns);
-        self.rests_until_ns = now_ns.saturating_add(took_ns.saturating_mul(PART));
+        let took_ns = duration_ns(start_ns, clock::thread_cpu_ns());
+        self.rests_until_ns = after(now_ns, times(took_ns, PART));
         kept
     }
 }

@@ -1,5 +1,6 @@
 //! Losses and cost of a recording, as its sources add them up while it runs.
 
+use gctrace_units::{add_to, beyond, sum};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Losses and probe hits so far.
@@ -21,7 +22,7 @@ pub struct RecordingLosses {
 /// The sum of losses by place; the largest number stands for more, which a program can claim, as it
 /// counts in its own memory.
 pub fn lost_events(lost: &BTreeMap<String, u64>) -> u64 {
-    lost.values().copied().fold(0, u64::saturating_add)
+    sum(lost.values())
 }
 
 /// With two sources: what each of them has of the collections of each process that the other lost.
@@ -50,7 +51,7 @@ impl CollectionLosses {
     /// The probes did record a collection of [`CollectionLosses::injected_alone`].
     pub(crate) fn came_late(&mut self, pid: u32) {
         if let Some(alone) = self.injected_alone.get_mut(&pid) {
-            *alone = alone.saturating_sub(1);
+            *alone = beyond(*alone, 1);
         }
     }
 
@@ -58,7 +59,7 @@ impl CollectionLosses {
     /// change.
     pub(crate) fn lost_in_process(&mut self, pid: u32, count: u64) {
         let lost = self.lost_in_process.entry(pid).or_default();
-        *lost = lost.saturating_add(count);
+        add_to(lost, count);
     }
 
     /// Number of collections that neither source recorded. `lost_by_probes`: the collections of each
@@ -71,14 +72,14 @@ impl CollectionLosses {
         waiting: &HashMap<u32, u64>,
     ) -> u64 {
         let known = |of: &HashMap<u32, u64>, pid| of.get(pid).copied().unwrap_or(0);
-        let alone = |pid| known(&self.injected_alone, pid).saturating_add(known(waiting, pid));
-        let probed = lost_by_probes.iter().map(|(pid, lost)| lost.saturating_sub(alone(pid)));
+        let alone = |pid| sum([known(&self.injected_alone, pid), known(waiting, pid)]);
+        let probed = lost_by_probes.iter().map(|(pid, lost)| beyond(*lost, alone(pid)));
         let unprobed = self
             .lost_in_process
             .iter()
             .filter(|(pid, _)| !self.probed.contains(pid) && !lost_by_probes.contains_key(pid))
             .map(|(_, lost)| *lost);
-        probed.chain(unprobed).fold(0, u64::saturating_add)
+        sum(probed.chain(unprobed))
     }
 }
 

@@ -140,7 +140,8 @@ impl PauseMerger {
     pub(crate) fn release(&mut self, read: ReadUntil) -> Vec<Pause> {
         let mut released = self.release_if(|pause, clocks| {
             let other_ns = if is_probed(pause) { read.injected_ns } else { read.probes_ns };
-            pause.end_ns.saturating_add(PATIENCE_NS) <= other_ns && !clocks.is_of_other(pause)
+            gctrace_units::duration_ns(pause.end_ns, other_ns) >= PATIENCE_NS
+                && !clocks.is_of_other(pause)
         });
         let waiting = self.waiting.values().flat_map(ThreadPauses::all);
         let mut ends: Vec<u64> = waiting.map(|pause| pause.end_ns).collect();

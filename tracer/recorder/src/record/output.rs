@@ -152,7 +152,7 @@ impl RecordOutput {
             Some(TraceOutput::File(_)) | None => self.omits(pause),
         };
         if is_short {
-            self.totals.omitted.add(OmittedPauses { count: 1, total_ns: duration_ns });
+            self.totals.omitted.add(OmittedPauses::of(1, duration_ns));
         } else {
             self.write(&Record::Pause(pause.clone()));
             self.totals.pauses += 1;

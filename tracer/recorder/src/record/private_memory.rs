@@ -4,6 +4,7 @@
 //! read at the ages of 0, 1, 2, 4, 8 seconds and so on, of the first processes.
 
 use gctrace_probes::process_memory;
+use gctrace_units::{after, duration_ns, times};
 
 /// Forked processes that are looked at.
 const MOST: usize = 16;
@@ -40,8 +41,8 @@ impl PrivateMemory {
     pub(crate) fn look(&mut self, pid: u32, now_ns: u64) -> Option<u64> {
         const SECOND: u64 = 1_000_000_000;
         let one = self.forked.iter_mut().find(|one| one.pid == pid && one.next_ns <= now_ns)?;
-        let age_ns = now_ns.saturating_sub(one.forked_ns).max(SECOND / 2);
-        one.next_ns = one.forked_ns.saturating_add(age_ns.saturating_mul(2));
+        let age_ns = duration_ns(one.forked_ns, now_ns).max(SECOND / 2);
+        one.next_ns = after(one.forked_ns, times(age_ns, 2));
         process_memory::private_bytes(pid)
     }
 }

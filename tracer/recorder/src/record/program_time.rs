@@ -4,6 +4,7 @@
 //! gctrace; what still runs, or was attached to, is read from its clock.
 
 use gctrace_probes::proc_status;
+use gctrace_units::{beyond, sum};
 use nix::time::ClockId;
 use nix::unistd::Pid;
 use std::collections::HashMap;
@@ -38,9 +39,9 @@ impl ProgramTime {
     ) -> Option<u64> {
         let mut used: HashMap<u32, u64> = self.attached.into_iter().collect();
         used.extend(running.into_iter().filter_map(|pid| Some((pid, used_ns(pid)?))));
-        let since = used.iter().map(|(pid, used_ns)| {
-            used_ns.saturating_sub(self.before.get(pid).copied().unwrap_or(0))
-        });
+        let since = used
+            .iter()
+            .map(|(pid, used_ns)| beyond(*used_ns, self.before.get(pid).copied().unwrap_or(0)));
         since.chain(ended_ns).reduce(u64::saturating_add)
     }
 }
@@ -50,7 +51,7 @@ fn used_ns(pid: u32) -> Option<u64> {
     let time = ClockId::pid_cpu_clock_id(Pid::from_raw(pid.cast_signed())).ok()?.now().ok()?;
     let seconds = u64::try_from(time.tv_sec()).ok()?;
     let own_ns = seconds * 1_000_000_000 + u64::try_from(time.tv_nsec()).ok()?;
-    Some(own_ns.saturating_add(proc_status::stat(pid).ok()?.waited_ns))
+    Some(sum([own_ns, proc_status::stat(pid).ok()?.waited_ns]))
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ use gctrace_event::{
     Note, Record, RecordedTotals, Segment, TraceCompression, TraceEnd, TraceFile, TraceHeader,
     WriteError,
 };
+use gctrace_units::{after, beyond, duration_ns, sum};
 use gpu::HeldGpuWork;
 use requests::{KeepRequests, LongEvent};
 use std::collections::{BTreeMap, VecDeque};
@@ -175,7 +176,7 @@ impl SegmentedTrace {
                 at_ns: mark.at_ns(),
                 what: format!("a step of {length} in process {}, usually {usual}", mark.pid),
             });
-            self.begin_gpu_part(mark.at_ns().saturating_add(gpu::AFTER_NS));
+            self.begin_gpu_part(after(mark.at_ns(), gpu::AFTER_NS));
         }
         if self.takes_gpu_work(record) || self.takes_thinned(record) {
             return;
@@ -200,7 +201,7 @@ impl SegmentedTrace {
         }
         self.put(record);
         if let Some(current) = &mut self.current {
-            current.written.add_text(kind, current.file.text().saturating_sub(text));
+            current.written.add_text(kind, current.file.text() - text);
         }
     }
 
@@ -222,7 +223,7 @@ impl SegmentedTrace {
         let now_ns = now.monotonic_ns;
         self.now = now;
         if let Some(current) = &mut self.current
-            && now_ns.saturating_sub(current.flushed_ns) >= FLUSH_NS
+            && duration_ns(current.flushed_ns, now_ns) >= FLUSH_NS
         {
             current.flushed_ns = now_ns;
             self.state_omitted();
@@ -231,7 +232,7 @@ impl SegmentedTrace {
         let Some(current) = &self.current else { return now_ns >= self.retry_ns };
         let is_full = self.largest().is_some_and(|largest| current.file.bytes() >= largest);
         is_full
-            || now_ns.saturating_sub(current.start_ns) >= self.longest_ns()
+            || duration_ns(current.start_ns, now_ns) >= self.longest_ns()
             || self.requests.is_due(self.oldest())
     }
 
@@ -348,12 +349,12 @@ impl SegmentedTrace {
         lost: &BTreeMap<String, u64>,
     ) {
         let lost = self.unwritten.with(lost);
-        self.totals.lost = lost.values().fold(0, |sum, count| sum.saturating_add(*count));
+        self.totals.lost = sum(lost.values());
         self.totals.not_kept = self.requests.not_kept();
         let before = std::mem::replace(&mut self.lost, lost);
         let newly = self.lost.iter().map(|(place, count)| {
             let earlier = before.get(place).copied().unwrap_or(0);
-            (place.clone(), count.saturating_sub(earlier))
+            (place.clone(), beyond(*count, earlier))
         });
         let newly: BTreeMap<String, u64> = newly.filter(|(_, count)| *count > 0).collect();
         let OpenSegment { number, file, start_ns, written, end, .. } = segment;
@@ -368,7 +369,7 @@ impl SegmentedTrace {
                 flushed
             }
         };
-        let took_ns = ended_ns.saturating_sub(start_ns);
+        let took_ns = duration_ns(start_ns, ended_ns);
         self.thinning.decide(&WrittenSegment { bytes, took_ns, text, ..written });
         self.closed.push_back(ClosedSegment { number, end_ns: ended_ns, bytes });
     }
@@ -395,7 +396,7 @@ impl SegmentedTrace {
                     self.failure = Some(failure);
                     let others = self.closed.len() + usize::from(self.unwritten.has_segment());
                     if !(is_full && others > 1 && self.delete_oldest()) {
-                        self.retry_ns = now.monotonic_ns.saturating_add(RETRY_NS);
+                        self.retry_ns = after(now.monotonic_ns, RETRY_NS);
                         return;
                     }
                 }
@@ -473,10 +474,9 @@ impl SegmentedTrace {
         let is_old = self
             .keep
             .time()
-            .is_some_and(|time| now_ns.saturating_sub(oldest.end_ns) > clock::nanoseconds(time));
-        let bytes: u64 = self.closed.iter().map(|segment| segment.bytes).sum();
-        let next = self.largest().unwrap_or(0);
-        is_old || self.keep.bytes().is_some_and(|most| bytes.saturating_add(next) > most)
+            .is_some_and(|time| duration_ns(oldest.end_ns, now_ns) > clock::nanoseconds(time));
+        let bytes = self.closed.iter().map(|segment| segment.bytes).chain(self.largest());
+        is_old || self.keep.bytes().is_some_and(|most| sum(bytes) > most)
     }
 
     fn largest(&self) -> Option<u64> {

@@ -95,7 +95,7 @@ fn words(why: EndReason) -> &'static str {
 }
 
 fn summary(totals: OutputTotals, sources: Option<merge::SourceTotals>, end: &TraceEnd) -> String {
-    let omitted = match totals.omitted.count {
+    let omitted = match totals.omitted.count.0 {
         0 => String::new(),
         count => format!(", {count} shorter ones counted"),
     };
@@ -103,7 +103,7 @@ fn summary(totals: OutputTotals, sources: Option<merge::SourceTotals>, end: &Tra
     let lost = missing(&end.lost, &examined);
     let unseen = end.unseen.map(UnseenReport::from).and_then(unseen_words);
     let lost = unseen.map_or(lost.clone(), |unseen| format!("{unseen}; {lost}"));
-    if totals.pauses == 0 && totals.omitted.count == 0 {
+    if totals.pauses == 0 && totals.omitted.count.0 == 0 {
         let why = why_none(&examined);
         // A library that is in no program has no events to lose.
         let says_all = (examined.python, examined.other) == (0, None)

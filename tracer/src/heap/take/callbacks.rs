@@ -237,7 +237,7 @@ impl<'config> HeapCallbacks<'config> {
             waiting.leave();
             waiting.check_user()?;
             let graph = heap.take()?;
-            let late = units::duration(graph.header.at_ns.saturating_sub(start_ns));
+            let late = units::duration(gctrace_units::duration_ns(start_ns, graph.header.at_ns));
             let note = format!(
                 "taken {late} after the end of full collection {count}: reading the heap takes longer \
                  than the program waits"

@@ -85,7 +85,8 @@ impl HeapWatch for PollingWatch<'_> {
         };
         if count >= self.at_full {
             let graph = heap.take()?;
-            let late = units::duration(graph.header.at_ns.saturating_sub(self.polled_ns));
+            let late =
+                units::duration(gctrace_units::duration_ns(self.polled_ns, graph.header.at_ns));
             let note = format!("taken after full collection {count}, at most {late} after its end");
             return Ok(Some((graph, vec![note])));
         }

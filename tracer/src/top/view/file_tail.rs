@@ -60,7 +60,7 @@ impl FileTail {
             return Ok(false);
         }
         // A shorter file is read as a whole.
-        let from = about.len().saturating_sub(KEPT);
+        let from = gctrace_units::beyond(about.len(), KEPT);
         let bytes = read_from(file, from).map_err(|error| error.to_string())?;
         self.lines = lines(&bytes, from > 0);
         self.seen = Some(now);

@@ -147,10 +147,11 @@ fn row_line(table: &Table, row: &[String], widths: &[usize], style: Style) -> St
         if place > 0 {
             line.push_str(&" ".repeat(GAP));
         }
-        let padding = " ".repeat(width.saturating_sub(cell.chars().count()));
-        let (first, second) = if column.is_left { (cell, &padding) } else { (&padding, cell) };
-        line.push_str(first);
-        line.push_str(second);
+        if column.is_left {
+            line += &format!("{cell:<width$}");
+        } else {
+            line += &format!("{cell:>width$}");
+        }
     }
     cut(line.trim_end(), style.width())
 }

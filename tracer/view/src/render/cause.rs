@@ -5,6 +5,7 @@ use crate::document::{Block, Section, Table, line, paragraph};
 use crate::text::OrDash as _;
 use crate::units::{count, counted, duration, percent};
 use gctrace_analysis::report::{CauseReport, DeviceCost, NotReplayed, Report};
+use gctrace_units::beyond;
 
 /// Maximum number of processes described; the others are in the JSON.
 const PROCESSES_SHOWN: usize = 4;
@@ -92,8 +93,7 @@ fn verdict(cause: &CauseReport) -> String {
         0 | 1 => "GPU idle time".to_owned(),
         several => format!("idle time, summed over {several} GPUs"),
     };
-    let hidden_ns = cause.pauses.time_ns.saturating_sub(cause.cost_ns);
-    let hidden = match hidden_ns {
+    let hidden = match beyond(cause.pauses.time_ns, cause.cost_ns) {
         0 => String::new(),
         some => format!("; {} of that was hidden", duration(some)),
     };
@@ -134,7 +134,7 @@ fn unexplained(cause: &CauseReport) -> Option<String> {
 
 fn table(cause: &CauseReport, started_ns: u64) -> Block {
     Table::of(cause.longest.iter().take(PAUSES_SHOWN))
-        .right("after start", |pause| after_start(pause.start_ns.saturating_sub(started_ns)))
+        .right("after start", |pause| after_start(started_ns, pause.start_ns))
         .right("gen", |pause| pause.generation.map(|generation| generation.to_string()).or_dash())
         .right("length", |pause| duration(pause.length_ns))
         .right("exposed", |pause| duration(pause.parts.exposed_ns))
@@ -145,8 +145,8 @@ fn table(cause: &CauseReport, started_ns: u64) -> Block {
 }
 
 fn legend(cause: &CauseReport) -> String {
-    let others = cause.pauses.count.saturating_sub(cause.longest.len().min(PAUSES_SHOWN) as u64);
-    let others = match others {
+    let listed = cause.longest.iter().take(PAUSES_SHOWN).count() as u64;
+    let others = match beyond(cause.pauses.count, listed) {
         0 => String::new(),
         some => format!(" {} not listed.", counted(some, "pause")),
     };

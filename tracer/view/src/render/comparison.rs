@@ -72,7 +72,7 @@ pub(super) fn changes(comparison: &Comparison, width: usize) -> Vec<Block> {
     if blocks.is_empty() {
         blocks.push(paragraph("Nothing that is recorded."));
     }
-    let more = comparison.changed.len().saturating_sub(CHANGES_SHOWN);
+    let more = comparison.changed.iter().skip(CHANGES_SHOWN).count();
     if more > 0 {
         blocks.push(paragraph(format!("{more} more (--format json)")));
     }

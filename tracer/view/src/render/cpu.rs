@@ -6,6 +6,7 @@ use gctrace_analysis::report::{CpuReport, MainThreadReport, MeanwhileReport, Off
 use gctrace_analysis::words::samples::{
     ShortPlaces, busy_share, cpu_time, file_name, line, waiting, waiting_meanwhile,
 };
+use gctrace_units::{Ns, times};
 
 /// Maximum number of processes listed; the others are in the JSON.
 const PROCESSES_SHOWN: usize = 4;
@@ -87,18 +88,18 @@ pub(crate) fn off_cpu(report: &Report) -> Section {
 
 fn main_sentence(cpu: &CpuReport, main: &MainThreadReport, is_one_of_several: bool) -> String {
     let of = if is_one_of_several { format!(" of process {}", cpu.pid) } else { String::new() };
-    let running_ns = main.samples.saturating_mul(1_000_000_000) / cpu.hertz.max(1);
-    let off_ns = main.off_cpu_ns.saturating_add(main.off_cpu_in_pauses_ns);
-    let rest_ns = main.interval_ns.saturating_sub(running_ns).saturating_sub(off_ns);
+    let running = Ns(times(main.samples, 1_000_000_000) / cpu.hertz.max(1));
+    let off = Ns(main.off_cpu_ns) + Ns(main.off_cpu_in_pauses_ns);
+    let rest = Ns(main.interval_ns) - running - off;
     format!(
         "The main thread{of}, {}{}: {} on a CPU (by samples), {} off it for a millisecond or longer, \
          {} of that in collections; the rest, {}, for less at a time.",
         duration(main.interval_ns),
         if main.training { " of training" } else { "" },
-        duration(running_ns),
-        duration(off_ns),
+        duration(running.0),
+        duration(off.0),
         duration(main.off_cpu_in_pauses_ns),
-        duration(rest_ns),
+        duration(rest.0),
     )
 }
 
@@ -128,7 +129,7 @@ fn meanwhile_table(what: &str, meanwhile: &MeanwhileReport, places: ShortPlaces<
     rows.retain(|(_, ns)| *ns > 0);
     rows.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
     rows.truncate(SHOWN);
-    let whole_ns = meanwhile.waited_ns.saturating_mul(meanwhile.others).max(1);
+    let whole_ns = times(meanwhile.waited_ns, meanwhile.others).max(1);
     Table::of(&rows)
         .right("time", |(_, ns)| duration(*ns))
         .right("share", |(_, ns)| percent(*ns as f64 / whole_ns as f64))

@@ -52,7 +52,7 @@ fn worst_row(pause: &WorstPause, with_trace: bool, alone: bool) -> [String; 8] {
         place += " (cut)";
     }
     [
-        after_start(pause.after_start_ns),
+        after_start(0, pause.after_start_ns),
         pause.unix_ns.map(time_of_day).or_dash(),
         duration(pause.duration_ns),
         pause.generation.map(|generation| generation.to_string()).or_dash(),
@@ -78,7 +78,8 @@ fn file_and_line(location: &Location) -> String {
 
 /// Seconds with milliseconds, precise enough to find the pause in a trace viewer.
 /// A time on the clock of all tables: seconds after the start of the trace.
-pub(super) fn after_start(ns: u64) -> String {
+pub(super) fn after_start(started_ns: u64, at_ns: u64) -> String {
+    let ns = gctrace_units::duration_ns(started_ns, at_ns);
     format!("{}.{:03} s", ns / 1_000_000_000, ns / 1_000_000 % 1000)
 }
 
@@ -149,7 +150,7 @@ fn growth_lines(process: &ProcessReport, growth: &GrowthReport) -> [Block; 2] {
         [0.0, 0.25, 0.5, 0.75, 1.0].map(|ratio| growth.at(ratio)).to_vec();
     points.dedup();
     let table = Table::of(&points)
-        .right("after start", |point| after_start(point.after_start_ns))
+        .right("after start", |point| after_start(0, point.after_start_ns))
         .right("objects", |point| count(point.objects))
         .right("pause", |point| duration(point.duration_ns));
     [table.into(), paragraph(growth_sentence(process, growth))]

@@ -38,21 +38,21 @@ pub fn first_screen(report: &Report, traces: &[String], style: Style) -> Vec<Sec
     let (change, shown) = if of_run { advice(report, style) } else { (Vec::new(), 0) };
     let mut rest = vec![plain(trust(report))];
     rest.extend(next(report, traces, shown));
-    let mut room = LINES.saturating_sub(length(&head) + 1 + length(&rest));
-    room = room.saturating_sub(if change.is_empty() { 0 } else { length(&change) + 2 });
+    let mut used = length(&head) + 1 + length(&rest);
+    used += if change.is_empty() { 0 } else { length(&change) + 2 };
     let context = context(report, of_run, style.width());
     // At least the first line: the verdict is nothing without a place. What comes first of the rest is worth more than
     // the last one.
     let first = context.first().map_or(0, |blocks| length(blocks) + 1);
     let least = PLACES_SHOWN - 1;
-    let shown_places = room.saturating_sub(2 + first).clamp(least, PLACES_SHOWN);
-    let places = super::lines::costliest(report, shown_places.min(room.saturating_sub(2)).max(1));
-    let places = Vec::from_iter(places);
-    room = room.saturating_sub(if places.is_empty() { 0 } else { length(&places) + 2 });
+    let room = LINES.saturating_sub(used + 2);
+    let shown_places = room.saturating_sub(first).clamp(least, PLACES_SHOWN);
+    let places = Vec::from_iter(super::lines::costliest(report, shown_places.min(room).max(1)));
+    used += if places.is_empty() { 0 } else { length(&places) + 2 };
     let mut about = Vec::new();
     for blocks in context {
         // The first has a blank line before it.
-        if length(&about) + length(&blocks) < room {
+        if used + length(&about) + length(&blocks) < LINES {
             about.extend(blocks);
         }
     }
@@ -186,7 +186,7 @@ fn marks(mark: TrainingMark) -> &'static str {
 fn sparkline(phase: &PhaseReport) -> String {
     let top = phase.over_time_ns.iter().copied().max().unwrap_or(0).max(1);
     let bar = |ns: &u64| {
-        let height = usize::try_from(ns.saturating_mul(8).div_ceil(top)).unwrap_or(8);
+        let height = usize::try_from(gctrace_units::times(*ns, 8).div_ceil(top)).unwrap_or(8);
         BARS.get(height).copied().unwrap_or('█')
     };
     phase.over_time_ns.iter().map(bar).collect()

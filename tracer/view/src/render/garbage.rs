@@ -124,7 +124,7 @@ fn kinds(garbage: &GarbageReport) -> Vec<Block> {
         });
     let mut table = table.table();
     let more = garbage.kinds.iter().skip(KINDS_SHOWN).map(|kind| kind.objects);
-    let other = more.sum::<u64>().saturating_add(garbage.other_objects);
+    let other = gctrace_units::sum(more.chain([garbage.other_objects]));
     if other > 0 {
         table.row([
             short_count(other),
@@ -188,7 +188,7 @@ fn cycles(garbage: &GarbageReport) -> Vec<Block> {
         let sentence = format!("{}: {}", cycles::shape(cycle.shape), cycles::path(&cycle.edges));
         blocks.push(hanging(sentence, start, "      "));
     }
-    let more = list.len().saturating_sub(CYCLES_SHOWN);
+    let more = list.iter().skip(CYCLES_SHOWN).count();
     if more > 0 {
         blocks.push(paragraph(format!(
             "and {} (--format json lists them)",

@@ -64,7 +64,7 @@ fn processes(bounds: &BoundsReport) -> Vec<Block> {
         .right("at least", |process| duration(process.at_least_ns))
         .right("at most", |process| duration(process.at_most_ns));
     let mut blocks = vec![table.into()];
-    let more = bounds.processes.len().saturating_sub(PROCESSES_SHOWN);
+    let more = bounds.processes.iter().skip(PROCESSES_SHOWN).count();
     if more > 0 {
         blocks.push(paragraph(format!(
             "and {} (--format json lists more)",

@@ -98,7 +98,7 @@ fn throttling(name: &str, gpu: &GpuReport) -> Option<String> {
 fn memory(name: &str, gpu: &GpuReport) -> Option<String> {
     let mut processes: Vec<String> =
         gpu.processes.iter().take(PROCESSES_SHOWN).map(process).collect();
-    let more = gpu.processes.len().saturating_sub(PROCESSES_SHOWN);
+    let more = gpu.processes.iter().skip(PROCESSES_SHOWN).count();
     if more > 0 {
         processes.push(format!("{more} more"));
     }
@@ -121,7 +121,7 @@ fn process(process: &GpuProcessReport) -> String {
 }
 
 fn legend(report: &Report) -> String {
-    let more = match report.gpus.len().saturating_sub(GPUS_SHOWN) {
+    let more = match report.gpus.iter().skip(GPUS_SHOWN).count() {
         0 => String::new(),
         more => format!("{more} more GPUs (--format json lists more). "),
     };

@@ -335,7 +335,7 @@ fn one_gap(number: usize, gap: &IdleGap, started_ns: u64) -> [Block; 3] {
     let sentence = format!(
         "{number}. {} idle, {} after start: {}.",
         duration(gap.duration_ns),
-        after_start(gap.start_ns.saturating_sub(started_ns)),
+        after_start(started_ns, gap.start_ns),
         parts.join(", "),
     );
     const BELOW: &str = "     ";

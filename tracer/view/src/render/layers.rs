@@ -54,7 +54,7 @@ fn of_process(layers: &LayersReport) -> Vec<Block> {
         over_time(layers),
     ))];
     blocks.push(table(&layers.layers, &total, SHOWN));
-    let more = layers.layers.len().saturating_sub(SHOWN);
+    let more = layers.layers.iter().skip(SHOWN).count();
     if more > 0 {
         blocks.push(paragraph(format!(
             "{} more: gctrace export --by layer.",
@@ -80,7 +80,7 @@ fn of_process(layers: &LayersReport) -> Vec<Block> {
             bytes(device.peak_allocated),
             bytes(device.reserved),
             bytes(device.peak_reserved),
-            bytes(device.reserved.saturating_sub(device.allocated)),
+            bytes(gctrace_units::beyond(device.reserved, device.allocated)),
             bytes(device.split),
         )));
     }

@@ -10,6 +10,7 @@ use gctrace_analysis::report::{
     LineReport, LinesReport, Location, PauseTotal, ProcessReport, Report, StackReport,
 };
 use gctrace_event::Frame;
+use gctrace_units::{beyond, sum};
 
 /// Maximum number of lines listed; the others are in the JSON.
 const LINES_SHOWN: usize = 10;
@@ -161,10 +162,9 @@ pub(super) fn shown(lines: &LinesReport) -> impl Iterator<Item = &LineReport> {
 
 /// The number and total time of the lines that are not in the table.
 fn others(lines: &LinesReport) -> Option<Block> {
-    let in_table = shown(lines).map(|line| line.pauses);
-    let time_ns =
-        in_table.fold(lines.with_stack.time_ns, |rest, pauses| rest.saturating_sub(pauses.time_ns));
-    let more = lines.own_total.saturating_sub(shown(lines).count() as u64);
+    let in_table_ns = sum(shown(lines).map(|line| line.pauses.time_ns));
+    let time_ns = beyond(lines.with_stack.time_ns, in_table_ns);
+    let more = beyond(lines.own_total, shown(lines).count() as u64);
     (more > 0).then(|| {
         paragraph(format!(
             "and {}, {} in total (--format json lists more)",
@@ -210,7 +210,7 @@ pub(super) fn by_process(processes: &[ProcessReport], names: &FileNames<'_>) -> 
             format!("{} {}", percent(line.time_ratio), names.line(line))
         });
     let mut blocks = vec![Block::Gap, table.into()];
-    let more = with.len().saturating_sub(PROCESSES_SHOWN) as u64;
+    let more = with.iter().skip(PROCESSES_SHOWN).count() as u64;
     if more > 0 {
         blocks.push(paragraph(format!("and {}", counted(more, "other process"))));
     }
@@ -276,7 +276,7 @@ fn stack_lines(stack: &StackReport, names: &FileNames<'_>) -> Vec<Block> {
         frames = frames.get(..frames.len() - 1).unwrap_or_default();
     }
     let shown = frames.iter().take(FRAMES_SHOWN).map(|frame| names.place(frame));
-    let more = frames.len().saturating_sub(FRAMES_SHOWN) as u64;
+    let more = frames.iter().skip(FRAMES_SHOWN).count() as u64;
     let rest = match (more, outer) {
         (0, false) => None,
         (0, true) => Some(Frame::OUTER.to_owned()),

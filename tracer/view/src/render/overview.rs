@@ -173,7 +173,7 @@ fn pauses_row(name: &str, time_ratio: f64, pauses: &PausesReport) -> [String; 8]
 
 pub(crate) fn processes(report: &Report) -> Section {
     let mut blocks = process_table(report);
-    let more = report.processes.len().saturating_sub(PROCESSES_SHOWN);
+    let more = report.processes.iter().skip(PROCESSES_SHOWN).count();
     if more > 0 {
         let rest = report.processes.iter().skip(PROCESSES_SHOWN);
         let stopped = rest.map(|process| process.stopped_ns).sum();
@@ -313,7 +313,7 @@ pub(super) fn remarks(trace: &TraceReport) -> Vec<String> {
     }
     let mut some = |remarks: &[String], more: u64| {
         list.extend(remarks.iter().take(REMARKS_SHOWN).cloned());
-        let more = more + remarks.len().saturating_sub(REMARKS_SHOWN) as u64;
+        let more = more + remarks.iter().skip(REMARKS_SHOWN).count() as u64;
         if more > 0 {
             list.push(format!("and {} of this kind", counted(more, "more remark")));
         }

@@ -8,6 +8,7 @@ use gctrace_analysis::report::{
     CollectiveWaits, CollectivesReport, CommunicatorKind, CommunicatorReport, PauseSource,
     RankFigure, RankPauses, RankReport, RankSpread, RankedJob, RanksReport, Report,
 };
+use gctrace_units::beyond;
 
 /// Maximum number of ranks listed; the others are in the JSON.
 const RANKS_SHOWN: usize = 16;
@@ -135,7 +136,7 @@ fn warnings(job: &RankedJob) -> Vec<String> {
     }
     let numbers = job.ranks.iter().map(|rank| rank.rank);
     let highest = numbers.max().map_or(0, |highest| u64::from(highest) + 1);
-    let missing = highest.saturating_sub(job.ranks.len() as u64);
+    let missing = beyond(highest, job.ranks.len() as u64);
     if missing > 0 {
         warnings.push(format!(
             "{} below the highest {} not in any trace: waiting for {} counts as transfer.",
@@ -151,7 +152,7 @@ fn warnings(job: &RankedJob) -> Vec<String> {
 fn listed(names: &[String]) -> String {
     let shown = names.iter().take(MATRIX_RANKS).cloned();
     let shown = shown.collect::<Vec<String>>().join(", ");
-    match names.len().saturating_sub(MATRIX_RANKS) {
+    match names.iter().skip(MATRIX_RANKS).count() {
         0 => shown,
         more => format!("{shown} and {more} more"),
     }
@@ -198,7 +199,7 @@ fn outliers(spread: &RankSpread) -> String {
     });
     let all = spread.outliers.len() as u64 + spread.outliers_left_out;
     let shown: Vec<String> = outliers.take(OUTLIERS_SHOWN).collect();
-    match all.saturating_sub(shown.len() as u64) {
+    match beyond(all, shown.len() as u64) {
         0 if shown.is_empty() => "-".to_owned(),
         0 => shown.join(", "),
         more => format!("{} and {more} more", shown.join(", ")),
@@ -233,7 +234,7 @@ fn useful(rank: &RankReport) -> String {
 }
 
 fn legend(job: &RankedJob) -> String {
-    let more = match job.ranks.len().saturating_sub(RANKS_SHOWN) {
+    let more = match job.ranks.iter().skip(RANKS_SHOWN).count() {
         0 => String::new(),
         more => format!("{more} more ranks (--format json lists more). "),
     };
@@ -300,7 +301,7 @@ fn costs(pauses: &RankPauses) -> Vec<Block> {
             lengths.or_dash()
         });
     let mut blocks = vec![table.into()];
-    let more = pauses.sources.len().saturating_sub(SOURCES_SHOWN);
+    let more = pauses.sources.iter().skip(SOURCES_SHOWN).count();
     if more > 0 {
         blocks.push(paragraph(format!("{more} more rows are in the JSON.")));
     }
@@ -366,7 +367,7 @@ fn communicators(job: &RankedJob) -> Vec<Block> {
             }
         }
     }
-    let more = job.communicators.len().saturating_sub(KINDS_SHOWN);
+    let more = job.communicators.iter().skip(KINDS_SHOWN).count();
     let more = match more {
         0 => String::new(),
         more => format!("{more} more kinds of communicators are in the JSON. "),
@@ -424,8 +425,7 @@ fn unrelated(ranks: &RanksReport) -> Option<String> {
         .take(RANKS_SHOWN)
         .map(|one| format!("rank {} (trace {})", one.rank, one.trace + 1))
         .collect();
-    let more = ranks.unrelated.len().saturating_sub(alone.len());
-    let more = match more {
+    let more = match ranks.unrelated.iter().skip(RANKS_SHOWN).count() {
         0 => String::new(),
         more => format!(" and {more} more"),
     };

@@ -50,7 +50,7 @@ fn table(steps: &StepsReport) -> Vec<Block> {
         .right("of time", |steps| steps.gc_ratio.map_or_else(|| "?".to_owned(), percent))
         .right_if(idle, "GPU idle", |steps| time(steps.gpu_idle_ns));
     let mut blocks = vec![table.into()];
-    let more = steps.processes.len().saturating_sub(PROCESSES_SHOWN) as u64;
+    let more = steps.processes.iter().skip(PROCESSES_SHOWN).count() as u64;
     let more = more + steps.processes_left_out;
     if more > 0 {
         blocks.push(paragraph(format!(

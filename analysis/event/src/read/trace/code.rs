@@ -148,7 +148,7 @@ pub(super) fn overhead(event: &ChromeEvent<'_>) -> Result<Record, DecodeError> {
         kind: HostCodeKind::Overhead,
         name: name.ok_or(DecodeError::Other)?.into_owned(),
         start_ns,
-        end_ns: start_ns.saturating_add(length_ns),
+        end_ns: gctrace_units::after(start_ns, length_ns),
     }))
 }
 

@@ -5,6 +5,7 @@
 use super::{ChromeEvent, DecodeError, FrameNumbers, JsonValue, Problem, id, time};
 use crate::record::Declared as _;
 use crate::{Counter, Counters, EventSource, GcReason, Pause, ProcessCounters};
+use gctrace_units::after;
 
 pub(super) fn is_collection(event: &ChromeEvent<'_>) -> bool {
     event.category.raw_text() == Some(b"gc") || event.name.raw_text() == Some(b"Python GC")
@@ -25,7 +26,7 @@ pub(super) fn pause(
         pid: id(event.pid).ok_or("a collection's \"pid\" is missing or not a process id")?,
         tid: id(event.tid).ok_or("a collection's \"tid\" is missing or not a thread id")?,
         start_ns,
-        end_ns: start_ns.saturating_add(length_ns),
+        end_ns: after(start_ns, length_ns),
         ..Pause::default()
     };
     let mut source = InjectedMembers::default();
@@ -62,7 +63,7 @@ impl InjectedMembers<'_> {
             Some(b"injected") => EventSource::Injected,
             Some(b"both") => match (time(self.ts), self.dur.us_as_ns()) {
                 (Ok(start_ns), Some(length_ns)) => {
-                    EventSource::Both { start_ns, end_ns: start_ns.saturating_add(length_ns) }
+                    EventSource::Both { start_ns, end_ns: after(start_ns, length_ns) }
                 }
                 _ => {
                     report("\"injected_ts\" or \"injected_dur\" is not a time");

@@ -52,7 +52,7 @@ pub(super) fn extent(event: &ChromeEvent<'_>) -> Result<(u64, u64), Problem> {
         .dur
         .us_as_ns()
         .ok_or("\"dur\" is negative, out of range or not a number of microseconds")?;
-    Ok((start_ns, start_ns.saturating_add(length_ns)))
+    Ok((start_ns, gctrace_units::after(start_ns, length_ns)))
 }
 
 fn call(event: &ChromeEvent<'_>, layer: CudaLayer) -> Result<CudaCall, Problem> {

@@ -114,8 +114,8 @@ prop_compose! {
     ) -> Record {
         Record::OmittedGpuWork(OmittedGpuWork {
             pid, since_ns, until_ns: since_ns + length_ns,
-            operations: OmittedPauses { count: operations.0, total_ns: operations.1 },
-            calls: OmittedPauses { count: calls.0, total_ns: calls.1 },
+            operations: OmittedPauses::of(operations.0, operations.1),
+            calls: OmittedPauses::of(calls.0, calls.1),
         })
     }
 }

@@ -11,6 +11,7 @@ use gctrace_event::{
     ProcessOrigin, Record, RecordedTotals, RecordingMode, Segment, ThreadName, TraceEnd,
     TraceHeader, UnseenCollections,
 };
+use gctrace_units::{Count, Ns};
 use proptest::collection::{btree_map, vec};
 use proptest::option::of;
 use proptest::prelude::*;
@@ -200,11 +201,11 @@ prop_compose! {
             ended_ns, why, exit_code, lost, unseen,
             processes: processes
                 .map(|(python, other, unexamined)| ExaminedProcesses { python, other, unexamined }),
-            omitted: OmittedPauses { count: omitted.0, total_ns: omitted.1 },
-            omitted_waits: OmittedPauses { count: waits.0, total_ns: waits.1 },
+            omitted: OmittedPauses::of(omitted.0, omitted.1),
+            omitted_waits: OmittedPauses::of(waits.0, waits.1),
             omitted_others: others
                 .into_iter()
-                .map(|(name, (count, total_ns))| (name, OmittedPauses { count, total_ns }))
+                .map(|(name, (count, total_ns))| (name, OmittedPauses::of(count, total_ns)))
                 .collect(),
             probes: probes
                 .into_iter()
@@ -257,11 +258,17 @@ prop_compose! {
         generations in btree_map(any::<u8>(), any::<(u64, u64, u64)>(), 0..4),
     ) -> Segment {
         let generations = generations.into_iter().map(|(generation, (count, total_ns, collected))| {
-            GenerationTotal { generation, count, total_ns, collected, ..GenerationTotal::default() }
+            GenerationTotal {
+                generation,
+                count: Count(count),
+                total_ns: Ns(total_ns),
+                collected: Count(collected),
+                ..GenerationTotal::default()
+            }
         });
         let generations = generations.collect();
-        let omitted = OmittedPauses { count, total_ns };
-        let (waits, omitted_waits) = (omitted, OmittedPauses { count: total_ns, total_ns: count });
+        let omitted = OmittedPauses::of(count, total_ns);
+        let (waits, omitted_waits) = (omitted, OmittedPauses::of(total_ns, count));
         let (operations, calls) = (waits, omitted_waits);
         let before = RecordedTotals {
             generations, omitted, waits, omitted_waits, operations, calls, lost,

@@ -4,8 +4,8 @@
 use super::IdleLabel;
 use super::stepwise::StepIdle;
 use crate::report::{CodePlace, IdleCause, IdleLedger};
-use crate::time::add_to;
 use crate::time::intervals::Intervals;
+use crate::time::{add_to, duration_ns};
 use std::collections::{BTreeMap, HashMap};
 
 /// Intervals of one device that other ranks give a meaning. All are on its timeline's clock, in ns.
@@ -124,7 +124,7 @@ impl GapsAmong {
         let first = gaps.partition_point(|(_, end)| *end <= from);
         let inside = (first..gaps.len()).zip(&gaps[first..]);
         for (at, (start, end)) in inside.take_while(|(_, (start, _))| *start < to) {
-            let by_ns = (*end).min(to).saturating_sub((*start).max(from));
+            let by_ns = duration_ns((*start).max(from), (*end).min(to));
             add_to(&mut idle_ns, by_ns);
             let gap = self
                 .gaps

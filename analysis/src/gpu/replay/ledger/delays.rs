@@ -9,7 +9,7 @@ use crate::gpu::replay::pauses::AppliedChange;
 use crate::gpu::timeline::{Call, CallIndex, NameIndex, Op, OpIndex, ThreadIndex, Timeline};
 use crate::report::IdleCause;
 use crate::spans::index::Index;
-use crate::time::{later, signed};
+use crate::time::{duration_ns, later, signed};
 use gctrace_event::GpuOpKind;
 use std::collections::HashMap;
 
@@ -216,7 +216,7 @@ impl DelayCauses<'_> {
             let kinds = (copy.kind.idle_cause(), wait.kind.idle_cause());
             let is_pair = copy.timed
                 && kinds == (IdleCause::Copy, IdleCause::Synchronization)
-                && wait.start_ns.saturating_sub(copy.end_ns) <= SAME_FUNCTION_NS;
+                && duration_ns(copy.end_ns, wait.start_ns) <= SAME_FUNCTION_NS;
             if !is_pair {
                 return None;
             }

@@ -7,7 +7,7 @@ use crate::gpu::replay::network::NetworkRun;
 use crate::gpu::timeline::{OpIndex, Timeline};
 use crate::report::IdleLedger;
 use crate::time::intervals::{Intervals, length};
-use crate::time::{difference, later};
+use crate::time::{beyond, difference, later};
 use gctrace_event::GpuOpKind;
 
 /// The operations of a device in order, and its gaps.
@@ -47,7 +47,7 @@ impl DeviceGaps {
     pub(super) fn spans(&self, timeline: &Timeline) -> Vec<(u64, u64)> {
         let spans = self.gaps.iter().map(|(place, length_ns)| {
             let end_ns = timeline.ops[self.ops[*place]].start_ns;
-            (end_ns.saturating_sub(*length_ns), end_ns)
+            (beyond(end_ns, *length_ns), end_ns)
         });
         spans.collect()
     }

@@ -43,7 +43,7 @@ pub(super) fn sampled(timeline: &Timeline, gaps: &[(u64, u64)], time_ns: u64) ->
         taken.into_iter().map(|(thread, spans)| (thread, spans.into_iter().collect())).collect();
     let mut by_name: BTreeMap<NameIndex, u64> = BTreeMap::new();
     for samples in &timeline.samples {
-        let within = |of: &Intervals, at: u64| of.length_within(at, at.saturating_add(1)) > 0;
+        let within = |of: &Intervals, at: u64| of.length_within(at, crate::time::after(at, 1)) > 0;
         let is_host = |at: &u64| {
             within(&gaps, *at) && taken.get(&samples.thread).is_none_or(|of| !within(of, *at))
         };

@@ -4,7 +4,7 @@ use super::split;
 use crate::gpu::steps::busiest_thread;
 use crate::gpu::timeline::Timeline;
 use crate::report::IdleCause;
-use crate::time::add_to;
+use crate::time::{add_to, duration_ns};
 use std::collections::BTreeMap;
 
 /// Idle time in ns by cause of each step of the thread with the most steps, in their order.
@@ -68,7 +68,7 @@ impl GapsInSteps {
                 if from_ns >= end_ns {
                     break;
                 }
-                let within_ns = until_ns.min(end_ns).saturating_sub(from_ns.max(start_ns));
+                let within_ns = duration_ns(from_ns.max(start_ns), until_ns.min(end_ns));
                 for (cause, part_ns) in parts.keys().zip(split(within_ns, &weights)) {
                     add_to(self.idle[at].entry(*cause).or_default(), part_ns);
                 }

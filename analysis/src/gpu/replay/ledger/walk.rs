@@ -128,7 +128,7 @@ impl DelayCauses<'_> {
                 let kind = self.timeline.ops[op].kind;
                 let mut one = |cause, label| each(WaitPart { cause, label, from_ns, to_ns });
                 let usual_ns = self.layout.launch_ns[kind as usize].max(0);
-                if to_ns - from_ns <= usual_ns.saturating_add(BLOCKED_NS) {
+                if to_ns - from_ns <= later(usual_ns, BLOCKED_NS) {
                     return one(IdleCause::LaunchLatency, label);
                 }
                 let ready_ns = from_ns + usual_ns;

@@ -3,6 +3,7 @@
 use crate::clock;
 use gctrace_event::Allocations;
 use gctrace_ring::{RingConsumer, largest_of_class};
+use gctrace_units::{beyond, sum};
 use std::time::{Duration, Instant};
 
 const WRITE_EVERY: Duration = Duration::from_secs(1);
@@ -34,10 +35,8 @@ impl CountedAllocations {
         if let (Some((_, latest)), Some(now)) = (&mut self.cpu_ns, cpu_ns(self.pid)) {
             *latest = now;
         }
-        let cpu_ns = self.cpu_ns.map_or(0, |(before, now)| now.saturating_sub(before));
-        let sum = |of: fn(&gctrace_ring::AllocationTotals) -> u64| {
-            classes.iter().map(of).fold(0, u64::saturating_add)
-        };
+        let cpu_ns = self.cpu_ns.map_or(0, |(before, now)| beyond(now, before));
+        let sum = |of: fn(&gctrace_ring::AllocationTotals) -> u64| sum(classes.iter().map(of));
         let hits = sum(|class| class.count);
         let counts = classes.iter().enumerate();
         Some(Allocations {

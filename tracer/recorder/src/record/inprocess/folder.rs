@@ -271,7 +271,7 @@ const ROOM: u64 = 1 << 16;
 /// Whether ordinary users may write this much. Memory without a limit (`tmpfs` of size 0) has no
 /// blocks at all.
 fn has_room(space: &Statvfs) -> bool {
-    let free = space.blocks_available().saturating_mul(space.fragment_size());
+    let free = gctrace_units::times(space.blocks_available(), space.fragment_size());
     space.blocks() == 0 || free >= ROOM
 }
 

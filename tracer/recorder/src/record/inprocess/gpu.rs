@@ -63,7 +63,7 @@ impl GpuRing {
             }
             Raw::Api(call) => self.call(call, ring_events),
             Raw::Overhead { interval, kind } => ring_events.push(RingEvent::Overhead {
-                ns: interval.end_ns.saturating_sub(interval.start_ns),
+                ns: gctrace_units::duration_ns(interval.start_ns, interval.end_ns),
                 queue_full: kind == QUEUE_FULL,
             }),
             Raw::Cupti { at_ns, state, code, detail } => {

@@ -2,6 +2,7 @@
 
 use gctrace_event::{HitCost, ProbeCost};
 use gctrace_ring::{RingConsumer, WorkCost, WorkKind};
+use gctrace_units::{add_to, sum};
 
 /// CPU time that the library took from threads of the programs.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,13 +26,13 @@ impl LibraryCost {
             return;
         };
         let counts = classes.iter().map(|class| class.count);
-        let count = counts.fold(0, u64::saturating_add);
+        let count = sum(counts);
         match ring.allocation_ns() {
             Some(each_ns) => {
                 let ns = (count as f64 * each_ns) as u64;
                 add(&mut self.allocations, WorkCost { count, ns });
             }
-            None => self.unpriced_allocations = self.unpriced_allocations.saturating_add(count),
+            None => add_to(&mut self.unpriced_allocations, count),
         }
     }
 
@@ -104,6 +105,6 @@ fn name(kind: WorkKind) -> Option<&'static str> {
 }
 
 fn add(sum: &mut WorkCost, more: WorkCost) {
-    sum.count = sum.count.saturating_add(more.count);
-    sum.ns = sum.ns.saturating_add(more.ns);
+    add_to(&mut sum.count, more.count);
+    add_to(&mut sum.ns, more.ns);
 }

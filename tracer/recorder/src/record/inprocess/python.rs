@@ -219,7 +219,7 @@ impl PythonRing {
     /// The recording ended: closes collections that have been in progress for long, as they hang. `lost`: as of
     /// [`PythonRing::ended`].
     pub(super) fn left(&mut self, at_ns: u64, lost: bool, ring_events: &mut Vec<RingEvent>) {
-        self.open.retain(|_, begun| at_ns.saturating_sub(begun.at_ns) >= HANGS_NS);
+        self.open.retain(|_, begun| gctrace_units::duration_ns(begun.at_ns, at_ns) >= HANGS_NS);
         self.ending.clear();
         self.ended(at_ns, lost, ring_events);
     }

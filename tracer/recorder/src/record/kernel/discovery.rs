@@ -249,7 +249,7 @@ fn scans_before(age: Duration) -> usize {
 
 /// A process that starts now may seem to start later, as its time is rounded: its age is 0.
 fn age(started_ns: u64) -> Duration {
-    let now = clock::boot_ns().saturating_sub(started_ns);
+    let now = gctrace_units::duration_ns(started_ns, clock::boot_ns());
     Duration::from_nanos(now)
 }
 

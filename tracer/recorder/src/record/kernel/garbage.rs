@@ -131,9 +131,9 @@ impl ProcessKinds {
             let kind = self.id(event.pid, captured, stacks, output);
             let count =
                 counts.entry(kind).or_insert(KindCount { kind, objects: 0, bytes: Some(0) });
-            count.objects = count.objects.saturating_add(captured.objects);
+            gctrace_units::add_to(&mut count.objects, captured.objects);
             let sum = count.bytes.zip(captured.bytes);
-            count.bytes = sum.map(|(one, other)| one.saturating_add(other));
+            count.bytes = sum.map(|(one, other)| gctrace_units::sum([one, other]));
         }
         let mut kinds: Vec<KindCount> = counts.into_values().collect();
         kinds.sort_by_key(|count| (Reverse(count.objects), count.kind));

@@ -9,6 +9,7 @@ use crate::record::private_memory::PrivateMemory;
 use gctrace_ebpf::{Arenas, BpfSession, PauseEvent};
 use gctrace_event::{Pressure, Record};
 use gctrace_probes::process_memory;
+use gctrace_units::{beyond, duration_ns};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -171,15 +172,15 @@ impl PressureInterval {
             let before = self.arenas.unwrap_or_default();
             let ((mapped, unmapped), (mapped_before, unmapped_before)) =
                 (size.counts(&now), size.counts(&before));
-            self.pressure.arenas_mapped = Some(mapped.saturating_sub(mapped_before));
-            self.pressure.arenas_unmapped = Some(unmapped.saturating_sub(unmapped_before));
+            self.pressure.arenas_mapped = Some(beyond(mapped, mapped_before));
+            self.pressure.arenas_unmapped = Some(beyond(unmapped, unmapped_before));
         }
         let pressure = &mut self.pressure;
         pressure.at_ns = now_ns.max(pressure.since_ns);
         let counts = [pressure.arenas_mapped, pressure.arenas_unmapped];
         let is_idle =
             pressure.collections == 0 && !counts.into_iter().flatten().any(|count| count > 0);
-        let age_ns = pressure.at_ns.saturating_sub(self.first_ns);
+        let age_ns = duration_ns(self.first_ns, pressure.at_ns);
         let is_short = pressure.at_ns - pressure.since_ns < memory_interval_ns(age_ns);
         let is_looked_at = pressure.private_bytes.is_some() || pressure.kept_bytes.is_some();
         if is_idle && !is_looked_at && (is_short || self.size.is_none()) {

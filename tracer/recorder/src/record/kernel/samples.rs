@@ -13,6 +13,7 @@ use gctrace_cpython::thread_by_id;
 use gctrace_ebpf::{BpfSession, OffCpuEvent, SampleEvent, SamplePrograms};
 use gctrace_event::{CpuSamples, FrameId, OffCpu, Record};
 use gctrace_probes::{ProcessMemory, Resolution, counters, maps};
+use gctrace_units::duration_ns;
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -147,7 +148,7 @@ impl CpuSampling {
             if open.file == file
                 && samples.stack == stack
                 && samples.in_pause == event.in_pause
-                && event.at_ns.saturating_sub(samples.at_ns) < TOGETHER_NS
+                && duration_ns(samples.at_ns, event.at_ns) < TOGETHER_NS
             {
                 samples.count += 1;
                 samples.until_ns = samples.until_ns.max(event.at_ns);
@@ -181,10 +182,10 @@ impl CpuSampling {
             earlier.start_ns == event.start_ns && earlier.read_ns <= event.end_ns
         });
         let stack = stack.or(earlier.map(|earlier| earlier.innermost));
-        let length_ns = event.end_ns.saturating_sub(event.start_ns);
+        let length_ns = duration_ns(event.start_ns, event.end_ns);
         if let Some(open) = self.off_cpu.get_mut(&key)
             && (open.reason, open.stack, open.in_pause) == (event.reason, stack, event.in_pause)
-            && event.end_ns.saturating_sub(open.at_ns) < TOGETHER_NS
+            && duration_ns(open.at_ns, event.end_ns) < TOGETHER_NS
             && event.start_ns >= open.end_ns()
         {
             open.times.push((event.start_ns - open.at_ns, length_ns));
@@ -207,12 +208,12 @@ impl CpuSampling {
     /// Writes what threads did that have done nothing else for a while.
     pub(super) fn tick(&mut self, now_ns: u64, output: &mut RecordOutput) {
         let is_over =
-            |_: &(u32, u32), off: &mut OffCpu| now_ns.saturating_sub(off.at_ns) >= TOGETHER_NS;
+            |_: &(u32, u32), off: &mut OffCpu| duration_ns(off.at_ns, now_ns) >= TOGETHER_NS;
         for (_, off) in self.off_cpu.extract_if(is_over) {
             output.write(&Record::OffCpu(off));
         }
         let is_old = |_: &(u32, u32), open: &mut OpenSamples| {
-            now_ns.saturating_sub(open.samples.at_ns) >= TOGETHER_NS
+            duration_ns(open.samples.at_ns, now_ns) >= TOGETHER_NS
         };
         for (_, samples) in self.open.extract_if(is_old) {
             samples.write(output);
@@ -261,7 +262,7 @@ impl CodeMap {
     fn file(&mut self, pid: u32, address: u64, now_ns: u64) -> Option<Rc<str>> {
         let known = self.known(address);
         let may_read =
-            self.read_ns.is_none_or(|read_ns| now_ns.saturating_sub(read_ns) >= MAPS_AGAIN_NS);
+            self.read_ns.is_none_or(|read_ns| duration_ns(read_ns, now_ns) >= MAPS_AGAIN_NS);
         if known.is_some() || !may_read {
             return known;
         }

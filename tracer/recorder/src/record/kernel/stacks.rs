@@ -92,7 +92,7 @@ impl StackResolver {
         frames: &mut FrameTree,
         output: &mut RecordOutput,
     ) -> Option<FrameId> {
-        let mut walked = walk(&mut memory, thread, &layout.stack, depth.saturating_add(1))?;
+        let mut walked = walk(&mut memory, thread, &layout.stack, depth + 1)?;
         let is_cut = walked.len() > depth;
         walked.truncate(depth);
         let mut innermost = is_cut.then(|| special(None, Frame::OUTER, frames, output));

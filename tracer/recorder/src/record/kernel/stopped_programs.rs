@@ -123,7 +123,7 @@ impl StoppedPrograms {
             return;
         };
         let StopPoint { pid, at_ns, .. } = stop;
-        let stopped_ns = clock::monotonic_ns().saturating_sub(at_ns);
+        let stopped_ns = gctrace_units::duration_ns(at_ns, clock::monotonic_ns());
         match self.map.release(pid, at_ns) {
             Ok(true) => {
                 self.times.count += 1;

@@ -8,6 +8,7 @@ use crate::record::losses::RecordingLosses;
 use crate::record::trace::RecordingTrace;
 use gctrace_ebpf::{BpfSession, Calibration, ProbePointKind, ProgramCounts};
 use gctrace_event::{HitCost, ProbeCost, TraceEnd};
+use gctrace_units::{beyond, sum};
 use std::collections::{BTreeMap, HashMap};
 
 /// The kinds of probes, except those on CUDA calls.
@@ -141,15 +142,15 @@ fn lost_collections(
     trace: &RecordingTrace,
 ) -> anyhow::Result<BTreeMap<String, u64>> {
     let (no_room, unprobed) = (counters.lost_pauses(), counters.unprobed());
-    let by_process = match no_room.saturating_add(unprobed) {
+    let by_process = match sum([no_room, unprobed]) {
         0 => HashMap::new(),
         _ => session.unrecorded()?,
     };
     let lost = match trace.lost_by_both(&by_process) {
         None => [(NO_ROOM, no_room), (UNPROBED, unprobed)],
         Some(lost) => {
-            let known = by_process.values().copied().fold(0, u64::saturating_add);
-            let elsewhere = no_room.saturating_add(unprobed).saturating_sub(known);
+            let known = sum(by_process.values());
+            let elsewhere = beyond(sum([no_room, unprobed]), known);
             let place = match no_room {
                 0 => IN_NEITHER,
                 _ => NO_ROOM_IN_EITHER,

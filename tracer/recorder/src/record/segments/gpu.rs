@@ -8,6 +8,7 @@
 use super::SegmentedTrace;
 use super::thinning::Kind;
 use gctrace_event::{GpuApi, OmittedGpuWork, OmittedPauses, Record};
+use gctrace_units::{beyond, duration_ns};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Work held back, in ns before the newest: some training steps, and a second in which CUPTI hands over.
@@ -64,15 +65,12 @@ impl GpuSpan {
 
 /// A record's operations and calls, with their times.
 fn count(record: &Record) -> OmittedGpuWork {
-    let one = |start_ns: u64, end_ns: u64| OmittedPauses {
-        count: 1,
-        total_ns: end_ns.saturating_sub(start_ns),
-    };
+    let one = |start_ns: u64, end_ns: u64| OmittedPauses::of(1, duration_ns(start_ns, end_ns));
     let mut work = OmittedGpuWork::default();
     match record {
         Record::GpuOp(op) => work.operations = one(op.start_ns, op.end_ns),
         Record::CudaCall(call) => work.calls = one(call.start_ns, call.end_ns),
-        Record::CudaLaunches(launches) => work.calls.count = launches.count,
+        Record::CudaLaunches(launches) => work.calls = OmittedPauses::of(launches.count, 0),
         _ => {}
     }
     work
@@ -91,7 +89,7 @@ impl HeldGpuWork {
         }
         self.newest_ns = self.newest_ns.max(span.end_ns);
         self.held.push_back((span, record.clone()));
-        let old_ns = self.newest_ns.saturating_sub(HELD_NS);
+        let old_ns = beyond(self.newest_ns, HELD_NS);
         while let Some((oldest, _)) = self.held.front()
             && (oldest.end_ns < old_ns || self.held.len() > MOST_HELD)
         {

@@ -7,6 +7,7 @@
 use super::{Now, SegmentedTrace};
 use crate::units::count;
 use gctrace_event::{NotKept, Note, Record};
+use gctrace_units::{add_to, beyond, duration_ns};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, UNIX_EPOCH};
@@ -64,7 +65,7 @@ impl Noticed {
     }
 
     fn add(&mut self, more: Self) {
-        self.count = self.count.saturating_add(more.count);
+        add_to(&mut self.count, more.count);
         if more.longest.length_ns > self.longest.length_ns {
             self.longest = more.longest;
         }
@@ -184,7 +185,7 @@ impl SegmentedTrace {
         self.requests.last_kept = numbers.last().copied().unwrap_or(0);
         let mut noticed = std::mem::take(&mut self.requests.noticed);
         // What the segment has that is not finished.
-        self.requests.noticed = noticed.split_off(&self.requests.last_kept.saturating_add(1));
+        self.requests.noticed = noticed.split_off(&(self.requests.last_kept + 1));
         let sum = Noticed::sum(noticed.values().cloned());
         let length_ns = sum.as_ref().map_or(0, |sum| sum.longest.length_ns);
         let is_asked = self.requests.asked.take().is_some();
@@ -237,8 +238,8 @@ impl SegmentedTrace {
     pub(super) fn state_let_go(&mut self) {
         let Some(let_go) = &self.requests.let_go else { return };
         let LongEvent { at_ns, what, .. } = &let_go.longest;
-        let ago_ns = self.now.monotonic_ns.saturating_sub(*at_ns);
-        let time = time_of(self.now.unix_ns.saturating_sub(ago_ns));
+        let ago_ns = duration_ns(*at_ns, self.now.monotonic_ns);
+        let time = time_of(beyond(self.now.unix_ns, ago_ns));
         let message = format!(
             "pauses and steps above the limit that are not kept: {}; the longest: {what}, at {time}",
             count(let_go.count)

@@ -126,7 +126,7 @@ fn read(path: &Path) -> ReadSegment {
             }
             DecodedItem::Record(Record::OffCpu(off)) => {
                 for (_, total_ns) in off.times {
-                    read.waits.add(OmittedPauses { count: 1, total_ns });
+                    read.waits.add(OmittedPauses::of(1, total_ns));
                 }
             }
             DecodedItem::Record(Record::Note(note)) => read.notes.push(note.message),
@@ -194,11 +194,11 @@ fn a_size_is_not_exceeded_and_short_pauses_are_only_counted_beyond_a_budget() {
     let segments = read_all(&path);
     let first = segments.first().unwrap();
     let counted =
-        |segment: &ReadSegment| segment.pauses + segment.end.as_ref().unwrap().omitted.count;
+        |segment: &ReadSegment| segment.pauses + segment.end.as_ref().unwrap().omitted.count.0;
     let here: u64 = segments.iter().map(counted).sum();
     assert_eq!(first.segment.before.count() + here, pauses);
     let last = segments.last().unwrap();
-    assert!(last.segment.before.omitted.count > pauses / 4, "{:?}", last.segment.before);
+    assert!(last.segment.before.omitted.count.0 > pauses / 4, "{:?}", last.segment.before);
     assert!(last.header.min_pause_ns > 100_000, "{}", last.header.min_pause_ns);
 }
 
@@ -219,7 +219,7 @@ fn short_waits_are_only_counted_beyond_a_budget() {
                 random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 let length_ns = 1_000_000 + (random >> 33) % 100_000_000;
                 times.push((number * 250_000_000, length_ns));
-                all.add(OmittedPauses { count: 1, total_ns: length_ns });
+                all.add(OmittedPauses::of(1, length_ns));
             }
             let at_ns = recorder.now.monotonic_ns;
             let off = OffCpu { pid: 7, tid: 7, at_ns, times, stack: Some(2), ..OffCpu::default() };
@@ -239,7 +239,7 @@ fn short_waits_are_only_counted_beyond_a_budget() {
     assert_eq!(counted, all, "every one is in a segment or counted");
     let last = segments.last().unwrap();
     assert!(last.segment.min_wait_ns > 10_000_000, "{:?}", last.segment);
-    assert!(last.segment.before.omitted_waits.count > all.count / 4, "{:?}", last.segment);
+    assert!(last.segment.before.omitted_waits.count.0 > all.count.0 / 4, "{:?}", last.segment);
     assert_eq!(last.segment.before.omitted, OmittedPauses::default(), "all pauses are written");
 }
 

@@ -12,6 +12,7 @@ use crate::units::duration;
 use gctrace_event::{
     CpuSamples, LayersRemark, NamedMarker, OmittedPauses, Pause, Record, SpacedClass, TraceEnd,
 };
+use gctrace_units::{after, beyond, duration_ns, sum};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Threads of which records wait for a pause; those of threads that have ended stay until there are so many.
@@ -63,7 +64,7 @@ impl SegmentedTrace {
             self.totals.add(pause);
         }
         if is_omitted {
-            let one = OmittedPauses { count: 1, total_ns: duration_ns };
+            let one = OmittedPauses::of(1, duration_ns);
             if let Some(end) = self.last_line() {
                 end.omitted.add(one);
             }
@@ -80,7 +81,7 @@ impl SegmentedTrace {
             });
         }
         if is_part {
-            self.begin_gpu_part(pause.end_ns.saturating_add(gpu::AFTER_NS));
+            self.begin_gpu_part(after(pause.end_ns, gpu::AFTER_NS));
         }
     }
 
@@ -100,8 +101,8 @@ impl SegmentedTrace {
                     if self.thinning.takes(Kind::Backward, 1) {
                         self.write_counted(record, Kind::Backward);
                     } else {
-                        let total_ns = mark.end_ns.saturating_sub(mark.start_ns);
-                        self.omit(TraceEnd::BACKWARD, OmittedPauses { count: 1, total_ns });
+                        let total_ns = duration_ns(mark.start_ns, mark.end_ns);
+                        self.omit(TraceEnd::BACKWARD, OmittedPauses::of(1, total_ns));
                     }
                 }
                 NamedMarker::Function(_) | NamedMarker::Optimizer(_) => {
@@ -116,7 +117,7 @@ impl SegmentedTrace {
                 self.totals.omitted_waits.add(thinned.omitted);
                 if let Some(current) = &mut self.current {
                     let count = thinned.all.count - thinned.omitted.count;
-                    current.written.count(Kind::Waits, count);
+                    current.written.count(Kind::Waits, count.0);
                 }
                 if let Some(end) = self.last_line() {
                     end.omitted_waits.add(thinned.omitted);
@@ -142,7 +143,7 @@ impl SegmentedTrace {
                 let process = (samples.pid, samples.in_pause);
                 let before =
                     self.waiting.samples.remove(&process).map_or(0, |(before, _)| before.count);
-                let all = CpuSamples { count: count.saturating_add(before), ..samples.clone() };
+                let all = CpuSamples { count: sum([count, before]), ..samples.clone() };
                 if is_written {
                     self.write_samples(all, count);
                 } else {
@@ -166,8 +167,8 @@ impl SegmentedTrace {
             _ if is_written => self.write_counted(record, kind),
             _ => {
                 let span = record.head().span_ns.filter(|_| class == SpacedClass::Calls);
-                let total_ns = span.map_or(0, |(start_ns, end_ns)| end_ns.saturating_sub(start_ns));
-                self.omit(class.name(), OmittedPauses { count: 1, total_ns });
+                let total_ns = span.map_or(0, |(start_ns, end_ns)| duration_ns(start_ns, end_ns));
+                self.omit(class.name(), OmittedPauses::of(1, total_ns));
             }
         }
         true
@@ -175,8 +176,8 @@ impl SegmentedTrace {
 
     /// Writes samples, of which so many were taken there.
     fn write_samples(&mut self, samples: CpuSamples, own: u64) {
-        if let moved @ 1.. = samples.count.saturating_sub(own) {
-            self.omit(SpacedClass::Samples.name(), OmittedPauses { count: moved, total_ns: 0 });
+        if let moved @ 1.. = beyond(samples.count, own) {
+            self.omit(SpacedClass::Samples.name(), OmittedPauses::of(moved, 0));
         }
         self.write_counted(&Record::CpuSamples(samples), Kind::Samples);
     }
@@ -210,7 +211,7 @@ impl SegmentedTrace {
     fn omit_with_pause(&mut self, pid: u32, tid: u32) {
         for held in self.take_held(pid, tid) {
             if let Record::Called(called) = held {
-                let more = OmittedPauses { count: called.calls, total_ns: called.time_ns };
+                let more = OmittedPauses::of(called.calls, called.time_ns);
                 self.omit(TraceEnd::CALLED, more);
             }
         }

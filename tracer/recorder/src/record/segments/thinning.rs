@@ -6,6 +6,7 @@
 //! header states those of pauses and times off the CPU.
 
 use gctrace_event::{OffCpu, OmittedPauses, SpacedClass};
+use gctrace_units::add_to;
 
 /// Time over which what was not used in quiet times may be used: an hour, in ns.
 const SAVED_NS: f64 = 3.6e12;
@@ -225,7 +226,7 @@ impl Thinning {
         let (mut all, mut omitted) = (OmittedPauses::default(), OmittedPauses::default());
         let mut left = off.clone();
         left.times.retain(|(_, length_ns)| {
-            let one = OmittedPauses { count: 1, total_ns: *length_ns };
+            let one = OmittedPauses::of(1, *length_ns);
             let is_short = *length_ns < self.waits.least_ns;
             self.waits.see(*length_ns);
             all.add(one);
@@ -341,7 +342,7 @@ impl Lengths {
     fn keep_at_most(&mut self, most: u64) {
         let mut count = 0u64;
         for (place, more) in self.before.iter().enumerate().rev() {
-            count = count.saturating_add(*more);
+            add_to(&mut count, *more);
             if count > most {
                 self.least_ns = length_ns(place + 1);
                 break;
@@ -352,8 +353,9 @@ impl Lengths {
 
 impl Spaced {
     fn takes(&mut self, count: u64) -> bool {
-        self.seen = (self.seen.0 + 1, self.seen.1.saturating_add(count));
-        self.since = self.since.saturating_add(count);
+        self.seen.0 += 1;
+        add_to(&mut self.seen.1, count);
+        add_to(&mut self.since, count);
         let is_due = self.since >= self.every;
         if is_due {
             self.since %= self.every.max(1);

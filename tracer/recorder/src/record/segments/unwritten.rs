@@ -43,7 +43,7 @@ impl Unwritten {
     fn add(&mut self, place: String, count: u64) {
         if count > 0 {
             let sum = self.counts.entry(place).or_default();
-            *sum = sum.saturating_add(count);
+            gctrace_units::add_to(sum, count);
         }
     }
 }

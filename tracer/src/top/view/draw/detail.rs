@@ -136,7 +136,7 @@ fn draw_lines(
     let width = text::rest(area.width.into(), 17);
     let of_lines = detail.lines.len() + usize::from(detail.other_lines.count > 0);
     let all = of_lines.max(1) + below.len();
-    let room = usize::from(body.height).saturating_sub(below.len() + 1).max(LEAST_LINES);
+    let room = text::rest(body.height.into(), below.len() + 1).max(LEAST_LINES);
     let is_folded = scrolled == 0 && all > usize::from(body.height) && !below.is_empty();
     let shown = if is_folded { room.min(detail.lines.len()) } else { detail.lines.len() };
     let (shown, folded) = detail.lines.split_at(shown);
@@ -159,7 +159,7 @@ fn draw_lines(
     }
     rows.extend(below);
     put_scrolled(buffer, body, rows, scrolled);
-    all.saturating_sub(body.height.into())
+    text::rest(all, body.height.into())
 }
 
 fn row(time_ns: u64, count: u64, place: String) -> Line<'static> {

@@ -66,7 +66,7 @@ fn parts(snapshot: &Snapshot) -> Vec<String> {
         parts.push(format!("{} ended", units::count(snapshot.totals.ended)));
     }
     // 0 before the first snapshot.
-    parts.push(text::elapsed(snapshot.at_ns.saturating_sub(snapshot.started_ns)));
+    parts.push(text::elapsed(gctrace_units::duration_ns(snapshot.started_ns, snapshot.at_ns)));
     parts.push(match snapshot.mode {
         RecordingMode::Inject => "in-process".to_owned(),
         RecordingMode::Both => "eBPF, in-process".to_owned(),

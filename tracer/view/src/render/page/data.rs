@@ -10,6 +10,7 @@ use crate::units::{counted, three_digits, whole};
 use gctrace_analysis::report::Report;
 use gctrace_analysis::{Analysis, CommonClock, PauseList, PausedProcess, ProcessStepRow, StackId};
 use gctrace_event::GcReason;
+use gctrace_units::{add_to, after, beyond, sum};
 use serde::Serialize;
 use std::collections::HashMap;
 
@@ -154,8 +155,9 @@ fn pauses(analysis: &Analysis, list: &PauseList, stacks: &mut PageStacks) -> Vec
     let mut numbers = vec![all.len() as u64];
     let mut last_us = 0;
     for pause in all {
-        numbers.push((pause.at_ns / 1000).saturating_sub(last_us));
-        last_us = pause.at_ns / 1000;
+        let at_us = pause.at_ns / 1000;
+        numbers.push(beyond(at_us, last_us));
+        last_us = at_us;
     }
     numbers.extend(all.iter().map(|pause| shown(pause.duration_ns)));
     numbers.extend(all.iter().map(|pause| {
@@ -192,8 +194,8 @@ fn flame(analysis: &Analysis, stacks: &mut PageStacks) -> Vec<u64> {
         let generations = [0, 1, 2, gctrace_event::Pause::UNKNOWN_GENERATION];
         for (place, generation) in generations.into_iter().enumerate() {
             let pauses = stack.of_generation(generation);
-            sum[place] = sum[place].saturating_add(pauses.time_ns);
-            sum[4] = sum[4].saturating_add(pauses.count);
+            add_to(&mut sum[place], pauses.time_ns);
+            add_to(&mut sum[4], pauses.count);
         }
     }
     let mut sums: Vec<(u64, [u64; 5])> = sums.into_iter().filter(|(_, sum)| sum[4] > 0).collect();
@@ -208,7 +210,7 @@ fn slots(list: &PauseList) -> Vec<[u64; 6]> {
         let slot = some.at_ns / width_ns;
         let sum = sums.entry(slot).or_insert([slot * width_ns, width_ns, 0, 0, 0, 0]);
         let times = some.by_generation.iter().map(|pauses| pauses.time_ns);
-        sum[2..].iter_mut().zip(times).for_each(|(sum, ns)| *sum = sum.saturating_add(ns));
+        sum[2..].iter_mut().zip(times).for_each(|(sum, ns)| add_to(sum, ns));
     }
     sums.into_values().collect()
 }
@@ -216,7 +218,7 @@ fn slots(list: &PauseList) -> Vec<[u64; 6]> {
 /// That some pauses are summed.
 fn not_drawn(list: &PauseList) -> String {
     let sums = list.not_listed.iter().flat_map(|some| some.by_generation);
-    let count: u64 = sums.map(|pauses| pauses.count).sum();
+    let count = sum(sums.map(|pauses| pauses.count));
     let shortest = list.pauses.iter().map(|pause| pause.duration_ns).min().unwrap_or(0);
     match count {
         0 => String::new(),
@@ -239,7 +241,7 @@ fn phases(report: &Report, clock: &CommonClock) -> Vec<(&'static str, u64, u64)>
     let known = all.into_iter().filter(|(_, phase)| phase.duration_ns > 0);
     let span = known.map(|(name, phase)| {
         let start_ns = clock.after_start(phases.trace, phase.after_start_ns);
-        (name, start_ns, start_ns.saturating_add(phase.duration_ns))
+        (name, start_ns, after(start_ns, phase.duration_ns))
     });
     span.collect()
 }
@@ -253,7 +255,7 @@ fn steps_of(row: &ProcessStepRow, list: &PauseList, clock: &CommonClock) -> Step
     let mut last_ns = 0;
     for step in &row.steps {
         let at_ns = clock.after_first(row.trace, step.start_ns);
-        numbers.push(at_ns.saturating_sub(last_ns));
+        numbers.push(beyond(at_ns, last_ns));
         last_ns = at_ns.max(last_ns);
     }
     numbers.extend(row.steps.iter().map(|step| step.duration_ns));

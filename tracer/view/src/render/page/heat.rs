@@ -140,8 +140,8 @@ impl HeatMap {
 
 /// Three digits, as a page shows them: the others would be most of its size.
 fn shown(us: u64) -> u64 {
-    let unit = 10u64.pow(us.checked_ilog10().unwrap_or(0).saturating_sub(2));
-    (us / unit).saturating_mul(unit)
+    let unit = 10u64.pow(us.max(100).ilog10() - 2);
+    us / unit * unit
 }
 
 /// The causes with the most idle time in all steps, the largest first.

@@ -12,6 +12,7 @@ use gctrace_ebpf::{AllocationCounts, AllocationProbe, AllocationPrograms, Window
 use gctrace_event::Allocations as Summary;
 use gctrace_probes::progress::{Marker, MarkerKey, MarkerKind, ProgressLayout};
 use gctrace_probes::{ProcessMemory, progress};
+use gctrace_units::{beyond, duration_ns};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -152,7 +153,7 @@ impl SampledProcess {
             readings.push((middle(before, begin.elapsed()), values));
         }
         let wall = begin.elapsed().as_nanos() as f64;
-        let cpu = self.clock.now_ns().saturating_sub(cpu_begin) as f64;
+        let cpu = duration_ns(cpu_begin, self.clock.now_ns()) as f64;
         if cpu < RAN * wall {
             // It was preempted: only the last reading is known to be timed right.
             readings.drain(..readings.len() - 1);
@@ -259,8 +260,8 @@ impl SampledProcess {
         let (opened, start_ns) = (allocations.counts()?, self.clock.now_ns());
         let readings =
             self.readings_in_window(allocations, opened.hits + opened.foreign_hits, most);
-        let cpu_ns = self.clock.now_ns().saturating_sub(start_ns);
-        let read = allocations.counts()?.hits.saturating_sub(opened.hits);
+        let cpu_ns = duration_ns(start_ns, self.clock.now_ns());
+        let read = allocations.counts()?.hits - opened.hits;
         drop(window);
         let after = allocations.counts()?;
         let readings = readings?;
@@ -292,7 +293,7 @@ impl SampledProcess {
                 let at = (first.hits + second.hits) as f64 / 2.0;
                 readings.push(MarkerReading { at, values });
             }
-            let hits = (second.hits + second.foreign_hits).saturating_sub(before);
+            let hits = beyond(second.hits + second.foreign_hits, before);
             if hits >= most || opened.elapsed() >= LONGEST {
                 return Ok(readings);
             }
@@ -334,7 +335,7 @@ impl SampledProcess {
         self.windows += 1;
         let foreign = after.foreign_hits - before.foreign_hits;
         self.seen.hits += hits;
-        self.seen.bytes += after.bytes.saturating_sub(before.bytes);
+        self.seen.bytes += beyond(after.bytes, before.bytes);
         let grown = after.classes.iter().zip(&before.classes);
         if self.seen.classes.is_empty() {
             self.seen.classes = after.classes.iter().map(|(size, _)| (*size, 0)).collect();

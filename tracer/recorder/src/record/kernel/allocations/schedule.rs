@@ -42,7 +42,7 @@ impl WindowSchedule {
     /// Whether a window may open when the process has used `cpu_ns` in total: the expected cost
     /// afterwards is still within the budget.
     pub(crate) fn may_open(&self, cpu_ns: u64) -> bool {
-        cpu_ns.saturating_sub(self.opened_at_ns) >= MIN_GAP_NS
+        gctrace_units::duration_ns(self.opened_at_ns, cpu_ns) >= MIN_GAP_NS
             && self.spent_ns + self.expected_ns <= self.budget * cpu_ns as f64
     }
 

@@ -38,8 +38,7 @@ fn read(path: &Path) -> (Sums, BTreeMap<String, OmittedPauses>, OmittedPauses) {
             let DecodedItem::Record(record) = item else { continue };
             match record {
                 Record::Called(called) => {
-                    sums.called
-                        .add(OmittedPauses { count: called.calls, total_ns: called.time_ns });
+                    sums.called.add(OmittedPauses::of(called.calls, called.time_ns));
                     of_pause.push(called.at_ns);
                 }
                 Record::Garbage(garbage) => of_pause.push(garbage.at_ns),
@@ -60,7 +59,7 @@ fn read(path: &Path) -> (Sums, BTreeMap<String, OmittedPauses>, OmittedPauses) {
                 Record::Step(StepMark {
                     marker: NamedMarker::Backward, start_ns, end_ns, ..
                 }) => {
-                    sums.backward.add(OmittedPauses { count: 1, total_ns: end_ns - start_ns });
+                    sums.backward.add(OmittedPauses::of(1, end_ns - start_ns));
                 }
                 Record::Step(_) => sums.steps += 1,
                 Record::Allocations(allocations) => sums.allocations = allocations.hits,
@@ -104,7 +103,7 @@ impl Program {
             };
             if one.is_multiple_of(2) {
                 self.recorder.trace.write(&Record::Called(called));
-                self.truth.called.add(OmittedPauses { count: 3, total_ns: time_ns });
+                self.truth.called.add(OmittedPauses::of(3, time_ns));
             }
             if one.is_multiple_of(4) {
                 let at_ns = now_ns - own_ns / 2;
@@ -162,7 +161,7 @@ impl Program {
             self.recorder.trace.write(&Record::Step(mark));
         }
         self.truth.steps += 1;
-        self.truth.backward.add(OmittedPauses { count: 1, total_ns: length_ns });
+        self.truth.backward.add(OmittedPauses::of(1, length_ns));
     }
 
     /// Of a step like the one before but for the first.
@@ -198,21 +197,21 @@ fn a_day_holds_with_what_collections_call_and_free_and_samples() {
     // Two hours, and what an hour saves.
     assert!((250_000..=390_000).contains(&bytes), "{bytes}");
     let omitted = |name: &str| others.get(name).copied().unwrap_or_default();
-    assert!(written.called.count < truth.called.count / 2 && written.called.count > 1000);
+    assert!(written.called.count.0 < truth.called.count.0 / 2 && written.called.count.0 > 1000);
     let all_of = |mut written: OmittedPauses, name: &str| {
         written.add(omitted(name));
         written
     };
-    assert!(written.backward.count < truth.backward.count * 9 / 10, "{written:?}");
+    assert!(written.backward.count.0 < truth.backward.count.0 * 9 / 10, "{written:?}");
     let all = Sums {
-        pauses: written.pauses + pauses.count,
+        pauses: written.pauses + pauses.count.0,
         called: all_of(written.called, TraceEnd::CALLED),
         backward: all_of(written.backward, TraceEnd::BACKWARD),
-        memory: written.memory + omitted(SpacedClass::Memory.name()).count,
-        layers: written.layers + omitted(SpacedClass::Layers.name()).count,
+        memory: written.memory + omitted(SpacedClass::Memory.name()).count.0,
+        layers: written.layers + omitted(SpacedClass::Layers.name()).count.0,
         ..written
     };
     assert_eq!(all, truth, "{others:?}");
-    let moved = omitted(SpacedClass::Samples.name()).count;
+    let moved = omitted(SpacedClass::Samples.name()).count.0;
     assert!(moved > truth.samples[0] / 4 && moved < truth.samples[0] + truth.samples[1], "{moved}");
 }

@@ -391,7 +391,7 @@ impl ProcessStat {
             group: number(5)?,
             session: number(6)?,
             flags: number(9)?,
-            waited_ns: (ticks(16)?.saturating_add(ticks(17)?)).checked_mul(TICK_NS)?,
+            waited_ns: ticks(16)?.checked_add(ticks(17)?)?.checked_mul(TICK_NS)?,
             started_ns: field(22)?.parse::<u64>().ok()?.checked_mul(TICK_NS)?,
         })
     }

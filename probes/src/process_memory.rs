@@ -47,7 +47,7 @@ pub fn available_bytes() -> Option<u64> {
     let available = kib_line(&machine, "MemAvailable:")?;
     let pid = std::process::id();
     let of_cgroup = limit_bytes(pid)
-        .map_or(u64::MAX, |limit| limit.saturating_sub(resident_bytes(pid).unwrap_or(0)));
+        .map_or(u64::MAX, |limit| gctrace_units::beyond(limit, resident_bytes(pid).unwrap_or(0)));
     Some(available.min(of_cgroup))
 }
 

@@ -40,7 +40,7 @@ fn nth<T: Ord + Copy>(values: &mut [T], place: usize) -> Option<T> {
 
 /// `value` times `part` / `whole`; 0 of nothing.
 pub fn scaled(value: u64, part: u64, whole: u64) -> u64 {
-    let scaled = u128::from(value).saturating_mul(u128::from(part));
+    let scaled = u128::from(value) * u128::from(part);
     let scaled = scaled.checked_div(u128::from(whole)).unwrap_or(0);
     u64::try_from(scaled).unwrap_or(u64::MAX)
 }

@@ -67,7 +67,7 @@ pub fn is_shown(memory: &mut impl Memory, frame: u64, layout: &StackLayout) -> O
         return Some(code != 0);
     }
     let first = memory.int_field(code, first)?;
-    Some(instruction(memory, frame, code, layout)? >= i64::from(first).saturating_mul(2))
+    Some(instruction(memory, frame, code, layout)? >= i64::from(first) * 2)
 }
 
 /// `enum _frameowner` of a frame, 0 before 3.11.
@@ -97,7 +97,7 @@ pub fn instruction(
     match layout.instruction {
         InstructionPointer::Index { offset, scale } => {
             let index = memory.int_field(frame, offset)?;
-            Some(i64::from(index).saturating_mul(scale.into()))
+            Some(i64::from(index) * i64::from(scale))
         }
         InstructionPointer::Pointer { offset } => {
             let instruction = memory.field(frame, offset)?;

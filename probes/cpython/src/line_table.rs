@@ -30,11 +30,11 @@ fn lnotab(table: &[u8], first_line: i64, offset: u64) -> i64 {
     let mut start = 0_u64;
     for pair in table.chunks_exact(2) {
         let &[grown, lines] = pair else { break };
-        start = start.saturating_add(grown.into());
+        start += u64::from(grown);
         if start > offset {
             break;
         }
-        line = line.saturating_add(i64::from(lines.cast_signed()));
+        line += i64::from(lines.cast_signed());
     }
     line
 }
@@ -46,10 +46,10 @@ fn line_table(table: &[u8], first_line: i64, offset: u64) -> Option<i64> {
     let mut end = 0_u64;
     for pair in table.chunks_exact(2) {
         let &[length, lines] = pair else { break };
-        end = end.saturating_add(length.into());
+        end += u64::from(length);
         let lines = lines.cast_signed();
         if lines != NO_LINE {
-            line = line.saturating_add(lines.into());
+            line += i64::from(lines);
         }
         if end > offset {
             return (lines != NO_LINE).then_some(line);
@@ -69,7 +69,7 @@ fn locations(table: &[u8], first_line: i64, offset: u64) -> Option<i64> {
         let length = tail.iter().take_while(|byte| **byte & ENTRY == 0).count();
         let (arguments, next) = tail.split_at_checked(length)?;
         // The length is stored in code units of two bytes, minus one.
-        end = end.saturating_add((u64::from(head & 7) + 1) * 2);
+        end += (u64::from(head & 7) + 1) * 2;
         let growth = line_growth(head >> 3 & 0xf, arguments);
         line = line.saturating_add(growth.unwrap_or(0));
         if end > offset {

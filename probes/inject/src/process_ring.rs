@@ -433,7 +433,7 @@ impl<M: Message> ProcessRing<M> {
     /// Adds the CPU time that the library has taken from the calling thread since its CPU time was `begun_ns`: by
     /// the clock it would be that of other programs too.
     pub(crate) fn spend(&self, kind: WorkKind, begun_ns: u64) {
-        self.producer.spend(kind, thread_cpu_ns().saturating_sub(begun_ns));
+        self.producer.spend(kind, gctrace_units::duration_ns(begun_ns, thread_cpu_ns()));
     }
 
     /// The producer, for counting allocations and for the cost of collections.

@@ -125,7 +125,7 @@ struct BoundedBytes {
 
 impl Write for BoundedBytes {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        if self.bytes.len().saturating_add(bytes.len()) > self.most {
+        if self.bytes.len() + bytes.len() > self.most {
             return Err(std::io::ErrorKind::FileTooLarge.into());
         }
         self.bytes.extend_from_slice(bytes);

@@ -197,7 +197,7 @@ fn processes(device: &Device<'_>) -> Result<Vec<GpuProcess>, Code> {
     for ProcessInfo { pid, used_gpu_memory, .. } in answer {
         let sum = by_pid.entry(pid).or_default();
         if let UsedGpuMemory::Used(bytes) = used_gpu_memory {
-            *sum = Some(sum.unwrap_or(0).saturating_add(bytes));
+            gctrace_units::add_to(sum.get_or_insert(0), bytes);
         }
     }
     Ok(by_pid.into_iter().map(|(pid, memory_bytes)| GpuProcess { pid, memory_bytes }).collect())

@@ -18,6 +18,7 @@ use gctrace_settings::{
 };
 use gctrace_stats::coin::Coin;
 use gctrace_stats::float;
+use gctrace_units::{beyond, duration_ns};
 use std::collections::VecDeque;
 
 /// Steps before anything is measured: caches and lazily made state settle.
@@ -224,7 +225,7 @@ impl Controller {
             return u64::MAX;
         }
         let is_running = self.cpu_ns.is_some() && matches!(self.moment, Moment::Running);
-        let ahead = self.block.steps.saturating_sub(self.block_steps + 1);
+        let ahead = beyond(self.block.steps, self.block_steps + 1);
         if is_running { ahead } else { 0 }
     }
 
@@ -233,7 +234,7 @@ impl Controller {
         self.block_steps >= self.block.steps
             || may_be_short
                 && self.block_steps >= FEWEST
-                && gauge.now_ns().saturating_sub(self.begin.wall_ns) > LONG_NS
+                && duration_ns(self.begin.wall_ns, gauge.now_ns()) > LONG_NS
     }
 
     /// What is to be done next, after an action; `None`: the next step.
@@ -274,7 +275,7 @@ impl Controller {
     /// CPU time of collections since the last figures, in ns: they ran for us.
     fn collected_ns(&mut self, figures: &Figures) -> f64 {
         let before = std::mem::replace(&mut self.begin, *figures);
-        float(figures.all_collecting_ns().saturating_sub(before.all_collecting_ns()))
+        float(beyond(figures.all_collecting_ns(), before.all_collecting_ns()))
     }
 
     fn end_block(&mut self, end: &Figures, closed: &Figures, gauge: &mut dyn Gauge) {
@@ -286,7 +287,7 @@ impl Controller {
         if block.is_compared() && block.kind.is_own() {
             // Collecting early saves a later collection, but for what its own period costs. Of other settings it
             // is in what their blocks cost.
-            let closing_ns = float(closed.cpu_ns.saturating_sub(end.cpu_ns));
+            let closing_ns = float(beyond(closed.cpu_ns, end.cpu_ns));
             self.spent_ns += closing_ns.min(self.period_ns);
         }
         self.note_longest(end, closed);
@@ -363,7 +364,7 @@ impl Controller {
 
     /// Full collections reset the collector's count, and with it what does not count.
     fn count_debt(&mut self, block: &Block, now: &Figures) {
-        let middle = now.collections[1].saturating_sub(self.begin.collections[1]);
+        let middle = beyond(now.collections[1], self.begin.collections[1]);
         if now.collections[2] != self.fulls {
             self.fulls = now.collections[2];
             (self.debt, self.put_off) = (0, 0.0);
@@ -490,6 +491,6 @@ impl Controller {
 
     /// CPU time since the first step, in ns.
     pub(super) fn run_ns(&self) -> u64 {
-        self.cpu_ns.map_or(0, |[first, now]| now.saturating_sub(first))
+        self.cpu_ns.map_or(0, |[first, now]| beyond(now, first))
     }
 }

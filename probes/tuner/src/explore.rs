@@ -159,7 +159,7 @@ impl Exploration {
             }
             let mean = (tried.mean(collecting) - own.mean(collecting)) / all_ns;
             // Student's quantiles for so few blocks, or a little more.
-            let quantile = 2.0 + 2.3 / float(blocks.saturating_sub(1) as u64);
+            let quantile = 2.0 + 2.3 / float(blocks as u64 - 1);
             let half = quantile * (own.squared_error() + tried.squared_error()).sqrt() / all_ns;
             // Of the mean of both.
             let share = |of_own: f64| of_own / (1.0 + of_own / 2.0);

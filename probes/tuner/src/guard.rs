@@ -9,6 +9,7 @@ use super::gauge::{DeviceMemory, Gauge};
 use super::price::MeasuredFull;
 use gctrace_settings::AutoDecision;
 use gctrace_stats::{float, whole};
+use gctrace_units::{beyond, duration_ns, sum, times};
 
 /// More resident memory that is always allowed, in bytes: below it thresholds make no difference.
 const SPARE: u64 = 64 << 20;
@@ -100,15 +101,15 @@ impl MemoryGuard {
 
     /// The most that may be in use, of what is in use now and left, in bytes.
     fn most_of(&self, now: u64, left: u64) -> u64 {
-        let more = whole(float(now) * self.allowed).saturating_add(SPARE);
-        now.saturating_add(more.min(left / 2))
+        let more = sum([whole(float(now) * self.allowed), SPARE]);
+        sum([now, more.min(left / 2)])
     }
 
     /// A look at a step's end. It is well too if a full collection has run since the limit was set: what
     /// is resident was mostly alive then, and is the new measure.
     pub(super) fn look(&mut self, gauge: &mut dyn Gauge) -> MemoryLook {
         let now_ns = gauge.now_ns();
-        if now_ns.saturating_sub(self.looked_ns) < EVERY_NS {
+        if duration_ns(self.looked_ns, now_ns) < EVERY_NS {
             return MemoryLook::Well;
         }
         self.looked_ns = now_ns;
@@ -126,8 +127,8 @@ impl MemoryGuard {
         let mut is_tight = is_over && left.is_some_and(|left| left < TIGHT);
         if is_due {
             // As much again twice over before the look after the next.
-            let grown = rss_bytes.saturating_sub(std::mem::replace(&mut self.looked, rss_bytes));
-            is_tight |= grown > 0 && left.is_some_and(|left| left < grown.saturating_mul(2));
+            let grown = beyond(rss_bytes, std::mem::replace(&mut self.looked, rss_bytes));
+            is_tight |= grown > 0 && left.is_some_and(|left| left < times(grown, 2));
         }
         if !is_tight && (!is_over || gauge.fulls() > self.fulls) {
             if is_over {
@@ -140,13 +141,13 @@ impl MemoryGuard {
             limit_bytes: self.limit,
             of_device: false,
             is_tight,
-            grown: rss_bytes.saturating_sub(self.began),
+            grown: beyond(rss_bytes, self.began),
             malloc_bytes: gauge.malloc_bytes(),
         })
     }
 
     fn look_at_device(&mut self, now_ns: u64, gauge: &mut dyn Gauge) -> Option<MemoryAlarm> {
-        if now_ns.saturating_sub(self.looked_at_device_ns) < DEVICE_EVERY_NS {
+        if duration_ns(self.looked_at_device_ns, now_ns) < DEVICE_EVERY_NS {
             return None;
         }
         self.looked_at_device_ns = now_ns;
@@ -179,9 +180,9 @@ impl MemoryAlarm {
     pub(super) fn was_garbage(&self, full: MeasuredFull, gauge: &mut dyn Gauge) -> bool {
         // Small objects are given back to the system, large ones to the C library only.
         let now = gauge.rss_bytes().unwrap_or(self.used_bytes);
-        let less = self.used_bytes.saturating_sub(now);
+        let less = beyond(self.used_bytes, now);
         let malloc = self.malloc_bytes.zip(gauge.malloc_bytes());
-        let less = less + malloc.map_or(0, |(before, now)| before.saturating_sub(now));
+        let less = less + malloc.map_or(0, |(before, now)| beyond(before, now));
         full.freed > full.left / 10 || less > self.grown / 2
     }
 }

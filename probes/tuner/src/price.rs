@@ -10,6 +10,8 @@
 //! traverses the `L` objects, and of the survivors since what has become garbage, which it frees.
 
 use gctrace_stats::float;
+use gctrace_units::{beyond, sum};
+use std::array::from_fn;
 
 /// By how much the rule's price of full collections may be off, as a share: in simulated programs without
 /// noise it is by 0.1 at most.
@@ -65,15 +67,15 @@ impl Figures {
 
     /// CPU time of other work since, in ns.
     fn worked_ns_since(&self, begin: &Self) -> u64 {
-        let collected_ns = self.all_collecting_ns().saturating_sub(begin.all_collecting_ns());
-        self.cpu_ns.saturating_sub(begin.cpu_ns).saturating_sub(collected_ns)
+        let collected_ns = beyond(self.all_collecting_ns(), begin.all_collecting_ns());
+        beyond(beyond(self.cpu_ns, begin.cpu_ns), collected_ns)
     }
 }
 
 impl MeasuredFull {
     /// CPU time for an object, in ns.
     pub(super) fn ns_each(self) -> f64 {
-        float(self.cpu_ns) / float(self.left.saturating_add(self.freed)).max(1.0)
+        float(self.cpu_ns) / (float(self.left) + float(self.freed)).max(1.0)
     }
 
     /// Share of the survivors that were alive at the next full collection; 0 if they were too few to
@@ -218,26 +220,20 @@ pub(crate) fn block_cost(
 ) -> BlockCost {
     let steps = steps.max(1.0);
     let [first, ..] = thresholds;
-    let ran = |generation: usize| {
-        let [begin, end] = [begin, end].map(|one| one.collections.get(generation).copied());
-        end.unwrap_or(0).saturating_sub(begin.unwrap_or(0))
-    };
+    let ran: [u64; 3] = from_fn(|of| beyond(end.collections[of], begin.collections[of]));
     // With the fraction of the one that is not complete.
     let part = (float(end.waiting) - float(begin.waiting)) / f64::from(first.max(1));
-    let young = ((float(ran(0) + ran(1) + ran(2)) + part) / steps).max(0.0);
-    let [young_ns, middle_ns, full_ns] = [0, 1, 2].map(|generation: usize| {
-        let [begin, closed] = [begin, closed].map(|one| one.collecting_ns.get(generation).copied());
-        float(closed.unwrap_or(0).saturating_sub(begin.unwrap_or(0)))
-    });
-    let fulls = closed.collections[2].saturating_sub(begin.collections[2]);
-    let survived =
-        if fulls == 0 { closed.pending.saturating_sub(begin.pending) } else { closed.pending };
+    let young = ((float(sum(ran)) + part) / steps).max(0.0);
+    let [young_ns, middle_ns, full_ns] =
+        from_fn(|of| float(beyond(closed.collecting_ns[of], begin.collecting_ns[of])));
+    let fulls = beyond(closed.collections[2], begin.collections[2]);
+    let survived = if fulls == 0 { beyond(closed.pending, begin.pending) } else { closed.pending };
     let fulls_by_rule = old.rate(young, float(survived) / steps, thresholds);
     let garbage_ns =
         if fulls_by_rule > 0.0 { float(survived) / steps * old.garbage * old.ns_each } else { 0.0 };
     let charge = fulls_by_rule * old.full_ns() + garbage_ns;
     let without_full =
-        |from: u64, to: u64| (float(to.saturating_sub(from)) - full_ns).max(0.0) / steps + charge;
+        |from: u64, to: u64| (float(beyond(to, from)) - full_ns).max(0.0) / steps + charge;
     BlockCost {
         cpu_ns: without_full(begin.cpu_ns, closed.cpu_ns),
         wall_ns: without_full(begin.wall_ns, closed.wall_ns),

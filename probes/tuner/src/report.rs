@@ -14,7 +14,7 @@ impl Controller {
             _ => None,
         };
         let put_off_ns = self.skipped_ns - self.guarded_ns;
-        let cost_ns = whole(self.spent_ns - put_off_ns.min(0.0)).saturating_add(agent_ns);
+        let cost_ns = gctrace_units::sum([whole(self.spent_ns - put_off_ns.min(0.0)), agent_ns]);
         let compared = match &self.phase {
             AutoPhase::Compare(comparison) => comparison.reported(),
             AutoPhase::Explore(exploration) => exploration.reported(),
@@ -41,11 +41,11 @@ impl Controller {
                 let more_ns = put_off_ns - self.spent_ns - float(agent_ns);
                 // They come whole.
                 let error_ns = COMPUTED_ERROR * computed_ns.abs() + float(self.own_full_ns) / 2.0;
-                let sum = |ns: i64, more_ns: f64| ns.saturating_add(signed(more_ns));
+                let with = |ns: i64, more_ns: f64| ns.saturating_add(signed(more_ns));
                 AutoSaving {
-                    mean_ns: sum(gross.mean_ns, more_ns),
-                    low_ns: sum(gross.low_ns, more_ns - error_ns),
-                    high_ns: sum(gross.high_ns, more_ns + error_ns),
+                    mean_ns: with(gross.mean_ns, more_ns),
+                    low_ns: with(gross.low_ns, more_ns - error_ns),
+                    high_ns: with(gross.high_ns, more_ns + error_ns),
                     pairs: gross.pairs,
                     computed_share: share(computed_ns, mean_ns + more_ns),
                 }
@@ -73,7 +73,7 @@ fn saved(all: &[AutoSaving], last: Option<AutoSaving>) -> Option<AutoSaving> {
             mean_ns: one.mean_ns.saturating_add(other.mean_ns),
             low_ns: one.low_ns.saturating_add(other.low_ns),
             high_ns: one.high_ns.saturating_add(other.high_ns),
-            pairs: one.pairs.saturating_add(other.pairs),
+            pairs: one.pairs + other.pairs,
             computed_share: share(computed, sum),
         }
     })

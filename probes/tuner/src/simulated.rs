@@ -5,6 +5,7 @@ use super::gauge::{Action, DeviceMemory, Gauge};
 use super::price::{Figures, MeasuredFull, Thresholds};
 use gctrace_stats::coin::Coin;
 use gctrace_stats::{float, whole};
+use gctrace_units::beyond;
 
 /// What the program does in a step.
 #[derive(Clone, Copy, Debug)]
@@ -149,14 +150,14 @@ impl SimulatedProgram {
             self.most_device_bytes = self.most_device_bytes.max(waiting);
             self.counts[0] += new + grown + cyclic;
             // The oldest of the window die.
-            let dead = self.window.saturating_sub(window * life);
+            let dead = beyond(self.window, window * life);
             self.window -= dead;
             let of_heap = dead.min(self.heap - self.base);
             self.heap -= of_heap;
             let of_middle = (dead - of_heap).min(self.young[1]);
             self.young[1] -= of_middle;
-            self.young[0] = self.young[0].saturating_sub(dead - of_heap - of_middle);
-            self.counts[0] = self.counts[0].saturating_sub(dead);
+            self.young[0] = beyond(self.young[0], dead - of_heap - of_middle);
+            self.counts[0] = beyond(self.counts[0], dead);
             self.look();
         }
         if self.asks_each > 0 && self.steps.is_multiple_of(self.asks_each) {
@@ -280,7 +281,7 @@ impl SimulatedProgram {
                 continue;
             }
             let collected_ns = self.figures.all_collecting_ns();
-            let worked_ms = self.figures.cpu_ns.saturating_sub(collected_ns) / 1_000_000;
+            let worked_ms = beyond(self.figures.cpu_ns, collected_ns) / 1_000_000;
             let mut action = controller.step(worked_ms - looked_ms, self);
             looked_ms = worked_ms;
             while let Some(next) = action {
@@ -327,14 +328,14 @@ impl Gauge for SimulatedProgram {
     }
 
     fn headroom_bytes(&mut self) -> Option<u64> {
-        self.headroom.map(|total| total.saturating_sub(self.rss))
+        self.headroom.map(|total| beyond(total, self.rss))
     }
 
     fn device_memory(&mut self, _searches: bool) -> Option<DeviceMemory> {
         let total = self.device_bytes?;
         // What a framework's allocator has obtained, it keeps.
         let used = self.most_device_bytes;
-        Some(DeviceMemory { used, left: total.saturating_sub(used) })
+        Some(DeviceMemory { used, left: beyond(total, used) })
     }
 
     fn now_ns(&mut self) -> u64 {

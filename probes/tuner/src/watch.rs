@@ -6,6 +6,7 @@ use super::explore::{Exploration, off};
 use super::gauge::{Action, Gauge};
 use super::price::{BlockCost, ChargedOld, Figures};
 use gctrace_settings::{AutoDecision, AutoEvent, AutoGoal, NEXT_TO_NOTHING_PER_S};
+use gctrace_units::{beyond, duration_ns, times};
 
 /// Steps until settings are compared again after a fruitless exploration; doubled with each.
 const WAIT: u64 = 1_000;
@@ -70,15 +71,15 @@ impl Controller {
 
     /// Whether the program has made as many steps, or has run as long, as it is to be left alone.
     fn may_begin(&self, figures: &Figures) -> bool {
-        let ran_ns = figures.wall_ns.saturating_sub(self.first.wall_ns);
+        let ran_ns = duration_ns(self.first.wall_ns, figures.wall_ns);
         self.by_time || self.steps >= self.options.from_step || ran_ns >= self.options.wait_ns()
     }
 
     /// Whether collections free something: where they do not, nothing is lost without them.
     fn frees(&self, figures: &Figures) -> bool {
-        let freed = figures.freed.saturating_sub(self.first.freed);
-        let ms = figures.cpu_ns.saturating_sub(self.first.cpu_ns) / 1_000_000;
-        freed.saturating_mul(1_000) > ms.saturating_mul(NEXT_TO_NOTHING_PER_S)
+        let freed = beyond(figures.freed, self.first.freed);
+        let ms = beyond(figures.cpu_ns, self.first.cpu_ns) / 1_000_000;
+        times(freed, 1_000) > times(ms, NEXT_TO_NOTHING_PER_S)
     }
 
     /// Own settings for now; watches, and explores again after a while.
@@ -87,7 +88,7 @@ impl Controller {
         self.phase = AutoPhase::Watch;
         self.watched = None;
         let wait = if is_fruitless { WAIT << self.explorations.min(20) } else { 0 };
-        self.explore_at = self.steps.saturating_add(wait);
+        self.explore_at = self.steps + wait;
     }
 
     /// Gives back everything, for good.

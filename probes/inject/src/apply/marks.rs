@@ -1,6 +1,7 @@
 //! Which marks are steps.
 
 use gctrace_ring::StepMarker;
+use gctrace_units::{add_to, beyond};
 
 /// Marks of backward passes and of a DataLoader before they count: a better marker may come.
 const UNCERTAIN: u64 = 32;
@@ -59,9 +60,9 @@ impl MarkCounter {
 
     /// More marks of the marker so far.
     pub(crate) fn add(&mut self, marks: u64) {
-        self.marks = self.marks.saturating_add(marks);
+        add_to(&mut self.marks, marks);
         if let Some(seen) = self.marker.and_then(|marker| self.seen.get_mut(preference(marker))) {
-            *seen = seen.saturating_add(marks);
+            add_to(seen, marks);
         }
     }
 
@@ -74,7 +75,7 @@ impl MarkCounter {
     pub(crate) fn steps(&self) -> u64 {
         match self.marker {
             Some(StepMarker::Optimizer) => self.marks,
-            _ => self.marks.saturating_sub(1),
+            _ => beyond(self.marks, 1),
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::files::read_into;
 use crate::cupti;
 use gctrace_tuner::DeviceMemory;
+use gctrace_units::beyond;
 use std::ffi::{c_int, c_void};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -125,7 +126,7 @@ pub(crate) fn device_memory(searches: bool) -> Option<DeviceMemory> {
         result
     };
     let (left, total) = (free as u64, total as u64);
-    (result == 0).then_some(DeviceMemory { used: total.saturating_sub(left), left })
+    (result == 0).then_some(DeviceMemory { used: beyond(total, left), left })
 }
 
 /// The folders of a process's cgroups (`/proc/self/cgroup`), from its own up to the root.
@@ -153,7 +154,7 @@ fn left(group: &Path) -> Option<u64> {
     let stat = text(&group.join("memory.stat")).unwrap_or_default();
     let cached = stat.lines().find_map(|line| line.strip_prefix("inactive_file "));
     let cached = cached.and_then(|value| value.parse().ok()).unwrap_or(0);
-    Some(limit.saturating_sub(used.saturating_sub(cached)))
+    Some(beyond(limit, beyond(used, cached)))
 }
 
 /// The start of a file of the kernel.

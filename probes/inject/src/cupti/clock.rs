@@ -77,7 +77,7 @@ impl CuptiClock {
     /// Whether a converted timestamp is plausible: not long before the start, not after
     /// `latest_ns`. Another library may register a clock of its own with CUPTI while it records.
     pub(super) fn is_plausible(&self, timestamp_ns: u64, latest_ns: u64) -> bool {
-        let earliest_ns = self.begun_ns.saturating_sub(BEFORE_NS);
+        let earliest_ns = gctrace_units::beyond(self.begun_ns, BEFORE_NS);
         (earliest_ns..=latest_ns).contains(&timestamp_ns)
     }
 

@@ -15,6 +15,7 @@ use crate::process_ring::{
 };
 use crate::recording::{expected, guarded};
 use gctrace_ring::{HookState, LostKind, PythonMessage, RingPause, TimeInterval, WorkKind};
+use gctrace_units::duration_ns;
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -97,8 +98,8 @@ impl EntryWork {
     /// What it took by now, without what was examined in it.
     fn took_ns(&self, examined_ns: u64) -> u64 {
         match self.cpu_ns {
-            Some(cpu_ns) => thread_cpu_ns().saturating_sub(cpu_ns + examined_ns),
-            None => now_ns().saturating_sub(self.called_ns).min(LONGEST_YOUNG),
+            Some(cpu_ns) => duration_ns(cpu_ns + examined_ns, thread_cpu_ns()),
+            None => duration_ns(self.called_ns, now_ns()).min(LONGEST_YOUNG),
         }
     }
 }
@@ -252,7 +253,7 @@ impl HookedInterpreter {
         if std::mem::take(&mut state.start_ns) == 0 {
             interval.start_ns = interval.end_ns;
         }
-        let is_long = interval.end_ns.saturating_sub(interval.start_ns) > LONG;
+        let is_long = duration_ns(interval.start_ns, interval.end_ns) > LONG;
         if state.live.is_some() && self.stack_depth > 0 {
             pause.frame = if is_long && self.stack_depth > 1 {
                 state.frames.stack(self.api, ring, self.stack_depth)
@@ -325,7 +326,7 @@ impl HookedInterpreter {
             }
             entry.call_all(&[&phase, &info])?;
             drop(info);
-            least_ns = least_ns.min(now_ns().saturating_sub(start_ns));
+            least_ns = least_ns.min(duration_ns(start_ns, now_ns()));
         }
         CALL_NS.store(least_ns, Ordering::Relaxed);
         Some(())

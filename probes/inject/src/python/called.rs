@@ -16,6 +16,7 @@ use super::raw_frame::RawFrameLayout;
 use crate::process_ring::{PythonRing, is_off, now_ns, tid};
 use crate::recording::guarded;
 use gctrace_ring::{PythonMessage, RingCalled};
+use gctrace_units::{add_to, duration_ns};
 use std::cell::RefCell;
 use std::ffi::c_int;
 
@@ -128,7 +129,7 @@ fn leave(api: &'static PythonApi, call: RunningCall) {
     WATCH.with(|watch| {
         let Ok(mut watch) = watch.try_borrow_mut() else { return };
         let is_callback = watch.callbacks.contains(&call.code) && !call.code.is_null();
-        watch.add(api, is_callback, call, ended_ns.saturating_sub(call.begun_ns));
+        watch.add(api, is_callback, call, duration_ns(call.begun_ns, ended_ns));
         if watch.awaited == Some(1) {
             watch.interpreter = NULL;
         }
@@ -197,7 +198,7 @@ impl CallWatch {
             return;
         };
         known.calls = known.calls.saturating_add(1);
-        known.time_ns = known.time_ns.saturating_add(time_ns);
+        add_to(&mut known.time_ns, time_ns);
         if known.code != call.code {
             // More functions than are told apart.
             release(api, std::mem::replace(&mut known.code, NULL));

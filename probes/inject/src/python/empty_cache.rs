@@ -19,6 +19,7 @@ use crate::recording::guarded;
 use gctrace_ring::{
     PythonMessage, RingCacheMemory, RingEmptyCache, RingPauseMemory, TimeInterval, WorkKind,
 };
+use gctrace_units::{beyond, duration_ns};
 use std::ffi::c_void;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -136,7 +137,7 @@ fn after(before: Option<u64>, interval: TimeInterval) {
             after,
         }));
         if let Some((before, after)) = before.zip(after)
-            && before.saturating_sub(after) >= LEAST_BYTES
+            && beyond(before, after) >= LEAST_BYTES
         {
             let end_ns = interval.end_ns;
             cache.followed = FollowedCall { end_ns, before, ring: ring.number() };
@@ -164,7 +165,7 @@ fn follow() {
         let devices = cache.memory();
         write(ring, &devices);
         let (now, call) = (now_ns(), cache.followed);
-        let since_ns = now.saturating_sub(call.end_ns);
+        let since_ns = duration_ns(call.end_ns, now);
         let is_back = reserved(&devices).is_none_or(|reserved| reserved >= call.before);
         let next_ns = now + APART_NS.max(since_ns / APART_PART);
         let is_over = is_back || since_ns > LONGEST_NS;
@@ -192,7 +193,7 @@ pub(super) fn collected(before: &[RingCacheMemory], ring: &PythonRing, interval:
     for (before, after) in before.iter().zip(after) {
         let device = after.device;
         if before.device == device && before.reserved.max(after.reserved) > 0 {
-            let freed = before.allocated.saturating_sub(after.allocated);
+            let freed = beyond(before.allocated, after.allocated);
             let memory = RingPauseMemory { device, tid: after.tid, interval, freed };
             ring.push(&PythonMessage::PauseMemory(memory));
             ring.push(&PythonMessage::CacheMemory(after));
@@ -251,7 +252,7 @@ impl DeviceCache {
     fn timed(&mut self) -> Vec<RingCacheMemory> {
         let begun_ns = thread_cpu_ns();
         let memory = self.memory();
-        self.budget.spend(thread_cpu_ns().saturating_sub(begun_ns), process_cpu_ns);
+        self.budget.spend(duration_ns(begun_ns, thread_cpu_ns()), process_cpu_ns);
         memory
     }
 

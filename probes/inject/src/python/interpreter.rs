@@ -139,7 +139,7 @@ impl InterpreterState {
         let live = self.live.as_ref();
         let all = live.and_then(InterpreterObjects::collections);
         let missed = all.zip(self.before);
-        missed.map_or(0, |(all, before)| all.saturating_sub(before + self.seen))
+        missed.map_or(0, |(all, before)| gctrace_units::beyond(all, before + self.seen))
     }
 }
 

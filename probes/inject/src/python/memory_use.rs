@@ -91,7 +91,7 @@ impl MemoryMeter {
     fn timed(&mut self) -> Option<HeapUse> {
         let start_ns = thread_cpu_ns();
         let now = HeapUse::now();
-        self.last_ns = thread_cpu_ns().saturating_sub(start_ns);
+        self.last_ns = gctrace_units::duration_ns(start_ns, thread_cpu_ns());
         self.budget.spend(self.last_ns, process_cpu_ns);
         now
     }

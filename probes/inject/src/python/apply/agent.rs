@@ -19,6 +19,7 @@ use crate::python::collector_functions::{CollectCall, Collector};
 use crate::python::collector_state::tracked_objects;
 use gctrace_ring::{OwnerMark, StepMarker};
 use gctrace_settings::{AppliedProcess, CollectionSums, GcChange};
+use gctrace_units::{add_to, duration_ns};
 
 /// Between two reports on the way, in ns.
 const REPORT_EVERY_NS: u64 = 1_000_000_000;
@@ -214,9 +215,9 @@ impl Agent {
         let (since, since_ns) = (self.since, self.since_ns);
         let sums = self.sums();
         totals.since(since).add_to(sums);
-        sums.duration_ns += now.saturating_sub(since_ns);
+        sums.duration_ns += duration_ns(since_ns, now);
         sums.longest_ns = sums.longest_ns.max(longest_ns());
-        self.report.agent_ns = self.report.agent_ns.saturating_add(take_own_ns());
+        add_to(&mut self.report.agent_ns, take_own_ns());
         (self.since, self.since_ns) = (totals, now);
     }
 
@@ -373,7 +374,7 @@ impl Agent {
     pub(super) fn look(&mut self, in_mark: bool) -> Option<CollectCall> {
         let now = now_ns();
         if let Some(folder) =
-            self.folder.as_ref().filter(|_| now.saturating_sub(self.looked_ns) > LOOK_EVERY_NS)
+            self.folder.as_ref().filter(|_| duration_ns(self.looked_ns, now) > LOOK_EVERY_NS)
         {
             self.looked_ns = now;
             self.began.enters_kernel();
@@ -383,7 +384,7 @@ impl Agent {
                 return self.asked(OLDEST);
             }
         }
-        if now.saturating_sub(self.reported_ns) > REPORT_EVERY_NS {
+        if duration_ns(self.reported_ns, now) > REPORT_EVERY_NS {
             self.began.enters_kernel();
             self.write_report();
         }

@@ -13,6 +13,7 @@ use crate::python::collector_state::CollectorState;
 use crate::python::object::OwnedRef;
 use gctrace_settings::{AutoOptions, AutoReport, GcChange};
 use gctrace_tuner::{Action, Controller, Follower, Thresholds};
+use gctrace_units::{beyond, duration_ns, sum};
 use std::ffi::CStr;
 
 impl Agent {
@@ -134,7 +135,7 @@ impl Agent {
             return None;
         }
         let wait_ns = self.options.request.auto.as_ref()?.wait_ns();
-        let is_late = self.began.wall_ns.saturating_sub(self.report.start_ns) >= wait_ns;
+        let is_late = duration_ns(self.report.start_ns, self.began.wall_ns) >= wait_ns;
         let is_given_back = self.report.taken_back || self.report.failure.is_some();
         let Some(SettingSearch::Runs(search)) = &mut self.search else { return None };
         if self.marks.marker().is_some() || !is_late || is_given_back {
@@ -152,7 +153,7 @@ impl Agent {
             self.leave_reserved_memory();
             return None;
         };
-        let steps = worked_ns.saturating_sub(before_ns) / MS;
+        let steps = beyond(worked_ns, before_ns) / MS;
         if steps == 0 {
             return None;
         }
@@ -342,7 +343,7 @@ impl Agent {
         }
         let gc = OwnedRef::import(api, c"gc");
         let old = gc.and_then(|gc| CollectorState::find(api, &gc, None).long_lived());
-        let inherited = old.map_or(0, |(left, since)| left.saturating_add(since));
+        let inherited = old.map_or(0, |(left, since)| sum([left, since]));
         if inherited >= FEWEST && calls::with(|calls| calls.is_enabled) == Some(true) {
             self.collector.freeze();
             self.inherited_frozen = Some(inherited);

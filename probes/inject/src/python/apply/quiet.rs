@@ -25,7 +25,7 @@ static COUNTED: AtomicU64 = AtomicU64::new(0);
 /// From now on this many marks have nothing to be done.
 pub(super) fn begin(marks: u64, marker: StepMarker, now_ns: u64) {
     PREFERENCE.store(preference(marker), Relaxed);
-    UNTIL_NS.store(now_ns.saturating_add(LONGEST_NS), Relaxed);
+    UNTIL_NS.store(gctrace_units::after(now_ns, LONGEST_NS), Relaxed);
     LEFT.store(marks, Relaxed);
 }
 

@@ -11,6 +11,7 @@ use crate::python::collector_functions::Collector;
 use gctrace_tuner::{
     Action, Controller, DeviceMemory, Figures, Follower, Gauge, RankOrders, Thresholds,
 };
+use gctrace_units::duration_ns;
 
 /// The search in one process.
 pub(super) enum SettingSearch {
@@ -142,7 +143,7 @@ impl RankLink {
     pub(super) fn look(&mut self, folder: &ReportFolder, began: &mut WorkBegin) -> RankNews {
         let now = now_ns();
         let every_ns = if self.leads() { LOOK_EVERY_NS } else { FOLLOW_EVERY_NS };
-        let is_due = now.saturating_sub(self.looked_ns) >= every_ns;
+        let is_due = duration_ns(self.looked_ns, now) >= every_ns;
         if is_due {
             self.looked_ns = now;
             began.enters_kernel();
@@ -175,7 +176,7 @@ impl RankLink {
             return RankNews::Nothing;
         };
         if orders.leader == self.orders.leader
-            && now.saturating_sub(self.looked_at_leader_ns) < LOOK_EVERY_NS
+            && duration_ns(self.looked_at_leader_ns, now) < LOOK_EVERY_NS
         {
             return RankNews::Orders(orders);
         }

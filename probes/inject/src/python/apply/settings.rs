@@ -78,7 +78,7 @@ impl Agent {
                 setting: change.to_string(),
                 step: self.report.steps,
                 at_ns,
-                took_ns: now_ns().saturating_sub(at_ns),
+                took_ns: gctrace_units::duration_ns(at_ns, now_ns()),
             });
         }
         self.active.push(change);

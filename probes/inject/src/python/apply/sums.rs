@@ -6,6 +6,7 @@ use crate::python::interpreter::method;
 use crate::python::object::OwnedRef;
 use crate::recording::guarded;
 use gctrace_settings::{CollectionSums, SettledSteps};
+use gctrace_units::{add_to, beyond, duration_ns, sum};
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -85,12 +86,12 @@ pub(super) fn forget_longest() {
 impl Totals {
     /// What was added since an earlier time.
     pub(super) fn since(self, before: Self) -> Self {
-        self.with(before, u64::saturating_sub)
+        self.with(before, beyond)
     }
 
     /// The sums without these.
     pub(super) fn plus(self, other: Self) -> Self {
-        self.with(other, u64::saturating_add)
+        self.with(other, |one, other| sum([one, other]))
     }
 
     fn with(mut self, other: Self, work: fn(u64, u64) -> u64) -> Self {
@@ -106,10 +107,10 @@ impl Totals {
         let parts = [&mut sums.collections, &mut sums.garbage, &mut sums.pause_ns];
         for (part, addends) in parts.into_iter().zip(self.0) {
             for (value, more) in part.iter_mut().zip(addends) {
-                *value = value.saturating_add(more);
+                add_to(value, more);
             }
         }
-        sums.cpu_ns = sums.cpu_ns.saturating_add(self.cpu_ns());
+        add_to(&mut sums.cpu_ns, self.cpu_ns());
     }
 
     /// Number of collections, by generation.
@@ -157,16 +158,16 @@ impl WorkBegin {
     /// A system call follows, at which others often get the CPU.
     pub(super) fn enters_kernel(&mut self) {
         if self.cpu_ns.is_none() {
-            let worked_ns = now_ns().saturating_sub(self.wall_ns).min(SHORT_NS);
-            self.cpu_ns = Some(thread_cpu_ns().saturating_sub(worked_ns));
+            let worked_ns = duration_ns(self.wall_ns, now_ns()).min(SHORT_NS);
+            self.cpu_ns = Some(beyond(thread_cpu_ns(), worked_ns));
         }
     }
 
     /// CPU time of the thread since, in ns.
     pub(super) fn cpu_ns_by(self, now: u64) -> u64 {
         match self.cpu_ns {
-            None => now.saturating_sub(self.wall_ns).min(SHORT_NS),
-            Some(cpu_ns) => thread_cpu_ns().saturating_sub(cpu_ns),
+            None => duration_ns(self.wall_ns, now).min(SHORT_NS),
+            Some(cpu_ns) => duration_ns(cpu_ns, thread_cpu_ns()),
         }
     }
 }
@@ -197,8 +198,8 @@ impl SettlingSteps {
         let since_set_up = steps.checked_sub(SET_UP)?;
         let now = SettledSince {
             tid: tid(),
-            cpu_ns: thread_cpu_ns().saturating_sub(own_ns),
-            wall_ns: now_ns.saturating_sub(own_ns),
+            cpu_ns: beyond(thread_cpu_ns(), own_ns),
+            wall_ns: beyond(now_ns, own_ns),
             totals,
         };
         let Some(begun) = &self.0 else {
@@ -208,8 +209,8 @@ impl SettlingSteps {
         let during = totals.since(begun.totals);
         Some(SettledSteps {
             steps: since_set_up,
-            wall_ns: now.wall_ns.saturating_sub(begun.wall_ns),
-            cpu_ns: (now.tid == begun.tid).then(|| now.cpu_ns.saturating_sub(begun.cpu_ns)),
+            wall_ns: duration_ns(begun.wall_ns, now.wall_ns),
+            cpu_ns: (now.tid == begun.tid).then(|| duration_ns(begun.cpu_ns, now.cpu_ns)),
             pause_ns: during.pause_ns(),
             collecting_ns: during.cpu_ns(),
             collections: during.collections(),
@@ -248,7 +249,7 @@ unsafe extern "C" fn collection(_own: Object, arguments: *const Object, count: i
                 SUMS.called(api, *arguments, *arguments.add(1));
             }
         }
-        let own_ns = now_ns().saturating_sub(began_ns).min(SHORT_NS);
+        let own_ns = duration_ns(began_ns, now_ns()).min(SHORT_NS);
         SUMS.own_ns.fetch_add(own_ns, Relaxed);
     });
     api.none()
@@ -273,8 +274,8 @@ impl Sums {
             self.start_ns.store(now_ns(), Relaxed);
             return None;
         }
-        let cpu_ns = thread_cpu_ns().saturating_sub(self.start_cpu_ns.load(Relaxed));
-        let pause_ns = now.saturating_sub(self.start_ns.load(Relaxed));
+        let cpu_ns = duration_ns(self.start_cpu_ns.load(Relaxed), thread_cpu_ns());
+        let pause_ns = duration_ns(self.start_ns.load(Relaxed), now);
         let entry = |key| info.value(&OwnedRef::interned(api, key)?)?.number();
         let generation = usize::try_from(entry(c"generation")?).ok()?;
         let garbage = u64::try_from(entry(c"collected")?).ok()?;
@@ -283,7 +284,7 @@ impl Sums {
         }
         self.longest_ns.fetch_max(pause_ns, Relaxed);
         super::costs::stopped(generation, garbage, cpu_ns);
-        let since_ns = now.saturating_sub(self.idle_ns.load(Relaxed));
+        let since_ns = duration_ns(self.idle_ns.load(Relaxed), now);
         if is_up
             && since_ns > IDLE_EVERY_NS.load(Relaxed)
             && (since_ns > LOST_NS || !IDLE_IS_DUE.swap(true, Relaxed))

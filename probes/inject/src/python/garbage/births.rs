@@ -27,6 +27,7 @@ use crate::python::object::OwnedRef;
 use crate::python::raw_frame::RawFrameLayout;
 use crate::recording::guarded;
 use gctrace_cpython::offsets::GC_HEAD;
+use gctrace_units::{add_to, times};
 use std::ffi::c_void;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
@@ -197,9 +198,9 @@ pub(super) fn alive(most: usize) -> Vec<(SampledLine, u64, u64)> {
     for (at, line) in SAMPLES.all().filter(|(_, line)| line & (FRESH | UNSURE) == 0) {
         if let Some((objects, bytes)) = sums.get_mut(index_of(line) as usize) {
             let allocations = u64::from(EVERY) * u64::from(stands_for(line));
-            *objects = objects.saturating_add(allocations);
-            let of_all = allocations.saturating_mul(SAMPLES.block(at).1.into());
-            *bytes = bytes.saturating_add(of_all);
+            add_to(objects, allocations);
+            let of_all = times(allocations, SAMPLES.block(at).1.into());
+            add_to(bytes, of_all);
         }
     }
     let lines = sampler.lines.iter().zip(sums).filter(|(_, (objects, _))| *objects > 0);

@@ -119,7 +119,7 @@ impl CycleReader {
         let objects = self.nodes.len() as u64;
         // Of few objects the names of references take most of it.
         if objects > 1000 {
-            self.each_ns = now_ns().saturating_sub(start_ns) / objects;
+            self.each_ns = gctrace_units::duration_ns(start_ns, now_ns()) / objects;
         }
         counts
     }

@@ -7,6 +7,7 @@
 
 use super::NodeIndex;
 use super::reach::Heap;
+use gctrace_units::add_to;
 
 /// No number.
 const NONE: u32 = u32::MAX;
@@ -52,13 +53,13 @@ impl Dominators {
             let value = heap.node(*node).bytes.unwrap_or(0);
             let retained = &mut found.retained[*node as usize];
             retained.objects += 1;
-            retained.bytes = retained.bytes.saturating_add(value);
+            add_to(&mut retained.bytes, value);
             let retained = *retained;
             if let Some(dominator) =
                 found.retained.get_mut(found.immediate[*node as usize] as usize)
             {
                 dominator.objects += retained.objects;
-                dominator.bytes = dominator.bytes.saturating_add(retained.bytes);
+                add_to(&mut dominator.bytes, retained.bytes);
             }
         }
         found

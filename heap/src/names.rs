@@ -26,7 +26,7 @@ pub(super) struct Place {
 impl HeapPath {
     /// Objects in order; of many the first and the last ones.
     pub(super) fn ends<T>(objects: &[T], step: impl Fn(&T) -> PathStep) -> Self {
-        let omitted = objects.len().saturating_sub(2 * ENDS);
+        let omitted = objects.iter().skip(2 * ENDS).count();
         let (head, tail) = objects.split_at(objects.len().min(ENDS));
         let tail = tail.get(omitted..).unwrap_or_default();
         Self {
@@ -192,7 +192,7 @@ impl Heap {
                 None => names.push(name.to_owned()),
             }
         }
-        let omitted = names.len().saturating_sub(2 * NAMES);
+        let omitted = names.iter().skip(2 * NAMES).count();
         if omitted > 1 {
             let dots = format!(" … {omitted} more … ");
             names.splice(NAMES..NAMES + omitted, [dots]);

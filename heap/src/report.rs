@@ -65,7 +65,7 @@ impl HeapCount {
 
     pub(super) fn add_all(&mut self, other: Self) {
         self.objects += other.objects;
-        self.bytes = self.bytes.saturating_add(other.bytes);
+        gctrace_units::add_to(&mut self.bytes, other.bytes);
     }
 }
 

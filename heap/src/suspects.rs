@@ -11,6 +11,7 @@ use super::report::{
     DominatorsAnswer, HeapCount, Held, RetainedRow, RetainedType, Suspect, SuspectHolder,
 };
 use super::{HeapRoot, NodeIndex};
+use gctrace_units::{add_to, sum};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
@@ -29,9 +30,7 @@ impl Heap {
         let alone = |node: &&NodeIndex| dominators.immediate(**node).is_none();
         let mut largest: Vec<NodeIndex> =
             dominators.order().iter().filter(alone).copied().collect();
-        let alive_bytes = largest
-            .iter()
-            .fold(0_u64, |sum, node| sum.saturating_add(dominators.retained(*node).bytes));
+        let alive_bytes = sum(largest.iter().map(|node| dominators.retained(*node).bytes));
         let bytes = |node: &NodeIndex| (Reverse(dominators.retained(*node).bytes), *node);
         largest.sort_by_key(bytes);
         largest.truncate(most);
@@ -79,7 +78,7 @@ impl Heap {
             let is_telling = kind.function.is_some() || kind.type_name.contains('.');
             if is_telling && self.holder(node).is_none() && self.held(node) == Held::Outside {
                 let (bytes, nodes) = kinds.entry(self.node(node).kind).or_default();
-                *bytes = bytes.saturating_add(dominators.retained(node).bytes);
+                add_to(bytes, dominators.retained(node).bytes);
                 nodes.push(node);
             }
         }

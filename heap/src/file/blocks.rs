@@ -62,7 +62,7 @@ impl<W: Write> Write for BlockWriter<W> {
         if self.block.len() == BLOCK {
             self.write_block()?;
         }
-        let room = BLOCK.saturating_sub(self.block.len());
+        let room = BLOCK - self.block.len();
         let fitting = bytes.get(..room).unwrap_or(bytes);
         self.block.extend_from_slice(fitting);
         Ok(fitting.len())
@@ -93,16 +93,15 @@ impl<R: Read> BlockReader<R> {
             usize::try_from(u32::from_le_bytes(bytes)).map_err(io::Error::other)
         };
         let (unpacked, packed, sum) = (length()?, length()?, length()?);
-        let is_possible = unpacked <= BLOCK
-            && packed <= BLOCK.saturating_mul(2)
-            && unpacked <= packed.saturating_mul(EXPANSION);
+        let is_possible =
+            unpacked <= BLOCK && packed <= BLOCK * 2 && unpacked <= packed * EXPANSION;
         if !is_possible {
             return Err(damaged());
         }
         let mut bytes = vec![0; packed];
         self.input.read_exact(&mut bytes)?;
         let mut block = Vec::with_capacity(unpacked);
-        let limit = (unpacked as u64).saturating_add(1);
+        let limit = unpacked as u64 + 1;
         DeflateDecoder::new(bytes.as_slice())
             .take(limit)
             .read_to_end(&mut block)

@@ -100,7 +100,7 @@ impl GraphBuilder {
         memory: u64,
     ) -> bool {
         // A list that is full doubles.
-        let doubled = || list.capacity().saturating_mul(2 * size_of::<T>()) as u64;
+        let doubled = || (list.capacity() * 2 * size_of::<T>()) as u64;
         if list.len() as u64 >= most {
             exceeded.get_or_insert(Exceeded::Read);
         } else if list.len() == list.capacity()

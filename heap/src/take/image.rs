@@ -203,7 +203,7 @@ impl Image {
         if bytes == 0 {
             return;
         }
-        for number in first..=last.min(first.saturating_add(MOST_COVERED)) {
+        for number in first..=last.min(first + MOST_COVERED) {
             if self.spend(SIZE_OF_LOOK).is_none() {
                 return;
             }

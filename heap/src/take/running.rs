@@ -228,7 +228,7 @@ impl RunningHeap {
     }
 
     fn notes(&self, notes: &mut Vec<String>, stopped: &StoppedHeap, missing: usize, stops: u32) {
-        let others = stopped.interpreters.len().saturating_sub(1);
+        let others = stopped.interpreters.iter().skip(1).count();
         if others > 0 {
             notes.push(format!(
                 "Only interpreter {} is in this heap; the process has {others} more",
@@ -257,7 +257,7 @@ fn outside_of_objects(pid: u32, graph: &HeapGraph) -> Option<String> {
     /// An interpreter has some, and PyTorch's libraries 200 MiB, in bytes.
     const USUAL: u64 = 512 << 20;
     let written = anonymous_bytes(pid)?;
-    let known = graph.nodes.iter().filter_map(|node| node.bytes).fold(0, u64::saturating_add);
+    let known = gctrace_units::sum(graph.nodes.iter().filter_map(|node| node.bytes));
     (written / 2 > known && written - known > USUAL).then(|| {
         format!(
             "The process has {} MiB of memory of its own, {} MiB of them in these objects: data of tensors and \

@@ -33,6 +33,7 @@ pub use snapshot::{
     Snapshot, SnapshotTotals, StepFigures, TimelineCell, TrendFigures,
 };
 
+use crate::time::beyond;
 use figures::BucketRange;
 use gctrace_event::{ForeignTimes, NotebookCells, Pause, Record, TraceHeader};
 use gpus::LiveGpus;
@@ -211,7 +212,7 @@ impl Live {
         let clock = WallClock::new(&self.header);
         let now_ns = request.now_ns;
         let shown = self.processes.iter().filter(|process| {
-            let shown_from_ns = now_ns.saturating_sub(ENDED_SHOWN_NS);
+            let shown_from_ns = beyond(now_ns, ENDED_SHOWN_NS);
             let gone = process.sums.exit.is_some_and(|exit| exit.at_ns < shown_from_ns);
             process.runs_python() && !gone
         });
@@ -239,11 +240,11 @@ impl Live {
 
     /// One bucket at least.
     fn interval(&self, request: &SnapshotRequest) -> BucketRange {
-        let until = bucket(request.now_ns.saturating_sub(SETTLE_NS));
+        let until = bucket(beyond(request.now_ns, SETTLE_NS));
         let most = HISTORY_SECONDS as u64 * 1_000_000_000;
         let length = bucket(request.interval_ns.min(most)).max(1);
-        let recorded = until.saturating_sub(bucket(self.header.started_ns)).max(1);
-        let from = until.saturating_sub(length.min(recorded));
+        let recorded = beyond(until, bucket(self.header.started_ns)).max(1);
+        let from = beyond(until, length.min(recorded));
         BucketRange { from, until }
     }
 

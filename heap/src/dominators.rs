@@ -7,7 +7,6 @@
 
 use super::NodeIndex;
 use super::reach::Heap;
-use gctrace_units::add_to;
 
 /// No number.
 const NONE: u32 = u32::MAX;
@@ -53,13 +52,13 @@ impl Dominators {
             let value = heap.node(*node).bytes.unwrap_or(0);
             let retained = &mut found.retained[*node as usize];
             retained.objects += 1;
-            add_to(&mut retained.bytes, value);
+            gctrace_units::add_to(&mut retained.bytes, value);
             let retained = *retained;
             if let Some(dominator) =
                 found.retained.get_mut(found.immediate[*node as usize] as usize)
             {
                 dominator.objects += retained.objects;
-                add_to(&mut dominator.bytes, retained.bytes);
+                gctrace_units::add_to(&mut dominator.bytes, retained.bytes);
             }
         }
         found

@@ -54,7 +54,6 @@ pub use segment::{GenerationTotal, NotKept, OmittedGpuWork, RecordedTotals, Segm
 pub use step::{NamedMarker, StepMark};
 
 use bitcode::{Decode, Encode};
-use gctrace_units::duration_ns;
 use kind::{declare, records};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -219,7 +218,7 @@ impl Pause {
     /// Length of the pause in nanoseconds.
     #[must_use]
     pub fn duration_ns(&self) -> u64 {
-        duration_ns(self.start_ns, self.end_ns)
+        gctrace_units::duration_ns(self.start_ns, self.end_ns)
     }
 }
 

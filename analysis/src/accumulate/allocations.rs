@@ -2,7 +2,7 @@
 
 use crate::accumulate::stacks::{MovedNodes, NodeId, StackTree};
 use crate::report::{AllocatingLine, AllocationsReport, SizeClass};
-use crate::time::sum;
+use crate::time::{duration_ns, sum};
 use gctrace_event::Allocations;
 use gctrace_stats::ratio;
 use std::collections::HashMap;
@@ -35,7 +35,7 @@ impl LastAllocations {
     /// `None` where no window was opened.
     pub(crate) fn report(&self, tree: &StackTree) -> Option<AllocationsReport> {
         let summary = self.summary.as_ref()?;
-        let covered_ns = summary.at_ns.saturating_sub(summary.since_ns);
+        let covered_ns = duration_ns(summary.since_ns, summary.at_ns);
         let per_cpu_s = summary.per_cpu_second.map(|rate| rate as f64);
         let classes = summary.classes.iter();
         let known = sum(classes.filter_map(|(size, count)| size.and(Some(*count))));

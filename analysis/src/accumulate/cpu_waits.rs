@@ -1,6 +1,6 @@
 //! How long the collecting threads of a process used a CPU and waited for one, over time.
 
-use crate::time::add_to;
+use crate::time::{add_to, beyond, duration_ns};
 use gctrace_event::Pressure;
 use gctrace_stats::scaled;
 
@@ -36,15 +36,14 @@ impl CpuWaits {
             let [(start_ns, start), (end_ns, end)] = pair else {
                 continue;
             };
-            let part_ns = to_ns.min(*end_ns).saturating_sub(from_ns.max(*start_ns));
-            let part = |start: u64, end: u64| {
-                scaled(end.saturating_sub(start), part_ns, end_ns - start_ns)
-            };
+            let part_ns = duration_ns(from_ns.max(*start_ns), to_ns.min(*end_ns));
+            let part =
+                |start: u64, end: u64| scaled(beyond(end, start), part_ns, end_ns - start_ns);
             add_to(&mut covered_ns, part_ns);
             add_to(&mut sum.cpu_ns, part(start.cpu_ns, end.cpu_ns));
             add_to(&mut sum.waited_ns, part(start.waited_ns, end.waited_ns));
         }
-        let length_ns = to_ns.saturating_sub(from_ns);
+        let length_ns = duration_ns(from_ns, to_ns);
         let whole = |part_ns: u64| scaled(part_ns, length_ns, covered_ns);
         (covered_ns > 0 && covered_ns >= length_ns.div_ceil(2))
             .then(|| CpuWait { cpu_ns: whole(sum.cpu_ns), waited_ns: whole(sum.waited_ns) })

@@ -8,7 +8,7 @@ use super::thread_spans::{ThreadDid, ThreadSpan};
 use crate::bounded::ranked;
 use crate::paths::package;
 use crate::report::{CpuLine, LoadingReport, Location, MainThreadReport, PackageSamples};
-use crate::time::{add_to, sum};
+use crate::time::{add_to, duration_ns, sum};
 use gctrace_event::OffCpuReason;
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ pub(crate) struct MainThread {
 impl MainThread {
     /// Of the process with this id, by what its threads did.
     pub(crate) fn of(tree: &StackTree, spans: &[ThreadSpan], pid: u32, within: (u64, u64)) -> Self {
-        let mut sums = Self { interval_ns: within.1.saturating_sub(within.0), ..Self::default() };
+        let mut sums = Self { interval_ns: duration_ns(within.0, within.1), ..Self::default() };
         for span in spans.iter().filter(|span| span.tid == pid) {
             let Some((part, (start_ns, end_ns))) = span.within(within) else {
                 continue;

@@ -7,7 +7,7 @@ use super::thread_spans::{ThreadDid, ThreadSpan};
 use crate::bounded::ranked;
 use crate::report::{MeanwhileLine, MeanwhileReport};
 use crate::time::intervals::Intervals;
-use crate::time::sum;
+use crate::time::{after, sum};
 use gctrace_event::OffCpuReason;
 use std::collections::BTreeMap;
 
@@ -146,7 +146,7 @@ fn released_at(spans: &[&ThreadSpan], (start_ns, end_ns): (u64, u64)) -> Option<
             ThreadDid::Run(_) if until_ns > start_ns => Some((false, until_ns.min(end_ns))),
             ThreadDid::Wait { reason: OffCpuReason::Lock, .. } | ThreadDid::Run(_) => None,
             ThreadDid::Wait { .. } => {
-                let is_within = until_ns > start_ns && until_ns <= end_ns.saturating_add(SLACK_NS);
+                let is_within = until_ns > start_ns && until_ns <= after(end_ns, SLACK_NS);
                 is_within.then_some((true, until_ns))
             }
         }

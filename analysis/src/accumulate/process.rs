@@ -20,7 +20,7 @@ use crate::report::{
     ProcessReport, SettingsReport, Workload,
 };
 use crate::spans::StepSpan;
-use crate::time::{add_to, extend};
+use crate::time::{add_to, duration_ns, extend};
 use gctrace_event::{CollectorKind, FrameId, GcReason, Pause, Record};
 use gctrace_stats::{rate, ratio};
 use std::collections::BTreeSet;
@@ -261,7 +261,7 @@ impl ProcessState {
             origin: described.map(|process| process.origin),
             interpreter: self.interpreter(),
             torch: described.and_then(|process| process.torch.clone()),
-            since_start_ns: start_ns.saturating_sub(started_ns),
+            since_start_ns: duration_ns(started_ns, start_ns),
             observed_ns,
             basis,
             unseen: described.and_then(|process| process.unseen).map(Into::into),

@@ -34,7 +34,7 @@ impl ThreadSpan {
             tid: samples.tid,
             start_ns: samples.at_ns,
             // The last sample is at its end.
-            end_ns: samples.until_ns.saturating_add(1),
+            end_ns: crate::time::after(samples.until_ns, 1),
             did: ThreadDid::Run(samples.count),
             node,
             in_pause: samples.in_pause,
@@ -119,8 +119,7 @@ impl TraceSpans {
     pub(crate) fn push_to(self, all: &mut Vec<Self>) {
         let kept: usize = all.iter().map(|trace| trace.kept).sum();
         let others: usize = all.iter().map(|trace| trace.others_kept).sum();
-        let fits = kept.saturating_add(self.kept) <= KEPT
-            && others.saturating_add(self.others_kept) <= OTHERS_KEPT;
+        let fits = kept + self.kept <= KEPT && others + self.others_kept <= OTHERS_KEPT;
         all.push(if fits { self } else { Self::default() });
     }
 

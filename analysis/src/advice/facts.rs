@@ -4,7 +4,7 @@ use crate::report::{
     AdviceId, ByCause, CalledSamples, CleanupCall, CleanupSite, CleanupVerdict, CpuReport,
     JudgedPhase, PhaseReport, PhasesReport, ProcessReport, Report, SettingsReport,
 };
-use crate::time::sum;
+use crate::time::{beyond, sum, times};
 use gctrace_event::{CalledKind, ProcessOrigin, TraceEnd};
 use gctrace_settings::NEXT_TO_NOTHING_PER_S;
 use gctrace_stats::ratio;
@@ -94,7 +94,7 @@ impl<'a> Facts<'a> {
         let thresholds =
             settings.map_or(SettingsReport::DEFAULT_THRESHOLDS, |settings| settings.thresholds);
         let each = u64::try_from(thresholds[0]).unwrap_or(0);
-        ratio(self.freed_objects()?, young.saturating_mul(each))
+        ratio(self.freed_objects()?, times(young, each))
     }
 
     /// The Python code that its collections run to free garbage, by samples: what dies in it CPython does not count.
@@ -130,7 +130,7 @@ impl<'a> Facts<'a> {
         let memory = &self.process.memory;
         // Probes read it around few collections.
         let is_measured = memory.freed_objects.is_some_and(|freed| {
-            memory.freed_bytes.is_some() && freed.saturating_mul(2) >= self.process.pauses.collected
+            memory.freed_bytes.is_some() && times(freed, 2) >= self.process.pauses.collected
         });
         !is_measured
             && kinds.any(|kind| {
@@ -189,7 +189,7 @@ impl<'a> Facts<'a> {
         let cpu = self.report.cpu.iter().find(|cpu| (cpu.trace, cpu.pid) == id);
         let main = cpu.and_then(|cpu| cpu.main_thread.as_ref());
         let open_ns =
-            main.map(|main| main.off_cpu_in_pauses_ns.saturating_sub(self.process.pauses.time_ns));
+            main.map(|main| beyond(main.off_cpu_in_pauses_ns, self.process.pauses.time_ns));
         longest_ns.max(open_ns).filter(|ns| *ns >= HANGS_NS)
     }
 

@@ -50,7 +50,7 @@ impl Facts<'_> {
             .is_some_and(|settings| settings.enabled == Some(false) || settings.thresholds[0] == 0);
         let pauses = |generation: usize| self.process.by_generation[generation].count;
         let at_exit = self.process.by_reason[reason_index(GcReason::Shutdown)].count;
-        let full = pauses(2).saturating_sub(at_exit);
+        let full = crate::time::beyond(pauses(2), at_exit);
         // Before the collector is switched off, a program may collect once.
         if is_off && full <= FEW {
             return Some((Uncollected::Off, rise));
@@ -121,7 +121,7 @@ impl Facts<'_> {
         let resident = self.process.memory.resident_bytes?;
         let phases = self.report.phases.as_ref();
         let start_up = phases.and_then(|phases| phases.start_up_bytes).unwrap_or(0);
-        (resident.saturating_sub(start_up) >= LARGE_BYTES).then_some(resident)
+        (crate::time::beyond(resident, start_up) >= LARGE_BYTES).then_some(resident)
     }
 
     /// The most memory that one collection gave back, if that is much of what the process has, in bytes.

@@ -42,7 +42,7 @@ pub(super) fn changes(facts: &Facts<'_>) -> Vec<Candidate> {
     let is_long = facts.report.verdict.level == Level::RareLongPauses;
     let matters = |ns| is_worth(ns, facts.unhindered_ns()) || is_long && ns > 0;
     // Each collection calls them.
-    let with_callbacks_ns = automatic_ns.saturating_add(facts.callbacks_ns());
+    let with_callbacks_ns = crate::time::sum([automatic_ns, facts.callbacks_ns()]);
     if matters(with_callbacks_ns) && !is_explicit {
         list.extend(of_automatic(facts, with_callbacks_ns));
     }

@@ -4,7 +4,7 @@ use crate::report::{
     Advice, AdviceEffect, AdviceId, CpuReport, IdleCause, Location, MainThreadReport,
     MeanwhileReport, OffCpuLine, OthersDid, Report,
 };
-use crate::time::sum;
+use crate::time::{beyond, sum, times};
 use crate::words::samples::{LONG_NS, ShortPlaces, shown_process};
 use crate::words::waits::{WaitRemedy, words};
 use gctrace_event::OffCpuReason;
@@ -120,7 +120,7 @@ fn first_workers<'a>(
     main: &MainThreadReport,
     cpus: Option<u32>,
 ) -> WaitRemedy<'a> {
-    let rest_ns = main.interval_ns.saturating_sub(loading_ns).max(1);
+    let rest_ns = beyond(main.interval_ns, loading_ns).max(1);
     let spare = cpus.map_or(u64::MAX, |cpus| u64::from(cpus).saturating_sub(1));
     let workers = loading_ns.div_ceil(rest_ns).min(spare);
     WaitRemedy::FirstWorkers { workers: (workers > 0).then_some(workers), line, line_ns }
@@ -165,7 +165,7 @@ fn workers_remedy<'a>(
 ) -> Option<WaitRemedy<'a>> {
     let now = workers.others;
     let share = |ns: u64| {
-        let all_ns = workers.waited_ns.saturating_mul(now).max(1);
+        let all_ns = times(workers.waited_ns, now).max(1);
         (ns as f64 / all_ns as f64).min(1.0)
     };
     let running = workers.longest_line();
@@ -232,7 +232,7 @@ fn is_elsewhere(of: &OffCpuLine) -> bool {
 
 /// How many workers would make in the rest of training's time what these made in all of it.
 fn enough_workers(main: &MainThreadReport, workers: &MeanwhileReport) -> u64 {
-    let rest_ns = main.interval_ns.saturating_sub(workers.waited_ns).max(1);
+    let rest_ns = beyond(main.interval_ns, workers.waited_ns).max(1);
     let all = u128::from(workers.others) * u128::from(main.interval_ns);
     u64::try_from(all.div_ceil(rest_ns.into()))
         .unwrap_or(u64::MAX)

@@ -6,6 +6,7 @@ use super::Analysis;
 use crate::accumulate::kept_pauses::{KeptPause, KeptPauses};
 pub use crate::accumulate::kept_pauses::{ListedPause, StackId};
 use crate::report::{Location, PauseTotal};
+use crate::time::{after, beyond, duration_ns};
 use std::collections::HashMap;
 
 /// The pauses of all traces, the longest one by one.
@@ -67,7 +68,7 @@ impl CommonClock {
     #[must_use]
     pub fn after_first(&self, trace: usize, at_ns: u64) -> u64 {
         let (start_ns, lead_ns) = self.starts.get(trace).copied().unwrap_or_default();
-        at_ns.saturating_sub(start_ns).saturating_add(lead_ns)
+        after(duration_ns(start_ns, at_ns), lead_ns)
     }
 }
 
@@ -76,7 +77,7 @@ impl CommonClock {
     #[must_use]
     pub fn after_start(&self, trace: usize, after_ns: u64) -> u64 {
         let lead_ns = self.starts.get(trace).map_or(0, |(_, lead_ns)| *lead_ns);
-        lead_ns.saturating_add(after_ns)
+        after(lead_ns, after_ns)
     }
 }
 
@@ -97,7 +98,7 @@ impl Analysis {
         let unix = unix.filter(|_| runs < 2);
         let first = unix.as_ref().and_then(|all| all.iter().min().copied()).unwrap_or(0);
         let leads = unix.unwrap_or_else(|| vec![0; self.traces.len()]);
-        let leads = leads.into_iter().map(|unix_ns| unix_ns.saturating_sub(first));
+        let leads = leads.into_iter().map(|unix_ns| beyond(unix_ns, first));
         let starts = self.traces.iter().map(|trace| trace.started_ns());
         CommonClock { starts: starts.zip(leads).collect() }
     }

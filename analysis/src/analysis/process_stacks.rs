@@ -94,7 +94,7 @@ impl<'a> ProcessStacks<'a> {
         stacks.map(move |(node, samples)| SampledStack {
             frames: tree.frames_from_outermost(node),
             samples,
-            cpu_ns: samples.saturating_mul(ns),
+            cpu_ns: crate::time::times(samples, ns),
         })
     }
 }

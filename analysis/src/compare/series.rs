@@ -70,7 +70,7 @@ impl PartSpan {
             }
             let cpu_ns = pause.cpu_ns.map(NonZeroU64::get);
             paused_cpu_ns =
-                paused_cpu_ns.zip(cpu_ns).map(|(sum, cpu_ns)| sum.saturating_add(cpu_ns));
+                paused_cpu_ns.zip(cpu_ns).map(|(sum, cpu_ns)| crate::time::sum([sum, cpu_ns]));
         }
         let paused_ns = paused.length_within(self.start_ns, self.end_ns);
         TrainingPart {

@@ -10,7 +10,7 @@ use super::ring::{BUCKET_NS, BucketRing, bucket};
 use super::snapshot::GpuBusy;
 use crate::accumulate::interval_union::IntervalUnion;
 use crate::accumulate::{Keep, WINDOW_NS};
-use crate::time::add_to;
+use crate::time::{add_to, beyond, duration_ns};
 
 /// Number of busy intervals of a device that are kept: 1 MiB. An operation that ends before this
 /// many intervals is not counted.
@@ -88,7 +88,7 @@ impl LiveDeviceWork {
         let Some((first, last)) = self.span else {
             return;
         };
-        let within = end_ns.min(last).saturating_sub(start_ns.max(first));
+        let within = duration_ns(start_ns.max(first), end_ns.min(last));
         add_to(&mut self.paused_ns, within);
         for (from, until) in self.busy.within(start_ns, end_ns) {
             add_to(&mut self.busy_and_paused_ns, until - from);
@@ -99,7 +99,7 @@ impl LiveDeviceWork {
     /// Time in pauses that is forgotten now.
     pub(super) fn forget_paused(&mut self, start_ns: u64, end_ns: u64) {
         if let Some((_, last)) = self.span {
-            let after = end_ns.saturating_sub(start_ns.max(last));
+            let after = duration_ns(start_ns.max(last), end_ns);
             add_to(&mut self.paused_after_ns, after);
         }
     }
@@ -130,17 +130,17 @@ impl LiveDeviceWork {
         let (first, last) = self.span.unwrap_or_default();
         let span_ns = last - first;
         let idle_ns = span_ns - self.busy.length_ns();
-        let idle_in_gc_ns = self.paused_ns.saturating_sub(self.busy_and_paused_ns);
+        let idle_in_gc_ns = beyond(self.paused_ns, self.busy_and_paused_ns);
         let known = until.min(self.known_until());
-        let mut from = known.saturating_sub(buckets).max(bucket(first));
-        if until.saturating_sub(from) * BUCKET_NS > WINDOW_NS {
+        let mut from = beyond(known, buckets).max(bucket(first));
+        if beyond(until, from) * BUCKET_NS > WINDOW_NS {
             from = known;
         }
-        let window_ns = known.saturating_sub(from) * BUCKET_NS;
+        let window_ns = beyond(known, from) * BUCKET_NS;
         let busy_ns = self.busy_by_bucket.sum(from, known).min(window_ns);
         let both_ns = self.busy_and_paused_by_bucket.sum(from, known);
         let window_idle_ns = window_ns - busy_ns;
-        let window_paused_ns = paused_ns(from, known).saturating_sub(both_ns);
+        let window_paused_ns = beyond(paused_ns(from, known), both_ns);
         GpuBusy {
             window_ns,
             window_end_ns: known * BUCKET_NS,

@@ -83,7 +83,7 @@ impl LiveProcesses {
     pub(super) fn of_pause(&mut self, pause: &Pause) -> Option<&mut LiveProcess> {
         if self.by_pid.latest(pause.pid).is_none() {
             let ended = self.forgotten.get(&pause.pid).copied();
-            if ended.is_some_and(|at_ns| pause.end_ns <= at_ns.saturating_add(AFTER_END_NS)) {
+            if ended.is_some_and(|at_ns| pause.end_ns <= crate::time::after(at_ns, AFTER_END_NS)) {
                 return None;
             }
             self.begin(pause.pid, pause.start_ns);
@@ -146,7 +146,7 @@ impl LiveProcesses {
     /// Forgets those that have ended long before a time.
     pub(super) fn forget_ended(&mut self, now_ns: u64) {
         while let Some((at_ns, key)) = self.ended.front().copied()
-            && at_ns.saturating_add(ENDED_SHOWN_NS) < now_ns
+            && crate::time::after(at_ns, ENDED_SHOWN_NS) < now_ns
         {
             self.ended.pop_front();
             self.forget(key);

@@ -4,6 +4,7 @@
 use super::figures::ppm;
 use super::locations::first_bytes;
 use super::snapshot::{Notice, RecorderCost};
+use crate::time::{after, beyond};
 use gctrace_event::TraceHeader;
 use std::collections::VecDeque;
 
@@ -49,7 +50,7 @@ impl LiveCost {
 
     fn cpu_ppm(&self, interval_ns: u64) -> Option<u64> {
         let (at_ns, cpu_ns) = self.readings.back()?;
-        let start_ns = at_ns.saturating_sub(interval_ns);
+        let start_ns = beyond(*at_ns, interval_ns);
         let before = self.readings.iter().rev().skip(1);
         let (from_ns, from) = before.min_by_key(|(other_ns, _)| other_ns.abs_diff(start_ns))?;
         ppm(cpu_ns - from, at_ns - from_ns)
@@ -93,8 +94,8 @@ impl WallClock {
     /// A time in nanoseconds since 1970; as the wall clock ran at the start.
     pub(super) fn unix_ns(self, at_ns: u64) -> u64 {
         match at_ns.checked_sub(self.started_ns) {
-            Some(after) => self.started_unix_ns.saturating_add(after),
-            None => self.started_unix_ns.saturating_sub(self.started_ns - at_ns),
+            Some(later_ns) => after(self.started_unix_ns, later_ns),
+            None => beyond(self.started_unix_ns, self.started_ns - at_ns),
         }
     }
 }

@@ -111,12 +111,12 @@ pub(super) fn bucket(at_ns: u64) -> u64 {
 /// The buckets that an interval covers, and how much of it is in each. Only the end of an interval
 /// that is longer than the covered time.
 fn buckets(start_ns: u64, end_ns: u64) -> impl Iterator<Item = (u64, u64)> {
-    let start_ns = start_ns.max(end_ns.saturating_sub(WINDOW_NS));
+    let start_ns = start_ns.max(crate::time::beyond(end_ns, WINDOW_NS));
     let behind = end_ns.div_ceil(BUCKET_NS);
     let first = if start_ns < end_ns { bucket(start_ns) } else { behind };
     (first..behind).map(move |bucket| {
         let from = start_ns.max(bucket * BUCKET_NS);
-        let until = end_ns.min((bucket + 1).saturating_mul(BUCKET_NS));
+        let until = end_ns.min(crate::time::times(bucket + 1, BUCKET_NS));
         (bucket, until - from)
     })
 }

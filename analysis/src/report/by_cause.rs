@@ -101,7 +101,7 @@ fn total(pauses: &PausesReport) -> PauseTotal {
 
 fn without(all: PauseTotal, part: PauseTotal) -> PauseTotal {
     PauseTotal {
-        count: all.count.saturating_sub(part.count),
-        time_ns: all.time_ns.saturating_sub(part.time_ns),
+        count: crate::time::beyond(all.count, part.count),
+        time_ns: crate::time::beyond(all.time_ns, part.time_ns),
     }
 }

@@ -5,7 +5,6 @@
 //! follow from the memory that it has, which no such program can make up.
 
 use gctrace_probes::process_memory;
-use gctrace_units::{sum, times};
 use nix::time::{ClockId, clock_gettime};
 use std::time::Duration;
 
@@ -90,10 +89,10 @@ impl Limits {
     pub(crate) fn of_process(pid: u32, block: u64) -> Self {
         let used = process_memory::used_bytes(pid).unwrap_or(0);
         let left = process_memory::available_bytes().unwrap_or(u64::MAX);
-        let of_process = sum([used / PAGE * block, OF_FILES]);
+        let of_process = gctrace_units::sum([used / PAGE * block, OF_FILES]);
         Self {
             copied: of_process.min(left / 2),
-            read: times(used, READS).max(LEAST_READ),
+            read: gctrace_units::times(used, READS).max(LEAST_READ),
             // An object has at least a count and a type, a reference is a word; types and some keys
             // have two.
             objects: used / 16,

@@ -45,7 +45,6 @@ pub(crate) use start::begin;
 use crate::process_ring::{PythonRing, existing_ring, now_ns, options, ring, thread_cpu_ns};
 use api::PythonApi;
 use gctrace_ring::{HookState, InjectOptions, PythonMessage, WorkKind};
-use gctrace_units::duration_ns;
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -64,7 +63,7 @@ fn install(api: &'static PythonApi) {
     if let Some(ring) = existing_ring::<PythonMessage>() {
         // The library's own start counts with the first interpreter.
         let loaded_ns = LOADED_NS.swap(0, Ordering::Relaxed);
-        ring.spend(WorkKind::Start, duration_ns(loaded_ns, begun_ns));
+        ring.spend(WorkKind::Start, gctrace_units::duration_ns(loaded_ns, begun_ns));
     }
 }
 
@@ -78,7 +77,7 @@ static LOADED_NS: AtomicU64 = AtomicU64::new(0);
 
 /// The library was loaded, which began when the thread's CPU time was `begun_ns`.
 pub(crate) fn loaded(begun_ns: u64) {
-    LOADED_NS.store(duration_ns(begun_ns, thread_cpu_ns()), Ordering::Relaxed);
+    LOADED_NS.store(gctrace_units::duration_ns(begun_ns, thread_cpu_ns()), Ordering::Relaxed);
 }
 
 fn hook(api: &'static PythonApi, options: Option<&InjectOptions>) {

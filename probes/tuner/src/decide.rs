@@ -9,7 +9,6 @@ use super::hold::{GAPS, Hold, HoldVerdict, LEAST_GAP, RESERVE};
 use super::price::{BlockCost, ChargedOld, Figures};
 use gctrace_settings::{AutoDecision, AutoGoal};
 use gctrace_stats::whole;
-use gctrace_units::{beyond, times};
 
 /// Share of the price of full collections that a freeze leaves, for the decision alone.
 const LEFT_BY_FREEZE: f64 = 0.1;
@@ -144,7 +143,7 @@ impl Controller {
         let before_ns = self.longest_own_ns.into_iter().max().unwrap_or(0).max(self.own_full_ns);
         let [pause_ns, _] = self.longest_held_ns;
         if matches!(self.phase, AutoPhase::Hold(_))
-            && beyond(pause_ns, PAUSE_NS) > times(before_ns, 2)
+            && gctrace_units::beyond(pause_ns, PAUSE_NS) > gctrace_units::times(before_ns, 2)
         {
             self.stop(AutoDecision::Pause { pause_ns, before_ns });
         }

@@ -12,7 +12,6 @@ use gctrace_settings::{
     APPLY_VARIABLE, AppliedProcess, ApplyRequest, CONTROL_FILE, FOLDER_VARIABLE, MAX_PROCESSES,
     MAX_REPORT, REPORT_SUFFIX,
 };
-use gctrace_units::beyond;
 use nix::poll::PollTimeout;
 use std::ffi::OsString;
 use std::fs::File;
@@ -165,7 +164,7 @@ impl ApplySession {
         }
         // Each has appended a byte.
         let length = self.control.metadata().map_or(0, |control| control.len());
-        found.left_out += beyond(beyond(length, 1), reports);
+        found.left_out += gctrace_units::beyond(gctrace_units::beyond(length, 1), reports);
         found.processes.sort_by_key(|process| (process.rank, process.pid));
         found
     }

@@ -3,7 +3,6 @@
 use super::FrameId;
 use super::kind::{LONGEST_NS, Phase, declare};
 use bitcode::{Decode, Encode};
-use gctrace_units::duration_ns;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use strum::IntoStaticStr;
@@ -181,7 +180,7 @@ impl CudaCall {
     /// Time in the call in nanoseconds.
     #[must_use]
     pub fn duration_ns(&self) -> u64 {
-        duration_ns(self.start_ns, self.end_ns)
+        gctrace_units::duration_ns(self.start_ns, self.end_ns)
     }
 }
 

@@ -3,7 +3,6 @@
 use super::FrameId;
 use super::kind::{LONGEST_NS, Phase, declare};
 use bitcode::{Decode, Encode};
-use gctrace_units::after;
 use serde::{Deserialize, Serialize};
 use strum::Display;
 
@@ -38,8 +37,8 @@ impl OffCpu {
     /// Start and end of each time, in ns of CLOCK_MONOTONIC.
     pub fn spans(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.times.iter().map(|(after_ns, length_ns)| {
-            let start_ns = after(self.at_ns, *after_ns);
-            (start_ns, after(start_ns, *length_ns))
+            let start_ns = gctrace_units::after(self.at_ns, *after_ns);
+            (start_ns, gctrace_units::after(start_ns, *length_ns))
         })
     }
 

@@ -14,7 +14,6 @@ use crate::process_ring;
 use crate::process_ring::{now_ns, ring};
 use crate::recording::guarded;
 use gctrace_ring::{HookState, NO_TEXT, PythonMessage, RingProducer};
-use gctrace_units::{beyond, duration_ns};
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -75,7 +74,7 @@ fn wrap(api: &PythonApi) -> Option<()> {
     let [_, (_, before, wrapper)] = &wrapped;
     // SAFETY: the allocators of a domain, with the lock held.
     let [plain_ps, counting_ps] = [before, wrapper].map(|allocator| unsafe { time(allocator) });
-    process_ring::count_allocations(beyond(counting_ps, plain_ps).max(1));
+    process_ring::count_allocations(gctrace_units::beyond(counting_ps, plain_ps).max(1));
     let [_, (_, _, objects)] = &wrapped;
     wrapped_by(objects);
     for (domain, _, wrapper) in wrapped {
@@ -103,7 +102,7 @@ unsafe fn time(allocator: &MemAllocator) -> u64 {
                 (allocator.free)(allocator.context, memory);
             }
         }
-        duration_ns(begun_ns, now_ns()) * 1000 / PAIRS
+        gctrace_units::duration_ns(begun_ns, now_ns()) * 1000 / PAIRS
     };
     (0..TURNS).map(turn).min().unwrap_or(0)
 }

@@ -16,7 +16,6 @@ use super::raw_frame::RawFrameLayout;
 use crate::process_ring::{PythonRing, is_off, now_ns, tid};
 use crate::recording::guarded;
 use gctrace_ring::{PythonMessage, RingCalled};
-use gctrace_units::{add_to, duration_ns};
 use std::cell::RefCell;
 use std::ffi::c_int;
 
@@ -129,7 +128,7 @@ fn leave(api: &'static PythonApi, call: RunningCall) {
     WATCH.with(|watch| {
         let Ok(mut watch) = watch.try_borrow_mut() else { return };
         let is_callback = watch.callbacks.contains(&call.code) && !call.code.is_null();
-        watch.add(api, is_callback, call, duration_ns(call.begun_ns, ended_ns));
+        watch.add(api, is_callback, call, gctrace_units::duration_ns(call.begun_ns, ended_ns));
         if watch.awaited == Some(1) {
             watch.interpreter = NULL;
         }
@@ -198,7 +197,7 @@ impl CallWatch {
             return;
         };
         known.calls = known.calls.saturating_add(1);
-        add_to(&mut known.time_ns, time_ns);
+        gctrace_units::add_to(&mut known.time_ns, time_ns);
         if known.code != call.code {
             // More functions than are told apart.
             release(api, std::mem::replace(&mut known.code, NULL));

@@ -33,7 +33,6 @@ use crate::process_ring::{
 };
 pub(super) use births::{allocated, forget, freed, moved};
 pub(super) use budget::Budget;
-use gctrace_units::duration_ns;
 pub(super) use reused::wrapped_by;
 
 use births::InstanceTypes;
@@ -129,7 +128,7 @@ impl GarbageExaminer {
     /// Counts what was done since the thread's CPU time was `begun_ns`: the CPU time, which the budget is a share
     /// of. By the clock it takes longer beside other programs.
     fn spend(&mut self, begun_ns: u64) {
-        let cost_ns = duration_ns(begun_ns, thread_cpu_ns());
+        let cost_ns = gctrace_units::duration_ns(begun_ns, thread_cpu_ns());
         self.budget.spend(cost_ns, process_cpu_ns);
         self.spent_ns += cost_ns;
         if let Some(ring) = ring::<PythonMessage>() {
@@ -225,7 +224,7 @@ impl GarbageExaminer {
             tid: tid(),
             interpreter,
             objects: self.tally.objects(),
-            cost_ns: duration_ns(at_ns, now_ns()),
+            cost_ns: gctrace_units::duration_ns(at_ns, now_ns()),
             kinds,
             births,
             cycles,

@@ -1,7 +1,6 @@
 //! Exact sums of the pauses of one interpreter, for the program itself (`gctrace.summary()` of the Python package).
 
 use gctrace_ring::RingPause;
-use gctrace_units::{add_to, duration_ns};
 
 /// Most pauses in `longest`: each of them is longer than all after it, and lengths vary.
 const MOST: usize = 128;
@@ -29,12 +28,12 @@ pub(crate) struct GenerationSums {
 impl PauseSums {
     pub(crate) fn add(&mut self, pause: &RingPause) {
         let interval = &pause.interval;
-        let length_ns = duration_ns(interval.start_ns, interval.end_ns);
+        let length_ns = gctrace_units::duration_ns(interval.start_ns, interval.end_ns);
         let place = usize::from(pause.generation).min(self.generations.len() - 1);
         if let Some(of) = self.generations.get_mut(place) {
             of.pauses += 1;
             of.time_ns += length_ns;
-            add_to(&mut of.collected, pause.collected.into());
+            gctrace_units::add_to(&mut of.collected, pause.collected.into());
         }
         while self.longest.last().is_some_and(|(_, last_ns)| *last_ns <= length_ns) {
             self.longest.pop();

@@ -13,7 +13,6 @@ use crate::confined::is_noticed;
 use crate::process_ring::{announce_fork, existing_ring, shared_ring, thread_cpu_ns};
 use crate::recording::{expected, guarded};
 use gctrace_ring::{HookState, PythonMessage, WorkKind};
-use gctrace_units::{beyond, duration_ns};
 
 static FORKED: MethodDef = method(c"gctrace_forked", forked);
 static ENDING: MethodDef = method(c"gctrace_ending", ending);
@@ -179,11 +178,11 @@ impl HookedInterpreter {
     /// collection (`_PyGC_Fini`). No object may be created any more.
     fn released(&self, state: &InterpreterState) {
         let unseen = self.collector.collections().zip(state.before);
-        let unseen = unseen.map(|(all, before)| beyond(all, before + state.seen));
+        let unseen = unseen.map(|(all, before)| gctrace_units::beyond(all, before + state.seen));
         if let Some(unseen) = unseen
             && let Some(ring) = shared_ring()
         {
-            let took_ns = duration_ns(state.ending_cpu_ns, thread_cpu_ns());
+            let took_ns = gctrace_units::duration_ns(state.ending_cpu_ns, thread_cpu_ns());
             if state.ending_cpu_ns > 0 {
                 self.report(ring, HookState::EndTook, "", took_ns);
             }

@@ -11,7 +11,6 @@ use gctrace_analysis::live::{
 };
 use gctrace_analysis::report::PauseTotal;
 use gctrace_event::GcReason;
-use gctrace_units::{beyond, duration_ns};
 use std::collections::HashSet;
 
 /// Maximum number of processes with metrics of their own, about 20 series each.
@@ -302,8 +301,8 @@ impl MetricsFigures {
     /// A timestamp of CLOCK_MONOTONIC as Unix time in seconds.
     pub(super) fn unix(&self, at_ns: u64) -> MetricValue<'static> {
         // A process that was first seen after the time of the snapshot counts as seen at it.
-        let ago = duration_ns(at_ns, self.snapshot.at_ns);
-        seconds(beyond(self.snapshot.at_unix_ns, ago))
+        let ago = gctrace_units::duration_ns(at_ns, self.snapshot.at_ns);
+        seconds(gctrace_units::beyond(self.snapshot.at_unix_ns, ago))
     }
 }
 

@@ -5,7 +5,6 @@ use crate::document::{Block, Section, Table, line, paragraph};
 use crate::text::OrDash as _;
 use crate::units::{count, counted, duration, percent};
 use gctrace_analysis::report::{CauseReport, DeviceCost, NotReplayed, Report};
-use gctrace_units::beyond;
 
 /// Maximum number of processes described; the others are in the JSON.
 const PROCESSES_SHOWN: usize = 4;
@@ -93,7 +92,7 @@ fn verdict(cause: &CauseReport) -> String {
         0 | 1 => "GPU idle time".to_owned(),
         several => format!("idle time, summed over {several} GPUs"),
     };
-    let hidden = match beyond(cause.pauses.time_ns, cause.cost_ns) {
+    let hidden = match gctrace_units::beyond(cause.pauses.time_ns, cause.cost_ns) {
         0 => String::new(),
         some => format!("; {} of that was hidden", duration(some)),
     };
@@ -146,7 +145,7 @@ fn table(cause: &CauseReport, started_ns: u64) -> Block {
 
 fn legend(cause: &CauseReport) -> String {
     let listed = cause.longest.iter().take(PAUSES_SHOWN).count() as u64;
-    let others = match beyond(cause.pauses.count, listed) {
+    let others = match gctrace_units::beyond(cause.pauses.count, listed) {
         0 => String::new(),
         some => format!(" {} not listed.", counted(some, "pause")),
     };

@@ -8,7 +8,6 @@ use gctrace_analysis::report::{
     CollectiveWaits, CollectivesReport, CommunicatorKind, CommunicatorReport, PauseSource,
     RankFigure, RankPauses, RankReport, RankSpread, RankedJob, RanksReport, Report,
 };
-use gctrace_units::beyond;
 
 /// Maximum number of ranks listed; the others are in the JSON.
 const RANKS_SHOWN: usize = 16;
@@ -136,7 +135,7 @@ fn warnings(job: &RankedJob) -> Vec<String> {
     }
     let numbers = job.ranks.iter().map(|rank| rank.rank);
     let highest = numbers.max().map_or(0, |highest| u64::from(highest) + 1);
-    let missing = beyond(highest, job.ranks.len() as u64);
+    let missing = gctrace_units::beyond(highest, job.ranks.len() as u64);
     if missing > 0 {
         warnings.push(format!(
             "{} below the highest {} not in any trace: waiting for {} counts as transfer.",
@@ -199,7 +198,7 @@ fn outliers(spread: &RankSpread) -> String {
     });
     let all = spread.outliers.len() as u64 + spread.outliers_left_out;
     let shown: Vec<String> = outliers.take(OUTLIERS_SHOWN).collect();
-    match beyond(all, shown.len() as u64) {
+    match gctrace_units::beyond(all, shown.len() as u64) {
         0 if shown.is_empty() => "-".to_owned(),
         0 => shown.join(", "),
         more => format!("{} and {more} more", shown.join(", ")),

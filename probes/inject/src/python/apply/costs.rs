@@ -4,7 +4,6 @@
 use crate::process_ring::{now_ns, process_cpu_ns, thread_cpu_ns, tid};
 use crate::python::collector_state::CollectorState;
 use gctrace_tuner::{Figures, MeasuredFull};
-use gctrace_units::{add_to, beyond};
 use std::sync::Mutex;
 
 /// Locked for short, with the interpreter's lock held.
@@ -66,7 +65,7 @@ pub(super) fn started() {
 pub(super) fn stopped(generation: usize, freed: u64, cpu_ns: u64) {
     with(|costs| {
         let begun = costs.begun.take()?;
-        add_to(&mut costs.freed, freed);
+        gctrace_units::add_to(&mut costs.freed, freed);
         *costs.collections.get_mut(generation)? += 1;
         *costs.ns.get_mut(generation)? += cpu_ns;
         if tid() != costs.steps_tid {
@@ -92,7 +91,7 @@ pub(super) fn fulls() -> u64 {
 /// CPU time of the process without collections, in ns.
 pub(super) fn worked_ns() -> u64 {
     let collected_ns = with(|costs| Some(costs.ns.iter().sum::<u64>())).unwrap_or(0);
-    beyond(process_cpu_ns(), collected_ns)
+    gctrace_units::beyond(process_cpu_ns(), collected_ns)
 }
 
 /// All figures, at a step of this thread, or `by_time`: of the process. `waiting` objects are in the youngest

@@ -11,7 +11,6 @@ use crate::python::collector_functions::Collector;
 use gctrace_tuner::{
     Action, Controller, DeviceMemory, Figures, Follower, Gauge, RankOrders, Thresholds,
 };
-use gctrace_units::duration_ns;
 
 /// The search in one process.
 pub(super) enum SettingSearch {
@@ -143,7 +142,7 @@ impl RankLink {
     pub(super) fn look(&mut self, folder: &ReportFolder, began: &mut WorkBegin) -> RankNews {
         let now = now_ns();
         let every_ns = if self.leads() { LOOK_EVERY_NS } else { FOLLOW_EVERY_NS };
-        let is_due = duration_ns(self.looked_ns, now) >= every_ns;
+        let is_due = gctrace_units::duration_ns(self.looked_ns, now) >= every_ns;
         if is_due {
             self.looked_ns = now;
             began.enters_kernel();
@@ -176,7 +175,7 @@ impl RankLink {
             return RankNews::Nothing;
         };
         if orders.leader == self.orders.leader
-            && duration_ns(self.looked_at_leader_ns, now) < LOOK_EVERY_NS
+            && gctrace_units::duration_ns(self.looked_at_leader_ns, now) < LOOK_EVERY_NS
         {
             return RankNews::Orders(orders);
         }

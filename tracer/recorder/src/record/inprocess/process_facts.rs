@@ -12,7 +12,6 @@ use crate::record::trace::RecordingTrace;
 use gctrace_event::{Interpreter, NamedMarker, Pressure, ProcessOrigin, Record, UnseenCollections};
 use gctrace_probes::{proc_status, process_memory};
 use gctrace_ring::{Absence, RingHello};
-use gctrace_units::duration_ns;
 use std::collections::{HashMap, HashSet};
 
 /// The process as it is written to the trace.
@@ -208,8 +207,8 @@ impl InjectedProcessFacts {
         stats: &mut InjectedStats,
     ) {
         let (first_ns, last_ns) = self.memory_written_ns.unwrap_or((at_ns, 0));
-        let age_ns = duration_ns(first_ns, at_ns);
-        let is_due = duration_ns(last_ns, at_ns) >= memory_interval_ns(age_ns);
+        let age_ns = gctrace_units::duration_ns(first_ns, at_ns);
+        let is_due = gctrace_units::duration_ns(last_ns, at_ns) >= memory_interval_ns(age_ns);
         if !stats.describes_processes || self.is_new {
             return;
         }

@@ -11,7 +11,6 @@ use gctrace_event::{
 use gctrace_probes::cuda::{
     BytesArgument, CudaLibrary, GridArgument, ProbedEnds, ProbedFunction, StreamArgument,
 };
-use gctrace_units::{add_to, beyond};
 use std::collections::{HashMap, VecDeque};
 
 const MILLISECOND_NS: u64 = 1_000_000;
@@ -135,7 +134,7 @@ impl CudaStore {
     pub(super) fn pause(&mut self, pause: &Pause, sink: &mut impl RecordSink) {
         for (key, device) in &mut self.devices {
             if key.pid == pause.pid {
-                device.write_last(beyond(pause.start_ns, 1), sink);
+                device.write_last(gctrace_units::beyond(pause.start_ns, 1), sink);
                 device.write_last(pause.end_ns, sink);
                 if let Some(freed) = device.freed(pause, *key) {
                     sink.write(&Record::PauseMemory(freed));
@@ -201,7 +200,7 @@ impl MemoryState {
             .filter(|sample| sample.event.bytes < 0);
         let (mut freed_bytes, mut freed_blocks) = (0u64, 0);
         for sample in within {
-            add_to(&mut freed_bytes, sample.event.bytes.unsigned_abs());
+            gctrace_units::add_to(&mut freed_bytes, sample.event.bytes.unsigned_abs());
             freed_blocks += 1;
         }
         (freed_blocks > 0).then_some(PauseMemory {

@@ -18,6 +18,8 @@ const PLACES: usize = 64;
 const DEEPEST: u32 = 1024;
 
 struct CachedLine {
+    /// Number of the caller's frame; 0: none, or not asked for.
+    parent: u32,
     code: OwnedRef,
     /// Last instruction.
     at: i32,
@@ -103,20 +105,7 @@ impl FrameCache {
         let Some(code) = frame.code(api) else {
             return 0;
         };
-        let at = frame.last_instruction(api);
-        let place = ((code.object().addr() / 16) ^ at.cast_unsigned() as usize) % PLACES;
-        if let Some(line) = &self.lines[place]
-            && line.code.object() == code.object()
-            && line.at == at
-        {
-            return line.frame;
-        }
-        let (function, file) = self.names(api, ring, &code);
-        let frame = ring.frame(0, function, file, frame.line(api, &code));
-        if frame != 0 {
-            self.lines[place] = Some(CachedLine { code, at, frame });
-        }
-        frame
+        self.number(api, ring, 0, (&frame, code))
     }
 
     /// The same, with at most this many frames; [`OUTER_FRAMES`] stands for the others.
@@ -133,14 +122,39 @@ impl FrameCache {
             let Some(code) = frame.code(api) else {
                 break;
             };
-            let line = frame.line(api, &code);
-            inner_first.push((code, line));
-            next = frame.caller(api);
+            let caller = frame.caller(api);
+            inner_first.push((frame, code));
+            next = caller;
         }
-        inner_first.into_iter().rev().fold(outermost, |parent, (code, line)| {
-            let (function, file) = self.names(api, ring, &code);
-            ring.frame(parent, function, file, line)
-        })
+        let inner_last = inner_first.into_iter().rev();
+        inner_last
+            .fold(outermost, |parent, (frame, code)| self.number(api, ring, parent, (&frame, code)))
+    }
+
+    /// The number of a frame below a caller's. Collections come from few lines: names and lines are read once for
+    /// each of these.
+    fn number(
+        &mut self,
+        api: &'static PythonApi,
+        ring: &PythonRing,
+        parent: u32,
+        (frame, code): (&ThreadFrame, OwnedRef),
+    ) -> u32 {
+        let at = frame.last_instruction(api);
+        let mixed = (code.object().addr() / 16) ^ at.cast_unsigned() as usize ^ parent as usize;
+        let place = mixed % PLACES;
+        if let Some(line) = &self.lines[place]
+            && line.code.object() == code.object()
+            && (line.parent, line.at) == (parent, at)
+        {
+            return line.frame;
+        }
+        let (function, file) = self.names(api, ring, &code);
+        let number = ring.frame(parent, function, file, frame.line(api, &code));
+        if number != 0 {
+            self.lines[place] = Some(CachedLine { parent, code, at, frame: number });
+        }
+        number
     }
 
     /// The number of a code object as a whole, by its first line. The lock must be held.
